@@ -1,0 +1,37 @@
+# How libraries and tests are declared, so that every CMakeLists.txt is a list of names.
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(spdlog REQUIRED)
+
+# temper_library(NAME SOURCES a.cc ... DEPS lib ... [PRIVATE_DEPS lib ...]): static, warnings on.
+function(temper_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# temper_binary(NAME SOURCES ... DEPS ...): lands in build/bin.
+function(temper_binary name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+endfunction()
+
+# temper_test(NAME SOURCES ... DEPS ... LABELS unit|fuzz|golden|integration): a GoogleTest program, one ctest entry.
+# Intent labels: unit (small, exact), fuzz (random against simple), golden (texts), integration (processes).
+function(temper_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+  target_compile_definitions(${name} PRIVATE TEMPER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TEMPER_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,72 @@
+// The whole model between import and code: a list of operator calls over values, in topological order.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ops/op.h"
+
+namespace temper {
+
+using ValueId = int;                            // index into Graph::values; kNoValue for an absent optional operand
+inline constexpr ValueId kNoValue = -1;
+
+struct Value {
+  std::string name;                             // ONNX's, unique; made up for values that passes add
+  TensorType type;                              // logical shape and physical order
+  std::optional<NDArray> constant;              // logical row-major data, if known; may be absent for a constant of a graph without weights
+  bool is_constant = false;
+};
+
+struct Node {
+  std::string name;                             // ONNX's node name, for messages
+  std::string op;
+  Attrs attrs;
+  std::vector<ValueId> inputs;
+  ValueId output = kNoValue;
+};
+
+// A fused kernel: nodes computed together; indices into Graph::nodes, in order.
+struct Group {
+  std::vector<int> nodes;
+  int anchor = 0;                               // position in `nodes`
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;                      // topological order
+  std::vector<ValueId> inputs, outputs;         // inputs are not constants; an output may also be a constant or an input
+  std::vector<Group> groups;                    // set by the fuse pass; covers every node once, in a valid execution order
+
+  ValueId AddValue(Value v);
+  // Appends a node with inferred output type.
+  absl::StatusOr<ValueId> AddNode(std::string op, Attrs attrs, std::vector<ValueId> inputs, std::string name = "");
+  std::vector<int> ConsumersOf(ValueId v) const;
+  // Drops dead nodes and values and renumbers; keeps inputs and outputs.
+  void Compact();
+};
+
+absl::Status Verify(const Graph& g);            // order, ranks, inferred types equal stored ones, perms are permutations
+std::string Text(const Graph& g);               // one line a node: "%12 = conv2d(%3, %w; attrs) : f32[...]@0231  # node name"
+// Evaluates by references, node by node (logical arrays). For tests and for folding.
+absl::StatusOr<std::vector<NDArray>> RunReference(const Graph& g, std::span<const NDArray> inputs);
+
+// The group as a workload, and which value each workload input is.
+struct Extracted { Workload workload; std::vector<ValueId> inputs; ValueId output; };
+absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group);
+
+// A task: one distinct workload of the graph, and how often it occurs. Groups that are free (aliases: a reshape that
+// moves nothing) or opaque give no task.
+struct Task { Workload workload; int count; };
+absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
+bool IsAlias(const Graph& g, const Group& group);   // the output is the input's bytes, unchanged
+
+// JSON, without the data of float constants of more than 64 elements (types stay): what SubmitJob carries. FromJson
+// gives those constants no data; FillConstants draws them from a seed (scaled by fan-in, so that values stay in range).
+std::string ToJson(const Graph& g);
+absl::StatusOr<Graph> GraphFromJson(std::string_view json);
+void FillConstants(Graph& g, uint64_t seed);
+
+}  // namespace temper

@@ -1,0 +1,49 @@
+// Integer simplification under known ranges: what makes div/mod of fused and split loops disappear again.
+#pragma once
+
+#include <utility>
+
+#include "compiler/ir/stmt.h"
+
+namespace temper::ir {
+
+struct Interval {             // inclusive; empty optionals would be infinity, which static shapes never need
+  int64_t min, max;
+};
+
+class Simplifier {
+ public:
+  void Bind(const Var& v, int64_t extent);      // v in [0, extent)
+  void BindRange(const Var& v, Interval range);
+  void Unbind(const Var& v);
+
+  // Canonical form: integer expressions become sums of coefficient * atom (atoms ordered, constants last) with
+  //   (c*q*a + r) / q -> c*a + r/q   and   (c*q*a + r) % q -> r % q            (exact, floor semantics)
+  //   x / q -> constant, x % q -> x - constant where the range of x lies within one period
+  //   q*(x/q) + x%q -> x, and the same scaled;   ((x / a) / b) -> x / (a*b);   (x % (a*b)) / a, (x % (a*b)) % a
+  //   comparisons and min/max decided by range;  and/or/select with constant conditions
+  // Float expressions are kept but for their integer parts (indices and conditions of loads and selects).
+  Expr Simplify(const Expr& e) const;
+  bool CanProve(const Expr& cond) const;        // cond is true for every value in range
+  // Bounds of an integer expression; nullopt when it depends on a load or an unbound variable.
+  std::optional<Interval> Bounds(const Expr& e) const;
+
+ private:
+  std::vector<std::pair<Var, Interval>> ranges_;
+};
+
+// All expressions of the statement simplified with the ranges of its loops (and the conditions of its Ifs), decided
+// Ifs and empty or single-trip loops removed.
+Stmt Simplify(const Stmt& s);
+
+// e as sum(coefficient_i * var_i) + rest over `vars`, where rest does not use them; nullopt if e is not linear in them.
+struct Linear {
+  std::vector<int64_t> coefficients;
+  Expr rest;
+};
+std::optional<Linear> AsLinear(const Expr& e, const std::vector<Var>& vars);
+
+// The buffer's row-major flat element index.
+Expr FlatIndex(const Buffer& buffer, const std::vector<Expr>& indices);
+
+}  // namespace temper::ir

@@ -1,0 +1,87 @@
+// Statements and functions: loop nests. Immutable, shared freely, one node type.
+//
+// A nest is in one of two stages, both printable, verifiable and runnable by the interpreter:
+//  scheduled: leaves are Blocks, which the rewrites of schedule/ move about;
+//  lowered:   no Blocks; leaves are Stores (see Lower in schedule/lower.h).
+#pragma once
+
+#include "compiler/ir/expr.h"
+
+namespace temper::ir {
+
+enum class ForKind : uint8_t { kSerial, kParallel, kVectorized, kUnrolled };
+enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch };
+
+struct StmtNode;
+using Stmt = std::shared_ptr<const StmtNode>;
+
+// One computation over an iteration domain: for every point of its iterators,
+//   if the point is the first along all reduction iterators and `init` is set: buffer[indices] = init
+//   buffer[indices] = value           (a reduction's value loads buffer[indices] itself)
+// Index, value and init are written over the iterators; `bindings` say which point the surrounding loops stand at,
+// and `predicate` (over the loops; may be empty) whether it is to be computed.
+struct IterVar {
+  Var var;
+  int64_t extent;             // the domain is [0, extent)
+  bool reduce;
+};
+struct BlockInfo {
+  std::string name;           // unique within a function
+  std::vector<IterVar> iters;
+  std::vector<Expr> bindings; // one per iterator, over the loops around the block
+  Expr predicate;             // kBool or empty
+  Expr init;                  // empty: not a reduction, or its init was decomposed
+};
+
+struct StmtNode {
+  StmtKind kind;
+  // kFor: for var in [0, extent)
+  Var var;
+  int64_t extent = 0;
+  ForKind for_kind = ForKind::kSerial;
+  Stmt body;                  // kFor, kAlloc; the then-branch of kIf
+  Stmt else_body;             // kIf, may be null
+  Expr cond;                  // kIf
+  std::vector<Stmt> stmts;    // kSeq
+  Buffer buffer;              // kStore, kAlloc, kBlock (what it writes), kPrefetch
+  std::vector<Expr> indices;  // kStore, kBlock, kPrefetch
+  Expr value;                 // kStore, kBlock
+  BlockInfo block;            // kBlock
+};
+
+Stmt For(Var var, int64_t extent, ForKind kind, Stmt body);
+Stmt Seq(std::vector<Stmt> stmts);              // flattens nested ones; of one statement is that statement
+Stmt Store(Buffer buffer, std::vector<Expr> indices, Expr value);
+Stmt If(Expr cond, Stmt then_body, Stmt else_body = nullptr);
+Stmt Alloc(Buffer buffer, Stmt body);           // contents undefined (NaN in the interpreter) at entry
+Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices);
+
+// A kernel. Parameters are caller-owned and do not alias. Outputs are written whole, inputs never.
+struct Func {
+  std::string name;
+  std::vector<Buffer> params; // inputs, then outputs
+  int num_outputs = 1;
+  Stmt body;
+};
+
+// Rebuild bottom-up / visit pre-order, statements only.
+Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);     // null: keep
+void VisitStmt(const Stmt& s, const std::function<void(const Stmt&)>& f);
+// Every expression in `s` (bindings, predicates, indices, values) rewritten.
+Stmt RewriteExprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);
+void VisitExprs(const Stmt& s, const std::function<void(const Expr&)>& f);
+Stmt Substitute(const Stmt& s, const std::vector<VarBinding>& bindings);        // free variables only
+
+std::string Text(const Stmt& s, int indent = 0);
+std::string Text(const Func& f);
+
+// A well-formed nest: variables bound once and in scope, index counts and dtypes agree, blocks bind every iterator,
+// register arrays allocated, parallel loops bind no reduction iterator. The error names the offending statement.
+absl::Status Verify(const Func& f);
+
+// Runs the function on host memory, slowly and exactly in program order; `args` in parameter order. Allocations
+// start as NaN; out-of-bounds accesses are errors that name the buffer and the indices. Vectorised, unrolled and parallel loops run in order.
+absl::Status Interpret(const Func& f, std::span<NDArray> args);
+
+}  // namespace temper::ir

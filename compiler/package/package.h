@@ -1,0 +1,44 @@
+// `compile`: an optimised graph and a choice for each workload become a directory that runs without Temper:
+// model.so, weights.bin, manifest.json, model.h. The formats are in docs/package-format.md.
+#pragma once
+
+#include <functional>
+
+#include "compiler/graph/graph.h"
+#include "compiler/ops/template.h"
+
+namespace temper {
+
+// What to use for a workload, and where it came from (kept in the manifest).
+struct KernelChoice {
+  std::string template_name;
+  Config config;
+  std::string level = "default";                // "exact", "key", "target", "borrowed", "default": how the record was found
+  std::string record;                           // the record's id; empty by default
+  bool stale = false;                           // made by another codegen id of the same template version
+};
+// Returns the default choice where nothing better is known (see DefaultChoice).
+using ChooseFn = std::function<absl::StatusOr<KernelChoice>(const Workload&, const Target&)>;
+absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t);
+
+struct PackageReport {
+  int64_t arena_bytes = 0, weight_bytes = 0;
+  int kernels = 0;                              // launches a run
+  int tuned_kernels = 0;
+};
+// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed).
+absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose, const std::string& dir);
+
+// A package loaded into this process through its own C ABI.
+class LoadedPackage {
+ public:
+  struct Io { std::string name; DType dtype; Shape shape; };
+  virtual ~LoadedPackage() = default;
+  virtual const std::vector<Io>& inputs() const = 0;
+  virtual const std::vector<Io>& outputs() const = 0;
+  virtual absl::Status Run(const void* const* inputs, void* const* outputs) = 0;
+};
+// threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set.
+absl::StatusOr<std::unique_ptr<LoadedPackage>> LoadPackage(const std::string& dir, int threads = 0);
+
+}  // namespace temper

@@ -1,0 +1,13 @@
+// From a scheduled function to one that code generators and the interpreter's lowered stage take.
+#pragma once
+
+#include "compiler/ir/stmt.h"
+
+namespace temper {
+
+// Blocks become Stores under their predicates (init under "first along every reduction loop"), indices are simplified,
+// allocations sink to the innermost place that covers their uses, loops of one iteration vanish. Verified.
+// After it, unrolled loops are still loops (codegen expands them).
+absl::StatusOr<ir::Func> Lower(const ir::Func& scheduled);
+
+}  // namespace temper

@@ -1,0 +1,47 @@
+// Search over one task's candidates. A tuner knows nothing of RPC, storage or time; the same seed and the same
+// observations give the same proposals. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/ops/template.h"
+#include "cost_model/cost_model.h"
+
+namespace temper {
+
+struct Candidate {
+  std::string template_name;
+  Config config;
+  bool operator==(const Candidate&) const = default;
+};
+struct Observation {
+  Candidate candidate;
+  bool ok;
+  double cost_s;                // median; meaningless unless ok
+};
+
+class Tuner {
+ public:
+  virtual ~Tuner() = default;
+  // Up to n candidates, all legal, none proposed or observed before. Fewer, or none, when the space is exhausted.
+  virtual absl::StatusOr<std::vector<Candidate>> Propose(int n) = 0;
+  // Results, in any order, of proposed candidates or of others (records of earlier jobs).
+  virtual absl::Status Observe(std::span<const Observation> observations) = 0;
+};
+
+struct TunerContext {
+  Workload workload;
+  Target target;
+  uint64_t seed = 0;
+};
+struct TunerDef {
+  std::string_view name;        // "xgb", "random"
+  absl::StatusOr<std::unique_ptr<Tuner>> (*make)(const TunerContext&);
+};
+std::span<const TunerDef> AllTuners();          // registry.cc
+const TunerDef* FindTuner(std::string_view name);
+
+}  // namespace temper

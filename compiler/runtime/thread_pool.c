@@ -1,0 +1,252 @@
+#define _GNU_SOURCE
+#include "compiler/runtime/thread_pool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Long enough to bridge the serial stretches between the kernels of a model, short enough not to heat an idle one. */
+enum { SPIN_NS = 80000, SPIN_NS_CROWDED = 2000, PAUSES_PER_LOOK = 16, MAX_THREADS = 1024, CACHE_LINE = 64 };
+
+typedef struct worker {
+  temper_pool* pool;
+  pthread_t thread;
+  int32_t index;
+} worker;
+
+struct temper_pool {
+  temper_launcher launcher; /* first: the launcher's address is the pool's */
+  int32_t spin_ns;
+  int32_t pinned;
+  int32_t started; /* workers to join */
+  cpu_set_t mask;
+  cpu_set_t worker_cpus;
+  int32_t caller_cpu;
+  worker* workers;
+
+  /* The region, written by the caller before it raises `epoch`. */
+  _Alignas(CACHE_LINE) temper_body body;
+  void* closure;
+  int64_t n;
+  int32_t stop;
+  _Atomic uint32_t epoch; /* futex: regions begun */
+
+  _Alignas(CACHE_LINE) _Atomic uint32_t pending; /* futex: workers that have not finished the region */
+  _Alignas(CACHE_LINE) _Atomic int32_t sleepers; /* workers about to wait on `epoch`, or waiting */
+  _Alignas(CACHE_LINE) _Atomic int32_t caller_sleeps;
+};
+
+static void futex_wait(_Atomic uint32_t* word, uint32_t value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic uint32_t* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void pause_cpu(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+/* Whether `word` changed from (or, with `until` set, became) `value` before the spinning time was over. */
+static int spin(const temper_pool* pool, _Atomic uint32_t* word, uint32_t value, int until) {
+  const int64_t end = now_ns() + pool->spin_ns;
+  do {
+    for (int i = 0; i < PAUSES_PER_LOOK; ++i) {
+      const uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
+      if ((seen == value) == (until != 0)) return 1;
+      pause_cpu();
+    }
+  } while (now_ns() < end);
+  return 0;
+}
+
+static void run_share(const temper_pool* pool, int32_t thread) {
+  const int64_t threads = pool->launcher.threads;
+  const int64_t quotient = pool->n / threads, rest = pool->n % threads;
+  const int64_t begin = thread * quotient + (thread < rest ? thread : rest);
+  const int64_t end = begin + quotient + (thread < rest);
+  if (begin < end) pool->body(pool->closure, begin, end, thread);
+}
+
+static void await_region(temper_pool* pool, uint32_t seen) {
+  if (spin(pool, &pool->epoch, seen, 0)) return;
+  /* The caller raises `epoch` and then reads `sleepers`; here the order is the other way round, so one sees the other. */
+  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
+  while (atomic_load_explicit(&pool->epoch, memory_order_seq_cst) == seen) futex_wait(&pool->epoch, seen);
+  atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
+}
+
+static void* worker_main(void* argument) {
+  worker* self = argument;
+  temper_pool* pool = self->pool;
+  for (uint32_t seen = 0;; ++seen) {
+    await_region(pool, seen);
+    if (pool->stop) return NULL;
+    run_share(pool, self->index);
+    if (atomic_fetch_sub_explicit(&pool->pending, 1, memory_order_seq_cst) == 1 &&
+        atomic_load_explicit(&pool->caller_sleeps, memory_order_seq_cst)) {
+      futex_wake_all(&pool->pending);
+    }
+  }
+}
+
+static void begin_region(temper_pool* pool) {
+  atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_seq_cst);
+  if (atomic_load_explicit(&pool->sleepers, memory_order_seq_cst) > 0) futex_wake_all(&pool->epoch);
+}
+
+static void await_workers(temper_pool* pool) {
+  if (spin(pool, &pool->pending, 0, 1)) return;
+  atomic_store_explicit(&pool->caller_sleeps, 1, memory_order_seq_cst);
+  for (;;) {
+    const uint32_t left = atomic_load_explicit(&pool->pending, memory_order_seq_cst);
+    if (left == 0) break;
+    futex_wait(&pool->pending, left);
+  }
+  atomic_store_explicit(&pool->caller_sleeps, 0, memory_order_relaxed);
+}
+
+static void parallel_for(temper_launcher* launcher, int64_t n, temper_body body, void* closure) {
+  temper_pool* pool = (temper_pool*)launcher;
+  if (n <= 0) return;
+  if (n == 1 || launcher->threads == 1) {
+    body(closure, 0, n, 0);
+    return;
+  }
+  pool->body = body;
+  pool->closure = closure;
+  pool->n = n;
+  atomic_store_explicit(&pool->pending, (uint32_t)launcher->threads - 1, memory_order_relaxed);
+  begin_region(pool);
+  run_share(pool, 0);
+  await_workers(pool);
+}
+
+int32_t temper_pool_resolve_threads(int32_t threads) {
+  if (threads <= 0) {
+    const char* text = getenv("TEMPER_NUM_THREADS");
+    char* end = NULL;
+    const long value = text ? strtol(text, &end, 10) : 0;
+    if (value > 0 && *end == '\0') threads = value < MAX_THREADS ? (int32_t)value : MAX_THREADS;
+  }
+  if (threads <= 0) {
+    cpu_set_t mask;
+    threads = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  }
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  return threads > 0 ? threads : 1;
+}
+
+static void choose_places(temper_pool* pool) {
+  if (sched_getaffinity(0, sizeof pool->mask, &pool->mask) != 0) CPU_ZERO(&pool->mask);
+  const int cpus = CPU_COUNT(&pool->mask);
+  pool->spin_ns = pool->launcher.threads > cpus ? SPIN_NS_CROWDED : SPIN_NS;
+  pool->pinned = pool->launcher.threads == cpus && cpus > 1;
+  pool->worker_cpus = pool->mask;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &pool->mask)) {
+      pool->caller_cpu = cpu;
+      CPU_CLR(cpu, &pool->worker_cpus);
+      break;
+    }
+  }
+}
+
+/* The CPU of worker `index`: the index-th of the mask, the 0th being the caller's. */
+static int nth_cpu(const cpu_set_t* mask, int32_t index) {
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, mask) && index-- == 0) return cpu;
+  }
+  return -1;
+}
+
+static int start_worker(temper_pool* pool, worker* w) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return -1;
+  const int cpu = pool->pinned ? nth_cpu(&pool->mask, w->index) : -1;
+  if (cpu >= 0) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_attr_setaffinity_np(&attributes, sizeof one, &one);
+  }
+  int error = pthread_create(&w->thread, &attributes, worker_main, w);
+  pthread_attr_destroy(&attributes);
+  if (error == EINVAL && cpu >= 0) error = pthread_create(&w->thread, NULL, worker_main, w); /* the CPU went away */
+  return error;
+}
+
+temper_pool* temper_pool_create(int32_t threads) {
+  temper_pool* pool = aligned_alloc(CACHE_LINE, (sizeof *pool + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+  if (!pool) return NULL;
+  memset(pool, 0, sizeof *pool);
+  pool->launcher.parallel_for = parallel_for;
+  pool->launcher.threads = temper_pool_resolve_threads(threads);
+  choose_places(pool);
+  const int32_t workers = pool->launcher.threads - 1;
+  if (workers == 0) return pool;
+  pool->workers = calloc((size_t)workers, sizeof *pool->workers);
+  if (!pool->workers) {
+    free(pool);
+    return NULL;
+  }
+  /* Workers take no signals: the program's handlers run on the program's threads. */
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = 0;
+  for (int32_t i = 0; i < workers && !failed; ++i) {
+    pool->workers[i].pool = pool;
+    pool->workers[i].index = i + 1;
+    failed = start_worker(pool, &pool->workers[i]) != 0;
+    pool->started += !failed;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) {
+    temper_pool_destroy(pool);
+    return NULL;
+  }
+  return pool;
+}
+
+void temper_pool_destroy(temper_pool* pool) {
+  if (!pool) return;
+  pool->stop = 1;
+  begin_region(pool);
+  for (int32_t i = 0; i < pool->started; ++i) pthread_join(pool->workers[i].thread, NULL);
+  free(pool->workers);
+  free(pool);
+}
+
+temper_launcher* temper_pool_launcher(temper_pool* pool) { return &pool->launcher; }
+
+void temper_pool_settle_caller(temper_pool* pool) {
+  if (!pool->pinned) return;
+  const int cpu = sched_getcpu();
+  if (cpu < 0 || !CPU_ISSET(cpu, &pool->worker_cpus)) return;
+  cpu_set_t before, one;
+  if (sched_getaffinity(0, sizeof before, &before) != 0 || !CPU_ISSET(pool->caller_cpu, &before)) return;
+  CPU_ZERO(&one);
+  CPU_SET(pool->caller_cpu, &one);
+  if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof before, &before);
+}

@@ -1,0 +1,241 @@
+#include "client/tuner_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/convert.h"
+#include "temper/v1/tuning.grpc.pb.h"
+
+namespace temper {
+namespace {
+
+// Keeps a request of queries or records well below the server's 4 MiB.
+constexpr size_t kMostBytesARequest = 1 << 20;
+// A watch is one call; it is taken up again when this has passed, so that a half-open connection cannot hold it for ever.
+constexpr absl::Duration kWatchDeadline = absl::Hours(1);
+constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
+constexpr absl::Duration kMostBackOff = absl::Seconds(2);
+
+grpc::ChannelArguments ChannelSettings() {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  // Proxies of the environment are for the web, not for a tuning server.
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return args;
+}
+
+size_t WireBytes(const Record& r) {
+  return r.workload.size() + r.anchor.size() + r.target.size() + r.fingerprint.size() + r.config.size() +
+         r.error.size() + r.costs_s.size() * sizeof(double) + 256;
+}
+
+size_t WireBytes(const BestQuery& q) {
+  return q.workload.size() + q.anchor.size() + q.target.size() + q.fingerprint.size() + q.templates.size() * 64 + 128;
+}
+
+// Calls `send` with runs of `items`, each of a bounded size.
+template <typename T, typename Send>
+absl::Status InChunks(std::span<const T> items, const Send& send) {
+  for (size_t begin = 0; begin < items.size();) {
+    size_t end = begin, bytes = 0;
+    while (end < items.size() && (end == begin || bytes + WireBytes(items[end]) <= kMostBytesARequest)) {
+      bytes += WireBytes(items[end++]);
+    }
+    TEMPER_RETURN_IF_ERROR(send(items.subspan(begin, end - begin)));
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct StopSignal::Impl {
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool cancelled = false;
+  grpc::ClientContext* context = nullptr;       // of the call now running, if any
+};
+
+StopSignal::StopSignal() : impl_(std::make_unique<Impl>()) {}
+StopSignal::~StopSignal() = default;
+
+void StopSignal::Cancel() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->cancelled = true;
+  if (impl_->context != nullptr) impl_->context->TryCancel();
+  impl_->wake.notify_all();
+}
+
+bool StopSignal::cancelled() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->cancelled;
+}
+
+struct TunerClient::Impl {
+  std::string address;
+  ClientOptions options;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::TuningService::Stub> stub;
+
+  void Prepare(grpc::ClientContext& context) const {
+    context.set_wait_for_ready(options.connect_timeout > absl::ZeroDuration());
+    context.set_deadline(absl::ToChronoTime(absl::Now() + options.call_timeout));
+  }
+
+  // A failed call's status, with the server's name where there was no server to answer.
+  absl::Status Told(const grpc::Status& status) const {
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
+    return absl::UnavailableError(absl::StrCat("no answer from temper-server at ", address, ": ", status.error_message()));
+  }
+
+  template <typename Request, typename Reply>
+  absl::Status Call(grpc::Status (v1::TuningService::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    const Request& request, Reply& reply) const {
+    if (options.connect_timeout > absl::ZeroDuration() &&
+        !channel->WaitForConnected(absl::ToChronoTime(absl::Now() + options.connect_timeout))) {
+      return absl::UnavailableError(absl::StrCat("no temper-server at ", address));
+    }
+    grpc::ClientContext context;
+    Prepare(context);
+    return Told((stub.get()->*method)(&context, request, &reply));
+  }
+};
+
+TunerClient::TunerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TunerClient::~TunerClient() = default;
+
+const std::string& TunerClient::address() const { return impl_->address; }
+
+absl::StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address,
+                                                                  const ClientOptions& options) {
+  if (address.empty()) return absl::InvalidArgumentError("the server's address is empty; use HOST:PORT or unix:PATH");
+  auto impl = std::make_unique<Impl>();
+  impl->address = address;
+  impl->options = options;
+  impl->channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
+  impl->stub = v1::TuningService::NewStub(impl->channel);
+  return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
+}
+
+absl::Status TunerClient::WaitUntilReady(absl::Duration timeout) {
+  if (impl_->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("no temper-server at ", impl_->address));
+}
+
+absl::StatusOr<int64_t> TunerClient::SubmitJob(const v1::SubmitJobRequest& request) {
+  v1::SubmitJobReply reply;
+  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::SubmitJob, request, reply));
+  return reply.job();
+}
+
+absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v1::JobEvent&)>& on_event,
+                                   absl::Duration patience, StopSignal* stop) {
+  StopSignal own;
+  StopSignal::Impl& signal = stop != nullptr ? *stop->impl_ : *own.impl_;
+  v1::WatchJobRequest request;
+  request.set_job(job);
+  absl::Time broken_since = absl::InfiniteFuture();     // the server tells the state at once on a new stream
+  absl::Duration back_off = kFirstBackOff;
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchDeadline));
+    {
+      std::lock_guard lock(signal.mutex);
+      if (signal.cancelled) return absl::CancelledError("the watch was stopped");
+      signal.context = &context;
+    }
+    std::unique_ptr<grpc::ClientReader<v1::JobEvent>> reader = impl_->stub->WatchJob(&context, request);
+    v1::JobEvent event;
+    bool wanted = true, ended = false;
+    while (wanted && reader->Read(&event)) {
+      broken_since = absl::InfiniteFuture();
+      back_off = kFirstBackOff;
+      request.set_cursor(event.cursor());
+      ended = IsFinalJobState(event.state());
+      wanted = on_event(event);
+    }
+    if (!wanted) context.TryCancel();
+    const grpc::Status status = reader->Finish();
+    std::unique_lock lock(signal.mutex);
+    signal.context = nullptr;
+    if (ended) return absl::OkStatus();
+    if (!wanted || signal.cancelled) return absl::CancelledError("the watch was stopped");
+    const bool passing = status.ok() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    broken_since = std::min(broken_since, absl::Now());
+    if (!passing || absl::Now() - broken_since >= patience) return impl_->Told(status);
+    signal.wake.wait_for(lock, absl::ToChronoMilliseconds(back_off), [&] { return signal.cancelled; });
+    back_off = std::min(back_off * 2, kMostBackOff);
+  }
+}
+
+absl::Status TunerClient::CancelJob(int64_t job) {
+  v1::CancelJobRequest request;
+  request.set_job(job);
+  v1::CancelJobReply reply;
+  return impl_->Call(&v1::TuningService::Stub::CancelJob, request, reply);
+}
+
+absl::StatusOr<std::vector<v1::JobSummary>> TunerClient::ListJobs() {
+  v1::ListJobsReply reply;
+  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListJobs, v1::ListJobsRequest(), reply));
+  return std::vector<v1::JobSummary>(reply.jobs().begin(), reply.jobs().end());
+}
+
+absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices() {
+  v1::ListDevicesReply reply;
+  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListDevices, v1::ListDevicesRequest(), reply));
+  return std::vector<v1::Device>(reply.devices().begin(), reply.devices().end());
+}
+
+absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(std::span<const BestQuery> queries) {
+  std::vector<std::optional<BestAnswer>> answers;
+  TEMPER_RETURN_IF_ERROR(InChunks(queries, [&](std::span<const BestQuery> chunk) -> absl::Status {
+    v1::QueryBestRequest request;
+    for (const BestQuery& query : chunk) *request.add_queries() = ToWire(query);
+    v1::QueryBestReply reply;
+    TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::QueryBest, request, reply));
+    if (static_cast<size_t>(reply.answers_size()) != chunk.size()) {
+      return absl::InternalError("the server answered another number of queries than it was asked");
+    }
+    for (const v1::BestAnswer& answer : reply.answers()) answers.push_back(FromWire(answer));
+    return absl::OkStatus();
+  }));
+  return answers;
+}
+
+absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Record> records) {
+  std::vector<int64_t> ids;
+  TEMPER_RETURN_IF_ERROR(InChunks(records, [&](std::span<const Record> chunk) -> absl::Status {
+    v1::PutRecordsRequest request;
+    for (const Record& record : chunk) *request.add_records() = ToWire(record);
+    v1::PutRecordsReply reply;
+    TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::PutRecords, request, reply));
+    ids.insert(ids.end(), reply.ids().begin(), reply.ids().end());
+    return absl::OkStatus();
+  }));
+  return ids;
+}
+
+absl::Status TunerClient::ExportRecords(int64_t after_id, const std::function<void(const Record&)>& visit) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchDeadline));
+  v1::ExportRecordsRequest request;
+  request.set_after_id(after_id);
+  auto reader = impl_->stub->ExportRecords(&context, request);
+  v1::Record record;
+  while (reader->Read(&record)) visit(FromWire(record));
+  return impl_->Told(reader->Finish());
+}
+
+}  // namespace temper

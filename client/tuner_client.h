@@ -1,0 +1,71 @@
+// The C++ side of TuningService: values in, values out, each call with a deadline. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "storage/store.h"
+#include "temper/v1/tuning.pb.h"
+
+namespace temper {
+
+struct ClientOptions {
+  // For each unary call. Expired: kDeadlineExceeded, or kUnavailable if there was no connection, naming the server.
+  absl::Duration call_timeout = absl::Seconds(30);
+  // How long a call may wait for a server that is not there yet (a child just started). Zero: fail at once.
+  absl::Duration connect_timeout = absl::ZeroDuration();
+};
+
+// Ends a WatchJob from another thread (not from a signal handler: it takes a lock). For one watch.
+class StopSignal {
+ public:
+  StopSignal();
+  ~StopSignal();
+  void Cancel();
+  bool cancelled() const;
+
+ private:
+  friend class TunerClient;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+class TunerClient {
+ public:
+  // `address`: "HOST:PORT" or "unix:PATH". Does not connect yet, so it cannot fail for a server that is not there.
+  static absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const std::string& address, const ClientOptions& options = {});
+  ~TunerClient();
+
+  const std::string& address() const;
+  // OK once the server answers. Waits for at most `timeout`.
+  absl::Status WaitUntilReady(absl::Duration timeout);
+
+  absl::StatusOr<int64_t> SubmitJob(const v1::SubmitJobRequest& request);
+  // Calls `on_event` for each event until the job is in a final state (OK; the last event told it), `on_event` returns
+  // false or `stop` is cancelled (kCancelled), or the stream breaks. A broken stream is taken up again at its cursor
+  // for as long as the server is reachable again within `patience`.
+  absl::Status WatchJob(int64_t job, const std::function<bool(const v1::JobEvent&)>& on_event,
+                        absl::Duration patience = absl::Seconds(10), StopSignal* stop = nullptr);
+  absl::Status CancelJob(int64_t job);
+  absl::StatusOr<std::vector<v1::JobSummary>> ListJobs();
+  absl::StatusOr<std::vector<v1::Device>> ListDevices();
+
+  // One answer per query, in order; any number of queries (sent in requests of a bounded size).
+  absl::StatusOr<std::vector<std::optional<BestAnswer>>> QueryBest(std::span<const BestQuery> queries);
+  absl::StatusOr<std::vector<int64_t>> PutRecords(std::span<const Record> records);
+  // In id order, those with an id above `after_id`.
+  absl::Status ExportRecords(int64_t after_id, const std::function<void(const Record&)>& visit);
+
+ private:
+  struct Impl;
+  explicit TunerClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace temper

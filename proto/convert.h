@@ -1,0 +1,31 @@
+// The only conversions between the wire's messages and Temper's values, and between absl::Status and grpc::Status.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include "base/status.h"
+#include "storage/store.h"
+#include "temper/v1/record.pb.h"
+#include "temper/v1/tuning.pb.h"
+
+namespace temper {
+
+// The codes of both are numbered alike. Messages travel as they are.
+grpc::Status ToGrpc(const absl::Status& status);
+absl::Status FromGrpc(const grpc::Status& status);
+
+v1::Record ToWire(const Record& record);
+Record FromWire(const v1::Record& record);
+
+v1::BestQuery ToWire(const BestQuery& query);
+BestQuery FromWire(const v1::BestQuery& query);
+
+v1::BestAnswer ToWire(const std::optional<BestAnswer>& answer);
+std::optional<BestAnswer> FromWire(const v1::BestAnswer& answer);
+
+v1::JobSummary ToWire(const JobRow& row);
+
+// Whether a job in this state will never change again: "done", "failed", "cancelled", "abandoned".
+bool IsFinalJobState(std::string_view state);
+
+}  // namespace temper

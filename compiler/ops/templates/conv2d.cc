@@ -1,0 +1,60 @@
+// conv2d.direct: implicit GEMM. Rows are the flattened (n, oh, ow), so tiles cross image rows; columns are output
+// channels; the reduction is (kh, kw, c). Padding is a padded copy, made once before the main loop.
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/gemm.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+GemmView ViewOf(const Workload& w) {
+  const Conv2dShape s(w);
+  GemmView v;
+  v.batch = s.group;
+  v.rows = s.n * s.oh * s.ow;
+  v.columns = s.oc / s.group;
+  v.b_batched = s.group > 1;
+  // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
+  const bool fused = s.dilation_w == 1 && s.group == 1;
+  const int64_t ic = s.c / s.group;
+  v.reduction = fused ? std::vector<int64_t>{s.kh, s.kw * ic} : std::vector<int64_t>{s.kh, s.kw, ic};
+  auto taps = [fused, ic](const std::vector<Expr>& r) {
+    return fused ? std::array<Expr, 3>{r[0], r[1] / Expr(ic), r[1] % Expr(ic)} : std::array<Expr, 3>{r[0], r[1], r[2]};
+  };
+  v.b_element = [s, taps](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
+    auto [kh, kw, c] = taps(r);
+    return b({g * Expr(s.oc / s.group) + column, c, kh, kw});
+  };
+  v.a_copy_bytes = s.padded() ? 4.0 * static_cast<double>(s.n * s.padded_h() * s.padded_w() * s.c) : 0;
+  v.prepare = [s, taps, ic](WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages) -> GemmView::AElement {
+    ir::Tensor x = PaddedInput(s, program, b, stages);
+    return [s, taps, ic, x](Expr g, Expr row, const std::vector<Expr>& r) {
+      auto [kh, kw, c] = taps(r);
+      Expr n = row / Expr(s.oh * s.ow), pixel = row % Expr(s.oh * s.ow);
+      Expr h = pixel / Expr(s.ow) * Expr(s.stride_h) + kh * Expr(s.dilation_h);
+      Expr x_w = pixel % Expr(s.ow) * Expr(s.stride_w) + kw * Expr(s.dilation_w);
+      return x({n, g * Expr(ic) + c, h, x_w});
+    };
+  };
+  v.out_dims = {{GemmAxis::kRow, v.rows, 1}};
+  if (s.group > 1) v.out_dims.push_back({GemmAxis::kBatch, s.group, 1});
+  v.out_dims.push_back({GemmAxis::kColumn, v.columns, 1});
+  v.out_index = [s](Expr g, Expr row, Expr column) {
+    Expr pixel = row % Expr(s.oh * s.ow);
+    return std::vector<Expr>{row / Expr(s.oh * s.ow), g * Expr(s.oc / s.group) + column, pixel / Expr(s.ow), pixel % Expr(s.ow)};
+  };
+  return v;
+}
+
+}  // namespace
+
+TemplateDef Conv2dDirect() {
+  return {"conv2d.direct", 1,
+          [](const Workload& w) { return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise(); },
+          [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
+          [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
+          [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
+}
+
+}  // namespace temper

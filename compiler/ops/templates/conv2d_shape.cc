@@ -1,0 +1,45 @@
+#include "compiler/ops/templates/conv2d_shape.h"
+
+namespace temper {
+namespace {
+
+const std::vector<int> kChannelsLast = {0, 2, 3, 1};
+
+}  // namespace
+
+Conv2dShape::Conv2dShape(const Workload& workload) {
+  const Workload::Call& call = workload.calls[workload.anchor];
+  const Shape& x = workload.TypeOf(call.args[0]).shape;
+  const Shape& f = workload.TypeOf(call.args[1]).shape;
+  n = x[0], c = x[1], h = x[2], w = x[3];
+  oc = f[0], kh = f[2], kw = f[3];
+  oh = call.type.shape[2], ow = call.type.shape[3];
+  group = call.attrs.Int("group", 1);
+  std::vector<int64_t> strides = call.attrs.Ints("strides", {1, 1}), dilations = call.attrs.Ints("dilations", {1, 1});
+  std::vector<int64_t> pads = call.attrs.Ints("pads", {0, 0, 0, 0});
+  stride_h = strides[0], stride_w = strides[1];
+  dilation_h = dilations[0], dilation_w = dilations[1];
+  top = pads[0], left = pads[1], bottom = pads[2], right = pads[3];
+}
+
+bool IsChannelsLastConv2d(const Workload& w) {
+  const Workload::Call& call = w.calls[w.anchor];
+  const int inputs = static_cast<int>(w.inputs.size());
+  return w.anchor == 0 && call.op == "conv2d" && call.args[0] < inputs && call.args[1] < inputs && call.args[0] != call.args[1] &&
+         call.type.dtype == DType::kF32 && w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
+}
+
+ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
+  using ir::Expr;
+  const ir::Tensor& x = program.value(0);
+  if (!s.padded()) return x;
+  ir::Buffer padded = b.Compute("padded", DType::kF32, {s.n, s.padded_h(), s.padded_w(), s.c}, [&](const std::vector<Expr>& i) {
+    Expr row = i[1] - Expr(s.top), column = i[2] - Expr(s.left);
+    Expr inside = And(And(Expr(s.top) <= i[1], i[1] < Expr(s.top + s.h)), And(Expr(s.left) <= i[2], i[2] < Expr(s.left + s.w)));
+    return ir::Select(inside, x({i[0], i[3], row, column}), ir::Float(0));
+  });
+  stages->push_back("padded");
+  return ir::Tensor::OfBuffer(padded, {0, 2, 3, 1});
+}
+
+}  // namespace temper

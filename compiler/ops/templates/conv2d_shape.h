@@ -1,0 +1,26 @@
+// The numbers of a conv2d workload, by name.
+#pragma once
+
+#include <array>
+
+#include "compiler/ops/templates/templates.h"
+
+namespace temper {
+
+struct Conv2dShape {
+  int64_t n, c, h, w, oc, oh, ow, kh, kw, group;
+  int64_t stride_h, stride_w, dilation_h, dilation_w, top, left, bottom, right;
+  explicit Conv2dShape(const Workload& workload);
+
+  bool depthwise() const { return group == c && group > 1 && oc == c; }
+  bool padded() const { return top + left + bottom + right > 0; }
+  int64_t padded_h() const { return h + top + bottom; }
+  int64_t padded_w() const { return w + left + right; }
+};
+
+// The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output channels-last.
+bool IsChannelsLastConv2d(const Workload& w);
+// The input with its border of zeros, as a stage of its own; the input itself where there is none.
+ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages);
+
+}  // namespace temper

@@ -1,0 +1,236 @@
+#include "compiler/ops/templates/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
+
+// What a config means for this view: the numbers that program, schedule and footprint all speak of.
+struct Tile {
+  int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
+  bool pack;                    // B is packed, by the package or by the kernel
+  Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
+      : lanes(t.lanes()), mr(c["mr"]), vectors(c["nv"]), nr(vectors * lanes), panels(CeilDiv(v.columns, nr)),
+        blocks(c["blocks"]), unroll(c["ku"]), pack(w.inputs[v.b_input].constant || c["pack"] != 0) {}
+};
+
+Shape PackedShape(const GemmView& v, const Tile& tile) {
+  Shape shape = {v.b_batched ? v.batch : 1, tile.panels};
+  shape.insert(shape.end(), v.reduction.begin(), v.reduction.end());
+  shape.push_back(tile.nr);
+  return shape;
+}
+
+// The element of packed B at `index` of PackedShape: zero in the columns past the last.
+Expr PackedElement(const GemmView& v, const Tile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
+  std::vector<Expr> r(index.begin() + 2, index.end() - 1);
+  Expr column = index[1] * Expr(tile.nr) + index.back();
+  Expr element = v.b_element(b, index[0], column, r);
+  if (tile.panels * tile.nr == v.columns) return element;
+  return ir::Select(column < Expr(v.columns), element, ir::Float(0));
+}
+
+struct Program {
+  ir::Func func;
+  std::vector<std::string> copies;  // stages that run before the main loop
+};
+
+absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const Tile& tile) {
+  ir::ProgramBuilder b("gemm");
+  Program result;
+  const bool constant_b = w.inputs[v.b_input].constant;
+  std::vector<Shape> packed(w.inputs.size());
+  if (constant_b) packed[v.b_input] = PackedShape(v, tile);
+  WorkloadProgram program(w, b, packed);
+  GemmView::AElement a_element = v.prepare(program, b, &result.copies);
+
+  ir::Buffer packed_b;
+  if (constant_b) {
+    packed_b = program.buffer(v.b_input);
+  } else if (tile.pack) {
+    packed_b = b.Compute("pack_b", DType::kF32, PackedShape(v, tile), [&](const std::vector<Expr>& index) {
+      return PackedElement(v, tile, program.value(v.b_input), index);
+    });
+    result.copies.push_back("pack_b");
+  }
+  auto b_element = [&](const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
+    if (!tile.pack) return v.b_element(program.value(v.b_input), batch, column, r);
+    std::vector<Expr> index = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
+    index.insert(index.end(), r.begin(), r.end());
+    index.push_back(column % Expr(tile.nr));
+    return ir::Load(packed_b, index);
+  };
+  ir::Buffer acc = b.Reduce("acc", DType::kF32, {v.batch, v.rows, tile.panels * tile.nr}, v.reduction, ir::Combiner::kSum,
+                            [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                              return a_element(i[0], i[1], r) * b_element(i[0], i[2], r);
+                            });
+
+  // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
+  Expr current;
+  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  Shape out_shape;
+  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
+  ir::Buffer out = b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
+    Expr batch(0), row(0), column(0);
+    for (size_t d = 0; d < index.size(); ++d) {
+      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
+      axis = axis + index[d] * Expr(v.out_dims[d].stride);
+    }
+    current = ir::Load(acc, {batch, row, column});
+    return program.result()(v.out_index(batch, row, column));
+  });
+  b.MarkOutput(out);
+  TEMPER_ASSIGN_OR_RETURN(result.func, b.Finish());
+  return result;
+}
+
+absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
+  Schedule s(program.func);
+  for (const std::string& stage : program.copies) ScheduleElementwise(s, stage, t);
+
+  std::vector<Loop> loops = s.Loops("out"), outer;
+  Loop row, column;
+  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
+    GemmAxis axis = v.out_dims[d].axis;
+    if (axis == GemmAxis::kBatch) outer.push_back(loops[d]);
+    if (axis == GemmAxis::kRow) row = loops[d];
+    if (axis == GemmAxis::kColumn) column = loops[d];
+  }
+  auto [row_tile, row_in] = s.Split(row, tile.mr);
+  auto [panel, column_in] = s.Split(column, tile.nr);
+  auto [vector, lane] = s.Split(column_in, tile.lanes);
+  auto [block, panel_in] = s.Split(panel, tile.panels / tile.blocks);
+  outer.insert(outer.end(), {block, row_tile});
+  std::vector<Loop> order = outer;
+  order.insert(order.end(), {panel_in, row_in, vector, lane});
+  s.Reorder(order);
+
+  // The accumulators of one tile, filled and emptied under its loop.
+  s.ComputeAt("acc", panel_in);
+  s.SetScope("acc", ir::Scope::kRegister);
+  std::vector<Loop> acc = s.Loops("acc");
+  if (!s.status().ok()) return s.status();
+  size_t first = acc.size() - v.reduction.size();
+  std::vector<Loop> reduce(acc.begin() + first, acc.end());
+  Loop acc_row = acc[first - 2], acc_column = acc[first - 1];
+  auto [acc_vector, acc_lane] = s.Split(acc_column, tile.lanes);
+  order = reduce;
+  if (tile.unroll > 1) {
+    auto [rest, unrolled] = s.Split(reduce.back(), tile.unroll);
+    order.back() = rest;
+    order.push_back(unrolled);
+    s.Unroll(unrolled);
+  }
+  order.insert(order.end(), {acc_row, acc_vector, acc_lane});
+  s.Reorder(order);
+  std::string init = s.DecomposeReduction("acc", order.front());
+  for (const std::string& name : {std::string("acc"), init, std::string("out")}) {
+    std::vector<Loop> around = s.Loops(name);
+    if (!s.status().ok()) return s.status();
+    size_t n = around.size();
+    s.Vectorize(around[n - 1]);
+    s.Unroll(around[n - 2]);
+    s.Unroll(around[n - 3]);
+  }
+  Loop parallel = outer.front();
+  for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
+  s.Parallel(parallel);
+  s.Partition(panel_in);
+  return LowerSchedule(s);
+}
+
+}  // namespace
+
+ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
+  const int64_t lanes = t.lanes(), registers = t.vector_registers;
+  ConfigSpace space;
+  std::vector<int64_t> rows;
+  for (int64_t mr : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28, 30}) {
+    if (mr <= v.rows && mr + 2 <= registers) rows.push_back(mr);
+  }
+  std::vector<int64_t> vectors;
+  for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
+    if (nv == 1 || (nv - 1) * lanes < v.columns) vectors.push_back(nv);
+  }
+  space.Add("mr", rows);
+  space.Add("nv", vectors);
+  space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
+  space.Add("ku", {1, 2, 4});
+  const bool constant_b = w.inputs[v.b_input].constant;
+  space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
+  space.Require("the register tile does not fit the registers", [registers](const Config& c) {
+    // One row or one vector folds its broadcast or its load into the multiply-add.
+    int64_t operands = c["nv"] == 1 ? 1 : c["nv"] + 1;
+    return c["mr"] * c["nv"] + operands <= registers;
+  });
+  space.Require("column blocks do not divide the panels", [columns = v.columns, lanes](const Config& c) {
+    return CeilDiv(columns, c["nv"] * lanes) % c["blocks"] == 0;
+  });
+  space.Require("the unrolling does not divide the reduction", [k = v.reduction.back()](const Config& c) { return k % c["ku"] == 0; });
+  space.Require("columns in place need whole panels", [columns = v.columns, lanes](const Config& c) {
+    return c["pack"] != 0 || columns % (c["nv"] * lanes) == 0;
+  });
+  return space;
+}
+
+absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t) {
+  const Tile tile(w, v, c, t);
+  TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, tile));
+  Kernel kernel;
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, v, tile, t));
+  kernel.packs.resize(w.inputs.size());
+  if (w.inputs[v.b_input].constant) {
+    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input],
+                            BuildPack("pack", w.inputs[v.b_input], PackedShape(v, tile),
+                                      [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedElement(v, tile, b, index); }, t));
+  }
+  return kernel;
+}
+
+Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const Target& t) {
+  const Tile tile(w, v, c, t);
+  const double k = static_cast<double>(ReductionLength(v)), batch = static_cast<double>(v.batch);
+  const double rows = static_cast<double>(v.rows), columns = static_cast<double>(v.columns);
+  const double padded_columns = static_cast<double>(tile.panels * tile.nr);
+  const double row_tiles = static_cast<double>(CeilDiv(v.rows, tile.mr));
+  const double panel_bytes = 4 * k * static_cast<double>(tile.nr), rows_bytes = 4 * k * static_cast<double>(tile.mr);
+  const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
+  const double blocks = static_cast<double>(tile.blocks);
+
+  Footprint f;
+  f.flops = 2 * batch * rows * columns * k;
+  f.padded_flops = 2 * batch * rows * padded_columns * k;
+  f.vector_lanes = static_cast<double>(tile.lanes);
+  f.tile_rows = static_cast<double>(tile.mr);
+  f.tile_columns = static_cast<double>(tile.nr);
+  f.tile_registers = static_cast<double>(tile.mr * tile.vectors + (tile.vectors == 1 ? 1 : tile.vectors + 1));
+  f.reduction = k;
+  f.loads_per_fma = static_cast<double>(tile.mr + tile.vectors) / static_cast<double>(tile.mr * tile.vectors);
+  f.l1_bytes = panel_bytes + rows_bytes;
+  f.l2_bytes = block_bytes + rows_bytes;
+  const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);
+  // Every row tile streams the block's panels; its own rows come once if they stay in L1 beside a panel's lines.
+  const double a_fetches = rows_bytes <= l1 / 2 ? 1 : static_cast<double>(tile.panels / tile.blocks);
+  const double b_streams = block_bytes <= l1 / 2 ? 1 : row_tiles;
+  f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
+  const double b_fetches = block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, row_tiles) : row_tiles;
+  f.memory_traffic = batch * (blocks * row_tiles * rows_bytes + blocks * block_bytes * b_fetches + 4 * rows * columns);
+  f.compulsory_bytes = CompulsoryBytes(w);
+  f.parallel_chunks = batch * blocks * row_tiles;
+  f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
+  f.copies_bytes = v.a_copy_bytes + (w.inputs[v.b_input].constant || !tile.pack ? 0 : 4 * batch * padded_columns * k);
+  const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
+  f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
+  return f;
+}
+
+}  // namespace temper

@@ -1,0 +1,38 @@
+// The one register-tiled contraction behind dense layers, batched matmul and convolution:
+//   out[b, m, n] = epilogue(sum over r of A(b, m, r) * B(b, n, r))
+// with A read as it lies, B in panels of `nr` columns ([batch][columns / nr][reduction...][nr], zero-padded), a tile of
+// mr x nr accumulators in registers, and the epilogue applied to them before they are stored.
+#pragma once
+
+#include "compiler/ops/templates/templates.h"
+
+namespace temper {
+
+enum class GemmAxis { kBatch, kRow, kColumn };
+
+struct GemmView {
+  int64_t batch = 1, rows = 1, columns = 1;
+  std::vector<int64_t> reduction;                 // extents, outermost first
+  int b_input = 1;                                // the workload's input that is B
+  bool b_batched = false;                         // B differs along the batch
+  // B's rows can be read in place: its columns are contiguous in memory.
+  bool b_contiguous = false;
+  double a_copy_bytes = 0;                        // written by `prepare` (padding)
+
+  // Element of B from its logical tensor.
+  std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)> b_element;
+  // Adds stages that A needs (padding) and returns the element of A.
+  using AElement = std::function<ir::Expr(ir::Expr batch, ir::Expr row, const std::vector<ir::Expr>& r)>;
+  std::function<AElement(WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages)> prepare;
+  // The output buffer's dimensions as the template sees them (the same dense bytes as the physical output).
+  struct Dim { GemmAxis axis; int64_t extent; int64_t stride; };   // position along the axis = sum of index * stride
+  std::vector<Dim> out_dims;
+  // Logical index of the output, for the epilogue.
+  std::function<std::vector<ir::Expr>(ir::Expr batch, ir::Expr row, ir::Expr column)> out_index;
+};
+
+ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t);
+absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t);
+Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const Target& t);
+
+}  // namespace temper

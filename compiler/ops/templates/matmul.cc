@@ -1,0 +1,131 @@
+// matmul.packed: dense layers (a constant or shared right operand: all leading dimensions are rows) and batched matmul.
+#include <algorithm>
+#include <optional>
+
+#include "compiler/ops/templates/gemm.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+// Where a matmul's operands lie in terms of (batch, row, column).
+struct MatmulShape {
+  bool trans_a, trans_b;
+  Shape a, b, out;                              // logical
+  std::vector<int> out_perm;
+  bool shared_b;                                // B has no batch dimensions: they all are rows
+  int64_t k;
+
+  explicit MatmulShape(const Workload& w) {
+    const Workload::Call& call = w.calls[w.anchor];
+    a = w.TypeOf(call.args[0]).shape, b = w.TypeOf(call.args[1]).shape, out = call.type.shape;
+    trans_a = call.attrs.Int("trans_a", 0) != 0, trans_b = call.attrs.Int("trans_b", 0) != 0;
+    out_perm = w.output().perm;
+    k = trans_b ? b[b.size() - 1] : b[b.size() - 2];
+    shared_b = NumElements(std::span(b).first(b.size() - 2)) == 1 && out_perm.empty() && w.TypeOf(call.args[0]).perm.empty() &&
+               (!trans_a || out.size() == 2);
+  }
+  size_t batch_rank() const { return out.size() - 2; }
+};
+
+// The index of `flat` in the dimensions `shape`, row-major.
+std::vector<Expr> Unflatten(Expr flat, std::span<const int64_t> shape) {
+  std::vector<Expr> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = d == 0 ? flat : flat % Expr(shape[d]);
+    flat = flat / Expr(shape[d]);
+  }
+  return index;
+}
+
+// The operand's index for batch index `batch` of the output under numpy broadcasting.
+std::vector<Expr> Broadcast(const std::vector<Expr>& batch, const Shape& operand) {
+  std::vector<Expr> index;
+  const size_t rank = operand.size() - 2;
+  for (size_t d = 0; d < rank; ++d) index.push_back(operand[d] == 1 ? Expr(0) : batch[batch.size() - rank + d]);
+  return index;
+}
+
+GemmView ViewOf(const Workload& w) {
+  const MatmulShape s(w);
+  const Workload::Call& call = w.calls[w.anchor];
+  const size_t rank = s.out.size();
+  GemmView v;
+  v.b_input = call.args[1];
+  v.reduction = {s.k};
+  v.columns = s.out[rank - 1];
+  const Shape batch_shape(s.out.begin(), s.out.end() - 2), row_shape(s.out.begin(), s.out.end() - 1);
+  v.batch = s.shared_b ? 1 : NumElements(batch_shape);
+  v.rows = s.shared_b ? NumElements(row_shape) : s.out[rank - 2];
+  v.b_batched = !s.shared_b;
+  // The vector loads of a row of B run along its columns, which are its last logical axis unless it is transposed.
+  const TensorType& b_type = w.TypeOf(call.args[1]);
+  const int columns_axis = static_cast<int>(s.b.size()) - (s.trans_b ? 2 : 1);
+  v.b_contiguous = b_type.perm.empty() ? !s.trans_b : b_type.perm.back() == columns_axis;
+
+  v.b_element = [s, batch_shape](const ir::Tensor& b, Expr batch, Expr column, const std::vector<Expr>& r) {
+    std::vector<Expr> index = s.shared_b ? std::vector<Expr>(s.b.size() - 2, Expr(0)) : Broadcast(Unflatten(batch, batch_shape), s.b);
+    index.push_back(s.trans_b ? column : r[0]);
+    index.push_back(s.trans_b ? r[0] : column);
+    return b(index);
+  };
+  const int a_arg = call.args[0];
+  v.prepare = [s, a_arg, batch_shape, row_shape](WorkloadProgram& program, ir::ProgramBuilder&, std::vector<std::string>*) -> GemmView::AElement {
+    ir::Tensor a = program.value(a_arg);
+    return [s, a, batch_shape, row_shape](Expr batch, Expr row, const std::vector<Expr>& r) {
+      std::vector<Expr> index, out_index;
+      if (s.shared_b) {
+        out_index = Unflatten(row, row_shape);
+        row = out_index.back();
+        out_index.pop_back();
+      } else {
+        out_index = Unflatten(batch, batch_shape);
+      }
+      index = Broadcast(out_index, s.a);
+      index.push_back(s.trans_a ? r[0] : row);
+      index.push_back(s.trans_a ? row : r[0]);
+      return a(index);
+    };
+  };
+  if (s.shared_b) {
+    v.out_dims = {{GemmAxis::kRow, v.rows, 1}, {GemmAxis::kColumn, v.columns, 1}};
+  } else {
+    std::vector<int64_t> stride(rank, 1);
+    for (size_t d = s.batch_rank(); d-- > 1;) stride[d - 1] = stride[d] * s.out[d];
+    for (size_t p = 0; p < rank; ++p) {
+      size_t d = s.out_perm.empty() ? p : static_cast<size_t>(s.out_perm[p]);
+      GemmAxis axis = d + 1 == rank ? GemmAxis::kColumn : d + 2 == rank ? GemmAxis::kRow : GemmAxis::kBatch;
+      v.out_dims.push_back({axis, s.out[d], axis == GemmAxis::kBatch ? stride[d] : 1});
+    }
+  }
+  v.out_index = [s, batch_shape, row_shape](Expr batch, Expr row, Expr column) {
+    std::vector<Expr> index = s.shared_b ? Unflatten(row, row_shape) : Unflatten(batch, batch_shape);
+    if (!s.shared_b) index.push_back(row);
+    index.push_back(column);
+    return index;
+  };
+  return v;
+}
+
+bool Matches(const Workload& w) {
+  const Workload::Call& call = w.calls[w.anchor];
+  if (w.anchor != 0 || call.op != "matmul" || call.type.dtype != DType::kF32) return false;
+  const int inputs = static_cast<int>(w.inputs.size());
+  if (call.args[0] >= inputs || call.args[1] >= inputs || call.args[0] == call.args[1]) return false;
+  const TensorType &a = w.TypeOf(call.args[0]), &b = w.TypeOf(call.args[1]);
+  if (a.shape.size() < 2 || b.shape.size() < 2) return false;
+  // A constant's panels are packed from the logical order.
+  return !w.inputs[call.args[1]].constant || b.perm.empty();
+}
+
+}  // namespace
+
+TemplateDef MatmulPacked() {
+  return {"matmul.packed", 1, Matches,
+          [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
+          [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
+          [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
+}
+
+}  // namespace temper

@@ -1,0 +1,72 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ops/templates/templates.h"
+#include "compiler/schedule/lower.h"
+
+namespace temper {
+
+using ir::Expr;
+
+WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed) : w_(w), b_(b) {
+  for (size_t i = 0; i < w.inputs.size(); ++i) {
+    const TensorType& type = w.inputs[i].type;
+    const bool is_packed = i < packed.size() && !packed[i].empty();
+    buffers_.push_back(b.Input(absl::StrCat("in", i), type.dtype, is_packed ? packed[i] : type.PhysicalShape()));
+    values_.push_back(is_packed ? ir::Tensor() : ir::Tensor::OfBuffer(buffers_.back(), type.perm));
+  }
+  values_.resize(w.inputs.size() + w.calls.size());
+}
+
+absl::Status WorkloadProgram::Compute(int first, int last) {
+  for (int i = first; i < last; ++i) {
+    const Workload::Call& call = w_.calls[i];
+    const OpDef* op = FindOp(call.op);
+    if (op == nullptr || !op->compute) return absl::UnimplementedError(absl::StrCat("operator '", call.op, "' has no tensor expression"));
+    std::vector<ir::Tensor> inputs;
+    for (int arg : call.args) inputs.push_back(arg < 0 ? ir::Tensor() : values_[arg]);
+    TEMPER_ASSIGN_OR_RETURN(values_[w_.inputs.size() + i], op->compute(b_, call.attrs, inputs, call.type));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s) {
+  TEMPER_RETURN_IF_ERROR(s.status());
+  return Lower(s.func());
+}
+
+void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t) {
+  std::vector<Loop> loops = s.Loops(block);
+  if (loops.empty()) return;
+  Loop inner = loops.back();
+  loops.pop_back();
+  if (s.Extent(inner) >= t.lanes()) {
+    auto [outer, lane] = s.Split(inner, t.lanes());
+    s.Vectorize(lane);
+    s.Partition(outer);
+    inner = outer;
+  }
+  if (loops.empty()) {
+    s.Parallel(inner);
+    return;
+  }
+  Loop parallel = loops.front();
+  for (size_t i = 1; i < loops.size(); ++i) parallel = s.Fuse(parallel, loops[i]);
+  s.Parallel(parallel);
+}
+
+absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Operand& operand, Shape packed_shape,
+                                   const std::function<Expr(const ir::Tensor&, const std::vector<Expr>&)>& element, const Target& t) {
+  ir::ProgramBuilder b(name);
+  ir::Buffer in = b.Input("in", operand.type.dtype, operand.type.PhysicalShape());
+  ir::Tensor logical = ir::Tensor::OfBuffer(in, operand.type.perm);
+  ir::Buffer out = b.Compute("packed", operand.type.dtype, std::move(packed_shape),
+                             [&](const std::vector<Expr>& index) { return element(logical, index); });
+  b.MarkOutput(out);
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, b.Finish());
+  Schedule s(std::move(func));
+  ScheduleElementwise(s, "packed", t);
+  return LowerSchedule(s);
+}
+
+}  // namespace temper

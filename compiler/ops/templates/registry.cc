@@ -1,0 +1,70 @@
+// The templates, in order of preference when nothing is known. "default" comes last: it fits every workload that has
+// tensor expressions.
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ops/template.h"
+#include "compiler/ops/templates/templates.h"
+
+namespace temper {
+namespace {
+
+std::vector<TemplateDef>& Table() {
+  static std::vector<TemplateDef> table = {
+      Conv2dDirect(),
+      DepthwiseConv2d(),
+      MatmulPacked(),
+      DefaultTemplate(),
+  };
+  return table;
+}
+
+}  // namespace
+
+std::span<const TemplateDef> AllTemplates() { return Table(); }
+
+void RegisterTemplate(TemplateDef def) { Table().insert(Table().begin(), std::move(def)); }
+
+std::vector<const TemplateDef*> TemplatesFor(const Workload& w) {
+  std::vector<const TemplateDef*> result;
+  for (const TemplateDef& def : Table()) {
+    if (def.matches(w)) result.push_back(&def);
+  }
+  // The default schedule of a contraction is a naive loop nest: right, but never worth a trial beside a real template.
+  if (result.size() > 1 && result.back()->name == "default") result.pop_back();
+  return result;
+}
+
+const TemplateDef* FindTemplate(std::string_view name) {
+  for (const TemplateDef& def : Table()) {
+    if (def.name == name) return &def;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t limit) {
+  Choice best{nullptr, {}};
+  double best_s = std::numeric_limits<double>::infinity();
+  for (const TemplateDef* def : TemplatesFor(w)) {
+    for (Config& config : def->space(w, t).Enumerate(limit)) {
+      double s = DraftSeconds(def->footprint(w, config, t), t);
+      if (s < best_s) {
+        best_s = s;
+        best = {def, std::move(config)};
+      }
+    }
+  }
+  if (best.def == nullptr) return absl::NotFoundError(absl::StrCat("no template fits ", Text(w)));
+  return best;
+}
+
+absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c, const Target& t) {
+  const TemplateDef* def = FindTemplate(template_name);
+  if (def == nullptr) return absl::NotFoundError(absl::StrCat("no template is called '", std::string(template_name), "'"));
+  if (!def->matches(w)) return absl::InvalidArgumentError(absl::StrCat(std::string(template_name), " does not fit ", Text(w)));
+  TEMPER_RETURN_IF_ERROR(def->space(w, t).Check(c));
+  return def->build(w, c, t);
+}
+
+}  // namespace temper

@@ -1,0 +1,43 @@
+// The built-in templates, one function a file, and what they share.
+#pragma once
+
+#include "compiler/ops/template.h"
+#include "compiler/schedule/schedule.h"
+
+namespace temper {
+
+TemplateDef Conv2dDirect();       // conv2d.cc: implicit GEMM over channels-last rows
+TemplateDef DepthwiseConv2d();    // depthwise.cc: vectorised over channels
+TemplateDef MatmulPacked();       // matmul.cc: dense and batched
+TemplateDef DefaultTemplate();    // default.cc: everything else
+
+// The operands of a workload as buffers of a program under construction, and the values its calls make.
+class WorkloadProgram {
+ public:
+  // `packed[i]`, if set, is the physical shape in which operand i arrives instead of its own.
+  WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed = {});
+  const ir::Buffer& buffer(int input) const { return buffers_[input]; }
+  const ir::Tensor& value(int arg) const { return values_[arg]; }
+  // Runs the tensor expressions of calls [first, last).
+  absl::Status Compute(int first, int last);
+  // Replaces the result of `call` (the anchor, computed by a template's own stages).
+  void SetResult(int call, ir::Tensor t) { values_[w_.inputs.size() + call] = std::move(t); }
+  const ir::Tensor& result() const { return values_.back(); }
+
+ private:
+  const Workload& w_;
+  ir::ProgramBuilder& b_;
+  std::vector<ir::Buffer> buffers_;
+  std::vector<ir::Tensor> values_;
+};
+
+// Finishes a template: the schedule's status, then Lower.
+absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);
+// One elementwise stage scheduled well: vectorised along its innermost loop, the others fused and parallel.
+void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t);
+// A lowered function with one parameter in and one out, for Kernel::packs.
+absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Operand& operand, Shape packed_shape,
+                                   const std::function<ir::Expr(const ir::Tensor& logical, const std::vector<ir::Expr>& index)>& element,
+                                   const Target& t);
+
+}  // namespace temper

@@ -1,0 +1,275 @@
+#include "compiler/package/package.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/link.h"
+#include "compiler/graph/memory_plan.h"
+#include "compiler/package/embedded.h"
+#include "compiler/package/weights.h"
+#include "compiler/runtime/plan.h"
+
+namespace temper {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPackageVersion = 1;              // of the directory's layout and manifest.json
+
+// One generated kernel, used by every group whose workload and choice agree.
+struct BuiltKernel {
+  Workload workload;
+  KernelChoice choice;
+  Kernel kernel;
+  CompiledKernel compiled;
+  int uses = 0;
+};
+
+class PackageWriter {
+ public:
+  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose) : g_(g), target_(t), choose_(choose) {}
+
+  absl::StatusOr<PackageReport> Write(const std::string& dir) {
+    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_));
+    TEMPER_RETURN_IF_ERROR(CollectKernels());
+    TEMPER_RETURN_IF_ERROR(CompileKernels());
+    TEMPER_RETURN_IF_ERROR(MakeSteps());
+    out_.arena_bytes = plan_.arena_bytes;
+    out_.weight_bytes = weights_.bytes();
+    out_.cpu_features = target_.features;
+    TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
+    TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_, target_));
+    objects_.push_back(std::move(plan_object));
+    objects_.emplace_back(RuntimeObject());
+    TEMPER_RETURN_IF_ERROR(LinkSharedLibrary(objects_, dir + "/model.so"));
+    std::ofstream(dir + "/model.h") << ModelHeader();
+    std::ofstream manifest(dir + "/manifest.json");
+    manifest << Manifest() << "\n";
+    manifest.close();
+    if (!manifest) return absl::UnavailableError(absl::StrCat("cannot write ", dir, "/manifest.json: is the disk full?"));
+    PackageReport report;
+    report.arena_bytes = plan_.arena_bytes;
+    report.weight_bytes = weights_.bytes();
+    for (const auto& [symbol, built] : kernels_) {
+      report.kernels += built.uses;
+      report.tuned_kernels += built.choice.level == "default" ? 0 : built.uses;
+    }
+    return report;
+  }
+
+ private:
+  absl::Status CollectKernels() {
+    std::map<std::string, std::string> symbol_of;  // workload text -> symbol: each is chosen and built once
+    for (const Group& group : g_.groups) {
+      if (IsAlias(g_, group)) continue;
+      TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(g_, group));
+      const std::string text = Text(extracted.workload);
+      auto [known, is_new] = symbol_of.try_emplace(text);
+      if (is_new) {
+        BuiltKernel built;
+        TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
+        absl::StatusOr<Kernel> kernel = BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
+        if (!kernel.ok()) return Annotate(kernel.status(), group);
+        built.kernel = *std::move(kernel);
+        known->second = "k" + HashText(StableHash(text));
+        built.workload = extracted.workload;
+        kernels_.emplace(known->second, std::move(built));
+      }
+      ++kernels_.at(known->second).uses;
+      steps_.push_back({&group, known->second, std::move(extracted)});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Annotate(const absl::Status& s, const Group& group) const {
+    const Node& node = g_.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
+    return absl::Status(s.code(), absl::StrCat("kernel for ", node.op, " '", node.name, "': ", s.message()));
+  }
+
+  // A few kernels a module, so that as many threads as there are cores compile at once.
+  absl::Status CompileKernels() {
+    constexpr size_t kKernelsPerModule = 4;
+    std::vector<std::vector<CodegenInput>> inputs;
+    for (const auto& [symbol, built] : kernels_) {
+      if (inputs.empty() || inputs.back().size() == kKernelsPerModule) inputs.emplace_back();
+      inputs.back().push_back({symbol, built.kernel.main});
+    }
+    std::vector<absl::StatusOr<CompiledModule>> modules(inputs.size());
+    std::atomic<size_t> next{0};
+    auto work = [&] {
+      for (size_t i; (i = next.fetch_add(1)) < inputs.size();) modules[i] = CompileModule(inputs[i], target_);
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 1; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+    for (absl::StatusOr<CompiledModule>& module : modules) {
+      TEMPER_RETURN_IF_ERROR(module.status());
+      for (CompiledKernel& kernel : module->kernels) kernels_.at(kernel.symbol).compiled = kernel;
+      objects_.push_back(std::move(module->object));
+    }
+    return absl::OkStatus();
+  }
+
+  // Where a value's bytes are, graph inputs and outputs included.
+  absl::StatusOr<PlanArg> Locate(ValueId value) {
+    const ValueId root = plan_.alias_of[static_cast<size_t>(value)];
+    const Value& v = g_.values[static_cast<size_t>(root)];
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      if (g_.inputs[i] == root) return PlanArg{TEMPER_ARG_INPUT, static_cast<int>(i)};
+    }
+    if (v.is_constant) {
+      if (!v.constant.has_value()) return absl::InvalidArgumentError(absl::StrCat("constant '", v.name, "' has no data"));
+      TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(root, *v.constant, v.type, ir::Func{}));
+      return PlanArg{TEMPER_ARG_WEIGHT, 0, offset};
+    }
+    if (plan_.offset[static_cast<size_t>(root)] >= 0) return PlanArg{TEMPER_ARG_ARENA, 0, plan_.offset[static_cast<size_t>(root)]};
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      if (plan_.alias_of[static_cast<size_t>(g_.outputs[i])] == root) return PlanArg{TEMPER_ARG_OUTPUT, static_cast<int>(i)};
+    }
+    return absl::InternalError(absl::StrCat("value '", v.name, "' has no place in memory"));
+  }
+
+  absl::Status MakeSteps() {
+    for (const StepSource& source : steps_) {
+      const BuiltKernel& built = kernels_.at(source.symbol);
+      PlanStep step;
+      step.name = g_.nodes[static_cast<size_t>(source.group->nodes[static_cast<size_t>(source.group->anchor)])].name;
+      step.symbol = source.symbol;
+      step.workspace_bytes = built.compiled.workspace_bytes;
+      step.thread_workspace_bytes = built.compiled.thread_workspace_bytes;
+      for (size_t i = 0; i < source.extracted.inputs.size(); ++i) {
+        const ValueId value = source.extracted.inputs[i];
+        const Value& v = g_.values[static_cast<size_t>(value)];
+        const bool packed = i < built.kernel.packs.size() && !built.kernel.packs[i].params.empty();
+        if (packed && v.constant.has_value()) {
+          TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(value, *v.constant, v.type, built.kernel.packs[i]));
+          step.args.push_back({TEMPER_ARG_WEIGHT, 0, offset});
+        } else {
+          TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(value));
+          step.args.push_back(arg);
+        }
+      }
+      TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(source.extracted.output));
+      step.args.push_back(output);
+      out_.steps.push_back(std::move(step));
+    }
+    for (ValueId id : g_.inputs) out_.inputs.push_back(Io(id));
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      out_.outputs.push_back(Io(g_.outputs[i]));
+      TEMPER_ASSIGN_OR_RETURN(PlanArg place, Locate(g_.outputs[i]));
+      if (place.kind == TEMPER_ARG_OUTPUT && place.index == static_cast<int>(i)) continue;
+      const Value& v = g_.values[static_cast<size_t>(g_.outputs[i])];
+      PlanStep copy;
+      copy.name = absl::StrCat("copy ", v.name);
+      copy.args = {place, {TEMPER_ARG_OUTPUT, static_cast<int>(i)}};
+      copy.copy_bytes = NumElements(v.type.shape) * SizeOf(v.type.dtype);
+      out_.steps.push_back(std::move(copy));
+    }
+    return absl::OkStatus();
+  }
+
+  PlanIo Io(ValueId id) const {
+    const Value& v = g_.values[static_cast<size_t>(id)];
+    return {v.name, v.type.dtype, v.type.shape};
+  }
+
+  std::string Manifest() const {
+    using nlohmann::ordered_json;
+    auto ios = [](const std::vector<PlanIo>& list) {
+      ordered_json result = ordered_json::array();
+      for (const PlanIo& io : list) result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
+      return result;
+    };
+    ordered_json m;
+    m["version"] = kPackageVersion;
+    m["model"] = g_.name;
+    m["target"] = Text(target_);
+    m["codegen_id"] = CodegenId();
+    m["inputs"] = ios(out_.inputs);
+    m["outputs"] = ios(out_.outputs);
+    m["arena_bytes"] = out_.arena_bytes;
+    m["weight_bytes"] = out_.weight_bytes;
+    m["tuned"] = false;
+    m["kernels"] = ordered_json::array();
+    for (const auto& [symbol, built] : kernels_) {
+      if (built.choice.level != "default") m["tuned"] = true;
+      m["kernels"].push_back({{"symbol", symbol}, {"workload", Text(built.workload)}, {"uses", built.uses},
+                              {"template", built.choice.template_name}, {"config", Text(built.choice.config)},
+                              {"level", built.choice.level}, {"record", built.choice.record}, {"stale", built.choice.stale}});
+    }
+    m["steps"] = ordered_json::array();
+    for (const PlanStep& step : out_.steps) m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
+    return m.dump(1);
+  }
+
+  struct StepSource {
+    const Group* group;
+    std::string symbol;
+    Extracted extracted;
+  };
+
+  const Graph& g_;
+  const Target& target_;
+  const ChooseFn& choose_;
+  BufferPlan plan_;
+  Plan out_;
+  WeightWriter weights_;
+  std::map<std::string, BuiltKernel> kernels_;  // by symbol
+  std::vector<StepSource> steps_;
+  std::vector<std::string> objects_;
+};
+
+absl::Status IoError(const std::string& what, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", error.message()));
+}
+
+// Puts `made` in the place of `dir`, which is absent, empty or an older package.
+absl::Status Replace(const fs::path& made, const fs::path& dir) {
+  std::error_code error;
+  const fs::path old = dir.string() + ".old-" + std::to_string(getpid());
+  if (fs::exists(dir, error)) fs::rename(dir, old, error);
+  if (error) return IoError(absl::StrCat("cannot replace ", dir.string()), error);
+  fs::rename(made, dir, error);
+  if (error) return IoError(absl::StrCat("cannot create ", dir.string()), error);
+  fs::remove_all(old, error);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
+  TEMPER_ASSIGN_OR_RETURN(Choice choice, DefaultChoice(w, t));
+  return KernelChoice{std::string(choice.def->name), choice.config};
+}
+
+absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose, const std::string& dir) {
+  std::error_code error;
+  const fs::path final_dir = fs::absolute(dir).lexically_normal();
+  const fs::path path = final_dir.has_filename() ? final_dir : final_dir.parent_path();
+  if (fs::exists(path, error) && !(fs::is_directory(path, error) && (fs::is_empty(path, error) || fs::exists(path / "manifest.json", error)))) {
+    return absl::FailedPreconditionError(absl::StrCat(dir, " exists and is not a package: choose another directory"));
+  }
+  const fs::path partial = path.string() + ".partial-" + std::to_string(getpid());
+  fs::remove_all(partial, error);
+  fs::create_directories(partial, error);
+  if (error) return IoError(absl::StrCat("cannot create ", partial.string()), error);
+  absl::StatusOr<PackageReport> report = PackageWriter(g, t, choose).Write(partial.string());
+  absl::Status status = report.ok() ? Replace(partial, path) : report.status();
+  if (!status.ok()) {
+    fs::remove_all(partial, error);
+    return status;
+  }
+  return report;
+}
+
+}  // namespace temper

@@ -1,0 +1,36 @@
+// weights.bin: every constant a kernel reads, in the layout that kernel wants, each at a multiple of 64 bytes.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "compiler/graph/graph.h"
+#include "compiler/ops/template.h"
+#include "compiler/target/target.h"
+
+namespace temper {
+
+// A logical row-major array in the physical order `perm`.
+NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm);
+
+class WeightWriter {
+ public:
+  // The offset of constant `value` as operand `type`, run through `pack` (empty Func: only put in physical order). The
+  // same constant in the same layout is kept once.
+  absl::StatusOr<int64_t> Add(ValueId value, const NDArray& data, const TensorType& type, const ir::Func& pack);
+  int64_t bytes() const { return bytes_; }
+  // Writes the file; returns its hash.
+  absl::StatusOr<uint64_t> Write(const std::string& path) const;
+
+ private:
+  absl::StatusOr<NDArray> Pack(const NDArray& physical, const ir::Func& pack);
+
+  Target host_ = HostTarget();  // packing runs here, whatever the package is for
+  int64_t bytes_ = 0;
+  std::vector<std::pair<int64_t, NDArray>> pieces_;
+  std::map<std::pair<ValueId, std::string>, int64_t> known_;
+  std::map<std::string, std::shared_ptr<struct PackKernel>> packs_;
+};
+
+}  // namespace temper

@@ -1,0 +1,15 @@
+// The operator families; registry.cc lists them in order.
+#pragma once
+
+#include <vector>
+
+#include "compiler/ops/op.h"
+
+namespace temper::ops {
+
+std::vector<OpDef> UnaryOps();
+std::vector<OpDef> BinaryOps();
+std::vector<OpDef> ConvOps();
+std::vector<OpDef> MatmulOps();
+
+}  // namespace temper::ops

@@ -1,0 +1,39 @@
+// What the operators' type rules share.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "compiler/ops/op.h"
+
+namespace temper::ops {
+
+enum class AttrKind { kInt, kFloat, kString, kInts };     // kFloat takes integers as well
+struct AttrRule {
+  std::string_view name;
+  AttrKind kind;
+};
+// Every attribute present is among the rules and of its kind, so that a misspelt one is an error and not a default.
+absl::Status CheckAttrs(const Attrs& attrs, const std::vector<AttrRule>& rules);
+
+absl::Status InvalidType(std::string_view rule);          // InvalidArgument
+
+// NumPy's rule: aligned at the last axis, equal or 1.
+absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
+// axis in [-rank, rank) as [0, rank).
+absl::StatusOr<int64_t> NormalizeAxis(int64_t axis, int64_t rank);
+// Sorted, without repetition; none given means all.
+absl::StatusOr<std::vector<int64_t>> NormalizeAxes(const std::vector<int64_t>& axes, int64_t rank);
+
+// A sliding window over the two last axes of an NCHW tensor.
+struct Window {
+  int64_t kernel[2], stride[2], dilation[2], pad_begin[2], pad_end[2];
+  int64_t Span(int i) const { return (kernel[i] - 1) * dilation[i] + 1; }     // input elements that it covers
+};
+// From attributes strides, pads [top,left,bottom,right], dilations; checked. `rank4` shapes only.
+absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t kernel_w);
+
+// Elements as a double, so that products of dimensions do not overflow on the way.
+double Elements(const TensorType& t);
+
+}  // namespace temper::ops

@@ -1,0 +1,57 @@
+#include "compiler/ops/op.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+namespace {
+
+absl::StatusOr<const OpDef*> OpOf(const Workload::Call& call) {
+  const OpDef* op = FindOp(call.op);
+  if (op == nullptr) return absl::InvalidArgumentError(absl::StrCat("unknown operator '", call.op, "'"));
+  return op;
+}
+
+}  // namespace
+
+absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs) {
+  if (w.calls.empty()) return absl::InvalidArgumentError("a workload without calls");
+  if (inputs.size() != w.inputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("expected ", w.inputs.size(), " inputs, got ", inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& type = w.inputs[i].type;
+    if (inputs[i].dtype() == type.dtype && inputs[i].shape() == type.shape) continue;
+    return absl::InvalidArgumentError(absl::StrCat("input ", i, " is ", std::string(Name(inputs[i].dtype())), " ",
+                                                   ShapeText(inputs[i].shape()), ", expected ", Text(type)));
+  }
+  std::vector<NDArray> values(inputs.begin(), inputs.end());
+  for (const Workload::Call& call : w.calls) {
+    TEMPER_ASSIGN_OR_RETURN(const OpDef* op, OpOf(call));
+    std::vector<NDArray> args;
+    for (int arg : call.args) args.push_back(arg < 0 ? NDArray() : values[arg]);
+    TEMPER_ASSIGN_OR_RETURN(NDArray result, op->reference(call.attrs, args, call.type));
+    values.push_back(std::move(result));
+  }
+  return values.back();
+}
+
+double Flops(const Workload& w) {
+  double flops = 0;
+  for (const Workload::Call& call : w.calls) {
+    const OpDef* op = FindOp(call.op);
+    if (op == nullptr) continue;
+    std::vector<TensorType> args;
+    for (int arg : call.args) args.push_back(arg < 0 ? TensorType{} : w.TypeOf(arg));
+    flops += op->flops(call.attrs, args, call.type);
+  }
+  return flops;
+}
+
+double CompulsoryBytes(const Workload& w) {
+  auto bytes = [](const TensorType& t) { return static_cast<double>(NumElements(t.shape)) * static_cast<double>(SizeOf(t.dtype)); };
+  double total = bytes(w.output());
+  for (const Workload::Operand& operand : w.inputs) total += bytes(operand.type);
+  return total;
+}
+
+}  // namespace temper

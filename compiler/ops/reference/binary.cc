@@ -1,0 +1,105 @@
+#include <cmath>
+
+#include "compiler/ops/reference/loops.h"
+#include "compiler/ops/reference/reference.h"
+
+namespace temper::reference {
+namespace {
+
+template <typename F>
+NDArray Arithmetic(Arrays inputs, const TensorType& output, F f) {
+  NDArray result(output.dtype, output.shape);
+  WithType(output.dtype, [&](auto t) {
+    using T = decltype(t);
+    Map2Into<T, T, T>(inputs[0], inputs[1], result, f);
+  });
+  return result;
+}
+
+// f gives 0 or 1.
+template <typename F>
+NDArray Comparison(Arrays inputs, const TensorType& output, F f) {
+  NDArray result(DType::kBool, output.shape);
+  WithType(inputs[0].dtype(), [&](auto t) {
+    using T = decltype(t);
+    Map2Into<uint8_t, T, T>(inputs[0], inputs[1], result, f);
+  });
+  return result;
+}
+
+template <typename T>
+T FloorMod(T a, T b) {
+  T r = static_cast<T>(a % b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+}
+
+}  // namespace
+
+NDArray Add(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a + b; }); }
+NDArray Sub(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a - b; }); }
+NDArray Mul(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a * b; }); }
+NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) {
+    if constexpr (std::is_integral_v<decltype(a)>) {
+      if (b == 0) return decltype(a / b)(0);      // undefined in ONNX; anything but a trap
+    }
+    return a / b;
+  });
+}
+NDArray Min(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return b < a ? b : a; }); }
+NDArray Max(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a < b ? b : a; }); }
+NDArray PRelu(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a < 0 ? a * b : a; }); }
+
+NDArray Mod(const Attrs& attrs, Arrays in, const TensorType& out) {
+  bool truncated = attrs.Int("fmod", 0) != 0;
+  return Arithmetic(in, out, [truncated](auto a, auto b) -> decltype(a) {
+    using T = decltype(a);
+    if constexpr (std::is_integral_v<T>) {
+      if (b == 0) return T(0);
+      return truncated ? static_cast<T>(a % b) : FloorMod(a, b);
+    } else {
+      return std::fmod(a, b);
+    }
+  });
+}
+
+NDArray Pow(const Attrs&, Arrays in, const TensorType& out) {
+  NDArray result(out.dtype, out.shape);
+  WithType(out.dtype, [&](auto base) {
+    WithType(in[1].dtype(), [&](auto exponent) {
+      Map2Into<decltype(base), decltype(base), decltype(exponent)>(in[0], in[1], result, [](auto a, auto b) {
+        double power = std::pow(static_cast<double>(a), static_cast<double>(b));
+        return std::is_integral_v<decltype(a)> ? std::nearbyint(power) : power;
+      });
+    });
+  });
+  return result;
+}
+
+NDArray Equal(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a == b; }); }
+NDArray Less(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a < b; }); }
+NDArray LessEqual(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a <= b; }); }
+NDArray Greater(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a > b; }); }
+NDArray GreaterEqual(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a >= b; }); }
+NDArray And(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a != 0 && b != 0; }); }
+NDArray Or(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a != 0 || b != 0; }); }
+
+absl::StatusOr<NDArray> Where(const Attrs&, Arrays in, const TensorType& out) {
+  NDArray result(out.dtype, out.shape);
+  std::vector<std::vector<int64_t>> strides;
+  for (const NDArray& x : in) strides.push_back(BroadcastStrides(x.shape(), out.shape));
+  auto step = [&](int k) { return strides[k].empty() ? 0 : strides[k].back(); };
+  WithSize(out.dtype, [&](auto t) {
+    using T = decltype(t);
+    ForEachRun(out.shape, strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {
+      const uint8_t* condition = in[0].as<uint8_t>().data() + offsets[0];
+      const T* a = static_cast<const T*>(in[1].data()) + offsets[1];
+      const T* b = static_cast<const T*>(in[2].data()) + offsets[2];
+      T* r = static_cast<T*>(result.MutableData()) + at;
+      for (int64_t i = 0; i < n; ++i) r[i] = condition[i * step(0)] != 0 ? a[i * step(1)] : b[i * step(2)];
+    });
+  });
+  return result;
+}
+
+}  // namespace temper::reference

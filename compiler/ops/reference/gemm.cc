@@ -1,0 +1,102 @@
+#include "compiler/ops/reference/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#if defined(__x86_64__)
+#define TEMPER_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
+#else
+#define TEMPER_CLONES
+#endif
+
+namespace temper::reference {
+namespace {
+
+constexpr int64_t kRows = 6, kColumns = 16;               // register tile
+constexpr int64_t kBlockM = 96, kBlockN = 1024, kBlockK = 256;
+
+using Lanes = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(4)));
+
+// tile[kRows][kColumns] = a[k][kRows] * b[k][kColumns], both packed.
+TEMPER_CLONES void MultiplyTile(int64_t k, const float* a, const float* b, float* tile) {
+  Lanes t0{}, t1{}, t2{}, t3{}, t4{}, t5{};
+  for (int64_t i = 0; i < k; ++i, a += kRows, b += kColumns) {
+    Lanes row;
+    std::memcpy(&row, b, sizeof(row));
+    t0 += a[0] * row;
+    t1 += a[1] * row;
+    t2 += a[2] * row;
+    t3 += a[3] * row;
+    t4 += a[4] * row;
+    t5 += a[5] * row;
+  }
+  const Lanes rows[kRows] = {t0, t1, t2, t3, t4, t5};
+  std::memcpy(tile, rows, sizeof(rows));
+}
+
+// [ceil(m / kRows)][k][kRows], zeros after the last row.
+void PackLeft(const Matrix& a, int64_t m0, int64_t m, int64_t k0, int64_t k, float* packed) {
+  for (int64_t panel = 0; panel < m; panel += kRows) {
+    for (int64_t j = 0; j < k; ++j) {
+      for (int64_t i = 0; i < kRows; ++i) {
+        bool inside = panel + i < m;
+        *packed++ = inside ? a.data[(m0 + panel + i) * a.row_stride + (k0 + j) * a.column_stride] : 0;
+      }
+    }
+  }
+}
+
+// [ceil(n / kColumns)][k][kColumns], zeros after the last column.
+void PackRight(const RowReader& b, int64_t k0, int64_t k, int64_t n0, int64_t n, float* packed) {
+  float row[kBlockN + kColumns];
+  for (int64_t j = 0; j < k; ++j) {
+    b(k0 + j, n0, n, row);
+    std::fill(row + n, row + n + kColumns, 0.0f);
+    for (int64_t panel = 0; panel < n; panel += kColumns) {
+      std::memcpy(packed + (panel * k) + j * kColumns, row + panel, kColumns * sizeof(float));
+    }
+  }
+}
+
+void MultiplyBlock(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c, int64_t ldc) {
+  alignas(64) float tile[kRows * kColumns];
+  for (int64_t column = 0; column < n; column += kColumns) {
+    int64_t columns = std::min(kColumns, n - column);
+    for (int64_t row = 0; row < m; row += kRows) {
+      MultiplyTile(k, a + row * k, b + column * k, tile);
+      for (int64_t i = 0; i < std::min(kRows, m - row); ++i) {
+        float* out = c + (row + i) * ldc + column;
+        for (int64_t j = 0; j < columns; ++j) out[j] += tile[i * kColumns + j];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+RowReader Rows(const Matrix& b) {
+  return [b](int64_t k, int64_t n0, int64_t count, float* row) {
+    const float* from = b.data + k * b.row_stride + n0 * b.column_stride;
+    for (int64_t j = 0; j < count; ++j) row[j] = from[j * b.column_stride];
+  };
+}
+
+void Gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, float* c, int64_t ldc) {
+  std::vector<float> left(kBlockM * kBlockK), right((kBlockN + kColumns) * kBlockK);
+  for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0f);
+  for (int64_t n0 = 0; n0 < n; n0 += kBlockN) {
+    int64_t columns = std::min(kBlockN, n - n0);
+    for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {
+      int64_t depth = std::min(kBlockK, k - k0);
+      PackRight(b, k0, depth, n0, columns, right.data());
+      for (int64_t m0 = 0; m0 < m; m0 += kBlockM) {
+        int64_t rows = std::min(kBlockM, m - m0);
+        PackLeft(a, m0, rows, k0, depth, left.data());
+        MultiplyBlock(rows, columns, depth, left.data(), right.data(), c + m0 * ldc + n0, ldc);
+      }
+    }
+  }
+}
+
+}  // namespace temper::reference

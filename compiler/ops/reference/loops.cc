@@ -1,0 +1,22 @@
+#include "compiler/ops/reference/loops.h"
+
+namespace temper::reference {
+
+std::vector<int64_t> RowMajorStrides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result) {
+  std::vector<int64_t> dense = RowMajorStrides(operand), strides(result.size(), 0);
+  size_t offset = result.size() - operand.size();
+  for (size_t i = 0; i < operand.size(); ++i) strides[offset + i] = operand[i] == 1 ? 0 : dense[i];
+  return strides;
+}
+
+}  // namespace temper::reference

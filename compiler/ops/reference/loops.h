@@ -1,0 +1,92 @@
+// Typed loops that the references are written with.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace temper::reference {
+
+// Calls f(T()) with the array's element type; booleans are uint8_t.
+template <typename F>
+decltype(auto) WithType(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF32: return f(float());
+    case DType::kF64: return f(double());
+    case DType::kI64: return f(int64_t());
+    case DType::kI32: return f(int32_t());
+    case DType::kI8: return f(int8_t());
+    case DType::kU8:
+    case DType::kBool: break;
+  }
+  return f(uint8_t());
+}
+
+// The same by size only, for operators that move elements without looking at them.
+template <typename F>
+decltype(auto) WithSize(DType dtype, F f) {
+  switch (SizeOf(dtype)) {
+    case 8: return f(uint64_t());
+    case 4: return f(uint32_t());
+    default: return f(uint8_t());
+  }
+}
+
+std::vector<int64_t> RowMajorStrides(const Shape& shape);
+// Strides of `operand` along the axes of `result`; 0 where it is broadcast.
+std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result);
+
+// Walks `shape` in row-major order in runs along the last axis: f(first flat index, offsets of each operand, length),
+// where operand k advances by strides[k].back() along the run.
+template <typename F>
+void ForEachRun(const Shape& shape, const std::vector<std::vector<int64_t>>& strides, F f) {
+  if (NumElements(shape) == 0) return;
+  size_t rank = shape.size();
+  int64_t length = rank == 0 ? 1 : shape.back();
+  std::vector<int64_t> index(rank, 0), offsets(strides.size(), 0);
+  int64_t runs = NumElements(shape) / length;
+  for (int64_t run = 0; run < runs; ++run) {
+    f(run * length, offsets, length);
+    for (size_t d = rank; d-- > 1;) {
+      size_t axis = d - 1;
+      ++index[axis];
+      for (size_t k = 0; k < offsets.size(); ++k) offsets[k] += strides[k][axis];
+      if (index[axis] < shape[axis]) break;
+      index[axis] = 0;
+      for (size_t k = 0; k < offsets.size(); ++k) offsets[k] -= strides[k][axis] * shape[axis];
+    }
+  }
+}
+
+// result[i] = f(x[i]).
+template <typename Out, typename In, typename F>
+void MapInto(const NDArray& x, NDArray& result, F f) {
+  const In* in = x.as<In>().data();
+  Out* out = result.as<Out>().data();
+  int64_t n = x.size();
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(in[i]));
+}
+
+// result = f(a, b) with broadcasting.
+template <typename Out, typename A, typename B, typename F>
+void Map2Into(const NDArray& a, const NDArray& b, NDArray& result, F f) {
+  std::vector<std::vector<int64_t>> strides = {BroadcastStrides(a.shape(), result.shape()), BroadcastStrides(b.shape(), result.shape())};
+  int64_t sa = strides[0].empty() ? 0 : strides[0].back(), sb = strides[1].empty() ? 0 : strides[1].back();
+  ForEachRun(result.shape(), strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {
+    const A* pa = a.as<A>().data() + offsets[0];
+    const B* pb = b.as<B>().data() + offsets[1];
+    Out* out = result.as<Out>().data() + at;
+    if (sa == 1 && sb == 1) {
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(pa[i], pb[i]));
+    } else if (sa == 1 && sb == 0) {
+      B y = *pb;
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(pa[i], y));
+    } else {
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(pa[i * sa], pb[i * sb]));
+    }
+  });
+}
+
+}  // namespace temper::reference

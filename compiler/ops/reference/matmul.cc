@@ -1,0 +1,65 @@
+#include "compiler/ops/reference/gemm.h"
+#include "compiler/ops/reference/loops.h"
+#include "compiler/ops/reference/reference.h"
+
+namespace temper::reference {
+namespace {
+
+// The stored matrix of one batch element and its strides after transposition.
+template <typename T>
+struct Operand {
+  const T* data;
+  int64_t row_stride, column_stride;
+};
+
+template <typename T>
+Operand<T> Stored(const NDArray& x, bool transposed) {
+  int64_t columns = x.shape().back();
+  return {x.as<T>().data(), transposed ? 1 : columns, transposed ? columns : 1};
+}
+
+template <typename T>
+void Multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operand<T>& b, T* c) {
+  if constexpr (std::is_same_v<T, float>) {
+    Gemm(m, n, k, {a.data, a.row_stride, a.column_stride}, Rows({b.data, b.row_stride, b.column_stride}), c, n);
+    return;
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    std::fill_n(c + i * n, n, T(0));
+    for (int64_t p = 0; p < k; ++p) {
+      T x = a.data[i * a.row_stride + p * a.column_stride];
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += x * b.data[p * b.row_stride + j * b.column_stride];
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<NDArray> Matmul(const Attrs& attrs, Arrays in, const TensorType& output) {
+  const NDArray& a = in[0];
+  const NDArray& b = in[1];
+  bool trans_a = attrs.Int("trans_a", 0) != 0, trans_b = attrs.Int("trans_b", 0) != 0;
+  size_t rank = output.shape.size();
+  int64_t m = output.shape[rank - 2], n = output.shape[rank - 1];
+  int64_t k = a.shape()[a.shape().size() - (trans_a ? 2 : 1)];
+  NDArray result(output.dtype, output.shape);
+  // Offsets of each batch element: broadcasting over all axes but the last two.
+  Shape batch(output.shape.begin(), output.shape.end() - 2);
+  Shape batch_a(a.shape().begin(), a.shape().end() - 2), batch_b(b.shape().begin(), b.shape().end() - 2);
+  std::vector<std::vector<int64_t>> strides = {BroadcastStrides(batch_a, batch), BroadcastStrides(batch_b, batch)};
+  WithType(output.dtype, [&](auto t) {
+    using T = decltype(t);
+    Operand<T> first = Stored<T>(a, trans_a), second = Stored<T>(b, trans_b);
+    ForEachRun(batch, strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t length) {
+      for (int64_t i = 0; i < length; ++i) {
+        int64_t ia = offsets[0] + (batch.empty() ? 0 : i * strides[0].back());
+        int64_t ib = offsets[1] + (batch.empty() ? 0 : i * strides[1].back());
+        Multiply<T>(m, n, k, {first.data + ia * m * k, first.row_stride, first.column_stride},
+                    {second.data + ib * k * n, second.row_stride, second.column_stride}, result.as<T>().data() + (at + i) * m * n);
+      }
+    });
+  });
+  return result;
+}
+
+}  // namespace temper::reference

@@ -45,6 +45,7 @@ class Expr {
   const ExprNode& operator*() const { return *node_; }
   const ExprNode* get() const { return node_.get(); }
   explicit operator bool() const { return node_ != nullptr; }
+  bool shared() const { return node_.use_count() > 1; }   // a hint for memo tables: another Expr holds this node too
 
  private:
   std::shared_ptr<const ExprNode> node_;
@@ -72,7 +73,8 @@ struct BufferNode {
 };
 Buffer MakeBuffer(std::string name, DType dtype, Shape shape, Scope scope = Scope::kMemory);
 
-// Constructors. The binary ones fold constants and drop neutral elements, nothing more (see simplify.h).
+// Constructors. The binary ones fold constants and drop neutral elements, nothing more (see simplify.h). An i64
+// constant beside an operand of another dtype takes that dtype.
 Expr Int(int64_t v, DType dtype = DType::kI64);
 Expr Bool(bool v);
 Expr Float(double v, DType dtype = DType::kF32);
@@ -102,7 +104,7 @@ inline Expr Sqrt(Expr a) { return Unary(ExprKind::kSqrt, std::move(a)); }
 std::optional<int64_t> AsInt(const Expr& e);
 
 // Rebuilds `e` bottom-up: `f` sees each node after its args were rebuilt and returns a replacement, or an empty Expr
-// to keep it.
+// to keep it. A node that several parents share is rebuilt once.
 Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f);
 void Visit(const Expr& e, const std::function<void(const Expr&)>& f);      // pre-order
 bool UsesVar(const Expr& e, const Var& v);

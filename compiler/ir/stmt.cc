@@ -1,0 +1,163 @@
+#include "compiler/ir/stmt.h"
+
+#include <algorithm>
+
+namespace temper::ir {
+namespace {
+
+std::shared_ptr<StmtNode> Make(StmtKind kind) {
+  auto node = std::make_shared<StmtNode>();
+  node->kind = kind;
+  return node;
+}
+
+// Applies `f` to the direct sub-statements; the same node where nothing changed.
+Stmt MapChildren(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
+  switch (s->kind) {
+    case StmtKind::kFor:
+    case StmtKind::kAlloc:
+    case StmtKind::kIf: {
+      Stmt body = f(s->body);
+      Stmt else_body = s->else_body ? f(s->else_body) : nullptr;
+      if (body == s->body && else_body == s->else_body) return s;
+      auto node = std::make_shared<StmtNode>(*s);
+      node->body = std::move(body);
+      node->else_body = std::move(else_body);
+      return node;
+    }
+    case StmtKind::kSeq: {
+      std::vector<Stmt> stmts;
+      stmts.reserve(s->stmts.size());
+      for (const Stmt& child : s->stmts) stmts.push_back(f(child));
+      return stmts == s->stmts ? s : Seq(std::move(stmts));
+    }
+    default: return s;
+  }
+}
+
+// Applies `f` to each expression that `node` holds itself.
+void MapOwnExprs(StmtNode& node, const std::function<void(Expr&)>& f) {
+  auto map = [&f](Expr& e) {
+    if (e) f(e);
+  };
+  map(node.cond);
+  for (Expr& e : node.block.bindings) map(e);
+  map(node.block.predicate);
+  map(node.block.init);
+  for (Expr& e : node.indices) map(e);
+  map(node.value);
+}
+
+}  // namespace
+
+Stmt For(Var var, int64_t extent, ForKind kind, Stmt body) {
+  auto node = Make(StmtKind::kFor);
+  node->var = std::move(var);
+  node->extent = extent;
+  node->for_kind = kind;
+  node->body = std::move(body);
+  return node;
+}
+
+Stmt Seq(std::vector<Stmt> stmts) {
+  std::vector<Stmt> flat;
+  for (Stmt& s : stmts) {
+    if (s->kind == StmtKind::kSeq) {
+      flat.insert(flat.end(), s->stmts.begin(), s->stmts.end());
+    } else {
+      flat.push_back(std::move(s));
+    }
+  }
+  if (flat.size() == 1) return flat[0];
+  auto node = Make(StmtKind::kSeq);
+  node->stmts = std::move(flat);
+  return node;
+}
+
+Stmt Store(Buffer buffer, std::vector<Expr> indices, Expr value) {
+  auto node = Make(StmtKind::kStore);
+  node->buffer = std::move(buffer);
+  node->indices = std::move(indices);
+  node->value = std::move(value);
+  return node;
+}
+
+Stmt If(Expr cond, Stmt then_body, Stmt else_body) {
+  auto node = Make(StmtKind::kIf);
+  node->cond = std::move(cond);
+  node->body = std::move(then_body);
+  node->else_body = std::move(else_body);
+  return node;
+}
+
+Stmt Alloc(Buffer buffer, Stmt body) {
+  auto node = Make(StmtKind::kAlloc);
+  node->buffer = std::move(buffer);
+  node->body = std::move(body);
+  return node;
+}
+
+Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value) {
+  auto node = Make(StmtKind::kBlock);
+  node->block = std::move(info);
+  node->buffer = std::move(buffer);
+  node->indices = std::move(indices);
+  node->value = std::move(value);
+  return node;
+}
+
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices) {
+  auto node = Make(StmtKind::kPrefetch);
+  node->buffer = std::move(buffer);
+  node->indices = std::move(indices);
+  return node;
+}
+
+Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
+  Stmt rebuilt = MapChildren(s, [&f](const Stmt& child) { return RewriteStmt(child, f); });
+  Stmt replaced = f(rebuilt);
+  return replaced ? replaced : rebuilt;
+}
+
+void VisitStmt(const Stmt& s, const std::function<void(const Stmt&)>& f) {
+  f(s);
+  if (s->body) VisitStmt(s->body, f);
+  if (s->else_body) VisitStmt(s->else_body, f);
+  for (const Stmt& child : s->stmts) VisitStmt(child, f);
+}
+
+Stmt RewriteExprs(const Stmt& s, const std::function<Expr(const Expr&)>& f) {
+  return RewriteStmt(s, [&f](const Stmt& node) -> Stmt {
+    if (node->kind == StmtKind::kFor || node->kind == StmtKind::kSeq || node->kind == StmtKind::kAlloc) return nullptr;
+    auto copy = std::make_shared<StmtNode>(*node);
+    bool changed = false;
+    MapOwnExprs(*copy, [&](Expr& e) {
+      Expr rewritten = f(e);
+      if (!rewritten || rewritten.get() == e.get()) return;
+      e = std::move(rewritten);
+      changed = true;
+    });
+    return changed ? copy : nullptr;
+  });
+}
+
+void VisitExprs(const Stmt& s, const std::function<void(const Expr&)>& f) {
+  VisitStmt(s, [&f](const Stmt& node) {
+    auto visit = [&f](const Expr& e) {
+      if (e) f(e);
+    };
+    visit(node->cond);
+    for (const Expr& e : node->block.bindings) visit(e);
+    visit(node->block.predicate);
+    visit(node->block.init);
+    for (const Expr& e : node->indices) visit(e);
+    visit(node->value);
+  });
+}
+
+Stmt Substitute(const Stmt& s, const std::vector<VarBinding>& bindings) {
+  if (bindings.empty()) return s;
+  return RewriteExprs(s, [&bindings](const Expr& e) { return Substitute(e, bindings); });
+}
+
+}  // namespace temper::ir

@@ -1,0 +1,179 @@
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/stmt.h"
+
+namespace temper::ir {
+namespace {
+
+class Verifier {
+ public:
+  absl::Status Check(const Func& f);
+
+ private:
+  absl::Status Check(const Stmt& s);
+  absl::Status CheckFor(const Stmt& s);
+  absl::Status CheckBlock(const Stmt& s);
+  absl::Status CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices);
+  absl::Status CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what);
+  absl::Status CheckNode(const Stmt& s, const Expr& e);
+  absl::Status CheckWritable(const Stmt& s);
+  absl::Status Error(const Stmt& s, const std::string& what) const;
+
+  std::string name_;
+  std::unordered_set<const BufferNode*> buffers_;      // in scope
+  std::unordered_set<const BufferNode*> declared_;     // ever: an array is allocated at one place
+  std::unordered_set<const BufferNode*> inputs_;
+  std::unordered_set<const VarNode*> vars_;            // in scope
+  std::unordered_set<const VarNode*> bound_;           // by some loop, in scope or not
+  std::unordered_set<const VarNode*> parallel_;        // loops in scope that run in parallel
+  std::unordered_set<std::string> blocks_;
+};
+
+absl::Status Verifier::Error(const Stmt& s, const std::string& what) const {
+  std::string text = Text(s);
+  return absl::InvalidArgumentError(absl::StrCat(name_, ": ", what, " in: ", text.substr(0, text.find('\n'))));
+}
+
+absl::Status Verifier::Check(const Func& f) {
+  name_ = f.name;
+  if (!f.body) return absl::InvalidArgumentError(absl::StrCat(name_, ": no body"));
+  if (f.num_outputs < 0 || static_cast<size_t>(f.num_outputs) > f.params.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": ", f.num_outputs, " outputs of ", f.params.size(), " parameters"));
+  }
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    const Buffer& b = f.params[i];
+    if (!declared_.insert(b.get()).second) return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " twice"));
+    if (b->scope == Scope::kRegister) {
+      return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " can not live in registers"));
+    }
+    buffers_.insert(b.get());
+    if (i + f.num_outputs < f.params.size()) inputs_.insert(b.get());
+  }
+  return Check(f.body);
+}
+
+absl::Status Verifier::Check(const Stmt& s) {
+  switch (s->kind) {
+    case StmtKind::kFor: return CheckFor(s);
+    case StmtKind::kBlock: return CheckBlock(s);
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) TEMPER_RETURN_IF_ERROR(Check(child));
+      return absl::OkStatus();
+    case StmtKind::kIf:
+      TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->cond, DType::kBool, "condition"));
+      TEMPER_RETURN_IF_ERROR(Check(s->body));
+      return s->else_body ? Check(s->else_body) : absl::OkStatus();
+    case StmtKind::kAlloc: {
+      if (!declared_.insert(s->buffer.get()).second) return Error(s, absl::StrCat(s->buffer->name, " is allocated twice"));
+      buffers_.insert(s->buffer.get());
+      TEMPER_RETURN_IF_ERROR(Check(s->body));
+      buffers_.erase(s->buffer.get());
+      return absl::OkStatus();
+    }
+    case StmtKind::kStore:
+      TEMPER_RETURN_IF_ERROR(CheckWritable(s));
+      TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
+      return CheckExpr(s, s->value, s->buffer->dtype, "value");
+    case StmtKind::kPrefetch: return CheckAccess(s, s->buffer, s->indices);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckFor(const Stmt& s) {
+  if (s->extent < 0) return Error(s, "negative extent");
+  if (!bound_.insert(s->var.get()).second) return Error(s, absl::StrCat("variable ", s->var->name, " is bound twice"));
+  bool parallel = s->for_kind == ForKind::kParallel;
+  vars_.insert(s->var.get());
+  if (parallel) parallel_.insert(s->var.get());
+  TEMPER_RETURN_IF_ERROR(Check(s->body));
+  vars_.erase(s->var.get());
+  if (parallel) parallel_.erase(s->var.get());
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckBlock(const Stmt& s) {
+  const BlockInfo& block = s->block;
+  if (!blocks_.insert(block.name).second) return Error(s, absl::StrCat("a second block named ", block.name));
+  if (block.iters.size() != block.bindings.size()) {
+    return Error(s, absl::StrCat(block.iters.size(), " iterators but ", block.bindings.size(), " bindings"));
+  }
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    TEMPER_RETURN_IF_ERROR(CheckExpr(s, block.bindings[i], DType::kI64, "binding"));
+    if (!block.iters[i].reduce) continue;
+    absl::Status status;
+    Visit(block.bindings[i], [&](const Expr& e) {
+      if (e->kind != ExprKind::kVar || !parallel_.count(e->var.get())) return;
+      status = Error(s, absl::StrCat("parallel loop ", e->var->name, " binds reduction iterator ", block.iters[i].var->name));
+    });
+    TEMPER_RETURN_IF_ERROR(status);
+  }
+  if (block.predicate) TEMPER_RETURN_IF_ERROR(CheckExpr(s, block.predicate, DType::kBool, "predicate"));
+
+  // The computation itself sees the block's own iterators, not the loops.
+  std::unordered_set<const VarNode*> loops;
+  loops.swap(vars_);
+  for (const IterVar& iter : block.iters) {
+    if (iter.extent < 0) return Error(s, absl::StrCat("negative extent of iterator ", iter.var->name));
+    if (!vars_.insert(iter.var.get()).second || bound_.count(iter.var.get())) {
+      return Error(s, absl::StrCat("variable ", iter.var->name, " is bound twice"));
+    }
+  }
+  TEMPER_RETURN_IF_ERROR(CheckWritable(s));
+  TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
+  if (block.init) TEMPER_RETURN_IF_ERROR(CheckExpr(s, block.init, s->buffer->dtype, "init"));
+  TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->value, s->buffer->dtype, "value"));
+  loops.swap(vars_);
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckWritable(const Stmt& s) {
+  if (inputs_.count(s->buffer.get())) return Error(s, absl::StrCat("input ", s->buffer->name, " is written"));
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices) {
+  if (!buffers_.count(buffer.get())) return Error(s, absl::StrCat("buffer ", buffer->name, " is not in scope"));
+  if (indices.size() != buffer->shape.size()) {
+    return Error(s, absl::StrCat(indices.size(), " indices into ", buffer->name, " of rank ", buffer->shape.size()));
+  }
+  for (const Expr& index : indices) TEMPER_RETURN_IF_ERROR(CheckExpr(s, index, DType::kI64, "index"));
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what) {
+  if (!e) return Error(s, absl::StrCat("no ", what));
+  if (e->dtype != want) {
+    return Error(s, absl::StrCat(what, " ", Text(e), " is ", std::string(Name(e->dtype)), " where ",
+                                 std::string(Name(want)), " is needed"));
+  }
+  return CheckNode(s, e);
+}
+
+absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
+  auto wants = [&](bool holds) { return holds ? absl::OkStatus() : Error(s, absl::StrCat("dtypes disagree at ", Text(e))); };
+  const std::vector<Expr>& args = e->args;
+  switch (e->kind) {
+    case ExprKind::kInt:
+    case ExprKind::kFloat: return wants(IsFloat(e->dtype) == (e->kind == ExprKind::kFloat));
+    case ExprKind::kVar:
+      return vars_.count(e->var.get()) ? absl::OkStatus() : Error(s, absl::StrCat("variable ", e->var->name, " is not in scope"));
+    case ExprKind::kLoad: return CheckAccess(s, e->buffer, args);
+    case ExprKind::kSelect: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype)); break;
+    case ExprKind::kAnd:
+    case ExprKind::kOr: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == DType::kBool)); break;
+    case ExprKind::kNot: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool)); break;
+    case ExprKind::kPow: TEMPER_RETURN_IF_ERROR(wants(IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype)); break;
+    case ExprKind::kCast: break;
+    case ExprKind::kAbs: TEMPER_RETURN_IF_ERROR(wants(e->dtype != DType::kBool)); break;
+    default: TEMPER_RETURN_IF_ERROR(wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype)));
+  }
+  for (const Expr& arg : args) TEMPER_RETURN_IF_ERROR(CheckNode(s, arg));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Verify(const Func& f) { return Verifier().Check(f); }
+
+}  // namespace temper::ir

@@ -1,0 +1,150 @@
+// The simple store: a list, searched from end to end. Tests use it, and compare the fast one with it.
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "storage/check.h"
+#include "storage/store.h"
+
+namespace temper {
+namespace {
+
+bool Matches(const RecordFilter& f, const Record& r) {
+  const auto same = [](const std::string& wanted, const std::string& value) { return wanted.empty() || wanted == value; };
+  return same(f.workload, r.workload) && same(f.anchor, r.anchor) && same(f.target, r.target) &&
+         same(f.device_key, r.device_key) && same(f.template_name, r.template_name) && same(f.purpose, r.purpose) &&
+         same(f.outcome, r.outcome) && (f.job == 0 || f.job == r.job) && r.id > f.after_id;
+}
+
+// Less is better.
+auto Rank(const Record& r) { return std::make_tuple(r.purpose != "final", MedianCost(r), r.id); }
+
+bool Allowed(const BestQuery& q, const Record& r) {
+  if (q.templates.empty()) return true;
+  for (const auto& [name, version] : q.templates) {
+    if (name == r.template_name && version == r.template_version) return true;
+  }
+  return false;
+}
+
+class MemoryStore : public Store {
+ public:
+  absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) override {
+    for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
+    std::lock_guard lock(mutex_);
+    std::vector<int64_t> ids;
+    for (const Record& r : records) {
+      Record& kept = records_.emplace_back(r);
+      kept.id = static_cast<int64_t>(records_.size());
+      kept.error = KeptError(r);
+      ids.push_back(kept.id);
+    }
+    return ids;
+  }
+
+  absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
+    Visit(filter, Snapshot(), visit);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& q) override {
+    if (q.workload.empty() || q.target.empty()) return absl::InvalidArgumentError("best asked without a workload or a target");
+    const auto own = [&](const Record& r) { return r.workload == q.workload; };
+    const auto kin = [&](const Record& r) { return !q.anchor.empty() && r.anchor == q.anchor; };
+    const auto exact = [&](const Record& r) {
+      return !q.fingerprint.empty() && r.fingerprint == q.fingerprint && r.threads == q.threads;
+    };
+    const auto key = [&](const Record& r) { return !q.device_key.empty() && r.device_key == q.device_key; };
+    const std::pair<std::string, std::function<bool(const Record&)>> levels[] = {
+        {"exact", [&](const Record& r) { return own(r) && exact(r); }},
+        {"key", [&](const Record& r) { return own(r) && key(r); }},
+        {"target", [&](const Record& r) { return own(r); }},
+        {"borrowed", [&](const Record& r) { return kin(r) && exact(r); }},
+        {"borrowed", [&](const Record& r) { return kin(r) && key(r); }},
+        {"borrowed", [&](const Record& r) { return kin(r); }},
+    };
+    const std::vector<Record> records = Snapshot();
+    for (const auto& [level, fits] : levels) {
+      const Record* best = nullptr;
+      for (const Record& r : records) {
+        if (!MayBeBest(r) || r.target != q.target || !Allowed(q, r) || !fits(r)) continue;
+        if (best == nullptr || Rank(r) < Rank(*best)) best = &r;
+      }
+      if (best != nullptr) return BestAnswer{*best, level};
+    }
+    return std::nullopt;
+  }
+
+  absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
+    std::map<std::tuple<std::string, std::string, std::string>, Record> best;
+    for (const Record& r : Snapshot()) {
+      if (!MayBeBest(r)) continue;
+      const auto [it, first] = best.try_emplace({r.workload, r.target, r.device_key}, r);
+      if (!first && Rank(r) < Rank(it->second)) it->second = r;
+    }
+    std::map<int64_t, Record> by_id;
+    for (const auto& [key, r] : best) by_id.emplace(r.id, r);
+    std::vector<Record> ordered;
+    for (const auto& [id, r] : by_id) ordered.push_back(r);
+    Visit(filter, ordered, visit);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> CreateJob(const JobRow& job) override {
+    TEMPER_RETURN_IF_ERROR(CheckJob(job));
+    std::lock_guard lock(mutex_);
+    jobs_.push_back(job);
+    return jobs_.back().id = static_cast<int64_t>(jobs_.size());
+  }
+
+  absl::Status UpdateJob(const JobRow& job) override {
+    TEMPER_RETURN_IF_ERROR(CheckJob(job));
+    std::lock_guard lock(mutex_);
+    TEMPER_RETURN_IF_ERROR(Exists(job.id));
+    jobs_[job.id - 1] = job;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<JobRow> GetJob(int64_t id) override {
+    std::lock_guard lock(mutex_);
+    TEMPER_RETURN_IF_ERROR(Exists(id));
+    return jobs_[id - 1];
+  }
+
+  absl::StatusOr<std::vector<JobRow>> Jobs() override {
+    std::lock_guard lock(mutex_);
+    return std::vector<JobRow>(jobs_.rbegin(), jobs_.rend());
+  }
+
+ private:
+  // Visitors run on a copy, without the lock: they may call the store.
+  std::vector<Record> Snapshot() {
+    std::lock_guard lock(mutex_);
+    return records_;
+  }
+  static void Visit(const RecordFilter& filter, const std::vector<Record>& records,
+                    const std::function<void(const Record&)>& visit) {
+    int64_t visited = 0;
+    for (const Record& r : records) {
+      if (filter.limit > 0 && visited == filter.limit) return;
+      if (!Matches(filter, r)) continue;
+      visit(r);
+      ++visited;
+    }
+  }
+  absl::Status Exists(int64_t id) const {
+    if (id >= 1 && id <= static_cast<int64_t>(jobs_.size())) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("no job ", id));
+  }
+
+  std::mutex mutex_;
+  std::vector<Record> records_;
+  std::vector<JobRow> jobs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> NewMemoryStore() { return std::make_unique<MemoryStore>(); }
+
+}  // namespace temper

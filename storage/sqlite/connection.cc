@@ -1,0 +1,161 @@
+#include "storage/sqlite/connection.h"
+
+#include <sqlite3.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace temper {
+namespace {
+
+constexpr int kBusyTimeoutMs = 5000;
+
+absl::Status ToStatus(const std::string& path, int code, const char* message, int system_error) {
+  const std::string cause = system_error != 0 ? std::strerror(system_error) : message;
+  switch (code & 0xFF) {
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(absl::StrCat(path, ": the disk is full; free some space and run again"));
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", message,
+                                              "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::UnavailableError(absl::StrCat(path, ": locked by another program for more than ", kBusyTimeoutMs / 1000,
+                                                 " s; close that program and run again"));
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      return absl::PermissionDeniedError(absl::StrCat(path, ": may not be written (", cause,
+                                                      "); give another --db or mend its permissions"));
+    case SQLITE_CANTOPEN:
+      return absl::FailedPreconditionError(absl::StrCat(path, ": can not be opened (", cause, ")"));
+    case SQLITE_IOERR:
+      return absl::UnavailableError(absl::StrCat(path, ": reading or writing failed (", cause, "); check the disk and run again"));
+    case SQLITE_NOMEM:
+      return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
+    default:
+      return absl::InternalError(absl::StrCat(path, ": SQLite: ", message));
+  }
+}
+
+std::string Uri(const std::string& path, Access access) {
+  std::string uri = "file:";
+  for (unsigned char c : path) {
+    if (c == '%' || c == '?' || c == '#') absl::StrAppendFormat(&uri, "%%%02x", c);
+    else uri.push_back(static_cast<char>(c));
+  }
+  return access == Access::kImmutable ? uri + "?immutable=1" : uri;
+}
+
+}  // namespace
+
+Query::~Query() {
+  if (statement_ == nullptr) return;
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+}
+
+Query::Query(Query&& other) noexcept
+    : connection_(other.connection_), statement_(other.statement_), bound_(other.bound_), bind_error_(other.bind_error_) {
+  other.statement_ = nullptr;
+}
+
+Query& Query::Bind(int64_t value) {
+  bind_error_ |= sqlite3_bind_int64(statement_, ++bound_, value);
+  return *this;
+}
+
+Query& Query::Bind(double value) {
+  bind_error_ |= sqlite3_bind_double(statement_, ++bound_, value);
+  return *this;
+}
+
+Query& Query::Bind(std::string_view value) {
+  bind_error_ |= sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(), value.size(),
+                                     SQLITE_TRANSIENT, SQLITE_UTF8);
+  return *this;
+}
+
+Query& Query::BindNull() {
+  bind_error_ |= sqlite3_bind_null(statement_, ++bound_);
+  return *this;
+}
+
+absl::StatusOr<bool> Query::Step() {
+  if (bind_error_ != SQLITE_OK) return absl::InternalError("a value could not be bound: too large, or no such parameter");
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  return connection_->Error(code);
+}
+
+absl::Status Query::Run() {
+  while (true) {
+    TEMPER_ASSIGN_OR_RETURN(const bool row, Step());
+    if (!row) return absl::OkStatus();
+  }
+}
+
+int64_t Query::Int(int column) const { return sqlite3_column_int64(statement_, column); }
+double Query::Real(int column) const { return sqlite3_column_double(statement_, column); }
+std::string Query::Text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  return text == nullptr ? "" : std::string(text, sqlite3_column_bytes(statement_, column));
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& path, Access access) {
+  const int mode = access == Access::kCreate ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  sqlite3* db = nullptr;
+  const int code = sqlite3_open_v2(Uri(path, access).c_str(), &db, mode | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (db == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
+  std::unique_ptr<Connection> connection(new Connection(path, db));
+  if (code != SQLITE_OK) return connection->Error(code);
+  sqlite3_extended_result_codes(db, 1);
+  sqlite3_busy_timeout(db, kBusyTimeoutMs);
+  // SQLite before 3.51.3 may damage a log that two connections checkpoint at once, so only the healthy writer's close does.
+  connection->CheckpointOnClose(false);
+  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON"));
+  return connection;
+}
+
+Connection::~Connection() {
+  for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  sqlite3_close(db_);
+}
+
+absl::StatusOr<Query> Connection::Prepare(std::string_view sql) {
+  const auto [it, fresh] = statements_.try_emplace(std::string(sql), nullptr);
+  if (it->second == nullptr) {
+    const int code = sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &it->second, nullptr);
+    if (code != SQLITE_OK) return Error(code);
+  }
+  return Query(*this, it->second);
+}
+
+absl::Status Connection::Exec(const char* sql) {
+  const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? absl::OkStatus() : Error(code);
+}
+
+absl::StatusOr<int64_t> Connection::Int(std::string_view sql) {
+  TEMPER_ASSIGN_OR_RETURN(Query query, Prepare(sql));
+  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  return row ? query.Int(0) : 0;
+}
+
+int64_t Connection::LastInsertId() const { return sqlite3_last_insert_rowid(db_); }
+bool Connection::InTransaction() const { return sqlite3_get_autocommit(db_) == 0; }
+
+void Connection::CheckpointOnClose(bool on) {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
+}
+
+absl::Status Connection::Error(int code) const {
+  const int primary = code & 0xFF;
+  const bool from_system = primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
+  return ToStatus(path_, code, sqlite3_errmsg(db_), from_system ? sqlite3_system_errno(db_) : 0);
+}
+
+}  // namespace temper

@@ -1,0 +1,69 @@
+// One SQLite connection and its prepared statements. SQLite's result codes become statuses here and nowhere else.
+// Not thread-safe: a connection is used by one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace temper {
+
+class Connection;
+
+// A statement being run: bind from 1, step, read columns from 0. Goes back to its connection when it dies.
+class Query {
+ public:
+  Query(Connection& connection, sqlite3_stmt* statement) : connection_(&connection), statement_(statement) {}
+  ~Query();
+  Query(Query&& other) noexcept;
+  Query& operator=(Query&&) = delete;
+
+  Query& Bind(int64_t value);                   // the next parameter
+  Query& Bind(double value);
+  Query& Bind(std::string_view value);          // copied
+  Query& BindNull();
+  absl::StatusOr<bool> Step();                  // true: there is a row
+  absl::Status Run();                           // steps to the end, ignoring rows
+
+  int64_t Int(int column) const;
+  double Real(int column) const;
+  std::string Text(int column) const;
+
+ private:
+  Connection* connection_;
+  sqlite3_stmt* statement_;
+  int bound_ = 0;
+  int bind_error_ = 0;
+};
+
+enum class Access { kCreate, kReadOnly, kImmutable };
+
+class Connection {
+ public:
+  // `path` is also what errors name. Settings that guard the file are made here; journal mode is open.cc's.
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& path, Access access);
+  ~Connection();
+
+  absl::StatusOr<Query> Prepare(std::string_view sql);  // compiled once a connection; not twice at a time
+  absl::Status Exec(const char* sql);                   // any number of statements, without parameters
+  absl::StatusOr<int64_t> Int(std::string_view sql);    // the first column of the first row
+  int64_t LastInsertId() const;
+  bool InTransaction() const;
+  void CheckpointOnClose(bool on);
+  absl::Status Error(int code) const;                   // a result code of this connection, as one clear line
+
+ private:
+  Connection(std::string path, sqlite3* db) : path_(std::move(path)), db_(db) {}
+
+  std::string path_;
+  sqlite3* db_;
+  std::unordered_map<std::string, sqlite3_stmt*> statements_;
+};
+
+}  // namespace temper

@@ -1,0 +1,54 @@
+#include "storage/sqlite/lock_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+namespace {
+
+std::string HolderOf(int fd) {
+  char text[32] = {};
+  const ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+  const std::string pid(absl::StripAsciiWhitespace(absl::string_view(text, n > 0 ? n : 0)));
+  return pid.empty() ? "another process" : absl::StrCat("process ", pid);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& database) {
+  const std::string path = database + ".lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    return absl::PermissionDeniedError(absl::StrCat(database, ": its folder can not be written (", std::strerror(errno),
+                                                    "); give another --db or mend its permissions"));
+  }
+  std::unique_ptr<LockFile> lock(new LockFile(fd));
+  // A lock of the open file, not of the process: a second open in the same process is refused too.
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+    if (errno != EAGAIN && errno != EACCES) {
+      return absl::UnavailableError(absl::StrCat(path, ": can not be locked (", std::strerror(errno),
+                                                 "); put the database on a disk of this machine"));
+    }
+    return absl::FailedPreconditionError(absl::StrCat(database, ": ", HolderOf(fd),
+                                                      " is writing it; stop that one, go through its server, or give another --db"));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": can not be written (", std::strerror(errno), "); free some space and run again"));
+  }
+  return lock;
+}
+
+LockFile::~LockFile() { close(fd_); }
+
+}  // namespace temper

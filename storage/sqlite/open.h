@@ -1,0 +1,26 @@
+// The way from a path to connections that are safe to use: what the file is, whose it is, which version, how it is opened.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/lock_file.h"
+
+namespace temper {
+
+inline constexpr int64_t kApplicationId = 0x54656D70;   // "Temp", in the header of every file of ours
+
+// Links resolved, so that a file has one lock whatever it is called. kNotFound: no such folder.
+absl::StatusOr<std::string> ResolvePath(const std::string& path);
+
+// Creates the file if need be, brings its schema up to date. A file that is refused is left as it was.
+absl::StatusOr<std::unique_ptr<Connection>> OpenWriter(const std::string& path);
+
+// How readers of this file are opened: immutable where a read-only folder leaves no other way.
+absl::StatusOr<Access> ReaderAccess(const std::string& path);
+absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, Access access);
+// What has to be looked at once, not for each connection of a pool: whole pages, version.
+absl::Status CheckReadable(const std::string& path, Connection& connection);
+
+}  // namespace temper

@@ -1,0 +1,316 @@
+#include "storage/sqlite/rows.h"
+
+#include <charconv>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "storage/check.h"
+
+namespace temper::rows {
+namespace {
+
+// Samples as a JSON array, each in the shortest form that reads back as the same double.
+std::string CostsText(std::span<const double> costs) {
+  std::string text = "[";
+  for (double cost : costs) {
+    char digits[32];
+    const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), cost);
+    if (text.size() > 1) text.push_back(',');
+    text.append(digits, end);
+  }
+  return text + "]";
+}
+
+std::vector<double> ParseCosts(const std::string& text) {
+  std::vector<double> costs;
+  const char* at = text.data() + 1;
+  const char* const end = text.data() + text.size();
+  while (at < end) {
+    double cost = 0;
+    const auto [next, error] = std::from_chars(at, end, cost);
+    if (error != std::errc()) break;
+    costs.push_back(cost);
+    at = next + 1;                              // past the comma or the closing bracket
+  }
+  return costs;
+}
+
+constexpr char kRecordColumns[] =
+    "record.id, workload.text, anchor.text, target.text, device.key, device.fingerprint, record.threads, record.cache_policy, "
+    "record.template, record.template_version, record.config, record.codegen_id, record.purpose, record.outcome, record.error, "
+    "record.costs_s, record.tuner, record.job, record.time_unix_ms";
+constexpr char kKeyTables[] =
+    " JOIN workload ON workload.id = record.workload_id JOIN anchor ON anchor.id = record.anchor_id "
+    "JOIN target ON target.id = record.target_id JOIN device ON device.id = record.device_id";
+
+Record ReadRecord(const Query& row) {
+  Record r;
+  int column = 0;
+  r.id = row.Int(column++);
+  r.workload = row.Text(column++);
+  r.anchor = row.Text(column++);
+  r.target = row.Text(column++);
+  r.device_key = row.Text(column++);
+  r.fingerprint = row.Text(column++);
+  r.threads = static_cast<int>(row.Int(column++));
+  r.cache_policy = row.Text(column++);
+  r.template_name = row.Text(column++);
+  r.template_version = static_cast<int>(row.Int(column++));
+  r.config = row.Text(column++);
+  r.codegen_id = row.Text(column++);
+  r.purpose = row.Text(column++);
+  r.outcome = row.Text(column++);
+  r.error = row.Text(column++);
+  r.costs_s = ParseCosts(row.Text(column++));
+  r.tuner = row.Text(column++);
+  r.job = row.Int(column++);
+  r.time_unix_ms = row.Int(column++);
+  return r;
+}
+
+// Text conditions in one place, so that a filter is written and bound in the same order.
+struct Condition {
+  const char* sql;
+  std::string_view value;
+};
+std::vector<Condition> Conditions(const RecordFilter& f) {
+  std::vector<Condition> all;
+  const auto add = [&](const char* sql, const std::string& value) {
+    if (!value.empty()) all.push_back({sql, value});
+  };
+  add(" AND workload.text = ?", f.workload);
+  add(" AND anchor.text = ?", f.anchor);
+  add(" AND target.text = ?", f.target);
+  add(" AND device.key = ?", f.device_key);
+  add(" AND record.template = ?", f.template_name);
+  add(" AND record.purpose = ?", f.purpose);
+  add(" AND record.outcome = ?", f.outcome);
+  return all;
+}
+
+absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter& f,
+                          const std::function<void(const Record&)>& visit) {
+  const std::vector<Condition> conditions = Conditions(f);
+  std::string sql = absl::StrCat("SELECT ", kRecordColumns, " FROM ", tables, kKeyTables, " WHERE record.id > ?");
+  for (const Condition& c : conditions) sql += c.sql;
+  absl::StrAppend(&sql, f.job != 0 ? " AND record.job = ?" : "", " ORDER BY record.id", f.limit > 0 ? " LIMIT ?" : "");
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));
+  query.Bind(f.after_id);
+  for (const Condition& c : conditions) query.Bind(c.value);
+  if (f.job != 0) query.Bind(f.job);
+  if (f.limit > 0) query.Bind(f.limit);
+  while (true) {
+    TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return absl::OkStatus();
+    visit(ReadRecord(query));
+  }
+}
+
+// The id of a row with these texts, found or made.
+absl::StatusOr<int64_t> Intern(Connection& db, std::string_view select, std::string_view insert, std::span<const std::string_view> texts) {
+  {
+    TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(select));
+    for (std::string_view text : texts) query.Bind(text);
+    TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (row) return query.Int(0);
+  }
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(insert));
+  for (std::string_view text : texts) query.Bind(text);
+  TEMPER_RETURN_IF_ERROR(query.Run());
+  return db.LastInsertId();
+}
+
+struct Keys {
+  int64_t workload, anchor, target, device;
+};
+absl::StatusOr<Keys> InternKeys(Connection& db, const Record& r) {
+  Keys keys;
+  const std::string hash = HashText(StableHash(r.workload));
+  const std::string_view workload[] = {r.workload, hash};
+  TEMPER_ASSIGN_OR_RETURN(keys.workload, Intern(db, "SELECT id FROM workload WHERE text = ? AND hash = ?",
+                                                "INSERT INTO workload (text, hash) VALUES (?, ?)", workload));
+  const std::string_view anchor[] = {r.anchor};
+  TEMPER_ASSIGN_OR_RETURN(keys.anchor, Intern(db, "SELECT id FROM anchor WHERE text = ?", "INSERT INTO anchor (text) VALUES (?)", anchor));
+  const std::string_view target[] = {r.target};
+  TEMPER_ASSIGN_OR_RETURN(keys.target, Intern(db, "SELECT id FROM target WHERE text = ?", "INSERT INTO target (text) VALUES (?)", target));
+  const std::string_view device[] = {r.device_key, r.fingerprint};
+  TEMPER_ASSIGN_OR_RETURN(keys.device, Intern(db, "SELECT id FROM device WHERE key = ? AND fingerprint = ?",
+                                              "INSERT INTO device (key, fingerprint) VALUES (?, ?)", device));
+  return keys;
+}
+
+// The row stays where what it holds is as good: a final before a provisional, then the faster, then the older.
+constexpr std::string_view kRaiseBest =
+    "INSERT INTO best (workload_id, target_id, anchor_id, device_id, threads, template, template_version, confirmed, median_s, record_id) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET confirmed = excluded.confirmed, median_s = excluded.median_s, record_id = excluded.record_id "
+    "WHERE excluded.confirmed > confirmed OR (excluded.confirmed = confirmed AND excluded.median_s < median_s)";
+
+absl::Status RaiseBest(Connection& db, const Keys& keys, const Record& r, int64_t id) {
+  if (!MayBeBest(r)) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kRaiseBest));
+  query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
+  query.Bind(r.template_name).Bind(int64_t{r.template_version});
+  query.Bind(int64_t{r.purpose == "final"}).Bind(MedianCost(r)).Bind(id);
+  return query.Run();
+}
+
+// One row of `best`, as far as the choice depends on it. Less is better.
+struct Contender {
+  int level;                    // 0 exact, 1 key, 2 target
+  bool provisional;
+  double median_s;
+  int64_t record;
+  auto Rank() const { return std::tie(level, provisional, median_s, record); }
+};
+
+bool Allowed(const BestQuery& q, const std::string& name, int64_t version) {
+  if (q.templates.empty()) return true;
+  for (const auto& [allowed, allowed_version] : q.templates) {
+    if (allowed == name && allowed_version == version) return true;
+  }
+  return false;
+}
+
+constexpr char kContenders[] =
+    "SELECT device.key, device.fingerprint, best.threads, best.template, best.template_version, best.confirmed, best.median_s, best.record_id "
+    "FROM best JOIN device ON device.id = best.device_id WHERE best.target_id = (SELECT id FROM target WHERE text = ?) AND ";
+
+absl::StatusOr<std::optional<Contender>> BestAmong(Connection& db, const BestQuery& q, const char* condition, std::string_view text) {
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat(kContenders, condition)));
+  query.Bind(q.target).Bind(text);
+  std::optional<Contender> best;
+  while (true) {
+    TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return best;
+    if (!Allowed(q, query.Text(3), query.Int(4))) continue;
+    Contender c{2, query.Int(5) == 0, query.Real(6), query.Int(7)};
+    if (!q.device_key.empty() && query.Text(0) == q.device_key) c.level = 1;
+    if (!q.fingerprint.empty() && query.Text(1) == q.fingerprint && query.Int(2) == q.threads) c.level = 0;
+    if (!best.has_value() || c.Rank() < best->Rank()) best = c;
+  }
+}
+
+constexpr char kJobColumns[] =
+    "id, model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, created_unix_ms, updated_unix_ms";
+
+void BindJob(Query& query, const JobRow& job) {
+  query.Bind(job.model).Bind(job.target).Bind(job.device_key).Bind(job.tuner).Bind(job.codegen_id).Bind(job.spec);
+  query.Bind(job.state).Bind(job.reason).Bind(job.summary).Bind(job.trials).Bind(job.best_ms);
+  query.Bind(job.created_unix_ms).Bind(job.updated_unix_ms);
+}
+
+JobRow ReadJob(const Query& row) {
+  JobRow job;
+  int column = 0;
+  job.id = row.Int(column++);
+  job.model = row.Text(column++);
+  job.target = row.Text(column++);
+  job.device_key = row.Text(column++);
+  job.tuner = row.Text(column++);
+  job.codegen_id = row.Text(column++);
+  job.spec = row.Text(column++);
+  job.state = row.Text(column++);
+  job.reason = row.Text(column++);
+  job.summary = row.Text(column++);
+  job.trials = row.Int(column++);
+  job.best_ms = row.Real(column++);
+  job.created_unix_ms = row.Int(column++);
+  job.updated_unix_ms = row.Int(column++);
+  return job;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> InsertRecord(Connection& db, const Record& r) {
+  TEMPER_ASSIGN_OR_RETURN(const Keys keys, InternKeys(db, r));
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query,
+      db.Prepare("INSERT INTO record (workload_id, anchor_id, target_id, device_id, threads, cache_policy, template, template_version, "
+                 "config, codegen_id, purpose, outcome, error, costs_s, median_s, tuner, job, time_unix_ms) "
+                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  query.Bind(keys.workload).Bind(keys.anchor).Bind(keys.target).Bind(keys.device).Bind(int64_t{r.threads}).Bind(r.cache_policy);
+  query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config).Bind(r.codegen_id).Bind(r.purpose).Bind(r.outcome);
+  query.Bind(KeptError(r)).Bind(CostsText(r.costs_s));
+  if (r.ok()) query.Bind(MedianCost(r));
+  else query.BindNull();
+  query.Bind(r.tuner).Bind(r.job).Bind(r.time_unix_ms);
+  TEMPER_RETURN_IF_ERROR(query.Run());
+  const int64_t id = db.LastInsertId();
+  TEMPER_RETURN_IF_ERROR(RaiseBest(db, keys, r, id));
+  return id;
+}
+
+absl::Status Scan(Connection& db, const RecordFilter& filter, const std::function<void(const Record&)>& visit) {
+  return VisitRecords(db, "record", filter, visit);
+}
+
+absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& q) {
+  if (q.workload.empty() || q.target.empty()) return absl::InvalidArgumentError("best asked without a workload or a target");
+  static constexpr std::string_view kLevels[] = {"exact", "key", "target"};
+  BestAnswer answer;
+  TEMPER_ASSIGN_OR_RETURN(std::optional<Contender> best,
+                          BestAmong(db, q, "best.workload_id = (SELECT id FROM workload WHERE text = ?)", q.workload));
+  if (best.has_value()) {
+    answer.level = kLevels[best->level];
+  } else if (!q.anchor.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(best, BestAmong(db, q, "best.anchor_id = (SELECT id FROM anchor WHERE text = ?)", q.anchor));
+    answer.level = "borrowed";
+  }
+  if (!best.has_value()) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat("SELECT ", kRecordColumns, " FROM record", kKeyTables, " WHERE record.id = ?")));
+  query.Bind(best->record);
+  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::DataLossError(absl::StrCat("record ", best->record, ", named as a best, is missing"));
+  answer.record = ReadRecord(query);
+  return answer;
+}
+
+absl::Status ScanBest(Connection& db, const RecordFilter& filter, const std::function<void(const Record&)>& visit) {
+  static constexpr char kTables[] =
+      "(SELECT best.record_id, row_number() OVER (PARTITION BY best.workload_id, best.target_id, device.key "
+      "ORDER BY best.confirmed DESC, best.median_s, best.record_id) AS place FROM best JOIN device ON device.id = best.device_id) AS ranked "
+      "JOIN record ON record.id = ranked.record_id AND ranked.place = 1";
+  return VisitRecords(db, kTables, filter, visit);
+}
+
+absl::StatusOr<int64_t> InsertJob(Connection& db, const JobRow& job) {
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query, db.Prepare("INSERT INTO job (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
+                              "created_unix_ms, updated_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  BindJob(query, job);
+  TEMPER_RETURN_IF_ERROR(query.Run());
+  return db.LastInsertId();
+}
+
+absl::Status UpdateJob(Connection& db, const JobRow& job) {
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query, db.Prepare("UPDATE job SET (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
+                              "created_unix_ms, updated_unix_ms) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? RETURNING id"));
+  BindJob(query, job);
+  query.Bind(job.id);
+  TEMPER_ASSIGN_OR_RETURN(const bool found, query.Step());
+  if (!found) return absl::NotFoundError(absl::StrCat("no job ", job.id));
+  return query.Run();
+}
+
+absl::StatusOr<JobRow> GetJob(Connection& db, int64_t id) {
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat("SELECT ", kJobColumns, " FROM job WHERE id = ?")));
+  query.Bind(id);
+  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::NotFoundError(absl::StrCat("no job ", id));
+  return ReadJob(query);
+}
+
+absl::StatusOr<std::vector<JobRow>> Jobs(Connection& db) {
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat("SELECT ", kJobColumns, " FROM job ORDER BY id DESC")));
+  std::vector<JobRow> jobs;
+  while (true) {
+    TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return jobs;
+    jobs.push_back(ReadJob(query));
+  }
+}
+
+}  // namespace temper::rows

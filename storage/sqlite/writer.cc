@@ -1,0 +1,72 @@
+#include "storage/sqlite/writer.h"
+
+namespace temper {
+
+Writer::Writer(std::unique_ptr<Connection> connection) : connection_(std::move(connection)), thread_([this] { Loop(); }) {}
+
+Writer::~Writer() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  asked_.notify_one();
+  thread_.join();
+}
+
+absl::Status Writer::Run(size_t weight, std::function<absl::Status(Connection&)> change) {
+  Request request{weight, std::move(change)};
+  std::unique_lock lock(mutex_);
+  queue_.push_back(&request);
+  asked_.notify_one();
+  answered_.wait(lock, [&] { return request.done; });
+  return request.status;
+}
+
+void Writer::Loop() {
+  while (true) {
+    const std::vector<Request*> group = NextGroup();
+    if (group.empty()) return;
+    Commit(group);
+    {
+      std::lock_guard lock(mutex_);
+      for (Request* request : group) request->done = true;
+    }
+    answered_.notify_all();
+  }
+}
+
+std::vector<Writer::Request*> Writer::NextGroup() {
+  std::unique_lock lock(mutex_);
+  asked_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+  std::vector<Request*> group;
+  size_t weight = 0;
+  while (!queue_.empty() && (group.empty() || weight + queue_.front()->weight <= kGroupWeight)) {
+    weight += queue_.front()->weight;
+    group.push_back(queue_.front());
+    queue_.pop_front();
+  }
+  return group;
+}
+
+void Writer::Commit(const std::vector<Request*>& group) {
+  if (absl::Status status = Transaction(group); status.ok() || group.size() == 1) {
+    for (Request* request : group) request->status = status;
+    return;
+  }
+  // One that can not be written must not take its neighbours with it.
+  for (Request* const& request : group) request->status = Transaction(std::span(&request, 1));
+}
+
+absl::Status Writer::Transaction(std::span<Request* const> group) {
+  TEMPER_RETURN_IF_ERROR(connection_->Exec("BEGIN IMMEDIATE"));
+  absl::Status status;
+  for (Request* request : group) {
+    status = request->change(*connection_);
+    if (!status.ok()) break;
+  }
+  if (status.ok()) status = connection_->Exec("COMMIT");
+  if (!status.ok() && connection_->InTransaction()) connection_->Exec("ROLLBACK").IgnoreError();
+  return status;
+}
+
+}  // namespace temper

@@ -1,0 +1,52 @@
+// The one thread that writes. Changes of several callers share a transaction, and so one sync of the disk.
+//
+// A group is what queued up while the one before was being synced, up to kGroupWeight results; nobody waits for company
+// that may not come. Under load groups fill by themselves, and a lone caller pays one sync and no delay.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "storage/sqlite/connection.h"
+
+namespace temper {
+
+class Writer {
+ public:
+  explicit Writer(std::unique_ptr<Connection> connection);
+  ~Writer();                                    // finishes what was asked, then closes the connection
+
+  // Runs `change` inside a transaction on the writer's thread; returns once that is durable, or was undone. `change` may
+  // run twice (a group that fails is taken again one by one), so it starts by forgetting what it gathered before.
+  // `weight`: how many results it carries.
+  absl::Status Run(size_t weight, std::function<absl::Status(Connection&)> change);
+
+ private:
+  static constexpr size_t kGroupWeight = 64;
+  struct Request {
+    size_t weight;
+    std::function<absl::Status(Connection&)> change;
+    absl::Status status;
+    bool done = false;
+  };
+
+  void Loop();
+  std::vector<Request*> NextGroup();            // empty: closing and nothing left
+  void Commit(const std::vector<Request*>& group);
+  absl::Status Transaction(std::span<Request* const> group);
+
+  std::unique_ptr<Connection> connection_;
+  std::mutex mutex_;
+  std::condition_variable asked_, answered_;
+  std::deque<Request*> queue_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace temper

@@ -1,0 +1,42 @@
+# The commands of the README. CMake does the work; this file spares a newcomer its names.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS ?=
+
+.PHONY: demo build test asan tidy format-check clean setup-build setup-test setup-demo
+
+build: setup-build
+	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	cmake --build $(BUILD) -j $(JOBS) --target temper temper-server temper-worker
+
+demo: setup-build setup-demo
+	@$(MAKE) --no-print-directory build
+	@examples/demo/run.sh $(BUILD)/bin
+
+test: setup-build setup-test
+	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	cmake --build $(BUILD) -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure
+
+# The unit and fuzz tests under Address and Undefined Behaviour sanitizers.
+asan: setup-build setup-test
+	cmake --preset asan >$(BUILD)-asan.log 2>&1 || { cat $(BUILD)-asan.log; exit 1; }
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan
+
+tidy: setup-build setup-test
+	cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >/dev/null
+	git ls-files '*.cc' | xargs -P $(JOBS) -n 4 clang-tidy -p $(BUILD) --quiet
+
+format-check:
+	git ls-files '*.cc' '*.h' '*.c' | xargs clang-format --dry-run --Werror
+
+setup-build:
+	@deploy/setup.sh build
+setup-test:
+	@deploy/setup.sh test
+setup-demo:
+	@deploy/setup.sh demo
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-debug $(BUILD)-tsan

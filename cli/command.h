@@ -1,0 +1,97 @@
+// The `temper` command: one function per subcommand, each in a file of its own, listed in main.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/tuner_client.h"
+#include "compiler/graph/graph.h"
+#include "compiler/package/package.h"
+#include "storage/store.h"
+
+namespace temper {
+
+// What a subcommand does once its arguments are parsed. An error becomes one line on stderr and exit code 1.
+using Action = std::function<absl::Status()>;
+// Registers the subcommand; `*action` is set when it is the one that was called.
+using AddCommand = void (*)(CLI::App& app, Action* action);
+
+void AddTune(CLI::App& app, Action* action);
+void AddCompile(CLI::App& app, Action* action);
+void AddBench(CLI::App& app, Action* action);
+void AddRun(CLI::App& app, Action* action);
+void AddTasks(CLI::App& app, Action* action);
+void AddDb(CLI::App& app, Action* action);
+void AddDevices(CLI::App& app, Action* action);
+void AddJobs(CLI::App& app, Action* action);
+void AddWatch(CLI::App& app, Action* action);
+void AddCancel(CLI::App& app, Action* action);
+
+inline constexpr std::string_view kLocalDevice = "local";   // the device key of runs without --device
+
+// --- options that several commands share ---
+
+struct ModelOptions {
+  std::string path;                             // MODEL.onnx, or a package's directory where a command takes one
+  std::vector<std::string> shapes;              // NAME=1,3,224,224
+  bool print_passes = false;
+};
+void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);
+bool IsPackage(const std::string& path);
+// Imports and optimises.
+absl::StatusOr<Graph> LoadModel(const ModelOptions& options);
+std::string ModelName(const std::string& path); // the file's name without folders and ending
+
+struct RecordOptions {
+  std::string db, server, device, target;
+  int threads = 0;                              // 0: the affinity mask
+  bool untuned = false, strict = false;
+};
+void AddRecordOptions(CLI::App* command, RecordOptions* options);
+// --db, else TEMPER_DB, else $XDG_DATA_HOME/temper/records.db (~/.local/share by default); its folder is made.
+std::string DatabasePath(const RecordOptions& options);
+
+// Where best configs come from: a database file, a server, or nothing.
+class Records {
+ public:
+  // A database that does not exist is no error: there are no records then (unless --db named it).
+  static absl::StatusOr<std::unique_ptr<Records>> Open(const RecordOptions& options);
+  // What to compile for: --target, else the device's (from the server or from its records), else this machine.
+  absl::StatusOr<Target> ResolveTarget();
+  // The best record for the workload, or its default. Records of another template version are passed over; those of
+  // another codegen id are marked stale, or passed over under --strict.
+  absl::StatusOr<KernelChoice> Choose(const Workload& w, const Target& t);
+  absl::StatusOr<std::optional<BestAnswer>> Best(const Workload& w, const Target& t);
+
+ private:
+  RecordOptions options_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<TunerClient> client_;
+};
+
+// A folder that goes away with the object.
+class TemporaryDirectory {
+ public:
+  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make();
+  ~TemporaryDirectory();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// --- tensors and files ---
+absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);          // .npy or .pb (ONNX TensorProto)
+absl::Status WriteNpy(const std::string& path, const NDArray& array);
+NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed);          // normal floats; integers 0 or 1
+std::string FileNameFor(const std::string& tensor);                       // outside [A-Za-z0-9._-]: '_'
+
+struct Timing { double median_ms, mean_ms, min_ms, std_ms; int repeats; };
+// Runs the package on random inputs for about `seconds`, after a warm-up.
+absl::StatusOr<Timing> TimePackage(LoadedPackage& package, double seconds);
+
+}  // namespace temper

@@ -1,0 +1,132 @@
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cli/command.h"
+
+namespace temper {
+namespace {
+
+struct Options {
+  RecordOptions records;
+  RecordFilter filter;
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+void Print(const Record& r, bool json) {
+  if (json) {
+    std::printf("%s\n", ToJsonLine(r).c_str());
+    return;
+  }
+  const std::string cost = r.ok() ? absl::StrCat(MedianCost(r) * 1e3, " ms") : r.outcome;
+  std::printf("%lld  %-14s %-10s %-8s %s  %s\n    %s\n", static_cast<long long>(r.id), cost.c_str(), r.device_key.c_str(), r.purpose.c_str(),
+              r.template_name.c_str(), r.config.c_str(), r.workload.c_str());
+  if (!r.error.empty()) std::printf("    %s\n", r.error.c_str());
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const Options& o) { return OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadOnly); }
+
+absl::Status Best(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
+  return store->ScanBest(o.filter, [&](const Record& r) { Print(r, o.json); });
+}
+
+absl::Status List(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
+  return store->Scan(o.filter, [&](const Record& r) { Print(r, o.json); });
+}
+
+absl::Status Export(const Options& o) {
+  std::unique_ptr<std::ofstream> file;
+  if (!o.files.empty()) {
+    file = std::make_unique<std::ofstream>(o.files[0]);
+    if (!*file) return absl::UnavailableError(absl::StrCat("cannot write ", o.files[0]));
+  }
+  std::ostream& out = file != nullptr ? *file : std::cout;
+  auto write = [&](const Record& r) { out << ToJsonLine(r) << '\n'; };
+  if (!o.records.server.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
+    TEMPER_RETURN_IF_ERROR(client->ExportRecords(0, write));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
+    TEMPER_RETURN_IF_ERROR(store->Scan({}, write));
+  }
+  out.flush();
+  if (!out) return absl::UnavailableError("the export could not be written: is the disk full?");
+  return absl::OkStatus();
+}
+
+// Appends through the server that holds the database, or to the file itself.
+absl::Status Put(const Options& o, const std::vector<Record>& records) {
+  if (!o.records.server.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
+    TEMPER_RETURN_IF_ERROR(client->PutRecords(records).status());
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadWrite));
+    TEMPER_RETURN_IF_ERROR(store->Append(records).status());
+  }
+  std::printf("%zu records added\n", records.size());
+  return absl::OkStatus();
+}
+
+// Every line is read before the first is kept: a damaged file adds nothing.
+absl::Status Import(const Options& o) {
+  std::vector<Record> records;
+  for (const std::string& path : o.files) {
+    std::ifstream in(path);
+    if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+    int number = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      if (line.empty()) continue;
+      absl::StatusOr<Record> record = RecordFromJsonLine(line);
+      if (!record.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", record.status().message()));
+      records.push_back(*std::move(record));
+    }
+  }
+  return Put(o, records);
+}
+
+absl::Status Merge(const Options& o) {
+  std::vector<Record> records;
+  for (const std::string& path : o.files) {
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenSqliteStore(path, OpenMode::kReadOnly));
+    TEMPER_RETURN_IF_ERROR(store->Scan({}, [&](const Record& r) { records.push_back(r); }));
+  }
+  return Put(o, records);
+}
+
+}  // namespace
+
+void AddDb(CLI::App& app, Action* action) {
+  auto o = std::make_shared<Options>();
+  CLI::App* db = app.add_subcommand("db", "look at records, move them between databases");
+  db->require_subcommand(1);
+  auto add = [&](const char* name, const char* help, const char* example, absl::Status (*run)(const Options&)) {
+    CLI::App* command = db->add_subcommand(name, help);
+    command->add_option("--db", o->records.db, "database of records (default: TEMPER_DB, else the user's own)");
+    command->footer(absl::StrCat("Example:\n  temper db ", example));
+    command->callback([o, action, run] { *action = [o, run] { return run(*o); }; });
+    return command;
+  };
+  for (CLI::App* command : {add("best", "the fastest known config of each workload", "best --json", Best),
+                            add("list", "all records, failures included", "list --outcome build_failed", List)}) {
+    command->add_flag("--json", o->json, "one JSON object a line");
+    command->add_option("--device", o->filter.device_key, "of this device key only");
+    command->add_option("--outcome", o->filter.outcome, "of this outcome only");
+    command->add_option("--workload", o->filter.workload, "of this workload only (its text)");
+  }
+  CLI::App* imports = add("import", "add records from JSON lines", "import records.jsonl", Import);
+  imports->add_option("files", o->files, "FILE.jsonl ...")->required();
+  CLI::App* merge = add("merge", "add the records of other databases", "merge other.db --db mine.db", Merge);
+  merge->add_option("files", o->files, "FILE.db ...")->required();
+  CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
+  exports->add_option("file", o->files, "FILE.jsonl (default: standard output)");
+  for (CLI::App* command : {imports, merge, exports}) command->add_option("--server", o->records.server, "through the server that holds the database");
+}
+
+}  // namespace temper

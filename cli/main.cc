@@ -1,0 +1,36 @@
+// temper: tune, compile, run and time models; query records; look after a fleet.
+#include <cstdio>
+
+#include "base/log.h"
+#include "cli/command.h"
+
+namespace temper {
+namespace {
+
+constexpr AddCommand kCommands[] = {AddTune, AddCompile, AddBench, AddRun, AddTasks, AddDb, AddDevices, AddJobs, AddWatch, AddCancel};
+
+int Main(int argc, char** argv) {
+  CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
+  app.require_subcommand(1);
+  app.footer("Example:\n  temper tune model.onnx --time-budget 2m && temper compile model.onnx -o package && temper bench package");
+  bool verbose = false;
+  app.add_flag("-v,--verbose", verbose, "log what happens (TEMPER_LOG sets the level)");
+  app.fallthrough();
+  Action action;
+  for (AddCommand add : kCommands) add(app, &action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  SetUpLogging(verbose);
+  absl::Status status = action();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "temper: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) { return temper::Main(argc, argv); }

@@ -1,0 +1,55 @@
+#include <filesystem>
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/command.h"
+#include "compiler/frontend/onnx/importer.h"
+#include "compiler/graph/pipeline.h"
+
+namespace temper {
+namespace {
+
+absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  Shape shape;
+  bool ok = equals != std::string::npos && equals > 0;
+  if (ok) {
+    for (std::string_view part : absl::StrSplit(text.substr(equals + 1), ',')) {
+      int64_t d = 0;
+      ok = ok && absl::SimpleAtoi(part, &d) && d > 0;
+      shape.push_back(d);
+    }
+  }
+  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--shape ", text, ": expected NAME=1,3,224,224"));
+  return std::make_pair(text.substr(0, equals), shape);
+}
+
+}  // namespace
+
+void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what) {
+  command->add_option("model", options->path, what)->required();
+  command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)");
+  command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
+}
+
+bool IsPackage(const std::string& path) { return std::filesystem::is_directory(path); }
+
+std::string ModelName(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+absl::StatusOr<Graph> LoadModel(const ModelOptions& options) {
+  ImportOptions import;
+  for (const std::string& text : options.shapes) {
+    TEMPER_ASSIGN_OR_RETURN(auto shape, ParseShape(text));
+    import.shapes.insert(std::move(shape));
+  }
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(options.path, import));
+  graph.name = ModelName(options.path);
+  PipelineOptions pipeline;
+  pipeline.print = options.print_passes ? &std::cout : nullptr;
+  TEMPER_RETURN_IF_ERROR(Optimize(graph, pipeline));
+  return graph;
+}
+
+}  // namespace temper

@@ -1,0 +1,114 @@
+#include "cli/progress.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+
+namespace temper {
+namespace {
+
+constexpr absl::Duration kLineInterval = absl::Seconds(10);
+constexpr size_t kMostRows = 24;
+constexpr int kBarCells = 12;
+
+std::string Bar(double share) {
+  int full = std::clamp(static_cast<int>(share * kBarCells + 0.5), 0, kBarCells);
+  std::string bar;
+  for (int i = 0; i < kBarCells; ++i) bar += i < full ? "█" : "░";
+  return bar;
+}
+
+std::string Failures(const google::protobuf::Map<std::string, int32_t>& failures) {
+  std::map<std::string, int> sorted(failures.begin(), failures.end());
+  std::string text;
+  for (const auto& [name, count] : sorted) absl::StrAppend(&text, text.empty() ? "" : " ", name, ":", count);
+  return text;
+}
+
+// The anchor and its operand shapes, short enough for a row.
+std::string ShortWorkload(const std::string& workload) {
+  const size_t close = workload.find(')');
+  if (close == std::string::npos) return workload.substr(0, 40);
+  std::string operands = workload.substr(1, close - 1), op = workload.substr(std::min(close + 2, workload.size()));
+  op = op.substr(0, op.find('('));
+  return (op + " " + operands).substr(0, 44);
+}
+
+double TaskSeconds(const v1::TaskProgress& t) { return t.weight() * (t.best_s() > 0 ? t.best_s() : t.default_s()); }
+
+}  // namespace
+
+void JobView::Apply(const v1::JobEvent& event) {
+  latest = event;
+  for (const v1::TaskProgress& task : event.tasks()) tasks[task.task()] = task;
+  outcomes.clear();
+  outcomes["ok"] = event.trials();
+  for (const auto& [id, task] : tasks) {
+    for (const auto& [name, count] : task.failures()) outcomes[name] += count;
+  }
+}
+
+void Progress::Show(const JobView& view, bool final) {
+  if (terminal_) {
+    Table(view);
+    return;
+  }
+  const absl::Time now = absl::Now();
+  if (!final && now - last_line_ < kLineInterval) return;
+  last_line_ = now;
+  Line(view);
+}
+
+void Progress::Line(const JobView& view) {
+  double best = 0, untuned = 0;
+  for (const auto& [id, task] : view.tasks) {
+    best += TaskSeconds(task);
+    untuned += task.weight() * task.default_s();
+  }
+  int64_t failed = 0;
+  for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;
+  absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(), view.latest.state(),
+                view.latest.trials(), failed, best * 1e3, untuned * 1e3);
+  if (view.latest.eta_s() > 0) absl::FPrintF(out_, ", %.0f s left", view.latest.eta_s());
+  for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
+  absl::FPrintF(out_, "\n");
+  std::fflush(out_);
+}
+
+void Progress::Table(const JobView& view) {
+  std::vector<const v1::TaskProgress*> rows;
+  double total = 0;
+  for (const auto& [id, task] : view.tasks) {
+    rows.push_back(&task);
+    total += TaskSeconds(task);
+  }
+  std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return TaskSeconds(*a) > TaskSeconds(*b); });
+  std::string text;
+  if (drawn_lines_ > 0) absl::StrAppendFormat(&text, "\x1b[%dA", drawn_lines_);
+  int lines = 0;
+  auto line = [&](const std::string& s) {
+    absl::StrAppend(&text, "\x1b[2K", s, "\n");
+    ++lines;
+  };
+  line(absl::StrFormat("%-44s %-19s %6s %9s %9s %8s  %s", "task", "share of time", "trials", "GFLOP/s", "best ms", "speedup", "failures"));
+  for (size_t i = 0; i < rows.size() && i < kMostRows; ++i) {
+    const v1::TaskProgress& t = *rows[i];
+    const double best = t.best_s() > 0 ? t.best_s() : t.default_s();
+    const double share = total > 0 ? TaskSeconds(t) / total : 0;
+    line(absl::StrFormat("%-44s %s %5.1f%% %6d %9.1f %9.3f %7.2fx  %s%s", ShortWorkload(t.workload()), Bar(share), share * 100, t.trials(),
+                         best > 0 ? t.flops() / best / 1e9 : 0.0, best * 1e3, best > 0 ? t.default_s() / best : 0.0, Failures(t.failures()),
+                         t.done() ? " " + t.why_done() : ""));
+  }
+  if (rows.size() > kMostRows) line(absl::StrFormat("... and %d more", rows.size() - kMostRows));
+  const double share = view.latest.trials_limit() > 0 ? static_cast<double>(view.latest.trials()) / view.latest.trials_limit() : 0;
+  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(share), view.latest.trials(), view.latest.elapsed_s(),
+                       total * 1e3, view.latest.eta_s() > 0 ? absl::StrFormat(", %.0f s left", view.latest.eta_s()) : ""));
+  drawn_lines_ = lines;
+  std::fputs(text.c_str(), out_);
+  std::fflush(out_);
+}
+
+}  // namespace temper

@@ -1,0 +1,37 @@
+// A job's progress for people: a live table on a terminal, a plain line now and then elsewhere. Not thread-safe.
+#pragma once
+
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/tuner_client.h"
+
+namespace temper {
+
+// What the events of a job add up to.
+struct JobView {
+  v1::JobEvent latest;                          // its tasks are only those that changed last
+  std::map<int, v1::TaskProgress> tasks;
+  std::map<std::string, int64_t> outcomes;      // "ok" and failure classes, this job
+  void Apply(const v1::JobEvent& event);
+};
+
+class Progress {
+ public:
+  // Writes to `out`; `terminal`: redraws a table in place.
+  Progress(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}
+  void Show(const JobView& view, bool final);
+
+ private:
+  void Table(const JobView& view);
+  void Line(const JobView& view);
+
+  std::FILE* out_;
+  bool terminal_;
+  int drawn_lines_ = 0;
+  absl::Time last_line_ = absl::InfinitePast();
+};
+
+}  // namespace temper

@@ -1,0 +1,113 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "compiler/codegen/codegen.h"
+
+namespace temper {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+void AddRecordOptions(CLI::App* command, RecordOptions* options) {
+  command->add_option("--db", options->db, "database of records (default: TEMPER_DB, else the user's own)");
+  command->add_option("--server", options->server, "tuning server HOST:PORT or unix:PATH (default: TEMPER_SERVER)");
+  command->add_option("--device", options->device, "device key");
+}
+
+std::string DatabasePath(const RecordOptions& options) {
+  if (!options.db.empty()) return options.db;
+  if (std::string path = Environment("TEMPER_DB"); !path.empty()) return path;
+  std::string data = Environment("XDG_DATA_HOME");
+  if (data.empty()) data = Environment("HOME") + "/.local/share";
+  std::error_code ignored;  // opening the file says what is wrong
+  fs::create_directories(data + "/temper", ignored);
+  return data + "/temper/records.db";
+}
+
+absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& options) {
+  auto records = std::make_unique<Records>();
+  records->options_ = options;
+  if (options.db.empty() && options.server.empty()) records->options_.server = Environment("TEMPER_SERVER");
+  if (!records->options_.server.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(records->client_, TunerClient::Connect(records->options_.server));
+    return records;
+  }
+  if (options.untuned) return records;
+  const std::string path = DatabasePath(options);
+  if (!fs::exists(path) && options.db.empty()) return records;
+  TEMPER_ASSIGN_OR_RETURN(records->store_, OpenSqliteStore(path, OpenMode::kReadOnly));
+  return records;
+}
+
+absl::StatusOr<Target> Records::ResolveTarget() {
+  if (!options_.target.empty()) return ParseTarget(options_.target);
+  std::string text;
+  if (client_ != nullptr && !options_.device.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client_->ListDevices());
+    for (const v1::Device& device : devices) {
+      if (device.key() == options_.device) text = device.target();
+    }
+    if (text.empty()) return absl::NotFoundError(absl::StrCat("the server knows no device '", options_.device, "': see `temper devices`, or give --target"));
+  } else if (store_ != nullptr && !options_.device.empty()) {
+    RecordFilter filter;
+    filter.device_key = options_.device;
+    filter.limit = 1;
+    TEMPER_RETURN_IF_ERROR(store_->Scan(filter, [&](const Record& r) { text = r.target; }));
+    if (text.empty()) return absl::NotFoundError(absl::StrCat("the database has no record of device '", options_.device, "': give --target"));
+  }
+  if (!text.empty()) return ParseTarget(text);
+  Target host = HostTarget();
+  if (options_.threads > 0) host.threads = options_.threads;
+  return host;
+}
+
+absl::StatusOr<std::optional<BestAnswer>> Records::Best(const Workload& w, const Target& t) {
+  BestQuery query;
+  query.workload = Text(w);
+  query.anchor = AnchorText(w);
+  query.target = Text(t);
+  query.device_key = options_.device;
+  query.threads = t.threads;
+  for (const TemplateDef* def : TemplatesFor(w)) query.templates.emplace_back(std::string(def->name), def->version);
+  if (store_ != nullptr) return store_->Best(query);
+  if (client_ == nullptr) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(auto answers, client_->QueryBest(std::span(&query, 1)));
+  return answers.at(0);
+}
+
+absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t) {
+  if (options_.untuned) return ChooseDefault(w, t);
+  TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, Best(w, t));
+  if (!best.has_value()) return ChooseDefault(w, t);
+  const bool stale = best->record.codegen_id != CodegenId();
+  const TemplateDef* def = FindTemplate(best->record.template_name);
+  absl::StatusOr<Config> config = ParseConfig(best->record.config);
+  if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok()) return ChooseDefault(w, t);
+  return KernelChoice{best->record.template_name, *config, best->level, std::to_string(best->record.id), stale};
+}
+
+absl::StatusOr<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::Make() {
+  std::string pattern = (fs::temp_directory_path() / "temper-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) return absl::UnavailableError(absl::StrCat("cannot make a folder ", pattern));
+  auto result = std::make_unique<TemporaryDirectory>();
+  result->path_ = pattern;
+  return result;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace temper

@@ -1,0 +1,94 @@
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+
+namespace temper {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  RecordOptions records;
+  std::vector<std::string> inputs;              // NAME=FILE
+  std::string output_dir;
+};
+
+std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(std::string(Name(dtype)), "[", ShapeText(shape), "]"); }
+
+absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, const LoadedPackage& package) {
+  std::map<std::string, NDArray> given;
+  for (const std::string& text : o.inputs) {
+    const size_t equals = text.rfind('=');
+    if (equals == std::string::npos || equals == 0) return absl::InvalidArgumentError(absl::StrCat("--input ", text, ": expected NAME=FILE.npy"));
+    TEMPER_ASSIGN_OR_RETURN(given[text.substr(0, equals)], ReadTensorFile(text.substr(equals + 1)));
+  }
+  std::string names;
+  for (const LoadedPackage::Io& io : package.inputs()) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", io.name);
+    auto it = given.find(io.name);
+    if (it == given.end()) continue;
+    if (it->second.dtype() != io.dtype || it->second.shape() != io.shape) {
+      return absl::InvalidArgumentError(absl::StrCat("input '", io.name, "' is ", Describe(it->second.dtype(), it->second.shape()), ", the model takes ", Describe(io.dtype, io.shape)));
+    }
+  }
+  for (const auto& [name, array] : given) {
+    bool known = false;
+    for (const LoadedPackage::Io& io : package.inputs()) known = known || io.name == name;
+    if (!known) return absl::InvalidArgumentError(absl::StrCat("the model has no input '", name, "'; its inputs: ", names));
+  }
+  for (const LoadedPackage::Io& io : package.inputs()) {
+    if (!given.contains(io.name)) return absl::InvalidArgumentError(absl::StrCat("no value for input '", io.name, "' (", Describe(io.dtype, io.shape), "): give --input ", io.name, "=FILE.npy"));
+  }
+  return given;
+}
+
+absl::Status Run(const Options& o) {
+  std::string dir = o.model.path;
+  std::unique_ptr<TemporaryDirectory> temporary;
+  if (!IsPackage(o.model.path)) {
+    TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
+    TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
+    TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
+    dir = temporary->path() + "/package";
+    auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
+    TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, choose, dir).status());
+  }
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));
+  TEMPER_ASSIGN_OR_RETURN(auto given, ReadInputs(o, *package));
+  std::vector<const void*> in;
+  std::vector<NDArray> outputs;
+  std::vector<void*> out;
+  for (const LoadedPackage::Io& io : package->inputs()) in.push_back(given.at(io.name).data());
+  for (const LoadedPackage::Io& io : package->outputs()) outputs.emplace_back(io.dtype, io.shape);
+  for (NDArray& a : outputs) out.push_back(a.MutableData());
+  TEMPER_RETURN_IF_ERROR(package->Run(in.data(), out.data()));
+  std::error_code error;
+  std::filesystem::create_directories(o.output_dir, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot create ", o.output_dir, ": ", error.message()));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string path = absl::StrCat(o.output_dir, "/", FileNameFor(package->outputs()[i].name), ".npy");
+    TEMPER_RETURN_IF_ERROR(WriteNpy(path, outputs[i]));
+    std::printf("%s: %s\n", path.c_str(), Describe(outputs[i].dtype(), outputs[i].shape()).c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddRun(CLI::App& app, Action* action) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "run a model or a package once on given inputs");
+  AddModelOptions(command, &o->model, "MODEL.onnx or a package's directory");
+  AddRecordOptions(command, &o->records);
+  command->add_option("--input", o->inputs, "NAME=FILE.npy or NAME=FILE.pb, once for each input");
+  command->add_option("--output-dir", o->output_dir, "where NAME.npy of each output goes")->required();
+  command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)");
+  command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->footer("Example:\n  temper run model.onnx --input x=x.npy --output-dir out");
+  command->callback([o, action] { *action = [o] { return Run(*o); }; });
+}
+
+}  // namespace temper

@@ -1,0 +1,57 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+
+namespace temper {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  RecordOptions records;
+  bool json = false;
+};
+
+absl::Status Tasks(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
+  TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
+  for (const Task& task : tasks) {
+    std::vector<std::string> templates;
+    int64_t space = 0;
+    for (const TemplateDef* def : TemplatesFor(task.workload)) {
+      templates.emplace_back(def->name);
+      space += def->space(task.workload, target).Count().legal;
+    }
+    TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, records->Best(task.workload, target));
+    const double best_ms = best.has_value() ? MedianCost(best->record) * 1e3 : 0;
+    if (o.json) {
+      nlohmann::ordered_json line = {{"workload", Text(task.workload)}, {"count", task.count}, {"flops", Flops(task.workload)},
+                                     {"templates", templates}, {"space_size", space}, {"best_ms", nullptr}};
+      if (best_ms > 0) line["best_ms"] = best_ms;
+      std::printf("%s\n", line.dump().c_str());
+    } else {
+      std::printf("%2dx %8.2f MFLOP  %6lld configs of %s", task.count, Flops(task.workload) / 1e6, static_cast<long long>(space), absl::StrJoin(templates, ", ").c_str());
+      if (best_ms > 0) std::printf("  best %.3f ms", best_ms);
+      std::printf("\n    %s\n", Text(task.workload).c_str());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddTasks(CLI::App& app, Action* action) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("tasks", "list the distinct workloads of a model");
+  AddModelOptions(command, &o->model, "MODEL.onnx");
+  AddRecordOptions(command, &o->records);
+  command->add_option("--target", o->records.target, "what to compile for (default: the device's, or this machine)");
+  command->add_flag("--json", o->json, "one JSON object a line");
+  command->footer("Example:\n  temper tasks resnet50.onnx --json");
+  command->callback([o, action] { *action = [o] { return Tasks(*o); }; });
+}
+
+}  // namespace temper

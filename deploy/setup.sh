@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs what is missing of deploy/packages.txt, after saying so.
+# usage: deploy/setup.sh NEED ...      NEED: build, test, demo or run (the second column of the list)
+set -euo pipefail
+list=$(dirname "$0")/packages.txt
+[ $# -gt 0 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
+
+wanted=$(awk -v needs=" $* " '!/^#/ && NF == 2 && index(needs, " " $2 " ") {print $1}' "$list")
+missing=()
+for package in $wanted; do
+  [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+. /etc/os-release 2>/dev/null || true
+if [ "${ID:-}" != debian ] || [ "${VERSION_ID:-}" != 12 ]; then
+  echo "temper: this is not Debian 12, so nothing is installed for you. Needed, by Debian's names (see deploy/packages.txt):" >&2
+  printf '  %s\n' "${missing[@]}" >&2
+  exit 1
+fi
+sudo=()
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null || { echo "temper: not root and no sudo; install these first: ${missing[*]}" >&2; exit 1; }
+  sudo=(sudo)
+fi
+echo "temper: installing ${#missing[@]} missing Debian packages with what they need (on a bare system about 400 MiB to fetch, 2 GiB on disk, 2 to 5 minutes):"
+echo "  ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

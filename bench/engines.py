@@ -1,0 +1,101 @@
+"""Engines behind one face, for the scripts of this folder: ONNX Runtime, OpenVINO, and Temper's packages through their C ABI."""
+import ctypes, os, statistics, time
+import numpy as np
+
+DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
+
+
+class OnnxRuntime:
+    def __init__(self, path, threads):
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.names = [o.name for o in self.session.get_outputs()]
+
+    def random_feeds(self, shapes):
+        rng, feeds = np.random.default_rng(1), {}
+        for i in self.session.get_inputs():
+            shape = shapes.get(i.name) or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
+            feeds[i.name] = rng.integers(0, 2, shape).astype(np.int64) if "int64" in i.type else rng.standard_normal(shape).astype(np.float32)
+        return feeds
+
+    def load(self, feeds):
+        self.feeds = feeds
+
+    def run(self):
+        return self.session.run(None, self.feeds)
+
+    def outputs(self):
+        return dict(zip(self.names, self.run()))
+
+
+class OpenVino:
+    def __init__(self, path, threads, precision="f32"):
+        self.path, self.config = path, {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+
+    def load(self, feeds):
+        import openvino as ov
+
+        core = ov.Core()
+        model = core.read_model(self.path)
+        model.reshape({k: list(v.shape) for k, v in feeds.items()})
+        self.request = core.compile_model(model, "CPU", self.config).create_infer_request()
+        self.inputs = list(feeds.values())
+
+    def run(self):
+        self.request.infer(self.inputs)
+
+
+class Package:
+    """A directory that `temper compile` wrote."""
+
+    def __init__(self, folder, threads):
+        self.lib = ctypes.CDLL(os.path.abspath(os.path.join(folder, "model.so")))
+        self.lib.temper_model_error.restype = ctypes.c_char_p
+        self.lib.temper_model_error.argtypes = [ctypes.c_void_p]
+        self.model = ctypes.c_void_p()
+        if self.lib.temper_model_create(os.fsencode(folder), threads, ctypes.byref(self.model)):
+            raise RuntimeError(self.lib.temper_model_error(None).decode())
+
+    def _io(self, is_output):
+        for k in range(self.lib.temper_model_io_count(self.model, is_output)):
+            name, dtype, rank, shape = ctypes.c_char_p(), ctypes.c_int(), ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
+            self.lib.temper_model_io(self.model, is_output, k, ctypes.byref(name), ctypes.byref(dtype), ctypes.byref(rank), ctypes.byref(shape))
+            yield name.value.decode(), DTYPES[dtype.value], shape[: rank.value]
+
+    def load(self, feeds):
+        self.inputs = [np.ascontiguousarray(feeds[n], d).reshape(s) for n, d, s in self._io(0)]
+        self.arrays = {n: np.empty(s, d) for n, d, s in self._io(1)}
+        self.ins = (ctypes.c_void_p * len(self.inputs))(*[a.ctypes.data for a in self.inputs])
+        self.outs = (ctypes.c_void_p * len(self.arrays))(*[a.ctypes.data for a in self.arrays.values()])
+
+    def run(self):
+        if self.lib.temper_model_run(self.model, self.ins, self.outs):
+            raise RuntimeError(self.lib.temper_model_error(self.model).decode())
+
+    def outputs(self):
+        self.run()
+        return self.arrays
+
+
+def error(got, want):
+    """Largest difference over largest value, over all outputs."""
+    worst = 0.0
+    for name, w in want.items():
+        g = got[name]
+        if g.shape != w.shape or not np.isfinite(g).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(g.astype(np.float64) - w).max() / max(1e-12, np.abs(w).max())))
+    return worst
+
+
+def median_ms(engine, seconds):
+    engine.run()
+    times, start = [], time.perf_counter()
+    while len(times) < 3 or time.perf_counter() - start < seconds:
+        t = time.perf_counter()
+        engine.run()
+        times.append((time.perf_counter() - t) * 1e3)
+    return statistics.median(times)

@@ -1,0 +1,152 @@
+// The tree's rules, checked on its sources: who may include whom, how long a file may be, that documents link to what exists.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRoot = TEMPER_SOURCE_DIR;
+
+std::string Read(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+bool StartsWith(const std::string& s, const std::string& prefix) { return s.rfind(prefix, 0) == 0; }
+bool Contains(const std::string& s, const std::string& part) { return s.find(part) != std::string::npos; }
+
+// Paths relative to the root of every source file, generated and fetched folders left out.
+std::vector<std::string> Sources(const std::set<std::string>& endings) {
+  std::vector<std::string> files;
+  for (auto it = fs::recursive_directory_iterator(kRoot); it != fs::recursive_directory_iterator(); ++it) {
+    const std::string name = it->path().filename().string();
+    if (it->is_directory() && (StartsWith(name, "build") || StartsWith(name, "."))) it.disable_recursion_pending();
+    if (it->is_regular_file() && endings.contains(it->path().extension().string())) files.push_back(fs::relative(it->path(), kRoot).string());
+  }
+  return files;
+}
+
+std::vector<std::string> Includes(const std::string& file) {
+  static const std::regex kInclude(R"re(^\s*#\s*include\s*["<]([^">]+)[">])re", std::regex::multiline);
+  std::vector<std::string> result;
+  const std::string text = Read(kRoot / file);
+  for (std::sregex_iterator it(text.begin(), text.end(), kInclude), end; it != end; ++it) result.push_back((*it)[1]);
+  return result;
+}
+
+// A folder and what its files may include of the tree. The longest matching folder counts.
+struct Layer {
+  std::string folder;
+  std::vector<std::string> may;
+};
+const std::vector<Layer> kLayers = {
+    {"base/", {"base/"}},
+    {"compiler/ir/", {"compiler/ir/", "base/"}},
+    {"compiler/target/", {"compiler/target/", "base/"}},
+    {"compiler/schedule/", {"compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
+    {"compiler/ops/", {"compiler/ops/", "compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
+    {"compiler/graph/", {"compiler/graph/", "compiler/ops/", "base/"}},
+    {"compiler/frontend/", {"compiler/frontend/", "compiler/graph/", "compiler/ops/", "base/"}},
+    {"compiler/codegen/", {"compiler/codegen/", "compiler/ir/", "compiler/target/", "compiler/runtime/", "base/"}},
+    {"compiler/runtime/", {"compiler/runtime/", "base/"}},
+    {"compiler/package/", {"compiler/", "base/"}},
+    {"cost_model/", {"cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"storage/", {"storage/", "base/"}},
+    {"proto/", {"proto/", "temper/v1/", "storage/", "tuner_server/dispatch/", "base/"}},
+    {"client/", {"client/", "proto/", "temper/v1/", "storage/", "base/"}},
+    {"tuner_server/search/", {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"tuner_server/dispatch/", {"tuner_server/dispatch/", "base/", "storage/record.h"}},
+    {"tuner_server/", {"tuner_server/", "proto/", "temper/v1/", "storage/", "cost_model/", "compiler/graph/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "compiler/", "base/"}},
+    {"cli/", {"cli/", "client/", "proto/", "temper/v1/", "compiler/", "storage/", "base/"}},
+};
+
+bool IsOurs(const std::string& include) {
+  static const std::vector<std::string> kTop = {"base/", "compiler/", "cost_model/", "storage/", "proto/", "temper/v1/", "client/", "tuner_server/", "measure_worker/", "cli/", "tests/"};
+  for (const std::string& top : kTop) {
+    if (StartsWith(include, top)) return true;
+  }
+  return false;
+}
+
+// The breaches of one file, each one line.
+std::vector<std::string> Breaches(const std::string& file, const std::vector<std::string>& includes) {
+  const Layer* layer = nullptr;
+  for (const Layer& l : kLayers) {
+    if (StartsWith(file, l.folder) && (layer == nullptr || l.folder.size() > layer->folder.size())) layer = &l;
+  }
+  std::vector<std::string> result;
+  for (const std::string& include : includes) {
+    const bool ours = IsOurs(include);
+    bool allowed = layer == nullptr || !ours;
+    for (size_t i = 0; !allowed && i < layer->may.size(); ++i) allowed = StartsWith(include, layer->may[i]);
+    if (!allowed) result.push_back(file + " includes " + include);
+    const bool llvm = StartsWith(include, "llvm/") || StartsWith(include, "lld/");
+    if (llvm && !StartsWith(file, "compiler/codegen/llvm/") && !StartsWith(file, "tests/")) result.push_back(file + " includes LLVM's " + include);
+    if (Contains(include, "sqlite3.h") && !StartsWith(file, "storage/") && !StartsWith(file, "tests/")) result.push_back(file + " includes " + include);
+    const bool wire = StartsWith(include, "temper/v1/") || StartsWith(include, "grpc");
+    if (wire && !StartsWith(file, "proto/") && !StartsWith(file, "client/") && !StartsWith(file, "tests/") && !StartsWith(file, "cli/") &&
+        !Contains(file, "/service/")) {
+      result.push_back(file + " includes the wire's " + include);
+    }
+  }
+  return result;
+}
+
+TEST(TreeTest, IncludesFollowTheAllowedDirections) {
+  for (const std::string& file : Sources({".cc", ".h", ".c"})) {
+    for (const std::string& breach : Breaches(file, Includes(file))) ADD_FAILURE() << breach;
+  }
+}
+
+TEST(TreeTest, TheCheckFindsEachKindOfBreach) {
+  EXPECT_EQ(Breaches("tuner_server/main.cc", {"compiler/codegen/codegen.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("measure_worker/main.cc", {"storage/store.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("compiler/ops/op.cc", {"llvm/IR/Module.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("compiler/ir/expr.cc", {"compiler/ops/op.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("cli/db.cc", {"sqlite3.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("tuner_server/tuning/job.cc", {"temper/v1/tuning.pb.h"}).size(), 1u);
+  EXPECT_TRUE(Breaches("tuner_server/service/tuning_service.cc", {"temper/v1/tuning.pb.h", "vector"}).empty());
+}
+
+TEST(TreeTest, NoSourceFileIsLongerThan800Lines) {
+  for (const std::string& file : Sources({".cc", ".h", ".c", ".py"})) {
+    const std::string text = Read(kRoot / file);
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 800) << file;
+  }
+}
+
+TEST(TreeTest, EveryTestFileIsBuilt) {
+  for (const std::string& file : Sources({".cc"})) {
+    if (!StartsWith(file, "tests/") || !Contains(file, "_test.cc")) continue;
+    const fs::path path = kRoot / file;
+    EXPECT_TRUE(Contains(Read(path.parent_path() / "CMakeLists.txt"), path.filename().string())) << file << " is in no CMakeLists.txt";
+  }
+}
+
+TEST(TreeTest, LinksInDocumentsLeadSomewhere) {
+  static const std::regex kLink(R"re(\]\(([^)#:]+)(#[^)]*)?\))re");
+  static const std::regex kPath(R"re(`([a-z_]+/[a-zA-Z0-9_./]*[a-zA-Z0-9_/])`)re");
+  for (const std::string& file : Sources({".md"})) {
+    const std::string text = Read(kRoot / file);
+    const fs::path folder = (kRoot / file).parent_path();
+    for (std::sregex_iterator it(text.begin(), text.end(), kLink), end; it != end; ++it) {
+      EXPECT_TRUE(fs::exists(folder / (*it)[1].str())) << file << " links to " << (*it)[1];
+    }
+    if (!Contains(file, "where-to-change-what")) continue;
+    for (std::sregex_iterator it(text.begin(), text.end(), kPath), end; it != end; ++it) {
+      EXPECT_TRUE(fs::exists(kRoot / (*it)[1].str())) << file << " names " << (*it)[1];
+    }
+  }
+}
+
+}  // namespace

@@ -11,5 +11,10 @@ std::vector<OpDef> UnaryOps();
 std::vector<OpDef> BinaryOps();
 std::vector<OpDef> ConvOps();
 std::vector<OpDef> MatmulOps();
+std::vector<OpDef> PoolOps();
+std::vector<OpDef> ReduceOps();
+std::vector<OpDef> NormOps();
+std::vector<OpDef> MovementOps();
+std::vector<OpDef> ResizeOps();
 
 }  // namespace temper::ops

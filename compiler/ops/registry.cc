@@ -13,6 +13,11 @@ constexpr std::vector<OpDef> (*kFamilies[])() = {
     ops::BinaryOps,
     ops::ConvOps,
     ops::MatmulOps,
+    ops::PoolOps,
+    ops::ReduceOps,
+    ops::NormOps,
+    ops::MovementOps,
+    ops::ResizeOps,
 };
 
 struct Registry {

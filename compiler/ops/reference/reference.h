@@ -64,4 +64,32 @@ absl::StatusOr<NDArray> Conv2d(const Attrs&, Arrays inputs, const TensorType& ou
 absl::StatusOr<NDArray> ConvTranspose2d(const Attrs&, Arrays inputs, const TensorType& output);
 absl::StatusOr<NDArray> Matmul(const Attrs&, Arrays inputs, const TensorType& output);
 
+// pool.cc, reduce.cc, norm.cc
+absl::StatusOr<NDArray> MaxPool2d(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> AvgPool2d(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ReduceSum(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ReduceMean(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ReduceMax(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ReduceMin(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ReduceProd(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ReduceL2(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> ArgMax(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Softmax(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> LogSoftmax(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> LayerNorm(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> InstanceNorm(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> BatchNorm(const Attrs&, Arrays inputs, const TensorType& output);
+
+// movement.cc, resize.cc
+absl::StatusOr<NDArray> Reshape(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Transpose(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Concat(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Slice(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Pad(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Gather(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Expand(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Tile(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> DepthToSpace(const Attrs&, Arrays inputs, const TensorType& output);
+absl::StatusOr<NDArray> Resize(const Attrs&, Arrays inputs, const TensorType& output);
+
 }  // namespace temper::reference

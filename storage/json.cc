@@ -22,8 +22,10 @@ class Fields {
 
   void Text(const char* name, std::string& out, bool required = false) {
     if (const Json* value = Find(name, required); value != nullptr) {
-      if (value->is_string()) out = value->get<std::string>();
-      else Fail(name, "is not a string");
+      if (value->is_string())
+        out = value->get<std::string>();
+      else
+        Fail(name, "is not a string");
     }
   }
   template <typename Int>

@@ -10,21 +10,19 @@
 namespace temper {
 namespace {
 
-constexpr std::string_view kOutcomes[] = {"ok",           "illegal_config", "build_failed", "build_timeout", "wrong_answer",
-                                          "run_crashed",  "run_timeout",    "raced_out",    "infrastructure"};
+constexpr std::string_view kOutcomes[] = {"ok",          "illegal_config", "build_failed", "build_timeout", "wrong_answer",
+                                          "run_crashed", "run_timeout",    "raced_out",    "infrastructure"};
 constexpr std::string_view kPurposes[] = {"search", "final", "canary", "revalidate"};
 constexpr std::string_view kCachePolicies[] = {"model", "warm", "flushed"};
 constexpr std::string_view kJobStates[] = {"queued", "running", "done", "failed", "cancelled", "abandoned"};
-constexpr size_t kProvisionalSamples = 3;               // fewer say too little to serve a config by
+constexpr size_t kProvisionalSamples = 3;  // fewer say too little to serve a config by
 
 template <size_t n>
 bool OneOf(const std::string_view (&names)[n], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-absl::Status Refuse(const char* what, const std::string& value) {
-  return absl::InvalidArgumentError(absl::StrCat("record refused: ", what, " '", value, "'"));
-}
+absl::Status Refuse(const char* what, const std::string& value) { return absl::InvalidArgumentError(absl::StrCat("record refused: ", what, " '", value, "'")); }
 
 }  // namespace
 

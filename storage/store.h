@@ -34,14 +34,17 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Refuses (kInvalidArgument) outcomes unknown, and ok records without samples or with non-finite or non-positive ones. All or nothing. Returns the ids.
+  // Refuses (kInvalidArgument) outcomes, purposes and cache policies unknown, records without workload or target, ok records
+  // without samples, and samples non-finite or non-positive. Errors are cut to 1 KiB. All or nothing. Returns the ids.
   virtual absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) = 0;
-  // In id order.
+  // In id order, as of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
   // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final one
-  // before any provisional; levels tried in the order of BestAnswer::level. nullopt: nothing known.
+  // before any provisional; levels tried in the order of BestAnswer::level (borrowed ones from the nearest device first).
+  // nullopt: nothing known. kInvalidArgument: no workload or no target.
   virtual absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) = 0;
-  // The best per (workload, target, device key), each as Best would give it at level key.
+  // The best per (workload, target, device key), each as Best would give it at level key; of these, those that the filter
+  // matches, in id order.
   virtual absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
 
   virtual absl::StatusOr<int64_t> CreateJob(const JobRow& job) = 0;
@@ -56,7 +59,8 @@ enum class OpenMode { kReadWrite, kReadOnly };
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, OpenMode mode);
 std::unique_ptr<Store> NewMemoryStore();
 
-// One JSON object a line, the form of `db export` and `db list --json`.
+// One JSON object a line, the form of `db export` and `db list --json`. Ids and job numbers are those of the store it came
+// from: an import drops them. kInvalidArgument names the field.
 std::string ToJsonLine(const Record& r);
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line);
 

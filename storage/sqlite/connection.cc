@@ -19,16 +19,15 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
       return absl::ResourceExhaustedError(absl::StrCat(path, ": the disk is full; free some space and run again"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", message,
-                                              "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+      return absl::DataLossError(
+          absl::StrCat(path, ": the database is damaged (", message, "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::UnavailableError(absl::StrCat(path, ": locked by another program for more than ", kBusyTimeoutMs / 1000,
-                                                 " s; close that program and run again"));
+      return absl::UnavailableError(
+          absl::StrCat(path, ": locked by another program for more than ", kBusyTimeoutMs / 1000, " s; close that program and run again"));
     case SQLITE_READONLY:
     case SQLITE_PERM:
-      return absl::PermissionDeniedError(absl::StrCat(path, ": may not be written (", cause,
-                                                      "); give another --db or mend its permissions"));
+      return absl::PermissionDeniedError(absl::StrCat(path, ": may not be written (", cause, "); give another --db or mend its permissions"));
     case SQLITE_CANTOPEN:
       return absl::FailedPreconditionError(absl::StrCat(path, ": can not be opened (", cause, ")"));
     case SQLITE_IOERR:
@@ -43,8 +42,10 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
 std::string Uri(const std::string& path, Access access) {
   std::string uri = "file:";
   for (unsigned char c : path) {
-    if (c == '%' || c == '?' || c == '#') absl::StrAppendFormat(&uri, "%%%02x", c);
-    else uri.push_back(static_cast<char>(c));
+    if (c == '%' || c == '?' || c == '#')
+      absl::StrAppendFormat(&uri, "%%%02x", c);
+    else
+      uri.push_back(static_cast<char>(c));
   }
   return access == Access::kImmutable ? uri + "?immutable=1" : uri;
 }
@@ -57,8 +58,7 @@ Query::~Query() {
   sqlite3_clear_bindings(statement_);
 }
 
-Query::Query(Query&& other) noexcept
-    : connection_(other.connection_), statement_(other.statement_), bound_(other.bound_), bind_error_(other.bind_error_) {
+Query::Query(Query&& other) noexcept : connection_(other.connection_), statement_(other.statement_), bound_(other.bound_), bind_error_(other.bind_error_) {
   other.statement_ = nullptr;
 }
 
@@ -73,8 +73,7 @@ Query& Query::Bind(double value) {
 }
 
 Query& Query::Bind(std::string_view value) {
-  bind_error_ |= sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(), value.size(),
-                                     SQLITE_TRANSIENT, SQLITE_UTF8);
+  bind_error_ |= sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
   return *this;
 }
 
@@ -148,9 +147,7 @@ absl::StatusOr<int64_t> Connection::Int(std::string_view sql) {
 int64_t Connection::LastInsertId() const { return sqlite3_last_insert_rowid(db_); }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(db_) == 0; }
 
-void Connection::CheckpointOnClose(bool on) {
-  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
-}
+void Connection::CheckpointOnClose(bool on) { sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr); }
 
 absl::Status Connection::Error(int code) const {
   const int primary = code & 0xFF;

@@ -24,12 +24,12 @@ class Query {
   Query(Query&& other) noexcept;
   Query& operator=(Query&&) = delete;
 
-  Query& Bind(int64_t value);                   // the next parameter
+  Query& Bind(int64_t value);  // the next parameter
   Query& Bind(double value);
-  Query& Bind(std::string_view value);          // copied
+  Query& Bind(std::string_view value);  // copied
   Query& BindNull();
-  absl::StatusOr<bool> Step();                  // true: there is a row
-  absl::Status Run();                           // steps to the end, ignoring rows
+  absl::StatusOr<bool> Step();  // true: there is a row
+  absl::Status Run();           // steps to the end, ignoring rows
 
   int64_t Int(int column) const;
   double Real(int column) const;
@@ -56,7 +56,7 @@ class Connection {
   int64_t LastInsertId() const;
   bool InTransaction() const;
   void CheckpointOnClose(bool on);
-  absl::Status Error(int code) const;                   // a result code of this connection, as one clear line
+  absl::Status Error(int code) const;  // a result code of this connection, as one clear line
 
  private:
   Connection(std::string path, sqlite3* db) : path_(std::move(path)), db_(db) {}

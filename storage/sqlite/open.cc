@@ -30,13 +30,12 @@ absl::Status NotOurs(const std::string& path, const char* what) {
 }
 
 absl::Status TooNew(const std::string& path, int64_t version) {
-  return absl::FailedPreconditionError(absl::StrCat(path, ": written by a newer Temper (schema ", version, ", this one knows ",
-                                                    SchemaVersion(), "); use that Temper or give another --db"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": written by a newer Temper (schema ", version, ", this one knows ", SchemaVersion(), "); use that Temper or give another --db"));
 }
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
-  return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", what,
-                                          "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+  return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", what, "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
 }
 
 bool NotEmpty(const std::string& path) {
@@ -53,11 +52,9 @@ absl::Status CheckHeader(const std::string& path) {
   file.read(reinterpret_cast<char*>(header.data()), kHeaderBytes);
   const std::streamsize got = file.gcount();
   if (got == 0) return absl::OkStatus();
-  if (NotEmpty(path + "-journal")) return absl::OkStatus();   // its creation was cut short: SQLite will undo it first
+  if (NotEmpty(path + "-journal")) return absl::OkStatus();  // its creation was cut short: SQLite will undo it first
   if (got < kHeaderBytes || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return NotOurs(path, "no SQLite file");
-  const auto big_endian = [&](int at) {
-    return int64_t{header[at]} << 24 | header[at + 1] << 16 | header[at + 2] << 8 | header[at + 3];
-  };
+  const auto big_endian = [&](int at) { return int64_t{header[at]} << 24 | header[at + 1] << 16 | header[at + 2] << 8 | header[at + 3]; };
   if (big_endian(68) != kApplicationId) return NotOurs(path, "another program's SQLite file");
   if (big_endian(60) > SchemaVersion()) return TooNew(path, big_endian(60));
   const int64_t raw_page = header[16] << 8 | header[17];
@@ -135,21 +132,19 @@ absl::StatusOr<Access> ReaderAccess(const std::string& path) {
   return writable || NotEmpty(path + "-wal") ? Access::kReadOnly : Access::kImmutable;
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, Access access) {
-  return Connection::Open(path, access);
-}
+absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, Access access) { return Connection::Open(path, access); }
 
 absl::Status CheckReadable(const std::string& path, Connection& connection) {
   const absl::StatusOr<int64_t> version = connection.Int("PRAGMA user_version");
   if (!version.ok() && absl::IsFailedPrecondition(version.status()) && NotEmpty(path + "-wal")) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, ": its folder can not be written and its log (", path, "-wal) is unfinished; copy both to a folder of yours"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": its folder can not be written and its log (", path, "-wal) is unfinished; copy both to a folder of yours"));
   }
   TEMPER_RETURN_IF_ERROR(version.status());
   if (*version > SchemaVersion()) return TooNew(path, *version);
   if (*version < SchemaVersion()) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": of an older Temper (schema ", *version, ", this one reads ",
-                                                      SchemaVersion(), "); run `temper tune` on it once, which brings it up to date"));
+    return absl::FailedPreconditionError(absl::StrCat(path, ": of an older Temper (schema ", *version, ", this one reads ", SchemaVersion(),
+                                                      "); run `temper tune` on it once, which brings it up to date"));
   }
   return QuickCheck(path, connection);
 }

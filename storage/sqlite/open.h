@@ -9,7 +9,7 @@
 
 namespace temper {
 
-inline constexpr int64_t kApplicationId = 0x54656D70;   // "Temp", in the header of every file of ours
+inline constexpr int64_t kApplicationId = 0x54656D70;  // "Temp", in the header of every file of ours
 
 // Links resolved, so that a file has one lock whatever it is called. kNotFound: no such folder.
 absl::StatusOr<std::string> ResolvePath(const std::string& path);

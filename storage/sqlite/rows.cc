@@ -31,7 +31,7 @@ std::vector<double> ParseCosts(const std::string& text) {
     const auto [next, error] = std::from_chars(at, end, cost);
     if (error != std::errc()) break;
     costs.push_back(cost);
-    at = next + 1;                              // past the comma or the closing bracket
+    at = next + 1;  // past the comma or the closing bracket
   }
   return costs;
 }
@@ -89,8 +89,7 @@ std::vector<Condition> Conditions(const RecordFilter& f) {
   return all;
 }
 
-absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter& f,
-                          const std::function<void(const Record&)>& visit) {
+absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter& f, const std::function<void(const Record&)>& visit) {
   const std::vector<Condition> conditions = Conditions(f);
   std::string sql = absl::StrCat("SELECT ", kRecordColumns, " FROM ", tables, kKeyTables, " WHERE record.id > ?");
   for (const Condition& c : conditions) sql += c.sql;
@@ -128,15 +127,15 @@ absl::StatusOr<Keys> InternKeys(Connection& db, const Record& r) {
   Keys keys;
   const std::string hash = HashText(StableHash(r.workload));
   const std::string_view workload[] = {r.workload, hash};
-  TEMPER_ASSIGN_OR_RETURN(keys.workload, Intern(db, "SELECT id FROM workload WHERE text = ? AND hash = ?",
-                                                "INSERT INTO workload (text, hash) VALUES (?, ?)", workload));
+  TEMPER_ASSIGN_OR_RETURN(keys.workload,
+                          Intern(db, "SELECT id FROM workload WHERE text = ? AND hash = ?", "INSERT INTO workload (text, hash) VALUES (?, ?)", workload));
   const std::string_view anchor[] = {r.anchor};
   TEMPER_ASSIGN_OR_RETURN(keys.anchor, Intern(db, "SELECT id FROM anchor WHERE text = ?", "INSERT INTO anchor (text) VALUES (?)", anchor));
   const std::string_view target[] = {r.target};
   TEMPER_ASSIGN_OR_RETURN(keys.target, Intern(db, "SELECT id FROM target WHERE text = ?", "INSERT INTO target (text) VALUES (?)", target));
   const std::string_view device[] = {r.device_key, r.fingerprint};
-  TEMPER_ASSIGN_OR_RETURN(keys.device, Intern(db, "SELECT id FROM device WHERE key = ? AND fingerprint = ?",
-                                              "INSERT INTO device (key, fingerprint) VALUES (?, ?)", device));
+  TEMPER_ASSIGN_OR_RETURN(keys.device,
+                          Intern(db, "SELECT id FROM device WHERE key = ? AND fingerprint = ?", "INSERT INTO device (key, fingerprint) VALUES (?, ?)", device));
   return keys;
 }
 
@@ -158,7 +157,7 @@ absl::Status RaiseBest(Connection& db, const Keys& keys, const Record& r, int64_
 
 // One row of `best`, as far as the choice depends on it. Less is better.
 struct Contender {
-  int level;                    // 0 exact, 1 key, 2 target
+  int level;  // 0 exact, 1 key, 2 target
   bool provisional;
   double median_s;
   int64_t record;
@@ -225,16 +224,17 @@ JobRow ReadJob(const Query& row) {
 
 absl::StatusOr<int64_t> InsertRecord(Connection& db, const Record& r) {
   TEMPER_ASSIGN_OR_RETURN(const Keys keys, InternKeys(db, r));
-  TEMPER_ASSIGN_OR_RETURN(
-      Query query,
-      db.Prepare("INSERT INTO record (workload_id, anchor_id, target_id, device_id, threads, cache_policy, template, template_version, "
-                 "config, codegen_id, purpose, outcome, error, costs_s, median_s, tuner, job, time_unix_ms) "
-                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  TEMPER_ASSIGN_OR_RETURN(Query query,
+                          db.Prepare("INSERT INTO record (workload_id, anchor_id, target_id, device_id, threads, cache_policy, template, template_version, "
+                                     "config, codegen_id, purpose, outcome, error, costs_s, median_s, tuner, job, time_unix_ms) "
+                                     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   query.Bind(keys.workload).Bind(keys.anchor).Bind(keys.target).Bind(keys.device).Bind(int64_t{r.threads}).Bind(r.cache_policy);
   query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config).Bind(r.codegen_id).Bind(r.purpose).Bind(r.outcome);
   query.Bind(KeptError(r)).Bind(CostsText(r.costs_s));
-  if (r.ok()) query.Bind(MedianCost(r));
-  else query.BindNull();
+  if (r.ok())
+    query.Bind(MedianCost(r));
+  else
+    query.BindNull();
   query.Bind(r.tuner).Bind(r.job).Bind(r.time_unix_ms);
   TEMPER_RETURN_IF_ERROR(query.Run());
   const int64_t id = db.LastInsertId();
@@ -250,8 +250,7 @@ absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& 
   if (q.workload.empty() || q.target.empty()) return absl::InvalidArgumentError("best asked without a workload or a target");
   static constexpr std::string_view kLevels[] = {"exact", "key", "target"};
   BestAnswer answer;
-  TEMPER_ASSIGN_OR_RETURN(std::optional<Contender> best,
-                          BestAmong(db, q, "best.workload_id = (SELECT id FROM workload WHERE text = ?)", q.workload));
+  TEMPER_ASSIGN_OR_RETURN(std::optional<Contender> best, BestAmong(db, q, "best.workload_id = (SELECT id FROM workload WHERE text = ?)", q.workload));
   if (best.has_value()) {
     answer.level = kLevels[best->level];
   } else if (!q.anchor.empty()) {
@@ -276,18 +275,18 @@ absl::Status ScanBest(Connection& db, const RecordFilter& filter, const std::fun
 }
 
 absl::StatusOr<int64_t> InsertJob(Connection& db, const JobRow& job) {
-  TEMPER_ASSIGN_OR_RETURN(
-      Query query, db.Prepare("INSERT INTO job (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
-                              "created_unix_ms, updated_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  TEMPER_ASSIGN_OR_RETURN(Query query,
+                          db.Prepare("INSERT INTO job (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
+                                     "created_unix_ms, updated_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   BindJob(query, job);
   TEMPER_RETURN_IF_ERROR(query.Run());
   return db.LastInsertId();
 }
 
 absl::Status UpdateJob(Connection& db, const JobRow& job) {
-  TEMPER_ASSIGN_OR_RETURN(
-      Query query, db.Prepare("UPDATE job SET (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
-                              "created_unix_ms, updated_unix_ms) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? RETURNING id"));
+  TEMPER_ASSIGN_OR_RETURN(Query query,
+                          db.Prepare("UPDATE job SET (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
+                                     "created_unix_ms, updated_unix_ms) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? RETURNING id"));
   BindJob(query, job);
   query.Bind(job.id);
   TEMPER_ASSIGN_OR_RETURN(const bool found, query.Step());

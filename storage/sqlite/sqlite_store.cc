@@ -43,7 +43,7 @@ class Readers {
   static absl::Status Snapshot(Connection& connection, const std::function<absl::Status(Connection&)>& read) {
     TEMPER_RETURN_IF_ERROR(connection.Exec("BEGIN"));
     const absl::Status status = read(connection);
-    if (connection.InTransaction()) connection.Exec("COMMIT").IgnoreError();   // nothing was written
+    if (connection.InTransaction()) connection.Exec("COMMIT").IgnoreError();  // nothing was written
     return status;
   }
 

@@ -22,6 +22,11 @@ absl::Status Writer::Run(size_t weight, std::function<absl::Status(Connection&)>
   return request.status;
 }
 
+size_t Writer::Waiting() {
+  std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
 void Writer::Loop() {
   while (true) {
     const std::vector<Request*> group = NextGroup();

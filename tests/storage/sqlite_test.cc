@@ -1,0 +1,437 @@
+// What only a file can suffer: being damaged, shared, somebody else's, from the future, cut off, or on a full disk.
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <future>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "storage/migrations/migrations.h"
+#include "storage/sqlite/open.h"
+#include "storage/sqlite/writer.h"
+#include "tests/storage/testing.h"
+
+namespace temper {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+void Overwrite(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+void RunSql(const std::string& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+  sqlite3_close(db);
+}
+
+// Runs `body` in a child and expects it to return 0. For what must be another process: another user, limits, death.
+template <typename Body>
+int InChild(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+class SqliteStoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<Store> Open(OpenMode mode = OpenMode::kReadWrite) {
+    auto store = OpenSqliteStore(path_, mode);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? std::move(*store) : nullptr;
+  }
+  // A closed file with `count` records in it.
+  void Fill(int count) {
+    const std::unique_ptr<Store> store = Open();
+    const std::vector<Record> records(count, GoodRecord());
+    ASSERT_TRUE(store->Append(records).ok());
+  }
+  // Both modes refuse with `code` and one line that names the file and has `text`; the file stays as it is.
+  void ExpectRefused(absl::StatusCode code, const std::string& text) {
+    const std::string before = Bytes(path_);
+    for (OpenMode mode : {OpenMode::kReadWrite, OpenMode::kReadOnly}) {
+      const absl::Status status = OpenSqliteStore(path_, mode).status();
+      EXPECT_EQ(status.code(), code) << status;
+      EXPECT_THAT(std::string(status.message()), testing::AllOf(HasSubstr(path_), HasSubstr(text), testing::Not(HasSubstr("\n"))));
+      EXPECT_EQ(Bytes(path_), before) << "the file was touched";
+    }
+  }
+
+  TempFolder folder_;
+  const std::string path_ = folder_.File("records.db");
+};
+
+TEST_F(SqliteStoreTest, SchemaIsTheOneDocumented) {
+  Fill(1);
+  std::vector<std::string> actual;
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open_v2(path_.c_str(), &db, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
+  sqlite3_exec(
+      db, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL",
+      [](void* out, int, char** row, char**) {
+        static_cast<std::vector<std::string>*>(out)->push_back(row[0]);
+        return 0;
+      },
+      &actual, nullptr);
+  sqlite3_close(db);
+
+  const std::string doc = Bytes(std::string(TEMPER_SOURCE_DIR) + "/docs/store-schema.md");
+  std::vector<std::string> documented;
+  const std::string open = "```sql schema\n", close = "```";
+  for (size_t at = doc.find(open); at != std::string::npos; at = doc.find(open, at)) {
+    at += open.size();
+    std::stringstream block(doc.substr(at, doc.find(close, at) - at));
+    for (std::string statement; std::getline(block, statement, ';');) {
+      const size_t start = statement.find_first_not_of(" \n");
+      if (start != std::string::npos) documented.push_back(statement.substr(start));
+    }
+  }
+  std::sort(actual.begin(), actual.end());
+  std::sort(documented.begin(), documented.end());
+  EXPECT_EQ(documented, actual);
+  EXPECT_THAT(doc, HasSubstr("`user_version` " + std::to_string(Migrations().size())));
+}
+
+TEST_F(SqliteStoreTest, MarksTheFileAsOursAndKeepsALog) {
+  const std::unique_ptr<Store> store = Open();
+  const auto reader = OpenReader(path_, Access::kReadOnly);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(*(*reader)->Int("PRAGMA application_id"), kApplicationId);
+  EXPECT_EQ(*(*reader)->Int("PRAGMA user_version"), static_cast<int64_t>(Migrations().size()));
+  auto mode = (*reader)->Prepare("PRAGMA journal_mode");
+  ASSERT_TRUE(mode.ok() && mode->Step().ok());
+  EXPECT_EQ(mode->Text(0), "wal");
+}
+
+TEST_F(SqliteStoreTest, GuardsItsConnections) {
+  const auto writer = OpenWriter(path_);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::pair<const char*, int64_t> settings[] = {
+      {"PRAGMA synchronous", 2}, {"PRAGMA foreign_keys", 1}, {"PRAGMA busy_timeout", 5000}, {"PRAGMA trusted_schema", 0}, {"PRAGMA cell_size_check", 1}};
+  for (const auto& [pragma, value] : settings) EXPECT_EQ(*(*writer)->Int(pragma), value) << pragma;
+}
+
+TEST_F(SqliteStoreTest, GoesOnAfterReopening) {
+  Fill(3);
+  const std::unique_ptr<Store> store = Open();
+  EXPECT_EQ(All(*store).size(), 3u);
+  ASSERT_TRUE(store->Append(std::vector<Record>(1, GoodRecord())).ok());
+  EXPECT_EQ(All(*store).back().id, 4);
+  EXPECT_EQ((*store->Best(QueryFor(GoodRecord())))->level, "exact");
+}
+
+TEST_F(SqliteStoreTest, LeavesOneFileBehindWhenClosed) {
+  Fill(3);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-wal"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-shm"));
+}
+
+TEST_F(SqliteStoreTest, RefusesASecondWriterAndNamesTheFirst) {
+  const std::unique_ptr<Store> first = Open();
+  const absl::Status again = OpenSqliteStore(path_, OpenMode::kReadWrite).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(again)) << again;
+  EXPECT_THAT(std::string(again.message()), HasSubstr("process " + std::to_string(getpid())));
+  std::filesystem::create_symlink(path_, folder_.File("alias.db"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteStore(folder_.File("alias.db"), OpenMode::kReadWrite).status())) << "by another name";
+}
+
+TEST_F(SqliteStoreTest, LetsTheNextWriterInWhenTheFirstIsKilled) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const absl::Status held = OpenSqliteStore(path_, OpenMode::kReadWrite).status();
+  EXPECT_THAT(std::string(held.message()), HasSubstr("process " + std::to_string(child)));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_NE(Open(), nullptr);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST_F(SqliteStoreTest, ReadersFollowAWriter) {
+  const std::unique_ptr<Store> writer = Open();
+  const std::unique_ptr<Store> reader = Open(OpenMode::kReadOnly);
+  for (int i = 1; i <= 20; ++i) {
+    ASSERT_TRUE(writer->Append(std::vector<Record>(1, GoodRecord())).ok());
+    EXPECT_EQ(All(*reader).size(), static_cast<size_t>(i));
+  }
+  EXPECT_EQ((*reader->Best(QueryFor(GoodRecord())))->level, "exact");
+}
+
+TEST_F(SqliteStoreTest, ReadersDoNotWrite) {
+  Fill(1);
+  const std::unique_ptr<Store> reader = Open(OpenMode::kReadOnly);
+  EXPECT_TRUE(absl::IsFailedPrecondition(reader->Append(std::vector<Record>(1, GoodRecord())).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(reader->CreateJob({}).status()));
+  EXPECT_NE(Open(), nullptr) << "a reader holds nobody off";
+}
+
+TEST_F(SqliteStoreTest, SaysThatThereIsNoFile) {
+  const absl::Status status = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
+  EXPECT_TRUE(absl::IsNotFound(OpenSqliteStore(folder_.File("no/such/records.db"), OpenMode::kReadWrite).status()));
+  EXPECT_THAT(std::string(OpenSqliteStore(folder_.path(), OpenMode::kReadWrite).status().message()), HasSubstr("is a folder"));
+}
+
+TEST_F(SqliteStoreTest, TakesAnEmptyFileAsNewAndTellsReadersSo) {
+  Overwrite(path_, "");
+  EXPECT_THAT(std::string(OpenSqliteStore(path_, OpenMode::kReadOnly).status().message()), HasSubstr("empty"));
+  EXPECT_NE(Open(), nullptr);
+}
+
+TEST_F(SqliteStoreTest, RefusesOtherFiles) {
+  Overwrite(path_, std::string(5000, 'x'));
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "not a database of Temper's");
+  Overwrite(path_, "short");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "not a database of Temper's");
+  std::filesystem::remove(path_);
+  RunSql(path_, "CREATE TABLE photos (name TEXT)");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "another program's");
+}
+
+TEST_F(SqliteStoreTest, RefusesANewerSchema) {
+  Fill(2);
+  RunSql(path_, "PRAGMA user_version = 99");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "newer Temper (schema 99");
+}
+
+TEST_F(SqliteStoreTest, RefusesANewerSchemaThatIsStillInTheLog) {
+  Fill(2);
+  ASSERT_EQ(InChild([&] {  // dies with the change in the log alone
+              sqlite3* db = nullptr;
+              sqlite3_open(path_.c_str(), &db);
+              const int code = sqlite3_exec(db, "PRAGMA user_version = 99", nullptr, nullptr, nullptr);
+              return code == SQLITE_OK ? 0 : 1;
+            }),
+            0);
+  ASSERT_TRUE(std::filesystem::exists(path_ + "-wal"));
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "newer Temper (schema 99");
+}
+
+TEST_F(SqliteStoreTest, RefusesATruncatedFile) {
+  Fill(200);
+  const std::string whole = Bytes(path_);
+  for (size_t size : {whole.size() - 1, whole.size() / 2, size_t{4096}, size_t{120}}) {
+    Overwrite(path_, whole.substr(0, size));
+    ExpectRefused(absl::StatusCode::kDataLoss, "damaged");
+  }
+}
+
+TEST_F(SqliteStoreTest, RefusesADamagedFile) {
+  Fill(200);
+  std::string bytes = Bytes(path_);
+  for (size_t page = 1; (page + 1) * 4096 <= bytes.size(); ++page) std::fill_n(bytes.begin() + page * 4096, 64, '\xAB');
+  Overwrite(path_, bytes);
+  ExpectRefused(absl::StatusCode::kDataLoss, "damaged");
+}
+
+TEST_F(SqliteStoreTest, EachDamagedPageIsFoundOrHarmless) {
+  Fill(60);
+  const std::string good = Bytes(path_);
+  int refused = 0;
+  for (size_t page = 1; (page + 1) * 4096 <= good.size(); ++page) {
+    std::string bytes = good;
+    std::fill_n(bytes.begin() + page * 4096, 8, '\xFF');
+    Overwrite(path_, bytes);
+    const absl::Status status = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+    EXPECT_TRUE(status.ok() || absl::IsDataLoss(status)) << status;
+    refused += !status.ok();
+  }
+  EXPECT_GT(refused, 5);
+}
+
+TEST_F(SqliteStoreTest, NoAcknowledgedRecordIsLostToAKill) {
+  for (int round = 0; round < 5; ++round) {
+    int acks[2];
+    ASSERT_EQ(pipe(acks), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+      if (!store.ok()) _exit(1);
+      while (true) {
+        const auto ids = (*store)->Append(std::vector<Record>(3, GoodRecord()));
+        if (!ids.ok() || write(acks[1], &ids->back(), sizeof(int64_t)) != sizeof(int64_t)) _exit(1);
+      }
+    }
+    int64_t acknowledged = 0;
+    for (int i = 0; i < 10 + 7 * round; ++i) ASSERT_EQ(read(acks[0], &acknowledged, sizeof(acknowledged)), 8);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    close(acks[1]);
+    for (int64_t id; read(acks[0], &id, sizeof(id)) == 8;) acknowledged = id;
+    close(acks[0]);
+    const std::unique_ptr<Store> store = Open();
+    const std::vector<Record> found = All(*store);
+    ASSERT_GE(found.back().id, acknowledged);
+    EXPECT_EQ(found.size(), static_cast<size_t>(found.back().id)) << "without gaps";
+    EXPECT_EQ(found.size() % 3, 0u) << "an append is there as a whole or not at all";
+  }
+}
+
+TEST_F(SqliteStoreTest, AFullDiskIsNeverAcknowledgedAndIsRecoveredFrom) {
+  EXPECT_EQ(InChild([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+              if (!store.ok()) return 1;
+              const rlimit small{200 << 10, RLIM_INFINITY}, none{RLIM_INFINITY, RLIM_INFINITY};
+              if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 2;
+              size_t acknowledged = 0;
+              absl::Status status;
+              while (acknowledged < 100000) {
+                status = (*store)->Append(std::vector<Record>(10, GoodRecord())).status();
+                if (!status.ok()) break;
+                acknowledged += 10;
+              }
+              if (status.ok() || status.message().find("records.db") == absl::string_view::npos) return 3;
+              if (All(**store).size() != acknowledged) return 4;
+              setrlimit(RLIMIT_FSIZE, &none);
+              if (!(*store)->Append(std::vector<Record>(10, GoodRecord())).ok()) return 5;
+              return All(**store).size() == acknowledged + 10 ? 0 : 6;
+            }),
+            0);
+  EXPECT_NE(Open(), nullptr);
+}
+
+// As a user who may not write the folder (root may write any, so root becomes somebody else).
+template <typename Body>
+int AsReader(const TempFolder& folder, const Body& body) {
+  chmod(folder.path().c_str(), 0555);
+  const int code = InChild([&] {
+    if (getuid() == 0 && setresuid(65534, 65534, 65534) != 0) return 100;
+    return body();
+  });
+  chmod(folder.path().c_str(), 0755);
+  return code;
+}
+
+TEST_F(SqliteStoreTest, ReadsFromAFolderThatCanNotBeWritten) {
+  Fill(4);
+  EXPECT_EQ(AsReader(folder_,
+                     [&] {
+                       auto store = OpenSqliteStore(path_, OpenMode::kReadOnly);
+                       if (!store.ok()) return 1;
+                       if (All(**store).size() != 4) return 2;
+                       return (*store)->Best(QueryFor(GoodRecord()))->has_value() ? 0 : 3;
+                     }),
+            0);
+  EXPECT_EQ(AsReader(folder_,
+                     [&] {
+                       const absl::Status status = OpenSqliteStore(folder_.File("new.db"), OpenMode::kReadWrite).status();
+                       return absl::IsPermissionDenied(status) ? 0 : 1;
+                     }),
+            0)
+      << "and says that it can not be written";
+}
+
+TEST_F(SqliteStoreTest, TellsAReaderOfAnUnfinishedLogItMayNotTouch) {
+  Fill(1);
+  ASSERT_EQ(InChild([&] {  // dies without closing: the log stays
+              auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+              _exit(store.ok() && (*store)->Append(std::vector<Record>(1, GoodRecord())).ok() ? 0 : 1);
+              return 1;
+            }),
+            0);
+  ASSERT_GT(std::filesystem::file_size(path_ + "-wal"), 0u);
+  std::filesystem::remove(path_ + "-shm");
+  EXPECT_EQ(AsReader(folder_,
+                     [&] {
+                       const absl::Status status = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+                       if (status.ok()) return 1;
+                       return status.message().find("copy both") != absl::string_view::npos ? 0 : 2;
+                     }),
+            0);
+  EXPECT_EQ(All(*Open(OpenMode::kReadOnly)).size(), 2u) << "who may write the folder reads it all";
+}
+
+TEST_F(SqliteStoreTest, PathsMayHaveAnyCharacter) {
+  const std::string odd = folder_.File("a b?mode=memory#%41.db");
+  { ASSERT_TRUE(OpenSqliteStore(odd, OpenMode::kReadWrite).ok()); }
+  EXPECT_TRUE(std::filesystem::exists(odd));
+  EXPECT_TRUE(OpenSqliteStore(odd, OpenMode::kReadOnly).ok());
+}
+
+class WriterTest : public SqliteStoreTest {
+ protected:
+  WriterTest() {
+    auto connection = OpenWriter(path_);
+    EXPECT_TRUE(connection.ok()) << connection.status();
+    writer_ = std::make_unique<Writer>(std::move(*connection));
+  }
+  static absl::Status AddAnchor(Connection& db, const std::string& text) { return db.Exec(("INSERT INTO anchor (text) VALUES ('" + text + "')").c_str()); }
+  int64_t CountAnchors() {
+    int64_t count = -1;
+    EXPECT_TRUE(writer_
+                    ->Run(1,
+                          [&](Connection& db) -> absl::Status {
+                            TEMPER_ASSIGN_OR_RETURN(count, db.Int("SELECT count(*) FROM anchor"));
+                            return absl::OkStatus();
+                          })
+                    .ok());
+    return count;
+  }
+
+  std::unique_ptr<Writer> writer_;
+};
+
+TEST_F(WriterTest, UndoesAChangeThatFails) {
+  const absl::Status status = writer_->Run(1, [](Connection& db) -> absl::Status {
+    TEMPER_RETURN_IF_ERROR(AddAnchor(db, "half"));
+    return absl::InternalError("on purpose");
+  });
+  EXPECT_EQ(status.message(), "on purpose");
+  EXPECT_EQ(CountAnchors(), 0);
+}
+
+TEST_F(WriterTest, AFailingNeighbourTakesNobodyWithIt) {
+  // The writer is held in one change until the others have queued up behind it, so they form one group.
+  std::promise<void> started, release;
+  std::thread holder([&] {
+    EXPECT_TRUE(writer_
+                    ->Run(1,
+                          [&](Connection&) {
+                            started.set_value();
+                            release.get_future().wait();
+                            return absl::OkStatus();
+                          })
+                    .ok());
+  });
+  started.get_future().wait();
+  std::vector<absl::Status> statuses(5);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 5; ++i) {
+    callers.emplace_back(
+        [&, i] { statuses[i] = writer_->Run(1, [i](Connection& db) { return AddAnchor(db, i == 2 ? "it's no SQL" : "anchor" + std::to_string(i)); }); });
+  }
+  while (writer_->Waiting() < callers.size()) std::this_thread::yield();
+  release.set_value();
+  holder.join();
+  for (std::thread& caller : callers) caller.join();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(statuses[i].ok(), i != 2) << statuses[i];
+  EXPECT_EQ(CountAnchors(), 4);
+}
+
+}  // namespace
+}  // namespace temper

@@ -64,8 +64,8 @@ std::optional<double> FoldFloat(ExprKind kind, double a, double b) {
     case ExprKind::kSub: return a - b;
     case ExprKind::kMul: return a * b;
     case ExprKind::kDiv: return a / b;
-    case ExprKind::kMin: return a < b ? a : b;
-    case ExprKind::kMax: return a > b ? a : b;
+    case ExprKind::kMin: return a < b || std::isnan(a) ? a : b;
+    case ExprKind::kMax: return a > b || std::isnan(a) ? a : b;
     case ExprKind::kLt: return a < b;
     case ExprKind::kLe: return a <= b;
     case ExprKind::kEq: return a == b;
@@ -108,16 +108,6 @@ Expr DropNeutral(ExprKind kind, const Expr& a, const Expr& b) {
 void AdoptDType(Expr& constant, const Expr& other) {
   if (constant->kind == ExprKind::kInt && constant->dtype == DType::kI64 && other->dtype != DType::kI64) {
     constant = Const(static_cast<double>(constant->int_value), other->dtype);
-  }
-}
-
-// `e` with other arguments, folded as by its constructor.
-Expr WithArgs(const Expr& e, std::vector<Expr> args) {
-  switch (e->kind) {
-    case ExprKind::kLoad: return Load(e->buffer, std::move(args));
-    case ExprKind::kSelect: return Select(args[0], args[1], args[2]);
-    case ExprKind::kCast: return Cast(args[0], e->dtype);
-    default: return args.size() == 2 ? Binary(e->kind, args[0], args[1]) : Unary(e->kind, args[0]);
   }
 }
 
@@ -255,6 +245,15 @@ Expr Max(Expr a, Expr b) { return Binary(ExprKind::kMax, std::move(a), std::move
 std::optional<int64_t> AsInt(const Expr& e) {
   if (e && e->kind == ExprKind::kInt) return e->int_value;
   return std::nullopt;
+}
+
+Expr WithArgs(const Expr& e, std::vector<Expr> args) {
+  switch (e->kind) {
+    case ExprKind::kLoad: return Load(e->buffer, std::move(args));
+    case ExprKind::kSelect: return Select(args[0], args[1], args[2]);
+    case ExprKind::kCast: return Cast(args[0], e->dtype);
+    default: return args.size() == 2 ? Binary(e->kind, args[0], args[1]) : Unary(e->kind, args[0]);
+  }
 }
 
 Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f) {

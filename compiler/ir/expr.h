@@ -103,6 +103,9 @@ inline Expr Sqrt(Expr a) { return Unary(ExprKind::kSqrt, std::move(a)); }
 // The constant's value, if `e` is an integer constant.
 std::optional<int64_t> AsInt(const Expr& e);
 
+// `e` with other arguments, folded as its constructor folds.
+Expr WithArgs(const Expr& e, std::vector<Expr> args);
+
 // Rebuilds `e` bottom-up: `f` sees each node after its args were rebuilt and returns a replacement, or an empty Expr
 // to keep it. A node that several parents share is rebuilt once.
 Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f);

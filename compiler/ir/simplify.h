@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/ir/stmt.h"
+#include "compiler/ir/sum.h"
 
 namespace temper::ir {
 
@@ -15,7 +16,10 @@ class Simplifier {
  public:
   void Bind(const Var& v, int64_t extent);      // v in [0, extent)
   void BindRange(const Var& v, Interval range);
-  void Unbind(const Var& v);
+  void Unbind(const Var& v);                    // the latest binding of v
+  // `cond` holds from here on. Understood: comparisons of linear forms and conjunctions of them. To leave the scope of
+  // an assumption again, make it on a copy of the simplifier.
+  void Assume(const Expr& cond);
 
   // Canonical form: integer expressions become sums of coefficient * atom (atoms ordered, constants last) with
   //   (c*q*a + r) / q -> c*a + r/q   and   (c*q*a + r) % q -> r % q            (exact, floor semantics)
@@ -29,7 +33,13 @@ class Simplifier {
   std::optional<Interval> Bounds(const Expr& e) const;
 
  private:
+  friend class Canonicalizer;
+  struct Assumption {         // terms <= max
+    Sum terms;
+    int64_t max;
+  };
   std::vector<std::pair<Var, Interval>> ranges_;
+  std::vector<Assumption> assumptions_;
 };
 
 // All expressions of the statement simplified with the ranges of its loops (and the conditions of its Ifs), decided

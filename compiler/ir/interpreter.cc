@@ -1,0 +1,419 @@
+// Compiles the nest once (variables to slots, buffers to arrays) and then walks it: slow, but exact and checked.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/ir/stmt.h"
+#include "compiler/ir/sum.h"
+
+namespace temper::ir {
+namespace {
+
+union Value {
+  int64_t i;
+  double f;
+};
+Value OfInt(int64_t i) { return Value{.i = i}; }
+Value OfFloat(double f) { return Value{.f = f}; }
+
+struct Array {
+  const BufferNode* buffer;
+  char* data = nullptr;
+  NDArray owned;                                // what an Alloc gave
+};
+
+// An expression with its names resolved.
+struct Code {
+  ExprKind kind;
+  DType dtype;                                  // of the result
+  DType arg_dtype = DType::kI64;                // of the operands
+  Value constant{.i = 0};
+  int slot = -1;                                // kVar: variable; kLoad: array
+  std::vector<Code> args;
+};
+
+struct CodeStmt {
+  StmtKind kind;
+  int slot = -1;                                // kFor: variable; others: array
+  int64_t extent = 0;
+  std::vector<CodeStmt> children;               // of kIf: then, else
+  std::vector<Code> indices;
+  std::vector<Code> value;                      // kStore, kBlock: one; kIf: the condition
+  // kBlock
+  const BlockInfo* block = nullptr;
+  std::vector<int> iter_slots;
+  std::vector<Code> bindings, predicate, init;  // the last two empty or one
+};
+
+// --- resolving names ---
+
+class Resolver {
+ public:
+  absl::StatusOr<CodeStmt> Resolve(const Stmt& s);
+  int AddArray(const Buffer& b);
+  int num_vars() const { return static_cast<int>(vars_.size()); }
+  std::vector<Array>& arrays() { return arrays_; }
+
+ private:
+  absl::StatusOr<Code> Resolve(const Expr& e);
+  absl::Status ResolveAll(const std::vector<Expr>& exprs, std::vector<Code>& out);
+  absl::Status ResolveOptional(const Expr& e, std::vector<Code>& out);
+  absl::Status ResolveAccess(const Buffer& b, const std::vector<Expr>& indices, int& slot, std::vector<Code>& out);
+  int AddVar(const Var& v) { return vars_.try_emplace(v.get(), static_cast<int>(vars_.size())).first->second; }
+
+  std::unordered_map<const VarNode*, int> vars_;
+  std::unordered_map<const BufferNode*, int> slots_;
+  std::vector<Array> arrays_;
+};
+
+int Resolver::AddArray(const Buffer& b) {
+  auto [it, is_new] = slots_.try_emplace(b.get(), static_cast<int>(arrays_.size()));
+  if (is_new) arrays_.push_back({b.get(), nullptr, {}});
+  return it->second;
+}
+
+absl::StatusOr<Code> Resolver::Resolve(const Expr& e) {
+  Code code{e->kind, e->dtype};
+  if (e->kind == ExprKind::kInt) code.constant = OfInt(e->int_value);
+  if (e->kind == ExprKind::kFloat) code.constant = OfFloat(e->float_value);
+  if (e->kind == ExprKind::kVar) {
+    auto it = vars_.find(e->var.get());
+    if (it == vars_.end()) return absl::InvalidArgumentError(absl::StrCat("variable ", e->var->name, " is not bound"));
+    code.slot = it->second;
+  }
+  if (e->kind == ExprKind::kLoad) {
+    TEMPER_RETURN_IF_ERROR(ResolveAccess(e->buffer, e->args, code.slot, code.args));
+    return code;
+  }
+  TEMPER_RETURN_IF_ERROR(ResolveAll(e->args, code.args));
+  if (!e->args.empty()) code.arg_dtype = e->args[0]->dtype;
+  return code;
+}
+
+absl::Status Resolver::ResolveAll(const std::vector<Expr>& exprs, std::vector<Code>& out) {
+  for (const Expr& e : exprs) {
+    TEMPER_ASSIGN_OR_RETURN(Code code, Resolve(e));
+    out.push_back(std::move(code));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Resolver::ResolveOptional(const Expr& e, std::vector<Code>& out) {
+  return e ? ResolveAll({e}, out) : absl::OkStatus();
+}
+
+absl::Status Resolver::ResolveAccess(const Buffer& b, const std::vector<Expr>& indices, int& slot, std::vector<Code>& out) {
+  auto it = slots_.find(b.get());
+  if (it == slots_.end()) return absl::InvalidArgumentError(absl::StrCat("buffer ", b->name, " is not in scope"));
+  if (indices.size() != b->shape.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(indices.size(), " indices into ", b->name, " of rank ", b->shape.size()));
+  }
+  slot = it->second;
+  return ResolveAll(indices, out);
+}
+
+absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
+  CodeStmt code{s->kind};
+  switch (s->kind) {
+    case StmtKind::kFor:
+      code.slot = AddVar(s->var);
+      code.extent = s->extent;
+      break;
+    case StmtKind::kIf: TEMPER_RETURN_IF_ERROR(ResolveOptional(s->cond, code.value)); break;
+    case StmtKind::kAlloc: code.slot = AddArray(s->buffer); break;
+    case StmtKind::kBlock:
+      code.block = &s->block;
+      if (s->block.bindings.size() != s->block.iters.size()) {
+        return absl::InvalidArgumentError(absl::StrCat("block ", s->block.name, " does not bind every iterator"));
+      }
+      TEMPER_RETURN_IF_ERROR(ResolveAll(s->block.bindings, code.bindings));
+      TEMPER_RETURN_IF_ERROR(ResolveOptional(s->block.predicate, code.predicate));
+      for (const IterVar& iter : s->block.iters) code.iter_slots.push_back(AddVar(iter.var));
+      TEMPER_RETURN_IF_ERROR(ResolveOptional(s->block.init, code.init));
+      break;
+    case StmtKind::kSeq:
+    case StmtKind::kStore:
+    case StmtKind::kPrefetch: break;
+  }
+  if (s->kind == StmtKind::kStore || s->kind == StmtKind::kBlock) {
+    TEMPER_RETURN_IF_ERROR(ResolveAccess(s->buffer, s->indices, code.slot, code.indices));
+    TEMPER_RETURN_IF_ERROR(ResolveOptional(s->value, code.value));
+  }
+  std::vector<Stmt> children = s->stmts;
+  if (s->body) children.push_back(s->body);
+  if (s->else_body) children.push_back(s->else_body);
+  for (const Stmt& child : children) {
+    TEMPER_ASSIGN_OR_RETURN(CodeStmt resolved, Resolve(child));
+    code.children.push_back(std::move(resolved));
+  }
+  return code;
+}
+
+// --- arithmetic ---
+
+double Round(double v, DType dtype) { return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v; }
+
+int64_t Wrap(int64_t v, DType dtype) {
+  switch (dtype) {
+    case DType::kI32: return static_cast<int32_t>(v);
+    case DType::kI8: return static_cast<int8_t>(v);
+    case DType::kU8: return static_cast<uint8_t>(v);
+    case DType::kBool: return v != 0;
+    default: return v;
+  }
+}
+
+// Toward zero; what does not fit saturates, NaN is 0.
+int64_t ToInt(double v) {
+  if (std::isnan(v)) return 0;
+  if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  if (v < -0x1p63) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(v);
+}
+
+Value CastValue(Value v, DType from, DType to) {
+  if (IsFloat(from)) {
+    if (IsFloat(to)) return OfFloat(Round(v.f, to));
+    return OfInt(to == DType::kBool ? v.f != 0 : Wrap(ToInt(v.f), to));
+  }
+  return IsFloat(to) ? OfFloat(to == DType::kF32 ? static_cast<double>(static_cast<float>(v.i)) : static_cast<double>(v.i))
+                     : OfInt(Wrap(v.i, to));
+}
+
+// Division by zero gives 0, so that a wrong nest is an error elsewhere rather than a trap.
+int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
+  auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  switch (kind) {
+    case ExprKind::kAdd: return static_cast<int64_t>(x + y);
+    case ExprKind::kSub: return static_cast<int64_t>(x - y);
+    case ExprKind::kMul: return static_cast<int64_t>(x * y);
+    case ExprKind::kDiv: return b == 0 ? 0 : FloorDiv(a, b);
+    case ExprKind::kMod: return b == 0 ? 0 : FloorMod(a, b);
+    case ExprKind::kMin: return std::min(a, b);
+    case ExprKind::kMax: return std::max(a, b);
+    case ExprKind::kLt: return a < b;
+    case ExprKind::kLe: return a <= b;
+    default: return a == b;
+  }
+}
+
+double FloatBinary(ExprKind kind, double a, double b) {
+  switch (kind) {
+    case ExprKind::kAdd: return a + b;
+    case ExprKind::kSub: return a - b;
+    case ExprKind::kMul: return a * b;
+    case ExprKind::kDiv: return a / b;
+    case ExprKind::kMod: return a - std::floor(a / b) * b;
+    case ExprKind::kMin: return a < b || std::isnan(a) ? a : b;     // NaN wins, so that it shows
+    case ExprKind::kMax: return a > b || std::isnan(a) ? a : b;
+    default: return std::pow(a, b);
+  }
+}
+
+double FloatUnary(ExprKind kind, double a) {
+  switch (kind) {
+    case ExprKind::kExp: return std::exp(a);
+    case ExprKind::kLog: return std::log(a);
+    case ExprKind::kTanh: return std::tanh(a);
+    case ExprKind::kErf: return std::erf(a);
+    case ExprKind::kSqrt: return std::sqrt(a);
+    case ExprKind::kAbs: return std::abs(a);
+    case ExprKind::kFloor: return std::floor(a);
+    case ExprKind::kCeil: return std::ceil(a);
+    case ExprKind::kRound: return std::nearbyint(a);
+    case ExprKind::kSin: return std::sin(a);
+    default: return std::cos(a);
+  }
+}
+
+Value ReadElement(const char* data, int64_t i, DType dtype) {
+  auto read = [&]<typename T>(T value) {
+    std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return value;
+  };
+  switch (dtype) {
+    case DType::kF32: return OfFloat(read(float{}));
+    case DType::kF64: return OfFloat(read(double{}));
+    case DType::kI64: return OfInt(read(int64_t{}));
+    case DType::kI32: return OfInt(read(int32_t{}));
+    case DType::kI8: return OfInt(read(int8_t{}));
+    case DType::kU8: return OfInt(read(uint8_t{}));
+    case DType::kBool: break;
+  }
+  return OfInt(read(uint8_t{}) != 0);
+}
+
+void WriteElement(char* data, int64_t i, DType dtype, Value v) {
+  auto write = [&]<typename T>(T value) { std::memcpy(data + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T)); };
+  switch (dtype) {
+    case DType::kF32: return write(static_cast<float>(v.f));
+    case DType::kF64: return write(v.f);
+    case DType::kI64: return write(v.i);
+    case DType::kI32: return write(static_cast<int32_t>(v.i));
+    case DType::kI8: return write(static_cast<int8_t>(v.i));
+    case DType::kU8:
+    case DType::kBool: return write(static_cast<uint8_t>(v.i));
+  }
+}
+
+void Poison(NDArray& array) {
+  // All ones is NaN for floats; integers get a pattern no sane result has.
+  if (array.bytes() > 0) std::memset(array.MutableData(), IsFloat(array.dtype()) ? 0xff : 0xa5, static_cast<size_t>(array.bytes()));
+}
+
+// --- running ---
+
+class Machine {
+ public:
+  Machine(std::vector<Array>& arrays, int num_vars) : arrays_(arrays), vars_(static_cast<size_t>(num_vars)) {}
+  void Run(const CodeStmt& s);
+  const absl::Status& status() const { return status_; }
+
+ private:
+  Value Eval(const Code& e);
+  bool True(const Code& e) { return Eval(e).i != 0; }
+  Value Call(const Code& e);
+  // The flat position, or -1 after noting the error.
+  int64_t Position(int array, const std::vector<Code>& indices);
+  void RunBlock(const CodeStmt& s);
+  void Write(const CodeStmt& s, const Code& value);
+  void Fail(std::string message) {
+    if (status_.ok()) status_ = absl::OutOfRangeError(std::move(message));
+  }
+
+  std::vector<Array>& arrays_;
+  std::vector<int64_t> vars_;
+  absl::Status status_;
+};
+
+int64_t Machine::Position(int array, const std::vector<Code>& indices) {
+  const Shape& shape = arrays_[array].buffer->shape;
+  int64_t position = 0;
+  bool inside = true;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    int64_t index = Eval(indices[d]).i;
+    inside &= index >= 0 && index < shape[d];
+    position = position * shape[d] + index;
+  }
+  if (inside && arrays_[array].data != nullptr) return position;
+  std::vector<int64_t> values;
+  for (const Code& index : indices) values.push_back(Eval(index).i);
+  Fail(absl::StrCat(arrays_[array].buffer->name, "[", absl::StrJoin(values, ", "), "] is ",
+                    inside ? "not allocated" : absl::StrCat("out of bounds ", ShapeText(shape))));
+  return -1;
+}
+
+Value Machine::Eval(const Code& e) {
+  switch (e.kind) {
+    case ExprKind::kInt:
+    case ExprKind::kFloat: return e.constant;
+    case ExprKind::kVar: return OfInt(vars_[e.slot]);
+    case ExprKind::kLoad: {
+      int64_t position = Position(e.slot, e.args);
+      return position < 0 ? Value{.i = 0} : ReadElement(arrays_[e.slot].data, position, e.dtype);
+    }
+    case ExprKind::kSelect: return Eval(e.args[True(e.args[0]) ? 1 : 2]);
+    case ExprKind::kAnd: return OfInt(True(e.args[0]) && True(e.args[1]));
+    case ExprKind::kOr: return OfInt(True(e.args[0]) || True(e.args[1]));
+    case ExprKind::kNot: return OfInt(!True(e.args[0]));
+    case ExprKind::kCast: return CastValue(Eval(e.args[0]), e.arg_dtype, e.dtype);
+    default: return Call(e);
+  }
+}
+
+Value Machine::Call(const Code& e) {
+  Value a = Eval(e.args[0]);
+  if (e.args.size() == 1) {
+    return IsFloat(e.dtype) ? OfFloat(Round(FloatUnary(e.kind, a.f), e.dtype)) : OfInt(Wrap(a.i < 0 ? IntBinary(ExprKind::kSub, 0, a.i) : a.i, e.dtype));
+  }
+  Value b = Eval(e.args[1]);
+  if (!IsFloat(e.arg_dtype)) return OfInt(Wrap(IntBinary(e.kind, a.i, b.i), e.dtype));
+  switch (e.kind) {
+    case ExprKind::kLt: return OfInt(a.f < b.f);
+    case ExprKind::kLe: return OfInt(a.f <= b.f);
+    case ExprKind::kEq: return OfInt(a.f == b.f);
+    default: return OfFloat(Round(FloatBinary(e.kind, a.f, b.f), e.dtype));
+  }
+}
+
+void Machine::Write(const CodeStmt& s, const Code& value) {
+  Value v = Eval(value);
+  int64_t position = Position(s.slot, s.indices);
+  if (position >= 0) WriteElement(arrays_[s.slot].data, position, arrays_[s.slot].buffer->dtype, v);
+}
+
+void Machine::RunBlock(const CodeStmt& s) {
+  if (!s.predicate.empty() && !True(s.predicate[0])) return;
+  bool first = true;
+  for (size_t i = 0; i < s.bindings.size(); ++i) {
+    int64_t value = Eval(s.bindings[i]).i;
+    const IterVar& iter = s.block->iters[i];
+    if (value < 0 || value >= iter.extent) {
+      return Fail(absl::StrCat("block ", s.block->name, ": iterator ", iter.var->name, " = ", value, " is outside [0, ", iter.extent, ")"));
+    }
+    vars_[s.iter_slots[i]] = value;
+    first &= !iter.reduce || value == 0;
+  }
+  if (first && !s.init.empty()) Write(s, s.init[0]);
+  Write(s, s.value[0]);
+}
+
+void Machine::Run(const CodeStmt& s) {
+  if (!status_.ok()) return;
+  switch (s.kind) {
+    case StmtKind::kFor:
+      for (int64_t i = 0; i < s.extent && status_.ok(); ++i) {
+        vars_[s.slot] = i;
+        Run(s.children[0]);
+      }
+      return;
+    case StmtKind::kSeq:
+      for (const CodeStmt& child : s.children) Run(child);
+      return;
+    case StmtKind::kIf: {
+      size_t taken = True(s.value[0]) ? 0 : 1;
+      if (taken < s.children.size()) Run(s.children[taken]);
+      return;
+    }
+    case StmtKind::kAlloc: {
+      Array& array = arrays_[s.slot];
+      if (array.owned.data() == nullptr) array.owned = NDArray(array.buffer->dtype, array.buffer->shape);
+      array.data = static_cast<char*>(array.owned.MutableData());
+      Poison(array.owned);
+      Run(s.children[0]);
+      array.data = nullptr;
+      return;
+    }
+    case StmtKind::kStore: return Write(s, s.value[0]);
+    case StmtKind::kBlock: return RunBlock(s);
+    case StmtKind::kPrefetch: return;           // may point past the end; it is a hint
+  }
+}
+
+}  // namespace
+
+absl::Status Interpret(const Func& f, std::span<NDArray> args) {
+  if (args.size() != f.params.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(f.name, ": ", args.size(), " arguments for ", f.params.size(), " parameters"));
+  }
+  Resolver resolver;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Buffer& param = f.params[i];
+    if (args[i].dtype() != param->dtype || args[i].shape() != param->shape) {
+      return absl::InvalidArgumentError(absl::StrCat(f.name, ": argument ", param->name, " is ", ShapeText(args[i].shape()),
+                                                     " where ", ShapeText(param->shape), " is needed, or of another dtype"));
+    }
+    resolver.arrays()[resolver.AddArray(param)].data = static_cast<char*>(args[i].MutableData());
+  }
+  TEMPER_ASSIGN_OR_RETURN(CodeStmt code, resolver.Resolve(f.body));
+  Machine machine(resolver.arrays(), resolver.num_vars());
+  machine.Run(code);
+  if (machine.status().ok()) return absl::OkStatus();
+  return absl::Status(machine.status().code(), absl::StrCat(f.name, ": ", machine.status().message()));
+}
+
+}  // namespace temper::ir

@@ -522,15 +522,15 @@ bool Canonicalizer::RecombineMod(Sum& sum, const Term& mod) {
     sum.AddScaled(y, mod.coefficient);
     return true;
   }
-  // y%b + b*((y/b)%c) is y%(b*c).
+  // y%b + b*(z%c), where z is y/b + w, is (y + b*w) % (b*c).
   for (const Term& other : sum.terms) {
     if (other.coefficient != scaled || !IsBy(other.atom, ExprKind::kMod)) continue;
     int64_t c = DivisorOf(other.atom);
-    if (c > kLargestDivisor / b) continue;
-    const Sum remainder = Divide(quotient, c).remainder;
-    const Expr* atom = remainder.single_atom();
-    if (atom == nullptr || !StructurallyEqual(*atom, other.atom)) continue;
+    Sum z = Flatten(other.atom->args[0]);
+    if (c > kLargestDivisor / b || quotient.is_constant() || !z.ContainsScaled(quotient, 1)) continue;
     Term taken = other;
+    z.AddScaled(quotient, -1);
+    y.AddScaled(z, b);
     sum.Add(-mod.coefficient, mod.atom);
     sum.Add(-taken.coefficient, taken.atom);
     sum.AddScaled(Divide(y, b * c).remainder, mod.coefficient);

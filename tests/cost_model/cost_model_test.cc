@@ -1,0 +1,235 @@
+// The features say what they should, and the model learns what the draft does not know.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "base/rng.h"
+#include "cost_model/cost_model.h"
+#include "gtest/gtest.h"
+
+namespace temper {
+namespace {
+
+constexpr double kFailed = std::numeric_limits<double>::infinity();
+
+Footprint RandomFootprint(Rng& rng) {
+  Footprint f;
+  f.flops = 1e8;
+  f.padded_flops = f.flops * (1 + rng.Uniform());
+  f.vector_lanes = 8;
+  f.tile_rows = static_cast<double>(1 + rng.Below(14));
+  f.tile_columns = 8 << rng.Below(3);
+  f.tile_registers = f.tile_rows * f.tile_columns / 8 + 3;
+  f.reduction = static_cast<double>(32 << rng.Below(5));
+  f.loads_per_fma = 1 / f.tile_rows + 8 / f.tile_columns;
+  f.l1_bytes = 4096 << rng.Below(6);
+  f.l2_bytes = 65536 << rng.Below(6);
+  f.l2_traffic = 1e7 * (1 + rng.Uniform());
+  f.memory_traffic = 1e6 * (1 + rng.Uniform());
+  f.compulsory_bytes = 1e6;
+  f.parallel_chunks = static_cast<double>(1 + rng.Below(64));
+  return f;
+}
+
+// What the draft does not know of this made-up machine: it dislikes one size of working set and loves another.
+double Residual(const Footprint& f) { return (f.l1_bytes > 40000 ? 1.2 : 0) + (f.reduction == 128 ? -0.7 : 0) + 0.04 * f.tile_rows; }
+
+struct Data {
+  std::vector<Sample> samples;
+  std::vector<int> groups;
+};
+Data MakeData(uint64_t seed, int count, int group = 0, double factor = 1) {
+  Rng rng(seed);
+  const Target target;
+  Data data;
+  for (int i = 0; i < count; ++i) {
+    const Footprint f = RandomFootprint(rng);
+    const double draft_s = DraftSeconds(f, target);
+    data.samples.push_back({Features(f, target), draft_s, factor * draft_s * std::exp(Residual(f))});
+    data.groups.push_back(group);
+  }
+  return data;
+}
+
+std::vector<float> Scores(CostModel& model, std::span<const Sample> samples) {
+  auto scores = model.Score(samples);
+  EXPECT_TRUE(scores.ok()) << scores.status();
+  return scores.ok() ? *scores : std::vector<float>(samples.size());
+}
+
+// The share of pairs, at least 5 % apart, that the scores order rightly.
+double PairsRight(const std::vector<Sample>& samples, const std::vector<float>& scores) {
+  double right = 0, all = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t j = 0; j < samples.size(); ++j) {
+      if (samples[i].cost_s * 1.05 >= samples[j].cost_s) continue;
+      ++all;
+      right += scores[i] > scores[j];
+    }
+  }
+  return right / all;
+}
+
+TEST(Features, HaveOneNameEach) {
+  const auto names = FeatureNames();
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  Rng rng(1);
+  EXPECT_EQ(Features(RandomFootprint(rng), Target{}).size(), names.size());
+}
+
+TEST(Features, AreFiniteEvenForAnEmptyFootprint) {
+  for (float value : Features(Footprint{}, Target{})) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(Features, GrowWithWhatTheyName) {
+  Footprint small, large;
+  large.l1_bytes = 1 << 20;
+  const std::vector<float> a = Features(small, Target{}), b = Features(large, Target{});
+  std::set<std::string> changed;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) changed.insert(FeatureNames()[i]);
+  }
+  EXPECT_EQ(changed, (std::set<std::string>{"l1_bytes", "l1_used"}));
+}
+
+TEST(Features, KnowTheTarget) {
+  Rng rng(3);
+  const Footprint f = RandomFootprint(rng);
+  Target large;
+  large.l1_bytes *= 4;
+  EXPECT_NE(Features(f, Target{}), Features(f, large));
+}
+
+TEST(DraftModel, OrdersByTheDraftWhateverItIsTold) {
+  Data data = MakeData(1, 30);
+  const auto model = NewDraftModel();
+  ASSERT_TRUE(model->Fit(data.samples, data.groups).ok());
+  const std::vector<float> scores = Scores(*model, data.samples);
+  for (size_t i = 0; i < scores.size(); ++i) EXPECT_FLOAT_EQ(scores[i], -std::log(data.samples[i].draft_s));
+}
+
+TEST(XgboostModel, BeforeAnyFitIsTheDraft) {
+  const Data data = MakeData(1, 30);
+  EXPECT_EQ(Scores(*NewXgboostModel(0), data.samples), Scores(*NewDraftModel(), data.samples));
+}
+
+TEST(XgboostModel, LearnsWhatTheDraftDoesNotKnow) {
+  const Data train = MakeData(1, 200), held_out = MakeData(2, 200);
+  const auto model = NewXgboostModel(0);
+  ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
+  const double learned = PairsRight(held_out.samples, Scores(*model, held_out.samples));
+  const double drafted = PairsRight(held_out.samples, Scores(*NewDraftModel(), held_out.samples));
+  EXPECT_LT(drafted, 0.85);
+  EXPECT_GT(learned, 0.93);
+}
+
+TEST(XgboostModel, ScoresAreMinusTheLogarithmOfSeconds) {
+  const Data train = MakeData(1, 300), held_out = MakeData(2, 100);
+  const auto model = NewXgboostModel(0);
+  ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
+  const std::vector<float> scores = Scores(*model, held_out.samples);
+  double error = 0;
+  for (size_t i = 0; i < scores.size(); ++i) error += std::abs(std::log(held_out.samples[i].cost_s) + scores[i]) / scores.size();
+  EXPECT_LT(error, 0.15);
+}
+
+TEST(XgboostModel, ComparesWithinATaskOnly) {
+  // The same machine, but the second task's drafts are all ten times too low: no reason to think its configs worse.
+  Data train = MakeData(1, 150);
+  const Data slow = MakeData(4, 150, 1, 10.0), held_out = MakeData(2, 200);
+  train.samples.insert(train.samples.end(), slow.samples.begin(), slow.samples.end());
+  train.groups.insert(train.groups.end(), slow.groups.begin(), slow.groups.end());
+  const auto apart = NewXgboostModel(0), mixed = NewXgboostModel(0);
+  ASSERT_TRUE(apart->Fit(train.samples, train.groups).ok());
+  ASSERT_TRUE(mixed->Fit(train.samples, std::vector<int>(train.groups.size(), 0)).ok());
+  const double kept_apart = PairsRight(held_out.samples, Scores(*apart, held_out.samples));
+  EXPECT_GT(kept_apart, 0.93);
+  EXPECT_GT(kept_apart, PairsRight(held_out.samples, Scores(*mixed, held_out.samples)));
+}
+
+TEST(XgboostModel, PutsWhatFailsBehindWhatWorks) {
+  Rng rng(1);
+  const Target target;
+  const auto fails = [](const Footprint& f) { return f.tile_registers > 16; };
+  Data data;
+  for (int i = 0; i < 200; ++i) {
+    const Footprint f = RandomFootprint(rng);
+    const double draft_s = DraftSeconds(f, target);
+    data.samples.push_back({Features(f, target), draft_s, fails(f) ? kFailed : draft_s});
+  }
+  const auto model = NewXgboostModel(0);
+  ASSERT_TRUE(model->Fit(data.samples, std::vector<int>(data.samples.size(), 0)).ok());
+  double worst_working = kFailed, best_failing = -kFailed;
+  for (int i = 0; i < 100; ++i) {
+    const Footprint f = RandomFootprint(rng);
+    const Sample sample{Features(f, target), DraftSeconds(f, target), 0};
+    const double score = Scores(*model, {&sample, 1})[0];
+    if (fails(f))
+      best_failing = std::max(best_failing, score);
+    else
+      worst_working = std::min(worst_working, score);
+  }
+  EXPECT_GT(worst_working, best_failing);
+}
+
+TEST(XgboostModel, KeepsTheDraftsOrderWhereNothingWorked) {
+  Data data = MakeData(1, 40);
+  for (Sample& sample : data.samples) sample.cost_s = kFailed;
+  const auto model = NewXgboostModel(0);
+  ASSERT_TRUE(model->Fit(data.samples, data.groups).ok());
+  const Data other = MakeData(2, 40);
+  const std::vector<float> scores = Scores(*model, other.samples);
+  for (size_t i = 1; i < scores.size(); ++i) {
+    EXPECT_EQ(scores[i] > scores[0], other.samples[i].draft_s < other.samples[0].draft_s);
+  }
+}
+
+TEST(XgboostModel, IsTheSameHoweverItsSamplesArrive) {
+  const Data train = MakeData(1, 120), held_out = MakeData(2, 50);
+  const auto once = NewXgboostModel(5), twice = NewXgboostModel(5);
+  ASSERT_TRUE(once->Fit(train.samples, train.groups).ok());
+  const std::span samples(train.samples);
+  const std::span groups(train.groups);
+  ASSERT_TRUE(twice->Fit(samples.first(50), groups.first(50)).ok());
+  ASSERT_TRUE(twice->Fit(samples.subspan(50), groups.subspan(50)).ok());
+  EXPECT_EQ(Scores(*once, held_out.samples), Scores(*twice, held_out.samples));
+}
+
+TEST(XgboostModel, TakesMissingValues) {
+  Data train = MakeData(1, 60);
+  for (size_t i = 0; i < train.samples.size(); i += 2) train.samples[i].features.back() = std::nanf("");
+  const auto model = NewXgboostModel(0);
+  ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
+  for (float score : Scores(*model, train.samples)) EXPECT_TRUE(std::isfinite(score));
+}
+
+TEST(CostModels, RefuseWhatIsNoSample) {
+  for (const auto& make : {+[] { return NewXgboostModel(0); }, +[] { return NewDraftModel(); }}) {
+    const Data good = MakeData(1, 20);
+    const auto refuses = [&](auto change) {
+      const auto model = make();
+      Data bad = good;
+      change(bad);
+      return absl::IsInvalidArgument(model->Fit(bad.samples, bad.groups));
+    };
+    EXPECT_TRUE(refuses([](Data& d) { d.samples[3].features.pop_back(); }));
+    EXPECT_TRUE(refuses([](Data& d) { d.samples[3].cost_s = std::nan(""); }));
+    EXPECT_TRUE(refuses([](Data& d) { d.samples[3].cost_s = 0; }));
+    EXPECT_TRUE(refuses([](Data& d) { d.samples[3].draft_s = -1; }));
+    EXPECT_TRUE(refuses([](Data& d) { d.samples[3].draft_s = kFailed; }));
+    EXPECT_TRUE(refuses([](Data& d) { d.groups.pop_back(); }));
+    const auto model = make();
+    EXPECT_TRUE(model->Fit({}, {}).ok());
+    EXPECT_TRUE(model->Fit(good.samples, good.groups).ok());
+    EXPECT_TRUE(Scores(*model, {}).empty());
+    Sample short_row = good.samples[0];
+    short_row.features.pop_back();
+    const Sample mixed[] = {good.samples[0], short_row};
+    EXPECT_TRUE(absl::IsInvalidArgument(model->Score(mixed).status()));
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -61,7 +61,9 @@ absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group);
 // moves nothing) or opaque give no task.
 struct Task { Workload workload; int count; };
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
-bool IsAlias(const Graph& g, const Group& group);   // the output is the input's bytes, unchanged
+// The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots). A reshape of a graph
+// input, a constant or another output into a graph output is no alias but a copy.
+bool IsAlias(const Graph& g, const Group& group);
 
 // JSON, without the data of float constants of more than 64 elements (types stay): what SubmitJob carries. FromJson
 // gives those constants no data; FillConstants draws them from a seed (scaled by fan-in, so that values stay in range).

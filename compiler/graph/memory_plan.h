@@ -6,9 +6,11 @@
 namespace temper {
 
 struct BufferPlan {
-  // Per value: offset in the arena in bytes (64-aligned), or -1 for constants, graph inputs, graph outputs and values that never exist.
+  // Per value: offset in the arena in bytes (64-aligned), or -1 for constants, graph inputs, graph outputs, their
+  // aliases, and values that never exist.
   std::vector<int64_t> offset;
-  // Per value: the value whose bytes it shares (aliases of free reshapes), itself otherwise.
+  // Per value: the value whose bytes it shares (aliases of free reshapes), itself otherwise. A value that a graph
+  // output renames is that output's alias: its group writes to the caller. Never an alias of an alias.
   std::vector<ValueId> alias_of;
   int64_t arena_bytes = 0;
 };

@@ -1,0 +1,27 @@
+// When moving data moves no bytes: reshapes, transposes and layout changes that only rename what lies in memory.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace temper {
+
+// Whether both orders lay the elements of `shape` out alike (axes of extent 1 may stand anywhere).
+bool SameBytes(const Shape& shape, const std::vector<int>& a, const std::vector<int>& b);
+
+// The physical order under which reshaping `in` to `shape` leaves the bytes alone; nullopt if there is none.
+std::optional<std::vector<int>> ReshapeAliasPerm(const TensorType& in, const Shape& shape);
+// The same for a transpose: result axis i is operand axis axes[i]. There always is one.
+std::vector<int> TransposeAliasPerm(const TensorType& in, const std::vector<int64_t>& axes);
+
+// Whether the node's output, in its stored order, is its first input's bytes.
+bool IsAliasNode(const Graph& g, const Node& node);
+
+// Per value: the value whose bytes it shares, itself otherwise. Values of one class live in the class's graph input,
+// constant or (failing those) graph output, else in the first of them. A graph output whose bytes belong to a graph
+// input, a constant or another output is a copy: its own root.
+std::vector<ValueId> AliasRoots(const Graph& g);
+
+}  // namespace temper

@@ -1,0 +1,63 @@
+// Seeded weights for a graph that came without its own. What a constant is for decides how it is drawn, so that
+// activations keep their scale through deep networks: timings must not be those of infinities or denormals.
+#include <cmath>
+
+#include "base/rng.h"
+#include "compiler/graph/graph.h"
+
+namespace temper {
+namespace {
+
+struct Draw { double mean = 0, deviation = 0.1; bool positive = false; };
+
+// Roughly normal: the sum of four uniforms, which is the same on every platform.
+double Normal(Rng& rng) {
+  const double sum = rng.Uniform() + rng.Uniform() + rng.Uniform() + rng.Uniform();
+  return (sum - 2) * std::sqrt(3.0);
+}
+
+double FanIn(const Graph& g, const Node& node, const Shape& weight) {
+  if (node.op == "conv2d") return static_cast<double>(weight[1] * weight[2] * weight[3]);
+  if (node.op == "conv_transpose2d") return static_cast<double>(weight[0] * weight[2] * weight[3]);
+  const Shape& x = g.values[node.inputs[0]].type.shape;
+  return static_cast<double>(x[x.size() - (node.attrs.Int("trans_a", 0) != 0 ? 2 : 1)]);
+}
+
+Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
+  const Shape& shape = g.values[node.inputs[operand]].type.shape;
+  if (node.op == "conv2d" || node.op == "conv_transpose2d") return {0, std::sqrt(2 / FanIn(g, node, shape))};
+  if (node.op == "matmul") return {0, std::sqrt(1 / FanIn(g, node, shape))};
+  const bool scale = (node.op == "batch_norm" || node.op == "layer_norm" || node.op == "instance_norm") && operand == 1;
+  const bool factor = node.op == "mul" || node.op == "div" || node.op == "pow";
+  if (scale || factor) return {1, 0.05, true};
+  const bool variance = node.op == "batch_norm" && operand == 4;
+  if (variance || node.op == "sqrt" || node.op == "log") return {1, 0.1, true};
+  if (node.op == "gather") return {0, 0.5};
+  return {};
+}
+
+}  // namespace
+
+void FillConstants(Graph& g, uint64_t seed) {
+  std::vector<Draw> draws(g.values.size());
+  for (const Node& node : g.nodes) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != kNoValue) draws[node.inputs[i]] = HowToDraw(g, node, i);
+    }
+  }
+  for (size_t id = 0; id < g.values.size(); ++id) {
+    Value& v = g.values[id];
+    if (!v.is_constant || v.constant.has_value()) continue;
+    // A stream for each value, so that one more constant does not change all that follow.
+    Rng rng(seed * 0x9e3779b97f4a7c15ull + id);
+    NDArray data(v.type.dtype, v.type.shape);
+    const Draw& draw = draws[id];
+    for (int64_t i = 0; i < data.size(); ++i) {
+      const double x = draw.mean + draw.deviation * Normal(rng);
+      data.Set(i, draw.positive ? std::abs(x) : x);
+    }
+    v.constant = std::move(data);
+  }
+}
+
+}  // namespace temper

@@ -1,0 +1,210 @@
+// The graph as JSON: what SubmitJob carries and workers read back. Input from the wire is checked like any other.
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/graph/graph.h"
+#include "nlohmann/json.hpp"
+
+namespace temper {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kFormat = 1;                      // rises when the meaning changes
+constexpr int64_t kSmall = 64;                  // float constants up to this many elements keep their data
+constexpr int64_t kMaxElements = int64_t{1} << 36;
+constexpr int64_t kMaxRank = 16;
+
+// JSON has no infinities; masks in models do.
+Json NumberToJson(double v) {
+  if (std::isfinite(v)) return v;
+  return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf";
+}
+
+Json DataToJson(const NDArray& a) {
+  Json data = Json::array();
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (a.dtype() == DType::kI64) data.push_back(a.as<int64_t>()[i]);
+    else if (IsFloat(a.dtype())) data.push_back(NumberToJson(a.At(i)));
+    else data.push_back(static_cast<int64_t>(a.At(i)));
+  }
+  return data;
+}
+
+bool KeepsData(const Value& v) {
+  return v.constant.has_value() && (!IsFloat(v.type.dtype) || v.constant->size() <= kSmall);
+}
+
+absl::Status Bad(std::string_view what) { return absl::InvalidArgumentError(absl::StrCat("graph: ", std::string(what))); }
+
+// Typed access to JSON objects, since a wrong type must be an error and not an abort.
+absl::StatusOr<const Json*> Field(const Json& object, const char* name) {
+  if (!object.is_object()) return Bad(absl::StrCat("expected an object with '", name, "'"));
+  auto it = object.find(name);
+  if (it == object.end()) return Bad(absl::StrCat("'", name, "' is missing"));
+  return &*it;
+}
+
+absl::StatusOr<const Json*> ArrayField(const Json& object, const char* name) {
+  TEMPER_ASSIGN_OR_RETURN(const Json* field, Field(object, name));
+  if (!field->is_array()) return Bad(absl::StrCat("'", name, "' is no list"));
+  return field;
+}
+
+absl::StatusOr<std::string> StringField(const Json& object, const char* name) {
+  TEMPER_ASSIGN_OR_RETURN(const Json* field, Field(object, name));
+  if (!field->is_string()) return Bad(absl::StrCat("'", name, "' is no text"));
+  return field->get<std::string>();
+}
+
+absl::StatusOr<std::vector<int64_t>> IntsField(const Json& object, const char* name, int64_t low, int64_t high) {
+  TEMPER_ASSIGN_OR_RETURN(const Json* field, ArrayField(object, name));
+  std::vector<int64_t> values;
+  for (const Json& item : *field) {
+    if (!item.is_number_integer() || item.get<int64_t>() < low || item.get<int64_t>() > high) {
+      return Bad(absl::StrCat("'", name, "' holds something out of range"));
+    }
+    values.push_back(item.get<int64_t>());
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<int>> IdsField(const Json& object, const char* name, int64_t low, size_t count) {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> wide, IntsField(object, name, low, static_cast<int64_t>(count) - 1));
+  return std::vector<int>(wide.begin(), wide.end());
+}
+
+absl::StatusOr<double> Number(const Json& item) {
+  if (item.is_number()) return item.get<double>();
+  if (item == "inf") return std::numeric_limits<double>::infinity();
+  if (item == "-inf") return -std::numeric_limits<double>::infinity();
+  if (item == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return Bad("constant data hold something that is no number");
+}
+
+absl::StatusOr<NDArray> DataFromJson(const Json& data, const TensorType& type) {
+  if (!data.is_array() || static_cast<int64_t>(data.size()) != NumElements(type.shape)) return Bad("constant data of the wrong length");
+  NDArray array(type.dtype, type.shape);
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (type.dtype == DType::kI64) {
+      if (!data[i].is_number_integer()) return Bad("integer constant data hold something else");
+      array.as<int64_t>()[i] = data[i].get<int64_t>();
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(double v, Number(data[i]));
+    array.Set(static_cast<int64_t>(i), v);
+  }
+  return array;
+}
+
+Json ValueToJson(const Value& v) {
+  Json json = {{"name", v.name}, {"dtype", std::string(Name(v.type.dtype))}, {"shape", v.type.shape}};
+  if (!v.type.perm.empty()) json["perm"] = v.type.perm;
+  if (v.is_constant) json["constant"] = true;
+  if (KeepsData(v)) json["data"] = DataToJson(*v.constant);
+  return json;
+}
+
+absl::StatusOr<Value> ValueFromJson(const Json& json) {
+  Value v;
+  TEMPER_ASSIGN_OR_RETURN(v.name, StringField(json, "name"));
+  TEMPER_ASSIGN_OR_RETURN(std::string dtype, StringField(json, "dtype"));
+  TEMPER_ASSIGN_OR_RETURN(v.type.dtype, DTypeFromName(dtype));
+  TEMPER_ASSIGN_OR_RETURN(v.type.shape, IntsField(json, "shape", 0, kMaxElements));
+  if (static_cast<int64_t>(v.type.shape.size()) > kMaxRank) return Bad("a value of too many dimensions");
+  int64_t elements = 1;
+  for (int64_t d : v.type.shape) {
+    if (d > 0 && elements > kMaxElements / d) return Bad("a value is too large");
+    elements *= std::max<int64_t>(d, 1);
+  }
+  if (json.contains("perm")) {
+    TEMPER_ASSIGN_OR_RETURN(v.type.perm, IdsField(json, "perm", 0, v.type.shape.size()));
+  }
+  v.is_constant = json.value("constant", Json(false)) == Json(true);
+  if (json.contains("data")) {
+    TEMPER_ASSIGN_OR_RETURN(v.constant, DataFromJson(json["data"], v.type));
+  }
+  return v;
+}
+
+Json NodeToJson(const Node& node) {
+  Json json = {{"op", node.op}, {"inputs", node.inputs}, {"output", node.output}};
+  if (!node.name.empty()) json["name"] = node.name;
+  if (!node.attrs.values().empty()) json["attrs"] = Text(node.attrs);
+  return json;
+}
+
+absl::StatusOr<Node> NodeFromJson(const Json& json, size_t values) {
+  Node node;
+  TEMPER_ASSIGN_OR_RETURN(node.op, StringField(json, "op"));
+  TEMPER_ASSIGN_OR_RETURN(node.inputs, IdsField(json, "inputs", kNoValue, values));
+  TEMPER_ASSIGN_OR_RETURN(const Json* output, Field(json, "output"));
+  if (!output->is_number_integer()) return Bad("'output' is no number");
+  const int64_t id = output->get<int64_t>();
+  if (id < 0 || id >= static_cast<int64_t>(values)) return Bad("'output' is no value");
+  node.output = static_cast<ValueId>(id);
+  if (json.contains("name")) {
+    TEMPER_ASSIGN_OR_RETURN(node.name, StringField(json, "name"));
+  }
+  if (json.contains("attrs")) {
+    TEMPER_ASSIGN_OR_RETURN(std::string attrs, StringField(json, "attrs"));
+    TEMPER_ASSIGN_OR_RETURN(node.attrs, ParseAttrs(attrs));
+  }
+  return node;
+}
+
+absl::StatusOr<Group> GroupFromJson(const Json& json, size_t nodes) {
+  Group group;
+  TEMPER_ASSIGN_OR_RETURN(group.nodes, IdsField(json, "nodes", 0, nodes));
+  TEMPER_ASSIGN_OR_RETURN(const Json* anchor, Field(json, "anchor"));
+  if (!anchor->is_number_integer()) return Bad("'anchor' is no number");
+  const int64_t position = anchor->get<int64_t>();
+  if (position < 0 || position >= static_cast<int64_t>(group.nodes.size())) return Bad("'anchor' is none of the group's nodes");
+  group.anchor = static_cast<int>(position);
+  return group;
+}
+
+}  // namespace
+
+std::string ToJson(const Graph& g) {
+  Json json = {{"format", kFormat}, {"name", g.name}, {"inputs", g.inputs}, {"outputs", g.outputs}};
+  json["values"] = Json::array();
+  for (const Value& v : g.values) json["values"].push_back(ValueToJson(v));
+  json["nodes"] = Json::array();
+  for (const Node& node : g.nodes) json["nodes"].push_back(NodeToJson(node));
+  json["groups"] = Json::array();
+  for (const Group& group : g.groups) json["groups"].push_back({{"nodes", group.nodes}, {"anchor", group.anchor}});
+  // Names come from model files and need not be UTF-8.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<Graph> GraphFromJson(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Bad("not JSON");
+  TEMPER_ASSIGN_OR_RETURN(const Json* format, Field(json, "format"));
+  if (*format != Json(kFormat)) return Bad("of another format version");
+  Graph g;
+  TEMPER_ASSIGN_OR_RETURN(g.name, StringField(json, "name"));
+  TEMPER_ASSIGN_OR_RETURN(const Json* values, ArrayField(json, "values"));
+  for (const Json& item : *values) {
+    TEMPER_ASSIGN_OR_RETURN(Value v, ValueFromJson(item));
+    g.values.push_back(std::move(v));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const Json* nodes, ArrayField(json, "nodes"));
+  for (const Json& item : *nodes) {
+    TEMPER_ASSIGN_OR_RETURN(Node node, NodeFromJson(item, g.values.size()));
+    g.nodes.push_back(std::move(node));
+  }
+  TEMPER_ASSIGN_OR_RETURN(g.inputs, IdsField(json, "inputs", 0, g.values.size()));
+  TEMPER_ASSIGN_OR_RETURN(g.outputs, IdsField(json, "outputs", 0, g.values.size()));
+  TEMPER_ASSIGN_OR_RETURN(const Json* groups, ArrayField(json, "groups"));
+  for (const Json& item : *groups) {
+    TEMPER_ASSIGN_OR_RETURN(Group group, GroupFromJson(item, g.nodes.size()));
+    g.groups.push_back(std::move(group));
+  }
+  TEMPER_RETURN_IF_ERROR(Verify(g));
+  return g;
+}
+
+}  // namespace temper

@@ -1,0 +1,304 @@
+// Physical orders. Convolutions read and write channels-last; what follows keeps the order of what it reads; reshapes
+// and transposes take the order in which they move no bytes. Graph inputs and outputs are row-major. Operators are
+// stated over logical axes, so any choice is right; this one is fast.
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/graph/alias.h"
+#include "compiler/graph/passes/passes.h"
+
+namespace temper::passes {
+namespace {
+
+const std::vector<int> kChannelsLast = {0, 2, 3, 1};
+
+bool IsConv(const Node& node) { return node.op == "conv2d" || node.op == "conv_transpose2d"; }
+
+// One right operand for all of a matmul's batch: every leading axis then counts as a row, if the order is logical.
+bool IsDense(const Graph& g, const Node& node) {
+  if (node.op != "matmul") return false;
+  const Shape& b = g.values[node.inputs[1]].type.shape;
+  return NumElements(std::span(b).first(b.size() - 2)) == 1 && node.attrs.Int("trans_a", 0) == 0;
+}
+
+// The order of what is left of `perm` without the axes.
+std::vector<int> WithoutAxes(const TensorType& in, const std::vector<int64_t>& axes) {
+  const int rank = static_cast<int>(in.shape.size());
+  std::vector<int> new_axis(rank, 0), perm;
+  for (int64_t axis : axes) new_axis[axis < 0 ? axis + rank : axis] = -1;
+  int next = 0;
+  for (int& axis : new_axis) axis = axis < 0 ? -1 : next++;
+  for (int axis : in.perm) {
+    if (new_axis[axis] >= 0) perm.push_back(new_axis[axis]);
+  }
+  return perm;
+}
+
+class LayoutPass {
+ public:
+  explicit LayoutPass(Graph& g) : g_(g) {}
+  absl::Status Run();
+
+ private:
+  TensorType& TypeOf(ValueId v) { return g_.values[v].type; }
+  bool IsOutput(ValueId v) const { return std::find(g_.outputs.begin(), g_.outputs.end(), v) != g_.outputs.end(); }
+
+  absl::Status Visit(Node node);
+  absl::Status ReadInOrder(Node& node, size_t operand, const std::vector<int>& perm);
+  void Choose(const Node& node);
+  std::vector<int> ElementwiseOrder(const Node& node);
+  std::vector<int> MoveOrder(const Node& node);
+  std::vector<int> ReductionOrder(const Node& node);
+  std::vector<int> MatmulOrder(const Node& node);
+  bool FeedsConv(ValueId v, int depth) const;
+  void OrderConstants(const Node& node);
+  void CloseOutputs();
+
+  bool IsFlattenForDense(const Node& node, size_t* kept);
+  absl::Status FlattenInPlace(Node& node, size_t kept);
+  ValueId PermuteRows(const Node& matmul, const Shape& dims, const std::vector<int>& order);
+
+  Graph& g_;
+  std::vector<Node> done_;
+  std::vector<std::vector<int>> readers_;       // per value, of the graph as it came
+  std::vector<Node> nodes_;                     // the graph's as it came; later ones may be changed by earlier ones
+  std::vector<bool> from_anchor_;               // per value: a contraction's output, or elementwise work on it
+  absl::flat_hash_map<std::pair<ValueId, std::string>, ValueId> copies_;
+};
+
+// Through elementwise work and concatenation.
+bool LayoutPass::FeedsConv(ValueId v, int depth) const {
+  if (depth == 0) return false;
+  return std::any_of(readers_[v].begin(), readers_[v].end(), [&](int n) {
+    const Node& node = nodes_[n];
+    if (IsConv(node)) return true;
+    const bool through = FindOp(node.op)->pattern == OpPattern::kElementwise || node.op == "concat" || node.op == "pad";
+    return through && FeedsConv(node.output, depth - 1);
+  });
+}
+
+std::vector<int> LayoutPass::ElementwiseOrder(const Node& node) {
+  const Shape& shape = TypeOf(node.output).shape;
+  const TensorType* first = nullptr;
+  const TensorType* partial = nullptr;
+  for (ValueId v : node.inputs) {
+    if (v == kNoValue || g_.values[v].is_constant) continue;
+    const TensorType& t = TypeOf(v);
+    if (t.shape == shape && from_anchor_[v]) {
+      from_anchor_[node.output] = true;
+      return t.perm;
+    }
+    if (t.shape == shape && (first == nullptr || first->perm.empty())) first = &t;
+    if (t.shape.size() == shape.size() && !t.perm.empty()) partial = &t;
+  }
+  if (first != nullptr) return first->perm;
+  return partial != nullptr ? partial->perm : std::vector<int>();
+}
+
+std::vector<int> LayoutPass::MoveOrder(const Node& node) {
+  const TensorType& in = TypeOf(node.inputs[0]);
+  const TensorType& out = TypeOf(node.output);
+  if (node.op == "transpose") return TransposeAliasPerm(in, node.attrs.Ints("perm"));
+  if (node.op == "reshape") {
+    if (std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape)) return *perm;
+    return out.shape.size() == 4 && FeedsConv(node.output, 4) ? kChannelsLast : std::vector<int>();
+  }
+  if (node.op == "gather" && TypeOf(node.inputs[1]).shape.empty()) return WithoutAxes(in, {node.attrs.Int("axis", 0)});
+  if (in.shape.size() != out.shape.size()) return {};
+  if (node.op != "concat") return in.perm;
+  for (ValueId v : node.inputs) {
+    if (!TypeOf(v).perm.empty()) return TypeOf(v).perm;
+  }
+  return {};
+}
+
+std::vector<int> LayoutPass::ReductionOrder(const Node& node) {
+  const TensorType& in = TypeOf(node.inputs[0]);
+  if (in.shape.size() == TypeOf(node.output).shape.size()) return in.perm;
+  std::vector<int64_t> axes = node.attrs.Ints("axes");
+  if (node.attrs.Has("axis")) axes = {node.attrs.Int("axis", 0)};
+  return axes.empty() ? std::vector<int>() : WithoutAxes(in, axes);
+}
+
+// Batched products that are transposed next (heads back beside each other) are written where the transpose wants them.
+std::vector<int> LayoutPass::MatmulOrder(const Node& node) {
+  if (IsDense(g_, node)) return {};
+  ValueId v = node.output;
+  while (readers_[v].size() == 1 && !IsOutput(v)) {
+    const Node& next = nodes_[readers_[v][0]];
+    if (FindOp(next.op)->pattern == OpPattern::kElementwise && TypeOf(next.output).shape == TypeOf(v).shape) {
+      v = next.output;
+      continue;
+    }
+    if (next.op != "transpose") return {};
+    const std::vector<int64_t> axes = next.attrs.Ints("perm");
+    // Columns must stay contiguous.
+    if (axes.back() + 1 != static_cast<int64_t>(axes.size())) return {};
+    return std::vector<int>(axes.begin(), axes.end());
+  }
+  return {};
+}
+
+// A constant as large as the result lies in the result's order.
+void LayoutPass::OrderConstants(const Node& node) {
+  const TensorType& out = TypeOf(node.output);
+  for (ValueId v : node.inputs) {
+    if (v == kNoValue || !g_.values[v].is_constant || readers_[v].size() != 1 || IsOutput(v)) continue;
+    if (TypeOf(v).shape == out.shape) TypeOf(v).perm = out.perm;
+  }
+}
+
+void LayoutPass::Choose(const Node& node) {
+  std::vector<int> perm;
+  const OpPattern pattern = FindOp(node.op)->pattern;
+  if (IsConv(node)) {
+    perm = kChannelsLast;
+  } else if (node.op == "matmul") {
+    perm = MatmulOrder(node);
+  } else if (pattern == OpPattern::kElementwise || node.op == "layout_copy") {
+    perm = ElementwiseOrder(node);
+  } else if (pattern == OpPattern::kReduction) {
+    perm = ReductionOrder(node);
+  } else if (pattern == OpPattern::kInjective && !node.inputs.empty()) {
+    perm = MoveOrder(node);
+  }
+  if (pattern == OpPattern::kAnchor) from_anchor_[node.output] = true;
+  // What computes nothing on the way may as well write the caller's order at once.
+  const bool anchored = pattern == OpPattern::kAnchor || pattern == OpPattern::kElementwise;
+  if (IsOutput(node.output) && !anchored) perm.clear();
+  if (std::is_sorted(perm.begin(), perm.end())) perm.clear();
+  TypeOf(node.output).perm = perm;
+  if (pattern == OpPattern::kElementwise) OrderConstants(node);
+}
+
+// Has `node` read a copy of its operand that lies in the order `perm`.
+absl::Status LayoutPass::ReadInOrder(Node& node, size_t operand, const std::vector<int>& perm) {
+  const ValueId v = node.inputs[operand];
+  if (TypeOf(v).perm == perm) return absl::OkStatus();
+  auto [it, fresh] = copies_.try_emplace({v, std::string(perm.begin(), perm.end())}, kNoValue);
+  if (fresh) {
+    TEMPER_ASSIGN_OR_RETURN(it->second, g_.AddNode("layout_copy", {}, {v}, node.name));
+    done_.push_back(std::move(g_.nodes.back()));
+    g_.nodes.pop_back();
+    TypeOf(it->second).perm = perm;
+    readers_.resize(g_.values.size());
+    from_anchor_.resize(g_.values.size(), false);
+  }
+  node.inputs[operand] = it->second;
+  return absl::OkStatus();
+}
+
+// Whether the node flattens axes from `kept` on, out of order in memory, for nothing but dense layers with known
+// weights: their rows can be put into memory's order instead.
+bool LayoutPass::IsFlattenForDense(const Node& node, size_t* kept) {
+  if (node.op != "reshape" || IsOutput(node.output) || readers_[node.output].empty()) return false;
+  const TensorType& in = TypeOf(node.inputs[0]);
+  const Shape& out = TypeOf(node.output).shape;
+  if (in.perm.empty() || out.size() < 2 || ReshapeAliasPerm(in, out).has_value()) return false;
+  int64_t flat = 1;
+  *kept = in.shape.size();
+  while (*kept > 0 && flat < out.back()) flat *= in.shape[--*kept];
+  if (flat != out.back()) return false;
+  for (size_t i = 0; i < *kept; ++i) {
+    if (in.perm[i] != static_cast<int>(i)) return false;
+  }
+  return std::all_of(readers_[node.output].begin(), readers_[node.output].end(), [&](int n) {
+    const Node& reader = nodes_[n];
+    return IsDense(g_, reader) && reader.inputs[0] == node.output && g_.values[reader.inputs[1]].is_constant;
+  });
+}
+
+// A constant with the rows of the matmul's weight in memory's order: row (i, j, k) of `dims` goes where `order` has it.
+ValueId LayoutPass::PermuteRows(const Node& matmul, const Shape& dims, const std::vector<int>& order) {
+  const Value& old = g_.values[matmul.inputs[1]];
+  Value v{"", old.type, std::nullopt, true};
+  if (old.constant.has_value()) {
+    const bool trans_b = matmul.attrs.Int("trans_b", 0) != 0;
+    const int64_t rows = NumElements(dims), columns = old.constant->size() / rows;
+    const int64_t row_stride = trans_b ? 1 : columns, column_stride = trans_b ? rows : 1;
+    NDArray data(old.type.dtype, old.type.shape);
+    Shape stride(dims.size(), 1), index(dims.size(), 0);
+    for (size_t d = dims.size(); d-- > 1;) stride[d - 1] = stride[d] * dims[d];
+    for (int64_t to = 0; to < rows; ++to) {
+      int64_t from = 0;
+      for (size_t p = 0; p < order.size(); ++p) from += index[p] * stride[order[p]];
+      for (int64_t c = 0; c < columns; ++c) {
+        const int64_t to_at = to * row_stride + c * column_stride, from_at = from * row_stride + c * column_stride;
+        if (data.dtype() == DType::kF32) data.as<float>()[to_at] = old.constant->as<float>()[from_at];
+        else data.Set(to_at, old.constant->At(from_at));
+      }
+      for (size_t p = order.size(); p-- > 0 && ++index[p] == dims[order[p]];) index[p] = 0;
+    }
+    v.constant = std::move(data);
+  }
+  return g_.AddValue(std::move(v));
+}
+
+// reshape(x) -> matmul(W) becomes reshape(transpose(x)) -> matmul(W's rows in that order), where neither moves a byte.
+absl::Status LayoutPass::FlattenInPlace(Node& node, size_t kept) {
+  const TensorType in = TypeOf(node.inputs[0]);
+  std::vector<int64_t> axes(in.perm.begin(), in.perm.end());
+  const Shape dims(in.shape.begin() + static_cast<std::ptrdiff_t>(kept), in.shape.end());
+  std::vector<int> order;
+  for (size_t i = kept; i < in.perm.size(); ++i) order.push_back(in.perm[i] - static_cast<int>(kept));
+  for (int n : readers_[node.output]) {
+    nodes_[n].inputs[1] = PermuteRows(nodes_[n], dims, order);
+  }
+  Attrs attrs;
+  attrs.Set("perm", axes);
+  TEMPER_ASSIGN_OR_RETURN(ValueId turned, g_.AddNode("transpose", std::move(attrs), {node.inputs[0]}, node.name));
+  done_.push_back(std::move(g_.nodes.back()));
+  g_.nodes.pop_back();
+  node.inputs[0] = turned;
+  readers_.resize(g_.values.size());
+  from_anchor_.resize(g_.values.size(), false);
+  return absl::OkStatus();
+}
+
+absl::Status LayoutPass::Visit(Node node) {
+  if (IsConv(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, kChannelsLast));
+  if (IsDense(g_, node) && !SameBytes(TypeOf(node.inputs[0]).shape, TypeOf(node.inputs[0]).perm, {})) {
+    TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
+  }
+  size_t kept = 0;
+  if (IsFlattenForDense(node, &kept)) TEMPER_RETURN_IF_ERROR(FlattenInPlace(node, kept));
+  Choose(node);
+  done_.push_back(std::move(node));
+  return absl::OkStatus();
+}
+
+// Graph outputs that lie in another order get a row-major copy that takes over their name.
+void LayoutPass::CloseOutputs() {
+  for (ValueId& v : g_.outputs) {
+    if (TypeOf(v).perm.empty()) continue;
+    Value row_major{g_.values[v].name, TypeOf(v), std::nullopt, false};
+    row_major.type.perm.clear();
+    g_.values[v].name = "";
+    const ValueId from = v;
+    v = g_.AddValue(std::move(row_major));
+    done_.push_back({"", "layout_copy", {}, {from}, v});
+  }
+}
+
+absl::Status LayoutPass::Run() {
+  nodes_ = std::move(g_.nodes);
+  g_.nodes.clear();
+  readers_.resize(g_.values.size());
+  from_anchor_.resize(g_.values.size(), false);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    for (ValueId v : nodes_[i].inputs) {
+      if (v != kNoValue) readers_[v].push_back(static_cast<int>(i));
+    }
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) TEMPER_RETURN_IF_ERROR(Visit(nodes_[i]));
+  CloseOutputs();
+  g_.nodes = std::move(done_);
+  g_.Compact();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ChooseLayouts(Graph& g) { return LayoutPass(g).Run(); }
+
+}  // namespace temper::passes

@@ -1,0 +1,21 @@
+// The graph passes; pipeline.cc has their order.
+#pragma once
+
+#include "compiler/graph/graph.h"
+
+namespace temper::passes {
+
+// Nodes whose operands all are known become constants.
+absl::Status FoldConstants(Graph& g);
+// Equal calls on equal operands are computed once; equal small constants become one.
+absl::Status EliminateCommonSubexpressions(Graph& g);
+absl::Status RemoveDeadCode(Graph& g);
+// Algebra: batch-norm and other affine chains into weights and one bias, decomposed layer norms, moves that cancel.
+absl::Status Simplify(Graph& g);
+// Physical orders: channels-last around convolutions, transposes and reshapes that move no bytes.
+absl::Status ChooseLayouts(Graph& g);
+// Nodes into kernels.
+absl::Status Fuse(Graph& g);
+void GroupEachNode(Graph& g);
+
+}  // namespace temper::passes

@@ -1,0 +1,19 @@
+// The rules of the simplify pass, by family; each file's list is applied in order to every node.
+#pragma once
+
+#include <optional>
+
+#include "compiler/graph/passes/rewriter.h"
+
+namespace temper::passes {
+
+std::span<const Rewriter::Rule> AffineRules();  // simplify_affine.cc: multiplications and additions of constants
+std::span<const Rewriter::Rule> NormRules();    // simplify_norm.cc: layer norms written out
+std::span<const Rewriter::Rule> MoveRules();    // simplify_move.cc: reshapes, transposes, pads
+
+// `op` of two known arrays, by its reference.
+absl::StatusOr<NDArray> Evaluate(std::string_view op, const NDArray& a, const NDArray& b);
+// The constant's only distinct value; nullopt if it has several.
+std::optional<double> Uniform(const NDArray* a);
+
+}  // namespace temper::passes

@@ -1,0 +1,117 @@
+// Moves that do nothing, undo each other, or can be had for free by whoever reads them.
+#include <algorithm>
+
+#include "compiler/graph/alias.h"
+#include "compiler/graph/passes/simplify.h"
+
+namespace temper::passes {
+namespace {
+
+bool AllZero(const std::vector<int64_t>& values) {
+  return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 0; });
+}
+
+bool MovesNothing(const Rewriter& r, const Node& node) {
+  if (node.op == "identity") return true;
+  if (node.inputs.empty() || r.TypeOf(node.inputs[0]) != r.TypeOf(node.output)) return false;
+  if (node.op == "reshape" || node.op == "cast" || node.op == "expand") return true;
+  if (node.op == "concat") return node.inputs.size() == 1;
+  if (node.op == "pad") return AllZero(node.attrs.Ints("pads"));
+  if (node.op == "tile") return true;
+  if (node.op == "slice") {
+    const std::vector<int64_t> steps = node.attrs.Ints("steps");
+    return std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s > 0; });
+  }
+  const std::vector<int64_t> axes = node.attrs.Ints("perm");
+  return node.op == "transpose" && std::is_sorted(axes.begin(), axes.end());
+}
+
+absl::StatusOr<bool> RemoveIdentity(Rewriter& r, Node& node) {
+  return MovesNothing(r, node) && r.ReplaceOutput(node, node.inputs[0]);
+}
+
+absl::StatusOr<bool> MergeReshapes(Rewriter& r, Node& node) {
+  if (node.op != "reshape") return false;
+  const Node* inner = r.Producer(node.inputs[0], "reshape");
+  if (inner == nullptr) return false;
+  Attrs attrs;
+  attrs.Set("shape", r.ShapeOf(node.output));
+  r.Become(node, "reshape", std::move(attrs), {inner->inputs[0]});
+  return true;
+}
+
+absl::StatusOr<bool> MergeTransposes(Rewriter& r, Node& node) {
+  if (node.op != "transpose") return false;
+  const Node* inner = r.Producer(node.inputs[0], "transpose");
+  if (inner == nullptr) return false;
+  const std::vector<int64_t> first = inner->attrs.Ints("perm");
+  std::vector<int64_t> axes;
+  for (int64_t axis : node.attrs.Ints("perm")) axes.push_back(first[axis]);
+  Attrs attrs;
+  attrs.Set("perm", std::move(axes));
+  r.Become(node, "transpose", std::move(attrs), {inner->inputs[0]});
+  return true;
+}
+
+// A transpose that only moves axes of extent 1 is a reshape.
+absl::StatusOr<bool> TransposeToReshape(Rewriter& r, Node& node) {
+  if (node.op != "transpose" || !TransposeAliasPerm(r.TypeOf(node.inputs[0]), node.attrs.Ints("perm")).empty()) return false;
+  Attrs attrs;
+  attrs.Set("shape", r.ShapeOf(node.output));
+  r.Become(node, "reshape", std::move(attrs), node.inputs);
+  return true;
+}
+
+bool SwapsLastTwo(const std::vector<int64_t>& axes) {
+  const size_t rank = axes.size();
+  if (rank < 2) return false;
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    if (axes[i] != static_cast<int64_t>(i)) return false;
+  }
+  return axes[rank - 1] == static_cast<int64_t>(rank) - 2;
+}
+
+absl::StatusOr<bool> TransposedOperands(Rewriter& r, Node& node) {
+  if (node.op != "matmul") return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* transpose = r.Producer(node.inputs[i], "transpose");
+    if (transpose == nullptr || !SwapsLastTwo(transpose->attrs.Ints("perm"))) continue;
+    const char* flag = i == 0 ? "trans_a" : "trans_b";
+    Attrs attrs = node.attrs;
+    attrs.Set(flag, int64_t{node.attrs.Int(flag, 0) == 0});
+    std::vector<ValueId> inputs = node.inputs;
+    inputs[i] = transpose->inputs[0];
+    r.Become(node, "matmul", std::move(attrs), std::move(inputs));
+    return true;
+  }
+  return false;
+}
+
+// Padding an image with zeros is what convolutions do anyway.
+absl::StatusOr<bool> PadIntoConv(Rewriter& r, Node& node) {
+  if (node.op != "conv2d") return false;
+  const Node* pad = r.Producer(node.inputs[0], "pad");
+  if (pad == nullptr || pad->attrs.String("mode", "constant") != "constant" || pad->attrs.Float("value", 0) != 0) return false;
+  const std::vector<int64_t> extra = pad->attrs.Ints("pads");
+  const bool spatial = extra[0] == 0 && extra[1] == 0 && extra[4] == 0 && extra[5] == 0;
+  if (!spatial || *std::min_element(extra.begin(), extra.end()) < 0) return false;
+  std::vector<int64_t> pads = node.attrs.Ints("pads", {0, 0, 0, 0});
+  for (size_t i = 0; i < 2; ++i) {
+    pads[i] += extra[2 + i];
+    pads[2 + i] += extra[6 + i];
+  }
+  Attrs attrs = node.attrs;
+  attrs.Set("pads", std::move(pads));
+  r.Become(node, "conv2d", std::move(attrs), {pad->inputs[0], node.inputs[1]});
+  return true;
+}
+
+}  // namespace
+
+std::span<const Rewriter::Rule> MoveRules() {
+  static const std::vector<Rewriter::Rule> rules = {RemoveIdentity, MergeReshapes, MergeTransposes, TransposeToReshape,
+                                                    TransposedOperands, PadIntoConv};
+  return rules;
+}
+
+}  // namespace temper::passes

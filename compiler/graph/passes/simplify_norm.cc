@@ -1,0 +1,112 @@
+// Exporters before opset 17 write a layer norm out: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * scale + bias.
+#include <algorithm>
+
+#include "compiler/graph/passes/simplify.h"
+
+namespace temper::passes {
+namespace {
+
+// If `v` is the mean of its operand over all axes from some axis to the last: that operand and axis.
+struct Mean { ValueId of = kNoValue; int64_t axis = 0; };
+std::optional<Mean> TrailingMean(const Rewriter& r, ValueId v) {
+  const Node* mean = r.Producer(v, "reduce_mean");
+  if (mean == nullptr || mean->attrs.Int("keepdims", 1) == 0) return std::nullopt;
+  const int64_t rank = static_cast<int64_t>(r.ShapeOf(mean->inputs[0]).size());
+  std::vector<int64_t> axes = mean->attrs.Ints("axes");
+  if (axes.empty() || rank == 0) return std::nullopt;
+  for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
+  std::sort(axes.begin(), axes.end());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] != rank - static_cast<int64_t>(axes.size()) + static_cast<int64_t>(i)) return std::nullopt;
+  }
+  return Mean{mean->inputs[0], axes[0]};
+}
+
+// If `v` is x - mean(x): x and the axis.
+std::optional<Mean> Centered(const Rewriter& r, ValueId v) {
+  const Node* sub = r.Producer(v, "sub");
+  if (sub == nullptr) return std::nullopt;
+  std::optional<Mean> mean = TrailingMean(r, sub->inputs[1]);
+  return mean.has_value() && mean->of == sub->inputs[0] ? mean : std::nullopt;
+}
+
+// If `v` is a square: of what.
+ValueId SquareRootOf(const Rewriter& r, ValueId v) {
+  if (const Node* mul = r.Producer(v, "mul"); mul != nullptr && mul->inputs[0] == mul->inputs[1]) return mul->inputs[0];
+  const Node* pow = r.Producer(v, "pow");
+  return pow != nullptr && Uniform(r.Constant(pow->inputs[1])) == 2.0 ? pow->inputs[0] : kNoValue;
+}
+
+// If `v` is sqrt(mean(square of x - mean(x)) + epsilon): x, the axis and epsilon.
+struct Deviation { Mean centered; double epsilon = 0; };
+std::optional<Deviation> StandardDeviation(const Rewriter& r, ValueId v) {
+  const Node* root = r.Producer(v, "sqrt");
+  const Node* sum = root != nullptr ? r.Producer(root->inputs[0], "add") : nullptr;
+  if (sum == nullptr) return std::nullopt;
+  const size_t constant = r.Constant(sum->inputs[0]) != nullptr ? 0 : 1;
+  const std::optional<double> epsilon = Uniform(r.Constant(sum->inputs[constant]));
+  const std::optional<Mean> variance = TrailingMean(r, sum->inputs[1 - constant]);
+  if (!epsilon.has_value() || !variance.has_value() || r.ShapeOf(sum->output) != r.ShapeOf(sum->inputs[1 - constant])) return std::nullopt;
+  const ValueId difference = SquareRootOf(r, variance->of);
+  const std::optional<Mean> centered = difference == kNoValue ? std::nullopt : Centered(r, difference);
+  if (!centered.has_value() || centered->axis != variance->axis) return std::nullopt;
+  return Deviation{*centered, *epsilon};
+}
+
+absl::StatusOr<bool> RecogniseLayerNorm(Rewriter& r, Node& node) {
+  if (node.op != "div") return false;
+  const std::optional<Deviation> deviation = StandardDeviation(r, node.inputs[1]);
+  const std::optional<Mean> centered = Centered(r, node.inputs[0]);
+  if (!deviation.has_value() || !centered.has_value() || centered->of != deviation->centered.of ||
+      centered->axis != deviation->centered.axis) {
+    return false;
+  }
+  const TensorType& x = r.TypeOf(centered->of);
+  NDArray ones(x.dtype, Shape(x.shape.begin() + centered->axis, x.shape.end()));
+  for (int64_t i = 0; i < ones.size(); ++i) ones.Set(i, 1);
+  Attrs attrs;
+  attrs.Set("axis", centered->axis);
+  attrs.Set("epsilon", deviation->epsilon);
+  r.Become(node, "layer_norm", std::move(attrs), {centered->of, r.AddConstant(std::move(ones))});
+  return true;
+}
+
+// The layer norm that only this node reads, and the node's other operand, which must be a constant no larger.
+const Node* LayerNormOperand(const Rewriter& r, const Node& node, ValueId* other) {
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* norm = r.Producer(node.inputs[i], "layer_norm");
+    *other = node.inputs[1 - i];
+    if (norm != nullptr && r.OnlyUse(norm->output) && r.Constant(*other) != nullptr &&
+        r.ShapeOf(node.output) == r.ShapeOf(norm->output)) {
+      return norm;
+    }
+  }
+  return nullptr;
+}
+
+absl::StatusOr<bool> AbsorbScale(Rewriter& r, Node& node) {
+  if (node.op != "mul") return false;
+  ValueId scale = kNoValue;
+  const Node* norm = LayerNormOperand(r, node, &scale);
+  if (norm == nullptr || norm->inputs.size() != 2 || Uniform(r.Constant(norm->inputs[1])) != 1.0) return false;
+  r.Become(node, "layer_norm", norm->attrs, {norm->inputs[0], scale});
+  return true;
+}
+
+absl::StatusOr<bool> AbsorbBias(Rewriter& r, Node& node) {
+  if (node.op != "add") return false;
+  ValueId bias = kNoValue;
+  const Node* norm = LayerNormOperand(r, node, &bias);
+  if (norm == nullptr || norm->inputs.size() != 2) return false;
+  r.Become(node, "layer_norm", norm->attrs, {norm->inputs[0], norm->inputs[1], bias});
+  return true;
+}
+
+}  // namespace
+
+std::span<const Rewriter::Rule> NormRules() {
+  static const std::vector<Rewriter::Rule> rules = {RecogniseLayerNorm, AbsorbScale, AbsorbBias};
+  return rules;
+}
+
+}  // namespace temper::passes

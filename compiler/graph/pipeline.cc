@@ -1,0 +1,56 @@
+#include "compiler/graph/pipeline.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "compiler/graph/passes/passes.h"
+
+namespace temper {
+namespace {
+
+constexpr PassDef kPasses[] = {
+    {"fold-constants", passes::FoldConstants},
+    {"cse", passes::EliminateCommonSubexpressions},
+    {"dead-code", passes::RemoveDeadCode},
+    {"simplify", passes::Simplify},
+    {"layout", passes::ChooseLayouts},
+    {"fuse", passes::Fuse},
+};
+
+absl::Status RunPass(const PassDef& pass, Graph& g) {
+  absl::Status status = pass.run(g);
+  if (status.ok()) status = Verify(g);
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("pass ", std::string(pass.name), ": ", std::string(status.message())));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const PassDef> AllPasses() { return kPasses; }
+
+absl::Status Optimize(Graph& g, const PipelineOptions& options) {
+  for (const std::string& name : options.disabled) {
+    const bool known = std::any_of(std::begin(kPasses), std::end(kPasses), [&](const PassDef& p) { return p.name == name; });
+    if (!known) return absl::InvalidArgumentError(absl::StrCat("no pass is called '", name, "'"));
+  }
+  TEMPER_RETURN_IF_ERROR(Verify(g));
+  std::string before = options.print != nullptr ? Text(g) : "";
+  if (options.print != nullptr) *options.print << "== before passes\n" << before;
+  for (const PassDef& pass : kPasses) {
+    if (options.disabled.contains(std::string(pass.name))) continue;
+    const size_t nodes = g.nodes.size();
+    TEMPER_RETURN_IF_ERROR(RunPass(pass, g));
+    spdlog::debug("pass {}: {} nodes -> {} nodes, {} groups", pass.name, nodes, g.nodes.size(), g.groups.size());
+    if (options.print == nullptr) continue;
+    std::string after = Text(g);
+    if (after == before) continue;
+    *options.print << "== after " << pass.name << "\n" << after;
+    before = std::move(after);
+  }
+  if (options.disabled.contains("fuse")) passes::GroupEachNode(g);
+  return Verify(g);
+}
+
+}  // namespace temper

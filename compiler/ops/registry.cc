@@ -2,7 +2,8 @@
 #include "compiler/ops/families.h"
 #include "compiler/ops/template.h"
 
-#include "absl/container/flat_hash_map.h"
+#include <unordered_map>
+
 #include "absl/strings/str_cat.h"
 
 namespace temper {
@@ -22,7 +23,7 @@ constexpr std::vector<OpDef> (*kFamilies[])() = {
 
 struct Registry {
   std::vector<OpDef> ops;
-  absl::flat_hash_map<std::string_view, size_t> by_name;
+  std::unordered_map<std::string_view, size_t> by_name;
 
   // The number of operands is checked here once, and errors begin with the operator's name.
   void Add(OpDef op) {

@@ -1,6 +1,7 @@
 // From lowered functions to machine code. One implementation a folder; chosen by Target::kind.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 

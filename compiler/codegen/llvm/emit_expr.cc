@@ -1,0 +1,298 @@
+// Expressions.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/llvm/emitter.h"
+#include "compiler/codegen/llvm/math.h"
+
+namespace temper {
+
+using ir::Expr;
+using ir::ExprKind;
+using llvm::Value;
+
+namespace {
+
+bool IsUnsigned(DType dtype) { return dtype == DType::kU8 || dtype == DType::kBool; }
+
+bool IsPowerOfTwo(int64_t v) { return v > 0 && (v & (v - 1)) == 0; }
+
+llvm::Type* Like(llvm::Type* element, Value* v) {
+  auto* vector = llvm::dyn_cast<llvm::VectorType>(v->getType());
+  return vector == nullptr ? element : llvm::VectorType::get(element, vector);
+}
+
+constexpr int64_t kNarrow = int64_t{1} << 30;
+
+bool FitsNarrow(const std::optional<ir::Interval>& range) {
+  return range.has_value() && range->min > -kNarrow && range->max < kNarrow;
+}
+
+}  // namespace
+
+bool Emitter::DependsOnLane(const Expr& e) const {
+  return lanes_.count > 0 && (ir::UsesVar(e, lanes_.var) || ir::UsesVar(e, lanes_.local));
+}
+
+Expr Emitter::Resolve(const Expr& e) {
+  auto found = vars_of_.find(e.get());
+  if (found == vars_of_.end()) {
+    std::vector<ir::Var> vars;
+    ir::Visit(e, [&vars](const Expr& node) {
+      if (node->kind == ExprKind::kVar && std::ranges::find(vars, node->var) == vars.end()) vars.push_back(node->var);
+    });
+    found = vars_of_.emplace(e.get(), std::move(vars)).first;
+  }
+  std::vector<ir::VarBinding> values;
+  std::vector<int64_t> key;
+  for (const ir::Var& v : found->second) {
+    auto it = bindings_.find(v.get());
+    if (it == bindings_.end() || it->second.kind == Binding::kValue) continue;
+    const Binding& binding = it->second;
+    if (binding.kind == Binding::kLane && binding.constant == 0) continue;
+    key.insert(key.end(), {binding.kind, binding.constant, lanes_.count});
+    values.push_back({v, binding.kind == Binding::kConstant ? ir::Int(binding.constant) : Expr(lanes_.local) + ir::Int(binding.constant)});
+  }
+  if (values.empty()) return e;
+  // Entries hold the expressions that they are keyed by elsewhere, so none of those is ever freed.
+  Expr& result = resolved_[{e.get(), std::move(key)}];
+  if (!result) result = ranges_.Simplify(ir::Substitute(e, values));
+  return result;
+}
+
+Value* Emitter::Spread(Value* v) {
+  if (lanes_.count == 0 || v->getType()->isVectorTy()) return v;
+  return b_.CreateVectorSplat(static_cast<unsigned>(lanes_.count), v);
+}
+
+void Emitter::Match(Value*& a, Value*& c) {
+  if (a->getType()->isVectorTy()) c = Spread(c);
+  if (c->getType()->isVectorTy()) a = Spread(a);
+}
+
+Value* Emitter::Any(Value* mask) { return b_.CreateOrReduce(mask); }
+
+Value* Emitter::EmitVector(const Expr& e) { return Spread(Emit(e)); }
+
+Value* Emitter::Emit(const Expr& e) {
+  switch (e->kind) {
+    case ExprKind::kInt: return llvm::ConstantInt::getSigned(ValueType(e->dtype), e->int_value);
+    case ExprKind::kFloat: return llvm::ConstantFP::get(ValueType(e->dtype), e->float_value);
+    case ExprKind::kVar: return EmitVar(*e);
+    case ExprKind::kLoad: return EmitLoad(e);
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kMod:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+    case ExprKind::kPow: return EmitBinary(e);
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kEq: return EmitCompare(e);
+    case ExprKind::kAnd:
+    case ExprKind::kOr: return EmitLogic(e);
+    case ExprKind::kNot: return b_.CreateNot(Emit(e->args[0]));
+    case ExprKind::kSelect: return EmitSelect(e->args[0], e->args[1], e->args[2]);
+    case ExprKind::kCast: return EmitCast(e);
+    default: return EmitUnary(e);
+  }
+}
+
+Value* Emitter::EmitVar(const ir::ExprNode& e) {
+  auto it = bindings_.find(e.var.get());
+  if (it == bindings_.end()) return Fail(absl::InternalError(absl::StrCat("variable ", e.var->name, " is not bound")));
+  switch (it->second.kind) {
+    case Binding::kConstant: return I64(it->second.constant);
+    case Binding::kValue: return it->second.value;
+    case Binding::kLane: break;
+  }
+  return LaneNumbers(b_.getInt64Ty(), it->second.constant, 1);
+}
+
+Value* Emitter::EmitBinary(const Expr& e) {
+  Value* a = Emit(e->args[0]);
+  Value* c = Emit(e->args[1]);
+  Match(a, c);
+  const bool fp = IsFloat(e->dtype);
+  switch (e->kind) {
+    case ExprKind::kAdd: return fp ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
+    case ExprKind::kSub: return fp ? b_.CreateFSub(a, c) : b_.CreateSub(a, c);
+    case ExprKind::kMul: return fp ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
+    case ExprKind::kMin: return EmitMin(b_, a, c, IsUnsigned(e->dtype));
+    case ExprKind::kMax: return EmitMax(b_, a, c, IsUnsigned(e->dtype));
+    case ExprKind::kPow: {
+      if (fp) return EmitPow(b_, a, c);
+      llvm::Type* type = Like(b_.getDoubleTy(), a);
+      auto widen = [&](Value* v) { return IsUnsigned(e->dtype) ? b_.CreateUIToFP(v, type) : b_.CreateSIToFP(v, type); };
+      Value* power = EmitPow(b_, widen(a), widen(c));
+      return IsUnsigned(e->dtype) ? b_.CreateFPToUI(power, a->getType()) : b_.CreateFPToSI(power, a->getType());
+    }
+    default: return EmitDivMod(*e, a, c);
+  }
+}
+
+Value* Emitter::EmitDivMod(const ir::ExprNode& e, Value* a, Value* c) {
+  const bool div = e.kind == ExprKind::kDiv;
+  if (IsFloat(e.dtype)) {
+    Value* quotient = b_.CreateFDiv(a, c);
+    if (div) return quotient;
+    Value* floor = EmitUnaryMath(b_, ExprKind::kFloor, quotient);
+    return b_.CreateFSub(a, b_.CreateFMul(floor, c));
+  }
+  if (IsUnsigned(e.dtype)) return div ? b_.CreateUDiv(a, c) : b_.CreateURem(a, c);
+  const Expr& divisor = e.args[1];
+  if (divisor->kind == ExprKind::kInt && IsPowerOfTwo(divisor->int_value)) {
+    // Exact for negatives too: an arithmetic shift rounds down.
+    const int shift = __builtin_ctzll(static_cast<uint64_t>(divisor->int_value));
+    if (!div) return b_.CreateAnd(a, llvm::ConstantInt::getSigned(a->getType(), divisor->int_value - 1));
+    return b_.CreateAShr(a, llvm::ConstantInt::get(a->getType(), static_cast<uint64_t>(shift)));
+  }
+  const std::optional<ir::Interval> range = e.dtype == DType::kI64 ? ranges_.Bounds(e.args[0]) : std::nullopt;
+  if (range.has_value() && range->min >= 0 && divisor->kind == ExprKind::kInt && divisor->int_value > 0) {
+    // Vectors have no wide multiplication, which is what a division by a constant becomes.
+    const bool narrow = a->getType()->isVectorTy() && range->max < kNarrow && divisor->int_value < kNarrow;
+    llvm::Type* type = narrow ? Like(b_.getInt32Ty(), a) : a->getType();
+    Value* x = narrow ? b_.CreateTrunc(a, type) : a;
+    Value* y = narrow ? b_.CreateTrunc(c, type) : c;
+    Value* result = div ? b_.CreateUDiv(x, y) : b_.CreateURem(x, y);
+    return narrow ? b_.CreateZExt(result, a->getType()) : result;
+  }
+  Value* remainder = b_.CreateSRem(a, c);
+  Value* zero = llvm::Constant::getNullValue(a->getType());
+  Value* crosses = b_.CreateAnd(b_.CreateICmpNE(remainder, zero), b_.CreateICmpSLT(b_.CreateXor(remainder, c), zero));
+  if (!div) return b_.CreateSelect(crosses, b_.CreateAdd(remainder, c), remainder);
+  Value* quotient = b_.CreateSDiv(a, c);
+  return b_.CreateAdd(quotient, b_.CreateSExt(crosses, a->getType()));
+}
+
+Value* Emitter::NarrowLanes(const Expr& a, const Expr& c) {
+  if (a->dtype != DType::kI64 || !(DependsOnLane(a) || (c && DependsOnLane(c)))) return nullptr;
+  if (!FitsNarrow(ranges_.Bounds(a)) || (c && !FitsNarrow(ranges_.Bounds(c)))) return nullptr;
+  Form form;
+  Decompose(a, 1, false, form);
+  if (c) Decompose(c, -1, false, form);
+  if (form.irregular) return nullptr;
+  Value* uniform = b_.CreateTrunc(SumOf(form), b_.getInt32Ty());
+  return b_.CreateAdd(Spread(uniform), LaneNumbers(b_.getInt32Ty(), 0, form.lane));
+}
+
+Value* Emitter::EmitCompare(const Expr& e) {
+  if (Value* difference = NarrowLanes(e->args[0], e->args[1])) {
+    Value* zero = llvm::Constant::getNullValue(difference->getType());
+    if (e->kind == ExprKind::kEq) return b_.CreateICmpEQ(difference, zero);
+    return e->kind == ExprKind::kLt ? b_.CreateICmpSLT(difference, zero) : b_.CreateICmpSLE(difference, zero);
+  }
+  Value* a = Emit(e->args[0]);
+  Value* c = Emit(e->args[1]);
+  Match(a, c);
+  const DType dtype = e->args[0]->dtype;
+  if (IsFloat(dtype)) {
+    if (e->kind == ExprKind::kEq) return b_.CreateFCmpOEQ(a, c);
+    return e->kind == ExprKind::kLt ? b_.CreateFCmpOLT(a, c) : b_.CreateFCmpOLE(a, c);
+  }
+  if (e->kind == ExprKind::kEq) return b_.CreateICmpEQ(a, c);
+  if (IsUnsigned(dtype)) return e->kind == ExprKind::kLt ? b_.CreateICmpULT(a, c) : b_.CreateICmpULE(a, c);
+  return e->kind == ExprKind::kLt ? b_.CreateICmpSLT(a, c) : b_.CreateICmpSLE(a, c);
+}
+
+Value* Emitter::EmitLogic(const Expr& e) {
+  const bool conjunction = e->kind == ExprKind::kAnd;
+  if (!CheapAndSafe(e->args[1])) {
+    return conjunction ? EmitSelect(e->args[0], e->args[1], ir::Bool(false)) : EmitSelect(e->args[0], ir::Bool(true), e->args[1]);
+  }
+  Value* a = Emit(e->args[0]);
+  Value* c = Emit(e->args[1]);
+  Match(a, c);
+  return conjunction ? b_.CreateAnd(a, c) : b_.CreateOr(a, c);
+}
+
+bool Emitter::CheapAndSafe(const Expr& e) {
+  int nodes = 0;
+  bool ok = true;
+  ir::Visit(e, [&](const Expr& node) {
+    if (!ok) return;
+    ok = ++nodes <= 24 && node->kind < ExprKind::kExp && node->kind != ExprKind::kPow;
+    if (node->kind == ExprKind::kDiv || node->kind == ExprKind::kMod) {
+      ok = ok && (IsFloat(node->dtype) || node->args[1]->kind == ExprKind::kInt);
+    }
+    if (node->kind == ExprKind::kLoad && node->buffer->scope == ir::Scope::kMemory) {
+      ok = ok && InBounds(AccessOf(node.get(), node->buffer, node->args));
+    }
+  });
+  return ok;
+}
+
+// Only the branch taken is evaluated, unless the other does no harm; lanes that do not take it are masked off.
+Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
+  const Expr r = Resolve(cond);
+  if (std::optional<int64_t> known = ir::AsInt(r)) return Emit(*known != 0 ? a : c);
+  if (DependsOnLane(r)) {
+    Value* outer = lanes_.mask;
+    Value* mask = Spread(Emit(r));
+    auto under = [&](Value* m, const Expr& e) {
+      lanes_.mask = outer == nullptr ? m : b_.CreateAnd(outer, m);
+      Value* v = EmitVector(e);
+      lanes_.mask = outer;
+      return v;
+    };
+    Value* taken = under(mask, a);
+    Value* other = under(b_.CreateNot(mask), c);
+    return b_.CreateSelect(mask, taken, other);
+  }
+  Value* condition = Emit(r);
+  if (CheapAndSafe(a) && CheapAndSafe(c)) {
+    Value* taken = Emit(a);
+    Value* other = Emit(c);
+    Match(taken, other);
+    return b_.CreateSelect(condition, taken, other);
+  }
+  const bool vector = DependsOnLane(a) || DependsOnLane(c);
+  Value *taken = nullptr, *other = nullptr;
+  llvm::BasicBlock *from_taken = nullptr, *from_other = nullptr;
+  auto arm = [&](const Expr& e, Value*& value, llvm::BasicBlock*& from) {
+    value = vector ? EmitVector(e) : Emit(e);
+    from = b_.GetInsertBlock();
+  };
+  Branch(condition, [&] { arm(a, taken, from_taken); }, [&] { arm(c, other, from_other); });
+  llvm::PHINode* phi = b_.CreatePHI(taken->getType(), 2);
+  phi->addIncoming(taken, from_taken);
+  phi->addIncoming(other, from_other);
+  return phi;
+}
+
+Value* Emitter::EmitCast(const Expr& e) {
+  const DType from = e->args[0]->dtype, to = e->dtype;
+  if (IsFloat(to)) {
+    if (Value* narrow = NarrowLanes(e->args[0], Expr())) return b_.CreateSIToFP(narrow, Like(ValueType(to), narrow));
+  }
+  Value* v = Emit(e->args[0]);
+  if (from == to) return v;
+  llvm::Type* type = Like(ValueType(to), v);
+  llvm::Constant* zero = llvm::Constant::getNullValue(v->getType());
+  if (to == DType::kBool) return IsFloat(from) ? b_.CreateFCmpUNE(v, zero) : b_.CreateICmpNE(v, zero);
+  if (IsFloat(from)) {
+    if (IsFloat(to)) return to == DType::kF64 ? b_.CreateFPExt(v, type) : b_.CreateFPTrunc(v, type);
+    // Bytes go through i32, so that what does not fit wraps as it does in C on this machine.
+    if (SizeOf(to) == 1) return b_.CreateTrunc(b_.CreateFPToSI(v, Like(b_.getInt32Ty(), v)), type);
+    return b_.CreateFPToSI(v, type);
+  }
+  if (IsFloat(to)) return IsUnsigned(from) ? b_.CreateUIToFP(v, type) : b_.CreateSIToFP(v, type);
+  return IsUnsigned(from) ? b_.CreateZExtOrTrunc(v, type) : b_.CreateSExtOrTrunc(v, type);
+}
+
+Value* Emitter::EmitUnary(const Expr& e) {
+  Value* v = Emit(e->args[0]);
+  if (!IsFloat(e->dtype) && e->kind == ExprKind::kAbs) {
+    if (IsUnsigned(e->dtype)) return v;
+    return b_.CreateSelect(b_.CreateICmpSLT(v, llvm::Constant::getNullValue(v->getType())), b_.CreateNeg(v), v);
+  }
+  if (IsFloat(e->dtype)) {
+    if (Value* result = EmitUnaryMath(b_, e->kind, v)) return result;
+  }
+  return Fail(absl::UnimplementedError(absl::StrCat("no code for ", std::string(ir::Name(e->kind)), " on ", std::string(Name(e->dtype)))),
+              v->getType());
+}
+
+}  // namespace temper

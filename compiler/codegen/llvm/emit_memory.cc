@@ -1,0 +1,385 @@
+// Indices, addresses, loads and stores.
+#include <llvm/IR/Module.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/llvm/emitter.h"
+
+namespace temper {
+
+using ir::Expr;
+using ir::ExprKind;
+using llvm::Value;
+
+Value* Emitter::Fail(absl::Status status, llvm::Type* type) {
+  if (status_.ok()) status_ = std::move(status);
+  return llvm::PoisonValue::get(type == nullptr ? b_.getInt64Ty() : type);
+}
+
+llvm::Type* Emitter::ValueType(DType dtype) { return dtype == DType::kBool ? b_.getInt1Ty() : MemoryType(dtype); }
+
+llvm::Type* Emitter::MemoryType(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return b_.getFloatTy();
+    case DType::kF64: return b_.getDoubleTy();
+    case DType::kI64: return b_.getInt64Ty();
+    case DType::kI32: return b_.getInt32Ty();
+    default: return b_.getInt8Ty();
+  }
+}
+
+Value* Emitter::FromMemory(Value* v, DType dtype) {
+  return dtype == DType::kBool ? b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType())) : v;
+}
+
+Value* Emitter::ToMemory(Value* v, DType dtype) {
+  if (dtype != DType::kBool) return v;
+  llvm::Type* type = b_.getInt8Ty();
+  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(v->getType())) type = llvm::VectorType::get(type, vector);
+  return b_.CreateZExt(v, type);
+}
+
+llvm::Constant* Emitter::LaneNumbers(llvm::Type* element, int64_t first, int64_t step) {
+  std::vector<llvm::Constant*> lanes;
+  for (int64_t i = 0; i < lanes_.count; ++i) lanes.push_back(llvm::ConstantInt::getSigned(element, first + i * step));
+  return llvm::ConstantVector::get(lanes);
+}
+
+// --- indices
+
+Emitter::Access Emitter::AccessOf(const void* key, const ir::Buffer& buffer, const std::vector<Expr>& indices) {
+  Expr& flat = flat_[key];
+  if (!flat) flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
+  return {buffer.get(), flat, FormOf(flat)};
+}
+
+Emitter::Form Emitter::FormOf(const Expr& e) {
+  Form form;
+  Decompose(e, 1, false, form);
+  return form;
+}
+
+std::optional<int64_t> Emitter::ConstantOf(const Expr& e) const {
+  if (e->kind == ExprKind::kInt) return e->int_value;
+  if (e->kind != ExprKind::kVar) return std::nullopt;
+  auto it = bindings_.find(e->var.get());
+  if (it == bindings_.end() || it->second.kind != Binding::kConstant) return std::nullopt;
+  return it->second.constant;
+}
+
+void Emitter::Decompose(const Expr& e, int64_t scale, bool resolved, Form& form) {
+  switch (e->kind) {
+    case ExprKind::kInt:
+      form.constant += scale * e->int_value;
+      return;
+    case ExprKind::kVar: {
+      auto it = bindings_.find(e->var.get());
+      if (it == bindings_.end()) {
+        Fail(absl::InternalError(absl::StrCat("variable ", e->var->name, " is not bound")));
+      } else if (it->second.kind == Binding::kValue) {
+        DecomposeAtom(e, scale, form);
+      } else {
+        form.constant += scale * it->second.constant;
+        if (it->second.kind == Binding::kLane) form.lane += scale;
+      }
+      return;
+    }
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+      Decompose(e->args[0], scale, resolved, form);
+      Decompose(e->args[1], e->kind == ExprKind::kAdd ? scale : -scale, resolved, form);
+      return;
+    case ExprKind::kMul:
+      for (int i = 0; i < 2; ++i) {
+        if (std::optional<int64_t> c = ConstantOf(e->args[i])) {
+          if (*c != 0) Decompose(e->args[1 - i], scale * *c, resolved, form);
+          return;
+        }
+      }
+      break;
+    default:
+      break;
+  }
+  if (!resolved) {
+    const Expr r = Resolve(e);
+    if (r.get() != e.get()) return Decompose(r, scale, true, form);
+  }
+  DecomposeAtom(e, scale, form);
+}
+
+void Emitter::DecomposeAtom(const Expr& e, int64_t scale, Form& form) {
+  if (DependsOnLane(e)) form.irregular = true;
+  for (Term& t : form.terms) {
+    if (ir::StructurallyEqual(t.atom, e)) {
+      t.coefficient += scale;
+      return;
+    }
+  }
+  form.terms.push_back({e, scale});
+}
+
+bool Emitter::Hoistable(const Expr& atom) const {
+  bool ok = true;
+  ir::Visit(atom, [&](const Expr& e) {
+    if (e->kind == ExprKind::kLoad || e->kind == ExprKind::kSelect) ok = false;
+    if (e->kind == ExprKind::kDiv || e->kind == ExprKind::kMod) ok = ok && e->args[1]->kind == ExprKind::kInt;
+  });
+  return ok;
+}
+
+int Emitter::LevelOf(const Expr& atom) const {
+  int level = 0;
+  ir::Visit(atom, [&](const Expr& e) {
+    if (e->kind != ExprKind::kVar) return;
+    auto it = bindings_.find(e->var.get());
+    if (it != bindings_.end() && it->second.kind == Binding::kValue) level = std::max(level, it->second.level);
+  });
+  return level;
+}
+
+Value* Emitter::TermValue(const Term& t) {
+  if (t.atom->kind == ExprKind::kVar) return Emit(t.atom);
+  if (!Hoistable(t.atom)) return Emit(t.atom);
+  const int level = LevelOf(t.atom);
+  Value*& cached = levels_[level].values[t.atom.get()];
+  if (cached != nullptr) return cached;
+  llvm::IRBuilder<>::InsertPointGuard guard(b_);
+  if (level != current()) b_.SetInsertPoint(levels_[level].anchor);
+  return cached = Emit(t.atom);
+}
+
+Value* Emitter::SumOf(const Form& form) {
+  Value* sum = nullptr;
+  for (const Term& t : form.terms) {
+    Value* v = TermValue(t);
+    if (t.coefficient != 1) v = b_.CreateNSWMul(v, I64(t.coefficient));
+    sum = sum == nullptr ? v : b_.CreateNSWAdd(sum, v);
+  }
+  if (sum == nullptr) return I64(form.constant);
+  return form.constant == 0 ? sum : b_.CreateNSWAdd(sum, I64(form.constant));
+}
+
+// base + the terms that vary least + ... + those of the innermost loop + constant, in that order.
+Value* Emitter::AddressOf(const Access& access, int64_t extra) {
+  auto base = pointers_.find(access.buffer);
+  if (base == pointers_.end()) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("buffer ", access.buffer->name, " is neither a parameter nor allocated")),
+                b_.getPtrTy());
+  }
+  struct Step {
+    int level;
+    const Term* term;
+  };
+  std::vector<Step> steps;
+  for (const Term& t : access.form.terms) {
+    if (t.coefficient != 0) steps.push_back({Hoistable(t.atom) ? LevelOf(t.atom) : current(), &t});
+  }
+  std::ranges::stable_sort(steps, {}, &Step::level);
+  llvm::Type* type = MemoryType(access.buffer->dtype);
+  Value* p = base->second;
+  for (const Step& s : steps) {
+    Value* v = TermValue(*s.term);
+    Value*& cached = levels_[s.level].addresses[{p, v, s.term->coefficient}];
+    if (cached == nullptr) {
+      llvm::IRBuilder<>::InsertPointGuard guard(b_);
+      if (s.level != current()) b_.SetInsertPoint(levels_[s.level].anchor);
+      Value* offset = s.term->coefficient == 1 ? v : b_.CreateNSWMul(v, I64(s.term->coefficient));
+      cached = b_.CreateGEP(type, p, offset);
+    }
+    p = cached;
+  }
+  const int64_t constant = access.form.constant + extra;
+  return constant == 0 ? p : b_.CreateGEP(type, p, I64(constant));
+}
+
+Value* Emitter::PointersOf(const Access& access) {
+  llvm::Type* type = MemoryType(access.buffer->dtype);
+  if (!access.form.irregular) return b_.CreateGEP(type, AddressOf(access, 0), LaneNumbers(b_.getInt64Ty(), 0, access.form.lane));
+  auto base = pointers_.find(access.buffer);
+  if (base == pointers_.end()) return AddressOf(access, 0);
+  return b_.CreateGEP(type, base->second, EmitVector(access.flat));
+}
+
+// Where the target has AVX, unaligned accesses cost nothing and none is claimed to be aligned.
+llvm::Align Emitter::AlignmentOf(const Access& access) const {
+  const int64_t size = SizeOf(access.buffer->dtype);
+  if (context_.target.Has("avx")) return llvm::Align(size);
+  int64_t g = std::gcd(int64_t{64}, access.form.constant * size);
+  for (const Term& t : access.form.terms) g = std::gcd(g, t.coefficient * size);
+  return llvm::Align(g);
+}
+
+bool Emitter::InBounds(const Access& access) const {
+  const std::optional<ir::Interval> range = ranges_.Bounds(access.flat);
+  return range.has_value() && range->min >= 0 && range->max < NumElements(access.buffer->shape);
+}
+
+void Emitter::AsLane(int64_t lane, const std::function<void()>& f) {
+  const Lanes saved = lanes_;
+  bindings_[saved.var.get()] = {Binding::kConstant, saved.base + lane};
+  bindings_[saved.local.get()] = {Binding::kConstant, lane};
+  lanes_ = Lanes();
+  f();
+  lanes_ = saved;
+  bindings_[saved.var.get()] = {Binding::kLane, saved.base};
+  bindings_[saved.local.get()] = {Binding::kLane, 0};
+}
+
+// --- loads
+
+Value* Emitter::EmitLoad(const Expr& e) { return LoadAccess(e, AccessOf(e.get(), e->buffer, e->args)); }
+
+Value* Emitter::LoadAccess(const Expr& e, const Access& access) {
+  const DType dtype = access.buffer->dtype;
+  if (access.buffer->scope == ir::Scope::kRegister) return FromMemory(EmitRegisterLoad(access), dtype);
+  const bool guarded = lanes_.mask != nullptr && !InBounds(access);
+  if (lanes_.count == 0 || (access.form.lane == 0 && !access.form.irregular)) {
+    return FromMemory(guarded ? GuardedScalarLoad(access) : ScalarLoad(access), dtype);
+  }
+  if (access.form.irregular || access.form.lane != 1) return FromMemory(EmitGather(e, access), dtype);
+  auto* type = llvm::FixedVectorType::get(MemoryType(dtype), static_cast<unsigned>(lanes_.count));
+  Value* p = AddressOf(access, 0);
+  if (!guarded) return FromMemory(b_.CreateAlignedLoad(type, p, AlignmentOf(access)), dtype);
+  return FromMemory(b_.CreateMaskedLoad(type, p, AlignmentOf(access), lanes_.mask, llvm::Constant::getNullValue(type)), dtype);
+}
+
+Value* Emitter::ScalarLoad(const Access& access) {
+  return b_.CreateAlignedLoad(MemoryType(access.buffer->dtype), AddressOf(access, 0), llvm::Align(SizeOf(access.buffer->dtype)));
+}
+
+// One element for all lanes, which exists only if some lane wants it.
+Value* Emitter::GuardedScalarLoad(const Access& access) {
+  Value* any = Any(lanes_.mask);
+  Value* p = AddressOf(access, 0);
+  llvm::Type* type = MemoryType(access.buffer->dtype);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* load = llvm::BasicBlock::Create(b_.getContext(), "load", function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", function_);
+  b_.CreateCondBr(any, load, after);
+  b_.SetInsertPoint(load);
+  Value* loaded = b_.CreateAlignedLoad(type, p, llvm::Align(SizeOf(access.buffer->dtype)));
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* phi = b_.CreatePHI(type, 2);
+  phi->addIncoming(loaded, load);
+  phi->addIncoming(llvm::Constant::getNullValue(type), before);
+  return phi;
+}
+
+Value* Emitter::EmitGather(const Expr& e, const Access& access) {
+  const DType dtype = access.buffer->dtype;
+  auto* type = llvm::FixedVectorType::get(MemoryType(dtype), static_cast<unsigned>(lanes_.count));
+  const llvm::Align align(SizeOf(dtype));
+  if (lanes_.mask != nullptr && !InBounds(access)) {
+    return b_.CreateMaskedGather(type, PointersOf(access), align, lanes_.mask, llvm::Constant::getNullValue(type));
+  }
+  Value* result = llvm::PoisonValue::get(type);
+  Value* p = access.form.irregular ? nullptr : AddressOf(access, 0);
+  for (int64_t lane = 0; lane < type->getNumElements(); ++lane) {
+    Value* element = nullptr;
+    if (p != nullptr) {
+      element = b_.CreateAlignedLoad(type->getElementType(), b_.CreateGEP(type->getElementType(), p, I64(lane * access.form.lane)), align);
+    } else {
+      AsLane(lane, [&] { element = ScalarLoad({access.buffer, access.flat, FormOf(access.flat)}); });
+    }
+    result = b_.CreateInsertElement(result, element, static_cast<uint64_t>(lane));
+  }
+  return result;
+}
+
+const RegisterArray* Emitter::RegisterAt(const Access& access, int64_t count) {
+  auto array = registers_.find(access.buffer);
+  const Form& f = access.form;
+  if (array == registers_.end()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " is used outside its allocation")));
+  } else if (!f.terms.empty()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " has the index ", ir::Text(access.flat),
+                                                 ", which is not constant once loops are unrolled")));
+  } else if (std::min(f.constant, f.constant + (count - 1) * f.lane) < 0 ||
+             std::max(f.constant, f.constant + (count - 1) * f.lane) >= array->second.size()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " is indexed out of range: ", f.constant)));
+  } else {
+    return &array->second;
+  }
+  return nullptr;
+}
+
+Value* Emitter::EmitRegisterLoad(const Access& access) {
+  llvm::Type* element = MemoryType(access.buffer->dtype);
+  if (access.form.irregular) {
+    auto* type = llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_.count));
+    Value* result = llvm::PoisonValue::get(type);
+    for (int64_t lane = 0; lane < type->getNumElements(); ++lane) {
+      Value* v = nullptr;
+      AsLane(lane, [&] { v = EmitRegisterLoad({access.buffer, access.flat, FormOf(access.flat)}); });
+      result = b_.CreateInsertElement(result, v, static_cast<uint64_t>(lane));
+    }
+    return result;
+  }
+  const int64_t count = lanes_.count == 0 || access.form.lane == 0 ? 1 : lanes_.count;
+  const RegisterArray* array = RegisterAt(access, count);
+  if (array != nullptr) return array->Load(b_, access.form.constant, count, access.form.lane);
+  return llvm::PoisonValue::get(count == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(count)));
+}
+
+// --- stores
+
+void Emitter::ScalarStore(const Access& access, Value* value) {
+  if (access.buffer->scope == ir::Scope::kRegister) return StoreRegister(access, value);
+  b_.CreateAlignedStore(ToMemory(value, access.buffer->dtype), AddressOf(access, 0), llvm::Align(SizeOf(access.buffer->dtype)));
+}
+
+void Emitter::StoreRegister(const Access& access, Value* value) {
+  const DType dtype = access.buffer->dtype;
+  if (access.form.irregular) {
+    for (int64_t lane = 0, n = lanes_.count; lane < n; ++lane) {
+      Value* v = b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
+      Value* mask = lanes_.mask == nullptr ? nullptr : b_.CreateExtractElement(lanes_.mask, static_cast<uint64_t>(lane));
+      AsLane(lane, [&] {
+        const Access scalar = {access.buffer, access.flat, FormOf(access.flat)};
+        if (mask != nullptr) v = b_.CreateSelect(mask, v, FromMemory(EmitRegisterLoad(scalar), dtype));
+        StoreRegister(scalar, v);
+      });
+    }
+    return;
+  }
+  const int64_t count = lanes_.count == 0 || access.form.lane == 0 ? 1 : lanes_.count;
+  const RegisterArray* array = RegisterAt(access, count);
+  if (array == nullptr) return;
+  if (lanes_.mask != nullptr && count > 1) {
+    value = b_.CreateSelect(lanes_.mask, value, FromMemory(EmitRegisterLoad(access), dtype));
+  }
+  array->Store(b_, access.form.constant, count, access.form.lane, ToMemory(value, dtype));
+}
+
+// The index depends on the lane; `value` is a vector.
+void Emitter::StoreAccess(const ir::StmtNode& s, const Access& access, Value* value) {
+  if (access.buffer->scope == ir::Scope::kRegister) return StoreRegister(access, value);
+  value = ToMemory(value, access.buffer->dtype);
+  const llvm::Align element_align(SizeOf(access.buffer->dtype));
+  if (!access.form.irregular && access.form.lane == 1) {
+    Value* p = AddressOf(access, 0);
+    if (lanes_.mask != nullptr) {
+      b_.CreateMaskedStore(value, p, AlignmentOf(access), lanes_.mask);
+    } else {
+      b_.CreateAlignedStore(value, p, AlignmentOf(access));
+    }
+    return;
+  }
+  if (lanes_.mask != nullptr) {
+    b_.CreateMaskedScatter(value, PointersOf(access), element_align, lanes_.mask);
+    return;
+  }
+  for (int64_t lane = 0, n = lanes_.count; lane < n; ++lane) {
+    Value* v = b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
+    if (!access.form.irregular) {
+      b_.CreateAlignedStore(v, AddressOf(access, lane * access.form.lane), element_align);
+    } else {
+      AsLane(lane, [&] { b_.CreateAlignedStore(v, AddressOf({access.buffer, access.flat, FormOf(access.flat)}, 0), element_align); });
+    }
+  }
+}
+
+}  // namespace temper

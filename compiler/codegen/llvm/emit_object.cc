@@ -1,0 +1,138 @@
+#include "compiler/codegen/llvm/emit_object.h"
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/ADCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/target/table.h"
+
+namespace temper {
+namespace {
+
+// Every feature a target can state is switched on or off by name, so that a CPU's name never brings one in that the
+// target did not state.
+std::string FeatureString(const Target& target) {
+  std::string off, on;
+  for (std::string_view f : KnownFeatures()) {
+    std::string& list = target.Has(f) ? on : off;
+    list.append(target.Has(f) ? "+" : "-").append(f).append(",");
+  }
+  std::string all = off + on;
+  if (!all.empty()) all.pop_back();
+  return all;
+}
+
+absl::StatusOr<llvm::TargetMachine*> MachineFor(const Target& target) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  // Making one costs more than compiling a small kernel; a thread keeps those it has used.
+  thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
+  std::unique_ptr<llvm::TargetMachine>& machine = machines[absl::StrCat(target.cpu, " ", FeatureString(target))];
+  if (machine != nullptr) return machine.get();
+  std::string error;
+  const std::string triple = llvm::sys::getDefaultTargetTriple();
+  const llvm::Target* description = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (description == nullptr) return absl::InternalError(absl::StrCat("LLVM: ", error));
+  llvm::TargetOptions options;
+  machine.reset(description->createTargetMachine(triple, target.cpu, FeatureString(target), options, llvm::Reloc::PIC_,
+                                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  if (machine == nullptr) return absl::InternalError(absl::StrCat("LLVM has no machine for ", triple));
+  return machine.get();
+}
+
+absl::StatusOr<std::string> Emit(llvm::Module& module, const Target& target, llvm::CodeGenFileType type) {
+  if (module.getTargetTriple().empty()) TEMPER_RETURN_IF_ERROR(PrepareModule(module, target));
+  TEMPER_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, out, nullptr, type)) {
+    return absl::InternalError("LLVM cannot write objects for this machine");
+  }
+  passes.run(module);
+  return std::string(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+absl::Status PrepareModule(llvm::Module& module, const Target& target) {
+  TEMPER_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  module.setPICLevel(llvm::PICLevel::BigPIC);
+  return absl::OkStatus();
+}
+
+void SetTargetAttributes(llvm::Function& function, const Target& target) {
+  // No "min-legal-vector-width": without it 512-bit vectors are legal whatever the CPU's tuning prefers.
+  function.addFnAttr("target-cpu", target.cpu);
+  function.addFnAttr("target-features", FeatureString(target));
+  function.addFnAttr("frame-pointer", "none");
+  function.addFnAttr(llvm::Attribute::NoUnwind);
+}
+
+absl::Status OptimizeModule(llvm::Module& module, const Target& target) {
+  std::string message;
+  llvm::raw_string_ostream out(message);
+  if (llvm::verifyModule(module, &out)) return absl::InternalError(absl::StrCat("LLVM: bad module: ", out.str()));
+  TEMPER_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+
+  llvm::PassBuilder builder(machine);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+
+  // Addresses are hoisted where they are built, and tiles unrolled; so what is left is to make register arrays SSA
+  // values, to share equal loads, and to move what loads and scalars are invariant out of the loops.
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::ADCEPass());
+  for (llvm::Function& f : module) {
+    if (!f.isDeclaration()) passes.run(f, functions);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> EmitObject(llvm::Module& module, const Target& target) {
+  return Emit(module, target, llvm::CodeGenFileType::ObjectFile);
+}
+
+absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const Target& target) {
+  return Emit(module, target, llvm::CodeGenFileType::AssemblyFile);
+}
+
+}  // namespace temper

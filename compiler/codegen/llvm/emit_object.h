@@ -1,0 +1,26 @@
+// From LLVM IR to bytes: the passes, the target machine, the object. Inside codegen/llvm only.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "compiler/target/target.h"
+
+namespace llvm {
+class Function;
+class Module;
+}  // namespace llvm
+
+namespace temper {
+
+// Sets the module's triple and data layout for the target. Called before functions are built.
+absl::Status PrepareModule(llvm::Module& module, const Target& target);
+// Target attributes that every function of ours carries.
+void SetTargetAttributes(llvm::Function& function, const Target& target);
+// Runs the short list of passes over every function.
+absl::Status OptimizeModule(llvm::Module& module, const Target& target);
+// A relocatable object, or assembly text. Prepares the module if that has not been done.
+absl::StatusOr<std::string> EmitObject(llvm::Module& module, const Target& target);
+absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const Target& target);
+
+}  // namespace temper

@@ -1,0 +1,124 @@
+#include "compiler/codegen/llvm/kernel.h"
+
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/llvm/emit_object.h"
+
+namespace temper {
+
+llvm::Function* MakePart(KernelContext& context, const std::string& name, const std::vector<ir::Buffer>& buffers,
+                         size_t integers, size_t pointers) {
+  llvm::LLVMContext& c = context.module.getContext();
+  llvm::Type* pointer = llvm::PointerType::getUnqual(c);
+  std::vector<llvm::Type*> types(buffers.size(), pointer);
+  types.insert(types.end(), integers, llvm::Type::getInt64Ty(c));
+  types.insert(types.end(), pointers, pointer);
+  auto* function = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(c), types, false),
+                                          llvm::GlobalValue::InternalLinkage, name, context.module);
+  SetTargetAttributes(*function, context.target);
+  function->addFnAttr(llvm::Attribute::NoInline);
+  const bool aligned = !context.target.Has("avx");  // see Emitter::AlignmentOf
+  for (unsigned i = 0; i < buffers.size(); ++i) {
+    function->addParamAttr(i, llvm::Attribute::NoAlias);
+    const int64_t bytes = NumElements(buffers[i]->shape) * SizeOf(buffers[i]->dtype);
+    if (bytes > 0) function->addDereferenceableParamAttr(i, static_cast<uint64_t>(bytes));
+    if (aligned) function->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(64)));
+  }
+  llvm::BasicBlock::Create(c, "", function);
+  return function;
+}
+
+namespace {
+
+// kernel(args, workspace, launcher) loads the pointers and calls the part that has each of them as a parameter.
+absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target, CompiledKernel& compiled) {
+  const FunctionPlan plan = PlanFunction(input.func);
+  KernelContext context{module, target, plan, input.symbol};
+  std::vector<ir::Buffer> buffers = input.func.params;
+  buffers.insert(buffers.end(), plan.workspace_buffers.begin(), plan.workspace_buffers.end());
+  llvm::Function* main = MakePart(context, absl::StrCat(input.symbol, ".main"), buffers, 0, 2);
+  {
+    const unsigned n = static_cast<unsigned>(buffers.size());
+    Emitter emitter(context, main, main->getArg(n), main->getArg(n + 1));
+    for (unsigned i = 0; i < n; ++i) emitter.BindPointer(buffers[i], main->getArg(i));
+    emitter.Emit(input.func.body);
+    emitter.Return();
+    TEMPER_RETURN_IF_ERROR(emitter.status());
+  }
+
+  llvm::LLVMContext& c = module.getContext();
+  llvm::Type* pointer = llvm::PointerType::getUnqual(c);
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {pointer, pointer, pointer}, false);
+  auto* kernel = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, input.symbol, module);
+  SetTargetAttributes(*kernel, target);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(c, "", kernel));
+  std::vector<llvm::Value*> args;
+  for (size_t i = 0; i < input.func.params.size(); ++i) {
+    args.push_back(b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, kernel->getArg(0), i)));
+  }
+  for (const ir::Buffer& buffer : plan.workspace_buffers) {
+    args.push_back(b.CreateConstGEP1_64(b.getInt8Ty(), kernel->getArg(1), static_cast<uint64_t>(plan.placements.at(buffer.get()).offset)));
+  }
+  args.push_back(kernel->getArg(1));
+  args.push_back(kernel->getArg(2));
+  b.CreateCall(main, args);
+  b.CreateRetVoid();
+  compiled = {input.symbol, plan.workspace_bytes, plan.thread_workspace_bytes};
+  return absl::OkStatus();
+}
+
+struct Built {
+  llvm::LLVMContext context;
+  llvm::Module module{"temper", context};
+  std::vector<CompiledKernel> kernels;
+};
+
+absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target& target, Built& built) {
+  if (target.kind != "llvm") return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.kind));
+  built.context.setDiscardValueNames(false);
+  TEMPER_RETURN_IF_ERROR(PrepareModule(built.module, target));
+  std::set<std::string> symbols;
+  for (const CodegenInput& input : kernels) {
+    if (!symbols.insert(input.symbol).second || input.symbol.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel symbol '", input.symbol, "' is empty or given twice"));
+    }
+    CompiledKernel compiled;
+    absl::Status status = BuildKernel(built.module, input, target, compiled);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(input.symbol, ": ", status.message()));
+    built.kernels.push_back(std::move(compiled));
+  }
+  return OptimizeModule(built.module, target);
+}
+
+}  // namespace
+
+std::string CodegenId() { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VERSION_MAJOR); }
+
+absl::StatusOr<CompiledModule> CompileModule(const std::vector<CodegenInput>& kernels, const Target& target) {
+  Built built;
+  TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
+  CompiledModule compiled;
+  TEMPER_ASSIGN_OR_RETURN(compiled.object, EmitObject(built.module, target));
+  compiled.kernels = std::move(built.kernels);
+  return compiled;
+}
+
+absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target, std::string_view form) {
+  if (form != "ir" && form != "asm") return absl::InvalidArgumentError("the forms of generated code are 'ir' and 'asm'");
+  Built built;
+  TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
+  if (form == "asm") return EmitAssembly(built.module, target);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  built.module.print(out, nullptr);
+  return text;
+}
+
+}  // namespace temper

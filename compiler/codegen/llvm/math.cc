@@ -1,0 +1,205 @@
+#include "compiler/codegen/llvm/math.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace temper {
+namespace {
+
+using ir::ExprKind;
+using llvm::Value;
+
+// Arithmetic on f32 scalars or vectors of one shape, with constants spread over it.
+class F32 {
+ public:
+  F32(llvm::IRBuilder<>& b, Value* like)
+      : b_(b), type_(like->getType()),
+        int_type_(type_->isVectorTy() ? static_cast<llvm::Type*>(llvm::VectorType::getInteger(llvm::cast<llvm::VectorType>(type_)))
+                                      : b.getInt32Ty()) {}
+
+  Value* Const(double v) const { return llvm::ConstantFP::get(type_, v); }
+  Value* IntConst(int64_t v) const { return llvm::ConstantInt::getSigned(int_type_, v); }
+  Value* Bits(Value* v) const { return b_.CreateBitCast(v, int_type_); }
+  Value* FromBits(Value* v) const { return b_.CreateBitCast(v, type_); }
+  Value* MulAdd(Value* x, Value* y, Value* z) const { return b_.CreateFAdd(b_.CreateFMul(x, y), z); }
+  Value* MulAdd(Value* x, double y, Value* z) const { return MulAdd(x, Const(y), z); }
+  // Coefficients from the constant term up.
+  Value* Polynomial(Value* x, std::initializer_list<double> coefficients) const {
+    Value* sum = nullptr;
+    for (auto c = std::rbegin(coefficients); c != std::rend(coefficients); ++c) {
+      sum = sum == nullptr ? Const(*c) : MulAdd(sum, x, Const(*c));
+    }
+    return sum;
+  }
+  // Bounds that let NaN through.
+  Value* AtMost(Value* x, double bound) const {
+    return b_.CreateSelect(b_.CreateFCmpOGT(x, Const(bound)), Const(bound), x);
+  }
+  Value* AtLeast(Value* x, double bound) const {
+    return b_.CreateSelect(b_.CreateFCmpOLT(x, Const(bound)), Const(bound), x);
+  }
+  Value* PowerOfTwo(Value* n) const { return FromBits(b_.CreateShl(b_.CreateAdd(n, IntConst(127)), IntConst(23))); }
+  llvm::IRBuilder<>& b() const { return b_; }
+  llvm::Type* int_type() const { return int_type_; }
+  llvm::Type* type() const { return type_; }
+
+ private:
+  llvm::IRBuilder<>& b_;
+  llvm::Type* type_;
+  llvm::Type* int_type_;
+};
+
+// The polynomials and rationals below are least-maximum-error fits made for these ranges.
+
+// e^x = 2^n e^r with |r| <= ln(2)/2; the scaling is done in two steps, so that it overflows and underflows as it should.
+Value* ExpF32(const F32& f, Value* x) {
+  llvm::IRBuilder<>& b = f.b();
+  x = f.AtLeast(f.AtMost(x, 89.0), -104.0);
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, whatever x is: no conversion can trap on NaN.
+  Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(12582912.0));
+  Value* n = b.CreateFSub(shifted, f.Const(12582912.0));
+  Value* r = f.MulAdd(n, -0.693359375, x);
+  r = f.MulAdd(n, 2.12194440054690583e-4, r);
+  Value* p = f.Polynomial(r, {0.4999922811985016, 0.16667117178440094, 0.04189065471291542, 0.00831246841698885});
+  p = b.CreateFAdd(f.MulAdd(b.CreateFMul(r, r), p, r), f.Const(1.0));
+  Value* exponent = b.CreateSub(f.Bits(shifted), f.IntConst(0x4b400000));
+  Value* half = b.CreateAShr(exponent, f.IntConst(1));
+  return b.CreateFMul(b.CreateFMul(p, f.PowerOfTwo(half)), f.PowerOfTwo(b.CreateSub(exponent, half)));
+}
+
+// ln(x) = e ln(2) + ln(m) with sqrt(1/2) <= m < sqrt(2).
+Value* LogF32(const F32& f, Value* x) {
+  llvm::IRBuilder<>& b = f.b();
+  const double infinity = std::numeric_limits<double>::infinity();
+  Value* denormal = b.CreateFCmpOLT(x, f.Const(1.17549435e-38));
+  Value* bits = f.Bits(b.CreateSelect(denormal, b.CreateFMul(x, f.Const(8388608.0)), x));
+  Value* e = b.CreateAShr(b.CreateSub(bits, f.IntConst(0x3f3504f3)), f.IntConst(23));
+  Value* m = f.FromBits(b.CreateSub(bits, b.CreateShl(e, f.IntConst(23))));
+  Value* exponent = b.CreateSIToFP(e, f.type());
+  exponent = b.CreateFSub(exponent, b.CreateSelect(denormal, f.Const(23.0), f.Const(0.0)));
+  Value* r = b.CreateFSub(m, f.Const(1.0));
+  Value* square = b.CreateFMul(r, r);
+  Value* p = f.Polynomial(r, {0.3333333134651184, -0.250008225440979, 0.20001226663589478, -0.16623356938362122,
+                              0.14201761782169342, -0.131601944565773, 0.12761549651622772, -0.07634429633617401});
+  Value* y = b.CreateFMul(b.CreateFMul(r, square), p);
+  y = f.MulAdd(exponent, -2.12194440054690583e-4, y);
+  y = f.MulAdd(square, -0.5, y);
+  y = f.MulAdd(exponent, 0.693359375, b.CreateFAdd(r, y));
+  Value* zero = b.CreateFCmpOEQ(x, f.Const(0.0));
+  Value* not_positive = b.CreateSelect(zero, f.Const(-infinity), f.Const(std::nan("")));
+  y = b.CreateSelect(b.CreateFCmpOEQ(x, f.Const(infinity)), x, y);
+  return b.CreateSelect(b.CreateFCmpOGT(x, f.Const(0.0)), y, not_positive);
+}
+
+Value* TanhF32(const F32& f, Value* x) {
+  llvm::IRBuilder<>& b = f.b();
+  x = f.AtLeast(f.AtMost(x, 9.0), -9.0);
+  Value* z = b.CreateFMul(x, x);
+  Value* p = f.Polynomial(z, {1.0, 0.1338101029396057, 0.0034955686423927546, 2.060874794551637e-05, 1.335418442494074e-08});
+  Value* q = f.Polynomial(z, {1.0, 0.4671432673931122, 0.025876909494400024, 0.0003285602433606982, 7.776365578138211e-07});
+  return f.AtLeast(f.AtMost(b.CreateFDiv(b.CreateFMul(x, p), q), 1.0), -1.0);
+}
+
+Value* ErfF32(const F32& f, Value* x) {
+  llvm::IRBuilder<>& b = f.b();
+  x = f.AtLeast(f.AtMost(x, 3.95), -3.95);
+  Value* z = b.CreateFMul(x, x);
+  Value* p = f.Polynomial(z, {1.1283791065216064, 0.1915377825498581, 0.0528736412525177, 0.0038075807970017195,
+                              0.0002846677671186626, 2.0259174107195577e-06});
+  Value* q = f.Polynomial(z, {1.0, 0.5030786395072937, 0.11455430835485458, 0.015053936280310154, 0.0011705717770382762,
+                              3.783084684982896e-05});
+  return f.AtLeast(f.AtMost(b.CreateFDiv(b.CreateFMul(x, p), q), 1.0), -1.0);
+}
+
+llvm::FunctionCallee LibmFunction(llvm::IRBuilder<>& b, std::string name, llvm::Type* scalar, int args) {
+  if (scalar->isFloatTy()) name += "f";
+  llvm::Module* module = b.GetInsertBlock()->getModule();
+  std::vector<llvm::Type*> types(args, scalar);
+  llvm::FunctionCallee callee = module->getOrInsertFunction(name, llvm::FunctionType::get(scalar, types, false));
+  auto* function = llvm::cast<llvm::Function>(callee.getCallee());
+  function->setDoesNotThrow();
+  function->setDoesNotAccessMemory();
+  function->setWillReturn();
+  return callee;
+}
+
+Value* CallLibm(llvm::IRBuilder<>& b, const std::string& name, llvm::ArrayRef<Value*> args) {
+  llvm::Type* type = args[0]->getType();
+  llvm::FunctionCallee callee = LibmFunction(b, name, type->getScalarType(), static_cast<int>(args.size()));
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+  if (vector == nullptr) return b.CreateCall(callee, args);
+  Value* result = llvm::PoisonValue::get(type);
+  for (unsigned lane = 0; lane < vector->getNumElements(); ++lane) {
+    std::vector<Value*> scalars;
+    for (Value* a : args) scalars.push_back(b.CreateExtractElement(a, lane));
+    result = b.CreateInsertElement(result, b.CreateCall(callee, scalars), lane);
+  }
+  return result;
+}
+
+bool IsConstant(Value* v, double what) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
+  if (constant != nullptr && v->getType()->isVectorTy()) constant = constant->getSplatValue();
+  auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return fp != nullptr && fp->isExactlyValue(what);
+}
+
+const char* LibmName(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kExp: return "exp";
+    case ExprKind::kLog: return "log";
+    case ExprKind::kTanh: return "tanh";
+    case ExprKind::kErf: return "erf";
+    case ExprKind::kSin: return "sin";
+    default: return "cos";
+  }
+}
+
+}  // namespace
+
+Value* EmitUnaryMath(llvm::IRBuilder<>& b, ExprKind kind, Value* x) {
+  const bool f32 = x->getType()->getScalarType()->isFloatTy();
+  const F32 f(b, x);
+  switch (kind) {
+    case ExprKind::kExp: return f32 ? ExpF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kLog: return f32 ? LogF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kTanh: return f32 ? TanhF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kErf: return f32 ? ErfF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kSin:
+    case ExprKind::kCos: return CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kSqrt: return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    case ExprKind::kAbs: return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    case ExprKind::kFloor: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
+    case ExprKind::kCeil: return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
+    case ExprKind::kRound: return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
+    default: return nullptr;
+  }
+}
+
+Value* EmitPow(llvm::IRBuilder<>& b, Value* x, Value* y) {
+  Value* one = llvm::ConstantFP::get(x->getType(), 1.0);
+  if (IsConstant(y, 1.0)) return x;
+  if (IsConstant(y, 2.0)) return b.CreateFMul(x, x);
+  if (IsConstant(y, 3.0)) return b.CreateFMul(b.CreateFMul(x, x), x);
+  if (IsConstant(y, -1.0)) return b.CreateFDiv(one, x);
+  if (IsConstant(y, 0.5)) return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+  if (IsConstant(y, -0.5)) return b.CreateFDiv(one, b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+  return CallLibm(b, "pow", {x, y});
+}
+
+Value* EmitMax(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
+  Value* greater = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOGT(a, c) : is_unsigned ? b.CreateICmpUGT(a, c) : b.CreateICmpSGT(a, c);
+  return b.CreateSelect(greater, a, c);
+}
+
+Value* EmitMin(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
+  Value* less = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOLT(a, c) : is_unsigned ? b.CreateICmpULT(a, c) : b.CreateICmpSLT(a, c);
+  return b.CreateSelect(less, a, c);
+}
+
+}  // namespace temper

@@ -1,0 +1,129 @@
+#include "compiler/codegen/llvm/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+namespace {
+
+using ir::ForKind;
+using ir::Stmt;
+using ir::StmtKind;
+
+constexpr int64_t kLargestOnStack = 16 << 10, kLargestFrame = 64 << 10, kAlignment = 64;
+
+int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+class Planner {
+ public:
+  void Visit(const Stmt& s, bool parallel) {
+    if (s == nullptr) return;
+    switch (s->kind) {
+      case StmtKind::kFor:
+        if (s->for_kind == ForKind::kParallel && !parallel) {
+          stack_ = thread_ = 0;
+          Visit(s->body, true);
+          plan.thread_workspace_bytes = std::max(plan.thread_workspace_bytes, thread_);
+        } else {
+          Visit(s->body, parallel);
+        }
+        break;
+      case StmtKind::kAlloc:
+        if (s->buffer->scope == ir::Scope::kMemory) Place(s->buffer, parallel);
+        Visit(s->body, parallel);
+        break;
+      case StmtKind::kIf:
+        Visit(s->body, parallel);
+        Visit(s->else_body, parallel);
+        break;
+      case StmtKind::kSeq:
+        for (const Stmt& child : s->stmts) Visit(child, parallel);
+        break;
+      default:
+        break;
+    }
+  }
+
+  FunctionPlan plan;
+
+ private:
+  void Place(const ir::Buffer& buffer, bool parallel) {
+    const int64_t bytes = Aligned(std::max<int64_t>(1, NumElements(buffer->shape)) * SizeOf(buffer->dtype));
+    Placement& p = plan.placements[buffer.get()];
+    if (!parallel) {
+      p = {Placement::kWorkspace, plan.workspace_bytes};
+      plan.workspace_bytes += bytes;
+      plan.workspace_buffers.push_back(buffer);
+    } else if (bytes <= kLargestOnStack && stack_ + bytes <= kLargestFrame) {
+      p = {Placement::kStack};
+      stack_ += bytes;
+    } else {
+      p = {Placement::kThreadWorkspace, thread_};
+      thread_ += bytes;
+    }
+  }
+
+  int64_t stack_ = 0, thread_ = 0;
+};
+
+template <typename T>
+void AddOnce(std::vector<T>& list, const T& item) {
+  if (std::ranges::find(list, item) == list.end()) list.push_back(item);
+}
+
+}  // namespace
+
+FunctionPlan PlanFunction(const ir::Func& func) {
+  Planner planner;
+  planner.Visit(func.body, false);
+  return std::move(planner.plan);
+}
+
+absl::StatusOr<Captures> CapturesOf(const Stmt& parallel_loop, const FunctionPlan& plan) {
+  Captures captures;
+  std::set<const ir::VarNode*> bound;
+  std::set<const ir::BufferNode*> inside;
+  ir::VisitStmt(parallel_loop, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kFor) bound.insert(s->var.get());
+    if (s->kind == StmtKind::kAlloc) {
+      inside.insert(s->buffer.get());
+      auto placed = plan.placements.find(s->buffer.get());
+      if (placed != plan.placements.end() && placed->second.kind == Placement::kThreadWorkspace) {
+        AddOnce(captures.thread_buffers, s->buffer);
+      }
+    }
+  });
+  absl::Status status;
+  auto use = [&](const ir::Buffer& buffer) {
+    if (inside.contains(buffer.get())) return;
+    if (buffer->scope == ir::Scope::kRegister) {
+      status = absl::InvalidArgumentError(absl::StrCat("register array ", buffer->name, " is used across a parallel loop"));
+    }
+    AddOnce(captures.buffers, buffer);
+  };
+  ir::VisitStmt(parallel_loop, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kStore || s->kind == StmtKind::kPrefetch) use(s->buffer);
+  });
+  ir::VisitExprs(parallel_loop, [&](const ir::Expr& root) {
+    ir::Visit(root, [&](const ir::Expr& e) {
+      if (e->kind == ir::ExprKind::kLoad) use(e->buffer);
+      if (e->kind == ir::ExprKind::kVar && !bound.contains(e->var.get())) AddOnce(captures.vars, e->var);
+    });
+  });
+  TEMPER_RETURN_IF_ERROR(status);
+  return captures;
+}
+
+std::vector<Piece> PowerOfTwoPieces(int64_t extent, int64_t cap) {
+  std::vector<Piece> pieces;
+  for (int64_t base = 0; base < extent;) {
+    int64_t length = 1;
+    while (length * 2 <= std::min(cap, extent - base)) length *= 2;
+    pieces.push_back({base, length});
+    base += length;
+  }
+  return pieces;
+}
+
+}  // namespace temper

@@ -1,0 +1,138 @@
+// Type rules: shapes that come out, and what is refused with which words.
+#include "gmock/gmock.h"
+#include "ops_testing.h"
+
+namespace temper {
+namespace {
+
+using ::testing::HasSubstr;
+using Ints = std::vector<int64_t>;
+
+TensorType F(Shape shape) { return {DType::kF32, std::move(shape), {}}; }
+TensorType Of(DType dtype, Shape shape) { return {dtype, std::move(shape), {}}; }
+
+struct Good {
+  const char* op;
+  const char* attrs;
+  std::vector<TensorType> inputs;
+  TensorType result;
+};
+
+TEST(Infer, Shapes) {
+  const Good cases[] = {
+      {"relu", "", {F({})}, F({})},
+      {"add", "", {F({2, 1, 4}), F({3, 1})}, F({2, 3, 4})},
+      {"equal", "", {Of(DType::kI64, {3}), Of(DType::kI64, {})}, Of(DType::kBool, {3})},
+      {"where", "", {Of(DType::kBool, {2, 1}), F({3}), F({1, 1, 1})}, F({1, 2, 3})},
+      {"cast", "to='i64'", {F({2})}, Of(DType::kI64, {2})},
+      {"pow", "", {F({2}), Of(DType::kI64, {})}, F({2})},
+      {"conv2d", "strides=[2,2] pads=[3,3,3,3]", {F({1, 3, 224, 224}), F({64, 3, 7, 7})}, F({1, 64, 112, 112})},
+      {"conv2d", "group=32 pads=[0,1,2,3] dilations=[2,1]", {F({2, 32, 8, 8}), F({64, 1, 3, 3})}, F({2, 64, 6, 10})},
+      {"conv_transpose2d", "strides=[2,2] pads=[1,1,1,1] output_padding=[1,0]", {F({1, 8, 5, 5}), F({8, 4, 3, 3})}, F({1, 4, 10, 9})},
+      {"matmul", "", {F({2, 1, 3, 4}), F({5, 4, 6})}, F({2, 5, 3, 6})},
+      {"matmul", "trans_a=1 trans_b=1", {F({4, 3}), F({6, 4})}, F({3, 6})},
+      {"max_pool2d", "kernel=[3,3] strides=[2,2] pads=[1,1,1,1]", {F({1, 64, 112, 112})}, F({1, 64, 56, 56})},
+      {"max_pool2d", "kernel=[3,3] strides=[2,2] ceil_mode=1", {F({1, 64, 54, 54})}, F({1, 64, 27, 27})},
+      {"max_pool2d", "kernel=[2,2] strides=[3,3] ceil_mode=1 pads=[0,0,1,1]", {F({1, 1, 6, 6})}, F({1, 1, 2, 2})},
+      {"reduce_mean", "axes=[2,-1] keepdims=0", {F({1, 8, 7, 7})}, F({1, 8})},
+      {"reduce_sum", "", {F({2, 3})}, F({1, 1})},
+      {"arg_max", "axis=-1 keepdims=0", {F({2, 5})}, Of(DType::kI64, {2})},
+      {"layer_norm", "axis=1", {F({2, 3, 4}), F({3, 4}), F({4})}, F({2, 3, 4})},
+      {"reshape", "shape=[0,-1]", {F({2, 3, 4})}, F({2, 12})},
+      {"reshape", "shape=[]", {F({1, 1})}, F({})},
+      {"transpose", "perm=[2,0,1]", {F({2, 3, 4})}, F({4, 2, 3})},
+      {"concat", "axis=-1", {F({2, 3}), F({2, 1}), F({2, 4})}, F({2, 8})},
+      {"slice", "starts=[-1] ends=[-9223372036854775807] axes=[1] steps=[-2]", {F({2, 5})}, F({2, 3})},
+      {"slice", "starts=[1] ends=[9223372036854775807]", {F({4, 5})}, F({3, 5})},
+      {"pad", "pads=[0,-1,2,3]", {F({2, 5})}, F({4, 7})},
+      {"gather", "axis=1", {F({2, 7, 3}), Of(DType::kI64, {4, 5})}, F({2, 4, 5, 3})},
+      {"gather", "", {F({7, 3}), Of(DType::kI64, {})}, F({3})},
+      {"expand", "shape=[2,1,4]", {F({3, 1})}, F({2, 3, 4})},
+      {"tile", "repeats=[2,3]", {F({2, 2})}, F({4, 6})},
+      {"resize", "sizes=[1,2,8,6]", {F({1, 2, 4, 3})}, F({1, 2, 8, 6})},
+      {"depth_to_space", "blocksize=2", {F({1, 8, 2, 3})}, F({1, 2, 4, 6})},
+  };
+  for (const Good& c : cases) {
+    absl::StatusOr<TensorType> type = InferOp(c.op, *ParseAttrs(c.attrs), c.inputs);
+    ASSERT_TRUE(type.ok()) << c.op << " " << c.attrs << ": " << type.status();
+    EXPECT_EQ(*type, c.result) << c.op << " " << c.attrs << ": " << Text(*type);
+  }
+}
+
+struct Bad {
+  const char* op;
+  const char* attrs;
+  std::vector<TensorType> inputs;
+  const char* reason;
+};
+
+TEST(Infer, WhatIsWrongIsNamed) {
+  const Bad cases[] = {
+      {"relu", "", {}, "relu: takes 1 to 1 operands, got 0"},
+      {"relu", "", {Of(DType::kBool, {2})}, "takes numbers"},
+      {"exp", "", {Of(DType::kI64, {2})}, "takes floats"},
+      {"not", "", {F({2})}, "takes booleans"},
+      {"clip", "min='a'", {F({2})}, "attribute 'min' is of the wrong kind"},
+      {"clip", "minimum=1.0", {F({2})}, "has no attribute 'minimum'"},
+      {"gelu", "approximate='fast'", {F({2})}, "approximate is"},
+      {"cast", "", {F({2})}, "unknown dtype"},
+      {"add", "", {F({2, 3}), F({4})}, "shapes 2x3 and 4 do not broadcast"},
+      {"add", "", {F({2}), Of(DType::kI64, {2})}, "operands are of one dtype"},
+      {"less", "", {Of(DType::kBool, {2}), Of(DType::kBool, {2})}, "takes numbers"},
+      {"and", "", {F({2}), F({2})}, "takes booleans"},
+      {"mod", "", {F({2}), F({2})}, "needs fmod=1"},
+      {"prelu", "", {F({2}), F({3, 2})}, "slope broadcasts to x"},
+      {"where", "", {F({2}), F({2}), F({2})}, "the condition is boolean"},
+      {"conv2d", "", {F({1, 3, 4}), F({8, 3, 1, 1})}, "rank 4"},
+      {"conv2d", "", {F({1, 3, 4, 4}), F({8, 4, 1, 1})}, "input has 3 channels, weight takes 4 in 1 groups"},
+      {"conv2d", "group=2", {F({1, 4, 4, 4}), F({3, 2, 1, 1})}, "group divides the output channels"},
+      {"conv2d", "group=0", {F({1, 4, 4, 4}), F({3, 2, 1, 1})}, "group is at least 1"},
+      {"conv2d", "strides=[0,1]", {F({1, 3, 4, 4}), F({8, 3, 1, 1})}, "at least 1"},
+      {"conv2d", "strides=[1]", {F({1, 3, 4, 4}), F({8, 3, 1, 1})}, "two elements"},
+      {"conv2d", "pads=[1,1]", {F({1, 3, 4, 4}), F({8, 3, 1, 1})}, "[top,left,bottom,right]"},
+      {"conv2d", "pads=[-1,0,0,0]", {F({1, 3, 4, 4}), F({8, 3, 1, 1})}, "not negative"},
+      {"conv2d", "", {F({1, 3, 4, 4}), F({8, 3, 5, 5})}, "larger than the padded input"},
+      {"conv_transpose2d", "", {F({1, 3, 4, 4}), F({8, 3, 5, 5})}, "input has 3 channels, weight takes 8"},
+      {"conv_transpose2d", "output_padding=[1,1]", {F({1, 8, 4, 4}), F({8, 3, 3, 3})}, "below stride"},
+      {"conv_transpose2d", "pads=[9,0,9,0]", {F({1, 8, 4, 4}), F({8, 3, 3, 3})}, "no output"},
+      {"matmul", "", {F({2}), F({2, 2})}, "rank 2 or more"},
+      {"matmul", "", {F({2, 3}), F({4, 2})}, "inner dimensions 3 and 4 differ"},
+      {"matmul", "", {F({2, 2, 3}), F({3, 3, 2})}, "do not broadcast"},
+      {"max_pool2d", "", {F({1, 1, 4, 4})}, "kernel has two elements"},
+      {"max_pool2d", "kernel=[2,2] pads=[2,0,0,0]", {F({1, 1, 4, 4})}, "pads are smaller than the kernel"},
+      {"avg_pool2d", "kernel=[2,2]", {Of(DType::kI64, {1, 1, 4, 4})}, "takes floats"},
+      {"reduce_sum", "axes=[2]", {F({2, 2})}, "axis 2 is outside rank 2"},
+      {"reduce_sum", "axes=[0,-2]", {F({2, 2})}, "an axis is given twice"},
+      {"softmax", "axis=-3", {F({2, 2})}, "axis -3 is outside rank 2"},
+      {"layer_norm", "", {F({2, 3}), F({2})}, "do not broadcast"},
+      {"layer_norm", "", {F({3}), F({2, 3})}, "scale and bias broadcast to x"},
+      {"batch_norm", "", {F({2, 3, 4}), F({3}), F({3}), F({3}), F({4})}, "one value per channel"},
+      {"reshape", "shape=[4]", {F({2, 3})}, "does not fit 2x3"},
+      {"reshape", "shape=[-1,-1]", {F({2, 3})}, "two open dimensions"},
+      {"reshape", "shape=[-1,4]", {F({2, 3})}, "does not fit"},
+      {"transpose", "perm=[0,0]", {F({2, 3})}, "no permutation"},
+      {"transpose", "", {F({2, 3})}, "no permutation"},
+      {"concat", "axis=0", {F({2, 3}), F({2, 4})}, "differ in more than the axis"},
+      {"slice", "starts=[0] ends=[1] steps=[0]", {F({2})}, "a step is 0"},
+      {"slice", "starts=[0,1] ends=[1]", {F({2})}, "of one length"},
+      {"pad", "pads=[1]", {F({2})}, "two elements an axis"},
+      {"pad", "pads=[2,0] mode='reflect'", {F({2})}, "reflect pads less"},
+      {"pad", "pads=[0,0] mode='wrap'", {F({2})}, "mode is"},
+      {"pad", "pads=[-2,-2]", {F({2})}, "out of range"},
+      {"gather", "", {F({2}), F({2})}, "indices are i64 or i32"},
+      {"expand", "shape=[3]", {F({2})}, "do not broadcast"},
+      {"tile", "repeats=[1]", {F({2, 2})}, "one element an axis"},
+      {"resize", "sizes=[2]", {F({2, 2})}, "one element an axis"},
+      {"resize", "sizes=[2] mode='cubic'", {F({2})}, "mode is"},
+      {"depth_to_space", "blocksize=3", {F({1, 8, 2, 2})}, "divides the channels"},
+  };
+  for (const Bad& c : cases) {
+    absl::StatusOr<TensorType> type = InferOp(c.op, *ParseAttrs(c.attrs), c.inputs);
+    ASSERT_FALSE(type.ok()) << c.op << " " << c.attrs;
+    EXPECT_THAT(std::string(type.status().message()), HasSubstr(c.reason)) << c.op << " " << c.attrs;
+    EXPECT_EQ(type.status().message().find(std::string(c.op) + ": "), 0u) << type.status();
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -1,0 +1,123 @@
+// Values worked out by hand: what no comparison of two of our own programs can show.
+#include <cmath>
+
+#include "ops_testing.h"
+
+namespace temper {
+namespace {
+
+using Values = std::vector<double>;
+
+NDArray Run(const char* op, const char* attrs, std::vector<NDArray> inputs) {
+  absl::StatusOr<NDArray> result = RunOp(op, *ParseAttrs(attrs), std::move(inputs));
+  EXPECT_TRUE(result.ok()) << op << ": " << result.status();
+  return result.ok() ? *result : NDArray();
+}
+Values V(const char* op, const char* attrs, std::vector<NDArray> inputs) { return ValuesOf(Run(op, attrs, std::move(inputs))); }
+
+TEST(Values, RoundIsHalfToEven) {
+  EXPECT_EQ(V("round", "", {Floats({6}, {0.5, 1.5, 2.5, -0.5, -1.5, 2.6})}), (Values{0, 2, 2, -0.0, -2, 3}));
+}
+
+TEST(Values, IntegerDivisionTruncatesAndModFollowsTheDivisor) {
+  NDArray a = Longs({4}, {7, -7, 7, -7}), b = Longs({4}, {2, 2, -2, -2});
+  EXPECT_EQ(V("div", "", {a, b}), (Values{3, -3, -3, 3}));
+  EXPECT_EQ(V("mod", "", {a, b}), (Values{1, 1, -1, -1}));
+  EXPECT_EQ(V("mod", "fmod=1", {a, b}), (Values{1, -1, 1, -1}));
+}
+
+TEST(Values, Activations) {
+  NDArray x = Floats({3}, {-1, 0, 2});
+  EXPECT_EQ(V("leaky_relu", "alpha=0.5", {x}), (Values{-0.5, 0, 2}));
+  EXPECT_EQ(V("hard_sigmoid", "alpha=0.5 beta=0.5", {x}), (Values{0, 0.5, 1}));
+  EXPECT_EQ(V("clip", "max=1.0", {x}), (Values{-1, 0, 1}));
+  EXPECT_EQ(V("prelu", "", {x, Floats({1}, {3})}), (Values{-3, 0, 2}));
+  EXPECT_NEAR(V("gelu", "", {x})[2], 1.9544997, 1e-6);
+  EXPECT_NEAR(V("gelu", "approximate='tanh'", {x})[2], 1.9545977, 1e-6);
+  EXPECT_NEAR(V("elu", "alpha=2.0", {x})[0], 2 * (std::exp(-1.0) - 1), 1e-6);
+  EXPECT_NEAR(V("softplus", "", {x})[2], std::log(1 + std::exp(2.0)), 1e-6);
+  EXPECT_NEAR(V("hard_swish", "", {x})[0], -1.0 / 3, 1e-6);
+}
+
+TEST(Values, CastTruncatesAndTestsForZero) {
+  EXPECT_EQ(V("cast", "to='i64'", {Floats({3}, {1.9, -1.9, 0.5})}), (Values{1, -1, 0}));
+  EXPECT_EQ(V("cast", "to='bool'", {Floats({3}, {0.5, 0, -3})}), (Values{1, 0, 1}));
+}
+
+TEST(Values, ConvolutionAgainstPaper) {
+  NDArray x = Floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), w = Floats({1, 1, 2, 2}, {1, 0, 0, -1});
+  EXPECT_EQ(V("conv2d", "", {x, w}), (Values{-4, -4, -4, -4}));
+  EXPECT_EQ(V("conv2d", "pads=[1,1,0,0] strides=[2,2]", {x, w}), (Values{-1, -3, -7, -4}));
+  EXPECT_EQ(V("conv_transpose2d", "strides=[2,2]", {Floats({1, 1, 2, 2}, {1, 2, 3, 4}), w}),
+            (Values{1, 0, 2, 0, 0, -1, 0, -2, 3, 0, 4, 0, 0, -3, 0, -4}));
+}
+
+TEST(Values, AveragePoolCountsWhatItIsTold) {
+  NDArray x = Floats({1, 1, 2, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] pads=[1,1,0,0]", {x}), (Values{1, 1.5, 2, 2.5}));
+  EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] pads=[1,1,0,0] count_include_pad=1", {x}), (Values{0.25, 0.75, 1, 2.5}));
+  // In ceil mode the last window reaches past the padding, and what is beyond is not counted.
+  EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] strides=[2,2] ceil_mode=1 count_include_pad=1", {Floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})}),
+            (Values{3, 4.5, 7.5, 9}));
+}
+
+TEST(Values, ArgMaxTakesTheFirstOfEqualOnes) {
+  EXPECT_EQ(V("arg_max", "axis=1 keepdims=0", {Floats({2, 3}, {1, 3, 3, 2, 1, 2})}), (Values{1, 0}));
+  EXPECT_EQ(V("arg_max", "axis=0", {Longs({2, 3}, {1, 3, 3, 2, 1, 4})}), (Values{1, 0, 1}));
+}
+
+TEST(Values, SoftmaxSurvivesLargeArguments) {
+  Values p = V("softmax", "axis=-1", {Floats({1, 2}, {1000, 1000})});
+  EXPECT_EQ(p, (Values{0.5, 0.5}));
+  EXPECT_NEAR(V("log_softmax", "axis=-1", {Floats({1, 2}, {1000, 1001})})[0], -1.3132617, 1e-6);
+}
+
+TEST(Values, Norms) {
+  NDArray x = Floats({1, 2, 2}, {1, 3, 10, 30});
+  EXPECT_EQ(V("layer_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 7, -1, 7}));
+  EXPECT_EQ(V("instance_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 1, 3, 7}));
+  EXPECT_EQ(V("batch_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5}), Floats({2}, {1, 20}), Floats({2}, {4, 100})}),
+            (Values{0, 1, 3, 7}));
+}
+
+TEST(Values, GatherCountsFromTheEndAndNeverReadsOutside) {
+  EXPECT_EQ(V("gather", "", {Floats({3}, {10, 20, 30}), Longs({5}, {0, -1, 2, 99, -99})}), (Values{10, 30, 30, 30, 10}));
+}
+
+TEST(Values, SliceAndPad) {
+  NDArray x = Floats({4}, {0, 1, 2, 3});
+  EXPECT_EQ(V("slice", "starts=[-1] ends=[-100] steps=[-1]", {x}), (Values{3, 2, 1, 0}));
+  EXPECT_EQ(V("slice", "starts=[3] ends=[0] steps=[-2]", {x}), (Values{3, 1}));
+  EXPECT_EQ(V("pad", "pads=[2,1] value=7.0", {x}), (Values{7, 7, 0, 1, 2, 3, 7}));
+  EXPECT_EQ(V("pad", "pads=[2,1] mode='reflect'", {x}), (Values{2, 1, 0, 1, 2, 3, 2}));
+  EXPECT_EQ(V("pad", "pads=[2,1] mode='edge'", {x}), (Values{0, 0, 0, 1, 2, 3, 3}));
+  EXPECT_EQ(V("pad", "pads=[-1,1]", {x}), (Values{1, 2, 3, 0}));
+}
+
+TEST(Values, DepthToSpace) {
+  NDArray x = Floats({1, 8, 1, 1}, {0, 1, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(V("depth_to_space", "blocksize=2", {x}), (Values{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_EQ(V("depth_to_space", "blocksize=2 mode='CRD'", {x}), (Values{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Values, Resize) {
+  NDArray x = Floats({2}, {1, 3});
+  EXPECT_EQ(V("resize", "sizes=[4] mode='linear'", {x}), (Values{1, 1.5, 2.5, 3}));
+  EXPECT_EQ(V("resize", "sizes=[3] mode='linear' coordinate_transformation_mode='align_corners'", {x}), (Values{1, 2, 3}));
+  EXPECT_EQ(V("resize", "sizes=[4] coordinate_transformation_mode='asymmetric' nearest_mode='floor'", {x}), (Values{1, 1, 3, 3}));
+  NDArray y = Floats({4}, {0, 1, 2, 3});
+  EXPECT_EQ(V("resize", "sizes=[2]", {y}), (Values{0, 2}));
+  EXPECT_EQ(V("resize", "sizes=[2] nearest_mode='round_prefer_ceil'", {y}), (Values{1, 3}));
+}
+
+TEST(Values, Reductions) {
+  NDArray x = Floats({2, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(V("reduce_mean", "axes=[0] keepdims=0", {x}), (Values{2, 3}));
+  EXPECT_EQ(V("reduce_prod", "", {x}), (Values{24}));
+  EXPECT_EQ(V("reduce_l2", "axes=[1]", {Floats({1, 2}, {3, 4})}), (Values{5}));
+  EXPECT_EQ(V("reduce_max", "axes=[-1]", {Longs({1, 3}, {-5, -7, -6})}), (Values{-5}));
+  EXPECT_EQ(V("reduce_mean", "", {Longs({3}, {-1, -2, -2})}), (Values{-1}));
+}
+
+}  // namespace
+}  // namespace temper

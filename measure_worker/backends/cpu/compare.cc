@@ -1,0 +1,79 @@
+#include "measure_worker/backends/cpu/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Largest difference and largest wanted magnitude over finite pairs; false at a pair that can not be compared so.
+bool FastError(const float* got, const float* want, int64_t n, double& worst, double& largest) {
+  float off = 0, top = 0;
+  bool finite = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const float difference = std::abs(got[i] - want[i]);
+    // A NaN or an infinity on either side makes the difference one.
+    finite &= difference <= std::numeric_limits<float>::max();
+    off = std::max(off, difference);
+    top = std::max(top, std::abs(want[i]));
+  }
+  worst = off;
+  largest = top;
+  return finite;
+}
+
+NDArray Copy(const void* got, const NDArray& like) {
+  NDArray a(like.dtype(), like.shape());
+  if (like.bytes() > 0) std::memcpy(a.MutableData(), got, static_cast<size_t>(like.bytes()));
+  return a;
+}
+
+}  // namespace
+
+double ErrorBound(DType dtype) {
+  constexpr double kF32 = 1e-4, kF64 = 1e-9;
+  if (dtype == DType::kF32) return kF32;
+  return dtype == DType::kF64 ? kF64 : 0;
+}
+
+double OutputError(const void* got, const NDArray& want) {
+  if (want.dtype() == DType::kF32) {
+    double worst = 0, largest = 0;
+    if (FastError(static_cast<const float*>(got), static_cast<const float*>(want.data()), want.size(), worst, largest)) {
+      return worst == 0 ? 0 : worst / std::max(largest, 1e-12);
+    }
+  } else if (!IsFloat(want.dtype())) {
+    return want.bytes() == 0 || std::memcmp(got, want.data(), static_cast<size_t>(want.bytes())) == 0 ? 0 : kInfinity;
+  }
+  return RelativeError(Copy(got, want), want);
+}
+
+absl::Status CheckOutput(const void* got, const NDArray& want) {
+  const double error = OutputError(got, want);
+  const double bound = ErrorBound(want.dtype());
+  if (error <= bound) return absl::OkStatus();
+  const NDArray a = Copy(got, want);
+  double largest = 0;
+  for (int64_t i = 0; i < want.size(); ++i) {
+    if (std::isfinite(want.At(i))) largest = std::max(largest, std::abs(want.At(i)));
+  }
+  int64_t first = 0, off = 0;
+  for (int64_t i = want.size(); i-- > 0;) {
+    const double x = a.At(i), y = want.At(i);
+    const bool same = x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= bound * largest;
+    if (!same) {
+      first = i;
+      ++off;
+    }
+  }
+  return absl::DataLossError(absl::StrCat("relative error ", error, " where ", bound, " is allowed; ", off, " of ", want.size(),
+                                          " elements are off, the first at ", first, ": ", a.At(first), " for ", want.At(first)));
+}
+
+}  // namespace temper::worker

@@ -1,0 +1,15 @@
+// Whether an output is the reference's.
+#pragma once
+
+#include "base/dtype.h"
+
+namespace temper::worker {
+
+// What an output may be off by, as RelativeError has it: integers and booleans not at all.
+double ErrorBound(DType dtype);
+// RelativeError of the dense array at `got` against `want`, fast where it matters.
+double OutputError(const void* got, const NDArray& want);
+// kDataLoss names the first element that is off, and by how much all are.
+absl::Status CheckOutput(const void* got, const NDArray& want);
+
+}  // namespace temper::worker

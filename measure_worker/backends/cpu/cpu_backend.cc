@@ -1,0 +1,102 @@
+#include "measure_worker/backends/cpu/cpu_backend.h"
+
+#include <list>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "measure_worker/backends/cpu/cpu_program.h"
+#include "measure_worker/backends/cpu/model_check.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int64_t kMaxCachedBytes = int64_t{512} << 20;
+
+// References are slow next to a trial, and jobs go round their tasks: the latest workloads are kept.
+class StateCache {
+ public:
+  absl::StatusOr<std::shared_ptr<WorkloadState>> Get(const std::string& text) {
+    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+      if (it->text != text) continue;
+      entries_.splice(entries_.begin(), entries_, it);
+      return it->state;
+    }
+    TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(text));
+    TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(text)));
+    entries_.push_front({text, state});
+    bytes_ += state->bytes;
+    while (bytes_ > kMaxCachedBytes && entries_.size() > 1) {
+      bytes_ -= entries_.back().state->bytes;
+      entries_.pop_back();
+    }
+    return state;
+  }
+
+ private:
+  struct Entry {
+    std::string text;
+    std::shared_ptr<WorkloadState> state;
+  };
+  std::list<Entry> entries_;            // latest used first
+  int64_t bytes_ = 0;
+};
+
+class CpuBackend : public Backend {
+ public:
+  absl::Status Prepare(const BatchWork& work) override {
+    if (work.target != target_text_) {
+      TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(work.target));
+      TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
+      target_text_ = work.target;
+    }
+    TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_));
+    if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
+      pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);
+      if (!pool_) return absl::ResourceExhaustedError(absl::StrCat("cannot start ", target_.threads, " threads"));
+    }
+    TEMPER_ASSIGN_OR_RETURN(state_, states_.Get(work.workload));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) override {
+    TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildNest(candidate));
+    auto code = Load(std::move(kernel), target_);
+    // Whatever the compiler calls it, here it is a build that failed.
+    if (!code.ok()) return absl::InternalError(code.status().message());
+    return NewCpuProgram(*std::move(code), state_, cache_plan_, pool_);
+  }
+
+  int build_threads() const override { return std::max(1, temper_pool_resolve_threads(0)); }
+
+  ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
+    return worker::CheckModel(work, begin);
+  }
+
+ private:
+  absl::StatusOr<Kernel> BuildNest(const CandidateSpec& candidate) const {
+    const TemplateDef* def = FindTemplate(candidate.template_name);
+    if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("no template '", candidate.template_name, "'"));
+    if (candidate.template_version != 0 && candidate.template_version != def->version) {
+      return absl::InvalidArgumentError(absl::StrCat("template ", candidate.template_name, " is version ", def->version,
+                                                     " here, not ", candidate.template_version));
+    }
+    auto config = ParseConfig(candidate.config);
+    if (!config.ok()) return absl::InvalidArgumentError(config.status().message());
+    auto kernel = BuildKernel(state_->workload, candidate.template_name, *config, target_);
+    if (!kernel.ok()) return absl::InvalidArgumentError(kernel.status().message());
+    return kernel;
+  }
+
+  std::string target_text_;
+  Target target_;
+  CachePlan cache_plan_;
+  StateCache states_;
+  std::shared_ptr<WorkloadState> state_;        // of the latest Prepare
+  std::shared_ptr<temper_pool> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewCpuBackend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace temper::worker

@@ -1,0 +1,241 @@
+#include "measure_worker/backends/cpu/cpu_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/package/weights.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/backends/cpu/inputs.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int64_t kMaxRotatedBytes = 64 << 20;
+constexpr int64_t kMaxCopies = 512;
+constexpr uint8_t kPoison = 0xff;               // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;            // for integers, where all bits set is -1 and may be right
+constexpr char kMain[] = "kernel";
+
+std::string PackSymbol(size_t input) { return absl::StrCat("pack_", input); }
+int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
+int64_t BytesOf(const ir::Buffer& b) { return NumElements(b->shape) * SizeOf(b->dtype); }
+
+class CpuProgram : public Program {
+ public:
+  CpuProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, CachePlan cache, std::shared_ptr<temper_pool> pool)
+      : code_(std::move(code)), state_(std::move(state)), cache_(cache), pool_(std::move(pool)),
+        launcher_(temper_pool_launcher(pool_.get())) {}
+
+  absl::Status Verify() override {
+    if (entry_ == nullptr) TEMPER_RETURN_IF_ERROR(SetUp());
+    state_->output.Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison);
+    workspace_.Fill(kPoison);
+    temper_pool_settle_caller(pool_.get());
+    Call(0);
+    if (absl::Status status = workspace_.CheckSlack(); !status.ok()) {
+      return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
+    }
+    TEMPER_RETURN_IF_ERROR(CheckLatest());
+    return state_->CheckOperands();
+  }
+
+  double Time(int64_t calls) override {
+    temper_pool_settle_caller(pool_.get());
+    const int64_t copies = static_cast<int64_t>(args_.size());
+    if (cache_.policy == CachePlan::Policy::kFlushed) return TimeFlushed(calls);
+    const int64_t start = MonotonicNs();
+    for (int64_t i = 0; i < calls; ++i) {
+      Call(next_copy_);
+      if (++next_copy_ == copies) next_copy_ = 0;
+    }
+    return Seconds(MonotonicNs() - start);
+  }
+
+  absl::Status CheckAfterwards() override {
+    TEMPER_RETURN_IF_ERROR(state_->CheckOperands());
+    return state_->last_writer == this ? CheckLatest() : absl::OkStatus();
+  }
+
+ private:
+  static double Seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 1)) * 1e-9; }
+
+  void Call(int64_t copy) {
+    entry_(args_[copy].data(), workspace_.data(), launcher_);
+    state_->last_writer = this;
+  }
+
+  double TimeFlushed(int64_t calls) {
+    flush_.resize(static_cast<size_t>(cache_.flush_bytes));
+    int64_t ns = 0;
+    for (int64_t i = 0; i < calls; ++i) {
+      for (size_t b = 0; b < flush_.size(); b += 64) ++flush_[b];
+      const int64_t start = MonotonicNs();
+      Call(0);
+      ns += MonotonicNs() - start;
+    }
+    return Seconds(ns);
+  }
+
+  absl::Status CheckLatest() const {
+    if (absl::Status status = state_->output.CheckSlack(); !status.ok()) {
+      return absl::DataLossError(absl::StrCat("output: ", status.message()));
+    }
+    return CheckOutput(state_->output.data(), state_->reference);
+  }
+
+  absl::Status MakeWorkspace(const CompiledKernel& info, GuardedBuffer& buffer) const {
+    TEMPER_ASSIGN_OR_RETURN(buffer, GuardedBuffer::Make(info.workspace_bytes + launcher_->threads * info.thread_workspace_bytes));
+    return absl::OkStatus();
+  }
+
+  // Packs constants outside the clock and lays out the copies they rotate through.
+  absl::Status SetUp() {
+    TEMPER_ASSIGN_OR_RETURN(temper_kernel entry, code_.Entry(kMain));
+    const Workload& w = state_->workload;
+    std::vector<void*> first;
+    int64_t constant_bytes = 0;
+    for (size_t i = 0; i < w.inputs.size(); ++i) {
+      first.push_back(state_->operands[i].data());
+      if (!w.inputs[i].constant) continue;
+      packed_.emplace_back();
+      if (HasPack(i)) {
+        TEMPER_RETURN_IF_ERROR(Pack(i, packed_.back()));
+        first[i] = packed_.back().data();
+      }
+      constant_bytes += RoundUp64(BytesOf(code_.kernel.main.params[i]));
+    }
+    first.push_back(state_->output.data());
+    TEMPER_RETURN_IF_ERROR(MakeWorkspace(code_.Info(kMain), workspace_));
+    args_.assign(1, first);
+    const int64_t copies = CountCopies(cache_, constant_bytes);
+    TEMPER_ASSIGN_OR_RETURN(copies_, GuardedBuffer::Make((copies - 1) * constant_bytes));
+    char* at = copies_.data();
+    for (int64_t c = 1; c < copies; ++c) {
+      args_.push_back(first);
+      for (size_t i = 0; i < w.inputs.size(); ++i) {
+        if (!w.inputs[i].constant) continue;
+        const int64_t bytes = BytesOf(code_.kernel.main.params[i]);
+        std::memcpy(at, first[i], static_cast<size_t>(bytes));
+        args_.back()[i] = at;
+        at += RoundUp64(bytes);
+      }
+    }
+    entry_ = entry;
+    return absl::OkStatus();
+  }
+
+  bool HasPack(size_t input) const {
+    return input < code_.kernel.packs.size() && !code_.kernel.packs[input].params.empty();
+  }
+
+  absl::Status Pack(size_t input, GuardedBuffer& packed) {
+    const ir::Func& pack = code_.kernel.packs[input];
+    TEMPER_ASSIGN_OR_RETURN(packed, GuardedBuffer::Make(BytesOf(pack.params.back())));
+    packed.Fill(kPoison);
+    TEMPER_ASSIGN_OR_RETURN(temper_kernel entry, code_.Entry(PackSymbol(input)));
+    GuardedBuffer workspace;
+    TEMPER_RETURN_IF_ERROR(MakeWorkspace(code_.Info(PackSymbol(input)), workspace));
+    void* args[] = {state_->operands[input].data(), packed.data()};
+    entry(args, workspace.data(), launcher_);
+    return packed.CheckSlack();
+  }
+
+  LoadedKernel code_;
+  std::shared_ptr<WorkloadState> state_;
+  const CachePlan cache_;
+  std::shared_ptr<temper_pool> pool_;
+  temper_launcher* const launcher_;
+  temper_kernel entry_ = nullptr;
+  std::vector<GuardedBuffer> packed_;           // constants in the layout that the kernel wants
+  GuardedBuffer copies_;                        // the same again and again, for rotation
+  GuardedBuffer workspace_;
+  std::vector<std::vector<void*>> args_;        // by copy
+  int64_t next_copy_ = 0;
+  std::vector<char> flush_;
+};
+
+}  // namespace
+
+absl::Status WorkloadState::CheckOperands() const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool same = inputs[i].bytes() == 0 ||
+                      std::memcmp(operands[i].data(), inputs[i].data(), static_cast<size_t>(inputs[i].bytes())) == 0;
+    if (!same || !operands[i].CheckSlack().ok()) return absl::DataLossError(absl::StrCat("input ", i, " was written"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed) {
+  auto state = std::make_shared<WorkloadState>();
+  state->workload = w;
+  std::vector<NDArray> logical = MakeInputs(w, seed);
+  TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical));
+  state->reference = ToPhysical(reference, w.output().perm);
+  for (size_t i = 0; i < logical.size(); ++i) {
+    state->inputs.push_back(ToPhysical(logical[i], w.inputs[i].type.perm));
+    logical[i] = NDArray();
+    const NDArray& input = state->inputs.back();
+    TEMPER_ASSIGN_OR_RETURN(GuardedBuffer operand, GuardedBuffer::Make(input.bytes()));
+    if (input.bytes() > 0) std::memcpy(operand.data(), input.data(), static_cast<size_t>(input.bytes()));
+    state->operands.push_back(std::move(operand));
+    state->bytes += 2 * input.bytes();
+  }
+  TEMPER_ASSIGN_OR_RETURN(state->output, GuardedBuffer::Make(state->reference.bytes()));
+  state->bytes += 2 * state->reference.bytes();
+  return state;
+}
+
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t) {
+  CachePlan plan;
+  if (policy == "model") {
+    plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * t.l2_bytes * t.threads);
+  } else if (policy == "warm") {
+    plan.policy = CachePlan::Policy::kWarm;
+  } else if (policy == "flushed") {
+    plan.policy = CachePlan::Policy::kFlushed;
+    plan.flush_bytes = std::max(2 * t.l2_bytes * t.threads, t.l3_bytes + t.l3_bytes / 2);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("no cache policy '", std::string(policy), "': model, warm or flushed"));
+  }
+  return plan;
+}
+
+int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
+  if (plan.policy != CachePlan::Policy::kModel || constant_bytes == 0) return 1;
+  if (2 * constant_bytes > kMaxRotatedBytes) return 1;      // larger than any private cache by itself
+  return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
+}
+
+absl::StatusOr<temper_kernel> LoadedKernel::Entry(const std::string& symbol) const {
+  TEMPER_ASSIGN_OR_RETURN(void* address, module->Symbol(symbol));
+  return reinterpret_cast<temper_kernel>(address);
+}
+
+const CompiledKernel& LoadedKernel::Info(const std::string& symbol) const {
+  return *std::find_if(compiled.kernels.begin(), compiled.kernels.end(), [&](const auto& k) { return k.symbol == symbol; });
+}
+
+absl::StatusOr<LoadedKernel> Load(Kernel kernel, const Target& t) {
+  std::vector<CodegenInput> inputs{{kMain, kernel.main}};
+  for (size_t i = 0; i < kernel.packs.size(); ++i) {
+    if (!kernel.packs[i].params.empty()) inputs.push_back({PackSymbol(i), kernel.packs[i]});
+  }
+  LoadedKernel loaded;
+  TEMPER_ASSIGN_OR_RETURN(loaded.compiled, CompileModule(inputs, t));
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  TEMPER_ASSIGN_OR_RETURN(loaded.module, LoadObject(loaded.compiled.object));
+  loaded.compiled.object.clear();
+  loaded.kernel = std::move(kernel);
+  return loaded;
+}
+
+std::unique_ptr<Program> NewCpuProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, CachePlan cache,
+                                       std::shared_ptr<temper_pool> pool) {
+  return std::make_unique<CpuProgram>(std::move(code), std::move(state), cache, std::move(pool));
+}
+
+}  // namespace temper::worker

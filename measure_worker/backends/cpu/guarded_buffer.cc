@@ -1,0 +1,73 @@
+#include "measure_worker/backends/cpu/guarded_buffer.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = 2 << 20;
+constexpr uint8_t kSlackByte = 0x5a;
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t used = RoundUp(bytes, kAlignment);
+  const int64_t middle = RoundUp(used, page);
+  // Room to begin large buffers at a huge page, as the runtime does.
+  const int64_t extra = middle >= kHugePage ? kHugePage : 0;
+  GuardedBuffer b;
+  b.mapped_ = static_cast<size_t>(middle + 2 * page + extra);
+  void* base = mmap(nullptr, b.mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
+  b.base_ = static_cast<char*>(base);
+  char* begin = b.base_ + page;
+  if (extra > 0) begin = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(begin), kHugePage));
+  if (middle > 0 && mprotect(begin, static_cast<size_t>(middle), PROT_READ | PROT_WRITE) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
+  }
+  if (extra > 0) madvise(begin, static_cast<size_t>(middle), MADV_HUGEPAGE);
+  b.data_ = begin + middle - used;
+  b.bytes_ = bytes;
+  b.slack_ = used - bytes;
+  std::memset(b.data_ + bytes, kSlackByte, static_cast<size_t>(b.slack_));
+  return b;
+}
+
+GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept { *this = std::move(other); }
+
+GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(mapped_, other.mapped_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(slack_, other.slack_);
+  return *this;
+}
+
+GuardedBuffer::~GuardedBuffer() {
+  if (base_ != nullptr) munmap(base_, mapped_);
+}
+
+void GuardedBuffer::Fill(uint8_t byte) {
+  if (bytes_ > 0) std::memset(data_, byte, static_cast<size_t>(bytes_));
+}
+
+absl::Status GuardedBuffer::CheckSlack() const {
+  for (int64_t i = 0; i < slack_; ++i) {
+    if (static_cast<uint8_t>(data_[bytes_ + i]) != kSlackByte) return absl::DataLossError("bytes after its end were written");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace temper::worker

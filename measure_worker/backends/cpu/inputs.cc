@@ -1,0 +1,105 @@
+#include "measure_worker/backends/cpu/inputs.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/rng.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int64_t kSmallInts = 8;
+
+// Operand positions on which an operator wants positive numbers.
+struct PositiveOperand {
+  std::string_view op;
+  size_t position;
+};
+constexpr PositiveOperand kPositive[] = {
+    {"sqrt", 0}, {"log", 0}, {"reciprocal", 0}, {"rsqrt", 0}, {"pow", 0}, {"div", 1}, {"mod", 1}, {"batch_norm", 4},
+};
+
+// Inputs from which `arg` is computed.
+void MarkSources(const Workload& w, int arg, std::vector<bool>& marked) {
+  const int inputs = static_cast<int>(w.inputs.size());
+  if (arg < 0) return;
+  if (arg < inputs) {
+    marked[arg] = true;
+    return;
+  }
+  for (int a : w.calls[arg - inputs].args) MarkSources(w, a, marked);
+}
+
+std::vector<bool> PositiveInputs(const Workload& w) {
+  std::vector<bool> positive(w.inputs.size(), false);
+  for (const Workload::Call& call : w.calls) {
+    for (const PositiveOperand& p : kPositive) {
+      if (p.op == call.op && p.position < call.args.size()) MarkSources(w, call.args[p.position], positive);
+    }
+  }
+  return positive;
+}
+
+// Integers below this are valid indices of every gather in the workload.
+int64_t IndexBound(const Workload& w) {
+  int64_t bound = std::numeric_limits<int64_t>::max();
+  for (const Workload::Call& call : w.calls) {
+    if (call.op.find("gather") == std::string::npos || call.args.empty() || call.args[0] < 0) continue;
+    const Shape& data = w.TypeOf(call.args[0]).shape;
+    if (call.attrs.Has("axis") && !data.empty()) {
+      const auto rank = static_cast<int64_t>(data.size());
+      bound = std::min(bound, data[(call.attrs.Int("axis", 0) % rank + rank) % rank]);
+    } else {
+      for (int64_t d : data) bound = std::min(bound, d);
+    }
+  }
+  return std::max<int64_t>(bound, 1);
+}
+
+void FillFloats(NDArray& a, Rng& rng, double low, double high) {
+  const double width = high - low;
+  if (a.dtype() == DType::kF32) {
+    for (float& x : a.as<float>()) x = static_cast<float>(low + width * rng.Uniform());
+  } else {
+    for (double& x : a.as<double>()) x = low + width * rng.Uniform();
+  }
+}
+
+void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {
+  for (int64_t i = 0; i < a.size(); ++i) a.Set(i, static_cast<double>(low + rng.Below(high - low)));
+}
+
+}  // namespace
+
+std::vector<NDArray> MakeInputs(const Workload& w, uint64_t seed) {
+  const std::vector<bool> positive = PositiveInputs(w);
+  const int64_t bound = IndexBound(w);
+  const bool gathers = bound != std::numeric_limits<int64_t>::max();
+  Rng rng(seed);
+  std::vector<NDArray> inputs;
+  for (size_t i = 0; i < w.inputs.size(); ++i) {
+    const TensorType& type = w.inputs[i].type;
+    NDArray a(type.dtype, type.shape);
+    if (IsFloat(type.dtype)) {
+      FillFloats(a, rng, positive[i] ? 0.25 : -1.0, 1.0);
+    } else if (type.dtype == DType::kBool) {
+      FillInts(a, rng, 0, 2);
+    } else if (gathers) {
+      FillInts(a, rng, 0, bound);
+    } else {
+      FillInts(a, rng, positive[i] ? 1 : 0, kSmallInts);
+    }
+    inputs.push_back(std::move(a));
+  }
+  return inputs;
+}
+
+NDArray MakeModelInput(DType dtype, const Shape& shape, uint64_t seed) {
+  Rng rng(seed);
+  NDArray a(dtype, shape);
+  if (IsFloat(dtype)) FillFloats(a, rng, -1.0, 1.0);
+  else FillInts(a, rng, 0, 2);
+  return a;
+}
+
+}  // namespace temper::worker

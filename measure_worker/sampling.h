@@ -1,0 +1,28 @@
+// From calls to samples: how often to call, when to give up, in which order finalists take turns. Knows no device.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "measure_worker/work.h"
+
+namespace temper::worker {
+
+// Seconds that `calls` calls take one after another.
+using TimeFn = std::function<double(int64_t calls)>;
+
+// Calls for a sample of at least `min_sample_us`, found by timing: one warm-up call, then more while the clock says
+// that the sample would be too short.
+int64_t FindCalls(const TimeFn& time, int64_t min_sample_us);
+
+struct Samples {
+  std::vector<double> costs_s;      // a call's seconds, one for each sample
+  bool raced_out = false;           // one sample was enough to see that it can not win
+};
+// One warm-up and one sample; out if behind the incumbent by the racing factor, else the plan's other samples.
+Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time);
+
+// Which contender goes at position `turn` of `round`: the order reverses each round, so that drift hits all alike.
+int InterleavedIndex(int round, int turn, int contenders);
+
+}  // namespace temper::worker

@@ -1,0 +1,71 @@
+// One order to the child and the answers to it, with a clock for each phase.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "measure_worker/sandbox/messages.h"
+#include "measure_worker/sandbox/process.h"
+#include "measure_worker/sandbox/sandbox.h"
+
+namespace temper::worker {
+
+inline constexpr size_t kMaxErrorBytes = 1024;
+
+class Conversation {
+ public:
+  enum class End { kDone, kDied, kTimedOut, kCancelled };
+  static constexpr int kWhole = -1;     // index of what concerns no single candidate
+  struct Flight {
+    Phase phase;
+    int64_t deadline_ns;
+  };
+  struct Handlers {
+    std::function<int64_t(Phase)> cap_ms;
+    std::function<void(int, TrialResult)> on_trial = [](int, TrialResult) {};
+    std::function<void(ModelResult)> on_model = [](ModelResult) {};
+  };
+
+  // `candidates`: how many the order has; `idle` is the phase that the time between the others is charged to.
+  Conversation(ChildProcess& child, const CancelToken& token, int candidates, Phase idle, Handlers handlers);
+
+  // Returns when the order is carried out or can not be. The child is left as it is.
+  End Hold(const Frame& order);
+
+  // Phases begun and not ended, by candidate.
+  const std::map<int, Flight>& flights() const { return flights_; }
+  int culprit() const { return culprit_; }              // whose time was over
+  const std::string& nonsense() const { return nonsense_; }   // not empty: it did not die, it spoke what we do not
+  // What the child wrote on its standard error: ": ...", or nothing.
+  std::string Complaint();
+
+ private:
+  static constexpr int kNobody = std::numeric_limits<int>::min();
+
+  int TimeoutMs() const;
+  int LateFlight() const;
+  bool Send();
+  void ReadStderr();
+  std::optional<End> Receive();
+  End Nonsense(const absl::Status& status);
+  absl::Status Take(const Frame& frame);
+  absl::Status CheckIndex(int index, int lowest) const;
+  void Land(int index);
+
+  ChildProcess& child_;
+  const CancelToken& token_;
+  const int candidates_;
+  const Phase idle_;
+  const Handlers handlers_;
+  std::string unsent_;
+  FrameReader reader_;
+  std::map<int, Flight> flights_;
+  std::string stderr_text_, nonsense_;
+  bool stderr_open_ = true;
+  int culprit_ = kNobody;
+};
+
+}  // namespace temper::worker

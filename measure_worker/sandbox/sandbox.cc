@@ -1,0 +1,227 @@
+#include "measure_worker/sandbox/sandbox.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "measure_worker/sandbox/conversation.h"
+#include "measure_worker/sandbox/messages.h"
+
+namespace temper::worker {
+namespace {
+
+using End = Conversation::End;
+
+constexpr int kPatienceMs = 2000;       // a child whose socket closed is about to end
+
+const char* PhaseText(Phase phase) {
+  switch (phase) {
+    case Phase::kPrepare: return "preparing the workload";
+    case Phase::kBuild: return "building";
+    case Phase::kVerify: return "verifying";
+    case Phase::kTime: return "timing";
+    case Phase::kModelBuild: return "building the model";
+    case Phase::kModelRun: return "running the model";
+  }
+  return "working";
+}
+
+bool IsRun(Phase phase) { return phase == Phase::kVerify || phase == Phase::kTime || phase == Phase::kModelRun; }
+
+const char* OutcomeOf(Phase phase, bool late) {
+  if (IsRun(phase)) return late ? kRunTimeout : kRunCrashed;
+  return late ? kBuildTimeout : kBuildFailed;
+}
+
+std::string Cut(std::string text) {
+  if (text.size() > kMaxErrorBytes) text.resize(kMaxErrorBytes);
+  return text;
+}
+
+// What the child claims, made fit to be believed: an ok result has finite, positive samples.
+TrialResult Sane(TrialResult result) {
+  const bool timed = result.outcome == kOk || result.outcome == kRacedOut;
+  const auto good = [](double c) { return std::isfinite(c) && c > 0; };
+  if (timed && (result.costs_s.empty() || !std::all_of(result.costs_s.begin(), result.costs_s.end(), good))) {
+    result = {kInfrastructure, "the child reported no usable time"};
+  }
+  if (result.outcome != kOk && result.outcome != kRacedOut) result.costs_s.clear();
+  result.error = Cut(std::move(result.error));
+  return result;
+}
+
+// How the conversation with a child ended, and the child with it.
+struct Ending {
+  End end;
+  std::string how;                      // "killed by SIGSEGV"; what it said if that was nonsense
+  std::string complaint;                // its standard error
+
+  std::string Text(Phase phase, int64_t cap_ms) const {
+    const std::string what = end == End::kTimedOut ? absl::StrCat("still ", PhaseText(phase), " after ", cap_ms, " ms")
+                                                   : absl::StrCat(how, " while ", PhaseText(phase));
+    return Cut(what + complaint);
+  }
+};
+
+Ending Bury(std::unique_ptr<ChildProcess>& child, Conversation& talk, End end) {
+  const bool dying = end == End::kDied && talk.nonsense().empty();
+  Ending ending{end, child->End(dying ? kPatienceMs : 0), talk.Complaint()};
+  if (!talk.nonsense().empty()) ending.how = talk.nonsense();
+  child.reset();
+  return ending;
+}
+
+}  // namespace
+
+CancelToken::CancelToken() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+CancelToken::~CancelToken() { close(fd_); }
+void CancelToken::Cancel() {
+  const uint64_t one = 1;
+  if (write(fd_, &one, sizeof one) != sizeof one) spdlog::error("cannot signal a cancellation");
+}
+bool CancelToken::cancelled() const {
+  pollfd event{fd_, POLLIN, 0};
+  return poll(&event, 1, 0) == 1;
+}
+
+// Candidates of a batch on their way through one or more children.
+class Sandbox::BatchRun {
+ public:
+  BatchRun(Sandbox& sandbox, const BatchWork& work, const CancelToken& token,
+           const std::function<void(int, TrialResult)>& on_trial)
+      : sandbox_(sandbox), work_(work), token_(token), on_trial_(on_trial), answered_(work.candidates.size()) {
+    std::vector<int> all(work.candidates.size());
+    std::iota(all.begin(), all.end(), 0);
+    groups_.push_back(std::move(all));
+  }
+
+  absl::Status Run() {
+    while (!groups_.empty()) {
+      const std::vector<int> group = Unanswered(groups_.front());
+      groups_.pop_front();
+      if (group.empty()) continue;
+      if (token_.cancelled()) return absl::CancelledError("cancelled");
+      TEMPER_RETURN_IF_ERROR(sandbox_.EnsureChild());
+      TEMPER_RETURN_IF_ERROR(RunGroup(group));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t CapMs(Phase phase) const {
+    if (phase == Phase::kPrepare) return sandbox_.limits_.prepare_ms;
+    return phase == Phase::kBuild ? work_.plan.build_timeout_ms : work_.plan.run_timeout_ms;
+  }
+
+  absl::Status RunGroup(const std::vector<int>& group) {
+    BatchOrder order{work_, group.size() == 1};
+    order.work.candidates.clear();
+    for (int i : group) order.work.candidates.push_back(work_.candidates[i]);
+    Conversation talk(*sandbox_.child_, token_, static_cast<int>(group.size()), Phase::kPrepare,
+                      {[this](Phase phase) { return CapMs(phase); },
+                       [&](int position, TrialResult result) { Answer(group[position], std::move(result)); }});
+    const End end = talk.Hold(Encode(order));
+    if (end == End::kDone) {
+      for (int i : Unanswered(group)) Answer(i, {kInfrastructure, "the child gave no result"});
+      return absl::OkStatus();
+    }
+    const Ending ending = Bury(sandbox_.child_, talk, end);
+    if (end == End::kCancelled) return absl::CancelledError("cancelled");
+    Blame(group, talk, ending);
+    return absl::OkStatus();
+  }
+
+  // Who is to blame: whoever ran out of time, or ran, or was alone in being built. The others go on.
+  void Blame(const std::vector<int>& group, const Conversation& talk, const Ending& ending) {
+    std::vector<int> building;
+    int blamed = Conversation::kWhole;
+    for (const auto& [position, flight] : talk.flights()) {
+      if (position == Conversation::kWhole) continue;
+      if (IsRun(flight.phase)) blamed = position;
+      if (flight.phase == Phase::kBuild) building.push_back(position);
+    }
+    if (ending.end == End::kTimedOut) blamed = talk.culprit();
+    else if (blamed < 0 && building.size() == 1) blamed = building[0];
+
+    groups_.push_front(group);
+    if (blamed >= 0) {
+      const Phase phase = talk.flights().at(blamed).phase;
+      Answer(group[blamed], {OutcomeOf(phase, ending.end == End::kTimedOut), ending.Text(phase, CapMs(phase))});
+    } else if (building.size() > 1) {
+      for (int position : building) groups_.push_front({group[position]});    // each alone, to find the one
+    } else {
+      CountInfrastructureFailure(ending.Text(Phase::kPrepare, CapMs(Phase::kPrepare)));
+    }
+  }
+
+  void CountInfrastructureFailure(const std::string& error) {
+    spdlog::warn("the measuring child failed: {}", error);
+    if (++failures_ < sandbox_.limits_.max_infrastructure_failures) return;
+    groups_.clear();
+    for (size_t i = 0; i < answered_.size(); ++i) Answer(static_cast<int>(i), {kInfrastructure, error});
+  }
+
+  void Answer(int index, TrialResult result) {
+    if (answered_[index]) return;
+    answered_[index] = true;
+    on_trial_(index, Sane(std::move(result)));
+  }
+
+  std::vector<int> Unanswered(const std::vector<int>& group) const {
+    std::vector<int> left;
+    std::copy_if(group.begin(), group.end(), std::back_inserter(left), [&](int i) { return !answered_[i]; });
+    return left;
+  }
+
+  Sandbox& sandbox_;
+  const BatchWork& work_;
+  const CancelToken& token_;
+  const std::function<void(int, TrialResult)>& on_trial_;
+  std::vector<bool> answered_;
+  std::deque<std::vector<int>> groups_;         // sent together, in this order
+  int failures_ = 0;
+};
+
+Sandbox::Sandbox(std::vector<std::string> command, SandboxLimits limits) : command_(std::move(command)), limits_(limits) {}
+Sandbox::~Sandbox() = default;
+
+absl::Status Sandbox::EnsureChild() {
+  if (child_) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(child_, ChildProcess::Start(command_));
+  ++children_started_;
+  return absl::OkStatus();
+}
+
+absl::Status Sandbox::Run(const BatchWork& work, const CancelToken& token,
+                          const std::function<void(int, TrialResult)>& on_trial) {
+  return BatchRun(*this, work, token, on_trial).Run();
+}
+
+absl::StatusOr<ModelResult> Sandbox::Run(const ModelWork& work, const CancelToken& token) {
+  TEMPER_RETURN_IF_ERROR(EnsureChild());
+  ModelResult answer{kInfrastructure, "the child gave no result"};
+  const auto cap_ms = [&](Phase phase) {
+    return phase == Phase::kModelRun ? limits_.model_run_ms + work.budget_ms : limits_.model_build_ms;
+  };
+  Conversation talk(*child_, token, 0, Phase::kModelBuild,
+                    {cap_ms, [](int, TrialResult) {}, [&](ModelResult result) { answer = std::move(result); }});
+  const End end = talk.Hold(Encode(work));
+  if (end == End::kDone) {
+    answer.error = Cut(std::move(answer.error));
+    return answer;
+  }
+  const Ending ending = Bury(child_, talk, end);
+  if (end == End::kCancelled) return absl::CancelledError("cancelled");
+  const Phase phase = talk.flights().begin()->second.phase;
+  return ModelResult{OutcomeOf(phase, end == End::kTimedOut), ending.Text(phase, cap_ms(phase))};
+}
+
+}  // namespace temper::worker

@@ -1,0 +1,186 @@
+#include "measure_worker/sandbox/session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/sampling.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int kChunk = 16;              // candidates built before the first of them is measured
+
+struct Entry {
+  int index = 0;
+  std::unique_ptr<Program> program;     // null: failed or already answered
+  TrialResult result;
+};
+
+int64_t MsSince(int64_t start_ns) { return (MonotonicNs() - start_ns) / 1'000'000; }
+
+class BatchSession {
+ public:
+  BatchSession(Backend& backend, const BatchOrder& order, Reporter& reporter)
+      : backend_(backend), order_(order), reporter_(reporter) {}
+
+  void Run() {
+    const auto& candidates = order_.work.candidates;
+    reporter_.OnBegin(Phase::kPrepare, -1);
+    if (absl::Status status = backend_.Prepare(order_.work); !status.ok()) {
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        reporter_.OnTrial(static_cast<int>(i), {kInfrastructure, std::string(status.message())});
+      }
+      return;
+    }
+    const int count = static_cast<int>(candidates.size());
+    const int chunk = order_.work.finals ? count : kChunk;      // finalists must all be there to take turns
+    for (int first = 0; first < count; first += chunk) {
+      std::vector<Entry> entries(std::min(chunk, count - first));
+      for (size_t i = 0; i < entries.size(); ++i) entries[i].index = first + static_cast<int>(i);
+      BuildAll(entries);
+      if (order_.work.finals) {
+        MeasureInterleaved(entries);
+      } else {
+        for (Entry& e : entries) MeasureAlone(e);
+      }
+    }
+  }
+
+ private:
+  void BuildAll(std::vector<Entry>& entries) {
+    const int threads = order_.one_by_one ? 1 : std::min<int>(backend_.build_threads(), static_cast<int>(entries.size()));
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t i; (i = next.fetch_add(1)) < entries.size();) BuildOne(entries[i]);
+    };
+    std::vector<std::thread> helpers;
+    for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& t : helpers) t.join();
+  }
+
+  void BuildOne(Entry& e) {
+    reporter_.OnBegin(Phase::kBuild, e.index);
+    const int64_t start = MonotonicNs();
+    auto program = backend_.Build(order_.work.candidates[e.index]);
+    e.result.build_ms = MsSince(start);
+    if (program.ok()) {
+      e.program = *std::move(program);
+      reporter_.OnBuilt(e.index);
+    } else {
+      Finish(e, absl::IsInvalidArgument(program.status()) ? kIllegalConfig : kBuildFailed, program.status());
+    }
+  }
+
+  bool Verify(Entry& e) {
+    reporter_.OnBegin(Phase::kVerify, e.index);
+    const absl::Status status = e.program->Verify();
+    if (!status.ok()) Finish(e, absl::IsDataLoss(status) ? kWrongAnswer : kInfrastructure, status);
+    return status.ok();
+  }
+
+  void MeasureAlone(Entry& e) {
+    if (!e.program) return;
+    const int64_t start = MonotonicNs();
+    if (!Verify(e)) return;
+    reporter_.OnBegin(Phase::kTime, e.index);
+    const Samples samples = MeasureRacing(order_.work.plan, order_.work.incumbent_s,
+                                          [&](int64_t calls) { return e.program->Time(calls); });
+    e.result.costs_s = samples.costs_s;
+    e.result.run_ms = MsSince(start);
+    if (absl::Status status = e.program->CheckAfterwards(); !status.ok()) {
+      Finish(e, kWrongAnswer, status);
+    } else {
+      Finish(e, samples.raced_out ? kRacedOut : kOk, absl::OkStatus());
+    }
+  }
+
+  void MeasureInterleaved(std::vector<Entry>& entries) {
+    std::erase_if(entries, [&](Entry& e) { return !e.program || !Verify(e); });
+    std::vector<int64_t> calls;
+    for (Entry& e : entries) {
+      reporter_.OnBegin(Phase::kTime, e.index);
+      calls.push_back(FindCalls([&](int64_t n) { return e.program->Time(n); }, order_.work.plan.min_sample_us));
+    }
+    const int contenders = static_cast<int>(entries.size());
+    for (int round = 0; round < std::max(1, order_.work.plan.repeats); ++round) {
+      for (int turn = 0; turn < contenders; ++turn) {
+        const int i = InterleavedIndex(round, turn, contenders);
+        Entry& e = entries[i];
+        reporter_.OnBegin(Phase::kTime, e.index);
+        const int64_t start = MonotonicNs();
+        e.program->Time(1);             // the one before has left its own data in the caches
+        e.result.costs_s.push_back(e.program->Time(calls[i]) / static_cast<double>(calls[i]));
+        e.result.run_ms += MsSince(start);
+      }
+    }
+    for (Entry& e : entries) {
+      reporter_.OnBegin(Phase::kVerify, e.index);
+      absl::Status status = e.program->CheckAfterwards();
+      if (status.ok()) status = e.program->Verify();
+      Finish(e, status.ok() ? kOk : kWrongAnswer, status);
+    }
+  }
+
+  void Finish(Entry& e, const char* outcome, const absl::Status& status) {
+    e.result.outcome = outcome;
+    e.result.error = std::string(status.message());
+    if (!status.ok()) e.result.costs_s.clear();
+    e.program.reset();
+    reporter_.OnTrial(e.index, e.result);
+  }
+
+  Backend& backend_;
+  const BatchOrder& order_;
+  Reporter& reporter_;
+};
+
+class SocketReporter : public Reporter {
+ public:
+  explicit SocketReporter(int fd) : fd_(fd) {}
+  void OnBegin(Phase phase, int index) override { Send(Encode(Begin{phase, index})); }
+  void OnBuilt(int index) override { Send(EncodeBuilt(index)); }
+  void OnTrial(int index, const TrialResult& result) override { Send(Encode(Trial{index, result})); }
+
+  // A supervisor that is gone is noticed at the next read; until then there is nobody to tell.
+  void Send(const Frame& frame) {
+    std::lock_guard lock(mutex_);
+    WriteFrame(fd_, frame).IgnoreError();
+  }
+
+ private:
+  const int fd_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+void CarryOut(Backend& backend, const BatchOrder& order, Reporter& reporter) {
+  BatchSession(backend, order, reporter).Run();
+}
+
+int ChildMain(int fd, Backend& backend) {
+  SocketReporter reporter(fd);
+  for (;;) {
+    auto frame = ReadFrame(fd);
+    if (!frame.ok()) return 1;
+    if (!frame->has_value()) return 0;
+    if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kModel)) {
+      auto work = DecodeModel(**frame);
+      if (!work.ok()) return 1;
+      const ModelResult result = backend.CheckModel(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
+      reporter.Send(Encode(result));
+    } else {
+      auto order = DecodeBatch(**frame);
+      if (!order.ok()) return 1;
+      CarryOut(backend, *order, reporter);
+    }
+    reporter.Send(EncodeDone());
+  }
+}
+
+}  // namespace temper::worker

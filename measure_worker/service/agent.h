@@ -1,0 +1,97 @@
+// A worker's life: registers, takes leases, has them measured, hands in the results and keeps each until the server has
+// it. Leases are renewed from here, never by the process that measures.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/rng.h"
+#include "measure_worker/sandbox/sandbox.h"
+#include "measure_worker/service/server_link.h"
+
+namespace temper::worker {
+
+// Who measures. The sandbox, or a test's stand-in. Called from one thread.
+class Measurer {
+ public:
+  virtual ~Measurer() = default;
+  virtual absl::Status Run(const BatchWork& work, const CancelToken& token,
+                           const std::function<void(int, TrialResult)>& on_trial) = 0;
+  virtual absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token) = 0;
+};
+
+struct AgentOptions {
+  v1::RegisterRequest registration;
+  absl::Duration idle_wait = absl::Seconds(25);         // of a Sync with nothing to renew; both vary by a fifth
+  absl::Duration back_off_least = absl::Milliseconds(200);
+  absl::Duration back_off_most = absl::Seconds(30);
+  uint64_t seed = 0;                                    // of the jitter
+};
+
+class Agent {
+ public:
+  Agent(ServerLink& link, Measurer& measurer, AgentOptions options);
+  ~Agent();                             // stops
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  void Start();
+  // Ends what is being measured, hands in what is done (one try), closes the link. Returns when all threads are gone.
+  void Stop();
+
+ private:
+  struct Held {
+    v1::Lease lease;
+    std::shared_ptr<CancelToken> token = std::make_shared<CancelToken>();
+    bool measured = false;              // only its results are on their way
+  };
+
+  void ControlLoop();                   // registers and keeps Syncs going
+  void MeasureLoop();
+  void SubmitLoop();
+  void SubmitAll(std::unique_lock<std::mutex>& lock);
+
+  bool RegisterOnce();
+  void SyncIfDue(std::unique_lock<std::mutex>& lock);
+  void OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> reply);
+  void Measure(const Held& held, v1::SubmitResultsRequest& results);
+  bool Submit(const v1::SubmitResultsRequest& results);
+
+  int FreeSlots() const;
+  absl::Duration Jittered(absl::Duration d);            // +-20 %
+  // Waits for full-jitter back-off number `failures`, or for the stop. Only under the lock.
+  void BackOff(std::unique_lock<std::mutex>& lock, int failures);
+
+  ServerLink& link_;
+  Measurer& measurer_;
+  const AgentOptions options_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, measuring_ended_ = false, submitting_ended_ = false;
+  std::string session_;                 // empty: not registered
+  absl::Duration busy_wait_ = absl::Seconds(10);
+  std::map<int64_t, Held> held_;
+  std::deque<int64_t> to_measure_;
+  struct Outgoing {
+    int64_t lease;
+    v1::SubmitResultsRequest results;
+  };
+  std::deque<Outgoing> outbox_;         // kept until acknowledged
+  std::map<int64_t, int> syncs_;        // calls under way: number -> free slots told
+  int64_t next_sync_ = 0;
+  int sync_failures_ = 0;
+  Rng rng_;
+
+  std::thread control_, measure_, submit_;
+};
+
+}  // namespace temper::worker

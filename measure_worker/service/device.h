@@ -1,0 +1,44 @@
+// The device that a worker serves: which cores, what it says it is, and the lock that keeps two workers from measuring on
+// the same cores at once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace temper::worker {
+
+// What --device says: a backend, and for some the cores it may use.
+struct DeviceSpec {
+  std::string backend = "cpu";
+  std::vector<int> cores;               // sorted, distinct; empty: those of the affinity mask
+};
+// "cpu", "cpu:0-3,8", "null". Errors say what is wrong with which part.
+absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text);
+std::string CoreListText(const std::vector<int>& cores);        // "0-3,8"
+
+// Restricts this process, and the children it starts, to the cores.
+absl::Status BindToCores(const std::vector<int>& cores);
+std::vector<int> AffinityCores();
+
+// Held while measuring. Workers that want the same cores take turns, whoever waits goes before whoever just measured.
+class CoreLock {
+ public:
+  // Lock files are in `directory`; one name for each list of cores.
+  CoreLock(const std::string& directory, const std::vector<int>& cores);
+  ~CoreLock();
+  CoreLock(const CoreLock&) = delete;
+  CoreLock& operator=(const CoreLock&) = delete;
+  // Blocks until held (true), or until `give_up` says so (false).
+  bool Acquire(const std::function<bool()>& give_up);
+  void Release();
+
+ private:
+  int turn_ = -1, busy_ = -1;           // -1: no lock file could be made; then nothing is locked
+};
+std::string LockDirectory();            // $XDG_RUNTIME_DIR, or the directory for temporary files
+
+}  // namespace temper::worker

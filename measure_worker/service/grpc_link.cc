@@ -1,0 +1,109 @@
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "measure_worker/service/server_link.h"
+#include "proto/convert.h"
+#include "temper/v1/worker.grpc.pb.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr auto kCallTimeout = std::chrono::seconds(20);
+constexpr auto kSyncGrace = std::chrono::seconds(15);   // past the time that the server was asked to wait
+constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
+constexpr int kMaxGrantBytes = 16 << 20;
+constexpr int kMaxBackoffMs = 2'000;                    // a server that was restarted should be found soon
+
+class GrpcLink : public ServerLink {
+ public:
+  explicit GrpcLink(const std::string& address) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetMaxReceiveMessageSize(kMaxGrantBytes);
+    stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  }
+  ~GrpcLink() override { Close(); }
+
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request) override {
+    return Call<v1::RegisterReply>([&](grpc::ClientContext* context, v1::RegisterReply* reply) {
+      return stub_->Register(context, request, reply);
+    });
+  }
+
+  absl::StatusOr<v1::SubmitResultsReply> SubmitResults(const v1::SubmitResultsRequest& request) override {
+    return Call<v1::SubmitResultsReply>([&](grpc::ClientContext* context, v1::SubmitResultsReply* reply) {
+      return stub_->SubmitResults(context, request, reply);
+    });
+  }
+
+  void StartSync(const v1::SyncRequest& request, SyncDone done) override {
+    struct Pending {
+      grpc::ClientContext context;
+      v1::SyncRequest request;
+      v1::SyncReply reply;
+    };
+    auto pending = std::make_shared<Pending>();
+    pending->request = request;
+    if (!Enter(&pending->context, std::chrono::milliseconds(request.wait_ms()) + kSyncGrace)) {
+      done(absl::CancelledError("the worker is stopping"));
+      return;
+    }
+    stub_->async()->Sync(&pending->context, &pending->request, &pending->reply,
+                         [this, pending, done = std::move(done)](const grpc::Status& status) {
+                           if (status.ok()) done(std::move(pending->reply));
+                           else done(FromGrpc(status));
+                           Leave(&pending->context);
+                         });
+  }
+
+  void Close() override {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    for (grpc::ClientContext* context : calls_) context->TryCancel();
+    none_left_.wait(lock, [&] { return calls_.empty(); });
+  }
+
+ private:
+  template <typename Reply, typename F>
+  absl::StatusOr<Reply> Call(F call) {
+    grpc::ClientContext context;
+    if (!Enter(&context, kCallTimeout)) return absl::CancelledError("the worker is stopping");
+    Reply reply;
+    const grpc::Status status = call(&context, &reply);
+    Leave(&context);
+    if (!status.ok()) return FromGrpc(status);
+    return reply;
+  }
+
+  bool Enter(grpc::ClientContext* context, std::chrono::milliseconds timeout) {
+    context->set_deadline(std::chrono::system_clock::now() + timeout);
+    std::lock_guard lock(mutex_);
+    if (closed_) return false;
+    calls_.insert(context);
+    return true;
+  }
+  void Leave(grpc::ClientContext* context) {
+    std::lock_guard lock(mutex_);
+    calls_.erase(context);
+    if (calls_.empty()) none_left_.notify_all();
+  }
+
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::mutex mutex_;
+  std::condition_variable none_left_;
+  std::set<grpc::ClientContext*> calls_;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ServerLink> ConnectByGrpc(const std::string& address) { return std::make_unique<GrpcLink>(address); }
+
+}  // namespace temper::worker

@@ -1,0 +1,130 @@
+// Samples and racing, with a timer that is a formula.
+#include "measure_worker/sampling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/rng.h"
+#include "compiler/runtime/timing.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::DoubleNear;
+using testing::Each;
+
+// A device whose calls take `seconds`, the first one `cold` times that.
+struct FakeDevice {
+  double seconds;
+  double cold = 1;
+  int64_t calls = 0;
+  std::vector<double> samples;
+  double Time(int64_t n) {
+    const double total = seconds * static_cast<double>(n) + (calls == 0 ? (cold - 1) * seconds : 0);
+    calls += n;
+    samples.push_back(total);
+    return total;
+  }
+  TimeFn Fn() {
+    return [this](int64_t n) { return Time(n); };
+  }
+};
+
+TEST(FindCalls, MakesASampleLongEnoughButNotLonger) {
+  for (double seconds : {1e-7, 3e-6, 4e-5, 1.9e-4, 2e-4, 5e-3, 0.5}) {
+    FakeDevice device{seconds};
+    const int64_t calls = FindCalls(device.Fn(), 200);
+    EXPECT_GE(static_cast<double>(calls) * seconds, 200e-6 * 0.999) << seconds;
+    EXPECT_LE(static_cast<double>(calls - 1) * seconds, 200e-6 * 1.001) << seconds;
+  }
+}
+
+TEST(FindCalls, IsNotFooledByAColdFirstCall) {
+  FakeDevice device{1e-6, 150};
+  EXPECT_GE(FindCalls(device.Fn(), 200), 199);
+}
+
+TEST(FindCalls, EndsWhenTheClockSaysNothing) {
+  EXPECT_GE(FindCalls([](int64_t) { return 0.0; }, 200), 1);
+}
+
+TEST(FindCalls, ALongCallIsCalledOnce) {
+  FakeDevice device{0.1};
+  EXPECT_EQ(FindCalls(device.Fn(), 200), 1);
+  EXPECT_EQ(device.calls, 1);
+}
+
+TEST(Racing, AContenderEarnsAllItsSamples) {
+  SamplingPlan plan;
+  plan.repeats = 5;
+  plan.race_factor = 1.3;
+  FakeDevice device{1.2e-3};
+  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  EXPECT_FALSE(samples.raced_out);
+  EXPECT_EQ(samples.costs_s.size(), 5u);
+  EXPECT_THAT(samples.costs_s, Each(DoubleNear(1.2e-3, 1e-9)));
+}
+
+TEST(Racing, ALoserIsOutAfterAWarmUpAndOneSample) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice device{1.31e-3};
+  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  EXPECT_TRUE(samples.raced_out);
+  EXPECT_EQ(samples.costs_s.size(), 1u);
+  EXPECT_EQ(device.calls, 2);
+}
+
+TEST(Racing, NobodyIsOutWithoutAnIncumbentOrAFactor) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice slow{1};
+  EXPECT_FALSE(MeasureRacing(plan, 0, slow.Fn()).raced_out);
+  plan.race_factor = 0;
+  EXPECT_FALSE(MeasureRacing(plan, 1e-9, slow.Fn()).raced_out);
+}
+
+TEST(Interleaving, EachRoundHasEachContenderOnceAndReverses) {
+  for (int n = 1; n < 6; ++n) {
+    for (int round = 0; round < 4; ++round) {
+      std::set<int> seen;
+      for (int turn = 0; turn < n; ++turn) seen.insert(InterleavedIndex(round, turn, n));
+      EXPECT_EQ(static_cast<int>(seen.size()), n);
+      EXPECT_EQ(*seen.rbegin(), n - 1);
+      EXPECT_EQ(InterleavedIndex(round, 0, n), InterleavedIndex(round + 1, n - 1, n));
+    }
+  }
+}
+
+TEST(Statistics, AgreeWithTheirDefinitions) {
+  EXPECT_EQ(Median({}), 0);
+  EXPECT_EQ(StandardDeviation(std::vector<double>{3}), 0);
+  Rng rng(5);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<double> v(static_cast<size_t>(1 + rng.Below(20)));
+    for (double& x : v) x = rng.Uniform();
+    const double median = Median(v);
+    const auto below = std::count_if(v.begin(), v.end(), [&](double x) { return x < median - 1e-15; });
+    const auto above = std::count_if(v.begin(), v.end(), [&](double x) { return x > median + 1e-15; });
+    EXPECT_LE(below, static_cast<long>(v.size() / 2));
+    EXPECT_LE(above, static_cast<long>(v.size() / 2));
+    double sum = 0, squares = 0;
+    for (double x : v) sum += x, squares += x * x;
+    const double n = static_cast<double>(v.size());
+    EXPECT_NEAR(Mean(v), sum / n, 1e-12);
+    if (v.size() > 1) {
+      EXPECT_NEAR(StandardDeviation(v), std::sqrt((squares - sum * sum / n) / (n - 1)), 1e-9);
+    }
+  }
+  EXPECT_EQ(Median(std::vector<double>{5, 1}), 3);
+  EXPECT_EQ(CallsForSample(1e-5, 200), 20);
+  EXPECT_EQ(CallsForSample(1, 200), 1);
+  EXPECT_EQ(CallsForSample(0, 0), 1);
+}
+
+}  // namespace
+}  // namespace temper::worker

@@ -63,7 +63,8 @@ Stmt StmtSimplifier::RunIf(const Stmt& s) {
   Stmt then_body = Under(cond, s->body);
   Stmt else_body = Under(negated, s->else_body);
   if (!then_body) return else_body ? If(negated, else_body) : nullptr;
-  return If(cond, then_body, else_body);
+  bool same = cond.get() == s->cond.get() && then_body == s->body && else_body == s->else_body;
+  return same ? s : If(cond, then_body, else_body);
 }
 
 Stmt StmtSimplifier::RunSeq(const Stmt& s) {
@@ -77,21 +78,26 @@ Stmt StmtSimplifier::RunSeq(const Stmt& s) {
 
 Stmt StmtSimplifier::RunLeaf(const Stmt& s) {
   auto copy = std::make_shared<StmtNode>(*s);
-  auto simplify = [this](Expr& e) {
-    if (e) e = facts_.Simplify(e);
+  bool changed = false;
+  auto simplify = [&](Expr& e) {
+    if (!e) return;
+    Expr simple = facts_.Simplify(e);
+    changed |= simple.get() != e.get();
+    e = std::move(simple);
   };
   for (Expr& binding : copy->block.bindings) simplify(binding);
   simplify(copy->block.predicate);
   if (auto decided = AsInt(copy->block.predicate)) {
     if (!*decided) return nullptr;
     copy->block.predicate = Expr();
+    changed = true;
   }
   for (const IterVar& iter : s->block.iters) facts_.Bind(iter.var, iter.extent);
   for (Expr& index : copy->indices) simplify(index);
   simplify(copy->value);
   simplify(copy->block.init);
   for (size_t i = s->block.iters.size(); i-- > 0;) facts_.Unbind(s->block.iters[i].var);
-  return copy;
+  return changed ? copy : s;
 }
 
 // Adds factor * e to `linear`; false where e is not linear in `vars`.

@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "base/rng.h"
+
+namespace temper {
+namespace {
+
+constexpr DType kAll[] = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kU8, DType::kI8, DType::kBool};
+
+TEST(DTypeTest, NamesRoundTrip) {
+  for (DType dtype : kAll) EXPECT_EQ(*DTypeFromName(Name(dtype)), dtype);
+  EXPECT_FALSE(DTypeFromName("f16").ok());
+}
+
+TEST(DTypeTest, ShapeText) {
+  EXPECT_EQ(ShapeText(Shape{1, 3, 224, 224}), "1x3x224x224");
+  EXPECT_EQ(ShapeText(Shape{}), "scalar");
+  EXPECT_EQ(NumElements(Shape{}), 1);
+  EXPECT_EQ(NumElements(Shape{4, 0}), 0);
+}
+
+TEST(NDArrayTest, StartsAsZeroAndKeepsWhatIsSet) {
+  for (DType dtype : kAll) {
+    NDArray a(dtype, {2, 3});
+    EXPECT_EQ(a.bytes(), 6 * SizeOf(dtype));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a.data()) % 64, 0u);
+    EXPECT_EQ(a.At(4), 0);
+    a.Set(4, 1);
+    EXPECT_EQ(a.At(4), 1);
+    EXPECT_EQ(a.At(5), 0);
+  }
+}
+
+TEST(NDArrayTest, CopiesAndReshapesShareBytesWhereClonesDoNot) {
+  NDArray a(DType::kF32, {2, 3});
+  NDArray copy = a, reshaped = a.Reshaped({6}), clone = a.Clone();
+  a.Set(1, 7);
+  EXPECT_EQ(copy.At(1), 7);
+  EXPECT_EQ(reshaped.At(1), 7);
+  EXPECT_EQ(reshaped.shape(), (Shape{6}));
+  EXPECT_EQ(clone.At(1), 0);
+}
+
+TEST(RelativeErrorTest, IsTheLargestDifferenceOverTheLargestValue) {
+  NDArray a(DType::kF32, {2}), b(DType::kF32, {2});
+  b.Set(0, 100);
+  a.Set(0, 100);
+  a.Set(1, 1);
+  EXPECT_DOUBLE_EQ(RelativeError(a, b), 0.01);
+  EXPECT_EQ(RelativeError(b, b), 0);
+}
+
+TEST(RelativeErrorTest, ShapesAndNonFiniteValuesMustAgree) {
+  NDArray a(DType::kF32, {2}), b(DType::kF32, {2});
+  EXPECT_TRUE(std::isinf(RelativeError(a, NDArray(DType::kF32, {1, 2}))));
+  a.Set(0, std::nan(""));
+  EXPECT_TRUE(std::isinf(RelativeError(a, b)));
+  EXPECT_TRUE(std::isinf(RelativeError(b, a)));
+  EXPECT_EQ(RelativeError(a, a), 0);
+  b.Set(0, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isinf(RelativeError(a, b)));
+}
+
+// The values are persisted: they may never change.
+TEST(HashTest, IsStable) {
+  EXPECT_EQ(HashText(StableHash("")), "c3817c016ba4ff30");
+  EXPECT_EQ(HashText(StableHash("conv2d")), "b8b7fc585bbc851d");
+  EXPECT_EQ(HashText(10).size(), 16u);
+}
+
+TEST(RngTest, TheSequenceIsFixedBySeed) {
+  Rng a(1), b(1), c(2);
+  EXPECT_EQ(a.Next(), b.Next());
+  EXPECT_NE(b.Next(), c.Next());
+  EXPECT_EQ(Rng(0).Next(), 0xe220a8397b1dcdafull);      // SplitMix64's published first output
+}
+
+TEST(RngTest, ValuesStayInRangeAndCoverIt) {
+  Rng rng(3);
+  std::set<int64_t> seen;
+  for (int n = 0; n < 500; ++n) {
+    int64_t v = rng.Below(10);
+    ASSERT_TRUE(0 <= v && v < 10);
+    seen.insert(v);
+    double u = rng.Uniform();
+    ASSERT_TRUE(0 <= u && u < 1);
+  }
+  EXPECT_EQ(seen.size(), 10u);
+}
+
+TEST(ClockTest, FakeTimeMovesOnlyWhenTold) {
+  FakeClock clock;
+  absl::Duration start = clock.Monotonic();
+  EXPECT_EQ(clock.Monotonic(), start);
+  clock.Advance(absl::Seconds(5));
+  EXPECT_EQ(clock.Monotonic() - start, absl::Seconds(5));
+}
+
+TEST(ClockTest, SystemTimeNeverGoesBack) {
+  absl::Duration a = Clock::System().Monotonic();
+  EXPECT_LE(a, Clock::System().Monotonic());
+}
+
+}  // namespace
+}  // namespace temper

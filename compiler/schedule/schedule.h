@@ -5,7 +5,9 @@
 // whoever builds it checks once. Loops are named by their variable, blocks by name. Not thread-safe.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/stmt.h"
@@ -13,6 +15,10 @@
 namespace temper {
 
 using Loop = ir::Var;
+
+namespace rewrites {
+template <typename T> struct Result;
+}
 
 class Schedule {
  public:
@@ -38,6 +44,9 @@ class Schedule {
   // For each block below with predicate (e < n): the smallest subtree that `loop` encloses becomes
   // if (the predicate holds for every inner iteration) { full } else { tail }, where full has no predicate and in
   // tail the inner loop's extent shrinks to what is left (exactly, when e = base + inner and base is a multiple of inner's extent).
+  // One call deals with all such predicates below. A vectorised loop keeps its extent, and the predicate of its last,
+  // partial vector. Scratch is computed only as far as the tail reads it. Loops and blocks of tails are copies (blocks
+  // are named NAME_tail); a later Unroll, Vectorize, Parallel or Partition of a loop is also one of its copies.
   void Partition(const Loop& loop);
 
   // --- blocks ---
@@ -64,8 +73,14 @@ class Schedule {
   void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance);
 
  private:
+  bool Take(absl::StatusOr<ir::Func> result, const std::string& what);
+  template <typename T> T TakeValue(absl::StatusOr<rewrites::Result<T>> result, const std::string& what);
+  std::vector<Loop> WithCopies(const Loop& loop) const;
+  void Annotate(const char* rewrite, const Loop& loop, ir::ForKind kind);
+
   ir::Func func_;
   absl::Status status_;
+  std::vector<std::pair<Loop, Loop>> copies_;     // by Partition: a loop and the one it became in a tail
 };
 
 }  // namespace temper

@@ -1,0 +1,126 @@
+#include "compiler/schedule/lower.h"
+
+#include <algorithm>
+
+#include "compiler/schedule/nest.h"
+#include "compiler/schedule/scratch.h"
+#include "spdlog/spdlog.h"
+
+namespace temper {
+namespace {
+
+using namespace nest;  // NOLINT: this file is about nests
+using ir::ExprKind;
+
+// if (condition) s, and s where there is none.
+Stmt Under(const Expr& condition, Stmt s) { return condition ? ir::If(condition, std::move(s)) : s; }
+
+// An element that keeps its value unless a condition holds is not stored at all where it does not.
+Stmt StoreOf(const StmtNode& block, const std::vector<Expr>& indices) {
+  const Expr& value = block.value;
+  const auto bindings = BindingsOf(block);
+  if (value->kind == ExprKind::kSelect && !HasLoad(value->args[0]) &&
+      ir::StructurallyEqual(value->args[2], ir::Load(block.buffer, block.indices))) {
+    return ir::If(ir::Substitute(value->args[0], bindings), ir::Store(block.buffer, indices, ir::Substitute(value->args[1], bindings)));
+  }
+  return ir::Store(block.buffer, indices, ir::Substitute(value, bindings));
+}
+
+Stmt LowerBlock(const StmtNode& block) {
+  const auto bindings = BindingsOf(block);
+  std::vector<Expr> indices;
+  for (const Expr& e : block.indices) indices.push_back(ir::Substitute(e, bindings));
+  Stmt store = StoreOf(block, indices);
+  if (block.block.init) {
+    std::vector<Expr> first;
+    for (size_t i = 0; i < block.block.iters.size(); ++i) {
+      if (block.block.iters[i].reduce) first.push_back(Eq(block.block.bindings[i], Expr(0)));
+    }
+    Stmt init = ir::Store(block.buffer, indices, ir::Substitute(block.block.init, bindings));
+    store = ir::Seq({Under(Conjoin(first), init), store});
+  }
+  return Under(block.block.predicate, store);
+}
+
+Stmt LowerBlocks(const Stmt& root) {
+  return ir::RewriteStmt(root, [](const Stmt& s) -> Stmt { return s->kind == StmtKind::kBlock ? LowerBlock(*s) : nullptr; });
+}
+
+// A copy with loop variables of its own.
+Stmt Renamed(const Stmt& s) {
+  std::vector<ir::VarBinding> renamed;
+  Stmt loops = ir::RewriteStmt(s, [&](const Stmt& node) -> Stmt {
+    if (node->kind != StmtKind::kFor) return nullptr;
+    Var var = ir::MakeVar(node->var->name);
+    renamed.push_back({node->var, var});
+    return ir::For(var, node->extent, node->for_kind, node->body);
+  });
+  return ir::Substitute(loops, renamed);
+}
+
+// Conditions that a loop does not change move out of it.
+Stmt HoistFromLoop(const Stmt& loop) {
+  const Stmt& body = loop->body;
+  if (body->kind != StmtKind::kIf || HasLoad(body->cond)) return nullptr;
+  if (body->else_body) {
+    if (loop->for_kind == ir::ForKind::kParallel || ir::UsesVar(body->cond, loop->var)) return nullptr;
+    // The variable is bound once in each branch.
+    Stmt other = Renamed(ir::For(loop->var, loop->extent, loop->for_kind, body->else_body));
+    return ir::If(body->cond, ir::For(loop->var, loop->extent, loop->for_kind, body->body), other);
+  }
+  std::vector<Expr> fixed, varying;
+  for (const Expr& c : Conjuncts(body->cond)) (ir::UsesVar(c, loop->var) ? varying : fixed).push_back(c);
+  if (fixed.empty()) return nullptr;
+  return ir::If(Conjoin(fixed), ir::For(loop->var, loop->extent, loop->for_kind, Under(Conjoin(varying), body->body)));
+}
+
+bool SameCondition(const Stmt& a, const Stmt& b) {
+  return a->kind == StmtKind::kIf && b->kind == StmtKind::kIf && !a->else_body && !b->else_body && !HasLoad(a->cond) &&
+         ir::StructurallyEqual(a->cond, b->cond);
+}
+
+// Neighbours under the same condition share one If.
+Stmt MergeIfs(const Stmt& seq) {
+  std::vector<Stmt> merged;
+  for (const Stmt& s : seq->stmts) {
+    if (!merged.empty() && SameCondition(merged.back(), s)) {
+      merged.back() = ir::If(s->cond, ir::Seq({merged.back()->body, s->body}));
+    } else {
+      merged.push_back(s);
+    }
+  }
+  return merged.size() == seq->stmts.size() ? nullptr : ir::Seq(std::move(merged));
+}
+
+Stmt HoistConditions(const Stmt& root) {
+  return ir::RewriteStmt(root, [](const Stmt& s) -> Stmt {
+    if (s->kind == StmtKind::kFor) return HoistFromLoop(s);
+    return s->kind == StmtKind::kSeq ? MergeIfs(s) : nullptr;
+  });
+}
+
+struct Pass {
+  const char* name;
+  Stmt (*run)(const Stmt&);
+};
+constexpr Pass kPasses[] = {
+    {"sink allocations", SinkAllocs},
+    {"blocks to stores", LowerBlocks},
+    {"shrink allocations", ShrinkAllocs},
+    {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
+    {"hoist conditions", HoistConditions},
+};
+
+}  // namespace
+
+absl::StatusOr<ir::Func> Lower(const ir::Func& scheduled) {
+  ir::Func f = scheduled;
+  for (const Pass& pass : kPasses) {
+    f.body = pass.run(f.body);
+    SPDLOG_TRACE("{} after '{}':\n{}", f.name, pass.name, ir::Text(f.body));
+  }
+  TEMPER_RETURN_IF_ERROR(ir::Verify(f));
+  return f;
+}
+
+}  // namespace temper

@@ -1,0 +1,43 @@
+// What part of a buffer a nest touches: one range a dimension, from a start written over the loops around the nest.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/schedule/nest.h"
+
+namespace temper::nest {
+
+struct Range {
+  Expr min;
+  int64_t extent;
+};
+using Region = std::vector<Range>;
+
+// The range of `index` while the variables `inner` take all their values and the others stand still; nullopt where
+// that can not be told (not affine, or gathered through a load). `simplifier` knows the ranges of all of them.
+std::optional<Range> RangeOf(const Expr& index, const ir::Simplifier& simplifier, const VarSet& inner);
+// The least range that covers both; nullopt where their starts differ by no constant.
+std::optional<Range> Union(const Range& a, const Range& b, const ir::Simplifier& simplifier);
+// Cut to [0, dim) where the start is a constant, whole where nothing is known or the range is no smaller.
+Range Clip(const std::optional<Range>& range, int64_t dim);
+bool IsWhole(const Range& range, int64_t dim);
+bool SameStart(const Range& a, const Range& b, const ir::Simplifier& simplifier);
+
+// Collects accesses to one buffer into the region that covers them all, unclipped.
+class RegionUnion {
+ public:
+  RegionUnion(const ir::Simplifier& simplifier, const VarSet& inner) : simplifier_(simplifier), inner_(inner) {}
+  void Add(const std::vector<Expr>& indices);
+  bool empty() const { return !started_; }
+  // One a dimension; nullopt where it is not known.
+  const std::vector<std::optional<Range>>& ranges() const { return ranges_; }
+
+ private:
+  const ir::Simplifier& simplifier_;
+  const VarSet& inner_;
+  bool started_ = false;
+  std::vector<std::optional<Range>> ranges_;
+};
+
+}  // namespace temper::nest

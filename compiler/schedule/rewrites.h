@@ -1,0 +1,50 @@
+// The rewrites themselves, as functions from a scheduled function to another: Schedule adds the sticky status.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/schedule/nest.h"
+
+namespace temper::rewrites {
+
+using ir::Func;
+using ir::Var;
+
+// The rewritten function and the handles that the rewrite hands out.
+template <typename T>
+struct Result {
+  Func func;
+  T value;
+};
+// A loop of the function and another that was copied from it, where a rewrite duplicates nests.
+using LoopCopies = std::vector<std::pair<Var, Var>>;
+
+// loops.cc
+absl::StatusOr<Result<std::pair<Var, Var>>> Split(const Func& f, const Var& loop, int64_t factor);
+absl::StatusOr<Result<Var>> Fuse(const Func& f, const Var& outer, const Var& inner);
+absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order);
+absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ir::ForKind kind);
+
+// partition.cc
+absl::StatusOr<Result<LoopCopies>> Partition(const Func& f, const Var& loop);
+
+// blocks.cc
+absl::StatusOr<Func> Inline(const Func& f, const std::string& block);
+absl::StatusOr<Func> ComputeAt(const Func& f, const std::string& block, const Var& loop);
+absl::StatusOr<Func> ReverseComputeAt(const Func& f, const std::string& block, const Var& loop);
+
+// buffers.cc
+absl::StatusOr<Result<std::string>> CacheRead(const Func& f, const std::string& block, const std::string& buffer, ir::Scope scope);
+absl::StatusOr<Result<std::string>> CacheWrite(const Func& f, const std::string& block, ir::Scope scope);
+absl::StatusOr<Func> SetScope(const Func& f, const std::string& block, ir::Scope scope);
+absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, const Shape& shape,
+                                     const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
+absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop, int64_t distance);
+
+// reductions.cc
+absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std::string& block, const Var& loop);
+absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& f, const std::string& block, const Var& loop);
+
+}  // namespace temper::rewrites

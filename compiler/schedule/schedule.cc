@@ -1,0 +1,162 @@
+#include "compiler/schedule/schedule.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/schedule/rewrites.h"
+
+namespace temper {
+namespace {
+
+std::string Named(const Loop& loop) { return loop == nullptr ? "no loop" : absl::StrCat("loop '", loop->name, "'"); }
+std::string Named(const std::string& block) { return absl::StrCat("block '", block, "'"); }
+
+}  // namespace
+
+Schedule::Schedule(ir::Func func) : func_(std::move(func)), status_(ir::Verify(func_)) {}
+
+bool Schedule::Take(absl::StatusOr<ir::Func> result, const std::string& what) {
+  if (!result.ok()) {
+    status_ = absl::Status(result.status().code(), absl::StrCat(what, ": ", result.status().message()));
+    return false;
+  }
+  func_ = *std::move(result);
+  return true;
+}
+
+template <typename T>
+T Schedule::TakeValue(absl::StatusOr<rewrites::Result<T>> result, const std::string& what) {
+  if (!result.ok()) {
+    Take(result.status(), what);
+    return T();
+  }
+  func_ = std::move(result->func);
+  return std::move(result->value);
+}
+
+std::vector<Loop> Schedule::Loops(const std::string& block) {
+  std::vector<Loop> loops;
+  if (!status_.ok()) return loops;
+  absl::StatusOr<nest::Path> path = nest::FindBlock(func_, block);
+  if (!path.ok()) {
+    Take(path.status(), absl::StrCat("loops(", Named(block), ")"));
+    return loops;
+  }
+  for (const ir::Stmt& s : nest::LoopsOf(*path)) loops.push_back(s->var);
+  return loops;
+}
+
+std::vector<std::string> Schedule::Blocks() const {
+  std::vector<std::string> names;
+  for (const ir::Stmt& s : nest::BlocksIn(func_.body)) names.push_back(s->block.name);
+  return names;
+}
+
+int64_t Schedule::Extent(const Loop& loop) {
+  if (!status_.ok()) return 0;
+  absl::StatusOr<nest::Path> path = nest::FindLoop(func_, loop);
+  if (path.ok()) return path->back()->extent;
+  Take(path.status(), absl::StrCat("extent(", Named(loop), ")"));
+  return 0;
+}
+
+// The loop itself, if it is still there or never was copied, and its copies.
+std::vector<Loop> Schedule::WithCopies(const Loop& loop) const {
+  std::vector<Loop> all = {loop};
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const auto& [from, to] : copies_) {
+      if (from == all[i] && !nest::PathToLoop(func_.body, to).empty()) all.push_back(to);
+    }
+  }
+  if (all.size() > 1 && nest::PathToLoop(func_.body, loop).empty()) all.erase(all.begin());
+  return all;
+}
+
+void Schedule::Annotate(const char* rewrite, const Loop& loop, ir::ForKind kind) {
+  if (!status_.ok()) return;
+  for (const Loop& each : WithCopies(loop)) {
+    if (!Take(rewrites::Annotate(func_, each, kind), absl::StrCat(rewrite, "(", Named(each), ")"))) return;
+  }
+}
+
+std::pair<Loop, Loop> Schedule::Split(const Loop& loop, int64_t factor) {
+  if (!status_.ok()) return {};
+  return TakeValue(rewrites::Split(func_, loop, factor), absl::StrCat("split(", Named(loop), ", factor ", factor, ")"));
+}
+
+Loop Schedule::Fuse(const Loop& outer, const Loop& inner) {
+  if (!status_.ok()) return nullptr;
+  return TakeValue(rewrites::Fuse(func_, outer, inner), absl::StrCat("fuse(", Named(outer), ", ", Named(inner), ")"));
+}
+
+void Schedule::Reorder(const std::vector<Loop>& order) {
+  if (!status_.ok()) return;
+  const std::string names = absl::StrJoin(order, ", ", [](std::string* out, const Loop& loop) { out->append(Named(loop)); });
+  Take(rewrites::Reorder(func_, order), absl::StrCat("reorder(", names, ")"));
+}
+
+void Schedule::Unroll(const Loop& loop) { Annotate("unroll", loop, ir::ForKind::kUnrolled); }
+void Schedule::Vectorize(const Loop& loop) { Annotate("vectorize", loop, ir::ForKind::kVectorized); }
+void Schedule::Parallel(const Loop& loop) { Annotate("parallel", loop, ir::ForKind::kParallel); }
+
+void Schedule::Partition(const Loop& loop) {
+  if (!status_.ok()) return;
+  for (const Loop& each : WithCopies(loop)) {
+    rewrites::LoopCopies copies = TakeValue(rewrites::Partition(func_, each), absl::StrCat("partition(", Named(each), ")"));
+    copies_.insert(copies_.end(), copies.begin(), copies.end());
+    if (!status_.ok()) return;
+  }
+}
+
+void Schedule::Inline(const std::string& block) {
+  if (status_.ok()) Take(rewrites::Inline(func_, block), absl::StrCat("inline(", Named(block), ")"));
+}
+
+void Schedule::ComputeAt(const std::string& block, const Loop& loop) {
+  if (!status_.ok()) return;
+  Take(rewrites::ComputeAt(func_, block, loop), absl::StrCat("compute_at(", Named(block), ", ", Named(loop), ")"));
+}
+
+void Schedule::ReverseComputeAt(const std::string& block, const Loop& loop) {
+  if (!status_.ok()) return;
+  Take(rewrites::ReverseComputeAt(func_, block, loop), absl::StrCat("reverse_compute_at(", Named(block), ", ", Named(loop), ")"));
+}
+
+std::string Schedule::CacheRead(const std::string& block, const std::string& buffer, ir::Scope scope) {
+  if (!status_.ok()) return "";
+  return TakeValue(rewrites::CacheRead(func_, block, buffer, scope), absl::StrCat("cache_read(", Named(block), ", '", buffer, "')"));
+}
+
+std::string Schedule::CacheWrite(const std::string& block, ir::Scope scope) {
+  if (!status_.ok()) return "";
+  return TakeValue(rewrites::CacheWrite(func_, block, scope), absl::StrCat("cache_write(", Named(block), ")"));
+}
+
+void Schedule::SetScope(const std::string& block, ir::Scope scope) {
+  if (status_.ok()) Take(rewrites::SetScope(func_, block, scope), absl::StrCat("set_scope(", Named(block), ")"));
+}
+
+std::string Schedule::DecomposeReduction(const std::string& block, const Loop& loop) {
+  if (!status_.ok()) return "";
+  return TakeValue(rewrites::DecomposeReduction(func_, block, loop), absl::StrCat("decompose_reduction(", Named(block), ", ", Named(loop), ")"));
+}
+
+std::pair<std::string, std::string> Schedule::Rfactor(const std::string& block, const Loop& loop) {
+  if (!status_.ok()) return {};
+  return TakeValue(rewrites::Rfactor(func_, block, loop), absl::StrCat("rfactor(", Named(block), ", ", Named(loop), ")"));
+}
+
+void Schedule::TransformLayout(const std::string& block, Shape shape,
+                               const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map) {
+  if (!status_.ok()) return;
+  Take(rewrites::TransformLayout(func_, block, shape, map), absl::StrCat("transform_layout(", Named(block), ", ", ShapeText(shape), ")"));
+}
+
+void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance) {
+  if (!status_.ok()) return;
+  Take(rewrites::Prefetch(func_, block, buffer, loop, distance),
+       absl::StrCat("prefetch(", Named(block), ", '", buffer, "', ", Named(loop), ", distance ", distance, ")"));
+}
+
+}  // namespace temper

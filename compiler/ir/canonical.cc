@@ -7,7 +7,7 @@
 namespace temper::ir {
 namespace {
 
-constexpr int64_t kHuge = int64_t{1} << 61;     // past it, intervals are given up rather than overflow
+constexpr int64_t kHuge = int64_t{1} << 61;  // past it, intervals are given up rather than overflow
 constexpr int64_t kLargestDivisor = int64_t{1} << 40;
 
 std::optional<Interval> Checked(__int128 low, __int128 high) {
@@ -87,7 +87,7 @@ Expr Canonicalizer::Any(const Expr& e) {
     if (changed) result = WithArgs(e, std::move(args));
   }
   if (memoize) {
-    if (StructurallyEqual(result, e)) result = e;     // keeps sharing, and tells callers that nothing changed
+    if (StructurallyEqual(result, e)) result = e;  // keeps sharing, and tells callers that nothing changed
     memo_.emplace(e.get(), Simplified{e, result});
   }
   return result;
@@ -194,7 +194,7 @@ Expr Canonicalizer::ToExpr(const Sum& sum) const {
   Expr result;
   for (const Term& term : terms) {
     if (!result && term.coefficient < 0 && constant > 0) {
-      result = Int(constant);                   // 15 - i rather than i*-1 + 15
+      result = Int(constant);  // 15 - i rather than i*-1 + 15
       constant = 0;
     }
     if (!result) {
@@ -229,7 +229,8 @@ Expr Canonicalizer::Condition(const Expr& e) {
 }
 
 std::optional<Sum> Canonicalizer::AsNegative(const Expr& cond) {
-  if ((cond->kind != ExprKind::kLt && cond->kind != ExprKind::kLe) || cond->args[0]->dtype != DType::kI64) return std::nullopt;
+  if ((cond->kind != ExprKind::kLt && cond->kind != ExprKind::kLe) || cond->args[0]->dtype != DType::kI64)
+    return std::nullopt;
   Sum sum;
   Accumulate(cond->args[0], 1, sum);
   Accumulate(cond->args[1], -1, sum);
@@ -314,7 +315,7 @@ Expr Canonicalizer::SidesOf(ExprKind kind, Sum sum) const {
 Expr Canonicalizer::Junction(const Expr& e) {
   std::vector<Expr> parts;
   FlattenJunction(Any(e->args[0]), e->kind, parts);
-  bool absorbing = e->kind == ExprKind::kOr;    // true decides an or, false an and
+  bool absorbing = e->kind == ExprKind::kOr;  // true decides an or, false an and
   auto decides = [&](const Expr& part) { return part->kind == ExprKind::kInt && (part->int_value != 0) == absorbing; };
   if (decides(parts[0])) return parts[0];
   FlattenJunction(Any(e->args[1]), e->kind, parts);
@@ -444,7 +445,7 @@ Canonicalizer::Quotient Canonicalizer::DivideAtoms(const Sum& rest, int64_t divi
     without.Add(-term.coefficient, term.atom);
     without.AddScaled(inner, term.coefficient);
     result.remainder = Divide(without, divisor).remainder;
-    if (rest.single_atom() != nullptr) {        // (z % (a*q)) / q is (z/q) % a
+    if (rest.single_atom() != nullptr) {  // (z % (a*q)) / q is (z/q) % a
       result.quotient = Divide(Divide(inner, divisor).quotient, m / divisor).remainder;
       return result;
     }
@@ -513,7 +514,8 @@ bool Canonicalizer::RecombineMod(Sum& sum, const Term& mod) {
   int64_t b = DivisorOf(mod.atom);
   int64_t scaled = mod.coefficient * b;
   // Without a term of this coefficient there is no partner.
-  if (std::none_of(sum.terms.begin(), sum.terms.end(), [&](const Term& t) { return t.coefficient % scaled == 0; })) return false;
+  if (std::none_of(sum.terms.begin(), sum.terms.end(), [&](const Term& t) { return t.coefficient % scaled == 0; }))
+    return false;
   Sum y = Flatten(mod.atom->args[0]);
   Sum quotient = Divide(y, b).quotient;
   if (!quotient.is_constant() && sum.ContainsScaled(quotient, scaled)) {

@@ -12,14 +12,16 @@ class Canonicalizer {
   explicit Canonicalizer(const Simplifier& facts) : facts_(facts) {}
 
   Expr Any(const Expr& e);
-  Sum Linear(const Expr& e);                    // of an i64 expression; recombined
+  Sum Linear(const Expr& e);  // of an i64 expression; recombined
   Expr ToExpr(const Sum& sum) const;
   std::optional<Interval> BoundsOf(const Sum& sum) const;
   // `cond` as sum < 0, if it is an order of i64 expressions.
   std::optional<Sum> AsNegative(const Expr& cond);
 
  private:
-  struct Quotient { Sum quotient, remainder; };
+  struct Quotient {
+    Sum quotient, remainder;
+  };
 
   void Accumulate(const Expr& e, int64_t factor, Sum& into);
   Sum LinearAtom(const Expr& e);
@@ -27,11 +29,11 @@ class Canonicalizer {
   Sum MinMax(const Expr& e);
   Expr Select(const Expr& e);
   Expr Condition(const Expr& e);
-  Expr Order(Sum sum);                          // sum < 0
+  Expr Order(Sum sum);  // sum < 0
   Expr Equality(const Expr& e);
-  Expr Junction(const Expr& e);                 // and, or
+  Expr Junction(const Expr& e);  // and, or
   Expr Negation(const Expr& e);
-  Expr SidesOf(ExprKind kind, Sum sum) const;   // sum `kind` 0 with positive terms left, negative ones right
+  Expr SidesOf(ExprKind kind, Sum sum) const;  // sum `kind` 0 with positive terms left, negative ones right
 
   // Floor division of a sum by a positive constant; quotient * divisor + remainder is the sum.
   Quotient Divide(const Sum& sum, int64_t divisor);
@@ -53,8 +55,13 @@ class Canonicalizer {
 
   const Simplifier& facts_;
   // Results for nodes that several parents share. The node is kept too: its address must not be used again meanwhile.
-  struct Simplified { Expr node, result; };
-  struct Linearized { Expr node; Sum result; };
+  struct Simplified {
+    Expr node, result;
+  };
+  struct Linearized {
+    Expr node;
+    Sum result;
+  };
   std::unordered_map<const ExprNode*, Simplified> memo_;
   std::unordered_map<const ExprNode*, Linearized> linear_memo_;
 };

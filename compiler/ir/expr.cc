@@ -8,10 +8,10 @@
 namespace temper::ir {
 namespace {
 
-constexpr std::string_view kNames[] = {
-    "int", "float", "var",    "load", "add", "sub", "mul",  "div", "mod",  "min",  "max", "pow",   "lt",   "le",    "eq",
-    "and", "or",    "not",    "select", "cast", "exp", "log", "tanh", "erf", "sqrt", "abs", "floor", "ceil", "round", "sin",
-    "cos"};
+constexpr std::string_view kNames[] = {"int",  "float", "var",    "load", "add",   "sub", "mul",  "div",
+                                       "mod",  "min",   "max",    "pow",  "lt",    "le",  "eq",   "and",
+                                       "or",   "not",   "select", "cast", "exp",   "log", "tanh", "erf",
+                                       "sqrt", "abs",   "floor",  "ceil", "round", "sin", "cos"};
 static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kCos) + 1);
 
 Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
@@ -221,7 +221,8 @@ Expr Select(Expr cond, Expr a, Expr b) {
 
 Expr Cast(Expr a, DType dtype) {
   if (a->dtype == dtype) return a;
-  if (a->kind == ExprKind::kInt) return IsFloat(dtype) ? Float(static_cast<double>(a->int_value), dtype) : Int(a->int_value, dtype);
+  if (a->kind == ExprKind::kInt)
+    return IsFloat(dtype) ? Float(static_cast<double>(a->int_value), dtype) : Int(a->int_value, dtype);
   if (a->kind == ExprKind::kFloat && (IsFloat(dtype) || dtype == DType::kBool || std::abs(a->float_value) < 1e18)) {
     return Const(a->float_value, dtype);
   }

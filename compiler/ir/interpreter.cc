@@ -23,26 +23,26 @@ Value OfFloat(double f) { return Value{.f = f}; }
 struct Array {
   const BufferNode* buffer;
   char* data = nullptr;
-  NDArray owned;                                // what an Alloc gave
+  NDArray owned;  // what an Alloc gave
 };
 
 // An expression with its names resolved.
 struct Code {
   ExprKind kind;
-  DType dtype;                                  // of the result
-  DType arg_dtype = DType::kI64;                // of the operands
+  DType dtype;                    // of the result
+  DType arg_dtype = DType::kI64;  // of the operands
   Value constant{.i = 0};
-  int slot = -1;                                // kVar: variable; kLoad: array
+  int slot = -1;  // kVar: variable; kLoad: array
   std::vector<Code> args;
 };
 
 struct CodeStmt {
   StmtKind kind;
-  int slot = -1;                                // kFor: variable; others: array
+  int slot = -1;  // kFor: variable; others: array
   int64_t extent = 0;
-  std::vector<CodeStmt> children;               // of kIf: then, else
+  std::vector<CodeStmt> children;  // of kIf: then, else
   std::vector<Code> indices;
-  std::vector<Code> value;                      // kStore, kBlock: one; kIf: the condition
+  std::vector<Code> value;  // kStore, kBlock: one; kIf: the condition
   // kBlock
   const BlockInfo* block = nullptr;
   std::vector<int> iter_slots;
@@ -106,11 +106,13 @@ absl::Status Resolver::ResolveOptional(const Expr& e, std::vector<Code>& out) {
   return e ? ResolveAll({e}, out) : absl::OkStatus();
 }
 
-absl::Status Resolver::ResolveAccess(const Buffer& b, const std::vector<Expr>& indices, int& slot, std::vector<Code>& out) {
+absl::Status Resolver::ResolveAccess(const Buffer& b, const std::vector<Expr>& indices, int& slot,
+                                     std::vector<Code>& out) {
   auto it = slots_.find(b.get());
   if (it == slots_.end()) return absl::InvalidArgumentError(absl::StrCat("buffer ", b->name, " is not in scope"));
   if (indices.size() != b->shape.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(indices.size(), " indices into ", b->name, " of rank ", b->shape.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(indices.size(), " indices into ", b->name, " of rank ", b->shape.size()));
   }
   slot = it->second;
   return ResolveAll(indices, out);
@@ -180,8 +182,9 @@ Value CastValue(Value v, DType from, DType to) {
     if (IsFloat(to)) return OfFloat(Round(v.f, to));
     return OfInt(to == DType::kBool ? v.f != 0 : Wrap(ToInt(v.f), to));
   }
-  return IsFloat(to) ? OfFloat(to == DType::kF32 ? static_cast<double>(static_cast<float>(v.i)) : static_cast<double>(v.i))
-                     : OfInt(Wrap(v.i, to));
+  return IsFloat(to)
+             ? OfFloat(to == DType::kF32 ? static_cast<double>(static_cast<float>(v.i)) : static_cast<double>(v.i))
+             : OfInt(Wrap(v.i, to));
 }
 
 // Division by zero gives 0, so that a wrong nest is an error elsewhere rather than a trap.
@@ -208,7 +211,7 @@ double FloatBinary(ExprKind kind, double a, double b) {
     case ExprKind::kMul: return a * b;
     case ExprKind::kDiv: return a / b;
     case ExprKind::kMod: return a - std::floor(a / b) * b;
-    case ExprKind::kMin: return a < b || std::isnan(a) ? a : b;     // NaN wins, so that it shows
+    case ExprKind::kMin: return a < b || std::isnan(a) ? a : b;  // NaN wins, so that it shows
     case ExprKind::kMax: return a > b || std::isnan(a) ? a : b;
     default: return std::pow(a, b);
   }
@@ -262,7 +265,8 @@ void WriteElement(char* data, int64_t i, DType dtype, Value v) {
 
 void Poison(NDArray& array) {
   // All ones is NaN for floats; integers get a pattern no sane result has.
-  if (array.bytes() > 0) std::memset(array.MutableData(), IsFloat(array.dtype()) ? 0xff : 0xa5, static_cast<size_t>(array.bytes()));
+  if (array.bytes() > 0)
+    std::memset(array.MutableData(), IsFloat(array.dtype()) ? 0xff : 0xa5, static_cast<size_t>(array.bytes()));
 }
 
 // --- running ---
@@ -328,7 +332,8 @@ Value Machine::Eval(const Code& e) {
 Value Machine::Call(const Code& e) {
   Value a = Eval(e.args[0]);
   if (e.args.size() == 1) {
-    return IsFloat(e.dtype) ? OfFloat(Round(FloatUnary(e.kind, a.f), e.dtype)) : OfInt(Wrap(a.i < 0 ? IntBinary(ExprKind::kSub, 0, a.i) : a.i, e.dtype));
+    return IsFloat(e.dtype) ? OfFloat(Round(FloatUnary(e.kind, a.f), e.dtype))
+                            : OfInt(Wrap(a.i < 0 ? IntBinary(ExprKind::kSub, 0, a.i) : a.i, e.dtype));
   }
   Value b = Eval(e.args[1]);
   if (!IsFloat(e.arg_dtype)) return OfInt(Wrap(IntBinary(e.kind, a.i, b.i), e.dtype));
@@ -353,7 +358,8 @@ void Machine::RunBlock(const CodeStmt& s) {
     int64_t value = Eval(s.bindings[i]).i;
     const IterVar& iter = s.block->iters[i];
     if (value < 0 || value >= iter.extent) {
-      return Fail(absl::StrCat("block ", s.block->name, ": iterator ", iter.var->name, " = ", value, " is outside [0, ", iter.extent, ")"));
+      return Fail(absl::StrCat("block ", s.block->name, ": iterator ", iter.var->name, " = ", value, " is outside [0, ",
+                               iter.extent, ")"));
     }
     vars_[s.iter_slots[i]] = value;
     first &= !iter.reduce || value == 0;
@@ -390,7 +396,7 @@ void Machine::Run(const CodeStmt& s) {
     }
     case StmtKind::kStore: return Write(s, s.value[0]);
     case StmtKind::kBlock: return RunBlock(s);
-    case StmtKind::kPrefetch: return;           // may point past the end; it is a hint
+    case StmtKind::kPrefetch: return;  // may point past the end; it is a hint
   }
 }
 
@@ -398,14 +404,16 @@ void Machine::Run(const CodeStmt& s) {
 
 absl::Status Interpret(const Func& f, std::span<NDArray> args) {
   if (args.size() != f.params.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(f.name, ": ", args.size(), " arguments for ", f.params.size(), " parameters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(f.name, ": ", args.size(), " arguments for ", f.params.size(), " parameters"));
   }
   Resolver resolver;
   for (size_t i = 0; i < args.size(); ++i) {
     const Buffer& param = f.params[i];
     if (args[i].dtype() != param->dtype || args[i].shape() != param->shape) {
-      return absl::InvalidArgumentError(absl::StrCat(f.name, ": argument ", param->name, " is ", ShapeText(args[i].shape()),
-                                                     " where ", ShapeText(param->shape), " is needed, or of another dtype"));
+      return absl::InvalidArgumentError(absl::StrCat(f.name, ": argument ", param->name, " is ",
+                                                     ShapeText(args[i].shape()), " where ", ShapeText(param->shape),
+                                                     " is needed, or of another dtype"));
     }
     resolver.arrays()[resolver.AddArray(param)].data = static_cast<char*>(args[i].MutableData());
   }

@@ -42,10 +42,11 @@ struct Operator {
   const char* text;
 };
 constexpr Operator kOperators[] = {
-    {ExprKind::kOr, kOrLevel, " || "},      {ExprKind::kAnd, kAndLevel, " && "},   {ExprKind::kLt, kCompareLevel, " < "},
-    {ExprKind::kLe, kCompareLevel, " <= "}, {ExprKind::kEq, kCompareLevel, " == "}, {ExprKind::kAdd, kSumLevel, " + "},
-    {ExprKind::kSub, kSumLevel, " - "},     {ExprKind::kMul, kProductLevel, "*"},  {ExprKind::kDiv, kProductLevel, "/"},
-    {ExprKind::kMod, kProductLevel, "%"},
+    {ExprKind::kOr, kOrLevel, " || "},      {ExprKind::kAnd, kAndLevel, " && "},
+    {ExprKind::kLt, kCompareLevel, " < "},  {ExprKind::kLe, kCompareLevel, " <= "},
+    {ExprKind::kEq, kCompareLevel, " == "}, {ExprKind::kAdd, kSumLevel, " + "},
+    {ExprKind::kSub, kSumLevel, " - "},     {ExprKind::kMul, kProductLevel, "*"},
+    {ExprKind::kDiv, kProductLevel, "/"},   {ExprKind::kMod, kProductLevel, "%"},
 };
 const Operator* FindOperator(ExprKind kind) {
   for (const Operator& op : kOperators) {
@@ -114,7 +115,8 @@ std::string Printer::PrintSum(const Expr& e) {
   const Expr& b = e->args[1];
   std::string left = Print(a, kSumLevel);
   if (e->kind == ExprKind::kAdd) {
-    if (b->kind == ExprKind::kInt && b->int_value < 0 && b->dtype == DType::kI64) return left + " - " + Print(Int(-b->int_value));
+    if (b->kind == ExprKind::kInt && b->int_value < 0 && b->dtype == DType::kI64)
+      return left + " - " + Print(Int(-b->int_value));
     if (b->kind == ExprKind::kMul && b->dtype == DType::kI64) {
       if (auto factor = AsInt(b->args[1]); factor && *factor < 0) {
         return left + " - " + Print(b->args[0] * Int(-*factor), kProductLevel);
@@ -176,8 +178,7 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
     case StmtKind::kSeq:
       for (size_t i = 0; i < s->stmts.size(); ++i) Print(s->stmts[i], indent, last && i + 1 == s->stmts.size());
       return;
-    case StmtKind::kStore:
-      return Line(indent, absl::StrCat(Access(s->buffer, s->indices), " = ", Print(s->value)));
+    case StmtKind::kStore: return Line(indent, absl::StrCat(Access(s->buffer, s->indices), " = ", Print(s->value)));
     case StmtKind::kIf:
       Line(indent, absl::StrCat("if ", Print(s->cond)));
       Print(s->body, indent + 1, true);

@@ -40,7 +40,7 @@ Stmt StmtSimplifier::RunFor(const Stmt& s) {
   facts_.Bind(s->var, s->extent);
   Stmt body = Run(s->body);
   facts_.Unbind(s->var);
-  if (!body || s->extent == 1) return body;     // the variable's range already made it 0 everywhere
+  if (!body || s->extent == 1) return body;  // the variable's range already made it 0 everywhere
   return body == s->body ? s : For(s->var, s->extent, s->for_kind, body);
 }
 

@@ -5,13 +5,17 @@
 namespace temper::ir {
 namespace {
 
-int64_t WrappingAdd(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t WrappingMul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+int64_t WrappingAdd(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t WrappingMul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 }  // namespace
 
 int64_t FloorMod(int64_t a, int64_t b) {
-  if (b == -1) return 0;                        // the one divisor whose remainder may trap
+  if (b == -1) return 0;  // the one divisor whose remainder may trap
   int64_t m = a % b;
   return m != 0 && ((m < 0) != (b < 0)) ? m + b : m;
 }

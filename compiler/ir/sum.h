@@ -8,7 +8,7 @@
 
 namespace temper::ir {
 
-int64_t FloorDiv(int64_t a, int64_t b);         // b != 0
+int64_t FloorDiv(int64_t a, int64_t b);  // b != 0
 int64_t FloorMod(int64_t a, int64_t b);
 
 // sum of coefficient * atom, plus a constant. Atoms are i64 expressions other than constants, sums and products with a

@@ -100,7 +100,8 @@ Expr Combine(Combiner c, Expr a, Expr b) {
 
 std::string ProgramBuilder::UniqueName(std::string name) {
   std::string unique = name;
-  for (int n = 1; std::find(names_.begin(), names_.end(), unique) != names_.end(); ++n) unique = absl::StrCat(name, "_", n);
+  for (int n = 1; std::find(names_.begin(), names_.end(), unique) != names_.end(); ++n)
+    unique = absl::StrCat(name, "_", n);
   names_.push_back(unique);
   return unique;
 }
@@ -154,12 +155,14 @@ absl::StatusOr<Func> ProgramBuilder::Finish() {
   if (outputs_.empty()) return absl::InvalidArgumentError(absl::StrCat("program ", name_, " marks no output"));
   for (const Buffer& output : outputs_) {
     if (std::find(stages_.begin(), stages_.end(), output) == stages_.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("program ", name_, ": output ", output->name, " is no stage of it"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", name_, ": output ", output->name, " is no stage of it"));
     }
   }
   Stmt body = Seq(nests_);
   for (size_t i = stages_.size(); i-- > 0;) {
-    if (std::find(outputs_.begin(), outputs_.end(), stages_[i]) == outputs_.end()) body = Alloc(stages_[i], std::move(body));
+    if (std::find(outputs_.begin(), outputs_.end(), stages_[i]) == outputs_.end())
+      body = Alloc(stages_[i], std::move(body));
   }
   Func func{name_, inputs_, static_cast<int>(outputs_.size()), std::move(body)};
   func.params.insert(func.params.end(), outputs_.begin(), outputs_.end());

@@ -21,12 +21,12 @@ class Verifier {
   absl::Status Error(const Stmt& s, const std::string& what) const;
 
   std::string name_;
-  std::unordered_set<const BufferNode*> buffers_;      // in scope
-  std::unordered_set<const BufferNode*> declared_;     // ever: an array is allocated at one place
+  std::unordered_set<const BufferNode*> buffers_;   // in scope
+  std::unordered_set<const BufferNode*> declared_;  // ever: an array is allocated at one place
   std::unordered_set<const BufferNode*> inputs_;
-  std::unordered_set<const VarNode*> vars_;            // in scope
-  std::unordered_set<const VarNode*> bound_;           // by some loop, in scope or not
-  std::unordered_set<const VarNode*> parallel_;        // loops in scope that run in parallel
+  std::unordered_set<const VarNode*> vars_;      // in scope
+  std::unordered_set<const VarNode*> bound_;     // by some loop, in scope or not
+  std::unordered_set<const VarNode*> parallel_;  // loops in scope that run in parallel
   std::unordered_set<std::string> blocks_;
 };
 
@@ -39,11 +39,13 @@ absl::Status Verifier::Check(const Func& f) {
   name_ = f.name;
   if (!f.body) return absl::InvalidArgumentError(absl::StrCat(name_, ": no body"));
   if (f.num_outputs < 0 || static_cast<size_t>(f.num_outputs) > f.params.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(name_, ": ", f.num_outputs, " outputs of ", f.params.size(), " parameters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name_, ": ", f.num_outputs, " outputs of ", f.params.size(), " parameters"));
   }
   for (size_t i = 0; i < f.params.size(); ++i) {
     const Buffer& b = f.params[i];
-    if (!declared_.insert(b.get()).second) return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " twice"));
+    if (!declared_.insert(b.get()).second)
+      return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " twice"));
     if (b->scope == Scope::kRegister) {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " can not live in registers"));
     }
@@ -65,7 +67,8 @@ absl::Status Verifier::Check(const Stmt& s) {
       TEMPER_RETURN_IF_ERROR(Check(s->body));
       return s->else_body ? Check(s->else_body) : absl::OkStatus();
     case StmtKind::kAlloc: {
-      if (!declared_.insert(s->buffer.get()).second) return Error(s, absl::StrCat(s->buffer->name, " is allocated twice"));
+      if (!declared_.insert(s->buffer.get()).second)
+        return Error(s, absl::StrCat(s->buffer->name, " is allocated twice"));
       buffers_.insert(s->buffer.get());
       TEMPER_RETURN_IF_ERROR(Check(s->body));
       buffers_.erase(s->buffer.get());
@@ -104,7 +107,8 @@ absl::Status Verifier::CheckBlock(const Stmt& s) {
     absl::Status status;
     Visit(block.bindings[i], [&](const Expr& e) {
       if (e->kind != ExprKind::kVar || !parallel_.count(e->var.get())) return;
-      status = Error(s, absl::StrCat("parallel loop ", e->var->name, " binds reduction iterator ", block.iters[i].var->name));
+      status = Error(
+          s, absl::StrCat("parallel loop ", e->var->name, " binds reduction iterator ", block.iters[i].var->name));
     });
     TEMPER_RETURN_IF_ERROR(status);
   }
@@ -151,17 +155,24 @@ absl::Status Verifier::CheckExpr(const Stmt& s, const Expr& e, DType want, const
 }
 
 absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
-  auto wants = [&](bool holds) { return holds ? absl::OkStatus() : Error(s, absl::StrCat("dtypes disagree at ", Text(e))); };
+  auto wants = [&](bool holds) {
+    return holds ? absl::OkStatus() : Error(s, absl::StrCat("dtypes disagree at ", Text(e)));
+  };
   const std::vector<Expr>& args = e->args;
   switch (e->kind) {
     case ExprKind::kInt:
     case ExprKind::kFloat: return wants(IsFloat(e->dtype) == (e->kind == ExprKind::kFloat));
     case ExprKind::kVar:
-      return vars_.count(e->var.get()) ? absl::OkStatus() : Error(s, absl::StrCat("variable ", e->var->name, " is not in scope"));
+      return vars_.count(e->var.get()) ? absl::OkStatus()
+                                       : Error(s, absl::StrCat("variable ", e->var->name, " is not in scope"));
     case ExprKind::kLoad: return CheckAccess(s, e->buffer, args);
-    case ExprKind::kSelect: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype)); break;
+    case ExprKind::kSelect:
+      TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype));
+      break;
     case ExprKind::kAnd:
-    case ExprKind::kOr: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == DType::kBool)); break;
+    case ExprKind::kOr:
+      TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == DType::kBool));
+      break;
     case ExprKind::kNot: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool)); break;
     case ExprKind::kPow: TEMPER_RETURN_IF_ERROR(wants(IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype)); break;
     case ExprKind::kCast: break;

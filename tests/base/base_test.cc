@@ -79,7 +79,7 @@ TEST(RngTest, TheSequenceIsFixedBySeed) {
   Rng a(1), b(1), c(2);
   EXPECT_EQ(a.Next(), b.Next());
   EXPECT_NE(b.Next(), c.Next());
-  EXPECT_EQ(Rng(0).Next(), 0xe220a8397b1dcdafull);      // SplitMix64's published first output
+  EXPECT_EQ(Rng(0).Next(), 0xe220a8397b1dcdafull);  // SplitMix64's published first output
 }
 
 TEST(RngTest, ValuesStayInRangeAndCoverIt) {

@@ -13,7 +13,7 @@ TEST(ExprTest, ConstantsFoldWithFloorSemantics) {
     for (int64_t b = -3; b <= 3; ++b) {
       if (b == 0) continue;
       auto quotient = AsInt(Int(a) / Int(b));
-      if (b == -1) {                              // not folded: the one division that may overflow
+      if (b == -1) {  // not folded: the one division that may overflow
         EXPECT_FALSE(quotient.has_value());
         continue;
       }
@@ -37,7 +37,8 @@ TEST(ExprTest, NarrowIntegersWrapWhenFolded) {
 
 TEST(ExprTest, NeutralElementsVanish) {
   Expr x = Expr(MakeVar("x"));
-  for (const Expr& e : {x + 0, 0 + x, x - 0, x * 1, 1 * x, x / 1, And(Bool(true), Eq(x, x))->args[0]}) EXPECT_EQ(Text(e), "x");
+  for (const Expr& e : {x + 0, 0 + x, x - 0, x * 1, 1 * x, x / 1, And(Bool(true), Eq(x, x))->args[0]})
+    EXPECT_EQ(Text(e), "x");
   EXPECT_EQ(Text(x * 0), "0");
   EXPECT_EQ(Text(x % 1), "0");
   EXPECT_EQ(Text(Or(x < 1, Bool(true))), "true");
@@ -59,7 +60,8 @@ TEST(ExprTest, AnIndexConstantAdoptsTheOtherDType) {
 
 TEST(ExprTest, ComparisonsAndLogicAreBool) {
   Expr x = Expr(MakeVar("x"));
-  for (const Expr& e : {x < 1, x <= 1, Eq(x, 1), And(x < 1, x < 2), Or(x < 1, x < 2), Not(x < 1)}) EXPECT_EQ(e->dtype, DType::kBool);
+  for (const Expr& e : {x < 1, x <= 1, Eq(x, 1), And(x < 1, x < 2), Or(x < 1, x < 2), Not(x < 1)})
+    EXPECT_EQ(e->dtype, DType::kBool);
   EXPECT_EQ(Select(x < 1, Float(1), Float(2))->dtype, DType::kF32);
 }
 

@@ -32,8 +32,9 @@ class InterpreterTest : public ::testing::Test {
 };
 
 TEST_F(InterpreterTest, LoopsStoresAndIfs) {
-  Stmt body = For(i_, 6, ForKind::kVectorized,
-                  If(Expr(i_) < 3, Store(out_, {i_}, Load(in_, {5 - Expr(i_)})), Store(out_, {i_}, Cast(i_, DType::kF32))));
+  Stmt body =
+      For(i_, 6, ForKind::kVectorized,
+          If(Expr(i_) < 3, Store(out_, {i_}, Load(in_, {5 - Expr(i_)})), Store(out_, {i_}, Cast(i_, DType::kF32))));
   ASSERT_TRUE(Run(body).ok());
   EXPECT_THAT(Result(), ElementsAre(6, 5, 4, 3, 4, 5));
 }
@@ -63,8 +64,10 @@ TEST_F(InterpreterTest, OutOfBoundsAccessesNameTheBufferAndTheIndices) {
 }
 
 TEST_F(InterpreterTest, SelectAndLogicAreLazy) {
-  Stmt body = For(i_, 6, ForKind::kSerial,
-                  Store(out_, {i_}, Select(And(0 < Expr(i_), Float(1) < Load(in_, {Expr(i_) - 1})), Load(in_, {Expr(i_) - 1}), Float(-1))));
+  Stmt body =
+      For(i_, 6, ForKind::kSerial,
+          Store(out_, {i_},
+                Select(And(0 < Expr(i_), Float(1) < Load(in_, {Expr(i_) - 1})), Load(in_, {Expr(i_) - 1}), Float(-1))));
   ASSERT_TRUE(Run(body).ok());
   EXPECT_THAT(Result(), ElementsAre(-1, -1, 2, 3, 4, 5));
 }
@@ -80,7 +83,7 @@ TEST_F(InterpreterTest, AllocationsStartPoisonedAtEveryEntry) {
 }
 
 TEST_F(InterpreterTest, F32ArithmeticRoundsEachStep) {
-  Expr big = Load(in_, {0}) * 16777216;         // 2^24: adding 1 is lost in f32
+  Expr big = Load(in_, {0}) * 16777216;  // 2^24: adding 1 is lost in f32
   ASSERT_TRUE(Run(Store(out_, {0}, big + Load(in_, {0}) - big)).ok());
   EXPECT_EQ(Result()[0], 0);
 }
@@ -88,17 +91,22 @@ TEST_F(InterpreterTest, F32ArithmeticRoundsEachStep) {
 TEST_F(InterpreterTest, FloatFunctions) {
   Expr x = Load(in_, {1}) / 3;
   double v = static_cast<double>(2.0f / 3.0f);
-  struct Case { ExprKind kind; double expected; };
-  const Case cases[] = {{ExprKind::kExp, std::exp(v)},     {ExprKind::kLog, std::log(v)},   {ExprKind::kTanh, std::tanh(v)},
-                        {ExprKind::kErf, std::erf(v)},     {ExprKind::kSqrt, std::sqrt(v)}, {ExprKind::kAbs, v},
-                        {ExprKind::kFloor, 0},             {ExprKind::kCeil, 1},            {ExprKind::kRound, 1},
-                        {ExprKind::kSin, std::sin(v)},     {ExprKind::kCos, std::cos(v)}};
+  struct Case {
+    ExprKind kind;
+    double expected;
+  };
+  const Case cases[] = {{ExprKind::kExp, std::exp(v)},   {ExprKind::kLog, std::log(v)},
+                        {ExprKind::kTanh, std::tanh(v)}, {ExprKind::kErf, std::erf(v)},
+                        {ExprKind::kSqrt, std::sqrt(v)}, {ExprKind::kAbs, v},
+                        {ExprKind::kFloor, 0},           {ExprKind::kCeil, 1},
+                        {ExprKind::kRound, 1},           {ExprKind::kSin, std::sin(v)},
+                        {ExprKind::kCos, std::cos(v)}};
   for (const Case& c : cases) {
     ASSERT_TRUE(Run(Store(out_, {0}, Unary(c.kind, x))).ok());
     EXPECT_FLOAT_EQ(Result()[0], static_cast<float>(c.expected)) << Name(c.kind);
   }
   ASSERT_TRUE(Run(Store(out_, {0}, Unary(ExprKind::kRound, Load(in_, {0}) * Float(2.5)))).ok());
-  EXPECT_EQ(Result()[0], 2);                    // half to even
+  EXPECT_EQ(Result()[0], 2);  // half to even
   ASSERT_TRUE(Run(Store(out_, {0}, Binary(ExprKind::kPow, Load(in_, {1}), Float(10)))).ok());
   EXPECT_EQ(Result()[0], 1024);
 }
@@ -131,7 +139,10 @@ TEST(InterpreterIntegerTest, FloorDivisionAndWrapping) {
   args[0].Set(1, 3);
   Expr a = Load(in, {0}), b = Load(in, {1});
   Expr big = Int(2147483647, DType::kI32);
-  Func f{"f", {in, out}, 1, Seq({Store(out, {0}, a / b), Store(out, {1}, a % b), Store(out, {2}, a / (0 - b)), Store(out, {3}, big + b)})};
+  Func f{"f",
+         {in, out},
+         1,
+         Seq({Store(out, {0}, a / b), Store(out, {1}, a % b), Store(out, {2}, a / (0 - b)), Store(out, {3}, big + b)})};
   ASSERT_TRUE(Interpret(f, args).ok());
   EXPECT_EQ(args[1].At(0), -3);
   EXPECT_EQ(args[1].At(1), 2);
@@ -144,8 +155,8 @@ TEST(InterpreterIntegerTest, FoldingAndRunningAgree) {
   Rng rng(7);
   Buffer in = MakeBuffer("in", DType::kI64, {2}), out = MakeBuffer("out", DType::kI64, {1});
   std::vector<NDArray> args = {NDArray(DType::kI64, {2}), NDArray(DType::kI64, {1})};
-  for (ExprKind kind : {ExprKind::kAdd, ExprKind::kSub, ExprKind::kMul, ExprKind::kDiv, ExprKind::kMod, ExprKind::kMin, ExprKind::kMax,
-                        ExprKind::kLt, ExprKind::kLe, ExprKind::kEq}) {
+  for (ExprKind kind : {ExprKind::kAdd, ExprKind::kSub, ExprKind::kMul, ExprKind::kDiv, ExprKind::kMod, ExprKind::kMin,
+                        ExprKind::kMax, ExprKind::kLt, ExprKind::kLe, ExprKind::kEq}) {
     for (int n = 0; n < 50; ++n) {
       int64_t a = rng.Below(21) - 10, b = rng.Below(21) - 10;
       auto folded = AsInt(Binary(kind, Int(a), Int(b)));

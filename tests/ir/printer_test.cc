@@ -51,8 +51,9 @@ TEST(PrinterTest, EqualNamesGetSuffixesInOrderOfAppearance) {
 TEST(PrinterTest, ScheduledFunction) {
   ProgramBuilder p("matmul");
   Buffer a = p.Input("A", DType::kF32, {64, 32}), b = p.Input("B", DType::kF32, {32, 16});
-  Buffer c = p.Reduce("C", DType::kF32, {64, 16}, {32}, Combiner::kSum,
-                      [&](const auto& i, const auto& r) { return Load(a, {i[0], r[0]}) * Load(b, {r[0], i[1]}); });
+  Buffer c = p.Reduce("C", DType::kF32, {64, 16}, {32}, Combiner::kSum, [&](const auto& i, const auto& r) {
+    return Load(a, {i[0], r[0]}) * Load(b, {r[0], i[1]});
+  });
   p.Compute("D", DType::kF32, {64, 16}, [&](const auto& i) { return Max(Load(c, i), Float(0)); });
   p.MarkOutput(p.last());
   auto f = p.Finish();
@@ -75,9 +76,11 @@ TEST(PrinterTest, ScheduledFunction) {
 TEST(PrinterTest, LoweredStatements) {
   Var i = MakeVar("i"), j = MakeVar("j");
   Buffer a = MakeBuffer("a", DType::kF32, {64}), t = MakeBuffer("t", DType::kF32, {4}, Scope::kRegister);
-  Stmt inner = Alloc(t, Seq({For(j, 4, ForKind::kVectorized, Store(t, {j}, Load(a, {j}))), Prefetch(a, {Expr(i) + 8})}));
+  Stmt inner =
+      Alloc(t, Seq({For(j, 4, ForKind::kVectorized, Store(t, {j}, Load(a, {j}))), Prefetch(a, {Expr(i) + 8})}));
   Stmt s = For(i, 16, ForKind::kParallel,
-               Seq({inner, If(Expr(i) < 8, Store(a, {i}, Float(1)), For(MakeVar("j"), 2, ForKind::kUnrolled, Store(a, {0}, Float(2))))}));
+               Seq({inner, If(Expr(i) < 8, Store(a, {i}, Float(1)),
+                              For(MakeVar("j"), 2, ForKind::kUnrolled, Store(a, {0}, Float(2))))}));
   EXPECT_EQ(Text(s),
             "parallel i in 0..16\n"
             "  alloc t: f32[4] register\n"

@@ -39,7 +39,9 @@ class World {
       case 6: return Integer(depth - 1) / Expr(Factor());
       case 7:
       case 8: return Integer(depth - 1) % Expr(Factor());
-      case 9: return rng_.Below(2) ? Min(Integer(depth - 1), Integer(depth - 1)) : Max(Integer(depth - 1), Integer(depth - 1));
+      case 9:
+        return rng_.Below(2) ? Min(Integer(depth - 1), Integer(depth - 1))
+                             : Max(Integer(depth - 1), Integer(depth - 1));
       case 10: return Select(Condition(depth - 1), Integer(depth - 1), Integer(depth - 1));
       default: return Recombining(depth);
     }
@@ -73,8 +75,11 @@ class World {
       case ExprKind::kAdd: return arg(0) + arg(1);
       case ExprKind::kSub: return arg(0) - arg(1);
       case ExprKind::kMul: return arg(0) * arg(1);
-      case ExprKind::kDiv: return static_cast<int64_t>(std::floor(static_cast<double>(arg(0)) / static_cast<double>(arg(1))));
-      case ExprKind::kMod: return arg(0) - arg(1) * static_cast<int64_t>(std::floor(static_cast<double>(arg(0)) / static_cast<double>(arg(1))));
+      case ExprKind::kDiv:
+        return static_cast<int64_t>(std::floor(static_cast<double>(arg(0)) / static_cast<double>(arg(1))));
+      case ExprKind::kMod:
+        return arg(0) -
+               arg(1) * static_cast<int64_t>(std::floor(static_cast<double>(arg(0)) / static_cast<double>(arg(1))));
       case ExprKind::kMin: return std::min(arg(0), arg(1));
       case ExprKind::kMax: return std::max(arg(0), arg(1));
       case ExprKind::kLt: return arg(0) < arg(1);
@@ -93,7 +98,8 @@ class World {
   std::string Where() const {
     std::string text;
     for (const Ranged& v : vars_) {
-      text += v.var->name + "=" + std::to_string(v.value) + " in [" + std::to_string(v.range.min) + "," + std::to_string(v.range.max) + "] ";
+      text += v.var->name + "=" + std::to_string(v.value) + " in [" + std::to_string(v.range.min) + "," +
+              std::to_string(v.range.max) + "] ";
     }
     return text;
   }
@@ -138,7 +144,8 @@ TEST(SimplifyFuzz, IntegersKeepTheirValues) {
     for (int n = 0; n < 20; ++n) {
       world.Roll();
       int64_t value = world.Eval(e);
-      ASSERT_EQ(value, world.Eval(simple)) << seed << ": " << Text(e) << "\n -> " << Text(simple) << "\n at " << world.Where();
+      ASSERT_EQ(value, world.Eval(simple))
+          << seed << ": " << Text(e) << "\n -> " << Text(simple) << "\n at " << world.Where();
       if (!bounds) continue;
       ASSERT_TRUE(bounds->min <= value && value <= bounds->max) << seed << ": " << Text(e) << " at " << world.Where();
     }
@@ -152,7 +159,8 @@ TEST(SimplifyFuzz, ConditionsKeepTheirValues) {
     Expr simple = world.facts().Simplify(e);
     for (int n = 0; n < 20; ++n) {
       world.Roll();
-      ASSERT_EQ(world.Eval(e), world.Eval(simple)) << seed << ": " << Text(e) << "\n -> " << Text(simple) << "\n at " << world.Where();
+      ASSERT_EQ(world.Eval(e), world.Eval(simple))
+          << seed << ": " << Text(e) << "\n -> " << Text(simple) << "\n at " << world.Where();
     }
   }
 }
@@ -170,7 +178,8 @@ TEST(SimplifyFuzz, UnderAssumptionsValuesAgreeWhereTheAssumptionHolds) {
       world.Roll();
       if (!world.Eval(cond)) continue;
       ++points;
-      ASSERT_EQ(world.Eval(e), world.Eval(simple)) << seed << ": " << Text(e) << " if " << Text(cond) << "\n -> " << Text(simple) << "\n at " << world.Where();
+      ASSERT_EQ(world.Eval(e), world.Eval(simple))
+          << seed << ": " << Text(e) << " if " << Text(cond) << "\n -> " << Text(simple) << "\n at " << world.Where();
     }
   }
   EXPECT_GT(points, 10000);

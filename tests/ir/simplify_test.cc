@@ -246,8 +246,7 @@ TEST_F(SimplifyStmtTest, BlocksUseLoopsInBindingsAndIteratorsInside) {
   BlockInfo info{"b", {{v, 16, false}}, {Expr(i_) * 4 + j_}, Expr(i_) * 4 + j_ < 16, Expr()};
   Stmt block = BlockStmt(info, a_, {Expr(v) % 16}, Float(2));
   Stmt nest = For(i_, 4, ForKind::kSerial, For(j_, 4, ForKind::kSerial, block));
-  EXPECT_EQ(Text(Simplify(nest)),
-            "for i in 0..4\n  for j in 0..4\n    block b(v: 16 = i*4 + j)\n      a[v] = 2.0\n");
+  EXPECT_EQ(Text(Simplify(nest)), "for i in 0..4\n  for j in 0..4\n    block b(v: 16 = i*4 + j)\n      a[v] = 2.0\n");
 }
 
 TEST_F(SimplifyStmtTest, AnUnchangedStatementIsTheSameNode) {

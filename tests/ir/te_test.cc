@@ -18,7 +18,7 @@ NDArray Counting(Shape shape) {
 
 TEST(TensorTest, APermutedBufferIsReadByItsLogicalIndex) {
   Buffer nhwc = MakeBuffer("x", DType::kF32, {1, 5, 6, 3});
-  Tensor x = Tensor::OfBuffer(nhwc, {0, 2, 3, 1});           // logical NCHW
+  Tensor x = Tensor::OfBuffer(nhwc, {0, 2, 3, 1});  // logical NCHW
   EXPECT_EQ(x.shape(), (Shape{1, 3, 5, 6}));
   Var n = MakeVar("n"), c = MakeVar("c"), h = MakeVar("h"), w = MakeVar("w");
   EXPECT_EQ(Text(x({n, c, h, w})), "x[n, h, w, c]");
@@ -30,7 +30,8 @@ TEST(CombinerTest, IdentitiesAreNeutral) {
     for (Combiner c : {Combiner::kSum, Combiner::kMax, Combiner::kMin, Combiner::kProd}) {
       Expr identity = Identity(c, dtype);
       EXPECT_EQ(identity->dtype, dtype);
-      for (int v : {0, 1, 100}) EXPECT_EQ(Text(Combine(c, identity, Const(v, dtype))), Text(Const(v, dtype))) << Name(dtype);
+      for (int v : {0, 1, 100})
+        EXPECT_EQ(Text(Combine(c, identity, Const(v, dtype))), Text(Const(v, dtype))) << Name(dtype);
     }
   }
 }
@@ -38,8 +39,9 @@ TEST(CombinerTest, IdentitiesAreNeutral) {
 TEST(ProgramBuilderTest, MatmulWithEpilogueComputesWhatItSays) {
   ProgramBuilder p("matmul");
   Buffer a = p.Input("A", DType::kF32, {4, 6}), b = p.Input("B", DType::kF32, {6, 5});
-  Buffer c = p.Reduce("C", DType::kF32, {4, 5}, {6}, Combiner::kSum,
-                      [&](const auto& i, const auto& r) { return Load(a, {i[0], r[0]}) * Load(b, {r[0], i[1]}); });
+  Buffer c = p.Reduce("C", DType::kF32, {4, 5}, {6}, Combiner::kSum, [&](const auto& i, const auto& r) {
+    return Load(a, {i[0], r[0]}) * Load(b, {r[0], i[1]});
+  });
   Buffer d = p.Compute("D", DType::kF32, {4, 5}, [&](const auto& i) { return Max(Load(c, i), Float(0)); });
   p.MarkOutput(d);
   auto f = p.Finish();
@@ -57,11 +59,16 @@ TEST(ProgramBuilderTest, MatmulWithEpilogueComputesWhatItSays) {
 
 TEST(ProgramBuilderTest, EveryCombinerReduces) {
   const double values[] = {3, -2, 5, 1};
-  struct Case { Combiner combiner; double expected; };
-  for (const Case& c : {Case{Combiner::kSum, 7}, Case{Combiner::kMax, 5}, Case{Combiner::kMin, -2}, Case{Combiner::kProd, -30}}) {
+  struct Case {
+    Combiner combiner;
+    double expected;
+  };
+  for (const Case& c :
+       {Case{Combiner::kSum, 7}, Case{Combiner::kMax, 5}, Case{Combiner::kMin, -2}, Case{Combiner::kProd, -30}}) {
     ProgramBuilder p("reduce");
     Buffer x = p.Input("x", DType::kF32, {2, 2});
-    p.MarkOutput(p.Reduce("y", DType::kF32, {}, {2, 2}, c.combiner, [&](const auto&, const auto& r) { return Load(x, r); }));
+    p.MarkOutput(
+        p.Reduce("y", DType::kF32, {}, {2, 2}, c.combiner, [&](const auto&, const auto& r) { return Load(x, r); }));
     auto f = p.Finish();
     ASSERT_TRUE(f.ok()) << f.status();
     std::vector<NDArray> args = {NDArray(DType::kF32, {2, 2}), NDArray(DType::kF32, {})};

@@ -32,8 +32,10 @@ TEST_F(VerifierTest, WellFormedNestsPass) {
 
 TEST_F(VerifierTest, VariablesAreBoundOnceAndInScope) {
   EXPECT_THAT(Complaint(Copy(i_)), HasSubstr("variable i is not in scope in: out[i] = in[i]"));
-  EXPECT_THAT(Complaint(Seq({For(i_, 16, ForKind::kSerial, Copy(i_)), Copy(i_)})), HasSubstr("variable i is not in scope"));
-  EXPECT_THAT(Complaint(For(i_, 4, ForKind::kSerial, For(i_, 4, ForKind::kSerial, Copy(i_)))), HasSubstr("variable i is bound twice"));
+  EXPECT_THAT(Complaint(Seq({For(i_, 16, ForKind::kSerial, Copy(i_)), Copy(i_)})),
+              HasSubstr("variable i is not in scope"));
+  EXPECT_THAT(Complaint(For(i_, 4, ForKind::kSerial, For(i_, 4, ForKind::kSerial, Copy(i_)))),
+              HasSubstr("variable i is bound twice"));
   EXPECT_THAT(Complaint(Seq({For(i_, 4, ForKind::kSerial, Copy(i_)), For(i_, 4, ForKind::kSerial, Copy(i_))})),
               HasSubstr("variable i is bound twice"));
 }
@@ -55,8 +57,9 @@ TEST_F(VerifierTest, BlockNamesAreUnique) {
 }
 
 TEST_F(VerifierTest, ParallelLoopsBindNoReductionIterator) {
-  EXPECT_THAT(Complaint(For(i_, 4, ForKind::kParallel, For(j_, 4, ForKind::kSerial, Block("b", {Expr(i_) * 4 + j_}, true)))),
-              HasSubstr("parallel loop i binds reduction iterator v"));
+  EXPECT_THAT(
+      Complaint(For(i_, 4, ForKind::kParallel, For(j_, 4, ForKind::kSerial, Block("b", {Expr(i_) * 4 + j_}, true)))),
+      HasSubstr("parallel loop i binds reduction iterator v"));
 }
 
 TEST_F(VerifierTest, PredicatesAndConditionsAreBool) {
@@ -84,7 +87,8 @@ TEST_F(VerifierTest, BuffersAreInScopeAndAllocatedOnce) {
 TEST_F(VerifierTest, ParametersAreMemoryAndInputsAreNotWritten) {
   EXPECT_THAT(Complaint(Store(in_, {0}, Float(1))), HasSubstr("input in is written"));
   Buffer r = MakeBuffer("r", DType::kF32, {4}, Scope::kRegister);
-  EXPECT_THAT(std::string(Verify(Func{"f", {r}, 1, Store(r, {0}, Float(1))}).message()), HasSubstr("can not live in registers"));
+  EXPECT_THAT(std::string(Verify(Func{"f", {r}, 1, Store(r, {0}, Float(1))}).message()),
+              HasSubstr("can not live in registers"));
 }
 
 }  // namespace

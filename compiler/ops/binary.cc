@@ -34,7 +34,9 @@ Expr Greater(const Expr& a, const Expr& b, const Attrs&) { return b < a; }
 Expr GreaterEqual(const Expr& a, const Expr& b, const Attrs&) { return b <= a; }
 Expr And(const Expr& a, const Expr& b, const Attrs&) { return ir::And(a, b); }
 Expr Or(const Expr& a, const Expr& b, const Attrs&) { return ir::Or(a, b); }
-Expr PRelu(const Expr& x, const Expr& slope, const Attrs&) { return ir::Select(x < ir::Const(0, x->dtype), x * slope, x); }
+Expr PRelu(const Expr& x, const Expr& slope, const Attrs&) {
+  return ir::Select(x < ir::Const(0, x->dtype), x * slope, x);
+}
 
 Expr Pow(const Expr& a, const Expr& b, const Attrs&) {
   if (IsFloat(a->dtype)) return ir::Binary(ir::ExprKind::kPow, a, ConvertTo(b, a->dtype));
@@ -69,7 +71,8 @@ constexpr BinaryRule kRules[] = {
     {"or", Kind::kLogic, Or, reference::Or},
 };
 
-absl::StatusOr<TensorType> InferBinary(const BinaryRule& rule, const Attrs& attrs, const TensorType& a, const TensorType& b) {
+absl::StatusOr<TensorType> InferBinary(const BinaryRule& rule, const Attrs& attrs, const TensorType& a,
+                                       const TensorType& b) {
   std::vector<AttrRule> attr_rules;
   if (rule.name == "mod") attr_rules = {{"fmod", AttrKind::kInt}};
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, attr_rules));
@@ -77,7 +80,8 @@ absl::StatusOr<TensorType> InferBinary(const BinaryRule& rule, const Attrs& attr
   if (a.dtype != b.dtype && !mixed) return InvalidType("operands are of one dtype");
   bool boolean = a.dtype == DType::kBool || b.dtype == DType::kBool;
   if (rule.kind == Kind::kLogic && !boolean) return InvalidType("takes booleans");
-  if ((rule.kind == Kind::kArithmetic || rule.kind == Kind::kComparison) && boolean) return InvalidType("takes numbers");
+  if ((rule.kind == Kind::kArithmetic || rule.kind == Kind::kComparison) && boolean)
+    return InvalidType("takes numbers");
   if (rule.name == "mod" && IsFloat(a.dtype) && attrs.Int("fmod", 0) == 0) return InvalidType("of floats needs fmod=1");
   TEMPER_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(a.shape, b.shape));
   if (rule.name == "prelu" && shape != a.shape) return InvalidType("slope broadcasts to x, not x to slope");
@@ -86,17 +90,22 @@ absl::StatusOr<TensorType> InferBinary(const BinaryRule& rule, const Attrs& attr
 
 OpDef BinaryOp(const BinaryRule& rule) {
   OpDef op{rule.name, OpPattern::kElementwise, 2, 2};
-  op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> in) { return InferBinary(rule, attrs, in[0], in[1]); };
+  op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> in) {
+    return InferBinary(rule, attrs, in[0], in[1]);
+  };
   op.compute = [&rule](ir::ProgramBuilder&, const Attrs& attrs, std::span<const ir::Tensor> in,
                        const TensorType& output) -> absl::StatusOr<ir::Tensor> {
     return ir::Tensor(output.dtype, output.shape, [a = in[0], b = in[1], attrs, &rule](const Index& i) {
       return rule.formula(a(BroadcastIndex(i, a.shape())), b(BroadcastIndex(i, b.shape())), attrs);
     });
   };
-  op.reference = [&rule](const Attrs& attrs, std::span<const NDArray> in, const TensorType& output) -> absl::StatusOr<NDArray> {
+  op.reference = [&rule](const Attrs& attrs, std::span<const NDArray> in,
+                         const TensorType& output) -> absl::StatusOr<NDArray> {
     return rule.reference(attrs, in, output);
   };
-  op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) { return rule.flops * Elements(out); };
+  op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) {
+    return rule.flops * Elements(out);
+  };
   return op;
 }
 
@@ -109,9 +118,11 @@ absl::StatusOr<TensorType> InferWhere(const Attrs& attrs, std::span<const Tensor
   return TensorType{in[1].dtype, std::move(shape), {}};
 }
 
-absl::StatusOr<ir::Tensor> ComputeWhere(ir::ProgramBuilder&, const Attrs&, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeWhere(ir::ProgramBuilder&, const Attrs&, std::span<const ir::Tensor> in,
+                                        const TensorType& output) {
   return ir::Tensor(output.dtype, output.shape, [c = in[0], a = in[1], b = in[2]](const Index& i) {
-    return ir::Select(c(BroadcastIndex(i, c.shape())), a(BroadcastIndex(i, a.shape())), b(BroadcastIndex(i, b.shape())));
+    return ir::Select(c(BroadcastIndex(i, c.shape())), a(BroadcastIndex(i, a.shape())),
+                      b(BroadcastIndex(i, b.shape())));
   });
 }
 

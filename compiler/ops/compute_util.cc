@@ -25,7 +25,8 @@ Tensor ReduceStage(ir::ProgramBuilder& b, const std::string& name, const TensorT
   return Tensor::OfBuffer(buffer, perm);
 }
 
-Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, const Tensor& t, const TensorType& layout_like) {
+Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, const Tensor& t,
+                          const TensorType& layout_like) {
   Index index;
   for (int i = 0; i < t.rank(); ++i) index.push_back(ir::MakeVar("i"));
   ir::ExprKind kind = t(index)->kind;

@@ -17,7 +17,8 @@ ir::Tensor ReduceStage(ir::ProgramBuilder& b, const std::string& name, const Ten
                        const std::function<ir::Expr(const Index& index, const Index& reduce)>& fn);
 
 // `t` itself where reading it is a load or a constant, else a stage that holds it: for operands read many times.
-ir::Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, const ir::Tensor& t, const TensorType& layout_like);
+ir::Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, const ir::Tensor& t,
+                              const TensorType& layout_like);
 
 // Integer division that rounds toward zero, as C and ONNX have it (`/` on integer expressions floors).
 ir::Expr TruncatedDiv(const ir::Expr& a, const ir::Expr& b);

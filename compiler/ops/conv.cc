@@ -11,9 +11,11 @@ namespace {
 using ir::Expr;
 
 absl::Status CheckOperands(const Attrs& attrs, std::span<const TensorType> in) {
-  if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool) return InvalidType("operands are numbers of one dtype");
+  if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool)
+    return InvalidType("operands are numbers of one dtype");
   if (in[0].shape.size() != 4 || in[1].shape.size() != 4) return InvalidType("operands have rank 4");
-  if (attrs.Int("group", 1) < 1) return InvalidType("group is at least 1");
+  int64_t group = attrs.Int("group", 1);
+  if (group < 1 || group > in[0].shape[1]) return InvalidType("group is at least 1 and at most the channels");
   return absl::OkStatus();
 }
 
@@ -24,7 +26,8 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
   const Shape& x = in[0].shape;
   const Shape& w = in[1].shape;
   int64_t group = attrs.Int("group", 1);
-  if (w[1] * group != x[1]) return InvalidType(absl::StrCat("input has ", x[1], " channels, weight takes ", w[1], " in ", group, " groups"));
+  if (w[1] * group != x[1])
+    return InvalidType(absl::StrCat("input has ", x[1], " channels, weight takes ", w[1], " in ", group, " groups"));
   if (w[0] % group != 0) return InvalidType("group divides the output channels");
   TEMPER_ASSIGN_OR_RETURN(Window window, WindowOf(attrs, w[2], w[3]));
   Shape shape = {x[0], w[0]};
@@ -36,7 +39,8 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
   return TensorType{in[0].dtype, std::move(shape), {}};
 }
 
-absl::StatusOr<ir::Tensor> ComputeConv(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeConv(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                       const TensorType& output) {
   ir::Tensor x = MaterializeFormula(b, "data", in[0], output), weight = MaterializeFormula(b, "weight", in[1], {});
   const Shape& w = weight.shape();
   TEMPER_ASSIGN_OR_RETURN(Window window, WindowOf(attrs, w[2], w[3]));
@@ -65,8 +69,11 @@ double ConvFlops(const Attrs&, std::span<const TensorType> in, const TensorType&
 }
 
 absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"strides", AttrKind::kInts}, {"pads", AttrKind::kInts}, {"dilations", AttrKind::kInts},
-                                            {"output_padding", AttrKind::kInts}, {"group", AttrKind::kInt}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"strides", AttrKind::kInts},
+                                            {"pads", AttrKind::kInts},
+                                            {"dilations", AttrKind::kInts},
+                                            {"output_padding", AttrKind::kInts},
+                                            {"group", AttrKind::kInt}}));
   TEMPER_RETURN_IF_ERROR(CheckOperands(attrs, in));
   const Shape& x = in[0].shape;
   const Shape& w = in[1].shape;
@@ -78,8 +85,10 @@ absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const T
   if (extra.size() != 2) return InvalidType("output_padding has two elements");
   Shape shape = {x[0], w[1] * group};
   for (int i = 0; i < 2; ++i) {
-    if (extra[i] < 0 || extra[i] >= std::max(window.stride[i], window.dilation[i])) return InvalidType("output_padding is below stride or dilation");
-    int64_t extent = (x[2 + i] - 1) * window.stride[i] + window.Span(i) + extra[i] - window.pad_begin[i] - window.pad_end[i];
+    if (extra[i] < 0 || extra[i] >= std::max(window.stride[i], window.dilation[i]))
+      return InvalidType("output_padding is below stride or dilation");
+    int64_t extent =
+        (x[2 + i] - 1) * window.stride[i] + window.Span(i) + extra[i] - window.pad_begin[i] - window.pad_end[i];
     if (extent < 1) return InvalidType("pads leave no output");
     shape.push_back(extent);
   }
@@ -87,7 +96,8 @@ absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const T
 }
 
 // Seen from the output: input position p meets pixel o at tap r where p * stride = o + pad - r * dilation.
-absl::StatusOr<ir::Tensor> ComputeTransposed(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeTransposed(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                             const TensorType& output) {
   ir::Tensor x = MaterializeFormula(b, "data", in[0], output), weight = MaterializeFormula(b, "weight", in[1], {});
   const Shape& w = weight.shape();
   TEMPER_ASSIGN_OR_RETURN(Window window, WindowOf(attrs, w[2], w[3]));
@@ -121,7 +131,8 @@ double TransposedFlops(const Attrs&, std::span<const TensorType> in, const Tenso
 std::vector<OpDef> ConvOps() {
   return {
       {"conv2d", OpPattern::kAnchor, 2, 2, InferConv, ComputeConv, reference::Conv2d, ConvFlops},
-      {"conv_transpose2d", OpPattern::kAnchor, 2, 2, InferTransposed, ComputeTransposed, reference::ConvTranspose2d, TransposedFlops},
+      {"conv_transpose2d", OpPattern::kAnchor, 2, 2, InferTransposed, ComputeTransposed, reference::ConvTranspose2d,
+       TransposedFlops},
   };
 }
 

@@ -71,9 +71,14 @@ absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t ke
   std::vector<int64_t> pads = attrs.Ints("pads", {0, 0, 0, 0});
   if (strides.size() != 2 || dilations.size() != 2) return InvalidType("strides and dilations have two elements");
   if (pads.size() != 4) return InvalidType("pads are [top,left,bottom,right]");
-  Window w{{kernel_h, kernel_w}, {strides[0], strides[1]}, {dilations[0], dilations[1]}, {pads[0], pads[1]}, {pads[2], pads[3]}};
+  Window w{{kernel_h, kernel_w},
+           {strides[0], strides[1]},
+           {dilations[0], dilations[1]},
+           {pads[0], pads[1]},
+           {pads[2], pads[3]}};
   for (int i = 0; i < 2; ++i) {
-    if (w.kernel[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1) return InvalidType("kernel, strides and dilations are at least 1");
+    if (w.kernel[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1)
+      return InvalidType("kernel, strides and dilations are at least 1");
     if (w.pad_begin[i] < 0 || w.pad_end[i] < 0) return InvalidType("pads are not negative");
     if (std::max({w.kernel[i], w.stride[i], w.dilation[i], w.pad_begin[i], w.pad_end[i]}) > kLimit) {
       return InvalidType("kernel, strides, dilations or pads are too large");

@@ -16,10 +16,12 @@ absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType>
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"trans_a", AttrKind::kInt}, {"trans_b", AttrKind::kInt}}));
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
-  if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool) return InvalidType("operands are numbers of one dtype");
+  if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool)
+    return InvalidType("operands are numbers of one dtype");
   if (a.size() < 2 || b.size() < 2) return InvalidType("operands have rank 2 or more");
   int64_t depth_b = b[b.size() - (TransB(attrs) ? 1 : 2)];
-  if (Depth(attrs, a) != depth_b) return InvalidType(absl::StrCat("inner dimensions ", Depth(attrs, a), " and ", depth_b, " differ"));
+  if (Depth(attrs, a) != depth_b)
+    return InvalidType(absl::StrCat("inner dimensions ", Depth(attrs, a), " and ", depth_b, " differ"));
   TEMPER_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   shape.push_back(a[a.size() - (TransA(attrs) ? 1 : 2)]);
   shape.push_back(b[b.size() - (TransB(attrs) ? 2 : 1)]);
@@ -35,7 +37,8 @@ ir::Expr At(const ir::Tensor& x, const Index& index, const ir::Expr& row, const 
   return x(full);
 }
 
-absl::StatusOr<ir::Tensor> Compute(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> Compute(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                   const TensorType& output) {
   ir::Tensor left = MaterializeFormula(b, "left", in[0], output), right = MaterializeFormula(b, "right", in[1], output);
   size_t rank = output.shape.size();
   bool trans_a = TransA(attrs), trans_b = TransB(attrs);

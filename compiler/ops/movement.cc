@@ -1,4 +1,5 @@
-// Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, expand, tile, depth_to_space.
+// Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, expand, tile,
+// depth_to_space.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -24,21 +25,21 @@ int64_t Rank(const TensorType& t) { return static_cast<int64_t>(t.shape.size());
 absl::StatusOr<TensorType> InferReshape(const Attrs& attrs, Types in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"shape", AttrKind::kInts}}));
   Shape shape = attrs.Ints("shape");
-  int64_t known = 1, open = -1, total = NumElements(in[0].shape);
+  double known = 1, total = Elements(in[0]);    // no product of doubles overflows
+  int64_t open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && i < in[0].shape.size()) shape[i] = in[0].shape[i];
     if (shape[i] < -1) return InvalidType("a dimension is below -1");
     if (shape[i] == -1 && open >= 0) return InvalidType("shape has two open dimensions");
     if (shape[i] == -1) open = static_cast<int64_t>(i);
-    else known *= shape[i];
-    if (known > total && total > 0) break;
+    else known *= static_cast<double>(shape[i]);
   }
-  if (open >= 0 && known > 0 && total % known == 0) {
-    shape[open] = total / known;
-    known = total;
+  if (open >= 0 && known > 0) {
+    shape[open] = static_cast<int64_t>(total / known);
+    known *= static_cast<double>(shape[open]);
   }
   if (known != total || std::count(shape.begin(), shape.end(), -1) > 0) {
-    return InvalidType(absl::StrCat("does not fit ", ShapeText(in[0].shape), " into [", absl::StrCat(ShapeText(attrs.Ints("shape"))), "]"));
+    return InvalidType(absl::StrCat("does not fit ", ShapeText(in[0].shape), " into ", ShapeText(attrs.Ints("shape"))));
   }
   return TensorType{in[0].dtype, std::move(shape), {}};
 }
@@ -46,6 +47,7 @@ absl::StatusOr<TensorType> InferReshape(const Attrs& attrs, Types in) {
 // Runs of axes on both sides that hold the same elements are mapped on their own, so that most axes stay as they are.
 absl::StatusOr<Tensor> ComputeReshape(ir::ProgramBuilder&, const Attrs&, Inputs in, const TensorType& output) {
   Shape from = in[0].shape(), to = output.shape;
+  if (NumElements(to) == 0) return InvalidType("reshape of nothing has no expression");
   return Tensor(output.dtype, to, [x = in[0], from, to](const Index& i) {
     Index result(from.size(), Expr(0));
     size_t a = 0, b = 0;
@@ -98,7 +100,8 @@ absl::StatusOr<TensorType> InferConcat(const Attrs& attrs, Types in) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), Rank(in[0])));
   TensorType result{in[0].dtype, in[0].shape, {}};
   for (size_t i = 1; i < in.size(); ++i) {
-    if (in[i].dtype != in[0].dtype || Rank(in[i]) != Rank(in[0])) return InvalidType("operands are of one dtype and rank");
+    if (in[i].dtype != in[0].dtype || Rank(in[i]) != Rank(in[0]))
+      return InvalidType("operands are of one dtype and rank");
     Shape shape = in[i].shape;
     result.shape[axis] += shape[axis];
     shape[axis] = in[0].shape[axis];
@@ -149,17 +152,20 @@ absl::StatusOr<Tensor> ComputeSlice(ir::ProgramBuilder&, const Attrs& attrs, Inp
 // --- pad ---
 
 absl::StatusOr<TensorType> InferPad(const Attrs& attrs, Types in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"pads", AttrKind::kInts}, {"mode", AttrKind::kString}, {"value", AttrKind::kFloat}}));
+  TEMPER_RETURN_IF_ERROR(
+      CheckAttrs(attrs, {{"pads", AttrKind::kInts}, {"mode", AttrKind::kString}, {"value", AttrKind::kFloat}}));
   std::vector<int64_t> pads = attrs.Ints("pads");
   std::string mode = attrs.String("mode", "constant");
   size_t rank = in[0].shape.size();
   if (pads.size() != 2 * rank) return InvalidType("pads has two elements an axis: all begins, then all ends");
-  if (mode != "constant" && mode != "reflect" && mode != "edge") return InvalidType("mode is 'constant', 'reflect' or 'edge'");
+  if (mode != "constant" && mode != "reflect" && mode != "edge")
+    return InvalidType("mode is 'constant', 'reflect' or 'edge'");
   TensorType result{in[0].dtype, {}, {}};
   for (size_t i = 0; i < rank; ++i) {
     int64_t extent = in[0].shape[i], begin = pads[i], end = pads[rank + i];
     constexpr int64_t kLimit = int64_t{1} << 32;
-    if (std::max(std::abs(begin), std::abs(end)) > kLimit || extent + begin + end < 0) return InvalidType("pads are out of range");
+    const bool sane = std::max(begin, end) <= kLimit && std::min(begin, end) >= -kLimit;
+    if (!sane || extent + begin + end < 0) return InvalidType("pads are out of range");
     if (mode == "reflect" && std::max(begin, end) >= extent) return InvalidType("reflect pads less than the extent");
     if (mode == "edge" && extent == 0) return InvalidType("edge needs an element");
     result.shape.push_back(extent + begin + end);
@@ -228,7 +234,8 @@ absl::StatusOr<Tensor> ComputeGather(ir::ProgramBuilder&, const Attrs& attrs, In
 absl::StatusOr<TensorType> InferExpand(const Attrs& attrs, Types in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"shape", AttrKind::kInts}}));
   Shape wanted = attrs.Ints("shape");
-  if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; })) return InvalidType("a dimension is negative");
+  if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }))
+    return InvalidType("a dimension is negative");
   TEMPER_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(in[0].shape, wanted));
   return TensorType{in[0].dtype, std::move(shape), {}};
 }
@@ -243,7 +250,7 @@ absl::StatusOr<TensorType> InferTile(const Attrs& attrs, Types in) {
   if (repeats.size() != in[0].shape.size()) return InvalidType("repeats has one element an axis");
   TensorType result{in[0].dtype, in[0].shape, {}};
   for (size_t i = 0; i < repeats.size(); ++i) {
-    if (repeats[i] < 0 || repeats[i] > (int64_t{1} << 32)) return InvalidType("repeats are out of range");
+    if (repeats[i] < 0 || repeats[i] > (int64_t{1} << 24)) return InvalidType("repeats are out of range");
     result.shape[i] *= repeats[i];
   }
   return result;
@@ -266,11 +273,13 @@ absl::StatusOr<TensorType> InferDepthToSpace(const Attrs& attrs, Types in) {
   if (Rank(in[0]) != 4) return InvalidType("takes rank 4");
   if (mode != "DCR" && mode != "CRD") return InvalidType("mode is 'DCR' or 'CRD'");
   const Shape& x = in[0].shape;
-  if (block < 1 || block > (1 << 16) || x[1] % (block * block) != 0) return InvalidType("the square of blocksize divides the channels");
+  if (block < 1 || block > (1 << 16) || x[1] % (block * block) != 0)
+    return InvalidType("the square of blocksize divides the channels");
   return TensorType{in[0].dtype, {x[0], x[1] / (block * block), x[2] * block, x[3] * block}, {}};
 }
 
-absl::StatusOr<Tensor> ComputeDepthToSpace(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+absl::StatusOr<Tensor> ComputeDepthToSpace(ir::ProgramBuilder&, const Attrs& attrs, Inputs in,
+                                           const TensorType& output) {
   int64_t block = attrs.Int("blocksize", 0);
   bool depth_first = attrs.String("mode", "DCR") == "DCR";
   return Tensor(output.dtype, output.shape, [=, x = in[0]](const Index& i) {

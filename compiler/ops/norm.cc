@@ -34,7 +34,8 @@ absl::StatusOr<TensorType> InferSoftmax(const Attrs& attrs, std::span<const Tens
   return TensorType{in[0].dtype, in[0].shape, {}};
 }
 
-absl::StatusOr<Tensor> ComputeSoftmax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in, const TensorType& output) {
+absl::StatusOr<Tensor> ComputeSoftmax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,
+                                      const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", -1), in[0].rank()));
   TensorType group = PerGroup(output, axis, axis + 1);
   std::vector<int64_t> extent = {output.shape[axis]};
@@ -49,7 +50,8 @@ absl::StatusOr<Tensor> ComputeSoftmax(ir::ProgramBuilder& b, const Attrs& attrs,
   return Tensor(output.dtype, output.shape, [=](const Index& i) { return power(i) / sum(GroupOf(i, axis, axis + 1)); });
 }
 
-absl::StatusOr<Tensor> ComputeLogSoftmax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in, const TensorType& output) {
+absl::StatusOr<Tensor> ComputeLogSoftmax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,
+                                         const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", -1), in[0].rank()));
   TensorType group = PerGroup(output, axis, axis + 1);
   std::vector<int64_t> extent = {output.shape[axis]};
@@ -65,7 +67,8 @@ absl::StatusOr<Tensor> ComputeLogSoftmax(ir::ProgramBuilder& b, const Attrs& att
 }
 
 // (x - mean) / sqrt(variance + epsilon) over axes [first, rank), by two passes for accuracy.
-Tensor Standardize(ir::ProgramBuilder& b, const std::string& name, const Tensor& in, const TensorType& output, int64_t first, double epsilon) {
+Tensor Standardize(ir::ProgramBuilder& b, const std::string& name, const Tensor& in, const TensorType& output,
+                   int64_t first, double epsilon) {
   int64_t rank = in.rank();
   TensorType group = PerGroup(output, first, rank);
   std::vector<int64_t> extents(output.shape.begin() + first, output.shape.end());
@@ -73,10 +76,11 @@ Tensor Standardize(ir::ProgramBuilder& b, const std::string& name, const Tensor&
   Tensor x = MaterializeFormula(b, name + "_input", in, output);
   Tensor sum = ReduceStage(b, name + "_sum", group, extents, ir::Combiner::kSum,
                            [=](const Index& i, const Index& r) { return x(At(i, first, r)); });
-  Tensor squares = ReduceStage(b, name + "_squares", group, extents, ir::Combiner::kSum, [=](const Index& i, const Index& r) {
-    Expr d = x(At(i, first, r)) - sum(i) * share;
-    return d * d;
-  });
+  Tensor squares =
+      ReduceStage(b, name + "_squares", group, extents, ir::Combiner::kSum, [=](const Index& i, const Index& r) {
+        Expr d = x(At(i, first, r)) - sum(i) * share;
+        return d * d;
+      });
   Tensor scale = b.Materialize(name + "_scale", Tensor(output.dtype, group.shape, [=](const Index& i) {
     return ir::Const(1, output.dtype) / ir::Sqrt(squares(i) * share + ir::Const(epsilon, output.dtype));
   }), output.perm);
@@ -98,7 +102,8 @@ absl::StatusOr<TensorType> InferLayerNorm(const Attrs& attrs, std::span<const Te
   return TensorType{in[0].dtype, in[0].shape, {}};
 }
 
-absl::StatusOr<Tensor> ComputeLayerNorm(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in, const TensorType& output) {
+absl::StatusOr<Tensor> ComputeLayerNorm(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,
+                                        const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", -1), in[0].rank()));
   Tensor standard = Standardize(b, "layer_norm", in[0], output, axis, attrs.Float("epsilon", 1e-5));
   std::vector<Tensor> affine(in.begin() + 1, in.end());
@@ -125,19 +130,22 @@ absl::StatusOr<TensorType> InferInstanceNorm(const Attrs& attrs, std::span<const
   return InferPerChannel(attrs, in);
 }
 
-absl::StatusOr<Tensor> ComputeInstanceNorm(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in, const TensorType& output) {
+absl::StatusOr<Tensor> ComputeInstanceNorm(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,
+                                           const TensorType& output) {
   Tensor standard = Standardize(b, "instance_norm", in[0], output, 2, attrs.Float("epsilon", 1e-5));
   return Tensor(output.dtype, output.shape, [=, scale = in[1], bias = in[2]](const Index& i) {
     return standard(i) * scale({i[1]}) + bias({i[1]});
   });
 }
 
-absl::StatusOr<Tensor> ComputeBatchNorm(ir::ProgramBuilder&, const Attrs& attrs, std::span<const Tensor> in, const TensorType& output) {
+absl::StatusOr<Tensor> ComputeBatchNorm(ir::ProgramBuilder&, const Attrs& attrs, std::span<const Tensor> in,
+                                        const TensorType& output) {
   double epsilon = attrs.Float("epsilon", 1e-5);
-  return Tensor(output.dtype, output.shape, [x = in[0], scale = in[1], bias = in[2], mean = in[3], variance = in[4], epsilon](const Index& i) {
-    Expr deviation = ir::Sqrt(variance({i[1]}) + ir::Const(epsilon, x.dtype()));
-    return (x(i) - mean({i[1]})) / deviation * scale({i[1]}) + bias({i[1]});
-  });
+  return Tensor(output.dtype, output.shape,
+                [x = in[0], scale = in[1], bias = in[2], mean = in[3], variance = in[4], epsilon](const Index& i) {
+                  Expr deviation = ir::Sqrt(variance({i[1]}) + ir::Const(epsilon, x.dtype()));
+                  return (x(i) - mean({i[1]})) / deviation * scale({i[1]}) + bias({i[1]});
+                });
 }
 
 template <int per_element>
@@ -150,10 +158,14 @@ double FlopsPerElement(const Attrs&, std::span<const TensorType>, const TensorTy
 std::vector<OpDef> NormOps() {
   return {
       {"softmax", OpPattern::kReduction, 1, 1, InferSoftmax, ComputeSoftmax, reference::Softmax, FlopsPerElement<14>},
-      {"log_softmax", OpPattern::kReduction, 1, 1, InferSoftmax, ComputeLogSoftmax, reference::LogSoftmax, FlopsPerElement<14>},
-      {"layer_norm", OpPattern::kReduction, 2, 3, InferLayerNorm, ComputeLayerNorm, reference::LayerNorm, FlopsPerElement<8>},
-      {"instance_norm", OpPattern::kReduction, 3, 3, InferInstanceNorm, ComputeInstanceNorm, reference::InstanceNorm, FlopsPerElement<8>},
-      {"batch_norm", OpPattern::kElementwise, 5, 5, InferPerChannel, ComputeBatchNorm, reference::BatchNorm, FlopsPerElement<4>},
+      {"log_softmax", OpPattern::kReduction, 1, 1, InferSoftmax, ComputeLogSoftmax, reference::LogSoftmax,
+       FlopsPerElement<14>},
+      {"layer_norm", OpPattern::kReduction, 2, 3, InferLayerNorm, ComputeLayerNorm, reference::LayerNorm,
+       FlopsPerElement<8>},
+      {"instance_norm", OpPattern::kReduction, 3, 3, InferInstanceNorm, ComputeInstanceNorm, reference::InstanceNorm,
+       FlopsPerElement<8>},
+      {"batch_norm", OpPattern::kElementwise, 5, 5, InferPerChannel, ComputeBatchNorm, reference::BatchNorm,
+       FlopsPerElement<4>},
   };
 }
 

@@ -48,7 +48,9 @@ double Flops(const Workload& w) {
 }
 
 double CompulsoryBytes(const Workload& w) {
-  auto bytes = [](const TensorType& t) { return static_cast<double>(NumElements(t.shape)) * static_cast<double>(SizeOf(t.dtype)); };
+  auto bytes = [](const TensorType& t) {
+    return static_cast<double>(NumElements(t.shape)) * static_cast<double>(SizeOf(t.dtype));
+  };
   double total = bytes(w.output());
   for (const Workload::Operand& operand : w.inputs) total += bytes(operand.type);
   return total;

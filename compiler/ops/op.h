@@ -14,7 +14,8 @@ namespace temper {
 // What fusion may do with it.
 enum class OpPattern : uint8_t {
   kElementwise,   // one output element from the elements at the same (broadcast) index of the operands
-  kInjective,     // moves data: each output element is one input element or a constant (reshape, transpose, concat, slice, gather)
+  // Moves data: each output element is one input element or a constant (reshape, transpose, concat, slice, gather).
+  kInjective,
   kReduction,     // reduces axes of one operand (mean, softmax, layer norm, pooling)
   kAnchor,        // contraction with templates of its own: conv2d, matmul
   kOpaque,        // no tensor expression: `reference` is what runs (TopK)
@@ -23,14 +24,17 @@ enum class OpPattern : uint8_t {
 struct OpDef {
   std::string_view name;                        // Temper's: lower case, "conv2d", "matmul", "add"
   OpPattern pattern;
-  int min_inputs, max_inputs;                   // an absent optional operand has rank-0 shape and is an empty Tensor/NDArray
+  // An absent optional operand has rank-0 shape and is an empty Tensor or NDArray. infer checks the number.
+  int min_inputs, max_inputs;
   // Output's dtype and logical shape. Errors name the rule that is broken. (All Temper operators have one output;
   // the frontend splits operators of several, such as Split, into several calls.)
   std::function<absl::StatusOr<TensorType>(const Attrs&, std::span<const TensorType> inputs)> infer;
   // Operands and result by logical index; `b` takes stages that must be materialised (reductions).
-  std::function<absl::StatusOr<ir::Tensor>(ir::ProgramBuilder& b, const Attrs&, std::span<const ir::Tensor> inputs, const TensorType& output)> compute;
+  std::function<absl::StatusOr<ir::Tensor>(ir::ProgramBuilder& b, const Attrs&, std::span<const ir::Tensor> inputs,
+                                           const TensorType& output)> compute;
   // Logical, row-major NDArrays in and out. Fast enough for verification (blocked loops), independent of `compute`.
-  std::function<absl::StatusOr<NDArray>(const Attrs&, std::span<const NDArray> inputs, const TensorType& output)> reference;
+  std::function<absl::StatusOr<NDArray>(const Attrs&, std::span<const NDArray> inputs, const TensorType& output)>
+      reference;
   // Floating-point operations (a multiply-add is two).
   std::function<double(const Attrs&, std::span<const TensorType> inputs, const TensorType& output)> flops;
 };

@@ -23,7 +23,8 @@ absl::StatusOr<TensorType> InferPool(const Attrs& attrs, const TensorType& x) {
   for (int i = 0; i < 2; ++i) {
     int64_t extent = x.shape[2 + i], room = extent + window.pad_begin[i] + window.pad_end[i] - window.Span(i);
     if (room < 0) return InvalidType("the kernel is larger than the padded input");
-    if (window.pad_begin[i] >= window.Span(i) || window.pad_end[i] >= window.Span(i)) return InvalidType("pads are smaller than the kernel");
+    if (window.pad_begin[i] >= window.Span(i) || window.pad_end[i] >= window.Span(i))
+      return InvalidType("pads are smaller than the kernel");
     int64_t positions = (room + (ceil_mode ? window.stride[i] - 1 : 0)) / window.stride[i] + 1;
     // A window that would start beyond the input sees nothing and is left out.
     if ((positions - 1) * window.stride[i] >= extent + window.pad_begin[i]) --positions;
@@ -33,15 +34,21 @@ absl::StatusOr<TensorType> InferPool(const Attrs& attrs, const TensorType& x) {
 }
 
 absl::StatusOr<TensorType> InferMax(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"kernel", AttrKind::kInts}, {"strides", AttrKind::kInts}, {"pads", AttrKind::kInts},
-                                            {"dilations", AttrKind::kInts}, {"ceil_mode", AttrKind::kInt}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"kernel", AttrKind::kInts},
+                                            {"strides", AttrKind::kInts},
+                                            {"pads", AttrKind::kInts},
+                                            {"dilations", AttrKind::kInts},
+                                            {"ceil_mode", AttrKind::kInt}}));
   if (in[0].dtype == DType::kBool) return InvalidType("takes numbers");
   return InferPool(attrs, in[0]);
 }
 
 absl::StatusOr<TensorType> InferAverage(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"kernel", AttrKind::kInts}, {"strides", AttrKind::kInts}, {"pads", AttrKind::kInts},
-                                            {"dilations", AttrKind::kInts}, {"ceil_mode", AttrKind::kInt},
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"kernel", AttrKind::kInts},
+                                            {"strides", AttrKind::kInts},
+                                            {"pads", AttrKind::kInts},
+                                            {"dilations", AttrKind::kInts},
+                                            {"ceil_mode", AttrKind::kInt},
                                             {"count_include_pad", AttrKind::kInt}}));
   if (!IsFloat(in[0].dtype)) return InvalidType("takes floats");
   return InferPool(attrs, in[0]);
@@ -50,21 +57,23 @@ absl::StatusOr<TensorType> InferAverage(const Attrs& attrs, std::span<const Tens
 // Reduces what each window sees; pixels outside the input count as the combiner's identity.
 ir::Tensor PoolStage(ir::ProgramBuilder& b, const std::string& name, const ir::Tensor& x, const Window& window,
                      const TensorType& output, ir::Combiner combiner) {
-  return ReduceStage(b, name, output, {window.kernel[0], window.kernel[1]}, combiner, [=](const Index& i, const Index& r) {
-    std::vector<Expr> conditions;
-    Expr pixel[2];
-    for (int d = 0; d < 2; ++d) {
-      int64_t extent = x.shape()[2 + d];
-      pixel[d] = i[2 + d] * Expr(window.stride[d]) + r[d] * Expr(window.dilation[d]) - Expr(window.pad_begin[d]);
-      int64_t last = (output.shape[2 + d] - 1) * window.stride[d] + window.Span(d) - 1 - window.pad_begin[d];
-      if (window.pad_begin[d] > 0) conditions.push_back(Expr(0) <= pixel[d]);
-      if (last >= extent) conditions.push_back(pixel[d] < Expr(extent));
-    }
-    return InBounds(conditions, x({i[0], i[1], pixel[0], pixel[1]}), ir::Identity(combiner, x.dtype()));
-  });
+  return ReduceStage(
+      b, name, output, {window.kernel[0], window.kernel[1]}, combiner, [=](const Index& i, const Index& r) {
+        std::vector<Expr> conditions;
+        Expr pixel[2];
+        for (int d = 0; d < 2; ++d) {
+          int64_t extent = x.shape()[2 + d];
+          pixel[d] = i[2 + d] * Expr(window.stride[d]) + r[d] * Expr(window.dilation[d]) - Expr(window.pad_begin[d]);
+          int64_t last = (output.shape[2 + d] - 1) * window.stride[d] + window.Span(d) - 1 - window.pad_begin[d];
+          if (window.pad_begin[d] > 0) conditions.push_back(Expr(0) <= pixel[d]);
+          if (last >= extent) conditions.push_back(pixel[d] < Expr(extent));
+        }
+        return InBounds(conditions, x({i[0], i[1], pixel[0], pixel[1]}), ir::Identity(combiner, x.dtype()));
+      });
 }
 
-absl::StatusOr<ir::Tensor> ComputeMax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeMax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                      const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(Window window, PoolWindow(attrs));
   return PoolStage(b, "max_pool", in[0], window, output, ir::Combiner::kMax);
 }
@@ -77,7 +86,8 @@ Expr TapCount(const Expr& o, int64_t low, int64_t high, const Window& w, int d) 
   return last - first;
 }
 
-absl::StatusOr<ir::Tensor> ComputeAverage(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeAverage(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                          const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(Window window, PoolWindow(attrs));
   bool include_pad = attrs.Int("count_include_pad", 0) != 0;
   ir::Tensor sum = PoolStage(b, "avg_pool", in[0], window, output, ir::Combiner::kSum);
@@ -89,7 +99,8 @@ absl::StatusOr<ir::Tensor> ComputeAverage(ir::ProgramBuilder& b, const Attrs& at
     always_full = always_full && (include_pad || window.pad_begin[d] == 0) && end <= high;
   }
   return ir::Tensor(output.dtype, output.shape, [=](const Index& i) {
-    if (always_full) return sum(i) * ir::Const(1.0 / static_cast<double>(window.kernel[0] * window.kernel[1]), output.dtype);
+    if (always_full)
+      return sum(i) * ir::Const(1.0 / static_cast<double>(window.kernel[0] * window.kernel[1]), output.dtype);
     Expr count = 1;
     for (int d = 0; d < 2; ++d) {
       int64_t low = include_pad ? -window.pad_begin[d] : 0, high = image[2 + d] + (include_pad ? window.pad_end[d] : 0);

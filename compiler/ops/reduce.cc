@@ -42,7 +42,8 @@ absl::StatusOr<TensorType> InferReduce(const ReduceRule& rule, const Attrs& attr
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axes", AttrKind::kInts}, {"keepdims", AttrKind::kInt}}));
   if (x.dtype == DType::kBool) return InvalidType("takes numbers");
   if (rule.floats_only && !IsFloat(x.dtype)) return InvalidType("takes floats");
-  TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> axes, NormalizeAxes(attrs.Ints("axes"), static_cast<int64_t>(x.shape.size())));
+  TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> axes,
+                          NormalizeAxes(attrs.Ints("axes"), static_cast<int64_t>(x.shape.size())));
   TensorType result{x.dtype, {}, {}};
   for (size_t i = 0; i < x.shape.size(); ++i) {
     bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
@@ -52,10 +53,12 @@ absl::StatusOr<TensorType> InferReduce(const ReduceRule& rule, const Attrs& attr
   return result;
 }
 
-absl::StatusOr<ir::Tensor> ComputeReduce(const ReduceRule& rule, ir::ProgramBuilder& b, const Attrs& attrs, const ir::Tensor& x,
-                                         const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeReduce(const ReduceRule& rule, ir::ProgramBuilder& b, const Attrs& attrs,
+                                         const ir::Tensor& x, const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
-  if (axes.empty()) return ir::Tensor(output.dtype, output.shape, [x, &rule](const Index& i) { return rule.after(rule.before(x(i)), 1); });
+  if (axes.empty())
+    return ir::Tensor(output.dtype, output.shape,
+                      [x, &rule](const Index& i) { return rule.after(rule.before(x(i)), 1); });
   bool keep = attrs.Int("keepdims", 1) != 0;
   std::vector<int64_t> extents;
   int64_t count = 1;
@@ -63,24 +66,25 @@ absl::StatusOr<ir::Tensor> ComputeReduce(const ReduceRule& rule, ir::ProgramBuil
     extents.push_back(x.shape()[axis]);
     count *= extents.back();
   }
-  ir::Tensor combined = ReduceStage(b, std::string(rule.name), output, extents, rule.combiner, [=, &rule](const Index& i, const Index& r) {
-    Index full;
-    size_t reduced = 0, kept = 0;
-    for (int axis = 0; axis < x.rank(); ++axis) {
-      bool is_reduced = reduced < axes.size() && axes[reduced] == axis;
-      full.push_back(is_reduced ? r[reduced++] : i[keep ? static_cast<size_t>(axis) : kept++]);
-    }
-    return rule.before(x(full));
-  });
-  return ir::Tensor(output.dtype, output.shape, [combined, count, &rule](const Index& i) { return rule.after(combined(i), count); });
+  ir::Tensor combined = ReduceStage(
+      b, std::string(rule.name), output, extents, rule.combiner, [=, &rule](const Index& i, const Index& r) {
+        Index full;
+        size_t reduced = 0, kept = 0;
+        for (int axis = 0; axis < x.rank(); ++axis) {
+          bool is_reduced = reduced < axes.size() && axes[reduced] == axis;
+          full.push_back(is_reduced ? r[reduced++] : i[keep ? static_cast<size_t>(axis) : kept++]);
+        }
+        return rule.before(x(full));
+      });
+  return ir::Tensor(output.dtype, output.shape,
+                    [combined, count, &rule](const Index& i) { return rule.after(combined(i), count); });
 }
 
 OpDef ReduceOp(const ReduceRule& rule) {
   OpDef op{rule.name, OpPattern::kReduction, 1, 1};
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> in) { return InferReduce(rule, attrs, in[0]); };
-  op.compute = [&rule](ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
-    return ComputeReduce(rule, b, attrs, in[0], output);
-  };
+  op.compute = [&rule](ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                       const TensorType& output) { return ComputeReduce(rule, b, attrs, in[0], output); };
   op.reference = rule.reference;
   op.flops = [](const Attrs&, std::span<const TensorType> in, const TensorType&) { return Elements(in[0]); };
   return op;

@@ -31,7 +31,8 @@ struct Registry {
                    const Attrs& attrs, std::span<const TensorType> inputs) -> absl::StatusOr<TensorType> {
       int count = static_cast<int>(inputs.size());
       if (count < low || count > high) {
-        return absl::InvalidArgumentError(absl::StrCat(std::string(name), ": takes ", low, " to ", high, " operands, got ", count));
+        return absl::InvalidArgumentError(
+            absl::StrCat(std::string(name), ": takes ", low, " to ", high, " operands, got ", count));
       }
       absl::StatusOr<TensorType> type = rule(attrs, inputs);
       if (type.ok()) return type;

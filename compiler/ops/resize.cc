@@ -13,8 +13,10 @@ namespace {
 using ir::Expr;
 
 absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"sizes", AttrKind::kInts}, {"mode", AttrKind::kString},
-                                            {"coordinate_transformation_mode", AttrKind::kString}, {"nearest_mode", AttrKind::kString}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"sizes", AttrKind::kInts},
+                                            {"mode", AttrKind::kString},
+                                            {"coordinate_transformation_mode", AttrKind::kString},
+                                            {"nearest_mode", AttrKind::kString}}));
   auto one_of = [](const std::string& value, std::initializer_list<std::string_view> choices) {
     return std::find(choices.begin(), choices.end(), value) != choices.end();
   };
@@ -24,14 +26,16 @@ absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType>
               {"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"})) {
     return InvalidType("coordinate_transformation_mode is unknown");
   }
-  if (!one_of(attrs.String("nearest_mode", "round_prefer_floor"), {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})) {
+  if (!one_of(attrs.String("nearest_mode", "round_prefer_floor"),
+              {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})) {
     return InvalidType("nearest_mode is unknown");
   }
   if (mode == "linear" && !IsFloat(in[0].dtype)) return InvalidType("linear takes floats");
   Shape sizes = attrs.Ints("sizes");
   if (sizes.size() != in[0].shape.size()) return InvalidType("sizes has one element an axis");
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] < 1 || sizes[i] > (int64_t{1} << 24) || in[0].shape[i] < 1) return InvalidType("sizes are out of range");
+    if (sizes[i] < 1 || sizes[i] > (int64_t{1} << 24) || in[0].shape[i] < 1)
+      return InvalidType("sizes are out of range");
   }
   return TensorType{in[0].dtype, std::move(sizes), {}};
 }
@@ -60,7 +64,8 @@ Expr NearestIndex(const Fraction& f, const std::string& mode) {
 }
 
 // Interpolates along `axis` and all after it; axes before are final in `at`.
-Expr Interpolate(const ir::Tensor& x, const Index& i, Index at, size_t axis, const Shape& out, const std::string& coordinates) {
+Expr Interpolate(const ir::Tensor& x, const Index& i, Index at, size_t axis, const Shape& out,
+                 const std::string& coordinates) {
   while (axis < i.size() && x.shape()[axis] == out[axis]) {
     at[axis] = i[axis];
     ++axis;
@@ -69,7 +74,8 @@ Expr Interpolate(const ir::Tensor& x, const Index& i, Index at, size_t axis, con
   int64_t extent = x.shape()[axis];
   Fraction f = SourcePosition(i[axis], extent, out[axis], coordinates);
   Expr below = f.numerator / Expr(f.denominator);
-  Expr weight = ir::Cast(f.numerator % Expr(f.denominator), x.dtype()) * ir::Const(1.0 / static_cast<double>(f.denominator), x.dtype());
+  Expr weight = ir::Cast(f.numerator % Expr(f.denominator), x.dtype()) *
+                ir::Const(1.0 / static_cast<double>(f.denominator), x.dtype());
   at[axis] = Clamped(below, extent);
   Expr low = Interpolate(x, i, at, axis + 1, out, coordinates);
   at[axis] = Clamped(below + Expr(1), extent);
@@ -77,12 +83,14 @@ Expr Interpolate(const ir::Tensor& x, const Index& i, Index at, size_t axis, con
   return low + (high - low) * weight;
 }
 
-absl::StatusOr<ir::Tensor> Compute(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+absl::StatusOr<ir::Tensor> Compute(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                   const TensorType& output) {
   std::string coordinates = attrs.String("coordinate_transformation_mode", "half_pixel");
   std::string nearest = attrs.String("nearest_mode", "round_prefer_floor");
   if (attrs.String("mode", "nearest") == "linear") {
     ir::Tensor x = MaterializeFormula(b, "resize_input", in[0], output);
-    return ir::Tensor(output.dtype, output.shape, [=](const Index& i) { return Interpolate(x, i, i, 0, output.shape, coordinates); });
+    return ir::Tensor(output.dtype, output.shape,
+                      [=](const Index& i) { return Interpolate(x, i, i, 0, output.shape, coordinates); });
   }
   return ir::Tensor(output.dtype, output.shape, [=, x = in[0]](const Index& i) {
     Index source = i;

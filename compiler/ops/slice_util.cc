@@ -8,7 +8,8 @@ namespace temper::ops {
 
 absl::StatusOr<std::vector<AxisSlice>> SlicesOf(const Attrs& attrs, const Shape& shape) {
   int64_t rank = static_cast<int64_t>(shape.size());
-  std::vector<int64_t> starts = attrs.Ints("starts"), ends = attrs.Ints("ends"), axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
+  std::vector<int64_t> starts = attrs.Ints("starts"), ends = attrs.Ints("ends"), axes = attrs.Ints("axes"),
+                       steps = attrs.Ints("steps");
   for (int64_t i = 0; axes.empty() && i < static_cast<int64_t>(starts.size()); ++i) axes.push_back(i);
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size()) {

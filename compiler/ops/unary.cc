@@ -34,7 +34,9 @@ Expr Relu(const Expr& x, const Attrs&) { return ir::Max(x, Like(x, 0)); }
 Expr SigmoidOf(const Expr& x, const Attrs&) { return Sigmoid(x); }
 Expr Silu(const Expr& x, const Attrs&) { return x * Sigmoid(x); }
 Expr Neg(const Expr& x, const Attrs&) { return Like(x, -1) * x; }
-Expr Abs(const Expr& x, const Attrs&) { return IsFloat(x->dtype) ? ir::Unary(ExprKind::kAbs, x) : ir::Max(x, Like(x, 0) - x); }
+Expr Abs(const Expr& x, const Attrs&) {
+  return IsFloat(x->dtype) ? ir::Unary(ExprKind::kAbs, x) : ir::Max(x, Like(x, 0) - x);
+}
 Expr Reciprocal(const Expr& x, const Attrs&) { return Like(x, 1) / x; }
 Expr Not(const Expr& x, const Attrs&) { return ir::Not(x); }
 Expr IdentityOf(const Expr& x, const Attrs&) { return x; }
@@ -124,15 +126,19 @@ absl::StatusOr<TensorType> InferUnary(const UnaryRule& rule, const Attrs& attrs,
 OpDef UnaryOp(const UnaryRule& rule) {
   OpDef op{rule.name, OpPattern::kElementwise, 1, 1};
   if (rule.name == "layout_copy") op.pattern = OpPattern::kInjective;
-  op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> inputs) { return InferUnary(rule, attrs, inputs[0]); };
+  op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> inputs) {
+    return InferUnary(rule, attrs, inputs[0]);
+  };
   op.compute = [&rule](ir::ProgramBuilder&, const Attrs& attrs, std::span<const ir::Tensor> inputs,
                        const TensorType& output) -> absl::StatusOr<ir::Tensor> {
-    return ir::Tensor(output.dtype, output.shape, [x = inputs[0], attrs, &rule](const Index& i) { return rule.formula(x(i), attrs); });
+    return ir::Tensor(output.dtype, output.shape,
+                      [x = inputs[0], attrs, &rule](const Index& i) { return rule.formula(x(i), attrs); });
   };
-  op.reference = [&rule](const Attrs& attrs, std::span<const NDArray> inputs, const TensorType&) -> absl::StatusOr<NDArray> {
-    return rule.reference(attrs, inputs[0]);
+  op.reference = [&rule](const Attrs& attrs, std::span<const NDArray> inputs,
+                         const TensorType&) -> absl::StatusOr<NDArray> { return rule.reference(attrs, inputs[0]); };
+  op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) {
+    return rule.flops * Elements(out);
   };
-  op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) { return rule.flops * Elements(out); };
   return op;
 }
 

@@ -90,7 +90,8 @@ absl::Status CheckCall(const Workload& w, size_t index) {
   TEMPER_ASSIGN_OR_RETURN(TensorType inferred, op->infer(call.attrs, inputs));
   if (inferred.dtype != call.type.dtype || inferred.shape != call.type.shape) {
     inferred.perm.clear();
-    return absl::InvalidArgumentError(absl::StrCat(call.op, ": stated result ", Text(call.type), ", computed ", Text(inferred)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(call.op, ": stated result ", Text(call.type), ", computed ", Text(inferred)));
   }
   return absl::OkStatus();
 }
@@ -117,9 +118,13 @@ const TensorType& Workload::TypeOf(int arg) const {
 }
 
 std::string Text(const Workload& w) {
-  std::string text = absl::StrCat("(", absl::StrJoin(w.inputs, ", ", [](std::string* out, const Workload::Operand& operand) {
-    absl::StrAppend(out, operand.constant ? "const " : "", Text(operand.type));
-  }), ") ");
+  std::string text =
+      absl::StrCat("(",
+                   absl::StrJoin(w.inputs, ", ",
+                                 [](std::string* out, const Workload::Operand& operand) {
+                                   absl::StrAppend(out, operand.constant ? "const " : "", Text(operand.type));
+                                 }),
+                   ") ");
   for (const Workload::Call& call : w.calls) absl::StrAppend(&text, CallText(call), "; ");
   return absl::StrCat(text, "anchor=", w.anchor);
 }

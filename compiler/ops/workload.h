@@ -13,7 +13,7 @@ namespace temper {
 struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;                // logical, ONNX order
-  std::vector<int> perm;      // perm[i] = logical axis stored as physical dimension i; empty = identity (always empty then)
+  std::vector<int> perm;      // perm[i] = logical axis stored as physical dimension i; the identity is always empty
   Shape PhysicalShape() const;
   bool operator==(const TensorType&) const = default;
 };
@@ -38,11 +38,16 @@ struct Workload {
   const TensorType& output() const { return calls.back().type; }
 };
 
-// One line, e.g. "(f32[1,64,56,56]@0231, const f32[64,64,3,3], const f32[64]) conv2d(0,1,2; group=1 pads=[1,1,1,1]) -> f32[1,64,56,56]@0231; relu(3) -> ...; anchor=0"
+// One line, here broken in two:
+//   (f32[1,64,56,56]@0231, const f32[64,64,3,3], const f32[64,1,1]) conv2d(0,1; group=1 pads=[1,1,1,1])
+//   -> f32[1,64,56,56]@0231; add(3,2) -> f32[1,64,56,56]@0231; anchor=0
+// An absent operand is written "_".
 std::string Text(const Workload& w);
-absl::StatusOr<Workload> ParseWorkload(std::string_view text);    // validates operators, argument positions, types (by inference)
+// Checks operators, argument positions and types (by inference): the text may come from anywhere.
+absl::StatusOr<Workload> ParseWorkload(std::string_view text);
 uint64_t Hash(const Workload& w);             // of the text
-// The text of the anchor call alone (its operands as inputs): what config spaces depend on, and `borrowed` records match.
+// The text of the anchor call alone (its operands as inputs): what config spaces depend on, and `borrowed` records
+// match.
 std::string AnchorText(const Workload& w);
 
 }  // namespace temper

@@ -41,20 +41,24 @@ std::vector<int> RandomPerm(Rng& rng, size_t rank, int layout) {
   std::vector<int> perm(rank);
   std::iota(perm.begin(), perm.end(), 0);
   if (layout == 1 && rank == 4) return {0, 2, 3, 1};
-  for (size_t i = rank; layout == 2 && i > 1; --i) std::swap(perm[i - 1], perm[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
+  for (size_t i = rank; layout == 2 && i > 1; --i)
+    std::swap(perm[i - 1], perm[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
   return std::is_sorted(perm.begin(), perm.end()) ? std::vector<int>() : perm;
 }
 
-absl::StatusOr<NDArray> RunCompute(const OpDef& op, const Case& c, const std::vector<std::vector<int>>& perms, const TensorType& output) {
+absl::StatusOr<NDArray> RunCompute(const OpDef& op, const Case& c, const std::vector<std::vector<int>>& perms,
+                                   const TensorType& output) {
   ir::ProgramBuilder b("test");
   std::vector<ir::Tensor> tensors;
   std::vector<NDArray> args;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     args.push_back(Permuted(c.inputs[i], perms[i], c.inputs[i].shape(), false));
-    tensors.push_back(ir::Tensor::OfBuffer(b.Input("in" + std::to_string(i), args[i].dtype(), args[i].shape()), perms[i]));
+    tensors.push_back(
+        ir::Tensor::OfBuffer(b.Input("in" + std::to_string(i), args[i].dtype(), args[i].shape()), perms[i]));
   }
   TEMPER_ASSIGN_OR_RETURN(ir::Tensor result, op.compute(b, c.attrs, tensors, output));
-  if (result.shape() != output.shape || result.dtype() != output.dtype) return absl::InternalError("compute's type is not infer's");
+  if (result.shape() != output.shape || result.dtype() != output.dtype)
+    return absl::InternalError("compute's type is not infer's");
   b.Materialize("result", result, output.perm);
   b.MarkOutput(b.last());
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, b.Finish());
@@ -80,7 +84,9 @@ Shape Narrowed(Rng& rng, const Shape& shape) {
   for (int64_t& d : result) d = rng.Below(3) == 0 ? 1 : d;
   return result;
 }
-int64_t RandomAxis(Rng& rng, const Shape& shape) { return rng.Below(2 * static_cast<int64_t>(shape.size())) - static_cast<int64_t>(shape.size()); }
+int64_t RandomAxis(Rng& rng, const Shape& shape) {
+  return rng.Below(2 * static_cast<int64_t>(shape.size())) - static_cast<int64_t>(shape.size());
+}
 Ints RandomAxes(Rng& rng, const Shape& shape) {
   Ints axes;
   int64_t rank = static_cast<int64_t>(shape.size());
@@ -90,7 +96,9 @@ Ints RandomAxes(Rng& rng, const Shape& shape) {
   return axes;
 }
 
-Case Float(Rng& rng) { return {{}, {RandomArray(rng, rng.Below(4) == 0 ? DType::kF64 : DType::kF32, RandomShape(rng))}}; }
+Case Float(Rng& rng) {
+  return {{}, {RandomArray(rng, rng.Below(4) == 0 ? DType::kF64 : DType::kF32, RandomShape(rng))}};
+}
 Case Positive(Rng& rng) { return {{}, {RandomArray(rng, DType::kF32, RandomShape(rng), 0.1, 4)}}; }
 Case Number(Rng& rng) { return {{}, {RandomArray(rng, RandomNumber(rng), RandomShape(rng))}}; }
 Case Boolean(Rng& rng) { return {{}, {RandomArray(rng, DType::kBool, RandomShape(rng))}}; }
@@ -143,8 +151,10 @@ Case Modulo(Rng& rng) {
   bool floats = IsFloat(c.inputs[0].dtype());
   if (floats || rng.Below(2) == 0) c.attrs.Set("fmod", int64_t{1});
   // Quotients away from whole numbers, where a rounding would change them by one.
-  for (int64_t i = 0; floats && i < c.inputs[0].size(); ++i) c.inputs[0].Set(i, static_cast<double>(rng.Below(40) - 20) + 0.3);
-  for (int64_t i = 0; floats && i < c.inputs[1].size(); ++i) c.inputs[1].Set(i, (rng.Below(2) == 0 ? -1 : 1) * static_cast<double>(1 + rng.Below(5)));
+  for (int64_t i = 0; floats && i < c.inputs[0].size(); ++i)
+    c.inputs[0].Set(i, static_cast<double>(rng.Below(40) - 20) + 0.3);
+  for (int64_t i = 0; floats && i < c.inputs[1].size(); ++i)
+    c.inputs[1].Set(i, (rng.Below(2) == 0 ? -1 : 1) * static_cast<double>(1 + rng.Below(5)));
   return c;
 }
 Case Power(Rng& rng) {
@@ -174,15 +184,17 @@ Attrs RandomWindow(Rng& rng, int64_t kh, int64_t kw, int64_t most_pad) {
 Case Conv(Rng& rng) {
   int64_t group = 1 + rng.Below(3), channels = 1 + rng.Below(3), kh = 1 + rng.Below(3), kw = 1 + rng.Below(3);
   DType dtype = rng.Below(4) == 0 ? DType::kI32 : DType::kF32;
-  Case c{RandomWindow(rng, kh, kw, 2), {RandomArray(rng, dtype, {1 + rng.Below(2), group * channels, 5 + rng.Below(3), 5 + rng.Below(3)}),
-                                        RandomArray(rng, dtype, {group * (1 + rng.Below(3)), channels, kh, kw})}};
+  Case c{RandomWindow(rng, kh, kw, 2),
+         {RandomArray(rng, dtype, {1 + rng.Below(2), group * channels, 5 + rng.Below(3), 5 + rng.Below(3)}),
+          RandomArray(rng, dtype, {group * (1 + rng.Below(3)), channels, kh, kw})}};
   c.attrs.Set("group", group);
   return c;
 }
 Case ConvTranspose(Rng& rng) {
   int64_t group = 1 + rng.Below(2), channels = 1 + rng.Below(3), kh = 2 + rng.Below(2), kw = 2 + rng.Below(2);
-  Case c{RandomWindow(rng, kh, kw, 1), {RandomArray(rng, DType::kF32, {1 + rng.Below(2), group * channels, 2 + rng.Below(3), 2 + rng.Below(3)}),
-                                        RandomArray(rng, DType::kF32, {group * channels, 1 + rng.Below(3), kh, kw})}};
+  Case c{RandomWindow(rng, kh, kw, 1),
+         {RandomArray(rng, DType::kF32, {1 + rng.Below(2), group * channels, 2 + rng.Below(3), 2 + rng.Below(3)}),
+          RandomArray(rng, DType::kF32, {group * channels, 1 + rng.Below(3), kh, kw})}};
   c.attrs.Set("group", group);
   Ints strides = c.attrs.Ints("strides");
   c.attrs.Set("output_padding", Ints{rng.Below(strides[0]), rng.Below(strides[1])});
@@ -190,15 +202,18 @@ Case ConvTranspose(Rng& rng) {
 }
 Case Matmul(Rng& rng) {
   Shape batch = RandomShape(rng, 1, 3), a = Narrowed(rng, batch), b = rng.Below(2) == 0 ? batch : Narrowed(rng, batch);
-  int64_t m = 1 + rng.Below(4), n = 1 + rng.Below(4), k = 1 + rng.Below(5), trans_a = rng.Below(2), trans_b = rng.Below(2);
+  int64_t m = 1 + rng.Below(4), n = 1 + rng.Below(4), k = 1 + rng.Below(5), trans_a = rng.Below(2),
+          trans_b = rng.Below(2);
   for (int64_t d : trans_a == 1 ? Ints{k, m} : Ints{m, k}) a.push_back(d);
   for (int64_t d : trans_b == 1 ? Ints{n, k} : Ints{k, n}) b.push_back(d);
   DType dtype = RandomNumber(rng);
-  return {MakeAttrs({{"trans_a", trans_a}, {"trans_b", trans_b}}), {RandomArray(rng, dtype, a), RandomArray(rng, dtype, b)}};
+  return {MakeAttrs({{"trans_a", trans_a}, {"trans_b", trans_b}}),
+          {RandomArray(rng, dtype, a), RandomArray(rng, dtype, b)}};
 }
 Case Pool(Rng& rng, DType dtype) {
   int64_t kh = 1 + rng.Below(3), kw = 1 + rng.Below(3);
-  Case c{RandomWindow(rng, kh - 1, kw - 1, 2), {RandomArray(rng, dtype, {1 + rng.Below(2), 1 + rng.Below(3), 5 + rng.Below(4), 5 + rng.Below(4)})}};
+  Case c{RandomWindow(rng, kh - 1, kw - 1, 2),
+         {RandomArray(rng, dtype, {1 + rng.Below(2), 1 + rng.Below(3), 5 + rng.Below(4), 5 + rng.Below(4)})}};
   c.attrs.Set("kernel", Ints{kh, kw});
   c.attrs.Set("ceil_mode", rng.Below(2));
   return c;
@@ -253,7 +268,8 @@ Case Reshape(Rng& rng) {
     if (d == 4) factors.insert(factors.end(), {2, 2});
     else factors.push_back(d);
   }
-  for (size_t i = factors.size(); rng.Below(3) > 0 && i > 1; --i) std::swap(factors[i - 1], factors[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
+  for (size_t i = factors.size(); rng.Below(3) > 0 && i > 1; --i)
+    std::swap(factors[i - 1], factors[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
   Ints shape;
   for (int64_t f : factors) {
     if (!shape.empty() && rng.Below(2) == 0) shape.back() *= f;
@@ -267,7 +283,8 @@ Case Transpose(Rng& rng) {
   Case c = Anything(rng);
   Ints perm(c.inputs[0].shape().size());
   std::iota(perm.begin(), perm.end(), 0);
-  for (size_t i = perm.size(); i > 1; --i) std::swap(perm[i - 1], perm[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
+  for (size_t i = perm.size(); i > 1; --i)
+    std::swap(perm[i - 1], perm[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
   c.attrs.Set("perm", perm);
   return c;
 }
@@ -287,7 +304,8 @@ Case Slice(Rng& rng) {
   for (size_t i = 0; i < axes.size(); ++i) {
     steps.push_back(rng.Below(2) == 0 ? 1 + rng.Below(3) : -1 - rng.Below(3));
     starts.push_back(rng.Below(8) - 4);
-    ends.push_back(steps[i] > 0 ? (rng.Below(3) == 0 ? INT64_MAX : rng.Below(8) - 1) : (rng.Below(3) == 0 ? INT64_MIN : rng.Below(8) - 6));
+    ends.push_back(steps[i] > 0 ? (rng.Below(3) == 0 ? INT64_MAX : rng.Below(8) - 1)
+                                : (rng.Below(3) == 0 ? INT64_MIN : rng.Below(8) - 6));
   }
   if (!axes.empty()) c.attrs = MakeAttrs({{"axes", axes}, {"starts", starts}, {"ends", ends}, {"steps", steps}});
   return c;
@@ -305,7 +323,8 @@ Case Pad(Rng& rng) {
 }
 Case Gather(Rng& rng) {
   Case c = Axis(Anything(rng), rng);
-  NDArray indices = RandomArray(rng, rng.Below(2) == 0 ? DType::kI64 : DType::kI32, Narrowed(rng, RandomShape(rng, 1, 2)));
+  NDArray indices =
+      RandomArray(rng, rng.Below(2) == 0 ? DType::kI64 : DType::kI32, Narrowed(rng, RandomShape(rng, 1, 2)));
   c.inputs.push_back(indices);
   return c;
 }
@@ -323,7 +342,8 @@ Case Tile(Rng& rng) {
 Case DepthToSpace(Rng& rng) {
   int64_t block = 1 + rng.Below(3);
   return {MakeAttrs({{"blocksize", block}, {"mode", std::string(rng.Below(2) == 0 ? "DCR" : "CRD")}}),
-          {RandomArray(rng, DType::kF32, {1 + rng.Below(2), block * block * (1 + rng.Below(2)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
+          {RandomArray(rng, DType::kF32,
+                       {1 + rng.Below(2), block * block * (1 + rng.Below(2)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
 }
 Case Resize(Rng& rng) {
   Case c = Float(rng);
@@ -339,18 +359,75 @@ Case Resize(Rng& rng) {
 
 const std::map<std::string_view, Generator>& Generators() {
   static const std::map<std::string_view, Generator> generators = {
-      {"relu", Number}, {"sigmoid", Float}, {"silu", Float}, {"tanh", Float}, {"erf", Float}, {"exp", Float}, {"log", Positive},
-      {"sqrt", Positive}, {"neg", Number}, {"abs", Number}, {"floor", Float}, {"ceil", Float}, {"round", Float}, {"sin", Float},
-      {"cos", Float}, {"reciprocal", Positive}, {"not", Boolean}, {"identity", Anything}, {"layout_copy", Anything}, {"clip", Clip},
-      {"leaky_relu", Alpha}, {"elu", Alpha}, {"hard_sigmoid", AlphaBeta}, {"hard_swish", Float}, {"softplus", Float}, {"gelu", Gelu},
-      {"cast", Cast}, {"add", TwoNumbers}, {"sub", TwoNumbers}, {"mul", TwoNumbers}, {"div", Divisible}, {"pow", Power},
-      {"min", TwoNumbers}, {"max", TwoNumbers}, {"mod", Modulo}, {"prelu", PRelu}, {"equal", TwoOfAny}, {"less", TwoNumbers},
-      {"less_equal", TwoNumbers}, {"greater", TwoNumbers}, {"greater_equal", TwoNumbers}, {"and", TwoBooleans}, {"or", TwoBooleans},
-      {"where", Where}, {"conv2d", Conv}, {"conv_transpose2d", ConvTranspose}, {"matmul", Matmul}, {"max_pool2d", MaxPool},
-      {"avg_pool2d", AvgPool}, {"reduce_sum", Reduce}, {"reduce_mean", Reduce}, {"reduce_max", Reduce}, {"reduce_min", Reduce},
-      {"reduce_prod", Reduce}, {"reduce_l2", ReduceFloat}, {"softmax", Softmax}, {"log_softmax", Softmax}, {"layer_norm", LayerNorm},
-      {"instance_norm", InstanceNorm}, {"batch_norm", BatchNorm}, {"reshape", Reshape}, {"transpose", Transpose}, {"concat", Concat},
-      {"slice", Slice}, {"pad", Pad}, {"gather", Gather}, {"expand", Expand}, {"tile", Tile}, {"depth_to_space", DepthToSpace},
+      {"relu", Number},
+      {"sigmoid", Float},
+      {"silu", Float},
+      {"tanh", Float},
+      {"erf", Float},
+      {"exp", Float},
+      {"log", Positive},
+      {"sqrt", Positive},
+      {"neg", Number},
+      {"abs", Number},
+      {"floor", Float},
+      {"ceil", Float},
+      {"round", Float},
+      {"sin", Float},
+      {"cos", Float},
+      {"reciprocal", Positive},
+      {"not", Boolean},
+      {"identity", Anything},
+      {"layout_copy", Anything},
+      {"clip", Clip},
+      {"leaky_relu", Alpha},
+      {"elu", Alpha},
+      {"hard_sigmoid", AlphaBeta},
+      {"hard_swish", Float},
+      {"softplus", Float},
+      {"gelu", Gelu},
+      {"cast", Cast},
+      {"add", TwoNumbers},
+      {"sub", TwoNumbers},
+      {"mul", TwoNumbers},
+      {"div", Divisible},
+      {"pow", Power},
+      {"min", TwoNumbers},
+      {"max", TwoNumbers},
+      {"mod", Modulo},
+      {"prelu", PRelu},
+      {"equal", TwoOfAny},
+      {"less", TwoNumbers},
+      {"less_equal", TwoNumbers},
+      {"greater", TwoNumbers},
+      {"greater_equal", TwoNumbers},
+      {"and", TwoBooleans},
+      {"or", TwoBooleans},
+      {"where", Where},
+      {"conv2d", Conv},
+      {"conv_transpose2d", ConvTranspose},
+      {"matmul", Matmul},
+      {"max_pool2d", MaxPool},
+      {"avg_pool2d", AvgPool},
+      {"reduce_sum", Reduce},
+      {"reduce_mean", Reduce},
+      {"reduce_max", Reduce},
+      {"reduce_min", Reduce},
+      {"reduce_prod", Reduce},
+      {"reduce_l2", ReduceFloat},
+      {"softmax", Softmax},
+      {"log_softmax", Softmax},
+      {"layer_norm", LayerNorm},
+      {"instance_norm", InstanceNorm},
+      {"batch_norm", BatchNorm},
+      {"reshape", Reshape},
+      {"transpose", Transpose},
+      {"concat", Concat},
+      {"slice", Slice},
+      {"pad", Pad},
+      {"gather", Gather},
+      {"expand", Expand},
+      {"tile", Tile},
+      {"depth_to_space", DepthToSpace},
       {"resize", Resize},
   };
   return generators;
@@ -365,7 +442,8 @@ TEST_P(Compute, EqualsTheReferenceInEveryLayout) {
   for (int i = 0; i < 60; ++i) {
     Case c = Generators().at(op.name)(rng);
     absl::StatusOr<TensorType> output = op.infer(c.attrs, TypesOf(c.inputs));
-    if (!output.ok() || NumElements(output->shape) == 0) continue;      // a random window larger than its image, an empty slice
+    if (!output.ok() || NumElements(output->shape) == 0)
+      continue;  // a random window larger than its image, an empty slice
     ++done;
     absl::StatusOr<NDArray> expected = op.reference(c.attrs, c.inputs, *output);
     ASSERT_TRUE(expected.ok()) << expected.status();

@@ -33,8 +33,12 @@ NDArray ArrayOf(DType dtype, Shape shape, std::initializer_list<T> values) {
   for (T v : values) x.Set(i++, static_cast<double>(v));
   return x;
 }
-inline NDArray Floats(Shape shape, std::initializer_list<double> values) { return ArrayOf<double>(DType::kF32, std::move(shape), values); }
-inline NDArray Longs(Shape shape, std::initializer_list<int64_t> values) { return ArrayOf<int64_t>(DType::kI64, std::move(shape), values); }
+inline NDArray Floats(Shape shape, std::initializer_list<double> values) {
+  return ArrayOf<double>(DType::kF32, std::move(shape), values);
+}
+inline NDArray Longs(Shape shape, std::initializer_list<int64_t> values) {
+  return ArrayOf<int64_t>(DType::kI64, std::move(shape), values);
+}
 
 inline std::vector<TensorType> TypesOf(std::span<const NDArray> inputs) {
   std::vector<TensorType> types;

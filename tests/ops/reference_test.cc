@@ -25,9 +25,11 @@ NDArray NaiveConv(const Attrs& attrs, const NDArray& x, const NDArray& w, const 
           for (int64_t c = 0; c < w.shape()[1]; ++c)
             for (int64_t i = 0; i < w.shape()[2]; ++i)
               for (int64_t j = 0; j < w.shape()[3]; ++j) {
-                int64_t iy = y * strides[0] - pads[0] + i * dilations[0], ix = z * strides[1] - pads[1] + j * dilations[1];
+                int64_t iy = y * strides[0] - pads[0] + i * dilations[0],
+                        ix = z * strides[1] - pads[1] + j * dilations[1];
                 if (iy < 0 || ix < 0 || iy >= x.shape()[2] || ix >= x.shape()[3]) continue;
-                sum += x.At(Flat(x.shape(), {n, f / filters * w.shape()[1] + c, iy, ix})) * w.At(Flat(w.shape(), {f, c, i, j}));
+                sum += x.At(Flat(x.shape(), {n, f / filters * w.shape()[1] + c, iy, ix})) *
+                       w.At(Flat(w.shape(), {f, c, i, j}));
               }
           result.Set(Flat(out, {n, f, y, z}), sum);
         }
@@ -45,10 +47,12 @@ NDArray NaiveConvTranspose(const Attrs& attrs, const NDArray& x, const NDArray& 
           for (int64_t f = 0; f < w.shape()[1]; ++f)
             for (int64_t i = 0; i < w.shape()[2]; ++i)
               for (int64_t j = 0; j < w.shape()[3]; ++j) {
-                int64_t oy = y * strides[0] - pads[0] + i * dilations[0], ox = z * strides[1] - pads[1] + j * dilations[1];
+                int64_t oy = y * strides[0] - pads[0] + i * dilations[0],
+                        ox = z * strides[1] - pads[1] + j * dilations[1];
                 if (oy < 0 || ox < 0 || oy >= out[2] || ox >= out[3]) continue;
                 int64_t at = Flat(out, {n, c / inputs * w.shape()[1] + f, oy, ox});
-                result.Set(at, result.At(at) + x.At(Flat(x.shape(), {n, c, y, z})) * w.At(Flat(w.shape(), {c, f, i, j})));
+                result.Set(at,
+                           result.At(at) + x.At(Flat(x.shape(), {n, c, y, z})) * w.At(Flat(w.shape(), {c, f, i, j})));
               }
   return result;
 }
@@ -63,7 +67,8 @@ TEST(Reference, ConvolutionEqualsTheNaiveOne) {
   Rng rng(1);
   int done = 0;
   for (int i = 0; i < 400; ++i) {
-    int64_t group = 1 + rng.Below(3), channels = 1 + rng.Below(9), filters = 1 + rng.Below(9), kh = 1 + rng.Below(4), kw = 1 + rng.Below(4);
+    int64_t group = 1 + rng.Below(3), channels = 1 + rng.Below(9), filters = 1 + rng.Below(9), kh = 1 + rng.Below(4),
+            kw = 1 + rng.Below(4);
     DType dtype = i % 5 == 0 ? DType::kI32 : i % 7 == 0 ? DType::kF64 : DType::kF32;
     NDArray x = RandomArray(rng, dtype, {1 + rng.Below(2), group * channels, 1 + rng.Below(12), 1 + rng.Below(40)});
     NDArray w = RandomArray(rng, dtype, {group * filters, channels, kh, kw});
@@ -71,7 +76,8 @@ TEST(Reference, ConvolutionEqualsTheNaiveOne) {
     absl::StatusOr<NDArray> fast = RunOp("conv2d", attrs, {x, w});
     if (!fast.ok()) continue;
     ++done;
-    EXPECT_LT(RelativeError(*fast, NaiveConv(attrs, x, w, fast->shape())), 1e-6) << Text(attrs) << " " << ShapeText(x.shape());
+    EXPECT_LT(RelativeError(*fast, NaiveConv(attrs, x, w, fast->shape())), 1e-6)
+        << Text(attrs) << " " << ShapeText(x.shape());
   }
   EXPECT_GT(done, 200);
 }
@@ -80,7 +86,8 @@ TEST(Reference, ConvolutionEqualsTheNaiveOne) {
 TEST(Reference, ConvolutionAcrossBlocks) {
   Rng rng(2);
   NDArray x = RandomArray(rng, DType::kF32, {1, 40, 34, 36}), w = RandomArray(rng, DType::kF32, {101, 40, 3, 3});
-  Attrs attrs = MakeAttrs({{"strides", Ints{1, 1}}, {"dilations", Ints{1, 1}}, {"pads", Ints{1, 1, 1, 1}}, {"group", int64_t{1}}});
+  Attrs attrs = MakeAttrs(
+      {{"strides", Ints{1, 1}}, {"dilations", Ints{1, 1}}, {"pads", Ints{1, 1, 1, 1}}, {"group", int64_t{1}}});
   NDArray fast = *RunOp("conv2d", attrs, {x, w});
   EXPECT_LT(RelativeError(fast, NaiveConv(attrs, x, w, fast.shape())), 1e-6);
 }
@@ -89,8 +96,10 @@ TEST(Reference, TransposedConvolutionEqualsTheNaiveOne) {
   Rng rng(3);
   int done = 0;
   for (int i = 0; i < 300; ++i) {
-    int64_t group = 1 + rng.Below(3), channels = 1 + rng.Below(5), filters = 1 + rng.Below(5), kh = 1 + rng.Below(4), kw = 1 + rng.Below(4);
-    NDArray x = RandomArray(rng, i % 5 == 0 ? DType::kF64 : DType::kF32, {1 + rng.Below(2), group * channels, 1 + rng.Below(8), 1 + rng.Below(8)});
+    int64_t group = 1 + rng.Below(3), channels = 1 + rng.Below(5), filters = 1 + rng.Below(5), kh = 1 + rng.Below(4),
+            kw = 1 + rng.Below(4);
+    NDArray x = RandomArray(rng, i % 5 == 0 ? DType::kF64 : DType::kF32,
+                            {1 + rng.Below(2), group * channels, 1 + rng.Below(8), 1 + rng.Below(8)});
     NDArray w = RandomArray(rng, x.dtype(), {group * channels, filters, kh, kw});
     Attrs attrs = RandomWindow(rng, kh, kw, group);
     Ints strides = attrs.Ints("strides");
@@ -98,7 +107,8 @@ TEST(Reference, TransposedConvolutionEqualsTheNaiveOne) {
     absl::StatusOr<NDArray> fast = RunOp("conv_transpose2d", attrs, {x, w});
     if (!fast.ok()) continue;
     ++done;
-    EXPECT_LT(RelativeError(*fast, NaiveConvTranspose(attrs, x, w, fast->shape())), 1e-6) << Text(attrs) << " " << ShapeText(x.shape());
+    EXPECT_LT(RelativeError(*fast, NaiveConvTranspose(attrs, x, w, fast->shape())), 1e-6)
+        << Text(attrs) << " " << ShapeText(x.shape());
   }
   EXPECT_GT(done, 150);
 }
@@ -107,7 +117,8 @@ TEST(Reference, MatmulEqualsTheNaiveOne) {
   Rng rng(4);
   for (int i = 0; i < 200; ++i) {
     bool large = i % 50 == 0;
-    int64_t m = 1 + rng.Below(large ? 200 : 20), n = 1 + rng.Below(large ? 1500 : 40), k = 1 + rng.Below(large ? 600 : 40);
+    int64_t m = 1 + rng.Below(large ? 200 : 20), n = 1 + rng.Below(large ? 1500 : 40),
+            k = 1 + rng.Below(large ? 600 : 40);
     bool trans_a = rng.Below(2) == 1, trans_b = rng.Below(2) == 1;
     // Batches [p, q] against [q] or [p, 1] or none.
     int64_t p = 1 + rng.Below(large ? 1 : 3), q = 1 + rng.Below(large ? 1 : 3);
@@ -132,7 +143,8 @@ TEST(Reference, MatmulEqualsTheNaiveOne) {
       }
       naive.Set(i, sum);
     }
-    EXPECT_LT(RelativeError(fast, naive), 1e-6) << ShapeText(a_shape) << " " << ShapeText(b_shape) << trans_a << trans_b;
+    EXPECT_LT(RelativeError(fast, naive), 1e-6)
+        << ShapeText(a_shape) << " " << ShapeText(b_shape) << trans_a << trans_b;
   }
 }
 

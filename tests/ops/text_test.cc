@@ -18,14 +18,23 @@ constexpr char kConv[] =
     "add(3,2) -> f32[1,64,56,56]@0231; relu(4) -> f32[1,64,56,56]@0231; anchor=0";
 
 TEST(Attrs, TextNamesValuesInOrder) {
-  Attrs attrs = MakeAttrs({{"pads", std::vector<int64_t>{1, 1}}, {"axis", int64_t{1}}, {"mode", std::string("same")}, {"eps", 1e-5}});
+  Attrs attrs = MakeAttrs(
+      {{"pads", std::vector<int64_t>{1, 1}}, {"axis", int64_t{1}}, {"mode", std::string("same")}, {"eps", 1e-5}});
   EXPECT_EQ(Text(attrs), "axis=1 eps=1e-05 mode='same' pads=[1,1]");
 }
 
 TEST(Attrs, EveryKindOfValueSurvivesTheRoundTrip) {
-  Attrs attrs = MakeAttrs({{"a", int64_t{0}}, {"b", 1.0}, {"c", std::numeric_limits<int64_t>::min()}, {"d", -0.1},
-                           {"e", std::vector<int64_t>{}}, {"f", std::string("it's \\ \n)\" ;")}, {"g", std::numeric_limits<double>::infinity()},
-                           {"h", -std::numeric_limits<double>::infinity()}, {"i", std::string()}, {"j", 1e300}, {"k_2", 3.4028234663852886e38},
+  Attrs attrs = MakeAttrs({{"a", int64_t{0}},
+                           {"b", 1.0},
+                           {"c", std::numeric_limits<int64_t>::min()},
+                           {"d", -0.1},
+                           {"e", std::vector<int64_t>{}},
+                           {"f", std::string("it's \\ \n)\" ;")},
+                           {"g", std::numeric_limits<double>::infinity()},
+                           {"h", -std::numeric_limits<double>::infinity()},
+                           {"i", std::string()},
+                           {"j", 1e300},
+                           {"k_2", 3.4028234663852886e38},
                            {"l", std::vector<int64_t>{-1, 0, 7}}});
   absl::StatusOr<Attrs> parsed = ParseAttrs(Text(attrs));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -46,7 +55,8 @@ TEST(Attrs, RandomFloatsSurviveTheRoundTrip) {
 }
 
 TEST(Attrs, MalformedTextsAreRefused) {
-  for (const char* text : {"axis", "axis=", "axis=1 axis=2", "mode='x", "pads=[1,", "pads=[1 2]", "a=1  b=2", "A=1", "x=1.5.2", "x=--1", "a=1,"}) {
+  for (const char* text : {"axis", "axis=", "axis=1 axis=2", "mode='x", "pads=[1,", "pads=[1 2]", "a=1  b=2", "A=1",
+                           "x=1.5.2", "x=--1", "a=1,"}) {
     EXPECT_FALSE(ParseAttrs(text).ok()) << text;
   }
 }
@@ -59,9 +69,10 @@ TEST(TensorTypeText, NamesThePhysicalOrder) {
 }
 
 TEST(Workload, TextSurvivesTheRoundTrip) {
-  for (const char* text : {kConv, "(f32[2,3]) relu(0) -> f32[2,3]; anchor=0",
-                           "(i64[], i64[5]) add(0,1) -> i64[5]; cast(2; to='f32') -> f32[5]; anchor=1",
-                           "(f32[4,8], const f32[8], f32[8]) layer_norm(0,1,_; axis=-1 epsilon=1e-12) -> f32[4,8]; anchor=0"}) {
+  for (const char* text :
+       {kConv, "(f32[2,3]) relu(0) -> f32[2,3]; anchor=0",
+        "(i64[], i64[5]) add(0,1) -> i64[5]; cast(2; to='f32') -> f32[5]; anchor=1",
+        "(f32[4,8], const f32[8], f32[8]) layer_norm(0,1,_; axis=-1 epsilon=1e-12) -> f32[4,8]; anchor=0"}) {
     absl::StatusOr<Workload> w = ParseWorkload(text);
     ASSERT_TRUE(w.ok()) << w.status();
     EXPECT_EQ(Text(*w), text);
@@ -119,9 +130,13 @@ TEST(Workload, NoTextCrashesTheParser) {
 // Records of years are found by these. A change here loses them all.
 TEST(Workload, HashesNeverChange) {
   EXPECT_EQ(HashText(Hash(*ParseWorkload(kConv))), "163be2bf6323d0ee");
-  EXPECT_EQ(HashText(Hash(*ParseWorkload("(f32[128,768], const f32[768,3072]) matmul(0,1) -> f32[128,3072]; anchor=0"))), "096307aaed336d5a");
-  EXPECT_EQ(HashText(Hash(*ParseWorkload("(f32[1,12,128,128]) softmax(0; axis=-1) -> f32[1,12,128,128]; anchor=0"))), "62bb622dfed7b76e");
-  EXPECT_EQ(HashText(Hash(*ParseWorkload("(f32[8]) clip(0; max=6.0 min=0.0) -> f32[8]; anchor=0"))), "4f28d40d141588ce");
+  EXPECT_EQ(
+      HashText(Hash(*ParseWorkload("(f32[128,768], const f32[768,3072]) matmul(0,1) -> f32[128,3072]; anchor=0"))),
+      "096307aaed336d5a");
+  EXPECT_EQ(HashText(Hash(*ParseWorkload("(f32[1,12,128,128]) softmax(0; axis=-1) -> f32[1,12,128,128]; anchor=0"))),
+            "62bb622dfed7b76e");
+  EXPECT_EQ(HashText(Hash(*ParseWorkload("(f32[8]) clip(0; max=6.0 min=0.0) -> f32[8]; anchor=0"))),
+            "4f28d40d141588ce");
 }
 
 TEST(Workload, AnchorTextLeavesTheEpilogueOut) {
@@ -132,12 +147,15 @@ TEST(Workload, AnchorTextLeavesTheEpilogueOut) {
 }
 
 TEST(Workload, AnchorTextTakesIntermediateResultsAsOperandsAndKeepsSharedOnes) {
-  Workload w = *ParseWorkload("(const f32[4,4]) relu(0) -> f32[4,4]; matmul(1,1) -> f32[4,4]; relu(2) -> f32[4,4]; anchor=1");
+  Workload w =
+      *ParseWorkload("(const f32[4,4]) relu(0) -> f32[4,4]; matmul(1,1) -> f32[4,4]; relu(2) -> f32[4,4]; anchor=1");
   EXPECT_EQ(AnchorText(w), "(f32[4,4]) matmul(0,0) -> f32[4,4]; anchor=0");
 }
 
 TEST(Workload, ReferenceRunsTheWholeProgram) {
-  Workload w = *ParseWorkload("(f32[2,2], const f32[2,2], f32[2]) matmul(0,1) -> f32[2,2]; add(3,2) -> f32[2,2]; relu(4) -> f32[2,2]; anchor=0");
+  Workload w = *ParseWorkload(
+      "(f32[2,2], const f32[2,2], f32[2]) matmul(0,1) -> f32[2,2]; add(3,2) -> f32[2,2]; relu(4) -> f32[2,2]; "
+      "anchor=0");
   std::vector<NDArray> inputs = {Floats({2, 2}, {1, 2, 3, 4}), Floats({2, 2}, {1, -1, 0, 1}), Floats({2}, {1, -2})};
   absl::StatusOr<NDArray> result = RunReference(w, inputs);
   ASSERT_TRUE(result.ok()) << result.status();

@@ -13,7 +13,9 @@ NDArray Run(const char* op, const char* attrs, std::vector<NDArray> inputs) {
   EXPECT_TRUE(result.ok()) << op << ": " << result.status();
   return result.ok() ? *result : NDArray();
 }
-Values V(const char* op, const char* attrs, std::vector<NDArray> inputs) { return ValuesOf(Run(op, attrs, std::move(inputs))); }
+Values V(const char* op, const char* attrs, std::vector<NDArray> inputs) {
+  return ValuesOf(Run(op, attrs, std::move(inputs)));
+}
 
 TEST(Values, RoundIsHalfToEven) {
   EXPECT_EQ(V("round", "", {Floats({6}, {0.5, 1.5, 2.5, -0.5, -1.5, 2.6})}), (Values{0, 2, 2, -0.0, -2, 3}));
@@ -57,7 +59,8 @@ TEST(Values, AveragePoolCountsWhatItIsTold) {
   EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] pads=[1,1,0,0]", {x}), (Values{1, 1.5, 2, 2.5}));
   EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] pads=[1,1,0,0] count_include_pad=1", {x}), (Values{0.25, 0.75, 1, 2.5}));
   // In ceil mode the last window reaches past the padding, and what is beyond is not counted.
-  EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] strides=[2,2] ceil_mode=1 count_include_pad=1", {Floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})}),
+  EXPECT_EQ(V("avg_pool2d", "kernel=[2,2] strides=[2,2] ceil_mode=1 count_include_pad=1",
+              {Floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})}),
             (Values{3, 4.5, 7.5, 9}));
 }
 
@@ -76,12 +79,14 @@ TEST(Values, Norms) {
   NDArray x = Floats({1, 2, 2}, {1, 3, 10, 30});
   EXPECT_EQ(V("layer_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 7, -1, 7}));
   EXPECT_EQ(V("instance_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 1, 3, 7}));
-  EXPECT_EQ(V("batch_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5}), Floats({2}, {1, 20}), Floats({2}, {4, 100})}),
+  EXPECT_EQ(V("batch_norm", "epsilon=0.0",
+              {x, Floats({2}, {1, 2}), Floats({2}, {0, 5}), Floats({2}, {1, 20}), Floats({2}, {4, 100})}),
             (Values{0, 1, 3, 7}));
 }
 
 TEST(Values, GatherCountsFromTheEndAndNeverReadsOutside) {
-  EXPECT_EQ(V("gather", "", {Floats({3}, {10, 20, 30}), Longs({5}, {0, -1, 2, 99, -99})}), (Values{10, 30, 30, 30, 10}));
+  EXPECT_EQ(V("gather", "", {Floats({3}, {10, 20, 30}), Longs({5}, {0, -1, 2, 99, -99})}),
+            (Values{10, 30, 30, 30, 10}));
 }
 
 TEST(Values, SliceAndPad) {
@@ -103,8 +108,10 @@ TEST(Values, DepthToSpace) {
 TEST(Values, Resize) {
   NDArray x = Floats({2}, {1, 3});
   EXPECT_EQ(V("resize", "sizes=[4] mode='linear'", {x}), (Values{1, 1.5, 2.5, 3}));
-  EXPECT_EQ(V("resize", "sizes=[3] mode='linear' coordinate_transformation_mode='align_corners'", {x}), (Values{1, 2, 3}));
-  EXPECT_EQ(V("resize", "sizes=[4] coordinate_transformation_mode='asymmetric' nearest_mode='floor'", {x}), (Values{1, 1, 3, 3}));
+  EXPECT_EQ(V("resize", "sizes=[3] mode='linear' coordinate_transformation_mode='align_corners'", {x}),
+            (Values{1, 2, 3}));
+  EXPECT_EQ(V("resize", "sizes=[4] coordinate_transformation_mode='asymmetric' nearest_mode='floor'", {x}),
+            (Values{1, 1, 3, 3}));
   NDArray y = Floats({4}, {0, 1, 2, 3});
   EXPECT_EQ(V("resize", "sizes=[2]", {y}), (Values{0, 2}));
   EXPECT_EQ(V("resize", "sizes=[2] nearest_mode='round_prefer_ceil'", {y}), (Values{1, 3}));

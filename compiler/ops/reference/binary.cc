@@ -35,9 +35,15 @@ T FloorMod(T a, T b) {
 
 }  // namespace
 
-NDArray Add(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a + b; }); }
-NDArray Sub(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a - b; }); }
-NDArray Mul(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a * b; }); }
+NDArray Add(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) { return a + b; });
+}
+NDArray Sub(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) { return a - b; });
+}
+NDArray Mul(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) { return a * b; });
+}
 NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) {
     if constexpr (std::is_integral_v<decltype(a)>) {
@@ -46,9 +52,15 @@ NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
     return a / b;
   });
 }
-NDArray Min(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return b < a ? b : a; }); }
-NDArray Max(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a < b ? b : a; }); }
-NDArray PRelu(const Attrs&, Arrays in, const TensorType& out) { return Arithmetic(in, out, [](auto a, auto b) { return a < 0 ? a * b : a; }); }
+NDArray Min(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) { return b < a ? b : a; });
+}
+NDArray Max(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) { return a < b ? b : a; });
+}
+NDArray PRelu(const Attrs&, Arrays in, const TensorType& out) {
+  return Arithmetic(in, out, [](auto a, auto b) { return a < 0 ? a * b : a; });
+}
 
 NDArray Mod(const Attrs& attrs, Arrays in, const TensorType& out) {
   bool truncated = attrs.Int("fmod", 0) != 0;
@@ -76,13 +88,27 @@ NDArray Pow(const Attrs&, Arrays in, const TensorType& out) {
   return result;
 }
 
-NDArray Equal(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a == b; }); }
-NDArray Less(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a < b; }); }
-NDArray LessEqual(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a <= b; }); }
-NDArray Greater(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a > b; }); }
-NDArray GreaterEqual(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a >= b; }); }
-NDArray And(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a != 0 && b != 0; }); }
-NDArray Or(const Attrs&, Arrays in, const TensorType& out) { return Comparison(in, out, [](auto a, auto b) { return a != 0 || b != 0; }); }
+NDArray Equal(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a == b; });
+}
+NDArray Less(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a < b; });
+}
+NDArray LessEqual(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a <= b; });
+}
+NDArray Greater(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a > b; });
+}
+NDArray GreaterEqual(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a >= b; });
+}
+NDArray And(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a != 0 && b != 0; });
+}
+NDArray Or(const Attrs&, Arrays in, const TensorType& out) {
+  return Comparison(in, out, [](auto a, auto b) { return a != 0 || b != 0; });
+}
 
 absl::StatusOr<NDArray> Where(const Attrs&, Arrays in, const TensorType& out) {
   NDArray result(out.dtype, out.shape);

@@ -91,7 +91,9 @@ void ConvolveGroup(const Geometry& g, int64_t filters, const T* image, const T* 
   int64_t positions = g.grid_h * g.grid_w;
   if constexpr (std::is_same_v<T, float>) {
     if (filters >= 4) {
-      RowReader rows = [&](int64_t k, int64_t n0, int64_t count, float* row) { ReadTap<float>(g, image, k, n0, count, row); };
+      RowReader rows = [&](int64_t k, int64_t n0, int64_t count, float* row) {
+        ReadTap<float>(g, image, k, n0, count, row);
+      };
       Gemm(filters, positions, g.Taps(), {weight, g.Taps(), 1}, rows, result, positions);
       return;
     }
@@ -109,7 +111,8 @@ void SpreadGroup(const Geometry& g, int64_t inputs, const T* x, const T* weight,
   } else {
     for (int64_t k = 0; k < g.Taps(); ++k) {
       for (int64_t i = 0; i < inputs; ++i) {
-        for (int64_t p = 0; p < positions; ++p) columns[k * positions + p] += weight[i * g.Taps() + k] * x[i * positions + p];
+        for (int64_t p = 0; p < positions; ++p)
+          columns[k * positions + p] += weight[i * g.Taps() + k] * x[i * positions + p];
       }
     }
   }

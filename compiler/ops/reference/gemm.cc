@@ -73,18 +73,41 @@ void MultiplyBlock(int64_t m, int64_t n, int64_t k, const float* a, const float*
   }
 }
 
+// Too few rows to be worth packing: each row of b, read once, is added to every row of c, through sums of a block.
+void MultiplyThin(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, float* c, int64_t ldc) {
+  std::vector<float> row(static_cast<size_t>(n)), sums(static_cast<size_t>(m * n));
+  for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (int64_t j = k0; j < std::min(k, k0 + kBlockK); ++j) {
+      b(j, 0, n, row.data());
+      for (int64_t i = 0; i < m; ++i) {
+        float factor = a.data[i * a.row_stride + j * a.column_stride];
+        for (int64_t x = 0; x < n; ++x) sums[i * n + x] += factor * row[x];
+      }
+    }
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t x = 0; x < n; ++x) c[i * ldc + x] += sums[i * n + x];
+    }
+  }
+}
+
 }  // namespace
 
 RowReader Rows(const Matrix& b) {
   return [b](int64_t k, int64_t n0, int64_t count, float* row) {
     const float* from = b.data + k * b.row_stride + n0 * b.column_stride;
+    if (b.column_stride == 1) {
+      std::copy_n(from, count, row);
+      return;
+    }
     for (int64_t j = 0; j < count; ++j) row[j] = from[j * b.column_stride];
   };
 }
 
 void Gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, float* c, int64_t ldc) {
-  std::vector<float> left(kBlockM * kBlockK), right((kBlockN + kColumns) * kBlockK);
   for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0f);
+  if (m <= 2) return MultiplyThin(m, n, k, a, b, c, ldc);
+  std::vector<float> left(kBlockM * kBlockK), right((kBlockN + kColumns) * kBlockK);
   for (int64_t n0 = 0; n0 < n; n0 += kBlockN) {
     int64_t columns = std::min(kBlockN, n - n0);
     for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {

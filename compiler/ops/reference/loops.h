@@ -72,7 +72,8 @@ void MapInto(const NDArray& x, NDArray& result, F f) {
 // result = f(a, b) with broadcasting.
 template <typename Out, typename A, typename B, typename F>
 void Map2Into(const NDArray& a, const NDArray& b, NDArray& result, F f) {
-  std::vector<std::vector<int64_t>> strides = {BroadcastStrides(a.shape(), result.shape()), BroadcastStrides(b.shape(), result.shape())};
+  std::vector<std::vector<int64_t>> strides = {BroadcastStrides(a.shape(), result.shape()),
+                                               BroadcastStrides(b.shape(), result.shape())};
   int64_t sa = strides[0].empty() ? 0 : strides[0].back(), sb = strides[1].empty() ? 0 : strides[1].back();
   ForEachRun(result.shape(), strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {
     const A* pa = a.as<A>().data() + offsets[0];

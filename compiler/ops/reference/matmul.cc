@@ -55,7 +55,8 @@ absl::StatusOr<NDArray> Matmul(const Attrs& attrs, Arrays in, const TensorType& 
         int64_t ia = offsets[0] + (batch.empty() ? 0 : i * strides[0].back());
         int64_t ib = offsets[1] + (batch.empty() ? 0 : i * strides[1].back());
         Multiply<T>(m, n, k, {first.data + ia * m * k, first.row_stride, first.column_stride},
-                    {second.data + ib * k * n, second.row_stride, second.column_stride}, result.as<T>().data() + (at + i) * m * n);
+                    {second.data + ib * k * n, second.row_stride, second.column_stride},
+                    result.as<T>().data() + (at + i) * m * n);
       }
     });
   });

@@ -48,7 +48,9 @@ AxisTables TablesFor(const Shape& result) {
 
 }  // namespace
 
-absl::StatusOr<NDArray> Reshape(const Attrs&, Arrays in, const TensorType& output) { return in[0].Reshaped(output.shape); }
+absl::StatusOr<NDArray> Reshape(const Attrs&, Arrays in, const TensorType& output) {
+  return in[0].Reshaped(output.shape);
+}
 
 absl::StatusOr<NDArray> Transpose(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
@@ -172,7 +174,8 @@ absl::StatusOr<NDArray> DepthToSpace(const Attrs& attrs, Arrays in, const Tensor
   const Shape& x = in[0].shape();
   bool depth_first = attrs.String("mode", "DCR") == "DCR";
   int64_t c = x[1] / (b * b);
-  std::vector<int64_t> perm = depth_first ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
+  std::vector<int64_t> perm =
+      depth_first ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
   NDArray split = in[0].Reshaped(depth_first ? Shape{x[0], b, b, c, x[2], x[3]} : Shape{x[0], c, b, b, x[2], x[3]});
   Attrs transpose;
   transpose.Set("perm", perm);

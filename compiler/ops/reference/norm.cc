@@ -85,7 +85,8 @@ absl::StatusOr<NDArray> LayerNorm(const Attrs& attrs, Arrays in, const TensorTyp
     for (int64_t row = 0; row < (length == 0 ? 0 : result.size() / length); ++row) {
       const T* x = in[0].as<T>().data() + row * length;
       Moments moments = MomentsOf(x, length, epsilon);
-      for (int64_t i = 0; i < length; ++i) result.as<T>()[row * length + i] = static_cast<T>((x[i] - moments.mean) / moments.deviation);
+      for (int64_t i = 0; i < length; ++i)
+        result.as<T>()[row * length + i] = static_cast<T>((x[i] - moments.mean) / moments.deviation);
     }
     NDArray standard = result.Clone();
     Map2Into<T, T, T>(standard, in[1], result, [](T a, T b) { return a * b; });

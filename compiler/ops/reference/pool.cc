@@ -10,7 +10,10 @@ namespace {
 struct Pooling {
   std::vector<int64_t> kernel, strides, pads, dilations;
   explicit Pooling(const Attrs& a)
-      : kernel(a.Ints("kernel")), strides(a.Ints("strides", {1, 1})), pads(a.Ints("pads", {0, 0, 0, 0})), dilations(a.Ints("dilations", {1, 1})) {}
+      : kernel(a.Ints("kernel")),
+        strides(a.Ints("strides", {1, 1})),
+        pads(a.Ints("pads", {0, 0, 0, 0})),
+        dilations(a.Ints("dilations", {1, 1})) {}
 };
 
 // For each output pixel of each plane: fold the pixels its window sees, then finish(value, y, x).
@@ -48,8 +51,11 @@ absl::StatusOr<NDArray> MaxPool2d(const Attrs& attrs, Arrays in, const TensorTyp
   NDArray result(output.dtype, output.shape);
   WithType(output.dtype, [&](auto t) {
     using T = decltype(t);
-    double lowest = static_cast<double>(std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest());
-    PoolPlanes<T>(Pooling(attrs), in[0], result, lowest, [](T a, T b) { return std::max(a, b); }, [](T v, int64_t, int64_t) { return v; });
+    double lowest = static_cast<double>(std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                                             : std::numeric_limits<T>::lowest());
+    PoolPlanes<T>(
+        Pooling(attrs), in[0], result, lowest, [](T a, T b) { return std::max(a, b); },
+        [](T v, int64_t, int64_t) { return v; });
   });
   return result;
 }
@@ -71,8 +77,9 @@ absl::StatusOr<NDArray> AvgPool2d(const Attrs& attrs, Arrays in, const TensorTyp
   };
   WithType(output.dtype, [&](auto t) {
     using T = decltype(t);
-    PoolPlanes<T>(p, in[0], result, 0, [](T a, T b) { return static_cast<T>(a + b); },
-                  [&](T sum, int64_t y, int64_t x) { return static_cast<T>(sum / static_cast<T>(taps(0, y) * taps(1, x))); });
+    PoolPlanes<T>(
+        p, in[0], result, 0, [](T a, T b) { return static_cast<T>(a + b); },
+        [&](T sum, int64_t y, int64_t x) { return static_cast<T>(sum / static_cast<T>(taps(0, y) * taps(1, x))); });
   });
   return result;
 }

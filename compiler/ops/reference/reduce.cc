@@ -14,7 +14,8 @@ std::vector<int64_t> ResultStrides(const Attrs& attrs, const Shape& shape) {
   int64_t rank = static_cast<int64_t>(shape.size()), stride = 1;
   std::vector<int64_t> strides(shape.size(), 0);
   for (int64_t i = rank; i-- > 0;) {
-    bool reduced = axes.empty() || std::count(axes.begin(), axes.end(), i) + std::count(axes.begin(), axes.end(), i - rank) > 0;
+    bool reduced =
+        axes.empty() || std::count(axes.begin(), axes.end(), i) + std::count(axes.begin(), axes.end(), i - rank) > 0;
     if (reduced) continue;
     strides[i] = stride;
     stride *= shape[i];
@@ -24,7 +25,8 @@ std::vector<int64_t> ResultStrides(const Attrs& attrs, const Shape& shape) {
 
 // Folds in double for floats and in int64_t for integers; finish(value, elements folded) is stored.
 template <typename Fold, typename Finish>
-absl::StatusOr<NDArray> Reduce(const Attrs& attrs, const NDArray& x, const TensorType& output, double start, Fold fold, Finish finish) {
+absl::StatusOr<NDArray> Reduce(const Attrs& attrs, const NDArray& x, const TensorType& output, double start, Fold fold,
+                               Finish finish) {
   NDArray result(output.dtype, output.shape);
   std::vector<std::vector<int64_t>> strides = {ResultStrides(attrs, x.shape())};
   int64_t step = strides[0].empty() ? 0 : strides[0].back();
@@ -32,7 +34,8 @@ absl::StatusOr<NDArray> Reduce(const Attrs& attrs, const NDArray& x, const Tenso
     using T = decltype(t);
     using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
     Wide first = std::is_integral_v<T> && std::isinf(start)
-                     ? (start < 0 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max()) : static_cast<Wide>(start);
+                     ? (start < 0 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max())
+                     : static_cast<Wide>(start);
     std::vector<Wide> folded(static_cast<size_t>(result.size()), first);
     const T* in = x.as<T>().data();
     ForEachRun(x.shape(), strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {

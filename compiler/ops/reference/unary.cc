@@ -83,7 +83,8 @@ NDArray Softplus(const Attrs&, const NDArray& x) {
 }
 NDArray Gelu(const Attrs& attrs, const NDArray& x) {
   if (attrs.String("approximate", "none") == "tanh") {
-    return MapFloat(x, [](double v) { return v / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); });
+    return MapFloat(x,
+                    [](double v) { return v / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); });
   }
   return MapFloat(x, [](double v) { return v / 2 * std::erfc(-v / M_SQRT2); });
 }

@@ -144,7 +144,8 @@ class MadeBelow {
     for (const Stmt& writer : below) TEMPER_RETURN_IF_ERROR(AddWriter(writer, region));
     for (const Expr& load : ReadsOf(consumer, input)) {
       for (size_t d = 0; d < load->args.size(); ++d) {
-        const Range made = Clip(region.ranges()[d], input->shape[d]);
+        const Range& range = *region.ranges()[d];
+        const Range made = ir::AsInt(range.min).has_value() ? Clip(range, input->shape[d]) : range;
         if (!IsWhole(made, input->shape[d])) TEMPER_RETURN_IF_ERROR(Follow(consumer, load->args[d], made, plan, narrowed));
       }
     }
@@ -152,6 +153,7 @@ class MadeBelow {
   }
 
   bool found() const { return found_; }
+  const std::vector<Expr>& conditions() const { return conditions_; }
 
  private:
   // A writer elsewhere has to be done, for every iteration, before the loop begins.
@@ -176,29 +178,65 @@ class MadeBelow {
         return Refuse(absl::StrCat("loop '", loop->var->name, "' still reduces in '", writer->block.name, "'"));
       }
     }
+    TEMPER_RETURN_IF_ERROR(AddConditions(*writer));
     RegionUnion own(simplifier_, inner_);
     own.Add(Bind(writer->indices, *writer));
     VarSet spatial;
+    std::vector<Expr> bindings;
     for (size_t i = 0; i < writer->block.iters.size(); ++i) {
-      if (!writer->block.iters[i].reduce) CollectVars(writer->block.bindings[i], spatial);
+      if (writer->block.iters[i].reduce) continue;
+      CollectVars(writer->block.bindings[i], spatial);
+      bindings.push_back(writer->block.bindings[i]);
     }
+    std::vector<Stmt> loops = LoopsOf(PathToBlock(target_.back()->body, writer->block.name));
+    std::erase_if(loops, [&](const Stmt& loop) { return spatial.count(loop->var.get()) == 0; });
     int64_t points = 1, box = 1;
-    for (const Stmt& loop : LoopsOf(PathToBlock(target_.back()->body, writer->block.name))) {
-      if (spatial.count(loop->var.get())) points *= loop->extent;
-    }
+    for (const Stmt& loop : loops) points *= loop->extent;
     for (const std::optional<Range>& range : own.ranges()) box = range.has_value() ? box * range->extent : -1;
-    if (points != box) {
+    if (points != box || !IsInjective(bindings, loops, simplifier_)) {
       return Refuse(absl::StrCat("what '", writer->block.name, "' writes in one iteration of the loop is no dense box"));
+    }
+    // Of several writers (an initialisation and its update) each has to write all of it.
+    for (size_t d = 0; !region.empty() && d < own.ranges().size(); ++d) {
+      const std::optional<Range>&a = region.ranges()[d], &b = own.ranges()[d];
+      if (!a.has_value() || !SameStart(*a, *b, simplifier_) || a->extent != b->extent) {
+        return Refuse(absl::StrCat("'", writer->block.name, "' and others write different parts of '", writer->buffer->name, "'"));
+      }
     }
     region.Add(Bind(writer->indices, *writer));
     return absl::OkStatus();
+  }
+
+  // Iterations in which the writer does nothing are none for the consumer either. That points lie in the domain needs no
+  // condition: the consumer has its own.
+  absl::Status AddConditions(const StmtNode& writer) {
+    for (const Expr& c : Conjuncts(writer.block.predicate)) {
+      if (IsDomainGuard(writer, c)) continue;
+      if (UsesAny(c, inner_)) {
+        return Refuse(absl::StrCat("'", writer.block.name, "' computes only part of its nest, where ", ir::Text(c)));
+      }
+      conditions_.push_back(c);
+    }
+    return absl::OkStatus();
+  }
+
+  // The condition says of one iterator that it is in its domain.
+  bool IsDomainGuard(const StmtNode& block, const Expr& c) const {
+    auto zero = [&](const Expr& e) { return ir::AsInt(simplifier_.Simplify(e)) == 0; };
+    for (size_t i = 0; i < block.block.iters.size(); ++i) {
+      const Expr& at = block.block.bindings[i];
+      if (c->kind == ir::ExprKind::kLt && zero(c->args[0] - at) && ir::AsInt(c->args[1]) == block.block.iters[i].extent) return true;
+      if (c->kind == ir::ExprKind::kLe && zero(c->args[0]) && zero(c->args[1] - at)) return true;
+    }
+    return false;
   }
 
   absl::Status Follow(const StmtNode& consumer, const Expr& index, const Range& made, std::vector<Range>& plan, std::vector<bool>& narrowed) {
     for (size_t i = 0; i < plan.size(); ++i) {
       const ir::IterVar& iter = consumer.block.iters[i];
       if (index->kind != ir::ExprKind::kVar || index->var != iter.var || iter.reduce) continue;
-      const Range wanted = Clip(made, iter.extent);
+      // Points past the iterator's end, where the buffer is wider, are left to the predicate: the start must stay.
+      const Range wanted = ir::AsInt(made.min).has_value() ? Clip(made, iter.extent) : made;
       if (narrowed[i] && (!SameStart(plan[i], wanted, simplifier_) || plan[i].extent != wanted.extent)) {
         return Refuse(absl::StrCat("iterator ", iter.var->name, " would have to follow two different regions"));
       }
@@ -214,6 +252,7 @@ class MadeBelow {
   ir::Simplifier simplifier_;
   VarSet inner_;
   bool found_ = false;
+  std::vector<Expr> conditions_;              // over loops around, under which the writers write
 };
 
 }  // namespace
@@ -238,8 +277,11 @@ absl::StatusOr<Func> ReverseComputeAt(const Func& f, const std::string& block, c
   std::vector<bool> narrowed(plan.size(), false);
   for (const Buffer& input : BuffersRead(*consumer)) TEMPER_RETURN_IF_ERROR(made.Narrow(*consumer, input, plan, narrowed));
   if (!made.found()) return Refuse("nothing below the loop writes what it reads");
+  Stmt nest = EditBlocks(BuildNest(consumer, plan, made.simplifier()), [&](StmtNode& node) {
+    for (const Expr& c : made.conditions()) AddConjunct(node, c);
+  });
   Func result = f;
-  result.body = InsertInLoop(without, loop, Children(target.back()->body).size(), BuildNest(consumer, plan, made.simplifier()));
+  result.body = InsertInLoop(without, loop, Children(target.back()->body).size(), nest);
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
   return result;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/schedule/region.h"
 #include "compiler/schedule/rewrites.h"
 
 namespace temper::rewrites {
@@ -28,6 +29,23 @@ std::string FusedName(const std::string& outer, const std::string& inner) {
   const size_t dot = inner.find('.');
   const bool same_block = dot != std::string::npos && outer.compare(0, dot + 1, inner, 0, dot + 1) == 0;
   return absl::StrCat(outer, ".", same_block ? inner.substr(dot + 1) : inner);
+}
+
+// Where a reduction initialises its element at its first step, loops inside the outermost reduction loop must lead to
+// other points each time, else the element is taken up again after the first.
+absl::Status CheckReductionOrder(const Stmt& root, const Stmt& below) {
+  for (const Stmt& block : BlocksIn(below)) {
+    const VarSet reduce = ReduceLoops(*block);
+    if (!block->block.init || reduce.empty()) continue;
+    std::vector<Stmt> loops = LoopsOf(PathToBlock(root, block->block.name));
+    ir::Simplifier ranges;
+    BindLoops(loops, ranges);
+    auto top = std::find_if(loops.begin(), loops.end(), [&](const Stmt& s) { return reduce.count(s->var.get()) > 0; });
+    if (!IsInjective(block->block.bindings, {top, loops.end()}, ranges)) {
+      return Refuse(absl::StrCat("block '", block->block.name, "' computes points more than once inside reduction loop '", (*top)->var->name, "'"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -112,6 +130,7 @@ absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order) {
   Func result = f;
   result.body = Replace(path, s);
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
+  TEMPER_RETURN_IF_ERROR(CheckReductionOrder(result.body, s));
   return result;
 }
 

@@ -58,10 +58,39 @@ Stmt Renamed(const Stmt& s) {
   return ir::Substitute(loops, renamed);
 }
 
+// The part [begin, end) of a loop; null if it is empty.
+Stmt Part(const Stmt& loop, int64_t begin, int64_t end, const Stmt& body) {
+  if (body == nullptr || begin >= end) return nullptr;
+  Stmt shifted = begin == 0 ? body : ir::Substitute(body, {{loop->var, Expr(loop->var) + Expr(begin)}});
+  return Renamed(ir::For(loop->var, end - begin, loop->for_kind, shifted));
+}
+
+// A loop whose body is decided by its variable's being below a constant becomes two.
+Stmt SplitByCondition(const Stmt& loop) {
+  const Stmt& body = loop->body;
+  const Expr& c = body->cond;
+  if (c->kind != ExprKind::kLt || loop->for_kind == ir::ForKind::kVectorized) return nullptr;
+  if (body->else_body && loop->for_kind == ir::ForKind::kParallel) return nullptr;
+  auto is_var = [&](const Expr& e) { return e->kind == ExprKind::kVar && e->var == loop->var; };
+  Stmt first = body->body, second = body->else_body;
+  std::optional<int64_t> middle;
+  if (is_var(c->args[0])) {
+    middle = ir::AsInt(c->args[1]);
+  } else if (is_var(c->args[1]) && ir::AsInt(c->args[0])) {
+    middle = *ir::AsInt(c->args[0]) + 1;
+    std::swap(first, second);
+  }
+  if (!middle.has_value()) return nullptr;
+  middle = std::clamp<int64_t>(*middle, 0, loop->extent);
+  Stmt both = Sequence({Part(loop, 0, *middle, first), Part(loop, *middle, loop->extent, second)});
+  return both ? both : ir::Seq({});
+}
+
 // Conditions that a loop does not change move out of it.
 Stmt HoistFromLoop(const Stmt& loop) {
   const Stmt& body = loop->body;
   if (body->kind != StmtKind::kIf || HasLoad(body->cond)) return nullptr;
+  if (Stmt split = SplitByCondition(loop)) return split;
   if (body->else_body) {
     if (loop->for_kind == ir::ForKind::kParallel || ir::UsesVar(body->cond, loop->var)) return nullptr;
     // The variable is bound once in each branch.
@@ -109,6 +138,7 @@ constexpr Pass kPasses[] = {
     {"shrink allocations", ShrinkAllocs},
     {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
     {"hoist conditions", HoistConditions},
+    {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/schedule/region.h"
 #include "compiler/schedule/rewrites.h"
 
 namespace temper::rewrites {
@@ -95,6 +96,13 @@ absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std:
     if (ir::AsInt(copy.simplifier.Simplify(copy.Map(update->block.bindings[i]))) != 0) {
       return Refuse(absl::StrCat("iterator ", update->block.iters[i].var->name, " does not start at 0 there"));
     }
+  }
+
+  // Initialised once, the element must not be summed up twice.
+  ir::Simplifier ranges;
+  BindLoops(path, ranges);
+  if (!IsInjective(update->block.bindings, LoopsOf(Path(path.begin() + static_cast<std::ptrdiff_t>(place), path.end())), ranges)) {
+    return Refuse("loops below compute the same points more than once");
   }
 
   const std::string name = UniqueBlockName(f, block + "_init");

@@ -1,6 +1,8 @@
 #include "compiler/schedule/region.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
 namespace temper::nest {
 namespace {
@@ -27,7 +29,95 @@ void Flatten(const Expr& e, int64_t scale, std::vector<Term>& terms) {
   terms.push_back({scale, e});
 }
 
+// The value of an integer expression over one variable; nullopt for what indices are not made of.
+std::optional<int64_t> Evaluate(const Expr& e, int64_t value) {
+  if (e->kind == ExprKind::kVar) return value;
+  if (e->kind == ExprKind::kInt) return e->int_value;
+  if (e->args.size() != 2) return std::nullopt;
+  std::optional<int64_t> a = Evaluate(e->args[0], value), b = Evaluate(e->args[1], value);
+  if (!a.has_value() || !b.has_value()) return std::nullopt;
+  switch (e->kind) {
+    case ExprKind::kAdd: return *a + *b;
+    case ExprKind::kSub: return *a - *b;
+    case ExprKind::kMul: return *a * *b;
+    case ExprKind::kMin: return std::min(*a, *b);
+    case ExprKind::kMax: return std::max(*a, *b);
+    case ExprKind::kDiv: return *b > 0 ? std::optional(FloorDiv(*a, *b)) : std::nullopt;
+    case ExprKind::kMod: return *b > 0 ? std::optional(*a - *b * FloorDiv(*a, *b)) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+// Whether the values of `atoms`, all over `loop` alone, tell where the loop stands.
+bool Tell(const std::vector<Expr>& atoms, const Stmt& loop) {
+  constexpr int64_t kTried = 1 << 16;
+  for (const Expr& a : atoms) {
+    if (a->kind == ExprKind::kVar) return true;
+  }
+  if (atoms.empty() || loop->extent > kTried) return false;
+  std::set<std::vector<int64_t>> seen;
+  for (int64_t i = 0; i < loop->extent; ++i) {
+    std::vector<int64_t> values;
+    for (const Expr& a : atoms) {
+      std::optional<int64_t> v = Evaluate(a, i);
+      if (!v.has_value()) return false;
+      values.push_back(*v);
+    }
+    if (!seen.insert(std::move(values)).second) return false;
+  }
+  return true;
+}
+
+// Whether the sum of the terms tells the value of every atom: like digits, each step is larger than all smaller ones
+// together.
+bool TellsAtoms(std::vector<Term> terms, const ir::Simplifier& simplifier) {
+  std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+  int64_t reach = 0;
+  for (const Term& t : terms) {
+    std::optional<ir::Interval> bounds = simplifier.Bounds(t.atom);
+    if (!bounds.has_value() || std::abs(t.coefficient) <= reach) return false;
+    reach += std::abs(t.coefficient) * (bounds->max - bounds->min);
+  }
+  return true;
+}
+
 }  // namespace
+
+bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier) {
+  std::vector<Stmt> open;
+  VarSet unknown;
+  for (const Stmt& loop : loops) {
+    if (loop->extent <= 1) continue;
+    open.push_back(loop);
+    unknown.insert(loop->var.get());
+  }
+  std::vector<Expr> known;
+  // Each round a binding whose unknown atoms stand apart tells them; a loop is known when its atoms tell it.
+  for (bool progress = true; progress && !open.empty();) {
+    progress = false;
+    for (const Expr& binding : bindings) {
+      std::vector<Term> terms;
+      Flatten(simplifier.Simplify(binding), 1, terms);
+      std::erase_if(terms, [&](const Term& t) {
+        return !UsesAny(t.atom, unknown) || std::any_of(known.begin(), known.end(), [&](const Expr& k) { return ir::StructurallyEqual(k, t.atom); });
+      });
+      if (terms.empty() || !TellsAtoms(terms, simplifier)) continue;
+      for (const Term& t : terms) known.push_back(t.atom);
+      progress = true;
+    }
+    std::erase_if(open, [&](const Stmt& loop) {
+      std::vector<Expr> atoms;
+      for (const Expr& k : known) {
+        if (UsesOnly(k, {loop->var.get()}) && ir::UsesVar(k, loop->var)) atoms.push_back(k);
+      }
+      if (!Tell(atoms, loop)) return false;
+      unknown.erase(loop->var.get());
+      progress = true;
+      return true;
+    });
+  }
+  return open.empty();
+}
 
 std::optional<Range> RangeOf(const Expr& index, const ir::Simplifier& simplifier, const VarSet& inner) {
   const Expr e = simplifier.Simplify(index);

@@ -24,6 +24,10 @@ Range Clip(const std::optional<Range>& range, int64_t dim);
 bool IsWhole(const Range& range, int64_t dim);
 bool SameStart(const Range& a, const Range& b, const ir::Simplifier& simplifier);
 
+// Whether no two points of `loops` give the same values of all `bindings`, as far as that can be shown; `simplifier`
+// knows the ranges of the loops.
+bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier);
+
 // Collects accesses to one buffer into the region that covers them all, unclipped.
 class RegionUnion {
  public:

@@ -1,0 +1,142 @@
+#include "compiler/frontend/onnx/context.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// Arrays up to this size are computed while importing; larger work is left to the constant folding pass.
+constexpr int64_t kSmall = int64_t{1} << 16;
+
+}  // namespace
+
+const onnx::AttributeProto* OnnxNode::Find(std::string_view name) const {
+  for (const onnx::AttributeProto& a : proto.attribute()) {
+    if (a.name() == name) return &a;
+  }
+  return nullptr;
+}
+
+int64_t OnnxNode::Int(std::string_view name, int64_t otherwise) const {
+  const onnx::AttributeProto* a = Find(name);
+  return a != nullptr ? a->i() : otherwise;
+}
+
+double OnnxNode::Float(std::string_view name, double otherwise) const {
+  const onnx::AttributeProto* a = Find(name);
+  return a != nullptr ? a->f() : otherwise;
+}
+
+std::string OnnxNode::String(std::string_view name, std::string otherwise) const {
+  const onnx::AttributeProto* a = Find(name);
+  return a != nullptr ? a->s() : std::move(otherwise);
+}
+
+std::vector<int64_t> OnnxNode::Ints(std::string_view name, std::vector<int64_t> otherwise) const {
+  const onnx::AttributeProto* a = Find(name);
+  return a != nullptr ? std::vector<int64_t>(a->ints().begin(), a->ints().end()) : std::move(otherwise);
+}
+
+const NDArray* Context::Known(ValueId v) const {
+  return v != kNoValue && g_.values[v].constant.has_value() ? &*g_.values[v].constant : nullptr;
+}
+
+absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_view what) const {
+  const NDArray* data = Known(v);
+  if (data == nullptr) return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < data->size(); ++i) {
+    values.push_back(data->dtype() == DType::kI64 ? data->as<int64_t>()[static_cast<size_t>(i)] : static_cast<int64_t>(data->At(i)));
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<double>> Context::KnownFloats(ValueId v, std::string_view what) const {
+  const NDArray* data = Known(v);
+  if (data == nullptr) return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
+  std::vector<double> values;
+  for (int64_t i = 0; i < data->size(); ++i) values.push_back(data->At(i));
+  return values;
+}
+
+ValueId Context::Constant(NDArray data, std::string name) {
+  Value v{std::move(name), {data.dtype(), data.shape(), {}}, std::nullopt, true};
+  v.constant = std::move(data);
+  return g_.AddValue(std::move(v));
+}
+
+ValueId Context::Scalar(DType dtype, double value) {
+  NDArray data(dtype, {});
+  data.Set(0, value);
+  return Constant(std::move(data));
+}
+
+ValueId Context::IntVector(const std::vector<int64_t>& values) {
+  NDArray data(DType::kI64, {static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), data.as<int64_t>().begin());
+  return Constant(std::move(data));
+}
+
+absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
+  const bool known = std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) {
+    return v == kNoValue || (Known(v) != nullptr && Known(v)->size() <= kSmall);
+  });
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
+  if (!known || NumElements(ShapeOf(v)) > kSmall) return v;
+  const Node node = std::move(g_.nodes.back());
+  g_.nodes.pop_back();
+  std::vector<NDArray> args;
+  for (ValueId in : node.inputs) args.push_back(in == kNoValue ? NDArray() : *Known(in));
+  TEMPER_ASSIGN_OR_RETURN(g_.values[v].constant, FindOp(node.op)->reference(node.attrs, args, TypeOf(v)));
+  g_.values[v].is_constant = true;
+  return v;
+}
+
+absl::StatusOr<ValueId> Context::Reshape(ValueId v, Shape shape) {
+  if (ShapeOf(v) == shape) return v;
+  Attrs attrs;
+  attrs.Set("shape", std::move(shape));
+  return Call("reshape", std::move(attrs), {v});
+}
+
+absl::StatusOr<ValueId> Context::Transpose(ValueId v, std::vector<int64_t> axes) {
+  Attrs attrs;
+  attrs.Set("perm", std::move(axes));
+  return Call("transpose", std::move(attrs), {v});
+}
+
+std::optional<ValueId> Context::Lookup(const std::string& name) const {
+  auto it = by_name_.find(name);
+  return it == by_name_.end() ? std::nullopt : std::optional<ValueId>(it->second);
+}
+
+absl::Status Context::Set(const OnnxNode& node, ValueId v, int output) {
+  if (output >= node.proto.output_size() || node.proto.output(output).empty()) return absl::OkStatus();
+  const std::string& name = node.proto.output(output);
+  // Values that this node made take its outputs' names; others keep the one they have.
+  if (g_.values[v].name.front() == '#') g_.values[v].name = name;
+  Bind(name, v);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside rank ", rank));
+  return axis < 0 ? axis + rank : axis;
+}
+
+absl::StatusOr<std::optional<std::vector<int64_t>>> AxesOf(Context& c, const OnnxNode& n, size_t input, int64_t rank) {
+  std::vector<int64_t> axes = n.Ints("axes");
+  const bool given = n.Has("axes") || n.Input(input) != kNoValue;
+  if (n.Input(input) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(axes, c.KnownInts(n.Input(input), "axes"));
+  }
+  for (int64_t& axis : axes) {
+    TEMPER_ASSIGN_OR_RETURN(axis, Axis(axis, rank));
+  }
+  std::sort(axes.begin(), axes.end());
+  return given ? std::optional<std::vector<int64_t>>(std::move(axes)) : std::nullopt;
+}
+
+}  // namespace temper::onnx_frontend

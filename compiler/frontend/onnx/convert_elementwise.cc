@@ -1,0 +1,170 @@
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// ONNX operators that are one call of Temper's with the same operands and no attributes.
+struct Plain { std::string_view onnx, temper; };
+constexpr Plain kPlain[] = {
+    {"Relu", "relu"}, {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Log", "log"},
+    {"Sqrt", "sqrt"}, {"Neg", "neg"}, {"Abs", "abs"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round"},
+    {"Sin", "sin"}, {"Cos", "cos"}, {"Reciprocal", "reciprocal"}, {"Not", "not"}, {"Softplus", "softplus"},
+    {"HardSwish", "hard_swish"}, {"Add", "add"}, {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}, {"Pow", "pow"},
+    {"And", "and"}, {"Or", "or"}, {"Equal", "equal"}, {"Less", "less"}, {"LessOrEqual", "less_equal"},
+    {"Greater", "greater"}, {"GreaterOrEqual", "greater_equal"}, {"Where", "where"},
+};
+
+absl::Status ConvertPlain(Context& c, const OnnxNode& n) {
+  for (const Plain& p : kPlain) {
+    if (p.onnx != n.proto.op_type()) continue;
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(std::string(p.temper), {}, n.inputs));
+    return c.Set(n, v);
+  }
+  return absl::InternalError("not a plain operator");
+}
+
+absl::Status CallWithFloats(Context& c, const OnnxNode& n, const char* op, std::initializer_list<std::pair<const char*, double>> floats) {
+  Attrs attrs;
+  for (const auto& [name, otherwise] : floats) attrs.Set(name, n.Float(name, otherwise));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(op, std::move(attrs), n.inputs));
+  return c.Set(n, v);
+}
+
+absl::Status LeakyRelu(Context& c, const OnnxNode& n) { return CallWithFloats(c, n, "leaky_relu", {{"alpha", 0.01}}); }
+absl::Status Elu(Context& c, const OnnxNode& n) { return CallWithFloats(c, n, "elu", {{"alpha", 1}}); }
+absl::Status HardSigmoid(Context& c, const OnnxNode& n) { return CallWithFloats(c, n, "hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}}); }
+
+absl::Status PRelu(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("prelu", {}, n.inputs));
+  return c.Set(n, v);
+}
+
+absl::Status Gelu(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  attrs.Set("approximate", n.String("approximate", "none"));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("gelu", std::move(attrs), n.inputs));
+  return c.Set(n, v);
+}
+
+// x * tanh(softplus(x))
+absl::Status Mish(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("softplus", {}, {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("tanh", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {n.Input(0), v}));
+  return c.Set(n, v);
+}
+
+absl::Status Selu(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  attrs.Set("alpha", n.Float("alpha", 1.67326319217681884765625));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("elu", std::move(attrs), n.inputs));
+  const ValueId gamma = c.Scalar(c.TypeOf(v).dtype, n.Float("gamma", 1.05070102214813232421875));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, gamma}));
+  return c.Set(n, v);
+}
+
+// x / (1 + |x|)
+absl::Status Softsign(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("abs", {}, n.inputs));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(c.TypeOf(v).dtype, 1)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {n.Input(0), v}));
+  return c.Set(n, v);
+}
+
+absl::Status Xor(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("equal", {}, n.inputs));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("not", {}, {v}));
+  return c.Set(n, v);
+}
+
+// Bounds are attributes up to opset 10 and operands after it; bounds that are not known become min and max.
+absl::Status Clip(Context& c, const OnnxNode& n) {
+  ValueId v = n.Input(0);
+  Attrs attrs;
+  for (size_t i = 1; i <= 2; ++i) {
+    const char* name = i == 1 ? "min" : "max";
+    const ValueId bound = n.Input(i);
+    if (n.Has(name)) attrs.Set(name, n.Float(name, 0));
+    if (bound == kNoValue) continue;
+    if (const NDArray* known = c.Known(bound); known != nullptr && known->size() == 1) {
+      attrs.Set(name, known->At(0));
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call(i == 1 ? "max" : "min", {}, {v, bound}));
+  }
+  if (!attrs.values().empty() || v == n.Input(0)) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("clip", std::move(attrs), {v}));
+  }
+  return c.Set(n, v);
+}
+
+absl::Status Mod(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  attrs.Set("fmod", n.Int("fmod", 0));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mod", std::move(attrs), n.inputs));
+  return c.Set(n, v);
+}
+
+absl::Status Variadic(Context& c, const OnnxNode& n) {
+  const std::string& type = n.proto.op_type();
+  const char* op = type == "Min" ? "min" : type == "Max" ? "max" : "add";
+  if (n.inputs.empty()) return absl::InvalidArgumentError("takes at least one operand");
+  ValueId v = n.Input(0);
+  for (size_t i = 1; i < n.inputs.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call(op, {}, {v, n.inputs[i]}));
+  }
+  if (type == "Mean") {
+    const ValueId count = c.Scalar(c.TypeOf(v).dtype, static_cast<double>(n.inputs.size()));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, count}));
+  }
+  return c.Set(n, v);
+}
+
+absl::Status CastTo(Context& c, const OnnxNode& n, DType to) {
+  ValueId v = n.Input(0);
+  if (c.TypeOf(v).dtype != to) {
+    Attrs attrs;
+    attrs.Set("to", std::string(Name(to)));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("cast", std::move(attrs), {v}));
+  }
+  return c.Set(n, v);
+}
+
+absl::Status Cast(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(DType to, DTypeOf(static_cast<int>(n.Int("to", 0))));
+  return CastTo(c, n, to);
+}
+absl::Status CastLike(Context& c, const OnnxNode& n) {
+  if (n.Input(1) == kNoValue) return absl::InvalidArgumentError("takes two operands");
+  return CastTo(c, n, c.TypeOf(n.Input(1)).dtype);
+}
+
+absl::Status Same(Context& c, const OnnxNode& n) { return c.Set(n, n.Input(0)); }
+
+// At inference a dropout drops nothing.
+absl::Status Dropout(Context& c, const OnnxNode& n) {
+  if (n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> training, c.KnownInts(n.Input(2), "training_mode"));
+    if (training.empty() || training[0] != 0) return absl::UnimplementedError("training_mode is not supported");
+  }
+  return c.Set(n, n.Input(0));
+}
+
+}  // namespace
+
+std::span<const TableEntry> ElementwiseTable() {
+  static const std::vector<TableEntry> table = [] {
+    std::vector<TableEntry> t = {
+        {"LeakyRelu", LeakyRelu}, {"Elu", Elu}, {"HardSigmoid", HardSigmoid}, {"PRelu", PRelu}, {"Gelu", Gelu},
+        {"Mish", Mish}, {"Selu", Selu}, {"Softsign", Softsign}, {"Xor", Xor}, {"Clip", Clip}, {"Mod", Mod},
+        {"Min", Variadic}, {"Max", Variadic}, {"Sum", Variadic}, {"Mean", Variadic}, {"Cast", Cast},
+        {"CastLike", CastLike}, {"Identity", Same}, {"Dropout", Dropout}};
+    for (const Plain& p : kPlain) t.push_back({p.onnx, ConvertPlain});
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,128 @@
+// Operators whose result is known while importing, as every shape is.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 28;   // that a model may ask to have filled in
+
+template <typename T, typename Field>
+NDArray ListArray(DType dtype, const Field& field) {
+  NDArray data(dtype, {field.size()});
+  std::copy(field.begin(), field.end(), data.as<T>().begin());
+  return data;
+}
+
+absl::Status Constant(Context& c, const OnnxNode& n) {
+  NDArray data;
+  if (const onnx::AttributeProto* a = n.Find("value")) {
+    TEMPER_ASSIGN_OR_RETURN(data, ArrayOf(a->t(), c.folder()));
+  } else if (n.Has("value_float")) {
+    data = NDArray(DType::kF32, {});
+    data.Set(0, n.Float("value_float", 0));
+  } else if (n.Has("value_int")) {
+    data = NDArray(DType::kI64, {});
+    data.as<int64_t>()[0] = n.Int("value_int", 0);
+  } else if (const onnx::AttributeProto* floats = n.Find("value_floats")) {
+    data = ListArray<float>(DType::kF32, floats->floats());
+  } else if (const onnx::AttributeProto* ints = n.Find("value_ints")) {
+    data = ListArray<int64_t>(DType::kI64, ints->ints());
+  } else {
+    return absl::UnimplementedError("sparse and text constants are not supported");
+  }
+  return c.Set(n, c.Constant(std::move(data)));
+}
+
+absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> shape, c.KnownInts(n.Input(0), "the shape"));
+  NDArray value(DType::kF32, {});
+  if (const onnx::AttributeProto* a = n.Find("value")) {
+    TEMPER_ASSIGN_OR_RETURN(value, ArrayOf(a->t(), c.folder()));
+  }
+  double elements = 1;
+  for (int64_t d : shape) elements *= static_cast<double>(d);
+  if (value.size() != 1 || !(elements >= 0) || elements > static_cast<double>(kMaxElements)) return absl::InvalidArgumentError("no such shape, or not one value");
+  NDArray data(value.dtype(), shape);
+  for (int64_t i = 0; value.At(0) != 0 && i < data.size(); ++i) data.Set(i, value.At(0));
+  return c.Set(n, c.Constant(std::move(data)));
+}
+
+absl::Status ShapeOf(Context& c, const OnnxNode& n) {
+  const Shape& shape = c.ShapeOf(n.Input(0));
+  const int64_t rank = c.Rank(n.Input(0));
+  auto clamped = [rank](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
+  const int64_t start = clamped(n.Int("start", 0)), end = clamped(n.Int("end", rank));
+  if (start >= end) return c.Set(n, c.IntVector({}));
+  return c.Set(n, c.IntVector({shape.begin() + start, shape.begin() + end}));
+}
+
+absl::Status Size(Context& c, const OnnxNode& n) {
+  NDArray data(DType::kI64, {});
+  data.as<int64_t>()[0] = NumElements(c.ShapeOf(n.Input(0)));
+  return c.Set(n, c.Constant(std::move(data)));
+}
+
+absl::Status Range(Context& c, const OnnxNode& n) {
+  std::vector<double> bounds;
+  for (size_t i = 0; i < 3; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(std::vector<double> bound, c.KnownFloats(n.Input(i), "a bound"));
+    if (bound.size() != 1) return absl::InvalidArgumentError("bounds are scalars");
+    bounds.push_back(bound[0]);
+  }
+  const double count = std::ceil((bounds[1] - bounds[0]) / bounds[2]);
+  if (bounds[2] == 0 || !(count <= static_cast<double>(kMaxElements))) return absl::InvalidArgumentError("the range does not end");
+  NDArray data(c.TypeOf(n.Input(0)).dtype, {std::max<int64_t>(0, static_cast<int64_t>(count))});
+  for (int64_t i = 0; i < data.size(); ++i) data.Set(i, bounds[0] + static_cast<double>(i) * bounds[2]);
+  return c.Set(n, c.Constant(std::move(data)));
+}
+
+// A matrix of ones where column - row - k is `within` bounds: the diagonal, or the triangle on one side of it.
+NDArray Band(DType dtype, int64_t rows, int64_t columns, int64_t low, int64_t high) {
+  NDArray data(dtype, {rows, columns});
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) data.Set(i * columns + j, j - i >= low && j - i <= high ? 1 : 0);
+  }
+  return data;
+}
+
+absl::Status EyeLike(Context& c, const OnnxNode& n) {
+  const Shape& shape = c.ShapeOf(n.Input(0));
+  DType dtype = c.TypeOf(n.Input(0)).dtype;
+  if (n.Has("dtype")) {
+    TEMPER_ASSIGN_OR_RETURN(dtype, DTypeOf(static_cast<int>(n.Int("dtype", 0))));
+  }
+  if (shape.size() != 2) return absl::InvalidArgumentError("takes rank 2");
+  const int64_t k = n.Int("k", 0);
+  return c.Set(n, c.Constant(Band(dtype, shape[0], shape[1], k, k)));
+}
+
+absl::Status Trilu(Context& c, const OnnxNode& n) {
+  int64_t k = 0;
+  if (n.Input(1) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> known, c.KnownInts(n.Input(1), "k"));
+    if (known.size() == 1) k = known[0];
+  }
+  const Shape& shape = c.ShapeOf(n.Input(0));
+  if (shape.size() < 2) return absl::InvalidArgumentError("takes rank 2 or more");
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  const bool upper = n.Int("upper", 1) != 0;
+  const ValueId kept = c.Constant(Band(DType::kBool, rows, columns, upper ? k : -rows, upper ? columns : k));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {kept, n.Input(0), c.Scalar(c.TypeOf(n.Input(0)).dtype, 0)}));
+  return c.Set(n, v);
+}
+
+}  // namespace
+
+std::span<const TableEntry> KnownTable() {
+  static constexpr TableEntry kTable[] = {
+      {"Constant", Constant}, {"ConstantOfShape", ConstantOfShape}, {"Shape", ShapeOf}, {"Size", Size},
+      {"Range", Range}, {"EyeLike", EyeLike}, {"Trilu", Trilu}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+absl::Status Reshape(Context& c, const OnnxNode& n) {
+  Ints wanted = n.Ints("shape");
+  if (n.Input(1) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(wanted, c.KnownInts(n.Input(1), "the new shape"));
+  }
+  const Shape& from = c.ShapeOf(n.Input(0));
+  const int64_t total = NumElements(from);
+  int64_t known = 1;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == 0 && n.Int("allowzero", 0) == 0) {
+      if (i >= from.size()) return absl::InvalidArgumentError("the new shape copies a dimension that is not there");
+      wanted[i] = from[i];
+    }
+    if (wanted[i] >= 0) known *= wanted[i];
+  }
+  for (int64_t& d : wanted) {
+    if (d == -1 && known > 0) d = total / known;
+  }
+  if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }) || NumElements(wanted) != total) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot reshape ", ShapeText(from), " to ", ShapeText(wanted)));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(wanted)));
+  return c.Set(n, v);
+}
+
+absl::Status Flatten(Context& c, const OnnxNode& n) {
+  const Shape& shape = c.ShapeOf(n.Input(0));
+  const int64_t rank = c.Rank(n.Input(0)), axis = n.Int("axis", 1);
+  if (axis < -rank || axis > rank) return absl::InvalidArgumentError("axis is out of range");
+  const size_t split = static_cast<size_t>(axis < 0 ? axis + rank : axis);
+  const Shape flat = {NumElements(std::span(shape).first(split)), NumElements(std::span(shape).subspan(split))};
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), flat));
+  return c.Set(n, v);
+}
+
+absl::Status Squeeze(Context& c, const OnnxNode& n) {
+  const Shape& shape = c.ShapeOf(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
+  Shape result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool named = axes.has_value() && std::binary_search(axes->begin(), axes->end(), static_cast<int64_t>(i));
+    if (named && shape[i] != 1) return absl::InvalidArgumentError(absl::StrCat("axis ", i, " has extent ", shape[i], " and can not be squeezed"));
+    if (axes.has_value() ? !named : shape[i] != 1) result.push_back(shape[i]);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(result)));
+  return c.Set(n, v);
+}
+
+absl::Status Unsqueeze(Context& c, const OnnxNode& n) {
+  const size_t added = n.Input(1) != kNoValue ? static_cast<size_t>(NumElements(c.ShapeOf(n.Input(1)))) : n.Ints("axes").size();
+  const int64_t rank = c.Rank(n.Input(0)) + static_cast<int64_t>(added);
+  TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, rank));
+  if (!axes.has_value()) return absl::InvalidArgumentError("axes are missing");
+  Shape result = c.ShapeOf(n.Input(0));
+  for (int64_t axis : *axes) {
+    if (axis > static_cast<int64_t>(result.size())) return absl::InvalidArgumentError("an axis is given twice");
+    result.insert(result.begin() + axis, 1);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(result)));
+  return c.Set(n, v);
+}
+
+absl::Status Transpose(Context& c, const OnnxNode& n) {
+  Ints reversed(static_cast<size_t>(c.Rank(n.Input(0))));
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Transpose(n.Input(0), n.Ints("perm", reversed)));
+  return c.Set(n, v);
+}
+
+absl::Status Concat(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
+  attrs.Set("axis", axis);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("concat", std::move(attrs), n.inputs));
+  return c.Set(n, v);
+}
+
+absl::StatusOr<ValueId> SliceAxis(Context& c, ValueId v, int64_t axis, int64_t start, int64_t end) {
+  Attrs attrs;
+  attrs.Set("starts", Ints{start});
+  attrs.Set("ends", Ints{end});
+  attrs.Set("axes", Ints{axis});
+  attrs.Set("steps", Ints{1});
+  return c.Call("slice", std::move(attrs), {v});
+}
+
+// Lengths of the parts: stated, as an attribute or an operand, or even.
+absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent) {
+  if (n.Input(1) != kNoValue) return c.KnownInts(n.Input(1), "split");
+  if (n.Has("split")) return n.Ints("split");
+  const int64_t parts = n.Int("num_outputs", n.proto.output_size());
+  if (parts < 1) return absl::InvalidArgumentError("splits into nothing");
+  const int64_t length = (extent + parts - 1) / parts;
+  Ints lengths;
+  for (int64_t at = 0; static_cast<int64_t>(lengths.size()) < parts; at += length) lengths.push_back(std::clamp<int64_t>(extent - at, 0, length));
+  return lengths;
+}
+
+absl::Status Split(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
+  const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
+  TEMPER_ASSIGN_OR_RETURN(Ints lengths, SplitLengths(c, n, extent));
+  if (std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != extent) return absl::InvalidArgumentError("the parts do not add up to the whole");
+  int64_t start = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceAxis(c, n.Input(0), axis, start, start + lengths[i]));
+    TEMPER_RETURN_IF_ERROR(c.Set(n, v, static_cast<int>(i)));
+    start += lengths[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Slice(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  const char* names[] = {"starts", "ends", "axes", "steps"};
+  for (size_t i = 0; i < 4; ++i) {
+    Ints values = n.Ints(names[i]);
+    if (n.Input(i + 1) != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(values, c.KnownInts(n.Input(i + 1), names[i]));
+    }
+    if (i == 2 && values.empty()) {
+      values.resize(attrs.Ints("starts").size());
+      std::iota(values.begin(), values.end(), 0);
+    }
+    if (i == 3 && values.empty()) values.assign(attrs.Ints("starts").size(), 1);
+    attrs.Set(names[i], std::move(values));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("slice", std::move(attrs), {n.Input(0)}));
+  return c.Set(n, v);
+}
+
+absl::Status Gather(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
+  attrs.Set("axis", axis);
+  // One known index is a slice, which fuses and moves less.
+  if (const NDArray* at = c.Known(n.Input(1)); at != nullptr && at->size() == 1 && c.Known(n.Input(0)) == nullptr) {
+    Shape shape = c.ShapeOf(n.Input(0));
+    const int64_t extent = shape[static_cast<size_t>(axis)];
+    const int64_t index = static_cast<int64_t>(at->At(0)) + (at->At(0) < 0 ? extent : 0);
+    if (index < 0 || index >= extent) return absl::InvalidArgumentError("an index is out of range");
+    shape.erase(shape.begin() + axis);
+    shape.insert(shape.begin() + axis, at->shape().begin(), at->shape().end());
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceAxis(c, n.Input(0), axis, index, index + 1));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(shape)));
+    return c.Set(n, v);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("gather", std::move(attrs), {n.Input(0), n.Input(1)}));
+  return c.Set(n, v);
+}
+
+absl::Status Expand(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  TEMPER_ASSIGN_OR_RETURN(Ints shape, c.KnownInts(n.Input(1), "the new shape"));
+  attrs.Set("shape", std::move(shape));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("expand", std::move(attrs), {n.Input(0)}));
+  return c.Set(n, v);
+}
+
+absl::Status Tile(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  TEMPER_ASSIGN_OR_RETURN(Ints repeats, c.KnownInts(n.Input(1), "repeats"));
+  attrs.Set("repeats", std::move(repeats));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("tile", std::move(attrs), {n.Input(0)}));
+  return c.Set(n, v);
+}
+
+absl::Status Pad(Context& c, const OnnxNode& n) {
+  const size_t rank = c.ShapeOf(n.Input(0)).size();
+  Ints pads = n.Ints("pads");
+  double value = n.Float("value", 0);
+  if (n.Input(1) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(pads, c.KnownInts(n.Input(1), "pads"));
+  }
+  if (n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(std::vector<double> values, c.KnownFloats(n.Input(2), "the value to pad with"));
+    if (values.size() == 1) value = values[0];
+  }
+  if (n.Input(3) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(Ints axes, c.KnownInts(n.Input(3), "axes"));
+    if (pads.size() != 2 * axes.size()) return absl::InvalidArgumentError("pads has two elements an axis");
+    Ints all(2 * rank, 0);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(axes[i], static_cast<int64_t>(rank)));
+      all[static_cast<size_t>(axis)] = pads[i];
+      all[rank + static_cast<size_t>(axis)] = pads[axes.size() + i];
+    }
+    pads = std::move(all);
+  }
+  Attrs attrs;
+  attrs.Set("pads", std::move(pads));
+  attrs.Set("mode", n.String("mode", "constant"));
+  attrs.Set("value", value);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("pad", std::move(attrs), {n.Input(0)}));
+  return c.Set(n, v);
+}
+
+absl::Status DepthToSpace(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  attrs.Set("blocksize", n.Int("blocksize", 0));
+  attrs.Set("mode", n.String("mode", "DCR"));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("depth_to_space", std::move(attrs), {n.Input(0)}));
+  return c.Set(n, v);
+}
+
+// [n, c, h, w] cut into blocks, whose pixels become channels.
+absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
+  const Shape x = c.ShapeOf(n.Input(0));
+  const int64_t block = n.Int("blocksize", 0);
+  if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0) return absl::InvalidArgumentError("blocksize divides height and width");
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {x[0], x[1], x[2] / block, block, x[3] / block, block}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 3, 5, 1, 2, 4}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {x[0], x[1] * block * block, x[2] / block, x[3] / block}));
+  return c.Set(n, v);
+}
+
+}  // namespace
+
+std::span<const TableEntry> MoveTable() {
+  static constexpr TableEntry kTable[] = {
+      {"Reshape", Reshape}, {"Flatten", Flatten}, {"Squeeze", Squeeze}, {"Unsqueeze", Unsqueeze}, {"Transpose", Transpose},
+      {"Concat", Concat}, {"Split", Split}, {"Slice", Slice}, {"Gather", Gather}, {"Expand", Expand}, {"Tile", Tile},
+      {"Pad", Pad}, {"DepthToSpace", DepthToSpace}, {"SpaceToDepth", SpaceToDepth}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

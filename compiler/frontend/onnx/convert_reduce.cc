@@ -1,0 +1,160 @@
+// Reductions, softmax and the normalisations.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// An ONNX reduction as Temper's, with elementwise work before and after.
+struct Reduction { std::string_view onnx; const char* before; const char* op; const char* after; };
+constexpr Reduction kReductions[] = {
+    {"ReduceSum", "", "reduce_sum", ""},         {"ReduceMean", "", "reduce_mean", ""},
+    {"ReduceMax", "", "reduce_max", ""},         {"ReduceMin", "", "reduce_min", ""},
+    {"ReduceProd", "", "reduce_prod", ""},       {"ReduceL2", "", "reduce_l2", ""},
+    {"ReduceL1", "abs", "reduce_sum", ""},       {"ReduceSumSquare", "square", "reduce_sum", ""},
+    {"ReduceLogSum", "", "reduce_sum", "log"},
+};
+
+absl::StatusOr<ValueId> Unary(Context& c, std::string_view op, ValueId v) {
+  if (op.empty()) return v;
+  if (op == "square") return c.Call("mul", {}, {v, v});
+  return c.Call(std::string(op), {}, {v});
+}
+
+absl::Status Reduce(Context& c, const OnnxNode& n) {
+  const auto* rule = std::find_if(std::begin(kReductions), std::end(kReductions), [&](const Reduction& r) { return r.onnx == n.proto.op_type(); });
+  TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
+  const bool none = !axes.has_value() || axes->empty();
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Unary(c, rule->before, n.Input(0)));
+  if (!(none && n.Int("noop_with_empty_axes", 0) != 0)) {
+    Attrs attrs;
+    if (!none) attrs.Set("axes", *axes);
+    attrs.Set("keepdims", n.Int("keepdims", 1));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call(rule->op, std::move(attrs), {v}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, Unary(c, rule->after, v));
+  return c.Set(n, v);
+}
+
+absl::Status ArgMax(Context& c, const OnnxNode& n) {
+  if (n.Int("select_last_index", 0) != 0) return absl::UnimplementedError("select_last_index is not supported");
+  ValueId v = n.Input(0);
+  if (n.proto.op_type() == "ArgMin") {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("neg", {}, {v}));
+  }
+  Attrs attrs;
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(v)));
+  attrs.Set("axis", axis);
+  attrs.Set("keepdims", n.Int("keepdims", 1));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("arg_max", std::move(attrs), {v}));
+  return c.Set(n, v);
+}
+
+// Before opset 13 the axis says where to flatten to a matrix, whose rows are normalised; since then it is one axis.
+absl::Status Softmax(Context& c, const OnnxNode& n) {
+  const Shape shape = c.ShapeOf(n.Input(0));
+  const int64_t rank = c.Rank(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", n.opset < 13 ? 1 : -1), rank));
+  const bool flattens = n.opset < 13 && axis + 1 != rank;
+  ValueId v = n.Input(0);
+  Attrs attrs;
+  attrs.Set("axis", flattens ? int64_t{1} : axis);
+  if (flattens) {
+    const std::span<const int64_t> dims(shape);
+    const size_t split = static_cast<size_t>(axis);
+    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {NumElements(dims.first(split)), NumElements(dims.subspan(split))}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call(n.proto.op_type() == "Softmax" ? "softmax" : "log_softmax", std::move(attrs), {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
+  return c.Set(n, v);
+}
+
+absl::Status BatchNormalization(Context& c, const OnnxNode& n) {
+  if (n.Int("training_mode", 0) != 0) return absl::UnimplementedError("training_mode is not supported");
+  if (n.Int("spatial", 1) == 0) return absl::UnimplementedError("spatial = 0 is not supported");
+  Attrs attrs;
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("batch_norm", std::move(attrs), n.inputs));
+  return c.Set(n, v);
+}
+
+absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("instance_norm", std::move(attrs), n.inputs));
+  return c.Set(n, v);
+}
+
+absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
+  Attrs attrs;
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
+  attrs.Set("axis", axis);
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  std::vector<ValueId> inputs = {n.Input(0), n.Input(1)};
+  if (n.Input(2) != kNoValue) inputs.push_back(n.Input(2));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("layer_norm", std::move(attrs), std::move(inputs)));
+  return c.Set(n, v);
+}
+
+// One value a group or a channel as one a channel, shaped to multiply [n, c, ...].
+absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels, size_t rank) {
+  const int64_t count = NumElements(c.ShapeOf(v));
+  if (count == 0 || channels % count != 0) return absl::InvalidArgumentError("scale and bias have one value a group or channel");
+  if (count != channels) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
+    Attrs attrs;
+    attrs.Set("shape", std::vector<int64_t>{count, channels / count});
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("expand", std::move(attrs), {v}));
+  }
+  Shape shape(rank - 1, 1);
+  shape[0] = channels;
+  return c.Reshape(v, std::move(shape));
+}
+
+// Groups of channels are instance-normalised as if each were one channel.
+absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
+  const Shape shape = c.ShapeOf(n.Input(0));
+  const int64_t groups = n.Int("num_groups", 1);
+  if (shape.size() < 3 || groups < 1 || shape[1] % groups != 0) return absl::InvalidArgumentError("num_groups divides the channels");
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {shape[0], groups, NumElements(shape) / (shape[0] * groups)}));
+  NDArray ones(c.TypeOf(v).dtype, {groups}), zeros(c.TypeOf(v).dtype, {groups});
+  for (int64_t i = 0; i < groups; ++i) ones.Set(i, 1);
+  Attrs attrs;
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("instance_norm", std::move(attrs), {v, c.Constant(ones), c.Constant(zeros)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
+  TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), shape[1], shape.size()));
+  TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), shape[1], shape.size()));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, scale}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, bias}));
+  return c.Set(n, v);
+}
+
+absl::Status LpNormalization(Context& c, const OnnxNode& n) {
+  if (n.Int("p", 2) != 2) return absl::UnimplementedError("only p = 2 is supported");
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
+  Attrs attrs;
+  attrs.Set("axes", std::vector<int64_t>{axis});
+  attrs.Set("keepdims", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(ValueId norm, c.Call("reduce_l2", std::move(attrs), {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {n.Input(0), norm}));
+  return c.Set(n, v);
+}
+
+}  // namespace
+
+std::span<const TableEntry> ReduceTable() {
+  static const std::vector<TableEntry> table = [] {
+    std::vector<TableEntry> t = {
+        {"ArgMax", ArgMax}, {"ArgMin", ArgMax}, {"Softmax", Softmax}, {"LogSoftmax", Softmax},
+        {"BatchNormalization", BatchNormalization}, {"InstanceNormalization", InstanceNormalization},
+        {"LayerNormalization", LayerNormalization}, {"GroupNormalization", GroupNormalization}, {"LpNormalization", LpNormalization}};
+    for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce});
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace temper::onnx_frontend

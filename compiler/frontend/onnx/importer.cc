@@ -1,0 +1,237 @@
+#include "compiler/frontend/onnx/importer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+
+namespace temper {
+namespace {
+
+using namespace onnx_frontend;
+
+constexpr int kFirstOpset = 7, kLastOpset = 21;
+
+std::string NameOf(const onnx::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() > 0 ? node.output(0) : "";
+}
+
+absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
+  for (const onnx::OperatorSetIdProto& opset : model.opset_import()) {
+    if (!opset.domain().empty() && opset.domain() != "ai.onnx") continue;
+    if (opset.version() < kFirstOpset || opset.version() > kLastOpset) {
+      return absl::UnimplementedError(absl::StrCat("opset ", opset.version(), " is not supported, only ", kFirstOpset, " to ", kLastOpset));
+    }
+    return static_cast<int>(opset.version());
+  }
+  return absl::InvalidArgumentError("no ONNX model: it names no opset");
+}
+
+// All unsupported operators at once, each with its nodes.
+absl::Status CheckOperators(const onnx::GraphProto& graph) {
+  constexpr size_t kMostNames = 8;
+  std::map<std::string, std::vector<std::string>> missing;
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (FindConverter(node) != nullptr) continue;
+    const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+    missing[standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type())].push_back(NameOf(node));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  std::vector<std::string> parts;
+  for (auto& [op, nodes] : missing) {
+    const size_t total = nodes.size();
+    nodes.resize(std::min(total, kMostNames));
+    parts.push_back(absl::StrCat(op, " (", absl::StrJoin(nodes, ", "), total > kMostNames ? absl::StrCat(" and ", total - kMostNames, " more") : "", ")"));
+  }
+  return absl::UnimplementedError(absl::StrCat("unsupported operators: ", absl::StrJoin(parts, "; ")));
+}
+
+class Importer {
+ public:
+  Importer(onnx::ModelProto& model, std::string name, std::string folder, const ImportOptions& options)
+      : model_(model), options_(options), context_(graph_, std::move(folder)) {
+    graph_.name = std::move(name);
+  }
+
+  absl::StatusOr<Graph> Run() {
+    if (!model_.has_graph() || model_.graph().output_size() == 0) return absl::InvalidArgumentError("no ONNX model: it has no graph with outputs");
+    TEMPER_ASSIGN_OR_RETURN(opset_, OpsetOf(model_));
+    TEMPER_RETURN_IF_ERROR(CheckOperators(model_.graph()));
+    TEMPER_RETURN_IF_ERROR(AddInitializers());
+    TEMPER_RETURN_IF_ERROR(AddInputs());
+    for (const onnx::NodeProto& node : model_.graph().node()) {
+      absl::Status status = AddNode(node);
+      if (!status.ok()) return absl::Status(status.code(), absl::StrCat(node.op_type(), " '", NameOf(node), "': ", std::string(status.message())));
+    }
+    TEMPER_RETURN_IF_ERROR(AddOutputs());
+    graph_.Compact();
+    TEMPER_RETURN_IF_ERROR(Verify(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  absl::Status AddInitializers() {
+    if (model_.graph().sparse_initializer_size() > 0) return absl::UnimplementedError("sparse weights are not supported");
+    for (onnx::TensorProto& tensor : *model_.mutable_graph()->mutable_initializer()) {
+      TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, context_.folder()));
+      // Weights would else be in memory twice.
+      tensor.clear_raw_data();
+      std::string().swap(*tensor.mutable_raw_data());
+      context_.Bind(tensor.name(), context_.Constant(std::move(data), tensor.name()));
+    }
+    return absl::OkStatus();
+  }
+
+  // The input's shape: the model's, with open dimensions taken from the options. Open ones that stay are written into
+  // `advice` instead.
+  absl::StatusOr<Shape> ResolveShape(const onnx::ValueInfoProto& input, std::vector<std::string>& advice) const {
+    const onnx::TypeProto::Tensor& type = input.type().tensor_type();
+    auto given = options_.shapes.find(input.name());
+    if (given != options_.shapes.end()) {
+      const Shape& shape = given->second;
+      const bool positive = std::all_of(shape.begin(), shape.end(), [](int64_t d) { return d > 0; });
+      if (!positive) return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimensions are at least 1"));
+      if (type.has_shape() && type.shape().dim_size() != static_cast<int>(shape.size())) {
+        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", shape.size(), " dimensions, the model has ", type.shape().dim_size()));
+      }
+    }
+    if (!type.has_shape()) {
+      if (given != options_.shapes.end()) return given->second;
+      advice.push_back(absl::StrCat("input '", input.name(), "' has no shape: give --shape ", input.name(), "=D0,D1,..."));
+      return Shape{};
+    }
+    Shape shape;
+    bool open = false;
+    std::vector<std::string> texts;
+    for (int i = 0; i < type.shape().dim_size(); ++i) {
+      const auto& dim = type.shape().dim(i);
+      const bool fixed = dim.has_dim_value() && dim.dim_value() > 0;
+      const int64_t wanted = given != options_.shapes.end() ? given->second[static_cast<size_t>(i)] : 0;
+      if (fixed && wanted != 0 && wanted != dim.dim_value()) {
+        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ", dim.dim_value(), " in the model, not ", wanted));
+      }
+      shape.push_back(fixed ? dim.dim_value() : wanted);
+      open = open || shape.back() == 0;
+      texts.push_back(shape.back() > 0 ? absl::StrCat(shape.back()) : absl::StrCat("D", i));
+    }
+    if (open) {
+      advice.push_back(absl::StrCat("input '", input.name(), "' has open dimensions: give --shape ", input.name(), "=", absl::StrJoin(texts, ","),
+                                    " with numbers in place of D0, D1, ..."));
+    }
+    return shape;
+  }
+
+  absl::Status AddInputs() {
+    std::vector<std::string> advice, names;
+    for (const onnx::ValueInfoProto& input : model_.graph().input()) {
+      if (context_.Lookup(input.name()).has_value()) continue;    // before IR version 4, weights are inputs too
+      names.push_back(input.name());
+      if (!input.type().has_tensor_type()) return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' is no tensor"));
+      absl::StatusOr<DType> dtype = DTypeOf(input.type().tensor_type().elem_type());
+      if (!dtype.ok()) return absl::UnimplementedError(absl::StrCat("input '", input.name(), "': ", std::string(dtype.status().message())));
+      TEMPER_ASSIGN_OR_RETURN(Shape shape, ResolveShape(input, advice));
+      const ValueId v = graph_.AddValue({input.name(), {*dtype, std::move(shape), {}}, std::nullopt, false});
+      graph_.inputs.push_back(v);
+      context_.Bind(input.name(), v);
+    }
+    for (const auto& [name, shape] : options_.shapes) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--shape ", name, ": the model has no such input, only ", absl::StrJoin(names, ", ")));
+    }
+    if (!advice.empty()) return absl::InvalidArgumentError(absl::StrJoin(advice, "; "));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddNode(const onnx::NodeProto& proto) {
+    OnnxNode node{proto, opset_, {}};
+    for (const std::string& name : proto.input()) {
+      if (name.empty()) {
+        node.inputs.push_back(kNoValue);
+        continue;
+      }
+      std::optional<ValueId> v = context_.Lookup(name);
+      if (!v.has_value()) return NotComputed(name);
+      node.inputs.push_back(*v);
+    }
+    const bool needs_input = proto.op_type() != "Constant";
+    if (needs_input && node.Input(0) == kNoValue) return absl::InvalidArgumentError("its first operand is missing");
+    context_.SetNodeName(NameOf(proto));
+    return FindConverter(proto)(context_, node);
+  }
+
+  // Either the file is broken, or an operator's second output is asked for that Temper does not compute.
+  absl::Status NotComputed(const std::string& name) const {
+    for (const onnx::NodeProto& node : model_.graph().node()) {
+      for (int i = 1; i < node.output_size(); ++i) {
+        if (node.output(i) == name) return absl::UnimplementedError(absl::StrCat("output ", i, " of ", node.op_type(), " '", NameOf(node), "' is not supported"));
+      }
+    }
+    return absl::InvalidArgumentError(absl::StrCat("value '", name, "' is not computed before it is read"));
+  }
+
+  absl::Status AddOutputs() {
+    std::set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
+    for (const onnx::ValueInfoProto& output : model_.graph().output()) {
+      std::optional<ValueId> v = context_.Lookup(output.name());
+      if (!v.has_value()) {
+        absl::Status status = NotComputed(output.name());
+        return absl::Status(status.code(), absl::StrCat("graph output '", output.name(), "': ", std::string(status.message())));
+      }
+      // Each output is a value of its own under its own name, whatever identities the model had.
+      if (graph_.values[*v].is_constant) {
+        v = context_.Constant(*graph_.values[*v].constant, output.name());
+      } else if (!taken.insert(*v).second) {
+        TEMPER_ASSIGN_OR_RETURN(v, graph_.AddNode("identity", {}, {*v}, output.name()));
+      }
+      graph_.values[*v].name = output.name();
+      taken.insert(*v);
+      graph_.outputs.push_back(*v);
+    }
+    return absl::OkStatus();
+  }
+
+  onnx::ModelProto& model_;
+  const ImportOptions& options_;
+  Graph graph_;
+  Context context_;
+  int opset_ = 0;
+};
+
+absl::StatusOr<Graph> Import(onnx::ModelProto& model, const std::string& name, const std::string& folder, const ImportOptions& options) {
+  absl::StatusOr<Graph> g = Importer(model, name, folder, options).Run();
+  if (g.ok()) return g;
+  return absl::Status(g.status().code(), absl::StrCat(name, ": ", std::string(g.status().message())));
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> ImportOnnx(const std::string& path, const ImportOptions& options) {
+  std::error_code error;
+  const std::filesystem::path file_path(path);
+  if (!std::filesystem::exists(file_path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
+  if (!std::filesystem::is_regular_file(file_path, error)) return absl::InvalidArgumentError(absl::StrCat(path, ": not a file"));
+  if (std::filesystem::file_size(file_path, error) == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read"));
+  onnx::ModelProto model;
+  if (!model.ParseFromIstream(&file)) return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or no ONNX model"));
+  const std::string folder = file_path.has_parent_path() ? file_path.parent_path().string() : std::string(".");
+  return Import(model, file_path.filename().string(), folder, options);
+}
+
+absl::StatusOr<Graph> ImportOnnxBytes(std::string_view bytes, const std::string& name, const ImportOptions& options) {
+  onnx::ModelProto model;
+  if (bytes.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": the model is empty"));
+  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": truncated, or no ONNX model"));
+  }
+  return Import(model, name, "", options);
+}
+
+}  // namespace temper

@@ -1,0 +1,15 @@
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+
+Converter FindConverter(const onnx::NodeProto& node) {
+  if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
+  for (std::span<const TableEntry> table : {ElementwiseTable(), ConvTable(), MoveTable(), ReduceTable(), ResizeTable(), KnownTable()}) {
+    for (const TableEntry& entry : table) {
+      if (entry.op == node.op_type()) return entry.convert;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace temper::onnx_frontend

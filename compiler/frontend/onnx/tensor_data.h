@@ -1,0 +1,16 @@
+// ONNX tensors as arrays.
+#pragma once
+
+#include <string>
+
+#include "base/dtype.h"
+#include "onnx/onnx_pb.h"
+
+namespace temper::onnx_frontend {
+
+// Temper's element type for TensorProto.DataType; an error names those that it has none for.
+absl::StatusOr<DType> DTypeOf(int onnx_type);
+// `folder` is where external data lie; empty where there is no file.
+absl::StatusOr<NDArray> ArrayOf(const onnx::TensorProto& tensor, const std::string& folder);
+
+}  // namespace temper::onnx_frontend

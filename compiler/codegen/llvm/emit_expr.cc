@@ -141,8 +141,12 @@ Value* Emitter::EmitDivMod(const ir::ExprNode& e, Value* a, Value* c) {
     Value* floor = EmitUnaryMath(b_, ExprKind::kFloor, quotient);
     return b_.CreateFSub(a, b_.CreateFMul(floor, c));
   }
-  if (IsUnsigned(e.dtype)) return div ? b_.CreateUDiv(a, c) : b_.CreateURem(a, c);
   const Expr& divisor = e.args[1];
+  if (lanes_.mask != nullptr && divisor->kind != ExprKind::kInt && a->getType()->isVectorTy()) {
+    // A lane that is masked off may hold a zero, and dividing by it traps all the same.
+    c = b_.CreateSelect(lanes_.mask, c, llvm::ConstantInt::get(c->getType(), 1));
+  }
+  if (IsUnsigned(e.dtype)) return div ? b_.CreateUDiv(a, c) : b_.CreateURem(a, c);
   if (divisor->kind == ExprKind::kInt && IsPowerOfTwo(divisor->int_value)) {
     // Exact for negatives too: an arithmetic shift rounds down.
     const int shift = __builtin_ctzll(static_cast<uint64_t>(divisor->int_value));

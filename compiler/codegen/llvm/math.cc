@@ -193,11 +193,13 @@ Value* EmitPow(llvm::IRBuilder<>& b, Value* x, Value* y) {
 }
 
 Value* EmitMax(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
+  if (llvm::isa<llvm::Constant>(c)) std::swap(a, c);
   Value* greater = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOGT(a, c) : is_unsigned ? b.CreateICmpUGT(a, c) : b.CreateICmpSGT(a, c);
   return b.CreateSelect(greater, a, c);
 }
 
 Value* EmitMin(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
+  if (llvm::isa<llvm::Constant>(c)) std::swap(a, c);
   Value* less = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOLT(a, c) : is_unsigned ? b.CreateICmpULT(a, c) : b.CreateICmpSLT(a, c);
   return b.CreateSelect(less, a, c);
 }

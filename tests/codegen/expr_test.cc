@@ -1,0 +1,196 @@
+// Every kind of expression, scalar and vector, on every target that runs here.
+#include <limits>
+
+#include "tests/codegen/expect_kernel.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr, ir::ExprKind, ir::ForKind;
+
+constexpr int64_t kSize = 37;   // vectors of 16, a tail of 4 and one lane
+constexpr DType kAll[] = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kU8, DType::kI8, DType::kBool};
+
+using Formula = std::function<Expr(Expr a, Expr b)>;
+
+// out_f[i] = f(a[i], b[i]) for i in [0, size) and every formula f; outputs are of the formulas' own types.
+ir::Func Map(DType in, ForKind kind, const std::vector<Formula>& formulas) {
+  ir::Buffer a = ir::MakeBuffer("a", in, {kSize}), b = ir::MakeBuffer("b", in, {kSize});
+  ir::Func func{"map", {a, b}, static_cast<int>(formulas.size()), nullptr};
+  std::vector<ir::Stmt> loops;
+  for (const Formula& f : formulas) {
+    ir::Var i = ir::MakeVar("i");
+    Expr value = f(ir::Load(a, {i}), ir::Load(b, {i}));
+    func.params.push_back(ir::MakeBuffer("out" + std::to_string(loops.size()), value->dtype, {kSize}));
+    loops.push_back(ir::For(i, kSize, kind, ir::Store(func.params.back(), {i}, value)));
+  }
+  func.body = ir::Seq(loops);
+  return func;
+}
+
+void ExpectMaps(DType in, const std::vector<Formula>& formulas, double tolerance = 0) {
+  for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) ExpectSame(Map(in, kind, formulas), tolerance);
+}
+
+TEST(Expr, ArithmeticOfEveryType) {
+  for (DType t : {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kU8, DType::kI8}) {
+    SCOPED_TRACE(std::string(Name(t)));
+    std::vector<Formula> formulas;
+    for (ExprKind k : {ExprKind::kAdd, ExprKind::kSub, ExprKind::kMul, ExprKind::kMin, ExprKind::kMax}) {
+      formulas.push_back([k](Expr a, Expr b) { return ir::Binary(k, a, b); });
+    }
+    ExpectMaps(t, formulas, t == DType::kF32 ? 1e-5 : 1e-13);
+  }
+  for (DType t : {DType::kF32, DType::kF64}) {
+    ExpectMaps(t, {[](Expr a, Expr b) { return a / b; },
+                   [t](Expr a, Expr b) { return ir::Min(a * b + a, ir::Float(3, t)) - ir::Max(b, ir::Float(-1, t)) * a; }}, 1e-5);
+  }
+  ExpectMaps(DType::kF64, {[](Expr a, Expr b) { return a % b; }}, 1e-9);
+  ExpectSame(Map(DType::kF32, ForKind::kUnrolled, {[](Expr a, Expr b) { return a * b + a; }}));
+}
+
+TEST(Expr, DivisionAndModuloRoundDown) {
+  for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kI8}) {
+    SCOPED_TRACE(std::string(Name(t)));
+    std::vector<Formula> formulas;
+    for (ExprKind k : {ExprKind::kDiv, ExprKind::kMod}) {
+      for (int64_t d : {1, 2, 3, 16, 100, -1, -2, -5}) {
+        if (d > 0 || t != DType::kU8) formulas.push_back([=](Expr a, Expr) { return ir::Binary(k, a, ir::Int(d, t)); });
+      }
+      formulas.push_back([=](Expr a, Expr b) { return ir::Binary(k, a, ir::Select(ir::Eq(b, ir::Int(0, t)), ir::Int(3, t), b)); });
+    }
+    ExpectMaps(t, formulas);
+  }
+}
+
+TEST(Expr, ADivisionByZeroInALaneThatIsNotTakenDoesNotTrap) {
+  ir::Buffer a = ir::MakeBuffer("a", DType::kI32, {16}), b = ir::MakeBuffer("b", DType::kI32, {8}), c = ir::MakeBuffer("c", DType::kI32, {16});
+  ir::Var i = ir::MakeVar("i");
+  Expr value = ir::Select(Expr(i) < Expr(8), ir::Load(a, {i}) / (ir::Load(b, {i}) * ir::Int(2, DType::kI32) + ir::Int(1, DType::kI32)),
+                          ir::Int(5, DType::kI32));
+  ExpectSame({"f", {a, b, c}, 1, ir::For(i, 16, ForKind::kVectorized, ir::Store(c, {i}, value))}, 0);
+  Expr by_lane = ir::Select(Expr(3) < Expr(i), ir::Cast(Expr(100) / Expr(i), DType::kI32), ir::Int(0, DType::kI32));
+  ExpectSame({"f", {a, b, c}, 1, ir::For(i, 16, ForKind::kVectorized, ir::Store(c, {i}, by_lane))}, 0);
+}
+
+TEST(Expr, ComparisonsAndLogic) {
+  for (DType t : kAll) {
+    SCOPED_TRACE(std::string(Name(t)));
+    std::vector<Formula> formulas;
+    for (ExprKind k : {ExprKind::kLt, ExprKind::kLe, ExprKind::kEq}) {
+      formulas.push_back([k](Expr a, Expr b) { return ir::Binary(k, a, b); });
+      formulas.push_back([k](Expr a, Expr) { return ir::Binary(k, a, a); });
+    }
+    ExpectMaps(t, formulas);
+  }
+  ExpectMaps(DType::kBool, {[](Expr a, Expr b) { return ir::Or(ir::And(a, ir::Not(b)), ir::And(ir::Not(a), b)); },
+                            [](Expr a, Expr b) { return ir::Select(ir::And(a, b), ir::Float(1), ir::Float(2)); }});
+}
+
+TEST(Expr, CastsBetweenAllTypes) {
+  for (DType from : kAll) {
+    SCOPED_TRACE(std::string(Name(from)));
+    std::vector<Formula> formulas;
+    for (DType to : kAll) formulas.push_back([to](Expr a, Expr) { return ir::Cast(a, to); });
+    ExpectMaps(from, formulas);
+  }
+}
+
+TEST(Expr, RoundingFunctions) {
+  for (DType t : {DType::kF32, DType::kF64}) {
+    std::vector<Formula> formulas;
+    for (ExprKind k : {ExprKind::kFloor, ExprKind::kCeil, ExprKind::kRound, ExprKind::kAbs}) {
+      formulas.push_back([=](Expr a, Expr) { return ir::Unary(k, ir::Unary(ExprKind::kRound, a * ir::Float(2, t)) * ir::Float(0.5, t)); });
+    }
+    formulas.push_back([](Expr a, Expr) { return ir::Sqrt(ir::Unary(ExprKind::kAbs, a)); });
+    ExpectMaps(t, formulas, 1e-6);
+  }
+  for (DType t : {DType::kI64, DType::kI32}) ExpectMaps(t, {[](Expr a, Expr) { return ir::Unary(ExprKind::kAbs, a); }});
+}
+
+TEST(Expr, DoubleFunctionsAndPowersCallLibm) {
+  for (DType t : {DType::kF32, DType::kF64}) {
+    std::vector<Formula> formulas;
+    for (ExprKind k : {ExprKind::kExp, ExprKind::kTanh, ExprKind::kErf, ExprKind::kSin, ExprKind::kCos}) {
+      formulas.push_back([k](Expr a, Expr) { return ir::Unary(k, a); });
+    }
+    ExpectMaps(t, formulas, t == DType::kF32 ? 1e-6 : 1e-13);
+    formulas = {[](Expr a, Expr b) { return ir::Binary(ExprKind::kPow, ir::Unary(ExprKind::kAbs, a), b); }};
+    for (double y : {2.0, 3.0, 1.0, -1.0, 0.5, -0.5, 1.7}) {
+      formulas.push_back([=](Expr a, Expr) { return ir::Binary(ExprKind::kPow, ir::Unary(ExprKind::kAbs, a), ir::Float(y, t)); });
+    }
+    ExpectMaps(t, formulas, 1e-5);
+  }
+}
+
+TEST(Expr, IndicesAsValues) {
+  for (DType t : {DType::kF32, DType::kI64, DType::kI32, DType::kF64}) {
+    ir::Buffer a = ir::MakeBuffer("a", t, {5, 24});
+    ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
+    for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
+      Expr value = ir::Cast(Expr(i) * Expr(1000) - Expr(j) * Expr(7) + Expr(j) / Expr(5) + Expr(j) % Expr(3), t);
+      ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, value)))}, 0);
+      Expr linear = ir::Cast(Expr(i) * Expr(1000) - Expr(j) * Expr(7), t);
+      ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, linear)))}, 0);
+    }
+  }
+}
+
+// --- f32 functions against libm, over their whole range
+
+struct Bound {
+  ExprKind kind;
+  double low, high;
+  double relative, absolute;
+};
+
+TEST(Expr, FunctionsOfFloatStayWithinTheirBounds) {
+  const Bound bounds[] = {{ExprKind::kExp, -104, 89, 3e-7, 1e-45}, {ExprKind::kLog, 1e-39, 4, 3e-7, 1e-7},
+                          {ExprKind::kLog, 0, 1e30, 3e-7, 1e-7},   {ExprKind::kTanh, -12, 12, 5e-7, 0},
+                          {ExprKind::kTanh, -0.01, 0.01, 5e-7, 0}, {ExprKind::kErf, -5, 5, 6e-7, 0},
+                          {ExprKind::kErf, -0.01, 0.01, 6e-7, 0}};
+  constexpr int64_t kCount = 4096;
+  for (const Bound& bound : bounds) {
+    SCOPED_TRACE(std::string(ir::Name(bound.kind)));
+    for (const Target& target : TestTargets()) {
+      for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
+        ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {kCount / 16, 16}), c = ir::MakeBuffer("c", DType::kF32, {kCount / 16, 16});
+        ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
+        ir::Func f{"f", {a, c}, 1, ir::For(i, kCount / 16, ForKind::kSerial, ir::For(j, 16, kind, ir::Store(c, {i, j}, ir::Unary(bound.kind, ir::Load(a, {i, j})))))};
+        auto kernel = RunnableKernel::Make(f, target);
+        ASSERT_TRUE(kernel.ok()) << kernel.status();
+        std::vector<NDArray> args = {NDArray(DType::kF32, a->shape), NDArray(DType::kF32, a->shape)};
+        auto x = args[0].as<float>(), y = args[1].as<float>();
+        for (int64_t k = 0; k < kCount; ++k) {
+          x[k] = static_cast<float>(bound.low + (bound.high - bound.low) * static_cast<double>(k) / (kCount - 1));
+        }
+        kernel->Run(args);
+        for (int64_t k = 0; k < kCount; ++k) {
+          const double v = x[k];
+          const double want = bound.kind == ExprKind::kExp ? std::exp(v) : bound.kind == ExprKind::kLog ? std::log(v) : bound.kind == ExprKind::kTanh ? std::tanh(v) : std::erf(v);
+          if (static_cast<float>(want) == y[k]) continue;
+          ASSERT_LE(std::abs(want - y[k]), bound.relative * std::abs(want) + bound.absolute) << target.cpu << " at " << v << " gave " << y[k] << " for " << want;
+        }
+      }
+    }
+  }
+}
+
+TEST(Expr, FunctionsOfFloatAtTheEdges) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> in = {0.f, -0.f, 1.f, inf, -inf, nan, 88.7f, 88.8f, 200.f, 3e38f, -87.f, -95.f, -103.f, -110.f, -3e38f, 1e-42f};
+  ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {16});
+  for (ExprKind k : {ExprKind::kExp, ExprKind::kLog, ExprKind::kTanh, ExprKind::kErf, ExprKind::kSqrt}) {
+    ir::Buffer c = ir::MakeBuffer("c", DType::kF32, {16});
+    ir::Var i = ir::MakeVar("i");
+    for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
+      ir::Func f{"f", {a, c}, 1, ir::For(i, 16, kind, ir::Store(c, {i}, ir::Unary(k, ir::Load(a, {i}))))};
+      std::vector<NDArray> args = {NDArray(DType::kF32, {16}), NDArray(DType::kF32, {16})};
+      std::copy(in.begin(), in.end(), args[0].as<float>().begin());
+      for (const Target& t : TestTargets()) EXPECT_TRUE(SameOnTarget(f, args, t, 1e-6)) << ir::Name(k);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper

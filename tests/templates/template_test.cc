@@ -41,7 +41,7 @@ void CheckAll(const Workload& w, int configs, uint64_t seed) {
       ASSERT_FALSE(all.empty()) << def->name << " has no config for " << Text(w);
       for (int i = 0; i < configs; ++i) {
         const Config& config = all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))];
-        SCOPED_TRACE(absl::StrCat(Text(w), "\n", def->name, " ", Text(config), "\n", Text(t)));
+        SCOPED_TRACE(absl::StrCat(Text(w), "\n", std::string(def->name), " ", Text(config), "\n", Text(t)));
         absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
         ASSERT_TRUE(kernel.ok()) << kernel.status();
         absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);

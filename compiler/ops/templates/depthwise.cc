@@ -30,19 +30,22 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   return space;
 }
 
-absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, std::vector<std::string>* copies) {
+// Accumulators come in whole vectors (`channels`, a multiple of the tile's); those past the last channel stay zero.
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, int64_t channels,
+                                      std::vector<std::string>* copies) {
   ir::ProgramBuilder b("depthwise");
   const bool packed = w.inputs[1].constant;
   std::vector<Shape> shapes(w.inputs.size());
   if (packed) shapes[1] = {s.kh, s.kw, s.c};
   WorkloadProgram program(w, b, shapes);
   const ir::Tensor x = PaddedInput(s, program, b, copies);
-  ir::Buffer acc = b.Reduce("acc", DType::kF32, {s.n, s.oh, s.ow, s.c}, {s.kh, s.kw}, ir::Combiner::kSum,
+  ir::Buffer acc = b.Reduce("acc", DType::kF32, {s.n, s.oh, s.ow, channels}, {s.kh, s.kw}, ir::Combiner::kSum,
                             [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                               Expr h = i[1] * Expr(s.stride_h) + r[0] * Expr(s.dilation_h);
                               Expr column = i[2] * Expr(s.stride_w) + r[1] * Expr(s.dilation_w);
                               Expr tap = packed ? ir::Load(program.buffer(1), {r[0], r[1], i[3]}) : program.value(1)({i[3], Expr(0), r[0], r[1]});
-                              return x({i[0], i[3], h, column}) * tap;
+                              Expr product = x({i[0], i[3], h, column}) * tap;
+                              return channels == s.c ? product : ir::Select(i[3] < Expr(s.c), product, ir::Float(0));
                             });
   Expr current;
   program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
@@ -59,7 +62,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   const Conv2dShape shape(w);
   const int64_t lanes = t.lanes();
   std::vector<std::string> copies;
-  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, &copies));
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, CeilDiv(shape.c, c["cv"] * lanes) * c["cv"] * lanes, &copies));
   Schedule s(std::move(func));
   for (const std::string& stage : copies) ScheduleElementwise(s, stage, t);
 

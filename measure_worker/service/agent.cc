@@ -64,13 +64,12 @@ void Agent::BackOff(std::unique_lock<std::mutex>& lock, int failures) {
 
 void Agent::ControlLoop() {
   std::unique_lock lock(mutex_);
-  for (int failures = 0; !stopping_;) {
+  while (!stopping_) {
     if (session_.empty()) {
       lock.unlock();
       const bool registered = RegisterOnce();
       lock.lock();
-      failures = registered ? 0 : failures + 1;
-      if (!registered) BackOff(lock, failures - 1);
+      if (!registered) BackOff(lock, register_failures_ - 1);
       continue;
     }
     if (sync_failures_ > 0 && syncs_.empty()) BackOff(lock, sync_failures_ - 1);
@@ -87,9 +86,12 @@ bool Agent::RegisterOnce() {
   auto reply = link_.Register(options_.registration);
   std::lock_guard lock(mutex_);
   if (!reply.ok()) {
-    if (!stopping_) spdlog::warn("cannot register with the server: {}", std::string(reply.status().message()));
+    if (!stopping_ && register_failures_++ == 0) {
+      spdlog::warn("cannot register with the server, and keep trying: {}", std::string(reply.status().message()));
+    }
     return false;
   }
+  register_failures_ = 0;
   session_ = reply->session();
   if (reply->sync_ms() > 0) busy_wait_ = absl::Milliseconds(reply->sync_ms());
   sync_failures_ = 0;
@@ -206,7 +208,7 @@ void Agent::SubmitAll(std::unique_lock<std::mutex>& lock) {
     v1::SubmitResultsRequest request = out.results;
     request.set_session(session_);
     lock.unlock();
-    const bool taken = Submit(request);
+    const bool taken = Submit(request, failures > 0);
     lock.lock();
     if (taken) {
       // Only now is the lease no longer ours: until then the server must not give it to another.
@@ -222,10 +224,10 @@ void Agent::SubmitAll(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-bool Agent::Submit(const v1::SubmitResultsRequest& results) {
+bool Agent::Submit(const v1::SubmitResultsRequest& results, bool again) {
   auto reply = link_.SubmitResults(results);
   if (!reply.ok()) {
-    spdlog::warn("cannot hand in results yet: {}", std::string(reply.status().message()));
+    if (!again) spdlog::warn("cannot hand in results yet: {}", std::string(reply.status().message()));
     // What the server refuses as such it will refuse again.
     return absl::IsInvalidArgument(reply.status()) || absl::IsPermissionDenied(reply.status());
   }

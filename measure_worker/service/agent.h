@@ -63,7 +63,8 @@ class Agent {
   void SyncIfDue(std::unique_lock<std::mutex>& lock);
   void OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> reply);
   void Measure(const Held& held, v1::SubmitResultsRequest& results);
-  bool Submit(const v1::SubmitResultsRequest& results);
+  // Whether the server needs them no more. `again`: it has been tried before.
+  bool Submit(const v1::SubmitResultsRequest& results, bool again);
 
   int FreeSlots() const;
   absl::Duration Jittered(absl::Duration d);            // +-20 %
@@ -88,7 +89,7 @@ class Agent {
   std::deque<Outgoing> outbox_;         // kept until acknowledged
   std::map<int64_t, int> syncs_;        // calls under way: number -> free slots told
   int64_t next_sync_ = 0;
-  int sync_failures_ = 0;
+  int register_failures_ = 0, sync_failures_ = 0;    // in a row
   Rng rng_;
 
   std::thread control_, measure_, submit_;

@@ -15,7 +15,7 @@ constexpr auto kCallTimeout = std::chrono::seconds(20);
 constexpr auto kSyncGrace = std::chrono::seconds(15);   // past the time that the server was asked to wait
 constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 constexpr int kMaxGrantBytes = 16 << 20;
-constexpr int kMaxBackoffMs = 2'000;                    // a server that was restarted should be found soon
+constexpr int kMinBackoffMs = 100, kMaxBackoffMs = 2000;  // a server that was restarted should be found soon
 
 class GrpcLink : public ServerLink {
  public:
@@ -24,6 +24,8 @@ class GrpcLink : public ServerLink {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinBackoffMs);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinBackoffMs);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMaxGrantBytes);

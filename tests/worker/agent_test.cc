@@ -1,0 +1,277 @@
+// The worker's conversation with its server, faults included: nothing is lost, nothing is measured twice.
+#include "measure_worker/service/agent.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "temper/v1/worker.grpc.pb.h"
+#include "tests/worker/fake_server.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::ElementsAre;
+
+// Says what it is asked to measure, and waits where a test wants it to.
+class FakeMeasurer : public Measurer {
+ public:
+  absl::Status Run(const BatchWork& work, const CancelToken& token,
+                   const std::function<void(int, TrialResult)>& on_trial) override {
+    if (absl::Status broken = broken_; !broken.ok()) return broken;
+    for (size_t i = 0; i < work.candidates.size(); ++i) {
+      if (work.candidates[i].config == "block") {
+        blocked_ = true;
+        blocked_.notify_all();
+        while (!token.cancelled()) std::this_thread::yield();
+        return absl::CancelledError("cancelled");
+      }
+      ++measured_;
+      on_trial(static_cast<int>(i), {kOk, "", {1e-3, 2e-3}, 4, 5});
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken&) override {
+    return ModelResult{kOk, "", {2e-3}, std::vector<double>(work.rounds, 1e-3), 1e-6};
+  }
+
+  std::atomic<int> measured_{0};
+  std::atomic<bool> blocked_{false};
+  absl::Status broken_;
+};
+
+AgentOptions Options(int slots) {
+  AgentOptions options;
+  options.registration.set_device_key("a");
+  options.registration.set_slots(slots);
+  options.idle_wait = absl::Seconds(5);
+  options.back_off_least = absl::Milliseconds(1);
+  options.back_off_most = absl::Milliseconds(4);
+  return options;
+}
+
+v1::Lease BatchLease(int64_t id, const std::vector<std::string>& configs) {
+  v1::Lease lease;
+  lease.set_lease(id);
+  lease.mutable_batch()->set_workload("w");
+  for (const std::string& config : configs) {
+    v1::CandidateSpec& c = *lease.mutable_batch()->add_candidates();
+    c.set_candidate(id * 10 + lease.batch().candidates_size() - 1);
+    c.set_attempt(1);
+    c.set_config(config);
+  }
+  return lease;
+}
+
+// Lets waiting calls run out until the worker says that it holds nothing.
+bool AwaitNothingHeld(FakeServer& server) {
+  const auto nothing_held = [](const FakeServer& s) { return !s.syncs_.empty() && s.syncs_.back().leases().empty(); };
+  for (bool held = true; held;) {
+    size_t before = 0;
+    if (!server.Await([&](auto& s) {
+          before = s.syncs_.size();
+          held = !nothing_held(s);
+          return true;
+        })) {
+      return false;
+    }
+    if (!held) break;
+    server.Expire();
+    if (!server.Await([&](auto& s) { return s.syncs_.size() > before; })) return false;
+  }
+  return true;
+}
+
+class AgentTest : public testing::Test {
+ protected:
+  void Begin(int slots = 2) {
+    agent_ = std::make_unique<Agent>(link_, measurer_, Options(slots));
+    agent_->Start();
+  }
+  FakeServer server_;
+  FakeLink link_{server_};
+  FakeMeasurer measurer_;
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentTest, MeasuresAndHandsIn) {
+  server_.Grant(BatchLease(1, {"x", "y"}));
+  server_.Grant(BatchLease(2, {"z"}));
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 3; }));
+  EXPECT_EQ(server_.results_[11].lease(), 1);
+  EXPECT_EQ(server_.results_[11].attempt(), 1);
+  EXPECT_EQ(server_.results_[20].outcome(), "ok");
+  EXPECT_THAT(server_.results_[20].costs_s(), ElementsAre(1e-3, 2e-3));
+  ASSERT_TRUE(AwaitNothingHeld(server_));
+  agent_->Stop();
+  EXPECT_EQ(server_.registrations_.size(), 1u);
+  EXPECT_EQ(server_.registrations_[0].device_key(), "a");
+}
+
+TEST_F(AgentTest, ChecksModelsAndFinals) {
+  v1::Lease model;
+  model.set_lease(7);
+  model.mutable_model()->set_rounds(3);
+  v1::Lease finals = BatchLease(8, {"x"});
+  const v1::Batch batch = finals.batch();
+  *finals.mutable_finals() = batch;
+  Begin();
+  server_.Grant(model);
+  server_.Grant(finals);
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.models_.size() == 1 && s.results_.size() == 1; }));
+  EXPECT_EQ(server_.models_[7].tuned_s_size(), 3);
+}
+
+TEST_F(AgentTest, KeepsTryingUntilTheServerIsThere) {
+  server_.FailNext(5, 5, 5);
+  server_.Grant(BatchLease(1, {"x", "y"}));
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+  EXPECT_EQ(measurer_.measured_, 2) << "results are kept, not measured again";
+  EXPECT_EQ(server_.submissions_.size(), 6u);
+}
+
+TEST_F(AgentTest, HoldsALeaseUntilItsResultsAreAcknowledged) {
+  server_.FailNext(0, 0, 8);
+  server_.Grant(BatchLease(1, {"x"}));
+  Begin(1);
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+  ASSERT_TRUE(AwaitNothingHeld(server_));
+  agent_->Stop();
+  // From the first Sync that restates it on, each did, until the results were in.
+  bool held = false, let_go = false;
+  for (const auto& sync : server_.syncs_) {
+    if (!sync.leases().empty()) {
+      EXPECT_FALSE(let_go);
+      held = true;
+    } else if (held) {
+      let_go = true;
+    }
+  }
+  EXPECT_TRUE(held);
+  EXPECT_TRUE(let_go);
+}
+
+TEST_F(AgentTest, ASlotThatBecomesFreeIsTold) {
+  Begin(1);
+  server_.Grant(BatchLease(1, {"x"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+  server_.Grant(BatchLease(2, {"y"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+  for (const auto& sync : server_.syncs_) EXPECT_LE(sync.free_slots(), 1);
+}
+
+TEST_F(AgentTest, RegistersAgainAfterTheServerForgotIt) {
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty(); }));
+  server_.ForgetSession();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.registrations_.size() == 2; }));
+  server_.Grant(BatchLease(3, {"x"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+}
+
+TEST_F(AgentTest, CancelledLeasesAreDroppedRunningOrWaiting) {
+  server_.Grant(BatchLease(1, {"x", "block"}));
+  server_.Grant(BatchLease(2, {"y"}));
+  Begin();
+  measurer_.blocked_.wait(false);
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().leases_size() == 2; }));
+  server_.Cancel(2);
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().leases_size() == 1; }));
+  server_.Cancel(1);
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; })) << "what was measured before is handed in";
+  ASSERT_TRUE(AwaitNothingHeld(server_));
+  EXPECT_TRUE(server_.results_.contains(10));
+  EXPECT_EQ(measurer_.measured_, 1);
+}
+
+TEST_F(AgentTest, AGrantThatComesTwiceIsMeasuredOnce) {
+  server_.FailNext(0, 0, 3);
+  Begin();
+  server_.Grant(BatchLease(1, {"x"}));
+  server_.Grant(BatchLease(1, {"x"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+}
+
+TEST_F(AgentTest, ASandboxThatCanNotBeHadIsInfrastructure) {
+  measurer_.broken_ = absl::ResourceExhaustedError("cannot start a child");
+  server_.Grant(BatchLease(1, {"x", "y"}));
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+  EXPECT_EQ(server_.results_[10].outcome(), "infrastructure");
+  EXPECT_EQ(server_.results_[11].error(), "cannot start a child");
+}
+
+TEST_F(AgentTest, StoppingEndsTheMeasurementAndHandsInWhatThereIs) {
+  server_.Grant(BatchLease(1, {"x", "block", "z"}));
+  Begin();
+  measurer_.blocked_.wait(false);
+  agent_->Stop();
+  EXPECT_EQ(server_.results_.size(), 1u);
+  EXPECT_EQ(measurer_.measured_, 1);
+}
+
+TEST_F(AgentTest, StopsWhenNoServerEverAnswered) {
+  server_.FailNext(1'000'000, 0, 0);
+  Begin();
+  agent_->Stop();
+}
+
+// The same over gRPC, on a Unix socket.
+class WireService : public v1::WorkerService::CallbackService {
+ public:
+  explicit WireService(FakeServer& server) : server_(server) {}
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* c, const v1::RegisterRequest* q, v1::RegisterReply* r) override {
+    return Reply(c, r, server_.Register(*q));
+  }
+  grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* c, const v1::SyncRequest* q, v1::SyncReply* r) override {
+    grpc::ServerUnaryReactor* reactor = c->DefaultReactor();
+    server_.StartSync(*q, [reactor, r](absl::StatusOr<v1::SyncReply> reply) {
+      if (reply.ok()) *r = *reply;
+      reactor->Finish(reply.ok() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "broke"));
+    });
+    return reactor;
+  }
+  grpc::ServerUnaryReactor* SubmitResults(grpc::CallbackServerContext* c, const v1::SubmitResultsRequest* q,
+                                          v1::SubmitResultsReply* r) override {
+    return Reply(c, r, server_.SubmitResults(*q));
+  }
+
+ private:
+  template <typename T>
+  grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* c, T* out, absl::StatusOr<T> reply) {
+    grpc::ServerUnaryReactor* reactor = c->DefaultReactor();
+    if (reply.ok()) *out = *reply;
+    reactor->Finish(reply.ok() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "not now"));
+    return reactor;
+  }
+  FakeServer& server_;
+};
+
+TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
+  FakeServer server;
+  server.FailNext(1, 1, 1);
+  WireService service(server);
+  const std::string address = "unix:" + testing::TempDir() + "/temper_agent_test_" + std::to_string(getpid());
+  FakeMeasurer measurer;
+  const auto link = ConnectByGrpc(address);
+  Agent agent(*link, measurer, Options(2));
+  agent.Start();                                // before there is a server
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const auto wire = builder.BuildAndStart();
+  ASSERT_NE(wire, nullptr);
+  for (int64_t id = 1; id <= 20; ++id) server.Grant(BatchLease(id, {"x", "y", "z"}));
+  EXPECT_TRUE(server.Await([](auto& s) { return s.results_.size() == 60; }));
+  agent.Stop();
+  server.End(absl::CancelledError("the test is over"));
+  wire->Shutdown(std::chrono::system_clock::now());
+  EXPECT_EQ(measurer.measured_, 60);
+}
+
+}  // namespace
+}  // namespace temper::worker

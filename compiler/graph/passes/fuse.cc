@@ -54,6 +54,7 @@ class Fuser {
   Graph& g_;
   std::vector<Kind> kind_;                      // per node
   std::vector<bool> alias_;
+  std::vector<int> depth_;                      // per node: the longest way to it from the graph's inputs
   std::vector<std::vector<int>> readers_;       // per node: those of its output, ascending
   std::vector<bool> escapes_;                   // per node: its output is a graph output
   std::vector<int> part_of_;                    // per node, or -1
@@ -66,9 +67,11 @@ Fuser::Fuser(Graph& g) : g_(g), readers_(g.nodes.size()), escapes_(g.nodes.size(
     const Node& node = g.nodes[i];
     kind_.push_back(KindOf(node));
     alias_.push_back(IsAliasNode(g, node));
+    depth_.push_back(0);
     producer[node.output] = static_cast<int>(i);
     for (ValueId v : node.inputs) {
       if (v == kNoValue || producer[v] < 0) continue;
+      depth_[i] = std::max(depth_[i], depth_[producer[v]] + 1);
       std::vector<int>& readers = readers_[producer[v]];
       if (readers.empty() || readers.back() != static_cast<int>(i)) readers.push_back(static_cast<int>(i));
     }
@@ -184,10 +187,14 @@ void Fuser::EmitGroups() {
 
 void Fuser::Run() {
   const int count = static_cast<int>(g_.nodes.size());
-  // Contractions first, the later ones before the earlier: of two that meet in a residual addition, the later has both.
-  for (int i = count; i-- > 0;) {
-    if (kind_[i] == Kind::kAnchor) GrowForward(i);
+  // Contractions first, the deepest before the others: of two that meet in a residual addition, the one on the long
+  // branch has it, as in blocks whose short branch is no contraction at all, so that their kernels are alike.
+  std::vector<int> anchors;
+  for (int i = 0; i < count; ++i) {
+    if (kind_[i] == Kind::kAnchor) anchors.push_back(i);
   }
+  std::sort(anchors.begin(), anchors.end(), [&](int a, int b) { return std::pair(depth_[a], a) > std::pair(depth_[b], b); });
+  for (int i : anchors) GrowForward(i);
   for (int i = 0; i < count; ++i) {
     if (part_of_[i] < 0 && kind_[i] == Kind::kReduction) GrowForward(i);
   }

@@ -2,6 +2,7 @@
 // and transposes take the order in which they move no bytes. Graph inputs and outputs are row-major. Operators are
 // stated over logical axes, so any choice is right; this one is fast.
 #include <algorithm>
+#include <cstring>
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/graph/alias.h"
@@ -32,6 +33,20 @@ std::vector<int> WithoutAxes(const TensorType& in, const std::vector<int64_t>& a
     if (new_axis[axis] >= 0) perm.push_back(new_axis[axis]);
   }
   return perm;
+}
+
+// For each position in an array of `dims` laid out in `order`: where its element is in the row-major array.
+std::vector<int64_t> RowOrder(const Shape& dims, const std::vector<int>& order) {
+  Shape stride(dims.size(), 1), index(dims.size(), 0);
+  for (size_t d = dims.size(); d-- > 1;) stride[d - 1] = stride[d] * dims[d];
+  std::vector<int64_t> source;
+  for (int64_t i = NumElements(dims); i > 0; --i) {
+    int64_t from = 0;
+    for (size_t p = 0; p < order.size(); ++p) from += index[p] * stride[order[p]];
+    source.push_back(from);
+    for (size_t p = order.size(); p-- > 0 && ++index[p] == dims[order[p]];) index[p] = 0;
+  }
+  return source;
 }
 
 class LayoutPass {
@@ -213,21 +228,18 @@ ValueId LayoutPass::PermuteRows(const Node& matmul, const Shape& dims, const std
   const Value& old = g_.values[matmul.inputs[1]];
   Value v{"", old.type, std::nullopt, true};
   if (old.constant.has_value()) {
-    const bool trans_b = matmul.attrs.Int("trans_b", 0) != 0;
-    const int64_t rows = NumElements(dims), columns = old.constant->size() / rows;
-    const int64_t row_stride = trans_b ? 1 : columns, column_stride = trans_b ? rows : 1;
+    const std::vector<int64_t> source = RowOrder(dims, order);
+    const int64_t rows = static_cast<int64_t>(source.size()), columns = old.constant->size() / rows, bytes = SizeOf(old.type.dtype);
     NDArray data(old.type.dtype, old.type.shape);
-    Shape stride(dims.size(), 1), index(dims.size(), 0);
-    for (size_t d = dims.size(); d-- > 1;) stride[d - 1] = stride[d] * dims[d];
-    for (int64_t to = 0; to < rows; ++to) {
-      int64_t from = 0;
-      for (size_t p = 0; p < order.size(); ++p) from += index[p] * stride[order[p]];
-      for (int64_t c = 0; c < columns; ++c) {
-        const int64_t to_at = to * row_stride + c * column_stride, from_at = from * row_stride + c * column_stride;
-        if (data.dtype() == DType::kF32) data.as<float>()[to_at] = old.constant->as<float>()[from_at];
-        else data.Set(to_at, old.constant->At(from_at));
+    const char* from = static_cast<const char*>(old.constant->data());
+    char* to = static_cast<char*>(data.MutableData());
+    // Transposed, the rows are the elements of each line; else they are the lines.
+    const bool trans_b = matmul.attrs.Int("trans_b", 0) != 0;
+    const int64_t lines = trans_b ? columns : 1, piece = trans_b ? bytes : columns * bytes;
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t row = 0; row < rows; ++row) {
+        std::memcpy(to + (line * rows + row) * piece, from + (line * rows + source[row]) * piece, static_cast<size_t>(piece));
       }
-      for (size_t p = order.size(); p-- > 0 && ++index[p] == dims[order[p]];) index[p] = 0;
     }
     v.constant = std::move(data);
   }

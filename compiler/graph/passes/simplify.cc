@@ -26,7 +26,11 @@ absl::Status Simplify(Graph& g) {
   for (std::span<const Rewriter::Rule> family : {MoveRules(), NormRules(), AffineRules()}) {
     rules.insert(rules.end(), family.begin(), family.end());
   }
-  return Rewriter(g).Run(rules).status();
+  Rewriter rewriter(g);
+  TEMPER_RETURN_IF_ERROR(rewriter.Run(rules).status());
+  TEMPER_ASSIGN_OR_RETURN(bool split, SplitContractions(g));
+  if (split) TEMPER_RETURN_IF_ERROR(rewriter.Run(rules).status());
+  return rewriter.Run(FinalRules()).status();
 }
 
 }  // namespace temper::passes

@@ -186,12 +186,31 @@ absl::StatusOr<bool> InputFactorIntoWeight(Rewriter& r, Node& node) {
   return true;
 }
 
+// One factor for all of an operand of a product of two activations is applied to the result instead, where it costs
+// nothing: attention's scale, mostly.
+absl::StatusOr<bool> FactorPastMatmul(Rewriter& r, Node& node) {
+  if (node.op != "matmul") return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* product = r.Producer(node.inputs[i], "mul");
+    if (product == nullptr || !r.OnlyUse(product->output)) continue;
+    const NDArray* factor = r.Constant(product->inputs[1]);
+    if (factor == nullptr || factor->size() != 1 || r.ShapeOf(product->inputs[0]) != r.ShapeOf(product->output)) continue;
+    std::vector<ValueId> inputs = node.inputs;
+    inputs[i] = product->inputs[0];
+    const ValueId scalar = r.AddConstant(factor->Reshaped({}));
+    TEMPER_ASSIGN_OR_RETURN(ValueId unscaled, r.Emit("matmul", node.attrs, std::move(inputs)));
+    r.Become(node, "mul", {}, {unscaled, scalar});
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const Rewriter::Rule> AffineRules() {
   static const std::vector<Rewriter::Rule> rules = {
       ExpandBatchNorm, ConstantToTheRight, SubtractAndDivide, TrimConstant, RemoveNeutral, SimplifyPower,
-      MergeChain, FactorIntoWeight, FactorPastBias, InputFactorIntoWeight};
+      MergeChain, FactorIntoWeight, FactorPastBias, InputFactorIntoWeight, FactorPastMatmul};
   return rules;
 }
 

@@ -76,6 +76,8 @@ absl::StatusOr<bool> TransposedOperands(Rewriter& r, Node& node) {
   for (size_t i = 0; i < 2; ++i) {
     const Node* transpose = r.Producer(node.inputs[i], "transpose");
     if (transpose == nullptr || !SwapsLastTwo(transpose->attrs.Ints("perm"))) continue;
+    // A dense layer keeps its transpose: the layout pass often makes it free, and rows then stay rows.
+    if (i == 0 && r.graph().values[node.inputs[1]].is_constant) continue;
     const char* flag = i == 0 ? "trans_a" : "trans_b";
     Attrs attrs = node.attrs;
     attrs.Set(flag, int64_t{node.attrs.Int(flag, 0) == 0});

@@ -1,0 +1,48 @@
+#include "compiler/graph/passes/simplify.h"
+
+namespace temper::passes {
+namespace {
+
+// A transposed convolution whose windows do not overlap is a 1x1 convolution that makes each block of pixels at once,
+// and a move. Channels of one pixel of the block stay together, as they lie channels-last.
+absl::StatusOr<bool> TransposedConvAsConv(Rewriter& r, Node& node) {
+  if (node.op != "conv_transpose2d" || node.attrs.Int("group", 1) != 1) return false;
+  const NDArray* weight = r.Constant(node.inputs[1]);
+  const std::vector<int64_t> zeros(4, 0), strides = node.attrs.Ints("strides", {1, 1});
+  if (weight == nullptr || weight->dtype() != DType::kF32) return false;
+  const int64_t in = weight->shape()[0], out = weight->shape()[1], block = weight->shape()[2];
+  const bool tiles = weight->shape()[3] == block && strides == std::vector<int64_t>{block, block} && block > 1;
+  const bool plain = node.attrs.Ints("pads", zeros) == zeros && node.attrs.Ints("output_padding", {0, 0}) == std::vector<int64_t>{0, 0} &&
+                     node.attrs.Ints("dilations", {1, 1}) == std::vector<int64_t>{1, 1};
+  if (!tiles || !plain) return false;
+  const int64_t pixels = block * block;
+  NDArray dense(DType::kF32, {pixels * out, in, 1, 1});
+  for (int64_t i = 0; i < in; ++i) {
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t p = 0; p < pixels; ++p) {
+        dense.as<float>()[static_cast<size_t>((p * out + o) * in + i)] = weight->as<float>()[static_cast<size_t>((i * out + o) * pixels + p)];
+      }
+    }
+  }
+  const ValueId dense_id = r.AddConstant(std::move(dense));
+  Attrs conv;
+  conv.Set("strides", std::vector<int64_t>{1, 1});
+  conv.Set("pads", zeros);
+  conv.Set("dilations", std::vector<int64_t>{1, 1});
+  conv.Set("group", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(ValueId blocks, r.Emit("conv2d", std::move(conv), {node.inputs[0], dense_id}));
+  Attrs move;
+  move.Set("blocksize", block);
+  move.Set("mode", std::string("DCR"));
+  r.Become(node, "depth_to_space", std::move(move), {blocks});
+  return true;
+}
+
+}  // namespace
+
+std::span<const Rewriter::Rule> FinalRules() {
+  static const std::vector<Rewriter::Rule> rules = {TransposedConvAsConv};
+  return rules;
+}
+
+}  // namespace temper::passes

@@ -52,7 +52,17 @@ llvm::Constant* Emitter::LaneNumbers(llvm::Type* element, int64_t first, int64_t
 Emitter::Access Emitter::AccessOf(const void* key, const ir::Buffer& buffer, const std::vector<Expr>& indices) {
   Expr& flat = flat_[key];
   if (!flat) flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
-  return {buffer.get(), flat, FormOf(flat)};
+  return AccessOf(buffer.get(), flat);
+}
+
+Emitter::Access Emitter::AccessOf(const ir::BufferNode* buffer, const Expr& flat) {
+  Access access{buffer, flat, FormOf(flat)};
+  auto copies = private_.find(buffer);
+  if (copies == private_.end()) return access;
+  for (Term& t : access.form.terms) t.coefficient *= copies->second;
+  access.form.constant = access.form.constant * copies->second + (lanes_.count == 0 ? as_lane_ : 0);
+  access.form.lane = access.form.lane * copies->second + (lanes_.count == 0 ? 0 : 1);
+  return access;
 }
 
 Emitter::Form Emitter::FormOf(const Expr& e) {
@@ -199,7 +209,11 @@ Value* Emitter::PointersOf(const Access& access) {
   if (!access.form.irregular) return b_.CreateGEP(type, AddressOf(access, 0), LaneNumbers(b_.getInt64Ty(), 0, access.form.lane));
   auto base = pointers_.find(access.buffer);
   if (base == pointers_.end()) return AddressOf(access, 0);
-  return b_.CreateGEP(type, base->second, EmitVector(access.flat));
+  Value* indices = EmitVector(access.flat);
+  if (auto copies = private_.find(access.buffer); copies != private_.end()) {
+    indices = b_.CreateAdd(b_.CreateMul(indices, Spread(I64(copies->second))), LaneNumbers(b_.getInt64Ty(), 0, 1));
+  }
+  return b_.CreateGEP(type, base->second, indices);
 }
 
 // Where the target has AVX, unaligned accesses cost nothing and none is claimed to be aligned.
@@ -221,7 +235,9 @@ void Emitter::AsLane(int64_t lane, const std::function<void()>& f) {
   bindings_[saved.var.get()] = {Binding::kConstant, saved.base + lane};
   bindings_[saved.local.get()] = {Binding::kConstant, lane};
   lanes_ = Lanes();
+  as_lane_ = lane;
   f();
+  as_lane_ = 0;
   lanes_ = saved;
   bindings_[saved.var.get()] = {Binding::kLane, saved.base};
   bindings_[saved.local.get()] = {Binding::kLane, 0};
@@ -282,7 +298,7 @@ Value* Emitter::EmitGather(const Expr& e, const Access& access) {
     if (p != nullptr) {
       element = b_.CreateAlignedLoad(type->getElementType(), b_.CreateGEP(type->getElementType(), p, I64(lane * access.form.lane)), align);
     } else {
-      AsLane(lane, [&] { element = ScalarLoad({access.buffer, access.flat, FormOf(access.flat)}); });
+      AsLane(lane, [&] { element = ScalarLoad(AccessOf(access.buffer, access.flat)); });
     }
     result = b_.CreateInsertElement(result, element, static_cast<uint64_t>(lane));
   }
@@ -313,7 +329,7 @@ Value* Emitter::EmitRegisterLoad(const Access& access) {
     Value* result = llvm::PoisonValue::get(type);
     for (int64_t lane = 0; lane < type->getNumElements(); ++lane) {
       Value* v = nullptr;
-      AsLane(lane, [&] { v = EmitRegisterLoad({access.buffer, access.flat, FormOf(access.flat)}); });
+      AsLane(lane, [&] { v = EmitRegisterLoad(AccessOf(access.buffer, access.flat)); });
       result = b_.CreateInsertElement(result, v, static_cast<uint64_t>(lane));
     }
     return result;
@@ -338,7 +354,7 @@ void Emitter::StoreRegister(const Access& access, Value* value) {
       Value* v = b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
       Value* mask = lanes_.mask == nullptr ? nullptr : b_.CreateExtractElement(lanes_.mask, static_cast<uint64_t>(lane));
       AsLane(lane, [&] {
-        const Access scalar = {access.buffer, access.flat, FormOf(access.flat)};
+        const Access scalar = AccessOf(access.buffer, access.flat);
         if (mask != nullptr) v = b_.CreateSelect(mask, v, FromMemory(EmitRegisterLoad(scalar), dtype));
         StoreRegister(scalar, v);
       });
@@ -377,7 +393,7 @@ void Emitter::StoreAccess(const ir::StmtNode& s, const Access& access, Value* va
     if (!access.form.irregular) {
       b_.CreateAlignedStore(v, AddressOf(access, lane * access.form.lane), element_align);
     } else {
-      AsLane(lane, [&] { b_.CreateAlignedStore(v, AddressOf({access.buffer, access.flat, FormOf(access.flat)}, 0), element_align); });
+      AsLane(lane, [&] { b_.CreateAlignedStore(v, AddressOf(AccessOf(access.buffer, access.flat), 0), element_align); });
     }
   }
 }

@@ -120,11 +120,13 @@ void Emitter::EmitVectorized(const ir::StmtNode& s) {
       Unbind(s.var);
       continue;
     }
-    lanes_ = {s.var, ir::MakeVar(s.var->name), piece.base, piece.length};
+    ir::Var& local = locals_[{s.var.get(), piece.base}];
+    if (local == nullptr) local = ir::MakeVar(s.var->name);
+    lanes_ = {s.var, local, piece.base, piece.length};
     Bind(s.var, {Binding::kLane, piece.base}, s.extent);
-    Bind(lanes_.local, {Binding::kLane, 0}, piece.length);
+    Bind(local, {Binding::kLane, 0}, piece.length);
     Emit(s.body);
-    Unbind(lanes_.local);
+    Unbind(local);
     Unbind(s.var);
     lanes_ = Lanes();
   }
@@ -287,34 +289,46 @@ llvm::Function* Emitter::MakeThunk(llvm::Function* body, const Captures& capture
 
 void Emitter::EmitAlloc(const ir::StmtNode& s) {
   const ir::BufferNode& buffer = *s.buffer;
+  private_.erase(&buffer);
+  if (lanes_.count > 0) private_[&buffer] = lanes_.count;
+  const int64_t copies = std::max<int64_t>(1, lanes_.count);
+  const int64_t elements = std::max<int64_t>(1, NumElements(buffer.shape)) * copies;
   if (buffer.scope == ir::Scope::kRegister) {
-    // The widest piece of any vectorised loop that runs along the last dimension.
-    int64_t granule = 1;
-    ir::VisitStmt(s.body, [&](const Stmt& loop) {
-      if (loop->kind != StmtKind::kFor || loop->for_kind != ForKind::kVectorized) return;
-      auto use = [&](const ir::Buffer& b, const std::vector<Expr>& indices) {
-        if (b.get() != &buffer || indices.empty() || !ir::UsesVar(indices.back(), loop->var)) return;
-        granule = std::max(granule, PowerOfTwoPieces(loop->extent, WidestPiece(context_.target)).front().length);
-      };
-      ir::VisitStmt(loop->body, [&](const Stmt& store) {
-        if (store->kind == StmtKind::kStore) use(store->buffer, store->indices);
-      });
-      ir::VisitExprs(loop->body, [&](const Expr& root) {
-        ir::Visit(root, [&](const Expr& e) {
-          if (e->kind == ExprKind::kLoad) use(e->buffer, e->args);
-        });
-      });
-    });
-    registers_.insert_or_assign(&buffer, RegisterArray(b_, buffer, MemoryType(buffer.dtype), granule));
+    const bool own = copies > 1;
+    RegisterArray array(b_, buffer.name, MemoryType(buffer.dtype), own ? elements : NumElements(buffer.shape),
+                        own || buffer.shape.empty() ? copies : buffer.shape.back(), own ? copies : WidestAccess(s));
+    registers_.insert_or_assign(&buffer, std::move(array));
   } else if (context_.plan.placements.at(&buffer).kind == Placement::kStack) {
     llvm::IRBuilder<>::InsertPointGuard guard(b_);
     b_.SetInsertPoint(&function_->getEntryBlock(), function_->getEntryBlock().begin());
-    auto* type = llvm::ArrayType::get(MemoryType(buffer.dtype), static_cast<uint64_t>(std::max<int64_t>(1, NumElements(buffer.shape))));
+    auto* type = llvm::ArrayType::get(MemoryType(buffer.dtype), static_cast<uint64_t>(elements));
     llvm::AllocaInst* memory = b_.CreateAlloca(type, nullptr, buffer.name);
     memory->setAlignment(llvm::Align(64));
     pointers_[&buffer] = memory;
   }
   Emit(s.body);
+}
+
+// Of an array: the widest piece of any vectorised loop that runs along its last dimension.
+int64_t Emitter::WidestAccess(const ir::StmtNode& alloc) const {
+  int64_t widest = 1;
+  ir::VisitStmt(alloc.body, [&](const Stmt& loop) {
+    if (loop->kind != StmtKind::kFor || loop->for_kind != ForKind::kVectorized) return;
+    auto use = [&](const ir::Buffer& b, const std::vector<Expr>& indices) {
+      if (b != alloc.buffer || indices.empty() || !ir::UsesVar(indices.back(), loop->var)) return;
+      const std::vector<Piece> pieces = PowerOfTwoPieces(loop->extent, WidestPiece(context_.target));
+      if (!pieces.empty()) widest = std::max(widest, pieces.front().length);
+    };
+    ir::VisitStmt(loop->body, [&](const Stmt& store) {
+      if (store->kind == StmtKind::kStore) use(store->buffer, store->indices);
+    });
+    ir::VisitExprs(loop->body, [&](const Expr& root) {
+      ir::Visit(root, [&](const Expr& e) {
+        if (e->kind == ExprKind::kLoad) use(e->buffer, e->args);
+      });
+    });
+  });
+  return widest;
 }
 
 // --- stores

@@ -88,6 +88,7 @@ class Emitter {
   llvm::Function* MakeThunk(llvm::Function* body, const Captures& captures, size_t slots);
   void EmitIf(const ir::StmtNode& s);
   void EmitAlloc(const ir::StmtNode& s);
+  int64_t WidestAccess(const ir::StmtNode& alloc) const;
   void EmitStore(const ir::Stmt& s);
   void EmitLaneInvariantStore(const ir::StmtNode& s, const Access& access);
   // buffer[index] = buffer[index] `kind` all of `lanes`.
@@ -122,6 +123,8 @@ class Emitter {
 
   // --- emit_memory.cc
   Access AccessOf(const void* key, const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
+  // The same, with bindings as they now are.
+  Access AccessOf(const ir::BufferNode* buffer, const ir::Expr& flat);
   Form FormOf(const ir::Expr& e);
   void Decompose(const ir::Expr& e, int64_t scale, bool resolved, Form& form);
   void DecomposeAtom(const ir::Expr& e, int64_t scale, Form& form);
@@ -174,6 +177,11 @@ class Emitter {
   std::map<const void*, ir::Expr> flat_;                // per access: its flat index
   std::map<const ir::ExprNode*, std::vector<ir::Var>> vars_of_;
   std::map<std::pair<const ir::ExprNode*, std::vector<int64_t>>, ir::Expr> resolved_;
+  // The local variable of each piece of each vectorised loop: one for ever, since cached expressions use it.
+  std::map<std::pair<const ir::VarNode*, int64_t>, ir::Var> locals_;
+  // Arrays allocated inside a vectorised loop: as many copies as lanes, neighbours in memory.
+  std::map<const ir::BufferNode*, int64_t> private_;
+  int64_t as_lane_ = 0;                                 // inside AsLane: which
   std::vector<ir::Expr> kept_;                          // made here, and known to the caches by address
 };
 

@@ -26,7 +26,11 @@ class Planner {
           Visit(s->body, true);
           plan.thread_workspace_bytes = std::max(plan.thread_workspace_bytes, thread_);
         } else {
+          // Scratch made inside a vectorised loop is each lane's own.
+          const int64_t outer = lanes_;
+          if (s->for_kind == ForKind::kVectorized) lanes_ = std::max(lanes_, s->extent);
           Visit(s->body, parallel);
+          lanes_ = outer;
         }
         break;
       case StmtKind::kAlloc:
@@ -49,7 +53,7 @@ class Planner {
 
  private:
   void Place(const ir::Buffer& buffer, bool parallel) {
-    const int64_t bytes = Aligned(std::max<int64_t>(1, NumElements(buffer->shape)) * SizeOf(buffer->dtype));
+    const int64_t bytes = Aligned(std::max<int64_t>(1, NumElements(buffer->shape)) * lanes_ * SizeOf(buffer->dtype));
     Placement& p = plan.placements[buffer.get()];
     if (!parallel) {
       p = {Placement::kWorkspace, plan.workspace_bytes};
@@ -64,7 +68,7 @@ class Planner {
     }
   }
 
-  int64_t stack_ = 0, thread_ = 0;
+  int64_t stack_ = 0, thread_ = 0, lanes_ = 1;
 };
 
 template <typename T>

@@ -9,8 +9,9 @@
 
 namespace temper {
 
-RegisterArray::RegisterArray(llvm::IRBuilder<>& b, const ir::BufferNode& buffer, llvm::Type* element, int64_t granule)
-    : element_(element), columns_(buffer.shape.empty() ? 1 : buffer.shape.back()), size_(NumElements(buffer.shape)) {
+RegisterArray::RegisterArray(llvm::IRBuilder<>& b, const std::string& name, llvm::Type* element, int64_t size,
+                             int64_t columns, int64_t granule)
+    : element_(element), columns_(columns), size_(size) {
   for (const Piece& p : PowerOfTwoPieces(columns_, granule)) chunks_.push_back({p.base, p.length});
   llvm::IRBuilder<>::InsertPointGuard guard(b);
   llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
@@ -19,7 +20,7 @@ RegisterArray::RegisterArray(llvm::IRBuilder<>& b, const ir::BufferNode& buffer,
   for (int64_t row = 0; row < rows; ++row) {
     for (const Chunk& c : chunks_) {
       llvm::Type* type = c.length == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(c.length));
-      variables_.push_back(b.CreateAlloca(type, nullptr, buffer.name));
+      variables_.push_back(b.CreateAlloca(type, nullptr, name));
     }
   }
 }

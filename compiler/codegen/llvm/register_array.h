@@ -4,17 +4,16 @@
 
 #include <llvm/IR/IRBuilder.h>
 
+#include <string>
 #include <vector>
-
-#include "compiler/ir/stmt.h"
 
 namespace temper {
 
 class RegisterArray {
  public:
-  // `granule`: the widest vector that accesses use; rows of the last dimension are cut into powers of two up to it.
-  // Allocas go to the start of the function's entry block.
-  RegisterArray(llvm::IRBuilder<>& b, const ir::BufferNode& buffer, llvm::Type* element, int64_t granule);
+  // `size` elements in rows of `columns`. `granule`: the widest vector that accesses use; rows are cut into powers of
+  // two up to it. Allocas go to the start of the function's entry block.
+  RegisterArray(llvm::IRBuilder<>& b, const std::string& name, llvm::Type* element, int64_t size, int64_t columns, int64_t granule);
 
   int64_t size() const { return size_; }        // elements
   // `count` elements from flat position `first`, `stride` apart; all within the array. A scalar where count is 1.

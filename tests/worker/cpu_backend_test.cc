@@ -1,0 +1,203 @@
+// The CPU backend on real workloads: right kernels pass, wrong ones do not, and what is measured is what was asked for.
+#include "measure_worker/backends/cpu/cpu_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler/ops/template.h"
+#include "compiler/package/weights.h"
+#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/backends/cpu/cpu_program.h"
+#include "measure_worker/backends/cpu/guarded_buffer.h"
+#include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/sandbox/session.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kMatmul[] = "(f32[37,64], const f32[64,48]) matmul(0,1) -> f32[37,48]; anchor=0";
+constexpr char kConv[] =
+    "(f32[1,8,9,9]@0231, const f32[16,8,3,3], const f32[16,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,16,9,9]@0231; "
+    "add(3,2) -> f32[1,16,9,9]@0231; relu(4) -> f32[1,16,9,9]@0231; anchor=0";
+
+class Collector : public Reporter {
+ public:
+  void OnBegin(Phase phase, int) override { phases.push_back(phase); }
+  void OnBuilt(int) override {}
+  void OnTrial(int index, const TrialResult& result) override { trials[index] = result; }
+  std::vector<Phase> phases;
+  std::map<int, TrialResult> trials;
+};
+
+BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::string, std::string>>& candidates) {
+  BatchWork work;
+  work.workload = workload;
+  work.target = Text(HostTarget());
+  work.plan.min_sample_us = 20;
+  for (const auto& [name, config] : candidates) {
+    CandidateSpec c;
+    c.template_name = name;
+    c.config = config;
+    work.candidates.push_back(c);
+  }
+  return work;
+}
+
+std::map<int, TrialResult> Measure(Backend& backend, const BatchWork& work) {
+  Collector collector;
+  CarryOut(backend, {work, false}, collector);
+  return collector.trials;
+}
+
+class CpuBackendTest : public testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<Backend> backend_ = NewCpuBackend();
+};
+
+TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
+  const auto workload = ParseWorkload(GetParam());
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  std::vector<std::pair<std::string, std::string>> candidates;
+  for (const TemplateDef* def : TemplatesFor(*workload)) {
+    for (const Config& c : def->space(*workload, HostTarget()).Enumerate(4, 7)) candidates.emplace_back(def->name, Text(c));
+  }
+  ASSERT_GE(candidates.size(), 2u);
+  for (const char* policy : {"model", "warm", "flushed"}) {
+    BatchWork work = WorkOf(Text(*workload), candidates);
+    work.plan.cache_policy = policy;
+    const auto trials = Measure(*backend_, work);
+    ASSERT_EQ(trials.size(), candidates.size());
+    for (const auto& [i, t] : trials) {
+      EXPECT_EQ(t.outcome, "ok") << candidates[i].first << " " << candidates[i].second << ": " << t.error;
+      EXPECT_EQ(t.costs_s.size(), 3u);
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, FinalsTakeTurns) {
+  const auto workload = ParseWorkload(GetParam());
+  ASSERT_TRUE(workload.ok());
+  const auto choice = DefaultChoice(*workload, HostTarget());
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  const std::pair<std::string, std::string> candidate(choice->def->name, Text(choice->config));
+  BatchWork work = WorkOf(Text(*workload), {candidate, candidate, {"default", "nonsense=1"}});
+  work.finals = true;
+  work.plan.repeats = 5;
+  const auto trials = Measure(*backend_, work);
+  EXPECT_EQ(trials.at(0).outcome, "ok") << trials.at(0).error;
+  EXPECT_EQ(trials.at(1).costs_s.size(), 5u);
+  EXPECT_EQ(trials.at(2).outcome, "illegal_config");
+}
+
+INSTANTIATE_TEST_SUITE_P(Workloads, CpuBackendTest, testing::Values(kMatmul, kConv));
+
+TEST(CpuBackend, SaysWhyAConfigIsRefused) {
+  const auto backend = NewCpuBackend();
+  BatchWork work = WorkOf(kMatmul, {{"no.such", ""}, {"default", "x"}, {"default", ""}});
+  work.candidates[2].template_version = 999;
+  const auto trials = Measure(*backend, work);
+  EXPECT_THAT(trials.at(0).error, HasSubstr("no template 'no.such'"));
+  EXPECT_EQ(trials.at(1).outcome, "illegal_config");
+  EXPECT_THAT(trials.at(2).error, HasSubstr("not 999"));
+}
+
+TEST(CpuBackend, AWorkloadOrTargetThatIsNoneIsNoCandidatesFault) {
+  const auto backend = NewCpuBackend();
+  EXPECT_EQ(Measure(*backend, WorkOf("gibberish", {{"default", ""}})).at(0).outcome, "infrastructure");
+  BatchWork work = WorkOf(kMatmul, {{"default", ""}});
+  work.target = "llvm -mcpu=pdp11";
+  EXPECT_EQ(Measure(*backend, work).at(0).outcome, "infrastructure");
+  work = WorkOf(kMatmul, {{"default", ""}});
+  work.plan.cache_policy = "lukewarm";
+  EXPECT_THAT(Measure(*backend, work).at(0).error, HasSubstr("model, warm or flushed"));
+}
+
+// --- the parts ---
+
+TEST(GuardedBuffer, EndsAtAPageThatCanNotBeTouched) {
+  for (int64_t bytes : {1, 4, 63, 64, 65, 4096, 4100, 3 << 20}) {
+    auto buffer = GuardedBuffer::Make(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
+    buffer->Fill(1);
+    EXPECT_TRUE(buffer->CheckSlack().ok());
+    if (bytes % 64 != 0) {
+      buffer->data()[bytes] = 1;
+      EXPECT_TRUE(absl::IsDataLoss(buffer->CheckSlack()));
+    }
+    volatile char* past = buffer->data() + (bytes + 63) / 64 * 64;
+    EXPECT_DEATH(*past = 1, "") << bytes;
+  }
+  auto empty = GuardedBuffer::Make(0);
+  ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->CheckSlack().ok());
+}
+
+TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
+  NDArray want(DType::kF32, {100});
+  for (int i = 0; i < 100; ++i) want.Set(i, std::sin(i));
+  NDArray got = want.Clone();
+  EXPECT_TRUE(CheckOutput(got.data(), want).ok());
+  got.Set(40, want.At(40) + 5e-5);
+  EXPECT_TRUE(CheckOutput(got.data(), want).ok());
+  EXPECT_NEAR(OutputError(got.data(), want), RelativeError(got, want), 1e-9);
+  got.Set(41, want.At(41) + 1e-3);
+  const absl::Status off = CheckOutput(got.data(), want);
+  EXPECT_TRUE(absl::IsDataLoss(off));
+  EXPECT_THAT(std::string(off.message()), HasSubstr("1 of 100 elements are off, the first at 41"));
+  for (double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    got = want.Clone();
+    got.Set(99, bad);
+    EXPECT_FALSE(CheckOutput(got.data(), want).ok());
+    NDArray both = got.Clone();
+    EXPECT_TRUE(CheckOutput(got.data(), both).ok()) << "where the reference has it too, it is right";
+  }
+}
+
+TEST(CheckOutput, IntegersAreExact) {
+  NDArray want(DType::kI64, {3});
+  want.Set(0, 1 << 30);
+  NDArray got = want.Clone();
+  EXPECT_TRUE(CheckOutput(got.data(), want).ok());
+  got.Set(2, 1);
+  EXPECT_FALSE(CheckOutput(got.data(), want).ok());
+}
+
+TEST(Inputs, StayWithinWhatOperatorsAreDefinedOn) {
+  const auto workload = ParseWorkload("(f32[50], f32[50]) add(0,1) -> f32[50]; sqrt(2) -> f32[50]; anchor=0");
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  for (const NDArray& a : MakeInputs(*workload, 1)) {
+    for (float x : a.as<float>()) EXPECT_GE(x, 0.25f);
+  }
+  const auto plain = ParseWorkload("(f32[50]) relu(0) -> f32[50]; anchor=0");
+  ASSERT_TRUE(plain.ok());
+  const NDArray a = MakeInputs(*plain, 1)[0];
+  EXPECT_LT(*std::min_element(a.as<float>().begin(), a.as<float>().end()), -0.5f);
+  EXPECT_EQ(RelativeError(MakeInputs(*plain, 1)[0], a), 0) << "the same seed draws the same";
+  EXPECT_NE(RelativeError(MakeInputs(*plain, 2)[0], a), 0);
+}
+
+TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
+  Target t = HostTarget();
+  t.l2_bytes = 1 << 20;
+  t.threads = 2;
+  const auto plan = MakeCachePlan("model", t);
+  ASSERT_TRUE(plan.ok());
+  for (int64_t bytes : {int64_t{64} << 10, int64_t{1} << 20, int64_t{3} << 20, int64_t{20} << 20}) {
+    const int64_t copies = CountCopies(*plan, bytes);
+    EXPECT_GE(copies, 2);
+    EXPECT_GE(copies * bytes, 2 * t.l2_bytes * t.threads);
+    EXPECT_LE(copies * bytes, 64 << 20);
+  }
+  EXPECT_EQ(CountCopies(*plan, 0), 1);
+  EXPECT_EQ(CountCopies(*plan, int64_t{100} << 20), 1);
+  EXPECT_EQ(CountCopies(*MakeCachePlan("warm", t), 1 << 20), 1);
+}
+
+}  // namespace
+}  // namespace temper::worker

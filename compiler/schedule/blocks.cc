@@ -58,7 +58,8 @@ absl::StatusOr<Func> Inline(const Func& f, const std::string& block) {
     axes.push_back(index->var);
   }
   for (const ir::IterVar& iter : producer->block.iters) {
-    if (std::count(axes.begin(), axes.end(), iter.var) == 0) return Refuse(absl::StrCat("iterator ", iter.var->name, " is not among its indices"));
+    if (std::count(axes.begin(), axes.end(), iter.var) == 0)
+      return Refuse(absl::StrCat("iterator ", iter.var->name, " is not among its indices"));
   }
   Stmt body = Replace(path, nullptr);
   body = ir::RewriteExprs(body, [&](const Expr& e) {
@@ -87,20 +88,23 @@ absl::StatusOr<Func> ComputeAt(const Func& f, const std::string& block, const Va
   const std::vector<Stmt> readers = ReadersOf(f.body, buffer);
   if (readers.empty()) return Refuse("nothing reads it");
   for (const Stmt& reader : readers) {
-    if (!Contains(target.back(), reader.get())) return Refuse(absl::StrCat("its reader '", reader->block.name, "' is not below the loop"));
+    if (!Contains(target.back(), reader.get()))
+      return Refuse(absl::StrCat("its reader '", reader->block.name, "' is not below the loop"));
   }
 
   const Stmt without = Replace(path, nullptr);
   target = PathToLoop(without, loop);
   const std::vector<Stmt> children = Children(target.back()->body);
   auto holds_reader = [&](const Stmt& s) { return !ReadersOf(s, buffer).empty(); };
-  const size_t first = static_cast<size_t>(std::find_if(children.begin(), children.end(), holds_reader) - children.begin());
+  const size_t first =
+      static_cast<size_t>(std::find_if(children.begin(), children.end(), holds_reader) - children.begin());
   const std::vector<Stmt> order = BlocksIn(without);
   const size_t first_reader = OrderOf(order, BlocksIn(children[first]).front().get());
   for (const Buffer& input : BuffersRead(*producer)) {
     for (const Stmt& writer : WritersOf(without, input)) {
       if (OrderOf(order, writer.get()) >= first_reader) {
-        return Refuse(absl::StrCat("it reads what '", writer->block.name, "' computes, which does not come before its readers there"));
+        return Refuse(absl::StrCat("it reads what '", writer->block.name,
+                                   "' computes, which does not come before its readers there"));
       }
     }
   }
@@ -116,6 +120,7 @@ absl::StatusOr<Func> ComputeAt(const Func& f, const std::string& block, const Va
   Func result = f;
   result.body = InsertInLoop(without, loop, first, BuildNest(producer, plan, simplifier));
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
+  TEMPER_RETURN_IF_ERROR(CheckRaces(result));
   return result;
 }
 
@@ -130,11 +135,13 @@ class MadeBelow {
   const ir::Simplifier& simplifier() const { return simplifier_; }
 
   // Narrows `plan` to what of `input` an iteration makes.
-  absl::Status Narrow(const StmtNode& consumer, const Buffer& input, std::vector<Range>& plan, std::vector<bool>& narrowed) {
+  absl::Status Narrow(const StmtNode& consumer, const Buffer& input, std::vector<Range>& plan,
+                      std::vector<bool>& narrowed) {
     std::vector<Stmt> below = WritersOf(target_.back(), input);
     for (const Stmt& writer : WritersOf(root_, input)) {
       if (!below.empty() && !Contains(target_.back(), writer.get())) {
-        return Refuse(absl::StrCat("'", input->name, "' is also written by '", writer->block.name, "', which is not below the loop"));
+        return Refuse(absl::StrCat("'", input->name, "' is also written by '", writer->block.name,
+                                   "', which is not below the loop"));
       }
       if (below.empty()) TEMPER_RETURN_IF_ERROR(CheckReady(writer));
     }
@@ -146,7 +153,8 @@ class MadeBelow {
       for (size_t d = 0; d < load->args.size(); ++d) {
         const Range& range = *region.ranges()[d];
         const Range made = ir::AsInt(range.min).has_value() ? Clip(range, input->shape[d]) : range;
-        if (!IsWhole(made, input->shape[d])) TEMPER_RETURN_IF_ERROR(Follow(consumer, load->args[d], made, plan, narrowed));
+        if (!IsWhole(made, input->shape[d]))
+          TEMPER_RETURN_IF_ERROR(Follow(consumer, load->args[d], made, plan, narrowed));
       }
     }
     return absl::OkStatus();
@@ -165,7 +173,8 @@ class MadeBelow {
     const Path path = PathToBlock(root_, writer->block.name);
     for (size_t i = 0; i < path.size() && i < target_.size() && path[i] == target_[i]; ++i) {
       if (path[i]->kind == StmtKind::kFor) {
-        return Refuse(absl::StrCat("it also reads what '", writer->block.name, "' computes for one iteration of loop '", path[i]->var->name, "'"));
+        return Refuse(absl::StrCat("it also reads what '", writer->block.name, "' computes for one iteration of loop '",
+                                   path[i]->var->name, "'"));
       }
     }
     return absl::OkStatus();
@@ -194,21 +203,23 @@ class MadeBelow {
     for (const Stmt& loop : loops) points *= loop->extent;
     for (const std::optional<Range>& range : own.ranges()) box = range.has_value() ? box * range->extent : -1;
     if (points != box || !IsInjective(bindings, loops, simplifier_)) {
-      return Refuse(absl::StrCat("what '", writer->block.name, "' writes in one iteration of the loop is no dense box"));
+      return Refuse(
+          absl::StrCat("what '", writer->block.name, "' writes in one iteration of the loop is no dense box"));
     }
     // Of several writers (an initialisation and its update) each has to write all of it.
     for (size_t d = 0; !region.empty() && d < own.ranges().size(); ++d) {
       const std::optional<Range>&a = region.ranges()[d], &b = own.ranges()[d];
       if (!a.has_value() || !SameStart(*a, *b, simplifier_) || a->extent != b->extent) {
-        return Refuse(absl::StrCat("'", writer->block.name, "' and others write different parts of '", writer->buffer->name, "'"));
+        return Refuse(absl::StrCat("'", writer->block.name, "' and others write different parts of '",
+                                   writer->buffer->name, "'"));
       }
     }
     region.Add(Bind(writer->indices, *writer));
     return absl::OkStatus();
   }
 
-  // Iterations in which the writer does nothing are none for the consumer either. That points lie in the domain needs no
-  // condition: the consumer has its own.
+  // Iterations in which the writer does nothing are none for the consumer either. That points lie in the domain needs
+  // no condition: the consumer has its own.
   absl::Status AddConditions(const StmtNode& writer) {
     for (const Expr& c : Conjuncts(writer.block.predicate)) {
       if (IsDomainGuard(writer, c)) continue;
@@ -225,13 +236,15 @@ class MadeBelow {
     auto zero = [&](const Expr& e) { return ir::AsInt(simplifier_.Simplify(e)) == 0; };
     for (size_t i = 0; i < block.block.iters.size(); ++i) {
       const Expr& at = block.block.bindings[i];
-      if (c->kind == ir::ExprKind::kLt && zero(c->args[0] - at) && ir::AsInt(c->args[1]) == block.block.iters[i].extent) return true;
+      if (c->kind == ir::ExprKind::kLt && zero(c->args[0] - at) && ir::AsInt(c->args[1]) == block.block.iters[i].extent)
+        return true;
       if (c->kind == ir::ExprKind::kLe && zero(c->args[0]) && zero(c->args[1] - at)) return true;
     }
     return false;
   }
 
-  absl::Status Follow(const StmtNode& consumer, const Expr& index, const Range& made, std::vector<Range>& plan, std::vector<bool>& narrowed) {
+  absl::Status Follow(const StmtNode& consumer, const Expr& index, const Range& made, std::vector<Range>& plan,
+                      std::vector<bool>& narrowed) {
     for (size_t i = 0; i < plan.size(); ++i) {
       const ir::IterVar& iter = consumer.block.iters[i];
       if (index->kind != ir::ExprKind::kVar || index->var != iter.var || iter.reduce) continue;
@@ -244,7 +257,8 @@ class MadeBelow {
       narrowed[i] = true;
       return absl::OkStatus();
     }
-    return Refuse(absl::StrCat("it reads at ", ir::Text(index), ", which may lie outside what one iteration of the loop makes"));
+    return Refuse(
+        absl::StrCat("it reads at ", ir::Text(index), ", which may lie outside what one iteration of the loop makes"));
   }
 
   const Path& target_;
@@ -252,7 +266,7 @@ class MadeBelow {
   ir::Simplifier simplifier_;
   VarSet inner_;
   bool found_ = false;
-  std::vector<Expr> conditions_;              // over loops around, under which the writers write
+  std::vector<Expr> conditions_;  // over loops around, under which the writers write
 };
 
 }  // namespace
@@ -275,7 +289,8 @@ absl::StatusOr<Func> ReverseComputeAt(const Func& f, const std::string& block, c
   MadeBelow made(target, without);
   std::vector<Range> plan = WholeDomain(*consumer);
   std::vector<bool> narrowed(plan.size(), false);
-  for (const Buffer& input : BuffersRead(*consumer)) TEMPER_RETURN_IF_ERROR(made.Narrow(*consumer, input, plan, narrowed));
+  for (const Buffer& input : BuffersRead(*consumer))
+    TEMPER_RETURN_IF_ERROR(made.Narrow(*consumer, input, plan, narrowed));
   if (!made.found()) return Refuse("nothing below the loop writes what it reads");
   Stmt nest = EditBlocks(BuildNest(consumer, plan, made.simplifier()), [&](StmtNode& node) {
     for (const Expr& c : made.conditions()) AddConjunct(node, c);
@@ -283,6 +298,7 @@ absl::StatusOr<Func> ReverseComputeAt(const Func& f, const std::string& block, c
   Func result = f;
   result.body = InsertInLoop(without, loop, Children(target.back()->body).size(), nest);
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
+  TEMPER_RETURN_IF_ERROR(CheckRaces(result));
   return result;
 }
 

@@ -51,7 +51,8 @@ Buffer CacheBuffer(const Func& f, const Buffer& of, ir::Scope scope) {
 }
 
 // `root` with the copy in front of the statement that holds the reader.
-absl::StatusOr<Stmt> PlaceBefore(const Stmt& root, const std::string& reader, const Stmt& copy, const Buffer& buffer, const Buffer& cache) {
+absl::StatusOr<Stmt> PlaceBefore(const Stmt& root, const std::string& reader, const Stmt& copy, const Buffer& buffer,
+                                 const Buffer& cache) {
   Path path = PathToBlock(root, reader);
   const std::vector<Stmt> writers = WritersOf(root, buffer);
   std::optional<size_t> shared = SharedLoop(path, writers);
@@ -66,7 +67,8 @@ absl::StatusOr<Stmt> PlaceBefore(const Stmt& root, const std::string& reader, co
   while (!Contains(children[at], block.get())) ++at;
   for (size_t i = at; i < children.size(); ++i) {
     if (!WritersOf(children[i], buffer).empty()) {
-      return Refuse(absl::StrCat("'", buffer->name, "' is not complete before the block within loop '", loop->var->name, "'"));
+      return Refuse(
+          absl::StrCat("'", buffer->name, "' is not complete before the block within loop '", loop->var->name, "'"));
     }
   }
   ir::Simplifier simplifier;
@@ -103,18 +105,21 @@ absl::StatusOr<Buffer> FindRead(const StmtNode& block, const std::string& name) 
     if (b->name == name) return b;
     absl::StrAppend(&known, known.empty() ? "'" : ", '", b->name, "'");
   }
-  return absl::NotFoundError(absl::StrCat("the block does not read '", name, "', but ", known.empty() ? "nothing" : known));
+  return absl::NotFoundError(
+      absl::StrCat("the block does not read '", name, "', but ", known.empty() ? "nothing" : known));
 }
 
 absl::StatusOr<Buffer> Intermediate(const Func& f, const std::string& block) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
-  if (IsParam(f, path.back()->buffer)) return Refuse(absl::StrCat("'", path.back()->buffer->name, "' is an output of the function"));
+  if (IsParam(f, path.back()->buffer))
+    return Refuse(absl::StrCat("'", path.back()->buffer->name, "' is an output of the function"));
   return path.back()->buffer;
 }
 
 }  // namespace
 
-absl::StatusOr<Result<std::string>> CacheRead(const Func& f, const std::string& block, const std::string& buffer, ir::Scope scope) {
+absl::StatusOr<Result<std::string>> CacheRead(const Func& f, const std::string& block, const std::string& buffer,
+                                              ir::Scope scope) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_ASSIGN_OR_RETURN(const Buffer from, FindRead(*path.back(), buffer));
   if (from == path.back()->buffer) return Refuse("the block also writes it");
@@ -134,7 +139,8 @@ absl::StatusOr<Result<std::string>> CacheWrite(const Func& f, const std::string&
   std::vector<Stmt> readers = ReadersOf(f.body, to);
   std::erase_if(readers, [&](const Stmt& s) { return s == path.back(); });
   if (std::optional<size_t> shared = SharedLoop(path, readers)) {
-    return Refuse(absl::StrCat("'", to->name, "' is read inside loop '", path[*shared]->var->name, "' already: cache it before its readers move there"));
+    return Refuse(absl::StrCat("'", to->name, "' is read inside loop '", path[*shared]->var->name,
+                               "' already: cache it before its readers move there"));
   }
   const Buffer cache = CacheBuffer(f, to, scope);
   const std::string name = UniqueBlockName(f, cache->name + "_out");
@@ -146,7 +152,8 @@ absl::StatusOr<Result<std::string>> CacheWrite(const Func& f, const std::string&
   Path below(path.begin() + static_cast<std::ptrdiff_t>(TopOf(path)), path.end());
   const Stmt copy = CopyBlock(name, cache, to);
   Func result = f;
-  result.body = ir::Alloc(cache, Replace(top, ir::Seq({Replace(below, writer), BuildNest(copy, WholeDomain(*copy), {})})));
+  result.body =
+      ir::Alloc(cache, Replace(top, ir::Seq({Replace(below, writer), BuildNest(copy, WholeDomain(*copy), {})})));
   return Result<std::string>{std::move(result), name};
 }
 
@@ -162,7 +169,8 @@ namespace {
 
 // Every element of the old shape has a place of its own in the new one. Small buffers are tried whole, of larger ones
 // a sample, beside a proof of the bounds.
-absl::Status CheckLayout(const Shape& from, const Shape& to, const std::function<std::vector<Expr>(const std::vector<Expr>&)>& map) {
+absl::Status CheckLayout(const Shape& from, const Shape& to,
+                         const std::function<std::vector<Expr>(const std::vector<Expr>&)>& map) {
   constexpr int64_t kTried = 4096;
   const int64_t size = NumElements(from);
   ir::Simplifier simplifier;
@@ -173,7 +181,8 @@ absl::Status CheckLayout(const Shape& from, const Shape& to, const std::function
     axes.push_back(v);
   }
   const std::vector<Expr> mapped = map(axes);
-  if (mapped.size() != to.size()) return Refuse(absl::StrCat("the map gives ", mapped.size(), " indices for ", to.size(), " dimensions"));
+  if (mapped.size() != to.size())
+    return Refuse(absl::StrCat("the map gives ", mapped.size(), " indices for ", to.size(), " dimensions"));
   for (size_t d = 0; d < to.size(); ++d) {
     std::optional<ir::Interval> bounds = simplifier.Bounds(mapped[d]);
     if (size > kTried && (!bounds.has_value() || bounds->min < 0 || bounds->max >= to[d])) {
@@ -191,7 +200,8 @@ absl::Status CheckLayout(const Shape& from, const Shape& to, const std::function
     std::vector<int64_t> place;
     for (size_t d = 0; d < to.size(); ++d) {
       std::optional<int64_t> value = ir::AsInt(simplifier.Simplify(ir::Substitute(mapped[d], point)));
-      if (!value.has_value() || *value < 0 || *value >= to[d]) return Refuse(absl::StrCat("index ", ir::Text(mapped[d]), " leaves dimension ", d));
+      if (!value.has_value() || *value < 0 || *value >= to[d])
+        return Refuse(absl::StrCat("index ", ir::Text(mapped[d]), " leaves dimension ", d));
       place.push_back(*value);
     }
     if (!taken.insert(place).second) return Refuse("the map puts two elements at one place");
@@ -211,13 +221,15 @@ absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, co
   return result;
 }
 
-absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop, int64_t distance) {
+absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
+                              int64_t distance) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_ASSIGN_OR_RETURN(Path target, FindLoop(f, loop));
   TEMPER_ASSIGN_OR_RETURN(const Buffer from, FindRead(*path.back(), buffer));
   if (distance < 1) return Refuse("distance must be at least 1");
   if (!Contains(target.back(), path.back().get())) return Refuse("the loop is not around the block");
-  if (!IsParam(f, from)) return Refuse(absl::StrCat("'", buffer, "' is scratch of the function, which needs no prefetch"));
+  if (!IsParam(f, from))
+    return Refuse(absl::StrCat("'", buffer, "' is scratch of the function, which needs no prefetch"));
   if (target.back()->for_kind == ir::ForKind::kVectorized) return Refuse("the loop is vectorized");
   std::vector<ir::VarBinding> bindings = {{loop, Expr(loop) + Expr(distance)}};
   for (const Stmt& s : LoopsOf(path)) {

@@ -12,7 +12,8 @@
 namespace temper {
 namespace {
 
-const std::pair<std::string, int64_t>* Find(const std::vector<std::pair<std::string, int64_t>>& values, std::string_view knob) {
+const std::pair<std::string, int64_t>* Find(const std::vector<std::pair<std::string, int64_t>>& values,
+                                            std::string_view knob) {
   auto it = std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == knob; });
   return it == values.end() ? nullptr : &*it;
 }
@@ -44,7 +45,8 @@ absl::StatusOr<Config> ParseConfig(std::string_view text) {
     const size_t equals = item.find('=');
     int64_t value = 0;
     if (equals == std::string::npos || equals == 0 || !absl::SimpleAtoi(item.substr(equals + 1), &value)) {
-      return absl::InvalidArgumentError(absl::StrCat("config '", std::string(text), "': '", item, "' is not NAME=INTEGER"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("config '", std::string(text), "': '", item, "' is not NAME=INTEGER"));
     }
     std::string name = item.substr(0, equals);
     if (Find(values, name) != nullptr) {
@@ -72,7 +74,8 @@ void ConfigSpace::Require(std::string why, std::function<bool(const Config&)> ho
 int64_t ConfigSpace::product_size() const {
   int64_t size = 1;
   for (const Knob& k : knobs_) {
-    if (__builtin_mul_overflow(size, static_cast<int64_t>(k.values.size()), &size)) return std::numeric_limits<int64_t>::max();
+    if (__builtin_mul_overflow(size, static_cast<int64_t>(k.values.size()), &size))
+      return std::numeric_limits<int64_t>::max();
   }
   return size;
 }
@@ -96,10 +99,12 @@ absl::StatusOr<int64_t> ConfigSpace::IndexOf(const Config& c) const {
   int64_t index = 0;
   for (const Knob& k : knobs_) {
     const auto* value = Find(c.values(), k.name);
-    if (value == nullptr) return absl::InvalidArgumentError(absl::StrCat("config '", Text(c), "' lacks knob '", k.name, "'"));
+    if (value == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("config '", Text(c), "' lacks knob '", k.name, "'"));
     auto it = std::find(k.values.begin(), k.values.end(), value->second);
     if (it == k.values.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("config '", Text(c), "': ", value->second, " is no value of knob '", k.name, "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("config '", Text(c), "': ", value->second, " is no value of knob '", k.name, "'"));
     }
     index = index * static_cast<int64_t>(k.values.size()) + (it - k.values.begin());
   }
@@ -109,7 +114,8 @@ absl::StatusOr<int64_t> ConfigSpace::IndexOf(const Config& c) const {
 absl::Status ConfigSpace::Check(const Config& c) const {
   TEMPER_RETURN_IF_ERROR(IndexOf(c).status());
   for (const Constraint& constraint : constraints_) {
-    if (!constraint.holds(c)) return absl::InvalidArgumentError(absl::StrCat("config '", Text(c), "': ", constraint.why));
+    if (!constraint.holds(c))
+      return absl::InvalidArgumentError(absl::StrCat("config '", Text(c), "': ", constraint.why));
   }
   return absl::OkStatus();
 }
@@ -179,7 +185,9 @@ ConfigSpace::Size ConfigSpace::Count(int64_t limit) const {
     }
   }
   auto scale = [&](int64_t n) {
-    return sampled ? static_cast<int64_t>(static_cast<double>(n) / static_cast<double>(looked_at) * static_cast<double>(size)) : n;
+    return sampled ? static_cast<int64_t>(static_cast<double>(n) / static_cast<double>(looked_at) *
+                                          static_cast<double>(size))
+                   : n;
   };
   Size result{scale(legal), {}};
   for (size_t k = 0; k < constraints_.size(); ++k) result.refused.emplace_back(constraints_[k].why, scale(refused[k]));

@@ -16,7 +16,7 @@ class Config {
  public:
   Config() = default;
   explicit Config(std::vector<std::pair<std::string, int64_t>> values) : values_(std::move(values)) {}
-  int64_t operator[](std::string_view knob) const;      // aborts if absent: templates ask only for their own knobs
+  int64_t operator[](std::string_view knob) const;  // aborts if absent: templates ask only for their own knobs
   bool Has(std::string_view knob) const;
   const std::vector<std::pair<std::string, int64_t>>& values() const { return values_; }
   bool operator==(const Config&) const = default;
@@ -24,12 +24,12 @@ class Config {
  private:
   std::vector<std::pair<std::string, int64_t>> values_;
 };
-std::string Text(const Config& c);                      // "mr=14,nr=32,kb=256"; "" is the empty config
+std::string Text(const Config& c);  // "mr=14,nr=32,kb=256"; "" is the empty config
 absl::StatusOr<Config> ParseConfig(std::string_view text);
 
 struct Knob {
   std::string name;
-  std::vector<int64_t> values;                          // distinct, at least one
+  std::vector<int64_t> values;  // distinct, at least one
 };
 
 class ConfigSpace {
@@ -39,21 +39,27 @@ class ConfigSpace {
   void Require(std::string why, std::function<bool(const Config&)> holds);
 
   const std::vector<Knob>& knobs() const { return knobs_; }
-  int64_t product_size() const;                         // before constraints
+  int64_t product_size() const;  // before constraints
   // Position in the product <-> config (mixed radix, the first knob slowest).
   Config At(int64_t index) const;
-  absl::StatusOr<int64_t> IndexOf(const Config& c) const;   // error: an unknown knob or value
-  absl::Status Check(const Config& c) const;            // knows every knob and satisfies every constraint, or says why not
+  absl::StatusOr<int64_t> IndexOf(const Config& c) const;  // error: an unknown knob or value
+  absl::Status Check(const Config& c) const;  // knows every knob and satisfies every constraint, or says why not
   // All legal configs when the product is at most `limit`, else a seeded sample of about `limit` distinct legal ones.
   std::vector<Config> Enumerate(int64_t limit, uint64_t seed = 0) const;
   // One random knob set to another of its values; legal; the config itself if the space has one point.
   Config Neighbour(const Config& c, Rng& rng) const;
   // Legal configs and, for the others, how many each constraint refused (the first that did).
-  struct Size { int64_t legal; std::vector<std::pair<std::string, int64_t>> refused; };
-  Size Count(int64_t limit = 1 << 20) const;            // scaled from a sample past the limit
+  struct Size {
+    int64_t legal;
+    std::vector<std::pair<std::string, int64_t>> refused;
+  };
+  Size Count(int64_t limit = 1 << 20) const;  // scaled from a sample past the limit
 
  private:
-  struct Constraint { std::string why; std::function<bool(const Config&)> holds; };
+  struct Constraint {
+    std::string why;
+    std::function<bool(const Config&)> holds;
+  };
   std::vector<Knob> knobs_;
   std::vector<Constraint> constraints_;
 };

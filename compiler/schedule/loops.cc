@@ -16,10 +16,14 @@ absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionErr
 
 const char* KindName(ForKind kind) {
   switch (kind) {
-    case ForKind::kSerial: return "serial";
-    case ForKind::kParallel: return "parallel";
-    case ForKind::kVectorized: return "vectorized";
-    case ForKind::kUnrolled: return "unrolled";
+    case ForKind::kSerial:
+      return "serial";
+    case ForKind::kParallel:
+      return "parallel";
+    case ForKind::kVectorized:
+      return "vectorized";
+    case ForKind::kUnrolled:
+      return "unrolled";
   }
   return "";
 }
@@ -42,7 +46,8 @@ absl::Status CheckReductionOrder(const Stmt& root, const Stmt& below) {
     BindLoops(loops, ranges);
     auto top = std::find_if(loops.begin(), loops.end(), [&](const Stmt& s) { return reduce.count(s->var.get()) > 0; });
     if (!IsInjective(block->block.bindings, {top, loops.end()}, ranges)) {
-      return Refuse(absl::StrCat("block '", block->block.name, "' computes points more than once inside reduction loop '", (*top)->var->name, "'"));
+      return Refuse(absl::StrCat("block '", block->block.name,
+                                 "' computes points more than once inside reduction loop '", (*top)->var->name, "'"));
     }
   }
   return absl::OkStatus();
@@ -77,7 +82,8 @@ absl::StatusOr<Result<Var>> Fuse(const Func& f, const Var& outer, const Var& inn
   }
   const Stmt below = s->body;
   if (s->for_kind != below->for_kind || s->for_kind == ForKind::kVectorized) {
-    return Refuse(absl::StrCat("a ", KindName(s->for_kind), " and a ", KindName(below->for_kind), " loop can not be fused"));
+    return Refuse(
+        absl::StrCat("a ", KindName(s->for_kind), " and a ", KindName(below->for_kind), " loop can not be fused"));
   }
   Var fused = ir::MakeVar(FusedName(outer->name, inner->name));
   const ir::Expr width(below->extent);
@@ -96,24 +102,27 @@ absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order) {
   for (const Var& loop : order) {
     TEMPER_ASSIGN_OR_RETURN(Path p, FindLoop(f, loop));
     if (p.size() > path.size()) path = std::move(p);
-    if (std::count(order.begin(), order.end(), loop) > 1) return Refuse(absl::StrCat("loop '", loop->name, "' is named twice"));
+    if (std::count(order.begin(), order.end(), loop) > 1)
+      return Refuse(absl::StrCat("loop '", loop->name, "' is named twice"));
   }
   // The places of the named loops along the path to the deepest of them.
   std::vector<size_t> places;
   for (size_t i = 0; i < path.size(); ++i) {
-    if (path[i]->kind == StmtKind::kFor && std::count(order.begin(), order.end(), path[i]->var) > 0) places.push_back(i);
+    if (path[i]->kind == StmtKind::kFor && std::count(order.begin(), order.end(), path[i]->var) > 0)
+      places.push_back(i);
   }
   if (places.size() != order.size()) {
     for (const Var& loop : order) {
       if (std::none_of(places.begin(), places.end(), [&](size_t i) { return path[i]->var == loop; })) {
-        return Refuse(absl::StrCat("loop '", loop->name, "' is not on the path to loop '", path.back()->var->name, "'"));
+        return Refuse(
+            absl::StrCat("loop '", loop->name, "' is not on the path to loop '", path.back()->var->name, "'"));
       }
     }
   }
   for (size_t i = places.front(); i < path.size(); ++i) {
     if (path[i]->kind != StmtKind::kFor) {
-      return Refuse(absl::StrCat("there is more than loops between loop '", path[places.front()]->var->name, "' and loop '",
-                                 path.back()->var->name, "'"));
+      return Refuse(absl::StrCat("there is more than loops between loop '", path[places.front()]->var->name,
+                                 "' and loop '", path.back()->var->name, "'"));
     }
   }
   std::vector<Stmt> chain(path.begin() + static_cast<std::ptrdiff_t>(places.front()), path.end());
@@ -137,10 +146,12 @@ absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order) {
 absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ForKind kind) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindLoop(f, loop));
   const Stmt s = path.back();
-  if (s->for_kind != ForKind::kSerial && s->for_kind != kind) return Refuse(absl::StrCat("the loop is ", KindName(s->for_kind), " already"));
+  if (s->for_kind != ForKind::kSerial && s->for_kind != kind)
+    return Refuse(absl::StrCat("the loop is ", KindName(s->for_kind), " already"));
   Func result = f;
   result.body = Replace(path, ir::For(s->var, s->extent, kind, s->body));
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
+  if (kind == ForKind::kParallel) TEMPER_RETURN_IF_ERROR(CheckRaces(result));
   return result;
 }
 

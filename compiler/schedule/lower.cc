@@ -21,7 +21,8 @@ Stmt StoreOf(const StmtNode& block, const std::vector<Expr>& indices) {
   const auto bindings = BindingsOf(block);
   if (value->kind == ExprKind::kSelect && !HasLoad(value->args[0]) &&
       ir::StructurallyEqual(value->args[2], ir::Load(block.buffer, block.indices))) {
-    return ir::If(ir::Substitute(value->args[0], bindings), ir::Store(block.buffer, indices, ir::Substitute(value->args[1], bindings)));
+    return ir::If(ir::Substitute(value->args[0], bindings),
+                  ir::Store(block.buffer, indices, ir::Substitute(value->args[1], bindings)));
   }
   return ir::Store(block.buffer, indices, ir::Substitute(value, bindings));
 }
@@ -43,7 +44,8 @@ Stmt LowerBlock(const StmtNode& block) {
 }
 
 Stmt LowerBlocks(const Stmt& root) {
-  return ir::RewriteStmt(root, [](const Stmt& s) -> Stmt { return s->kind == StmtKind::kBlock ? LowerBlock(*s) : nullptr; });
+  return ir::RewriteStmt(root,
+                         [](const Stmt& s) -> Stmt { return s->kind == StmtKind::kBlock ? LowerBlock(*s) : nullptr; });
 }
 
 // A copy with loop variables of its own.
@@ -133,12 +135,9 @@ struct Pass {
   Stmt (*run)(const Stmt&);
 };
 constexpr Pass kPasses[] = {
-    {"sink allocations", SinkAllocs},
-    {"blocks to stores", LowerBlocks},
-    {"shrink allocations", ShrinkAllocs},
-    {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
-    {"hoist conditions", HoistConditions},
-    {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
+    {"sink allocations", SinkAllocs},      {"blocks to stores", LowerBlocks},
+    {"shrink allocations", ShrinkAllocs},  {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
+    {"hoist conditions", HoistConditions}, {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
 };
 
 }  // namespace

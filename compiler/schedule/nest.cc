@@ -49,11 +49,13 @@ absl::Status CheckAnnotations(const Stmt& s, const Stmt& parallel) {
     absl::Status status;
     ir::VisitStmt(s->body, [&](const Stmt& below) {
       if (below->kind == StmtKind::kFor && below->extent > 1) {
-        status = absl::FailedPreconditionError(
-            absl::StrCat("loop '", s->var->name, "' is vectorized and must stay innermost, but loop '", below->var->name, "' is inside"));
+        status = absl::FailedPreconditionError(absl::StrCat("loop '", s->var->name,
+                                                            "' is vectorized and must stay innermost, but loop '",
+                                                            below->var->name, "' is inside"));
       }
       if (below->kind == StmtKind::kBlock && below->block.init && ReduceLoops(*below).count(s->var.get())) {
-        status = absl::FailedPreconditionError(absl::StrCat("vectorized loop '", s->var->name, "' reduces in block '", below->block.name,
+        status = absl::FailedPreconditionError(absl::StrCat("vectorized loop '", s->var->name, "' reduces in block '",
+                                                            below->block.name,
                                                             "', whose initialisation has to be decomposed first"));
       }
     });
@@ -66,8 +68,8 @@ absl::Status CheckAnnotations(const Stmt& s, const Stmt& parallel) {
     }
     for (const Stmt& block : BlocksIn(s)) {
       if (ReduceLoops(*block).count(s->var.get())) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("parallel loop '", s->var->name, "' binds a reduction iterator of block '", block->block.name, "'"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "parallel loop '", s->var->name, "' binds a reduction iterator of block '", block->block.name, "'"));
       }
     }
     around = s;
@@ -186,7 +188,8 @@ Stmt EditBlock(const Stmt& s, const std::function<void(StmtNode&)>& edit) {
 }
 
 Stmt EditBlocks(const Stmt& tree, const std::function<void(StmtNode&)>& edit) {
-  return ir::RewriteStmt(tree, [&](const Stmt& s) -> Stmt { return s->kind == StmtKind::kBlock ? EditBlock(s, edit) : nullptr; });
+  return ir::RewriteStmt(
+      tree, [&](const Stmt& s) -> Stmt { return s->kind == StmtKind::kBlock ? EditBlock(s, edit) : nullptr; });
 }
 
 std::vector<Expr> Conjuncts(const Expr& predicate) {
@@ -213,7 +216,8 @@ void AddConjunct(StmtNode& block, Expr conjunct) {
 
 std::vector<ir::VarBinding> BindingsOf(const StmtNode& block) {
   std::vector<ir::VarBinding> bindings;
-  for (size_t i = 0; i < block.block.iters.size(); ++i) bindings.push_back({block.block.iters[i].var, block.block.bindings[i]});
+  for (size_t i = 0; i < block.block.iters.size(); ++i)
+    bindings.push_back({block.block.iters[i].var, block.block.bindings[i]});
   return bindings;
 }
 
@@ -235,7 +239,8 @@ std::vector<Expr> ReadsOf(const StmtNode& block, const Buffer& buffer) {
   std::vector<Expr> reads = LoadsOf(block, buffer);
   if (buffer != block.buffer) return reads;
   std::erase_if(reads, [&](const Expr& load) {
-    return std::equal(load->args.begin(), load->args.end(), block.indices.begin(), block.indices.end(), ir::StructurallyEqual);
+    return std::equal(load->args.begin(), load->args.end(), block.indices.begin(), block.indices.end(),
+                      ir::StructurallyEqual);
   });
   return reads;
 }
@@ -272,7 +277,8 @@ std::vector<Stmt> ReadersOf(const Stmt& root, const Buffer& buffer) {
 bool IsParam(const Func& f, const Buffer& buffer) { return std::count(f.params.begin(), f.params.end(), buffer) > 0; }
 
 bool IsReduction(const StmtNode& block) {
-  return block.block.init || std::any_of(block.block.iters.begin(), block.block.iters.end(), [](const ir::IterVar& i) { return i.reduce; });
+  return block.block.init ||
+         std::any_of(block.block.iters.begin(), block.block.iters.end(), [](const ir::IterVar& i) { return i.reduce; });
 }
 
 VarSet ReduceLoops(const StmtNode& block) {

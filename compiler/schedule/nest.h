@@ -34,16 +34,16 @@ Stmt Replace(const Path& path, Stmt replacement);
 // Statements one after another, where nulls stand for nothing; null if all are.
 Stmt Sequence(std::vector<Stmt> stmts);
 
-std::vector<Stmt> LoopsOf(const Path& path);                  // the For statements, outermost first
+std::vector<Stmt> LoopsOf(const Path& path);  // the For statements, outermost first
 bool Contains(const Stmt& tree, const StmtNode* s);
-std::vector<Stmt> BlocksIn(const Stmt& tree);                 // program order
+std::vector<Stmt> BlocksIn(const Stmt& tree);  // program order
 void BindLoops(const std::vector<Stmt>& loops, ir::Simplifier& simplifier);
 void BindLoopsIn(const Stmt& tree, ir::Simplifier& simplifier);
 
 using VarSet = std::unordered_set<const ir::VarNode*>;
 VarSet LoopVarsIn(const Stmt& tree);
 bool UsesAny(const Expr& e, const VarSet& vars);
-bool UsesOnly(const Expr& e, const VarSet& vars);             // and loads nothing
+bool UsesOnly(const Expr& e, const VarSet& vars);  // and loads nothing
 void CollectVars(const Expr& e, VarSet& vars);
 bool HasLoad(const Expr& e);
 
@@ -51,8 +51,8 @@ bool HasLoad(const Expr& e);
 Stmt EditBlock(const Stmt& s, const std::function<void(StmtNode&)>& edit);
 Stmt EditBlocks(const Stmt& tree, const std::function<void(StmtNode&)>& edit);
 
-std::vector<Expr> Conjuncts(const Expr& predicate);           // none of an empty predicate
-Expr Conjoin(const std::vector<Expr>& conjuncts);             // empty if there are none
+std::vector<Expr> Conjuncts(const Expr& predicate);  // none of an empty predicate
+Expr Conjoin(const std::vector<Expr>& conjuncts);    // empty if there are none
 void AddConjunct(StmtNode& block, Expr conjunct);
 
 // The bindings of a block's iterators as substitutions.
@@ -63,11 +63,11 @@ std::vector<ir::VarBinding> BindingsOf(const StmtNode& block);
 std::vector<Expr> LoadsOf(const StmtNode& block, const Buffer& buffer);
 std::vector<Expr> ReadsOf(const StmtNode& block, const Buffer& buffer);
 bool Reads(const StmtNode& block, const Buffer& buffer);
-std::vector<Buffer> BuffersRead(const StmtNode& block);       // each once, in order of appearance, accumulator left out
+std::vector<Buffer> BuffersRead(const StmtNode& block);  // each once, in order of appearance, accumulator left out
 std::vector<Stmt> WritersOf(const Stmt& root, const Buffer& buffer);
 std::vector<Stmt> ReadersOf(const Stmt& root, const Buffer& buffer);
 bool IsParam(const Func& f, const Buffer& buffer);
-bool IsReduction(const StmtNode& block);                      // binds a reduction iterator, or initialises
+bool IsReduction(const StmtNode& block);  // binds a reduction iterator, or initialises
 // Loops that bind reduction iterators of the block.
 VarSet ReduceLoops(const StmtNode& block);
 
@@ -81,7 +81,7 @@ std::string UniqueBufferName(const Func& f, const std::string& wish);
 // Loops vectorised, parallel and unrolled as they may be; the error names the loop.
 absl::Status CheckAnnotations(const Stmt& root);
 
-int64_t FloorDiv(int64_t a, int64_t b);                       // b > 0
-int64_t CeilDiv(int64_t a, int64_t b);                        // b > 0
+int64_t FloorDiv(int64_t a, int64_t b);  // b > 0
+int64_t CeilDiv(int64_t a, int64_t b);   // b > 0
 
 }  // namespace temper::nest

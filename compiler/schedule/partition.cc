@@ -21,11 +21,11 @@ namespace {
 
 // A condition e < n taken apart under one iteration of the partitioned loop.
 struct Ragged {
-  Expr full;                                  // holds where every inner point satisfies the condition
+  Expr full;  // holds where every inner point satisfies the condition
   Expr base;
-  int64_t span = 0;                           // the ragged part takes values in [0, span)
-  int64_t limit = 0;                          // n
-  Expr inner;                                 // e - base
+  int64_t span = 0;   // the ragged part takes values in [0, span)
+  int64_t limit = 0;  // n
+  Expr inner;         // e - base
 };
 
 class Partitioner {
@@ -60,11 +60,11 @@ class Partitioner {
   }
 
   const Func& func_;
-  Stmt whole_;                                // the partitioned loop as it was
-  std::unordered_set<std::string> names_;     // of blocks
+  Stmt whole_;                             // the partitioned loop as it was
+  std::unordered_set<std::string> names_;  // of blocks
   LoopCopies copies_;
-  ir::Simplifier outer_;                      // loops around, the partitioned one included, and cut loops being walked
-  VarSet inside_;                             // loops below the partitioned one
+  ir::Simplifier outer_;  // loops around, the partitioned one included, and cut loops being walked
+  VarSet inside_;         // loops below the partitioned one
 };
 
 // A block that updates its element only under a condition, without initialising it, has that condition as predicate.
@@ -77,7 +77,8 @@ Stmt GuardsToPredicates(const Stmt& s) {
   });
 }
 
-std::optional<Ragged> Partitioner::Analyse(const Expr& conjunct, const VarSet& inner, const ir::Simplifier& ranges) const {
+std::optional<Ragged> Partitioner::Analyse(const Expr& conjunct, const VarSet& inner,
+                                           const ir::Simplifier& ranges) const {
   if (conjunct->kind != ExprKind::kLt) return std::nullopt;
   std::optional<int64_t> limit = ir::AsInt(conjunct->args[1]);
   if (!limit.has_value()) return std::nullopt;
@@ -96,7 +97,8 @@ std::optional<Ragged> Partitioner::Find(const Stmt& body, const std::vector<Expr
     for (const Expr& c : Conjuncts(block->block.predicate)) {
       std::optional<Ragged> r = Analyse(c, inner, ranges);
       if (!r.has_value() || ir::AsInt(r->full).has_value() || ir::AsInt(r->base).has_value()) continue;
-      const bool is_new = std::none_of(handled.begin(), handled.end(), [&](const Expr& e) { return ir::StructurallyEqual(e, r->full); });
+      const bool is_new = std::none_of(handled.begin(), handled.end(),
+                                       [&](const Expr& e) { return ir::StructurallyEqual(e, r->full); });
       if (is_new) return r;
     }
   }
@@ -270,13 +272,15 @@ Stmt Partitioner::Cut(const Stmt& s) {
 
 // The spatial extent along one dimension that a block writes past what is read, as a condition on its loops; none
 // where it writes no more, or where the cut would go through a vector.
-std::optional<Expr> Surplus(const Stmt& writer, size_t d, const Range& read, const Stmt& body, const ir::Simplifier& ranges, const VarSet& inner) {
+std::optional<Expr> Surplus(const Stmt& writer, size_t d, const Range& read, const Stmt& body,
+                            const ir::Simplifier& ranges, const VarSet& inner) {
   const Expr index = ir::Substitute(writer->indices[d], BindingsOf(*writer));
   std::optional<Range> written = RangeOf(index, ranges, inner);
   if (!written.has_value() || written->extent <= read.extent || !SameStart(*written, read, ranges)) return std::nullopt;
   const Expr inside = ranges.Simplify(index - written->min);
   for (const Stmt& loop : LoopsOf(PathToBlock(body, writer->block.name))) {
-    if (loop->for_kind == ForKind::kVectorized && ir::UsesVar(inside, loop->var) && read.extent % loop->extent != 0) return std::nullopt;
+    if (loop->for_kind == ForKind::kVectorized && ir::UsesVar(inside, loop->var) && read.extent % loop->extent != 0)
+      return std::nullopt;
     if (ReduceLoops(*writer).count(loop->var.get()) && ir::UsesVar(inside, loop->var)) return std::nullopt;
   }
   return inside < Expr(read.extent);

@@ -70,7 +70,9 @@ Stmt BuildNest(const Stmt& block, const std::vector<Range>& plan, const ir::Simp
   return s;
 }
 
-std::vector<Stmt> Children(const Stmt& body) { return body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body}; }
+std::vector<Stmt> Children(const Stmt& body) {
+  return body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body};
+}
 
 Stmt InsertInLoop(const Stmt& root, const Var& loop, size_t at, const Stmt& s) {
   Path path = PathToLoop(root, loop);

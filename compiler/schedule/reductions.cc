@@ -63,13 +63,14 @@ struct SpatialCopy {
     return s;
   }
 
-  std::vector<Stmt> around;                   // outermost first, without bodies
+  std::vector<Stmt> around;  // outermost first, without bodies
   std::vector<ir::VarBinding> bindings;
   ir::Simplifier simplifier;
 };
 
 size_t PlaceOf(const Path& path, const Var& loop) {
-  auto it = std::find_if(path.begin(), path.end(), [&](const Stmt& s) { return s->kind == StmtKind::kFor && s->var == loop; });
+  auto it = std::find_if(path.begin(), path.end(),
+                         [&](const Stmt& s) { return s->kind == StmtKind::kFor && s->var == loop; });
   return static_cast<size_t>(it - path.begin());
 }
 
@@ -101,7 +102,8 @@ absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std:
   // Initialised once, the element must not be summed up twice.
   ir::Simplifier ranges;
   BindLoops(path, ranges);
-  if (!IsInjective(update->block.bindings, LoopsOf(Path(path.begin() + static_cast<std::ptrdiff_t>(place), path.end())), ranges)) {
+  if (!IsInjective(update->block.bindings, LoopsOf(Path(path.begin() + static_cast<std::ptrdiff_t>(place), path.end())),
+                   ranges)) {
     return Refuse("loops below compute the same points more than once");
   }
 
@@ -131,14 +133,15 @@ namespace {
 // Everything about a reduction that rfactor takes apart.
 struct Factoring {
   Stmt block;
-  size_t top = 0;                             // place of the outermost reduction loop on the path
+  size_t top = 0;  // place of the outermost reduction loop on the path
   ExprKind combine = ExprKind::kAdd;
-  Buffer partial;                             // the new buffer
-  ir::IterVar lane;                           // its new dimension
+  Buffer partial;    // the new buffer
+  ir::IterVar lane;  // its new dimension
 };
 
 // The partial block: its reduction iterators are the loops that still reduce, one each.
-absl::StatusOr<Stmt> PartialBlock(const Path& path, const Factoring& factoring, const Var& loop, const std::string& name) {
+absl::StatusOr<Stmt> PartialBlock(const Path& path, const Factoring& factoring, const Var& loop,
+                                  const std::string& name) {
   const StmtNode& old = *factoring.block;
   const VarSet reduce = ReduceLoops(old);
   ir::BlockInfo info{.name = name, .init = old.block.init};
@@ -159,7 +162,8 @@ absl::StatusOr<Stmt> PartialBlock(const Path& path, const Factoring& factoring, 
     to_iters.push_back({s->var, info.iters.back().var});
   }
   for (size_t i = 0; i < old.block.iters.size(); ++i) {
-    if (old.block.iters[i].reduce) values.push_back({old.block.iters[i].var, ir::Substitute(old.block.bindings[i], to_iters)});
+    if (old.block.iters[i].reduce)
+      values.push_back({old.block.iters[i].var, ir::Substitute(old.block.bindings[i], to_iters)});
   }
   // What the predicate says of the reduction is part of the computation now: a lane that has nothing to add keeps its
   // value, and still is initialised.
@@ -177,7 +181,7 @@ absl::StatusOr<Stmt> PartialBlock(const Path& path, const Factoring& factoring, 
   std::vector<Expr> indices = old.indices;
   indices.push_back(factoring.lane.var);
   Expr current = ir::Load(factoring.partial, indices);
-  if (number == 0) {                          // nothing is left to reduce
+  if (number == 0) {  // nothing is left to reduce
     current = info.init;
     info.init = Expr();
   }
@@ -209,7 +213,8 @@ Stmt FinalNest(const Path& path, const Factoring& factoring, const Var& loop) {
     node.block.predicate = Conjoin(kept);
     std::vector<Expr> partial = old->indices;
     partial.push_back(lane);
-    node.value = ir::Binary(factoring.combine, ir::Load(old->buffer, old->indices), ir::Load(factoring.partial, partial));
+    node.value =
+        ir::Binary(factoring.combine, ir::Load(old->buffer, old->indices), ir::Load(factoring.partial, partial));
   });
   return copy.Wrap(ir::For(over, factoring.lane.extent, ForKind::kSerial, block));
 }
@@ -229,7 +234,8 @@ std::optional<ExprKind> CombinerOf(const StmtNode& block) {
 
 }  // namespace
 
-absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& f, const std::string& block, const Var& loop) {
+absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& f, const std::string& block,
+                                                                    const Var& loop) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_RETURN_IF_ERROR(FindLoop(f, loop).status());
   const Stmt old = path.back();
@@ -238,9 +244,11 @@ absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& 
   if (!old->block.init) return Refuse("the block has no initialisation");
   const VarSet reduce = ReduceLoops(*old);
   if (!reduce.count(loop.get())) return Refuse("the loop does not reduce");
-  if (WritersOf(f.body, old->buffer).size() != 1) return Refuse(absl::StrCat("'", old->buffer->name, "' is written by other blocks too"));
+  if (WritersOf(f.body, old->buffer).size() != 1)
+    return Refuse(absl::StrCat("'", old->buffer->name, "' is written by other blocks too"));
   std::optional<ExprKind> combine = CombinerOf(*old);
-  if (!combine.has_value()) return Refuse("its value is no sum, product, minimum or maximum of its element and another value");
+  if (!combine.has_value())
+    return Refuse("its value is no sum, product, minimum or maximum of its element and another value");
   for (const auto* v : SpatialLoops(*old)) {
     if (reduce.count(v)) return Refuse(absl::StrCat("loop '", v->name, "' is fused of reduction and other iterators"));
   }
@@ -250,11 +258,13 @@ absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& 
   }
   for (size_t i = factoring.top; i + 1 < path.size(); ++i) {
     if (path[i]->kind == StmtKind::kIf) return Refuse("the block is under a condition inside its reduction");
-    if (path[i]->kind == StmtKind::kFor && path[i]->for_kind == ForKind::kVectorized) return Refuse(absl::StrCat("loop '", path[i]->var->name, "' is vectorized"));
+    if (path[i]->kind == StmtKind::kFor && path[i]->for_kind == ForKind::kVectorized)
+      return Refuse(absl::StrCat("loop '", path[i]->var->name, "' is vectorized"));
   }
   Shape shape = old->buffer->shape;
   shape.push_back(path[place]->extent);
-  factoring.partial = ir::MakeBuffer(UniqueBufferName(f, old->buffer->name + "_rf"), old->buffer->dtype, std::move(shape));
+  factoring.partial =
+      ir::MakeBuffer(UniqueBufferName(f, old->buffer->name + "_rf"), old->buffer->dtype, std::move(shape));
   factoring.lane = {ir::MakeVar("lane"), path[place]->extent, false};
 
   const std::string name = UniqueBlockName(f, block + "_rf");

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
+
+#include "absl/strings/str_cat.h"
 
 namespace temper::nest {
 namespace {
@@ -29,49 +30,42 @@ void Flatten(const Expr& e, int64_t scale, std::vector<Term>& terms) {
   terms.push_back({scale, e});
 }
 
-// The value of an integer expression over one variable; nullopt for what indices are not made of.
-std::optional<int64_t> Evaluate(const Expr& e, int64_t value) {
-  if (e->kind == ExprKind::kVar) return value;
-  if (e->kind == ExprKind::kInt) return e->int_value;
-  if (e->args.size() != 2) return std::nullopt;
-  std::optional<int64_t> a = Evaluate(e->args[0], value), b = Evaluate(e->args[1], value);
-  if (!a.has_value() || !b.has_value()) return std::nullopt;
-  switch (e->kind) {
-    case ExprKind::kAdd: return *a + *b;
-    case ExprKind::kSub: return *a - *b;
-    case ExprKind::kMul: return *a * *b;
-    case ExprKind::kMin: return std::min(*a, *b);
-    case ExprKind::kMax: return std::max(*a, *b);
-    case ExprKind::kDiv: return *b > 0 ? std::optional(FloorDiv(*a, *b)) : std::nullopt;
-    case ExprKind::kMod: return *b > 0 ? std::optional(*a - *b * FloorDiv(*a, *b)) : std::nullopt;
-    default: return std::nullopt;
-  }
+// floor(v / low) mod (high / low): the digits of a variable between two steps. `high` 0 is without end.
+struct Digits {
+  int64_t low, high;
+};
+std::optional<Digits> DigitsOf(const Expr& e) {
+  if (e->kind == ExprKind::kVar) return Digits{1, 0};
+  if (e->kind != ExprKind::kDiv && e->kind != ExprKind::kMod) return std::nullopt;
+  std::optional<Digits> d = DigitsOf(e->args[0]);
+  std::optional<int64_t> by = ir::AsInt(e->args[1]);
+  if (!d.has_value() || !by.has_value() || *by <= 0) return std::nullopt;
+  const int64_t step = d->low * *by;
+  if (d->high != 0 && d->high % step != 0) return std::nullopt;
+  return e->kind == ExprKind::kDiv ? Digits{step, d->high} : Digits{d->low, step};
 }
 
-// Whether the values of `atoms`, all over `loop` alone, tell where the loop stands.
+// Whether the values of `atoms`, all over `loop` alone, tell where the loop stands: their digits join.
 bool Tell(const std::vector<Expr>& atoms, const Stmt& loop) {
-  constexpr int64_t kTried = 1 << 16;
-  for (const Expr& a : atoms) {
-    if (a->kind == ExprKind::kVar) return true;
-  }
-  if (atoms.empty() || loop->extent > kTried) return false;
-  std::set<std::vector<int64_t>> seen;
-  for (int64_t i = 0; i < loop->extent; ++i) {
-    std::vector<int64_t> values;
+  int64_t reached = 1;
+  for (bool progress = true; progress && reached < loop->extent;) {
+    progress = false;
     for (const Expr& a : atoms) {
-      std::optional<int64_t> v = Evaluate(a, i);
-      if (!v.has_value()) return false;
-      values.push_back(*v);
+      std::optional<Digits> d = DigitsOf(a);
+      if (!d.has_value() || d->low != reached || d->high == reached) continue;
+      if (d->high == 0) return true;
+      reached = d->high;
+      progress = true;
     }
-    if (!seen.insert(std::move(values)).second) return false;
   }
-  return true;
+  return reached >= loop->extent;
 }
 
 // Whether the sum of the terms tells the value of every atom: like digits, each step is larger than all smaller ones
 // together.
 bool TellsAtoms(std::vector<Term> terms, const ir::Simplifier& simplifier) {
-  std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+  std::sort(terms.begin(), terms.end(),
+            [](const Term& a, const Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
   int64_t reach = 0;
   for (const Term& t : terms) {
     std::optional<ir::Interval> bounds = simplifier.Bounds(t.atom);
@@ -83,7 +77,8 @@ bool TellsAtoms(std::vector<Term> terms, const ir::Simplifier& simplifier) {
 
 }  // namespace
 
-bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier) {
+std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops,
+                              const ir::Simplifier& simplifier) {
   std::vector<Stmt> open;
   VarSet unknown;
   for (const Stmt& loop : loops) {
@@ -99,7 +94,8 @@ bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loo
       std::vector<Term> terms;
       Flatten(simplifier.Simplify(binding), 1, terms);
       std::erase_if(terms, [&](const Term& t) {
-        return !UsesAny(t.atom, unknown) || std::any_of(known.begin(), known.end(), [&](const Expr& k) { return ir::StructurallyEqual(k, t.atom); });
+        return !UsesAny(t.atom, unknown) ||
+               std::any_of(known.begin(), known.end(), [&](const Expr& k) { return ir::StructurallyEqual(k, t.atom); });
       });
       if (terms.empty() || !TellsAtoms(terms, simplifier)) continue;
       for (const Term& t : terms) known.push_back(t.atom);
@@ -116,7 +112,35 @@ bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loo
       return true;
     });
   }
-  return open.empty();
+  return open;
+}
+
+bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier) {
+  return UntoldLoops(bindings, loops, simplifier).empty();
+}
+
+absl::Status CheckRaces(const Func& f) {
+  absl::Status status;
+  ir::VisitStmt(f.body, [&](const Stmt& parallel) {
+    if (!status.ok() || parallel->kind != StmtKind::kFor || parallel->for_kind != ir::ForKind::kParallel) return;
+    for (const Stmt& block : BlocksIn(parallel)) {
+      const bool own = !IsParam(f, block->buffer) &&
+                       ReadersOf(f.body, block->buffer).size() == ReadersOf(parallel, block->buffer).size() &&
+                       WritersOf(f.body, block->buffer).size() == WritersOf(parallel, block->buffer).size();
+      if (own) continue;
+      const std::vector<Stmt> around = LoopsOf(PathToBlock(f.body, block->block.name));
+      ir::Simplifier ranges;
+      BindLoops(around, ranges);
+      const auto from = std::find(around.begin(), around.end(), parallel);
+      for (const Stmt& loop : UntoldLoops(block->block.bindings, {from, around.end()}, ranges)) {
+        if (loop != parallel) continue;
+        status = absl::FailedPreconditionError(absl::StrCat("iterations of parallel loop '", loop->var->name,
+                                                            "' may write the same elements in block '",
+                                                            block->block.name, "'"));
+      }
+    }
+  });
+  return status;
 }
 
 std::optional<Range> RangeOf(const Expr& index, const ir::Simplifier& simplifier, const VarSet& inner) {

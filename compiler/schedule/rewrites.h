@@ -36,15 +36,18 @@ absl::StatusOr<Func> ComputeAt(const Func& f, const std::string& block, const Va
 absl::StatusOr<Func> ReverseComputeAt(const Func& f, const std::string& block, const Var& loop);
 
 // buffers.cc
-absl::StatusOr<Result<std::string>> CacheRead(const Func& f, const std::string& block, const std::string& buffer, ir::Scope scope);
+absl::StatusOr<Result<std::string>> CacheRead(const Func& f, const std::string& block, const std::string& buffer,
+                                              ir::Scope scope);
 absl::StatusOr<Result<std::string>> CacheWrite(const Func& f, const std::string& block, ir::Scope scope);
 absl::StatusOr<Func> SetScope(const Func& f, const std::string& block, ir::Scope scope);
 absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, const Shape& shape,
                                      const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
-absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop, int64_t distance);
+absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
+                              int64_t distance);
 
 // reductions.cc
 absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std::string& block, const Var& loop);
-absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& f, const std::string& block, const Var& loop);
+absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& f, const std::string& block,
+                                                                    const Var& loop);
 
 }  // namespace temper::rewrites

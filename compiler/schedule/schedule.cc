@@ -92,7 +92,8 @@ Loop Schedule::Fuse(const Loop& outer, const Loop& inner) {
 
 void Schedule::Reorder(const std::vector<Loop>& order) {
   if (!status_.ok()) return;
-  const std::string names = absl::StrJoin(order, ", ", [](std::string* out, const Loop& loop) { out->append(Named(loop)); });
+  const std::string names =
+      absl::StrJoin(order, ", ", [](std::string* out, const Loop& loop) { out->append(Named(loop)); });
   Take(rewrites::Reorder(func_, order), absl::StrCat("reorder(", names, ")"));
 }
 
@@ -103,7 +104,8 @@ void Schedule::Parallel(const Loop& loop) { Annotate("parallel", loop, ir::ForKi
 void Schedule::Partition(const Loop& loop) {
   if (!status_.ok()) return;
   for (const Loop& each : WithCopies(loop)) {
-    rewrites::LoopCopies copies = TakeValue(rewrites::Partition(func_, each), absl::StrCat("partition(", Named(each), ")"));
+    rewrites::LoopCopies copies =
+        TakeValue(rewrites::Partition(func_, each), absl::StrCat("partition(", Named(each), ")"));
     copies_.insert(copies_.end(), copies.begin(), copies.end());
     if (!status_.ok()) return;
   }
@@ -120,12 +122,14 @@ void Schedule::ComputeAt(const std::string& block, const Loop& loop) {
 
 void Schedule::ReverseComputeAt(const std::string& block, const Loop& loop) {
   if (!status_.ok()) return;
-  Take(rewrites::ReverseComputeAt(func_, block, loop), absl::StrCat("reverse_compute_at(", Named(block), ", ", Named(loop), ")"));
+  Take(rewrites::ReverseComputeAt(func_, block, loop),
+       absl::StrCat("reverse_compute_at(", Named(block), ", ", Named(loop), ")"));
 }
 
 std::string Schedule::CacheRead(const std::string& block, const std::string& buffer, ir::Scope scope) {
   if (!status_.ok()) return "";
-  return TakeValue(rewrites::CacheRead(func_, block, buffer, scope), absl::StrCat("cache_read(", Named(block), ", '", buffer, "')"));
+  return TakeValue(rewrites::CacheRead(func_, block, buffer, scope),
+                   absl::StrCat("cache_read(", Named(block), ", '", buffer, "')"));
 }
 
 std::string Schedule::CacheWrite(const std::string& block, ir::Scope scope) {
@@ -139,18 +143,21 @@ void Schedule::SetScope(const std::string& block, ir::Scope scope) {
 
 std::string Schedule::DecomposeReduction(const std::string& block, const Loop& loop) {
   if (!status_.ok()) return "";
-  return TakeValue(rewrites::DecomposeReduction(func_, block, loop), absl::StrCat("decompose_reduction(", Named(block), ", ", Named(loop), ")"));
+  return TakeValue(rewrites::DecomposeReduction(func_, block, loop),
+                   absl::StrCat("decompose_reduction(", Named(block), ", ", Named(loop), ")"));
 }
 
 std::pair<std::string, std::string> Schedule::Rfactor(const std::string& block, const Loop& loop) {
   if (!status_.ok()) return {};
-  return TakeValue(rewrites::Rfactor(func_, block, loop), absl::StrCat("rfactor(", Named(block), ", ", Named(loop), ")"));
+  return TakeValue(rewrites::Rfactor(func_, block, loop),
+                   absl::StrCat("rfactor(", Named(block), ", ", Named(loop), ")"));
 }
 
 void Schedule::TransformLayout(const std::string& block, Shape shape,
                                const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map) {
   if (!status_.ok()) return;
-  Take(rewrites::TransformLayout(func_, block, shape, map), absl::StrCat("transform_layout(", Named(block), ", ", ShapeText(shape), ")"));
+  Take(rewrites::TransformLayout(func_, block, shape, map),
+       absl::StrCat("transform_layout(", Named(block), ", ", ShapeText(shape), ")"));
 }
 
 void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance) {

@@ -17,7 +17,8 @@ namespace temper {
 using Loop = ir::Var;
 
 namespace rewrites {
-template <typename T> struct Result;
+template <typename T>
+struct Result;
 }
 
 class Schedule {
@@ -26,61 +27,70 @@ class Schedule {
 
   const ir::Func& func() const { return func_; }
   const absl::Status& status() const { return status_; }
-  std::vector<Loop> Loops(const std::string& block);            // around the block, outermost first
-  std::vector<std::string> Blocks() const;                      // in program order
+  std::vector<Loop> Loops(const std::string& block);  // around the block, outermost first
+  std::vector<std::string> Blocks() const;            // in program order
   int64_t Extent(const Loop& loop);
 
   // --- loops ---
   // [outer, inner] with inner in [0, factor); where factor does not divide, blocks below get a predicate.
   std::pair<Loop, Loop> Split(const Loop& loop, int64_t factor);
-  Loop Fuse(const Loop& outer, const Loop& inner);              // inner directly and solely inside outer
+  Loop Fuse(const Loop& outer, const Loop& inner);  // inner directly and solely inside outer
   // The named loops, all on one path with nothing but loops between the first and the last of them, in the new order;
   // the places they take are the ones they had.
   void Reorder(const std::vector<Loop>& order);
   void Unroll(const Loop& loop);
-  // A vectorised loop is innermost on its path but for unrolled ones around it. Over a reduction iterator it is a horizontal reduction.
+  // A vectorised loop is innermost on its path but for unrolled ones around it. Over a reduction iterator it is a
+  // horizontal reduction.
   void Vectorize(const Loop& loop);
-  void Parallel(const Loop& loop);                              // binds no reduction iterator; nothing else parallel around or below it
+  // Binds no reduction iterator, nothing else parallel around or below it, and its iterations write different elements,
+  // but for scratch that is used below the loop alone.
+  void Parallel(const Loop& loop);
   // For each block below with predicate (e < n): the smallest subtree that `loop` encloses becomes
   // if (the predicate holds for every inner iteration) { full } else { tail }, where full has no predicate and in
-  // tail the inner loop's extent shrinks to what is left (exactly, when e = base + inner and base is a multiple of inner's extent).
-  // One call deals with all such predicates below. A vectorised loop keeps its extent, and the predicate of its last,
-  // partial vector. Scratch is computed only as far as the tail reads it. Loops and blocks of tails are copies (blocks
-  // are named NAME_tail); a later Unroll, Vectorize, Parallel or Partition of a loop is also one of its copies.
+  // tail the inner loop's extent shrinks to what is left (exactly, when e = base + inner and base is a multiple of
+  // inner's extent). One call deals with all such predicates below. A vectorised loop keeps its extent, and the
+  // predicate of its last, partial vector. Scratch is computed only as far as the tail reads it. Loops and blocks of
+  // tails are copies (blocks are named NAME_tail); a later Unroll, Vectorize, Parallel or Partition of a loop is also
+  // one of its copies.
   void Partition(const Loop& loop);
 
   // --- blocks ---
-  void Inline(const std::string& block);                        // a non-reduction block into all its readers
+  void Inline(const std::string& block);  // a non-reduction block into all its readers
   // Moves the producer (consumer) `block` under `loop`, computing just the region that its readers (writers) below
-  // `loop` need (made); loops over the region are new, outermost first, innermost last = last dimension.
+  // `loop` need (made); loops over the region are new, one an iterator: the buffer's dimensions, the last innermost,
+  // then the reductions inside them. Scratch shrinks to what is live below its loop when the function is lowered.
   void ComputeAt(const std::string& block, const Loop& loop);
   void ReverseComputeAt(const std::string& block, const Loop& loop);
   // A new block `NAME` that copies what `block` reads from `buffer` (writes) through a new buffer in `scope`; returns
-  // its name. The copy is placed before (after) `block`'s nest; move it with (Reverse)ComputeAt. The new buffer shrinks to the region used there.
+  // its name. The copy is placed before (after) `block`'s nest; move it with (Reverse)ComputeAt.
   std::string CacheRead(const std::string& block, const std::string& buffer, ir::Scope scope);
   std::string CacheWrite(const std::string& block, ir::Scope scope);
-  // The intermediate buffer that `block` writes moves to `scope`; after ComputeAt its shape shrinks to the region live there.
+  // The intermediate buffer that `block` writes moves to `scope`.
   void SetScope(const std::string& block, ir::Scope scope);
   // The initialisation of a reduction becomes a block of its own, directly before `loop`; returns its name. `loop` is
   // around all reduction loops of the block. The loops between are copied.
   std::string DecomposeReduction(const std::string& block, const Loop& loop);
   // The reduction over `loop` becomes partial results kept per iteration of `loop` (a new innermost dimension of a
-  // new buffer), and a second reduction over them in a new block after it; returns [partial block, final block].
+  // new buffer), and a second reduction over them in a new block after the outermost reduction loop; returns
+  // [partial block, final block]. The partial block keeps its loops, `loop` among them in its old place; the final one
+  // keeps the name of `block`.
   std::pair<std::string, std::string> Rfactor(const std::string& block, const Loop& loop);
   // The intermediate buffer `block` writes gets the shape and index that `map` gives: reads and writes follow.
-  void TransformLayout(const std::string& block, Shape shape, const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
+  void TransformLayout(const std::string& block, Shape shape,
+                       const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
   // Fetches, at each iteration of `loop`, the element of `buffer` that `block` will read `distance` iterations later.
   void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance);
 
  private:
   bool Take(absl::StatusOr<ir::Func> result, const std::string& what);
-  template <typename T> T TakeValue(absl::StatusOr<rewrites::Result<T>> result, const std::string& what);
+  template <typename T>
+  T TakeValue(absl::StatusOr<rewrites::Result<T>> result, const std::string& what);
   std::vector<Loop> WithCopies(const Loop& loop) const;
   void Annotate(const char* rewrite, const Loop& loop, ir::ForKind kind);
 
   ir::Func func_;
   absl::Status status_;
-  std::vector<std::pair<Loop, Loop>> copies_;     // by Partition: a loop and the one it became in a tail
+  std::vector<std::pair<Loop, Loop>> copies_;  // by Partition: a loop and the one it became in a tail
 };
 
 }  // namespace temper

@@ -38,13 +38,17 @@ class AllocSinker {
 
   Stmt Sink(const Stmt& s) {
     switch (s->kind) {
-      case StmtKind::kAlloc: return WithBody(s, Sink(s->body));
+      case StmtKind::kAlloc:
+        return WithBody(s, Sink(s->body));
       case StmtKind::kFor:
         if (carried_.count(s->var.get()) || s->for_kind == ir::ForKind::kVectorized) return ir::Alloc(buffer_, s);
         return WithBody(s, Sink(s->body));
-      case StmtKind::kIf: return SinkIf(s);
-      case StmtKind::kSeq: return SinkSeq(s);
-      default: return ir::Alloc(buffer_, s);
+      case StmtKind::kIf:
+        return SinkIf(s);
+      case StmtKind::kSeq:
+        return SinkSeq(s);
+      default:
+        return ir::Alloc(buffer_, s);
     }
   }
 
@@ -135,8 +139,10 @@ Stmt ShrinkAllocs(const Stmt& s, ir::Simplifier& ranges) {
       for (const Stmt& child : s->stmts) stmts.push_back(ShrinkAllocs(child, ranges));
       return ir::Seq(std::move(stmts));
     }
-    case StmtKind::kAlloc: return Shrink(WithBody(s, ShrinkAllocs(s->body, ranges)), ranges);
-    default: return s;
+    case StmtKind::kAlloc:
+      return Shrink(WithBody(s, ShrinkAllocs(s->body, ranges)), ranges);
+    default:
+      return s;
   }
 }
 

@@ -20,7 +20,8 @@ ir::Func Chain(Rng& rng) {
   const int64_t stages = 2 + rng.Below(3);
   for (int64_t i = 0; i < stages; ++i) {
     // The last stage reads the one before it, so that no more than the stages in between may be dead.
-    ir::Buffer left = values.back(), right = values[static_cast<size_t>(rng.Below(static_cast<int64_t>(values.size())))];
+    ir::Buffer left = values.back(),
+               right = values[static_cast<size_t>(rng.Below(static_cast<int64_t>(values.size())))];
     const int64_t shift = rng.Below(3) - 1;
     values.push_back(b.Compute("s" + std::to_string(i), DType::kF32, {rows, columns}, [&](auto& at) {
       Expr column = at[1] + Expr(shift);
@@ -36,10 +37,16 @@ ir::Func RowReductions(Rng& rng) {
   const int64_t rows = 1 + rng.Below(4), columns = 1 + rng.Below(11);
   ir::ProgramBuilder b("rows");
   ir::Buffer x = b.Input("x", DType::kF32, {rows, columns});
-  ir::Buffer most = b.Reduce("most", DType::kF32, {rows}, {columns}, Combiner::kMax, [&](auto& i, auto& r) { return Load(x, {i[0], r[0]}); });
-  ir::Buffer less = b.Compute("less", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) - Load(most, {i[0]}); });
-  ir::Buffer sum = b.Reduce("sum", DType::kF32, {rows}, {columns}, Combiner::kSum, [&](auto& i, auto& r) { return Load(less, {i[0], r[0]}); });
-  b.MarkOutput(b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) { return Load(less, i) * Load(sum, {i[0]}); }));
+  ir::Buffer most = b.Reduce("most", DType::kF32, {rows}, {columns}, Combiner::kMax, [&](auto& i, auto& r) {
+    return Load(x, {i[0], r[0]});
+  });
+  ir::Buffer less =
+      b.Compute("less", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) - Load(most, {i[0]}); });
+  ir::Buffer sum = b.Reduce("sum", DType::kF32, {rows}, {columns}, Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(less, {i[0], r[0]});
+  });
+  b.MarkOutput(
+      b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) { return Load(less, i) * Load(sum, {i[0]}); }));
   return *b.Finish();
 }
 
@@ -51,23 +58,33 @@ ir::Func Pooling(Rng& rng) {
     Expr row = i[0] * Expr(stride) + r[0] - Expr(1);
     return Select(And(Expr(0) <= row, row < Expr(h)), Load(x, {row, i[1]}), ir::Float(-9));
   });
-  b.MarkOutput(b.Compute("out", DType::kF32, {oh * c}, [&](auto& i) { return Load(pool, {i[0] / Expr(c), i[0] % Expr(c)}) + ir::Float(1); }));
+  b.MarkOutput(b.Compute("out", DType::kF32, {oh * c}, [&](auto& i) {
+    return Load(pool, {i[0] / Expr(c), i[0] % Expr(c)}) + ir::Float(1);
+  }));
   return *b.Finish();
 }
 
 ir::Func RandomProgram(Rng& rng) {
   switch (rng.Below(6)) {
-    case 0: return Chain(rng);
-    case 1: return RowReductions(rng);
-    case 2: return Pooling(rng);
-    case 3: return Matmul(1 + rng.Below(7), 1 + rng.Below(7), 1 + rng.Below(6));
-    case 4: return PaddedConv(1 + rng.Below(3), 1 + rng.Below(4), 1 + rng.Below(2), 1 + rng.Below(4));
-    default: return PackedMatmul(1 + rng.Below(7), 1 + rng.Below(11), 1 + rng.Below(5), 1 + rng.Below(6));
+    case 0:
+      return Chain(rng);
+    case 1:
+      return RowReductions(rng);
+    case 2:
+      return Pooling(rng);
+    case 3:
+      return Matmul(1 + rng.Below(7), 1 + rng.Below(7), 1 + rng.Below(6));
+    case 4:
+      return PaddedConv(1 + rng.Below(3), 1 + rng.Below(4), 1 + rng.Below(2), 1 + rng.Below(4));
+    default:
+      return PackedMatmul(1 + rng.Below(7), 1 + rng.Below(11), 1 + rng.Below(5), 1 + rng.Below(6));
   }
 }
 
 template <typename T>
-const T& Pick(Rng& rng, const std::vector<T>& from) { return from[static_cast<size_t>(rng.Below(static_cast<int64_t>(from.size())))]; }
+const T& Pick(Rng& rng, const std::vector<T>& from) {
+  return from[static_cast<size_t>(rng.Below(static_cast<int64_t>(from.size())))];
+}
 
 // One schedule under random rewrites.
 class RandomRewriter {
@@ -85,7 +102,9 @@ class RandomRewriter {
   }
   ir::Stmt Find(const std::string& block) {
     ir::Stmt found;
-    ir::VisitStmt(s_.func().body, [&](const ir::Stmt& s) { found = s->kind == ir::StmtKind::kBlock && s->block.name == block ? s : found; });
+    ir::VisitStmt(s_.func().body, [&](const ir::Stmt& s) {
+      found = s->kind == ir::StmtKind::kBlock && s->block.name == block ? s : found;
+    });
     return found;
   }
   std::string RandomRead(const std::string& block) {
@@ -109,7 +128,8 @@ void RandomRewriter::Reorder() {
   for (const Loop& loop : loops) {
     if (rng_.Below(2) == 0) order.push_back(loop);
   }
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[static_cast<size_t>(rng_.Below(static_cast<int64_t>(i)))]);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[static_cast<size_t>(rng_.Below(static_cast<int64_t>(i)))]);
   s_.Reorder(order);
 }
 
@@ -131,7 +151,9 @@ void RandomRewriter::TransformLayout() {
 
 std::string RandomRewriter::TryLoops(int64_t kind) {
   switch (kind) {
-    case 0: s_.Split(RandomLoop(), rng_.Below(6)); return "split";
+    case 0:
+      s_.Split(RandomLoop(), rng_.Below(6));
+      return "split";
     case 1: {
       std::vector<Loop> loops = s_.Loops(RandomBlock());
       if (loops.size() < 2) return "fuse";
@@ -139,11 +161,21 @@ std::string RandomRewriter::TryLoops(int64_t kind) {
       s_.Fuse(loops[i], loops[i + 1]);
       return "fuse";
     }
-    case 2: Reorder(); return "reorder";
-    case 3: s_.Unroll(RandomLoop()); return "unroll";
-    case 4: s_.Vectorize(s_.Loops(RandomBlock()).empty() ? nullptr : RandomLoop()); return "vectorize";
-    case 5: s_.Parallel(RandomLoop()); return "parallel";
-    default: s_.Partition(RandomLoop()); return "partition";
+    case 2:
+      Reorder();
+      return "reorder";
+    case 3:
+      s_.Unroll(RandomLoop());
+      return "unroll";
+    case 4:
+      s_.Vectorize(s_.Loops(RandomBlock()).empty() ? nullptr : RandomLoop());
+      return "vectorize";
+    case 5:
+      s_.Parallel(RandomLoop());
+      return "parallel";
+    default:
+      s_.Partition(RandomLoop());
+      return "partition";
   }
 }
 
@@ -151,16 +183,36 @@ std::string RandomRewriter::TryBlocks(int64_t kind) {
   const ir::Scope scope = rng_.Below(2) == 0 ? ir::Scope::kMemory : ir::Scope::kRegister;
   const std::string block = RandomBlock();
   switch (kind) {
-    case 0: s_.Inline(block); return "inline";
-    case 1: s_.ComputeAt(block, RandomLoop()); return "compute_at";
-    case 2: s_.ReverseComputeAt(block, RandomLoop()); return "reverse_compute_at";
-    case 3: s_.CacheRead(block, RandomRead(block), scope); return "cache_read";
-    case 4: s_.CacheWrite(block, scope); return "cache_write";
-    case 5: s_.SetScope(block, scope); return "set_scope";
-    case 6: s_.DecomposeReduction(block, s_.Loops(block).empty() ? nullptr : Pick(rng_, s_.Loops(block))); return "decompose_reduction";
-    case 7: s_.Rfactor(block, s_.Loops(block).empty() ? nullptr : Pick(rng_, s_.Loops(block))); return "rfactor";
-    case 8: TransformLayout(); return "transform_layout";
-    default: s_.Prefetch(block, RandomRead(block), RandomLoop(), rng_.Below(4)); return "prefetch";
+    case 0:
+      s_.Inline(block);
+      return "inline";
+    case 1:
+      s_.ComputeAt(block, RandomLoop());
+      return "compute_at";
+    case 2:
+      s_.ReverseComputeAt(block, RandomLoop());
+      return "reverse_compute_at";
+    case 3:
+      s_.CacheRead(block, RandomRead(block), scope);
+      return "cache_read";
+    case 4:
+      s_.CacheWrite(block, scope);
+      return "cache_write";
+    case 5:
+      s_.SetScope(block, scope);
+      return "set_scope";
+    case 6:
+      s_.DecomposeReduction(block, s_.Loops(block).empty() ? nullptr : Pick(rng_, s_.Loops(block)));
+      return "decompose_reduction";
+    case 7:
+      s_.Rfactor(block, s_.Loops(block).empty() ? nullptr : Pick(rng_, s_.Loops(block)));
+      return "rfactor";
+    case 8:
+      TransformLayout();
+      return "transform_layout";
+    default:
+      s_.Prefetch(block, RandomRead(block), RandomLoop(), rng_.Below(4));
+      return "prefetch";
   }
 }
 
@@ -176,12 +228,15 @@ ir::Func ParallelInReverse(const ir::Func& f) {
   ir::Func reversed = f;
   reversed.body = ir::RewriteStmt(f.body, [](const ir::Stmt& s) -> ir::Stmt {
     if (s->kind != ir::StmtKind::kFor || s->for_kind != ir::ForKind::kParallel) return nullptr;
-    return ir::For(s->var, s->extent, s->for_kind, ir::Substitute(s->body, {{s->var, Expr(s->extent - 1) - Expr(s->var)}}));
+    return ir::For(s->var, s->extent, s->for_kind,
+                   ir::Substitute(s->body, {{s->var, Expr(s->extent - 1) - Expr(s->var)}}));
   });
   return reversed;
 }
 
-struct Tally { int accepted = 0, refused = 0; };
+struct Tally {
+  int accepted = 0, refused = 0;
+};
 
 void RunOne(uint64_t seed, std::map<std::string, Tally>& tally) {
   Rng rng(seed);
@@ -207,7 +262,8 @@ void RunOne(uint64_t seed, std::map<std::string, Tally>& tally) {
     ASSERT_TRUE(SameResults(program, s.func(), 0, seed)) << seed << ":" << history << "\nbefore\n" << ir::Text(before);
     absl::StatusOr<ir::Func> lowered = Lower(s.func());
     ASSERT_TRUE(lowered.ok()) << seed << ":" << history << "\n" << lowered.status() << "\n" << ir::Text(s.func());
-    ASSERT_TRUE(SameResults(program, *lowered, 0, seed)) << seed << ":" << history << "\nscheduled\n" << ir::Text(s.func());
+    ASSERT_TRUE(SameResults(program, *lowered, 0, seed)) << seed << ":" << history << "\nscheduled\n"
+                                                         << ir::Text(s.func());
     ASSERT_TRUE(SameResults(program, ParallelInReverse(*lowered), 0, seed)) << seed << ":" << history;
   }
 }
@@ -223,6 +279,40 @@ TEST(ScheduleFuzz, AcceptedRewritesKeepTheResults) {
     EXPECT_GT(t.accepted, 0) << rewrite;
     EXPECT_GT(t.refused, 0) << rewrite;
     RecordProperty(rewrite, std::to_string(t.accepted) + "/" + std::to_string(t.accepted + t.refused));
+  }
+}
+
+// Conditions may choose between tiles and mask the lanes of a vector; inside a tile there are none.
+::testing::AssertionResult TilesAreClean(const ir::Stmt& s, bool in_tile, bool in_vector) {
+  const bool vectorized = s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kVectorized;
+  const bool unrolled = s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kUnrolled;
+  if (s->kind == ir::StmtKind::kIf && in_tile && !in_vector) {
+    return ::testing::AssertionFailure() << "a condition in a tile: " << ir::Text(s->cond);
+  }
+  in_tile = in_tile || vectorized || unrolled || s->kind == ir::StmtKind::kAlloc;
+  std::vector<ir::Stmt> children = s->stmts;
+  if (s->body) children.push_back(s->body);
+  if (s->else_body) children.push_back(s->else_body);
+  for (const ir::Stmt& child : children) {
+    if (::testing::AssertionResult clean = TilesAreClean(child, in_tile, vectorized); !clean) return clean;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST(ScheduleFuzz, TiledMatmulsOfAnyShapeHaveCleanTiles) {
+  Rng rng(5);
+  for (int i = 0; i < 200; ++i) {
+    const int64_t lanes = 1 + rng.Below(4), nr = lanes * (1 + rng.Below(3)), mr = 1 + rng.Below(5);
+    const ir::Func program = PackedMatmul(1 + rng.Below(14), 1 + rng.Below(20), 1 + rng.Below(4), nr);
+    Schedule s(program);
+    ScheduleTiles(s, mr, nr, lanes, rng.Below(2) == 0);
+    ASSERT_TRUE(s.status().ok()) << s.status();
+    ASSERT_TRUE(SameResults(program, s.func())) << i;
+    absl::StatusOr<ir::Func> lowered = Lower(s.func());
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    ASSERT_TRUE(SameResults(program, *lowered)) << i;
+    ASSERT_TRUE(SameResults(program, ParallelInReverse(*lowered))) << i;
+    ASSERT_TRUE(TilesAreClean(lowered->body, false, false)) << i << "\n" << ir::Text(*lowered);
   }
 }
 

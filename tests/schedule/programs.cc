@@ -29,22 +29,27 @@ ir::Func PackedMatmul(int64_t m, int64_t n, int64_t k, int64_t nr) {
 ir::Func Matmul(int64_t m, int64_t n, int64_t k) {
   ProgramBuilder builder("matmul");
   ir::Buffer a = builder.Input("a", DType::kF32, {m, k}), b = builder.Input("b", DType::kF32, {k, n});
-  builder.MarkOutput(builder.Reduce("c", DType::kF32, {m, n}, {k}, Combiner::kSum,
-                                    [&](auto& i, auto& r) { return Load(a, {i[0], r[0]}) * Load(b, {r[0], i[1]}); }));
+  builder.MarkOutput(builder.Reduce("c", DType::kF32, {m, n}, {k}, Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(a, {i[0], r[0]}) * Load(b, {r[0], i[1]});
+  }));
   return *builder.Finish();
 }
 
 ir::Func Softmax(int64_t rows, int64_t columns) {
   ProgramBuilder b("softmax");
   ir::Buffer x = b.Input("x", DType::kF32, {rows, columns});
-  ir::Buffer largest = b.Reduce("largest", DType::kF32, {rows}, {columns}, Combiner::kMax,
-                                [&](auto& i, auto& r) { return Load(x, {i[0], r[0]}); });
-  ir::Buffer power = b.Compute("power", DType::kF32, {rows, columns},
-                               [&](auto& i) { return Exp(Load(x, {i[0], i[1]}) - Load(largest, {i[0]})); });
-  ir::Buffer total = b.Reduce("total", DType::kF32, {rows}, {columns}, Combiner::kSum,
-                              [&](auto& i, auto& r) { return Load(power, {i[0], r[0]}); });
-  b.MarkOutput(b.Compute("out", DType::kF32, {rows, columns},
-                         [&](auto& i) { return Load(power, {i[0], i[1]}) / Load(total, {i[0]}); }));
+  ir::Buffer largest = b.Reduce("largest", DType::kF32, {rows}, {columns}, Combiner::kMax, [&](auto& i, auto& r) {
+    return Load(x, {i[0], r[0]});
+  });
+  ir::Buffer power = b.Compute("power", DType::kF32, {rows, columns}, [&](auto& i) {
+    return Exp(Load(x, {i[0], i[1]}) - Load(largest, {i[0]}));
+  });
+  ir::Buffer total = b.Reduce("total", DType::kF32, {rows}, {columns}, Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(power, {i[0], r[0]});
+  });
+  b.MarkOutput(b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) {
+    return Load(power, {i[0], i[1]}) / Load(total, {i[0]});
+  }));
   return *b.Finish();
 }
 
@@ -68,7 +73,8 @@ absl::StatusOr<std::vector<NDArray>> RunFunc(const ir::Func& f, uint64_t seed) {
   const size_t inputs = f.params.size() - static_cast<size_t>(f.num_outputs);
   for (size_t i = 0; i < f.params.size(); ++i) {
     NDArray arg(f.params[i]->dtype, f.params[i]->shape);
-    for (int64_t e = 0; e < arg.size(); ++e) arg.Set(e, i < inputs ? static_cast<double>(rng.Below(9)) - 4 : std::nan(""));
+    for (int64_t e = 0; e < arg.size(); ++e)
+      arg.Set(e, i < inputs ? static_cast<double>(rng.Below(9)) - 4 : std::nan(""));
     args.push_back(std::move(arg));
   }
   TEMPER_RETURN_IF_ERROR(ir::Interpret(f, args));
@@ -80,8 +86,9 @@ absl::StatusOr<std::vector<NDArray>> RunFunc(const ir::Func& f, uint64_t seed) {
   if (!want.ok()) return ::testing::AssertionFailure() << want.status();
   if (!got.ok()) return ::testing::AssertionFailure() << got.status() << "\n" << ir::Text(b);
   for (size_t i = 0; i < want->size(); ++i) {
-    const bool same = tolerance > 0 ? RelativeError((*got)[i], (*want)[i]) <= tolerance
-                                    : std::memcmp((*got)[i].data(), (*want)[i].data(), static_cast<size_t>((*want)[i].bytes())) == 0;
+    const bool same =
+        tolerance > 0 ? RelativeError((*got)[i], (*want)[i]) <= tolerance
+                      : std::memcmp((*got)[i].data(), (*want)[i].data(), static_cast<size_t>((*want)[i].bytes())) == 0;
     if (!same) return ::testing::AssertionFailure() << "output " << i << " differs in\n" << ir::Text(b);
   }
   return ::testing::AssertionSuccess();

@@ -53,18 +53,19 @@ class ScheduleTest : public ::testing::Test {
   Schedule s_{Matmul(1, 1, 1)};
 };
 
-#define EXPECT_REFUSED(rewrite, message)      \
-  do {                                        \
-    const ir::Stmt before = s_.func().body;   \
-    rewrite;                                  \
-    ExpectRefused(before, message);           \
+#define EXPECT_REFUSED(rewrite, message)    \
+  do {                                      \
+    const ir::Stmt before = s_.func().body; \
+    rewrite;                                \
+    ExpectRefused(before, message);         \
   } while (false)
 
 // x -> double -> plus: double[i, j] = 2 x[i, j]; out[i, j] = double[i, j] + double[i, j - 1] (0 outside).
 ir::Func Neighbours(int64_t rows, int64_t columns) {
   ir::ProgramBuilder b("neighbours");
   ir::Buffer x = b.Input("x", DType::kF32, {rows, columns});
-  ir::Buffer twice = b.Compute("twice", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) * ir::Float(2); });
+  ir::Buffer twice =
+      b.Compute("twice", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) * ir::Float(2); });
   b.MarkOutput(b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) {
     return Load(twice, i) + Select(Expr(1) <= i[1], Load(twice, {i[0], i[1] - Expr(1)}), ir::Float(0));
   }));
@@ -75,7 +76,8 @@ ir::Func Neighbours(int64_t rows, int64_t columns) {
 ir::Func Elementwise(int64_t rows, int64_t columns) {
   ir::ProgramBuilder b("elementwise");
   ir::Buffer x = b.Input("x", DType::kF32, {rows, columns});
-  ir::Buffer twice = b.Compute("twice", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) * ir::Float(2); });
+  ir::Buffer twice =
+      b.Compute("twice", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) * ir::Float(2); });
   b.MarkOutput(b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) { return Load(twice, i) + ir::Float(1); }));
   return *b.Finish();
 }
@@ -163,7 +165,8 @@ TEST_F(ScheduleTest, FuseDividesTheFusedLoopAgain) {
 TEST_F(ScheduleTest, FuseRefusals) {
   Use(Matmul(4, 4, 4));
   Loop i = L("c", 0), j = L("c", 1), k = L("c", 2);
-  EXPECT_REFUSED(s_.Fuse(i, k), "fuse(loop 'c.i0', loop 'c.r0'): loop 'c.r0' is not directly and solely inside loop 'c.i0'");
+  EXPECT_REFUSED(s_.Fuse(i, k),
+                 "fuse(loop 'c.i0', loop 'c.r0'): loop 'c.r0' is not directly and solely inside loop 'c.i0'");
   EXPECT_REFUSED(s_.Fuse(j, i), "is not directly and solely inside");
   s_.Parallel(i);
   EXPECT_REFUSED(s_.Fuse(i, j), "a parallel and a serial loop can not be fused");
@@ -197,8 +200,11 @@ TEST_F(ScheduleTest, ReorderRefusals) {
 TEST_F(ScheduleTest, RepeatedPointsAreInitialisedEachTime) {
   ir::ProgramBuilder b("overlap");
   ir::Buffer x = b.Input("x", DType::kF32, {6, 3});
-  ir::Buffer sum = b.Reduce("sum", DType::kF32, {6}, {3}, ir::Combiner::kSum, [&](auto& i, auto& r) { return Load(x, {i[0], r[0]}); });
-  ir::Buffer pair = b.Compute("pair", DType::kF32, {5}, [&](auto& i) { return Load(sum, {i[0]}) + Load(sum, {i[0] + Expr(1)}); });
+  ir::Buffer sum = b.Reduce("sum", DType::kF32, {6}, {3}, ir::Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(x, {i[0], r[0]});
+  });
+  ir::Buffer pair =
+      b.Compute("pair", DType::kF32, {5}, [&](auto& i) { return Load(sum, {i[0]}) + Load(sum, {i[0] + Expr(1)}); });
   b.MarkOutput(b.Compute("out", DType::kF32, {5}, [&](auto& i) { return Load(pair, i); }));
   Use(*b.Finish());
   Loop row = L("pair", 0);
@@ -211,7 +217,9 @@ TEST_F(ScheduleTest, AnnotationsAndTheirRefusals) {
   Use(Matmul(4, 4, 4));
   Loop i = L("c", 0), j = L("c", 1), k = L("c", 2);
   EXPECT_REFUSED(s_.Parallel(k), "parallel(loop 'c.r0'): parallel loop 'c.r0' binds a reduction iterator of block 'c'");
-  EXPECT_REFUSED(s_.Vectorize(j), "vectorize(loop 'c.i1'): loop 'c.i1' is vectorized and must stay innermost, but loop 'c.r0' is inside");
+  EXPECT_REFUSED(
+      s_.Vectorize(j),
+      "vectorize(loop 'c.i1'): loop 'c.i1' is vectorized and must stay innermost, but loop 'c.r0' is inside");
   EXPECT_REFUSED(s_.Vectorize(k), "whose initialisation has to be decomposed first");
   s_.Parallel(i);
   EXPECT_REFUSED(s_.Parallel(j), "parallel loop 'c.i1' is inside parallel loop 'c.i0'");
@@ -223,6 +231,45 @@ TEST_F(ScheduleTest, AnnotationsAndTheirRefusals) {
   EXPECT_THAT(Text(), HasSubstr("unroll c.i1"));
   EXPECT_THAT(Text(), HasSubstr("vectorize c.r0"));
   ExpectSame();
+}
+
+// Neighbouring tiles compute the columns that they share twice: into scratch of their own they may, in parallel.
+TEST_F(ScheduleTest, ParallelIterationsMayRepeatTheirOwnScratch) {
+  Use(Neighbours(3, 8));
+  auto [tile, column] = s_.Split(L("out", 1), 4);
+  s_.Reorder({tile, L("out", 0), column});
+  s_.ComputeAt("twice", tile);
+  s_.Parallel(tile);
+  ExpectSame();
+}
+
+TEST_F(ScheduleTest, ParallelRefusesIterationsThatWriteTheSame) {
+  ir::ProgramBuilder b("scaled");
+  ir::Buffer x = b.Input("x", DType::kF32, {4, 6});
+  ir::Buffer sum = b.Reduce("sum", DType::kF32, {4}, {6}, ir::Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(x, {i[0], r[0]});
+  });
+  b.MarkOutput(b.Compute("out", DType::kF32, {4, 6}, [&](auto& i) { return Load(x, i) * Load(sum, {i[0]}); }));
+  Use(*b.Finish());
+  Loop row = L("out", 0), column = L("out", 1);
+  s_.ComputeAt("sum", column);
+  // Below the sum the whole row is written, again in each of the old columns.
+  s_.ReverseComputeAt("out", L("sum", 2));
+  ExpectSame();
+  EXPECT_REFUSED(s_.Parallel(column),
+                 "iterations of parallel loop 'out.i1' may write the same elements in block 'out'");
+  s_.Parallel(row);
+  ExpectSame();
+}
+
+TEST_F(ScheduleTest, ParallelSeesThroughFusedAndSplitLoops) {
+  Use(Elementwise(300, 1000));
+  Loop fused = s_.Fuse(L("out", 0), L("out", 1));
+  auto [outer, lane] = s_.Split(fused, 8);
+  s_.Parallel(outer);
+  Loop other = s_.Fuse(L("twice", 0), L("twice", 1));
+  s_.Parallel(other);
+  EXPECT_TRUE(s_.status().ok()) << s_.status();
 }
 
 TEST_F(ScheduleTest, PartitionLeavesNoPredicateInFullIterations) {
@@ -307,7 +354,9 @@ TEST_F(ScheduleTest, InlineRefusals) {
   s_.Partition(outer);
   EXPECT_REFUSED(s_.Inline("twice"), "'twice' is written by 2 blocks");
   Use(Elementwise(2, 4));
-  s_.TransformLayout("twice", {2, 2, 2}, [](auto& i) { return std::vector<Expr>{i[0], i[1] / Expr(2), i[1] % Expr(2)}; });
+  s_.TransformLayout("twice", {2, 2, 2}, [](auto& i) {
+    return std::vector<Expr>{i[0], i[1] / Expr(2), i[1] % Expr(2)};
+  });
   EXPECT_REFUSED(s_.Inline("twice"), "is not an iterator of its own");
 }
 
@@ -316,7 +365,7 @@ TEST_F(ScheduleTest, ComputeAtMakesWhatTheReadersNeed) {
   auto [outer, inner] = s_.Split(L("out", 1), 4);
   s_.ComputeAt("twice", outer);
   EXPECT_THAT(LoopNames("twice"), ElementsAre("out.i0", "out.i1.o", "twice.i0", "twice.i1"));
-  EXPECT_EQ(s_.Extent(L("twice", 3)), 5);       // four elements and the left neighbour
+  EXPECT_EQ(s_.Extent(L("twice", 3)), 5);  // four elements and the left neighbour
   EXPECT_THAT(Text(), HasSubstr("where 0 <= out.i1.o*4 - 1 + twice.i1"));
   ExpectSame();
   EXPECT_THAT(LoweredText(), HasSubstr("alloc twice: f32[1,5]"));
@@ -339,7 +388,8 @@ TEST_F(ScheduleTest, ComputeAtTakesTheWholeDimensionWhereIndicesAreNotAffine) {
 TEST_F(ScheduleTest, ComputeAtRefusals) {
   Use(Softmax(3, 4));
   Loop row = L("out", 0);
-  EXPECT_REFUSED(s_.ComputeAt("power", row), "compute_at(block 'power', loop 'out.i0'): its reader 'total' is not below the loop");
+  EXPECT_REFUSED(s_.ComputeAt("power", row),
+                 "compute_at(block 'power', loop 'out.i0'): its reader 'total' is not below the loop");
   EXPECT_REFUSED(s_.ComputeAt("out", L("total", 0)), "'out' is an output of the function");
   EXPECT_REFUSED(s_.ComputeAt("none", row), "block 'none' is not in the function");
   s_.Vectorize(L("out", 1));
@@ -366,7 +416,8 @@ TEST_F(ScheduleTest, ReverseComputeAtRefusals) {
   EXPECT_REFUSED(s_.ReverseComputeAt("acc", row), "it is below the loop already");
   EXPECT_REFUSED(s_.ReverseComputeAt("acc", L("out", 0)), "it comes before the loop");
   Use(Neighbours(3, 4));
-  EXPECT_REFUSED(s_.ReverseComputeAt("out", L("twice", 1)), "which may lie outside what one iteration of the loop makes");
+  EXPECT_REFUSED(s_.ReverseComputeAt("out", L("twice", 1)),
+                 "which may lie outside what one iteration of the loop makes");
   Use(Softmax(3, 4));
   EXPECT_REFUSED(s_.ReverseComputeAt("out", L("largest", 0)), "it also reads what 'power' computes after the loop");
   EXPECT_REFUSED(s_.ReverseComputeAt("total", L("largest", 0)), "it also reads what 'power' computes after the loop");
@@ -374,7 +425,8 @@ TEST_F(ScheduleTest, ReverseComputeAtRefusals) {
   EXPECT_REFUSED(s_.ReverseComputeAt("power", L("total", 0)), "it comes before the loop");
   s_.ReverseComputeAt("total", L("largest", 0));
   ASSERT_TRUE(s_.status().ok()) << s_.status();
-  EXPECT_REFUSED(s_.ReverseComputeAt("out", L("total", 1)), "it also reads what 'power' computes for one iteration of loop 'largest.i0'");
+  EXPECT_REFUSED(s_.ReverseComputeAt("out", L("total", 1)),
+                 "it also reads what 'power' computes for one iteration of loop 'largest.i0'");
 }
 
 TEST_F(ScheduleTest, ReverseComputeAtWantsWholeBoxes) {
@@ -395,7 +447,8 @@ TEST_F(ScheduleTest, CacheReadCopiesThroughABuffer) {
   s_.ComputeAt(copy, outer);
   ExpectSame();
   EXPECT_THAT(LoweredText(), HasSubstr("alloc b_cache: f32[3,2]"));
-  EXPECT_REFUSED(s_.CacheRead("c", "x", Scope::kMemory), "cache_read(block 'c', 'x'): the block does not read 'x', but 'a', 'b_cache'");
+  EXPECT_REFUSED(s_.CacheRead("c", "x", Scope::kMemory),
+                 "cache_read(block 'c', 'x'): the block does not read 'x', but 'a', 'b_cache'");
   EXPECT_REFUSED(s_.CacheRead("c", "c", Scope::kMemory), "the block does not read 'c'");
 }
 
@@ -496,17 +549,22 @@ TEST_F(ScheduleTest, RfactorRefusals) {
 
 TEST_F(ScheduleTest, TransformLayoutMovesElements) {
   Use(Neighbours(3, 10));
-  s_.TransformLayout("twice", {3, 3, 4}, [](auto& i) { return std::vector<Expr>{i[1] / Expr(4), i[0], i[1] % Expr(4)}; });
+  s_.TransformLayout("twice", {3, 3, 4}, [](auto& i) {
+    return std::vector<Expr>{i[1] / Expr(4), i[0], i[1] % Expr(4)};
+  });
   EXPECT_THAT(Text(), HasSubstr("twice[i1/4, i0, i1%4]"));
   ExpectSame();
 }
 
 TEST_F(ScheduleTest, TransformLayoutRefusals) {
   Use(Elementwise(3, 10));
-  EXPECT_REFUSED(s_.TransformLayout("out", {30}, [](auto& i) { return i; }), "transform_layout(block 'out', 30): 'out' is an output");
-  EXPECT_REFUSED(s_.TransformLayout("twice", {30}, [](auto& i) { return i; }), "the map gives 2 indices for 1 dimensions");
+  EXPECT_REFUSED(s_.TransformLayout("out", {30}, [](auto& i) { return i; }),
+                 "transform_layout(block 'out', 30): 'out' is an output");
+  EXPECT_REFUSED(s_.TransformLayout("twice", {30}, [](auto& i) { return i; }),
+                 "the map gives 2 indices for 1 dimensions");
   EXPECT_REFUSED(s_.TransformLayout("twice", {3, 9}, [](auto& i) { return i; }), "leaves dimension 1");
-  EXPECT_REFUSED(s_.TransformLayout("twice", {10}, [](auto& i) { return std::vector<Expr>{i[1]}; }), "two elements at one place");
+  EXPECT_REFUSED(s_.TransformLayout("twice", {10}, [](auto& i) { return std::vector<Expr>{i[1]}; }),
+                 "two elements at one place");
   Use(Elementwise(100, 100));
   EXPECT_REFUSED(s_.TransformLayout("twice", {100, 99}, [](auto& i) { return i; }), "may leave dimension 1");
 }

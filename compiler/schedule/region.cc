@@ -30,35 +30,37 @@ void Flatten(const Expr& e, int64_t scale, std::vector<Term>& terms) {
   terms.push_back({scale, e});
 }
 
-// floor(v / low) mod (high / low): the digits of a variable between two steps. `high` 0 is without end.
+// floor(base / low) mod (high / low): the digits of a number between two steps. `high` 0 is without end.
 struct Digits {
+  Expr base;
   int64_t low, high;
 };
-std::optional<Digits> DigitsOf(const Expr& e) {
-  if (e->kind == ExprKind::kVar) return Digits{1, 0};
-  if (e->kind != ExprKind::kDiv && e->kind != ExprKind::kMod) return std::nullopt;
-  std::optional<Digits> d = DigitsOf(e->args[0]);
+Digits DigitsOf(const Expr& e) {
+  if (e->kind != ExprKind::kDiv && e->kind != ExprKind::kMod) return {e, 1, 0};
   std::optional<int64_t> by = ir::AsInt(e->args[1]);
-  if (!d.has_value() || !by.has_value() || *by <= 0) return std::nullopt;
-  const int64_t step = d->low * *by;
-  if (d->high != 0 && d->high % step != 0) return std::nullopt;
-  return e->kind == ExprKind::kDiv ? Digits{step, d->high} : Digits{d->low, step};
+  if (!by.has_value() || *by <= 0) return {e, 1, 0};
+  const Digits d = DigitsOf(e->args[0]);
+  const int64_t step = d.low * *by;
+  if (d.high != 0 && d.high % step != 0) return {e, 1, 0};
+  return e->kind == ExprKind::kDiv ? Digits{d.base, step, d.high} : Digits{d.base, d.low, step};
 }
 
-// Whether the values of `atoms`, all over `loop` alone, tell where the loop stands: their digits join.
-bool Tell(const std::vector<Expr>& atoms, const Stmt& loop) {
+// Whether the known digits of `base` join from its lowest to its highest, so that they tell the number.
+bool DigitsTell(const Expr& base, const std::vector<Expr>& known, const ir::Simplifier& simplifier) {
+  std::optional<ir::Interval> bounds = simplifier.Bounds(base);
   int64_t reached = 1;
-  for (bool progress = true; progress && reached < loop->extent;) {
+  for (bool progress = true; progress;) {
     progress = false;
-    for (const Expr& a : atoms) {
-      std::optional<Digits> d = DigitsOf(a);
-      if (!d.has_value() || d->low != reached || d->high == reached) continue;
-      if (d->high == 0) return true;
-      reached = d->high;
+    for (const Expr& k : known) {
+      const Digits d = DigitsOf(k);
+      if (d.low != reached || d.high == reached || !ir::StructurallyEqual(d.base, base)) continue;
+      if (d.high == 0) return true;
+      reached = d.high;
       progress = true;
     }
+    if (bounds.has_value() && bounds->min >= 0 && bounds->max < reached) return true;
   }
-  return reached >= loop->extent;
+  return false;
 }
 
 // Whether the sum of the terms tells the value of every atom: like digits, each step is larger than all smaller ones
@@ -77,42 +79,71 @@ bool TellsAtoms(std::vector<Term> terms, const ir::Simplifier& simplifier) {
 
 }  // namespace
 
-std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops,
-                              const ir::Simplifier& simplifier) {
-  std::vector<Stmt> open;
-  VarSet unknown;
-  for (const Stmt& loop : loops) {
-    if (loop->extent <= 1) continue;
-    open.push_back(loop);
-    unknown.insert(loop->var.get());
+namespace {
+
+// Finds out which numbers are known once the bindings' values are.
+class Telling {
+ public:
+  Telling(std::vector<Expr> sums, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier)
+      : simplifier_(simplifier) {
+    // As they are, div and mod of fused loops still have the same numerator; simplified, sums stand apart.
+    for (const Expr& e : sums) sums_.insert(sums_.end(), {e, simplifier.Simplify(e)});
+    for (const Stmt& loop : loops) {
+      if (loop->extent > 1) unknown_.insert(loop->var.get());
+    }
   }
-  std::vector<Expr> known;
-  // Each round a binding whose unknown atoms stand apart tells them; a loop is known when its atoms tell it.
-  for (bool progress = true; progress && !open.empty();) {
-    progress = false;
-    for (const Expr& binding : bindings) {
-      std::vector<Term> terms;
-      Flatten(simplifier.Simplify(binding), 1, terms);
-      std::erase_if(terms, [&](const Term& t) {
-        return !UsesAny(t.atom, unknown) ||
-               std::any_of(known.begin(), known.end(), [&](const Expr& k) { return ir::StructurallyEqual(k, t.atom); });
-      });
-      if (terms.empty() || !TellsAtoms(terms, simplifier)) continue;
-      for (const Term& t : terms) known.push_back(t.atom);
+
+  // The loops' variables that stay unknown.
+  const VarSet& Run() {
+    while (!unknown_.empty() && Step()) {
+    }
+    return unknown_;
+  }
+
+ private:
+  bool Step() {
+    bool progress = false;
+    for (size_t i = 0; i < sums_.size(); ++i) progress = TakeApart(sums_[i]) || progress;
+    for (size_t i = 0; i < known_.size(); ++i) {
+      const Expr base = DigitsOf(known_[i]).base;
+      if (!UsesAny(base, unknown_) || IsIn(base, sums_) || !DigitsTell(base, known_, simplifier_)) continue;
+      sums_.push_back(base);
       progress = true;
     }
-    std::erase_if(open, [&](const Stmt& loop) {
-      std::vector<Expr> atoms;
-      for (const Expr& k : known) {
-        if (UsesOnly(k, {loop->var.get()}) && ir::UsesVar(k, loop->var)) atoms.push_back(k);
-      }
-      if (!Tell(atoms, loop)) return false;
-      unknown.erase(loop->var.get());
-      progress = true;
-      return true;
-    });
+    return progress;
   }
-  return open;
+
+  // A known sum whose unknown atoms stand apart tells them.
+  bool TakeApart(const Expr& sum) {
+    std::vector<Term> terms;
+    Flatten(sum, 1, terms);
+    std::erase_if(terms, [&](const Term& t) { return !UsesAny(t.atom, unknown_) || IsIn(t.atom, known_); });
+    if (terms.empty() || !TellsAtoms(terms, simplifier_)) return false;
+    for (const Term& t : terms) {
+      known_.push_back(t.atom);
+      if (t.atom->kind == ExprKind::kVar) unknown_.erase(t.atom->var.get());
+    }
+    return true;
+  }
+
+  static bool IsIn(const Expr& e, const std::vector<Expr>& list) {
+    return std::any_of(list.begin(), list.end(), [&](const Expr& other) { return ir::StructurallyEqual(e, other); });
+  }
+
+  const ir::Simplifier& simplifier_;
+  std::vector<Expr> sums_, known_;
+  VarSet unknown_;
+};
+
+}  // namespace
+
+std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops,
+                              const ir::Simplifier& simplifier) {
+  Telling telling(bindings, loops, simplifier);
+  const VarSet& unknown = telling.Run();
+  std::vector<Stmt> untold = loops;
+  std::erase_if(untold, [&](const Stmt& loop) { return unknown.count(loop->var.get()) == 0; });
+  return untold;
 }
 
 bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier) {

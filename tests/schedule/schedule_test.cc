@@ -263,13 +263,21 @@ TEST_F(ScheduleTest, ParallelRefusesIterationsThatWriteTheSame) {
 }
 
 TEST_F(ScheduleTest, ParallelSeesThroughFusedAndSplitLoops) {
-  Use(Elementwise(300, 1000));
-  Loop fused = s_.Fuse(L("out", 0), L("out", 1));
-  auto [outer, lane] = s_.Split(fused, 8);
-  s_.Parallel(outer);
-  Loop other = s_.Fuse(L("twice", 0), L("twice", 1));
-  s_.Parallel(other);
-  EXPECT_TRUE(s_.status().ok()) << s_.status();
+  for (int64_t factor : {2, 4, 7, 8, 14, 16, 35, 64, 100}) {
+    ir::ProgramBuilder b("copy");
+    ir::Buffer x = b.Input("x", DType::kF32, {300, 5, 7});
+    b.MarkOutput(b.Compute("out", DType::kF32, {300, 5, 7}, [&](auto& i) { return Load(x, i); }));
+    Use(*b.Finish());
+    Loop fused = s_.Fuse(s_.Fuse(L("out", 0), L("out", 1)), L("out", 2));
+    auto [outer, lane] = s_.Split(fused, factor);
+    s_.Vectorize(lane);
+    s_.Parallel(outer);
+    EXPECT_TRUE(s_.status().ok()) << s_.status();
+    Use(program_);
+    fused = s_.Fuse(s_.Fuse(L("out", 0), L("out", 1)), L("out", 2));
+    s_.Parallel(fused);
+    EXPECT_TRUE(s_.status().ok()) << s_.status();
+  }
 }
 
 TEST_F(ScheduleTest, PartitionLeavesNoPredicateInFullIterations) {

@@ -84,12 +84,15 @@ const Node* LayerNormOperand(const Rewriter& r, const Node& node, ValueId* other
   return nullptr;
 }
 
+// Scale and bias have an axis at least.
+ValueId AsVector(Rewriter& r, ValueId v) { return r.ShapeOf(v).empty() ? r.AddConstant(r.Constant(v)->Reshaped({1})) : v; }
+
 absl::StatusOr<bool> AbsorbScale(Rewriter& r, Node& node) {
   if (node.op != "mul") return false;
   ValueId scale = kNoValue;
   const Node* norm = LayerNormOperand(r, node, &scale);
   if (norm == nullptr || norm->inputs.size() != 2 || Uniform(r.Constant(norm->inputs[1])) != 1.0) return false;
-  r.Become(node, "layer_norm", norm->attrs, {norm->inputs[0], scale});
+  r.Become(node, "layer_norm", norm->attrs, {norm->inputs[0], AsVector(r, scale)});
   return true;
 }
 
@@ -98,7 +101,7 @@ absl::StatusOr<bool> AbsorbBias(Rewriter& r, Node& node) {
   ValueId bias = kNoValue;
   const Node* norm = LayerNormOperand(r, node, &bias);
   if (norm == nullptr || norm->inputs.size() != 2) return false;
-  r.Become(node, "layer_norm", norm->attrs, {norm->inputs[0], norm->inputs[1], bias});
+  r.Become(node, "layer_norm", norm->attrs, {norm->inputs[0], norm->inputs[1], AsVector(r, bias)});
   return true;
 }
 

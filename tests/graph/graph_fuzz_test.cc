@@ -1,0 +1,96 @@
+// Whatever passes run, the answers stay: random graphs, every pass on, each one off, and none at all.
+#include "compiler/graph/memory_plan.h"
+#include "compiler/graph/pipeline.h"
+#include "tests/graph/builder.h"
+#include "tests/graph/random_graph.h"
+#include "tests/graph/run_by_plan.h"
+
+namespace temper {
+namespace {
+
+using testing::ExpectClose;
+using testing::RandomGraph;
+using testing::RandomInputs;
+using testing::Evaluated;
+
+constexpr uint64_t kGraphs = 400;
+int NodesOf(uint64_t seed) { return 2 + static_cast<int>(seed % 17); }
+
+void CheckWith(const std::set<std::string>& disabled, uint64_t graphs) {
+  for (uint64_t seed = 1; seed <= graphs; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph before = RandomGraph(seed, NodesOf(seed));
+    ASSERT_TRUE(Verify(before).ok()) << Verify(before);
+    const std::vector<NDArray> inputs = RandomInputs(before, seed);
+    const std::vector<NDArray> want = Evaluated(before, inputs);
+    Graph after = before;
+    const absl::Status status = Optimize(after, {disabled, nullptr});
+    ASSERT_TRUE(status.ok()) << status << "\n" << Text(before);
+    ASSERT_EQ(after.outputs.size(), before.outputs.size());
+    for (size_t i = 0; i < after.outputs.size(); ++i) {
+      ASSERT_EQ(after.values[after.outputs[i]].name, before.values[before.outputs[i]].name);
+    }
+    ExpectClose(Evaluated(after, inputs), want);
+    absl::StatusOr<std::vector<NDArray>> by_plan = testing::RunByPlan(after, inputs);
+    ASSERT_TRUE(by_plan.ok()) << by_plan.status() << "\n" << Text(after);
+    ExpectClose(*by_plan, want);
+    if (::testing::Test::HasFatalFailure()) FAIL() << "before\n" << Text(before) << "after\n" << Text(after);
+  }
+}
+
+TEST(GraphFuzz, AllPassesKeepTheAnswers) { CheckWith({}, kGraphs); }
+
+TEST(GraphFuzz, NoPassKeepsTheAnswers) {
+  std::set<std::string> all;
+  for (const PassDef& pass : AllPasses()) all.emplace(pass.name);
+  CheckWith(all, kGraphs / 4);
+}
+
+class OnePassOff : public ::testing::TestWithParam<std::string> {};
+TEST_P(OnePassOff, KeepsTheAnswers) { CheckWith({GetParam()}, kGraphs / 4); }
+INSTANTIATE_TEST_SUITE_P(Passes, OnePassOff, ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
+
+// Each pass alone, since a pass may hide what another gets wrong.
+class OnePassOn : public ::testing::TestWithParam<std::string> {};
+TEST_P(OnePassOn, KeepsTheAnswers) {
+  std::set<std::string> others;
+  for (const PassDef& pass : AllPasses()) {
+    if (pass.name != GetParam()) others.emplace(pass.name);
+  }
+  CheckWith(others, kGraphs / 4);
+}
+INSTANTIATE_TEST_SUITE_P(Passes, OnePassOn, ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
+
+TEST(GraphFuzz, EveryWorkloadHasATextThatReadsBack) {
+  for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {
+    Graph g = RandomGraph(seed, NodesOf(seed));
+    ASSERT_TRUE(Optimize(g).ok());
+    absl::StatusOr<std::vector<Task>> tasks = ExtractTasks(g);
+    ASSERT_TRUE(tasks.ok()) << tasks.status();
+    for (const Task& task : *tasks) {
+      const std::string text = Text(task.workload);
+      absl::StatusOr<Workload> back = ParseWorkload(text);
+      ASSERT_TRUE(back.ok()) << back.status() << "\n" << text;
+      EXPECT_EQ(Text(*back), text);
+    }
+  }
+}
+
+TEST(GraphFuzz, JsonReadsBackAndSeededWeightsStayFinite) {
+  for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Graph g = RandomGraph(seed, NodesOf(seed));
+    ASSERT_TRUE(Optimize(g).ok());
+    const std::string json = ToJson(g);
+    absl::StatusOr<Graph> back = GraphFromJson(json);
+    ASSERT_TRUE(back.ok()) << back.status() << "\n" << json;
+    EXPECT_EQ(ToJson(*back), json);
+    FillConstants(*back, 7);
+    for (const NDArray& out : Evaluated(*back, RandomInputs(g, seed))) {
+      for (int64_t i = 0; i < out.size(); ++i) ASSERT_TRUE(std::isfinite(out.At(i)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -1,0 +1,236 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/graph/alias.h"
+#include "compiler/graph/memory_plan.h"
+#include "compiler/graph/pipeline.h"
+#include "tests/graph/builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Builder;
+using testing::Floats;
+using testing::RandomInputs;
+using testing::Evaluated;
+using ::testing::HasSubstr;
+
+Graph SmallNet() {
+  Builder b;
+  const ValueId x = b.Input({1, 3, 6, 6});
+  ValueId y = b.Call("relu", {b.Call("add", {b.Conv(x, b.Random({4, 3, 3, 3}), 1), b.Random({4, 1, 1})})});
+  y = b.Call("matmul", {b.Reshape(y, {1, 144}), b.Random({144, 5})});
+  b.Output(b.Call("softmax", {y}));
+  return std::move(b.g);
+}
+
+TEST(GraphTest, VerifyAcceptsAWellFormedGraph) { EXPECT_TRUE(Verify(SmallNet()).ok()) << Verify(SmallNet()); }
+
+TEST(GraphTest, VerifyFindsABrokenType) {
+  Graph g = SmallNet();
+  g.values[g.nodes[0].output].type.shape[1] = 5;
+  EXPECT_THAT(std::string(Verify(g).message()), HasSubstr("inferred"));
+}
+
+TEST(GraphTest, VerifyFindsAReadBeforeTheWrite) {
+  Graph g = SmallNet();
+  std::swap(g.nodes[0], g.nodes[1]);
+  EXPECT_THAT(std::string(Verify(g).message()), HasSubstr("not computed before"));
+}
+
+TEST(GraphTest, VerifyFindsABadPhysicalOrder) {
+  Graph g = SmallNet();
+  g.values[g.nodes[0].output].type.perm = {0, 2, 2, 1};
+  EXPECT_FALSE(Verify(g).ok());
+}
+
+TEST(GraphTest, VerifyFindsAGroupThatRunsTooEarly) {
+  Graph g = SmallNet();
+  for (int i = static_cast<int>(g.nodes.size()); i-- > 0;) g.groups.push_back({{i}, 0});
+  EXPECT_THAT(std::string(Verify(g).message()), HasSubstr("too early"));
+}
+
+TEST(GraphTest, AddNodeNamesTheNodeInItsError) {
+  Builder b;
+  const ValueId x = b.Input({2, 3});
+  absl::StatusOr<ValueId> v = b.g.AddNode("matmul", {}, {x, x}, "layer7");
+  EXPECT_THAT(std::string(v.status().message()), HasSubstr("layer7"));
+}
+
+TEST(GraphTest, CompactDropsWhatNoOutputNeeds) {
+  Builder b;
+  const ValueId x = b.Input({4});
+  b.Call("tanh", {b.Call("exp", {x})});
+  b.Random({100});
+  b.Output(b.Call("relu", {x}));
+  b.g.Compact();
+  EXPECT_EQ(b.g.nodes.size(), 1u);
+  EXPECT_EQ(b.g.values.size(), 2u);
+  EXPECT_TRUE(Verify(b.g).ok());
+  EXPECT_EQ(b.g.values[b.g.outputs[0]].name, "out0");
+}
+
+TEST(GraphTest, RunReferenceChecksItsInputs) {
+  const Graph g = SmallNet();
+  EXPECT_FALSE(RunReference(g, {}).ok());
+  const NDArray wrong(DType::kF32, {1, 3, 6, 7});
+  EXPECT_THAT(std::string(RunReference(g, std::span(&wrong, 1)).status().message()), HasSubstr("in0"));
+}
+
+TEST(GraphJson, KeepsEverythingButLargeWeights) {
+  Graph g = SmallNet();
+  ASSERT_TRUE(Optimize(g).ok());
+  absl::StatusOr<Graph> back = GraphFromJson(ToJson(g));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToJson(*back), ToJson(g));
+  ASSERT_EQ(back->groups.size(), g.groups.size());
+  int without = 0;
+  for (size_t i = 0; i < g.values.size(); ++i) {
+    EXPECT_EQ(back->values[i].type, g.values[i].type);
+    EXPECT_EQ(back->values[i].is_constant, g.values[i].is_constant);
+    if (!g.values[i].is_constant) continue;
+    const bool large = g.values[i].constant->size() > 64;
+    EXPECT_EQ(back->values[i].constant.has_value(), !large);
+    without += large ? 1 : 0;
+  }
+  EXPECT_EQ(without, 2);
+}
+
+TEST(GraphJson, KeepsInfinitiesAndLongIntegers) {
+  Builder b;
+  const ValueId x = b.Input({2});
+  NDArray big(DType::kI64, {1});
+  big.as<int64_t>()[0] = (int64_t{1} << 62) + 1;
+  b.Output(b.Call("add", {x, b.Constant(Floats({2}, {-std::numeric_limits<double>::infinity(), 0.1}))}));
+  b.g.outputs.push_back(b.Constant(big));
+  absl::StatusOr<Graph> back = GraphFromJson(ToJson(b.g));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->values[back->outputs[1]].constant->as<int64_t>()[0], (int64_t{1} << 62) + 1);
+  const Value& c = back->values[back->nodes[0].inputs[1]];
+  EXPECT_EQ(c.constant->At(0), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(c.constant->as<float>()[1], 0.1f);
+}
+
+TEST(GraphJson, RefusesWhatIsNoGraph) {
+  const std::string good = ToJson(SmallNet());
+  EXPECT_FALSE(GraphFromJson("").ok());
+  EXPECT_FALSE(GraphFromJson("[1,2").ok());
+  EXPECT_FALSE(GraphFromJson("{}").ok());
+  EXPECT_FALSE(GraphFromJson("null").ok());
+  // Every field, replaced by something of another type, is refused and never a crash.
+  for (const char* field : {"\"values\":[", "\"nodes\":[", "\"inputs\":[", "\"outputs\":[", "\"groups\":[", "\"shape\":["}) {
+    std::string bad = good;
+    const size_t at = bad.find(field);
+    ASSERT_NE(at, std::string::npos) << field;
+    bad.replace(at, std::string_view(field).size(), std::string(field).substr(0, std::string_view(field).size() - 1) + "[-9000000000,{},");
+    EXPECT_FALSE(GraphFromJson(bad).ok()) << field;
+  }
+}
+
+TEST(FillConstantsTest, IsSeededAndKeepsActivationsInRange) {
+  Builder b;
+  ValueId v = b.Input({1, 64, 8, 8});
+  for (int layer = 0; layer < 30; ++layer) {
+    v = b.Conv(v, b.Random({64, 64, 3, 3}), 1);
+    v = b.Call("mul", {v, b.Random({64, 1, 1})});
+    v = b.Call("relu", {b.Call("add", {v, b.Random({64, 1, 1})})});
+  }
+  b.Output(v);
+  absl::StatusOr<Graph> one = GraphFromJson(ToJson(b.g)), two = GraphFromJson(ToJson(b.g)), three = GraphFromJson(ToJson(b.g));
+  ASSERT_TRUE(one.ok() && two.ok() && three.ok());
+  FillConstants(*one, 1);
+  FillConstants(*two, 1);
+  FillConstants(*three, 2);
+  const std::vector<NDArray> inputs = RandomInputs(b.g, 3);
+  const NDArray a = Evaluated(*one, inputs)[0], c = Evaluated(*three, inputs)[0];
+  EXPECT_EQ(RelativeError(a, Evaluated(*two, inputs)[0]), 0);
+  EXPECT_GT(RelativeError(a, c), 1e-3);
+  double largest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a.At(i)));
+  EXPECT_GT(largest, 1e-3);
+  EXPECT_LT(largest, 1e3);
+}
+
+TEST(AliasTest, ReshapeOfAChannelsLastImage) {
+  const TensorType image{DType::kF32, {1, 8, 4, 5}, {0, 2, 3, 1}};
+  EXPECT_EQ(ReshapeAliasPerm(image, {1, 8, 20}), (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(ReshapeAliasPerm(image, {8, 20}), (std::vector<int>{1, 0}));
+  EXPECT_EQ(ReshapeAliasPerm(image, {1, 2, 4, 4, 5}), (std::vector<int>{0, 3, 4, 1, 2}));
+  EXPECT_EQ(ReshapeAliasPerm(image, {160}), std::nullopt);
+  EXPECT_EQ(ReshapeAliasPerm({DType::kF32, {1, 8, 1, 1}, {0, 2, 3, 1}}, {1, 8}), std::vector<int>());
+}
+
+TEST(AliasTest, TransposeTakesTheOrderThatMovesNothing) {
+  EXPECT_EQ(TransposeAliasPerm({DType::kF32, {2, 3, 4}, {}}, {1, 2, 0}), (std::vector<int>{2, 0, 1}));
+  EXPECT_EQ(TransposeAliasPerm({DType::kF32, {2, 3, 4}, {0, 2, 1}}, {0, 2, 1}), std::vector<int>());
+  EXPECT_EQ(TransposeAliasPerm({DType::kF32, {1, 3, 1}, {}}, {2, 1, 0}), std::vector<int>());
+}
+
+TEST(MemoryPlanTest, AChainNeedsTwoBuffers) {
+  Builder b;
+  ValueId v = b.Input({1024});
+  for (int i = 0; i < 6; ++i) v = b.Call("softmax", {v});
+  b.Output(v);
+  ASSERT_TRUE(Optimize(b.g).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->arena_bytes, 2 * 4096);
+  EXPECT_EQ(plan->offset[b.g.outputs[0]], -1);
+  EXPECT_EQ(plan->offset[b.g.inputs[0]], -1);
+}
+
+TEST(MemoryPlanTest, AValueThatAnOutputRenamesIsWrittenToTheCaller) {
+  Builder b;
+  const ValueId made = b.Call("softmax", {b.Input({4, 8})});
+  b.Output(b.Reshape(made, {32}));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  const ValueId out = b.g.outputs[0];
+  EXPECT_EQ(plan->alias_of[b.g.nodes[0].output], out);
+  EXPECT_EQ(plan->arena_bytes, 0);
+  EXPECT_TRUE(IsAlias(b.g, b.g.groups[1]));
+}
+
+TEST(MemoryPlanTest, AReshapedInputAsOutputIsACopy) {
+  Builder b;
+  b.Output(b.Reshape(b.Input({4, 8}), {32}));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_EQ(b.g.groups.size(), 1u);
+  EXPECT_FALSE(IsAlias(b.g, b.g.groups[0]));
+}
+
+TEST(MemoryPlanTest, AsksForGroups) {
+  EXPECT_EQ(PlanMemory(SmallNet()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ExtractTest, EqualLayersAreOneTask) {
+  Builder b;
+  ValueId v = b.Input({1, 4, 6, 6});
+  for (int i = 0; i < 3; ++i) v = b.Call("relu", {b.Conv(v, b.Random({4, 4, 3, 3}), 1)});
+  b.Output(b.Call("reduce_mean", {v}, Builder::Ints("axes", {2, 3})));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  absl::StatusOr<std::vector<Task>> tasks = ExtractTasks(b.g);
+  ASSERT_TRUE(tasks.ok());
+  int convs = 0;
+  for (const Task& task : *tasks) {
+    if (task.workload.calls[task.workload.anchor].op != "conv2d") continue;
+    ++convs;
+    EXPECT_EQ(task.count, 3);
+    EXPECT_EQ(task.workload.anchor, 0);
+    EXPECT_TRUE(task.workload.inputs[1].constant);
+  }
+  EXPECT_EQ(convs, 1);
+}
+
+TEST(PipelineTest, PrintsTheGraphAndRefusesUnknownPasses) {
+  std::ostringstream out;
+  Graph g = SmallNet();
+  ASSERT_TRUE(Optimize(g, {{}, &out}).ok());
+  EXPECT_THAT(out.str(), HasSubstr("== before passes"));
+  EXPECT_THAT(out.str(), HasSubstr("== after layout"));
+  EXPECT_THAT(std::string(Optimize(g, {{"inline"}, nullptr}).message()), HasSubstr("'inline'"));
+}
+
+}  // namespace
+}  // namespace temper

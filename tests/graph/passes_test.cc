@@ -1,0 +1,349 @@
+// What each pass is for, on the smallest graph that shows it; that answers stay is the fuzz test's business too.
+#include "compiler/graph/alias.h"
+#include "compiler/graph/passes/passes.h"
+#include "compiler/graph/pipeline.h"
+#include "tests/graph/builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Builder;
+using testing::CountOps;
+using testing::ExpectClose;
+using testing::RandomInputs;
+using testing::Evaluated;
+
+// Runs one pass and checks that the answers stay.
+void Apply(absl::Status (*pass)(Graph&), Graph& g) {
+  const std::vector<NDArray> inputs = RandomInputs(g, 5);
+  const std::vector<NDArray> want = Evaluated(g, inputs);
+  const absl::Status status = pass(g);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(Verify(g).ok()) << Verify(g) << Text(g);
+  ExpectClose(Evaluated(g, inputs), want);
+}
+
+TEST(FoldConstants, ComputesWhatIsKnown) {
+  Builder b;
+  const ValueId x = b.Input({2, 3});
+  const ValueId known = b.Call("transpose", {b.Call("exp", {b.Random({3, 2})})}, Builder::Ints("perm", {1, 0}));
+  b.Output(b.Call("add", {x, known}));
+  Apply(passes::FoldConstants, b.g);
+  EXPECT_EQ(b.g.nodes.size(), 1u);
+}
+
+TEST(FoldConstants, LeavesLargeBroadcastsAlone) {
+  Builder b;
+  const ValueId wide = b.Call("expand", {b.Scalar(1)}, Builder::Ints("shape", {2048, 2048}));
+  b.Output(b.Call("add", {b.Input({2048, 2048}), wide}));
+  ASSERT_TRUE(passes::FoldConstants(b.g).ok());
+  EXPECT_EQ(CountOps(b.g, "expand"), 1);
+}
+
+TEST(Cse, EqualCallsAreOne) {
+  Builder b;
+  const ValueId x = b.Input({4});
+  const ValueId one = b.Call("add", {b.Call("exp", {x}), b.Scalar(2)}), two = b.Call("add", {b.Call("exp", {x}), b.Scalar(2)});
+  b.Output(b.Call("mul", {one, two}));
+  Apply(passes::EliminateCommonSubexpressions, b.g);
+  EXPECT_EQ(b.g.nodes.size(), 3u);
+}
+
+TEST(Cse, AttributesTellCallsApart) {
+  Builder b;
+  const ValueId x = b.Input({4, 4});
+  b.Output(b.Call("add", {b.Call("softmax", {x}, Builder::Int("axis", 0)), b.Call("softmax", {x}, Builder::Int("axis", 1))}));
+  Apply(passes::EliminateCommonSubexpressions, b.g);
+  EXPECT_EQ(CountOps(b.g, "softmax"), 2);
+}
+
+TEST(Cse, OutputsKeepTheirOwnValues) {
+  Builder b;
+  const ValueId x = b.Input({4});
+  b.Output(b.Call("exp", {x}));
+  b.Output(b.Call("exp", {x}));
+  Apply(passes::EliminateCommonSubexpressions, b.g);
+  EXPECT_NE(b.g.outputs[0], b.g.outputs[1]);
+}
+
+TEST(Simplify, BatchNormGoesIntoTheConvolution) {
+  Builder b;
+  const ValueId c = b.Conv(b.Input({1, 3, 5, 5}), b.Random({4, 3, 3, 3}), 1);
+  const ValueId biased = b.Call("add", {c, b.Random({4, 1, 1})});
+  b.Output(b.Call("relu", {b.Call("batch_norm", {biased, b.Random({4}), b.Random({4}), b.Random({4}), b.Random({4}, 0.5, 2)})}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(b.g.nodes.size(), 3u);
+  EXPECT_EQ(CountOps(b.g, "conv2d") + CountOps(b.g, "add") + CountOps(b.g, "relu"), 3);
+}
+
+TEST(Simplify, BatchNormGoesIntoTransposedConvolutionAndDepthwise) {
+  Builder b;
+  const ValueId x = b.Input({1, 4, 5, 5});
+  auto norm = [&b](ValueId v) { return b.Call("batch_norm", {v, b.Random({4}), b.Random({4}), b.Random({4}), b.Random({4}, 0.5, 2)}); };
+  b.Output(norm(b.Call("conv_transpose2d", {x, b.Random({4, 4, 3, 3})}, Builder::Ints("strides", {2, 2}))));
+  b.Output(norm(b.Conv(x, b.Random({4, 1, 3, 3}), 1, 4)));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "mul"), 0);
+  EXPECT_EQ(CountOps(b.g, "add"), 2);
+}
+
+TEST(Simplify, AFactorBeforeAProductGoesIntoItsWeight) {
+  Builder b;
+  const ValueId x = b.Input({1, 4, 5, 5});
+  const ValueId conv = b.Conv(b.Call("mul", {b.Call("tanh", {x}), b.Random({4, 1, 1})}), b.Random({2, 4, 3, 3}), 1);
+  b.Output(conv);
+  const ValueId y = b.Input({3, 4});
+  b.Output(b.Call("matmul", {b.Call("div", {y, b.Random({4}, 1, 2)}), b.Random({5, 4})}, Builder::Int("trans_b", 1)));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "mul") + CountOps(b.g, "div"), 0);
+}
+
+TEST(Simplify, AFactorOfASharedProductStays) {
+  Builder b;
+  const ValueId c = b.Conv(b.Input({1, 3, 5, 5}), b.Random({4, 3, 1, 1}));
+  b.Output(b.Call("add", {b.Call("mul", {c, b.Random({4, 1, 1})}), c}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "mul"), 1);
+}
+
+TEST(Simplify, AFactorAlongAnotherAxisStays) {
+  Builder b;
+  b.Output(b.Call("mul", {b.Conv(b.Input({1, 3, 5, 4}), b.Random({4, 3, 1, 1})), b.Random({4})}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "mul"), 1);
+}
+
+TEST(Simplify, AttentionsScaleIsAppliedAfterTheProduct) {
+  Builder b;
+  const ValueId q = b.Input({2, 3, 4}), k = b.Input({2, 5, 4});
+  const ValueId kt = b.Transpose(k, {0, 2, 1});
+  b.Output(b.Call("matmul", {b.Call("mul", {q, b.Scalar(0.5)}), b.Call("mul", {kt, b.Scalar(0.25)})}));
+  Apply(passes::Simplify, b.g);
+  ASSERT_EQ(b.g.nodes.size(), 2u);
+  EXPECT_EQ(b.g.nodes[0].op, "matmul");
+  EXPECT_EQ(b.g.nodes[0].attrs.Int("trans_b", 0), 1);
+}
+
+TEST(Simplify, ALayerNormWrittenOutIsOneNode) {
+  for (const bool affine : {false, true}) {
+    Builder b;
+    const ValueId x = b.Input({2, 3, 8});
+    const Attrs last = Builder::Ints("axes", {-1});
+    const ValueId d = b.Call("sub", {x, b.Call("reduce_mean", {x}, last)});
+    const ValueId variance = b.Call("reduce_mean", {b.Call("pow", {d, b.Scalar(2)})}, last);
+    ValueId y = b.Call("div", {d, b.Call("sqrt", {b.Call("add", {variance, b.Scalar(1e-3)})})});
+    if (affine) y = b.Call("add", {b.Call("mul", {y, b.Random({8})}), b.Random({8})});
+    b.Output(y);
+    Apply(passes::Simplify, b.g);
+    ASSERT_EQ(b.g.nodes.size(), 1u) << Text(b.g);
+    EXPECT_EQ(b.g.nodes[0].op, "layer_norm");
+    EXPECT_EQ(b.g.nodes[0].inputs.size(), affine ? 3u : 2u);
+  }
+}
+
+TEST(Simplify, AMeanOverOtherAxesIsNoLayerNorm) {
+  Builder b;
+  const ValueId x = b.Input({2, 3, 8});
+  const Attrs first = Builder::Ints("axes", {1});
+  const ValueId d = b.Call("sub", {x, b.Call("reduce_mean", {x}, first)});
+  const ValueId variance = b.Call("reduce_mean", {b.Call("mul", {d, d})}, first);
+  b.Output(b.Call("div", {d, b.Call("sqrt", {b.Call("add", {variance, b.Scalar(1e-3)})})}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "layer_norm"), 0);
+}
+
+TEST(Simplify, MovesThatUndoEachOtherGo) {
+  Builder b;
+  const ValueId x = b.Input({2, 3, 4});
+  const ValueId there = b.Transpose(b.Transpose(x, {2, 0, 1}), {1, 2, 0});
+  b.Output(b.Call("exp", {b.Reshape(b.Reshape(there, {24}), {2, 3, 4})}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(b.g.nodes.size(), 1u);
+}
+
+TEST(Simplify, ATransposeOfUnitAxesIsAReshape) {
+  Builder b;
+  b.Output(b.Transpose(b.Input({2, 1, 3}), {1, 0, 2}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(b.g.nodes[0].op, "reshape");
+}
+
+TEST(Simplify, APadOfZerosGoesIntoTheConvolution) {
+  Builder b;
+  const ValueId x = b.Input({1, 2, 5, 5});
+  b.Output(b.Conv(b.Call("pad", {x}, Builder::Ints("pads", {0, 0, 1, 2, 0, 0, 0, 1})), b.Random({3, 2, 3, 3}), 1));
+  Attrs ones = Builder::Ints("pads", {0, 0, 1, 1, 0, 0, 1, 1});
+  ones.Set("value", 1.0);
+  b.Output(b.Conv(b.Call("pad", {x}, ones), b.Random({3, 2, 3, 3})));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "pad"), 1);
+}
+
+TEST(Simplify, APowerOfTwoIsAProduct) {
+  Builder b;
+  b.Output(b.Call("pow", {b.Input({3}), b.Scalar(2)}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(b.g.nodes[0].op, "mul");
+}
+
+TEST(Simplify, AnOutputThatIsTheInputKeepsItsCopyAndName) {
+  Builder b;
+  b.Output(b.Call("identity", {b.Input({3})}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(b.g.nodes.size(), 1u);
+  EXPECT_EQ(b.g.values[b.g.outputs[0]].name, "out0");
+}
+
+TEST(Simplify, QueriesKeysAndValuesBecomeProductsOfTheirOwn) {
+  Builder b;
+  ValueId v = b.Call("add", {b.Call("matmul", {b.Input({1, 5, 8}), b.Random({8, 24})}), b.Random({24})});
+  v = b.Transpose(b.Reshape(v, {1, 5, 3, 2, 4}), {2, 0, 3, 1, 4});
+  for (int64_t i = 0; i < 3; ++i) {
+    Attrs attrs = Builder::Ints("axes", {0});
+    attrs.Set("starts", std::vector<int64_t>{i});
+    attrs.Set("ends", std::vector<int64_t>{i + 1});
+    b.Output(b.Reshape(b.Call("slice", {v}, attrs), {1, 2, 5, 4}));
+  }
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "slice"), 0);
+  EXPECT_EQ(CountOps(b.g, "matmul"), 3);
+}
+
+TEST(Simplify, ATransposedConvolutionOfTilesIsAProductAndAMove) {
+  Builder b;
+  b.Output(b.Call("conv_transpose2d", {b.Input({2, 3, 4, 5}), b.Random({3, 4, 2, 2})}, Builder::Ints("strides", {2, 2})));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "conv2d"), 1);
+  EXPECT_EQ(CountOps(b.g, "depth_to_space"), 1);
+}
+
+const std::vector<int> kNhwc = {0, 2, 3, 1};
+
+TEST(Layout, ConvolutionsAreChannelsLastAndTheEdgesAreNot) {
+  Builder b;
+  const ValueId x = b.Input({1, 3, 6, 6});
+  const ValueId c = b.Conv(b.Call("relu", {b.Conv(x, b.Random({4, 3, 3, 3}))}), b.Random({5, 4, 3, 3}));
+  b.Output(b.Call("sigmoid", {c}));
+  Apply(passes::ChooseLayouts, b.g);
+  EXPECT_EQ(CountOps(b.g, "layout_copy"), 2);
+  for (const Node& node : b.g.nodes) {
+    if (node.op != "conv2d") continue;
+    EXPECT_EQ(b.g.values[node.output].type.perm, kNhwc);
+    EXPECT_EQ(b.g.values[node.inputs[0]].type.perm, kNhwc);
+  }
+  EXPECT_EQ(b.g.values[b.g.outputs[0]].name, "out0");
+}
+
+TEST(Layout, ADenseLayerTakesAnImageAsItLies) {
+  for (const bool trans_b : {false, true}) {
+    Builder b;
+    const ValueId c = b.Conv(b.Input({2, 3, 4, 5}), b.Random({6, 3, 3, 3}), 1);
+    const ValueId w = trans_b ? b.Random({7, 120}) : b.Random({120, 7});
+    b.Output(b.Call("matmul", {b.Reshape(c, {2, 120}), w}, Builder::Int("trans_b", trans_b ? 1 : 0)));
+    Apply(passes::ChooseLayouts, b.g);
+    int copies = 0;
+    for (const Node& node : b.g.nodes) {
+      const bool moves = node.op == "reshape" || node.op == "transpose" || node.op == "layout_copy";
+      copies += moves && !IsAliasNode(b.g, node) ? 1 : 0;
+    }
+    EXPECT_EQ(copies, 1) << "the input's alone\n" << Text(b.g);
+  }
+}
+
+TEST(Layout, AttentionMovesNothing) {
+  Builder b;
+  const ValueId x = b.Input({1, 6, 8});
+  auto heads = [&](ValueId v) { return b.Transpose(b.Reshape(v, {1, 6, 2, 4}), {0, 2, 1, 3}); };
+  const ValueId q = heads(b.Call("matmul", {x, b.Random({8, 8})})), k = heads(b.Call("matmul", {x, b.Random({8, 8})}));
+  const ValueId v = heads(b.Call("matmul", {x, b.Random({8, 8})}));
+  const ValueId scores = b.Call("softmax", {b.Call("matmul", {q, k}, Builder::Int("trans_b", 1))});
+  const ValueId context = b.Reshape(b.Transpose(b.Call("matmul", {scores, v}), {0, 2, 1, 3}), {1, 6, 8});
+  b.Output(b.Call("matmul", {context, b.Random({8, 8})}));
+  Apply(passes::ChooseLayouts, b.g);
+  for (const Node& node : b.g.nodes) {
+    if (node.op == "reshape" || node.op == "transpose") {
+      EXPECT_TRUE(IsAliasNode(b.g, node)) << Text(b.g);
+    }
+  }
+}
+
+int GroupWith(const Graph& g, std::string_view op) {
+  for (size_t i = 0; i < g.groups.size(); ++i) {
+    for (int n : g.groups[i].nodes) {
+      if (g.nodes[n].op == op) return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+TEST(Fuse, DiamondsAndResidualsJoinTheContraction) {
+  Builder b;
+  const ValueId x = b.Input({1, 4, 5, 5});
+  const ValueId c = b.Call("add", {b.Conv(x, b.Random({4, 4, 3, 3}), 1), b.Random({4, 1, 1})});
+  const ValueId gated = b.Call("mul", {c, b.Call("sigmoid", {c})});
+  b.Output(b.Call("relu", {b.Call("add", {x, gated})}));
+  Apply(passes::Fuse, b.g);
+  ASSERT_EQ(b.g.groups.size(), 1u);
+  EXPECT_EQ(b.g.groups[0].anchor, 0);
+  EXPECT_EQ(b.g.groups[0].nodes.size(), 6u);
+}
+
+TEST(Fuse, TheLongBranchTakesTheResidualSum) {
+  Builder b;
+  const ValueId x = b.Input({1, 4, 5, 5});
+  const ValueId deep = b.Conv(b.Call("relu", {b.Conv(x, b.Random({4, 4, 1, 1}))}), b.Random({4, 4, 3, 3}), 1);
+  const ValueId shortcut = b.Conv(x, b.Random({4, 4, 1, 1}));
+  b.Output(b.Call("add", {deep, shortcut}));
+  Apply(passes::Fuse, b.g);
+  ASSERT_EQ(b.g.groups.size(), 3u);
+  const Group& last = b.g.groups[2];
+  EXPECT_EQ(b.g.nodes[last.nodes[0]].output, deep);
+}
+
+TEST(Fuse, AValueThatLeavesEndsTheKernel) {
+  Builder b;
+  const ValueId c = b.Conv(b.Input({1, 4, 5, 5}), b.Random({4, 4, 1, 1}));
+  const ValueId r = b.Call("relu", {c});
+  b.Output(r);
+  b.Output(b.Call("exp", {r}));
+  Apply(passes::Fuse, b.g);
+  EXPECT_EQ(b.g.groups.size(), 2u);
+}
+
+TEST(Fuse, NoCyclesThroughAnotherKernel) {
+  // exp(c) joins the convolution only if what reads it does not also wait for the reduction of c.
+  Builder b;
+  const ValueId c = b.Conv(b.Input({1, 4, 5, 5}), b.Random({4, 4, 1, 1}));
+  const ValueId mean = b.Call("reduce_mean", {c}, Builder::Ints("axes", {2, 3}));
+  b.Output(b.Call("sub", {c, mean}));
+  Apply(passes::Fuse, b.g);
+  EXPECT_EQ(b.g.groups.size(), 3u);
+  EXPECT_NE(GroupWith(b.g, "conv2d"), GroupWith(b.g, "sub"));
+}
+
+TEST(Fuse, ReductionsTakeWhatFeedsThem) {
+  Builder b;
+  const ValueId x = b.Input({4, 8}), mask = b.Input({4, 8});
+  const ValueId scores = b.Call("add", {b.Call("mul", {x, b.Scalar(0.5)}), mask});
+  b.Output(b.Call("mul", {b.Call("softmax", {scores}), b.Scalar(3)}));
+  Apply(passes::Fuse, b.g);
+  ASSERT_EQ(b.g.groups.size(), 1u);
+  EXPECT_EQ(b.g.nodes[b.g.groups[0].nodes[b.g.groups[0].anchor]].op, "softmax");
+}
+
+TEST(Fuse, ContractionsTakeNothingInFrontOfThem) {
+  Builder b;
+  b.Output(b.Conv(b.Call("relu", {b.Input({1, 4, 5, 5})}), b.Random({4, 4, 1, 1})));
+  Apply(passes::Fuse, b.g);
+  EXPECT_EQ(b.g.groups.size(), 2u);
+}
+
+TEST(Fuse, OffGivesEachNodeItsOwnGroup) {
+  Builder b;
+  b.Output(b.Call("relu", {b.Call("exp", {b.Input({3})})}));
+  ASSERT_TRUE(Optimize(b.g, {{"fuse"}, nullptr}).ok());
+  EXPECT_EQ(b.g.groups.size(), 2u);
+}
+
+}  // namespace
+}  // namespace temper

@@ -1,0 +1,122 @@
+#include "tests/graph/run_by_plan.h"
+
+#include <cstring>
+
+#include "compiler/graph/memory_plan.h"
+
+namespace temper::testing {
+namespace {
+
+// For each logical position, where it lies in physical memory.
+std::vector<int64_t> PhysicalPositions(const TensorType& t) {
+  const size_t rank = t.shape.size();
+  std::vector<int64_t> stride(rank, 1), index(rank, 0), positions;
+  int64_t step = 1;
+  for (size_t p = rank; p-- > 0;) {
+    const size_t axis = t.perm.empty() ? p : static_cast<size_t>(t.perm[p]);
+    stride[axis] = step;
+    step *= t.shape[axis];
+  }
+  for (int64_t n = NumElements(t.shape); n > 0; --n) {
+    int64_t at = 0;
+    for (size_t d = 0; d < rank; ++d) at += index[d] * stride[d];
+    positions.push_back(at);
+    for (size_t d = rank; d-- > 0 && ++index[d] == t.shape[d];) index[d] = 0;
+  }
+  return positions;
+}
+
+class Machine {
+ public:
+  Machine(const Graph& g, BufferPlan plan) : g_(g), plan_(std::move(plan)), arena_(static_cast<size_t>(plan_.arena_bytes), '\xff') {
+    // What is no arena's: a buffer of its own.
+    for (ValueId v : g.outputs) Own(v);
+    for (ValueId v : g.inputs) Own(v);
+    for (size_t v = 0; v < g.values.size(); ++v) {
+      if (g.values[v].is_constant) Own(static_cast<ValueId>(v));
+    }
+  }
+
+  absl::StatusOr<std::vector<NDArray>> Run(const std::vector<NDArray>& inputs) {
+    for (size_t v = 0; v < g_.values.size(); ++v) {
+      if (g_.values[v].is_constant) TEMPER_RETURN_IF_ERROR(Write(static_cast<ValueId>(v), *g_.values[v].constant));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) TEMPER_RETURN_IF_ERROR(Write(g_.inputs[i], inputs[i]));
+    for (const Group& group : g_.groups) {
+      if (IsAlias(g_, group)) continue;
+      TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g_, group));
+      std::vector<NDArray> args;
+      for (ValueId v : e.inputs) {
+        TEMPER_ASSIGN_OR_RETURN(NDArray a, Read(v));
+        args.push_back(std::move(a));
+      }
+      TEMPER_ASSIGN_OR_RETURN(NDArray result, RunReference(e.workload, args));
+      TEMPER_RETURN_IF_ERROR(Write(e.output, result));
+    }
+    std::vector<NDArray> outputs;
+    for (ValueId v : g_.outputs) {
+      TEMPER_ASSIGN_OR_RETURN(NDArray a, Read(v));
+      outputs.push_back(std::move(a));
+    }
+    return outputs;
+  }
+
+ private:
+  void Own(ValueId v) {
+    own_.resize(g_.values.size());
+    own_[static_cast<size_t>(v)].resize(static_cast<size_t>(Bytes(v)), '\xff');
+  }
+  int64_t Bytes(ValueId v) const { return NumElements(g_.values[v].type.shape) * SizeOf(g_.values[v].type.dtype); }
+
+  absl::StatusOr<char*> Place(ValueId v) {
+    const ValueId root = plan_.alias_of[static_cast<size_t>(v)];
+    if (plan_.alias_of[static_cast<size_t>(root)] != root) return absl::InternalError("an alias of an alias");
+    const int64_t offset = plan_.offset[static_cast<size_t>(root)];
+    if (offset >= 0) {
+      if (offset % 64 != 0 || offset + Bytes(v) > plan_.arena_bytes) return absl::InternalError("a bad offset");
+      return arena_.data() + offset;
+    }
+    std::vector<char>& own = own_[static_cast<size_t>(root)];
+    if (static_cast<int64_t>(own.size()) != Bytes(v)) return absl::InternalError("a value without a place: " + g_.values[v].name);
+    return own.data();
+  }
+
+  absl::StatusOr<NDArray> Read(ValueId v) {
+    TEMPER_ASSIGN_OR_RETURN(const char* from, Place(v));
+    const TensorType& t = g_.values[v].type;
+    NDArray a(t.dtype, t.shape);
+    const size_t size = static_cast<size_t>(SizeOf(t.dtype));
+    char* to = static_cast<char*>(a.MutableData());
+    for (int64_t at : PhysicalPositions(t)) {
+      std::memcpy(to, from + static_cast<size_t>(at) * size, size);
+      to += size;
+    }
+    return a;
+  }
+
+  absl::Status Write(ValueId v, const NDArray& a) {
+    TEMPER_ASSIGN_OR_RETURN(char* to, Place(v));
+    const TensorType& t = g_.values[v].type;
+    const size_t size = static_cast<size_t>(SizeOf(t.dtype));
+    const char* from = static_cast<const char*>(a.data());
+    for (int64_t at : PhysicalPositions(t)) {
+      std::memcpy(to + static_cast<size_t>(at) * size, from, size);
+      from += size;
+    }
+    return absl::OkStatus();
+  }
+
+  const Graph& g_;
+  BufferPlan plan_;
+  std::vector<char> arena_;
+  std::vector<std::vector<char>> own_;          // per value
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<NDArray>> RunByPlan(const Graph& g, const std::vector<NDArray>& inputs) {
+  TEMPER_ASSIGN_OR_RETURN(BufferPlan plan, PlanMemory(g));
+  return Machine(g, std::move(plan)).Run(inputs);
+}
+
+}  // namespace temper::testing

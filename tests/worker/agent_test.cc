@@ -2,13 +2,12 @@
 #include "measure_worker/service/agent.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "temper/v1/worker.grpc.pb.h"
 #include "tests/worker/fake_server.h"
+#include "tests/worker/wire_service.h"
 
 namespace temper::worker {
 namespace {
@@ -220,56 +219,19 @@ TEST_F(AgentTest, StopsWhenNoServerEverAnswered) {
   agent_->Stop();
 }
 
-// The same over gRPC, on a Unix socket.
-class WireService : public v1::WorkerService::CallbackService {
- public:
-  explicit WireService(FakeServer& server) : server_(server) {}
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* c, const v1::RegisterRequest* q, v1::RegisterReply* r) override {
-    return Reply(c, r, server_.Register(*q));
-  }
-  grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* c, const v1::SyncRequest* q, v1::SyncReply* r) override {
-    grpc::ServerUnaryReactor* reactor = c->DefaultReactor();
-    server_.StartSync(*q, [reactor, r](absl::StatusOr<v1::SyncReply> reply) {
-      if (reply.ok()) *r = *reply;
-      reactor->Finish(reply.ok() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "broke"));
-    });
-    return reactor;
-  }
-  grpc::ServerUnaryReactor* SubmitResults(grpc::CallbackServerContext* c, const v1::SubmitResultsRequest* q,
-                                          v1::SubmitResultsReply* r) override {
-    return Reply(c, r, server_.SubmitResults(*q));
-  }
-
- private:
-  template <typename T>
-  grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* c, T* out, absl::StatusOr<T> reply) {
-    grpc::ServerUnaryReactor* reactor = c->DefaultReactor();
-    if (reply.ok()) *out = *reply;
-    reactor->Finish(reply.ok() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "not now"));
-    return reactor;
-  }
-  FakeServer& server_;
-};
-
 TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
   FakeServer server;
   server.FailNext(1, 1, 1);
-  WireService service(server);
   const std::string address = "unix:" + testing::TempDir() + "/temper_agent_test_" + std::to_string(getpid());
   FakeMeasurer measurer;
   const auto link = ConnectByGrpc(address);
   Agent agent(*link, measurer, Options(2));
   agent.Start();                                // before there is a server
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
-  builder.RegisterService(&service);
-  const auto wire = builder.BuildAndStart();
-  ASSERT_NE(wire, nullptr);
+  const WireServer wire(server, address);
+  ASSERT_TRUE(wire.listening());
   for (int64_t id = 1; id <= 20; ++id) server.Grant(BatchLease(id, {"x", "y", "z"}));
   EXPECT_TRUE(server.Await([](auto& s) { return s.results_.size() == 60; }));
   agent.Stop();
-  server.End(absl::CancelledError("the test is over"));
-  wire->Shutdown(std::chrono::system_clock::now());
   EXPECT_EQ(measurer.measured_, 60);
 }
 

@@ -1,6 +1,7 @@
 #include "measure_worker/backends/cpu/model_check.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <map>
@@ -24,7 +25,7 @@ class TemporaryDirectory {
  public:
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
     std::error_code error;
-    std::string path = (fs::temp_directory_path(error) / "temper-model-XXXXXX").string();
+    std::string path = absl::StrCat(fs::temp_directory_path(error).string(), "/temper-model-", getpid(), "-XXXXXX");
     if (error || mkdtemp(path.data()) == nullptr) return absl::ResourceExhaustedError("cannot make a temporary directory");
     return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
   }
@@ -139,7 +140,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
   TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(work.graph_json));
   FillConstants(graph, work.seed);
-  TEMPER_ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Make());
+  TEMPER_ASSIGN_OR_RETURN(auto directory, TemporaryDirectory::Make());
   Choices choices(work.picks);
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };
   const auto picked = [&](const Workload& w, const Target& t) { return choices.Picked(w, t); };
@@ -153,6 +154,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   if (differ) {
     TEMPER_ASSIGN_OR_RETURN(runners.emplace_back(), Runner::Load(directory->Path("tuned"), target.threads, work.seed));
   }
+  directory.reset();                    // loaded; and a crash from here on leaves nothing behind
   begin(Phase::kModelRun);
   result.outcome = kRunCrashed;
   for (Runner& r : runners) TEMPER_RETURN_IF_ERROR(r.Run());

@@ -1,0 +1,125 @@
+// A whole model end to end in the backend: untuned against tuned.
+#include "measure_worker/backends/cpu/model_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "compiler/graph/graph.h"
+#include "compiler/graph/pipeline.h"
+#include "compiler/ops/template.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::HasSubstr;
+
+// x[13,32] -> relu(x * w0 + b0) -> * w1, as the client sends it.
+Graph SmallModel() {
+  Graph g;
+  g.name = "small";
+  const auto add = [&](const char* name, Shape shape, bool constant) {
+    Value v;
+    v.name = name;
+    v.type.shape = std::move(shape);
+    v.is_constant = constant;
+    if (constant) v.constant = NDArray(DType::kF32, v.type.shape);
+    return g.AddValue(std::move(v));
+  };
+  const ValueId x = add("x", {13, 32}, false), w0 = add("w0", {32, 48}, true), b0 = add("b0", {48}, true);
+  const ValueId w1 = add("w1", {48, 24}, true);
+  g.inputs = {x};
+  ValueId v = *g.AddNode("matmul", {}, {x, w0});
+  v = *g.AddNode("add", {}, {v, b0});
+  v = *g.AddNode("relu", {}, {v});
+  g.outputs = {*g.AddNode("matmul", {}, {v, w1})};
+  FillConstants(g, 1);
+  EXPECT_TRUE(Optimize(g).ok());
+  return g;
+}
+
+ModelWork WorkOf(const Graph& g) {
+  ModelWork work;
+  work.graph_json = ToJson(g);
+  work.target = Text(HostTarget());
+  work.seed = 42;
+  work.rounds = 4;
+  return work;
+}
+
+// For each task a config that is not the default one.
+std::vector<KernelPick> OtherPicks(const Graph& g) {
+  std::vector<KernelPick> picks;
+  const auto tasks = ExtractTasks(g);
+  EXPECT_TRUE(tasks.ok());
+  for (const Task& task : *tasks) {
+    const auto standard = DefaultChoice(task.workload, HostTarget());
+    EXPECT_TRUE(standard.ok());
+    for (const Config& c : standard->def->space(task.workload, HostTarget()).Enumerate(8, 3)) {
+      if (c == standard->config) continue;
+      picks.push_back({Text(task.workload), std::string(standard->def->name), Text(c)});
+      break;
+    }
+  }
+  EXPECT_FALSE(picks.empty());
+  return picks;
+}
+
+int TemporaryModels() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
+    count += entry.path().filename().string().starts_with("temper-model-" + std::to_string(getpid()));
+  }
+  return count;
+}
+
+TEST(ModelCheck, TimesTunedAgainstUntunedInTurns) {
+  const Graph g = SmallModel();
+  ModelWork work = WorkOf(g);
+  work.picks = OtherPicks(g);
+  std::vector<Phase> phases;
+  const ModelResult result = CheckModel(work, [&](Phase phase) { phases.push_back(phase); });
+  ASSERT_EQ(result.outcome, "ok") << result.error;
+  EXPECT_EQ(result.untuned_s.size(), 4u);
+  EXPECT_EQ(result.tuned_s.size(), 4u);
+  EXPECT_NE(result.untuned_s, result.tuned_s) << "two packages, two times";
+  EXPECT_LE(result.relative_error, 1e-4);
+  EXPECT_THAT(phases, testing::ElementsAre(Phase::kModelBuild, Phase::kModelRun));
+  EXPECT_EQ(TemporaryModels(), 0);
+}
+
+TEST(ModelCheck, WithoutPicksThatDifferOnePackageStandsForBoth) {
+  const Graph g = SmallModel();
+  ModelWork work = WorkOf(g);
+  const ModelResult result = CheckModel(work, [](Phase) {});
+  ASSERT_EQ(result.outcome, "ok") << result.error;
+  EXPECT_EQ(result.untuned_s, result.tuned_s);
+}
+
+TEST(ModelCheck, StopsAtItsBudgetButNotBeforeThreeRounds) {
+  ModelWork work = WorkOf(SmallModel());
+  work.rounds = 1'000'000;
+  work.budget_ms = 1;
+  const ModelResult result = CheckModel(work, [](Phase) {});
+  ASSERT_EQ(result.outcome, "ok") << result.error;
+  EXPECT_EQ(result.tuned_s.size(), 3u);
+}
+
+TEST(ModelCheck, SaysWhatIsWrong) {
+  const Graph g = SmallModel();
+  ModelWork work = WorkOf(g);
+  work.graph_json = "{";
+  EXPECT_EQ(CheckModel(work, [](Phase) {}).outcome, "build_failed");
+  work = WorkOf(g);
+  work.picks = OtherPicks(g);
+  work.picks[0].config = "nonsense=1";
+  const ModelResult result = CheckModel(work, [](Phase) {});
+  EXPECT_EQ(result.outcome, "build_failed");
+  EXPECT_THAT(result.error, HasSubstr("nonsense"));
+}
+
+}  // namespace
+}  // namespace temper::worker

@@ -1,0 +1,188 @@
+// The program itself: it serves, it ends when told, and it leaves nothing behind.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/worker/fake_server.h"
+#include "tests/worker/wire_service.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::HasSubstr;
+
+// A process that dies with the test.
+class Process {
+ public:
+  explicit Process(std::vector<std::string> command) {
+    std::vector<char*> argv;
+    for (std::string& a : command) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    int pipes[2];
+    EXPECT_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(pipes[1], STDERR_FILENO);
+      dup2(pipes[1], STDOUT_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    close(pipes[1]);
+    output_ = pipes[0];
+  }
+  ~Process() {
+    if (!reaped_) {
+      kill(pid_, SIGKILL);
+      Wait();
+    }
+    close(output_);
+  }
+  pid_t pid() const { return pid_; }
+  // The exit code, or minus the signal. Waits for it.
+  int Wait() {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+    reaped_ = true;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  std::string Output() {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t got; (got = read(output_, buffer, sizeof buffer)) > 0;) text.append(buffer, got);
+    return text;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int output_ = -1;
+  bool reaped_ = false;
+};
+
+// Whether `pid` ends within 20 s; it need not be our child.
+bool Ends(pid_t pid) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return errno == ESRCH;
+  pollfd event{fd, POLLIN, 0};
+  const int ready = poll(&event, 1, 20'000);
+  close(fd);
+  return ready == 1;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream in(task.path() / "children");
+    for (pid_t child; in >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+class WorkerProcessTest : public testing::Test {
+ protected:
+  std::vector<std::string> Command(std::vector<std::string> more = {}) const {
+    std::vector<std::string> command = {TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "null"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  static v1::Lease NullLease(int64_t id, const std::vector<std::string>& configs) {
+    v1::Lease lease;
+    lease.set_lease(id);
+    lease.mutable_batch()->mutable_plan()->set_run_timeout_ms(300'000);
+    for (const std::string& config : configs) {
+      v1::CandidateSpec& c = *lease.mutable_batch()->add_candidates();
+      c.set_candidate(id * 10 + lease.batch().candidates_size() - 1);
+      c.set_config(config);
+    }
+    return lease;
+  }
+
+  const std::string address_ = "unix:" + testing::TempDir() + "/temper_worker_test_" + std::to_string(getpid());
+  FakeServer server_;
+  WireServer wire_{server_, address_};
+};
+
+TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    Process worker(Command());
+    server_.Grant(NullLease(signal, {"cost_ns=1000", "fault=segv", "cost_ns=2000"}));
+    ASSERT_TRUE(server_.Await([&](auto& s) { return s.results_.contains(signal * 10 + 2); }));
+    EXPECT_EQ(server_.results_[signal * 10].outcome(), "ok");
+    EXPECT_EQ(server_.results_[signal * 10 + 1].outcome(), "run_crashed");
+    const std::vector<pid_t> children = ChildrenOf(worker.pid());
+    EXPECT_EQ(children.size(), 1u);
+    kill(worker.pid(), signal);
+    EXPECT_EQ(worker.Wait(), 0);
+    for (pid_t child : children) EXPECT_TRUE(Ends(child));
+    server_.Expire();           // the waiting call of the one that is gone
+  }
+  const v1::RegisterRequest& r = server_.registrations_.front();
+  EXPECT_EQ(r.device_key(), "a");
+  EXPECT_THAT(r.target(), HasSubstr("llvm"));
+  EXPECT_FALSE(r.codegen_id().empty());
+  EXPECT_EQ(r.slots(), 2);
+  EXPECT_GE(r.threads(), 1);
+}
+
+TEST_F(WorkerProcessTest, EndsInTheMiddleOfAHangAndLeavesNoChild) {
+  Process worker(Command({"--shares-server-cores"}));
+  server_.Grant(NullLease(1, {"cost_ns=1", "fault=hang"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty() && s.syncs_.back().leases_size() == 1; }));
+  EXPECT_EQ(server_.registrations_.front().slots(), 1);
+  kill(worker.pid(), SIGTERM);
+  EXPECT_EQ(worker.Wait(), 0);
+}
+
+TEST_F(WorkerProcessTest, ItsChildDiesWithItEvenWhenItIsKilled) {
+  Process worker(Command());
+  server_.Grant(NullLease(1, {"cost_ns=1"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+  const std::vector<pid_t> children = ChildrenOf(worker.pid());
+  ASSERT_EQ(children.size(), 1u);
+  kill(worker.pid(), SIGKILL);
+  worker.Wait();
+  EXPECT_TRUE(Ends(children[0]));
+}
+
+TEST_F(WorkerProcessTest, WatchesItsParent) {
+  // A shell that ends while its worker still runs.
+  std::string line;
+  for (const std::string& part : Command({"--parent-watch"})) line += part + " ";
+  Process shell({"/bin/sh", "-c", line + "& wait"});
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.registrations_.size() == 1; }));
+  const std::vector<pid_t> children = ChildrenOf(shell.pid());
+  ASSERT_FALSE(children.empty());
+  kill(shell.pid(), SIGKILL);
+  shell.Wait();
+  EXPECT_TRUE(Ends(children[0]));
+}
+
+TEST_F(WorkerProcessTest, SaysInOneLineWhatIsWrong) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{TEMPER_WORKER}, "give --server HOST:PORT"},
+      {{TEMPER_WORKER, "--server", address_}, "give --key NAME"},
+      {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "tpu"}, "no kind of device 'tpu'"},
+      {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "cpu:5000"}, "no core"},
+      {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "cpu:1000"}, "cannot use cores 1000"},
+      {{TEMPER_WORKER, "--nonsense"}, "nonsense"},
+  };
+  for (const auto& [command, message] : cases) {
+    Process worker(command);
+    EXPECT_THAT(worker.Output(), HasSubstr(message));
+    EXPECT_EQ(worker.Wait(), 2) << message;
+  }
+  Process help({TEMPER_WORKER, "--help"});
+  EXPECT_THAT(help.Output(), HasSubstr("Example: temper-worker --server"));
+  EXPECT_EQ(help.Wait(), 0);
+}
+
+}  // namespace
+}  // namespace temper::worker

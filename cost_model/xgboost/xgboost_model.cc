@@ -83,9 +83,11 @@ class XgboostModel : public CostModel {
       double sum = 0, weights = 0;
       for (size_t i : members) {
         double cost = std::min(log_cost_[i], worst);
-        if (std::isinf(log_cost_[i])) cost = std::isinf(best) ? log_draft_[i] + std::log(kFailureAlone) : worst + std::log(kFailureStep);
+        if (std::isinf(log_cost_[i]))
+          cost = std::isinf(best) ? log_draft_[i] + std::log(kFailureAlone) : worst + std::log(kFailureStep);
         labels.residual[i] = static_cast<float>(log_draft_[i] - cost);
-        labels.weight[i] = std::isinf(best) ? kSmallestWeight : std::max(kSmallestWeight, static_cast<float>(std::exp(best - cost)));
+        labels.weight[i] =
+            std::isinf(best) ? kSmallestWeight : std::max(kSmallestWeight, static_cast<float>(std::exp(best - cost)));
         sum += labels.weight[i] * labels.residual[i];
         weights += labels.weight[i];
       }
@@ -99,7 +101,8 @@ class XgboostModel : public CostModel {
     const Labels labels = MakeLabels();
     const size_t count = log_cost_.size();
     DMatrixHandle raw_matrix = nullptr;
-    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixCreateFromMat_omp(rows_.data(), count, width_, std::numeric_limits<float>::quiet_NaN(), &raw_matrix, 1)));
+    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixCreateFromMat_omp(
+        rows_.data(), count, width_, std::numeric_limits<float>::quiet_NaN(), &raw_matrix, 1)));
     const Matrix matrix(raw_matrix);
     TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(matrix.get(), "label", labels.residual.data(), count)));
     TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(matrix.get(), "weight", labels.weight.data(), count)));
@@ -117,10 +120,13 @@ class XgboostModel : public CostModel {
                                                               {"gamma", "1e-4"},
                                                               {"lambda", "1"},
                                                               {"min_child_weight", "0.5"},
+                                                              {"subsample", "0.7"},
+                                                              {"colsample_bytree", "0.5"},
                                                               {"nthread", "1"},
                                                               {"verbosity", "0"},
                                                               {"seed", seed.c_str()}};
-    for (const auto& [name, value] : parameters) TEMPER_RETURN_IF_ERROR(Converted(XGBoosterSetParam(booster.get(), name, value)));
+    for (const auto& [name, value] : parameters)
+      TEMPER_RETURN_IF_ERROR(Converted(XGBoosterSetParam(booster.get(), name, value)));
     for (int round = 0; round < kRounds; ++round) {
       TEMPER_RETURN_IF_ERROR(Converted(XGBoosterUpdateOneIter(booster.get(), round, matrix.get())));
     }
@@ -132,13 +138,15 @@ class XgboostModel : public CostModel {
   absl::Status Predict(std::span<const Sample> candidates, std::vector<float>& scores) {
     batch_.clear();
     for (const Sample& c : candidates) batch_.insert(batch_.end(), c.features.begin(), c.features.end());
-    const std::string array = absl::StrFormat(R"({"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3})", reinterpret_cast<uintptr_t>(batch_.data()),
-                                              candidates.size(), width_);
-    static constexpr char kConfig[] = R"({"type":0,"training":false,"iteration_begin":0,"iteration_end":0,"missing":NaN,"strict_shape":false,"cache_id":0})";
+    const std::string array = absl::StrFormat(R"({"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3})",
+                                              reinterpret_cast<uintptr_t>(batch_.data()), candidates.size(), width_);
+    static constexpr char kConfig[] =
+        R"({"type":0,"training":false,"iteration_begin":0,"iteration_end":0,"missing":NaN,"strict_shape":false,"cache_id":0})";
     const bst_ulong* shape = nullptr;
     bst_ulong dimensions = 0;
     const float* predicted = nullptr;  // owned by the booster, until its next prediction
-    TEMPER_RETURN_IF_ERROR(Converted(XGBoosterPredictFromDense(booster_.get(), array.c_str(), kConfig, nullptr, &shape, &dimensions, &predicted)));
+    TEMPER_RETURN_IF_ERROR(Converted(
+        XGBoosterPredictFromDense(booster_.get(), array.c_str(), kConfig, nullptr, &shape, &dimensions, &predicted)));
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = predicted[i] + static_cast<float>(mean_);
     return absl::OkStatus();
   }

@@ -23,6 +23,9 @@ struct Observation {
   double cost_s;                // median; meaningless unless ok
 };
 
+// kInvalidArgument: ok, with a cost that is no finite positive number.
+absl::Status CheckObservation(const Observation& o);
+
 class Tuner {
  public:
   virtual ~Tuner() = default;

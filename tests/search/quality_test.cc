@@ -1,0 +1,130 @@
+// Does it search well? On a made-up machine, whose fastest config is known by looking at all of them.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "tests/search/toy.h"
+
+namespace temper {
+namespace {
+
+class Quality : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { RegisterToys(); }
+};
+
+// The fastest seen, after each trial.
+std::vector<double> BestSoFar(std::string_view tuner_name, const TunerContext& context, int trials, int machine = 0) {
+  auto tuner = FindTuner(tuner_name)->make(context);
+  EXPECT_TRUE(tuner.ok()) << tuner.status();
+  std::vector<double> best;
+  double now = std::numeric_limits<double>::infinity();
+  while (static_cast<int>(best.size()) < trials) {
+    const auto proposed = (*tuner)->Propose(16);
+    EXPECT_TRUE(proposed.ok()) << proposed.status();
+    std::vector<Observation> results;
+    for (const Candidate& c : *proposed) {
+      results.push_back({c, true, ToyCost(context, c, machine)});
+      now = std::min(now, results.back().cost_s);
+      best.push_back(now);
+    }
+    EXPECT_TRUE((*tuner)->Observe(results).ok());
+    if (results.empty()) break;
+  }
+  return best;
+}
+
+double Optimum(const TunerContext& context, int machine = 0) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const TemplateDef* def : TemplatesFor(context.workload)) {
+    for (const Config& config : def->space(context.workload, context.target).Enumerate(1 << 20)) {
+      best = std::min(best, ToyCost(context, {std::string(def->name), config}, machine));
+    }
+  }
+  return best;
+}
+
+// Geometric means of best seen / best there is, over machines and seeds, after 16, 64 and 128 trials of 95,000.
+std::vector<double> MeanRatios(std::string_view tuner) {
+  constexpr int kSeeds = 2;
+  std::vector<double> mean(3);
+  for (int machine = 0; machine < kToyMachines; ++machine) {
+    const double optimum = Optimum(ToyContext("gemm"), machine);
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      const std::vector<double> best = BestSoFar(tuner, ToyContext("gemm", seed), 128, machine);
+      int i = 0;
+      for (int trials : {16, 64, 128}) mean[i++] += std::log(best[trials - 1] / optimum) / (kToyMachines * kSeeds);
+    }
+  }
+  for (double& m : mean) m = std::exp(m);
+  return mean;
+}
+
+TEST_F(Quality, XgbComesNearTheFastestAndRandomDoesNot) {
+  const std::vector<double> xgb = MeanRatios("xgb"), random = MeanRatios("random");
+  std::cout << "over the optimum after 16, 64, 128 trials: xgb " << xgb[0] << " " << xgb[1] << " " << xgb[2]
+            << ", random " << random[0] << " " << random[1] << " " << random[2] << "\n";
+  EXPECT_LT(xgb[2], 1.2);
+  EXPECT_LT(xgb[2] / random[2], 0.8);
+  EXPECT_LT(xgb[1], random[2]) << "half the trials do more";
+}
+
+TEST_F(Quality, TheFirstBatchIsAsGoodAsTheDraft) {
+  const double optimum = Optimum(ToyContext("gemm"), kTrueToDraft);
+  for (int seed = 0; seed < 3; ++seed)
+    EXPECT_LT(BestSoFar("xgb", ToyContext("gemm", seed), 16, kTrueToDraft).back() / optimum, 1.01);
+}
+
+TEST_F(Quality, XgbFindsTheBetterTemplate) {
+  const double optimum = Optimum(ToyContext("two"));
+  for (int seed = 0; seed < 3; ++seed) {
+    EXPECT_LT(BestSoFar("xgb", ToyContext("two", seed), 64).back() / optimum, 1.1) << "seed " << seed;
+  }
+}
+
+TEST_F(Quality, ResumingIsAsGoodAsGoingOn) {
+  const TunerContext context = ToyContext("gemm", 1);
+  auto first = FindTuner("xgb")->make(context);
+  std::vector<Observation> records;
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 4; ++i) {
+    const auto batch = (*first)->Propose(16);
+    std::vector<Observation> results;
+    for (const Candidate& c : *batch) results.push_back({c, true, ToyCost(context, c)});
+    for (const Observation& o : results) best = std::min(best, o.cost_s);
+    ASSERT_TRUE((*first)->Observe(results).ok());
+    records.insert(records.end(), results.begin(), results.end());
+  }
+  auto second = FindTuner("xgb")->make(context);
+  ASSERT_TRUE((*second)->Observe(records).ok());
+  const auto batch = (*second)->Propose(16);
+  ASSERT_TRUE(batch.ok());
+  std::vector<double> costs;
+  for (const Candidate& c : *batch) costs.push_back(ToyCost(context, c));
+  std::sort(costs.begin(), costs.end());
+  EXPECT_LT(costs[costs.size() / 2], 1.5 * best) << "it knows at once where to look";
+}
+
+TEST_F(Quality, TheFirstBatchIsNotOneThingSixteenTimes) {
+  const TunerContext context = ToyContext("gemm");
+  auto tuner = FindTuner("xgb")->make(context);
+  const auto batch = (*tuner)->Propose(16);
+  ASSERT_TRUE(batch.ok());
+  ASSERT_EQ(batch->size(), 16u);
+  int near = 0;
+  for (size_t i = 0; i < 16; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      int differing = 0;
+      for (size_t k = 0; k < (*batch)[i].config.values().size(); ++k) {
+        differing += (*batch)[i].config.values()[k] != (*batch)[j].config.values()[k];
+      }
+      near += differing < 2;
+    }
+  }
+  EXPECT_EQ(near, 0);
+}
+
+}  // namespace
+}  // namespace temper

@@ -16,7 +16,7 @@ absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text
   Shape shape;
   bool ok = equals != std::string::npos && equals > 0;
   if (ok) {
-    for (std::string_view part : absl::StrSplit(text.substr(equals + 1), ',')) {
+    for (const std::string& part : std::vector<std::string>(absl::StrSplit(text.substr(equals + 1), ','))) {
       int64_t d = 0;
       ok = ok && absl::SimpleAtoi(part, &d) && d > 0;
       shape.push_back(d);

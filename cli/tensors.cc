@@ -18,7 +18,7 @@ namespace {
 // NumPy's codes for the dtypes that have one (little-endian).
 constexpr struct { DType dtype; std::string_view code; } kNpyCodes[] = {
     {DType::kF32, "<f4"}, {DType::kF64, "<f8"}, {DType::kI64, "<i8"}, {DType::kI32, "<i4"}, {DType::kU8, "|u1"}, {DType::kI8, "|i1"}, {DType::kBool, "|b1"}};
-constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr absl::string_view kMagic("\x93NUMPY", 6);
 
 // The text between the first `open` after `key` and the next `close`.
 std::string Field(const std::string& header, const std::string& key, char open, char close) {
@@ -41,7 +41,7 @@ absl::StatusOr<NDArray> ReadNpy(const std::string& path, const std::string& byte
   if (absl::StrContains(header, "'fortran_order': True")) return bad("Fortran order is not supported: save np.ascontiguousarray(x)");
   const std::string descr = Field(header, "'descr':", '\'', '\'');
   Shape shape;
-  for (std::string_view part : absl::StrSplit(Field(header, "'shape':", '(', ')'), ',', absl::SkipWhitespace())) {
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(Field(header, "'shape':", '(', ')'), ',', absl::SkipWhitespace()))) {
     int64_t d = 0;
     if (!absl::SimpleAtoi(part, &d) || d < 0) return bad("its header has no valid shape");
     shape.push_back(d);
@@ -74,7 +74,7 @@ absl::Status WriteNpy(const std::string& path, const NDArray& array) {
   }
   std::string shape;
   for (int64_t d : array.shape()) absl::StrAppend(&shape, d, ",");
-  std::string header = absl::StrCat("{'descr': '", code, "', 'fortran_order': False, 'shape': (", shape, "), }");
+  std::string header = absl::StrCat("{'descr': '", std::string(code), "', 'fortran_order': False, 'shape': (", shape, "), }");
   header.append(63 - (10 + header.size()) % 64, ' ');  // data begins at a multiple of 64
   header += '\n';
   const uint16_t length = static_cast<uint16_t>(header.size());

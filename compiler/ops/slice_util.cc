@@ -26,9 +26,12 @@ absl::StatusOr<std::vector<AxisSlice>> SlicesOf(const Attrs& attrs, const Shape&
     // A step beyond the extent reaches one element, whatever its size.
     int64_t step = std::clamp(steps[i], -std::max<int64_t>(extent, 1), std::max<int64_t>(extent, 1));
     if (step == 0) return InvalidType("a step is 0");
-    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
-    auto clamped = [&](int64_t at) { return std::clamp(at < 0 ? at + extent : at, low, high); };
-    int64_t start = clamped(starts[i]), end = clamped(ends[i]);
+    if (extent == 0) continue;
+    // ONNX clamps a start to an element even where NumPy would leave nothing.
+    int64_t last = step > 0 ? extent : extent - 1;
+    auto position = [extent](int64_t at) { return at < 0 ? at + extent : at; };
+    int64_t start = std::clamp<int64_t>(position(starts[i]), 0, last);
+    int64_t end = std::clamp<int64_t>(position(ends[i]), step > 0 ? 0 : -1, last);
     int64_t length = step > 0 ? end - start : start - end, stride = step > 0 ? step : -step;
     result[axis] = {start, step, length > 0 ? (length + stride - 1) / stride : 0};
   }

@@ -93,6 +93,8 @@ TEST(Values, SliceAndPad) {
   NDArray x = Floats({4}, {0, 1, 2, 3});
   EXPECT_EQ(V("slice", "starts=[-1] ends=[-100] steps=[-1]", {x}), (Values{3, 2, 1, 0}));
   EXPECT_EQ(V("slice", "starts=[3] ends=[0] steps=[-2]", {x}), (Values{3, 1}));
+  EXPECT_EQ(V("slice", "starts=[-9] ends=[-8] steps=[-1]", {x}), (Values{0}));
+  EXPECT_EQ(V("slice", "starts=[-9] ends=[-8]", {x}), (Values{}));
   EXPECT_EQ(V("pad", "pads=[2,1] value=7.0", {x}), (Values{7, 7, 0, 1, 2, 3, 7}));
   EXPECT_EQ(V("pad", "pads=[2,1] mode='reflect'", {x}), (Values{2, 1, 0, 1, 2, 3, 2}));
   EXPECT_EQ(V("pad", "pads=[2,1] mode='edge'", {x}), (Values{0, 0, 0, 1, 2, 3, 3}));

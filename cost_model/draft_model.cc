@@ -29,7 +29,8 @@ absl::Status CheckCandidates(std::span<const Sample> candidates, size_t width) {
       return absl::InvalidArgumentError(absl::StrCat("cost model: a draft of ", candidate.draft_s, " s"));
     }
     if (candidate.features.size() != width) {
-      return absl::InvalidArgumentError(absl::StrCat("cost model: a row of ", candidate.features.size(), " features among rows of ", width));
+      return absl::InvalidArgumentError(
+          absl::StrCat("cost model: a row of ", candidate.features.size(), " features among rows of ", width));
     }
   }
   return absl::OkStatus();
@@ -38,10 +39,12 @@ absl::Status CheckCandidates(std::span<const Sample> candidates, size_t width) {
 absl::Status CheckSamples(std::span<const Sample> samples, std::span<const int> groups, size_t width) {
   TEMPER_RETURN_IF_ERROR(CheckCandidates(samples, width));
   if (samples.size() != groups.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("cost model: ", groups.size(), " groups for ", samples.size(), " samples"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cost model: ", groups.size(), " groups for ", samples.size(), " samples"));
   }
   for (const Sample& sample : samples) {
-    if (!(sample.cost_s > 0)) return absl::InvalidArgumentError(absl::StrCat("cost model: a cost of ", sample.cost_s, " s"));
+    if (!(sample.cost_s > 0))
+      return absl::InvalidArgumentError(absl::StrCat("cost model: a cost of ", sample.cost_s, " s"));
   }
   return absl::OkStatus();
 }

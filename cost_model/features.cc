@@ -25,7 +25,8 @@ constexpr Derived kDerived[] = {
     {"flops_per_l2_byte", [](const Footprint& f, const Target&) { return Ratio(f.flops, f.l2_traffic); }},
     {"flops_per_memory_byte", [](const Footprint& f, const Target&) { return Ratio(f.flops, f.memory_traffic); }},
     {"chunks_per_thread", [](const Footprint& f, const Target& t) { return Ratio(f.parallel_chunks, t.threads); }},
-    {"accumulators", [](const Footprint& f, const Target&) { return Ratio(f.tile_rows * f.tile_columns, f.vector_lanes); }},
+    {"accumulators",
+     [](const Footprint& f, const Target&) { return Ratio(f.tile_rows * f.tile_columns, f.vector_lanes); }},
     {"tile_aspect", [](const Footprint& f, const Target&) { return Ratio(f.tile_columns, f.tile_rows); }},
 };
 

@@ -5,7 +5,8 @@
 
 namespace temper {
 
-// kInvalidArgument: no finite positive draft, a cost that is no positive number (infinite is a failure), rows of different lengths.
+// kInvalidArgument: no finite positive draft, a cost that is no positive number (infinite is a failure), rows of
+// different lengths.
 absl::Status CheckCandidates(std::span<const Sample> candidates, size_t width);
 absl::Status CheckSamples(std::span<const Sample> samples, std::span<const int> groups, size_t width);
 

@@ -10,8 +10,9 @@
 namespace temper {
 namespace {
 
-constexpr std::string_view kOutcomes[] = {"ok",          "illegal_config", "build_failed", "build_timeout", "wrong_answer",
-                                          "run_crashed", "run_timeout",    "raced_out",    "infrastructure"};
+constexpr std::string_view kOutcomes[] = {
+    "ok",          "illegal_config", "build_failed", "build_timeout", "wrong_answer",
+    "run_crashed", "run_timeout",    "raced_out",    "infrastructure"};
 constexpr std::string_view kPurposes[] = {"search", "final", "canary", "revalidate"};
 constexpr std::string_view kCachePolicies[] = {"model", "warm", "flushed"};
 constexpr std::string_view kJobStates[] = {"queued", "running", "done", "failed", "cancelled", "abandoned"};
@@ -22,7 +23,9 @@ bool OneOf(const std::string_view (&names)[n], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-absl::Status Refuse(const char* what, const std::string& value) { return absl::InvalidArgumentError(absl::StrCat("record refused: ", what, " '", value, "'")); }
+absl::Status Refuse(const char* what, const std::string& value) {
+  return absl::InvalidArgumentError(absl::StrCat("record refused: ", what, " '", value, "'"));
+}
 
 }  // namespace
 
@@ -37,14 +40,16 @@ double MedianCost(const Record& r) {
 bool IsOutcome(std::string_view name) { return OneOf(kOutcomes, name); }
 
 absl::Status CheckRecord(const Record& r) {
-  if (r.workload.empty() || r.target.empty()) return absl::InvalidArgumentError("record refused: no workload or no target");
+  if (r.workload.empty() || r.target.empty())
+    return absl::InvalidArgumentError("record refused: no workload or no target");
   if (!IsOutcome(r.outcome)) return Refuse("unknown outcome", r.outcome);
   if (!OneOf(kPurposes, r.purpose)) return Refuse("unknown purpose", r.purpose);
   if (!OneOf(kCachePolicies, r.cache_policy)) return Refuse("unknown cache policy", r.cache_policy);
   if (r.threads < 1) return Refuse("threads must be at least 1, not", absl::StrCat(r.threads));
   if (r.ok() && r.costs_s.empty()) return Refuse("outcome ok without a sample, config", r.config);
   for (double cost : r.costs_s) {
-    if (!std::isfinite(cost) || cost <= 0) return Refuse("a sample must be a finite positive time, not", absl::StrCat(cost));
+    if (!std::isfinite(cost) || cost <= 0)
+      return Refuse("a sample must be a finite positive time, not", absl::StrCat(cost));
   }
   return absl::OkStatus();
 }

@@ -11,10 +11,12 @@ namespace temper {
 namespace {
 
 bool Matches(const RecordFilter& f, const Record& r) {
-  const auto same = [](const std::string& wanted, const std::string& value) { return wanted.empty() || wanted == value; };
-  return same(f.workload, r.workload) && same(f.anchor, r.anchor) && same(f.target, r.target) && same(f.device_key, r.device_key) &&
-         same(f.template_name, r.template_name) && same(f.purpose, r.purpose) && same(f.outcome, r.outcome) && (f.job == 0 || f.job == r.job) &&
-         r.id > f.after_id;
+  const auto same = [](const std::string& wanted, const std::string& value) {
+    return wanted.empty() || wanted == value;
+  };
+  return same(f.workload, r.workload) && same(f.anchor, r.anchor) && same(f.target, r.target) &&
+         same(f.device_key, r.device_key) && same(f.template_name, r.template_name) && same(f.purpose, r.purpose) &&
+         same(f.outcome, r.outcome) && (f.job == 0 || f.job == r.job) && r.id > f.after_id;
 }
 
 // Less is better.
@@ -49,10 +51,13 @@ class MemoryStore : public Store {
   }
 
   absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& q) override {
-    if (q.workload.empty() || q.target.empty()) return absl::InvalidArgumentError("best asked without a workload or a target");
+    if (q.workload.empty() || q.target.empty())
+      return absl::InvalidArgumentError("best asked without a workload or a target");
     const auto own = [&](const Record& r) { return r.workload == q.workload; };
     const auto kin = [&](const Record& r) { return !q.anchor.empty() && r.anchor == q.anchor; };
-    const auto exact = [&](const Record& r) { return !q.fingerprint.empty() && r.fingerprint == q.fingerprint && r.threads == q.threads; };
+    const auto exact = [&](const Record& r) {
+      return !q.fingerprint.empty() && r.fingerprint == q.fingerprint && r.threads == q.threads;
+    };
     const auto key = [&](const Record& r) { return !q.device_key.empty() && r.device_key == q.device_key; };
     const std::pair<std::string, std::function<bool(const Record&)>> levels[] = {
         {"exact", [&](const Record& r) { return own(r) && exact(r); }},
@@ -121,7 +126,8 @@ class MemoryStore : public Store {
     std::lock_guard lock(mutex_);
     return records_;
   }
-  static void Visit(const RecordFilter& filter, const std::vector<Record>& records, const std::function<void(const Record&)>& visit) {
+  static void Visit(const RecordFilter& filter, const std::vector<Record>& records,
+                    const std::function<void(const Record&)>& visit) {
     int64_t visited = 0;
     for (const Record& r : records) {
       if (filter.limit > 0 && visited == filter.limit) return;

@@ -19,19 +19,21 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
       return absl::ResourceExhaustedError(absl::StrCat(path, ": the disk is full; free some space and run again"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return absl::DataLossError(
-          absl::StrCat(path, ": the database is damaged (", message, "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+      return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", message,
+                                              "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::UnavailableError(
-          absl::StrCat(path, ": locked by another program for more than ", kBusyTimeoutMs / 1000, " s; close that program and run again"));
+      return absl::UnavailableError(absl::StrCat(path, ": locked by another program for more than ",
+                                                 kBusyTimeoutMs / 1000, " s; close that program and run again"));
     case SQLITE_READONLY:
     case SQLITE_PERM:
-      return absl::PermissionDeniedError(absl::StrCat(path, ": may not be written (", cause, "); give another --db or mend its permissions"));
+      return absl::PermissionDeniedError(
+          absl::StrCat(path, ": may not be written (", cause, "); give another --db or mend its permissions"));
     case SQLITE_CANTOPEN:
       return absl::FailedPreconditionError(absl::StrCat(path, ": can not be opened (", cause, ")"));
     case SQLITE_IOERR:
-      return absl::UnavailableError(absl::StrCat(path, ": reading or writing failed (", cause, "); check the disk and run again"));
+      return absl::UnavailableError(
+          absl::StrCat(path, ": reading or writing failed (", cause, "); check the disk and run again"));
     case SQLITE_NOMEM:
       return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
     default:
@@ -58,7 +60,11 @@ Query::~Query() {
   sqlite3_clear_bindings(statement_);
 }
 
-Query::Query(Query&& other) noexcept : connection_(other.connection_), statement_(other.statement_), bound_(other.bound_), bind_error_(other.bind_error_) {
+Query::Query(Query&& other) noexcept
+    : connection_(other.connection_),
+      statement_(other.statement_),
+      bound_(other.bound_),
+      bind_error_(other.bind_error_) {
   other.statement_ = nullptr;
 }
 
@@ -73,7 +79,8 @@ Query& Query::Bind(double value) {
 }
 
 Query& Query::Bind(std::string_view value) {
-  bind_error_ |= sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  bind_error_ |= sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(), value.size(),
+                                     SQLITE_TRANSIENT, SQLITE_UTF8);
   return *this;
 }
 
@@ -83,7 +90,8 @@ Query& Query::BindNull() {
 }
 
 absl::StatusOr<bool> Query::Step() {
-  if (bind_error_ != SQLITE_OK) return absl::InternalError("a value could not be bound: too large, or no such parameter");
+  if (bind_error_ != SQLITE_OK)
+    return absl::InternalError("a value could not be bound: too large, or no such parameter");
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
@@ -107,15 +115,18 @@ std::string Query::Text(int column) const {
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& path, Access access) {
   const int mode = access == Access::kCreate ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   sqlite3* db = nullptr;
-  const int code = sqlite3_open_v2(Uri(path, access).c_str(), &db, mode | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code =
+      sqlite3_open_v2(Uri(path, access).c_str(), &db, mode | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
   if (db == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
   std::unique_ptr<Connection> connection(new Connection(path, db));
   if (code != SQLITE_OK) return connection->Error(code);
   sqlite3_extended_result_codes(db, 1);
   sqlite3_busy_timeout(db, kBusyTimeoutMs);
-  // SQLite before 3.51.3 may damage a log that two connections checkpoint at once, so only the healthy writer's close does.
+  // SQLite before 3.51.3 may damage a log that two connections checkpoint at once, so only the healthy writer's close
+  // does.
   connection->CheckpointOnClose(false);
-  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON"));
+  TEMPER_RETURN_IF_ERROR(
+      connection->Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON"));
   return connection;
 }
 
@@ -127,7 +138,8 @@ Connection::~Connection() {
 absl::StatusOr<Query> Connection::Prepare(std::string_view sql) {
   const auto [it, fresh] = statements_.try_emplace(std::string(sql), nullptr);
   if (it->second == nullptr) {
-    const int code = sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &it->second, nullptr);
+    const int code = sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                        &it->second, nullptr);
     if (code != SQLITE_OK) return Error(code);
   }
   return Query(*this, it->second);
@@ -147,7 +159,9 @@ absl::StatusOr<int64_t> Connection::Int(std::string_view sql) {
 int64_t Connection::LastInsertId() const { return sqlite3_last_insert_rowid(db_); }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(db_) == 0; }
 
-void Connection::CheckpointOnClose(bool on) { sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr); }
+void Connection::CheckpointOnClose(bool on) {
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
+}
 
 absl::Status Connection::Error(int code) const {
   const int primary = code & 0xFF;

@@ -26,8 +26,8 @@ absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& data
   const std::string path = database + ".lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(database, ": its folder can not be written (", std::strerror(errno), "); give another --db or mend its permissions"));
+    return absl::PermissionDeniedError(absl::StrCat(database, ": its folder can not be written (", std::strerror(errno),
+                                                    "); give another --db or mend its permissions"));
   }
   std::unique_ptr<LockFile> lock(new LockFile(fd));
   // A lock of the open file, not of the process: a second open in the same process is refused too.
@@ -36,14 +36,16 @@ absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& data
   whole.l_whence = SEEK_SET;
   if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
     if (errno != EAGAIN && errno != EACCES) {
-      return absl::UnavailableError(absl::StrCat(path, ": can not be locked (", std::strerror(errno), "); put the database on a disk of this machine"));
+      return absl::UnavailableError(absl::StrCat(path, ": can not be locked (", std::strerror(errno),
+                                                 "); put the database on a disk of this machine"));
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat(database, ": ", HolderOf(fd), " is writing it; stop that one, go through its server, or give another --db"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        database, ": ", HolderOf(fd), " is writing it; stop that one, go through its server, or give another --db"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": can not be written (", std::strerror(errno), "); free some space and run again"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": can not be written (", std::strerror(errno), "); free some space and run again"));
   }
   return lock;
 }

@@ -11,7 +11,8 @@ namespace temper {
 
 class LockFile {
  public:
-  // kFailedPrecondition names the process that holds `database` for writing; kPermissionDenied: the folder takes no file.
+  // kFailedPrecondition names the process that holds `database` for writing; kPermissionDenied: the folder takes no
+  // file.
   static absl::StatusOr<std::unique_ptr<LockFile>> Take(const std::string& database);
   ~LockFile();
   LockFile(const LockFile&) = delete;

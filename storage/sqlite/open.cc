@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The fields of a database's first bytes that are looked at before SQLite may touch the file (sqlite.org/fileformat2.html).
+// The fields of a database's first bytes that are looked at before SQLite may touch the file
+// (sqlite.org/fileformat2.html).
 constexpr int kHeaderBytes = 100;
 constexpr std::string_view kMagic("SQLite format 3\0", 16);
 // A full check reads every page: worth it where it takes a fraction of a second.
@@ -26,16 +27,19 @@ constexpr uintmax_t kCheckedBytes = 32 << 20;
 int64_t SchemaVersion() { return static_cast<int64_t>(Migrations().size()); }
 
 absl::Status NotOurs(const std::string& path, const char* what) {
-  return absl::FailedPreconditionError(absl::StrCat(path, ": not a database of Temper's (", what, "); give another --db"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": not a database of Temper's (", what, "); give another --db"));
 }
 
 absl::Status TooNew(const std::string& path, int64_t version) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": written by a newer Temper (schema ", version, ", this one knows ", SchemaVersion(), "); use that Temper or give another --db"));
+  return absl::FailedPreconditionError(absl::StrCat(path, ": written by a newer Temper (schema ", version,
+                                                    ", this one knows ", SchemaVersion(),
+                                                    "); use that Temper or give another --db"));
 }
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
-  return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", what, "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+  return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", what,
+                                          "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
 }
 
 bool NotEmpty(const std::string& path) {
@@ -53,14 +57,18 @@ absl::Status CheckHeader(const std::string& path) {
   const std::streamsize got = file.gcount();
   if (got == 0) return absl::OkStatus();
   if (NotEmpty(path + "-journal")) return absl::OkStatus();  // its creation was cut short: SQLite will undo it first
-  if (got < kHeaderBytes || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return NotOurs(path, "no SQLite file");
-  const auto big_endian = [&](int at) { return int64_t{header[at]} << 24 | header[at + 1] << 16 | header[at + 2] << 8 | header[at + 3]; };
+  if (got < kHeaderBytes || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0)
+    return NotOurs(path, "no SQLite file");
+  const auto big_endian = [&](int at) {
+    return int64_t{header[at]} << 24 | header[at + 1] << 16 | header[at + 2] << 8 | header[at + 3];
+  };
   if (big_endian(68) != kApplicationId) return NotOurs(path, "another program's SQLite file");
   if (big_endian(60) > SchemaVersion()) return TooNew(path, big_endian(60));
   const int64_t raw_page = header[16] << 8 | header[17];
   const uintmax_t expected = static_cast<uintmax_t>(big_endian(28)) * (raw_page == 1 ? 65536 : raw_page);
   // With a log, the rest may still be in it.
-  if (!NotEmpty(path + "-wal") && fs::file_size(path) < expected) return Damaged(path, "the end of the file is missing");
+  if (!NotEmpty(path + "-wal") && fs::file_size(path) < expected)
+    return Damaged(path, "the end of the file is missing");
   return absl::OkStatus();
 }
 
@@ -75,8 +83,9 @@ absl::Status QuickCheck(const std::string& path, Connection& connection) {
 
 absl::Status Migrate(Connection& connection, int64_t version) {
   for (; version < SchemaVersion(); ++version) {
-    const std::string step = absl::StrCat("BEGIN IMMEDIATE; PRAGMA application_id = ", kApplicationId, ";", std::string(Migrations()[version]),
-                                          "; PRAGMA user_version = ", version + 1, "; COMMIT");
+    const std::string step =
+        absl::StrCat("BEGIN IMMEDIATE; PRAGMA application_id = ", kApplicationId, ";",
+                     std::string(Migrations()[version]), "; PRAGMA user_version = ", version + 1, "; COMMIT");
     if (absl::Status status = connection.Exec(step.c_str()); !status.ok()) {
       if (connection.InTransaction()) connection.Exec("ROLLBACK").IgnoreError();
       return status;
@@ -89,7 +98,8 @@ absl::Status UseLog(const std::string& path, Connection& connection) {
   TEMPER_ASSIGN_OR_RETURN(Query query, connection.Prepare("PRAGMA journal_mode = WAL"));
   TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
   if (row && query.Text(0) == "wal") return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(path, ": its file system can not share memory; put the database on a disk of this machine"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": its file system can not share memory; put the database on a disk of this machine"));
 }
 
 }  // namespace
@@ -98,7 +108,8 @@ absl::StatusOr<std::string> ResolvePath(const std::string& path) {
   std::error_code error;
   const fs::path resolved = fs::weakly_canonical(fs::absolute(path, error), error);
   if (error) return absl::NotFoundError(absl::StrCat(path, ": no such file (", error.message(), ")"));
-  if (fs::is_directory(resolved, error)) return absl::FailedPreconditionError(absl::StrCat(path, ": is a folder; name a file in it"));
+  if (fs::is_directory(resolved, error))
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is a folder; name a file in it"));
   if (!fs::is_directory(resolved.parent_path(), error)) {
     return absl::NotFoundError(absl::StrCat(path, ": no such folder; make it, or give another --db"));
   }
@@ -124,7 +135,8 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenWriter(const std::string& path) 
 }
 
 absl::StatusOr<Access> ReaderAccess(const std::string& path) {
-  if (!fs::exists(path)) return absl::NotFoundError(absl::StrCat(path, ": no such file; tune something first, or give another --db"));
+  if (!fs::exists(path))
+    return absl::NotFoundError(absl::StrCat(path, ": no such file; tune something first, or give another --db"));
   if (!NotEmpty(path)) return NotOurs(path, "the file is empty");
   TEMPER_RETURN_IF_ERROR(CheckHeader(path));
   const std::string folder = fs::path(path).parent_path().string();
@@ -132,18 +144,21 @@ absl::StatusOr<Access> ReaderAccess(const std::string& path) {
   return writable || NotEmpty(path + "-wal") ? Access::kReadOnly : Access::kImmutable;
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, Access access) { return Connection::Open(path, access); }
+absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, Access access) {
+  return Connection::Open(path, access);
+}
 
 absl::Status CheckReadable(const std::string& path, Connection& connection) {
   const absl::StatusOr<int64_t> version = connection.Int("PRAGMA user_version");
   if (!version.ok() && absl::IsFailedPrecondition(version.status()) && NotEmpty(path + "-wal")) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": its folder can not be written and its log (", path, "-wal) is unfinished; copy both to a folder of yours"));
+    return absl::FailedPreconditionError(absl::StrCat(path, ": its folder can not be written and its log (", path,
+                                                      "-wal) is unfinished; copy both to a folder of yours"));
   }
   TEMPER_RETURN_IF_ERROR(version.status());
   if (*version > SchemaVersion()) return TooNew(path, *version);
   if (*version < SchemaVersion()) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": of an older Temper (schema ", *version, ", this one reads ", SchemaVersion(),
+    return absl::FailedPreconditionError(absl::StrCat(path, ": of an older Temper (schema ", *version,
+                                                      ", this one reads ", SchemaVersion(),
                                                       "); run `temper tune` on it once, which brings it up to date"));
   }
   return QuickCheck(path, connection);

@@ -1,4 +1,5 @@
-// The way from a path to connections that are safe to use: what the file is, whose it is, which version, how it is opened.
+// The way from a path to connections that are safe to use: what the file is, whose it is, which version, how it is
+// opened.
 #pragma once
 
 #include <memory>

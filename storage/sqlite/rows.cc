@@ -37,8 +37,10 @@ std::vector<double> ParseCosts(const std::string& text) {
 }
 
 constexpr char kRecordColumns[] =
-    "record.id, workload.text, anchor.text, target.text, device.key, device.fingerprint, record.threads, record.cache_policy, "
-    "record.template, record.template_version, record.config, record.codegen_id, record.purpose, record.outcome, record.error, "
+    "record.id, workload.text, anchor.text, target.text, device.key, device.fingerprint, record.threads, "
+    "record.cache_policy, "
+    "record.template, record.template_version, record.config, record.codegen_id, record.purpose, record.outcome, "
+    "record.error, "
     "record.costs_s, record.tuner, record.job, record.time_unix_ms";
 constexpr char kKeyTables[] =
     " JOIN workload ON workload.id = record.workload_id JOIN anchor ON anchor.id = record.anchor_id "
@@ -89,7 +91,8 @@ std::vector<Condition> Conditions(const RecordFilter& f) {
   return all;
 }
 
-absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter& f, const std::function<void(const Record&)>& visit) {
+absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter& f,
+                          const std::function<void(const Record&)>& visit) {
   const std::vector<Condition> conditions = Conditions(f);
   std::string sql = absl::StrCat("SELECT ", kRecordColumns, " FROM ", tables, kKeyTables, " WHERE record.id > ?");
   for (const Condition& c : conditions) sql += c.sql;
@@ -107,7 +110,8 @@ absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter
 }
 
 // The id of a row with these texts, found or made.
-absl::StatusOr<int64_t> Intern(Connection& db, std::string_view select, std::string_view insert, std::span<const std::string_view> texts) {
+absl::StatusOr<int64_t> Intern(Connection& db, std::string_view select, std::string_view insert,
+                               std::span<const std::string_view> texts) {
   {
     TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(select));
     for (std::string_view text : texts) query.Bind(text);
@@ -127,23 +131,27 @@ absl::StatusOr<Keys> InternKeys(Connection& db, const Record& r) {
   Keys keys;
   const std::string hash = HashText(StableHash(r.workload));
   const std::string_view workload[] = {r.workload, hash};
-  TEMPER_ASSIGN_OR_RETURN(keys.workload,
-                          Intern(db, "SELECT id FROM workload WHERE text = ? AND hash = ?", "INSERT INTO workload (text, hash) VALUES (?, ?)", workload));
+  TEMPER_ASSIGN_OR_RETURN(keys.workload, Intern(db, "SELECT id FROM workload WHERE text = ? AND hash = ?",
+                                                "INSERT INTO workload (text, hash) VALUES (?, ?)", workload));
   const std::string_view anchor[] = {r.anchor};
-  TEMPER_ASSIGN_OR_RETURN(keys.anchor, Intern(db, "SELECT id FROM anchor WHERE text = ?", "INSERT INTO anchor (text) VALUES (?)", anchor));
+  TEMPER_ASSIGN_OR_RETURN(
+      keys.anchor, Intern(db, "SELECT id FROM anchor WHERE text = ?", "INSERT INTO anchor (text) VALUES (?)", anchor));
   const std::string_view target[] = {r.target};
-  TEMPER_ASSIGN_OR_RETURN(keys.target, Intern(db, "SELECT id FROM target WHERE text = ?", "INSERT INTO target (text) VALUES (?)", target));
+  TEMPER_ASSIGN_OR_RETURN(
+      keys.target, Intern(db, "SELECT id FROM target WHERE text = ?", "INSERT INTO target (text) VALUES (?)", target));
   const std::string_view device[] = {r.device_key, r.fingerprint};
-  TEMPER_ASSIGN_OR_RETURN(keys.device,
-                          Intern(db, "SELECT id FROM device WHERE key = ? AND fingerprint = ?", "INSERT INTO device (key, fingerprint) VALUES (?, ?)", device));
+  TEMPER_ASSIGN_OR_RETURN(keys.device, Intern(db, "SELECT id FROM device WHERE key = ? AND fingerprint = ?",
+                                              "INSERT INTO device (key, fingerprint) VALUES (?, ?)", device));
   return keys;
 }
 
 // The row stays where what it holds is as good: a final before a provisional, then the faster, then the older.
 constexpr std::string_view kRaiseBest =
-    "INSERT INTO best (workload_id, target_id, anchor_id, device_id, threads, template, template_version, confirmed, median_s, record_id) "
+    "INSERT INTO best (workload_id, target_id, anchor_id, device_id, threads, template, template_version, confirmed, "
+    "median_s, record_id) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT DO UPDATE SET confirmed = excluded.confirmed, median_s = excluded.median_s, record_id = excluded.record_id "
+    "ON CONFLICT DO UPDATE SET confirmed = excluded.confirmed, median_s = excluded.median_s, record_id = "
+    "excluded.record_id "
     "WHERE excluded.confirmed > confirmed OR (excluded.confirmed = confirmed AND excluded.median_s < median_s)";
 
 absl::Status RaiseBest(Connection& db, const Keys& keys, const Record& r, int64_t id) {
@@ -173,10 +181,13 @@ bool Allowed(const BestQuery& q, const std::string& name, int64_t version) {
 }
 
 constexpr char kContenders[] =
-    "SELECT device.key, device.fingerprint, best.threads, best.template, best.template_version, best.confirmed, best.median_s, best.record_id "
-    "FROM best JOIN device ON device.id = best.device_id WHERE best.target_id = (SELECT id FROM target WHERE text = ?) AND ";
+    "SELECT device.key, device.fingerprint, best.threads, best.template, best.template_version, best.confirmed, "
+    "best.median_s, best.record_id "
+    "FROM best JOIN device ON device.id = best.device_id WHERE best.target_id = (SELECT id FROM target WHERE text = ?) "
+    "AND ";
 
-absl::StatusOr<std::optional<Contender>> BestAmong(Connection& db, const BestQuery& q, const char* condition, std::string_view text) {
+absl::StatusOr<std::optional<Contender>> BestAmong(Connection& db, const BestQuery& q, const char* condition,
+                                                   std::string_view text) {
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat(kContenders, condition)));
   query.Bind(q.target).Bind(text);
   std::optional<Contender> best;
@@ -192,7 +203,8 @@ absl::StatusOr<std::optional<Contender>> BestAmong(Connection& db, const BestQue
 }
 
 constexpr char kJobColumns[] =
-    "id, model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, created_unix_ms, updated_unix_ms";
+    "id, model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, created_unix_ms, "
+    "updated_unix_ms";
 
 void BindJob(Query& query, const JobRow& job) {
   query.Bind(job.model).Bind(job.target).Bind(job.device_key).Bind(job.tuner).Bind(job.codegen_id).Bind(job.spec);
@@ -224,12 +236,24 @@ JobRow ReadJob(const Query& row) {
 
 absl::StatusOr<int64_t> InsertRecord(Connection& db, const Record& r) {
   TEMPER_ASSIGN_OR_RETURN(const Keys keys, InternKeys(db, r));
-  TEMPER_ASSIGN_OR_RETURN(Query query,
-                          db.Prepare("INSERT INTO record (workload_id, anchor_id, target_id, device_id, threads, cache_policy, template, template_version, "
-                                     "config, codegen_id, purpose, outcome, error, costs_s, median_s, tuner, job, time_unix_ms) "
-                                     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-  query.Bind(keys.workload).Bind(keys.anchor).Bind(keys.target).Bind(keys.device).Bind(int64_t{r.threads}).Bind(r.cache_policy);
-  query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config).Bind(r.codegen_id).Bind(r.purpose).Bind(r.outcome);
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query,
+      db.Prepare("INSERT INTO record (workload_id, anchor_id, target_id, device_id, threads, cache_policy, template, "
+                 "template_version, "
+                 "config, codegen_id, purpose, outcome, error, costs_s, median_s, tuner, job, time_unix_ms) "
+                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  query.Bind(keys.workload)
+      .Bind(keys.anchor)
+      .Bind(keys.target)
+      .Bind(keys.device)
+      .Bind(int64_t{r.threads})
+      .Bind(r.cache_policy);
+  query.Bind(r.template_name)
+      .Bind(int64_t{r.template_version})
+      .Bind(r.config)
+      .Bind(r.codegen_id)
+      .Bind(r.purpose)
+      .Bind(r.outcome);
   query.Bind(KeptError(r)).Bind(CostsText(r.costs_s));
   if (r.ok())
     query.Bind(MedianCost(r));
@@ -247,18 +271,22 @@ absl::Status Scan(Connection& db, const RecordFilter& filter, const std::functio
 }
 
 absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& q) {
-  if (q.workload.empty() || q.target.empty()) return absl::InvalidArgumentError("best asked without a workload or a target");
+  if (q.workload.empty() || q.target.empty())
+    return absl::InvalidArgumentError("best asked without a workload or a target");
   static constexpr std::string_view kLevels[] = {"exact", "key", "target"};
   BestAnswer answer;
-  TEMPER_ASSIGN_OR_RETURN(std::optional<Contender> best, BestAmong(db, q, "best.workload_id = (SELECT id FROM workload WHERE text = ?)", q.workload));
+  TEMPER_ASSIGN_OR_RETURN(std::optional<Contender> best,
+                          BestAmong(db, q, "best.workload_id = (SELECT id FROM workload WHERE text = ?)", q.workload));
   if (best.has_value()) {
     answer.level = kLevels[best->level];
   } else if (!q.anchor.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(best, BestAmong(db, q, "best.anchor_id = (SELECT id FROM anchor WHERE text = ?)", q.anchor));
+    TEMPER_ASSIGN_OR_RETURN(best,
+                            BestAmong(db, q, "best.anchor_id = (SELECT id FROM anchor WHERE text = ?)", q.anchor));
     answer.level = "borrowed";
   }
   if (!best.has_value()) return std::nullopt;
-  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat("SELECT ", kRecordColumns, " FROM record", kKeyTables, " WHERE record.id = ?")));
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat("SELECT ", kRecordColumns, " FROM record", kKeyTables,
+                                                               " WHERE record.id = ?")));
   query.Bind(best->record);
   TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) return absl::DataLossError(absl::StrCat("record ", best->record, ", named as a best, is missing"));
@@ -269,24 +297,29 @@ absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& 
 absl::Status ScanBest(Connection& db, const RecordFilter& filter, const std::function<void(const Record&)>& visit) {
   static constexpr char kTables[] =
       "(SELECT best.record_id, row_number() OVER (PARTITION BY best.workload_id, best.target_id, device.key "
-      "ORDER BY best.confirmed DESC, best.median_s, best.record_id) AS place FROM best JOIN device ON device.id = best.device_id) AS ranked "
+      "ORDER BY best.confirmed DESC, best.median_s, best.record_id) AS place FROM best JOIN device ON device.id = "
+      "best.device_id) AS ranked "
       "JOIN record ON record.id = ranked.record_id AND ranked.place = 1";
   return VisitRecords(db, kTables, filter, visit);
 }
 
 absl::StatusOr<int64_t> InsertJob(Connection& db, const JobRow& job) {
-  TEMPER_ASSIGN_OR_RETURN(Query query,
-                          db.Prepare("INSERT INTO job (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
-                                     "created_unix_ms, updated_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query, db.Prepare("INSERT INTO job (model, target, device_key, tuner, codegen_id, spec, state, reason, "
+                              "summary, trials, best_ms, "
+                              "created_unix_ms, updated_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   BindJob(query, job);
   TEMPER_RETURN_IF_ERROR(query.Run());
   return db.LastInsertId();
 }
 
 absl::Status UpdateJob(Connection& db, const JobRow& job) {
-  TEMPER_ASSIGN_OR_RETURN(Query query,
-                          db.Prepare("UPDATE job SET (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, "
-                                     "created_unix_ms, updated_unix_ms) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? RETURNING id"));
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query,
+      db.Prepare(
+          "UPDATE job SET (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, "
+          "best_ms, "
+          "created_unix_ms, updated_unix_ms) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? RETURNING id"));
   BindJob(query, job);
   query.Bind(job.id);
   TEMPER_ASSIGN_OR_RETURN(const bool found, query.Step());

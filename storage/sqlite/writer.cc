@@ -2,7 +2,8 @@
 
 namespace temper {
 
-Writer::Writer(std::unique_ptr<Connection> connection) : connection_(std::move(connection)), thread_([this] { Loop(); }) {}
+Writer::Writer(std::unique_ptr<Connection> connection)
+    : connection_(std::move(connection)), thread_([this] { Loop(); }) {}
 
 Writer::~Writer() {
   {

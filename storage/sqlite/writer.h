@@ -22,8 +22,8 @@ class Writer {
   explicit Writer(std::unique_ptr<Connection> connection);
   ~Writer();  // finishes what was asked, then closes the connection
 
-  // Runs `change` inside a transaction on the writer's thread; returns once that is durable, or was undone. `change` may
-  // run twice (a group that fails is taken again one by one), so it starts by forgetting what it gathered before.
+  // Runs `change` inside a transaction on the writer's thread; returns once that is durable, or was undone. `change`
+  // may run twice (a group that fails is taken again one by one), so it starts by forgetting what it gathered before.
   // `weight`: how many results it carries.
   absl::Status Run(size_t weight, std::function<absl::Status(Connection&)> change);
   size_t Waiting();  // callers not yet in a group

@@ -34,7 +34,9 @@ Footprint RandomFootprint(Rng& rng) {
 }
 
 // What the draft does not know of this made-up machine: it dislikes one size of working set and loves another.
-double Residual(const Footprint& f) { return (f.l1_bytes > 40000 ? 1.2 : 0) + (f.reduction == 128 ? -0.7 : 0) + 0.04 * f.tile_rows; }
+double Residual(const Footprint& f) {
+  return (f.l1_bytes > 40000 ? 1.2 : 0) + (f.reduction == 128 ? -0.7 : 0) + 0.04 * f.tile_rows;
+}
 
 struct Data {
   std::vector<Sample> samples;
@@ -131,7 +133,8 @@ TEST(XgboostModel, ScoresAreMinusTheLogarithmOfSeconds) {
   ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
   const std::vector<float> scores = Scores(*model, held_out.samples);
   double error = 0;
-  for (size_t i = 0; i < scores.size(); ++i) error += std::abs(std::log(held_out.samples[i].cost_s) + scores[i]) / scores.size();
+  for (size_t i = 0; i < scores.size(); ++i)
+    error += std::abs(std::log(held_out.samples[i].cost_s) + scores[i]) / scores.size();
   EXPECT_LT(error, 0.15);
 }
 

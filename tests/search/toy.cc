@@ -177,6 +177,7 @@ double ToyCost(const TunerContext& context, const Candidate& candidate, int mach
   const TemplateDef* def = FindTemplate(candidate.template_name);
   const double draft_s =
       DraftSeconds(def->footprint(context.workload, candidate.config, context.target), context.target);
+  if (machine == kTrueToDraft) return draft_s;
   if (candidate.template_name == "toy.gemm")
     return draft_s * (machine == 0 ? GemmResidual(candidate.config) : OddResidual(candidate.config, machine));
   return Spaces(context.workload) == "two" ? 0.3 * draft_s : draft_s;

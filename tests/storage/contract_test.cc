@@ -349,8 +349,8 @@ TEST_P(StoreContract, TakesJobsThroughTheirStates) {
   const auto read = store_->GetJob(*first);
   ASSERT_TRUE(read.ok());
   const auto fields = [](const JobRow& j) {
-    return std::tie(j.id, j.model, j.target, j.device_key, j.tuner, j.codegen_id, j.spec, j.state, j.reason, j.summary, j.trials, j.best_ms, j.created_unix_ms,
-                    j.updated_unix_ms);
+    return std::tie(j.id, j.model, j.target, j.device_key, j.tuner, j.codegen_id, j.spec, j.state, j.reason, j.summary,
+                    j.trials, j.best_ms, j.created_unix_ms, j.updated_unix_ms);
   };
   EXPECT_EQ(fields(*read), fields(job));
   EXPECT_EQ(store_->GetJob(*second)->state, "queued");
@@ -394,7 +394,8 @@ TEST_P(StoreContract, SurvivesManyThreadsAtOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
-                         testing::Values(StoreKind{"sqlite", MakeSqlite}, StoreKind{"memory", [](const TempFolder&) { return NewMemoryStore(); }}),
+                         testing::Values(StoreKind{"sqlite", MakeSqlite},
+                                         StoreKind{"memory", [](const TempFolder&) { return NewMemoryStore(); }}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -24,7 +24,8 @@ TEST(RecordJson, ReadsBackWhatItWrote) {
 
 TEST(RecordJson, KeepsTheNamesThatScriptsRelyOn) {
   const auto json = nlohmann::json::parse(ToJsonLine(GoodRecord()));
-  for (const char* name : {"workload", "target", "device", "template", "config", "purpose", "outcome", "costs_s", "tuner", "codegen_id", "time"}) {
+  for (const char* name : {"workload", "target", "device", "template", "config", "purpose", "outcome", "costs_s",
+                           "tuner", "codegen_id", "time"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
   EXPECT_EQ(json["time"], "2023-11-14T22:13:20.123Z");
@@ -37,7 +38,8 @@ TEST(RecordJson, WritesBytesThatAreNoText) {
 }
 
 TEST(RecordJson, TakesDefaultsForWhatIsOptional) {
-  const auto read = RecordFromJsonLine(R"({"workload":"w","target":"t","template":"m","config":"","outcome":"run_timeout"})");
+  const auto read =
+      RecordFromJsonLine(R"({"workload":"w","target":"t","template":"m","config":"","outcome":"run_timeout"})");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->purpose, "search");
   EXPECT_EQ(read->threads, 1);

@@ -66,7 +66,8 @@ class SqliteStoreTest : public testing::Test {
     for (OpenMode mode : {OpenMode::kReadWrite, OpenMode::kReadOnly}) {
       const absl::Status status = OpenSqliteStore(path_, mode).status();
       EXPECT_EQ(status.code(), code) << status;
-      EXPECT_THAT(std::string(status.message()), testing::AllOf(HasSubstr(path_), HasSubstr(text), testing::Not(HasSubstr("\n"))));
+      EXPECT_THAT(std::string(status.message()),
+                  testing::AllOf(HasSubstr(path_), HasSubstr(text), testing::Not(HasSubstr("\n"))));
       EXPECT_EQ(Bytes(path_), before) << "the file was touched";
     }
   }
@@ -120,8 +121,11 @@ TEST_F(SqliteStoreTest, MarksTheFileAsOursAndKeepsALog) {
 TEST_F(SqliteStoreTest, GuardsItsConnections) {
   const auto writer = OpenWriter(path_);
   ASSERT_TRUE(writer.ok()) << writer.status();
-  const std::pair<const char*, int64_t> settings[] = {
-      {"PRAGMA synchronous", 2}, {"PRAGMA foreign_keys", 1}, {"PRAGMA busy_timeout", 5000}, {"PRAGMA trusted_schema", 0}, {"PRAGMA cell_size_check", 1}};
+  const std::pair<const char*, int64_t> settings[] = {{"PRAGMA synchronous", 2},
+                                                      {"PRAGMA foreign_keys", 1},
+                                                      {"PRAGMA busy_timeout", 5000},
+                                                      {"PRAGMA trusted_schema", 0},
+                                                      {"PRAGMA cell_size_check", 1}};
   for (const auto& [pragma, value] : settings) EXPECT_EQ(*(*writer)->Int(pragma), value) << pragma;
 }
 
@@ -146,7 +150,8 @@ TEST_F(SqliteStoreTest, RefusesASecondWriterAndNamesTheFirst) {
   EXPECT_TRUE(absl::IsFailedPrecondition(again)) << again;
   EXPECT_THAT(std::string(again.message()), HasSubstr("process " + std::to_string(getpid())));
   std::filesystem::create_symlink(path_, folder_.File("alias.db"));
-  EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteStore(folder_.File("alias.db"), OpenMode::kReadWrite).status())) << "by another name";
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteStore(folder_.File("alias.db"), OpenMode::kReadWrite).status()))
+      << "by another name";
 }
 
 TEST_F(SqliteStoreTest, LetsTheNextWriterInWhenTheFirstIsKilled) {
@@ -193,7 +198,8 @@ TEST_F(SqliteStoreTest, SaysThatThereIsNoFile) {
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
   EXPECT_TRUE(absl::IsNotFound(OpenSqliteStore(folder_.File("no/such/records.db"), OpenMode::kReadWrite).status()));
-  EXPECT_THAT(std::string(OpenSqliteStore(folder_.path(), OpenMode::kReadWrite).status().message()), HasSubstr("is a folder"));
+  EXPECT_THAT(std::string(OpenSqliteStore(folder_.path(), OpenMode::kReadWrite).status().message()),
+              HasSubstr("is a folder"));
 }
 
 TEST_F(SqliteStoreTest, TakesAnEmptyFileAsNewAndTellsReadersSo) {
@@ -339,7 +345,8 @@ TEST_F(SqliteStoreTest, ReadsFromAFolderThatCanNotBeWritten) {
             0);
   EXPECT_EQ(AsReader(folder_,
                      [&] {
-                       const absl::Status status = OpenSqliteStore(folder_.File("new.db"), OpenMode::kReadWrite).status();
+                       const absl::Status status =
+                           OpenSqliteStore(folder_.File("new.db"), OpenMode::kReadWrite).status();
                        return absl::IsPermissionDenied(status) ? 0 : 1;
                      }),
             0)
@@ -380,7 +387,9 @@ class WriterTest : public SqliteStoreTest {
     EXPECT_TRUE(connection.ok()) << connection.status();
     writer_ = std::make_unique<Writer>(std::move(*connection));
   }
-  static absl::Status AddAnchor(Connection& db, const std::string& text) { return db.Exec(("INSERT INTO anchor (text) VALUES ('" + text + "')").c_str()); }
+  static absl::Status AddAnchor(Connection& db, const std::string& text) {
+    return db.Exec(("INSERT INTO anchor (text) VALUES ('" + text + "')").c_str());
+  }
   int64_t CountAnchors() {
     int64_t count = -1;
     EXPECT_TRUE(writer_
@@ -422,8 +431,10 @@ TEST_F(WriterTest, AFailingNeighbourTakesNobodyWithIt) {
   std::vector<absl::Status> statuses(5);
   std::vector<std::thread> callers;
   for (int i = 0; i < 5; ++i) {
-    callers.emplace_back(
-        [&, i] { statuses[i] = writer_->Run(1, [i](Connection& db) { return AddAnchor(db, i == 2 ? "it's no SQL" : "anchor" + std::to_string(i)); }); });
+    callers.emplace_back([&, i] {
+      statuses[i] = writer_->Run(
+          1, [i](Connection& db) { return AddAnchor(db, i == 2 ? "it's no SQL" : "anchor" + std::to_string(i)); });
+    });
   }
   while (writer_->Waiting() < callers.size()) std::this_thread::yield();
   release.set_value();

@@ -44,7 +44,9 @@ inline Record Failure(const std::string& outcome, const std::string& error) {
 }
 
 // The query that a build on GoodRecord's own device asks.
-inline BestQuery QueryFor(const Record& r) { return {r.workload, r.anchor, r.target, r.device_key, r.fingerprint, r.threads, {}}; }
+inline BestQuery QueryFor(const Record& r) {
+  return {r.workload, r.anchor, r.target, r.device_key, r.fingerprint, r.threads, {}};
+}
 
 inline std::vector<Record> All(Store& store, const RecordFilter& filter = {}) {
   std::vector<Record> found;

@@ -1,6 +1,6 @@
-// Simulated annealing of many chains at once: AutoTVM's, with its defaults, but for its known faults. Scores are measured by their own
-// spread before the temperature judges them (so their unit does not matter, and negative ones are kept), no point is scored twice,
-// chains that can not move end the run, and the work of a run is bounded.
+// Simulated annealing of many chains at once: AutoTVM's, with its defaults, but for its known faults. Scores are
+// measured by their own spread before the temperature judges them (so their unit does not matter, and negative ones are
+// kept), no point is scored twice, chains that can not move end the run, and the work of a run is bounded.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,9 @@ struct ScoredPoint {
   float score = 0;
 };
 // The order of everything ranked: higher scores first, and among equals one order on every machine.
-inline bool Before(const ScoredPoint& a, const ScoredPoint& b) { return a.score != b.score ? a.score > b.score : a.point < b.point; }
+inline bool Before(const ScoredPoint& a, const ScoredPoint& b) {
+  return a.score != b.score ? a.score > b.score : a.point < b.point;
+}
 
 struct AnnealProblem {
   std::function<Point(const Point&, Rng&)> move;
@@ -36,7 +38,8 @@ class Annealer {
 
   // Chains that are missing begin at `starts`, in turn; the others go on from where the last run left them.
   // Returns the best `count` points met that are not in `without`, best first.
-  absl::StatusOr<std::vector<ScoredPoint>> Run(const AnnealProblem& problem, std::span<const Point> starts, int count, const PointSet& without);
+  absl::StatusOr<std::vector<ScoredPoint>> Run(const AnnealProblem& problem, std::span<const Point> starts, int count,
+                                               const PointSet& without);
   // The first chains go on from these points instead, as many as there are of both.
   void Place(std::span<const Point> points);
 

@@ -1,5 +1,5 @@
-// One task's candidates as numbers: the spaces of all templates that fit its workload, side by side. What tuners work on.
-// Immutable, so it may be shared between threads.
+// One task's candidates as numbers: the spaces of all templates that fit its workload, side by side. What tuners work
+// on. Immutable, so it may be shared between threads.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,9 @@ struct Point {
   auto operator<=>(const Point&) const = default;
 };
 struct PointHash {
-  size_t operator()(const Point& p) const { return static_cast<size_t>(Rng(static_cast<uint64_t>(p.index) * 64 + p.space).Next()); }
+  size_t operator()(const Point& p) const {
+    return static_cast<size_t>(Rng(static_cast<uint64_t>(p.index) * 64 + p.space).Next());
+  }
 };
 using PointSet = std::unordered_set<Point, PointHash>;
 
@@ -33,8 +35,8 @@ class TaskSpace {
   Candidate At(const Point& p) const;
   // nullopt: another template, or a config that is no point of its space (made for an older version, say).
   std::optional<Point> Find(const Candidate& candidate) const;
-  // Features and draft of a legal point; cost 0. Behind the closed-form features come the template and the knobs' values,
-  // so that a model may learn what no footprint tells.
+  // Features and draft of a legal point; cost 0. Behind the closed-form features come the template and the knobs'
+  // values, so that a model may learn what no footprint tells.
   Sample Row(const Point& p) const;
   // A point with one knob set to another value; the same one where no knob has two. May be illegal.
   Point Move(const Point& p, Rng& rng) const;

@@ -8,7 +8,8 @@
 
 namespace temper {
 
-// A random-looking order of 0 .. size-1, by position: a Feistel network over the next power of four, walked until it is back inside.
+// A random-looking order of 0 .. size-1, by position: a Feistel network over the next power of four, walked until it is
+// back inside.
 class Permutation {
  public:
   Permutation(int64_t size, uint64_t seed);
@@ -22,8 +23,8 @@ class Permutation {
 class Walk {
  public:
   Walk(std::shared_ptr<const TaskSpace> task, uint64_t seed);
-  // The next legal point not in `seen`; nullopt once there is none. Templates come up in proportion to what is left of them.
-  // Where next to nothing of a huge space is legal it gives up after kPatience refusals in a row.
+  // The next legal point not in `seen`; nullopt once there is none. Templates come up in proportion to what is left of
+  // them. Where next to nothing of a huge space is legal it gives up after kPatience refusals in a row.
   std::optional<Point> Next(const PointSet& seen);
 
  private:

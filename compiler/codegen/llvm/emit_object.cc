@@ -7,6 +7,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -17,7 +18,6 @@
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/SROA.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <map>
 #include <memory>
@@ -42,11 +42,21 @@ std::string FeatureString(const Target& target) {
   return all;
 }
 
+// Loop strength reduction searches for what our addresses have already (invariant bases, constant displacements), and
+// for that takes more time than all other passes together on a tile whose rows have bases of their own. The pass
+// has no other switch than LLVM's command line.
+void DisableStrengthReduction() {
+  auto& options = llvm::cl::getRegisteredOptions();
+  auto it = options.find("disable-lsr");
+  if (it != options.end()) static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
+}
+
 absl::StatusOr<llvm::TargetMachine*> MachineFor(const Target& target) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    DisableStrengthReduction();
   });
   // Making one costs more than compiling a small kernel; a thread keeps those it has used.
   thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
@@ -119,7 +129,7 @@ absl::Status OptimizeModule(llvm::Module& module, const Target& target) {
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  passes.addPass(llvm::SimplifyCFGPass());
+  // No SimplifyCFG: it merges the preheaders of two tiles under one branch, and then both tiles' registers are live there.
   passes.addPass(llvm::ADCEPass());
   for (llvm::Function& f : module) {
     if (!f.isDeclaration()) passes.run(f, functions);

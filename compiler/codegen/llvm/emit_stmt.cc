@@ -155,16 +155,18 @@ void Emitter::EmitSerial(const ir::Var& var, int64_t extent, Value* begin, Value
 
 void Emitter::Branch(Value* cond, const std::function<void()>& then, const std::function<void()>& otherwise) {
   auto* taken = llvm::BasicBlock::Create(b_.getContext(), "then", function_);
-  auto* other = llvm::BasicBlock::Create(b_.getContext(), "else", function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "", function_);
+  auto* other = otherwise ? llvm::BasicBlock::Create(b_.getContext(), "else", function_) : after;
   levels_.back().anchor = b_.CreateCondBr(cond, taken, other);
-  for (const auto& [block, emit] : {std::pair(taken, &then), std::pair(other, &otherwise)}) {
+  auto region = [&](llvm::BasicBlock* block, const std::function<void()>& emit) {
     b_.SetInsertPoint(block);
     levels_.emplace_back();
-    if (*emit) (*emit)();
+    emit();
     levels_.pop_back();
     b_.CreateBr(after);
-  }
+  };
+  region(taken, then);
+  if (otherwise) region(other, otherwise);
   b_.SetInsertPoint(after);
   levels_.back().anchor = nullptr;
 }
@@ -185,7 +187,9 @@ void Emitter::EmitIf(const ir::StmtNode& s) {
     lanes_.mask = outer;
     return;
   }
-  Branch(Emit(cond), [&] { Emit(s.body); }, [&] { Emit(s.else_body); });
+  std::function<void()> otherwise;
+  if (s.else_body != nullptr) otherwise = [&] { Emit(s.else_body); };
+  Branch(Emit(cond), [&] { Emit(s.body); }, otherwise);
 }
 
 // --- parallel loops

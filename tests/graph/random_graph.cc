@@ -56,7 +56,8 @@ class Generator {
         &Generator::Gate, &Generator::Concat, &Generator::Softmax, &Generator::Reduce, &Generator::Slice, &Generator::Reshape,
         &Generator::Transpose, &Generator::Transpose, &Generator::Pad, &Generator::Dense, &Generator::Product, &Generator::Conv,
         &Generator::Conv, &Generator::ConvTranspose, &Generator::Pool, &Generator::BatchNorm, &Generator::LayerNorm,
-        &Generator::Flatten, &Generator::SplitDense, &Generator::Gather, &Generator::Residual};
+        &Generator::Flatten, &Generator::SplitDense, &Generator::SplitConv, &Generator::ScaledConv,
+        &Generator::Gather, &Generator::Residual};
     (this->*kRules[Below(std::size(kRules))])(Pick());
   }
 
@@ -206,6 +207,22 @@ class Generator {
     ValueId y = b_.Conv(v, b_.Random({out, depthwise ? 1 : x[1], kernel, kernel}), kernel / 2, depthwise ? x[1] : 1);
     if (Below(2) == 0) y = b_.Call("add", {y, b_.Random({out, 1, 1})});
     Push(y);
+  }
+  void ScaledConv(ValueId v) {
+    v = AsImage(v);
+    const int64_t c = ShapeOf(v)[1];
+    Conv(b_.Call("mul", {v, b_.Random(Below(3) == 0 ? Shape{} : Shape{c, 1, 1}, 0.5, 1.5)}));
+  }
+  // Channels cut apart after a reshape that need not keep them whole.
+  void SplitConv(ValueId v) {
+    v = AsImage(v);
+    const Shape x = ShapeOf(v);
+    const ValueId y = b_.Conv(v, b_.Random({4, x[1], 1, 1}));
+    const int64_t pixels = x[2] * x[3], factor = pixels % 2 == 0 && Below(2) == 0 ? 2 : 1;
+    const ValueId flat = b_.Reshape(y, {x[0], 4 * factor, pixels / factor});
+    const int64_t at = 1 + Below(4 * factor - 1);
+    Push(b_.Call("tanh", {SliceAxis(flat, 1, 0, at, 1)}));
+    Push(SliceAxis(flat, 1, at, 4 * factor, 1));
   }
   void ConvTranspose(ValueId v) {
     v = AsImage(v);

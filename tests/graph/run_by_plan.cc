@@ -45,6 +45,9 @@ class Machine {
     for (const Group& group : g_.groups) {
       if (IsAlias(g_, group)) continue;
       TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g_, group));
+      // A kernel may write before it has read: its result may not lie where an operand does.
+      TEMPER_ASSIGN_OR_RETURN(char* place, Place(e.output));
+      std::memset(place, 0xff, static_cast<size_t>(Bytes(e.output)));
       std::vector<NDArray> args;
       for (ValueId v : e.inputs) {
         TEMPER_ASSIGN_OR_RETURN(NDArray a, Read(v));

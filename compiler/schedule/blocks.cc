@@ -202,7 +202,7 @@ class MadeBelow {
     int64_t points = 1, box = 1;
     for (const Stmt& loop : loops) points *= loop->extent;
     for (const std::optional<Range>& range : own.ranges()) box = range.has_value() ? box * range->extent : -1;
-    if (points != box || !IsInjective(bindings, loops, simplifier_)) {
+    if (points != box || !IsInjective(bindings, writer->block.predicate, loops, simplifier_)) {
       return Refuse(
           absl::StrCat("what '", writer->block.name, "' writes in one iteration of the loop is no dense box"));
     }

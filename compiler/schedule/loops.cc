@@ -45,7 +45,7 @@ absl::Status CheckReductionOrder(const Stmt& root, const Stmt& below) {
     ir::Simplifier ranges;
     BindLoops(loops, ranges);
     auto top = std::find_if(loops.begin(), loops.end(), [&](const Stmt& s) { return reduce.count(s->var.get()) > 0; });
-    if (!IsInjective(block->block.bindings, {top, loops.end()}, ranges)) {
+    if (!IsInjective(block->block.bindings, block->block.predicate, {top, loops.end()}, ranges)) {
       return Refuse(absl::StrCat("block '", block->block.name,
                                  "' computes points more than once inside reduction loop '", (*top)->var->name, "'"));
     }

@@ -102,8 +102,8 @@ absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std:
   // Initialised once, the element must not be summed up twice.
   ir::Simplifier ranges;
   BindLoops(path, ranges);
-  if (!IsInjective(update->block.bindings, LoopsOf(Path(path.begin() + static_cast<std::ptrdiff_t>(place), path.end())),
-                   ranges)) {
+  if (!IsInjective(update->block.bindings, update->block.predicate,
+                   LoopsOf(Path(path.begin() + static_cast<std::ptrdiff_t>(place), path.end())), ranges)) {
     return Refuse("loops below compute the same points more than once");
   }
 

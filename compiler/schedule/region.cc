@@ -48,44 +48,61 @@ Digits DigitsOf(const Expr& e) {
 // Whether the known digits of `base` join from its lowest to its highest, so that they tell the number.
 bool DigitsTell(const Expr& base, const std::vector<Expr>& known, const ir::Simplifier& simplifier) {
   std::optional<ir::Interval> bounds = simplifier.Bounds(base);
-  int64_t reached = 1;
-  for (bool progress = true; progress;) {
-    progress = false;
+  std::vector<int64_t> reached = {1};  // every step that some run of digits from the lowest leads to
+  for (size_t i = 0; i < reached.size(); ++i) {
+    if (bounds.has_value() && bounds->min >= 0 && bounds->max < reached[i]) return true;
     for (const Expr& k : known) {
       const Digits d = DigitsOf(k);
-      if (d.low != reached || d.high == reached || !ir::StructurallyEqual(d.base, base)) continue;
+      if (d.low != reached[i] || !ir::StructurallyEqual(d.base, base)) continue;
       if (d.high == 0) return true;
-      reached = d.high;
-      progress = true;
+      if (std::count(reached.begin(), reached.end(), d.high) == 0) reached.push_back(d.high);
     }
-    if (bounds.has_value() && bounds->min >= 0 && bounds->max < reached) return true;
   }
   return false;
 }
 
-// Whether the sum of the terms tells the value of every atom: like digits, each step is larger than all smaller ones
-// together.
-bool TellsAtoms(std::vector<Term> terms, const ir::Simplifier& simplifier) {
-  std::sort(terms.begin(), terms.end(),
-            [](const Term& a, const Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+// A number times a factor, in a sum whose value is known.
+struct Part {
+  int64_t coefficient;
+  ir::Interval bounds;
+  Expr number;
+};
+
+// Whether the sum of the parts tells each of them: like digits, each step is larger than all smaller ones together.
+bool StandApart(std::vector<Part> parts) {
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
   int64_t reach = 0;
-  for (const Term& t : terms) {
-    std::optional<ir::Interval> bounds = simplifier.Bounds(t.atom);
-    if (!bounds.has_value() || std::abs(t.coefficient) <= reach) return false;
-    reach += std::abs(t.coefficient) * (bounds->max - bounds->min);
+  for (const Part& p : parts) {
+    if (std::abs(p.coefficient) <= reach) return false;
+    reach += std::abs(p.coefficient) * std::max<int64_t>(0, p.bounds.max - p.bounds.min);
   }
   return true;
 }
 
-}  // namespace
-
-namespace {
+// A condition sum < limit on the points looked at.
+struct Guard {
+  Expr sum;
+  int64_t limit;
+  std::vector<Term> terms;
+};
 
 // Finds out which numbers are known once the bindings' values are.
 class Telling {
  public:
-  Telling(std::vector<Expr> sums, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier)
+  Telling(const std::vector<Expr>& sums, const Expr& predicate, const std::vector<Stmt>& loops,
+          const ir::Simplifier& simplifier)
       : simplifier_(simplifier) {
+    for (const Expr& c : Conjuncts(predicate)) {
+      if (c->kind != ExprKind::kLt || !ir::AsInt(c->args[1])) continue;
+      guards_.push_back({simplifier.Simplify(c->args[0]), *ir::AsInt(c->args[1]), {}});
+      Flatten(guards_.back().sum, 1, guards_.back().terms);
+      std::erase_if(guards_.back().terms, [](const Term& t) { return ir::AsInt(t.atom).has_value(); });
+    }
+    // Narrow conditions first: a part that is the whole sum tells nothing.
+    std::stable_sort(guards_.begin(), guards_.end(), [](const Guard& a, const Guard& b) {
+      return std::pair(a.terms.size(), a.limit) < std::pair(b.terms.size(), b.limit);
+    });
     // As they are, div and mod of fused loops still have the same numerator; simplified, sums stand apart.
     for (const Expr& e : sums) sums_.insert(sums_.end(), {e, simplifier.Simplify(e)});
     for (const Stmt& loop : loops) {
@@ -113,17 +130,60 @@ class Telling {
     return progress;
   }
 
-  // A known sum whose unknown atoms stand apart tells them.
+  // A known sum whose unknown parts stand apart tells them. A part may be a sum itself that a condition bounds.
   bool TakeApart(const Expr& sum) {
     std::vector<Term> terms;
     Flatten(sum, 1, terms);
     std::erase_if(terms, [&](const Term& t) { return !UsesAny(t.atom, unknown_) || IsIn(t.atom, known_); });
-    if (terms.empty() || !TellsAtoms(terms, simplifier_)) return false;
-    for (const Term& t : terms) {
-      known_.push_back(t.atom);
-      if (t.atom->kind == ExprKind::kVar) unknown_.erase(t.atom->var.get());
+    if (terms.empty()) return false;
+    if (TellParts(terms, {})) return true;
+    // Conditions may nest, so each is tried as the narrowest to be used.
+    for (size_t first = 0; first < guards_.size(); ++first) {
+      std::vector<Term> rest = terms;
+      std::vector<Part> guarded;
+      for (size_t i = first; i < guards_.size(); ++i) {
+        if (std::optional<Part> part = TakeGuarded(guards_[i], rest)) guarded.push_back(*part);
+      }
+      if (!guarded.empty() && TellParts(rest, std::move(guarded))) return true;
     }
-    return true;
+    return false;
+  }
+
+  bool TellParts(const std::vector<Term>& terms, std::vector<Part> parts) {
+    const size_t sums = parts.size();
+    for (const Term& t : terms) {
+      std::optional<ir::Interval> bounds = simplifier_.Bounds(t.atom);
+      if (!bounds.has_value()) return false;
+      parts.push_back({t.coefficient, *bounds, t.atom});
+    }
+    if (!StandApart(parts)) return false;
+    bool progress = false;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::vector<Expr>& list = i < sums ? sums_ : known_;
+      if (IsIn(parts[i].number, list)) continue;
+      list.push_back(parts[i].number);
+      progress = true;
+      if (parts[i].number->kind == ExprKind::kVar) unknown_.erase(parts[i].number->var.get());
+    }
+    return progress;
+  }
+
+  // The terms of a guard, if all of them are among `terms` by one factor, as one part.
+  std::optional<Part> TakeGuarded(const Guard& guard, std::vector<Term>& terms) const {
+    std::optional<ir::Interval> bounds = simplifier_.Bounds(guard.sum);
+    std::vector<Term> rest = terms;
+    int64_t factor = 0;
+    for (const Term& w : guard.terms) {
+      auto it =
+          std::find_if(rest.begin(), rest.end(), [&](const Term& t) { return ir::StructurallyEqual(t.atom, w.atom); });
+      if (it == rest.end() || it->coefficient % w.coefficient != 0) return std::nullopt;
+      if (factor != 0 && it->coefficient != factor * w.coefficient) return std::nullopt;
+      factor = it->coefficient / w.coefficient;
+      rest.erase(it);
+    }
+    if (factor == 0 || !bounds.has_value()) return std::nullopt;
+    terms = std::move(rest);
+    return Part{factor, {bounds->min, std::min(bounds->max, guard.limit - 1)}, guard.sum};
   }
 
   static bool IsIn(const Expr& e, const std::vector<Expr>& list) {
@@ -131,23 +191,27 @@ class Telling {
   }
 
   const ir::Simplifier& simplifier_;
+  std::vector<Guard> guards_;
   std::vector<Expr> sums_, known_;
   VarSet unknown_;
 };
 
 }  // namespace
 
-std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops,
+std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
                               const ir::Simplifier& simplifier) {
-  Telling telling(bindings, loops, simplifier);
+  ir::Simplifier within = simplifier;
+  if (predicate) within.Assume(predicate);
+  Telling telling(bindings, predicate, loops, within);
   const VarSet& unknown = telling.Run();
   std::vector<Stmt> untold = loops;
   std::erase_if(untold, [&](const Stmt& loop) { return unknown.count(loop->var.get()) == 0; });
   return untold;
 }
 
-bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier) {
-  return UntoldLoops(bindings, loops, simplifier).empty();
+bool IsInjective(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
+                 const ir::Simplifier& simplifier) {
+  return UntoldLoops(bindings, predicate, loops, simplifier).empty();
 }
 
 absl::Status CheckRaces(const Func& f) {
@@ -163,7 +227,8 @@ absl::Status CheckRaces(const Func& f) {
       ir::Simplifier ranges;
       BindLoops(around, ranges);
       const auto from = std::find(around.begin(), around.end(), parallel);
-      for (const Stmt& loop : UntoldLoops(block->block.bindings, {from, around.end()}, ranges)) {
+      for (const Stmt& loop :
+           UntoldLoops(block->block.bindings, block->block.predicate, {from, around.end()}, ranges)) {
         if (loop != parallel) continue;
         status = absl::FailedPreconditionError(absl::StrCat("iterations of parallel loop '", loop->var->name,
                                                             "' may write the same elements in block '",

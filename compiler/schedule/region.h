@@ -24,12 +24,14 @@ Range Clip(const std::optional<Range>& range, int64_t dim);
 bool IsWhole(const Range& range, int64_t dim);
 bool SameStart(const Range& a, const Range& b, const ir::Simplifier& simplifier);
 
-// Those of `loops` that the values of `bindings` do not tell, as far as can be shown: two iterations of the others
-// never give the same values. Loops of one iteration are always told. `simplifier` knows the ranges of the loops.
-std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops,
+// Those of `loops` that the values of `bindings` do not tell at points where `predicate` (may be empty) holds, as far
+// as can be shown: two iterations of the others never give the same values. Loops of one iteration are always told.
+// `simplifier` knows the ranges of the loops.
+std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
                               const ir::Simplifier& simplifier);
-// No two points of `loops` give the same values.
-bool IsInjective(const std::vector<Expr>& bindings, const std::vector<Stmt>& loops, const ir::Simplifier& simplifier);
+// No two such points of `loops` give the same values.
+bool IsInjective(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
+                 const ir::Simplifier& simplifier);
 
 // Parallel loops that write what no other iteration writes, or scratch of their own; the error names the loop.
 absl::Status CheckRaces(const Func& f);

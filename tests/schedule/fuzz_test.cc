@@ -282,6 +282,31 @@ TEST(ScheduleFuzz, AcceptedRewritesKeepTheResults) {
   }
 }
 
+// Loops that were only split, fused and reordered lead to different points each: any of them may run in parallel.
+TEST(ScheduleFuzz, RearrangedLoopsAreFoundIndependent) {
+  Rng rng(3);
+  for (int i = 0; i < 1500; ++i) {
+    const Shape shape = {1 + rng.Below(9), 1 + rng.Below(9), 1 + rng.Below(40)};
+    ir::ProgramBuilder b("copy");
+    ir::Buffer x = b.Input("x", DType::kF32, shape);
+    b.MarkOutput(b.Compute("out", DType::kF32, shape, [&](auto& at) { return Load(x, at); }));
+    Schedule s(*b.Finish());
+    for (int64_t step = rng.Below(7); step > 0; --step) {
+      std::vector<Loop> loops = s.Loops("out");
+      const size_t at = static_cast<size_t>(rng.Below(static_cast<int64_t>(loops.size())));
+      const int64_t kind = rng.Below(3);
+      if (kind == 0) s.Split(loops[at], 1 + rng.Below(12));
+      if (kind == 1 && at > 0) s.Fuse(loops[at - 1], loops[at]);
+      if (kind == 2 && at > 0) s.Reorder({loops[at], loops[static_cast<size_t>(rng.Below(static_cast<int64_t>(at)))]});
+    }
+    for (const Loop& loop : s.Loops("out")) {
+      Schedule parallel(s.func());
+      parallel.Parallel(loop);
+      ASSERT_TRUE(parallel.status().ok()) << i << ": " << parallel.status() << "\n" << ir::Text(s.func());
+    }
+  }
+}
+
 // Conditions may choose between tiles and mask the lanes of a vector; inside a tile there are none.
 ::testing::AssertionResult TilesAreClean(const ir::Stmt& s, bool in_tile, bool in_vector) {
   const bool vectorized = s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kVectorized;

@@ -2,7 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/link.h"
 #include "tests/codegen/expect_kernel.h"
 #include "tests/codegen/matmul_nest.h"
 
@@ -328,6 +331,34 @@ TEST(Module, RefusesWhatIsNoKernel) {
   auto compiled = CompileModule({{"kernel", MatmulNest(4, 16, 4, 2, 16, 16, false)}}, HostTarget());
   ASSERT_TRUE(compiled.ok());
   EXPECT_FALSE(LoadObject(compiled->object.substr(0, compiled->object.size() / 2)).ok());
+}
+
+TEST(Module, RefusesSymbolsItDoesNotKnow) {
+  Plan plan;
+  plan.steps.push_back({"step", "no_such_kernel"});
+  auto object = CompilePlan(plan, HostTarget());
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_NE(LoadObject(*object).status().message().find("no_such_kernel"), std::string::npos);
+}
+
+TEST(Module, ThreadsCompileAtOnce) {
+  std::vector<std::string> objects(4);
+  std::vector<std::thread> threads;
+  for (std::string& object : objects) {
+    threads.emplace_back([&object] {
+      for (int i = 0; i < 3; ++i) object = CompileModule({{"kernel", MatmulNest(9, 32, 8, 4, 16, 16, true)}}, HostTarget())->object;
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const std::string& object : objects) EXPECT_EQ(object, objects[0]);
+  EXPECT_FALSE(objects[0].empty());
+}
+
+TEST(Module, SineAndCosineOfOneArgumentLoad) {
+  ir::Buffer a = F32("a", {4}), c = F32("c", {4}), d = F32("d", {4});
+  Var i = ir::MakeVar("i");
+  Expr x = ir::Load(a, {i});
+  ExpectSame({"f", {a, c, d}, 2, ir::For(i, 4, ForKind::kSerial, ir::Seq({ir::Store(c, {i}, ir::Unary(ExprKind::kSin, x)), ir::Store(d, {i}, ir::Unary(ExprKind::kCos, x) + ir::Binary(ExprKind::kPow, ir::Float(2), x))}))}, 1e-6);
 }
 
 TEST(Module, TextForPeople) {

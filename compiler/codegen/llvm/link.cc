@@ -17,12 +17,12 @@ LLD_HAS_DRIVER(elf)
 namespace temper {
 namespace {
 
-// The C library this process runs on; linked against by name, so that symbols get their versions.
-std::string LibcPath() {
+// A part of the C library this process runs on; linked against by name, so that symbols get their versions.
+std::string LibraryPath(const std::string& name) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     size_t slash = line.find('/');
-    if (slash != std::string::npos && line.find("/libc.so.6") != std::string::npos) return line.substr(slash);
+    if (slash != std::string::npos && line.find("/" + name) != std::string::npos) return line.substr(slash);
   }
   return "";
 }
@@ -44,10 +44,13 @@ absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const st
   const std::string script = absl::StrCat(path, ".map");
   std::ofstream(script) << "{ global: temper_model_*; local: *; };\n";
   if (status.ok()) {
-    const std::string version_script = absl::StrCat("--version-script=", script), libc = LibcPath();
+    const std::string version_script = absl::StrCat("--version-script=", script), libc = LibraryPath("libc.so.6"), libm = LibraryPath("libm.so.6");
     std::vector<const char*> args = {"ld.lld", "-shared", "--gc-sections", "-z", "now", "-soname", "model.so", version_script.c_str(), "-o", path.c_str()};
     for (const std::string& file : files) args.push_back(file.c_str());
-    if (!libc.empty()) args.push_back(libc.c_str());
+    args.push_back("--as-needed");
+    for (const std::string* library : {&libm, &libc}) {
+      if (!library->empty()) args.push_back(library->c_str());
+    }
     std::string text;
     llvm::raw_string_ostream log(text);
     lld::Result result = lld::lldMain(args, log, log, {{lld::Gnu, &lld::elf::link}});

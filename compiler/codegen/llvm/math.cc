@@ -132,12 +132,18 @@ Value* CallLibm(llvm::IRBuilder<>& b, const std::string& name, llvm::ArrayRef<Va
   llvm::Type* type = args[0]->getType();
   llvm::FunctionCallee callee = LibmFunction(b, name, type->getScalarType(), static_cast<int>(args.size()));
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
-  if (vector == nullptr) return b.CreateCall(callee, args);
+  // Not to be recognised: LLVM would turn pairs and special cases into calls of functions that no loader promises.
+  auto call = [&](llvm::ArrayRef<Value*> operands) {
+    llvm::CallInst* c = b.CreateCall(callee, operands);
+    c->addFnAttr(llvm::Attribute::NoBuiltin);
+    return c;
+  };
+  if (vector == nullptr) return call(args);
   Value* result = llvm::PoisonValue::get(type);
   for (unsigned lane = 0; lane < vector->getNumElements(); ++lane) {
     std::vector<Value*> scalars;
     for (Value* a : args) scalars.push_back(b.CreateExtractElement(a, lane));
-    result = b.CreateInsertElement(result, b.CreateCall(callee, scalars), lane);
+    result = b.CreateInsertElement(result, call(scalars), lane);
   }
   return result;
 }

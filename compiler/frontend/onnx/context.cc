@@ -80,15 +80,16 @@ ValueId Context::IntVector(const std::vector<int64_t>& values) {
 }
 
 absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
+  if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end()) return absl::InvalidArgumentError("an operand is missing");
   const bool known = std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) {
-    return v == kNoValue || (Known(v) != nullptr && Known(v)->size() <= kSmall);
+    return Known(v) != nullptr && Known(v)->size() <= kSmall;
   });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
   if (!known || NumElements(ShapeOf(v)) > kSmall) return v;
   const Node node = std::move(g_.nodes.back());
   g_.nodes.pop_back();
   std::vector<NDArray> args;
-  for (ValueId in : node.inputs) args.push_back(in == kNoValue ? NDArray() : *Known(in));
+  for (ValueId in : node.inputs) args.push_back(*Known(in));
   TEMPER_ASSIGN_OR_RETURN(g_.values[v].constant, FindOp(node.op)->reference(node.attrs, args, TypeOf(v)));
   g_.values[v].is_constant = true;
   return v;

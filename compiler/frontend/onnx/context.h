@@ -73,9 +73,13 @@ absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank);
 absl::StatusOr<std::optional<std::vector<int64_t>>> AxesOf(Context& c, const OnnxNode& n, size_t input, int64_t rank);
 
 using Converter = absl::Status (*)(Context& c, const OnnxNode& n);
-struct TableEntry { std::string_view op; Converter convert; };
+struct TableEntry {
+  std::string_view op;
+  Converter convert;
+  size_t operands = 1;                          // that must be there; the converter need not look
+};
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), ReduceTable(), ResizeTable(), KnownTable();
 // Null if the operator is not supported. Only the default domain is known.
-Converter FindConverter(const onnx::NodeProto& node);
+const TableEntry* FindConverter(const onnx::NodeProto& node);
 
 }  // namespace temper::onnx_frontend

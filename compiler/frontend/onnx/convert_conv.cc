@@ -191,8 +191,8 @@ absl::Status Gemm(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> ConvTable() {
   static constexpr TableEntry kTable[] = {
-      {"Conv", Conv}, {"ConvTranspose", ConvTranspose}, {"MaxPool", Pool}, {"AveragePool", Pool},
-      {"GlobalAveragePool", GlobalPool}, {"GlobalMaxPool", GlobalPool}, {"MatMul", MatMul}, {"Gemm", Gemm}};
+      {"Conv", Conv, 2}, {"ConvTranspose", ConvTranspose, 2}, {"MaxPool", Pool}, {"AveragePool", Pool},
+      {"GlobalAveragePool", GlobalPool}, {"GlobalMaxPool", GlobalPool}, {"MatMul", MatMul, 2}, {"Gemm", Gemm, 2}};
   return kTable;
 }
 

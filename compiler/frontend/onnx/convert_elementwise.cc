@@ -110,7 +110,6 @@ absl::Status Mod(Context& c, const OnnxNode& n) {
 absl::Status Variadic(Context& c, const OnnxNode& n) {
   const std::string& type = n.proto.op_type();
   const char* op = type == "Min" ? "min" : type == "Max" ? "max" : "add";
-  if (n.inputs.empty()) return absl::InvalidArgumentError("takes at least one operand");
   ValueId v = n.Input(0);
   for (size_t i = 1; i < n.inputs.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Call(op, {}, {v, n.inputs[i]}));
@@ -137,7 +136,6 @@ absl::Status Cast(Context& c, const OnnxNode& n) {
   return CastTo(c, n, to);
 }
 absl::Status CastLike(Context& c, const OnnxNode& n) {
-  if (n.Input(1) == kNoValue) return absl::InvalidArgumentError("takes two operands");
   return CastTo(c, n, c.TypeOf(n.Input(1)).dtype);
 }
 
@@ -157,11 +155,11 @@ absl::Status Dropout(Context& c, const OnnxNode& n) {
 std::span<const TableEntry> ElementwiseTable() {
   static const std::vector<TableEntry> table = [] {
     std::vector<TableEntry> t = {
-        {"LeakyRelu", LeakyRelu}, {"Elu", Elu}, {"HardSigmoid", HardSigmoid}, {"PRelu", PRelu}, {"Gelu", Gelu},
-        {"Mish", Mish}, {"Selu", Selu}, {"Softsign", Softsign}, {"Xor", Xor}, {"Clip", Clip}, {"Mod", Mod},
+        {"LeakyRelu", LeakyRelu}, {"Elu", Elu}, {"HardSigmoid", HardSigmoid}, {"PRelu", PRelu, 2}, {"Gelu", Gelu},
+        {"Mish", Mish}, {"Selu", Selu}, {"Softsign", Softsign}, {"Xor", Xor, 2}, {"Clip", Clip}, {"Mod", Mod, 2},
         {"Min", Variadic}, {"Max", Variadic}, {"Sum", Variadic}, {"Mean", Variadic}, {"Cast", Cast},
-        {"CastLike", CastLike}, {"Identity", Same}, {"Dropout", Dropout}};
-    for (const Plain& p : kPlain) t.push_back({p.onnx, ConvertPlain});
+        {"CastLike", CastLike, 2}, {"Identity", Same}, {"Dropout", Dropout}};
+    for (const Plain& p : kPlain) t.push_back({p.onnx, ConvertPlain, static_cast<size_t>(FindOp(p.temper)->min_inputs)});
     return t;
   }();
   return table;

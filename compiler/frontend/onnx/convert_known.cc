@@ -120,8 +120,8 @@ absl::Status Trilu(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> KnownTable() {
   static constexpr TableEntry kTable[] = {
-      {"Constant", Constant}, {"ConstantOfShape", ConstantOfShape}, {"Shape", ShapeOf}, {"Size", Size},
-      {"Range", Range}, {"EyeLike", EyeLike}, {"Trilu", Trilu}};
+      {"Constant", Constant, 0}, {"ConstantOfShape", ConstantOfShape}, {"Shape", ShapeOf}, {"Size", Size},
+      {"Range", Range, 3}, {"EyeLike", EyeLike}, {"Trilu", Trilu}};
   return kTable;
 }
 

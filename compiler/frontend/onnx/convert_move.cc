@@ -230,7 +230,7 @@ absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
 std::span<const TableEntry> MoveTable() {
   static constexpr TableEntry kTable[] = {
       {"Reshape", Reshape}, {"Flatten", Flatten}, {"Squeeze", Squeeze}, {"Unsqueeze", Unsqueeze}, {"Transpose", Transpose},
-      {"Concat", Concat}, {"Split", Split}, {"Slice", Slice}, {"Gather", Gather}, {"Expand", Expand}, {"Tile", Tile},
+      {"Concat", Concat}, {"Split", Split}, {"Slice", Slice}, {"Gather", Gather, 2}, {"Expand", Expand, 2}, {"Tile", Tile, 2},
       {"Pad", Pad}, {"DepthToSpace", DepthToSpace}, {"SpaceToDepth", SpaceToDepth}};
   return kTable;
 }

@@ -149,8 +149,8 @@ std::span<const TableEntry> ReduceTable() {
   static const std::vector<TableEntry> table = [] {
     std::vector<TableEntry> t = {
         {"ArgMax", ArgMax}, {"ArgMin", ArgMax}, {"Softmax", Softmax}, {"LogSoftmax", Softmax},
-        {"BatchNormalization", BatchNormalization}, {"InstanceNormalization", InstanceNormalization},
-        {"LayerNormalization", LayerNormalization}, {"GroupNormalization", GroupNormalization}, {"LpNormalization", LpNormalization}};
+        {"BatchNormalization", BatchNormalization, 5}, {"InstanceNormalization", InstanceNormalization, 3},
+        {"LayerNormalization", LayerNormalization, 2}, {"GroupNormalization", GroupNormalization, 3}, {"LpNormalization", LpNormalization}};
     for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce});
     return t;
   }();

@@ -159,10 +159,12 @@ class Importer {
       if (!v.has_value()) return NotComputed(name);
       node.inputs.push_back(*v);
     }
-    const bool needs_input = proto.op_type() != "Constant";
-    if (needs_input && node.Input(0) == kNoValue) return absl::InvalidArgumentError("its first operand is missing");
+    const TableEntry* entry = FindConverter(proto);
+    for (size_t i = 0; i < entry->operands; ++i) {
+      if (node.Input(i) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is missing"));
+    }
     context_.SetNodeName(NameOf(proto));
-    return FindConverter(proto)(context_, node);
+    return entry->convert(context_, node);
   }
 
   // Either the file is broken, or an operator's second output is asked for that Temper does not compute.

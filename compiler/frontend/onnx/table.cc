@@ -2,11 +2,11 @@
 
 namespace temper::onnx_frontend {
 
-Converter FindConverter(const onnx::NodeProto& node) {
+const TableEntry* FindConverter(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
   for (std::span<const TableEntry> table : {ElementwiseTable(), ConvTable(), MoveTable(), ReduceTable(), ResizeTable(), KnownTable()}) {
     for (const TableEntry& entry : table) {
-      if (entry.op == node.op_type()) return entry.convert;
+      if (entry.op == node.op_type()) return &entry;
     }
   }
   return nullptr;

@@ -1,0 +1,182 @@
+// Bad models and bad options: one line that says what to do.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::ModelBuilder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ModelBuilder Relu() {
+  ModelBuilder m(13);
+  m.Input("x", {2, 3});
+  m.Node("Relu", {"x"}, {"y"});
+  m.Output("y");
+  return m;
+}
+
+std::string Error(const absl::StatusOr<Graph>& g) {
+  EXPECT_FALSE(g.ok());
+  std::string text(g.status().message());
+  EXPECT_THAT(text, Not(HasSubstr("\n")));
+  return text;
+}
+
+class TempFile {
+ public:
+  explicit TempFile(const std::string& content) : path_(::testing::TempDir() + "/importer_" + std::to_string(counter_++) + ".onnx") {
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  static inline int counter_ = 0;
+  std::string path_;
+};
+
+TEST(OnnxErrors, Files) {
+  EXPECT_THAT(Error(ImportOnnx("/no/such/model.onnx")), HasSubstr("no such file"));
+  EXPECT_THAT(Error(ImportOnnx(::testing::TempDir())), HasSubstr("not a file"));
+  EXPECT_THAT(Error(ImportOnnx(TempFile("").path())), HasSubstr("empty"));
+  EXPECT_THAT(Error(ImportOnnx(TempFile("This is no model, but some text about one.\n").path())), HasSubstr("no ONNX model"));
+  EXPECT_TRUE(ImportOnnx(TempFile(Relu().Bytes()).path()).ok());
+}
+
+TEST(OnnxErrors, ATruncatedFileIsRefusedWhereverItEnds) {
+  ModelBuilder m = Relu();
+  m.Floats("w", {64}, std::vector<float>(64, 1));
+  const std::string bytes = m.Bytes();
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    absl::StatusOr<Graph> g = ImportOnnxBytes(bytes.substr(0, length), "cut");
+    // What follows the graph in the file names the opset; without it there is no model.
+    EXPECT_FALSE(g.ok()) << "cut to " << length << " of " << bytes.size();
+  }
+}
+
+TEST(OnnxErrors, AllUnsupportedOperatorsAtOnceWithTheirNodes) {
+  ModelBuilder m = Relu();
+  m.Node("LSTM", {"x"}, {"a"}).set_name("first");
+  m.Node("NonZero", {"x"}, {"b"}).set_name("second");
+  m.Node("LSTM", {"x"}, {"c"}).set_name("third");
+  m.Node("Relu", {"x"}, {"d"}).set_domain("com.example");
+  EXPECT_THAT(Error(m.Import()), AllOf(HasSubstr("LSTM (first, third)"), HasSubstr("NonZero (second)"), HasSubstr("com.example.Relu")));
+}
+
+TEST(OnnxErrors, Opsets) {
+  EXPECT_THAT(Error(ModelBuilder(6).Import()), HasSubstr("no graph with outputs"));
+  for (int opset : {6, 22}) {
+    ModelBuilder m(opset);
+    m.Input("x", {1});
+    m.Node("Relu", {"x"}, {"y"});
+    m.Output("y");
+    EXPECT_THAT(Error(m.Import()), HasSubstr("7 to 21"));
+  }
+}
+
+TEST(OnnxErrors, OpenDimensionsAskForAShape) {
+  ModelBuilder m(13);
+  m.Input("image", {-1, 3, 224, -1});
+  m.Node("Relu", {"image"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("--shape image=D0,3,224,D3"));
+  absl::StatusOr<Graph> g = m.Import({{{"image", {2, 3, 224, 100}}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{2, 3, 224, 100}));
+}
+
+TEST(OnnxErrors, ShapesThatDoNotFitTheModel) {
+  const ModelBuilder m = Relu();
+  EXPECT_THAT(Error(m.Import({{{"z", {1}}}})), AllOf(HasSubstr("no such input"), HasSubstr("x")));
+  EXPECT_THAT(Error(m.Import({{{"x", {2, 4}}}})), HasSubstr("dimension 1 is 3"));
+  EXPECT_THAT(Error(m.Import({{{"x", {2}}}})), HasSubstr("the model has 2"));
+  EXPECT_THAT(Error(m.Import({{{"x", {2, 0}}}})), HasSubstr("at least 1"));
+  EXPECT_TRUE(m.Import({{{"x", {2, 3}}}}).ok());
+}
+
+TEST(OnnxErrors, AShapeThatDependsOnData) {
+  ModelBuilder m = Relu();
+  m.Input("s", {2}, onnx::TensorProto::INT64);
+  m.Node("Reshape", {"x", "s"}, {"z"}).set_name("odd");
+  EXPECT_THAT(Error(m.Import()), AllOf(HasSubstr("odd"), HasSubstr("depends on the model's inputs")));
+}
+
+TEST(OnnxErrors, OutputsThatTemperDoesNotCompute) {
+  ModelBuilder m(13);
+  m.Input("x", {1, 1, 2, 2});
+  auto& pool = m.Node("MaxPool", {"x"}, {"y", "indices"});
+  ModelBuilder::SetInts(pool, "kernel_shape", {2, 2});
+  m.Output("indices");
+  EXPECT_THAT(Error(m.Import()), AllOf(HasSubstr("indices"), HasSubstr("output 1 of MaxPool")));
+}
+
+TEST(OnnxErrors, BrokenTensorsAndTypes) {
+  ModelBuilder few = Relu();
+  few.Floats("w", {3}, {1, 2});
+  EXPECT_THAT(Error(few.Import()), HasSubstr("'w'"));
+  ModelBuilder huge = Relu();
+  huge.Floats("w", {int64_t{1} << 40, int64_t{1} << 40}, {});
+  EXPECT_THAT(Error(huge.Import()), HasSubstr("impossible"));
+  ModelBuilder text(13);
+  text.Input("x", {1}, onnx::TensorProto::STRING);
+  text.Output("x");
+  EXPECT_THAT(Error(text.Import()), AllOf(HasSubstr("'x'"), HasSubstr("STRING")));
+}
+
+TEST(OnnxErrors, OperatorsThatDoNotFitTheirOperandsNameTheirNode) {
+  ModelBuilder m(13);
+  m.Input("x", {2, 3});
+  m.Node("MatMul", {"x", "x"}, {"y"}).set_name("layer1");
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("layer1"));
+}
+
+TEST(OnnxErrors, OperandsThatAreMissing) {
+  for (const char* op : {"Add", "Conv", "Gather", "Reshape", "Expand", "Where", "BatchNormalization", "LayerNormalization", "Gemm",
+                         "MatMul", "Tile", "Range", "Resize", "GroupNormalization", "CastLike", "Upsample", "ConvTranspose"}) {
+    ModelBuilder m(13);
+    m.Input("x", {2, 3, 4, 5});
+    m.Node(op, {"x"}, {"y"}).set_name("lonely");
+    m.Output("y");
+    EXPECT_THAT(Error(m.Import()), HasSubstr("lonely")) << op;
+    ModelBuilder none(13);
+    none.Node(op, {}, {"y"}).set_name("lonely");
+    none.Output("y");
+    EXPECT_THAT(Error(none.Import()), HasSubstr("lonely")) << op;
+  }
+}
+
+TEST(OnnxErrors, RandomDamageIsNeverACrash) {
+  ModelBuilder m(13);
+  m.Input("x", {1, 2, 6, 6});
+  m.Floats("w", {2, 2, 3, 3}, std::vector<float>(36, 0.1f));
+  m.Ints("shape", {1, -1});
+  auto& conv = m.Node("Conv", {"x", "w"}, {"c"});
+  ModelBuilder::SetInts(conv, "pads", {1, 1, 1, 1});
+  ModelBuilder::SetInts(m.Node("MaxPool", {"c"}, {"p"}), "kernel_shape", {2, 2});
+  m.Node("Reshape", {"p", "shape"}, {"r"});
+  m.Node("Softmax", {"r"}, {"y"});
+  m.Output("y");
+  const std::string good = m.Bytes();
+  uint64_t state = 1;
+  int refused = 0;
+  for (int n = 0; n < 3000; ++n) {
+    std::string bad = good;
+    for (int k = 0; k < 2; ++k) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      bad[(state >> 33) % bad.size()] = static_cast<char>(state >> 20);
+    }
+    refused += ImportOnnxBytes(bad, "damaged").ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 300);
+}
+
+}  // namespace
+}  // namespace temper

@@ -40,10 +40,10 @@ class Backend {
 };
 
 struct BackendDef {
-  std::string_view name;            // "cpu", "null"
-  std::unique_ptr<Backend> (*make)();   // runs on the CPUs of the process's affinity mask
+  std::string_view name;               // "cpu", "null"
+  std::unique_ptr<Backend> (*make)();  // runs on the CPUs of the process's affinity mask
 };
-std::span<const BackendDef> AllBackends();      // registry.cc
+std::span<const BackendDef> AllBackends();  // registry.cc
 const BackendDef* FindBackend(std::string_view name);
 
 }  // namespace temper::worker

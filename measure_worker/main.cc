@@ -23,7 +23,7 @@ constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
 struct Options {
   std::string server, key, device = "cpu";
   bool shares_server_cores = false, parent_watch = false, verbose = false;
-  int child_fd = -1;                    // this is the measuring child
+  int child_fd = -1;  // this is the measuring child
 };
 
 // Measures in a sandboxed child, one lease at a time on these cores, whoever else wants them.
@@ -117,7 +117,8 @@ absl::Status Serve(const Options& options) {
   agent_options.seed = static_cast<uint64_t>(getpid());
   spdlog::info("{} on cores {}: {}", options.key, CoreListText(AffinityCores()), r.fingerprint());
 
-  SandboxMeasurer measurer({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", device.backend}, AffinityCores());
+  SandboxMeasurer measurer({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", device.backend},
+                           AffinityCores());
   const auto link = ConnectByGrpc(options.server);
   Agent agent(*link, measurer, std::move(agent_options));
   agent.Start();
@@ -139,11 +140,13 @@ int Main(int argc, char** argv) {
   app.footer("Example: temper-worker --server 192.168.1.10:9190 --key epyc-zen5 --device cpu:0-15");
   auto* server = app.add_option("--server", options.server, "Where the server listens: HOST:PORT or unix:PATH");
   auto* key = app.add_option("--key", options.key, "Your name for this kind of device");
-  app.add_option("--device", options.device, "What to measure on: cpu, or cpu:CORES such as cpu:0-3,8")->capture_default_str();
-  app.add_flag("--shares-server-cores", options.shares_server_cores, "The server runs on these cores too: it computes only while nothing is measured");
+  app.add_option("--device", options.device, "What to measure on: cpu, or cpu:CORES such as cpu:0-3,8")
+      ->capture_default_str();
+  app.add_flag("--shares-server-cores", options.shares_server_cores,
+               "The server runs on these cores too: it computes only while nothing is measured");
   app.add_flag("--parent-watch", options.parent_watch, "Stop when the process that started this one is gone");
   app.add_flag("-v,--verbose", options.verbose, "Say what is going on");
-  app.add_option("--child", options.child_fd)->group("");       // how this program starts itself
+  app.add_option("--child", options.child_fd)->group("");  // how this program starts itself
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

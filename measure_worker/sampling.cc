@@ -5,7 +5,7 @@
 namespace temper::worker {
 namespace {
 
-constexpr int kMaxAdaptations = 4;      // a clock that says nothing useful must not hold us
+constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not hold us
 
 }  // namespace
 
@@ -35,8 +35,6 @@ Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn
   return result;
 }
 
-int InterleavedIndex(int round, int turn, int contenders) {
-  return round % 2 == 0 ? turn : contenders - 1 - turn;
-}
+int InterleavedIndex(int round, int turn, int contenders) { return round % 2 == 0 ? turn : contenders - 1 - turn; }
 
 }  // namespace temper::worker

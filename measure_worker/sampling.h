@@ -16,8 +16,8 @@ using TimeFn = std::function<double(int64_t calls)>;
 int64_t FindCalls(const TimeFn& time, int64_t min_sample_us);
 
 struct Samples {
-  std::vector<double> costs_s;      // a call's seconds, one for each sample
-  bool raced_out = false;           // one sample was enough to see that it can not win
+  std::vector<double> costs_s;  // a call's seconds, one for each sample
+  bool raced_out = false;       // one sample was enough to see that it can not win
 };
 // One warm-up and one sample; out if behind the incumbent by the racing factor, else the plan's other samples.
 Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time);

@@ -10,28 +10,28 @@ namespace temper::worker {
 
 // How to measure.
 struct SamplingPlan {
-  int repeats = 3;                  // samples of a contender; in finals, rounds
-  int64_t min_sample_us = 200;      // a sample lasts at least this long
-  double race_factor = 0;           // out after one sample if this much behind the incumbent; 0: never
+  int repeats = 3;              // samples of a contender; in finals, rounds
+  int64_t min_sample_us = 200;  // a sample lasts at least this long
+  double race_factor = 0;       // out after one sample if this much behind the incumbent; 0: never
   int64_t build_timeout_ms = 10000;
   int64_t run_timeout_ms = 10000;
   std::string cache_policy = "model";
 };
 
 struct CandidateSpec {
-  int64_t candidate = 0;            // the server's id
+  int64_t candidate = 0;  // the server's id
   int attempt = 0;
   std::string template_name;
-  int template_version = 0;         // 0: whatever this build has
+  int template_version = 0;  // 0: whatever this build has
   std::string config;
 };
 
 struct BatchWork {
-  std::string workload, target;     // canonical texts
-  double incumbent_s = 0;           // best median known; 0: none
+  std::string workload, target;  // canonical texts
+  double incumbent_s = 0;        // best median known; 0: none
   SamplingPlan plan;
   std::vector<CandidateSpec> candidates;
-  bool finals = false;              // measured interleaved, verified before and after
+  bool finals = false;  // measured interleaved, verified before and after
 };
 
 struct KernelPick {
@@ -43,7 +43,7 @@ struct ModelWork {
   uint64_t seed = 0;
   std::vector<KernelPick> picks;
   int rounds = 10;
-  int64_t budget_ms = 0;            // building apart, stop after so long (but not before three rounds); 0: none
+  int64_t budget_ms = 0;  // building apart, stop after so long (but not before three rounds); 0: none
 };
 
 // Classes of outcomes; the texts are storage's.
@@ -55,12 +55,12 @@ inline constexpr char kWrongAnswer[] = "wrong_answer";
 inline constexpr char kRunCrashed[] = "run_crashed";
 inline constexpr char kRunTimeout[] = "run_timeout";
 inline constexpr char kRacedOut[] = "raced_out";
-inline constexpr char kInfrastructure[] = "infrastructure";   // not the candidate's fault
+inline constexpr char kInfrastructure[] = "infrastructure";  // not the candidate's fault
 
 struct TrialResult {
   std::string outcome = kInfrastructure;
-  std::string error;                // first lines, at most 1 KiB; empty when ok
-  std::vector<double> costs_s;      // raw samples, seconds a call
+  std::string error;            // first lines, at most 1 KiB; empty when ok
+  std::vector<double> costs_s;  // raw samples, seconds a call
   int64_t build_ms = 0, run_ms = 0;
 };
 
@@ -68,7 +68,7 @@ struct ModelResult {
   std::string outcome = kInfrastructure;
   std::string error;
   std::vector<double> untuned_s, tuned_s;
-  double relative_error = 0;        // tuned against untuned outputs
+  double relative_error = 0;  // tuned against untuned outputs
 };
 
 }  // namespace temper::worker

@@ -102,12 +102,15 @@ static int read_weights(temper_model* m, const char* path) {
     code = fail(create_error, TEMPER_NO_PACKAGE, "%s is not the weights of this model: it should have %lld bytes", path,
                 (long long)plan->weight_bytes);
   } else if (!map_region(&m->weights, plan->weight_bytes)) {
-    code = fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)plan->weight_bytes);
+    code =
+        fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)plan->weight_bytes);
   }
   for (int64_t done = 0; code == 0 && done < plan->weight_bytes;) {
     const ssize_t got = read(fd, m->weights.data + done, (size_t)(plan->weight_bytes - done));
-    if (got > 0) done += got;
-    else if (got == 0 || errno != EINTR) code = fail(create_error, TEMPER_NO_PACKAGE, "cannot read %s", path);
+    if (got > 0)
+      done += got;
+    else if (got == 0 || errno != EINTR)
+      code = fail(create_error, TEMPER_NO_PACKAGE, "cannot read %s", path);
   }
   close(fd);
   if (code) return code;
@@ -196,8 +199,8 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
                     const int64_t** shape) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
   if (index < 0 || index >= temper_model_io_count(m, is_output)) {
-    return fail(((temper_model*)m)->error, TEMPER_INVALID_ARGUMENT, "there is no %s %d",
-                is_output ? "output" : "input", index);
+    return fail(((temper_model*)m)->error, TEMPER_INVALID_ARGUMENT, "there is no %s %d", is_output ? "output" : "input",
+                index);
   }
   const temper_io* io = is_output ? &m->plan->outputs[index] : &m->plan->inputs[index];
   if (name) *name = io->name;
@@ -229,10 +232,14 @@ static int take_buffers(temper_model* m, const void* const* inputs, void* const*
 
 static char* resolve(const temper_model* m, const temper_arg* a) {
   switch (a->kind) {
-    case TEMPER_ARG_INPUT: return m->inputs[a->index].current + a->offset;
-    case TEMPER_ARG_OUTPUT: return m->outputs[a->index].current + a->offset;
-    case TEMPER_ARG_ARENA: return m->arena.data + a->offset;
-    default: return m->weights.data + a->offset;
+    case TEMPER_ARG_INPUT:
+      return m->inputs[a->index].current + a->offset;
+    case TEMPER_ARG_OUTPUT:
+      return m->outputs[a->index].current + a->offset;
+    case TEMPER_ARG_ARENA:
+      return m->arena.data + a->offset;
+    default:
+      return m->weights.data + a->offset;
   }
 }
 
@@ -243,8 +250,10 @@ static void run_steps(temper_model* m) {
   for (int64_t i = 0; i < plan->num_steps; ++i) {
     const temper_step* s = &plan->steps[i];
     for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
-    if (s->kernel) s->kernel(m->args, m->workspace.data, launcher);
-    else memcpy(m->args[1], m->args[0], (size_t)s->copy_bytes);
+    if (s->kernel)
+      s->kernel(m->args, m->workspace.data, launcher);
+    else
+      memcpy(m->args[1], m->args[0], (size_t)s->copy_bytes);
   }
 }
 

@@ -10,7 +10,8 @@ int temper_model_create(const char* package_dir, int threads, temper_model** mod
   static const char kFile[] = "/weights.bin";
   if (!model || !package_dir) {
     if (model) *model = NULL;
-    return temper_model_set_create_error(TEMPER_INVALID_ARGUMENT, "the package's directory, or the place for the model, is null");
+    return temper_model_set_create_error(TEMPER_INVALID_ARGUMENT,
+                                         "the package's directory, or the place for the model, is null");
   }
   char* path = malloc(strlen(package_dir) + sizeof kFile);
   if (!path) return temper_model_set_create_error(TEMPER_NO_RESOURCES, "no memory");

@@ -55,8 +55,8 @@ typedef struct temper_plan {
   int64_t num_steps;
   const temper_step* steps; /* in order of execution */
   int64_t arena_bytes;
-  int64_t weight_bytes;      /* size of weights.bin; 0: there need not be one */
-  uint64_t weight_hash;      /* temper_weights_hash of it */
+  int64_t weight_bytes; /* size of weights.bin; 0: there need not be one */
+  uint64_t weight_hash; /* temper_weights_hash of it */
   int64_t num_cpu_features;
   const char* const* cpu_features; /* LLVM's names ("avx2", "avx512f"): what the kernels use */
 } temper_plan;
@@ -72,7 +72,8 @@ int temper_cpu_lacks(const char* const* features, int64_t count, char* missing, 
 
 /* temper_model_create for a plan of the caller's; `weights` is the path of weights.bin. */
 struct temper_model;
-int temper_model_create_from_plan(const temper_plan* plan, const char* weights, int threads, struct temper_model** model);
+int temper_model_create_from_plan(const temper_plan* plan, const char* weights, int threads,
+                                  struct temper_model** model);
 /* Leaves `line` for temper_model_error(NULL) on this thread; returns `code`. */
 int temper_model_set_create_error(int code, const char* line);
 

@@ -90,7 +90,8 @@ static void run_share(const temper_pool* pool, int32_t thread) {
 
 static void await_region(temper_pool* pool, uint32_t seen) {
   if (spin(pool, &pool->epoch, seen, 0)) return;
-  /* The caller raises `epoch` and then reads `sleepers`; here the order is the other way round, so one sees the other. */
+  /* The caller raises `epoch` and then reads `sleepers`; here the order is the other way round, so one sees the other.
+   */
   atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
   while (atomic_load_explicit(&pool->epoch, memory_order_seq_cst) == seen) futex_wait(&pool->epoch, seen);
   atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);

@@ -19,7 +19,8 @@ typedef struct temper_pool temper_pool;
 int32_t temper_pool_resolve_threads(int32_t threads);
 
 /* NULL if memory or threads are short. With as many threads as CPUs in the affinity mask each thread but the caller is
- * pinned to one of them; with fewer or more the system places them, since pinned ones would collide with other pools'. */
+ * pinned to one of them; with fewer or more the system places them, since pinned ones would collide with other pools'.
+ */
 temper_pool* temper_pool_create(int32_t threads);
 void temper_pool_destroy(temper_pool* pool); /* joins; NULL is allowed; no region may be running */
 

@@ -15,6 +15,6 @@ int64_t CallsForSample(double seconds_per_call, int64_t min_sample_us);
 // The middle one, or the mean of the two in the middle. Of nothing: 0.
 double Median(std::span<const double> values);
 double Mean(std::span<const double> values);
-double StandardDeviation(std::span<const double> values);   // of the sample (n - 1); 0 below two values
+double StandardDeviation(std::span<const double> values);  // of the sample (n - 1); 0 below two values
 
 }  // namespace temper

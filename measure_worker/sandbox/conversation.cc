@@ -110,8 +110,10 @@ absl::Status Conversation::Take(const Frame& frame) {
       TEMPER_ASSIGN_OR_RETURN(const Begin begin, DecodeBegin(frame));
       TEMPER_RETURN_IF_ERROR(CheckIndex(begin.index, kWhole));
       // Builds go on beside each other; a run is alone, and ends what went before it.
-      if (begin.phase == Phase::kBuild) flights_.erase(kWhole);
-      else flights_.clear();
+      if (begin.phase == Phase::kBuild)
+        flights_.erase(kWhole);
+      else
+        flights_.clear();
       flights_[begin.index] = {begin.phase, MonotonicNs() + handlers_.cap_ms(begin.phase) * 1'000'000};
       return absl::OkStatus();
     }

@@ -18,7 +18,7 @@ inline constexpr size_t kMaxErrorBytes = 1024;
 class Conversation {
  public:
   enum class End { kDone, kDied, kTimedOut, kCancelled };
-  static constexpr int kWhole = -1;     // index of what concerns no single candidate
+  static constexpr int kWhole = -1;  // index of what concerns no single candidate
   struct Flight {
     Phase phase;
     int64_t deadline_ns;
@@ -37,8 +37,8 @@ class Conversation {
 
   // Phases begun and not ended, by candidate.
   const std::map<int, Flight>& flights() const { return flights_; }
-  int culprit() const { return culprit_; }              // whose time was over
-  const std::string& nonsense() const { return nonsense_; }   // not empty: it did not die, it spoke what we do not
+  int culprit() const { return culprit_; }                   // whose time was over
+  const std::string& nonsense() const { return nonsense_; }  // not empty: it did not die, it spoke what we do not
   // What the child wrote on its standard error: ": ...", or nothing.
   std::string Complaint();
 

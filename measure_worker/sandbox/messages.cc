@@ -47,7 +47,7 @@ class Reader {
   template <typename T, typename F>
   void List(std::vector<T>& list, F each) {
     size_t n = 0;
-    if (!Count(n)) return;              // each item takes a byte at least
+    if (!Count(n)) return;  // each item takes a byte at least
     for (size_t i = 0; i < n && ok_; ++i) each(list.emplace_back());
   }
   bool Finished() const { return ok_ && at_ == bytes_.size(); }
@@ -140,7 +140,8 @@ Frame Write(MessageKind kind, F fields) {
 template <typename M, typename F>
 absl::StatusOr<M> Read(const Frame& frame, MessageKind kind, F fields) {
   if (frame.kind != static_cast<uint8_t>(kind)) {
-    return absl::InvalidArgumentError(absl::StrCat("message of kind ", frame.kind, " where ", static_cast<int>(kind), " belongs"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("message of kind ", frame.kind, " where ", static_cast<int>(kind), " belongs"));
   }
   Reader reader(frame.payload);
   M message{};
@@ -193,7 +194,8 @@ absl::StatusOr<Trial> DecodeTrial(const Frame& frame) {
   return Read<Trial>(frame, MessageKind::kTrial, [](Reader& r, Trial& m) { TrialFields(r, m); });
 }
 absl::StatusOr<ModelResult> DecodeModelResult(const Frame& frame) {
-  return Read<ModelResult>(frame, MessageKind::kModelResult, [](Reader& r, ModelResult& m) { ModelResultFields(r, m); });
+  return Read<ModelResult>(frame, MessageKind::kModelResult,
+                           [](Reader& r, ModelResult& m) { ModelResultFields(r, m); });
 }
 
 }  // namespace temper::worker

@@ -10,22 +10,22 @@
 namespace temper::worker {
 
 enum class MessageKind : uint8_t {
-  kBatch = 1,       // supervisor: BatchOrder
-  kModel,           // supervisor: ModelWork
-  kBegin,           // child: a phase begins, for a candidate or (-1) for all
-  kBuilt,           // child: a candidate's build ended well
-  kTrial,           // child: a candidate's result
-  kModelResult,     // child
-  kDone,            // child: the order is carried out
+  kBatch = 1,    // supervisor: BatchOrder
+  kModel,        // supervisor: ModelWork
+  kBegin,        // child: a phase begins, for a candidate or (-1) for all
+  kBuilt,        // child: a candidate's build ended well
+  kTrial,        // child: a candidate's result
+  kModelResult,  // child
+  kDone,         // child: the order is carried out
 };
 
 struct BatchOrder {
   BatchWork work;
-  bool one_by_one = false;          // build alone, to find which of several builds crashed
+  bool one_by_one = false;  // build alone, to find which of several builds crashed
 };
 struct Begin {
   Phase phase = Phase::kPrepare;
-  int index = -1;                   // into BatchWork::candidates as sent
+  int index = -1;  // into BatchWork::candidates as sent
 };
 struct Trial {
   int index = 0;

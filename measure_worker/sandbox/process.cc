@@ -18,7 +18,7 @@
 namespace temper::worker {
 namespace {
 
-constexpr rlim_t kMaxFileBytes = rlim_t{8} << 30;       // a model's weights, twice
+constexpr rlim_t kMaxFileBytes = rlim_t{8} << 30;  // a model's weights, twice
 constexpr rlim_t kMaxDescriptors = 256;
 
 void Limit(__rlimit_resource what, rlim_t value) {
@@ -29,15 +29,20 @@ void Limit(__rlimit_resource what, rlim_t value) {
   setrlimit(what, &limit);
 }
 
-rlim_t PhysicalBytes() {
+// Of address space; 0: no limit.
+rlim_t MemoryLimit() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 0;  // sanitizers map terabytes
+#else
   return static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+#endif
 }
 
 // Between fork and exec of a process that may have threads: system calls only.
 [[noreturn]] void BecomeChild(char* const* argv, int socket, int stderr_pipe, pid_t parent, rlim_t memory) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);          // it died before we asked to be told
+  if (getppid() != parent) _exit(127);  // it died before we asked to be told
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_FSIZE, kMaxFileBytes);
@@ -87,11 +92,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vec
   std::vector<char*> argv;
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const rlim_t memory = 0;              // sanitizers map terabytes
-#else
-  const rlim_t memory = PhysicalBytes();
-#endif
+  const rlim_t memory = MemoryLimit();
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) BecomeChild(argv.data(), sockets[1], pipes[1], parent, memory);
@@ -119,7 +120,7 @@ std::string ChildProcess::End(int patience_ms) {
   }
   // The leader is not reaped yet, so the group's number is still ours, also when only its children are left.
   kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);                  // it may not have made its session yet
+  kill(pid_, SIGKILL);  // it may not have made its session yet
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }

@@ -19,7 +19,7 @@ class ChildProcess {
  public:
   // `command` is a path and its arguments. The environment is ours, stdin and stdout are /dev/null.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& command);
-  ~ChildProcess();                      // kills the whole group, if that has not been done
+  ~ChildProcess();  // kills the whole group, if that has not been done
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 

@@ -20,16 +20,22 @@ namespace {
 
 using End = Conversation::End;
 
-constexpr int kPatienceMs = 2000;       // a child whose socket closed is about to end
+constexpr int kPatienceMs = 2000;  // a child whose socket closed is about to end
 
 const char* PhaseText(Phase phase) {
   switch (phase) {
-    case Phase::kPrepare: return "preparing the workload";
-    case Phase::kBuild: return "building";
-    case Phase::kVerify: return "verifying";
-    case Phase::kTime: return "timing";
-    case Phase::kModelBuild: return "building the model";
-    case Phase::kModelRun: return "running the model";
+    case Phase::kPrepare:
+      return "preparing the workload";
+    case Phase::kBuild:
+      return "building";
+    case Phase::kVerify:
+      return "verifying";
+    case Phase::kTime:
+      return "timing";
+    case Phase::kModelBuild:
+      return "building the model";
+    case Phase::kModelRun:
+      return "running the model";
   }
   return "working";
 }
@@ -61,8 +67,8 @@ TrialResult Sane(TrialResult result) {
 // How the conversation with a child ended, and the child with it.
 struct Ending {
   End end;
-  std::string how;                      // "killed by SIGSEGV"; what it said if that was nonsense
-  std::string complaint;                // its standard error
+  std::string how;        // "killed by SIGSEGV"; what it said if that was nonsense
+  std::string complaint;  // its standard error
 
   std::string Text(Phase phase, int64_t cap_ms) const {
     const std::string what = end == End::kTimedOut ? absl::StrCat("still ", PhaseText(phase), " after ", cap_ms, " ms")
@@ -148,15 +154,17 @@ class Sandbox::BatchRun {
       if (IsRun(flight.phase)) blamed = position;
       if (flight.phase == Phase::kBuild) building.push_back(position);
     }
-    if (ending.end == End::kTimedOut) blamed = talk.culprit();
-    else if (blamed < 0 && building.size() == 1) blamed = building[0];
+    if (ending.end == End::kTimedOut)
+      blamed = talk.culprit();
+    else if (blamed < 0 && building.size() == 1)
+      blamed = building[0];
 
     groups_.push_front(group);
     if (blamed >= 0) {
       const Phase phase = talk.flights().at(blamed).phase;
       Answer(group[blamed], {OutcomeOf(phase, ending.end == End::kTimedOut), ending.Text(phase, CapMs(phase))});
     } else if (building.size() > 1) {
-      for (int position : building) groups_.push_front({group[position]});    // each alone, to find the one
+      for (int position : building) groups_.push_front({group[position]});  // each alone, to find the one
     } else {
       CountInfrastructureFailure(ending.Text(Phase::kPrepare, CapMs(Phase::kPrepare)));
     }
@@ -186,11 +194,12 @@ class Sandbox::BatchRun {
   const CancelToken& token_;
   const std::function<void(int, TrialResult)>& on_trial_;
   std::vector<bool> answered_;
-  std::deque<std::vector<int>> groups_;         // sent together, in this order
+  std::deque<std::vector<int>> groups_;  // sent together, in this order
   int failures_ = 0;
 };
 
-Sandbox::Sandbox(std::vector<std::string> command, SandboxLimits limits) : command_(std::move(command)), limits_(limits) {}
+Sandbox::Sandbox(std::vector<std::string> command, SandboxLimits limits)
+    : command_(std::move(command)), limits_(limits) {}
 Sandbox::~Sandbox() = default;
 
 absl::Status Sandbox::EnsureChild() {

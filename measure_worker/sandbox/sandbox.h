@@ -23,14 +23,14 @@ class CancelToken {
   CancelToken& operator=(const CancelToken&) = delete;
   void Cancel();
   bool cancelled() const;
-  int fd() const { return fd_; }        // readable once cancelled
+  int fd() const { return fd_; }  // readable once cancelled
 
  private:
   int fd_;
 };
 
 struct SandboxLimits {
-  int64_t prepare_ms = 120'000;         // the reference result of the largest operators
+  int64_t prepare_ms = 120'000;  // the reference result of the largest operators
   int64_t model_build_ms = 600'000;
   int64_t model_run_ms = 300'000;
   int max_infrastructure_failures = 3;  // children that died through no candidate's fault, in one run
@@ -50,7 +50,7 @@ class Sandbox {
   absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token);
 
   int64_t children_started() const { return children_started_; }
-  pid_t child_pid() const { return child_ ? child_->pid() : 0; }      // 0: none at the moment
+  pid_t child_pid() const { return child_ ? child_->pid() : 0; }  // 0: none at the moment
 
  private:
   class BatchRun;

@@ -12,11 +12,11 @@
 namespace temper::worker {
 namespace {
 
-constexpr int kChunk = 16;              // candidates built before the first of them is measured
+constexpr int kChunk = 16;  // candidates built before the first of them is measured
 
 struct Entry {
   int index = 0;
-  std::unique_ptr<Program> program;     // null: failed or already answered
+  std::unique_ptr<Program> program;  // null: failed or already answered
   TrialResult result;
 };
 
@@ -37,7 +37,7 @@ class BatchSession {
       return;
     }
     const int count = static_cast<int>(candidates.size());
-    const int chunk = order_.work.finals ? count : kChunk;      // finalists must all be there to take turns
+    const int chunk = order_.work.finals ? count : kChunk;  // finalists must all be there to take turns
     for (int first = 0; first < count; first += chunk) {
       std::vector<Entry> entries(std::min(chunk, count - first));
       for (size_t i = 0; i < entries.size(); ++i) entries[i].index = first + static_cast<int>(i);
@@ -52,7 +52,8 @@ class BatchSession {
 
  private:
   void BuildAll(std::vector<Entry>& entries) {
-    const int threads = order_.one_by_one ? 1 : std::min<int>(backend_.build_threads(), static_cast<int>(entries.size()));
+    const int threads =
+        order_.one_by_one ? 1 : std::min<int>(backend_.build_threads(), static_cast<int>(entries.size()));
     std::atomic<size_t> next{0};
     const auto work = [&] {
       for (size_t i; (i = next.fetch_add(1)) < entries.size();) BuildOne(entries[i]);
@@ -88,8 +89,8 @@ class BatchSession {
     const int64_t start = MonotonicNs();
     if (!Verify(e)) return;
     reporter_.OnBegin(Phase::kTime, e.index);
-    const Samples samples = MeasureRacing(order_.work.plan, order_.work.incumbent_s,
-                                          [&](int64_t calls) { return e.program->Time(calls); });
+    const Samples samples =
+        MeasureRacing(order_.work.plan, order_.work.incumbent_s, [&](int64_t calls) { return e.program->Time(calls); });
     e.result.costs_s = samples.costs_s;
     e.result.run_ms = MsSince(start);
     if (absl::Status status = e.program->CheckAfterwards(); !status.ok()) {
@@ -113,7 +114,7 @@ class BatchSession {
         Entry& e = entries[i];
         reporter_.OnBegin(Phase::kTime, e.index);
         const int64_t start = MonotonicNs();
-        e.program->Time(1);             // the one before has left its own data in the caches
+        e.program->Time(1);  // the one before has left its own data in the caches
         e.result.costs_s.push_back(e.program->Time(calls[i]) / static_cast<double>(calls[i]));
         e.result.run_ms += MsSince(start);
       }

@@ -11,7 +11,7 @@
 namespace temper::worker {
 namespace {
 
-constexpr std::chrono::seconds kFarewell{3};    // for handing in the last results to a server that may be gone
+constexpr std::chrono::seconds kFarewell{3};  // for handing in the last results to a server that may be gone
 
 }  // namespace
 
@@ -106,7 +106,8 @@ void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
   request.set_session(session_);
   for (const auto& [id, held] : held_) request.add_leases(id);
   request.set_free_slots(free_slots);
-  request.set_wait_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(Jittered(held_.empty() ? options_.idle_wait : busy_wait_))));
+  request.set_wait_ms(
+      static_cast<int32_t>(absl::ToInt64Milliseconds(Jittered(held_.empty() ? options_.idle_wait : busy_wait_))));
   const int64_t call = next_sync_++;
   syncs_[call] = free_slots;
   lock.unlock();
@@ -217,7 +218,7 @@ void Agent::SubmitAll(std::unique_lock<std::mutex>& lock) {
       failures = 0;
       changed_.notify_all();
     } else if (stopping_) {
-      return;                           // the server will have it measured again
+      return;  // the server will have it measured again
     } else {
       BackOff(lock, failures++);
     }

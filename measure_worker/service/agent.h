@@ -30,16 +30,16 @@ class Measurer {
 
 struct AgentOptions {
   v1::RegisterRequest registration;
-  absl::Duration idle_wait = absl::Seconds(25);         // of a Sync with nothing to renew; both vary by a fifth
+  absl::Duration idle_wait = absl::Seconds(25);  // of a Sync with nothing to renew; both vary by a fifth
   absl::Duration back_off_least = absl::Milliseconds(200);
   absl::Duration back_off_most = absl::Seconds(30);
-  uint64_t seed = 0;                                    // of the jitter
+  uint64_t seed = 0;  // of the jitter
 };
 
 class Agent {
  public:
   Agent(ServerLink& link, Measurer& measurer, AgentOptions options);
-  ~Agent();                             // stops
+  ~Agent();  // stops
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
@@ -51,10 +51,10 @@ class Agent {
   struct Held {
     v1::Lease lease;
     std::shared_ptr<CancelToken> token = std::make_shared<CancelToken>();
-    bool measured = false;              // only its results are on their way
+    bool measured = false;  // only its results are on their way
   };
 
-  void ControlLoop();                   // registers and keeps Syncs going
+  void ControlLoop();  // registers and keeps Syncs going
   void MeasureLoop();
   void SubmitLoop();
   void SubmitAll(std::unique_lock<std::mutex>& lock);
@@ -67,7 +67,7 @@ class Agent {
   bool Submit(const v1::SubmitResultsRequest& results, bool again);
 
   int FreeSlots() const;
-  absl::Duration Jittered(absl::Duration d);            // +-20 %
+  absl::Duration Jittered(absl::Duration d);  // +-20 %
   // Waits for full-jitter back-off number `failures`, or for the stop. Only under the lock.
   void BackOff(std::unique_lock<std::mutex>& lock, int failures);
 
@@ -78,7 +78,7 @@ class Agent {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false, measuring_ended_ = false, submitting_ended_ = false;
-  std::string session_;                 // empty: not registered
+  std::string session_;  // empty: not registered
   absl::Duration busy_wait_ = absl::Seconds(10);
   std::map<int64_t, Held> held_;
   std::deque<int64_t> to_measure_;
@@ -86,10 +86,10 @@ class Agent {
     int64_t lease;
     v1::SubmitResultsRequest results;
   };
-  std::deque<Outgoing> outbox_;         // kept until acknowledged
-  std::map<int64_t, int> syncs_;        // calls under way: number -> free slots told
+  std::deque<Outgoing> outbox_;   // kept until acknowledged
+  std::map<int64_t, int> syncs_;  // calls under way: number -> free slots told
   int64_t next_sync_ = 0;
-  int register_failures_ = 0, sync_failures_ = 0;    // in a row
+  int register_failures_ = 0, sync_failures_ = 0;  // in a row
   Rng rng_;
 
   std::thread control_, measure_, submit_;

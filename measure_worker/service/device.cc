@@ -26,7 +26,8 @@ namespace {
 constexpr std::chrono::milliseconds kLookAgain{10};
 
 absl::Status BadCores(absl::string_view part) {
-  return absl::InvalidArgumentError(absl::StrCat("'", part, "' is no core or range of cores; write cpu:0-3 or cpu:0,2"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", part, "' is no core or range of cores; write cpu:0-3 or cpu:0,2"));
 }
 
 absl::Status AddCores(absl::string_view part, std::vector<int>& cores) {
@@ -44,13 +45,14 @@ int OpenLock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   // One that another user made may be read-only for us: that is enough to lock it.
   const int result = fd >= 0 ? fd : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (result < 0) spdlog::warn("cannot open {}: {}; other workers on these cores are not waited for", path, strerror(errno));
+  if (result < 0)
+    spdlog::warn("cannot open {}: {}; other workers on these cores are not waited for", path, strerror(errno));
   return result;
 }
 
 bool LockPatiently(int fd, const std::function<bool()>& give_up) {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return true;    // a file system without locks
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;  // a file system without locks
     if (give_up()) return false;
     std::this_thread::sleep_for(kLookAgain);
   }
@@ -60,12 +62,14 @@ bool LockPatiently(int fd, const std::function<bool()>& give_up) {
 }  // namespace
 
 absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text) {
-  const std::pair<std::string, std::string> parts = absl::StrSplit(absl::string_view(text.data(), text.size()), absl::MaxSplits(':', 1));
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(absl::string_view(text.data(), text.size()), absl::MaxSplits(':', 1));
   DeviceSpec spec;
   spec.backend = parts.first;
   if (FindBackend(spec.backend) == nullptr) {
     std::string names;
-    for (const BackendDef& def : AllBackends()) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(def.name));
+    for (const BackendDef& def : AllBackends())
+      absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(def.name));
     return absl::InvalidArgumentError(absl::StrCat("no kind of device '", spec.backend, "'; there are: ", names));
   }
   if (text.find(':') == text.npos) return spec;
@@ -95,7 +99,8 @@ absl::Status BindToCores(const std::vector<int>& cores) {
     return absl::InvalidArgumentError(absl::StrCat("cannot use cores ", CoreListText(cores), ": ", strerror(errno)));
   }
   if (AffinityCores() != cores) {
-    return absl::InvalidArgumentError(absl::StrCat("of cores ", CoreListText(cores), " only ", CoreListText(AffinityCores()), " are there"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("of cores ", CoreListText(cores), " only ", CoreListText(AffinityCores()), " are there"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// The device that a worker serves: which cores, what it says it is, and the lock that keeps two workers from measuring on
-// the same cores at once.
+// The device that a worker serves: which cores, what it says it is, and the lock that keeps two workers from measuring
+// on the same cores at once.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@ namespace temper::worker {
 // What --device says: a backend, and for some the cores it may use.
 struct DeviceSpec {
   std::string backend = "cpu";
-  std::vector<int> cores;               // sorted, distinct; empty: those of the affinity mask
+  std::vector<int> cores;  // sorted, distinct; empty: those of the affinity mask
 };
 // "cpu", "cpu:0-3,8", "null". Errors say what is wrong with which part.
 absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text);
-std::string CoreListText(const std::vector<int>& cores);        // "0-3,8"
+std::string CoreListText(const std::vector<int>& cores);  // "0-3,8"
 
 // Restricts this process, and the children it starts, to the cores.
 absl::Status BindToCores(const std::vector<int>& cores);
@@ -37,8 +37,8 @@ class CoreLock {
   void Release();
 
  private:
-  int turn_ = -1, busy_ = -1;           // -1: no lock file could be made; then nothing is locked
+  int turn_ = -1, busy_ = -1;  // -1: no lock file could be made; then nothing is locked
 };
-std::string LockDirectory();            // $XDG_RUNTIME_DIR, or the directory for temporary files
+std::string LockDirectory();  // $XDG_RUNTIME_DIR, or the directory for temporary files
 
 }  // namespace temper::worker

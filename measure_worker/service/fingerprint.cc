@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSteps = 20000;                   // of a loop with kAccumulators independent multiply-adds
+constexpr int kSteps = 20000;  // of a loop with kAccumulators independent multiply-adds
 constexpr int kAccumulators = 16;
 constexpr int kTries = 5;
 constexpr size_t kStreamBytes = 64 << 20;
@@ -73,7 +73,7 @@ __attribute__((target("avx512f"))) double MultiplyAdd512() {
 }
 
 __attribute__((target("avx2,fma"))) double MultiplyAdd256() {
-  constexpr int kHere = 12;                     // sixteen registers: twelve accumulators and the constants
+  constexpr int kHere = 12;  // sixteen registers: twelve accumulators and the constants
   __m256 a[kHere];
   const __m256 half = _mm256_set1_ps(0.5f), one = _mm256_set1_ps(1.0f);
   for (__m256& x : a) x = one;
@@ -90,8 +90,10 @@ __attribute__((target("avx2,fma"))) double MultiplyAdd256() {
 double PeakGflops(const Target& t) {
   double (*loop)() = MultiplyAddScalar;
 #if defined(__x86_64__)
-  if (t.Has("avx512f")) loop = MultiplyAdd512;
-  else if (t.Has("avx2") && t.Has("fma")) loop = MultiplyAdd256;
+  if (t.Has("avx512f"))
+    loop = MultiplyAdd512;
+  else if (t.Has("avx2") && t.Has("fma"))
+    loop = MultiplyAdd256;
 #endif
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
@@ -114,7 +116,8 @@ double BandwidthGb() {
     }
     volatile uint64_t keep = sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
     (void)keep;
-    best = std::max(best, static_cast<double>(kStreamBytes) / static_cast<double>(std::max<int64_t>(MonotonicNs() - start, 1)));
+    best = std::max(
+        best, static_cast<double>(kStreamBytes) / static_cast<double>(std::max<int64_t>(MonotonicNs() - start, 1)));
   }
   return best;
 }
@@ -136,7 +139,8 @@ std::string Fingerprint(const std::string& cache_directory) {
     std::string line;
     if (std::ifstream in(path); std::getline(in, line) && line.starts_with(stable)) return line;
   }
-  const std::string line = absl::StrCat(stable, "; ", Rounded(PeakGflops(t)), " GFLOP/s; ", Rounded(BandwidthGb()), " GB/s");
+  const std::string line =
+      absl::StrCat(stable, "; ", Rounded(PeakGflops(t)), " GFLOP/s; ", Rounded(BandwidthGb()), " GB/s");
   if (!cache_directory.empty()) {
     std::error_code ignored;
     fs::create_directories(cache_directory, ignored);

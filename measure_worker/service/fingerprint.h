@@ -9,6 +9,6 @@ namespace temper::worker {
 // once (about 50 ms) and then read from `cache_directory`, since they differ a little each time; an empty one, or one
 // that can not be written, means measuring anew.
 std::string Fingerprint(const std::string& cache_directory);
-std::string FingerprintDirectory();     // $XDG_CACHE_HOME/temper, or ~/.cache/temper; empty if there is neither
+std::string FingerprintDirectory();  // $XDG_CACHE_HOME/temper, or ~/.cache/temper; empty if there is neither
 
 }  // namespace temper::worker

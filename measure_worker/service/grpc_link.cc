@@ -12,7 +12,7 @@ namespace temper::worker {
 namespace {
 
 constexpr auto kCallTimeout = std::chrono::seconds(20);
-constexpr auto kSyncGrace = std::chrono::seconds(15);   // past the time that the server was asked to wait
+constexpr auto kSyncGrace = std::chrono::seconds(15);  // past the time that the server was asked to wait
 constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 constexpr int kMaxGrantBytes = 16 << 20;
 constexpr int kMinBackoffMs = 100, kMaxBackoffMs = 2000;  // a server that was restarted should be found soon
@@ -29,7 +29,8 @@ class GrpcLink : public ServerLink {
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMaxGrantBytes);
-    stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    stub_ =
+        v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   }
   ~GrpcLink() override { Close(); }
 
@@ -59,8 +60,10 @@ class GrpcLink : public ServerLink {
     }
     stub_->async()->Sync(&pending->context, &pending->request, &pending->reply,
                          [this, pending, done = std::move(done)](const grpc::Status& status) {
-                           if (status.ok()) done(std::move(pending->reply));
-                           else done(FromGrpc(status));
+                           if (status.ok())
+                             done(std::move(pending->reply));
+                           else
+                             done(FromGrpc(status));
                            Leave(&pending->context);
                          });
   }

@@ -226,7 +226,7 @@ TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
   FakeMeasurer measurer;
   const auto link = ConnectByGrpc(address);
   Agent agent(*link, measurer, Options(2));
-  agent.Start();                                // before there is a server
+  agent.Start();  // before there is a server
   const WireServer wire(server, address);
   ASSERT_TRUE(wire.listening());
   for (int64_t id = 1; id <= 20; ++id) server.Grant(BatchLease(id, {"x", "y", "z"}));

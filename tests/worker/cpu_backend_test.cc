@@ -64,7 +64,8 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
   ASSERT_TRUE(workload.ok()) << workload.status();
   std::vector<std::pair<std::string, std::string>> candidates;
   for (const TemplateDef* def : TemplatesFor(*workload)) {
-    for (const Config& c : def->space(*workload, HostTarget()).Enumerate(4, 7)) candidates.emplace_back(def->name, Text(c));
+    for (const Config& c : def->space(*workload, HostTarget()).Enumerate(4, 7))
+      candidates.emplace_back(def->name, Text(c));
   }
   ASSERT_GE(candidates.size(), 2u);
   for (const char* policy : {"model", "warm", "flushed"}) {

@@ -161,7 +161,9 @@ class FakeServer {
 class FakeLink : public ServerLink {
  public:
   explicit FakeLink(FakeServer& server) : server_(server) {}
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request) override { return server_.Register(request); }
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request) override {
+    return server_.Register(request);
+  }
   void StartSync(const v1::SyncRequest& request, SyncDone done) override {
     {
       std::lock_guard lock(mutex_);

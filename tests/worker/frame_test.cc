@@ -60,7 +60,7 @@ TEST(Frame, TravelsThroughASocketUntilItsEnd) {
   std::thread writer([&] {
     EXPECT_TRUE(WriteFrame(fds[0], large).ok());
     EXPECT_TRUE(WriteFrame(fds[0], {8, ""}).ok());
-    EXPECT_EQ(write(fds[0], "\x10\0\0", 3), 3);         // a message cut off
+    EXPECT_EQ(write(fds[0], "\x10\0\0", 3), 3);  // a message cut off
     close(fds[0]);
   });
   EXPECT_EQ(**ReadFrame(fds[1]), large);
@@ -116,9 +116,10 @@ TEST(Messages, MalformedOnesAreRefusedNotRead) {
   EXPECT_FALSE(DecodeBatch({good.kind, good.payload + "x"}).ok());
   EXPECT_FALSE(DecodeModel(good).ok());
   Rng rng(2);
-  for (int i = 0; i < 2000; ++i) {              // must not crash, whatever it says
+  for (int i = 0; i < 2000; ++i) {  // must not crash, whatever it says
     Frame frame{good.kind, good.payload};
-    frame.payload[static_cast<size_t>(rng.Below(static_cast<int64_t>(frame.payload.size())))] = static_cast<char>(rng.Next());
+    frame.payload[static_cast<size_t>(rng.Below(static_cast<int64_t>(frame.payload.size())))] =
+        static_cast<char>(rng.Next());
     DecodeBatch(frame).status().IgnoreError();
     DecodeTrial({static_cast<uint8_t>(MessageKind::kTrial), RandomBytes(rng, 80)}).status().IgnoreError();
   }

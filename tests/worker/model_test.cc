@@ -24,20 +24,27 @@ constexpr int64_t kBytes = kN * sizeof(float);
 
 // args: a, weights, out: out = a * w, in parallel, each thread noting itself in its own scratch.
 void MultiplyKernel(void* const* args, void* workspace, temper_launcher* launcher) {
-  struct Closure { const float *a, *w; float* out; char* scratch; };
+  struct Closure {
+    const float *a, *w;
+    float* out;
+    char* scratch;
+  };
   Closure c{static_cast<const float*>(args[0]), static_cast<const float*>(args[1]), static_cast<float*>(args[2]),
             static_cast<char*>(workspace)};
-  launcher->parallel_for(launcher, kN, [](void* p, int64_t begin, int64_t end, int32_t thread) {
-    auto* c = static_cast<Closure*>(p);
-    std::memset(c->scratch + 128 + thread * 64, 1, 64);
-    for (int64_t i = begin; i < end; ++i) c->out[i] = c->a[i] * c->w[i];
-  }, &c);
+  launcher->parallel_for(
+      launcher, kN,
+      [](void* p, int64_t begin, int64_t end, int32_t thread) {
+        auto* c = static_cast<Closure*>(p);
+        std::memset(c->scratch + 128 + thread * 64, 1, 64);
+        for (int64_t i = begin; i < end; ++i) c->out[i] = c->a[i] * c->w[i];
+      },
+      &c);
 }
 
 // args: in, out: out = in + 1
 void IncrementKernel(void* const* args, void*, temper_launcher*) {
   for (void* arg : {args[0], args[1]}) {
-    if (reinterpret_cast<uintptr_t>(arg) % 64 != 0) std::abort();       // what kernels are promised
+    if (reinterpret_cast<uintptr_t>(arg) % 64 != 0) std::abort();  // what kernels are promised
   }
   for (int i = 0; i < kN; ++i) static_cast<float*>(args[1])[i] = static_cast<const float*>(args[0])[i] + 1;
 }

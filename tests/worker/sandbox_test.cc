@@ -28,7 +28,6 @@ class SandboxTest : public testing::Test {
   static BatchWork Work(const std::vector<std::string>& configs) {
     BatchWork work;
     work.workload = "anything";
-    work.plan.build_timeout_ms = work.plan.run_timeout_ms = kCapMs;
     for (const std::string& config : configs) {
       CandidateSpec c;
       c.candidate = static_cast<int64_t>(work.candidates.size()) + 100;
@@ -72,10 +71,11 @@ TEST_F(SandboxTest, MeasuresGoodCandidatesInOneChild) {
 
 TEST_F(SandboxTest, SaysWhatBecameOfEachCandidateAndGoesOn) {
   Sandbox sandbox = Make();
-  const auto results = Run(sandbox, Work({"fault=illegal", "cost_ns=10", "fault=build", "fault=wrong", "fault=segv", "cost_ns=20",
-                                          "fault=abort", "fault=exit", "fault=time_segv", "fault=scribble", "cost_ns=30"}));
-  EXPECT_THAT(Outcomes(results), ElementsAre("illegal_config", "ok", "build_failed", "wrong_answer", "run_crashed", "ok",
-                                             "run_crashed", "run_crashed", "run_crashed", "wrong_answer", "ok"));
+  const auto results =
+      Run(sandbox, Work({"fault=illegal", "cost_ns=10", "fault=build", "fault=wrong", "fault=segv", "cost_ns=20",
+                         "fault=abort", "fault=exit", "fault=time_segv", "fault=scribble", "cost_ns=30"}));
+  EXPECT_THAT(Outcomes(results), ElementsAre("illegal_config", "ok", "build_failed", "wrong_answer", "run_crashed",
+                                             "ok", "run_crashed", "run_crashed", "run_crashed", "wrong_answer", "ok"));
   EXPECT_THAT(results[0].error, HasSubstr("32 registers"));
   EXPECT_THAT(results[4].error, HasSubstr("killed by SIGSEGV while verifying"));
   EXPECT_THAT(results[6].error, HasSubstr("free(): invalid pointer"));
@@ -87,7 +87,9 @@ TEST_F(SandboxTest, SaysWhatBecameOfEachCandidateAndGoesOn) {
 
 TEST_F(SandboxTest, KillsCandidatesThatHangAtTheirCap) {
   Sandbox sandbox = Make();
-  const auto results = Run(sandbox, Work({"fault=hang", "fault=time_hang", "fault=build_hang", "cost_ns=5"}));
+  BatchWork work = Work({"fault=hang", "fault=time_hang", "fault=build_hang", "cost_ns=5"});
+  work.plan.build_timeout_ms = work.plan.run_timeout_ms = kCapMs;
+  const auto results = Run(sandbox, work);
   EXPECT_THAT(Outcomes(results), ElementsAre("run_timeout", "run_timeout", "build_timeout", "ok"));
   EXPECT_THAT(results[0].error, HasSubstr("still verifying after 200 ms"));
   EXPECT_THAT(results[2].error, HasSubstr("still building after 200 ms"));
@@ -95,7 +97,8 @@ TEST_F(SandboxTest, KillsCandidatesThatHangAtTheirCap) {
 
 TEST_F(SandboxTest, FindsWhichOfTheBuildsCrashed) {
   Sandbox sandbox = Make();
-  const auto results = Run(sandbox, Work({"cost_ns=1", "fault=build_segv", "cost_ns=2", "fault=build_abort", "cost_ns=3", "cost_ns=4"}));
+  const auto results =
+      Run(sandbox, Work({"cost_ns=1", "fault=build_segv", "cost_ns=2", "fault=build_abort", "cost_ns=3", "cost_ns=4"}));
   EXPECT_THAT(Outcomes(results), ElementsAre("ok", "build_failed", "ok", "build_failed", "ok", "ok"));
   EXPECT_THAT(results[1].error, HasSubstr("SIGSEGV while building"));
 }

@@ -23,7 +23,7 @@ using Pool = std::unique_ptr<temper_pool, PoolDeleter>;
 
 struct Region {
   std::vector<std::atomic<int>> hits;
-  std::vector<std::atomic<int64_t>> share;      // indices run by each thread
+  std::vector<std::atomic<int64_t>> share;  // indices run by each thread
   std::atomic<int> bodies{0};
   explicit Region(int64_t n, int threads) : hits(n), share(threads) {}
   static void Body(void* self, int64_t begin, int64_t end, int32_t thread) {
@@ -63,13 +63,18 @@ TEST_P(ThreadPoolTest, RunsEveryIndexOnceInEvenShares) {
 TEST_P(ThreadPoolTest, ManyTinyRegionsSumRight) {
   Pool pool(temper_pool_create(GetParam()));
   temper_launcher* launcher = temper_pool_launcher(pool.get());
-  std::vector<int64_t> cells(64 * GetParam(), 0);       // a line for each thread, no atomics: regions order the writes
-  struct Closure { int64_t* cells; } closure{cells.data()};
+  std::vector<int64_t> cells(64 * GetParam(), 0);  // a line for each thread, no atomics: regions order the writes
+  struct Closure {
+    int64_t* cells;
+  } closure{cells.data()};
   constexpr int kRegions = 3000;
   for (int i = 0; i < kRegions; ++i) {
-    launcher->parallel_for(launcher, 10, [](void* c, int64_t begin, int64_t end, int32_t thread) {
-      static_cast<Closure*>(c)->cells[64 * thread] += end - begin;
-    }, &closure);
+    launcher->parallel_for(
+        launcher, 10,
+        [](void* c, int64_t begin, int64_t end, int32_t thread) {
+          static_cast<Closure*>(c)->cells[64 * thread] += end - begin;
+        },
+        &closure);
   }
   int64_t sum = 0;
   for (int64_t c : cells) sum += c;
@@ -84,16 +89,21 @@ TEST(ThreadPool, WritesOfARegionAreSeenByTheNext) {
   constexpr int64_t kN = 103;
   std::vector<int64_t> from(kN), to(kN);
   for (int64_t i = 0; i < kN; ++i) from[i] = i;
-  struct Closure { int64_t *from, *to; };
+  struct Closure {
+    int64_t *from, *to;
+  };
   for (int round = 0; round < 500; ++round) {
     Closure c{from.data(), to.data()};
-    launcher->parallel_for(launcher, kN, [](void* p, int64_t begin, int64_t end, int32_t) {
-      auto* c = static_cast<Closure*>(p);
-      for (int64_t i = begin; i < end; ++i) c->to[i] = c->from[kN - 1 - i] + 1;
-    }, &c);
+    launcher->parallel_for(
+        launcher, kN,
+        [](void* p, int64_t begin, int64_t end, int32_t) {
+          auto* c = static_cast<Closure*>(p);
+          for (int64_t i = begin; i < end; ++i) c->to[i] = c->from[kN - 1 - i] + 1;
+        },
+        &c);
     std::swap(from, to);
   }
-  for (int64_t i = 0; i < kN; ++i) ASSERT_EQ(from[i], i + 500);     // an even number of reversals
+  for (int64_t i = 0; i < kN; ++i) ASSERT_EQ(from[i], i + 500);  // an even number of reversals
 }
 
 TEST(ThreadPool, SeveralPoolsTakeTurnsAndRunSideBySide) {

@@ -14,7 +14,8 @@ namespace temper::worker {
 class WireService : public v1::WorkerService::CallbackService {
  public:
   explicit WireService(FakeServer& server) : server_(server) {}
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* c, const v1::RegisterRequest* q, v1::RegisterReply* r) override {
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* c, const v1::RegisterRequest* q,
+                                     v1::RegisterReply* r) override {
     return Reply(c, r, server_.Register(*q));
   }
   grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* c, const v1::SyncRequest* q, v1::SyncReply* r) override {

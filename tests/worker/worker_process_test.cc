@@ -122,7 +122,7 @@ TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
     kill(worker.pid(), signal);
     EXPECT_EQ(worker.Wait(), 0);
     for (pid_t child : children) EXPECT_TRUE(Ends(child));
-    server_.Expire();           // the waiting call of the one that is gone
+    server_.Expire();  // the waiting call of the one that is gone
   }
   const v1::RegisterRequest& r = server_.registrations_.front();
   EXPECT_EQ(r.device_key(), "a");

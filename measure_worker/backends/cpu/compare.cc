@@ -45,7 +45,8 @@ double ErrorBound(DType dtype) {
 double OutputError(const void* got, const NDArray& want) {
   if (want.dtype() == DType::kF32) {
     double worst = 0, largest = 0;
-    if (FastError(static_cast<const float*>(got), static_cast<const float*>(want.data()), want.size(), worst, largest)) {
+    if (FastError(static_cast<const float*>(got), static_cast<const float*>(want.data()), want.size(), worst,
+                  largest)) {
       return worst == 0 ? 0 : worst / std::max(largest, 1e-12);
     }
   } else if (!IsFloat(want.dtype())) {
@@ -72,8 +73,9 @@ absl::Status CheckOutput(const void* got, const NDArray& want) {
       ++off;
     }
   }
-  return absl::DataLossError(absl::StrCat("relative error ", error, " where ", bound, " is allowed; ", off, " of ", want.size(),
-                                          " elements are off, the first at ", first, ": ", a.At(first), " for ", want.At(first)));
+  return absl::DataLossError(absl::StrCat("relative error ", error, " where ", bound, " is allowed; ", off, " of ",
+                                          want.size(), " elements are off, the first at ", first, ": ", a.At(first),
+                                          " for ", want.At(first)));
 }
 
 }  // namespace temper::worker

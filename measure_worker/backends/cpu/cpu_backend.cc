@@ -37,7 +37,7 @@ class StateCache {
     std::string text;
     std::shared_ptr<WorkloadState> state;
   };
-  std::list<Entry> entries_;            // latest used first
+  std::list<Entry> entries_;  // latest used first
   int64_t bytes_ = 0;
 };
 
@@ -91,7 +91,7 @@ class CpuBackend : public Backend {
   Target target_;
   CachePlan cache_plan_;
   StateCache states_;
-  std::shared_ptr<WorkloadState> state_;        // of the latest Prepare
+  std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
   std::shared_ptr<temper_pool> pool_;
 };
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxCopies = 512;
-constexpr uint8_t kPoison = 0xff;               // NaN in every float
-constexpr uint8_t kIntPoison = 0xa5;            // for integers, where all bits set is -1 and may be right
+constexpr uint8_t kPoison = 0xff;     // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;  // for integers, where all bits set is -1 and may be right
 constexpr char kMain[] = "kernel";
 
 std::string PackSymbol(size_t input) { return absl::StrCat("pack_", input); }
@@ -25,8 +25,12 @@ int64_t BytesOf(const ir::Buffer& b) { return NumElements(b->shape) * SizeOf(b->
 
 class CpuProgram : public Program {
  public:
-  CpuProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, CachePlan cache, std::shared_ptr<temper_pool> pool)
-      : code_(std::move(code)), state_(std::move(state)), cache_(cache), pool_(std::move(pool)),
+  CpuProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, CachePlan cache,
+             std::shared_ptr<temper_pool> pool)
+      : code_(std::move(code)),
+        state_(std::move(state)),
+        cache_(cache),
+        pool_(std::move(pool)),
         launcher_(temper_pool_launcher(pool_.get())) {}
 
   absl::Status Verify() override {
@@ -87,7 +91,8 @@ class CpuProgram : public Program {
   }
 
   absl::Status MakeWorkspace(const CompiledKernel& info, GuardedBuffer& buffer) const {
-    TEMPER_ASSIGN_OR_RETURN(buffer, GuardedBuffer::Make(info.workspace_bytes + launcher_->threads * info.thread_workspace_bytes));
+    TEMPER_ASSIGN_OR_RETURN(
+        buffer, GuardedBuffer::Make(info.workspace_bytes + launcher_->threads * info.thread_workspace_bytes));
     return absl::OkStatus();
   }
 
@@ -149,10 +154,10 @@ class CpuProgram : public Program {
   std::shared_ptr<temper_pool> pool_;
   temper_launcher* const launcher_;
   temper_kernel entry_ = nullptr;
-  std::vector<GuardedBuffer> packed_;           // constants in the layout that the kernel wants
-  GuardedBuffer copies_;                        // the same again and again, for rotation
+  std::vector<GuardedBuffer> packed_;  // constants in the layout that the kernel wants
+  GuardedBuffer copies_;               // the same again and again, for rotation
   GuardedBuffer workspace_;
-  std::vector<std::vector<void*>> args_;        // by copy
+  std::vector<std::vector<void*>> args_;  // by copy
   int64_t next_copy_ = 0;
   std::vector<char> flush_;
 };
@@ -198,14 +203,15 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
     plan.policy = CachePlan::Policy::kFlushed;
     plan.flush_bytes = std::max(2 * t.l2_bytes * t.threads, t.l3_bytes + t.l3_bytes / 2);
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("no cache policy '", std::string(policy), "': model, warm or flushed"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no cache policy '", std::string(policy), "': model, warm or flushed"));
   }
   return plan;
 }
 
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
   if (plan.policy != CachePlan::Policy::kModel || constant_bytes == 0) return 1;
-  if (2 * constant_bytes > kMaxRotatedBytes) return 1;      // larger than any private cache by itself
+  if (2 * constant_bytes > kMaxRotatedBytes) return 1;  // larger than any private cache by itself
   return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
 }
 
@@ -215,7 +221,8 @@ absl::StatusOr<temper_kernel> LoadedKernel::Entry(const std::string& symbol) con
 }
 
 const CompiledKernel& LoadedKernel::Info(const std::string& symbol) const {
-  return *std::find_if(compiled.kernels.begin(), compiled.kernels.end(), [&](const auto& k) { return k.symbol == symbol; });
+  return *std::find_if(compiled.kernels.begin(), compiled.kernels.end(),
+                       [&](const auto& k) { return k.symbol == symbol; });
 }
 
 absl::StatusOr<LoadedKernel> Load(Kernel kernel, const Target& t) {

@@ -15,11 +15,11 @@ namespace temper::worker {
 // What all candidates of a workload share. Arrays are in physical order.
 struct WorkloadState {
   Workload workload;
-  std::vector<NDArray> inputs;          // as drawn
+  std::vector<NDArray> inputs;  // as drawn
   NDArray reference;
   std::vector<GuardedBuffer> operands;  // the inputs again, where the kernels read them
   GuardedBuffer output;
-  const Program* last_writer = nullptr; // of `output`
+  const Program* last_writer = nullptr;  // of `output`
   int64_t bytes = 0;
 
   // kDataLoss: an operand is no longer what was drawn.
@@ -30,8 +30,8 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload&
 // How the caches are found by each call.
 struct CachePlan {
   enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
-  int64_t rotated_bytes = 0;            // kModel: constants rotate through copies of so many bytes in all
-  int64_t flush_bytes = 0;              // kFlushed: touched between calls
+  int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all
+  int64_t flush_bytes = 0;    // kFlushed: touched between calls
 };
 absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t);
 // Copies through which constants of `constant_bytes` rotate.
@@ -40,7 +40,7 @@ int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes);
 // Compiled and loaded; thread-safe apart from LoadObject, which a lock of ours guards.
 struct LoadedKernel {
   std::unique_ptr<LoadedModule> module;
-  CompiledModule compiled;              // main, then the packs that are there
+  CompiledModule compiled;  // main, then the packs that are there
   Kernel kernel;
   absl::StatusOr<temper_kernel> Entry(const std::string& symbol) const;
   const CompiledKernel& Info(const std::string& symbol) const;

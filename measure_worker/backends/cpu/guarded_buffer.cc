@@ -29,7 +29,8 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
   GuardedBuffer b;
   b.mapped_ = static_cast<size_t>(middle + 2 * page + extra);
   void* base = mmap(nullptr, b.mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
+  if (base == MAP_FAILED)
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
   b.base_ = static_cast<char*>(base);
   char* begin = b.base_ + page;
   if (extra > 0) begin = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(begin), kHugePage));
@@ -65,7 +66,8 @@ void GuardedBuffer::Fill(uint8_t byte) {
 
 absl::Status GuardedBuffer::CheckSlack() const {
   for (int64_t i = 0; i < slack_; ++i) {
-    if (static_cast<uint8_t>(data_[bytes_ + i]) != kSlackByte) return absl::DataLossError("bytes after its end were written");
+    if (static_cast<uint8_t>(data_[bytes_ + i]) != kSlackByte)
+      return absl::DataLossError("bytes after its end were written");
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,8 @@ class GuardedBuffer {
   GuardedBuffer& operator=(GuardedBuffer&& other) noexcept;
   ~GuardedBuffer();
 
-  // Aligned to 64 bytes, and at most 63 bytes before the untouchable page: the end is right-aligned as far as that goes.
+  // Aligned to 64 bytes, and at most 63 bytes before the untouchable page: the end is right-aligned as far as that
+  // goes.
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   void Fill(uint8_t byte);

@@ -97,8 +97,10 @@ std::vector<NDArray> MakeInputs(const Workload& w, uint64_t seed) {
 NDArray MakeModelInput(DType dtype, const Shape& shape, uint64_t seed) {
   Rng rng(seed);
   NDArray a(dtype, shape);
-  if (IsFloat(dtype)) FillFloats(a, rng, -1.0, 1.0);
-  else FillInts(a, rng, 0, 2);
+  if (IsFloat(dtype))
+    FillFloats(a, rng, -1.0, 1.0);
+  else
+    FillInts(a, rng, 0, 2);
   return a;
 }
 

@@ -26,7 +26,8 @@ class TemporaryDirectory {
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
     std::error_code error;
     std::string path = absl::StrCat(fs::temp_directory_path(error).string(), "/temper-model-", getpid(), "-XXXXXX");
-    if (error || mkdtemp(path.data()) == nullptr) return absl::ResourceExhaustedError("cannot make a temporary directory");
+    if (error || mkdtemp(path.data()) == nullptr)
+      return absl::ResourceExhaustedError("cannot make a temporary directory");
     return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
   }
   ~TemporaryDirectory() {
@@ -147,14 +148,14 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, defaults, directory->Path("untuned")).status());
   const bool differ = choices.Differ();
   if (differ) TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, picked, directory->Path("tuned")).status());
-  graph = Graph();                      // the weights are in the packages now
+  graph = Graph();  // the weights are in the packages now
 
   std::vector<Runner> runners;
   TEMPER_ASSIGN_OR_RETURN(runners.emplace_back(), Runner::Load(directory->Path("untuned"), target.threads, work.seed));
   if (differ) {
     TEMPER_ASSIGN_OR_RETURN(runners.emplace_back(), Runner::Load(directory->Path("tuned"), target.threads, work.seed));
   }
-  directory.reset();                    // loaded; and a crash from here on leaves nothing behind
+  directory.reset();  // loaded; and a crash from here on leaves nothing behind
   begin(Phase::kModelRun);
   result.outcome = kRunCrashed;
   for (Runner& r : runners) TEMPER_RETURN_IF_ERROR(r.Run());

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -25,6 +24,12 @@ std::string Field(const std::string& config, std::string_view name) {
   return "";
 }
 
+// Whoever handles the signal, a sanitizer's report included.
+void Die(int number) {
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 [[noreturn]] void Hang() {
   signal(SIGTERM, SIG_IGN);
   for (;;) pause();
@@ -32,11 +37,11 @@ std::string Field(const std::string& config, std::string_view name) {
 
 // Ends or spoils this process in the way `fault` names; returns if it names none of these.
 void Misbehave(std::string_view fault) {
-  if (fault == "segv") raise(SIGSEGV);
-  if (fault == "ill") raise(SIGILL);
+  if (fault == "segv") Die(SIGSEGV);
+  if (fault == "ill") Die(SIGILL);
   if (fault == "abort") {
     std::fputs("free(): invalid pointer\n", stderr);
-    std::abort();
+    Die(SIGABRT);
   }
   if (fault == "exit") _exit(3);
   if (fault == "hang") Hang();
@@ -47,7 +52,7 @@ void Misbehave(std::string_view fault) {
   }
   if (fault == "chatter") {
     for (int i = 0; i < 10000; ++i) std::fprintf(stderr, "line %d of a great many that nobody will read\n", i);
-    raise(SIGSEGV);
+    Die(SIGSEGV);
   }
 }
 
@@ -82,7 +87,7 @@ class NullProgram : public Program {
 class NullBackend : public Backend {
  public:
   absl::Status Prepare(const BatchWork& work) override {
-    if (work.workload == "crash") raise(SIGSEGV);
+    if (work.workload == "crash") Die(SIGSEGV);
     if (work.workload == "refuse") return absl::InvalidArgumentError("no such workload");
     return absl::OkStatus();
   }
@@ -96,7 +101,7 @@ class NullBackend : public Backend {
   int build_threads() const override { return 2; }
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
     begin(Phase::kModelBuild);
-    if (work.target == "crash") raise(SIGSEGV);
+    if (work.target == "crash") Die(SIGSEGV);
     begin(Phase::kModelRun);
     if (work.target == "hang") Hang();
     constexpr double kUntuned = 2e-3, kTuned = 1e-3;

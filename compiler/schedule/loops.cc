@@ -35,19 +35,37 @@ std::string FusedName(const std::string& outer, const std::string& inner) {
   return absl::StrCat(outer, ".", same_block ? inner.substr(dot + 1) : inner);
 }
 
-// Where a reduction initialises its element at its first step, loops inside the outermost reduction loop must lead to
-// other points each time, else the element is taken up again after the first.
-absl::Status CheckReductionOrder(const Stmt& root, const Stmt& below) {
+// The block's reduction loops, outermost first.
+std::vector<Var> ReductionOrder(const Stmt& root, const Stmt& block) {
+  const VarSet reduce = ReduceLoops(*block);
+  std::vector<Var> order;
+  for (const Stmt& loop : LoopsOf(PathToBlock(root, block->block.name))) {
+    if (reduce.count(loop->var.get()) > 0) order.push_back(loop->var);
+  }
+  return order;
+}
+
+// A reduction that initialises its element at its first step has to come to that step first, and loops inside the
+// outermost reduction loop must lead to other points each time, else the element is taken up again after the first.
+absl::Status CheckReductionOrder(const Stmt& before, const Stmt& root, const Stmt& below) {
   for (const Stmt& block : BlocksIn(below)) {
-    const VarSet reduce = ReduceLoops(*block);
-    if (!block->block.init || reduce.empty()) continue;
+    const std::vector<Var> order = ReductionOrder(root, block);
+    if (!block->block.init || order.empty()) continue;
     std::vector<Stmt> loops = LoopsOf(PathToBlock(root, block->block.name));
     ir::Simplifier ranges;
     BindLoops(loops, ranges);
-    auto top = std::find_if(loops.begin(), loops.end(), [&](const Stmt& s) { return reduce.count(s->var.get()) > 0; });
+    auto top = std::find_if(loops.begin(), loops.end(), [&](const Stmt& s) { return s->var == order.front(); });
     if (!IsInjective(block->block.bindings, block->block.predicate, {top, loops.end()}, ranges)) {
       return Refuse(absl::StrCat("block '", block->block.name,
                                  "' computes points more than once inside reduction loop '", (*top)->var->name, "'"));
+    }
+    // Loops that only reduce all stand at 0 first, whatever their order.
+    const VarSet spatial = SpatialLoops(*block);
+    for (const Var& loop : order) {
+      if (spatial.count(loop.get()) > 0 && order != ReductionOrder(before, block)) {
+        return Refuse(absl::StrCat("loop '", loop->name, "' is fused of reduction and other iterators of block '",
+                                   block->block.name, "', whose initialisation has to be decomposed first"));
+      }
     }
   }
   return absl::OkStatus();
@@ -139,7 +157,7 @@ absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order) {
   Func result = f;
   result.body = Replace(path, s);
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
-  TEMPER_RETURN_IF_ERROR(CheckReductionOrder(result.body, s));
+  TEMPER_RETURN_IF_ERROR(CheckReductionOrder(f.body, result.body, s));
   return result;
 }
 

@@ -53,6 +53,12 @@ absl::Status CheckAnnotations(const Stmt& s, const Stmt& parallel) {
                                                             "' is vectorized and must stay innermost, but loop '",
                                                             below->var->name, "' is inside"));
       }
+      if (below->kind == StmtKind::kBlock && ReduceLoops(*below).count(s->var.get()) &&
+          SpatialLoops(*below).count(s->var.get())) {
+        status = absl::FailedPreconditionError(absl::StrCat("vectorized loop '", s->var->name,
+                                                            "' is fused of reduction and other iterators of block '",
+                                                            below->block.name, "'"));
+      }
       if (below->kind == StmtKind::kBlock && below->block.init && ReduceLoops(*below).count(s->var.get())) {
         status = absl::FailedPreconditionError(absl::StrCat("vectorized loop '", s->var->name, "' reduces in block '",
                                                             below->block.name,
@@ -281,13 +287,20 @@ bool IsReduction(const StmtNode& block) {
          std::any_of(block.block.iters.begin(), block.block.iters.end(), [](const ir::IterVar& i) { return i.reduce; });
 }
 
-VarSet ReduceLoops(const StmtNode& block) {
+namespace {
+
+VarSet LoopsThatBind(const StmtNode& block, bool reduce) {
   VarSet vars;
   for (size_t i = 0; i < block.block.iters.size(); ++i) {
-    if (block.block.iters[i].reduce) CollectVars(block.block.bindings[i], vars);
+    if (block.block.iters[i].reduce == reduce) CollectVars(block.block.bindings[i], vars);
   }
   return vars;
 }
+
+}  // namespace
+
+VarSet ReduceLoops(const StmtNode& block) { return LoopsThatBind(block, true); }
+VarSet SpatialLoops(const StmtNode& block) { return LoopsThatBind(block, false); }
 
 Stmt ReplaceBuffer(const Stmt& root, const Buffer& from, const Buffer& to,
                    const std::function<std::vector<Expr>(const std::vector<Expr>&)>& map) {

@@ -68,8 +68,9 @@ std::vector<Stmt> WritersOf(const Stmt& root, const Buffer& buffer);
 std::vector<Stmt> ReadersOf(const Stmt& root, const Buffer& buffer);
 bool IsParam(const Func& f, const Buffer& buffer);
 bool IsReduction(const StmtNode& block);  // binds a reduction iterator, or initialises
-// Loops that bind reduction iterators of the block.
+// Loops that bind reduction iterators of the block, and those that bind others. A fused loop may do both.
 VarSet ReduceLoops(const StmtNode& block);
+VarSet SpatialLoops(const StmtNode& block);
 
 // Every use of `from` becomes one of `to` with the indices that `map` makes of the old ones.
 Stmt ReplaceBuffer(const Stmt& root, const Buffer& from, const Buffer& to,

@@ -15,14 +15,6 @@ namespace {
 
 absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
 
-VarSet SpatialLoops(const StmtNode& block) {
-  VarSet vars;
-  for (size_t i = 0; i < block.block.iters.size(); ++i) {
-    if (!block.block.iters[i].reduce) CollectVars(block.block.bindings[i], vars);
-  }
-  return vars;
-}
-
 // Copies of the loops and conditions at and below path[first], down to the block: loops that bind no spatial iterator
 // are left out and stand at 0.
 struct SpatialCopy {

@@ -271,7 +271,7 @@ void RunOne(uint64_t seed, std::map<std::string, Tally>& tally) {
 TEST(ScheduleFuzz, AcceptedRewritesKeepTheResults) {
   std::map<std::string, Tally> tally;
   const char* runs = std::getenv("TEMPER_FUZZ_RUNS");
-  const uint64_t count = runs != nullptr ? std::strtoull(runs, nullptr, 10) : 1200;
+  const uint64_t count = runs != nullptr ? std::strtoull(runs, nullptr, 10) : 2500;
   for (uint64_t seed = 1; seed <= count && !::testing::Test::HasFatalFailure(); ++seed) RunOne(seed, tally);
   if (::testing::Test::HasFatalFailure()) return;
   EXPECT_EQ(tally.size(), 17u);

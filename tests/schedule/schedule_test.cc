@@ -213,6 +213,17 @@ TEST_F(ScheduleTest, RepeatedPointsAreInitialisedEachTime) {
   ExpectSame();
 }
 
+TEST_F(ScheduleTest, ReductionsComeToTheirFirstStepFirst) {
+  Use(Matmul(2, 8, 3));
+  Loop fused = s_.Fuse(L("c", 1), L("c", 2));
+  auto [outer, inner] = s_.Split(fused, 4);
+  EXPECT_REFUSED(s_.Reorder({inner, outer}), "is fused of reduction and other iterators of block 'c'");
+  const std::string init = s_.DecomposeReduction("c", outer);
+  EXPECT_REFUSED(s_.Vectorize(inner), "is fused of reduction and other iterators of block 'c'");
+  s_.Reorder({inner, outer});
+  ExpectSame();
+}
+
 TEST_F(ScheduleTest, AnnotationsAndTheirRefusals) {
   Use(Matmul(4, 4, 4));
   Loop i = L("c", 0), j = L("c", 1), k = L("c", 2);

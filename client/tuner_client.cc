@@ -16,7 +16,8 @@ namespace {
 
 // Keeps a request of queries or records well below the server's 4 MiB.
 constexpr size_t kMostBytesARequest = 1 << 20;
-// A watch is one call; it is taken up again when this has passed, so that a half-open connection cannot hold it for ever.
+// A watch is one call; it is taken up again when this has passed, so that a half-open connection cannot hold it for
+// ever.
 constexpr absl::Duration kWatchDeadline = absl::Hours(1);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kMostBackOff = absl::Seconds(2);
@@ -63,7 +64,7 @@ struct StopSignal::Impl {
   std::mutex mutex;
   std::condition_variable wake;
   bool cancelled = false;
-  grpc::ClientContext* context = nullptr;       // of the call now running, if any
+  grpc::ClientContext* context = nullptr;  // of the call now running, if any
 };
 
 StopSignal::StopSignal() : impl_(std::make_unique<Impl>()) {}
@@ -95,7 +96,8 @@ struct TunerClient::Impl {
   // A failed call's status, with the server's name where there was no server to answer.
   absl::Status Told(const grpc::Status& status) const {
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
-    return absl::UnavailableError(absl::StrCat("no answer from temper-server at ", address, ": ", status.error_message()));
+    return absl::UnavailableError(
+        absl::StrCat("no answer from temper-server at ", address, ": ", status.error_message()));
   }
 
   template <typename Request, typename Reply>
@@ -144,7 +146,7 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
   StopSignal::Impl& signal = stop != nullptr ? *stop->impl_ : *own.impl_;
   v1::WatchJobRequest request;
   request.set_job(job);
-  absl::Time broken_since = absl::InfiniteFuture();     // the server tells the state at once on a new stream
+  absl::Time broken_since = absl::InfiniteFuture();  // the server tells the state at once on a new stream
   absl::Duration back_off = kFirstBackOff;
   while (true) {
     grpc::ClientContext context;

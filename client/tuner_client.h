@@ -39,7 +39,8 @@ class StopSignal {
 class TunerClient {
  public:
   // `address`: "HOST:PORT" or "unix:PATH". Does not connect yet, so it cannot fail for a server that is not there.
-  static absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const std::string& address, const ClientOptions& options = {});
+  static absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const std::string& address,
+                                                              const ClientOptions& options = {});
   ~TunerClient();
 
   const std::string& address() const;

@@ -84,7 +84,8 @@ BestQuery FromWire(const v1::BestQuery& q) {
   out.device_key = q.device_key();
   out.fingerprint = q.fingerprint();
   out.threads = q.threads();
-  for (const v1::AllowedTemplate& allowed : q.templates()) out.templates.emplace_back(allowed.name(), allowed.version());
+  for (const v1::AllowedTemplate& allowed : q.templates())
+    out.templates.emplace_back(allowed.name(), allowed.version());
   return out;
 }
 

@@ -1,0 +1,35 @@
+// What all handlers ask of a call before they look at it.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "proto/convert.h"
+
+namespace temper {
+
+inline constexpr size_t kLargestQuery = 4 << 20, kLargestReport = 1 << 20, kLargestGraph = 16 << 20;
+
+// A call without a deadline could wait for ever on a server that hangs, and holds its resources for as long.
+template <typename Request>
+absl::Status Admit(const grpc::CallbackServerContext& context, const Request& request, size_t largest) {
+  if (context.deadline() == std::chrono::system_clock::time_point::max()) {
+    return absl::InvalidArgumentError("the call has no deadline");
+  }
+  if (const size_t bytes = request.ByteSizeLong(); bytes > largest) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the request has ", bytes, " bytes; at most ", largest, " are taken"));
+  }
+  return absl::OkStatus();
+}
+
+inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+}  // namespace temper

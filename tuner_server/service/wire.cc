@@ -1,0 +1,185 @@
+#include "tuner_server/service/wire.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+namespace {
+
+absl::Duration Milliseconds(int64_t ms) { return absl::Milliseconds(ms); }
+
+v1::SamplingPlan ToWire(const SamplingPlan& plan) {
+  v1::SamplingPlan out;
+  out.set_repeats(plan.repeats);
+  out.set_min_sample_us(plan.min_sample_us);
+  out.set_race_factor(plan.race_factor);
+  out.set_build_timeout_ms(plan.build_timeout_ms);
+  out.set_run_timeout_ms(plan.run_timeout_ms);
+  out.set_cache_policy(plan.cache_policy);
+  return out;
+}
+
+v1::ModelCheck ModelToWire(const Work& work) {
+  v1::ModelCheck out;
+  out.set_graph_json(*work.graph_json);
+  out.set_target(work.target);
+  out.set_seed(work.seed);
+  out.set_rounds(work.rounds);
+  out.set_budget_ms(work.budget_ms);
+  for (const KernelPick& pick : work.picks) {
+    v1::KernelPick* to = out.add_picks();
+    to->set_workload(pick.workload);
+    to->set_template_name(pick.template_name);
+    to->set_config(pick.config);
+  }
+  return out;
+}
+
+v1::Batch BatchToWire(const Work& work, const std::vector<int>& attempts) {
+  v1::Batch out;
+  out.set_workload(work.workload);
+  out.set_target(work.target);
+  out.set_incumbent_s(work.incumbent_s);
+  *out.mutable_plan() = ToWire(work.plan);
+  for (size_t i = 0; i < work.items.size(); ++i) {
+    v1::CandidateSpec* to = out.add_candidates();
+    to->set_candidate(work.items[i].id);
+    to->set_attempt(attempts[i]);
+    to->set_template_name(work.items[i].template_name);
+    to->set_template_version(work.items[i].template_version);
+    to->set_config(work.items[i].config);
+  }
+  return out;
+}
+
+}  // namespace
+
+WorkerInfo FromWire(const v1::RegisterRequest& request) {
+  WorkerInfo info;
+  info.device_key = request.device_key();
+  info.fingerprint = request.fingerprint();
+  info.target = request.target();
+  info.codegen_id = request.codegen_id();
+  info.name = request.name();
+  info.threads = request.threads();
+  info.slots = std::max(1, request.slots());
+  info.shares_server_cores = request.shares_server_cores();
+  return info;
+}
+
+ItemResult FromWire(const v1::CandidateResult& r) {
+  ItemResult out;
+  out.lease = r.lease();
+  out.item = r.candidate();
+  out.attempt = r.attempt();
+  out.outcome = r.outcome();
+  out.error = r.error();
+  out.costs_s.assign(r.costs_s().begin(), r.costs_s().end());
+  return out;
+}
+
+ItemResult FromWire(const v1::ModelResult& r) {
+  ItemResult out;
+  out.lease = r.lease();
+  out.outcome = r.outcome();
+  out.error = r.error();
+  out.costs_s.assign(r.tuned_s().begin(), r.tuned_s().end());
+  out.untuned_s.assign(r.untuned_s().begin(), r.untuned_s().end());
+  out.relative_error = r.relative_error();
+  return out;
+}
+
+v1::Lease ToWire(const Dispatcher::Grant& grant) {
+  v1::Lease out;
+  out.set_lease(grant.lease);
+  out.set_job(grant.work->job);
+  switch (grant.work->kind) {
+    case WorkKind::kBatch:
+      *out.mutable_batch() = BatchToWire(*grant.work, grant.attempts);
+      break;
+    case WorkKind::kFinals:
+      *out.mutable_finals() = BatchToWire(*grant.work, grant.attempts);
+      break;
+    case WorkKind::kModel:
+      *out.mutable_model() = ModelToWire(*grant.work);
+      break;
+  }
+  return out;
+}
+
+v1::SyncReply ToWire(const Dispatcher::SyncOutcome& outcome) {
+  v1::SyncReply out;
+  out.set_unknown_session(outcome.unknown_session);
+  for (const Dispatcher::Grant& grant : outcome.grants) *out.add_grants() = ToWire(grant);
+  for (const int64_t cancel : outcome.cancels) out.add_cancels(cancel);
+  return out;
+}
+
+v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration seen_ago) {
+  v1::Device out;
+  out.set_key(view.info.device_key);
+  out.set_fingerprint(view.info.fingerprint);
+  out.set_state(view.state);
+  out.set_reason(view.reason);
+  out.set_trials(view.trials);
+  out.set_failures(view.failures);
+  out.set_last_seen_s(absl::ToDoubleSeconds(seen_ago));
+  out.set_target(view.info.target);
+  out.set_codegen_id(view.info.codegen_id);
+  return out;
+}
+
+v1::TaskProgress ToWire(const TaskView& view, int index) {
+  v1::TaskProgress out;
+  out.set_task(index);
+  out.set_workload(view.workload);
+  out.set_weight(view.weight);
+  out.set_flops(view.flops);
+  out.set_trials(view.trials);
+  for (const auto& [outcome, count] : view.failures) (*out.mutable_failures())[outcome] = count;
+  out.set_default_s(view.default_s);
+  out.set_best_s(view.best_s);
+  out.set_template_name(view.template_name);
+  out.set_config(view.config);
+  out.set_done(view.done);
+  out.set_why_done(view.why_done);
+  return out;
+}
+
+absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
+  if (r.device_key().empty()) return absl::InvalidArgumentError("the job names no device key");
+  if (r.trials() < 0 || r.trials_per_task() < 0 || r.early_stopping() < 0 || r.time_budget_ms() < 0 ||
+      r.wait_for_device_ms() < 0) {
+    return absl::InvalidArgumentError("trials, early stopping, the time budget and the wait cannot be negative");
+  }
+  if (r.trials() == 0 && r.trials_per_task() == 0 && r.early_stopping() == 0 && r.time_budget_ms() == 0) {
+    return absl::InvalidArgumentError("the job would never end: give trials, early stopping or a time budget");
+  }
+  JobSpec spec;
+  spec.model = r.model();
+  spec.graph_json = std::make_shared<const std::string>(r.graph_json());
+  spec.device_key = r.device_key();
+  spec.codegen_id = r.codegen_id();
+  spec.tuner = r.tuner();
+  spec.trials = r.trials();
+  spec.trials_per_task = r.trials_per_task();
+  spec.early_stopping = r.early_stopping();
+  spec.time_budget = Milliseconds(r.time_budget_ms());
+  spec.seed = r.seed();
+  spec.wait_for_device = Milliseconds(r.wait_for_device_ms());
+  spec.close_with_command = r.close_with_command();
+  return spec;
+}
+
+v1::JobEvent FinalEvent(const JobRow& row) {
+  v1::JobEvent out;
+  out.set_cursor(1);
+  out.set_state(row.state);
+  out.set_reason(row.reason);
+  out.set_trials(static_cast<int32_t>(row.trials));
+  out.set_model(row.model);
+  out.set_device_key(row.device_key);
+  out.set_target(row.target);
+  return out;
+}
+
+}  // namespace temper

@@ -1,0 +1,362 @@
+#include "tuner_server/tuning/job_loop.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+namespace {
+
+// The share of a job's trials that go to the first look at every task.
+constexpr int kFirstLookDivisor = 2;
+constexpr int kFirstLookByBudget = 8;
+// Below this share of the model a task's first look is as small as can be.
+constexpr double kSmallShare = 0.005;
+// Worst case of building and checking a model, kept free of the closing allowance.
+constexpr absl::Duration kModelBuildReserve = absl::Seconds(4);
+constexpr absl::Duration kShortestModelBudget = absl::Milliseconds(1500);
+constexpr double kSmoothing = 0.3;
+constexpr int kContendersOfABigTask = 3, kContendersOfASmallTask = 2;
+constexpr double kBigShare = 0.1;
+
+bool IsTrial(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobLoop>> JobLoop::Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
+                                                         JobLoopOptions options, absl::Duration started) {
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(target_text));
+  return std::unique_ptr<JobLoop>(new JobLoop(std::move(spec), std::move(target_text), std::move(target),
+                                              std::move(tasks), std::move(options), started));
+}
+
+JobLoop::JobLoop(JobSpec spec, std::string target_text, Target target, std::vector<Task> tasks, JobLoopOptions options,
+                 absl::Duration started)
+    : spec_(std::move(spec)),
+      target_text_(std::move(target_text)),
+      target_(std::move(target)),
+      options_(std::move(options)),
+      started_(started),
+      rng_(spec_.seed) {
+  for (Task& task : tasks) {
+    tasks_.emplace_back(std::move(task), target_, spec_.seed);
+    changed_.insert(tasks_.size() - 1);
+  }
+}
+
+absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
+  changed_.insert(task);
+  const absl::Status prepared = tasks_[task].Prepare(options_.make_tuner, known);
+  if (prepared.ok()) return absl::OkStatus();
+  // One workload that cannot be searched does not take the model's others along: it runs its default.
+  warnings_.push_back(absl::StrCat("not tuned: ", tasks_[task].view().workload, ": ", prepared.message()));
+  tasks_[task].End("failures");
+  return absl::OkStatus();
+}
+
+// --- search ---
+
+bool JobLoop::BudgetOver(absl::Duration now) const {
+  return spec_.time_budget > absl::ZeroDuration() && now - started_ >= spec_.time_budget;
+}
+
+bool JobLoop::MayGetBatch(size_t i) const {
+  const TaskSearch& task = tasks_[i];
+  // A tuner that has not seen its last batch's results yet proposes half blind.
+  return !task.view().done && task.prepared() && task.outstanding == 0;
+}
+
+bool JobLoop::NeedsSearch(int slots, bool ahead) const {
+  if (phase_ != Phase::kSearch || !TrialsLeft()) return false;
+  const size_t wanted = static_cast<size_t>(std::max(1, slots)) * (ahead ? 2 : 1);
+  if (pending_.size() >= wanted) return false;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (MayGetBatch(i)) return true;
+  }
+  return false;
+}
+
+int JobLoop::BatchSize(size_t i, absl::Duration now) const {
+  const TaskSearch& task = tasks_[i];
+  int size = options_.largest_batch;
+  if (task.best_after().empty()) {
+    const int tasks = static_cast<int>(tasks_.size());
+    size = spec_.trials > 0 ? spec_.trials / (kFirstLookDivisor * tasks) : kFirstLookByBudget;
+    size = std::clamp(size, options_.smallest_batch, options_.largest_batch);
+    double model_s = 0;
+    for (const TaskSearch& other : tasks_) model_s += other.EstimatedSeconds();
+    if (task.EstimatedSeconds() < kSmallShare * model_s) size = options_.smallest_batch;
+  }
+  if (spec_.trials > 0) size = std::min(size, spec_.trials - trials_ - outstanding_items_);
+  if (spec_.trials_per_task > 0) size = std::min(size, spec_.trials_per_task - task.view().trials);
+  if (spec_.time_budget > absl::ZeroDuration() && seconds_per_item_ > 0) {
+    // What is under way runs first; the last batch should end with the budget.
+    const double left_s = absl::ToDoubleSeconds(spec_.time_budget - (now - started_));
+    const double fit = left_s / seconds_per_item_ - outstanding_items_;
+    size = std::min(size, static_cast<int>(std::max(1.0, fit)));
+  }
+  return std::max(1, size);
+}
+
+absl::Status JobLoop::Search(absl::Duration now, WorkPort& port) {
+  std::vector<TaskStanding> standings;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const TaskSearch& task = tasks_[i];
+    standings.push_back(
+        {static_cast<double>(task.view().weight), task.view().flops, task.kind(), task.best_after(), MayGetBatch(i)});
+  }
+  const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
+  if (!next) return absl::OkStatus();
+  TaskSearch& task = tasks_[*next];
+  TEMPER_ASSIGN_OR_RETURN(std::vector<WorkItem> items, task.Propose(BatchSize(*next, now)));
+  if (items.empty()) {
+    task.End("exhausted");
+    changed_.insert(*next);
+    return absl::OkStatus();
+  }
+  Work work = NewWork(WorkKind::kBatch, *next);
+  work.incumbent_s = task.incumbent_s();
+  work.items = std::move(items);
+  Submit(std::move(work), *next, now, port);
+  return absl::OkStatus();
+}
+
+Work JobLoop::NewWork(WorkKind kind, size_t task) const {
+  Work work;
+  work.job = spec_.id;
+  work.kind = kind;
+  work.device_key = spec_.device_key;
+  work.target = target_text_;
+  work.codegen_id = spec_.codegen_id;
+  work.tuner = spec_.tuner;
+  if (kind == WorkKind::kModel) return work;
+  work.workload = tasks_[task].view().workload;
+  work.anchor = tasks_[task].anchor();
+  return work;
+}
+
+void JobLoop::Submit(Work work, size_t task, absl::Duration now, WorkPort& port) {
+  Pending pending;
+  pending.task = task;
+  pending.kind = work.kind;
+  pending.submitted = now;
+  pending.size = work.items.size();
+  const std::vector<WorkItem> items = work.items;
+  const std::vector<int64_t> ids = port.Submit(std::move(work));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    pending.open[ids[i]] = items[i];
+    pending_of_item_[ids[i]] = next_pending_;
+  }
+  if (pending.kind == WorkKind::kBatch) {
+    outstanding_items_ += static_cast<int>(ids.size());
+    ++tasks_[task].outstanding;
+  }
+  pending_[next_pending_++] = std::move(pending);
+}
+
+// --- events ---
+
+void JobLoop::OnResult(const ItemResult& result, absl::Duration now) {
+  const auto owner = pending_of_item_.find(result.item);
+  if (owner == pending_of_item_.end()) return;  // withdrawn meanwhile
+  const int64_t pending_id = owner->second;
+  pending_of_item_.erase(owner);
+  Pending& pending = pending_.at(pending_id);
+  const WorkItem item = pending.open.at(result.item);
+  pending.open.erase(result.item);
+  if (!IsTrial(result.outcome)) last_error_ = absl::StrCat(result.outcome, ": ", result.error);
+  switch (pending.kind) {
+    case WorkKind::kBatch:
+      --outstanding_items_;
+      ++outcomes_[result.outcome];
+      if (IsTrial(result.outcome)) ++trials_;
+      tasks_[pending.task].Observe(item, result);
+      changed_.insert(pending.task);
+      break;
+    case WorkKind::kFinals:
+      pending.finals.emplace_back(item, result);
+      break;
+    case WorkKind::kModel:
+      FinishModel(result);
+      break;
+  }
+  if (!pending.open.empty()) return;
+  CloseBatch(pending, now);
+  pending_.erase(pending_id);
+}
+
+void JobLoop::CloseBatch(const Pending& pending, absl::Duration now) {
+  if (pending.kind == WorkKind::kModel) return;
+  TaskSearch& task = tasks_[pending.task];
+  changed_.insert(pending.task);
+  if (pending.kind == WorkKind::kFinals) {
+    for (const auto& [item, result] : pending.finals) task.ObserveFinal(item, result);
+    return;
+  }
+  --task.outstanding;
+  task.EndRound();
+  const double each = absl::ToDoubleSeconds(now - pending.submitted) / static_cast<double>(pending.size);
+  seconds_per_item_ = seconds_per_item_ == 0 ? each : seconds_per_item_ + kSmoothing * (each - seconds_per_item_);
+}
+
+void JobLoop::EndFinishedTasks(absl::Duration now) {
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    TaskSearch& task = tasks_[i];
+    if (task.view().done || !task.prepared()) continue;
+    std::string why;
+    if (spec_.trials_per_task > 0 && task.view().trials >= spec_.trials_per_task) why = "trials";
+    if (spec_.early_stopping > 0 && task.since_better() >= spec_.early_stopping) why = "early_stopping";
+    if (task.failures_in_row() >= options_.most_failures_in_row) why = "failures";
+    if (why.empty() || task.outstanding > 0) continue;
+    task.End(why);
+    changed_.insert(i);
+  }
+}
+
+void JobLoop::EndAllTasks(const std::string& why) {
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (tasks_[i].view().done) continue;
+    tasks_[i].End(why);
+    changed_.insert(i);
+  }
+}
+
+void JobLoop::WithdrawAll(WorkPort& port) {
+  std::vector<int64_t> items;
+  for (const auto& [item, pending] : pending_of_item_) items.push_back(item);
+  if (!items.empty()) port.Withdraw(items);
+  for (auto& [id, pending] : pending_) {
+    if (pending.kind == WorkKind::kBatch) --tasks_[pending.task].outstanding;
+  }
+  pending_.clear();
+  pending_of_item_.clear();
+  outstanding_items_ = 0;
+}
+
+void JobLoop::Advance(absl::Duration now, WorkPort& port) {
+  if (phase_ == Phase::kSearch) {
+    EndFinishedTasks(now);
+    const bool budget_over = BudgetOver(now);
+    const bool trials_over = spec_.trials > 0 && trials_ >= spec_.trials;
+    const bool tasks_over =
+        std::all_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.view().done; });
+    if (!budget_over && !trials_over && !(tasks_over && pending_.empty())) return;
+    WithdrawAll(port);
+    EndAllTasks(budget_over ? "budget" : "trials");
+    search_ended_ = now;
+    BeginFinals(now, port);
+  }
+  if (phase_ == Phase::kFinals) {
+    if (!pending_.empty() && now < finals_deadline_) return;
+    if (!pending_.empty()) {
+      warnings_.push_back(absl::StrCat("time ran out for ", pending_.size(), " finals: their best is provisional"));
+      WithdrawAll(port);
+    }
+    BeginModelCheck(now, port);
+  }
+  if (phase_ == Phase::kModelCheck) {
+    if (!pending_.empty() && now < model_deadline_) return;
+    if (!pending_.empty()) {
+      warnings_.push_back("the model was not measured end to end: no answer in time");
+      WithdrawAll(port);
+    }
+    phase_ = Phase::kOver;
+  }
+}
+
+// The tasks with most to gain first: a short allowance decides what matters.
+void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
+  phase_ = Phase::kFinals;
+  finals_deadline_ = now + options_.finals_allowance;
+  double model_s = 0;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    order.push_back(i);
+    model_s += tasks_[i].EstimatedSeconds();
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tasks_[a].Gain() > tasks_[b].Gain(); });
+  for (const size_t i : order) {
+    const bool big = tasks_[i].EstimatedSeconds() > kBigShare * model_s;
+    std::vector<WorkItem> finalists = tasks_[i].Finalists(big ? kContendersOfABigTask : kContendersOfASmallTask);
+    if (finalists.empty()) continue;
+    Work work = NewWork(WorkKind::kFinals, i);
+    work.plan.repeats = options_.final_repeats;
+    work.plan.race_factor = 0;
+    work.incumbent_s = tasks_[i].incumbent_s();
+    work.items = std::move(finalists);
+    Submit(std::move(work), i, now, port);
+  }
+}
+
+void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
+  phase_ = Phase::kModelCheck;
+  const bool any = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.view().best_s > 0; });
+  if (!tasks_.empty() && !any) {
+    verdict_ =
+        absl::FailedPreconditionError(absl::StrCat("no candidate of any task could be measured; the last failure was ",
+                                                   last_error_.empty() ? "none: nothing was tried" : last_error_));
+    phase_ = Phase::kOver;
+    return;
+  }
+  Work work = NewWork(WorkKind::kModel, 0);
+  work.graph_json = spec_.graph_json;
+  work.seed = spec_.seed;
+  work.rounds = options_.model_rounds;
+  for (const TaskSearch& task : tasks_) {
+    if (std::optional<KernelPick> pick = task.Pick()) work.picks.push_back(*std::move(pick));
+  }
+  picks_ = work.picks.size();
+  const absl::Duration left = options_.closing_allowance - (now - search_ended_) - kModelBuildReserve;
+  work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(std::max(left, kShortestModelBudget)));
+  work.items.emplace_back();
+  model_deadline_ = now + options_.model_patience;
+  Submit(std::move(work), 0, now, port);
+}
+
+void JobLoop::FinishModel(const ItemResult& result) {
+  if (result.outcome != "ok" || result.costs_s.empty() || result.untuned_s.empty()) {
+    // What was measured wrong must not be used; what could not be measured is only not known.
+    kept_default_ = picks_ > 0 && result.outcome != "infrastructure";
+    warnings_.push_back(absl::StrCat("the model was not measured end to end: ", result.outcome, ": ", result.error));
+    return;
+  }
+  untuned_s_ = Median(result.untuned_s);
+  tuned_s_ = Median(result.costs_s);
+  kept_default_ = picks_ > 0 && tuned_s_ > untuned_s_;
+}
+
+absl::Duration JobLoop::NextDeadline() const {
+  switch (phase_) {
+    case Phase::kSearch:
+      return spec_.time_budget > absl::ZeroDuration() ? started_ + spec_.time_budget : absl::InfiniteDuration();
+    case Phase::kFinals:
+      return finals_deadline_;
+    case Phase::kModelCheck:
+      return model_deadline_;
+    case Phase::kOver:
+      break;
+  }
+  return absl::InfiniteDuration();
+}
+
+double JobLoop::EtaSeconds(absl::Duration now) const {
+  if (phase_ != Phase::kSearch) return 0;
+  double eta = 0;
+  const int attempts = trials_ + [this] {
+    int failures = 0;
+    for (const auto& [outcome, count] : outcomes_) failures += IsTrial(outcome) ? 0 : count;
+    return failures;
+  }();
+  if (spec_.trials > 0 && trials_ > 0) {
+    const double attempts_per_trial = static_cast<double>(attempts) / trials_;
+    eta = (spec_.trials - trials_) * attempts_per_trial * seconds_per_item_;
+  }
+  if (spec_.time_budget > absl::ZeroDuration()) {
+    const double left = std::max(0.0, absl::ToDoubleSeconds(spec_.time_budget - (now - started_)));
+    eta = spec_.trials > 0 && trials_ > 0 ? std::min(eta, left) : left;
+  }
+  return eta;
+}
+
+}  // namespace temper

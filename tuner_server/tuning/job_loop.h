@@ -1,0 +1,148 @@
+// The course of a job, from its first batch to the model measured end to end. Driven by events and a clock passed in:
+// no threads, no IO. Not thread-safe.
+//
+//   search ─► finals ─► model check ─► over
+//
+// The owner calls Advance after every event and at NextDeadline, and Search (slow) when NeedsSearch says so.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/rng.h"
+#include "tuner_server/tuning/allocator.h"
+#include "tuner_server/tuning/task_search.h"
+
+namespace temper {
+
+struct JobSpec {
+  int64_t id = 0;
+  std::string model;
+  std::shared_ptr<const std::string> graph_json;
+  std::string device_key, codegen_id, tuner;
+  int trials = 0;              // new ok ones for the whole model; 0: by budget alone
+  int trials_per_task = 0;     // 0: no limit
+  int early_stopping = 0;      // 0: never
+  absl::Duration time_budget;  // to the last trial; zero: none
+  uint64_t seed = 0;
+  absl::Duration wait_for_device;
+  bool close_with_command = false;
+};
+
+struct JobLoopOptions {
+  TunerFactory make_tuner;
+  AllocatorOptions allocator;
+  int smallest_batch = 4, largest_batch = 16;
+  int most_failures_in_row = 64;  // a task that only fails ends
+  // Finals and the model check together, after the last trial.
+  absl::Duration closing_allowance = absl::Seconds(15);
+  absl::Duration finals_allowance = absl::Seconds(6);
+  // A model check that does not answer: the job ends without it.
+  absl::Duration model_patience = absl::Seconds(60);
+  int final_repeats = 10;
+  int model_rounds = 10;
+};
+
+// Where the loop's work goes.
+class WorkPort {
+ public:
+  virtual ~WorkPort() = default;
+  virtual std::vector<int64_t> Submit(Work work) = 0;  // the ids of its items
+  virtual void Withdraw(const std::vector<int64_t>& items) = 0;
+};
+
+class JobLoop {
+ public:
+  enum class Phase { kSearch, kFinals, kModelCheck, kOver };
+
+  // `started`: when the job was submitted, from which the time budget runs. `target` is the worker's text.
+  static absl::StatusOr<std::unique_ptr<JobLoop>> Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
+                                                         JobLoopOptions options, absl::Duration started);
+
+  // The default choice and the tuner of one task, and what is known of it. Slow. All tasks, before anything else.
+  absl::Status PrepareTask(size_t task, std::span<const Record> known);
+
+  // --- search ---
+  // `slots`: leases that the workers hold at once. `ahead`: prepare the next batch while one is measured.
+  bool NeedsSearch(int slots, bool ahead) const;
+  // Submits one batch, or ends tasks that have nothing left to propose. Slow.
+  absl::Status Search(absl::Duration now, WorkPort& port);
+
+  // --- events ---
+  void OnResult(const ItemResult& result, absl::Duration now);
+  // Deadlines and the change of phases.
+  void Advance(absl::Duration now, WorkPort& port);
+  absl::Duration NextDeadline() const;  // infinite if none
+
+  Phase phase() const { return phase_; }
+  int trials() const { return trials_; }
+  const std::map<std::string, int>& outcomes() const { return outcomes_; }
+  size_t size() const { return tasks_.size(); }
+  const TaskView& task(size_t i) const { return tasks_[i].view(); }
+  // Tasks whose views changed since the last call.
+  std::set<size_t> TakeChanged() { return std::exchange(changed_, {}); }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  // Set when over. Not OK: no trial at all succeeded.
+  const absl::Status& verdict() const { return verdict_; }
+  double untuned_s() const { return untuned_s_; }  // end to end, medians; 0: not measured
+  double tuned_s() const { return tuned_s_; }
+  bool kept_default() const { return kept_default_; }
+  double EtaSeconds(absl::Duration now) const;  // of the search; 0: unknown
+
+ private:
+  struct Pending {
+    size_t task = 0;
+    WorkKind kind = WorkKind::kBatch;
+    std::map<int64_t, WorkItem> open;
+    std::vector<std::pair<WorkItem, ItemResult>> finals;  // decide together, or not at all
+    absl::Duration submitted;
+    size_t size = 0;
+  };
+
+  JobLoop(JobSpec spec, std::string target_text, Target target, std::vector<Task> tasks, JobLoopOptions options,
+          absl::Duration started);
+  Work NewWork(WorkKind kind, size_t task) const;
+  void Submit(Work work, size_t task, absl::Duration now, WorkPort& port);
+  int BatchSize(size_t task, absl::Duration now) const;
+  bool TrialsLeft() const { return spec_.trials == 0 || trials_ + outstanding_items_ < spec_.trials; }
+  bool MayGetBatch(size_t task) const;
+  void EndFinishedTasks(absl::Duration now);
+  void EndAllTasks(const std::string& why);
+  void WithdrawAll(WorkPort& port);
+  void CloseBatch(const Pending& pending, absl::Duration now);
+  void BeginFinals(absl::Duration now, WorkPort& port);
+  void BeginModelCheck(absl::Duration now, WorkPort& port);
+  void FinishModel(const ItemResult& result);
+  bool BudgetOver(absl::Duration now) const;
+
+  JobSpec spec_;
+  std::string target_text_;
+  Target target_;
+  JobLoopOptions options_;
+  absl::Duration started_, search_ended_, finals_deadline_, model_deadline_;
+  Rng rng_;
+  Phase phase_ = Phase::kSearch;
+  std::vector<TaskSearch> tasks_;
+  std::map<int64_t, Pending> pending_;  // by a number of this loop's own
+  std::map<int64_t, int64_t> pending_of_item_;
+  int64_t next_pending_ = 1;
+  int outstanding_items_ = 0;  // of batches
+  int trials_ = 0;
+  double seconds_per_item_ = 0;  // measured, smoothed; 0: not yet
+  std::map<std::string, int> outcomes_;
+  std::string last_error_;
+  std::set<size_t> changed_;
+  std::vector<std::string> warnings_;
+  absl::Status verdict_;
+  double untuned_s_ = 0, tuned_s_ = 0;
+  bool kept_default_ = false;
+  size_t picks_ = 0;
+};
+
+}  // namespace temper

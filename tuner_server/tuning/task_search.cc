@@ -1,0 +1,197 @@
+#include "tuner_server/tuning/task_search.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+
+namespace temper {
+namespace {
+
+// A tuner that proposes nothing new so many times in a row is taken to be at its end.
+constexpr int kMostEmptyProposals = 4;
+constexpr int kSamplesOfAContender = 3;
+
+bool Measured(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
+
+}  // namespace
+
+double Median(std::vector<double> samples) {
+  const size_t middle = samples.size() / 2;
+  std::nth_element(samples.begin(), samples.begin() + middle, samples.end());
+  if (samples.size() % 2 == 1) return samples[middle];
+  const double upper = samples[middle];
+  return (*std::max_element(samples.begin(), samples.begin() + middle) + upper) / 2;
+}
+
+TaskSearch::TaskSearch(Task task, Target target, uint64_t seed)
+    : task_(std::move(task)), target_(std::move(target)), anchor_(AnchorText(task_.workload)) {
+  view_.workload = Text(task_.workload);
+  view_.weight = task_.count;
+  view_.flops = Flops(task_.workload);
+  kind_ = task_.workload.calls[task_.workload.anchor].op;
+  seed_ = seed ^ StableHash(view_.workload);
+}
+
+std::string TaskSearch::KeyOf(const WorkItem& item) const {
+  return absl::StrCat(item.template_name, "\n", item.config);
+}
+
+absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known) {
+  TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task_.workload, target_));
+  default_ = WorkItem{0, std::string(choice.def->name), choice.def->version, Text(choice.config)};
+  draft_s_ = DraftSeconds(choice.def->footprint(task_.workload, choice.config, target_), target_);
+  TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
+  for (const Record& record : known) {
+    const TemplateDef* def = FindTemplate(record.template_name);
+    if (def == nullptr || def->version != record.template_version || record.outcome == "infrastructure") continue;
+    const WorkItem item{0, record.template_name, record.template_version, record.config};
+    tried_.insert(KeyOf(item));
+    Learn(item, record.outcome, record.costs_s, record.purpose == "final");
+  }
+  since_better_ = 0;
+  failures_in_row_ = 0;
+  new_best_here_ = false;
+  Choose();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<WorkItem>> TaskSearch::Propose(int n) {
+  TEMPER_RETURN_IF_ERROR(tuner_->Observe(untold_));
+  untold_.clear();
+  std::vector<WorkItem> items;
+  if (tried_.insert(KeyOf(default_)).second) items.push_back(default_);
+  for (int empty = 0; static_cast<int>(items.size()) < n && empty < kMostEmptyProposals;) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                            tuner_->Propose(n - static_cast<int>(items.size())));
+    if (candidates.empty()) break;
+    const size_t before = items.size();
+    for (const Candidate& candidate : candidates) {
+      const TemplateDef* def = FindTemplate(candidate.template_name);
+      if (def == nullptr) return absl::InternalError(absl::StrCat("no template '", candidate.template_name, "'"));
+      WorkItem item{0, candidate.template_name, def->version, Text(candidate.config)};
+      if (tried_.insert(KeyOf(item)).second) items.push_back(std::move(item));
+    }
+    empty = items.size() == before ? empty + 1 : 0;
+  }
+  return items;
+}
+
+// What a trial or a record teaches, wherever it came from.
+void TaskSearch::Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs,
+                       bool is_final) {
+  const bool measured = Measured(outcome) && !costs.empty();
+  const double median = measured ? Median(costs) : 0;
+  if (!is_final && outcome != "infrastructure") {
+    if (absl::StatusOr<Config> config = ParseConfig(item.config); config.ok()) {
+      untold_.push_back({Candidate{item.template_name, *std::move(config)}, measured, median});
+    }
+  }
+  // A race's loser has no time to be compared by, and too few samples make no contender.
+  const bool contender = outcome == "ok" && measured && (is_final || costs.size() >= kSamplesOfAContender);
+  if (!contender) return;
+  Known& entry = ok_[KeyOf(item)];
+  entry.item = item;
+  double& time = is_final ? entry.final_s : entry.search_s;
+  if (time == 0 || median < time || is_final) time = median;
+}
+
+void TaskSearch::Observe(const WorkItem& item, const ItemResult& result) {
+  const double before = view_.best_s;
+  Learn(item, result.outcome, result.costs_s, false);
+  if (!Measured(result.outcome)) {
+    ++view_.failures[result.outcome];
+    ++failures_in_row_;
+    return;
+  }
+  ++view_.trials;
+  ++since_better_;
+  failures_in_row_ = 0;
+  Choose();
+  if (view_.best_s > 0 && (before == 0 || view_.best_s < before)) {
+    since_better_ = 0;
+    new_best_here_ = true;
+  }
+}
+
+void TaskSearch::EndRound() {
+  best_after_.push_back(view_.best_s > 0 ? view_.best_s : std::numeric_limits<double>::infinity());
+}
+
+// The best by what is known now. A time from finals decides among those that have one; during the search the lowest
+// median leads, wherever it is from.
+void TaskSearch::Choose() {
+  const Known* best = nullptr;
+  double best_s = 0;
+  const bool decided = std::any_of(ok_.begin(), ok_.end(), [](const auto& entry) { return entry.second.final_here; });
+  for (const auto& [key, entry] : ok_) {
+    if (decided && !entry.final_here) continue;
+    const double time = entry.final_s > 0 ? entry.final_s : entry.search_s;
+    const bool is_default = key == KeyOf(default_);
+    if (is_default) view_.default_s = time;
+    if (best == nullptr || time < best_s || (time == best_s && is_default)) {
+      best = &entry;
+      best_s = time;
+    }
+  }
+  if (best == nullptr) return;
+  view_.best_s = best_s;
+  view_.template_name = best->item.template_name;
+  view_.config = best->item.config;
+}
+
+std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
+  if (!prepared() || ok_.empty()) return {};
+  const std::string default_key = KeyOf(default_);
+  std::vector<const Known*> ranked;
+  for (const auto& [key, entry] : ok_) {
+    if (key != default_key) ranked.push_back(&entry);
+  }
+  const auto time = [](const Known* k) { return k->final_s > 0 ? k->final_s : k->search_s; };
+  std::sort(ranked.begin(), ranked.end(), [&](const Known* a, const Known* b) { return time(a) < time(b); });
+  const auto known_default = ok_.find(default_key);
+  const double default_s = known_default == ok_.end() ? 0 : time(&known_default->second);
+  if (ranked.empty() || (default_s > 0 && time(ranked.front()) >= default_s)) return {};
+  // Confirmed by an earlier job, and nothing better was found since.
+  const bool confirmed = ranked.front()->final_s > 0 && known_default != ok_.end() && known_default->second.final_s > 0;
+  if (confirmed && !new_best_here_) return {};
+  std::vector<WorkItem> finalists{default_};
+  for (size_t i = 0; i < ranked.size() && static_cast<int>(i) < contenders; ++i) finalists.push_back(ranked[i]->item);
+  return finalists;
+}
+
+void TaskSearch::ObserveFinal(const WorkItem& item, const ItemResult& result) {
+  if (result.outcome != "ok" || result.costs_s.empty()) {
+    // A finalist that fails now is none: it ran before, so it is not to be relied on.
+    if (result.outcome != "infrastructure") {
+      ok_.erase(KeyOf(item));
+      ++view_.failures[result.outcome];
+      Choose();
+    }
+    return;
+  }
+  Learn(item, result.outcome, result.costs_s, true);
+  ok_[KeyOf(item)].final_here = true;
+  Choose();
+}
+
+void TaskSearch::End(std::string why) {
+  view_.done = true;
+  view_.why_done = std::move(why);
+}
+
+std::optional<KernelPick> TaskSearch::Pick() const {
+  if (view_.best_s == 0) return std::nullopt;
+  if (view_.template_name == default_.template_name && view_.config == default_.config) return std::nullopt;
+  return KernelPick{view_.workload, view_.template_name, view_.config};
+}
+
+double TaskSearch::Gain() const {
+  if (view_.default_s == 0 || view_.best_s == 0) return 0;
+  return view_.weight * (view_.default_s - view_.best_s);
+}
+
+double TaskSearch::EstimatedSeconds() const { return view_.weight * (view_.best_s > 0 ? view_.best_s : draft_s_); }
+
+}  // namespace temper

@@ -1,0 +1,103 @@
+// One task of a job: what was tried, what is best, and the tuner that says what to try next. Not thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+#include "storage/record.h"
+#include "tuner_server/dispatch/work.h"
+#include "tuner_server/search/tuner.h"
+
+namespace temper {
+
+using TunerFactory = std::function<absl::StatusOr<std::unique_ptr<Tuner>>(const TunerContext&)>;
+
+// What people see of a task.
+struct TaskView {
+  std::string workload;
+  int weight = 1;
+  double flops = 0;
+  int trials = 0;                       // ok, in this job
+  std::map<std::string, int> failures;  // by class, in this job
+  double default_s = 0;                 // 0: not measured yet
+  double best_s = 0;
+  std::string template_name, config;  // of the best
+  bool done = false;
+  std::string why_done;  // "trials", "exhausted", "early_stopping", "failures", "budget"
+};
+
+class TaskSearch {
+ public:
+  TaskSearch(Task task, Target target, uint64_t seed);
+
+  // The default choice and the tuner; slow (it ranks many configs). Then what is known, so that no trial is repeated:
+  // records of this workload, target and device whose template version is this build's.
+  absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known);
+  bool prepared() const { return tuner_ != nullptr; }
+
+  // Up to n candidates that were never tried, the default first. None: the space is exhausted. Slow.
+  absl::StatusOr<std::vector<WorkItem>> Propose(int n);
+  // Cheap: told to the tuner with the next Propose.
+  void Observe(const WorkItem& item, const ItemResult& result);
+  // All items of a batch are back: a round ends.
+  void EndRound();
+
+  // The default and up to `contenders` that may beat it, the default first. Empty: nothing to decide.
+  std::vector<WorkItem> Finalists(int contenders) const;
+  // Finals decide: the lowest median of them is best, the default where it is as good.
+  void ObserveFinal(const WorkItem& item, const ItemResult& result);
+
+  void End(std::string why);
+  // What the package should use. nullopt: the default.
+  std::optional<KernelPick> Pick() const;
+
+  const TaskView& view() const { return view_; }
+  const std::string& anchor() const { return anchor_; }
+  const std::string& kind() const { return kind_; }
+  const std::vector<double>& best_after() const { return best_after_; }
+  double incumbent_s() const { return view_.best_s; }
+  int since_better() const { return since_better_; }  // trials
+  int failures_in_row() const { return failures_in_row_; }
+  int outstanding = 0;  // batches in workers' hands
+  // Seconds of the whole model that the best saves over the default; 0 unless both were measured.
+  double Gain() const;
+  // Share of the model by the draft, until it is measured.
+  double EstimatedSeconds() const;
+
+ private:
+  struct Known {
+    WorkItem item;
+    double search_s = 0;  // median; 0: none
+    double final_s = 0;
+    bool final_here = false;  // decided in this job
+  };
+  void Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs, bool is_final);
+  void Choose();
+  std::string KeyOf(const WorkItem& item) const;
+
+  Task task_;
+  Target target_;
+  uint64_t seed_;
+  std::string anchor_, kind_;
+  std::unique_ptr<Tuner> tuner_;
+  WorkItem default_;
+  double draft_s_ = 0;
+  std::set<std::string> tried_;  // proposed or known, by template and config
+  std::map<std::string, Known> ok_;
+  std::vector<Observation> untold_;
+  std::vector<double> best_after_;
+  int since_better_ = 0, failures_in_row_ = 0;
+  bool new_best_here_ = false;  // a trial of this job is best
+  TaskView view_;
+};
+
+// Of samples, one or more.
+double Median(std::vector<double> samples);
+
+}  // namespace temper

@@ -12,28 +12,32 @@ namespace temper {
 
 // Raised by hand when the code generated for the same nest changes.
 inline constexpr int kCodegenVersion = 1;
-std::string CodegenId();                        // "1-llvm19": codegen version and LLVM's major
+std::string CodegenId();  // "1-llvm19": codegen version and LLVM's major
 
 struct CodegenInput {
-  std::string symbol;                           // exported name of the kernel; see runtime/kernel_abi.h for its signature
-  ir::Func func;                                // lowered
+  std::string symbol;  // exported name of the kernel; see runtime/kernel_abi.h for its signature
+  ir::Func func;       // lowered
 };
 
 struct CompiledKernel {
   std::string symbol;
-  int64_t workspace_bytes = 0;                  // scratch shared by the call
-  int64_t thread_workspace_bytes = 0;           // scratch for each thread, placed after it: total = workspace_bytes + threads * thread_workspace_bytes
+  // Scratch shared by the call, and for each thread, placed after it:
+  // total = workspace_bytes + threads * thread_workspace_bytes.
+  int64_t workspace_bytes = 0;
+  int64_t thread_workspace_bytes = 0;
 };
 
 struct CompiledModule {
-  std::string object;                           // a relocatable ELF file; needs libc's math at most
-  std::vector<CompiledKernel> kernels;          // in the order of the inputs
+  std::string object;                   // a relocatable ELF file; needs libc's math at most
+  std::vector<CompiledKernel> kernels;  // in the order of the inputs
 };
 
-// Thread-safe (each call has a context of its own). Errors: kUnimplemented names the construct, kInternal LLVM's message.
+// Thread-safe (each call has a context of its own). Errors: kUnimplemented names the construct, kInternal LLVM's
+// message.
 absl::StatusOr<CompiledModule> CompileModule(const std::vector<CodegenInput>& kernels, const Target& target);
 // For people: LLVM IR ("ir") or assembly ("asm") of the same.
-absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target, std::string_view form);
+absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target,
+                                     std::string_view form);
 
 // An object loaded into this process, ready to call. Symbols it needs beyond libc are refused.
 class LoadedModule {

@@ -37,28 +37,43 @@ uint64_t Xcr0() {
 struct Bit {
   std::string_view feature;
   unsigned leaf, subleaf;
-  char reg;             // a, b, c or d
+  char reg;  // a, b, c or d
   int bit;
-  uint64_t xcr0;        // state that the system must save for it
+  uint64_t xcr0;  // state that the system must save for it
 };
 
 constexpr uint64_t kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
 constexpr Bit kBits[] = {
-    {"ssse3", 1, 0, 'c', 9, 0},          {"sse4.1", 1, 0, 'c', 19, 0},
-    {"sse4.2", 1, 0, 'c', 20, 0},        {"popcnt", 1, 0, 'c', 23, 0},
-    {"lzcnt", 0x80000001, 0, 'c', 5, 0}, {"bmi", 7, 0, 'b', 3, 0},
-    {"bmi2", 7, 0, 'b', 8, 0},           {"gfni", 7, 0, 'c', 8, 0},
-    {"avx", 1, 0, 'c', 28, kYmm},        {"f16c", 1, 0, 'c', 29, kYmm},
-    {"fma", 1, 0, 'c', 12, kYmm},        {"avx2", 7, 0, 'b', 5, kYmm},
-    {"vaes", 7, 0, 'c', 9, kYmm},        {"vpclmulqdq", 7, 0, 'c', 10, kYmm},
-    {"avxvnni", 7, 1, 'a', 4, kYmm},     {"avx512f", 7, 0, 'b', 16, kZmm},
-    {"avx512dq", 7, 0, 'b', 17, kZmm},   {"avx512ifma", 7, 0, 'b', 21, kZmm},
-    {"avx512cd", 7, 0, 'b', 28, kZmm},   {"avx512bw", 7, 0, 'b', 30, kZmm},
-    {"avx512vl", 7, 0, 'b', 31, kZmm},   {"avx512vbmi", 7, 0, 'c', 1, kZmm},
-    {"avx512vbmi2", 7, 0, 'c', 6, kZmm}, {"avx512vnni", 7, 0, 'c', 11, kZmm},
-    {"avx512bitalg", 7, 0, 'c', 12, kZmm},     {"avx512vpopcntdq", 7, 0, 'c', 14, kZmm},
-    {"avx512fp16", 7, 0, 'd', 23, kZmm}, {"avx512bf16", 7, 1, 'a', 5, kZmm},
-    {"amx-bf16", 7, 0, 'd', 22, kTiles}, {"amx-tile", 7, 0, 'd', 24, kTiles},
+    {"ssse3", 1, 0, 'c', 9, 0},
+    {"sse4.1", 1, 0, 'c', 19, 0},
+    {"sse4.2", 1, 0, 'c', 20, 0},
+    {"popcnt", 1, 0, 'c', 23, 0},
+    {"lzcnt", 0x80000001, 0, 'c', 5, 0},
+    {"bmi", 7, 0, 'b', 3, 0},
+    {"bmi2", 7, 0, 'b', 8, 0},
+    {"gfni", 7, 0, 'c', 8, 0},
+    {"avx", 1, 0, 'c', 28, kYmm},
+    {"f16c", 1, 0, 'c', 29, kYmm},
+    {"fma", 1, 0, 'c', 12, kYmm},
+    {"avx2", 7, 0, 'b', 5, kYmm},
+    {"vaes", 7, 0, 'c', 9, kYmm},
+    {"vpclmulqdq", 7, 0, 'c', 10, kYmm},
+    {"avxvnni", 7, 1, 'a', 4, kYmm},
+    {"avx512f", 7, 0, 'b', 16, kZmm},
+    {"avx512dq", 7, 0, 'b', 17, kZmm},
+    {"avx512ifma", 7, 0, 'b', 21, kZmm},
+    {"avx512cd", 7, 0, 'b', 28, kZmm},
+    {"avx512bw", 7, 0, 'b', 30, kZmm},
+    {"avx512vl", 7, 0, 'b', 31, kZmm},
+    {"avx512vbmi", 7, 0, 'c', 1, kZmm},
+    {"avx512vbmi2", 7, 0, 'c', 6, kZmm},
+    {"avx512vnni", 7, 0, 'c', 11, kZmm},
+    {"avx512bitalg", 7, 0, 'c', 12, kZmm},
+    {"avx512vpopcntdq", 7, 0, 'c', 14, kZmm},
+    {"avx512fp16", 7, 0, 'd', 23, kZmm},
+    {"avx512bf16", 7, 1, 'a', 5, kZmm},
+    {"amx-bf16", 7, 0, 'd', 22, kTiles},
+    {"amx-tile", 7, 0, 'd', 24, kTiles},
     {"amx-int8", 7, 0, 'd', 25, kTiles},
 };
 
@@ -78,25 +93,25 @@ std::vector<std::string> Features() {
 
 struct Model {
   bool amd;
-  unsigned family, first, last;   // models [first, last]
+  unsigned family, first, last;  // models [first, last]
   std::string_view cpu;
 };
 
 // Where a model is not listed, its features choose a psABI level: right code, a plainer scheduling model.
 constexpr Model kModels[] = {
-    {true, 0x17, 0x30, 0xff, "znver2"},          {true, 0x17, 0x00, 0x2f, "znver1"},
-    {true, 0x19, 0x10, 0x1f, "znver4"},          {true, 0x19, 0x60, 0xaf, "znver4"},
-    {true, 0x19, 0x00, 0x5f, "znver3"},          {true, 0x1a, 0x00, 0xff, "znver4"},
-    {false, 6, 0x3c, 0x3c, "haswell"},           {false, 6, 0x3f, 0x3f, "haswell"},
-    {false, 6, 0x45, 0x46, "haswell"},           {false, 6, 0x3d, 0x3d, "broadwell"},
-    {false, 6, 0x47, 0x47, "broadwell"},         {false, 6, 0x4f, 0x4f, "broadwell"},
-    {false, 6, 0x56, 0x56, "broadwell"},         {false, 6, 0x4e, 0x4e, "skylake"},
-    {false, 6, 0x5e, 0x5e, "skylake"},           {false, 6, 0x8e, 0x8e, "skylake"},
-    {false, 6, 0x9e, 0x9e, "skylake"},           {false, 6, 0x6a, 0x6c, "icelake-server"},
-    {false, 6, 0x7d, 0x7e, "icelake-client"},    {false, 6, 0x8c, 0x8d, "tigerlake"},
-    {false, 6, 0x8f, 0x8f, "sapphirerapids"},    {false, 6, 0xcf, 0xcf, "emeraldrapids"},
-    {false, 6, 0xad, 0xae, "graniterapids"},     {false, 6, 0x97, 0x97, "alderlake"},
-    {false, 6, 0x9a, 0x9a, "alderlake"},         {false, 6, 0xb7, 0xb7, "raptorlake"},
+    {true, 0x17, 0x30, 0xff, "znver2"},       {true, 0x17, 0x00, 0x2f, "znver1"},
+    {true, 0x19, 0x10, 0x1f, "znver4"},       {true, 0x19, 0x60, 0xaf, "znver4"},
+    {true, 0x19, 0x00, 0x5f, "znver3"},       {true, 0x1a, 0x00, 0xff, "znver4"},
+    {false, 6, 0x3c, 0x3c, "haswell"},        {false, 6, 0x3f, 0x3f, "haswell"},
+    {false, 6, 0x45, 0x46, "haswell"},        {false, 6, 0x3d, 0x3d, "broadwell"},
+    {false, 6, 0x47, 0x47, "broadwell"},      {false, 6, 0x4f, 0x4f, "broadwell"},
+    {false, 6, 0x56, 0x56, "broadwell"},      {false, 6, 0x4e, 0x4e, "skylake"},
+    {false, 6, 0x5e, 0x5e, "skylake"},        {false, 6, 0x8e, 0x8e, "skylake"},
+    {false, 6, 0x9e, 0x9e, "skylake"},        {false, 6, 0x6a, 0x6c, "icelake-server"},
+    {false, 6, 0x7d, 0x7e, "icelake-client"}, {false, 6, 0x8c, 0x8d, "tigerlake"},
+    {false, 6, 0x8f, 0x8f, "sapphirerapids"}, {false, 6, 0xcf, 0xcf, "emeraldrapids"},
+    {false, 6, 0xad, 0xae, "graniterapids"},  {false, 6, 0x97, 0x97, "alderlake"},
+    {false, 6, 0x9a, 0x9a, "alderlake"},      {false, 6, 0xb7, 0xb7, "raptorlake"},
     {false, 6, 0x1a, 0x2f, "nehalem"},
 };
 
@@ -132,7 +147,7 @@ std::string FirstWord(const std::string& path) {
   return word;
 }
 
-int64_t Bytes(std::string_view text) {   // "32K"
+int64_t Bytes(std::string_view text) {  // "32K"
   int64_t unit = 1;
   if (text.ends_with('K')) unit = 1 << 10;
   if (text.ends_with('M')) unit = 1 << 20;

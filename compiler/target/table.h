@@ -15,14 +15,14 @@ namespace temper {
 std::span<const std::string_view> KnownFeatures();
 
 struct NamedCpu {
-  std::string_view name;        // what the user writes
-  std::string_view cpu;         // LLVM's name
-  std::string_view features;    // comma-separated
+  std::string_view name;      // what the user writes
+  std::string_view cpu;       // LLVM's name
+  std::string_view features;  // comma-separated
   int64_t l1_bytes, l2_bytes, l3_bytes;
 };
 std::span<const NamedCpu> NamedCpus();
 const NamedCpu* FindCpu(std::string_view name);
-std::string CpuNames();         // "haswell, nehalem, ..." for messages
+std::string CpuNames();  // "haswell, nehalem, ..." for messages
 
 // The non-empty pieces between separators.
 std::vector<std::string_view> Split(std::string_view text, char separator);

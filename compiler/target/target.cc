@@ -60,8 +60,8 @@ absl::Status SetNumber(Target& t, std::string_view key, std::string_view value) 
   } else if (key == "threads" && n > 0 && n <= 4096) {
     t.threads = static_cast<int>(n);
   } else {
-    return absl::InvalidArgumentError(Cat({"bad target option -", key, "=", value,
-                                                   "; options: -mcpu -mattr -l1 -l2 -l3 -threads"}));
+    return absl::InvalidArgumentError(
+        Cat({"bad target option -", key, "=", value, "; options: -mcpu -mattr -l1 -l2 -l3 -threads"}));
   }
   return absl::OkStatus();
 }
@@ -88,8 +88,9 @@ absl::StatusOr<Target> Base(std::string_view head, const std::vector<Option>& op
     if (const NamedCpu* c = FindCpu(head.substr(5))) return OfNamed(*c);
     return absl::InvalidArgumentError(Cat({"unknown CPU '", head.substr(5), "'; known: ", CpuNames()}));
   }
-  return absl::InvalidArgumentError(Cat(
-      {"unknown target '", head, "'; use 'host', 'llvm -mcpu=... -mattr=...' or 'llvm:NAME' with NAME of: ", CpuNames()}));
+  return absl::InvalidArgumentError(
+      Cat({"unknown target '", head,
+           "'; use 'host', 'llvm -mcpu=... -mattr=...' or 'llvm:NAME' with NAME of: ", CpuNames()}));
 }
 
 }  // namespace
@@ -97,8 +98,8 @@ absl::StatusOr<Target> Base(std::string_view head, const std::vector<Option>& op
 bool Target::Has(std::string_view feature) const { return std::ranges::find(features, feature) != features.end(); }
 
 std::string Text(const Target& t) {
-  return Cat({t.kind, " -mcpu=", t.cpu, " -mattr=", Join(t.features, ","), " -l1=",
-              std::to_string(t.l1_bytes), " -l2=", std::to_string(t.l2_bytes), " -l3=", std::to_string(t.l3_bytes),
+  return Cat({t.kind, " -mcpu=", t.cpu, " -mattr=", Join(t.features, ","), " -l1=", std::to_string(t.l1_bytes),
+              " -l2=", std::to_string(t.l2_bytes), " -l3=", std::to_string(t.l3_bytes),
               " -threads=", std::to_string(t.threads)});
 }
 

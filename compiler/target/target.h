@@ -29,9 +29,10 @@ struct Target {
 // "llvm -mcpu=x86-64-v4 -mattr=avx2,avx512f,fma -l1=32768 -l2=1048576 -l3=33554432 -threads=2"; round-trips.
 std::string Text(const Target& t);
 // Accepts the canonical text, "llvm" or "host" (this machine, found by cpuid and sysfs), and "llvm:NAME" with NAME of
-// the table in targets.cc (haswell, skylake-avx512, znver4, nehalem, ...: x86-64-v2, -v3, -v4 too). Errors list the names.
+// the table in targets.cc (haswell, skylake-avx512, znver4, nehalem, ...: x86-64-v2, -v3, -v4 too). Errors list the
+// names.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
-Target HostTarget();                  // threads = the affinity mask's count
+Target HostTarget();  // threads = the affinity mask's count
 // OK, or a line naming the features of `t` that this machine lacks.
 absl::Status CheckRunsHere(const Target& t);
 

@@ -6,16 +6,16 @@ namespace temper {
 namespace {
 
 constexpr std::string_view kKnown[] = {
-    "amx-bf16",        "amx-int8",  "amx-tile",   "avx",        "avx2",       "avx512bf16", "avx512bitalg",
-    "avx512bw",        "avx512cd",  "avx512dq",   "avx512f",    "avx512fp16", "avx512ifma", "avx512vbmi",
-    "avx512vbmi2",     "avx512vl",  "avx512vnni", "avx512vpopcntdq",          "avxvnni",    "bmi",
-    "bmi2",            "f16c",      "fma",        "gfni",       "lzcnt",      "popcnt",     "sse4.1",
-    "sse4.2",          "ssse3",     "vaes",       "vpclmulqdq"};
+    "amx-bf16",   "amx-int8",        "amx-tile", "avx",        "avx2",       "avx512bf16", "avx512bitalg", "avx512bw",
+    "avx512cd",   "avx512dq",        "avx512f",  "avx512fp16", "avx512ifma", "avx512vbmi", "avx512vbmi2",  "avx512vl",
+    "avx512vnni", "avx512vpopcntdq", "avxvnni",  "bmi",        "bmi2",       "f16c",       "fma",          "gfni",
+    "lzcnt",      "popcnt",          "sse4.1",   "sse4.2",     "ssse3",      "vaes",       "vpclmulqdq"};
 
 #define TEMPER_V2 "ssse3,sse4.1,sse4.2,popcnt"
 #define TEMPER_V3 TEMPER_V2 ",avx,avx2,fma,f16c,bmi,bmi2,lzcnt"
 #define TEMPER_V4 TEMPER_V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
-#define TEMPER_ICX TEMPER_V4 ",avx512vnni,avx512ifma,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,gfni,vaes,vpclmulqdq"
+#define TEMPER_ICX \
+  TEMPER_V4 ",avx512vnni,avx512ifma,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,gfni,vaes,vpclmulqdq"
 
 constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
@@ -29,8 +29,8 @@ constexpr NamedCpu kCpus[] = {
     {"x86-64-v4", "x86-64-v4", TEMPER_V4, 32 * kKiB, 1 * kMiB, 32 * kMiB},
     {"cascadelake", "cascadelake", TEMPER_V4 ",avx512vnni", 32 * kKiB, 1 * kMiB, 32 * kMiB},
     {"icelake-server", "icelake-server", TEMPER_ICX, 48 * kKiB, 1280 * kKiB, 48 * kMiB},
-    {"sapphirerapids", "sapphirerapids",
-     TEMPER_ICX ",avx512bf16,avx512fp16,avxvnni,amx-tile,amx-int8,amx-bf16", 48 * kKiB, 2 * kMiB, 60 * kMiB},
+    {"sapphirerapids", "sapphirerapids", TEMPER_ICX ",avx512bf16,avx512fp16,avxvnni,amx-tile,amx-int8,amx-bf16",
+     48 * kKiB, 2 * kMiB, 60 * kMiB},
     {"znver2", "znver2", TEMPER_V3, 32 * kKiB, 512 * kKiB, 16 * kMiB},
     {"znver3", "znver3", TEMPER_V3 ",vaes,vpclmulqdq", 32 * kKiB, 512 * kKiB, 32 * kMiB},
     {"znver4", "znver4", TEMPER_ICX ",avx512bf16", 32 * kKiB, 1 * kMiB, 32 * kMiB},

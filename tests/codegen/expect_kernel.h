@@ -26,10 +26,18 @@ inline NDArray RandomArray(DType dtype, const Shape& shape, Rng& rng) {
   for (int64_t i = 0; i < a.size(); ++i) {
     switch (dtype) {
       case DType::kF32:
-      case DType::kF64: a.Set(i, rng.Uniform() * 8 - 4); break;
-      case DType::kU8: a.Set(i, static_cast<double>(rng.Below(256))); break;
-      case DType::kBool: a.Set(i, static_cast<double>(rng.Below(2))); break;
-      default: a.Set(i, static_cast<double>(rng.Below(255) - 127)); break;
+      case DType::kF64:
+        a.Set(i, rng.Uniform() * 8 - 4);
+        break;
+      case DType::kU8:
+        a.Set(i, static_cast<double>(rng.Below(256)));
+        break;
+      case DType::kBool:
+        a.Set(i, static_cast<double>(rng.Below(2)));
+        break;
+      default:
+        a.Set(i, static_cast<double>(rng.Below(255) - 127));
+        break;
     }
   }
   return a;
@@ -45,8 +53,8 @@ inline std::vector<NDArray> RandomArgs(const ir::Func& func, Rng& rng) {
   return args;
 }
 
-inline ::testing::AssertionResult SameOnTarget(const ir::Func& func, const std::vector<NDArray>& args, const Target& target,
-                                               double tolerance, int threads = 2) {
+inline ::testing::AssertionResult SameOnTarget(const ir::Func& func, const std::vector<NDArray>& args,
+                                               const Target& target, double tolerance, int threads = 2) {
   auto copies = [&args] {
     std::vector<NDArray> out;
     for (const NDArray& a : args) out.push_back(a.Clone());
@@ -57,14 +65,17 @@ inline ::testing::AssertionResult SameOnTarget(const ir::Func& func, const std::
     return ::testing::AssertionFailure() << "interpreter: " << s << "\n" << ir::Text(func);
   }
   auto kernel = RunnableKernel::Make(func, target);
-  if (!kernel.ok()) return ::testing::AssertionFailure() << target.cpu << ": " << kernel.status() << "\n" << ir::Text(func);
+  if (!kernel.ok())
+    return ::testing::AssertionFailure() << target.cpu << ": " << kernel.status() << "\n" << ir::Text(func);
   if (kernel->Run(got, threads) < 0) return ::testing::AssertionFailure() << "scratch overrun\n" << ir::Text(func);
   for (size_t i = 0; i < want.size(); ++i) {
     for (int64_t j = 0; j < want[i].size(); ++j) {
       const double w = want[i].At(j), g = got[i].At(j);
-      if (w == g || (std::isnan(w) && std::isnan(g)) || std::abs(w - g) <= tolerance * std::max(1.0, std::abs(w))) continue;
-      return ::testing::AssertionFailure() << target.cpu << ": " << func.params[i]->name << "[" << j << "] is " << g << ", not " << w
-                                           << "\n" << ir::Text(func);
+      if (w == g || (std::isnan(w) && std::isnan(g)) || std::abs(w - g) <= tolerance * std::max(1.0, std::abs(w)))
+        continue;
+      return ::testing::AssertionFailure()
+             << target.cpu << ": " << func.params[i]->name << "[" << j << "] is " << g << ", not " << w << "\n"
+             << ir::Text(func);
     }
   }
   return ::testing::AssertionSuccess();

@@ -8,7 +8,7 @@ namespace {
 
 using ir::Expr, ir::ExprKind, ir::ForKind;
 
-constexpr int64_t kSize = 37;   // vectors of 16, a tail of 4 and one lane
+constexpr int64_t kSize = 37;  // vectors of 16, a tail of 4 and one lane
 constexpr DType kAll[] = {DType::kF32, DType::kF64, DType::kI64, DType::kI32, DType::kU8, DType::kI8, DType::kBool};
 
 using Formula = std::function<Expr(Expr a, Expr b)>;
@@ -42,8 +42,10 @@ TEST(Expr, ArithmeticOfEveryType) {
     ExpectMaps(t, formulas, t == DType::kF32 ? 1e-5 : 1e-13);
   }
   for (DType t : {DType::kF32, DType::kF64}) {
-    ExpectMaps(t, {[](Expr a, Expr b) { return a / b; },
-                   [t](Expr a, Expr b) { return ir::Min(a * b + a, ir::Float(3, t)) - ir::Max(b, ir::Float(-1, t)) * a; }}, 1e-5);
+    ExpectMaps(t,
+               {[](Expr a, Expr b) { return a / b; },
+                [t](Expr a, Expr b) { return ir::Min(a * b + a, ir::Float(3, t)) - ir::Max(b, ir::Float(-1, t)) * a; }},
+               1e-5);
   }
   ExpectMaps(DType::kF64, {[](Expr a, Expr b) { return a % b; }}, 1e-9);
   ExpectSame(Map(DType::kF32, ForKind::kUnrolled, {[](Expr a, Expr b) { return a * b + a; }}));
@@ -57,16 +59,19 @@ TEST(Expr, DivisionAndModuloRoundDown) {
       for (int64_t d : {1, 2, 3, 16, 100, -1, -2, -5}) {
         if (d > 0 || t != DType::kU8) formulas.push_back([=](Expr a, Expr) { return ir::Binary(k, a, ir::Int(d, t)); });
       }
-      formulas.push_back([=](Expr a, Expr b) { return ir::Binary(k, a, ir::Select(ir::Eq(b, ir::Int(0, t)), ir::Int(3, t), b)); });
+      formulas.push_back(
+          [=](Expr a, Expr b) { return ir::Binary(k, a, ir::Select(ir::Eq(b, ir::Int(0, t)), ir::Int(3, t), b)); });
     }
     ExpectMaps(t, formulas);
   }
 }
 
 TEST(Expr, ADivisionByZeroInALaneThatIsNotTakenDoesNotTrap) {
-  ir::Buffer a = ir::MakeBuffer("a", DType::kI32, {16}), b = ir::MakeBuffer("b", DType::kI32, {8}), c = ir::MakeBuffer("c", DType::kI32, {16});
+  ir::Buffer a = ir::MakeBuffer("a", DType::kI32, {16}), b = ir::MakeBuffer("b", DType::kI32, {8}),
+             c = ir::MakeBuffer("c", DType::kI32, {16});
   ir::Var i = ir::MakeVar("i");
-  Expr value = ir::Select(Expr(i) < Expr(8), ir::Load(a, {i}) / (ir::Load(b, {i}) * ir::Int(2, DType::kI32) + ir::Int(1, DType::kI32)),
+  Expr value = ir::Select(Expr(i) < Expr(8),
+                          ir::Load(a, {i}) / (ir::Load(b, {i}) * ir::Int(2, DType::kI32) + ir::Int(1, DType::kI32)),
                           ir::Int(5, DType::kI32));
   ExpectSame({"f", {a, b, c}, 1, ir::For(i, 16, ForKind::kVectorized, ir::Store(c, {i}, value))}, 0);
   Expr by_lane = ir::Select(Expr(3) < Expr(i), ir::Cast(Expr(100) / Expr(i), DType::kI32), ir::Int(0, DType::kI32));
@@ -100,7 +105,9 @@ TEST(Expr, RoundingFunctions) {
   for (DType t : {DType::kF32, DType::kF64}) {
     std::vector<Formula> formulas;
     for (ExprKind k : {ExprKind::kFloor, ExprKind::kCeil, ExprKind::kRound, ExprKind::kAbs}) {
-      formulas.push_back([=](Expr a, Expr) { return ir::Unary(k, ir::Unary(ExprKind::kRound, a * ir::Float(2, t)) * ir::Float(0.5, t)); });
+      formulas.push_back([=](Expr a, Expr) {
+        return ir::Unary(k, ir::Unary(ExprKind::kRound, a * ir::Float(2, t)) * ir::Float(0.5, t));
+      });
     }
     formulas.push_back([](Expr a, Expr) { return ir::Sqrt(ir::Unary(ExprKind::kAbs, a)); });
     ExpectMaps(t, formulas, 1e-6);
@@ -117,7 +124,8 @@ TEST(Expr, DoubleFunctionsAndPowersCallLibm) {
     ExpectMaps(t, formulas, t == DType::kF32 ? 1e-6 : 1e-13);
     formulas = {[](Expr a, Expr b) { return ir::Binary(ExprKind::kPow, ir::Unary(ExprKind::kAbs, a), b); }};
     for (double y : {2.0, 3.0, 1.0, -1.0, 0.5, -0.5, 1.7}) {
-      formulas.push_back([=](Expr a, Expr) { return ir::Binary(ExprKind::kPow, ir::Unary(ExprKind::kAbs, a), ir::Float(y, t)); });
+      formulas.push_back(
+          [=](Expr a, Expr) { return ir::Binary(ExprKind::kPow, ir::Unary(ExprKind::kAbs, a), ir::Float(y, t)); });
     }
     ExpectMaps(t, formulas, 1e-5);
   }
@@ -129,9 +137,11 @@ TEST(Expr, IndicesAsValues) {
     ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
     for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
       Expr value = ir::Cast(Expr(i) * Expr(1000) - Expr(j) * Expr(7) + Expr(j) / Expr(5) + Expr(j) % Expr(3), t);
-      ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, value)))}, 0);
+      ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, value)))},
+                 0);
       Expr linear = ir::Cast(Expr(i) * Expr(1000) - Expr(j) * Expr(7), t);
-      ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, linear)))}, 0);
+      ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, linear)))},
+                 0);
     }
   }
 }
@@ -154,9 +164,14 @@ TEST(Expr, FunctionsOfFloatStayWithinTheirBounds) {
     SCOPED_TRACE(std::string(ir::Name(bound.kind)));
     for (const Target& target : TestTargets()) {
       for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
-        ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {kCount / 16, 16}), c = ir::MakeBuffer("c", DType::kF32, {kCount / 16, 16});
+        ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {kCount / 16, 16}),
+                   c = ir::MakeBuffer("c", DType::kF32, {kCount / 16, 16});
         ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
-        ir::Func f{"f", {a, c}, 1, ir::For(i, kCount / 16, ForKind::kSerial, ir::For(j, 16, kind, ir::Store(c, {i, j}, ir::Unary(bound.kind, ir::Load(a, {i, j})))))};
+        ir::Func f{"f",
+                   {a, c},
+                   1,
+                   ir::For(i, kCount / 16, ForKind::kSerial,
+                           ir::For(j, 16, kind, ir::Store(c, {i, j}, ir::Unary(bound.kind, ir::Load(a, {i, j})))))};
         auto kernel = RunnableKernel::Make(f, target);
         ASSERT_TRUE(kernel.ok()) << kernel.status();
         std::vector<NDArray> args = {NDArray(DType::kF32, a->shape), NDArray(DType::kF32, a->shape)};
@@ -167,9 +182,13 @@ TEST(Expr, FunctionsOfFloatStayWithinTheirBounds) {
         kernel->Run(args);
         for (int64_t k = 0; k < kCount; ++k) {
           const double v = x[k];
-          const double want = bound.kind == ExprKind::kExp ? std::exp(v) : bound.kind == ExprKind::kLog ? std::log(v) : bound.kind == ExprKind::kTanh ? std::tanh(v) : std::erf(v);
+          const double want = bound.kind == ExprKind::kExp    ? std::exp(v)
+                              : bound.kind == ExprKind::kLog  ? std::log(v)
+                              : bound.kind == ExprKind::kTanh ? std::tanh(v)
+                                                              : std::erf(v);
           if (static_cast<float>(want) == y[k]) continue;
-          ASSERT_LE(std::abs(want - y[k]), bound.relative * std::abs(want) + bound.absolute) << target.cpu << " at " << v << " gave " << y[k] << " for " << want;
+          ASSERT_LE(std::abs(want - y[k]), bound.relative * std::abs(want) + bound.absolute)
+              << target.cpu << " at " << v << " gave " << y[k] << " for " << want;
         }
       }
     }
@@ -178,7 +197,8 @@ TEST(Expr, FunctionsOfFloatStayWithinTheirBounds) {
 
 TEST(Expr, FunctionsOfFloatAtTheEdges) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> in = {0.f, -0.f, 1.f, inf, -inf, nan, 88.7f, 88.8f, 200.f, 3e38f, -87.f, -95.f, -103.f, -110.f, -3e38f, 1e-42f};
+  const std::vector<float> in = {0.f,   -0.f,  1.f,   inf,   -inf,   nan,    88.7f,  88.8f,
+                                 200.f, 3e38f, -87.f, -95.f, -103.f, -110.f, -3e38f, 1e-42f};
   ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {16});
   for (ExprKind k : {ExprKind::kExp, ExprKind::kLog, ExprKind::kTanh, ExprKind::kErf, ExprKind::kSqrt}) {
     ir::Buffer c = ir::MakeBuffer("c", DType::kF32, {16});

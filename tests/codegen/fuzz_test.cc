@@ -66,7 +66,8 @@ class Generator {
       Expr at = Expr(vars_.back()) + ir::Int(rng_.Below(20) - 8);
       indices.back() = at;
       Expr inside = ir::And(Expr(0) <= at, at < ir::Int(b->shape.back()));
-      return ir::Select(inside, ir::Cast(ir::Load(b, indices), wanted), ir::Const(static_cast<double>(rng_.Below(5)), wanted));
+      return ir::Select(inside, ir::Cast(ir::Load(b, indices), wanted),
+                        ir::Const(static_cast<double>(rng_.Below(5)), wanted));
     }
     return ir::Cast(ir::Load(b, indices), wanted);
   }
@@ -74,11 +75,16 @@ class Generator {
   // Conditions compare what is exact, so that rounding never decides.
   Expr Condition(int depth) {
     switch (rng_.Below(depth > 0 ? 5 : 3)) {
-      case 0: return Index(1 + rng_.Below(20)) < ir::Int(rng_.Below(12));
-      case 1: return LoadOf(DType::kI32) <= ir::Int(rng_.Below(60) - 20, DType::kI32);
-      case 2: return ir::Eq(Index(4), Index(3));
-      case 3: return ir::And(Condition(depth - 1), Condition(depth - 1));
-      default: return ir::Or(ir::Not(Condition(depth - 1)), Condition(depth - 1));
+      case 0:
+        return Index(1 + rng_.Below(20)) < ir::Int(rng_.Below(12));
+      case 1:
+        return LoadOf(DType::kI32) <= ir::Int(rng_.Below(60) - 20, DType::kI32);
+      case 2:
+        return ir::Eq(Index(4), Index(3));
+      case 3:
+        return ir::And(Condition(depth - 1), Condition(depth - 1));
+      default:
+        return ir::Or(ir::Not(Condition(depth - 1)), Condition(depth - 1));
     }
   }
 
@@ -90,14 +96,23 @@ class Generator {
       return LoadOf(t);
     }
     switch (rng_.Below(IsFloat(t) ? 8 : 5)) {
-      case 0: return Value(t, depth - 1) + Value(t, depth - 1);
-      case 1: return Value(t, depth - 1) - Value(t, depth - 1);
-      case 2: return Chance(50) ? ir::Max(Value(t, depth - 1), Value(t, depth - 1)) : ir::Min(Value(t, depth - 1), Value(t, depth - 1));
-      case 3: return ir::Select(Condition(1), Value(t, depth - 1), Value(t, depth - 1));
-      case 4: return IsFloat(t) ? Value(t, depth - 1) * ir::Const(0.5, t) : Value(t, depth - 1) * ir::Const(3, t);
-      case 5: return ir::Unary(ExprKind::kTanh, Value(t, depth - 1)) * Value(t, depth - 1);
-      case 6: return ir::Exp(ir::Unary(ExprKind::kErf, Value(t, depth - 1)));
-      default: return Value(t, depth - 1) / (ir::Unary(ExprKind::kAbs, Value(t, depth - 1)) + ir::Const(1, t));
+      case 0:
+        return Value(t, depth - 1) + Value(t, depth - 1);
+      case 1:
+        return Value(t, depth - 1) - Value(t, depth - 1);
+      case 2:
+        return Chance(50) ? ir::Max(Value(t, depth - 1), Value(t, depth - 1))
+                          : ir::Min(Value(t, depth - 1), Value(t, depth - 1));
+      case 3:
+        return ir::Select(Condition(1), Value(t, depth - 1), Value(t, depth - 1));
+      case 4:
+        return IsFloat(t) ? Value(t, depth - 1) * ir::Const(0.5, t) : Value(t, depth - 1) * ir::Const(3, t);
+      case 5:
+        return ir::Unary(ExprKind::kTanh, Value(t, depth - 1)) * Value(t, depth - 1);
+      case 6:
+        return ir::Exp(ir::Unary(ExprKind::kErf, Value(t, depth - 1)));
+      default:
+        return Value(t, depth - 1) / (ir::Unary(ExprKind::kAbs, Value(t, depth - 1)) + ir::Const(1, t));
     }
   }
 
@@ -120,11 +135,14 @@ class Generator {
       column = Expr(j) * ir::Int(factor) + Expr(k);
     }
     Stmt body = Chance(35) ? Accumulate(t, out, {i, column}, name) : ir::Store(out, {i, column}, Value(t, 3));
-    if (Chance(25)) body = ir::Seq({body, ir::If(Condition(1), ir::Store(out, {i, column}, Value(t, 2)), Chance(50) ? ir::Store(out, {i, column}, Value(t, 1)) : nullptr)});
+    if (Chance(25))
+      body = ir::Seq({body, ir::If(Condition(1), ir::Store(out, {i, column}, Value(t, 2)),
+                                   Chance(50) ? ir::Store(out, {i, column}, Value(t, 1)) : nullptr)});
     if (split) {
       const int64_t outer = (columns + factor - 1) / factor;
       if (columns % factor != 0) body = ir::If(column < ir::Int(columns), body);
-      body = ir::For(j, outer, Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled}), ir::For(k, factor, Kind(false, true), body));
+      body = ir::For(j, outer, Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled}),
+                     ir::For(k, factor, Kind(false, true), body));
     } else {
       body = ir::For(j, columns, Kind(false, true), body);
     }
@@ -140,9 +158,10 @@ class Generator {
     const ExprKind kind = Pick<ExprKind>({ExprKind::kAdd, ExprKind::kMax, ExprKind::kMin});
     Stmt update = ir::Store(acc, {1}, ir::Binary(kind, ir::Load(acc, {1}), Value(t, 2)));
     vars_ = outside;
-    return ir::Alloc(acc, ir::Seq({ir::Store(acc, {1}, Value(t, 1)),
-                                   ir::For(r, 1 + rng_.Below(9), Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled}), update),
-                                   ir::Store(out, std::move(at), ir::Load(acc, {1}))}));
+    return ir::Alloc(
+        acc, ir::Seq({ir::Store(acc, {1}, Value(t, 1)),
+                      ir::For(r, 1 + rng_.Below(9), Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled}), update),
+                      ir::Store(out, std::move(at), ir::Load(acc, {1}))}));
   }
 
   Rng rng_;

@@ -17,7 +17,8 @@ inline ir::Func MatmulNest(int64_t m, int64_t n, int64_t k, int64_t mr, int64_t 
   auto tile = [&](const Expr& row0, int64_t rows, const Expr& panel) {
     ir::Buffer acc = ir::MakeBuffer("acc", DType::kF32, {rows, nr}, ir::Scope::kRegister);
     auto over = [&](const char* name, auto body) {
-      Var i = ir::MakeVar(std::string(name) + "_i"), j = ir::MakeVar(std::string(name) + "_j"), v = ir::MakeVar(std::string(name) + "_v");
+      Var i = ir::MakeVar(std::string(name) + "_i"), j = ir::MakeVar(std::string(name) + "_j"),
+          v = ir::MakeVar(std::string(name) + "_v");
       Stmt s = ir::For(v, lanes, ForKind::kVectorized, body(Expr(i), Expr(j) * Expr(lanes) + Expr(v)));
       return ir::For(i, rows, ForKind::kUnrolled, ir::For(j, nr / lanes, ForKind::kUnrolled, s));
     };
@@ -27,7 +28,9 @@ inline ir::Func MatmulNest(int64_t m, int64_t n, int64_t k, int64_t mr, int64_t 
     Stmt update = over("update", [&](Expr i, Expr j) {
       return ir::Store(acc, {i, j}, ir::Load(acc, {i, j}) + ir::Load(a, {row0 + i, kk}) * ir::Load(b, {panel, kk, j}));
     });
-    Stmt out = over("out", [&](Expr i, Expr j) { return ir::Store(c, {row0 + i, panel * Expr(nr) + j}, ir::Load(acc, {i, j})); });
+    Stmt out = over("out", [&](Expr i, Expr j) {
+      return ir::Store(c, {row0 + i, panel * Expr(nr) + j}, ir::Load(acc, {i, j}));
+    });
     Stmt reduce = ir::For(ko, k / unroll, ForKind::kSerial, ir::For(ki, unroll, ForKind::kUnrolled, update));
     return ir::Alloc(acc, ir::Seq({init, reduce, out}));
   };

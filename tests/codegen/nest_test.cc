@@ -23,7 +23,12 @@ ir::Buffer F32(std::string name, Shape shape, ir::Scope scope = ir::Scope::kMemo
 TEST(Nest, ParallelLoopsRunAllTheirIterationsOnAnyNumberOfThreads) {
   ir::Buffer a = F32("a", {7, 24}), c = F32("c", {7, 24});
   Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
-  ir::Func f{"f", {a, c}, 1, ir::For(i, 7, ForKind::kParallel, ir::For(j, 24, ForKind::kVectorized, ir::Store(c, {i, j}, ir::Load(a, {i, j}) * ir::Cast(i, DType::kF32))))};
+  ir::Func f{"f",
+             {a, c},
+             1,
+             ir::For(i, 7, ForKind::kParallel,
+                     ir::For(j, 24, ForKind::kVectorized,
+                             ir::Store(c, {i, j}, ir::Load(a, {i, j}) * ir::Cast(i, DType::kF32))))};
   for (int threads : {1, 2, 3, 7, 16}) ExpectSame(f, 1e-6, 1, threads);
   auto kernel = RunnableKernel::Make(f, HostTarget());
   ASSERT_TRUE(kernel.ok()) << kernel.status();
@@ -35,16 +40,23 @@ TEST(Nest, ParallelLoopsRunAllTheirIterationsOnAnyNumberOfThreads) {
 TEST(Nest, AParallelLoopSeesTheVariablesAroundIt) {
   ir::Buffer a = F32("a", {3, 4, 5}), c = F32("c", {3, 2, 4, 5});
   Var o = ir::MakeVar("o"), u = ir::MakeVar("u"), i = ir::MakeVar("i"), j = ir::MakeVar("j");
-  Stmt body = ir::For(i, 4, ForKind::kParallel, ir::For(j, 5, ForKind::kSerial, ir::Store(c, {o, u, i, j}, ir::Load(a, {o, i, j}) + ir::Cast(Expr(u) * Expr(10) + Expr(o), DType::kF32))));
+  Stmt body = ir::For(i, 4, ForKind::kParallel,
+                      ir::For(j, 5, ForKind::kSerial,
+                              ir::Store(c, {o, u, i, j},
+                                        ir::Load(a, {o, i, j}) + ir::Cast(Expr(u) * Expr(10) + Expr(o), DType::kF32))));
   ExpectSame({"f", {a, c}, 1, ir::For(o, 3, ForKind::kSerial, ir::For(u, 2, ForKind::kUnrolled, body))});
 }
 
 TEST(Nest, ScratchOutsideAndInsideParallelLoops) {
   // shared: 8x300 in the workspace; small: on the stack; large: 8000 floats for each thread.
-  ir::Buffer a = F32("a", {8, 300}), c = F32("c", {8, 300}), shared = F32("shared", {8, 300}), shared2 = F32("shared2", {3}),
-             small = F32("small", {300}), large = F32("large", {8000}), large2 = F32("large2", {5000});
-  Var i = ir::MakeVar("i"), j = ir::MakeVar("j"), k = ir::MakeVar("k"), l = ir::MakeVar("l"), m = ir::MakeVar("m"), p = ir::MakeVar("p"), q = ir::MakeVar("q");
-  Stmt first = ir::For(p, 8, ForKind::kParallel, ir::For(q, 300, ForKind::kVectorized, ir::Store(shared, {p, q}, ir::Load(a, {p, q}) + ir::Float(1))));
+  ir::Buffer a = F32("a", {8, 300}), c = F32("c", {8, 300}), shared = F32("shared", {8, 300}),
+             shared2 = F32("shared2", {3}), small = F32("small", {300}), large = F32("large", {8000}),
+             large2 = F32("large2", {5000});
+  Var i = ir::MakeVar("i"), j = ir::MakeVar("j"), k = ir::MakeVar("k"), l = ir::MakeVar("l"), m = ir::MakeVar("m"),
+      p = ir::MakeVar("p"), q = ir::MakeVar("q");
+  Stmt first =
+      ir::For(p, 8, ForKind::kParallel,
+              ir::For(q, 300, ForKind::kVectorized, ir::Store(shared, {p, q}, ir::Load(a, {p, q}) + ir::Float(1))));
   Stmt body = ir::Seq({
       ir::For(j, 300, ForKind::kVectorized, ir::Store(small, {j}, ir::Load(shared, {i, j}) * ir::Load(shared2, {1}))),
       ir::For(k, 300, ForKind::kSerial, ir::Store(large, {Expr(k) * Expr(26)}, ir::Load(small, {Expr(299) - Expr(k)}))),
@@ -52,7 +64,10 @@ TEST(Nest, ScratchOutsideAndInsideParallelLoops) {
       ir::For(m, 300, ForKind::kVectorized, ir::Store(c, {i, m}, ir::Load(large2, {m}) + ir::Load(small, {m}))),
   });
   Stmt second = ir::For(i, 8, ForKind::kParallel, ir::Alloc(small, ir::Alloc(large, ir::Alloc(large2, body))));
-  ir::Func f{"f", {a, c}, 1, ir::Alloc(shared, ir::Alloc(shared2, ir::Seq({ir::Store(shared2, {1}, ir::Float(0.5)), first, second})))};
+  ir::Func f{"f",
+             {a, c},
+             1,
+             ir::Alloc(shared, ir::Alloc(shared2, ir::Seq({ir::Store(shared2, {1}, ir::Float(0.5)), first, second})))};
   for (int threads : {1, 3}) ExpectSame(f, 1e-5, 1, threads);
   auto compiled = CompileModule({{"kernel", f}}, HostTarget());
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -66,7 +81,9 @@ TEST(Nest, VectorisedLoopsOfAnyExtent) {
     ir::Buffer a = F32("a", {2, n}), c = F32("c", {2, n}), r = F32("r", {1, n}, ir::Scope::kRegister);
     Var i = ir::MakeVar("i"), j = ir::MakeVar("j"), k = ir::MakeVar("k"), z = ir::MakeVar("z"), w = ir::MakeVar("w");
     Stmt body = ir::Alloc(r, ir::Seq({ir::For(z, n, ForKind::kVectorized, ir::Store(r, {0, z}, ir::Float(1))),
-                                      ir::For(k, 3, ForKind::kSerial, ir::For(j, n, ForKind::kVectorized, ir::Store(r, {0, j}, ir::Load(r, {0, j}) * ir::Load(a, {i, j})))),
+                                      ir::For(k, 3, ForKind::kSerial,
+                                              ir::For(j, n, ForKind::kVectorized,
+                                                      ir::Store(r, {0, j}, ir::Load(r, {0, j}) * ir::Load(a, {i, j})))),
                                       ir::For(w, n, ForKind::kVectorized, ir::Store(c, {i, w}, ir::Load(r, {0, w})))}));
     ExpectSame({"f", {a, c}, 1, ir::For(i, 2, ForKind::kSerial, body)});
   }
@@ -77,7 +94,11 @@ TEST(Nest, GathersScattersAndReversals) {
   Var i = ir::MakeVar("i"), v = ir::MakeVar("v");
   Expr row = i, lane = v;
   auto loop = [&](std::vector<Expr> at, Expr value, int64_t lanes = 16) {
-    ExpectSame({"f", {a, idx, c}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(v, lanes, ForKind::kVectorized, ir::Store(c, std::move(at), value)))});
+    ExpectSame(
+        {"f",
+         {a, idx, c},
+         1,
+         ir::For(i, 5, ForKind::kSerial, ir::For(v, lanes, ForKind::kVectorized, ir::Store(c, std::move(at), value)))});
   };
   loop({row, lane}, ir::Load(a, {lane * Expr(3) + row}));
   loop({row, lane}, ir::Load(a, {Expr(100) - lane + row}));
@@ -92,16 +113,22 @@ TEST(Nest, GathersScattersAndReversals) {
 TEST(Nest, HorizontalReductions) {
   for (DType t : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kI8, DType::kU8}) {
     for (ExprKind k : {ExprKind::kAdd, ExprKind::kMul, ExprKind::kMin, ExprKind::kMax}) {
-      ir::Buffer a = ir::MakeBuffer("a", t, {4, 48}), s = ir::MakeBuffer("s", t, {4}), r = ir::MakeBuffer("r", t, {1}, ir::Scope::kRegister);
+      ir::Buffer a = ir::MakeBuffer("a", t, {4, 48}), s = ir::MakeBuffer("s", t, {4}),
+                 r = ir::MakeBuffer("r", t, {1}, ir::Scope::kRegister);
       Var i = ir::MakeVar("i"), o = ir::MakeVar("o"), v = ir::MakeVar("v"), w = ir::MakeVar("w");
       Expr at = Expr(o) * Expr(16) + Expr(v);
-      Expr operand = k == ExprKind::kMul ? ir::Select(Expr(v) < Expr(3), ir::Load(a, {i, at}), ir::Const(1, t)) : ir::Load(a, {i, at});
-      Stmt in_memory = ir::Seq({ir::Store(s, {i}, ir::Const(1, t)),
-                                ir::For(o, 3, ForKind::kSerial, ir::For(v, 16, ForKind::kVectorized, ir::Store(s, {i}, ir::Binary(k, ir::Load(s, {i}), operand))))});
+      Expr operand = k == ExprKind::kMul ? ir::Select(Expr(v) < Expr(3), ir::Load(a, {i, at}), ir::Const(1, t))
+                                         : ir::Load(a, {i, at});
+      Stmt in_memory = ir::Seq(
+          {ir::Store(s, {i}, ir::Const(1, t)),
+           ir::For(o, 3, ForKind::kSerial,
+                   ir::For(v, 16, ForKind::kVectorized, ir::Store(s, {i}, ir::Binary(k, ir::Load(s, {i}), operand))))});
       ExpectSame({"f", {a, s}, 1, ir::For(i, 4, ForKind::kParallel, in_memory)}, 1e-5);
-      Stmt in_register = ir::Alloc(r, ir::Seq({ir::Store(r, {0}, ir::Const(1, t)),
-                                               ir::For(w, 13, ForKind::kVectorized, ir::Store(r, {0}, ir::Binary(k, ir::Load(a, {i, w}), ir::Load(r, {0})))),
-                                               ir::Store(s, {i}, ir::Load(r, {0}))}));
+      Stmt in_register =
+          ir::Alloc(r, ir::Seq({ir::Store(r, {0}, ir::Const(1, t)),
+                                ir::For(w, 13, ForKind::kVectorized,
+                                        ir::Store(r, {0}, ir::Binary(k, ir::Load(a, {i, w}), ir::Load(r, {0})))),
+                                ir::Store(s, {i}, ir::Load(r, {0}))}));
       ExpectSame({"f", {a, s}, 1, ir::For(i, 4, ForKind::kSerial, in_register)}, k == ExprKind::kMul ? 1e-4 : 1e-5);
     }
   }
@@ -111,10 +138,13 @@ TEST(Nest, ReductionsUnderAMaskAndOfSums) {
   ir::Buffer a = F32("a", {3, 20}), b = F32("b", {3, 20}), s = F32("s", {3});
   Var i = ir::MakeVar("i"), o = ir::MakeVar("o"), v = ir::MakeVar("v");
   Expr at = Expr(o) * Expr(16) + Expr(v), mine = ir::Load(s, {i});
-  for (Expr value : {mine + ir::Load(a, {i, at}) * ir::Load(b, {i, at}), ir::Max(mine, ir::Load(a, {i, at})), ir::Min(ir::Load(a, {i, at}), mine),
-                     (ir::Load(a, {i, at}) + mine) + ir::Load(b, {i, at}), mine + ir::Float(2)}) {
-    Stmt loop = ir::For(o, 2, ForKind::kSerial, ir::For(v, 16, ForKind::kVectorized, ir::If(at < Expr(20), ir::Store(s, {i}, value))));
-    ExpectSame({"f", {a, b, s}, 1, ir::For(i, 3, ForKind::kSerial, ir::Seq({ir::Store(s, {i}, ir::Float(0.25)), loop}))});
+  for (Expr value : {mine + ir::Load(a, {i, at}) * ir::Load(b, {i, at}), ir::Max(mine, ir::Load(a, {i, at})),
+                     ir::Min(ir::Load(a, {i, at}), mine), (ir::Load(a, {i, at}) + mine) + ir::Load(b, {i, at}),
+                     mine + ir::Float(2)}) {
+    Stmt loop = ir::For(o, 2, ForKind::kSerial,
+                        ir::For(v, 16, ForKind::kVectorized, ir::If(at < Expr(20), ir::Store(s, {i}, value))));
+    ExpectSame(
+        {"f", {a, b, s}, 1, ir::For(i, 3, ForKind::kSerial, ir::Seq({ir::Store(s, {i}, ir::Float(0.25)), loop}))});
   }
 }
 
@@ -150,7 +180,7 @@ void RunGuarded(const ir::Func& f, const std::vector<Guarded*>& args, const Targ
   std::vector<void*> pointers;
   for (Guarded* g : args) pointers.push_back(g->data);
   SerialLauncher launcher(1);
-  reinterpret_cast<temper_kernel>(*symbol)(pointers.data(), nullptr, &launcher.base);
+  reinterpret_cast<temper_kernel> (*symbol)(pointers.data(), nullptr, &launcher.base);
 }
 
 TEST(Nest, TailsUnderAMaskStayInTheirBuffers) {
@@ -161,7 +191,13 @@ TEST(Nest, TailsUnderAMaskStayInTheirBuffers) {
       Var o = ir::MakeVar("o"), v = ir::MakeVar("v");
       Expr at = Expr(o) * Expr(16) + Expr(v);
       Guarded in(n), out(n);
-      RunGuarded({"f", {a, c}, 1, ir::For(o, (n + 15) / 16, ForKind::kSerial, ir::For(v, 16, ForKind::kVectorized, ir::If(at < Expr(n), ir::Store(c, {at}, ir::Load(a, {at}) * ir::Float(2)))))}, {&in, &out}, t);
+      RunGuarded({"f",
+                  {a, c},
+                  1,
+                  ir::For(o, (n + 15) / 16, ForKind::kSerial,
+                          ir::For(v, 16, ForKind::kVectorized,
+                                  ir::If(at < Expr(n), ir::Store(c, {at}, ir::Load(a, {at}) * ir::Float(2)))))},
+                 {&in, &out}, t);
       for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.data[i], 2 * in.data[i]) << t.cpu << " " << n;
     }
   }
@@ -180,10 +216,15 @@ TEST(Nest, SelectsNeverLoadTheBranchNotTaken) {
           Expr at = Expr(v) * Expr(stride) + Expr(shift);
           Expr inside = ir::And(Expr(0) <= at, at < Expr(kN));
           Guarded in(kN), out(kN);
-          RunGuarded({"f", {a, c}, 1, ir::For(v, kN, kind, ir::Store(c, {v}, ir::Select(inside, ir::Load(a, {at}), ir::Float(-1))))}, {&in, &out}, t);
+          RunGuarded({"f",
+                      {a, c},
+                      1,
+                      ir::For(v, kN, kind, ir::Store(c, {v}, ir::Select(inside, ir::Load(a, {at}), ir::Float(-1))))},
+                     {&in, &out}, t);
           for (int64_t i = 0; i < kN; ++i) {
             const int64_t from = i * stride + shift;
-            ASSERT_EQ(out.data[i], from >= 0 && from < kN ? in.data[from] : -1.f) << t.cpu << " shift " << shift << " stride " << stride;
+            ASSERT_EQ(out.data[i], from >= 0 && from < kN ? in.data[from] : -1.f)
+                << t.cpu << " shift " << shift << " stride " << stride;
           }
         }
       }
@@ -196,20 +237,27 @@ TEST(Nest, NestedConditionsAndElse) {
   Var o = ir::MakeVar("o"), v = ir::MakeVar("v");
   Expr at = Expr(o) * Expr(8) + Expr(v);
   auto set = [&](Expr value) { return ir::Store(c, {at}, value); };
-  Stmt inner = ir::If(ir::Load(a, {at}) < ir::Float(0), set(ir::Load(b, {at})), ir::If(Expr(v) < Expr(3), set(ir::Float(7))));
-  Stmt body = ir::If(ir::Eq(at % Expr(2), Expr(0)), inner, set(ir::Select(Expr(o) < Expr(2), ir::Exp(ir::Load(a, {at})), ir::Load(b, {at}))));
+  Stmt inner =
+      ir::If(ir::Load(a, {at}) < ir::Float(0), set(ir::Load(b, {at})), ir::If(Expr(v) < Expr(3), set(ir::Float(7))));
+  Stmt body = ir::If(ir::Eq(at % Expr(2), Expr(0)), inner,
+                     set(ir::Select(Expr(o) < Expr(2), ir::Exp(ir::Load(a, {at})), ir::Load(b, {at}))));
   for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized, ForKind::kUnrolled}) {
-    ExpectSame({"f", {a, b, c}, 1, ir::For(o, 5, ForKind::kSerial, ir::For(v, 8, kind, ir::Seq({set(ir::Float(1)), body})))});
+    ExpectSame(
+        {"f", {a, b, c}, 1, ir::For(o, 5, ForKind::kSerial, ir::For(v, 8, kind, ir::Seq({set(ir::Float(1)), body})))});
   }
 }
 
 // --- register tiles
 
 TEST(RegisterTile, MatmulOfManyShapes) {
-  struct Case { int64_t m, n, k, mr, nr, lanes, unroll; };
-  for (const Case& c : {Case{14, 32, 5, 14, 32, 16, 1}, Case{30, 64, 8, 14, 32, 16, 4}, Case{13, 48, 6, 6, 16, 8, 2}, Case{9, 12, 3, 4, 12, 4, 1},
-                        Case{8, 24, 4, 3, 24, 8, 1}, Case{7, 28, 4, 3, 14, 7, 2}, Case{6, 6, 7, 4, 3, 3, 1}}) {
-    for (bool parallel : {false, true}) ExpectSame(MatmulNest(c.m, c.n, c.k, c.mr, c.nr, c.lanes, parallel, c.unroll), 1e-5);
+  struct Case {
+    int64_t m, n, k, mr, nr, lanes, unroll;
+  };
+  for (const Case& c : {Case{14, 32, 5, 14, 32, 16, 1}, Case{30, 64, 8, 14, 32, 16, 4}, Case{13, 48, 6, 6, 16, 8, 2},
+                        Case{9, 12, 3, 4, 12, 4, 1}, Case{8, 24, 4, 3, 24, 8, 1}, Case{7, 28, 4, 3, 14, 7, 2},
+                        Case{6, 6, 7, 4, 3, 3, 1}}) {
+    for (bool parallel : {false, true})
+      ExpectSame(MatmulNest(c.m, c.n, c.k, c.mr, c.nr, c.lanes, parallel, c.unroll), 1e-5);
   }
 }
 
@@ -222,18 +270,24 @@ int Count(const std::string& text, const std::string& what) {
 // The inner loops of a tile and of the smaller one for the last rows: one multiply-add for each vector of them, no
 // vector on the stack.
 TEST(RegisterTile, StaysInRegisters) {
-  struct Case { const char* target; int64_t mr, nr, lanes; };
-  for (const Case& c : {Case{"llvm:x86-64-v4", 14, 32, 16}, Case{"llvm:znver4", 14, 32, 16}, Case{"llvm:icelake-server", 6, 64, 16},
-                        Case{"llvm:x86-64-v4", 28, 16, 16}, Case{"llvm:haswell", 6, 16, 8}, Case{"llvm:znver3", 4, 24, 8}}) {
+  struct Case {
+    const char* target;
+    int64_t mr, nr, lanes;
+  };
+  for (const Case& c :
+       {Case{"llvm:x86-64-v4", 14, 32, 16}, Case{"llvm:znver4", 14, 32, 16}, Case{"llvm:icelake-server", 6, 64, 16},
+        Case{"llvm:x86-64-v4", 28, 16, 16}, Case{"llvm:haswell", 6, 16, 8}, Case{"llvm:znver3", 4, 24, 8}}) {
     SCOPED_TRACE(std::string(c.target) + " " + std::to_string(c.mr) + "x" + std::to_string(c.nr));
-    auto text = EmitText({{"kernel", MatmulNest(c.mr * 4 + c.mr / 2, c.nr * 4, 64, c.mr, c.nr, c.lanes, true)}}, *ParseTarget(c.target), "asm");
+    auto text = EmitText({{"kernel", MatmulNest(c.mr * 4 + c.mr / 2, c.nr * 4, 64, c.mr, c.nr, c.lanes, true)}},
+                         *ParseTarget(c.target), "asm");
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_EQ(Count(*text, "vfmadd"), (c.mr + c.mr / 2) * c.nr / c.lanes);
     for (const char* reg : {"zmm", "ymm"}) {
       size_t line = 0;
       while ((line = text->find(reg, line)) != std::string::npos) {
         const size_t begin = text->rfind('\n', line) + 1, end = text->find('\n', line);
-        EXPECT_EQ(text->substr(begin, end - begin).find("rsp"), std::string::npos) << "spill: " << text->substr(begin, end - begin);
+        EXPECT_EQ(text->substr(begin, end - begin).find("rsp"), std::string::npos)
+            << "spill: " << text->substr(begin, end - begin);
         line = end;
       }
     }
@@ -243,26 +297,43 @@ TEST(RegisterTile, StaysInRegisters) {
 
 TEST(RegisterTile, RowsWithTheirOwnBasesAreHoisted) {
   // Convolution's rows: row r of the image of width 7 starts at (r / 7) * 90 + r % 7 * 10.
-  ir::Buffer a = F32("a", {7, 9, 10}), b = F32("b", {3, 10, 16}), c = F32("c", {49, 16}), acc = F32("acc", {7, 16}, ir::Scope::kRegister);
-  Var t = ir::MakeVar("t"), i = ir::MakeVar("i"), v = ir::MakeVar("v"), kw = ir::MakeVar("kw"), k = ir::MakeVar("k"), zi = ir::MakeVar("zi"), zv = ir::MakeVar("zv"), oi = ir::MakeVar("oi"), ov = ir::MakeVar("ov");
+  ir::Buffer a = F32("a", {7, 9, 10}), b = F32("b", {3, 10, 16}), c = F32("c", {49, 16}),
+             acc = F32("acc", {7, 16}, ir::Scope::kRegister);
+  Var t = ir::MakeVar("t"), i = ir::MakeVar("i"), v = ir::MakeVar("v"), kw = ir::MakeVar("kw"), k = ir::MakeVar("k"),
+      zi = ir::MakeVar("zi"), zv = ir::MakeVar("zv"), oi = ir::MakeVar("oi"), ov = ir::MakeVar("ov");
   Expr row = Expr(t) * Expr(7) + Expr(i);
-  Stmt init = ir::For(zi, 7, ForKind::kUnrolled, ir::For(zv, 16, ForKind::kVectorized, ir::Store(acc, {zi, zv}, ir::Float(0))));
-  Stmt update = ir::Store(acc, {i, v}, ir::Load(acc, {i, v}) + ir::Load(a, {row / Expr(7), row % Expr(7) + Expr(kw), k}) * ir::Load(b, {kw, k, v}));
-  Stmt reduce = ir::For(kw, 3, ForKind::kSerial, ir::For(k, 10, ForKind::kSerial, ir::For(i, 7, ForKind::kUnrolled, ir::For(v, 16, ForKind::kVectorized, update))));
-  Stmt out = ir::For(oi, 7, ForKind::kUnrolled, ir::For(ov, 16, ForKind::kVectorized, ir::Store(c, {Expr(t) * Expr(7) + Expr(oi), ov}, ir::Max(ir::Load(acc, {oi, ov}), ir::Float(0)))));
+  Stmt init =
+      ir::For(zi, 7, ForKind::kUnrolled, ir::For(zv, 16, ForKind::kVectorized, ir::Store(acc, {zi, zv}, ir::Float(0))));
+  Stmt update = ir::Store(
+      acc, {i, v},
+      ir::Load(acc, {i, v}) + ir::Load(a, {row / Expr(7), row % Expr(7) + Expr(kw), k}) * ir::Load(b, {kw, k, v}));
+  Stmt reduce = ir::For(kw, 3, ForKind::kSerial,
+                        ir::For(k, 10, ForKind::kSerial,
+                                ir::For(i, 7, ForKind::kUnrolled, ir::For(v, 16, ForKind::kVectorized, update))));
+  Stmt out = ir::For(
+      oi, 7, ForKind::kUnrolled,
+      ir::For(ov, 16, ForKind::kVectorized,
+              ir::Store(c, {Expr(t) * Expr(7) + Expr(oi), ov}, ir::Max(ir::Load(acc, {oi, ov}), ir::Float(0)))));
   ir::Func f{"f", {a, b, c}, 1, ir::For(t, 7, ForKind::kParallel, ir::Alloc(acc, ir::Seq({init, reduce, out})))};
   ExpectSame(f);
 }
 
 TEST(RegisterTile, ScalarAndPartialAccessesToVectorElements) {
-  ir::Buffer a = F32("a", {2, 16}), c = F32("c", {2, 16}), d = F32("d", {2, 8}), r = F32("r", {2, 16}, ir::Scope::kRegister);
-  Var i = ir::MakeVar("i"), v = ir::MakeVar("v"), w = ir::MakeVar("w"), x = ir::MakeVar("x"), y = ir::MakeVar("y"), u = ir::MakeVar("u"), q = ir::MakeVar("q");
-  Stmt fill = ir::For(i, 2, ForKind::kUnrolled, ir::For(v, 16, ForKind::kVectorized, ir::Store(r, {i, v}, ir::Load(a, {i, v}))));
-  Stmt half = ir::For(w, 8, ForKind::kVectorized, ir::Store(r, {1, Expr(w) + Expr(4)}, ir::Load(r, {0, Expr(w) * Expr(2)}) + ir::Load(r, {0, 3})));
+  ir::Buffer a = F32("a", {2, 16}), c = F32("c", {2, 16}), d = F32("d", {2, 8}),
+             r = F32("r", {2, 16}, ir::Scope::kRegister);
+  Var i = ir::MakeVar("i"), v = ir::MakeVar("v"), w = ir::MakeVar("w"), x = ir::MakeVar("x"), y = ir::MakeVar("y"),
+      u = ir::MakeVar("u"), q = ir::MakeVar("q");
+  Stmt fill = ir::For(i, 2, ForKind::kUnrolled,
+                      ir::For(v, 16, ForKind::kVectorized, ir::Store(r, {i, v}, ir::Load(a, {i, v}))));
+  Stmt half = ir::For(w, 8, ForKind::kVectorized,
+                      ir::Store(r, {1, Expr(w) + Expr(4)}, ir::Load(r, {0, Expr(w) * Expr(2)}) + ir::Load(r, {0, 3})));
   Stmt scalar = ir::For(u, 5, ForKind::kUnrolled, ir::Store(r, {0, u}, ir::Load(r, {1, Expr(15) - Expr(u)})));
-  Stmt shuffled = ir::For(q, 8, ForKind::kVectorized, ir::Store(d, {1, q}, ir::Load(r, {1, Expr(q) / Expr(2) + Expr(q) % Expr(2) * Expr(7)})));
+  Stmt shuffled = ir::For(q, 8, ForKind::kVectorized,
+                          ir::Store(d, {1, q}, ir::Load(r, {1, Expr(q) / Expr(2) + Expr(q) % Expr(2) * Expr(7)})));
   Stmt masked = ir::For(y, 16, ForKind::kVectorized, ir::If(Expr(9) < Expr(y), ir::Store(r, {0, y}, ir::Float(3))));
-  Stmt out = ir::For(x, 32, ForKind::kUnrolled, ir::Store(c, {Expr(x) / Expr(16), Expr(x) % Expr(16)}, ir::Load(r, {Expr(x) / Expr(16), Expr(x) % Expr(16)})));
+  Stmt out = ir::For(
+      x, 32, ForKind::kUnrolled,
+      ir::Store(c, {Expr(x) / Expr(16), Expr(x) % Expr(16)}, ir::Load(r, {Expr(x) / Expr(16), Expr(x) % Expr(16)})));
   Stmt zero = ir::Seq({ir::Store(d, {0, 0}, ir::Load(r, {1, 7})), ir::Store(d, {0, 1}, ir::Load(r, {0, 1}))});
   ExpectSame({"f", {a, c, d}, 2, ir::Alloc(r, ir::Seq({fill, half, scalar, masked, shuffled, zero, out}))});
 }
@@ -282,7 +353,11 @@ TEST(Refusal, NamesWhatIsWrong) {
   EXPECT_NE(s.message().find("out of range"), std::string::npos) << s;
   s = CompileStatus(alloc(ir::For(i, 8, ForKind::kParallel, ir::Store(c, {i}, ir::Load(r, {0})))));
   EXPECT_NE(s.message().find("across a parallel loop"), std::string::npos) << s;
-  s = CompileStatus({"f", {a, c}, 1, ir::For(i, 8, ForKind::kVectorized, ir::Store(c, {0}, ir::Float(1) / (ir::Load(c, {0}) + ir::Load(a, {i}))))});
+  s = CompileStatus(
+      {"f",
+       {a, c},
+       1,
+       ir::For(i, 8, ForKind::kVectorized, ir::Store(c, {0}, ir::Float(1) / (ir::Load(c, {0}) + ir::Load(a, {i}))))});
   EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented) << s;
   s = CompileStatus({"f", {a, c}, 1, ir::For(i, 100000, ForKind::kUnrolled, ir::Store(c, {0}, ir::Float(1)))});
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted) << s;
@@ -310,7 +385,7 @@ TEST(Module, SeveralKernelsAreLoadedTogetherAndApart) {
     float out[16] = {};
     void* args[] = {out};
     SerialLauncher launcher(1);
-    reinterpret_cast<temper_kernel>(*m.Symbol(name))(args, nullptr, &launcher.base);
+    reinterpret_cast<temper_kernel> (*m.Symbol(name))(args, nullptr, &launcher.base);
     return out[3];
   };
   EXPECT_EQ(first(**a, "one"), 1);
@@ -321,7 +396,10 @@ TEST(Module, SeveralKernelsAreLoadedTogetherAndApart) {
 }
 
 TEST(Module, TheSameInputGivesTheSameBytes) {
-  auto once = [] { return CompileModule({{"kernel", MatmulNest(30, 64, 32, 14, 32, 16, true)}}, *ParseTarget("llvm:x86-64-v4"))->object; };
+  auto once = [] {
+    return CompileModule({{"kernel", MatmulNest(30, 64, 32, 14, 32, 16, true)}}, *ParseTarget("llvm:x86-64-v4"))
+        ->object;
+  };
   EXPECT_EQ(once(), once());
 }
 
@@ -346,7 +424,8 @@ TEST(Module, ThreadsCompileAtOnce) {
   std::vector<std::thread> threads;
   for (std::string& object : objects) {
     threads.emplace_back([&object] {
-      for (int i = 0; i < 3; ++i) object = CompileModule({{"kernel", MatmulNest(9, 32, 8, 4, 16, 16, true)}}, HostTarget())->object;
+      for (int i = 0; i < 3; ++i)
+        object = CompileModule({{"kernel", MatmulNest(9, 32, 8, 4, 16, 16, true)}}, HostTarget())->object;
     });
   }
   for (std::thread& t : threads) t.join();
@@ -358,7 +437,15 @@ TEST(Module, SineAndCosineOfOneArgumentLoad) {
   ir::Buffer a = F32("a", {4}), c = F32("c", {4}), d = F32("d", {4});
   Var i = ir::MakeVar("i");
   Expr x = ir::Load(a, {i});
-  ExpectSame({"f", {a, c, d}, 2, ir::For(i, 4, ForKind::kSerial, ir::Seq({ir::Store(c, {i}, ir::Unary(ExprKind::kSin, x)), ir::Store(d, {i}, ir::Unary(ExprKind::kCos, x) + ir::Binary(ExprKind::kPow, ir::Float(2), x))}))}, 1e-6);
+  ExpectSame(
+      {"f",
+       {a, c, d},
+       2,
+       ir::For(
+           i, 4, ForKind::kSerial,
+           ir::Seq({ir::Store(c, {i}, ir::Unary(ExprKind::kSin, x)),
+                    ir::Store(d, {i}, ir::Unary(ExprKind::kCos, x) + ir::Binary(ExprKind::kPow, ir::Float(2), x))}))},
+      1e-6);
 }
 
 TEST(Module, TextForPeople) {

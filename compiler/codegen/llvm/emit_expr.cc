@@ -51,7 +51,8 @@ Expr Emitter::Resolve(const Expr& e) {
     const Binding& binding = it->second;
     if (binding.kind == Binding::kLane && binding.constant == 0) continue;
     key.insert(key.end(), {binding.kind, binding.constant, lanes_.count});
-    values.push_back({v, binding.kind == Binding::kConstant ? ir::Int(binding.constant) : Expr(lanes_.local) + ir::Int(binding.constant)});
+    values.push_back({v, binding.kind == Binding::kConstant ? ir::Int(binding.constant)
+                                                            : Expr(lanes_.local) + ir::Int(binding.constant)});
   }
   if (values.empty()) return e;
   // Entries hold the expressions that they are keyed by elsewhere, so none of those is ever freed.
@@ -76,10 +77,14 @@ Value* Emitter::EmitVector(const Expr& e) { return Spread(Emit(e)); }
 
 Value* Emitter::Emit(const Expr& e) {
   switch (e->kind) {
-    case ExprKind::kInt: return llvm::ConstantInt::getSigned(ValueType(e->dtype), e->int_value);
-    case ExprKind::kFloat: return llvm::ConstantFP::get(ValueType(e->dtype), e->float_value);
-    case ExprKind::kVar: return EmitVar(*e);
-    case ExprKind::kLoad: return EmitLoad(e);
+    case ExprKind::kInt:
+      return llvm::ConstantInt::getSigned(ValueType(e->dtype), e->int_value);
+    case ExprKind::kFloat:
+      return llvm::ConstantFP::get(ValueType(e->dtype), e->float_value);
+    case ExprKind::kVar:
+      return EmitVar(*e);
+    case ExprKind::kLoad:
+      return EmitLoad(e);
     case ExprKind::kAdd:
     case ExprKind::kSub:
     case ExprKind::kMul:
@@ -87,16 +92,23 @@ Value* Emitter::Emit(const Expr& e) {
     case ExprKind::kMod:
     case ExprKind::kMin:
     case ExprKind::kMax:
-    case ExprKind::kPow: return EmitBinary(e);
+    case ExprKind::kPow:
+      return EmitBinary(e);
     case ExprKind::kLt:
     case ExprKind::kLe:
-    case ExprKind::kEq: return EmitCompare(e);
+    case ExprKind::kEq:
+      return EmitCompare(e);
     case ExprKind::kAnd:
-    case ExprKind::kOr: return EmitLogic(e);
-    case ExprKind::kNot: return b_.CreateNot(Emit(e->args[0]));
-    case ExprKind::kSelect: return EmitSelect(e->args[0], e->args[1], e->args[2]);
-    case ExprKind::kCast: return EmitCast(e);
-    default: return EmitUnary(e);
+    case ExprKind::kOr:
+      return EmitLogic(e);
+    case ExprKind::kNot:
+      return b_.CreateNot(Emit(e->args[0]));
+    case ExprKind::kSelect:
+      return EmitSelect(e->args[0], e->args[1], e->args[2]);
+    case ExprKind::kCast:
+      return EmitCast(e);
+    default:
+      return EmitUnary(e);
   }
 }
 
@@ -104,9 +116,12 @@ Value* Emitter::EmitVar(const ir::ExprNode& e) {
   auto it = bindings_.find(e.var.get());
   if (it == bindings_.end()) return Fail(absl::InternalError(absl::StrCat("variable ", e.var->name, " is not bound")));
   switch (it->second.kind) {
-    case Binding::kConstant: return I64(it->second.constant);
-    case Binding::kValue: return it->second.value;
-    case Binding::kLane: break;
+    case Binding::kConstant:
+      return I64(it->second.constant);
+    case Binding::kValue:
+      return it->second.value;
+    case Binding::kLane:
+      break;
   }
   return LaneNumbers(b_.getInt64Ty(), it->second.constant, 1);
 }
@@ -117,11 +132,16 @@ Value* Emitter::EmitBinary(const Expr& e) {
   Match(a, c);
   const bool fp = IsFloat(e->dtype);
   switch (e->kind) {
-    case ExprKind::kAdd: return fp ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
-    case ExprKind::kSub: return fp ? b_.CreateFSub(a, c) : b_.CreateSub(a, c);
-    case ExprKind::kMul: return fp ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
-    case ExprKind::kMin: return EmitMin(b_, a, c, IsUnsigned(e->dtype));
-    case ExprKind::kMax: return EmitMax(b_, a, c, IsUnsigned(e->dtype));
+    case ExprKind::kAdd:
+      return fp ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
+    case ExprKind::kSub:
+      return fp ? b_.CreateFSub(a, c) : b_.CreateSub(a, c);
+    case ExprKind::kMul:
+      return fp ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
+    case ExprKind::kMin:
+      return EmitMin(b_, a, c, IsUnsigned(e->dtype));
+    case ExprKind::kMax:
+      return EmitMax(b_, a, c, IsUnsigned(e->dtype));
     case ExprKind::kPow: {
       if (fp) return EmitPow(b_, a, c);
       llvm::Type* type = Like(b_.getDoubleTy(), a);
@@ -129,7 +149,8 @@ Value* Emitter::EmitBinary(const Expr& e) {
       Value* power = EmitPow(b_, widen(a), widen(c));
       return IsUnsigned(e->dtype) ? b_.CreateFPToUI(power, a->getType()) : b_.CreateFPToSI(power, a->getType());
     }
-    default: return EmitDivMod(*e, a, c);
+    default:
+      return EmitDivMod(*e, a, c);
   }
 }
 
@@ -204,7 +225,8 @@ Value* Emitter::EmitCompare(const Expr& e) {
 Value* Emitter::EmitLogic(const Expr& e) {
   const bool conjunction = e->kind == ExprKind::kAnd;
   if (!CheapAndSafe(e->args[1])) {
-    return conjunction ? EmitSelect(e->args[0], e->args[1], ir::Bool(false)) : EmitSelect(e->args[0], ir::Bool(true), e->args[1]);
+    return conjunction ? EmitSelect(e->args[0], e->args[1], ir::Bool(false))
+                       : EmitSelect(e->args[0], ir::Bool(true), e->args[1]);
   }
   Value* a = Emit(e->args[0]);
   Value* c = Emit(e->args[1]);
@@ -259,7 +281,8 @@ Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
     value = vector ? EmitVector(e) : Emit(e);
     from = b_.GetInsertBlock();
   };
-  Branch(condition, [&] { arm(a, taken, from_taken); }, [&] { arm(c, other, from_other); });
+  Branch(
+      condition, [&] { arm(a, taken, from_taken); }, [&] { arm(c, other, from_other); });
   llvm::PHINode* phi = b_.CreatePHI(taken->getType(), 2);
   phi->addIncoming(taken, from_taken);
   phi->addIncoming(other, from_other);
@@ -295,7 +318,8 @@ Value* Emitter::EmitUnary(const Expr& e) {
   if (IsFloat(e->dtype)) {
     if (Value* result = EmitUnaryMath(b_, e->kind, v)) return result;
   }
-  return Fail(absl::UnimplementedError(absl::StrCat("no code for ", std::string(ir::Name(e->kind)), " on ", std::string(Name(e->dtype)))),
+  return Fail(absl::UnimplementedError(
+                  absl::StrCat("no code for ", std::string(ir::Name(e->kind)), " on ", std::string(Name(e->dtype)))),
               v->getType());
 }
 

@@ -22,11 +22,16 @@ llvm::Type* Emitter::ValueType(DType dtype) { return dtype == DType::kBool ? b_.
 
 llvm::Type* Emitter::MemoryType(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return b_.getFloatTy();
-    case DType::kF64: return b_.getDoubleTy();
-    case DType::kI64: return b_.getInt64Ty();
-    case DType::kI32: return b_.getInt32Ty();
-    default: return b_.getInt8Ty();
+    case DType::kF32:
+      return b_.getFloatTy();
+    case DType::kF64:
+      return b_.getDoubleTy();
+    case DType::kI64:
+      return b_.getInt64Ty();
+    case DType::kI32:
+      return b_.getInt32Ty();
+    default:
+      return b_.getInt8Ty();
   }
 }
 
@@ -175,7 +180,8 @@ Value* Emitter::SumOf(const Form& form) {
 Value* Emitter::AddressOf(const Access& access, int64_t extra) {
   auto base = pointers_.find(access.buffer);
   if (base == pointers_.end()) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat("buffer ", access.buffer->name, " is neither a parameter nor allocated")),
+    return Fail(absl::InvalidArgumentError(
+                    absl::StrCat("buffer ", access.buffer->name, " is neither a parameter nor allocated")),
                 b_.getPtrTy());
   }
   struct Step {
@@ -206,7 +212,8 @@ Value* Emitter::AddressOf(const Access& access, int64_t extra) {
 
 Value* Emitter::PointersOf(const Access& access) {
   llvm::Type* type = MemoryType(access.buffer->dtype);
-  if (!access.form.irregular) return b_.CreateGEP(type, AddressOf(access, 0), LaneNumbers(b_.getInt64Ty(), 0, access.form.lane));
+  if (!access.form.irregular)
+    return b_.CreateGEP(type, AddressOf(access, 0), LaneNumbers(b_.getInt64Ty(), 0, access.form.lane));
   auto base = pointers_.find(access.buffer);
   if (base == pointers_.end()) return AddressOf(access, 0);
   Value* indices = EmitVector(access.flat);
@@ -258,11 +265,13 @@ Value* Emitter::LoadAccess(const Expr& e, const Access& access) {
   auto* type = llvm::FixedVectorType::get(MemoryType(dtype), static_cast<unsigned>(lanes_.count));
   Value* p = AddressOf(access, 0);
   if (!guarded) return FromMemory(b_.CreateAlignedLoad(type, p, AlignmentOf(access)), dtype);
-  return FromMemory(b_.CreateMaskedLoad(type, p, AlignmentOf(access), lanes_.mask, llvm::Constant::getNullValue(type)), dtype);
+  return FromMemory(b_.CreateMaskedLoad(type, p, AlignmentOf(access), lanes_.mask, llvm::Constant::getNullValue(type)),
+                    dtype);
 }
 
 Value* Emitter::ScalarLoad(const Access& access) {
-  return b_.CreateAlignedLoad(MemoryType(access.buffer->dtype), AddressOf(access, 0), llvm::Align(SizeOf(access.buffer->dtype)));
+  return b_.CreateAlignedLoad(MemoryType(access.buffer->dtype), AddressOf(access, 0),
+                              llvm::Align(SizeOf(access.buffer->dtype)));
 }
 
 // One element for all lanes, which exists only if some lane wants it.
@@ -296,7 +305,8 @@ Value* Emitter::EmitGather(const Expr& e, const Access& access) {
   for (int64_t lane = 0; lane < type->getNumElements(); ++lane) {
     Value* element = nullptr;
     if (p != nullptr) {
-      element = b_.CreateAlignedLoad(type->getElementType(), b_.CreateGEP(type->getElementType(), p, I64(lane * access.form.lane)), align);
+      element = b_.CreateAlignedLoad(type->getElementType(),
+                                     b_.CreateGEP(type->getElementType(), p, I64(lane * access.form.lane)), align);
     } else {
       AsLane(lane, [&] { element = ScalarLoad(AccessOf(access.buffer, access.flat)); });
     }
@@ -309,13 +319,16 @@ const RegisterArray* Emitter::RegisterAt(const Access& access, int64_t count) {
   auto array = registers_.find(access.buffer);
   const Form& f = access.form;
   if (array == registers_.end()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " is used outside its allocation")));
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("register array ", access.buffer->name, " is used outside its allocation")));
   } else if (!f.terms.empty()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " has the index ", ir::Text(access.flat),
+    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " has the index ",
+                                                 ir::Text(access.flat),
                                                  ", which is not constant once loops are unrolled")));
   } else if (std::min(f.constant, f.constant + (count - 1) * f.lane) < 0 ||
              std::max(f.constant, f.constant + (count - 1) * f.lane) >= array->second.size()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat("register array ", access.buffer->name, " is indexed out of range: ", f.constant)));
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("register array ", access.buffer->name, " is indexed out of range: ", f.constant)));
   } else {
     return &array->second;
   }
@@ -337,14 +350,16 @@ Value* Emitter::EmitRegisterLoad(const Access& access) {
   const int64_t count = lanes_.count == 0 || access.form.lane == 0 ? 1 : lanes_.count;
   const RegisterArray* array = RegisterAt(access, count);
   if (array != nullptr) return array->Load(b_, access.form.constant, count, access.form.lane);
-  return llvm::PoisonValue::get(count == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(count)));
+  return llvm::PoisonValue::get(count == 1 ? element
+                                           : llvm::FixedVectorType::get(element, static_cast<unsigned>(count)));
 }
 
 // --- stores
 
 void Emitter::ScalarStore(const Access& access, Value* value) {
   if (access.buffer->scope == ir::Scope::kRegister) return StoreRegister(access, value);
-  b_.CreateAlignedStore(ToMemory(value, access.buffer->dtype), AddressOf(access, 0), llvm::Align(SizeOf(access.buffer->dtype)));
+  b_.CreateAlignedStore(ToMemory(value, access.buffer->dtype), AddressOf(access, 0),
+                        llvm::Align(SizeOf(access.buffer->dtype)));
 }
 
 void Emitter::StoreRegister(const Access& access, Value* value) {
@@ -352,7 +367,8 @@ void Emitter::StoreRegister(const Access& access, Value* value) {
   if (access.form.irregular) {
     for (int64_t lane = 0, n = lanes_.count; lane < n; ++lane) {
       Value* v = b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
-      Value* mask = lanes_.mask == nullptr ? nullptr : b_.CreateExtractElement(lanes_.mask, static_cast<uint64_t>(lane));
+      Value* mask =
+          lanes_.mask == nullptr ? nullptr : b_.CreateExtractElement(lanes_.mask, static_cast<uint64_t>(lane));
       AsLane(lane, [&] {
         const Access scalar = AccessOf(access.buffer, access.flat);
         if (mask != nullptr) v = b_.CreateSelect(mask, v, FromMemory(EmitRegisterLoad(scalar), dtype));
@@ -393,7 +409,8 @@ void Emitter::StoreAccess(const ir::StmtNode& s, const Access& access, Value* va
     if (!access.form.irregular) {
       b_.CreateAlignedStore(v, AddressOf(access, lane * access.form.lane), element_align);
     } else {
-      AsLane(lane, [&] { b_.CreateAlignedStore(v, AddressOf(AccessOf(access.buffer, access.flat), 0), element_align); });
+      AsLane(lane,
+             [&] { b_.CreateAlignedStore(v, AddressOf(AccessOf(access.buffer, access.flat), 0), element_align); });
     }
   }
 }

@@ -129,7 +129,8 @@ absl::Status OptimizeModule(llvm::Module& module, const Target& target) {
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  // No SimplifyCFG: it merges the preheaders of two tiles under one branch, and then both tiles' registers are live there.
+  // No SimplifyCFG: it merges the preheaders of two tiles under one branch, and then both tiles' registers are live
+  // there.
   passes.addPass(llvm::ADCEPass());
   for (llvm::Function& f : module) {
     if (!f.isDeclaration()) passes.run(f, functions);

@@ -33,7 +33,8 @@ Expr WithoutOperand(const Expr& e, ExprKind kind, const ir::StmtNode& store) {
     const Expr& arg = e->args[i];
     if (arg->kind == ExprKind::kLoad && arg->buffer == store.buffer) {
       bool same = true;
-      for (size_t d = 0; d < store.indices.size(); ++d) same = same && ir::StructurallyEqual(arg->args[d], store.indices[d]);
+      for (size_t d = 0; d < store.indices.size(); ++d)
+        same = same && ir::StructurallyEqual(arg->args[d], store.indices[d]);
       if (same) return e->args[1 - i];
     }
   }
@@ -54,7 +55,11 @@ bool LoadsFrom(const Expr& e, const ir::Buffer& buffer) {
 }  // namespace
 
 Emitter::Emitter(KernelContext& context, llvm::Function* function, Value* workspace, Value* launcher)
-    : context_(context), function_(function), workspace_(workspace), launcher_(launcher), b_(&function->getEntryBlock()) {
+    : context_(context),
+      function_(function),
+      workspace_(workspace),
+      launcher_(launcher),
+      b_(&function->getEntryBlock()) {
   llvm::FastMathFlags flags;
   flags.setAllowContract();
   b_.setFastMathFlags(flags);
@@ -84,11 +89,20 @@ void Emitter::Emit(const Stmt& s) {
     case StmtKind::kSeq:
       for (const Stmt& child : s->stmts) Emit(child);
       return;
-    case StmtKind::kStore: EmitStore(s); return;
-    case StmtKind::kIf: EmitIf(*s); return;
-    case StmtKind::kAlloc: EmitAlloc(*s); return;
-    case StmtKind::kPrefetch: EmitPrefetch(s); return;
-    case StmtKind::kBlock: break;
+    case StmtKind::kStore:
+      EmitStore(s);
+      return;
+    case StmtKind::kIf:
+      EmitIf(*s);
+      return;
+    case StmtKind::kAlloc:
+      EmitAlloc(*s);
+      return;
+    case StmtKind::kPrefetch:
+      EmitPrefetch(s);
+      return;
+    case StmtKind::kBlock:
+      break;
   }
   Fail(absl::InvalidArgumentError(absl::StrCat("function is not lowered: block ", s->block.name)));
 }
@@ -189,7 +203,8 @@ void Emitter::EmitIf(const ir::StmtNode& s) {
   }
   std::function<void()> otherwise;
   if (s.else_body != nullptr) otherwise = [&] { Emit(s.else_body); };
-  Branch(Emit(cond), [&] { Emit(s.body); }, otherwise);
+  Branch(
+      Emit(cond), [&] { Emit(s.body); }, otherwise);
 }
 
 // --- parallel loops
@@ -217,7 +232,8 @@ void Emitter::EmitParallel(const Stmt& s) {
     values.push_back(it->second);
   }
   if (!captures->thread_buffers.empty()) {
-    values.push_back(b_.CreateConstGEP1_64(b_.getInt8Ty(), workspace_, static_cast<uint64_t>(context_.plan.workspace_bytes)));
+    values.push_back(
+        b_.CreateConstGEP1_64(b_.getInt8Ty(), workspace_, static_cast<uint64_t>(context_.plan.workspace_bytes)));
   }
   for (const ir::Var& var : captures->vars) {
     const Binding& binding = bindings_.at(var.get());
@@ -233,7 +249,8 @@ void Emitter::EmitParallel(const Stmt& s) {
     closure = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), std::max<size_t>(1, values.size())));
   }
   for (size_t i = 0; i < values.size(); ++i) b_.CreateStore(values[i], Slot(b_, closure, i));
-  auto* launch = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getPtrTy(), b_.getPtrTy()}, false);
+  auto* launch =
+      llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getPtrTy(), b_.getPtrTy()}, false);
   Value* parallel_for = b_.CreateLoad(b_.getPtrTy(), launcher_);
   b_.CreateCall(launch, parallel_for, {launcher_, I64(s->extent), thunk, closure});
 }
@@ -256,7 +273,8 @@ llvm::Function* Emitter::MakeBody(const Stmt& s, const Captures& captures) {
   for (const ir::Var& var : vars) inner.bindings_[var.get()] = {Binding::kValue, 0, function->getArg(arg++), 0};
   Value* begin = function->getArg(arg);
   Value* end = function->getArg(arg + 1);
-  inner.Branch(inner.b_.CreateICmpSLT(begin, end), [&] { inner.EmitSerial(s->var, s->extent, begin, end, s->body); }, {});
+  inner.Branch(inner.b_.CreateICmpSLT(begin, end), [&] { inner.EmitSerial(s->var, s->extent, begin, end, s->body); },
+               {});
   inner.Return();
   if (!inner.status_.ok()) Fail(inner.status_);
   return function;
@@ -267,7 +285,8 @@ llvm::Function* Emitter::MakeThunk(llvm::Function* body, const Captures& capture
   llvm::LLVMContext& c = b_.getContext();
   llvm::Type* i64 = b_.getInt64Ty();
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), i64, i64, b_.getInt32Ty()}, false);
-  auto* thunk = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, body->getName() + ".thunk", context_.module);
+  auto* thunk =
+      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, body->getName() + ".thunk", context_.module);
   SetTargetAttributes(*thunk, context_.target);
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(c, "", thunk));
   std::vector<Value*> args;
@@ -276,9 +295,11 @@ llvm::Function* Emitter::MakeThunk(llvm::Function* body, const Captures& capture
   for (; slot < captures.buffers.size(); ++slot) args.push_back(load(b.getPtrTy(), slot));
   if (!captures.thread_buffers.empty()) {
     Value* thread = b.CreateSExt(thunk->getArg(3), i64);
-    Value* base = b.CreateGEP(b.getInt8Ty(), load(b.getPtrTy(), slot++), b.CreateMul(thread, b.getInt64(context_.plan.thread_workspace_bytes)));
+    Value* base = b.CreateGEP(b.getInt8Ty(), load(b.getPtrTy(), slot++),
+                              b.CreateMul(thread, b.getInt64(context_.plan.thread_workspace_bytes)));
     for (const ir::Buffer& buffer : captures.thread_buffers) {
-      args.push_back(b.CreateConstGEP1_64(b.getInt8Ty(), base, static_cast<uint64_t>(context_.plan.placements.at(buffer.get()).offset)));
+      args.push_back(b.CreateConstGEP1_64(b.getInt8Ty(), base,
+                                          static_cast<uint64_t>(context_.plan.placements.at(buffer.get()).offset)));
     }
   }
   for (; slot < slots; ++slot) args.push_back(load(i64, slot));
@@ -339,7 +360,8 @@ int64_t Emitter::WidestAccess(const ir::StmtNode& alloc) const {
 
 void Emitter::EmitStore(const Stmt& s) {
   if (++context_.statements > kMostStatements) {
-    Fail(absl::ResourceExhaustedError(absl::StrCat("kernel ", context_.symbol, " unrolls to more than ", kMostStatements, " stores")));
+    Fail(absl::ResourceExhaustedError(
+        absl::StrCat("kernel ", context_.symbol, " unrolls to more than ", kMostStatements, " stores")));
     return;
   }
   const Access access = AccessOf(s.get(), s->buffer, s->indices);
@@ -376,7 +398,8 @@ void Emitter::EmitLaneInvariantStore(const ir::StmtNode& s, const Access& access
     ReduceInto(s, access, kind, EmitVector(rest));
     return;
   }
-  Fail(absl::UnimplementedError(absl::StrCat("vectorised loop over ", s.buffer->name, " is not a sum, product, minimum or maximum")));
+  Fail(absl::UnimplementedError(
+      absl::StrCat("vectorised loop over ", s.buffer->name, " is not a sum, product, minimum or maximum")));
 }
 
 void Emitter::ReduceInto(const ir::StmtNode& s, const Access& access, ExprKind kind, Value* lanes) {
@@ -388,7 +411,9 @@ void Emitter::ReduceInto(const ir::StmtNode& s, const Access& access, ExprKind k
     if (kind == ExprKind::kAdd) return IsFloat(dtype) ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
     return IsFloat(dtype) ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
   };
-  auto load = [&] { return access.buffer->scope == ir::Scope::kRegister ? EmitRegisterLoad(access) : ScalarLoad(access); };
+  auto load = [&] {
+    return access.buffer->scope == ir::Scope::kRegister ? EmitRegisterLoad(access) : ScalarLoad(access);
+  };
   auto reduce_and_store = [&] {
     Value* old = FromMemory(load(), dtype);
     Value* v = lanes;
@@ -396,7 +421,7 @@ void Emitter::ReduceInto(const ir::StmtNode& s, const Access& access, ExprKind k
       // Lanes that take no part give what changes nothing: the old value, or the neutral one.
       const bool extremum = kind == ExprKind::kMin || kind == ExprKind::kMax;
       const double neutral = kind == ExprKind::kAdd ? 0 : 1;
-      Value* other = extremum           ? old
+      Value* other = extremum         ? old
                      : IsFloat(dtype) ? static_cast<Value*>(llvm::ConstantFP::get(old->getType(), neutral))
                                       : llvm::ConstantInt::getSigned(old->getType(), static_cast<int64_t>(neutral));
       v = b_.CreateSelect(lanes_.mask, v, Spread(other));
@@ -411,7 +436,8 @@ void Emitter::ReduceInto(const ir::StmtNode& s, const Access& access, ExprKind k
     }
     ScalarStore(access, combine(old, b_.CreateExtractElement(v, uint64_t{0})));
   };
-  if (lanes_.mask == nullptr || access.buffer->scope == ir::Scope::kRegister || InBounds(access)) return reduce_and_store();
+  if (lanes_.mask == nullptr || access.buffer->scope == ir::Scope::kRegister || InBounds(access))
+    return reduce_and_store();
   Branch(Any(lanes_.mask), reduce_and_store, {});
 }
 
@@ -420,7 +446,8 @@ void Emitter::EmitPrefetch(const Stmt& s) {
   const Access access = AccessOf(s.get(), s->buffer, s->indices);
   if (access.form.irregular) return;
   // Of a vector, the line that its first lane lies in.
-  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {AddressOf(access, 0), b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                     {AddressOf(access, 0), b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
 }
 
 }  // namespace temper

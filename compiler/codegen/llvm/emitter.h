@@ -28,8 +28,8 @@ struct KernelContext {
   const Target& target;
   const FunctionPlan& plan;
   std::string symbol;
-  int bodies = 0;               // parallel bodies made so far
-  int64_t statements = 0;       // stores emitted so far
+  int bodies = 0;          // parallel bodies made so far
+  int64_t statements = 0;  // stores emitted so far
 };
 
 class Emitter {
@@ -46,15 +46,15 @@ class Emitter {
   // What a variable stands for at this moment.
   struct Binding {
     enum Kind { kConstant, kValue, kLane } kind;
-    int64_t constant = 0;               // kConstant; kLane: the first lane's value
-    llvm::Value* value = nullptr;       // kValue
-    int level = 0;                      // kValue
+    int64_t constant = 0;          // kConstant; kLane: the first lane's value
+    llvm::Value* value = nullptr;  // kValue
+    int level = 0;                 // kValue
   };
   // Vectorisation in force.
   struct Lanes {
-    ir::Var var, local;                 // the loop's variable = base + local; local in [0, count)
-    int64_t base = 0, count = 0;        // count 0: none
-    llvm::Value* mask = nullptr;        // null: all lanes
+    ir::Var var, local;           // the loop's variable = base + local; local in [0, count)
+    int64_t base = 0, count = 0;  // count 0: none
+    llvm::Value* mask = nullptr;  // null: all lanes
   };
   // A region with one dominating path: function, loop body or branch. `anchor` is the branch that leads into the next.
   struct Level {
@@ -70,11 +70,11 @@ class Emitter {
   struct Form {
     std::vector<Term> terms;
     int64_t constant = 0, lane = 0;
-    bool irregular = false;             // depends on the lane in another way
+    bool irregular = false;  // depends on the lane in another way
   };
   struct Access {
     const ir::BufferNode* buffer;
-    ir::Expr flat;                      // simplified, in the loops' own variables
+    ir::Expr flat;  // simplified, in the loops' own variables
     Form form;
   };
 
@@ -101,7 +101,7 @@ class Emitter {
 
   // --- emit_expr.cc: a scalar where the expression does not depend on the lane, else a vector
   llvm::Value* Emit(const ir::Expr& e);
-  llvm::Value* EmitVector(const ir::Expr& e);           // spread over the lanes, if there are any
+  llvm::Value* EmitVector(const ir::Expr& e);  // spread over the lanes, if there are any
   llvm::Value* EmitVar(const ir::ExprNode& e);
   llvm::Value* EmitBinary(const ir::Expr& e);
   llvm::Value* EmitDivMod(const ir::ExprNode& e, llvm::Value* a, llvm::Value* c);
@@ -112,7 +112,7 @@ class Emitter {
   llvm::Value* EmitUnary(const ir::Expr& e);
   // a - c (or a alone) as i32 lanes, where it is linear in the lane and small; null otherwise.
   llvm::Value* NarrowLanes(const ir::Expr& a, const ir::Expr& c);
-  llvm::Value* Spread(llvm::Value* v);                  // scalar -> vector of the lanes in force
+  llvm::Value* Spread(llvm::Value* v);  // scalar -> vector of the lanes in force
   void Match(llvm::Value*& a, llvm::Value*& c);
   llvm::Value* Any(llvm::Value* mask);
   bool DependsOnLane(const ir::Expr& e) const;
@@ -132,9 +132,9 @@ class Emitter {
   bool Hoistable(const ir::Expr& atom) const;
   int LevelOf(const ir::Expr& atom) const;
   llvm::Value* TermValue(const Term& t);
-  llvm::Value* SumOf(const Form& form);                 // constant and terms, as i64
+  llvm::Value* SumOf(const Form& form);  // constant and terms, as i64
   llvm::Value* AddressOf(const Access& access, int64_t extra);
-  llvm::Value* PointersOf(const Access& access);        // one a lane
+  llvm::Value* PointersOf(const Access& access);  // one a lane
   llvm::Align AlignmentOf(const Access& access) const;
   bool InBounds(const Access& access) const;
   llvm::Value* EmitLoad(const ir::Expr& e);
@@ -174,15 +174,15 @@ class Emitter {
   std::vector<Level> levels_;
   std::map<const ir::BufferNode*, llvm::Value*> pointers_;
   std::map<const ir::BufferNode*, RegisterArray> registers_;
-  std::map<const void*, ir::Expr> flat_;                // per access: its flat index
+  std::map<const void*, ir::Expr> flat_;  // per access: its flat index
   std::map<const ir::ExprNode*, std::vector<ir::Var>> vars_of_;
   std::map<std::pair<const ir::ExprNode*, std::vector<int64_t>>, ir::Expr> resolved_;
   // The local variable of each piece of each vectorised loop: one for ever, since cached expressions use it.
   std::map<std::pair<const ir::VarNode*, int64_t>, ir::Var> locals_;
   // Arrays allocated inside a vectorised loop: as many copies as lanes, neighbours in memory.
   std::map<const ir::BufferNode*, int64_t> private_;
-  int64_t as_lane_ = 0;                                 // inside AsLane: which
-  std::vector<ir::Expr> kept_;                          // made here, and known to the caches by address
+  int64_t as_lane_ = 0;         // inside AsLane: which
+  std::vector<ir::Expr> kept_;  // made here, and known to the caches by address
 };
 
 }  // namespace temper

@@ -38,7 +38,8 @@ llvm::Function* MakePart(KernelContext& context, const std::string& name, const 
 namespace {
 
 // kernel(args, workspace, launcher) loads the pointers and calls the part that has each of them as a parameter.
-absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target, CompiledKernel& compiled) {
+absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target,
+                         CompiledKernel& compiled) {
   const FunctionPlan plan = PlanFunction(input.func);
   KernelContext context{module, target, plan, input.symbol};
   std::vector<ir::Buffer> buffers = input.func.params;
@@ -64,7 +65,8 @@ absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const 
     args.push_back(b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, kernel->getArg(0), i)));
   }
   for (const ir::Buffer& buffer : plan.workspace_buffers) {
-    args.push_back(b.CreateConstGEP1_64(b.getInt8Ty(), kernel->getArg(1), static_cast<uint64_t>(plan.placements.at(buffer.get()).offset)));
+    args.push_back(b.CreateConstGEP1_64(b.getInt8Ty(), kernel->getArg(1),
+                                        static_cast<uint64_t>(plan.placements.at(buffer.get()).offset)));
   }
   args.push_back(kernel->getArg(1));
   args.push_back(kernel->getArg(2));
@@ -81,7 +83,8 @@ struct Built {
 };
 
 absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target& target, Built& built) {
-  if (target.kind != "llvm") return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.kind));
+  if (target.kind != "llvm")
+    return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.kind));
   built.context.setDiscardValueNames(false);
   TEMPER_RETURN_IF_ERROR(PrepareModule(built.module, target));
   std::set<std::string> symbols;
@@ -110,8 +113,10 @@ absl::StatusOr<CompiledModule> CompileModule(const std::vector<CodegenInput>& ke
   return compiled;
 }
 
-absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target, std::string_view form) {
-  if (form != "ir" && form != "asm") return absl::InvalidArgumentError("the forms of generated code are 'ir' and 'asm'");
+absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target,
+                                     std::string_view form) {
+  if (form != "ir" && form != "asm")
+    return absl::InvalidArgumentError("the forms of generated code are 'ir' and 'asm'");
   Built built;
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
   if (form == "asm") return EmitAssembly(built.module, target);

@@ -44,8 +44,10 @@ absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const st
   const std::string script = absl::StrCat(path, ".map");
   std::ofstream(script) << "{ global: temper_model_*; local: *; };\n";
   if (status.ok()) {
-    const std::string version_script = absl::StrCat("--version-script=", script), libc = LibraryPath("libc.so.6"), libm = LibraryPath("libm.so.6");
-    std::vector<const char*> args = {"ld.lld", "-shared", "--gc-sections", "-z", "now", "-soname", "model.so", version_script.c_str(), "-o", path.c_str()};
+    const std::string version_script = absl::StrCat("--version-script=", script), libc = LibraryPath("libc.so.6"),
+                      libm = LibraryPath("libm.so.6");
+    std::vector<const char*> args = {"ld.lld",  "-shared",  "--gc-sections",        "-z", "now",
+                                     "-soname", "model.so", version_script.c_str(), "-o", path.c_str()};
     for (const std::string& file : files) args.push_back(file.c_str());
     args.push_back("--as-needed");
     for (const std::string* library : {&libm, &libc}) {

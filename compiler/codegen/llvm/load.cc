@@ -17,7 +17,6 @@
 namespace temper {
 namespace {
 
-
 template <typename F>
 uint64_t Address(F* f) {
   return reinterpret_cast<uint64_t>(f);
@@ -26,17 +25,28 @@ uint64_t Address(F* f) {
 // What LLVM and our own emission may call.
 const std::map<std::string, uint64_t, std::less<>>& Symbols() {
   static const std::map<std::string, uint64_t, std::less<>> table = {
-      {"exp", Address<double(double)>(::exp)},       {"expf", Address<float(float)>(::expf)},
-      {"log", Address<double(double)>(::log)},       {"logf", Address<float(float)>(::logf)},
-      {"tanh", Address<double(double)>(::tanh)},     {"tanhf", Address<float(float)>(::tanhf)},
-      {"erf", Address<double(double)>(::erf)},       {"erff", Address<float(float)>(::erff)},
-      {"sin", Address<double(double)>(::sin)},       {"sinf", Address<float(float)>(::sinf)},
-      {"cos", Address<double(double)>(::cos)},       {"cosf", Address<float(float)>(::cosf)},
-      {"floor", Address<double(double)>(::floor)},   {"floorf", Address<float(float)>(::floorf)},
-      {"ceil", Address<double(double)>(::ceil)},     {"ceilf", Address<float(float)>(::ceilf)},
-      {"roundeven", Address<double(double)>(::roundeven)}, {"roundevenf", Address<float(float)>(::roundevenf)},
-      {"fma", Address<double(double, double, double)>(::fma)}, {"fmaf", Address<float(float, float, float)>(::fmaf)},
-      {"pow", Address<double(double, double)>(::pow)}, {"powf", Address<float(float, float)>(::powf)},
+      {"exp", Address<double(double)>(::exp)},
+      {"expf", Address<float(float)>(::expf)},
+      {"log", Address<double(double)>(::log)},
+      {"logf", Address<float(float)>(::logf)},
+      {"tanh", Address<double(double)>(::tanh)},
+      {"tanhf", Address<float(float)>(::tanhf)},
+      {"erf", Address<double(double)>(::erf)},
+      {"erff", Address<float(float)>(::erff)},
+      {"sin", Address<double(double)>(::sin)},
+      {"sinf", Address<float(float)>(::sinf)},
+      {"cos", Address<double(double)>(::cos)},
+      {"cosf", Address<float(float)>(::cosf)},
+      {"floor", Address<double(double)>(::floor)},
+      {"floorf", Address<float(float)>(::floorf)},
+      {"ceil", Address<double(double)>(::ceil)},
+      {"ceilf", Address<float(float)>(::ceilf)},
+      {"roundeven", Address<double(double)>(::roundeven)},
+      {"roundevenf", Address<float(float)>(::roundevenf)},
+      {"fma", Address<double(double, double, double)>(::fma)},
+      {"fmaf", Address<float(float, float, float)>(::fmaf)},
+      {"pow", Address<double(double, double)>(::pow)},
+      {"powf", Address<float(float, float)>(::powf)},
       {"memcpy", Address<void*(void*, const void*, size_t)>(::memcpy)},
       {"memmove", Address<void*(void*, const void*, size_t)>(::memmove)},
       {"memset", Address<void*(void*, int, size_t)>(::memset)},
@@ -55,7 +65,9 @@ class Mapping final : public llvm::RuntimeDyld::MemoryManager {
                               llvm::Align rw_align) override {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     // The sizes asked for do not count the padding between sections.
-    auto pages = [page](uintptr_t bytes, llvm::Align align) { return (bytes + 64 * align.value() + page - 1) / page * page; };
+    auto pages = [page](uintptr_t bytes, llvm::Align align) {
+      return (bytes + 64 * align.value() + page - 1) / page * page;
+    };
     code_ = pages(code, code_align);
     read_only_ = pages(ro, ro_align);
     size_ = code_ + read_only_ + pages(rw, rw_align);
@@ -123,14 +135,16 @@ class RuntimeDyldModule final : public LoadedModule {
     auto buffer = llvm::MemoryBuffer::getMemBuffer(llvm::StringRef(object.data(), object.size()), "kernel", false);
     llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
         llvm::object::ObjectFile::createObjectFile(buffer->getMemBufferRef());
-    if (!file) return absl::InvalidArgumentError(absl::StrCat("not an object file: ", llvm::toString(file.takeError())));
+    if (!file)
+      return absl::InvalidArgumentError(absl::StrCat("not an object file: ", llvm::toString(file.takeError())));
     if (!(*file)->isRelocatableObject()) return absl::InvalidArgumentError("not a relocatable object file");
     Resolver resolver;
     llvm::RuntimeDyld linker(memory_, resolver);
     linker.loadObject(**file);
     if (!memory_.mapped()) return absl::ResourceExhaustedError("no memory to load a kernel into");
     linker.resolveRelocations();
-    if (linker.hasError()) return absl::InvalidArgumentError(absl::StrCat("cannot load object: ", linker.getErrorString().str()));
+    if (linker.hasError())
+      return absl::InvalidArgumentError(absl::StrCat("cannot load object: ", linker.getErrorString().str()));
     std::string error;
     if (memory_.finalizeMemory(&error)) return absl::InternalError(error);
     for (const auto& [name, symbol] : linker.getSymbolTable()) symbols_[name.str()] = symbol.getAddress();

@@ -18,9 +18,11 @@ using llvm::Value;
 class F32 {
  public:
   F32(llvm::IRBuilder<>& b, Value* like)
-      : b_(b), type_(like->getType()),
-        int_type_(type_->isVectorTy() ? static_cast<llvm::Type*>(llvm::VectorType::getInteger(llvm::cast<llvm::VectorType>(type_)))
-                                      : b.getInt32Ty()) {}
+      : b_(b),
+        type_(like->getType()),
+        int_type_(type_->isVectorTy()
+                      ? static_cast<llvm::Type*>(llvm::VectorType::getInteger(llvm::cast<llvm::VectorType>(type_)))
+                      : b.getInt32Ty()) {}
 
   Value* Const(double v) const { return llvm::ConstantFP::get(type_, v); }
   Value* IntConst(int64_t v) const { return llvm::ConstantInt::getSigned(int_type_, v); }
@@ -56,7 +58,8 @@ class F32 {
 
 // The polynomials and rationals below are least-maximum-error fits made for these ranges.
 
-// e^x = 2^n e^r with |r| <= ln(2)/2; the scaling is done in two steps, so that it overflows and underflows as it should.
+// e^x = 2^n e^r with |r| <= ln(2)/2; the scaling is done in two steps, so that it overflows and underflows as it
+// should.
 Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
   x = f.AtLeast(f.AtMost(x, 89.0), -104.0);
@@ -100,8 +103,10 @@ Value* TanhF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
   x = f.AtLeast(f.AtMost(x, 9.0), -9.0);
   Value* z = b.CreateFMul(x, x);
-  Value* p = f.Polynomial(z, {1.0, 0.1338101029396057, 0.0034955686423927546, 2.060874794551637e-05, 1.335418442494074e-08});
-  Value* q = f.Polynomial(z, {1.0, 0.4671432673931122, 0.025876909494400024, 0.0003285602433606982, 7.776365578138211e-07});
+  Value* p =
+      f.Polynomial(z, {1.0, 0.1338101029396057, 0.0034955686423927546, 2.060874794551637e-05, 1.335418442494074e-08});
+  Value* q =
+      f.Polynomial(z, {1.0, 0.4671432673931122, 0.025876909494400024, 0.0003285602433606982, 7.776365578138211e-07});
   return f.AtLeast(f.AtMost(b.CreateFDiv(b.CreateFMul(x, p), q), 1.0), -1.0);
 }
 
@@ -157,12 +162,18 @@ bool IsConstant(Value* v, double what) {
 
 const char* LibmName(ExprKind kind) {
   switch (kind) {
-    case ExprKind::kExp: return "exp";
-    case ExprKind::kLog: return "log";
-    case ExprKind::kTanh: return "tanh";
-    case ExprKind::kErf: return "erf";
-    case ExprKind::kSin: return "sin";
-    default: return "cos";
+    case ExprKind::kExp:
+      return "exp";
+    case ExprKind::kLog:
+      return "log";
+    case ExprKind::kTanh:
+      return "tanh";
+    case ExprKind::kErf:
+      return "erf";
+    case ExprKind::kSin:
+      return "sin";
+    default:
+      return "cos";
   }
 }
 
@@ -172,18 +183,29 @@ Value* EmitUnaryMath(llvm::IRBuilder<>& b, ExprKind kind, Value* x) {
   const bool f32 = x->getType()->getScalarType()->isFloatTy();
   const F32 f(b, x);
   switch (kind) {
-    case ExprKind::kExp: return f32 ? ExpF32(f, x) : CallLibm(b, LibmName(kind), {x});
-    case ExprKind::kLog: return f32 ? LogF32(f, x) : CallLibm(b, LibmName(kind), {x});
-    case ExprKind::kTanh: return f32 ? TanhF32(f, x) : CallLibm(b, LibmName(kind), {x});
-    case ExprKind::kErf: return f32 ? ErfF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kExp:
+      return f32 ? ExpF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kLog:
+      return f32 ? LogF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kTanh:
+      return f32 ? TanhF32(f, x) : CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kErf:
+      return f32 ? ErfF32(f, x) : CallLibm(b, LibmName(kind), {x});
     case ExprKind::kSin:
-    case ExprKind::kCos: return CallLibm(b, LibmName(kind), {x});
-    case ExprKind::kSqrt: return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
-    case ExprKind::kAbs: return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-    case ExprKind::kFloor: return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
-    case ExprKind::kCeil: return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
-    case ExprKind::kRound: return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
-    default: return nullptr;
+    case ExprKind::kCos:
+      return CallLibm(b, LibmName(kind), {x});
+    case ExprKind::kSqrt:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    case ExprKind::kAbs:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    case ExprKind::kFloor:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x);
+    case ExprKind::kCeil:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
+    case ExprKind::kRound:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
+    default:
+      return nullptr;
   }
 }
 
@@ -200,13 +222,17 @@ Value* EmitPow(llvm::IRBuilder<>& b, Value* x, Value* y) {
 
 Value* EmitMax(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
   if (llvm::isa<llvm::Constant>(c)) std::swap(a, c);
-  Value* greater = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOGT(a, c) : is_unsigned ? b.CreateICmpUGT(a, c) : b.CreateICmpSGT(a, c);
+  Value* greater = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOGT(a, c)
+                   : is_unsigned                    ? b.CreateICmpUGT(a, c)
+                                                    : b.CreateICmpSGT(a, c);
   return b.CreateSelect(greater, a, c);
 }
 
 Value* EmitMin(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
   if (llvm::isa<llvm::Constant>(c)) std::swap(a, c);
-  Value* less = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOLT(a, c) : is_unsigned ? b.CreateICmpULT(a, c) : b.CreateICmpSLT(a, c);
+  Value* less = a->getType()->isFPOrFPVectorTy() ? b.CreateFCmpOLT(a, c)
+                : is_unsigned                    ? b.CreateICmpULT(a, c)
+                                                 : b.CreateICmpSLT(a, c);
   return b.CreateSelect(less, a, c);
 }
 

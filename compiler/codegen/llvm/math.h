@@ -1,5 +1,5 @@
-// Mathematical functions in LLVM IR, the same for scalars and vectors of f32; f64 and the rare ones call libm a lane at a
-// time. Relative error of a few units in the last place; infinities, NaN and overflow as in C, denormal results too.
+// Mathematical functions in LLVM IR, the same for scalars and vectors of f32; f64 and the rare ones call libm a lane at
+// a time. Relative error of a few units in the last place; infinities, NaN and overflow as in C, denormal results too.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

@@ -102,7 +102,8 @@ absl::StatusOr<Captures> CapturesOf(const Stmt& parallel_loop, const FunctionPla
   auto use = [&](const ir::Buffer& buffer) {
     if (inside.contains(buffer.get())) return;
     if (buffer->scope == ir::Scope::kRegister) {
-      status = absl::InvalidArgumentError(absl::StrCat("register array ", buffer->name, " is used across a parallel loop"));
+      status =
+          absl::InvalidArgumentError(absl::StrCat("register array ", buffer->name, " is used across a parallel loop"));
     }
     AddOnce(captures.buffers, buffer);
   };

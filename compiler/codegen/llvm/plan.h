@@ -12,12 +12,12 @@ namespace temper {
 
 struct Placement {
   enum Kind { kWorkspace, kThreadWorkspace, kStack } kind;
-  int64_t offset = 0;           // bytes, of the first two
+  int64_t offset = 0;  // bytes, of the first two
 };
 
 struct FunctionPlan {
-  std::map<const ir::BufferNode*, Placement> placements;    // of Allocs of scope memory
-  std::vector<ir::Buffer> workspace_buffers;                // those in the shared workspace, in program order
+  std::map<const ir::BufferNode*, Placement> placements;  // of Allocs of scope memory
+  std::vector<ir::Buffer> workspace_buffers;              // those in the shared workspace, in program order
   int64_t workspace_bytes = 0;
   int64_t thread_workspace_bytes = 0;
 };
@@ -28,9 +28,9 @@ FunctionPlan PlanFunction(const ir::Func& func);
 
 // What a parallel loop's body needs of the world around it.
 struct Captures {
-  std::vector<ir::Buffer> buffers;          // loaded, stored or prefetched, allocated outside; in order of first use
-  std::vector<ir::Buffer> thread_buffers;   // allocated inside, placed in the thread's workspace
-  std::vector<ir::Var> vars;                // used but not bound inside
+  std::vector<ir::Buffer> buffers;         // loaded, stored or prefetched, allocated outside; in order of first use
+  std::vector<ir::Buffer> thread_buffers;  // allocated inside, placed in the thread's workspace
+  std::vector<ir::Var> vars;               // used but not bound inside
 };
 absl::StatusOr<Captures> CapturesOf(const ir::Stmt& parallel_loop, const FunctionPlan& plan);
 

@@ -13,22 +13,31 @@ namespace {
 
 class PlanModule {
  public:
-  PlanModule() : module_("plan", context_), i64_(llvm::Type::getInt64Ty(context_)), i32_(llvm::Type::getInt32Ty(context_)),
-                 ptr_(llvm::PointerType::getUnqual(context_)) {}
+  PlanModule()
+      : module_("plan", context_),
+        i64_(llvm::Type::getInt64Ty(context_)),
+        i32_(llvm::Type::getInt32Ty(context_)),
+        ptr_(llvm::PointerType::getUnqual(context_)) {}
 
   llvm::Module& Build(const Plan& plan) {
     std::vector<llvm::Constant*> steps, features;
     for (const PlanStep& step : plan.steps) steps.push_back(Step(step));
     for (const std::string& feature : plan.cpu_features) features.push_back(String(feature));
-    llvm::Constant* fields[] = {
-        I64(TEMPER_PLAN_VERSION),
-        I64(static_cast<int64_t>(plan.inputs.size())), Ios(plan.inputs),
-        I64(static_cast<int64_t>(plan.outputs.size())), Ios(plan.outputs),
-        I64(static_cast<int64_t>(steps.size())), Array(steps),
-        I64(plan.arena_bytes), I64(plan.weight_bytes), I64(static_cast<int64_t>(plan.weight_hash)),
-        I64(static_cast<int64_t>(features.size())), Array(features)};
+    llvm::Constant* fields[] = {I64(TEMPER_PLAN_VERSION),
+                                I64(static_cast<int64_t>(plan.inputs.size())),
+                                Ios(plan.inputs),
+                                I64(static_cast<int64_t>(plan.outputs.size())),
+                                Ios(plan.outputs),
+                                I64(static_cast<int64_t>(steps.size())),
+                                Array(steps),
+                                I64(plan.arena_bytes),
+                                I64(plan.weight_bytes),
+                                I64(static_cast<int64_t>(plan.weight_hash)),
+                                I64(static_cast<int64_t>(features.size())),
+                                Array(features)};
     llvm::Constant* table = llvm::ConstantStruct::getAnon(fields);
-    auto* global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table, "temper_plan_v1");
+    auto* global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table,
+                                            "temper_plan_v1");
     global->setVisibility(llvm::GlobalValue::HiddenVisibility);
     return module_;
   }
@@ -51,8 +60,8 @@ class PlanModule {
     for (const PlanIo& io : ios) {
       std::vector<llvm::Constant*> shape;
       for (int64_t d : io.shape) shape.push_back(I64(d));
-      llvm::Constant* fields[] = {String(io.name), I64(OnnxDType(io.dtype)), I64(static_cast<int64_t>(io.shape.size())), Array(shape),
-                                  I64(NumElements(io.shape) * SizeOf(io.dtype))};
+      llvm::Constant* fields[] = {String(io.name), I64(OnnxDType(io.dtype)), I64(static_cast<int64_t>(io.shape.size())),
+                                  Array(shape), I64(NumElements(io.shape) * SizeOf(io.dtype))};
       items.push_back(llvm::ConstantStruct::getAnon(fields));
     }
     return Array(items);
@@ -71,8 +80,13 @@ class PlanModule {
       function->setVisibility(llvm::GlobalValue::HiddenVisibility);
       kernel = function;
     }
-    llvm::Constant* fields[] = {String(step.name), kernel, Array(args), I64(static_cast<int64_t>(step.args.size())),
-                                I64(step.copy_bytes), I64(step.workspace_bytes), I64(step.thread_workspace_bytes)};
+    llvm::Constant* fields[] = {String(step.name),
+                                kernel,
+                                Array(args),
+                                I64(static_cast<int64_t>(step.args.size())),
+                                I64(step.copy_bytes),
+                                I64(step.workspace_bytes),
+                                I64(step.thread_workspace_bytes)};
     return llvm::ConstantStruct::getAnon(fields);
   }
 
@@ -86,13 +100,20 @@ class PlanModule {
 
 int OnnxDType(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return 1;
-    case DType::kU8: return 2;
-    case DType::kI8: return 3;
-    case DType::kI32: return 6;
-    case DType::kI64: return 7;
-    case DType::kBool: return 9;
-    case DType::kF64: break;
+    case DType::kF32:
+      return 1;
+    case DType::kU8:
+      return 2;
+    case DType::kI8:
+      return 3;
+    case DType::kI32:
+      return 6;
+    case DType::kI64:
+      return 7;
+    case DType::kBool:
+      return 9;
+    case DType::kF64:
+      break;
   }
   return 11;
 }

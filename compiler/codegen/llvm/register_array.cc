@@ -30,7 +30,8 @@ RegisterArray::Place RegisterArray::Find(int64_t position) const {
   auto after = std::ranges::upper_bound(chunks_, column, {}, &Chunk::base);
   const Chunk& chunk = *(after - 1);
   const size_t index = static_cast<size_t>(row) * chunks_.size() + static_cast<size_t>(&chunk - chunks_.data());
-  llvm::Type* type = chunk.length == 1 ? element_ : llvm::FixedVectorType::get(element_, static_cast<unsigned>(chunk.length));
+  llvm::Type* type =
+      chunk.length == 1 ? element_ : llvm::FixedVectorType::get(element_, static_cast<unsigned>(chunk.length));
   return {variables_[index], type, column - chunk.base, chunk.length};
 }
 
@@ -50,7 +51,8 @@ llvm::Value* RegisterArray::Load(llvm::IRBuilder<>& b, int64_t first, int64_t co
   return result;
 }
 
-void RegisterArray::Store(llvm::IRBuilder<>& b, int64_t first, int64_t count, int64_t stride, llvm::Value* value) const {
+void RegisterArray::Store(llvm::IRBuilder<>& b, int64_t first, int64_t count, int64_t stride,
+                          llvm::Value* value) const {
   const Place whole = Find(first);
   if (count > 1 && stride == 1 && whole.lane == 0 && whole.length == count) {
     b.CreateStore(value, whole.variable);
@@ -59,7 +61,8 @@ void RegisterArray::Store(llvm::IRBuilder<>& b, int64_t first, int64_t count, in
   for (int64_t i = 0; i < count; ++i) {
     const Place p = Find(first + i * stride);
     llvm::Value* element = count == 1 ? value : b.CreateExtractElement(value, static_cast<uint64_t>(i));
-    if (p.length > 1) element = b.CreateInsertElement(b.CreateLoad(p.type, p.variable), element, static_cast<uint64_t>(p.lane));
+    if (p.length > 1)
+      element = b.CreateInsertElement(b.CreateLoad(p.type, p.variable), element, static_cast<uint64_t>(p.lane));
     b.CreateStore(element, p.variable);
   }
 }

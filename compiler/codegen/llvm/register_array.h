@@ -13,16 +13,17 @@ class RegisterArray {
  public:
   // `size` elements in rows of `columns`. `granule`: the widest vector that accesses use; rows are cut into powers of
   // two up to it. Allocas go to the start of the function's entry block.
-  RegisterArray(llvm::IRBuilder<>& b, const std::string& name, llvm::Type* element, int64_t size, int64_t columns, int64_t granule);
+  RegisterArray(llvm::IRBuilder<>& b, const std::string& name, llvm::Type* element, int64_t size, int64_t columns,
+                int64_t granule);
 
-  int64_t size() const { return size_; }        // elements
+  int64_t size() const { return size_; }  // elements
   // `count` elements from flat position `first`, `stride` apart; all within the array. A scalar where count is 1.
   llvm::Value* Load(llvm::IRBuilder<>& b, int64_t first, int64_t count, int64_t stride) const;
   void Store(llvm::IRBuilder<>& b, int64_t first, int64_t count, int64_t stride, llvm::Value* value) const;
 
  private:
   struct Chunk {
-    int64_t base, length;       // columns
+    int64_t base, length;  // columns
   };
   struct Place {
     llvm::Value* variable;
@@ -33,8 +34,8 @@ class RegisterArray {
 
   llvm::Type* element_;
   int64_t columns_, size_;
-  std::vector<Chunk> chunks_;                   // of a row
-  std::vector<llvm::Value*> variables_;         // row-major: row * chunks + chunk
+  std::vector<Chunk> chunks_;            // of a row
+  std::vector<llvm::Value*> variables_;  // row-major: row * chunks + chunk
 };
 
 }  // namespace temper

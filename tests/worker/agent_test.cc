@@ -160,6 +160,7 @@ TEST_F(AgentTest, ASlotThatBecomesFreeIsTold) {
   ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
   server_.Grant(BatchLease(2, {"y"}));
   ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+  agent_->Stop();
   for (const auto& sync : server_.syncs_) EXPECT_LE(sync.free_slots(), 1);
 }
 

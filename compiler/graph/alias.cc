@@ -14,7 +14,9 @@ std::vector<int> ExpandPerm(const std::vector<int>& perm, size_t rank) {
 }
 
 // A run of operand axes [in_begin, in_end) that covers the same elements as the result's axes [out_begin, out_end).
-struct Run { size_t in_begin, in_end, out_begin, out_end; };
+struct Run {
+  size_t in_begin, in_end, out_begin, out_end;
+};
 
 // The finest such runs, left to right; axes of extent 1 left over at the end are runs of their own.
 std::vector<Run> MatchRuns(const Shape& in, const Shape& out) {
@@ -24,9 +26,12 @@ std::vector<Run> MatchRuns(const Shape& in, const Shape& out) {
     Run run{i, i, o, o};
     int64_t a = i < in.size() ? in[i++] : 1, b = o < out.size() ? out[o++] : 1;
     while (a != b) {
-      if (a < b && i < in.size()) a *= in[i++];
-      else if (o < out.size()) b *= out[o++];
-      else break;
+      if (a < b && i < in.size())
+        a *= in[i++];
+      else if (o < out.size())
+        b *= out[o++];
+      else
+        break;
     }
     run.in_end = i;
     run.out_end = o;
@@ -65,8 +70,10 @@ std::optional<std::vector<int>> ReshapeAliasPerm(const TensorType& in, const Sha
     if (in.shape[axis] == 1) continue;
     const size_t run = run_of[axis];
     const bool starts = std::find(order.begin(), order.end(), run) == order.end();
-    if (starts) order.push_back(run);
-    else if (order.back() != run || axis < last_axis) return std::nullopt;
+    if (starts)
+      order.push_back(run);
+    else if (order.back() != run || axis < last_axis)
+      return std::nullopt;
     last_axis = axis;
   }
   std::vector<int> perm;
@@ -118,7 +125,7 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
     if (group.nodes.size() != 1 || !IsAliasNode(g, node)) continue;
     const ValueId base = root[node.inputs[0]];
     if (IsOutput(g, node.output)) {
-      if (fixed[base] || written_to[base] != kNoValue) continue;    // a copy
+      if (fixed[base] || written_to[base] != kNoValue) continue;  // a copy
       written_to[base] = node.output;
     }
     root[node.output] = base;

@@ -29,7 +29,7 @@ bool IsOpaque(const Workload& w) {
 absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group) {
   if (group.nodes.empty()) return absl::InternalError("a group without nodes");
   Extracted e;
-  absl::flat_hash_map<ValueId, int> call_of;    // values made inside
+  absl::flat_hash_map<ValueId, int> call_of;  // values made inside
   for (size_t i = 0; i < group.nodes.size(); ++i) call_of[g.nodes[group.nodes[i]].output] = static_cast<int>(i);
   // Operands first, in order of first use, so that results can be numbered after them.
   for (int n : group.nodes) {

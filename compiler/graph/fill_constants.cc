@@ -8,7 +8,10 @@
 namespace temper {
 namespace {
 
-struct Draw { double mean = 0, deviation = 0.1; bool positive = false; };
+struct Draw {
+  double mean = 0, deviation = 0.1;
+  bool positive = false;
+};
 
 // Roughly normal: the sum of four uniforms, which is the same on every platform.
 double Normal(Rng& rng) {

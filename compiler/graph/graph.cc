@@ -28,8 +28,8 @@ absl::StatusOr<TensorType> InferNode(const Graph& g, const Node& node) {
   if (op == nullptr) return absl::InvalidArgumentError(absl::StrCat(Where(node), ": unknown operator"));
   const int inputs = static_cast<int>(node.inputs.size());
   if (inputs < op->min_inputs || inputs > op->max_inputs) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(node), ": takes ", op->min_inputs, " to ", op->max_inputs,
-                                                   " inputs, got ", inputs));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(node), ": takes ", op->min_inputs, " to ", op->max_inputs, " inputs, got ", inputs));
   }
   absl::StatusOr<TensorType> type = op->infer(node.attrs, TypesOf(g, node.inputs));
   if (type.ok()) return type;
@@ -75,12 +75,14 @@ absl::Status CheckGroups(const Graph& g) {
         return absl::InternalError("groups do not cover each node once");
       }
       for (ValueId v : g.nodes[n].inputs) {
-        if (v != kNoValue && !ready[v]) return absl::InternalError(absl::StrCat(Where(g.nodes[n]), ": its group runs too early"));
+        if (v != kNoValue && !ready[v])
+          return absl::InternalError(absl::StrCat(Where(g.nodes[n]), ": its group runs too early"));
       }
       ready[g.nodes[n].output] = true;
     }
   }
-  if (std::find(group_of.begin(), group_of.end(), -1) != group_of.end()) return absl::InternalError("a node is in no group");
+  if (std::find(group_of.begin(), group_of.end(), -1) != group_of.end())
+    return absl::InternalError("a node is in no group");
   return absl::OkStatus();
 }
 
@@ -98,21 +100,23 @@ std::vector<int> LastUses(const Graph& g) {
 
 absl::StatusOr<std::vector<NDArray>> InitialArrays(const Graph& g, std::span<const NDArray> inputs) {
   if (inputs.size() != g.inputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the graph takes ", g.inputs.size(), " inputs, got ", inputs.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph takes ", g.inputs.size(), " inputs, got ", inputs.size()));
   }
   std::vector<NDArray> arrays(g.values.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Value& v = g.values[g.inputs[i]];
     if (inputs[i].dtype() != v.type.dtype || inputs[i].shape() != v.type.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("input '", v.name, "' is ", std::string(Name(inputs[i].dtype())), " ",
-                                                     ShapeText(inputs[i].shape()), ", expected ", Text(v.type)));
+      return absl::InvalidArgumentError(absl::StrCat("input '", v.name, "' is ", std::string(Name(inputs[i].dtype())),
+                                                     " ", ShapeText(inputs[i].shape()), ", expected ", Text(v.type)));
     }
     arrays[g.inputs[i]] = inputs[i];
   }
   for (size_t i = 0; i < g.values.size(); ++i) {
     const Value& v = g.values[i];
     if (!v.is_constant) continue;
-    if (!v.constant.has_value()) return absl::FailedPreconditionError(absl::StrCat("constant '", v.name, "' has no data"));
+    if (!v.constant.has_value())
+      return absl::FailedPreconditionError(absl::StrCat("constant '", v.name, "' has no data"));
     arrays[i] = *v.constant;
   }
   return arrays;
@@ -126,10 +130,13 @@ std::string ConstantText(const Value& v) {
 }
 
 std::string NodeText(const Graph& g, const Node& node) {
-  std::string text = absl::StrCat("%", node.output, " = ", node.op, "(", absl::StrJoin(node.inputs, ", ", [](std::string* out, ValueId v) {
-    if (v == kNoValue) out->push_back('_');
-    else absl::StrAppend(out, "%", v);
-  }));
+  std::string text = absl::StrCat("%", node.output, " = ", node.op, "(",
+                                  absl::StrJoin(node.inputs, ", ", [](std::string* out, ValueId v) {
+                                    if (v == kNoValue)
+                                      out->push_back('_');
+                                    else
+                                      absl::StrAppend(out, "%", v);
+                                  }));
   if (!node.attrs.values().empty()) absl::StrAppend(&text, "; ", Text(node.attrs));
   absl::StrAppend(&text, ") : ", Text(g.values[node.output].type));
   if (!node.name.empty()) absl::StrAppend(&text, "  # ", node.name);
@@ -144,10 +151,12 @@ ValueId Graph::AddValue(Value v) {
   return static_cast<ValueId>(values.size()) - 1;
 }
 
-absl::StatusOr<ValueId> Graph::AddNode(std::string op, Attrs attrs, std::vector<ValueId> inputs_of_node, std::string node_name) {
+absl::StatusOr<ValueId> Graph::AddNode(std::string op, Attrs attrs, std::vector<ValueId> inputs_of_node,
+                                       std::string node_name) {
   Node node{std::move(node_name), std::move(op), std::move(attrs), std::move(inputs_of_node), kNoValue};
   for (ValueId v : node.inputs) {
-    if (v < kNoValue || v >= static_cast<ValueId>(values.size())) return absl::InternalError(absl::StrCat(Where(node), ": no such value"));
+    if (v < kNoValue || v >= static_cast<ValueId>(values.size()))
+      return absl::InternalError(absl::StrCat(Where(node), ": no such value"));
   }
   TEMPER_ASSIGN_OR_RETURN(TensorType type, InferNode(*this, node));
   type.perm.clear();
@@ -159,7 +168,8 @@ absl::StatusOr<ValueId> Graph::AddNode(std::string op, Attrs attrs, std::vector<
 std::vector<int> Graph::ConsumersOf(ValueId v) const {
   std::vector<int> consumers;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (std::find(nodes[i].inputs.begin(), nodes[i].inputs.end(), v) != nodes[i].inputs.end()) consumers.push_back(static_cast<int>(i));
+    if (std::find(nodes[i].inputs.begin(), nodes[i].inputs.end(), v) != nodes[i].inputs.end())
+      consumers.push_back(static_cast<int>(i));
   }
   return consumers;
 }
@@ -212,13 +222,15 @@ absl::Status Verify(const Graph& g) {
   for (size_t i = 0; i < g.values.size(); ++i) defined[i] = g.values[i].is_constant;
   for (ValueId v : g.inputs) {
     if (v < 0 || v >= count) return absl::InternalError("a graph input is no value");
-    if (defined[v]) return absl::InternalError(absl::StrCat("graph input '", g.values[v].name, "' is a constant or given twice"));
+    if (defined[v])
+      return absl::InternalError(absl::StrCat("graph input '", g.values[v].name, "' is a constant or given twice"));
     if (!g.values[v].type.perm.empty()) return absl::InternalError("a graph input is not in its logical order");
     defined[v] = true;
   }
   for (const Node& node : g.nodes) {
     for (ValueId v : node.inputs) {
-      if (v != kNoValue && !is_defined(v)) return absl::InternalError(absl::StrCat(Where(node), ": reads a value that is not computed before it"));
+      if (v != kNoValue && !is_defined(v))
+        return absl::InternalError(absl::StrCat(Where(node), ": reads a value that is not computed before it"));
     }
     if (node.output < 0 || node.output >= count || defined[node.output]) {
       return absl::InternalError(absl::StrCat(Where(node), ": its output is no value of its own"));
@@ -239,10 +251,12 @@ absl::Status Verify(const Graph& g) {
 
 std::string Text(const Graph& g) {
   std::string text = absl::StrCat("graph ", g.name, "\n");
-  for (ValueId v : g.inputs) absl::StrAppend(&text, "%", v, " = input : ", Text(g.values[v].type), "  # ", g.values[v].name, "\n");
+  for (ValueId v : g.inputs)
+    absl::StrAppend(&text, "%", v, " = input : ", Text(g.values[v].type), "  # ", g.values[v].name, "\n");
   for (size_t i = 0; i < g.values.size(); ++i) {
     const Value& v = g.values[i];
-    if (v.is_constant) absl::StrAppend(&text, "%", i, " = constant : ", Text(v.type), ConstantText(v), "  # ", v.name, "\n");
+    if (v.is_constant)
+      absl::StrAppend(&text, "%", i, " = constant : ", Text(v.type), ConstantText(v), "  # ", v.name, "\n");
   }
   if (g.groups.empty()) {
     for (const Node& node : g.nodes) text += NodeText(g, node);
@@ -267,7 +281,8 @@ absl::StatusOr<std::vector<NDArray>> RunReference(const Graph& g, std::span<cons
     for (ValueId v : node.inputs) args.push_back(v == kNoValue ? NDArray() : arrays[v]);
     absl::StatusOr<NDArray> result = op->reference(node.attrs, args, g.values[node.output].type);
     if (!result.ok()) {
-      return absl::Status(result.status().code(), absl::StrCat(Where(node), ": ", std::string(result.status().message())));
+      return absl::Status(result.status().code(),
+                          absl::StrCat(Where(node), ": ", std::string(result.status().message())));
     }
     arrays[node.output] = *std::move(result);
     for (ValueId v : node.inputs) {

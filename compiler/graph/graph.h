@@ -9,18 +9,19 @@
 
 namespace temper {
 
-using ValueId = int;                            // index into Graph::values; kNoValue for an absent optional operand
+using ValueId = int;  // index into Graph::values; kNoValue for an absent optional operand
 inline constexpr ValueId kNoValue = -1;
 
 struct Value {
-  std::string name;                             // ONNX's, unique; made up for values that passes add
-  TensorType type;                              // logical shape and physical order
-  std::optional<NDArray> constant;              // logical row-major data, if known; may be absent for a constant of a graph without weights
+  std::string name;  // ONNX's, unique; made up for values that passes add
+  TensorType type;   // logical shape and physical order
+  // Logical row-major data of a constant; absent in a graph that travelled without its weights.
+  std::optional<NDArray> constant;
   bool is_constant = false;
 };
 
 struct Node {
-  std::string name;                             // ONNX's node name, for messages
+  std::string name;  // ONNX's node name, for messages
   std::string op;
   Attrs attrs;
   std::vector<ValueId> inputs;
@@ -30,15 +31,15 @@ struct Node {
 // A fused kernel: nodes computed together; indices into Graph::nodes, in order.
 struct Group {
   std::vector<int> nodes;
-  int anchor = 0;                               // position in `nodes`
+  int anchor = 0;  // position in `nodes`
 };
 
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;                      // topological order
-  std::vector<ValueId> inputs, outputs;         // inputs are not constants; an output may also be a constant or an input
-  std::vector<Group> groups;                    // set by the fuse pass; covers every node once, in a valid execution order
+  std::vector<Node> nodes;               // topological order
+  std::vector<ValueId> inputs, outputs;  // inputs are not constants; an output may also be a constant or an input
+  std::vector<Group> groups;             // set by the fuse pass; covers every node once, in a valid execution order
 
   ValueId AddValue(Value v);
   // Appends a node with inferred output type.
@@ -48,18 +49,25 @@ struct Graph {
   void Compact();
 };
 
-absl::Status Verify(const Graph& g);            // order, ranks, inferred types equal stored ones, perms are permutations
-std::string Text(const Graph& g);               // one line a node: "%12 = conv2d(%3, %w; attrs) : f32[...]@0231  # node name"
+absl::Status Verify(const Graph& g);  // order, ranks, inferred types equal stored ones, perms are permutations
+std::string Text(const Graph& g);     // one line a node: "%12 = conv2d(%3, %w; attrs) : f32[...]@0231  # node name"
 // Evaluates by references, node by node (logical arrays). For tests and for folding.
 absl::StatusOr<std::vector<NDArray>> RunReference(const Graph& g, std::span<const NDArray> inputs);
 
 // The group as a workload, and which value each workload input is.
-struct Extracted { Workload workload; std::vector<ValueId> inputs; ValueId output; };
+struct Extracted {
+  Workload workload;
+  std::vector<ValueId> inputs;
+  ValueId output;
+};
 absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group);
 
 // A task: one distinct workload of the graph, and how often it occurs. Groups that are free (aliases: a reshape that
 // moves nothing) or opaque give no task.
-struct Task { Workload workload; int count; };
+struct Task {
+  Workload workload;
+  int count;
+};
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
 // The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots). A reshape of a graph
 // input, a constant or another output into a graph output is no alias but a copy.

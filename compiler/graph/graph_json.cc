@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 1;                      // rises when the meaning changes
-constexpr int64_t kSmall = 64;                  // float constants up to this many elements keep their data
+constexpr int kFormat = 1;      // rises when the meaning changes
+constexpr int64_t kSmall = 64;  // float constants up to this many elements keep their data
 constexpr int64_t kMaxElements = int64_t{1} << 36;
 constexpr int64_t kMaxRank = 16;
 
@@ -25,9 +25,12 @@ Json NumberToJson(double v) {
 Json DataToJson(const NDArray& a) {
   Json data = Json::array();
   for (int64_t i = 0; i < a.size(); ++i) {
-    if (a.dtype() == DType::kI64) data.push_back(a.as<int64_t>()[i]);
-    else if (IsFloat(a.dtype())) data.push_back(NumberToJson(a.At(i)));
-    else data.push_back(static_cast<int64_t>(a.At(i)));
+    if (a.dtype() == DType::kI64)
+      data.push_back(a.as<int64_t>()[i]);
+    else if (IsFloat(a.dtype()))
+      data.push_back(NumberToJson(a.At(i)));
+    else
+      data.push_back(static_cast<int64_t>(a.At(i)));
   }
   return data;
 }
@@ -36,7 +39,9 @@ bool KeepsData(const Value& v) {
   return v.constant.has_value() && (!IsFloat(v.type.dtype) || v.constant->size() <= kSmall);
 }
 
-absl::Status Bad(std::string_view what) { return absl::InvalidArgumentError(absl::StrCat("graph: ", std::string(what))); }
+absl::Status Bad(std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("graph: ", std::string(what)));
+}
 
 // Typed access to JSON objects, since a wrong type must be an error and not an abort.
 absl::StatusOr<const Json*> Field(const Json& object, const char* name) {
@@ -84,7 +89,8 @@ absl::StatusOr<double> Number(const Json& item) {
 }
 
 absl::StatusOr<NDArray> DataFromJson(const Json& data, const TensorType& type) {
-  if (!data.is_array() || static_cast<int64_t>(data.size()) != NumElements(type.shape)) return Bad("constant data of the wrong length");
+  if (!data.is_array() || static_cast<int64_t>(data.size()) != NumElements(type.shape))
+    return Bad("constant data of the wrong length");
   NDArray array(type.dtype, type.shape);
   for (size_t i = 0; i < data.size(); ++i) {
     if (type.dtype == DType::kI64) {
@@ -160,7 +166,8 @@ absl::StatusOr<Group> GroupFromJson(const Json& json, size_t nodes) {
   TEMPER_ASSIGN_OR_RETURN(const Json* anchor, Field(json, "anchor"));
   if (!anchor->is_number_integer()) return Bad("'anchor' is no number");
   const int64_t position = anchor->get<int64_t>();
-  if (position < 0 || position >= static_cast<int64_t>(group.nodes.size())) return Bad("'anchor' is none of the group's nodes");
+  if (position < 0 || position >= static_cast<int64_t>(group.nodes.size()))
+    return Bad("'anchor' is none of the group's nodes");
   group.anchor = static_cast<int>(position);
   return group;
 }

@@ -11,7 +11,7 @@ constexpr int64_t kAlignment = 64;
 
 struct Buffer {
   ValueId root = kNoValue;
-  int first = -1, last = -1;                    // groups between which it is alive, both included
+  int first = -1, last = -1;  // groups between which it is alive, both included
   int64_t bytes = 0, offset = 0;
 };
 
@@ -65,15 +65,15 @@ int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
 }  // namespace
 
 absl::StatusOr<BufferPlan> PlanMemory(const Graph& g) {
-  if (g.groups.empty() && !g.nodes.empty()) return absl::FailedPreconditionError("memory plan: the graph has no groups yet");
+  if (g.groups.empty() && !g.nodes.empty())
+    return absl::FailedPreconditionError("memory plan: the graph has no groups yet");
   BufferPlan plan;
   plan.alias_of = AliasRoots(g);
   plan.offset.assign(g.values.size(), -1);
   std::vector<Buffer> buffers = Buffers(g, plan.alias_of);
   // Large ones first: small ones then fill the gaps.
-  std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.root < b.root;
-  });
+  std::sort(buffers.begin(), buffers.end(),
+            [](const Buffer& a, const Buffer& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.root < b.root; });
   std::vector<Buffer> placed;
   for (Buffer& b : buffers) {
     b.offset = FirstFit(b, placed);

@@ -14,7 +14,8 @@ struct BufferPlan {
   std::vector<ValueId> alias_of;
   int64_t arena_bytes = 0;
 };
-// Groups in order; two values alive at once never overlap; outputs of the graph are written where the caller wants them.
+// Groups in order; two values alive at once never overlap; outputs of the graph are written where the caller wants
+// them.
 absl::StatusOr<BufferPlan> PlanMemory(const Graph& g);
 
 }  // namespace temper

@@ -11,18 +11,17 @@ namespace temper {
 namespace {
 
 constexpr PassDef kPasses[] = {
-    {"fold-constants", passes::FoldConstants},
-    {"cse", passes::EliminateCommonSubexpressions},
-    {"dead-code", passes::RemoveDeadCode},
-    {"simplify", passes::Simplify},
-    {"layout", passes::ChooseLayouts},
-    {"fuse", passes::Fuse},
+    {"fold-constants", passes::FoldConstants}, {"cse", passes::EliminateCommonSubexpressions},
+    {"dead-code", passes::RemoveDeadCode},     {"simplify", passes::Simplify},
+    {"layout", passes::ChooseLayouts},         {"fuse", passes::Fuse},
 };
 
 absl::Status RunPass(const PassDef& pass, Graph& g) {
   absl::Status status = pass.run(g);
   if (status.ok()) status = Verify(g);
-  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("pass ", std::string(pass.name), ": ", std::string(status.message())));
+  if (!status.ok())
+    return absl::Status(status.code(),
+                        absl::StrCat("pass ", std::string(pass.name), ": ", std::string(status.message())));
   return absl::OkStatus();
 }
 
@@ -32,7 +31,8 @@ std::span<const PassDef> AllPasses() { return kPasses; }
 
 absl::Status Optimize(Graph& g, const PipelineOptions& options) {
   for (const std::string& name : options.disabled) {
-    const bool known = std::any_of(std::begin(kPasses), std::end(kPasses), [&](const PassDef& p) { return p.name == name; });
+    const bool known =
+        std::any_of(std::begin(kPasses), std::end(kPasses), [&](const PassDef& p) { return p.name == name; });
     if (!known) return absl::InvalidArgumentError(absl::StrCat("no pass is called '", name, "'"));
   }
   TEMPER_RETURN_IF_ERROR(Verify(g));

@@ -11,14 +11,14 @@
 namespace temper {
 
 struct PassDef {
-  std::string_view name;                        // "fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"
+  std::string_view name;  // "fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"
   absl::Status (*run)(Graph& g);
 };
 std::span<const PassDef> AllPasses();
 
 struct PipelineOptions {
-  std::set<std::string> disabled;               // pass names; "fuse" off puts each node in a group of its own
-  std::ostream* print = nullptr;                // the graph before the first and after each pass that changed it
+  std::set<std::string> disabled;  // pass names; "fuse" off puts each node in a group of its own
+  std::ostream* print = nullptr;   // the graph before the first and after each pass that changed it
 };
 // Verifies after each pass. The result has groups.
 absl::Status Optimize(Graph& g, const PipelineOptions& options = {});

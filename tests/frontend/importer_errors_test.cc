@@ -9,9 +9,9 @@
 namespace temper {
 namespace {
 
-using testing::ModelBuilder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::ModelBuilder;
 using ::testing::Not;
 
 ModelBuilder Relu() {
@@ -31,7 +31,8 @@ std::string Error(const absl::StatusOr<Graph>& g) {
 
 class TempFile {
  public:
-  explicit TempFile(const std::string& content) : path_(::testing::TempDir() + "/importer_" + std::to_string(counter_++) + ".onnx") {
+  explicit TempFile(const std::string& content)
+      : path_(::testing::TempDir() + "/importer_" + std::to_string(counter_++) + ".onnx") {
     std::ofstream(path_, std::ios::binary) << content;
   }
   ~TempFile() { std::filesystem::remove(path_); }
@@ -46,7 +47,8 @@ TEST(OnnxErrors, Files) {
   EXPECT_THAT(Error(ImportOnnx("/no/such/model.onnx")), HasSubstr("no such file"));
   EXPECT_THAT(Error(ImportOnnx(::testing::TempDir())), HasSubstr("not a file"));
   EXPECT_THAT(Error(ImportOnnx(TempFile("").path())), HasSubstr("empty"));
-  EXPECT_THAT(Error(ImportOnnx(TempFile("This is no model, but some text about one.\n").path())), HasSubstr("no ONNX model"));
+  EXPECT_THAT(Error(ImportOnnx(TempFile("This is no model, but some text about one.\n").path())),
+              HasSubstr("no ONNX model"));
   EXPECT_TRUE(ImportOnnx(TempFile(Relu().Bytes()).path()).ok());
 }
 
@@ -67,7 +69,8 @@ TEST(OnnxErrors, AllUnsupportedOperatorsAtOnceWithTheirNodes) {
   m.Node("NonZero", {"x"}, {"b"}).set_name("second");
   m.Node("LSTM", {"x"}, {"c"}).set_name("third");
   m.Node("Relu", {"x"}, {"d"}).set_domain("com.example");
-  EXPECT_THAT(Error(m.Import()), AllOf(HasSubstr("LSTM (first, third)"), HasSubstr("NonZero (second)"), HasSubstr("com.example.Relu")));
+  EXPECT_THAT(Error(m.Import()),
+              AllOf(HasSubstr("LSTM (first, third)"), HasSubstr("NonZero (second)"), HasSubstr("com.example.Relu")));
 }
 
 TEST(OnnxErrors, Opsets) {
@@ -139,8 +142,9 @@ TEST(OnnxErrors, OperatorsThatDoNotFitTheirOperandsNameTheirNode) {
 }
 
 TEST(OnnxErrors, OperandsThatAreMissing) {
-  for (const char* op : {"Add", "Conv", "Gather", "Reshape", "Expand", "Where", "BatchNormalization", "LayerNormalization", "Gemm",
-                         "MatMul", "Tile", "Range", "Resize", "GroupNormalization", "CastLike", "Upsample", "ConvTranspose"}) {
+  for (const char* op :
+       {"Add", "Conv", "Gather", "Reshape", "Expand", "Where", "BatchNormalization", "LayerNormalization", "Gemm",
+        "MatMul", "Tile", "Range", "Resize", "GroupNormalization", "CastLike", "Upsample", "ConvTranspose"}) {
     ModelBuilder m(13);
     m.Input("x", {2, 3, 4, 5});
     m.Node(op, {"x"}, {"y"}).set_name("lonely");

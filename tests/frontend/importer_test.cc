@@ -72,7 +72,8 @@ TEST(OnnxImport, SoftmaxNormalisesAMatrixsRowsBeforeOpset13AndOneAxisSince) {
     m.Output("y");
     const std::vector<double> e = {std::exp(1), std::exp(2), std::exp(3), std::exp(4)};
     std::vector<double> want;
-    for (size_t i = 0; i < 4; ++i) want.push_back(e[i] / (opset < 13 ? e[0] + e[1] + e[2] + e[3] : e[i % 2] + e[i % 2 + 2]));
+    for (size_t i = 0; i < 4; ++i)
+      want.push_back(e[i] / (opset < 13 ? e[0] + e[1] + e[2] + e[3] : e[i % 2] + e[i % 2 + 2]));
     ExpectArray(m.Run({Array({1, 2, 2}, {1, 2, 3, 4})})[0], {1, 2, 2}, want);
   }
 }
@@ -172,9 +173,12 @@ TEST(OnnxImport, ConvolutionWithBiasAndAutoPad) {
     ModelBuilder::SetString(node, "auto_pad", mode);
     m.Output("y");
     const NDArray y = m.Run({Array({1, 1, 1, 4}, {1, 2, 3, 4})})[0];
-    if (std::string(mode) == "SAME_UPPER") ExpectArray(y, {1, 1, 1, 4}, {121, 132, 143, 104});
-    else if (std::string(mode) == "SAME_LOWER") ExpectArray(y, {1, 1, 1, 4}, {110, 121, 132, 143});
-    else ExpectArray(y, {1, 1, 1, 3}, {121, 132, 143});
+    if (std::string(mode) == "SAME_UPPER")
+      ExpectArray(y, {1, 1, 1, 4}, {121, 132, 143, 104});
+    else if (std::string(mode) == "SAME_LOWER")
+      ExpectArray(y, {1, 1, 1, 4}, {110, 121, 132, 143});
+    else
+      ExpectArray(y, {1, 1, 1, 3}, {121, 132, 143});
   }
 }
 
@@ -401,8 +405,10 @@ TEST(OnnxImport, GroupNormalizationByGroupThenByChannel) {
     SCOPED_TRACE(opset);
     ModelBuilder m(opset);
     m.Input("x", {1, 2, 2});
-    if (opset < 21) m.Floats("scale", {1}, {2});
-    else m.Floats("scale", {2}, {2, 2});
+    if (opset < 21)
+      m.Floats("scale", {1}, {2});
+    else
+      m.Floats("scale", {2}, {2, 2});
     m.Floats("bias", {opset < 21 ? 1 : 2}, opset < 21 ? std::vector<float>{1} : std::vector<float>{1, 1});
     auto& node = m.Node("GroupNormalization", {"x", "scale", "bias"}, {"y"});
     ModelBuilder::SetInt(node, "num_groups", 1);

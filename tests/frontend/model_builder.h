@@ -27,8 +27,10 @@ class ModelBuilder {
     tensor->mutable_shape();
     for (int64_t d : shape) {
       auto* dim = tensor->mutable_shape()->add_dim();
-      if (d < 0) dim->set_dim_param("n");
-      else dim->set_dim_value(d);
+      if (d < 0)
+        dim->set_dim_param("n");
+      else
+        dim->set_dim_value(d);
     }
   }
   void Output(const std::string& name) { model.mutable_graph()->add_output()->set_name(name); }
@@ -40,7 +42,8 @@ class ModelBuilder {
     onnx::TensorProto* t = Tensor(name, {static_cast<int64_t>(data.size())}, onnx::TensorProto::INT64);
     t->set_raw_data(data.data(), data.size() * sizeof(int64_t));
   }
-  onnx::NodeProto& Node(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+  onnx::NodeProto& Node(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& outputs) {
     onnx::NodeProto* node = model.mutable_graph()->add_node();
     node->set_op_type(op);
     node->set_name(op + "_" + std::to_string(model.graph().node_size()));
@@ -75,7 +78,9 @@ class ModelBuilder {
   }
 
   std::string Bytes() const { return model.SerializeAsString(); }
-  absl::StatusOr<Graph> Import(const ImportOptions& options = {}) const { return ImportOnnxBytes(Bytes(), "test", options); }
+  absl::StatusOr<Graph> Import(const ImportOptions& options = {}) const {
+    return ImportOnnxBytes(Bytes(), "test", options);
+  }
   // The outputs for these inputs; a failure of the test if there are none.
   std::vector<NDArray> Run(const std::vector<NDArray>& inputs) const {
     absl::StatusOr<Graph> g = Import();
@@ -106,10 +111,12 @@ inline NDArray Array(Shape shape, const std::vector<float>& values) {
   return a;
 }
 
-inline void ExpectArray(const NDArray& got, const Shape& shape, const std::vector<double>& values, double bound = 1e-5) {
+inline void ExpectArray(const NDArray& got, const Shape& shape, const std::vector<double>& values,
+                        double bound = 1e-5) {
   ASSERT_EQ(got.shape(), shape);
   ASSERT_EQ(got.size(), static_cast<int64_t>(values.size()));
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(got.At(static_cast<int64_t>(i)), values[i], bound) << "element " << i;
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(got.At(static_cast<int64_t>(i)), values[i], bound) << "element " << i;
 }
 
 }  // namespace temper::testing

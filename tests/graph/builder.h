@@ -27,7 +27,8 @@ class Builder {
   explicit Builder(uint64_t seed = 1) : rng(seed) {}
 
   ValueId Input(Shape shape, DType dtype = DType::kF32) {
-    const ValueId v = g.AddValue({"in" + std::to_string(g.inputs.size()), {dtype, std::move(shape), {}}, std::nullopt, false});
+    const ValueId v =
+        g.AddValue({"in" + std::to_string(g.inputs.size()), {dtype, std::move(shape), {}}, std::nullopt, false});
     g.inputs.push_back(v);
     return v;
   }
@@ -36,7 +37,9 @@ class Builder {
     v.constant = std::move(data);
     return g.AddValue(std::move(v));
   }
-  ValueId Random(Shape shape, double low = -1, double high = 1) { return Constant(RandomArray(rng, std::move(shape), low, high)); }
+  ValueId Random(Shape shape, double low = -1, double high = 1) {
+    return Constant(RandomArray(rng, std::move(shape), low, high));
+  }
   ValueId Scalar(double x) { return Constant(Floats({}, {x})); }
   ValueId Call(std::string op, std::vector<ValueId> inputs, Attrs attrs = {}) {
     absl::StatusOr<ValueId> v = g.AddNode(std::move(op), std::move(attrs), std::move(inputs));
@@ -44,7 +47,9 @@ class Builder {
     return v.ok() ? *v : 0;
   }
   ValueId Reshape(ValueId v, Shape shape) { return Call("reshape", {v}, Ints("shape", std::move(shape))); }
-  ValueId Transpose(ValueId v, std::vector<int64_t> perm) { return Call("transpose", {v}, Ints("perm", std::move(perm))); }
+  ValueId Transpose(ValueId v, std::vector<int64_t> perm) {
+    return Call("transpose", {v}, Ints("perm", std::move(perm)));
+  }
   ValueId Conv(ValueId x, ValueId w, int64_t pad = 0, int64_t group = 1) {
     Attrs attrs = Ints("pads", {pad, pad, pad, pad});
     attrs.Set("group", group);

@@ -8,10 +8,10 @@
 namespace temper {
 namespace {
 
+using testing::Evaluated;
 using testing::ExpectClose;
 using testing::RandomGraph;
 using testing::RandomInputs;
-using testing::Evaluated;
 
 constexpr uint64_t kGraphs = 400;
 int NodesOf(uint64_t seed) { return 2 + static_cast<int>(seed % 17); }
@@ -48,7 +48,8 @@ TEST(GraphFuzz, NoPassKeepsTheAnswers) {
 
 class OnePassOff : public ::testing::TestWithParam<std::string> {};
 TEST_P(OnePassOff, KeepsTheAnswers) { CheckWith({GetParam()}, kGraphs / 4); }
-INSTANTIATE_TEST_SUITE_P(Passes, OnePassOff, ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
+INSTANTIATE_TEST_SUITE_P(Passes, OnePassOff,
+                         ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
 
 // Each pass alone, since a pass may hide what another gets wrong.
 class OnePassOn : public ::testing::TestWithParam<std::string> {};
@@ -59,7 +60,8 @@ TEST_P(OnePassOn, KeepsTheAnswers) {
   }
   CheckWith(others, kGraphs / 4);
 }
-INSTANTIATE_TEST_SUITE_P(Passes, OnePassOn, ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
+INSTANTIATE_TEST_SUITE_P(Passes, OnePassOn,
+                         ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
 
 TEST(GraphFuzz, EveryWorkloadHasATextThatReadsBack) {
   for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {

@@ -10,10 +10,10 @@ namespace temper {
 namespace {
 
 using testing::Builder;
-using testing::Floats;
-using testing::RandomInputs;
 using testing::Evaluated;
+using testing::Floats;
 using ::testing::HasSubstr;
+using testing::RandomInputs;
 
 Graph SmallNet() {
   Builder b;
@@ -118,11 +118,13 @@ TEST(GraphJson, RefusesWhatIsNoGraph) {
   EXPECT_FALSE(GraphFromJson("{}").ok());
   EXPECT_FALSE(GraphFromJson("null").ok());
   // Every field, replaced by something of another type, is refused and never a crash.
-  for (const char* field : {"\"values\":[", "\"nodes\":[", "\"inputs\":[", "\"outputs\":[", "\"groups\":[", "\"shape\":["}) {
+  for (const char* field :
+       {"\"values\":[", "\"nodes\":[", "\"inputs\":[", "\"outputs\":[", "\"groups\":[", "\"shape\":["}) {
     std::string bad = good;
     const size_t at = bad.find(field);
     ASSERT_NE(at, std::string::npos) << field;
-    bad.replace(at, std::string_view(field).size(), std::string(field).substr(0, std::string_view(field).size() - 1) + "[-9000000000,{},");
+    bad.replace(at, std::string_view(field).size(),
+                std::string(field).substr(0, std::string_view(field).size() - 1) + "[-9000000000,{},");
     EXPECT_FALSE(GraphFromJson(bad).ok()) << field;
   }
 }
@@ -136,7 +138,8 @@ TEST(FillConstantsTest, IsSeededAndKeepsActivationsInRange) {
     v = b.Call("relu", {b.Call("add", {v, b.Random({64, 1, 1})})});
   }
   b.Output(v);
-  absl::StatusOr<Graph> one = GraphFromJson(ToJson(b.g)), two = GraphFromJson(ToJson(b.g)), three = GraphFromJson(ToJson(b.g));
+  absl::StatusOr<Graph> one = GraphFromJson(ToJson(b.g)), two = GraphFromJson(ToJson(b.g)),
+                        three = GraphFromJson(ToJson(b.g));
   ASSERT_TRUE(one.ok() && two.ok() && three.ok());
   FillConstants(*one, 1);
   FillConstants(*two, 1);

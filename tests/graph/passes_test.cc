@@ -9,9 +9,9 @@ namespace {
 
 using testing::Builder;
 using testing::CountOps;
+using testing::Evaluated;
 using testing::ExpectClose;
 using testing::RandomInputs;
-using testing::Evaluated;
 
 // Runs one pass and checks that the answers stay.
 void Apply(absl::Status (*pass)(Graph&), Graph& g) {
@@ -43,7 +43,8 @@ TEST(FoldConstants, LeavesLargeBroadcastsAlone) {
 TEST(Cse, EqualCallsAreOne) {
   Builder b;
   const ValueId x = b.Input({4});
-  const ValueId one = b.Call("add", {b.Call("exp", {x}), b.Scalar(2)}), two = b.Call("add", {b.Call("exp", {x}), b.Scalar(2)});
+  const ValueId one = b.Call("add", {b.Call("exp", {x}), b.Scalar(2)}),
+                two = b.Call("add", {b.Call("exp", {x}), b.Scalar(2)});
   b.Output(b.Call("mul", {one, two}));
   Apply(passes::EliminateCommonSubexpressions, b.g);
   EXPECT_EQ(b.g.nodes.size(), 3u);
@@ -52,7 +53,8 @@ TEST(Cse, EqualCallsAreOne) {
 TEST(Cse, AttributesTellCallsApart) {
   Builder b;
   const ValueId x = b.Input({4, 4});
-  b.Output(b.Call("add", {b.Call("softmax", {x}, Builder::Int("axis", 0)), b.Call("softmax", {x}, Builder::Int("axis", 1))}));
+  b.Output(b.Call("add",
+                  {b.Call("softmax", {x}, Builder::Int("axis", 0)), b.Call("softmax", {x}, Builder::Int("axis", 1))}));
   Apply(passes::EliminateCommonSubexpressions, b.g);
   EXPECT_EQ(CountOps(b.g, "softmax"), 2);
 }
@@ -70,7 +72,8 @@ TEST(Simplify, BatchNormGoesIntoTheConvolution) {
   Builder b;
   const ValueId c = b.Conv(b.Input({1, 3, 5, 5}), b.Random({4, 3, 3, 3}), 1);
   const ValueId biased = b.Call("add", {c, b.Random({4, 1, 1})});
-  b.Output(b.Call("relu", {b.Call("batch_norm", {biased, b.Random({4}), b.Random({4}), b.Random({4}), b.Random({4}, 0.5, 2)})}));
+  b.Output(b.Call(
+      "relu", {b.Call("batch_norm", {biased, b.Random({4}), b.Random({4}), b.Random({4}), b.Random({4}, 0.5, 2)})}));
   Apply(passes::Simplify, b.g);
   EXPECT_EQ(b.g.nodes.size(), 3u);
   EXPECT_EQ(CountOps(b.g, "conv2d") + CountOps(b.g, "add") + CountOps(b.g, "relu"), 3);
@@ -79,7 +82,9 @@ TEST(Simplify, BatchNormGoesIntoTheConvolution) {
 TEST(Simplify, BatchNormGoesIntoTransposedConvolutionAndDepthwise) {
   Builder b;
   const ValueId x = b.Input({1, 4, 5, 5});
-  auto norm = [&b](ValueId v) { return b.Call("batch_norm", {v, b.Random({4}), b.Random({4}), b.Random({4}), b.Random({4}, 0.5, 2)}); };
+  auto norm = [&b](ValueId v) {
+    return b.Call("batch_norm", {v, b.Random({4}), b.Random({4}), b.Random({4}), b.Random({4}, 0.5, 2)});
+  };
   b.Output(norm(b.Call("conv_transpose2d", {x, b.Random({4, 4, 3, 3})}, Builder::Ints("strides", {2, 2}))));
   b.Output(norm(b.Conv(x, b.Random({4, 1, 3, 3}), 1, 4)));
   Apply(passes::Simplify, b.g);
@@ -211,7 +216,8 @@ TEST(Simplify, QueriesKeysAndValuesBecomeProductsOfTheirOwn) {
 
 TEST(Simplify, ATransposedConvolutionOfTilesIsAProductAndAMove) {
   Builder b;
-  b.Output(b.Call("conv_transpose2d", {b.Input({2, 3, 4, 5}), b.Random({3, 4, 2, 2})}, Builder::Ints("strides", {2, 2})));
+  b.Output(
+      b.Call("conv_transpose2d", {b.Input({2, 3, 4, 5}), b.Random({3, 4, 2, 2})}, Builder::Ints("strides", {2, 2})));
   Apply(passes::Simplify, b.g);
   EXPECT_EQ(CountOps(b.g, "conv2d"), 1);
   EXPECT_EQ(CountOps(b.g, "depth_to_space"), 1);

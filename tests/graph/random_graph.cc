@@ -52,12 +52,13 @@ class Generator {
   void Step() {
     using Rule = void (Generator::*)(ValueId);
     static constexpr Rule kRules[] = {
-        &Generator::Unary, &Generator::Unary, &Generator::WithConstant, &Generator::WithConstant, &Generator::WithOther,
-        &Generator::Gate, &Generator::Concat, &Generator::Softmax, &Generator::Reduce, &Generator::Slice, &Generator::Reshape,
-        &Generator::Transpose, &Generator::Transpose, &Generator::Pad, &Generator::Dense, &Generator::Product, &Generator::Conv,
-        &Generator::Conv, &Generator::ConvTranspose, &Generator::Pool, &Generator::BatchNorm, &Generator::LayerNorm,
-        &Generator::Flatten, &Generator::SplitDense, &Generator::SplitConv, &Generator::ScaledConv,
-        &Generator::Gather, &Generator::Residual};
+        &Generator::Unary,     &Generator::Unary,      &Generator::WithConstant,  &Generator::WithConstant,
+        &Generator::WithOther, &Generator::Gate,       &Generator::Concat,        &Generator::Softmax,
+        &Generator::Reduce,    &Generator::Slice,      &Generator::Reshape,       &Generator::Transpose,
+        &Generator::Transpose, &Generator::Pad,        &Generator::Dense,         &Generator::Product,
+        &Generator::Conv,      &Generator::Conv,       &Generator::ConvTranspose, &Generator::Pool,
+        &Generator::BatchNorm, &Generator::LayerNorm,  &Generator::Flatten,       &Generator::SplitDense,
+        &Generator::SplitConv, &Generator::ScaledConv, &Generator::Gather,        &Generator::Residual};
     (this->*kRules[Below(std::size(kRules))])(Pick());
   }
 
@@ -95,9 +96,12 @@ class Generator {
     const int64_t axis = AxisOf(v);
     Shape other = ShapeOf(v);
     other[static_cast<size_t>(axis)] = 1 + Below(3);
-    Push(b_.Call("concat", {v, Below(2) == 0 ? b_.Random(other) : b_.Call("relu", {v}), v}, Builder::Int("axis", axis)));
+    Push(
+        b_.Call("concat", {v, Below(2) == 0 ? b_.Random(other) : b_.Call("relu", {v}), v}, Builder::Int("axis", axis)));
   }
-  void Softmax(ValueId v) { Push(b_.Call(Below(4) == 0 ? "log_softmax" : "softmax", {v}, Builder::Int("axis", AxisOf(v)))); }
+  void Softmax(ValueId v) {
+    Push(b_.Call(Below(4) == 0 ? "log_softmax" : "softmax", {v}, Builder::Int("axis", AxisOf(v))));
+  }
   void Reduce(ValueId v) {
     static constexpr const char* kOps[] = {"reduce_mean", "reduce_sum", "reduce_max", "reduce_min"};
     Ints axes;
@@ -147,7 +151,8 @@ class Generator {
   void Transpose(ValueId v) {
     Ints perm(static_cast<size_t>(Rank(v)));
     std::iota(perm.begin(), perm.end(), 0);
-    for (size_t i = perm.size(); i > 1; --i) std::swap(perm[i - 1], perm[static_cast<size_t>(Below(static_cast<int64_t>(i)))]);
+    for (size_t i = perm.size(); i > 1; --i)
+      std::swap(perm[i - 1], perm[static_cast<size_t>(Below(static_cast<int64_t>(i)))]);
     Push(b_.Transpose(v, perm));
   }
   void Pad(ValueId v) {

@@ -28,7 +28,8 @@ std::vector<int64_t> PhysicalPositions(const TensorType& t) {
 
 class Machine {
  public:
-  Machine(const Graph& g, BufferPlan plan) : g_(g), plan_(std::move(plan)), arena_(static_cast<size_t>(plan_.arena_bytes), '\xff') {
+  Machine(const Graph& g, BufferPlan plan)
+      : g_(g), plan_(std::move(plan)), arena_(static_cast<size_t>(plan_.arena_bytes), '\xff') {
     // What is no arena's: a buffer of its own.
     for (ValueId v : g.outputs) Own(v);
     for (ValueId v : g.inputs) Own(v);
@@ -80,7 +81,8 @@ class Machine {
       return arena_.data() + offset;
     }
     std::vector<char>& own = own_[static_cast<size_t>(root)];
-    if (static_cast<int64_t>(own.size()) != Bytes(v)) return absl::InternalError("a value without a place: " + g_.values[v].name);
+    if (static_cast<int64_t>(own.size()) != Bytes(v))
+      return absl::InternalError("a value without a place: " + g_.values[v].name);
     return own.data();
   }
 
@@ -112,7 +114,7 @@ class Machine {
   const Graph& g_;
   BufferPlan plan_;
   std::vector<char> arena_;
-  std::vector<std::vector<char>> own_;          // per value
+  std::vector<std::vector<char>> own_;  // per value
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "compiler/frontend/onnx/context.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,7 +27,13 @@ int64_t OnnxNode::Int(std::string_view name, int64_t otherwise) const {
 
 double OnnxNode::Float(std::string_view name, double otherwise) const {
   const onnx::AttributeProto* a = Find(name);
-  return a != nullptr ? a->f() : otherwise;
+  if (a == nullptr) return otherwise;
+  // The decimal that was meant: 1e-05f is 1e-05, not 9.999999747378752e-06, in texts and hashes of workloads.
+  char digits[40];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), a->f()).ptr;
+  double value = a->f();
+  std::from_chars(digits, end, value);
+  return value;
 }
 
 std::string OnnxNode::String(std::string_view name, std::string otherwise) const {
@@ -45,17 +52,20 @@ const NDArray* Context::Known(ValueId v) const {
 
 absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_view what) const {
   const NDArray* data = Known(v);
-  if (data == nullptr) return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
+  if (data == nullptr)
+    return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
   std::vector<int64_t> values;
   for (int64_t i = 0; i < data->size(); ++i) {
-    values.push_back(data->dtype() == DType::kI64 ? data->as<int64_t>()[static_cast<size_t>(i)] : static_cast<int64_t>(data->At(i)));
+    values.push_back(data->dtype() == DType::kI64 ? data->as<int64_t>()[static_cast<size_t>(i)]
+                                                  : static_cast<int64_t>(data->At(i)));
   }
   return values;
 }
 
 absl::StatusOr<std::vector<double>> Context::KnownFloats(ValueId v, std::string_view what) const {
   const NDArray* data = Known(v);
-  if (data == nullptr) return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
+  if (data == nullptr)
+    return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
   std::vector<double> values;
   for (int64_t i = 0; i < data->size(); ++i) values.push_back(data->At(i));
   return values;
@@ -80,10 +90,10 @@ ValueId Context::IntVector(const std::vector<int64_t>& values) {
 }
 
 absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
-  if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end()) return absl::InvalidArgumentError("an operand is missing");
-  const bool known = std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) {
-    return Known(v) != nullptr && Known(v)->size() <= kSmall;
-  });
+  if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end())
+    return absl::InvalidArgumentError("an operand is missing");
+  const bool known = std::all_of(inputs.begin(), inputs.end(),
+                                 [&](ValueId v) { return Known(v) != nullptr && Known(v)->size() <= kSmall; });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
   if (!known || NumElements(ShapeOf(v)) > kSmall) return v;
   const Node node = std::move(g_.nodes.back());
@@ -123,7 +133,8 @@ absl::Status Context::Set(const OnnxNode& node, ValueId v, int output) {
 }
 
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank) {
-  if (axis < -rank || axis >= rank) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside rank ", rank));
+  if (axis < -rank || axis >= rank)
+    return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside rank ", rank));
   return axis < 0 ? axis + rank : axis;
 }
 

@@ -15,7 +15,7 @@ namespace temper::onnx_frontend {
 struct OnnxNode {
   const onnx::NodeProto& proto;
   int opset = 0;
-  std::vector<ValueId> inputs;                  // kNoValue for those left out; trailing ones may be missing
+  std::vector<ValueId> inputs;  // kNoValue for those left out; trailing ones may be missing
 
   ValueId Input(size_t i) const { return i < inputs.size() ? inputs[i] : kNoValue; }
   const onnx::AttributeProto* Find(std::string_view name) const;
@@ -76,7 +76,7 @@ using Converter = absl::Status (*)(Context& c, const OnnxNode& n);
 struct TableEntry {
   std::string_view op;
   Converter convert;
-  size_t operands = 1;                          // that must be there; the converter need not look
+  size_t operands = 1;  // that must be there; the converter need not look
 };
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), ReduceTable(), ResizeTable(), KnownTable();
 // Null if the operator is not supported. Only the default domain is known.

@@ -10,7 +10,9 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 // strides, dilations and pads of a window over two axes, whatever the model had.
-struct Window { Ints kernel, strides, dilations, pads; };
+struct Window {
+  Ints kernel, strides, dilations, pads;
+};
 
 // [a] as [1, a]; pads [a, b] as [0, a, 0, b].
 Ints Widen(Ints values, int64_t filler) {
@@ -40,7 +42,8 @@ absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Sha
   w.pads = WidenPads(n.Ints("pads", zeros));
   const bool complete = w.kernel.size() == 2 && w.strides.size() == 2 && w.dilations.size() == 2 && w.pads.size() == 4;
   if (!complete) return absl::UnimplementedError("only windows over one or two axes are supported");
-  if (*std::min_element(w.strides.begin(), w.strides.end()) < 1) return absl::InvalidArgumentError("strides are at least 1");
+  if (*std::min_element(w.strides.begin(), w.strides.end()) < 1)
+    return absl::InvalidArgumentError("strides are at least 1");
   const std::string mode = n.String("auto_pad", "NOTSET");
   if (mode != "NOTSET" && !mode.empty()) w.pads = AutoPads(mode, image, w);
   return w;
@@ -58,7 +61,8 @@ Attrs WindowAttrs(const Window& w) {
 absl::StatusOr<ValueId> AsImage(Context& c, ValueId v) {
   const Shape& shape = c.ShapeOf(v);
   if (shape.size() == 4) return v;
-  if (shape.size() != 3) return absl::UnimplementedError(absl::StrCat("rank ", shape.size(), " is not supported, only 3 and 4"));
+  if (shape.size() != 3)
+    return absl::UnimplementedError(absl::StrCat("rank ", shape.size(), " is not supported, only 3 and 4"));
   return c.Reshape(v, {shape[0], shape[1], 1, shape[2]});
 }
 // And back, if the model had three axes.
@@ -94,7 +98,8 @@ absl::Status TransposedPads(const OnnxNode& n, const Shape& image, const Ints& e
   const Ints wanted = Widen(n.Ints("output_shape"), 1);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   if (wanted.empty() && !same) return absl::OkStatus();
-  if (!wanted.empty() && wanted.size() != 2) return absl::InvalidArgumentError("output_shape has one element a spatial axis");
+  if (!wanted.empty() && wanted.size() != 2)
+    return absl::InvalidArgumentError("output_shape has one element a spatial axis");
   for (size_t i = 0; i < 2; ++i) {
     const int64_t out = wanted.empty() ? image[2 + i] * w.strides[i] : wanted[i];
     const int64_t full = (image[2 + i] - 1) * w.strides[i] + extra[i] + (w.kernel[i] - 1) * w.dilations[i] + 1;
@@ -126,7 +131,8 @@ absl::Status Pool(Context& c, const OnnxNode& n) {
   const bool average = n.proto.op_type() == "AveragePool";
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
   const Ints kernel = n.Ints("kernel_shape");
-  if (kernel.size() + 2 != c.ShapeOf(n.Input(0)).size()) return absl::InvalidArgumentError("kernel_shape has one element a spatial axis");
+  if (kernel.size() + 2 != c.ShapeOf(n.Input(0)).size())
+    return absl::InvalidArgumentError("kernel_shape has one element a spatial axis");
   TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, kernel, c.ShapeOf(x)));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("kernel", w.kernel);
@@ -190,9 +196,14 @@ absl::Status Gemm(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> ConvTable() {
-  static constexpr TableEntry kTable[] = {
-      {"Conv", Conv, 2}, {"ConvTranspose", ConvTranspose, 2}, {"MaxPool", Pool}, {"AveragePool", Pool},
-      {"GlobalAveragePool", GlobalPool}, {"GlobalMaxPool", GlobalPool}, {"MatMul", MatMul, 2}, {"Gemm", Gemm, 2}};
+  static constexpr TableEntry kTable[] = {{"Conv", Conv, 2},
+                                          {"ConvTranspose", ConvTranspose, 2},
+                                          {"MaxPool", Pool},
+                                          {"AveragePool", Pool},
+                                          {"GlobalAveragePool", GlobalPool},
+                                          {"GlobalMaxPool", GlobalPool},
+                                          {"MatMul", MatMul, 2},
+                                          {"Gemm", Gemm, 2}};
   return kTable;
 }
 

@@ -6,14 +6,41 @@ namespace temper::onnx_frontend {
 namespace {
 
 // ONNX operators that are one call of Temper's with the same operands and no attributes.
-struct Plain { std::string_view onnx, temper; };
+struct Plain {
+  std::string_view onnx, temper;
+};
 constexpr Plain kPlain[] = {
-    {"Relu", "relu"}, {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Log", "log"},
-    {"Sqrt", "sqrt"}, {"Neg", "neg"}, {"Abs", "abs"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round"},
-    {"Sin", "sin"}, {"Cos", "cos"}, {"Reciprocal", "reciprocal"}, {"Not", "not"}, {"Softplus", "softplus"},
-    {"HardSwish", "hard_swish"}, {"Add", "add"}, {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}, {"Pow", "pow"},
-    {"And", "and"}, {"Or", "or"}, {"Equal", "equal"}, {"Less", "less"}, {"LessOrEqual", "less_equal"},
-    {"Greater", "greater"}, {"GreaterOrEqual", "greater_equal"}, {"Where", "where"},
+    {"Relu", "relu"},
+    {"Sigmoid", "sigmoid"},
+    {"Tanh", "tanh"},
+    {"Erf", "erf"},
+    {"Exp", "exp"},
+    {"Log", "log"},
+    {"Sqrt", "sqrt"},
+    {"Neg", "neg"},
+    {"Abs", "abs"},
+    {"Floor", "floor"},
+    {"Ceil", "ceil"},
+    {"Round", "round"},
+    {"Sin", "sin"},
+    {"Cos", "cos"},
+    {"Reciprocal", "reciprocal"},
+    {"Not", "not"},
+    {"Softplus", "softplus"},
+    {"HardSwish", "hard_swish"},
+    {"Add", "add"},
+    {"Sub", "sub"},
+    {"Mul", "mul"},
+    {"Div", "div"},
+    {"Pow", "pow"},
+    {"And", "and"},
+    {"Or", "or"},
+    {"Equal", "equal"},
+    {"Less", "less"},
+    {"LessOrEqual", "less_equal"},
+    {"Greater", "greater"},
+    {"GreaterOrEqual", "greater_equal"},
+    {"Where", "where"},
 };
 
 absl::Status ConvertPlain(Context& c, const OnnxNode& n) {
@@ -25,7 +52,8 @@ absl::Status ConvertPlain(Context& c, const OnnxNode& n) {
   return absl::InternalError("not a plain operator");
 }
 
-absl::Status CallWithFloats(Context& c, const OnnxNode& n, const char* op, std::initializer_list<std::pair<const char*, double>> floats) {
+absl::Status CallWithFloats(Context& c, const OnnxNode& n, const char* op,
+                            std::initializer_list<std::pair<const char*, double>> floats) {
   Attrs attrs;
   for (const auto& [name, otherwise] : floats) attrs.Set(name, n.Float(name, otherwise));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(op, std::move(attrs), n.inputs));
@@ -34,7 +62,9 @@ absl::Status CallWithFloats(Context& c, const OnnxNode& n, const char* op, std::
 
 absl::Status LeakyRelu(Context& c, const OnnxNode& n) { return CallWithFloats(c, n, "leaky_relu", {{"alpha", 0.01}}); }
 absl::Status Elu(Context& c, const OnnxNode& n) { return CallWithFloats(c, n, "elu", {{"alpha", 1}}); }
-absl::Status HardSigmoid(Context& c, const OnnxNode& n) { return CallWithFloats(c, n, "hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}}); }
+absl::Status HardSigmoid(Context& c, const OnnxNode& n) {
+  return CallWithFloats(c, n, "hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}});
+}
 
 absl::Status PRelu(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("prelu", {}, n.inputs));
@@ -135,9 +165,7 @@ absl::Status Cast(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(DType to, DTypeOf(static_cast<int>(n.Int("to", 0))));
   return CastTo(c, n, to);
 }
-absl::Status CastLike(Context& c, const OnnxNode& n) {
-  return CastTo(c, n, c.TypeOf(n.Input(1)).dtype);
-}
+absl::Status CastLike(Context& c, const OnnxNode& n) { return CastTo(c, n, c.TypeOf(n.Input(1)).dtype); }
 
 absl::Status Same(Context& c, const OnnxNode& n) { return c.Set(n, n.Input(0)); }
 
@@ -154,12 +182,27 @@ absl::Status Dropout(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> ElementwiseTable() {
   static const std::vector<TableEntry> table = [] {
-    std::vector<TableEntry> t = {
-        {"LeakyRelu", LeakyRelu}, {"Elu", Elu}, {"HardSigmoid", HardSigmoid}, {"PRelu", PRelu, 2}, {"Gelu", Gelu},
-        {"Mish", Mish}, {"Selu", Selu}, {"Softsign", Softsign}, {"Xor", Xor, 2}, {"Clip", Clip}, {"Mod", Mod, 2},
-        {"Min", Variadic}, {"Max", Variadic}, {"Sum", Variadic}, {"Mean", Variadic}, {"Cast", Cast},
-        {"CastLike", CastLike, 2}, {"Identity", Same}, {"Dropout", Dropout}};
-    for (const Plain& p : kPlain) t.push_back({p.onnx, ConvertPlain, static_cast<size_t>(FindOp(p.temper)->min_inputs)});
+    std::vector<TableEntry> t = {{"LeakyRelu", LeakyRelu},
+                                 {"Elu", Elu},
+                                 {"HardSigmoid", HardSigmoid},
+                                 {"PRelu", PRelu, 2},
+                                 {"Gelu", Gelu},
+                                 {"Mish", Mish},
+                                 {"Selu", Selu},
+                                 {"Softsign", Softsign},
+                                 {"Xor", Xor, 2},
+                                 {"Clip", Clip},
+                                 {"Mod", Mod, 2},
+                                 {"Min", Variadic},
+                                 {"Max", Variadic},
+                                 {"Sum", Variadic},
+                                 {"Mean", Variadic},
+                                 {"Cast", Cast},
+                                 {"CastLike", CastLike, 2},
+                                 {"Identity", Same},
+                                 {"Dropout", Dropout}};
+    for (const Plain& p : kPlain)
+      t.push_back({p.onnx, ConvertPlain, static_cast<size_t>(FindOp(p.temper)->min_inputs)});
     return t;
   }();
   return table;

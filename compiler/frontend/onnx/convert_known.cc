@@ -9,7 +9,7 @@
 namespace temper::onnx_frontend {
 namespace {
 
-constexpr int64_t kMaxElements = int64_t{1} << 28;   // that a model may ask to have filled in
+constexpr int64_t kMaxElements = int64_t{1} << 28;  // that a model may ask to have filled in
 
 template <typename T, typename Field>
 NDArray ListArray(DType dtype, const Field& field) {
@@ -46,7 +46,8 @@ absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
   }
   double elements = 1;
   for (int64_t d : shape) elements *= static_cast<double>(d);
-  if (value.size() != 1 || !(elements >= 0) || elements > static_cast<double>(kMaxElements)) return absl::InvalidArgumentError("no such shape, or not one value");
+  if (value.size() != 1 || !(elements >= 0) || elements > static_cast<double>(kMaxElements))
+    return absl::InvalidArgumentError("no such shape, or not one value");
   NDArray data(value.dtype(), shape);
   for (int64_t i = 0; value.At(0) != 0 && i < data.size(); ++i) data.Set(i, value.At(0));
   return c.Set(n, c.Constant(std::move(data)));
@@ -75,7 +76,8 @@ absl::Status Range(Context& c, const OnnxNode& n) {
     bounds.push_back(bound[0]);
   }
   const double count = std::ceil((bounds[1] - bounds[0]) / bounds[2]);
-  if (bounds[2] == 0 || !(count <= static_cast<double>(kMaxElements))) return absl::InvalidArgumentError("the range does not end");
+  if (bounds[2] == 0 || !(count <= static_cast<double>(kMaxElements)))
+    return absl::InvalidArgumentError("the range does not end");
   NDArray data(c.TypeOf(n.Input(0)).dtype, {std::max<int64_t>(0, static_cast<int64_t>(count))});
   for (int64_t i = 0; i < data.size(); ++i) data.Set(i, bounds[0] + static_cast<double>(i) * bounds[2]);
   return c.Set(n, c.Constant(std::move(data)));
@@ -119,9 +121,10 @@ absl::Status Trilu(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> KnownTable() {
-  static constexpr TableEntry kTable[] = {
-      {"Constant", Constant, 0}, {"ConstantOfShape", ConstantOfShape}, {"Shape", ShapeOf}, {"Size", Size},
-      {"Range", Range, 3}, {"EyeLike", EyeLike}, {"Trilu", Trilu}};
+  static constexpr TableEntry kTable[] = {{"Constant", Constant, 0}, {"ConstantOfShape", ConstantOfShape},
+                                          {"Shape", ShapeOf},        {"Size", Size},
+                                          {"Range", Range, 3},       {"EyeLike", EyeLike},
+                                          {"Trilu", Trilu}};
   return kTable;
 }
 

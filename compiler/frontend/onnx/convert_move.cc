@@ -50,7 +50,8 @@ absl::Status Squeeze(Context& c, const OnnxNode& n) {
   Shape result;
   for (size_t i = 0; i < shape.size(); ++i) {
     const bool named = axes.has_value() && std::binary_search(axes->begin(), axes->end(), static_cast<int64_t>(i));
-    if (named && shape[i] != 1) return absl::InvalidArgumentError(absl::StrCat("axis ", i, " has extent ", shape[i], " and can not be squeezed"));
+    if (named && shape[i] != 1)
+      return absl::InvalidArgumentError(absl::StrCat("axis ", i, " has extent ", shape[i], " and can not be squeezed"));
     if (axes.has_value() ? !named : shape[i] != 1) result.push_back(shape[i]);
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(result)));
@@ -58,7 +59,8 @@ absl::Status Squeeze(Context& c, const OnnxNode& n) {
 }
 
 absl::Status Unsqueeze(Context& c, const OnnxNode& n) {
-  const size_t added = n.Input(1) != kNoValue ? static_cast<size_t>(NumElements(c.ShapeOf(n.Input(1)))) : n.Ints("axes").size();
+  const size_t added =
+      n.Input(1) != kNoValue ? static_cast<size_t>(NumElements(c.ShapeOf(n.Input(1)))) : n.Ints("axes").size();
   const int64_t rank = c.Rank(n.Input(0)) + static_cast<int64_t>(added);
   TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, rank));
   if (!axes.has_value()) return absl::InvalidArgumentError("axes are missing");
@@ -103,7 +105,8 @@ absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent)
   if (parts < 1) return absl::InvalidArgumentError("splits into nothing");
   const int64_t length = (extent + parts - 1) / parts;
   Ints lengths;
-  for (int64_t at = 0; static_cast<int64_t>(lengths.size()) < parts; at += length) lengths.push_back(std::clamp<int64_t>(extent - at, 0, length));
+  for (int64_t at = 0; static_cast<int64_t>(lengths.size()) < parts; at += length)
+    lengths.push_back(std::clamp<int64_t>(extent - at, 0, length));
   return lengths;
 }
 
@@ -111,7 +114,8 @@ absl::Status Split(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
   TEMPER_ASSIGN_OR_RETURN(Ints lengths, SplitLengths(c, n, extent));
-  if (std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != extent) return absl::InvalidArgumentError("the parts do not add up to the whole");
+  if (std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != extent)
+    return absl::InvalidArgumentError("the parts do not add up to the whole");
   int64_t start = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceAxis(c, n.Input(0), axis, start, start + lengths[i]));
@@ -218,7 +222,8 @@ absl::Status DepthToSpace(Context& c, const OnnxNode& n) {
 absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
   const Shape x = c.ShapeOf(n.Input(0));
   const int64_t block = n.Int("blocksize", 0);
-  if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0) return absl::InvalidArgumentError("blocksize divides height and width");
+  if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0)
+    return absl::InvalidArgumentError("blocksize divides height and width");
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {x[0], x[1], x[2] / block, block, x[3] / block, block}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 3, 5, 1, 2, 4}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {x[0], x[1] * block * block, x[2] / block, x[3] / block}));
@@ -228,10 +233,20 @@ absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> MoveTable() {
-  static constexpr TableEntry kTable[] = {
-      {"Reshape", Reshape}, {"Flatten", Flatten}, {"Squeeze", Squeeze}, {"Unsqueeze", Unsqueeze}, {"Transpose", Transpose},
-      {"Concat", Concat}, {"Split", Split}, {"Slice", Slice}, {"Gather", Gather, 2}, {"Expand", Expand, 2}, {"Tile", Tile, 2},
-      {"Pad", Pad}, {"DepthToSpace", DepthToSpace}, {"SpaceToDepth", SpaceToDepth}};
+  static constexpr TableEntry kTable[] = {{"Reshape", Reshape},
+                                          {"Flatten", Flatten},
+                                          {"Squeeze", Squeeze},
+                                          {"Unsqueeze", Unsqueeze},
+                                          {"Transpose", Transpose},
+                                          {"Concat", Concat},
+                                          {"Split", Split},
+                                          {"Slice", Slice},
+                                          {"Gather", Gather, 2},
+                                          {"Expand", Expand, 2},
+                                          {"Tile", Tile, 2},
+                                          {"Pad", Pad},
+                                          {"DepthToSpace", DepthToSpace},
+                                          {"SpaceToDepth", SpaceToDepth}};
   return kTable;
 }
 

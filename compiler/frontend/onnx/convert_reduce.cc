@@ -8,12 +8,17 @@ namespace temper::onnx_frontend {
 namespace {
 
 // An ONNX reduction as Temper's, with elementwise work before and after.
-struct Reduction { std::string_view onnx; const char* before; const char* op; const char* after; };
+struct Reduction {
+  std::string_view onnx;
+  const char* before;
+  const char* op;
+  const char* after;
+};
 constexpr Reduction kReductions[] = {
-    {"ReduceSum", "", "reduce_sum", ""},         {"ReduceMean", "", "reduce_mean", ""},
-    {"ReduceMax", "", "reduce_max", ""},         {"ReduceMin", "", "reduce_min", ""},
-    {"ReduceProd", "", "reduce_prod", ""},       {"ReduceL2", "", "reduce_l2", ""},
-    {"ReduceL1", "abs", "reduce_sum", ""},       {"ReduceSumSquare", "square", "reduce_sum", ""},
+    {"ReduceSum", "", "reduce_sum", ""},       {"ReduceMean", "", "reduce_mean", ""},
+    {"ReduceMax", "", "reduce_max", ""},       {"ReduceMin", "", "reduce_min", ""},
+    {"ReduceProd", "", "reduce_prod", ""},     {"ReduceL2", "", "reduce_l2", ""},
+    {"ReduceL1", "abs", "reduce_sum", ""},     {"ReduceSumSquare", "square", "reduce_sum", ""},
     {"ReduceLogSum", "", "reduce_sum", "log"},
 };
 
@@ -24,7 +29,8 @@ absl::StatusOr<ValueId> Unary(Context& c, std::string_view op, ValueId v) {
 }
 
 absl::Status Reduce(Context& c, const OnnxNode& n) {
-  const auto* rule = std::find_if(std::begin(kReductions), std::end(kReductions), [&](const Reduction& r) { return r.onnx == n.proto.op_type(); });
+  const auto* rule = std::find_if(std::begin(kReductions), std::end(kReductions),
+                                  [&](const Reduction& r) { return r.onnx == n.proto.op_type(); });
   TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
   const bool none = !axes.has_value() || axes->empty();
   TEMPER_ASSIGN_OR_RETURN(ValueId v, Unary(c, rule->before, n.Input(0)));
@@ -75,14 +81,14 @@ absl::Status BatchNormalization(Context& c, const OnnxNode& n) {
   if (n.Int("training_mode", 0) != 0) return absl::UnimplementedError("training_mode is not supported");
   if (n.Int("spatial", 1) == 0) return absl::UnimplementedError("spatial = 0 is not supported");
   Attrs attrs;
-  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("batch_norm", std::move(attrs), n.inputs));
   return c.Set(n, v);
 }
 
 absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
   Attrs attrs;
-  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("instance_norm", std::move(attrs), n.inputs));
   return c.Set(n, v);
 }
@@ -91,7 +97,7 @@ absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
   Attrs attrs;
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
   attrs.Set("axis", axis);
-  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
   std::vector<ValueId> inputs = {n.Input(0), n.Input(1)};
   if (n.Input(2) != kNoValue) inputs.push_back(n.Input(2));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("layer_norm", std::move(attrs), std::move(inputs)));
@@ -101,7 +107,8 @@ absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
 // One value a group or a channel as one a channel, shaped to multiply [n, c, ...].
 absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels, size_t rank) {
   const int64_t count = NumElements(c.ShapeOf(v));
-  if (count == 0 || channels % count != 0) return absl::InvalidArgumentError("scale and bias have one value a group or channel");
+  if (count == 0 || channels % count != 0)
+    return absl::InvalidArgumentError("scale and bias have one value a group or channel");
   if (count != channels) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
     Attrs attrs;
@@ -117,12 +124,14 @@ absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels, size
 absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   const int64_t groups = n.Int("num_groups", 1);
-  if (shape.size() < 3 || groups < 1 || shape[1] % groups != 0) return absl::InvalidArgumentError("num_groups divides the channels");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {shape[0], groups, NumElements(shape) / (shape[0] * groups)}));
+  if (shape.size() < 3 || groups < 1 || shape[1] % groups != 0)
+    return absl::InvalidArgumentError("num_groups divides the channels");
+  TEMPER_ASSIGN_OR_RETURN(ValueId v,
+                          c.Reshape(n.Input(0), {shape[0], groups, NumElements(shape) / (shape[0] * groups)}));
   NDArray ones(c.TypeOf(v).dtype, {groups}), zeros(c.TypeOf(v).dtype, {groups});
   for (int64_t i = 0; i < groups; ++i) ones.Set(i, 1);
   Attrs attrs;
-  attrs.Set("epsilon", n.Float("epsilon", 1e-5f));
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("instance_norm", std::move(attrs), {v, c.Constant(ones), c.Constant(zeros)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
   TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), shape[1], shape.size()));
@@ -147,10 +156,15 @@ absl::Status LpNormalization(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> ReduceTable() {
   static const std::vector<TableEntry> table = [] {
-    std::vector<TableEntry> t = {
-        {"ArgMax", ArgMax}, {"ArgMin", ArgMax}, {"Softmax", Softmax}, {"LogSoftmax", Softmax},
-        {"BatchNormalization", BatchNormalization, 5}, {"InstanceNormalization", InstanceNormalization, 3},
-        {"LayerNormalization", LayerNormalization, 2}, {"GroupNormalization", GroupNormalization, 3}, {"LpNormalization", LpNormalization}};
+    std::vector<TableEntry> t = {{"ArgMax", ArgMax},
+                                 {"ArgMin", ArgMax},
+                                 {"Softmax", Softmax},
+                                 {"LogSoftmax", Softmax},
+                                 {"BatchNormalization", BatchNormalization, 5},
+                                 {"InstanceNormalization", InstanceNormalization, 3},
+                                 {"LayerNormalization", LayerNormalization, 2},
+                                 {"GroupNormalization", GroupNormalization, 3},
+                                 {"LpNormalization", LpNormalization}};
     for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce});
     return t;
   }();

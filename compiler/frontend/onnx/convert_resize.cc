@@ -16,7 +16,8 @@ absl::StatusOr<std::vector<T>> Spread(const std::vector<T>& values, const OnnxNo
     return values;
   }
   const Ints axes = n.Ints("axes");
-  if (values.size() != axes.size()) return absl::InvalidArgumentError("scales or sizes have one element for each of axes");
+  if (values.size() != axes.size())
+    return absl::InvalidArgumentError("scales or sizes have one element for each of axes");
   for (size_t i = 0; i < axes.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(axes[i], static_cast<int64_t>(others.size())));
     others[static_cast<size_t>(axis)] = values[i];
@@ -24,8 +25,10 @@ absl::StatusOr<std::vector<T>> Spread(const std::vector<T>& values, const OnnxNo
   return others;
 }
 
-// Temper's resize knows sizes alone; where a scale is not their ratio, coordinates would be others than the model means.
-absl::StatusOr<Ints> SizesFromScales(const Shape& shape, const std::vector<double>& scales, const std::string& coordinates) {
+// Temper's resize knows sizes alone; where a scale is not their ratio, coordinates would be others than the model
+// means.
+absl::StatusOr<Ints> SizesFromScales(const Shape& shape, const std::vector<double>& scales,
+                                     const std::string& coordinates) {
   Ints sizes;
   for (size_t i = 0; i < shape.size(); ++i) {
     const double exact = static_cast<double>(shape[i]) * scales[i];
@@ -33,14 +36,16 @@ absl::StatusOr<Ints> SizesFromScales(const Shape& shape, const std::vector<doubl
     // Scales are floats: what they mean to hit, they miss by a rounding.
     const double whole = std::floor(exact + 1e-5 * exact);
     if (coordinates != "align_corners" && std::abs(whole - exact) > 1e-3) {
-      return absl::UnimplementedError(absl::StrCat("scale ", scales[i], " of an axis of ", shape[i], " gives no whole size, which is not supported"));
+      return absl::UnimplementedError(absl::StrCat("scale ", scales[i], " of an axis of ", shape[i],
+                                                   " gives no whole size, which is not supported"));
     }
     sizes.push_back(static_cast<int64_t>(whole));
   }
   return sizes;
 }
 
-absl::StatusOr<ValueId> CallResize(Context& c, const OnnxNode& n, Ints sizes, const std::string& coordinates, const std::string& nearest) {
+absl::StatusOr<ValueId> CallResize(Context& c, const OnnxNode& n, Ints sizes, const std::string& coordinates,
+                                   const std::string& nearest) {
   std::string mode = n.String("mode", "nearest");
   if (mode == "bilinear") mode = "linear";
   Attrs attrs;
@@ -68,7 +73,8 @@ absl::Status ByScales(Context& c, const OnnxNode& n) {
 absl::Status Resize(Context& c, const OnnxNode& n) {
   if (n.opset < 11) return ByScales(c, n);
   if (n.Int("antialias", 0) != 0) return absl::UnimplementedError("antialias is not supported");
-  if (n.String("keep_aspect_ratio_policy", "stretch") != "stretch") return absl::UnimplementedError("keep_aspect_ratio_policy is not supported");
+  if (n.String("keep_aspect_ratio_policy", "stretch") != "stretch")
+    return absl::UnimplementedError("keep_aspect_ratio_policy is not supported");
   const Shape& shape = c.ShapeOf(n.Input(0));
   const std::string coordinates = n.String("coordinate_transformation_mode", "half_pixel");
   const ValueId scales_in = n.Input(2), sizes_in = n.Input(3);
@@ -81,7 +87,8 @@ absl::Status Resize(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(scales, Spread(scales, n, std::vector<double>(shape.size(), 1)));
     TEMPER_ASSIGN_OR_RETURN(sizes, SizesFromScales(shape, scales, coordinates));
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, CallResize(c, n, std::move(sizes), coordinates, n.String("nearest_mode", "round_prefer_floor")));
+  TEMPER_ASSIGN_OR_RETURN(
+      ValueId v, CallResize(c, n, std::move(sizes), coordinates, n.String("nearest_mode", "round_prefer_floor")));
   return c.Set(n, v);
 }
 

@@ -26,7 +26,8 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   for (const onnx::OperatorSetIdProto& opset : model.opset_import()) {
     if (!opset.domain().empty() && opset.domain() != "ai.onnx") continue;
     if (opset.version() < kFirstOpset || opset.version() > kLastOpset) {
-      return absl::UnimplementedError(absl::StrCat("opset ", opset.version(), " is not supported, only ", kFirstOpset, " to ", kLastOpset));
+      return absl::UnimplementedError(
+          absl::StrCat("opset ", opset.version(), " is not supported, only ", kFirstOpset, " to ", kLastOpset));
     }
     return static_cast<int>(opset.version());
   }
@@ -47,7 +48,8 @@ absl::Status CheckOperators(const onnx::GraphProto& graph) {
   for (auto& [op, nodes] : missing) {
     const size_t total = nodes.size();
     nodes.resize(std::min(total, kMostNames));
-    parts.push_back(absl::StrCat(op, " (", absl::StrJoin(nodes, ", "), total > kMostNames ? absl::StrCat(" and ", total - kMostNames, " more") : "", ")"));
+    parts.push_back(absl::StrCat(op, " (", absl::StrJoin(nodes, ", "),
+                                 total > kMostNames ? absl::StrCat(" and ", total - kMostNames, " more") : "", ")"));
   }
   return absl::UnimplementedError(absl::StrCat("unsupported operators: ", absl::StrJoin(parts, "; ")));
 }
@@ -60,14 +62,17 @@ class Importer {
   }
 
   absl::StatusOr<Graph> Run() {
-    if (!model_.has_graph() || model_.graph().output_size() == 0) return absl::InvalidArgumentError("no ONNX model: it has no graph with outputs");
+    if (!model_.has_graph() || model_.graph().output_size() == 0)
+      return absl::InvalidArgumentError("no ONNX model: it has no graph with outputs");
     TEMPER_ASSIGN_OR_RETURN(opset_, OpsetOf(model_));
     TEMPER_RETURN_IF_ERROR(CheckOperators(model_.graph()));
     TEMPER_RETURN_IF_ERROR(AddInitializers());
     TEMPER_RETURN_IF_ERROR(AddInputs());
     for (const onnx::NodeProto& node : model_.graph().node()) {
       absl::Status status = AddNode(node);
-      if (!status.ok()) return absl::Status(status.code(), absl::StrCat(node.op_type(), " '", NameOf(node), "': ", std::string(status.message())));
+      if (!status.ok())
+        return absl::Status(status.code(),
+                            absl::StrCat(node.op_type(), " '", NameOf(node), "': ", std::string(status.message())));
     }
     TEMPER_RETURN_IF_ERROR(AddOutputs());
     graph_.Compact();
@@ -77,7 +82,8 @@ class Importer {
 
  private:
   absl::Status AddInitializers() {
-    if (model_.graph().sparse_initializer_size() > 0) return absl::UnimplementedError("sparse weights are not supported");
+    if (model_.graph().sparse_initializer_size() > 0)
+      return absl::UnimplementedError("sparse weights are not supported");
     for (onnx::TensorProto& tensor : *model_.mutable_graph()->mutable_initializer()) {
       TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, context_.folder()));
       // Weights would else be in memory twice.
@@ -96,14 +102,17 @@ class Importer {
     if (given != options_.shapes.end()) {
       const Shape& shape = given->second;
       const bool positive = std::all_of(shape.begin(), shape.end(), [](int64_t d) { return d > 0; });
-      if (!positive) return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimensions are at least 1"));
+      if (!positive)
+        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimensions are at least 1"));
       if (type.has_shape() && type.shape().dim_size() != static_cast<int>(shape.size())) {
-        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", shape.size(), " dimensions, the model has ", type.shape().dim_size()));
+        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", shape.size(),
+                                                       " dimensions, the model has ", type.shape().dim_size()));
       }
     }
     if (!type.has_shape()) {
       if (given != options_.shapes.end()) return given->second;
-      advice.push_back(absl::StrCat("input '", input.name(), "' has no shape: give --shape ", input.name(), "=D0,D1,..."));
+      advice.push_back(
+          absl::StrCat("input '", input.name(), "' has no shape: give --shape ", input.name(), "=D0,D1,..."));
       return Shape{};
     }
     Shape shape;
@@ -114,15 +123,16 @@ class Importer {
       const bool fixed = dim.has_dim_value() && dim.dim_value() > 0;
       const int64_t wanted = given != options_.shapes.end() ? given->second[static_cast<size_t>(i)] : 0;
       if (fixed && wanted != 0 && wanted != dim.dim_value()) {
-        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ", dim.dim_value(), " in the model, not ", wanted));
+        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ",
+                                                       dim.dim_value(), " in the model, not ", wanted));
       }
       shape.push_back(fixed ? dim.dim_value() : wanted);
       open = open || shape.back() == 0;
       texts.push_back(shape.back() > 0 ? absl::StrCat(shape.back()) : absl::StrCat("D", i));
     }
     if (open) {
-      advice.push_back(absl::StrCat("input '", input.name(), "' has open dimensions: give --shape ", input.name(), "=", absl::StrJoin(texts, ","),
-                                    " with numbers in place of D0, D1, ..."));
+      advice.push_back(absl::StrCat("input '", input.name(), "' has open dimensions: give --shape ", input.name(), "=",
+                                    absl::StrJoin(texts, ","), " with numbers in place of D0, D1, ..."));
     }
     return shape;
   }
@@ -130,11 +140,14 @@ class Importer {
   absl::Status AddInputs() {
     std::vector<std::string> advice, names;
     for (const onnx::ValueInfoProto& input : model_.graph().input()) {
-      if (context_.Lookup(input.name()).has_value()) continue;    // before IR version 4, weights are inputs too
+      if (context_.Lookup(input.name()).has_value()) continue;  // before IR version 4, weights are inputs too
       names.push_back(input.name());
-      if (!input.type().has_tensor_type()) return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' is no tensor"));
+      if (!input.type().has_tensor_type())
+        return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' is no tensor"));
       absl::StatusOr<DType> dtype = DTypeOf(input.type().tensor_type().elem_type());
-      if (!dtype.ok()) return absl::UnimplementedError(absl::StrCat("input '", input.name(), "': ", std::string(dtype.status().message())));
+      if (!dtype.ok())
+        return absl::UnimplementedError(
+            absl::StrCat("input '", input.name(), "': ", std::string(dtype.status().message())));
       TEMPER_ASSIGN_OR_RETURN(Shape shape, ResolveShape(input, advice));
       const ValueId v = graph_.AddValue({input.name(), {*dtype, std::move(shape), {}}, std::nullopt, false});
       graph_.inputs.push_back(v);
@@ -142,7 +155,8 @@ class Importer {
     }
     for (const auto& [name, shape] : options_.shapes) {
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("--shape ", name, ": the model has no such input, only ", absl::StrJoin(names, ", ")));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--shape ", name, ": the model has no such input, only ", absl::StrJoin(names, ", ")));
     }
     if (!advice.empty()) return absl::InvalidArgumentError(absl::StrJoin(advice, "; "));
     return absl::OkStatus();
@@ -171,7 +185,9 @@ class Importer {
   absl::Status NotComputed(const std::string& name) const {
     for (const onnx::NodeProto& node : model_.graph().node()) {
       for (int i = 1; i < node.output_size(); ++i) {
-        if (node.output(i) == name) return absl::UnimplementedError(absl::StrCat("output ", i, " of ", node.op_type(), " '", NameOf(node), "' is not supported"));
+        if (node.output(i) == name)
+          return absl::UnimplementedError(
+              absl::StrCat("output ", i, " of ", node.op_type(), " '", NameOf(node), "' is not supported"));
       }
     }
     return absl::InvalidArgumentError(absl::StrCat("value '", name, "' is not computed before it is read"));
@@ -183,7 +199,8 @@ class Importer {
       std::optional<ValueId> v = context_.Lookup(output.name());
       if (!v.has_value()) {
         absl::Status status = NotComputed(output.name());
-        return absl::Status(status.code(), absl::StrCat("graph output '", output.name(), "': ", std::string(status.message())));
+        return absl::Status(status.code(),
+                            absl::StrCat("graph output '", output.name(), "': ", std::string(status.message())));
       }
       // Each output is a value of its own under its own name, whatever identities the model had.
       if (graph_.values[*v].is_constant) {
@@ -205,7 +222,8 @@ class Importer {
   int opset_ = 0;
 };
 
-absl::StatusOr<Graph> Import(onnx::ModelProto& model, const std::string& name, const std::string& folder, const ImportOptions& options) {
+absl::StatusOr<Graph> Import(onnx::ModelProto& model, const std::string& name, const std::string& folder,
+                             const ImportOptions& options) {
   absl::StatusOr<Graph> g = Importer(model, name, folder, options).Run();
   if (g.ok()) return g;
   return absl::Status(g.status().code(), absl::StrCat(name, ": ", std::string(g.status().message())));
@@ -217,12 +235,15 @@ absl::StatusOr<Graph> ImportOnnx(const std::string& path, const ImportOptions& o
   std::error_code error;
   const std::filesystem::path file_path(path);
   if (!std::filesystem::exists(file_path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  if (!std::filesystem::is_regular_file(file_path, error)) return absl::InvalidArgumentError(absl::StrCat(path, ": not a file"));
-  if (std::filesystem::file_size(file_path, error) == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
+  if (!std::filesystem::is_regular_file(file_path, error))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a file"));
+  if (std::filesystem::file_size(file_path, error) == 0)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read"));
   onnx::ModelProto model;
-  if (!model.ParseFromIstream(&file)) return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or no ONNX model"));
+  if (!model.ParseFromIstream(&file))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or no ONNX model"));
   const std::string folder = file_path.has_parent_path() ? file_path.parent_path().string() : std::string(".");
   return Import(model, file_path.filename().string(), folder, options);
 }

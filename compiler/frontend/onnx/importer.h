@@ -8,11 +8,12 @@
 namespace temper {
 
 struct ImportOptions {
-  std::map<std::string, Shape> shapes;          // fixes inputs by name (--shape NAME=1,3,224,224)
+  std::map<std::string, Shape> shapes;  // fixes inputs by name (--shape NAME=1,3,224,224)
 };
 // Errors, each one line: the file is missing, empty, truncated or no ONNX model; all unsupported operators at once with
 // their node names; a symbolic dimension that `shapes` leaves open, with the --shape to give.
 absl::StatusOr<Graph> ImportOnnx(const std::string& path, const ImportOptions& options = {});
-absl::StatusOr<Graph> ImportOnnxBytes(std::string_view bytes, const std::string& name, const ImportOptions& options = {});
+absl::StatusOr<Graph> ImportOnnxBytes(std::string_view bytes, const std::string& name,
+                                      const ImportOptions& options = {});
 
 }  // namespace temper

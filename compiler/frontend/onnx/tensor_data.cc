@@ -19,14 +19,16 @@ static_assert(std::endian::native == std::endian::little, "raw tensor data are l
 absl::StatusOr<int64_t> ElementsOf(const TensorProto& t) {
   int64_t elements = 1;
   for (int64_t d : t.dims()) {
-    if (d < 0 || (d > 0 && elements > (int64_t{1} << 36) / d)) return absl::InvalidArgumentError(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
+    if (d < 0 || (d > 0 && elements > (int64_t{1} << 36) / d))
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
     elements *= d;
   }
   return elements;
 }
 
 absl::Status WrongLength(const TensorProto& t) {
-  return absl::InvalidArgumentError(absl::StrCat("tensor '", t.name(), "' has more or less data than its dimensions ask for"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor '", t.name(), "' has more or less data than its dimensions ask for"));
 }
 
 template <typename T, typename Field>
@@ -39,13 +41,19 @@ absl::Status CopyField(const TensorProto& t, const Field& field, NDArray& out) {
 
 absl::Status CopyTyped(const TensorProto& t, NDArray& out) {
   switch (out.dtype()) {
-    case DType::kF32: return CopyField<float>(t, t.float_data(), out);
-    case DType::kF64: return CopyField<double>(t, t.double_data(), out);
-    case DType::kI64: return CopyField<int64_t>(t, t.int64_data(), out);
-    case DType::kI32: return CopyField<int32_t>(t, t.int32_data(), out);
+    case DType::kF32:
+      return CopyField<float>(t, t.float_data(), out);
+    case DType::kF64:
+      return CopyField<double>(t, t.double_data(), out);
+    case DType::kI64:
+      return CopyField<int64_t>(t, t.int64_data(), out);
+    case DType::kI32:
+      return CopyField<int32_t>(t, t.int32_data(), out);
     case DType::kU8:
-    case DType::kBool: return CopyField<uint8_t>(t, t.int32_data(), out);
-    case DType::kI8: return CopyField<int8_t>(t, t.int32_data(), out);
+    case DType::kBool:
+      return CopyField<uint8_t>(t, t.int32_data(), out);
+    case DType::kI8:
+      return CopyField<int8_t>(t, t.int32_data(), out);
   }
   return absl::InternalError("a dtype without a field");
 }
@@ -60,20 +68,25 @@ absl::Status ReadExternal(const TensorProto& t, const std::string& folder, NDArr
     if (std::from_chars(entry.value().data(), end, offset).ptr != end) offset = -1;
   }
   // A model may name files beside it, not files anywhere.
-  if (folder.empty() || location.empty() || location.front() == '/' || location.find("..") != std::string::npos || offset < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", t.name(), "' keeps its data outside, in '", location, "', which can not be read"));
+  if (folder.empty() || location.empty() || location.front() == '/' || location.find("..") != std::string::npos ||
+      offset < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", t.name(), "' keeps its data outside, in '", location, "', which can not be read"));
   }
   std::ifstream file(absl::StrCat(folder, "/", location), std::ios::binary);
   file.seekg(offset);
   file.read(static_cast<char*>(out.MutableData()), out.bytes());
-  if (!file) return absl::NotFoundError(absl::StrCat("tensor '", t.name(), "': cannot read its data from ", folder, "/", location));
+  if (!file)
+    return absl::NotFoundError(
+        absl::StrCat("tensor '", t.name(), "': cannot read its data from ", folder, "/", location));
   return absl::OkStatus();
 }
 
 float HalfToFloat(uint16_t h) {
   const int exponent = (h >> 10) & 31, mantissa = h & 1023;
   const float sign = (h & 0x8000) != 0 ? -1.0f : 1.0f;
-  if (exponent == 31) return mantissa == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+  if (exponent == 31)
+    return mantissa == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
   if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
   return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
 }
@@ -96,17 +109,26 @@ absl::StatusOr<NDArray> HalfArray(const TensorProto& t, Shape shape) {
 
 absl::StatusOr<DType> DTypeOf(int onnx_type) {
   switch (onnx_type) {
-    case TensorProto::FLOAT: return DType::kF32;
-    case TensorProto::DOUBLE: return DType::kF64;
-    case TensorProto::INT64: return DType::kI64;
-    case TensorProto::INT32: return DType::kI32;
-    case TensorProto::UINT8: return DType::kU8;
-    case TensorProto::INT8: return DType::kI8;
-    case TensorProto::BOOL: return DType::kBool;
-    default: break;
+    case TensorProto::FLOAT:
+      return DType::kF32;
+    case TensorProto::DOUBLE:
+      return DType::kF64;
+    case TensorProto::INT64:
+      return DType::kI64;
+    case TensorProto::INT32:
+      return DType::kI32;
+    case TensorProto::UINT8:
+      return DType::kU8;
+    case TensorProto::INT8:
+      return DType::kI8;
+    case TensorProto::BOOL:
+      return DType::kBool;
+    default:
+      break;
   }
   const bool named = TensorProto::DataType_IsValid(onnx_type);
-  return absl::UnimplementedError(absl::StrCat("element type ", named ? TensorProto::DataType_Name(onnx_type) : absl::StrCat(onnx_type), " is not supported"));
+  return absl::UnimplementedError(absl::StrCat(
+      "element type ", named ? TensorProto::DataType_Name(onnx_type) : absl::StrCat(onnx_type), " is not supported"));
 }
 
 absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder) {

@@ -9,10 +9,12 @@
 namespace temper::passes {
 namespace {
 
-constexpr int64_t kMaxComparedBytes = 4096;     // larger constants are hardly ever equal, and dear to compare
+constexpr int64_t kMaxComparedBytes = 4096;  // larger constants are hardly ever equal, and dear to compare
 
 std::string ConstantKey(const Value& v) {
-  return absl::StrCat(Text(v.type), "|", std::string(static_cast<const char*>(v.constant->data()), static_cast<size_t>(v.constant->bytes())));
+  return absl::StrCat(
+      Text(v.type), "|",
+      std::string(static_cast<const char*>(v.constant->data()), static_cast<size_t>(v.constant->bytes())));
 }
 
 }  // namespace
@@ -23,7 +25,8 @@ absl::Status EliminateCommonSubexpressions(Graph& g) {
   for (size_t i = 0; i < g.values.size(); ++i) {
     const Value& v = g.values[i];
     same[i] = static_cast<ValueId>(i);
-    if (v.constant.has_value() && v.constant->bytes() <= kMaxComparedBytes) same[i] = first.try_emplace(ConstantKey(v), same[i]).first->second;
+    if (v.constant.has_value() && v.constant->bytes() <= kMaxComparedBytes)
+      same[i] = first.try_emplace(ConstantKey(v), same[i]).first->second;
   }
   first.clear();
   std::vector<Node> kept;

@@ -9,7 +9,9 @@ namespace {
 // A broadcast or a range of this size is cheaper to compute again than to keep in the package.
 constexpr int64_t kMaxGrowthBytes = int64_t{4} << 20;
 
-bool IsKnown(const Graph& g, ValueId v) { return v == kNoValue || (g.values[v].is_constant && g.values[v].constant.has_value()); }
+bool IsKnown(const Graph& g, ValueId v) {
+  return v == kNoValue || (g.values[v].is_constant && g.values[v].constant.has_value());
+}
 
 bool WorthFolding(const Graph& g, const Node& node) {
   int64_t bytes_in = 0;
@@ -33,7 +35,8 @@ absl::Status FoldConstants(Graph& g) {
     Value& out = g.values[node.output];
     absl::StatusOr<NDArray> result = FindOp(node.op)->reference(node.attrs, args, out.type);
     if (!result.ok()) {
-      return absl::Status(result.status().code(), absl::StrCat(node.op, " '", node.name, "': ", std::string(result.status().message())));
+      return absl::Status(result.status().code(),
+                          absl::StrCat(node.op, " '", node.name, "': ", std::string(result.status().message())));
     }
     out.constant = *std::move(result);
     out.is_constant = true;

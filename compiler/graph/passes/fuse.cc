@@ -12,23 +12,28 @@
 namespace temper::passes {
 namespace {
 
-constexpr size_t kMaxNodes = 48;                // of one kernel: beyond it, code grows without saving traffic
+constexpr size_t kMaxNodes = 48;  // of one kernel: beyond it, code grows without saving traffic
 
 enum class Kind { kAnchor, kReduction, kInjective, kElementwise, kOpaque };
 
 struct Part {
-  std::vector<int> nodes;                       // ascending
-  int root = 0;                                 // the node it grew from
+  std::vector<int> nodes;  // ascending
+  int root = 0;            // the node it grew from
   Kind kind = Kind::kElementwise;
 };
 
 Kind KindOf(const Node& node) {
   switch (FindOp(node.op)->pattern) {
-    case OpPattern::kAnchor: return Kind::kAnchor;
-    case OpPattern::kReduction: return Kind::kReduction;
-    case OpPattern::kInjective: return Kind::kInjective;
-    case OpPattern::kElementwise: return Kind::kElementwise;
-    case OpPattern::kOpaque: return Kind::kOpaque;
+    case OpPattern::kAnchor:
+      return Kind::kAnchor;
+    case OpPattern::kReduction:
+      return Kind::kReduction;
+    case OpPattern::kInjective:
+      return Kind::kInjective;
+    case OpPattern::kElementwise:
+      return Kind::kElementwise;
+    case OpPattern::kOpaque:
+      return Kind::kOpaque;
   }
   return Kind::kOpaque;
 }
@@ -52,16 +57,17 @@ class Fuser {
   void EmitGroups();
 
   Graph& g_;
-  std::vector<Kind> kind_;                      // per node
+  std::vector<Kind> kind_;  // per node
   std::vector<bool> alias_;
-  std::vector<int> depth_;                      // per node: the longest way to it from the graph's inputs
-  std::vector<std::vector<int>> readers_;       // per node: those of its output, ascending
-  std::vector<bool> escapes_;                   // per node: its output is a graph output
-  std::vector<int> part_of_;                    // per node, or -1
+  std::vector<int> depth_;                 // per node: the longest way to it from the graph's inputs
+  std::vector<std::vector<int>> readers_;  // per node: those of its output, ascending
+  std::vector<bool> escapes_;              // per node: its output is a graph output
+  std::vector<int> part_of_;               // per node, or -1
   std::vector<Part> parts_;
 };
 
-Fuser::Fuser(Graph& g) : g_(g), readers_(g.nodes.size()), escapes_(g.nodes.size(), false), part_of_(g.nodes.size(), -1) {
+Fuser::Fuser(Graph& g)
+    : g_(g), readers_(g.nodes.size()), escapes_(g.nodes.size(), false), part_of_(g.nodes.size(), -1) {
   std::vector<int> producer(g.values.size(), -1);
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& node = g.nodes[i];
@@ -126,14 +132,17 @@ int Fuser::OnlyReader(const Part& p) const {
   const int last = OutputNode(p);
   if (escapes_[last] || readers_[last].empty()) return -1;
   const int reader = part_of_[readers_[last][0]];
-  const bool alone = std::all_of(readers_[last].begin(), readers_[last].end(), [&](int n) { return part_of_[n] == reader; });
+  const bool alone =
+      std::all_of(readers_[last].begin(), readers_[last].end(), [&](int n) { return part_of_[n] == reader; });
   return alone ? reader : -1;
 }
 
 // Whether computing the producer again wherever the consumer reads it costs no more than its own kernel would.
 bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
-  if (alias_[producer.root] || alias_[consumer.root] || producer.nodes.size() + consumer.nodes.size() > kMaxNodes) return false;
-  const bool all_elementwise = std::all_of(producer.nodes.begin(), producer.nodes.end(), [&](int n) { return IsElementwise(n); });
+  if (alias_[producer.root] || alias_[consumer.root] || producer.nodes.size() + consumer.nodes.size() > kMaxNodes)
+    return false;
+  const bool all_elementwise =
+      std::all_of(producer.nodes.begin(), producer.nodes.end(), [&](int n) { return IsElementwise(n); });
   const bool one_move = producer.kind == Kind::kInjective && g_.nodes[producer.root].op != "concat";
   if (!all_elementwise && !one_move) return false;
   const TensorType& made = TypeOf(OutputNode(producer));
@@ -193,7 +202,8 @@ void Fuser::Run() {
   for (int i = 0; i < count; ++i) {
     if (kind_[i] == Kind::kAnchor) anchors.push_back(i);
   }
-  std::sort(anchors.begin(), anchors.end(), [&](int a, int b) { return std::pair(depth_[a], a) > std::pair(depth_[b], b); });
+  std::sort(anchors.begin(), anchors.end(),
+            [&](int a, int b) { return std::pair(depth_[a], a) > std::pair(depth_[b], b); });
   for (int i : anchors) GrowForward(i);
   for (int i = 0; i < count; ++i) {
     if (part_of_[i] < 0 && kind_[i] == Kind::kReduction) GrowForward(i);

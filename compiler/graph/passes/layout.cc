@@ -75,9 +75,9 @@ class LayoutPass {
 
   Graph& g_;
   std::vector<Node> done_;
-  std::vector<std::vector<int>> readers_;       // per value, of the graph as it came
-  std::vector<Node> nodes_;                     // the graph's as it came; later ones may be changed by earlier ones
-  std::vector<bool> from_anchor_;               // per value: a contraction's output, or elementwise work on it
+  std::vector<std::vector<int>> readers_;  // per value, of the graph as it came
+  std::vector<Node> nodes_;                // the graph's as it came; later ones may be changed by earlier ones
+  std::vector<bool> from_anchor_;          // per value: a contraction's output, or elementwise work on it
   absl::flat_hash_map<std::pair<ValueId, std::string>, ValueId> copies_;
 };
 
@@ -229,7 +229,8 @@ ValueId LayoutPass::PermuteRows(const Node& matmul, const Shape& dims, const std
   Value v{"", old.type, std::nullopt, true};
   if (old.constant.has_value()) {
     const std::vector<int64_t> source = RowOrder(dims, order);
-    const int64_t rows = static_cast<int64_t>(source.size()), columns = old.constant->size() / rows, bytes = SizeOf(old.type.dtype);
+    const int64_t rows = static_cast<int64_t>(source.size()), columns = old.constant->size() / rows,
+                  bytes = SizeOf(old.type.dtype);
     NDArray data(old.type.dtype, old.type.shape);
     const char* from = static_cast<const char*>(old.constant->data());
     char* to = static_cast<char*>(data.MutableData());
@@ -238,7 +239,8 @@ ValueId LayoutPass::PermuteRows(const Node& matmul, const Shape& dims, const std
     const int64_t lines = trans_b ? columns : 1, piece = trans_b ? bytes : columns * bytes;
     for (int64_t line = 0; line < lines; ++line) {
       for (int64_t row = 0; row < rows; ++row) {
-        std::memcpy(to + (line * rows + row) * piece, from + (line * rows + source[row]) * piece, static_cast<size_t>(piece));
+        std::memcpy(to + (line * rows + row) * piece, from + (line * rows + source[row]) * piece,
+                    static_cast<size_t>(piece));
       }
     }
     v.constant = std::move(data);

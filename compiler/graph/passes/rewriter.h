@@ -45,8 +45,8 @@ class Rewriter {
   ValueId Resolve(ValueId v) const;
 
   Graph& g_;
-  std::deque<Node> out_;                        // a deque: rules hold on to producers while they add nodes
-  std::vector<int> producer_, uses_;            // per value: index into out_, or -1; number of reads, graph outputs included
+  std::deque<Node> out_;              // a deque: rules hold on to producers while they add nodes
+  std::vector<int> producer_, uses_;  // per value: index into out_, or -1; number of reads, graph outputs included
   std::vector<bool> is_output_;
   std::vector<ValueId> replaced_;
 };

@@ -11,8 +11,8 @@ std::span<const Rewriter::Rule> AffineRules();  // simplify_affine.cc: multiplic
 std::span<const Rewriter::Rule> NormRules();    // simplify_norm.cc: layer norms written out
 std::span<const Rewriter::Rule> MoveRules();    // simplify_move.cc: reshapes, transposes, pads
 
-std::span<const Rewriter::Rule> FinalRules();   // simplify_final.cc: what would hide from the other rules, so last
-absl::StatusOr<bool> SplitContractions(Graph& g);   // whether it changed anything
+std::span<const Rewriter::Rule> FinalRules();      // simplify_final.cc: what would hide from the other rules, so last
+absl::StatusOr<bool> SplitContractions(Graph& g);  // whether it changed anything
 
 // `op` of two known arrays, by its reference.
 absl::StatusOr<NDArray> Evaluate(std::string_view op, const NDArray& a, const NDArray& b);

@@ -59,7 +59,8 @@ absl::StatusOr<bool> SubtractAndDivide(Rewriter& r, Node& node) {
 absl::StatusOr<bool> TrimConstant(Rewriter& r, Node& node) {
   if (node.op != "add" && node.op != "mul") return false;
   const NDArray* c = r.Constant(node.inputs[1]);
-  if (c == nullptr || c->shape().empty() || c->shape()[0] != 1 || r.ShapeOf(node.inputs[0]).size() < c->shape().size()) return false;
+  if (c == nullptr || c->shape().empty() || c->shape()[0] != 1 || r.ShapeOf(node.inputs[0]).size() < c->shape().size())
+    return false;
   const Shape& shape = c->shape();
   const auto first = std::find_if(shape.begin(), shape.end(), [](int64_t d) { return d != 1; });
   r.Become(node, node.op, {}, {node.inputs[0], r.AddConstant(c->Reshaped(Shape(first, shape.end())))});
@@ -78,9 +79,12 @@ absl::StatusOr<bool> SimplifyPower(Rewriter& r, Node& node) {
   if (node.op != "pow" || !IsFloatNode(r, node) || r.ShapeOf(node.inputs[0]) != r.ShapeOf(node.output)) return false;
   const std::optional<double> power = Uniform(r.Constant(node.inputs[1]));
   const ValueId x = node.inputs[0];
-  if (power == 2.0) r.Become(node, "mul", {}, {x, x});
-  else if (power == 0.5) r.Become(node, "sqrt", {}, {x});
-  else return power == 1.0 && r.ReplaceOutput(node, x);
+  if (power == 2.0)
+    r.Become(node, "mul", {}, {x, x});
+  else if (power == 0.5)
+    r.Become(node, "sqrt", {}, {x});
+  else
+    return power == 1.0 && r.ReplaceOutput(node, x);
   return true;
 }
 
@@ -111,11 +115,14 @@ bool VariesOnlyAlong(const NDArray& c, size_t rank, size_t axis) {
 }
 
 bool IsContraction(const Node* node) {
-  return node != nullptr && (node->op == "conv2d" || node->op == "matmul" || (node->op == "conv_transpose2d" && node->attrs.Int("group", 1) == 1));
+  return node != nullptr && (node->op == "conv2d" || node->op == "matmul" ||
+                             (node->op == "conv_transpose2d" && node->attrs.Int("group", 1) == 1));
 }
 
 // The axis of a contraction's result along which its weight's columns run.
-size_t ColumnAxis(const Rewriter& r, const Node& node) { return node.op == "matmul" ? r.ShapeOf(node.output).size() - 1 : 1; }
+size_t ColumnAxis(const Rewriter& r, const Node& node) {
+  return node.op == "matmul" ? r.ShapeOf(node.output).size() - 1 : 1;
+}
 
 // A factor per column, or one for all, can go into the weight.
 bool TakesFactor(const Rewriter& r, const Node* node, const NDArray& factor) {
@@ -140,7 +147,8 @@ absl::StatusOr<bool> FactorIntoWeight(Rewriter& r, Node& node) {
   if (node.op != "mul") return false;
   const NDArray* factor = r.Constant(node.inputs[1]);
   const Node* contraction = r.Producer(node.inputs[0]);
-  if (factor == nullptr || !TakesFactor(r, contraction, *factor) || r.ShapeOf(node.output) != r.ShapeOf(node.inputs[0])) return false;
+  if (factor == nullptr || !TakesFactor(r, contraction, *factor) || r.ShapeOf(node.output) != r.ShapeOf(node.inputs[0]))
+    return false;
   const NDArray& weight = *r.Constant(contraction->inputs[1]);
   const size_t axis = WeightColumnAxis(*contraction, weight.shape().size());
   TEMPER_ASSIGN_OR_RETURN(NDArray scaled, Evaluate("mul", weight, AlongAxis(*factor, weight.shape(), axis)));
@@ -155,7 +163,9 @@ absl::StatusOr<bool> FactorPastBias(Rewriter& r, Node& node) {
   if (node.op != "mul") return false;
   const NDArray* factor = r.Constant(node.inputs[1]);
   const Node* sum = r.Producer(node.inputs[0], "add");
-  if (factor == nullptr || sum == nullptr || !r.OnlyUse(sum->output) || r.ShapeOf(node.output) != r.ShapeOf(sum->inputs[0])) return false;
+  if (factor == nullptr || sum == nullptr || !r.OnlyUse(sum->output) ||
+      r.ShapeOf(node.output) != r.ShapeOf(sum->inputs[0]))
+    return false;
   const NDArray* bias = r.Constant(sum->inputs[1]);
   if (bias == nullptr || !TakesFactor(r, r.Producer(sum->inputs[0]), *factor)) return false;
   TEMPER_ASSIGN_OR_RETURN(NDArray scaled, Evaluate("mul", *bias, *factor));
@@ -194,7 +204,8 @@ absl::StatusOr<bool> FactorPastMatmul(Rewriter& r, Node& node) {
     const Node* product = r.Producer(node.inputs[i], "mul");
     if (product == nullptr || !r.OnlyUse(product->output)) continue;
     const NDArray* factor = r.Constant(product->inputs[1]);
-    if (factor == nullptr || factor->size() != 1 || r.ShapeOf(product->inputs[0]) != r.ShapeOf(product->output)) continue;
+    if (factor == nullptr || factor->size() != 1 || r.ShapeOf(product->inputs[0]) != r.ShapeOf(product->output))
+      continue;
     std::vector<ValueId> inputs = node.inputs;
     inputs[i] = product->inputs[0];
     const ValueId scalar = r.AddConstant(factor->Reshaped({}));
@@ -209,8 +220,8 @@ absl::StatusOr<bool> FactorPastMatmul(Rewriter& r, Node& node) {
 
 std::span<const Rewriter::Rule> AffineRules() {
   static const std::vector<Rewriter::Rule> rules = {
-      ExpandBatchNorm, ConstantToTheRight, SubtractAndDivide, TrimConstant, RemoveNeutral, SimplifyPower,
-      MergeChain, FactorIntoWeight, FactorPastBias, InputFactorIntoWeight, FactorPastMatmul};
+      ExpandBatchNorm, ConstantToTheRight, SubtractAndDivide, TrimConstant,          RemoveNeutral,   SimplifyPower,
+      MergeChain,      FactorIntoWeight,   FactorPastBias,    InputFactorIntoWeight, FactorPastMatmul};
   return rules;
 }
 

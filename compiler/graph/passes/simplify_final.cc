@@ -12,7 +12,8 @@ absl::StatusOr<bool> TransposedConvAsConv(Rewriter& r, Node& node) {
   if (weight == nullptr || weight->dtype() != DType::kF32) return false;
   const int64_t in = weight->shape()[0], out = weight->shape()[1], block = weight->shape()[2];
   const bool tiles = weight->shape()[3] == block && strides == std::vector<int64_t>{block, block} && block > 1;
-  const bool plain = node.attrs.Ints("pads", zeros) == zeros && node.attrs.Ints("output_padding", {0, 0}) == std::vector<int64_t>{0, 0} &&
+  const bool plain = node.attrs.Ints("pads", zeros) == zeros &&
+                     node.attrs.Ints("output_padding", {0, 0}) == std::vector<int64_t>{0, 0} &&
                      node.attrs.Ints("dilations", {1, 1}) == std::vector<int64_t>{1, 1};
   if (!tiles || !plain) return false;
   const int64_t pixels = block * block;
@@ -20,7 +21,8 @@ absl::StatusOr<bool> TransposedConvAsConv(Rewriter& r, Node& node) {
   for (int64_t i = 0; i < in; ++i) {
     for (int64_t o = 0; o < out; ++o) {
       for (int64_t p = 0; p < pixels; ++p) {
-        dense.as<float>()[static_cast<size_t>((p * out + o) * in + i)] = weight->as<float>()[static_cast<size_t>((i * out + o) * pixels + p)];
+        dense.as<float>()[static_cast<size_t>((p * out + o) * in + i)] =
+            weight->as<float>()[static_cast<size_t>((i * out + o) * pixels + p)];
       }
     }
   }

@@ -55,7 +55,8 @@ absl::StatusOr<bool> MergeTransposes(Rewriter& r, Node& node) {
 
 // A transpose that only moves axes of extent 1 is a reshape.
 absl::StatusOr<bool> TransposeToReshape(Rewriter& r, Node& node) {
-  if (node.op != "transpose" || !TransposeAliasPerm(r.TypeOf(node.inputs[0]), node.attrs.Ints("perm")).empty()) return false;
+  if (node.op != "transpose" || !TransposeAliasPerm(r.TypeOf(node.inputs[0]), node.attrs.Ints("perm")).empty())
+    return false;
   Attrs attrs;
   attrs.Set("shape", r.ShapeOf(node.output));
   r.Become(node, "reshape", std::move(attrs), node.inputs);
@@ -93,7 +94,8 @@ absl::StatusOr<bool> TransposedOperands(Rewriter& r, Node& node) {
 absl::StatusOr<bool> PadIntoConv(Rewriter& r, Node& node) {
   if (node.op != "conv2d") return false;
   const Node* pad = r.Producer(node.inputs[0], "pad");
-  if (pad == nullptr || pad->attrs.String("mode", "constant") != "constant" || pad->attrs.Float("value", 0) != 0) return false;
+  if (pad == nullptr || pad->attrs.String("mode", "constant") != "constant" || pad->attrs.Float("value", 0) != 0)
+    return false;
   const std::vector<int64_t> extra = pad->attrs.Ints("pads");
   const bool spatial = extra[0] == 0 && extra[1] == 0 && extra[4] == 0 && extra[5] == 0;
   if (!spatial || *std::min_element(extra.begin(), extra.end()) < 0) return false;
@@ -111,8 +113,8 @@ absl::StatusOr<bool> PadIntoConv(Rewriter& r, Node& node) {
 }  // namespace
 
 std::span<const Rewriter::Rule> MoveRules() {
-  static const std::vector<Rewriter::Rule> rules = {RemoveIdentity, MergeReshapes, MergeTransposes, TransposeToReshape,
-                                                    TransposedOperands, PadIntoConv};
+  static const std::vector<Rewriter::Rule> rules = {RemoveIdentity,     MergeReshapes,      MergeTransposes,
+                                                    TransposeToReshape, TransposedOperands, PadIntoConv};
   return rules;
 }
 

@@ -1,4 +1,5 @@
-// Exporters before opset 17 write a layer norm out: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * scale + bias.
+// Exporters before opset 17 write a layer norm out: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * scale +
+// bias.
 #include <algorithm>
 
 #include "compiler/graph/passes/simplify.h"
@@ -7,7 +8,10 @@ namespace temper::passes {
 namespace {
 
 // If `v` is the mean of its operand over all axes from some axis to the last: that operand and axis.
-struct Mean { ValueId of = kNoValue; int64_t axis = 0; };
+struct Mean {
+  ValueId of = kNoValue;
+  int64_t axis = 0;
+};
 std::optional<Mean> TrailingMean(const Rewriter& r, ValueId v) {
   const Node* mean = r.Producer(v, "reduce_mean");
   if (mean == nullptr || mean->attrs.Int("keepdims", 1) == 0) return std::nullopt;
@@ -38,7 +42,10 @@ ValueId SquareRootOf(const Rewriter& r, ValueId v) {
 }
 
 // If `v` is sqrt(mean(square of x - mean(x)) + epsilon): x, the axis and epsilon.
-struct Deviation { Mean centered; double epsilon = 0; };
+struct Deviation {
+  Mean centered;
+  double epsilon = 0;
+};
 std::optional<Deviation> StandardDeviation(const Rewriter& r, ValueId v) {
   const Node* root = r.Producer(v, "sqrt");
   const Node* sum = root != nullptr ? r.Producer(root->inputs[0], "add") : nullptr;
@@ -46,7 +53,8 @@ std::optional<Deviation> StandardDeviation(const Rewriter& r, ValueId v) {
   const size_t constant = r.Constant(sum->inputs[0]) != nullptr ? 0 : 1;
   const std::optional<double> epsilon = Uniform(r.Constant(sum->inputs[constant]));
   const std::optional<Mean> variance = TrailingMean(r, sum->inputs[1 - constant]);
-  if (!epsilon.has_value() || !variance.has_value() || r.ShapeOf(sum->output) != r.ShapeOf(sum->inputs[1 - constant])) return std::nullopt;
+  if (!epsilon.has_value() || !variance.has_value() || r.ShapeOf(sum->output) != r.ShapeOf(sum->inputs[1 - constant]))
+    return std::nullopt;
   const ValueId difference = SquareRootOf(r, variance->of);
   const std::optional<Mean> centered = difference == kNoValue ? std::nullopt : Centered(r, difference);
   if (!centered.has_value() || centered->axis != variance->axis) return std::nullopt;
@@ -85,7 +93,9 @@ const Node* LayerNormOperand(const Rewriter& r, const Node& node, ValueId* other
 }
 
 // Scale and bias have an axis at least.
-ValueId AsVector(Rewriter& r, ValueId v) { return r.ShapeOf(v).empty() ? r.AddConstant(r.Constant(v)->Reshaped({1})) : v; }
+ValueId AsVector(Rewriter& r, ValueId v) {
+  return r.ShapeOf(v).empty() ? r.AddConstant(r.Constant(v)->Reshaped({1})) : v;
+}
 
 absl::StatusOr<bool> AbsorbScale(Rewriter& r, Node& node) {
   if (node.op != "mul") return false;

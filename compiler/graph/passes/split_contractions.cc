@@ -9,7 +9,9 @@
 namespace temper::passes {
 namespace {
 
-struct Range { int64_t axis = 0, begin = 0, end = 0; };
+struct Range {
+  int64_t axis = 0, begin = 0, end = 0;
+};
 
 class Splitter {
  public:
@@ -32,25 +34,30 @@ class Splitter {
   absl::StatusOr<ValueId> Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs, const std::string& name);
 
   Graph& g_;
-  std::vector<Node> nodes_;                     // as they came
+  std::vector<Node> nodes_;  // as they came
   std::vector<std::vector<int>> readers_;
   std::vector<Node> out_;
 };
 
 bool Splitter::IsRoot(const Node& node) const {
   const bool conv = node.op == "conv2d" && node.attrs.Int("group", 1) == 1;
-  return (conv || (node.op == "matmul" && ShapeOf(node.inputs[1]).size() == 2)) && HasData(node.inputs[1]) && node.inputs[0] != node.inputs[1];
+  return (conv || (node.op == "matmul" && ShapeOf(node.inputs[1]).size() == 2)) && HasData(node.inputs[1]) &&
+         node.inputs[0] != node.inputs[1];
 }
 
 // Something that a part can go through as well as the whole.
 bool Splitter::IsLink(const Node& node, ValueId from) const {
   if (node.op == "reshape" || node.op == "transpose") return true;
-  if (FindOp(node.op)->pattern != OpPattern::kElementwise || ShapeOf(node.output) != ShapeOf(from) || node.op == "batch_norm") return false;
+  if (FindOp(node.op)->pattern != OpPattern::kElementwise || ShapeOf(node.output) != ShapeOf(from) ||
+      node.op == "batch_norm")
+    return false;
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return v == from || HasData(v); });
 }
 
 std::optional<Range> Splitter::SliceOf(const Node& node) const {
-  if (node.op != "slice" || node.attrs.Ints("axes").size() != 1 || node.attrs.Ints("steps", {1}) != std::vector<int64_t>{1}) return std::nullopt;
+  if (node.op != "slice" || node.attrs.Ints("axes").size() != 1 ||
+      node.attrs.Ints("steps", {1}) != std::vector<int64_t>{1})
+    return std::nullopt;
   const Shape& in = ShapeOf(node.inputs[0]);
   const int64_t rank = static_cast<int64_t>(in.size()), axis = node.attrs.Ints("axes")[0];
   Range r{axis < 0 ? axis + rank : axis, node.attrs.Ints("starts")[0], 0};
@@ -68,7 +75,8 @@ std::vector<int> Splitter::Chain(int root) const {
     const std::vector<int>& readers = readers_[v];
     if (IsOutput(v) || readers.empty()) return {};
     if (readers.size() > 1) {
-      const bool all = std::all_of(readers.begin(), readers.end(), [&](int n) { return SliceOf(nodes_[n]).has_value(); });
+      const bool all =
+          std::all_of(readers.begin(), readers.end(), [&](int n) { return SliceOf(nodes_[n]).has_value(); });
       return all ? chain : std::vector<int>();
     }
     if (!IsLink(nodes_[readers[0]], v)) return {};
@@ -126,7 +134,8 @@ absl::StatusOr<ValueId> Splitter::SliceConstant(ValueId v, const Range& r) {
   return g_.AddValue(std::move(part));
 }
 
-absl::StatusOr<ValueId> Splitter::Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs, const std::string& name) {
+absl::StatusOr<ValueId> Splitter::Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs,
+                                       const std::string& name) {
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), name));
   out_.push_back(std::move(g_.nodes.back()));
   g_.nodes.pop_back();
@@ -175,7 +184,7 @@ absl::StatusOr<bool> Splitter::Run() {
       if (v != kNoValue) readers_[v].push_back(static_cast<int>(i));
     }
   }
-  std::vector<std::pair<std::vector<int>, std::vector<Range>>> parts(nodes_.size());   // per slice that goes: its chain
+  std::vector<std::pair<std::vector<int>, std::vector<Range>>> parts(nodes_.size());  // per slice that goes: its chain
   bool any = false;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const std::vector<int> chain = IsRoot(nodes_[i]) ? Chain(static_cast<int>(i)) : std::vector<int>();
@@ -198,8 +207,10 @@ absl::StatusOr<bool> Splitter::Run() {
   if (!any) return false;
   g_.nodes.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (parts[i].first.empty()) out_.push_back(nodes_[i]);
-    else TEMPER_RETURN_IF_ERROR(Rebuild(parts[i].first, parts[i].second, nodes_[i]));
+    if (parts[i].first.empty())
+      out_.push_back(nodes_[i]);
+    else
+      TEMPER_RETURN_IF_ERROR(Rebuild(parts[i].first, parts[i].second, nodes_[i]));
   }
   g_.nodes = std::move(out_);
   g_.Compact();

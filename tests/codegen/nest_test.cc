@@ -316,6 +316,15 @@ TEST(RegisterTile, RowsWithTheirOwnBasesAreHoisted) {
               ir::Store(c, {Expr(t) * Expr(7) + Expr(oi), ov}, ir::Max(ir::Load(acc, {oi, ov}), ir::Float(0)))));
   ir::Func f{"f", {a, b, c}, 1, ir::For(t, 7, ForKind::kParallel, ir::Alloc(acc, ir::Seq({init, reduce, out})))};
   ExpectSame(f);
+  // No division of the rows is left in the loop that multiplies: it would be a multiplication and shifts.
+  auto text = EmitText({{"kernel", f}}, *ParseTarget("llvm:x86-64-v4"), "asm");
+  ASSERT_TRUE(text.ok()) << text.status();
+  const size_t fma = text->find("vfmadd");
+  ASSERT_NE(fma, std::string::npos);
+  const size_t begin = text->rfind("\n.LBB", fma), end = text->find("\tj", fma);
+  const std::string loop = text->substr(begin, end - begin);
+  EXPECT_EQ(Count(loop, "vfmadd"), 7) << loop;
+  for (const char* op : {"imul", "mulq", "mulx", "shr", "sar"}) EXPECT_EQ(Count(loop, op), 0) << loop;
 }
 
 TEST(RegisterTile, ScalarAndPartialAccessesToVectorElements) {

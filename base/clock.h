@@ -8,8 +8,8 @@ namespace temper {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual absl::Duration Monotonic() const = 0;   // since an arbitrary start; never goes back
-  virtual absl::Time Wall() const = 0;            // for people and records only, never for decisions
+  virtual absl::Duration Monotonic() const = 0;  // since an arbitrary start; never goes back
+  virtual absl::Time Wall() const = 0;           // for people and records only, never for decisions
   static const Clock& System();
 };
 

@@ -27,13 +27,19 @@ const DTypeInfo& Info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
 template <typename F>
 auto Dispatch(DType dtype, void* data, F f) {
   switch (dtype) {
-    case DType::kF32: return f(static_cast<float*>(data));
-    case DType::kF64: return f(static_cast<double*>(data));
-    case DType::kI64: return f(static_cast<int64_t*>(data));
-    case DType::kI32: return f(static_cast<int32_t*>(data));
-    case DType::kI8: return f(static_cast<int8_t*>(data));
+    case DType::kF32:
+      return f(static_cast<float*>(data));
+    case DType::kF64:
+      return f(static_cast<double*>(data));
+    case DType::kI64:
+      return f(static_cast<int64_t*>(data));
+    case DType::kI32:
+      return f(static_cast<int32_t*>(data));
+    case DType::kI8:
+      return f(static_cast<int8_t*>(data));
     case DType::kU8:
-    case DType::kBool: break;
+    case DType::kBool:
+      break;
   }
   return f(static_cast<uint8_t*>(data));
 }
@@ -74,7 +80,8 @@ double NDArray::At(int64_t i) const {
 
 void NDArray::Set(int64_t i, double value) {
   if (dtype_ == DType::kBool) value = value != 0;
-  Dispatch(dtype_, data_.get(), [i, value](auto* p) { p[i] = static_cast<std::remove_reference_t<decltype(*p)>>(value); });
+  Dispatch(dtype_, data_.get(),
+           [i, value](auto* p) { p[i] = static_cast<std::remove_reference_t<decltype(*p)>>(value); });
 }
 
 NDArray NDArray::Reshaped(Shape shape) const {

@@ -14,12 +14,12 @@ namespace temper {
 
 enum class DType : uint8_t { kF32, kF64, kI64, kI32, kU8, kI8, kBool };
 
-int64_t SizeOf(DType dtype);                  // bytes of one element; bool is one byte, 0 or 1
-std::string_view Name(DType dtype);           // "f32", "f64", "i64", "i32", "u8", "i8", "bool"
+int64_t SizeOf(DType dtype);         // bytes of one element; bool is one byte, 0 or 1
+std::string_view Name(DType dtype);  // "f32", "f64", "i64", "i32", "u8", "i8", "bool"
 absl::StatusOr<DType> DTypeFromName(std::string_view name);
 bool IsFloat(DType dtype);
 
-using Shape = std::vector<int64_t>;           // a scalar has the empty shape
+using Shape = std::vector<int64_t>;  // a scalar has the empty shape
 int64_t NumElements(std::span<const int64_t> shape);
 std::string ShapeText(std::span<const int64_t> shape);  // "1x3x224x224"; a scalar is "scalar"
 
@@ -28,22 +28,28 @@ std::string ShapeText(std::span<const int64_t> shape);  // "1x3x224x224"; a scal
 class NDArray {
  public:
   NDArray() = default;
-  NDArray(DType dtype, Shape shape);          // zero-filled
+  NDArray(DType dtype, Shape shape);  // zero-filled
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
-  int64_t size() const { return NumElements(shape_); }      // elements
+  int64_t size() const { return NumElements(shape_); }  // elements
   int64_t bytes() const { return size() * SizeOf(dtype_); }
   const void* data() const { return data_.get(); }
   void* MutableData() { return data_.get(); }
-  template <typename T> std::span<const T> as() const { return {static_cast<const T*>(data()), static_cast<size_t>(size())}; }
-  template <typename T> std::span<T> as() { return {static_cast<T*>(MutableData()), static_cast<size_t>(size())}; }
+  template <typename T>
+  std::span<const T> as() const {
+    return {static_cast<const T*>(data()), static_cast<size_t>(size())};
+  }
+  template <typename T>
+  std::span<T> as() {
+    return {static_cast<T*>(MutableData()), static_cast<size_t>(size())};
+  }
 
   // The element at flat position i, whatever the dtype; exact for integers below 2^53.
   double At(int64_t i) const;
   void Set(int64_t i, double value);
 
-  NDArray Reshaped(Shape shape) const;        // shares the bytes; the number of elements must agree
+  NDArray Reshaped(Shape shape) const;  // shares the bytes; the number of elements must agree
   NDArray Clone() const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace temper {
 
-uint64_t StableHash(std::string_view bytes);          // FNV-1a, then a SplitMix64 finish
-std::string HashText(uint64_t hash);                  // 16 lower-case hex digits
+uint64_t StableHash(std::string_view bytes);  // FNV-1a, then a SplitMix64 finish
+std::string HashText(uint64_t hash);          // 16 lower-case hex digits
 
 }  // namespace temper

@@ -16,7 +16,7 @@ class Rng {
     return z ^ (z >> 31);
   }
   int64_t Below(int64_t n) { return static_cast<int64_t>(Next() % static_cast<uint64_t>(n)); }  // [0, n), n > 0
-  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }                      // [0, 1)
+  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }                    // [0, 1)
 
  private:
   uint64_t state_;

@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define TEMPER_RETURN_IF_ERROR(expr)                       \
-  do {                                                     \
+#define TEMPER_RETURN_IF_ERROR(expr)                                                       \
+  do {                                                                                     \
     if (absl::Status temper_status_ = (expr); !temper_status_.ok()) return temper_status_; \
   } while (false)
 

@@ -13,15 +13,15 @@ namespace {
 constexpr int kSteps = 20000;
 
 // `acc[i] = acc[i] * x + y` for n accumulators; the asm keeps the compiler from folding the loop.
-#define TEMPER_FMA_LOOP(name, isa, vector, set, fma)                                      \
-  template <int n>                                                                        \
-  __attribute__((target(isa), noinline)) void name() {                                    \
-    vector acc[n], x = set(0.999f), y = set(0.001f);                                      \
-    _Pragma("GCC unroll 32") for (int i = 0; i < n; ++i) acc[i] = set(1.0f);              \
-    for (int step = 0; step < kSteps; ++step) {                                           \
-      _Pragma("GCC unroll 32") for (int i = 0; i < n; ++i) acc[i] = fma(acc[i], x, y);    \
+#define TEMPER_FMA_LOOP(name, isa, vector, set, fma)                                            \
+  template <int n>                                                                              \
+  __attribute__((target(isa), noinline)) void name() {                                          \
+    vector acc[n], x = set(0.999f), y = set(0.001f);                                            \
+    _Pragma("GCC unroll 32") for (int i = 0; i < n; ++i) acc[i] = set(1.0f);                    \
+    for (int step = 0; step < kSteps; ++step) {                                                 \
+      _Pragma("GCC unroll 32") for (int i = 0; i < n; ++i) acc[i] = fma(acc[i], x, y);          \
       _Pragma("GCC unroll 32") for (int i = 0; i < n; ++i) __asm__ volatile("" : "+v"(acc[i])); \
-    }                                                                                     \
+    }                                                                                           \
   }
 
 #define TEMPER_MUL_ADD(a, x, y) _mm_add_ps(_mm_mul_ps(a, x), y)
@@ -54,7 +54,8 @@ double FmaCeilingGflops(double seconds) {
     return Best({{Fma512<8>, 8}, {Fma512<12>, 12}, {Fma512<16>, 16}, {Fma512<24>, 24}, {Fma512<28>, 28}}, 16, seconds);
   }
   // Sixteen registers: two hold the constants.
-  if (__builtin_cpu_supports("fma")) return Best({{Fma256<8>, 8}, {Fma256<10>, 10}, {Fma256<12>, 12}, {Fma256<14>, 14}}, 8, seconds);
+  if (__builtin_cpu_supports("fma"))
+    return Best({{Fma256<8>, 8}, {Fma256<10>, 10}, {Fma256<12>, 12}, {Fma256<14>, 14}}, 8, seconds);
   return Best({{Fma128<8>, 8}, {Fma128<12>, 12}}, 4, seconds);
 }
 

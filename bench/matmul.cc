@@ -21,7 +21,8 @@ struct Entry {
 };
 
 absl::Status Run(int64_t m, int64_t k, int64_t n, size_t configs) {
-  TEMPER_ASSIGN_OR_RETURN(Workload w, ParseWorkload(absl::StrCat("(f32[", m, ",", k, "], const f32[", k, ",", n, "]) matmul(0,1) -> f32[", m, ",", n, "]; anchor=0")));
+  TEMPER_ASSIGN_OR_RETURN(Workload w, ParseWorkload(absl::StrCat("(f32[", m, ",", k, "], const f32[", k, ",", n,
+                                                                 "]) matmul(0,1) -> f32[", m, ",", n, "]; anchor=0")));
   Target t = HostTarget();
   t.threads = 1;
   const TemplateDef* def = FindTemplate("matmul.packed");
@@ -39,15 +40,18 @@ absl::Status Run(int64_t m, int64_t k, int64_t n, size_t configs) {
   for (const Config& config : all) {
     TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildKernel(w, def->name, config, t));
     TEMPER_ASSIGN_OR_RETURN(NDArray got, RunKernel(w, kernel, t, inputs));
-    if (double e = RelativeError(got, wanted); e > 1e-5) return absl::InternalError(absl::StrCat(Text(config), ": wrong by ", e));
-    TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule({{"main", kernel.main}, {"pack", kernel.packs[1]}}, t));
+    if (double e = RelativeError(got, wanted); e > 1e-5)
+      return absl::InternalError(absl::StrCat(Text(config), ": wrong by ", e));
+    TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled,
+                            CompileModule({{"main", kernel.main}, {"pack", kernel.packs[1]}}, t));
     Entry e{config};
     TEMPER_ASSIGN_OR_RETURN(e.module, LoadObject(compiled.object));
     TEMPER_ASSIGN_OR_RETURN(void* main, e.module->Symbol("main"));
     TEMPER_ASSIGN_OR_RETURN(void* pack, e.module->Symbol("pack"));
     e.kernel = reinterpret_cast<temper_kernel>(main);
     e.packed = NDArray(DType::kF32, kernel.packs[1].params.back()->shape);
-    e.workspace = NDArray(DType::kU8, {compiled.kernels[0].workspace_bytes + compiled.kernels[0].thread_workspace_bytes});
+    e.workspace =
+        NDArray(DType::kU8, {compiled.kernels[0].workspace_bytes + compiled.kernels[0].thread_workspace_bytes});
     temper_launcher one{RunOnOneThread, 1};
     void* pack_args[] = {const_cast<void*>(inputs[1].data()), e.packed.MutableData()};
     reinterpret_cast<temper_kernel>(pack)(pack_args, e.workspace.MutableData(), &one);
@@ -70,10 +74,12 @@ absl::Status Run(int64_t m, int64_t k, int64_t n, size_t configs) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.best_s < b.best_s; });
   for (const Entry& e : entries) {
     const double gflops = flops / e.best_s * 1e-9;
-    std::printf("%-40s %7.1f GFLOP/s  %5.1f %% of the ceiling%s\n", Text(e.config).c_str(), gflops, 100 * gflops / ceiling, e.config == first ? "  (default)" : "");
+    std::printf("%-40s %7.1f GFLOP/s  %5.1f %% of the ceiling%s\n", Text(e.config).c_str(), gflops,
+                100 * gflops / ceiling, e.config == first ? "  (default)" : "");
   }
-  std::printf("%ldx%ldx%ld on one core: FMA ceiling %.1f GFLOP/s, best of %zu configs %.1f %%\n", static_cast<long>(m), static_cast<long>(k), static_cast<long>(n), ceiling,
-              entries.size(), 100 * flops / entries[0].best_s * 1e-9 / ceiling);
+  std::printf("%ldx%ldx%ld on one core: FMA ceiling %.1f GFLOP/s, best of %zu configs %.1f %%\n", static_cast<long>(m),
+              static_cast<long>(k), static_cast<long>(n), ceiling, entries.size(),
+              100 * flops / entries[0].best_s * 1e-9 / ceiling);
   return absl::OkStatus();
 }
 

@@ -15,14 +15,15 @@ namespace {
 struct Options {
   ModelOptions model;
   RecordOptions records;
-  double seconds = 0;                           // 0: BENCH_SECONDS, else 3
+  double seconds = 0;  // 0: BENCH_SECONDS, else 3
   bool json = false;
 };
 
 absl::Status Bench(const Options& o) {
   double seconds = o.seconds;
   if (const char* text = std::getenv("BENCH_SECONDS"); seconds <= 0 && text != nullptr) {
-    if (!absl::SimpleAtod(text, &seconds) || seconds <= 0) return absl::InvalidArgumentError(absl::StrCat("BENCH_SECONDS is '", text, "', not a number of seconds"));
+    if (!absl::SimpleAtod(text, &seconds) || seconds <= 0)
+      return absl::InvalidArgumentError(absl::StrCat("BENCH_SECONDS is '", text, "', not a number of seconds"));
   }
   if (seconds <= 0) seconds = 3;
   std::string dir = o.model.path;
@@ -42,14 +43,22 @@ absl::Status Bench(const Options& o) {
   if (manifest.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged"));
   const bool tuned = manifest.value("tuned", false);
   const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
-  std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(), tuned ? "tuned" : "untuned",
-              timing.median_ms, timing.mean_ms, timing.std_ms, timing.min_ms, timing.repeats);
+  std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(),
+              tuned ? "tuned" : "untuned", timing.median_ms, timing.mean_ms, timing.std_ms, timing.min_ms,
+              timing.repeats);
   if (o.json) {
     absl::StatusOr<Target> parsed = ParseTarget(target);
     const int threads = o.records.threads > 0 ? o.records.threads : HostTarget().threads;
-    nlohmann::ordered_json line = {{"model", model}, {"target", target}, {"dtype", "f32"}, {"threads", threads}, {"tuned", tuned},
-                                   {"median_ms", timing.median_ms}, {"mean_ms", timing.mean_ms}, {"min_ms", timing.min_ms},
-                                   {"std_ms", timing.std_ms}, {"repeats", timing.repeats}};
+    nlohmann::ordered_json line = {{"model", model},
+                                   {"target", target},
+                                   {"dtype", "f32"},
+                                   {"threads", threads},
+                                   {"tuned", tuned},
+                                   {"median_ms", timing.median_ms},
+                                   {"mean_ms", timing.mean_ms},
+                                   {"min_ms", timing.min_ms},
+                                   {"std_ms", timing.std_ms},
+                                   {"repeats", timing.repeats}};
     std::printf("%s\n", line.dump().c_str());
   }
   return absl::OkStatus();

@@ -18,7 +18,8 @@ namespace temper {
 absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& program, const std::vector<std::string>& args) {
   std::error_code error;
   const std::string path = (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / program).string();
-  if (error || access(path.c_str(), X_OK) != 0) return absl::NotFoundError(absl::StrCat("cannot find ", program, " beside temper: ", path));
+  if (error || access(path.c_str(), X_OK) != 0)
+    return absl::NotFoundError(absl::StrCat("cannot find ", program, " beside temper: ", path));
   std::vector<char*> argv = {const_cast<char*>(path.c_str())};
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);

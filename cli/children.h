@@ -17,7 +17,7 @@ class Child {
  public:
   // `program` is the name of a binary beside this one.
   static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& program, const std::vector<std::string>& args);
-  ~Child();                                     // Stop()
+  ~Child();  // Stop()
   bool Running();
   // SIGTERM, then SIGKILL if it has not ended after a few seconds.
   void Stop();

@@ -31,24 +31,24 @@ void AddJobs(CLI::App& app, Action* action);
 void AddWatch(CLI::App& app, Action* action);
 void AddCancel(CLI::App& app, Action* action);
 
-inline constexpr std::string_view kLocalDevice = "local";   // the device key of runs without --device
+inline constexpr std::string_view kLocalDevice = "local";  // the device key of runs without --device
 
 // --- options that several commands share ---
 
 struct ModelOptions {
-  std::string path;                             // MODEL.onnx, or a package's directory where a command takes one
-  std::vector<std::string> shapes;              // NAME=1,3,224,224
+  std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
+  std::vector<std::string> shapes;  // NAME=1,3,224,224
   bool print_passes = false;
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);
 bool IsPackage(const std::string& path);
 // Imports and optimises.
 absl::StatusOr<Graph> LoadModel(const ModelOptions& options);
-std::string ModelName(const std::string& path); // the file's name without folders and ending
+std::string ModelName(const std::string& path);  // the file's name without folders and ending
 
 struct RecordOptions {
   std::string db, server, device, target;
-  int threads = 0;                              // 0: the affinity mask
+  int threads = 0;  // 0: the affinity mask
   bool untuned = false, strict = false;
 };
 void AddRecordOptions(CLI::App* command, RecordOptions* options);
@@ -85,12 +85,15 @@ class TemporaryDirectory {
 };
 
 // --- tensors and files ---
-absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);          // .npy or .pb (ONNX TensorProto)
+absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);  // .npy or .pb (ONNX TensorProto)
 absl::Status WriteNpy(const std::string& path, const NDArray& array);
-NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed);          // normal floats; integers 0 or 1
-std::string FileNameFor(const std::string& tensor);                       // outside [A-Za-z0-9._-]: '_'
+NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed);  // normal floats; integers 0 or 1
+std::string FileNameFor(const std::string& tensor);               // outside [A-Za-z0-9._-]: '_'
 
-struct Timing { double median_ms, mean_ms, min_ms, std_ms; int repeats; };
+struct Timing {
+  double median_ms, mean_ms, min_ms, std_ms;
+  int repeats;
+};
 // Runs the package on random inputs for about `seconds`, after a warm-up.
 absl::StatusOr<Timing> TimePackage(LoadedPackage& package, double seconds);
 

@@ -18,8 +18,9 @@ absl::Status Compile(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
   auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(graph, target, choose, o.output));
-  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations\n", o.output.c_str(), report.kernels,
-              report.tuned_kernels, static_cast<double>(report.weight_bytes) / 0x1p20, static_cast<double>(report.arena_bytes) / 0x1p20);
+  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations\n", o.output.c_str(),
+              report.kernels, report.tuned_kernels, static_cast<double>(report.weight_bytes) / 0x1p20,
+              static_cast<double>(report.arena_bytes) / 0x1p20);
   return absl::OkStatus();
 }
 
@@ -27,11 +28,13 @@ absl::Status Compile(const Options& o) {
 
 void AddCompile(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("compile", "build a package (model.so, weights.bin, manifest.json, model.h) with the best known configs");
+  CLI::App* command = app.add_subcommand(
+      "compile", "build a package (model.so, weights.bin, manifest.json, model.h) with the best known configs");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
   command->add_option("-o,--output", o->output, "directory of the package")->required();
-  command->add_option("--target", o->records.target, "what to compile for: host, llvm:haswell, ... (default: the device's, or this machine)");
+  command->add_option("--target", o->records.target,
+                      "what to compile for: host, llvm:haswell, ... (default: the device's, or this machine)");
   command->add_flag("--untuned", o->records.untuned, "default configs only");
   command->add_flag("--strict", o->records.strict, "no records of another code generator's version");
   command->footer("Example:\n  temper compile resnet50.onnx -o resnet50.temper");

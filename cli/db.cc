@@ -23,12 +23,14 @@ void Print(const Record& r, bool json) {
     return;
   }
   const std::string cost = r.ok() ? absl::StrCat(MedianCost(r) * 1e3, " ms") : r.outcome;
-  std::printf("%lld  %-14s %-10s %-8s %s  %s\n    %s\n", static_cast<long long>(r.id), cost.c_str(), r.device_key.c_str(), r.purpose.c_str(),
-              r.template_name.c_str(), r.config.c_str(), r.workload.c_str());
+  std::printf("%lld  %-14s %-10s %-8s %s  %s\n    %s\n", static_cast<long long>(r.id), cost.c_str(),
+              r.device_key.c_str(), r.purpose.c_str(), r.template_name.c_str(), r.config.c_str(), r.workload.c_str());
   if (!r.error.empty()) std::printf("    %s\n", r.error.c_str());
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const Options& o) { return OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadOnly); }
+absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const Options& o) {
+  return OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadOnly);
+}
 
 absl::Status Best(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
@@ -66,7 +68,8 @@ absl::Status Put(const Options& o, const std::vector<Record>& records) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
     TEMPER_RETURN_IF_ERROR(client->PutRecords(records).status());
   } else {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadWrite));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
+                            OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadWrite));
     TEMPER_RETURN_IF_ERROR(store->Append(records).status());
   }
   std::printf("%zu records added\n", records.size());
@@ -84,7 +87,8 @@ absl::Status Import(const Options& o) {
       ++number;
       if (line.empty()) continue;
       absl::StatusOr<Record> record = RecordFromJsonLine(line);
-      if (!record.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", record.status().message()));
+      if (!record.ok())
+        return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", record.status().message()));
       records.push_back(*std::move(record));
     }
   }
@@ -126,7 +130,8 @@ void AddDb(CLI::App& app, Action* action) {
   merge->add_option("files", o->files, "FILE.db ...")->required();
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
   exports->add_option("file", o->files, "FILE.jsonl (default: standard output)");
-  for (CLI::App* command : {imports, merge, exports}) command->add_option("--server", o->records.server, "through the server that holds the database");
+  for (CLI::App* command : {imports, merge, exports})
+    command->add_option("--server", o->records.server, "through the server that holds the database");
 }
 
 }  // namespace temper

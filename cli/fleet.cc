@@ -20,22 +20,31 @@ struct Options {
 
 absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const Options& o) {
   const char* server = std::getenv("TEMPER_SERVER");
-  if (o.server.empty() && server == nullptr) return absl::InvalidArgumentError("no server: give --server HOST:PORT or set TEMPER_SERVER");
+  if (o.server.empty() && server == nullptr)
+    return absl::InvalidArgumentError("no server: give --server HOST:PORT or set TEMPER_SERVER");
   return TunerClient::Connect(o.server.empty() ? server : o.server);
 }
 
 absl::Status Devices(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
   TEMPER_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
-  if (!o.json) std::printf("%-16s %-18s %8s %9s %12s  %s\n", "key", "state", "trials", "failures", "last seen s", "fingerprint");
+  if (!o.json)
+    std::printf("%-16s %-18s %8s %9s %12s  %s\n", "key", "state", "trials", "failures", "last seen s", "fingerprint");
   for (const v1::Device& d : devices) {
     if (o.json) {
-      nlohmann::ordered_json line = {{"key", d.key()}, {"fingerprint", d.fingerprint()}, {"state", d.state()}, {"reason", d.reason()},
-                                     {"trials", d.trials()}, {"failures", d.failures()}, {"last_seen_s", d.last_seen_s()}, {"target", d.target()}};
+      nlohmann::ordered_json line = {{"key", d.key()},
+                                     {"fingerprint", d.fingerprint()},
+                                     {"state", d.state()},
+                                     {"reason", d.reason()},
+                                     {"trials", d.trials()},
+                                     {"failures", d.failures()},
+                                     {"last_seen_s", d.last_seen_s()},
+                                     {"target", d.target()}};
       std::printf("%s\n", line.dump().c_str());
     } else {
-      std::printf("%-16s %-18s %8lld %9lld %12.1f  %s%s\n", d.key().c_str(), d.state().c_str(), static_cast<long long>(d.trials()),
-                  static_cast<long long>(d.failures()), d.last_seen_s(), d.fingerprint().c_str(), d.reason().empty() ? "" : (" (" + d.reason() + ")").c_str());
+      std::printf("%-16s %-18s %8lld %9lld %12.1f  %s%s\n", d.key().c_str(), d.state().c_str(),
+                  static_cast<long long>(d.trials()), static_cast<long long>(d.failures()), d.last_seen_s(),
+                  d.fingerprint().c_str(), d.reason().empty() ? "" : (" (" + d.reason() + ")").c_str());
     }
   }
   return absl::OkStatus();
@@ -47,12 +56,14 @@ absl::Status Jobs(const Options& o) {
   if (!o.json) std::printf("%6s %-24s %-16s %-20s %8s %10s\n", "job", "model", "device", "state", "trials", "best ms");
   for (const v1::JobSummary& j : jobs) {
     if (o.json) {
-      nlohmann::ordered_json line = {{"job", j.job()}, {"model", j.model()}, {"device", j.device_key()}, {"state", j.state()}, {"reason", j.reason()},
-                                     {"trials", j.trials()}, {"best_ms", j.best_ms()}};
+      nlohmann::ordered_json line = {{"job", j.job()},        {"model", j.model()},   {"device", j.device_key()},
+                                     {"state", j.state()},    {"reason", j.reason()}, {"trials", j.trials()},
+                                     {"best_ms", j.best_ms()}};
       std::printf("%s\n", line.dump().c_str());
     } else {
-      std::printf("%6lld %-24s %-16s %-20s %8lld %10.3f%s\n", static_cast<long long>(j.job()), j.model().c_str(), j.device_key().c_str(), j.state().c_str(),
-                  static_cast<long long>(j.trials()), j.best_ms(), j.reason().empty() ? "" : ("  " + j.reason()).c_str());
+      std::printf("%6lld %-24s %-16s %-20s %8lld %10.3f%s\n", static_cast<long long>(j.job()), j.model().c_str(),
+                  j.device_key().c_str(), j.state().c_str(), static_cast<long long>(j.trials()), j.best_ms(),
+                  j.reason().empty() ? "" : ("  " + j.reason()).c_str());
     }
   }
   return absl::OkStatus();
@@ -77,8 +88,8 @@ absl::Status Cancel(const Options& o) {
   return client->CancelJob(o.job);
 }
 
-CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help, const char* example, absl::Status (*run)(const Options&),
-              const std::shared_ptr<Options>& o) {
+CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help, const char* example,
+              absl::Status (*run)(const Options&), const std::shared_ptr<Options>& o) {
   CLI::App* command = app.add_subcommand(name, help);
   command->add_option("--server", o->server, "tuning server HOST:PORT or unix:PATH (default: TEMPER_SERVER)");
   command->footer(absl::StrCat("Example:\n  temper ", example));
@@ -90,22 +101,28 @@ CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help,
 
 void AddDevices(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  Add(app, action, "devices", "list the devices that a server knows", "devices --server tuner:9190", Devices, o)->add_flag("--json", o->json, "one JSON object a line");
+  Add(app, action, "devices", "list the devices that a server knows", "devices --server tuner:9190", Devices, o)
+      ->add_flag("--json", o->json, "one JSON object a line");
 }
 
 void AddJobs(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  Add(app, action, "jobs", "list a server's jobs, newest first", "jobs --server tuner:9190", Jobs, o)->add_flag("--json", o->json, "one JSON object a line");
+  Add(app, action, "jobs", "list a server's jobs, newest first", "jobs --server tuner:9190", Jobs, o)
+      ->add_flag("--json", o->json, "one JSON object a line");
 }
 
 void AddWatch(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  Add(app, action, "watch", "follow a job to its end", "watch 7 --server tuner:9190", Watch, o)->add_option("job", o->job, "the job's number")->required();
+  Add(app, action, "watch", "follow a job to its end", "watch 7 --server tuner:9190", Watch, o)
+      ->add_option("job", o->job, "the job's number")
+      ->required();
 }
 
 void AddCancel(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  Add(app, action, "cancel", "end a job; its records stay", "cancel 7 --server tuner:9190", Cancel, o)->add_option("job", o->job, "the job's number")->required();
+  Add(app, action, "cancel", "end a job; its records stay", "cancel 7 --server tuner:9190", Cancel, o)
+      ->add_option("job", o->job, "the job's number")
+      ->required();
 }
 
 }  // namespace temper

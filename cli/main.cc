@@ -7,12 +7,15 @@
 namespace temper {
 namespace {
 
-constexpr AddCommand kCommands[] = {AddTune, AddCompile, AddBench, AddRun, AddTasks, AddDb, AddDevices, AddJobs, AddWatch, AddCancel};
+constexpr AddCommand kCommands[] = {AddTune, AddCompile, AddBench, AddRun,   AddTasks,
+                                    AddDb,   AddDevices, AddJobs,  AddWatch, AddCancel};
 
 int Main(int argc, char** argv) {
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
   app.require_subcommand(1);
-  app.footer("Example:\n  temper tune model.onnx --time-budget 2m && temper compile model.onnx -o package && temper bench package");
+  app.footer(
+      "Example:\n  temper tune model.onnx --time-budget 2m && temper compile model.onnx -o package && temper bench "
+      "package");
   bool verbose = false;
   app.add_flag("-v,--verbose", verbose, "log what happens (TEMPER_LOG sets the level)");
   app.fallthrough();

@@ -70,8 +70,8 @@ void Progress::Line(const JobView& view) {
   }
   int64_t failed = 0;
   for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;
-  absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(), view.latest.state(),
-                view.latest.trials(), failed, best * 1e3, untuned * 1e3);
+  absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(),
+                view.latest.state(), view.latest.trials(), failed, best * 1e3, untuned * 1e3);
   if (view.latest.eta_s() > 0) absl::FPrintF(out_, ", %.0f s left", view.latest.eta_s());
   for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
   absl::FPrintF(out_, "\n");
@@ -93,19 +93,23 @@ void Progress::Table(const JobView& view) {
     absl::StrAppend(&text, "\x1b[2K", s, "\n");
     ++lines;
   };
-  line(absl::StrFormat("%-44s %-19s %6s %9s %9s %8s  %s", "task", "share of time", "trials", "GFLOP/s", "best ms", "speedup", "failures"));
+  line(absl::StrFormat("%-44s %-19s %6s %9s %9s %8s  %s", "task", "share of time", "trials", "GFLOP/s", "best ms",
+                       "speedup", "failures"));
   for (size_t i = 0; i < rows.size() && i < kMostRows; ++i) {
     const v1::TaskProgress& t = *rows[i];
     const double best = t.best_s() > 0 ? t.best_s() : t.default_s();
     const double share = total > 0 ? TaskSeconds(t) / total : 0;
-    line(absl::StrFormat("%-44s %s %5.1f%% %6d %9.1f %9.3f %7.2fx  %s%s", ShortWorkload(t.workload()), Bar(share), share * 100, t.trials(),
-                         best > 0 ? t.flops() / best / 1e9 : 0.0, best * 1e3, best > 0 ? t.default_s() / best : 0.0, Failures(t.failures()),
+    line(absl::StrFormat("%-44s %s %5.1f%% %6d %9.1f %9.3f %7.2fx  %s%s", ShortWorkload(t.workload()), Bar(share),
+                         share * 100, t.trials(), best > 0 ? t.flops() / best / 1e9 : 0.0, best * 1e3,
+                         best > 0 ? t.default_s() / best : 0.0, Failures(t.failures()),
                          t.done() ? " " + t.why_done() : ""));
   }
   if (rows.size() > kMostRows) line(absl::StrFormat("... and %d more", rows.size() - kMostRows));
-  const double share = view.latest.trials_limit() > 0 ? static_cast<double>(view.latest.trials()) / view.latest.trials_limit() : 0;
-  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(share), view.latest.trials(), view.latest.elapsed_s(),
-                       total * 1e3, view.latest.eta_s() > 0 ? absl::StrFormat(", %.0f s left", view.latest.eta_s()) : ""));
+  const double share =
+      view.latest.trials_limit() > 0 ? static_cast<double>(view.latest.trials()) / view.latest.trials_limit() : 0;
+  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(share),
+                       view.latest.trials(), view.latest.elapsed_s(), total * 1e3,
+                       view.latest.eta_s() > 0 ? absl::StrFormat(", %.0f s left", view.latest.eta_s()) : ""));
   drawn_lines_ = lines;
   std::fputs(text.c_str(), out_);
   std::fflush(out_);

@@ -12,9 +12,9 @@ namespace temper {
 
 // What the events of a job add up to.
 struct JobView {
-  v1::JobEvent latest;                          // its tasks are only those that changed last
+  v1::JobEvent latest;  // its tasks are only those that changed last
   std::map<int, v1::TaskProgress> tasks;
-  std::map<std::string, int64_t> outcomes;      // "ok" and failure classes, this job
+  std::map<std::string, int64_t> outcomes;  // "ok" and failure classes, this job
   void Apply(const v1::JobEvent& event);
 };
 

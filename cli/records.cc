@@ -58,13 +58,17 @@ absl::StatusOr<Target> Records::ResolveTarget() {
     for (const v1::Device& device : devices) {
       if (device.key() == options_.device) text = device.target();
     }
-    if (text.empty()) return absl::NotFoundError(absl::StrCat("the server knows no device '", options_.device, "': see `temper devices`, or give --target"));
+    if (text.empty())
+      return absl::NotFoundError(
+          absl::StrCat("the server knows no device '", options_.device, "': see `temper devices`, or give --target"));
   } else if (store_ != nullptr && !options_.device.empty()) {
     RecordFilter filter;
     filter.device_key = options_.device;
     filter.limit = 1;
     TEMPER_RETURN_IF_ERROR(store_->Scan(filter, [&](const Record& r) { text = r.target; }));
-    if (text.empty()) return absl::NotFoundError(absl::StrCat("the database has no record of device '", options_.device, "': give --target"));
+    if (text.empty())
+      return absl::NotFoundError(
+          absl::StrCat("the database has no record of device '", options_.device, "': give --target"));
   }
   if (!text.empty()) return ParseTarget(text);
   Target host = HostTarget();
@@ -93,7 +97,8 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
   const bool stale = best->record.codegen_id != CodegenId();
   const TemplateDef* def = FindTemplate(best->record.template_name);
   absl::StatusOr<Config> config = ParseConfig(best->record.config);
-  if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok()) return ChooseDefault(w, t);
+  if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok())
+    return ChooseDefault(w, t);
   return KernelChoice{best->record.template_name, *config, best->level, std::to_string(best->record.id), stale};
 }
 

@@ -11,17 +11,20 @@ namespace {
 struct Options {
   ModelOptions model;
   RecordOptions records;
-  std::vector<std::string> inputs;              // NAME=FILE
+  std::vector<std::string> inputs;  // NAME=FILE
   std::string output_dir;
 };
 
-std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(std::string(Name(dtype)), "[", ShapeText(shape), "]"); }
+std::string Describe(DType dtype, const Shape& shape) {
+  return absl::StrCat(std::string(Name(dtype)), "[", ShapeText(shape), "]");
+}
 
 absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, const LoadedPackage& package) {
   std::map<std::string, NDArray> given;
   for (const std::string& text : o.inputs) {
     const size_t equals = text.rfind('=');
-    if (equals == std::string::npos || equals == 0) return absl::InvalidArgumentError(absl::StrCat("--input ", text, ": expected NAME=FILE.npy"));
+    if (equals == std::string::npos || equals == 0)
+      return absl::InvalidArgumentError(absl::StrCat("--input ", text, ": expected NAME=FILE.npy"));
     TEMPER_ASSIGN_OR_RETURN(given[text.substr(0, equals)], ReadTensorFile(text.substr(equals + 1)));
   }
   std::string names;
@@ -30,16 +33,22 @@ absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, cons
     auto it = given.find(io.name);
     if (it == given.end()) continue;
     if (it->second.dtype() != io.dtype || it->second.shape() != io.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("input '", io.name, "' is ", Describe(it->second.dtype(), it->second.shape()), ", the model takes ", Describe(io.dtype, io.shape)));
+      return absl::InvalidArgumentError(absl::StrCat("input '", io.name, "' is ",
+                                                     Describe(it->second.dtype(), it->second.shape()),
+                                                     ", the model takes ", Describe(io.dtype, io.shape)));
     }
   }
   for (const auto& [name, array] : given) {
     bool known = false;
     for (const LoadedPackage::Io& io : package.inputs()) known = known || io.name == name;
-    if (!known) return absl::InvalidArgumentError(absl::StrCat("the model has no input '", name, "'; its inputs: ", names));
+    if (!known)
+      return absl::InvalidArgumentError(absl::StrCat("the model has no input '", name, "'; its inputs: ", names));
   }
   for (const LoadedPackage::Io& io : package.inputs()) {
-    if (!given.contains(io.name)) return absl::InvalidArgumentError(absl::StrCat("no value for input '", io.name, "' (", Describe(io.dtype, io.shape), "): give --input ", io.name, "=FILE.npy"));
+    if (!given.contains(io.name))
+      return absl::InvalidArgumentError(absl::StrCat("no value for input '", io.name, "' (",
+                                                     Describe(io.dtype, io.shape), "): give --input ", io.name,
+                                                     "=FILE.npy"));
   }
   return given;
 }

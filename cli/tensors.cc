@@ -16,8 +16,11 @@ namespace temper {
 namespace {
 
 // NumPy's codes for the dtypes that have one (little-endian).
-constexpr struct { DType dtype; std::string_view code; } kNpyCodes[] = {
-    {DType::kF32, "<f4"}, {DType::kF64, "<f8"}, {DType::kI64, "<i8"}, {DType::kI32, "<i4"}, {DType::kU8, "|u1"}, {DType::kI8, "|i1"}, {DType::kBool, "|b1"}};
+constexpr struct {
+  DType dtype;
+  std::string_view code;
+} kNpyCodes[] = {{DType::kF32, "<f4"}, {DType::kF64, "<f8"}, {DType::kI64, "<i8"}, {DType::kI32, "<i4"},
+                 {DType::kU8, "|u1"},  {DType::kI8, "|i1"},  {DType::kBool, "|b1"}};
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
 
 // The text between the first `open` after `key` and the next `close`.
@@ -38,10 +41,12 @@ absl::StatusOr<NDArray> ReadNpy(const std::string& path, const std::string& byte
   std::memcpy(&length, bytes.data() + 8, major == 1 ? 2 : 4);
   if (bytes.size() < prefix + length) return bad("truncated");
   const std::string header = bytes.substr(prefix, length);
-  if (absl::StrContains(header, "'fortran_order': True")) return bad("Fortran order is not supported: save np.ascontiguousarray(x)");
+  if (absl::StrContains(header, "'fortran_order': True"))
+    return bad("Fortran order is not supported: save np.ascontiguousarray(x)");
   const std::string descr = Field(header, "'descr':", '\'', '\'');
   Shape shape;
-  for (const std::string& part : std::vector<std::string>(absl::StrSplit(Field(header, "'shape':", '(', ')'), ',', absl::SkipWhitespace()))) {
+  for (const std::string& part :
+       std::vector<std::string>(absl::StrSplit(Field(header, "'shape':", '(', ')'), ',', absl::SkipWhitespace()))) {
     int64_t d = 0;
     if (!absl::SimpleAtoi(part, &d) || d < 0) return bad("its header has no valid shape");
     shape.push_back(d);
@@ -74,7 +79,8 @@ absl::Status WriteNpy(const std::string& path, const NDArray& array) {
   }
   std::string shape;
   for (int64_t d : array.shape()) absl::StrAppend(&shape, d, ",");
-  std::string header = absl::StrCat("{'descr': '", std::string(code), "', 'fortran_order': False, 'shape': (", shape, "), }");
+  std::string header =
+      absl::StrCat("{'descr': '", std::string(code), "', 'fortran_order': False, 'shape': (", shape, "), }");
   header.append(63 - (10 + header.size()) % 64, ' ');  // data begins at a multiple of 64
   header += '\n';
   const uint16_t length = static_cast<uint16_t>(header.size());
@@ -93,7 +99,8 @@ NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed) {
   Rng rng(seed);
   for (int64_t i = 0; i < array.size(); ++i) {
     // Box and Muller's transform of two uniforms gives a normal.
-    const double normal = std::sqrt(-2 * std::log(1 - rng.Uniform())) * std::cos(2 * 3.14159265358979323846 * rng.Uniform());
+    const double normal =
+        std::sqrt(-2 * std::log(1 - rng.Uniform())) * std::cos(2 * 3.14159265358979323846 * rng.Uniform());
     array.Set(i, IsFloat(io.dtype) ? normal : static_cast<double>(rng.Below(2)));
   }
   return array;

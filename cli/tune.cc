@@ -34,7 +34,7 @@ class Interrupts {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGUSR1);                  // ends the thread
+    sigaddset(&set_, SIGUSR1);  // ends the thread
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
     thread_ = std::thread([this, on_signal] {
       for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR1;) {
@@ -65,12 +65,15 @@ struct LocalFleet {
 absl::Status StartLocal(const Options& o, LocalFleet* fleet, std::unique_ptr<TunerClient>* client) {
   TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
   const std::string address = absl::StrCat("unix:", fleet->dir->path(), "/server");
-  TEMPER_ASSIGN_OR_RETURN(fleet->server, Child::Start("temper-server", {"--db", DatabasePath(o.records), "--listen", address}));
+  TEMPER_ASSIGN_OR_RETURN(fleet->server,
+                          Child::Start("temper-server", {"--db", DatabasePath(o.records), "--listen", address}));
   ClientOptions options;
   options.connect_timeout = absl::Seconds(10);
   TEMPER_ASSIGN_OR_RETURN(*client, TunerClient::Connect(address, options));
-  for (absl::Time give_up = absl::Now() + absl::Seconds(10); !(*client)->WaitUntilReady(absl::Milliseconds(200)).ok();) {
-    if (!fleet->server->Running()) return absl::UnavailableError("the tuning server did not start: its line above says why");
+  for (absl::Time give_up = absl::Now() + absl::Seconds(10);
+       !(*client)->WaitUntilReady(absl::Milliseconds(200)).ok();) {
+    if (!fleet->server->Running())
+      return absl::UnavailableError("the tuning server did not start: its line above says why");
     if (absl::Now() > give_up) return absl::DeadlineExceededError("the tuning server did not answer within 10 s");
   }
   std::vector<std::string> worker = {"--server", address, "--key", o.records.device, "--shares-server-cores"};
@@ -83,16 +86,31 @@ nlohmann::ordered_json Report(const Options& o, const JobView& view, double seco
   nlohmann::ordered_json tasks = nlohmann::ordered_json::array();
   for (const auto& [id, t] : view.tasks) {
     nlohmann::ordered_json failures = nlohmann::ordered_json::object();
-    for (const auto& [name, count] : std::map<std::string, int>(t.failures().begin(), t.failures().end())) failures[name] = count;
-    tasks.push_back({{"workload", t.workload()}, {"weight", t.weight()}, {"trials", t.trials()}, {"failures", failures}, {"untuned_ms", t.default_s() * 1e3},
-                     {"best_ms", t.best_s() * 1e3}, {"template", t.template_name()}, {"config", t.config()}});
+    for (const auto& [name, count] : std::map<std::string, int>(t.failures().begin(), t.failures().end()))
+      failures[name] = count;
+    tasks.push_back({{"workload", t.workload()},
+                     {"weight", t.weight()},
+                     {"trials", t.trials()},
+                     {"failures", failures},
+                     {"untuned_ms", t.default_s() * 1e3},
+                     {"best_ms", t.best_s() * 1e3},
+                     {"template", t.template_name()},
+                     {"config", t.config()}});
   }
   nlohmann::ordered_json outcomes = nlohmann::ordered_json::object();
   for (const auto& [name, count] : view.outcomes) outcomes[name] = count;
   const int trials = view.latest.trials();
-  return {{"model", ModelName(o.model.path)}, {"target", view.latest.target()}, {"device", o.records.device}, {"state", view.latest.state()}, {"trials", trials},
-          {"seconds", seconds}, {"trials_per_second", seconds > 0 ? trials / seconds : 0}, {"outcomes", outcomes},
-          {"untuned_ms", view.latest.untuned_ms()}, {"tuned_ms", view.latest.tuned_ms()}, {"tasks", tasks}};
+  return {{"model", ModelName(o.model.path)},
+          {"target", view.latest.target()},
+          {"device", o.records.device},
+          {"state", view.latest.state()},
+          {"trials", trials},
+          {"seconds", seconds},
+          {"trials_per_second", seconds > 0 ? trials / seconds : 0},
+          {"outcomes", outcomes},
+          {"untuned_ms", view.latest.untuned_ms()},
+          {"tuned_ms", view.latest.tuned_ms()},
+          {"tasks", tasks}};
 }
 
 absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& graph, bool local) {
@@ -109,10 +127,12 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
   request.set_close_with_command(local);
   absl::Duration budget = absl::ZeroDuration(), wait;
   if (!o.time_budget.empty() && (!absl::ParseDuration(o.time_budget, &budget) || budget <= absl::ZeroDuration())) {
-    return absl::InvalidArgumentError(absl::StrCat("--time-budget ", o.time_budget, ": expected a time such as 90s or 5m"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--time-budget ", o.time_budget, ": expected a time such as 90s or 5m"));
   }
   if (!absl::ParseDuration(o.wait_for_device, &wait) || wait < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat("--wait-for-device ", o.wait_for_device, ": expected a time such as 30s"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--wait-for-device ", o.wait_for_device, ": expected a time such as 30s"));
   }
   if (budget == absl::ZeroDuration() && o.trials == 0 && o.trials_per_task == 0) budget = absl::Minutes(5);
   request.set_time_budget_ms(absl::ToInt64Milliseconds(budget));
@@ -125,7 +145,9 @@ absl::Status Tune(Options o) {
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
   StopSignal stop;
   Interrupts interrupts([&] { stop.Cancel(); });
-  if (const char* server = std::getenv("TEMPER_SERVER"); o.records.server.empty() && o.records.db.empty() && server != nullptr) o.records.server = server;
+  if (const char* server = std::getenv("TEMPER_SERVER");
+      o.records.server.empty() && o.records.db.empty() && server != nullptr)
+    o.records.server = server;
   const bool local = o.records.server.empty();
   if (o.records.device.empty()) {
     if (!local) return absl::InvalidArgumentError("--device KEY is needed with --server: `temper devices` lists them");
@@ -133,7 +155,7 @@ absl::Status Tune(Options o) {
   }
   TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
   TEMPER_ASSIGN_OR_RETURN(v1::SubmitJobRequest request, Request(o, graph, local));
-  if (request.time_budget_ms() > 0) {           // the budget runs from the start of the command
+  if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command
     request.set_time_budget_ms(std::max<int64_t>(1, request.time_budget_ms() - static_cast<int64_t>(seconds() * 1e3)));
   }
   LocalFleet fleet;
@@ -147,18 +169,24 @@ absl::Status Tune(Options o) {
 
   JobView view;
   Progress progress(stderr, isatty(STDERR_FILENO) != 0);
-  absl::Status watched = client->WatchJob(job, [&](const v1::JobEvent& event) {
-    view.Apply(event);
-    progress.Show(view, false);
-    return true;
-  }, absl::Seconds(10), &stop);
+  absl::Status watched = client->WatchJob(
+      job,
+      [&](const v1::JobEvent& event) {
+        view.Apply(event);
+        progress.Show(view, false);
+        return true;
+      },
+      absl::Seconds(10), &stop);
   if (interrupts.interrupted()) {
     if (local) {
-      (void)client->CancelJob(job);             // the server may be gone already; its records are safe either way
+      (void)client->CancelJob(job);  // the server may be gone already; its records are safe either way
       return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
     }
-    std::printf("detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server %s` ends it\n",
-                static_cast<long long>(job), static_cast<long long>(job), o.records.server.c_str(), static_cast<long long>(job), o.records.server.c_str());
+    std::printf(
+        "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
+        "%s` ends it\n",
+        static_cast<long long>(job), static_cast<long long>(job), o.records.server.c_str(), static_cast<long long>(job),
+        o.records.server.c_str());
     return absl::OkStatus();
   }
   TEMPER_RETURN_IF_ERROR(watched);
@@ -172,10 +200,13 @@ absl::Status Tune(Options o) {
     out.close();
     if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
   }
-  if (view.latest.state() != "done") return absl::AbortedError(absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason()));
-  std::printf("%s: %d trials in %.1f s (%.1f a second)", graph.name.c_str(), view.latest.trials(), elapsed, view.latest.trials() / std::max(1e-9, elapsed));
+  if (view.latest.state() != "done")
+    return absl::AbortedError(absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason()));
+  std::printf("%s: %d trials in %.1f s (%.1f a second)", graph.name.c_str(), view.latest.trials(), elapsed,
+              view.latest.trials() / std::max(1e-9, elapsed));
   if (view.latest.tuned_ms() > 0) {
-    std::printf("; end to end untuned %.3f ms, tuned %.3f ms (%.2fx)", view.latest.untuned_ms(), view.latest.tuned_ms(), view.latest.untuned_ms() / view.latest.tuned_ms());
+    std::printf("; end to end untuned %.3f ms, tuned %.3f ms (%.2fx)", view.latest.untuned_ms(), view.latest.tuned_ms(),
+                view.latest.untuned_ms() / view.latest.tuned_ms());
   }
   std::printf("\n");
   for (const std::string& warning : view.latest.warnings()) std::printf("note: %s\n", warning.c_str());
@@ -193,12 +224,16 @@ void AddTune(CLI::App& app, Action* action) {
   command->add_option("--trials", o->trials, "new trials for the whole model");
   command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task");
   command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one");
-  command->add_option("--time-budget", o->time_budget, "to the last trial, from the start of the command: 90s, 5m (default: 5m if no trials are given)");
-  command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")->capture_default_str();
+  command->add_option("--time-budget", o->time_budget,
+                      "to the last trial, from the start of the command: 90s, 5m (default: 5m if no trials are given)");
+  command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
+      ->capture_default_str();
   command->add_option("--cores", o->cores, "local runs: cores to measure on, such as cpu:0-1");
   command->add_option("--seed", o->seed, "seed of the search");
   command->add_option("--json", o->json, "write a report to FILE");
-  command->footer("Examples:\n  temper tune model.onnx --time-budget 2m\n  temper tune model.onnx --server tuner:9190 --device epyc-zen5 --trials 2000");
+  command->footer(
+      "Examples:\n  temper tune model.onnx --time-budget 2m\n  temper tune model.onnx --server tuner:9190 --device "
+      "epyc-zen5 --trials 2000");
   command->callback([o, action] { *action = [o] { return Tune(*o); }; });
 }
 

@@ -15,20 +15,22 @@ std::vector<float> Features(const Footprint& f, const Target& t);
 
 struct Sample {
   std::vector<float> features;
-  double draft_s;               // DraftSeconds
-  double cost_s;                // measured; infinite for a failure
+  double draft_s;  // DraftSeconds
+  double cost_s;   // measured; infinite for a failure
 };
 
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // Refits on all samples given so far plus these. Samples of different tasks are told apart by `group` (scores are compared within one).
+  // Refits on all samples given so far plus these. Samples of different tasks are told apart by `group` (scores are
+  // compared within one).
   virtual absl::Status Fit(std::span<const Sample> samples, std::span<const int> groups) = 0;
-  // A score per row, higher is faster: log(draft seconds / predicted seconds) + log(1 / draft seconds). With no fit yet, the draft's order.
+  // A score per row, higher is faster: log(draft seconds / predicted seconds) + log(1 / draft seconds). With no fit
+  // yet, the draft's order.
   virtual absl::StatusOr<std::vector<float>> Score(std::span<const Sample> candidates) = 0;
 };
 
-std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed);    // learns the residual to the draft
-std::unique_ptr<CostModel> NewDraftModel();                   // the draft alone; for tests and the random tuner
+std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed);  // learns the residual to the draft
+std::unique_ptr<CostModel> NewDraftModel();                 // the draft alone; for tests and the random tuner
 
 }  // namespace temper

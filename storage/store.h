@@ -1,6 +1,7 @@
 // The records' home. One contract suite (tests/storage) runs on every implementation.
 //
-// Thread-safe. Append returns once the rows are durable. Best changes in the same transaction as the rows that change it.
+// Thread-safe. Append returns once the rows are durable. Best changes in the same transaction as the rows that change
+// it.
 #pragma once
 
 #include <functional>
@@ -13,54 +14,56 @@
 
 namespace temper {
 
-struct RecordFilter {                           // empty fields match all
+struct RecordFilter {  // empty fields match all
   std::string workload, anchor, target, device_key, template_name, purpose, outcome;
   int64_t job = 0;
-  int64_t after_id = 0;                         // cursor: ids above
-  int64_t limit = 0;                            // 0: all
+  int64_t after_id = 0;  // cursor: ids above
+  int64_t limit = 0;     // 0: all
 };
 
 struct BestQuery {
   std::string workload, anchor, target, device_key, fingerprint;
   int threads = 0;
-  std::vector<std::pair<std::string, int>> templates;   // names and versions this build allows; empty: all
+  std::vector<std::pair<std::string, int>> templates;  // names and versions this build allows; empty: all
 };
 struct BestAnswer {
   Record record;
-  std::string level;                            // "exact" (fingerprint and threads), "key", "target", "borrowed" (same anchor, other epilogue)
+  std::string level;  // "exact" (fingerprint and threads), "key", "target", "borrowed" (same anchor, other epilogue)
 };
 
 class Store {
  public:
   virtual ~Store() = default;
 
-  // Refuses (kInvalidArgument) outcomes, purposes and cache policies unknown, records without workload or target, ok records
-  // without samples, and samples non-finite or non-positive. Errors are cut to 1 KiB. All or nothing. Returns the ids.
+  // Refuses (kInvalidArgument) outcomes, purposes and cache policies unknown, records without workload or target, ok
+  // records without samples, and samples non-finite or non-positive. Errors are cut to 1 KiB. All or nothing. Returns
+  // the ids.
   virtual absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) = 0;
   // In id order, as of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
   // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final one
-  // before any provisional; levels tried in the order of BestAnswer::level (borrowed ones from the nearest device first).
-  // nullopt: nothing known. kInvalidArgument: no workload or no target.
+  // before any provisional; levels tried in the order of BestAnswer::level (borrowed ones from the nearest device
+  // first). nullopt: nothing known. kInvalidArgument: no workload or no target.
   virtual absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) = 0;
-  // The best per (workload, target, device key), each as Best would give it at level key; of these, those that the filter
-  // matches, in id order.
+  // The best per (workload, target, device key), each as Best would give it at level key; of these, those that the
+  // filter matches, in id order.
   virtual absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
 
   virtual absl::StatusOr<int64_t> CreateJob(const JobRow& job) = 0;
-  virtual absl::Status UpdateJob(const JobRow& job) = 0;        // by id; kNotFound
+  virtual absl::Status UpdateJob(const JobRow& job) = 0;  // by id; kNotFound
   virtual absl::StatusOr<JobRow> GetJob(int64_t id) = 0;
-  virtual absl::StatusOr<std::vector<JobRow>> Jobs() = 0;       // newest first
+  virtual absl::StatusOr<std::vector<JobRow>> Jobs() = 0;  // newest first
 };
 
 enum class OpenMode { kReadWrite, kReadOnly };
 // One process may hold a file for writing (kFailedPrecondition names the holder); any number may read meanwhile.
-// Errors, one line each: no such file (read-only), not a database of ours, corrupt, from a newer version, read-only folder, disk full, locked.
+// Errors, one line each: no such file (read-only), not a database of ours, corrupt, from a newer version, read-only
+// folder, disk full, locked.
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, OpenMode mode);
 std::unique_ptr<Store> NewMemoryStore();
 
-// One JSON object a line, the form of `db export` and `db list --json`. Ids and job numbers are those of the store it came
-// from: an import drops them. kInvalidArgument names the field.
+// One JSON object a line, the form of `db export` and `db list --json`. Ids and job numbers are those of the store it
+// came from: an import drops them. kInvalidArgument names the field.
 std::string ToJsonLine(const Record& r);
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line);
 

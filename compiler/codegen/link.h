@@ -1,4 +1,5 @@
-// The last steps of a package: its plan as an object file, and objects as one shared library. No tool of the host is run.
+// The last steps of a package: its plan as an object file, and objects as one shared library. No tool of the host is
+// run.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@ namespace temper {
 
 // runtime/plan.h's tables in C++: what temper_plan_v1 shall say.
 struct PlanArg {
-  int kind;                   // TEMPER_ARG_*
+  int kind;  // TEMPER_ARG_*
   int index = 0;
-  int64_t offset = 0;         // bytes
+  int64_t offset = 0;  // bytes
 };
 struct PlanStep {
   std::string name;
-  std::string symbol;         // of the kernel; empty: a copy of `copy_bytes` from args[0] to args[1]
+  std::string symbol;  // of the kernel; empty: a copy of `copy_bytes` from args[0] to args[1]
   std::vector<PlanArg> args;
   int64_t copy_bytes = 0, workspace_bytes = 0, thread_workspace_bytes = 0;
 };
@@ -35,11 +36,12 @@ struct Plan {
   std::vector<std::string> cpu_features;
 };
 
-int OnnxDType(DType dtype);   // ONNX's TensorProto.DataType
+int OnnxDType(DType dtype);  // ONNX's TensorProto.DataType
 
 // An object file defining temper_plan_v1. Thread-safe.
 absl::StatusOr<std::string> CompilePlan(const Plan& plan, const Target& target);
-// Links objects into the shared library `path`, exporting only temper_model_*. One call at a time in a process (a lock sees to it).
+// Links objects into the shared library `path`, exporting only temper_model_*. One call at a time in a process (a lock
+// sees to it).
 absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path);
 
 }  // namespace temper

@@ -109,7 +109,8 @@ Sum Canonicalizer::Linear(const Expr& e) {
 
 void Canonicalizer::Accumulate(const Expr& e, int64_t factor, Sum& into) {
   switch (e->kind) {
-    case ExprKind::kInt: return Flatten(e, factor, into);
+    case ExprKind::kInt:
+      return Flatten(e, factor, into);
     case ExprKind::kAdd:
     case ExprKind::kSub:
       Accumulate(e->args[0], factor, into);
@@ -122,7 +123,8 @@ void Canonicalizer::Accumulate(const Expr& e, int64_t factor, Sum& into) {
         return into.AddScaled(other, factor * constant.constant);
       }
       break;
-    default: break;
+    default:
+      break;
   }
   into.AddScaled(LinearAtom(e), factor);
 }
@@ -157,8 +159,10 @@ Sum Canonicalizer::ComputeLinearAtom(const Expr& e) {
       return e->kind == ExprKind::kDiv ? q.quotient : q.remainder;
     }
     case ExprKind::kMin:
-    case ExprKind::kMax: return MinMax(e);
-    case ExprKind::kSelect: return Flatten(Select(e));
+    case ExprKind::kMax:
+      return MinMax(e);
+    case ExprKind::kSelect:
+      return Flatten(Select(e));
     default: {
       std::vector<Expr> args;
       for (const Expr& arg : e->args) args.push_back(Any(arg));
@@ -216,12 +220,17 @@ Expr Canonicalizer::Condition(const Expr& e) {
     case ExprKind::kLe:
       if (auto sum = AsNegative(e)) return Order(*std::move(sum));
       break;
-    case ExprKind::kEq: return Equality(e);
+    case ExprKind::kEq:
+      return Equality(e);
     case ExprKind::kAnd:
-    case ExprKind::kOr: return Junction(e);
-    case ExprKind::kNot: return Negation(e);
-    case ExprKind::kSelect: return Select(e);
-    default: break;
+    case ExprKind::kOr:
+      return Junction(e);
+    case ExprKind::kNot:
+      return Negation(e);
+    case ExprKind::kSelect:
+      return Select(e);
+    default:
+      break;
   }
   std::vector<Expr> args;
   for (const Expr& arg : e->args) args.push_back(Any(arg));
@@ -622,7 +631,8 @@ std::optional<Interval> Canonicalizer::BoundsOfAtom(const Expr& atom) const {
     case ExprKind::kCast:
       if (atom->args[0]->dtype == DType::kBool && atom->args[0]->kind != ExprKind::kLoad) return Interval{0, 1};
       return std::nullopt;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -643,8 +653,10 @@ int Canonicalizer::Compare(const Expr& a, const Expr& b) const {
   if (a->dtype != b->dtype) return three_way(a->dtype, b->dtype);
   int order = 0;
   switch (a->kind) {
-    case ExprKind::kInt: return three_way(a->int_value, b->int_value);
-    case ExprKind::kFloat: return three_way(a->float_value, b->float_value);
+    case ExprKind::kInt:
+      return three_way(a->int_value, b->int_value);
+    case ExprKind::kFloat:
+      return three_way(a->float_value, b->float_value);
     case ExprKind::kVar:
       if ((order = three_way(RankOf(a->var), RankOf(b->var))) != 0) return order;
       if ((order = three_way(a->var->name, b->var->name)) != 0) return order;
@@ -653,7 +665,8 @@ int Canonicalizer::Compare(const Expr& a, const Expr& b) const {
       if ((order = three_way(a->buffer->name, b->buffer->name)) != 0) return order;
       if ((order = three_way(a->buffer.get(), b->buffer.get())) != 0) return order;
       break;
-    default: break;
+    default:
+      break;
   }
   if ((order = three_way(a->args.size(), b->args.size())) != 0) return order;
   for (size_t i = 0; i < a->args.size(); ++i) {

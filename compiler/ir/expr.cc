@@ -28,20 +28,28 @@ bool IsLogic(ExprKind kind) { return kind == ExprKind::kAnd || kind == ExprKind:
 // The value `v` as the integer type keeps it: arithmetic wraps.
 int64_t Wrap(int64_t v, DType dtype) {
   switch (dtype) {
-    case DType::kI32: return static_cast<int32_t>(v);
-    case DType::kI8: return static_cast<int8_t>(v);
-    case DType::kU8: return static_cast<uint8_t>(v);
-    case DType::kBool: return v != 0;
-    default: return v;
+    case DType::kI32:
+      return static_cast<int32_t>(v);
+    case DType::kI8:
+      return static_cast<int8_t>(v);
+    case DType::kU8:
+      return static_cast<uint8_t>(v);
+    case DType::kBool:
+      return v != 0;
+    default:
+      return v;
   }
 }
 
 std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
   int64_t r = 0;
   switch (kind) {
-    case ExprKind::kAdd: return __builtin_add_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-    case ExprKind::kSub: return __builtin_sub_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-    case ExprKind::kMul: return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional(r);
+    case ExprKind::kAdd:
+      return __builtin_add_overflow(a, b, &r) ? std::nullopt : std::optional(r);
+    case ExprKind::kSub:
+      return __builtin_sub_overflow(a, b, &r) ? std::nullopt : std::optional(r);
+    case ExprKind::kMul:
+      return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional(r);
     case ExprKind::kDiv:
     case ExprKind::kMod: {
       if (b == 0 || b == -1) return kind == ExprKind::kDiv || b == 0 ? std::nullopt : std::optional<int64_t>(0);
@@ -49,27 +57,43 @@ std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
       if (m != 0 && ((m < 0) != (b < 0))) m += b;
       return kind == ExprKind::kMod ? m : (a - m) / b;
     }
-    case ExprKind::kMin: return std::min(a, b);
-    case ExprKind::kMax: return std::max(a, b);
-    case ExprKind::kLt: return a < b;
-    case ExprKind::kLe: return a <= b;
-    case ExprKind::kEq: return a == b;
-    default: return std::nullopt;
+    case ExprKind::kMin:
+      return std::min(a, b);
+    case ExprKind::kMax:
+      return std::max(a, b);
+    case ExprKind::kLt:
+      return a < b;
+    case ExprKind::kLe:
+      return a <= b;
+    case ExprKind::kEq:
+      return a == b;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<double> FoldFloat(ExprKind kind, double a, double b) {
   switch (kind) {
-    case ExprKind::kAdd: return a + b;
-    case ExprKind::kSub: return a - b;
-    case ExprKind::kMul: return a * b;
-    case ExprKind::kDiv: return a / b;
-    case ExprKind::kMin: return a < b || std::isnan(a) ? a : b;
-    case ExprKind::kMax: return a > b || std::isnan(a) ? a : b;
-    case ExprKind::kLt: return a < b;
-    case ExprKind::kLe: return a <= b;
-    case ExprKind::kEq: return a == b;
-    default: return std::nullopt;
+    case ExprKind::kAdd:
+      return a + b;
+    case ExprKind::kSub:
+      return a - b;
+    case ExprKind::kMul:
+      return a * b;
+    case ExprKind::kDiv:
+      return a / b;
+    case ExprKind::kMin:
+      return a < b || std::isnan(a) ? a : b;
+    case ExprKind::kMax:
+      return a > b || std::isnan(a) ? a : b;
+    case ExprKind::kLt:
+      return a < b;
+    case ExprKind::kLe:
+      return a <= b;
+    case ExprKind::kEq:
+      return a == b;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -85,13 +109,16 @@ Expr DropNeutral(ExprKind kind, const Expr& a, const Expr& b) {
     case ExprKind::kAdd:
       if (IsConst(a, 0)) return b;
       return IsConst(b, 0) ? a : Expr();
-    case ExprKind::kSub: return IsConst(b, 0) ? a : Expr();
+    case ExprKind::kSub:
+      return IsConst(b, 0) ? a : Expr();
     case ExprKind::kMul:
       if (IsConst(a, 1)) return b;
       if (IsConst(b, 1)) return a;
       return integer && (IsConst(a, 0) || IsConst(b, 0)) ? Int(0, a->dtype) : Expr();
-    case ExprKind::kDiv: return IsConst(b, 1) ? a : Expr();
-    case ExprKind::kMod: return integer && IsConst(b, 1) ? Int(0, a->dtype) : Expr();
+    case ExprKind::kDiv:
+      return IsConst(b, 1) ? a : Expr();
+    case ExprKind::kMod:
+      return integer && IsConst(b, 1) ? Int(0, a->dtype) : Expr();
     case ExprKind::kAnd:
       if (a->kind == ExprKind::kInt) return a->int_value ? b : a;
       if (b->kind == ExprKind::kInt) return b->int_value ? a : b;
@@ -100,7 +127,8 @@ Expr DropNeutral(ExprKind kind, const Expr& a, const Expr& b) {
       if (a->kind == ExprKind::kInt) return a->int_value ? a : b;
       if (b->kind == ExprKind::kInt) return b->int_value ? b : a;
       return Expr();
-    default: return Expr();
+    default:
+      return Expr();
   }
 }
 
@@ -250,10 +278,14 @@ std::optional<int64_t> AsInt(const Expr& e) {
 
 Expr WithArgs(const Expr& e, std::vector<Expr> args) {
   switch (e->kind) {
-    case ExprKind::kLoad: return Load(e->buffer, std::move(args));
-    case ExprKind::kSelect: return Select(args[0], args[1], args[2]);
-    case ExprKind::kCast: return Cast(args[0], e->dtype);
-    default: return args.size() == 2 ? Binary(e->kind, args[0], args[1]) : Unary(e->kind, args[0]);
+    case ExprKind::kLoad:
+      return Load(e->buffer, std::move(args));
+    case ExprKind::kSelect:
+      return Select(args[0], args[1], args[2]);
+    case ExprKind::kCast:
+      return Cast(args[0], e->dtype);
+    default:
+      return args.size() == 2 ? Binary(e->kind, args[0], args[1]) : Unary(e->kind, args[0]);
   }
 }
 

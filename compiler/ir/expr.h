@@ -25,11 +25,37 @@ using Var = std::shared_ptr<const VarNode>;
 Var MakeVar(std::string name);
 
 enum class ExprKind : uint8_t {
-  kInt, kFloat, kVar, kLoad,                                     // leaves; bool constants are kInt of dtype kBool
-  kAdd, kSub, kMul, kDiv, kMod, kMin, kMax, kPow,                // arithmetic, two args
-  kLt, kLe, kEq, kAnd, kOr, kNot,                                // logic
-  kSelect, kCast,                                                // select(cond, a, b) evaluates lazily: the branch not taken is not loaded
-  kExp, kLog, kTanh, kErf, kSqrt, kAbs, kFloor, kCeil, kRound, kSin, kCos,  // float functions, one arg; round is half to even
+  kInt,
+  kFloat,
+  kVar,
+  kLoad,  // leaves; bool constants are kInt of dtype kBool
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMod,
+  kMin,
+  kMax,
+  kPow,  // arithmetic, two args
+  kLt,
+  kLe,
+  kEq,
+  kAnd,
+  kOr,
+  kNot,  // logic
+  kSelect,
+  kCast,  // select(cond, a, b) evaluates lazily: the branch not taken is not loaded
+  kExp,
+  kLog,
+  kTanh,
+  kErf,
+  kSqrt,
+  kAbs,
+  kFloor,
+  kCeil,
+  kRound,
+  kSin,
+  kCos,  // float functions, one arg; round is half to even
 };
 std::string_view Name(ExprKind kind);
 
@@ -37,15 +63,15 @@ struct ExprNode;
 class Expr {
  public:
   Expr() = default;
-  Expr(int v);                                  // NOLINT: constants read naturally in index arithmetic
-  Expr(int64_t v);                              // NOLINT
-  Expr(const Var& v);                           // NOLINT
+  Expr(int v);         // NOLINT: constants read naturally in index arithmetic
+  Expr(int64_t v);     // NOLINT
+  Expr(const Var& v);  // NOLINT
   explicit Expr(std::shared_ptr<const ExprNode> node) : node_(std::move(node)) {}
   const ExprNode* operator->() const { return node_.get(); }
   const ExprNode& operator*() const { return *node_; }
   const ExprNode* get() const { return node_.get(); }
   explicit operator bool() const { return node_ != nullptr; }
-  bool shared() const { return node_.use_count() > 1; }   // a hint for memo tables: another Expr holds this node too
+  bool shared() const { return node_.use_count() > 1; }  // a hint for memo tables: another Expr holds this node too
 
  private:
   std::shared_ptr<const ExprNode> node_;
@@ -54,10 +80,10 @@ class Expr {
 struct ExprNode {
   ExprKind kind;
   DType dtype;
-  int64_t int_value = 0;      // kInt
-  double float_value = 0;     // kFloat
-  Var var;                    // kVar
-  Buffer buffer;              // kLoad; args are the indices, one per dimension of the buffer
+  int64_t int_value = 0;   // kInt
+  double float_value = 0;  // kFloat
+  Var var;                 // kVar
+  Buffer buffer;           // kLoad; args are the indices, one per dimension of the buffer
   std::vector<Expr> args;
 };
 
@@ -68,7 +94,7 @@ enum class Scope : uint8_t { kMemory, kRegister };
 struct BufferNode {
   std::string name;
   DType dtype;
-  Shape shape;                // physical, dense, row-major
+  Shape shape;  // physical, dense, row-major
   Scope scope = Scope::kMemory;
 };
 Buffer MakeBuffer(std::string name, DType dtype, Shape shape, Scope scope = Scope::kMemory);
@@ -78,7 +104,7 @@ Buffer MakeBuffer(std::string name, DType dtype, Shape shape, Scope scope = Scop
 Expr Int(int64_t v, DType dtype = DType::kI64);
 Expr Bool(bool v);
 Expr Float(double v, DType dtype = DType::kF32);
-Expr Const(double v, DType dtype);              // Int or Float by dtype
+Expr Const(double v, DType dtype);  // Int or Float by dtype
 Expr Load(const Buffer& buffer, std::vector<Expr> indices);
 Expr Binary(ExprKind kind, Expr a, Expr b);
 Expr Unary(ExprKind kind, Expr a);
@@ -109,14 +135,17 @@ Expr WithArgs(const Expr& e, std::vector<Expr> args);
 // Rebuilds `e` bottom-up: `f` sees each node after its args were rebuilt and returns a replacement, or an empty Expr
 // to keep it. A node that several parents share is rebuilt once.
 Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f);
-void Visit(const Expr& e, const std::function<void(const Expr&)>& f);      // pre-order
+void Visit(const Expr& e, const std::function<void(const Expr&)>& f);  // pre-order
 bool UsesVar(const Expr& e, const Var& v);
 bool StructurallyEqual(const Expr& a, const Expr& b);
 
 // Simultaneous substitution of variables.
-struct VarBinding { Var var; Expr value; };
+struct VarBinding {
+  Var var;
+  Expr value;
+};
 Expr Substitute(const Expr& e, const std::vector<VarBinding>& bindings);
 
-std::string Text(const Expr& e);                // "A[i*16 + j] + 1.5"
+std::string Text(const Expr& e);  // "A[i*16 + j] + 1.5"
 
 }  // namespace temper::ir

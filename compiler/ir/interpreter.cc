@@ -125,8 +125,12 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
       code.slot = AddVar(s->var);
       code.extent = s->extent;
       break;
-    case StmtKind::kIf: TEMPER_RETURN_IF_ERROR(ResolveOptional(s->cond, code.value)); break;
-    case StmtKind::kAlloc: code.slot = AddArray(s->buffer); break;
+    case StmtKind::kIf:
+      TEMPER_RETURN_IF_ERROR(ResolveOptional(s->cond, code.value));
+      break;
+    case StmtKind::kAlloc:
+      code.slot = AddArray(s->buffer);
+      break;
     case StmtKind::kBlock:
       code.block = &s->block;
       if (s->block.bindings.size() != s->block.iters.size()) {
@@ -139,7 +143,8 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
       break;
     case StmtKind::kSeq:
     case StmtKind::kStore:
-    case StmtKind::kPrefetch: break;
+    case StmtKind::kPrefetch:
+      break;
   }
   if (s->kind == StmtKind::kStore || s->kind == StmtKind::kBlock) {
     TEMPER_RETURN_IF_ERROR(ResolveAccess(s->buffer, s->indices, code.slot, code.indices));
@@ -161,11 +166,16 @@ double Round(double v, DType dtype) { return dtype == DType::kF32 ? static_cast<
 
 int64_t Wrap(int64_t v, DType dtype) {
   switch (dtype) {
-    case DType::kI32: return static_cast<int32_t>(v);
-    case DType::kI8: return static_cast<int8_t>(v);
-    case DType::kU8: return static_cast<uint8_t>(v);
-    case DType::kBool: return v != 0;
-    default: return v;
+    case DType::kI32:
+      return static_cast<int32_t>(v);
+    case DType::kI8:
+      return static_cast<int8_t>(v);
+    case DType::kU8:
+      return static_cast<uint8_t>(v);
+    case DType::kBool:
+      return v != 0;
+    default:
+      return v;
   }
 }
 
@@ -191,45 +201,74 @@ Value CastValue(Value v, DType from, DType to) {
 int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
   auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   switch (kind) {
-    case ExprKind::kAdd: return static_cast<int64_t>(x + y);
-    case ExprKind::kSub: return static_cast<int64_t>(x - y);
-    case ExprKind::kMul: return static_cast<int64_t>(x * y);
-    case ExprKind::kDiv: return b == 0 ? 0 : FloorDiv(a, b);
-    case ExprKind::kMod: return b == 0 ? 0 : FloorMod(a, b);
-    case ExprKind::kMin: return std::min(a, b);
-    case ExprKind::kMax: return std::max(a, b);
-    case ExprKind::kLt: return a < b;
-    case ExprKind::kLe: return a <= b;
-    default: return a == b;
+    case ExprKind::kAdd:
+      return static_cast<int64_t>(x + y);
+    case ExprKind::kSub:
+      return static_cast<int64_t>(x - y);
+    case ExprKind::kMul:
+      return static_cast<int64_t>(x * y);
+    case ExprKind::kDiv:
+      return b == 0 ? 0 : FloorDiv(a, b);
+    case ExprKind::kMod:
+      return b == 0 ? 0 : FloorMod(a, b);
+    case ExprKind::kMin:
+      return std::min(a, b);
+    case ExprKind::kMax:
+      return std::max(a, b);
+    case ExprKind::kLt:
+      return a < b;
+    case ExprKind::kLe:
+      return a <= b;
+    default:
+      return a == b;
   }
 }
 
 double FloatBinary(ExprKind kind, double a, double b) {
   switch (kind) {
-    case ExprKind::kAdd: return a + b;
-    case ExprKind::kSub: return a - b;
-    case ExprKind::kMul: return a * b;
-    case ExprKind::kDiv: return a / b;
-    case ExprKind::kMod: return a - std::floor(a / b) * b;
-    case ExprKind::kMin: return a < b || std::isnan(a) ? a : b;  // NaN wins, so that it shows
-    case ExprKind::kMax: return a > b || std::isnan(a) ? a : b;
-    default: return std::pow(a, b);
+    case ExprKind::kAdd:
+      return a + b;
+    case ExprKind::kSub:
+      return a - b;
+    case ExprKind::kMul:
+      return a * b;
+    case ExprKind::kDiv:
+      return a / b;
+    case ExprKind::kMod:
+      return a - std::floor(a / b) * b;
+    case ExprKind::kMin:
+      return a < b || std::isnan(a) ? a : b;  // NaN wins, so that it shows
+    case ExprKind::kMax:
+      return a > b || std::isnan(a) ? a : b;
+    default:
+      return std::pow(a, b);
   }
 }
 
 double FloatUnary(ExprKind kind, double a) {
   switch (kind) {
-    case ExprKind::kExp: return std::exp(a);
-    case ExprKind::kLog: return std::log(a);
-    case ExprKind::kTanh: return std::tanh(a);
-    case ExprKind::kErf: return std::erf(a);
-    case ExprKind::kSqrt: return std::sqrt(a);
-    case ExprKind::kAbs: return std::abs(a);
-    case ExprKind::kFloor: return std::floor(a);
-    case ExprKind::kCeil: return std::ceil(a);
-    case ExprKind::kRound: return std::nearbyint(a);
-    case ExprKind::kSin: return std::sin(a);
-    default: return std::cos(a);
+    case ExprKind::kExp:
+      return std::exp(a);
+    case ExprKind::kLog:
+      return std::log(a);
+    case ExprKind::kTanh:
+      return std::tanh(a);
+    case ExprKind::kErf:
+      return std::erf(a);
+    case ExprKind::kSqrt:
+      return std::sqrt(a);
+    case ExprKind::kAbs:
+      return std::abs(a);
+    case ExprKind::kFloor:
+      return std::floor(a);
+    case ExprKind::kCeil:
+      return std::ceil(a);
+    case ExprKind::kRound:
+      return std::nearbyint(a);
+    case ExprKind::kSin:
+      return std::sin(a);
+    default:
+      return std::cos(a);
   }
 }
 
@@ -239,13 +278,20 @@ Value ReadElement(const char* data, int64_t i, DType dtype) {
     return value;
   };
   switch (dtype) {
-    case DType::kF32: return OfFloat(read(float{}));
-    case DType::kF64: return OfFloat(read(double{}));
-    case DType::kI64: return OfInt(read(int64_t{}));
-    case DType::kI32: return OfInt(read(int32_t{}));
-    case DType::kI8: return OfInt(read(int8_t{}));
-    case DType::kU8: return OfInt(read(uint8_t{}));
-    case DType::kBool: break;
+    case DType::kF32:
+      return OfFloat(read(float{}));
+    case DType::kF64:
+      return OfFloat(read(double{}));
+    case DType::kI64:
+      return OfInt(read(int64_t{}));
+    case DType::kI32:
+      return OfInt(read(int32_t{}));
+    case DType::kI8:
+      return OfInt(read(int8_t{}));
+    case DType::kU8:
+      return OfInt(read(uint8_t{}));
+    case DType::kBool:
+      break;
   }
   return OfInt(read(uint8_t{}) != 0);
 }
@@ -253,13 +299,19 @@ Value ReadElement(const char* data, int64_t i, DType dtype) {
 void WriteElement(char* data, int64_t i, DType dtype, Value v) {
   auto write = [&]<typename T>(T value) { std::memcpy(data + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T)); };
   switch (dtype) {
-    case DType::kF32: return write(static_cast<float>(v.f));
-    case DType::kF64: return write(v.f);
-    case DType::kI64: return write(v.i);
-    case DType::kI32: return write(static_cast<int32_t>(v.i));
-    case DType::kI8: return write(static_cast<int8_t>(v.i));
+    case DType::kF32:
+      return write(static_cast<float>(v.f));
+    case DType::kF64:
+      return write(v.f);
+    case DType::kI64:
+      return write(v.i);
+    case DType::kI32:
+      return write(static_cast<int32_t>(v.i));
+    case DType::kI8:
+      return write(static_cast<int8_t>(v.i));
     case DType::kU8:
-    case DType::kBool: return write(static_cast<uint8_t>(v.i));
+    case DType::kBool:
+      return write(static_cast<uint8_t>(v.i));
   }
 }
 
@@ -314,18 +366,26 @@ int64_t Machine::Position(int array, const std::vector<Code>& indices) {
 Value Machine::Eval(const Code& e) {
   switch (e.kind) {
     case ExprKind::kInt:
-    case ExprKind::kFloat: return e.constant;
-    case ExprKind::kVar: return OfInt(vars_[e.slot]);
+    case ExprKind::kFloat:
+      return e.constant;
+    case ExprKind::kVar:
+      return OfInt(vars_[e.slot]);
     case ExprKind::kLoad: {
       int64_t position = Position(e.slot, e.args);
       return position < 0 ? Value{.i = 0} : ReadElement(arrays_[e.slot].data, position, e.dtype);
     }
-    case ExprKind::kSelect: return Eval(e.args[True(e.args[0]) ? 1 : 2]);
-    case ExprKind::kAnd: return OfInt(True(e.args[0]) && True(e.args[1]));
-    case ExprKind::kOr: return OfInt(True(e.args[0]) || True(e.args[1]));
-    case ExprKind::kNot: return OfInt(!True(e.args[0]));
-    case ExprKind::kCast: return CastValue(Eval(e.args[0]), e.arg_dtype, e.dtype);
-    default: return Call(e);
+    case ExprKind::kSelect:
+      return Eval(e.args[True(e.args[0]) ? 1 : 2]);
+    case ExprKind::kAnd:
+      return OfInt(True(e.args[0]) && True(e.args[1]));
+    case ExprKind::kOr:
+      return OfInt(True(e.args[0]) || True(e.args[1]));
+    case ExprKind::kNot:
+      return OfInt(!True(e.args[0]));
+    case ExprKind::kCast:
+      return CastValue(Eval(e.args[0]), e.arg_dtype, e.dtype);
+    default:
+      return Call(e);
   }
 }
 
@@ -338,10 +398,14 @@ Value Machine::Call(const Code& e) {
   Value b = Eval(e.args[1]);
   if (!IsFloat(e.arg_dtype)) return OfInt(Wrap(IntBinary(e.kind, a.i, b.i), e.dtype));
   switch (e.kind) {
-    case ExprKind::kLt: return OfInt(a.f < b.f);
-    case ExprKind::kLe: return OfInt(a.f <= b.f);
-    case ExprKind::kEq: return OfInt(a.f == b.f);
-    default: return OfFloat(Round(FloatBinary(e.kind, a.f, b.f), e.dtype));
+    case ExprKind::kLt:
+      return OfInt(a.f < b.f);
+    case ExprKind::kLe:
+      return OfInt(a.f <= b.f);
+    case ExprKind::kEq:
+      return OfInt(a.f == b.f);
+    default:
+      return OfFloat(Round(FloatBinary(e.kind, a.f, b.f), e.dtype));
   }
 }
 
@@ -394,9 +458,12 @@ void Machine::Run(const CodeStmt& s) {
       array.data = nullptr;
       return;
     }
-    case StmtKind::kStore: return Write(s, s.value[0]);
-    case StmtKind::kBlock: return RunBlock(s);
-    case StmtKind::kPrefetch: return;  // may point past the end; it is a hint
+    case StmtKind::kStore:
+      return Write(s, s.value[0]);
+    case StmtKind::kBlock:
+      return RunBlock(s);
+    case StmtKind::kPrefetch:
+      return;  // may point past the end; it is a hint
   }
 }
 

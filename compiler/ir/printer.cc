@@ -130,12 +130,18 @@ std::string Printer::PrintSum(const Expr& e) {
 std::string Printer::Print(const Expr& e, Precedence around) {
   switch (e->kind) {
     case ExprKind::kInt:
-    case ExprKind::kFloat: return ConstText(*e);
-    case ExprKind::kVar: return NameOf(e->var);
-    case ExprKind::kLoad: return Access(e->buffer, e->args);
-    case ExprKind::kNot: return "!" + Print(e->args[0], kAtomLevel);
-    case ExprKind::kCast: return absl::StrCat(DTypeText(e->dtype), "(", Print(e->args[0]), ")");
-    default: break;
+    case ExprKind::kFloat:
+      return ConstText(*e);
+    case ExprKind::kVar:
+      return NameOf(e->var);
+    case ExprKind::kLoad:
+      return Access(e->buffer, e->args);
+    case ExprKind::kNot:
+      return "!" + Print(e->args[0], kAtomLevel);
+    case ExprKind::kCast:
+      return absl::StrCat(DTypeText(e->dtype), "(", Print(e->args[0]), ")");
+    default:
+      break;
   }
   const Operator* op = FindOperator(e->kind);
   if (op == nullptr) return absl::StrCat(std::string(Name(e->kind)), "(", List(e->args), ")");
@@ -178,7 +184,8 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
     case StmtKind::kSeq:
       for (size_t i = 0; i < s->stmts.size(); ++i) Print(s->stmts[i], indent, last && i + 1 == s->stmts.size());
       return;
-    case StmtKind::kStore: return Line(indent, absl::StrCat(Access(s->buffer, s->indices), " = ", Print(s->value)));
+    case StmtKind::kStore:
+      return Line(indent, absl::StrCat(Access(s->buffer, s->indices), " = ", Print(s->value)));
     case StmtKind::kIf:
       Line(indent, absl::StrCat("if ", Print(s->cond)));
       Print(s->body, indent + 1, true);
@@ -190,8 +197,10 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
     case StmtKind::kAlloc:
       Line(indent, absl::StrCat("alloc ", Declare(s->buffer), s->buffer->scope == Scope::kRegister ? " register" : ""));
       return Print(s->body, last ? indent : indent + 1, true);
-    case StmtKind::kBlock: return PrintBlock(*s, indent);
-    case StmtKind::kPrefetch: return Line(indent, absl::StrCat("prefetch ", Access(s->buffer, s->indices)));
+    case StmtKind::kBlock:
+      return PrintBlock(*s, indent);
+    case StmtKind::kPrefetch:
+      return Line(indent, absl::StrCat("prefetch ", Access(s->buffer, s->indices)));
   }
 }
 

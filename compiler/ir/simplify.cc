@@ -24,14 +24,18 @@ class StmtSimplifier {
 
 Stmt StmtSimplifier::Run(const Stmt& s) {
   switch (s->kind) {
-    case StmtKind::kFor: return RunFor(s);
-    case StmtKind::kIf: return RunIf(s);
-    case StmtKind::kSeq: return RunSeq(s);
+    case StmtKind::kFor:
+      return RunFor(s);
+    case StmtKind::kIf:
+      return RunIf(s);
+    case StmtKind::kSeq:
+      return RunSeq(s);
     case StmtKind::kAlloc: {
       Stmt body = Run(s->body);
       return body && body != s->body ? Alloc(s->buffer, body) : body ? s : nullptr;
     }
-    default: return RunLeaf(s);
+    default:
+      return RunLeaf(s);
   }
 }
 
@@ -118,7 +122,8 @@ bool AddLinear(const Expr& e, int64_t factor, const std::vector<Var>& vars, Line
       if (auto b = AsInt(e->args[1])) return AddLinear(e->args[0], factor * *b, vars, linear);
       if (auto a = AsInt(e->args[0])) return AddLinear(e->args[1], factor * *a, vars, linear);
       break;
-    default: break;
+    default:
+      break;
   }
   if (std::any_of(vars.begin(), vars.end(), [&](const Var& v) { return UsesVar(e, v); })) return false;
   linear.rest = linear.rest + e * Int(factor);

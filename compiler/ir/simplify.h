@@ -8,15 +8,15 @@
 
 namespace temper::ir {
 
-struct Interval {             // inclusive; empty optionals would be infinity, which static shapes never need
+struct Interval {  // inclusive; empty optionals would be infinity, which static shapes never need
   int64_t min, max;
 };
 
 class Simplifier {
  public:
-  void Bind(const Var& v, int64_t extent);      // v in [0, extent)
+  void Bind(const Var& v, int64_t extent);  // v in [0, extent)
   void BindRange(const Var& v, Interval range);
-  void Unbind(const Var& v);                    // the latest binding of v
+  void Unbind(const Var& v);  // the latest binding of v
   // `cond` holds from here on. Understood: comparisons of linear forms and conjunctions of them. To leave the scope of
   // an assumption again, make it on a copy of the simplifier.
   void Assume(const Expr& cond);
@@ -28,13 +28,13 @@ class Simplifier {
   //   comparisons and min/max decided by range;  and/or/select with constant conditions
   // Float expressions are kept but for their integer parts (indices and conditions of loads and selects).
   Expr Simplify(const Expr& e) const;
-  bool CanProve(const Expr& cond) const;        // cond is true for every value in range
+  bool CanProve(const Expr& cond) const;  // cond is true for every value in range
   // Bounds of an integer expression; nullopt when it depends on a load or an unbound variable.
   std::optional<Interval> Bounds(const Expr& e) const;
 
  private:
   friend class Canonicalizer;
-  struct Assumption {         // terms <= max
+  struct Assumption {  // terms <= max
     Sum terms;
     int64_t max;
   };

@@ -31,7 +31,8 @@ Stmt MapChildren(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
       for (const Stmt& child : s->stmts) stmts.push_back(f(child));
       return stmts == s->stmts ? s : Seq(std::move(stmts));
     }
-    default: return s;
+    default:
+      return s;
   }
 }
 

@@ -22,15 +22,15 @@ using Stmt = std::shared_ptr<const StmtNode>;
 // and `predicate` (over the loops; may be empty) whether it is to be computed.
 struct IterVar {
   Var var;
-  int64_t extent;             // the domain is [0, extent)
+  int64_t extent;  // the domain is [0, extent)
   bool reduce;
 };
 struct BlockInfo {
-  std::string name;           // unique within a function
+  std::string name;  // unique within a function
   std::vector<IterVar> iters;
-  std::vector<Expr> bindings; // one per iterator, over the loops around the block
-  Expr predicate;             // kBool or empty
-  Expr init;                  // empty: not a reduction, or its init was decomposed
+  std::vector<Expr> bindings;  // one per iterator, over the loops around the block
+  Expr predicate;              // kBool or empty
+  Expr init;                   // empty: not a reduction, or its init was decomposed
 };
 
 struct StmtNode {
@@ -50,28 +50,28 @@ struct StmtNode {
 };
 
 Stmt For(Var var, int64_t extent, ForKind kind, Stmt body);
-Stmt Seq(std::vector<Stmt> stmts);              // flattens nested ones; of one statement is that statement
+Stmt Seq(std::vector<Stmt> stmts);  // flattens nested ones; of one statement is that statement
 Stmt Store(Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt If(Expr cond, Stmt then_body, Stmt else_body = nullptr);
-Stmt Alloc(Buffer buffer, Stmt body);           // contents undefined (NaN in the interpreter) at entry
+Stmt Alloc(Buffer buffer, Stmt body);  // contents undefined (NaN in the interpreter) at entry
 Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt Prefetch(Buffer buffer, std::vector<Expr> indices);
 
 // A kernel. Parameters are caller-owned and do not alias. Outputs are written whole, inputs never.
 struct Func {
   std::string name;
-  std::vector<Buffer> params; // inputs, then outputs
+  std::vector<Buffer> params;  // inputs, then outputs
   int num_outputs = 1;
   Stmt body;
 };
 
 // Rebuild bottom-up / visit pre-order, statements only.
-Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);     // null: keep
+Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);  // null: keep
 void VisitStmt(const Stmt& s, const std::function<void(const Stmt&)>& f);
 // Every expression in `s` (bindings, predicates, indices, values) rewritten.
 Stmt RewriteExprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);
 void VisitExprs(const Stmt& s, const std::function<void(const Expr&)>& f);
-Stmt Substitute(const Stmt& s, const std::vector<VarBinding>& bindings);        // free variables only
+Stmt Substitute(const Stmt& s, const std::vector<VarBinding>& bindings);  // free variables only
 
 std::string Text(const Stmt& s, int indent = 0);
 std::string Text(const Func& f);
@@ -81,7 +81,8 @@ std::string Text(const Func& f);
 absl::Status Verify(const Func& f);
 
 // Runs the function on host memory, slowly and exactly in program order; `args` in parameter order. Allocations
-// start as NaN; out-of-bounds accesses are errors that name the buffer and the indices. Vectorised, unrolled and parallel loops run in order.
+// start as NaN; out-of-bounds accesses are errors that name the buffer and the indices. Vectorised, unrolled and
+// parallel loops run in order.
 absl::Status Interpret(const Func& f, std::span<NDArray> args);
 
 }  // namespace temper::ir

@@ -61,7 +61,9 @@ bool Sum::ContainsScaled(const Sum& part, int64_t factor) const {
 
 void Flatten(const Expr& e, int64_t factor, Sum& into) {
   switch (e->kind) {
-    case ExprKind::kInt: into.constant = WrappingAdd(into.constant, WrappingMul(factor, e->int_value)); return;
+    case ExprKind::kInt:
+      into.constant = WrappingAdd(into.constant, WrappingMul(factor, e->int_value));
+      return;
     case ExprKind::kAdd:
     case ExprKind::kSub:
       Flatten(e->args[0], factor, into);
@@ -70,7 +72,8 @@ void Flatten(const Expr& e, int64_t factor, Sum& into) {
       if (auto b = AsInt(e->args[1])) return Flatten(e->args[0], WrappingMul(factor, *b), into);
       if (auto a = AsInt(e->args[0])) return Flatten(e->args[1], WrappingMul(factor, *a), into);
       break;
-    default: break;
+    default:
+      break;
   }
   into.Add(factor, e);
 }

@@ -44,21 +44,30 @@ struct Nest {
 
 double LargestOf(DType dtype) {
   switch (dtype) {
-    case DType::kI32: return std::numeric_limits<int32_t>::max();
-    case DType::kI8: return std::numeric_limits<int8_t>::max();
-    case DType::kU8: return std::numeric_limits<uint8_t>::max();
-    case DType::kBool: return 1;
-    default: return std::numeric_limits<double>::infinity();
+    case DType::kI32:
+      return std::numeric_limits<int32_t>::max();
+    case DType::kI8:
+      return std::numeric_limits<int8_t>::max();
+    case DType::kU8:
+      return std::numeric_limits<uint8_t>::max();
+    case DType::kBool:
+      return 1;
+    default:
+      return std::numeric_limits<double>::infinity();
   }
 }
 
 double SmallestOf(DType dtype) {
   switch (dtype) {
-    case DType::kI32: return std::numeric_limits<int32_t>::min();
-    case DType::kI8: return std::numeric_limits<int8_t>::min();
+    case DType::kI32:
+      return std::numeric_limits<int32_t>::min();
+    case DType::kI8:
+      return std::numeric_limits<int8_t>::min();
     case DType::kU8:
-    case DType::kBool: return 0;
-    default: return -std::numeric_limits<double>::infinity();
+    case DType::kBool:
+      return 0;
+    default:
+      return -std::numeric_limits<double>::infinity();
   }
 }
 
@@ -78,22 +87,29 @@ Tensor Tensor::OfBuffer(const Buffer& buffer, const std::vector<int>& perm) {
 
 Expr Identity(Combiner c, DType dtype) {
   switch (c) {
-    case Combiner::kSum: return Const(0, dtype);
-    case Combiner::kProd: return Const(1, dtype);
+    case Combiner::kSum:
+      return Const(0, dtype);
+    case Combiner::kProd:
+      return Const(1, dtype);
     // The extremes of 64 bits are no doubles, so they can not go through Const.
     case Combiner::kMax:
       return dtype == DType::kI64 ? Int(std::numeric_limits<int64_t>::min()) : Const(SmallestOf(dtype), dtype);
-    case Combiner::kMin: break;
+    case Combiner::kMin:
+      break;
   }
   return dtype == DType::kI64 ? Int(std::numeric_limits<int64_t>::max()) : Const(LargestOf(dtype), dtype);
 }
 
 Expr Combine(Combiner c, Expr a, Expr b) {
   switch (c) {
-    case Combiner::kSum: return a + b;
-    case Combiner::kProd: return a * b;
-    case Combiner::kMax: return Max(a, b);
-    case Combiner::kMin: break;
+    case Combiner::kSum:
+      return a + b;
+    case Combiner::kProd:
+      return a * b;
+    case Combiner::kMax:
+      return Max(a, b);
+    case Combiner::kMin:
+      break;
   }
   return Min(a, b);
 }

@@ -42,12 +42,12 @@ class ProgramBuilder {
   Buffer Compute(std::string name, DType dtype, Shape shape, const std::function<Expr(const std::vector<Expr>&)>& fn);
   Buffer Reduce(std::string name, DType dtype, Shape shape, std::vector<int64_t> reduce_extents, Combiner combiner,
                 const std::function<Expr(const std::vector<Expr>& index, const std::vector<Expr>& reduce)>& fn);
-  void MarkOutput(const Buffer& buffer);        // outputs in order of marking
+  void MarkOutput(const Buffer& buffer);  // outputs in order of marking
   // A stage holding `t` with the physical order `perm`; reads of the result go through it.
   Tensor Materialize(std::string name, const Tensor& t, const std::vector<int>& perm = {});
-  Buffer last() const;                          // the buffer of the latest stage
+  Buffer last() const;  // the buffer of the latest stage
 
-  absl::StatusOr<Func> Finish();                // verified
+  absl::StatusOr<Func> Finish();  // verified
 
  private:
   std::string UniqueName(std::string name);

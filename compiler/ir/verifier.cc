@@ -57,8 +57,10 @@ absl::Status Verifier::Check(const Func& f) {
 
 absl::Status Verifier::Check(const Stmt& s) {
   switch (s->kind) {
-    case StmtKind::kFor: return CheckFor(s);
-    case StmtKind::kBlock: return CheckBlock(s);
+    case StmtKind::kFor:
+      return CheckFor(s);
+    case StmtKind::kBlock:
+      return CheckBlock(s);
     case StmtKind::kSeq:
       for (const Stmt& child : s->stmts) TEMPER_RETURN_IF_ERROR(Check(child));
       return absl::OkStatus();
@@ -78,7 +80,8 @@ absl::Status Verifier::Check(const Stmt& s) {
       TEMPER_RETURN_IF_ERROR(CheckWritable(s));
       TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
       return CheckExpr(s, s->value, s->buffer->dtype, "value");
-    case StmtKind::kPrefetch: return CheckAccess(s, s->buffer, s->indices);
+    case StmtKind::kPrefetch:
+      return CheckAccess(s, s->buffer, s->indices);
   }
   return absl::OkStatus();
 }
@@ -161,11 +164,13 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
   const std::vector<Expr>& args = e->args;
   switch (e->kind) {
     case ExprKind::kInt:
-    case ExprKind::kFloat: return wants(IsFloat(e->dtype) == (e->kind == ExprKind::kFloat));
+    case ExprKind::kFloat:
+      return wants(IsFloat(e->dtype) == (e->kind == ExprKind::kFloat));
     case ExprKind::kVar:
       return vars_.count(e->var.get()) ? absl::OkStatus()
                                        : Error(s, absl::StrCat("variable ", e->var->name, " is not in scope"));
-    case ExprKind::kLoad: return CheckAccess(s, e->buffer, args);
+    case ExprKind::kLoad:
+      return CheckAccess(s, e->buffer, args);
     case ExprKind::kSelect:
       TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype));
       break;
@@ -173,11 +178,19 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
     case ExprKind::kOr:
       TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == DType::kBool));
       break;
-    case ExprKind::kNot: TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool)); break;
-    case ExprKind::kPow: TEMPER_RETURN_IF_ERROR(wants(IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype)); break;
-    case ExprKind::kCast: break;
-    case ExprKind::kAbs: TEMPER_RETURN_IF_ERROR(wants(e->dtype != DType::kBool)); break;
-    default: TEMPER_RETURN_IF_ERROR(wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype)));
+    case ExprKind::kNot:
+      TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool));
+      break;
+    case ExprKind::kPow:
+      TEMPER_RETURN_IF_ERROR(wants(IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype));
+      break;
+    case ExprKind::kCast:
+      break;
+    case ExprKind::kAbs:
+      TEMPER_RETURN_IF_ERROR(wants(e->dtype != DType::kBool));
+      break;
+    default:
+      TEMPER_RETURN_IF_ERROR(wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype)));
   }
   for (const Expr& arg : args) TEMPER_RETURN_IF_ERROR(CheckNode(s, arg));
   return absl::OkStatus();

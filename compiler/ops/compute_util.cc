@@ -18,10 +18,10 @@ Tensor ReduceStage(ir::ProgramBuilder& b, const std::string& name, const TensorT
   std::vector<int> perm = out.perm;
   ir::Buffer buffer = b.Reduce(name, out.dtype, out.PhysicalShape(), std::move(reduce_extents), combiner,
                                [perm, fn](const Index& physical, const Index& reduce) {
-    Index logical = physical;
-    for (size_t i = 0; i < perm.size(); ++i) logical[perm[i]] = physical[i];
-    return fn(logical, reduce);
-  });
+                                 Index logical = physical;
+                                 for (size_t i = 0; i < perm.size(); ++i) logical[perm[i]] = physical[i];
+                                 return fn(logical, reduce);
+                               });
   return Tensor::OfBuffer(buffer, perm);
 }
 

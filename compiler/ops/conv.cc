@@ -20,8 +20,10 @@ absl::Status CheckOperands(const Attrs& attrs, std::span<const TensorType> in) {
 }
 
 absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"strides", AttrKind::kInts}, {"pads", AttrKind::kInts},
-                                            {"dilations", AttrKind::kInts}, {"group", AttrKind::kInt}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"strides", AttrKind::kInts},
+                                            {"pads", AttrKind::kInts},
+                                            {"dilations", AttrKind::kInts},
+                                            {"group", AttrKind::kInt}}));
   TEMPER_RETURN_IF_ERROR(CheckOperands(attrs, in));
   const Shape& x = in[0].shape;
   const Shape& w = in[1].shape;
@@ -47,20 +49,20 @@ absl::StatusOr<ir::Tensor> ComputeConv(ir::ProgramBuilder& b, const Attrs& attrs
   int64_t group = attrs.Int("group", 1), filters = w[0] / group, channels = w[1];
   Shape image = x.shape(), grid = output.shape;
   // Reduced in the order of a channels-last window: rows, columns, channels.
-  return ReduceStage(b, "conv2d", output, {w[2], w[3], channels}, ir::Combiner::kSum,
-                     [=](const Index& i, const Index& r) {
-    Expr channel = group == 1 ? r[2] : i[1] / Expr(filters) * Expr(channels) + r[2];
-    std::vector<Expr> conditions;
-    Expr pixel[2];
-    for (int d = 0; d < 2; ++d) {
-      pixel[d] = i[2 + d] * Expr(window.stride[d]) + r[d] * Expr(window.dilation[d]) - Expr(window.pad_begin[d]);
-      int64_t last = (grid[2 + d] - 1) * window.stride[d] + window.Span(d) - 1 - window.pad_begin[d];
-      if (window.pad_begin[d] > 0) conditions.push_back(Expr(0) <= pixel[d]);
-      if (last >= image[2 + d]) conditions.push_back(pixel[d] < Expr(image[2 + d]));
-    }
-    Expr seen = InBounds(conditions, x({i[0], channel, pixel[0], pixel[1]}), ir::Const(0, x.dtype()));
-    return seen * weight({i[1], r[2], r[0], r[1]});
-  });
+  return ReduceStage(
+      b, "conv2d", output, {w[2], w[3], channels}, ir::Combiner::kSum, [=](const Index& i, const Index& r) {
+        Expr channel = group == 1 ? r[2] : i[1] / Expr(filters) * Expr(channels) + r[2];
+        std::vector<Expr> conditions;
+        Expr pixel[2];
+        for (int d = 0; d < 2; ++d) {
+          pixel[d] = i[2 + d] * Expr(window.stride[d]) + r[d] * Expr(window.dilation[d]) - Expr(window.pad_begin[d]);
+          int64_t last = (grid[2 + d] - 1) * window.stride[d] + window.Span(d) - 1 - window.pad_begin[d];
+          if (window.pad_begin[d] > 0) conditions.push_back(Expr(0) <= pixel[d]);
+          if (last >= image[2 + d]) conditions.push_back(pixel[d] < Expr(image[2 + d]));
+        }
+        Expr seen = InBounds(conditions, x({i[0], channel, pixel[0], pixel[1]}), ir::Const(0, x.dtype()));
+        return seen * weight({i[1], r[2], r[0], r[1]});
+      });
 }
 
 double ConvFlops(const Attrs&, std::span<const TensorType> in, const TensorType& output) {
@@ -104,21 +106,21 @@ absl::StatusOr<ir::Tensor> ComputeTransposed(ir::ProgramBuilder& b, const Attrs&
   int64_t inputs = w[0] / attrs.Int("group", 1), filters = w[1];
   bool grouped = attrs.Int("group", 1) > 1;
   Shape grid = x.shape();
-  return ReduceStage(b, "conv_transpose2d", output, {w[2], w[3], inputs}, ir::Combiner::kSum,
-                     [=](const Index& i, const Index& r) {
-    Expr channel = grouped ? i[1] / Expr(filters) * Expr(inputs) + r[2] : r[2];
-    std::vector<Expr> conditions;
-    Expr position[2];
-    for (int d = 0; d < 2; ++d) {
-      Expr scaled = i[2 + d] + Expr(window.pad_begin[d]) - r[d] * Expr(window.dilation[d]);
-      position[d] = scaled / Expr(window.stride[d]);
-      conditions.push_back(Expr(0) <= scaled);
-      conditions.push_back(position[d] < Expr(grid[2 + d]));
-      if (window.stride[d] > 1) conditions.push_back(ir::Eq(scaled % Expr(window.stride[d]), Expr(0)));
-    }
-    Expr seen = InBounds(conditions, x({i[0], channel, position[0], position[1]}), ir::Const(0, x.dtype()));
-    return seen * weight({channel, grouped ? i[1] % Expr(filters) : i[1], r[0], r[1]});
-  });
+  return ReduceStage(
+      b, "conv_transpose2d", output, {w[2], w[3], inputs}, ir::Combiner::kSum, [=](const Index& i, const Index& r) {
+        Expr channel = grouped ? i[1] / Expr(filters) * Expr(inputs) + r[2] : r[2];
+        std::vector<Expr> conditions;
+        Expr position[2];
+        for (int d = 0; d < 2; ++d) {
+          Expr scaled = i[2 + d] + Expr(window.pad_begin[d]) - r[d] * Expr(window.dilation[d]);
+          position[d] = scaled / Expr(window.stride[d]);
+          conditions.push_back(Expr(0) <= scaled);
+          conditions.push_back(position[d] < Expr(grid[2 + d]));
+          if (window.stride[d] > 1) conditions.push_back(ir::Eq(scaled % Expr(window.stride[d]), Expr(0)));
+        }
+        Expr seen = InBounds(conditions, x({i[0], channel, position[0], position[1]}), ir::Const(0, x.dtype()));
+        return seen * weight({channel, grouped ? i[1] % Expr(filters) : i[1], r[0], r[1]});
+      });
 }
 
 double TransposedFlops(const Attrs&, std::span<const TensorType> in, const TensorType&) {

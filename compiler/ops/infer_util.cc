@@ -10,10 +10,14 @@ namespace {
 
 bool IsOfKind(const AttrValue& value, AttrKind kind) {
   switch (kind) {
-    case AttrKind::kInt: return std::holds_alternative<int64_t>(value);
-    case AttrKind::kFloat: return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
-    case AttrKind::kString: return std::holds_alternative<std::string>(value);
-    case AttrKind::kInts: return std::holds_alternative<std::vector<int64_t>>(value);
+    case AttrKind::kInt:
+      return std::holds_alternative<int64_t>(value);
+    case AttrKind::kFloat:
+      return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
+    case AttrKind::kString:
+      return std::holds_alternative<std::string>(value);
+    case AttrKind::kInts:
+      return std::holds_alternative<std::vector<int64_t>>(value);
   }
   return false;
 }

@@ -8,7 +8,7 @@
 
 namespace temper::ops {
 
-enum class AttrKind { kInt, kFloat, kString, kInts };     // kFloat takes integers as well
+enum class AttrKind { kInt, kFloat, kString, kInts };  // kFloat takes integers as well
 struct AttrRule {
   std::string_view name;
   AttrKind kind;
@@ -16,7 +16,7 @@ struct AttrRule {
 // Every attribute present is among the rules and of its kind, so that a misspelt one is an error and not a default.
 absl::Status CheckAttrs(const Attrs& attrs, const std::vector<AttrRule>& rules);
 
-absl::Status InvalidType(std::string_view rule);          // InvalidArgument
+absl::Status InvalidType(std::string_view rule);  // InvalidArgument
 
 // NumPy's rule: aligned at the last axis, equal or 1.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<int64_t>> NormalizeAxes(const std::vector<int64_t>& a
 // A sliding window over the two last axes of an NCHW tensor.
 struct Window {
   int64_t kernel[2], stride[2], dilation[2], pad_begin[2], pad_end[2];
-  int64_t Span(int i) const { return (kernel[i] - 1) * dilation[i] + 1; }     // input elements that it covers
+  int64_t Span(int i) const { return (kernel[i] - 1) * dilation[i] + 1; }  // input elements that it covers
 };
 // From attributes strides, pads [top,left,bottom,right], dilations; checked. `rank4` shapes only.
 absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t kernel_w);

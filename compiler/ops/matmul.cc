@@ -44,8 +44,8 @@ absl::StatusOr<ir::Tensor> Compute(ir::ProgramBuilder& b, const Attrs& attrs, st
   bool trans_a = TransA(attrs), trans_b = TransB(attrs);
   return ReduceStage(b, "matmul", output, {Depth(attrs, left.shape())}, ir::Combiner::kSum,
                      [=](const Index& i, const Index& k) {
-    return At(left, i, i[rank - 2], k[0], trans_a) * At(right, i, k[0], i[rank - 1], trans_b);
-  });
+                       return At(left, i, i[rank - 2], k[0], trans_a) * At(right, i, k[0], i[rank - 1], trans_b);
+                     });
 }
 
 double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorType& output) {

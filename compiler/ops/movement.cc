@@ -25,14 +25,16 @@ int64_t Rank(const TensorType& t) { return static_cast<int64_t>(t.shape.size());
 absl::StatusOr<TensorType> InferReshape(const Attrs& attrs, Types in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"shape", AttrKind::kInts}}));
   Shape shape = attrs.Ints("shape");
-  double known = 1, total = Elements(in[0]);    // no product of doubles overflows
+  double known = 1, total = Elements(in[0]);  // no product of doubles overflows
   int64_t open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && i < in[0].shape.size()) shape[i] = in[0].shape[i];
     if (shape[i] < -1) return InvalidType("a dimension is below -1");
     if (shape[i] == -1 && open >= 0) return InvalidType("shape has two open dimensions");
-    if (shape[i] == -1) open = static_cast<int64_t>(i);
-    else known *= static_cast<double>(shape[i]);
+    if (shape[i] == -1)
+      open = static_cast<int64_t>(i);
+    else
+      known *= static_cast<double>(shape[i]);
   }
   if (open >= 0 && known > 0) {
     shape[open] = static_cast<int64_t>(total / known);
@@ -55,8 +57,10 @@ absl::StatusOr<Tensor> ComputeReshape(ir::ProgramBuilder&, const Attrs&, Inputs 
       size_t a_end = a + 1, b_end = b;
       int64_t size_a = from[a], size_b = 1;
       while (size_a != size_b) {
-        if (size_b < size_a) size_b *= to[b_end++];
-        else size_a *= from[a_end++];
+        if (size_b < size_a)
+          size_b *= to[b_end++];
+        else
+          size_a *= from[a_end++];
       }
       Expr flat = 0;
       for (size_t k = b; k < b_end; ++k) flat = flat * Expr(to[k]) + i[k];
@@ -132,8 +136,9 @@ absl::StatusOr<Tensor> ComputeConcat(ir::ProgramBuilder&, const Attrs& attrs, In
 // --- slice ---
 
 absl::StatusOr<TensorType> InferSlice(const Attrs& attrs, Types in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"starts", AttrKind::kInts}, {"ends", AttrKind::kInts},
-                                            {"axes", AttrKind::kInts}, {"steps", AttrKind::kInts}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(
+      attrs,
+      {{"starts", AttrKind::kInts}, {"ends", AttrKind::kInts}, {"axes", AttrKind::kInts}, {"steps", AttrKind::kInts}}));
   TEMPER_ASSIGN_OR_RETURN(std::vector<AxisSlice> slices, SlicesOf(attrs, in[0].shape));
   TensorType result{in[0].dtype, {}, {}};
   for (const AxisSlice& s : slices) result.shape.push_back(s.count);

@@ -42,9 +42,11 @@ absl::StatusOr<Tensor> ComputeSoftmax(ir::ProgramBuilder& b, const Attrs& attrs,
   Tensor x = in[0];
   Tensor largest = ReduceStage(b, "softmax_max", group, extent, ir::Combiner::kMax,
                                [=](const Index& i, const Index& r) { return x(At(i, axis, r)); });
-  Tensor power = b.Materialize("softmax_exp", Tensor(output.dtype, output.shape, [=](const Index& i) {
-    return ir::Exp(x(i) - largest(GroupOf(i, axis, axis + 1)));
-  }), output.perm);
+  Tensor power =
+      b.Materialize("softmax_exp",
+                    Tensor(output.dtype, output.shape,
+                           [=](const Index& i) { return ir::Exp(x(i) - largest(GroupOf(i, axis, axis + 1))); }),
+                    output.perm);
   Tensor sum = ReduceStage(b, "softmax_sum", group, extent, ir::Combiner::kSum,
                            [=](const Index& i, const Index& r) { return power(At(i, axis, r)); });
   return Tensor(output.dtype, output.shape, [=](const Index& i) { return power(i) / sum(GroupOf(i, axis, axis + 1)); });
@@ -60,9 +62,11 @@ absl::StatusOr<Tensor> ComputeLogSoftmax(ir::ProgramBuilder& b, const Attrs& att
                                [=](const Index& i, const Index& r) { return x(At(i, axis, r)); });
   Tensor sum = ReduceStage(b, "log_softmax_sum", group, extent, ir::Combiner::kSum,
                            [=](const Index& i, const Index& r) { return ir::Exp(x(At(i, axis, r)) - largest(i)); });
-  Tensor offset = b.Materialize("log_softmax_offset", Tensor(output.dtype, group.shape, [=](const Index& i) {
-    return largest(i) + ir::Unary(ir::ExprKind::kLog, sum(i));
-  }), output.perm);
+  Tensor offset =
+      b.Materialize("log_softmax_offset",
+                    Tensor(output.dtype, group.shape,
+                           [=](const Index& i) { return largest(i) + ir::Unary(ir::ExprKind::kLog, sum(i)); }),
+                    output.perm);
   return Tensor(output.dtype, output.shape, [=](const Index& i) { return x(i) - offset(GroupOf(i, axis, axis + 1)); });
 }
 
@@ -81,9 +85,13 @@ Tensor Standardize(ir::ProgramBuilder& b, const std::string& name, const Tensor&
         Expr d = x(At(i, first, r)) - sum(i) * share;
         return d * d;
       });
-  Tensor scale = b.Materialize(name + "_scale", Tensor(output.dtype, group.shape, [=](const Index& i) {
-    return ir::Const(1, output.dtype) / ir::Sqrt(squares(i) * share + ir::Const(epsilon, output.dtype));
-  }), output.perm);
+  Tensor scale = b.Materialize(name + "_scale",
+                               Tensor(output.dtype, group.shape,
+                                      [=](const Index& i) {
+                                        return ir::Const(1, output.dtype) /
+                                               ir::Sqrt(squares(i) * share + ir::Const(epsilon, output.dtype));
+                                      }),
+                               output.perm);
   return Tensor(output.dtype, output.shape, [=](const Index& i) {
     Index g = GroupOf(i, first, rank);
     return (x(i) - sum(g) * share) * scale(g);

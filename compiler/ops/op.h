@@ -13,16 +13,16 @@ namespace temper {
 
 // What fusion may do with it.
 enum class OpPattern : uint8_t {
-  kElementwise,   // one output element from the elements at the same (broadcast) index of the operands
+  kElementwise,  // one output element from the elements at the same (broadcast) index of the operands
   // Moves data: each output element is one input element or a constant (reshape, transpose, concat, slice, gather).
   kInjective,
-  kReduction,     // reduces axes of one operand (mean, softmax, layer norm, pooling)
-  kAnchor,        // contraction with templates of its own: conv2d, matmul
-  kOpaque,        // no tensor expression: `reference` is what runs (TopK)
+  kReduction,  // reduces axes of one operand (mean, softmax, layer norm, pooling)
+  kAnchor,     // contraction with templates of its own: conv2d, matmul
+  kOpaque,     // no tensor expression: `reference` is what runs (TopK)
 };
 
 struct OpDef {
-  std::string_view name;                        // Temper's: lower case, "conv2d", "matmul", "add"
+  std::string_view name;  // Temper's: lower case, "conv2d", "matmul", "add"
   OpPattern pattern;
   // An absent optional operand has rank-0 shape and is an empty Tensor or NDArray. infer checks the number.
   int min_inputs, max_inputs;
@@ -31,7 +31,8 @@ struct OpDef {
   std::function<absl::StatusOr<TensorType>(const Attrs&, std::span<const TensorType> inputs)> infer;
   // Operands and result by logical index; `b` takes stages that must be materialised (reductions).
   std::function<absl::StatusOr<ir::Tensor>(ir::ProgramBuilder& b, const Attrs&, std::span<const ir::Tensor> inputs,
-                                           const TensorType& output)> compute;
+                                           const TensorType& output)>
+      compute;
   // Logical, row-major NDArrays in and out. Fast enough for verification (blocked loops), independent of `compute`.
   std::function<absl::StatusOr<NDArray>(const Attrs&, std::span<const NDArray> inputs, const TensorType& output)>
       reference;
@@ -39,12 +40,12 @@ struct OpDef {
   std::function<double(const Attrs&, std::span<const TensorType> inputs, const TensorType& output)> flops;
 };
 
-std::span<const OpDef> AllOps();                // the table in registry.cc
-const OpDef* FindOp(std::string_view name);     // null if there is none
+std::span<const OpDef> AllOps();             // the table in registry.cc
+const OpDef* FindOp(std::string_view name);  // null if there is none
 
 // The whole workload by references alone (logical arrays, one per input). This is what kernels are verified against.
 absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs);
-double Flops(const Workload& w);                // sum over calls
+double Flops(const Workload& w);  // sum over calls
 // Bytes that must move at least once: every input and the output.
 double CompulsoryBytes(const Workload& w);
 

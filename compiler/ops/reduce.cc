@@ -15,8 +15,8 @@ struct ReduceRule {
   std::string_view name;
   ir::Combiner combiner;
   bool floats_only;
-  Expr (*before)(const Expr& x);                          // applied to each element
-  Expr (*after)(const Expr& sum, int64_t count);          // applied to the combined value
+  Expr (*before)(const Expr& x);                  // applied to each element
+  Expr (*after)(const Expr& sum, int64_t count);  // applied to the combined value
   absl::StatusOr<NDArray> (*reference)(const Attrs&, reference::Arrays, const TensorType&);
 };
 
@@ -47,8 +47,10 @@ absl::StatusOr<TensorType> InferReduce(const ReduceRule& rule, const Attrs& attr
   TensorType result{x.dtype, {}, {}};
   for (size_t i = 0; i < x.shape.size(); ++i) {
     bool reduced = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
-    if (!reduced) result.shape.push_back(x.shape[i]);
-    else if (attrs.Int("keepdims", 1) != 0) result.shape.push_back(1);
+    if (!reduced)
+      result.shape.push_back(x.shape[i]);
+    else if (attrs.Int("keepdims", 1) != 0)
+      result.shape.push_back(1);
   }
   return result;
 }
@@ -95,8 +97,10 @@ absl::StatusOr<TensorType> InferArgMax(const Attrs& attrs, std::span<const Tenso
   if (in[0].dtype == DType::kBool) return InvalidType("takes numbers");
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), static_cast<int64_t>(in[0].shape.size())));
   TensorType result{DType::kI64, in[0].shape, {}};
-  if (attrs.Int("keepdims", 1) != 0) result.shape[axis] = 1;
-  else result.shape.erase(result.shape.begin() + axis);
+  if (attrs.Int("keepdims", 1) != 0)
+    result.shape[axis] = 1;
+  else
+    result.shape.erase(result.shape.begin() + axis);
   return result;
 }
 

@@ -10,15 +10,8 @@ namespace temper {
 namespace {
 
 constexpr std::vector<OpDef> (*kFamilies[])() = {
-    ops::UnaryOps,
-    ops::BinaryOps,
-    ops::ConvOps,
-    ops::MatmulOps,
-    ops::PoolOps,
-    ops::ReduceOps,
-    ops::NormOps,
-    ops::MovementOps,
-    ops::ResizeOps,
+    ops::UnaryOps,  ops::BinaryOps, ops::ConvOps,     ops::MatmulOps, ops::PoolOps,
+    ops::ReduceOps, ops::NormOps,   ops::MovementOps, ops::ResizeOps,
 };
 
 struct Registry {

@@ -60,7 +60,7 @@ Expr NearestIndex(const Fraction& f, const std::string& mode) {
   if (mode == "floor") return n / d;
   if (mode == "ceil") return (n + d - Expr(1)) / d;
   if (mode == "round_prefer_ceil") return (n * Expr(2) + d) / (d * Expr(2));
-  return (n * Expr(2) + d - Expr(1)) / (d * Expr(2));                    // ceil(n / d - 1/2)
+  return (n * Expr(2) + d - Expr(1)) / (d * Expr(2));  // ceil(n / d - 1/2)
 }
 
 // Interpolates along `axis` and all after it; axes before are final in `at`.

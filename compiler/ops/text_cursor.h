@@ -41,8 +41,8 @@ class TextCursor {
     return value;
   }
   absl::Status Error(std::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(what), " at position ", pos_, " of '",
-                                                   std::string(text_.substr(0, 200)), "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(what), " at position ", pos_, " of '", std::string(text_.substr(0, 200)), "'"));
   }
 
  private:

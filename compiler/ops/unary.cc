@@ -23,7 +23,7 @@ struct UnaryRule {
   std::vector<AttrRule> attrs;
   Formula formula;
   Reference reference;
-  double flops = 1;           // per element; a function counts as the polynomial that computes it
+  double flops = 1;  // per element; a function counts as the polynomial that computes it
 };
 
 Expr Like(const Expr& x, double value) { return ir::Const(value, x->dtype); }
@@ -41,7 +41,9 @@ Expr Reciprocal(const Expr& x, const Attrs&) { return Like(x, 1) / x; }
 Expr Not(const Expr& x, const Attrs&) { return ir::Not(x); }
 Expr IdentityOf(const Expr& x, const Attrs&) { return x; }
 template <ExprKind kind>
-Expr Function(const Expr& x, const Attrs&) { return ir::Unary(kind, x); }
+Expr Function(const Expr& x, const Attrs&) {
+  return ir::Unary(kind, x);
+}
 
 Expr Clip(const Expr& x, const Attrs& attrs) {
   Expr result = x;

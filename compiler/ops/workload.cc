@@ -19,9 +19,11 @@ constexpr std::string_view kAxes = "0123456789abcdef";
 
 std::string CallText(const Workload::Call& call) {
   std::string text = absl::StrCat(call.op, "(", absl::StrJoin(call.args, ",", [](std::string* out, int arg) {
-    if (arg < 0) out->push_back('_');
-    else absl::StrAppend(out, arg);
-  }));
+                                    if (arg < 0)
+                                      out->push_back('_');
+                                    else
+                                      absl::StrAppend(out, arg);
+                                  }));
   if (!call.attrs.values().empty()) absl::StrAppend(&text, "; ", Text(call.attrs));
   return absl::StrCat(text, ") -> ", Text(call.type));
 }
@@ -162,7 +164,7 @@ std::string AnchorText(const Workload& w) {
   const Workload::Call& anchor = w.calls[w.anchor];
   Workload alone;
   alone.calls.push_back(anchor);
-  std::vector<int> operands;      // of w, in order of first use
+  std::vector<int> operands;  // of w, in order of first use
   for (int& arg : alone.calls[0].args) {
     if (arg < 0) continue;
     auto it = std::find(operands.begin(), operands.end(), arg);

@@ -12,27 +12,27 @@ namespace temper {
 
 struct TensorType {
   DType dtype = DType::kF32;
-  Shape shape;                // logical, ONNX order
-  std::vector<int> perm;      // perm[i] = logical axis stored as physical dimension i; the identity is always empty
+  Shape shape;            // logical, ONNX order
+  std::vector<int> perm;  // perm[i] = logical axis stored as physical dimension i; the identity is always empty
   Shape PhysicalShape() const;
   bool operator==(const TensorType&) const = default;
 };
-std::string Text(const TensorType& t);        // "f32[1,64,56,56]" or "f32[1,64,56,56]@0231"
+std::string Text(const TensorType& t);  // "f32[1,64,56,56]" or "f32[1,64,56,56]@0231"
 
 struct Workload {
   struct Operand {
     TensorType type;
-    bool constant = false;    // known when the package is made: may be packed
+    bool constant = false;  // known when the package is made: may be packed
   };
   struct Call {
-    std::string op;           // Temper's operator name, see ops/registry.cc
+    std::string op;  // Temper's operator name, see ops/registry.cc
     Attrs attrs;
-    std::vector<int> args;    // < inputs.size(): an operand; else the result of call arg - inputs.size(). -1: absent
-    TensorType type;          // of the result
+    std::vector<int> args;  // < inputs.size(): an operand; else the result of call arg - inputs.size(). -1: absent
+    TensorType type;        // of the result
   };
   std::vector<Operand> inputs;
-  std::vector<Call> calls;    // in order; the last one's result is the workload's
-  int anchor = 0;             // index into calls: the operator that the templates schedule
+  std::vector<Call> calls;  // in order; the last one's result is the workload's
+  int anchor = 0;           // index into calls: the operator that the templates schedule
 
   const TensorType& TypeOf(int arg) const;
   const TensorType& output() const { return calls.back().type; }
@@ -45,7 +45,7 @@ struct Workload {
 std::string Text(const Workload& w);
 // Checks operators, argument positions and types (by inference): the text may come from anywhere.
 absl::StatusOr<Workload> ParseWorkload(std::string_view text);
-uint64_t Hash(const Workload& w);             // of the text
+uint64_t Hash(const Workload& w);  // of the text
 // The text of the anchor call alone (its operands as inputs): what config spaces depend on, and `borrowed` records
 // match.
 std::string AnchorText(const Workload& w);

@@ -1,10 +1,11 @@
 #include "compiler/package/embedded.h"
 
 // The assembler includes the files as they are; the paths come from CMakeLists.txt.
-#define TEMPER_EMBED(name, path)                                         \
-  __asm__(".section .rodata\n.globl " #name "\n.globl " #name "_end\n"   \
+#define TEMPER_EMBED(name, path)                                                                 \
+  __asm__(".section .rodata\n.globl " #name "\n.globl " #name                                    \
+          "_end\n"                                                                               \
           ".balign 64\n" #name ":\n.incbin \"" path "\"\n" #name "_end:\n.byte 0\n.previous\n"); \
-  extern "C" const char name[];                                          \
+  extern "C" const char name[];                                                                  \
   extern "C" const char name##_end[];
 
 TEMPER_EMBED(temper_embedded_runtime, TEMPER_RUNTIME_OBJECT_PATH)

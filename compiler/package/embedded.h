@@ -5,7 +5,7 @@
 
 namespace temper {
 
-std::string_view RuntimeObject();             // compiler/runtime, one relocatable object
-std::string_view ModelHeader();               // compiler/runtime/model.h
+std::string_view RuntimeObject();  // compiler/runtime, one relocatable object
+std::string_view ModelHeader();    // compiler/runtime/model.h
 
 }  // namespace temper

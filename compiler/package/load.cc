@@ -9,8 +9,11 @@
 namespace temper {
 namespace {
 
-constexpr struct { int onnx; DType dtype; } kDTypes[] = {{1, DType::kF32}, {2, DType::kU8}, {3, DType::kI8}, {6, DType::kI32},
-                                                         {7, DType::kI64}, {9, DType::kBool}, {11, DType::kF64}};
+constexpr struct {
+  int onnx;
+  DType dtype;
+} kDTypes[] = {{1, DType::kF32}, {2, DType::kU8},   {3, DType::kI8},  {6, DType::kI32},
+               {7, DType::kI64}, {9, DType::kBool}, {11, DType::kF64}};
 
 // model.so's entry points, looked up in that library alone.
 struct Api {
@@ -26,17 +29,20 @@ class SharedLibraryPackage : public LoadedPackage {
  public:
   static absl::StatusOr<std::unique_ptr<LoadedPackage>> Load(const std::string& dir, int threads) {
     const std::string path = std::filesystem::absolute(dir).string() + "/model.so";
-    if (!std::filesystem::exists(path)) return absl::NotFoundError(absl::StrCat(dir, " is not a package: it has no model.so"));
+    if (!std::filesystem::exists(path))
+      return absl::NotFoundError(absl::StrCat(dir, " is not a package: it has no model.so"));
     auto package = std::unique_ptr<SharedLibraryPackage>(new SharedLibraryPackage);
     package->library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (package->library_ == nullptr) return absl::InvalidArgumentError(absl::StrCat("cannot load ", path, ": ", dlerror()));
+    if (package->library_ == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("cannot load ", path, ": ", dlerror()));
     Api& api = package->api_;
     if (!package->Find("temper_model_create", &api.create) || !package->Find("temper_model_io_count", &api.io_count) ||
         !package->Find("temper_model_io", &api.io) || !package->Find("temper_model_run", &api.run) ||
         !package->Find("temper_model_destroy", &api.destroy) || !package->Find("temper_model_error", &api.error)) {
       return absl::InvalidArgumentError(absl::StrCat(path, " is not a model of Temper's: temper_model_* are missing"));
     }
-    if (api.create(dir.c_str(), threads, &package->model_) != 0) return absl::FailedPreconditionError(api.error(nullptr));
+    if (api.create(dir.c_str(), threads, &package->model_) != 0)
+      return absl::FailedPreconditionError(api.error(nullptr));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(1, &package->outputs_));
     return package;
@@ -67,7 +73,8 @@ class SharedLibraryPackage : public LoadedPackage {
       const char* name = nullptr;
       int onnx = 0, rank = 0;
       const int64_t* shape = nullptr;
-      if (api_.io(model_, is_output, i, &name, &onnx, &rank, &shape) != 0) return absl::InternalError(api_.error(model_));
+      if (api_.io(model_, is_output, i, &name, &onnx, &rank, &shape) != 0)
+        return absl::InternalError(api_.error(model_));
       DType dtype = DType::kF32;
       for (const auto& entry : kDTypes) {
         if (entry.onnx == onnx) dtype = entry.dtype;

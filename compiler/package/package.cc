@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPackageVersion = 1;              // of the directory's layout and manifest.json
+constexpr int kPackageVersion = 1;  // of the directory's layout and manifest.json
 
 // One generated kernel, used by every group whose workload and choice agree.
 struct BuiltKernel {
@@ -55,7 +55,8 @@ class PackageWriter {
     std::ofstream manifest(dir + "/manifest.json");
     manifest << Manifest() << "\n";
     manifest.close();
-    if (!manifest) return absl::UnavailableError(absl::StrCat("cannot write ", dir, "/manifest.json: is the disk full?"));
+    if (!manifest)
+      return absl::UnavailableError(absl::StrCat("cannot write ", dir, "/manifest.json: is the disk full?"));
     PackageReport report;
     report.arena_bytes = plan_.arena_bytes;
     report.weight_bytes = weights_.bytes();
@@ -77,7 +78,8 @@ class PackageWriter {
       if (is_new) {
         BuiltKernel built;
         TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
-        absl::StatusOr<Kernel> kernel = BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
+        absl::StatusOr<Kernel> kernel =
+            BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
         if (!kernel.ok()) return Annotate(kernel.status(), group);
         built.kernel = *std::move(kernel);
         known->second = "k" + HashText(StableHash(text));
@@ -128,13 +130,16 @@ class PackageWriter {
       if (g_.inputs[i] == root) return PlanArg{TEMPER_ARG_INPUT, static_cast<int>(i)};
     }
     if (v.is_constant) {
-      if (!v.constant.has_value()) return absl::InvalidArgumentError(absl::StrCat("constant '", v.name, "' has no data"));
+      if (!v.constant.has_value())
+        return absl::InvalidArgumentError(absl::StrCat("constant '", v.name, "' has no data"));
       TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(root, *v.constant, v.type, ir::Func{}));
       return PlanArg{TEMPER_ARG_WEIGHT, 0, offset};
     }
-    if (plan_.offset[static_cast<size_t>(root)] >= 0) return PlanArg{TEMPER_ARG_ARENA, 0, plan_.offset[static_cast<size_t>(root)]};
+    if (plan_.offset[static_cast<size_t>(root)] >= 0)
+      return PlanArg{TEMPER_ARG_ARENA, 0, plan_.offset[static_cast<size_t>(root)]};
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
-      if (plan_.alias_of[static_cast<size_t>(g_.outputs[i])] == root) return PlanArg{TEMPER_ARG_OUTPUT, static_cast<int>(i)};
+      if (plan_.alias_of[static_cast<size_t>(g_.outputs[i])] == root)
+        return PlanArg{TEMPER_ARG_OUTPUT, static_cast<int>(i)};
     }
     return absl::InternalError(absl::StrCat("value '", v.name, "' has no place in memory"));
   }
@@ -187,7 +192,8 @@ class PackageWriter {
     using nlohmann::ordered_json;
     auto ios = [](const std::vector<PlanIo>& list) {
       ordered_json result = ordered_json::array();
-      for (const PlanIo& io : list) result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
+      for (const PlanIo& io : list)
+        result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
       return result;
     };
     ordered_json m;
@@ -203,9 +209,14 @@ class PackageWriter {
     m["kernels"] = ordered_json::array();
     for (const auto& [symbol, built] : kernels_) {
       if (built.choice.level != "default") m["tuned"] = true;
-      m["kernels"].push_back({{"symbol", symbol}, {"workload", Text(built.workload)}, {"uses", built.uses},
-                              {"template", built.choice.template_name}, {"config", Text(built.choice.config)},
-                              {"level", built.choice.level}, {"record", built.choice.record}, {"stale", built.choice.stale}});
+      m["kernels"].push_back({{"symbol", symbol},
+                              {"workload", Text(built.workload)},
+                              {"uses", built.uses},
+                              {"template", built.choice.template_name},
+                              {"config", Text(built.choice.config)},
+                              {"level", built.choice.level},
+                              {"record", built.choice.record},
+                              {"stale", built.choice.stale}});
     }
     m["steps"] = ordered_json::array();
     for (const PlanStep& step : out_.steps) m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
@@ -252,11 +263,13 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
   return KernelChoice{std::string(choice.def->name), choice.config};
 }
 
-absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose, const std::string& dir) {
+absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
+                                           const std::string& dir) {
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
   const fs::path path = final_dir.has_filename() ? final_dir : final_dir.parent_path();
-  if (fs::exists(path, error) && !(fs::is_directory(path, error) && (fs::is_empty(path, error) || fs::exists(path / "manifest.json", error)))) {
+  if (fs::exists(path, error) &&
+      !(fs::is_directory(path, error) && (fs::is_empty(path, error) || fs::exists(path / "manifest.json", error)))) {
     return absl::FailedPreconditionError(absl::StrCat(dir, " exists and is not a package: choose another directory"));
   }
   const fs::path partial = path.string() + ".partial-" + std::to_string(getpid());

@@ -13,9 +13,9 @@ namespace temper {
 struct KernelChoice {
   std::string template_name;
   Config config;
-  std::string level = "default";                // "exact", "key", "target", "borrowed", "default": how the record was found
-  std::string record;                           // the record's id; empty by default
-  bool stale = false;                           // made by another codegen id of the same template version
+  std::string level = "default";  // "exact", "key", "target", "borrowed", "default": how the record was found
+  std::string record;             // the record's id; empty by default
+  bool stale = false;             // made by another codegen id of the same template version
 };
 // Returns the default choice where nothing better is known (see DefaultChoice).
 using ChooseFn = std::function<absl::StatusOr<KernelChoice>(const Workload&, const Target&)>;
@@ -23,16 +23,21 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t);
 
 struct PackageReport {
   int64_t arena_bytes = 0, weight_bytes = 0;
-  int kernels = 0;                              // launches a run
+  int kernels = 0;  // launches a run
   int tuned_kernels = 0;
 };
 // `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed).
-absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose, const std::string& dir);
+absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
+                                           const std::string& dir);
 
 // A package loaded into this process through its own C ABI.
 class LoadedPackage {
  public:
-  struct Io { std::string name; DType dtype; Shape shape; };
+  struct Io {
+    std::string name;
+    DType dtype;
+    Shape shape;
+  };
   virtual ~LoadedPackage() = default;
   virtual const std::vector<Io>& inputs() const = 0;
   virtual const std::vector<Io>& outputs() const = 0;

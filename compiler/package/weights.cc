@@ -67,7 +67,8 @@ absl::StatusOr<NDArray> WeightWriter::Pack(const NDArray& physical, const ir::Fu
   return result;
 }
 
-absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, const TensorType& type, const ir::Func& pack) {
+absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, const TensorType& type,
+                                          const ir::Func& pack) {
   const bool packed = !pack.params.empty();
   std::string layout = absl::StrCat(absl::StrJoin(type.perm, ""), packed ? ir::Text(pack) : "");
   auto [known, is_new] = known_.try_emplace({value, std::move(layout)}, bytes_);

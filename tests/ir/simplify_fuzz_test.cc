@@ -31,31 +31,44 @@ class World {
     if (depth == 0) return rng_.Below(4) == 0 ? Expr(rng_.Below(40) - 10) : Expr(vars_[rng_.Below(4)].var);
     switch (rng_.Below(12)) {
       case 0:
-      case 1: return Integer(depth - 1) + Integer(depth - 1);
-      case 2: return Integer(depth - 1) - Integer(depth - 1);
+      case 1:
+        return Integer(depth - 1) + Integer(depth - 1);
+      case 2:
+        return Integer(depth - 1) - Integer(depth - 1);
       case 3:
-      case 4: return Integer(depth - 1) * Expr(Factor() * (rng_.Below(8) == 0 ? -1 : 1));
+      case 4:
+        return Integer(depth - 1) * Expr(Factor() * (rng_.Below(8) == 0 ? -1 : 1));
       case 5:
-      case 6: return Integer(depth - 1) / Expr(Factor());
+      case 6:
+        return Integer(depth - 1) / Expr(Factor());
       case 7:
-      case 8: return Integer(depth - 1) % Expr(Factor());
+      case 8:
+        return Integer(depth - 1) % Expr(Factor());
       case 9:
         return rng_.Below(2) ? Min(Integer(depth - 1), Integer(depth - 1))
                              : Max(Integer(depth - 1), Integer(depth - 1));
-      case 10: return Select(Condition(depth - 1), Integer(depth - 1), Integer(depth - 1));
-      default: return Recombining(depth);
+      case 10:
+        return Select(Condition(depth - 1), Integer(depth - 1), Integer(depth - 1));
+      default:
+        return Recombining(depth);
     }
   }
 
   Expr Condition(int depth) {
     switch (rng_.Below(8)) {
-      case 0: return depth > 0 ? And(Condition(depth - 1), Condition(depth - 1)) : Integer(0) < Integer(0);
-      case 1: return depth > 0 ? Or(Condition(depth - 1), Condition(depth - 1)) : Integer(0) <= Integer(0);
-      case 2: return Not(depth > 0 ? Condition(depth - 1) : Integer(0) < Integer(0));
-      case 3: return Eq(Integer(depth), Integer(depth));
+      case 0:
+        return depth > 0 ? And(Condition(depth - 1), Condition(depth - 1)) : Integer(0) < Integer(0);
+      case 1:
+        return depth > 0 ? Or(Condition(depth - 1), Condition(depth - 1)) : Integer(0) <= Integer(0);
+      case 2:
+        return Not(depth > 0 ? Condition(depth - 1) : Integer(0) < Integer(0));
+      case 3:
+        return Eq(Integer(depth), Integer(depth));
       case 4:
-      case 5: return Integer(depth) <= Integer(depth);
-      default: return Integer(depth) < Integer(depth);
+      case 5:
+        return Integer(depth) <= Integer(depth);
+      default:
+        return Integer(depth) < Integer(depth);
     }
   }
 
@@ -66,30 +79,44 @@ class World {
   int64_t Eval(const Expr& e) const {
     auto arg = [&](int i) { return Eval(e->args[i]); };
     switch (e->kind) {
-      case ExprKind::kInt: return e->int_value;
+      case ExprKind::kInt:
+        return e->int_value;
       case ExprKind::kVar:
         for (const Ranged& v : vars_) {
           if (v.var == e->var) return v.value;
         }
         break;
-      case ExprKind::kAdd: return arg(0) + arg(1);
-      case ExprKind::kSub: return arg(0) - arg(1);
-      case ExprKind::kMul: return arg(0) * arg(1);
+      case ExprKind::kAdd:
+        return arg(0) + arg(1);
+      case ExprKind::kSub:
+        return arg(0) - arg(1);
+      case ExprKind::kMul:
+        return arg(0) * arg(1);
       case ExprKind::kDiv:
         return static_cast<int64_t>(std::floor(static_cast<double>(arg(0)) / static_cast<double>(arg(1))));
       case ExprKind::kMod:
         return arg(0) -
                arg(1) * static_cast<int64_t>(std::floor(static_cast<double>(arg(0)) / static_cast<double>(arg(1))));
-      case ExprKind::kMin: return std::min(arg(0), arg(1));
-      case ExprKind::kMax: return std::max(arg(0), arg(1));
-      case ExprKind::kLt: return arg(0) < arg(1);
-      case ExprKind::kLe: return arg(0) <= arg(1);
-      case ExprKind::kEq: return arg(0) == arg(1);
-      case ExprKind::kAnd: return arg(0) && arg(1);
-      case ExprKind::kOr: return arg(0) || arg(1);
-      case ExprKind::kNot: return !arg(0);
-      case ExprKind::kSelect: return arg(0) ? arg(1) : arg(2);
-      default: break;
+      case ExprKind::kMin:
+        return std::min(arg(0), arg(1));
+      case ExprKind::kMax:
+        return std::max(arg(0), arg(1));
+      case ExprKind::kLt:
+        return arg(0) < arg(1);
+      case ExprKind::kLe:
+        return arg(0) <= arg(1);
+      case ExprKind::kEq:
+        return arg(0) == arg(1);
+      case ExprKind::kAnd:
+        return arg(0) && arg(1);
+      case ExprKind::kOr:
+        return arg(0) || arg(1);
+      case ExprKind::kNot:
+        return !arg(0);
+      case ExprKind::kSelect:
+        return arg(0) ? arg(1) : arg(2);
+      default:
+        break;
     }
     ADD_FAILURE() << "unexpected " << Name(e->kind);
     return 0;
@@ -116,11 +143,16 @@ class World {
     Expr x = Integer(depth - 1);
     int64_t p = Factor(), q = Factor(), k = rng_.Below(3) + 1;
     switch (rng_.Below(5)) {
-      case 0: return x / p * (k * p) + x % p * k;
-      case 1: return x - x / p * p;
-      case 2: return x / p % q * p + x % p;
-      case 3: return x / (p * q) * (p * q) + x % (p * q) / p * p + x % p;
-      default: return x / p - x / (p * q) * q;
+      case 0:
+        return x / p * (k * p) + x % p * k;
+      case 1:
+        return x - x / p * p;
+      case 2:
+        return x / p % q * p + x % p;
+      case 3:
+        return x / (p * q) * (p * q) + x % (p * q) / p * p + x % p;
+      default:
+        return x / p - x / (p * q) * q;
     }
   }
 

@@ -31,8 +31,10 @@ NDArray Permuted(const NDArray& x, const std::vector<int>& perm, const Shape& lo
     }
     int64_t physical = 0;
     for (int axis : perm) physical = physical * logical[axis] + index[axis];
-    if (inverse) result.Set(flat, x.At(physical));
-    else result.Set(physical, x.At(flat));
+    if (inverse)
+      result.Set(flat, x.At(physical));
+    else
+      result.Set(physical, x.At(flat));
   }
   return result;
 }
@@ -265,15 +267,19 @@ Case Reshape(Rng& rng) {
   Case c = Anything(rng);
   Ints factors;
   for (int64_t d : c.inputs[0].shape()) {
-    if (d == 4) factors.insert(factors.end(), {2, 2});
-    else factors.push_back(d);
+    if (d == 4)
+      factors.insert(factors.end(), {2, 2});
+    else
+      factors.push_back(d);
   }
   for (size_t i = factors.size(); rng.Below(3) > 0 && i > 1; --i)
     std::swap(factors[i - 1], factors[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
   Ints shape;
   for (int64_t f : factors) {
-    if (!shape.empty() && rng.Below(2) == 0) shape.back() *= f;
-    else shape.push_back(f);
+    if (!shape.empty() && rng.Below(2) == 0)
+      shape.back() *= f;
+    else
+      shape.push_back(f);
   }
   if (rng.Below(3) == 0) shape[static_cast<size_t>(rng.Below(static_cast<int64_t>(shape.size())))] = -1;
   c.attrs.Set("shape", shape);
@@ -351,7 +357,8 @@ Case Resize(Rng& rng) {
   constexpr const char* kNearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
   Ints sizes;
   for (int64_t d : c.inputs[0].shape()) sizes.push_back(rng.Below(2) == 0 ? d : 1 + rng.Below(7));
-  c.attrs = MakeAttrs({{"sizes", sizes}, {"mode", std::string(rng.Below(2) == 0 ? "linear" : "nearest")},
+  c.attrs = MakeAttrs({{"sizes", sizes},
+                       {"mode", std::string(rng.Below(2) == 0 ? "linear" : "nearest")},
                        {"coordinate_transformation_mode", std::string(kCoordinates[rng.Below(4)])},
                        {"nearest_mode", std::string(kNearest[rng.Below(4)])}});
   return c;

@@ -86,7 +86,10 @@ TEST(Workload, AnIdentityOrderIsWrittenAsNone) {
 }
 
 TEST(Workload, MalformedOnesAreRefusedWithTheReason) {
-  struct { const char* text; const char* reason; } cases[] = {
+  struct {
+    const char* text;
+    const char* reason;
+  } cases[] = {
       {"(f32[2]) frobnicate(0) -> f32[2]; anchor=0", "unknown operator 'frobnicate'"},
       {"(f32[2]) relu(1) -> f32[2]; anchor=0", "argument 1 is not computed before it"},
       {"(f32[2]) relu(0) -> f32[3]; anchor=0", "computed f32[2]"},
@@ -117,8 +120,10 @@ TEST(Workload, NoTextCrashesTheParser) {
     std::string text = good;
     for (int edits = 1 + static_cast<int>(rng.Below(3)); edits > 0; --edits) {
       size_t at = static_cast<size_t>(rng.Below(static_cast<int64_t>(text.size())));
-      if (rng.Below(2) == 0) text[at] = static_cast<char>(32 + rng.Below(95));
-      else text.erase(at, 1 + static_cast<size_t>(rng.Below(5)));
+      if (rng.Below(2) == 0)
+        text[at] = static_cast<char>(32 + rng.Below(95));
+      else
+        text.erase(at, 1 + static_cast<size_t>(rng.Below(5)));
     }
     absl::StatusOr<Workload> w = ParseWorkload(text);
     if (w.ok()) {

@@ -20,7 +20,8 @@ inline void RunInTwoShares(temper_launcher*, int64_t n, temper_body body, void* 
 }
 
 // `logical` arrays, one per workload input; the result is in physical order.
-inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel, const Target& t, std::span<const NDArray> logical) {
+inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel, const Target& t,
+                                         std::span<const NDArray> logical) {
   std::vector<CodegenInput> inputs = {{"main", kernel.main}};
   for (size_t i = 0; i < kernel.packs.size(); ++i) {
     if (!kernel.packs[i].params.empty()) inputs.push_back({"pack" + std::to_string(i), kernel.packs[i]});
@@ -29,7 +30,8 @@ inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModule> module, LoadObject(compiled.object));
   auto call = [&](size_t k, std::vector<void*> args, temper_launcher launcher) -> absl::Status {
     TEMPER_ASSIGN_OR_RETURN(void* symbol, module->Symbol(compiled.kernels[k].symbol));
-    NDArray workspace(DType::kU8, {compiled.kernels[k].workspace_bytes + 2 * compiled.kernels[k].thread_workspace_bytes});
+    NDArray workspace(DType::kU8,
+                      {compiled.kernels[k].workspace_bytes + 2 * compiled.kernels[k].thread_workspace_bytes});
     std::memset(workspace.MutableData(), 0xff, static_cast<size_t>(workspace.bytes()));  // NaN, whatever the width
     reinterpret_cast<temper_kernel>(symbol)(args.data(), workspace.MutableData(), &launcher);
     return absl::OkStatus();
@@ -42,14 +44,16 @@ inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel
     if (i < kernel.packs.size() && !kernel.packs[i].params.empty()) {
       const ir::Buffer& out = kernel.packs[i].params.back();
       NDArray packed(out->dtype, out->shape);
-      TEMPER_RETURN_IF_ERROR(call(pack++, {const_cast<void*>(physical.data()), packed.MutableData()}, {RunOnOneThread, 1}));
+      TEMPER_RETURN_IF_ERROR(
+          call(pack++, {const_cast<void*>(physical.data()), packed.MutableData()}, {RunOnOneThread, 1}));
       physical = packed;
     }
     arrays.push_back(physical);
     args.push_back(arrays.back().MutableData());
   }
   NDArray result(w.output().dtype, w.output().PhysicalShape());
-  for (int64_t i = 0; i < result.size() && IsFloat(result.dtype()); ++i) result.Set(i, std::numeric_limits<double>::quiet_NaN());
+  for (int64_t i = 0; i < result.size() && IsFloat(result.dtype()); ++i)
+    result.Set(i, std::numeric_limits<double>::quiet_NaN());
   args.push_back(result.MutableData());
   TEMPER_RETURN_IF_ERROR(call(0, args, {RunInTwoShares, 2}));
   return result;
@@ -59,7 +63,8 @@ inline std::vector<NDArray> RandomInputs(const Workload& w, Rng& rng) {
   std::vector<NDArray> result;
   for (const Workload::Operand& operand : w.inputs) {
     NDArray array(operand.type.dtype, operand.type.shape);
-    for (int64_t i = 0; i < array.size(); ++i) array.Set(i, IsFloat(array.dtype()) ? 2 * rng.Uniform() - 1 : static_cast<double>(rng.Below(2)));
+    for (int64_t i = 0; i < array.size(); ++i)
+      array.Set(i, IsFloat(array.dtype()) ? 2 * rng.Uniform() - 1 : static_cast<double>(rng.Below(2)));
     result.push_back(array);
   }
   return result;

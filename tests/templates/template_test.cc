@@ -57,37 +57,46 @@ std::string Nhwc(std::vector<int64_t> shape) { return absl::StrCat("f32[", absl:
 struct Conv {
   int64_t c, h, w, oc, k, stride, pad, dilation, group;
 };
-std::string ConvText(const Conv& v, const std::string& epilogue_inputs, const std::function<std::string(const std::string&, int)>& epilogue) {
+std::string ConvText(const Conv& v, const std::string& epilogue_inputs,
+                     const std::function<std::string(const std::string&, int)>& epilogue) {
   auto out = [&](int64_t size) { return (size + 2 * v.pad - v.dilation * (v.k - 1) - 1) / v.stride + 1; };
   const std::string result = Nhwc({1, v.oc, out(v.h), out(v.w)});
-  const int call = 2 + (epilogue_inputs.empty() ? 0 : static_cast<int>(std::count(epilogue_inputs.begin(), epilogue_inputs.end(), '#')));
+  const int call =
+      2 +
+      (epilogue_inputs.empty() ? 0 : static_cast<int>(std::count(epilogue_inputs.begin(), epilogue_inputs.end(), '#')));
   std::string inputs = epilogue_inputs;
   for (size_t at; (at = inputs.find('#')) != std::string::npos;) inputs.replace(at, 1, result);
-  return absl::StrCat("(", Nhwc({1, v.c, v.h, v.w}), ", const f32[", v.oc, ",", v.c / v.group, ",", v.k, ",", v.k, "]", inputs, ") conv2d(0,1; dilations=[", v.dilation,
-                      ",", v.dilation, "] group=", v.group, " pads=[", v.pad, ",", v.pad, ",", v.pad, ",", v.pad, "] strides=[", v.stride, ",", v.stride,
-                      "]) -> ", result, epilogue(result, call), "; anchor=0");
+  return absl::StrCat("(", Nhwc({1, v.c, v.h, v.w}), ", const f32[", v.oc, ",", v.c / v.group, ",", v.k, ",", v.k, "]",
+                      inputs, ") conv2d(0,1; dilations=[", v.dilation, ",", v.dilation, "] group=", v.group, " pads=[",
+                      v.pad, ",", v.pad, ",", v.pad, ",", v.pad, "] strides=[", v.stride, ",", v.stride, "]) -> ",
+                      result, epilogue(result, call), "; anchor=0");
 }
 
 TEST(TemplateTest, ConvolutionsOfManyShapes) {
-  const Conv kShapes[] = {{16, 7, 7, 32, 1, 1, 0, 1, 1},  {8, 9, 11, 24, 3, 1, 1, 1, 1}, {3, 19, 17, 20, 7, 2, 3, 1, 1}, {12, 8, 8, 40, 1, 2, 0, 1, 1},
-                          {6, 10, 10, 18, 3, 1, 2, 2, 1}, {16, 6, 7, 32, 3, 1, 1, 1, 4}, {5, 5, 5, 7, 5, 1, 2, 1, 1},   {64, 14, 14, 64, 3, 1, 1, 1, 1}};
+  const Conv kShapes[] = {{16, 7, 7, 32, 1, 1, 0, 1, 1}, {8, 9, 11, 24, 3, 1, 1, 1, 1},  {3, 19, 17, 20, 7, 2, 3, 1, 1},
+                          {12, 8, 8, 40, 1, 2, 0, 1, 1}, {6, 10, 10, 18, 3, 1, 2, 2, 1}, {16, 6, 7, 32, 3, 1, 1, 1, 4},
+                          {5, 5, 5, 7, 5, 1, 2, 1, 1},   {64, 14, 14, 64, 3, 1, 1, 1, 1}};
   uint64_t seed = 1;
-  for (const Conv& shape : kShapes) CheckAll(Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); })), 4, seed++);
+  for (const Conv& shape : kShapes)
+    CheckAll(Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); })), 4, seed++);
 }
 
 TEST(TemplateTest, ConvolutionWithBiasResidualAndRelu) {
   auto epilogue = [](const std::string& type, int call) {
-    return absl::StrCat("; add(", call + 1, ",2) -> ", type, "; add(", call + 2, ",3) -> ", type, "; relu(", call + 3, ") -> ", type);
+    return absl::StrCat("; add(", call + 1, ",2) -> ", type, "; add(", call + 2, ",3) -> ", type, "; relu(", call + 3,
+                        ") -> ", type);
   };
   // Operands 2 and 3: a bias and a residual; the anchor's result is argument 4.
   const Conv shape = {16, 9, 9, 40, 3, 1, 1, 1, 1};
-  std::string text = ConvText(shape, ", const f32[40,1,1], #", [&](const std::string& type, int) { return epilogue(type, 3); });
+  std::string text =
+      ConvText(shape, ", const f32[40,1,1], #", [&](const std::string& type, int) { return epilogue(type, 3); });
   CheckAll(Parse(text), 5, 7);
 }
 
 TEST(TemplateTest, DepthwiseConvolutions) {
   uint64_t seed = 20;
-  for (const Conv& shape : {Conv{24, 9, 9, 24, 3, 1, 1, 1, 24}, Conv{40, 11, 8, 40, 5, 2, 2, 1, 40}, Conv{7, 6, 6, 7, 3, 1, 1, 1, 7}, Conv{16, 9, 9, 16, 3, 1, 2, 2, 16}}) {
+  for (const Conv& shape : {Conv{24, 9, 9, 24, 3, 1, 1, 1, 24}, Conv{40, 11, 8, 40, 5, 2, 2, 1, 40},
+                            Conv{7, 6, 6, 7, 3, 1, 1, 1, 7}, Conv{16, 9, 9, 16, 3, 1, 2, 2, 16}}) {
     CheckAll(Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); })), 4, seed++);
   }
 }
@@ -97,7 +106,8 @@ TEST(TemplateTest, Matmuls) {
   for (const char* text : {
            "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; anchor=0",
            "(f32[1,64], const f32[64,100]) matmul(0,1) -> f32[1,100]; anchor=0",
-           "(f32[1,12,40], const f32[40,33], const f32[33]) matmul(0,1) -> f32[1,12,33]; add(3,2) -> f32[1,12,33]; anchor=0",
+           "(f32[1,12,40], const f32[40,33], const f32[33]) matmul(0,1) -> f32[1,12,33]; add(3,2) -> f32[1,12,33]; "
+           "anchor=0",
            "(f32[3,20,16], f32[3,16,24]) matmul(0,1) -> f32[3,20,24]; anchor=0",
            "(f32[2,3,9,16], f32[2,3,17,16]) matmul(0,1; trans_b=1) -> f32[2,3,9,17]; anchor=0",
            "(f32[16,21], const f32[16,48]) matmul(0,1; trans_a=1) -> f32[21,48]; anchor=0",
@@ -112,8 +122,10 @@ TEST(TemplateTest, EverythingElseByTheDefaultSchedule) {
   uint64_t seed = 60;
   for (const char* text : {
            "(f32[3,5,7]) relu(0) -> f32[3,5,7]; anchor=0",
-           "(f32[1,8,6,6]@0231, const f32[8,1,1]) add(0,1) -> f32[1,8,6,6]@0231; sigmoid(2) -> f32[1,8,6,6]@0231; anchor=0",
-           "(f32[1,40,9,9]@0231) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[1,40,5,5]@0231; anchor=0",
+           "(f32[1,8,6,6]@0231, const f32[8,1,1]) add(0,1) -> f32[1,8,6,6]@0231; sigmoid(2) -> f32[1,8,6,6]@0231; "
+           "anchor=0",
+           "(f32[1,40,9,9]@0231) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[1,40,5,5]@0231; "
+           "anchor=0",
            "(f32[1,40,9,9]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,40,1,1]@0231; anchor=0",
            "(f32[4,100]) softmax(0; axis=1) -> f32[4,100]; anchor=0",
            "(f32[2,3,33]) softmax(0; axis=2) -> f32[2,3,33]; anchor=0",

@@ -1,4 +1,5 @@
-// The tree's rules, checked on its sources: who may include whom, how long a file may be, that documents link to what exists.
+// The tree's rules, checked on its sources: who may include whom, how long a file may be, that documents link to what
+// exists.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +31,8 @@ std::vector<std::string> Sources(const std::set<std::string>& endings) {
   for (auto it = fs::recursive_directory_iterator(kRoot); it != fs::recursive_directory_iterator(); ++it) {
     const std::string name = it->path().filename().string();
     if (it->is_directory() && (StartsWith(name, "build") || StartsWith(name, "."))) it.disable_recursion_pending();
-    if (it->is_regular_file() && endings.contains(it->path().extension().string())) files.push_back(fs::relative(it->path(), kRoot).string());
+    if (it->is_regular_file() && endings.contains(it->path().extension().string()))
+      files.push_back(fs::relative(it->path(), kRoot).string());
   }
   return files;
 }
@@ -63,15 +65,20 @@ const std::vector<Layer> kLayers = {
     {"storage/", {"storage/", "base/"}},
     {"proto/", {"proto/", "temper/v1/", "storage/", "tuner_server/dispatch/", "base/"}},
     {"client/", {"client/", "proto/", "temper/v1/", "storage/", "base/"}},
-    {"tuner_server/search/", {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"tuner_server/search/",
+     {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"tuner_server/dispatch/", {"tuner_server/dispatch/", "base/", "storage/record.h"}},
-    {"tuner_server/", {"tuner_server/", "proto/", "temper/v1/", "storage/", "cost_model/", "compiler/graph/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"tuner_server/",
+     {"tuner_server/", "proto/", "temper/v1/", "storage/", "cost_model/", "compiler/graph/", "compiler/ops/",
+      "compiler/schedule/", "compiler/target/", "base/"}},
     {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "compiler/", "base/"}},
     {"cli/", {"cli/", "client/", "proto/", "temper/v1/", "compiler/", "storage/", "base/"}},
 };
 
 bool IsOurs(const std::string& include) {
-  static const std::vector<std::string> kTop = {"base/", "compiler/", "cost_model/", "storage/", "proto/", "temper/v1/", "client/", "tuner_server/", "measure_worker/", "cli/", "tests/"};
+  static const std::vector<std::string> kTop = {"base/",           "compiler/",  "cost_model/", "storage/",
+                                                "proto/",          "temper/v1/", "client/",     "tuner_server/",
+                                                "measure_worker/", "cli/",       "tests/"};
   for (const std::string& top : kTop) {
     if (StartsWith(include, top)) return true;
   }
@@ -91,11 +98,13 @@ std::vector<std::string> Breaches(const std::string& file, const std::vector<std
     for (size_t i = 0; !allowed && i < layer->may.size(); ++i) allowed = StartsWith(include, layer->may[i]);
     if (!allowed) result.push_back(file + " includes " + include);
     const bool llvm = StartsWith(include, "llvm/") || StartsWith(include, "lld/");
-    if (llvm && !StartsWith(file, "compiler/codegen/llvm/") && !StartsWith(file, "tests/")) result.push_back(file + " includes LLVM's " + include);
-    if (Contains(include, "sqlite3.h") && !StartsWith(file, "storage/") && !StartsWith(file, "tests/")) result.push_back(file + " includes " + include);
+    if (llvm && !StartsWith(file, "compiler/codegen/llvm/") && !StartsWith(file, "tests/"))
+      result.push_back(file + " includes LLVM's " + include);
+    if (Contains(include, "sqlite3.h") && !StartsWith(file, "storage/") && !StartsWith(file, "tests/"))
+      result.push_back(file + " includes " + include);
     const bool wire = StartsWith(include, "temper/v1/") || StartsWith(include, "grpc");
-    if (wire && !StartsWith(file, "proto/") && !StartsWith(file, "client/") && !StartsWith(file, "tests/") && !StartsWith(file, "cli/") &&
-        !Contains(file, "/service/")) {
+    if (wire && !StartsWith(file, "proto/") && !StartsWith(file, "client/") && !StartsWith(file, "tests/") &&
+        !StartsWith(file, "cli/") && !Contains(file, "/service/")) {
       result.push_back(file + " includes the wire's " + include);
     }
   }
@@ -129,7 +138,8 @@ TEST(TreeTest, EveryTestFileIsBuilt) {
   for (const std::string& file : Sources({".cc"})) {
     if (!StartsWith(file, "tests/") || !Contains(file, "_test.cc")) continue;
     const fs::path path = kRoot / file;
-    EXPECT_TRUE(Contains(Read(path.parent_path() / "CMakeLists.txt"), path.filename().string())) << file << " is in no CMakeLists.txt";
+    EXPECT_TRUE(Contains(Read(path.parent_path() / "CMakeLists.txt"), path.filename().string()))
+        << file << " is in no CMakeLists.txt";
   }
 }
 

@@ -20,7 +20,7 @@ struct Candidate {
 struct Observation {
   Candidate candidate;
   bool ok;
-  double cost_s;                // median; meaningless unless ok
+  double cost_s;  // median; meaningless unless ok
 };
 
 // kInvalidArgument: ok, with a cost that is no finite positive number.
@@ -41,10 +41,10 @@ struct TunerContext {
   uint64_t seed = 0;
 };
 struct TunerDef {
-  std::string_view name;        // "xgb", "random"
+  std::string_view name;  // "xgb", "random"
   absl::StatusOr<std::unique_ptr<Tuner>> (*make)(const TunerContext&);
 };
-std::span<const TunerDef> AllTuners();          // registry.cc
+std::span<const TunerDef> AllTuners();  // registry.cc
 const TunerDef* FindTuner(std::string_view name);
 
 }  // namespace temper

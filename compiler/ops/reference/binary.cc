@@ -47,7 +47,7 @@ NDArray Mul(const Attrs&, Arrays in, const TensorType& out) {
 NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) {
     if constexpr (std::is_integral_v<decltype(a)>) {
-      if (b == 0) return decltype(a / b)(0);      // undefined in ONNX; anything but a trap
+      if (b == 0) return decltype(a / b)(0);  // undefined in ONNX; anything but a trap
     }
     return a / b;
   });

@@ -9,9 +9,9 @@ namespace {
 
 // Both convolutions slide a window over an image of the larger side: conv2d's input, conv_transpose2d's output.
 struct Geometry {
-  int64_t channels, height, width;        // of the image, one group
+  int64_t channels, height, width;  // of the image, one group
   int64_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, top, left;
-  int64_t grid_h, grid_w;                 // window positions: conv2d's output, conv_transpose2d's input
+  int64_t grid_h, grid_w;  // window positions: conv2d's output, conv_transpose2d's input
 
   int64_t Taps() const { return channels * kernel_h * kernel_w; }
   // The positions [first, last) of the grid along one axis whose tap at `offset` lies inside an image of `extent`.
@@ -22,7 +22,9 @@ struct Geometry {
   }
 };
 
-struct Tap { int64_t channel, dy, dx; };  // dy, dx: of the image's pixel against stride * position
+struct Tap {
+  int64_t channel, dy, dx;
+};  // dy, dx: of the image's pixel against stride * position
 Tap TapAt(const Geometry& g, int64_t k) {
   int64_t kw = k % g.kernel_w, kh = k / g.kernel_w % g.kernel_h;
   return {k / (g.kernel_w * g.kernel_h), kh * g.dilation_h - g.top, kw * g.dilation_w - g.left};
@@ -31,8 +33,8 @@ Tap TapAt(const Geometry& g, int64_t k) {
 Geometry GeometryOf(const Attrs& attrs, const Shape& image, const Shape& weight, const Shape& grid, int64_t channels) {
   std::vector<int64_t> strides = attrs.Ints("strides", {1, 1}), dilations = attrs.Ints("dilations", {1, 1});
   std::vector<int64_t> pads = attrs.Ints("pads", {0, 0, 0, 0});
-  return {channels, image[2], image[3], weight[2], weight[3], strides[0], strides[1], dilations[0], dilations[1],
-          pads[0], pads[1], grid[2], grid[3]};
+  return {channels,     image[2],     image[3], weight[2], weight[3], strides[0], strides[1],
+          dilations[0], dilations[1], pads[0],  pads[1],   grid[2],   grid[3]};
 }
 
 // One row of the image matrix [taps][positions]: what each window position sees at tap k.

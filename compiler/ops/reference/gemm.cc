@@ -13,7 +13,7 @@
 namespace temper::reference {
 namespace {
 
-constexpr int64_t kRows = 6, kColumns = 16;               // register tile
+constexpr int64_t kRows = 6, kColumns = 16;  // register tile
 constexpr int64_t kBlockM = 96, kBlockN = 1024, kBlockK = 256;
 
 using Lanes = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(4)));

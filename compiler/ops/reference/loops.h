@@ -13,13 +13,19 @@ namespace temper::reference {
 template <typename F>
 decltype(auto) WithType(DType dtype, F f) {
   switch (dtype) {
-    case DType::kF32: return f(float());
-    case DType::kF64: return f(double());
-    case DType::kI64: return f(int64_t());
-    case DType::kI32: return f(int32_t());
-    case DType::kI8: return f(int8_t());
+    case DType::kF32:
+      return f(float());
+    case DType::kF64:
+      return f(double());
+    case DType::kI64:
+      return f(int64_t());
+    case DType::kI32:
+      return f(int32_t());
+    case DType::kI8:
+      return f(int8_t());
     case DType::kU8:
-    case DType::kBool: break;
+    case DType::kBool:
+      break;
   }
   return f(uint8_t());
 }
@@ -28,9 +34,12 @@ decltype(auto) WithType(DType dtype, F f) {
 template <typename F>
 decltype(auto) WithSize(DType dtype, F f) {
   switch (SizeOf(dtype)) {
-    case 8: return f(uint64_t());
-    case 4: return f(uint32_t());
-    default: return f(uint8_t());
+    case 8:
+      return f(uint64_t());
+    case 4:
+      return f(uint32_t());
+    default:
+      return f(uint8_t());
   }
 }
 

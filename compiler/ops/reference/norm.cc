@@ -10,8 +10,10 @@ namespace {
 // Calls f(T()) for the float types.
 template <typename F>
 void WithFloat(DType dtype, F f) {
-  if (dtype == DType::kF64) f(double());
-  else f(float());
+  if (dtype == DType::kF64)
+    f(double());
+  else
+    f(float());
 }
 
 int64_t Axis(const Attrs& attrs, const NDArray& x) {
@@ -36,7 +38,9 @@ T Largest(const T* x, int64_t n, int64_t stride) {
   return largest;
 }
 
-struct Moments { double mean, deviation; };
+struct Moments {
+  double mean, deviation;
+};
 template <typename T>
 Moments MomentsOf(const T* x, int64_t n, double epsilon) {
   double sum = 0, squares = 0;

@@ -54,23 +54,29 @@ constexpr auto kKeep = [](auto v, auto) { return v; };
 }  // namespace
 
 absl::StatusOr<NDArray> ReduceSum(const Attrs& attrs, Arrays in, const TensorType& output) {
-  return Reduce(attrs, in[0], output, 0, [](auto a, auto b) { return a + b; }, kKeep);
+  return Reduce(
+      attrs, in[0], output, 0, [](auto a, auto b) { return a + b; }, kKeep);
 }
 absl::StatusOr<NDArray> ReduceMean(const Attrs& attrs, Arrays in, const TensorType& output) {
-  return Reduce(attrs, in[0], output, 0, [](auto a, auto b) { return a + b; }, [](auto v, auto n) { return v / n; });
+  return Reduce(
+      attrs, in[0], output, 0, [](auto a, auto b) { return a + b; }, [](auto v, auto n) { return v / n; });
 }
 absl::StatusOr<NDArray> ReduceMax(const Attrs& attrs, Arrays in, const TensorType& output) {
-  return Reduce(attrs, in[0], output, -kInfinity, [](auto a, auto b) { return std::max(a, b); }, kKeep);
+  return Reduce(
+      attrs, in[0], output, -kInfinity, [](auto a, auto b) { return std::max(a, b); }, kKeep);
 }
 absl::StatusOr<NDArray> ReduceMin(const Attrs& attrs, Arrays in, const TensorType& output) {
-  return Reduce(attrs, in[0], output, kInfinity, [](auto a, auto b) { return std::min(a, b); }, kKeep);
+  return Reduce(
+      attrs, in[0], output, kInfinity, [](auto a, auto b) { return std::min(a, b); }, kKeep);
 }
 absl::StatusOr<NDArray> ReduceProd(const Attrs& attrs, Arrays in, const TensorType& output) {
-  return Reduce(attrs, in[0], output, 1, [](auto a, auto b) { return a * b; }, kKeep);
+  return Reduce(
+      attrs, in[0], output, 1, [](auto a, auto b) { return a * b; }, kKeep);
 }
 absl::StatusOr<NDArray> ReduceL2(const Attrs& attrs, Arrays in, const TensorType& output) {
-  return Reduce(attrs, in[0], output, 0, [](auto a, auto b) { return a + b * b; },
-                [](auto v, auto) { return std::sqrt(static_cast<double>(v)); });
+  return Reduce(
+      attrs, in[0], output, 0, [](auto a, auto b) { return a + b * b; },
+      [](auto v, auto) { return std::sqrt(static_cast<double>(v)); });
 }
 
 // The first of equal values wins, as in ONNX.

@@ -10,8 +10,10 @@ namespace {
 template <typename F>
 NDArray MapFloat(const NDArray& x, F f) {
   NDArray result(x.dtype(), x.shape());
-  if (x.dtype() == DType::kF64) MapInto<double, double>(x, result, f);
-  else MapInto<float, float>(x, result, f);
+  if (x.dtype() == DType::kF64)
+    MapInto<double, double>(x, result, f);
+  else
+    MapInto<float, float>(x, result, f);
   return result;
 }
 
@@ -33,19 +35,45 @@ NDArray Sigmoid(const Attrs&, const NDArray& x) {
 NDArray Silu(const Attrs&, const NDArray& x) {
   return MapFloat(x, [](auto v) { return v / (1 + std::exp(-v)); });
 }
-NDArray Tanh(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::tanh(v); }); }
-NDArray Erf(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::erf(v); }); }
-NDArray Exp(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::exp(v); }); }
-NDArray Log(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::log(v); }); }
-NDArray Sqrt(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::sqrt(v); }); }
-NDArray Neg(const Attrs&, const NDArray& x) { return MapNumber(x, [](auto v) { return -v; }); }
-NDArray Abs(const Attrs&, const NDArray& x) { return MapNumber(x, [](auto v) { return v < 0 ? -v : v; }); }
-NDArray Floor(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::floor(v); }); }
-NDArray Ceil(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::ceil(v); }); }
-NDArray Round(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::nearbyint(v); }); }
-NDArray Sin(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::sin(v); }); }
-NDArray Cos(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return std::cos(v); }); }
-NDArray Reciprocal(const Attrs&, const NDArray& x) { return MapFloat(x, [](auto v) { return 1 / v; }); }
+NDArray Tanh(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::tanh(v); });
+}
+NDArray Erf(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::erf(v); });
+}
+NDArray Exp(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::exp(v); });
+}
+NDArray Log(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::log(v); });
+}
+NDArray Sqrt(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::sqrt(v); });
+}
+NDArray Neg(const Attrs&, const NDArray& x) {
+  return MapNumber(x, [](auto v) { return -v; });
+}
+NDArray Abs(const Attrs&, const NDArray& x) {
+  return MapNumber(x, [](auto v) { return v < 0 ? -v : v; });
+}
+NDArray Floor(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::floor(v); });
+}
+NDArray Ceil(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::ceil(v); });
+}
+NDArray Round(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::nearbyint(v); });
+}
+NDArray Sin(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::sin(v); });
+}
+NDArray Cos(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return std::cos(v); });
+}
+NDArray Reciprocal(const Attrs&, const NDArray& x) {
+  return MapFloat(x, [](auto v) { return 1 / v; });
+}
 NDArray Identity(const Attrs&, const NDArray& x) { return x; }
 
 NDArray Not(const Attrs&, const NDArray& x) {

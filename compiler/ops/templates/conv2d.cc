@@ -27,7 +27,8 @@ GemmView ViewOf(const Workload& w) {
     return b({g * Expr(s.oc / s.group) + column, c, kh, kw});
   };
   v.a_copy_bytes = s.padded() ? 4.0 * static_cast<double>(s.n * s.padded_h() * s.padded_w() * s.c) : 0;
-  v.prepare = [s, taps, ic](WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages) -> GemmView::AElement {
+  v.prepare = [s, taps, ic](WorkloadProgram& program, ir::ProgramBuilder& b,
+                            std::vector<std::string>* stages) -> GemmView::AElement {
     ir::Tensor x = PaddedInput(s, program, b, stages);
     return [s, taps, ic, x](Expr g, Expr row, const std::vector<Expr>& r) {
       auto [kh, kw, c] = taps(r);
@@ -42,7 +43,8 @@ GemmView ViewOf(const Workload& w) {
   v.out_dims.push_back({GemmAxis::kColumn, v.columns, 1});
   v.out_index = [s](Expr g, Expr row, Expr column) {
     Expr pixel = row % Expr(s.oh * s.ow);
-    return std::vector<Expr>{row / Expr(s.oh * s.ow), g * Expr(s.oc / s.group) + column, pixel / Expr(s.ow), pixel % Expr(s.ow)};
+    return std::vector<Expr>{row / Expr(s.oh * s.ow), g * Expr(s.oc / s.group) + column, pixel / Expr(s.ow),
+                             pixel % Expr(s.ow)};
   };
   return v;
 }
@@ -50,7 +52,8 @@ GemmView ViewOf(const Workload& w) {
 }  // namespace
 
 TemplateDef Conv2dDirect() {
-  return {"conv2d.direct", 1,
+  return {"conv2d.direct",
+          1,
           [](const Workload& w) { return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise(); },
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },

@@ -25,19 +25,23 @@ Conv2dShape::Conv2dShape(const Workload& workload) {
 bool IsChannelsLastConv2d(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
   const int inputs = static_cast<int>(w.inputs.size());
-  return w.anchor == 0 && call.op == "conv2d" && call.args[0] < inputs && call.args[1] < inputs && call.args[0] != call.args[1] &&
-         call.type.dtype == DType::kF32 && w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
+  return w.anchor == 0 && call.op == "conv2d" && call.args[0] < inputs && call.args[1] < inputs &&
+         call.args[0] != call.args[1] && call.type.dtype == DType::kF32 &&
+         w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
 }
 
-ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
+ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b,
+                       std::vector<std::string>* stages) {
   using ir::Expr;
   const ir::Tensor& x = program.value(0);
   if (!s.padded()) return x;
-  ir::Buffer padded = b.Compute("padded", DType::kF32, {s.n, s.padded_h(), s.padded_w(), s.c}, [&](const std::vector<Expr>& i) {
-    Expr row = i[1] - Expr(s.top), column = i[2] - Expr(s.left);
-    Expr inside = And(And(Expr(s.top) <= i[1], i[1] < Expr(s.top + s.h)), And(Expr(s.left) <= i[2], i[2] < Expr(s.left + s.w)));
-    return ir::Select(inside, x({i[0], i[3], row, column}), ir::Float(0));
-  });
+  ir::Buffer padded =
+      b.Compute("padded", DType::kF32, {s.n, s.padded_h(), s.padded_w(), s.c}, [&](const std::vector<Expr>& i) {
+        Expr row = i[1] - Expr(s.top), column = i[2] - Expr(s.left);
+        Expr inside = And(And(Expr(s.top) <= i[1], i[1] < Expr(s.top + s.h)),
+                          And(Expr(s.left) <= i[2], i[2] < Expr(s.left + s.w)));
+        return ir::Select(inside, x({i[0], i[3], row, column}), ir::Float(0));
+      });
   stages->push_back("padded");
   return ir::Tensor::OfBuffer(padded, {0, 2, 3, 1});
 }

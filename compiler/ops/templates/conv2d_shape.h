@@ -18,9 +18,11 @@ struct Conv2dShape {
   int64_t padded_w() const { return w + left + right; }
 };
 
-// The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output channels-last.
+// The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output
+// channels-last.
 bool IsChannelsLastConv2d(const Workload& w);
 // The input with its border of zeros, as a stage of its own; the input itself where there is none.
-ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages);
+ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b,
+                       std::vector<std::string>* stages);
 
 }  // namespace temper

@@ -179,11 +179,13 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w) {
   ir::ProgramBuilder b("stages");
   WorkloadProgram program(w, b);
   TEMPER_RETURN_IF_ERROR(program.Compute(0, static_cast<int>(w.calls.size())));
-  ir::Buffer out = b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
-    std::vector<Expr> logical = physical;
-    for (size_t i = 0; i < w.output().perm.size(); ++i) logical[static_cast<size_t>(w.output().perm[i])] = physical[i];
-    return program.result()(logical);
-  });
+  ir::Buffer out =
+      b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
+        std::vector<Expr> logical = physical;
+        for (size_t i = 0; i < w.output().perm.size(); ++i)
+          logical[static_cast<size_t>(w.output().perm[i])] = physical[i];
+        return program.result()(logical);
+      });
   b.MarkOutput(out);
   return b.Finish();
 }
@@ -226,14 +228,17 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 }  // namespace
 
 TemplateDef DefaultTemplate() {
-  return {"default", 1,
+  return {"default",
+          1,
           [](const Workload& w) {
             return std::all_of(w.calls.begin(), w.calls.end(), [](const Workload::Call& call) {
               const OpDef* op = FindOp(call.op);
               return op != nullptr && op->compute != nullptr;
             });
           },
-          Space, Build, FootprintOf};
+          Space,
+          Build,
+          FootprintOf};
 }
 
 }  // namespace temper

@@ -43,12 +43,14 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, i
                             [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                               Expr h = i[1] * Expr(s.stride_h) + r[0] * Expr(s.dilation_h);
                               Expr column = i[2] * Expr(s.stride_w) + r[1] * Expr(s.dilation_w);
-                              Expr tap = packed ? ir::Load(program.buffer(1), {r[0], r[1], i[3]}) : program.value(1)({i[3], Expr(0), r[0], r[1]});
+                              Expr tap = packed ? ir::Load(program.buffer(1), {r[0], r[1], i[3]})
+                                                : program.value(1)({i[3], Expr(0), r[0], r[1]});
                               Expr product = x({i[0], i[3], h, column}) * tap;
                               return channels == s.c ? product : ir::Select(i[3] < Expr(s.c), product, ir::Float(0));
                             });
   Expr current;
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
+                                         [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out = b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, s.c}, [&](const std::vector<Expr>& i) {
     current = ir::Load(acc, i);
@@ -62,7 +64,8 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   const Conv2dShape shape(w);
   const int64_t lanes = t.lanes();
   std::vector<std::string> copies;
-  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, CeilDiv(shape.c, c["cv"] * lanes) * c["cv"] * lanes, &copies));
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func,
+                          BuildProgram(w, shape, CeilDiv(shape.c, c["cv"] * lanes) * c["cv"] * lanes, &copies));
   Schedule s(std::move(func));
   for (const std::string& stage : copies) ScheduleElementwise(s, stage, t);
 
@@ -134,7 +137,12 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 }  // namespace
 
 TemplateDef DepthwiseConv2d() {
-  return {"conv2d.depthwise", 1, [](const Workload& w) { return IsChannelsLastConv2d(w) && Conv2dShape(w).depthwise(); }, Space, Build, FootprintOf};
+  return {"conv2d.depthwise",
+          1,
+          [](const Workload& w) { return IsChannelsLastConv2d(w) && Conv2dShape(w).depthwise(); },
+          Space,
+          Build,
+          FootprintOf};
 }
 
 }  // namespace temper

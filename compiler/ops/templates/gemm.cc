@@ -16,10 +16,16 @@ int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
-  bool pack;                    // B is packed, by the package or by the kernel
+  bool pack;  // B is packed, by the package or by the kernel
   Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
-      : lanes(t.lanes()), mr(c["mr"]), vectors(c["nv"]), nr(vectors * lanes), panels(CeilDiv(v.columns, nr)),
-        blocks(c["blocks"]), unroll(c["ku"]), pack(w.inputs[v.b_input].constant || c["pack"] != 0) {}
+      : lanes(t.lanes()),
+        mr(c["mr"]),
+        vectors(c["nv"]),
+        nr(vectors * lanes),
+        panels(CeilDiv(v.columns, nr)),
+        blocks(c["blocks"]),
+        unroll(c["ku"]),
+        pack(w.inputs[v.b_input].constant || c["pack"] != 0) {}
 };
 
 Shape PackedShape(const GemmView& v, const Tile& tile) {
@@ -68,14 +74,15 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     index.push_back(column % Expr(tile.nr));
     return ir::Load(packed_b, index);
   };
-  ir::Buffer acc = b.Reduce("acc", DType::kF32, {v.batch, v.rows, tile.panels * tile.nr}, v.reduction, ir::Combiner::kSum,
-                            [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+  ir::Buffer acc = b.Reduce("acc", DType::kF32, {v.batch, v.rows, tile.panels * tile.nr}, v.reduction,
+                            ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                               return a_element(i[0], i[1], r) * b_element(i[0], i[2], r);
                             });
 
   // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
   Expr current;
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
+                                         [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   Shape out_shape;
   for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
@@ -175,7 +182,8 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   space.Require("column blocks do not divide the panels", [columns = v.columns, lanes](const Config& c) {
     return CeilDiv(columns, c["nv"] * lanes) % c["blocks"] == 0;
   });
-  space.Require("the unrolling does not divide the reduction", [k = v.reduction.back()](const Config& c) { return k % c["ku"] == 0; });
+  space.Require("the unrolling does not divide the reduction",
+                [k = v.reduction.back()](const Config& c) { return k % c["ku"] == 0; });
   space.Require("columns in place need whole panels", [columns = v.columns, lanes](const Config& c) {
     return c["pack"] != 0 || columns % (c["nv"] * lanes) == 0;
   });
@@ -189,9 +197,11 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, v, tile, t));
   kernel.packs.resize(w.inputs.size());
   if (w.inputs[v.b_input].constant) {
-    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input],
-                            BuildPack("pack", w.inputs[v.b_input], PackedShape(v, tile),
-                                      [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedElement(v, tile, b, index); }, t));
+    TEMPER_ASSIGN_OR_RETURN(
+        kernel.packs[v.b_input],
+        BuildPack(
+            "pack", w.inputs[v.b_input], PackedShape(v, tile),
+            [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedElement(v, tile, b, index); }, t));
   }
   return kernel;
 }

@@ -12,20 +12,25 @@ enum class GemmAxis { kBatch, kRow, kColumn };
 
 struct GemmView {
   int64_t batch = 1, rows = 1, columns = 1;
-  std::vector<int64_t> reduction;                 // extents, outermost first
-  int b_input = 1;                                // the workload's input that is B
-  bool b_batched = false;                         // B differs along the batch
+  std::vector<int64_t> reduction;  // extents, outermost first
+  int b_input = 1;                 // the workload's input that is B
+  bool b_batched = false;          // B differs along the batch
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;
-  double a_copy_bytes = 0;                        // written by `prepare` (padding)
+  double a_copy_bytes = 0;  // written by `prepare` (padding)
 
   // Element of B from its logical tensor.
-  std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)> b_element;
+  std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)>
+      b_element;
   // Adds stages that A needs (padding) and returns the element of A.
   using AElement = std::function<ir::Expr(ir::Expr batch, ir::Expr row, const std::vector<ir::Expr>& r)>;
   std::function<AElement(WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages)> prepare;
   // The output buffer's dimensions as the template sees them (the same dense bytes as the physical output).
-  struct Dim { GemmAxis axis; int64_t extent; int64_t stride; };   // position along the axis = sum of index * stride
+  struct Dim {
+    GemmAxis axis;
+    int64_t extent;
+    int64_t stride;
+  };  // position along the axis = sum of index * stride
   std::vector<Dim> out_dims;
   // Logical index of the output, for the epilogue.
   std::function<std::vector<ir::Expr>(ir::Expr batch, ir::Expr row, ir::Expr column)> out_index;

@@ -12,9 +12,9 @@ using ir::Expr;
 // Where a matmul's operands lie in terms of (batch, row, column).
 struct MatmulShape {
   bool trans_a, trans_b;
-  Shape a, b, out;                              // logical
+  Shape a, b, out;  // logical
   std::vector<int> out_perm;
-  bool shared_b;                                // B has no batch dimensions: they all are rows
+  bool shared_b;  // B has no batch dimensions: they all are rows
   int64_t k;
 
   explicit MatmulShape(const Workload& w) {
@@ -23,8 +23,8 @@ struct MatmulShape {
     trans_a = call.attrs.Int("trans_a", 0) != 0, trans_b = call.attrs.Int("trans_b", 0) != 0;
     out_perm = w.output().perm;
     k = trans_b ? b[b.size() - 1] : b[b.size() - 2];
-    shared_b = NumElements(std::span(b).first(b.size() - 2)) == 1 && out_perm.empty() && w.TypeOf(call.args[0]).perm.empty() &&
-               (!trans_a || out.size() == 2);
+    shared_b = NumElements(std::span(b).first(b.size() - 2)) == 1 && out_perm.empty() &&
+               w.TypeOf(call.args[0]).perm.empty() && (!trans_a || out.size() == 2);
   }
   size_t batch_rank() const { return out.size() - 2; }
 };
@@ -65,13 +65,15 @@ GemmView ViewOf(const Workload& w) {
   v.b_contiguous = b_type.perm.empty() ? !s.trans_b : b_type.perm.back() == columns_axis;
 
   v.b_element = [s, batch_shape](const ir::Tensor& b, Expr batch, Expr column, const std::vector<Expr>& r) {
-    std::vector<Expr> index = s.shared_b ? std::vector<Expr>(s.b.size() - 2, Expr(0)) : Broadcast(Unflatten(batch, batch_shape), s.b);
+    std::vector<Expr> index =
+        s.shared_b ? std::vector<Expr>(s.b.size() - 2, Expr(0)) : Broadcast(Unflatten(batch, batch_shape), s.b);
     index.push_back(s.trans_b ? column : r[0]);
     index.push_back(s.trans_b ? r[0] : column);
     return b(index);
   };
   const int a_arg = call.args[0];
-  v.prepare = [s, a_arg, batch_shape, row_shape](WorkloadProgram& program, ir::ProgramBuilder&, std::vector<std::string>*) -> GemmView::AElement {
+  v.prepare = [s, a_arg, batch_shape, row_shape](WorkloadProgram& program, ir::ProgramBuilder&,
+                                                 std::vector<std::string>*) -> GemmView::AElement {
     ir::Tensor a = program.value(a_arg);
     return [s, a, batch_shape, row_shape](Expr batch, Expr row, const std::vector<Expr>& r) {
       std::vector<Expr> index, out_index;
@@ -122,7 +124,9 @@ bool Matches(const Workload& w) {
 }  // namespace
 
 TemplateDef MatmulPacked() {
-  return {"matmul.packed", 1, Matches,
+  return {"matmul.packed",
+          1,
+          Matches,
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
           [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};

@@ -8,7 +8,8 @@ namespace temper {
 
 using ir::Expr;
 
-WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed) : w_(w), b_(b) {
+WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed)
+    : w_(w), b_(b) {
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     const TensorType& type = w.inputs[i].type;
     const bool is_packed = i < packed.size() && !packed[i].empty();
@@ -22,7 +23,8 @@ absl::Status WorkloadProgram::Compute(int first, int last) {
   for (int i = first; i < last; ++i) {
     const Workload::Call& call = w_.calls[i];
     const OpDef* op = FindOp(call.op);
-    if (op == nullptr || !op->compute) return absl::UnimplementedError(absl::StrCat("operator '", call.op, "' has no tensor expression"));
+    if (op == nullptr || !op->compute)
+      return absl::UnimplementedError(absl::StrCat("operator '", call.op, "' has no tensor expression"));
     std::vector<ir::Tensor> inputs;
     for (int arg : call.args) inputs.push_back(arg < 0 ? ir::Tensor() : values_[arg]);
     TEMPER_ASSIGN_OR_RETURN(values_[w_.inputs.size() + i], op->compute(b_, call.attrs, inputs, call.type));
@@ -56,7 +58,8 @@ void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t)
 }
 
 absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Operand& operand, Shape packed_shape,
-                                   const std::function<Expr(const ir::Tensor&, const std::vector<Expr>&)>& element, const Target& t) {
+                                   const std::function<Expr(const ir::Tensor&, const std::vector<Expr>&)>& element,
+                                   const Target& t) {
   ir::ProgramBuilder b(name);
   ir::Buffer in = b.Input("in", operand.type.dtype, operand.type.PhysicalShape());
   ir::Tensor logical = ir::Tensor::OfBuffer(in, operand.type.perm);

@@ -59,10 +59,13 @@ absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t
   return best;
 }
 
-absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c,
+                                   const Target& t) {
   const TemplateDef* def = FindTemplate(template_name);
-  if (def == nullptr) return absl::NotFoundError(absl::StrCat("no template is called '", std::string(template_name), "'"));
-  if (!def->matches(w)) return absl::InvalidArgumentError(absl::StrCat(std::string(template_name), " does not fit ", Text(w)));
+  if (def == nullptr)
+    return absl::NotFoundError(absl::StrCat("no template is called '", std::string(template_name), "'"));
+  if (!def->matches(w))
+    return absl::InvalidArgumentError(absl::StrCat(std::string(template_name), " does not fit ", Text(w)));
   TEMPER_RETURN_IF_ERROR(def->space(w, t).Check(c));
   return def->build(w, c, t);
 }

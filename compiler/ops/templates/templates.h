@@ -6,10 +6,10 @@
 
 namespace temper {
 
-TemplateDef Conv2dDirect();       // conv2d.cc: implicit GEMM over channels-last rows
-TemplateDef DepthwiseConv2d();    // depthwise.cc: vectorised over channels
-TemplateDef MatmulPacked();       // matmul.cc: dense and batched
-TemplateDef DefaultTemplate();    // default.cc: everything else
+TemplateDef Conv2dDirect();     // conv2d.cc: implicit GEMM over channels-last rows
+TemplateDef DepthwiseConv2d();  // depthwise.cc: vectorised over channels
+TemplateDef MatmulPacked();     // matmul.cc: dense and batched
+TemplateDef DefaultTemplate();  // default.cc: everything else
 
 // The operands of a workload as buffers of a program under construction, and the values its calls make.
 class WorkloadProgram {
@@ -36,8 +36,9 @@ absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);
 // One elementwise stage scheduled well: vectorised along its innermost loop, the others fused and parallel.
 void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t);
 // A lowered function with one parameter in and one out, for Kernel::packs.
-absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Operand& operand, Shape packed_shape,
-                                   const std::function<ir::Expr(const ir::Tensor& logical, const std::vector<ir::Expr>& index)>& element,
-                                   const Target& t);
+absl::StatusOr<ir::Func> BuildPack(
+    const std::string& name, const Workload::Operand& operand, Shape packed_shape,
+    const std::function<ir::Expr(const ir::Tensor& logical, const std::vector<ir::Expr>& index)>& element,
+    const Target& t);
 
 }  // namespace temper

@@ -130,17 +130,20 @@ absl::Status JobRunner::Prepare(const WorkerInfo& worker) {
   for (size_t i = 0; i < loop_->size(); ++i) {
     std::vector<Record> known;
     const RecordFilter filter{.workload = loop_->task(i).workload, .target = target_, .device_key = spec_.device_key};
+    // Not by fingerprint: it tells what was measured of the machine, which varies from start to start, and a job that
+    // is taken up again must not repeat itself for that.
     TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, [&](const Record& record) {
-      const bool same = record.fingerprint == worker.fingerprint && record.threads == worker.threads &&
-                        record.codegen_id == spec_.codegen_id;
-      if (same) known.push_back(record);
+      if (record.threads == worker.threads && record.codegen_id == spec_.codegen_id) known.push_back(record);
     }));
     while (!host_.TryBeginSearch(spec_.id)) {
       if (stopped()) return absl::CancelledError("stopped");
       WaitForEvent(absl::InfiniteDuration());
       TakeEvents();  // nothing of this job is measured yet
     }
+    const absl::Duration begun = Now();
     const absl::Status prepared = loop_->PrepareTask(i, known);
+    spdlog::debug("job {}: task {} with {} records prepared in {:.1f} ms", spec_.id, i, known.size(),
+                  absl::ToDoubleMilliseconds(Now() - begun));
     host_.EndSearch(spec_.id);
     TEMPER_RETURN_IF_ERROR(prepared);
     if (stopped()) return absl::CancelledError("stopped");
@@ -170,7 +173,9 @@ absl::Status JobRunner::Loop() {
     if (loop_->phase() == JobLoop::Phase::kOver) return absl::OkStatus();
     if (loop_->NeedsSearch(host_.Slots(spec_, target_), !worker->shares_server_cores)) {
       if (host_.TryBeginSearch(spec_.id)) {
-        const absl::Status searched = loop_->Search(Now(), host_);
+        const absl::Duration begun = Now();
+        const absl::Status searched = loop_->Search(begun, host_);
+        spdlog::debug("job {}: searched for {:.1f} ms", spec_.id, absl::ToDoubleMilliseconds(Now() - begun));
         host_.EndSearch(spec_.id);
         TEMPER_RETURN_IF_ERROR(searched);
         continue;

@@ -1,0 +1,447 @@
+#include "tuner_server/dispatch/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+namespace temper {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Judgement = Dispatcher::Judgement;
+
+WorkerInfo Worker(const std::string& name, const std::string& key = "k") {
+  return {.device_key = key, .fingerprint = "f", .target = "t", .codegen_id = "c", .name = name, .slots = 1};
+}
+
+Work Batch(int items, int64_t job = 1, const std::string& key = "k") {
+  Work work;
+  work.job = job;
+  work.device_key = key;
+  work.target = "t";
+  work.codegen_id = "c";
+  work.workload = "w";
+  for (int i = 0; i < items; ++i) work.items.push_back({0, "template", 1, "x=" + std::to_string(i)});
+  return work;
+}
+
+ItemResult Ok(const Dispatcher::Grant& grant, size_t i, double cost = 1e-3) {
+  return {.lease = grant.lease,
+          .item = grant.work->items[i].id,
+          .attempt = grant.attempts[i],
+          .outcome = "ok",
+          .costs_s = {cost}};
+}
+ItemResult Broken(const Dispatcher::Grant& grant, size_t i) {
+  return {.lease = grant.lease,
+          .item = grant.work->items[i].id,
+          .attempt = grant.attempts[i],
+          .outcome = "infrastructure",
+          .error = "no memory"};
+}
+
+class DispatcherTest : public ::testing::Test {
+ protected:
+  absl::Duration Now() const { return clock_.Monotonic(); }
+  // Time passes as it does in a live server.
+  void Pass(absl::Duration d) {
+    for (; d > absl::ZeroDuration(); d -= absl::Seconds(1)) {
+      clock_.Advance(std::min(d, absl::Seconds(1)));
+      dispatcher_.Tick(Now());
+    }
+  }
+  std::vector<Dispatcher::Grant> Take(const std::string& session, int slots = 1, std::vector<int64_t> held = {}) {
+    return dispatcher_.Sync(session, held, slots, Now()).grants;
+  }
+
+  FakeClock clock_;
+  Dispatcher dispatcher_{DispatchOptions{}};
+};
+
+TEST_F(DispatcherTest, GrantsWorkOfItsKeyTargetAndCodegenOnly) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1, 1, "another key"));
+  Work other_target = Batch(1, 2);
+  other_target.target = "t2";
+  dispatcher_.Add(other_target);
+  Work other_codegen = Batch(1, 3);
+  other_codegen.codegen_id = "c2";
+  dispatcher_.Add(other_codegen);
+  EXPECT_THAT(Take(session, 5), IsEmpty());
+  dispatcher_.Add(Batch(2, 4));
+  const auto grants = Take(session, 5);
+  ASSERT_THAT(grants, SizeIs(1));
+  EXPECT_EQ(grants[0].work->job, 4);
+  EXPECT_THAT(grants[0].attempts, ElementsAre(1, 1));
+}
+
+TEST_F(DispatcherTest, GrantsNoMoreThanThereAreSlots) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  for (int i = 0; i < 3; ++i) dispatcher_.Add(Batch(1));
+  EXPECT_THAT(Take(session, 0), IsEmpty());
+  const auto grants = Take(session, 2);
+  EXPECT_THAT(grants, SizeIs(2));
+  EXPECT_THAT(Take(session, 2, {grants[0].lease, grants[1].lease}), SizeIs(1));
+}
+
+TEST_F(DispatcherTest, ALeaseThatIsRestatedLives) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto grant = Take(session).at(0);
+  for (int i = 0; i < 30; ++i) {
+    Pass(absl::Seconds(10));
+    const auto outcome = dispatcher_.Sync(session, {grant.lease}, 1, Now());
+    EXPECT_TRUE(outcome.empty());
+  }
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kFirst);
+}
+
+TEST_F(DispatcherTest, ALeaseThatIsNotRenewedGoesToAnotherWorkerItemByItem) {
+  const std::string frozen = dispatcher_.Register(Worker("frozen"), Now());
+  dispatcher_.Add(Batch(3));
+  const auto first = Take(frozen).at(0);
+  dispatcher_.Commit(Ok(first, 1), Now());
+  const std::string other = dispatcher_.Register(Worker("other"), Now());
+  Pass(absl::Seconds(50));
+  EXPECT_THAT(Take(other, 9), IsEmpty());
+  Pass(absl::Seconds(20));
+  const auto again = Take(other, 9);
+  ASSERT_THAT(again, SizeIs(2));
+  for (const auto& grant : again) {
+    ASSERT_THAT(grant.work->items, SizeIs(1));
+    EXPECT_THAT(grant.attempts, ElementsAre(2));
+    EXPECT_NE(grant.work->items[0].id, first.work->items[1].id);
+  }
+}
+
+TEST_F(DispatcherTest, AResultThatComesLateSettlesOnceAndIsStoredOnce) {
+  const std::string frozen = dispatcher_.Register(Worker("frozen"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto first = Take(frozen).at(0);
+  Pass(absl::Seconds(70));
+  const std::string other = dispatcher_.Register(Worker("other"), Now());
+  const auto second = Take(other).at(0);
+  // The frozen one wakes up and hands in first.
+  EXPECT_EQ(dispatcher_.Judge(Ok(first, 0)).judgement, Judgement::kFirst);
+  dispatcher_.Commit(Ok(first, 0), Now());
+  EXPECT_EQ(dispatcher_.Judge(Ok(second, 0)).judgement, Judgement::kLate);
+  dispatcher_.Commit(Ok(second, 0), Now());
+  EXPECT_EQ(dispatcher_.Judge(Ok(first, 0)).judgement, Judgement::kDuplicate);
+  EXPECT_EQ(dispatcher_.Judge(Ok(second, 0)).judgement, Judgement::kDuplicate);
+}
+
+TEST_F(DispatcherTest, ALateResultSparesTheRepetitionThatStillWaits) {
+  const std::string frozen = dispatcher_.Register(Worker("frozen"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto first = Take(frozen).at(0);
+  Pass(absl::Seconds(70));
+  dispatcher_.Commit(Ok(first, 0), Now());
+  const std::string other = dispatcher_.Register(Worker("other"), Now());
+  EXPECT_THAT(Take(other), IsEmpty());
+}
+
+TEST_F(DispatcherTest, TheSameResultTwiceIsADuplicateAndAnotherOneAConflict) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(2));
+  const auto grant = Take(session).at(0);
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kFirst);
+  dispatcher_.Commit(Ok(grant, 0), Now());
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kDuplicate);
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0, 2e-3)).judgement, Judgement::kConflict);
+}
+
+TEST_F(DispatcherTest, ResultsOfUnknownLeasesItemsAndAttemptsAreNotTaken) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto grant = Take(session).at(0);
+  ItemResult forged = Ok(grant, 0);
+  forged.lease += 1000;
+  EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kUnknown);
+  forged = Ok(grant, 0);
+  forged.attempt = 2;
+  EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kUnknown);
+  forged.attempt = 0;
+  EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kUnknown);
+  forged = Ok(grant, 0);
+  forged.item += 1000;
+  EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kUnknown);
+  dispatcher_.Commit(forged, Now());
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kFirst);
+}
+
+TEST_F(DispatcherTest, APoisonCandidateIsGivenUpAfterThreeAttemptsAndItsNeighboursLive) {
+  const std::vector<int64_t> ids = dispatcher_.Add(Batch(4));
+  const int64_t poison = ids[2];
+  std::set<int64_t> settled;
+  for (int life = 0; life < 8; ++life) {
+    const std::string session = dispatcher_.Register(Worker("w" + std::to_string(life)), Now());
+    for (bool alive = true; alive;) {
+      const auto grants = Take(session);
+      if (grants.empty()) break;
+      for (size_t i = 0; i < grants[0].work->items.size(); ++i) {
+        if (grants[0].work->items[i].id == poison) {
+          alive = false;  // it takes its worker along
+          break;
+        }
+        dispatcher_.Commit(Ok(grants[0], i), Now());
+        settled.insert(grants[0].work->items[i].id);
+      }
+    }
+    Pass(absl::Seconds(100));
+  }
+  EXPECT_EQ(settled, (std::set<int64_t>{ids[0], ids[1], ids[3]}));
+  const auto given_up = dispatcher_.TakeGivenUp();
+  ASSERT_THAT(given_up, SizeIs(1));
+  EXPECT_EQ(given_up[0].item.id, poison);
+  EXPECT_EQ(given_up[0].attempt, 3);
+  EXPECT_THAT(given_up[0].error, HasSubstr("after 3 attempts"));
+  EXPECT_THAT(dispatcher_.TakeGivenUp(), IsEmpty());
+  const std::string last = dispatcher_.Register(Worker("last"), Now());
+  EXPECT_THAT(Take(last, 9), IsEmpty());
+}
+
+TEST_F(DispatcherTest, AWorkersOwnFailureIsTriedAgainAndThenFinal) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    const auto grants = Take(session);
+    ASSERT_THAT(grants, SizeIs(1));
+    EXPECT_THAT(grants[0].attempts, ElementsAre(attempt));
+    EXPECT_EQ(dispatcher_.Judge(Broken(grants[0], 0)).judgement, attempt < 3 ? Judgement::kRequeue : Judgement::kFirst);
+    dispatcher_.Commit(Broken(grants[0], 0), Now());
+  }
+  EXPECT_THAT(Take(session), IsEmpty());
+}
+
+TEST_F(DispatcherTest, ThreeItemsInARowThatAWorkerCannotMeasureDrainIt) {
+  const std::string bad = dispatcher_.Register(Worker("bad"), Now());
+  dispatcher_.Add(Batch(3));
+  const auto grant = Take(bad).at(0);
+  for (size_t i = 0; i < 3; ++i) dispatcher_.Commit(Broken(grant, i), Now());
+  EXPECT_THAT(Take(bad, 9), IsEmpty());
+  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "drained");
+  EXPECT_EQ(dispatcher_.FindWorker("k", "c"), std::nullopt);
+  EXPECT_THAT(dispatcher_.WhyNoWorker("k", "c"), HasSubstr("drained"));
+  const std::string good = dispatcher_.Register(Worker("good"), Now());
+  EXPECT_THAT(Take(good, 9), SizeIs(3));
+}
+
+TEST_F(DispatcherTest, AGrantThatWasLostOnItsWayComesAgain) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(2));
+  const auto lost = Take(session).at(0);
+  EXPECT_THAT(Take(session), IsEmpty());  // says that it holds nothing
+  Pass(absl::Seconds(6));
+  const auto again = Take(session, 9);
+  EXPECT_THAT(again, SizeIs(2));
+  EXPECT_THAT(dispatcher_.Sync(session, {lost.lease}, 0, Now()).cancels, ElementsAre(lost.lease));
+}
+
+TEST_F(DispatcherTest, AWorkerThatBreaksOffIsLostSoonUnlessItComesBack) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto grant = Take(session).at(0);
+  dispatcher_.ConnectionBroke(session, Now());
+  Pass(absl::Seconds(3));
+  EXPECT_FALSE(dispatcher_.Sync(session, {grant.lease}, 0, Now()).unknown_session);
+  Pass(absl::Seconds(30));
+  EXPECT_TRUE(dispatcher_.Live(session));
+  dispatcher_.ConnectionBroke(session, Now());
+  Pass(absl::Seconds(6));
+  EXPECT_FALSE(dispatcher_.Live(session));
+  EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 0, Now()).unknown_session);
+  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "lost");
+  const std::string again = dispatcher_.Register(Worker("a"), Now());
+  EXPECT_THAT(dispatcher_.Sessions(), SizeIs(1));  // the same device, not a second one
+  EXPECT_THAT(Take(again), SizeIs(1));
+}
+
+TEST_F(DispatcherTest, AnUnknownSessionIsToldToRegister) {
+  EXPECT_TRUE(dispatcher_.Sync("s0", {}, 1, Now()).unknown_session);
+}
+
+TEST_F(DispatcherTest, RegisteringAgainHandsBackWhatTheOldSessionHeld) {
+  const std::string before = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto grant = Take(before).at(0);
+  const std::string after = dispatcher_.Register(Worker("a"), Now());
+  const auto outcome = dispatcher_.Sync(after, {grant.lease}, 1, Now());
+  EXPECT_THAT(outcome.cancels, ElementsAre(grant.lease));
+  EXPECT_THAT(outcome.grants, SizeIs(1));
+}
+
+TEST_F(DispatcherTest, CancellingAJobDropsItsQueueAndItsLeasesButNotAnothersJob) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1, 1));
+  const auto grant = Take(session).at(0);
+  dispatcher_.Add(Batch(1, 1));
+  dispatcher_.Add(Batch(1, 2));
+  dispatcher_.CancelJob(1);
+  const auto outcome = dispatcher_.Sync(session, {grant.lease}, 5, Now());
+  EXPECT_THAT(outcome.cancels, ElementsAre(grant.lease));
+  ASSERT_THAT(outcome.grants, SizeIs(1));
+  EXPECT_EQ(outcome.grants[0].work->job, 2);
+  // What it had measured already is kept, and drives nothing.
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kLate);
+  dispatcher_.ForgetJob(1);
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kUnknown);
+}
+
+TEST_F(DispatcherTest, ACancelledLeaseThatIsNotRestatedIsOverAtOnce) {
+  WorkerInfo info = Worker("a");
+  info.shares_server_cores = true;
+  const std::string session = dispatcher_.Register(info, Now());
+  dispatcher_.Add(Batch(1, 1));
+  const auto grant = Take(session).at(0);
+  dispatcher_.CancelJob(1);
+  EXPECT_TRUE(dispatcher_.SharedCoresBusy());  // it is still being measured
+  dispatcher_.Sync(session, {}, 1, Now());
+  EXPECT_FALSE(dispatcher_.SharedCoresBusy());
+}
+
+TEST_F(DispatcherTest, WithdrawnItemsAreGrantedNoMoreAndTheirLeasesCancelled) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  const auto first = dispatcher_.Add(Batch(2, 1));
+  const auto grant = Take(session).at(0);
+  const auto second = dispatcher_.Add(Batch(1, 1));
+  dispatcher_.Withdraw({first[0], second[0]});
+  EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 5, Now()).empty());  // one item is still wanted
+  dispatcher_.Withdraw({first[1]});
+  EXPECT_THAT(dispatcher_.Sync(session, {grant.lease}, 5, Now()).cancels, ElementsAre(grant.lease));
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kLate);
+}
+
+TEST_F(DispatcherTest, AServerThatStoodStillDoesNotBlameItsWorkers) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto grant = Take(session).at(0);
+  Pass(absl::Seconds(20));
+  clock_.Advance(absl::Seconds(300));  // SIGSTOP
+  dispatcher_.Tick(Now());
+  EXPECT_TRUE(dispatcher_.Live(session));
+  EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 1, Now()).empty());
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kFirst);
+}
+
+TEST_F(DispatcherTest, AFinishedLeaseThatIsRestatedIsNoNews) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  dispatcher_.Add(Batch(1));
+  const auto grant = Take(session).at(0);
+  dispatcher_.Commit(Ok(grant, 0), Now());
+  EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 1, Now()).empty());
+}
+
+TEST_F(DispatcherTest, SharedCoresAreGrantedNothingWhileHeld) {
+  WorkerInfo info = Worker("near");
+  info.shares_server_cores = true;
+  const std::string near = dispatcher_.Register(info, Now());
+  const std::string far = dispatcher_.Register(Worker("far"), Now());
+  for (int i = 0; i < 2; ++i) dispatcher_.Add(Batch(1));
+  dispatcher_.HoldSharedCores(true);
+  EXPECT_THAT(Take(near), IsEmpty());
+  EXPECT_THAT(Take(far), SizeIs(1));
+  EXPECT_FALSE(dispatcher_.SharedCoresBusy());
+  dispatcher_.HoldSharedCores(false);
+  const auto grant = Take(near).at(0);
+  EXPECT_TRUE(dispatcher_.SharedCoresBusy());
+  dispatcher_.Commit(Ok(grant, 0), Now());
+  EXPECT_FALSE(dispatcher_.SharedCoresBusy());
+}
+
+TEST_F(DispatcherTest, AModelsResultIsKnownByItsLease) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  Work model = Batch(1);
+  model.kind = WorkKind::kModel;
+  const auto ids = dispatcher_.Add(model);
+  const auto grant = Take(session).at(0);
+  const ItemResult result{.lease = grant.lease, .outcome = "ok", .costs_s = {1}, .untuned_s = {2}};
+  const auto verdict = dispatcher_.Judge(result);
+  EXPECT_EQ(verdict.judgement, Judgement::kFirst);
+  EXPECT_EQ(verdict.item.id, ids[0]);
+  dispatcher_.Commit(result, Now());
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Judgement::kDuplicate);
+}
+
+TEST_F(DispatcherTest, AWorkerOfAnotherVersionIdlesVisibly) {
+  WorkerInfo old = Worker("old");
+  old.codegen_id = "c0";
+  const std::string session = dispatcher_.Register(old, Now());
+  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "idle");
+  dispatcher_.Add(Batch(1));
+  EXPECT_THAT(Take(session), IsEmpty());
+  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "version_mismatch");
+  EXPECT_EQ(dispatcher_.FindWorker("k", "c"), std::nullopt);
+  EXPECT_THAT(dispatcher_.WhyNoWorker("k", "c"), HasSubstr("'c0'"));
+  EXPECT_EQ(dispatcher_.WhyNoWorker("k2", "c"), "no worker serves device key 'k2'");
+}
+
+TEST_F(DispatcherTest, IdsStartAboveThoseOfAnEarlierServer) {
+  Dispatcher later{DispatchOptions{.first_id = 1'000'000}};
+  later.Register(Worker("a"), Now());
+  EXPECT_GE(later.Add(Batch(1))[0], 1'000'000);
+}
+
+// Whatever happens to workers, replies and messages, each item settles exactly once, by a result or by being given up.
+TEST_F(DispatcherTest, EachItemSettlesOnceUnderRandomFaults) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Dispatcher dispatcher{DispatchOptions{}};
+    FakeClock clock;
+    Rng rng(seed);
+    std::map<int64_t, int> settled;
+    for (int i = 0; i < 12; ++i) {
+      for (const int64_t id : dispatcher.Add(Batch(1 + static_cast<int>(rng.Below(6)), 1 + i % 3))) settled[id] = 0;
+    }
+    struct Sim {
+      std::string session;
+      std::vector<Dispatcher::Grant> grants;
+    };
+    std::vector<Sim> workers(3);
+    std::vector<ItemResult> sent;
+    int lives = 0;
+    const auto hand_in = [&](const ItemResult& result) {
+      const auto verdict = dispatcher.Judge(result);
+      if (verdict.judgement == Judgement::kFirst) ++settled[verdict.item.id];
+      dispatcher.Commit(result, clock.Monotonic());
+      sent.push_back(result);
+    };
+    const auto all_settled = [&] {
+      return std::all_of(settled.begin(), settled.end(), [](const auto& s) { return s.second > 0; });
+    };
+    for (int step = 0; step < 5000 && !all_settled(); ++step) {
+      clock.Advance(absl::Seconds(static_cast<int64_t>(rng.Below(4))));
+      dispatcher.Tick(clock.Monotonic());
+      for (const auto& lost : dispatcher.TakeGivenUp()) ++settled[lost.item.id];
+      Sim& worker = workers[rng.Below(3)];
+      const int64_t fate = rng.Below(20);
+      if (worker.session.empty() || fate == 0) {  // killed, and started again
+        worker = {dispatcher.Register(Worker("w" + std::to_string(lives++)), clock.Monotonic()), {}};
+      } else if (fate == 1 && !sent.empty()) {  // a message comes twice
+        hand_in(sent[rng.Below(static_cast<int64_t>(sent.size()))]);
+      } else if (fate < 10 && !worker.grants.empty()) {
+        const Dispatcher::Grant grant = worker.grants.back();
+        worker.grants.pop_back();
+        for (size_t i = 0; i < grant.work->items.size(); ++i)
+          hand_in(rng.Below(9) == 0 ? Broken(grant, i) : Ok(grant, i));
+      } else {
+        std::vector<int64_t> held;
+        for (const auto& grant : worker.grants) held.push_back(grant.lease);
+        const auto outcome = dispatcher.Sync(worker.session, held, 1, clock.Monotonic());
+        if (outcome.unknown_session) worker = {};
+        if (rng.Below(10) == 0) continue;  // the reply is lost
+        for (const auto& grant : outcome.grants) worker.grants.push_back(grant);
+        for (const int64_t cancel : outcome.cancels) {
+          std::erase_if(worker.grants, [&](const auto& grant) { return grant.lease == cancel; });
+        }
+      }
+    }
+    for (const auto& [id, times] : settled) EXPECT_EQ(times, 1) << "item " << id << ", seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -1,0 +1,441 @@
+#include "tuner_server/tuning/job_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "base/clock.h"
+#include "storage/store.h"
+#include "tests/server/toys.h"
+
+namespace temper {
+namespace {
+
+using Phase = JobLoop::Phase;
+
+constexpr char kKey[] = "toy-device";
+
+// A worker that measures by formula, and a store that keeps what it says.
+class Simulation : public WorkPort {
+ public:
+  explicit Simulation(std::vector<Task> tasks) : tasks_(std::move(tasks)), store_(NewMemoryStore()) {
+    for (const Task& task : tasks_) workloads_[Text(task.workload)] = task.workload;
+    spec_.id = 1;
+    spec_.device_key = kKey;
+    spec_.codegen_id = "c1";
+    spec_.tuner = "random";
+    spec_.graph_json = std::make_shared<const std::string>("{}");
+    options_.make_tuner = FindTuner("random")->make;
+  }
+
+  std::vector<int64_t> Submit(Work work) override {
+    std::vector<int64_t> ids;
+    for (WorkItem& item : work.items) ids.push_back(item.id = next_id_++);
+    queue_.push_back(std::move(work));
+    return ids;
+  }
+  void Withdraw(const std::vector<int64_t>& items) override {
+    withdrawn_ += static_cast<int>(items.size());
+    queue_.clear();
+  }
+
+  // Starts a job; what earlier jobs of this simulation left in the store is known to it.
+  void Begin() {
+    auto loop = JobLoop::Create(spec_, ToyTarget(), tasks_, options_, clock_.Monotonic());
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loop_ = *std::move(loop);
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      std::vector<Record> known;
+      const RecordFilter filter{.workload = Text(tasks_[i].workload)};
+      ASSERT_TRUE(store_->Scan(filter, [&](const Record& r) { known.push_back(r); }).ok());
+      ASSERT_TRUE(loop_->PrepareTask(i, known).ok());
+    }
+  }
+
+  // Plays the job to its end. False: it did not come to one.
+  bool Run() {
+    for (int step = 0; step < 10000; ++step) {
+      loop_->Advance(clock_.Monotonic(), *this);
+      if (loop_->phase() == Phase::kOver) return true;
+      if (loop_->NeedsSearch(1, false)) {
+        const absl::Status searched = loop_->Search(clock_.Monotonic(), *this);
+        if (!searched.ok()) return false;
+      } else if (!queue_.empty()) {
+        MeasureNext();
+      } else {
+        clock_.Advance(loop_->NextDeadline() - clock_.Monotonic());  // nobody answers
+      }
+    }
+    return false;
+  }
+
+  // Plays until the phase begins; its work waits in the queue then.
+  bool RunUntil(Phase phase) {
+    for (int step = 0; step < 10000 && loop_->phase() != phase; ++step) {
+      if (loop_->NeedsSearch(1, false) && !loop_->Search(clock_.Monotonic(), *this).ok()) return false;
+      if (!queue_.empty()) MeasureNext();
+      loop_->Advance(clock_.Monotonic(), *this);
+    }
+    return loop_->phase() == phase;
+  }
+
+  void MeasureNext() {
+    const Work work = queue_.front();
+    queue_.pop_front();
+    works_.push_back(work);
+    for (const WorkItem& item : work.items) {
+      clock_.Advance(per_item_);
+      const ItemResult result = work.kind == WorkKind::kModel ? model_(work) : Measure(work, item);
+      if (work.kind != WorkKind::kModel) Keep(work, item, result);
+      loop_->OnResult(result, clock_.Monotonic());
+    }
+  }
+
+  ItemResult Measure(const Work& work, const WorkItem& item) {
+    ItemResult result{.item = item.id, .attempt = 1, .outcome = outcome_(item)};
+    const double cost = ToyCost(workloads_.at(work.workload), item.config);
+    if (result.outcome == "ok") result.costs_s = {cost, cost, cost};
+    if (result.outcome == "raced_out") result.costs_s = {cost};
+    return result;
+  }
+
+  void Keep(const Work& work, const WorkItem& item, const ItemResult& result) {
+    Record record;
+    record.workload = work.workload;
+    record.target = work.target;
+    record.device_key = kKey;
+    record.template_name = item.template_name;
+    record.template_version = item.template_version;
+    record.config = item.config;
+    record.purpose = work.kind == WorkKind::kFinals ? "final" : "search";
+    record.outcome = result.outcome;
+    record.costs_s = result.costs_s;
+    ASSERT_TRUE(store_->Append(std::vector<Record>{record}).ok());
+    if (work.kind == WorkKind::kBatch) measured_.push_back(work.workload + item.template_name + item.config);
+  }
+
+  int Measured(const std::string& workload) const {
+    return static_cast<int>(std::count_if(measured_.begin(), measured_.end(),
+                                          [&](const std::string& key) { return key.starts_with(workload); }));
+  }
+  std::vector<Work> WorksOf(WorkKind kind) const {
+    std::vector<Work> works;
+    for (const Work& work : works_) {
+      if (work.kind == kind) works.push_back(work);
+    }
+    return works;
+  }
+  bool AllDistinct() const { return std::set(measured_.begin(), measured_.end()).size() == measured_.size(); }
+
+  std::vector<Task> tasks_;
+  std::map<std::string, Workload> workloads_;
+  JobSpec spec_;
+  JobLoopOptions options_;
+  FakeClock clock_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<JobLoop> loop_;
+  absl::Duration per_item_ = absl::Milliseconds(100);
+  std::function<std::string(const WorkItem&)> outcome_ = [](const WorkItem&) { return "ok"; };
+  std::function<ItemResult(const Work&)> model_ = [](const Work& work) {
+    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {1, 1, 1}, .untuned_s = {2, 2, 2}};
+  };
+  std::deque<Work> queue_;
+  std::vector<Work> works_;
+  std::vector<std::string> measured_;
+  int64_t next_id_ = 1;
+  int withdrawn_ = 0;
+};
+
+std::vector<Task> ThreeTasks() {
+  return {{ToyWorkload("a", 400), 1}, {ToyWorkload("b", 400, 5e-3), 2}, {ToyWorkload("c", 20, 1e-4), 1}};
+}
+
+TEST(JobLoop, MeasuresJustTheTrialsAskedForAndNoneTwice) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 100;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+  EXPECT_EQ(sim.loop_->trials(), 100);
+  EXPECT_EQ(sim.measured_.size(), 100u);
+  EXPECT_TRUE(sim.AllDistinct());
+  EXPECT_FALSE(sim.loop_->kept_default());
+  EXPECT_DOUBLE_EQ(sim.loop_->untuned_s(), 2);
+  EXPECT_DOUBLE_EQ(sim.loop_->tuned_s(), 1);
+}
+
+TEST(JobLoop, MeasuresTheDefaultOfEachTaskFirst) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 60;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  std::set<std::string> seen;
+  for (const Work& work : sim.WorksOf(WorkKind::kBatch)) {
+    if (!seen.insert(work.workload).second) continue;
+    const auto choice = DefaultChoice(sim.workloads_.at(work.workload), *ParseTarget(ToyTarget()));
+    EXPECT_EQ(work.items[0].config, Text(choice->config));
+    EXPECT_EQ(work.items[0].template_version, 3);
+    EXPECT_EQ(work.incumbent_s, 0);
+  }
+  EXPECT_EQ(seen.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_GT(sim.loop_->task(i).default_s, 0);
+}
+
+TEST(JobLoop, GoesOnFromWhatIsKnownWithoutRepeatingATrial) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 80;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  const double before = sim.loop_->task(1).best_s;
+  sim.Begin();
+  EXPECT_DOUBLE_EQ(sim.loop_->task(1).best_s, before);
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->trials(), 80);
+  EXPECT_EQ(sim.measured_.size(), 160u);
+  EXPECT_TRUE(sim.AllDistinct());
+  EXPECT_LE(sim.loop_->task(1).best_s, before);
+}
+
+TEST(JobLoop, RecordsOfAnotherTemplateVersionAreNotKnown) {
+  Simulation sim({{ToyWorkload("a", 20), 1}});
+  sim.spec_.trials = 100;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  std::vector<Record> old;
+  ASSERT_TRUE(sim.store_->Scan({}, [&](const Record& r) { old.push_back(r); }).ok());
+  for (Record& record : old) record.template_version = 2;
+  sim.store_ = NewMemoryStore();
+  ASSERT_TRUE(sim.store_->Append(old).ok());
+  sim.measured_.clear();
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.measured_.size(), 20u);
+}
+
+TEST(JobLoop, EndsWhenAllSpacesAreExhaustedAndFindsTheirBest) {
+  Simulation sim({{ToyWorkload("a", 40), 1}, {ToyWorkload("b", 30), 1}});
+  sim.spec_.trials = 1000;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->trials(), 70);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(sim.loop_->task(i).why_done, "exhausted");
+    const Workload& w = sim.tasks_[i].workload;
+    double best = 1;
+    for (const Config& c : FindTemplate("toy.grid")->space(w, Target{}).Enumerate(1000)) {
+      best = std::min(best, ToyCost(w, Text(c)));
+    }
+    EXPECT_DOUBLE_EQ(sim.loop_->task(i).best_s, best);
+  }
+}
+
+TEST(JobLoop, FinalsCompareContendersWithTheDefaultAndTheLowestMedianWins) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 100;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  const std::vector<Work> finals = sim.WorksOf(WorkKind::kFinals);
+  ASSERT_EQ(finals.size(), 1u);
+  EXPECT_EQ(finals[0].plan.race_factor, 0);
+  EXPECT_GE(finals[0].items.size(), 3u);
+  const auto choice = DefaultChoice(sim.tasks_[0].workload, *ParseTarget(ToyTarget()));
+  EXPECT_EQ(finals[0].items[0].config, Text(choice->config));
+  const Work model = sim.WorksOf(WorkKind::kModel).at(0);
+  ASSERT_EQ(model.picks.size(), 1u);
+  EXPECT_EQ(model.picks[0].config, sim.loop_->task(0).config);
+  EXPECT_EQ(model.picks[0].workload, Text(sim.tasks_[0].workload));
+}
+
+TEST(JobLoop, TheDefaultStaysWhereFinalsSaySo) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 50;
+  sim.Begin();
+  // What the search found does not hold: in the finals all are as slow as the default.
+  ASSERT_TRUE(sim.RunUntil(Phase::kFinals));
+  const Work finals = sim.queue_.front();
+  sim.queue_.pop_front();
+  for (const WorkItem& item : finals.items) {
+    sim.loop_->OnResult({.item = item.id, .outcome = "ok", .costs_s = {1e-3, 1e-3, 1e-3}}, sim.clock_.Monotonic());
+  }
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->task(0).config, finals.items[0].config);
+  EXPECT_TRUE(sim.WorksOf(WorkKind::kModel).at(0).picks.empty());
+}
+
+TEST(JobLoop, ASlowerModelKeepsTheDefault) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 50;
+  sim.model_ = [](const Work& work) {
+    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {3, 2.1, 1}, .untuned_s = {2, 2, 2}};
+  };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->kept_default());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+}
+
+TEST(JobLoop, AWrongModelKeepsTheDefaultAndSaysSo) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 50;
+  sim.model_ = [](const Work& work) {
+    return ItemResult{.item = work.items[0].id, .outcome = "wrong_answer", .error = "differs by 0.3"};
+  };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->kept_default());
+  EXPECT_THAT(sim.loop_->warnings(), ::testing::Contains(::testing::HasSubstr("differs by 0.3")));
+}
+
+TEST(JobLoop, SurvivesAWorldInWhichAllFails) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 100;
+  sim.outcome_ = [](const WorkItem&) { return "build_failed"; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_FALSE(sim.loop_->verdict().ok());
+  EXPECT_THAT(std::string(sim.loop_->verdict().message()), ::testing::HasSubstr("build_failed"));
+  EXPECT_EQ(sim.loop_->trials(), 0);
+  EXPECT_EQ(sim.loop_->task(0).why_done, "failures");
+  EXPECT_EQ(sim.loop_->task(2).why_done, "exhausted");
+  EXPECT_TRUE(sim.WorksOf(WorkKind::kModel).empty());
+}
+
+TEST(JobLoop, FailuresAreNotTrials) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 60;
+  int n = 0;
+  sim.outcome_ = [&](const WorkItem&) { return ++n % 3 == 0 ? "run_crashed" : n % 3 == 1 ? "ok" : "raced_out"; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->trials(), 60);
+  const std::map<std::string, int>& outcomes = sim.loop_->outcomes();
+  EXPECT_EQ(outcomes.at("ok") + outcomes.at("raced_out"), 60);
+  EXPECT_GT(outcomes.at("run_crashed"), 20);
+  EXPECT_EQ(static_cast<int>(sim.measured_.size()), 60 + outcomes.at("run_crashed"));
+}
+
+TEST(JobLoop, ARacesLoserIsNeverBest) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 100;
+  const auto choice = DefaultChoice(sim.tasks_[0].workload, *ParseTarget(ToyTarget()));
+  const std::string default_config = Text(choice->config);
+  sim.outcome_ = [&](const WorkItem& item) { return item.config == default_config ? "ok" : "raced_out"; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->task(0).config, default_config);
+  EXPECT_TRUE(sim.WorksOf(WorkKind::kFinals).empty());
+}
+
+TEST(JobLoop, EarlyStoppingEndsATaskAfterSoManyTrialsWithoutABetterOne) {
+  Simulation sim({{ToyWorkload("a", 4000), 1}});
+  sim.spec_.early_stopping = 20;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->task(0).why_done, "early_stopping");
+  // Batches are judged whole.
+  double best = 1;
+  int since = 0;
+  for (const Work& work : sim.WorksOf(WorkKind::kBatch)) {
+    EXPECT_LT(since, 20);
+    for (const WorkItem& item : work.items) {
+      const double cost = ToyCost(sim.tasks_[0].workload, item.config);
+      since = cost < best ? 0 : since + 1;
+      best = std::min(best, cost);
+    }
+  }
+  EXPECT_GE(since, 20);
+}
+
+TEST(JobLoop, TrialsPerTaskAreALimit) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials_per_task = 30;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.Measured(Text(sim.tasks_[0].workload)), 30);
+  EXPECT_EQ(sim.Measured(Text(sim.tasks_[1].workload)), 30);
+  EXPECT_EQ(sim.Measured(Text(sim.tasks_[2].workload)), 20);  // all there are
+}
+
+TEST(JobLoop, TheTimeBudgetEndsTheSearchAndClosingKeepsItsAllowance) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.time_budget = absl::Seconds(20);
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+  EXPECT_GT(sim.loop_->trials(), 150);  // ten a second
+  EXPECT_LE(sim.loop_->trials(), 205);
+  EXPECT_LE(sim.clock_.Monotonic(), absl::Seconds(20) + sim.options_.closing_allowance);
+}
+
+TEST(JobLoop, FinalsThatDoNotAnswerAreWithdrawn) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 50;
+  sim.Begin();
+  ASSERT_TRUE(sim.RunUntil(Phase::kFinals));
+  sim.queue_.clear();
+  const absl::Duration finals_began = sim.clock_.Monotonic();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_GT(sim.withdrawn_, 0);
+  EXPECT_GE(sim.clock_.Monotonic() - finals_began, sim.options_.finals_allowance);
+  EXPECT_FALSE(sim.loop_->warnings().empty());
+  EXPECT_DOUBLE_EQ(sim.loop_->tuned_s(), 1);
+}
+
+TEST(JobLoop, AModelCheckThatNeverAnswersDoesNotHoldTheJob) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 50;
+  sim.Begin();
+  ASSERT_TRUE(sim.RunUntil(Phase::kModelCheck));
+  sim.queue_.clear();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+  EXPECT_EQ(sim.loop_->tuned_s(), 0);
+}
+
+TEST(JobLoop, TheSameSeedAndResultsGiveTheSameCourse) {
+  std::vector<std::string> courses[2];
+  for (auto& course : courses) {
+    Simulation sim(ThreeTasks());
+    sim.spec_.trials = 90;
+    sim.spec_.seed = 7;
+    sim.Begin();
+    ASSERT_TRUE(sim.Run());
+    course = sim.measured_;
+  }
+  EXPECT_EQ(courses[0], courses[1]);
+}
+
+class FailingTuner : public Tuner {
+ public:
+  absl::StatusOr<std::vector<Candidate>> Propose(int) override { return absl::InternalError("no ideas"); }
+  absl::Status Observe(std::span<const Observation>) override { return absl::OkStatus(); }
+};
+
+TEST(JobLoop, ATunerThatFailsEndsTheSearchWithItsReason) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 10;
+  sim.options_.make_tuner = [](const TunerContext&) -> absl::StatusOr<std::unique_ptr<Tuner>> {
+    return std::make_unique<FailingTuner>();
+  };
+  sim.Begin();
+  EXPECT_EQ(sim.loop_->Search(sim.clock_.Monotonic(), sim).message(), "no ideas");
+}
+
+TEST(JobLoop, AGraphWithoutTasksIsMeasuredAndDone) {
+  Simulation sim({});
+  sim.spec_.trials = 10;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+  EXPECT_EQ(sim.WorksOf(WorkKind::kModel).size(), 1u);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  temper::RegisterToys();
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,19 @@
+// A made-up operator whose spaces and costs are formulas, so that jobs can be played without a device.
+#pragma once
+
+#include <string>
+
+#include "compiler/graph/graph.h"
+
+namespace temper {
+
+// Call once a program, before anything else.
+void RegisterToys();
+// A space of `points` configs (a multiple of 10), costs spread over a factor of about ten. Distinct `name`s are
+// distinct workloads.
+Workload ToyWorkload(const std::string& name, int points, double seconds = 1e-3);
+// Seconds of a config of the workload; deterministic. The draft knows only half of it.
+double ToyCost(const Workload& workload, const std::string& config);
+std::string ToyTarget();
+
+}  // namespace temper

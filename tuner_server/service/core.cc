@@ -265,7 +265,8 @@ Record ServerCore::MakeRecord(const Work& work, const WorkItem& item, const Work
   record.config = item.config;
   record.codegen_id = work.codegen_id;
   record.purpose = work.kind == WorkKind::kFinals ? "final" : "search";
-  record.outcome = result.outcome;
+  // Raced out is a measurement like any other, with too few samples to ever be best.
+  record.outcome = result.outcome == "raced_out" ? "ok" : result.outcome;
   record.error = result.error;
   record.costs_s = result.costs_s;
   record.tuner = work.tuner;

@@ -1,0 +1,233 @@
+// The programs as a user runs them: compile, run, tune twice, and a fleet of one server and two workers.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "onnx/onnx_pb.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kBin = std::string(TEMPER_BINARY_DIR) + "/bin/";
+
+struct Result {
+  int code;
+  std::string out;  // stdout and stderr
+  std::vector<nlohmann::json> Lines() const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream in(out);
+    for (std::string line; std::getline(in, line);) {
+      if (!line.empty() && line[0] == '{') lines.push_back(nlohmann::json::parse(line));
+    }
+    return lines;
+  }
+};
+
+Result Temper(const std::string& arguments) {
+  std::FILE* pipe = popen((kBin + "temper " + arguments + " 2>&1").c_str(), "r");
+  Result result{-1, ""};
+  std::array<char, 4096> buffer;
+  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) result.out.append(buffer.data(), n);
+  result.code = WEXITSTATUS(pclose(pipe));
+  return result;
+}
+
+// A program in the background; killed with the object.
+class Process {
+ public:
+  explicit Process(std::vector<std::string> args) {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Process() { End(SIGTERM); }
+  int End(int signal) {
+    if (pid_ <= 0) return code_;
+    if (signal != 0) kill(pid_, signal);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  }
+  bool Running() {
+    int status = 0;
+    if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = 0;
+      code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+    }
+    return pid_ > 0;
+  }
+  int code() const { return code_; }
+
+ private:
+  pid_t pid_;
+  int code_ = -1;
+};
+
+void AddTensor(onnx::GraphProto* graph, const std::string& name, const std::vector<int64_t>& dims) {
+  onnx::TensorProto* tensor = graph->add_initializer();
+  tensor->set_name(name);
+  tensor->set_data_type(onnx::TensorProto::FLOAT);
+  int64_t size = 1;
+  for (int64_t d : dims) {
+    tensor->add_dims(d);
+    size *= d;
+  }
+  for (int64_t i = 0; i < size; ++i) tensor->add_float_data(static_cast<float>((i * 37 % 19) - 9) / 20);
+}
+
+void SetValue(onnx::ValueInfoProto* value, const std::string& name, const std::vector<int64_t>& dims) {
+  value->set_name(name);
+  auto* tensor = value->mutable_type()->mutable_tensor_type();
+  tensor->set_elem_type(onnx::TensorProto::FLOAT);
+  for (int64_t d : dims) tensor->mutable_shape()->add_dim()->set_dim_value(d);
+}
+
+void AddNode(onnx::GraphProto* graph, const std::string& op, const std::vector<std::string>& in,
+             const std::string& out) {
+  onnx::NodeProto* node = graph->add_node();
+  node->set_op_type(op);
+  node->set_name(out);
+  for (const std::string& name : in) node->add_input(name);
+  node->add_output(out);
+}
+
+class CliTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "temper-cli-XXXXXX").string();
+    dir_ = mkdtemp(pattern.data());
+    onnx::ModelProto model;
+    model.set_ir_version(8);
+    model.add_opset_import()->set_version(17);
+    onnx::GraphProto* graph = model.mutable_graph();
+    AddTensor(graph, "w", {8, 3, 3, 3});
+    AddTensor(graph, "d", {8 * 6 * 6, 10});
+    AddNode(graph, "Conv", {"x", "w"}, "c");
+    AddNode(graph, "Relu", {"c"}, "r");
+    AddNode(graph, "Flatten", {"r"}, "f");
+    AddNode(graph, "MatMul", {"f", "d"}, "y");
+    SetValue(graph->add_input(), "x", {1, 3, 8, 8});
+    SetValue(graph->add_output(), "y", {1, 10});
+    model_ = dir_ + "/tiny.onnx";
+    std::ofstream out(model_, std::ios::binary);
+    ASSERT_TRUE(model.SerializeToOstream(&out));
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  std::string dir_, model_;
+};
+
+TEST_F(CliTest, CompilesAndTimesAModel) {
+  Result compiled = Temper("compile " + model_ + " --untuned -o " + dir_ + "/package");
+  ASSERT_EQ(compiled.code, 0) << compiled.out;
+  for (const char* file : {"model.so", "weights.bin", "manifest.json", "model.h"})
+    EXPECT_TRUE(fs::exists(dir_ + "/package/" + file)) << file;
+  Result timed = Temper("bench " + dir_ + "/package --seconds 0.01 --json");
+  ASSERT_EQ(timed.code, 0) << timed.out;
+  ASSERT_EQ(timed.Lines().size(), 1u);
+  for (const char* field :
+       {"model", "target", "dtype", "threads", "tuned", "median_ms", "mean_ms", "min_ms", "std_ms", "repeats"}) {
+    EXPECT_TRUE(timed.Lines()[0].contains(field)) << field;
+  }
+  // A package is replaced, another folder is not.
+  EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_ + "/package").code, 0);
+  EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_).code, 1);
+  EXPECT_TRUE(fs::exists(model_));
+}
+
+TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
+  std::ofstream(dir_ + "/empty.onnx");
+  for (const std::string& arguments :
+       {"compile " + dir_ + "/none.onnx -o " + dir_ + "/p", "compile " + dir_ + "/empty.onnx -o " + dir_ + "/p",
+        "db list --db " + dir_ + "/none.db", "bench " + dir_, std::string("devices --server unix:") + dir_ + "/none"}) {
+    Result result = Temper(arguments);
+    EXPECT_EQ(result.code, 1) << arguments;
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << arguments << ": " << result.out;
+  }
+  EXPECT_EQ(Temper("nonsense").code, 2);
+  EXPECT_EQ(Temper("compile").code, 2);
+}
+
+TEST_F(CliTest, ASecondTuneGoesOnAndRepeatsNothing) {
+  const std::string db = dir_ + "/records.db";
+  for (int run = 0; run < 2; ++run) {
+    Result tuned = Temper("tune " + model_ + " --db " + db + " --trials 8 --json " + dir_ + "/report.json");
+    ASSERT_EQ(tuned.code, 0) << tuned.out;
+  }
+  nlohmann::json report = nlohmann::json::parse(std::ifstream(dir_ + "/report.json"));
+  for (const char* field : {"model", "target", "device", "trials", "seconds", "trials_per_second", "outcomes",
+                            "untuned_ms", "tuned_ms", "tasks"}) {
+    EXPECT_TRUE(report.contains(field)) << field;
+  }
+  std::set<std::string> searched;
+  for (const nlohmann::json& record : Temper("db list --json --db " + db).Lines()) {
+    if (record["purpose"] != "search") continue;
+    EXPECT_EQ(record["outcome"], "ok") << record.dump();
+    const std::string trial = record["workload"].get<std::string>() + "|" + record["template"].get<std::string>() +
+                              "|" + record["config"].get<std::string>();
+    EXPECT_TRUE(searched.insert(trial).second) << "measured twice: " << trial;
+  }
+  EXPECT_GE(searched.size(), 9u);
+  Result compiled = Temper("compile " + model_ + " --db " + db + " -o " + dir_ + "/package");
+  ASSERT_EQ(compiled.code, 0) << compiled.out;
+  EXPECT_TRUE(nlohmann::json::parse(std::ifstream(dir_ + "/package/manifest.json"))["tuned"].get<bool>());
+}
+
+TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {
+  const std::string address = "unix:" + dir_ + "/server", db = dir_ + "/fleet.db",
+                    server_option = " --server " + address;
+  Process server({kBin + "temper-server", "--db", db, "--listen", address});
+  auto worker = [&](const std::string& key) {
+    return std::vector<std::string>{kBin + "temper-worker", "--server", address, "--key", key};
+  };
+  auto a = std::make_unique<Process>(worker("a"));
+  Process b(worker("b"));
+  // Each look is a call to the server, which answers with what it knows at that moment.
+  auto state_of = [&](const std::string& key) {
+    for (const nlohmann::json& device : Temper("devices --json" + server_option).Lines()) {
+      if (device["key"] == key) return device["state"].get<std::string>();
+    }
+    return std::string();
+  };
+  while (state_of("a").empty() || state_of("b").empty()) ASSERT_TRUE(server.Running() && a->Running() && b.Running());
+
+  Result nobody = Temper("tune " + model_ + server_option + " --device c --trials 4 --wait-for-device 100ms");
+  EXPECT_EQ(nobody.code, 1);
+  EXPECT_NE(nobody.out.find("'c'"), std::string::npos) << nobody.out;
+
+  Process tune({kBin + "temper", "tune", model_, "--server", address, "--device", "a", "--trials", "30"});
+  while (tune.Running() && state_of("a") != "measuring") {
+  }
+  a->End(SIGKILL);
+  a = std::make_unique<Process>(worker("a"));
+  EXPECT_EQ(tune.End(0), 0);
+  int trials = 0;
+  for (const nlohmann::json& record : Temper("db list --json --db " + db).Lines()) {
+    EXPECT_EQ(record["device"], "a");
+    ++trials;
+  }
+  EXPECT_GE(trials, 30);
+  Result compiled = Temper("compile " + model_ + server_option + " --device a -o " + dir_ + "/package");
+  EXPECT_EQ(compiled.code, 0) << compiled.out;
+  EXPECT_EQ(Temper("compile " + model_ + server_option + " --device nobody -o " + dir_ + "/package").code, 1);
+  EXPECT_EQ(server.End(SIGTERM), 0);
+}
+
+}  // namespace

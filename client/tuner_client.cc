@@ -1,5 +1,6 @@
 #include "client/tuner_client.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -33,6 +34,16 @@ grpc::ChannelArguments ChannelSettings() {
   // Proxies of the environment are for the web, not for a tuning server.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return args;
+}
+
+// When the last channel of a process goes, gRPC takes itself down, and that may wait ten seconds for a poller of its
+// own. A process that never lets go of gRPC ends at once.
+void KeepGrpc() {
+  static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+  (void)kept;
 }
 
 size_t WireBytes(const Record& r) {
@@ -121,6 +132,7 @@ const std::string& TunerClient::address() const { return impl_->address; }
 absl::StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address,
                                                                   const ClientOptions& options) {
   if (address.empty()) return absl::InvalidArgumentError("the server's address is empty; use HOST:PORT or unix:PATH");
+  KeepGrpc();
   auto impl = std::make_unique<Impl>();
   impl->address = address;
   impl->options = options;

@@ -34,7 +34,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target&) {
 void RegisterToys() {
   OpDef op;
   op.name = "toy";
-  op.pattern = OpPattern::kOpaque;
+  op.pattern = OpPattern::kAnchor;
   op.min_inputs = op.max_inputs = 1;
   op.infer = [](const Attrs&, std::span<const TensorType> inputs) -> absl::StatusOr<TensorType> { return inputs[0]; };
   op.flops = [](const Attrs& attrs, std::span<const TensorType>, const TensorType&) {

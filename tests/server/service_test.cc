@@ -1,0 +1,601 @@
+// The whole server in this process, over a socket, with workers that measure by formula.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+
+#include "absl/strings/str_cat.h"
+#include "client/tuner_client.h"
+#include "compiler/graph/pipeline.h"
+#include "proto/convert.h"
+#include "temper/v1/tuning.grpc.pb.h"
+#include "temper/v1/worker.grpc.pb.h"
+#include "tests/server/toys.h"
+#include "tuner_server/service/server.h"
+
+namespace temper {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr char kKey[] = "toy-device";
+constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take milliseconds
+
+void SetDeadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kPatience));
+}
+
+// A store that can be made to fail, as a full disk does.
+class FallibleStore : public Store {
+ public:
+  absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) override {
+    if (full) return absl::ResourceExhaustedError("the disk is full");
+    return below_->Append(records);
+  }
+  absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
+    return below_->Scan(filter, visit);
+  }
+  absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) override { return below_->Best(query); }
+  absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
+    return below_->ScanBest(filter, visit);
+  }
+  absl::StatusOr<int64_t> CreateJob(const JobRow& job) override { return below_->CreateJob(job); }
+  absl::Status UpdateJob(const JobRow& job) override { return below_->UpdateJob(job); }
+  absl::StatusOr<JobRow> GetJob(int64_t id) override { return below_->GetJob(id); }
+  absl::StatusOr<std::vector<JobRow>> Jobs() override { return below_->Jobs(); }
+
+  std::atomic<bool> full = false;
+
+ private:
+  std::unique_ptr<Store> below_ = NewMemoryStore();
+};
+
+// One worker's calls, by hand.
+class WorkerCalls {
+ public:
+  explicit WorkerCalls(const std::string& address)
+      : stub_(v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {}
+
+  void Register(const std::string& key, const std::string& name, bool shares_cores = false) {
+    v1::RegisterRequest request;
+    request.set_device_key(key);
+    request.set_fingerprint("toy");
+    request.set_target(ToyTarget());
+    request.set_codegen_id("c1");
+    request.set_name(name);
+    request.set_threads(1);
+    request.set_slots(1);
+    request.set_shares_server_cores(shares_cores);
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::RegisterReply reply;
+    const grpc::Status status = stub_->Register(&context, request, &reply);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(reply.lease_ms(), 60'000);
+    session_ = reply.session();
+  }
+
+  grpc::Status Sync(grpc::ClientContext& context, const std::vector<int64_t>& held, int free_slots, int wait_ms,
+                    v1::SyncReply& reply) {
+    v1::SyncRequest request;
+    request.set_session(session_);
+    request.mutable_leases()->Add(held.begin(), held.end());
+    request.set_free_slots(free_slots);
+    request.set_wait_ms(wait_ms);
+    return stub_->Sync(&context, request, &reply);
+  }
+
+  // Waits for a lease.
+  v1::Lease Take() {
+    v1::SyncReply reply;
+    for (const absl::Time give_up = absl::Now() + kPatience; absl::Now() < give_up && reply.grants_size() == 0;) {
+      grpc::ClientContext call;
+      SetDeadline(call);
+      if (!Sync(call, {}, 1, 20'000, reply).ok()) break;
+    }
+    return reply.grants_size() == 0 ? v1::Lease() : reply.grants(0);
+  }
+
+  grpc::Status Submit(const v1::SubmitResultsRequest& results, v1::SubmitResultsReply& reply) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    return stub_->SubmitResults(&context, results, &reply);
+  }
+
+  v1::WorkerService::Stub& stub() { return *stub_; }
+
+ private:
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::string session_;
+};
+
+v1::SubmitResultsRequest Measure(const v1::Lease& lease) {
+  v1::SubmitResultsRequest results;
+  if (lease.has_model()) {
+    v1::ModelResult* result = results.add_models();
+    result->set_lease(lease.lease());
+    result->set_outcome("ok");
+    for (int i = 0; i < 3; ++i) result->add_untuned_s(2e-3);
+    for (int i = 0; i < 3; ++i) result->add_tuned_s(1e-3);
+    return results;
+  }
+  const v1::Batch& batch = lease.has_finals() ? lease.finals() : lease.batch();
+  const Workload workload = *ParseWorkload(batch.workload());
+  for (const v1::CandidateSpec& candidate : batch.candidates()) {
+    v1::CandidateResult* result = results.add_results();
+    result->set_lease(lease.lease());
+    result->set_candidate(candidate.candidate());
+    result->set_attempt(candidate.attempt());
+    result->set_outcome("ok");
+    for (int i = 0; i < 3; ++i) result->add_costs_s(ToyCost(workload, candidate.config()));
+  }
+  return results;
+}
+
+// Measures until it is destroyed.
+class AutoWorker {
+ public:
+  AutoWorker(const std::string& address, const std::string& key, const std::string& name, bool shares_cores = false)
+      : calls_(address) {
+    calls_.Register(key, name, shares_cores);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~AutoWorker() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      if (waiting_ != nullptr) waiting_->TryCancel();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      grpc::ClientContext context;
+      SetDeadline(context);
+      {
+        std::lock_guard lock(mutex_);
+        if (stopping_) return;
+        waiting_ = &context;
+      }
+      v1::SyncReply reply;
+      const grpc::Status status = calls_.Sync(context, {}, 1, 20'000, reply);
+      {
+        std::lock_guard lock(mutex_);
+        waiting_ = nullptr;
+      }
+      if (!status.ok()) return;
+      for (const v1::Lease& lease : reply.grants()) {
+        v1::SubmitResultsReply acks;
+        if (!calls_.Submit(Measure(lease), acks).ok()) return;
+      }
+    }
+  }
+
+  WorkerCalls calls_;
+  std::mutex mutex_;
+  bool stopping_ = false;
+  grpc::ClientContext* waiting_ = nullptr;
+  std::thread thread_;
+};
+
+std::string ToyGraph() {
+  Graph graph;
+  graph.name = "toy-model";
+  const ValueId input = graph.AddValue({.name = "x", .type = {DType::kF32, {4}, {}}});
+  graph.inputs = {input};
+  ValueId last = input;
+  for (const char* name : {"a", "b", "a"}) {
+    Attrs attrs = ToyWorkload(name, 100).calls[0].attrs;
+    last = *graph.AddNode("toy", attrs, {last});
+  }
+  graph.outputs = {last};
+  EXPECT_TRUE(Optimize(graph).ok());
+  return ToJson(graph);
+}
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = absl::StrCat(::testing::TempDir(), "/temper-service-", getpid());
+    address_ = absl::StrCat("unix:", directory_, ".socket");
+    StartServer();
+  }
+
+  void StartServer() {
+    ServerOptions options;
+    options.listen = address_;
+    options.core.dispatch.broken_grace = absl::Milliseconds(50);
+    options.core.orphan_grace = absl::Milliseconds(50);
+    auto server = Server::Start(store_, Clock::System(), options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    auto client = TunerClient::Connect(address_, {.call_timeout = kPatience, .connect_timeout = kPatience});
+    ASSERT_TRUE(client.ok());
+    client_ = *std::move(client);
+  }
+
+  v1::SubmitJobRequest Request(int trials = 40) {
+    v1::SubmitJobRequest request;
+    request.set_model("toy-model");
+    request.set_graph_json(ToyGraph());
+    request.set_device_key(kKey);
+    request.set_codegen_id("c1");
+    request.set_tuner("random");
+    request.set_trials(trials);
+    request.set_wait_for_device_ms(60'000);
+    return request;
+  }
+
+  // The job's last event; `tasks` as they were told last.
+  v1::JobEvent Watch(int64_t job) {
+    v1::JobEvent last;
+    const absl::Status status = client_->WatchJob(job, [&](const v1::JobEvent& event) {
+      for (const v1::TaskProgress& task : event.tasks()) tasks_[task.task()] = task;
+      states_.push_back(event.state());
+      last = event;
+      return true;
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return last;
+  }
+
+  std::vector<Record> Records(const RecordFilter& filter = {}) {
+    std::vector<Record> records;
+    EXPECT_TRUE(store_.Scan(filter, [&](const Record& r) { records.push_back(r); }).ok());
+    return records;
+  }
+
+  std::string directory_, address_;
+  FallibleStore store_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<TunerClient> client_;
+  std::map<int, v1::TaskProgress> tasks_;
+  std::vector<std::string> states_;
+};
+
+TEST_F(ServiceTest, AJobRunsFromSubmissionToItsEndAndItsRecordsAreServed) {
+  for (const bool shares_cores : {false, true}) {
+    AutoWorker worker(address_, kKey, absl::StrCat("w", shares_cores), shares_cores);
+    const auto job = client_->SubmitJob(Request());
+    ASSERT_TRUE(job.ok()) << job.status();
+    const v1::JobEvent end = Watch(*job);
+    EXPECT_EQ(end.state(), "done");
+    EXPECT_EQ(end.reason(), "");
+    EXPECT_EQ(end.trials(), 40);
+    EXPECT_EQ(end.outcomes().at("ok"), 40);
+    EXPECT_DOUBLE_EQ(end.untuned_ms(), 2);
+    EXPECT_DOUBLE_EQ(end.tuned_ms(), 1);
+    EXPECT_FALSE(end.kept_default());
+    ASSERT_EQ(tasks_.size(), 2u);
+    int trials = 0;
+    for (const auto& [index, task] : tasks_) {
+      trials += task.trials();
+      EXPECT_TRUE(task.done());
+      EXPECT_GT(task.default_s(), 0);
+      EXPECT_LE(task.best_s(), task.default_s());
+      const BestQuery query{.workload = task.workload(), .target = ToyTarget(), .device_key = kKey};
+      const auto best = client_->QueryBest(std::vector<BestQuery>{query});
+      ASSERT_TRUE(best.ok() && (*best)[0].has_value());
+      EXPECT_EQ((*best)[0]->record.config, task.config());
+    }
+    EXPECT_EQ(trials, 40);
+    EXPECT_THAT(Records({.purpose = "search", .job = *job}), SizeIs(40));
+    const auto jobs = client_->ListJobs();
+    ASSERT_TRUE(jobs.ok());
+    EXPECT_EQ(jobs->at(0).state(), "done");
+    EXPECT_DOUBLE_EQ(jobs->at(0).best_ms(), 1);
+    EXPECT_THAT(store_.GetJob(*job)->summary, HasSubstr("\"trials\":40"));
+  }
+  // The second job repeated nothing of the first.
+  std::set<std::string> distinct;
+  for (const Record& record : Records({.purpose = "search"})) distinct.insert(record.workload + record.config);
+  EXPECT_EQ(distinct.size(), 80u);
+}
+
+TEST_F(ServiceTest, AJobWaitsForItsDeviceAndAWaitingSyncGetsItsGrantByEvent) {
+  const auto job = client_->SubmitJob(Request());
+  ASSERT_TRUE(job.ok());
+  std::string seen;
+  const absl::Status watched = client_->WatchJob(*job, [&](const v1::JobEvent& event) {
+    seen = event.state();
+    return seen != "waiting_for_device";
+  });
+  EXPECT_TRUE(absl::IsCancelled(watched));
+  EXPECT_EQ(seen, "waiting_for_device");
+  EXPECT_EQ(client_->ListJobs()->at(0).state(), "waiting_for_device");
+  AutoWorker worker(address_, kKey, "late");
+  EXPECT_EQ(Watch(*job).state(), "done");
+}
+
+TEST_F(ServiceTest, AKeyThatNobodyServesFailsTheJobAndSaysSo) {
+  AutoWorker worker(address_, "another key", "w");
+  v1::SubmitJobRequest request = Request();
+  request.set_wait_for_device_ms(0);
+  const auto job = client_->SubmitJob(request);
+  ASSERT_TRUE(job.ok());
+  const v1::JobEvent end = Watch(*job);
+  EXPECT_EQ(end.state(), "failed");
+  EXPECT_EQ(end.reason(), "no worker serves device key 'toy-device'");
+  EXPECT_EQ(store_.GetJob(*job)->state, "failed");
+}
+
+TEST_F(ServiceTest, AWorkerThatDiesWithALeaseIsReplacedAndTheJobGoesOn) {
+  const auto job = client_->SubmitJob(Request());
+  ASSERT_TRUE(job.ok());
+  {
+    WorkerCalls dying(address_);
+    dying.Register(kKey, "dying");
+    const v1::Lease lease = dying.Take();
+    ASSERT_TRUE(lease.has_batch());
+    // Its connection breaks while a call waits: of two, the one that the other has ended is answered, the other waits.
+    grpc::ClientContext contexts[2];
+    std::promise<int> answered;
+    std::atomic<bool> first = true;
+    std::vector<std::thread> calls;
+    for (int i = 0; i < 2; ++i) {
+      SetDeadline(contexts[i]);
+      calls.emplace_back([&, i] {
+        v1::SyncReply reply;
+        dying.Sync(contexts[i], {lease.lease()}, 0, 20'000, reply);
+        if (first.exchange(false)) answered.set_value(i);
+      });
+    }
+    contexts[1 - answered.get_future().get()].TryCancel();
+    for (std::thread& call : calls) call.join();
+  }
+  AutoWorker worker(address_, kKey, "successor");
+  const v1::JobEvent end = Watch(*job);
+  EXPECT_EQ(end.state(), "done");
+  EXPECT_EQ(end.trials(), 40);
+}
+
+TEST_F(ServiceTest, ResultsAreAcknowledgedOnceStoredAndASecondTimeAlike) {
+  ASSERT_TRUE(client_->SubmitJob(Request()).ok());
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  const v1::SubmitResultsRequest results = Measure(worker.Take());
+  ASSERT_GT(results.results_size(), 0);
+  store_.full = true;
+  v1::SubmitResultsReply reply;
+  const grpc::Status refused = worker.Submit(results, reply);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.error_message(), HasSubstr("the disk is full"));
+  EXPECT_THAT(Records(), SizeIs(0));
+  store_.full = false;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(worker.Submit(results, reply).ok());
+    EXPECT_EQ(reply.acked_size(), results.results_size());
+    EXPECT_THAT(reply.acked(), ::testing::Each(true));
+    EXPECT_THAT(Records(), SizeIs(results.results_size()));
+  }
+  v1::SubmitResultsRequest altered = results;
+  altered.mutable_results(0)->set_costs_s(0, 1e-9);
+  ASSERT_TRUE(worker.Submit(altered, reply).ok());
+  EXPECT_FALSE(reply.acked(0));
+  EXPECT_THAT(Records(), SizeIs(results.results_size()));
+}
+
+TEST_F(ServiceTest, UnsoundSamplesAreNotBelieved) {
+  ASSERT_TRUE(client_->SubmitJob(Request()).ok());
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  v1::SubmitResultsRequest results = Measure(worker.Take());
+  results.mutable_results(0)->set_costs_s(0, -1);
+  v1::SubmitResultsReply reply;
+  ASSERT_TRUE(worker.Submit(results, reply).ok());
+  // It is tried again, alone.
+  EXPECT_THAT(Records(), SizeIs(results.results_size() - 1));
+  const v1::Lease again = worker.Take();
+  EXPECT_THAT(again.batch().candidates(), SizeIs(1));
+  EXPECT_EQ(again.batch().candidates(0).candidate(), results.results(0).candidate());
+  EXPECT_EQ(again.batch().candidates(0).attempt(), 2);
+}
+
+TEST_F(ServiceTest, CancellingEndsAJobInAnyPhase) {
+  const auto waiting = client_->SubmitJob(Request());
+  ASSERT_TRUE(client_->CancelJob(*waiting).ok());
+  EXPECT_EQ(Watch(*waiting).state(), "cancelled");
+
+  const auto running = client_->SubmitJob(Request());
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  const v1::Lease lease = worker.Take();
+  ASSERT_TRUE(lease.has_batch());
+  ASSERT_TRUE(client_->CancelJob(*running).ok());
+  EXPECT_EQ(Watch(*running).state(), "cancelled");
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::SyncReply reply;
+  ASSERT_TRUE(worker.Sync(context, {lease.lease()}, 0, 20'000, reply).ok());
+  EXPECT_THAT(reply.cancels(), ::testing::ElementsAre(lease.lease()));
+
+  EXPECT_TRUE(client_->CancelJob(*running).ok());  // over: nothing to do
+  EXPECT_TRUE(absl::IsNotFound(client_->CancelJob(12345)));
+}
+
+TEST_F(ServiceTest, AJobOfACommandEndsWithItsWatcher) {
+  v1::SubmitJobRequest request = Request();
+  request.set_close_with_command(true);
+  const auto job = client_->SubmitJob(request);
+  EXPECT_TRUE(absl::IsCancelled(client_->WatchJob(*job, [](const v1::JobEvent&) { return false; })));
+  // Whoever asks now watches it, but the command's watcher may be back only within its grace.
+  for (const absl::Time give_up = absl::Now() + kPatience; absl::Now() < give_up;) {
+    if (store_.GetJob(*job)->state == "cancelled") break;
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(store_.GetJob(*job)->state, "cancelled");
+  EXPECT_EQ(Watch(*job).reason(), "its command is gone");
+}
+
+TEST_F(ServiceTest, StoppingAndStartingTheServerAbandonsItsJobsAndKeepsTheirRecords) {
+  const auto job = client_->SubmitJob(Request());
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  v1::SubmitResultsReply acks;
+  const v1::SubmitResultsRequest results = Measure(worker.Take());
+  ASSERT_TRUE(worker.Submit(results, acks).ok());
+  std::promise<void> watching;
+  std::string last;
+  auto watch = std::async(std::launch::async, [&] {
+    return client_->WatchJob(*job, [&](const v1::JobEvent& event) {
+      if (last.empty()) watching.set_value();
+      last = event.state();
+      return true;
+    });
+  });
+  watching.get_future().wait();
+  server_->Shutdown();
+  EXPECT_TRUE(watch.get().ok());
+  EXPECT_EQ(last, "abandoned");
+  EXPECT_EQ(store_.GetJob(*job)->state, "abandoned");
+
+  // One that was killed could not say so itself.
+  JobRow left = *store_.GetJob(*job);
+  left.state = "running";
+  ASSERT_TRUE(store_.UpdateJob(left).ok());
+  StartServer();
+  EXPECT_EQ(store_.GetJob(*job)->state, "abandoned");
+  EXPECT_EQ(Watch(*job).state(), "abandoned");
+  EXPECT_THAT(Records(), SizeIs(results.results_size()));
+  // Results for the old server's leases are nobody's: the worker may forget them.
+  ASSERT_TRUE(worker.Submit(results, acks).ok());
+  EXPECT_THAT(acks.acked(), ::testing::Each(true));
+  EXPECT_THAT(Records(), SizeIs(results.results_size()));
+}
+
+TEST_F(ServiceTest, AWatchIsTakenUpAtItsCursorAndTellsOnlyWhatChanged) {
+  AutoWorker worker(address_, kKey, "w");
+  const auto job = client_->SubmitJob(Request());
+  const v1::JobEvent end = Watch(*job);
+  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  for (const int64_t cursor : {end.cursor() - 1, int64_t{0}}) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::WatchJobRequest request;
+    request.set_job(*job);
+    request.set_cursor(cursor);
+    auto reader = stub->WatchJob(&context, request);
+    v1::JobEvent event;
+    ASSERT_TRUE(reader->Read(&event));
+    EXPECT_EQ(event.state(), "done");
+    EXPECT_EQ(event.tasks_size(), cursor == 0 ? 2 : 0);
+    EXPECT_FALSE(reader->Read(&event));
+    EXPECT_TRUE(reader->Finish().ok());
+  }
+  EXPECT_TRUE(absl::IsNotFound(client_->WatchJob(999, [](const v1::JobEvent&) { return true; })));
+}
+
+TEST_F(ServiceTest, RecordsGoInAndOutUnchanged) {
+  std::vector<Record> records;
+  for (int i = 0; i < 600; ++i) {
+    Record record;
+    record.workload = absl::StrCat("w", i);
+    record.anchor = "a";
+    record.target = ToyTarget();
+    record.device_key = kKey;
+    record.template_name = "toy.grid";
+    record.config = absl::StrCat("x=", i);
+    record.costs_s = {1e-3, 2e-3 + i, 3e-3};
+    records.push_back(record);
+  }
+  const auto ids = client_->PutRecords(records);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  ASSERT_EQ(ids->size(), records.size());
+  std::vector<Record> back;
+  ASSERT_TRUE(client_->ExportRecords((*ids)[99], [&](const Record& r) { back.push_back(r); }).ok());
+  ASSERT_EQ(back.size(), 500u);
+  for (size_t i = 0; i < back.size(); ++i) {
+    EXPECT_EQ(back[i].id, (*ids)[i + 100]);
+    EXPECT_EQ(back[i].workload, records[i + 100].workload);
+    EXPECT_EQ(back[i].costs_s, records[i + 100].costs_s);
+  }
+  records.resize(1);
+  records[0].outcome = "nonsense";
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->PutRecords(records).status()));
+}
+
+TEST_F(ServiceTest, DevicesAreListedWithTheirState) {
+  AutoWorker worker(address_, kKey, "w");
+  const auto job = client_->SubmitJob(Request());
+  Watch(*job);
+  const auto devices = client_->ListDevices();
+  ASSERT_TRUE(devices.ok());
+  ASSERT_THAT(*devices, SizeIs(1));
+  EXPECT_EQ(devices->at(0).key(), kKey);
+  EXPECT_EQ(devices->at(0).state(), "idle");
+  EXPECT_GE(devices->at(0).trials(), 40);
+  EXPECT_EQ(devices->at(0).failures(), 0);
+  EXPECT_EQ(devices->at(0).target(), ToyTarget());
+}
+
+TEST_F(ServiceTest, BadRequestsAreRefusedInOneLine) {
+  v1::SubmitJobRequest request = Request();
+  request.set_graph_json("{\"broken\"");
+  EXPECT_FALSE(client_->SubmitJob(request).ok());
+  request = Request();
+  request.set_tuner("oracle");
+  EXPECT_THAT(std::string(client_->SubmitJob(request).status().message()), HasSubstr("no tuner 'oracle'"));
+  request = Request();
+  request.set_trials(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->SubmitJob(request).status()));
+  EXPECT_THAT(*client_->ListJobs(), SizeIs(0));
+
+  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext endless;
+  v1::ListJobsReply reply;
+  EXPECT_EQ(stub->ListJobs(&endless, {}, &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::SubmitResultsRequest large;
+  large.add_results()->set_error(std::string(2 << 20, 'x'));
+  v1::SubmitResultsReply acks;
+  EXPECT_EQ(WorkerCalls(address_).stub().SubmitResults(&context, large, &acks).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(ServiceTest, AServerThatIsNotThereIsNamed) {
+  const auto client = TunerClient::Connect("127.0.0.1:1");
+  ASSERT_TRUE(client.ok());
+  const absl::Status status = (*client)->ListJobs().status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1:1"));
+}
+
+TEST(ServerAddress, LoopbackAndSocketsOnlyUnlessToldOtherwise) {
+  for (const char* fine : {"127.0.0.1:9190", "127.0.0.1:0", "localhost:1", "[::1]:80", "unix:/run/x.sock"}) {
+    EXPECT_TRUE(CheckListenAddress(fine, false).ok()) << fine;
+  }
+  for (const char* open : {"0.0.0.0:9190", "[::]:9190", "192.168.0.1:1", "example.org:1"}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(CheckListenAddress(open, false))) << open;
+    EXPECT_TRUE(CheckListenAddress(open, true).ok()) << open;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress("9190", true)));
+}
+
+TEST(ServerAddress, APortIsChosenAndNotSharedWithASecondServer) {
+  const std::unique_ptr<Store> store = NewMemoryStore();
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  const auto first = Server::Start(*store, Clock::System(), options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_NE((*first)->address(), options.listen);
+  options.listen = (*first)->address();
+  const auto second = Server::Start(*store, Clock::System(), options);
+  EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleMock(&argc, argv);
+  temper::RegisterToys();
+  return RUN_ALL_TESTS();
+}

@@ -73,7 +73,7 @@ absl::Status StartLocal(const Options& o, LocalFleet* fleet, std::unique_ptr<Tun
   for (absl::Time give_up = absl::Now() + absl::Seconds(10);
        !(*client)->WaitUntilReady(absl::Milliseconds(200)).ok();) {
     if (!fleet->server->Running())
-      return absl::UnavailableError("the tuning server did not start: its line above says why");
+      return absl::UnavailableError("the tuning server did not start, as it says above");
     if (absl::Now() > give_up) return absl::DeadlineExceededError("the tuning server did not answer within 10 s");
   }
   std::vector<std::string> worker = {"--server", address, "--key", o.records.device, "--shares-server-cores"};

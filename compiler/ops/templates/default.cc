@@ -138,20 +138,24 @@ void ScheduleReduceAlong(Schedule& s, const std::string& name, size_t spatial, c
   }
   std::vector<Loop> inside = s.Loops(partial);
   if (!s.status().ok()) return;
-  // The lanes go innermost, below the reduction loops, which are the ones after them.
-  const ir::Stmt block = FindBlock(s.func(), partial);
-  size_t reduce = 0;
-  for (const ir::IterVar& iter : block->block.iters) reduce += iter.reduce ? 1 : 0;
-  Loop lanes = inside[inside.size() - reduce - 1];
-  std::vector<Loop> order(inside.end() - static_cast<std::ptrdiff_t>(reduce), inside.end());
-  const Loop first = order.front();
-  order.push_back(lanes);
-  s.Reorder(order);
+  Loop lanes = lane, first = inside.front();
+  if (spatial > 0) {
+    // Placed anew, the nest has its lanes before the reduction loops; they go innermost.
+    const ir::Stmt block = FindBlock(s.func(), partial);
+    size_t reduce = 0;
+    for (const ir::IterVar& iter : block->block.iters) reduce += iter.reduce ? 1 : 0;
+    lanes = inside[inside.size() - reduce - 1];
+    std::vector<Loop> order(inside.end() - static_cast<std::ptrdiff_t>(reduce), inside.end());
+    first = order.front();
+    order.push_back(lanes);
+    s.Reorder(order);
+  }
   const std::string init = s.DecomposeReduction(partial, first);
   s.Vectorize(lanes);
   s.Vectorize(s.Loops(init).back());
   const std::string last_init = s.DecomposeReduction(last, s.Loops(last).back());
   s.Vectorize(s.Loops(last).back());
+  s.Partition(first);
 }
 
 void ScheduleReduction(Schedule& s, const std::string& name, const Target& t, int64_t vectors) {

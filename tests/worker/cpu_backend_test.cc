@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "compiler/ops/template.h"
 #include "compiler/package/weights.h"
@@ -25,13 +27,19 @@ constexpr char kConv[] =
     "(f32[1,8,9,9]@0231, const f32[16,8,3,3], const f32[16,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,16,9,9]@0231; "
     "add(3,2) -> f32[1,16,9,9]@0231; relu(4) -> f32[1,16,9,9]@0231; anchor=0";
 
-class Collector : public Reporter {
+class Collector : public Reporter {  // told from several threads while they build
  public:
-  void OnBegin(Phase phase, int) override { phases.push_back(phase); }
+  void OnBegin(Phase, int) override {}
   void OnBuilt(int) override {}
-  void OnTrial(int index, const TrialResult& result) override { trials[index] = result; }
-  std::vector<Phase> phases;
-  std::map<int, TrialResult> trials;
+  void OnTrial(int index, const TrialResult& result) override {
+    std::lock_guard lock(mutex_);
+    trials_[index] = result;
+  }
+  std::map<int, TrialResult> Take() { return std::move(trials_); }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, TrialResult> trials_;
 };
 
 BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::string, std::string>>& candidates) {
@@ -51,7 +59,7 @@ BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::s
 std::map<int, TrialResult> Measure(Backend& backend, const BatchWork& work) {
   Collector collector;
   CarryOut(backend, {work, false}, collector);
-  return collector.trials;
+  return collector.Take();
 }
 
 class CpuBackendTest : public testing::TestWithParam<const char*> {

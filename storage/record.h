@@ -34,8 +34,9 @@ struct Record {
 double MedianCost(const Record& r);  // seconds; infinite unless ok
 
 // The classes of outcomes: "ok", "illegal_config" (template refused), "build_failed", "build_timeout", "wrong_answer",
-// "run_crashed", "run_timeout", "raced_out" (ok, but stopped early: slower than the incumbent by the racing factor;
-// costs are kept and it is never best), "infrastructure" (not the candidate's fault).
+// "run_crashed", "run_timeout", "raced_out" (a worker's word for ok but stopped early, slower than the incumbent by the
+// racing factor: kept as "ok" with its one sample, which is too few to be best), "infrastructure" (not the candidate's
+// fault).
 bool IsOutcome(std::string_view name);
 
 struct JobRow {

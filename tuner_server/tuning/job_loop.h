@@ -42,7 +42,7 @@ struct JobLoopOptions {
   int most_failures_in_row = 64;  // a task that only fails ends
   // Finals and the model check together, after the last trial.
   absl::Duration closing_allowance = absl::Seconds(15);
-  absl::Duration finals_allowance = absl::Seconds(6);
+  absl::Duration finals_allowance = absl::Seconds(8);
   // A model check that does not answer: the job ends without it.
   absl::Duration model_patience = absl::Seconds(60);
   int final_repeats = 10;

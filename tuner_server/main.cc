@@ -1,5 +1,4 @@
 // temper-server: serves tuning jobs to clients and work to workers, over one database.
-#include <grpc/support/log.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -36,11 +35,6 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// gRPC writes to stderr in its own way; what matters of it comes back as a status.
-void LogGrpcQuietly() {
-  gpr_set_log_function([](gpr_log_func_args* line) { spdlog::debug("grpc: {}", line->message); });
-}
-
 // Ends this process when the one that started it is gone: by the kernel's word, and by the end of stdin, which also
 // covers a parent thread that ended or died before the first was asked for.
 void WatchParent() {
@@ -73,7 +67,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   temper::SetUpLogging(verbose);
-  LogGrpcQuietly();
+  temper::LogGrpcQuietly();
 
   // Before any thread is made, so that all of them leave the signals to this one.
   sigset_t ends;

@@ -1,11 +1,12 @@
 #include "tuner_server/service/server.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/stat.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "base/log.h"
 #include "tuner_server/service/calls.h"
 #include "tuner_server/service/tuning_service.h"
 #include "tuner_server/service/worker_service.h"
@@ -42,6 +43,10 @@ void Configure(grpc::ServerBuilder& builder) {
 }
 
 }  // namespace
+
+void LogGrpcQuietly() {
+  gpr_set_log_function([](gpr_log_func_args* line) { spdlog::debug("grpc: {}", line->message); });
+}
 
 absl::Status CheckListenAddress(const std::string& listen, bool insecure) {
   if (IsUnix(listen)) return absl::OkStatus();

@@ -17,6 +17,10 @@ struct ServerOptions {
 // OK for unix sockets and loopback addresses, any other only if `insecure`.
 absl::Status CheckListenAddress(const std::string& listen, bool insecure);
 
+// gRPC writes to stderr in its own way, and what matters of it comes back as a status: sends it to the debug log. Once,
+// from main.
+void LogGrpcQuietly();
+
 class Server {
  public:
   // Listens, and closes the jobs that a dead server left. The store and the clock outlive it.

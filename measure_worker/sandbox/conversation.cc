@@ -1,6 +1,7 @@
 #include "measure_worker/sandbox/conversation.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,7 +59,7 @@ int Conversation::LateFlight() const {
 }
 
 bool Conversation::Send() {
-  const ssize_t put = write(child_.socket(), unsent_.data(), unsent_.size());
+  const ssize_t put = send(child_.socket(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL);
   if (put > 0) unsent_.erase(0, static_cast<size_t>(put));
   return put > 0 || errno == EAGAIN || errno == EINTR;
 }

@@ -274,6 +274,7 @@ Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
     Match(taken, other);
     return b_.CreateSelect(condition, taken, other);
   }
+  if (Value* v = LoadUnder(condition, a, c); v != nullptr) return v;
   const bool vector = DependsOnLane(a) || DependsOnLane(c);
   Value *taken = nullptr, *other = nullptr;
   llvm::BasicBlock *from_taken = nullptr, *from_other = nullptr;

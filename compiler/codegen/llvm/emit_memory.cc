@@ -274,6 +274,19 @@ Value* Emitter::ScalarLoad(const Access& access) {
                               llvm::Align(SizeOf(access.buffer->dtype)));
 }
 
+// A vector of memory that is read only under a condition common to all lanes, and `otherwise` without it: a masked
+// load instead of a branch keeps unrolled code in one block. Null where it is something else, or masks are slow.
+Value* Emitter::LoadUnder(Value* condition, const Expr& e, const Expr& otherwise) {
+  if (lanes_.count == 0 || e->kind != ExprKind::kLoad || !CheapAndSafe(otherwise)) return nullptr;
+  if (e->buffer->scope != ir::Scope::kMemory || SizeOf(e->dtype) < 4 || !context_.target.Has("avx")) return nullptr;
+  const Access access = AccessOf(e.get(), e->buffer, e->args);
+  if (access.form.irregular || access.form.lane != 1) return nullptr;
+  auto* type = llvm::FixedVectorType::get(MemoryType(e->dtype), static_cast<unsigned>(lanes_.count));
+  Value* mask = b_.CreateVectorSplat(type->getElementCount(), condition);
+  if (lanes_.mask != nullptr) mask = b_.CreateAnd(mask, lanes_.mask);
+  return b_.CreateMaskedLoad(type, AddressOf(access, 0), AlignmentOf(access), mask, EmitVector(otherwise));
+}
+
 // One element for all lanes, which exists only if some lane wants it.
 Value* Emitter::GuardedScalarLoad(const Access& access) {
   Value* any = Any(lanes_.mask);

@@ -140,6 +140,7 @@ class Emitter {
   llvm::Value* EmitLoad(const ir::Expr& e);
   llvm::Value* EmitRegisterLoad(const Access& access);
   llvm::Value* EmitGather(const ir::Expr& e, const Access& access);
+  llvm::Value* LoadUnder(llvm::Value* condition, const ir::Expr& e, const ir::Expr& otherwise);
   llvm::Value* GuardedScalarLoad(const Access& access);
   llvm::Value* LoadAccess(const ir::Expr& e, const Access& access);
   void StoreAccess(const ir::StmtNode& s, const Access& access, llvm::Value* value);

@@ -123,9 +123,17 @@ Stmt MergeIfs(const Stmt& seq) {
   return merged.size() == seq->stmts.size() ? nullptr : ir::Seq(std::move(merged));
 }
 
+// What is done with scratch under a condition needs the scratch only there.
+Stmt HoistFromAlloc(const Stmt& alloc) {
+  const Stmt& body = alloc->body;
+  if (body->kind != StmtKind::kIf || body->else_body || HasLoad(body->cond)) return nullptr;
+  return ir::If(body->cond, ir::Alloc(alloc->buffer, body->body));
+}
+
 Stmt HoistConditions(const Stmt& root) {
   return ir::RewriteStmt(root, [](const Stmt& s) -> Stmt {
     if (s->kind == StmtKind::kFor) return HoistFromLoop(s);
+    if (s->kind == StmtKind::kAlloc) return HoistFromAlloc(s);
     return s->kind == StmtKind::kSeq ? MergeIfs(s) : nullptr;
   });
 }

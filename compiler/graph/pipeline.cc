@@ -36,6 +36,9 @@ absl::Status Optimize(Graph& g, const PipelineOptions& options) {
     if (!known) return absl::InvalidArgumentError(absl::StrCat("no pass is called '", name, "'"));
   }
   TEMPER_RETURN_IF_ERROR(Verify(g));
+  for (Node& node : g.nodes) {
+    if (!options.winograd && node.op == "conv2d") node.attrs.Set("winograd", int64_t{0});
+  }
   std::string before = options.print != nullptr ? Text(g) : "";
   if (options.print != nullptr) *options.print << "== before passes\n" << before;
   for (const PassDef& pass : kPasses) {

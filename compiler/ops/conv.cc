@@ -23,7 +23,8 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"strides", AttrKind::kInts},
                                             {"pads", AttrKind::kInts},
                                             {"dilations", AttrKind::kInts},
-                                            {"group", AttrKind::kInt}}));
+                                            {"group", AttrKind::kInt},
+                                            {"winograd", AttrKind::kInt}}));  // 0: not by this algorithm
   TEMPER_RETURN_IF_ERROR(CheckOperands(attrs, in));
   const Shape& x = in[0].shape;
   const Shape& w = in[1].shape;

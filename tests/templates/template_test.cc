@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ops/templates/winograd.h"
 #include "tests/templates/kernel_runner.h"
 
 namespace temper {
@@ -46,7 +47,7 @@ void CheckAll(const Workload& w, int configs, uint64_t seed) {
         ASSERT_TRUE(kernel.ok()) << kernel.status();
         absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
         ASSERT_TRUE(got.ok()) << got.status();
-        ASSERT_LT(RelativeError(*got, physical), 2e-5);
+        ASSERT_LT(RelativeError(*got, physical), def->name == "conv2d.winograd" ? kWinogradErrorBound : 1e-5);
       }
     }
   }
@@ -91,6 +92,48 @@ TEST(TemplateTest, ConvolutionWithBiasResidualAndRelu) {
   std::string text =
       ConvText(shape, ", const f32[40,1,1], #", [&](const std::string& type, int) { return epilogue(type, 3); });
   CheckAll(Parse(text), 5, 7);
+}
+
+TEST(TemplateTest, WinogradOnOddShapes) {
+  uint64_t seed = 90;
+  for (const Conv& shape : {Conv{16, 4, 4, 16, 3, 1, 1, 1, 1}, Conv{24, 13, 6, 40, 3, 1, 0, 1, 1},
+                            Conv{9, 5, 22, 33, 3, 1, 2, 1, 1}, Conv{40, 3, 3, 8, 3, 1, 1, 1, 1}}) {
+    const Workload w = Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); }));
+    const std::vector<const TemplateDef*> defs = TemplatesFor(w);
+    ASSERT_TRUE(std::any_of(defs.begin(), defs.end(), [](auto* def) { return def->name == "conv2d.winograd"; }));
+    CheckAll(w, 5, seed++);
+  }
+}
+
+TEST(TemplateTest, WinogradStaysWithinItsBoundOverManyChannels) {
+  const Workload w =
+      Parse(ConvText({512, 8, 8, 32, 3, 1, 1, 1, 1}, "", [](const std::string&, int) { return std::string(); }));
+  Rng rng(5);
+  const std::vector<NDArray> inputs = RandomInputs(w, rng);
+  absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
+  ASSERT_TRUE(wanted.ok());
+  const NDArray physical = ToPhysical(*wanted, w.output().perm);
+  const Target t = HostTarget();
+  double error[2];
+  for (int i = 0; i < 2; ++i) {
+    const std::string config = absl::StrCat("m=", i == 0 ? 2 : 4, ",mr=4,nv=1,mt=1,blocks=1,ku=1");
+    absl::StatusOr<Config> parsed = ParseConfig(config);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    absl::StatusOr<Kernel> kernel = BuildKernel(w, "conv2d.winograd", *parsed, t);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
+    ASSERT_TRUE(got.ok()) << got.status();
+    error[i] = RelativeError(*got, physical);
+  }
+  EXPECT_LT(error[0], kWinogradErrorBound / 10);
+  EXPECT_LT(error[1], kWinogradErrorBound);
+  EXPECT_LT(error[0], error[1]);
+}
+
+TEST(TemplateTest, WinogradMayBeForbidden) {
+  std::string text = ConvText({16, 8, 8, 16, 3, 1, 1, 1, 1}, "", [](const std::string&, int) { return std::string(); });
+  text.insert(text.find("strides=[1,1]") + std::string("strides=[1,1]").size(), " winograd=0");
+  for (const TemplateDef* def : TemplatesFor(Parse(text))) EXPECT_NE(def->name, "conv2d.winograd");
 }
 
 TEST(TemplateTest, DepthwiseConvolutions) {

@@ -100,6 +100,15 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   return result;
 }
 
+// The three innermost loops of a register tile's block: rows, vectors, lanes.
+void UnrollTile(Schedule& s, const std::string& block) {
+  const std::vector<Loop> around = s.Loops(block);
+  if (!s.status().ok()) return;
+  s.Vectorize(around[around.size() - 1]);
+  s.Unroll(around[around.size() - 2]);
+  s.Unroll(around[around.size() - 3]);
+}
+
 absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) ScheduleElementwise(s, stage, t);
@@ -121,33 +130,9 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
   order.insert(order.end(), {panel_in, row_in, vector, lane});
   s.Reorder(order);
 
-  // The accumulators of one tile, filled and emptied under its loop.
-  s.ComputeAt("acc", panel_in);
-  s.SetScope("acc", ir::Scope::kRegister);
-  std::vector<Loop> acc = s.Loops("acc");
+  TileAccumulators(s, "acc", panel_in, v.reduction.size(), tile.lanes, tile.unroll);
+  UnrollTile(s, "out");
   if (!s.status().ok()) return s.status();
-  size_t first = acc.size() - v.reduction.size();
-  std::vector<Loop> reduce(acc.begin() + first, acc.end());
-  Loop acc_row = acc[first - 2], acc_column = acc[first - 1];
-  auto [acc_vector, acc_lane] = s.Split(acc_column, tile.lanes);
-  order = reduce;
-  if (tile.unroll > 1) {
-    auto [rest, unrolled] = s.Split(reduce.back(), tile.unroll);
-    order.back() = rest;
-    order.push_back(unrolled);
-    s.Unroll(unrolled);
-  }
-  order.insert(order.end(), {acc_row, acc_vector, acc_lane});
-  s.Reorder(order);
-  std::string init = s.DecomposeReduction("acc", order.front());
-  for (const std::string& name : {std::string("acc"), init, std::string("out")}) {
-    std::vector<Loop> around = s.Loops(name);
-    if (!s.status().ok()) return s.status();
-    size_t n = around.size();
-    s.Vectorize(around[n - 1]);
-    s.Unroll(around[n - 2]);
-    s.Unroll(around[n - 3]);
-  }
   Loop parallel = outer.front();
   for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
   s.Parallel(parallel);
@@ -156,6 +141,28 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
 }
 
 }  // namespace
+
+void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, size_t reductions, int64_t lanes,
+                      int64_t unroll) {
+  s.ComputeAt(acc, under);
+  s.SetScope(acc, ir::Scope::kRegister);
+  const std::vector<Loop> loops = s.Loops(acc);
+  if (!s.status().ok()) return;
+  const size_t first = loops.size() - reductions;
+  std::vector<Loop> order(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
+  auto [vector, lane] = s.Split(loops[first - 1], lanes);
+  if (unroll > 1) {
+    auto [rest, unrolled] = s.Split(order.back(), unroll);
+    order.back() = rest;
+    order.push_back(unrolled);
+    s.Unroll(unrolled);
+  }
+  order.insert(order.end(), {loops[first - 2], vector, lane});
+  s.Reorder(order);
+  const std::string init = s.DecomposeReduction(acc, order.front());
+  UnrollTile(s, acc);
+  UnrollTile(s, init);
+}
 
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   const int64_t lanes = t.lanes(), registers = t.vector_registers;

@@ -36,6 +36,12 @@ struct GemmView {
   std::function<std::vector<ir::Expr>(ir::Expr batch, ir::Expr row, ir::Expr column)> out_index;
 };
 
+// The reduction `acc` over its last `reductions` iterators becomes a tile of accumulators in registers, filled and
+// emptied under the loop `under`, whose innermost loops are rows and columns of the tile: vectors along the columns,
+// the last reduction loop unrolled `unroll` times.
+void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, size_t reductions, int64_t lanes,
+                      int64_t unroll);
+
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t);
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t);
 Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const Target& t);

@@ -12,10 +12,7 @@ namespace {
 
 std::vector<TemplateDef>& Table() {
   static std::vector<TemplateDef> table = {
-      Conv2dDirect(),
-      DepthwiseConv2d(),
-      MatmulPacked(),
-      DefaultTemplate(),
+      Conv2dDirect(), Conv2dWinograd(), DepthwiseConv2d(), MatmulPacked(), DefaultTemplate(),
   };
   return table;
 }

@@ -1,0 +1,333 @@
+// conv2d.winograd: F(m x m, 3 x 3) for stride 1, as alternative to direct convolution. Per output tile of m x m, an
+// input tile of t x t (t = m + 2) is transformed; t * t matrix products over the channels take the place of the
+// convolution, with 9 m^2 / t^2 times fewer multiplications; their results are transformed back into the epilogue.
+// All three steps run block by block of tiles, so that what lies between them stays in cache.
+//
+// Rounding errors grow with m: kWinogradErrorBound. m = 6 would save little more and err by ten times as much.
+#include "compiler/ops/templates/winograd.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/gemm.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What a config means for this shape.
+struct Plan {
+  int64_t m, t;                         // output and input tile
+  int64_t tiles_h, tiles_w, tiles;      // of one image; of all
+  int64_t lanes, mr, nr, panels;        // register tile of the products
+  int64_t channels;                     // of the input in whole vectors, zeros in those past the last
+  int64_t blocks, block_tiles, unroll;  // column blocks; tiles that go through all steps together
+  Plan(const Conv2dShape& s, const Config& c, const Target& target)
+      : m(c["m"]),
+        t(m + 2),
+        tiles_h(CeilDiv(s.oh, m)),
+        tiles_w(CeilDiv(s.ow, m)),
+        tiles(s.n * tiles_h * tiles_w),
+        lanes(target.lanes()),
+        mr(c["mr"]),
+        nr(c["nv"] * lanes),
+        panels(CeilDiv(s.oc, nr)),
+        channels(CeilDiv(s.c, lanes) * lanes),
+        blocks(c["blocks"]),
+        block_tiles(std::min(c["mt"] * mr, tiles)),
+        unroll(c["ku"]) {}
+  Shape PackedShape() const { return {t, t, panels, channels, nr}; }
+};
+
+std::vector<Expr> Column(int64_t n, const std::function<Expr(Expr)>& element) {
+  std::vector<Expr> result;
+  for (int64_t i = 0; i < n; ++i) result.push_back(element(Expr(i)));
+  return result;
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, const Plan& p) {
+  const WinogradMatrices matrices = MakeWinograd(p.m);
+  ir::ProgramBuilder b("winograd");
+  std::vector<Shape> packed(w.inputs.size());
+  packed[1] = p.PackedShape();
+  WorkloadProgram program(w, b, packed);
+  const ir::Tensor x = program.value(0);
+
+  // Tile `tile` of the input at (i, j) is element (m * row + i - top, m * column + j - left) of its image.
+  ir::Buffer patch = b.Compute("patch", DType::kF32, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
+    const Expr in_image = i[0] % Expr(p.tiles_h * p.tiles_w);
+    const Expr h = in_image / Expr(p.tiles_w) * Expr(p.m) + i[1] - Expr(s.top);
+    const Expr column = in_image % Expr(p.tiles_w) * Expr(p.m) + i[2] - Expr(s.left);
+    Expr inside = And(And(Expr(0) <= h, h < Expr(s.h)), And(Expr(0) <= column, column < Expr(s.w)));
+    if (p.channels > s.c) inside = And(inside, i[3] < Expr(s.c));
+    return ir::Select(inside, x({i[0] / Expr(p.tiles_h * p.tiles_w), i[3], h, column}), ir::Float(0));
+  });
+  ir::Buffer lines = b.Compute("lines", DType::kF32, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
+    return MatrixTimes(matrices.input, i[1],
+                       Column(p.t,
+                              [&](Expr k) {
+                                return ir::Load(patch, {i[0], k, i[2], i[3]});
+                              }),
+                       Sharing::kEvenOdd);
+  });
+  // What a transform writes or reads at once lies together: rows of the products are strided, but no two of them share
+  // a set of the cache by a power of two.
+  ir::Buffer input = b.Compute("input", DType::kF32, {p.channels / p.lanes, p.tiles, p.t, p.t, p.lanes},
+                               [&](const std::vector<Expr>& i) {
+                                 const Expr channel = i[0] * Expr(p.lanes) + i[4];
+                                 return MatrixTimes(matrices.input, i[3],
+                                                    Column(p.t,
+                                                           [&](Expr k) {
+                                                             return ir::Load(lines, {i[1], i[2], k, channel});
+                                                           }),
+                                                    Sharing::kEvenOdd);
+                               });
+  ir::Buffer acc =
+      b.Reduce("acc", DType::kF32, {p.t, p.t, p.tiles, p.panels * p.nr}, {p.channels / p.lanes, p.lanes},
+               ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 const Expr channel = r[0] * Expr(p.lanes) + r[1];
+                 return ir::Load(input, {r[0], i[2], i[0], i[1], r[1]}) *
+                        ir::Load(program.buffer(1), {i[0], i[1], i[3] / Expr(p.nr), channel, i[3] % Expr(p.nr)});
+               });
+  ir::Buffer product =
+      b.Compute("product", DType::kF32, {p.panels, p.tiles, p.t, p.t, p.nr}, [&](const std::vector<Expr>& i) {
+        return ir::Load(acc, {i[2], i[3], i[1], i[0] * Expr(p.nr) + i[4]});
+      });
+  ir::Buffer half =
+      b.Compute("half", DType::kF32, {p.panels, p.tiles, p.m, p.t, p.nr}, [&](const std::vector<Expr>& i) {
+        return MatrixTimes(matrices.output, i[2],
+                           Column(p.t,
+                                  [&](Expr k) {
+                                    return ir::Load(product, {i[0], i[1], k, i[3], i[4]});
+                                  }),
+                           Sharing::kPairs);
+      });
+  ir::Buffer result =
+      b.Compute("result", DType::kF32, {p.panels, p.tiles, p.m, p.m, p.nr}, [&](const std::vector<Expr>& i) {
+        return MatrixTimes(matrices.output, i[3],
+                           Column(p.t,
+                                  [&](Expr k) {
+                                    return ir::Load(half, {i[0], i[1], i[2], k, i[4]});
+                                  }),
+                           Sharing::kPairs);
+      });
+
+  Expr current;
+  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
+                                         [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  ir::Buffer out = b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, s.oc}, [&](const std::vector<Expr>& i) {
+    const Expr tile = (i[0] * Expr(p.tiles_h) + i[1] / Expr(p.m)) * Expr(p.tiles_w) + i[2] / Expr(p.m);
+    current = ir::Load(result, {i[3] / Expr(p.nr), tile, i[1] % Expr(p.m), i[2] % Expr(p.m), i[3] % Expr(p.nr)});
+    return program.result()({i[0], i[3], i[1], i[2]});
+  });
+  b.MarkOutput(out);
+  return b.Finish();
+}
+
+// Transforms keep what is between their two steps in registers: `steps` under `loop`, unrolled but for the vectors.
+void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop& loop) {
+  for (const std::string& step : steps) {
+    s.ComputeAt(step, loop);
+    s.SetScope(step, ir::Scope::kRegister);
+  }
+}
+
+void UnrollTransform(Schedule& s, const std::string& step, int unrolled) {
+  const std::vector<Loop> around = s.Loops(step);
+  if (!s.status().ok()) return;
+  s.Vectorize(around.back());
+  for (int i = 0; i < unrolled; ++i) s.Unroll(around[around.size() - 2 - static_cast<size_t>(i)]);
+}
+
+absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
+  Schedule s(std::move(func));
+  // The epilogue and what it reads: tiles, column blocks, vectors of columns, and the m x m outputs of each.
+  std::vector<Loop> loops = s.Loops("out");
+  auto [tile_h, i] = s.Split(loops[1], p.m);
+  auto [tile_w, j] = s.Split(loops[2], p.m);
+  auto [panel, column] = s.Split(loops[3], p.nr);
+  auto [block, panel_in] = s.Split(panel, p.panels / p.blocks);
+  auto [vector, lane] = s.Split(column, p.lanes);
+  s.Reorder({loops[0], tile_h, tile_w, block, panel_in, vector, i, j, lane});
+  const Loop tile = s.Fuse(s.Fuse(loops[0], tile_h), tile_w);
+  auto [tile_block, tile_in] = s.Split(tile, p.block_tiles);
+  s.Reorder({tile_block, block, tile_in, panel_in, vector});
+  InRegisters(s, {"result", "half"}, vector);
+  UnrollTransform(s, "out", 2);
+  UnrollTransform(s, "result", 2);
+  UnrollTransform(s, "half", 2);
+
+  // The products of a block: t * t of them, each as panels by row tiles.
+  s.ComputeAt("product", block);
+  loops = s.Loops("product");
+  if (!s.status().ok()) return s.status();
+  const size_t first = loops.size() - 5;  // panel, tile, i, j, column
+  auto [row_tile, row] = s.Split(loops[first + 1], p.mr);
+  auto [product_vector, product_lane] = s.Split(loops[first + 4], p.lanes);
+  s.Reorder({loops[first + 2], loops[first + 3], loops[first], row_tile, row, product_vector, product_lane});
+  TileAccumulators(s, "acc", row_tile, 2, p.lanes, p.unroll);
+  UnrollTransform(s, "product", 2);
+
+  // The block's input, transformed channel vector by channel vector.
+  s.ComputeAt("input", block);
+  loops = s.Loops("input");
+  if (!s.status().ok()) return s.status();
+  const size_t at = loops.size() - 5;  // channel vector, tile, i, j, lane
+  s.Reorder({loops[at + 1], loops[at]});
+  InRegisters(s, {"lines", "patch"}, loops[at]);
+  UnrollTransform(s, "input", 2);
+  UnrollTransform(s, "lines", 2);
+  UnrollTransform(s, "patch", 2);
+
+  s.Parallel(s.Fuse(tile_block, block));
+  s.Partition(row_tile);
+  return LowerSchedule(s);
+}
+
+// The filter's transform: U[i][j] = G g G^T for each channel and output channel.
+absl::StatusOr<ir::Func> BuildFilterPack(const Workload& w, const Conv2dShape& shape, const Plan& p) {
+  const WinogradMatrices matrices = MakeWinograd(p.m);
+  ir::ProgramBuilder b("pack");
+  const Workload::Operand& operand = w.inputs[1];
+  const ir::Tensor filter =
+      ir::Tensor::OfBuffer(b.Input("in", operand.type.dtype, operand.type.PhysicalShape()), operand.type.perm);
+  ir::Buffer taps = b.Compute("taps", DType::kF32, {p.panels, p.channels, 3, 3, p.nr}, [&](const std::vector<Expr>& i) {
+    const Expr column = i[0] * Expr(p.nr) + i[4];
+    const Expr exists = And(column < Expr(shape.oc), i[1] < Expr(shape.c));
+    return ir::Select(exists, filter({column, i[1], i[2], i[3]}), ir::Float(0));
+  });
+  ir::Buffer half =
+      b.Compute("half", DType::kF32, {p.panels, p.channels, p.t, 3, p.nr}, [&](const std::vector<Expr>& i) {
+        return MatrixTimes(matrices.filter, i[2],
+                           Column(3,
+                                  [&](Expr k) {
+                                    return ir::Load(taps, {i[0], i[1], k, i[3], i[4]});
+                                  }),
+                           Sharing::kEvenOdd);
+      });
+  ir::Buffer out = b.Compute("packed", DType::kF32, p.PackedShape(), [&](const std::vector<Expr>& i) {
+    return MatrixTimes(matrices.filter, i[1],
+                       Column(3,
+                              [&](Expr k) {
+                                return ir::Load(half, {i[2], i[3], i[0], k, i[4]});
+                              }),
+                       Sharing::kEvenOdd);
+  });
+  b.MarkOutput(out);
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, b.Finish());
+  Schedule s(std::move(func));
+  std::vector<Loop> loops = s.Loops("packed");
+  auto [vector, lane] = s.Split(loops[4], p.lanes);
+  s.Reorder({loops[2], loops[3], vector, loops[0], loops[1], lane});
+  InRegisters(s, {"half", "taps"}, vector);
+  for (const char* step : {"packed", "half", "taps"}) UnrollTransform(s, step, 2);
+  s.Parallel(s.Fuse(loops[2], loops[3]));
+  return LowerSchedule(s);
+}
+
+bool Matches(const Workload& w) {
+  if (!IsChannelsLastConv2d(w) || !w.inputs[1].constant) return false;
+  if (w.calls[w.anchor].attrs.Int("winograd", 1) == 0) return false;
+  const Conv2dShape s(w);
+  return s.group == 1 && s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&
+         s.dilation_w == 1 && s.c >= 8 && s.oc >= 8;
+}
+
+ConfigSpace Space(const Workload& w, const Target& t) {
+  const Conv2dShape s(w);
+  const int64_t lanes = t.lanes(), registers = t.vector_registers;
+  ConfigSpace space;
+  std::vector<int64_t> tiles;
+  for (int64_t m : {2, 4}) {
+    if (m <= std::max<int64_t>(2, std::min(s.oh, s.ow))) tiles.push_back(m);
+  }
+  space.Add("m", tiles);
+  space.Add("mr", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28});
+  std::vector<int64_t> vectors;
+  for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
+    if (nv == 1 || (nv - 1) * lanes < s.oc) vectors.push_back(nv);
+  }
+  space.Add("nv", vectors);
+  space.Add("mt", {1, 2, 3, 4, 6, 8, 12, 16, 24, 32});
+  space.Add("blocks", {1, 2, 3, 4, 6, 8, 12, 16});
+  space.Add("ku", {1, 2, 4});
+  space.Require("the register tile does not fit the registers", [registers](const Config& c) {
+    const int64_t operands = c["nv"] == 1 ? 1 : c["nv"] + 1;
+    return c["mr"] * c["nv"] + operands <= registers;
+  });
+  space.Require("column blocks do not divide the panels",
+                [oc = s.oc, lanes](const Config& c) { return CeilDiv(oc, c["nv"] * lanes) % c["blocks"] == 0; });
+  space.Require("the unrolling does not divide the reduction",
+                [channels = s.c](const Config& c) { return channels % c["ku"] == 0; });
+  auto all_tiles = [s](const Config& c) { return s.n * CeilDiv(s.oh, c["m"]) * CeilDiv(s.ow, c["m"]); };
+  space.Require("the register tile has more rows than there are tiles",
+                [all_tiles](const Config& c) { return c["mr"] <= all_tiles(c); });
+  space.Require("a smaller block of tiles holds all of them",
+                [all_tiles](const Config& c) { return c["mt"] == 1 || (c["mt"] - 1) * c["mr"] < all_tiles(c); });
+  space.Require("a block's transformed data do not fit the cache", [s, lanes, l2 = t.l2_bytes](const Config& c) {
+    const int64_t columns = CeilDiv(s.oc, c["nv"] * lanes) / c["blocks"] * c["nv"] * lanes;
+    const int64_t points = (c["m"] + 2) * (c["m"] + 2);
+    return c["mt"] == 1 || 4 * points * c["mt"] * c["mr"] * (s.c + columns) <= 4 * l2;
+  });
+  return space;
+}
+
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+  const Conv2dShape s(w);
+  const Plan plan(s, c, t);
+  Kernel kernel;
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, s, plan));
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleWinograd(std::move(func), plan));
+  kernel.packs.resize(w.inputs.size());
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], BuildFilterPack(w, s, plan));
+  return kernel;
+}
+
+Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+  const Conv2dShape s(w);
+  const Plan p(s, c, t);
+  const double points = static_cast<double>(p.t * p.t), k = static_cast<double>(s.c);
+  const double tiles = static_cast<double>(p.tiles), columns = static_cast<double>(s.oc);
+  const double padded_columns = static_cast<double>(p.panels * p.nr);
+  const double tile_blocks = static_cast<double>(CeilDiv(p.tiles, p.block_tiles));
+  const double blocks = static_cast<double>(p.blocks);
+  const double padded_tiles = static_cast<double>(p.tiles / p.block_tiles * CeilDiv(p.block_tiles, p.mr) * p.mr +
+                                                  CeilDiv(p.tiles % p.block_tiles, p.mr) * p.mr);
+  Footprint f;
+  f.flops = 2 * points * tiles * columns * k;
+  f.padded_flops = 2 * points * std::max(tiles, padded_tiles) * padded_columns * k;
+  f.vector_lanes = static_cast<double>(p.lanes);
+  f.tile_rows = static_cast<double>(p.mr);
+  f.tile_columns = static_cast<double>(p.nr);
+  const double vectors = f.tile_columns / f.vector_lanes;
+  f.tile_registers = f.tile_rows * vectors + (vectors == 1 ? 1 : vectors + 1);
+  f.reduction = k;
+  f.loads_per_fma = (f.tile_rows + vectors) / (f.tile_rows * vectors);
+  const double block_input = 4 * points * static_cast<double>(p.block_tiles) * k;
+  const double block_product = 4 * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
+  const double filter = 4 * points * padded_columns * k;
+  f.l1_bytes = 4 * k * (f.tile_rows + f.tile_columns);
+  f.l2_bytes = block_input + block_product + filter / points / blocks;
+  // Each chunk reads its columns' filters; what it transforms goes through L2 and back.
+  f.l2_traffic = tile_blocks * (filter + 2 * blocks * block_input + 2 * blocks * block_product);
+  // Filters that the shared cache holds come from memory once, others again for each block of tiles.
+  f.memory_traffic = CompulsoryBytes(w) + filter * (2 * filter <= static_cast<double>(t.l3_bytes) ? 1 : tile_blocks);
+  if (f.l2_bytes > static_cast<double>(t.l2_bytes)) f.memory_traffic += 2 * tiles / p.block_tiles * block_product;
+  f.compulsory_bytes = CompulsoryBytes(w);
+  f.parallel_chunks = tile_blocks * blocks;
+  f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
+  f.copies_bytes = 4 * points * tiles * (blocks * k + columns);
+  f.code_ops = static_cast<double>(p.mr) * vectors * static_cast<double>(p.unroll) + 8 * points;
+  return f;
+}
+
+}  // namespace
+
+TemplateDef Conv2dWinograd() { return {"conv2d.winograd", 1, Matches, Space, Build, FootprintOf}; }
+
+}  // namespace temper

@@ -59,8 +59,8 @@ class CpuBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) override {
-    TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildNest(candidate));
-    auto code = Load(std::move(kernel), target_);
+    TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildNest(candidate));
+    auto code = Load(kernel, target_);
     // Whatever the compiler calls it, here it is a build that failed.
     if (!code.ok()) return absl::InternalError(code.status().message());
     return NewCpuProgram(*std::move(code), state_, cache_plan_, pool_);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/package/weights.h"
@@ -17,11 +16,8 @@ constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr uint8_t kPoison = 0xff;     // NaN in every float
 constexpr uint8_t kIntPoison = 0xa5;  // for integers, where all bits set is -1 and may be right
-constexpr char kMain[] = "kernel";
 
-std::string PackSymbol(size_t input) { return absl::StrCat("pack_", input); }
 int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
-int64_t BytesOf(const ir::Buffer& b) { return NumElements(b->shape) * SizeOf(b->dtype); }
 
 class CpuProgram : public Program {
  public:
@@ -34,7 +30,7 @@ class CpuProgram : public Program {
         launcher_(temper_pool_launcher(pool_.get())) {}
 
   absl::Status Verify() override {
-    if (entry_ == nullptr) TEMPER_RETURN_IF_ERROR(SetUp());
+    if (args_.empty()) TEMPER_RETURN_IF_ERROR(SetUp());
     state_->output.Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison);
     workspace_.Fill(kPoison);
     temper_pool_settle_caller(pool_.get());
@@ -67,7 +63,7 @@ class CpuProgram : public Program {
   static double Seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 1)) * 1e-9; }
 
   void Call(int64_t copy) {
-    entry_(args_[copy].data(), workspace_.data(), launcher_);
+    code_.main->entry()(args_[copy].data(), workspace_.data(), launcher_);
     state_->last_writer = this;
   }
 
@@ -90,15 +86,8 @@ class CpuProgram : public Program {
     return CheckOutput(state_->output.data(), state_->reference);
   }
 
-  absl::Status MakeWorkspace(const CompiledKernel& info, GuardedBuffer& buffer) const {
-    TEMPER_ASSIGN_OR_RETURN(
-        buffer, GuardedBuffer::Make(info.workspace_bytes + launcher_->threads * info.thread_workspace_bytes));
-    return absl::OkStatus();
-  }
-
   // Packs constants outside the clock and lays out the copies they rotate through.
   absl::Status SetUp() {
-    TEMPER_ASSIGN_OR_RETURN(temper_kernel entry, code_.Entry(kMain));
     const Workload& w = state_->workload;
     std::vector<void*> first;
     int64_t constant_bytes = 0;
@@ -106,14 +95,14 @@ class CpuProgram : public Program {
       first.push_back(state_->operands[i].data());
       if (!w.inputs[i].constant) continue;
       packed_.emplace_back();
-      if (HasPack(i)) {
-        TEMPER_RETURN_IF_ERROR(Pack(i, packed_.back()));
+      if (i < code_.packs.size() && code_.packs[i] != nullptr) {
+        TEMPER_RETURN_IF_ERROR(Pack(*code_.packs[i], i, packed_.back()));
         first[i] = packed_.back().data();
       }
-      constant_bytes += RoundUp64(BytesOf(code_.kernel.main.params[i]));
+      constant_bytes += RoundUp64(code_.main->ParameterBytes(i));
     }
     first.push_back(state_->output.data());
-    TEMPER_RETURN_IF_ERROR(MakeWorkspace(code_.Info(kMain), workspace_));
+    TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(code_.main->WorkspaceBytes(launcher_->threads)));
     args_.assign(1, first);
     const int64_t copies = CountCopies(cache_, constant_bytes);
     TEMPER_ASSIGN_OR_RETURN(copies_, GuardedBuffer::Make((copies - 1) * constant_bytes));
@@ -122,29 +111,21 @@ class CpuProgram : public Program {
       args_.push_back(first);
       for (size_t i = 0; i < w.inputs.size(); ++i) {
         if (!w.inputs[i].constant) continue;
-        const int64_t bytes = BytesOf(code_.kernel.main.params[i]);
+        const int64_t bytes = code_.main->ParameterBytes(i);
         std::memcpy(at, first[i], static_cast<size_t>(bytes));
         args_.back()[i] = at;
         at += RoundUp64(bytes);
       }
     }
-    entry_ = entry;
     return absl::OkStatus();
   }
 
-  bool HasPack(size_t input) const {
-    return input < code_.kernel.packs.size() && !code_.kernel.packs[input].params.empty();
-  }
-
-  absl::Status Pack(size_t input, GuardedBuffer& packed) {
-    const ir::Func& pack = code_.kernel.packs[input];
-    TEMPER_ASSIGN_OR_RETURN(packed, GuardedBuffer::Make(BytesOf(pack.params.back())));
+  absl::Status Pack(const Code& pack, size_t input, GuardedBuffer& packed) {
+    TEMPER_ASSIGN_OR_RETURN(packed, GuardedBuffer::Make(pack.ParameterBytes(pack.parameters() - 1)));
     packed.Fill(kPoison);
-    TEMPER_ASSIGN_OR_RETURN(temper_kernel entry, code_.Entry(PackSymbol(input)));
-    GuardedBuffer workspace;
-    TEMPER_RETURN_IF_ERROR(MakeWorkspace(code_.Info(PackSymbol(input)), workspace));
+    TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, GuardedBuffer::Make(pack.WorkspaceBytes(launcher_->threads)));
     void* args[] = {state_->operands[input].data(), packed.data()};
-    entry(args, workspace.data(), launcher_);
+    pack.entry()(args, workspace.data(), launcher_);
     return packed.CheckSlack();
   }
 
@@ -153,7 +134,6 @@ class CpuProgram : public Program {
   const CachePlan cache_;
   std::shared_ptr<temper_pool> pool_;
   temper_launcher* const launcher_;
-  temper_kernel entry_ = nullptr;
   std::vector<GuardedBuffer> packed_;  // constants in the layout that the kernel wants
   GuardedBuffer copies_;               // the same again and again, for rotation
   GuardedBuffer workspace_;
@@ -215,28 +195,14 @@ int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
   return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
 }
 
-absl::StatusOr<temper_kernel> LoadedKernel::Entry(const std::string& symbol) const {
-  TEMPER_ASSIGN_OR_RETURN(void* address, module->Symbol(symbol));
-  return reinterpret_cast<temper_kernel>(address);
-}
-
-const CompiledKernel& LoadedKernel::Info(const std::string& symbol) const {
-  return *std::find_if(compiled.kernels.begin(), compiled.kernels.end(),
-                       [&](const auto& k) { return k.symbol == symbol; });
-}
-
-absl::StatusOr<LoadedKernel> Load(Kernel kernel, const Target& t) {
-  std::vector<CodegenInput> inputs{{kMain, kernel.main}};
-  for (size_t i = 0; i < kernel.packs.size(); ++i) {
-    if (!kernel.packs[i].params.empty()) inputs.push_back({PackSymbol(i), kernel.packs[i]});
-  }
+absl::StatusOr<LoadedKernel> Load(const Kernel& kernel, const Target& t) {
   LoadedKernel loaded;
-  TEMPER_ASSIGN_OR_RETURN(loaded.compiled, CompileModule(inputs, t));
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  TEMPER_ASSIGN_OR_RETURN(loaded.module, LoadObject(loaded.compiled.object));
-  loaded.compiled.object.clear();
-  loaded.kernel = std::move(kernel);
+  TEMPER_ASSIGN_OR_RETURN(loaded.main, Code::Compile(kernel.main, t));
+  for (const ir::Func& pack : kernel.packs) {
+    loaded.packs.emplace_back();
+    if (pack.params.empty()) continue;
+    TEMPER_ASSIGN_OR_RETURN(loaded.packs.back(), CompileOnce(pack, t));
+  }
   return loaded;
 }
 

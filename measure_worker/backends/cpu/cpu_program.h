@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "compiler/codegen/codegen.h"
 #include "compiler/ops/template.h"
 #include "compiler/runtime/thread_pool.h"
 #include "measure_worker/backend.h"
+#include "measure_worker/backends/cpu/code.h"
 #include "measure_worker/backends/cpu/guarded_buffer.h"
 
 namespace temper::worker {
@@ -37,15 +37,12 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
 // Copies through which constants of `constant_bytes` rotate.
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes);
 
-// Compiled and loaded; thread-safe apart from LoadObject, which a lock of ours guards.
+// A kernel's code: the main function and, for each input, how it is packed (null: it is not). Thread-safe.
 struct LoadedKernel {
-  std::unique_ptr<LoadedModule> module;
-  CompiledModule compiled;  // main, then the packs that are there
-  Kernel kernel;
-  absl::StatusOr<temper_kernel> Entry(const std::string& symbol) const;
-  const CompiledKernel& Info(const std::string& symbol) const;
+  std::shared_ptr<const Code> main;
+  std::vector<std::shared_ptr<const Code>> packs;
 };
-absl::StatusOr<LoadedKernel> Load(Kernel kernel, const Target& t);
+absl::StatusOr<LoadedKernel> Load(const Kernel& kernel, const Target& t);
 
 std::unique_ptr<Program> NewCpuProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, CachePlan cache,
                                        std::shared_ptr<temper_pool> pool);

@@ -1,5 +1,7 @@
 #include "compiler/ops/op.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace temper {
@@ -51,8 +53,19 @@ double CompulsoryBytes(const Workload& w) {
   auto bytes = [](const TensorType& t) {
     return static_cast<double>(NumElements(t.shape)) * static_cast<double>(SizeOf(t.dtype));
   };
+  // An operator that only moves data reads at most one element for each of its result: a gather no whole table.
+  std::vector<double> read(w.inputs.size(), 0);
+  for (const Workload::Call& call : w.calls) {
+    const OpDef* op = FindOp(call.op);
+    const bool moves = op != nullptr && op->pattern == OpPattern::kInjective;
+    for (int arg : call.args) {
+      if (arg < 0 || arg >= static_cast<int>(read.size())) continue;
+      const TensorType& type = w.inputs[static_cast<size_t>(arg)].type;
+      read[static_cast<size_t>(arg)] += moves ? bytes({type.dtype, call.type.shape, {}}) : bytes(type);
+    }
+  }
   double total = bytes(w.output());
-  for (const Workload::Operand& operand : w.inputs) total += bytes(operand.type);
+  for (size_t i = 0; i < read.size(); ++i) total += std::min(read[i], bytes(w.inputs[i].type));
   return total;
 }
 

@@ -46,7 +46,7 @@ const OpDef* FindOp(std::string_view name);  // null if there is none
 // The whole workload by references alone (logical arrays, one per input). This is what kernels are verified against.
 absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs);
 double Flops(const Workload& w);  // sum over calls
-// Bytes that must move at least once: every input and the output.
+// Bytes that must move at least once: what is read of every input, and the output.
 double CompulsoryBytes(const Workload& w);
 
 }  // namespace temper

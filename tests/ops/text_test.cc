@@ -157,6 +157,16 @@ TEST(Workload, AnchorTextTakesIntermediateResultsAsOperandsAndKeepsSharedOnes) {
   EXPECT_EQ(AnchorText(w), "(f32[4,4]) matmul(0,0) -> f32[4,4]; anchor=0");
 }
 
+TEST(Workload, DataMoversReadNoMoreThanTheyWrite) {
+  // Three rows of the table and three indices, not the table.
+  Workload gather = *ParseWorkload("(const f32[100,8], i64[3]) gather(0,1; axis=0) -> f32[3,8]; anchor=0");
+  EXPECT_EQ(CompulsoryBytes(gather), 4 * 3 * 8 + 8 * 3 + 4 * 3 * 8);
+  // Another call reads all of it.
+  Workload both = *ParseWorkload(
+      "(f32[4,8]) slice(0; axes=[0] ends=[1] starts=[0] steps=[1]) -> f32[1,8]; add(0,1) -> f32[4,8]; anchor=1");
+  EXPECT_EQ(CompulsoryBytes(both), 4 * (4 * 8 + 4 * 8));
+}
+
 TEST(Workload, ReferenceRunsTheWholeProgram) {
   Workload w = *ParseWorkload(
       "(f32[2,2], const f32[2,2], f32[2]) matmul(0,1) -> f32[2,2]; add(3,2) -> f32[2,2]; relu(4) -> f32[2,2]; "

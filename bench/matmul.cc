@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "bench/fma_ceiling.h"
+#include "compiler/runtime/roofline.h"
 #include "compiler/runtime/timing.h"
 #include "tests/templates/kernel_runner.h"
 
@@ -60,7 +60,8 @@ absl::Status Run(int64_t m, int64_t k, int64_t n, size_t configs) {
   double ceiling = 0;
   constexpr int kRounds = 30;
   for (int round = 0; round < kRounds; ++round) {
-    ceiling = std::max(ceiling, FmaCeilingGflops(0.02));
+    temper_launcher alone{RunOnOneThread, 1};
+    ceiling = std::max(ceiling, MeasureFlops(&alone, t.vector_bits, 0.02) * 1e-9);
     for (Entry& e : entries) {
       temper_launcher one{RunOnOneThread, 1};
       void* args[] = {const_cast<void*>(inputs[0].data()), e.packed.MutableData(), out.MutableData()};

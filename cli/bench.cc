@@ -7,6 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/profile.h"
+#include "compiler/runtime/thread_pool.h"
 #include "compiler/runtime/timing.h"
 
 namespace temper {
@@ -16,7 +18,7 @@ struct Options {
   ModelOptions model;
   RecordOptions records;
   double seconds = 0;  // 0: BENCH_SECONDS, else 3
-  bool json = false;
+  bool json = false, profile = false;
 };
 
 absl::Status Bench(const Options& o) {
@@ -46,9 +48,13 @@ absl::Status Bench(const Options& o) {
   std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(),
               tuned ? "tuned" : "untuned", timing.median_ms, timing.mean_ms, timing.std_ms, timing.min_ms,
               timing.repeats);
+  PackageProfile profile;
+  if (o.profile) {
+    TEMPER_ASSIGN_OR_RETURN(profile, ProfilePackage(*package, manifest, o.records.threads, seconds));
+    PrintProfile(profile);
+  }
   if (o.json) {
-    absl::StatusOr<Target> parsed = ParseTarget(target);
-    const int threads = o.records.threads > 0 ? o.records.threads : HostTarget().threads;
+    const int threads = temper_pool_resolve_threads(o.records.threads);
     nlohmann::ordered_json line = {{"model", model},
                                    {"target", target},
                                    {"dtype", "f32"},
@@ -59,6 +65,7 @@ absl::Status Bench(const Options& o) {
                                    {"min_ms", timing.min_ms},
                                    {"std_ms", timing.std_ms},
                                    {"repeats", timing.repeats}};
+    if (o.profile) line["profile"] = ToJson(profile);
     std::printf("%s\n", line.dump().c_str());
   }
   return absl::OkStatus();
@@ -66,21 +73,26 @@ absl::Status Bench(const Options& o) {
 
 }  // namespace
 
+PackageBuffers::PackageBuffers(const LoadedPackage& package) {
+  for (const LoadedPackage::Io& io : package.inputs()) {
+    arrays_.push_back(RandomInput(io, arrays_.size()));
+    in_.push_back(arrays_.back().data());
+  }
+  for (const LoadedPackage::Io& io : package.outputs()) {
+    arrays_.emplace_back(io.dtype, io.shape);
+    out_.push_back(arrays_.back().MutableData());
+  }
+}
+
 absl::StatusOr<Timing> TimePackage(LoadedPackage& package, double seconds) {
-  std::vector<NDArray> inputs, outputs;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const LoadedPackage::Io& io : package.inputs()) inputs.push_back(RandomInput(io, inputs.size()));
-  for (const LoadedPackage::Io& io : package.outputs()) outputs.emplace_back(io.dtype, io.shape);
-  for (const NDArray& a : inputs) in.push_back(a.data());
-  for (NDArray& a : outputs) out.push_back(a.MutableData());
+  const PackageBuffers buffers(package);
   constexpr int kWarmUps = 3, kLeast = 5;
-  for (int i = 0; i < kWarmUps; ++i) TEMPER_RETURN_IF_ERROR(package.Run(in.data(), out.data()));
+  for (int i = 0; i < kWarmUps; ++i) TEMPER_RETURN_IF_ERROR(package.Run(buffers.in(), buffers.out()));
   std::vector<double> ms;
   const int64_t start = MonotonicNs();
   while (static_cast<int>(ms.size()) < kLeast || static_cast<double>(MonotonicNs() - start) < seconds * 1e9) {
     const int64_t t = MonotonicNs();
-    TEMPER_RETURN_IF_ERROR(package.Run(in.data(), out.data()));
+    TEMPER_RETURN_IF_ERROR(package.Run(buffers.in(), buffers.out()));
     ms.push_back(static_cast<double>(MonotonicNs() - t) / 1e6);
   }
   Timing timing{};
@@ -104,6 +116,7 @@ void AddBench(CLI::App& app, Action* action) {
   command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)");
   command->add_option("--seconds", o->seconds, "how long to measure (default: BENCH_SECONDS, else 3)");
   command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->add_flag("--profile", o->profile, "each kernel's time beside the machine's measured limits, longest first");
   command->add_flag("--json", o->json, "a JSON object as the last line");
   command->footer("Example:\n  temper bench resnet50.onnx --seconds 5 --json");
   command->callback([o, action] { *action = [o] { return Bench(*o); }; });

@@ -91,6 +91,19 @@ absl::Status WriteNpy(const std::string& path, const NDArray& array);
 NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed);  // normal floats; integers 0 or 1
 std::string FileNameFor(const std::string& tensor);               // outside [A-Za-z0-9._-]: '_'
 
+// Random inputs for a package, and room for its outputs.
+class PackageBuffers {
+ public:
+  explicit PackageBuffers(const LoadedPackage& package);
+  const void* const* in() const { return in_.data(); }
+  void* const* out() const { return out_.data(); }
+
+ private:
+  std::vector<NDArray> arrays_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+};
+
 struct Timing {
   double median_ms, mean_ms, min_ms, std_ms;
   int repeats;

@@ -18,9 +18,10 @@ absl::Status Compile(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
   auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(graph, target, choose, o.output));
-  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations\n", o.output.c_str(),
-              report.kernels, report.tuned_kernels, static_cast<double>(report.weight_bytes) / 0x1p20,
-              static_cast<double>(report.arena_bytes) / 0x1p20);
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
+  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations, %.2f MiB of scratch\n",
+              o.output.c_str(), report.kernels, report.tuned_kernels, mib(report.weight_bytes), mib(report.arena_bytes),
+              mib(report.workspace_bytes));
   return absl::OkStatus();
 }
 

@@ -23,6 +23,9 @@ struct Api {
   decltype(&temper_model_run) run;
   decltype(&temper_model_destroy) destroy;
   decltype(&temper_model_error) error;
+  // Absent in packages written before they could be profiled.
+  decltype(&temper_model_step_count) step_count;
+  decltype(&temper_model_run_timed) run_timed;
 };
 
 class SharedLibraryPackage : public LoadedPackage {
@@ -41,6 +44,8 @@ class SharedLibraryPackage : public LoadedPackage {
         !package->Find("temper_model_destroy", &api.destroy) || !package->Find("temper_model_error", &api.error)) {
       return absl::InvalidArgumentError(absl::StrCat(path, " is not a model of Temper's: temper_model_* are missing"));
     }
+    package->Find("temper_model_step_count", &api.step_count);
+    package->Find("temper_model_run_timed", &api.run_timed);
     if (api.create(dir.c_str(), threads, &package->model_) != 0)
       return absl::FailedPreconditionError(api.error(nullptr));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
@@ -57,6 +62,14 @@ class SharedLibraryPackage : public LoadedPackage {
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
     if (api_.run(model_, inputs, outputs) != 0) return absl::InternalError(api_.error(model_));
     return absl::OkStatus();
+  }
+  absl::Status RunTimed(const void* const* inputs, void* const* outputs, std::vector<int64_t>* step_ns) override {
+    if (api_.step_count == nullptr || api_.run_timed == nullptr)
+      return absl::FailedPreconditionError("the package is too old to be profiled: compile the model again");
+    step_ns->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
+    const int code = api_.run_timed(model_, inputs, outputs, step_ns->data());
+    step_ns->pop_back();
+    return code == 0 ? absl::OkStatus() : absl::InternalError(api_.error(model_));
   }
 
  private:

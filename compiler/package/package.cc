@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -60,6 +61,7 @@ class PackageWriter {
     PackageReport report;
     report.arena_bytes = plan_.arena_bytes;
     report.weight_bytes = weights_.bytes();
+    report.workspace_bytes = WorkspaceBytes();
     for (const auto& [symbol, built] : kernels_) {
       report.kernels += built.uses;
       report.tuned_kernels += built.choice.level == "default" ? 0 : built.uses;
@@ -183,6 +185,14 @@ class PackageWriter {
     return absl::OkStatus();
   }
 
+  // What the runtime will set aside: steps take turns.
+  int64_t WorkspaceBytes() const {
+    int64_t most = 0;
+    for (const PlanStep& s : out_.steps)
+      most = std::max(most, s.workspace_bytes + target_.threads * s.thread_workspace_bytes);
+    return most;
+  }
+
   PlanIo Io(ValueId id) const {
     const Value& v = g_.values[static_cast<size_t>(id)];
     return {v.name, v.type.dtype, v.type.shape};
@@ -204,6 +214,7 @@ class PackageWriter {
     m["inputs"] = ios(out_.inputs);
     m["outputs"] = ios(out_.outputs);
     m["arena_bytes"] = out_.arena_bytes;
+    m["workspace_bytes"] = WorkspaceBytes();
     m["weight_bytes"] = out_.weight_bytes;
     m["tuned"] = false;
     m["kernels"] = ordered_json::array();
@@ -219,7 +230,10 @@ class PackageWriter {
                               {"stale", built.choice.stale}});
     }
     m["steps"] = ordered_json::array();
-    for (const PlanStep& step : out_.steps) m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
+    for (const PlanStep& step : out_.steps) {
+      m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
+      if (step.symbol.empty()) m["steps"].back()["copy_bytes"] = step.copy_bytes;
+    }
     return m.dump(1);
   }
 

@@ -23,7 +23,8 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t);
 
 struct PackageReport {
   int64_t arena_bytes = 0, weight_bytes = 0;
-  int kernels = 0;  // launches a run
+  int64_t workspace_bytes = 0;  // the kernels' scratch, with the target's threads
+  int kernels = 0;              // launches a run
   int tuned_kernels = 0;
 };
 // `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed).
@@ -42,6 +43,8 @@ class LoadedPackage {
   virtual const std::vector<Io>& inputs() const = 0;
   virtual const std::vector<Io>& outputs() const = 0;
   virtual absl::Status Run(const void* const* inputs, void* const* outputs) = 0;
+  // Run, and the nanoseconds of each step in the order of the manifest's `steps`.
+  virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, std::vector<int64_t>* step_ns) = 0;
 };
 // threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set.
 absl::StatusOr<std::unique_ptr<LoadedPackage>> LoadPackage(const std::string& dir, int threads = 0);

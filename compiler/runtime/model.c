@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "compiler/runtime/plan.h"
@@ -243,26 +244,42 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
   }
 }
 
-static void run_steps(temper_model* m) {
+static void run_step(temper_model* m, const temper_step* s, temper_launcher* launcher) {
+  for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
+  if (s->kernel)
+    s->kernel(m->args, m->workspace.data, launcher);
+  else
+    memcpy(m->args[1], m->args[0], (size_t)s->copy_bytes);
+}
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* `step_ns` may be NULL: nothing is timed then. */
+static void run_steps(temper_model* m, int64_t* step_ns) {
   const temper_plan* plan = m->plan;
   temper_launcher* launcher = temper_pool_launcher(m->pool);
   temper_pool_settle_caller(m->pool);
-  for (int64_t i = 0; i < plan->num_steps; ++i) {
-    const temper_step* s = &plan->steps[i];
-    for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
-    if (s->kernel)
-      s->kernel(m->args, m->workspace.data, launcher);
-    else
-      memcpy(m->args[1], m->args[0], (size_t)s->copy_bytes);
+  if (!step_ns) {
+    for (int64_t i = 0; i < plan->num_steps; ++i) run_step(m, &plan->steps[i], launcher);
+    return;
+  }
+  for (int64_t i = 0, start = now_ns(); i < plan->num_steps; ++i) {
+    run_step(m, &plan->steps[i], launcher);
+    const int64_t end = now_ns();
+    step_ns[i] = end - start;
+    start = end;
   }
 }
 
-int temper_model_run(temper_model* m, const void* const* inputs, void* const* outputs) {
-  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
+static int run(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
   if (atomic_flag_test_and_set_explicit(&m->running, memory_order_acquire)) return TEMPER_BUSY;
   const int code = take_buffers(m, inputs, outputs);
   if (code == 0) {
-    run_steps(m);
+    run_steps(m, step_ns);
     for (int64_t i = 0; i < m->plan->num_outputs; ++i) {
       if (m->outputs[i].current != outputs[i]) {
         memcpy(outputs[i], m->outputs[i].current, (size_t)m->plan->outputs[i].bytes);
@@ -271,6 +288,19 @@ int temper_model_run(temper_model* m, const void* const* inputs, void* const* ou
   }
   atomic_flag_clear_explicit(&m->running, memory_order_release);
   return code;
+}
+
+int temper_model_run(temper_model* m, const void* const* inputs, void* const* outputs) {
+  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
+  return run(m, inputs, outputs, NULL);
+}
+
+int temper_model_step_count(const temper_model* m) { return m ? (int)m->plan->num_steps : 0; }
+
+int temper_model_run_timed(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
+  if (!step_ns) return fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no place for the steps' times");
+  return run(m, inputs, outputs, step_ns);
 }
 
 const char* temper_model_error(const temper_model* m) { return m ? m->error : create_error; }

@@ -41,6 +41,13 @@ TEMPER_API int temper_model_io(const temper_model* model, int is_output, int ind
  * time for each model; it allocates nothing. */
 TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, void* const* outputs);
 
+/* For profilers: the steps that a run takes, in order; manifest.json lists them as `steps`. */
+TEMPER_API int temper_model_step_count(const temper_model* model);
+
+/* temper_model_run, with each step's nanoseconds left in `step_ns`, an array of temper_model_step_count. */
+TEMPER_API int temper_model_run_timed(temper_model* model, const void* const* inputs, void* const* outputs,
+                                      int64_t* step_ns);
+
 TEMPER_API void temper_model_destroy(temper_model* model);
 
 /* The line of this model's last failed call; with NULL, of the last failed create on this thread. */

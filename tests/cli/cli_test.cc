@@ -146,6 +146,23 @@ TEST_F(CliTest, CompilesAndTimesAModel) {
        {"model", "target", "dtype", "threads", "tuned", "median_ms", "mean_ms", "min_ms", "std_ms", "repeats"}) {
     EXPECT_TRUE(timed.Lines()[0].contains(field)) << field;
   }
+  Result profiled = Temper("bench " + dir_ + "/package --seconds 0.01 --profile --json");
+  ASSERT_EQ(profiled.code, 0) << profiled.out;
+  ASSERT_EQ(profiled.Lines().size(), 1u);
+  const nlohmann::json profile = profiled.Lines()[0]["profile"];
+  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(dir_ + "/package/manifest.json"));
+  ASSERT_EQ(profile["steps"].size(), manifest["steps"].size());
+  std::set<std::string> whats;
+  for (size_t i = 0; i < profile["steps"].size(); ++i) {
+    const nlohmann::json& step = profile["steps"][i];
+    EXPECT_GT(step["ms"], 0);
+    EXPECT_GT(step["of_roofline"], 0);
+    if (i > 0) {
+      EXPECT_LE(step["ms"], profile["steps"][i - 1]["ms"]);
+    }
+    whats.insert(step["what"]);
+  }
+  EXPECT_TRUE(whats.contains("matmul 1x288 * 288x10 -> 1x10")) << profile.dump();
   // A package is replaced, another folder is not.
   EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_ + "/package").code, 0);
   EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_).code, 1);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/runtime/plan.h"
+#include "compiler/runtime/timing.h"
 
 namespace temper {
 namespace {
@@ -47,6 +48,15 @@ void IncrementKernel(void* const* args, void*, temper_launcher*) {
     if (reinterpret_cast<uintptr_t>(arg) % 64 != 0) std::abort();  // what kernels are promised
   }
   for (int i = 0; i < kN; ++i) static_cast<float*>(args[1])[i] = static_cast<const float*>(args[0])[i] + 1;
+}
+
+constexpr int64_t kLongNs = 2'000'000;
+
+// IncrementKernel that takes kLongNs and more.
+void LongIncrementKernel(void* const* args, void* workspace, temper_launcher* launcher) {
+  for (const int64_t start = MonotonicNs(); MonotonicNs() - start < kLongNs;) {
+  }
+  IncrementKernel(args, workspace, launcher);
 }
 
 class ModelTest : public testing::Test {
@@ -110,6 +120,30 @@ TEST_F(ModelTest, RunsKernelsAndCopiesOnAlignedAndUnalignedBuffers) {
       }
     }
   }
+}
+
+TEST_F(ModelTest, TimesEachStepOfARun) {
+  steps_[1].kernel = LongIncrementKernel;
+  ASSERT_EQ(Create(), TEMPER_OK);
+  ASSERT_EQ(temper_model_step_count(model_), 4);
+  alignas(64) float x[kN], y[3][64] = {};
+  for (int i = 0; i < kN; ++i) x[i] = static_cast<float>(i);
+  const void* inputs[] = {x};
+  void* outputs[] = {y[0], y[1], y[2]};
+  EXPECT_EQ(temper_model_run_timed(model_, inputs, outputs, nullptr), TEMPER_INVALID_ARGUMENT);
+  std::vector<int64_t> ns(5, -1);
+  const int64_t start = MonotonicNs();
+  ASSERT_EQ(temper_model_run_timed(model_, inputs, outputs, ns.data()), TEMPER_OK);
+  const int64_t wall = MonotonicNs() - start;
+  EXPECT_GE(ns[1], kLongNs);
+  EXPECT_EQ(ns[4], -1);  // past the last step
+  int64_t sum = 0;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_GE(ns[i], 0);
+    sum += ns[i];
+  }
+  EXPECT_LE(sum, wall);
+  for (int i = 0; i < kN; ++i) ASSERT_EQ(y[0][i], x[i] * weights_[i] + 1) << i;
 }
 
 TEST_F(ModelTest, DescribesItsInputsAndOutputs) {

@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: demo build test asan tidy format-check clean setup-build setup-test setup-demo
+.PHONY: demo build test bench asan tidy format-check clean setup-build setup-test setup-demo setup-bench
 
 build: setup-build
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -17,6 +17,11 @@ test: setup-build setup-test
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure
+
+# The programs of bench/README.md.
+bench: setup-build setup-bench
+	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF -DTEMPER_BENCH=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	cmake --build $(BUILD) -j $(JOBS) --target temper temper-server temper-worker bench_kernels bench_draft
 
 # The unit and fuzz tests under Address and Undefined Behaviour sanitizers.
 asan: setup-build setup-test
@@ -37,6 +42,8 @@ setup-test:
 	@deploy/setup.sh test
 setup-demo:
 	@deploy/setup.sh demo
+setup-bench:
+	@deploy/setup.sh bench
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-debug $(BUILD)-tsan

@@ -1,0 +1,99 @@
+#include "bench/kernels/shapes.h"
+
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/sampling.h"
+
+namespace temper::bench {
+namespace {
+
+constexpr int64_t kSampleUs = 3000;
+
+absl::Status ReadLines(std::istream& in, const std::string& name, std::set<std::string>* seen,
+                       std::vector<Workload>* anchors) {
+  for (std::string line; std::getline(in, line);) {
+    const nlohmann::json task = nlohmann::json::parse(line, nullptr, false);
+    if (!task.is_object() || !task.contains("workload"))
+      return absl::InvalidArgumentError(absl::StrCat(name, ": not a line of `temper tasks --json`: ", line));
+    TEMPER_ASSIGN_OR_RETURN(const Workload whole, ParseWorkload(task["workload"].get<std::string>()));
+    const std::string op = whole.calls[static_cast<size_t>(whole.anchor)].op;
+    const std::string text = AnchorText(whole);
+    if ((op != "conv2d" && op != "matmul") || !seen->insert(text).second) continue;
+    TEMPER_ASSIGN_OR_RETURN(Workload anchor, ParseWorkload(text));
+    anchors->push_back(std::move(anchor));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Workload>> ReadAnchors(const std::vector<std::string>& files) {
+  std::set<std::string> seen;
+  std::vector<Workload> anchors;
+  for (const std::string& file : files) {
+    if (file == "-") {
+      TEMPER_RETURN_IF_ERROR(ReadLines(std::cin, "standard input", &seen, &anchors));
+      continue;
+    }
+    std::ifstream in(file);
+    if (!in) return absl::NotFoundError(absl::StrCat("cannot open ", file));
+    TEMPER_RETURN_IF_ERROR(ReadLines(in, file, &seen, &anchors));
+  }
+  return anchors;
+}
+
+std::string ShortText(const Workload& w) {
+  const Workload::Call& call = w.calls[0];
+  std::string text = absl::StrCat(call.op, " ", ShapeText(w.TypeOf(call.args[0]).shape), " * ",
+                                  ShapeText(w.TypeOf(call.args[1]).shape));
+  const int64_t group = call.attrs.Int("group", 1);
+  const std::vector<int64_t> strides = call.attrs.Ints("strides");
+  if (!strides.empty() && strides[0] != 1) absl::StrAppend(&text, " /", strides[0]);
+  if (group > 1) absl::StrAppend(&text, " g", group);
+  if (call.attrs.Int("trans_a", 0) != 0) absl::StrAppend(&text, " ta");
+  if (call.attrs.Int("trans_b", 0) != 0) absl::StrAppend(&text, " tb");
+  return text;
+}
+
+absl::StatusOr<Bench> Bench::Make(const std::string& target, int threads, const std::string& cache_policy) {
+  Bench b;
+  TEMPER_ASSIGN_OR_RETURN(b.target, ParseTarget(target));
+  TEMPER_RETURN_IF_ERROR(CheckRunsHere(b.target));
+  b.target.threads = temper_pool_resolve_threads(threads);
+  TEMPER_ASSIGN_OR_RETURN(b.cache, worker::MakeCachePlan(cache_policy, b.target));
+  b.pool.reset(temper_pool_create(b.target.threads), temper_pool_destroy);
+  if (b.pool == nullptr)
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", b.target.threads, " threads"));
+  return b;
+}
+
+absl::StatusOr<Contender> OurKernel(const Bench& bench, const std::shared_ptr<worker::WorkloadState>& state,
+                                    const std::string& name, const std::string& template_name, const Config& config) {
+  Contender c;
+  c.name = name;
+  c.what = absl::StrCat(template_name, " ", Text(config));
+  TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildKernel(state->workload, template_name, config, bench.target));
+  TEMPER_ASSIGN_OR_RETURN(worker::LoadedKernel code, worker::Load(std::move(kernel), bench.target));
+  c.program = worker::NewCpuProgram(std::move(code), state, bench.cache, bench.pool);
+  if (absl::Status status = c.program->Verify(); !status.ok())
+    return absl::Status(status.code(), absl::StrCat(c.what, ": ", status.message()));
+  c.error = worker::OutputError(state->output.data(), state->reference);
+  return c;
+}
+
+void TakeSample(Contender& c) {
+  const worker::TimeFn time = [&](int64_t calls) { return c.program->Time(calls); };
+  if (c.samples_s.empty())
+    c.calls = worker::FindCalls(time, kSampleUs);
+  else
+    time(1);
+  c.samples_s.push_back(time(c.calls) / static_cast<double>(c.calls));
+}
+
+}  // namespace temper::bench

@@ -17,14 +17,12 @@ Stmt Under(const Expr& condition, Stmt s) { return condition ? ir::If(condition,
 
 // An element that keeps its value unless a condition holds is not stored at all where it does not.
 Stmt StoreOf(const StmtNode& block, const std::vector<Expr>& indices) {
-  const Expr& value = block.value;
   const auto bindings = BindingsOf(block);
-  if (value->kind == ExprKind::kSelect && !HasLoad(value->args[0]) &&
-      ir::StructurallyEqual(value->args[2], ir::Load(block.buffer, block.indices))) {
-    return ir::If(ir::Substitute(value->args[0], bindings),
-                  ir::Store(block.buffer, indices, ir::Substitute(value->args[1], bindings)));
+  if (std::optional<GuardedUpdate> guarded = GuardOf(block)) {
+    return ir::If(ir::Substitute(guarded->condition, bindings),
+                  ir::Store(block.buffer, indices, ir::Substitute(guarded->value, bindings)));
   }
-  return ir::Store(block.buffer, indices, ir::Substitute(value, bindings));
+  return ir::Store(block.buffer, indices, ir::Substitute(block.value, bindings));
 }
 
 Stmt LowerBlock(const StmtNode& block) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/te.h"
 
 namespace temper::nest {
 
@@ -333,6 +334,43 @@ std::string UniqueBufferName(const Func& f, const std::string& wish) {
   std::string name = wish;
   for (int n = 1; names.count(name) > 0; ++n) name = absl::StrCat(wish, "_", n);
   return name;
+}
+
+NestCopy CopyNest(const Stmt& s, const std::string& suffix, std::unordered_set<std::string>& names) {
+  NestCopy copy;
+  std::vector<ir::VarBinding> renamed;
+  Stmt loops = ir::RewriteStmt(s, [&](const Stmt& node) -> Stmt {
+    if (node->kind != StmtKind::kFor) return nullptr;
+    Var var = ir::MakeVar(node->var->name);
+    renamed.push_back({node->var, var});
+    copy.loops.emplace_back(node->var, var);
+    return ir::For(var, node->extent, node->for_kind, node->body);
+  });
+  copy.nest = EditBlocks(ir::Substitute(loops, renamed), [&](StmtNode& block) {
+    const std::string wish = block.block.name.substr(0, block.block.name.find(suffix)) + suffix;
+    block.block.name = wish;
+    for (int n = 1; !names.insert(block.block.name).second; ++n) block.block.name = absl::StrCat(wish, n);
+  });
+  return copy;
+}
+
+std::optional<GuardedUpdate> GuardOf(const StmtNode& block) {
+  const Expr& value = block.value;
+  const Expr self = ir::Load(block.buffer, block.indices);
+  auto guards = [](const Expr& e) { return e->kind == ExprKind::kSelect && !HasLoad(e->args[0]); };
+  if (guards(value) && ir::StructurallyEqual(value->args[2], self))
+    return GuardedUpdate{value->args[0], value->args[1]};
+  constexpr std::pair<ExprKind, ir::Combiner> kCombiners[] = {{ExprKind::kAdd, ir::Combiner::kSum},
+                                                              {ExprKind::kMul, ir::Combiner::kProd},
+                                                              {ExprKind::kMax, ir::Combiner::kMax},
+                                                              {ExprKind::kMin, ir::Combiner::kMin}};
+  for (const auto& [kind, combiner] : kCombiners) {
+    if (value->kind != kind || !ir::StructurallyEqual(value->args[0], self)) continue;
+    const Expr& operand = value->args[1];
+    if (!guards(operand) || !ir::StructurallyEqual(operand->args[2], ir::Identity(combiner, operand->dtype))) continue;
+    return GuardedUpdate{operand->args[0], ir::Binary(kind, self, operand->args[1])};
+  }
+  return std::nullopt;
 }
 
 absl::Status CheckAnnotations(const Stmt& root) { return CheckAnnotations(root, nullptr); }

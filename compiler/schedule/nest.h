@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/simplify.h"
@@ -81,6 +83,22 @@ std::string UniqueBufferName(const Func& f, const std::string& wish);
 
 // Loops vectorised, parallel and unrolled as they may be; the error names the loop.
 absl::Status CheckAnnotations(const Stmt& root);
+
+// A loop of a function and another that was copied from it.
+using LoopCopies = std::vector<std::pair<Var, Var>>;
+// A copy with loops of its own, and blocks named with `suffix` and not as any in `names`, which they join.
+struct NestCopy {
+  Stmt nest;
+  LoopCopies loops;
+};
+NestCopy CopyNest(const Stmt& s, const std::string& suffix, std::unordered_set<std::string>& names);
+
+// A block that updates its element only where a condition without loads holds: that condition and the update. Its value
+// is select(condition, update, element), or the element combined with select(condition, x, what changes nothing).
+struct GuardedUpdate {
+  Expr condition, value;
+};
+std::optional<GuardedUpdate> GuardOf(const StmtNode& block);
 
 int64_t FloorDiv(int64_t a, int64_t b);  // b > 0
 int64_t CeilDiv(int64_t a, int64_t b);   // b > 0

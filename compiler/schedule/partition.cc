@@ -144,20 +144,10 @@ Stmt Partitioner::Tail(const Stmt& body, const Expr& full) {
 }
 
 Stmt Partitioner::FreshCopy(const Stmt& s) {
-  std::vector<ir::VarBinding> renamed;
-  Stmt loops = ir::RewriteStmt(s, [&](const Stmt& node) -> Stmt {
-    if (node->kind != StmtKind::kFor) return nullptr;
-    Var var = ir::MakeVar(node->var->name);
-    renamed.push_back({node->var, var});
-    copies_.emplace_back(node->var, var);
-    inside_.insert(var.get());
-    return ir::For(var, node->extent, node->for_kind, node->body);
-  });
-  return EditBlocks(ir::Substitute(loops, renamed), [&](StmtNode& block) {
-    const std::string wish = block.block.name.substr(0, block.block.name.find("_tail")) + "_tail";
-    block.block.name = wish;
-    for (int n = 1; !names_.insert(block.block.name).second; ++n) block.block.name = absl::StrCat(wish, n);
-  });
+  NestCopy copy = CopyNest(s, "_tail", names_);
+  for (const auto& [from, to] : copy.loops) inside_.insert(to.get());
+  copies_.insert(copies_.end(), copy.loops.begin(), copy.loops.end());
+  return copy.nest;
 }
 
 Stmt Partitioner::Decide(const Stmt& s) {

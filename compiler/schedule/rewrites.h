@@ -1,6 +1,7 @@
 // The rewrites themselves, as functions from a scheduled function to another: Schedule adds the sticky status.
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,7 @@ struct Result {
   Func func;
   T value;
 };
-// A loop of the function and another that was copied from it, where a rewrite duplicates nests.
-using LoopCopies = std::vector<std::pair<Var, Var>>;
+using nest::LoopCopies;  // where a rewrite duplicates nests
 
 // loops.cc
 absl::StatusOr<Result<std::pair<Var, Var>>> Split(const Func& f, const Var& loop, int64_t factor);
@@ -29,6 +29,13 @@ absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ir::ForKind kind);
 
 // partition.cc
 absl::StatusOr<Result<LoopCopies>> Partition(const Func& f, const Var& loop);
+
+// peel.cc
+struct Peeled {
+  std::array<Var, 3> parts;  // first, middle, last; null where there is none
+  LoopCopies copies;
+};
+absl::StatusOr<Result<Peeled>> Peel(const Func& f, const Var& loop, int64_t first, int64_t last);
 
 // blocks.cc
 absl::StatusOr<Func> Inline(const Func& f, const std::string& block);

@@ -111,6 +111,23 @@ void Schedule::Partition(const Loop& loop) {
   }
 }
 
+std::array<Loop, 3> Schedule::Peel(const Loop& loop, int64_t first, int64_t last) {
+  std::array<Loop, 3> parts;
+  if (!status_.ok()) return parts;
+  for (const Loop& each : WithCopies(loop)) {
+    rewrites::Peeled peeled = TakeValue(rewrites::Peel(func_, each, first, last),
+                                        absl::StrCat("peel(", Named(each), ", first ", first, ", last ", last, ")"));
+    if (!status_.ok()) return {};
+    copies_.insert(copies_.end(), peeled.copies.begin(), peeled.copies.end());
+    // Of a loop with copies, the handles stand for the parts of each.
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i] != nullptr) copies_.emplace_back(parts[i], peeled.parts[i]);
+    }
+    if (parts == std::array<Loop, 3>()) parts = peeled.parts;
+  }
+  return parts;
+}
+
 void Schedule::Inline(const std::string& block) {
   if (status_.ok()) Take(rewrites::Inline(func_, block), absl::StrCat("inline(", Named(block), ")"));
 }

@@ -5,6 +5,7 @@
 // whoever builds it checks once. Loops are named by their variable, blocks by name. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -53,6 +54,11 @@ class Schedule {
   // tails are copies (blocks are named NAME_tail); a later Unroll, Vectorize, Parallel or Partition of a loop is also
   // one of its copies.
   void Partition(const Loop& loop);
+  // The first `first` iterations of the loop, the last `last` and those between become three loops, one after another,
+  // each with its own of the scratch that is used below alone; returns [first, middle, last], null where there is none.
+  // Unrolled, they decide the conditions that hold between them. Copied blocks are named NAME_part; a later Unroll,
+  // Vectorize, Parallel, Peel or Partition of a loop below is also one of its copies.
+  std::array<Loop, 3> Peel(const Loop& loop, int64_t first, int64_t last);
 
   // --- blocks ---
   void Inline(const std::string& block);  // a non-reduction block into all its readers
@@ -90,7 +96,7 @@ class Schedule {
 
   ir::Func func_;
   absl::Status status_;
-  std::vector<std::pair<Loop, Loop>> copies_;  // by Partition: a loop and the one it became in a tail
+  std::vector<std::pair<Loop, Loop>> copies_;  // by Partition and Peel: a loop and one copied from it
 };
 
 }  // namespace temper

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/schedule/programs.h"
 
 namespace temper {
@@ -68,6 +69,17 @@ ir::Func Neighbours(int64_t rows, int64_t columns) {
       b.Compute("twice", DType::kF32, {rows, columns}, [&](auto& i) { return Load(x, i) * ir::Float(2); });
   b.MarkOutput(b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) {
     return Load(twice, i) + Select(Expr(1) <= i[1], Load(twice, {i[0], i[1] - Expr(1)}), ir::Float(0));
+  }));
+  return *b.Finish();
+}
+
+// sum[i, j] = x[i - 1, j] + x[i, j] + x[i + 1, j], rows outside counting nothing.
+ir::Func PaddedSum(int64_t rows, int64_t columns) {
+  ir::ProgramBuilder b("padded_sum");
+  ir::Buffer x = b.Input("x", DType::kF32, {rows, columns});
+  b.MarkOutput(b.Reduce("sum", DType::kF32, {rows, columns}, {3}, ir::Combiner::kSum, [&](auto& i, auto& r) {
+    Expr row = i[0] + r[0] - Expr(1);
+    return Select(And(Expr(0) <= row, row < Expr(rows)), Load(x, {row, i[1]}), ir::Float(0));
   }));
   return *b.Finish();
 }
@@ -354,6 +366,92 @@ TEST_F(ScheduleTest, PartitionCutsReductions) {
   s_.Partition(outer);
   ExpectSame();
   EXPECT_THAT(LoweredText(), ::testing::Not(HasSubstr("if")));
+}
+
+TEST_F(ScheduleTest, PeelGivesTheEndsLoopsOfTheirOwn) {
+  Use(Neighbours(2, 9));
+  s_.Inline("twice");
+  auto [first, middle, last] = s_.Peel(L("out", 1), 1, 2);
+  EXPECT_EQ(s_.Extent(first), 1);
+  EXPECT_EQ(s_.Extent(middle), 6);
+  EXPECT_EQ(s_.Extent(last), 2);
+  EXPECT_THAT(s_.Blocks(), ElementsAre("out", "out_part", "out_part1"));
+  ExpectSame();
+  // Only the first column asks whether it has a neighbour, and knows.
+  EXPECT_THAT(LoweredText(), ::testing::Not(HasSubstr("select")));
+  s_.Unroll(last);
+  s_.Vectorize(middle);
+  EXPECT_THAT(Text(), HasSubstr("unroll out.i1.last"));
+  EXPECT_THAT(Text(), HasSubstr("vectorize out.i1.middle"));
+  ExpectSame();
+}
+
+TEST_F(ScheduleTest, PeelOfAllIterationsLeavesNoMiddle) {
+  Use(Elementwise(2, 4));
+  auto [first, middle, last] = s_.Peel(L("out", 1), 0, 4);
+  EXPECT_EQ(first, nullptr);
+  EXPECT_EQ(middle, nullptr);
+  EXPECT_EQ(s_.Extent(last), 4);
+  ExpectSame();
+}
+
+// Scratch of one tile is that of each part, so a part can put it into registers.
+TEST_F(ScheduleTest, PeeledPartsHaveScratchOfTheirOwn) {
+  Use(PackedMatmul(3, 12, 5, 4));
+  auto [tile, column] = s_.Split(L("out", 1), 4);
+  s_.ComputeAt("acc", tile);
+  s_.SetScope("acc", Scope::kRegister);
+  const std::string init = s_.DecomposeReduction("acc", s_.Loops("acc").back());
+  s_.Peel(tile, 1, 1);
+  ExpectSame();
+  for (const char* name : {"acc", "acc_1", "acc_2"})
+    EXPECT_THAT(LoweredText(), HasSubstr(absl::StrCat("alloc ", name, ": f32[1,4] register")));
+}
+
+// Loops below the peeled one were copied: the handles stand for all of them.
+TEST_F(ScheduleTest, AnnotationsAndPeelingReachTheCopiesOfPeeledLoops) {
+  Use(Elementwise(6, 8));
+  Loop column = L("out", 1);
+  s_.Peel(L("out", 0), 1, 1);
+  auto [first, middle, last] = s_.Peel(column, 2, 1);
+  s_.Unroll(first);
+  s_.Vectorize(middle);
+  ExpectSame();
+  const std::string text = Text();
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("for out.i1.first")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("for out.i1.middle")));
+  EXPECT_THAT(text, HasSubstr("for out.i1.last"));
+}
+
+TEST_F(ScheduleTest, PeelCutsReductions) {
+  Use(Matmul(2, 3, 7));
+  Loop k = L("c", 2);
+  EXPECT_REFUSED(s_.Peel(k, 2, 1), "it reduces in block 'c', whose initialisation has to be decomposed first");
+  s_.DecomposeReduction("c", k);
+  s_.Peel(k, 2, 1);
+  ExpectSame();
+  EXPECT_THAT(s_.Blocks(), ElementsAre("c_init", "c", "c_part", "c_part1"));
+}
+
+TEST_F(ScheduleTest, PeelRefusals) {
+  Use(Elementwise(4, 4));
+  Loop row = L("out", 0), column = L("out", 1);
+  EXPECT_REFUSED(s_.Peel(column, 3, 2), "peel(loop 'out.i1', first 3, last 2): a loop of 4 iterations has no 3 first");
+  EXPECT_REFUSED(s_.Peel(column, -1, 0), "has no -1 first");
+  EXPECT_REFUSED(s_.Peel(nullptr, 1, 1), "an empty handle");
+  s_.Vectorize(column);
+  s_.Parallel(row);
+  EXPECT_REFUSED(s_.Peel(column, 1, 0), "only loops that run one iteration after another can be peeled");
+  EXPECT_REFUSED(s_.Peel(row, 1, 0), "only loops that run one iteration after another can be peeled");
+}
+
+// What adds nothing under a condition is not computed where it does not hold.
+TEST_F(ScheduleTest, ConditionsOfAddendsLeaveTheLoopsThatDoNotChangeThem) {
+  Use(PaddedSum(5, 6));
+  s_.DecomposeReduction("sum", s_.Loops("sum")[2]);
+  ExpectSame();
+  EXPECT_THAT(LoweredText(), ::testing::Not(HasSubstr("select")));
+  EXPECT_THAT(LoweredText(), HasSubstr("if"));
 }
 
 TEST_F(ScheduleTest, InlinePutsTheProducerIntoItsReaders) {

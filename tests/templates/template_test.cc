@@ -1,57 +1,11 @@
 // Every template against the operators' references: random shapes, random configs, several instruction sets.
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ops/templates/winograd.h"
-#include "tests/templates/kernel_runner.h"
+#include "tests/templates/check_templates.h"
 
 namespace temper {
 namespace {
-
-// A workload from its calls; result types are inferred by parsing.
-Workload Parse(const std::string& text) {
-  absl::StatusOr<Workload> w = ParseWorkload(text);
-  EXPECT_TRUE(w.ok()) << text << ": " << w.status();
-  return w.ok() ? *w : Workload{};
-}
-
-std::vector<Target> Targets() {
-  std::vector<Target> result;
-  for (const char* name : {"host", "llvm:haswell", "llvm:nehalem"}) {
-    absl::StatusOr<Target> t = ParseTarget(name);
-    EXPECT_TRUE(t.ok()) << t.status();
-    if (t.ok() && CheckRunsHere(*t).ok()) {
-      t->threads = 2;
-      result.push_back(*t);
-    }
-  }
-  return result;
-}
-
-// The default config and a few random ones of each template on each target.
-void CheckAll(const Workload& w, int configs, uint64_t seed) {
-  Rng rng(seed);
-  const std::vector<NDArray> inputs = RandomInputs(w, rng);
-  absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
-  ASSERT_TRUE(wanted.ok()) << wanted.status();
-  const NDArray physical = ToPhysical(*wanted, w.output().perm);
-  for (const Target& t : Targets()) {
-    for (const TemplateDef* def : TemplatesFor(w)) {
-      std::vector<Config> all = def->space(w, t).Enumerate(4096);
-      ASSERT_FALSE(all.empty()) << def->name << " has no config for " << Text(w);
-      for (int i = 0; i < configs; ++i) {
-        const Config& config = all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))];
-        SCOPED_TRACE(absl::StrCat(Text(w), "\n", std::string(def->name), " ", Text(config), "\n", Text(t)));
-        absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
-        ASSERT_TRUE(kernel.ok()) << kernel.status();
-        absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
-        ASSERT_TRUE(got.ok()) << got.status();
-        ASSERT_LT(RelativeError(*got, physical), def->name == "conv2d.winograd" ? kWinogradErrorBound : 1e-5);
-      }
-    }
-  }
-}
 
 std::string Nhwc(std::vector<int64_t> shape) { return absl::StrCat("f32[", absl::StrJoin(shape, ","), "]@0231"); }
 

@@ -1,0 +1,73 @@
+// Depthwise convolutions of random shapes: windows that hang over the image on any side, by more than a tile or by more
+// than the image, strides and dilations that differ, channels that fill no vector.
+#include "absl/strings/str_join.h"
+#include "tests/templates/check_templates.h"
+
+namespace temper {
+namespace {
+
+struct Sides {
+  int64_t size, taps, stride, dilation, before, after;
+  int64_t out() const { return (size + before + after - dilation * (taps - 1) - 1) / stride + 1; }
+};
+
+Sides RandomSides(Rng& rng) {
+  Sides s{1 + rng.Below(14), 1 + rng.Below(5), 1 + rng.Below(3), 1 + rng.Below(3), 0, 0};
+  const int64_t span = s.dilation * (s.taps - 1) + 1;
+  s.before = rng.Below(span + 2);
+  s.after = rng.Below(span + 2);
+  // Nothing is left of an image that the filter does not fit into.
+  s.after = std::max(s.after, span - s.size - s.before);
+  return s;
+}
+
+std::string Text(int64_t n, int64_t c, const Sides& h, const Sides& w, const char* filter) {
+  const std::string out = absl::StrCat("f32[", n, ",", c, ",", h.out(), ",", w.out(), "]@0231");
+  return absl::StrCat("(f32[", n, ",", c, ",", h.size, ",", w.size, "]@0231, ", filter, "f32[", c, ",1,", h.taps, ",",
+                      w.taps, "], f32[", c, ",1,1]) conv2d(0,1; dilations=[", h.dilation, ",", w.dilation,
+                      "] group=", c, " pads=[", h.before, ",", w.before, ",", h.after, ",", w.after, "] strides=[",
+                      h.stride, ",", w.stride, "]) -> ", out, "; add(3,2) -> ", out, "; relu(4) -> ", out,
+                      "; anchor=0");
+}
+
+TEST(DepthwiseTest, RandomShapes) {
+  Rng rng(11);
+  for (uint64_t seed = 0; seed < 20 && !::testing::Test::HasFatalFailure(); ++seed) {
+    const Sides h = RandomSides(rng), w = RandomSides(rng);
+    const int64_t n = 1 + rng.Below(2), c = rng.Below(3) == 0 ? 16 * (1 + rng.Below(4)) : 2 + rng.Below(70);
+    CheckAll(Parse(Text(n, c, h, w, rng.Below(4) == 0 ? "" : "const ")), 3, seed);
+  }
+}
+
+// The shapes of MobileNetV2 and EfficientNet, smaller: tiles at the edges alone, and tiles between them.
+TEST(DepthwiseTest, ShapesOfNetworks) {
+  uint64_t seed = 100;
+  for (int64_t taps : {3, 5}) {
+    for (int64_t stride : {1, 2}) {
+      for (int64_t size : {7, 14, 23}) {
+        const Sides s{size, taps, stride, 1, (taps - 1) / 2, (taps - 1) / 2};
+        CheckAll(Parse(Text(1, 48, s, s, "const ")), 3, seed++);
+      }
+    }
+  }
+}
+
+TEST(DepthwiseTest, NothingIsCopied) {
+  const Sides s{14, 3, 1, 1, 1, 1};
+  const Workload w = Parse(Text(1, 32, s, s, "const "));
+  const TemplateDef* def = FindTemplate("conv2d.depthwise");
+  for (const Target& t : Targets()) {
+    for (const Config& config : def->space(w, t).Enumerate(64)) {
+      EXPECT_EQ(def->footprint(w, config, t).copies_bytes, 0);
+      absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      ir::VisitStmt(kernel->main.body, [&](const ir::Stmt& s) {
+        if (s->kind != ir::StmtKind::kAlloc) return;
+        EXPECT_EQ(s->buffer->scope, ir::Scope::kRegister) << s->buffer->name;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -38,7 +38,7 @@ inline constexpr std::string_view kLocalDevice = "local";  // the device key of 
 struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224
-  bool winograd = true;
+  std::string winograd = "on";
   bool print_passes = false;
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);

@@ -33,8 +33,9 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
   command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)");
   command
       ->add_option("--winograd", options->winograd,
-                   "off: convolutions are computed directly, whose rounding errors are smaller (default: on)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}}));
+                   "on, or off: 3x3 convolutions by the direct algorithm alone, whose rounding errors are smaller")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
 }
 
@@ -51,7 +52,7 @@ absl::StatusOr<Graph> LoadModel(const ModelOptions& options) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(options.path, import));
   graph.name = ModelName(options.path);
   PipelineOptions pipeline;
-  pipeline.winograd = options.winograd;
+  pipeline.winograd = options.winograd == "on";
   pipeline.print = options.print_passes ? &std::cout : nullptr;
   TEMPER_RETURN_IF_ERROR(Optimize(graph, pipeline));
   return graph;

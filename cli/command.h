@@ -63,16 +63,28 @@ class Records {
   static absl::StatusOr<std::unique_ptr<Records>> Open(const RecordOptions& options);
   // What to compile for: --target, else the device's (from the server or from its records), else this machine.
   absl::StatusOr<Target> ResolveTarget();
+  // Where the newest job that measured the model end to end kept its default, Choose gives defaults from now on.
+  absl::Status ObeyVerdict(const std::string& model_hash, const Target& t);
+  int64_t kept_default_by() const { return kept_default_by_; }  // that job; 0: none
   // The best record for the workload, or its default. Records of another template version are passed over; those of
   // another codegen id are marked stale, or passed over under --strict.
   absl::StatusOr<KernelChoice> Choose(const Workload& w, const Target& t);
+  // What is fastest by the records, whatever it would be compared with.
   absl::StatusOr<std::optional<BestAnswer>> Best(const Workload& w, const Target& t);
 
  private:
+  BestQuery QueryFor(const Workload& w, const Target& t) const;
+  absl::StatusOr<std::optional<BestAnswer>> Ask(const BestQuery& query);
+
   RecordOptions options_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<TunerClient> client_;
+  int64_t kept_default_by_ = 0;
 };
+
+// Builds the model with the best configs known into `dir`; says on stdout where a verdict forbids them.
+absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
+                                           const std::string& dir);
 
 // A folder that goes away with the object.
 class TemporaryDirectory {

@@ -13,11 +13,7 @@ struct Options {
 };
 
 absl::Status Compile(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
-  TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
-  auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
-  TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(graph, target, choose, o.output));
+  TEMPER_ASSIGN_OR_RETURN(PackageReport report, BuildPackage(o.model, o.records, o.output));
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations, %.2f MiB of scratch\n",
               o.output.c_str(), report.kernels, report.tuned_kernels, mib(report.weight_bytes), mib(report.arena_bytes),

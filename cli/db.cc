@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -14,6 +15,7 @@ struct Options {
   RecordOptions records;
   RecordFilter filter;
   std::vector<std::string> files;
+  std::string snapshot;
   bool json = false;
 };
 
@@ -42,14 +44,25 @@ absl::Status List(const Options& o) {
   return store->Scan(o.filter, [&](const Record& r) { Print(r, o.json); });
 }
 
+absl::Status Snapshot(const Options& o) {
+  if (!o.files.empty()) return absl::InvalidArgumentError("give a FILE.jsonl or --snapshot FILE.db, not both");
+  if (!o.records.server.empty())
+    return absl::InvalidArgumentError("a snapshot is made from the file: give --db, on the server's machine");
+  return SnapshotSqliteStore(DatabasePath(o.records), o.snapshot);
+}
+
 absl::Status Export(const Options& o) {
-  std::unique_ptr<std::ofstream> file;
-  if (!o.files.empty()) {
-    file = std::make_unique<std::ofstream>(o.files[0]);
-    if (!*file) return absl::UnavailableError(absl::StrCat("cannot write ", o.files[0]));
-  }
-  std::ostream& out = file != nullptr ? *file : std::cout;
-  auto write = [&](const Record& r) { out << ToJsonLine(r) << '\n'; };
+  if (!o.snapshot.empty()) return Snapshot(o);
+  std::ofstream file;
+  std::ostream& out = o.files.empty() ? std::cout : file;
+  // Opened with the first record: a database that cannot be read leaves an earlier export alone.
+  auto begin = [&] {
+    if (!o.files.empty() && !file.is_open()) file.open(o.files[0]);
+  };
+  auto write = [&](const Record& r) {
+    begin();
+    out << ToJsonLine(r) << '\n';
+  };
   if (!o.records.server.empty()) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
     TEMPER_RETURN_IF_ERROR(client->ExportRecords(0, write));
@@ -57,22 +70,30 @@ absl::Status Export(const Options& o) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
     TEMPER_RETURN_IF_ERROR(store->Scan({}, write));
   }
+  begin();
   out.flush();
-  if (!out) return absl::UnavailableError("the export could not be written: is the disk full?");
+  if (!out) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", o.files.empty() ? "standard output" : o.files[0],
+                                               ": is the disk full, or may it not be written?"));
+  }
   return absl::OkStatus();
 }
 
-// Appends through the server that holds the database, or to the file itself.
+// Imports through the server that holds the database, or into the file itself.
 absl::Status Put(const Options& o, const std::vector<Record>& records) {
+  std::vector<int64_t> ids;
   if (!o.records.server.empty()) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
-    TEMPER_RETURN_IF_ERROR(client->PutRecords(records).status());
+    TEMPER_ASSIGN_OR_RETURN(ids, client->PutRecords(records));
   } else {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
                             OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadWrite));
-    TEMPER_RETURN_IF_ERROR(store->Append(records).status());
+    TEMPER_ASSIGN_OR_RETURN(ids, store->Import(records));
   }
-  std::printf("%zu records added\n", records.size());
+  const auto known = std::count(ids.begin(), ids.end(), 0);
+  std::printf("%zu records added", ids.size() - known);
+  if (known > 0) std::printf(", %td were there already", known);
+  std::printf("\n");
   return absl::OkStatus();
 }
 
@@ -129,7 +150,8 @@ void AddDb(CLI::App& app, Action* action) {
   CLI::App* merge = add("merge", "add the records of other databases", "merge other.db --db mine.db", Merge);
   merge->add_option("files", o->files, "FILE.db ...")->required();
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
-  exports->add_option("file", o->files, "FILE.jsonl (default: standard output)");
+  exports->add_option("file", o->files, "FILE.jsonl (default: standard output)")->expected(1);
+  exports->add_option("--snapshot", o->snapshot, "instead a copy of the database as it is now, in one file: FILE.db");
   for (CLI::App* command : {imports, merge, exports})
     command->add_option("--server", o->records.server, "through the server that holds the database");
 }

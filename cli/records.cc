@@ -76,7 +76,21 @@ absl::StatusOr<Target> Records::ResolveTarget() {
   return host;
 }
 
-absl::StatusOr<std::optional<BestAnswer>> Records::Best(const Workload& w, const Target& t) {
+absl::Status Records::ObeyVerdict(const std::string& model_hash, const Target& t) {
+  if (options_.untuned) return absl::OkStatus();
+  if (store_ != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<JobRow> job,
+                            store_->LatestVerdict(model_hash, Text(t), options_.device));
+    if (job.has_value() && job->build_with == "default") kept_default_by_ = job->id;
+  } else if (client_ != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<TunerClient::Verdict> verdict,
+                            client_->QueryVerdict(model_hash, Text(t), options_.device));
+    if (verdict.has_value() && verdict->build_with == "default") kept_default_by_ = verdict->job;
+  }
+  return absl::OkStatus();
+}
+
+BestQuery Records::QueryFor(const Workload& w, const Target& t) const {
   BestQuery query;
   query.workload = Text(w);
   query.anchor = AnchorText(w);
@@ -84,6 +98,14 @@ absl::StatusOr<std::optional<BestAnswer>> Records::Best(const Workload& w, const
   query.device_key = options_.device;
   query.threads = t.threads;
   for (const TemplateDef* def : TemplatesFor(w)) query.templates.emplace_back(std::string(def->name), def->version);
+  return query;
+}
+
+absl::StatusOr<std::optional<BestAnswer>> Records::Best(const Workload& w, const Target& t) {
+  return Ask(QueryFor(w, t));
+}
+
+absl::StatusOr<std::optional<BestAnswer>> Records::Ask(const BestQuery& query) {
   if (store_ != nullptr) return store_->Best(query);
   if (client_ == nullptr) return std::nullopt;
   TEMPER_ASSIGN_OR_RETURN(auto answers, client_->QueryBest(std::span(&query, 1)));
@@ -91,14 +113,18 @@ absl::StatusOr<std::optional<BestAnswer>> Records::Best(const Workload& w, const
 }
 
 absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t) {
-  if (options_.untuned) return ChooseDefault(w, t);
-  TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, Best(w, t));
-  if (!best.has_value()) return ChooseDefault(w, t);
+  TEMPER_ASSIGN_OR_RETURN(KernelChoice untuned, ChooseDefault(w, t));
+  if (options_.untuned || kept_default_by_ != 0) return untuned;
+  BestQuery query = QueryFor(w, t);
+  query.default_template = untuned.template_name;
+  query.default_config = Text(untuned.config);
+  TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, Ask(query));
+  if (!best.has_value()) return untuned;
   const bool stale = best->record.codegen_id != CodegenId();
   const TemplateDef* def = FindTemplate(best->record.template_name);
   absl::StatusOr<Config> config = ParseConfig(best->record.config);
   if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok())
-    return ChooseDefault(w, t);
+    return untuned;
   return KernelChoice{best->record.template_name, *config, best->level, std::to_string(best->record.id), stale};
 }
 

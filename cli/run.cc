@@ -57,13 +57,9 @@ absl::Status Run(const Options& o) {
   std::string dir = o.model.path;
   std::unique_ptr<TemporaryDirectory> temporary;
   if (!IsPackage(o.model.path)) {
-    TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
-    TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
     TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
     dir = temporary->path() + "/package";
-    auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
-    TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, choose, dir).status());
+    TEMPER_RETURN_IF_ERROR(BuildPackage(o.model, o.records, dir).status());
   }
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));
   TEMPER_ASSIGN_OR_RETURN(auto given, ReadInputs(o, *package));

@@ -228,6 +228,19 @@ absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(st
   return answers;
 }
 
+absl::StatusOr<std::optional<TunerClient::Verdict>> TunerClient::QueryVerdict(const std::string& model_hash,
+                                                                              const std::string& target,
+                                                                              const std::string& device_key) {
+  v1::QueryVerdictRequest request;
+  request.set_model_hash(model_hash);
+  request.set_target(target);
+  request.set_device_key(device_key);
+  v1::QueryVerdictReply reply;
+  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::QueryVerdict, request, reply));
+  if (reply.job() == 0) return std::nullopt;
+  return Verdict{reply.job(), reply.build_with()};
+}
+
 absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Record> records) {
   std::vector<int64_t> ids;
   TEMPER_RETURN_IF_ERROR(InChunks(records, [&](std::span<const Record> chunk) -> absl::Status {

@@ -59,6 +59,14 @@ class TunerClient {
 
   // One answer per query, in order; any number of queries (sent in requests of a bounded size).
   absl::StatusOr<std::vector<std::optional<BestAnswer>>> QueryBest(std::span<const BestQuery> queries);
+  struct Verdict {
+    int64_t job;
+    std::string build_with;  // "tuned" or "default"
+  };
+  // Of the newest job that measured the model end to end; nullopt: none did. `device_key` may be empty: any.
+  absl::StatusOr<std::optional<Verdict>> QueryVerdict(const std::string& model_hash, const std::string& target,
+                                                      const std::string& device_key);
+  // One id per record; 0 for a trial that the server knows already.
   absl::StatusOr<std::vector<int64_t>> PutRecords(std::span<const Record> records);
   // In id order, those with an id above `after_id`.
   absl::Status ExportRecords(int64_t after_id, const std::function<void(const Record&)>& visit);

@@ -68,6 +68,8 @@ v1::BestQuery ToWire(const BestQuery& q) {
   out.set_device_key(q.device_key);
   out.set_fingerprint(q.fingerprint);
   out.set_threads(q.threads);
+  out.set_default_template(q.default_template);
+  out.set_default_config(q.default_config);
   for (const auto& [name, version] : q.templates) {
     v1::AllowedTemplate* allowed = out.add_templates();
     allowed->set_name(name);
@@ -84,6 +86,8 @@ BestQuery FromWire(const v1::BestQuery& q) {
   out.device_key = q.device_key();
   out.fingerprint = q.fingerprint();
   out.threads = q.threads();
+  out.default_template = q.default_template();
+  out.default_config = q.default_config();
   for (const v1::AllowedTemplate& allowed : q.templates())
     out.templates.emplace_back(allowed.name(), allowed.version());
   return out;

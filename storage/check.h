@@ -9,7 +9,7 @@ namespace temper {
 inline constexpr size_t kMaxErrorBytes = 1024;
 
 absl::Status CheckRecord(const Record& r);    // kInvalidArgument: see Store::Append
-absl::Status CheckJob(const JobRow& job);     // kInvalidArgument: an unknown state
+absl::Status CheckJob(const JobRow& job);     // kInvalidArgument: an unknown state or verdict
 bool MayBeBest(const Record& r);              // by outcome, purpose and number of samples
 std::string_view KeptError(const Record& r);  // at most kMaxErrorBytes, cut between UTF-8 characters
 

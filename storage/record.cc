@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "storage/check.h"
@@ -16,6 +17,7 @@ constexpr std::string_view kOutcomes[] = {
 constexpr std::string_view kPurposes[] = {"search", "final", "canary", "revalidate"};
 constexpr std::string_view kCachePolicies[] = {"model", "warm", "flushed"};
 constexpr std::string_view kJobStates[] = {"queued", "running", "done", "failed", "cancelled", "abandoned"};
+constexpr std::string_view kVerdicts[] = {"", "tuned", "default"};
 constexpr size_t kProvisionalSamples = 3;  // fewer say too little to serve a config by
 
 template <size_t n>
@@ -37,6 +39,15 @@ double MedianCost(const Record& r) {
   return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+bool SameTrial(const Record& a, const Record& b) {
+  const auto fields = [](const Record& r) {
+    return std::tie(r.workload, r.anchor, r.target, r.device_key, r.fingerprint, r.threads, r.cache_policy,
+                    r.template_name, r.template_version, r.config, r.codegen_id, r.purpose, r.outcome, r.costs_s,
+                    r.tuner, r.time_unix_ms);
+  };
+  return fields(a) == fields(b) && KeptError(a) == KeptError(b);
+}
+
 bool IsOutcome(std::string_view name) { return OneOf(kOutcomes, name); }
 
 absl::Status CheckRecord(const Record& r) {
@@ -55,8 +66,11 @@ absl::Status CheckRecord(const Record& r) {
 }
 
 absl::Status CheckJob(const JobRow& job) {
-  if (OneOf(kJobStates, job.state)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("job refused: unknown state '", job.state, "'"));
+  if (!OneOf(kJobStates, job.state))
+    return absl::InvalidArgumentError(absl::StrCat("job refused: unknown state '", job.state, "'"));
+  if (!OneOf(kVerdicts, job.build_with))
+    return absl::InvalidArgumentError(absl::StrCat("job refused: unknown verdict '", job.build_with, "'"));
+  return absl::OkStatus();
 }
 
 bool MayBeBest(const Record& r) {

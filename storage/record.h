@@ -31,7 +31,12 @@ struct Record {
 
   bool ok() const { return outcome == "ok"; }
 };
-double MedianCost(const Record& r);  // seconds; infinite unless ok
+double MedianCost(const Record& r);                // seconds; infinite unless ok
+bool SameTrial(const Record& a, const Record& b);  // alike in all but id and job
+
+// A provisional record (search, not yet final) is believed to beat the default where it is faster by this factor: its
+// few samples were the luckiest of many candidates, taken at another time than the default's.
+inline constexpr double kProvisionalMargin = 1.1;
 
 // The classes of outcomes: "ok", "illegal_config" (template refused), "build_failed", "build_timeout", "wrong_answer",
 // "run_crashed", "run_timeout", "raced_out" (a worker's word for ok but stopped early, slower than the incumbent by the
@@ -47,7 +52,11 @@ struct JobRow {
   std::string reason;            // why it failed or was abandoned
   std::string summary;           // JSON of the end-to-end result, when done
   int64_t trials = 0;
-  double best_ms = 0;  // end to end, 0 if not measured yet
+  double best_ms = 0;      // end to end, 0 if not measured yet
+  std::string model_hash;  // of its tasks: what tells one model from another (see ModelHash)
+  // What the end-to-end measurement said to build the model with: "tuned", "default" (the tuned one was slower), or
+  // empty: not measured.
+  std::string build_with;
   int64_t created_unix_ms = 0, updated_unix_ms = 0;
 };
 

@@ -25,6 +25,9 @@ struct BestQuery {
   std::string workload, anchor, target, device_key, fingerprint;
   int threads = 0;
   std::vector<std::pair<std::string, int>> templates;  // names and versions this build allows; empty: all
+  // What would be used without records. With it, a provisional best that does not beat the default's own measurement
+  // on the same device by kProvisionalMargin is none. Empty: that is not asked.
+  std::string default_template, default_config;
 };
 struct BestAnswer {
   Record record;
@@ -39,6 +42,9 @@ class Store {
   // records without samples, and samples non-finite or non-positive. Errors are cut to 1 KiB. All or nothing. Returns
   // the ids.
   virtual absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) = 0;
+  // Append for records from elsewhere: job numbers are dropped, and those whose SameTrial is there already are passed
+  // over (id 0).
+  virtual absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) = 0;
   // In id order, as of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
   // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final one
@@ -53,6 +59,9 @@ class Store {
   virtual absl::Status UpdateJob(const JobRow& job) = 0;  // by id; kNotFound
   virtual absl::StatusOr<JobRow> GetJob(int64_t id) = 0;
   virtual absl::StatusOr<std::vector<JobRow>> Jobs() = 0;  // newest first
+  // The newest job of this model on this target (and device key, unless empty) that says what to build with.
+  virtual absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
+                                                              const std::string& device_key) = 0;
 };
 
 enum class OpenMode { kReadWrite, kReadOnly };
@@ -61,9 +70,12 @@ enum class OpenMode { kReadWrite, kReadOnly };
 // folder, disk full, locked.
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, OpenMode mode);
 std::unique_ptr<Store> NewMemoryStore();
+// One file with what the database holds at this moment, whoever writes it meanwhile. `to` is there whole or not at all;
+// kAlreadyExists: it is there already.
+absl::Status SnapshotSqliteStore(const std::string& from, const std::string& to);
 
 // One JSON object a line, the form of `db export` and `db list --json`. Ids and job numbers are those of the store it
-// came from: an import drops them. kInvalidArgument names the field.
+// came from; an import drops them. kInvalidArgument names the field.
 std::string ToJsonLine(const Record& r);
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line);
 

@@ -2,6 +2,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/hash.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/graph.h"
 
@@ -72,6 +74,13 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g) {
     ++tasks[it->second].count;
   }
   return tasks;
+}
+
+std::string ModelHash(const std::vector<Task>& tasks) {
+  std::vector<std::string> lines;
+  for (const Task& task : tasks) lines.push_back(absl::StrCat(task.count, "x ", Text(task.workload), "\n"));
+  std::sort(lines.begin(), lines.end());
+  return HashText(StableHash(absl::StrJoin(lines, "")));
 }
 
 }  // namespace temper

@@ -69,6 +69,8 @@ struct Task {
   int count;
 };
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
+// Of the workloads and their counts, in any order: models that agree in these are one model to the tuner. Stable.
+std::string ModelHash(const std::vector<Task>& tasks);
 // The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots). A reshape of a graph
 // input, a constant or another output into a graph output is no alias but a copy.
 bool IsAlias(const Graph& g, const Group& group);

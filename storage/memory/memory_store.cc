@@ -1,4 +1,5 @@
 // The simple store: a list, searched from end to end. Tests use it, and compare the fast one with it.
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -30,17 +31,38 @@ bool Allowed(const BestQuery& q, const Record& r) {
   return false;
 }
 
+// A provisional best has to, by a margin, where the default was measured too.
+bool BeatsTheDefault(const std::vector<Record>& records, const BestQuery& q, const Record& best) {
+  const auto is_default = [&](const Record& r) {
+    return r.template_name == q.default_template && r.config == q.default_config;
+  };
+  if (best.purpose == "final" || q.default_template.empty() || is_default(best)) return true;
+  return std::none_of(records.begin(), records.end(), [&](const Record& r) {
+    return is_default(r) && r.workload == best.workload && r.target == best.target && r.device_key == best.device_key &&
+           r.fingerprint == best.fingerprint && r.threads == best.threads &&
+           MedianCost(r) < kProvisionalMargin * MedianCost(best);
+  });
+}
+
 class MemoryStore : public Store {
  public:
   absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) override {
     for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
     std::lock_guard lock(mutex_);
     std::vector<int64_t> ids;
+    for (const Record& r : records) ids.push_back(Keep(r));
+    return ids;
+  }
+
+  absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
+    for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
+    std::lock_guard lock(mutex_);
+    std::vector<int64_t> ids;
     for (const Record& r : records) {
-      Record& kept = records_.emplace_back(r);
-      kept.id = static_cast<int64_t>(records_.size());
-      kept.error = KeptError(r);
-      ids.push_back(kept.id);
+      const bool known =
+          std::any_of(records_.begin(), records_.end(), [&](const Record& kept) { return SameTrial(kept, r); });
+      ids.push_back(known ? 0 : Keep(r));
+      if (!known) records_.back().job = 0;
     }
     return ids;
   }
@@ -74,7 +96,9 @@ class MemoryStore : public Store {
         if (!MayBeBest(r) || r.target != q.target || !Allowed(q, r) || !fits(r)) continue;
         if (best == nullptr || Rank(r) < Rank(*best)) best = &r;
       }
-      if (best != nullptr) return BestAnswer{*best, level};
+      if (best == nullptr) continue;
+      if (!BeatsTheDefault(records, q, *best)) return std::nullopt;
+      return BestAnswer{*best, level};
     }
     return std::nullopt;
   }
@@ -120,7 +144,24 @@ class MemoryStore : public Store {
     return std::vector<JobRow>(jobs_.rbegin(), jobs_.rend());
   }
 
+  absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
+                                                      const std::string& device_key) override {
+    std::lock_guard lock(mutex_);
+    const auto found = std::find_if(jobs_.rbegin(), jobs_.rend(), [&](const JobRow& job) {
+      return job.model_hash == model_hash && job.target == target && !job.build_with.empty() &&
+             (device_key.empty() || job.device_key == device_key);
+    });
+    if (found == jobs_.rend()) return std::nullopt;
+    return *found;
+  }
+
  private:
+  int64_t Keep(const Record& r) {
+    Record& kept = records_.emplace_back(r);
+    kept.id = static_cast<int64_t>(records_.size());
+    kept.error = KeptError(r);
+    return kept.id;
+  }
   // Visitors run on a copy, without the lock: they may call the store.
   std::vector<Record> Snapshot() {
     std::lock_guard lock(mutex_);

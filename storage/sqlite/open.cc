@@ -78,7 +78,11 @@ absl::Status QuickCheck(const std::string& path, Connection& connection) {
   TEMPER_ASSIGN_OR_RETURN(Query query, connection.Prepare("PRAGMA quick_check(1)"));
   TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
   const std::string verdict = row ? query.Text(0) : "no answer";
-  return verdict == "ok" ? absl::OkStatus() : Damaged(path, verdict.substr(0, verdict.find('\n')));
+  if (verdict == "ok") return absl::OkStatus();
+  // Findings may have a headline that says "*** in database main ***".
+  const size_t headline = verdict.rfind("***\n");
+  const std::string finding = headline == std::string::npos ? verdict : verdict.substr(headline + 4);
+  return Damaged(path, finding.substr(0, finding.find('\n')));
 }
 
 absl::Status Migrate(Connection& connection, int64_t version) {

@@ -202,14 +202,27 @@ absl::StatusOr<std::optional<Contender>> BestAmong(Connection& db, const BestQue
   }
 }
 
+// The default's best median where that record was made, unless it is itself the default's; 0: not measured there.
+absl::StatusOr<double> DefaultSeconds(Connection& db, const BestQuery& q, int64_t record) {
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query,
+      db.Prepare("SELECT min(other.median_s) FROM record AS best JOIN record AS other ON other.workload_id = "
+                 "best.workload_id AND other.target_id = best.target_id AND other.device_id = best.device_id AND "
+                 "other.threads = best.threads WHERE best.id = ? AND other.template = ? AND other.config = ? AND "
+                 "(other.template, other.config) != (best.template, best.config)"));
+  query.Bind(record).Bind(q.default_template).Bind(q.default_config);
+  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  return row ? query.Real(0) : 0;
+}
+
 constexpr char kJobColumns[] =
     "id, model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, best_ms, created_unix_ms, "
-    "updated_unix_ms";
+    "updated_unix_ms, model_hash, build_with";
 
 void BindJob(Query& query, const JobRow& job) {
   query.Bind(job.model).Bind(job.target).Bind(job.device_key).Bind(job.tuner).Bind(job.codegen_id).Bind(job.spec);
   query.Bind(job.state).Bind(job.reason).Bind(job.summary).Bind(job.trials).Bind(job.best_ms);
-  query.Bind(job.created_unix_ms).Bind(job.updated_unix_ms);
+  query.Bind(job.created_unix_ms).Bind(job.updated_unix_ms).Bind(job.model_hash).Bind(job.build_with);
 }
 
 JobRow ReadJob(const Query& row) {
@@ -229,6 +242,8 @@ JobRow ReadJob(const Query& row) {
   job.best_ms = row.Real(column++);
   job.created_unix_ms = row.Int(column++);
   job.updated_unix_ms = row.Int(column++);
+  job.model_hash = row.Text(column++);
+  job.build_with = row.Text(column++);
   return job;
 }
 
@@ -266,6 +281,18 @@ absl::StatusOr<int64_t> InsertRecord(Connection& db, const Record& r) {
   return id;
 }
 
+absl::StatusOr<bool> Knows(Connection& db, const Record& r) {
+  TEMPER_ASSIGN_OR_RETURN(Query query,
+                          db.Prepare(absl::StrCat("SELECT ", kRecordColumns, " FROM record", kKeyTables,
+                                                  " WHERE record.time_unix_ms = ? AND workload.text = ?")));
+  query.Bind(r.time_unix_ms).Bind(r.workload);
+  while (true) {
+    TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return false;
+    if (SameTrial(ReadRecord(query), r)) return true;
+  }
+}
+
 absl::Status Scan(Connection& db, const RecordFilter& filter, const std::function<void(const Record&)>& visit) {
   return VisitRecords(db, "record", filter, visit);
 }
@@ -285,6 +312,10 @@ absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& 
     answer.level = "borrowed";
   }
   if (!best.has_value()) return std::nullopt;
+  if (best->provisional && !q.default_template.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(const double default_s, DefaultSeconds(db, q, best->record));
+    if (default_s > 0 && default_s < kProvisionalMargin * best->median_s) return std::nullopt;
+  }
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(absl::StrCat("SELECT ", kRecordColumns, " FROM record", kKeyTables,
                                                                " WHERE record.id = ?")));
   query.Bind(best->record);
@@ -307,7 +338,8 @@ absl::StatusOr<int64_t> InsertJob(Connection& db, const JobRow& job) {
   TEMPER_ASSIGN_OR_RETURN(
       Query query, db.Prepare("INSERT INTO job (model, target, device_key, tuner, codegen_id, spec, state, reason, "
                               "summary, trials, best_ms, "
-                              "created_unix_ms, updated_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                              "created_unix_ms, updated_unix_ms, model_hash, build_with) "
+                              "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   BindJob(query, job);
   TEMPER_RETURN_IF_ERROR(query.Run());
   return db.LastInsertId();
@@ -319,7 +351,8 @@ absl::Status UpdateJob(Connection& db, const JobRow& job) {
       db.Prepare(
           "UPDATE job SET (model, target, device_key, tuner, codegen_id, spec, state, reason, summary, trials, "
           "best_ms, "
-          "created_unix_ms, updated_unix_ms) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? RETURNING id"));
+          "created_unix_ms, updated_unix_ms, model_hash, build_with) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+          "WHERE id = ? RETURNING id"));
   BindJob(query, job);
   query.Bind(job.id);
   TEMPER_ASSIGN_OR_RETURN(const bool found, query.Step());
@@ -343,6 +376,18 @@ absl::StatusOr<std::vector<JobRow>> Jobs(Connection& db) {
     if (!row) return jobs;
     jobs.push_back(ReadJob(query));
   }
+}
+
+absl::StatusOr<std::optional<JobRow>> LatestVerdict(Connection& db, std::string_view model_hash,
+                                                    std::string_view target, std::string_view device_key) {
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query, db.Prepare(absl::StrCat("SELECT ", kJobColumns,
+                                           " FROM job WHERE model_hash = ? AND target = ? AND build_with != '' AND "
+                                           "(?3 = '' OR device_key = ?3) ORDER BY id DESC LIMIT 1")));
+  query.Bind(model_hash).Bind(target).Bind(device_key);
+  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return std::nullopt;
+  return ReadJob(query);
 }
 
 }  // namespace temper::rows

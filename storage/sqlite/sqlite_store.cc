@@ -72,6 +72,25 @@ class SqliteStore : public Store {
     return ids;
   }
 
+  absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
+    for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
+    std::vector<int64_t> ids;
+    TEMPER_RETURN_IF_ERROR(Write(records.size(), [&](Connection& db) -> absl::Status {
+      ids.clear();
+      for (Record r : records) {
+        TEMPER_ASSIGN_OR_RETURN(const bool known, rows::Knows(db, r));
+        r.job = 0;
+        int64_t id = 0;
+        if (!known) {
+          TEMPER_ASSIGN_OR_RETURN(id, rows::InsertRecord(db, r));
+        }
+        ids.push_back(id);
+      }
+      return absl::OkStatus();
+    }));
+    return ids;
+  }
+
   absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     return readers_.With([&](Connection& db) { return rows::Scan(db, filter, visit); });
   }
@@ -105,6 +124,12 @@ class SqliteStore : public Store {
 
   absl::StatusOr<std::vector<JobRow>> Jobs() override {
     return Read<std::vector<JobRow>>([](Connection& db) { return rows::Jobs(db); });
+  }
+
+  absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
+                                                      const std::string& device_key) override {
+    return Read<std::optional<JobRow>>(
+        [&](Connection& db) { return rows::LatestVerdict(db, model_hash, target, device_key); });
   }
 
  private:

@@ -36,6 +36,9 @@ class FallibleStore : public Store {
     if (full) return absl::ResourceExhaustedError("the disk is full");
     return below_->Append(records);
   }
+  absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
+    return below_->Import(records);
+  }
   absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     return below_->Scan(filter, visit);
   }
@@ -47,6 +50,10 @@ class FallibleStore : public Store {
   absl::Status UpdateJob(const JobRow& job) override { return below_->UpdateJob(job); }
   absl::StatusOr<JobRow> GetJob(int64_t id) override { return below_->GetJob(id); }
   absl::StatusOr<std::vector<JobRow>> Jobs() override { return below_->Jobs(); }
+  absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
+                                                      const std::string& device_key) override {
+    return below_->LatestVerdict(model_hash, target, device_key);
+  }
 
   std::atomic<bool> full = false;
 
@@ -210,6 +217,7 @@ class ServiceTest : public ::testing::Test {
   void StartServer() {
     ServerOptions options;
     options.listen = address_;
+    options.core.store_patience = store_patience_;
     options.core.dispatch.broken_grace = absl::Milliseconds(50);
     options.core.orphan_grace = absl::Milliseconds(50);
     auto server = Server::Start(store_, Clock::System(), options);
@@ -252,6 +260,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   std::string directory_, address_;
+  absl::Duration store_patience_ = kPatience;
   FallibleStore store_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<TunerClient> client_;
@@ -381,6 +390,26 @@ TEST_F(ServiceTest, ResultsAreAcknowledgedOnceStoredAndASecondTimeAlike) {
   EXPECT_THAT(Records(), SizeIs(results.results_size()));
 }
 
+TEST_F(ServiceTest, AJobFailsWhenNothingCanBeStoredForLong) {
+  server_.reset();
+  store_patience_ = absl::ZeroDuration();
+  StartServer();
+  const auto job = client_->SubmitJob(Request());
+  ASSERT_TRUE(job.ok());
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  const v1::SubmitResultsRequest results = Measure(worker.Take());
+  store_.full = true;
+  v1::SubmitResultsReply reply;
+  EXPECT_FALSE(worker.Submit(results, reply).ok());
+  const v1::JobEvent end = Watch(*job);
+  EXPECT_EQ(end.state(), "failed");
+  EXPECT_THAT(end.reason(), HasSubstr("the disk is full"));
+  store_.full = false;
+  EXPECT_TRUE(worker.Submit(results, reply).ok()) << "the worker still has them, and now they are kept";
+  EXPECT_THAT(Records(), SizeIs(results.results_size()));
+}
+
 TEST_F(ServiceTest, UnsoundSamplesAreNotBelieved) {
   ASSERT_TRUE(client_->SubmitJob(Request()).ok());
   WorkerCalls worker(address_);
@@ -491,6 +520,30 @@ TEST_F(ServiceTest, AWatchIsTakenUpAtItsCursorAndTellsOnlyWhatChanged) {
   EXPECT_TRUE(absl::IsNotFound(client_->WatchJob(999, [](const v1::JobEvent&) { return true; })));
 }
 
+TEST_F(ServiceTest, TheLastJobThatMeasuredAModelSaysWhatToBuildItWith) {
+  const auto graph = GraphFromJson(Request().graph_json());
+  ASSERT_TRUE(graph.ok());
+  const std::string model = ModelHash(*ExtractTasks(*graph));
+  const auto ask = [&](const std::string& key) {
+    const auto verdict = client_->QueryVerdict(model, ToyTarget(), key);
+    EXPECT_TRUE(verdict.ok()) << verdict.status();
+    return verdict.ok() ? *verdict : std::nullopt;
+  };
+  EXPECT_FALSE(ask(kKey).has_value());
+  AutoWorker worker(address_, kKey, "w");
+  const auto job = client_->SubmitJob(Request());
+  EXPECT_EQ(Watch(*job).state(), "done");
+  ASSERT_TRUE(ask(kKey).has_value());
+  EXPECT_EQ(ask(kKey)->job, *job);
+  EXPECT_EQ(ask(kKey)->build_with, "tuned");
+  EXPECT_FALSE(ask("another key").has_value());
+  JobRow slower = *store_.GetJob(*job);
+  slower.build_with = "default";
+  const auto later = store_.CreateJob(slower);
+  EXPECT_EQ(ask("")->job, *later);
+  EXPECT_EQ(ask("")->build_with, "default");
+}
+
 TEST_F(ServiceTest, RecordsGoInAndOutUnchanged) {
   std::vector<Record> records;
   for (int i = 0; i < 600; ++i) {
@@ -515,6 +568,9 @@ TEST_F(ServiceTest, RecordsGoInAndOutUnchanged) {
     EXPECT_EQ(back[i].workload, records[i + 100].workload);
     EXPECT_EQ(back[i].costs_s, records[i + 100].costs_s);
   }
+  const auto again = client_->PutRecords(records);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_THAT(*again, ::testing::Each(0)) << "what is known already is not added";
   records.resize(1);
   records[0].outcome = "nonsense";
   EXPECT_TRUE(absl::IsInvalidArgument(client_->PutRecords(records).status()));

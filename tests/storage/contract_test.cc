@@ -324,6 +324,99 @@ TEST_P(StoreContract, ListsTheBestOfEachWorkloadTargetAndKey) {
   EXPECT_TRUE(AllBest(*store_, {.template_name = "conv2d.direct"}).empty());
 }
 
+TEST_P(StoreContract, AProvisionalBestMustBeatTheDefaultByAMargin) {
+  BestQuery query = QueryFor(GoodRecord());
+  query.default_template = GoodRecord().template_name;
+  query.default_config = "default";
+  Record close = WithCosts(GoodRecord(), {0.95e-3, 0.95e-3, 0.95e-3});
+  close.config = "close";
+  Add(close);
+  EXPECT_EQ(BestText(query), "exact close") << "the default was not measured";
+  Record standard = WithCosts(GoodRecord(), {1e-3, 1e-3, 1e-3});
+  standard.config = "default";
+  Record elsewhere = standard;
+  elsewhere.device_key = elsewhere.fingerprint = "elsewhere";
+  Add(elsewhere);
+  EXPECT_EQ(BestText(query), "exact close") << "nor is it known on this device";
+  Add(standard);
+  EXPECT_EQ(BestText(query), "nothing");
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact close") << "who names no default is told what is fastest";
+  Record clear = WithCosts(close, {0.9e-3, 0.9e-3, 0.9e-3});
+  clear.config = "clear";
+  Add(clear);
+  EXPECT_EQ(BestText(query), "exact clear");
+  Record final = WithCosts(close, {0.99e-3});
+  final.purpose = "final";
+  final.config = "final";
+  Add(final);
+  EXPECT_EQ(BestText(query), "exact final") << "finals were held beside the default";
+}
+
+TEST_P(StoreContract, ADefaultMayBeBestByAnyLead) {
+  Record standard = GoodRecord();
+  BestQuery query = QueryFor(standard);
+  query.default_template = standard.template_name;
+  query.default_config = standard.config;
+  Add(standard);
+  Add(standard);
+  EXPECT_EQ(BestText(query), "exact " + standard.config);
+}
+
+TEST_P(StoreContract, ImportsEachTrialOnce) {
+  std::vector<Record> records(3, GoodRecord());
+  records[1].config = "other";
+  records[2] = Failure("build_failed", std::string(2000, 'x'));
+  for (Record& r : records) r.job = 5;
+  const auto first = store_->Import(records);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(std::count(first->begin(), first->end(), 0), 0);
+  for (const Record& r : All(*store_)) EXPECT_EQ(r.job, 0) << "jobs are those of another store";
+  for (Record& r : records) r.job = 6;
+  records.push_back(GoodRecord());
+  records.back().time_unix_ms += 1;
+  records.push_back(records.back());
+  const auto second = store_->Import(records);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((std::vector<int64_t>{second->begin(), second->begin() + 3}), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_GT((*second)[3], first->back());
+  EXPECT_EQ((*second)[4], 0) << "twice in one import";
+  EXPECT_EQ(All(*store_).size(), 4u);
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact " + GoodRecord().config);
+  records[0].outcome = "great";
+  records[1].time_unix_ms = 1;
+  EXPECT_FALSE(store_->Import(records).ok());
+  EXPECT_EQ(All(*store_).size(), 4u) << "all or nothing";
+}
+
+TEST_P(StoreContract, TheNewestVerdictOnAModelCounts) {
+  const auto verdict = [&](const std::string& device_key) -> std::string {
+    const auto job = store_->LatestVerdict("m", "t", device_key);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job->has_value() ? (*job)->build_with : "none";
+  };
+  const auto add = [&](const std::string& model, const std::string& target, const std::string& key,
+                       const std::string& build_with) {
+    JobRow job;
+    job.model_hash = model;
+    job.target = target;
+    job.device_key = key;
+    job.build_with = build_with;
+    EXPECT_TRUE(store_->CreateJob(job).ok());
+  };
+  EXPECT_EQ(verdict(""), "none");
+  add("m", "t", "a", "default");
+  add("m", "t", "a", "");  // not measured: says nothing
+  add("m", "other target", "a", "tuned");
+  add("other model", "t", "a", "tuned");
+  EXPECT_EQ(verdict("a"), "default");
+  EXPECT_EQ(verdict(""), "default");
+  EXPECT_EQ(verdict("b"), "none");
+  add("m", "t", "b", "tuned");
+  EXPECT_EQ(verdict("a"), "default");
+  EXPECT_EQ(verdict("b"), "tuned");
+  EXPECT_EQ(verdict(""), "tuned");
+}
+
 TEST_P(StoreContract, TakesJobsThroughTheirStates) {
   JobRow job;
   job.model = "resnet18.onnx";
@@ -344,13 +437,15 @@ TEST_P(StoreContract, TakesJobsThroughTheirStates) {
   job.summary = "{}";
   job.trials = 12;
   job.best_ms = 3.25;
+  job.model_hash = "0123456789abcdef";
+  job.build_with = "default";
   job.updated_unix_ms = 2;
   ASSERT_TRUE(store_->UpdateJob(job).ok());
   const auto read = store_->GetJob(*first);
   ASSERT_TRUE(read.ok());
   const auto fields = [](const JobRow& j) {
     return std::tie(j.id, j.model, j.target, j.device_key, j.tuner, j.codegen_id, j.spec, j.state, j.reason, j.summary,
-                    j.trials, j.best_ms, j.created_unix_ms, j.updated_unix_ms);
+                    j.trials, j.best_ms, j.created_unix_ms, j.updated_unix_ms, j.model_hash, j.build_with);
   };
   EXPECT_EQ(fields(*read), fields(job));
   EXPECT_EQ(store_->GetJob(*second)->state, "queued");
@@ -366,6 +461,9 @@ TEST_P(StoreContract, RefusesJobsUnknownOrInNoState) {
   EXPECT_TRUE(absl::IsNotFound(store_->UpdateJob(job)));
   EXPECT_TRUE(absl::IsNotFound(store_->GetJob(4).status()));
   job.state = "thinking";
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->CreateJob(job).status()));
+  job.state = "done";
+  job.build_with = "luck";
   EXPECT_TRUE(absl::IsInvalidArgument(store_->CreateJob(job).status()));
 }
 

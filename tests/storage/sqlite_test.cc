@@ -373,6 +373,55 @@ TEST_F(SqliteStoreTest, TellsAReaderOfAnUnfinishedLogItMayNotTouch) {
   EXPECT_EQ(All(*Open(OpenMode::kReadOnly)).size(), 2u) << "who may write the folder reads it all";
 }
 
+TEST_F(SqliteStoreTest, BringsAFileOfTheFirstVersionUpToDate) {
+  RunSql(path_, "PRAGMA application_id = " + std::to_string(kApplicationId) + ";" + std::string(Migrations()[0]) +
+                    "; PRAGMA user_version = 1; INSERT INTO job VALUES (3, 'm', 't', 'd', 'xgb', 'c', '{}', 'done', "
+                    "'', '{}', 5, 1.5, 1, 2)");
+  const absl::Status read = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+  EXPECT_THAT(std::string(read.message()), HasSubstr("of an older Temper"));
+  const std::unique_ptr<Store> store = Open();
+  const auto job = store->GetJob(3);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->trials, 5);
+  EXPECT_EQ(job->model_hash, "");
+  EXPECT_FALSE(store->LatestVerdict("", "t", "d")->has_value()) << "it said nothing of this";
+}
+
+TEST_F(SqliteStoreTest, ASnapshotIsOneFileWithWhatAWriterHasCommitted) {
+  const std::unique_ptr<Store> writer = Open();
+  ASSERT_TRUE(writer->Append(std::vector<Record>(20, GoodRecord())).ok());
+  const std::string copy = folder_.File("copy.db");
+  ASSERT_TRUE(SnapshotSqliteStore(path_, copy).ok());
+  ASSERT_TRUE(writer->Append(std::vector<Record>(1, GoodRecord())).ok());
+  auto reader = OpenSqliteStore(copy, OpenMode::kReadOnly);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(All(**reader).size(), 20u);
+  EXPECT_TRUE((*reader)->Best(QueryFor(GoodRecord()))->has_value());
+  EXPECT_FALSE(std::filesystem::exists(copy + "-wal"));
+  reader->reset();
+  EXPECT_TRUE(OpenSqliteStore(copy, OpenMode::kReadWrite).ok()) << "it is a database like any other";
+
+  const std::string before = Bytes(copy);
+  EXPECT_TRUE(absl::IsAlreadyExists(SnapshotSqliteStore(path_, copy)));
+  EXPECT_EQ(Bytes(copy), before);
+  EXPECT_TRUE(absl::IsNotFound(SnapshotSqliteStore(folder_.File("none.db"), folder_.File("x.db"))));
+  EXPECT_FALSE(SnapshotSqliteStore(path_, folder_.File("no/such/copy.db")).ok());
+}
+
+TEST_F(SqliteStoreTest, ASnapshotThatDoesNotFitLeavesNothingBehind) {
+  Fill(2000);
+  EXPECT_EQ(InChild([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              const rlimit small{50 << 10, RLIM_INFINITY};
+              if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 1;
+              return SnapshotSqliteStore(path_, folder_.File("copy.db")).ok() ? 2 : 0;
+            }),
+            0);
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+    EXPECT_EQ(file.path().string().find("copy"), std::string::npos) << file.path();
+  }
+}
+
 TEST_F(SqliteStoreTest, PathsMayHaveAnyCharacter) {
   const std::string odd = folder_.File("a b?mode=memory#%41.db");
   { ASSERT_TRUE(OpenSqliteStore(odd, OpenMode::kReadWrite).ok()); }

@@ -287,12 +287,27 @@ void ServerCore::CommitterLoop() {
       if (group.empty() && given_up.empty()) return;
     }
     const absl::Status committed = CommitGroup(group, std::move(given_up));
-    if (committed.ok()) continue;
-    spdlog::error("results could not be stored: {}", committed.ToString());
+    if (committed.ok()) {
+      store_fails_since_ = absl::InfiniteDuration();
+      continue;
+    }
+    StoreFails(committed);
     for (Submission& submission : group) {
       submission.done(absl::UnavailableError(absl::StrCat("results could not be stored: ", committed.message())));
     }
   }
+}
+
+// A full disk may be freed, and workers send again until then; but no job waits for that without an end.
+void ServerCore::StoreFails(const absl::Status& why) {
+  const std::string line = absl::StrCat("results could not be stored: ", why.message());
+  if (store_fails_since_ == absl::InfiniteDuration()) {
+    store_fails_since_ = Now();
+    spdlog::error("{}", line);
+  }
+  if (Now() - store_fails_since_ < options_.store_patience) return;
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, job] : jobs_) job->Stop("failed", line);
 }
 
 // Many submissions, one transaction: what waits while one is written goes with the next.
@@ -378,6 +393,7 @@ absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec) {
   row.tuner = spec.tuner;
   row.codegen_id = spec.codegen_id;
   row.spec = JobText(spec);
+  row.model_hash = ModelHash(tasks);
   row.created_unix_ms = row.updated_unix_ms = absl::ToUnixMillis(clock_.Wall());
   {
     std::lock_guard lock(mutex_);

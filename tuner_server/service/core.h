@@ -26,6 +26,7 @@ struct CoreOptions {
   int most_jobs = 64;  // running at once
   absl::Duration orphan_grace = absl::Seconds(3);
   absl::Duration forget_after = absl::Minutes(10);
+  absl::Duration store_patience = absl::Seconds(10);  // nothing could be stored for so long: jobs fail
 };
 
 class ServerCore : private JobHost {
@@ -94,6 +95,7 @@ class ServerCore : private JobHost {
   void TickerLoop();
   void Tick(Actions& actions);  // locked
   void CommitterLoop();
+  void StoreFails(const absl::Status& why);
   absl::Status CommitGroup(std::vector<Submission>& group, std::vector<Dispatcher::GivenUp> given_up);
   Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const ItemResult& result) const;
   absl::Duration Now() const { return clock_.Monotonic(); }
@@ -117,6 +119,7 @@ class ServerCore : private JobHost {
   std::vector<Submission> queue_;
   std::vector<Dispatcher::GivenUp> given_up_;
   bool queue_closed_ = false;
+  absl::Duration store_fails_since_ = absl::InfiniteDuration();  // the committer's own
 
   std::thread ticker_, committer_;
 };

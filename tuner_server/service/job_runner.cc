@@ -204,6 +204,7 @@ void JobRunner::Finish(const absl::Status& status) {
     if (loop_ != nullptr) {
       const double best_s = loop_->kept_default() ? loop_->untuned_s() : loop_->tuned_s();
       row_.best_ms = best_s * 1e3;
+      if (row_.state == "done") row_.build_with = loop_->kept_default() ? "default" : best_s > 0 ? "tuned" : "";
     }
     row_.summary = Summary();
     row_.updated_unix_ms = UnixMs(host_.clock().Wall());

@@ -48,7 +48,8 @@ class JobRunner {
   // Events, from any thread.
   void Deliver(const ItemResult& result);
   void Wake();
-  // Ends the job in this final state: "cancelled" by a person, "abandoned" by the server's end. The first call counts.
+  // Ends the job in this final state: "cancelled" by a person, "abandoned" by the server's end, "failed" where nothing
+  // can be stored. The first call counts.
   void Stop(const std::string& state, const std::string& reason);
 
   void Join();  // after Stop, or when over

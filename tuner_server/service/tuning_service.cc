@@ -149,10 +149,19 @@ absl::Status FillBest(Store& store, const v1::QueryBestRequest& request, v1::Que
   return absl::OkStatus();
 }
 
+absl::Status FillVerdict(Store& store, const v1::QueryVerdictRequest& request, v1::QueryVerdictReply* reply) {
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<JobRow> job,
+                          store.LatestVerdict(request.model_hash(), request.target(), request.device_key()));
+  if (!job) return absl::OkStatus();
+  reply->set_job(job->id);
+  reply->set_build_with(job->build_with);
+  return absl::OkStatus();
+}
+
 absl::Status Put(Store& store, const v1::PutRecordsRequest& request, v1::PutRecordsReply* reply) {
   std::vector<Record> records;
   for (const v1::Record& record : request.records()) records.push_back(FromWire(record));
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, store.Append(records));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, store.Import(records));
   reply->mutable_ids()->Add(ids.begin(), ids.end());
   return absl::OkStatus();
 }
@@ -216,6 +225,14 @@ grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerConte
                                                        const v1::QueryBestRequest* request, v1::QueryBestReply* reply) {
   absl::Status status = Admit(*context, *request, kLargestQuery);
   if (status.ok()) status = FillBest(core_.store(), *request, reply);
+  return Answer(context, status);
+}
+
+grpc::ServerUnaryReactor* TuningServiceImpl::QueryVerdict(grpc::CallbackServerContext* context,
+                                                          const v1::QueryVerdictRequest* request,
+                                                          v1::QueryVerdictReply* reply) {
+  absl::Status status = Admit(*context, *request, kLargestQuery);
+  if (status.ok()) status = FillVerdict(core_.store(), *request, reply);
   return Answer(context, status);
 }
 

@@ -22,6 +22,8 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
                                         v1::ListDevicesReply* reply) override;
   grpc::ServerUnaryReactor* QueryBest(grpc::CallbackServerContext* context, const v1::QueryBestRequest* request,
                                       v1::QueryBestReply* reply) override;
+  grpc::ServerUnaryReactor* QueryVerdict(grpc::CallbackServerContext* context, const v1::QueryVerdictRequest* request,
+                                         v1::QueryVerdictReply* reply) override;
   grpc::ServerUnaryReactor* PutRecords(grpc::CallbackServerContext* context, const v1::PutRecordsRequest* request,
                                        v1::PutRecordsReply* reply) override;
   grpc::ServerWriteReactor<v1::Record>* ExportRecords(grpc::CallbackServerContext* context,

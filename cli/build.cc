@@ -1,0 +1,24 @@
+// From a model's file to its package, as compile, bench and run do it.
+#include <cstdio>
+
+#include "cli/command.h"
+
+namespace temper {
+
+absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
+                                           const std::string& dir) {
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(model));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(options));
+  TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
+  TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(ModelHash(tasks), target));
+  if (records->kept_default_by() != 0) {
+    std::printf(
+        "default configs are used: job %lld found the tuned model no faster end to end; tune again to look on\n",
+        static_cast<long long>(records->kept_default_by()));
+  }
+  auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
+  return WritePackage(graph, target, choose, dir);
+}
+
+}  // namespace temper

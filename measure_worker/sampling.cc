@@ -1,11 +1,16 @@
 #include "measure_worker/sampling.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "compiler/runtime/timing.h"
 
 namespace temper::worker {
 namespace {
 
 constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not hold us
+
+constexpr double kCloseCall = 0.02;
 
 }  // namespace
 
@@ -33,6 +38,18 @@ Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn
   }
   while (static_cast<int>(result.costs_s.size()) < plan.repeats) sample();
   return result;
+}
+
+bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(a[i] / b[i]);
+  if (ratios.empty()) return true;
+  return std::abs(Median(ratios) - 1) < kCloseCall;
+}
+
+bool IsOut(const SamplingPlan& plan, const std::vector<double>& samples, double best_median_s) {
+  return plan.race_factor > 0 && static_cast<int>(samples.size()) >= kRoundsBeforeOut &&
+         Median(samples) > plan.race_factor * best_median_s;
 }
 
 int InterleavedIndex(int round, int turn, int contenders) { return round % 2 == 0 ? turn : contenders - 1 - turn; }

@@ -22,6 +22,15 @@ struct Samples {
 // One warm-up and one sample; out if behind the incumbent by the racing factor, else the plan's other samples.
 Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time);
 
+// Whether two contenders that took turns are so close, by the median of the rounds' ratios, that more rounds should
+// tell. One sample of each a round.
+bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b);
+
+// Whether these samples of a finalist, as many as kRoundsBeforeOut or more, are behind the best one's by the plan's
+// racing factor: the rounds that are left would tell no more.
+inline constexpr int kRoundsBeforeOut = 3;
+bool IsOut(const SamplingPlan& plan, const std::vector<double>& samples, double best_median_s);
+
 // Which contender goes at position `turn` of `round`: the order reverses each round, so that drift hits all alike.
 int InterleavedIndex(int round, int turn, int contenders);
 

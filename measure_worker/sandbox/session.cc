@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -108,9 +109,12 @@ class BatchSession {
       calls.push_back(FindCalls([&](int64_t n) { return e.program->Time(n); }, order_.work.plan.min_sample_us));
     }
     const int contenders = static_cast<int>(entries.size());
+    std::vector<bool> out(entries.size());
     for (int round = 0; round < std::max(1, order_.work.plan.repeats); ++round) {
+      if (round == kRoundsBeforeOut) out = WhoIsOut(entries);
       for (int turn = 0; turn < contenders; ++turn) {
         const int i = InterleavedIndex(round, turn, contenders);
+        if (out[i]) continue;
         Entry& e = entries[i];
         reporter_.OnBegin(Phase::kTime, e.index);
         const int64_t start = MonotonicNs();
@@ -125,6 +129,14 @@ class BatchSession {
       if (status.ok()) status = e.program->Verify();
       Finish(e, status.ok() ? kOk : kWrongAnswer, status);
     }
+  }
+
+  std::vector<bool> WhoIsOut(const std::vector<Entry>& entries) const {
+    double best_s = std::numeric_limits<double>::infinity();
+    for (const Entry& e : entries) best_s = std::min(best_s, Median(e.result.costs_s));
+    std::vector<bool> out;
+    for (const Entry& e : entries) out.push_back(IsOut(order_.work.plan, e.result.costs_s, best_s));
+    return out;
   }
 
   void Finish(Entry& e, const char* outcome, const absl::Status& status) {

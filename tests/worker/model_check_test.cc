@@ -83,8 +83,9 @@ TEST(ModelCheck, TimesTunedAgainstUntunedInTurns) {
   std::vector<Phase> phases;
   const ModelResult result = CheckModel(work, [&](Phase phase) { phases.push_back(phase); });
   ASSERT_EQ(result.outcome, "ok") << result.error;
-  EXPECT_EQ(result.untuned_s.size(), 4u);
-  EXPECT_EQ(result.tuned_s.size(), 4u);
+  EXPECT_GE(result.untuned_s.size(), 4u);
+  EXPECT_LE(result.untuned_s.size(), 12u) << "a close call is given three times the rounds";
+  EXPECT_EQ(result.tuned_s.size(), result.untuned_s.size());
   EXPECT_NE(result.untuned_s, result.tuned_s) << "two packages, two times";
   EXPECT_LE(result.relative_error, 1e-4);
   EXPECT_THAT(phases, testing::ElementsAre(Phase::kModelBuild, Phase::kModelRun));

@@ -88,6 +88,24 @@ TEST(Racing, NobodyIsOutWithoutAnIncumbentOrAFactor) {
   EXPECT_FALSE(MeasureRacing(plan, 1e-9, slow.Fn()).raced_out);
 }
 
+TEST(Finals, AFinalistFarBehindIsOutAfterThreeRounds) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  EXPECT_TRUE(IsOut(plan, {1.4, 9, 1.5}, 1));
+  EXPECT_FALSE(IsOut(plan, {1.2, 9, 1.2}, 1)) << "one slow sample says nothing";
+  EXPECT_FALSE(IsOut(plan, {9, 9}, 1)) << "nor do two";
+  plan.race_factor = 0;
+  EXPECT_FALSE(IsOut(plan, {9, 9, 9}, 1));
+}
+
+TEST(CloseCalls, AreToldByTheMedianOfTheRoundsRatios) {
+  EXPECT_TRUE(IsCloseCall({1, 2, 3}, {1.01, 2.01, 3.01}));
+  EXPECT_FALSE(IsCloseCall({1, 2, 3}, {1.1, 2.2, 3.3}));
+  EXPECT_TRUE(IsCloseCall({1, 2, 3}, {1, 2, 30})) << "one bad round";
+  EXPECT_FALSE(IsCloseCall({1, 2, 30}, {1.1, 2.2, 33})) << "that hits both alike";
+  EXPECT_TRUE(IsCloseCall({}, {}));
+}
+
 TEST(Interleaving, EachRoundHasEachContenderOnceAndReverses) {
   for (int n = 1; n < 6; ++n) {
     for (int round = 0; round < 4; ++round) {

@@ -17,8 +17,15 @@ constexpr double kSmallShare = 0.005;
 constexpr absl::Duration kModelBuildReserve = absl::Seconds(4);
 constexpr absl::Duration kShortestModelBudget = absl::Milliseconds(1500);
 constexpr double kSmoothing = 0.3;
-constexpr int kContendersOfABigTask = 3, kContendersOfASmallTask = 2;
-constexpr double kBigShare = 0.1;
+// What finals may cost, by a task's share of the model's time: short ones for small tasks, so that all get theirs.
+struct FinalsPlan {
+  double least_share;
+  int contenders;  // beside the default
+  int repeats_divisor;
+};
+constexpr FinalsPlan kFinalsPlans[] = {{0.1, 3, 1}, {0.02, 2, 1}, {0, 1, 2}};
+// Of the model's time: less to gain is not worth a final. Such a best is used where it is ahead by a margin.
+constexpr double kNegligibleGain = 1e-4;
 
 bool IsTrial(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
@@ -250,8 +257,13 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
   if (phase_ == Phase::kFinals) {
     if (!pending_.empty() && now < finals_deadline_) return;
     if (!pending_.empty()) {
-      warnings_.push_back(absl::StrCat("time ran out for ", pending_.size(), " finals: their best is provisional"));
+      warnings_.push_back(absl::StrCat("time ran out for ", pending_.size(),
+                                       " finals: their best is provisional, or the default where that is close"));
       WithdrawAll(port);
+    }
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      tasks_[i].Settle();
+      changed_.insert(i);
     }
     BeginModelCheck(now, port);
   }
@@ -277,12 +289,15 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tasks_[a].Gain() > tasks_[b].Gain(); });
   for (const size_t i : order) {
-    const bool big = tasks_[i].EstimatedSeconds() > kBigShare * model_s;
-    std::vector<WorkItem> finalists = tasks_[i].Finalists(big ? kContendersOfABigTask : kContendersOfASmallTask);
+    if (tasks_[i].view().default_s > 0 && tasks_[i].Gain() < kNegligibleGain * model_s) continue;
+    const double share = tasks_[i].EstimatedSeconds() / model_s;
+    const FinalsPlan& plan = *std::find_if(std::begin(kFinalsPlans), std::end(kFinalsPlans) - 1,
+                                           [&](const FinalsPlan& p) { return share >= p.least_share; });
+    std::vector<WorkItem> finalists = tasks_[i].Finalists(plan.contenders);
     if (finalists.empty()) continue;
     Work work = NewWork(WorkKind::kFinals, i);
-    work.plan.repeats = options_.final_repeats;
-    work.plan.race_factor = 0;
+    work.plan.repeats = std::max(1, options_.final_repeats / plan.repeats_divisor);
+    work.plan.race_factor = options_.final_race_factor;
     work.incumbent_s = tasks_[i].incumbent_s();
     work.items = std::move(finalists);
     Submit(std::move(work), i, now, port);
@@ -321,9 +336,15 @@ void JobLoop::FinishModel(const ItemResult& result) {
     warnings_.push_back(absl::StrCat("the model was not measured end to end: ", result.outcome, ": ", result.error));
     return;
   }
+  // The two take turns, so that a round's ratio is free of what slows both; the rounds' medians are not.
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(result.costs_s.size(), result.untuned_s.size()); ++i) {
+    ratios.push_back(result.costs_s[i] / result.untuned_s[i]);
+  }
+  const double ratio = Median(std::move(ratios));
   untuned_s_ = Median(result.untuned_s);
-  tuned_s_ = Median(result.costs_s);
-  kept_default_ = picks_ > 0 && tuned_s_ > untuned_s_;
+  tuned_s_ = untuned_s_ * ratio;
+  kept_default_ = picks_ > 0 && ratio > 1;
 }
 
 absl::Duration JobLoop::NextDeadline() const {

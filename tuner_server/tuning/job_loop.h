@@ -45,7 +45,9 @@ struct JobLoopOptions {
   absl::Duration finals_allowance = absl::Seconds(8);
   // A model check that does not answer: the job ends without it.
   absl::Duration model_patience = absl::Seconds(60);
-  int final_repeats = 10;
+  int final_repeats = 10;  // half as many for a small task
+  // A finalist so much behind the best of the first rounds is out.
+  double final_race_factor = 1.3;
   int model_rounds = 10;
 };
 

@@ -123,22 +123,37 @@ void TaskSearch::EndRound() {
 // median leads, wherever it is from.
 void TaskSearch::Choose() {
   const Known* best = nullptr;
-  double best_s = 0;
   const bool decided = std::any_of(ok_.begin(), ok_.end(), [](const auto& entry) { return entry.second.final_here; });
   for (const auto& [key, entry] : ok_) {
     if (decided && !entry.final_here) continue;
-    const double time = entry.final_s > 0 ? entry.final_s : entry.search_s;
     const bool is_default = key == KeyOf(default_);
-    if (is_default) view_.default_s = time;
-    if (best == nullptr || time < best_s || (time == best_s && is_default)) {
-      best = &entry;
-      best_s = time;
-    }
+    if (is_default) view_.default_s = entry.time();
+    if (best == nullptr || entry.time() < best->time() || (entry.time() == best->time() && is_default)) best = &entry;
   }
-  if (best == nullptr) return;
-  view_.best_s = best_s;
-  view_.template_name = best->item.template_name;
-  view_.config = best->item.config;
+  if (best != nullptr) SetBest(*best);
+}
+
+void TaskSearch::SetBest(const Known& best) {
+  view_.best_s = best.time();
+  view_.template_name = best.item.template_name;
+  view_.config = best.item.config;
+}
+
+void TaskSearch::Settle() {
+  const auto standard = ok_.find(KeyOf(default_));
+  const auto best = ok_.find(KeyOf({0, view_.template_name, 0, view_.config}));
+  if (standard == ok_.end() || best == ok_.end() || best == standard) return;
+  const bool finals_held = standard->second.final_s > 0;
+  if (!finals_held) {
+    if (standard->second.search_s < kProvisionalMargin * best->second.time()) SetBest(standard->second);
+    return;
+  }
+  // As the store has it: what won a final, of this job or an earlier one, goes before anything else.
+  const Known* winner = &standard->second;
+  for (const auto& [key, entry] : ok_) {
+    if (entry.final_s > 0 && entry.final_s < winner->final_s) winner = &entry;
+  }
+  if (best->second.final_s == 0) SetBest(*winner);
 }
 
 std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
@@ -148,11 +163,10 @@ std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
   for (const auto& [key, entry] : ok_) {
     if (key != default_key) ranked.push_back(&entry);
   }
-  const auto time = [](const Known* k) { return k->final_s > 0 ? k->final_s : k->search_s; };
-  std::sort(ranked.begin(), ranked.end(), [&](const Known* a, const Known* b) { return time(a) < time(b); });
+  std::sort(ranked.begin(), ranked.end(), [](const Known* a, const Known* b) { return a->time() < b->time(); });
   const auto known_default = ok_.find(default_key);
-  const double default_s = known_default == ok_.end() ? 0 : time(&known_default->second);
-  if (ranked.empty() || (default_s > 0 && time(ranked.front()) >= default_s)) return {};
+  const double default_s = known_default == ok_.end() ? 0 : known_default->second.time();
+  if (ranked.empty() || (default_s > 0 && ranked.front()->time() >= default_s)) return {};
   // Confirmed by an earlier job, and nothing better was found since.
   const bool confirmed = ranked.front()->final_s > 0 && known_default != ok_.end() && known_default->second.final_s > 0;
   if (confirmed && !new_best_here_) return {};

@@ -53,6 +53,10 @@ class TaskSearch {
   // Finals decide: the lowest median of them is best, the default where it is as good.
   void ObserveFinal(const WorkItem& item, const ItemResult& result);
 
+  // The search is over, and finals as far as they came. A best that was in no final gives way to the winner of an
+  // earlier job's; where there is none, it must beat the default by a margin, or the default is best.
+  void Settle();
+
   void End(std::string why);
   // What the package should use. nullopt: the default.
   std::optional<KernelPick> Pick() const;
@@ -75,10 +79,12 @@ class TaskSearch {
     WorkItem item;
     double search_s = 0;  // median; 0: none
     double final_s = 0;
+    double time() const { return final_s > 0 ? final_s : search_s; }
     bool final_here = false;  // decided in this job
   };
   void Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs, bool is_final);
   void Choose();
+  void SetBest(const Known& best);
   std::string KeyOf(const WorkItem& item) const;
 
   Task task_;

@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr int kLeastRounds = 3;
 constexpr int64_t kSampleUs = 2000;
+constexpr double kLongCallS = 0.01;
+constexpr int64_t kMostOfACloseCall = 3;  // times as many rounds, while it is one
 
 class TemporaryDirectory {
  public:
@@ -95,18 +97,22 @@ class Runner {
     for (NDArray& a : outputs_) outputs.push_back(a.MutableData());
     return package_->Run(inputs.data(), outputs.data());
   }
-  // The first call warms the threads and the caches after the other package's turn and is not counted.
+  // After the other package's turn a first call warms the threads and the caches and is not counted; where a call is
+  // long, that would cost as much as it measures and change next to nothing.
   double Time(int64_t calls) {
-    Run().IgnoreError();
+    if (call_s_ < kLongCallS) Run().IgnoreError();
     const int64_t start = MonotonicNs();
     for (int64_t i = 0; i < calls; ++i) Run().IgnoreError();
-    return static_cast<double>(MonotonicNs() - start) * 1e-9;
+    const double seconds = static_cast<double>(MonotonicNs() - start) * 1e-9;
+    call_s_ = seconds / static_cast<double>(calls);
+    return seconds;
   }
   const std::vector<NDArray>& outputs() const { return outputs_; }
 
  private:
   std::unique_ptr<LoadedPackage> package_;
   std::vector<NDArray> inputs_, outputs_;
+  double call_s_ = 0;  // of the last sample
 };
 
 absl::Status Compare(const Runner& tuned, const Runner& untuned, double& worst) {
@@ -125,7 +131,11 @@ void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vecto
   std::vector<int64_t> calls;
   for (Runner& r : runners) calls.push_back(FindCalls([&](int64_t n) { return r.Time(n); }, kSampleUs));
   const int64_t start = MonotonicNs();
-  for (int round = 0; round < std::max(work.rounds, kLeastRounds); ++round) {
+  const int rounds = std::max(work.rounds, kLeastRounds);
+  const auto undecided = [&](int round) {
+    return contenders == 2 && round < kMostOfACloseCall * rounds && IsCloseCall(samples[0], samples[1]);
+  };
+  for (int round = 0; round < rounds || undecided(round); ++round) {
     if (round >= kLeastRounds && work.budget_ms > 0 && MonotonicNs() - start > work.budget_ms * 1'000'000) break;
     for (int turn = 0; turn < contenders; ++turn) {
       const int i = InterleavedIndex(round, turn, contenders);

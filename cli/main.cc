@@ -1,4 +1,5 @@
 // temper: tune, compile, run and time models; query records; look after a fleet.
+#include <csignal>
 #include <cstdio>
 
 #include "base/log.h"
@@ -27,6 +28,7 @@ int Main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   SetUpLogging(verbose);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   absl::Status status = action();
   if (status.ok()) return 0;
   std::fprintf(stderr, "temper: %s\n", std::string(status.message()).c_str());

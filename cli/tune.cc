@@ -59,10 +59,19 @@ class Interrupts {
 // The server and the worker that a local run brings with it.
 struct LocalFleet {
   std::unique_ptr<TemporaryDirectory> dir;
-  std::unique_ptr<Child> server, worker;
+  std::unique_ptr<Child> server;
+  std::unique_ptr<KeptChild> worker;
+
+  // Why the run cannot go on; empty while it can.
+  std::string Broken() {
+    if (server != nullptr && !server->Running()) return server->WhyEnded();
+    return worker != nullptr ? worker->GivenUp() : "";
+  }
 };
 
-absl::Status StartLocal(const Options& o, LocalFleet* fleet, std::unique_ptr<TunerClient>* client) {
+// `on_broken`: the worker is gone for good.
+absl::Status StartLocal(const Options& o, LocalFleet* fleet, std::unique_ptr<TunerClient>* client,
+                        const std::function<void()>& on_broken) {
   TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
   const std::string address = absl::StrCat("unix:", fleet->dir->path(), "/server");
   TEMPER_ASSIGN_OR_RETURN(fleet->server,
@@ -72,13 +81,12 @@ absl::Status StartLocal(const Options& o, LocalFleet* fleet, std::unique_ptr<Tun
   TEMPER_ASSIGN_OR_RETURN(*client, TunerClient::Connect(address, options));
   for (absl::Time give_up = absl::Now() + absl::Seconds(10);
        !(*client)->WaitUntilReady(absl::Milliseconds(200)).ok();) {
-    if (!fleet->server->Running())
-      return absl::UnavailableError("the tuning server did not start, as it says above");
+    if (!fleet->server->Running()) return absl::UnavailableError(fleet->server->WhyEnded());
     if (absl::Now() > give_up) return absl::DeadlineExceededError("the tuning server did not answer within 10 s");
   }
   std::vector<std::string> worker = {"--server", address, "--key", o.records.device, "--shares-server-cores"};
   if (!o.cores.empty()) worker.insert(worker.end(), {"--device", o.cores});
-  TEMPER_ASSIGN_OR_RETURN(fleet->worker, Child::Start("temper-worker", worker));
+  TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));
   return absl::OkStatus();
 }
 
@@ -110,6 +118,7 @@ nlohmann::ordered_json Report(const Options& o, const JobView& view, double seco
           {"outcomes", outcomes},
           {"untuned_ms", view.latest.untuned_ms()},
           {"tuned_ms", view.latest.tuned_ms()},
+          {"kept_default", view.latest.kept_default()},
           {"tasks", tasks}};
 }
 
@@ -161,7 +170,7 @@ absl::Status Tune(Options o) {
   LocalFleet fleet;
   std::unique_ptr<TunerClient> client;
   if (local) {
-    TEMPER_RETURN_IF_ERROR(StartLocal(o, &fleet, &client));
+    TEMPER_RETURN_IF_ERROR(StartLocal(o, &fleet, &client, [&] { stop.Cancel(); }));
   } else {
     TEMPER_ASSIGN_OR_RETURN(client, TunerClient::Connect(o.records.server));
   }
@@ -176,7 +185,7 @@ absl::Status Tune(Options o) {
         progress.Show(view, false);
         return true;
       },
-      absl::Seconds(10), &stop);
+      local ? absl::Seconds(1) : absl::Seconds(10), &stop);
   if (interrupts.interrupted()) {
     if (local) {
       (void)client->CancelJob(job);  // the server may be gone already; its records are safe either way
@@ -189,8 +198,13 @@ absl::Status Tune(Options o) {
         o.records.server.c_str());
     return absl::OkStatus();
   }
+  if (const std::string broken = fleet.Broken(); !watched.ok() && !broken.empty()) {
+    (void)client->CancelJob(job);
+    return absl::AbortedError(absl::StrCat(broken, "; what was measured is kept, the same command goes on from there"));
+  }
   TEMPER_RETURN_IF_ERROR(watched);
   progress.Show(view, true);
+  client.reset();  // its connection first: the server waits for open ones
   fleet.worker.reset();
   fleet.server.reset();
   const double elapsed = seconds();
@@ -208,6 +222,7 @@ absl::Status Tune(Options o) {
     std::printf("; end to end untuned %.3f ms, tuned %.3f ms (%.2fx)", view.latest.untuned_ms(), view.latest.tuned_ms(),
                 view.latest.untuned_ms() / view.latest.tuned_ms());
   }
+  if (view.latest.kept_default()) std::printf("; the default configs are kept");
   std::printf("\n");
   for (const std::string& warning : view.latest.warnings()) std::printf("note: %s\n", warning.c_str());
   return absl::OkStatus();

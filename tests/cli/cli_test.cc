@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "onnx/onnx_pb.h"
+#include "storage/store.h"
 
 namespace {
 
@@ -35,8 +36,14 @@ struct Result {
   }
 };
 
-Result Temper(const std::string& arguments) {
-  std::FILE* pipe = popen((kBin + "temper " + arguments + " 2>&1").c_str(), "r");
+std::string Bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// `before`: what the shell does first.
+Result Temper(const std::string& arguments, const std::string& before = "") {
+  std::FILE* pipe = popen((before + kBin + "temper " + arguments + " 2>&1").c_str(), "r");
   Result result{-1, ""};
   std::array<char, 4096> buffer;
   for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) result.out.append(buffer.data(), n);
@@ -131,6 +138,10 @@ class CliTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(dir_); }
 
+  nlohmann::json Manifest(const std::string& package) const {
+    return nlohmann::json::parse(std::ifstream(dir_ + "/" + package + "/manifest.json"));
+  }
+
   std::string dir_, model_;
 };
 
@@ -204,7 +215,95 @@ TEST_F(CliTest, ASecondTuneGoesOnAndRepeatsNothing) {
   EXPECT_GE(searched.size(), 9u);
   Result compiled = Temper("compile " + model_ + " --db " + db + " -o " + dir_ + "/package");
   ASSERT_EQ(compiled.code, 0) << compiled.out;
-  EXPECT_TRUE(nlohmann::json::parse(std::ifstream(dir_ + "/package/manifest.json"))["tuned"].get<bool>());
+  EXPECT_NE(Manifest("package")["tuned"], report["kept_default"]) << "as its end-to-end measurement said";
+}
+
+TEST_F(CliTest, AModelThatWasNoFasterTunedIsBuiltUntuned) {
+  const std::string db = dir_ + "/records.db", address = "unix:" + dir_ + "/server";
+  ASSERT_EQ(Temper("tune " + model_ + " --db " + db + " --trials 8").code, 0);
+  for (const std::string verdict : {"default", "tuned"}) {
+    {
+      auto store = temper::OpenSqliteStore(db, temper::OpenMode::kReadWrite);
+      ASSERT_TRUE(store.ok()) << store.status();
+      temper::JobRow job = *(*store)->GetJob(1);
+      EXPECT_FALSE(job.build_with.empty());
+      job.build_with = verdict;
+      ASSERT_TRUE((*store)->UpdateJob(job).ok());
+    }
+    Process server({kBin + "temper-server", "--db", db, "--listen", address});
+    while (Temper("devices --server " + address).code != 0) ASSERT_TRUE(server.Running());
+    for (const std::string& source : {"--server " + address, "--db " + db}) {
+      const Result compiled = Temper("compile " + model_ + " " + source + " -o " + dir_ + "/package");
+      ASSERT_EQ(compiled.code, 0) << compiled.out;
+      EXPECT_EQ(compiled.out.find("job 1 found") != std::string::npos, verdict == "default") << compiled.out;
+      if (verdict == "default") {
+        EXPECT_FALSE(Manifest("package")["tuned"].get<bool>()) << source;
+      }
+    }
+  }
+}
+
+TEST_F(CliTest, ADatabaseThatCannotBeUsedIsOneLineAndIsLeftAlone) {
+  const std::string db = dir_ + "/records.db";
+  ASSERT_EQ(Temper("tune " + model_ + " --db " + db + " --trials 4").code, 0);
+  ASSERT_EQ(Temper("db export " + dir_ + "/records.jsonl --db " + db).code, 0);
+  const auto refused = [&](const std::string& before, const std::string& file, const std::string& says) {
+    const std::string bytes = Bytes(file);
+    for (const std::string& command : {"tune " + model_ + " --trials 4", "compile " + model_ + " -o " + dir_ + "/p",
+                                       std::string("db list"), "db import " + dir_ + "/records.jsonl"}) {
+      if (!before.empty() && !command.starts_with("tune") && !command.starts_with("db import")) continue;
+      const Result result = Temper(command + " --db " + file, before);
+      EXPECT_EQ(result.code, 1) << command;
+      EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << command << ": " << result.out;
+      EXPECT_NE(result.out.find(says), std::string::npos) << command << ": " << result.out;
+    }
+    EXPECT_EQ(Bytes(file), bytes);
+  };
+  std::string bytes = Bytes(db);
+  for (size_t page = 4096; page < bytes.size(); page += 4096) bytes.replace(page, 64, 64, '\xab');
+  std::ofstream(dir_ + "/damaged.db", std::ios::binary) << bytes;
+  refused("", dir_ + "/damaged.db", "damaged");
+  bytes = Bytes(db);
+  bytes.replace(60, 4, std::string("\0\0\0\x63", 4));  // user_version
+  std::ofstream(dir_ + "/newer.db", std::ios::binary) << bytes;
+  refused("", dir_ + "/newer.db", "newer");
+  fs::copy_file(db, dir_ + "/full.db");
+  refused("ulimit -f 4; ", dir_ + "/full.db", "full.db");  // as a full disk, nothing may grow
+  Process server({kBin + "temper-server", "--db", db, "--listen", "unix:" + dir_ + "/server"});
+  while (Temper("devices --server unix:" + dir_ + "/server").code != 0) ASSERT_TRUE(server.Running());
+  const Result held = Temper("tune " + model_ + " --trials 4 --db " + db);
+  EXPECT_EQ(held.code, 1);
+  EXPECT_EQ(std::count(held.out.begin(), held.out.end(), '\n'), 1) << held.out;
+  EXPECT_NE(held.out.find("is writing it"), std::string::npos) << held.out;
+}
+
+TEST_F(CliTest, AnImportTakesEachTrialOnceAndASnapshotIsADatabase) {
+  const std::string db = dir_ + "/records.db", lines = dir_ + "/records.jsonl", copy = dir_ + "/copy.db";
+  ASSERT_EQ(Temper("tune " + model_ + " --db " + db + " --trials 4").code, 0);
+  ASSERT_EQ(Temper("db export " + lines + " --db " + db).code, 0);
+  const size_t count = Temper("db list --json --db " + db).Lines().size();
+  const std::string all = std::to_string(count);
+  EXPECT_EQ(Temper("db import " + lines + " --db " + dir_ + "/new.db").out, all + " records added\n");
+  EXPECT_EQ(Temper("db import " + lines + " --db " + dir_ + "/new.db").out,
+            "0 records added, " + all + " were there already\n");
+  EXPECT_EQ(Temper("db merge " + db + " --db " + dir_ + "/new.db").out,
+            "0 records added, " + all + " were there already\n");
+  for (const nlohmann::json& record : Temper("db list --json --db " + dir_ + "/new.db").Lines())
+    EXPECT_EQ(record["job"], 0);
+  EXPECT_EQ(Temper("db export --snapshot " + copy + " --db " + db).code, 0);
+  EXPECT_EQ(Temper("db list --json --db " + copy).Lines().size(), count);
+  EXPECT_EQ(Temper("db export --snapshot " + copy + " --db " + db).code, 1) << "there is one already";
+  // A source that cannot be read leaves an earlier export alone.
+  const std::string before = Bytes(lines);
+  EXPECT_EQ(Temper("db export " + lines + " --db " + dir_ + "/none.db").code, 1);
+  EXPECT_EQ(Bytes(lines), before);
+}
+
+TEST_F(CliTest, ALocalRunThatBreaksSaysWhyInOneLine) {
+  const Result result = Temper("tune " + model_ + " --db " + dir_ + "/records.db --trials 4 --cores cpu:100000");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("temper: "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("core"), std::string::npos) << result.out;
 }
 
 TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {

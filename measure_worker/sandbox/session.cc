@@ -111,14 +111,15 @@ class BatchSession {
     const int contenders = static_cast<int>(entries.size());
     std::vector<bool> out(entries.size());
     for (int round = 0; round < std::max(1, order_.work.plan.repeats); ++round) {
-      if (round == kRoundsBeforeOut) out = WhoIsOut(entries);
+      if (round >= kRoundsBeforeOut && PutOut(entries, out) < 2) break;  // it has won
       for (int turn = 0; turn < contenders; ++turn) {
         const int i = InterleavedIndex(round, turn, contenders);
         if (out[i]) continue;
         Entry& e = entries[i];
         reporter_.OnBegin(Phase::kTime, e.index);
         const int64_t start = MonotonicNs();
-        e.program->Time(1);  // the one before has left its own data in the caches
+        // The one before has left its own code and weights in the caches. A long call warms itself.
+        if (calls[i] > 1) e.program->Time(1);
         e.result.costs_s.push_back(e.program->Time(calls[i]) / static_cast<double>(calls[i]));
         e.result.run_ms += MsSince(start);
       }
@@ -131,12 +132,13 @@ class BatchSession {
     }
   }
 
-  std::vector<bool> WhoIsOut(const std::vector<Entry>& entries) const {
+  // Marks those that are too far behind to go on; how many are left.
+  int PutOut(const std::vector<Entry>& entries, std::vector<bool>& out) const {
     double best_s = std::numeric_limits<double>::infinity();
     for (const Entry& e : entries) best_s = std::min(best_s, Median(e.result.costs_s));
-    std::vector<bool> out;
-    for (const Entry& e : entries) out.push_back(IsOut(order_.work.plan, e.result.costs_s, best_s));
-    return out;
+    for (size_t i = 0; i < entries.size(); ++i)
+      out[i] = out[i] || IsOut(order_.work.plan, entries[i].result.costs_s, best_s);
+    return static_cast<int>(std::count(out.begin(), out.end(), false));
   }
 
   void Finish(Entry& e, const char* outcome, const absl::Status& status) {

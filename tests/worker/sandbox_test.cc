@@ -128,6 +128,22 @@ TEST_F(SandboxTest, RacesAgainstTheIncumbent) {
   EXPECT_EQ(results[1].costs_s.size(), 1u);
 }
 
+TEST_F(SandboxTest, FinalistsFarBehindGoOnNoLonger) {
+  Sandbox sandbox = Make();
+  BatchWork work = Work({"cost_ns=1000", "cost_ns=2000", "cost_ns=1050"});
+  work.finals = true;
+  work.plan.repeats = 10;
+  work.plan.race_factor = 1.3;
+  auto results = Run(sandbox, work);
+  EXPECT_THAT(Outcomes(results), ElementsAre("ok", "ok", "ok"));
+  EXPECT_EQ(results[0].costs_s.size(), 10u);
+  EXPECT_EQ(results[1].costs_s.size(), 3u);
+  EXPECT_EQ(results[2].costs_s.size(), 10u);
+  work.candidates.pop_back();
+  results = Run(sandbox, work);
+  EXPECT_EQ(results[0].costs_s.size(), 3u) << "who is left alone has won";
+}
+
 TEST_F(SandboxTest, FinalistsThatFailDoNotStopTheOthers) {
   Sandbox sandbox = Make();
   BatchWork work = Work({"cost_ns=1000", "fault=time_abort", "fault=wrong", "cost_ns=3000"});

@@ -230,6 +230,7 @@ void JobRunner::SetState(const std::string& state) {
   {
     std::lock_guard lock(mutex_);
     if (state_ == state) return;
+    spdlog::debug("job {}: {} after {:.2f} s", spec_.id, state, absl::ToDoubleSeconds(Now() - started_));
     state_ = state;
     head_.set_state(state);
     state_version_ = ++version_;

@@ -47,7 +47,7 @@ struct JobLoopOptions {
   absl::Duration model_patience = absl::Seconds(60);
   int final_repeats = 10;  // half as many for a small task
   // A finalist so much behind the best of the first rounds is out.
-  double final_race_factor = 1.3;
+  double final_race_factor = 1.15;
   int model_rounds = 10;
 };
 

@@ -13,6 +13,7 @@ namespace {
 using ir::Expr;
 
 constexpr int64_t kMostTaps = 800;      // multiply-adds of one tile: past it, code is fetched slower than it runs
+constexpr double kStreams = 8;          // rows of the image read side by side before prefetchers lose some
 constexpr int64_t kFewRowTiles = 16;    // so few that threads share out channels too
 constexpr int64_t kUnrolledTaps = 256;  // up to which a tile of one row is unrolled along the filter's rows
 
@@ -87,10 +88,11 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   space.Add("th", UpTo(s.oh, {1, 2, 3, 4, 5, 6, 7}));
   space.Add("tw", UpTo(s.ow, {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}));
   space.Add("cv", vectors);
-  // The input's vector and two of the filter's stay beside the accumulators.
-  space.Require("the register tile does not fit the registers", [registers = t.vector_registers](const Config& c) {
-    return c["th"] * c["tw"] * c["cv"] + 3 <= registers;
-  });
+  // Beside the accumulators, the input's vector and the taps that several outputs of a row share stay in registers.
+  space.Require("the register tile does not fit the registers",
+                [registers = t.vector_registers, kw = s.kw](const Config& c) {
+                  return c["th"] * c["tw"] * c["cv"] + 1 + std::min(kw, c["tw"]) <= registers;
+                });
   space.Require("the unrolled tile is too long", [taps = s.kh * s.kw](const Config& c) {
     return c["th"] == 1 || taps * c["th"] * c["tw"] * c["cv"] <= kMostTaps;
   });
@@ -153,16 +155,19 @@ absl::StatusOr<ir::Func> ScheduleTile(ir::Func func, const Conv2dShape& shape, c
   if (!s.status().ok()) return s.status();
   const size_t n = acc.size();  // ..., row tile, row, column tile, column, channel, window row, window column
   auto [acc_vector, acc_lane] = s.Split(acc[n - 3], tile.lanes);
-  s.Reorder({acc[n - 2], acc[n - 1], acc[n - 6], acc[n - 4], acc_vector, acc_lane});
+  // Vectors outside, so that the taps of one alone are in use at a time.
+  s.Reorder({acc[n - 2], acc_vector, acc[n - 1], acc[n - 6], acc[n - 4], acc_lane});
   const std::string init = s.DecomposeReduction("acc", acc[n - 2]);
   if (tile.unroll_rows(shape)) s.Unroll(acc[n - 2]);
   if (shape.kw * tile.outputs() <= kMostTaps) s.Unroll(acc[n - 1]);
   for (const std::string& name : {std::string("acc"), init, std::string("out")}) {
     std::vector<Loop> around = s.Loops(name);
     if (!s.status().ok()) return s.status();
-    // The tile's rows, columns and vectors, and the lanes.
+    // Of the loops below the window's, all but the lanes are unrolled: rows, columns and vectors of the tile.
     s.Vectorize(around.back());
-    for (size_t i = around.size() - 4; i + 1 < around.size(); ++i) s.Unroll(around[i]);
+    for (size_t i = around.size() - (name == "acc" ? 5 : 4); i + 1 < around.size(); ++i) {
+      if (around[i] != acc[n - 1]) s.Unroll(around[i]);
+    }
   }
   const Loop chunk = s.Fuse(loops[0], row_tile);
   s.Parallel(parallel_channels ? s.Fuse(chunk, channel_tile) : chunk);
@@ -207,7 +212,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.vector_lanes = lanes;
   f.tile_rows = static_cast<double>(rows.tile * columns.tile);
   f.tile_columns = static_cast<double>(tile.width());
-  f.tile_registers = outputs + 3;
+  f.tile_registers = outputs + 1 + static_cast<double>(std::min(s.kw, columns.tile));
   f.reduction = taps;
   // Each input of the window once, and the taps once for every row of it that they meet.
   const double vectors = static_cast<double>(tile.vectors);
@@ -216,7 +221,9 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l1_bytes = 4 * static_cast<double>(tile.width()) * (window_rows * window_columns + taps);
   f.l2_bytes = 4 * window_rows * static_cast<double>(s.w) * channels;
   // Rows that windows share come past L1 for each of them, unless a whole window row of the image stays there.
-  const double again = window_rows / static_cast<double>(rows.tile * s.stride_h);
+  // Prefetchers follow a few rows at once; a window of many has some that they do not.
+  const double again =
+      window_rows / static_cast<double>(rows.tile * s.stride_h) * std::max(1.0, window_rows / kStreams);
   const bool in_l1 = f.l2_bytes <= 0.5 * static_cast<double>(t.l1_bytes);
   f.l2_traffic = input * (in_l1 ? 1 : std::max(1.0, again)) + 4 * pixels * channels;
   f.compulsory_bytes = CompulsoryBytes(w);

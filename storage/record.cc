@@ -18,7 +18,6 @@ constexpr std::string_view kPurposes[] = {"search", "final", "canary", "revalida
 constexpr std::string_view kCachePolicies[] = {"model", "warm", "flushed"};
 constexpr std::string_view kJobStates[] = {"queued", "running", "done", "failed", "cancelled", "abandoned"};
 constexpr std::string_view kVerdicts[] = {"", "tuned", "default"};
-constexpr size_t kProvisionalSamples = 3;  // fewer say too little to serve a config by
 
 template <size_t n>
 bool OneOf(const std::string_view (&names)[n], std::string_view name) {
@@ -78,6 +77,8 @@ bool MayBeBest(const Record& r) {
   if (r.purpose == "search") return r.costs_s.size() >= kProvisionalSamples;
   return r.purpose == "final" || r.purpose == "revalidate";
 }
+
+bool Refutes(const Record& r) { return !r.ok() && r.outcome != "raced_out" && r.outcome != "infrastructure"; }
 
 std::string_view KeptError(const Record& r) {
   std::string_view error = r.error;

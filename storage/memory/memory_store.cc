@@ -23,6 +23,20 @@ bool Matches(const RecordFilter& f, const Record& r) {
 // Less is better.
 auto Rank(const Record& r) { return std::make_tuple(r.purpose != "final", MedianCost(r), r.id); }
 
+bool SamePlace(const Record& a, const Record& b) {
+  const auto place = [](const Record& r) {
+    return std::tie(r.workload, r.anchor, r.target, r.device_key, r.fingerprint, r.threads, r.template_name,
+                    r.template_version, r.config);
+  };
+  return place(a) == place(b);
+}
+
+// Fit to be best, and not refuted by a later record.
+bool Stands(const std::vector<Record>& records, const Record& r) {
+  return MayBeBest(r) && std::none_of(records.begin() + r.id, records.end(),
+                                      [&](const Record& later) { return Refutes(later) && SamePlace(later, r); });
+}
+
 bool Allowed(const BestQuery& q, const Record& r) {
   if (q.templates.empty()) return true;
   for (const auto& [name, version] : q.templates) {
@@ -93,7 +107,7 @@ class MemoryStore : public Store {
     for (const auto& [level, fits] : levels) {
       const Record* best = nullptr;
       for (const Record& r : records) {
-        if (!MayBeBest(r) || r.target != q.target || !Allowed(q, r) || !fits(r)) continue;
+        if (!Stands(records, r) || r.target != q.target || !Allowed(q, r) || !fits(r)) continue;
         if (best == nullptr || Rank(r) < Rank(*best)) best = &r;
       }
       if (best == nullptr) continue;
@@ -105,8 +119,9 @@ class MemoryStore : public Store {
 
   absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     std::map<std::tuple<std::string, std::string, std::string>, Record> best;
-    for (const Record& r : Snapshot()) {
-      if (!MayBeBest(r)) continue;
+    const std::vector<Record> records = Snapshot();
+    for (const Record& r : records) {
+      if (!Stands(records, r)) continue;
       const auto [it, first] = best.try_emplace({r.workload, r.target, r.device_key}, r);
       if (!first && Rank(r) < Rank(it->second)) it->second = r;
     }

@@ -154,7 +154,41 @@ constexpr std::string_view kRaiseBest =
     "excluded.record_id "
     "WHERE excluded.confirmed > confirmed OR (excluded.confirmed = confirmed AND excluded.median_s < median_s)";
 
+// The best of what is left once a config was refuted, by MayBeBest's rules (check.h).
+constexpr std::string_view kRefillBest =
+    "INSERT INTO best (workload_id, target_id, anchor_id, device_id, threads, template, template_version, confirmed, "
+    "median_s, record_id) "
+    "SELECT workload_id, target_id, anchor_id, device_id, threads, template, template_version, purpose = 'final', "
+    "median_s, id FROM record WHERE workload_id = ?1 AND target_id = ?2 AND anchor_id = ?3 AND device_id = ?4 AND "
+    "threads = ?5 AND template = ?6 AND template_version = ?7 AND outcome = 'ok' AND "
+    "(purpose IN ('final', 'revalidate') OR (purpose = 'search' AND json_array_length(costs_s) >= ?8)) AND "
+    "NOT EXISTS (SELECT 1 FROM record AS later WHERE later.workload_id = ?1 AND later.target_id = ?2 AND "
+    "later.anchor_id = ?3 AND later.device_id = ?4 AND later.threads = ?5 AND later.template = ?6 AND "
+    "later.template_version = ?7 AND later.config = record.config AND later.id > record.id AND later.outcome NOT IN "
+    "('ok', 'raced_out', 'infrastructure')) ORDER BY purpose = 'final' DESC, median_s, id LIMIT 1";
+
+// Takes the row away if it is of this candidate, which has failed, and looks for the next best.
+absl::Status LowerBest(Connection& db, const Keys& keys, const Record& r) {
+  {
+    TEMPER_ASSIGN_OR_RETURN(
+        Query query,
+        db.Prepare("DELETE FROM best WHERE workload_id = ? AND target_id = ? AND anchor_id = ? AND device_id = ? AND "
+                   "threads = ? AND template = ? AND template_version = ? AND (SELECT config FROM record WHERE id = "
+                   "best.record_id) = ? RETURNING record_id"));
+    query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
+    query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config);
+    TEMPER_ASSIGN_OR_RETURN(const bool was_best, query.Step());
+    TEMPER_RETURN_IF_ERROR(query.Run());
+    if (!was_best) return absl::OkStatus();
+  }
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kRefillBest));
+  query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
+  query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(int64_t{kProvisionalSamples});
+  return query.Run();
+}
+
 absl::Status RaiseBest(Connection& db, const Keys& keys, const Record& r, int64_t id) {
+  if (Refutes(r)) return LowerBest(db, keys, r);
   if (!MayBeBest(r)) return absl::OkStatus();
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kRaiseBest));
   query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});

@@ -352,6 +352,37 @@ TEST_P(StoreContract, AProvisionalBestMustBeatTheDefaultByAMargin) {
   EXPECT_EQ(BestText(query), "exact final") << "finals were held beside the default";
 }
 
+TEST_P(StoreContract, WhatFailsLaterIsBestNoLonger) {
+  const auto config = [](Record r, const std::string& name, double seconds) {
+    r.config = name;
+    if (r.ok()) r.costs_s = {seconds, seconds, seconds};
+    return r;
+  };
+  Record final = config(GoodRecord(), "wrong", 1e-4);
+  final.purpose = "final";
+  Add(config(GoodRecord(), "third", 3e-4));
+  Add(config(GoodRecord(), "wrong", 0.9e-4));
+  Add(config(GoodRecord(), "second", 2e-4));
+  Add(final);
+  const BestQuery query = QueryFor(GoodRecord());
+  EXPECT_EQ(BestText(query), "exact wrong");
+  Add(config(Failure("infrastructure", "the worker's own"), "wrong", 0));
+  EXPECT_EQ(BestText(query), "exact wrong");
+  Record elsewhere = config(Failure("wrong_answer", "there"), "wrong", 0);
+  elsewhere.fingerprint = "Other CPU";
+  Add(elsewhere);
+  EXPECT_EQ(BestText(query), "exact wrong");
+  Add(config(Failure("wrong_answer", "output 0"), "wrong", 0));
+  EXPECT_EQ(BestText(query), "exact second");
+  EXPECT_EQ(AllBest(*store_).at(0).config, "second");
+  Add(config(Failure("run_crashed", "SIGSEGV"), "second", 0));
+  EXPECT_EQ(BestText(query), "exact third") << "and what failed before does not come back";
+  Add(config(Failure("run_timeout", "still running"), "third", 0));
+  EXPECT_EQ(BestText(query), "nothing");
+  Add(config(GoodRecord(), "third", 3e-4));
+  EXPECT_EQ(BestText(query), "exact third") << "measured again, it may";
+}
+
 TEST_P(StoreContract, ADefaultMayBeBestByAnyLead) {
   Record standard = GoodRecord();
   BestQuery query = QueryFor(standard);
@@ -366,6 +397,7 @@ TEST_P(StoreContract, ImportsEachTrialOnce) {
   std::vector<Record> records(3, GoodRecord());
   records[1].config = "other";
   records[2] = Failure("build_failed", std::string(2000, 'x'));
+  records[2].config = "broken";
   for (Record& r : records) r.job = 5;
   const auto first = store_->Import(records);
   ASSERT_TRUE(first.ok()) << first.status();

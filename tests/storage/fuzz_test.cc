@@ -17,11 +17,12 @@ Record RandomRecord(Rng& rng) {
   r.threads = 1 + static_cast<int>(rng.Below(2));
   r.template_name = Pick(rng, "template", 2);
   r.template_version = 1 + static_cast<int>(rng.Below(2));
-  r.config = std::to_string(rng.Next());
+  r.config = Pick(rng, "config", 8);
+  r.time_unix_ms = static_cast<int64_t>(rng.Below(3));
   static constexpr const char* kPurposes[] = {"search", "search", "search", "final", "revalidate", "canary"};
   r.purpose = kPurposes[rng.Below(6)];
-  static constexpr const char* kOutcomes[] = {"ok", "ok", "ok", "raced_out", "build_failed"};
-  r.outcome = kOutcomes[rng.Below(5)];
+  static constexpr const char* kOutcomes[] = {"ok", "ok", "ok", "raced_out", "build_failed", "infrastructure"};
+  r.outcome = kOutcomes[rng.Below(6)];
   r.costs_s.assign(1 + rng.Below(5), 0);
   for (double& cost : r.costs_s) cost = 1e-6 * (1 + rng.Below(20));  // few values: ties happen
   return r;
@@ -32,6 +33,10 @@ BestQuery RandomQuery(Rng& rng) {
   if (rng.Below(4) == 0) q.device_key = "";
   if (rng.Below(4) == 0) q.fingerprint = "";
   if (rng.Below(4) == 0) q.anchor = "";
+  if (rng.Below(2) == 0) {
+    q.default_template = Pick(rng, "template", 2);
+    q.default_config = Pick(rng, "config", 8);
+  }
   if (rng.Below(2) == 0) q.templates = {{Pick(rng, "template", 3), 1}, {Pick(rng, "template", 2), 2}};
   return q;
 }
@@ -59,7 +64,10 @@ TEST(StoreFuzz, SqliteAnswersAsTheListDoes) {
     for (int round = 0; round < 25; ++round) {
       std::vector<Record> batch(1 + rng.Below(8));
       for (Record& r : batch) r = RandomRecord(rng);
-      const auto fast = sqlite->Append(batch), simple = memory->Append(batch);
+      if (rng.Below(2) == 0) batch.push_back(batch.front());
+      const bool imported = rng.Below(2) == 0;
+      const auto fast = imported ? sqlite->Import(batch) : sqlite->Append(batch);
+      const auto simple = imported ? memory->Import(batch) : memory->Append(batch);
       ASSERT_TRUE(fast.ok() && simple.ok());
       ASSERT_EQ(*fast, *simple);
       for (int i = 0; i < 6; ++i) {

@@ -88,6 +88,7 @@ void TaskSearch::Learn(const WorkItem& item, const std::string& outcome, const s
       untold_.push_back({Candidate{item.template_name, *std::move(config)}, measured, median});
     }
   }
+  if (!measured && outcome != "infrastructure") ok_.erase(KeyOf(item));  // what ran before is not to be relied on
   // A race's loser has no time to be compared by, and too few samples make no contender.
   const bool contender = outcome == "ok" && measured && (is_final || costs.size() >= kSamplesOfAContender);
   if (!contender) return;

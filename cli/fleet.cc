@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "proto/convert.h"
 
 namespace temper {
 namespace {
@@ -85,7 +86,14 @@ absl::Status Watch(const Options& o) {
 
 absl::Status Cancel(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
-  return client->CancelJob(o.job);
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::JobSummary> jobs, client->ListJobs());
+  for (const v1::JobSummary& job : jobs) {
+    if (job.job() != o.job || !IsFinalJobState(job.state())) continue;
+    return absl::FailedPreconditionError(absl::StrCat("job ", o.job, " is over: it was ", job.state(), " before"));
+  }
+  TEMPER_RETURN_IF_ERROR(client->CancelJob(o.job));
+  std::printf("job %lld is cancelled; its records stay\n", static_cast<long long>(o.job));
+  return absl::OkStatus();
 }
 
 CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help, const char* example,

@@ -25,7 +25,9 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return app.exit(e);
+    std::fprintf(stderr, "temper: %s; see --help\n", e.what());
+    return 2;
   }
   SetUpLogging(verbose);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk

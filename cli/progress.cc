@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "cli/command.h"
 
 namespace temper {
 namespace {
@@ -58,11 +59,20 @@ void Progress::Show(const JobView& view, bool final) {
   }
   const absl::Time now = absl::Now();
   if (!final && now - last_line_ < kLineInterval) return;
+  if (view.latest.cursor() == last_cursor_ || !Line(view)) return;
   last_line_ = now;
-  Line(view);
+  last_cursor_ = view.latest.cursor();
 }
 
-void Progress::Line(const JobView& view) {
+bool Progress::Line(const JobView& view) {
+  const std::string& state = view.latest.state();
+  if (state == "waiting_for_device" && view.latest.device_key() != kLocalDevice) {
+    absl::FPrintF(out_, "[%5.1f s] waiting for a worker that serves device key '%s'\n", view.latest.elapsed_s(),
+                  view.latest.device_key());
+    std::fflush(out_);
+    return true;
+  }
+  if (view.latest.trials() == 0 && state != "done") return false;
   double best = 0, untuned = 0;
   for (const auto& [id, task] : view.tasks) {
     best += TaskSeconds(task);
@@ -71,11 +81,12 @@ void Progress::Line(const JobView& view) {
   int64_t failed = 0;
   for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;
   absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(),
-                view.latest.state(), view.latest.trials(), failed, best * 1e3, untuned * 1e3);
+                state, view.latest.trials(), failed, best * 1e3, untuned * 1e3);
   if (view.latest.eta_s() > 0) absl::FPrintF(out_, ", %.0f s left", view.latest.eta_s());
   for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
   absl::FPrintF(out_, "\n");
   std::fflush(out_);
+  return true;
 }
 
 void Progress::Table(const JobView& view) {

@@ -26,12 +26,13 @@ class Progress {
 
  private:
   void Table(const JobView& view);
-  void Line(const JobView& view);
+  bool Line(const JobView& view);  // false: there is nothing to tell yet
 
   std::FILE* out_;
   bool terminal_;
   int drawn_lines_ = 0;
   absl::Time last_line_ = absl::InfinitePast();
+  int64_t last_cursor_ = -1;  // of the event that was shown last
 };
 
 }  // namespace temper

@@ -214,8 +214,11 @@ absl::Status Tune(Options o) {
     out.close();
     if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
   }
-  if (view.latest.state() != "done")
-    return absl::AbortedError(absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason()));
+  if (view.latest.state() != "done") {
+    return absl::AbortedError(
+        absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason(),
+                     view.latest.state() == "abandoned" ? "; tune again to go on from there" : ""));
+  }
   std::printf("%s: %d trials in %.1f s (%.1f a second)", graph.name.c_str(), view.latest.trials(), elapsed,
               view.latest.trials() / std::max(1e-9, elapsed));
   if (view.latest.tuned_ms() > 0) {

@@ -107,8 +107,12 @@ struct TunerClient::Impl {
   // A failed call's status, with the server's name where there was no server to answer.
   absl::Status Told(const grpc::Status& status) const {
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
-    return absl::UnavailableError(
-        absl::StrCat("no answer from temper-server at ", address, ": ", status.error_message()));
+    // gRPC tells the way that it went; what happened at its end comes last.
+    const std::string& message = status.error_message();
+    const size_t last = message.rfind(": ");
+    return absl::UnavailableError(absl::StrCat("no answer from temper-server at ", address, " (",
+                                               last == std::string::npos ? message : message.substr(last + 2),
+                                               "); is it running there?"));
   }
 
   template <typename Request, typename Reply>

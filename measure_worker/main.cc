@@ -150,7 +150,9 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kOkExit : kUsageExit;
+    if (e.get_exit_code() == 0) return app.exit(e);
+    std::fprintf(stderr, "temper-worker: %s; see --help\n", e.what());
+    return kUsageExit;
   }
   SetUpLogging(options.verbose);
   if (options.child_fd >= 0) return RunChild(options);

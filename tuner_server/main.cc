@@ -64,7 +64,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "temper-server: %s; see --help\n", error.what());
+    return 2;
   }
   temper::SetUpLogging(verbose);
   temper::LogGrpcQuietly();

@@ -67,6 +67,9 @@ absl::Status ServerCore::CloseAbandoned() {
     if (IsFinalJobState(row.state)) continue;
     row.state = "abandoned";
     row.reason = "its server ended before it did";
+    row.trials = 0;
+    const RecordFilter trials{.purpose = "search", .outcome = "ok", .job = row.id};
+    TEMPER_RETURN_IF_ERROR(store_.Scan(trials, [&](const Record&) { ++row.trials; }));
     row.updated_unix_ms = absl::ToUnixMillis(clock_.Wall());
     TEMPER_RETURN_IF_ERROR(store_.UpdateJob(row));
     spdlog::info("job {} was left by a server that is gone: abandoned", row.id);

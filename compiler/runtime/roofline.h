@@ -25,8 +25,8 @@ struct Roofline {
 // `seconds`.
 double MeasureFlops(temper_launcher* launcher, int vector_bits, double seconds);
 
-// Bytes a second of all threads reading an array of `array_bytes` from end to end, for about `seconds`. Of memory where
-// the array is several times the last cache.
+// Bytes a second of all threads reading an array of `array_bytes` in one to four streams each, the best pass within
+// about `seconds`. Of memory where the array is several times the last cache.
 double MeasureBandwidth(temper_launcher* launcher, int64_t array_bytes, double seconds);
 
 // Both, for about `seconds` in all, with an array that no cache holds.

@@ -27,6 +27,7 @@ GemmView ViewOf(const Workload& w) {
     return b({g * Expr(s.oc / s.group) + column, c, kh, kw});
   };
   v.a_copy_bytes = s.padded() ? 4.0 * static_cast<double>(s.n * s.padded_h() * s.padded_w() * s.c) : 0;
+  v.a_row_stride = s.stride_w * s.c;
   v.prepare = [s, taps, ic](WorkloadProgram& program, ir::ProgramBuilder& b,
                             std::vector<std::string>* stages) -> GemmView::AElement {
     ir::Tensor x = PaddedInput(s, program, b, stages);

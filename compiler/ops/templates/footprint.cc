@@ -14,6 +14,7 @@ constexpr double kFmasPerCycle = 2;     // vector multiply-adds
 constexpr double kLoadsPerCycle = 1.5;  // nominally 2, but tiles that live off loads never get there
 constexpr double kFmaLatency = 4;       // cycles; fewer independent accumulators than latency * rate wait
 constexpr double kL2BytesPerCycle = 32;
+constexpr double kL3BytesPerCycle = 20;
 constexpr double kMemoryBytesPerSecond = 12e9;
 constexpr double kTileCycles = 30;       // entering and leaving a tile: address arithmetic, loop set-up
 constexpr double kLaunchSeconds = 2e-6;  // one parallel region
@@ -67,11 +68,15 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);
   const double compute_s = cycles / kHz * f.chunk_imbalance / threads;
   const double l2_s = f.l2_traffic / (kL2BytesPerCycle * kHz) / workers;
-  const double memory_s = f.memory_traffic / kMemoryBytesPerSecond / workers;
+  // What is fetched past L2 again and again comes from L3 if all of it stays there, and but once from memory.
+  const bool fits_l3 = f.compulsory_bytes + f.copies_bytes <= 0.75 * static_cast<double>(t.l3_bytes);
+  const double l3_s = fits_l3 ? f.memory_traffic / (kL3BytesPerCycle * kHz) / workers : 0;
+  const double from_memory = fits_l3 ? std::min(f.compulsory_bytes, f.memory_traffic) : f.memory_traffic;
+  const double memory_s = from_memory / kMemoryBytesPerSecond / workers;
   const double copies_s = f.copies_bytes / (4 * kMemoryBytesPerSecond) / threads;
   // The memory system works beside the arithmetic, though not perfectly.
-  const double bound = std::max({compute_s, l2_s, memory_s});
-  return bound + 0.15 * (compute_s + l2_s + memory_s - bound) + copies_s +
+  const double bound = std::max({compute_s, l2_s, l3_s, memory_s});
+  return bound + 0.15 * (compute_s + l2_s + l3_s + memory_s - bound) + copies_s +
          kLaunchSeconds * (f.copies_bytes > 0 ? 2 : 1);
 }
 

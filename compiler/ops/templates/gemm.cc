@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +13,16 @@ using ir::Expr;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
+
+// Whether the lines that a tile's rows read at the same step push each other out of L1 before they are used up. The
+// sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a
+// large power of two in it crowd into few of them; one way is left to B's panel, which streams through all.
+bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
+  constexpr int64_t kSpan = 4096, kLine = 64;
+  if (stride_bytes < kLine) return false;
+  const int64_t places = std::min(kSpan / std::gcd(stride_bytes, kSpan), kSpan / kLine);
+  return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kSpan, 2);
+}
 
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
@@ -236,7 +247,11 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   f.l2_bytes = block_bytes + rows_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);
   // Every row tile streams the block's panels; its own rows come once if they stay in L1 beside a panel's lines.
-  const double a_fetches = rows_bytes <= l1 / 2 ? 1 : static_cast<double>(tile.panels / tile.blocks);
+  const double block_panels = static_cast<double>(tile.panels / tile.blocks);
+  constexpr double kLineElements = 16;  // all fetched for one of them, again and again
+  const double a_fetches = RowsCrowdOut(tile.mr, 4 * v.a_row_stride, t.l1_bytes) ? kLineElements * block_panels
+                           : rows_bytes <= l1 / 2                                ? 1
+                                                                                 : block_panels;
   const double b_streams = block_bytes <= l1 / 2 ? 1 : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
   const double b_fetches = block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, row_tiles) : row_tiles;

@@ -18,6 +18,8 @@ struct GemmView {
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;
   double a_copy_bytes = 0;  // written by `prepare` (padding)
+  // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.
+  int64_t a_row_stride = 0;
 
   // Element of B from its logical tensor.
   std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)>

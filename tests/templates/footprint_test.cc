@@ -1,0 +1,86 @@
+// What footprints and the draft know of caches, on workloads where it shows.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ops/template.h"
+
+namespace temper {
+namespace {
+
+Target Machine() {
+  Target t = *ParseTarget("llvm:skylake-avx512");
+  t.l1_bytes = 32 << 10;
+  t.l2_bytes = 1 << 20;
+  t.l3_bytes = 32 << 20;
+  t.threads = 1;
+  return t;
+}
+
+Workload Dense(int64_t m, int64_t k, int64_t n) {
+  return *ParseWorkload(
+      absl::StrCat("(f32[", m, ",", k, "], const f32[", k, ",", n, "]) matmul(0,1) -> f32[", m, ",", n, "]; anchor=0"));
+}
+
+Footprint Of(const Workload& w, int64_t mr, int64_t nv, int64_t blocks, const Target& t) {
+  const TemplateDef* def = TemplatesFor(w).front();
+  return def->footprint(w, *ParseConfig(absl::StrCat("mr=", mr, ",nv=", nv, ",blocks=", blocks, ",ku=1,pack=1")), t);
+}
+
+// L2 traffic for each multiply-add.
+double Refetch(int64_t k, int64_t mr, const Target& t) {
+  const Workload w = Dense(840, k, 256);
+  return Of(w, mr, 2, 2, t).l2_traffic / Flops(w);
+}
+
+TEST(Footprint, RowsAPowerOfTwoApartCrowdEachOtherOutOfL1) {
+  const Target t = Machine();
+  // 1024 floats apart all rows share one set of eight lines; a few floats more and they spread.
+  EXPECT_LT(Refetch(1024, 7, t), 1.2 * Refetch(1040, 7, t));
+  EXPECT_GT(Refetch(1024, 8, t), 2 * Refetch(1040, 8, t));
+  // Half as far apart they share two sets.
+  EXPECT_LT(Refetch(512, 14, t), 1.2 * Refetch(520, 14, t));
+  // Twelve ways hold eleven rows beside the panel.
+  Target larger = t;
+  larger.l1_bytes = 48 << 10;
+  EXPECT_LT(Refetch(1024, 10, larger), 1.2 * Refetch(1040, 10, larger));
+}
+
+TEST(Footprint, ConvolutionsKnowTheirRowsDistance) {
+  const Target t = Machine();
+  const auto refetch = [&](int channels, int stride) {
+    const int out = 28 / stride;
+    const Workload w =
+        *ParseWorkload(absl::StrCat("(f32[1,", channels, ",28,28]@0231, const f32[128,", channels,
+                                    ",1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[", stride, ",",
+                                    stride, "]) -> f32[1,128,", out, ",", out, "]@0231; anchor=0"));
+    const TemplateDef* direct = FindTemplate("conv2d.direct");
+    return direct->footprint(w, *ParseConfig("mr=14,nv=2,blocks=1,ku=1,pack=1"), t).l2_traffic / Flops(w);
+  };
+  EXPECT_LT(refetch(512, 1), 1.2 * refetch(520, 1));
+  EXPECT_GT(refetch(512, 2), 2 * refetch(520, 2));
+}
+
+TEST(Footprint, TheDefaultTileAvoidsCrowding) {
+  const Target t = Machine();
+  const absl::StatusOr<Choice> spread = DefaultChoice(Dense(196, 1040, 256), t);
+  const absl::StatusOr<Choice> crowded = DefaultChoice(Dense(196, 1024, 256), t);
+  ASSERT_TRUE(spread.ok() && crowded.ok());
+  EXPECT_GE(spread->config["mr"], 8);
+  EXPECT_LE(crowded->config["mr"], 7);
+}
+
+TEST(Draft, WhatL3HoldsIsReadAgainFromThere) {
+  // Two megabytes of B, read once for each of 60 row tiles.
+  const Workload w = Dense(840, 1040, 512);
+  Target with = Machine(), without = with;
+  without.l3_bytes = 0;
+  const Footprint f = Of(w, 14, 2, 1, with);
+  EXPECT_GT(DraftSeconds(f, without), 2 * DraftSeconds(f, with));
+  // What passes L2 once takes as long either way.
+  Footprint once = f;
+  once.memory_traffic = once.compulsory_bytes;
+  EXPECT_LT(DraftSeconds(once, with), 1.1 * DraftSeconds(once, without));
+}
+
+}  // namespace
+}  // namespace temper

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times packages beside ONNX Runtime and OpenVINO, interleaved, answers checked.
 
-usage: bench/compare.py MODEL.onnx [--package NAME=DIR ...] [--shape NAME=1,3,48,320 ...]
+usage: bench/compare.py MODEL.onnx [--package NAME=DIR ...] [--shape NAME=1,3,48,320 ...] [--memory]
 needs: pip install onnxruntime openvino numpy
 
 Every engine gets the same threads, inputs and seconds, in rounds of alternating order. A package's ratio is the best
@@ -9,6 +9,7 @@ peer's time over its own, per round; median and range of the rounds are printed.
 Outputs must agree with ONNX Runtime's within --bound (largest difference over largest value), before and after.
 """
 import argparse, json, os, statistics, sys
+import arena
 from engines import OnnxRuntime, OpenVino, Package, error, median_ms
 
 
@@ -21,6 +22,7 @@ def main():
     ap.add_argument("--rounds", type=int, default=7)
     ap.add_argument("--seconds", type=float, default=1.5)
     ap.add_argument("--bound", type=float, default=1e-4)
+    ap.add_argument("--memory", action="store_true", help="also what activations and scratch take, beside ONNX Runtime's arena (bench/arena.py)")
     ap.add_argument("--check-only", action="store_true", help="errors alone, no timing")
     a = ap.parse_args()
     shapes = {n: [int(d) for d in s.split(",")] for n, s in (t.split("=", 1) for t in a.shape)}
@@ -50,6 +52,9 @@ def main():
         best = min(peers, key=lambda n: report["median_ms"][n])
         ratios = {n: sorted(p / o for p, o in zip(times[best], times[n])) for n in packages}
         report["ratio_to_best_peer"] = {n: [round(statistics.median(r), 3), round(r[0], 3), round(r[-1], 3)] for n, r in ratios.items()}
+    if a.memory:
+        report["memory_bytes"] = {"onnxruntime": arena.measure(a.model, a.threads, shapes)}
+        report["memory_bytes"] |= {n: p.memory() for n, p in packages.items()}
     report["error"] = {n: float(f"{e:.2e}") for n, e in errors.items()}
     print(json.dumps(report))
     wrong = [n for n, e in errors.items() if not e <= a.bound]

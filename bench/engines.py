@@ -1,8 +1,17 @@
 """Engines behind one face, for the scripts of this folder: ONNX Runtime, OpenVINO, and Temper's packages through their C ABI."""
-import ctypes, os, statistics, time
+import ctypes, json, os, statistics, time
 import numpy as np
 
 DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
+
+
+def random_feeds(session, shapes):
+    """Inputs for a session of ONNX Runtime; free dimensions that `shapes` does not fix are 1."""
+    rng, feeds = np.random.default_rng(1), {}
+    for i in session.get_inputs():
+        shape = shapes.get(i.name) or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
+        feeds[i.name] = rng.integers(0, 2, shape).astype(np.int64) if "int64" in i.type else rng.standard_normal(shape).astype(np.float32)
+    return feeds
 
 
 class OnnxRuntime:
@@ -15,11 +24,7 @@ class OnnxRuntime:
         self.names = [o.name for o in self.session.get_outputs()]
 
     def random_feeds(self, shapes):
-        rng, feeds = np.random.default_rng(1), {}
-        for i in self.session.get_inputs():
-            shape = shapes.get(i.name) or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
-            feeds[i.name] = rng.integers(0, 2, shape).astype(np.int64) if "int64" in i.type else rng.standard_normal(shape).astype(np.float32)
-        return feeds
+        return random_feeds(self.session, shapes)
 
     def load(self, feeds):
         self.feeds = feeds
@@ -52,6 +57,7 @@ class Package:
     """A directory that `temper compile` wrote."""
 
     def __init__(self, folder, threads):
+        self.folder = folder
         self.lib = ctypes.CDLL(os.path.abspath(os.path.join(folder, "model.so")))
         self.lib.temper_model_error.restype = ctypes.c_char_p
         self.lib.temper_model_error.argtypes = [ctypes.c_void_p]
@@ -64,6 +70,12 @@ class Package:
             name, dtype, rank, shape = ctypes.c_char_p(), ctypes.c_int(), ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
             self.lib.temper_model_io(self.model, is_output, k, ctypes.byref(name), ctypes.byref(dtype), ctypes.byref(rank), ctypes.byref(shape))
             yield name.value.decode(), DTYPES[dtype.value], shape[: rank.value]
+
+    def memory(self):
+        """Bytes set aside for activations and for the kernels' scratch."""
+        with open(os.path.join(self.folder, "manifest.json")) as f:
+            manifest = json.load(f)
+        return {"activations": manifest["arena_bytes"], "scratch": manifest["workspace_bytes"]}
 
     def load(self, feeds):
         self.inputs = [np.ascontiguousarray(feeds[n], d).reshape(s) for n, d, s in self._io(0)]

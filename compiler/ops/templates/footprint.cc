@@ -68,8 +68,9 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);
   const double compute_s = cycles / kHz * f.chunk_imbalance / threads;
   const double l2_s = f.l2_traffic / (kL2BytesPerCycle * kHz) / workers;
-  // What is fetched past L2 again and again comes from L3 if all of it stays there, and but once from memory.
-  const bool fits_l3 = f.compulsory_bytes + f.copies_bytes <= 0.75 * static_cast<double>(t.l3_bytes);
+  // What is fetched past L2 again and again comes from L3 if the loop's working set stays there, and but once from
+  // memory.
+  const bool fits_l3 = f.l2_bytes <= 0.75 * static_cast<double>(t.l3_bytes);
   const double l3_s = fits_l3 ? f.memory_traffic / (kL3BytesPerCycle * kHz) / workers : 0;
   const double from_memory = fits_l3 ? std::min(f.compulsory_bytes, f.memory_traffic) : f.memory_traffic;
   const double memory_s = from_memory / kMemoryBytesPerSecond / workers;

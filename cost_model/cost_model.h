@@ -9,28 +9,49 @@
 namespace temper {
 
 // Features of a candidate: FootprintValues (log-scaled where they span decades), ratios to the target's limits, the
-// draft's terms. Names and count are fixed by kFeatureVersion.
+// draft. Names and count are fixed by kFeatureVersion; `row` has as many places.
 std::span<const std::string> FeatureNames();
-std::vector<float> Features(const Footprint& f, const Target& t);
+void Features(const Footprint& f, const Target& t, double draft_s, std::span<float> row);
 
-struct Sample {
-  std::vector<float> features;
-  double draft_s;  // DraftSeconds
-  double cost_s;   // measured; infinite for a failure
+// Candidates as a model sees them, one row of features after the other. Missing values are NaN.
+struct Rows {
+  size_t width = 0;
+  std::vector<float> features;  // size() * width
+  std::vector<double> draft_s;  // DraftSeconds
+
+  size_t size() const { return draft_s.size(); }
+  std::span<float> Append(double draft) {  // features to be filled in; valid until the next
+    draft_s.push_back(draft);
+    features.resize(features.size() + width);
+    return std::span(features).last(width);
+  }
+  void Append(const Rows& other, size_t i) {
+    const auto first = other.features.begin() + static_cast<std::ptrdiff_t>(i * width);
+    features.insert(features.end(), first, first + static_cast<std::ptrdiff_t>(width));
+    draft_s.push_back(other.draft_s[i]);
+  }
+  void Clear() {
+    features.clear();
+    draft_s.clear();
+  }
 };
 
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // Refits on all samples given so far plus these. Samples of different tasks are told apart by `group` (scores are
-  // compared within one).
-  virtual absl::Status Fit(std::span<const Sample> samples, std::span<const int> groups) = 0;
-  // A score per row, higher is faster: log(draft seconds / predicted seconds) + log(1 / draft seconds). With no fit
-  // yet, the draft's order.
-  virtual absl::StatusOr<std::vector<float>> Score(std::span<const Sample> candidates) = 0;
+  // Refits on all candidates given so far plus these. Costs are seconds, infinite for a failure. Candidates of
+  // different tasks are told apart by `group`: they are never compared.
+  virtual absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) = 0;
+  // A score per row, higher is faster. With no fit yet, the draft's order.
+  virtual absl::StatusOr<std::vector<float>> Score(const Rows& rows) = 0;
 };
 
-std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed);  // learns the residual to the draft
-std::unique_ptr<CostModel> NewDraftModel();                 // the draft alone; for tests and the random tuner
+// What boosted trees learn. Both begin at the draft, so with few samples its order shines through.
+enum class Objective {
+  kResidual,  // "reg": how much slower a candidate is than its draft; scores are minus the logarithm of seconds
+  kRank,      // "rank": which of two candidates of a group is faster; scores have an order only
+};
+std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed, Objective objective = Objective::kResidual);
+std::unique_ptr<CostModel> NewDraftModel();  // the draft alone; for tests
 
 }  // namespace temper

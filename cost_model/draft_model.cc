@@ -8,43 +8,41 @@ namespace {
 
 class DraftModel : public CostModel {
  public:
-  absl::Status Fit(std::span<const Sample> samples, std::span<const int> groups) override {
-    return samples.empty() ? absl::OkStatus() : CheckSamples(samples, groups, samples[0].features.size());
+  absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) override {
+    return CheckSamples(rows, cost_s, groups, rows.width);
   }
 
-  absl::StatusOr<std::vector<float>> Score(std::span<const Sample> candidates) override {
-    if (!candidates.empty()) TEMPER_RETURN_IF_ERROR(CheckCandidates(candidates, candidates[0].features.size()));
+  absl::StatusOr<std::vector<float>> Score(const Rows& rows) override {
+    TEMPER_RETURN_IF_ERROR(CheckRows(rows, rows.width));
     std::vector<float> scores;
-    scores.reserve(candidates.size());
-    for (const Sample& candidate : candidates) scores.push_back(static_cast<float>(-std::log(candidate.draft_s)));
+    scores.reserve(rows.size());
+    for (double draft_s : rows.draft_s) scores.push_back(static_cast<float>(-std::log(draft_s)));
     return scores;
   }
 };
 
 }  // namespace
 
-absl::Status CheckCandidates(std::span<const Sample> candidates, size_t width) {
-  for (const Sample& candidate : candidates) {
-    if (!std::isfinite(candidate.draft_s) || candidate.draft_s <= 0) {
-      return absl::InvalidArgumentError(absl::StrCat("cost model: a draft of ", candidate.draft_s, " s"));
-    }
-    if (candidate.features.size() != width) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cost model: a row of ", candidate.features.size(), " features among rows of ", width));
-    }
+absl::Status CheckRows(const Rows& rows, size_t width) {
+  if (rows.width != width || rows.features.size() != rows.size() * width) {
+    return absl::InvalidArgumentError(absl::StrCat("cost model: ", rows.features.size(), " features in ", rows.size(),
+                                                   " rows of ", rows.width, ", for a width of ", width));
+  }
+  for (double draft_s : rows.draft_s) {
+    if (!std::isfinite(draft_s) || draft_s <= 0)
+      return absl::InvalidArgumentError(absl::StrCat("cost model: a draft of ", draft_s, " s"));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckSamples(std::span<const Sample> samples, std::span<const int> groups, size_t width) {
-  TEMPER_RETURN_IF_ERROR(CheckCandidates(samples, width));
-  if (samples.size() != groups.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cost model: ", groups.size(), " groups for ", samples.size(), " samples"));
+absl::Status CheckSamples(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups, size_t width) {
+  TEMPER_RETURN_IF_ERROR(CheckRows(rows, width));
+  if (rows.size() != groups.size() || rows.size() != cost_s.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("cost model: ", groups.size(), " groups and ", cost_s.size(),
+                                                   " costs for ", rows.size(), " samples"));
   }
-  for (const Sample& sample : samples) {
-    if (!(sample.cost_s > 0))
-      return absl::InvalidArgumentError(absl::StrCat("cost model: a cost of ", sample.cost_s, " s"));
+  for (double cost : cost_s) {
+    if (!(cost > 0)) return absl::InvalidArgumentError(absl::StrCat("cost model: a cost of ", cost, " s"));
   }
   return absl::OkStatus();
 }

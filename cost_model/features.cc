@@ -45,13 +45,11 @@ std::span<const std::string> FeatureNames() {
   return names;
 }
 
-std::vector<float> Features(const Footprint& f, const Target& t) {
-  std::vector<float> row;
-  row.reserve(FeatureNames().size());
-  for (double value : FootprintValues(f)) row.push_back(Scaled(value));
-  for (const Derived& derived : kDerived) row.push_back(Scaled(derived.value(f, t)));
-  row.push_back(static_cast<float>(std::log(DraftSeconds(f, t))));
-  return row;
+void Features(const Footprint& f, const Target& t, double draft_s, std::span<float> row) {
+  size_t i = 0;
+  for (double value : FootprintValues(f)) row[i++] = Scaled(value);
+  for (const Derived& derived : kDerived) row[i++] = Scaled(derived.value(f, t));
+  row[i] = static_cast<float>(std::log(draft_s));
 }
 
 }  // namespace temper

@@ -5,9 +5,9 @@
 
 namespace temper {
 
-// kInvalidArgument: no finite positive draft, a cost that is no positive number (infinite is a failure), rows of
-// different lengths.
-absl::Status CheckCandidates(std::span<const Sample> candidates, size_t width);
-absl::Status CheckSamples(std::span<const Sample> samples, std::span<const int> groups, size_t width);
+// kInvalidArgument: rows of another width, no finite positive draft, a cost that is no positive number (infinite is a
+// failure).
+absl::Status CheckRows(const Rows& rows, size_t width);
+absl::Status CheckSamples(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups, size_t width);
 
 }  // namespace temper

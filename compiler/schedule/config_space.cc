@@ -111,6 +111,10 @@ absl::StatusOr<int64_t> ConfigSpace::IndexOf(const Config& c) const {
   return index;
 }
 
+bool ConfigSpace::Allows(const Config& c) const {
+  return std::all_of(constraints_.begin(), constraints_.end(), [&](const Constraint& k) { return k.holds(c); });
+}
+
 absl::Status ConfigSpace::Check(const Config& c) const {
   TEMPER_RETURN_IF_ERROR(IndexOf(c).status());
   for (const Constraint& constraint : constraints_) {
@@ -123,13 +127,10 @@ absl::Status ConfigSpace::Check(const Config& c) const {
 std::vector<Config> ConfigSpace::Enumerate(int64_t limit, uint64_t seed) const {
   std::vector<Config> configs;
   const int64_t size = product_size();
-  auto legal = [this](const Config& c) {
-    return std::all_of(constraints_.begin(), constraints_.end(), [&](const Constraint& k) { return k.holds(c); });
-  };
   if (size <= limit) {
     for (int64_t i = 0; i < size; ++i) {
       Config c = At(i);
-      if (legal(c)) configs.push_back(std::move(c));
+      if (Allows(c)) configs.push_back(std::move(c));
     }
     return configs;
   }
@@ -140,7 +141,7 @@ std::vector<Config> ConfigSpace::Enumerate(int64_t limit, uint64_t seed) const {
     const int64_t index = rng.Below(size);
     if (!seen.insert(index).second) continue;
     Config c = At(index);
-    if (legal(c)) configs.push_back(std::move(c));
+    if (Allows(c)) configs.push_back(std::move(c));
   }
   return configs;
 }

@@ -43,6 +43,7 @@ class ConfigSpace {
   // Position in the product <-> config (mixed radix, the first knob slowest).
   Config At(int64_t index) const;
   absl::StatusOr<int64_t> IndexOf(const Config& c) const;  // error: an unknown knob or value
+  bool Allows(const Config& c) const;                      // every constraint holds; of a config of this space
   absl::Status Check(const Config& c) const;  // knows every knob and satisfies every constraint, or says why not
   // All legal configs when the product is at most `limit`, else a seeded sample of about `limit` distinct legal ones.
   std::vector<Config> Enumerate(int64_t limit, uint64_t seed = 0) const;

@@ -1,5 +1,4 @@
-// Gradient-boosted trees that learn the residual to the draft: how much faster or slower a candidate is than its
-// closed form says. So with few samples the draft's order shines through, and with many the trees overrule it.
+// Gradient-boosted trees over the draft: trained by XGBoost from scratch at each fit, evaluated by Forest.
 #include <xgboost/c_api.h>
 
 #include <algorithm>
@@ -8,8 +7,8 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "cost_model/samples.h"
+#include "cost_model/xgboost/forest.h"
 
 namespace temper {
 namespace {
@@ -37,132 +36,159 @@ using Matrix = std::unique_ptr<void, MatrixDeleter>;
 using Booster = std::unique_ptr<void, BoosterDeleter>;
 
 struct Labels {
-  std::vector<float> residual;  // log(draft / cost), less the mean of the group
-  std::vector<float> weight;    // throughput relative to the best of the group
-  double mean = 0;              // of the groups' means: what Score adds again
+  std::vector<float> value;   // log(draft / cost), less the mean of the group; to rank by, log(1 / cost)
+  std::vector<float> weight;  // throughput relative to the best of the group
+  double mean = 0;            // of the groups' means: what Score adds again
 };
 
 class XgboostModel : public CostModel {
  public:
-  explicit XgboostModel(uint64_t seed) : seed_(seed) {}
+  XgboostModel(uint64_t seed, Objective objective) : seed_(seed), objective_(objective) {}
 
-  absl::Status Fit(std::span<const Sample> samples, std::span<const int> groups) override {
-    if (samples.empty()) return absl::OkStatus();
-    const size_t width = width_ == 0 ? samples[0].features.size() : width_;
-    TEMPER_RETURN_IF_ERROR(CheckSamples(samples, groups, width));
-    width_ = width;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      rows_.insert(rows_.end(), samples[i].features.begin(), samples[i].features.end());
-      log_draft_.push_back(std::log(samples[i].draft_s));
-      log_cost_.push_back(std::log(samples[i].cost_s));
-      by_group_[groups[i]].push_back(log_cost_.size() - 1);
+  absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) override {
+    if (rows.size() == 0) return absl::OkStatus();
+    if (log_cost_.empty()) rows_.width = rows.width;
+    TEMPER_RETURN_IF_ERROR(CheckSamples(rows, cost_s, groups, rows_.width));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      by_group_[groups[i]].push_back(log_cost_.size());
+      rows_.Append(rows, i);
+      log_draft_.push_back(std::log(rows.draft_s[i]));
+      log_cost_.push_back(std::log(cost_s[i]));
     }
     return Train();
   }
 
-  absl::StatusOr<std::vector<float>> Score(std::span<const Sample> candidates) override {
-    if (candidates.empty()) return std::vector<float>();
-    TEMPER_RETURN_IF_ERROR(CheckCandidates(candidates, width_ == 0 ? candidates[0].features.size() : width_));
-    std::vector<float> scores(candidates.size());
-    if (booster_ != nullptr) TEMPER_RETURN_IF_ERROR(Predict(candidates, scores));
-    for (size_t i = 0; i < candidates.size(); ++i) scores[i] -= static_cast<float>(std::log(candidates[i].draft_s));
+  absl::StatusOr<std::vector<float>> Score(const Rows& rows) override {
+    TEMPER_RETURN_IF_ERROR(CheckRows(rows, log_cost_.empty() ? rows.width : rows_.width));
+    std::vector<float> scores(rows.size(), static_cast<float>(mean_));
+    forest_.AddTo(rows.features, rows.width, scores);
+    for (size_t i = 0; i < rows.size(); ++i) scores[i] -= static_cast<float>(std::log(rows.draft_s[i]));
     return scores;
   }
 
  private:
+  // What a group's failures count as, and how slow what is hopeless counts as.
+  struct Clamp {
+    double best = std::numeric_limits<double>::infinity(), worst = -best;  // logarithms of seconds
+  };
+  Clamp ClampOf(const std::vector<size_t>& members) const {
+    Clamp clamp;
+    for (size_t i : members) {
+      if (std::isinf(log_cost_[i])) continue;
+      clamp.best = std::min(clamp.best, log_cost_[i]);
+      clamp.worst = std::max(clamp.worst, log_cost_[i]);
+    }
+    clamp.worst = std::min(clamp.worst, clamp.best + std::log(kHopeless));
+    return clamp;
+  }
+  double Clamped(const Clamp& clamp, size_t i) const {
+    if (!std::isinf(log_cost_[i])) return std::min(log_cost_[i], clamp.worst);
+    return std::isinf(clamp.best) ? log_draft_[i] + std::log(kFailureAlone) : clamp.worst + std::log(kFailureStep);
+  }
+
   Labels MakeLabels() const {
     Labels labels{std::vector<float>(log_cost_.size()), std::vector<float>(log_cost_.size())};
     for (const auto& [group, members] : by_group_) {
-      double best = std::numeric_limits<double>::infinity(), worst = -best;
-      for (size_t i : members) {
-        if (std::isinf(log_cost_[i])) continue;
-        best = std::min(best, log_cost_[i]);
-        worst = std::max(worst, log_cost_[i]);
-      }
-      worst = std::min(worst, best + std::log(kHopeless));
+      const Clamp clamp = ClampOf(members);
       double sum = 0, weights = 0;
       for (size_t i : members) {
-        double cost = std::min(log_cost_[i], worst);
-        if (std::isinf(log_cost_[i]))
-          cost = std::isinf(best) ? log_draft_[i] + std::log(kFailureAlone) : worst + std::log(kFailureStep);
-        labels.residual[i] = static_cast<float>(log_draft_[i] - cost);
-        labels.weight[i] =
-            std::isinf(best) ? kSmallestWeight : std::max(kSmallestWeight, static_cast<float>(std::exp(best - cost)));
-        sum += labels.weight[i] * labels.residual[i];
+        const double cost = Clamped(clamp, i);
+        labels.value[i] = static_cast<float>(objective_ == Objective::kRank ? -cost : log_draft_[i] - cost);
+        labels.weight[i] = std::isinf(clamp.best)
+                               ? kSmallestWeight
+                               : std::max(kSmallestWeight, static_cast<float>(std::exp(clamp.best - cost)));
+        sum += labels.weight[i] * labels.value[i];
         weights += labels.weight[i];
       }
-      for (size_t i : members) labels.residual[i] -= static_cast<float>(sum / weights);
-      labels.mean += sum / weights / by_group_.size();
+      if (objective_ == Objective::kRank) continue;
+      for (size_t i : members) labels.value[i] -= static_cast<float>(sum / weights);
+      labels.mean += sum / weights / static_cast<double>(by_group_.size());
     }
     return labels;
   }
 
+  // The samples as XGBoost wants them: groups one after the other.
+  absl::StatusOr<Matrix> MakeMatrix(const Labels& labels) const {
+    std::vector<float> features, values, weights, margins;
+    std::vector<unsigned> sizes;
+    const std::span all(rows_.features);
+    for (const auto& [group, members] : by_group_) {
+      for (size_t i : members) {
+        const std::span row = all.subspan(i * rows_.width, rows_.width);
+        features.insert(features.end(), row.begin(), row.end());
+        values.push_back(labels.value[i]);
+        weights.push_back(labels.weight[i]);
+        margins.push_back(static_cast<float>(-log_draft_[i]));
+      }
+      sizes.push_back(static_cast<unsigned>(members.size()));
+    }
+    DMatrixHandle raw = nullptr;
+    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixCreateFromMat_omp(features.data(), values.size(), rows_.width,
+                                                                std::numeric_limits<float>::quiet_NaN(), &raw, 1)));
+    Matrix matrix(raw);
+    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(raw, "label", values.data(), values.size())));
+    if (objective_ == Objective::kRank) {
+      // Trees begin at the draft's order.
+      TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(raw, "base_margin", margins.data(), margins.size())));
+      TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetUIntInfo(raw, "group", sizes.data(), sizes.size())));
+    } else {
+      TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(raw, "weight", weights.data(), weights.size())));
+    }
+    return matrix;
+  }
+
   absl::Status Train() {
     const Labels labels = MakeLabels();
-    const size_t count = log_cost_.size();
-    DMatrixHandle raw_matrix = nullptr;
-    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixCreateFromMat_omp(
-        rows_.data(), count, width_, std::numeric_limits<float>::quiet_NaN(), &raw_matrix, 1)));
-    const Matrix matrix(raw_matrix);
-    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(matrix.get(), "label", labels.residual.data(), count)));
-    TEMPER_RETURN_IF_ERROR(Converted(XGDMatrixSetFloatInfo(matrix.get(), "weight", labels.weight.data(), count)));
+    TEMPER_ASSIGN_OR_RETURN(const Matrix matrix, MakeMatrix(labels));
+    const DMatrixHandle raw_matrix = matrix.get();
     BoosterHandle raw_booster = nullptr;
     TEMPER_RETURN_IF_ERROR(Converted(XGBoosterCreate(&raw_matrix, 1, &raw_booster)));
-    Booster booster(raw_booster);
+    const Booster booster(raw_booster);
     const std::string seed = absl::StrCat(seed_ & 0x7fffffff);
-    const std::pair<const char*, const char*> parameters[] = {{"objective", "reg:squarederror"},
-                                                              {"base_score", "0"},
-                                                              {"booster", "gbtree"},
-                                                              {"tree_method", "hist"},
-                                                              {"max_bin", "64"},
-                                                              {"max_depth", "6"},
-                                                              {"eta", "0.25"},
-                                                              {"gamma", "1e-4"},
-                                                              {"lambda", "1"},
-                                                              {"min_child_weight", "0.5"},
-                                                              {"subsample", "0.7"},
-                                                              {"colsample_bytree", "0.5"},
-                                                              {"nthread", "1"},
-                                                              {"verbosity", "0"},
-                                                              {"seed", seed.c_str()}};
+    const std::pair<const char*, const char*> parameters[] = {
+        {"objective", objective_ == Objective::kRank ? "rank:pairwise" : "reg:squarederror"},
+        {"base_score", "0"},
+        {"booster", "gbtree"},
+        {"tree_method", "hist"},
+        {"max_bin", "64"},
+        {"max_depth", "6"},
+        {"eta", "0.25"},
+        {"gamma", "1e-4"},
+        {"lambda", "1"},
+        {"min_child_weight", "0.5"},
+        {"num_pairsample", "8"},  // to rank by
+        {"subsample", "0.7"},
+        {"colsample_bytree", "0.5"},
+        {"nthread", "1"},
+        {"verbosity", "0"},
+        {"seed", seed.c_str()}};
     for (const auto& [name, value] : parameters)
       TEMPER_RETURN_IF_ERROR(Converted(XGBoosterSetParam(booster.get(), name, value)));
     for (int round = 0; round < kRounds; ++round) {
       TEMPER_RETURN_IF_ERROR(Converted(XGBoosterUpdateOneIter(booster.get(), round, matrix.get())));
     }
-    booster_ = std::move(booster);
+    bst_ulong length = 0;
+    const char* saved = nullptr;  // owned by the booster
+    TEMPER_RETURN_IF_ERROR(
+        Converted(XGBoosterSaveModelToBuffer(booster.get(), R"({"format":"ubj"})", &length, &saved)));
+    TEMPER_ASSIGN_OR_RETURN(forest_, Forest::FromUbj({saved, length}));
     mean_ = labels.mean;
     return absl::OkStatus();
   }
 
-  absl::Status Predict(std::span<const Sample> candidates, std::vector<float>& scores) {
-    batch_.clear();
-    for (const Sample& c : candidates) batch_.insert(batch_.end(), c.features.begin(), c.features.end());
-    const std::string array = absl::StrFormat(R"({"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3})",
-                                              reinterpret_cast<uintptr_t>(batch_.data()), candidates.size(), width_);
-    static constexpr char kConfig[] =
-        R"({"type":0,"training":false,"iteration_begin":0,"iteration_end":0,"missing":NaN,"strict_shape":false,"cache_id":0})";
-    const bst_ulong* shape = nullptr;
-    bst_ulong dimensions = 0;
-    const float* predicted = nullptr;  // owned by the booster, until its next prediction
-    TEMPER_RETURN_IF_ERROR(Converted(
-        XGBoosterPredictFromDense(booster_.get(), array.c_str(), kConfig, nullptr, &shape, &dimensions, &predicted)));
-    for (size_t i = 0; i < scores.size(); ++i) scores[i] = predicted[i] + static_cast<float>(mean_);
-    return absl::OkStatus();
-  }
-
   const uint64_t seed_;
-  size_t width_ = 0;  // features of a row; 0 until the first fit
-  std::vector<float> rows_;
+  const Objective objective_;
+  Rows rows_;
   std::vector<double> log_draft_, log_cost_;
   std::map<int, std::vector<size_t>> by_group_;
-  Booster booster_;
+  Forest forest_;  // no trees before the first fit
   double mean_ = 0;
-  std::vector<float> batch_;  // the rows being scored, one after the other
 };
 
 }  // namespace
 
-std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed) { return std::make_unique<XgboostModel>(seed); }
+std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed, Objective objective) {
+  return std::make_unique<XgboostModel>(seed, objective);
+}
 
 }  // namespace temper

@@ -38,6 +38,34 @@ double Residual(const Footprint& f) {
   return (f.l1_bytes > 40000 ? 1.2 : 0) + (f.reduction == 128 ? -0.7 : 0) + 0.04 * f.tile_rows;
 }
 
+// A candidate as the tests speak of it.
+struct Sample {
+  std::vector<float> features;
+  double draft_s;
+  double cost_s;
+};
+Sample SampleOf(const Footprint& f, const Target& target, double slower) {
+  const double draft_s = DraftSeconds(f, target);
+  Sample sample{std::vector<float>(FeatureNames().size()), draft_s, draft_s * slower};
+  Features(f, target, draft_s, sample.features);
+  return sample;
+}
+std::vector<float> FeaturesOf(const Footprint& f, const Target& target) { return SampleOf(f, target, 1).features; }
+
+Rows RowsOf(std::span<const Sample> samples) {
+  Rows rows{samples.empty() ? FeatureNames().size() : samples[0].features.size()};
+  for (const Sample& s : samples) {
+    rows.features.insert(rows.features.end(), s.features.begin(), s.features.end());
+    rows.draft_s.push_back(s.draft_s);
+  }
+  return rows;
+}
+absl::Status Fit(CostModel& model, std::span<const Sample> samples, std::span<const int> groups) {
+  std::vector<double> costs;
+  for (const Sample& s : samples) costs.push_back(s.cost_s);
+  return model.Fit(RowsOf(samples), costs, groups);
+}
+
 struct Data {
   std::vector<Sample> samples;
   std::vector<int> groups;
@@ -48,15 +76,14 @@ Data MakeData(uint64_t seed, int count, int group = 0, double factor = 1) {
   Data data;
   for (int i = 0; i < count; ++i) {
     const Footprint f = RandomFootprint(rng);
-    const double draft_s = DraftSeconds(f, target);
-    data.samples.push_back({Features(f, target), draft_s, factor * draft_s * std::exp(Residual(f))});
+    data.samples.push_back(SampleOf(f, target, factor * std::exp(Residual(f))));
     data.groups.push_back(group);
   }
   return data;
 }
 
 std::vector<float> Scores(CostModel& model, std::span<const Sample> samples) {
-  auto scores = model.Score(samples);
+  auto scores = model.Score(RowsOf(samples));
   EXPECT_TRUE(scores.ok()) << scores.status();
   return scores.ok() ? *scores : std::vector<float>(samples.size());
 }
@@ -78,17 +105,17 @@ TEST(Features, HaveOneNameEach) {
   const auto names = FeatureNames();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   Rng rng(1);
-  EXPECT_EQ(Features(RandomFootprint(rng), Target{}).size(), names.size());
+  EXPECT_EQ(FeaturesOf(RandomFootprint(rng), Target{}).size(), names.size());
 }
 
 TEST(Features, AreFiniteEvenForAnEmptyFootprint) {
-  for (float value : Features(Footprint{}, Target{})) EXPECT_TRUE(std::isfinite(value));
+  for (float value : FeaturesOf(Footprint{}, Target{})) EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(Features, GrowWithWhatTheyName) {
   Footprint small, large;
   large.l1_bytes = 1 << 20;
-  const std::vector<float> a = Features(small, Target{}), b = Features(large, Target{});
+  const std::vector<float> a = FeaturesOf(small, Target{}), b = FeaturesOf(large, Target{});
   std::set<std::string> changed;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] != b[i]) changed.insert(FeatureNames()[i]);
@@ -101,13 +128,13 @@ TEST(Features, KnowTheTarget) {
   const Footprint f = RandomFootprint(rng);
   Target large;
   large.l1_bytes *= 4;
-  EXPECT_NE(Features(f, Target{}), Features(f, large));
+  EXPECT_NE(FeaturesOf(f, Target{}), FeaturesOf(f, large));
 }
 
 TEST(DraftModel, OrdersByTheDraftWhateverItIsTold) {
   Data data = MakeData(1, 30);
   const auto model = NewDraftModel();
-  ASSERT_TRUE(model->Fit(data.samples, data.groups).ok());
+  ASSERT_TRUE(Fit(*model, data.samples, data.groups).ok());
   const std::vector<float> scores = Scores(*model, data.samples);
   for (size_t i = 0; i < scores.size(); ++i) EXPECT_FLOAT_EQ(scores[i], -std::log(data.samples[i].draft_s));
 }
@@ -120,7 +147,7 @@ TEST(XgboostModel, BeforeAnyFitIsTheDraft) {
 TEST(XgboostModel, LearnsWhatTheDraftDoesNotKnow) {
   const Data train = MakeData(1, 200), held_out = MakeData(2, 200);
   const auto model = NewXgboostModel(0);
-  ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
+  ASSERT_TRUE(Fit(*model, train.samples, train.groups).ok());
   const double learned = PairsRight(held_out.samples, Scores(*model, held_out.samples));
   const double drafted = PairsRight(held_out.samples, Scores(*NewDraftModel(), held_out.samples));
   EXPECT_LT(drafted, 0.85);
@@ -130,12 +157,20 @@ TEST(XgboostModel, LearnsWhatTheDraftDoesNotKnow) {
 TEST(XgboostModel, ScoresAreMinusTheLogarithmOfSeconds) {
   const Data train = MakeData(1, 300), held_out = MakeData(2, 100);
   const auto model = NewXgboostModel(0);
-  ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
+  ASSERT_TRUE(Fit(*model, train.samples, train.groups).ok());
   const std::vector<float> scores = Scores(*model, held_out.samples);
   double error = 0;
   for (size_t i = 0; i < scores.size(); ++i)
     error += std::abs(std::log(held_out.samples[i].cost_s) + scores[i]) / scores.size();
   EXPECT_LT(error, 0.15);
+}
+
+TEST(XgboostModel, RanksToo) {
+  const Data train = MakeData(1, 200), held_out = MakeData(2, 200);
+  const auto model = NewXgboostModel(0, Objective::kRank);
+  EXPECT_EQ(Scores(*model, held_out.samples), Scores(*NewDraftModel(), held_out.samples)) << "not yet fitted";
+  ASSERT_TRUE(Fit(*model, train.samples, train.groups).ok());
+  EXPECT_GT(PairsRight(held_out.samples, Scores(*model, held_out.samples)), 0.9);
 }
 
 TEST(XgboostModel, ComparesWithinATaskOnly) {
@@ -145,8 +180,8 @@ TEST(XgboostModel, ComparesWithinATaskOnly) {
   train.samples.insert(train.samples.end(), slow.samples.begin(), slow.samples.end());
   train.groups.insert(train.groups.end(), slow.groups.begin(), slow.groups.end());
   const auto apart = NewXgboostModel(0), mixed = NewXgboostModel(0);
-  ASSERT_TRUE(apart->Fit(train.samples, train.groups).ok());
-  ASSERT_TRUE(mixed->Fit(train.samples, std::vector<int>(train.groups.size(), 0)).ok());
+  ASSERT_TRUE(Fit(*apart, train.samples, train.groups).ok());
+  ASSERT_TRUE(Fit(*mixed, train.samples, std::vector<int>(train.groups.size(), 0)).ok());
   const double kept_apart = PairsRight(held_out.samples, Scores(*apart, held_out.samples));
   EXPECT_GT(kept_apart, 0.93);
   EXPECT_GT(kept_apart, PairsRight(held_out.samples, Scores(*mixed, held_out.samples)));
@@ -159,15 +194,14 @@ TEST(XgboostModel, PutsWhatFailsBehindWhatWorks) {
   Data data;
   for (int i = 0; i < 200; ++i) {
     const Footprint f = RandomFootprint(rng);
-    const double draft_s = DraftSeconds(f, target);
-    data.samples.push_back({Features(f, target), draft_s, fails(f) ? kFailed : draft_s});
+    data.samples.push_back(SampleOf(f, target, fails(f) ? kFailed : 1));
   }
   const auto model = NewXgboostModel(0);
-  ASSERT_TRUE(model->Fit(data.samples, std::vector<int>(data.samples.size(), 0)).ok());
+  ASSERT_TRUE(Fit(*model, data.samples, std::vector<int>(data.samples.size(), 0)).ok());
   double worst_working = kFailed, best_failing = -kFailed;
   for (int i = 0; i < 100; ++i) {
     const Footprint f = RandomFootprint(rng);
-    const Sample sample{Features(f, target), DraftSeconds(f, target), 0};
+    const Sample sample = SampleOf(f, target, 1);
     const double score = Scores(*model, {&sample, 1})[0];
     if (fails(f))
       best_failing = std::max(best_failing, score);
@@ -181,7 +215,7 @@ TEST(XgboostModel, KeepsTheDraftsOrderWhereNothingWorked) {
   Data data = MakeData(1, 40);
   for (Sample& sample : data.samples) sample.cost_s = kFailed;
   const auto model = NewXgboostModel(0);
-  ASSERT_TRUE(model->Fit(data.samples, data.groups).ok());
+  ASSERT_TRUE(Fit(*model, data.samples, data.groups).ok());
   const Data other = MakeData(2, 40);
   const std::vector<float> scores = Scores(*model, other.samples);
   for (size_t i = 1; i < scores.size(); ++i) {
@@ -192,11 +226,11 @@ TEST(XgboostModel, KeepsTheDraftsOrderWhereNothingWorked) {
 TEST(XgboostModel, IsTheSameHoweverItsSamplesArrive) {
   const Data train = MakeData(1, 120), held_out = MakeData(2, 50);
   const auto once = NewXgboostModel(5), twice = NewXgboostModel(5);
-  ASSERT_TRUE(once->Fit(train.samples, train.groups).ok());
+  ASSERT_TRUE(Fit(*once, train.samples, train.groups).ok());
   const std::span samples(train.samples);
   const std::span groups(train.groups);
-  ASSERT_TRUE(twice->Fit(samples.first(50), groups.first(50)).ok());
-  ASSERT_TRUE(twice->Fit(samples.subspan(50), groups.subspan(50)).ok());
+  ASSERT_TRUE(Fit(*twice, samples.first(50), groups.first(50)).ok());
+  ASSERT_TRUE(Fit(*twice, samples.subspan(50), groups.subspan(50)).ok());
   EXPECT_EQ(Scores(*once, held_out.samples), Scores(*twice, held_out.samples));
 }
 
@@ -204,18 +238,19 @@ TEST(XgboostModel, TakesMissingValues) {
   Data train = MakeData(1, 60);
   for (size_t i = 0; i < train.samples.size(); i += 2) train.samples[i].features.back() = std::nanf("");
   const auto model = NewXgboostModel(0);
-  ASSERT_TRUE(model->Fit(train.samples, train.groups).ok());
+  ASSERT_TRUE(Fit(*model, train.samples, train.groups).ok());
   for (float score : Scores(*model, train.samples)) EXPECT_TRUE(std::isfinite(score));
 }
 
 TEST(CostModels, RefuseWhatIsNoSample) {
-  for (const auto& make : {+[] { return NewXgboostModel(0); }, +[] { return NewDraftModel(); }}) {
+  for (const auto& make : {+[] { return NewXgboostModel(0); }, +[] { return NewXgboostModel(0, Objective::kRank); },
+                           +[] { return NewDraftModel(); }}) {
     const Data good = MakeData(1, 20);
     const auto refuses = [&](auto change) {
       const auto model = make();
       Data bad = good;
       change(bad);
-      return absl::IsInvalidArgument(model->Fit(bad.samples, bad.groups));
+      return absl::IsInvalidArgument(Fit(*model, bad.samples, bad.groups));
     };
     EXPECT_TRUE(refuses([](Data& d) { d.samples[3].features.pop_back(); }));
     EXPECT_TRUE(refuses([](Data& d) { d.samples[3].cost_s = std::nan(""); }));
@@ -224,13 +259,13 @@ TEST(CostModels, RefuseWhatIsNoSample) {
     EXPECT_TRUE(refuses([](Data& d) { d.samples[3].draft_s = kFailed; }));
     EXPECT_TRUE(refuses([](Data& d) { d.groups.pop_back(); }));
     const auto model = make();
-    EXPECT_TRUE(model->Fit({}, {}).ok());
-    EXPECT_TRUE(model->Fit(good.samples, good.groups).ok());
+    EXPECT_TRUE(Fit(*model, {}, {}).ok());
+    EXPECT_TRUE(Fit(*model, good.samples, good.groups).ok());
     EXPECT_TRUE(Scores(*model, {}).empty());
     Sample short_row = good.samples[0];
     short_row.features.pop_back();
     const Sample mixed[] = {good.samples[0], short_row};
-    EXPECT_TRUE(absl::IsInvalidArgument(model->Score(mixed).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(model->Score(RowsOf(mixed)).status()));
   }
 }
 

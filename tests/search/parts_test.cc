@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/search/toy.h"
 #include "tuner_server/search/annealer.h"
+#include "tuner_server/search/ranking.h"
 #include "tuner_server/search/walk.h"
 
 namespace temper {
@@ -79,9 +80,99 @@ TEST_F(Parts, PointsAndCandidatesAreTheSame) {
   EXPECT_EQ(task->Find({"toy.point", Config({{"only", 7}})}), std::nullopt) << "a template of another workload";
 }
 
-TEST_F(Parts, RowsAreAllOfOneLength) {
+TEST_F(Parts, RowsTellTemplatesApart) {
   const auto task = Task("two");
-  EXPECT_EQ(task->Row({0, 0}).features.size(), task->Row({1, 20}).features.size());
+  Rows rows = task->NewRows();
+  task->AppendRow({0, 0}, rows);
+  task->AppendRow({1, 20}, rows);
+  ASSERT_EQ(rows.features.size(), 2 * rows.width);
+  const size_t which = FeatureNames().size();
+  EXPECT_NE(rows.features[which], rows.features[rows.width + which]);
+  int missing = 0;  // each lacks the knobs of the other
+  for (size_t i = which + 1; i < rows.width; ++i) {
+    const bool first = std::isnan(rows.features[i]), second = std::isnan(rows.features[rows.width + i]);
+    EXPECT_TRUE(first != second) << "these two share no knob";
+    missing += first + second;
+  }
+  EXPECT_EQ(missing, 9);
+}
+
+TEST_F(Parts, ATaskWithoutDraftsKnowsNoSeconds) {
+  TunerContext context = ToyContext("gemm");
+  context.draft = false;
+  const auto task = TaskSpace::Make(context);
+  ASSERT_TRUE(task.ok());
+  Rows rows = (*task)->NewRows();
+  for (int64_t index : {int64_t{0}, int64_t{4242}}) {
+    EXPECT_EQ((*task)->DraftSeconds({0, index}), 1);
+    (*task)->AppendRow({0, index}, rows);
+  }
+  const auto named = std::find(FeatureNames().begin(), FeatureNames().end(), "log_draft_s") - FeatureNames().begin();
+  EXPECT_EQ(rows.features[named], rows.features[rows.width + static_cast<size_t>(named)]);
+}
+
+TEST_F(Parts, MovesReachEveryTemplate) {
+  const auto task = Task("two");
+  Rng rng(1);
+  int visits[2] = {0, 0};
+  Point p{0, 0};
+  for (int i = 0; i < 2000; ++i) {
+    p = task->Move(p, rng);
+    ASSERT_LT(p.index, task->size(p.space));
+    ++visits[p.space];
+  }
+  EXPECT_GT(visits[0], 500);
+  EXPECT_GT(visits[1], 500);
+}
+
+// The digits of a point of a space: which value each knob has.
+std::vector<std::pair<std::string, int64_t>> Values(const TaskSpace& task, const Point& p) {
+  return task.At(p).config.values();
+}
+
+TEST_F(Parts, ACrossedPointIsHeadAndTail) {
+  const auto task = Task("gemm");
+  Rng rng(3);
+  for (int i = 0; i < 300; ++i) {
+    const Point a{0, rng.Below(task->size(0))}, b{0, rng.Below(task->size(0))};
+    const auto from_a = Values(*task, a), from_b = Values(*task, b);
+    const auto child = Values(*task, task->Crossed(a, b, rng));
+    size_t cut = 0;
+    while (cut < child.size() && child[cut] == from_a[cut]) ++cut;
+    for (size_t k = cut; k < child.size(); ++k) EXPECT_EQ(child[k], from_b[k]);
+  }
+  const auto two = Task("two");
+  for (int i = 0; i < 100; ++i) {
+    const Point child = two->Crossed({1, rng.Below(two->size(1))}, {0, rng.Below(two->size(0))}, rng);
+    EXPECT_EQ(child.space, 1) << "of the first parent's template";
+    EXPECT_LT(child.index, two->size(1));
+  }
+}
+
+TEST_F(Parts, StepsAreTheNextValuesOfEachKnob) {
+  const auto task = Task("gemm");
+  const std::vector<Point> corner = task->Steps({0, 0}, 1);
+  EXPECT_EQ(corner.size(), 7u) << "up only";
+  for (int64_t step : {1, 2}) {
+    for (const Point& p : task->Steps({0, 31234}, step)) {
+      EXPECT_EQ(task->Distance(p, {0, 31234}), 1);
+      const auto back = task->Steps(p, step);
+      EXPECT_TRUE(std::find(back.begin(), back.end(), Point{0, 31234}) != back.end());
+    }
+  }
+}
+
+TEST_F(Parts, ARankingIsWholeWhereItMayBe) {
+  const auto task = Task("two");
+  Rng rng(1);
+  const int small = task->size(0) < task->size(1) ? 0 : 1;
+  const DraftRanking whole = RankByDraft(*task, small, rng), sample = RankByDraft(*task, 1 - small, rng);
+  EXPECT_TRUE(whole.whole);
+  EXPECT_EQ(whole.points.size(), 200u);
+  EXPECT_FALSE(sample.whole);
+  EXPECT_EQ(sample.points.size(), RankingLimits().sample);
+  EXPECT_TRUE(std::is_sorted(sample.points.begin(), sample.points.end(), Before));
+  EXPECT_FALSE(RankByDraft(*task, small, rng, {1 << 16, 199, 50}).whole) << "more are legal than may be listed";
 }
 
 // A landscape of one big hill with bumps, on a line.

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <unordered_map>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace temper {
 namespace {
@@ -39,8 +40,8 @@ class Scores {
 
  private:
   const AnnealProblem& problem_;
-  std::unordered_map<Point, bool, PointHash> legal_;
-  std::unordered_map<Point, float, PointHash> known_;
+  absl::flat_hash_map<Point, bool, PointHash> legal_;
+  absl::flat_hash_map<Point, float, PointHash> known_;
 };
 
 // The best few so far.

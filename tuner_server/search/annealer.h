@@ -17,15 +17,6 @@ struct AnnealOptions {
   int tries = 8;           // moves drawn for a chain, until one is legal
 };
 
-struct ScoredPoint {
-  Point point;
-  float score = 0;
-};
-// The order of everything ranked: higher scores first, and among equals one order on every machine.
-inline bool Before(const ScoredPoint& a, const ScoredPoint& b) {
-  return a.score != b.score ? a.score > b.score : a.point < b.point;
-}
-
 struct AnnealProblem {
   std::function<Point(const Point&, Rng&)> move;
   std::function<bool(const Point&)> legal;

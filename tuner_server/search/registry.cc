@@ -13,7 +13,11 @@ absl::Status CheckObservation(const Observation& o) {
 
 std::span<const TunerDef> AllTuners() {
   static constexpr TunerDef kTuners[] = {
-      {"xgb", MakeXgbTuner},
+      {"xgb", [](const TunerContext& c) { return MakeXgbTuner(c); }},
+      {"xgb-rank", [](const TunerContext& c) { return MakeXgbTuner(c, {Objective::kRank}); }},
+      {"ga", [](const TunerContext& c) { return MakeGaTuner(c); }},
+      {"droplet", MakeDropletTuner},
+      {"grid", MakeGridTuner},
       {"random", MakeRandomTuner},
   };
   return kTuners;

@@ -7,11 +7,17 @@
 #include "absl/strings/str_cat.h"
 
 namespace temper {
+namespace {
+
+constexpr int64_t kMovesATemplate = 8;  // one move in so many changes the template
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerContext& context) {
   auto task = std::make_shared<TaskSpace>();
   task->workload_ = context.workload;
   task->target_ = context.target;
+  task->draft_ = context.draft;
   std::map<std::string, int> columns;  // knobs of one name share a column
   for (const TemplateDef* def : TemplatesFor(context.workload)) {
     Part part{def, def->space(context.workload, context.target)};
@@ -25,8 +31,8 @@ absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerCont
       const int64_t radix = static_cast<int64_t>(knob.values.size());
       stride /= radix;
       if (radix > 1) part.movable.push_back(static_cast<int>(part.axes.size()));
-      part.axes.push_back({radix, stride});
-      part.columns.push_back(columns.try_emplace(knob.name, static_cast<int>(columns.size())).first->second);
+      const int column = columns.try_emplace(knob.name, static_cast<int>(columns.size())).first->second;
+      part.axes.push_back({radix, stride, column});
     }
     task->parts_.push_back(std::move(part));
   }
@@ -37,7 +43,7 @@ absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerCont
 
 bool TaskSpace::Legal(const Point& p) const {
   const ConfigSpace& space = parts_[p.space].space;
-  return space.Check(space.At(p.index)).ok();
+  return space.Allows(space.At(p.index));
 }
 
 Candidate TaskSpace::At(const Point& p) const {
@@ -53,34 +59,85 @@ std::optional<Point> TaskSpace::Find(const Candidate& candidate) const {
   return std::nullopt;
 }
 
-Sample TaskSpace::Row(const Point& p) const {
+double TaskSpace::DraftSeconds(const Point& p) const {
+  if (!draft_) return 1;
+  const Part& part = parts_[p.space];
+  return temper::DraftSeconds(part.def->footprint(workload_, part.space.At(p.index), target_), target_);
+}
+
+void TaskSpace::AppendRow(const Point& p, Rows& rows) const {
   const Part& part = parts_[p.space];
   const Config config = part.space.At(p.index);
   const Footprint footprint = part.def->footprint(workload_, config, target_);
-  Sample sample{Features(footprint, target_), DraftSeconds(footprint, target_), 0};
-  sample.features.push_back(static_cast<float>(p.space));
-  const size_t knobs = sample.features.size();
-  sample.features.resize(knobs + knob_columns_, std::numeric_limits<float>::quiet_NaN());
-  for (size_t i = 0; i < part.columns.size(); ++i) {
-    sample.features[knobs + part.columns[i]] = static_cast<float>(config.values()[i].second);
-  }
-  return sample;
+  const double draft_s = draft_ ? temper::DraftSeconds(footprint, target_) : 1;
+  const std::span<float> row = rows.Append(draft_s);
+  const size_t closed = FeatureNames().size();
+  Features(footprint, target_, draft_s, row.first(closed));
+  row[closed] = static_cast<float>(p.space);
+  const std::span<float> knobs = row.subspan(closed + 1);
+  std::fill(knobs.begin(), knobs.end(), std::numeric_limits<float>::quiet_NaN());
+  for (size_t i = 0; i < part.axes.size(); ++i)
+    knobs[part.axes[i].column] = static_cast<float>(config.values()[i].second);
 }
 
 Point TaskSpace::Move(const Point& p, Rng& rng) const {
+  if (count() > 1 && rng.Below(kMovesATemplate) == 0)
+    return Ported(p, static_cast<int>((p.space + 1 + rng.Below(count() - 1)) % count()), rng);
   const Part& part = parts_[p.space];
   if (part.movable.empty()) return p;
-  const Axis& axis = part.axes[part.movable[rng.Below(static_cast<int64_t>(part.movable.size()))]];
-  const int64_t value = p.index / axis.stride % axis.radix;
+  const Axis& axis = part.axes[part.movable[rng.Below(knobs(p.space))]];
+  const int64_t value = axis.Digit(p.index);
   const int64_t other = (value + 1 + rng.Below(axis.radix - 1)) % axis.radix;
   return {p.space, p.index + (other - value) * axis.stride};
+}
+
+Point TaskSpace::Redrawn(const Point& p, int knob, Rng& rng) const {
+  const Axis& axis = parts_[p.space].axes[parts_[p.space].movable[knob]];
+  return {p.space, p.index + (rng.Below(axis.radix) - axis.Digit(p.index)) * axis.stride};
+}
+
+Point TaskSpace::Crossed(const Point& a, const Point& b, Rng& rng) const {
+  if (knobs(a.space) == 0) return a;
+  const int64_t other = a.space == b.space ? b.index : Ported(b, a.space, rng).index;
+  // Mixed radix: what lies behind a cut is the index modulo the stride of the knob before it.
+  const int64_t stride = parts_[a.space].axes[parts_[a.space].movable[rng.Below(knobs(a.space))]].stride;
+  return {a.space, a.index / stride * stride + other % stride};
+}
+
+std::vector<Point> TaskSpace::Steps(const Point& p, int64_t step) const {
+  std::vector<Point> points;
+  const Part& part = parts_[p.space];
+  for (int movable : part.movable) {
+    const Axis& axis = part.axes[movable];
+    const int64_t value = axis.Digit(p.index);
+    if (value >= step) points.push_back({p.space, p.index - step * axis.stride});
+    if (value + step < axis.radix) points.push_back({p.space, p.index + step * axis.stride});
+  }
+  return points;
+}
+
+Point TaskSpace::Ported(const Point& p, int space, Rng& rng) const {
+  const Part &from = parts_[p.space], &to = parts_[space];
+  Point ported{space, 0};
+  for (size_t i = 0; i < to.axes.size(); ++i) {
+    const std::vector<int64_t>& values = to.space.knobs()[i].values;
+    int64_t digit = rng.Below(to.axes[i].radix);
+    for (size_t k = 0; k < from.axes.size(); ++k) {
+      if (from.axes[k].column != to.axes[i].column) continue;
+      const int64_t value = from.space.knobs()[k].values[from.axes[k].Digit(p.index)];
+      const auto found = std::find(values.begin(), values.end(), value);
+      if (found != values.end()) digit = found - values.begin();
+    }
+    ported.index += digit * to.axes[i].stride;
+  }
+  return ported;
 }
 
 int TaskSpace::Distance(const Point& a, const Point& b) const {
   const std::vector<Axis>& axes = parts_[a.space].axes;
   if (a.space != b.space) return static_cast<int>(std::max(axes.size(), parts_[b.space].axes.size()));
   int differing = 0;
-  for (const Axis& axis : axes) differing += a.index / axis.stride % axis.radix != b.index / axis.stride % axis.radix;
+  for (const Axis& axis : axes) differing += axis.Digit(a.index) != axis.Digit(b.index);
   return differing;
 }
 

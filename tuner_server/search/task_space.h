@@ -4,9 +4,9 @@
 
 #include <memory>
 #include <optional>
-#include <unordered_set>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/rng.h"
 #include "tuner_server/search/tuner.h"
 
@@ -22,7 +22,16 @@ struct PointHash {
     return static_cast<size_t>(Rng(static_cast<uint64_t>(p.index) * 64 + p.space).Next());
   }
 };
-using PointSet = std::unordered_set<Point, PointHash>;
+using PointSet = absl::flat_hash_set<Point, PointHash>;
+
+struct ScoredPoint {
+  Point point;
+  float score = 0;
+};
+// The order of everything ranked: higher scores first, and among equals one order on every machine.
+inline bool Before(const ScoredPoint& a, const ScoredPoint& b) {
+  return a.score != b.score ? a.score > b.score : a.point < b.point;
+}
 
 class TaskSpace {
  public:
@@ -35,11 +44,23 @@ class TaskSpace {
   Candidate At(const Point& p) const;
   // nullopt: another template, or a config that is no point of its space (made for an older version, say).
   std::optional<Point> Find(const Candidate& candidate) const;
-  // Features and draft of a legal point; cost 0. Behind the closed-form features come the template and the knobs'
+  double DraftSeconds(const Point& p) const;  // of a legal point
+  // Appends features and draft of a legal point. Behind the closed-form features come the template and the knobs'
   // values, so that a model may learn what no footprint tells.
-  Sample Row(const Point& p) const;
-  // A point with one knob set to another value; the same one where no knob has two. May be illegal.
+  void AppendRow(const Point& p, Rows& rows) const;
+  Rows NewRows() const { return Rows{FeatureNames().size() + 1 + knob_columns_}; }
+
+  int knobs(int space) const { return static_cast<int>(parts_[space].movable.size()); }  // of two values or more
+  // What follows may be illegal.
+  // One knob set to another value; now and then another template, keeping the values of the knobs that it has too.
+  // The same point where there is nothing to change.
   Point Move(const Point& p, Rng& rng) const;
+  // A knob set to any value.
+  Point Redrawn(const Point& p, int knob, Rng& rng) const;
+  // Knobs of `a` up to a random one, of `b` from there on.
+  Point Crossed(const Point& a, const Point& b, Rng& rng) const;
+  // Each knob set to the value `step` before and after its own, as far as there are such.
+  std::vector<Point> Steps(const Point& p, int64_t step) const;
   // Knobs that differ; all of them between templates.
   int Distance(const Point& a, const Point& b) const;
 
@@ -47,6 +68,8 @@ class TaskSpace {
   struct Axis {
     int64_t radix;   // values of the knob
     int64_t stride;  // indices between successive values
+    int column;      // of the knob among all the templates' knobs
+    int64_t Digit(int64_t index) const { return index / stride % radix; }
   };
   struct Part {
     const TemplateDef* def;
@@ -54,11 +77,14 @@ class TaskSpace {
     int64_t size;
     std::vector<Axis> axes;
     std::vector<int> movable;  // axes with two values or more
-    std::vector<int> columns;  // of each knob among all the templates' knobs
   };
+
+  // The point of `space` with the values that `p` has for the knobs of both, the others at random.
+  Point Ported(const Point& p, int space, Rng& rng) const;
 
   Workload workload_;
   Target target_;
+  bool draft_ = true;
   std::vector<Part> parts_;
   size_t knob_columns_ = 0;
 };

@@ -39,9 +39,10 @@ struct TunerContext {
   Workload workload;
   Target target;
   uint64_t seed = 0;
+  bool draft = true;  // false: as if closed forms said nothing of seconds; for studies
 };
 struct TunerDef {
-  std::string_view name;  // "xgb", "random"
+  std::string_view name;  // "xgb", "ga", ...
   absl::StatusOr<std::unique_ptr<Tuner>> (*make)(const TunerContext&);
 };
 std::span<const TunerDef> AllTuners();  // registry.cc

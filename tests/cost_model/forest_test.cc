@@ -1,0 +1,77 @@
+// The forest adds up what XGBoost predicts.
+#include "cost_model/xgboost/forest.h"
+
+#include <xgboost/c_api.h>
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/rng.h"
+#include "gtest/gtest.h"
+
+namespace temper {
+namespace {
+
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> RandomRows(Rng& rng, size_t count, size_t width) {
+  std::vector<float> rows(count * width);
+  for (float& value : rows) value = rng.Below(5) == 0 ? kMissing : static_cast<float>(rng.Below(40)) / 4;
+  return rows;
+}
+
+TEST(Forest, PredictsAsXgboostDoes) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Rng rng(seed);
+    const size_t width = 1 + static_cast<size_t>(rng.Below(9)), count = 3 + static_cast<size_t>(rng.Below(300));
+    const std::vector<float> rows = RandomRows(rng, count, width);
+    std::vector<float> labels(count);
+    for (float& label : labels) label = static_cast<float>(rng.Uniform());
+    DMatrixHandle train = nullptr, asked = nullptr;
+    BoosterHandle booster = nullptr;
+    ASSERT_EQ(XGDMatrixCreateFromMat(rows.data(), count, width, kMissing, &train), 0);
+    ASSERT_EQ(XGDMatrixSetFloatInfo(train, "label", labels.data(), count), 0);
+    ASSERT_EQ(XGBoosterCreate(&train, 1, &booster), 0);
+    const std::string depth = absl::StrCat(seed % 8);
+    for (auto [name, value] : {std::pair{"base_score", "0"},
+                               {"tree_method", seed % 2 == 0 ? "hist" : "exact"},
+                               {"max_depth", depth.c_str()},
+                               {"gamma", "1e-3"},
+                               {"nthread", "1"},
+                               {"verbosity", "0"}})
+      ASSERT_EQ(XGBoosterSetParam(booster, name, value), 0);
+    for (int round = 0; round < 1 + static_cast<int>(seed) * 3; ++round)
+      ASSERT_EQ(XGBoosterUpdateOneIter(booster, round, train), 0);
+    const std::vector<float> fresh = RandomRows(rng, 500, width);
+    ASSERT_EQ(XGDMatrixCreateFromMat(fresh.data(), 500, width, kMissing, &asked), 0);
+    bst_ulong length = 0;
+    const float* wanted = nullptr;
+    ASSERT_EQ(XGBoosterPredict(booster, asked, 0, 0, 0, &length, &wanted), 0);
+    bst_ulong bytes = 0;
+    const char* saved = nullptr;
+    ASSERT_EQ(XGBoosterSaveModelToBuffer(booster, R"({"format":"ubj"})", &bytes, &saved), 0);
+    const auto forest = Forest::FromUbj({saved, bytes});
+    ASSERT_TRUE(forest.ok()) << forest.status();
+    std::vector<float> scores(500, 0.0f);
+    forest->AddTo(fresh, width, scores);
+    for (size_t i = 0; i < scores.size(); ++i) ASSERT_FLOAT_EQ(scores[i], wanted[i]) << "seed " << seed;
+    XGDMatrixFree(train);
+    XGDMatrixFree(asked);
+    XGBoosterFree(booster);
+  }
+}
+
+TEST(Forest, OfNoTreesAddsNothing) {
+  std::vector<float> scores = {1, 2};
+  Forest().AddTo(std::vector<float>{0, 0}, 1, scores);
+  EXPECT_EQ(scores, (std::vector<float>{1, 2}));
+}
+
+TEST(Forest, RefusesWhatIsNoModel) {
+  EXPECT_FALSE(Forest::FromUbj("").ok());
+  EXPECT_FALSE(Forest::FromUbj("{}").ok());
+  EXPECT_FALSE(Forest::FromUbj("not at all").ok());
+}
+
+}  // namespace
+}  // namespace temper

@@ -14,7 +14,7 @@ absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const Reco
   TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(ModelHash(tasks), target));
   if (records->kept_default_by() != 0) {
     std::printf(
-        "default configs are used: job %lld found the tuned model no faster end to end; tune again to look on\n",
+        "default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
         static_cast<long long>(records->kept_default_by()));
   }
   auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };

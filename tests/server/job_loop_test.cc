@@ -268,7 +268,7 @@ TEST(JobLoop, ASlowerModelKeepsTheDefault) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;
   sim.model_ = [](const Work& work) {
-    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {3, 2.1, 1}, .untuned_s = {2, 2, 2}};
+    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {3, 2.1, 1, 2.2}, .untuned_s = {2, 2, 2, 2}};
   };
   sim.Begin();
   ASSERT_TRUE(sim.Run());

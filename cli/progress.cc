@@ -1,5 +1,7 @@
 #include "cli/progress.h"
 
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -13,6 +15,9 @@ namespace {
 
 constexpr absl::Duration kLineInterval = absl::Seconds(10);
 constexpr size_t kMostRows = 24;
+constexpr size_t kLinesBesideRows = 4;  // headline, how many more, status, and where the cursor ends up
+constexpr int kColumnsBesideName = 67, kShortestName = 12, kLongestName = 44;
+constexpr unsigned short kUsualRows = 25, kUsualColumns = 80;
 constexpr int kBarCells = 12;
 
 std::string Bar(double share) {
@@ -35,10 +40,41 @@ std::string ShortWorkload(const std::string& workload) {
   if (close == std::string::npos) return workload.substr(0, 40);
   std::string operands = workload.substr(1, close - 1), op = workload.substr(std::min(close + 2, workload.size()));
   op = op.substr(0, op.find('('));
-  return (op + " " + operands).substr(0, 44);
+  return (op + " " + operands).substr(0, kLongestName);
 }
 
 double TaskSeconds(const v1::TaskProgress& t) { return t.weight() * (t.best_s() > 0 ? t.best_s() : t.default_s()); }
+
+// What a terminal of so many columns shows of a line in one row. A character is taken to be one column wide.
+std::string Cut(const std::string& line, size_t columns) {
+  size_t end = 0;
+  for (size_t width = 0; end < line.size(); ++end) {
+    const bool begins_character = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
+    if (begins_character && ++width > columns) break;
+  }
+  return line.substr(0, end);
+}
+
+std::string RowText(const v1::TaskProgress& t, double total_s, int name_columns) {
+  const double best = t.best_s() > 0 ? t.best_s() : t.default_s();
+  const double share = total_s > 0 ? TaskSeconds(t) / total_s : 0;
+  std::string text =
+      absl::StrFormat("%-*s %s %5.1f%% %6d", name_columns, Cut(ShortWorkload(t.workload()), name_columns), Bar(share),
+                      share * 100, t.trials());
+  if (best > 0) {
+    absl::StrAppendFormat(&text, " %9.1f %9.3f %7.2fx", t.flops() / best / 1e9, best * 1e3, t.default_s() / best);
+  } else {
+    absl::StrAppendFormat(&text, " %9s %9s %8s", "-", "-", "-");  // not measured yet
+  }
+  return absl::StrCat(text, "  ", Failures(t.failures()), t.done() ? " " : "", t.why_done());
+}
+
+// How much of the search is done, from 0 to 1: of the trials, or of the time.
+double Done(const v1::JobEvent& event) {
+  if (event.trials_limit() > 0) return static_cast<double>(event.trials()) / event.trials_limit();
+  const double all_s = event.elapsed_s() + event.eta_s();
+  return event.eta_s() > 0 && all_s > 0 ? event.elapsed_s() / all_s : 1;
+}
 
 }  // namespace
 
@@ -97,28 +133,24 @@ void Progress::Table(const JobView& view) {
     total += TaskSeconds(task);
   }
   std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return TaskSeconds(*a) > TaskSeconds(*b); });
+  // Rows that wrap, or scroll out of sight, could not be drawn over.
+  winsize size{};
+  if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size = {kUsualRows, kUsualColumns, 0, 0};
+  const size_t most_rows =
+      std::clamp<size_t>(size.ws_row, kLinesBesideRows + 1, kMostRows + kLinesBesideRows) - kLinesBesideRows;
   std::string text;
   if (drawn_lines_ > 0) absl::StrAppendFormat(&text, "\x1b[%dA", drawn_lines_);
   int lines = 0;
   auto line = [&](const std::string& s) {
-    absl::StrAppend(&text, "\x1b[2K", s, "\n");
+    absl::StrAppend(&text, "\x1b[2K", Cut(s, size.ws_col), "\n");
     ++lines;
   };
-  line(absl::StrFormat("%-44s %-19s %6s %9s %9s %8s  %s", "task", "share of time", "trials", "GFLOP/s", "best ms",
-                       "speedup", "failures"));
-  for (size_t i = 0; i < rows.size() && i < kMostRows; ++i) {
-    const v1::TaskProgress& t = *rows[i];
-    const double best = t.best_s() > 0 ? t.best_s() : t.default_s();
-    const double share = total > 0 ? TaskSeconds(t) / total : 0;
-    line(absl::StrFormat("%-44s %s %5.1f%% %6d %9.1f %9.3f %7.2fx  %s%s", ShortWorkload(t.workload()), Bar(share),
-                         share * 100, t.trials(), best > 0 ? t.flops() / best / 1e9 : 0.0, best * 1e3,
-                         best > 0 ? t.default_s() / best : 0.0, Failures(t.failures()),
-                         t.done() ? " " + t.why_done() : ""));
-  }
-  if (rows.size() > kMostRows) line(absl::StrFormat("... and %d more", rows.size() - kMostRows));
-  const double share =
-      view.latest.trials_limit() > 0 ? static_cast<double>(view.latest.trials()) / view.latest.trials_limit() : 0;
-  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(share),
+  const int name_columns = std::clamp(size.ws_col - kColumnsBesideName, kShortestName, kLongestName);
+  line(absl::StrFormat("%-*s %-19s %6s %9s %9s %8s  %s", name_columns, "task", "share of time", "trials", "GFLOP/s",
+                       "best ms", "speedup", "failures"));
+  for (size_t i = 0; i < rows.size() && i < most_rows; ++i) line(RowText(*rows[i], total, name_columns));
+  if (rows.size() > most_rows) line(absl::StrFormat("... and %d more", rows.size() - most_rows));
+  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(Done(view.latest)),
                        view.latest.trials(), view.latest.elapsed_s(), total * 1e3,
                        view.latest.eta_s() > 0 ? absl::StrFormat(", %.0f s left", view.latest.eta_s()) : ""));
   drawn_lines_ = lines;

@@ -1,7 +1,6 @@
 #include "measure_worker/sampling.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "compiler/runtime/timing.h"
 
@@ -9,8 +8,7 @@ namespace temper::worker {
 namespace {
 
 constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not hold us
-
-constexpr double kCloseCall = 0.02;
+constexpr double kAgreement = 0.8;  // of the rounds, on who is faster
 
 }  // namespace
 
@@ -41,10 +39,10 @@ Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn
 }
 
 bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(a[i] / b[i]);
-  if (ratios.empty()) return true;
-  return std::abs(Median(ratios) - 1) < kCloseCall;
+  const size_t rounds = std::min(a.size(), b.size());
+  size_t won = 0;
+  for (size_t i = 0; i < rounds; ++i) won += a[i] < b[i];
+  return static_cast<double>(std::max(won, rounds - won)) < kAgreement * static_cast<double>(rounds);
 }
 
 bool IsOut(const SamplingPlan& plan, const std::vector<double>& samples, double best_median_s) {

@@ -22,8 +22,8 @@ struct Samples {
 // One warm-up and one sample; out if behind the incumbent by the racing factor, else the plan's other samples.
 Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time);
 
-// Whether two contenders that took turns are so close, by the median of the rounds' ratios, that more rounds should
-// tell. One sample of each a round.
+// Whether the rounds of two contenders that took turns disagree so much on who is faster that more should tell. One
+// sample of each a round.
 bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b);
 
 // Whether these samples of a finalist, as many as kRoundsBeforeOut or more, are behind the best one's by the plan's

@@ -1,5 +1,6 @@
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -60,6 +61,7 @@ class GrpcLink : public ServerLink {
     }
     stub_->async()->Sync(&pending->context, &pending->request, &pending->reply,
                          [this, pending, done = std::move(done)](const grpc::Status& status) {
+                           Note(status);
                            if (status.ok())
                              done(std::move(pending->reply));
                            else
@@ -83,16 +85,24 @@ class GrpcLink : public ServerLink {
     Reply reply;
     const grpc::Status status = call(&context, &reply);
     Leave(&context);
+    Note(status);
     if (!status.ok()) return FromGrpc(status);
     return reply;
   }
 
   bool Enter(grpc::ClientContext* context, std::chrono::milliseconds timeout) {
     context->set_deadline(std::chrono::system_clock::now() + timeout);
+    context->set_wait_for_ready(absent_);
     std::lock_guard lock(mutex_);
     if (closed_) return false;
     calls_.insert(context);
     return true;
+  }
+  // While the server is away, the first call fails and tells so; later ones wait for it, since the channel knows within
+  // two seconds when it is back, and the caller's back-off may be much longer.
+  void Note(const grpc::Status& status) {
+    if (status.ok()) absent_ = false;
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) absent_ = true;
   }
   void Leave(grpc::ClientContext* context) {
     std::lock_guard lock(mutex_);
@@ -105,6 +115,7 @@ class GrpcLink : public ServerLink {
   std::condition_variable none_left_;
   std::set<grpc::ClientContext*> calls_;
   bool closed_ = false;
+  std::atomic<bool> absent_ = false;
 };
 
 }  // namespace

@@ -98,12 +98,14 @@ TEST(Finals, AFinalistFarBehindIsOutAfterThreeRounds) {
   EXPECT_FALSE(IsOut(plan, {9, 9, 9}, 1));
 }
 
-TEST(CloseCalls, AreToldByTheMedianOfTheRoundsRatios) {
-  EXPECT_TRUE(IsCloseCall({1, 2, 3}, {1.01, 2.01, 3.01}));
-  EXPECT_FALSE(IsCloseCall({1, 2, 3}, {1.1, 2.2, 3.3}));
-  EXPECT_TRUE(IsCloseCall({1, 2, 3}, {1, 2, 30})) << "one bad round";
-  EXPECT_FALSE(IsCloseCall({1, 2, 30}, {1.1, 2.2, 33})) << "that hits both alike";
-  EXPECT_TRUE(IsCloseCall({}, {}));
+TEST(CloseCalls, AreThoseOnWhichTheRoundsDisagree) {
+  const std::vector<double> rounds = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  for (int faster = 0; faster <= 10; ++faster) {
+    std::vector<double> other = rounds;
+    for (int i = 0; i < 10; ++i) other[i] *= i < faster ? 0.99 : 1.5;
+    EXPECT_EQ(IsCloseCall(rounds, other), faster > 2 && faster < 8) << faster;
+    EXPECT_EQ(IsCloseCall(other, rounds), faster > 2 && faster < 8) << faster;
+  }
 }
 
 TEST(Interleaving, EachRoundHasEachContenderOnceAndReverses) {

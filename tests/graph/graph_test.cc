@@ -226,6 +226,25 @@ TEST(ExtractTest, EqualLayersAreOneTask) {
   EXPECT_EQ(convs, 1);
 }
 
+TEST(ExtractTest, AModelsHashIsThatOfItsTasksInAnyOrder) {
+  const auto tasks_of = [](int convs, int channels) {
+    Builder b;
+    ValueId v = b.Input({1, channels, 6, 6});
+    for (int i = 0; i < convs; ++i) v = b.Call("relu", {b.Conv(v, b.Random({channels, channels, 3, 3}), 1)});
+    b.Output(b.Call("reduce_mean", {v}, Builder::Ints("axes", {2, 3})));
+    EXPECT_TRUE(Optimize(b.g).ok());
+    return *ExtractTasks(b.g);
+  };
+  std::vector<Task> tasks = tasks_of(3, 4);
+  ASSERT_GT(tasks.size(), 1u);
+  const std::string hash = ModelHash(tasks);
+  EXPECT_EQ(ModelHash(tasks_of(3, 4)), hash);
+  EXPECT_NE(ModelHash(tasks_of(2, 4)), hash) << "how often counts";
+  EXPECT_NE(ModelHash(tasks_of(3, 8)), hash);
+  std::reverse(tasks.begin(), tasks.end());
+  EXPECT_EQ(ModelHash(tasks), hash);
+}
+
 TEST(PipelineTest, PrintsTheGraphAndRefusesUnknownPasses) {
   std::ostringstream out;
   Graph g = SmallNet();

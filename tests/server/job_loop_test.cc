@@ -339,6 +339,21 @@ TEST(JobLoop, SmallTasksHaveShortFinalsAndNegligibleOnesNone) {
   EXPECT_LT(finals[1].plan.repeats, finals[0].plan.repeats);
 }
 
+TEST(JobLoop, LongKernelsHaveFewerRoundsInFinals) {
+  std::vector<int> repeats;
+  for (const double seconds : {1e-3, 0.1, 10.0}) {
+    Simulation sim({{ToyWorkload("a", 400, seconds), 1}});
+    sim.spec_.trials = 50;
+    sim.Begin();
+    ASSERT_TRUE(sim.Run());
+    repeats.push_back(sim.WorksOf(WorkKind::kFinals).at(0).plan.repeats);
+  }
+  EXPECT_EQ(repeats[0], JobLoopOptions().final_repeats);
+  EXPECT_LT(repeats[1], repeats[0]);
+  EXPECT_LE(repeats[2], repeats[1]);
+  EXPECT_GT(repeats[2], 2);
+}
+
 TEST(JobLoop, AWrongModelKeepsTheDefaultAndSaysSo) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;

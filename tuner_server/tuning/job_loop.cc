@@ -24,6 +24,9 @@ struct FinalsPlan {
   int repeats_divisor;
 };
 constexpr FinalsPlan kFinalsPlans[] = {{0.1, 3, 1}, {0.02, 2, 1}, {0, 1, 2}};
+// A long kernel is steady enough to be told from another by fewer rounds.
+constexpr double kFinalSeconds = 0.4;
+constexpr int kLeastRepeats = 4;
 // Of the model's time: less to gain is not worth a final. Such a best is used where it is ahead by a margin.
 constexpr double kNegligibleGain = 1e-4;
 
@@ -296,7 +299,9 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
     std::vector<WorkItem> finalists = tasks_[i].Finalists(plan.contenders);
     if (finalists.empty()) continue;
     Work work = NewWork(WorkKind::kFinals, i);
-    work.plan.repeats = std::max(1, options_.final_repeats / plan.repeats_divisor);
+    const double round_s = static_cast<double>(finalists.size()) * tasks_[i].incumbent_s();
+    const int most = std::max(kLeastRepeats, options_.final_repeats / plan.repeats_divisor);
+    work.plan.repeats = static_cast<int>(std::clamp<double>(kFinalSeconds / round_s, kLeastRepeats, most));
     work.plan.race_factor = options_.final_race_factor;
     work.incumbent_s = tasks_[i].incumbent_s();
     work.items = std::move(finalists);

@@ -1,5 +1,8 @@
 #include "measure_worker/backends/cpu/cpu_backend.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <list>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +13,11 @@
 namespace temper::worker {
 namespace {
 
-constexpr int64_t kMaxCachedBytes = int64_t{512} << 20;
+// An eighth of the memory, within bounds: VGG's first dense layer alone has 800 MiB of operands and their copies.
+int64_t MaxCachedBytes() {
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::clamp(memory / 8, int64_t{512} << 20, int64_t{2} << 30);
+}
 
 // References are slow next to a trial, and jobs go round their tasks: the latest workloads are kept.
 class StateCache {
@@ -25,7 +32,7 @@ class StateCache {
     TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(text)));
     entries_.push_front({text, state});
     bytes_ += state->bytes;
-    while (bytes_ > kMaxCachedBytes && entries_.size() > 1) {
+    while (bytes_ > most_bytes_ && entries_.size() > 1) {
       bytes_ -= entries_.back().state->bytes;
       entries_.pop_back();
     }
@@ -39,6 +46,7 @@ class StateCache {
   };
   std::list<Entry> entries_;  // latest used first
   int64_t bytes_ = 0;
+  const int64_t most_bytes_ = MaxCachedBytes();
 };
 
 class CpuBackend : public Backend {

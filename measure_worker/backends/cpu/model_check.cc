@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 constexpr int kLeastRounds = 3;
 constexpr int64_t kSampleUs = 2000;
 constexpr double kLongCallS = 0.01;
-constexpr int64_t kMostOfACloseCall = 3;  // times as many rounds, while it is one
+constexpr double kSampleByItselfS = 0.05;  // even if the first call, which was cold, took many times as long
+constexpr int64_t kMostOfACloseCall = 3;   // times as many rounds, while it is one
 
 class TemporaryDirectory {
  public:
@@ -107,12 +108,21 @@ class Runner {
     call_s_ = seconds / static_cast<double>(calls);
     return seconds;
   }
+  absl::Status RunFirst() {
+    const int64_t start = MonotonicNs();
+    TEMPER_RETURN_IF_ERROR(Run());
+    call_s_ = static_cast<double>(MonotonicNs() - start) * 1e-9;
+    return absl::OkStatus();
+  }
+  int64_t CallsASample() {
+    return call_s_ > kSampleByItselfS ? 1 : FindCalls([this](int64_t n) { return Time(n); }, kSampleUs);
+  }
   const std::vector<NDArray>& outputs() const { return outputs_; }
 
  private:
   std::unique_ptr<LoadedPackage> package_;
   std::vector<NDArray> inputs_, outputs_;
-  double call_s_ = 0;  // of the last sample
+  double call_s_ = 0;  // of the last sample, or the first call
 };
 
 absl::Status Compare(const Runner& tuned, const Runner& untuned, double& worst) {
@@ -129,7 +139,7 @@ absl::Status Compare(const Runner& tuned, const Runner& untuned, double& worst) 
 void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vector<std::vector<double>>& samples) {
   const int contenders = static_cast<int>(runners.size());
   std::vector<int64_t> calls;
-  for (Runner& r : runners) calls.push_back(FindCalls([&](int64_t n) { return r.Time(n); }, kSampleUs));
+  for (Runner& r : runners) calls.push_back(r.CallsASample());
   const int64_t start = MonotonicNs();
   const int rounds = std::max(work.rounds, kLeastRounds);
   const auto undecided = [&](int round) {
@@ -168,7 +178,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   directory.reset();  // loaded; and a crash from here on leaves nothing behind
   begin(Phase::kModelRun);
   result.outcome = kRunCrashed;
-  for (Runner& r : runners) TEMPER_RETURN_IF_ERROR(r.Run());
+  for (Runner& r : runners) TEMPER_RETURN_IF_ERROR(r.RunFirst());
   if (differ) {
     result.outcome = kWrongAnswer;
     TEMPER_RETURN_IF_ERROR(Compare(runners[1], runners[0], result.relative_error));

@@ -20,6 +20,8 @@ constexpr Derived kDerived[] = {
     {"l1_used", [](const Footprint& f, const Target& t) { return Ratio(f.l1_bytes, static_cast<double>(t.l1_bytes)); }},
     {"l2_used", [](const Footprint& f, const Target& t) { return Ratio(f.l2_bytes, static_cast<double>(t.l2_bytes)); }},
     {"l2_refetch", [](const Footprint& f, const Target&) { return Ratio(f.l2_traffic, f.compulsory_bytes); }},
+    {"l3_refetch", [](const Footprint& f,
+                      const Target&) { return Ratio(std::max(f.l3_traffic, f.memory_traffic), f.compulsory_bytes); }},
     {"memory_refetch", [](const Footprint& f, const Target&) { return Ratio(f.memory_traffic, f.compulsory_bytes); }},
     {"copies_share", [](const Footprint& f, const Target&) { return Ratio(f.copies_bytes, f.compulsory_bytes); }},
     {"flops_per_l2_byte", [](const Footprint& f, const Target&) { return Ratio(f.flops, f.l2_traffic); }},

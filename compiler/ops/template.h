@@ -30,7 +30,8 @@ struct Footprint {
   double l1_bytes = 0;        // working set of the loop that should live in L1
   double l2_bytes = 0;        // working set of the loop that should live in L2
   double l2_traffic = 0;      // bytes fetched past L1 over the whole kernel
-  double memory_traffic = 0;  // bytes fetched past L2 over the whole kernel
+  double l3_traffic = 0;      // bytes fetched past L2 over the whole kernel; 0: no more than memory_traffic
+  double memory_traffic = 0;  // bytes fetched past L3 over the whole kernel
   double compulsory_bytes = 0;
   double parallel_chunks = 1;   // units handed to threads
   double chunk_imbalance = 1;   // slowest thread's share over the mean, >= 1
@@ -38,7 +39,7 @@ struct Footprint {
   double code_ops = 0;          // vector instructions in the unrolled body, edge tiles included
   double innermost_stride = 1;  // elements between successive lanes of the main load
 };
-inline constexpr int kFeatureVersion = 1;
+inline constexpr int kFeatureVersion = 2;
 // Field names and values in a fixed order, for the model and for `explain`.
 std::span<const std::string_view> FootprintNames();
 std::vector<double> FootprintValues(const Footprint& f);

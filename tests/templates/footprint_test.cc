@@ -69,17 +69,24 @@ TEST(Footprint, TheDefaultTileAvoidsCrowding) {
   EXPECT_LE(crowded->config["mr"], 7);
 }
 
-TEST(Draft, WhatL3HoldsIsReadAgainFromThere) {
+TEST(Footprint, WhatL3HoldsIsReadAgainFromThere) {
   // Two megabytes of B, read once for each of 60 row tiles.
   const Workload w = Dense(840, 1040, 512);
   Target with = Machine(), without = with;
   without.l3_bytes = 0;
-  const Footprint f = Of(w, 14, 2, 1, with);
-  EXPECT_GT(DraftSeconds(f, without), 2 * DraftSeconds(f, with));
-  // What passes L2 once takes as long either way.
-  Footprint once = f;
-  once.memory_traffic = once.compulsory_bytes;
-  EXPECT_LT(DraftSeconds(once, with), 1.1 * DraftSeconds(once, without));
+  const Footprint held = Of(w, 14, 2, 1, with), fetched = Of(w, 14, 2, 1, without);
+  EXPECT_EQ(held.memory_traffic, CompulsoryBytes(w));
+  EXPECT_EQ(fetched.memory_traffic, fetched.l3_traffic);
+  EXPECT_EQ(held.l3_traffic, fetched.l3_traffic);
+  EXPECT_GT(held.l3_traffic, 60 * 4 * 1040 * 512);
+  EXPECT_GT(DraftSeconds(fetched, with), 2 * DraftSeconds(held, with));
+}
+
+TEST(Footprint, AnInputThatL3DoesNotHoldComesForEachBlock) {
+  const Workload w = Dense(20000, 1040, 512);
+  const Target t = Machine();
+  const double a = 4.0 * 20000 * 1040;
+  EXPECT_EQ(Of(w, 14, 2, 4, t).memory_traffic - Of(w, 14, 2, 1, t).memory_traffic, 3 * a);
 }
 
 }  // namespace

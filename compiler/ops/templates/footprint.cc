@@ -22,11 +22,12 @@ constexpr double kLaunchSeconds = 2e-6;  // one parallel region
 }  // namespace
 
 std::span<const std::string_view> FootprintNames() {
-  static constexpr std::array<std::string_view, 20> kNames = {
-      "flops",          "padded_flops",   "vector_lanes",     "tile_rows",       "tile_columns",
-      "tile_registers", "reduction",      "loads_per_fma",    "l1_bytes",        "l2_bytes",
-      "l2_traffic",     "memory_traffic", "compulsory_bytes", "parallel_chunks", "chunk_imbalance",
-      "copies_bytes",   "code_ops",       "innermost_stride", "waste",           "intensity"};
+  static constexpr std::array<std::string_view, 21> kNames = {
+      "flops",           "padded_flops", "vector_lanes",   "tile_rows",        "tile_columns",
+      "tile_registers",  "reduction",    "loads_per_fma",  "l1_bytes",         "l2_bytes",
+      "l2_traffic",      "l3_traffic",   "memory_traffic", "compulsory_bytes", "parallel_chunks",
+      "chunk_imbalance", "copies_bytes", "code_ops",       "innermost_stride", "waste",
+      "intensity"};
   return kNames;
 }
 
@@ -42,6 +43,7 @@ std::vector<double> FootprintValues(const Footprint& f) {
           f.l1_bytes,
           f.l2_bytes,
           f.l2_traffic,
+          f.l3_traffic,
           f.memory_traffic,
           f.compulsory_bytes,
           f.parallel_chunks,
@@ -68,12 +70,8 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);
   const double compute_s = cycles / kHz * f.chunk_imbalance / threads;
   const double l2_s = f.l2_traffic / (kL2BytesPerCycle * kHz) / workers;
-  // What is fetched past L2 again and again comes from L3 if the loop's working set stays there, and but once from
-  // memory.
-  const bool fits_l3 = f.l2_bytes <= 0.75 * static_cast<double>(t.l3_bytes);
-  const double l3_s = fits_l3 ? f.memory_traffic / (kL3BytesPerCycle * kHz) / workers : 0;
-  const double from_memory = fits_l3 ? std::min(f.compulsory_bytes, f.memory_traffic) : f.memory_traffic;
-  const double memory_s = from_memory / kMemoryBytesPerSecond / workers;
+  const double l3_s = f.l3_traffic / (kL3BytesPerCycle * kHz) / workers;
+  const double memory_s = f.memory_traffic / kMemoryBytesPerSecond / workers;
   const double copies_s = f.copies_bytes / (4 * kMemoryBytesPerSecond) / threads;
   // The memory system works beside the arithmetic, though not perfectly.
   const double bound = std::max({compute_s, l2_s, l3_s, memory_s});

@@ -12,6 +12,7 @@ namespace {
 using ir::Expr;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+double Bytes(const TensorType& t) { return static_cast<double>(NumElements(t.shape) * SizeOf(t.dtype)); }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
 // Whether the lines that a tile's rows read at the same step push each other out of L1 before they are used up. The
@@ -254,8 +255,13 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
                                                                                  : block_panels;
   const double b_streams = block_bytes <= l1 / 2 ? 1 : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
-  const double b_fetches = block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, row_tiles) : row_tiles;
-  f.memory_traffic = batch * (blocks * row_tiles * rows_bytes + blocks * block_bytes * b_fetches + 4 * rows * columns);
+  // Past L2 and past L3 each block comes anew for every row tile if it does not fit, and A for every block.
+  const double block_streams = batch * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, row_tiles) : row_tiles);
+  const double a_bytes = std::min(4 * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
+  const double out_bytes = 4 * batch * rows * columns, l3 = 0.75 * static_cast<double>(t.l3_bytes);
+  f.l3_traffic = blocks * a_bytes + blocks * block_bytes * block_streams + out_bytes;
+  f.memory_traffic = (a_bytes + block_bytes <= l3 ? 1 : blocks) * a_bytes + out_bytes +
+                     blocks * block_bytes * (block_bytes + rows_bytes <= l3 ? batch : block_streams);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = batch * blocks * row_tiles;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;

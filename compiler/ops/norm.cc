@@ -49,7 +49,13 @@ absl::StatusOr<Tensor> ComputeSoftmax(ir::ProgramBuilder& b, const Attrs& attrs,
                     output.perm);
   Tensor sum = ReduceStage(b, "softmax_sum", group, extent, ir::Combiner::kSum,
                            [=](const Index& i, const Index& r) { return power(At(i, axis, r)); });
-  return Tensor(output.dtype, output.shape, [=](const Index& i) { return power(i) / sum(GroupOf(i, axis, axis + 1)); });
+  // Divided once a group: a vector division takes as long as the exponential.
+  Tensor share = b.Materialize(
+      "softmax_share",
+      Tensor(output.dtype, group.shape, [=](const Index& i) { return ir::Const(1, output.dtype) / sum(i); }),
+      output.perm);
+  return Tensor(output.dtype, output.shape,
+                [=](const Index& i) { return power(i) * share(GroupOf(i, axis, axis + 1)); });
 }
 
 absl::StatusOr<Tensor> ComputeLogSoftmax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,

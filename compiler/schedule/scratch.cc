@@ -107,12 +107,17 @@ Stmt Shrink(const Stmt& s, const ir::Simplifier& outer) {
   if (region.empty()) return s->body;
   Shape shape;
   std::vector<Expr> start;
+  bool moved = false;
   for (size_t d = 0; d < buffer->shape.size(); ++d) {
-    const Range r = Clip(region.ranges()[d], buffer->shape[d]);
+    // Registers hold whole vectors, the lanes of a last one that lie past the end too.
+    const std::optional<Range>& used = region.ranges()[d];
+    const bool whole_vectors = buffer->scope == ir::Scope::kRegister && used.has_value() && ir::AsInt(used->min);
+    const Range r = whole_vectors ? *used : Clip(used, buffer->shape[d]);
     shape.push_back(r.extent);
     start.push_back(r.min);
+    moved = moved || ir::AsInt(r.min) != 0;
   }
-  if (shape == buffer->shape) return s;
+  if (shape == buffer->shape && !moved) return s;
   const Buffer small = ir::MakeBuffer(buffer->name, buffer->dtype, shape, buffer->scope);
   Stmt body = ReplaceBuffer(s->body, buffer, small, [&](const std::vector<Expr>& indices) {
     std::vector<Expr> rebased;

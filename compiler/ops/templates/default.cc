@@ -1,5 +1,6 @@
 // "default": a good schedule for whatever has no template of its own: elementwise chains, data movement, pooling,
-// reductions, softmax, layer norm. Every stage is vectorised along memory and parallel over the rest.
+// reductions, softmax, layer norm. Every stage is vectorised along memory. Stages that share their outermost loops are
+// one kernel: all of a row's stages run one after another beside its data, or a vector's in registers.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -39,11 +40,13 @@ std::optional<int64_t> Stride(const Expr& e, const ir::Var& v, const ir::Simplif
   return linear->coefficients[0];
 }
 
-// How many of the innermost iterators can be fused into one that walks all accesses with stride 0 or 1.
-size_t FusibleSuffix(const ir::Stmt& block) {
+// How many of the block's innermost iterators, of one kind and from `first` on at most, can be fused into one that
+// walks all accesses with stride 0 or 1; none if not even the last does.
+size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store) {
   const std::vector<ir::IterVar>& iters = block->block.iters;
-  const std::vector<Expr> accesses = Accesses(block, true);
-  for (size_t first = 0; first + 1 < iters.size(); ++first) {
+  const std::vector<Expr> accesses = Accesses(block, with_store);
+  for (; first < iters.size(); ++first) {
+    if (iters[first].reduce != iters.back().reduce) continue;
     ir::Simplifier simplifier;
     ir::Var fused = ir::MakeVar("f");
     std::vector<ir::VarBinding> bindings;
@@ -60,7 +63,7 @@ size_t FusibleSuffix(const ir::Stmt& block) {
     });
     if (linear) return iters.size() - first;
   }
-  return 1;
+  return 0;
 }
 
 // The widest run of lanes (at most `most` vectors of them) that divides `extent`, or one vector with a masked tail.
@@ -77,106 +80,235 @@ Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
   return fused;
 }
 
-void ScheduleInjective(Schedule& s, const std::string& name, const Target& t, int64_t vectors) {
-  const ir::Stmt block = FindBlock(s.func(), name);
-  std::vector<Loop> loops = s.Loops(name);
-  if (block == nullptr || loops.empty()) return;
-  const size_t fused = FusibleSuffix(block);
-  std::vector<Loop> inner(loops.end() - static_cast<std::ptrdiff_t>(fused), loops.end());
-  loops.resize(loops.size() - fused);
-  Loop row = FuseAll(s, inner);
-  if (s.Extent(row) >= t.lanes()) {
-    auto [outer, lane] = s.Split(row, VectorLength(s.Extent(row), t.lanes(), vectors));
-    s.Vectorize(lane);
-    loops.push_back(outer);
-  } else {
-    loops.push_back(row);
-  }
-  Loop parallel = FuseAll(s, loops);
+// As many of the outermost loops as give threads enough to share become one parallel loop; the others run inside it,
+// so that no index is divided out of it again.
+Loop ParallelPrefix(Schedule& s, const std::vector<Loop>& loops, const Target& t) {
+  size_t count = 0;
+  for (int64_t chunks = 1; count < loops.size() && chunks < 16 * t.threads; ++count) chunks *= s.Extent(loops[count]);
+  Loop parallel = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(1, count))});
   s.Parallel(parallel);
-  s.Partition(parallel);
+  return parallel;
 }
 
-// A reduction whose innermost output dimension runs along memory (pooling, sums over leading axes): vectors of outputs.
-void ScheduleReduceAcross(Schedule& s, const std::string& name, size_t spatial, const Target& t, int64_t vectors) {
+// What a config and the target mean for every stage.
+struct Lanes {
+  int64_t lanes, vectors;
+  int64_t Length(int64_t extent) const { return VectorLength(extent, lanes, vectors); }
+};
+
+// Everything about a reduction that decides how its loops go.
+struct Reduction {
+  size_t spatial = 0, reduce = 0;  // iterators
+  size_t along = 0;  // innermost reduction iterators that run along memory together, if they fill a vector
+};
+Reduction ReductionOf(const ir::Stmt& block, const Lanes& v) {
+  Reduction r;
+  for (const ir::IterVar& iter : block->block.iters) ++(iter.reduce ? r.reduce : r.spatial);
+  r.along = FusibleSuffix(block, r.spatial, false);
+  int64_t extent = 1;
+  for (size_t i = 0; i < r.along; ++i) extent *= block->block.iters[r.spatial + r.reduce - 1 - i].extent;
+  if (extent < v.lanes) r.along = 0;
+  return r;
+}
+
+// The last `count` of the loops around a block.
+std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count) {
+  return {loops.end() - static_cast<std::ptrdiff_t>(count), loops.end()};
+}
+
+// The innermost `count` loops of a stage without reduction: those that run along memory become vectors.
+void VectorizeInjective(Schedule& s, const std::string& name, size_t count, const Lanes& v) {
+  const ir::Stmt block = FindBlock(s.func(), name);
   std::vector<Loop> loops = s.Loops(name);
-  std::vector<Loop> outer(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(spatial));
-  std::vector<Loop> order, reduce(loops.begin() + static_cast<std::ptrdiff_t>(spatial), loops.end());
-  Loop lane;
-  if (!outer.empty() && s.Extent(outer.back()) >= t.lanes()) {
-    auto [rest, in] = s.Split(outer.back(), VectorLength(s.Extent(outer.back()), t.lanes(), vectors));
-    outer.back() = rest;
-    lane = in;
-    order = outer;
-    order.insert(order.end(), reduce.begin(), reduce.end());
+  const size_t fused = std::max<size_t>(1, FusibleSuffix(block, block->block.iters.size() - count, true));
+  if (count == 0 || loops.size() < fused) return;
+  Loop run = FuseAll(s, Innermost(loops, fused));
+  if (s.Extent(run) < v.lanes) return;
+  auto [rest, lane] = s.Split(run, v.Length(s.Extent(run)));
+  s.Vectorize(lane);
+  s.Partition(rest);
+}
+
+// A reduction along memory: partial results per lane, then one across lanes.
+void VectorizeAlong(Schedule& s, const std::string& name, const Reduction& r, const Lanes& v) {
+  const std::vector<Loop> loops = s.Loops(name);
+  if (!s.status().ok()) return;
+  Loop run = FuseAll(s, Innermost(loops, r.along));
+  auto [rest, lane] = s.Split(run, v.Length(s.Extent(run)));
+  const Loop first = r.reduce == r.along ? rest : loops[loops.size() - r.reduce];
+  auto [partial, last] = s.Rfactor(name, lane);
+  s.SetScope(partial, ir::Scope::kRegister);
+  const std::string init = s.DecomposeReduction(partial, first);
+  s.Vectorize(lane);
+  if (!s.status().ok()) return;
+  s.Vectorize(s.Loops(init).back());
+  s.DecomposeReduction(last, s.Loops(last).back());
+  s.Vectorize(s.Loops(last).back());
+  s.Partition(rest);
+}
+
+// A reduction whose innermost output dimension runs along memory (pooling, sums over leading axes): vectors of outputs,
+// the reduction's loops around them. Small windows are unrolled.
+void VectorizeAcross(Schedule& s, const std::string& name, const Reduction& r, bool vector) {
+  constexpr int64_t kSmallWindow = 16;
+  const std::vector<Loop> loops = s.Loops(name);
+  if (!s.status().ok()) return;
+  const std::vector<Loop> reduce = Innermost(loops, r.reduce);
+  const Loop lane = loops[loops.size() - r.reduce - 1];
+  if (vector) {
+    std::vector<Loop> order = reduce;
     order.push_back(lane);
     s.Reorder(order);
   }
   const std::string init = s.DecomposeReduction(name, reduce.front());
-  if (lane != nullptr) {
-    s.Vectorize(lane);
-    s.Vectorize(s.Loops(init).back());
+  int64_t window = 1;
+  for (const Loop& loop : reduce) window *= s.Extent(loop);
+  for (const Loop& loop : reduce) {
+    if (window <= kSmallWindow) s.Unroll(loop);
   }
-  if (outer.empty()) return;
-  Loop parallel = FuseAll(s, outer);
-  s.Parallel(parallel);
-  s.Partition(parallel);
-}
-
-// A reduction along memory (softmax, norms, means over the last axis): partial results per lane, then one across lanes.
-void ScheduleReduceAlong(Schedule& s, const std::string& name, size_t spatial, const Target& t, int64_t vectors) {
-  std::vector<Loop> loops = s.Loops(name);
-  auto [rest, lane] = s.Split(loops.back(), VectorLength(s.Extent(loops.back()), t.lanes(), vectors));
-  auto [partial, last] = s.Rfactor(name, lane);
-  loops = s.Loops(last);
-  if (!s.status().ok()) return;
-  if (spatial > 0) {
-    Loop parallel = FuseAll(s, std::vector<Loop>(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(spatial)));
-    s.ComputeAt(partial, parallel);
-    s.SetScope(partial, ir::Scope::kRegister);
-    s.Parallel(parallel);
-  }
-  std::vector<Loop> inside = s.Loops(partial);
-  if (!s.status().ok()) return;
-  Loop lanes = lane, first = inside.front();
-  if (spatial > 0) {
-    // Placed anew, the nest has its lanes before the reduction loops; they go innermost.
-    const ir::Stmt block = FindBlock(s.func(), partial);
-    size_t reduce = 0;
-    for (const ir::IterVar& iter : block->block.iters) reduce += iter.reduce ? 1 : 0;
-    lanes = inside[inside.size() - reduce - 1];
-    std::vector<Loop> order(inside.end() - static_cast<std::ptrdiff_t>(reduce), inside.end());
-    first = order.front();
-    order.push_back(lanes);
-    s.Reorder(order);
-  }
-  const std::string init = s.DecomposeReduction(partial, first);
-  s.Vectorize(lanes);
+  if (!vector || !s.status().ok()) return;
+  s.Vectorize(lane);
   s.Vectorize(s.Loops(init).back());
-  const std::string last_init = s.DecomposeReduction(last, s.Loops(last).back());
-  s.Vectorize(s.Loops(last).back());
-  s.Partition(first);
 }
 
-void ScheduleReduction(Schedule& s, const std::string& name, const Target& t, int64_t vectors) {
+// One stage under loops that are settled, its innermost `count` spatial iterators still to be laid out.
+void ScheduleInside(Schedule& s, const std::string& name, size_t count, const Lanes& v) {
   const ir::Stmt block = FindBlock(s.func(), name);
-  ir::Simplifier simplifier;
+  if (!block->block.init) return VectorizeInjective(s, name, count, v);
+  const Reduction r = ReductionOf(block, v);
+  if (r.along > 0) return VectorizeAlong(s, name, r, v);
+  if (count == 0) return VectorizeAcross(s, name, r, false);
+  std::vector<Loop> loops = s.Loops(name);
+  if (!s.status().ok()) return;
+  const Loop last = loops[loops.size() - r.reduce - 1];
+  if (s.Extent(last) < v.lanes) return VectorizeAcross(s, name, r, false);
+  auto [rest, lane] = s.Split(last, v.Length(s.Extent(last)));
+  VectorizeAcross(s, name, r, true);
+  s.Partition(rest);
+}
+
+// One stage by itself, parallel over its outermost loops.
+void ScheduleAlone(Schedule& s, const std::string& name, const Target& t, const Lanes& v) {
+  const ir::Stmt block = FindBlock(s.func(), name);
   size_t spatial = 0;
-  for (const ir::IterVar& iter : block->block.iters) {
-    simplifier.Bind(iter.var, iter.extent);
-    spatial += iter.reduce ? 0 : 1;
+  for (const ir::IterVar& iter : block->block.iters) spatial += iter.reduce ? 0 : 1;
+  const Reduction r = ReductionOf(block, v);
+  std::vector<Loop> outer = s.Loops(name);
+  if (spatial == 0) return ScheduleInside(s, name, 0, v);
+  outer.resize(spatial);
+  if (block->block.init && r.along > 0) {
+    ScheduleInside(s, name, 0, v);
+    ParallelPrefix(s, outer, t);
+    return;
   }
-  const ir::IterVar& inner = block->block.iters.back();
-  bool along = inner.extent >= t.lanes();
-  for (const Expr& access : Accesses(block, false)) {
-    std::optional<int64_t> stride = Stride(access, inner.var, simplifier);
-    along = along && (stride == 0 || stride == 1);
-  }
-  if (along) {
-    ScheduleReduceAlong(s, name, spatial, t, vectors);
+  // The loops that become vectors keep one loop of them for the threads, where there is no other.
+  size_t inner = block->block.init ? 1 : std::max<size_t>(1, FusibleSuffix(block, 0, true));
+  Loop run = FuseAll(s, {outer.end() - static_cast<std::ptrdiff_t>(inner), outer.end()});
+  outer.resize(spatial - inner);
+  const bool vector = s.Extent(run) >= t.lanes();
+  if (vector) {
+    auto [rest, lane] = s.Split(run, v.Length(s.Extent(run)));
+    outer.push_back(rest);
+    if (!block->block.init) s.Vectorize(lane);
   } else {
-    ScheduleReduceAcross(s, name, spatial, t, vectors);
+    outer.push_back(run);
   }
+  if (block->block.init) VectorizeAcross(s, name, r, vector);
+  s.Partition(ParallelPrefix(s, outer, t));
+}
+
+// How many of the outermost loops all stages share: their results have these dimensions of the output, and a stage
+// reads another's only at the very point of them that it writes.
+size_t SharedLoops(const ir::Func& func) {
+  std::vector<ir::Stmt> blocks;
+  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
+    if (s->kind == ir::StmtKind::kBlock) blocks.push_back(s);
+  });
+  const Shape& out = blocks.back()->buffer->shape;
+  size_t shared = out.size();
+  auto limit = [&](size_t rank, const std::function<bool(size_t)>& same) {
+    size_t d = 0;
+    while (d < std::min(shared, rank) && same(d)) ++d;
+    shared = d;
+  };
+  for (const ir::Stmt& block : blocks) {
+    limit(block->buffer->shape.size(),
+          [&](size_t d) { return block->buffer->shape[d] == out[d] && block->indices[d]->kind == ir::ExprKind::kVar; });
+  }
+  for (const ir::Stmt& block : blocks) {
+    ir::Visit(block->value, [&](const Expr& e) {
+      if (e->kind != ir::ExprKind::kLoad) return;
+      const bool made =
+          std::any_of(blocks.begin(), blocks.end(), [&](const ir::Stmt& b) { return b->buffer == e->buffer; });
+      if (made) limit(e->args.size(), [&](size_t d) { return ir::StructurallyEqual(e->args[d], block->indices[d]); });
+    });
+  }
+  return shared;
+}
+
+// All stages of one row, a point of the shared loops, one after another beside each other's results.
+void ScheduleRows(Schedule& s, size_t shared, const Lanes& v) {
+  const std::vector<std::string> stages = s.Blocks();
+  const std::vector<Loop> loops = s.Loops(stages.back());
+  Loop row = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(shared)});
+  for (size_t i = stages.size() - 1; i-- > 0;) s.ComputeAt(stages[i], row);
+  for (const std::string& name : stages) {
+    if (!s.status().ok()) return;
+    const ir::Stmt block = FindBlock(s.func(), name);
+    ScheduleInside(s, name, block->indices.size() - shared, v);
+  }
+  s.Parallel(row);
+}
+
+// Vectors of output elements that each have results of their own in every stage: these stay in registers.
+void ScheduleVectors(Schedule& s, const Target& t, const Lanes& v) {
+  const std::vector<std::string> stages = s.Blocks();
+  std::vector<Loop> loops = s.Loops(stages.back());
+  const int64_t width = s.Extent(loops.back()), length = v.Length(width);
+  auto [rest, lane] = s.Split(loops.back(), length);
+  loops.back() = rest;
+  for (size_t i = stages.size() - 1; i-- > 0;) {
+    s.ComputeAt(stages[i], rest);
+    s.SetScope(stages[i], ir::Scope::kRegister);
+  }
+  s.Vectorize(lane);
+  for (size_t i = 0; i + 1 < stages.size() && s.status().ok(); ++i) {
+    const ir::Stmt block = FindBlock(s.func(), stages[i]);
+    if (block->block.init) {
+      VectorizeAcross(s, stages[i], ReductionOf(block, v), true);
+    } else {
+      s.Vectorize(s.Loops(stages[i]).back());
+    }
+  }
+  const Loop parallel = ParallelPrefix(s, loops, t);
+  if (!s.status().ok() || width % length == 0) return;
+  // Registers are allocated to whole vectors and to the last, partial one apart.
+  const std::vector<Loop> left = s.Loops(stages.back());
+  if (left.size() > 2) {
+    s.Peel(left[left.size() - 2], 0, 1);
+  } else {
+    s.Partition(parallel);
+  }
+}
+
+void ScheduleStages(Schedule& s, const Target& t, const Lanes& v) {
+  constexpr int64_t kSmall = 1 << 16;  // elements: so few that one thread is as quick as several
+  const std::vector<std::string> stages = s.Blocks();
+  const ir::Stmt out = FindBlock(s.func(), stages.back());
+  const Shape& shape = out->buffer->shape;
+  const size_t shared = SharedLoops(s.func());
+  int64_t rows = 1;
+  for (size_t d = 0; d < shared; ++d) rows *= shape[d];
+  bool along = false;
+  for (const std::string& name : stages) {
+    const ir::Stmt block = FindBlock(s.func(), name);
+    along = along || (block->block.init && ReductionOf(block, v).along > 0);
+  }
+  if (stages.size() > 1 && shared > 0 && shared == shape.size() && !along && shape.back() >= v.lanes)
+    return ScheduleVectors(s, t, v);
+  if (stages.size() > 1 && shared > 0 && (rows >= 4 * t.threads || NumElements(shape) <= kSmall))
+    return ScheduleRows(s, shared, v);
+  for (const std::string& name : stages) ScheduleAlone(s, name, t, v);
 }
 
 absl::StatusOr<ir::Func> BuildProgram(const Workload& w) {
@@ -197,14 +329,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w) {
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w));
   Schedule s(std::move(func));
-  for (const std::string& name : s.Blocks()) {
-    const ir::Stmt block = FindBlock(s.func(), name);
-    if (block->block.init) {
-      ScheduleReduction(s, name, t, c["vectors"]);
-    } else {
-      ScheduleInjective(s, name, t, c["vectors"]);
-    }
-  }
+  ScheduleStages(s, t, {t.lanes(), c["vectors"]});
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, LowerSchedule(s));
   kernel.packs.resize(w.inputs.size());
@@ -233,7 +358,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 TemplateDef DefaultTemplate() {
   return {"default",
-          1,
+          2,
           [](const Workload& w) {
             return std::all_of(w.calls.begin(), w.calls.end(), [](const Workload::Call& call) {
               const OpDef* op = FindOp(call.op);

@@ -1,0 +1,132 @@
+// The default schedule on random shapes: rows in one pass, windows that hang over the image, reductions over any axes
+// in any layout, with stages before and after them.
+#include "absl/strings/str_join.h"
+#include "tests/templates/check_templates.h"
+
+namespace temper {
+namespace {
+
+std::string TypeText(const Shape& shape, const std::string& perm = "") {
+  return absl::StrCat("f32[", absl::StrJoin(shape, ","), "]", perm.empty() ? "" : "@" + perm);
+}
+
+// Extents below, at and above a vector, most of them no multiple of one.
+int64_t RandomExtent(Rng& rng) {
+  switch (rng.Below(4)) {
+    case 0:
+      return 1 + rng.Below(5);
+    case 1:
+      return 16 * (1 + rng.Below(4));
+    default:
+      return 1 + rng.Below(70);
+  }
+}
+
+TEST(DefaultTest, RowsOfAnyAxis) {
+  Rng rng(1);
+  for (uint64_t seed = 0; seed < 24 && !::testing::Test::HasFatalFailure(); ++seed) {
+    Shape shape;
+    for (int64_t rank = 1 + rng.Below(3); rank > 0; --rank) shape.push_back(RandomExtent(rng));
+    const int64_t axis = rng.Below(static_cast<int64_t>(shape.size()));
+    const std::string type = TypeText(shape);
+    const char* op = rng.Below(2) == 0 ? "softmax" : "log_softmax";
+    // A stage before it, and one after it that reads the row again.
+    CheckAll(Parse(absl::StrCat("(", type, ", ", type, ") add(0,1) -> ", type, "; ", op, "(2; axis=", axis, ") -> ",
+                                type, "; mul(3,1) -> ", type, "; anchor=1")),
+             2, seed);
+  }
+}
+
+TEST(DefaultTest, LayerNorms) {
+  Rng rng(2);
+  for (uint64_t seed = 0; seed < 16 && !::testing::Test::HasFatalFailure(); ++seed) {
+    Shape shape;
+    for (int64_t rank = 2 + rng.Below(2); rank > 0; --rank) shape.push_back(RandomExtent(rng));
+    const int64_t axis = 1 + rng.Below(static_cast<int64_t>(shape.size()) - 1);
+    const std::string type = TypeText(shape), affine = TypeText(Shape(shape.begin() + axis, shape.end()));
+    CheckAll(Parse(absl::StrCat("(", type, ", ", type, ", const ", affine, ", const ", affine, ") add(0,1) -> ", type,
+                                "; layer_norm(4,2,3; axis=", axis, " epsilon=1e-05) -> ", type, "; anchor=1")),
+             2, seed);
+  }
+}
+
+TEST(DefaultTest, ReductionsOverAnyAxes) {
+  Rng rng(3);
+  for (uint64_t seed = 0; seed < 30 && !::testing::Test::HasFatalFailure(); ++seed) {
+    const Shape shape = {1 + rng.Below(2), RandomExtent(rng), 1 + rng.Below(20), 1 + rng.Below(40)};
+    const std::string perm = rng.Below(2) == 0 ? "0231" : "";
+    std::vector<int64_t> axes;
+    Shape out = shape;
+    for (int64_t axis = 0; axis < 4; ++axis) {
+      if (rng.Below(2) == 0) continue;
+      axes.push_back(axis);
+      out[static_cast<size_t>(axis)] = 1;
+    }
+    if (axes.empty()) continue;
+    const char* ops[] = {"reduce_sum", "reduce_mean", "reduce_max"};
+    const std::string result = TypeText(out, perm);
+    CheckAll(
+        Parse(absl::StrCat("(", TypeText(shape, perm), ") ", ops[rng.Below(3)], "(0; axes=[", absl::StrJoin(axes, ","),
+                           "] keepdims=1) -> ", result, "; sigmoid(1) -> ", result, "; anchor=0")),
+        2, seed);
+  }
+}
+
+TEST(DefaultTest, Pools) {
+  Rng rng(4);
+  for (uint64_t seed = 0; seed < 30 && !::testing::Test::HasFatalFailure(); ++seed) {
+    const int64_t c = RandomExtent(rng);
+    Shape in = {1 + rng.Below(2), c}, out = in;
+    std::vector<int64_t> kernel, strides, before, after;
+    for (int d = 0; d < 2; ++d) {
+      kernel.push_back(1 + rng.Below(5));
+      strides.push_back(1 + rng.Below(3));
+      before.push_back(rng.Below(kernel.back()));
+      after.push_back(rng.Below(kernel.back()));
+      in.push_back(kernel.back() + rng.Below(12));
+      out.push_back((in.back() + before.back() + after.back() - kernel.back()) / strides.back() + 1);
+      // A window that would start beyond the image is left out.
+      if ((out.back() - 1) * strides.back() >= in.back() + before.back()) --out.back();
+    }
+    const std::string perm = rng.Below(4) == 0 ? "" : "0231", result = TypeText(out, perm);
+    const bool average = rng.Below(2) == 0;
+    CheckAll(Parse(absl::StrCat("(", TypeText(in, perm), ") ", average ? "avg_pool2d" : "max_pool2d",
+                                average && rng.Below(2) == 0 ? "(0; count_include_pad=1 kernel=[" : "(0; kernel=[",
+                                absl::StrJoin(kernel, ","), "] pads=[", absl::StrJoin(before, ","), ",",
+                                absl::StrJoin(after, ","), "] strides=[", absl::StrJoin(strides, ","), "]) -> ", result,
+                                "; relu(1) -> ", result, "; anchor=0")),
+             2, seed);
+  }
+}
+
+// One parallel region, and no scratch beyond a row's.
+TEST(DefaultTest, RowsAreOneKernel) {
+  const char* texts[] = {
+      "(f32[1,12,128,128]) softmax(0; axis=3) -> f32[1,12,128,128]; anchor=0",
+      "(f32[1,12,128,128]) log_softmax(0; axis=3) -> f32[1,12,128,128]; anchor=0",
+      "(f32[1,128,768], f32[1,128,768], const f32[768], const f32[768]) add(0,1) -> f32[1,128,768]; "
+      "layer_norm(4,2,3; axis=2 epsilon=1e-05) -> f32[1,128,768]; anchor=1",
+      "(f32[1,64,28,28]@0231) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[1,64,14,14]@0231; "
+      "anchor=0",
+      "(f32[1,96,56,56]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,96,1,1]@0231; anchor=0",
+  };
+  const Target t = HostTarget();
+  for (const char* text : texts) {
+    const Workload w = Parse(text);
+    for (const Config& config : FindTemplate("default")->space(w, t).Enumerate(8)) {
+      absl::StatusOr<Kernel> kernel = BuildKernel(w, "default", config, t);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      int regions = 0;
+      int64_t scratch = 0;
+      ir::VisitStmt(kernel->main.body, [&](const ir::Stmt& s) {
+        regions += s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kParallel ? 1 : 0;
+        if (s->kind == ir::StmtKind::kAlloc) scratch = std::max(scratch, NumElements(s->buffer->shape));
+      });
+      EXPECT_EQ(regions, 1) << ir::Text(kernel->main);
+      EXPECT_LE(scratch, 768) << ir::Text(kernel->main);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -28,8 +28,13 @@ class Forest {
   };
   struct Tree {
     std::vector<Node> nodes;
-    int depth = 0;
+    int levels = 0;
   };
+  template <typename Lists>
+  bool Add(const Lists& in);  // false: no tree
+  template <size_t lanes>
+  static void Descend(const Tree& tree, const float* rows, size_t width, float* scores);
+
   std::vector<Tree> trees_;
 };
 

@@ -145,6 +145,7 @@ void RegisterToys() {
   op.name = "toy";
   op.pattern = OpPattern::kOpaque;
   op.min_inputs = op.max_inputs = 1;
+  op.infer = [](const Attrs&, std::span<const TensorType> inputs) -> absl::StatusOr<TensorType> { return inputs[0]; };
   RegisterOp(std::move(op));
   Register<VoidSpace, Constant>("toy.void", {"void"});
   Register<NeedleSpace, Constant>("toy.needle", {"needle"});
@@ -168,6 +169,7 @@ Workload ToyWorkload(const std::string& spaces) {
 
 TunerContext ToyContext(const std::string& spaces, uint64_t seed) {
   Target target;
+  target.cpu = "haswell";
   target.vector_bits = 256;
   target.vector_registers = 32;
   return {ToyWorkload(spaces), target, seed};

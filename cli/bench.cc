@@ -109,8 +109,10 @@ void AddBench(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx or a package's directory");
   AddRecordOptions(command, &o->records);
   command->add_option("--target", o->records.target, "what to compile for (default: the device's, or this machine)");
-  command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)");
-  command->add_option("--seconds", o->seconds, "how long to measure (default: BENCH_SECONDS, else 3)");
+  command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)")
+      ->check(AboveZero());
+  command->add_option("--seconds", o->seconds, "how long to measure (default: BENCH_SECONDS, else 3)")
+      ->check(AboveZero());
   command->add_flag("--untuned", o->records.untuned, "default configs only");
   command->add_flag("--profile", o->profile, "each kernel's time beside the machine's measured limits, longest first");
   command->add_flag("--json", o->json, "a JSON object as the last line");

@@ -35,6 +35,10 @@ inline constexpr std::string_view kLocalDevice = "local";  // the device key of 
 
 // --- options that several commands share ---
 
+// What a number given on the command line must be.
+CLI::Validator AboveZero();
+CLI::Validator ZeroOrMore();
+
 struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224

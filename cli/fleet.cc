@@ -73,7 +73,7 @@ absl::Status Jobs(const Options& o) {
 absl::Status Watch(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
   JobView view;
-  Progress progress(stdout, isatty(STDOUT_FILENO) != 0);
+  Progress progress(stdout, isatty(STDOUT_FILENO) != 0, false);
   TEMPER_RETURN_IF_ERROR(client->WatchJob(o.job, [&](const v1::JobEvent& event) {
     view.Apply(event);
     progress.Show(view, false);

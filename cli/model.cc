@@ -26,7 +26,23 @@ absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text
   return std::make_pair(text.substr(0, equals), shape);
 }
 
+CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
+  return CLI::Validator(
+      [fits, what](const std::string& text) {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) && fits(value) ? std::string() : absl::StrCat(text, " is not ", what);
+      },
+      "");
+}
+
 }  // namespace
+
+CLI::Validator AboveZero() {
+  return NumberThat([](double value) { return value > 0; }, "a number above 0");
+}
+CLI::Validator ZeroOrMore() {
+  return NumberThat([](double value) { return value >= 0; }, "a number from 0 up");
+}
 
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what) {
   command->add_option("model", options->path, what)->required();

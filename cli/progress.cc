@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "cli/command.h"
 
 namespace temper {
 namespace {
@@ -102,7 +101,7 @@ void Progress::Show(const JobView& view, bool final) {
 
 bool Progress::Line(const JobView& view) {
   const std::string& state = view.latest.state();
-  if (state == "waiting_for_device" && view.latest.device_key() != kLocalDevice) {
+  if (state == "waiting_for_device" && !own_worker_) {
     absl::FPrintF(out_, "[%5.1f s] waiting for a worker that serves device key '%s'\n", view.latest.elapsed_s(),
                   view.latest.device_key());
     std::fflush(out_);

@@ -20,8 +20,8 @@ struct JobView {
 
 class Progress {
  public:
-  // Writes to `out`; `terminal`: redraws a table in place.
-  Progress(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}
+  // Writes to `out`; `terminal`: redraws a table in place. `own_worker`: waiting for it is nothing to tell.
+  Progress(std::FILE* out, bool terminal, bool own_worker) : out_(out), terminal_(terminal), own_worker_(own_worker) {}
   void Show(const JobView& view, bool final);
 
  private:
@@ -29,7 +29,7 @@ class Progress {
   bool Line(const JobView& view);  // false: there is nothing to tell yet
 
   std::FILE* out_;
-  bool terminal_;
+  bool terminal_, own_worker_;
   int drawn_lines_ = 0;
   absl::Time last_line_ = absl::InfinitePast();
   int64_t last_cursor_ = -1;  // of the event that was shown last

@@ -90,7 +90,8 @@ void AddRun(CLI::App& app, Action* action) {
   AddRecordOptions(command, &o->records);
   command->add_option("--input", o->inputs, "NAME=FILE.npy or NAME=FILE.pb, once for each input");
   command->add_option("--output-dir", o->output_dir, "where NAME.npy of each output goes")->required();
-  command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)");
+  command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)")
+      ->check(AboveZero());
   command->add_flag("--untuned", o->records.untuned, "default configs only");
   command->footer("Example:\n  temper run model.onnx --input x=x.npy --output-dir out");
   command->callback([o, action] { *action = [o] { return Run(*o); }; });

@@ -162,6 +162,8 @@ absl::Status Tune(Options o) {
     if (!local) return absl::InvalidArgumentError("--device KEY is needed with --server: `temper devices` lists them");
     o.records.device = kLocalDevice;
   }
+  if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))  // now, not after minutes of tuning
+    return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
   TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
   TEMPER_ASSIGN_OR_RETURN(v1::SubmitJobRequest request, Request(o, graph, local));
   if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command
@@ -177,7 +179,7 @@ absl::Status Tune(Options o) {
   TEMPER_ASSIGN_OR_RETURN(int64_t job, client->SubmitJob(request));
 
   JobView view;
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0);
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0, local);
   absl::Status watched = client->WatchJob(
       job,
       [&](const v1::JobEvent& event) {
@@ -239,9 +241,10 @@ void AddTune(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
   command->add_option("--tuner", o->tuner, "xgb, xgb-rank, ga, droplet, grid or random")->capture_default_str();
-  command->add_option("--trials", o->trials, "new trials for the whole model");
-  command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task");
-  command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one");
+  command->add_option("--trials", o->trials, "new trials for the whole model")->check(ZeroOrMore());
+  command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task")->check(ZeroOrMore());
+  command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one")
+      ->check(ZeroOrMore());
   command->add_option("--time-budget", o->time_budget,
                       "to the last trial, from the start of the command: 90s, 5m (default: 5m if no trials are given)");
   command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")

@@ -315,9 +315,10 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l2_bytes = block_input + block_product + filter / points / blocks;
   // Each chunk reads its columns' filters; what it transforms goes through L2 and back.
   f.l2_traffic = tile_blocks * (filter + 2 * blocks * block_input + 2 * blocks * block_product);
-  // Filters that the shared cache holds come from memory once, others again for each block of tiles.
+  // Each block of tiles reads all filters; those that the shared cache holds come from memory once.
+  const bool spills = f.l2_bytes > static_cast<double>(t.l2_bytes);
+  f.l3_traffic = tile_blocks * (filter + (spills ? 2 * blocks * (block_input + block_product) : 0));
   f.memory_traffic = CompulsoryBytes(w) + filter * (2 * filter <= static_cast<double>(t.l3_bytes) ? 1 : tile_blocks);
-  if (f.l2_bytes > static_cast<double>(t.l2_bytes)) f.memory_traffic += 2 * tiles / p.block_tiles * block_product;
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = tile_blocks * blocks;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;

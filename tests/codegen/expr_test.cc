@@ -164,14 +164,14 @@ TEST(Expr, FunctionsOfFloatStayWithinTheirBounds) {
     SCOPED_TRACE(std::string(ir::Name(bound.kind)));
     for (const Target& target : TestTargets()) {
       for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
-        ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {kCount / 16, 16}),
-                   c = ir::MakeBuffer("c", DType::kF32, {kCount / 16, 16});
+        ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {kCount / 64, 64}),
+                   c = ir::MakeBuffer("c", DType::kF32, {kCount / 64, 64});
         ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
         ir::Func f{"f",
                    {a, c},
                    1,
-                   ir::For(i, kCount / 16, ForKind::kSerial,
-                           ir::For(j, 16, kind, ir::Store(c, {i, j}, ir::Unary(bound.kind, ir::Load(a, {i, j})))))};
+                   ir::For(i, kCount / 64, ForKind::kSerial,
+                           ir::For(j, 64, kind, ir::Store(c, {i, j}, ir::Unary(bound.kind, ir::Load(a, {i, j})))))};
         auto kernel = RunnableKernel::Make(f, target);
         ASSERT_TRUE(kernel.ok()) << kernel.status();
         std::vector<NDArray> args = {NDArray(DType::kF32, a->shape), NDArray(DType::kF32, a->shape)};

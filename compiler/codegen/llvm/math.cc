@@ -1,7 +1,9 @@
 #include "compiler/codegen/llvm/math.h"
 
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
 #include <cmath>
@@ -56,10 +58,39 @@ class F32 {
   llvm::Type* int_type_;
 };
 
+// Whether the function under construction has `feature` ("+avx512f").
+bool Has(llvm::IRBuilder<>& b, const char* feature) {
+  const llvm::Function* function = b.GetInsertBlock()->getParent();
+  llvm::SmallVector<llvm::StringRef, 64> features;
+  function->getFnAttribute("target-features").getValueAsString().split(features, ',');
+  return llvm::is_contained(features, llvm::StringRef(feature));
+}
+
+// p * 2^n with vscalefps, register by register; null where the target or the width has none.
+Value* ScaleInRegisters(const F32& f, Value* p, Value* n) {
+  constexpr int kLanes = 16;
+  llvm::IRBuilder<>& b = f.b();
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(p->getType());
+  if (type == nullptr || type->getNumElements() % kLanes != 0 || !Has(b, "+avx512f")) return nullptr;
+  auto* part_type = llvm::FixedVectorType::get(b.getFloatTy(), kLanes);
+  const int parts = static_cast<int>(type->getNumElements()) / kLanes;
+  std::vector<Value*> scaled;
+  for (int part = 0; part < parts; ++part) {
+    std::vector<int> lanes;
+    for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(part * kLanes + lane);
+    constexpr int kCurrentRounding = 4;
+    scaled.push_back(
+        b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                          {b.CreateShuffleVector(p, lanes), b.CreateShuffleVector(n, lanes),
+                           llvm::PoisonValue::get(part_type), b.getInt16(0xffff), b.getInt32(kCurrentRounding)}));
+  }
+  return llvm::concatenateVectors(b, scaled);
+}
+
 // The polynomials and rationals below are least-maximum-error fits made for these ranges.
 
-// e^x = 2^n e^r with |r| <= ln(2)/2; the scaling is done in two steps, so that it overflows and underflows as it
-// should.
+// e^x = 2^n e^r with |r| <= ln(2)/2; without an instruction for it the scaling is done in two steps, so that it
+// overflows and underflows as it should.
 Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
   x = f.AtLeast(f.AtMost(x, 89.0), -104.0);
@@ -70,6 +101,7 @@ Value* ExpF32(const F32& f, Value* x) {
   r = f.MulAdd(n, 2.12194440054690583e-4, r);
   Value* p = f.Polynomial(r, {0.4999922811985016, 0.16667117178440094, 0.04189065471291542, 0.00831246841698885});
   p = b.CreateFAdd(f.MulAdd(b.CreateFMul(r, r), p, r), f.Const(1.0));
+  if (Value* scaled = ScaleInRegisters(f, p, n)) return scaled;
   Value* exponent = b.CreateSub(f.Bits(shifted), f.IntConst(0x4b400000));
   Value* half = b.CreateAShr(exponent, f.IntConst(1));
   return b.CreateFMul(b.CreateFMul(p, f.PowerOfTwo(half)), f.PowerOfTwo(b.CreateSub(exponent, half)));

@@ -24,7 +24,7 @@ int64_t RandomExtent(Rng& rng) {
 
 TEST(DefaultTest, RowsOfAnyAxis) {
   Rng rng(1);
-  for (uint64_t seed = 0; seed < 24 && !::testing::Test::HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 16 && !::testing::Test::HasFatalFailure(); ++seed) {
     Shape shape;
     for (int64_t rank = 1 + rng.Below(3); rank > 0; --rank) shape.push_back(RandomExtent(rng));
     const int64_t axis = rng.Below(static_cast<int64_t>(shape.size()));
@@ -96,6 +96,21 @@ TEST(DefaultTest, Pools) {
                                 absl::StrJoin(after, ","), "] strides=[", absl::StrJoin(strides, ","), "]) -> ", result,
                                 "; relu(1) -> ", result, "; anchor=0")),
              2, seed);
+  }
+}
+
+// Planes that become pixels, and the way back.
+TEST(DefaultTest, ChangesOfLayout) {
+  uint64_t seed = 0;
+  for (int64_t channels : {1, 2, 3, 4, 5, 33}) {
+    for (int64_t width : {7, 16, 32, 48}) {
+      for (const char* to : {"0231", ""}) {
+        const Shape shape = {2, channels, 3, width};
+        CheckAll(Parse(absl::StrCat("(", TypeText(shape, *to ? "" : "0231"), ") layout_copy(0) -> ",
+                                    TypeText(shape, to), "; anchor=0")),
+                 1, seed++);
+      }
+    }
   }
 }
 

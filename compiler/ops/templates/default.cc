@@ -187,6 +187,40 @@ void ScheduleInside(Schedule& s, const std::string& name, size_t count, const La
   s.Partition(rest);
 }
 
+// A copy whose innermost dimension is too short for a vector, while the one around it runs along memory in the source
+// (planes of an image that become pixels): vectors of each plane go through registers, and are stored interleaved.
+bool InterleavePlanes(Schedule& s, const std::string& name, const Target& t) {
+  const ir::Stmt block = FindBlock(s.func(), name);
+  const std::vector<ir::IterVar>& iters = block->block.iters;
+  if (block->block.init || iters.size() < 3 || block->value->kind != ir::ExprKind::kLoad) return false;
+  const ir::IterVar &planes = iters.back(), &along = iters[iters.size() - 2];
+  const int64_t lanes = std::min<int64_t>(t.lanes(), 8);  // of wider vectors the shuffles cost more than they save
+  if (planes.extent < 2 || planes.extent > 4 || along.extent % lanes != 0) return false;
+  ir::Simplifier simplifier;
+  for (const ir::IterVar& iter : iters) simplifier.Bind(iter.var, iter.extent);
+  const ir::Buffer& from = block->value->buffer;
+  if (Stride(ir::FlatIndex(from, block->value->args), along.var, simplifier) != 1) return false;
+  // The source's last dimension is the one that runs along memory, by itself.
+  const Expr& last = block->value->args.back();
+  if (last->kind != ir::ExprKind::kVar || last->var != along.var) return false;
+
+  std::vector<Loop> loops = s.Loops(name);
+  if (!s.status().ok()) return true;
+  auto [rest, lane] = s.Split(loops[loops.size() - 2], lanes);
+  const Loop pixels = s.Fuse(lane, loops.back());
+  const std::string vectors = s.CacheRead(name, from->name, ir::Scope::kRegister);
+  s.ComputeAt(vectors, rest);
+  s.Vectorize(pixels);
+  if (!s.status().ok()) return true;
+  const std::vector<Loop> plane = s.Loops(vectors);
+  s.Vectorize(plane.back());
+  for (size_t i = loops.size() - 1; i + 1 < plane.size(); ++i) s.Unroll(plane[i]);
+  loops.pop_back();
+  loops.back() = rest;
+  ParallelPrefix(s, loops, t);
+  return true;
+}
+
 // One stage by itself, parallel over its outermost loops.
 void ScheduleAlone(Schedule& s, const std::string& name, const Target& t, const Lanes& v) {
   const ir::Stmt block = FindBlock(s.func(), name);
@@ -195,6 +229,7 @@ void ScheduleAlone(Schedule& s, const std::string& name, const Target& t, const 
   const Reduction r = ReductionOf(block, v);
   std::vector<Loop> outer = s.Loops(name);
   if (spatial == 0) return ScheduleInside(s, name, 0, v);
+  if (InterleavePlanes(s, name, t)) return;
   outer.resize(spatial);
   if (block->block.init && r.along > 0) {
     ScheduleInside(s, name, 0, v);

@@ -10,8 +10,29 @@ namespace {
 struct Options {
   ModelOptions model;
   RecordOptions records;
-  bool json = false;
+  bool json = false, space = false;
 };
+
+// What one template leaves to choose from.
+struct SpaceView {
+  std::string_view name;
+  int64_t product = 0;
+  ConfigSpace::Size size;
+};
+
+void Print(const SpaceView& view) {
+  std::printf("    %s: %lld of %lld configs are legal\n", std::string(view.name).c_str(),
+              static_cast<long long>(view.size.legal), static_cast<long long>(view.product));
+  for (const auto& [why, count] : view.size.refused) {
+    if (count > 0) std::printf("      %8lld: %s\n", static_cast<long long>(count), why.c_str());
+  }
+}
+
+nlohmann::ordered_json Json(const SpaceView& view) {
+  nlohmann::ordered_json pruned = nlohmann::ordered_json::array();
+  for (const auto& [why, count] : view.size.refused) pruned.push_back({{"why", why}, {"configs", count}});
+  return {{"template", view.name}, {"product", view.product}, {"legal", view.size.legal}, {"pruned", pruned}};
+}
 
 absl::Status Tasks(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
@@ -20,24 +41,33 @@ absl::Status Tasks(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
   for (const Task& task : tasks) {
     std::vector<std::string> templates;
-    int64_t space = 0;
+    std::vector<SpaceView> spaces;
+    int64_t size = 0;
     for (const TemplateDef* def : TemplatesFor(task.workload)) {
       templates.emplace_back(def->name);
-      space += def->space(task.workload, target).Count().legal;
+      const ConfigSpace space = def->space(task.workload, target);
+      spaces.push_back({def->name, space.product_size(), space.Count()});
+      size += spaces.back().size.legal;
     }
     TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, records->Best(task.workload, target));
     const double best_ms = best.has_value() ? MedianCost(best->record) * 1e3 : 0;
     if (o.json) {
       nlohmann::ordered_json line = {
           {"workload", Text(task.workload)}, {"count", task.count}, {"flops", Flops(task.workload)},
-          {"templates", templates},          {"space_size", space}, {"best_ms", nullptr}};
+          {"templates", templates},          {"space_size", size},  {"best_ms", nullptr}};
       if (best_ms > 0) line["best_ms"] = best_ms;
+      for (const SpaceView& view : spaces) {
+        if (o.space) line["spaces"].push_back(Json(view));
+      }
       std::printf("%s\n", line.dump().c_str());
     } else {
       std::printf("%2dx %8.2f MFLOP  %6lld configs of %s", task.count, Flops(task.workload) / 1e6,
-                  static_cast<long long>(space), absl::StrJoin(templates, ", ").c_str());
+                  static_cast<long long>(size), absl::StrJoin(templates, ", ").c_str());
       if (best_ms > 0) std::printf("  best %.3f ms", best_ms);
       std::printf("\n    %s\n", Text(task.workload).c_str());
+      for (const SpaceView& view : spaces) {
+        if (o.space) Print(view);
+      }
     }
   }
   return absl::OkStatus();
@@ -51,6 +81,7 @@ void AddTasks(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
   command->add_option("--target", o->records.target, "what to compile for (default: the device's, or this machine)");
+  command->add_flag("--space", o->space, "for each template: how many configs, and how many each constraint refused");
   command->add_flag("--json", o->json, "one JSON object a line");
   command->footer("Example:\n  temper tasks resnet50.onnx --json");
   command->callback([o, action] { *action = [o] { return Tasks(*o); }; });

@@ -180,6 +180,26 @@ TEST_F(CliTest, CompilesAndTimesAModel) {
   EXPECT_TRUE(fs::exists(model_));
 }
 
+TEST_F(CliTest, TasksAccountForEveryConfig) {
+  int refused = 0;
+  for (const nlohmann::json& task : Temper("tasks " + model_ + " --space --json").Lines()) {
+    int64_t legal = 0;
+    for (const nlohmann::json& space : task["spaces"]) {
+      int64_t product = space["legal"].get<int64_t>();
+      legal += product;
+      for (const nlohmann::json& pruned : space["pruned"]) {
+        EXPECT_FALSE(pruned["why"].get<std::string>().empty());
+        product += pruned["configs"].get<int64_t>();
+        refused += pruned["configs"].get<int64_t>() > 0;
+      }
+      EXPECT_EQ(product, space["product"].get<int64_t>()) << space.dump();
+    }
+    EXPECT_EQ(legal, task["space_size"].get<int64_t>());
+    EXPECT_EQ(task["spaces"].size(), task["templates"].size());
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
   std::ofstream(dir_ + "/empty.onnx");
   for (const std::string& arguments :

@@ -18,7 +18,7 @@ constexpr int kRounds = 60;
 constexpr double kHopeless = 32;
 constexpr double kFailureStep = 2;   // a failure counts as this much slower than the slowest success
 constexpr double kFailureAlone = 8;  // and where nothing has succeeded, as this much slower than its draft
-constexpr float kSmallestWeight = 0.1f;
+constexpr float kSmallestWeight = 0.3f;
 
 absl::Status Converted(int code) {
   if (code == 0) return absl::OkStatus();
@@ -151,7 +151,7 @@ class XgboostModel : public CostModel {
         {"booster", "gbtree"},
         {"tree_method", "hist"},
         {"max_bin", "64"},
-        {"max_depth", "6"},
+        {"max_depth", objective_ == Objective::kRank ? "6" : "5"},
         {"eta", "0.25"},
         {"gamma", "1e-4"},
         {"lambda", "1"},

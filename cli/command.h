@@ -25,6 +25,7 @@ void AddCompile(CLI::App& app, Action* action);
 void AddBench(CLI::App& app, Action* action);
 void AddRun(CLI::App& app, Action* action);
 void AddTasks(CLI::App& app, Action* action);
+void AddExplain(CLI::App& app, Action* action);
 void AddDb(CLI::App& app, Action* action);
 void AddDevices(CLI::App& app, Action* action);
 void AddJobs(CLI::App& app, Action* action);
@@ -50,6 +51,8 @@ bool IsPackage(const std::string& path);
 // Imports and optimises.
 absl::StatusOr<Graph> LoadModel(const ModelOptions& options);
 std::string ModelName(const std::string& path);  // the file's name without folders and ending
+// "conv2d+add+relu 1x64x56x56 * 64x64x3x3 -> 1x64x56x56": the operators, the anchor's operands, the result.
+std::string Describe(const Workload& w);
 
 struct RecordOptions {
   std::string db, server, device, target;
@@ -75,6 +78,8 @@ class Records {
   absl::StatusOr<KernelChoice> Choose(const Workload& w, const Target& t);
   // What is fastest by the records, whatever it would be compared with.
   absl::StatusOr<std::optional<BestAnswer>> Best(const Workload& w, const Target& t);
+  // All records, in id order; of --device where it is given.
+  absl::Status Scan(const std::function<void(const Record&)>& visit);
 
  private:
   BestQuery QueryFor(const Workload& w, const Target& t) const;

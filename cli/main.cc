@@ -8,7 +8,7 @@
 namespace temper {
 namespace {
 
-constexpr AddCommand kCommands[] = {AddTune, AddCompile, AddBench, AddRun,   AddTasks,
+constexpr AddCommand kCommands[] = {AddTune, AddCompile, AddBench, AddRun,   AddTasks, AddExplain,
                                     AddDb,   AddDevices, AddJobs,  AddWatch, AddCancel};
 
 int Main(int argc, char** argv) {

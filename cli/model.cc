@@ -3,6 +3,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "compiler/frontend/onnx/importer.h"
@@ -58,6 +59,15 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
 bool IsPackage(const std::string& path) { return std::filesystem::is_directory(path); }
 
 std::string ModelName(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+std::string Describe(const Workload& w) {
+  const auto shape_of = [&](int arg) { return arg < 0 ? "_" : ShapeText(w.TypeOf(arg).shape); };
+  std::vector<std::string> operands;
+  for (int arg : w.calls[static_cast<size_t>(w.anchor)].args) operands.push_back(shape_of(arg));
+  const std::string operators =
+      absl::StrJoin(w.calls, "+", [](std::string* out, const Workload::Call& call) { out->append(call.op); });
+  return absl::StrCat(operators, " ", absl::StrJoin(operands, " * "), " -> ", ShapeText(w.output().shape));
+}
 
 absl::StatusOr<Graph> LoadModel(const ModelOptions& options) {
   ImportOptions import;

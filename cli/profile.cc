@@ -5,23 +5,12 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "compiler/runtime/thread_pool.h"
 #include "compiler/runtime/timing.h"
 
 namespace temper {
 namespace {
-
-// "conv2d+add+relu 1x64x56x56 * 64x64x3x3 -> 1x64x56x56": the operators, the anchor's operands, the result.
-std::string Describe(const Workload& w) {
-  const auto shape_of = [&](int arg) { return arg < 0 ? "_" : ShapeText(w.TypeOf(arg).shape); };
-  std::vector<std::string> operands;
-  for (int arg : w.calls[static_cast<size_t>(w.anchor)].args) operands.push_back(shape_of(arg));
-  const std::string operators =
-      absl::StrJoin(w.calls, "+", [](std::string* out, const Workload::Call& call) { out->append(call.op); });
-  return absl::StrCat(operators, " ", absl::StrJoin(operands, " * "), " -> ", ShapeText(w.output().shape));
-}
 
 // What the manifest says about each step; times are filled in later.
 absl::StatusOr<std::vector<StepProfile>> ReadSteps(const nlohmann::json& manifest) try {

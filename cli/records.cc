@@ -112,6 +112,16 @@ absl::StatusOr<std::optional<BestAnswer>> Records::Ask(const BestQuery& query) {
   return answers.at(0);
 }
 
+absl::Status Records::Scan(const std::function<void(const Record&)>& visit) {
+  RecordFilter filter;
+  filter.device_key = options_.device;
+  if (store_ != nullptr) return store_->Scan(filter, visit);
+  if (client_ == nullptr) return absl::OkStatus();
+  return client_->ExportRecords(0, [&](const Record& r) {
+    if (filter.device_key.empty() || r.device_key == filter.device_key) visit(r);
+  });
+}
+
 absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t) {
   TEMPER_ASSIGN_OR_RETURN(KernelChoice untuned, ChooseDefault(w, t));
   if (options_.untuned || kept_default_by_ != 0) return untuned;

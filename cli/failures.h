@@ -1,0 +1,39 @@
+// Failures of the database in groups of one class and one cause.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "storage/record.h"
+
+namespace temper {
+
+struct FailureGroup {
+  std::string outcome;
+  std::string cause;  // see CauseOf
+  int count = 0;
+  std::map<std::string, int> templates;  // how often each failed so
+  std::set<std::string> workloads;
+  Record example;  // the latest one
+};
+
+class FailureGroups {
+ public:
+  void Add(const Record& r);  // an ok one counts as an attempt only
+  int attempts() const { return attempts_; }
+  int failures() const { return failures_; }
+  std::vector<FailureGroup> Largest() const;  // the largest group first
+
+ private:
+  int attempts_ = 0, failures_ = 0;
+  std::map<std::pair<std::string, std::string>, FailureGroup> groups_;  // by class and cause
+};
+
+// The error's first line with text, its numbers and addresses written as N: what differs only in these is one cause.
+std::string CauseOf(std::string_view error);
+
+}  // namespace temper

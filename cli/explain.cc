@@ -225,7 +225,7 @@ std::string Quoted(const std::string& argument) {
 std::string TuneCommand(const Options& o) {
   std::string command = absl::StrCat("temper tune ", Quoted(o.model.path));
   for (const std::string& shape : o.model.shapes) absl::StrAppend(&command, " --shape ", Quoted(shape));
-  if (!o.model.winograd) command += " --winograd off";
+  if (o.model.winograd == "off") command += " --winograd off";
   if (!o.records.db.empty()) absl::StrAppend(&command, " --db ", Quoted(o.records.db));
   if (!o.records.server.empty()) absl::StrAppend(&command, " --server ", Quoted(o.records.server));
   if (!o.records.device.empty()) absl::StrAppend(&command, " --device ", Quoted(o.records.device));

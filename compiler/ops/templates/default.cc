@@ -2,6 +2,7 @@
 // reductions, softmax, layer norm. Every stage is vectorised along memory. Stages that share their outermost loops are
 // one kernel: all of a row's stages run one after another beside its data, or a vector's in registers.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -93,7 +94,13 @@ Loop ParallelPrefix(Schedule& s, const std::vector<Loop>& loops, const Target& t
 // What a config and the target mean for every stage.
 struct Lanes {
   int64_t lanes, vectors;
-  int64_t Length(int64_t extent) const { return VectorLength(extent, lanes, vectors); }
+  bool unroll = false;  // loops over the vectors of a row, which is held in registers
+  // A run of a short row is one vector, some of its lanes masked, where masks are cheap and lanes enough in use.
+  bool Fills(int64_t extent) const { return extent >= lanes || (lanes >= 8 && extent > lanes / 4); }
+  int64_t Length(int64_t extent) const {
+    return extent >= lanes ? VectorLength(extent, lanes, vectors)
+                           : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
+  }
 };
 
 // Everything about a reduction that decides how its loops go.
@@ -107,7 +114,7 @@ Reduction ReductionOf(const ir::Stmt& block, const Lanes& v) {
   r.along = FusibleSuffix(block, r.spatial, false);
   int64_t extent = 1;
   for (size_t i = 0; i < r.along; ++i) extent *= block->block.iters[r.spatial + r.reduce - 1 - i].extent;
-  if (extent < v.lanes) r.along = 0;
+  if (!v.Fills(extent)) r.along = 0;
   return r;
 }
 
@@ -123,9 +130,10 @@ void VectorizeInjective(Schedule& s, const std::string& name, size_t count, cons
   const size_t fused = std::max<size_t>(1, FusibleSuffix(block, block->block.iters.size() - count, true));
   if (count == 0 || loops.size() < fused) return;
   Loop run = FuseAll(s, Innermost(loops, fused));
-  if (s.Extent(run) < v.lanes) return;
+  if (!v.Fills(s.Extent(run))) return;
   auto [rest, lane] = s.Split(run, v.Length(s.Extent(run)));
   s.Vectorize(lane);
+  if (v.unroll) s.Unroll(rest);
   s.Partition(rest);
 }
 
@@ -144,6 +152,7 @@ void VectorizeAlong(Schedule& s, const std::string& name, const Reduction& r, co
   s.Vectorize(s.Loops(init).back());
   s.DecomposeReduction(last, s.Loops(last).back());
   s.Vectorize(s.Loops(last).back());
+  if (v.unroll) s.Unroll(rest);
   s.Partition(rest);
 }
 
@@ -281,12 +290,33 @@ size_t SharedLoops(const ir::Func& func) {
   return shared;
 }
 
+// Whether every stage's part of a row is a few whole vectors, walked from its start to its end.
+bool RowFitsRegisters(const ir::Func& func, size_t shared, const Target& t, const Lanes& v) {
+  bool fits = true;
+  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
+    if (s->kind != ir::StmtKind::kBlock) return;
+    const Shape& shape = s->buffer->shape;
+    fits = fits && shape.size() == shared + 1;
+    if (!fits) return;
+    const Reduction r = ReductionOf(s, v);
+    if (s->block.init) fits = r.reduce == 1 && r.along == 1 && shape.back() == 1;
+    const int64_t length = s->block.init ? s->block.iters.back().extent : shape.back();
+    fits = fits && (length == 1 || v.Fills(length)) && length <= v.lanes * t.vector_registers / 4;
+  });
+  return fits;
+}
+
 // All stages of one row, a point of the shared loops, one after another beside each other's results.
-void ScheduleRows(Schedule& s, size_t shared, const Lanes& v) {
+// A short row stays in registers.
+void ScheduleRows(Schedule& s, size_t shared, const Target& t, Lanes v) {
   const std::vector<std::string> stages = s.Blocks();
+  v.unroll = RowFitsRegisters(s.func(), shared, t, v);
   const std::vector<Loop> loops = s.Loops(stages.back());
   Loop row = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(shared)});
-  for (size_t i = stages.size() - 1; i-- > 0;) s.ComputeAt(stages[i], row);
+  for (size_t i = stages.size() - 1; i-- > 0;) {
+    s.ComputeAt(stages[i], row);
+    if (v.unroll) s.SetScope(stages[i], ir::Scope::kRegister);
+  }
   for (const std::string& name : stages) {
     if (!s.status().ok()) return;
     const ir::Stmt block = FindBlock(s.func(), name);
@@ -342,7 +372,7 @@ void ScheduleStages(Schedule& s, const Target& t, const Lanes& v) {
   if (stages.size() > 1 && shared > 0 && shared == shape.size() && !along && shape.back() >= v.lanes)
     return ScheduleVectors(s, t, v);
   if (stages.size() > 1 && shared > 0 && (rows >= 4 * t.threads || NumElements(shape) <= kSmall))
-    return ScheduleRows(s, shared, v);
+    return ScheduleRows(s, shared, t, v);
   for (const std::string& name : stages) ScheduleAlone(s, name, t, v);
 }
 

@@ -95,6 +95,10 @@ class CliTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(dir_); }
 
+  nlohmann::json Manifest(const std::string& package) const {
+    return nlohmann::json::parse(std::ifstream(dir_ + "/" + package + "/manifest.json"));
+  }
+
   std::string dir_, model_;
 };
 

@@ -12,14 +12,15 @@
 namespace temper {
 namespace {
 
-constexpr int kFirstPlan = 32;     // the first is by draft alone, and one in
-constexpr int kSpreadEvery = 4;    // so many is drawn from the better half of all that could be looked at
+constexpr int kFirstPlan = 32;   // The first plan is by draft alone; and one in so many of it is drawn from the better
+constexpr int kSpreadEvery = 2;  // half, since a draft that is wrong is wrong about all of its best.
 constexpr int kRandomAtFirst = 4;  // While the model has seen one corner of the space only, one in so many is random.
 constexpr int kApart = 2;          // knobs that two candidates of a plan differ in, as far as it can be filled so
-constexpr int kRankedForOne = 3;   // candidates ranked for each that is planned
-constexpr int kElite = 16;         // chains that go on from the best seen
-constexpr size_t kFewest = 8;      // observations between fits, or an eighth of them all, whichever is more
-constexpr double kHopeless = 4;    // a draft this much slower than the best needs no trial to be believed
+constexpr int kApartAtFirst = 3;
+constexpr int kRankedForOne = 3;  // candidates ranked for each that is planned
+constexpr int kElite = 16;        // chains that go on from the best seen
+constexpr size_t kFewest = 8;     // observations between fits, or an eighth of them all, whichever is more
+constexpr double kHopeless = 4;   // a draft this much slower than the best needs no trial to be believed
 constexpr int kRandomTries = 64;
 
 class XgbTuner : public PointTuner {
@@ -65,6 +66,7 @@ class XgbTuner : public PointTuner {
     unfitted_.Clear();
     unfitted_costs_.clear();
     fitted_ = true;
+    by_draft_ = {};
     used_up_ = false;
     plan_.clear();
     return absl::OkStatus();
@@ -143,7 +145,7 @@ class XgbTuner : public PointTuner {
       DraftRanking ranking = RankByDraft(task(), space, rng(), limits);
       is_listed_[space] = ranking.whole;
       if (ranking.points.empty()) continue;
-      best_draft_s_ = std::min(best_draft_s_, std::exp(-static_cast<double>(ranking.points.front().score)));
+      by_draft_.insert(by_draft_.end(), ranking.points.begin(), ranking.points.end());
       if (!ranking.whole) {
         samples.push_back(std::move(ranking.points));
         continue;
@@ -154,6 +156,9 @@ class XgbTuner : public PointTuner {
         task().AppendRow(p.point, listed_rows_);
       }
     }
+    std::sort(by_draft_.begin(), by_draft_.end(), Before);
+    if (!by_draft_.empty()) best_draft_s_ = std::exp(-static_cast<double>(by_draft_.front().score));
+    if (fitted_) by_draft_ = {};
     for (size_t i = 0; i < limits.sample; ++i) {  // the spaces in turn
       for (const std::vector<ScoredPoint>& mine : samples) {
         if (i < mine.size()) sample_.push_back(mine[i].point);
@@ -161,15 +166,15 @@ class XgbTuner : public PointTuner {
     }
   }
 
-  // The best that differ from one another in two knobs at least, then the others: near twins teach the same thing
-  // twice. The first plan, which has only the draft to go by, shows each template that is not hopeless, and draws some
-  // of the sample.
+  // The best that differ from one another in some knobs at least, then the others: near twins teach the same thing
+  // twice. The first plan, which has only the draft to go by, shows each template that is not hopeless, and spreads.
   std::vector<Point> Unlike(const std::vector<ScoredPoint>& ranked) {
+    const int apart_by = fitted_ ? kApart : kApartAtFirst;
     const size_t wanted = fitted_ ? static_cast<size_t>(options_.plan) : kFirstPlan;
     std::vector<Point> plan, twins;
     const auto add = [&](const Point& p) {
       const bool apart = std::all_of(plan.begin(), plan.end(),
-                                     [&](const Point& other) { return task().Distance(p, other) >= kApart; });
+                                     [&](const Point& other) { return task().Distance(p, other) >= apart_by; });
       (apart ? plan : twins).push_back(p);
     };
     std::vector<bool> shown(task().count(), fitted_);
@@ -180,8 +185,8 @@ class XgbTuner : public PointTuner {
     }
     for (const ScoredPoint& p : ranked) {
       if (plan.size() >= wanted) break;
-      if (!fitted_ && !sample_.empty() && plan.size() % kSpreadEvery == kSpreadEvery - 1) {
-        const Point drawn = sample_[rng().Below(static_cast<int64_t>(sample_.size() + 1) / 2)];
+      if (!fitted_ && plan.size() % kSpreadEvery == kSpreadEvery - 1) {
+        const Point& drawn = by_draft_[rng().Below((std::ssize(by_draft_) + 1) / 2)].point;
         if (Open(drawn)) add(drawn);
       }
       add(p.point);
@@ -197,7 +202,8 @@ class XgbTuner : public PointTuner {
   std::vector<bool> is_listed_;  // by space: ranked whole
   std::vector<Point> listed_;
   Rows listed_rows_;
-  std::vector<Point> sample_;  // of the other spaces, where chains begin
+  std::vector<Point> sample_;          // of the other spaces, where chains begin
+  std::vector<ScoredPoint> by_draft_;  // listed or sampled; empty once there is a model
   double best_draft_s_ = std::numeric_limits<double>::infinity();
 
   size_t observed_ = 0;

@@ -25,6 +25,15 @@ absl::Status RunPass(const PassDef& pass, Graph& g) {
   return absl::OkStatus();
 }
 
+// Other filters have no choice, and keep the records they share with models that allow it.
+void ForbidWinograd(Graph& g) {
+  for (Node& node : g.nodes) {
+    if (node.op != "conv2d") continue;
+    const Shape& filter = g.values[static_cast<size_t>(node.inputs[1])].type.shape;
+    if (filter[2] == 3 && filter[3] == 3) node.attrs.Set("winograd", int64_t{0});
+  }
+}
+
 }  // namespace
 
 std::span<const PassDef> AllPasses() { return kPasses; }
@@ -36,9 +45,7 @@ absl::Status Optimize(Graph& g, const PipelineOptions& options) {
     if (!known) return absl::InvalidArgumentError(absl::StrCat("no pass is called '", name, "'"));
   }
   TEMPER_RETURN_IF_ERROR(Verify(g));
-  for (Node& node : g.nodes) {
-    if (!options.winograd && node.op == "conv2d") node.attrs.Set("winograd", int64_t{0});
-  }
+  if (!options.winograd) ForbidWinograd(g);
   std::string before = options.print != nullptr ? Text(g) : "";
   if (options.print != nullptr) *options.print << "== before passes\n" << before;
   for (const PassDef& pass : kPasses) {

@@ -19,7 +19,7 @@ std::span<const PassDef> AllPasses();
 struct PipelineOptions {
   std::set<std::string> disabled;  // pass names; "fuse" off puts each node in a group of its own
   std::ostream* print = nullptr;   // the graph before the first and after each pass that changed it
-  bool winograd = true;            // false: convolutions are computed directly (their attribute winograd=0)
+  bool winograd = true;            // false: convolutions are computed directly (attribute winograd=0)
 };
 // Verifies after each pass. The result has groups.
 absl::Status Optimize(Graph& g, const PipelineOptions& options = {});

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 #include <limits>
+#include <set>
 
 #include "gtest/gtest.h"
 #include "tests/search/toy.h"
@@ -81,6 +82,43 @@ TEST_F(Quality, XgbFindsTheBetterTemplate) {
   const double optimum = Optimum(ToyContext("two"));
   for (int seed = 0; seed < 3; ++seed) {
     EXPECT_LT(BestSoFar("xgb", ToyContext("two", seed), 64).back() / optimum, 1.1) << "seed " << seed;
+  }
+}
+
+TEST_F(Quality, ADraftThatIsWrongAboutItsBestIsSoonOverruled) {
+  // What the draft likes best is three times as slow as it says.
+  const TunerContext context = ToyContext("small");
+  const auto cost_s = [&](const Candidate& c) {
+    return ToyCost(context, c) * (c.config["a"] + c.config["b"] <= 10 ? 3 : 1);
+  };
+  double optimum = std::numeric_limits<double>::infinity();
+  for (const Config& config : FindTemplate("toy.small")->space(context.workload, context.target).Enumerate(1 << 20))
+    optimum = std::min(optimum, cost_s({"toy.small", config}));
+  for (int seed = 0; seed < 3; ++seed) {
+    auto tuner = FindTuner("xgb")->make(ToyContext("small", seed));
+    double best = std::numeric_limits<double>::infinity();
+    for (int batch = 0; batch < 2; ++batch) {
+      const auto proposed = (*tuner)->Propose(16);
+      ASSERT_TRUE(proposed.ok());
+      std::vector<Observation> results;
+      for (const Candidate& c : *proposed) {
+        results.push_back({c, true, cost_s(c)});
+        best = std::min(best, results.back().cost_s);
+      }
+      ASSERT_TRUE((*tuner)->Observe(results).ok());
+      EXPECT_LT(best / optimum, batch == 0 ? 1.6 : 1.2) << "batch " << batch << " of seed " << seed;
+    }
+  }
+}
+
+TEST_F(Quality, TheFirstBatchShowsEveryTemplate) {
+  for (const char* name : {"xgb", "xgb-rank", "droplet"}) {
+    auto tuner = FindTuner(name)->make(ToyContext("two"));
+    const auto proposed = (*tuner)->Propose(4);
+    ASSERT_TRUE(proposed.ok());
+    std::set<std::string> shown;
+    for (const Candidate& c : *proposed) shown.insert(c.template_name);
+    EXPECT_EQ(shown.size(), 2u) << name;
   }
 }
 

@@ -86,7 +86,7 @@ void PrintTable(const Explanation& e) {
   }
   std::printf("%s for %s with %d threads: %zu operators, %d of them tuned", e.model.c_str(), e.target.cpu.c_str(),
               e.target.threads, e.operators.size(), own);
-  if (stale > 0) std::printf(" (%d stale)", stale);
+  if (stale > 0) std::printf(" (%d stale: `temper tune --revalidate` measures them again)", stale);
   std::printf("\n%s\n", Headline(e).c_str());
   std::printf("%3s %6s %5s %11s %10s %8s %9s %6s  %s\n", "#", "share", "times", "default ms", "best ms", "gain",
               "predicted", "trials", "operator");

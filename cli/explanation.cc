@@ -37,7 +37,7 @@ std::string Number(double value) { return absl::StrFormat("%.3g", value); }
 
 // The order in which Store::Best prefers records, for those of one config.
 std::tuple<bool, bool, double, int64_t> Rank(const Record& r, const std::string& codegen_id) {
-  return {r.codegen_id != codegen_id, r.purpose == "search", MedianCost(r), r.id};
+  return {r.codegen_id != codegen_id, !IsConfirmed(r), MedianCost(r), r.id};
 }
 
 // `own`: of the model's workloads on the target. `best`: of each workload, target and device, the model's among them.
@@ -304,7 +304,8 @@ std::vector<Difference> FootprintDifferences(const Footprint& before, const Foot
       {"working set in L1", [&](const Footprint& f) { return OfCache(f.l1_bytes, t.l1_bytes, "L1"); }},
       {"working set in L2", [&](const Footprint& f) { return OfCache(f.l2_bytes, t.l2_bytes, "L2"); }},
       {"fetched past L1", [](const Footprint& f) { return Bytes(f.l2_traffic); }},
-      {"fetched past L2", [](const Footprint& f) { return Bytes(f.memory_traffic); }},
+      {"fetched past L2", [](const Footprint& f) { return Bytes(std::max(f.l3_traffic, f.memory_traffic)); }},
+      {"fetched from memory", [](const Footprint& f) { return Bytes(f.memory_traffic); }},
       {"copied before the loops", [](const Footprint& f) { return Bytes(f.copies_bytes); }},
       {"wasted on tails and padding",
        [](const Footprint& f) {

@@ -75,7 +75,19 @@ absl::Status CheckJob(const JobRow& job) {
 bool MayBeBest(const Record& r) {
   if (!r.ok()) return false;
   if (r.purpose == "search") return r.costs_s.size() >= kProvisionalSamples;
-  return r.purpose == "final" || r.purpose == "revalidate";
+  return IsConfirmed(r);
+}
+
+bool IsConfirmed(const Record& r) { return r.purpose == "final" || r.purpose == "revalidate"; }
+
+bool Retires(const Record& later, const Record& r) {
+  if (later.purpose != "revalidate" || !later.ok() || later.id <= r.id || later.time_unix_ms < r.time_unix_ms)
+    return false;
+  if (later.workload != r.workload || later.target != r.target || later.device_key != r.device_key ||
+      later.threads != r.threads)
+    return false;
+  return later.codegen_id != r.codegen_id || (later.template_name == r.template_name &&
+                                              later.template_version == r.template_version && later.config == r.config);
 }
 
 bool Refutes(const Record& r) { return !r.ok() && r.outcome != "raced_out" && r.outcome != "infrastructure"; }

@@ -47,9 +47,11 @@ class Store {
   virtual absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) = 0;
   // In id order, as of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
-  // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final one
-  // before any provisional, none that failed later in the same place; levels tried in the order of BestAnswer::level
-  // (borrowed ones from the nearest device first). nullopt: nothing known. kInvalidArgument: no workload or no target.
+  // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final
+  // or a revalidation before any provisional; none that failed later in the same place, and none that a later
+  // revalidation retires, which it does with what another code generator made of that workload there and with older
+  // times of its own config; levels tried in the order of BestAnswer::level (borrowed ones from the nearest device
+  // first). nullopt: nothing known. kInvalidArgument: no workload or no target.
   virtual absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) = 0;
   // The best per (workload, target, device key), each as Best would give it at level key; of these, those that the
   // filter matches, in id order.

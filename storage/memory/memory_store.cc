@@ -21,7 +21,7 @@ bool Matches(const RecordFilter& f, const Record& r) {
 }
 
 // Less is better.
-auto Rank(const Record& r) { return std::make_tuple(r.purpose != "final", MedianCost(r), r.id); }
+auto Rank(const Record& r) { return std::make_tuple(!IsConfirmed(r), MedianCost(r), r.id); }
 
 bool SamePlace(const Record& a, const Record& b) {
   const auto place = [](const Record& r) {
@@ -31,10 +31,16 @@ bool SamePlace(const Record& a, const Record& b) {
   return place(a) == place(b);
 }
 
-// Fit to be best, and not refuted by a later record.
-bool Stands(const std::vector<Record>& records, const Record& r) {
-  return MayBeBest(r) && std::none_of(records.begin() + r.id, records.end(),
-                                      [&](const Record& later) { return Refutes(later) && SamePlace(later, r); });
+// Those that may be best, and that no later record refutes or retires.
+std::vector<Record> Standing(const std::vector<Record>& records) {
+  std::vector<Record> standing;
+  for (const Record& r : records) {
+    const auto ends = [&](const Record& later) {
+      return (later.id > r.id && Refutes(later) && SamePlace(later, r)) || Retires(later, r);
+    };
+    if (MayBeBest(r) && std::none_of(records.begin(), records.end(), ends)) standing.push_back(r);
+  }
+  return standing;
 }
 
 bool Allowed(const BestQuery& q, const Record& r) {
@@ -50,7 +56,7 @@ bool BeatsTheDefault(const std::vector<Record>& records, const BestQuery& q, con
   const auto is_default = [&](const Record& r) {
     return r.template_name == q.default_template && r.config == q.default_config;
   };
-  if (best.purpose == "final" || q.default_template.empty() || is_default(best)) return true;
+  if (IsConfirmed(best) || q.default_template.empty() || is_default(best)) return true;
   return std::none_of(records.begin(), records.end(), [&](const Record& r) {
     return is_default(r) && r.workload == best.workload && r.target == best.target && r.device_key == best.device_key &&
            r.fingerprint == best.fingerprint && r.threads == best.threads &&
@@ -103,15 +109,15 @@ class MemoryStore : public Store {
         {"borrowed", [&](const Record& r) { return kin(r) && key(r); }},
         {"borrowed", [&](const Record& r) { return kin(r); }},
     };
-    const std::vector<Record> records = Snapshot();
+    const std::vector<Record> all = Snapshot(), records = Standing(all);
     for (const auto& [level, fits] : levels) {
       const Record* best = nullptr;
       for (const Record& r : records) {
-        if (!Stands(records, r) || r.target != q.target || !Allowed(q, r) || !fits(r)) continue;
+        if (r.target != q.target || !Allowed(q, r) || !fits(r)) continue;
         if (best == nullptr || Rank(r) < Rank(*best)) best = &r;
       }
       if (best == nullptr) continue;
-      if (!BeatsTheDefault(records, q, *best)) return std::nullopt;
+      if (!BeatsTheDefault(all, q, *best)) return std::nullopt;
       return BestAnswer{*best, level};
     }
     return std::nullopt;
@@ -119,9 +125,7 @@ class MemoryStore : public Store {
 
   absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     std::map<std::tuple<std::string, std::string, std::string>, Record> best;
-    const std::vector<Record> records = Snapshot();
-    for (const Record& r : records) {
-      if (!Stands(records, r)) continue;
+    for (const Record& r : Standing(Snapshot())) {
       const auto [it, first] = best.try_emplace({r.workload, r.target, r.device_key}, r);
       if (!first && Rank(r) < Rank(it->second)) it->second = r;
     }

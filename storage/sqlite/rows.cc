@@ -154,46 +154,65 @@ constexpr std::string_view kRaiseBest =
     "excluded.record_id "
     "WHERE excluded.confirmed > confirmed OR (excluded.confirmed = confirmed AND excluded.median_s < median_s)";
 
-// The best of what is left once a config was refuted, by MayBeBest's rules (check.h).
-constexpr std::string_view kRefillBest =
+// The bests of a workload on a device, found again among the records that no later one refutes or retires (check.h).
+constexpr std::string_view kForgetBests =
+    "DELETE FROM best WHERE workload_id = ?1 AND target_id = ?2 AND threads = ?3 AND device_id IN "
+    "(SELECT id FROM device WHERE key = ?4)";
+constexpr std::string_view kFindBestsAgain =
+    "WITH own AS (SELECT record.*, purpose IN ('final', 'revalidate') AS confirmed FROM record "
+    "JOIN device ON device.id = record.device_id "
+    "WHERE workload_id = ?1 AND target_id = ?2 AND threads = ?3 AND device.key = ?4), "
+    "verdict AS MATERIALIZED (SELECT * FROM own WHERE outcome NOT IN ('ok', 'raced_out', 'infrastructure') "
+    "OR (purpose = 'revalidate' AND outcome = 'ok')), "
+    "standing AS (SELECT * FROM own WHERE outcome = 'ok' "
+    "AND (confirmed OR (purpose = 'search' AND json_array_length(costs_s) >= ?5)) "
+    "AND NOT EXISTS (SELECT 1 FROM verdict AS later WHERE later.id > own.id AND "
+    "CASE WHEN later.outcome = 'ok' THEN later.time_unix_ms >= own.time_unix_ms AND (later.codegen_id != "
+    "own.codegen_id "
+    "OR (later.template, later.template_version, later.config) = (own.template, own.template_version, own.config)) "
+    "ELSE (later.anchor_id, later.device_id, later.template, later.template_version, later.config) = "
+    "(own.anchor_id, own.device_id, own.template, own.template_version, own.config) END)), "
+    "ranked AS (SELECT *, row_number() OVER (PARTITION BY anchor_id, device_id, template, template_version "
+    "ORDER BY confirmed DESC, median_s, id) AS place FROM standing) "
     "INSERT INTO best (workload_id, target_id, anchor_id, device_id, threads, template, template_version, confirmed, "
     "median_s, record_id) "
-    "SELECT workload_id, target_id, anchor_id, device_id, threads, template, template_version, purpose = 'final', "
-    "median_s, id FROM record WHERE workload_id = ?1 AND target_id = ?2 AND anchor_id = ?3 AND device_id = ?4 AND "
-    "threads = ?5 AND template = ?6 AND template_version = ?7 AND outcome = 'ok' AND "
-    "(purpose IN ('final', 'revalidate') OR (purpose = 'search' AND json_array_length(costs_s) >= ?8)) AND "
-    "NOT EXISTS (SELECT 1 FROM record AS later WHERE later.workload_id = ?1 AND later.target_id = ?2 AND "
-    "later.anchor_id = ?3 AND later.device_id = ?4 AND later.threads = ?5 AND later.template = ?6 AND "
-    "later.template_version = ?7 AND later.config = record.config AND later.id > record.id AND later.outcome NOT IN "
-    "('ok', 'raced_out', 'infrastructure')) ORDER BY purpose = 'final' DESC, median_s, id LIMIT 1";
+    "SELECT workload_id, target_id, anchor_id, device_id, threads, template, template_version, confirmed, median_s, id "
+    "FROM ranked WHERE place = 1";
 
-// Takes the row away if it is of this candidate, which has failed, and looks for the next best.
-absl::Status LowerBest(Connection& db, const Keys& keys, const Record& r) {
-  {
-    TEMPER_ASSIGN_OR_RETURN(
-        Query query,
-        db.Prepare("DELETE FROM best WHERE workload_id = ? AND target_id = ? AND anchor_id = ? AND device_id = ? AND "
-                   "threads = ? AND template = ? AND template_version = ? AND (SELECT config FROM record WHERE id = "
-                   "best.record_id) = ? RETURNING record_id"));
-    query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
-    query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config);
-    TEMPER_ASSIGN_OR_RETURN(const bool was_best, query.Step());
+absl::Status FindBestsAgain(Connection& db, const Keys& keys, const Record& r) {
+  for (const std::string_view sql : {kForgetBests, kFindBestsAgain}) {
+    TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));
+    query.Bind(keys.workload).Bind(keys.target).Bind(int64_t{r.threads}).Bind(r.device_key);
+    if (sql == kFindBestsAgain) query.Bind(int64_t{kProvisionalSamples});
     TEMPER_RETURN_IF_ERROR(query.Run());
-    if (!was_best) return absl::OkStatus();
   }
-  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kRefillBest));
-  query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
-  query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(int64_t{kProvisionalSamples});
-  return query.Run();
+  return absl::OkStatus();
 }
 
-absl::Status RaiseBest(Connection& db, const Keys& keys, const Record& r, int64_t id) {
-  if (Refutes(r)) return LowerBest(db, keys, r);
+// Whether a best is of this candidate, as measured in this place.
+absl::StatusOr<bool> IsBest(Connection& db, const Keys& keys, const Record& r) {
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query,
+      db.Prepare("SELECT 1 FROM best WHERE workload_id = ? AND target_id = ? AND anchor_id = ? AND device_id = ? AND "
+                 "threads = ? AND template = ? AND template_version = ? AND (SELECT config FROM record WHERE id = "
+                 "best.record_id) = ?"));
+  query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
+  query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config);
+  return query.Step();
+}
+
+// What record `id` changes.
+absl::Status UpdateBest(Connection& db, const Keys& keys, const Record& r, int64_t id) {
+  if (Refutes(r)) {
+    TEMPER_ASSIGN_OR_RETURN(const bool was_best, IsBest(db, keys, r));
+    return was_best ? FindBestsAgain(db, keys, r) : absl::OkStatus();
+  }
   if (!MayBeBest(r)) return absl::OkStatus();
+  if (r.purpose == "revalidate") return FindBestsAgain(db, keys, r);
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kRaiseBest));
   query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
   query.Bind(r.template_name).Bind(int64_t{r.template_version});
-  query.Bind(int64_t{r.purpose == "final"}).Bind(MedianCost(r)).Bind(id);
+  query.Bind(int64_t{IsConfirmed(r)}).Bind(MedianCost(r)).Bind(id);
   return query.Run();
 }
 
@@ -311,7 +330,7 @@ absl::StatusOr<int64_t> InsertRecord(Connection& db, const Record& r) {
   query.Bind(r.tuner).Bind(r.job).Bind(r.time_unix_ms);
   TEMPER_RETURN_IF_ERROR(query.Run());
   const int64_t id = db.LastInsertId();
-  TEMPER_RETURN_IF_ERROR(RaiseBest(db, keys, r, id));
+  TEMPER_RETURN_IF_ERROR(UpdateBest(db, keys, r, id));
   return id;
 }
 

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <map>
 #include <set>
 
 #include "storage/store.h"
@@ -230,6 +231,26 @@ TEST_F(CliTest, ALocalRunThatBreaksSaysWhyInOneLine) {
   EXPECT_EQ(result.code, 1);
   EXPECT_NE(result.out.find("temper: "), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("core"), std::string::npos) << result.out;
+}
+
+TEST_F(CliTest, RevalidatesWithoutASearch) {
+  const std::string db = dir_ + "/records.db", tune = "tune " + model_ + " --db " + db;
+  const Result nothing = Temper(tune + " --revalidate");
+  EXPECT_EQ(nothing.code, 1);
+  EXPECT_NE(nothing.out.find("nothing to measure again"), std::string::npos) << nothing.out;
+  ASSERT_EQ(Temper(tune + " --trials 8").code, 0);
+  const auto count = [&] {
+    std::map<std::string, int> purposes;
+    for (const nlohmann::json& record : Temper("db list --json --db " + db).Lines()) ++purposes[record["purpose"]];
+    return purposes;
+  };
+  std::map<std::string, int> before = count();
+  const Result again = Temper(tune + " --revalidate");
+  ASSERT_EQ(again.code, 0) << again.out;
+  std::map<std::string, int> after = count();
+  EXPECT_GT(after["revalidate"], 0);
+  EXPECT_EQ(after["search"], before["search"]);
+  EXPECT_EQ(after["final"], before["final"]);
 }
 
 TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {

@@ -108,7 +108,7 @@ class Simulation : public WorkPort {
     record.template_name = item.template_name;
     record.template_version = item.template_version;
     record.config = item.config;
-    record.purpose = work.kind == WorkKind::kFinals ? "final" : "search";
+    record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
     record.outcome = result.outcome;
     record.costs_s = result.costs_s;
     ASSERT_TRUE(store_->Append(std::vector<Record>{record}).ok());
@@ -212,6 +212,62 @@ TEST(JobLoop, RecordsOfAnotherTemplateVersionAreNotKnown) {
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_EQ(sim.measured_.size(), 20u);
+}
+
+TEST(JobLoop, RevalidatesTheBestOfAnyVersionAndTheDefaultWithoutASearch) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 60;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  std::vector<Record> old;
+  ASSERT_TRUE(sim.store_->Scan({}, [&](const Record& r) { old.push_back(r); }).ok());
+  std::map<std::string, std::set<std::pair<double, std::string>>> ranked;  // by workload: median and config
+  std::map<std::string, std::string> defaults;
+  for (const Task& task : sim.tasks_)
+    defaults[Text(task.workload)] = Text(DefaultChoice(task.workload, *ParseTarget(ToyTarget()))->config);
+  for (Record& record : old) {
+    record.template_version = FindTemplate(record.template_name)->version + 1;
+    if (record.ok() && record.config != defaults.at(record.workload))
+      ranked[record.workload].emplace(MedianCost(record), record.config);
+  }
+  Record illegal = old[0];
+  illegal.config = "no=1";
+  illegal.costs_s = {1e-9, 1e-9, 1e-9};
+  old.push_back(illegal);
+  sim.store_ = NewMemoryStore();
+  ASSERT_TRUE(sim.store_->Append(old).ok());
+  sim.works_.clear();
+  sim.spec_.trials = 0;
+  sim.spec_.revalidate = true;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok()) << sim.loop_->verdict();
+  EXPECT_TRUE(sim.WorksOf(WorkKind::kBatch).empty());
+  const std::vector<Work> again = sim.WorksOf(WorkKind::kFinals);
+  ASSERT_EQ(again.size(), 3u);
+  for (const Work& work : again) {
+    EXPECT_TRUE(work.revalidate);
+    std::vector<std::string> wanted{defaults.at(work.workload)}, items;
+    for (const auto& [cost, config] : ranked.at(work.workload)) {
+      if (wanted.size() < 4) wanted.push_back(config);
+    }
+    for (const WorkItem& item : work.items) {
+      EXPECT_EQ(item.template_version, FindTemplate(item.template_name)->version);
+      items.push_back(item.config);
+    }
+    EXPECT_EQ(items, wanted);
+  }
+  EXPECT_EQ(sim.WorksOf(WorkKind::kModel).size(), 1u);
+}
+
+TEST(JobLoop, WithoutRecordsThereIsNothingToRevalidate) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 0;
+  sim.spec_.revalidate = true;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->verdict().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(sim.works_.empty());
 }
 
 TEST(JobLoop, EndsWhenAllSpacesAreExhaustedAndFindsTheirBest) {

@@ -209,14 +209,47 @@ TEST_P(StoreContract, PutsAFinalBeforeAnyProvisional) {
   final.config = "final";
   Add(GoodRecord());
   Add(final);
-  Record revalidated = WithCosts(GoodRecord(), {1e-9});
-  revalidated.purpose = "revalidate";
-  Add(revalidated);
+  Add(WithCosts(GoodRecord(), {1e-9, 1e-9, 1e-9}));
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact final");
   final.config = "faster final";
   final.costs_s = {3.9e-4};
   Add(final);
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact faster final");
+}
+
+TEST_P(StoreContract, ARevalidationRetiresWhatIsOlder) {
+  const auto named = [](const char* config, double cost, const char* purpose) {
+    Record r = WithCosts(GoodRecord(), {cost, cost, cost});
+    r.config = config;
+    r.purpose = purpose;
+    return r;
+  };
+  Add(named("lucky", 1e-5, "final"));
+  Add(named("steady", 2e-5, "final"));
+  // The same config, measured again: its older time no longer counts, others' do.
+  Add(named("lucky", 3e-5, "revalidate"));
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact steady");
+  // Another code generator: none of the older times count, not even of configs that were not measured again.
+  Record again = named("lucky", 9e-5, "revalidate");
+  again.codegen_id = "2.1.19";
+  Add(again);
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact lucky");
+  // One that failed retires nothing; one of another device neither, nor one that is older.
+  Record failed = again, elsewhere = again, older = again;
+  failed.outcome = "run_crashed";
+  failed.costs_s.clear();
+  elsewhere.device_key = "server";
+  older.time_unix_ms -= 1;
+  for (Record* r : {&failed, &elsewhere, &older}) {
+    r->codegen_id = "3.1.19";
+    r->costs_s.assign(r->costs_s.size(), 9e-4);
+    Add(*r);
+  }
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact lucky");
+  // What comes later is as good as ever.
+  Record later = named("later", 8e-5, "final");
+  Add(later);
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact later");
 }
 
 TEST_P(StoreContract, AnswersOnTheNearestLevel) {

@@ -18,7 +18,8 @@ Record RandomRecord(Rng& rng) {
   r.template_name = Pick(rng, "template", 2);
   r.template_version = 1 + static_cast<int>(rng.Below(2));
   r.config = Pick(rng, "config", 8);
-  r.time_unix_ms = static_cast<int64_t>(rng.Below(3));
+  r.codegen_id = Pick(rng, "generator", 2);
+  r.time_unix_ms = 1700000000000 + rng.Below(4);
   static constexpr const char* kPurposes[] = {"search", "search", "search", "final", "revalidate", "canary"};
   r.purpose = kPurposes[rng.Below(6)];
   static constexpr const char* kOutcomes[] = {"ok", "ok", "ok", "raced_out", "build_failed", "infrastructure"};

@@ -43,6 +43,7 @@ struct Work {
   std::string workload, anchor, tuner;
   double incumbent_s = 0;  // best median known; 0: none
   SamplingPlan plan;
+  bool revalidate = false;  // kFinals: of what was known before, see the records' purpose
 
   // kModel
   std::shared_ptr<const std::string> graph_json;

@@ -27,7 +27,8 @@ std::string JobText(const JobSpec& spec) {
                                 {"trials_per_task", spec.trials_per_task},
                                 {"early_stopping", spec.early_stopping},
                                 {"time_budget_s", absl::ToDoubleSeconds(spec.time_budget)},
-                                {"seed", spec.seed}}
+                                {"seed", spec.seed},
+                                {"revalidate", spec.revalidate}}
       .dump();
 }
 
@@ -267,7 +268,7 @@ Record ServerCore::MakeRecord(const Work& work, const WorkItem& item, const Work
   record.template_version = item.template_version;
   record.config = item.config;
   record.codegen_id = work.codegen_id;
-  record.purpose = work.kind == WorkKind::kFinals ? "final" : "search";
+  record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
   // Raced out is a measurement like any other, with too few samples to ever be best.
   record.outcome = result.outcome == "raced_out" ? "ok" : result.outcome;
   record.error = result.error;

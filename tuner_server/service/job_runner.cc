@@ -133,7 +133,8 @@ absl::Status JobRunner::Prepare(const WorkerInfo& worker) {
     // Not by fingerprint: it tells what was measured of the machine, which varies from start to start, and a job that
     // is taken up again must not repeat itself for that.
     TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, [&](const Record& record) {
-      if (record.threads == worker.threads && record.codegen_id == spec_.codegen_id) known.push_back(record);
+      const bool comparable = spec_.revalidate || record.codegen_id == spec_.codegen_id;
+      if (record.threads == worker.threads && comparable) known.push_back(record);
     }));
     while (!host_.TryBeginSearch(spec_.id)) {
       if (stopped()) return absl::CancelledError("stopped");

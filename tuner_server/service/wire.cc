@@ -151,7 +151,8 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
       r.wait_for_device_ms() < 0) {
     return absl::InvalidArgumentError("trials, early stopping, the time budget and the wait cannot be negative");
   }
-  if (r.trials() == 0 && r.trials_per_task() == 0 && r.early_stopping() == 0 && r.time_budget_ms() == 0) {
+  if (r.trials() == 0 && r.trials_per_task() == 0 && r.early_stopping() == 0 && r.time_budget_ms() == 0 &&
+      !r.revalidate()) {
     return absl::InvalidArgumentError("the job would never end: give trials, early stopping or a time budget");
   }
   JobSpec spec;
@@ -167,6 +168,7 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.seed = r.seed();
   spec.wait_for_device = Milliseconds(r.wait_for_device_ms());
   spec.close_with_command = r.close_with_command();
+  spec.revalidate = r.revalidate();
   return spec;
 }
 

@@ -30,6 +30,8 @@ constexpr int kLeastRepeats = 4;
 // Of the model's time: less to gain is not worth a final. Such a best is used where it is ahead by a margin.
 constexpr double kNegligibleGain = 1e-4;
 
+constexpr int kRevalidated = 3;  // of each task, beside the default
+
 bool IsTrial(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
 }  // namespace
@@ -57,7 +59,8 @@ JobLoop::JobLoop(JobSpec spec, std::string target_text, Target target, std::vect
 
 absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
   changed_.insert(task);
-  const absl::Status prepared = tasks_[task].Prepare(options_.make_tuner, known);
+  const absl::Status prepared =
+      spec_.revalidate ? tasks_[task].PrepareToRevalidate(known) : tasks_[task].Prepare(options_.make_tuner, known);
   if (prepared.ok()) return absl::OkStatus();
   // One workload that cannot be searched does not take the model's others along: it runs its default.
   warnings_.push_back(absl::StrCat("not tuned: ", tasks_[task].view().workload, ": ", prepared.message()));
@@ -282,6 +285,7 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
 
 // The tasks with most to gain first: a short allowance decides what matters.
 void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
+  if (spec_.revalidate) return BeginRevalidation(now, port);
   phase_ = Phase::kFinals;
   finals_deadline_ = now + options_.finals_allowance;
   double model_s = 0;
@@ -309,6 +313,26 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   }
 }
 
+// All that was best, and with all repeats: nothing else takes time here.
+void JobLoop::BeginRevalidation(absl::Duration now, WorkPort& port) {
+  phase_ = Phase::kFinals;
+  finals_deadline_ = spec_.time_budget > absl::ZeroDuration() ? started_ + spec_.time_budget : absl::InfiniteDuration();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    std::vector<WorkItem> items = tasks_[i].ToRevalidate(kRevalidated);
+    if (items.empty()) continue;
+    Work work = NewWork(WorkKind::kFinals, i);
+    work.revalidate = true;
+    work.plan.repeats = options_.final_repeats;
+    work.plan.race_factor = 0;
+    work.items = std::move(items);
+    Submit(std::move(work), i, now, port);
+  }
+  if (!pending_.empty()) return;
+  verdict_ =
+      absl::FailedPreconditionError("nothing to measure again: no record of this model's operators on the device");
+  phase_ = Phase::kOver;
+}
+
 void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
   phase_ = Phase::kModelCheck;
   const bool any = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.view().best_s > 0; });
@@ -327,7 +351,8 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
     if (std::optional<KernelPick> pick = task.Pick()) work.picks.push_back(*std::move(pick));
   }
   picks_ = work.picks.size();
-  const absl::Duration left = options_.closing_allowance - (now - search_ended_) - kModelBuildReserve;
+  const absl::Duration finals = spec_.revalidate ? absl::ZeroDuration() : now - search_ended_;
+  const absl::Duration left = options_.closing_allowance - finals - kModelBuildReserve;
   work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(std::max(left, kShortestModelBudget)));
   work.items.emplace_back();
   model_deadline_ = now + options_.model_patience;

@@ -33,6 +33,7 @@ struct JobSpec {
   uint64_t seed = 0;
   absl::Duration wait_for_device;
   bool close_with_command = false;
+  bool revalidate = false;  // no search: finals of the default and of the best that is known
 };
 
 struct JobLoopOptions {
@@ -119,6 +120,7 @@ class JobLoop {
   void WithdrawAll(WorkPort& port);
   void CloseBatch(const Pending& pending, absl::Duration now);
   void BeginFinals(absl::Duration now, WorkPort& port);
+  void BeginRevalidation(absl::Duration now, WorkPort& port);
   void BeginModelCheck(absl::Duration now, WorkPort& port);
   void FinishModel(const ItemResult& result);
   bool BudgetOver(absl::Duration now) const;

@@ -13,6 +13,8 @@ namespace {
 constexpr int kMostEmptyProposals = 4;
 constexpr int kSamplesOfAContender = 3;
 
+bool IsFinal(const Record& r) { return r.purpose == "final" || r.purpose == "revalidate"; }
+
 bool Measured(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
 }  // namespace
@@ -38,22 +40,45 @@ std::string TaskSearch::KeyOf(const WorkItem& item) const {
   return absl::StrCat(item.template_name, "\n", item.config);
 }
 
-absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known) {
+absl::Status TaskSearch::FindDefault() {
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task_.workload, target_));
   default_ = WorkItem{0, std::string(choice.def->name), choice.def->version, Text(choice.config)};
   draft_s_ = DraftSeconds(choice.def->footprint(task_.workload, choice.config, target_), target_);
+  return absl::OkStatus();
+}
+
+absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known) {
+  TEMPER_RETURN_IF_ERROR(FindDefault());
   TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
   for (const Record& record : known) {
     const TemplateDef* def = FindTemplate(record.template_name);
     if (def == nullptr || def->version != record.template_version || record.outcome == "infrastructure") continue;
     const WorkItem item{0, record.template_name, record.template_version, record.config};
     tried_.insert(KeyOf(item));
-    Learn(item, record.outcome, record.costs_s, record.purpose == "final");
+    Learn(item, record.outcome, record.costs_s, IsFinal(record));
   }
   since_better_ = 0;
   failures_in_row_ = 0;
   new_best_here_ = false;
   Choose();
+  return absl::OkStatus();
+}
+
+absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
+  TEMPER_RETURN_IF_ERROR(FindDefault());
+  std::map<std::string, ConfigSpace> spaces;
+  for (const TemplateDef* def : TemplatesFor(task_.workload)) {
+    spaces.emplace(def->name, def->space(task_.workload, target_));
+  }
+  for (const Record& record : known) {
+    const auto space = spaces.find(record.template_name);
+    const absl::StatusOr<Config> config = ParseConfig(record.config);
+    if (space == spaces.end() || !config.ok() || !space->second.Check(*config).ok()) continue;
+    const WorkItem item{0, record.template_name, FindTemplate(record.template_name)->version, record.config};
+    Learn(item, record.outcome, record.costs_s, IsFinal(record));
+  }
+  Choose();
+  End("revalidated");
   return absl::OkStatus();
 }
 
@@ -174,6 +199,19 @@ std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
   std::vector<WorkItem> finalists{default_};
   for (size_t i = 0; i < ranked.size() && static_cast<int>(i) < contenders; ++i) finalists.push_back(ranked[i]->item);
   return finalists;
+}
+
+std::vector<WorkItem> TaskSearch::ToRevalidate(int n) const {
+  if (ok_.empty()) return {};
+  std::vector<const Known*> ranked;
+  for (const auto& [key, entry] : ok_) {
+    if (key != KeyOf(default_)) ranked.push_back(&entry);
+  }
+  const auto time = [](const Known* k) { return k->final_s > 0 ? k->final_s : k->search_s; };
+  std::sort(ranked.begin(), ranked.end(), [&](const Known* a, const Known* b) { return time(a) < time(b); });
+  std::vector<WorkItem> items{default_};
+  for (size_t i = 0; i < ranked.size() && static_cast<int>(i) < n; ++i) items.push_back(ranked[i]->item);
+  return items;
 }
 
 void TaskSearch::ObserveFinal(const WorkItem& item, const ItemResult& result) {

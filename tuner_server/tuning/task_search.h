@@ -29,7 +29,7 @@ struct TaskView {
   double best_s = 0;
   std::string template_name, config;  // of the best
   bool done = false;
-  std::string why_done;  // "trials", "exhausted", "early_stopping", "failures", "budget"
+  std::string why_done;  // "trials", "exhausted", "early_stopping", "failures", "budget", "revalidated"
 };
 
 class TaskSearch {
@@ -39,6 +39,8 @@ class TaskSearch {
   // The default choice and the tuner; slow (it ranks many configs). Then what is known, so that no trial is repeated:
   // records of this workload, target and device whose template version is this build's.
   absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known);
+  // The default, and what is known; no search. Records of other versions count too where their config is still legal.
+  absl::Status PrepareToRevalidate(std::span<const Record> known);
   bool prepared() const { return tuner_ != nullptr; }
 
   // Up to n candidates that were never tried, the default first. None: the space is exhausted. Slow.
@@ -50,6 +52,8 @@ class TaskSearch {
 
   // The default and up to `contenders` that may beat it, the default first. Empty: nothing to decide.
   std::vector<WorkItem> Finalists(int contenders) const;
+  // The default and up to n others, the best that are known. Empty: nothing is known.
+  std::vector<WorkItem> ToRevalidate(int n) const;
   // Finals decide: the lowest median of them is best, the default where it is as good.
   void ObserveFinal(const WorkItem& item, const ItemResult& result);
 
@@ -82,6 +86,7 @@ class TaskSearch {
     double time() const { return final_s > 0 ? final_s : search_s; }
     bool final_here = false;  // decided in this job
   };
+  absl::Status FindDefault();
   void Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs, bool is_final);
   void Choose();
   void SetBest(const Known& best);

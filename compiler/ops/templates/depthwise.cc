@@ -17,8 +17,6 @@ constexpr double kStreams = 8;          // rows of the image read side by side b
 constexpr int64_t kFewRowTiles = 16;    // so few that threads share out channels too
 constexpr int64_t kUnrolledTaps = 256;  // up to which a tile of one row is unrolled along the filter's rows
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // One spatial dimension: its output in tiles of `tile`, and the window of input that a tile sees.
 struct Axis {
   int64_t out, in, taps, stride, dilation, before, tile;

@@ -11,8 +11,9 @@ namespace {
 
 using ir::Expr;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 double Bytes(const TensorType& t) { return static_cast<double>(NumElements(t.shape) * SizeOf(t.dtype)); }
+// Accumulators and operands; one vector folds its broadcast or its load into the multiply-add.
+int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (vectors == 1 ? 1 : vectors + 1); }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
 // Whether the lines that a tile's rows read at the same step push each other out of L1 before they are used up. The
@@ -112,15 +113,6 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   return result;
 }
 
-// The three innermost loops of a register tile's block: rows, vectors, lanes.
-void UnrollTile(Schedule& s, const std::string& block) {
-  const std::vector<Loop> around = s.Loops(block);
-  if (!s.status().ok()) return;
-  s.Vectorize(around[around.size() - 1]);
-  s.Unroll(around[around.size() - 2]);
-  s.Unroll(around[around.size() - 3]);
-}
-
 absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) ScheduleElementwise(s, stage, t);
@@ -154,6 +146,14 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
 
 }  // namespace
 
+void UnrollTile(Schedule& s, const std::string& block) {
+  const std::vector<Loop> around = s.Loops(block);
+  if (!s.status().ok()) return;
+  s.Vectorize(around[around.size() - 1]);
+  s.Unroll(around[around.size() - 2]);
+  s.Unroll(around[around.size() - 3]);
+}
+
 void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, size_t reductions, int64_t lanes,
                       int64_t unroll) {
   s.ComputeAt(acc, under);
@@ -176,6 +176,31 @@ void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, si
   UnrollTile(s, init);
 }
 
+std::vector<int64_t> TileVectors(int64_t columns, const Target& t) {
+  std::vector<int64_t> vectors;
+  for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
+    if (nv == 1 || (nv - 1) * t.lanes() < columns) vectors.push_back(nv);
+  }
+  return vectors;
+}
+
+void RequireTile(ConfigSpace& space, int64_t columns, const Target& t) {
+  space.Require("the register tile does not fit the registers", [registers = t.vector_registers](const Config& c) {
+    return TileRegisters(c["mr"], c["nv"]) <= registers;
+  });
+  space.Require("column blocks do not divide the panels", [columns, lanes = t.lanes()](const Config& c) {
+    return CeilDiv(columns, c["nv"] * lanes) % c["blocks"] == 0;
+  });
+}
+
+void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, const Target& t) {
+  f.vector_lanes = static_cast<double>(t.lanes());
+  f.tile_rows = static_cast<double>(rows);
+  f.tile_columns = static_cast<double>(vectors * t.lanes());
+  f.tile_registers = static_cast<double>(TileRegisters(rows, vectors));
+  f.loads_per_fma = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
+}
+
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   const int64_t lanes = t.lanes(), registers = t.vector_registers;
   ConfigSpace space;
@@ -183,24 +208,13 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   for (int64_t mr : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28, 30}) {
     if (mr <= v.rows && mr + 2 <= registers) rows.push_back(mr);
   }
-  std::vector<int64_t> vectors;
-  for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
-    if (nv == 1 || (nv - 1) * lanes < v.columns) vectors.push_back(nv);
-  }
   space.Add("mr", rows);
-  space.Add("nv", vectors);
+  space.Add("nv", TileVectors(v.columns, t));
   space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
   space.Add("ku", {1, 2, 4});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
-  space.Require("the register tile does not fit the registers", [registers](const Config& c) {
-    // One row or one vector folds its broadcast or its load into the multiply-add.
-    int64_t operands = c["nv"] == 1 ? 1 : c["nv"] + 1;
-    return c["mr"] * c["nv"] + operands <= registers;
-  });
-  space.Require("column blocks do not divide the panels", [columns = v.columns, lanes](const Config& c) {
-    return CeilDiv(columns, c["nv"] * lanes) % c["blocks"] == 0;
-  });
+  RequireTile(space, v.columns, t);
   space.Require("the unrolling does not divide the reduction",
                 [k = v.reduction.back()](const Config& c) { return k % c["ku"] == 0; });
   space.Require("columns in place need whole panels", [columns = v.columns, lanes](const Config& c) {
@@ -238,12 +252,8 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   Footprint f;
   f.flops = 2 * batch * rows * columns * k;
   f.padded_flops = 2 * batch * rows * padded_columns * k;
-  f.vector_lanes = static_cast<double>(tile.lanes);
-  f.tile_rows = static_cast<double>(tile.mr);
-  f.tile_columns = static_cast<double>(tile.nr);
-  f.tile_registers = static_cast<double>(tile.mr * tile.vectors + (tile.vectors == 1 ? 1 : tile.vectors + 1));
+  DescribeTile(f, tile.mr, tile.vectors, t);
   f.reduction = k;
-  f.loads_per_fma = static_cast<double>(tile.mr + tile.vectors) / static_cast<double>(tile.mr * tile.vectors);
   f.l1_bytes = panel_bytes + rows_bytes;
   f.l2_bytes = block_bytes + rows_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);

@@ -32,6 +32,7 @@ class WorkloadProgram {
   std::vector<ir::Tensor> values_;
 };
 
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >= 0, b > 0
 // Finishes a template: the schedule's status, then Lower.
 absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);
 // One elementwise stage scheduled well: vectorised along its innermost loop, the others fused and parallel.

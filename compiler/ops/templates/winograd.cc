@@ -17,8 +17,6 @@ namespace {
 
 using ir::Expr;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // What a config means for this shape.
 struct Plan {
   int64_t m, t;                         // output and input tile
@@ -137,13 +135,6 @@ void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop&
   }
 }
 
-void UnrollTransform(Schedule& s, const std::string& step, int unrolled) {
-  const std::vector<Loop> around = s.Loops(step);
-  if (!s.status().ok()) return;
-  s.Vectorize(around.back());
-  for (int i = 0; i < unrolled; ++i) s.Unroll(around[around.size() - 2 - static_cast<size_t>(i)]);
-}
-
 absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   Schedule s(std::move(func));
   // The epilogue and what it reads: tiles, column blocks, vectors of columns, and the m x m outputs of each.
@@ -158,9 +149,9 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   auto [tile_block, tile_in] = s.Split(tile, p.block_tiles);
   s.Reorder({tile_block, block, tile_in, panel_in, vector});
   InRegisters(s, {"result", "half"}, vector);
-  UnrollTransform(s, "out", 2);
-  UnrollTransform(s, "result", 2);
-  UnrollTransform(s, "half", 2);
+  UnrollTile(s, "out");
+  UnrollTile(s, "result");
+  UnrollTile(s, "half");
 
   // The products of a block: t * t of them, each as panels by row tiles.
   s.ComputeAt("product", block);
@@ -171,7 +162,7 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   auto [product_vector, product_lane] = s.Split(loops[first + 4], p.lanes);
   s.Reorder({loops[first + 2], loops[first + 3], loops[first], row_tile, row, product_vector, product_lane});
   TileAccumulators(s, "acc", row_tile, 2, p.lanes, p.unroll);
-  UnrollTransform(s, "product", 2);
+  UnrollTile(s, "product");
 
   // The block's input, transformed channel vector by channel vector.
   s.ComputeAt("input", block);
@@ -180,9 +171,9 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   const size_t at = loops.size() - 5;  // channel vector, tile, i, j, lane
   s.Reorder({loops[at + 1], loops[at]});
   InRegisters(s, {"lines", "patch"}, loops[at]);
-  UnrollTransform(s, "input", 2);
-  UnrollTransform(s, "lines", 2);
-  UnrollTransform(s, "patch", 2);
+  UnrollTile(s, "input");
+  UnrollTile(s, "lines");
+  UnrollTile(s, "patch");
 
   s.Parallel(s.Fuse(tile_block, block));
   s.Partition(row_tile);
@@ -225,7 +216,7 @@ absl::StatusOr<ir::Func> BuildFilterPack(const Workload& w, const Conv2dShape& s
   auto [vector, lane] = s.Split(loops[4], p.lanes);
   s.Reorder({loops[2], loops[3], vector, loops[0], loops[1], lane});
   InRegisters(s, {"half", "taps"}, vector);
-  for (const char* step : {"packed", "half", "taps"}) UnrollTransform(s, step, 2);
+  for (const char* step : {"packed", "half", "taps"}) UnrollTile(s, step);
   s.Parallel(s.Fuse(loops[2], loops[3]));
   return LowerSchedule(s);
 }
@@ -240,7 +231,7 @@ bool Matches(const Workload& w) {
 
 ConfigSpace Space(const Workload& w, const Target& t) {
   const Conv2dShape s(w);
-  const int64_t lanes = t.lanes(), registers = t.vector_registers;
+  const int64_t lanes = t.lanes();
   ConfigSpace space;
   std::vector<int64_t> tiles;
   for (int64_t m : {2, 4}) {
@@ -248,20 +239,11 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   }
   space.Add("m", tiles);
   space.Add("mr", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28});
-  std::vector<int64_t> vectors;
-  for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
-    if (nv == 1 || (nv - 1) * lanes < s.oc) vectors.push_back(nv);
-  }
-  space.Add("nv", vectors);
+  space.Add("nv", TileVectors(s.oc, t));
   space.Add("mt", {1, 2, 3, 4, 6, 8, 12, 16, 24, 32});
   space.Add("blocks", {1, 2, 3, 4, 6, 8, 12, 16});
   space.Add("ku", {1, 2, 4});
-  space.Require("the register tile does not fit the registers", [registers](const Config& c) {
-    const int64_t operands = c["nv"] == 1 ? 1 : c["nv"] + 1;
-    return c["mr"] * c["nv"] + operands <= registers;
-  });
-  space.Require("column blocks do not divide the panels",
-                [oc = s.oc, lanes](const Config& c) { return CeilDiv(oc, c["nv"] * lanes) % c["blocks"] == 0; });
+  RequireTile(space, s.oc, t);
   space.Require("the unrolling does not divide the reduction",
                 [channels = s.c](const Config& c) { return channels % c["ku"] == 0; });
   auto all_tiles = [s](const Config& c) { return s.n * CeilDiv(s.oh, c["m"]) * CeilDiv(s.ow, c["m"]); };
@@ -301,13 +283,8 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   Footprint f;
   f.flops = 2 * points * tiles * columns * k;
   f.padded_flops = 2 * points * std::max(tiles, padded_tiles) * padded_columns * k;
-  f.vector_lanes = static_cast<double>(p.lanes);
-  f.tile_rows = static_cast<double>(p.mr);
-  f.tile_columns = static_cast<double>(p.nr);
-  const double vectors = f.tile_columns / f.vector_lanes;
-  f.tile_registers = f.tile_rows * vectors + (vectors == 1 ? 1 : vectors + 1);
+  DescribeTile(f, p.mr, c["nv"], t);
   f.reduction = k;
-  f.loads_per_fma = (f.tile_rows + vectors) / (f.tile_rows * vectors);
   const double block_input = 4 * points * static_cast<double>(p.block_tiles) * k;
   const double block_product = 4 * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
   const double filter = 4 * points * padded_columns * k;
@@ -323,7 +300,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.parallel_chunks = tile_blocks * blocks;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
   f.copies_bytes = 4 * points * tiles * (blocks * k + columns);
-  f.code_ops = static_cast<double>(p.mr) * vectors * static_cast<double>(p.unroll) + 8 * points;
+  f.code_ops = static_cast<double>(p.mr * c["nv"] * p.unroll) + 8 * points;
   return f;
 }
 

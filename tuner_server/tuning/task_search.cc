@@ -5,15 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "storage/check.h"
 
 namespace temper {
 namespace {
 
 // A tuner that proposes nothing new so many times in a row is taken to be at its end.
 constexpr int kMostEmptyProposals = 4;
-constexpr int kSamplesOfAContender = 3;
-
-bool IsFinal(const Record& r) { return r.purpose == "final" || r.purpose == "revalidate"; }
 
 bool Measured(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
@@ -55,7 +53,7 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
     if (def == nullptr || def->version != record.template_version || record.outcome == "infrastructure") continue;
     const WorkItem item{0, record.template_name, record.template_version, record.config};
     tried_.insert(KeyOf(item));
-    Learn(item, record.outcome, record.costs_s, IsFinal(record));
+    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
   }
   since_better_ = 0;
   failures_in_row_ = 0;
@@ -75,7 +73,7 @@ absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
     const absl::StatusOr<Config> config = ParseConfig(record.config);
     if (space == spaces.end() || !config.ok() || !space->second.Check(*config).ok()) continue;
     const WorkItem item{0, record.template_name, FindTemplate(record.template_name)->version, record.config};
-    Learn(item, record.outcome, record.costs_s, IsFinal(record));
+    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
   }
   Choose();
   End("revalidated");
@@ -115,7 +113,7 @@ void TaskSearch::Learn(const WorkItem& item, const std::string& outcome, const s
   }
   if (!measured && outcome != "infrastructure") ok_.erase(KeyOf(item));  // what ran before is not to be relied on
   // A race's loser has no time to be compared by, and too few samples make no contender.
-  const bool contender = outcome == "ok" && measured && (is_final || costs.size() >= kSamplesOfAContender);
+  const bool contender = outcome == "ok" && measured && (is_final || costs.size() >= kProvisionalSamples);
   if (!contender) return;
   Known& entry = ok_[KeyOf(item)];
   entry.item = item;

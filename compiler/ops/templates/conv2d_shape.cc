@@ -1,14 +1,8 @@
 #include "compiler/ops/templates/conv2d_shape.h"
 
 namespace temper {
-namespace {
-
-const std::vector<int> kChannelsLast = {0, 2, 3, 1};
-
-}  // namespace
-
-Conv2dShape::Conv2dShape(const Workload& workload) {
-  const Workload::Call& call = workload.calls[workload.anchor];
+Conv2dShape::Conv2dShape(const Workload& workload, int index) {
+  const Workload::Call& call = workload.calls[index];
   const Shape& x = workload.TypeOf(call.args[0]).shape;
   const Shape& f = workload.TypeOf(call.args[1]).shape;
   n = x[0], c = x[1], h = x[2], w = x[3];

@@ -7,10 +7,13 @@
 
 namespace temper {
 
+inline const std::vector<int> kChannelsLast = {0, 2, 3, 1};  // as TensorType::perm
+
 struct Conv2dShape {
   int64_t n, c, h, w, oc, oh, ow, kh, kw, group;
   int64_t stride_h, stride_w, dilation_h, dilation_w, top, left, bottom, right;
-  explicit Conv2dShape(const Workload& workload);
+  explicit Conv2dShape(const Workload& workload) : Conv2dShape(workload, workload.anchor) {}
+  Conv2dShape(const Workload& workload, int call);
 
   bool depthwise() const { return group == c && group > 1 && oc == c; }
   bool padded() const { return top + left + bottom + right > 0; }

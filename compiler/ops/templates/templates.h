@@ -9,6 +9,7 @@ namespace temper {
 TemplateDef Conv2dDirect();     // conv2d.cc: implicit GEMM over channels-last rows
 TemplateDef Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 filters
 TemplateDef DepthwiseConv2d();  // depthwise.cc: vectorised over channels
+TemplateDef SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
 TemplateDef MatmulPacked();     // matmul.cc: dense and batched
 TemplateDef DefaultTemplate();  // default.cc: everything else
 

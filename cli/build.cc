@@ -13,10 +13,11 @@ absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const Reco
   TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
   TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(ModelHash(tasks), target));
   if (records->kept_default_by() != 0) {
-    std::printf(
-        "default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
-        static_cast<long long>(records->kept_default_by()));
+    std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
+                static_cast<long long>(records->kept_default_by()));
   }
+  TEMPER_RETURN_IF_ERROR(
+      ChooseAlternatives(graph, [&](const Workload& w) { return records->Seconds(w, target); }).status());
   auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
   return WritePackage(graph, target, choose, dir);
 }

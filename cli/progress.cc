@@ -42,7 +42,10 @@ std::string ShortWorkload(const std::string& workload) {
   return (op + " " + operands).substr(0, kLongestName);
 }
 
-double TaskSeconds(const v1::TaskProgress& t) { return t.weight() * (t.best_s() > 0 ? t.best_s() : t.default_s()); }
+// Of the model's time. Of alternatives, what they would replace counts.
+double TaskSeconds(const v1::TaskProgress& t) {
+  return t.alternative() ? 0 : t.weight() * (t.best_s() > 0 ? t.best_s() : t.default_s());
+}
 
 // What a terminal of so many columns shows of a line in one row. A character is taken to be one column wide.
 std::string Cut(const std::string& line, size_t columns) {
@@ -111,7 +114,7 @@ bool Progress::Line(const JobView& view) {
   double best = 0, untuned = 0;
   for (const auto& [id, task] : view.tasks) {
     best += TaskSeconds(task);
-    untuned += task.weight() * task.default_s();
+    if (!task.alternative()) untuned += task.weight() * task.default_s();
   }
   int64_t failed = 0;
   for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;

@@ -135,7 +135,14 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
   absl::StatusOr<Config> config = ParseConfig(best->record.config);
   if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok())
     return untuned;
-  return KernelChoice{best->record.template_name, *config, best->level, std::to_string(best->record.id), stale};
+  return KernelChoice{best->record.template_name,      *config, best->level,
+                      std::to_string(best->record.id), stale,   MedianCost(best->record)};
+}
+
+absl::StatusOr<std::optional<double>> Records::Seconds(const Workload& w, const Target& t) {
+  TEMPER_ASSIGN_OR_RETURN(const KernelChoice choice, Choose(w, t));
+  if (choice.seconds <= 0 || choice.level == "borrowed") return std::nullopt;
+  return choice.seconds;
 }
 
 absl::StatusOr<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::Make() {

@@ -52,17 +52,21 @@ absl::Status Tasks(const Options& o) {
     TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, records->Best(task.workload, target));
     const double best_ms = best.has_value() ? MedianCost(best->record) * 1e3 : 0;
     if (o.json) {
-      nlohmann::ordered_json line = {
-          {"workload", Text(task.workload)}, {"count", task.count}, {"flops", Flops(task.workload)},
-          {"templates", templates},          {"space_size", size},  {"best_ms", nullptr}};
+      nlohmann::ordered_json line = {{"workload", Text(task.workload)},
+                                     {"count", task.count},
+                                     {"alternative", task.alternative},
+                                     {"flops", Flops(task.workload)},
+                                     {"templates", templates},
+                                     {"space_size", size},
+                                     {"best_ms", nullptr}};
       if (best_ms > 0) line["best_ms"] = best_ms;
       for (const SpaceView& view : spaces) {
         if (o.space) line["spaces"].push_back(Json(view));
       }
       std::printf("%s\n", line.dump().c_str());
     } else {
-      std::printf("%2dx %8.2f MFLOP  %6lld configs of %s", task.count, Flops(task.workload) / 1e6,
-                  static_cast<long long>(size), absl::StrJoin(templates, ", ").c_str());
+      std::printf("%s%2dx %8.2f MFLOP  %6lld configs of %s", task.alternative ? "or " : "", task.count,
+                  Flops(task.workload) / 1e6, static_cast<long long>(size), absl::StrJoin(templates, ", ").c_str());
       if (best_ms > 0) std::printf("  best %.3f ms", best_ms);
       std::printf("\n    %s\n", Text(task.workload).c_str());
       for (const SpaceView& view : spaces) {

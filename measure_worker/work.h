@@ -36,6 +36,7 @@ struct BatchWork {
 
 struct KernelPick {
   std::string workload, template_name, config;
+  double seconds = 0;  // measured
 };
 
 struct ModelWork {

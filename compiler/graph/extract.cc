@@ -65,13 +65,18 @@ absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group) {
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g) {
   std::vector<Task> tasks;
   absl::flat_hash_map<std::string, size_t> seen;
-  for (const Group& group : g.groups) {
-    if (IsAlias(g, group)) continue;
+  const auto add = [&](const Group& group, bool alternative) -> absl::Status {
+    if (IsAlias(g, group)) return absl::OkStatus();
     TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g, group));
-    if (IsOpaque(e.workload)) continue;
+    if (IsOpaque(e.workload)) return absl::OkStatus();
     auto [it, fresh] = seen.try_emplace(Text(e.workload), tasks.size());
-    if (fresh) tasks.push_back({std::move(e.workload), 0});
+    if (fresh) tasks.push_back({std::move(e.workload), 0, alternative});
     ++tasks[it->second].count;
+    return absl::OkStatus();
+  };
+  for (const Group& group : g.groups) TEMPER_RETURN_IF_ERROR(add(group, false));
+  for (const Alternative& a : g.alternatives) {
+    for (const Group& group : a.groups) TEMPER_RETURN_IF_ERROR(add(group, true));
   }
   return tasks;
 }

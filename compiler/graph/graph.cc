@@ -61,12 +61,12 @@ absl::Status CheckValues(const Graph& g) {
   return absl::OkStatus();
 }
 
-absl::Status CheckGroups(const Graph& g) {
+absl::Status CheckGroups(const Graph& g, const std::vector<Group>& groups) {
   std::vector<int> group_of(g.nodes.size(), -1);
   std::vector<bool> ready(g.values.size(), false);
   for (ValueId v : g.inputs) ready[v] = true;
   for (size_t i = 0; i < g.values.size(); ++i) ready[i] = ready[i] || g.values[i].is_constant;
-  for (const Group& group : g.groups) {
+  for (const Group& group : groups) {
     if (group.nodes.empty() || group.anchor < 0 || group.anchor >= static_cast<int>(group.nodes.size())) {
       return absl::InternalError("an empty group, or one whose anchor is none of its nodes");
     }
@@ -83,6 +83,23 @@ absl::Status CheckGroups(const Graph& g) {
   }
   if (std::find(group_of.begin(), group_of.end(), -1) != group_of.end())
     return absl::InternalError("a node is in no group");
+  return absl::OkStatus();
+}
+
+absl::Status CheckAlternatives(const Graph& g) {
+  std::vector<bool> replaced(g.groups.size(), false);
+  for (const Alternative& a : g.alternatives) {
+    for (size_t i = 0; i < a.replaces.size(); ++i) {
+      const int group = a.replaces[i];
+      if (group < 0 || group >= static_cast<int>(g.groups.size()) || replaced[group] ||
+          (i > 0 && a.replaces[i - 1] >= group)) {
+        return absl::InternalError("an alternative replaces groups that are not there, out of order or replaced twice");
+      }
+      replaced[group] = true;
+    }
+    if (a.replaces.empty()) return absl::InternalError("an alternative to nothing");
+    TEMPER_RETURN_IF_ERROR(CheckGroups(g, WithAlternatives(g.groups, std::span(&a, 1))));
+  }
   return absl::OkStatus();
 }
 
@@ -246,7 +263,9 @@ absl::Status Verify(const Graph& g) {
     if (!is_defined(v)) return absl::InternalError("a graph output is never computed");
     if (!g.values[v].type.perm.empty()) return absl::InternalError("a graph output is not in its logical order");
   }
-  return g.groups.empty() ? absl::OkStatus() : CheckGroups(g);
+  if (g.groups.empty()) return g.alternatives.empty() ? absl::OkStatus() : absl::InternalError("alternatives alone");
+  TEMPER_RETURN_IF_ERROR(CheckGroups(g, g.groups));
+  return CheckAlternatives(g);
 }
 
 std::string Text(const Graph& g) {
@@ -265,6 +284,14 @@ std::string Text(const Graph& g) {
     const Group& group = g.groups[i];
     absl::StrAppend(&text, "group ", i, ", anchor ", g.nodes[group.nodes[group.anchor]].op, ":\n");
     for (int n : group.nodes) absl::StrAppend(&text, "  ", NodeText(g, g.nodes[n]));
+  }
+  for (const Alternative& a : g.alternatives) {
+    absl::StrAppend(&text, "instead of groups ", absl::StrJoin(a.replaces, ", "), ":");
+    for (const Group& group : a.groups) {
+      absl::StrAppend(&text, " [",
+                      absl::StrJoin(group.nodes, " ", [&](std::string* out, int n) { *out += g.nodes[n].op; }), "]");
+    }
+    text += "\n";
   }
   for (ValueId v : g.outputs) absl::StrAppend(&text, "output %", v, "  # ", g.values[v].name, "\n");
   return text;

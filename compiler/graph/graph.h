@@ -1,6 +1,7 @@
 // The whole model between import and code: a list of operator calls over values, in topological order.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,12 +35,20 @@ struct Group {
   int anchor = 0;  // position in `nodes`
 };
 
+// Another way to cut a part of the graph into kernels: instead of the groups `replaces` (indices into Graph::groups,
+// ascending), `groups`, of the same nodes, could run at the place of the last of them.
+struct Alternative {
+  std::vector<int> replaces;
+  std::vector<Group> groups;
+};
+
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;               // topological order
-  std::vector<ValueId> inputs, outputs;  // inputs are not constants; an output may also be a constant or an input
-  std::vector<Group> groups;             // set by the fuse pass; covers every node once, in a valid execution order
+  std::vector<Node> nodes;                // topological order
+  std::vector<ValueId> inputs, outputs;   // inputs are not constants; an output may also be a constant or an input
+  std::vector<Group> groups;              // set by the fuse pass; covers every node once, in a valid execution order
+  std::vector<Alternative> alternatives;  // set by the alternatives pass; no group is replaced by two of them
 
   ValueId AddValue(Value v);
   // Appends a node with inferred output type.
@@ -62,15 +71,23 @@ struct Extracted {
 };
 absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group);
 
-// A task: one distinct workload of the graph, and how often it occurs. Groups that are free (aliases: a reshape that
-// moves nothing) or opaque give no task.
+// A task: one distinct workload of the graph and its alternatives, and how often it occurs. Groups that are free
+// (aliases: a reshape that moves nothing) or opaque give no task.
 struct Task {
   Workload workload;
   int count;
+  bool alternative = false;  // of alternatives only: runs where they are chosen
 };
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
 // Of the workloads and their counts, in any order: models that agree in these are one model to the tuner. Stable.
 std::string ModelHash(const std::vector<Task>& tasks);
+// Seconds of a workload's kernel at its best; nullopt: not known.
+using SecondsFn = std::function<absl::StatusOr<std::optional<double>>(const Workload&)>;
+// Puts each alternative whose kernels are known to take less time together than those they replace in their place, and
+// forgets the others. How many were taken.
+absl::StatusOr<int> ChooseAlternatives(Graph& g, const SecondsFn& seconds);
+// The groups with the alternatives in their places.
+std::vector<Group> WithAlternatives(const std::vector<Group>& groups, std::span<const Alternative> alternatives);
 // The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots). A reshape of a graph
 // input, a constant or another output into a graph output is no alias but a copy.
 bool IsAlias(const Graph& g, const Group& group);

@@ -172,6 +172,21 @@ absl::StatusOr<Group> GroupFromJson(const Json& json, size_t nodes) {
   return group;
 }
 
+absl::StatusOr<std::vector<Group>> GroupsFromJson(const Json& json, size_t nodes) {
+  std::vector<Group> groups;
+  TEMPER_ASSIGN_OR_RETURN(const Json* items, ArrayField(json, "groups"));
+  for (const Json& item : *items) {
+    TEMPER_ASSIGN_OR_RETURN(groups.emplace_back(), GroupFromJson(item, nodes));
+  }
+  return groups;
+}
+
+Json GroupsToJson(const std::vector<Group>& groups) {
+  Json json = Json::array();
+  for (const Group& group : groups) json.push_back({{"nodes", group.nodes}, {"anchor", group.anchor}});
+  return json;
+}
+
 }  // namespace
 
 std::string ToJson(const Graph& g) {
@@ -180,8 +195,10 @@ std::string ToJson(const Graph& g) {
   for (const Value& v : g.values) json["values"].push_back(ValueToJson(v));
   json["nodes"] = Json::array();
   for (const Node& node : g.nodes) json["nodes"].push_back(NodeToJson(node));
-  json["groups"] = Json::array();
-  for (const Group& group : g.groups) json["groups"].push_back({{"nodes", group.nodes}, {"anchor", group.anchor}});
+  json["groups"] = GroupsToJson(g.groups);
+  json["alternatives"] = Json::array();
+  for (const Alternative& a : g.alternatives)
+    json["alternatives"].push_back({{"replaces", a.replaces}, {"groups", GroupsToJson(a.groups)}});
   // Names come from model files and need not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -205,10 +222,13 @@ absl::StatusOr<Graph> GraphFromJson(std::string_view text) {
   }
   TEMPER_ASSIGN_OR_RETURN(g.inputs, IdsField(json, "inputs", 0, g.values.size()));
   TEMPER_ASSIGN_OR_RETURN(g.outputs, IdsField(json, "outputs", 0, g.values.size()));
-  TEMPER_ASSIGN_OR_RETURN(const Json* groups, ArrayField(json, "groups"));
-  for (const Json& item : *groups) {
-    TEMPER_ASSIGN_OR_RETURN(Group group, GroupFromJson(item, g.nodes.size()));
-    g.groups.push_back(std::move(group));
+  TEMPER_ASSIGN_OR_RETURN(g.groups, GroupsFromJson(json, g.nodes.size()));
+  TEMPER_ASSIGN_OR_RETURN(const Json* alternatives, ArrayField(json, "alternatives"));
+  for (const Json& item : *alternatives) {
+    Alternative a;
+    TEMPER_ASSIGN_OR_RETURN(a.replaces, IdsField(item, "replaces", 0, g.groups.size()));
+    TEMPER_ASSIGN_OR_RETURN(a.groups, GroupsFromJson(item, g.nodes.size()));
+    g.alternatives.push_back(std::move(a));
   }
   TEMPER_RETURN_IF_ERROR(Verify(g));
   return g;

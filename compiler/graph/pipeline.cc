@@ -11,9 +11,13 @@ namespace temper {
 namespace {
 
 constexpr PassDef kPasses[] = {
-    {"fold-constants", passes::FoldConstants}, {"cse", passes::EliminateCommonSubexpressions},
-    {"dead-code", passes::RemoveDeadCode},     {"simplify", passes::Simplify},
-    {"layout", passes::ChooseLayouts},         {"fuse", passes::Fuse},
+    {"fold-constants", passes::FoldConstants},
+    {"cse", passes::EliminateCommonSubexpressions},
+    {"dead-code", passes::RemoveDeadCode},
+    {"simplify", passes::Simplify},
+    {"layout", passes::ChooseLayouts},
+    {"fuse", passes::Fuse},
+    {"alternatives", passes::ProposeAlternatives},
 };
 
 absl::Status RunPass(const PassDef& pass, Graph& g) {

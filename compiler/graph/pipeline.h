@@ -11,7 +11,7 @@
 namespace temper {
 
 struct PassDef {
-  std::string_view name;  // "fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"
+  std::string_view name;  // "fold-constants", "cse", "dead-code", "simplify", "layout", "fuse", "alternatives"
   absl::Status (*run)(Graph& g);
 };
 std::span<const PassDef> AllPasses();

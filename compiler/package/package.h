@@ -16,6 +16,7 @@ struct KernelChoice {
   std::string level = "default";  // "exact", "key", "target", "borrowed", "default": how the record was found
   std::string record;             // the record's id; empty by default
   bool stale = false;             // made by another codegen id of the same template version
+  double seconds = 0;             // measured by that record; 0: not known
 };
 // Returns the default choice where nothing better is known (see DefaultChoice).
 using ChooseFn = std::function<absl::StatusOr<KernelChoice>(const Workload&, const Target&)>;

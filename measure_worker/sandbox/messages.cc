@@ -106,6 +106,7 @@ void ModelFields(A& a, M& w) {
     a.String(p.workload);
     a.String(p.template_name);
     a.String(p.config);
+    a.Double(p.seconds);
   });
   a.Int(w.rounds);
   a.Int(w.budget_ms);

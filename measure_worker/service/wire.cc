@@ -45,7 +45,8 @@ ModelWork ModelWorkFromWire(const v1::ModelCheck& model) {
   work.seed = model.seed();
   TakePositive(work.rounds, static_cast<int>(model.rounds()));
   work.budget_ms = model.budget_ms();
-  for (const v1::KernelPick& p : model.picks()) work.picks.push_back({p.workload(), p.template_name(), p.config()});
+  for (const v1::KernelPick& p : model.picks())
+    work.picks.push_back({p.workload(), p.template_name(), p.config(), p.seconds()});
   return work;
 }
 

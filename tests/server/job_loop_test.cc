@@ -317,14 +317,16 @@ TEST(JobLoop, TheDefaultStaysWhereFinalsSaySo) {
   }
   ASSERT_TRUE(sim.Run());
   EXPECT_EQ(sim.loop_->task(0).config, finals.items[0].config);
-  EXPECT_TRUE(sim.WorksOf(WorkKind::kModel).at(0).picks.empty());
+  ASSERT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks.size(), 1u);
+  EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks[0].config, finals.items[0].config);
 }
 
 TEST(JobLoop, ASlowerModelKeepsTheDefault) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;
   sim.model_ = [](const Work& work) {
-    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {3, 2.1, 1, 2.2}, .untuned_s = {2, 2, 2, 2}};
+    return ItemResult{
+        .item = work.items[0].id, .outcome = "ok", .costs_s = {3, 2.1, 1, 2.2}, .untuned_s = {2, 2, 2, 2}};
   };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
@@ -358,7 +360,9 @@ TEST(JobLoop, WithoutFinalsOnlyAClearLeadIsUsed) {
     sim.queue_.clear();  // nobody answers
     ASSERT_TRUE(sim.Run());
     const bool clear = other * kProvisionalMargin < 1e-3;
-    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks.size(), clear ? 1u : 0u);
+    ASSERT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks.size(), 1u);
+    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks[0].config != standard, clear);
+    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks[0].seconds, sim.loop_->task(0).best_s);
     EXPECT_EQ(sim.loop_->task(0).config != standard, clear);
     EXPECT_EQ(sim.loop_->task(0).best_s, clear ? other : 1e-3);
   }

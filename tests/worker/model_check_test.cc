@@ -11,11 +11,12 @@
 #include "compiler/graph/graph.h"
 #include "compiler/graph/pipeline.h"
 #include "compiler/ops/template.h"
+#include "tests/graph/builder.h"
 
 namespace temper::worker {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // x[13,32] -> relu(x * w0 + b0) -> * w1, as the client sends it.
 Graph SmallModel() {
@@ -88,7 +89,7 @@ TEST(ModelCheck, TimesTunedAgainstUntunedInTurns) {
   EXPECT_EQ(result.tuned_s.size(), result.untuned_s.size());
   EXPECT_NE(result.untuned_s, result.tuned_s) << "two packages, two times";
   EXPECT_LE(result.relative_error, 1e-4);
-  EXPECT_THAT(phases, testing::ElementsAre(Phase::kModelBuild, Phase::kModelRun));
+  EXPECT_THAT(phases, ::testing::ElementsAre(Phase::kModelBuild, Phase::kModelRun));
   EXPECT_EQ(TemporaryModels(), 0);
 }
 
@@ -98,6 +99,29 @@ TEST(ModelCheck, WithoutPicksThatDifferOnePackageStandsForBoth) {
   const ModelResult result = CheckModel(work, [](Phase) {});
   ASSERT_EQ(result.outcome, "ok") << result.error;
   EXPECT_EQ(result.untuned_s, result.tuned_s);
+}
+
+// Defaults throughout: what is picked says only how long each kernel takes.
+TEST(ModelCheck, TheAlternativeThatIsFasterIsBuilt) {
+  temper::testing::Builder b;
+  const ValueId between = b.Call("relu", {b.Conv(b.Input({1, 32, 64, 64}), b.Random({32, 1, 3, 3}), 1, 32)});
+  b.Output(b.Conv(between, b.Random({16, 32, 1, 1})));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_EQ(b.g.alternatives.size(), 1u);
+  const std::vector<Task> tasks = *ExtractTasks(b.g);
+  for (const double pair : {1e-3, 1.0}) {
+    ModelWork work = WorkOf(b.g);
+    for (const Task& task : tasks) {
+      const auto standard = DefaultChoice(task.workload, HostTarget());
+      ASSERT_TRUE(standard.ok());
+      work.picks.push_back({Text(task.workload), std::string(standard->def->name), Text(standard->config),
+                            task.alternative ? pair : 1e-2});
+    }
+    const ModelResult result = CheckModel(work, [](Phase) {});
+    ASSERT_EQ(result.outcome, "ok") << result.error;
+    EXPECT_EQ(result.untuned_s == result.tuned_s, pair == 1.0);
+    EXPECT_LE(result.relative_error, 1e-5);
+  }
 }
 
 TEST(ModelCheck, StopsAtItsBudgetButNotBeforeThreeRounds) {

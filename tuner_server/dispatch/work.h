@@ -27,6 +27,7 @@ struct WorkItem {
 
 struct KernelPick {
   std::string workload, template_name, config;
+  double seconds = 0;  // measured
 };
 
 enum class WorkKind { kBatch, kFinals, kModel };

@@ -295,6 +295,7 @@ std::string JobRunner::Summary() const {
     const TaskView& view = loop_->task(i);
     tasks.push_back({{"workload", view.workload},
                      {"weight", view.weight},
+                     {"alternative", view.alternative},
                      {"trials", view.trials},
                      {"failures", view.failures},
                      {"untuned_ms", view.default_s * 1e3},

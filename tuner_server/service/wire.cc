@@ -30,6 +30,7 @@ v1::ModelCheck ModelToWire(const Work& work) {
     to->set_workload(pick.workload);
     to->set_template_name(pick.template_name);
     to->set_config(pick.config);
+    to->set_seconds(pick.seconds);
   }
   return out;
 }
@@ -142,6 +143,7 @@ v1::TaskProgress ToWire(const TaskView& view, int index) {
   out.set_config(view.config);
   out.set_done(view.done);
   out.set_why_done(view.why_done);
+  out.set_alternative(view.alternative);
   return out;
 }
 

@@ -350,7 +350,8 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
   for (const TaskSearch& task : tasks_) {
     if (std::optional<KernelPick> pick = task.Pick()) work.picks.push_back(*std::move(pick));
   }
-  picks_ = work.picks.size();
+  picks_ = static_cast<size_t>(
+      std::count_if(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return !t.KeepsDefault(); }));
   const absl::Duration finals = spec_.revalidate ? absl::ZeroDuration() : now - search_ended_;
   const absl::Duration left = options_.closing_allowance - finals - kModelBuildReserve;
   work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(std::max(left, kShortestModelBudget)));

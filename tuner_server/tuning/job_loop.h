@@ -146,7 +146,7 @@ class JobLoop {
   absl::Status verdict_;
   double untuned_s_ = 0, tuned_s_ = 0;
   bool kept_default_ = false;
-  size_t picks_ = 0;
+  size_t picks_ = 0;  // that may change the package
 };
 
 }  // namespace temper

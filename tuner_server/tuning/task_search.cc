@@ -29,6 +29,7 @@ TaskSearch::TaskSearch(Task task, Target target, uint64_t seed)
     : task_(std::move(task)), target_(std::move(target)), anchor_(AnchorText(task_.workload)) {
   view_.workload = Text(task_.workload);
   view_.weight = task_.count;
+  view_.alternative = task_.alternative;
   view_.flops = Flops(task_.workload);
   kind_ = task_.workload.calls[task_.workload.anchor].op;
   seed_ = seed ^ StableHash(view_.workload);
@@ -234,8 +235,12 @@ void TaskSearch::End(std::string why) {
 
 std::optional<KernelPick> TaskSearch::Pick() const {
   if (view_.best_s == 0) return std::nullopt;
-  if (view_.template_name == default_.template_name && view_.config == default_.config) return std::nullopt;
-  return KernelPick{view_.workload, view_.template_name, view_.config};
+  return KernelPick{view_.workload, view_.template_name, view_.config, view_.best_s};
+}
+
+bool TaskSearch::KeepsDefault() const {
+  return view_.best_s == 0 ||
+         (!view_.alternative && view_.template_name == default_.template_name && view_.config == default_.config);
 }
 
 double TaskSearch::Gain() const {

@@ -22,6 +22,7 @@ using TunerFactory = std::function<absl::StatusOr<std::unique_ptr<Tuner>>(const 
 struct TaskView {
   std::string workload;
   int weight = 1;
+  bool alternative = false;  // not part of the model unless it is chosen, see Graph::alternatives
   double flops = 0;
   int trials = 0;                       // ok, in this job
   std::map<std::string, int> failures;  // by class, in this job
@@ -62,8 +63,10 @@ class TaskSearch {
   void Settle();
 
   void End(std::string why);
-  // What the package should use. nullopt: the default.
+  // What the package should use. nullopt: nothing was measured, so the default.
   std::optional<KernelPick> Pick() const;
+  // The package is the same with Pick and without.
+  bool KeepsDefault() const;
 
   const TaskView& view() const { return view_; }
   const std::string& anchor() const { return anchor_; }

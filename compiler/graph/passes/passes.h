@@ -16,6 +16,8 @@ absl::Status Simplify(Graph& g);
 absl::Status ChooseLayouts(Graph& g);
 // Nodes into kernels.
 absl::Status Fuse(Graph& g);
+// Where two kernels could be one, or one two, in a way that only measurement can judge: both ways.
+absl::Status ProposeAlternatives(Graph& g);
 void GroupEachNode(Graph& g);
 
 }  // namespace temper::passes

@@ -66,6 +66,11 @@ class Choices {
     TEMPER_ASSIGN_OR_RETURN(choice.config, ParseConfig(it->second->config));
     return choice;
   }
+  // As the picks say; others are not known.
+  std::optional<double> Seconds(const Workload& w) const {
+    const auto it = picks_.find(Text(w));
+    return it == picks_.end() || it->second->seconds <= 0 ? std::nullopt : std::optional(it->second->seconds);
+  }
   // Whether some pick differs from the default of a workload that the model has.
   bool Differ() const {
     for (const auto& [workload, choice] : defaults_) {
@@ -166,7 +171,9 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };
   const auto picked = [&](const Workload& w, const Target& t) { return choices.Picked(w, t); };
   TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, defaults, directory->Path("untuned")).status());
-  const bool differ = choices.Differ();
+  TEMPER_ASSIGN_OR_RETURN(const int instead,
+                          ChooseAlternatives(graph, [&](const Workload& w) { return choices.Seconds(w); }));
+  const bool differ = instead > 0 || choices.Differ();
   if (differ) TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, picked, directory->Path("tuned")).status());
   graph = Graph();  // the weights are in the packages now
 

@@ -32,7 +32,7 @@ Expr Clamp(const Expr& x, double low, double high) { return ir::Min(ir::Max(x, L
 
 Expr Relu(const Expr& x, const Attrs&) { return ir::Max(x, Like(x, 0)); }
 Expr SigmoidOf(const Expr& x, const Attrs&) { return Sigmoid(x); }
-Expr Silu(const Expr& x, const Attrs&) { return x * Sigmoid(x); }
+Expr Silu(const Expr& x, const Attrs&) { return x / (Like(x, 1) + ir::Exp(Like(x, -1) * x)); }
 Expr Neg(const Expr& x, const Attrs&) { return Like(x, -1) * x; }
 Expr Abs(const Expr& x, const Attrs&) {
   return IsFloat(x->dtype) ? ir::Unary(ExprKind::kAbs, x) : ir::Max(x, Like(x, 0) - x);

@@ -1,6 +1,4 @@
 // Every kind of expression, scalar and vector, on every target that runs here.
-#include <limits>
-
 #include "tests/codegen/expect_kernel.h"
 
 namespace temper {
@@ -142,72 +140,6 @@ TEST(Expr, IndicesAsValues) {
       Expr linear = ir::Cast(Expr(i) * Expr(1000) - Expr(j) * Expr(7), t);
       ExpectSame({"iota", {a}, 1, ir::For(i, 5, ForKind::kSerial, ir::For(j, 24, kind, ir::Store(a, {i, j}, linear)))},
                  0);
-    }
-  }
-}
-
-// --- f32 functions against libm, over their whole range
-
-struct Bound {
-  ExprKind kind;
-  double low, high;
-  double relative, absolute;
-};
-
-TEST(Expr, FunctionsOfFloatStayWithinTheirBounds) {
-  const Bound bounds[] = {{ExprKind::kExp, -104, 89, 3e-7, 1e-45}, {ExprKind::kLog, 1e-39, 4, 3e-7, 1e-7},
-                          {ExprKind::kLog, 0, 1e30, 3e-7, 1e-7},   {ExprKind::kTanh, -12, 12, 5e-7, 0},
-                          {ExprKind::kTanh, -0.01, 0.01, 5e-7, 0}, {ExprKind::kErf, -5, 5, 6e-7, 0},
-                          {ExprKind::kErf, -0.01, 0.01, 6e-7, 0}};
-  constexpr int64_t kCount = 4096;
-  for (const Bound& bound : bounds) {
-    SCOPED_TRACE(std::string(ir::Name(bound.kind)));
-    for (const Target& target : TestTargets()) {
-      for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
-        ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {kCount / 64, 64}),
-                   c = ir::MakeBuffer("c", DType::kF32, {kCount / 64, 64});
-        ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
-        ir::Func f{"f",
-                   {a, c},
-                   1,
-                   ir::For(i, kCount / 64, ForKind::kSerial,
-                           ir::For(j, 64, kind, ir::Store(c, {i, j}, ir::Unary(bound.kind, ir::Load(a, {i, j})))))};
-        auto kernel = RunnableKernel::Make(f, target);
-        ASSERT_TRUE(kernel.ok()) << kernel.status();
-        std::vector<NDArray> args = {NDArray(DType::kF32, a->shape), NDArray(DType::kF32, a->shape)};
-        auto x = args[0].as<float>(), y = args[1].as<float>();
-        for (int64_t k = 0; k < kCount; ++k) {
-          x[k] = static_cast<float>(bound.low + (bound.high - bound.low) * static_cast<double>(k) / (kCount - 1));
-        }
-        kernel->Run(args);
-        for (int64_t k = 0; k < kCount; ++k) {
-          const double v = x[k];
-          const double want = bound.kind == ExprKind::kExp    ? std::exp(v)
-                              : bound.kind == ExprKind::kLog  ? std::log(v)
-                              : bound.kind == ExprKind::kTanh ? std::tanh(v)
-                                                              : std::erf(v);
-          if (static_cast<float>(want) == y[k]) continue;
-          ASSERT_LE(std::abs(want - y[k]), bound.relative * std::abs(want) + bound.absolute)
-              << target.cpu << " at " << v << " gave " << y[k] << " for " << want;
-        }
-      }
-    }
-  }
-}
-
-TEST(Expr, FunctionsOfFloatAtTheEdges) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> in = {0.f,   -0.f,  1.f,   inf,   -inf,   nan,    88.7f,  88.8f,
-                                 200.f, 3e38f, -87.f, -95.f, -103.f, -110.f, -3e38f, 1e-42f};
-  ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {16});
-  for (ExprKind k : {ExprKind::kExp, ExprKind::kLog, ExprKind::kTanh, ExprKind::kErf, ExprKind::kSqrt}) {
-    ir::Buffer c = ir::MakeBuffer("c", DType::kF32, {16});
-    ir::Var i = ir::MakeVar("i");
-    for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
-      ir::Func f{"f", {a, c}, 1, ir::For(i, 16, kind, ir::Store(c, {i}, ir::Unary(k, ir::Load(a, {i}))))};
-      std::vector<NDArray> args = {NDArray(DType::kF32, {16}), NDArray(DType::kF32, {16})};
-      std::copy(in.begin(), in.end(), args[0].as<float>().begin());
-      for (const Target& t : TestTargets()) EXPECT_TRUE(SameOnTarget(f, args, t, 1e-6)) << ir::Name(k);
     }
   }
 }

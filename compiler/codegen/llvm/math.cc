@@ -87,20 +87,22 @@ Value* ScaleInRegisters(const F32& f, Value* p, Value* n) {
   return llvm::concatenateVectors(b, scaled);
 }
 
-// The polynomials and rationals below are least-maximum-error fits made for these ranges.
+// The polynomials below are least-maximum-error fits, made for these ranges with coefficients that f32 has.
+
+constexpr double kRoundToInteger = 12582912.0;  // 1.5 * 2^23: added, it leaves an integer in the low bits
 
 // e^x = 2^n e^r with |r| <= ln(2)/2; without an instruction for it the scaling is done in two steps, so that it
 // overflows and underflows as it should.
 Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
   x = f.AtLeast(f.AtMost(x, 89.0), -104.0);
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, whatever x is: no conversion can trap on NaN.
-  Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(12582912.0));
-  Value* n = b.CreateFSub(shifted, f.Const(12582912.0));
+  // Whatever x is: no conversion can trap on NaN.
+  Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToInteger));
+  Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
   Value* r = f.MulAdd(n, -0.693359375, x);
   r = f.MulAdd(n, 2.12194440054690583e-4, r);
-  Value* p = f.Polynomial(r, {0.4999922811985016, 0.16667117178440094, 0.04189065471291542, 0.00831246841698885});
-  p = b.CreateFAdd(f.MulAdd(b.CreateFMul(r, r), p, r), f.Const(1.0));
+  Value* p = f.Polynomial(r, {1.0, 1.0, 0.49999991059303284, 0.16666519641876221, 0.041668955236673355,
+                              0.00836885161697865, 0.0013783585745841265});
   if (Value* scaled = ScaleInRegisters(f, p, n)) return scaled;
   Value* exponent = b.CreateSub(f.Bits(shifted), f.IntConst(0x4b400000));
   Value* half = b.CreateAShr(exponent, f.IntConst(1));
@@ -131,26 +133,40 @@ Value* LogF32(const F32& f, Value* x) {
   return b.CreateSelect(b.CreateFCmpOGT(x, f.Const(0.0)), y, not_positive);
 }
 
+// E / (E + 2) with E = e^2x - 1 = 2^n (e^r - 1) + (2^n - 1), as accurate near 0 as elsewhere. 1 from 9.02 on.
 Value* TanhF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
-  x = f.AtLeast(f.AtMost(x, 9.0), -9.0);
-  Value* z = b.CreateFMul(x, x);
-  Value* p =
-      f.Polynomial(z, {1.0, 0.1338101029396057, 0.0034955686423927546, 2.060874794551637e-05, 1.335418442494074e-08});
-  Value* q =
-      f.Polynomial(z, {1.0, 0.4671432673931122, 0.025876909494400024, 0.0003285602433606982, 7.776365578138211e-07});
-  return f.AtLeast(f.AtMost(b.CreateFDiv(b.CreateFMul(x, p), q), 1.0), -1.0);
+  Value* y = f.AtLeast(f.AtMost(x, 9.02), -9.02);
+  y = b.CreateFAdd(y, y);
+  Value* shifted = f.MulAdd(y, 1.44269504088896341, f.Const(kRoundToInteger));
+  Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
+  Value* r = f.MulAdd(n, -0.693147180559945309, y);
+  Value* p = f.Polynomial(r, {0.49999997019767761, 0.16666541993618011, 0.041667494922876358, 0.0083667254075407982,
+                              0.0013865485088899732});
+  p = f.MulAdd(b.CreateFMul(r, r), p, r);
+  Value* power = f.FromBits(b.CreateShl(b.CreateAdd(f.Bits(shifted), f.IntConst(127)), f.IntConst(23)));
+  Value* e = f.MulAdd(power, p, b.CreateFSub(power, f.Const(1.0)));
+  Value* result = b.CreateFDiv(e, b.CreateFAdd(e, f.Const(2.0)));
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x);  // of zeros
 }
 
+// Up to 1 a polynomial; beyond, 1 - q^4 with a polynomial q for the fourth root of 1 - erf, up to 4, where this is 1.
 Value* ErfF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
-  x = f.AtLeast(f.AtMost(x, 3.95), -3.95);
   Value* z = b.CreateFMul(x, x);
-  Value* p = f.Polynomial(z, {1.1283791065216064, 0.1915377825498581, 0.0528736412525177, 0.0038075807970017195,
-                              0.0002846677671186626, 2.0259174107195577e-06});
-  Value* q = f.Polynomial(z, {1.0, 0.5030786395072937, 0.11455430835485458, 0.015053936280310154, 0.0011705717770382762,
-                              3.783084684982896e-05});
-  return f.AtLeast(f.AtMost(b.CreateFDiv(b.CreateFMul(x, p), q), 1.0), -1.0);
+  Value* p = f.Polynomial(z, {0.128379122491192, -0.376123261815305, 0.112801800845023, -0.0267113107034515,
+                              0.00491755083130455, -5.63142008440363e-4});
+  Value* near = f.MulAdd(p, x, x);
+  Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  Value* u = f.AtMost(f.MulAdd(magnitude, 0.625, f.Const(-1.5625)), 0.9375);
+  Value* q = f.Polynomial(
+      u, {0.142031945838921, -0.304108442731960, 0.239695302610952, -0.0502316889202803, -0.0419296287229379,
+          0.0289434113135567, -8.61241285523876e-5, -0.00714958831643787, -9.47371137583549e-4});
+  Value* square = b.CreateFMul(q, q);
+  Value* far = f.MulAdd(b.CreateFNeg(square), square, f.Const(1.0));
+  far = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, far, x);
+  // NaN comes out of the first.
+  return b.CreateSelect(b.CreateFCmpOGT(magnitude, f.Const(1.0)), far, near);
 }
 
 llvm::FunctionCallee LibmFunction(llvm::IRBuilder<>& b, std::string name, llvm::Type* scalar, int args) {

@@ -200,7 +200,7 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
     case StmtKind::kBlock:
       return PrintBlock(*s, indent);
     case StmtKind::kPrefetch:
-      return Line(indent, absl::StrCat("prefetch ", Access(s->buffer, s->indices)));
+      return Line(indent, absl::StrCat(s->level == 1 ? "prefetch " : "prefetch to l2 ", Access(s->buffer, s->indices)));
   }
 }
 

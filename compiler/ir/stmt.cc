@@ -107,8 +107,9 @@ Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr va
   return node;
 }
 
-Stmt Prefetch(Buffer buffer, std::vector<Expr> indices) {
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level) {
   auto node = Make(StmtKind::kPrefetch);
+  node->level = level;
   node->buffer = std::move(buffer);
   node->indices = std::move(indices);
   return node;

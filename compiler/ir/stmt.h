@@ -47,6 +47,7 @@ struct StmtNode {
   std::vector<Expr> indices;  // kStore, kBlock, kPrefetch
   Expr value;                 // kStore, kBlock
   BlockInfo block;            // kBlock
+  int level = 1;              // kPrefetch: the cache that is to hold it, 1 or 2
 };
 
 Stmt For(Var var, int64_t extent, ForKind kind, Stmt body);
@@ -55,7 +56,7 @@ Stmt Store(Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt If(Expr cond, Stmt then_body, Stmt else_body = nullptr);
 Stmt Alloc(Buffer buffer, Stmt body);  // contents undefined (NaN in the interpreter) at entry
 Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
-Stmt Prefetch(Buffer buffer, std::vector<Expr> indices);
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level = 1);
 
 // A kernel. Parameters are caller-owned and do not alias. Outputs are written whole, inputs never.
 struct Func {

@@ -222,26 +222,37 @@ absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, co
 }
 
 absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
-                              int64_t distance) {
+                              int64_t distance, const Var& ahead, const std::vector<Var>& each, int level) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_ASSIGN_OR_RETURN(Path target, FindLoop(f, loop));
   TEMPER_ASSIGN_OR_RETURN(const Buffer from, FindRead(*path.back(), buffer));
+  const Stmt& at = target.back();
   if (distance < 1) return Refuse("distance must be at least 1");
-  if (!Contains(target.back(), path.back().get())) return Refuse("the loop is not around the block");
+  if (!Contains(at, path.back().get())) return Refuse("the loop is not around the block");
+  if (PathToLoop(target.front(), ahead).empty() || !Contains(PathToLoop(target.front(), ahead).back(), at.get()))
+    return Refuse(absl::StrCat("loop '", ahead->name, "' is not around loop '", loop->name, "'"));
   if (!IsParam(f, from))
     return Refuse(absl::StrCat("'", buffer, "' is scratch of the function, which needs no prefetch"));
-  if (target.back()->for_kind == ir::ForKind::kVectorized) return Refuse("the loop is vectorized");
-  std::vector<ir::VarBinding> bindings = {{loop, Expr(loop) + Expr(distance)}};
+  if (at->for_kind == ir::ForKind::kVectorized) return Refuse("the loop is vectorized");
+  std::vector<ir::VarBinding> bindings = {{ahead, Expr(ahead) + Expr(distance)}};
+  std::vector<Stmt> around;
   for (const Stmt& s : LoopsOf(path)) {
-    if (s->var != loop && Contains(target.back()->body, s.get())) bindings.push_back({s->var, Expr(0)});
+    if (s->var == loop || !Contains(at->body, s.get())) continue;
+    const bool kept = std::count(each.begin(), each.end(), s->var) > 0;
+    if (kept) around.push_back(ir::For(ir::MakeVar(s->var->name), s->extent, ir::ForKind::kUnrolled, nullptr));
+    bindings.push_back({s->var, kept ? Expr(around.back()->var) : Expr(0)});
   }
+  if (around.size() != each.size()) return Refuse("a loop to go through is not between the loop and the block");
   std::vector<Expr> indices;
   for (const Expr& e : ReadsOf(*path.back(), from).front()->args) {
     if (HasLoad(e)) return Refuse(absl::StrCat("its index ", ir::Text(e), " is itself loaded"));
     indices.push_back(ir::Substitute(ir::Substitute(e, BindingsOf(*path.back())), bindings));
   }
+  Stmt prefetch = ir::Prefetch(from, std::move(indices), level);
+  for (size_t i = around.size(); i-- > 0;)
+    prefetch = ir::For(around[i]->var, around[i]->extent, around[i]->for_kind, prefetch);
   Func result = f;
-  result.body = InsertInLoop(f.body, loop, 0, ir::Prefetch(from, std::move(indices)));
+  result.body = InsertInLoop(f.body, loop, 0, prefetch);
   return result;
 }
 

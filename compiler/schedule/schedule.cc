@@ -177,10 +177,13 @@ void Schedule::TransformLayout(const std::string& block, Shape shape,
        absl::StrCat("transform_layout(", Named(block), ", ", ShapeText(shape), ")"));
 }
 
-void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance) {
+void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
+                        const Loop& ahead, const std::vector<Loop>& each, int level) {
   if (!status_.ok()) return;
-  Take(rewrites::Prefetch(func_, block, buffer, loop, distance),
-       absl::StrCat("prefetch(", Named(block), ", '", buffer, "', ", Named(loop), ", distance ", distance, ")"));
+  const Loop& steps = ahead ? ahead : loop;
+  Take(rewrites::Prefetch(func_, block, buffer, loop, distance, steps, each, level),
+       absl::StrCat("prefetch(", Named(block), ", '", buffer, "', ", Named(loop), ", distance ", distance,
+                    ahead ? absl::StrCat(" of ", Named(ahead)) : "", ")"));
 }
 
 }  // namespace temper

@@ -84,8 +84,11 @@ class Schedule {
   // The intermediate buffer `block` writes gets the shape and index that `map` gives: reads and writes follow.
   void TransformLayout(const std::string& block, Shape shape,
                        const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
-  // Fetches, at each iteration of `loop`, the element of `buffer` that `block` will read `distance` iterations later.
-  void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance);
+  // Fetches, at each iteration of `loop`, what `block` will read of `buffer` there `distance` iterations of `ahead`
+  // later, which is a loop around `loop` or, by default, `loop` itself: one element for each iteration of the loops
+  // `each` below it, with the others at their first. It comes to the cache of `level`: 1, or 2 and not 1.
+  void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
+                const Loop& ahead = nullptr, const std::vector<Loop>& each = {}, int level = 1);
 
  private:
   bool Take(absl::StatusOr<ir::Func> result, const std::string& what);

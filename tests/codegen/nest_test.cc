@@ -457,6 +457,22 @@ TEST(Module, SineAndCosineOfOneArgumentLoad) {
       1e-6);
 }
 
+TEST(Module, PrefetchesComeToTheCacheTheyName) {
+  const ir::Buffer a = F32("a", {64}), c = F32("c", {64});
+  const Var i = ir::MakeVar("i");
+  const ir::Func f = {"f",
+                      {a, c},
+                      1,
+                      ir::For(i, 64, ForKind::kSerial,
+                              ir::Seq({ir::Prefetch(a, {Expr(i) + 16}), ir::Prefetch(a, {Expr(i) + 512}, 2),
+                                       ir::Store(c, {i}, ir::Load(a, {i}))}))};
+  const auto text = EmitText({{"kernel", f}}, *ParseTarget("llvm:x86-64-v4"), "asm");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->find("prefetcht0"), std::string::npos);
+  EXPECT_NE(text->find("prefetcht1"), std::string::npos);
+  ExpectSame(f, 0);
+}
+
 TEST(Module, TextForPeople) {
   ir::Func f = MatmulNest(4, 16, 4, 2, 16, 16, false);
   EXPECT_NE(EmitText({{"kernel", f}}, HostTarget(), "ir")->find("define"), std::string::npos);

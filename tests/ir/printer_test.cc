@@ -76,8 +76,8 @@ TEST(PrinterTest, ScheduledFunction) {
 TEST(PrinterTest, LoweredStatements) {
   Var i = MakeVar("i"), j = MakeVar("j");
   Buffer a = MakeBuffer("a", DType::kF32, {64}), t = MakeBuffer("t", DType::kF32, {4}, Scope::kRegister);
-  Stmt inner =
-      Alloc(t, Seq({For(j, 4, ForKind::kVectorized, Store(t, {j}, Load(a, {j}))), Prefetch(a, {Expr(i) + 8})}));
+  Stmt inner = Alloc(t, Seq({For(j, 4, ForKind::kVectorized, Store(t, {j}, Load(a, {j}))), Prefetch(a, {Expr(i) + 8}),
+                             Prefetch(a, {i}, 2)}));
   Stmt s = For(i, 16, ForKind::kParallel,
                Seq({inner, If(Expr(i) < 8, Store(a, {i}, Float(1)),
                               For(MakeVar("j"), 2, ForKind::kUnrolled, Store(a, {0}, Float(2))))}));
@@ -87,6 +87,7 @@ TEST(PrinterTest, LoweredStatements) {
             "    vectorize j in 0..4\n"
             "      t[j] = a[j]\n"
             "    prefetch a[i + 8]\n"
+            "    prefetch to l2 a[i]\n"
             "  if i < 8\n"
             "    a[i] = 1.0\n"
             "  else\n"

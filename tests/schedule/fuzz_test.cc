@@ -214,7 +214,11 @@ std::string RandomRewriter::TryBlocks(int64_t kind) {
       TransformLayout();
       return "transform_layout";
     default:
-      s_.Prefetch(block, RandomRead(block), RandomLoop(), rng_.Below(4));
+      if (rng_.Below(2) == 0) {
+        s_.Prefetch(block, RandomRead(block), RandomLoop(), rng_.Below(4));
+      } else {
+        s_.Prefetch(block, RandomRead(block), RandomLoop(), 1, RandomLoop(), {RandomLoop()}, 2);
+      }
       return "prefetch";
   }
 }

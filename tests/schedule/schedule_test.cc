@@ -700,6 +700,19 @@ TEST_F(ScheduleTest, PrefetchRunsAhead) {
   EXPECT_REFUSED(s_.Prefetch("twice", "x", L("twice", 1), 1), "the loop is vectorized");
 }
 
+TEST_F(ScheduleTest, PrefetchOfAnOuterLoopsNextIterationGoesThroughInnerLoops) {
+  Use(Matmul(6, 4, 8));
+  auto [tile, row] = s_.Split(L("c", 0), 3);
+  const Loop column = L("c", 2), k = L("c", 3);
+  s_.Reorder({tile, k, row, column});
+  s_.Prefetch("c", "a", k, 1, tile, {row}, 2);
+  EXPECT_THAT(Text(), HasSubstr("prefetch to l2 a[(c.i0.o + 1)*3 + c.i0.i, c.r0]"));
+  EXPECT_THAT(Text(), HasSubstr("unroll c.i0.i in 0..3"));
+  ExpectSame();
+  EXPECT_REFUSED(s_.Prefetch("c", "a", k, 1, row), "loop 'c.i0.i' is not around loop 'c.r0'");
+  EXPECT_REFUSED(s_.Prefetch("c", "a", k, 1, tile, {tile}), "a loop to go through is not between");
+}
+
 // Accumulators that go to memory between blocks of the reduction.
 TEST_F(ScheduleTest, SplitReductionWithAccumulatorsInMemory) {
   Use(Matmul(4, 8, 10));

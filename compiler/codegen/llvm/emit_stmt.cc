@@ -447,7 +447,7 @@ void Emitter::EmitPrefetch(const Stmt& s) {
   if (access.form.irregular) return;
   // Of a vector, the line that its first lane lies in.
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                     {AddressOf(access, 0), b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+                     {AddressOf(access, 0), b_.getInt32(0), b_.getInt32(s->level == 1 ? 3 : 2), b_.getInt32(1)});
 }
 
 }  // namespace temper

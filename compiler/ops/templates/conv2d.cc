@@ -15,6 +15,7 @@ GemmView ViewOf(const Workload& w) {
   v.rows = s.n * s.oh * s.ow;
   v.columns = s.oc / s.group;
   v.b_batched = s.group > 1;
+  if (s.kh * s.kw == 1 && !s.padded()) v.a_input = 0;
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
   const bool fused = s.dilation_w == 1 && s.group == 1;
   const int64_t ic = s.c / s.group;
@@ -54,7 +55,7 @@ GemmView ViewOf(const Workload& w) {
 
 TemplateDef Conv2dDirect() {
   return {"conv2d.direct",
-          1,
+          2,
           [](const Workload& w) { return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise(); },
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },

@@ -16,6 +16,10 @@ double Bytes(const TensorType& t) { return static_cast<double>(NumElements(t.sha
 int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (vectors == 1 ? 1 : vectors + 1); }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
+constexpr int64_t kLineElements = 16;
+constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched
+constexpr int64_t kPrefetchingRows = 4;   // tiles of fewer rows live off loads, and have none to spare
+
 // Whether the lines that a tile's rows read at the same step push each other out of L1 before they are used up. The
 // sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a
 // large power of two in it crowd into few of them; one way is left to B's panel, which streams through all.
@@ -29,7 +33,9 @@ bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
-  bool pack;  // B is packed, by the package or by the kernel
+  bool pack;           // B is packed, by the package or by the kernel
+  bool prefetch_b;     // B's panel is fetched ahead
+  int64_t prefetch_a;  // so are the next tile's rows, at every so many elements; 0: they are not
   Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
       : lanes(t.lanes()),
         mr(c["mr"]),
@@ -38,7 +44,25 @@ struct Tile {
         panels(CeilDiv(v.columns, nr)),
         blocks(c["blocks"]),
         unroll(c["ku"]),
-        pack(w.inputs[v.b_input].constant || c["pack"] != 0) {}
+        pack(w.inputs[v.b_input].constant || c["pack"] != 0),
+        prefetch_b(StreamsB(w, v, t)),
+        prefetch_a(LineStep(v, t)) {}
+
+  // Whether B comes from beyond L1 for every row tile, and often enough used there to be worth an instruction each.
+  bool StreamsB(const Workload& w, const GemmView& v, const Target& t) const {
+    const bool in_place = w.inputs[v.b_input].constant || !pack;
+    return in_place && mr >= kPrefetchingRows && 4 * ReductionLength(v) * nr > t.l1_bytes / 2;
+  }
+  // Elements between the fetches along a row of A, at most a line's: what the loops are cut into. 0 where the rows are
+  // not read one after another from beyond L2.
+  int64_t LineStep(const GemmView& v, const Target& t) const {
+    const int64_t k = v.reduction.back();
+    if (v.a_input < 0 || k != ReductionLength(v) || 4 * v.batch * v.rows * k <= t.l2_bytes / 2) return 0;
+    for (int64_t step = kLineElements; step >= kLineElements / 2; --step) {
+      if (k % step == 0 && step % unroll == 0) return step;
+    }
+    return 0;
+  }
 };
 
 Shape PackedShape(const GemmView& v, const Tile& tile) {
@@ -113,6 +137,27 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   return result;
 }
 
+// Fetches what comes next while a tile computes: B's next steps into L1; the rows of the next row tile, a line of each
+// at a time, into L2.
+void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Loop& row_tile) {
+  const std::vector<Loop> loops = s.Loops("acc");
+  if (!s.status().ok()) return;
+  const size_t row = loops.size() - 3, vector = loops.size() - 2;
+  const bool unrolled = tile.unroll > 1;
+  const Loop k = loops[row - (unrolled ? 2 : 1)];
+  if (tile.prefetch_b) {
+    std::vector<Loop> each;
+    if (unrolled) each.push_back(loops[row - 1]);
+    if (tile.nr > kLineElements) each.push_back(loops[vector]);
+    const int64_t steps = std::max<int64_t>(kPrefetchBytes / (4 * tile.nr * tile.unroll), 1);
+    s.Prefetch("acc", absl::StrCat("in", v.b_input), k, steps, k, each);
+  }
+  if (tile.prefetch_a > 0) {
+    const Loop line = s.Split(k, tile.prefetch_a / tile.unroll).first;
+    s.Prefetch("acc", absl::StrCat("in", v.a_input), line, 1, row_tile, {loops[row]}, 2);
+  }
+}
+
 absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) ScheduleElementwise(s, stage, t);
@@ -137,6 +182,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
   TileAccumulators(s, "acc", panel_in, v.reduction.size(), tile.lanes, tile.unroll);
   UnrollTile(s, "out");
   if (!s.status().ok()) return s.status();
+  PrefetchOperands(s, v, tile, row_tile);
   Loop parallel = outer.front();
   for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
   s.Parallel(parallel);
@@ -259,10 +305,11 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);
   // Every row tile streams the block's panels; its own rows come once if they stay in L1 beside a panel's lines.
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
-  constexpr double kLineElements = 16;  // all fetched for one of them, again and again
-  const double a_fetches = RowsCrowdOut(tile.mr, 4 * v.a_row_stride, t.l1_bytes) ? kLineElements * block_panels
-                           : rows_bytes <= l1 / 2                                ? 1
-                                                                                 : block_panels;
+  // Lines pushed out of it are fetched whole for one element, again and again.
+  const double a_fetches = RowsCrowdOut(tile.mr, 4 * v.a_row_stride, t.l1_bytes)
+                               ? static_cast<double>(kLineElements) * block_panels
+                           : rows_bytes <= l1 / 2 ? 1
+                                                  : block_panels;
   const double b_streams = block_bytes <= l1 / 2 ? 1 : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
   // Past L2 and past L3 each block comes anew for every row tile if it does not fit, and A for every block.

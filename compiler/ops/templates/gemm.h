@@ -14,6 +14,7 @@ struct GemmView {
   int64_t batch = 1, rows = 1, columns = 1;
   std::vector<int64_t> reduction;  // extents, outermost first
   int b_input = 1;                 // the workload's input that is B
+  int a_input = -1;                // the one that A is read from, row after row; -1: a copy, or rows that overlap
   bool b_batched = false;          // B differs along the batch
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;

@@ -64,6 +64,7 @@ GemmView ViewOf(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
   const size_t rank = s.out.size();
   GemmView v;
+  v.a_input = s.trans_a ? -1 : call.args[0];
   v.b_input = call.args[1];
   v.reduction = {s.k};
   v.columns = s.out[rank - 1];
@@ -138,7 +139,7 @@ bool Matches(const Workload& w) {
 
 TemplateDef MatmulPacked() {
   return {"matmul.packed",
-          1,
+          2,
           Matches,
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },

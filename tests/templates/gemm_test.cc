@@ -1,0 +1,89 @@
+// The family of register-tiled contractions: every value of every knob, and what is fetched ahead.
+#include "absl/strings/match.h"
+#include "tests/templates/check_templates.h"
+
+namespace temper {
+namespace {
+
+const char kDense[] =
+    "(f32[61,96], const f32[96,83], const f32[83]) matmul(0,1) -> f32[61,83]; add(3,2) -> f32[61,83]; anchor=0";
+const char kBatched[] = "(f32[2,33,48], f32[2,48,64]) matmul(0,1) -> f32[2,33,64]; anchor=0";
+const char kPointwise[] =
+    "(f32[1,48,9,9]@0231, const f32[80,48,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
+    "f32[1,80,5,5]@0231; anchor=0";
+const char kSpatial[] =
+    "(f32[1,24,9,9]@0231, const f32[40,24,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "
+    "f32[1,40,9,9]@0231; anchor=0";
+
+// Caches so small that tests' operands come from beyond them.
+Target WithTinyCaches(Target t) {
+  t.l1_bytes = 512;
+  t.l2_bytes = 2048;
+  return t;
+}
+
+// A legal config for each value of each knob, drawn at random.
+std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
+  const std::vector<Config> all = space.Enumerate(1 << 16);
+  std::vector<Config> result;
+  for (const Knob& knob : space.knobs()) {
+    for (int64_t value : knob.values) {
+      std::vector<Config> with;
+      for (const Config& c : all) {
+        if (c[knob.name] == value) with.push_back(c);
+      }
+      if (!with.empty()) result.push_back(with[static_cast<size_t>(rng.Below(static_cast<int64_t>(with.size())))]);
+    }
+  }
+  return result;
+}
+
+TEST(GemmTest, EveryValueOfEveryKnobWithTinyCaches) {
+  Rng rng(3);
+  for (const char* text : {kDense, kBatched, kPointwise, kSpatial}) {
+    const Workload w = Parse(text);
+    const std::vector<NDArray> inputs = RandomInputs(w, rng);
+    absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
+    ASSERT_TRUE(wanted.ok()) << wanted.status();
+    const NDArray physical = ToPhysical(*wanted, w.output().perm);
+    const TemplateDef* def = TemplatesFor(w).front();
+    for (const Target& host : Targets()) {
+      const Target t = WithTinyCaches(host);
+      for (const Config& config : CoveringConfigs(def->space(w, t), rng)) {
+        SCOPED_TRACE(absl::StrCat(text, "\n", Text(config), "\n", Text(t)));
+        absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
+        ASSERT_TRUE(kernel.ok()) << kernel.status();
+        absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
+        ASSERT_TRUE(got.ok()) << got.status();
+        ASSERT_LT(RelativeError(*got, physical), 1e-5);
+      }
+    }
+  }
+}
+
+std::string MainOf(const Workload& w, const std::string& config, const Target& t) {
+  absl::StatusOr<Kernel> kernel = BuildKernel(w, TemplatesFor(w).front()->name, *ParseConfig(config), t);
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  return kernel.ok() ? ir::Text(kernel->main) : "";
+}
+
+TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
+  Target held = *ParseTarget("llvm:skylake-avx512");
+  held.l1_bytes = 32 << 10;
+  held.l2_bytes = 1 << 20;
+  const Target tiny = WithTinyCaches(held);
+  const std::string rows = "prefetch to l2 in0[", panel = "prefetch in1[";
+  for (const char* text : {kDense, kPointwise}) {
+    const std::string config = "mr=4,nv=2,blocks=1,ku=2,pack=1";
+    EXPECT_TRUE(absl::StrContains(MainOf(Parse(text), config, tiny), rows));
+    EXPECT_TRUE(absl::StrContains(MainOf(Parse(text), config, tiny), panel));
+    EXPECT_FALSE(absl::StrContains(MainOf(Parse(text), config, held), "prefetch"));
+  }
+  // Rows of a larger filter overlap. One row at a time has no loads to spare.
+  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,blocks=1,ku=1,pack=1", tiny), rows));
+  EXPECT_TRUE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,blocks=1,ku=1,pack=1", tiny), panel));
+  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", tiny), panel));
+}
+
+}  // namespace
+}  // namespace temper

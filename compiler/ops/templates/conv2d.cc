@@ -1,5 +1,7 @@
 // conv2d.direct: implicit GEMM. Rows are the flattened (n, oh, ow), so tiles cross image rows; columns are output
-// channels; the reduction is (kh, kw, c). Padding is a padded copy, made once before the main loop.
+// channels; the reduction is (kh, kw, c). For input without padding: conv2d.rows reads padded input as it lies.
+#include <array>
+
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/gemm.h"
 
@@ -27,11 +29,10 @@ GemmView ViewOf(const Workload& w) {
     auto [kh, kw, c] = taps(r);
     return b({g * Expr(s.oc / s.group) + column, c, kh, kw});
   };
-  v.a_copy_bytes = s.padded() ? 4.0 * static_cast<double>(s.n * s.padded_h() * s.padded_w() * s.c) : 0;
   v.a_row_stride = s.stride_w * s.c;
-  v.prepare = [s, taps, ic](WorkloadProgram& program, ir::ProgramBuilder& b,
-                            std::vector<std::string>* stages) -> GemmView::AElement {
-    ir::Tensor x = PaddedInput(s, program, b, stages);
+  v.prepare = [s, taps, ic](WorkloadProgram& program, ir::ProgramBuilder&,
+                            std::vector<std::string>*) -> GemmView::AElement {
+    ir::Tensor x = program.value(0);
     return [s, taps, ic, x](Expr g, Expr row, const std::vector<Expr>& r) {
       auto [kh, kw, c] = taps(r);
       Expr n = row / Expr(s.oh * s.ow), pixel = row % Expr(s.oh * s.ow);
@@ -56,7 +57,10 @@ GemmView ViewOf(const Workload& w) {
 TemplateDef Conv2dDirect() {
   return {"conv2d.direct",
           2,
-          [](const Workload& w) { return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise(); },
+          [](const Workload& w) {
+            const bool fits = IsChannelsLastConv2d(w);
+            return fits && !Conv2dShape(w).depthwise() && !Conv2dShape(w).padded();
+          },
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
           [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};

@@ -24,20 +24,4 @@ bool IsChannelsLastConv2d(const Workload& w) {
          w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
 }
 
-ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b,
-                       std::vector<std::string>* stages) {
-  using ir::Expr;
-  const ir::Tensor& x = program.value(0);
-  if (!s.padded()) return x;
-  ir::Buffer padded =
-      b.Compute("padded", DType::kF32, {s.n, s.padded_h(), s.padded_w(), s.c}, [&](const std::vector<Expr>& i) {
-        Expr row = i[1] - Expr(s.top), column = i[2] - Expr(s.left);
-        Expr inside = And(And(Expr(s.top) <= i[1], i[1] < Expr(s.top + s.h)),
-                          And(Expr(s.left) <= i[2], i[2] < Expr(s.left + s.w)));
-        return ir::Select(inside, x({i[0], i[3], row, column}), ir::Float(0));
-      });
-  stages->push_back("padded");
-  return ir::Tensor::OfBuffer(padded, {0, 2, 3, 1});
-}
-
 }  // namespace temper

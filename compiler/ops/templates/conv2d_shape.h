@@ -1,8 +1,6 @@
 // The numbers of a conv2d workload, by name.
 #pragma once
 
-#include <array>
-
 #include "compiler/ops/templates/templates.h"
 
 namespace temper {
@@ -17,15 +15,10 @@ struct Conv2dShape {
 
   bool depthwise() const { return group == c && group > 1 && oc == c; }
   bool padded() const { return top + left + bottom + right > 0; }
-  int64_t padded_h() const { return h + top + bottom; }
-  int64_t padded_w() const { return w + left + right; }
 };
 
 // The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output
 // channels-last.
 bool IsChannelsLastConv2d(const Workload& w);
-// The input with its border of zeros, as a stage of its own; the input itself where there is none.
-ir::Tensor PaddedInput(const Conv2dShape& s, WorkloadProgram& program, ir::ProgramBuilder& b,
-                       std::vector<std::string>* stages);
 
 }  // namespace temper

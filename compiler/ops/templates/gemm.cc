@@ -16,19 +16,8 @@ double Bytes(const TensorType& t) { return static_cast<double>(NumElements(t.sha
 int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (vectors == 1 ? 1 : vectors + 1); }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
-constexpr int64_t kLineElements = 16;
 constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched
 constexpr int64_t kPrefetchingRows = 4;   // tiles of fewer rows live off loads, and have none to spare
-
-// Whether the lines that a tile's rows read at the same step push each other out of L1 before they are used up. The
-// sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a
-// large power of two in it crowd into few of them; one way is left to B's panel, which streams through all.
-bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
-  constexpr int64_t kSpan = 4096, kLine = 64;
-  if (stride_bytes < kLine) return false;
-  const int64_t places = std::min(kSpan / std::gcd(stride_bytes, kSpan), kSpan / kLine);
-  return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kSpan, 2);
-}
 
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
@@ -204,6 +193,10 @@ void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, si
                       int64_t unroll) {
   s.ComputeAt(acc, under);
   s.SetScope(acc, ir::Scope::kRegister);
+  TileReduction(s, acc, reductions, lanes, unroll);
+}
+
+void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64_t lanes, int64_t unroll) {
   const std::vector<Loop> loops = s.Loops(acc);
   if (!s.status().ok()) return;
   const size_t first = loops.size() - reductions;
@@ -220,6 +213,15 @@ void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, si
   const std::string init = s.DecomposeReduction(acc, order.front());
   UnrollTile(s, acc);
   UnrollTile(s, init);
+}
+
+// The sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a
+// large power of two in it crowd into few of them; one way is left to B's panel, which streams through all.
+bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
+  constexpr int64_t kSpan = 4096, kLine = 64;
+  if (stride_bytes < kLine) return false;
+  const int64_t places = std::min(kSpan / std::gcd(stride_bytes, kSpan), kSpan / kLine);
+  return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kSpan, 2);
 }
 
 std::vector<int64_t> TileVectors(int64_t columns, const Target& t) {
@@ -322,7 +324,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = batch * blocks * row_tiles;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
-  f.copies_bytes = v.a_copy_bytes + (w.inputs[v.b_input].constant || !tile.pack ? 0 : 4 * batch * padded_columns * k);
+  f.copies_bytes = w.inputs[v.b_input].constant || !tile.pack ? 0 : 4 * batch * padded_columns * k;
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
   return f;

@@ -18,14 +18,13 @@ struct GemmView {
   bool b_batched = false;          // B differs along the batch
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;
-  double a_copy_bytes = 0;  // written by `prepare` (padding)
   // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.
   int64_t a_row_stride = 0;
 
   // Element of B from its logical tensor.
   std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)>
       b_element;
-  // Adds stages that A needs (padding) and returns the element of A.
+  // Adds stages that A needs and returns the element of A.
   using AElement = std::function<ir::Expr(ir::Expr batch, ir::Expr row, const std::vector<ir::Expr>& r)>;
   std::function<AElement(WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages)> prepare;
   // The output buffer's dimensions as the template sees them (the same dense bytes as the physical output).
@@ -51,6 +50,13 @@ void UnrollTile(Schedule& s, const std::string& block);
 // the last reduction loop unrolled `unroll` times.
 void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, size_t reductions, int64_t lanes,
                       int64_t unroll);
+// The same of a block that is in its place already.
+void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64_t lanes, int64_t unroll);
+
+inline constexpr int64_t kLineElements = 16;  // f32 in a cache line: all fetched for one of them
+// Whether the lines that a tile's rows, so many bytes apart, read at the same step push each other out of L1 before
+// they are used up.
+bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);
 
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t);
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t);

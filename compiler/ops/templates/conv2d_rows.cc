@@ -1,0 +1,272 @@
+// conv2d.rows: implicit GEMM over padded input as it lies. A register tile is part of one row of the output, so what
+// padding it meets is known: a row of the filter outside the image costs one branch, and the tiles at the ends of an
+// output row are code of their own, in which taps outside the image are left out one by one.
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/gemm.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+constexpr int64_t kMostEdgeCode = 4096;  // multiply-adds that the tiles at the ends of a row are unrolled to
+
+// One spatial dimension: its output in tiles of `tile`, and where a tap sees the input.
+struct Axis {
+  int64_t out, in, taps, stride, dilation, before, tile;
+  int64_t tiles() const { return CeilDiv(out, tile); }
+  int64_t reach() const {
+    return (tile - 1) * stride + (taps - 1) * dilation;
+  }  // from a tile's first input to its last
+  // Tiles [first_inside, end_inside) are whole and see no input outside the image.
+  int64_t first_inside() const { return std::min(CeilDiv(before, tile * stride), tiles()); }
+  int64_t end_inside() const {
+    const int64_t room = in - 1 + before - reach();
+    const int64_t inside = room < 0 ? 0 : room / (tile * stride) + 1;
+    return std::max(first_inside(), std::min(out / tile, inside));
+  }
+  int64_t edges() const { return first_inside() + tiles() - end_inside(); }
+  Expr Input(const Expr& position, const Expr& tap) const {
+    return position * Expr(stride) + tap * Expr(dilation) - Expr(before);
+  }
+  // Conditions under which there is such an output and such an input, as far as they do not always hold.
+  void AddInside(const Expr& position, const Expr& tap, std::vector<Expr>* conditions) const {
+    if (out % tile != 0) conditions->push_back(position < Expr(out));
+    if (before > 0) conditions->push_back(Expr(0) <= Input(position, tap));
+    if ((out - 1) * stride + (taps - 1) * dilation - before >= in)
+      conditions->push_back(Input(position, tap) < Expr(in));
+  }
+  // Pairs of an output and a tap that sees the image.
+  int64_t SeenTaps() const {
+    int64_t seen = 0;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t offset = tap * dilation - before;  // position * stride + offset in [0, in)
+      const int64_t first = offset >= 0 ? 0 : CeilDiv(-offset, stride);
+      const int64_t end = in <= offset ? 0 : CeilDiv(in - offset, stride);
+      seen += std::max<int64_t>(std::min(end, out) - first, 0);
+    }
+    return seen;
+  }
+};
+
+// What a config means: the numbers that program, schedule and footprint speak of.
+struct Tile {
+  Axis rows, columns;
+  int64_t channels, filters;  // of a group
+  int64_t lanes, vectors, nr, panels, blocks, unroll;
+  bool constant;  // the filters are packed by the package, not by the kernel
+  Tile(const Workload& w, const Conv2dShape& s, const Config& c, const Target& t)
+      : rows{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1},
+        columns{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]},
+        channels(s.c / s.group),
+        filters(s.oc / s.group),
+        lanes(t.lanes()),
+        vectors(c["nv"]),
+        nr(vectors * lanes),
+        panels(CeilDiv(filters, nr)),
+        blocks(c["blocks"]),
+        unroll(c["ku"]),
+        constant(w.inputs[1].constant) {}
+  Shape packed_shape(const Conv2dShape& s) const { return {s.group, panels, s.kh, s.kw * channels, nr}; }
+  // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
+  bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1; }
+  bool unroll_edges(const Conv2dShape& s) const {
+    return columns.edges() * columns.tile * vectors * s.kw * unroll <= kMostEdgeCode;
+  }
+};
+
+// The element of the packed filters at `index` of packed_shape: zero past the last filter.
+Expr PackedElement(const Tile& tile, const ir::Tensor& f, const std::vector<Expr>& index) {
+  const Expr filter = index[1] * Expr(tile.nr) + index[4];
+  const Expr kw = index[3] / Expr(tile.channels), c = index[3] % Expr(tile.channels);
+  const Expr element = f({index[0] * Expr(tile.filters) + filter, c, index[2], kw});
+  return tile.panels * tile.nr == tile.filters ? element
+                                               : ir::Select(filter < Expr(tile.filters), element, ir::Float(0));
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, const Tile& tile) {
+  ir::ProgramBuilder b("conv2d");
+  std::vector<Shape> shapes(w.inputs.size());
+  if (tile.constant) shapes[1] = tile.packed_shape(s);
+  WorkloadProgram program(w, b, shapes);
+  const ir::Buffer filters =
+      tile.constant ? program.buffer(1)
+                    : b.Compute("pack", DType::kF32, tile.packed_shape(s), [&](const std::vector<Expr>& index) {
+                        return PackedElement(tile, program.value(1), index);
+                      });
+  const Axis& columns = tile.columns;
+  ir::Buffer acc = b.Reduce(
+      "acc", DType::kF32, {s.n, s.oh, columns.tiles(), s.group, columns.tile, tile.panels * tile.nr},
+      {s.kh, s.kw * tile.channels}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+        const Expr ow = i[2] * Expr(columns.tile) + i[4];
+        const Expr kw = r[1] / Expr(tile.channels), c = r[1] % Expr(tile.channels);
+        std::vector<Expr> inside;
+        tile.rows.AddInside(i[1], r[0], &inside);
+        columns.AddInside(ow, kw, &inside);
+        const Expr x = program.value(0)(
+            {i[0], i[3] * Expr(tile.channels) + c, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
+        const Expr product = x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)});
+        Expr all;
+        for (const Expr& e : inside) all = all ? And(all, e) : e;
+        return all ? ir::Select(all, product, ir::Float(0)) : product;
+      });
+  Expr current;
+  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
+                                         [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  ir::Buffer out =
+      b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, s.group, tile.filters}, [&](const std::vector<Expr>& i) {
+        current = ir::Load(acc, {i[0], i[1], i[2] / Expr(columns.tile), i[3], i[2] % Expr(columns.tile), i[4]});
+        return program.result()({i[0], i[3] * Expr(tile.filters) + i[4], i[1], i[2]});
+      });
+  b.MarkOutput(out);
+  return b.Finish();
+}
+
+// The tile of one part of the output's rows: `edge` if it meets padding or is a last, narrower one.
+void SchedulePart(Schedule& s, const std::string& acc, const std::string& out, const Conv2dShape& shape,
+                  const Tile& tile, bool edge) {
+  size_t reductions = 2;
+  if (edge || !tile.one_loop(shape)) {
+    const std::vector<Loop> loops = s.Loops(acc);
+    if (!s.status().ok()) return;
+    const Loop kw = s.Split(loops.back(), tile.channels).first;
+    if (edge && tile.unroll_edges(shape)) s.Unroll(kw);
+    reductions = 3;
+  }
+  TileReduction(s, acc, reductions, tile.lanes, tile.unroll);
+  UnrollTile(s, out);
+}
+
+absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, const Tile& tile, const Target& t) {
+  Schedule s(std::move(func));
+  if (!tile.constant) ScheduleElementwise(s, "pack", t);
+  const std::vector<Loop> loops = s.Loops("out");
+  if (loops.size() != 5) return absl::InternalError("conv2d.rows: five output loops expected");
+  auto [column_tile, column] = s.Split(loops[2], tile.columns.tile);
+  auto [panel, filter] = s.Split(loops[4], tile.nr);
+  auto [vector, lane] = s.Split(filter, tile.lanes);
+  auto [block, panel_in] = s.Split(panel, tile.panels / tile.blocks);
+  s.Reorder({loops[3], block, loops[0], loops[1], column_tile, panel_in, column, vector, lane});
+  s.ComputeAt("acc", panel_in);
+  s.SetScope("acc", ir::Scope::kRegister);
+  s.Parallel(s.Fuse(s.Fuse(s.Fuse(loops[3], block), loops[0]), loops[1]));
+
+  const int64_t first = tile.columns.first_inside(), last = tile.columns.tiles() - tile.columns.end_inside();
+  std::array<Loop, 3> parts = {nullptr, column_tile, nullptr};
+  if (first + last > 0) parts = s.Peel(column_tile, first, last);
+  std::vector<std::string> blocks = s.Blocks();  // of each part: the accumulators', then the output's
+  if (!tile.constant) blocks.erase(blocks.begin());
+  for (size_t i = 0, block_of = 0; i < parts.size() && s.status().ok(); ++i) {
+    if (parts[i] == nullptr) continue;
+    if (i != 1) s.Unroll(parts[i]);
+    SchedulePart(s, blocks[block_of], blocks[block_of + 1], shape, tile, i != 1);
+    block_of += 2;
+  }
+  s.Partition(panel_in);
+  return LowerSchedule(s);
+}
+
+ConfigSpace Space(const Workload& w, const Target& t) {
+  const Conv2dShape s(w);
+  ConfigSpace space;
+  // Rows in so many tiles, all but the last of one width.
+  std::vector<int64_t> widths;
+  for (int64_t most : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28, 30}) {
+    const int64_t width = CeilDiv(s.ow, CeilDiv(s.ow, most));
+    if (width + 2 <= t.vector_registers && (widths.empty() || widths.back() != width)) widths.push_back(width);
+  }
+  space.Add("mr", widths);
+  space.Add("nv", TileVectors(s.oc / s.group, t));
+  space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
+  space.Add("ku", {1, 2, 4});
+  RequireTile(space, s.oc / s.group, t);
+  space.Require("the unrolling does not divide the channels",
+                [c = s.c / s.group](const Config& config) { return c % config["ku"] == 0; });
+  return space;
+}
+
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+  const Conv2dShape shape(w);
+  const Tile tile(w, shape, c, t);
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, tile));
+  Kernel kernel;
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleRows(std::move(func), shape, tile, t));
+  kernel.packs.resize(w.inputs.size());
+  if (tile.constant) {
+    auto element = [&](const ir::Tensor& f, const std::vector<Expr>& i) { return PackedElement(tile, f, i); };
+    TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], BuildPack("pack", w.inputs[1], tile.packed_shape(shape), element, t));
+  }
+  return kernel;
+}
+
+Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+  const Conv2dShape s(w);
+  const Tile tile(w, s, c, t);
+  const Axis& columns = tile.columns;
+  const double taps = static_cast<double>(s.kh * s.kw * tile.channels), group = static_cast<double>(s.group);
+  const double filters = static_cast<double>(tile.filters), padded_filters = static_cast<double>(tile.panels * tile.nr);
+  const double image_rows = static_cast<double>(s.n * s.oh), tiles = static_cast<double>(columns.tiles());
+  const double pixels = image_rows * static_cast<double>(s.ow), row_tiles = image_rows * tiles;
+  const double blocks = static_cast<double>(tile.blocks);
+  const double block_panels = static_cast<double>(tile.panels / tile.blocks);
+  const double panel_bytes = 4 * taps * static_cast<double>(tile.nr), block_bytes = panel_bytes * block_panels;
+  // What a tile and a row of the output see of the image.
+  const double line_bytes = 4 * static_cast<double>(s.kh * tile.channels);
+  const double window_bytes = line_bytes * static_cast<double>(std::min(columns.reach() + 1, s.w));
+  const double strip_bytes = line_bytes * static_cast<double>(s.w);
+
+  Footprint f;
+  f.flops = 2 * pixels * group * filters * taps;
+  f.padded_flops =
+      2 * group * padded_filters * static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
+  DescribeTile(f, columns.tile, tile.vectors, t);
+  f.tile_rows = static_cast<double>(s.ow) / tiles;  // the last tile of a row may be narrower
+  f.reduction = taps;
+  f.l1_bytes = panel_bytes + window_bytes;
+  f.l2_bytes = block_bytes + strip_bytes;
+  const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);
+  const double window_fetches = RowsCrowdOut(columns.tile, 4 * s.stride_w * s.c, t.l1_bytes)
+                                    ? static_cast<double>(kLineElements) * block_panels
+                                : window_bytes <= l1 / 2 ? 1
+                                                         : block_panels;
+  f.l2_traffic = group * blocks *
+                 (row_tiles * window_bytes * window_fetches + block_bytes * (block_bytes <= l1 / 2 ? 1 : row_tiles));
+  // Rows of the image come past L2 once if the strip of them that an output row sees stays there beside the filters.
+  const double input = 4 * static_cast<double>(s.n * s.h * s.w * tile.channels);
+  const double again =
+      f.l2_bytes <= 0.75 * l2 ? 1 : std::max(1.0, static_cast<double>(s.kh) / static_cast<double>(s.stride_h));
+  const double block_streams = group * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, image_rows) : row_tiles);
+  const double out_bytes = 4 * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
+  f.l3_traffic = group * blocks * input * again + blocks * block_bytes * block_streams + out_bytes;
+  f.memory_traffic = group * (input + block_bytes <= l3 ? 1 : blocks) * input + out_bytes +
+                     blocks * block_bytes * (f.l2_bytes <= l3 ? group : block_streams);
+  f.compulsory_bytes = CompulsoryBytes(w);
+  f.parallel_chunks = group * blocks * image_rows;
+  f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
+  f.copies_bytes = tile.constant ? 0 : 4 * group * padded_filters * taps;
+  const int64_t edge_code = columns.edges() * (tile.unroll_edges(s) ? s.kw : 1);
+  const int64_t copies = edge_code + (columns.end_inside() > columns.first_inside() ? 1 : 0);
+  f.code_ops =
+      static_cast<double>(columns.tile * tile.vectors * tile.unroll * copies * (tile.filters % tile.nr != 0 ? 2 : 1));
+  return f;
+}
+
+}  // namespace
+
+TemplateDef Conv2dRows() {
+  return {"conv2d.rows",
+          1,
+          [](const Workload& w) {
+            const bool fits = IsChannelsLastConv2d(w);
+            return fits && !Conv2dShape(w).depthwise() && Conv2dShape(w).padded();
+          },
+          Space,
+          Build,
+          FootprintOf};
+}
+
+}  // namespace temper

@@ -1,0 +1,90 @@
+// Padded convolutions of random shapes: windows that hang over the image on any side, by more than a tile or by more
+// than the image, strides and dilations that differ, groups, filters that fill no vector.
+#include "absl/strings/str_join.h"
+#include "tests/templates/check_templates.h"
+
+namespace temper {
+namespace {
+
+struct Sides {
+  int64_t size, taps, stride, dilation, before, after;
+  int64_t out() const { return (size + before + after - dilation * (taps - 1) - 1) / stride + 1; }
+};
+
+Sides RandomSides(Rng& rng) {
+  Sides s{1 + rng.Below(20), 1 + rng.Below(5), 1 + rng.Below(3), 1 + rng.Below(3), 0, 0};
+  const int64_t span = s.dilation * (s.taps - 1) + 1;
+  s.before = rng.Below(span + 2);
+  s.after = rng.Below(span + 2);
+  // Nothing is left of an image that the filter does not fit into.
+  s.after = std::max(s.after, span - s.size - s.before);
+  return s;
+}
+
+struct Channels {
+  int64_t in, out, group;
+};
+
+std::string Text(int64_t n, const Channels& c, const Sides& h, const Sides& w, const char* filter) {
+  const std::string out = absl::StrCat("f32[", n, ",", c.out, ",", h.out(), ",", w.out(), "]@0231");
+  return absl::StrCat("(f32[", n, ",", c.in, ",", h.size, ",", w.size, "]@0231, ", filter, "f32[", c.out, ",",
+                      c.in / c.group, ",", h.taps, ",", w.taps, "], f32[", c.out, ",1,1], ", out,
+                      ") conv2d(0,1; dilations=[", h.dilation, ",", w.dilation, "] group=", c.group, " pads=[",
+                      h.before, ",", w.before, ",", h.after, ",", w.after, "] strides=[", h.stride, ",", w.stride,
+                      "]) -> ", out, "; add(4,2) -> ", out, "; add(5,3) -> ", out, "; relu(6) -> ", out, "; anchor=0");
+}
+
+TEST(Conv2dRowsTest, RandomShapes) {
+  Rng rng(12);
+  for (uint64_t seed = 0; seed < 24 && !::testing::Test::HasFatalFailure(); ++seed) {
+    Sides h = RandomSides(rng);
+    const Sides w = RandomSides(rng);
+    if (h.before + h.after + w.before + w.after == 0) h.before = 1;
+    const int64_t group = rng.Below(3) == 0 ? 2 + rng.Below(2) : 1;
+    const Channels c = {group * (1 + rng.Below(9)), group * (1 + rng.Below(40)), group};
+    const Workload workload = Parse(Text(1 + rng.Below(2), c, h, w, rng.Below(4) == 0 ? "" : "const "));
+    const std::vector<const TemplateDef*> defs = TemplatesFor(workload);
+    ASSERT_TRUE(c.group == c.in ||
+                std::any_of(defs.begin(), defs.end(), [](auto* def) { return def->name == "conv2d.rows"; }))
+        << Text(workload);
+    CheckAll(workload, 4, seed);
+  }
+}
+
+// Networks' shapes, smaller: tiles at the edges alone, tiles between them, and last ones that are narrower.
+TEST(Conv2dRowsTest, ShapesOfNetworks) {
+  uint64_t seed = 100;
+  for (int64_t taps : {3, 7}) {
+    for (int64_t stride : {1, 2}) {
+      for (int64_t size : {7, 14, 27, 35}) {
+        const Sides s{size, taps, stride, 1, taps / 2, taps / 2};
+        CheckAll(Parse(Text(1, {size == 35 ? 3 : 8, 40, 1}, s, s, "const ")), 3, seed++);
+      }
+    }
+  }
+}
+
+// Every config reads the image as it lies and leaves out what multiplies by zero.
+TEST(Conv2dRowsTest, NothingIsCopiedOrMultipliedByPadding) {
+  const Sides s{14, 3, 1, 1, 1, 1};
+  const Workload w = Parse(Text(1, {16, 32, 1}, s, s, "const "));
+  const TemplateDef* def = FindTemplate("conv2d.rows");
+  const double taps = (3 * 14 - 2) * (3 * 14 - 2), all = 3 * 14 * 3 * 14;
+  for (const Target& t : Targets()) {
+    for (const Config& config : def->space(w, t).Enumerate(64)) {
+      const Footprint f = def->footprint(w, config, t);
+      EXPECT_EQ(f.copies_bytes, 0);
+      const bool whole = 32 % (config["nv"] * t.lanes()) == 0;
+      EXPECT_EQ(f.padded_flops / f.flops, whole ? taps / all : f.padded_flops / f.flops);
+      absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      ir::VisitStmt(kernel->main.body, [&](const ir::Stmt& s) {
+        if (s->kind != ir::StmtKind::kAlloc) return;
+        EXPECT_EQ(s->buffer->scope, ir::Scope::kRegister) << s->buffer->name;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -66,9 +66,26 @@ absl::StatusOr<ir::Tensor> ComputeConv(ir::ProgramBuilder& b, const Attrs& attrs
       });
 }
 
-double ConvFlops(const Attrs&, std::span<const TensorType> in, const TensorType& output) {
-  const Shape& w = in[1].shape;
-  return 2 * Elements(output) * static_cast<double>(w[1] * w[2] * w[3]);
+// Pairs of an output position along dimension `d` and a tap that sees the image there, not its padding.
+int64_t TapsInside(const Window& window, int d, int64_t taps, int64_t image, int64_t outputs) {
+  int64_t inside = 0;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    for (int64_t i = 0; i < outputs; ++i) {
+      const int64_t pixel = i * window.stride[d] + tap * window.dilation[d] - window.pad_begin[d];
+      if (0 <= pixel && pixel < image) ++inside;
+    }
+  }
+  return inside;
+}
+
+// What multiplies by padding is no work: a kernel may leave it out.
+double ConvFlops(const Attrs& attrs, std::span<const TensorType> in, const TensorType& output) {
+  const Shape &x = in[0].shape, &w = in[1].shape, &out = output.shape;
+  const absl::StatusOr<Window> window = WindowOf(attrs, w[2], w[3]);
+  if (!window.ok()) return 0;  // the type rule has refused it
+  double flops = 2 * static_cast<double>(out[0] * out[1] * w[1]);
+  for (int d = 0; d < 2; ++d) flops *= static_cast<double>(TapsInside(*window, d, w[2 + d], x[2 + d], out[2 + d]));
+  return flops;
 }
 
 absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const TensorType> in) {

@@ -167,6 +167,14 @@ TEST(Workload, DataMoversReadNoMoreThanTheyWrite) {
   EXPECT_EQ(CompulsoryBytes(both), 4 * (4 * 8 + 4 * 8));
 }
 
+TEST(Workload, PaddingIsNoWork) {
+  const Workload w = *ParseWorkload(
+      "(f32[2,3,5,6], f32[4,3,3,3]) conv2d(0,1; dilations=[1,2] group=1 pads=[1,2,0,2] strides=[2,1]) -> "
+      "f32[2,4,2,6]; anchor=0");
+  // Down, one tap is above the image; across, one is beside it for the first two outputs and the last two.
+  EXPECT_EQ(Flops(w), 2.0 * (2 * 4 * 3) * (2 * 3 - 1) * (6 * 3 - 4));
+}
+
 TEST(Workload, ReferenceRunsTheWholeProgram) {
   Workload w = *ParseWorkload(
       "(f32[2,2], const f32[2,2], f32[2]) matmul(0,1) -> f32[2,2]; add(3,2) -> f32[2,2]; relu(4) -> f32[2,2]; "

@@ -219,10 +219,11 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double window_bytes = line_bytes * static_cast<double>(std::min(columns.reach() + 1, s.w));
   const double strip_bytes = line_bytes * static_cast<double>(s.w);
 
+  const double seen = static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
+
   Footprint f;
-  f.flops = 2 * pixels * group * filters * taps;
-  f.padded_flops =
-      2 * group * padded_filters * static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
+  f.flops = 2 * group * filters * seen;
+  f.padded_flops = 2 * group * padded_filters * seen;
   DescribeTile(f, columns.tile, tile.vectors, t);
   f.tile_rows = static_cast<double>(s.ow) / tiles;  // the last tile of a row may be narrower
   f.reduction = taps;

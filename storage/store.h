@@ -17,8 +17,9 @@ namespace temper {
 struct RecordFilter {  // empty fields match all
   std::string workload, anchor, target, device_key, template_name, purpose, outcome;
   int64_t job = 0;
-  int64_t after_id = 0;  // cursor: ids above
-  int64_t limit = 0;     // 0: all
+  int64_t after_id = 0;       // cursor: ids above
+  int64_t limit = 0;          // 0: all
+  bool newest_first = false;  // else in id order
 };
 
 struct BestQuery {
@@ -45,7 +46,7 @@ class Store {
   // Append for records from elsewhere: job numbers are dropped, and those whose SameTrial is there already are passed
   // over (id 0).
   virtual absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) = 0;
-  // In id order, as of the call; `visit` may use the store.
+  // As of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
   // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final
   // or a revalidation before any provisional; none that failed later in the same place, and none that a later
@@ -54,7 +55,7 @@ class Store {
   // first). nullopt: nothing known. kInvalidArgument: no workload or no target.
   virtual absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) = 0;
   // The best per (workload, target, device key), each as Best would give it at level key; of these, those that the
-  // filter matches, in id order.
+  // filter matches, in its order.
   virtual absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
 
   virtual absl::StatusOr<int64_t> CreateJob(const JobRow& job) = 0;

@@ -189,7 +189,8 @@ class MemoryStore : public Store {
   static void Visit(const RecordFilter& filter, const std::vector<Record>& records,
                     const std::function<void(const Record&)>& visit) {
     int64_t visited = 0;
-    for (const Record& r : records) {
+    for (size_t i = 0; i < records.size(); ++i) {
+      const Record& r = records[filter.newest_first ? records.size() - 1 - i : i];
       if (filter.limit > 0 && visited == filter.limit) return;
       if (!Matches(filter, r)) continue;
       visit(r);

@@ -96,7 +96,8 @@ absl::Status VisitRecords(Connection& db, const char* tables, const RecordFilter
   const std::vector<Condition> conditions = Conditions(f);
   std::string sql = absl::StrCat("SELECT ", kRecordColumns, " FROM ", tables, kKeyTables, " WHERE record.id > ?");
   for (const Condition& c : conditions) sql += c.sql;
-  absl::StrAppend(&sql, f.job != 0 ? " AND record.job = ?" : "", " ORDER BY record.id", f.limit > 0 ? " LIMIT ?" : "");
+  absl::StrAppend(&sql, f.job != 0 ? " AND record.job = ?" : "", " ORDER BY record.id", f.newest_first ? " DESC" : "",
+                  f.limit > 0 ? " LIMIT ?" : "");
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));
   query.Bind(f.after_id);
   for (const Condition& c : conditions) query.Bind(c.value);

@@ -159,6 +159,26 @@ TEST_P(StoreContract, ScansInPages) {
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
 }
 
+TEST_P(StoreContract, ScansTheNewestFirst) {
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 5; ++i) {
+    Record r = GoodRecord();
+    if (i == 3) r.template_name = "another";
+    const int64_t id = Add(r);
+    if (i != 3) ids.insert(ids.begin(), id);
+  }
+  const auto scanned = [&](RecordFilter filter) {
+    std::vector<int64_t> found;
+    filter.template_name = GoodRecord().template_name;
+    filter.newest_first = true;
+    for (const Record& r : All(*store_, filter)) found.push_back(r.id);
+    return found;
+  };
+  EXPECT_EQ(scanned({}), ids);
+  EXPECT_EQ(scanned({.limit = 2}), (std::vector<int64_t>{ids[0], ids[1]})) << "a limit keeps the newest";
+  EXPECT_EQ(scanned({.after_id = ids[2]}), (std::vector<int64_t>{ids[0], ids[1]}));
+}
+
 TEST_P(StoreContract, LetsAVisitorUseTheStore) {
   Add(GoodRecord());
   int visits = 0;

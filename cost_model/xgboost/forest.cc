@@ -1,11 +1,15 @@
 #include "cost_model/xgboost/forest.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 
 namespace temper {
 namespace {
@@ -110,6 +114,67 @@ bool Forest::Add(const Lists& in) {
       if (tree.nodes.size() > in.left.size()) return false;  // no tree: a node with two parents
     }
   }
+  trees_.push_back(std::move(tree));
+  return true;
+}
+
+std::string Forest::Text() const {
+  std::string text;
+  for (const Tree& tree : trees_) {
+    for (size_t i = 0; i < tree.nodes.size(); ++i) {
+      const Node& node = tree.nodes[i];
+      if (i > 0) text += ' ';
+      if (std::isnan(node.threshold))
+        absl::StrAppendFormat(&text, "=%.6g", node.value);
+      else
+        absl::StrAppendFormat(&text, "%d%s<%.9g", node.feature, node.missing_goes_right ? "!" : "", node.threshold);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+absl::StatusOr<Forest> Forest::FromText(std::string_view text, size_t width) {
+  Forest forest;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(std::string(text), '\n', absl::SkipEmpty()))) {
+    if (!forest.AddLine(line, width))
+      return absl::InvalidArgumentError(absl::StrCat("tree ", forest.trees_.size(), " is none"));
+  }
+  return forest;
+}
+
+bool Forest::AddLine(const std::string& line, size_t width) {
+  Tree tree;
+  size_t known = 1, level_end = 1;  // nodes that have a parent; the first node below the level being read
+  for (const std::string& token : std::vector<std::string>(absl::StrSplit(line, ' '))) {
+    const size_t i = tree.nodes.size();
+    if (i >= known) return false;
+    if (i == 0 || i == level_end) {
+      level_end = known;
+      ++tree.levels;
+    }
+    Node node{std::numeric_limits<float>::quiet_NaN(), 0, false, static_cast<int>(i), 0};
+    const size_t sign = token.find_first_of("=<");
+    float number = 0;
+    if (sign == token.npos || !absl::SimpleAtof(token.substr(sign + 1), &number) || !std::isfinite(number))
+      return false;
+    if (token[sign] == '=') {
+      if (sign != 0) return false;
+      node.value = number;
+    } else {
+      node.missing_goes_right = sign > 0 && token[sign - 1] == '!';
+      uint32_t feature = 0;
+      if (!absl::SimpleAtoi(token.substr(0, sign - node.missing_goes_right), &feature) || feature >= width ||
+          feature > std::numeric_limits<uint16_t>::max())
+        return false;
+      node.feature = static_cast<uint16_t>(feature);
+      node.threshold = number;
+      node.left = static_cast<int>(known);
+      known += 2;
+    }
+    tree.nodes.push_back(node);
+  }
+  if (tree.nodes.size() != known) return false;
   trees_.push_back(std::move(tree));
   return true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,12 @@ class Forest {
  public:
   // From XGBoosterSaveModelToBuffer's "ubj". kInternal: no such model.
   static absl::StatusOr<Forest> FromUbj(std::string_view model);
+  // One tree a line, its nodes by level: "=0.25" is a leaf, "7<1.5" sends rows whose feature 7 is below 1.5 to the
+  // first of its children, and "7!<1.5" rows that miss it to the second. Thresholds are exact, values have six digits.
+  std::string Text() const;
+  // kInvalidArgument: no such text, or a feature of `width` or more.
+  static absl::StatusOr<Forest> FromText(std::string_view text, size_t width);
+  bool empty() const { return trees_.empty(); }
   // Adds all trees' values at each row to its score. NaN is a missing value. The same sums as XGBoost's, in its order.
   void AddTo(std::span<const float> rows, size_t width, std::span<float> scores) const;
 
@@ -31,7 +38,8 @@ class Forest {
     int levels = 0;
   };
   template <typename Lists>
-  bool Add(const Lists& in);  // false: no tree
+  bool Add(const Lists& in);                            // false: no tree
+  bool AddLine(const std::string& line, size_t width);  // the same
   template <size_t lanes>
   static void Descend(const Tree& tree, const float* rows, size_t width, float* scores);
 

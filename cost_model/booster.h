@@ -1,0 +1,82 @@
+// Boosters: trees trained beforehand, on the measurements of many tasks, that say of one template's configs how far the
+// draft is wrong. A search begins at the draft as its boosters correct it.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost_model/labels.h"
+#include "cost_model/xgboost/forest.h"
+#include "cost_model/xgboost/trainer.h"
+
+namespace temper {
+
+struct Booster {
+  std::string template_name;
+  int template_version = 0;
+  std::string isa;                 // IsaFamily of the targets that it was trained on
+  std::vector<std::string> knobs;  // whose values stand behind the closed-form features in its rows
+  int tasks = 0, samples = 0;      // that it was trained on
+  Forest forest;                   // of log(draft / seconds), up to a constant for each task
+};
+
+// Targets whose machine code is alike: "avx512", "avx2", "sse42" and, without any of them, the target's kind.
+std::string IsaFamily(const Target& t);
+
+// The form in files: a few lines of "name value", the trees, and a digest.
+std::string Text(const Booster& b);
+// kInvalidArgument: no booster, or a damaged one; kFailedPrecondition: made for other features. One line that says so.
+absl::StatusOr<Booster> ParseBooster(std::string_view text);
+
+// Rows of features as a booster reads them: for each of its columns, the row's own, or -1 where rows lack it. They hold
+// the closed-form features first and the values of `knobs` from `first_knob` on.
+std::vector<int> ColumnsOf(const Booster& b, std::span<const std::string> knobs, size_t first_knob);
+// Adds to each row's margin by how much faster, as a logarithm, the booster expects it than its draft.
+void AddMargins(const Booster& b, std::span<const float> rows, size_t width, std::span<const int> columns,
+                std::span<float> margins);
+
+// A candidate's seconds by its draft, as those boosters correct it that are its template's.
+double CorrectedDraft(std::span<const Booster> boosters, const Workload& w, const TemplateDef& def,
+                      const Config& config, const Target& t);
+
+// Gathers measurements of any tasks of one target, and trains boosters on them. Not thread-safe.
+class BoosterTrainer {
+ public:
+  // What is trained goes on from where `base`, which must outlive it, leaves off.
+  BoosterTrainer(Target target, std::span<const Booster> base) : target_(std::move(target)), base_(base) {}
+
+  // A candidate of the task `group`; infinite seconds are a failure. kInvalidArgument: no such template, a cost that is
+  // no positive number.
+  absl::Status Add(const Workload& w, int group, std::string_view template_name, const Config& config, double cost_s);
+  size_t samples(std::string_view template_name) const;
+  // Keeps the newest so many of each template.
+  void Forget(size_t most);
+  // One booster for each template of `least` samples or more.
+  absl::StatusOr<std::vector<Booster>> Train(const TrainOptions& options, size_t least) const;
+
+ private:
+  struct Sample {
+    std::vector<float> closed;  // features
+    Config config;
+    int group;
+    double log_draft = 0, log_cost = 0;  // the draft as `base` corrects it
+  };
+  struct Matrix {
+    std::vector<std::string> knobs;
+    std::vector<float> rows;
+    size_t width = 0;
+  };
+  static Matrix MatrixOf(std::span<const Sample> samples);
+  static Sample SampleOf(std::span<const Booster> base, const Workload& w, const TemplateDef& def, const Config& config,
+                         const Target& t);
+  friend double CorrectedDraft(std::span<const Booster> boosters, const Workload& w, const TemplateDef& def,
+                               const Config& config, const Target& t);
+
+  const Target target_;
+  const std::span<const Booster> base_;
+  std::map<std::string, std::vector<Sample>, std::less<>> by_template_;
+};
+
+}  // namespace temper

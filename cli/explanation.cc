@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/ops/shape_distance.h"
 #include "compiler/runtime/timing.h"
 #include "storage/check.h"
 
@@ -105,39 +105,17 @@ class Configs {
 
 // --- the nearest record ---
 
-std::vector<Shape> ShapesOfAnchor(const Workload& w) {
-  const Workload::Call& anchor = w.calls[static_cast<size_t>(w.anchor)];
-  std::vector<Shape> shapes;
-  for (int arg : anchor.args) shapes.push_back(arg < 0 ? Shape{} : w.TypeOf(arg).shape);
-  shapes.push_back(anchor.type.shape);
-  return shapes;
-}
-
-// Infinite where the shapes can not be compared.
-double Distance(const Workload& a, const Workload& b) {
-  const std::vector<Shape> x = ShapesOfAnchor(a), y = ShapesOfAnchor(b);
-  double distance = 0;
-  if (x.size() != y.size()) return std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i].size() != y[i].size()) return std::numeric_limits<double>::infinity();
-    for (size_t d = 0; d < x[i].size(); ++d)
-      distance += std::abs(std::log(static_cast<double>(x[i][d]) / static_cast<double>(y[i][d])));
-  }
-  return distance;
-}
-
 std::optional<Nearest> FindNearest(const Workload& w, const Target& target, const Digest& digest) {
   static constexpr const char* kHow[] = {"the same on another device", "the same operator, other epilogue",
                                          "the nearest shape"};
   const std::string text = Text(w), anchor = AnchorText(w), target_text = Text(target);
-  const std::string& op = w.calls[static_cast<size_t>(w.anchor)].op;
   std::optional<Nearest> nearest;
   std::tuple<int, bool, double> least;  // what kin, of another target, how far
   for (const auto& [key, record] : digest.best) {
     const absl::StatusOr<Workload> other = ParseWorkload(record.workload);
-    if (!other.ok() || other->calls[static_cast<size_t>(other->anchor)].op != op) continue;
+    if (!other.ok()) continue;
     const int kin = record.workload == text ? 0 : record.anchor == anchor ? 1 : 2;
-    const std::tuple<int, bool, double> rank = {kin, record.target != target_text, Distance(w, *other)};
+    const std::tuple<int, bool, double> rank = {kin, record.target != target_text, ShapeDistance(w, *other)};
     if (!std::isfinite(std::get<2>(rank)) || (nearest && least <= rank)) continue;
     nearest = Nearest{kHow[kin], std::get<2>(rank), 0, record, Describe(*other)};
     least = rank;

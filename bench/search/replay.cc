@@ -45,7 +45,8 @@ std::unique_ptr<Tuner> FirstBatchTuner(const TunerContext& context) {
 }
 
 absl::StatusOr<double> Regret(const RecordedSpace& space, const TunerDef& def, const ReplayOptions& options, int seed) {
-  const TunerContext context{space.workload, space.target, static_cast<uint64_t>(seed), options.draft};
+  const TunerContext context{space.workload, space.target, static_cast<uint64_t>(seed), options.draft,
+                             options.experience};
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Tuner> tuner, def.make(context));
   const std::unique_ptr<Tuner> first = FirstBatchTuner(context);
   if (first == nullptr) return absl::InternalError("no first batch");

@@ -33,6 +33,8 @@ struct ReplayOptions {
   int seeds = 20;
   // Off: no tuner knows closed forms of seconds, and the first batch is random instead of the best by draft.
   bool draft = true;
+  // What other tasks taught; null: nothing.
+  std::shared_ptr<const Experience> experience;
 };
 // For each seed, how much slower the choice is than the best there is: 0.1 is 10 %. All tuners see the same first
 // batch. kNotFound: a tuner proposes what was not recorded, so the template's space is no longer that of the recording.

@@ -30,13 +30,23 @@ std::vector<Point> SomeLegal(const TaskSpace& task, int space, size_t count, Rng
 
 }  // namespace
 
-DraftRanking RankByDraft(const TaskSpace& task, int space, Rng& rng, const RankingLimits& limits) {
+DraftRanking RankByDraft(const TaskSpace& task, int space, Rng& rng, const RankingLimits& limits,
+                         const Correction* correction) {
   std::optional<std::vector<Point>> points;
   if (task.size(space) <= limits.product) points = AllLegal(task, space, limits.legal);
   DraftRanking ranking;
   ranking.whole = points.has_value();
   if (!ranking.whole) points = SomeLegal(task, space, limits.sample, rng);
-  for (const Point& p : *points) ranking.points.push_back({p, static_cast<float>(-std::log(task.DraftSeconds(p)))});
+  const bool corrected = correction != nullptr && !correction->empty();
+  Rows rows = task.NewRows();
+  if (corrected) {
+    for (const Point& p : *points) task.AppendRow(p, rows);
+    correction->Apply(rows, 0);
+  }
+  for (size_t i = 0; i < points->size(); ++i) {
+    const Point& p = (*points)[i];
+    ranking.points.push_back({p, static_cast<float>(-std::log(corrected ? rows.draft_s[i] : task.DraftSeconds(p)))});
+  }
   std::sort(ranking.points.begin(), ranking.points.end(), Before);
   return ranking;
 }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tuner_server/search/task_space.h"
+#include "tuner_server/search/experience.h"
 
 namespace temper {
 
@@ -16,6 +16,8 @@ struct RankingLimits {
   size_t legal = 8192;        // and so are those with more legal points
   size_t sample = 512;
 };
-DraftRanking RankByDraft(const TaskSpace& task, int space, Rng& rng, const RankingLimits& limits = {});
+// `correction`: of the drafts, if any.
+DraftRanking RankByDraft(const TaskSpace& task, int space, Rng& rng, const RankingLimits& limits = {},
+                         const Correction* correction = nullptr);
 
 }  // namespace temper

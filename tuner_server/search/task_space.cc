@@ -37,7 +37,8 @@ absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerCont
     task->parts_.push_back(std::move(part));
   }
   if (task->parts_.empty()) return absl::NotFoundError(absl::StrCat("no template fits ", Text(context.workload)));
-  task->knob_columns_ = columns.size();
+  task->knob_names_.resize(columns.size());
+  for (const auto& [name, column] : columns) task->knob_names_[static_cast<size_t>(column)] = name;
   return task;
 }
 

@@ -48,7 +48,10 @@ class TaskSpace {
   // Appends features and draft of a legal point. Behind the closed-form features come the template and the knobs'
   // values, so that a model may learn what no footprint tells.
   void AppendRow(const Point& p, Rows& rows) const;
-  Rows NewRows() const { return Rows{FeatureNames().size() + 1 + knob_columns_}; }
+  Rows NewRows() const { return Rows{first_knob_column() + knob_names_.size()}; }
+  size_t first_knob_column() const { return FeatureNames().size() + 1; }
+  const std::vector<std::string>& knob_names() const { return knob_names_; }  // by column, from the first
+  std::string_view TemplateName(int space) const { return parts_[space].def->name; }
 
   int knobs(int space) const { return static_cast<int>(parts_[space].movable.size()); }  // of two values or more
   // What follows may be illegal.
@@ -86,7 +89,7 @@ class TaskSpace {
   Target target_;
   bool draft_ = true;
   std::vector<Part> parts_;
-  size_t knob_columns_ = 0;
+  std::vector<std::string> knob_names_;
 };
 
 }  // namespace temper

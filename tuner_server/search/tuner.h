@@ -35,11 +35,15 @@ class Tuner {
   virtual absl::Status Observe(std::span<const Observation> observations) = 0;
 };
 
+class Experience;
+
 struct TunerContext {
   Workload workload;
   Target target;
   uint64_t seed = 0;
   bool draft = true;  // false: as if closed forms said nothing of seconds; for studies
+  // What other tasks taught, as it is when the tuner is first asked or told anything. Null: nothing.
+  std::shared_ptr<const Experience> experience;
 };
 struct TunerDef {
   std::string_view name;  // "xgb", "ga", ...

@@ -1,6 +1,7 @@
 // The search guided by a cost model. First come the best by draft, unlike one another; then whatever boosted trees,
 // fitted on what was seen, rank highest: among all candidates where they can be listed, else among those that annealing
-// meets.
+// meets. What other tasks taught comes in twice: boosters correct the draft, on which all else rests, and what was best
+// for the nearest shapes is tried first.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,14 +23,17 @@ constexpr int kElite = 16;        // chains that go on from the best seen
 constexpr size_t kFewest = 8;     // observations between fits, or an eighth of them all, whichever is more
 constexpr double kHopeless = 4;   // a draft this much slower than the best needs no trial to be believed
 constexpr int kRandomTries = 64;
+constexpr size_t kSeeds = 4;  // bests of other shapes in the first plan
 
 class XgbTuner : public PointTuner {
  public:
-  XgbTuner(std::shared_ptr<const TaskSpace> task, uint64_t seed, const XgbOptions& options)
-      : PointTuner(task, seed),
+  XgbTuner(std::shared_ptr<const TaskSpace> task, const TunerContext& context, const XgbOptions& options)
+      : PointTuner(task, context.seed),
         options_(options),
+        workload_(context.workload),
+        experience_(context.draft ? context.experience : nullptr),
         annealer_(options.annealing, rng().Next()),
-        model_(NewXgboostModel(seed, options.objective)),
+        model_(NewXgboostModel(context.seed, options.objective)),
         listed_rows_(task->NewRows()),
         rows_(task->NewRows()),
         unfitted_(task->NewRows()) {}
@@ -57,7 +61,7 @@ class XgbTuner : public PointTuner {
   absl::Status Learn(std::span<const Trial> trials) override {
     for (const Trial& t : trials) {
       ++observed_;
-      task().AppendRow(t.point, unfitted_);
+      AppendRows({&t.point, 1}, unfitted_);
       unfitted_costs_.push_back(t.cost_s);
       if (std::isfinite(t.cost_s)) working_.push_back({t.point, static_cast<float>(-std::log(t.cost_s))});
     }
@@ -91,7 +95,7 @@ class XgbTuner : public PointTuner {
         draw -= static_cast<double>(task().size(space++));
       const Point point{space, rng().Below(task().size(space))};
       if (!Open(point) || !task().Legal(point)) continue;
-      if (task().DraftSeconds(point) <= 2 * kHopeless * best_draft_s_) return point;
+      if (correction().Seconds(task(), point) <= 2 * kHopeless * best_draft_s_) return point;
     }
     return std::nullopt;
   }
@@ -125,10 +129,33 @@ class XgbTuner : public PointTuner {
                                    [this](const Point& p) { return !is_listed_[p.space] && task().Legal(p); },
                                    [this](std::span<const Point> points) {
                                      rows_.Clear();
-                                     for (const Point& p : points) task().AppendRow(p, rows_);
+                                     AppendRows(points, rows_);
                                      return model_->Score(rows_);
                                    }};
     return annealer_.Run(problem, sample_, count, seen());
+  }
+
+  // Made when the tuner is first used: until then other tasks teach more.
+  const Correction& correction() {
+    if (!correction_.has_value())
+      correction_.emplace(task(), experience_ == nullptr ? nullptr : experience_->boosters());
+    return *correction_;
+  }
+
+  void AppendRows(std::span<const Point> points, Rows& rows) {
+    const size_t first = rows.size();
+    for (const Point& p : points) task().AppendRow(p, rows);
+    correction().Apply(rows, first);
+  }
+
+  std::vector<Point> Seeds() const {
+    std::vector<Point> seeds;
+    if (experience_ == nullptr) return seeds;
+    for (const Candidate& candidate : experience_->Seeds(workload_)) {
+      const std::optional<Point> point = task().Find(candidate);
+      if (seeds.size() < kSeeds && point.has_value() && Open(*point) && task().Legal(*point)) seeds.push_back(*point);
+    }
+    return seeds;
   }
 
   // Ranks each template by draft, smallest first: whole, or a sample of it. Once; at the first proposal, so that tuners
@@ -142,7 +169,7 @@ class XgbTuner : public PointTuner {
     RankingLimits limits;
     std::vector<std::vector<ScoredPoint>> samples;
     for (const auto& [size, space] : by_size) {
-      DraftRanking ranking = RankByDraft(task(), space, rng(), limits);
+      DraftRanking ranking = RankByDraft(task(), space, rng(), limits, &correction());
       is_listed_[space] = ranking.whole;
       if (ranking.points.empty()) continue;
       by_draft_.insert(by_draft_.end(), ranking.points.begin(), ranking.points.end());
@@ -151,11 +178,9 @@ class XgbTuner : public PointTuner {
         continue;
       }
       limits.legal -= ranking.points.size();
-      for (const ScoredPoint& p : ranking.points) {
-        listed_.push_back(p.point);
-        task().AppendRow(p.point, listed_rows_);
-      }
+      for (const ScoredPoint& p : ranking.points) listed_.push_back(p.point);
     }
+    AppendRows(listed_, listed_rows_);
     std::sort(by_draft_.begin(), by_draft_.end(), Before);
     if (!by_draft_.empty()) best_draft_s_ = std::exp(-static_cast<double>(by_draft_.front().score));
     if (fitted_) by_draft_ = {};
@@ -177,6 +202,7 @@ class XgbTuner : public PointTuner {
                                      [&](const Point& other) { return task().Distance(p, other) >= apart_by; });
       (apart ? plan : twins).push_back(p);
     };
+    if (!fitted_) plan = Seeds();
     std::vector<bool> shown(task().count(), fitted_);
     for (const ScoredPoint& p : ranked) {
       if (shown[p.point.space] || p.score < ranked[0].score - std::log(kHopeless)) continue;
@@ -197,6 +223,9 @@ class XgbTuner : public PointTuner {
   }
 
   const XgbOptions options_;
+  const Workload workload_;
+  const std::shared_ptr<const Experience> experience_;
+  std::optional<Correction> correction_;
   Annealer annealer_;
   std::unique_ptr<CostModel> model_;
   std::vector<bool> is_listed_;  // by space: ranked whole
@@ -219,7 +248,7 @@ class XgbTuner : public PointTuner {
 
 absl::StatusOr<std::unique_ptr<Tuner>> MakeXgbTuner(const TunerContext& context, const XgbOptions& options) {
   TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<const TaskSpace> task, TaskSpace::Make(context));
-  return std::make_unique<XgbTuner>(std::move(task), context.seed, options);
+  return std::make_unique<XgbTuner>(std::move(task), context, options);
 }
 
 }  // namespace temper

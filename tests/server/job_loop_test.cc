@@ -45,6 +45,7 @@ class Simulation : public WorkPort {
     auto loop = JobLoop::Create(spec_, ToyTarget(), tasks_, options_, clock_.Monotonic());
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
+    if (!others_.empty()) ASSERT_TRUE(loop_->Warm({}, others_).ok());
     for (size_t i = 0; i < tasks_.size(); ++i) {
       std::vector<Record> known;
       const RecordFilter filter{.workload = Text(tasks_[i].workload)};
@@ -143,6 +144,7 @@ class Simulation : public WorkPort {
   };
   std::deque<Work> queue_;
   std::vector<Work> works_;
+  std::vector<Record> others_;  // what is known of other tasks
   std::vector<std::string> measured_;
   int64_t next_id_ = 1;
   int withdrawn_ = 0;
@@ -559,6 +561,60 @@ TEST(JobLoop, ATunerThatFailsEndsTheSearchWithItsReason) {
   };
   sim.Begin();
   EXPECT_EQ(sim.loop_->Search(sim.clock_.Monotonic(), sim).message(), "no ideas");
+}
+
+std::set<std::string> ConfigsOf(const Work& work) {
+  std::set<std::string> configs;
+  for (const WorkItem& item : work.items) configs.insert(item.config);
+  return configs;
+}
+
+TEST(JobLoop, WhatWasBestForOtherTasksIsTriedFirst) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 8;
+  sim.options_.make_tuner = FindTuner("xgb")->make;
+  Record record;
+  record.workload = Text(ToyWorkload("z", 400));
+  record.template_name = "toy.grid";
+  record.template_version = FindTemplate("toy.grid")->version;
+  record.config = "row=37,column=9";  // among the last by draft
+  record.costs_s = {1e-3, 1e-3, 1e-3};
+  sim.others_.push_back(record);
+  record.config = "row=38,column=9";
+  record.costs_s = {1e-4, 1e-4, 1e-4};
+  record.template_version -= 1;
+  sim.others_.push_back(record);
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  const std::set<std::string> first = ConfigsOf(sim.works_.front());
+  EXPECT_TRUE(first.contains("row=37,column=9"));
+  EXPECT_FALSE(first.contains("row=38,column=9")) << "another version's";
+}
+
+TEST(JobLoop, TasksTeachOneAnother) {
+  Simulation sim({{ToyWorkload("a", 400), 1}, {ToyWorkload("b", 400), 1}});
+  sim.spec_.trials = 32;
+  sim.options_.make_tuner = FindTuner("xgb")->make;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  const Work &first = sim.works_[0], &second = sim.works_[1];
+  ASSERT_NE(first.workload, second.workload);
+  const auto cost = [&](const WorkItem& item) { return ToyCost(sim.workloads_.at(first.workload), item.config); };
+  const auto best = std::min_element(first.items.begin(), first.items.end(),
+                                     [&](const WorkItem& a, const WorkItem& b) { return cost(a) < cost(b); });
+  EXPECT_TRUE(ConfigsOf(second).contains(best->config)) << "the other's best is tried in the first batch";
+}
+
+TEST(JobLoop, ASearchAloneEndsWithItsLastTrial) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 60;
+  sim.spec_.search_only = true;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+  EXPECT_EQ(sim.loop_->trials(), 60);
+  EXPECT_TRUE(sim.WorksOf(WorkKind::kFinals).empty());
+  EXPECT_TRUE(sim.WorksOf(WorkKind::kModel).empty());
 }
 
 TEST(JobLoop, AGraphWithoutTasksIsMeasuredAndDone) {

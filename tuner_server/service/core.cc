@@ -28,7 +28,9 @@ std::string JobText(const JobSpec& spec) {
                                 {"early_stopping", spec.early_stopping},
                                 {"time_budget_s", absl::ToDoubleSeconds(spec.time_budget)},
                                 {"seed", spec.seed},
-                                {"revalidate", spec.revalidate}}
+                                {"revalidate", spec.revalidate},
+                                {"booster", spec.booster},
+                                {"search_only", spec.search_only}}
       .dump();
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "cost_model/shipped.h"
 #include "proto/convert.h"
 #include "tuner_server/service/wire.h"
 
@@ -15,6 +17,7 @@ namespace {
 constexpr absl::Duration kWorkerRestart = absl::Seconds(60);
 // Nothing is missed by it: every event wakes the thread. It bounds what a lost wake-up could cost.
 constexpr absl::Duration kLongestWait = absl::Seconds(5);
+constexpr int64_t kRecordsToLearnFrom = 2000;  // of each template, the newest
 
 int64_t UnixMs(absl::Time time) { return absl::ToUnixMillis(time); }
 
@@ -126,7 +129,41 @@ absl::StatusOr<WorkerInfo> JobRunner::AwaitWorker() {
   return absl::CancelledError("stopped");
 }
 
+absl::Status JobRunner::Warm() {
+  std::vector<Record> records;
+  const auto keep = [&](const Record& record) { records.push_back(record); };
+  std::set<std::string_view> templates;
+  for (size_t i = 0; i < loop_->size(); ++i) {
+    for (const TemplateDef* def : TemplatesFor(loop_->workload(i))) templates.insert(def->name);
+  }
+  for (const std::string_view name : templates) {
+    RecordFilter filter{.target = target_, .template_name = std::string(name), .purpose = "search"};
+    filter.limit = kRecordsToLearnFrom;
+    filter.newest_first = true;
+    TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, keep));
+  }
+  // However old, what was best for a shape is worth a trial with its neighbours.
+  TEMPER_RETURN_IF_ERROR(host_.store().ScanBest({.target = target_}, keep));
+  TEMPER_RETURN_IF_ERROR(AwaitTurn());
+  const absl::Duration begun = Now();
+  const absl::Status warm = loop_->Warm(spec_.booster ? ShippedBoosters() : std::vector<Booster>(), records);
+  spdlog::debug("job {}: learned from {} records in {:.1f} ms", spec_.id, records.size(),
+                absl::ToDoubleMilliseconds(Now() - begun));
+  host_.EndSearch(spec_.id);
+  return warm;
+}
+
+absl::Status JobRunner::AwaitTurn() {
+  while (!host_.TryBeginSearch(spec_.id)) {
+    if (stopped()) return absl::CancelledError("stopped");
+    WaitForEvent(absl::InfiniteDuration());
+    TakeEvents();  // nothing of this job is measured yet
+  }
+  return absl::OkStatus();
+}
+
 absl::Status JobRunner::Prepare(const WorkerInfo& worker) {
+  if (!spec_.revalidate) TEMPER_RETURN_IF_ERROR(Warm());
   for (size_t i = 0; i < loop_->size(); ++i) {
     std::vector<Record> known;
     const RecordFilter filter{.workload = loop_->task(i).workload, .target = target_, .device_key = spec_.device_key};
@@ -136,11 +173,7 @@ absl::Status JobRunner::Prepare(const WorkerInfo& worker) {
       const bool comparable = spec_.revalidate || record.codegen_id == spec_.codegen_id;
       if (record.threads == worker.threads && comparable) known.push_back(record);
     }));
-    while (!host_.TryBeginSearch(spec_.id)) {
-      if (stopped()) return absl::CancelledError("stopped");
-      WaitForEvent(absl::InfiniteDuration());
-      TakeEvents();  // nothing of this job is measured yet
-    }
+    TEMPER_RETURN_IF_ERROR(AwaitTurn());
     const absl::Duration begun = Now();
     const absl::Status prepared = loop_->PrepareTask(i, known);
     spdlog::debug("job {}: task {} with {} records prepared in {:.1f} ms", spec_.id, i, known.size(),

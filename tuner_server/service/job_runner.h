@@ -72,6 +72,9 @@ class JobRunner {
   void Run();
   absl::Status Drive();
   absl::StatusOr<WorkerInfo> AwaitWorker();
+  // What other tasks, models and jobs taught about this target.
+  absl::Status Warm();
+  absl::Status AwaitTurn();  // to compute, on cores that may be shared with who measures; before the first batch
   absl::Status Prepare(const WorkerInfo& worker);
   absl::Status Loop();
   void Finish(const absl::Status& status);

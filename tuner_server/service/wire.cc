@@ -171,6 +171,8 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.wait_for_device = Milliseconds(r.wait_for_device_ms());
   spec.close_with_command = r.close_with_command();
   spec.revalidate = r.revalidate();
+  spec.booster = !r.no_booster();
+  spec.search_only = r.search_only();
   return spec;
 }
 

@@ -50,17 +50,49 @@ JobLoop::JobLoop(JobSpec spec, std::string target_text, Target target, std::vect
       target_(std::move(target)),
       options_(std::move(options)),
       started_(started),
-      rng_(spec_.seed) {
+      rng_(spec_.seed),
+      experience_(std::make_shared<Experience>(target_, std::vector<Booster>())) {
   for (Task& task : tasks) {
     tasks_.emplace_back(std::move(task), target_, spec_.seed);
     changed_.insert(tasks_.size() - 1);
   }
 }
 
+absl::Status JobLoop::Warm(std::vector<Booster> shipped, std::span<const Record> records) {
+  experience_ = std::make_shared<Experience>(target_, std::move(shipped));
+  std::map<std::string, std::vector<Observation>> by_workload;
+  for (const Record& record : records) {
+    const TemplateDef* def = FindTemplate(record.template_name);
+    absl::StatusOr<Config> config = ParseConfig(record.config);
+    if (def == nullptr || def->version != record.template_version || !config.ok()) continue;
+    if (record.outcome == "infrastructure") continue;
+    by_workload[record.workload].push_back(
+        {{record.template_name, *std::move(config)}, record.ok(), MedianCost(record)});
+  }
+  for (const auto& [text, observations] : by_workload) {
+    const absl::StatusOr<Workload> workload = ParseWorkload(text);
+    if (workload.ok()) experience_->Add(*workload, observations);
+  }
+  return experience_->Refit();
+}
+
+void JobLoop::Teach(size_t task, const WorkItem& item, const ItemResult& result) {
+  absl::StatusOr<Config> config = ParseConfig(item.config);
+  if (!config.ok() || result.outcome == "infrastructure") return;
+  const bool measured = IsTrial(result.outcome) && !result.costs_s.empty();
+  const Observation observation{
+      {item.template_name, *std::move(config)}, measured, measured ? Median(result.costs_s) : 0};
+  experience_->Add(tasks_[task].workload(), {&observation, 1});
+}
+
 absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
   changed_.insert(task);
+  const TunerFactory make_tuner = [this](TunerContext context) {
+    context.experience = experience_;
+    return options_.make_tuner(context);
+  };
   const absl::Status prepared =
-      spec_.revalidate ? tasks_[task].PrepareToRevalidate(known) : tasks_[task].Prepare(options_.make_tuner, known);
+      spec_.revalidate ? tasks_[task].PrepareToRevalidate(known) : tasks_[task].Prepare(make_tuner, known);
   if (prepared.ok()) return absl::OkStatus();
   // One workload that cannot be searched does not take the model's others along: it runs its default.
   warnings_.push_back(absl::StrCat("not tuned: ", tasks_[task].view().workload, ": ", prepared.message()));
@@ -122,6 +154,7 @@ absl::Status JobLoop::Search(absl::Duration now, WorkPort& port) {
   const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
   if (!next) return absl::OkStatus();
   TaskSearch& task = tasks_[*next];
+  TEMPER_RETURN_IF_ERROR(experience_->Refit());
   TEMPER_ASSIGN_OR_RETURN(std::vector<WorkItem> items, task.Propose(BatchSize(*next, now)));
   if (items.empty()) {
     task.End("exhausted");
@@ -185,6 +218,7 @@ void JobLoop::OnResult(const ItemResult& result, absl::Duration now) {
       ++outcomes_[result.outcome];
       if (IsTrial(result.outcome)) ++trials_;
       tasks_[pending.task].Observe(item, result);
+      Teach(pending.task, item, result);
       changed_.insert(pending.task);
       break;
     case WorkKind::kFinals:
@@ -258,6 +292,10 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
     WithdrawAll(port);
     EndAllTasks(budget_over ? "budget" : "trials");
     search_ended_ = now;
+    if (spec_.search_only) {
+      phase_ = Phase::kOver;
+      return;
+    }
     BeginFinals(now, port);
   }
   if (phase_ == Phase::kFinals) {

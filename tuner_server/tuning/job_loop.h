@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "base/rng.h"
+#include "tuner_server/search/experience.h"
 #include "tuner_server/tuning/allocator.h"
 #include "tuner_server/tuning/task_search.h"
 
@@ -33,7 +34,9 @@ struct JobSpec {
   uint64_t seed = 0;
   absl::Duration wait_for_device;
   bool close_with_command = false;
-  bool revalidate = false;  // no search: finals of the default and of the best that is known
+  bool revalidate = false;   // no search: finals of the default and of the best that is known
+  bool search_only = false;  // records are what is wanted: neither finals nor the model's check
+  bool booster = true;       // the shipped ones are used
 };
 
 struct JobLoopOptions {
@@ -68,6 +71,9 @@ class JobLoop {
   static absl::StatusOr<std::unique_ptr<JobLoop>> Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
                                                          JobLoopOptions options, absl::Duration started);
 
+  // What to know beforehand: shipped boosters, and records of any tasks on this target, this job's among them. Those of
+  // other template versions are passed over. Slow. At most once, before the first PrepareTask.
+  absl::Status Warm(std::vector<Booster> shipped, std::span<const Record> records);
   // The default choice and the tuner of one task, and what is known of it. Slow. All tasks, before anything else.
   absl::Status PrepareTask(size_t task, std::span<const Record> known);
 
@@ -88,6 +94,7 @@ class JobLoop {
   const std::map<std::string, int>& outcomes() const { return outcomes_; }
   size_t size() const { return tasks_.size(); }
   const TaskView& task(size_t i) const { return tasks_[i].view(); }
+  const Workload& workload(size_t i) const { return tasks_[i].workload(); }
   // Tasks whose views changed since the last call.
   std::set<size_t> TakeChanged() { return std::exchange(changed_, {}); }
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -110,6 +117,7 @@ class JobLoop {
 
   JobLoop(JobSpec spec, std::string target_text, Target target, std::vector<Task> tasks, JobLoopOptions options,
           absl::Duration started);
+  void Teach(size_t task, const WorkItem& item, const ItemResult& result);
   Work NewWork(WorkKind kind, size_t task) const;
   void Submit(Work work, size_t task, absl::Duration now, WorkPort& port);
   int BatchSize(size_t task, absl::Duration now) const;
@@ -133,7 +141,8 @@ class JobLoop {
   Rng rng_;
   Phase phase_ = Phase::kSearch;
   std::vector<TaskSearch> tasks_;
-  std::map<int64_t, Pending> pending_;  // by a number of this loop's own
+  std::shared_ptr<Experience> experience_;  // what tasks teach one another
+  std::map<int64_t, Pending> pending_;      // by a number of this loop's own
   std::map<int64_t, int64_t> pending_of_item_;
   int64_t next_pending_ = 1;
   int outstanding_items_ = 0;  // of batches

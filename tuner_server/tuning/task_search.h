@@ -69,6 +69,7 @@ class TaskSearch {
   bool KeepsDefault() const;
 
   const TaskView& view() const { return view_; }
+  const Workload& workload() const { return task_.workload; }
   const std::string& anchor() const { return anchor_; }
   const std::string& kind() const { return kind_; }
   const std::vector<double>& best_after() const { return best_after_; }

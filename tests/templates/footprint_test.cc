@@ -60,6 +60,23 @@ TEST(Footprint, ConvolutionsKnowTheirRowsDistance) {
   EXPECT_GT(refetch(512, 2), 2 * refetch(520, 2));
 }
 
+Workload PaddedConv(int64_t c, int64_t size, int64_t filters) {
+  const std::string out = absl::StrCat("f32[1,", filters, ",", size, ",", size, "]@0231");
+  return *ParseWorkload(absl::StrCat("(f32[1,", c, ",", size, ",", size, "]@0231, const f32[", filters, ",", c,
+                                     ",3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> ",
+                                     out, "; anchor=0"));
+}
+
+TEST(Footprint, TheDefaultTileWritesWholePixelsWhereStoresAreMostOfIt) {
+  const Target t = Machine();
+  const auto columns = [&](int64_t c, int64_t size) {
+    const absl::StatusOr<Choice> choice = DefaultChoice(PaddedConv(c, size, 64), t);
+    return choice.ok() && choice->def->name == "conv2d.rows" ? choice->config["nv"] * t.lanes() : 0;
+  };
+  EXPECT_EQ(columns(3, 224), 64);
+  EXPECT_LT(columns(3, 56), 64);  // L2 holds the output
+}
+
 TEST(Footprint, TheDefaultTileAvoidsCrowding) {
   const Target t = Machine();
   const absl::StatusOr<Choice> spread = DefaultChoice(Dense(196, 1040, 256), t);

@@ -73,8 +73,11 @@ struct Tile {
   Shape packed_shape(const Conv2dShape& s) const { return {s.group, panels, s.kh, s.kw * channels, nr}; }
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
   bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1; }
+  bool has_middle() const { return columns.end_inside() > columns.first_inside(); }
+  // The knob is about most of the work: beside it, the tiles at the ends have copies enough.
+  int64_t edge_unroll() const { return has_middle() ? 1 : unroll; }
   bool unroll_edges(const Conv2dShape& s) const {
-    return columns.edges() * columns.tile * vectors * s.kw * unroll <= kMostEdgeCode;
+    return columns.edges() * columns.tile * vectors * s.kw * edge_unroll() <= kMostEdgeCode;
   }
 };
 
@@ -137,7 +140,7 @@ void SchedulePart(Schedule& s, const std::string& acc, const std::string& out, c
     if (edge && tile.unroll_edges(shape)) s.Unroll(kw);
     reductions = 3;
   }
-  TileReduction(s, acc, reductions, tile.lanes, tile.unroll);
+  TileReduction(s, acc, reductions, tile.lanes, edge ? tile.edge_unroll() : tile.unroll);
   UnrollTile(s, out);
 }
 
@@ -243,16 +246,17 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double block_streams = group * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, image_rows) : row_tiles);
   const double out_bytes = 4 * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
   f.l3_traffic = group * blocks * input * again + blocks * block_bytes * block_streams + out_bytes;
-  f.memory_traffic = group * (input + block_bytes <= l3 ? 1 : blocks) * input + out_bytes +
+  // Lines that are written a part of a pixel at a time come when they are asked for, not ahead of it.
+  const bool scattered = tile.panels > 1 && out_bytes > l2;
+  f.memory_traffic = group * (input + block_bytes <= l3 ? 1 : blocks) * input + (scattered ? 2 : 1) * out_bytes +
                      blocks * block_bytes * (f.l2_bytes <= l3 ? group : block_streams);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = group * blocks * image_rows;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
   f.copies_bytes = tile.constant ? 0 : 4 * group * padded_filters * taps;
-  const int64_t edge_code = columns.edges() * (tile.unroll_edges(s) ? s.kw : 1);
-  const int64_t copies = edge_code + (columns.end_inside() > columns.first_inside() ? 1 : 0);
-  f.code_ops =
-      static_cast<double>(columns.tile * tile.vectors * tile.unroll * copies * (tile.filters % tile.nr != 0 ? 2 : 1));
+  const int64_t loops =
+      columns.edges() * (tile.unroll_edges(s) ? s.kw : 1) * tile.edge_unroll() + (tile.has_middle() ? tile.unroll : 0);
+  f.code_ops = static_cast<double>(columns.tile * tile.vectors * loops * (tile.filters % tile.nr != 0 ? 2 : 1));
   return f;
 }
 

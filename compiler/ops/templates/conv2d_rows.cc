@@ -1,7 +1,9 @@
-// conv2d.rows: implicit GEMM over padded input as it lies. A register tile is part of one row of the output, so what
-// padding it meets is known: a row of the filter outside the image costs one branch, and the tiles at the ends of an
-// output row are code of their own, in which taps outside the image are left out one by one.
+// conv2d.rows: filters of several pixels, as an implicit GEMM over the input as it lies: columns are output channels,
+// the reduction is (kh, kw, c). A register tile is part of one row of the output, so what padding it meets is known: a
+// row of the filter outside the image costs one branch, and the tiles at the ends of an output row are code of their
+// own, in which taps outside the image are left out one by one.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compiler/ops/templates/conv2d_shape.h"
@@ -266,8 +268,7 @@ TemplateDef Conv2dRows() {
   return {"conv2d.rows",
           1,
           [](const Workload& w) {
-            const bool fits = IsChannelsLastConv2d(w);
-            return fits && !Conv2dShape(w).depthwise() && Conv2dShape(w).padded();
+            return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && !Conv2dShape(w).pointwise();
           },
           Space,
           Build,

@@ -14,7 +14,8 @@ struct Conv2dShape {
   Conv2dShape(const Workload& workload, int call);
 
   bool depthwise() const { return group == c && group > 1 && oc == c; }
-  bool padded() const { return top + left + bottom + right > 0; }
+  // Each output sees one pixel.
+  bool pointwise() const { return kh * kw == 1 && top + left + bottom + right == 0; }
 };
 
 // The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output

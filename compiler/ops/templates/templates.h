@@ -6,8 +6,8 @@
 
 namespace temper {
 
-TemplateDef Conv2dDirect();     // conv2d.cc: implicit GEMM over channels-last rows
-TemplateDef Conv2dRows();       // conv2d_rows.cc: tiles within a row of the image, for padded input
+TemplateDef Conv2dDirect();     // conv2d.cc: filters of one pixel, a GEMM over channels-last rows
+TemplateDef Conv2dRows();       // conv2d_rows.cc: larger filters, tiles within a row of the image
 TemplateDef Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 filters
 TemplateDef DepthwiseConv2d();  // depthwise.cc: vectorised over channels
 TemplateDef SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache

@@ -8,6 +8,7 @@ namespace {
 const char kDense[] =
     "(f32[61,96], const f32[96,83], const f32[83]) matmul(0,1) -> f32[61,83]; add(3,2) -> f32[61,83]; anchor=0";
 const char kBatched[] = "(f32[2,33,48], f32[2,48,64]) matmul(0,1) -> f32[2,33,64]; anchor=0";
+const char kTransposed[] = "(f32[9,14,24], f32[9,37,24]) matmul(0,1; trans_b=1) -> f32[9,14,37]; anchor=0";
 const char kPointwise[] =
     "(f32[1,48,9,9]@0231, const f32[80,48,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
     "f32[1,80,5,5]@0231; anchor=0";
@@ -40,7 +41,7 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithTinyCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kPointwise, kSpatial}) {
+  for (const char* text : {kDense, kBatched, kTransposed, kPointwise, kSpatial}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

@@ -126,6 +126,36 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   return result;
 }
 
+// The largest divisor of `extent` that is at most a line's elements.
+int64_t LineDivisor(int64_t extent) {
+  int64_t step = kLineElements;
+  while (extent % step != 0) --step;
+  return step;
+}
+
+// B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
+// batch does not give threads enough to do, they share the lines along the columns.
+void SchedulePackAcross(Schedule& s, const GemmView& v, const Tile& tile, const Target& t) {
+  std::vector<Loop> order = s.Loops("pack_b");  // batch, panel, reduction..., column
+  if (!s.status().ok()) return;
+  const Loop panel = order[1], column = order.back();
+  const int64_t k = v.reduction.back();
+  auto [lines, step] = s.Split(order[order.size() - 2], v.batch >= 4 * t.threads ? k : LineDivisor(k));
+  order.erase(order.begin() + 1);
+  order.resize(order.size() - 2);
+  order.push_back(lines);
+  auto [vector, lane] = s.Split(column, tile.lanes);
+  std::vector<Loop> inside = order;
+  inside.insert(inside.end(), {panel, step, vector, lane});
+  s.Reorder(inside);
+  s.Vectorize(lane);
+  s.Unroll(vector);
+  if (v.columns % tile.nr != 0) s.Peel(panel, 0, 1);
+  Loop parallel = order.front();
+  for (size_t i = 1; i < order.size(); ++i) parallel = s.Fuse(parallel, order[i]);
+  s.Parallel(parallel);
+}
+
 // Fetches what comes next while a tile computes: B's next steps into L1; the rows of the next row tile, a line of each
 // at a time, into L2.
 void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Loop& row_tile) {
@@ -149,7 +179,13 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Lo
 
 absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
   Schedule s(program.func);
-  for (const std::string& stage : program.copies) ScheduleElementwise(s, stage, t);
+  for (const std::string& stage : program.copies) {
+    if (stage == "pack_b" && !v.b_contiguous) {
+      SchedulePackAcross(s, v, tile, t);
+    } else {
+      ScheduleElementwise(s, stage, t);
+    }
+  }
 
   std::vector<Loop> loops = s.Loops("out"), outer;
   Loop row, column;

@@ -39,7 +39,7 @@ struct Footprint {
   double code_ops = 0;          // vector instructions in the unrolled body, edge tiles included
   double innermost_stride = 1;  // elements between successive lanes of the main load
 };
-inline constexpr int kFeatureVersion = 2;
+inline constexpr int kFeatureVersion = 3;
 // Field names and values in a fixed order, for the model and for `explain`.
 std::span<const std::string_view> FootprintNames();
 std::vector<double> FootprintValues(const Footprint& f);

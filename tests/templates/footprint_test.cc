@@ -86,6 +86,29 @@ TEST(Footprint, TheDefaultTileAvoidsCrowding) {
   EXPECT_LE(crowded->config["mr"], 7);
 }
 
+TEST(Footprint, HalfVectorsWhereTheyRunAtFullRateAndFewerLanesIdle) {
+  Target double_pumped = Machine();
+  double_pumped.cpu = "znver4";
+  const auto lanes = [](int64_t columns, const Target& t) {
+    const absl::StatusOr<Choice> choice = DefaultChoice(Dense(3136, 144, columns), t);
+    EXPECT_TRUE(choice.ok()) << choice.status();
+    return choice->config.Has("vl") ? choice->config["vl"] : 0;
+  };
+  EXPECT_EQ(lanes(24, double_pumped), 8);
+  EXPECT_EQ(lanes(24, Machine()), 16);
+  EXPECT_EQ(lanes(32, double_pumped), 0);    // nothing to save
+  EXPECT_EQ(lanes(1000, double_pumped), 0);  // not worth a knob
+}
+
+TEST(Footprint, TheSlowestThreadDecides) {
+  // Three blocks of one row tile: with two threads, one of them has two.
+  const Workload w = Dense(1, 2048, 768);
+  Target t = Machine();
+  t.threads = 2;
+  const double three = DraftSeconds(Of(w, 1, 2, 3, t), t), four = DraftSeconds(Of(w, 1, 2, 4, t), t);
+  EXPECT_GT(three, 1.2 * four);
+}
+
 TEST(Footprint, WhatL3HoldsIsReadAgainFromThere) {
   // Two megabytes of B, read once for each of 60 row tiles.
   const Workload w = Dense(840, 1040, 512);

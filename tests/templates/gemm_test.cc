@@ -6,7 +6,7 @@ namespace temper {
 namespace {
 
 const char kDense[] =
-    "(f32[61,96], const f32[96,83], const f32[83]) matmul(0,1) -> f32[61,83]; add(3,2) -> f32[61,83]; anchor=0";
+    "(f32[61,96], const f32[96,93], const f32[93]) matmul(0,1) -> f32[61,93]; add(3,2) -> f32[61,93]; anchor=0";
 const char kBatched[] = "(f32[2,33,48], f32[2,48,64]) matmul(0,1) -> f32[2,33,64]; anchor=0";
 const char kTransposed[] = "(f32[9,14,24], f32[9,37,24]) matmul(0,1; trans_b=1) -> f32[9,14,37]; anchor=0";
 const char kPointwise[] =
@@ -81,8 +81,8 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
     EXPECT_FALSE(absl::StrContains(MainOf(Parse(text), config, held), "prefetch"));
   }
   // Rows of a larger filter overlap. One row at a time has no loads to spare.
-  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,blocks=1,ku=1,pack=1", tiny), rows));
-  EXPECT_TRUE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,blocks=1,ku=1,pack=1", tiny), panel));
+  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,vl=16,blocks=1,ku=1,pack=1", tiny), rows));
+  EXPECT_TRUE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,vl=16,blocks=1,ku=1,pack=1", tiny), panel));
   EXPECT_FALSE(absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", tiny), panel));
 }
 

@@ -185,7 +185,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
     if (width + 2 <= t.vector_registers && (widths.empty() || widths.back() != width)) widths.push_back(width);
   }
   space.Add("mr", widths);
-  space.Add("nv", TileVectors(s.oc / s.group, t));
+  space.Add("nv", TileVectors(s.oc / s.group, t.lanes()));
   space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
   space.Add("ku", {1, 2, 4});
   RequireTile(space, s.oc / s.group, t);
@@ -229,7 +229,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   Footprint f;
   f.flops = 2 * group * filters * seen;
   f.padded_flops = 2 * group * padded_filters * seen;
-  DescribeTile(f, columns.tile, tile.vectors, t);
+  DescribeTile(f, columns.tile, tile.vectors, t.lanes());
   f.tile_rows = static_cast<double>(s.ow) / tiles;  // the last tile of a row may be narrower
   f.reduction = taps;
   f.l1_bytes = panel_bytes + window_bytes;

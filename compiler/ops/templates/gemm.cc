@@ -19,6 +19,17 @@ int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched
 constexpr int64_t kPrefetchingRows = 4;   // tiles of fewer rows live off loads, and have none to spare
 
+// Vectors of fewer lanes than the target's leave fewer of them idle past the last column.
+int64_t LanesOf(const Config& c, const Target& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
+
+// The lanes that are worth trying: half a vector where that cuts at least a twentieth of the columns computed.
+std::vector<int64_t> LanesOf(int64_t columns, const Target& t) {
+  const int64_t whole = t.lanes(), half = whole / 2;
+  const int64_t saved = (CeilDiv(columns, whole) * whole) - (CeilDiv(columns, half) * half);
+  if (whole < 16 || 20 * saved < columns) return {whole};
+  return {whole, half};
+}
+
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
@@ -26,7 +37,7 @@ struct Tile {
   bool prefetch_b;     // B's panel is fetched ahead
   int64_t prefetch_a;  // so are the next tile's rows, at every so many elements; 0: they are not
   Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
-      : lanes(t.lanes()),
+      : lanes(LanesOf(c, t)),
         mr(c["mr"]),
         vectors(c["nv"]),
         nr(vectors * lanes),
@@ -260,10 +271,10 @@ bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
   return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kSpan, 2);
 }
 
-std::vector<int64_t> TileVectors(int64_t columns, const Target& t) {
+std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes) {
   std::vector<int64_t> vectors;
   for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
-    if (nv == 1 || (nv - 1) * t.lanes() < columns) vectors.push_back(nv);
+    if (nv == 1 || (nv - 1) * lanes < columns) vectors.push_back(nv);
   }
   return vectors;
 }
@@ -272,28 +283,29 @@ void RequireTile(ConfigSpace& space, int64_t columns, const Target& t) {
   space.Require("the register tile does not fit the registers", [registers = t.vector_registers](const Config& c) {
     return TileRegisters(c["mr"], c["nv"]) <= registers;
   });
-  space.Require("column blocks do not divide the panels", [columns, lanes = t.lanes()](const Config& c) {
-    return CeilDiv(columns, c["nv"] * lanes) % c["blocks"] == 0;
-  });
+  space.Require("column blocks do not divide the panels",
+                [columns, t](const Config& c) { return CeilDiv(columns, c["nv"] * LanesOf(c, t)) % c["blocks"] == 0; });
 }
 
-void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, const Target& t) {
-  f.vector_lanes = static_cast<double>(t.lanes());
+void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, int64_t lanes) {
+  f.vector_lanes = static_cast<double>(lanes);
   f.tile_rows = static_cast<double>(rows);
-  f.tile_columns = static_cast<double>(vectors * t.lanes());
+  f.tile_columns = static_cast<double>(vectors * lanes);
   f.tile_registers = static_cast<double>(TileRegisters(rows, vectors));
   f.loads_per_fma = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
 }
 
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
-  const int64_t lanes = t.lanes(), registers = t.vector_registers;
+  const int64_t registers = t.vector_registers;
+  const std::vector<int64_t> lanes = LanesOf(v.columns, t);
   ConfigSpace space;
   std::vector<int64_t> rows;
   for (int64_t mr : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28, 30}) {
     if (mr <= v.rows && mr + 2 <= registers) rows.push_back(mr);
   }
   space.Add("mr", rows);
-  space.Add("nv", TileVectors(v.columns, t));
+  space.Add("nv", TileVectors(v.columns, lanes.back()));
+  if (lanes.size() > 1) space.Add("vl", lanes);
   space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
   space.Add("ku", {1, 2, 4});
   const bool constant_b = w.inputs[v.b_input].constant;
@@ -301,8 +313,11 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   RequireTile(space, v.columns, t);
   space.Require("the unrolling does not divide the reduction",
                 [k = v.reduction.back()](const Config& c) { return k % c["ku"] == 0; });
-  space.Require("columns in place need whole panels", [columns = v.columns, lanes](const Config& c) {
-    return c["pack"] != 0 || columns % (c["nv"] * lanes) == 0;
+  space.Require("columns in place need whole panels", [columns = v.columns, t](const Config& c) {
+    return c["pack"] != 0 || columns % (c["nv"] * LanesOf(c, t)) == 0;
+  });
+  space.Require("the tile has vectors past the last column", [columns = v.columns, t](const Config& c) {
+    return c["nv"] == 1 || (c["nv"] - 1) * LanesOf(c, t) < columns;
   });
   return space;
 }
@@ -335,8 +350,10 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
 
   Footprint f;
   f.flops = 2 * batch * rows * columns * k;
-  f.padded_flops = 2 * batch * rows * padded_columns * k;
-  DescribeTile(f, tile.mr, tile.vectors, t);
+  // A last panel with vectors to spare computes none of them, but is a worse tile for it.
+  const double whole_vectors = static_cast<double>(CeilDiv(v.columns, tile.lanes) * tile.lanes);
+  f.padded_flops = 2 * batch * rows * (padded_columns + whole_vectors) / 2 * k;
+  DescribeTile(f, tile.mr, tile.vectors, tile.lanes);
   f.reduction = k;
   f.l1_bytes = panel_bytes + rows_bytes;
   f.l2_bytes = block_bytes + rows_bytes;

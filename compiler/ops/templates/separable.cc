@@ -68,7 +68,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
     if (mr == 1 || (mr <= p.depthwise.ow * heights.back() && mr + 2 <= t.vector_registers)) rows.push_back(mr);
   }
   space.Add("mr", rows);
-  space.Add("nv", TileVectors(p.pointwise.oc, t));
+  space.Add("nv", TileVectors(p.pointwise.oc, t.lanes()));
   space.Require("the register tile does not fit the registers",
                 [registers = t.vector_registers](const Config& c) { return (c["mr"] + 1) * c["nv"] + 1 <= registers; });
   space.Require("the strip is lower than the tile",
@@ -181,7 +181,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   Footprint f;
   f.flops = 2 * pixels * channels * (taps + columns);
   f.padded_flops = 2 * pixels * channels * (taps + padded_columns);
-  DescribeTile(f, tiles.mr, tiles.vectors, t);
+  DescribeTile(f, tiles.mr, tiles.vectors, t.lanes());
   f.reduction = channels;
   f.l1_bytes = panel + 4 * channels * static_cast<double>(tiles.mr);
   f.l2_bytes = strip + filter + 4 * window * static_cast<double>(d.w) * channels;

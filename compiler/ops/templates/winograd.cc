@@ -239,7 +239,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   }
   space.Add("m", tiles);
   space.Add("mr", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28});
-  space.Add("nv", TileVectors(s.oc, t));
+  space.Add("nv", TileVectors(s.oc, t.lanes()));
   space.Add("mt", {1, 2, 3, 4, 6, 8, 12, 16, 24, 32});
   space.Add("blocks", {1, 2, 3, 4, 6, 8, 12, 16});
   space.Add("ku", {1, 2, 4});
@@ -283,7 +283,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   Footprint f;
   f.flops = 2 * points * tiles * columns * k;
   f.padded_flops = 2 * points * std::max(tiles, padded_tiles) * padded_columns * k;
-  DescribeTile(f, p.mr, c["nv"], t);
+  DescribeTile(f, p.mr, c["nv"], p.lanes);
   f.reduction = k;
   const double block_input = 4 * points * static_cast<double>(p.block_tiles) * k;
   const double block_product = 4 * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;

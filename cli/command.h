@@ -26,6 +26,7 @@ void AddBench(CLI::App& app, Action* action);
 void AddRun(CLI::App& app, Action* action);
 void AddTasks(CLI::App& app, Action* action);
 void AddExplain(CLI::App& app, Action* action);
+void AddPretrain(CLI::App& app, Action* action);
 void AddDb(CLI::App& app, Action* action);
 void AddDevices(CLI::App& app, Action* action);
 void AddJobs(CLI::App& app, Action* action);

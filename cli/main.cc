@@ -8,8 +8,8 @@
 namespace temper {
 namespace {
 
-constexpr AddCommand kCommands[] = {AddTune, AddCompile, AddBench, AddRun,   AddTasks, AddExplain,
-                                    AddDb,   AddDevices, AddJobs,  AddWatch, AddCancel};
+constexpr AddCommand kCommands[] = {AddTune,     AddCompile, AddBench,   AddRun,  AddTasks, AddExplain,
+                                    AddPretrain, AddDb,      AddDevices, AddJobs, AddWatch, AddCancel};
 
 int Main(int argc, char** argv) {
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");

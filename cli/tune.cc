@@ -1,18 +1,13 @@
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/clock.h"
-#include "cli/children.h"
 #include "cli/command.h"
+#include "cli/local_fleet.h"
 #include "cli/progress.h"
 #include "compiler/codegen/codegen.h"
 
@@ -25,71 +20,8 @@ struct Options {
   std::string tuner = "xgb", time_budget, wait_for_device = "30s", json, cores;
   int trials = 0, trials_per_task = 0, early_stopping = 0;
   uint64_t seed = 0;
-  bool revalidate = false;
+  bool revalidate = false, no_booster = false;
 };
-
-// Turns SIGINT and SIGTERM into a call, for as long as it lives. Other threads must be started after it.
-class Interrupts {
- public:
-  explicit Interrupts(std::function<void()> on_signal) {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGUSR1);  // ends the thread
-    pthread_sigmask(SIG_BLOCK, &set_, &old_);
-    thread_ = std::thread([this, on_signal] {
-      for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR1;) {
-        interrupted_ = true;
-        on_signal();
-      }
-    });
-  }
-  ~Interrupts() {
-    pthread_kill(thread_.native_handle(), SIGUSR1);
-    thread_.join();
-    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
-  }
-  bool interrupted() const { return interrupted_; }
-
- private:
-  sigset_t set_, old_;
-  std::atomic<bool> interrupted_{false};
-  std::thread thread_;
-};
-
-// The server and the worker that a local run brings with it.
-struct LocalFleet {
-  std::unique_ptr<TemporaryDirectory> dir;
-  std::unique_ptr<Child> server;
-  std::unique_ptr<KeptChild> worker;
-
-  // Why the run cannot go on; empty while it can.
-  std::string Broken() {
-    if (server != nullptr && !server->Running()) return server->WhyEnded();
-    return worker != nullptr ? worker->GivenUp() : "";
-  }
-};
-
-// `on_broken`: the worker is gone for good.
-absl::Status StartLocal(const Options& o, LocalFleet* fleet, std::unique_ptr<TunerClient>* client,
-                        const std::function<void()>& on_broken) {
-  TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
-  const std::string address = absl::StrCat("unix:", fleet->dir->path(), "/server");
-  TEMPER_ASSIGN_OR_RETURN(fleet->server,
-                          Child::Start("temper-server", {"--db", DatabasePath(o.records), "--listen", address}));
-  ClientOptions options;
-  options.connect_timeout = absl::Seconds(10);
-  TEMPER_ASSIGN_OR_RETURN(*client, TunerClient::Connect(address, options));
-  for (absl::Time give_up = absl::Now() + absl::Seconds(10);
-       !(*client)->WaitUntilReady(absl::Milliseconds(200)).ok();) {
-    if (!fleet->server->Running()) return absl::UnavailableError(fleet->server->WhyEnded());
-    if (absl::Now() > give_up) return absl::DeadlineExceededError("the tuning server did not answer within 10 s");
-  }
-  std::vector<std::string> worker = {"--server", address, "--key", o.records.device, "--shares-server-cores"};
-  if (!o.cores.empty()) worker.insert(worker.end(), {"--device", o.cores});
-  TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));
-  return absl::OkStatus();
-}
 
 nlohmann::ordered_json Report(const Options& o, const JobView& view, double seconds) {
   nlohmann::ordered_json tasks = nlohmann::ordered_json::array();
@@ -136,6 +68,7 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
   request.set_seed(o.seed);
   request.set_close_with_command(local);
   request.set_revalidate(o.revalidate);
+  request.set_no_booster(o.no_booster);
   absl::Duration budget = absl::ZeroDuration(), wait;
   if (!o.time_budget.empty() && (!absl::ParseDuration(o.time_budget, &budget) || budget <= absl::ZeroDuration())) {
     return absl::InvalidArgumentError(
@@ -174,7 +107,7 @@ absl::Status Tune(Options o) {
   LocalFleet fleet;
   std::unique_ptr<TunerClient> client;
   if (local) {
-    TEMPER_RETURN_IF_ERROR(StartLocal(o, &fleet, &client, [&] { stop.Cancel(); }));
+    TEMPER_RETURN_IF_ERROR(StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }));
   } else {
     TEMPER_ASSIGN_OR_RETURN(client, TunerClient::Connect(o.records.server));
   }
@@ -258,6 +191,8 @@ void AddTune(CLI::App& app, Action* action) {
   command->add_flag("--revalidate", o->revalidate,
                     "measure the best records and the defaults again, after a new version of Temper or of the machine; "
                     "no search");
+  command->add_flag("--no-booster", o->no_booster,
+                    "begin at the draft alone, without the boosters that come with Temper");
   command->add_option("--seed", o->seed, "seed of the search");
   command->add_option("--json", o->json, "write a report to FILE");
   command->footer(

@@ -605,10 +605,10 @@ TEST(JobLoop, TasksTeachOneAnother) {
   EXPECT_TRUE(ConfigsOf(second).contains(best->config)) << "the other's best is tried in the first batch";
 }
 
-TEST(JobLoop, ASearchAloneEndsWithItsLastTrial) {
+TEST(JobLoop, OperatorsByThemselvesEndWithTheirLastTrial) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 60;
-  sim.spec_.search_only = true;
+  sim.spec_.workloads = {"any"};
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_TRUE(sim.loop_->verdict().ok());

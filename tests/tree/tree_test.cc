@@ -72,7 +72,7 @@ const std::vector<Layer> kLayers = {
      {"tuner_server/", "proto/", "temper/v1/", "storage/", "cost_model/", "compiler/graph/", "compiler/ops/",
       "compiler/schedule/", "compiler/target/", "base/"}},
     {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "compiler/", "base/"}},
-    {"cli/", {"cli/", "client/", "proto/", "temper/v1/", "compiler/", "storage/", "base/"}},
+    {"cli/", {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "base/"}},
 };
 
 bool IsOurs(const std::string& include) {

@@ -30,7 +30,7 @@ std::string JobText(const JobSpec& spec) {
                                 {"seed", spec.seed},
                                 {"revalidate", spec.revalidate},
                                 {"booster", spec.booster},
-                                {"search_only", spec.search_only}}
+                                {"workloads", spec.workloads.size()}}
       .dump();
 }
 
@@ -48,6 +48,19 @@ ItemResult Checked(ItemResult result) {
   if (result.outcome != "ok" && result.outcome != "raced_out") result.costs_s.clear();
   if (result.error.size() > kLongestError) result.error.resize(kLongestError);
   return result;
+}
+
+absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {
+  if (spec.workloads.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(const Graph graph, GraphFromJson(*spec.graph_json));
+    return ExtractTasks(graph);
+  }
+  std::vector<Task> tasks;
+  for (const std::string& text : spec.workloads) {
+    TEMPER_ASSIGN_OR_RETURN(Workload workload, ParseWorkload(text));
+    tasks.push_back({std::move(workload), 1});
+  }
+  return tasks;
 }
 
 }  // namespace
@@ -391,8 +404,7 @@ absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec) {
     return absl::InvalidArgumentError(absl::StrCat("no tuner '", spec.tuner, "'; there are: ", names));
   }
   if (!loop.make_tuner) loop.make_tuner = tuner->make;
-  TEMPER_ASSIGN_OR_RETURN(const Graph graph, GraphFromJson(*spec.graph_json));
-  TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
+  TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, TasksOf(spec));
   JobRow row;
   row.model = spec.model;
   row.device_key = spec.device_key;

@@ -172,7 +172,7 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.close_with_command = r.close_with_command();
   spec.revalidate = r.revalidate();
   spec.booster = !r.no_booster();
-  spec.search_only = r.search_only();
+  spec.workloads.assign(r.workloads().begin(), r.workloads().end());
   return spec;
 }
 

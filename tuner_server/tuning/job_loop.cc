@@ -292,7 +292,7 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
     WithdrawAll(port);
     EndAllTasks(budget_over ? "budget" : "trials");
     search_ended_ = now;
-    if (spec_.search_only) {
+    if (!spec_.workloads.empty()) {
       phase_ = Phase::kOver;
       return;
     }

@@ -34,9 +34,10 @@ struct JobSpec {
   uint64_t seed = 0;
   absl::Duration wait_for_device;
   bool close_with_command = false;
-  bool revalidate = false;   // no search: finals of the default and of the best that is known
-  bool search_only = false;  // records are what is wanted: neither finals nor the model's check
-  bool booster = true;       // the shipped ones are used
+  bool revalidate = false;  // no search: finals of the default and of the best that is known
+  bool booster = true;      // the shipped ones are used
+  // Instead of a graph: tasks by themselves, whose records are what is wanted. Neither finals nor the model's check.
+  std::vector<std::string> workloads;
 };
 
 struct JobLoopOptions {

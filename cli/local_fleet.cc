@@ -1,0 +1,56 @@
+#include "cli/local_fleet.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace temper {
+
+Interrupts::Interrupts(std::function<void()> on_signal) {
+  sigemptyset(&set_);
+  sigaddset(&set_, SIGINT);
+  sigaddset(&set_, SIGTERM);
+  sigaddset(&set_, SIGUSR1);  // ends the thread
+  pthread_sigmask(SIG_BLOCK, &set_, &old_);
+  thread_ = std::thread([this, on_signal] {
+    for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR1;) {
+      interrupted_ = true;
+      on_signal();
+    }
+  });
+}
+
+Interrupts::~Interrupts() {
+  pthread_kill(thread_.native_handle(), SIGUSR1);
+  thread_.join();
+  pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+}
+
+std::string LocalFleet::Broken() {
+  if (server != nullptr && !server->Running()) return server->WhyEnded();
+  return worker != nullptr ? worker->GivenUp() : "";
+}
+
+absl::Status StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
+                        std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken) {
+  TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
+  const std::string address = absl::StrCat("unix:", fleet->dir->path(), "/server");
+  TEMPER_ASSIGN_OR_RETURN(fleet->server,
+                          Child::Start("temper-server", {"--db", DatabasePath(records), "--listen", address}));
+  ClientOptions options;
+  options.connect_timeout = absl::Seconds(10);
+  TEMPER_ASSIGN_OR_RETURN(*client, TunerClient::Connect(address, options));
+  for (absl::Time give_up = absl::Now() + absl::Seconds(10);
+       !(*client)->WaitUntilReady(absl::Milliseconds(200)).ok();) {
+    if (!fleet->server->Running()) return absl::UnavailableError(fleet->server->WhyEnded());
+    if (absl::Now() > give_up) return absl::DeadlineExceededError("the tuning server did not answer within 10 s");
+  }
+  std::vector<std::string> worker = {"--server", address, "--key", records.device, "--shares-server-cores"};
+  if (!cores.empty()) worker.insert(worker.end(), {"--device", cores});
+  TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));
+  return absl::OkStatus();
+}
+
+}  // namespace temper

@@ -45,7 +45,7 @@ class Simulation : public WorkPort {
     auto loop = JobLoop::Create(spec_, ToyTarget(), tasks_, options_, clock_.Monotonic());
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
-    if (!others_.empty()) ASSERT_TRUE(loop_->Warm({}, others_).ok());
+    ASSERT_TRUE(loop_->Warm({}, others_).ok());
     for (size_t i = 0; i < tasks_.size(); ++i) {
       std::vector<Record> known;
       const RecordFilter filter{.workload = Text(tasks_[i].workload)};

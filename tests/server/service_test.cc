@@ -307,6 +307,25 @@ TEST_F(ServiceTest, AJobRunsFromSubmissionToItsEndAndItsRecordsAreServed) {
   EXPECT_EQ(distinct.size(), 80u);
 }
 
+TEST_F(ServiceTest, OperatorsByThemselvesAreMeasuredWithoutAModel) {
+  AutoWorker worker(address_, kKey, "w");
+  v1::SubmitJobRequest request = Request();
+  request.clear_graph_json();
+  request.set_trials(0);
+  request.set_trials_per_task(12);
+  for (const char* name : {"x", "y"}) request.add_workloads(Text(ToyWorkload(name, 100)));
+  const auto job = client_->SubmitJob(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const v1::JobEvent end = Watch(*job);
+  EXPECT_EQ(end.state(), "done");
+  EXPECT_EQ(end.untuned_ms(), 0);
+  EXPECT_EQ(tasks_.size(), 2u);
+  EXPECT_THAT(Records({.workload = Text(ToyWorkload("y", 100)), .purpose = "search"}), SizeIs(testing::Ge(12u)));
+  EXPECT_THAT(Records({.purpose = "final"}), SizeIs(0));
+  request.add_workloads("no workload");
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->SubmitJob(request).status()));
+}
+
 TEST_F(ServiceTest, AJobWaitsForItsDeviceAndAWaitingSyncGetsItsGrantByEvent) {
   const auto job = client_->SubmitJob(Request());
   ASSERT_TRUE(job.ok());

@@ -38,6 +38,7 @@ void Experience::Add(const Workload& w, std::span<const Observation> observation
   for (const Observation& o : observations) {
     const double cost_s = o.ok ? o.cost_s : std::numeric_limits<double>::infinity();
     if (!trainer_.Add(w, task.group, o.candidate.template_name, o.candidate.config, cost_s).ok()) continue;
+    if (trainer_.samples(o.candidate.template_name) > 2 * kMostSamples) trainer_.Forget(kMostSamples);
     ++samples_;
     if (cost_s < task.best_s) {
       task.best = o.candidate;

@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kWorkerRestart = absl::Seconds(60);
 // Nothing is missed by it: every event wakes the thread. It bounds what a lost wake-up could cost.
 constexpr absl::Duration kLongestWait = absl::Seconds(5);
-constexpr int64_t kRecordsToLearnFrom = 2000;  // of each template, the newest
+constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
 
 int64_t UnixMs(absl::Time time) { return absl::ToUnixMillis(time); }
 

@@ -32,6 +32,19 @@ constexpr double kNegligibleGain = 1e-4;
 
 constexpr int kRevalidated = 3;  // of each task, beside the default
 
+constexpr size_t kRecordsOfATask = 64;  // that others learn from
+
+// The fastest, and as many as others may learn from, spread over the rest: searches crowd around their best.
+std::vector<Observation> Some(std::vector<Observation> all) {
+  if (all.size() <= kRecordsOfATask) return all;
+  std::stable_sort(all.begin(), all.end(), [](const Observation& a, const Observation& b) {
+    return a.ok != b.ok ? a.ok : a.ok && a.cost_s < b.cost_s;
+  });
+  std::vector<Observation> some;
+  for (size_t i = 0; i < kRecordsOfATask; ++i) some.push_back(all[i * all.size() / kRecordsOfATask]);
+  return some;
+}
+
 bool IsTrial(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
 }  // namespace
@@ -61,17 +74,20 @@ JobLoop::JobLoop(JobSpec spec, std::string target_text, Target target, std::vect
 absl::Status JobLoop::Warm(std::vector<Booster> shipped, std::span<const Record> records) {
   experience_ = std::make_shared<Experience>(target_, std::move(shipped));
   std::map<std::string, std::vector<Observation>> by_workload;
+  std::vector<std::string> order;  // of first appearance
   for (const Record& record : records) {
     const TemplateDef* def = FindTemplate(record.template_name);
     absl::StatusOr<Config> config = ParseConfig(record.config);
     if (def == nullptr || def->version != record.template_version || !config.ok()) continue;
     if (record.outcome == "infrastructure") continue;
-    by_workload[record.workload].push_back(
-        {{record.template_name, *std::move(config)}, record.ok(), MedianCost(record)});
+    std::vector<Observation>& observations = by_workload[record.workload];
+    if (observations.empty()) order.push_back(record.workload);
+    observations.push_back({{record.template_name, *std::move(config)}, record.ok(), MedianCost(record)});
   }
-  for (const auto& [text, observations] : by_workload) {
-    const absl::StatusOr<Workload> workload = ParseWorkload(text);
-    if (workload.ok()) experience_->Add(*workload, observations);
+  // What comes last is remembered longest.
+  for (auto text = order.rbegin(); text != order.rend(); ++text) {
+    const absl::StatusOr<Workload> workload = ParseWorkload(*text);
+    if (workload.ok()) experience_->Add(*workload, Some(by_workload[*text]));
   }
   return experience_->Refit();
 }

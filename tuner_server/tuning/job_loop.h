@@ -72,8 +72,8 @@ class JobLoop {
   static absl::StatusOr<std::unique_ptr<JobLoop>> Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
                                                          JobLoopOptions options, absl::Duration started);
 
-  // What to know beforehand: shipped boosters, and records of any tasks on this target, this job's among them. Those of
-  // other template versions are passed over. Slow. At most once, before the first PrepareTask.
+  // What to know beforehand: shipped boosters, and records of any tasks on this target, this job's among them, the most
+  // telling first. Those of other template versions are passed over. Slow. At most once, before the first PrepareTask.
   absl::Status Warm(std::vector<Booster> shipped, std::span<const Record> records);
   // The default choice and the tuner of one task, and what is known of it. Slow. All tasks, before anything else.
   absl::Status PrepareTask(size_t task, std::span<const Record> known);

@@ -21,7 +21,9 @@ namespace {
 
 void RunSerially(temper_launcher*, int64_t n, temper_body body, void* closure) { body(closure, 0, n, 0); }
 
-int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
+constexpr int64_t kAlignment = 64;
+
+int64_t RoundUp(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -77,21 +79,32 @@ absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, co
   if (packed) {
     TEMPER_ASSIGN_OR_RETURN(physical, Pack(physical, pack));
   }
-  pieces_.emplace_back(bytes_, physical);
-  bytes_ = RoundUp64(bytes_ + physical.bytes());
+  pieces_.push_back(physical);
+  bytes_ = RoundUp(bytes_ + physical.bytes());
   return known->second;
 }
 
 absl::StatusOr<uint64_t> WeightWriter::Write(const std::string& path) const {
-  NDArray all(DType::kU8, {bytes_});
-  for (const auto& [offset, piece] : pieces_) {
-    std::memcpy(static_cast<char*>(all.MutableData()) + offset, piece.data(), static_cast<size_t>(piece.bytes()));
-  }
   std::ofstream out(path, std::ios::binary);
-  out.write(static_cast<const char*>(all.data()), bytes_);
+  temper_weights_hasher hash;
+  temper_weights_hash_begin(&hash);
+  const auto put = [&](const char* blocks, int64_t bytes) {
+    out.write(blocks, bytes);
+    temper_weights_hash_add(&hash, blocks, static_cast<size_t>(bytes));
+  };
+  static_assert(kAlignment % TEMPER_HASH_BLOCK == 0);
+  for (const NDArray& piece : pieces_) {
+    const char* data = static_cast<const char*>(piece.data());
+    const int64_t whole = piece.bytes() / kAlignment * kAlignment, rest = piece.bytes() - whole;
+    put(data, whole);
+    if (rest == 0) continue;
+    char last[kAlignment] = {};  // filled up to where the next piece begins
+    std::memcpy(last, data + whole, static_cast<size_t>(rest));
+    put(last, kAlignment);
+  }
   out.close();
   if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": is the disk full?"));
-  return temper_weights_hash(all.data(), static_cast<size_t>(bytes_));
+  return temper_weights_hash_end(&hash, nullptr, 0);
 }
 
 }  // namespace temper

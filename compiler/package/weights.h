@@ -28,7 +28,7 @@ class WeightWriter {
 
   Target host_ = HostTarget();  // packing runs here, whatever the package is for
   int64_t bytes_ = 0;
-  std::vector<std::pair<int64_t, NDArray>> pieces_;
+  std::vector<NDArray> pieces_;  // one after another, each at a multiple of 64
   std::map<std::pair<ValueId, std::string>, int64_t> known_;
   std::map<std::string, std::shared_ptr<struct PackKernel>> packs_;
 };

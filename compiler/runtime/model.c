@@ -71,23 +71,41 @@ static void unmap_region(region* r) {
   if (r->base) munmap(r->base, r->mapped);
 }
 
-uint64_t temper_weights_hash(const void* data, size_t bytes) {
-  enum { LANES = 4 };
-  uint64_t lanes[LANES] = {0x9e3779b97f4a7c15u, 0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu, 0xd6e8feb86659fd93u};
+enum { LANES = TEMPER_HASH_BLOCK / sizeof(uint64_t) };
+
+void temper_weights_hash_begin(temper_weights_hasher* h) {
+  static const uint64_t start[LANES] = {0x9e3779b97f4a7c15u, 0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu,
+                                        0xd6e8feb86659fd93u};
+  memcpy(h->lanes, start, sizeof start);
+  h->bytes = 0;
+}
+
+void temper_weights_hash_add(temper_weights_hasher* h, const void* data, size_t bytes) {
   const char* p = data;
-  size_t left = bytes;
-  for (; left >= sizeof lanes; left -= sizeof lanes, p += sizeof lanes) {
+  h->bytes += bytes;
+  for (; bytes >= TEMPER_HASH_BLOCK; bytes -= TEMPER_HASH_BLOCK, p += TEMPER_HASH_BLOCK) {
     for (int i = 0; i < LANES; ++i) {
       uint64_t word;
       memcpy(&word, p + i * sizeof word, sizeof word);
-      lanes[i] = (lanes[i] ^ word) * 0x9fb21c651e98df25u;
-      lanes[i] ^= lanes[i] >> 32;
+      h->lanes[i] = (h->lanes[i] ^ word) * 0x9fb21c651e98df25u;
+      h->lanes[i] ^= h->lanes[i] >> 32;
     }
   }
-  uint64_t hash = bytes;
-  for (int i = 0; i < LANES; ++i) hash = (hash ^ lanes[i]) * 0x9fb21c651e98df25u, hash ^= hash >> 29;
-  for (; left > 0; --left, ++p) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+}
+
+uint64_t temper_weights_hash_end(const temper_weights_hasher* h, const void* rest, size_t bytes) {
+  uint64_t hash = h->bytes + bytes;
+  for (int i = 0; i < LANES; ++i) hash = (hash ^ h->lanes[i]) * 0x9fb21c651e98df25u, hash ^= hash >> 29;
+  for (const char* p = rest; bytes > 0; --bytes, ++p) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
   return hash ^ hash >> 32;
+}
+
+uint64_t temper_weights_hash(const void* data, size_t bytes) {
+  const size_t blocks = bytes / TEMPER_HASH_BLOCK * TEMPER_HASH_BLOCK;
+  temper_weights_hasher h;
+  temper_weights_hash_begin(&h);
+  temper_weights_hash_add(&h, data, blocks);
+  return temper_weights_hash_end(&h, (const char*)data + blocks, bytes - blocks);
 }
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }

@@ -65,6 +65,15 @@ extern const temper_plan temper_plan_v1;
 
 /* Fit to be persisted; about as fast as memory. */
 uint64_t temper_weights_hash(const void* data, size_t bytes);
+/* The same for bytes that come piece by piece: whole blocks, then fewer than one. */
+enum { TEMPER_HASH_BLOCK = 32 };
+typedef struct {
+  uint64_t lanes[4];
+  size_t bytes;
+} temper_weights_hasher;
+void temper_weights_hash_begin(temper_weights_hasher* h);
+void temper_weights_hash_add(temper_weights_hasher* h, const void* blocks, size_t bytes);
+uint64_t temper_weights_hash_end(const temper_weights_hasher* h, const void* rest, size_t bytes);
 
 /* 1 if this CPU lacks one of the features, else 0. `missing` gets the lacking names, separated by spaces and cut to
  * `size`. Names that this runtime does not know count as lacking. */

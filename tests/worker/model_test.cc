@@ -216,6 +216,12 @@ TEST(WeightsHash, SeesEveryByteAndTheLength) {
     EXPECT_NE(temper_weights_hash(changed.data(), changed.size()), whole) << i;
   }
   EXPECT_NE(temper_weights_hash(bytes.data(), bytes.size() - 1), whole);
+  temper_weights_hasher pieces;
+  temper_weights_hash_begin(&pieces);
+  const size_t first = TEMPER_HASH_BLOCK, blocks = bytes.size() / TEMPER_HASH_BLOCK * TEMPER_HASH_BLOCK;
+  temper_weights_hash_add(&pieces, bytes.data(), first);
+  temper_weights_hash_add(&pieces, bytes.data() + first, blocks - first);
+  EXPECT_EQ(temper_weights_hash_end(&pieces, bytes.data() + blocks, bytes.size() - blocks), whole);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <map>
+#include <mutex>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/package/package.h"
@@ -21,8 +23,9 @@ namespace fs = std::filesystem;
 constexpr int kLeastRounds = 3;
 constexpr int64_t kSampleUs = 2000;
 constexpr double kLongCallS = 0.01;
-constexpr double kSampleByItselfS = 0.05;  // even if the first call, which was cold, took many times as long
-constexpr int64_t kMostOfACloseCall = 3;   // times as many rounds, while it is one
+constexpr double kSampleByItselfS = 0.05;        // even if the first call, which was cold, took many times as long
+constexpr int64_t kMostOfACloseCall = 3;         // times as many rounds, while it is one
+constexpr int64_t kCloseCallNs = 2'000'000'000;  // but no more after so long: long runs are steady
 
 class TemporaryDirectory {
  public:
@@ -51,6 +54,7 @@ class Choices {
     for (const KernelPick& p : picks) picks_.emplace(p.workload, &p);
   }
   absl::StatusOr<KernelChoice> Default(const Workload& w, const Target& t) {
+    std::lock_guard lock(mutex_);  // two packages are written at once
     auto [it, is_new] = defaults_.try_emplace(Text(w));
     if (is_new) {
       TEMPER_ASSIGN_OR_RETURN(it->second, ChooseDefault(w, t));
@@ -72,16 +76,19 @@ class Choices {
     return it == picks_.end() || it->second->seconds <= 0 ? std::nullopt : std::optional(it->second->seconds);
   }
   // Whether some pick differs from the default of a workload that the model has.
-  bool Differ() const {
-    for (const auto& [workload, choice] : defaults_) {
-      const auto it = picks_.find(workload);
+  absl::StatusOr<bool> Differ(const Graph& g, const Target& t) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(g));
+    for (const Task& task : tasks) {
+      const auto it = picks_.find(Text(task.workload));
       if (it == picks_.end()) continue;
+      TEMPER_ASSIGN_OR_RETURN(const KernelChoice choice, Default(task.workload, t));
       if (it->second->template_name != choice.template_name || it->second->config != Text(choice.config)) return true;
     }
     return false;
   }
 
  private:
+  std::mutex mutex_;
   std::map<std::string, const KernelPick*> picks_;
   std::map<std::string, KernelChoice> defaults_;
 };
@@ -148,7 +155,8 @@ void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vecto
   const int64_t start = MonotonicNs();
   const int rounds = std::max(work.rounds, kLeastRounds);
   const auto undecided = [&](int round) {
-    return contenders == 2 && round < kMostOfACloseCall * rounds && IsCloseCall(samples[0], samples[1]);
+    return contenders == 2 && round < kMostOfACloseCall * rounds && MonotonicNs() - start < kCloseCallNs &&
+           IsCloseCall(samples[0], samples[1]);
   };
   for (int round = 0; round < rounds || undecided(round); ++round) {
     if (round >= kLeastRounds && work.budget_ms > 0 && MonotonicNs() - start > work.budget_ms * 1'000'000) break;
@@ -157,6 +165,22 @@ void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vecto
       samples[i].push_back(runners[i].Time(calls[i]) / static_cast<double>(calls[i]));
     }
   }
+}
+
+constexpr const char* kNames[] = {"untuned", "tuned"};
+
+// `f` for the untuned package and, where they differ, for the tuned one.
+absl::Status ForEachPackage(bool differ, bool at_once, const std::function<absl::Status(bool tuned)>& f) {
+  absl::Status tuned;
+  std::thread beside;
+  if (differ && at_once) beside = std::thread([&] { tuned = f(true); });
+  absl::Status untuned = f(false);
+  if (beside.joinable()) {
+    beside.join();
+  } else if (differ && untuned.ok()) {
+    tuned = f(true);
+  }
+  return untuned.ok() ? tuned : untuned;
 }
 
 absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begin, ModelResult& result) {
@@ -170,18 +194,29 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   Choices choices(work.picks);
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };
   const auto picked = [&](const Workload& w, const Target& t) { return choices.Picked(w, t); };
-  TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, defaults, directory->Path("untuned")).status());
-  TEMPER_ASSIGN_OR_RETURN(const int instead,
-                          ChooseAlternatives(graph, [&](const Workload& w) { return choices.Seconds(w); }));
-  const bool differ = instead > 0 || choices.Differ();
-  if (differ) TEMPER_RETURN_IF_ERROR(WritePackage(graph, target, picked, directory->Path("tuned")).status());
-  graph = Graph();  // the weights are in the packages now
-
-  std::vector<Runner> runners;
-  TEMPER_ASSIGN_OR_RETURN(runners.emplace_back(), Runner::Load(directory->Path("untuned"), target.threads, work.seed));
-  if (differ) {
-    TEMPER_ASSIGN_OR_RETURN(runners.emplace_back(), Runner::Load(directory->Path("tuned"), target.threads, work.seed));
+  // A copy of its own, weights and all, so that both packages can be written at once.
+  std::optional<Graph> recut;
+  if (!graph.alternatives.empty()) recut = graph;
+  int instead = 0;
+  if (recut.has_value()) {
+    TEMPER_ASSIGN_OR_RETURN(instead, ChooseAlternatives(*recut, [&](const Workload& w) { return choices.Seconds(w); }));
   }
+  TEMPER_ASSIGN_OR_RETURN(bool differ, choices.Differ(graph, target));
+  differ = differ || instead > 0;
+  const bool at_once = target.threads > 1;
+  TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) {
+    return WritePackage(tuned && recut.has_value() ? *recut : graph, target,
+                        tuned ? ChooseFn(picked) : ChooseFn(defaults), directory->Path(kNames[tuned]))
+        .status();
+  }));
+  graph = Graph();  // the weights are in the packages now
+  recut.reset();
+
+  std::vector<Runner> runners(differ ? 2 : 1);
+  TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(runners[tuned], Runner::Load(directory->Path(kNames[tuned]), target.threads, work.seed));
+    return absl::OkStatus();
+  }));
   directory.reset();  // loaded; and a crash from here on leaves nothing behind
   begin(Phase::kModelRun);
   result.outcome = kRunCrashed;

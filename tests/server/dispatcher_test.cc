@@ -155,6 +155,20 @@ TEST_F(DispatcherTest, TheSameResultTwiceIsADuplicateAndAnotherOneAConflict) {
   EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0, 2e-3)).judgement, Judgement::kConflict);
 }
 
+TEST_F(DispatcherTest, OnlyTheLatestOfWhatIsDoneIsRemembered) {
+  Dispatcher dispatcher{DispatchOptions{.remembered = 2}};
+  const std::string session = dispatcher.Register(Worker("a"), Now());
+  dispatcher.Add(Batch(4));
+  const auto grant = dispatcher.Sync(session, {}, 1, Now()).grants.at(0);
+  for (size_t i = 0; i < 3; ++i) dispatcher.Commit(Ok(grant, i), Now());
+  EXPECT_EQ(dispatcher.Judge(Ok(grant, 0)).judgement, Judgement::kUnknown);
+  EXPECT_EQ(dispatcher.Judge(Ok(grant, 1)).judgement, Judgement::kDuplicate);
+  EXPECT_EQ(dispatcher.Judge(Ok(grant, 2, 5)).judgement, Judgement::kConflict);
+  EXPECT_EQ(dispatcher.Judge(Ok(grant, 3)).judgement, Judgement::kFirst) << "its lease lives on";
+  dispatcher.ForgetJob(1);
+  EXPECT_EQ(dispatcher.Judge(Ok(grant, 3)).judgement, Judgement::kUnknown);
+}
+
 TEST_F(DispatcherTest, ResultsOfUnknownLeasesItemsAndAttemptsAreNotTaken) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
   dispatcher_.Add(Batch(1));
@@ -389,7 +403,7 @@ TEST_F(DispatcherTest, IdsStartAboveThoseOfAnEarlierServer) {
 // Whatever happens to workers, replies and messages, each item settles exactly once, by a result or by being given up.
 TEST_F(DispatcherTest, EachItemSettlesOnceUnderRandomFaults) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    Dispatcher dispatcher{DispatchOptions{}};
+    Dispatcher dispatcher{DispatchOptions{.remembered = seed % 2 == 0 ? 1024u : 3u}};
     FakeClock clock;
     Rng rng(seed);
     std::map<int64_t, int> settled;

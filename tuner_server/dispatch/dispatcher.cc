@@ -113,8 +113,9 @@ void Dispatcher::GrantTo(const std::string& id, Session& session, int free_slots
     lease.session = id;
     lease.deadline = now + options_.lease;
     for (const int64_t item_id : next->items) {
-      Item& item = items_.at(item_id);
-      if (item.settled) continue;  // a late result came while it waited
+      const auto known = items_.find(item_id);
+      if (known == items_.end() || known->second.settled) continue;  // a late result came while it waited
+      Item& item = known->second;
       item.attempts.push_back(Attempt{.lease = grant.lease, .worker = session.info, .session = id});
       grant.attempts.push_back(static_cast<int>(item.attempts.size()));
       granted->items.push_back(item.spec);
@@ -256,6 +257,29 @@ void Dispatcher::Commit(const ItemResult& result, absl::Duration now) {
   if (verdict.judgement == Judgement::kFirst) item.settled = true;
   if (verdict.judgement == Judgement::kRequeue && newest) RequeueItem(item.spec.id, result.error);
   CountResult(item, attempt, result);
+  const bool complete =
+      std::all_of(item.attempts.begin(), item.attempts.end(), [](const Attempt& a) { return a.result.has_value(); });
+  if (item.settled && complete) Remember(item.spec.id);
+}
+
+void Dispatcher::Remember(int64_t item_id) {
+  remembered_.push_back(item_id);
+  if (remembered_.size() <= options_.remembered) return;
+  Forget(remembered_.front());
+  remembered_.pop_front();
+}
+
+void Dispatcher::Forget(int64_t item_id) {
+  const auto item = items_.find(item_id);
+  if (item == items_.end()) return;  // with its job
+  for (const Attempt& attempt : item->second.attempts) {
+    model_of_lease_.erase(attempt.lease);
+    finished_.erase(attempt.lease);
+  }
+  if (const auto job = items_of_job_.find(item->second.work->job); job != items_of_job_.end()) {
+    job->second.erase(item_id);
+  }
+  items_.erase(item);
 }
 
 // --- jobs ---
@@ -268,8 +292,7 @@ std::vector<int64_t> Dispatcher::Add(Work work) {
   }
   auto shared = std::make_shared<Work>(std::move(work));
   for (const WorkItem& item : shared->items) items_[item.id] = Item{.work = shared, .spec = item};
-  std::vector<int64_t>& of_job = items_of_job_[shared->job];
-  of_job.insert(of_job.end(), ids.begin(), ids.end());
+  items_of_job_[shared->job].insert(ids.begin(), ids.end());
   queues_[shared->device_key].push_back({shared, ids});
   return ids;
 }
@@ -289,7 +312,10 @@ void Dispatcher::Withdraw(const std::vector<int64_t>& items) {
   for (const int64_t id : items) {
     if (const auto item = items_.find(id); item != items_.end()) item->second.settled = true;
   }
-  const auto settled = [&](int64_t id) { return items_.at(id).settled; };
+  const auto settled = [&](int64_t id) {
+    const auto item = items_.find(id);
+    return item == items_.end() || item->second.settled;
+  };
   for (auto& [key, queue] : queues_) {
     std::erase_if(queue, [&](const Queued& q) { return std::all_of(q.items.begin(), q.items.end(), settled); });
   }
@@ -302,16 +328,11 @@ void Dispatcher::Withdraw(const std::vector<int64_t>& items) {
 void Dispatcher::ForgetJob(int64_t job) {
   CancelJob(job);
   over_.erase(job);
-  if (const auto items = items_of_job_.find(job); items != items_of_job_.end()) {
-    for (const int64_t item_id : items->second) {
-      for (const Attempt& attempt : items_.at(item_id).attempts) {
-        CloseLease(attempt.lease);
-        model_of_lease_.erase(attempt.lease);
-        finished_.erase(attempt.lease);
-      }
-      items_.erase(item_id);
-    }
-    items_of_job_.erase(items);
+  const auto items = items_of_job_.extract(job);
+  if (items.empty()) return;
+  for (const int64_t item_id : items.mapped()) {
+    for (const Attempt& attempt : items_.at(item_id).attempts) CloseLease(attempt.lease);
+    Forget(item_id);
   }
 }
 

@@ -25,6 +25,9 @@ struct DispatchOptions {
   absl::Duration frozen_gap = absl::Seconds(10);       // between two Ticks: this process stood still, not the workers
   absl::Duration keep_lost = absl::Minutes(10);        // lost sessions stay visible
   int max_attempts = 3;
+  // Of items with all their results so many are remembered, to tell a duplicate from a contradiction. What comes of
+  // older ones is kUnknown.
+  size_t remembered = 1024;
   int drain_after = 3;   // items in a row that a worker could not measure for its own reasons
   int64_t first_id = 1;  // above any id of an earlier process
 };
@@ -62,7 +65,7 @@ class Dispatcher {
     kRequeue,    // the worker's own fault and attempts are left: store nothing, it is tried again
     kDuplicate,  // seen before: acknowledge
     kConflict,   // contradicts what was seen for this (item, attempt): refuse
-    kUnknown,    // of no work known here
+    kUnknown,    // of no work known here, or of one that was done long ago
   };
   struct Verdict {
     Judgement judgement = Judgement::kUnknown;
@@ -166,6 +169,8 @@ class Dispatcher {
   void RequeueItem(int64_t item_id, const std::string& why);
   void Lose(Session& session, const std::string& why);
   void CloseLease(int64_t lease_id);
+  void Remember(int64_t item_id);
+  void Forget(int64_t item_id);
   void CountResult(const Item& item, const Attempt& attempt, const ItemResult& result);
   const Item* FindItem(const ItemResult& result, int* attempt) const;
 
@@ -176,7 +181,8 @@ class Dispatcher {
   std::map<std::string, Session> sessions_;
   std::map<int64_t, Lease> leases_;
   std::map<int64_t, Item> items_;
-  std::map<int64_t, std::vector<int64_t>> items_of_job_;
+  std::map<int64_t, std::set<int64_t>> items_of_job_;
+  std::deque<int64_t> remembered_;                    // items with all their results, oldest first
   std::map<int64_t, int64_t> model_of_lease_;         // a model's result names its lease alone
   std::set<int64_t> finished_;                        // leases with all their results; a worker may still restate them
   std::set<int64_t> over_;                            // jobs cancelled or done, not forgotten yet

@@ -1,6 +1,7 @@
 #include "measure_worker/sampling.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/runtime/timing.h"
 
@@ -9,12 +10,11 @@ namespace {
 
 constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not hold us
 constexpr double kAgreement = 0.8;  // of the rounds, on who is faster
+constexpr double kWarmsItselfS = 1e-3;
 
-}  // namespace
-
-int64_t FindCalls(const TimeFn& time, int64_t min_sample_us) {
+int64_t CallsAfter(double first_s, const TimeFn& time, int64_t min_sample_us) {
   int64_t calls = 1;
-  double seconds = time(1);
+  double seconds = first_s;
   for (int i = 0; i < kMaxAdaptations; ++i) {
     const int64_t next = CallsForSample(seconds / static_cast<double>(calls), min_sample_us);
     if (next <= calls) break;
@@ -25,16 +25,27 @@ int64_t FindCalls(const TimeFn& time, int64_t min_sample_us) {
   return calls;
 }
 
+// The more samples, the nearer the best of them must be to the incumbent: noise makes a time longer, and seldom twice.
+bool IsBehind(const SamplingPlan& plan, const std::vector<double>& costs_s, double incumbent_s) {
+  if (incumbent_s <= 0 || plan.race_factor <= 0) return false;
+  const double best_s = *std::min_element(costs_s.begin(), costs_s.end());
+  const auto samples = static_cast<double>(costs_s.size());
+  return best_s > std::pow(plan.race_factor, 1 / (samples * samples)) * incumbent_s;
+}
+
+}  // namespace
+
+int64_t FindCalls(const TimeFn& time, int64_t min_sample_us) { return CallsAfter(time(1), time, min_sample_us); }
+
 Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time) {
   Samples result;
-  const int64_t calls = FindCalls(time, plan.min_sample_us);
-  const auto sample = [&] { result.costs_s.push_back(time(calls) / static_cast<double>(calls)); };
-  sample();
-  if (incumbent_s > 0 && plan.race_factor > 0 && result.costs_s[0] > plan.race_factor * incumbent_s) {
-    result.raced_out = true;
-    return result;
+  const double first_s = time(1);
+  const int64_t calls = CallsAfter(first_s, time, plan.min_sample_us);
+  const bool is_sample = calls == 1 && first_s >= kWarmsItselfS;
+  for (int i = 0; i < std::max(1, plan.repeats) && !result.raced_out; ++i) {
+    result.costs_s.push_back(i == 0 && is_sample ? first_s : time(calls) / static_cast<double>(calls));
+    result.raced_out = i + 1 < plan.repeats && IsBehind(plan, result.costs_s, incumbent_s);
   }
-  while (static_cast<int>(result.costs_s.size()) < plan.repeats) sample();
   return result;
 }
 

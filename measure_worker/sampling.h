@@ -17,9 +17,10 @@ int64_t FindCalls(const TimeFn& time, int64_t min_sample_us);
 
 struct Samples {
   std::vector<double> costs_s;  // a call's seconds, one for each sample
-  bool raced_out = false;       // one sample was enough to see that it can not win
+  bool raced_out = false;       // fewer samples than planned were enough to see that it can not win
 };
-// One warm-up and one sample; out if behind the incumbent by the racing factor, else the plan's other samples.
+// A warm-up, which for a call of a millisecond or more is the run before (a verification), then the plan's samples; out
+// before the last if the best of the first n is behind the incumbent by the n²-th root of the racing factor.
 Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time);
 
 // Whether the rounds of two contenders that took turns disagree so much on who is faster that more should tell. One

@@ -62,21 +62,50 @@ TEST(Racing, AContenderEarnsAllItsSamples) {
   SamplingPlan plan;
   plan.repeats = 5;
   plan.race_factor = 1.3;
-  FakeDevice device{1.2e-3};
+  FakeDevice device{1.01e-3};
   const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
   EXPECT_FALSE(samples.raced_out);
   EXPECT_EQ(samples.costs_s.size(), 5u);
-  EXPECT_THAT(samples.costs_s, Each(DoubleNear(1.2e-3, 1e-9)));
+  EXPECT_THAT(samples.costs_s, Each(DoubleNear(1.01e-3, 1e-9)));
 }
 
 TEST(Racing, ALoserIsOutAfterAWarmUpAndOneSample) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
-  FakeDevice device{1.31e-3};
-  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  FakeDevice device{0.4e-3};
+  const Samples samples = MeasureRacing(plan, 0.3e-3, device.Fn());
   EXPECT_TRUE(samples.raced_out);
   EXPECT_EQ(samples.costs_s.size(), 1u);
   EXPECT_EQ(device.calls, 2);
+}
+
+TEST(Racing, ALongCallsFirstTimeIsASample) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice loser{1.4e-3}, contender{1e-3};
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, loser.Fn()).raced_out);
+  EXPECT_EQ(loser.calls, 1);
+  EXPECT_EQ(MeasureRacing(plan, 1e-3, contender.Fn()).costs_s.size(), 3u);
+  EXPECT_EQ(contender.calls, 3);
+}
+
+TEST(Racing, TheSecondSampleMustComeNearer) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice device{1.2e-3};  // between the fourth root and the factor itself
+  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  EXPECT_TRUE(samples.raced_out);
+  EXPECT_EQ(samples.costs_s.size(), 2u);
+}
+
+TEST(Racing, OneSlowSampleDoesNotDecideAfterAFastOne) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  std::vector<double> times{1.05e-3, 9e-3, 1e-3};
+  size_t next = 0;
+  const Samples samples = MeasureRacing(plan, 1e-3, [&](int64_t) { return times[next++]; });
+  EXPECT_FALSE(samples.raced_out);
+  EXPECT_EQ(samples.costs_s, times);
 }
 
 TEST(Racing, NobodyIsOutWithoutAnIncumbentOrAFactor) {

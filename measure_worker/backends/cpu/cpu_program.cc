@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxCopies = 512;
-constexpr uint8_t kPoison = 0xff;     // NaN in every float
-constexpr uint8_t kIntPoison = 0xa5;  // for integers, where all bits set is -1 and may be right
+constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
+constexpr uint8_t kPoison = 0xff;                // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;             // for integers, where all bits set is -1 and may be right
 
 int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
 
@@ -39,30 +40,29 @@ class CpuProgram : public Program {
       return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
     }
     TEMPER_RETURN_IF_ERROR(CheckLatest());
-    return state_->CheckOperands();
+    return CheckOperands();
   }
 
   double Time(int64_t calls) override {
     temper_pool_settle_caller(pool_.get());
-    const int64_t copies = static_cast<int64_t>(args_.size());
     if (cache_.policy == CachePlan::Policy::kFlushed) return TimeFlushed(calls);
     const int64_t start = MonotonicNs();
     for (int64_t i = 0; i < calls; ++i) {
-      Call(next_copy_);
-      if (++next_copy_ == copies) next_copy_ = 0;
+      Call(constants_->next);
+      if (++constants_->next == args_.size()) constants_->next = 0;
     }
     return Seconds(MonotonicNs() - start);
   }
 
   absl::Status CheckAfterwards() override {
-    TEMPER_RETURN_IF_ERROR(state_->CheckOperands());
+    TEMPER_RETURN_IF_ERROR(CheckOperands());
     return state_->last_writer == this ? CheckLatest() : absl::OkStatus();
   }
 
  private:
   static double Seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 1)) * 1e-9; }
 
-  void Call(int64_t copy) {
+  void Call(size_t copy) {
     code_.main->entry()(args_[copy].data(), workspace_.data(), launcher_);
     state_->last_writer = this;
   }
@@ -86,38 +86,90 @@ class CpuProgram : public Program {
     return CheckOutput(state_->output.data(), state_->reference);
   }
 
-  // Packs constants outside the clock and lays out the copies they rotate through.
+  // Those that the kernel can reach: what was packed, it never saw.
+  absl::Status CheckOperands() const {
+    for (size_t i = 0; i < state_->operands.size(); ++i) {
+      if (args_.front()[i] == state_->operands[i].data()) TEMPER_RETURN_IF_ERROR(state_->CheckOperand(i));
+    }
+    return absl::OkStatus();
+  }
+
+  // Constants are packed outside the clock.
   absl::Status SetUp() {
+    TEMPER_ASSIGN_OR_RETURN(constants_, FindConstants());
+    TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(code_.main->WorkspaceBytes(launcher_->threads)));
+    for (const std::vector<void*>& constants : constants_->args) {
+      std::vector<void*>& args = args_.emplace_back(constants);
+      for (size_t i = 0; i < args.size(); ++i) {
+        if (args[i] == nullptr) args[i] = state_->operands[i].data();
+      }
+      args.push_back(state_->output.data());
+    }
+    return absl::OkStatus();
+  }
+
+  // Packing large constants takes longer than a call, and candidates agree on few layouts: the latest are kept.
+  absl::StatusOr<std::shared_ptr<PackedConstants>> FindConstants() {
+    auto& kept = state_->constants;
+    const auto packs = PacksByInput();
+    const auto known =
+        std::find_if(kept.begin(), kept.end(), [&](const auto& c) { return c->packs == packs && c->cache == cache_; });
+    if (known != kept.end()) {
+      kept.splice(kept.begin(), kept, known);
+      return kept.front();
+    }
+    TEMPER_ASSIGN_OR_RETURN(auto made, MakeConstants(packs));
+    kept.push_front(std::move(made));
+    int64_t bytes = 0;
+    for (auto it = kept.begin(); it != kept.end();) {
+      bytes += (*it)->bytes;
+      it = it != kept.begin() && bytes > kMostPackedBytes ? kept.erase(it) : std::next(it);
+    }
+    return kept.front();
+  }
+
+  std::vector<std::shared_ptr<const Code>> PacksByInput() const {
+    std::vector<std::shared_ptr<const Code>> packs(state_->workload.inputs.size());
+    for (size_t i = 0; i < std::min(packs.size(), code_.packs.size()); ++i) {
+      if (state_->workload.inputs[i].constant) packs[i] = code_.packs[i];
+    }
+    return packs;
+  }
+
+  absl::StatusOr<std::shared_ptr<PackedConstants>> MakeConstants(std::vector<std::shared_ptr<const Code>> packs) {
     const Workload& w = state_->workload;
-    std::vector<void*> first;
+    auto made = std::make_shared<PackedConstants>();
+    std::vector<void*> first(w.inputs.size());
     int64_t constant_bytes = 0;
     for (size_t i = 0; i < w.inputs.size(); ++i) {
-      first.push_back(state_->operands[i].data());
       if (!w.inputs[i].constant) continue;
-      packed_.emplace_back();
-      if (i < code_.packs.size() && code_.packs[i] != nullptr) {
-        TEMPER_RETURN_IF_ERROR(Pack(*code_.packs[i], i, packed_.back()));
-        first[i] = packed_.back().data();
+      first[i] = state_->operands[i].data();
+      if (packs[i] != nullptr) {
+        TEMPER_RETURN_IF_ERROR(Pack(*packs[i], i, made->packed.emplace_back()));
+        first[i] = made->packed.back().data();
+        made->bytes += made->packed.back().bytes();
       }
       constant_bytes += RoundUp64(code_.main->ParameterBytes(i));
     }
-    first.push_back(state_->output.data());
-    TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(code_.main->WorkspaceBytes(launcher_->threads)));
-    args_.assign(1, first);
+    made->packs = std::move(packs);
+    made->cache = cache_;
+    made->args.assign(1, first);
     const int64_t copies = CountCopies(cache_, constant_bytes);
-    TEMPER_ASSIGN_OR_RETURN(copies_, GuardedBuffer::Make((copies - 1) * constant_bytes));
-    char* at = copies_.data();
+    TEMPER_ASSIGN_OR_RETURN(made->copies, GuardedBuffer::Make((copies - 1) * constant_bytes));
+    made->bytes += made->copies.bytes();
+    char* at = made->copies.data();
     for (int64_t c = 1; c < copies; ++c) {
-      args_.push_back(first);
+      std::vector<void*>& args = made->args.emplace_back(first);
       for (size_t i = 0; i < w.inputs.size(); ++i) {
         if (!w.inputs[i].constant) continue;
         const int64_t bytes = code_.main->ParameterBytes(i);
         std::memcpy(at, first[i], static_cast<size_t>(bytes));
-        args_.back()[i] = at;
+        args[i] = at;
         at += RoundUp64(bytes);
       }
     }
-    return absl::OkStatus();
+    TEMPER_RETURN_IF_ERROR(made->copies.MakeReadOnly());
+    return made;
   }
 
   absl::Status Pack(const Code& pack, size_t input, GuardedBuffer& packed) {
@@ -126,7 +178,9 @@ class CpuProgram : public Program {
     TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, GuardedBuffer::Make(pack.WorkspaceBytes(launcher_->threads)));
     void* args[] = {state_->operands[input].data(), packed.data()};
     pack.entry()(args, workspace.data(), launcher_);
-    return packed.CheckSlack();
+    TEMPER_RETURN_IF_ERROR(state_->CheckOperand(input));
+    TEMPER_RETURN_IF_ERROR(packed.CheckSlack());
+    return packed.MakeReadOnly();
   }
 
   LoadedKernel code_;
@@ -134,23 +188,19 @@ class CpuProgram : public Program {
   const CachePlan cache_;
   std::shared_ptr<temper_pool> pool_;
   temper_launcher* const launcher_;
-  std::vector<GuardedBuffer> packed_;  // constants in the layout that the kernel wants
-  GuardedBuffer copies_;               // the same again and again, for rotation
+  std::shared_ptr<PackedConstants> constants_;
   GuardedBuffer workspace_;
   std::vector<std::vector<void*>> args_;  // by copy
-  int64_t next_copy_ = 0;
   std::vector<char> flush_;
 };
 
 }  // namespace
 
-absl::Status WorkloadState::CheckOperands() const {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool same = inputs[i].bytes() == 0 ||
-                      std::memcmp(operands[i].data(), inputs[i].data(), static_cast<size_t>(inputs[i].bytes())) == 0;
-    if (!same || !operands[i].CheckSlack().ok()) return absl::DataLossError(absl::StrCat("input ", i, " was written"));
-  }
-  return absl::OkStatus();
+absl::Status WorkloadState::CheckOperand(size_t i) const {
+  const bool same = inputs[i].bytes() == 0 ||
+                    std::memcmp(operands[i].data(), inputs[i].data(), static_cast<size_t>(inputs[i].bytes())) == 0;
+  if (same && operands[i].CheckSlack().ok()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("input ", i, " was written"));
 }
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed) {

@@ -1,6 +1,7 @@
 // One candidate on the CPU: its code, its packed constants, its scratch.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,27 @@
 
 namespace temper::worker {
 
+// How the caches are found by each call.
+struct CachePlan {
+  enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
+  int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all
+  int64_t flush_bytes = 0;    // kFlushed: touched between calls
+
+  bool operator==(const CachePlan&) const = default;
+};
+// The constants of a workload in the layout that some kernels want, and the copies through which they rotate; none of
+// it can be written.
+struct PackedConstants {
+  // By input: how it is packed, null where it is taken as it is.
+  std::vector<std::shared_ptr<const Code>> packs;
+  CachePlan cache;
+  std::vector<GuardedBuffer> packed;
+  GuardedBuffer copies;
+  std::vector<std::vector<void*>> args;  // by copy, then by input; null where it is no constant
+  int64_t bytes = 0;
+  size_t next = 0;  // the copy that the next call reads, whoever's it is: none finds what another just read
+};
+
 // What all candidates of a workload share. Arrays are in physical order.
 struct WorkloadState {
   Workload workload;
@@ -21,18 +43,13 @@ struct WorkloadState {
   GuardedBuffer output;
   const Program* last_writer = nullptr;  // of `output`
   int64_t bytes = 0;
+  std::list<std::shared_ptr<PackedConstants>> constants;  // the latest used first; only of the latest workload
 
-  // kDataLoss: an operand is no longer what was drawn.
-  absl::Status CheckOperands() const;
+  // kDataLoss: the operand is no longer what was drawn.
+  absl::Status CheckOperand(size_t i) const;
 };
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed);
 
-// How the caches are found by each call.
-struct CachePlan {
-  enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
-  int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all
-  int64_t flush_bytes = 0;    // kFlushed: touched between calls
-};
 absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t);
 // Copies through which constants of `constant_bytes` rotate.
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes);

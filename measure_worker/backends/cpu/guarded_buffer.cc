@@ -64,6 +64,15 @@ void GuardedBuffer::Fill(uint8_t byte) {
   if (bytes_ > 0) std::memset(data_, byte, static_cast<size_t>(bytes_));
 }
 
+absl::Status GuardedBuffer::MakeReadOnly() {
+  if (base_ == nullptr || bytes_ == 0) return absl::OkStatus();
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t used = RoundUp(bytes_, kAlignment);
+  char* begin = data_ + used - RoundUp(used, page);
+  if (mprotect(begin, static_cast<size_t>(RoundUp(used, page)), PROT_READ) == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("cannot protect ", bytes_, " bytes: ", strerror(errno)));
+}
+
 absl::Status GuardedBuffer::CheckSlack() const {
   for (int64_t i = 0; i < slack_; ++i) {
     if (static_cast<uint8_t>(data_[bytes_ + i]) != kSlackByte)

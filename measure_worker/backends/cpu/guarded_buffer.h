@@ -22,6 +22,8 @@ class GuardedBuffer {
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   void Fill(uint8_t byte);
+  // From now on who writes here crashes.
+  absl::Status MakeReadOnly();
   // kDataLoss if the bytes after the end were written.
   absl::Status CheckSlack() const;
 

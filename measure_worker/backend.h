@@ -33,6 +33,9 @@ class Backend {
   virtual absl::Status Prepare(const BatchWork& work) = 0;
   // A candidate of the workload prepared last. Thread-safe. kInvalidArgument: the template refuses the config.
   virtual absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) = 0;
+  // Seconds that a small kernel takes, the same one each time, after Prepare. An error: the device is not to be
+  // trusted.
+  virtual absl::StatusOr<double> TimeCanary() = 0;
   // How many candidates may be built at once while nothing is measured.
   virtual int build_threads() const = 0;
   // The whole model, untuned and tuned; `begin` is told when a phase begins.

@@ -63,6 +63,7 @@ struct TrialResult {
   std::string error;            // first lines, at most 1 KiB; empty when ok
   std::vector<double> costs_s;  // raw samples, seconds a call
   int64_t build_ms = 0, run_ms = 0;
+  double drift = 1;  // how many times as slow as usual the device was around it, by its canary; 1: as usual
 };
 
 struct ModelResult {

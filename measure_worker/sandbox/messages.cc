@@ -120,6 +120,7 @@ void TrialFields(A& a, M& t) {
   a.List(t.result.costs_s, [&](auto& c) { a.Double(c); });
   a.Int(t.result.build_ms);
   a.Int(t.result.run_ms);
+  a.Double(t.result.drift);
 }
 
 template <typename A, typename M>

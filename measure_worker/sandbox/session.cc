@@ -17,24 +17,23 @@ constexpr int kChunk = 16;  // candidates built before the first of them is meas
 
 struct Entry {
   int index = 0;
-  std::unique_ptr<Program> program;  // null: failed or already answered
+  std::unique_ptr<Program> program;  // null: failed or measured
   TrialResult result;
+  bool measured = false;  // and not told yet
 };
 
 int64_t MsSince(int64_t start_ns) { return (MonotonicNs() - start_ns) / 1'000'000; }
 
 class BatchSession {
  public:
-  BatchSession(Backend& backend, const BatchOrder& order, Reporter& reporter)
-      : backend_(backend), order_(order), reporter_(reporter) {}
+  BatchSession(Backend& backend, const BatchOrder& order, Canary& canary, Reporter& reporter)
+      : backend_(backend), order_(order), canary_(canary), reporter_(reporter), told_(order.work.candidates.size()) {}
 
   void Run() {
     const auto& candidates = order_.work.candidates;
     reporter_.OnBegin(Phase::kPrepare, -1);
     if (absl::Status status = backend_.Prepare(order_.work); !status.ok()) {
-      for (size_t i = 0; i < candidates.size(); ++i) {
-        reporter_.OnTrial(static_cast<int>(i), {kInfrastructure, std::string(status.message())});
-      }
+      GiveUp(status);
       return;
     }
     const int count = static_cast<int>(candidates.size());
@@ -46,12 +45,51 @@ class BatchSession {
       if (order_.work.finals) {
         MeasureInterleaved(entries);
       } else {
-        for (Entry& e : entries) MeasureAlone(e);
+        if (absl::Status status = MeasureWatched(entries); !status.ok()) {
+          GiveUp(status);
+          return;
+        }
       }
     }
   }
 
  private:
+  // The worker's fault, not that of the candidates that are left.
+  void GiveUp(const absl::Status& why) {
+    for (size_t i = 0; i < told_.size(); ++i) {
+      if (!told_[i]) Tell(static_cast<int>(i), {kInfrastructure, std::string(why.message())});
+    }
+  }
+
+  void Tell(int index, const TrialResult& result) {
+    told_[static_cast<size_t>(index)] = 1;
+    reporter_.OnTrial(index, result);
+  }
+
+  // One after another, with the canary before, now and then between, and after.
+  absl::Status MeasureWatched(std::vector<Entry>& entries) {
+    if (canary_.Due(MonotonicNs())) TEMPER_RETURN_IF_ERROR(Look(entries));
+    for (Entry& e : entries) {
+      if (!e.program) continue;
+      MeasureAlone(e);
+      if (canary_.Due(MonotonicNs())) TEMPER_RETURN_IF_ERROR(Look(entries));
+    }
+    return Look(entries);
+  }
+
+  // Times the canary and tells what was measured since it was timed last.
+  absl::Status Look(std::vector<Entry>& entries) {
+    TEMPER_ASSIGN_OR_RETURN(const double seconds, backend_.TimeCanary());
+    const double drift = canary_.Look(seconds, MonotonicNs());
+    for (Entry& e : entries) {
+      if (!e.measured) continue;
+      e.measured = false;
+      e.result.drift = drift;
+      Tell(e.index, e.result);
+    }
+    return absl::OkStatus();
+  }
+
   void BuildAll(std::vector<Entry>& entries) {
     const int threads =
         order_.one_by_one ? 1 : std::min<int>(backend_.build_threads(), static_cast<int>(entries.size()));
@@ -86,18 +124,21 @@ class BatchSession {
   }
 
   void MeasureAlone(Entry& e) {
-    if (!e.program) return;
     const int64_t start = MonotonicNs();
     if (!Verify(e)) return;
     reporter_.OnBegin(Phase::kTime, e.index);
     const Samples samples =
-        MeasureRacing(order_.work.plan, order_.work.incumbent_s, [&](int64_t calls) { return e.program->Time(calls); });
+        MeasureRacing(order_.work.plan, incumbent_s_, [&](int64_t calls) { return e.program->Time(calls); });
     e.result.costs_s = samples.costs_s;
     e.result.run_ms = MsSince(start);
     if (absl::Status status = e.program->CheckAfterwards(); !status.ok()) {
       Finish(e, kWrongAnswer, status);
     } else {
-      Finish(e, samples.raced_out ? kRacedOut : kOk, absl::OkStatus());
+      e.result.outcome = samples.raced_out ? kRacedOut : kOk;
+      const double median_s = Median(samples.costs_s);
+      if (!samples.raced_out && (incumbent_s_ == 0 || median_s < incumbent_s_)) incumbent_s_ = median_s;
+      e.program.reset();
+      e.measured = true;
     }
   }
 
@@ -146,12 +187,15 @@ class BatchSession {
     e.result.error = std::string(status.message());
     if (!status.ok()) e.result.costs_s.clear();
     e.program.reset();
-    reporter_.OnTrial(e.index, e.result);
+    Tell(e.index, e.result);
   }
 
   Backend& backend_;
   const BatchOrder& order_;
+  Canary& canary_;
   Reporter& reporter_;
+  double incumbent_s_ = order_.work.incumbent_s;
+  std::vector<char> told_;  // by candidate; builds tell from several threads
 };
 
 class SocketReporter : public Reporter {
@@ -174,12 +218,13 @@ class SocketReporter : public Reporter {
 
 }  // namespace
 
-void CarryOut(Backend& backend, const BatchOrder& order, Reporter& reporter) {
-  BatchSession(backend, order, reporter).Run();
+void CarryOut(Backend& backend, const BatchOrder& order, Canary& canary, Reporter& reporter) {
+  BatchSession(backend, order, canary, reporter).Run();
 }
 
 int ChildMain(int fd, Backend& backend) {
   SocketReporter reporter(fd);
+  Canary canary;
   for (;;) {
     auto frame = ReadFrame(fd);
     if (!frame.ok()) return 1;
@@ -192,7 +237,7 @@ int ChildMain(int fd, Backend& backend) {
     } else {
       auto order = DecodeBatch(**frame);
       if (!order.ok()) return 1;
-      CarryOut(backend, *order, reporter);
+      CarryOut(backend, *order, canary, reporter);
     }
     reporter.Send(EncodeDone());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "measure_worker/backend.h"
+#include "measure_worker/sandbox/canary.h"
 #include "measure_worker/sandbox/messages.h"
 
 namespace temper::worker {
@@ -16,8 +17,9 @@ class Reporter {
 };
 
 // Reports one result for each candidate. All candidates of a chunk are built first, several at once; nothing is built
-// while another is measured.
-void CarryOut(Backend& backend, const BatchOrder& order, Reporter& reporter);
+// while another is measured. The canary is looked at around candidates, so results come a little later than they are
+// known; finals, which take turns, do without.
+void CarryOut(Backend& backend, const BatchOrder& order, Canary& canary, Reporter& reporter);
 
 // The measuring child's whole life: reads orders from `fd` until it ends. Returns the exit code.
 int ChildMain(int fd, Backend& backend);

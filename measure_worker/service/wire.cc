@@ -60,6 +60,7 @@ v1::CandidateResult ToWire(int64_t lease, const CandidateSpec& candidate, const 
   out.mutable_costs_s()->Assign(result.costs_s.begin(), result.costs_s.end());
   out.set_build_ms(static_cast<int32_t>(result.build_ms));
   out.set_run_ms(static_cast<int32_t>(result.run_ms));
+  out.set_drift(result.drift);
   return out;
 }
 

@@ -58,7 +58,8 @@ BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::s
 
 std::map<int, TrialResult> Measure(Backend& backend, const BatchWork& work) {
   Collector collector;
-  CarryOut(backend, {work, false}, collector);
+  Canary canary;
+  CarryOut(backend, {work, false}, canary, collector);
   return collector.Take();
 }
 
@@ -146,7 +147,21 @@ TEST(GuardedBuffer, EndsAtAPageThatCanNotBeTouched) {
   }
   auto empty = GuardedBuffer::Make(0);
   ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->MakeReadOnly().ok());
   EXPECT_TRUE(empty->CheckSlack().ok());
+}
+
+TEST(GuardedBuffer, CanBeReadButNotWrittenWhereThatIsAskedFor) {
+  for (int64_t bytes : {1, 64, 4096, 4100, 3 << 20}) {
+    auto buffer = GuardedBuffer::Make(bytes);
+    ASSERT_TRUE(buffer.ok());
+    buffer->Fill(7);
+    ASSERT_TRUE(buffer->MakeReadOnly().ok());
+    EXPECT_EQ(buffer->data()[bytes - 1], 7);
+    volatile char* data = buffer->data();
+    EXPECT_DEATH(data[0] = 1, "") << bytes;
+    EXPECT_DEATH(data[bytes - 1] = 1, "") << bytes;
+  }
 }
 
 TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {

@@ -120,7 +120,7 @@ TEST_F(SandboxTest, ReadsButDoesNotKeepAllThatACandidatePrints) {
 
 TEST_F(SandboxTest, RacesAgainstTheIncumbent) {
   Sandbox sandbox = Make();
-  BatchWork work = Work({"cost_ns=1000000", "cost_ns=1400000", "cost_ns=1200000"});
+  BatchWork work = Work({"cost_ns=1000000", "cost_ns=1400000", "cost_ns=1050000"});
   work.incumbent_s = 1e-3;
   work.plan.race_factor = 1.3;
   const auto results = Run(sandbox, work);
@@ -187,7 +187,7 @@ TEST_F(SandboxTest, ReplacesAChildThatWasKilledBetweenBatches) {
 
 TEST_F(SandboxTest, CancellingEndsABatchAndItsChild) {
   Sandbox sandbox = Make();
-  BatchWork work = Work({"cost_ns=1", "fault=hang"});
+  BatchWork work = Work({"fault=wrong", "fault=hang"});
   work.plan.run_timeout_ms = 1'000'000;
   CancelToken token;
   int told = 0;

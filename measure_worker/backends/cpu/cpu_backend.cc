@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/cpu_program.h"
 #include "measure_worker/backends/cpu/model_check.h"
+#include "measure_worker/sampling.h"
 
 namespace temper::worker {
 namespace {
@@ -49,6 +51,11 @@ class StateCache {
   const int64_t most_bytes_ = MaxCachedBytes();
 };
 
+// What the device is watched by: fits the first caches, and is enough for several threads.
+constexpr char kCanary[] = "(f32[128,128], const f32[128,128]) matmul(0,1) -> f32[128,128]; anchor=0";
+constexpr int kCanarySamples = 3;
+constexpr int64_t kCanarySampleUs = 200;
+
 class CpuBackend : public Backend {
  public:
   absl::Status Prepare(const BatchWork& work) override {
@@ -56,13 +63,17 @@ class CpuBackend : public Backend {
       TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(work.target));
       TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
       target_text_ = work.target;
+      canary_.reset();
     }
     TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_));
     if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
+      canary_.reset();
       pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);
       if (!pool_) return absl::ResourceExhaustedError(absl::StrCat("cannot start ", target_.threads, " threads"));
     }
+    const std::shared_ptr<WorkloadState> before = state_;
     TEMPER_ASSIGN_OR_RETURN(state_, states_.Get(work.workload));
+    if (before != nullptr && before != state_) before->constants.clear();
     return absl::OkStatus();
   }
 
@@ -72,6 +83,14 @@ class CpuBackend : public Backend {
     // Whatever the compiler calls it, here it is a build that failed.
     if (!code.ok()) return absl::InternalError(code.status().message());
     return NewCpuProgram(*std::move(code), state_, cache_plan_, pool_);
+  }
+
+  absl::StatusOr<double> TimeCanary() override {
+    if (canary_ == nullptr) TEMPER_RETURN_IF_ERROR(MakeCanary());
+    std::vector<double> samples;
+    while (samples.size() < kCanarySamples) samples.push_back(canary_->Time(canary_calls_));
+    if (absl::Status status = canary_->CheckAfterwards(); !status.ok()) return NotTrusted(status);
+    return Median(samples) / static_cast<double>(canary_calls_);
   }
 
   int build_threads() const override { return std::max(1, temper_pool_resolve_threads(0)); }
@@ -95,12 +114,32 @@ class CpuBackend : public Backend {
     return kernel;
   }
 
+  static absl::Status NotTrusted(const absl::Status& why) {
+    return absl::Status(why.code(), absl::StrCat("the canary kernel failed: ", why.message()));
+  }
+
+  absl::Status MakeCanary() {
+    TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(kCanary));
+    TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(workload, target_));
+    TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildKernel(workload, choice.def->name, choice.config, target_));
+    TEMPER_ASSIGN_OR_RETURN(LoadedKernel code, Load(kernel, target_));
+    TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(kCanary)));
+    auto program =
+        NewCpuProgram(std::move(code), std::move(state), CachePlan{.policy = CachePlan::Policy::kWarm}, pool_);
+    if (absl::Status status = program->Verify(); !status.ok()) return NotTrusted(status);
+    canary_calls_ = FindCalls([&](int64_t calls) { return program->Time(calls); }, kCanarySampleUs);
+    canary_ = std::move(program);
+    return absl::OkStatus();
+  }
+
   std::string target_text_;
   Target target_;
   CachePlan cache_plan_;
   StateCache states_;
   std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
   std::shared_ptr<temper_pool> pool_;
+  std::unique_ptr<Program> canary_;  // made when it is first timed
+  int64_t canary_calls_ = 1;
 };
 
 }  // namespace

@@ -98,6 +98,7 @@ class NullBackend : public Backend {
     if (fault.starts_with("build_")) Misbehave(std::string_view(fault).substr(6));
     return std::make_unique<NullProgram>(candidate);
   }
+  absl::StatusOr<double> TimeCanary() override { return 1e-4; }
   int build_threads() const override { return 2; }
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
     begin(Phase::kModelBuild);

@@ -1,0 +1,143 @@
+// The canary by itself, and in a session with a device that is a formula.
+#include "measure_worker/sandbox/canary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+
+#include "measure_worker/sandbox/session.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Canary, TellsHowMuchSlowerThanItsFastestItIsHereOrWasBefore) {
+  Canary canary;
+  EXPECT_EQ(canary.Look(2e-3, 0), 1);
+  EXPECT_EQ(canary.Look(1e-3, 1), 1);  // faster than ever is as usual
+  EXPECT_EQ(canary.Look(1.5e-3, 2), 1.5);
+  EXPECT_EQ(canary.Look(1e-3, 3), 1.5) << "slow before what was measured in between";
+  EXPECT_EQ(canary.Look(1e-3, 4), 1);
+}
+
+TEST(Canary, ADeviceThatStaysSlowerIsUsualAfterAWhile) {
+  Canary canary;
+  canary.Look(1e-3, 0);
+  int looks = 0;
+  while (canary.Look(1.5e-3, 0) > 1 && looks < 10000) ++looks;
+  EXPECT_GT(looks, 50);
+  EXPECT_LT(looks, 1000);
+}
+
+TEST(Canary, IsDueAtFirstAndThenAfterItsInterval) {
+  Canary canary(100);
+  EXPECT_TRUE(canary.Due(0));
+  canary.Look(1e-3, 1000);
+  EXPECT_FALSE(canary.Due(1099));
+  EXPECT_TRUE(canary.Due(1100));
+}
+
+// Candidates take what their config says in microseconds; canaries what the script says, 0: they fail.
+class FakeBackend : public Backend {
+ public:
+  class FakeProgram : public Program {
+   public:
+    explicit FakeProgram(double seconds) : seconds_(seconds) {}
+    absl::Status Verify() override { return absl::OkStatus(); }
+    double Time(int64_t calls) override { return seconds_ * static_cast<double>(calls); }
+    absl::Status CheckAfterwards() override { return absl::OkStatus(); }
+
+   private:
+    double seconds_;
+  };
+  absl::Status Prepare(const BatchWork&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) override {
+    if (candidate.config.empty()) return absl::InvalidArgumentError("no config");
+    return std::make_unique<FakeProgram>(std::stod(candidate.config) * 1e-6);
+  }
+  absl::StatusOr<double> TimeCanary() override {
+    const double seconds = canaries.empty() ? 1 : canaries.front();
+    if (!canaries.empty()) canaries.pop_front();
+    if (seconds == 0) return absl::DataLossError("the canary kernel failed");
+    return seconds;
+  }
+  int build_threads() const override { return 1; }
+  ModelResult CheckModel(const ModelWork&, const std::function<void(Phase)>&) override { return {}; }
+
+  std::deque<double> canaries;
+};
+
+class Trials : public Reporter {
+ public:
+  void OnBegin(Phase, int) override {}
+  void OnBuilt(int) override {}
+  void OnTrial(int index, const TrialResult& result) override {
+    EXPECT_TRUE(told.emplace(index, result).second) << "told twice: " << index;
+  }
+  std::vector<std::string> Outcomes() const {
+    std::vector<std::string> list;
+    for (const auto& [index, result] : told) list.push_back(result.outcome);
+    return list;
+  }
+  std::vector<double> Drifts() const {
+    std::vector<double> list;
+    for (const auto& [index, result] : told) list.push_back(result.drift);
+    return list;
+  }
+  std::map<int, TrialResult> told;
+};
+
+BatchOrder Order(const std::vector<std::string>& configs) {
+  BatchOrder order;
+  for (const std::string& config : configs) order.work.candidates.push_back(CandidateSpec{.config = config});
+  return order;
+}
+
+TEST(WatchedSession, TellsEachTrialTheDriftAroundIt) {
+  FakeBackend backend;
+  backend.canaries = {1, 1, 1.5, 1, 1};  // before the first, and after each
+  Canary canary(0);
+  Trials trials;
+  CarryOut(backend, Order({"300", "300", "300", "300"}), canary, trials);
+  EXPECT_THAT(trials.Drifts(), ElementsAre(1, 1.5, 1.5, 1));
+  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok", "ok", "ok"));
+}
+
+TEST(WatchedSession, ACanaryThatFailsIsNoCandidatesFault) {
+  FakeBackend backend;
+  backend.canaries = {1, 1, 0};
+  Canary canary(0);
+  Trials trials;
+  CarryOut(backend, Order({"300", "", "300", "300"}), canary, trials);
+  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "illegal_config", "infrastructure", "infrastructure"));
+  EXPECT_THAT(trials.told[3].error, HasSubstr("canary"));
+}
+
+TEST(WatchedSession, FinalsDoWithoutIt) {
+  FakeBackend backend;
+  backend.canaries = {0};
+  Canary canary(0);
+  Trials trials;
+  BatchOrder order = Order({"300", "400"});
+  order.work.finals = true;
+  CarryOut(backend, order, canary, trials);
+  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok"));
+}
+
+TEST(WatchedSession, TheBestOfABatchIsRacedAgainstAtOnce) {
+  FakeBackend backend;
+  Canary canary;
+  Trials trials;
+  BatchOrder order = Order({"500", "300", "500", "310"});
+  order.work.plan.race_factor = 1.3;
+  CarryOut(backend, order, canary, trials);
+  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok", "raced_out", "ok"));
+  EXPECT_THAT(trials.told[3].costs_s, testing::Each(testing::DoubleNear(310e-6, 1e-9)));
+}
+
+}  // namespace
+}  // namespace temper::worker

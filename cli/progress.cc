@@ -71,6 +71,17 @@ std::string RowText(const v1::TaskProgress& t, double total_s, int name_columns)
   return absl::StrCat(text, "  ", Failures(t.failures()), t.done() ? " " : "", t.why_done());
 }
 
+// What more there is to come, as far as it is known.
+std::string Outlook(const v1::JobEvent& event, double kernels_s) {
+  std::string text;
+  if (event.expected_gain_s() > 0 && kernels_s > 0) {
+    absl::StrAppendFormat(&text, ", ~%.3g ms (%.2g %%) more expected", event.expected_gain_s() * 1e3,
+                          100 * event.expected_gain_s() / kernels_s);
+  }
+  if (event.eta_s() > 0) absl::StrAppendFormat(&text, ", %.0f s left", event.eta_s());
+  return text;
+}
+
 // How much of the search is done, from 0 to 1: of the trials, or of the time.
 double Done(const v1::JobEvent& event) {
   if (event.trials_limit() > 0) return static_cast<double>(event.trials()) / event.trials_limit();
@@ -120,7 +131,7 @@ bool Progress::Line(const JobView& view) {
   for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;
   absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(),
                 state, view.latest.trials(), failed, best * 1e3, untuned * 1e3);
-  if (view.latest.eta_s() > 0) absl::FPrintF(out_, ", %.0f s left", view.latest.eta_s());
+  absl::FPrintF(out_, "%s", Outlook(view.latest, best));
   for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
   absl::FPrintF(out_, "\n");
   std::fflush(out_);
@@ -153,8 +164,7 @@ void Progress::Table(const JobView& view) {
   for (size_t i = 0; i < rows.size() && i < most_rows; ++i) line(RowText(*rows[i], total, name_columns));
   if (rows.size() > most_rows) line(absl::StrFormat("... and %d more", rows.size() - most_rows));
   line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(Done(view.latest)),
-                       view.latest.trials(), view.latest.elapsed_s(), total * 1e3,
-                       view.latest.eta_s() > 0 ? absl::StrFormat(", %.0f s left", view.latest.eta_s()) : ""));
+                       view.latest.trials(), view.latest.elapsed_s(), total * 1e3, Outlook(view.latest, total)));
   drawn_lines_ = lines;
   std::fputs(text.c_str(), out_);
   std::fflush(out_);

@@ -2,57 +2,38 @@
 
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/local_fleet.h"
 #include "cli/progress.h"
+#include "cli/tune_report.h"
 #include "compiler/codegen/codegen.h"
 
 namespace temper {
 namespace {
 
+// Of a job that has no other limit.
+constexpr char kUsualMinGain[] = "0.5%";
+
 struct Options {
   ModelOptions model;
   RecordOptions records;
-  std::string tuner = "xgb", time_budget, wait_for_device = "30s", json, cores;
-  int trials = 0, trials_per_task = 0, early_stopping = 0;
+  std::string tuner = "xgb", time_budget, wait_for_device = "30s", json, cores, min_gain;
+  int trials = 0, trials_per_task = 0, early_stopping = 0, early_stopping_model = 0;
   uint64_t seed = 0;
   bool revalidate = false, no_booster = false;
 };
 
-nlohmann::ordered_json Report(const Options& o, const JobView& view, double seconds) {
-  nlohmann::ordered_json tasks = nlohmann::ordered_json::array();
-  for (const auto& [id, t] : view.tasks) {
-    nlohmann::ordered_json failures = nlohmann::ordered_json::object();
-    for (const auto& [name, count] : std::map<std::string, int>(t.failures().begin(), t.failures().end()))
-      failures[name] = count;
-    tasks.push_back({{"workload", t.workload()},
-                     {"weight", t.weight()},
-                     {"trials", t.trials()},
-                     {"failures", failures},
-                     {"untuned_ms", t.default_s() * 1e3},
-                     {"best_ms", t.best_s() * 1e3},
-                     {"template", t.template_name()},
-                     {"config", t.config()}});
-  }
-  nlohmann::ordered_json outcomes = nlohmann::ordered_json::object();
-  for (const auto& [name, count] : view.outcomes) outcomes[name] = count;
-  const int trials = view.latest.trials();
-  return {{"model", ModelName(o.model.path)},
-          {"target", view.latest.target()},
-          {"device", o.records.device},
-          {"state", view.latest.state()},
-          {"trials", trials},
-          {"seconds", seconds},
-          {"trials_per_second", seconds > 0 ? trials / seconds : 0},
-          {"outcomes", outcomes},
-          {"untuned_ms", view.latest.untuned_ms()},
-          {"tuned_ms", view.latest.tuned_ms()},
-          {"kept_default", view.latest.kept_default()},
-          {"tasks", tasks}};
+// "0.5%" as 0.005.
+absl::StatusOr<double> ParseShare(const std::string& text) {
+  double percent = 0;
+  const bool sound = text.ends_with('%') && absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) &&
+                     percent > 0 && percent < 100;
+  if (!sound) return absl::InvalidArgumentError(absl::StrCat("--min-gain ", text, ": expected a share such as 0.5%"));
+  return percent / 100;
 }
 
 absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& graph, bool local) {
@@ -65,6 +46,7 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
   request.set_trials(o.trials);
   request.set_trials_per_task(o.trials_per_task);
   request.set_early_stopping(o.early_stopping);
+  request.set_early_stopping_model(o.early_stopping_model);
   request.set_seed(o.seed);
   request.set_close_with_command(local);
   request.set_revalidate(o.revalidate);
@@ -78,7 +60,12 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
     return absl::InvalidArgumentError(
         absl::StrCat("--wait-for-device ", o.wait_for_device, ": expected a time such as 30s"));
   }
-  if (budget == absl::ZeroDuration() && o.trials == 0 && o.trials_per_task == 0) budget = absl::Minutes(5);
+  const bool limited = budget > absl::ZeroDuration() || o.trials > 0 || o.trials_per_task > 0 || o.early_stopping > 0 ||
+                       o.early_stopping_model > 0 || o.revalidate;
+  if (!o.min_gain.empty() || !limited) {
+    TEMPER_ASSIGN_OR_RETURN(const double min_gain, ParseShare(o.min_gain.empty() ? kUsualMinGain : o.min_gain));
+    request.set_min_gain(min_gain);
+  }
   request.set_time_budget_ms(absl::ToInt64Milliseconds(budget));
   request.set_wait_for_device_ms(absl::ToInt64Milliseconds(wait));
   return request;
@@ -144,10 +131,10 @@ absl::Status Tune(Options o) {
   client.reset();  // its connection first: the server waits for open ones
   fleet.worker.reset();
   fleet.server.reset();
-  const double elapsed = seconds();
+  const TuneReport report{graph.name, o.records.device, view, seconds()};
   if (!o.json.empty()) {
     std::ofstream out(o.json);
-    out << Report(o, view, elapsed).dump(1) << "\n";
+    out << report.Json().dump(1) << "\n";
     out.close();
     if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
   }
@@ -156,18 +143,7 @@ absl::Status Tune(Options o) {
         absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason(),
                      view.latest.state() == "abandoned" ? "; tune again to go on from there" : ""));
   }
-  if (o.revalidate)
-    std::printf("%s: measured again in %.1f s", graph.name.c_str(), elapsed);
-  else
-    std::printf("%s: %d trials in %.1f s (%.1f a second)", graph.name.c_str(), view.latest.trials(), elapsed,
-                view.latest.trials() / std::max(1e-9, elapsed));
-  if (view.latest.tuned_ms() > 0) {
-    std::printf("; end to end untuned %.3f ms, tuned %.3f ms (%.2fx)", view.latest.untuned_ms(), view.latest.tuned_ms(),
-                view.latest.untuned_ms() / view.latest.tuned_ms());
-  }
-  if (view.latest.kept_default()) std::printf("; the default configs are kept");
-  std::printf("\n");
-  for (const std::string& warning : view.latest.warnings()) std::printf("note: %s\n", warning.c_str());
+  report.Print(stdout, o.revalidate);
   return absl::OkStatus();
 }
 
@@ -183,8 +159,15 @@ void AddTune(CLI::App& app, Action* action) {
   command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task")->check(ZeroOrMore());
   command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one")
       ->check(ZeroOrMore());
-  command->add_option("--time-budget", o->time_budget,
-                      "to the last trial, from the start of the command: 90s, 5m (default: 5m if no trials are given)");
+  command
+      ->add_option("--early-stopping-model", o->early_stopping_model,
+                   "the search ends after so many trials that made the model no faster")
+      ->check(ZeroOrMore());
+  command->add_option("--time-budget", o->time_budget, "to the last trial, from the start of the command: 90s, 5m");
+  command->add_option("--min-gain", o->min_gain,
+                      absl::StrCat("the search ends where less than this share of the model's time is expected to be "
+                                   "gained by going on, such as 1% (default: ",
+                                   kUsualMinGain, " where there is no other limit)"));
   command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
       ->capture_default_str();
   command->add_option("--cores", o->cores, "local runs: cores to measure on, such as cpu:0-1");

@@ -19,6 +19,17 @@ TEST(Allocator, ATaskWithoutARoundComesFirst) {
   EXPECT_EQ(NextTask(tasks, rng), 1u);
 }
 
+TEST(Allocator, OfThoseWithoutARoundTheLongestComesFirst) {
+  std::vector<TaskStanding> tasks{Standing(1, {}), Standing(1, {}), Standing(1, {}), Standing(100, {1})};
+  tasks[0].estimate_s = 1e-3;
+  tasks[1].estimate_s = 3e-3;
+  tasks[2].estimate_s = 2e-3;
+  Rng rng(1);
+  EXPECT_EQ(NextTask(tasks, rng), 1u);
+  tasks[1].open = false;
+  EXPECT_EQ(NextTask(tasks, rng), 2u);
+}
+
 TEST(Allocator, WeightDecidesBetweenEqualTasks) {
   const std::vector<TaskStanding> tasks{Standing(1, {1e-3}), Standing(3, {1e-3}), Standing(2, {1e-3})};
   Rng rng(1);

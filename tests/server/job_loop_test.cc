@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
 
 #include "base/clock.h"
@@ -98,6 +99,9 @@ class Simulation : public WorkPort {
     const double cost = cost_(workloads_.at(work.workload), item.config);
     if (result.outcome == "ok") result.costs_s = {cost, cost, cost};
     if (result.outcome == "raced_out") result.costs_s = {cost};
+    if (work.kind == WorkKind::kBatch) result.drift = drift_(item);
+    if (result.drift > 1)
+      std::for_each(result.costs_s.begin(), result.costs_s.end(), [&](double& s) { s *= result.drift; });
     return result;
   }
 
@@ -139,6 +143,7 @@ class Simulation : public WorkPort {
   absl::Duration per_item_ = absl::Milliseconds(100);
   std::function<double(const Workload&, const std::string&)> cost_ = ToyCost;
   std::function<std::string(const WorkItem&)> outcome_ = [](const WorkItem&) { return "ok"; };
+  std::function<double(const WorkItem&)> drift_ = [](const WorkItem&) { return 1.0; };
   std::function<ItemResult(const Work&)> model_ = [](const Work& work) {
     return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {1, 1, 1}, .untuned_s = {2, 2, 2}};
   };
@@ -486,6 +491,118 @@ TEST(JobLoop, EarlyStoppingEndsATaskAfterSoManyTrialsWithoutABetterOne) {
     }
   }
   EXPECT_GE(since, 20);
+}
+
+TEST(JobLoop, EarlyStoppingOfTheModelCountsTrialsOfAllTasks) {
+  Simulation sim({{ToyWorkload("a", 4000), 1}, {ToyWorkload("b", 4000), 1}});
+  sim.spec_.early_stopping_model = 40;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->task(0).why_done, "early_stopping");
+  EXPECT_EQ(sim.loop_->task(1).why_done, "early_stopping");
+  std::map<std::string, double> best;
+  double kernels_s = 0;
+  int since = 0;
+  for (const Work& work : sim.WorksOf(WorkKind::kBatch)) {
+    EXPECT_LT(since, 40);
+    for (const WorkItem& item : work.items) {
+      const double cost = ToyCost(sim.workloads_.at(work.workload), item.config);
+      const auto [known, first] = best.emplace(work.workload, cost);
+      known->second = std::min(known->second, cost);
+    }
+    double now_s = 0;
+    for (const auto& [workload, cost] : best) now_s += cost;
+    const bool better = kernels_s == 0 || now_s < kernels_s * (1 - 1e-4);
+    since = better ? 0 : since + static_cast<int>(work.items.size());
+    if (better) kernels_s = best.size() < 2 ? 0 : now_s;
+  }
+  EXPECT_GE(since, 40);
+}
+
+// How many trials a job of three large tasks takes that ends by itself.
+int TrialsUntil(double min_gain) {
+  Simulation sim(
+      {{ToyWorkload("a", 20000), 1}, {ToyWorkload("b", 20000, 2e-3), 3}, {ToyWorkload("c", 20000, 1e-6), 1}});
+  sim.spec_.min_gain = min_gain;
+  sim.Begin();
+  EXPECT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+  for (size_t i = 0; i < sim.loop_->size(); ++i) EXPECT_EQ(sim.loop_->task(i).why_done, "min_gain") << i;
+  return sim.loop_->trials();
+}
+
+TEST(JobLoop, WithoutAnotherLimitItEndsWhereLittleIsStillToBeGained) {
+  const int coarse = TrialsUntil(0.1), fine = TrialsUntil(0.01);
+  EXPECT_GE(coarse, 3 * 32);  // none is given up before it had its chance
+  EXPECT_GT(fine, 2 * coarse);
+  EXPECT_LT(fine, 10000);
+}
+
+TEST(JobLoop, WhatEarlierJobsTriedCountsForWhatIsStillToBeGained) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.min_gain = 0.02;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  const int first = sim.loop_->trials();
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_LT(sim.loop_->trials(), first / 4);
+}
+
+TEST(JobLoop, TellsWhatIsStillExpectedAndHowLongItTakes) {
+  Simulation sim({{ToyWorkload("a", 20000), 1}, {ToyWorkload("b", 20000, 2e-3), 3}});
+  sim.spec_.trials = 400;
+  sim.Begin();
+  EXPECT_TRUE(std::isinf(sim.loop_->ExpectedGainSeconds(sim.clock_.Monotonic())));
+  double at_quarter = 0, eta_at_quarter = 0;
+  while (sim.loop_->phase() == Phase::kSearch) {
+    ASSERT_TRUE(sim.loop_->Search(sim.clock_.Monotonic(), sim).ok());
+    sim.MeasureNext();
+    if (sim.loop_->trials() >= 100 && at_quarter == 0) {
+      at_quarter = sim.loop_->ExpectedGainSeconds(sim.clock_.Monotonic());
+      eta_at_quarter = sim.loop_->EtaSeconds(sim.clock_.Monotonic());
+    }
+    if (sim.loop_->trials() == 400) {
+      EXPECT_EQ(sim.loop_->ExpectedGainSeconds(sim.clock_.Monotonic()), 0);
+    }
+    sim.loop_->Advance(sim.clock_.Monotonic(), sim);
+  }
+  EXPECT_GT(at_quarter, 0);
+  EXPECT_LT(at_quarter, sim.loop_->KernelSeconds());
+  EXPECT_NEAR(eta_at_quarter, 30, 3);  // ten a second
+}
+
+TEST(JobLoop, WhatWasMeasuredOnASlowDeviceIsMeasuredAgainWhereItMayMatter) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 100;
+  // Every fifth is measured while the device takes twice as long, the first time.
+  std::map<std::string, int> times;
+  sim.drift_ = [&](const WorkItem& item) { return ++times[item.config] == 1 && times.size() % 5 == 0 ? 2.0 : 1.0; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->trials(), 100);
+  EXPECT_GT(sim.loop_->measured_again(), 0);
+  double best = 1;
+  int twice = 0;
+  for (const Work& work : sim.WorksOf(WorkKind::kBatch)) {
+    for (const WorkItem& item : work.items) {
+      twice += item.again;
+      best = std::min(best, ToyCost(sim.tasks_[0].workload, item.config));
+    }
+  }
+  EXPECT_GT(twice, 0);
+  EXPECT_LT(twice, 20) << "those far behind are not";
+  EXPECT_DOUBLE_EQ(sim.loop_->task(0).best_s, best);
+}
+
+TEST(JobLoop, ADeviceThatIsSlowThroughoutIsBelievedInTheEnd) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 100;
+  sim.drift_ = [&](const WorkItem&) { return 2.0; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->trials(), 100);
+  EXPECT_LT(sim.measured_.size(), 150u);
 }
 
 TEST(JobLoop, TrialsPerTaskAreALimit) {

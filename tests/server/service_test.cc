@@ -619,6 +619,8 @@ TEST_F(ServiceTest, BadRequestsAreRefusedInOneLine) {
   request = Request();
   request.set_trials(0);
   EXPECT_TRUE(absl::IsInvalidArgument(client_->SubmitJob(request).status()));
+  request.set_min_gain(1.5);
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->SubmitJob(request).status()));
   EXPECT_THAT(*client_->ListJobs(), SizeIs(0));
 
   auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));

@@ -23,6 +23,7 @@ struct WorkItem {
   std::string template_name;
   int template_version = 1;
   std::string config;  // canonical text
+  bool again = false;  // measured before while the device was slow: what comes now counts, however it is
 };
 
 struct KernelPick {
@@ -64,9 +65,18 @@ struct ItemResult {
   std::vector<double> costs_s;
   std::vector<double> untuned_s;  // kModel: the default's rounds
   double relative_error = 0;      // kModel: tuned outputs against untuned ones
+  double drift = 0;               // how many times as slow as usual the device was around it; 0: not known
 
   bool operator==(const ItemResult&) const = default;
 };
+
+// The device was so much slower around this trial of a search that its time says little: it is kept as such, and
+// measured again where that may matter.
+inline constexpr double kMostDrift = 1.2;
+inline bool MeasuredInNoise(WorkKind kind, const WorkItem& item, const ItemResult& result) {
+  const bool measured = result.outcome == "ok" || result.outcome == "raced_out";
+  return kind == WorkKind::kBatch && measured && !item.again && result.drift > kMostDrift;
+}
 
 struct WorkerInfo {
   std::string device_key, fingerprint, target, codegen_id;

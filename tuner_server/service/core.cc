@@ -26,6 +26,8 @@ std::string JobText(const JobSpec& spec) {
                                 {"trials", spec.trials},
                                 {"trials_per_task", spec.trials_per_task},
                                 {"early_stopping", spec.early_stopping},
+                                {"early_stopping_model", spec.early_stopping_model},
+                                {"min_gain", spec.min_gain},
                                 {"time_budget_s", absl::ToDoubleSeconds(spec.time_budget)},
                                 {"seed", spec.seed},
                                 {"revalidate", spec.revalidate},
@@ -284,6 +286,7 @@ Record ServerCore::MakeRecord(const Work& work, const WorkItem& item, const Work
   record.config = item.config;
   record.codegen_id = work.codegen_id;
   record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
+  if (MeasuredInNoise(work.kind, item, result)) record.purpose = "canary";
   // Raced out is a measurement like any other, with too few samples to ever be best.
   record.outcome = result.outcome == "raced_out" ? "ok" : result.outcome;
   record.error = result.error;

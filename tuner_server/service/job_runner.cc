@@ -1,6 +1,7 @@
 #include "tuner_server/service/job_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -176,6 +177,7 @@ absl::Status JobRunner::Prepare(const WorkerInfo& worker) {
     TEMPER_RETURN_IF_ERROR(AwaitTurn());
     const absl::Duration begun = Now();
     const absl::Status prepared = loop_->PrepareTask(i, known);
+    search_s_ += absl::ToDoubleSeconds(Now() - begun);
     spdlog::debug("job {}: task {} with {} records prepared in {:.1f} ms", spec_.id, i, known.size(),
                   absl::ToDoubleMilliseconds(Now() - begun));
     host_.EndSearch(spec_.id);
@@ -209,6 +211,7 @@ absl::Status JobRunner::Loop() {
       if (host_.TryBeginSearch(spec_.id)) {
         const absl::Duration begun = Now();
         const absl::Status searched = loop_->Search(begun, host_);
+        search_s_ += absl::ToDoubleSeconds(Now() - begun);
         spdlog::debug("job {}: searched for {:.1f} ms", spec_.id, absl::ToDoubleMilliseconds(Now() - begun));
         host_.EndSearch(spec_.id);
         TEMPER_RETURN_IF_ERROR(searched);
@@ -303,6 +306,9 @@ void JobRunner::Publish() {
     head_.set_tuned_ms(loop_->tuned_s() * 1e3);
     head_.set_kept_default(loop_->kept_default());
     head_.set_eta_s(loop_->EtaSeconds(Now()));
+    head_.set_search_s(search_s_);
+    const double gain_s = loop_->ExpectedGainSeconds(Now());
+    head_.set_expected_gain_s(std::isfinite(gain_s) ? gain_s : 0);
     head_.mutable_outcomes()->clear();
     for (const auto& [outcome, count] : loop_->outcomes()) (*head_.mutable_outcomes())[outcome] = count;
     head_.mutable_warnings()->Assign(loop_->warnings().begin(), loop_->warnings().end());
@@ -342,6 +348,7 @@ std::string JobRunner::Summary() const {
                                           {"device", spec_.device_key},
                                           {"trials", loop_->trials()},
                                           {"seconds", absl::ToDoubleSeconds(Now() - started_)},
+                                          {"search_seconds", search_s_},
                                           {"outcomes", loop_->outcomes()},
                                           {"untuned_ms", loop_->untuned_s() * 1e3},
                                           {"tuned_ms", loop_->tuned_s() * 1e3},

@@ -108,6 +108,7 @@ class JobRunner {
   std::vector<int64_t> view_versions_;
   v1::JobEvent head_;     // all but tasks and cursor
   double elapsed_s_ = 0;  // set when over
+  double search_s_ = 0;   // the thread's own: in tuners and cost models
   std::vector<std::shared_ptr<JobWatcher>> watchers_;
   bool was_watched_ = false;
   absl::Duration unwatched_since_;

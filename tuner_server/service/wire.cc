@@ -75,6 +75,7 @@ ItemResult FromWire(const v1::CandidateResult& r) {
   out.outcome = r.outcome();
   out.error = r.error();
   out.costs_s.assign(r.costs_s().begin(), r.costs_s().end());
+  out.drift = r.drift();
   return out;
 }
 
@@ -153,9 +154,13 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
       r.wait_for_device_ms() < 0) {
     return absl::InvalidArgumentError("trials, early stopping, the time budget and the wait cannot be negative");
   }
-  if (r.trials() == 0 && r.trials_per_task() == 0 && r.early_stopping() == 0 && r.time_budget_ms() == 0 &&
-      !r.revalidate()) {
-    return absl::InvalidArgumentError("the job would never end: give trials, early stopping or a time budget");
+  if (r.early_stopping_model() < 0 || !(r.min_gain() >= 0 && r.min_gain() < 1)) {
+    return absl::InvalidArgumentError("early stopping cannot be negative, and the least gain is a share from 0 to 1");
+  }
+  if (r.trials() == 0 && r.trials_per_task() == 0 && r.early_stopping() == 0 && r.early_stopping_model() == 0 &&
+      r.min_gain() == 0 && r.time_budget_ms() == 0 && !r.revalidate()) {
+    return absl::InvalidArgumentError(
+        "the job would never end: give trials, early stopping, a least gain or a time budget");
   }
   JobSpec spec;
   spec.model = r.model();
@@ -166,6 +171,8 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.trials = r.trials();
   spec.trials_per_task = r.trials_per_task();
   spec.early_stopping = r.early_stopping();
+  spec.early_stopping_model = r.early_stopping_model();
+  spec.min_gain = r.min_gain();
   spec.time_budget = Milliseconds(r.time_budget_ms());
   spec.seed = r.seed();
   spec.wait_for_device = Milliseconds(r.wait_for_device_ms());

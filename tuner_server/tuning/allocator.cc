@@ -35,11 +35,14 @@ double ExpectedGain(std::span<const TaskStanding> tasks, size_t i, const Allocat
 
 std::optional<size_t> NextTask(std::span<const TaskStanding> tasks, Rng& rng, const AllocatorOptions& options) {
   std::vector<size_t> open;
+  std::optional<size_t> unseen;
   for (size_t i = 0; i < tasks.size(); ++i) {
     if (!tasks[i].open) continue;
-    if (tasks[i].best_after.empty()) return i;
     open.push_back(i);
+    if (!tasks[i].best_after.empty()) continue;
+    if (!unseen || tasks[i].estimate_s > tasks[*unseen].estimate_s) unseen = i;
   }
+  if (unseen) return unseen;
   if (open.empty()) return std::nullopt;
   if (rng.Uniform() < options.epsilon) return open[rng.Below(static_cast<int64_t>(open.size()))];
   size_t chosen = open.front();

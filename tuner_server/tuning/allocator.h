@@ -19,6 +19,7 @@ struct TaskStanding {
   std::string kind;                // tasks of one kind are alike: the anchor operator
   std::vector<double> best_after;  // seconds after each round with results; infinite until one is ok
   bool open = true;                // may be given a batch
+  double estimate_s = 0;           // of the model's time, all occurrences together, by what is known of it
 };
 
 struct AllocatorOptions {
@@ -31,7 +32,8 @@ struct AllocatorOptions {
 // Seconds that the model is expected to gain from the next batch of `tasks[i]`. Infinite for a task that has no ok
 // trial yet.
 double ExpectedGain(std::span<const TaskStanding> tasks, size_t i, const AllocatorOptions& options = {});
-// Among the open ones; a task without a round comes first. nullopt: none is open.
+// Among the open ones; tasks without a round come first, those that take longest before others: a short job looks at
+// what matters. nullopt: none is open.
 std::optional<size_t> NextTask(std::span<const TaskStanding> tasks, Rng& rng, const AllocatorOptions& options = {});
 
 }  // namespace temper

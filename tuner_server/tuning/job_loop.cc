@@ -1,7 +1,8 @@
 #include "tuner_server/tuning/job_loop.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
@@ -17,6 +18,8 @@ constexpr double kSmallShare = 0.005;
 constexpr absl::Duration kModelBuildReserve = absl::Seconds(4);
 constexpr absl::Duration kShortestModelBudget = absl::Milliseconds(1500);
 constexpr double kSmoothing = 0.3;
+constexpr double kAgainAtLeast = 16;
+constexpr double kLongKernelS = 1e-3;
 // What finals may cost, by a task's share of the model's time: short ones for small tasks, so that all get theirs.
 struct FinalsPlan {
   double least_share;
@@ -118,10 +121,6 @@ absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
 
 // --- search ---
 
-bool JobLoop::BudgetOver(absl::Duration now) const {
-  return spec_.time_budget > absl::ZeroDuration() && now - started_ >= spec_.time_budget;
-}
-
 bool JobLoop::MayGetBatch(size_t i) const {
   const TaskSearch& task = tasks_[i];
   // A tuner that has not seen its last batch's results yet proposes half blind.
@@ -145,9 +144,7 @@ int JobLoop::BatchSize(size_t i, absl::Duration now) const {
     const int tasks = static_cast<int>(tasks_.size());
     size = spec_.trials > 0 ? spec_.trials / (kFirstLookDivisor * tasks) : kFirstLookByBudget;
     size = std::clamp(size, options_.smallest_batch, options_.largest_batch);
-    double model_s = 0;
-    for (const TaskSearch& other : tasks_) model_s += other.EstimatedSeconds();
-    if (task.EstimatedSeconds() < kSmallShare * model_s) size = options_.smallest_batch;
+    if (task.EstimatedSeconds() < kSmallShare * KernelSeconds()) size = options_.smallest_batch;
   }
   if (spec_.trials > 0) size = std::min(size, spec_.trials - trials_ - outstanding_items_);
   if (spec_.trials_per_task > 0) size = std::min(size, spec_.trials_per_task - task.view().trials);
@@ -164,8 +161,8 @@ absl::Status JobLoop::Search(absl::Duration now, WorkPort& port) {
   std::vector<TaskStanding> standings;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskSearch& task = tasks_[i];
-    standings.push_back(
-        {static_cast<double>(task.view().weight), task.view().flops, task.kind(), task.best_after(), MayGetBatch(i)});
+    standings.push_back({static_cast<double>(task.view().weight), task.view().flops, task.kind(), task.best_after(),
+                         MayGetBatch(i), task.EstimatedSeconds()});
   }
   const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
   if (!next) return absl::OkStatus();
@@ -179,6 +176,7 @@ absl::Status JobLoop::Search(absl::Duration now, WorkPort& port) {
   }
   Work work = NewWork(WorkKind::kBatch, *next);
   work.incumbent_s = task.incumbent_s();
+  if (task.incumbent_s() >= kLongKernelS) work.plan.race_factor = options_.long_race_factor;
   work.items = std::move(items);
   Submit(std::move(work), *next, now, port);
   return absl::OkStatus();
@@ -231,11 +229,7 @@ void JobLoop::OnResult(const ItemResult& result, absl::Duration now) {
   switch (pending.kind) {
     case WorkKind::kBatch:
       --outstanding_items_;
-      ++outcomes_[result.outcome];
-      if (IsTrial(result.outcome)) ++trials_;
-      tasks_[pending.task].Observe(item, result);
-      Teach(pending.task, item, result);
-      changed_.insert(pending.task);
+      ObserveTrial(pending.task, item, result);
       break;
     case WorkKind::kFinals:
       pending.finals.emplace_back(item, result);
@@ -249,6 +243,21 @@ void JobLoop::OnResult(const ItemResult& result, absl::Duration now) {
   pending_.erase(pending_id);
 }
 
+void JobLoop::ObserveTrial(size_t task, const WorkItem& item, const ItemResult& result) {
+  changed_.insert(task);
+  if (MeasuredInNoise(WorkKind::kBatch, item, result) && tasks_[task].WorthAgain(result) &&
+      again_ <= kAgainAtLeast + options_.most_again * trials_) {
+    ++again_;
+    tasks_[task].MeasureAgain(item);
+    return;
+  }
+  ++outcomes_[result.outcome];
+  if (IsTrial(result.outcome)) ++trials_;
+  ++since_better_;
+  tasks_[task].Observe(item, result);
+  Teach(task, item, result);
+}
+
 void JobLoop::CloseBatch(const Pending& pending, absl::Duration now) {
   if (pending.kind == WorkKind::kModel) return;
   TaskSearch& task = tasks_[pending.task];
@@ -259,22 +268,15 @@ void JobLoop::CloseBatch(const Pending& pending, absl::Duration now) {
   }
   --task.outstanding;
   task.EndRound();
+  const bool first_looks =
+      std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.best_after().empty(); });
+  const double kernels_s = KernelSeconds();
+  if (first_looks || kernels_s < better_kernels_s_ * (1 - kNegligibleGain)) {
+    since_better_ = 0;
+    better_kernels_s_ = first_looks ? std::numeric_limits<double>::infinity() : kernels_s;
+  }
   const double each = absl::ToDoubleSeconds(now - pending.submitted) / static_cast<double>(pending.size);
   seconds_per_item_ = seconds_per_item_ == 0 ? each : seconds_per_item_ + kSmoothing * (each - seconds_per_item_);
-}
-
-void JobLoop::EndFinishedTasks(absl::Duration now) {
-  for (size_t i = 0; i < tasks_.size(); ++i) {
-    TaskSearch& task = tasks_[i];
-    if (task.view().done || !task.prepared()) continue;
-    std::string why;
-    if (spec_.trials_per_task > 0 && task.view().trials >= spec_.trials_per_task) why = "trials";
-    if (spec_.early_stopping > 0 && task.since_better() >= spec_.early_stopping) why = "early_stopping";
-    if (task.failures_in_row() >= options_.most_failures_in_row) why = "failures";
-    if (why.empty() || task.outstanding > 0) continue;
-    task.End(why);
-    changed_.insert(i);
-  }
 }
 
 void JobLoop::EndAllTasks(const std::string& why) {
@@ -299,14 +301,11 @@ void JobLoop::WithdrawAll(WorkPort& port) {
 
 void JobLoop::Advance(absl::Duration now, WorkPort& port) {
   if (phase_ == Phase::kSearch) {
-    EndFinishedTasks(now);
-    const bool budget_over = BudgetOver(now);
-    const bool trials_over = spec_.trials > 0 && trials_ >= spec_.trials;
-    const bool tasks_over =
-        std::all_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.view().done; });
-    if (!budget_over && !trials_over && !(tasks_over && pending_.empty())) return;
+    EndFinishedTasks();
+    const std::string why = WhySearchIsOver(now);
+    if (why.empty()) return;
     WithdrawAll(port);
-    EndAllTasks(budget_over ? "budget" : "trials");
+    EndAllTasks(why);
     search_ended_ = now;
     if (!spec_.workloads.empty()) {
       phase_ = Phase::kOver;
@@ -342,12 +341,9 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   if (spec_.revalidate) return BeginRevalidation(now, port);
   phase_ = Phase::kFinals;
   finals_deadline_ = now + options_.finals_allowance;
-  double model_s = 0;
-  std::vector<size_t> order;
-  for (size_t i = 0; i < tasks_.size(); ++i) {
-    order.push_back(i);
-    model_s += tasks_[i].EstimatedSeconds();
-  }
+  const double model_s = KernelSeconds();
+  std::vector<size_t> order(tasks_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tasks_[a].Gain() > tasks_[b].Gain(); });
   for (const size_t i : order) {
     if (tasks_[i].view().default_s > 0 && tasks_[i].Gain() < kNegligibleGain * model_s) continue;
@@ -446,25 +442,6 @@ absl::Duration JobLoop::NextDeadline() const {
       break;
   }
   return absl::InfiniteDuration();
-}
-
-double JobLoop::EtaSeconds(absl::Duration now) const {
-  if (phase_ != Phase::kSearch) return 0;
-  double eta = 0;
-  const int attempts = trials_ + [this] {
-    int failures = 0;
-    for (const auto& [outcome, count] : outcomes_) failures += IsTrial(outcome) ? 0 : count;
-    return failures;
-  }();
-  if (spec_.trials > 0 && trials_ > 0) {
-    const double attempts_per_trial = static_cast<double>(attempts) / trials_;
-    eta = (spec_.trials - trials_) * attempts_per_trial * seconds_per_item_;
-  }
-  if (spec_.time_budget > absl::ZeroDuration()) {
-    const double left = std::max(0.0, absl::ToDoubleSeconds(spec_.time_budget - (now - started_)));
-    eta = spec_.trials > 0 && trials_ > 0 ? std::min(eta, left) : left;
-  }
-  return eta;
 }
 
 }  // namespace temper

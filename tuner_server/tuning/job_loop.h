@@ -27,9 +27,12 @@ struct JobSpec {
   std::string model;
   std::shared_ptr<const std::string> graph_json;
   std::string device_key, codegen_id, tuner;
-  int trials = 0;              // new ok ones for the whole model; 0: by budget alone
-  int trials_per_task = 0;     // 0: no limit
-  int early_stopping = 0;      // 0: never
+  int trials = 0;                // new ok ones for the whole model; 0: by budget alone
+  int trials_per_task = 0;       // 0: no limit
+  int early_stopping = 0;        // a task ends after so many trials without a better one; 0: never
+  int early_stopping_model = 0;  // the search ends after so many that made the model no faster; 0: never
+  double min_gain =
+      0;  // the search ends where less than this share of the model's time is still to be gained; 0: never
   absl::Duration time_budget;  // to the last trial; zero: none
   uint64_t seed = 0;
   absl::Duration wait_for_device;
@@ -45,11 +48,15 @@ struct JobLoopOptions {
   AllocatorOptions allocator;
   int smallest_batch = 4, largest_batch = 16;
   int most_failures_in_row = 64;  // a task that only fails ends
+  // Of the trials, so many more may be spent on measuring again what was measured while the device was slow.
+  double most_again = 0.25;
   // Finals and the model check together, after the last trial.
   absl::Duration closing_allowance = absl::Seconds(15);
   absl::Duration finals_allowance = absl::Seconds(8);
   // A model check that does not answer: the job ends without it.
   absl::Duration model_patience = absl::Seconds(60);
+  // A long kernel's one sample is steady, and each more of them costs as much as building the next candidate.
+  double long_race_factor = 1.08;
   int final_repeats = 10;  // half as many for a small task
   // A finalist so much behind the best of the first rounds is out.
   double final_race_factor = 1.15;
@@ -93,6 +100,7 @@ class JobLoop {
   Phase phase() const { return phase_; }
   int trials() const { return trials_; }
   const std::map<std::string, int>& outcomes() const { return outcomes_; }
+  int measured_again() const { return again_; }  // the device was slow when they were measured first
   size_t size() const { return tasks_.size(); }
   const TaskView& task(size_t i) const { return tasks_[i].view(); }
   const Workload& workload(size_t i) const { return tasks_[i].workload(); }
@@ -104,6 +112,10 @@ class JobLoop {
   double untuned_s() const { return untuned_s_; }  // end to end, medians; 0: not measured
   double tuned_s() const { return tuned_s_; }
   bool kept_default() const { return kept_default_; }
+  // Of the model's kernels as they are now, by what is known of each; 0: unknown.
+  double KernelSeconds() const;
+  // What the search is expected to take off them within its limits. Infinite: too little is known.
+  double ExpectedGainSeconds(absl::Duration now) const;
   double EtaSeconds(absl::Duration now) const;  // of the search; 0: unknown
 
  private:
@@ -124,8 +136,14 @@ class JobLoop {
   int BatchSize(size_t task, absl::Duration now) const;
   bool TrialsLeft() const { return spec_.trials == 0 || trials_ + outstanding_items_ < spec_.trials; }
   bool MayGetBatch(size_t task) const;
-  void EndFinishedTasks(absl::Duration now);
+  void EndFinishedTasks();
+  std::string WhyFinished(size_t task, double kernels_s) const;  // empty: it is not
   void EndAllTasks(const std::string& why);
+  std::string WhySearchIsOver(absl::Duration now) const;
+  double TrialsExpected(absl::Duration now) const;  // within the limits; infinite where there are none
+  // Seconds of the model that the task is still to gain if it had no limits, and below which it is not worth going on.
+  double GainLeft(size_t task) const;
+  double LeastGain(size_t task, double kernels_s) const;
   void WithdrawAll(WorkPort& port);
   void CloseBatch(const Pending& pending, absl::Duration now);
   void BeginFinals(absl::Duration now, WorkPort& port);
@@ -147,7 +165,12 @@ class JobLoop {
   std::map<int64_t, int64_t> pending_of_item_;
   int64_t next_pending_ = 1;
   int outstanding_items_ = 0;  // of batches
+  void ObserveTrial(size_t task, const WorkItem& item, const ItemResult& result);
+
   int trials_ = 0;
+  int again_ = 0;
+  int since_better_ = 0;  // trials since the kernels together were last faster by a worthwhile share
+  double better_kernels_s_ = 0;  // infinite until every task had its first look
   double seconds_per_item_ = 0;  // measured, smoothed; 0: not yet
   std::map<std::string, int> outcomes_;
   std::string last_error_;

@@ -12,6 +12,9 @@ namespace {
 
 // A tuner that proposes nothing new so many times in a row is taken to be at its end.
 constexpr int kMostEmptyProposals = 4;
+constexpr size_t kMostKnown = 64;
+// Slower than the best by more than this, drift taken off, it is not measured again.
+constexpr double kWorthAgain = 1.15;
 
 bool Measured(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
@@ -39,6 +42,21 @@ std::string TaskSearch::KeyOf(const WorkItem& item) const {
   return absl::StrCat(item.template_name, "\n", item.config);
 }
 
+// Among some thousands of configs two hashes are alike with a chance of one in 10^12; then one goes untried.
+bool TaskSearch::MarkTried(const WorkItem& item) { return tried_.insert(StableHash(KeyOf(item))).second; }
+
+// Jobs may have very many trials, and few of them can matter any more.
+void TaskSearch::DropHopeless() {
+  std::vector<std::pair<double, std::string>> others;
+  const std::string default_key = KeyOf(default_);
+  for (const auto& [key, entry] : ok_) {
+    if (key != default_key && entry.final_s == 0) others.emplace_back(entry.search_s, key);
+  }
+  if (others.size() < 2 * kMostKnown) return;
+  std::nth_element(others.begin(), others.begin() + kMostKnown, others.end());
+  for (size_t i = kMostKnown; i < others.size(); ++i) ok_.erase(others[i].second);
+}
+
 absl::Status TaskSearch::FindDefault() {
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task_.workload, target_));
   default_ = WorkItem{0, std::string(choice.def->name), choice.def->version, Text(choice.config)};
@@ -52,9 +70,12 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
   for (const Record& record : known) {
     const TemplateDef* def = FindTemplate(record.template_name);
     if (def == nullptr || def->version != record.template_version || record.outcome == "infrastructure") continue;
+    if (record.purpose == "canary") continue;
     const WorkItem item{0, record.template_name, record.template_version, record.config};
-    tried_.insert(KeyOf(item));
+    MarkTried(item);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
+    if (record.purpose != "search" || !Measured(record.outcome) || record.costs_s.empty()) continue;
+    course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
   }
   since_better_ = 0;
   failures_in_row_ = 0;
@@ -85,7 +106,11 @@ absl::StatusOr<std::vector<WorkItem>> TaskSearch::Propose(int n) {
   TEMPER_RETURN_IF_ERROR(tuner_->Observe(untold_));
   untold_.clear();
   std::vector<WorkItem> items;
-  if (tried_.insert(KeyOf(default_)).second) items.push_back(default_);
+  if (MarkTried(default_)) items.push_back(default_);
+  while (!again_.empty() && static_cast<int>(items.size()) < n) {
+    items.push_back(std::move(again_.back()));
+    again_.pop_back();
+  }
   for (int empty = 0; static_cast<int>(items.size()) < n && empty < kMostEmptyProposals;) {
     TEMPER_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             tuner_->Propose(n - static_cast<int>(items.size())));
@@ -95,7 +120,7 @@ absl::StatusOr<std::vector<WorkItem>> TaskSearch::Propose(int n) {
       const TemplateDef* def = FindTemplate(candidate.template_name);
       if (def == nullptr) return absl::InternalError(absl::StrCat("no template '", candidate.template_name, "'"));
       WorkItem item{0, candidate.template_name, def->version, Text(candidate.config)};
-      if (tried_.insert(KeyOf(item)).second) items.push_back(std::move(item));
+      if (MarkTried(item)) items.push_back(std::move(item));
     }
     empty = items.size() == before ? empty + 1 : 0;
   }
@@ -120,6 +145,7 @@ void TaskSearch::Learn(const WorkItem& item, const std::string& outcome, const s
   entry.item = item;
   double& time = is_final ? entry.final_s : entry.search_s;
   if (time == 0 || median < time || is_final) time = median;
+  DropHopeless();
 }
 
 void TaskSearch::Observe(const WorkItem& item, const ItemResult& result) {
@@ -134,10 +160,20 @@ void TaskSearch::Observe(const WorkItem& item, const ItemResult& result) {
   ++since_better_;
   failures_in_row_ = 0;
   Choose();
+  course_.Add(view_.best_s);
   if (view_.best_s > 0 && (before == 0 || view_.best_s < before)) {
     since_better_ = 0;
     new_best_here_ = true;
   }
+}
+
+bool TaskSearch::WorthAgain(const ItemResult& result) const {
+  return view_.best_s == 0 || result.costs_s.front() < kWorthAgain * result.drift * view_.best_s;
+}
+
+void TaskSearch::MeasureAgain(WorkItem item) {
+  item.again = true;
+  again_.push_back(std::move(item));
 }
 
 void TaskSearch::EndRound() {

@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <unordered_set>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "storage/record.h"
 #include "tuner_server/dispatch/work.h"
 #include "tuner_server/search/tuner.h"
+#include "tuner_server/tuning/course.h"
 
 namespace temper {
 
@@ -30,7 +31,7 @@ struct TaskView {
   double best_s = 0;
   std::string template_name, config;  // of the best
   bool done = false;
-  std::string why_done;  // "trials", "exhausted", "early_stopping", "failures", "budget", "revalidated"
+  std::string why_done;  // "trials", "exhausted", "early_stopping", "min_gain", "failures", "budget", "revalidated"
 };
 
 class TaskSearch {
@@ -48,6 +49,9 @@ class TaskSearch {
   absl::StatusOr<std::vector<WorkItem>> Propose(int n);
   // Cheap: told to the tuner with the next Propose.
   void Observe(const WorkItem& item, const ItemResult& result);
+  // It was measured while the device was slow by `drift`, and might be best: it is measured again with the next batch.
+  bool WorthAgain(const ItemResult& result) const;
+  void MeasureAgain(WorkItem item);
   // All items of a batch are back: a round ends.
   void EndRound();
 
@@ -76,7 +80,8 @@ class TaskSearch {
   double incumbent_s() const { return view_.best_s; }
   int since_better() const { return since_better_; }  // trials
   int failures_in_row() const { return failures_in_row_; }
-  int outstanding = 0;  // batches in workers' hands
+  const Course& course() const { return course_; }  // of the search, earlier jobs' trials included
+  int outstanding = 0;                              // batches in workers' hands
   // Seconds of the whole model that the best saves over the default; 0 unless both were measured.
   double Gain() const;
   // Share of the model by the draft, until it is measured.
@@ -95,6 +100,8 @@ class TaskSearch {
   void Choose();
   void SetBest(const Known& best);
   std::string KeyOf(const WorkItem& item) const;
+  bool MarkTried(const WorkItem& item);  // false: it was before
+  void DropHopeless();
 
   Task task_;
   Target target_;
@@ -103,10 +110,12 @@ class TaskSearch {
   std::unique_ptr<Tuner> tuner_;
   WorkItem default_;
   double draft_s_ = 0;
-  std::set<std::string> tried_;  // proposed or known, by template and config
-  std::map<std::string, Known> ok_;
+  std::unordered_set<uint64_t> tried_;  // proposed or known: hashes of template and config
+  std::map<std::string, Known> ok_;     // the default, those that finals saw, and the fastest of the others
+  std::vector<WorkItem> again_;
   std::vector<Observation> untold_;
   std::vector<double> best_after_;
+  Course course_;
   int since_better_ = 0, failures_in_row_ = 0;
   bool new_best_here_ = false;  // a trial of this job is best
   TaskView view_;

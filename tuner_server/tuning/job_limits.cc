@@ -18,7 +18,9 @@ bool JobLoop::BudgetOver(absl::Duration now) const {
 
 double JobLoop::KernelSeconds() const {
   double seconds = 0;
-  for (const TaskSearch& task : tasks_) seconds += task.EstimatedSeconds();
+  for (const TaskSearch& task : tasks_) {
+    if (!task.view().alternative) seconds += task.EstimatedSeconds();
+  }
   return seconds;
 }
 

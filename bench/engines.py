@@ -72,10 +72,10 @@ class Package:
             yield name.value.decode(), DTYPES[dtype.value], shape[: rank.value]
 
     def memory(self):
-        """Bytes set aside for activations and for the kernels' scratch."""
+        """Bytes set aside for activations and, in the same arena, the kernels' scratch."""
         with open(os.path.join(self.folder, "manifest.json")) as f:
             manifest = json.load(f)
-        return {"activations": manifest["arena_bytes"], "scratch": manifest["workspace_bytes"]}
+        return {"activations_and_scratch": manifest["arena_bytes"]}
 
     def load(self, feeds):
         self.inputs = [np.ascontiguousarray(feeds[n], d).reshape(s) for n, d, s in self._io(0)]

@@ -15,9 +15,9 @@ struct Options {
 absl::Status Compile(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, BuildPackage(o.model, o.records, o.output));
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
-  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations, %.2f MiB of scratch\n",
-              o.output.c_str(), report.kernels, report.tuned_kernels, mib(report.weight_bytes), mib(report.arena_bytes),
-              mib(report.workspace_bytes));
+  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations and scratch\n",
+              o.output.c_str(), report.kernels, report.tuned_kernels, mib(report.weight_bytes),
+              mib(report.arena_bytes));
   return absl::OkStatus();
 }
 

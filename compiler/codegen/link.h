@@ -21,7 +21,7 @@ struct PlanStep {
   std::string name;
   std::string symbol;  // of the kernel; empty: a copy of `copy_bytes` from args[0] to args[1]
   std::vector<PlanArg> args;
-  int64_t copy_bytes = 0, workspace_bytes = 0, thread_workspace_bytes = 0;
+  int64_t copy_bytes = 0, workspace_bytes = 0, thread_workspace_bytes = 0, workspace_offset = 0;
 };
 struct PlanIo {
   std::string name;
@@ -31,7 +31,7 @@ struct PlanIo {
 struct Plan {
   std::vector<PlanIo> inputs, outputs;
   std::vector<PlanStep> steps;
-  int64_t arena_bytes = 0, weight_bytes = 0;
+  int64_t arena_bytes = 0, scratch_threads = 0, weight_bytes = 0;
   uint64_t weight_hash = 0;
   std::vector<std::string> cpu_features;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler/graph/parts.h"
+
 namespace temper {
 namespace {
 
@@ -120,8 +122,12 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
     fixed[i] = g.values[i].is_constant || IsInput(g, static_cast<ValueId>(i));
     if (IsOutput(g, static_cast<ValueId>(i))) written_to[i] = static_cast<ValueId>(i);
   }
+  const std::vector<std::optional<Part>> parts = PartsOfConcats(g);
   for (const Group& group : g.groups) {
     const Node& node = g.nodes[group.nodes.front()];
+    if (IsWrittenInParts(g, group, parts)) {
+      for (ValueId v : node.inputs) root[v] = node.output;
+    }
     if (group.nodes.size() != 1 || !IsAliasNode(g, node)) continue;
     const ValueId base = root[node.inputs[0]];
     if (IsOutput(g, node.output)) {
@@ -139,6 +145,7 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
 }
 
 bool IsAlias(const Graph& g, const Group& group) {
+  if (IsWrittenInParts(g, group, PartsOfConcats(g))) return true;
   if (group.nodes.size() != 1 || !IsAliasNode(g, g.nodes[group.nodes[0]])) return false;
   const Node& node = g.nodes[group.nodes[0]];
   const std::vector<ValueId> roots = AliasRoots(g);

@@ -19,9 +19,9 @@ std::vector<int> TransposeAliasPerm(const TensorType& in, const std::vector<int6
 // Whether the node's output, in its stored order, is its first input's bytes.
 bool IsAliasNode(const Graph& g, const Node& node);
 
-// Per value: the value whose bytes it shares, itself otherwise. Values of one class live in the class's graph input,
-// constant or (failing those) graph output, else in the first of them. A graph output whose bytes belong to a graph
-// input, a constant or another output is a copy: its own root.
+// Per value: the value whose bytes it shares, or is a part of (see PartsOfConcats), itself otherwise. Values of one
+// class live in the class's graph input, constant or (failing those) graph output, else in the first of them. A graph
+// output whose bytes belong to a graph input, a constant or another output is a copy: its own root.
 std::vector<ValueId> AliasRoots(const Graph& g);
 
 }  // namespace temper

@@ -88,7 +88,8 @@ using SecondsFn = std::function<absl::StatusOr<std::optional<double>>(const Work
 absl::StatusOr<int> ChooseAlternatives(Graph& g, const SecondsFn& seconds);
 // The groups with the alternatives in their places.
 std::vector<Group> WithAlternatives(const std::vector<Group>& groups, std::span<const Alternative> alternatives);
-// The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots). A reshape of a graph
+// The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots), or a concatenation
+// whose operands are written into it (see PartsOfConcats). A reshape of a graph
 // input, a constant or another output into a graph output is no alias but a copy.
 bool IsAlias(const Graph& g, const Group& group);
 

@@ -1,6 +1,7 @@
 #include "compiler/graph/memory_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "compiler/graph/alias.h"
 
@@ -10,15 +11,15 @@ namespace {
 constexpr int64_t kAlignment = 64;
 
 struct Buffer {
-  ValueId root = kNoValue;
+  ValueId root = kNoValue;    // of a value; of scratch none
   int first = -1, last = -1;  // groups between which it is alive, both included
   int64_t bytes = 0, offset = 0;
 };
 
-int64_t AlignedBytes(const TensorType& t) {
-  const int64_t bytes = NumElements(t.shape) * SizeOf(t.dtype);
+int64_t Aligned(int64_t bytes) {
   return std::max<int64_t>(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
+int64_t AlignedBytes(const TensorType& t) { return Aligned(NumElements(t.shape) * SizeOf(t.dtype)); }
 
 // Buffers that groups write and that are neither constants nor the caller's, with their lifetimes.
 std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots) {
@@ -64,20 +65,27 @@ int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
 
 }  // namespace
 
-absl::StatusOr<BufferPlan> PlanMemory(const Graph& g) {
+absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const std::vector<int64_t>& scratch_bytes) {
   if (g.groups.empty() && !g.nodes.empty())
     return absl::FailedPreconditionError("memory plan: the graph has no groups yet");
   BufferPlan plan;
   plan.alias_of = AliasRoots(g);
+  plan.part = PartsOfConcats(g);
   plan.offset.assign(g.values.size(), -1);
+  plan.scratch.assign(g.groups.size(), -1);
   std::vector<Buffer> buffers = Buffers(g, plan.alias_of);
+  for (size_t i = 0; i < scratch_bytes.size(); ++i) {
+    const int now = static_cast<int>(i);
+    if (scratch_bytes[i] > 0) buffers.push_back({kNoValue, now, now, Aligned(scratch_bytes[i]), 0});
+  }
   // Large ones first: small ones then fill the gaps.
-  std::sort(buffers.begin(), buffers.end(),
-            [](const Buffer& a, const Buffer& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.root < b.root; });
+  std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {
+    return std::tuple(-a.bytes, a.root, a.first) < std::tuple(-b.bytes, b.root, b.first);
+  });
   std::vector<Buffer> placed;
   for (Buffer& b : buffers) {
     b.offset = FirstFit(b, placed);
-    plan.offset[b.root] = b.offset;
+    (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
     plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
     placed.push_back(b);
   }

@@ -1,7 +1,8 @@
-// Where activations live: one arena, offsets by liveness.
+// Where activations live, and the kernels' scratch: one arena, offsets by liveness.
 #pragma once
 
 #include "compiler/graph/graph.h"
+#include "compiler/graph/parts.h"
 
 namespace temper {
 
@@ -9,13 +10,17 @@ struct BufferPlan {
   // Per value: offset in the arena in bytes (64-aligned), or -1 for constants, graph inputs, graph outputs, their
   // aliases, and values that never exist.
   std::vector<int64_t> offset;
-  // Per value: the value whose bytes it shares (aliases of free reshapes), itself otherwise. A value that a graph
+  // Per value: the value whose bytes it shares or is a part of, itself otherwise. A value that a graph
   // output renames is that output's alias: its group writes to the caller. Never an alias of an alias.
   std::vector<ValueId> alias_of;
+  // Per value: set where it is a part of `alias_of`'s bytes; its kernel writes that part.
+  std::vector<std::optional<Part>> part;
+  // Per group: offset of its scratch in the arena, or -1 where it needs none.
+  std::vector<int64_t> scratch;
   int64_t arena_bytes = 0;
 };
 // Groups in order; two values alive at once never overlap; outputs of the graph are written where the caller wants
-// them.
-absl::StatusOr<BufferPlan> PlanMemory(const Graph& g);
+// them. `scratch_bytes`, if given, has what each group needs while it runs.
+absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const std::vector<int64_t>& scratch_bytes = {});
 
 }  // namespace temper

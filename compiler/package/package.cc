@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "compiler/package/embedded.h"
 #include "compiler/package/weights.h"
 #include "compiler/runtime/plan.h"
+#include "compiler/schedule/embed.h"
 
 namespace temper {
 namespace {
@@ -32,6 +34,7 @@ struct BuiltKernel {
   KernelChoice choice;
   Kernel kernel;
   CompiledKernel compiled;
+  std::optional<Part> part;  // of a larger value, which it writes
   int uses = 0;
 };
 
@@ -40,11 +43,12 @@ class PackageWriter {
   PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose) : g_(g), target_(t), choose_(choose) {}
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
-    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_));
     TEMPER_RETURN_IF_ERROR(CollectKernels());
     TEMPER_RETURN_IF_ERROR(CompileKernels());
+    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, ScratchBytes()));
     TEMPER_RETURN_IF_ERROR(MakeSteps());
     out_.arena_bytes = plan_.arena_bytes;
+    out_.scratch_threads = target_.threads;
     out_.weight_bytes = weights_.bytes();
     out_.cpu_features = target_.features;
     TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
@@ -61,7 +65,6 @@ class PackageWriter {
     PackageReport report;
     report.arena_bytes = plan_.arena_bytes;
     report.weight_bytes = weights_.bytes();
-    report.workspace_bytes = WorkspaceBytes();
     for (const auto& [symbol, built] : kernels_) {
       report.kernels += built.uses;
       report.tuned_kernels += built.choice.level == "default" ? 0 : built.uses;
@@ -70,12 +73,21 @@ class PackageWriter {
   }
 
  private:
+  struct StepSource {
+    const Group* group;
+    std::string symbol;
+    Extracted extracted;
+  };
+
   absl::Status CollectKernels() {
-    std::map<std::string, std::string> symbol_of;  // workload text -> symbol: each is chosen and built once
+    std::map<std::string, std::string> symbol_of;  // workload and part -> symbol: each is chosen and built once
+    const std::vector<std::optional<Part>> parts = PartsOfConcats(g_);
     for (const Group& group : g_.groups) {
       if (IsAlias(g_, group)) continue;
       TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(g_, group));
-      const std::string text = Text(extracted.workload);
+      const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
+      std::string text = Text(extracted.workload);
+      if (part.has_value()) absl::StrAppend(&text, " part=", part->inner, "/", part->total, "+", part->offset);
       auto [known, is_new] = symbol_of.try_emplace(text);
       if (is_new) {
         BuiltKernel built;
@@ -84,8 +96,13 @@ class PackageWriter {
             BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
         if (!kernel.ok()) return Annotate(kernel.status(), group);
         built.kernel = *std::move(kernel);
+        if (part.has_value()) {
+          TEMPER_ASSIGN_OR_RETURN(built.kernel.main,
+                                  EmbedOutput(built.kernel.main, part->inner, part->total, part->offset));
+        }
         known->second = "k" + HashText(StableHash(text));
         built.workload = extracted.workload;
+        built.part = part;
         kernels_.emplace(known->second, std::move(built));
       }
       ++kernels_.at(known->second).uses;
@@ -154,6 +171,7 @@ class PackageWriter {
       step.symbol = source.symbol;
       step.workspace_bytes = built.compiled.workspace_bytes;
       step.thread_workspace_bytes = built.compiled.thread_workspace_bytes;
+      step.workspace_offset = std::max<int64_t>(0, plan_.scratch[GroupIndex(source)]);
       for (size_t i = 0; i < source.extracted.inputs.size(); ++i) {
         const ValueId value = source.extracted.inputs[i];
         const Value& v = g_.values[static_cast<size_t>(value)];
@@ -185,13 +203,16 @@ class PackageWriter {
     return absl::OkStatus();
   }
 
-  // What the runtime will set aside: steps take turns.
-  int64_t WorkspaceBytes() const {
-    int64_t most = 0;
-    for (const PlanStep& s : out_.steps)
-      most = std::max(most, s.workspace_bytes + target_.threads * s.thread_workspace_bytes);
-    return most;
+  // Per group: what its kernel needs beside its operands.
+  std::vector<int64_t> ScratchBytes() const {
+    std::vector<int64_t> bytes(g_.groups.size(), 0);
+    for (const StepSource& source : steps_) {
+      const CompiledKernel& kernel = kernels_.at(source.symbol).compiled;
+      bytes[GroupIndex(source)] = kernel.workspace_bytes + target_.threads * kernel.thread_workspace_bytes;
+    }
+    return bytes;
   }
+  size_t GroupIndex(const StepSource& source) const { return static_cast<size_t>(source.group - g_.groups.data()); }
 
   PlanIo Io(ValueId id) const {
     const Value& v = g_.values[static_cast<size_t>(id)];
@@ -214,7 +235,6 @@ class PackageWriter {
     m["inputs"] = ios(out_.inputs);
     m["outputs"] = ios(out_.outputs);
     m["arena_bytes"] = out_.arena_bytes;
-    m["workspace_bytes"] = WorkspaceBytes();
     m["weight_bytes"] = out_.weight_bytes;
     m["tuned"] = false;
     m["kernels"] = ordered_json::array();
@@ -228,6 +248,8 @@ class PackageWriter {
                               {"level", built.choice.level},
                               {"record", built.choice.record},
                               {"stale", built.choice.stale}});
+      if (built.part.has_value())
+        m["kernels"].back()["part"] = {built.part->inner, built.part->total, built.part->offset};
     }
     m["steps"] = ordered_json::array();
     for (const PlanStep& step : out_.steps) {
@@ -236,12 +258,6 @@ class PackageWriter {
     }
     return m.dump(1);
   }
-
-  struct StepSource {
-    const Group* group;
-    std::string symbol;
-    Extracted extracted;
-  };
 
   const Graph& g_;
   const Target& target_;

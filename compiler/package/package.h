@@ -23,8 +23,8 @@ using ChooseFn = std::function<absl::StatusOr<KernelChoice>(const Workload&, con
 absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t);
 
 struct PackageReport {
-  int64_t arena_bytes = 0, weight_bytes = 0;
-  int64_t workspace_bytes = 0;  // the kernels' scratch, with the target's threads
+  int64_t arena_bytes = 0;  // activations and the kernels' scratch, with the target's threads
+  int64_t weight_bytes = 0;
   int kernels = 0;              // launches a run
   int tuned_kernels = 0;
 };

@@ -147,7 +147,7 @@ static int allocate(temper_model* m) {
   for (int64_t i = 0; i < plan->num_steps; ++i) {
     const temper_step* s = &plan->steps[i];
     const int64_t bytes = s->workspace_bytes + threads * s->thread_workspace_bytes;
-    if (bytes > workspace) workspace = bytes;
+    if (threads > plan->scratch_threads && bytes > workspace) workspace = bytes;
     if (s->num_args > max_args) max_args = s->num_args;
   }
   for (int64_t i = 0; i < plan->num_inputs; ++i) staging += round_up(plan->inputs[i].bytes);
@@ -265,7 +265,7 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
 static void run_step(temper_model* m, const temper_step* s, temper_launcher* launcher) {
   for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
   if (s->kernel)
-    s->kernel(m->args, m->workspace.data, launcher);
+    s->kernel(m->args, m->workspace.data ? m->workspace.data : m->arena.data + s->workspace_offset, launcher);
   else
     memcpy(m->args[1], m->args[0], (size_t)s->copy_bytes);
 }

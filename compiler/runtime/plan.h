@@ -12,12 +12,12 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 1
+#define TEMPER_PLAN_VERSION 2
 
 enum {
   TEMPER_ARG_INPUT = 0,  /* the model's input `index` */
   TEMPER_ARG_OUTPUT = 1, /* the model's output `index` */
-  TEMPER_ARG_ARENA = 2,  /* activations */
+  TEMPER_ARG_ARENA = 2,  /* activations; scratch too */
   TEMPER_ARG_WEIGHT = 3  /* weights.bin */
 };
 typedef struct temper_arg {
@@ -36,6 +36,7 @@ typedef struct temper_step {
   int64_t copy_bytes;
   int64_t workspace_bytes;        /* the kernel's scratch: workspace_bytes + threads * thread_workspace_bytes */
   int64_t thread_workspace_bytes; /* a multiple of 64 */
+  int64_t workspace_offset;       /* of the scratch in the arena, where it has room for `scratch_threads` */
 } temper_step;
 
 typedef struct temper_io {
@@ -55,6 +56,7 @@ typedef struct temper_plan {
   int64_t num_steps;
   const temper_step* steps; /* in order of execution */
   int64_t arena_bytes;
+  int64_t scratch_threads; /* runs on more of them have scratch apart from the arena */
   int64_t weight_bytes; /* size of weights.bin; 0: there need not be one */
   uint64_t weight_hash; /* temper_weights_hash of it */
   int64_t num_cpu_features;

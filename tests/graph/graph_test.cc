@@ -203,6 +203,62 @@ TEST(MemoryPlanTest, AReshapedInputAsOutputIsACopy) {
   EXPECT_FALSE(IsAlias(b.g, b.g.groups[0]));
 }
 
+// Two convolutions and their concatenation over channels, as in SqueezeNet.
+ValueId TwoBranches(Builder& b, ValueId x, int64_t left, int64_t right) {
+  const int64_t channels = b.g.values[x].type.shape[1];
+  return b.Call("concat",
+                {b.Call("relu", {b.Conv(x, b.Random({left, channels, 1, 1}))}),
+                 b.Call("relu", {b.Conv(x, b.Random({right, channels, 3, 3}), 1)})},
+                Builder::Int("axis", 1));
+}
+
+TEST(MemoryPlanTest, KernelsWriteTheirPartsOfAConcatenation) {
+  Builder b;
+  const ValueId joined = TwoBranches(b, b.Input({1, 4, 6, 6}), 8, 24);
+  b.Output(b.Call("max_pool2d", {joined}, Builder::Ints("kernel", {2, 2})));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  std::vector<Part> parts;
+  for (size_t v = 0; v < b.g.values.size(); ++v) {
+    if (!plan->part[v].has_value()) continue;
+    parts.push_back(*plan->part[v]);
+    EXPECT_EQ(b.g.values[static_cast<size_t>(plan->alias_of[v])].type.shape, Shape({1, 32, 6, 6}));
+  }
+  EXPECT_THAT(parts, ::testing::UnorderedElementsAre(Part{8, 32, 0}, Part{24, 32, 8}));
+  absl::StatusOr<std::vector<Task>> tasks = ExtractTasks(b.g);
+  ASSERT_TRUE(tasks.ok());
+  for (const Task& task : *tasks) EXPECT_NE(task.workload.calls[0].op, "concat");
+}
+
+TEST(MemoryPlanTest, AConcatenationOfWhatOthersReadIsAKernel) {
+  Builder b;
+  const ValueId x = b.Input({1, 4, 6, 6});
+  const ValueId left = b.Call("relu", {b.Conv(x, b.Random({8, 4, 1, 1}))}),
+                right = b.Call("relu", {b.Conv(x, b.Random({8, 4, 1, 1}))});
+  const ValueId joined = b.Call("concat", {left, right}, Builder::Int("axis", 1));
+  b.Output(b.Call("max_pool2d", {joined}, Builder::Ints("kernel", {2, 2})));
+  b.Output(b.Call("reduce_mean", {right}, Builder::Ints("axes", {2, 3})));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  for (const std::optional<Part>& part : PartsOfConcats(b.g)) EXPECT_FALSE(part.has_value());
+}
+
+TEST(MemoryPlanTest, ScratchLiesWhereNothingIsAlive) {
+  Builder b;
+  ValueId v = b.Input({1024});
+  for (int i = 0; i < 6; ++i) v = b.Call("softmax", {v});
+  b.Output(v);
+  ASSERT_TRUE(Optimize(b.g).ok());
+  // Of six groups the first and the last have one operand outside the arena, those between two in it.
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g, {4096, 0, 64, 0, 0, 4096});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->arena_bytes, 2 * 4096 + 64);
+  EXPECT_EQ(plan->scratch[1], -1);
+  EXPECT_NE(plan->scratch[0], plan->offset[b.g.nodes[0].output]);
+  EXPECT_EQ(plan->scratch[2], 2 * 4096);
+  EXPECT_NE(plan->scratch[5], plan->offset[b.g.nodes[4].output]);
+}
+
 TEST(MemoryPlanTest, AsksForGroups) {
   EXPECT_EQ(PlanMemory(SmallNet()).status().code(), absl::StatusCode::kFailedPrecondition);
 }

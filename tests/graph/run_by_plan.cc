@@ -7,6 +7,8 @@
 namespace temper::testing {
 namespace {
 
+constexpr int64_t kScratchBytes = 192;  // of every kernel
+
 // For each logical position, where it lies in physical memory.
 std::vector<int64_t> PhysicalPositions(const TensorType& t) {
   const size_t rank = t.shape.size();
@@ -48,7 +50,10 @@ class Machine {
       TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g_, group));
       // A kernel may write before it has read: its result may not lie where an operand does.
       TEMPER_ASSIGN_OR_RETURN(char* place, Place(e.output));
-      std::memset(place, 0xff, static_cast<size_t>(Bytes(e.output)));
+      if (!plan_.part[static_cast<size_t>(e.output)].has_value())
+        std::memset(place, 0xff, static_cast<size_t>(Bytes(e.output)));
+      const size_t group_index = static_cast<size_t>(&group - g_.groups.data());
+      std::memset(arena_.data() + plan_.scratch[group_index], 0xff, static_cast<size_t>(kScratchBytes));
       std::vector<NDArray> args;
       for (ValueId v : e.inputs) {
         TEMPER_ASSIGN_OR_RETURN(NDArray a, Read(v));
@@ -81,7 +86,7 @@ class Machine {
       return arena_.data() + offset;
     }
     std::vector<char>& own = own_[static_cast<size_t>(root)];
-    if (static_cast<int64_t>(own.size()) != Bytes(v))
+    if (static_cast<int64_t>(own.size()) < Bytes(v))
       return absl::InternalError("a value without a place: " + g_.values[v].name);
     return own.data();
   }
@@ -104,7 +109,9 @@ class Machine {
     const TensorType& t = g_.values[v].type;
     const size_t size = static_cast<size_t>(SizeOf(t.dtype));
     const char* from = static_cast<const char*>(a.data());
+    const std::optional<Part>& part = plan_.part[static_cast<size_t>(v)];
     for (int64_t at : PhysicalPositions(t)) {
+      if (part.has_value()) at = at / part->inner * part->total + part->offset + at % part->inner;
       std::memcpy(to + static_cast<size_t>(at) * size, from, size);
       from += size;
     }
@@ -120,7 +127,7 @@ class Machine {
 }  // namespace
 
 absl::StatusOr<std::vector<NDArray>> RunByPlan(const Graph& g, const std::vector<NDArray>& inputs) {
-  TEMPER_ASSIGN_OR_RETURN(BufferPlan plan, PlanMemory(g));
+  TEMPER_ASSIGN_OR_RETURN(BufferPlan plan, PlanMemory(g, std::vector<int64_t>(g.groups.size(), kScratchBytes)));
   return Machine(g, std::move(plan)).Run(inputs);
 }
 

@@ -50,6 +50,13 @@ void IncrementKernel(void* const* args, void*, temper_launcher*) {
   for (int i = 0; i < kN; ++i) static_cast<float*>(args[1])[i] = static_cast<const float*>(args[0])[i] + 1;
 }
 
+// IncrementKernel that leaves where its scratch lies, seen from its operand.
+ptrdiff_t scratch_from_operand;
+void NotingKernel(void* const* args, void* workspace, temper_launcher* launcher) {
+  scratch_from_operand = static_cast<char*>(workspace) - static_cast<char*>(args[0]);
+  IncrementKernel(args, workspace, launcher);
+}
+
 constexpr int64_t kLongNs = 2'000'000;
 
 // IncrementKernel that takes kLongNs and more.
@@ -144,6 +151,24 @@ TEST_F(ModelTest, TimesEachStepOfARun) {
   }
   EXPECT_LE(sum, wall);
   for (int i = 0; i < kN; ++i) ASSERT_EQ(y[0][i], x[i] * weights_[i] + 1) << i;
+}
+
+TEST_F(ModelTest, ScratchLiesInTheArenaWhereThatHasRoomForTheThreads) {
+  plan_.arena_bytes = 512;
+  plan_.scratch_threads = 2;
+  steps_[0].workspace_offset = 256;
+  steps_[1] = {"increment", NotingKernel, increment_, 2, 0, 64, 64, 320};
+  alignas(64) float x[kN] = {}, y[3][64] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y[0], y[1], y[2]};
+  for (int threads : {1, 2, 3}) {
+    ASSERT_EQ(Create(threads), TEMPER_OK);
+    ASSERT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_OK);
+    EXPECT_EQ(scratch_from_operand == 320 - 64, threads <= 2) << threads;
+    EXPECT_EQ(y[0][kN - 1], 1);
+    temper_model_destroy(model_);
+    model_ = nullptr;
+  }
 }
 
 TEST_F(ModelTest, DescribesItsInputsAndOutputs) {

@@ -31,6 +31,7 @@ class PlanModule {
                                 I64(static_cast<int64_t>(steps.size())),
                                 Array(steps),
                                 I64(plan.arena_bytes),
+                                I64(plan.scratch_threads),
                                 I64(plan.weight_bytes),
                                 I64(static_cast<int64_t>(plan.weight_hash)),
                                 I64(static_cast<int64_t>(features.size())),
@@ -86,7 +87,8 @@ class PlanModule {
                                 I64(static_cast<int64_t>(step.args.size())),
                                 I64(step.copy_bytes),
                                 I64(step.workspace_bytes),
-                                I64(step.thread_workspace_bytes)};
+                                I64(step.thread_workspace_bytes),
+                                I64(step.workspace_offset)};
     return llvm::ConstantStruct::getAnon(fields);
   }
 

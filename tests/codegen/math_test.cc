@@ -45,8 +45,8 @@ const std::vector<Function>& Functions() {
       {"rsqrt", [](const Expr& x) { return ir::Binary(ExprKind::kPow, x, ir::Float(-0.5)); },
        [](double x) { return 1 / std::sqrt(x); }, 1.5},
       // Where e^-x overflows they are 0.
-      {"sigmoid", Operator("sigmoid"), Sigmoid, 2, 0, 0x1p-126},
-      {"silu", Operator("silu"), [](double x) { return x * Sigmoid(x); }, 2, 0, 0x1p-121},
+      {"sigmoid", Operator("sigmoid"), Sigmoid, 2.75, 0, 0x1p-126},
+      {"silu", Operator("silu"), [](double x) { return x * Sigmoid(x); }, 2.75, 0, 0x1p-121},
       {"gelu", Operator("gelu"), [](double x) { return x / 2 * std::erfc(-x * M_SQRT1_2); }, 2, 1},
       {"gelu_tanh", Operator("gelu", "tanh"),
        [](double x) { return x * Sigmoid(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }, 2, 1},

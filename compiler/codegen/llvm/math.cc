@@ -7,7 +7,9 @@
 #include <llvm/IR/Module.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 
 namespace temper {
@@ -66,44 +68,64 @@ bool Has(llvm::IRBuilder<>& b, const char* feature) {
   return llvm::is_contained(features, llvm::StringRef(feature));
 }
 
-// p * 2^n with vscalefps, register by register; null where the target or the width has none.
-Value* ScaleInRegisters(const F32& f, Value* p, Value* n) {
+// `f` of every register of 16 lanes of `x`; null where the target or the width has none.
+Value* InRegisters(llvm::IRBuilder<>& b, Value* x, const std::function<Value*(Value* part)>& f) {
   constexpr int kLanes = 16;
-  llvm::IRBuilder<>& b = f.b();
-  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(p->getType());
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (type == nullptr || type->getNumElements() % kLanes != 0 || !Has(b, "+avx512f")) return nullptr;
-  auto* part_type = llvm::FixedVectorType::get(b.getFloatTy(), kLanes);
-  const int parts = static_cast<int>(type->getNumElements()) / kLanes;
-  std::vector<Value*> scaled;
-  for (int part = 0; part < parts; ++part) {
-    std::vector<int> lanes;
-    for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(part * kLanes + lane);
-    constexpr int kCurrentRounding = 4;
-    scaled.push_back(
-        b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                          {b.CreateShuffleVector(p, lanes), b.CreateShuffleVector(n, lanes),
-                           llvm::PoisonValue::get(part_type), b.getInt16(0xffff), b.getInt32(kCurrentRounding)}));
+  std::vector<Value*> parts;
+  for (int first = 0; first < static_cast<int>(type->getNumElements()); first += kLanes) {
+    std::vector<int> lanes(kLanes);
+    std::iota(lanes.begin(), lanes.end(), first);
+    parts.push_back(f(type->getNumElements() == kLanes ? x : b.CreateShuffleVector(x, lanes)));
   }
-  return llvm::concatenateVectors(b, scaled);
+  return llvm::concatenateVectors(b, parts);
 }
 
 // The polynomials below are least-maximum-error fits, made for these ranges with coefficients that f32 has.
 
 constexpr double kRoundToInteger = 12582912.0;  // 1.5 * 2^23: added, it leaves an integer in the low bits
 
-// e^x = 2^n e^r with |r| <= ln(2)/2; without an instruction for it the scaling is done in two steps, so that it
-// overflows and underflows as it should.
+// The bounds beyond which e^x is infinite or 0.
+Value* BoundedExponent(const F32& f, Value* x) { return f.AtLeast(f.AtMost(x, 89.0), -104.0); }
+
+// x - n ln(2) for multiples n of a power of two: ln(2) in two numbers, the first so short that its product is exact.
+Value* WithoutMultiple(const F32& f, Value* x, Value* n) {
+  return f.MulAdd(n, 2.12194440054690583e-4, f.MulAdd(n, -0.693359375, x));
+}
+
+// e^x = 2^n e^r with |r| <= ln(2)/32: n is a multiple of 1/16, whose fraction picks its power from a register and whose
+// floor is what vscalefps scales by.
+Value* ExpF32InRegister(llvm::IRBuilder<>& b, Value* x) {
+  constexpr double kRoundToSixteenth = kRoundToInteger / 16;
+  constexpr int kSteps = 16, kCurrentRounding = 4;
+  const F32 f(b, x);
+  x = BoundedExponent(f, x);
+  Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToSixteenth));
+  Value* n = b.CreateFSub(shifted, f.Const(kRoundToSixteenth));
+  Value* r = WithoutMultiple(f, x, n);
+  Value* p = b.CreateFMul(r, f.Polynomial(r, {1.0, 0.50001639127731323, 0.16667062044143677}));
+  std::vector<llvm::Constant*> powers;
+  for (int i = 0; i < kSteps; ++i)
+    powers.push_back(llvm::ConstantFP::get(b.getFloatTy(), std::exp2(static_cast<double>(i) / kSteps)));
+  Value* power = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+                                   {llvm::ConstantVector::get(powers), f.Bits(shifted)});
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                           {f.MulAdd(power, p, power), n, llvm::PoisonValue::get(x->getType()), b.getInt16(0xffff),
+                            b.getInt32(kCurrentRounding)});
+}
+
+// e^x = 2^n e^r with |r| <= ln(2)/2; the scaling is done in two steps, so that it overflows and underflows as it
+// should.
 Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
-  x = f.AtLeast(f.AtMost(x, 89.0), -104.0);
+  if (Value* y = InRegisters(b, x, [&](Value* part) { return ExpF32InRegister(b, part); })) return y;
+  x = BoundedExponent(f, x);
   // Whatever x is: no conversion can trap on NaN.
   Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToInteger));
-  Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
-  Value* r = f.MulAdd(n, -0.693359375, x);
-  r = f.MulAdd(n, 2.12194440054690583e-4, r);
+  Value* r = WithoutMultiple(f, x, b.CreateFSub(shifted, f.Const(kRoundToInteger)));
   Value* p = f.Polynomial(r, {1.0, 1.0, 0.49999991059303284, 0.16666519641876221, 0.041668955236673355,
                               0.00836885161697865, 0.0013783585745841265});
-  if (Value* scaled = ScaleInRegisters(f, p, n)) return scaled;
   Value* exponent = b.CreateSub(f.Bits(shifted), f.IntConst(0x4b400000));
   Value* half = b.CreateAShr(exponent, f.IntConst(1));
   return b.CreateFMul(b.CreateFMul(p, f.PowerOfTwo(half)), f.PowerOfTwo(b.CreateSub(exponent, half)));

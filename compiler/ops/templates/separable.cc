@@ -36,10 +36,6 @@ struct Tiles {
         panels(CeilDiv(p.pointwise.oc, nr)) {}
 };
 
-bool IsPointwise(const Conv2dShape& s) {
-  return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && !s.padded() && s.group == 1;
-}
-
 bool Matches(const Workload& w) {
   const int inputs = static_cast<int>(w.inputs.size());
   auto is_conv = [&](const Workload::Call& call) {
@@ -51,7 +47,8 @@ bool Matches(const Workload& w) {
   if (w.anchor == 0 || !is_conv(first) || !is_conv(anchor) || first.args[0] >= inputs) return false;
   if (anchor.args[0] != inputs + w.anchor - 1 || w.output().perm != kChannelsLast) return false;
   const Pair p(w);
-  return p.depthwise.depthwise() && IsPointwise(p.pointwise);
+  return p.depthwise.depthwise() && p.pointwise.pointwise() && p.pointwise.group == 1 && p.pointwise.stride_h == 1 &&
+         p.pointwise.stride_w == 1;
 }
 
 ConfigSpace Space(const Workload& w, const Target& t) {

@@ -63,6 +63,12 @@ TEST(Conv2dRowsTest, ShapesOfNetworks) {
   }
 }
 
+// So wide that its taps are not unrolled at the ends of a row.
+TEST(Conv2dRowsTest, FiltersAsWideAsTheImage) {
+  const Sides h{1, 1, 1, 1, 0, 0}, w{70, 61, 1, 1, 30, 30};
+  CheckAll(Parse(Text(1, {3, 40, 1}, h, w, "const ")), 2, 5);
+}
+
 // Every config reads the image as it lies, and branches past what would multiply by zero.
 TEST(Conv2dRowsTest, NothingIsCopiedOrMultipliedByPadding) {
   const Sides s{14, 3, 1, 1, 1, 1};

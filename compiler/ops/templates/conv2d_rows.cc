@@ -223,7 +223,6 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double line_bytes = 4 * static_cast<double>(s.kh * tile.channels);
   const double window_bytes = line_bytes * static_cast<double>(std::min(columns.reach() + 1, s.w));
   const double strip_bytes = line_bytes * static_cast<double>(s.w);
-
   const double seen = static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
 
   Footprint f;

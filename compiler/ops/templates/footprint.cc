@@ -12,8 +12,8 @@ namespace {
 constexpr double kHz = 3e9;
 constexpr double kFmaLatency = 5;  // cycles, with what scheduling adds; fewer accumulators than latency * rate wait
 constexpr double kWindow = 256;    // instructions in flight
-constexpr double kL2BytesPerCycle = 32;
-constexpr double kL3BytesPerCycle = 20;
+constexpr double kL2BytesPerCycle = 16;
+constexpr double kL3BytesPerCycle = 12;
 constexpr double kMemoryBytesPerSecond = 12e9;
 constexpr double kTileCycles = 6;        // address arithmetic, loop set-up
 constexpr double kLaunchSeconds = 2e-6;  // one parallel region

@@ -370,7 +370,8 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   // Past L2 and past L3 each block comes anew for every row tile if it does not fit, and A for every block.
   const double block_streams = batch * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, row_tiles) : row_tiles);
   const double a_bytes = std::min(4 * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
-  const double out_bytes = 4 * batch * rows * columns, l3 = 0.75 * static_cast<double>(t.l3_bytes);
+  const double out_bytes = 4 * batch * rows * columns;
+  const double l3 = 0.4 * static_cast<double>(t.l3_bytes);  // others use it too
   f.l3_traffic = blocks * a_bytes + blocks * block_bytes * block_streams + out_bytes;
   f.memory_traffic = (a_bytes + block_bytes <= l3 ? 1 : blocks) * a_bytes + out_bytes +
                      blocks * block_bytes * (block_bytes + rows_bytes <= l3 ? batch : block_streams);

@@ -1,12 +1,14 @@
 // Studies of the search on recorded spaces.
 //   bench_search record FILE [WORKLOAD]    measures every config once more, on the CPUs of the affinity mask; the first
 //                                          of three passes makes FILE and names the workload
-//   bench_search replay [--seeds N] [--trials N] FILE...
+//   bench_search replay [--seeds N] [--trials N] [--boosters DIR] FILE...
+//                                          with boosters: xgb that begins at them too, where the draft is on
 // A recording is of one machine and of this build's templates: replaying it elsewhere is fine, on other templates not.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -14,11 +16,14 @@
 #include "absl/strings/str_cat.h"
 #include "bench/search/replay.h"
 #include "compiler/runtime/timing.h"
+#include "cost_model/shipped.h"
 #include "measure_worker/backend.h"
+#include "tuner_server/search/experience.h"
 
 namespace temper {
 namespace {
 
+constexpr std::string_view kBoosted = "xgb boosted";
 constexpr int kSamples = 5;  // the fastest counts: other work on the machine only ever adds
 
 struct Header {
@@ -93,12 +98,25 @@ absl::Status Record(const std::string& path, const char* workload_text) {
 }
 
 void PrintRegrets(std::string_view tuner, const std::vector<double>& regrets) {
-  std::printf("  %-10s", std::string(tuner).c_str());
+  std::printf("  %-12s", std::string(tuner).c_str());
   for (double q : {0.1, 0.25, 0.5, 0.75, 0.9}) std::printf(" %8.2f", 100 * Quantile(regrets, q));
   std::printf("\n");
 }
 
-absl::Status Replay(const std::vector<std::string>& paths, ReplayOptions options) {
+std::vector<Booster> ReadBoosters(const std::string& folder) {
+  std::vector<std::string> texts;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(entry.path());
+    if (entry.path().extension() == ".booster")
+      texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  std::vector<std::pair<std::string_view, std::string_view>> files;
+  for (const std::string& text : texts) files.emplace_back(folder, text);
+  return UsableBoosters(files);
+}
+
+absl::Status Replay(const std::vector<std::string>& paths, const std::vector<Booster>& boosters,
+                    ReplayOptions options) {
   std::vector<RecordedSpace> spaces;
   for (const std::string& path : paths) {
     std::ifstream in(path);
@@ -117,9 +135,16 @@ absl::Status Replay(const std::vector<std::string>& paths, ReplayOptions options
         PrintRegrets(tuner.name, regrets);
         all[tuner.name].insert(all[tuner.name].end(), regrets.begin(), regrets.end());
       }
+      if (!draft || boosters.empty()) continue;
+      ReplayOptions boosted = options;
+      boosted.experience = std::make_shared<Experience>(spaces[i].target, boosters);
+      TEMPER_ASSIGN_OR_RETURN(const std::vector<double> regrets, Regrets(spaces[i], *FindTuner("xgb"), boosted));
+      PrintRegrets(kBoosted, regrets);
+      all[kBoosted].insert(all[kBoosted].end(), regrets.begin(), regrets.end());
     }
     std::printf(" all tasks\n");
     for (const TunerDef& tuner : AllTuners()) PrintRegrets(tuner.name, all[tuner.name]);
+    if (!all[kBoosted].empty()) PrintRegrets(kBoosted, all[kBoosted]);
     const Difference d = PairedDifference(all["xgb"], all["ga"]);
     std::printf(" xgb less ga: %.2f +- %.2f points; xgb's median is %.3f of random's\n", 100 * d.mean,
                 100 * d.half_width, Quantile(all["xgb"], 0.5) / Quantile(all["random"], 0.5));
@@ -129,22 +154,26 @@ absl::Status Replay(const std::vector<std::string>& paths, ReplayOptions options
 
 absl::Status Main(std::vector<std::string> args) {
   const absl::Status usage = absl::InvalidArgumentError(
-      "usage: bench_search record FILE [WORKLOAD] | replay [--seeds N] [--trials N] FILE...");
+      "usage: bench_search record FILE [WORKLOAD] | replay [--seeds N] [--trials N] [--boosters DIR] FILE...");
   if (args.size() < 2) return usage;
   if (args[0] == "record") return Record(args[1], args.size() > 2 ? args[2].c_str() : nullptr);
   if (args[0] != "replay") return usage;
   ReplayOptions options;
   std::vector<std::string> paths;
+  std::vector<Booster> boosters;
   for (size_t i = 1; i < args.size(); ++i) {
-    const bool seeds = args[i] == "--seeds", trials = args[i] == "--trials";
-    if (!seeds && !trials) {
+    const bool seeds = args[i] == "--seeds", trials = args[i] == "--trials", folder = args[i] == "--boosters";
+    if (!seeds && !trials && !folder) {
       paths.push_back(args[i]);
       continue;
     }
     if (++i == args.size()) return usage;
-    (seeds ? options.seeds : options.trials) = std::atoi(args[i].c_str());
+    if (folder)
+      boosters = ReadBoosters(args[i]);
+    else
+      (seeds ? options.seeds : options.trials) = std::atoi(args[i].c_str());
   }
-  return Replay(paths, options);
+  return Replay(paths, boosters, options);
 }
 
 }  // namespace

@@ -179,6 +179,12 @@ bool Forest::AddLine(const std::string& line, size_t width) {
   return true;
 }
 
+void Forest::Scale(float factor) {
+  for (Tree& tree : trees_) {
+    for (Node& node : tree.nodes) node.value *= factor;
+  }
+}
+
 template <size_t lanes>
 void Forest::Descend(const Tree& tree, const float* rows, size_t width, float* scores) {
   const Node* const nodes = tree.nodes.data();

@@ -19,6 +19,7 @@ class Forest {
   std::string Text() const;
   // kInvalidArgument: no such text, or a feature of `width` or more.
   static absl::StatusOr<Forest> FromText(std::string_view text, size_t width);
+  void Scale(float factor);  // all values
   bool empty() const { return trees_.empty(); }
   // Adds all trees' values at each row to its score. NaN is a missing value. The same sums as XGBoost's, in its order.
   void AddTo(std::span<const float> rows, size_t width, std::span<float> scores) const;

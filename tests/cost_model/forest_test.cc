@@ -61,6 +61,15 @@ TEST(Forest, PredictsAsXgboostDoes) {
   }
 }
 
+TEST(Forest, IsScaled) {
+  auto forest = Forest::FromText("0<1 =2 =4\n=1\n", 1);
+  ASSERT_TRUE(forest.ok()) << forest.status();
+  forest->Scale(0.5f);
+  std::vector<float> scores = {0, 10};
+  forest->AddTo(std::vector<float>{0.5f, 1}, 1, scores);
+  EXPECT_EQ(scores, (std::vector<float>{1.5f, 12.5f}));
+}
+
 TEST(Forest, OfNoTreesAddsNothing) {
   std::vector<float> scores = {1, 2};
   Forest().AddTo(std::vector<float>{0, 0}, 1, scores);

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMostSamples = 2000;  // of a template
 constexpr size_t kFewestSamples = 48;  // in all; trees of fewer say nothing
 constexpr size_t kFewestOfTemplate = 24;
+constexpr int kDoubtfulTasks = 12;  // what so many tasks have in common is believed by half
 constexpr size_t kMostSeeds = 8;
 // Fewer and flatter trees than a task's own model has: what holds for many shapes is coarse.
 constexpr TrainOptions kTraining{.rounds = 40, .depth = 5, .eta = 0.2, .least_weight = 2};
@@ -52,6 +53,7 @@ absl::Status Experience::Refit() {
   trained_on_ = samples_;
   trainer_.Forget(kMostSamples);
   TEMPER_ASSIGN_OR_RETURN(std::vector<Booster> trained, trainer_.Train(kTraining, kFewestOfTemplate));
+  for (Booster& b : trained) b.forest.Scale(static_cast<float>(b.tasks) / static_cast<float>(b.tasks + kDoubtfulTasks));
   trained.insert(trained.end(), shipped_.begin(), shipped_.end());
   boosters_ = std::make_shared<const std::vector<Booster>>(std::move(trained));
   return absl::OkStatus();

@@ -202,15 +202,17 @@ class XgbTuner : public PointTuner {
                                      [&](const Point& other) { return task().Distance(p, other) >= apart_by; });
       (apart ? plan : twins).push_back(p);
     };
-    if (!fitted_) plan = Seeds();
     std::vector<bool> shown(task().count(), fitted_);
     for (const ScoredPoint& p : ranked) {
       if (shown[p.point.space] || p.score < ranked[0].score - std::log(kHopeless)) continue;
       shown[p.point.space] = true;
       add(p.point);
     }
+    const std::vector<Point> seeds = fitted_ ? std::vector<Point>() : Seeds();
+    auto seed = seeds.begin();
     for (const ScoredPoint& p : ranked) {
       if (plan.size() >= wanted) break;
+      if (seed != seeds.end()) plan.push_back(*seed++);
       if (!fitted_ && plan.size() % kSpreadEvery == kSpreadEvery - 1) {
         const Point& drawn = by_draft_[rng().Below((std::ssize(by_draft_) + 1) / 2)].point;
         if (Open(drawn)) add(drawn);

@@ -145,6 +145,23 @@ TEST_F(CliTest, ASecondTuneGoesOnAndRepeatsNothing) {
   EXPECT_NE(Manifest("package")["tuned"], report["kept_default"]) << "as its end-to-end measurement said";
 }
 
+TEST_F(CliTest, ATuneWithoutAnotherLimitEndsWhereLittleIsToBeGained) {
+  const std::string command = "tune " + model_ + " --db " + dir_ + "/records.db --json " + dir_ + "/report.json";
+  const Result unsound = Temper(command + " --min-gain 5");
+  EXPECT_EQ(unsound.code, 1);
+  EXPECT_NE(unsound.out.find("--min-gain 5: "), std::string::npos) << unsound.out;
+  const Result tuned = Temper(command + " --min-gain 30%");
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  EXPECT_NE(tuned.out.find("trials by operator: "), std::string::npos) << tuned.out;
+  const nlohmann::json report = nlohmann::json::parse(std::ifstream(dir_ + "/report.json"));
+  for (const nlohmann::json& task : report["tasks"]) {
+    EXPECT_TRUE(task["why_done"] == "min_gain" || task["why_done"] == "exhausted") << task.dump();
+  }
+  int trials = 0;
+  for (const auto& [op, count] : report["operators"].items()) trials += count["trials"].get<int>();
+  EXPECT_EQ(trials, report["trials"].get<int>());
+}
+
 TEST_F(CliTest, AModelThatWasNoFasterTunedIsBuiltUntuned) {
   const std::string db = dir_ + "/records.db", address = "unix:" + dir_ + "/server";
   ASSERT_EQ(Temper("tune " + model_ + " --db " + db + " --trials 8").code, 0);

@@ -98,9 +98,10 @@ TEST(Messages, RoundTrip) {
   EXPECT_EQ(Encode(*model), Encode(work));
   EXPECT_EQ(model->seed, ~0ull);
 
-  const auto trial = DecodeTrial(Encode(Trial{3, {"ok", "", {1e-300, 0.1}, 5, 6}}));
+  const auto trial = DecodeTrial(Encode(Trial{3, {"ok", "", {1e-300, 0.1}, 5, 6, 1.5}}));
   ASSERT_TRUE(trial.ok());
   EXPECT_EQ(trial->result.costs_s, (std::vector<double>{1e-300, 0.1}));
+  EXPECT_EQ(trial->result.drift, 1.5);
 
   const auto begin = DecodeBegin(Encode(Begin{Phase::kTime, -1}));
   ASSERT_TRUE(begin.ok());

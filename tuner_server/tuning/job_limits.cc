@@ -9,6 +9,10 @@ namespace temper {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+// Of a task that too few trials tell of, so much of its time may be gained for all that is known.
+constexpr double kHoped = 0.5;
+// While so much of the model is not known better, nothing is expected.
+constexpr double kMostUnknown = 0.1;
 
 }  // namespace
 
@@ -24,9 +28,14 @@ double JobLoop::KernelSeconds() const {
   return seconds;
 }
 
+bool JobLoop::GainIsKnown(size_t i) const {
+  return tasks_[i].view().done || std::isfinite(tasks_[i].course().GainLeft());
+}
+
 double JobLoop::GainLeft(size_t i) const {
   const TaskSearch& task = tasks_[i];
-  return task.view().done ? 0 : task.view().weight * task.course().GainLeft();
+  if (task.view().done) return 0;
+  return GainIsKnown(i) ? task.view().weight * task.course().GainLeft() : kHoped * task.EstimatedSeconds();
 }
 
 // A task is allowed to leave its share of what the model may leave: half of that by its time, half as one of many, so
@@ -85,10 +94,14 @@ double JobLoop::TrialsExpected(absl::Duration now) const {
 
 double JobLoop::ExpectedGainSeconds(absl::Duration now) const {
   if (phase_ != Phase::kSearch) return 0;
-  double total = 0;
-  for (size_t i = 0; i < tasks_.size(); ++i) total += GainLeft(i);
+  double total = 0, unknown_s = 0;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    total += GainLeft(i);
+    if (!GainIsKnown(i)) unknown_s += tasks_[i].EstimatedSeconds();
+  }
+  if (unknown_s > kMostUnknown * KernelSeconds()) return kUnlimited;
   const double trials = TrialsExpected(now);
-  if (total == 0 || !std::isfinite(total) || !std::isfinite(trials)) return total;
+  if (total == 0 || !std::isfinite(trials)) return total;
   double gain = 0;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const double left = GainLeft(i);
@@ -117,7 +130,8 @@ double JobLoop::EtaSeconds(absl::Duration now) const {
       if (left > 0) trials += tasks_[i].course().trials();
     }
     const double times = left_s / (spec_.min_gain * KernelSeconds());
-    if (std::isfinite(times)) eta = std::min(eta, std::max(0.0, times - 1) * trials * seconds_per_item_);
+    if (std::isfinite(ExpectedGainSeconds(now)))
+      eta = std::min(eta, std::max(0.0, times - 1) * trials * seconds_per_item_);
   }
   return std::isfinite(eta) ? std::max(0.0, eta) : 0;
 }

@@ -252,8 +252,10 @@ void JobLoop::ObserveTrial(size_t task, const WorkItem& item, const ItemResult& 
     return;
   }
   ++outcomes_[result.outcome];
-  if (IsTrial(result.outcome)) ++trials_;
-  ++since_better_;
+  if (IsTrial(result.outcome)) {
+    ++trials_;
+    ++since_better_;
+  }
   tasks_[task].Observe(item, result);
   Teach(task, item, result);
 }

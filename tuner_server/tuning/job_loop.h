@@ -114,7 +114,7 @@ class JobLoop {
   bool kept_default() const { return kept_default_; }
   // Of the model's kernels as they are now, by what is known of each; 0: unknown.
   double KernelSeconds() const;
-  // What the search is expected to take off them within its limits. Infinite: too little is known.
+  // What the search is expected to take off them within its limits. Infinite: too little is known of too much.
   double ExpectedGainSeconds(absl::Duration now) const;
   double EtaSeconds(absl::Duration now) const;  // of the search; 0: unknown
 
@@ -141,6 +141,7 @@ class JobLoop {
   void EndAllTasks(const std::string& why);
   std::string WhySearchIsOver(absl::Duration now) const;
   double TrialsExpected(absl::Duration now) const;  // within the limits; infinite where there are none
+  bool GainIsKnown(size_t task) const;
   // Seconds of the model that the task is still to gain if it had no limits, and below which it is not worth going on.
   double GainLeft(size_t task) const;
   double LeastGain(size_t task, double kernels_s) const;
@@ -169,7 +170,7 @@ class JobLoop {
 
   int trials_ = 0;
   int again_ = 0;
-  int since_better_ = 0;  // trials since the kernels together were last faster by a worthwhile share
+  int since_better_ = 0;         // trials since the kernels together were last faster by a worthwhile share
   double better_kernels_s_ = 0;  // infinite until every task had its first look
   double seconds_per_item_ = 0;  // measured, smoothed; 0: not yet
   std::map<std::string, int> outcomes_;

@@ -7,7 +7,7 @@
 namespace temper {
 namespace {
 
-constexpr int kLeastTrials = 32;
+constexpr int kLeastTrials = 8;
 constexpr int kDoublings = 3;
 
 }  // namespace

@@ -9,8 +9,10 @@ namespace temper {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-// Of a task that too few trials tell of, so much of its time may be gained for all that is known.
+// Of a task that too few trials tell of, so much of its time may be gained for all that is known. What few trials tell
+// is worth saying, but no reason to give up.
 constexpr double kHoped = 0.5;
+constexpr int kLeastToGiveUp = 32;
 // While so much of the model is not known better, nothing is expected.
 constexpr double kMostUnknown = 0.1;
 
@@ -38,6 +40,12 @@ double JobLoop::GainLeft(size_t i) const {
   return GainIsKnown(i) ? task.view().weight * task.course().GainLeft() : kHoped * task.EstimatedSeconds();
 }
 
+double JobLoop::MayGain(size_t i) const {
+  const TaskSearch& task = tasks_[i];
+  if (task.view().done || task.course().trials() >= kLeastToGiveUp) return GainLeft(i);
+  return std::max(GainLeft(i), kHoped * task.EstimatedSeconds());
+}
+
 // A task is allowed to leave its share of what the model may leave: half of that by its time, half as one of many, so
 // that neither a large task is held to nothing nor a small one to its own small time.
 double JobLoop::LeastGain(size_t i, double kernels_s) const {
@@ -51,7 +59,7 @@ std::string JobLoop::WhyFinished(size_t i, double kernels_s) const {
   if (task.failures_in_row() >= options_.most_failures_in_row) return "failures";
   if (spec_.early_stopping > 0 && task.since_better() >= spec_.early_stopping) return "early_stopping";
   if (spec_.trials_per_task > 0 && task.view().trials >= spec_.trials_per_task) return "trials";
-  if (spec_.min_gain > 0 && GainLeft(i) < LeastGain(i, kernels_s)) return "min_gain";
+  if (spec_.min_gain > 0 && MayGain(i) < LeastGain(i, kernels_s)) return "min_gain";
   return "";
 }
 
@@ -75,7 +83,7 @@ std::string JobLoop::WhySearchIsOver(absl::Duration now) const {
   double left_s = 0;
   bool all_done = true;
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    left_s += GainLeft(i);
+    left_s += MayGain(i);
     all_done = all_done && tasks_[i].view().done;
   }
   if (all_done) return "trials";
@@ -125,7 +133,7 @@ double JobLoop::EtaSeconds(absl::Duration now) const {
     // What is left falls as 1/n, so all that still gain need so many times their trials.
     double left_s = 0, trials = 0;
     for (size_t i = 0; i < tasks_.size(); ++i) {
-      const double left = GainLeft(i);
+      const double left = MayGain(i);
       left_s += left;
       if (left > 0) trials += tasks_[i].course().trials();
     }

@@ -144,6 +144,7 @@ class JobLoop {
   bool GainIsKnown(size_t task) const;
   // Seconds of the model that the task is still to gain if it had no limits, and below which it is not worth going on.
   double GainLeft(size_t task) const;
+  double MayGain(size_t task) const;  // the same, but more where few trials tell
   double LeastGain(size_t task, double kernels_s) const;
   void WithdrawAll(WorkPort& port);
   void CloseBatch(const Pending& pending, absl::Duration now);

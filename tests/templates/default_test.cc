@@ -115,6 +115,24 @@ TEST(DefaultTest, ChangesOfLayout) {
 }
 
 // One parallel region, and no scratch beyond a row's.
+TEST(DefaultTest, Transposes) {
+  Rng rng(6);
+  for (uint64_t seed = 0; seed < 16 && !::testing::Test::HasFatalFailure(); ++seed) {
+    std::vector<int64_t> perm = {0, 1, 2};
+    if (rng.Below(2) == 0) perm.push_back(3);
+    for (size_t i = perm.size(); i > 1; --i)
+      std::swap(perm[i - 1], perm[static_cast<size_t>(rng.Below(static_cast<int64_t>(i)))]);
+    Shape shape, turned;
+    for (size_t i = 0; i < perm.size(); ++i) shape.push_back(i == 0 ? 1 + rng.Below(3) : RandomExtent(rng));
+    for (int64_t axis : perm) turned.push_back(shape[static_cast<size_t>(axis)]);
+    const std::string from = TypeText(shape), to = TypeText(turned);
+    // What is read in the new order joins it.
+    CheckAll(Parse(absl::StrCat("(", from, ", ", to, ") transpose(0; perm=[", absl::StrJoin(perm, ","), "]) -> ", to,
+                                "; add(2,1) -> ", to, "; anchor=0")),
+             1, seed);
+  }
+}
+
 TEST(DefaultTest, RowsAreOneKernel) {
   const char* texts[] = {
       "(f32[1,12,128,128]) softmax(0; axis=3) -> f32[1,12,128,128]; anchor=0",

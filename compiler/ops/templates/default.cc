@@ -42,8 +42,8 @@ std::optional<int64_t> Stride(const Expr& e, const ir::Var& v, const ir::Simplif
 }
 
 // How many of the block's innermost iterators, of one kind and from `first` on at most, can be fused into one that
-// walks all accesses with stride 0 or 1; none if not even the last does.
-size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store) {
+// walks all accesses with stride 0 or 1, or `any_stride`; none if not even the last does.
+size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store, bool any_stride = false) {
   const std::vector<ir::IterVar>& iters = block->block.iters;
   const std::vector<Expr> accesses = Accesses(block, with_store);
   for (; first < iters.size(); ++first) {
@@ -60,7 +60,7 @@ size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store) {
     for (size_t i = 0; i < first; ++i) simplifier.Bind(iters[i].var, iters[i].extent);
     bool linear = std::all_of(accesses.begin(), accesses.end(), [&](const Expr& e) {
       std::optional<int64_t> stride = Stride(ir::Substitute(e, bindings), fused, simplifier);
-      return stride == 0 || stride == 1;
+      return stride.has_value() && (any_stride || *stride == 0 || *stride == 1);
     });
     if (linear) return iters.size() - first;
   }
@@ -230,6 +230,43 @@ bool InterleavePlanes(Schedule& s, const std::string& name, const Target& t) {
   return true;
 }
 
+// A stage that reads along one of its outer dimensions and writes along its innermost: tiles as wide as a cache line
+// both ways, so that what a line holds is used while it is in L1.
+bool TransposeTiles(Schedule& s, const std::string& name, const Target& t) {
+  constexpr int64_t kLine = 16;
+  const ir::Stmt block = FindBlock(s.func(), name);
+  const std::vector<ir::IterVar>& iters = block->block.iters;
+  if (block->block.init || iters.size() < 2) return false;
+  ir::Simplifier simplifier;
+  for (const ir::IterVar& iter : iters) simplifier.Bind(iter.var, iter.extent);
+  std::optional<size_t> along;
+  for (const Expr& load : Accesses(block, false)) {
+    const std::optional<int64_t> across = Stride(load, iters.back().var, simplifier);
+    if (!across.has_value() || *across < kLine) continue;
+    for (size_t i = 0; i + 1 < iters.size() && !along.has_value(); ++i) {
+      if (iters[i].extent >= kLine && Stride(load, iters[i].var, simplifier) == 1) along = i;
+    }
+  }
+  if (!along.has_value()) return false;
+  const size_t fused = FusibleSuffix(block, *along + 1, true, true);
+  std::vector<Loop> loops = s.Loops(name);
+  if (fused == 0 || !s.status().ok()) return false;
+  const Loop line = loops[*along];
+  const Loop run = FuseAll(s, Innermost(loops, fused));
+  if (s.Extent(run) < kLine) return false;
+  loops.resize(loops.size() - fused);
+  loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(*along));
+  auto [runs, lane] = s.Split(run, kLine);
+  auto [lines, row] = s.Split(line, kLine);
+  loops.insert(loops.end(), {lines, runs});
+  std::vector<Loop> order = loops;
+  order.insert(order.end(), {row, lane});
+  s.Reorder(order);
+  s.Vectorize(lane);
+  s.Partition(ParallelPrefix(s, loops, t));
+  return true;
+}
+
 // One stage by itself, parallel over its outermost loops.
 void ScheduleAlone(Schedule& s, const std::string& name, const Target& t, const Lanes& v) {
   const ir::Stmt block = FindBlock(s.func(), name);
@@ -238,7 +275,7 @@ void ScheduleAlone(Schedule& s, const std::string& name, const Target& t, const 
   const Reduction r = ReductionOf(block, v);
   std::vector<Loop> outer = s.Loops(name);
   if (spatial == 0) return ScheduleInside(s, name, 0, v);
-  if (InterleavePlanes(s, name, t)) return;
+  if (InterleavePlanes(s, name, t) || TransposeTiles(s, name, t)) return;
   outer.resize(spatial);
   if (block->block.init && r.along > 0) {
     ScheduleInside(s, name, 0, v);
@@ -423,7 +460,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 TemplateDef DefaultTemplate() {
   return {"default",
-          2,
+          3,
           [](const Workload& w) {
             return std::all_of(w.calls.begin(), w.calls.end(), [](const Workload::Call& call) {
               const OpDef* op = FindOp(call.op);

@@ -26,6 +26,7 @@ struct Footprint {
   double vector_lanes = 1;                                     // lanes of the innermost vector
   double tile_rows = 1, tile_columns = 1, tile_registers = 0;  // register tile; columns in elements
   double reduction = 1;       // length of the innermost accumulation before results leave the registers
+  double sums = 1;            // independent ones that each accumulator is in the end; known to the draft alone
   double loads_per_fma = 0;   // vector loads (or broadcasts) per vector multiply-add in the innermost loop
   double l1_bytes = 0;        // working set of the loop that should live in L1
   double l2_bytes = 0;        // working set of the loop that should live in L2

@@ -100,6 +100,12 @@ TEST(Footprint, HalfVectorsWhereTheyRunAtFullRateAndFewerLanesIdle) {
   EXPECT_EQ(lanes(1000, double_pumped), 0);  // not worth a knob
 }
 
+TEST(Footprint, OneAccumulatorIsSummedInParts) {
+  const absl::StatusOr<Choice> choice = DefaultChoice(Dense(1, 4096, 16), Machine());
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->config["ku"], 4);
+}
+
 TEST(Footprint, TheSlowestThreadDecides) {
   // Three blocks of one row tile: with two threads, one of them has two.
   const Workload w = Dense(1, 2048, 768);

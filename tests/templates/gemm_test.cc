@@ -8,6 +8,7 @@ namespace {
 const char kDense[] =
     "(f32[61,96], const f32[96,93], const f32[93]) matmul(0,1) -> f32[61,93]; add(3,2) -> f32[61,93]; anchor=0";
 const char kBatched[] = "(f32[2,33,48], f32[2,48,64]) matmul(0,1) -> f32[2,33,64]; anchor=0";
+const char kVector[] = "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0";
 const char kTransposed[] = "(f32[9,14,24], f32[9,37,24]) matmul(0,1; trans_b=1) -> f32[9,14,37]; anchor=0";
 const char kPointwise[] =
     "(f32[1,48,9,9]@0231, const f32[80,48,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
@@ -41,7 +42,7 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithTinyCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kTransposed, kPointwise, kSpatial}) {
+  for (const char* text : {kDense, kBatched, kVector, kTransposed, kPointwise, kSpatial}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
@@ -84,6 +85,17 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
   EXPECT_FALSE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,vl=16,blocks=1,ku=1,pack=1", tiny), rows));
   EXPECT_TRUE(absl::StrContains(MainOf(Parse(kSpatial), "mr=4,nv=1,vl=16,blocks=1,ku=1,pack=1", tiny), panel));
   EXPECT_FALSE(absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", tiny), panel));
+}
+
+TEST(GemmTest, SmallTilesSumUnrolledStepsApart) {
+  const Target t = *ParseTarget("llvm:skylake-avx512");
+  const auto apart = [&](const char* text, const std::string& config) {
+    return absl::StrContains(MainOf(Parse(text), config, t), "alloc acc_rf");
+  };
+  EXPECT_TRUE(apart(kVector, "mr=1,nv=2,vl=16,blocks=1,ku=4,pack=1"));
+  EXPECT_FALSE(apart(kVector, "mr=1,nv=2,vl=16,blocks=1,ku=1,pack=1"));
+  EXPECT_TRUE(apart(kDense, "mr=4,nv=1,blocks=1,ku=2,pack=1"));
+  EXPECT_FALSE(apart(kDense, "mr=5,nv=1,blocks=1,ku=2,pack=1"));
 }
 
 }  // namespace

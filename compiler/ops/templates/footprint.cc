@@ -70,15 +70,15 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   const double accumulators = std::max(1.0, f.tile_rows * f.tile_columns / f.vector_lanes);
   const double reduction = std::max(1.0, f.reduction);
   const Rates rates = RatesOf(f.vector_lanes, t);
-  // The next tile's multiply-adds fill what the last of a short one wait for.
-  const double alone = 1 - std::min(1.0, kWindow / (accumulators * (reduction + 3)));
+  const double fma_vectors = f.padded_flops / 2 / f.vector_lanes;
+  const double tiles = std::max(1.0, fma_vectors / accumulators / reduction);
+  // The next tile's multiply-adds, where there is one, fill what the last of a short one wait for.
+  const double alone = 1 - (1 - 1 / tiles) * std::min(1.0, kWindow / (accumulators * (reduction + 3)));
   // Cycles of one step of the innermost reduction over the tile: bound by multiply-adds, by loads, or by latency.
   const double step =
-      std::max({accumulators / rates.fmas, accumulators * f.loads_per_fma / rates.loads, kFmaLatency * alone});
-  const double fma_vectors = f.padded_flops / 2 / f.vector_lanes;
+      std::max({accumulators / rates.fmas, accumulators * f.loads_per_fma / rates.loads, kFmaLatency * alone / f.sums});
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
-  const double tiles = fma_vectors / accumulators / reduction;
   double cycles = fma_vectors / accumulators * step * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);

@@ -16,6 +16,7 @@ double Bytes(const TensorType& t) { return static_cast<double>(NumElements(t.sha
 int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (vectors == 1 ? 1 : vectors + 1); }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
+constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
 constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched
 constexpr int64_t kPrefetchingRows = 4;   // tiles of fewer rows live off loads, and have none to spare
 
@@ -34,6 +35,7 @@ std::vector<int64_t> LanesOf(int64_t columns, const Target& t) {
 struct Tile {
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
   bool pack;           // B is packed, by the package or by the kernel
+  bool sums_apart;     // unrolled steps of the reduction do not wait for each other
   bool prefetch_b;     // B's panel is fetched ahead
   int64_t prefetch_a;  // so are the next tile's rows, at every so many elements; 0: they are not
   Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
@@ -45,6 +47,8 @@ struct Tile {
         blocks(c["blocks"]),
         unroll(c["ku"]),
         pack(w.inputs[v.b_input].constant || c["pack"] != 0),
+        sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
+                   mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
         prefetch_b(StreamsB(w, v, t)),
         prefetch_a(LineStep(v, t)) {}
 
@@ -144,6 +148,38 @@ int64_t LineDivisor(int64_t extent) {
   return step;
 }
 
+// A tile of few accumulators waits for each multiply-add's end: every unrolled step of the reduction gets a sum of its
+// own, and they are added up at the tile's end.
+void SumApart(Schedule& s, const GemmView& v, const Tile& tile, const Loop& under) {
+  s.ComputeAt("acc", under);
+  s.SetScope("acc", ir::Scope::kRegister);
+  const std::vector<Loop> loops = s.Loops("acc");
+  if (!s.status().ok()) return;
+  const size_t first = loops.size() - v.reduction.size();
+  std::vector<Loop> order(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
+  auto [vector, lane] = s.Split(loops[first - 1], tile.lanes);
+  auto [steps, step] = s.Split(order.back(), tile.unroll);
+  order.back() = steps;
+  order.insert(order.end(), {step, loops[first - 2], vector, lane});
+  s.Reorder(order);
+  auto [apart, sum] = s.Rfactor("acc", step);
+  s.SetScope(apart, ir::Scope::kRegister);
+  s.TransformLayout(apart, {tile.unroll, v.batch, v.rows, tile.panels * tile.nr}, [](const std::vector<Expr>& i) {
+    return std::vector<Expr>{i[3], i[0], i[1], i[2]};
+  });
+  const std::string init = s.DecomposeReduction(apart, order.front());
+  std::vector<Loop> last = s.Loops(sum);
+  if (!s.status().ok()) return;
+  const size_t row = last.size() - 4;  // row, vector, lane, step
+  s.Reorder({last[row + 3], last[row], last[row + 1], last[row + 2]});
+  const std::string zero = s.DecomposeReduction(sum, last[row + 3]);
+  s.Unroll(last[row + 3]);
+  s.Unroll(step);
+  for (const std::string& block : {apart, init, sum, zero}) UnrollTile(s, block);
+  const std::vector<Loop> filled = s.Loops(init);
+  if (s.status().ok()) s.Unroll(filled[filled.size() - 4]);
+}
+
 // B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
 // batch does not give threads enough to do, they share the lines along the columns.
 void SchedulePackAcross(Schedule& s, const GemmView& v, const Tile& tile, const Target& t) {
@@ -215,10 +251,14 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
   order.insert(order.end(), {panel_in, row_in, vector, lane});
   s.Reorder(order);
 
-  TileAccumulators(s, "acc", panel_in, v.reduction.size(), tile.lanes, tile.unroll);
+  if (tile.sums_apart) {
+    SumApart(s, v, tile, panel_in);
+  } else {
+    TileAccumulators(s, "acc", panel_in, v.reduction.size(), tile.lanes, tile.unroll);
+  }
   UnrollTile(s, "out");
   if (!s.status().ok()) return s.status();
-  PrefetchOperands(s, v, tile, row_tile);
+  if (!tile.sums_apart) PrefetchOperands(s, v, tile, row_tile);
   Loop parallel = outer.front();
   for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
   s.Parallel(parallel);
@@ -355,6 +395,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   f.padded_flops = 2 * batch * rows * (padded_columns + whole_vectors) / 2 * k;
   DescribeTile(f, tile.mr, tile.vectors, tile.lanes);
   f.reduction = k;
+  f.sums = tile.sums_apart ? static_cast<double>(tile.unroll) : 1;
   f.l1_bytes = panel_bytes + rows_bytes;
   f.l2_bytes = block_bytes + rows_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);

@@ -25,12 +25,12 @@ namespace {
 constexpr size_t kShapesAJob = 8;
 constexpr int kHeldOutEvery = 5;        // shapes, to see whether boosters help with what they were not trained on
 constexpr size_t kFewestSamples = 200;  // of a template: fewer make no booster
-constexpr TrainOptions kTraining{.rounds = 100, .depth = 6, .eta = 0.12, .least_weight = 4};
+constexpr TrainOptions kTraining{.rounds = 60, .depth = 5, .eta = 0.15, .least_weight = 8};
 
 struct Options {
   RecordOptions records;
-  std::string out, time_budget = "10m", cores;
-  int shapes = 200, configs = 48;
+  std::string out, time_budget = "15m", cores;
+  int shapes = 400, configs = 32;
   uint64_t seed = 1;
 };
 
@@ -242,7 +242,7 @@ void AddPretrain(CLI::App& app, Action* action) {
   command->add_option("--seed", o->seed, "of the shapes and the searches")->capture_default_str();
   command->add_option("--device", o->records.device, "device key of the records (default: local)");
   command->add_option("--cores", o->cores, "cores to measure on, such as cpu:0-1");
-  command->footer("Example:\n  temper pretrain --db pretrain.db --shapes 400 --time-budget 15m -o cost_model/boosters");
+  command->footer("Example:\n  temper pretrain --db pretrain.db -o cost_model/boosters");
   command->callback([o, action] { *action = [o] { return Pretrain(*o); }; });
 }
 

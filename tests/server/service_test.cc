@@ -313,6 +313,7 @@ TEST_F(ServiceTest, OperatorsByThemselvesAreMeasuredWithoutAModel) {
   request.clear_graph_json();
   request.set_trials(0);
   request.set_trials_per_task(12);
+  request.set_no_booster(true);
   for (const char* name : {"x", "y"}) request.add_workloads(Text(ToyWorkload(name, 100)));
   const auto job = client_->SubmitJob(request);
   ASSERT_TRUE(job.ok()) << job.status();
@@ -322,6 +323,7 @@ TEST_F(ServiceTest, OperatorsByThemselvesAreMeasuredWithoutAModel) {
   EXPECT_EQ(tasks_.size(), 2u);
   EXPECT_THAT(Records({.workload = Text(ToyWorkload("y", 100)), .purpose = "search"}), SizeIs(testing::Ge(12u)));
   EXPECT_THAT(Records({.purpose = "final"}), SizeIs(0));
+  EXPECT_THAT(store_.GetJob(*job)->spec, HasSubstr("\"booster\":false"));
   request.add_workloads("no workload");
   EXPECT_TRUE(absl::IsInvalidArgument(client_->SubmitJob(request).status()));
 }

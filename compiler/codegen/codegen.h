@@ -17,6 +17,7 @@ std::string CodegenId();  // "1-llvm19": codegen version and LLVM's major
 struct CodegenInput {
   std::string symbol;  // exported name of the kernel; see runtime/kernel_abi.h for its signature
   ir::Func func;       // lowered
+  int in_place = -1;   // the parameter whose bytes may be the output's, if any; see ReadsWhatItWrites
 };
 
 struct CompiledKernel {

@@ -48,6 +48,34 @@ std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots) {
   return buffers;
 }
 
+// Whether the value has bytes of its own in the arena: all of them, and nobody else's.
+std::vector<bool> OwnBytes(const Graph& g, const std::vector<ValueId>& roots) {
+  std::vector<bool> own(g.values.size(), true);
+  for (size_t v = 0; v < own.size(); ++v) own[v] = roots[v] == static_cast<ValueId>(v) && !g.values[v].is_constant;
+  for (ValueId v : g.inputs) own[roots[v]] = false;
+  for (ValueId v : g.outputs) own[roots[v]] = false;
+  return own;
+}
+
+bool IsElementwise(const Graph& g, const Group& group) {
+  return std::all_of(group.nodes.begin(), group.nodes.end(),
+                     [&](int n) { return FindOp(g.nodes[n].op)->pattern == OpPattern::kElementwise; });
+}
+
+// What the group reads of others.
+std::vector<ValueId> OperandsOf(const Graph& g, const Group& group) {
+  std::vector<ValueId> operands;
+  for (int n : group.nodes) {
+    for (ValueId v : g.nodes[n].inputs) {
+      const bool inside =
+          std::any_of(group.nodes.begin(), group.nodes.end(), [&](int k) { return g.nodes[k].output == v; });
+      if (v != kNoValue && !inside && std::find(operands.begin(), operands.end(), v) == operands.end())
+        operands.push_back(v);
+    }
+  }
+  return operands;
+}
+
 // The lowest offset at which `b` meets none of the placed buffers that are alive with it.
 int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
   std::vector<std::pair<int64_t, int64_t>> taken;
@@ -65,18 +93,46 @@ int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
 
 }  // namespace
 
-absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const std::vector<int64_t>& scratch_bytes) {
+std::vector<ValueId> InPlaceOperands(const Graph& g) {
+  const std::vector<ValueId> roots = AliasRoots(g);
+  const std::vector<bool> own = OwnBytes(g, roots);
+  std::vector<int> last_read(g.values.size(), -1);
+  for (size_t i = 0; i < g.groups.size(); ++i) {
+    for (ValueId v : OperandsOf(g, g.groups[i])) last_read[roots[v]] = static_cast<int>(i);
+  }
+  std::vector<ValueId> result(g.groups.size(), kNoValue);
+  for (size_t i = 0; i < g.groups.size(); ++i) {
+    const ValueId out = g.nodes[g.groups[i].nodes.back()].output;
+    if (!own[out] || !IsElementwise(g, g.groups[i]) || IsAlias(g, g.groups[i])) continue;
+    const std::vector<ValueId> operands = OperandsOf(g, g.groups[i]);
+    for (ValueId v : operands) {
+      const auto same_bytes = [&](ValueId other) { return roots[other] == roots[v]; };
+      const bool fits = own[roots[v]] && last_read[roots[v]] == static_cast<int>(i) &&
+                        g.values[v].type == g.values[out].type &&
+                        std::count_if(operands.begin(), operands.end(), same_bytes) == 1;
+      if (fits) result[i] = v;
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) {
   if (g.groups.empty() && !g.nodes.empty())
     return absl::FailedPreconditionError("memory plan: the graph has no groups yet");
   BufferPlan plan;
   plan.alias_of = AliasRoots(g);
   plan.part = PartsOfConcats(g);
+  for (size_t i = 0; i < needs.in_place.size(); ++i) {
+    if (needs.in_place[i] == kNoValue) continue;
+    const ValueId out = g.nodes[g.groups[i].nodes.back()].output;
+    std::replace(plan.alias_of.begin(), plan.alias_of.end(), out, plan.alias_of[needs.in_place[i]]);
+  }
   plan.offset.assign(g.values.size(), -1);
   plan.scratch.assign(g.groups.size(), -1);
   std::vector<Buffer> buffers = Buffers(g, plan.alias_of);
-  for (size_t i = 0; i < scratch_bytes.size(); ++i) {
+  for (size_t i = 0; i < needs.scratch_bytes.size(); ++i) {
     const int now = static_cast<int>(i);
-    if (scratch_bytes[i] > 0) buffers.push_back({kNoValue, now, now, Aligned(scratch_bytes[i]), 0});
+    if (needs.scratch_bytes[i] > 0) buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i]), 0});
   }
   // Large ones first: small ones then fill the gaps.
   std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {

@@ -10,8 +10,8 @@ struct BufferPlan {
   // Per value: offset in the arena in bytes (64-aligned), or -1 for constants, graph inputs, graph outputs, their
   // aliases, and values that never exist.
   std::vector<int64_t> offset;
-  // Per value: the value whose bytes it shares or is a part of, itself otherwise. A value that a graph
-  // output renames is that output's alias: its group writes to the caller. Never an alias of an alias.
+  // Per value: the value whose bytes it shares (reshapes, results in place) or is a part of, itself otherwise. A value
+  // that a graph output renames is that output's alias: its group writes to the caller. Never an alias of an alias.
   std::vector<ValueId> alias_of;
   // Per value: set where it is a part of `alias_of`'s bytes; its kernel writes that part.
   std::vector<std::optional<Part>> part;
@@ -19,8 +19,18 @@ struct BufferPlan {
   std::vector<int64_t> scratch;
   int64_t arena_bytes = 0;
 };
-// Groups in order; two values alive at once never overlap; outputs of the graph are written where the caller wants
-// them. `scratch_bytes`, if given, has what each group needs while it runs.
-absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const std::vector<int64_t>& scratch_bytes = {});
+
+// Per group: an operand whose bytes its result may take, since nothing reads them later and the group, elementwise all
+// through, reads of them what it is about to write; kNoValue for others.
+std::vector<ValueId> InPlaceOperands(const Graph& g);
+
+// What is known of the kernels, per group; empty lists mean none.
+struct KernelNeeds {
+  std::vector<int64_t> scratch_bytes;  // while it runs
+  std::vector<ValueId> in_place;       // of InPlaceOperands, those whose kernels can
+};
+// Groups in order; two values alive at once never overlap, but for results in place of operands; outputs of the graph
+// are written where the caller wants them.
+absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs = {});
 
 }  // namespace temper

@@ -35,6 +35,7 @@ struct BuiltKernel {
   Kernel kernel;
   CompiledKernel compiled;
   std::optional<Part> part;  // of a larger value, which it writes
+  int in_place = -1;         // the parameter whose bytes its result takes
   int uses = 0;
 };
 
@@ -45,7 +46,7 @@ class PackageWriter {
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
     TEMPER_RETURN_IF_ERROR(CollectKernels());
     TEMPER_RETURN_IF_ERROR(CompileKernels());
-    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, ScratchBytes()));
+    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, {ScratchBytes(), in_place_}));
     TEMPER_RETURN_IF_ERROR(MakeSteps());
     out_.arena_bytes = plan_.arena_bytes;
     out_.scratch_threads = target_.threads;
@@ -82,12 +83,17 @@ class PackageWriter {
   absl::Status CollectKernels() {
     std::map<std::string, std::string> symbol_of;  // workload and part -> symbol: each is chosen and built once
     const std::vector<std::optional<Part>> parts = PartsOfConcats(g_);
+    in_place_ = InPlaceOperands(g_);
     for (const Group& group : g_.groups) {
       if (IsAlias(g_, group)) continue;
       TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(g_, group));
       const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
       std::string text = Text(extracted.workload);
       if (part.has_value()) absl::StrAppend(&text, " part=", part->inner, "/", part->total, "+", part->offset);
+      ValueId& in_place = in_place_[static_cast<size_t>(&group - g_.groups.data())];
+      const auto operand = std::find(extracted.inputs.begin(), extracted.inputs.end(), in_place);
+      const int in_place_param = in_place == kNoValue ? -1 : static_cast<int>(operand - extracted.inputs.begin());
+      if (in_place != kNoValue) absl::StrAppend(&text, " in_place=", in_place_param);
       auto [known, is_new] = symbol_of.try_emplace(text);
       if (is_new) {
         BuiltKernel built;
@@ -100,12 +106,16 @@ class PackageWriter {
           TEMPER_ASSIGN_OR_RETURN(built.kernel.main,
                                   EmbedOutput(built.kernel.main, part->inner, part->total, part->offset));
         }
+        if (in_place_param >= 0 && ReadsWhatItWrites(built.kernel.main, static_cast<size_t>(in_place_param)))
+          built.in_place = in_place_param;
         known->second = "k" + HashText(StableHash(text));
         built.workload = extracted.workload;
         built.part = part;
         kernels_.emplace(known->second, std::move(built));
       }
-      ++kernels_.at(known->second).uses;
+      BuiltKernel& built = kernels_.at(known->second);
+      ++built.uses;
+      if (built.in_place < 0) in_place = kNoValue;
       steps_.push_back({&group, known->second, std::move(extracted)});
     }
     return absl::OkStatus();
@@ -122,7 +132,7 @@ class PackageWriter {
     std::vector<std::vector<CodegenInput>> inputs;
     for (const auto& [symbol, built] : kernels_) {
       if (inputs.empty() || inputs.back().size() == kKernelsPerModule) inputs.emplace_back();
-      inputs.back().push_back({symbol, built.kernel.main});
+      inputs.back().push_back({symbol, built.kernel.main, built.in_place});
     }
     std::vector<absl::StatusOr<CompiledModule>> modules(inputs.size());
     std::atomic<size_t> next{0};
@@ -267,6 +277,7 @@ class PackageWriter {
   WeightWriter weights_;
   std::map<std::string, BuiltKernel> kernels_;  // by symbol
   std::vector<StepSource> steps_;
+  std::vector<ValueId> in_place_;  // per group: the operand whose bytes its result takes, or kNoValue
   std::vector<std::string> objects_;
 };
 

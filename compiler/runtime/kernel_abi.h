@@ -17,7 +17,8 @@ typedef struct temper_launcher {
   int32_t threads;
 } temper_launcher;
 
-/* A kernel: args are the buffers in parameter order (64-byte aligned, not aliasing), workspace is 64-byte aligned
+/* A kernel: args are the buffers in parameter order (64-byte aligned, not aliasing but for a
+ * result in the place of an operand), workspace is 64-byte aligned
  * scratch of workspace_bytes + launcher->threads * thread_workspace_bytes. */
 typedef void (*temper_kernel)(void* const* args, void* workspace, temper_launcher* launcher);
 

@@ -1,5 +1,8 @@
 #include "compiler/schedule/embed.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/schedule/nest.h"
@@ -30,6 +33,35 @@ absl::StatusOr<ir::Func> EmbedOutput(const ir::Func& func, int64_t inner, int64_
   result.body = ir::Simplify(result.body);
   TEMPER_RETURN_IF_ERROR(ir::Verify(result));
   return result;
+}
+
+bool ReadsWhatItWrites(const ir::Func& func, size_t param) {
+  const ir::Buffer &in = func.params[param], &out = func.params.back();
+  if (in->shape != out->shape || in->dtype != out->dtype) return false;
+  const auto loads = [&](const Expr& root, const std::function<bool(const ir::ExprNode&)>& expected) {
+    bool ok = true;
+    ir::Visit(root, [&](const Expr& e) {
+      if (e->kind == ir::ExprKind::kLoad && (e->buffer == in || e->buffer == out)) ok = ok && expected(*e);
+    });
+    return ok;
+  };
+  bool ok = true;
+  size_t in_stores = 0, everywhere = 0;
+  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
+    if (s->kind != ir::StmtKind::kStore || s->buffer != out) return;
+    ok = ok && loads(s->value, [&](const ir::ExprNode& load) {
+           ++in_stores;
+           return load.buffer == in && std::equal(load.args.begin(), load.args.end(), s->indices.begin(),
+                                                  s->indices.end(), ir::StructurallyEqual);
+         });
+  });
+  ir::VisitExprs(func.body, [&](const Expr& root) {
+    loads(root, [&](const ir::ExprNode&) {
+      ++everywhere;
+      return true;
+    });
+  });
+  return ok && in_stores == everywhere;
 }
 
 }  // namespace temper

@@ -250,13 +250,49 @@ TEST(MemoryPlanTest, ScratchLiesWhereNothingIsAlive) {
   b.Output(v);
   ASSERT_TRUE(Optimize(b.g).ok());
   // Of six groups the first and the last have one operand outside the arena, those between two in it.
-  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g, {4096, 0, 64, 0, 0, 4096});
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g, {{4096, 0, 64, 0, 0, 4096}, {}});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->arena_bytes, 2 * 4096 + 64);
   EXPECT_EQ(plan->scratch[1], -1);
   EXPECT_NE(plan->scratch[0], plan->offset[b.g.nodes[0].output]);
   EXPECT_EQ(plan->scratch[2], 2 * 4096);
   EXPECT_NE(plan->scratch[5], plan->offset[b.g.nodes[4].output]);
+}
+
+TEST(MemoryPlanTest, AGateIsMultipliedInPlace) {
+  Builder b;
+  const ValueId x = b.Call("softmax", {b.Input({4, 64})}), gate = b.Call("reduce_max", {x}, Builder::Ints("axes", {1}));
+  const ValueId gated = b.Call("mul", {x, gate});
+  b.Output(b.Call("softmax", {gated}, Builder::Int("axis", 0)));
+  ASSERT_TRUE(Optimize(b.g, {.disabled = {"fuse"}}).ok());
+  const std::vector<ValueId> in_place = InPlaceOperands(b.g);
+  ASSERT_EQ(in_place.size(), 4u);
+  const Node& mul = b.g.nodes[2];
+  EXPECT_THAT(in_place, ::testing::ElementsAre(kNoValue, kNoValue, mul.inputs[0], kNoValue));
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g, {{}, in_place});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->alias_of[mul.output], mul.inputs[0]);
+  EXPECT_EQ(plan->arena_bytes, 1024 + 64);
+  EXPECT_EQ(PlanMemory(b.g)->arena_bytes, 2 * 1024 + 64);
+}
+
+TEST(MemoryPlanTest, WhatIsReadLaterOrInAnotherShapeStays) {
+  Builder b;
+  const ValueId x = b.Call("softmax", {b.Input({8, 8})});
+  const ValueId y = b.Call("mul", {x, b.Reshape(b.Reshape(x, {64, 1}), {8, 8})});
+  const ValueId z = b.Call("mul", {y, b.Call("reduce_max", {y}, Builder::Ints("axes", {1}))});
+  b.Output(b.Call("softmax", {b.Call("add", {z, y})}));
+  ASSERT_TRUE(Optimize(b.g, {.disabled = {"fuse", "simplify"}}).ok());
+  const std::vector<ValueId> in_place = InPlaceOperands(b.g);
+  for (size_t i = 0; i < b.g.groups.size(); ++i) {
+    const Node& node = b.g.nodes[b.g.groups[i].nodes[0]];
+    if (node.op == "mul") {
+      EXPECT_EQ(in_place[i], kNoValue);
+    }
+    if (node.op == "add") {
+      EXPECT_NE(in_place[i], kNoValue);
+    }
+  }
 }
 
 TEST(MemoryPlanTest, AsksForGroups) {

@@ -1,5 +1,6 @@
 #include "tests/graph/run_by_plan.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler/graph/memory_plan.h"
@@ -48,9 +49,12 @@ class Machine {
     for (const Group& group : g_.groups) {
       if (IsAlias(g_, group)) continue;
       TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g_, group));
-      // A kernel may write before it has read: its result may not lie where an operand does.
+      // A kernel may write before it has read: its result may not lie where an operand does, but for the one in place.
       TEMPER_ASSIGN_OR_RETURN(char* place, Place(e.output));
-      if (!plan_.part[static_cast<size_t>(e.output)].has_value())
+      const ValueId root = plan_.alias_of[static_cast<size_t>(e.output)];
+      const bool in_place = std::any_of(e.inputs.begin(), e.inputs.end(),
+                                        [&](ValueId v) { return plan_.alias_of[static_cast<size_t>(v)] == root; });
+      if (!in_place && !plan_.part[static_cast<size_t>(e.output)].has_value())
         std::memset(place, 0xff, static_cast<size_t>(Bytes(e.output)));
       const size_t group_index = static_cast<size_t>(&group - g_.groups.data());
       std::memset(arena_.data() + plan_.scratch[group_index], 0xff, static_cast<size_t>(kScratchBytes));
@@ -127,7 +131,8 @@ class Machine {
 }  // namespace
 
 absl::StatusOr<std::vector<NDArray>> RunByPlan(const Graph& g, const std::vector<NDArray>& inputs) {
-  TEMPER_ASSIGN_OR_RETURN(BufferPlan plan, PlanMemory(g, std::vector<int64_t>(g.groups.size(), kScratchBytes)));
+  TEMPER_ASSIGN_OR_RETURN(BufferPlan plan,
+                          PlanMemory(g, {std::vector<int64_t>(g.groups.size(), kScratchBytes), InPlaceOperands(g)}));
   return Machine(g, std::move(plan)).Run(inputs);
 }
 

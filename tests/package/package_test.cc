@@ -77,6 +77,22 @@ TEST_F(PackageTest, PartsMayBeRowsAndOutputs) {
   ExpectRight(std::move(b.g));
 }
 
+// Squeeze and excite: the gate is multiplied where the value lies, by vectors of whole and of partial lengths.
+TEST_F(PackageTest, GatesAreMultipliedInPlace) {
+  for (int64_t channels : {16, 19}) {
+    Builder b;
+    const ValueId x = b.Call("relu", {b.Conv(b.Input({1, 8, 7, 9}), b.Random({channels, 8, 3, 3}), 1)});
+    const ValueId mean = b.Call("reduce_mean", {x}, [] {
+      Attrs attrs = Builder::Ints("axes", {2, 3});
+      attrs.Set("keepdims", int64_t{1});
+      return attrs;
+    }());
+    const ValueId gate = b.Call("sigmoid", {b.Conv(mean, b.Random({channels, channels, 1, 1}))});
+    b.Output(b.Conv(b.Call("mul", {x, gate}), b.Random({4, channels, 1, 1})));
+    ExpectRight(std::move(b.g));
+  }
+}
+
 TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {
   Builder b;
   const ValueId x = b.Input({2, 4, 6});

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,8 +29,9 @@ struct KernelContext {
   const Target& target;
   const FunctionPlan& plan;
   std::string symbol;
-  int bodies = 0;          // parallel bodies made so far
-  int64_t statements = 0;  // stores emitted so far
+  std::set<const ir::BufferNode*> aliasing;  // parameters that may be the same bytes
+  int bodies = 0;                            // parallel bodies made so far
+  int64_t statements = 0;                    // stores emitted so far
 };
 
 class Emitter {

@@ -26,7 +26,7 @@ llvm::Function* MakePart(KernelContext& context, const std::string& name, const 
   function->addFnAttr(llvm::Attribute::NoInline);
   const bool aligned = !context.target.Has("avx");  // see Emitter::AlignmentOf
   for (unsigned i = 0; i < buffers.size(); ++i) {
-    function->addParamAttr(i, llvm::Attribute::NoAlias);
+    if (!context.aliasing.contains(buffers[i].get())) function->addParamAttr(i, llvm::Attribute::NoAlias);
     const int64_t bytes = NumElements(buffers[i]->shape) * SizeOf(buffers[i]->dtype);
     if (bytes > 0) function->addDereferenceableParamAttr(i, static_cast<uint64_t>(bytes));
     if (aligned) function->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(64)));
@@ -41,7 +41,9 @@ namespace {
 absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target,
                          CompiledKernel& compiled) {
   const FunctionPlan plan = PlanFunction(input.func);
-  KernelContext context{module, target, plan, input.symbol};
+  KernelContext context{module, target, plan, input.symbol, {}};
+  if (input.in_place >= 0)
+    context.aliasing = {input.func.params[static_cast<size_t>(input.in_place)].get(), input.func.params.back().get()};
   std::vector<ir::Buffer> buffers = input.func.params;
   buffers.insert(buffers.end(), plan.workspace_buffers.begin(), plan.workspace_buffers.end());
   llvm::Function* main = MakePart(context, absl::StrCat(input.symbol, ".main"), buffers, 0, 2);

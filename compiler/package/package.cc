@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPackageVersion = 1;  // of the directory's layout and manifest.json
+constexpr int kPackageVersion = 2;  // of the directory's layout and manifest.json
 
 // One generated kernel, used by every group whose workload and choice agree.
 struct BuiltKernel {

@@ -15,7 +15,7 @@ constexpr double kWindow = 256;    // instructions in flight
 constexpr double kL2BytesPerCycle = 16;
 constexpr double kL3BytesPerCycle = 12;
 constexpr double kMemoryBytesPerSecond = 12e9;
-constexpr double kTileCycles = 6;        // address arithmetic, loop set-up
+constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
 constexpr double kLaunchSeconds = 2e-6;  // one parallel region
 
 // What one core does in a cycle.

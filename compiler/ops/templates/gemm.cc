@@ -419,7 +419,10 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = batch * blocks * row_tiles;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
-  f.copies_bytes = w.inputs[v.b_input].constant || !tile.pack ? 0 : 4 * batch * padded_columns * k;
+  // Columns that lie across memory are read a line of each at a time, and many crowd each other out of L1.
+  const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
+  const bool packs = tile.pack && !w.inputs[v.b_input].constant;
+  f.copies_bytes = packs ? 4 * batch * padded_columns * k * across : 0;
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
   return f;

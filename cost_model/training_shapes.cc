@@ -85,8 +85,9 @@ Workload ShapeGenerator::Next() {
 
 std::string ShapeGenerator::Draw() {
   const double kind = rng_.Uniform();
-  if (kind < 0.55) return Conv();
-  return kind < 0.67 ? Depthwise() : Matmul();
+  if (kind < 0.52) return Conv();
+  if (kind < 0.62) return Depthwise();
+  return kind < 0.7 ? Separable() : Matmul();
 }
 
 std::string ShapeGenerator::Conv() {
@@ -105,6 +106,19 @@ std::string ShapeGenerator::Depthwise() {
   const int64_t channels = Channels(16, 1280), side = LogUniform(7, 128);
   const bool strided = Chance(0.3), relu = Chance(0.5);
   return ConvText(1, channels, side, {channels, 1, kernel, kernel}, channels, strided ? 2 : 1, relu);
+}
+
+std::string ShapeGenerator::Separable() {
+  const int64_t kernel = Chance(0.8) ? 3 : 5, stride = Chance(0.3) ? 2 : 1;
+  const int64_t channels = Channels(16, 640), out = Channels(16, 320), side = LogUniform(14, 128);
+  const int64_t pad = kernel / 2, out_side = (side + 2 * pad - kernel) / stride + 1;
+  const std::string between = Tensor({1, channels, out_side, out_side}) + "@0231";
+  return absl::StrCat("(", Tensor({1, channels, side, side}), "@0231, const ", Tensor({channels, 1, kernel, kernel}),
+                      ", const ", Tensor({out, channels, 1, 1}), ") conv2d(0,1; dilations=[1,1] group=", channels,
+                      " pads=[", pad, ",", pad, ",", pad, ",", pad, "] strides=[", stride, ",", stride, "]) -> ",
+                      between, "; relu(3) -> ", between,
+                      "; conv2d(4,2; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> ",
+                      Tensor({1, out, out_side, out_side}), "@0231; anchor=2");
 }
 
 std::string ShapeGenerator::Matmul() {

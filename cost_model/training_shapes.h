@@ -32,6 +32,7 @@ class ShapeGenerator {
   std::string Draw();
   std::string Conv();
   std::string Depthwise();
+  std::string Separable();
   std::string Matmul();
   int64_t LogUniform(int64_t least, int64_t most);
   int64_t Channels(int64_t least, int64_t most);  // mostly whole vectors of them

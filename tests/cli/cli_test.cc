@@ -303,7 +303,10 @@ TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {
     EXPECT_EQ(record["device"], "a");
     ++trials;
   }
-  EXPECT_GE(trials, 30);
+  int there_are = 0;
+  for (const nlohmann::json& task : Temper("tasks --json " + model_).Lines())
+    there_are += task["space_size"].get<int>();
+  EXPECT_GE(trials, std::min(30, there_are));
   Result compiled = Temper("compile " + model_ + server_option + " --device a -o " + dir_ + "/package");
   EXPECT_EQ(compiled.code, 0) << compiled.out;
   EXPECT_EQ(Temper("compile " + model_ + server_option + " --device nobody -o " + dir_ + "/package").code, 1);

@@ -16,21 +16,8 @@ using ir::Expr;
 
 constexpr int64_t kMostEdgeCode = 4096;  // multiply-adds that the tiles at the ends of a row are unrolled to
 
-// One spatial dimension: its output in tiles of `tile`, and where a tap sees the input.
-struct Axis {
-  int64_t out, in, taps, stride, dilation, before, tile;
-  int64_t tiles() const { return CeilDiv(out, tile); }
-  int64_t reach() const {
-    return (tile - 1) * stride + (taps - 1) * dilation;
-  }  // from a tile's first input to its last
-  // Tiles [first_inside, end_inside) are whole and see no input outside the image.
-  int64_t first_inside() const { return std::min(CeilDiv(before, tile * stride), tiles()); }
-  int64_t end_inside() const {
-    const int64_t room = in - 1 + before - reach();
-    const int64_t inside = room < 0 ? 0 : room / (tile * stride) + 1;
-    return std::max(first_inside(), std::min(out / tile, inside));
-  }
-  int64_t edges() const { return first_inside() + tiles() - end_inside(); }
+// One spatial dimension, and where a tap sees the input.
+struct Axis : TiledAxis {
   Expr Input(const Expr& position, const Expr& tap) const {
     return position * Expr(stride) + tap * Expr(dilation) - Expr(before);
   }
@@ -61,8 +48,8 @@ struct Tile {
   int64_t lanes, vectors, nr, panels, blocks, unroll;
   bool constant;  // the filters are packed by the package, not by the kernel
   Tile(const Workload& w, const Conv2dShape& s, const Config& c, const Target& t)
-      : rows{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1},
-        columns{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]},
+      : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1}},
+        columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]}},
         channels(s.c / s.group),
         filters(s.oc / s.group),
         lanes(t.lanes()),

@@ -1,5 +1,7 @@
 #include "compiler/ops/templates/conv2d_shape.h"
 
+#include <algorithm>
+
 namespace temper {
 Conv2dShape::Conv2dShape(const Workload& workload, int index) {
   const Workload::Call& call = workload.calls[index];
@@ -14,6 +16,14 @@ Conv2dShape::Conv2dShape(const Workload& workload, int index) {
   stride_h = strides[0], stride_w = strides[1];
   dilation_h = dilations[0], dilation_w = dilations[1];
   top = pads[0], left = pads[1], bottom = pads[2], right = pads[3];
+}
+
+int64_t TiledAxis::first_inside() const { return std::min(CeilDiv(before, tile * stride), tiles()); }
+
+int64_t TiledAxis::end_inside() const {
+  const int64_t room = in - 1 + before - reach();
+  const int64_t inside = room < 0 ? 0 : room / (tile * stride) + 1;
+  return std::max(first_inside(), std::min(out / tile, inside));
 }
 
 bool IsChannelsLastConv2d(const Workload& w) {

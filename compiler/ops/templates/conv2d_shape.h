@@ -18,6 +18,18 @@ struct Conv2dShape {
   bool pointwise() const { return kh * kw == 1 && top + left + bottom + right == 0; }
 };
 
+// One spatial dimension of a convolution: its output in tiles of `tile`, and what they see of the input.
+struct TiledAxis {
+  int64_t out, in, taps, stride, dilation, before, tile;
+  int64_t tiles() const { return CeilDiv(out, tile); }
+  // From a tile's first input to its last.
+  int64_t reach() const { return (tile - 1) * stride + (taps - 1) * dilation; }
+  // Tiles [first_inside, end_inside) are whole and see no input outside the image.
+  int64_t first_inside() const;
+  int64_t end_inside() const;
+  int64_t edges() const { return first_inside() + tiles() - end_inside(); }
+};
+
 // The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output
 // channels-last.
 bool IsChannelsLastConv2d(const Workload& w);

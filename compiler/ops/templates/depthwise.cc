@@ -27,14 +27,6 @@ std::vector<int64_t> UpTo(int64_t limit, const std::vector<int64_t>& values) {
 
 }  // namespace
 
-int64_t Axis::first_inside() const { return std::min(CeilDiv(before, tile * stride), tiles()); }
-
-int64_t Axis::end_inside() const {
-  const int64_t room = in - 1 + before - reach();
-  const int64_t inside = room < 0 ? 0 : room / (tile * stride) + 1;
-  return std::max(first_inside(), std::min(out / tile, inside));
-}
-
 Expr Axis::Input(const Expr& block, const Expr& at) const {
   return block * Expr(tile * stride) + at * Expr(step()) - Expr(before);
 }
@@ -55,8 +47,8 @@ Expr Axis::Tap(const Expr& at, const Expr& i, std::vector<Expr>* conditions) con
 }
 
 Tile::Tile(const Conv2dShape& s, const Config& c, const Target& t)
-    : rows{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, c["th"]},
-      columns{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["tw"]},
+    : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, c["th"]}},
+      columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["tw"]}},
       vectors(c["cv"]),
       lanes(t.lanes()) {}
 
@@ -257,8 +249,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.memory_traffic = input + 4 * pixels * channels;
   f.parallel_chunks = static_cast<double>(s.n * rows.tiles() * (ParallelChannels(s, tile) ? s.c / tile.width() : 1));
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
-  const int64_t edges = columns.first_inside() + columns.tiles() - columns.end_inside();
-  const int64_t copies = edges + (columns.end_inside() > columns.first_inside() ? 1 : 0);
+  const int64_t copies = columns.edges() + (columns.end_inside() > columns.first_inside() ? 1 : 0);
   const double unrolled = tile.unroll_rows(s) ? taps : static_cast<double>(s.kw);
   f.code_ops = unrolled * outputs * static_cast<double>(copies) * (s.c % tile.width() != 0 ? 2 : 1);
   return f;

@@ -6,17 +6,11 @@
 
 namespace temper::depthwise {
 
-// One spatial dimension: its output in tiles of `tile`, and the window of input that a tile sees.
-struct Axis {
-  int64_t out, in, taps, stride, dilation, before, tile;
-  int64_t tiles() const { return CeilDiv(out, tile); }
+// One spatial dimension, and the window of input that a tile sees.
+struct Axis : TiledAxis {
   // A tile of one output takes its taps as they come; a wider one takes every input in its window.
   int64_t step() const { return tile == 1 ? dilation : 1; }
   int64_t window() const { return tile == 1 ? taps : (tile - 1) * stride + (taps - 1) * dilation + 1; }
-  int64_t reach() const { return (window() - 1) * step(); }  // from the window's first input to its last
-  // Tiles [first_inside, end_inside) are whole and see no input outside the image.
-  int64_t first_inside() const;
-  int64_t end_inside() const;
   ir::Expr Input(const ir::Expr& block, const ir::Expr& at) const;
   // Conditions under which there is such an input, as far as they do not always hold.
   void AddInside(const ir::Expr& block, const ir::Expr& at, std::vector<ir::Expr>* conditions) const;

@@ -35,6 +35,10 @@ std::string LocalFleet::Broken() {
 
 absl::Status StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
                         std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken) {
+  if (!records.target.empty()) {  // now, in one line, rather than by a worker that does not start
+    TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(records.target));
+    TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
+  }
   TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
   const std::string address = absl::StrCat("unix:", fleet->dir->path(), "/server");
   TEMPER_ASSIGN_OR_RETURN(fleet->server,
@@ -49,6 +53,7 @@ absl::Status StartLocal(const RecordOptions& records, const std::string& cores, 
   }
   std::vector<std::string> worker = {"--server", address, "--key", records.device, "--shares-server-cores"};
   if (!cores.empty()) worker.insert(worker.end(), {"--device", cores});
+  if (!records.target.empty()) worker.insert(worker.end(), {"--target", records.target});
   TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));
   return absl::OkStatus();
 }

@@ -241,6 +241,7 @@ void AddPretrain(CLI::App& app, Action* action) {
   command->add_option("--time-budget", o->time_budget, "for measuring; 0: only train")->capture_default_str();
   command->add_option("--seed", o->seed, "of the shapes and the searches")->capture_default_str();
   command->add_option("--device", o->records.device, "device key of the records (default: local)");
+  command->add_option("--target", o->records.target, "what to generate code for, such as llvm:haswell");
   command->add_option("--cores", o->cores, "cores to measure on, such as cpu:0-1");
   command->footer("Example:\n  temper pretrain --db pretrain.db -o cost_model/boosters");
   command->callback([o, action] { *action = [o] { return Pretrain(*o); }; });

@@ -80,6 +80,8 @@ absl::Status Tune(Options o) {
       o.records.server.empty() && o.records.db.empty() && server != nullptr)
     o.records.server = server;
   const bool local = o.records.server.empty();
+  if (!local && !o.records.target.empty())
+    return absl::InvalidArgumentError("--target is for local runs: a server's workers say what theirs is");
   if (o.records.device.empty()) {
     if (!local) return absl::InvalidArgumentError("--device KEY is needed with --server: `temper devices` lists them");
     o.records.device = kLocalDevice;
@@ -170,6 +172,7 @@ void AddTune(CLI::App& app, Action* action) {
                                    kUsualMinGain, " where there is no other limit)"));
   command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
       ->capture_default_str();
+  command->add_option("--target", o->records.target, "local runs: what to generate code for, such as llvm:haswell");
   command->add_option("--cores", o->cores, "local runs: cores to measure on, such as cpu:0-1");
   command->add_flag("--revalidate", o->revalidate,
                     "measure the best records and the defaults again, after a new version of Temper or of the machine; "

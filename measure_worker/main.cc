@@ -21,7 +21,7 @@ namespace {
 constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
 
 struct Options {
-  std::string server, key, device = "cpu";
+  std::string server, key, device = "cpu", target = "host";
   bool shares_server_cores = false, parent_watch = false, verbose = false;
   int child_fd = -1;  // this is the measuring child
 };
@@ -102,7 +102,10 @@ absl::Status Serve(const Options& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
-  const Target target = HostTarget();
+  const int threads = HostTarget().threads;
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(options.target));
+  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
+  target.threads = threads;
   AgentOptions agent_options;
   v1::RegisterRequest& r = agent_options.registration;
   r.set_device_key(options.key);
@@ -141,6 +144,8 @@ int Main(int argc, char** argv) {
   auto* server = app.add_option("--server", options.server, "Where the server listens: HOST:PORT or unix:PATH");
   auto* key = app.add_option("--key", options.key, "Your name for this kind of device");
   app.add_option("--device", options.device, "What to measure on: cpu, or cpu:CORES such as cpu:0-3,8")
+      ->capture_default_str();
+  app.add_option("--target", options.target, "What to generate code for, such as llvm:haswell; it has to run here")
       ->capture_default_str();
   app.add_flag("--shares-server-cores", options.shares_server_cores,
                "The server runs on these cores too: it computes only while nothing is measured");

@@ -270,6 +270,18 @@ TEST_F(CliTest, RevalidatesWithoutASearch) {
   EXPECT_EQ(after["final"], before["final"]);
 }
 
+TEST_F(CliTest, TunesForAnotherTargetThatRunsHere) {
+  const std::string db = " --db " + dir_ + "/t.db";
+  const Result tuned = Temper("tune " + model_ + db + " --trials 6 --target llvm:nehalem");
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  for (const nlohmann::json& record : Temper("db list --json" + db).Lines())
+    EXPECT_NE(record["target"].get<std::string>().find("nehalem"), std::string::npos);
+  const Result unknown = Temper("tune " + model_ + db + " --target llvm:nothing");
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_NE(unknown.out.find("nothing"), std::string::npos) << unknown.out;
+  EXPECT_NE(Temper("tune " + model_ + " --server unix:" + dir_ + "/none --device a --target llvm:nehalem").code, 0);
+}
+
 TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {
   const std::string address = "unix:" + dir_ + "/server", db = dir_ + "/fleet.db",
                     server_option = " --server " + address;

@@ -2,24 +2,10 @@
 // than the image, strides and dilations that differ, groups, filters that fill no vector.
 #include "absl/strings/str_join.h"
 #include "tests/templates/check_templates.h"
+#include "tests/templates/random_sides.h"
 
 namespace temper {
 namespace {
-
-struct Sides {
-  int64_t size, taps, stride, dilation, before, after;
-  int64_t out() const { return (size + before + after - dilation * (taps - 1) - 1) / stride + 1; }
-};
-
-Sides RandomSides(Rng& rng) {
-  Sides s{1 + rng.Below(20), 1 + rng.Below(5), 1 + rng.Below(3), 1 + rng.Below(3), 0, 0};
-  const int64_t span = s.dilation * (s.taps - 1) + 1;
-  s.before = rng.Below(span + 2);
-  s.after = rng.Below(span + 2);
-  // Nothing is left of an image that the filter does not fit into.
-  s.after = std::max(s.after, span - s.size - s.before);
-  return s;
-}
 
 struct Channels {
   int64_t in, out, group;
@@ -37,7 +23,7 @@ std::string Text(int64_t n, const Channels& c, const Sides& h, const Sides& w, c
 TEST(Conv2dRowsTest, RandomShapes) {
   Rng rng(12);
   for (uint64_t seed = 0; seed < 18 && !::testing::Test::HasFatalFailure(); ++seed) {
-    const Sides h = RandomSides(rng), w = RandomSides(rng);
+    const Sides h = RandomSides(rng, 20), w = RandomSides(rng, 20);
     const int64_t group = rng.Below(3) == 0 ? 2 + rng.Below(2) : 1;
     const Channels c = {group * (1 + rng.Below(9)), group * (1 + rng.Below(40)), group};
     const Workload workload = Parse(Text(1 + rng.Below(2), c, h, w, rng.Below(4) == 0 ? "" : "const "));

@@ -2,24 +2,10 @@
 // than the image, strides and dilations that differ, channels that fill no vector.
 #include "absl/strings/str_join.h"
 #include "tests/templates/check_templates.h"
+#include "tests/templates/random_sides.h"
 
 namespace temper {
 namespace {
-
-struct Sides {
-  int64_t size, taps, stride, dilation, before, after;
-  int64_t out() const { return (size + before + after - dilation * (taps - 1) - 1) / stride + 1; }
-};
-
-Sides RandomSides(Rng& rng) {
-  Sides s{1 + rng.Below(14), 1 + rng.Below(5), 1 + rng.Below(3), 1 + rng.Below(3), 0, 0};
-  const int64_t span = s.dilation * (s.taps - 1) + 1;
-  s.before = rng.Below(span + 2);
-  s.after = rng.Below(span + 2);
-  // Nothing is left of an image that the filter does not fit into.
-  s.after = std::max(s.after, span - s.size - s.before);
-  return s;
-}
 
 std::string Text(int64_t n, int64_t c, const Sides& h, const Sides& w, const char* filter) {
   const std::string out = absl::StrCat("f32[", n, ",", c, ",", h.out(), ",", w.out(), "]@0231");
@@ -33,7 +19,7 @@ std::string Text(int64_t n, int64_t c, const Sides& h, const Sides& w, const cha
 TEST(DepthwiseTest, RandomShapes) {
   Rng rng(11);
   for (uint64_t seed = 0; seed < 20 && !::testing::Test::HasFatalFailure(); ++seed) {
-    const Sides h = RandomSides(rng), w = RandomSides(rng);
+    const Sides h = RandomSides(rng, 14), w = RandomSides(rng, 14);
     const int64_t n = 1 + rng.Below(2), c = rng.Below(3) == 0 ? 16 * (1 + rng.Below(4)) : 2 + rng.Below(70);
     CheckAll(Parse(Text(n, c, h, w, rng.Below(4) == 0 ? "" : "const ")), 3, seed);
   }

@@ -16,8 +16,7 @@ absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const Reco
     std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
                 static_cast<long long>(records->kept_default_by()));
   }
-  TEMPER_RETURN_IF_ERROR(
-      ChooseAlternatives(graph, [&](const Workload& w) { return records->Seconds(w, target); }).status());
+  TEMPER_RETURN_IF_ERROR(records->TakeAlternatives(graph, target));
   auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
   return WritePackage(graph, target, choose, dir);
 }

@@ -77,8 +77,8 @@ class Records {
   // The best record for the workload, or its default. Records of another template version are passed over; those of
   // another codegen id are marked stale, or passed over under --strict.
   absl::StatusOr<KernelChoice> Choose(const Workload& w, const Target& t);
-  // Of what Choose chooses, as far as a record of this very workload says it: alternatives are chosen by it.
-  absl::StatusOr<std::optional<double>> Seconds(const Workload& w, const Target& t);
+  // Takes the graph's alternatives that records of these very workloads say are faster, as Choose chooses them.
+  absl::Status TakeAlternatives(Graph& graph, const Target& t);
   // What is fastest by the records, whatever it would be compared with.
   absl::StatusOr<std::optional<BestAnswer>> Best(const Workload& w, const Target& t);
   // All records, in id order; of --device where it is given.

@@ -275,8 +275,7 @@ absl::Status Explain(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   const int64_t now_ms = absl::ToUnixMillis(Clock::System().Wall());
   TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
-  TEMPER_RETURN_IF_ERROR(
-      ChooseAlternatives(graph, [&](const Workload& w) { return records->Seconds(w, target); }).status());
+  TEMPER_RETURN_IF_ERROR(records->TakeAlternatives(graph, target));
   TEMPER_ASSIGN_OR_RETURN(const Explanation e, ExplainModel(graph, *records, o.records.device, now_ms));
   const std::string command = TuneCommand(o);
   if (!o.html.empty()) TEMPER_RETURN_IF_ERROR(WriteFile(o.html, ExplanationPage(e, command)));

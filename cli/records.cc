@@ -139,10 +139,13 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
                       std::to_string(best->record.id), stale,   MedianCost(best->record)};
 }
 
-absl::StatusOr<std::optional<double>> Records::Seconds(const Workload& w, const Target& t) {
-  TEMPER_ASSIGN_OR_RETURN(const KernelChoice choice, Choose(w, t));
-  if (choice.seconds <= 0 || choice.level == "borrowed") return std::nullopt;
-  return choice.seconds;
+absl::Status Records::TakeAlternatives(Graph& graph, const Target& t) {
+  const auto seconds = [&](const Workload& w) -> absl::StatusOr<std::optional<double>> {
+    TEMPER_ASSIGN_OR_RETURN(const KernelChoice choice, Choose(w, t));
+    if (choice.seconds <= 0 || choice.level == "borrowed") return std::nullopt;
+    return choice.seconds;
+  };
+  return ChooseAlternatives(graph, seconds).status();
 }
 
 absl::StatusOr<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::Make() {

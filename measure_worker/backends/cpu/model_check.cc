@@ -194,23 +194,25 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   Choices choices(work.picks);
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };
   const auto picked = [&](const Workload& w, const Target& t) { return choices.Picked(w, t); };
-  // A copy of its own, weights and all, so that both packages can be written at once.
-  std::optional<Graph> recut;
-  if (!graph.alternatives.empty()) recut = graph;
-  int instead = 0;
-  if (recut.has_value()) {
-    TEMPER_ASSIGN_OR_RETURN(instead, ChooseAlternatives(*recut, [&](const Workload& w) { return choices.Seconds(w); }));
+  const std::vector<Group> untuned_groups = graph.groups;
+  TEMPER_ASSIGN_OR_RETURN(const int instead,
+                          ChooseAlternatives(graph, [&](const Workload& w) { return choices.Seconds(w); }));
+  // Of its own, weights and all, so that both packages can be written at once.
+  std::optional<Graph> untuned;
+  if (instead > 0) {
+    untuned = graph;
+    untuned->groups = untuned_groups;
   }
   TEMPER_ASSIGN_OR_RETURN(bool differ, choices.Differ(graph, target));
   differ = differ || instead > 0;
   const bool at_once = target.threads > 1;
   TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) {
-    return WritePackage(tuned && recut.has_value() ? *recut : graph, target,
+    return WritePackage(!tuned && untuned.has_value() ? *untuned : graph, target,
                         tuned ? ChooseFn(picked) : ChooseFn(defaults), directory->Path(kNames[tuned]))
         .status();
   }));
   graph = Graph();  // the weights are in the packages now
-  recut.reset();
+  untuned.reset();
 
   std::vector<Runner> runners(differ ? 2 : 1);
   TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) -> absl::Status {

@@ -100,10 +100,8 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
         columns.AddInside(ow, kw, &inside);
         const Expr x = program.value(0)(
             {i[0], i[3] * Expr(tile.channels) + c, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
-        const Expr product = x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)});
-        Expr all;
-        for (const Expr& e : inside) all = all ? And(all, e) : e;
-        return all ? ir::Select(all, product, ir::Float(0)) : product;
+        return ValueWhere(inside,
+                          x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)}));
       });
   Expr current;
   program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,

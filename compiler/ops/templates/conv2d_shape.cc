@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/nest.h"
+
 namespace temper {
+
 Conv2dShape::Conv2dShape(const Workload& workload, int index) {
   const Workload::Call& call = workload.calls[index];
   const Shape& x = workload.TypeOf(call.args[0]).shape;
@@ -24,6 +27,11 @@ int64_t TiledAxis::end_inside() const {
   const int64_t room = in - 1 + before - reach();
   const int64_t inside = room < 0 ? 0 : room / (tile * stride) + 1;
   return std::max(first_inside(), std::min(out / tile, inside));
+}
+
+ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& value) {
+  const ir::Expr all = nest::Conjoin(conditions);
+  return all ? ir::Select(all, value, ir::Float(0)) : value;
 }
 
 bool IsChannelsLastConv2d(const Workload& w) {

@@ -30,6 +30,9 @@ struct TiledAxis {
   int64_t edges() const { return first_inside() + tiles() - end_inside(); }
 };
 
+// `value` where all conditions hold, else 0.
+ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& value);
+
 // The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output
 // channels-last.
 bool IsChannelsLastConv2d(const Workload& w);

@@ -87,10 +87,7 @@ ir::Buffer Accumulate(const std::string& name, const Conv2dShape& s, const Tile&
         if (channels != s.c) seen.push_back(i[5] < Expr(s.c));
         Expr pixel = program.value(x)({i[0], i[5], rows.Input(i[1], r[0]), columns.Input(i[3], r[1])});
         Expr tap = packed ? ir::Load(program.buffer(f), {kh, kw, i[5]}) : program.value(f)({i[5], Expr(0), kh, kw});
-        Expr product = pixel * tap;
-        Expr all;
-        for (const Expr& c : seen) all = all ? And(all, c) : c;
-        return all ? ir::Select(all, product, ir::Float(0)) : product;
+        return ValueWhere(seen, pixel * tap);
       });
 }
 

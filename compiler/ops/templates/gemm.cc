@@ -17,8 +17,8 @@ int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
 constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
-constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched
-constexpr int64_t kPrefetchingRows = 4;   // tiles of fewer rows live off loads, and have none to spare
+constexpr int64_t kPrefetchBytes = 4096;    // how far ahead of its use B's panel is fetched
+constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
 
 // Vectors of fewer lanes than the target's leave fewer of them idle past the last column.
 int64_t LanesOf(const Config& c, const Target& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
@@ -319,10 +319,14 @@ std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes) {
   return vectors;
 }
 
-void RequireTile(ConfigSpace& space, int64_t columns, const Target& t) {
+void RequireRegisters(ConfigSpace& space, const Target& t) {
   space.Require("the register tile does not fit the registers", [registers = t.vector_registers](const Config& c) {
     return TileRegisters(c["mr"], c["nv"]) <= registers;
   });
+}
+
+void RequireTile(ConfigSpace& space, int64_t columns, const Target& t) {
+  RequireRegisters(space, t);
   space.Require("column blocks do not divide the panels",
                 [columns, t](const Config& c) { return CeilDiv(columns, c["nv"] * LanesOf(c, t)) % c["blocks"] == 0; });
 }

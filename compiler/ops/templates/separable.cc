@@ -66,8 +66,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   }
   space.Add("mr", rows);
   space.Add("nv", TileVectors(p.pointwise.oc, t.lanes()));
-  space.Require("the register tile does not fit the registers",
-                [registers = t.vector_registers](const Config& c) { return (c["mr"] + 1) * c["nv"] + 1 <= registers; });
+  RequireRegisters(space, t);
   space.Require("the strip is lower than the tile",
                 [ow = p.depthwise.ow](const Config& c) { return c["mr"] <= c["th"] * ow; });
   return space;

@@ -41,7 +41,7 @@ def main():
     ap.add_argument("--device", default="null")
     ap.add_argument("--tuner", default="xgb")
     ap.add_argument("--bin", default="build/bin")
-    ap.add_argument("--bound", type=float, default=1.0, help="KiB a trial")
+    ap.add_argument("--bound", type=float, default=0.75, help="KiB a trial")
     a = ap.parse_args()
     temper = f"{a.bin}/temper"
     with tempfile.TemporaryDirectory() as folder:

@@ -165,6 +165,21 @@ TEST(XgboostModel, ScoresAreMinusTheLogarithmOfSeconds) {
   EXPECT_LT(error, 0.15);
 }
 
+TEST(XgboostModel, FromManySamplesKeepsWhatTellsMost) {
+  const Data held_out = MakeData(2, 200);
+  const auto few = NewXgboostModel(0), many = NewXgboostModel(0);
+  for (uint64_t seed = 10; seed < 16; ++seed) {
+    const Data train = MakeData(seed, 900);
+    if (seed == 10) {
+      ASSERT_TRUE(Fit(*few, train.samples, train.groups).ok());
+    }
+    ASSERT_TRUE(Fit(*many, train.samples, train.groups).ok());
+  }
+  const double right = PairsRight(held_out.samples, Scores(*many, held_out.samples));
+  EXPECT_GT(right, 0.95);
+  EXPECT_GT(right, PairsRight(held_out.samples, Scores(*few, held_out.samples)) - 0.01);
+}
+
 TEST(XgboostModel, RanksToo) {
   const Data train = MakeData(1, 200), held_out = MakeData(2, 200);
   const auto model = NewXgboostModel(0, Objective::kRank);

@@ -9,7 +9,7 @@
 namespace temper {
 namespace {
 
-constexpr size_t kMostSamples = 2000;  // of a template
+constexpr size_t kMostSamples = 1000;  // of a template
 constexpr size_t kFewestSamples = 48;  // in all; trees of fewer say nothing
 constexpr size_t kFewestOfTemplate = 24;
 constexpr int kDoubtfulTasks = 12;  // what so many tasks have in common is believed by half

@@ -19,7 +19,7 @@ constexpr int kRandomAtFirst = 4;  // While the model has seen one corner of the
 constexpr int kApart = 2;          // knobs that two candidates of a plan differ in, as far as it can be filled so
 constexpr int kApartAtFirst = 3;
 constexpr int kRankedForOne = 3;  // candidates ranked for each that is planned
-constexpr int kElite = 16;        // chains that go on from the best seen
+constexpr size_t kElite = 16;     // chains that go on from the best seen
 constexpr size_t kFewest = 8;     // observations between fits, or an eighth of them all, whichever is more
 constexpr double kHopeless = 4;   // a draft this much slower than the best needs no trial to be believed
 constexpr int kRandomTries = 64;
@@ -63,7 +63,9 @@ class XgbTuner : public PointTuner {
       ++observed_;
       AppendRows({&t.point, 1}, unfitted_);
       unfitted_costs_.push_back(t.cost_s);
-      if (std::isfinite(t.cost_s)) working_.push_back({t.point, static_cast<float>(-std::log(t.cost_s))});
+      if (!std::isfinite(t.cost_s)) continue;
+      worked_ = true;
+      working_.push_back({t.point, static_cast<float>(-std::log(t.cost_s))});
     }
     if (unfitted_.size() < std::max(kFewest, observed_ / 8)) return absl::OkStatus();
     TEMPER_RETURN_IF_ERROR(model_->Fit(unfitted_, unfitted_costs_, std::vector<int>(unfitted_.size(), 0)));
@@ -79,7 +81,7 @@ class XgbTuner : public PointTuner {
   // Where nothing has worked yet, the model has nothing to go by: every other candidate is drawn blindly.
   bool RandomTurn() const {
     if (!fitted_) return false;
-    if (working_.empty()) return proposed() % 2 == 1;
+    if (!worked_) return proposed() % 2 == 1;
     if (proposed() < options_.plan) return proposed() % kRandomAtFirst == kRandomAtFirst - 1;
     return proposed() % options_.plan >= std::ceil(options_.plan * (1 - options_.random_share));
   }
@@ -118,12 +120,11 @@ class XgbTuner : public PointTuner {
   }
 
   absl::StatusOr<std::vector<ScoredPoint>> Anneal(int count) {
+    std::erase_if(working_, [this](const ScoredPoint& p) { return is_listed_[p.point.space]; });
     std::sort(working_.begin(), working_.end(), Before);
+    if (working_.size() > kElite) working_.resize(kElite);
     std::vector<Point> elite;
-    for (const ScoredPoint& p : working_) {
-      if (elite.size() == kElite) break;
-      if (!is_listed_[p.point.space]) elite.push_back(p.point);
-    }
+    for (const ScoredPoint& p : working_) elite.push_back(p.point);
     annealer_.Place(elite);
     const AnnealProblem problem = {[this](const Point& p, Rng& rng) { return task().Move(p, rng); },
                                    [this](const Point& p) { return !is_listed_[p.space] && task().Legal(p); },
@@ -238,7 +239,8 @@ class XgbTuner : public PointTuner {
   double best_draft_s_ = std::numeric_limits<double>::infinity();
 
   size_t observed_ = 0;
-  std::vector<ScoredPoint> working_;  // observed and ok; scored by minus the logarithm of their seconds
+  bool worked_ = false;               // any of them
+  std::vector<ScoredPoint> working_;  // those of them that chains may go on from, by minus the logarithm of seconds
   Rows rows_, unfitted_;
   std::vector<double> unfitted_costs_;
   bool fitted_ = false;

@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_set>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/graph/graph.h"
 #include "storage/record.h"
 #include "tuner_server/dispatch/work.h"
@@ -110,8 +110,8 @@ class TaskSearch {
   std::unique_ptr<Tuner> tuner_;
   WorkItem default_;
   double draft_s_ = 0;
-  std::unordered_set<uint64_t> tried_;  // proposed or known: hashes of template and config
-  std::map<std::string, Known> ok_;     // the default, those that finals saw, and the fastest of the others
+  absl::flat_hash_set<uint64_t> tried_;  // proposed or known: hashes of template and config
+  std::map<std::string, Known> ok_;      // the default, those that finals saw, and the fastest of the others
   std::vector<WorkItem> again_;
   std::vector<Observation> untold_;
   std::vector<double> best_after_;

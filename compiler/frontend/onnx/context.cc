@@ -118,6 +118,16 @@ absl::StatusOr<ValueId> Context::Transpose(ValueId v, std::vector<int64_t> axes)
   return Call("transpose", std::move(attrs), {v});
 }
 
+absl::StatusOr<ValueId> Context::Slice(ValueId v, int64_t axis, int64_t start, int64_t end) {
+  using Ints = std::vector<int64_t>;
+  Attrs attrs;
+  attrs.Set("starts", Ints{start});
+  attrs.Set("ends", Ints{end});
+  attrs.Set("axes", Ints{axis});
+  attrs.Set("steps", Ints{1});
+  return Call("slice", std::move(attrs), {v});
+}
+
 std::optional<ValueId> Context::Lookup(const std::string& name) const {
   auto it = by_name_.find(name);
   return it == by_name_.end() ? std::nullopt : std::optional<ValueId>(it->second);

@@ -51,6 +51,7 @@ class Context {
   absl::StatusOr<ValueId> Call(std::string op, Attrs attrs, std::vector<ValueId> inputs);
   absl::StatusOr<ValueId> Reshape(ValueId v, Shape shape);
   absl::StatusOr<ValueId> Transpose(ValueId v, std::vector<int64_t> axes);
+  absl::StatusOr<ValueId> Slice(ValueId v, int64_t axis, int64_t start, int64_t end);
 
   // The value under an ONNX name.
   void Bind(const std::string& name, ValueId v) { by_name_[name] = v; }
@@ -78,7 +79,8 @@ struct TableEntry {
   Converter convert;
   size_t operands = 1;  // that must be there; the converter need not look
 };
-std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), ReduceTable(), ResizeTable(), KnownTable();
+std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), ReduceTable(), ResizeTable(),
+    RecurrentTable(), KnownTable();
 // Null if the operator is not supported. Only the default domain is known.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 

@@ -88,15 +88,6 @@ absl::Status Concat(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-absl::StatusOr<ValueId> SliceAxis(Context& c, ValueId v, int64_t axis, int64_t start, int64_t end) {
-  Attrs attrs;
-  attrs.Set("starts", Ints{start});
-  attrs.Set("ends", Ints{end});
-  attrs.Set("axes", Ints{axis});
-  attrs.Set("steps", Ints{1});
-  return c.Call("slice", std::move(attrs), {v});
-}
-
 // Lengths of the parts: stated, as an attribute or an operand, or even.
 absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent) {
   if (n.Input(1) != kNoValue) return c.KnownInts(n.Input(1), "split");
@@ -118,7 +109,7 @@ absl::Status Split(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("the parts do not add up to the whole");
   int64_t start = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceAxis(c, n.Input(0), axis, start, start + lengths[i]));
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(n.Input(0), axis, start, start + lengths[i]));
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, static_cast<int>(i)));
     start += lengths[i];
   }
@@ -156,7 +147,7 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
     if (index < 0 || index >= extent) return absl::InvalidArgumentError("an index is out of range");
     shape.erase(shape.begin() + axis);
     shape.insert(shape.begin() + axis, at->shape().begin(), at->shape().end());
-    TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceAxis(c, n.Input(0), axis, index, index + 1));
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(n.Input(0), axis, index, index + 1));
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(shape)));
     return c.Set(n, v);
   }

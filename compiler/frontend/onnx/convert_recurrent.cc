@@ -1,0 +1,290 @@
+// LSTM, GRU and RNN, unrolled: a sequence's length is known, so that each step is operators like any others and is
+// fused, tuned and packed as they are. What does not wait for the step before, the product with the inputs, is one
+// product for all steps.
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+constexpr int64_t kMostSteps = 4096;
+
+// One direction of the operator. Gates lie behind one another along the axis of 4, 3 or 1 times `hidden`.
+struct Direction {
+  ValueId input_gates;      // f32[steps, batch, gates]: of all steps, with the biases that can be added ahead
+  ValueId recurrence;       // f32[gates, hidden]
+  ValueId recurrence_bias;  // f32[gates]; kNoValue if there is none or it is in input_gates
+  ValueId h, c;             // f32[batch, hidden]: the state; c of an LSTM only
+  int64_t hidden;
+  bool linear_before_reset;
+  std::string activation;  // of an RNN, as Temper calls it
+};
+
+absl::StatusOr<ValueId> Unary(Context& c, const char* op, ValueId v) { return c.Call(op, {}, {v}); }
+absl::StatusOr<ValueId> Binary(Context& c, const char* op, ValueId a, ValueId b) { return c.Call(op, {}, {a, b}); }
+
+absl::StatusOr<ValueId> TimesTransposed(Context& c, ValueId a, ValueId b) {
+  Attrs attrs;
+  attrs.Set("trans_b", int64_t{1});
+  return c.Call("matmul", std::move(attrs), {a, b});
+}
+
+absl::StatusOr<ValueId> Gate(Context& c, const Direction& d, ValueId gates, int64_t i) {
+  return c.Slice(gates, c.Rank(gates) - 1, i * d.hidden, (i + 1) * d.hidden);
+}
+
+// A step replaces the state. `x`: f32[batch, gates], its inputs' part of the gates.
+absl::Status LstmStep(Context& c, Direction& d, ValueId x) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId gates, TimesTransposed(c, d.h, d.recurrence));
+  TEMPER_ASSIGN_OR_RETURN(gates, Binary(c, "add", gates, x));
+  ValueId gate[4];  // input, output, forget, cell
+  for (int64_t i = 0; i < 4; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(gate[i], Gate(c, d, gates, i));
+    TEMPER_ASSIGN_OR_RETURN(gate[i], Unary(c, i < 3 ? "sigmoid" : "tanh", gate[i]));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId kept, Binary(c, "mul", gate[2], d.c));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId fresh, Binary(c, "mul", gate[0], gate[3]));
+  TEMPER_ASSIGN_OR_RETURN(d.c, Binary(c, "add", kept, fresh));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId squashed, Unary(c, "tanh", d.c));
+  TEMPER_ASSIGN_OR_RETURN(d.h, Binary(c, "mul", gate[1], squashed));
+  return absl::OkStatus();
+}
+
+// The hidden gate's candidate: the reset gate weighs the state before its product or after it.
+absl::StatusOr<ValueId> GruCandidate(Context& c, const Direction& d, ValueId reset, ValueId x, ValueId product) {
+  ValueId from_state = kNoValue;
+  if (d.linear_before_reset) {
+    TEMPER_ASSIGN_OR_RETURN(from_state, Gate(c, d, product, 2));
+    TEMPER_ASSIGN_OR_RETURN(from_state, Binary(c, "mul", reset, from_state));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId state, Binary(c, "mul", reset, d.h));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId weights, c.Slice(d.recurrence, 0, 2 * d.hidden, 3 * d.hidden));
+    TEMPER_ASSIGN_OR_RETURN(from_state, TimesTransposed(c, state, weights));
+    if (d.recurrence_bias != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(const ValueId bias, Gate(c, d, d.recurrence_bias, 2));
+      TEMPER_ASSIGN_OR_RETURN(from_state, Binary(c, "add", from_state, bias));
+    }
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId from_input, Gate(c, d, x, 2));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sum, Binary(c, "add", from_state, from_input));
+  return Unary(c, "tanh", sum);
+}
+
+absl::Status GruStep(Context& c, Direction& d, ValueId x) {
+  // Without linear_before_reset the third gate's product takes another state, so only two are made at once.
+  ValueId weights = d.recurrence, bias = d.recurrence_bias;
+  if (!d.linear_before_reset) {
+    TEMPER_ASSIGN_OR_RETURN(weights, c.Slice(weights, 0, 0, 2 * d.hidden));
+    if (bias != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(bias, c.Slice(bias, 0, 0, 2 * d.hidden));
+    }
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId product, TimesTransposed(c, d.h, weights));
+  if (bias != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(product, Binary(c, "add", product, bias));
+  }
+  ValueId gate[2];  // update, reset
+  for (int64_t i = 0; i < 2; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId from_state, Gate(c, d, product, i));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId from_input, Gate(c, d, x, i));
+    TEMPER_ASSIGN_OR_RETURN(gate[i], Binary(c, "add", from_state, from_input));
+    TEMPER_ASSIGN_OR_RETURN(gate[i], Unary(c, "sigmoid", gate[i]));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId candidate, GruCandidate(c, d, gate[1], x, product));
+  // (1 - z) * candidate + z * h
+  TEMPER_ASSIGN_OR_RETURN(const ValueId change, Binary(c, "sub", d.h, candidate));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId kept, Binary(c, "mul", gate[0], change));
+  TEMPER_ASSIGN_OR_RETURN(d.h, Binary(c, "add", candidate, kept));
+  return absl::OkStatus();
+}
+
+absl::Status RnnStep(Context& c, Direction& d, ValueId x) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId sum, TimesTransposed(c, d.h, d.recurrence));
+  TEMPER_ASSIGN_OR_RETURN(sum, Binary(c, "add", sum, x));
+  TEMPER_ASSIGN_OR_RETURN(d.h, Unary(c, d.activation.c_str(), sum));
+  return absl::OkStatus();
+}
+
+struct Kind {
+  std::string_view onnx;
+  int64_t gates;
+  std::vector<std::string> activations;  // of one direction, by default
+  absl::Status (*step)(Context& c, Direction& d, ValueId x);
+};
+const Kind* FindKind(std::string_view op) {
+  static const std::vector<Kind> kinds = {{"LSTM", 4, {"sigmoid", "tanh", "tanh"}, LstmStep},
+                                          {"GRU", 3, {"sigmoid", "tanh"}, GruStep},
+                                          {"RNN", 1, {"tanh"}, RnnStep}};
+  return &*std::find_if(kinds.begin(), kinds.end(), [&](const Kind& k) { return k.onnx == op; });
+}
+
+// What one call says of all its directions.
+struct Recurrent {
+  const Kind* kind;
+  ValueId x;  // f32[steps, batch, inputs]
+  int64_t steps, batch, hidden, directions;
+  bool reverse;      // of the first direction
+  bool batch_first;  // how operands and results lie
+  std::vector<std::string> activations;
+};
+
+absl::StatusOr<std::vector<std::string>> Activations(const OnnxNode& n, const Kind& kind, int64_t directions) {
+  std::vector<std::string> wanted;
+  for (int64_t i = 0; i < directions; ++i)
+    wanted.insert(wanted.end(), kind.activations.begin(), kind.activations.end());
+  const onnx::AttributeProto* stated = n.Find("activations");
+  if (stated == nullptr) return wanted;
+  std::vector<std::string> names;
+  for (const std::string& name : stated->strings()) names.push_back(absl::AsciiStrToLower(name));
+  const bool chosen = kind.gates == 1 && std::ssize(names) == directions &&
+                      std::all_of(names.begin(), names.end(),
+                                  [](const std::string& s) { return s == "tanh" || s == "relu" || s == "sigmoid"; });
+  if (names != wanted && !chosen) return absl::UnimplementedError("only the default activations are supported");
+  return names;
+}
+
+absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
+  if (n.Float("clip", 0) != 0) return absl::UnimplementedError("clip is not supported");
+  if (n.Int("input_forget", 0) != 0) return absl::UnimplementedError("input_forget is not supported");
+  Recurrent r{.kind = FindKind(n.proto.op_type())};
+  const std::string direction = n.String("direction", "forward");
+  r.directions = direction == "bidirectional" ? 2 : 1;
+  r.reverse = direction == "reverse";
+  r.batch_first = n.Int("layout", 0) != 0;
+  TEMPER_ASSIGN_OR_RETURN(r.activations, Activations(n, *r.kind, r.directions));
+  r.x = n.Input(0);
+  const Shape& weights = c.ShapeOf(n.Input(1));
+  const Shape& recurrence = c.ShapeOf(n.Input(2));
+  if (c.Rank(r.x) != 3 || weights.size() != 3 || recurrence.size() != 3)
+    return absl::InvalidArgumentError("X, W and R have rank 3");
+  if (r.batch_first) {
+    TEMPER_ASSIGN_OR_RETURN(r.x, c.Transpose(r.x, {1, 0, 2}));
+  }
+  const Shape& x = c.ShapeOf(r.x);
+  r.steps = x[0];
+  r.batch = x[1];
+  r.hidden = recurrence[2];
+  const int64_t gates = r.kind->gates * r.hidden;
+  if (weights != Shape{r.directions, gates, x[2]} || recurrence != Shape{r.directions, gates, r.hidden})
+    return absl::InvalidArgumentError("the shapes of X, W and R do not fit one another");
+  if (r.steps < 1 || r.steps > kMostSteps)
+    return absl::UnimplementedError(absl::StrCat("sequences of 1 to ", kMostSteps, " steps are supported"));
+  if (n.Input(4) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, c.KnownInts(n.Input(4), "sequence_lens"));
+    if (std::any_of(lengths.begin(), lengths.end(), [&](int64_t l) { return l != r.steps; }))
+      return absl::UnimplementedError("sequences shorter than the input are not supported");
+  }
+  if (n.Input(7) != kNoValue) {
+    const NDArray* peepholes = c.Known(n.Input(7));
+    for (int64_t i = 0; peepholes == nullptr || i < peepholes->size(); ++i) {
+      if (peepholes == nullptr || peepholes->At(i) != 0) return absl::UnimplementedError("peepholes are not supported");
+    }
+  }
+  return r;
+}
+
+// The i-th direction of [directions, ...], that axis gone.
+absl::StatusOr<ValueId> OfDirection(Context& c, ValueId v, int64_t i) {
+  Shape shape = c.ShapeOf(v);
+  shape.erase(shape.begin());
+  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 0, i, i + 1));
+  return c.Reshape(v, std::move(shape));
+}
+
+// An initial state of a direction; zeros where none is given.
+absl::StatusOr<ValueId> InitialState(Context& c, const Recurrent& r, ValueId given, int64_t i) {
+  if (given == kNoValue) return c.Constant(NDArray(c.TypeOf(r.x).dtype, {r.batch, r.hidden}));
+  if (r.batch_first) {
+    TEMPER_ASSIGN_OR_RETURN(given, c.Transpose(given, {1, 0, 2}));
+  }
+  if (c.ShapeOf(given) != Shape{r.directions, r.batch, r.hidden})
+    return absl::InvalidArgumentError("an initial state has the shape [directions, batch, hidden]");
+  return OfDirection(c, given, i);
+}
+
+absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent& r, int64_t i) {
+  Direction d{.hidden = r.hidden,
+              .linear_before_reset = n.Int("linear_before_reset", 0) != 0,
+              .activation = r.activations[static_cast<size_t>(i) * r.kind->activations.size()]};
+  const int64_t gates = r.kind->gates * r.hidden;
+  TEMPER_ASSIGN_OR_RETURN(d.recurrence, OfDirection(c, n.Input(2), i));
+  TEMPER_ASSIGN_OR_RETURN(d.h, InitialState(c, r, n.Input(5), i));
+  TEMPER_ASSIGN_OR_RETURN(d.c, InitialState(c, r, n.Input(6), i));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, OfDirection(c, n.Input(1), i));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId rows, c.Reshape(r.x, {r.steps * r.batch, c.ShapeOf(r.x)[2]}));
+  TEMPER_ASSIGN_OR_RETURN(d.input_gates, TimesTransposed(c, rows, weights));
+  d.recurrence_bias = kNoValue;
+  if (n.Input(3) != kNoValue) {
+    if (c.ShapeOf(n.Input(3)) != Shape{r.directions, 2 * gates})
+      return absl::InvalidArgumentError("B has two biases a gate");
+    TEMPER_ASSIGN_OR_RETURN(const ValueId both, OfDirection(c, n.Input(3), i));
+    TEMPER_ASSIGN_OR_RETURN(ValueId bias, c.Slice(both, 0, 0, gates));
+    TEMPER_ASSIGN_OR_RETURN(d.recurrence_bias, c.Slice(both, 0, gates, 2 * gates));
+    if (r.kind->gates != 3) {  // a GRU weighs the recurrence's bias by its reset gate
+      TEMPER_ASSIGN_OR_RETURN(bias, Binary(c, "add", bias, d.recurrence_bias));
+      d.recurrence_bias = kNoValue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(d.input_gates, Binary(c, "add", d.input_gates, bias));
+  }
+  TEMPER_ASSIGN_OR_RETURN(d.input_gates, c.Reshape(d.input_gates, {r.steps, r.batch, gates}));
+  return d;
+}
+
+absl::StatusOr<ValueId> Concat(Context& c, std::vector<ValueId> parts, int64_t axis) {
+  if (parts.size() == 1) return parts[0];
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  return c.Call("concat", std::move(attrs), std::move(parts));
+}
+
+// All states of a direction in the order of the inputs, f32[steps, 1, batch, hidden]; `d` is left at the last.
+absl::StatusOr<ValueId> Unroll(Context& c, const Recurrent& r, Direction& d, bool reverse) {
+  std::vector<ValueId> states(static_cast<size_t>(r.steps));
+  for (int64_t i = 0; i < r.steps; ++i) {
+    const int64_t step = reverse ? r.steps - 1 - i : i;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId x, OfDirection(c, d.input_gates, step));
+    TEMPER_RETURN_IF_ERROR(r.kind->step(c, d, x));
+    TEMPER_ASSIGN_OR_RETURN(states[static_cast<size_t>(step)], c.Reshape(d.h, {1, 1, r.batch, r.hidden}));
+  }
+  return Concat(c, std::move(states), 0);
+}
+
+// Binds what the directions end with, each f32[1, batch, hidden].
+absl::Status SetLast(Context& c, const OnnxNode& n, const Recurrent& r, std::vector<ValueId> states, int output) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Concat(c, std::move(states), 0));
+  if (r.batch_first) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {1, 0, 2}));
+  }
+  return c.Set(n, v, output);
+}
+
+absl::Status ConvertRecurrent(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const Recurrent r, Read(c, n));
+  std::vector<ValueId> all, last_h, last_c;
+  for (int64_t i = 0; i < r.directions; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(Direction d, Prepare(c, n, r, i));
+    TEMPER_ASSIGN_OR_RETURN(all.emplace_back(), Unroll(c, r, d, r.reverse || i == 1));
+    TEMPER_ASSIGN_OR_RETURN(last_h.emplace_back(), c.Reshape(d.h, {1, r.batch, r.hidden}));
+    TEMPER_ASSIGN_OR_RETURN(last_c.emplace_back(), c.Reshape(d.c, {1, r.batch, r.hidden}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId y, Concat(c, all, 1));
+  if (r.batch_first) {
+    TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {2, 0, 1, 3}));
+  }
+  TEMPER_RETURN_IF_ERROR(c.Set(n, y, 0));
+  TEMPER_RETURN_IF_ERROR(SetLast(c, n, r, std::move(last_h), 1));
+  return r.kind->gates == 4 ? SetLast(c, n, r, std::move(last_c), 2) : absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const TableEntry> RecurrentTable() {
+  static constexpr TableEntry kTable[] = {
+      {"LSTM", ConvertRecurrent, 3}, {"GRU", ConvertRecurrent, 3}, {"RNN", ConvertRecurrent, 3}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/graph/parts.h"
+#include "compiler/ops/slice_util.h"
 
 namespace temper {
 namespace {
@@ -100,6 +101,29 @@ std::vector<int> TransposeAliasPerm(const TensorType& in, const std::vector<int6
   return SameBytes(shape, perm, {}) ? std::vector<int>() : perm;
 }
 
+std::optional<int64_t> SliceStart(const Graph& g, const Node& node) {
+  constexpr int64_t kAlignment = 64;
+  if (node.op != "slice") return std::nullopt;
+  const TensorType& in = g.values[node.inputs[0]].type;
+  const TensorType& out = g.values[node.output].type;
+  const absl::StatusOr<std::vector<ops::AxisSlice>> slices = ops::SlicesOf(node.attrs, in.shape);
+  if (!slices.ok() || NumElements(out.shape) == 0 || !SameBytes(out.shape, in.perm, out.perm)) return std::nullopt;
+  // From the innermost axis outward: of what holds a cut axis, one element only.
+  int64_t elements = 0, stride = 1;
+  bool cut = false;
+  const std::vector<int> perm = ExpandPerm(in.perm, in.shape.size());
+  for (auto axis = perm.rbegin(); axis != perm.rend(); ++axis) {
+    const ops::AxisSlice& s = (*slices)[static_cast<size_t>(*axis)];
+    const int64_t extent = in.shape[static_cast<size_t>(*axis)];
+    if (s.count != 1 && (cut || s.step != 1)) return std::nullopt;
+    cut = cut || s.count != extent;
+    elements += s.start * stride;
+    stride *= extent;
+  }
+  const int64_t bytes = elements * SizeOf(in.dtype);
+  return bytes % kAlignment == 0 ? std::optional<int64_t>(bytes) : std::nullopt;
+}
+
 bool IsAliasNode(const Graph& g, const Node& node) {
   const TensorType& out = g.values[node.output].type;
   const TensorType& in = node.inputs.empty() || node.inputs[0] == kNoValue ? out : g.values[node.inputs[0]].type;
@@ -107,6 +131,7 @@ bool IsAliasNode(const Graph& g, const Node& node) {
   if (node.op == "transpose") {
     return SameBytes(out.shape, TransposeAliasPerm(in, node.attrs.Ints("perm")), out.perm);
   }
+  if (node.op == "slice") return SliceStart(g, node).has_value();
   if (node.op != "reshape") return false;
   const std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape);
   return perm.has_value() && SameBytes(out.shape, *perm, out.perm);
@@ -118,6 +143,7 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
   // The output that a class is written to, once one has claimed it.
   std::vector<ValueId> written_to(g.values.size(), kNoValue);
   std::vector<bool> fixed(g.values.size(), false);
+  std::vector<bool> cut(g.values.size(), false);  // less than all of its root's bytes
   for (size_t i = 0; i < g.values.size(); ++i) {
     fixed[i] = g.values[i].is_constant || IsInput(g, static_cast<ValueId>(i));
     if (IsOutput(g, static_cast<ValueId>(i))) written_to[i] = static_cast<ValueId>(i);
@@ -130,8 +156,9 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
     }
     if (group.nodes.size() != 1 || !IsAliasNode(g, node)) continue;
     const ValueId base = root[node.inputs[0]];
+    cut[node.output] = cut[node.inputs[0]] || node.op == "slice";
     if (IsOutput(g, node.output)) {
-      if (fixed[base] || written_to[base] != kNoValue) continue;  // a copy
+      if (fixed[base] || cut[node.output] || written_to[base] != kNoValue) continue;  // a copy
       written_to[base] = node.output;
     }
     root[node.output] = base;
@@ -142,6 +169,16 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
     result[i] = output == kNoValue ? root[i] : output;
   }
   return result;
+}
+
+std::vector<int64_t> AliasStarts(const Graph& g, const std::vector<ValueId>& roots) {
+  std::vector<int64_t> start(g.values.size(), 0);
+  for (const Group& group : g.groups) {
+    const Node& node = g.nodes[group.nodes.front()];
+    if (group.nodes.size() != 1 || !IsAliasNode(g, node) || roots[node.output] != roots[node.inputs[0]]) continue;
+    start[node.output] = start[node.inputs[0]] + SliceStart(g, node).value_or(0);
+  }
+  return start;
 }
 
 bool IsAlias(const Graph& g, const Group& group) {

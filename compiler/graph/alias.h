@@ -1,4 +1,5 @@
-// When moving data moves no bytes: reshapes, transposes and layout changes that only rename what lies in memory.
+// When moving data moves no bytes: reshapes, transposes and layout changes that only rename what lies in memory, and
+// slices of what lies in one piece.
 #pragma once
 
 #include <optional>
@@ -16,12 +17,18 @@ std::optional<std::vector<int>> ReshapeAliasPerm(const TensorType& in, const Sha
 // The same for a transpose: result axis i is operand axis axes[i]. There always is one.
 std::vector<int> TransposeAliasPerm(const TensorType& in, const std::vector<int64_t>& axes);
 
-// Whether the node's output, in its stored order, is its first input's bytes.
+// Of a slice whose result, in its stored order, lies in one piece in its operand: the bytes before it there, a multiple
+// of 64. nullopt for others.
+std::optional<int64_t> SliceStart(const Graph& g, const Node& node);
+
+// Whether the node's output, in its stored order, is its first input's bytes, or for a slice a piece of them.
 bool IsAliasNode(const Graph& g, const Node& node);
 
-// Per value: the value whose bytes it shares, or is a part of (see PartsOfConcats), itself otherwise. Values of one
-// class live in the class's graph input, constant or (failing those) graph output, else in the first of them. A graph
-// output whose bytes belong to a graph input, a constant or another output is a copy: its own root.
+// Per value: the value whose bytes it shares, or is a part of (a slice; see PartsOfConcats too), itself otherwise.
+// Values of one class live in the class's graph input, constant or (failing those) graph output, else in the first of
+// them. A graph output whose bytes belong to a graph input, a constant or another output is a copy: its own root.
 std::vector<ValueId> AliasRoots(const Graph& g);
+// Per value: the bytes before it in its root.
+std::vector<int64_t> AliasStarts(const Graph& g, const std::vector<ValueId>& roots);
 
 }  // namespace temper

@@ -107,7 +107,8 @@ std::vector<ValueId> InPlaceOperands(const Graph& g) {
     const std::vector<ValueId> operands = OperandsOf(g, g.groups[i]);
     for (ValueId v : operands) {
       const auto same_bytes = [&](ValueId other) { return roots[other] == roots[v]; };
-      const bool fits = own[roots[v]] && last_read[roots[v]] == static_cast<int>(i) &&
+      const bool all = NumElements(g.values[v].type.shape) == NumElements(g.values[roots[v]].type.shape);
+      const bool fits = own[roots[v]] && all && last_read[roots[v]] == static_cast<int>(i) &&
                         g.values[v].type == g.values[out].type &&
                         std::count_if(operands.begin(), operands.end(), same_bytes) == 1;
       if (fits) result[i] = v;
@@ -121,6 +122,7 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
     return absl::FailedPreconditionError("memory plan: the graph has no groups yet");
   BufferPlan plan;
   plan.alias_of = AliasRoots(g);
+  plan.start = AliasStarts(g, plan.alias_of);
   plan.part = PartsOfConcats(g);
   for (size_t i = 0; i < needs.in_place.size(); ++i) {
     if (needs.in_place[i] == kNoValue) continue;
@@ -145,7 +147,12 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
     plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
     placed.push_back(b);
   }
-  for (size_t i = 0; i < g.values.size(); ++i) plan.offset[i] = plan.offset[plan.alias_of[i]];
+  // Only roots have an offset so far.
+  const std::vector<int64_t> of_root = plan.offset;
+  for (size_t i = 0; i < g.values.size(); ++i) {
+    const int64_t offset = of_root[plan.alias_of[i]];
+    plan.offset[i] = offset < 0 ? offset : offset + plan.start[i];
+  }
   return plan;
 }
 

@@ -13,6 +13,8 @@ struct BufferPlan {
   // Per value: the value whose bytes it shares (reshapes, results in place) or is a part of, itself otherwise. A value
   // that a graph output renames is that output's alias: its group writes to the caller. Never an alias of an alias.
   std::vector<ValueId> alias_of;
+  // Per value: the bytes before it in `alias_of`'s, where it is a slice of them (64-aligned).
+  std::vector<int64_t> start;
   // Per value: set where it is a part of `alias_of`'s bytes; its kernel writes that part.
   std::vector<std::optional<Part>> part;
   // Per group: offset of its scratch in the arena, or -1 where it needs none.

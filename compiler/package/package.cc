@@ -153,7 +153,12 @@ class PackageWriter {
 
   // Where a value's bytes are, graph inputs and outputs included.
   absl::StatusOr<PlanArg> Locate(ValueId value) {
-    const ValueId root = plan_.alias_of[static_cast<size_t>(value)];
+    TEMPER_ASSIGN_OR_RETURN(PlanArg arg, LocateRoot(plan_.alias_of[static_cast<size_t>(value)]));
+    arg.offset += plan_.start[static_cast<size_t>(value)];
+    return arg;
+  }
+
+  absl::StatusOr<PlanArg> LocateRoot(ValueId root) {
     const Value& v = g_.values[static_cast<size_t>(root)];
     for (size_t i = 0; i < g_.inputs.size(); ++i) {
       if (g_.inputs[i] == root) return PlanArg{TEMPER_ARG_INPUT, static_cast<int>(i)};

@@ -63,6 +63,52 @@ TEST_P(OnePassOn, KeepsTheAnswers) {
 INSTANTIATE_TEST_SUITE_P(Passes, OnePassOn,
                          ::testing::Values("fold-constants", "cse", "dead-code", "simplify", "layout", "fuse"));
 
+// Slices of slices of one value, as recurrent models have them: in one piece or not, renamed, written in place, parts
+// of a concatenation, and outputs themselves.
+TEST(GraphFuzz, SlicesInOnePieceLieInTheirOperand) {
+  using testing::Builder;
+  int pieces = 0;
+  for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Builder b(seed);
+    const auto below = [&](int64_t n) { return b.rng.Below(n); };
+    const auto slice = [&](ValueId v) {
+      const Shape& shape = b.g.values[v].type.shape;
+      const int64_t axis = below(4) == 0 ? 1 : 0, extent = shape[static_cast<size_t>(axis)];
+      const int64_t unit = axis == 1 && extent >= 32 ? 16 : 1, start = below(extent / unit) * unit;
+      const int64_t end = start + (1 + below((extent - start) / unit)) * unit;
+      Attrs attrs = Builder::Ints("axes", {axis});
+      attrs.Set("starts", std::vector<int64_t>{start});
+      attrs.Set("ends", std::vector<int64_t>{end});
+      attrs.Set("steps", std::vector<int64_t>{1});
+      return b.Call("slice", {v}, std::move(attrs));
+    };
+    const ValueId x = b.Input({6, 32});
+    const ValueId whole = below(3) == 0 ? x : b.Call("softmax", {x});
+    std::vector<ValueId> joined;
+    for (int i = 0; i < 4; ++i) {
+      ValueId v = slice(below(2) == 0 ? whole : slice(whole));
+      const int64_t count = NumElements(b.g.values[v].type.shape);
+      if (below(2) == 0) v = b.Reshape(v, {1, count});
+      if (below(4) == 0) b.Output(v);
+      if (below(2) == 0) v = b.Call("sigmoid", {v});
+      if (below(2) == 0) v = b.Call("softmax", {v});
+      joined.push_back(b.Reshape(v, {1, count}));
+    }
+    b.Output(b.Call("concat", joined, Builder::Int("axis", 1)));
+    const std::vector<NDArray> inputs = RandomInputs(b.g, seed);
+    const std::vector<NDArray> want = Evaluated(b.g, inputs);
+    ASSERT_TRUE(Optimize(b.g).ok());
+    absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+    ASSERT_TRUE(plan.ok());
+    pieces += static_cast<int>(std::count_if(plan->start.begin(), plan->start.end(), [](int64_t s) { return s > 0; }));
+    absl::StatusOr<std::vector<NDArray>> by_plan = testing::RunByPlan(b.g, inputs);
+    ASSERT_TRUE(by_plan.ok()) << by_plan.status() << "\n" << Text(b.g);
+    ExpectClose(*by_plan, want);
+  }
+  EXPECT_GT(pieces, static_cast<int>(kGraphs / 4));
+}
+
 TEST(GraphFuzz, EveryWorkloadHasATextThatReadsBack) {
   for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {
     Graph g = RandomGraph(seed, NodesOf(seed));

@@ -84,15 +84,16 @@ class Machine {
   absl::StatusOr<char*> Place(ValueId v) {
     const ValueId root = plan_.alias_of[static_cast<size_t>(v)];
     if (plan_.alias_of[static_cast<size_t>(root)] != root) return absl::InternalError("an alias of an alias");
-    const int64_t offset = plan_.offset[static_cast<size_t>(root)];
+    const int64_t offset = plan_.offset[static_cast<size_t>(v)], start = plan_.start[static_cast<size_t>(v)];
     if (offset >= 0) {
       if (offset % 64 != 0 || offset + Bytes(v) > plan_.arena_bytes) return absl::InternalError("a bad offset");
+      if (offset != plan_.offset[static_cast<size_t>(root)] + start) return absl::InternalError("not in its root");
       return arena_.data() + offset;
     }
     std::vector<char>& own = own_[static_cast<size_t>(root)];
-    if (static_cast<int64_t>(own.size()) < Bytes(v))
+    if (static_cast<int64_t>(own.size()) < start + Bytes(v))
       return absl::InternalError("a value without a place: " + g_.values[v].name);
-    return own.data();
+    return own.data() + start;
   }
 
   absl::StatusOr<NDArray> Read(ValueId v) {

@@ -75,8 +75,12 @@ std::vector<Loop> Schedule::WithCopies(const Loop& loop) const {
 
 void Schedule::Annotate(const char* rewrite, const Loop& loop, ir::ForKind kind) {
   if (!status_.ok()) return;
+  const ir::Func before = func_;
   for (const Loop& each : WithCopies(loop)) {
-    if (!Take(rewrites::Annotate(func_, each, kind), absl::StrCat(rewrite, "(", Named(each), ")"))) return;
+    if (!Take(rewrites::Annotate(func_, each, kind), absl::StrCat(rewrite, "(", Named(each), ")"))) {
+      func_ = before;
+      return;
+    }
   }
 }
 
@@ -103,21 +107,29 @@ void Schedule::Parallel(const Loop& loop) { Annotate("parallel", loop, ir::ForKi
 
 void Schedule::Partition(const Loop& loop) {
   if (!status_.ok()) return;
+  const ir::Func before = func_;
   for (const Loop& each : WithCopies(loop)) {
     rewrites::LoopCopies copies =
         TakeValue(rewrites::Partition(func_, each), absl::StrCat("partition(", Named(each), ")"));
+    if (!status_.ok()) {
+      func_ = before;
+      return;
+    }
     copies_.insert(copies_.end(), copies.begin(), copies.end());
-    if (!status_.ok()) return;
   }
 }
 
 std::array<Loop, 3> Schedule::Peel(const Loop& loop, int64_t first, int64_t last) {
   std::array<Loop, 3> parts;
   if (!status_.ok()) return parts;
+  const ir::Func before = func_;
   for (const Loop& each : WithCopies(loop)) {
     rewrites::Peeled peeled = TakeValue(rewrites::Peel(func_, each, first, last),
                                         absl::StrCat("peel(", Named(each), ", first ", first, ", last ", last, ")"));
-    if (!status_.ok()) return {};
+    if (!status_.ok()) {
+      func_ = before;
+      return {};
+    }
     copies_.insert(copies_.end(), peeled.copies.begin(), peeled.copies.end());
     // Of a loop with copies, the handles stand for the parts of each.
     for (size_t i = 0; i < parts.size(); ++i) {

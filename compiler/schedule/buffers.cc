@@ -209,6 +209,17 @@ absl::Status CheckLayout(const Shape& from, const Shape& to,
   return absl::OkStatus();
 }
 
+// Variables of `e` that are none of the loops'.
+std::vector<Var> VarsBeside(const Expr& e, const std::vector<Stmt>& loops) {
+  std::vector<Var> beside;
+  ir::Visit(e, [&](const Expr& node) {
+    if (node->kind != ir::ExprKind::kVar) return;
+    if (std::none_of(loops.begin(), loops.end(), [&](const Stmt& s) { return s->var == node->var; }))
+      beside.push_back(node->var);
+  });
+  return beside;
+}
+
 }  // namespace
 
 absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, const Shape& shape,
@@ -222,31 +233,33 @@ absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, co
 }
 
 absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
-                              int64_t distance, const Var& ahead, const std::vector<Var>& each, int level) {
+                              std::vector<ir::VarBinding> at, const std::vector<Var>& each, int level) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_ASSIGN_OR_RETURN(Path target, FindLoop(f, loop));
   TEMPER_ASSIGN_OR_RETURN(const Buffer from, FindRead(*path.back(), buffer));
-  const Stmt& at = target.back();
-  if (distance < 1) return Refuse("distance must be at least 1");
-  if (!Contains(at, path.back().get())) return Refuse("the loop is not around the block");
-  if (PathToLoop(target.front(), ahead).empty() || !Contains(PathToLoop(target.front(), ahead).back(), at.get()))
-    return Refuse(absl::StrCat("loop '", ahead->name, "' is not around loop '", loop->name, "'"));
+  const Stmt& place = target.back();
+  if (!Contains(place, path.back().get())) return Refuse("the loop is not around the block");
+  for (const ir::VarBinding& b : at) {
+    const std::vector<Var> unknown = VarsBeside(b.value, LoopsOf(target));
+    if (!unknown.empty())
+      return Refuse(absl::StrCat("loop '", unknown.front()->name, "' is not around loop '", loop->name, "'"));
+  }
   if (!IsParam(f, from))
     return Refuse(absl::StrCat("'", buffer, "' is scratch of the function, which needs no prefetch"));
-  if (at->for_kind == ir::ForKind::kVectorized) return Refuse("the loop is vectorized");
-  std::vector<ir::VarBinding> bindings = {{ahead, Expr(ahead) + Expr(distance)}};
+  if (place->for_kind == ir::ForKind::kVectorized) return Refuse("the loop is vectorized");
   std::vector<Stmt> around;
   for (const Stmt& s : LoopsOf(path)) {
-    if (s->var == loop || !Contains(at->body, s.get())) continue;
+    if (s->var == loop || !Contains(place->body, s.get())) continue;
+    if (std::any_of(at.begin(), at.end(), [&](const ir::VarBinding& b) { return b.var == s->var; })) continue;
     const bool kept = std::count(each.begin(), each.end(), s->var) > 0;
     if (kept) around.push_back(ir::For(ir::MakeVar(s->var->name), s->extent, ir::ForKind::kUnrolled, nullptr));
-    bindings.push_back({s->var, kept ? Expr(around.back()->var) : Expr(0)});
+    at.push_back({s->var, kept ? Expr(around.back()->var) : Expr(0)});
   }
   if (around.size() != each.size()) return Refuse("a loop to go through is not between the loop and the block");
   std::vector<Expr> indices;
   for (const Expr& e : ReadsOf(*path.back(), from).front()->args) {
     if (HasLoad(e)) return Refuse(absl::StrCat("its index ", ir::Text(e), " is itself loaded"));
-    indices.push_back(ir::Substitute(ir::Substitute(e, BindingsOf(*path.back())), bindings));
+    indices.push_back(ir::Substitute(ir::Substitute(e, BindingsOf(*path.back())), at));
   }
   Stmt prefetch = ir::Prefetch(from, std::move(indices), level);
   for (size_t i = around.size(); i-- > 0;)

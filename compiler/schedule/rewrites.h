@@ -50,7 +50,7 @@ absl::StatusOr<Func> SetScope(const Func& f, const std::string& block, ir::Scope
 absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, const Shape& shape,
                                      const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
 absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
-                              int64_t distance, const Var& ahead, const std::vector<Var>& each, int level);
+                              std::vector<ir::VarBinding> at, const std::vector<Var>& each, int level);
 
 // reductions.cc
 absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std::string& block, const Var& loop);

@@ -193,9 +193,22 @@ void Schedule::Prefetch(const std::string& block, const std::string& buffer, con
                         const Loop& ahead, const std::vector<Loop>& each, int level) {
   if (!status_.ok()) return;
   const Loop& steps = ahead ? ahead : loop;
-  Take(rewrites::Prefetch(func_, block, buffer, loop, distance, steps, each, level),
-       absl::StrCat("prefetch(", Named(block), ", '", buffer, "', ", Named(loop), ", distance ", distance,
-                    ahead ? absl::StrCat(" of ", Named(ahead)) : "", ")"));
+  const std::string what = absl::StrCat("prefetch(", Named(block), ", '", buffer, "', ", Named(loop), ", distance ",
+                                        distance, ahead ? absl::StrCat(" of ", Named(ahead)) : "", ")");
+  if (distance < 1) {
+    Take(absl::FailedPreconditionError("distance must be at least 1"), what);
+    return;
+  }
+  std::vector<ir::VarBinding> at;
+  if (steps) at.push_back({steps, ir::Expr(steps) + ir::Expr(distance)});
+  Take(rewrites::Prefetch(func_, block, buffer, loop, std::move(at), each, level), what);
+}
+
+void Schedule::PrefetchAt(const std::string& block, const std::string& buffer, const Loop& loop,
+                          const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each, int level) {
+  if (!status_.ok()) return;
+  Take(rewrites::Prefetch(func_, block, buffer, loop, at, each, level),
+       absl::StrCat("prefetch_at(", Named(block), ", '", buffer, "', ", Named(loop), ")"));
 }
 
 }  // namespace temper

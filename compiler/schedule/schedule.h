@@ -89,6 +89,10 @@ class Schedule {
   // `each` below it, with the others at their first. It comes to the cache of `level`: 1, or 2 and not 1.
   void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
                 const Loop& ahead = nullptr, const std::vector<Loop>& each = {}, int level = 1);
+  // Fetches, at each iteration of `loop`, what `block` would read of `buffer` if the loops of `at` stood there: values
+  // of loops that are around `loop`, or itself. It may lie past the buffer's end.
+  void PrefetchAt(const std::string& block, const std::string& buffer, const Loop& loop,
+                  const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each = {}, int level = 1);
 
  private:
   bool Take(absl::StatusOr<ir::Func> result, const std::string& what);

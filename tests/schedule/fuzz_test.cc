@@ -214,8 +214,13 @@ std::string RandomRewriter::TryBlocks(int64_t kind) {
       TransformLayout();
       return "transform_layout";
     default:
-      if (rng_.Below(2) == 0) {
+      if (rng_.Below(3) == 0) {
         s_.Prefetch(block, RandomRead(block), RandomLoop(), rng_.Below(4));
+      } else if (rng_.Below(2) == 0) {
+        const Loop from = RandomLoop();
+        s_.PrefetchAt(block, RandomRead(block), RandomLoop(), {{RandomLoop(), from ? Expr(from) + Expr(1) : Expr(0)}},
+                      {}, 2);
+        return "prefetch_at";
       } else {
         s_.Prefetch(block, RandomRead(block), RandomLoop(), 1, RandomLoop(), {RandomLoop()}, 2);
       }
@@ -281,7 +286,7 @@ TEST(ScheduleFuzz, AcceptedRewritesKeepTheResults) {
   const uint64_t count = runs != nullptr ? std::strtoull(runs, nullptr, 10) : 2500;
   for (uint64_t seed = 1; seed <= count && !::testing::Test::HasFatalFailure(); ++seed) RunOne(seed, tally);
   if (::testing::Test::HasFatalFailure()) return;
-  EXPECT_EQ(tally.size(), 18u);
+  EXPECT_EQ(tally.size(), 19u);
   for (const auto& [rewrite, t] : tally) {
     EXPECT_GT(t.accepted, 0) << rewrite;
     EXPECT_GT(t.refused, 0) << rewrite;

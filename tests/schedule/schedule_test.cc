@@ -713,6 +713,17 @@ TEST_F(ScheduleTest, PrefetchOfAnOuterLoopsNextIterationGoesThroughInnerLoops) {
   EXPECT_REFUSED(s_.Prefetch("c", "a", k, 1, tile, {tile}), "a loop to go through is not between");
 }
 
+TEST_F(ScheduleTest, PrefetchAtFetchesWhatLoopsReadElsewhere) {
+  Use(Matmul(6, 4, 8));
+  const Loop row = L("c", 0), column = L("c", 1);
+  auto [k, step] = s_.Split(L("c", 2), 2);
+  s_.PrefetchAt("c", "b", k, {{k, ir::Expr(0)}, {step, ir::Expr(row) * ir::Expr(4) + ir::Expr(k)}}, {}, 2);
+  EXPECT_THAT(Text(), HasSubstr("prefetch to l2 b[c.i0*4 + c.r0.o, c.i1]"));
+  ExpectSame();
+  EXPECT_REFUSED(s_.PrefetchAt("c", "b", k, {{row, ir::Expr(step)}}), "loop 'c.r0.i' is not around loop 'c.r0.o'");
+  EXPECT_REFUSED(s_.PrefetchAt("c", "b", k, {{row, ir::Expr(0)}}, {column}), "a loop to go through is not between");
+}
+
 // Accumulators that go to memory between blocks of the reduction.
 TEST_F(ScheduleTest, SplitReductionWithAccumulatorsInMemory) {
   Use(Matmul(4, 8, 10));

@@ -31,13 +31,13 @@ inline std::vector<Target> Targets() {
 }
 
 // The default config and a few random ones of each template on each target.
-inline void CheckAll(const Workload& w, int configs, uint64_t seed) {
+inline void CheckAll(const Workload& w, int configs, uint64_t seed, const std::vector<Target>& targets = Targets()) {
   Rng rng(seed);
   const std::vector<NDArray> inputs = RandomInputs(w, rng);
   absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
   ASSERT_TRUE(wanted.ok()) << wanted.status();
   const NDArray physical = ToPhysical(*wanted, w.output().perm);
-  for (const Target& t : Targets()) {
+  for (const Target& t : targets) {
     for (const TemplateDef* def : TemplatesFor(w)) {
       std::vector<Config> all = def->space(w, t).Enumerate(4096);
       ASSERT_FALSE(all.empty()) << def->name << " has no config for " << Text(w);

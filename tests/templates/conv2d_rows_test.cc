@@ -1,6 +1,9 @@
 // Convolutions of random shapes: windows that hang over the image on any side, by more than a tile or by more
 // than the image, strides and dilations that differ, groups, filters that fill no vector.
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
+#include "compiler/ir/simplify.h"
 #include "tests/templates/check_templates.h"
 #include "tests/templates/random_sides.h"
 
@@ -53,6 +56,71 @@ TEST(Conv2dRowsTest, ShapesOfNetworks) {
 TEST(Conv2dRowsTest, FiltersAsWideAsTheImage) {
   const Sides h{1, 1, 1, 1, 0, 0}, w{70, 61, 1, 1, 30, 30};
   CheckAll(Parse(Text(1, {3, 40, 1}, h, w, "const ")), 2, 5);
+}
+
+// Caches so small that the filters come from beyond them.
+std::vector<Target> TargetsWithTinyCaches() {
+  std::vector<Target> targets = Targets();
+  for (Target& t : targets) {
+    t.l1_bytes = 512;
+    t.l2_bytes = 2048;
+    t.threads = 1;
+  }
+  return targets;
+}
+
+TEST(Conv2dRowsTest, FiltersFromBeyondTheCaches) {
+  Rng rng(31);
+  for (uint64_t seed = 200; seed < 208 && !::testing::Test::HasFatalFailure(); ++seed) {
+    const Sides h = RandomSides(rng, 12), w = RandomSides(rng, 12);
+    const int64_t group = 1 + rng.Below(2);
+    const Channels c = {group * (2 + 2 * rng.Below(8)), group * (20 + rng.Below(60)), group};
+    CheckAll(Parse(Text(1, c, h, w, "const ")), 3, seed, TargetsWithTinyCaches());
+  }
+}
+
+// How much of the packed filters a kernel fetches ahead, in lines, the first block aside.
+double FetchedAhead(const Kernel& kernel, int64_t blocks) {
+  const Shape& packed = kernel.main.params[1]->shape;
+  const ir::Buffer fetched = ir::MakeBuffer("fetched", DType::kF32, {2 * NumElements(packed)});
+  ir::Func func = kernel.main;
+  func.params.push_back(fetched);
+  func.body = ir::RewriteStmt(func.body, [&](const ir::Stmt& s) -> ir::Stmt {
+    if (s->kind != ir::StmtKind::kPrefetch) return nullptr;
+    EXPECT_EQ(s->buffer, func.params[1]);
+    return ir::Store(fetched, {ir::FlatIndex(s->buffer, s->indices)}, ir::Float(1));
+  });
+  std::vector<NDArray> arrays;
+  for (const ir::Buffer& b : func.params) arrays.emplace_back(b->dtype, b->shape);
+  for (NDArray& a : arrays) std::memset(a.MutableData(), 0, static_cast<size_t>(a.bytes()));
+  EXPECT_TRUE(ir::Interpret(func, arrays).ok());
+  const float* marks = static_cast<const float*>(arrays.back().data());
+  constexpr int64_t kLine = 16;
+  int64_t lines = 0;
+  const int64_t begin = NumElements(packed) / blocks, end = NumElements(packed);
+  for (int64_t line = begin; line < end; line += kLine)
+    lines += std::count(marks + line, marks + line + kLine, 1.0F) > 0;
+  return static_cast<double>(lines * kLine) / static_cast<double>(end - begin);
+}
+
+// All passes over a block of filters together fetch the next one, but for what rows at the image's ends leave out.
+TEST(Conv2dRowsTest, PassesShareTheFetchOfTheNextBlock) {
+  const Sides s{7, 3, 1, 1, 1, 1};
+  const Workload w = Parse(Text(1, {12, 64, 1}, s, s, "const "));
+  Target t = *ParseTarget("llvm:skylake-avx512");
+  t.threads = 1;
+  const auto fetched = [&](const std::string& config, int64_t blocks) {
+    absl::StatusOr<Kernel> kernel = BuildKernel(w, "conv2d.rows", *ParseConfig(config), t);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    return kernel.ok() ? FetchedAhead(*kernel, blocks) : 0;
+  };
+  EXPECT_EQ(fetched("mr=7,nv=1,blocks=4,ku=1", 4), 0);  // L2 holds them
+  t.l2_bytes = 4096;
+  EXPECT_GE(fetched("mr=7,nv=1,blocks=4,ku=1", 4), 0.9);
+  EXPECT_GE(fetched("mr=4,nv=1,blocks=4,ku=2", 4), 0.9);
+  EXPECT_GE(fetched("mr=2,nv=2,blocks=2,ku=2", 2), 0.9);
+  t.threads = 2;
+  EXPECT_EQ(fetched("mr=2,nv=2,blocks=2,ku=2", 2), 0);  // a thread has one block
 }
 
 // Every config reads the image as it lies, and branches past what would multiply by zero.

@@ -46,7 +46,8 @@ struct Tile {
   Axis rows, columns;
   int64_t channels, filters;  // of a group
   int64_t lanes, vectors, nr, panels, blocks, unroll;
-  bool constant;  // the filters are packed by the package, not by the kernel
+  bool constant;     // the filters are packed by the package, not by the kernel
+  bool fetch_ahead;  // the next block's filters are fetched during a block
   Tile(const Workload& w, const Conv2dShape& s, const Config& c, const Target& t)
       : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1}},
         columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]}},
@@ -58,13 +59,20 @@ struct Tile {
         panels(CeilDiv(filters, nr)),
         blocks(c["blocks"]),
         unroll(c["ku"]),
-        constant(w.inputs[1].constant) {}
+        constant(w.inputs[1].constant),
+        fetch_ahead(StreamsFilters(s, t)) {}
+  // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
+  bool StreamsFilters(const Conv2dShape& s, const Target& t) const {
+    return constant && s.group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
+           4 * NumElements(packed_shape(s)) > t.l2_bytes / 2;
+  }
   Shape packed_shape(const Conv2dShape& s) const { return {s.group, panels, s.kh, s.kw * channels, nr}; }
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
   bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1; }
   bool has_middle() const { return columns.end_inside() > columns.first_inside(); }
   // The knob is about most of the work: beside it, the tiles at the ends have copies enough.
   int64_t edge_unroll() const { return has_middle() ? 1 : unroll; }
+  int64_t unroll_of(bool edge) const { return edge ? edge_unroll() : unroll; }
   bool unroll_edges(const Conv2dShape& s) const {
     return columns.edges() * columns.tile * vectors * s.kw * edge_unroll() <= kMostEdgeCode;
   }
@@ -116,19 +124,55 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   return b.Finish();
 }
 
-// The tile of one part of the output's rows: `edge` if it meets padding or is a last, narrower one.
-void SchedulePart(Schedule& s, const std::string& acc, const std::string& out, const Conv2dShape& shape,
-                  const Tile& tile, bool edge) {
+// Part of each row of the output: tiles that meet padding or are a last, narrower one, or those between them.
+struct Part {
+  std::string acc, out;  // its blocks
+  Loop chunk, tiles;     // the loops over chunks, and over its tiles
+  int64_t first;         // of its tiles
+  bool edge;
+};
+
+// While a block's filters are in use, those of the next one come to L2: each pass over them, a tile's, fetches a share,
+// evenly as it goes.
+void PrefetchNextBlock(Schedule& s, const Part& part, const Conv2dShape& shape, const Tile& tile) {
+  const std::vector<Loop> loops = s.Loops(part.acc);
+  if (!s.status().ok()) return;
+  const size_t row = loops.size() - 3;
+  const int64_t unroll = tile.unroll_of(part.edge), channels = tile.channels / unroll;
+  const size_t k = row - (unroll > 1 ? 2 : 1);
+  std::vector<Loop> each;
+  if (unroll > 1) each.push_back(loops[k + 1]);
+  if (tile.nr > kLineElements) each.push_back(loops[row + 1]);
+
+  const int64_t rows = shape.n * shape.oh, tiles = tile.columns.tiles();
+  int64_t steps = std::min(rows * tiles, channels);
+  while (channels % steps != 0) --steps;
+  const bool taps_apart = s.Extent(loops[k]) == channels && shape.kw > 1;
+  const auto [fetch, step] = s.Split(loops[k], steps);
+  const Expr pass = Expr(part.chunk) % Expr(rows) * Expr(tiles) + Expr(part.first) + Expr(part.tiles);
+  Expr position = pass * Expr(CeilDiv(shape.kw * channels, rows * tiles)) + Expr(fetch);
+  std::vector<ir::VarBinding> at = {{part.chunk, Expr(part.chunk) + Expr(rows)}, {fetch, Expr(0)}};
+  if (taps_apart) {
+    position = position + Expr(loops[k - 1]) * Expr(channels / steps);
+    at.push_back({loops[k - 1], Expr(0)});
+  }
+  at.push_back({step, position});
+  s.PrefetchAt(part.acc, "in1", fetch, at, each, 2);
+}
+
+void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const Tile& tile) {
   size_t reductions = 2;
-  if (edge || !tile.one_loop(shape)) {
-    const std::vector<Loop> loops = s.Loops(acc);
+  Loop kw = nullptr;
+  if (part.edge || !tile.one_loop(shape)) {
+    const std::vector<Loop> loops = s.Loops(part.acc);
     if (!s.status().ok()) return;
-    const Loop kw = s.Split(loops.back(), tile.channels).first;
-    if (edge && tile.unroll_edges(shape)) s.Unroll(kw);
+    kw = s.Split(loops.back(), tile.channels).first;
     reductions = 3;
   }
-  TileReduction(s, acc, reductions, tile.lanes, edge ? tile.edge_unroll() : tile.unroll);
-  UnrollTile(s, out);
+  TileReduction(s, part.acc, reductions, tile.lanes, tile.unroll_of(part.edge));
+  if (tile.fetch_ahead) PrefetchNextBlock(s, part, shape, tile);
+  if (kw != nullptr && part.edge && tile.unroll_edges(shape)) s.Unroll(kw);
+  UnrollTile(s, part.out);
 }
 
 absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, const Tile& tile, const Target& t) {
@@ -143,17 +187,19 @@ absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, c
   s.Reorder({loops[3], block, loops[0], loops[1], column_tile, panel_in, column, vector, lane});
   s.ComputeAt("acc", panel_in);
   s.SetScope("acc", ir::Scope::kRegister);
-  s.Parallel(s.Fuse(s.Fuse(s.Fuse(loops[3], block), loops[0]), loops[1]));
+  const Loop chunk = s.Fuse(s.Fuse(s.Fuse(loops[3], block), loops[0]), loops[1]);
+  s.Parallel(chunk);
 
   const int64_t first = tile.columns.first_inside(), last = tile.columns.tiles() - tile.columns.end_inside();
   std::array<Loop, 3> parts = {nullptr, column_tile, nullptr};
   if (first + last > 0) parts = s.Peel(column_tile, first, last);
   std::vector<std::string> blocks = s.Blocks();  // of each part: the accumulators', then the output's
   if (!tile.constant) blocks.erase(blocks.begin());
+  const std::array<int64_t, 3> firsts = {0, first, tile.columns.tiles() - last};
   for (size_t i = 0, block_of = 0; i < parts.size() && s.status().ok(); ++i) {
     if (parts[i] == nullptr) continue;
     if (i != 1) s.Unroll(parts[i]);
-    SchedulePart(s, blocks[block_of], blocks[block_of + 1], shape, tile, i != 1);
+    SchedulePart(s, {blocks[block_of], blocks[block_of + 1], chunk, parts[i], firsts[i], i != 1}, shape, tile);
     block_of += 2;
   }
   s.Partition(panel_in);
@@ -250,7 +296,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 TemplateDef Conv2dRows() {
   return {"conv2d.rows",
-          1,
+          2,
           [](const Workload& w) {
             return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && !Conv2dShape(w).pointwise();
           },

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/gemm.h"
@@ -15,6 +16,7 @@ namespace {
 using ir::Expr;
 
 constexpr int64_t kMostEdgeCode = 4096;  // multiply-adds that the tiles at the ends of a row are unrolled to
+constexpr int64_t kMostBlocks = 64;
 
 // One spatial dimension, and where a tap sees the input.
 struct Axis : TiledAxis {
@@ -216,8 +218,12 @@ ConfigSpace Space(const Workload& w, const Target& t) {
     if (width + 2 <= t.vector_registers && (widths.empty() || widths.back() != width)) widths.push_back(width);
   }
   space.Add("mr", widths);
-  space.Add("nv", TileVectors(s.oc / s.group, t.lanes()));
-  space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
+  const std::vector<int64_t> vectors = TileVectors(s.oc / s.group, t.lanes());
+  space.Add("nv", vectors);
+  // Also each panel alone, however many there are.
+  std::set<int64_t> blocks = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32};
+  for (const int64_t nv : vectors) blocks.insert(std::min(CeilDiv(s.oc / s.group, nv * t.lanes()), kMostBlocks));
+  space.Add("blocks", std::vector<int64_t>(blocks.begin(), blocks.end()));
   space.Add("ku", {1, 2, 4});
   RequireTile(space, s.oc / s.group, t);
   space.Require("the unrolling does not divide the channels",

@@ -318,7 +318,8 @@ Stmt Partitioner::ShrinkProducers(Stmt body) {
 Stmt Partitioner::Body(const Stmt& body, std::vector<Expr> handled) {
   std::optional<Ragged> ragged = Find(body, handled);
   if (!ragged.has_value()) {
-    return ShrinkProducers(Cut(body));
+    Stmt left = ShrinkProducers(Cut(body));
+    return left == nullptr || BlocksIn(left).empty() ? nullptr : left;  // prefetches alone are for nothing
   }
   handled.push_back(ragged->full);
   // The copy is made first, so that both branches start from the same body.

@@ -724,6 +724,19 @@ TEST_F(ScheduleTest, PrefetchAtFetchesWhatLoopsReadElsewhere) {
   EXPECT_REFUSED(s_.PrefetchAt("c", "b", k, {{row, ir::Expr(0)}}, {column}), "a loop to go through is not between");
 }
 
+TEST_F(ScheduleTest, PartitionLeavesNoPrefetchOfWhatIsNotComputed) {
+  Use(Matmul(6, 4, 8));
+  // Three tiles in chunks of two: the last chunk has one that is empty.
+  auto [tiles, row] = s_.Split(L("c", 0), 2);
+  auto [chunk, tile] = s_.Split(tiles, 2);
+  s_.Reorder({chunk, tile, L("c", 4), row, L("c", 3)});
+  s_.Prefetch("c", "b", L("c", 2), 1);
+  s_.Partition(tile);
+  ExpectSame();
+  EXPECT_THAT(LoweredText(), HasSubstr("prefetch b["));
+  EXPECT_THAT(LoweredText(), ::testing::Not(HasSubstr("else")));
+}
+
 // Accumulators that go to memory between blocks of the reduction.
 TEST_F(ScheduleTest, SplitReductionWithAccumulatorsInMemory) {
   Use(Matmul(4, 8, 10));

@@ -24,6 +24,13 @@ Target WithTinyCaches(Target t) {
   return t;
 }
 
+// Some rows and panels fit L2, but neither operand does.
+Target WithSmallCaches(Target t) {
+  t.l1_bytes = 2048;
+  t.l2_bytes = 32 << 10;
+  return t;
+}
+
 // A legal config for each value of each knob, drawn at random.
 std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
   const std::vector<Config> all = space.Enumerate(1 << 16);
@@ -40,7 +47,7 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
   return result;
 }
 
-TEST(GemmTest, EveryValueOfEveryKnobWithTinyCaches) {
+TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
   for (const char* text : {kDense, kBatched, kVector, kTransposed, kPointwise, kSpatial}) {
     const Workload w = Parse(text);
@@ -50,7 +57,7 @@ TEST(GemmTest, EveryValueOfEveryKnobWithTinyCaches) {
     const NDArray physical = ToPhysical(*wanted, w.output().perm);
     const TemplateDef* def = TemplatesFor(w).front();
     for (const Target& host : Targets()) {
-      const Target t = WithTinyCaches(host);
+      const Target t = rng.Below(2) == 0 ? WithTinyCaches(host) : WithSmallCaches(host);
       for (const Config& config : CoveringConfigs(def->space(w, t), rng)) {
         SCOPED_TRACE(absl::StrCat(text, "\n", Text(config), "\n", Text(t)));
         absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
@@ -73,16 +80,31 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
   Target held = *ParseTarget("llvm:skylake-avx512");
   held.l1_bytes = 32 << 10;
   held.l2_bytes = 1 << 20;
-  const Target tiny = WithTinyCaches(held);
-  const std::string rows = "prefetch to l2 in0[", panel = "prefetch in1[";
+  const std::string rows = "prefetch to l2 in0[", panel = "prefetch in1[", next_panel = "prefetch to l2 in1[";
   for (const char* text : {kDense, kPointwise}) {
     const std::string config = "mr=4,nv=2,blocks=1,ku=2,pack=1";
-    EXPECT_TRUE(absl::StrContains(MainOf(Parse(text), config, tiny), rows));
-    EXPECT_TRUE(absl::StrContains(MainOf(Parse(text), config, tiny), panel));
+    // Where no two row tiles' rows stay, the present panel comes to L1; else the next one to L2.
+    const std::string tiny = MainOf(Parse(text), config, WithTinyCaches(held));
+    EXPECT_TRUE(absl::StrContains(tiny, rows));
+    EXPECT_TRUE(absl::StrContains(tiny, panel));
+    EXPECT_FALSE(absl::StrContains(tiny, next_panel));
     EXPECT_FALSE(absl::StrContains(MainOf(Parse(text), config, held), "prefetch"));
   }
+  const std::string small = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=2,pack=1", WithSmallCaches(held));
+  EXPECT_TRUE(absl::StrContains(small, rows));
+  EXPECT_FALSE(absl::StrContains(small, panel));
+  EXPECT_TRUE(absl::StrContains(small, next_panel));
   // One row at a time has no loads to spare.
-  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", tiny), panel));
+  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", WithTinyCaches(held)), panel));
+}
+
+TEST(GemmTest, AChunksTilesFetchTheWholeNextPanel) {
+  Target t = WithSmallCaches(*ParseTarget("llvm:skylake-avx512"));
+  t.threads = 1;
+  const std::string text = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=1,pack=1", t);
+  // Four tiles of six turns each, a share of four steps in every turn: 4 * 6 * 4 are all 96.
+  EXPECT_TRUE(absl::StrContains(text, "prefetch to l2 in1[0, out.i1.o.i + 1, out.i0.o.i*24 + acc.r0.o*4 + 3, "));
+  EXPECT_FALSE(absl::StrContains(text, "acc.r0.o*4 + 4, "));
 }
 
 TEST(GemmTest, SmallTilesSumUnrolledStepsApart) {

@@ -45,7 +45,7 @@ GemmView ViewOf(const Workload& w) {
 
 TemplateDef Conv2dDirect() {
   return {"conv2d.direct",
-          2,
+          3,
           [](const Workload& w) {
             return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && Conv2dShape(w).pointwise();
           },

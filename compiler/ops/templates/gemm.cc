@@ -17,8 +17,9 @@ int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
 constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
-constexpr int64_t kPrefetchBytes = 4096;    // how far ahead of its use B's panel is fetched
+constexpr int64_t kPrefetchBytes = 4096;    // how far ahead of its use B's panel is fetched where one tile uses it
 constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
+constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
 
 // Vectors of fewer lanes than the target's leave fewer of them idle past the last column.
 int64_t LanesOf(const Config& c, const Target& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
@@ -34,10 +35,13 @@ std::vector<int64_t> LanesOf(int64_t columns, const Target& t) {
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
-  bool pack;           // B is packed, by the package or by the kernel
-  bool sums_apart;     // unrolled steps of the reduction do not wait for each other
-  bool prefetch_b;     // B's panel is fetched ahead
-  int64_t prefetch_a;  // so are the next tile's rows, at every so many elements; 0: they are not
+  bool pack;            // B is packed, by the package or by the kernel
+  bool sums_apart;      // unrolled steps of the reduction do not wait for each other
+  int64_t row_tiles;    // of all rows
+  int64_t chunk;        // so many of them pass by a panel before the next one comes
+  bool blocks_outside;  // all chunks pass by a block before the next one comes, rather than all blocks by a chunk
+  int64_t line;         // steps of the reduction between fetches of what comes next; 0: there are none
+  bool prefetch_a, prefetch_b;
   Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
       : lanes(LanesOf(c, t)),
         mr(c["mr"]),
@@ -49,21 +53,47 @@ struct Tile {
         pack(w.inputs[v.b_input].constant || c["pack"] != 0),
         sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
                    mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
-        prefetch_b(StreamsB(w, v, t)),
-        prefetch_a(LineStep(v, t)) {}
+        row_tiles(CeilDiv(v.rows, mr)),
+        chunk(Chunk(v, t)),
+        blocks_outside(v.columns > v.rows),
+        line(LineStep(v)),
+        prefetch_a(line > 0 && v.a_input >= 0 && v.reduction.size() == 1 &&
+                   4 * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
+        prefetch_b(StreamsB(w, v, t)) {}
 
-  // Whether B comes from beyond L1 for every row tile, and often enough used there to be worth an instruction each.
+  int64_t chunks() const { return CeilDiv(row_tiles, chunk); }
+  int64_t units(const GemmView& v) const { return v.batch * chunks() * blocks; }  // of work, for the threads
+  // Row tiles, each with a block, that the thread with most to do gets.
+  int64_t MostOfAThread(const GemmView& v, const Target& t) const { return MostOfAThread(v, t, chunk); }
+
+ private:
+  int64_t MostOfAThread(const GemmView& v, const Target& t, int64_t size) const {
+    return CeilDiv(v.batch * CeilDiv(row_tiles, size) * blocks, t.threads) * size;
+  }
+  // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
+  int64_t Chunk(const GemmView& v, const Target& t) const {
+    const int64_t k_bytes = 4 * ReductionLength(v), l2 = t.l2_bytes;
+    const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
+    const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
+    const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
+    const int64_t most = std::min({fit, row_tiles, kMostChunk});
+    int64_t least = MostOfAThread(v, t, 1);
+    for (int64_t size = 2; size <= most; ++size) least = std::min(least, MostOfAThread(v, t, size));
+    int64_t best = most;
+    while (50 * MostOfAThread(v, t, best) > 51 * least) --best;
+    return best;
+  }
+  // Whether B comes from beyond L2, and often enough used to be worth instructions.
   bool StreamsB(const Workload& w, const GemmView& v, const Target& t) const {
     const bool in_place = w.inputs[v.b_input].constant || !pack;
-    return in_place && mr >= kPrefetchingRows && 4 * ReductionLength(v) * nr > t.l1_bytes / 2;
+    const int64_t k = ReductionLength(v);
+    if (!in_place || mr < kPrefetchingRows) return false;
+    return chunk > 1 ? line > 0 && 4 * k * panels * nr > t.l2_bytes / 2 : 4 * k * nr > t.l1_bytes / 2;
   }
-  // Elements between the fetches along a row of A, at most a line's: what the loops are cut into. 0 where the rows are
-  // not read one after another from beyond L2.
-  int64_t LineStep(const GemmView& v, const Target& t) const {
-    const int64_t k = v.reduction.back();
-    if (v.a_input < 0 || k != ReductionLength(v) || 4 * v.batch * v.rows * k <= t.l2_bytes / 2) return 0;
+  // At most a line's elements of a row of A: what the loop over the reduction is cut into.
+  int64_t LineStep(const GemmView& v) const {
     for (int64_t step = kLineElements; step >= kLineElements / 2; --step) {
-      if (k % step == 0 && step % unroll == 0) return step;
+      if (v.reduction.back() % step == 0 && step % unroll == 0) return step;
     }
     return 0;
   }
@@ -203,24 +233,52 @@ void SchedulePackAcross(Schedule& s, const GemmView& v, const Tile& tile, const 
   s.Parallel(parallel);
 }
 
-// Fetches what comes next while a tile computes: B's next steps into L1; the rows of the next row tile, a line of each
-// at a time, into L2.
-void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Loop& row_tile) {
+// The loops around the tiles.
+struct TileLoops {
+  Loop chunk, panel, row_tile;
+};
+
+// Fetches what comes next while a tile computes. Of the next panel each tile of the chunk brings a share to L2, and of
+// the next chunk's rows each panel brings some, a line of them at a time.
+void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const TileLoops& around) {
   const std::vector<Loop> loops = s.Loops("acc");
-  if (!s.status().ok()) return;
+  if (!s.status().ok() || (!tile.prefetch_a && !tile.prefetch_b)) return;
   const size_t row = loops.size() - 3, vector = loops.size() - 2;
   const bool unrolled = tile.unroll > 1;
-  const Loop k = loops[row - (unrolled ? 2 : 1)];
-  if (tile.prefetch_b) {
-    std::vector<Loop> each;
-    if (unrolled) each.push_back(loops[row - 1]);
-    if (tile.nr > kLineElements) each.push_back(loops[vector]);
-    const int64_t steps = std::max<int64_t>(kPrefetchBytes / (4 * tile.nr * tile.unroll), 1);
-    s.Prefetch("acc", absl::StrCat("in", v.b_input), k, steps, k, each);
+  const Loop k = loops[row - (unrolled ? 2 : 1)], step = unrolled ? loops[row - 1] : k;
+  const std::string a = absl::StrCat("in", v.a_input), b = absl::StrCat("in", v.b_input);
+  std::vector<Loop> lines;
+  if (tile.nr > kLineElements) lines.push_back(loops[vector]);
+  if (tile.prefetch_b && tile.chunk == 1) {
+    std::vector<Loop> each = lines;
+    if (unrolled) each.insert(each.begin(), step);
+    s.Prefetch("acc", b, k, std::max<int64_t>(kPrefetchBytes / (4 * tile.nr * tile.unroll), 1), k, each);
   }
-  if (tile.prefetch_a > 0) {
-    const Loop line = s.Split(k, tile.prefetch_a / tile.unroll).first;
-    s.Prefetch("acc", absl::StrCat("in", v.a_input), line, 1, row_tile, {loops[row]}, 2);
+  if (!tile.prefetch_a && tile.chunk == 1) return;
+  auto [line, inner] = s.Split(k, tile.line / tile.unroll);
+  if (tile.prefetch_a) {
+    const int64_t rows = CeilDiv(tile.mr, tile.panels / tile.blocks);
+    for (int64_t r = 0; r < rows; ++r) {
+      s.PrefetchAt("acc", a, line,
+                   {{around.chunk, Expr(around.chunk) + Expr(1)},
+                    {inner, Expr(0)},
+                    {loops[row], Expr(around.panel) * Expr(rows) + Expr(r)}},
+                   {}, 2);
+    }
+  }
+  if (tile.prefetch_b && tile.chunk > 1) {
+    const int64_t share = CeilDiv(tile.line, tile.chunk), turns = v.reduction.back() / tile.line;
+    for (int64_t i = 0; i < share; ++i) {
+      const Expr at = (Expr(around.row_tile) * Expr(turns) + Expr(line)) * Expr(share) + Expr(i);
+      std::vector<ir::VarBinding> place = {
+          {around.panel, Expr(around.panel) + Expr(1)}, {line, Expr(0)}, {inner, Expr(0)}};
+      if (unrolled) {
+        place.push_back({step, at});
+      } else {
+        place.back().value = at;
+      }
+      s.PrefetchAt("acc", b, line, place, lines, 2);
+    }
   }
 }
 
@@ -242,27 +300,29 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
     if (axis == GemmAxis::kRow) row = loops[d];
     if (axis == GemmAxis::kColumn) column = loops[d];
   }
-  auto [row_tile, row_in] = s.Split(row, tile.mr);
+  auto [tiles, row_in] = s.Split(row, tile.mr);
+  auto [chunk, row_tile] = s.Split(tiles, tile.chunk);
   auto [panel, column_in] = s.Split(column, tile.nr);
   auto [vector, lane] = s.Split(column_in, tile.lanes);
   auto [block, panel_in] = s.Split(panel, tile.panels / tile.blocks);
-  outer.insert(outer.end(), {block, row_tile});
+  outer.push_back(tile.blocks_outside ? block : chunk);
+  outer.push_back(tile.blocks_outside ? chunk : block);
   std::vector<Loop> order = outer;
-  order.insert(order.end(), {panel_in, row_in, vector, lane});
+  order.insert(order.end(), {panel_in, row_tile, row_in, vector, lane});
   s.Reorder(order);
 
   if (tile.sums_apart) {
-    SumApart(s, v, tile, panel_in);
+    SumApart(s, v, tile, row_tile);
   } else {
-    TileAccumulators(s, "acc", panel_in, v.reduction.size(), tile.lanes, tile.unroll);
+    TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, "out");
   if (!s.status().ok()) return s.status();
-  if (!tile.sums_apart) PrefetchOperands(s, v, tile, row_tile);
+  if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   Loop parallel = outer.front();
   for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
   s.Parallel(parallel);
-  s.Partition(panel_in);
+  s.Partition(row_tile);
   return LowerSchedule(s);
 }
 
@@ -387,10 +447,10 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   const double k = static_cast<double>(ReductionLength(v)), batch = static_cast<double>(v.batch);
   const double rows = static_cast<double>(v.rows), columns = static_cast<double>(v.columns);
   const double padded_columns = static_cast<double>(tile.panels * tile.nr);
-  const double row_tiles = static_cast<double>(CeilDiv(v.rows, tile.mr));
+  const double row_tiles = static_cast<double>(tile.row_tiles), chunks = static_cast<double>(tile.chunks());
   const double panel_bytes = 4 * k * static_cast<double>(tile.nr), rows_bytes = 4 * k * static_cast<double>(tile.mr);
   const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
-  const double blocks = static_cast<double>(tile.blocks);
+  const double blocks = static_cast<double>(tile.blocks), chunk_bytes = rows_bytes * static_cast<double>(tile.chunk);
 
   Footprint f;
   f.flops = 2 * batch * rows * columns * k;
@@ -401,28 +461,33 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   f.reduction = k;
   f.sums = tile.sums_apart ? static_cast<double>(tile.unroll) : 1;
   f.l1_bytes = panel_bytes + rows_bytes;
-  f.l2_bytes = block_bytes + rows_bytes;
-  const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);
-  // Every row tile streams the block's panels; its own rows come once if they stay in L1 beside a panel's lines.
+  f.l2_bytes = block_bytes + chunk_bytes;
+  const double l1 = static_cast<double>(t.l1_bytes), l2 = 0.75 * static_cast<double>(t.l2_bytes);
+  const double l3 = 0.4 * static_cast<double>(t.l3_bytes);  // others use it too
+  // Past L1 a chunk's rows come anew for every panel if they do not stay there, and a panel for every row tile. Lines
+  // pushed out of it are fetched whole for one element, again and again.
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
-  // Lines pushed out of it are fetched whole for one element, again and again.
   const double a_fetches = RowsCrowdOut(tile.mr, 4 * v.a_row_stride, t.l1_bytes)
                                ? static_cast<double>(kLineElements) * block_panels
-                           : rows_bytes <= l1 / 2 ? 1
-                                                  : block_panels;
-  const double b_streams = block_bytes <= l1 / 2 ? 1 : row_tiles;
+                           : chunk_bytes <= l1 / 2 ? 1
+                                                   : block_panels;
+  const double b_streams = block_bytes <= l1 / 2 ? 1 : panel_bytes <= l1 / 2 ? chunks : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
-  // Past L2 and past L3 each block comes anew for every row tile if it does not fit, and A for every block.
-  const double block_streams = batch * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, row_tiles) : row_tiles);
+  // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
+  // each of its steps if it does not fit beside.
   const double a_bytes = std::min(4 * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
-  const double out_bytes = 4 * batch * rows * columns;
-  const double l3 = 0.4 * static_cast<double>(t.l3_bytes);  // others use it too
-  f.l3_traffic = blocks * a_bytes + blocks * block_bytes * block_streams + out_bytes;
-  f.memory_traffic = (a_bytes + block_bytes <= l3 ? 1 : blocks) * a_bytes + out_bytes +
-                     blocks * block_bytes * (block_bytes + rows_bytes <= l3 ? batch : block_streams);
+  const double b_bytes = blocks * block_bytes, out_bytes = 4 * batch * rows * columns;
+  const auto traffic = [&](double cache) {
+    const double kept_b = tile.blocks_outside ? block_bytes : b_bytes, kept_a = a_bytes / batch;
+    const double a = !tile.blocks_outside || kept_a + block_bytes <= cache ? 1 : blocks;
+    const double b = kept_b + chunk_bytes <= cache ? 1 : panel_bytes + chunk_bytes <= cache ? chunks : row_tiles;
+    return a * a_bytes + b * batch * b_bytes + out_bytes;
+  };
+  f.l3_traffic = traffic(l2);
+  f.memory_traffic = traffic(std::max(l2, l3));
   f.compulsory_bytes = CompulsoryBytes(w);
-  f.parallel_chunks = batch * blocks * row_tiles;
-  f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
+  f.parallel_chunks = static_cast<double>(tile.units(v));
+  f.chunk_imbalance = static_cast<double>(tile.MostOfAThread(v, t) * t.threads) / (batch * blocks * row_tiles);
   // Columns that lie across memory are read a line of each at a time, and many crowd each other out of L1.
   const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
   const bool packs = tile.pack && !w.inputs[v.b_input].constant;

@@ -139,7 +139,7 @@ bool Matches(const Workload& w) {
 
 TemplateDef MatmulPacked() {
   return {"matmul.packed",
-          2,
+          3,
           Matches,
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },

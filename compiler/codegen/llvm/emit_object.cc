@@ -54,47 +54,96 @@ void DisablePasses() {
   }
 }
 
-absl::StatusOr<llvm::TargetMachine*> MachineFor(const Target& target) {
+// The passes that write one kind of file, and the bytes they write.
+struct Writer {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out{bytes};
+  llvm::legacy::PassManager passes;
+};
+
+struct Machine {
+  std::string key;  // cpu and features
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::map<llvm::CodeGenFileType, std::unique_ptr<Writer>> writers;
+};
+
+// Making a machine costs more than compiling a small kernel, and its passes a quarter of that: they are kept, and each
+// is used by one thread at a time. Thread-safe.
+class Machines {
+ public:
+  std::unique_ptr<Machine> Take(const std::string& key) {
+    std::lock_guard lock(mutex_);
+    auto found = idle_.find(key);
+    if (found == idle_.end()) return nullptr;
+    std::unique_ptr<Machine> machine = std::move(found->second);
+    idle_.erase(found);
+    return machine;
+  }
+  void Return(std::unique_ptr<Machine> machine) {
+    std::lock_guard lock(mutex_);
+    idle_.emplace(machine->key, std::move(machine));
+  }
+
+  static Machines& Get() {
+    static auto* machines = new Machines;  // threads may still compile while the process ends
+    return *machines;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<std::string, std::unique_ptr<Machine>> idle_;
+};
+
+struct ReturnMachine {
+  void operator()(Machine* machine) const { Machines::Get().Return(std::unique_ptr<Machine>(machine)); }
+};
+using BorrowedMachine = std::unique_ptr<Machine, ReturnMachine>;
+
+absl::StatusOr<BorrowedMachine> MachineFor(const Target& target) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     DisablePasses();
   });
-  // Making one costs more than compiling a small kernel; a thread keeps those it has used.
-  thread_local std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
-  std::unique_ptr<llvm::TargetMachine>& machine = machines[absl::StrCat(target.cpu, " ", FeatureString(target))];
-  if (machine != nullptr) return machine.get();
+  const std::string key = absl::StrCat(target.cpu, " ", FeatureString(target));
+  if (std::unique_ptr<Machine> kept = Machines::Get().Take(key)) return BorrowedMachine(kept.release());
   std::string error;
   const std::string triple = llvm::sys::getDefaultTargetTriple();
   const llvm::Target* description = llvm::TargetRegistry::lookupTarget(triple, error);
   if (description == nullptr) return absl::InternalError(absl::StrCat("LLVM: ", error));
   llvm::TargetOptions options;
-  machine.reset(description->createTargetMachine(triple, target.cpu, FeatureString(target), options, llvm::Reloc::PIC_,
-                                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
-  if (machine == nullptr) return absl::InternalError(absl::StrCat("LLVM has no machine for ", triple));
-  return machine.get();
+  auto made = std::make_unique<Machine>();
+  made->key = key;
+  made->machine.reset(description->createTargetMachine(triple, target.cpu, FeatureString(target), options,
+                                                       llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                                       llvm::CodeGenOptLevel::Default));
+  if (made->machine == nullptr) return absl::InternalError(absl::StrCat("LLVM has no machine for ", triple));
+  return BorrowedMachine(made.release());
 }
 
 absl::StatusOr<std::string> Emit(llvm::Module& module, const Target& target, llvm::CodeGenFileType type) {
   if (module.getTargetTriple().empty()) TEMPER_RETURN_IF_ERROR(PrepareModule(module, target));
-  TEMPER_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, out, nullptr, type)) {
-    return absl::InternalError("LLVM cannot write objects for this machine");
+  TEMPER_ASSIGN_OR_RETURN(BorrowedMachine machine, MachineFor(target));
+  std::unique_ptr<Writer>& writer = machine->writers[type];
+  if (writer == nullptr) {
+    auto made = std::make_unique<Writer>();
+    if (machine->machine->addPassesToEmitFile(made->passes, made->out, nullptr, type)) {
+      return absl::InternalError("LLVM cannot write objects for this machine");
+    }
+    writer = std::move(made);
   }
-  passes.run(module);
-  return std::string(bytes.data(), bytes.size());
+  writer->bytes.clear();
+  writer->passes.run(module);
+  return std::string(writer->bytes.data(), writer->bytes.size());
 }
 
 }  // namespace
 
 absl::Status PrepareModule(llvm::Module& module, const Target& target) {
-  TEMPER_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
-  module.setTargetTriple(machine->getTargetTriple().str());
-  module.setDataLayout(machine->createDataLayout());
+  TEMPER_ASSIGN_OR_RETURN(BorrowedMachine borrowed, MachineFor(target));
+  module.setTargetTriple(borrowed->machine->getTargetTriple().str());
+  module.setDataLayout(borrowed->machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
   return absl::OkStatus();
 }
@@ -111,9 +160,9 @@ absl::Status OptimizeModule(llvm::Module& module, const Target& target) {
   std::string message;
   llvm::raw_string_ostream out(message);
   if (llvm::verifyModule(module, &out)) return absl::InternalError(absl::StrCat("LLVM: bad module: ", out.str()));
-  TEMPER_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+  TEMPER_ASSIGN_OR_RETURN(BorrowedMachine borrowed, MachineFor(target));
 
-  llvm::PassBuilder builder(machine);
+  llvm::PassBuilder builder(borrowed->machine.get());
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;

@@ -176,7 +176,7 @@ void Printer::PrintBlock(const StmtNode& s, int indent) {
 
 // `last`: nothing follows in the enclosing body, so an allocation's scope needs no indentation to show its end.
 void Printer::Print(const Stmt& s, int indent, bool last) {
-  constexpr const char* kForWords[] = {"for", "parallel", "vectorize", "unroll"};
+  constexpr const char* kForWords[] = {"for", "parallel", "vectorize", "unroll", "outline"};
   switch (s->kind) {
     case StmtKind::kFor:
       Line(indent, absl::StrCat(kForWords[static_cast<int>(s->for_kind)], " ", NameOf(s->var), " in 0..", s->extent));

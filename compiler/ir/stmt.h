@@ -9,7 +9,9 @@
 
 namespace temper::ir {
 
-enum class ForKind : uint8_t { kSerial, kParallel, kVectorized, kUnrolled };
+// An outlined loop is a serial one that generated code has in a function of its own, so that what it keeps in registers
+// takes none from the code around it, nor the other way round.
+enum class ForKind : uint8_t { kSerial, kParallel, kVectorized, kUnrolled, kOutlined };
 enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch };
 
 struct StmtNode;

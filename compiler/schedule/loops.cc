@@ -24,6 +24,8 @@ const char* KindName(ForKind kind) {
       return "vectorized";
     case ForKind::kUnrolled:
       return "unrolled";
+    case ForKind::kOutlined:
+      return "outlined";
   }
   return "";
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/epilogue.h"
 #include "compiler/schedule/nest.h"
 #include "compiler/schedule/scratch.h"
 #include "spdlog/spdlog.h"
@@ -144,6 +145,7 @@ constexpr Pass kPasses[] = {
     {"sink allocations", SinkAllocs},      {"blocks to stores", LowerBlocks},
     {"shrink allocations", ShrinkAllocs},  {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
     {"hoist conditions", HoistConditions}, {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
+    {"roll epilogues", RollEpilogues},
 };
 
 }  // namespace

@@ -119,7 +119,7 @@ class Generator {
   ForKind Kind(bool outermost, bool innermost) {
     if (innermost && Chance(60)) return ForKind::kVectorized;
     if (outermost && Chance(50)) return ForKind::kParallel;
-    return Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled});
+    return Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled, ForKind::kOutlined});
   }
 
   // out[i, j] over one to three loops; the columns may be split, with a tail under a condition.
@@ -141,7 +141,7 @@ class Generator {
     if (split) {
       const int64_t outer = (columns + factor - 1) / factor;
       if (columns % factor != 0) body = ir::If(column < ir::Int(columns), body);
-      body = ir::For(j, outer, Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled}),
+      body = ir::For(j, outer, Pick<ForKind>({ForKind::kSerial, ForKind::kUnrolled, ForKind::kOutlined}),
                      ir::For(k, factor, Kind(false, true), body));
     } else {
       body = ir::For(j, columns, Kind(false, true), body);

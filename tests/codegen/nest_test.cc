@@ -47,6 +47,33 @@ TEST(Nest, AParallelLoopSeesTheVariablesAroundIt) {
   ExpectSame({"f", {a, c}, 1, ir::For(o, 3, ForKind::kSerial, ir::For(u, 2, ForKind::kUnrolled, body))});
 }
 
+// Functions of their own see variables of all kinds, scratch of all places, and other functions of their own.
+TEST(Nest, OutlinedLoopsSeeWhatIsAroundThem) {
+  for (ForKind outermost : {ForKind::kSerial, ForKind::kParallel, ForKind::kUnrolled, ForKind::kOutlined}) {
+    ir::Buffer a = F32("a", {3, 4, 6}), c = F32("c", {3, 2, 4, 6}), stack = F32("stack", {4, 6}),
+               large = F32("large", {8000}), inside = F32("inside", {6});
+    Var o = ir::MakeVar("o"), u = ir::MakeVar("u"), i = ir::MakeVar("i"), j = ir::MakeVar("j"), k = ir::MakeVar("k"),
+        l = ir::MakeVar("l"), m = ir::MakeVar("m"), n = ir::MakeVar("n");
+    Stmt fill = ir::For(i, 4, ForKind::kOutlined,
+                        ir::For(j, 6, ForKind::kVectorized,
+                                ir::Store(stack, {i, j}, ir::Load(a, {o, i, j}) + ir::Cast(Expr(o), DType::kF32))));
+    Stmt spread = ir::For(k, 6, ForKind::kOutlined, ir::Store(large, {Expr(k) * Expr(1000)}, ir::Load(stack, {u, k})));
+    Stmt use = ir::Alloc(
+        inside,
+        ir::Seq({ir::For(m, 6, ForKind::kSerial,
+                         ir::Store(inside, {m}, ir::Load(large, {Expr(m) * Expr(1000)}) * ir::Cast(u, DType::kF32))),
+                 ir::For(n, 6, ForKind::kOutlined,
+                         ir::Store(c, {o, u, l, n}, ir::Load(inside, {n}) + ir::Load(stack, {l, n})))}));
+    Stmt body = ir::Alloc(
+        stack, ir::Seq({fill, ir::For(u, 2, ForKind::kUnrolled,
+                                      ir::Alloc(large, ir::Seq({spread, ir::For(l, 4, ForKind::kOutlined, use)})))}));
+    const ir::Func f{"f", {a, c}, 1, ir::For(o, 3, outermost, body)};
+    ASSERT_TRUE(ir::Verify(f).ok()) << ir::Verify(f);
+    for (int threads : {1, 3}) ExpectSame(f, 0, 1, threads);
+    EXPECT_NE(EmitText({{"kernel", f}}, HostTarget(), "ir")->find("call void @kernel.loop"), std::string::npos);
+  }
+}
+
 TEST(Nest, ScratchOutsideAndInsideParallelLoops) {
   // shared: 8x300 in the workspace; small: on the stack; large: 8000 floats for each thread.
   ir::Buffer a = F32("a", {8, 300}), c = F32("c", {8, 300}), shared = F32("shared", {8, 300}),

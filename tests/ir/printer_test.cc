@@ -78,9 +78,11 @@ TEST(PrinterTest, LoweredStatements) {
   Buffer a = MakeBuffer("a", DType::kF32, {64}), t = MakeBuffer("t", DType::kF32, {4}, Scope::kRegister);
   Stmt inner = Alloc(t, Seq({For(j, 4, ForKind::kVectorized, Store(t, {j}, Load(a, {j}))), Prefetch(a, {Expr(i) + 8}),
                              Prefetch(a, {i}, 2)}));
-  Stmt s = For(i, 16, ForKind::kParallel,
-               Seq({inner, If(Expr(i) < 8, Store(a, {i}, Float(1)),
-                              For(MakeVar("j"), 2, ForKind::kUnrolled, Store(a, {0}, Float(2))))}));
+  Stmt s = For(
+      i, 16, ForKind::kParallel,
+      Seq({inner,
+           If(Expr(i) < 8, Store(a, {i}, Float(1)), For(MakeVar("j"), 2, ForKind::kUnrolled, Store(a, {0}, Float(2)))),
+           For(MakeVar("k"), 2, ForKind::kOutlined, Store(a, {1}, Float(3)))}));
   EXPECT_EQ(Text(s),
             "parallel i in 0..16\n"
             "  alloc t: f32[4] register\n"
@@ -92,7 +94,9 @@ TEST(PrinterTest, LoweredStatements) {
             "    a[i] = 1.0\n"
             "  else\n"
             "    unroll j_1 in 0..2\n"
-            "      a[0] = 2.0\n");
+            "      a[0] = 2.0\n"
+            "  outline k in 0..2\n"
+            "    a[1] = 3.0\n");
 }
 
 }  // namespace

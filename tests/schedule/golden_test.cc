@@ -26,6 +26,14 @@ TEST(Golden, MatmulWithBothEdges) {
   ExpectGolden(program, s, "matmul_edges");
 }
 
+// The accumulators go to a tile in memory, whose elements the activation takes in a loop.
+TEST(Golden, MatmulWithCostlyEpilogue) {
+  ir::Func program = PackedMatmul(14, 43, 5, 16, Silu);
+  Schedule s(program);
+  ScheduleTiles(s, 6, 16, 4);
+  ExpectGolden(program, s, "matmul_costly");
+}
+
 // One pass a row: all four stages under the row's loop, sums and maxima per lane, a tail of 3 elements.
 TEST(Golden, SoftmaxByRows) {
   ir::Func program = Softmax(5, 19);

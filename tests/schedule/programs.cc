@@ -12,7 +12,10 @@ using ir::Expr;
 using ir::Load;
 using ir::ProgramBuilder;
 
-ir::Func PackedMatmul(int64_t m, int64_t n, int64_t k, int64_t nr) {
+Expr Relu(const Expr& x) { return Max(x, ir::Float(0)); }
+Expr Silu(const Expr& x) { return x / (ir::Float(1) + Exp(ir::Float(-1) * x)); }
+
+ir::Func PackedMatmul(int64_t m, int64_t n, int64_t k, int64_t nr, Expr (*activation)(const Expr&)) {
   const int64_t panels = (n + nr - 1) / nr;
   ProgramBuilder b("packed_matmul");
   ir::Buffer a = b.Input("a", DType::kF32, {m, k}), bp = b.Input("b", DType::kF32, {panels, k, nr});
@@ -21,7 +24,7 @@ ir::Func PackedMatmul(int64_t m, int64_t n, int64_t k, int64_t nr) {
     return Load(a, {i[0], r[0]}) * Load(bp, {i[1] / Expr(nr), r[0], i[1] % Expr(nr)});
   });
   b.MarkOutput(b.Compute("out", DType::kF32, {m, n}, [&](auto& i) {
-    return Max(Load(acc, {i[0], i[1]}) + Load(bias, {i[1]}), ir::Float(0));
+    return activation(Load(acc, {i[0], i[1]}) + Load(bias, {i[1]}));
   }));
   return *b.Finish();
 }

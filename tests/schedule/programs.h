@@ -13,8 +13,10 @@
 
 namespace temper {
 
-// out[m, n] = max(sum over k of a[m, k] * b[n / nr, k, n % nr] + bias[n], 0); b's last panel is padded with zeros.
-ir::Func PackedMatmul(int64_t m, int64_t n, int64_t k, int64_t nr);
+ir::Expr Relu(const ir::Expr& x);
+ir::Expr Silu(const ir::Expr& x);
+// out[m, n] = activation(sum over k of a[m, k] * b[n / nr, k, n % nr] + bias[n]); b's last panel is padded with zeros.
+ir::Func PackedMatmul(int64_t m, int64_t n, int64_t k, int64_t nr, ir::Expr (*activation)(const ir::Expr&) = Relu);
 // c[m, n] = sum over k of a[m, k] * b[k, n]
 ir::Func Matmul(int64_t m, int64_t n, int64_t k);
 // Row-wise softmax in four stages: "largest", "power", "total", "out".

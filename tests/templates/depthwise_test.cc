@@ -7,12 +7,13 @@
 namespace temper {
 namespace {
 
-std::string Text(int64_t n, int64_t c, const Sides& h, const Sides& w, const char* filter) {
+std::string Text(int64_t n, int64_t c, const Sides& h, const Sides& w, const char* filter,
+                 const char* activation = "relu") {
   const std::string out = absl::StrCat("f32[", n, ",", c, ",", h.out(), ",", w.out(), "]@0231");
   return absl::StrCat("(f32[", n, ",", c, ",", h.size, ",", w.size, "]@0231, ", filter, "f32[", c, ",1,", h.taps, ",",
                       w.taps, "], f32[", c, ",1,1]) conv2d(0,1; dilations=[", h.dilation, ",", w.dilation,
                       "] group=", c, " pads=[", h.before, ",", w.before, ",", h.after, ",", w.after, "] strides=[",
-                      h.stride, ",", w.stride, "]) -> ", out, "; add(3,2) -> ", out, "; relu(4) -> ", out,
+                      h.stride, ",", w.stride, "]) -> ", out, "; add(3,2) -> ", out, "; ", activation, "(4) -> ", out,
                       "; anchor=0");
 }
 
@@ -21,7 +22,7 @@ TEST(DepthwiseTest, RandomShapes) {
   for (uint64_t seed = 0; seed < 20 && !::testing::Test::HasFatalFailure(); ++seed) {
     const Sides h = RandomSides(rng, 14), w = RandomSides(rng, 14);
     const int64_t n = 1 + rng.Below(2), c = rng.Below(3) == 0 ? 16 * (1 + rng.Below(4)) : 2 + rng.Below(70);
-    CheckAll(Parse(Text(n, c, h, w, rng.Below(4) == 0 ? "" : "const ")), 3, seed);
+    CheckAll(Parse(Text(n, c, h, w, rng.Below(4) == 0 ? "" : "const ", seed % 3 == 0 ? "silu" : "relu")), 3, seed);
   }
 }
 

@@ -11,7 +11,7 @@ struct Shapes {
   int64_t Out(int64_t in) const { return (in + 2 * pad() - dilation * (taps - 1) - 1) / stride + 1; }
 };
 
-std::string Text(const Shapes& s, const char* x_type = "@0231") {
+std::string Text(const Shapes& s, const char* x_type = "@0231", const char* activation = "relu") {
   const std::string hw = absl::StrCat(s.Out(s.h), ",", s.Out(s.w), "]@0231");
   const std::string mid = absl::StrCat("f32[", s.n, ",", s.c, ",", hw);
   const std::string out = absl::StrCat("f32[", s.n, ",", s.oc, ",", hw);
@@ -19,9 +19,9 @@ std::string Text(const Shapes& s, const char* x_type = "@0231") {
                       s.taps, "], const f32[", s.c, ",1,1], const f32[", s.oc, ",", s.c, ",1,1], const f32[", s.oc,
                       ",1,1], ", out, ") conv2d(0,1; dilations=[", s.dilation, ",", s.dilation, "] group=", s.c,
                       " pads=[", s.pad(), ",", s.pad(), ",", s.pad(), ",", s.pad(), "] strides=[", s.stride, ",",
-                      s.stride, "]) -> ", mid, "; add(6,2) -> ", mid, "; relu(7) -> ", mid,
+                      s.stride, "]) -> ", mid, "; add(6,2) -> ", mid, "; ", activation, "(7) -> ", mid,
                       "; conv2d(8,3; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> ", out, "; add(9,4) -> ",
-                      out, "; add(10,5) -> ", out, "; anchor=3");
+                      out, "; add(10,5) -> ", out, "; ", activation, "(11) -> ", out, "; anchor=3");
 }
 
 TEST(SeparableTest, RandomShapes) {
@@ -29,7 +29,7 @@ TEST(SeparableTest, RandomShapes) {
   for (uint64_t seed = 0; seed < 10 && !::testing::Test::HasFatalFailure(); ++seed) {
     Shapes s{1 + rng.Below(2),  2 + rng.Below(50),    1 + rng.Below(16), 1 + rng.Below(16),
              1 + rng.Below(70), 1 + 2 * rng.Below(3), 1 + rng.Below(2),  1 + rng.Below(2)};
-    CheckAll(Parse(Text(s)), 3, seed);
+    CheckAll(Parse(Text(s, "@0231", seed % 2 == 0 ? "relu" : "silu")), 3, seed);
   }
 }
 

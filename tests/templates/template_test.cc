@@ -36,16 +36,20 @@ TEST(TemplateTest, ConvolutionsOfManyShapes) {
     CheckAll(Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); })), 4, seed++);
 }
 
-TEST(TemplateTest, ConvolutionWithBiasResidualAndRelu) {
-  auto epilogue = [](const std::string& type, int call) {
-    return absl::StrCat("; add(", call + 1, ",2) -> ", type, "; add(", call + 2, ",3) -> ", type, "; relu(", call + 3,
-                        ") -> ", type);
-  };
-  // Operands 2 and 3: a bias and a residual; the anchor's result is argument 4.
-  const Conv shape = {16, 9, 9, 40, 3, 1, 1, 1, 1};
-  std::string text =
-      ConvText(shape, ", const f32[40,1,1], #", [&](const std::string& type, int) { return epilogue(type, 3); });
-  CheckAll(Parse(text), 5, 7);
+// Cheap and costly activations: see schedule/epilogue.h.
+TEST(TemplateTest, ConvolutionsWithBiasResidualAndActivation) {
+  uint64_t seed = 7;
+  for (const char* activation : {"relu", "silu"}) {
+    for (int64_t k : {1, 3}) {
+      // Operands 2 and 3: a bias and a residual; the anchor's result is argument 4.
+      CheckAll(Parse(ConvText({16, 9, 9, 40, k, 1, k / 2, 1, 1}, ", const f32[40,1,1], #",
+                              [&](const std::string& type, int) {
+                                return absl::StrCat("; add(4,2) -> ", type, "; add(5,3) -> ", type, "; ", activation,
+                                                    "(6) -> ", type);
+                              })),
+               5, seed++);
+    }
+  }
 }
 
 TEST(TemplateTest, WinogradOnOddShapes) {
@@ -106,6 +110,8 @@ TEST(TemplateTest, Matmuls) {
            "(f32[1,12,40], const f32[40,33], const f32[33]) matmul(0,1) -> f32[1,12,33]; add(3,2) -> f32[1,12,33]; "
            "anchor=0",
            "(f32[3,20,16], f32[3,16,24]) matmul(0,1) -> f32[3,20,24]; anchor=0",
+           "(f32[43,20], const f32[20,75], const f32[75], f32[43,75]) matmul(0,1) -> f32[43,75]; add(4,2) -> "
+           "f32[43,75]; gelu(5) -> f32[43,75]; mul(6,3) -> f32[43,75]; anchor=0",
            "(f32[2,3,9,16], f32[2,3,17,16]) matmul(0,1; trans_b=1) -> f32[2,3,9,17]; anchor=0",
            "(f32[16,21], const f32[16,48]) matmul(0,1; trans_a=1) -> f32[21,48]; anchor=0",
            "(f32[1,4,6,8]@0213, f32[1,4,8,10]@0231) matmul(0,1) -> f32[1,4,6,10]; anchor=0",

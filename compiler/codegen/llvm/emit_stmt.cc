@@ -82,6 +82,8 @@ void Emitter::Emit(const Stmt& s) {
     case StmtKind::kFor:
       if (s->for_kind == ForKind::kParallel && launcher_ != nullptr && lanes_.count == 0 && s->extent > 1) {
         EmitParallel(s);
+      } else if (s->for_kind == ForKind::kOutlined && lanes_.count == 0 && s->extent > 1) {
+        EmitOutlined(s);
       } else {
         EmitFor(*s);
       }
@@ -222,15 +224,7 @@ void Emitter::EmitParallel(const Stmt& s) {
     Fail(captures.status());
     return;
   }
-  std::vector<Value*> values;
-  for (const ir::Buffer& buffer : captures->buffers) {
-    auto it = pointers_.find(buffer.get());
-    if (it == pointers_.end()) {
-      Fail(absl::InvalidArgumentError(absl::StrCat("buffer ", buffer->name, " is neither a parameter nor allocated")));
-      return;
-    }
-    values.push_back(it->second);
-  }
+  std::vector<Value*> values = PointersTo(captures->buffers);
   if (!captures->thread_buffers.empty()) {
     values.push_back(
         b_.CreateConstGEP1_64(b_.getInt8Ty(), workspace_, static_cast<uint64_t>(context_.plan.workspace_bytes)));
@@ -239,7 +233,7 @@ void Emitter::EmitParallel(const Stmt& s) {
     const Binding& binding = bindings_.at(var.get());
     if (binding.kind == Binding::kValue) values.push_back(binding.value);
   }
-  llvm::Function* body = MakeBody(s, *captures);
+  llvm::Function* body = MakeBody(s, *captures, "parallel");
   llvm::Function* thunk = MakeThunk(body, *captures, values.size());
 
   Value* closure = nullptr;
@@ -255,16 +249,45 @@ void Emitter::EmitParallel(const Stmt& s) {
   b_.CreateCall(launch, parallel_for, {launcher_, I64(s->extent), thunk, closure});
 }
 
+std::vector<Value*> Emitter::PointersTo(const std::vector<ir::Buffer>& buffers) {
+  std::vector<Value*> pointers;
+  for (const ir::Buffer& buffer : buffers) {
+    auto it = pointers_.find(buffer.get());
+    pointers.push_back(it != pointers_.end()
+                           ? it->second
+                           : Fail(absl::InvalidArgumentError(
+                                      absl::StrCat("buffer ", buffer->name, " is neither a parameter nor allocated")),
+                                  b_.getPtrTy()));
+  }
+  return pointers;
+}
+
+void Emitter::EmitOutlined(const Stmt& s) {
+  absl::StatusOr<Captures> captures = CapturesOf(s, context_.plan);
+  if (!captures.ok()) {
+    Fail(captures.status());
+    return;
+  }
+  std::vector<Value*> args = PointersTo(captures->buffers);
+  for (Value* pointer : PointersTo(captures->thread_buffers)) args.push_back(pointer);
+  for (const ir::Var& var : captures->vars) {
+    const Binding& binding = bindings_.at(var.get());
+    if (binding.kind == Binding::kValue) args.push_back(binding.value);
+  }
+  args.insert(args.end(), {I64(0), I64(s->extent)});
+  b_.CreateCall(MakeBody(s, *captures, "loop"), args);
+}
+
 // void body(buffers..., thread's buffers..., variables..., begin, end), every pointer noalias.
-llvm::Function* Emitter::MakeBody(const Stmt& s, const Captures& captures) {
-  const std::string name = absl::StrCat(context_.symbol, ".parallel", context_.bodies++);
+llvm::Function* Emitter::MakeBody(const Stmt& s, const Captures& captures, const char* name) {
   std::vector<ir::Buffer> buffers = captures.buffers;
   buffers.insert(buffers.end(), captures.thread_buffers.begin(), captures.thread_buffers.end());
   std::vector<ir::Var> vars;
   for (const ir::Var& var : captures.vars) {
     if (bindings_.at(var.get()).kind == Binding::kValue) vars.push_back(var);
   }
-  llvm::Function* function = MakePart(context_, name, buffers, vars.size() + 2, 0);
+  llvm::Function* function =
+      MakePart(context_, absl::StrCat(context_.symbol, ".", name, context_.bodies++), buffers, vars.size() + 2, 0);
   Emitter inner(context_, function, nullptr, nullptr);
   inner.ranges_ = ranges_;
   unsigned arg = 0;

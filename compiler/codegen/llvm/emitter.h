@@ -86,7 +86,10 @@ class Emitter {
   void EmitUnrolled(const ir::StmtNode& s);
   void EmitVectorized(const ir::StmtNode& s);
   void EmitParallel(const ir::Stmt& s);
-  llvm::Function* MakeBody(const ir::Stmt& s, const Captures& captures);
+  void EmitOutlined(const ir::Stmt& s);
+  // The pointers of the buffers that a loop's body needs.
+  std::vector<llvm::Value*> PointersTo(const std::vector<ir::Buffer>& buffers);
+  llvm::Function* MakeBody(const ir::Stmt& s, const Captures& captures, const char* name);
   llvm::Function* MakeThunk(llvm::Function* body, const Captures& captures, size_t slots);
   void EmitIf(const ir::StmtNode& s);
   void EmitAlloc(const ir::StmtNode& s);

@@ -84,16 +84,16 @@ FunctionPlan PlanFunction(const ir::Func& func) {
   return std::move(planner.plan);
 }
 
-absl::StatusOr<Captures> CapturesOf(const Stmt& parallel_loop, const FunctionPlan& plan) {
+absl::StatusOr<Captures> CapturesOf(const Stmt& loop, const FunctionPlan& plan) {
   Captures captures;
   std::set<const ir::VarNode*> bound;
   std::set<const ir::BufferNode*> inside;
-  ir::VisitStmt(parallel_loop, [&](const Stmt& s) {
+  ir::VisitStmt(loop, [&](const Stmt& s) {
     if (s->kind == StmtKind::kFor) bound.insert(s->var.get());
     if (s->kind == StmtKind::kAlloc) {
       inside.insert(s->buffer.get());
       auto placed = plan.placements.find(s->buffer.get());
-      if (placed != plan.placements.end() && placed->second.kind == Placement::kThreadWorkspace) {
+      if (placed != plan.placements.end() && placed->second.kind != Placement::kStack) {
         AddOnce(captures.thread_buffers, s->buffer);
       }
     }
@@ -102,15 +102,16 @@ absl::StatusOr<Captures> CapturesOf(const Stmt& parallel_loop, const FunctionPla
   auto use = [&](const ir::Buffer& buffer) {
     if (inside.contains(buffer.get())) return;
     if (buffer->scope == ir::Scope::kRegister) {
-      status =
-          absl::InvalidArgumentError(absl::StrCat("register array ", buffer->name, " is used across a parallel loop"));
+      status = absl::InvalidArgumentError(
+          absl::StrCat("register array ", buffer->name, " is used across ",
+                       loop->for_kind == ForKind::kParallel ? "a parallel" : "an outlined", " loop"));
     }
     AddOnce(captures.buffers, buffer);
   };
-  ir::VisitStmt(parallel_loop, [&](const Stmt& s) {
+  ir::VisitStmt(loop, [&](const Stmt& s) {
     if (s->kind == StmtKind::kStore || s->kind == StmtKind::kPrefetch) use(s->buffer);
   });
-  ir::VisitExprs(parallel_loop, [&](const ir::Expr& root) {
+  ir::VisitExprs(loop, [&](const ir::Expr& root) {
     ir::Visit(root, [&](const ir::Expr& e) {
       if (e->kind == ir::ExprKind::kLoad) use(e->buffer);
       if (e->kind == ir::ExprKind::kVar && !bound.contains(e->var.get())) AddOnce(captures.vars, e->var);

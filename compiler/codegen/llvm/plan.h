@@ -26,13 +26,13 @@ struct FunctionPlan {
 // to the thread's own part. No two arrays share bytes, so all of them are free of aliases.
 FunctionPlan PlanFunction(const ir::Func& func);
 
-// What a parallel loop's body needs of the world around it.
+// What the body of a parallel or outlined loop needs of the world around it.
 struct Captures {
   std::vector<ir::Buffer> buffers;         // loaded, stored or prefetched, allocated outside; in order of first use
-  std::vector<ir::Buffer> thread_buffers;  // allocated inside, placed in the thread's workspace
+  std::vector<ir::Buffer> thread_buffers;  // allocated inside, placed in the thread's workspace (or the shared one)
   std::vector<ir::Var> vars;               // used but not bound inside
 };
-absl::StatusOr<Captures> CapturesOf(const ir::Stmt& parallel_loop, const FunctionPlan& plan);
+absl::StatusOr<Captures> CapturesOf(const ir::Stmt& loop, const FunctionPlan& plan);
 
 // [0, extent) cut into pieces whose lengths are powers of two, none above `cap`: the largest first.
 struct Piece {

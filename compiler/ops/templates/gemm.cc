@@ -38,8 +38,8 @@ struct Tile {
   bool pack;            // B is packed, by the package or by the kernel
   bool sums_apart;      // unrolled steps of the reduction do not wait for each other
   int64_t row_tiles;    // of all rows
-  int64_t chunk;        // so many of them pass by a panel before the next one comes
-  bool blocks_outside;  // all chunks pass by a block before the next one comes, rather than all blocks by a chunk
+  bool blocks_outside;  // all rows pass by a block before the next one comes, rather than all blocks by a chunk of rows
+  int64_t chunk;        // so many row tiles pass by a panel before the next one comes
   int64_t line;         // steps of the reduction between fetches of what comes next; 0: there are none
   bool prefetch_a, prefetch_b;
   Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
@@ -54,8 +54,8 @@ struct Tile {
         sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
                    mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
         row_tiles(CeilDiv(v.rows, mr)),
-        chunk(Chunk(v, t)),
         blocks_outside(v.columns > v.rows),
+        chunk(Chunk(v, t)),
         line(LineStep(v)),
         prefetch_a(line > 0 && v.a_input >= 0 && v.reduction.size() == 1 &&
                    4 * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
@@ -67,12 +67,19 @@ struct Tile {
   int64_t MostOfAThread(const GemmView& v, const Target& t) const { return MostOfAThread(v, t, chunk); }
 
  private:
+  // The first thread has at least as many units as any other; some of them may be of a last, smaller chunk.
   int64_t MostOfAThread(const GemmView& v, const Target& t, int64_t size) const {
-    return CeilDiv(v.batch * CeilDiv(row_tiles, size) * blocks, t.threads) * size;
+    const int64_t count = CeilDiv(row_tiles, size), of_batch = count * blocks;
+    const int64_t first = CeilDiv(v.batch * of_batch, t.threads), rest = first % of_batch;
+    const int64_t smaller =
+        first / of_batch * blocks + (blocks_outside ? rest / count : std::max<int64_t>(rest - of_batch + blocks, 0));
+    return std::max(first * size - smaller * (count * size - row_tiles),
+                    CeilDiv(v.batch * row_tiles * blocks, t.threads));
   }
   // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
   int64_t Chunk(const GemmView& v, const Target& t) const {
     const int64_t k_bytes = 4 * ReductionLength(v), l2 = t.l2_bytes;
+    if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
     const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
     const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
     const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);

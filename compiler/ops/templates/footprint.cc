@@ -10,14 +10,19 @@ namespace {
 
 // Nominal rates of one core. Only their ratios matter: the draft orders candidates, it promises no seconds.
 constexpr double kHz = 3e9;
-constexpr double kFmaLatency = 5;   // cycles, with what scheduling adds; fewer accumulators than latency * rate wait
-constexpr double kWindow = 256;     // instructions in flight
-constexpr double kHindrance = 0.2;  // of what does not bound the innermost loop
+constexpr double kFmaLatency = 5;  // cycles, with what scheduling adds; fewer accumulators than latency * rate wait
+constexpr double kWindow = 256;    // instructions in flight
 constexpr double kL2BytesPerCycle = 20;
 constexpr double kL3BytesPerCycle = 16;
 constexpr double kMemoryBytesPerSecond = 12e9;
 constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
 constexpr double kLaunchSeconds = 2e-6;  // one parallel region
+
+// The largest, and somewhat more where others come close.
+double SoftMax(double a, double b, double c) {
+  const auto fourth = [](double x) { return x * x * x * x; };
+  return std::sqrt(std::sqrt(fourth(a) + fourth(b) + fourth(c)));
+}
 
 // What one core does in a cycle.
 struct Rates {
@@ -75,11 +80,11 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   const double tiles = std::max(1.0, fma_vectors / accumulators / reduction);
   // The next tile's multiply-adds, where there is one, fill what the last of a short one wait for.
   const double alone = 1 - (1 - 1 / tiles) * std::min(1.0, kWindow / (accumulators * (reduction + 3)));
-  // Cycles of one step of the innermost reduction over the tile: bound by multiply-adds, by loads, or by latency, and
-  // the closer the others come the more they get in its way.
+  // Cycles of one step of the innermost reduction over the tile: bound by multiply-adds, by loads, or by latency, where
+  // those that come close to the largest get in its way.
   const double fmas = accumulators / rates.fmas, loads = accumulators * f.loads_per_fma / rates.loads;
-  const double latency = kFmaLatency * alone / f.sums, bound_by = std::max({fmas, loads, latency});
-  const double step = bound_by + kHindrance * (fmas + loads + latency - bound_by);
+  const double latency = kFmaLatency * alone / f.sums;
+  const double step = SoftMax(fmas, loads, latency);
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
   double cycles = fma_vectors / accumulators * step * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;

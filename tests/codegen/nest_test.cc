@@ -137,6 +137,34 @@ TEST(Nest, GathersScattersAndReversals) {
   loop({row, lane}, ir::Load(a, {lane * Expr(2)}) + ir::Load(a, {row}), 7);
 }
 
+TEST(Nest, LanesWithinAnAlignedVectorShareOneLoad) {
+  const ir::Buffer a = F32("a", {5, 64}), c = F32("c", {5, 64});
+  const Var r = ir::MakeVar("r"), v = ir::MakeVar("v"), i = ir::MakeVar("i");
+  const Expr at = Expr(v) * 16 + Expr(i);
+  const auto func = [&](const ir::Buffer& from, const Expr& column) {
+    return ir::Func{
+        "f",
+        {from, c},
+        1,
+        ir::For(r, 5, ForKind::kSerial,
+                ir::For(v, 4, ForKind::kUnrolled,
+                        ir::For(i, 16, ForKind::kVectorized, ir::Store(c, {r, at}, ir::Load(from, {r, column})))))};
+  };
+  const auto shuffled = [&](const ir::Func& f) {
+    const std::string text = *EmitText({{"kernel", f}}, *ParseTarget("llvm:x86-64-v4"), "ir");
+    return text.find("shufflevector") != std::string::npos && text.find("insertelement") == std::string::npos;
+  };
+  const ir::Func within = func(a, at / 4 * 4 + at % 2);
+  EXPECT_TRUE(shuffled(within));
+  ExpectSame(within, 0);
+  // A window that is not aligned to the vectors, or lanes that reach into two: what is read there might not exist.
+  const ir::Buffer odd = F32("odd", {5, 63});
+  for (const ir::Func& f : {func(odd, at / 4 * 4), func(a, (at / 4 * 8) % 64)}) {
+    EXPECT_FALSE(shuffled(f));
+    ExpectSame(f, 0);
+  }
+}
+
 TEST(Nest, HorizontalReductions) {
   for (DType t : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kI8, DType::kU8}) {
     for (ExprKind k : {ExprKind::kAdd, ExprKind::kMul, ExprKind::kMin, ExprKind::kMax}) {

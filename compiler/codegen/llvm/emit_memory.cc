@@ -306,12 +306,37 @@ Value* Emitter::GuardedScalarLoad(const Access& access) {
   return phi;
 }
 
+Value* Emitter::EmitShuffledLoad(const Access& access) {
+  const int64_t n = lanes_.count;
+  if (NumElements(access.buffer->shape) % n != 0) return nullptr;
+  Form vector;
+  std::vector<int> lanes;
+  for (int64_t lane = 0; lane < n; ++lane) {
+    Form form;
+    AsLane(lane, [&] { form = AccessOf(access.buffer, access.flat).form; });
+    const int64_t within = (form.constant % n + n) % n;
+    form.constant -= within;
+    if (lane == 0) vector = form;
+    const bool same = std::ranges::equal(form.terms, vector.terms, [n](const Term& a, const Term& b) {
+      return a.coefficient == b.coefficient && a.coefficient % n == 0 && ir::StructurallyEqual(a.atom, b.atom);
+    });
+    if (!same || form.constant != vector.constant) return nullptr;
+    lanes.push_back(static_cast<int>(within));
+  }
+  auto* type = llvm::FixedVectorType::get(MemoryType(access.buffer->dtype), static_cast<unsigned>(n));
+  const Access whole{access.buffer, access.flat, vector};
+  return b_.CreateShuffleVector(b_.CreateAlignedLoad(type, AddressOf(whole, 0), AlignmentOf(whole)), lanes);
+}
+
 Value* Emitter::EmitGather(const Expr& e, const Access& access) {
   const DType dtype = access.buffer->dtype;
   auto* type = llvm::FixedVectorType::get(MemoryType(dtype), static_cast<unsigned>(lanes_.count));
   const llvm::Align align(SizeOf(dtype));
   if (lanes_.mask != nullptr && !InBounds(access)) {
     return b_.CreateMaskedGather(type, PointersOf(access), align, lanes_.mask, llvm::Constant::getNullValue(type));
+  }
+  if (access.form.irregular) {
+    if (Value* shuffled = EmitShuffledLoad(access)) return shuffled;
   }
   Value* result = llvm::PoisonValue::get(type);
   Value* p = access.form.irregular ? nullptr : AddressOf(access, 0);

@@ -144,6 +144,8 @@ class Emitter {
   bool InBounds(const Access& access) const;
   llvm::Value* EmitLoad(const ir::Expr& e);
   llvm::Value* EmitRegisterLoad(const Access& access);
+  // Lanes that read here and there within one aligned vector: a load and a shuffle. Null where they do not.
+  llvm::Value* EmitShuffledLoad(const Access& access);
   llvm::Value* EmitGather(const ir::Expr& e, const Access& access);
   llvm::Value* LoadUnder(llvm::Value* condition, const ir::Expr& e, const ir::Expr& otherwise);
   llvm::Value* GuardedScalarLoad(const Access& access);

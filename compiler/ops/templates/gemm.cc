@@ -21,16 +21,18 @@ constexpr int64_t kPrefetchBytes = 4096;    // how far ahead of its use B's pane
 constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
 constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
 
-// Vectors of fewer lanes than the target's leave fewer of them idle past the last column.
+}  // namespace
+
 int64_t LanesOf(const Config& c, const Target& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
 
-// The lanes that are worth trying: half a vector where that cuts at least a twentieth of the columns computed.
 std::vector<int64_t> LanesOf(int64_t columns, const Target& t) {
   const int64_t whole = t.lanes(), half = whole / 2;
   const int64_t saved = (CeilDiv(columns, whole) * whole) - (CeilDiv(columns, half) * half);
   if (whole < 16 || 20 * saved < columns) return {whole};
   return {whole, half};
 }
+
+namespace {
 
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {

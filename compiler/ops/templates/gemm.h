@@ -41,7 +41,11 @@ struct GemmView {
 // A tile of accumulators is "mr" rows of "nv" vectors, and the panels of columns come in "blocks": these knobs' values,
 // limits and figures, for whatever is made of such tiles.
 std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes);  // of "nv"
-void RequireRegisters(ConfigSpace& space, const Target& t);        // the tile's; part of RequireTile
+// Of "vl": vectors of fewer lanes than the target's leave fewer of them idle past the last column. Worth trying is half
+// a vector where that cuts at least a twentieth of the columns computed; the knob may be left out where none is.
+std::vector<int64_t> LanesOf(int64_t columns, const Target& t);
+int64_t LanesOf(const Config& c, const Target& t);
+void RequireRegisters(ConfigSpace& space, const Target& t);  // the tile's; part of RequireTile
 void RequireTile(ConfigSpace& space, int64_t columns, const Target& t);
 void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, int64_t lanes);
 // Unrolls the two loops around a block's innermost one and vectorises that.

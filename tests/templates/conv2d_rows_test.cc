@@ -39,6 +39,37 @@ TEST(Conv2dRowsTest, RandomShapes) {
   }
 }
 
+// Groups that fill a part of a vector together, or not quite; and filters that half vectors fit better.
+TEST(Conv2dRowsTest, SmallGroupsAndHalfVectors) {
+  Rng rng(41);
+  uint64_t seed = 300;
+  for (const Channels c : {Channels{64, 64, 16}, {64, 64, 32}, {48, 48, 12}, {24, 24, 6}, {64, 32, 16}, {72, 72, 3}}) {
+    const Sides h = RandomSides(rng, 12), w = RandomSides(rng, 12);
+    for (const char* filter : {"const ", ""}) CheckAll(Parse(Text(1, c, h, w, filter)), 3, seed++);
+  }
+}
+
+TEST(Conv2dRowsTest, SmallGroupsLeaveNoLaneIdle) {
+  const Sides s{9, 3, 1, 1, 1, 1};
+  const TemplateDef* def = FindTemplate("conv2d.rows");
+  const auto waste = [&](const Channels& c, const char* target) {
+    const Workload w = Parse(Text(1, c, s, s, "const "));
+    const Target t = *ParseTarget(target);
+    double least = 1e9;
+    for (const Config& config : def->space(w, t).Enumerate(1 << 14)) {
+      const Footprint f = def->footprint(w, config, t);
+      least = std::min(least, f.padded_flops / f.flops);
+    }
+    return least;
+  };
+  for (const char* target : {"llvm:skylake-avx512", "llvm:haswell"}) {
+    EXPECT_EQ(waste({64, 64, 16}, target), 1);  // several groups a vector
+    EXPECT_EQ(waste({64, 64, 8}, target), 1);   // half a vector
+    EXPECT_EQ(waste({72, 72, 3}, target), 1);
+    EXPECT_EQ(waste({48, 24, 12}, target), waste({4, 2, 1}, target));  // fewer filters than channels
+  }
+}
+
 // Networks' shapes, smaller: tiles at the edges alone, tiles between them, and last ones that are narrower.
 TEST(Conv2dRowsTest, ShapesOfNetworks) {
   uint64_t seed = 100;

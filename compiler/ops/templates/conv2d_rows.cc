@@ -43,19 +43,34 @@ struct Axis : TiledAxis {
   }
 };
 
+// A vector holds the filters of several groups, where a group has as many of them as channels: an aligned vector of a
+// pixel is all that they see. Alone, so small a group would leave most lanes idle.
+bool MergesGroups(const Conv2dShape& s, const Target& t) {
+  constexpr int64_t kSmallGroup = 4;  // each multiply-add costs a shuffle, which larger groups are not worth
+  const int64_t filters = s.oc / s.group;
+  return s.group > 1 && s.c == s.oc && filters <= kSmallGroup && 2 * filters <= t.lanes() && t.lanes() % filters == 0 &&
+         s.oc % t.lanes() == 0;
+}
+int64_t FiltersOf(const Conv2dShape& s, const Target& t) { return MergesGroups(s, t) ? s.oc : s.oc / s.group; }
+
 // What a config means: the numbers that program, schedule and footprint speak of.
 struct Tile {
   Axis rows, columns;
-  int64_t channels, filters;  // of a group
+  bool merged;       // groups share vectors, and are one with respect to all that follows
+  int64_t group;     // of them or of merged ones
+  int64_t channels;  // that a filter sees
+  int64_t filters;   // of a group
   int64_t lanes, vectors, nr, panels, blocks, unroll;
   bool constant;     // the filters are packed by the package, not by the kernel
   bool fetch_ahead;  // the next block's filters are fetched during a block
   Tile(const Workload& w, const Conv2dShape& s, const Config& c, const Target& t)
       : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1}},
         columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]}},
+        merged(MergesGroups(s, t)),
+        group(merged ? 1 : s.group),
         channels(s.c / s.group),
-        filters(s.oc / s.group),
-        lanes(t.lanes()),
+        filters(s.oc / group),
+        lanes(LanesOf(c, t)),
         vectors(c["nv"]),
         nr(vectors * lanes),
         panels(CeilDiv(filters, nr)),
@@ -65,15 +80,15 @@ struct Tile {
         fetch_ahead(StreamsFilters(s, t)) {}
   // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
   bool StreamsFilters(const Conv2dShape& s, const Target& t) const {
-    return constant && s.group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
+    return constant && group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
            4 * NumElements(packed_shape(s)) > t.l2_bytes / 2;
   }
-  Shape packed_shape(const Conv2dShape& s) const { return {s.group, panels, s.kh, s.kw * channels, nr}; }
+  Shape packed_shape(const Conv2dShape& s) const { return {group, panels, s.kh, s.kw * channels, nr}; }
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
   bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1; }
   bool has_middle() const { return columns.end_inside() > columns.first_inside(); }
   // The knob is about most of the work: beside it, the tiles at the ends have copies enough.
-  int64_t edge_unroll() const { return has_middle() ? 1 : unroll; }
+  int64_t edge_unroll() const { return has_middle() && !merged ? 1 : unroll; }
   int64_t unroll_of(bool edge) const { return edge ? edge_unroll() : unroll; }
   bool unroll_edges(const Conv2dShape& s) const {
     return columns.edges() * columns.tile * vectors * s.kw * edge_unroll() <= kMostEdgeCode;
@@ -101,15 +116,16 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
                       });
   const Axis& columns = tile.columns;
   ir::Buffer acc = b.Reduce(
-      "acc", DType::kF32, {s.n, s.oh, columns.tiles(), s.group, columns.tile, tile.panels * tile.nr},
+      "acc", DType::kF32, {s.n, s.oh, columns.tiles(), tile.group, columns.tile, tile.panels * tile.nr},
       {s.kh, s.kw * tile.channels}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         const Expr ow = i[2] * Expr(columns.tile) + i[4];
         const Expr kw = r[1] / Expr(tile.channels), c = r[1] % Expr(tile.channels);
         std::vector<Expr> inside;
         tile.rows.AddInside(i[1], r[0], &inside);
         columns.AddInside(ow, kw, &inside);
+        const Expr group = tile.merged ? i[5] / Expr(tile.channels) : i[3];
         const Expr x = program.value(0)(
-            {i[0], i[3] * Expr(tile.channels) + c, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
+            {i[0], group * Expr(tile.channels) + c, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
         return ValueWhere(inside,
                           x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)}));
       });
@@ -118,7 +134,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
                                          [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out =
-      b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, s.group, tile.filters}, [&](const std::vector<Expr>& i) {
+      b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, tile.group, tile.filters}, [&](const std::vector<Expr>& i) {
         current = ir::Load(acc, {i[0], i[1], i[2] / Expr(columns.tile), i[3], i[2] % Expr(columns.tile), i[4]});
         return program.result()({i[0], i[3] * Expr(tile.filters) + i[4], i[1], i[2]});
       });
@@ -195,8 +211,10 @@ absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, c
   const int64_t first = tile.columns.first_inside(), last = tile.columns.tiles() - tile.columns.end_inside();
   std::array<Loop, 3> parts = {nullptr, column_tile, nullptr};
   if (first + last > 0) parts = s.Peel(column_tile, first, last);
-  std::vector<std::string> blocks = s.Blocks();  // of each part: the accumulators', then the output's
-  if (!tile.constant) blocks.erase(blocks.begin());
+  // The last blocks are, of each part, the accumulators' and then the output's.
+  const auto made = std::count_if(parts.begin(), parts.end(), [](const Loop& part) { return part != nullptr; });
+  std::vector<std::string> blocks = s.Blocks();
+  if (s.status().ok()) blocks.erase(blocks.begin(), blocks.end() - 2 * made);
   const std::array<int64_t, 3> firsts = {0, first, tile.columns.tiles() - last};
   for (size_t i = 0, block_of = 0; i < parts.size() && s.status().ok(); ++i) {
     if (parts[i] == nullptr) continue;
@@ -218,16 +236,27 @@ ConfigSpace Space(const Workload& w, const Target& t) {
     if (width + 2 <= t.vector_registers && (widths.empty() || widths.back() != width)) widths.push_back(width);
   }
   space.Add("mr", widths);
-  const std::vector<int64_t> vectors = TileVectors(s.oc / s.group, t.lanes());
+  const int64_t filters = FiltersOf(s, t), channels = s.c / s.group;
+  const std::vector<int64_t> lanes = LanesOf(filters, t), vectors = TileVectors(filters, lanes.back());
   space.Add("nv", vectors);
+  if (lanes.size() > 1) space.Add("vl", lanes);
   // Also each panel alone, however many there are.
   std::set<int64_t> blocks = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32};
-  for (const int64_t nv : vectors) blocks.insert(std::min(CeilDiv(s.oc / s.group, nv * t.lanes()), kMostBlocks));
+  for (const int64_t nv : vectors) {
+    for (const int64_t vl : lanes) blocks.insert(std::min(CeilDiv(filters, nv * vl), kMostBlocks));
+  }
   space.Add("blocks", std::vector<int64_t>(blocks.begin(), blocks.end()));
-  space.Add("ku", {1, 2, 4});
-  RequireTile(space, s.oc / s.group, t);
+  space.Add("ku", MergesGroups(s, t) ? std::vector<int64_t>{channels} : std::vector<int64_t>{1, 2, 4});
+  RequireTile(space, filters, t);
   space.Require("the unrolling does not divide the channels",
-                [c = s.c / s.group](const Config& config) { return c % config["ku"] == 0; });
+                [channels](const Config& config) { return channels % config["ku"] == 0; });
+  space.Require("the tile has vectors past the last filter", [filters, t](const Config& config) {
+    return config["nv"] == 1 || (config["nv"] - 1) * LanesOf(config, t) < filters;
+  });
+  if (MergesGroups(s, t)) {
+    space.Require("merged groups need whole panels",
+                  [filters, lanes = t.lanes()](const Config& config) { return filters % (config["nv"] * lanes) == 0; });
+  }
   return space;
 }
 
@@ -249,15 +278,16 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const Conv2dShape s(w);
   const Tile tile(w, s, c, t);
   const Axis& columns = tile.columns;
-  const double taps = static_cast<double>(s.kh * s.kw * tile.channels), group = static_cast<double>(s.group);
+  const double taps = static_cast<double>(s.kh * s.kw * tile.channels), group = static_cast<double>(tile.group);
   const double filters = static_cast<double>(tile.filters), padded_filters = static_cast<double>(tile.panels * tile.nr);
   const double image_rows = static_cast<double>(s.n * s.oh), tiles = static_cast<double>(columns.tiles());
   const double pixels = image_rows * static_cast<double>(s.ow), row_tiles = image_rows * tiles;
   const double blocks = static_cast<double>(tile.blocks);
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
   const double panel_bytes = 4 * taps * static_cast<double>(tile.nr), block_bytes = panel_bytes * block_panels;
-  // What a tile and a row of the output see of the image.
-  const double line_bytes = 4 * static_cast<double>(s.kh * tile.channels);
+  // What a block's filters see of a pixel, a tile of the image, and a row of the output.
+  const double block_channels = static_cast<double>(tile.merged ? s.c / tile.blocks : tile.channels);
+  const double line_bytes = 4 * static_cast<double>(s.kh) * block_channels;
   const double window_bytes = line_bytes * static_cast<double>(std::min(columns.reach() + 1, s.w));
   const double strip_bytes = line_bytes * static_cast<double>(s.w);
   const double seen = static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
@@ -265,8 +295,9 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   Footprint f;
   f.flops = 2 * group * filters * seen;
   f.padded_flops = 2 * group * padded_filters * seen;
-  DescribeTile(f, columns.tile, tile.vectors, t.lanes());
+  DescribeTile(f, columns.tile, tile.vectors, tile.lanes);
   f.tile_rows = static_cast<double>(s.ow) / tiles;  // the last tile of a row may be narrower
+  if (tile.merged) f.loads_per_fma = 1 + 1 / static_cast<double>(columns.tile);  // each has a shuffle of its own
   f.reduction = taps;
   f.l1_bytes = panel_bytes + window_bytes;
   f.l2_bytes = block_bytes + strip_bytes;
@@ -278,7 +309,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l2_traffic = group * blocks *
                  (row_tiles * window_bytes * window_fetches + block_bytes * (block_bytes <= l1 / 2 ? 1 : row_tiles));
   // Rows of the image come past L2 once if the strip of them that an output row sees stays there beside the filters.
-  const double input = 4 * static_cast<double>(s.n * s.h * s.w * tile.channels);
+  const double input = 4 * static_cast<double>(s.n * s.h * s.w) * block_channels;
   const double again =
       f.l2_bytes <= 0.75 * l2 ? 1 : std::max(1.0, static_cast<double>(s.kh) / static_cast<double>(s.stride_h));
   const double block_streams = group * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, image_rows) : row_tiles);
@@ -302,7 +333,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 TemplateDef Conv2dRows() {
   return {"conv2d.rows",
-          2,
+          3,
           [](const Workload& w) {
             return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && !Conv2dShape(w).pointwise();
           },

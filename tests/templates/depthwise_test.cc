@@ -56,5 +56,19 @@ TEST(DepthwiseTest, NothingIsCopied) {
   }
 }
 
+// A large tile on few registers loads its taps again and again, and half a line of channels is fetched twice where
+// threads share out the channels.
+TEST(DepthwiseTest, TheFootprintKnowsWhatRegistersAndLinesHold) {
+  const Sides s{14, 3, 1, 1, 1, 1};
+  const Workload w = Parse(Text(1, 64, s, s, "const "));
+  const auto footprint = [&](const char* config, const char* target) {
+    return FindTemplate("conv2d.depthwise")->footprint(w, *ParseConfig(config), *ParseTarget(target));
+  };
+  const char *small = "th=2,tw=2,cv=1", *large = "th=6,tw=2,cv=1", *few = "llvm:haswell", *many = "llvm:skylake-avx512";
+  EXPECT_EQ(footprint(small, few).loads_per_fma, footprint(small, many).loads_per_fma);
+  EXPECT_GT(footprint(large, few).loads_per_fma, footprint(large, many).loads_per_fma);
+  EXPECT_GT(footprint("th=2,tw=2,cv=1", few).l2_traffic, footprint("th=2,tw=2,cv=2", few).l2_traffic);
+}
+
 }  // namespace
 }  // namespace temper

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/templates/gemm.h"
+
 namespace temper {
 
 using ir::Expr;
@@ -230,10 +232,13 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.tile_columns = static_cast<double>(tile.width());
   f.tile_registers = outputs + 1 + static_cast<double>(std::min(s.kw, columns.tile));
   f.reduction = taps;
-  // Each input of the window once, and the taps once for every row of it that they meet.
-  const double vectors = static_cast<double>(tile.vectors);
-  f.loads_per_fma = vectors * window_rows * window_columns / (outputs * taps) +
-                    vectors * static_cast<double>(rows.tile) * taps / (outputs * taps);
+  // Each input of the window once. The taps that a row of it meets are loaded once for it, as far as there are
+  // registers for them, and otherwise for each multiply-add.
+  const double vectors = static_cast<double>(tile.vectors), fmas = outputs * taps;
+  const double used = rows.tile > 1 ? taps : static_cast<double>(s.kw);
+  const double held = std::clamp((static_cast<double>(t.vector_registers) - outputs - 1) / used, 0.0, 1.0);
+  f.loads_per_fma = vectors * window_rows * window_columns / fmas +
+                    held * vectors * static_cast<double>(rows.tile) * taps / fmas + (1 - held);
   f.l1_bytes = 4 * static_cast<double>(tile.width()) * (window_rows * window_columns + taps);
   f.l2_bytes = 4 * window_rows * static_cast<double>(s.w) * channels;
   // Rows that windows share come past L1 for each of them, unless a whole window row of the image stays there.
@@ -241,7 +246,9 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double again =
       window_rows / static_cast<double>(rows.tile * s.stride_h) * std::max(1.0, window_rows / kStreams);
   const bool in_l1 = f.l2_bytes <= 0.5 * static_cast<double>(t.l1_bytes);
-  f.l2_traffic = input * (in_l1 ? 1 : std::max(1.0, again)) + 4 * pixels * channels;
+  // With channels outside, a line of a pixel comes anew for each of the tiles that share it.
+  const double parts = ParallelChannels(s, tile) ? std::max(1.0, kLineElements / static_cast<double>(tile.width())) : 1;
+  f.l2_traffic = parts * (input * (in_l1 ? 1 : std::max(1.0, again)) + 4 * pixels * channels);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.memory_traffic = input + 4 * pixels * channels;
   f.parallel_chunks = static_cast<double>(s.n * rows.tiles() * (ParallelChannels(s, tile) ? s.c / tile.width() : 1));

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not hold us
 constexpr double kAgreement = 0.8;  // of the rounds, on who is faster
+constexpr size_t kRoundsThatDecide = 5;
 constexpr double kWarmsItselfS = 1e-3;
 
 int64_t CallsAfter(double first_s, const TimeFn& time, int64_t min_sample_us) {
@@ -33,6 +34,14 @@ bool IsBehind(const SamplingPlan& plan, const std::vector<double>& costs_s, doub
   return best_s > std::pow(plan.race_factor, 1 / (samples * samples)) * incumbent_s;
 }
 
+// The rounds that the one who is faster in more of them has won.
+size_t MostWon(const std::vector<double>& a, const std::vector<double>& b) {
+  const size_t rounds = std::min(a.size(), b.size());
+  size_t won = 0;
+  for (size_t i = 0; i < rounds; ++i) won += a[i] < b[i];
+  return std::max(won, rounds - won);
+}
+
 }  // namespace
 
 int64_t FindCalls(const TimeFn& time, int64_t min_sample_us) { return CallsAfter(time(1), time, min_sample_us); }
@@ -50,10 +59,12 @@ Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn
 }
 
 bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b) {
+  return static_cast<double>(MostWon(a, b)) < kAgreement * static_cast<double>(std::min(a.size(), b.size()));
+}
+
+bool IsDecided(const std::vector<double>& a, const std::vector<double>& b) {
   const size_t rounds = std::min(a.size(), b.size());
-  size_t won = 0;
-  for (size_t i = 0; i < rounds; ++i) won += a[i] < b[i];
-  return static_cast<double>(std::max(won, rounds - won)) < kAgreement * static_cast<double>(rounds);
+  return rounds >= kRoundsThatDecide && MostWon(a, b) == rounds;
 }
 
 bool IsOut(const SamplingPlan& plan, const std::vector<double>& samples, double best_median_s) {

@@ -27,6 +27,10 @@ Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn
 // sample of each a round.
 bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b);
 
+// Whether all rounds, of which there are enough, agree on who is faster: of calls so long that one is steady, more
+// would tell no more.
+bool IsDecided(const std::vector<double>& a, const std::vector<double>& b);
+
 // Whether these samples of a finalist, as many as kRoundsBeforeOut or more, are behind the best one's by the plan's
 // racing factor: the rounds that are left would tell no more.
 inline constexpr int kRoundsBeforeOut = 3;

@@ -1,5 +1,6 @@
 // Seeded weights for a graph that came without its own. What a constant is for decides how it is drawn, so that
 // activations keep their scale through deep networks: timings must not be those of infinities or denormals.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -14,8 +15,10 @@ struct Draw {
   bool positive = false;
 };
 
-// Roughly normal: the sum of four uniforms, which is the same on every platform. One number's bits make all four, since
-// models have hundreds of millions of weights.
+// Models have hundreds of millions of weights: after so many, which divide no dimension, a constant repeats itself.
+constexpr int64_t kDrawn = 65521;
+
+// Roughly normal: the sum of four uniforms, which is the same on every platform. One number's bits make all four.
 double Normal(Rng& rng) {
   constexpr uint64_t kMask = 0xffff;
   const uint64_t bits = rng.Next();
@@ -64,7 +67,11 @@ void FillConstants(Graph& g, uint64_t seed) {
       return draw.positive ? std::abs(x) : x;
     };
     if (data.dtype() == DType::kF32) {
-      for (float& x : data.as<float>()) x = static_cast<float>(next());
+      const std::span<float> to = data.as<float>();
+      const size_t drawn = std::min(to.size(), static_cast<size_t>(kDrawn));
+      for (float& x : to.first(drawn)) x = static_cast<float>(next());
+      for (size_t at = drawn; at < to.size(); at += drawn)
+        std::copy_n(to.begin(), std::min(drawn, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
     } else {
       for (int64_t i = 0; i < data.size(); ++i) data.Set(i, next());
     }

@@ -137,6 +137,20 @@ TEST(CloseCalls, AreThoseOnWhichTheRoundsDisagree) {
   }
 }
 
+TEST(CloseCalls, AreDecidedOnceFiveRoundsAgree) {
+  const std::vector<double> rounds = {1, 2, 3, 4, 5, 6};
+  for (size_t count = 0; count <= rounds.size(); ++count) {
+    const std::vector<double> a(rounds.begin(), rounds.begin() + static_cast<std::ptrdiff_t>(count));
+    std::vector<double> b = a;
+    for (double& x : b) x *= 1.01;
+    EXPECT_EQ(IsDecided(a, b), count >= 5) << count;
+    EXPECT_EQ(IsDecided(b, a), count >= 5) << count;
+    if (count == 0) continue;
+    b.back() = a.back() / 2;
+    EXPECT_FALSE(IsDecided(a, b)) << "one disagrees";
+  }
+}
+
 TEST(Interleaving, EachRoundHasEachContenderOnceAndReverses) {
   for (int n = 1; n < 6; ++n) {
     for (int round = 0; round < 4; ++round) {

@@ -129,6 +129,7 @@ class Runner {
   int64_t CallsASample() {
     return call_s_ > kSampleByItselfS ? 1 : FindCalls([this](int64_t n) { return Time(n); }, kSampleUs);
   }
+  bool steady() const { return call_s_ >= kLongCallS; }
   const std::vector<NDArray>& outputs() const { return outputs_; }
 
  private:
@@ -158,7 +159,12 @@ void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vecto
     return contenders == 2 && round < kMostOfACloseCall * rounds && MonotonicNs() - start < kCloseCallNs &&
            IsCloseCall(samples[0], samples[1]);
   };
+  const auto decided = [&] {
+    return std::all_of(runners.begin(), runners.end(), [](const Runner& r) { return r.steady(); }) &&
+           IsDecided(samples.front(), samples.back());
+  };
   for (int round = 0; round < rounds || undecided(round); ++round) {
+    if (decided()) break;
     if (round >= kLeastRounds && work.budget_ms > 0 && MonotonicNs() - start > work.budget_ms * 1'000'000) break;
     for (int turn = 0; turn < contenders; ++turn) {
       const int i = InterleavedIndex(round, turn, contenders);

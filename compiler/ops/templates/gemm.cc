@@ -382,7 +382,10 @@ bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
 
 std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes) {
   std::vector<int64_t> vectors;
-  for (int64_t nv : {1, 2, 3, 4, 6, 8}) {
+  // Five, which leave room for few rows, only where fewer would leave the last panel narrower.
+  const int64_t all = CeilDiv(columns, lanes);
+  for (int64_t nv : {1, 2, 3, 4, 5, 6, 8}) {
+    if (nv == 5 && (all % 5 != 0 || all % 2 == 0 || all % 3 == 0)) continue;
     if (nv == 1 || (nv - 1) * lanes < columns) vectors.push_back(nv);
   }
   return vectors;

@@ -37,7 +37,13 @@ llvm::Function* MakePart(KernelContext& context, const std::string& name, const 
 
 namespace {
 
-// kernel(args, workspace, launcher) loads the pointers and calls the part that has each of them as a parameter.
+// A loop that is run by all threads, and nothing beside it: all loads and stores are in its body, a part of its own.
+bool IsParallelLoop(const ir::Stmt& s) {
+  return s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kParallel && s->extent > 1;
+}
+
+// kernel(args, workspace, launcher) loads the pointers and calls the part that has each of them as a parameter, where
+// they are known not to alias. Where that would do nothing but start a parallel loop, the kernel does it itself.
 absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target,
                          CompiledKernel& compiled) {
   const FunctionPlan plan = PlanFunction(input.func);
@@ -46,15 +52,14 @@ absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const 
     context.aliasing = {input.func.params[static_cast<size_t>(input.in_place)].get(), input.func.params.back().get()};
   std::vector<ir::Buffer> buffers = input.func.params;
   buffers.insert(buffers.end(), plan.workspace_buffers.begin(), plan.workspace_buffers.end());
-  llvm::Function* main = MakePart(context, absl::StrCat(input.symbol, ".main"), buffers, 0, 2);
-  {
-    const unsigned n = static_cast<unsigned>(buffers.size());
-    Emitter emitter(context, main, main->getArg(n), main->getArg(n + 1));
-    for (unsigned i = 0; i < n; ++i) emitter.BindPointer(buffers[i], main->getArg(i));
+  const auto emit = [&](llvm::Function* into, const std::vector<llvm::Value*>& args) {
+    const size_t n = buffers.size();
+    Emitter emitter(context, into, args[n], args[n + 1]);
+    for (size_t i = 0; i < n; ++i) emitter.BindPointer(buffers[i], args[i]);
     emitter.Emit(input.func.body);
     emitter.Return();
-    TEMPER_RETURN_IF_ERROR(emitter.status());
-  }
+    return emitter.status();
+  };
 
   llvm::LLVMContext& c = module.getContext();
   llvm::Type* pointer = llvm::PointerType::getUnqual(c);
@@ -72,8 +77,16 @@ absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const 
   }
   args.push_back(kernel->getArg(1));
   args.push_back(kernel->getArg(2));
-  b.CreateCall(main, args);
-  b.CreateRetVoid();
+  if (IsParallelLoop(input.func.body)) {
+    TEMPER_RETURN_IF_ERROR(emit(kernel, args));
+  } else {
+    llvm::Function* main = MakePart(context, absl::StrCat(input.symbol, ".main"), buffers, 0, 2);
+    std::vector<llvm::Value*> parameters;
+    for (llvm::Argument& arg : main->args()) parameters.push_back(&arg);
+    TEMPER_RETURN_IF_ERROR(emit(main, parameters));
+    b.CreateCall(main, args);
+    b.CreateRetVoid();
+  }
   compiled = {input.symbol, plan.workspace_bytes, plan.thread_workspace_bytes};
   return absl::OkStatus();
 }

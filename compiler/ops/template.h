@@ -27,6 +27,8 @@ struct Footprint {
   double tile_rows = 1, tile_columns = 1, tile_registers = 0;  // register tile; columns in elements
   double reduction = 1;       // length of the innermost accumulation before results leave the registers
   double sums = 1;            // independent ones that each accumulator is in the end; known to the draft alone
+  double last_rows = 0;       // of the tile that ends the rows, if smaller; known to the draft alone
+  double last_part = 0;       // of all multiply-adds, in such tiles; likewise
   double loads_per_fma = 0;   // vector loads (or broadcasts) per vector multiply-add in the innermost loop
   double l1_bytes = 0;        // working set of the loop that should live in L1
   double l2_bytes = 0;        // working set of the loop that should live in L2

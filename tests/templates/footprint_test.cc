@@ -149,6 +149,18 @@ TEST(Footprint, AnInputThatL3DoesNotHoldComesForEachBlockWhereBIsTheLarger) {
   EXPECT_EQ(Of(tall, 14, 2, 4, t).memory_traffic, CompulsoryBytes(tall));
 }
 
+TEST(Footprint, ALastTileOfFewRowsWaits) {
+  // 49 rows in tiles of eight leave one row over, in tiles of seven none.
+  const Workload w = Dense(49, 520, 2048);
+  const Footprint even = Of(w, 7, 2, 1, Machine()), uneven = Of(w, 8, 2, 1, Machine());
+  EXPECT_EQ(even.last_rows, 0);
+  EXPECT_EQ(uneven.last_rows, 1);
+  EXPECT_EQ(uneven.last_part, 1.0 / 49);
+  Footprint as_if_even = uneven;
+  as_if_even.last_rows = 0;
+  EXPECT_GT(DraftSeconds(uneven, Machine()), 1.02 * DraftSeconds(as_if_even, Machine()));
+}
+
 TEST(Footprint, PanelsStayForAChunkOfRowTiles) {
   // A panel of 128 steps stays in L1, one of 1024 comes anew for each row tile.
   const auto streams = [](int64_t k) {

@@ -73,21 +73,26 @@ std::vector<double> FootprintValues(const Footprint& f) {
 double DraftSeconds(const Footprint& f, const Target& t) {
   // Of the slowest thread, whom the others wait for.
   const double share = f.chunk_imbalance / std::max(1, t.threads);
-  const double accumulators = std::max(1.0, f.tile_rows * f.tile_columns / f.vector_lanes);
+  const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);
   const double reduction = std::max(1.0, f.reduction);
   const Rates rates = RatesOf(f.vector_lanes, t);
   const double fma_vectors = f.padded_flops / 2 / f.vector_lanes;
   const double tiles = std::max(1.0, fma_vectors / accumulators / reduction);
-  // The next tile's multiply-adds, where there is one, fill what the last of a short one wait for.
-  const double alone = 1 - (1 - 1 / tiles) * std::min(1.0, kWindow / (accumulators * (reduction + 3)));
-  // Cycles of one step of the innermost reduction over the tile: bound by multiply-adds, by loads, or by latency, where
-  // those that come close to the largest get in its way.
-  const double fmas = accumulators / rates.fmas, loads = accumulators * f.loads_per_fma / rates.loads;
-  const double latency = kFmaLatency * alone / f.sums;
-  const double step = SoftMax(fmas, loads, latency);
+  // Cycles for each multiply-add of the innermost reduction over a tile: bound by multiply-adds, by loads, or by
+  // latency, where those that come close to the largest get in its way.
+  const auto fma_cycles = [&](double count, double loads_per_fma) {
+    // The next tile's multiply-adds, where there is one, fill what the last of a short one wait for.
+    const double alone = 1 - (1 - 1 / tiles) * std::min(1.0, kWindow / (count * (reduction + 3)));
+    return SoftMax(1 / rates.fmas, loads_per_fma / rates.loads, kFmaLatency * alone / f.sums / count);
+  };
+  double each = fma_cycles(accumulators, f.loads_per_fma);
+  if (f.last_rows > 0) {
+    const double last = f.last_rows * vectors;
+    each += f.last_part * (fma_cycles(last, (f.last_rows + vectors) / last) - each);
+  }
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
-  double cycles = fma_vectors / accumulators * step * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
+  double cycles = fma_vectors * each * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);
   const double compute_s = cycles / kHz * share;

@@ -470,6 +470,8 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   const double whole_vectors = static_cast<double>(CeilDiv(v.columns, tile.lanes) * tile.lanes);
   f.padded_flops = 2 * batch * rows * (padded_columns + whole_vectors) / 2 * k;
   DescribeTile(f, tile.mr, tile.vectors, tile.lanes);
+  f.last_rows = static_cast<double>(v.rows % tile.mr);
+  f.last_part = f.last_rows / rows;
   f.reduction = k;
   f.sums = tile.sums_apart ? static_cast<double>(tile.unroll) : 1;
   f.l1_bytes = panel_bytes + rows_bytes;

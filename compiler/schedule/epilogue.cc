@@ -15,6 +15,7 @@ using ir::ForKind;
 
 constexpr int kLeastWork = 12;         // instructions a vector: fewer are no more than the copy to the tile and back
 constexpr int64_t kLeastUnrolled = 4;  // vectors: so few are soon compiled
+constexpr int64_t kLeastSteps = 48;    // of the loop before: beside fewer the way through memory costs something
 
 // About how many instructions a node takes.
 int Instructions(const ir::ExprNode& e) {
@@ -54,27 +55,44 @@ bool IsRegister(const Expr& e) { return e->kind == ExprKind::kLoad && e->buffer-
 
 using Arrays = std::unordered_set<const ir::BufferNode*>;
 
-// Register arrays that are written in loops, of which they are what is left.
+// Register arrays that are what long loops leave: each element is written so many times.
 class ResultsOfLoops {
  public:
   static Arrays Of(const Stmt& root) {
     ResultsOfLoops finder;
-    finder.Visit(root, 0);
+    finder.Visit(root);
     return std::move(finder.found_);
   }
 
  private:
-  void Visit(const Stmt& s, int loops) {
-    if (s->kind == StmtKind::kAlloc) loops_around_[s->buffer.get()] = loops;
-    if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kSerial) ++loops;
+  void Visit(const Stmt& s) {
+    if (s->kind == StmtKind::kAlloc) loops_around_[s->buffer.get()] = loops_.size();
+    if (s->kind == StmtKind::kFor) loops_.push_back(s);
     const bool is_register = s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kRegister;
-    if (is_register && loops > loops_around_[s->buffer.get()]) found_.insert(s->buffer.get());
-    if (s->body != nullptr) Visit(s->body, loops);
-    if (s->else_body != nullptr) Visit(s->else_body, loops);
-    for (const Stmt& child : s->stmts) Visit(child, loops);
+    if (is_register && InLongLoop(*s)) found_.insert(s->buffer.get());
+    if (s->body != nullptr) Visit(s->body);
+    if (s->else_body != nullptr) Visit(s->else_body);
+    for (const Stmt& child : s->stmts) Visit(child);
+    if (s->kind == StmtKind::kFor) loops_.pop_back();
   }
 
-  std::unordered_map<const ir::BufferNode*, int> loops_around_;  // where they are allocated
+  bool InLongLoop(const StmtNode& store) const {
+    const auto allocated = loops_around_.find(store.buffer.get());
+    if (allocated == loops_around_.end()) return false;
+    int64_t steps = 1;
+    bool loop = false;
+    for (size_t i = allocated->second; i < loops_.size(); ++i) {
+      const bool spatial = std::any_of(store.indices.begin(), store.indices.end(),
+                                       [&](const Expr& e) { return ir::UsesVar(e, loops_[i]->var); });
+      if (spatial) continue;
+      steps *= loops_[i]->extent;
+      loop = loop || loops_[i]->for_kind == ForKind::kSerial;
+    }
+    return loop && steps >= kLeastSteps;
+  }
+
+  std::vector<Stmt> loops_;                                         // around the statement
+  std::unordered_map<const ir::BufferNode*, size_t> loops_around_;  // where they are allocated
   Arrays found_;
 };
 
@@ -113,7 +131,8 @@ void Study(const Stmt& s, int64_t times, Epilogue& epilogue) {
   epilogue.elementwise = false;
 }
 
-// Behind straight code the epilogue overlaps with it, and goes on doing so only as straight code.
+// Behind straight code, or few steps of a loop, the epilogue overlaps with it, and goes on doing so only as straight
+// code.
 bool ShouldRoll(const Stmt& nest, const Arrays& results_of_loops) {
   Epilogue e;
   Study(nest, 1, e);

@@ -28,7 +28,7 @@ TEST(Golden, MatmulWithBothEdges) {
 
 // The accumulators go to a tile in memory, whose elements the activation takes in a loop.
 TEST(Golden, MatmulWithCostlyEpilogue) {
-  ir::Func program = PackedMatmul(14, 43, 5, 16, Silu);
+  ir::Func program = PackedMatmul(14, 43, 48, 16, Silu);
   Schedule s(program);
   ScheduleTiles(s, 6, 16, 4);
   ExpectGolden(program, s, "matmul_costly");

@@ -1,0 +1,209 @@
+#include "bench/search/record.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "bench/search/replay.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/backends/cpu/cpu_program.h"
+
+namespace temper {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr size_t kChunk = 64;    // configs that take turns
+constexpr int kRounds = 5;       // of turns; the fastest counts, since other work on the machine only ever adds
+constexpr int kMostRounds = 20;  // where the machine is slow all the time
+constexpr double kSlow = 1.03;   // a machine whose canary takes so many times what it took at best
+constexpr double kHopeless = 3;  // so many times as slow as the best of a chunk after two rounds: two are enough
+constexpr int64_t kSampleUs = 200;
+
+struct Recording {
+  std::string workload, target;
+  std::array<std::set<std::pair<std::string, std::string>>, kPasses> done;  // template and config
+};
+
+// A recording that was killed may end within a line.
+void DropPartialLine(const std::string& path) {
+  std::ifstream in(path);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  std::error_code none;
+  if (!text.empty() && text.back() != '\n') std::filesystem::resize_file(path, text.rfind('\n') + 1, none);
+}
+
+absl::StatusOr<Recording> BeginOrGoOn(const std::string& path, const std::string& workload) {
+  DropPartialLine(path);
+  std::ifstream in(path);
+  std::string line;
+  Recording recording;
+  recording.target = Text(HostTarget());
+  if (!std::getline(in, line)) {
+    if (workload.empty()) return absl::InvalidArgumentError(absl::StrCat(path, " is to be made: name the workload"));
+    TEMPER_ASSIGN_OR_RETURN(const Workload parsed, ParseWorkload(workload));
+    recording.workload = Text(parsed);
+    std::ofstream(path) << nlohmann::ordered_json{{"workload", recording.workload}, {"target", recording.target}}
+                        << "\n";
+    return recording;
+  }
+  const nlohmann::json header = nlohmann::json::parse(line);
+  recording.workload = header.at("workload");
+  if (header.at("target") != recording.target)
+    return absl::FailedPreconditionError(absl::StrCat("recorded on ", std::string(header.at("target"))));
+  while (std::getline(in, line)) {
+    const nlohmann::json entry = nlohmann::json::parse(line);
+    recording.done.at(entry.at("pass")).emplace(entry.at("template"), entry.at("config"));
+  }
+  return recording;
+}
+
+// The configs of one workload, compiled once for all passes.
+class Space {
+ public:
+  static absl::StatusOr<Space> Load(const Recording& recording) {
+    Space s;
+    TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(recording.workload));
+    TEMPER_ASSIGN_OR_RETURN(s.target_, ParseTarget(recording.target));
+    TEMPER_ASSIGN_OR_RETURN(s.state_, worker::MakeWorkloadState(workload, StableHash(recording.workload)));
+    TEMPER_ASSIGN_OR_RETURN(s.cache_, worker::MakeCachePlan("model", s.target_));
+    s.pool_.reset(temper_pool_create(s.target_.threads), temper_pool_destroy);
+    if (s.pool_ == nullptr) return absl::ResourceExhaustedError("no threads");
+    TEMPER_ASSIGN_OR_RETURN(const Choice untuned, DefaultChoice(workload, s.target_));
+    for (const TemplateDef* def : TemplatesFor(workload)) {
+      for (Config& config : def->space(workload, s.target_).Enumerate(1 << 20)) {
+        if (def == untuned.def && config == untuned.config) s.untuned_ = s.candidates_.size();
+        s.candidates_.push_back({std::string(def->name), std::move(config)});
+      }
+    }
+    for (const Candidate& candidate : s.candidates_) s.code_.push_back(s.Compile(candidate));
+    return s;
+  }
+
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+  // Null: it does not build, or gives a wrong answer.
+  std::unique_ptr<worker::Program> MakeProgram(size_t i) const {
+    if (!code_[i].ok()) return nullptr;
+    auto program = worker::NewCpuProgram(*code_[i], state_, cache_, pool_);
+    return program->Verify().ok() ? std::move(program) : nullptr;
+  }
+  std::unique_ptr<worker::Program> MakeCanary() const { return MakeProgram(untuned_); }
+
+ private:
+  absl::StatusOr<worker::LoadedKernel> Compile(const Candidate& candidate) const {
+    TEMPER_ASSIGN_OR_RETURN(const Kernel kernel,
+                            BuildKernel(state_->workload, candidate.template_name, candidate.config, target_));
+    return worker::Load(kernel, target_);
+  }
+
+  Target target_;
+  std::shared_ptr<worker::WorkloadState> state_;
+  worker::CachePlan cache_;
+  std::shared_ptr<temper_pool> pool_;
+  std::vector<Candidate> candidates_;
+  std::vector<absl::StatusOr<worker::LoadedKernel>> code_;
+  size_t untuned_ = 0;  // the default config
+};
+
+// Times programs in turns, until enough rounds of turns met the machine as it usually is.
+class Timer {
+ public:
+  explicit Timer(worker::Program& canary) : canary_(canary), canary_calls_(Calls(canary)) {}
+
+  // Infinite where there is no program.
+  std::vector<double> Seconds(const std::vector<std::unique_ptr<worker::Program>>& programs) {
+    std::vector<double> fastest(programs.size(), kNever);
+    std::vector<int64_t> calls;
+    for (const auto& program : programs) calls.push_back(program == nullptr ? 0 : Calls(*program));
+    double best = kNever;
+    for (int round = 0, usual = 0; usual < kRounds && round < kMostRounds; ++round) {
+      usual += AsUsual();
+      for (size_t i = 0; i < programs.size(); ++i) {
+        if (programs[i] == nullptr || (round >= 2 && fastest[i] > kHopeless * best)) continue;
+        fastest[i] = std::min(fastest[i], programs[i]->Time(calls[i]) / static_cast<double>(calls[i]));
+        best = std::min(best, fastest[i]);
+      }
+    }
+    return fastest;
+  }
+
+ private:
+  static int64_t Calls(worker::Program& program) { return CallsForSample(program.Time(1), kSampleUs); }
+
+  bool AsUsual() {
+    double now_s = kNever;
+    for (int i = 0; i < 2; ++i) now_s = std::min(now_s, canary_.Time(canary_calls_));
+    usual_s_ = std::min(usual_s_, now_s);
+    return now_s <= kSlow * usual_s_;
+  }
+
+  worker::Program& canary_;
+  const int64_t canary_calls_;
+  double usual_s_ = kNever;
+};
+
+// Another order each pass, so that no config always meets the machine in the same mood.
+std::vector<size_t> Order(size_t count, int pass) {
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = i;
+  Rng rng(static_cast<uint64_t>(pass));
+  for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[rng.Below(static_cast<int64_t>(i))]);
+  return order;
+}
+
+void RecordPass(const std::string& path, const Recording& recording, int pass, const Space& space, Timer& timer) {
+  std::vector<size_t> left = Order(space.candidates().size(), pass);
+  std::erase_if(left, [&](size_t i) {
+    const Candidate& c = space.candidates()[i];
+    return recording.done[pass].contains({c.template_name, Text(c.config)});
+  });
+  for (size_t first = 0; first < left.size(); first += kChunk) {
+    const size_t count = std::min(kChunk, left.size() - first);
+    std::vector<std::unique_ptr<worker::Program>> programs;
+    for (size_t k = 0; k < count; ++k) programs.push_back(space.MakeProgram(left[first + k]));
+    const std::vector<double> seconds = timer.Seconds(programs);
+    std::ostringstream lines;
+    for (size_t k = 0; k < count; ++k) {
+      const Candidate& c = space.candidates()[left[first + k]];
+      nlohmann::ordered_json line = {
+          {"pass", pass}, {"template", c.template_name}, {"config", Text(c.config)}, {"cost_s", nullptr}};
+      if (std::isfinite(seconds[k])) line["cost_s"] = seconds[k];
+      lines << line << "\n";
+    }
+    std::ofstream(path, std::ios::app) << lines.str();
+  }
+}
+
+absl::Status RecordAll(const std::string& path, const std::string& workload) {
+  TEMPER_ASSIGN_OR_RETURN(const Recording recording, BeginOrGoOn(path, workload));
+  TEMPER_ASSIGN_OR_RETURN(const Space space, Space::Load(recording));
+  std::printf("%s: %zu configs\n", path.c_str(), space.candidates().size());
+  const std::unique_ptr<worker::Program> canary = space.MakeCanary();
+  if (canary == nullptr) return absl::InternalError("the default config does not work");
+  Timer timer(*canary);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    RecordPass(path, recording, pass, space, timer);
+    std::printf("%s: pass %d of %d\n", path.c_str(), pass + 1, kPasses);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RecordSpace(const std::string& path, const std::string& workload) {
+  try {
+    return RecordAll(path, workload);
+  } catch (const nlohmann::json::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no recording: ", e.what()));
+  }
+}
+
+}  // namespace temper

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -22,15 +22,33 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr size_t kChunk = 64;    // configs that take turns
-constexpr int kRounds = 5;       // of turns; the fastest counts, since other work on the machine only ever adds
-constexpr int kMostRounds = 20;  // where the machine is slow all the time
+constexpr int kSamples = 3;      // of a turn, behind a call that finds what others have left in the caches
+constexpr int kTurns = 8;        // the fastest sample counts, since other work on the machine only ever adds
+constexpr int kMostTurns = 100;  // where the machine is slow all the time
 constexpr double kSlow = 1.03;   // a machine whose canary takes so many times what it took at best
-constexpr double kHopeless = 3;  // so many times as slow as the best of a chunk after two rounds: two are enough
-constexpr int64_t kSampleUs = 200;
+constexpr int kTurnsOfAll = 3;   // as usual; what is then kBehind times as slow as the best has no more of them
+constexpr double kBehind = 2;
+constexpr int64_t kSampleUs = 100;
 
 struct Recording {
   std::string workload, target;
-  std::array<std::set<std::pair<std::string, std::string>>, kPasses> done;  // template and config
+  std::array<std::map<std::pair<std::string, std::string>, double>, kPasses> seconds;  // by template and config
+
+  bool Holds(const Candidate& c, int pass) const { return seconds[pass].contains({c.template_name, Text(c.config)}); }
+  bool Holds(const Candidate& c) const {
+    for (int pass = 0; pass < kPasses; ++pass) {
+      if (!Holds(c, pass)) return false;
+    }
+    return true;
+  }
+  double FastestSeconds(const Candidate& c) const {
+    double fastest = kNever;
+    for (const auto& pass : seconds) {
+      const auto found = pass.find({c.template_name, Text(c.config)});
+      if (found != pass.end()) fastest = std::min(fastest, found->second);
+    }
+    return fastest;
+  }
 };
 
 // A recording that was killed may end within a line.
@@ -61,7 +79,9 @@ absl::StatusOr<Recording> BeginOrGoOn(const std::string& path, const std::string
     return absl::FailedPreconditionError(absl::StrCat("recorded on ", std::string(header.at("target"))));
   while (std::getline(in, line)) {
     const nlohmann::json entry = nlohmann::json::parse(line);
-    recording.done.at(entry.at("pass")).emplace(entry.at("template"), entry.at("config"));
+    const nlohmann::json& cost = entry.at("cost_s");
+    recording.seconds.at(entry.at("pass"))[{entry.at("template"), entry.at("config")}] =
+        cost.is_null() ? kNever : cost.get<double>();
   }
   return recording;
 }
@@ -84,7 +104,10 @@ class Space {
         s.candidates_.push_back({std::string(def->name), std::move(config)});
       }
     }
-    for (const Candidate& candidate : s.candidates_) s.code_.push_back(s.Compile(candidate));
+    for (size_t i = 0; i < s.candidates_.size(); ++i) {
+      const bool needed = i == s.untuned_ || !recording.Holds(s.candidates_[i]);
+      s.code_.push_back(needed ? s.Compile(s.candidates_[i]) : absl::UnavailableError("recorded already"));
+    }
     return s;
   }
 
@@ -95,6 +118,7 @@ class Space {
     auto program = worker::NewCpuProgram(*code_[i], state_, cache_, pool_);
     return program->Verify().ok() ? std::move(program) : nullptr;
   }
+  const Candidate& untuned() const { return candidates_[untuned_]; }  // the default
   std::unique_ptr<worker::Program> MakeCanary() const { return MakeProgram(untuned_); }
 
  private:
@@ -110,44 +134,46 @@ class Space {
   std::shared_ptr<temper_pool> pool_;
   std::vector<Candidate> candidates_;
   std::vector<absl::StatusOr<worker::LoadedKernel>> code_;
-  size_t untuned_ = 0;  // the default config
+  size_t untuned_ = 0;
 };
 
-// Times programs in turns, until enough rounds of turns met the machine as it usually is.
+// Times programs in turns, until enough turns met the machine as it usually is.
 class Timer {
  public:
-  explicit Timer(worker::Program& canary) : canary_(canary), canary_calls_(Calls(canary)) {}
+  // `usual_s`: what the canary is known to take at best.
+  Timer(worker::Program& canary, double usual_s) : canary_(canary), usual_s_(usual_s) {}
 
   // Infinite where there is no program.
   std::vector<double> Seconds(const std::vector<std::unique_ptr<worker::Program>>& programs) {
     std::vector<double> fastest(programs.size(), kNever);
-    std::vector<int64_t> calls;
-    for (const auto& program : programs) calls.push_back(program == nullptr ? 0 : Calls(*program));
-    double best = kNever;
-    for (int round = 0, usual = 0; usual < kRounds && round < kMostRounds; ++round) {
+    for (int turn = 0, usual = 0; usual < kTurns && turn < kMostTurns; ++turn) {
       usual += AsUsual();
       for (size_t i = 0; i < programs.size(); ++i) {
-        if (programs[i] == nullptr || (round >= 2 && fastest[i] > kHopeless * best)) continue;
-        fastest[i] = std::min(fastest[i], programs[i]->Time(calls[i]) / static_cast<double>(calls[i]));
-        best = std::min(best, fastest[i]);
+        if (programs[i] == nullptr || (usual > kTurnsOfAll && fastest[i] > kBehind * best_s_)) continue;
+        fastest[i] = std::min(fastest[i], Turn(*programs[i]));
+        best_s_ = std::min(best_s_, fastest[i]);
       }
     }
     return fastest;
   }
 
  private:
-  static int64_t Calls(worker::Program& program) { return CallsForSample(program.Time(1), kSampleUs); }
+  static double Turn(worker::Program& program) {
+    const int64_t calls = CallsForSample(program.Time(1), kSampleUs);
+    double fastest = kNever;
+    for (int i = 0; i < kSamples; ++i) fastest = std::min(fastest, program.Time(calls) / static_cast<double>(calls));
+    return fastest;
+  }
 
   bool AsUsual() {
-    double now_s = kNever;
-    for (int i = 0; i < 2; ++i) now_s = std::min(now_s, canary_.Time(canary_calls_));
+    const double now_s = Turn(canary_);
     usual_s_ = std::min(usual_s_, now_s);
     return now_s <= kSlow * usual_s_;
   }
 
   worker::Program& canary_;
-  const int64_t canary_calls_;
-  double usual_s_ = kNever;
+  double usual_s_;
+  double best_s_ = kNever;  // of all
 };
 
 // Another order each pass, so that no config always meets the machine in the same mood.
@@ -161,10 +187,7 @@ std::vector<size_t> Order(size_t count, int pass) {
 
 void RecordPass(const std::string& path, const Recording& recording, int pass, const Space& space, Timer& timer) {
   std::vector<size_t> left = Order(space.candidates().size(), pass);
-  std::erase_if(left, [&](size_t i) {
-    const Candidate& c = space.candidates()[i];
-    return recording.done[pass].contains({c.template_name, Text(c.config)});
-  });
+  std::erase_if(left, [&](size_t i) { return recording.Holds(space.candidates()[i], pass); });
   for (size_t first = 0; first < left.size(); first += kChunk) {
     const size_t count = std::min(kChunk, left.size() - first);
     std::vector<std::unique_ptr<worker::Program>> programs;
@@ -188,7 +211,7 @@ absl::Status RecordAll(const std::string& path, const std::string& workload) {
   std::printf("%s: %zu configs\n", path.c_str(), space.candidates().size());
   const std::unique_ptr<worker::Program> canary = space.MakeCanary();
   if (canary == nullptr) return absl::InternalError("the default config does not work");
-  Timer timer(*canary);
+  Timer timer(*canary, recording.FastestSeconds(space.untuned()));
   for (int pass = 0; pass < kPasses; ++pass) {
     RecordPass(path, recording, pass, space, timer);
     std::printf("%s: pass %d of %d\n", path.c_str(), pass + 1, kPasses);

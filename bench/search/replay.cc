@@ -28,12 +28,13 @@ absl::StatusOr<RecordedSpace> Parse(std::istream& in) {
     costs.resize(kPasses);
     costs[pass] = entry.at("cost_s").is_null() ? kNever : entry.at("cost_s").get<double>();
   }
-  space.best_s = kNever;
+  space.best_s = space.best_told_s = kNever;
   for (const auto& [key, costs] : passes) {
     if (std::find(costs.begin(), costs.end(), 0.0) != costs.end())
       return absl::InvalidArgumentError(absl::StrCat(key.first, " ", key.second, " lacks a pass"));
     space.costs[key] = {(costs[0] + costs[1]) / 2, costs[2]};
     space.best_s = std::min(space.best_s, costs[2]);
+    space.best_told_s = std::min(space.best_told_s, space.costs[key].told_s);
   }
   if (std::isinf(space.best_s)) return absl::InvalidArgumentError("a recording in which nothing works");
   return space;
@@ -68,7 +69,7 @@ absl::StatusOr<double> Regret(const RecordedSpace& space, const TunerDef& def, c
     TEMPER_RETURN_IF_ERROR(tuner->Observe(results));
     trials += static_cast<int>(batch.size());
   }
-  return chosen.scored_s / space.best_s - 1;
+  return options.told ? chosen.told_s / space.best_told_s - 1 : chosen.scored_s / space.best_s - 1;
 }
 
 }  // namespace

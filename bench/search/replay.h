@@ -21,7 +21,7 @@ struct RecordedSpace {
   Workload workload;
   Target target;
   std::map<std::pair<std::string, std::string>, Costs> costs;  // by template and config
-  double best_s = 0;                                           // scored
+  double best_s = 0, best_told_s = 0;                          // scored, told
 };
 // Lines of JSON: {"workload", "target"}, then for each config and pass {"pass", "template", "config", "cost_s"}, null
 // for a failure. kInvalidArgument: no such text; or a config that was not measured in all three passes.
@@ -33,6 +33,8 @@ struct ReplayOptions {
   int seeds = 20;
   // Off: no tuner knows closed forms of seconds, and the first batch is random instead of the best by draft.
   bool draft = true;
+  // Regret of what is told instead: the search's own part of it, without what the noise between passes adds.
+  bool told = false;
   // What other tasks taught; null: nothing.
   std::shared_ptr<const Experience> experience;
 };

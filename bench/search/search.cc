@@ -1,8 +1,9 @@
 // Studies of the search on recorded spaces.
 //   bench_search record FILE [WORKLOAD]    measures every config in three passes, on the CPUs of the affinity mask, and
 //                                          goes on where an interrupted recording stopped
-//   bench_search replay [--seeds N] [--trials N] [--tuners NAME,...] [--boosters DIR] FILE...
-//                                          with boosters: xgb that begins at them too, where the draft is on
+//   bench_search replay [--seeds N] [--trials N] [--tuners NAME,...] [--boosters DIR] [--told] FILE...
+//                                          with boosters: xgb that begins at them too, where the draft is on;
+//                                          with --told: regret of what tuners are told, not of the third pass
 // A recording is of one machine and of this build's templates: replaying it elsewhere is fine, on other templates not.
 #include <cstdio>
 #include <cstdlib>
@@ -88,7 +89,7 @@ absl::Status Replay(const Study& study) {
                 draft ? "on" : "off", options.trials, options.seeds);
     for (size_t i = 0; i < spaces.size(); ++i) {
       std::printf(" %s, %zu configs; of who tries all: %.2f\n", study.paths[i].c_str(), spaces[i].costs.size(),
-                  100 * RegretOfAll(spaces[i]));
+                  options.told ? 0.0 : 100 * RegretOfAll(spaces[i]));
       TEMPER_RETURN_IF_ERROR(ReplayOn(spaces[i], study, options, all));
     }
     std::printf(" all tasks\n");
@@ -110,7 +111,7 @@ absl::StatusOr<std::vector<const TunerDef*>> TunersOf(const std::string& names) 
 absl::Status Main(const std::vector<std::string>& args) {
   const absl::Status usage = absl::InvalidArgumentError(
       "usage: bench_search record FILE [WORKLOAD] | "
-      "replay [--seeds N] [--trials N] [--tuners NAME,...] [--boosters DIR] FILE...");
+      "replay [--seeds N] [--trials N] [--tuners NAME,...] [--boosters DIR] [--told] FILE...");
   if (args.size() < 2) return usage;
   if (args[0] == "record") return RecordSpace(args[1], args.size() > 2 ? args[2] : "");
   if (args[0] != "replay") return usage;
@@ -120,6 +121,10 @@ absl::Status Main(const std::vector<std::string>& args) {
     const std::string& option = args[i];
     if (!option.starts_with("--")) {
       study.paths.push_back(option);
+      continue;
+    }
+    if (option == "--told") {
+      study.options.told = true;
       continue;
     }
     if (++i == args.size()) return usage;

@@ -86,6 +86,9 @@ TEST_F(Replay, LuckInWhatATunerIsToldIsNoMerit) {
   ASSERT_TRUE(regrets.ok());
   EXPECT_EQ(*regrets, std::vector<double>{1.0});
   EXPECT_EQ(RegretOfAll(*space), 1.0);
+  const auto told = Regrets(*space, *FindTuner("grid"), {.trials = 200, .seeds = 1, .told = true});
+  ASSERT_TRUE(told.ok());
+  EXPECT_EQ(*told, std::vector<double>{0.0}) << "the search itself missed nothing";
 }
 
 TEST_F(Replay, TheFirstBatchIsTheSameForAll) {

@@ -284,5 +284,23 @@ TEST(CostModels, RefuseWhatIsNoSample) {
   }
 }
 
+// What the draft says that features do not: by how much scores differ where only drafts do.
+double WhatTheDraftAdds(int samples) {
+  const auto model = NewXgboostModel(1);
+  const Data data = MakeData(5, samples);
+  EXPECT_TRUE(Fit(*model, data.samples, data.groups).ok());
+  Sample slow = MakeData(6, 1).samples[0];
+  Sample fast = slow;
+  fast.draft_s /= 2;
+  const std::vector<float> scores = Scores(*model, std::vector<Sample>{fast, slow});
+  return scores[0] - scores[1];
+}
+
+TEST(Model, BelievesTheDraftLessTheMoreItHasSeen) {
+  EXPECT_NEAR(WhatTheDraftAdds(0), std::log(2), 1e-3);
+  EXPECT_NEAR(WhatTheDraftAdds(32), std::log(2) / 2, 1e-3);
+  EXPECT_LT(WhatTheDraftAdds(256), 0.01);
+}
+
 }  // namespace
 }  // namespace temper

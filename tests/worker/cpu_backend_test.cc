@@ -211,6 +211,7 @@ TEST(Inputs, StayWithinWhatOperatorsAreDefinedOn) {
 TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
   Target t = HostTarget();
   t.l2_bytes = 1 << 20;
+  t.l3_bytes = 32 << 20;
   t.threads = 2;
   const auto plan = MakeCachePlan("model", t);
   ASSERT_TRUE(plan.ok());
@@ -221,6 +222,7 @@ TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
     EXPECT_LE(copies * bytes, 64 << 20);
   }
   EXPECT_EQ(CountCopies(*plan, 0), 1);
+  EXPECT_EQ(CountCopies(*plan, int64_t{40} << 20), 2) << "one would stay in L3 in part, as it does not in a model";
   EXPECT_EQ(CountCopies(*plan, int64_t{100} << 20), 1);
   EXPECT_EQ(CountCopies(*MakeCachePlan("warm", t), 1 << 20), 1);
 }

@@ -13,6 +13,7 @@ namespace temper::worker {
 namespace {
 
 constexpr int64_t kMaxRotatedBytes = 64 << 20;
+constexpr int64_t kMaxBeyondBytes = 256 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
 constexpr uint8_t kPoison = 0xff;                // NaN in every float
@@ -227,6 +228,7 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
   CachePlan plan;
   if (policy == "model") {
     plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * t.l2_bytes * t.threads);
+    plan.beyond_bytes = std::clamp(2 * t.l3_bytes, plan.rotated_bytes, kMaxBeyondBytes);
   } else if (policy == "warm") {
     plan.policy = CachePlan::Policy::kWarm;
   } else if (policy == "flushed") {
@@ -241,7 +243,7 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
 
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
   if (plan.policy != CachePlan::Policy::kModel || constant_bytes == 0) return 1;
-  if (2 * constant_bytes > kMaxRotatedBytes) return 1;  // larger than any private cache by itself
+  if (constant_bytes >= plan.beyond_bytes) return 1;  // no cache keeps them from one call to the next
   return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
 }
 

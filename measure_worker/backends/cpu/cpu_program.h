@@ -17,6 +17,7 @@ namespace temper::worker {
 struct CachePlan {
   enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
   int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all
+  int64_t beyond_bytes = 0;   // kModel: constants of so many bytes or more need no copies
   int64_t flush_bytes = 0;    // kFlushed: touched between calls
 
   bool operator==(const CachePlan&) const = default;

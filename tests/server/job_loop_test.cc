@@ -341,6 +341,21 @@ TEST(JobLoop, ASlowerModelKeepsTheDefault) {
   EXPECT_TRUE(sim.loop_->verdict().ok());
 }
 
+TEST(JobLoop, AModelThatIsSlowerInMostRoundsKeepsTheDefault) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 50;
+  sim.model_ = [](const Work& work) {
+    return ItemResult{.item = work.items[0].id,
+                      .outcome = "ok",
+                      .costs_s = {99, 98, 101, 102, 103},
+                      .untuned_s = {100, 100, 100, 100, 100}};
+  };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->kept_default());
+  EXPECT_DOUBLE_EQ(sim.loop_->tuned_s(), 101);
+}
+
 TEST(JobLoop, RoundsArePairedBeforeTheyAreCompared) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;

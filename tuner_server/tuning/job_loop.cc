@@ -424,12 +424,11 @@ void JobLoop::FinishModel(const ItemResult& result) {
   for (size_t i = 0; i < std::min(result.costs_s.size(), result.untuned_s.size()); ++i) {
     ratios.push_back(result.costs_s[i] / result.untuned_s[i]);
   }
-  // Slower means slower in three rounds of four: on a busy machine a coin's toss must not undo a search.
-  const auto quarter = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 4);
-  std::nth_element(ratios.begin(), quarter, ratios.end());
-  kept_default_ = picks_ > 0 && *quarter > 1;
   untuned_s_ = Median(result.untuned_s);
-  tuned_s_ = untuned_s_ * Median(std::move(ratios));
+  const double ratio = Median(std::move(ratios));
+  tuned_s_ = untuned_s_ * ratio;
+  // What is said to be slower is not used: where a coin's toss decides, there is little to lose either way.
+  kept_default_ = picks_ > 0 && ratio > 1;
 }
 
 absl::Duration JobLoop::NextDeadline() const {

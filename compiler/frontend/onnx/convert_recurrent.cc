@@ -17,9 +17,10 @@ struct Direction {
   ValueId input_gates;      // f32[steps, batch, gates]: of all steps, with the biases that can be added ahead
   ValueId recurrence;       // f32[gates, hidden]
   ValueId recurrence_bias;  // f32[gates]; kNoValue if there is none or it is in input_gates
-  ValueId h, c;             // f32[batch, hidden]: the state; c of an LSTM only
+  // The last gate's part of both, which is then missing there, in a GRU that resets the state before its product.
+  ValueId candidate = kNoValue, candidate_bias = kNoValue;
+  ValueId h, c;  // f32[batch, hidden]: the state; c of an LSTM only
   int64_t hidden;
-  bool linear_before_reset;
   std::string activation;  // of an RNN, as Temper calls it
 };
 
@@ -56,16 +57,14 @@ absl::Status LstmStep(Context& c, Direction& d, ValueId x) {
 // The hidden gate's candidate: the reset gate weighs the state before its product or after it.
 absl::StatusOr<ValueId> GruCandidate(Context& c, const Direction& d, ValueId reset, ValueId x, ValueId product) {
   ValueId from_state = kNoValue;
-  if (d.linear_before_reset) {
+  if (d.candidate == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(from_state, Gate(c, d, product, 2));
     TEMPER_ASSIGN_OR_RETURN(from_state, Binary(c, "mul", reset, from_state));
   } else {
     TEMPER_ASSIGN_OR_RETURN(const ValueId state, Binary(c, "mul", reset, d.h));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId weights, c.Slice(d.recurrence, 0, 2 * d.hidden, 3 * d.hidden));
-    TEMPER_ASSIGN_OR_RETURN(from_state, TimesTransposed(c, state, weights));
-    if (d.recurrence_bias != kNoValue) {
-      TEMPER_ASSIGN_OR_RETURN(const ValueId bias, Gate(c, d, d.recurrence_bias, 2));
-      TEMPER_ASSIGN_OR_RETURN(from_state, Binary(c, "add", from_state, bias));
+    TEMPER_ASSIGN_OR_RETURN(from_state, TimesTransposed(c, state, d.candidate));
+    if (d.candidate_bias != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(from_state, Binary(c, "add", from_state, d.candidate_bias));
     }
   }
   TEMPER_ASSIGN_OR_RETURN(const ValueId from_input, Gate(c, d, x, 2));
@@ -74,17 +73,9 @@ absl::StatusOr<ValueId> GruCandidate(Context& c, const Direction& d, ValueId res
 }
 
 absl::Status GruStep(Context& c, Direction& d, ValueId x) {
-  // Without linear_before_reset the third gate's product takes another state, so only two are made at once.
-  ValueId weights = d.recurrence, bias = d.recurrence_bias;
-  if (!d.linear_before_reset) {
-    TEMPER_ASSIGN_OR_RETURN(weights, c.Slice(weights, 0, 0, 2 * d.hidden));
-    if (bias != kNoValue) {
-      TEMPER_ASSIGN_OR_RETURN(bias, c.Slice(bias, 0, 0, 2 * d.hidden));
-    }
-  }
-  TEMPER_ASSIGN_OR_RETURN(ValueId product, TimesTransposed(c, d.h, weights));
-  if (bias != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(product, Binary(c, "add", product, bias));
+  TEMPER_ASSIGN_OR_RETURN(ValueId product, TimesTransposed(c, d.h, d.recurrence));
+  if (d.recurrence_bias != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(product, Binary(c, "add", product, d.recurrence_bias));
   }
   ValueId gate[2];  // update, reset
   for (int64_t i = 0; i < 2; ++i) {
@@ -186,8 +177,8 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   return r;
 }
 
-// The i-th direction of [directions, ...], that axis gone.
-absl::StatusOr<ValueId> OfDirection(Context& c, ValueId v, int64_t i) {
+// The i-th element along the first axis (a direction, a step), that axis gone.
+absl::StatusOr<ValueId> Element(Context& c, ValueId v, int64_t i) {
   Shape shape = c.ShapeOf(v);
   shape.erase(shape.begin());
   TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 0, i, i + 1));
@@ -202,25 +193,31 @@ absl::StatusOr<ValueId> InitialState(Context& c, const Recurrent& r, ValueId giv
   }
   if (c.ShapeOf(given) != Shape{r.directions, r.batch, r.hidden})
     return absl::InvalidArgumentError("an initial state has the shape [directions, batch, hidden]");
-  return OfDirection(c, given, i);
+  return Element(c, given, i);
+}
+
+// Moves what lies behind the first `kept` rows of `all`, if that is there, to `candidate`.
+absl::Status PartCandidate(Context& c, ValueId& all, ValueId& candidate, int64_t kept) {
+  if (all == kNoValue) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(candidate, c.Slice(all, 0, kept, c.ShapeOf(all)[0]));
+  TEMPER_ASSIGN_OR_RETURN(all, c.Slice(all, 0, 0, kept));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent& r, int64_t i) {
-  Direction d{.hidden = r.hidden,
-              .linear_before_reset = n.Int("linear_before_reset", 0) != 0,
-              .activation = r.activations[static_cast<size_t>(i) * r.kind->activations.size()]};
+  Direction d{.hidden = r.hidden, .activation = r.activations[static_cast<size_t>(i) * r.kind->activations.size()]};
   const int64_t gates = r.kind->gates * r.hidden;
-  TEMPER_ASSIGN_OR_RETURN(d.recurrence, OfDirection(c, n.Input(2), i));
+  TEMPER_ASSIGN_OR_RETURN(d.recurrence, Element(c, n.Input(2), i));
   TEMPER_ASSIGN_OR_RETURN(d.h, InitialState(c, r, n.Input(5), i));
   TEMPER_ASSIGN_OR_RETURN(d.c, InitialState(c, r, n.Input(6), i));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, OfDirection(c, n.Input(1), i));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, Element(c, n.Input(1), i));
   TEMPER_ASSIGN_OR_RETURN(const ValueId rows, c.Reshape(r.x, {r.steps * r.batch, c.ShapeOf(r.x)[2]}));
   TEMPER_ASSIGN_OR_RETURN(d.input_gates, TimesTransposed(c, rows, weights));
   d.recurrence_bias = kNoValue;
   if (n.Input(3) != kNoValue) {
     if (c.ShapeOf(n.Input(3)) != Shape{r.directions, 2 * gates})
       return absl::InvalidArgumentError("B has two biases a gate");
-    TEMPER_ASSIGN_OR_RETURN(const ValueId both, OfDirection(c, n.Input(3), i));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId both, Element(c, n.Input(3), i));
     TEMPER_ASSIGN_OR_RETURN(ValueId bias, c.Slice(both, 0, 0, gates));
     TEMPER_ASSIGN_OR_RETURN(d.recurrence_bias, c.Slice(both, 0, gates, 2 * gates));
     if (r.kind->gates != 3) {  // a GRU weighs the recurrence's bias by its reset gate
@@ -230,6 +227,10 @@ absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent
     TEMPER_ASSIGN_OR_RETURN(d.input_gates, Binary(c, "add", d.input_gates, bias));
   }
   TEMPER_ASSIGN_OR_RETURN(d.input_gates, c.Reshape(d.input_gates, {r.steps, r.batch, gates}));
+  if (r.kind->gates == 3 && n.Int("linear_before_reset", 0) == 0) {
+    TEMPER_RETURN_IF_ERROR(PartCandidate(c, d.recurrence, d.candidate, 2 * r.hidden));
+    TEMPER_RETURN_IF_ERROR(PartCandidate(c, d.recurrence_bias, d.candidate_bias, 2 * r.hidden));
+  }
   return d;
 }
 
@@ -245,7 +246,7 @@ absl::StatusOr<ValueId> Unroll(Context& c, const Recurrent& r, Direction& d, boo
   std::vector<ValueId> states(static_cast<size_t>(r.steps));
   for (int64_t i = 0; i < r.steps; ++i) {
     const int64_t step = reverse ? r.steps - 1 - i : i;
-    TEMPER_ASSIGN_OR_RETURN(const ValueId x, OfDirection(c, d.input_gates, step));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId x, Element(c, d.input_gates, step));
     TEMPER_RETURN_IF_ERROR(r.kind->step(c, d, x));
     TEMPER_ASSIGN_OR_RETURN(states[static_cast<size_t>(step)], c.Reshape(d.h, {1, 1, r.batch, r.hidden}));
   }

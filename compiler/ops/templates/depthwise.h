@@ -10,7 +10,7 @@ namespace temper::depthwise {
 struct Axis : TiledAxis {
   // A tile of one output takes its taps as they come; a wider one takes every input in its window.
   int64_t step() const { return tile == 1 ? dilation : 1; }
-  int64_t window() const { return tile == 1 ? taps : (tile - 1) * stride + (taps - 1) * dilation + 1; }
+  int64_t window() const { return tile == 1 ? taps : reach() + 1; }
   ir::Expr Input(const ir::Expr& block, const ir::Expr& at) const;
   // Conditions under which there is such an input, as far as they do not always hold.
   void AddInside(const ir::Expr& block, const ir::Expr& at, std::vector<ir::Expr>* conditions) const;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/graph/alias.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/ops/shape_distance.h"
 #include "compiler/runtime/timing.h"
@@ -254,8 +255,9 @@ void SetTuningClock(std::vector<OperatorReport>* operators) {
 
 absl::StatusOr<std::map<std::string, std::vector<std::string>>> NodesOfWorkloads(const Graph& graph) {
   std::map<std::string, std::vector<std::string>> nodes;
+  const Aliases aliases(graph);
   for (const Group& group : graph.groups) {
-    if (IsAlias(graph, group)) continue;
+    if (aliases.Have(group)) continue;
     const Node& anchor = graph.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
     TEMPER_ASSIGN_OR_RETURN(const Extracted extracted, Extract(graph, group));
     if (!anchor.name.empty()) nodes[Text(extracted.workload)].push_back(anchor.name);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/graph/parts.h"
 #include "compiler/ops/slice_util.h"
 
 namespace temper {
@@ -181,12 +180,12 @@ std::vector<int64_t> AliasStarts(const Graph& g, const std::vector<ValueId>& roo
   return start;
 }
 
-bool IsAlias(const Graph& g, const Group& group) {
-  if (IsWrittenInParts(g, group, PartsOfConcats(g))) return true;
-  if (group.nodes.size() != 1 || !IsAliasNode(g, g.nodes[group.nodes[0]])) return false;
-  const Node& node = g.nodes[group.nodes[0]];
-  const std::vector<ValueId> roots = AliasRoots(g);
-  return roots[node.output] == roots[node.inputs[0]];
+bool Aliases::Have(const Group& group) const {
+  if (IsWrittenInParts(g_, group, parts_)) return true;
+  const Node& node = g_.nodes[group.nodes[0]];
+  return group.nodes.size() == 1 && IsAliasNode(g_, node) && roots_[node.output] == roots_[node.inputs[0]];
 }
+
+bool IsAlias(const Graph& g, const Group& group) { return Aliases(g).Have(group); }
 
 }  // namespace temper

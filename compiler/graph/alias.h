@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/graph/graph.h"
+#include "compiler/graph/parts.h"
 
 namespace temper {
 
@@ -30,5 +31,18 @@ bool IsAliasNode(const Graph& g, const Node& node);
 std::vector<ValueId> AliasRoots(const Graph& g);
 // Per value: the bytes before it in its root.
 std::vector<int64_t> AliasStarts(const Graph& g, const std::vector<ValueId>& roots);
+
+// IsAlias for all groups of a graph, which looks at the whole of it: once here, rather than for each. As the graph was
+// when this was made; refers to it.
+class Aliases {
+ public:
+  explicit Aliases(const Graph& g) : g_(g), roots_(AliasRoots(g)), parts_(PartsOfConcats(g)) {}
+  bool Have(const Group& group) const;
+
+ private:
+  const Graph& g_;
+  std::vector<ValueId> roots_;
+  std::vector<std::optional<Part>> parts_;
+};
 
 }  // namespace temper

@@ -1,16 +1,16 @@
 #include <algorithm>
 
-#include "compiler/graph/graph.h"
+#include "compiler/graph/alias.h"
 
 namespace temper {
 namespace {
 
 // Of all these groups together; nullopt: that of one is not known.
-absl::StatusOr<std::optional<double>> SecondsOf(const Graph& g, const std::vector<Group>& groups,
-                                                const SecondsFn& seconds) {
+absl::StatusOr<std::optional<double>> SecondsOf(const Graph& g, const Aliases& aliases,
+                                                const std::vector<Group>& groups, const SecondsFn& seconds) {
   double sum = 0;
   for (const Group& group : groups) {
-    if (IsAlias(g, group)) continue;
+    if (aliases.Have(group)) continue;
     TEMPER_ASSIGN_OR_RETURN(const Extracted extracted, Extract(g, group));
     TEMPER_ASSIGN_OR_RETURN(const std::optional<double> one, seconds(extracted.workload));
     if (!one.has_value()) return std::nullopt;
@@ -38,13 +38,14 @@ std::vector<Group> WithAlternatives(const std::vector<Group>& groups, std::span<
 }
 
 absl::StatusOr<int> ChooseAlternatives(Graph& g, const SecondsFn& seconds) {
+  const Aliases aliases(g);
   std::vector<Alternative> chosen;
   for (Alternative& a : g.alternatives) {
     std::vector<Group> replaced;
     for (int i : a.replaces) replaced.push_back(g.groups[static_cast<size_t>(i)]);
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> now, SecondsOf(g, replaced, seconds));
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> now, SecondsOf(g, aliases, replaced, seconds));
     if (!now.has_value()) continue;
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> instead, SecondsOf(g, a.groups, seconds));
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> instead, SecondsOf(g, aliases, a.groups, seconds));
     if (instead.has_value() && *instead < *now) chosen.push_back(std::move(a));
   }
   g.groups = WithAlternatives(g.groups, chosen);

@@ -65,8 +65,9 @@ absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group) {
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g) {
   std::vector<Task> tasks;
   absl::flat_hash_map<std::string, size_t> seen;
+  const Aliases aliases(g);
   const auto add = [&](const Group& group, bool alternative) -> absl::Status {
-    if (IsAlias(g, group)) return absl::OkStatus();
+    if (aliases.Have(group)) return absl::OkStatus();
     TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g, group));
     if (IsOpaque(e.workload)) return absl::OkStatus();
     auto [it, fresh] = seen.try_emplace(Text(e.workload), tasks.size());

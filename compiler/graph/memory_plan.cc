@@ -100,10 +100,11 @@ std::vector<ValueId> InPlaceOperands(const Graph& g) {
   for (size_t i = 0; i < g.groups.size(); ++i) {
     for (ValueId v : OperandsOf(g, g.groups[i])) last_read[roots[v]] = static_cast<int>(i);
   }
+  const Aliases aliases(g);
   std::vector<ValueId> result(g.groups.size(), kNoValue);
   for (size_t i = 0; i < g.groups.size(); ++i) {
     const ValueId out = g.nodes[g.groups[i].nodes.back()].output;
-    if (!own[out] || !IsElementwise(g, g.groups[i]) || IsAlias(g, g.groups[i])) continue;
+    if (!own[out] || !IsElementwise(g, g.groups[i]) || aliases.Have(g.groups[i])) continue;
     const std::vector<ValueId> operands = OperandsOf(g, g.groups[i]);
     for (ValueId v : operands) {
       const auto same_bytes = [&](ValueId other) { return roots[other] == roots[v]; };

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/link.h"
+#include "compiler/graph/alias.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/package/embedded.h"
 #include "compiler/package/weights.h"
@@ -83,9 +84,10 @@ class PackageWriter {
   absl::Status CollectKernels() {
     std::map<std::string, std::string> symbol_of;  // workload and part -> symbol: each is chosen and built once
     const std::vector<std::optional<Part>> parts = PartsOfConcats(g_);
+    const Aliases aliases(g_);
     in_place_ = InPlaceOperands(g_);
     for (const Group& group : g_.groups) {
-      if (IsAlias(g_, group)) continue;
+      if (aliases.Have(group)) continue;
       TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(g_, group));
       const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
       std::string text = Text(extracted.workload);

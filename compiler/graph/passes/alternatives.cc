@@ -36,12 +36,13 @@ absl::Status ProposeAlternatives(Graph& g) {
     for (int n : g.groups[i].nodes) group_of[static_cast<size_t>(n)] = static_cast<int>(i);
   }
   g.alternatives.clear();
+  const Aliases aliases(g);
   std::vector<bool> taken(g.groups.size(), false);
   for (size_t i = 0; i < g.groups.size(); ++i) {
     const Group& first = g.groups[i];
     const ValueId made = g.nodes[static_cast<size_t>(first.nodes.back())].output;
     const TensorType& type = g.values[static_cast<size_t>(made)].type;
-    if (taken[i] || IsAlias(g, first) || NumElements(type.shape) * SizeOf(type.dtype) < kLeastBytesBetween) continue;
+    if (taken[i] || aliases.Have(first) || NumElements(type.shape) * SizeOf(type.dtype) < kLeastBytesBetween) continue;
     const int reader = OnlyReader(g, group_of, made);
     if (reader <= static_cast<int>(i) || taken[static_cast<size_t>(reader)]) continue;
     const Group& second = g.groups[static_cast<size_t>(reader)];

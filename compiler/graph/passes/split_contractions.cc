@@ -2,6 +2,7 @@
 // contraction's result (through bias, activation, reshape and transpose) are slices along its columns, each part
 // becomes a contraction of its own, with its share of the weight and an epilogue of its own.
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "compiler/graph/passes/simplify.h"
@@ -11,6 +12,7 @@ namespace {
 
 struct Range {
   int64_t axis = 0, begin = 0, end = 0;
+  auto operator<=>(const Range&) const = default;
 };
 
 class Splitter {
@@ -37,6 +39,7 @@ class Splitter {
   std::vector<Node> nodes_;  // as they came
   std::vector<std::vector<int>> readers_;
   std::vector<Node> out_;
+  std::map<std::pair<ValueId, Range>, ValueId> slices_;  // of constants: steps of a recurrence share theirs
 };
 
 bool Splitter::IsRoot(const Node& node) const {
@@ -120,6 +123,8 @@ std::optional<std::vector<Range>> Splitter::RangesAlong(const std::vector<int>& 
 }
 
 absl::StatusOr<ValueId> Splitter::SliceConstant(ValueId v, const Range& r) {
+  const auto [known, fresh] = slices_.try_emplace({v, r});
+  if (!fresh) return known->second;
   Attrs attrs;
   attrs.Set("axes", std::vector<int64_t>{r.axis});
   attrs.Set("starts", std::vector<int64_t>{r.begin});
@@ -131,7 +136,7 @@ absl::StatusOr<ValueId> Splitter::SliceConstant(ValueId v, const Range& r) {
   const NDArray args[] = {*g_.values[v].constant};
   Value part{"", type, std::nullopt, true};
   TEMPER_ASSIGN_OR_RETURN(part.constant, op->reference(attrs, args, type));
-  return g_.AddValue(std::move(part));
+  return known->second = g_.AddValue(std::move(part));
 }
 
 absl::StatusOr<ValueId> Splitter::Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs,

@@ -142,6 +142,9 @@ TEST(GuardedBuffer, EndsAtAPageThatCanNotBeTouched) {
       buffer->data()[bytes] = 1;
       EXPECT_TRUE(absl::IsDataLoss(buffer->CheckSlack()));
     }
+    auto again = GuardedBuffer::Make(bytes);
+    again->data()[-1] = 1;
+    EXPECT_TRUE(absl::IsDataLoss(again->CheckSlack())) << bytes;
     volatile char* past = buffer->data() + (bytes + 63) / 64 * 64;
     EXPECT_DEATH(*past = 1, "") << bytes;
   }

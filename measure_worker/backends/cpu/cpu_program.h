@@ -42,7 +42,8 @@ struct WorkloadState {
   NDArray reference;
   std::vector<GuardedBuffer> operands;  // the inputs again, where the kernels read them
   GuardedBuffer output;
-  const Program* last_writer = nullptr;  // of `output`
+  const Program* last_writer = nullptr;               // of `output`
+  const PackedConstants* latest_constants = nullptr;  // that a call read
   int64_t bytes = 0;
   std::list<std::shared_ptr<PackedConstants>> constants;  // the latest used first; only of the latest workload
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kMostLead = 4096;
 constexpr uint8_t kSlackByte = 0x5a;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -23,24 +25,23 @@ int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t used = RoundUp(bytes, kAlignment);
-  const int64_t middle = RoundUp(used, page);
-  // Room to begin large buffers at a huge page, as the runtime does.
-  const int64_t extra = middle >= kHugePage ? kHugePage : 0;
+  const int64_t whole = RoundUp(used, kHugePage);
   GuardedBuffer b;
-  b.mapped_ = static_cast<size_t>(middle + 2 * page + extra);
+  b.mapped_ = static_cast<size_t>(whole + 2 * page + kHugePage);
   void* base = mmap(nullptr, b.mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
   b.base_ = static_cast<char*>(base);
-  char* begin = b.base_ + page;
-  if (extra > 0) begin = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(begin), kHugePage));
-  if (middle > 0 && mprotect(begin, static_cast<size_t>(middle), PROT_READ | PROT_WRITE) != 0) {
+  char* begin = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(b.base_) + page, kHugePage));
+  if (whole > 0 && mprotect(begin, static_cast<size_t>(whole), PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
   }
-  if (extra > 0) madvise(begin, static_cast<size_t>(middle), MADV_HUGEPAGE);
-  b.data_ = begin + middle - used;
+  madvise(begin, static_cast<size_t>(whole), MADV_HUGEPAGE);
+  b.data_ = begin + whole - used;
   b.bytes_ = bytes;
+  b.lead_ = std::min(whole - used, kMostLead);
   b.slack_ = used - bytes;
+  std::memset(b.data_ - b.lead_, kSlackByte, static_cast<size_t>(b.lead_));
   std::memset(b.data_ + bytes, kSlackByte, static_cast<size_t>(b.slack_));
   return b;
 }
@@ -52,6 +53,7 @@ GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
   std::swap(mapped_, other.mapped_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(lead_, other.lead_);
   std::swap(slack_, other.slack_);
   return *this;
 }
@@ -66,18 +68,17 @@ void GuardedBuffer::Fill(uint8_t byte) {
 
 absl::Status GuardedBuffer::MakeReadOnly() {
   if (base_ == nullptr || bytes_ == 0) return absl::OkStatus();
-  const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t used = RoundUp(bytes_, kAlignment);
-  char* begin = data_ + used - RoundUp(used, page);
-  if (mprotect(begin, static_cast<size_t>(RoundUp(used, page)), PROT_READ) == 0) return absl::OkStatus();
+  const size_t whole = static_cast<size_t>(RoundUp(bytes_, kHugePage));
+  if (mprotect(data_ + bytes_ + slack_ - whole, whole, PROT_READ) == 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("cannot protect ", bytes_, " bytes: ", strerror(errno)));
 }
 
 absl::Status GuardedBuffer::CheckSlack() const {
-  for (int64_t i = 0; i < slack_; ++i) {
-    if (static_cast<uint8_t>(data_[bytes_ + i]) != kSlackByte)
-      return absl::DataLossError("bytes after its end were written");
-  }
+  const auto untouched = [](const char* begin, int64_t bytes) {
+    return std::all_of(begin, begin + bytes, [](char c) { return static_cast<uint8_t>(c) == kSlackByte; });
+  };
+  if (!untouched(data_ + bytes_, slack_)) return absl::DataLossError("bytes after its end were written");
+  if (!untouched(data_ - lead_, lead_)) return absl::DataLossError("bytes before its beginning were written");
   return absl::OkStatus();
 }
 

@@ -1,5 +1,7 @@
-// Memory that catches who leaves it: the page after the end can not be touched, nor the one before the beginning, and
-// the few bytes between the end and that page are watched.
+// Memory that catches who leaves it: the page after the end can not be touched, and the few bytes between the end and
+// that page are watched, as is what lies just before the beginning. On huge pages, as the runtime's arenas are: on
+// small ones it is luck which sets of a cache a buffer shares with others, and a kernel's time is a matter of luck then
+// too.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +26,7 @@ class GuardedBuffer {
   void Fill(uint8_t byte);
   // From now on who writes here crashes.
   absl::Status MakeReadOnly();
-  // kDataLoss if the bytes after the end were written.
+  // kDataLoss if the bytes after the end or before the beginning were written.
   absl::Status CheckSlack() const;
 
  private:
@@ -32,7 +34,7 @@ class GuardedBuffer {
   size_t mapped_ = 0;
   char* data_ = nullptr;
   int64_t bytes_ = 0;
-  int64_t slack_ = 0;
+  int64_t lead_ = 0, slack_ = 0;  // watched bytes before and after
 };
 
 }  // namespace temper::worker

@@ -9,6 +9,8 @@ const char kDense[] =
     "(f32[61,96], const f32[96,93], const f32[93]) matmul(0,1) -> f32[61,93]; add(3,2) -> f32[61,93]; anchor=0";
 const char kBatched[] = "(f32[2,33,48], f32[2,48,64]) matmul(0,1) -> f32[2,33,64]; anchor=0";
 const char kVector[] = "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0";
+const char kShort[] = "(f32[3,1536], const f32[1536,19]) matmul(0,1) -> f32[3,19]; relu(2) -> f32[3,19]; anchor=0";
+const char kShortBatched[] = "(f32[2,3,520], f32[2,17,520]) matmul(0,1; trans_b=1) -> f32[2,3,17]; anchor=0";
 const char kTransposed[] = "(f32[9,14,24], f32[9,37,24]) matmul(0,1; trans_b=1) -> f32[9,14,37]; anchor=0";
 const char kPointwise[] =
     "(f32[1,48,9,9]@0231, const f32[80,48,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
@@ -49,7 +51,7 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kVector, kTransposed, kPointwise, kSpatial}) {
+  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
@@ -68,6 +70,31 @@ TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
       }
     }
   }
+}
+
+TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
+  const auto parts = [](const std::string& text, int threads) {
+    Target t = *ParseTarget("llvm:skylake-avx512");
+    t.threads = threads;
+    const Workload w = Parse(text.c_str());
+    const ConfigSpace space = TemplatesFor(w).front()->space(w, t);
+    for (const Knob& knob : space.knobs()) {
+      if (knob.name == "parts") return knob.values;
+    }
+    return std::vector<int64_t>{1};
+  };
+  const std::string small = "(f32[1,7680], const f32[7680,16]) matmul(0,1) -> f32[1,16]; anchor=0";
+  EXPECT_EQ(parts(small, 1), (std::vector<int64_t>{1}));
+  EXPECT_EQ(parts(small, 8), (std::vector<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(parts("(f32[1,300], const f32[300,16]) matmul(0,1) -> f32[1,16]; anchor=0", 8),
+            (std::vector<int64_t>{1, 2}));  // a part is worth a thread's start
+  EXPECT_EQ(parts("(f32[64,768], const f32[768,768]) matmul(0,1) -> f32[64,768]; anchor=0", 8),
+            (std::vector<int64_t>{1}));
+  Target t = *ParseTarget("llvm:skylake-avx512");
+  t.threads = 2;
+  const absl::StatusOr<Choice> untuned = DefaultChoice(Parse(small.c_str()), t);
+  ASSERT_TRUE(untuned.ok()) << untuned.status();
+  EXPECT_EQ(untuned->config["parts"], 2);
 }
 
 std::string MainOf(const Workload& w, const std::string& config, const Target& t) {

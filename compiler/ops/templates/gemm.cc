@@ -20,6 +20,8 @@ constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
 constexpr int64_t kPrefetchBytes = 4096;    // how far ahead of its use B's panel is fetched where one tile uses it
 constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
 constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
+constexpr int64_t kFewVectors = 16;         // of output for each thread: the most that a reduction is parted for
+constexpr int64_t kLeastPart = 128;         // steps of a reduction that are worth a thread's start
 
 }  // namespace
 
@@ -33,6 +35,28 @@ std::vector<int64_t> LanesOf(int64_t columns, const Target& t) {
 }
 
 namespace {
+
+int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
+
+// Threads share the reduction where the output is too small to be shared.
+std::vector<int64_t> Parts(const GemmView& v, const Target& t) {
+  std::vector<int64_t> parts = {1};
+  if (v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) return parts;
+  for (int64_t p : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+    if (p <= t.threads && v.reduction.back() % p == 0 && ReductionLength(v) >= p * kLeastPart) parts.push_back(p);
+  }
+  return parts;
+}
+
+// The sums of a reduction's parts: each part is a batch of its own.
+GemmView PartSums(const GemmView& v, int64_t parts) {
+  if (parts == 1) return v;
+  GemmView sums = v;
+  sums.batch = parts * v.batch;
+  sums.reduction.back() /= parts;
+  sums.out_dims = {{GemmAxis::kBatch, sums.batch, 1}, {GemmAxis::kRow, v.rows, 1}, {GemmAxis::kColumn, v.columns, 1}};
+  return sums;
+}
 
 // What a config means for this view: the numbers that program, schedule and footprint all speak of.
 struct Tile {
@@ -127,9 +151,10 @@ Expr PackedElement(const GemmView& v, const Tile& tile, const ir::Tensor& b, con
 struct Program {
   ir::Func func;
   std::vector<std::string> copies;  // stages that run before the main loop
+  std::string tiled = "out";        // what the tiles are stored to; "sums": of the parts, which the output adds up
 };
 
-absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const Tile& tile) {
+absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, int64_t parts, const Tile& tile) {
   ir::ProgramBuilder b("gemm");
   Program result;
   const bool constant_b = w.inputs[v.b_input].constant;
@@ -154,10 +179,20 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     index.push_back(column % Expr(tile.nr));
     return ir::Load(packed_b, index);
   };
-  ir::Buffer acc = b.Reduce("acc", DType::kF32, {v.batch, v.rows, tile.panels * tile.nr}, v.reduction,
-                            ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                              return a_element(i[0], i[1], r) * b_element(i[0], i[2], r);
+  const GemmView sums = PartSums(v, parts);
+  const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
+  ir::Buffer acc = b.Reduce("acc", DType::kF32, acc_shape, sums.reduction, ir::Combiner::kSum,
+                            [&](const std::vector<Expr>& i, std::vector<Expr> r) {
+                              if (parts == 1) return a_element(i[0], i[1], r) * b_element(i[0], i[2], r);
+                              r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
+                              const Expr batch = i[0] % Expr(v.batch);
+                              return a_element(batch, i[1], r) * b_element(batch, i[2], r);
                             });
+  ir::Buffer stored = acc;
+  if (parts > 1) {
+    result.tiled = "sums";
+    stored = b.Compute("sums", DType::kF32, acc_shape, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
+  }
 
   // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
   Expr current;
@@ -172,7 +207,10 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
       Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
       axis = axis + index[d] * Expr(v.out_dims[d].stride);
     }
-    current = ir::Load(acc, {batch, row, column});
+    current = ir::Load(stored, {batch, row, column});
+    for (int64_t p = 1; p < parts; ++p) {
+      current = current + ir::Load(stored, {Expr(p * v.batch) + batch, row, column});
+    }
     return program.result()(v.out_index(batch, row, column));
   });
   b.MarkOutput(out);
@@ -301,7 +339,8 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
     }
   }
 
-  std::vector<Loop> loops = s.Loops("out"), outer;
+  if (program.tiled != "out") ScheduleElementwise(s, "out", t);
+  std::vector<Loop> loops = s.Loops(program.tiled), outer;
   Loop row, column;
   for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
     GemmAxis axis = v.out_dims[d].axis;
@@ -325,7 +364,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
   } else {
     TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
-  UnrollTile(s, "out");
+  UnrollTile(s, program.tiled);
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   Loop parallel = outer.front();
@@ -423,12 +462,14 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   space.Add("nv", TileVectors(v.columns, lanes.back()));
   if (lanes.size() > 1) space.Add("vl", lanes);
   space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
+  const std::vector<int64_t> parts = Parts(v, t);
+  if (parts.size() > 1) space.Add("parts", parts);
   space.Add("ku", {1, 2, 4});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
   RequireTile(space, v.columns, t);
   space.Require("the unrolling does not divide the reduction",
-                [k = v.reduction.back()](const Config& c) { return k % c["ku"] == 0; });
+                [k = v.reduction.back()](const Config& c) { return k % (PartsOf(c) * c["ku"]) == 0; });
   space.Require("columns in place need whole panels", [columns = v.columns, t](const Config& c) {
     return c["pack"] != 0 || columns % (c["nv"] * LanesOf(c, t)) == 0;
   });
@@ -439,10 +480,11 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
 }
 
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t) {
-  const Tile tile(w, v, c, t);
-  TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, tile));
+  const GemmView sums = PartSums(v, PartsOf(c));
+  const Tile tile(w, sums, c, t);
+  TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, PartsOf(c), tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, v, tile, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, sums, tile, t));
   kernel.packs.resize(w.inputs.size());
   if (w.inputs[v.b_input].constant) {
     TEMPER_ASSIGN_OR_RETURN(
@@ -454,7 +496,8 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   return kernel;
 }
 
-Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const Target& t) {
+Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& c, const Target& t) {
+  const GemmView v = PartSums(whole, PartsOf(c));
   const Tile tile(w, v, c, t);
   const double k = static_cast<double>(ReductionLength(v)), batch = static_cast<double>(v.batch);
   const double rows = static_cast<double>(v.rows), columns = static_cast<double>(v.columns);
@@ -506,6 +549,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, c
   const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
   const bool packs = tile.pack && !w.inputs[v.b_input].constant;
   f.copies_bytes = packs ? 4 * batch * padded_columns * k * across : 0;
+  if (PartsOf(c) > 1) f.copies_bytes += 2 * 4 * batch * rows * padded_columns;
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
   return f;

@@ -1,4 +1,5 @@
 // temper-server: serves tuning jobs to clients and work to workers, over one database.
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,6 +36,10 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// What a fit of the model takes for a moment goes back to the system: by default glibc would keep blocks of a size that
+// was freed once, and a server's memory would grow with the largest model it ever fitted in each thread.
+void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 64 << 10); }
+
 // Ends this process when the one that started it is gone: by the kernel's word, and by the end of stdin, which also
 // covers a parent thread that ended or died before the first was asked for.
 void WatchParent() {
@@ -50,6 +55,7 @@ void WatchParent() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ReturnLargeBlocks();
   CLI::App app("Serves tuning jobs to clients and work to workers, over one database.", "temper-server");
   std::string db;
   temper::ServerOptions options;

@@ -12,6 +12,7 @@ absl::StatusOr<std::vector<Candidate>> PointTuner::Propose(int n) {
     if (!point.has_value()) point = walk_.Next(seen_);
     if (!point.has_value()) break;
     seen_.insert(*point);
+    awaited_.insert(*point);
     ++proposed_;
     batch.push_back(task_->At(*point));
   }
@@ -23,13 +24,13 @@ absl::Status PointTuner::Observe(std::span<const Observation> observations) {
   std::map<Point, double> fresh;
   for (const Observation& o : observations) {
     const std::optional<Point> point = task_->Find(o.candidate);
-    if (!point.has_value() || observed_.contains(*point) || !task_->Legal(*point)) continue;
+    if (!point.has_value() || (seen_.contains(*point) && !awaited_.contains(*point)) || !task_->Legal(*point)) continue;
     fresh.try_emplace(*point, o.ok ? o.cost_s : std::numeric_limits<double>::infinity());
   }
   std::vector<Trial> trials;
   for (const auto& [point, cost_s] : fresh) {
     seen_.insert(point);
-    observed_.insert(point);
+    awaited_.erase(point);
     trials.push_back({point, cost_s});
   }
   return Learn(trials);

@@ -39,7 +39,7 @@ class PointTuner : public Tuner {
   const std::shared_ptr<const TaskSpace> task_;
   Rng rng_;
   Walk walk_;
-  PointSet seen_, observed_;  // proposed or observed; observed
+  PointSet seen_, awaited_;  // proposed or observed; proposed and not observed
   int64_t proposed_ = 0;
 };
 

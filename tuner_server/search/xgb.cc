@@ -18,10 +18,11 @@ constexpr int kSpreadEvery = 2;  // half, since a draft that is wrong is wrong a
 constexpr int kRandomAtFirst = 4;  // While the model has seen one corner of the space only, one in so many is random.
 constexpr int kApart = 2;          // knobs that two candidates of a plan differ in, as far as it can be filled so
 constexpr int kApartAtFirst = 3;
-constexpr int kRankedForOne = 3;  // candidates ranked for each that is planned
-constexpr size_t kElite = 16;     // chains that go on from the best seen
-constexpr size_t kFewest = 8;     // observations between fits, or an eighth of them all, whichever is more
-constexpr double kHopeless = 4;   // a draft this much slower than the best needs no trial to be believed
+constexpr int kRankedForOne = 3;       // candidates ranked for each that is planned
+constexpr size_t kElite = 16;          // chains that go on from the best seen
+constexpr size_t kFewest = 8;          // observations between fits, or an eighth of them all, if that is more,
+constexpr size_t kMostUnfitted = 128;  // but no more than this
+constexpr double kHopeless = 4;        // a draft this much slower than the best needs no trial to be believed
 constexpr int kRandomTries = 64;
 constexpr size_t kSeeds = 4;  // bests of other shapes in the first plan
 
@@ -65,9 +66,9 @@ class XgbTuner : public PointTuner {
       unfitted_costs_.push_back(t.cost_s);
       if (!std::isfinite(t.cost_s)) continue;
       worked_ = true;
-      working_.push_back({t.point, static_cast<float>(-std::log(t.cost_s))});
+      if (!Listed(t.point)) working_.push_back({t.point, static_cast<float>(-std::log(t.cost_s))});
     }
-    if (unfitted_.size() < std::max(kFewest, observed_ / 8)) return absl::OkStatus();
+    if (unfitted_.size() < std::clamp(observed_ / 8, kFewest, kMostUnfitted)) return absl::OkStatus();
     TEMPER_RETURN_IF_ERROR(model_->Fit(unfitted_, unfitted_costs_, std::vector<int>(unfitted_.size(), 0)));
     unfitted_.Clear();
     unfitted_costs_.clear();
@@ -120,14 +121,14 @@ class XgbTuner : public PointTuner {
   }
 
   absl::StatusOr<std::vector<ScoredPoint>> Anneal(int count) {
-    std::erase_if(working_, [this](const ScoredPoint& p) { return is_listed_[p.point.space]; });
+    std::erase_if(working_, [this](const ScoredPoint& p) { return Listed(p.point); });
     std::sort(working_.begin(), working_.end(), Before);
     if (working_.size() > kElite) working_.resize(kElite);
     std::vector<Point> elite;
     for (const ScoredPoint& p : working_) elite.push_back(p.point);
     annealer_.Place(elite);
     const AnnealProblem problem = {[this](const Point& p, Rng& rng) { return task().Move(p, rng); },
-                                   [this](const Point& p) { return !is_listed_[p.space] && task().Legal(p); },
+                                   [this](const Point& p) { return !Listed(p) && task().Legal(p); },
                                    [this](std::span<const Point> points) {
                                      rows_.Clear();
                                      AppendRows(points, rows_);
@@ -158,6 +159,8 @@ class XgbTuner : public PointTuner {
     }
     return seeds;
   }
+
+  bool Listed(const Point& p) const { return !is_listed_.empty() && is_listed_[p.space]; }
 
   // Ranks each template by draft, smallest first: whole, or a sample of it. Once; at the first proposal, so that tuners
   // not yet asked cost nothing.

@@ -167,6 +167,34 @@ TEST(GuardedBuffer, CanBeReadButNotWrittenWhereThatIsAskedFor) {
   }
 }
 
+TEST(SpareBuffers, AreAsGoodAsNewAndKeptUpToALimit) {
+  SpareBuffers spare(8 << 20);
+  auto first = spare.Take(5 << 20);
+  ASSERT_TRUE(first.ok());
+  char* const end = first->data() + first->bytes();
+  ASSERT_TRUE(first->MakeReadOnly().ok());
+  spare.Give(*std::move(first));
+  auto again = spare.Take((5 << 20) - 100);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->data() + (again->bytes() + 63) / 64 * 64, end) << "the same memory, with the page after its end";
+  again->Fill(1);
+  EXPECT_TRUE(again->CheckSlack().ok());
+  again->data()[again->bytes()] = 1;
+  EXPECT_TRUE(absl::IsDataLoss(again->CheckSlack()));
+  EXPECT_DEATH(*const_cast<volatile char*>(end) = 1, "");
+
+  auto much_smaller = spare.Take(1 << 20);
+  ASSERT_TRUE(much_smaller.ok());
+  spare.Give(*std::move(again));
+  auto other = spare.Take(1 << 20);
+  ASSERT_TRUE(other.ok());
+  EXPECT_NE(other->data() + other->bytes(), end) << "for so little it would be a waste";
+  auto larger = spare.Take(4 << 20);
+  ASSERT_TRUE(larger.ok());
+  spare.Give(*std::move(larger));  // 10 MiB in all: the first one goes
+  EXPECT_DEATH(static_cast<void>(*const_cast<volatile char*>(end - 1)), "");
+}
+
 TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
   NDArray want(DType::kF32, {100});
   for (int i = 0; i < 100; ++i) want.Set(i, std::sin(i));

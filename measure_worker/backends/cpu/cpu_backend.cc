@@ -31,7 +31,7 @@ class StateCache {
       return it->state;
     }
     TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(text));
-    TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(text)));
+    TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(text), spare_));
     entries_.push_front({text, state});
     bytes_ += state->bytes;
     while (bytes_ > most_bytes_ && entries_.size() > 1) {
@@ -47,6 +47,7 @@ class StateCache {
     std::shared_ptr<WorkloadState> state;
   };
   std::list<Entry> entries_;  // latest used first
+  const std::shared_ptr<SpareBuffers> spare_ = std::make_shared<SpareBuffers>(kMostSpareBytes);
   int64_t bytes_ = 0;
   const int64_t most_bytes_ = MaxCachedBytes();
 };

@@ -16,6 +16,7 @@ constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxBeyondBytes = 256 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
+constexpr int64_t kCopiedAtOnce = 256 << 10;     // by one thread
 constexpr uint8_t kPoison = 0xff;                // NaN in every float
 constexpr uint8_t kIntPoison = 0xa5;             // for integers, where all bits set is -1 and may be right
 
@@ -158,7 +159,7 @@ class CpuProgram : public Program {
 
   absl::StatusOr<std::shared_ptr<PackedConstants>> MakeConstants(std::vector<std::shared_ptr<const Code>> packs) {
     const Workload& w = state_->workload;
-    auto made = std::make_shared<PackedConstants>();
+    auto made = std::make_shared<PackedConstants>(state_->spare);
     std::vector<void*> first(w.inputs.size());
     int64_t constant_bytes = 0;
     for (size_t i = 0; i < w.inputs.size(); ++i) {
@@ -175,25 +176,45 @@ class CpuProgram : public Program {
     made->cache = cache_;
     made->args.assign(1, first);
     const int64_t copies = CountCopies(cache_, constant_bytes);
-    TEMPER_ASSIGN_OR_RETURN(made->copies, GuardedBuffer::Make((copies - 1) * constant_bytes));
+    TEMPER_ASSIGN_OR_RETURN(made->copies, state_->spare->Take((copies - 1) * constant_bytes));
     made->bytes += made->copies.bytes();
     char* at = made->copies.data();
+    std::vector<Piece> pieces;
     for (int64_t c = 1; c < copies; ++c) {
       std::vector<void*>& args = made->args.emplace_back(first);
       for (size_t i = 0; i < w.inputs.size(); ++i) {
         if (!w.inputs[i].constant) continue;
         const int64_t bytes = code_.main->ParameterBytes(i);
-        std::memcpy(at, first[i], static_cast<size_t>(bytes));
+        Cut(static_cast<const char*>(first[i]), at, bytes, pieces);
         args[i] = at;
         at += RoundUp64(bytes);
       }
     }
+    CopyAll(pieces);
     TEMPER_RETURN_IF_ERROR(made->copies.MakeReadOnly());
     return made;
   }
 
+  struct Piece {
+    const char* from;
+    char* to;
+    int64_t bytes;
+  };
+  static void Cut(const char* from, char* to, int64_t bytes, std::vector<Piece>& pieces) {
+    for (int64_t at = 0; at < bytes; at += kCopiedAtOnce) {
+      pieces.push_back({from + at, to + at, std::min(kCopiedAtOnce, bytes - at)});
+    }
+  }
+  void CopyAll(std::vector<Piece>& pieces) const {
+    const auto copy = [](void* closure, int64_t begin, int64_t end, int32_t) {
+      const Piece* p = static_cast<const Piece*>(closure);
+      for (int64_t i = begin; i < end; ++i) std::memcpy(p[i].to, p[i].from, static_cast<size_t>(p[i].bytes));
+    };
+    launcher_->parallel_for(launcher_, static_cast<int64_t>(pieces.size()), copy, pieces.data());
+  }
+
   absl::Status Pack(const Code& pack, size_t input, GuardedBuffer& packed) {
-    TEMPER_ASSIGN_OR_RETURN(packed, GuardedBuffer::Make(pack.ParameterBytes(pack.parameters() - 1)));
+    TEMPER_ASSIGN_OR_RETURN(packed, state_->spare->Take(pack.ParameterBytes(pack.parameters() - 1)));
     packed.Fill(kPoison);
     TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, GuardedBuffer::Make(pack.WorkspaceBytes(launcher_->threads)));
     void* args[] = {state_->operands[input].data(), packed.data()};
@@ -223,8 +244,10 @@ absl::Status WorkloadState::CheckOperand(size_t i) const {
   return absl::DataLossError(absl::StrCat("input ", i, " was written"));
 }
 
-absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed) {
+absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed,
+                                                                 std::shared_ptr<SpareBuffers> spare) {
   auto state = std::make_shared<WorkloadState>();
+  state->spare = spare != nullptr ? std::move(spare) : std::make_shared<SpareBuffers>(kMostSpareBytes);
   state->workload = w;
   std::vector<NDArray> logical = MakeInputs(w, seed);
   TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical));

@@ -25,6 +25,14 @@ struct CachePlan {
 // The constants of a workload in the layout that some kernels want, and the copies through which they rotate; none of
 // it can be written.
 struct PackedConstants {
+  explicit PackedConstants(std::shared_ptr<SpareBuffers> spare) : spare(std::move(spare)) {}
+  PackedConstants(const PackedConstants&) = delete;
+  ~PackedConstants() {
+    for (GuardedBuffer& buffer : packed) spare->Give(std::move(buffer));
+    spare->Give(std::move(copies));
+  }
+
+  std::shared_ptr<SpareBuffers> spare;  // where the buffers come from and go to
   // By input: how it is packed, null where it is taken as it is.
   std::vector<std::shared_ptr<const Code>> packs;
   CachePlan cache;
@@ -34,6 +42,8 @@ struct PackedConstants {
   int64_t bytes = 0;
   size_t next = 0;  // the copy that the next call reads, whoever's it is: none finds what another just read
 };
+
+constexpr int64_t kMostSpareBytes = 192 << 20;
 
 // What all candidates of a workload share. Arrays are in physical order.
 struct WorkloadState {
@@ -45,12 +55,15 @@ struct WorkloadState {
   const Program* last_writer = nullptr;               // of `output`
   const PackedConstants* latest_constants = nullptr;  // that a call read
   int64_t bytes = 0;
+  std::shared_ptr<SpareBuffers> spare;                    // for constants; other workloads' too
   std::list<std::shared_ptr<PackedConstants>> constants;  // the latest used first; only of the latest workload
 
   // kDataLoss: the operand is no longer what was drawn.
   absl::Status CheckOperand(size_t i) const;
 };
-absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed);
+// `spare`: null for buffers of its own.
+absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed,
+                                                                 std::shared_ptr<SpareBuffers> spare = nullptr);
 
 absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t);
 // Copies through which constants of `constant_bytes` rotate.

@@ -37,13 +37,32 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
   }
   madvise(begin, static_cast<size_t>(whole), MADV_HUGEPAGE);
-  b.data_ = begin + whole - used;
-  b.bytes_ = bytes;
-  b.lead_ = std::min(whole - used, kMostLead);
-  b.slack_ = used - bytes;
-  std::memset(b.data_ - b.lead_, kSlackByte, static_cast<size_t>(b.lead_));
-  std::memset(b.data_ + bytes, kSlackByte, static_cast<size_t>(b.slack_));
+  b.begin_ = begin;
+  b.room_ = whole;
+  b.Place(bytes);
   return b;
+}
+
+void GuardedBuffer::Place(int64_t bytes) {
+  const int64_t used = RoundUp(bytes, kAlignment);
+  data_ = begin_ + room_ - used;
+  bytes_ = bytes;
+  lead_ = std::min(room_ - used, kMostLead);
+  slack_ = used - bytes;
+  std::memset(data_ - lead_, kSlackByte, static_cast<size_t>(lead_));
+  std::memset(data_ + bytes, kSlackByte, static_cast<size_t>(slack_));
+}
+
+bool GuardedBuffer::Holds(int64_t bytes) const {
+  const int64_t needed = RoundUp(bytes, kHugePage);
+  return needed <= room_ && room_ <= 2 * needed;
+}
+
+absl::Status GuardedBuffer::Refit(int64_t bytes) {
+  if (mprotect(begin_, static_cast<size_t>(room_), PROT_READ | PROT_WRITE) != 0)
+    return absl::ResourceExhaustedError(absl::StrCat("cannot write ", room_, " bytes again: ", strerror(errno)));
+  Place(bytes);
+  return absl::OkStatus();
 }
 
 GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept { *this = std::move(other); }
@@ -51,6 +70,8 @@ GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept { *this = std::move
 GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(mapped_, other.mapped_);
+  std::swap(begin_, other.begin_);
+  std::swap(room_, other.room_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(lead_, other.lead_);
@@ -68,8 +89,7 @@ void GuardedBuffer::Fill(uint8_t byte) {
 
 absl::Status GuardedBuffer::MakeReadOnly() {
   if (base_ == nullptr || bytes_ == 0) return absl::OkStatus();
-  const size_t whole = static_cast<size_t>(RoundUp(bytes_, kHugePage));
-  if (mprotect(data_ + bytes_ + slack_ - whole, whole, PROT_READ) == 0) return absl::OkStatus();
+  if (mprotect(begin_, static_cast<size_t>(room_), PROT_READ) == 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("cannot protect ", bytes_, " bytes: ", strerror(errno)));
 }
 
@@ -80,6 +100,29 @@ absl::Status GuardedBuffer::CheckSlack() const {
   if (!untouched(data_ + bytes_, slack_)) return absl::DataLossError("bytes after its end were written");
   if (!untouched(data_ - lead_, lead_)) return absl::DataLossError("bytes before its beginning were written");
   return absl::OkStatus();
+}
+
+absl::StatusOr<GuardedBuffer> SpareBuffers::Take(int64_t bytes) {
+  auto best = spare_.end();
+  for (auto it = spare_.begin(); it != spare_.end(); ++it) {
+    if (it->Holds(bytes) && (best == spare_.end() || it->room_ < best->room_)) best = it;
+  }
+  if (best == spare_.end()) return GuardedBuffer::Make(bytes);
+  GuardedBuffer found = std::move(*best);
+  spare_.erase(best);
+  bytes_ -= found.room_;
+  TEMPER_RETURN_IF_ERROR(found.Refit(bytes));
+  return found;
+}
+
+void SpareBuffers::Give(GuardedBuffer buffer) {
+  if (buffer.room_ == 0) return;
+  bytes_ += buffer.room_;
+  spare_.push_front(std::move(buffer));
+  while (bytes_ > most_bytes_) {
+    bytes_ -= spare_.back().room_;
+    spare_.pop_back();
+  }
 }
 
 }  // namespace temper::worker

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 
 #include "base/status.h"
 
@@ -30,11 +31,33 @@ class GuardedBuffer {
   absl::Status CheckSlack() const;
 
  private:
+  friend class SpareBuffers;
+  bool Holds(int64_t bytes) const;  // without more room than twice as much
+  absl::Status Refit(int64_t bytes);
+  void Place(int64_t bytes);  // at the end of the room
+
   char* base_ = nullptr;
   size_t mapped_ = 0;
+  char* begin_ = nullptr;  // of what can be touched, and how much of it there is
+  int64_t room_ = 0;
   char* data_ = nullptr;
   int64_t bytes_ = 0;
   int64_t lead_ = 0, slack_ = 0;  // watched bytes before and after
+};
+
+// Buffers that were given back, for who needs some that size next: to have memory mapped and cleared takes longer than
+// to fill it. What is taken holds anything, and before its beginning there may be more that can be touched; so this is
+// for what kernels only read. Not thread-safe.
+class SpareBuffers {
+ public:
+  explicit SpareBuffers(int64_t most_bytes) : most_bytes_(most_bytes) {}
+  absl::StatusOr<GuardedBuffer> Take(int64_t bytes);
+  void Give(GuardedBuffer buffer);
+
+ private:
+  const int64_t most_bytes_;
+  int64_t bytes_ = 0;
+  std::list<GuardedBuffer> spare_;  // the latest first
 };
 
 }  // namespace temper::worker

@@ -12,6 +12,50 @@ using testing::ModelBuilder;
 
 constexpr int kOpsets[] = {7, 9, 10, 11, 12, 13, 15, 17, 18, 21};
 
+// One message in two parts is the same as the two merged: repeated fields go on, and of others the last one counts.
+TEST(OnnxImport, WeightsAreReadWhereverTheFileHasThem) {
+  const std::vector<float> wrong = {7, 7}, right = {2, 3};
+  const auto raw = [](const std::vector<float>& v) {
+    onnx::TensorProto t;
+    t.set_raw_data(v.data(), v.size() * sizeof(float));
+    return t.SerializeAsString();
+  };
+  onnx::TensorProto head;
+  head.set_name("w");
+  head.set_data_type(onnx::TensorProto::FLOAT);
+  head.add_dims(2);
+  const std::string tensors[] = {
+      raw(right) + head.SerializeAsString(),
+      head.SerializeAsString() + raw(wrong) + raw(right),
+      head.SerializeAsString() + raw({}) + raw(right),
+  };
+  for (const std::string& tensor : tensors) {
+    ModelBuilder first(13), second(13);
+    first.Floats("typed", {2}, {10, 20});
+    first.Ints("unused", {1, 2, 3});
+    second.Input("x", {2});
+    second.Node("Mul", {"x", "w"}, {"p"});
+    second.Node("Add", {"p", "typed"}, {"y"});
+    second.Output("y");
+    onnx::ModelProto between;  // a graph of one initializer, encoded by hand
+    between.mutable_graph()->mutable_unknown_fields()->AddLengthDelimited(5, tensor);
+    absl::StatusOr<Graph> g =
+        ImportOnnxBytes(first.Bytes() + between.SerializeAsString() + second.Bytes(), "parts", {});
+    ASSERT_TRUE(g.ok()) << g.status();
+    absl::StatusOr<std::vector<NDArray>> y = RunReference(*g, std::vector<NDArray>{Array({2}, {1, 1})});
+    ASSERT_TRUE(y.ok()) << y.status();
+    ExpectArray((*y)[0], {2}, {12, 23});
+  }
+  ModelBuilder m(13);
+  m.Input("x", {2});
+  m.Node("Add", {"x", "w"}, {"y"});
+  m.Output("y");
+  onnx::ModelProto none;
+  none.mutable_graph()->mutable_unknown_fields()->AddLengthDelimited(5,
+                                                                     head.SerializeAsString() + raw(right) + raw({}));
+  EXPECT_FALSE(ImportOnnxBytes(none.SerializeAsString() + m.Bytes(), "no data", {}).ok());
+}
+
 TEST(OnnxImport, SqueezeAndUnsqueezeTakeAxesFromAttributesThenFromOperands) {
   for (int opset : kOpsets) {
     SCOPED_TRACE(opset);

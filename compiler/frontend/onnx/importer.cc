@@ -1,13 +1,18 @@
 #include "compiler/frontend/onnx/importer.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/parse.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper {
@@ -56,8 +61,8 @@ absl::Status CheckOperators(const onnx::GraphProto& graph) {
 
 class Importer {
  public:
-  Importer(onnx::ModelProto& model, std::string name, std::string folder, const ImportOptions& options)
-      : model_(model), options_(options), context_(graph_, std::move(folder)) {
+  Importer(const ParsedModel& model, std::string name, std::string folder, const ImportOptions& options)
+      : model_(model.proto), raw_(model.raw), options_(options), context_(graph_, std::move(folder)) {
     graph_.name = std::move(name);
   }
 
@@ -84,11 +89,10 @@ class Importer {
   absl::Status AddInitializers() {
     if (model_.graph().sparse_initializer_size() > 0)
       return absl::UnimplementedError("sparse weights are not supported");
-    for (onnx::TensorProto& tensor : *model_.mutable_graph()->mutable_initializer()) {
-      TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, context_.folder()));
-      // Weights would else be in memory twice.
-      tensor.clear_raw_data();
-      std::string().swap(*tensor.mutable_raw_data());
+    for (int i = 0; i < model_.graph().initializer_size(); ++i) {
+      const onnx::TensorProto& tensor = model_.graph().initializer(i);
+      const std::string_view raw = raw_[static_cast<size_t>(i)];
+      TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, context_.folder(), raw));
       context_.Bind(tensor.name(), context_.Constant(std::move(data), tensor.name()));
     }
     return absl::OkStatus();
@@ -215,14 +219,39 @@ class Importer {
     return absl::OkStatus();
   }
 
-  onnx::ModelProto& model_;
+  const onnx::ModelProto& model_;
+  const std::vector<std::string_view>& raw_;
   const ImportOptions& options_;
   Graph graph_;
   Context context_;
   int opset_ = 0;
 };
 
-absl::StatusOr<Graph> Import(onnx::ModelProto& model, const std::string& name, const std::string& folder,
+// Weights are copied once, from the file to where they stay.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0) {
+      size_ = static_cast<size_t>(info.st_size);
+      data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    }
+    if (fd >= 0) close(fd);
+  }
+  MappedFile(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (ok()) munmap(data_, size_);
+  }
+  bool ok() const { return data_ != MAP_FAILED; }
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
+
+ private:
+  void* data_ = MAP_FAILED;
+  size_t size_ = 0;
+};
+
+absl::StatusOr<Graph> Import(const ParsedModel& model, const std::string& name, const std::string& folder,
                              const ImportOptions& options) {
   absl::StatusOr<Graph> g = Importer(model, name, folder, options).Run();
   if (g.ok()) return g;
@@ -239,21 +268,19 @@ absl::StatusOr<Graph> ImportOnnx(const std::string& path, const ImportOptions& o
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a file"));
   if (std::filesystem::file_size(file_path, error) == 0)
     return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read"));
-  onnx::ModelProto model;
-  if (!model.ParseFromIstream(&file))
+  const MappedFile file(path);
+  if (!file.ok()) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read"));
+  ParsedModel model;
+  if (!ParseModel(file.bytes(), model))
     return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or no ONNX model"));
   const std::string folder = file_path.has_parent_path() ? file_path.parent_path().string() : std::string(".");
   return Import(model, file_path.filename().string(), folder, options);
 }
 
 absl::StatusOr<Graph> ImportOnnxBytes(std::string_view bytes, const std::string& name, const ImportOptions& options) {
-  onnx::ModelProto model;
+  ParsedModel model;
   if (bytes.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": the model is empty"));
-  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": truncated, or no ONNX model"));
-  }
+  if (!ParseModel(bytes, model)) return absl::InvalidArgumentError(absl::StrCat(name, ": truncated, or no ONNX model"));
   return Import(model, name, "", options);
 }
 

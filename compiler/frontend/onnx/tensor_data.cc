@@ -92,14 +92,14 @@ float HalfToFloat(uint16_t h) {
 }
 
 // Weights kept in half precision are widened; activations of that type are refused where they appear.
-absl::StatusOr<NDArray> HalfArray(const TensorProto& t, Shape shape) {
+absl::StatusOr<NDArray> HalfArray(const TensorProto& t, Shape shape, std::string_view raw) {
   NDArray out(DType::kF32, std::move(shape));
-  const bool raw = t.has_raw_data();
-  const int64_t count = raw ? static_cast<int64_t>(t.raw_data().size() / 2) : t.int32_data_size();
+  const bool has_raw = t.has_raw_data() || !raw.empty();
+  const int64_t count = has_raw ? static_cast<int64_t>(raw.size() / 2) : t.int32_data_size();
   if (count != out.size()) return WrongLength(t);
   for (int64_t i = 0; i < count; ++i) {
-    uint16_t bits = raw ? 0 : static_cast<uint16_t>(t.int32_data(static_cast<int>(i)));
-    if (raw) std::memcpy(&bits, t.raw_data().data() + 2 * i, 2);
+    uint16_t bits = has_raw ? 0 : static_cast<uint16_t>(t.int32_data(static_cast<int>(i)));
+    if (has_raw) std::memcpy(&bits, raw.data() + 2 * i, 2);
     out.as<float>()[static_cast<size_t>(i)] = HalfToFloat(bits);
   }
   return out;
@@ -132,22 +132,27 @@ absl::StatusOr<DType> DTypeOf(int onnx_type) {
 }
 
 absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder) {
+  return ArrayOf(t, folder, t.raw_data());
+}
+
+absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder, std::string_view raw) {
   TEMPER_ASSIGN_OR_RETURN(int64_t elements, ElementsOf(t));
   Shape shape(t.dims().begin(), t.dims().end());
   const bool external = t.data_location() == TensorProto::EXTERNAL;
-  if (t.data_type() == TensorProto::FLOAT16 && !external) return HalfArray(t, std::move(shape));
+  if (t.data_type() == TensorProto::FLOAT16 && !external) return HalfArray(t, std::move(shape), raw);
   absl::StatusOr<DType> dtype = DTypeOf(t.data_type());
   if (!dtype.ok()) return absl::UnimplementedError(absl::StrCat("tensor '", t.name(), "': ", dtype.status().message()));
   // Checked before anything is allocated: dimensions alone cost a file nothing.
-  const bool raw_fits = static_cast<int64_t>(t.raw_data().size()) == elements * SizeOf(*dtype);
-  if (!external && t.has_raw_data() && !raw_fits) return WrongLength(t);
+  const bool has_raw = t.has_raw_data() || !raw.empty();
+  const bool raw_fits = static_cast<int64_t>(raw.size()) == elements * SizeOf(*dtype);
+  if (!external && has_raw && !raw_fits) return WrongLength(t);
   const int64_t typed = t.float_data_size() + t.double_data_size() + t.int64_data_size() + t.int32_data_size();
-  if (!external && !t.has_raw_data() && typed != elements) return WrongLength(t);
+  if (!external && !has_raw && typed != elements) return WrongLength(t);
   NDArray out(*dtype, std::move(shape));
   if (external) {
     TEMPER_RETURN_IF_ERROR(ReadExternal(t, folder, out));
-  } else if (t.has_raw_data()) {
-    if (elements > 0) std::memcpy(out.MutableData(), t.raw_data().data(), t.raw_data().size());
+  } else if (has_raw) {
+    if (elements > 0) std::memcpy(out.MutableData(), raw.data(), raw.size());
   } else {
     TEMPER_RETURN_IF_ERROR(CopyTyped(t, out));
   }

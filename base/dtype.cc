@@ -1,5 +1,7 @@
 #include "base/dtype.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -44,6 +46,23 @@ auto Dispatch(DType dtype, void* data, F f) {
   return f(static_cast<uint8_t*>(data));
 }
 
+// Zeroed. Large ones are mapped: their pages come zeroed, and huge ones are soon there.
+std::shared_ptr<char[]> Allocate(size_t size) {
+  constexpr size_t kMapped = 4 << 20, kHugePage = 2 << 20;
+  if (size >= kMapped) {
+    const size_t mapped = size + kHugePage;
+    void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base != MAP_FAILED) {
+      const uintptr_t begin = (reinterpret_cast<uintptr_t>(base) + kHugePage - 1) / kHugePage * kHugePage;
+      madvise(reinterpret_cast<void*>(begin), size, MADV_HUGEPAGE);
+      return std::shared_ptr<char[]>(reinterpret_cast<char*>(begin), [=](char*) { munmap(base, mapped); });
+    }
+  }
+  char* data = static_cast<char*>(std::aligned_alloc(64, size));
+  std::memset(data, 0, size);
+  return std::shared_ptr<char[]>(data, [](char* p) { std::free(p); });
+}
+
 }  // namespace
 
 int64_t SizeOf(DType dtype) { return Info(dtype).bytes; }
@@ -70,8 +89,7 @@ std::string ShapeText(std::span<const int64_t> shape) {
 NDArray::NDArray(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
   // 64 bytes more than needed, so that a whole vector may be read at the last element.
   size_t size = static_cast<size_t>(bytes()) / 64 * 64 + 128;
-  data_ = std::shared_ptr<char[]>(static_cast<char*>(std::aligned_alloc(64, size)), [](char* p) { std::free(p); });
-  std::memset(data_.get(), 0, size);
+  data_ = Allocate(size);
 }
 
 double NDArray::At(int64_t i) const {

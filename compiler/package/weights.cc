@@ -1,5 +1,6 @@
 #include "compiler/package/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -11,12 +12,6 @@
 
 namespace temper {
 
-struct PackKernel {
-  std::unique_ptr<LoadedModule> module;
-  temper_kernel kernel;
-  CompiledKernel info;
-};
-
 namespace {
 
 void RunSerially(temper_launcher*, int64_t n, temper_body body, void* closure) { body(closure, 0, n, 0); }
@@ -25,7 +20,67 @@ constexpr int64_t kAlignment = 64;
 
 int64_t RoundUp(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
+// Writes pieces one after another, each at a multiple of kAlignment, and hashes them on the way.
+class WeightFile {
+ public:
+  explicit WeightFile(const std::string& path) : path_(path), out_(path, std::ios::binary) {
+    temper_weights_hash_begin(&hasher_);
+  }
+
+  void Put(const NDArray& piece) {
+    const char* data = static_cast<const char*>(piece.data());
+    const int64_t whole = piece.bytes() / kAlignment * kAlignment, rest = piece.bytes() - whole;
+    // What is hashed is still in the caches when it is written.
+    for (int64_t at = 0; at < whole; at += kAtOnce) PutBlocks(data + at, std::min(kAtOnce, whole - at));
+    if (rest == 0) return;
+    char last[kAlignment] = {};  // filled up to where the next piece begins
+    std::memcpy(last, data + whole, static_cast<size_t>(rest));
+    PutBlocks(last, kAlignment);
+  }
+
+  absl::Status Close() {
+    out_.close();
+    if (!out_) return absl::UnavailableError(absl::StrCat("cannot write ", path_, ": is the disk full?"));
+    return absl::OkStatus();
+  }
+
+  uint64_t hash() const { return temper_weights_hash_end(&hasher_, nullptr, 0); }
+
+ private:
+  static constexpr int64_t kAtOnce = 256 << 10;
+  static_assert(kAlignment % TEMPER_HASH_BLOCK == 0 && kAtOnce % kAlignment == 0);
+
+  void PutBlocks(const char* blocks, int64_t bytes) {
+    temper_weights_hash_add(&hasher_, blocks, static_cast<size_t>(bytes));
+    out_.write(blocks, bytes);
+  }
+
+  const std::string path_;
+  std::ofstream out_;
+  temper_weights_hasher hasher_;
+};
+
 }  // namespace
+
+struct PackKernel {
+  std::unique_ptr<LoadedModule> module;
+  temper_kernel kernel;
+  CompiledKernel info;
+  DType dtype;  // of what it writes
+  Shape shape;
+
+  void Run(const NDArray& physical, NDArray& packed) const {
+    if (packed.dtype() == dtype && packed.shape() == shape && packed.data() != nullptr) {
+      std::memset(packed.MutableData(), 0, static_cast<size_t>(packed.bytes()));
+    } else {
+      packed = NDArray(dtype, shape);
+    }
+    NDArray workspace(DType::kU8, {info.workspace_bytes + info.thread_workspace_bytes});
+    void* args[] = {const_cast<void*>(physical.data()), packed.MutableData()};
+    temper_launcher serial{RunSerially, 1};
+    kernel(args, workspace.MutableData(), &serial);
+  }
+};
 
 NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm) {
   if (perm.empty()) return logical;
@@ -49,24 +104,18 @@ NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm) {
   return result;
 }
 
-absl::StatusOr<NDArray> WeightWriter::Pack(const NDArray& physical, const ir::Func& pack) {
+absl::StatusOr<std::shared_ptr<PackKernel>> WeightWriter::KernelFor(const ir::Func& pack) {
   std::shared_ptr<PackKernel>& kernel = packs_[ir::Text(pack)];
-  if (kernel == nullptr) {
-    auto made = std::make_shared<PackKernel>();
-    TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule({{"pack", pack}}, host_));
-    TEMPER_ASSIGN_OR_RETURN(made->module, LoadObject(compiled.object));
-    TEMPER_ASSIGN_OR_RETURN(void* symbol, made->module->Symbol("pack"));
-    made->kernel = reinterpret_cast<temper_kernel>(symbol);
-    made->info = compiled.kernels[0];
-    kernel = std::move(made);
-  }
-  const ir::Buffer& out = pack.params.back();
-  NDArray result(out->dtype, out->shape);
-  NDArray workspace(DType::kU8, {kernel->info.workspace_bytes + kernel->info.thread_workspace_bytes});
-  void* args[] = {const_cast<void*>(physical.data()), result.MutableData()};
-  temper_launcher serial{RunSerially, 1};
-  kernel->kernel(args, workspace.MutableData(), &serial);
-  return result;
+  if (kernel != nullptr) return kernel;
+  auto made = std::make_shared<PackKernel>();
+  TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule({{"pack", pack}}, host_));
+  TEMPER_ASSIGN_OR_RETURN(made->module, LoadObject(compiled.object));
+  TEMPER_ASSIGN_OR_RETURN(void* symbol, made->module->Symbol("pack"));
+  made->kernel = reinterpret_cast<temper_kernel>(symbol);
+  made->info = compiled.kernels[0];
+  made->dtype = pack.params.back()->dtype;
+  made->shape = pack.params.back()->shape;
+  return kernel = std::move(made);
 }
 
 absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, const TensorType& type,
@@ -75,36 +124,27 @@ absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, co
   std::string layout = absl::StrCat(absl::StrJoin(type.perm, ""), packed ? ir::Text(pack) : "");
   auto [known, is_new] = known_.try_emplace({value, std::move(layout)}, bytes_);
   if (!is_new) return known->second;
-  NDArray physical = ToPhysical(data, type.perm);
+  Piece piece{data, type.perm, nullptr};
+  int64_t bytes = data.bytes();
   if (packed) {
-    TEMPER_ASSIGN_OR_RETURN(physical, Pack(physical, pack));
+    TEMPER_ASSIGN_OR_RETURN(piece.pack, KernelFor(pack));
+    bytes = NumElements(piece.pack->shape) * SizeOf(piece.pack->dtype);
   }
-  pieces_.push_back(physical);
-  bytes_ = RoundUp(bytes_ + physical.bytes());
+  pieces_.push_back(std::move(piece));
+  bytes_ = RoundUp(bytes_ + bytes);
   return known->second;
 }
 
 absl::StatusOr<uint64_t> WeightWriter::Write(const std::string& path) const {
-  std::ofstream out(path, std::ios::binary);
-  temper_weights_hasher hash;
-  temper_weights_hash_begin(&hash);
-  const auto put = [&](const char* blocks, int64_t bytes) {
-    out.write(blocks, bytes);
-    temper_weights_hash_add(&hash, blocks, static_cast<size_t>(bytes));
-  };
-  static_assert(kAlignment % TEMPER_HASH_BLOCK == 0);
-  for (const NDArray& piece : pieces_) {
-    const char* data = static_cast<const char*>(piece.data());
-    const int64_t whole = piece.bytes() / kAlignment * kAlignment, rest = piece.bytes() - whole;
-    put(data, whole);
-    if (rest == 0) continue;
-    char last[kAlignment] = {};  // filled up to where the next piece begins
-    std::memcpy(last, data + whole, static_cast<size_t>(rest));
-    put(last, kAlignment);
+  WeightFile file(path);
+  NDArray packed;  // the latest; its memory serves the next of its shape
+  for (const Piece& piece : pieces_) {
+    const NDArray physical = ToPhysical(piece.data, piece.perm);
+    if (piece.pack != nullptr) piece.pack->Run(physical, packed);
+    file.Put(piece.pack != nullptr ? packed : physical);
   }
-  out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": is the disk full?"));
-  return temper_weights_hash_end(&hash, nullptr, 0);
+  TEMPER_RETURN_IF_ERROR(file.Close());
+  return file.hash();
 }
 
 }  // namespace temper

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -20,17 +21,22 @@ class WeightWriter {
   // same constant in the same layout is kept once.
   absl::StatusOr<int64_t> Add(ValueId value, const NDArray& data, const TensorType& type, const ir::Func& pack);
   int64_t bytes() const { return bytes_; }
-  // Writes the file; returns its hash.
+  // Packs and writes one constant after another; returns the file's hash.
   absl::StatusOr<uint64_t> Write(const std::string& path) const;
 
  private:
-  absl::StatusOr<NDArray> Pack(const NDArray& physical, const ir::Func& pack);
+  struct Piece {
+    NDArray data;  // logical
+    std::vector<int> perm;
+    std::shared_ptr<struct PackKernel> pack;  // null: it is written in physical order
+  };
+  absl::StatusOr<std::shared_ptr<struct PackKernel>> KernelFor(const ir::Func& pack);
 
   Target host_ = HostTarget();  // packing runs here, whatever the package is for
   int64_t bytes_ = 0;
-  std::vector<NDArray> pieces_;  // one after another, each at a multiple of 64
+  std::vector<Piece> pieces_;  // one after another, each at a multiple of 64
   std::map<std::pair<ValueId, std::string>, int64_t> known_;
-  std::map<std::string, std::shared_ptr<struct PackKernel>> packs_;
+  std::map<std::string, std::shared_ptr<struct PackKernel>> packs_;  // by text
 };
 
 }  // namespace temper

@@ -1,8 +1,10 @@
 // Seeded weights for a graph that came without its own. What a constant is for decides how it is drawn, so that
 // activations keep their scale through deep networks: timings must not be those of infinities or denormals.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numbers>
+#include <thread>
 
 #include "base/rng.h"
 #include "compiler/graph/graph.h"
@@ -17,6 +19,7 @@ struct Draw {
 
 // Models have hundreds of millions of weights: after so many, which divide no dimension, a constant repeats itself.
 constexpr int64_t kDrawn = 65521;
+constexpr int64_t kWorthAThread = 1 << 22;  // elements
 
 // Roughly normal: the sum of four uniforms, which is the same on every platform. One number's bits make all four.
 double Normal(Rng& rng) {
@@ -46,6 +49,24 @@ Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
   return {};
 }
 
+NDArray DrawArray(const TensorType& type, const Draw& draw, Rng rng) {
+  NDArray data(type.dtype, type.shape);
+  const auto next = [&] {
+    const double x = draw.mean + draw.deviation * Normal(rng);
+    return draw.positive ? std::abs(x) : x;
+  };
+  if (data.dtype() == DType::kF32) {
+    const std::span<float> to = data.as<float>();
+    const size_t drawn = std::min(to.size(), static_cast<size_t>(kDrawn));
+    for (float& x : to.first(drawn)) x = static_cast<float>(next());
+    for (size_t at = drawn; at < to.size(); at += drawn)
+      std::copy_n(to.begin(), std::min(drawn, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
+  } else {
+    for (int64_t i = 0; i < data.size(); ++i) data.Set(i, next());
+  }
+  return data;
+}
+
 }  // namespace
 
 void FillConstants(Graph& g, uint64_t seed) {
@@ -55,28 +76,26 @@ void FillConstants(Graph& g, uint64_t seed) {
       if (node.inputs[i] != kNoValue) draws[node.inputs[i]] = HowToDraw(g, node, i);
     }
   }
+  std::vector<size_t> open;
+  int64_t elements = 0;
   for (size_t id = 0; id < g.values.size(); ++id) {
-    Value& v = g.values[id];
-    if (!v.is_constant || v.constant.has_value()) continue;
-    // A stream for each value, so that one more constant does not change all that follow.
-    Rng rng(seed * 0x9e3779b97f4a7c15ull + id);
-    NDArray data(v.type.dtype, v.type.shape);
-    const Draw& draw = draws[id];
-    const auto next = [&] {
-      const double x = draw.mean + draw.deviation * Normal(rng);
-      return draw.positive ? std::abs(x) : x;
-    };
-    if (data.dtype() == DType::kF32) {
-      const std::span<float> to = data.as<float>();
-      const size_t drawn = std::min(to.size(), static_cast<size_t>(kDrawn));
-      for (float& x : to.first(drawn)) x = static_cast<float>(next());
-      for (size_t at = drawn; at < to.size(); at += drawn)
-        std::copy_n(to.begin(), std::min(drawn, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
-    } else {
-      for (int64_t i = 0; i < data.size(); ++i) data.Set(i, next());
-    }
-    v.constant = std::move(data);
+    if (!g.values[id].is_constant || g.values[id].constant.has_value()) continue;
+    open.push_back(id);
+    elements += NumElements(g.values[id].type.shape);
   }
+  std::atomic<size_t> next{0};
+  const auto fill = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < open.size();) {
+      Value& v = g.values[open[i]];
+      // A stream for each value: who draws it when does not matter, and one more constant does not change the others.
+      v.constant = DrawArray(v.type, draws[open[i]], Rng(seed * 0x9e3779b97f4a7c15ull + open[i]));
+    }
+  };
+  std::vector<std::thread> helpers;
+  const size_t threads = elements < kWorthAThread ? 1 : std::max(1u, std::thread::hardware_concurrency());
+  for (size_t i = 1; i < std::min(threads, open.size()); ++i) helpers.emplace_back(fill);
+  fill();
+  for (std::thread& t : helpers) t.join();
 }
 
 }  // namespace temper

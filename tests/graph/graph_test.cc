@@ -154,6 +154,23 @@ TEST(FillConstantsTest, IsSeededAndKeepsActivationsInRange) {
   EXPECT_LT(largest, 1e3);
 }
 
+TEST(FillConstantsTest, DrawsTheSameWithAndWithoutThreads) {
+  Builder b;
+  ValueId v = b.Input({1, 2048});
+  for (int layer = 0; layer < 3; ++layer) v = b.Call("matmul", {v, b.Random({2048, 2048})});
+  b.Output(v);
+  absl::StatusOr<Graph> at_once = GraphFromJson(ToJson(b.g));
+  ASSERT_TRUE(at_once.ok());
+  FillConstants(*at_once, 1);
+  for (size_t id = 0; id < at_once->values.size(); ++id) {
+    if (!at_once->values[id].is_constant) continue;
+    Graph alone = *at_once;
+    alone.values[id].constant.reset();
+    FillConstants(alone, 1);
+    EXPECT_EQ(RelativeError(*alone.values[id].constant, *at_once->values[id].constant), 0);
+  }
+}
+
 TEST(AliasTest, ReshapeOfAChannelsLastImage) {
   const TensorType image{DType::kF32, {1, 8, 4, 5}, {0, 2, 3, 1}};
   EXPECT_EQ(ReshapeAliasPerm(image, {1, 8, 20}), (std::vector<int>{0, 2, 1}));

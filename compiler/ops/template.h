@@ -29,6 +29,7 @@ struct Footprint {
   double sums = 1;            // independent ones that each accumulator is in the end; known to the draft alone
   double last_rows = 0;       // of the tile that ends the rows, if smaller; known to the draft alone
   double last_part = 0;       // of all multiply-adds, in such tiles; likewise
+  double prologue_ops = 0;    // vector instructions that make an operand in cache; known to the draft alone
   double loads_per_fma = 0;   // vector loads (or broadcasts) per vector multiply-add in the innermost loop
   double l1_bytes = 0;        // working set of the loop that should live in L1
   double l2_bytes = 0;        // working set of the loop that should live in L2
@@ -58,7 +59,8 @@ struct TemplateDef {
 
 std::span<const TemplateDef> AllTemplates();
 std::vector<const TemplateDef*> TemplatesFor(
-    const Workload& w);  // in order; the last is always "default", which fits everything but opaque
+    const Workload& w);                  // in order; the last is always "default", which fits everything but opaque
+bool HasOwnTemplate(const Workload& w);  // another than "default"
 const TemplateDef* FindTemplate(std::string_view name);
 // For operators written outside the tree (examples/custom_operator.cc). Call before any other use; not thread-safe.
 void RegisterOp(OpDef op);

@@ -19,6 +19,14 @@ const char kSpatial[] =
     "(f32[1,24,9,9]@0231, const f32[40,24,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "
     "f32[1,40,9,9]@0231; anchor=0";
 
+const char kScaled[] =
+    "(f32[2,49,1,1]@0231, f32[2,49,5,7]@0231, const f32[80,49,1,1], f32[2,80,5,7]@0231) mul(0,1) -> "
+    "f32[2,49,5,7]@0231; relu(4) -> f32[2,49,5,7]@0231; conv2d(5,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
+    "strides=[1,1]) -> f32[2,80,5,7]@0231; add(6,3) -> f32[2,80,5,7]@0231; anchor=2";
+const char kScaledStrided[] =
+    "(f32[1,48,9,8]@0231, const f32[70,48,1,1]) silu(0) -> f32[1,48,9,8]@0231; conv2d(2,1; dilations=[1,1] group=1 "
+    "pads=[0,0,0,0] strides=[2,2]) -> f32[1,70,5,4]@0231; anchor=1";
+
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
   t.l1_bytes = 512;
@@ -51,7 +59,7 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial}) {
+  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kScaled, kScaledStrided}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

@@ -23,11 +23,6 @@ int OnlyReader(const Graph& g, const std::vector<int>& group_of, ValueId value) 
   return reader;
 }
 
-bool HasTemplate(const Workload& w) {
-  const std::vector<const TemplateDef*> templates = TemplatesFor(w);
-  return !templates.empty() && templates.front()->name != "default";
-}
-
 }  // namespace
 
 absl::Status ProposeAlternatives(Graph& g) {
@@ -49,7 +44,7 @@ absl::Status ProposeAlternatives(Graph& g) {
     Group both{first.nodes, static_cast<int>(first.nodes.size()) + second.anchor};
     both.nodes.insert(both.nodes.end(), second.nodes.begin(), second.nodes.end());
     TEMPER_ASSIGN_OR_RETURN(const Extracted e, Extract(g, both));
-    if (!HasTemplate(e.workload)) continue;
+    if (!HasOwnTemplate(e.workload)) continue;
     g.alternatives.push_back({{static_cast<int>(i), reader}, {std::move(both)}});
     taken[i] = taken[static_cast<size_t>(reader)] = true;
   }

@@ -1,13 +1,15 @@
 // Vertical fusion. A kernel grows forward from a contraction, a reduction or a first node: as long as all that its
 // result flows into meets again in one node (the post-dominator) and everything on the way is elementwise at the
 // result's shape, it all joins, diamonds such as x * sigmoid(x) included. Then cheap producers that one kernel alone
-// reads join it from the front. A kernel has one result, and no path leaves it and comes back, so no cycles arise.
+// reads join it from the front, ahead of its contraction where there is a template for that. A kernel has one result,
+// and no path leaves it and comes back, so no cycles arise.
 #include <algorithm>
 #include <optional>
 #include <queue>
 
 #include "compiler/graph/alias.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/ops/template.h"
 
 namespace temper::passes {
 namespace {
@@ -52,8 +54,10 @@ class Fuser {
   bool MayFollow(const Part& p, int node) const;
   void GrowForward(int root);
   int OnlyReader(const Part& p) const;
+  bool MayPrecedeAnchor(const Part& producer, const Part& consumer) const;
   bool MayPrecede(const Part& producer, const Part& consumer) const;
   void MergeProducers();
+  int AnchorFirst(Part& p) const;
   void EmitGroups();
 
   Graph& g_;
@@ -137,6 +141,17 @@ int Fuser::OnlyReader(const Part& p) const {
   return alone ? reader : -1;
 }
 
+// Whether the producer makes nothing but the contraction's left operand, and a template computes it as it goes along.
+bool Fuser::MayPrecedeAnchor(const Part& producer, const Part& consumer) const {
+  const Node& anchor = g_.nodes[consumer.root];
+  const ValueId made = g_.nodes[OutputNode(producer)].output;
+  if (readers_[OutputNode(producer)].size() > 1 || anchor.inputs[0] != made) return false;
+  Group group{producer.nodes, static_cast<int>(producer.nodes.size())};
+  group.nodes.push_back(consumer.root);
+  const absl::StatusOr<Extracted> e = Extract(g_, group);
+  return e.ok() && HasOwnTemplate(e->workload);
+}
+
 // Whether computing the producer again wherever the consumer reads it costs no more than its own kernel would.
 bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
   if (alias_[producer.root] || alias_[consumer.root] || producer.nodes.size() + consumer.nodes.size() > kMaxNodes)
@@ -147,7 +162,8 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
   if (!all_elementwise && !one_move) return false;
   const TensorType& made = TypeOf(OutputNode(producer));
   for (int n : readers_[OutputNode(producer)]) {
-    if (consumer.kind == Kind::kAnchor && n == consumer.root) return false;
+    if (consumer.kind == Kind::kAnchor && n == consumer.root)
+      return all_elementwise && MayPrecedeAnchor(producer, consumer);
     const bool reduction = kind_[n] == Kind::kReduction;
     // A sliding window reads each element several times.
     if (reduction && (g_.nodes[n].op == "max_pool2d" || g_.nodes[n].op == "avg_pool2d")) return false;
@@ -175,6 +191,18 @@ void Fuser::MergeProducers() {
   }
 }
 
+// Templates of contractions want the contraction before all that it does not depend on. Returns its place.
+int Fuser::AnchorFirst(Part& p) const {
+  std::vector<ValueId> read = {g_.nodes[p.root].output};
+  const auto is_read = [&](int n) { return std::find(read.begin(), read.end(), g_.nodes[n].output) != read.end(); };
+  for (size_t i = p.nodes.size(); i-- > 0;) {
+    const Node& node = g_.nodes[p.nodes[i]];
+    if (is_read(p.nodes[i])) read.insert(read.end(), node.inputs.begin(), node.inputs.end());
+  }
+  const auto rest = std::stable_partition(p.nodes.begin(), p.nodes.end(), is_read);
+  return static_cast<int>(rest - p.nodes.begin()) - 1;
+}
+
 // Parts in an order in which each runs after those it reads, as early as its last node stood.
 void Fuser::EmitGroups() {
   std::vector<int> order;
@@ -185,12 +213,9 @@ void Fuser::EmitGroups() {
   g_.groups.clear();
   for (int i : order) {
     Part& p = parts_[i];
-    // Templates of contractions want the contraction first; it depends on nothing else in its kernel.
-    if (p.kind == Kind::kAnchor) {
-      std::stable_partition(p.nodes.begin(), p.nodes.end(), [&](int n) { return n == p.root; });
-    }
-    const auto anchor = std::find(p.nodes.begin(), p.nodes.end(), p.root);
-    g_.groups.push_back({p.nodes, static_cast<int>(anchor - p.nodes.begin())});
+    const auto root = std::find(p.nodes.begin(), p.nodes.end(), p.root);
+    const int anchor = p.kind == Kind::kAnchor ? AnchorFirst(p) : static_cast<int>(root - p.nodes.begin());
+    g_.groups.push_back({p.nodes, anchor});
   }
 }
 

@@ -10,20 +10,24 @@ using ir::Expr;
 
 GemmView ViewOf(const Workload& w) {
   const Conv2dShape s(w);
+  const std::vector<int>& args = w.calls[w.anchor].args;
+  const int x_arg = args[0];
   GemmView v;
   v.batch = s.group;
   v.rows = s.n * s.oh * s.ow;
   v.columns = s.oc / s.group;
   v.b_batched = s.group > 1;
-  v.a_input = 0;
+  v.a_input = w.anchor == 0 ? x_arg : -1;
+  v.b_input = args[1];
   const int64_t ic = s.c / s.group;
   v.reduction = {ic};
   v.b_element = [s](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
     return b({g * Expr(s.oc / s.group) + column, r[0], Expr(0), Expr(0)});
   };
-  v.a_row_stride = s.stride_w * s.c;
-  v.prepare = [s, ic](WorkloadProgram& program, ir::ProgramBuilder&, std::vector<std::string>*) -> GemmView::AElement {
-    ir::Tensor x = program.value(0);
+  v.a_row_stride = w.anchor == 0 ? s.stride_w * s.c : ic;
+  v.prepare = [s, ic, x_arg](WorkloadProgram& program, ir::ProgramBuilder&,
+                             std::vector<std::string>*) -> GemmView::AElement {
+    ir::Tensor x = program.value(x_arg);
     return [s, ic, x](Expr g, Expr row, const std::vector<Expr>& r) {
       Expr pixel = row % Expr(s.oh * s.ow);
       return x({row / Expr(s.oh * s.ow), g * Expr(ic) + r[0], pixel / Expr(s.ow) * Expr(s.stride_h),
@@ -47,7 +51,9 @@ TemplateDef Conv2dDirect() {
   return {"conv2d.direct",
           3,
           [](const Workload& w) {
-            return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && Conv2dShape(w).pointwise();
+            if (!IsChannelsLastConv2d(w, true)) return false;
+            const Conv2dShape s(w);
+            return !s.depthwise() && s.pointwise() && (w.anchor == 0 || s.group == 1);
           },
           [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },

@@ -34,10 +34,10 @@ ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& val
   return all ? ir::Select(all, value, ir::Float(0)) : value;
 }
 
-bool IsChannelsLastConv2d(const Workload& w) {
+bool IsChannelsLastConv2d(const Workload& w, bool prologue) {
   const Workload::Call& call = w.calls[w.anchor];
   const int inputs = static_cast<int>(w.inputs.size());
-  return w.anchor == 0 && call.op == "conv2d" && call.args[0] < inputs && call.args[1] < inputs &&
+  return call.op == "conv2d" && (w.anchor == 0 || prologue) && AnchorReadsElementwise(w) && call.args[1] < inputs &&
          call.args[0] != call.args[1] && call.type.dtype == DType::kF32 &&
          w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
 }

@@ -33,8 +33,8 @@ struct TiledAxis {
 // `value` where all conditions hold, else 0.
 ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& value);
 
-// The anchor is the first call, a conv2d of f32 whose operands are the workload's first two, input and output
-// channels-last.
-bool IsChannelsLastConv2d(const Workload& w);
+// The anchor is a conv2d of f32, input and output channels-last. It is the first call, whose operands are the
+// workload's first two inputs; or, with a prologue, elementwise calls may make what it reads beside the filter.
+bool IsChannelsLastConv2d(const Workload& w, bool prologue = false);
 
 }  // namespace temper

@@ -67,14 +67,6 @@ size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store, bool 
   return 0;
 }
 
-// The widest run of lanes (at most `most` vectors of them) that divides `extent`, or one vector with a masked tail.
-int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most) {
-  for (int64_t n = most; n >= 1; n /= 2) {
-    if (extent % (n * lanes) == 0) return n * lanes;
-  }
-  return lanes;
-}
-
 Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
   Loop fused = loops.front();
   for (size_t i = 1; i < loops.size(); ++i) fused = s.Fuse(fused, loops[i]);

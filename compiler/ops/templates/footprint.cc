@@ -15,6 +15,7 @@ constexpr double kWindow = 256;    // instructions in flight
 constexpr double kL2BytesPerCycle = 20;
 constexpr double kL3BytesPerCycle = 16;
 constexpr double kMemoryBytesPerSecond = 12e9;
+constexpr double kPrologueOps = 1.5;     // a cycle, of those that make an operand
 constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
 constexpr double kLaunchSeconds = 2e-6;  // one parallel region
 
@@ -93,6 +94,7 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
   double cycles = fma_vectors * each * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
+  cycles += f.prologue_ops / kPrologueOps;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);
   const double compute_s = cycles / kHz * share;

@@ -64,6 +64,7 @@ struct Tile {
   bool pack;            // B is packed, by the package or by the kernel
   bool sums_apart;      // unrolled steps of the reduction do not wait for each other
   int64_t row_tiles;    // of all rows
+  bool prologue;        // A's elements are computed, for a chunk of rows after the other, before its tiles read them
   bool blocks_outside;  // all rows pass by a block before the next one comes, rather than all blocks by a chunk of rows
   int64_t chunk;        // so many row tiles pass by a panel before the next one comes
   int64_t line;         // steps of the reduction between fetches of what comes next; 0: there are none
@@ -80,6 +81,7 @@ struct Tile {
         sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
                    mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
         row_tiles(CeilDiv(v.rows, mr)),
+        prologue(w.anchor > 0),
         blocks_outside(v.columns > v.rows),
         chunk(Chunk(v, t)),
         line(LineStep(v)),
@@ -105,7 +107,7 @@ struct Tile {
   // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
   int64_t Chunk(const GemmView& v, const Target& t) const {
     const int64_t k_bytes = 4 * ReductionLength(v), l2 = t.l2_bytes;
-    if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
+    if (!prologue && k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
     const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
     const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
     const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
@@ -161,7 +163,20 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, int64
   std::vector<Shape> packed(w.inputs.size());
   if (constant_b) packed[v.b_input] = PackedShape(v, tile);
   WorkloadProgram program(w, b, packed);
+  TEMPER_RETURN_IF_ERROR(program.Compute(0, w.anchor));
   GemmView::AElement a_element = v.prepare(program, b, &result.copies);
+  if (tile.prologue) {
+    Shape made = {v.batch, v.rows};
+    made.insert(made.end(), v.reduction.begin(), v.reduction.end());
+    const ir::Buffer a = b.Compute("a", DType::kF32, made, [&](const std::vector<Expr>& i) {
+      return a_element(i[0], i[1], {i.begin() + 2, i.end()});
+    });
+    a_element = [a](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
+      std::vector<Expr> index = {batch, row};
+      index.insert(index.end(), r.begin(), r.end());
+      return ir::Load(a, index);
+    };
+  }
 
   ir::Buffer packed_b;
   if (constant_b) {
@@ -329,6 +344,16 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Ti
   }
 }
 
+// What a chunk's tiles read of A is made before the first of them, and lies row by row in cache.
+void SchedulePrologue(Schedule& s, const Loop& under, const Target& t) {
+  s.ComputeAt("a", under);
+  const std::vector<Loop> loops = s.Loops("a");
+  if (!s.status().ok() || s.Extent(loops.back()) < t.lanes()) return;
+  auto [rest, lane] = s.Split(loops.back(), VectorLength(s.Extent(loops.back()), t.lanes(), 4));
+  s.Vectorize(lane);
+  s.Partition(rest);
+}
+
 absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) {
@@ -365,6 +390,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
     TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, program.tiled);
+  if (tile.prologue) SchedulePrologue(s, outer.back(), t);
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   Loop parallel = outer.front();
@@ -450,6 +476,23 @@ void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, int64_t lanes) {
   f.loads_per_fma = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
 }
 
+namespace {
+
+// Vector instructions for each vector that the calls before the anchor make.
+double PrologueOps(const Workload& w) {
+  Workload before = w;
+  before.calls.resize(static_cast<size_t>(w.anchor));
+  double ops = 1 + Flops(before) / static_cast<double>(NumElements(before.output().shape));
+  for (const Workload::Call& call : before.calls) {
+    ops += static_cast<double>(std::count_if(call.args.begin(), call.args.end(), [&](int arg) {
+      return arg >= 0 && arg < static_cast<int>(w.inputs.size());
+    }));
+  }
+  return ops;
+}
+
+}  // namespace
+
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   const int64_t registers = t.vector_registers;
   const std::vector<int64_t> lanes = LanesOf(v.columns, t);
@@ -530,6 +573,12 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
                                                    : block_panels;
   const double b_streams = block_bytes <= l1 / 2 ? 1 : panel_bytes <= l1 / 2 ? chunks : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
+  if (tile.prologue) {
+    // Every block makes A anew, from elsewhere to where tiles read it.
+    const double made = batch * blocks * rows * k;
+    if (chunk_bytes > l1 / 2) f.l2_traffic += 2 * 4 * made;
+    f.prologue_ops = made / t.lanes() * PrologueOps(w);
+  }
   // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
   // each of its steps if it does not fit beside.
   const double a_bytes = std::min(4 * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));

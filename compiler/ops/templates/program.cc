@@ -32,6 +32,22 @@ absl::Status WorkloadProgram::Compute(int first, int last) {
   return absl::OkStatus();
 }
 
+bool AnchorReadsElementwise(const Workload& w) {
+  const int operand = w.calls[w.anchor].args[0], inputs = static_cast<int>(w.inputs.size());
+  return (w.anchor == 0 ? operand < inputs : operand == inputs + w.anchor - 1) &&
+         std::all_of(w.calls.begin(), w.calls.begin() + w.anchor, [](const Workload::Call& call) {
+           const OpDef* op = FindOp(call.op);
+           return op != nullptr && op->pattern == OpPattern::kElementwise;
+         });
+}
+
+int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most) {
+  for (int64_t n = most; n >= 1; n /= 2) {
+    if (extent % (n * lanes) == 0) return n * lanes;
+  }
+  return lanes;
+}
+
 absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s) {
   TEMPER_RETURN_IF_ERROR(s.status());
   return Lower(s.func());

@@ -34,6 +34,11 @@ std::vector<const TemplateDef*> TemplatesFor(const Workload& w) {
   return result;
 }
 
+bool HasOwnTemplate(const Workload& w) {
+  const std::vector<const TemplateDef*> templates = TemplatesFor(w);
+  return !templates.empty() && templates.front()->name != "default";
+}
+
 const TemplateDef* FindTemplate(std::string_view name) {
   for (const TemplateDef& def : Table()) {
     if (def.name == name) return &def;

@@ -34,6 +34,11 @@ class WorkloadProgram {
   std::vector<ir::Tensor> values_;
 };
 
+// The calls before the anchor, if there are any, are elementwise and end in its first operand.
+bool AnchorReadsElementwise(const Workload& w);
+// The widest run of lanes (at most `most` vectors of them) that divides `extent`, or one vector with a masked tail.
+int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most);
+
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >= 0, b > 0
 // Finishes a template: the schedule's status, then Lower.
 absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);

@@ -26,6 +26,11 @@ const char kScaled[] =
 const char kScaledStrided[] =
     "(f32[1,48,9,8]@0231, const f32[70,48,1,1]) silu(0) -> f32[1,48,9,8]@0231; conv2d(2,1; dilations=[1,1] group=1 "
     "pads=[0,0,0,0] strides=[2,2]) -> f32[1,70,5,4]@0231; anchor=1";
+// One image, so that the factors may go to the filters as well.
+const char kScaledImage[] =
+    "(f32[1,35,9,8]@0231, f32[35,1,1], const f32[70,35,1,1]) relu(0) -> f32[1,35,9,8]@0231; mul(3,1) -> "
+    "f32[1,35,9,8]@0231; conv2d(4,2; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,1]) -> f32[1,70,5,8]@0231; "
+    "anchor=2";
 
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
@@ -59,7 +64,8 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kScaled, kScaledStrided}) {
+  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kScaled,
+                           kScaledStrided, kScaledImage}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

@@ -64,7 +64,6 @@ struct Tile {
   bool pack;            // B is packed, by the package or by the kernel
   bool sums_apart;      // unrolled steps of the reduction do not wait for each other
   int64_t row_tiles;    // of all rows
-  bool prologue;        // A's elements are computed, for a chunk of rows after the other, before its tiles read them
   bool blocks_outside;  // all rows pass by a block before the next one comes, rather than all blocks by a chunk of rows
   int64_t chunk;        // so many row tiles pass by a panel before the next one comes
   int64_t line;         // steps of the reduction between fetches of what comes next; 0: there are none
@@ -81,7 +80,6 @@ struct Tile {
         sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
                    mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
         row_tiles(CeilDiv(v.rows, mr)),
-        prologue(w.anchor > 0),
         blocks_outside(v.columns > v.rows),
         chunk(Chunk(v, t)),
         line(LineStep(v)),
@@ -107,7 +105,7 @@ struct Tile {
   // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
   int64_t Chunk(const GemmView& v, const Target& t) const {
     const int64_t k_bytes = 4 * ReductionLength(v), l2 = t.l2_bytes;
-    if (!prologue && k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
+    if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
     const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
     const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
     const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
@@ -120,7 +118,7 @@ struct Tile {
   }
   // Whether B comes from beyond L2, and often enough used to be worth instructions.
   bool StreamsB(const Workload& w, const GemmView& v, const Target& t) const {
-    const bool in_place = w.inputs[v.b_input].constant || !pack;
+    const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale;
     const int64_t k = ReductionLength(v);
     if (!in_place || mr < kPrefetchingRows) return false;
     return chunk > 1 ? line > 0 && 4 * k * panels * nr > t.l2_bytes / 2 : 4 * k * nr > t.l1_bytes / 2;
@@ -165,7 +163,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, int64
   WorkloadProgram program(w, b, packed);
   TEMPER_RETURN_IF_ERROR(program.Compute(0, w.anchor));
   GemmView::AElement a_element = v.prepare(program, b, &result.copies);
-  if (tile.prologue) {
+  if (v.prologue) {
     Shape made = {v.batch, v.rows};
     made.insert(made.end(), v.reduction.begin(), v.reduction.end());
     const ir::Buffer a = b.Compute("a", DType::kF32, made, [&](const std::vector<Expr>& i) {
@@ -186,6 +184,12 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, int64
       return PackedElement(v, tile, program.value(v.b_input), index);
     });
     result.copies.push_back("pack_b");
+  }
+  if (v.b_scale) {
+    packed_b = b.Compute("scaled_b", DType::kF32, PackedShape(v, tile), [&, unscaled = packed_b](const auto& index) {
+      return ir::Load(unscaled, index) * v.b_scale(program, {index.begin() + 2, index.end() - 1});
+    });
+    result.copies.push_back("scaled_b");
   }
   auto b_element = [&](const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
     if (!tile.pack) return v.b_element(program.value(v.b_input), batch, column, r);
@@ -390,7 +394,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
     TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, program.tiled);
-  if (tile.prologue) SchedulePrologue(s, outer.back(), t);
+  if (v.prologue) SchedulePrologue(s, outer.back(), t);
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   Loop parallel = outer.front();
@@ -573,7 +577,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
                                                    : block_panels;
   const double b_streams = block_bytes <= l1 / 2 ? 1 : panel_bytes <= l1 / 2 ? chunks : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
-  if (tile.prologue) {
+  if (v.prologue) {
     // Every block makes A anew, from elsewhere to where tiles read it.
     const double made = batch * blocks * rows * k;
     if (chunk_bytes > l1 / 2) f.l2_traffic += 2 * 4 * made;
@@ -597,7 +601,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
   // Columns that lie across memory are read a line of each at a time, and many crowd each other out of L1.
   const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
   const bool packs = tile.pack && !w.inputs[v.b_input].constant;
-  f.copies_bytes = packs ? 4 * batch * padded_columns * k * across : 0;
+  f.copies_bytes = packs ? 4 * batch * padded_columns * k * across : v.b_scale ? 4 * padded_columns * k : 0;
   if (PartsOf(c) > 1) f.copies_bytes += 2 * 4 * batch * rows * padded_columns;
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));

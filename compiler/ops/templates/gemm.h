@@ -20,6 +20,9 @@ struct GemmView {
   bool b_batched = false;          // B differs along the batch
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;
+  bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
+  // What B's elements are multiplied by before they are used, if anything is: a factor of A's.
+  std::function<ir::Expr(const WorkloadProgram& program, const std::vector<ir::Expr>& r)> b_scale;
   // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.
   int64_t a_row_stride = 0;
 

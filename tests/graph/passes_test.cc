@@ -337,11 +337,42 @@ TEST(Fuse, ReductionsTakeWhatFeedsThem) {
   EXPECT_EQ(b.g.nodes[b.g.groups[0].nodes[b.g.groups[0].anchor]].op, "softmax");
 }
 
-TEST(Fuse, ContractionsTakeNothingInFrontOfThem) {
+// A gated value, x * sigmoid(pool(x)), that convolutions of `taps` and `group` read.
+struct Gated {
   Builder b;
-  b.Output(b.Conv(b.Call("relu", {b.Input({1, 4, 5, 5})}), b.Random({4, 4, 1, 1})));
-  Apply(passes::Fuse, b.g);
-  EXPECT_EQ(b.g.groups.size(), 2u);
+  ValueId gated, out;
+  explicit Gated(int64_t taps = 1, int64_t group = 1) {
+    const ValueId x = b.Call("relu", {b.Conv(b.Input({2, 8, 5, 5}), b.Random({8, 8, 3, 3}), 1)});
+    const ValueId pool = b.Call("reduce_mean", {x}, Builder::Ints("axes", {2, 3}));
+    const ValueId gate = b.Call("sigmoid", {b.Conv(b.Reshape(pool, {2, 8, 1, 1}), b.Random({8, 8, 1, 1}))});
+    gated = b.Call("mul", {x, gate});
+    out = b.Call("add", {b.Conv(gated, b.Random({8, 8 / group, taps, taps}), taps / 2, group), x});
+  }
+  const Group& GroupOfOut() {
+    b.Output(out);
+    EXPECT_TRUE(Optimize(b.g).ok());
+    return b.g.groups[static_cast<size_t>(GroupWith(b.g, "mul"))];
+  }
+};
+
+TEST(Fuse, PointwiseConvolutionsTakeTheGateInFrontOfThem) {
+  Gated gated;
+  const Group& group = gated.GroupOfOut();
+  std::vector<std::string> ops;
+  for (int n : group.nodes) ops.push_back(gated.b.g.nodes[static_cast<size_t>(n)].op);
+  EXPECT_EQ(ops, (std::vector<std::string>{"mul", "conv2d", "add"}));
+  EXPECT_EQ(group.anchor, 1);
+}
+
+TEST(Fuse, OtherContractionsTakeNothingInFrontOfThem) {
+  EXPECT_EQ(Gated(3).GroupOfOut().nodes.size(), 1u);
+  EXPECT_EQ(Gated(1, 2).GroupOfOut().nodes.size(), 1u);
+  Gated leaves;
+  leaves.b.Output(leaves.gated);
+  EXPECT_EQ(leaves.GroupOfOut().nodes.size(), 1u);
+  Gated read_twice;
+  read_twice.out = read_twice.b.Call("add", {read_twice.out, read_twice.gated});
+  EXPECT_EQ(read_twice.GroupOfOut().nodes.size(), 1u);
 }
 
 TEST(Fuse, OffGivesEachNodeItsOwnGroup) {

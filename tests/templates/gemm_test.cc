@@ -26,11 +26,14 @@ const char kScaled[] =
 const char kScaledStrided[] =
     "(f32[1,48,9,8]@0231, const f32[70,48,1,1]) silu(0) -> f32[1,48,9,8]@0231; conv2d(2,1; dilations=[1,1] group=1 "
     "pads=[0,0,0,0] strides=[2,2]) -> f32[1,70,5,4]@0231; anchor=1";
-// One image, so that the factors may go to the filters as well.
-const char kScaledImage[] =
-    "(f32[1,35,9,8]@0231, f32[35,1,1], const f32[70,35,1,1]) relu(0) -> f32[1,35,9,8]@0231; mul(3,1) -> "
-    "f32[1,35,9,8]@0231; conv2d(4,2; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,1]) -> f32[1,70,5,8]@0231; "
+// Channels scaled, and few filters, which are scaled instead.
+const char kScaledFilters[] =
+    "(f32[1,35,9,8]@0231, f32[35,1,1], const f32[20,35,1,1]) relu(0) -> f32[1,35,9,8]@0231; mul(3,1) -> "
+    "f32[1,35,9,8]@0231; conv2d(4,2; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,1]) -> f32[1,20,5,8]@0231; "
     "anchor=2";
+const char kScaledDynamicFilters[] =
+    "(f32[1,35,1,1]@0231, f32[1,35,9,8]@0231, f32[20,35,1,1]) mul(0,1) -> f32[1,35,9,8]@0231; conv2d(3,2; "
+    "dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,20,9,8]@0231; anchor=1";
 
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
@@ -65,7 +68,7 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
   for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kScaled,
-                           kScaledStrided, kScaledImage}) {
+                           kScaledStrided, kScaledFilters, kScaledDynamicFilters}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
@@ -109,6 +112,51 @@ TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
   const absl::StatusOr<Choice> untuned = DefaultChoice(Parse(small.c_str()), t);
   ASSERT_TRUE(untuned.ok()) << untuned.status();
   EXPECT_EQ(untuned->config["parts"], 2);
+}
+
+TEST(GemmTest, WhatMakesTheInputComesBeforeItsTilesOrGoesToFewFilters) {
+  const Target t = *ParseTarget("llvm:skylake-avx512");
+  const auto main_of = [&](const char* text) {
+    const Workload w = Parse(text);
+    const TemplateDef* def = FindTemplate("conv2d.direct");
+    EXPECT_EQ(TemplatesFor(w), std::vector<const TemplateDef*>{def}) << text;
+    absl::StatusOr<Kernel> kernel = def->build(w, DefaultChoice(w, t)->config, t);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    return kernel.ok() ? ir::Text(kernel->main) : "";
+  };
+  for (const char* text : {kScaled, kScaledStrided}) {
+    const std::string main = main_of(text);
+    EXPECT_LT(main.find("parallel "), main.find("alloc a:")) << "each thread's own, a chunk at a time";
+    EXPECT_FALSE(absl::StrContains(main, "scaled_b"));
+  }
+  EXPECT_FALSE(absl::StrContains(main_of(kScaledDynamicFilters), "alloc a:"));
+  for (const char* text : {kScaledFilters, kScaledDynamicFilters}) {
+    EXPECT_TRUE(absl::StrContains(main_of(text), "alloc scaled_b:")) << text;
+  }
+}
+
+TEST(GemmTest, OnlyElementwiseCallsComeBeforeAConvolution) {
+  const TemplateDef* def = FindTemplate("conv2d.direct");
+  const std::string conv = "conv2d(2,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,8,4,4]@0231; ";
+  const std::string in = "(f32[1,8,4,4]@0231, const f32[8,8,1,1]) ", made = " -> f32[1,8,4,4]@0231; ";
+  EXPECT_TRUE(def->matches(Parse(in + "relu(0)" + made + conv + "anchor=1")));
+  EXPECT_FALSE(def->matches(Parse(in + "softmax(0; axis=1)" + made + conv + "anchor=1")));
+  EXPECT_FALSE(def->matches(Parse(in + "relu(0)" + made +
+                                  "conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] "
+                                  "strides=[1,1]) -> f32[1,8,4,4]@0231; anchor=1")))
+      << "the convolution reads something else";
+}
+
+// The draft knows that every block of columns makes its rows anew.
+TEST(GemmTest, BlocksMakeTheInputAgain) {
+  const Target t = *ParseTarget("llvm:skylake-avx512");
+  const Workload w = Parse(kScaled);
+  const TemplateDef* def = FindTemplate("conv2d.direct");
+  const auto ops = [&](const char* config) { return def->footprint(w, *ParseConfig(config), t).prologue_ops; };
+  const double once = ops("mr=4,nv=1,blocks=1,ku=1,pack=1");
+  EXPECT_GT(once, 0);
+  EXPECT_DOUBLE_EQ(ops("mr=4,nv=1,blocks=5,ku=1,pack=1"), 5 * once);
+  EXPECT_EQ(def->footprint(Parse(AnchorText(w)), *ParseConfig("mr=4,nv=1,blocks=5,ku=1,pack=1"), t).prologue_ops, 0);
 }
 
 std::string MainOf(const Workload& w, const std::string& config, const Target& t) {

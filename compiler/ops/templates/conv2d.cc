@@ -10,45 +10,44 @@ namespace {
 
 using ir::Expr;
 
-// The last call before the anchor where it multiplies `x` by a factor for each channel, whatever the pixel.
+// The last call before the anchor, where that multiplies `x` by a factor for each channel, whatever the pixel.
 struct ChannelScale {
   int x, factor;
 };
 std::optional<ChannelScale> ChannelScaleOf(const Workload& w) {
   if (w.anchor == 0 || w.calls[w.anchor - 1].op != "mul") return std::nullopt;
-  const std::vector<int>& args = w.calls[w.anchor - 1].args;
-  const int64_t channels = w.calls[w.anchor - 1].type.shape[1];
-  for (const ChannelScale& scale : {ChannelScale{args[0], args[1]}, ChannelScale{args[1], args[0]}}) {
+  const Workload::Call& call = w.calls[w.anchor - 1];
+  const int64_t channels = call.type.shape[1];
+  for (const ChannelScale& scale : {ChannelScale{call.args[0], call.args[1]}, {call.args[1], call.args[0]}}) {
     const Shape& factors = w.TypeOf(scale.factor).shape;
     const bool each_channel = factors.size() >= 3 && factors[factors.size() - 3] == channels;
-    const bool same_shape = w.TypeOf(scale.x).shape == w.calls[w.anchor - 1].type.shape;
-    if (each_channel && NumElements(factors) == channels && same_shape) return scale;
+    if (each_channel && NumElements(factors) == channels && w.TypeOf(scale.x).shape == call.type.shape) return scale;
   }
   return std::nullopt;
 }
 
-bool Folds(const Config& c) { return c.Has("fold") && c["fold"] != 0; }
+// Scaling the filters instead of the pixels takes a pass of its own over them, so they have to be clearly fewer.
+bool FiltersAreFew(const GemmView& v) { return 2 * v.columns <= v.rows; }
 
-// With `fold`, what scales the input's channels scales the filters' instead.
-GemmView ViewOf(const Workload& w, bool fold = false) {
+GemmView ViewOf(const Workload& w) {
   const Conv2dShape s(w);
   const std::vector<int>& args = w.calls[w.anchor].args;
   int x_arg = args[0];
   GemmView v;
-  if (fold) {
-    const ChannelScale scale = *ChannelScaleOf(w);
-    x_arg = scale.x;
-    v.b_scale = [factor = scale.factor, rank = w.TypeOf(scale.factor).shape.size()](const WorkloadProgram& program,
-                                                                                    const std::vector<Expr>& r) {
+  v.batch = s.group;
+  v.rows = s.n * s.oh * s.ow;
+  v.columns = s.oc / s.group;
+  const std::optional<ChannelScale> scale = ChannelScaleOf(w);
+  if (scale.has_value() && FiltersAreFew(v)) {
+    x_arg = scale->x;
+    v.b_scale = [factor = scale->factor, rank = w.TypeOf(scale->factor).shape.size()](const WorkloadProgram& program,
+                                                                                      const std::vector<Expr>& r) {
       std::vector<Expr> index(rank, Expr(0));
       index[rank - 3] = r[0];
       return program.value(factor)(index);
     };
   }
   v.prologue = x_arg >= static_cast<int>(w.inputs.size());
-  v.batch = s.group;
-  v.rows = s.n * s.oh * s.ow;
-  v.columns = s.oc / s.group;
   v.b_batched = s.group > 1;
   v.a_input = v.prologue ? -1 : x_arg;
   v.b_input = args[1];
@@ -78,26 +77,19 @@ GemmView ViewOf(const Workload& w, bool fold = false) {
   return v;
 }
 
-ConfigSpace Space(const Workload& w, const Target& t) {
-  ConfigSpace space = GemmSpace(w, ViewOf(w), t);
-  if (ChannelScaleOf(w).has_value()) space.Add("fold", {0, 1});
-  return space;
-}
-
 }  // namespace
 
 TemplateDef Conv2dDirect() {
-  return {
-      "conv2d.direct",
-      3,
-      [](const Workload& w) {
-        if (!IsChannelsLastConv2d(w, true)) return false;
-        const Conv2dShape s(w);
-        return !s.depthwise() && s.pointwise() && (w.anchor == 0 || s.group == 1);
-      },
-      Space,
-      [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w, Folds(c)), c, t); },
-      [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w, Folds(c)), c, t); }};
+  return {"conv2d.direct",
+          3,
+          [](const Workload& w) {
+            if (!IsChannelsLastConv2d(w, true)) return false;
+            const Conv2dShape s(w);
+            return !s.depthwise() && s.pointwise() && (w.anchor == 0 || s.group == 1);
+          },
+          [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
+          [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
+          [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
 }
 
 }  // namespace temper

@@ -50,19 +50,22 @@ static int fail(char* line, int code, const char* format, ...) {
   return code;
 }
 
-/* Zeroed memory; on huge pages where it is large, since kernels walk it in strides. */
+/* Zeroed memory; of whole huge pages where that wastes little, since kernels walk it in strides, and which sets of a
+   cache small pages share is a matter of luck. */
 static int map_region(region* r, int64_t bytes) {
   if (bytes <= 0) return 1;
-  r->mapped = (size_t)bytes + (bytes >= HUGE_PAGE ? HUGE_PAGE : 0);
+  const int huge = bytes >= HUGE_PAGE / 4;
+  const size_t size = huge ? ((size_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : (size_t)bytes;
+  r->mapped = size + (huge ? HUGE_PAGE : 0);
   r->base = mmap(NULL, r->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (r->base == MAP_FAILED) {
     r->base = NULL;
     return 0;
   }
   r->data = r->base;
-  if (bytes >= HUGE_PAGE) {
+  if (huge) {
     r->data = (char*)(((uintptr_t)r->base + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-    madvise(r->data, (size_t)bytes, MADV_HUGEPAGE);
+    madvise(r->data, size, MADV_HUGEPAGE);
   }
   return 1;
 }

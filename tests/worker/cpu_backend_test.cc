@@ -189,9 +189,9 @@ TEST(SpareBuffers, AreAsGoodAsNewAndKeptUpToALimit) {
   auto other = spare.Take(1 << 20);
   ASSERT_TRUE(other.ok());
   EXPECT_NE(other->data() + other->bytes(), end) << "for so little it would be a waste";
-  auto larger = spare.Take(4 << 20);
+  auto larger = spare.Take(7 << 20);
   ASSERT_TRUE(larger.ok());
-  spare.Give(*std::move(larger));  // 10 MiB in all: the first one goes
+  spare.Give(*std::move(larger));  // 14 MiB in all: the first one goes
   EXPECT_DEATH(static_cast<void>(*const_cast<volatile char*>(end - 1)), "");
 }
 

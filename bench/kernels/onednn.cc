@@ -124,32 +124,25 @@ class OneDnnProgram : public worker::Program {
   absl::Status SetUp(const worker::CachePlan& cache) {
     const Workload& w = state_->workload;
     const size_t src = static_cast<size_t>(w.calls[0].args[0]), weights = static_cast<size_t>(w.calls[0].args[1]);
-    TEMPER_ASSIGN_OR_RETURN(memory source, Hold(state_->operands[src], plan_.plain_src, plan_.src));
-    TEMPER_ASSIGN_OR_RETURN(const memory filter, Hold(state_->operands[weights], plan_.plain_weights, plan_.weights));
-    plain_output_ = memory(plan_.plain_dst, Engine(), state_->output.data());
-    output_ = plain_output_;
-    if (plan_.dst != plan_.plain_dst) {
-      TEMPER_ASSIGN_OR_RETURN(output_, Allocate(plan_.dst));
-    }
     const int64_t bytes = static_cast<int64_t>(plan_.weights.get_size());
     const int64_t copies = w.inputs[weights].constant ? worker::CountCopies(cache, bytes) : 1;
+    TEMPER_ASSIGN_OR_RETURN(arena_,
+                            worker::Arena::Make(Room(plan_.src) + Room(plan_.dst) + copies * Room(plan_.weights)));
+    source_ = Hold(state_->operands[src], plan_.plain_src, plan_.src);
+    plain_output_ = memory(plan_.plain_dst, Engine(), state_->output.data());
+    output_ = Place(plan_.dst);
     for (int64_t c = 0; c < copies; ++c) {
-      memory copy = filter;
-      if (c > 0) {
-        TEMPER_ASSIGN_OR_RETURN(copy, Allocate(plan_.weights));
-        std::memcpy(copy.get_data_handle(), filter.get_data_handle(), static_cast<size_t>(bytes));
-      }
-      weights_.push_back(copy);
-      args_.push_back({{DNNL_ARG_SRC, source.get()}, {DNNL_ARG_WEIGHTS, copy.get()}, {DNNL_ARG_DST, output_.get()}});
+      weights_.push_back(Hold(state_->operands[weights], plan_.plain_weights, plan_.weights));
+      args_.push_back(
+          {{DNNL_ARG_SRC, source_.get()}, {DNNL_ARG_WEIGHTS, weights_.back().get()}, {DNNL_ARG_DST, output_.get()}});
     }
-    source_ = source;
     return absl::OkStatus();
   }
 
   absl::Status Verify() override {
     constexpr uint8_t kNan = 0xff;
     state_->output.Fill(kNan);
-    if (output_.get() != plain_output_.get()) std::memset(output_.get_data_handle(), kNan, plan_.dst.get_size());
+    std::memset(output_.get_data_handle(), kNan, plan_.dst.get_size());
     Call(0);
     return CheckAfterwards();
   }
@@ -164,11 +157,8 @@ class OneDnnProgram : public worker::Program {
   }
 
   absl::Status CheckAfterwards() override {
-    if (output_.get() != plain_output_.get()) {
-      dnnl::reorder(output_, plain_output_).execute(stream_, output_, plain_output_);
-      stream_.wait();
-    }
-    state_->last_writer = this;
+    dnnl::reorder(output_, plain_output_).execute(stream_, output_, plain_output_);
+    stream_.wait();
     if (!ok_) return absl::InternalError(absl::StrCat(plan_.name, " failed"));
     return worker::CheckOutput(state_->output.data(), state_->reference);
   }
@@ -181,26 +171,23 @@ class OneDnnProgram : public worker::Program {
            dnnl_success;
   }
 
-  absl::StatusOr<memory> Allocate(const memory::desc& desc) {
-    TEMPER_ASSIGN_OR_RETURN(GuardedBuffer buffer, GuardedBuffer::Make(static_cast<int64_t>(desc.get_size())));
-    buffers_.push_back(std::move(buffer));
-    return memory(desc, Engine(), buffers_.back().data());
+  static int64_t Room(const memory::desc& desc) { return worker::Arena::Room(static_cast<int64_t>(desc.get_size())); }
+  memory Place(const memory::desc& desc) {
+    return memory(desc, Engine(), arena_.Place(static_cast<int64_t>(desc.get_size())));
   }
 
-  // The array in the wanted layout.
-  absl::StatusOr<memory> Hold(const GuardedBuffer& array, const memory::desc& plain, const memory::desc& wanted) {
-    memory as_is(plain, Engine(), array.data());
-    if (plain == wanted) return as_is;
-    TEMPER_ASSIGN_OR_RETURN(memory reordered, Allocate(wanted));
-    dnnl::reorder(as_is, reordered).execute(stream_, as_is, reordered);
+  // A copy of the array, in the wanted layout.
+  memory Hold(const GuardedBuffer& array, const memory::desc& plain, const memory::desc& wanted) {
+    memory as_is(plain, Engine(), array.data()), copy = Place(wanted);
+    dnnl::reorder(as_is, copy).execute(stream_, as_is, copy);
     stream_.wait();
-    return reordered;
+    return copy;
   }
 
   const Plan plan_;
   const std::shared_ptr<worker::WorkloadState> state_;
   dnnl::stream stream_;
-  std::vector<GuardedBuffer> buffers_;
+  worker::Arena arena_;  // as ours
   std::vector<memory> weights_;
   memory source_, output_, plain_output_;
   std::vector<std::vector<dnnl_exec_arg_t>> args_;  // by copy of the weights

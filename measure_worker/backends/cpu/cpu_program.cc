@@ -16,9 +16,10 @@ constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxBeyondBytes = 256 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
-constexpr int64_t kCopiedAtOnce = 256 << 10;     // by one thread
-constexpr uint8_t kPoison = 0xff;                // NaN in every float
-constexpr uint8_t kIntPoison = 0xa5;             // for integers, where all bits set is -1 and may be right
+constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kCopiedAtOnce = 256 << 10;  // by one thread
+constexpr uint8_t kPoison = 0xff;             // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;          // for integers, where all bits set is -1 and may be right
 
 int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
 
@@ -37,11 +38,14 @@ class CpuProgram : public Program {
     state_->output.Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison);
     workspace_.Fill(kPoison);
     temper_pool_settle_caller(pool_.get());
-    Call(0);
+    code_.main->entry()(checked_args_.data(), workspace_.data(), launcher_);
     if (absl::Status status = workspace_.CheckSlack(); !status.ok()) {
       return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
     }
-    TEMPER_RETURN_IF_ERROR(CheckLatest());
+    if (absl::Status status = state_->output.CheckSlack(); !status.ok()) {
+      return absl::DataLossError(absl::StrCat("output: ", status.message()));
+    }
+    TEMPER_RETURN_IF_ERROR(CheckOutput(state_->output.data(), state_->reference));
     return CheckOperands();
   }
 
@@ -59,14 +63,14 @@ class CpuProgram : public Program {
 
   absl::Status CheckAfterwards() override {
     TEMPER_RETURN_IF_ERROR(CheckOperands());
-    return state_->last_writer == this ? CheckLatest() : absl::OkStatus();
+    return state_->last_writer == this ? CheckOutput(state_->timed_output, state_->reference) : absl::OkStatus();
   }
 
  private:
   static double Seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 1)) * 1e-9; }
 
   void Call(size_t copy) {
-    code_.main->entry()(args_[copy].data(), workspace_.data(), launcher_);
+    code_.main->entry()(args_[copy].data(), timed_workspace_, launcher_);
     state_->last_writer = this;
     state_->latest_constants = constants_.get();
   }
@@ -100,17 +104,10 @@ class CpuProgram : public Program {
     return Seconds(ns);
   }
 
-  absl::Status CheckLatest() const {
-    if (absl::Status status = state_->output.CheckSlack(); !status.ok()) {
-      return absl::DataLossError(absl::StrCat("output: ", status.message()));
-    }
-    return CheckOutput(state_->output.data(), state_->reference);
-  }
-
   // Those that the kernel can reach: what was packed, it never saw.
   absl::Status CheckOperands() const {
     for (size_t i = 0; i < state_->operands.size(); ++i) {
-      if (args_.front()[i] == state_->operands[i].data()) TEMPER_RETURN_IF_ERROR(state_->CheckOperand(i));
+      if (checked_args_[i] == state_->operands[i].data()) TEMPER_RETURN_IF_ERROR(state_->CheckOperand(i));
     }
     return absl::OkStatus();
   }
@@ -118,13 +115,22 @@ class CpuProgram : public Program {
   // Constants are packed outside the clock.
   absl::Status SetUp() {
     TEMPER_ASSIGN_OR_RETURN(constants_, FindConstants());
-    TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(code_.main->WorkspaceBytes(launcher_->threads)));
+    const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads), before = state_->arena.used() % kHugePage;
+    TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(scratch));
+    TEMPER_ASSIGN_OR_RETURN(arena_, Arena::Make(scratch > 0 ? before + scratch : 0));
+    arena_.Place(before);
+    timed_workspace_ = arena_.Place(scratch);
+    checked_args_ = constants_->first;
+    for (size_t i = 0; i < checked_args_.size(); ++i) {
+      if (checked_args_[i] == nullptr) checked_args_[i] = state_->operands[i].data();
+    }
+    checked_args_.push_back(state_->output.data());
     for (const std::vector<void*>& constants : constants_->args) {
       std::vector<void*>& args = args_.emplace_back(constants);
       for (size_t i = 0; i < args.size(); ++i) {
-        if (args[i] == nullptr) args[i] = state_->operands[i].data();
+        if (args[i] == nullptr) args[i] = state_->timed_operands[i];
       }
-      args.push_back(state_->output.data());
+      args.push_back(state_->timed_output);
     }
     return absl::OkStatus();
   }
@@ -160,32 +166,36 @@ class CpuProgram : public Program {
   absl::StatusOr<std::shared_ptr<PackedConstants>> MakeConstants(std::vector<std::shared_ptr<const Code>> packs) {
     const Workload& w = state_->workload;
     auto made = std::make_shared<PackedConstants>(state_->spare);
-    std::vector<void*> first(w.inputs.size());
+    std::vector<void*> packed(w.inputs.size());
+    made->first.resize(w.inputs.size());
     int64_t constant_bytes = 0;
     for (size_t i = 0; i < w.inputs.size(); ++i) {
       if (!w.inputs[i].constant) continue;
-      first[i] = state_->operands[i].data();
+      made->first[i] = state_->operands[i].data();
       if (packs[i] != nullptr) {
         TEMPER_RETURN_IF_ERROR(Pack(*packs[i], i, made->packed.emplace_back()));
-        first[i] = made->packed.back().data();
+        made->first[i] = packed[i] = made->packed.back().data();
         made->bytes += made->packed.back().bytes();
       }
       constant_bytes += RoundUp64(code_.main->ParameterBytes(i));
     }
     made->packs = std::move(packs);
     made->cache = cache_;
-    made->args.assign(1, first);
     const int64_t copies = CountCopies(cache_, constant_bytes);
-    TEMPER_ASSIGN_OR_RETURN(made->copies, state_->spare->Take((copies - 1) * constant_bytes));
+    if (copies == 1) {
+      made->args = {packed};
+      return made;
+    }
+    TEMPER_ASSIGN_OR_RETURN(made->copies, state_->spare->Take(copies * constant_bytes));
     made->bytes += made->copies.bytes();
     char* at = made->copies.data();
     std::vector<Piece> pieces;
-    for (int64_t c = 1; c < copies; ++c) {
-      std::vector<void*>& args = made->args.emplace_back(first);
+    for (int64_t c = 0; c < copies; ++c) {
+      std::vector<void*>& args = made->args.emplace_back(w.inputs.size());
       for (size_t i = 0; i < w.inputs.size(); ++i) {
         if (!w.inputs[i].constant) continue;
         const int64_t bytes = code_.main->ParameterBytes(i);
-        Cut(static_cast<const char*>(first[i]), at, bytes, pieces);
+        Cut(static_cast<const char*>(made->first[i]), at, bytes, pieces);
         args[i] = at;
         at += RoundUp64(bytes);
       }
@@ -231,16 +241,19 @@ class CpuProgram : public Program {
   temper_launcher* const launcher_;
   std::shared_ptr<PackedConstants> constants_;
   GuardedBuffer workspace_;
-  std::vector<std::vector<void*>> args_;  // by copy
+  std::vector<void*> checked_args_;
+  Arena arena_;  // scratch begins where the workload's arrays end, as far as caches can tell
+  char* timed_workspace_ = nullptr;
+  std::vector<std::vector<void*>> args_;  // by copy, where it is timed
   std::vector<char> flush_;
 };
 
 }  // namespace
 
 absl::Status WorkloadState::CheckOperand(size_t i) const {
-  const bool same = inputs[i].bytes() == 0 ||
-                    std::memcmp(operands[i].data(), inputs[i].data(), static_cast<size_t>(inputs[i].bytes())) == 0;
-  if (same && operands[i].CheckSlack().ok()) return absl::OkStatus();
+  const size_t bytes = static_cast<size_t>(inputs[i].bytes());
+  const auto same = [&](const char* data) { return bytes == 0 || std::memcmp(data, inputs[i].data(), bytes) == 0; };
+  if (same(operands[i].data()) && same(timed_operands[i]) && operands[i].CheckSlack().ok()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("input ", i, " was written"));
 }
 
@@ -252,6 +265,7 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload&
   std::vector<NDArray> logical = MakeInputs(w, seed);
   TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical));
   state->reference = ToPhysical(reference, w.output().perm);
+  int64_t in_arena = Arena::Room(state->reference.bytes());
   for (size_t i = 0; i < logical.size(); ++i) {
     state->inputs.push_back(ToPhysical(logical[i], w.inputs[i].type.perm));
     logical[i] = NDArray();
@@ -260,9 +274,16 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload&
     if (input.bytes() > 0) std::memcpy(operand.data(), input.data(), static_cast<size_t>(input.bytes()));
     state->operands.push_back(std::move(operand));
     state->bytes += 2 * input.bytes();
+    in_arena += Arena::Room(input.bytes());
   }
   TEMPER_ASSIGN_OR_RETURN(state->output, GuardedBuffer::Make(state->reference.bytes()));
-  state->bytes += 2 * state->reference.bytes();
+  TEMPER_ASSIGN_OR_RETURN(state->arena, Arena::Make(in_arena));
+  for (const NDArray& input : state->inputs) {
+    state->timed_operands.push_back(state->arena.Place(input.bytes()));
+    if (input.bytes() > 0) std::memcpy(state->timed_operands.back(), input.data(), static_cast<size_t>(input.bytes()));
+  }
+  state->timed_output = state->arena.Place(state->reference.bytes());
+  state->bytes += 2 * state->reference.bytes() + state->arena.bytes();
   return state;
 }
 

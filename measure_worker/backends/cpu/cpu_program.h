@@ -38,7 +38,8 @@ struct PackedConstants {
   CachePlan cache;
   std::vector<GuardedBuffer> packed;
   GuardedBuffer copies;
-  std::vector<std::vector<void*>> args;  // by copy, then by input; null where it is no constant
+  std::vector<void*> first;              // by input, where candidates are checked; null where it is no constant
+  std::vector<std::vector<void*>> args;  // by copy, then by input; null where there are no copies and it is not packed
   int64_t bytes = 0;
   size_t next = 0;  // the copy that the next call reads, whoever's it is: none finds what another just read
 };
@@ -50,9 +51,13 @@ struct WorkloadState {
   Workload workload;
   std::vector<NDArray> inputs;  // as drawn
   NDArray reference;
-  std::vector<GuardedBuffer> operands;  // the inputs again, where the kernels read them
+  // The inputs again, where the kernels are checked: they do not leave them unseen; and where they are timed.
+  std::vector<GuardedBuffer> operands;
   GuardedBuffer output;
-  const Program* last_writer = nullptr;               // of `output`
+  Arena arena;
+  std::vector<char*> timed_operands;
+  char* timed_output = nullptr;
+  const Program* last_writer = nullptr;               // of `timed_output`
   const PackedConstants* latest_constants = nullptr;  // that a call read
   int64_t bytes = 0;
   std::shared_ptr<SpareBuffers> spare;                    // for constants; other workloads' too

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -15,7 +14,6 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
-constexpr int64_t kMostLead = 4096;
 constexpr uint8_t kSlackByte = 0x5a;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -25,20 +23,23 @@ int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t used = RoundUp(bytes, kAlignment);
-  const int64_t whole = RoundUp(used, kHugePage);
+  const int64_t middle = RoundUp(used, page);
+  // Room to begin large buffers at a huge page, as the runtime does.
+  const int64_t extra = middle >= kHugePage ? kHugePage : 0;
   GuardedBuffer b;
-  b.mapped_ = static_cast<size_t>(whole + 2 * page + kHugePage);
+  b.mapped_ = static_cast<size_t>(middle + 2 * page + extra);
   void* base = mmap(nullptr, b.mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
   b.base_ = static_cast<char*>(base);
-  char* begin = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(b.base_) + page, kHugePage));
-  if (whole > 0 && mprotect(begin, static_cast<size_t>(whole), PROT_READ | PROT_WRITE) != 0) {
+  char* begin = b.base_ + page;
+  if (extra > 0) begin = reinterpret_cast<char*>(RoundUp(reinterpret_cast<int64_t>(begin), kHugePage));
+  if (middle > 0 && mprotect(begin, static_cast<size_t>(middle), PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes: ", strerror(errno)));
   }
-  madvise(begin, static_cast<size_t>(whole), MADV_HUGEPAGE);
+  if (extra > 0) madvise(begin, static_cast<size_t>(middle), MADV_HUGEPAGE);
   b.begin_ = begin;
-  b.room_ = whole;
+  b.room_ = middle;
   b.Place(bytes);
   return b;
 }
@@ -47,15 +48,14 @@ void GuardedBuffer::Place(int64_t bytes) {
   const int64_t used = RoundUp(bytes, kAlignment);
   data_ = begin_ + room_ - used;
   bytes_ = bytes;
-  lead_ = std::min(room_ - used, kMostLead);
   slack_ = used - bytes;
-  std::memset(data_ - lead_, kSlackByte, static_cast<size_t>(lead_));
   std::memset(data_ + bytes, kSlackByte, static_cast<size_t>(slack_));
 }
 
 bool GuardedBuffer::Holds(int64_t bytes) const {
-  const int64_t needed = RoundUp(bytes, kHugePage);
-  return needed <= room_ && room_ <= 2 * needed;
+  const int64_t needed = RoundUp(bytes, sysconf(_SC_PAGESIZE));
+  // What lies on huge pages is read faster.
+  return needed <= room_ && room_ <= 2 * needed && (needed >= kHugePage) == (room_ >= kHugePage);
 }
 
 absl::Status GuardedBuffer::Refit(int64_t bytes) {
@@ -74,7 +74,6 @@ GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
   std::swap(room_, other.room_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
-  std::swap(lead_, other.lead_);
   std::swap(slack_, other.slack_);
   return *this;
 }
@@ -89,17 +88,33 @@ void GuardedBuffer::Fill(uint8_t byte) {
 
 absl::Status GuardedBuffer::MakeReadOnly() {
   if (base_ == nullptr || bytes_ == 0) return absl::OkStatus();
-  if (mprotect(begin_, static_cast<size_t>(room_), PROT_READ) == 0) return absl::OkStatus();
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t used = RoundUp(bytes_, kAlignment);
+  char* begin = data_ + used - RoundUp(used, page);
+  if (mprotect(begin, static_cast<size_t>(RoundUp(used, page)), PROT_READ) == 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("cannot protect ", bytes_, " bytes: ", strerror(errno)));
 }
 
 absl::Status GuardedBuffer::CheckSlack() const {
-  const auto untouched = [](const char* begin, int64_t bytes) {
-    return std::all_of(begin, begin + bytes, [](char c) { return static_cast<uint8_t>(c) == kSlackByte; });
-  };
-  if (!untouched(data_ + bytes_, slack_)) return absl::DataLossError("bytes after its end were written");
-  if (!untouched(data_ - lead_, lead_)) return absl::DataLossError("bytes before its beginning were written");
+  for (int64_t i = 0; i < slack_; ++i) {
+    if (static_cast<uint8_t>(data_[bytes_ + i]) != kSlackByte)
+      return absl::DataLossError("bytes after its end were written");
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Arena> Arena::Make(int64_t bytes) {
+  Arena arena;
+  TEMPER_ASSIGN_OR_RETURN(arena.memory_, GuardedBuffer::Make(RoundUp(bytes, kHugePage)));
+  return arena;
+}
+
+int64_t Arena::Room(int64_t bytes) { return RoundUp(bytes, kAlignment); }
+
+char* Arena::Place(int64_t bytes) {
+  char* place = memory_.data() + used_;
+  used_ += Room(bytes);
+  return place;
 }
 
 absl::StatusOr<GuardedBuffer> SpareBuffers::Take(int64_t bytes) {
@@ -113,6 +128,11 @@ absl::StatusOr<GuardedBuffer> SpareBuffers::Take(int64_t bytes) {
   bytes_ -= found.room_;
   TEMPER_RETURN_IF_ERROR(found.Refit(bytes));
   return found;
+}
+
+void SpareBuffers::Clear() {
+  spare_.clear();
+  bytes_ = 0;
 }
 
 void SpareBuffers::Give(GuardedBuffer buffer) {

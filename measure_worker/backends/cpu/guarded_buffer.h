@@ -1,7 +1,5 @@
-// Memory that catches who leaves it: the page after the end can not be touched, and the few bytes between the end and
-// that page are watched, as is what lies just before the beginning. On huge pages, as the runtime's arenas are: on
-// small ones it is luck which sets of a cache a buffer shares with others, and a kernel's time is a matter of luck then
-// too.
+// Memory that catches who leaves it: the page after the end can not be touched, nor the one before the beginning, and
+// the few bytes between the end and that page are watched.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +25,7 @@ class GuardedBuffer {
   void Fill(uint8_t byte);
   // From now on who writes here crashes.
   absl::Status MakeReadOnly();
-  // kDataLoss if the bytes after the end or before the beginning were written.
+  // kDataLoss if the bytes after the end were written.
   absl::Status CheckSlack() const;
 
  private:
@@ -42,7 +40,25 @@ class GuardedBuffer {
   int64_t room_ = 0;
   char* data_ = nullptr;
   int64_t bytes_ = 0;
-  int64_t lead_ = 0, slack_ = 0;  // watched bytes before and after
+  int64_t slack_ = 0;
+};
+
+// Arrays side by side on huge pages, as a package's arenas hold them. On small pages it is luck which sets of a cache
+// an array shares with others, and where all arrays end at the end of a page they crowd into the same: a kernel's time
+// would be a matter of luck too, or worse than in a package.
+class Arena {
+ public:
+  Arena() = default;
+  // `bytes`: of all that is placed, each with Room.
+  static absl::StatusOr<Arena> Make(int64_t bytes);
+  static int64_t Room(int64_t bytes);  // rounded up to where the next may begin
+  char* Place(int64_t bytes);          // aligned to 64 bytes
+  int64_t used() const { return used_; }
+  int64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  GuardedBuffer memory_;
+  int64_t used_ = 0;
 };
 
 // Buffers that were given back, for who needs some that size next: to have memory mapped and cleared takes longer than
@@ -53,6 +69,7 @@ class SpareBuffers {
   explicit SpareBuffers(int64_t most_bytes) : most_bytes_(most_bytes) {}
   absl::StatusOr<GuardedBuffer> Take(int64_t bytes);
   void Give(GuardedBuffer buffer);
+  void Clear();
 
  private:
   const int64_t most_bytes_;

@@ -12,8 +12,8 @@ namespace {
 
 std::vector<TemplateDef>& Table() {
   static std::vector<TemplateDef> table = {
-      Conv2dDirect(),    Conv2dRows(),   Conv2dWinograd(),  DepthwiseConv2d(),
-      SeparableConv2d(), MatmulPacked(), DefaultTemplate(),
+      Conv2dDirect(),    Conv2dRows(),   Conv2dWinograd(), DepthwiseConv2d(),
+      SeparableConv2d(), MatmulPacked(), ReducePixels(),   DefaultTemplate(),
   };
   return table;
 }

@@ -12,6 +12,7 @@ TemplateDef Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 fi
 TemplateDef DepthwiseConv2d();  // depthwise.cc: vectorised over channels
 TemplateDef SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
 TemplateDef MatmulPacked();     // matmul.cc: dense and batched
+TemplateDef ReducePixels();     // reduce_pixels.cc: sums and means over large images
 TemplateDef DefaultTemplate();  // default.cc: everything else
 
 // The operands of a workload as buffers of a program under construction, and the values its calls make.

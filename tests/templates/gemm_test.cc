@@ -145,6 +145,11 @@ TEST(GemmTest, OnlyElementwiseCallsComeBeforeAConvolution) {
                                   "conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] "
                                   "strides=[1,1]) -> f32[1,8,4,4]@0231; anchor=1")))
       << "the convolution reads something else";
+  EXPECT_FALSE(
+      def->matches(Parse("(f32[1,8,4,4]@0231, const f32[1,8,1,1]) mul(0,1) -> f32[1,8,4,4]@0231; conv2d(2,1; "
+                         "dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,1,4,4]@0231; "
+                         "anchor=1")))
+      << "the filter arrives packed";
 }
 
 // The draft knows that every block of columns makes its rows anew.

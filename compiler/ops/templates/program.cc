@@ -33,11 +33,13 @@ absl::Status WorkloadProgram::Compute(int first, int last) {
 }
 
 bool AnchorReadsElementwise(const Workload& w) {
-  const int operand = w.calls[w.anchor].args[0], inputs = static_cast<int>(w.inputs.size());
+  const std::vector<int>& args = w.calls[w.anchor].args;
+  const int operand = args[0], inputs = static_cast<int>(w.inputs.size());
   return (w.anchor == 0 ? operand < inputs : operand == inputs + w.anchor - 1) &&
-         std::all_of(w.calls.begin(), w.calls.begin() + w.anchor, [](const Workload::Call& call) {
+         std::all_of(w.calls.begin(), w.calls.begin() + w.anchor, [&](const Workload::Call& call) {
            const OpDef* op = FindOp(call.op);
-           return op != nullptr && op->pattern == OpPattern::kElementwise;
+           return op != nullptr && op->pattern == OpPattern::kElementwise &&
+                  std::none_of(call.args.begin(), call.args.end(), [&](int arg) { return arg == args[1]; });
          });
 }
 

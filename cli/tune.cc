@@ -90,6 +90,8 @@ absl::Status Tune(Options o) {
     return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
   TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
   TEMPER_ASSIGN_OR_RETURN(v1::SubmitJobRequest request, Request(o, graph, local));
+  const std::string name = graph.name;
+  graph = Graph();                     // the weights are wanted no more
   if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command
     request.set_time_budget_ms(std::max<int64_t>(1, request.time_budget_ms() - static_cast<int64_t>(seconds() * 1e3)));
   }
@@ -133,7 +135,7 @@ absl::Status Tune(Options o) {
   client.reset();  // its connection first: the server waits for open ones
   fleet.worker.reset();
   fleet.server.reset();
-  const TuneReport report{graph.name, o.records.device, view, seconds()};
+  const TuneReport report{name, o.records.device, view, seconds()};
   if (!o.json.empty()) {
     std::ofstream out(o.json);
     out << report.Json().dump(1) << "\n";

@@ -41,6 +41,12 @@ class StateCache {
     return state;
   }
 
+  void Clear() {
+    entries_.clear();
+    bytes_ = 0;
+    spare_->Clear();
+  }
+
  private:
   struct Entry {
     std::string text;
@@ -97,6 +103,9 @@ class CpuBackend : public Backend {
   int build_threads() const override { return std::max(1, temper_pool_resolve_threads(0)); }
 
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
+    // The weights of the model and of two packages take their place.
+    state_.reset();
+    states_.Clear();
     return worker::CheckModel(work, begin);
   }
 

@@ -1,5 +1,7 @@
 #include "compiler/frontend/onnx/tensor_data.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -91,6 +93,15 @@ float HalfToFloat(uint16_t h) {
   return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
 }
 
+// Most of a model's weights are written here and read once or never: huge pages would not be worth waiting for, the
+// less where a virtual machine has to ask its host for them.
+void TakeSmallPages(NDArray& a) {
+  constexpr uintptr_t kLarge = 4 << 20, kPage = 4096;
+  const auto begin = reinterpret_cast<uintptr_t>(a.MutableData());
+  if (static_cast<uintptr_t>(a.bytes()) < kLarge || begin % kPage != 0) return;
+  madvise(a.MutableData(), static_cast<size_t>(a.bytes()), MADV_NOHUGEPAGE);
+}
+
 // Weights kept in half precision are widened; activations of that type are refused where they appear.
 absl::StatusOr<NDArray> HalfArray(const TensorProto& t, Shape shape, std::string_view raw) {
   NDArray out(DType::kF32, std::move(shape));
@@ -149,6 +160,7 @@ absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder,
   const int64_t typed = t.float_data_size() + t.double_data_size() + t.int64_data_size() + t.int32_data_size();
   if (!external && !has_raw && typed != elements) return WrongLength(t);
   NDArray out(*dtype, std::move(shape));
+  TakeSmallPages(out);
   if (external) {
     TEMPER_RETURN_IF_ERROR(ReadExternal(t, folder, out));
   } else if (has_raw) {

@@ -17,9 +17,9 @@ constexpr int64_t kMaxBeyondBytes = 256 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
 constexpr int64_t kHugePage = 2 << 20;
-constexpr int64_t kCopiedAtOnce = 256 << 10;  // by one thread
-constexpr uint8_t kPoison = 0xff;             // NaN in every float
-constexpr uint8_t kIntPoison = 0xa5;          // for integers, where all bits set is -1 and may be right
+constexpr int64_t kWrittenAtOnce = 256 << 10;  // by one thread
+constexpr uint8_t kPoison = 0xff;              // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;           // for integers, where all bits set is -1 and may be right
 
 int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
 
@@ -211,8 +211,8 @@ class CpuProgram : public Program {
     int64_t bytes;
   };
   static void Cut(const char* from, char* to, int64_t bytes, std::vector<Piece>& pieces) {
-    for (int64_t at = 0; at < bytes; at += kCopiedAtOnce) {
-      pieces.push_back({from + at, to + at, std::min(kCopiedAtOnce, bytes - at)});
+    for (int64_t at = 0; at < bytes; at += kWrittenAtOnce) {
+      pieces.push_back({from + at, to + at, std::min(kWrittenAtOnce, bytes - at)});
     }
   }
   void CopyAll(std::vector<Piece>& pieces) const {
@@ -223,9 +223,18 @@ class CpuProgram : public Program {
     launcher_->parallel_for(launcher_, static_cast<int64_t>(pieces.size()), copy, pieces.data());
   }
 
+  void PoisonAll(GuardedBuffer& buffer) const {
+    const auto poison = [](void* closure, int64_t begin, int64_t end, int32_t) {
+      const auto& b = *static_cast<const GuardedBuffer*>(closure);
+      const int64_t from = begin * kWrittenAtOnce, to = std::min(end * kWrittenAtOnce, b.bytes());
+      std::memset(b.data() + from, kPoison, static_cast<size_t>(to - from));
+    };
+    launcher_->parallel_for(launcher_, (buffer.bytes() + kWrittenAtOnce - 1) / kWrittenAtOnce, poison, &buffer);
+  }
+
   absl::Status Pack(const Code& pack, size_t input, GuardedBuffer& packed) {
     TEMPER_ASSIGN_OR_RETURN(packed, state_->spare->Take(pack.ParameterBytes(pack.parameters() - 1)));
-    packed.Fill(kPoison);
+    PoisonAll(packed);
     TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, GuardedBuffer::Make(pack.WorkspaceBytes(launcher_->threads)));
     void* args[] = {state_->operands[input].data(), packed.data()};
     pack.entry()(args, workspace.data(), launcher_);

@@ -143,7 +143,6 @@ int Fuser::OnlyReader(const Part& p) const {
 
 // Whether the producer makes nothing but the contraction's left operand, and a template computes it as it goes along.
 bool Fuser::MayPrecedeAnchor(const Part& producer, const Part& consumer) const {
-  if (getenv("TEMPER_NOPRO")) return false;
   const Node& anchor = g_.nodes[consumer.root];
   const ValueId made = g_.nodes[OutputNode(producer)].output;
   if (readers_[OutputNode(producer)].size() > 1 || anchor.inputs[0] != made) return false;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostSamples = 1024;
 // The draft says where to begin; among the best by draft, what was measured says ever better where to go on. Trust in
 // it halves with so many samples.
-constexpr double kTrustHalves = 8;
+constexpr double kTrustHalves = 16;
 
 // Of a task's samples, fastest first: the fastest quarter, where the search goes on, and a third of the others, evenly.
 bool IsKept(size_t rank, size_t samples) { return rank < samples / 4 || rank % 3 == 0; }

@@ -16,7 +16,6 @@ struct SamplingPlan {
   int64_t build_timeout_ms = 10000;
   int64_t run_timeout_ms = 10000;
   std::string cache_policy = "model";
-  int64_t model_constant_bytes = 0;  // of the whole model: what L3 can not hold comes from memory; 0: not known
 };
 
 struct CandidateSpec {

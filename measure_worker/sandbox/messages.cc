@@ -92,7 +92,6 @@ void BatchFields(A& a, M& order) {
   a.Int(w.plan.build_timeout_ms);
   a.Int(w.plan.run_timeout_ms);
   a.String(w.plan.cache_policy);
-  a.Int(w.plan.model_constant_bytes);
   a.List(w.candidates, [&](auto& c) { CandidateFields(a, c); });
   a.Int(w.finals);
   a.Int(order.one_by_one);

@@ -32,7 +32,6 @@ BatchWork BatchWorkFromWire(const v1::Batch& batch, bool finals) {
   TakePositive(work.plan.run_timeout_ms, static_cast<int64_t>(plan.run_timeout_ms()));
   work.plan.race_factor = plan.race_factor();
   if (!plan.cache_policy().empty()) work.plan.cache_policy = plan.cache_policy();
-  TakePositive(work.plan.model_constant_bytes, static_cast<int64_t>(plan.model_constant_bytes()));
   for (const v1::CandidateSpec& c : batch.candidates()) {
     work.candidates.push_back({c.candidate(), c.attempt(), c.template_name(), c.template_version(), c.config()});
   }

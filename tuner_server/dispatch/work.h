@@ -15,7 +15,6 @@ struct SamplingPlan {
   int build_timeout_ms = 10'000;
   int run_timeout_ms = 5'000;
   std::string cache_policy = "model";
-  int64_t model_constant_bytes = 0;  // of the whole model; 0: not known
 };
 
 // A candidate as workers see it. `id` is given by the dispatcher and never used again, not even after a restart.

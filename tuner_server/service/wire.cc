@@ -15,7 +15,6 @@ v1::SamplingPlan ToWire(const SamplingPlan& plan) {
   out.set_build_timeout_ms(plan.build_timeout_ms);
   out.set_run_timeout_ms(plan.run_timeout_ms);
   out.set_cache_policy(plan.cache_policy);
-  out.set_model_constant_bytes(plan.model_constant_bytes);
   return out;
 }
 

@@ -69,10 +69,6 @@ JobLoop::JobLoop(JobSpec spec, std::string target_text, Target target, std::vect
       rng_(spec_.seed),
       experience_(std::make_shared<Experience>(target_, std::vector<Booster>())) {
   for (Task& task : tasks) {
-    for (const Workload::Operand& input : task.workload.inputs) {
-      if (!input.constant || task.alternative) continue;
-      constant_bytes_ += task.count * NumElements(input.type.shape) * SizeOf(input.type.dtype);
-    }
     tasks_.emplace_back(std::move(task), target_, spec_.seed);
     changed_.insert(tasks_.size() - 1);
   }
@@ -195,7 +191,6 @@ Work JobLoop::NewWork(WorkKind kind, size_t task) const {
   work.codegen_id = spec_.codegen_id;
   work.tuner = spec_.tuner;
   if (kind == WorkKind::kModel) return work;
-  work.plan.model_constant_bytes = constant_bytes_;
   work.workload = tasks_[task].view().workload;
   work.anchor = tasks_[task].anchor();
   return work;

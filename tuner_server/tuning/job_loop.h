@@ -159,7 +159,6 @@ class JobLoop {
   Target target_;
   JobLoopOptions options_;
   absl::Duration started_, search_ended_, finals_deadline_, model_deadline_;
-  int64_t constant_bytes_ = 0;  // of the model
   Rng rng_;
   Phase phase_ = Phase::kSearch;
   std::vector<TaskSearch> tasks_;

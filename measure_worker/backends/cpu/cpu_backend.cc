@@ -72,7 +72,7 @@ class CpuBackend : public Backend {
       target_text_ = work.target;
       canary_.reset();
     }
-    TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_, work.plan.model_constant_bytes));
+    TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_));
     if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
       canary_.reset();
       pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);

@@ -1,10 +1,5 @@
 #include "measure_worker/backends/cpu/cpu_program.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstring>
 
@@ -27,26 +22,6 @@ constexpr uint8_t kPoison = 0xff;              // NaN in every float
 constexpr uint8_t kIntPoison = 0xa5;           // for integers, where all bits set is -1 and may be right
 
 int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
-
-#if defined(__x86_64__)
-__attribute__((target("clflushopt"))) void EvictLines(const char* data, int64_t bytes) {
-  for (int64_t b = 0; b < bytes; b += 64) _mm_clflushopt(const_cast<char*>(data + b));
-}
-void EvictFromCaches(const char* data, int64_t bytes) {
-  static const bool in_any_order = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_CLFLUSHOPT) != 0;
-  }();
-  if (in_any_order) {
-    EvictLines(data, bytes);
-  } else {
-    for (int64_t b = 0; b < bytes; b += 64) _mm_clflush(data + b);
-  }
-  _mm_mfence();
-}
-#else
-void EvictFromCaches(const char*, int64_t) {}
-#endif
 
 class CpuProgram : public Program {
  public:
@@ -77,8 +52,6 @@ class CpuProgram : public Program {
   double Time(int64_t calls) override {
     temper_pool_settle_caller(pool_.get());
     if (cache_.policy == CachePlan::Policy::kFlushed) return TimeFlushed(calls);
-    if (cache_.from_memory && constants_->constant_bytes > 0 && constants_->constant_bytes < cache_.beyond_bytes)
-      return TimeFromMemory(calls);
     if (state_->latest_constants != constants_.get()) ReadCopies();
     const int64_t start = MonotonicNs();
     for (int64_t i = 0; i < calls; ++i) {
@@ -117,23 +90,6 @@ class CpuProgram : public Program {
   static void Read(const void* data, int64_t bytes) {
     const volatile char* lines = static_cast<const char*>(data);
     for (int64_t b = 0; b < bytes; b += 64) (void)lines[b];
-  }
-
-  // The caches are rid of the constants before each call, by all threads.
-  double TimeFromMemory(int64_t calls) {
-    std::vector<Piece> pieces;
-    for (size_t i = 0; i < constants_->args.front().size(); ++i) {
-      char* data = static_cast<char*>(args_.front()[i]);
-      if (state_->workload.inputs[i].constant) Cut(data, data, code_.main->ParameterBytes(i), pieces);
-    }
-    int64_t ns = 0;
-    for (int64_t i = 0; i < calls; ++i) {
-      ForEachPiece(pieces, [](const Piece& p) { EvictFromCaches(p.from, p.bytes); });
-      const int64_t start = MonotonicNs();
-      Call(0);
-      ns += MonotonicNs() - start;
-    }
-    return Seconds(ns);
   }
 
   double TimeFlushed(int64_t calls) {
@@ -225,7 +181,6 @@ class CpuProgram : public Program {
     }
     made->packs = std::move(packs);
     made->cache = cache_;
-    made->constant_bytes = constant_bytes;
     const int64_t copies = CountCopies(cache_, constant_bytes);
     if (copies == 1) {
       made->args = {packed};
@@ -245,7 +200,7 @@ class CpuProgram : public Program {
         at += RoundUp64(bytes);
       }
     }
-    ForEachPiece(pieces, [](const Piece& p) { std::memcpy(p.to, p.from, static_cast<size_t>(p.bytes)); });
+    CopyAll(pieces);
     TEMPER_RETURN_IF_ERROR(made->copies.MakeReadOnly());
     return made;
   }
@@ -260,17 +215,12 @@ class CpuProgram : public Program {
       pieces.push_back({from + at, to + at, std::min(kWrittenAtOnce, bytes - at)});
     }
   }
-  // By all threads.
-  void ForEachPiece(const std::vector<Piece>& pieces, void (*what)(const Piece&)) const {
-    struct All {
-      const Piece* pieces;
-      void (*what)(const Piece&);
-    } all = {pieces.data(), what};
-    const auto share = [](void* closure, int64_t begin, int64_t end, int32_t) {
-      const All& all = *static_cast<const All*>(closure);
-      for (int64_t i = begin; i < end; ++i) all.what(all.pieces[i]);
+  void CopyAll(std::vector<Piece>& pieces) const {
+    const auto copy = [](void* closure, int64_t begin, int64_t end, int32_t) {
+      const Piece* p = static_cast<const Piece*>(closure);
+      for (int64_t i = begin; i < end; ++i) std::memcpy(p[i].to, p[i].from, static_cast<size_t>(p[i].bytes));
     };
-    launcher_->parallel_for(launcher_, static_cast<int64_t>(pieces.size()), share, &all);
+    launcher_->parallel_for(launcher_, static_cast<int64_t>(pieces.size()), copy, pieces.data());
   }
 
   void PoisonAll(GuardedBuffer& buffer) const {
@@ -346,11 +296,10 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload&
   return state;
 }
 
-absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t, int64_t model_constant_bytes) {
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t) {
   CachePlan plan;
   if (policy == "model") {
     plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * t.l2_bytes * t.threads);
-    plan.from_memory = model_constant_bytes > t.l3_bytes;
     plan.beyond_bytes = std::clamp(2 * t.l3_bytes, plan.rotated_bytes, kMaxBeyondBytes);
   } else if (policy == "warm") {
     plan.policy = CachePlan::Policy::kWarm;
@@ -365,7 +314,7 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
 }
 
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
-  if (plan.policy != CachePlan::Policy::kModel || plan.from_memory || constant_bytes == 0) return 1;
+  if (plan.policy != CachePlan::Policy::kModel || constant_bytes == 0) return 1;
   if (constant_bytes >= plan.beyond_bytes) return 1;  // no cache keeps them from one call to the next
   return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
 }

@@ -18,7 +18,6 @@ struct CachePlan {
   enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
   int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all
   int64_t beyond_bytes = 0;   // kModel: constants of so many bytes or more need no copies
-  bool from_memory = false;   // kModel: no cache keeps constants from one call to the next
   int64_t flush_bytes = 0;    // kFlushed: touched between calls
 
   bool operator==(const CachePlan&) const = default;
@@ -41,8 +40,7 @@ struct PackedConstants {
   GuardedBuffer copies;
   std::vector<void*> first;              // by input, where candidates are checked; null where it is no constant
   std::vector<std::vector<void*>> args;  // by copy, then by input; null where there are no copies and it is not packed
-  int64_t bytes = 0;           // of all buffers
-  int64_t constant_bytes = 0;  // that a call reads
+  int64_t bytes = 0;
   size_t next = 0;  // the copy that the next call reads, whoever's it is: none finds what another just read
 };
 
@@ -72,8 +70,7 @@ struct WorkloadState {
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed,
                                                                  std::shared_ptr<SpareBuffers> spare = nullptr);
 
-// `model_constant_bytes`: what the constants of the whole model take; 0: not known, and taken to fit L3.
-absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t, int64_t model_constant_bytes = 0);
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t);
 // Copies through which constants of `constant_bytes` rotate.
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes);
 

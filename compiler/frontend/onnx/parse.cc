@@ -89,30 +89,29 @@ bool StripTensor(std::string_view message, std::string& out, std::string_view& r
   });
 }
 
-bool StripGraph(std::string_view message, std::string& out, std::vector<std::string_view>& raw) {
+// Copies the message, with what `strip` leaves of each field `number`.
+template <typename F>
+bool StripFields(std::string_view message, int number, std::string& out, F strip) {
   return ForEachField(message, [&](const Field& field) {
-    if (!field.Is(onnx::GraphProto::kInitializerFieldNumber)) {
+    if (!field.Is(number)) {
       out.append(field.whole);
       return true;
     }
-    std::string tensor;
-    if (!StripTensor(field.content, tensor, raw.emplace_back())) return false;
-    PutBytes(onnx::GraphProto::kInitializerFieldNumber, tensor, out);
+    std::string stripped;
+    if (!strip(field.content, stripped)) return false;
+    PutBytes(number, stripped, out);
     return true;
   });
 }
 
 bool StripModel(std::string_view message, std::string& out, std::vector<std::string_view>& raw) {
-  return ForEachField(message, [&](const Field& field) {
-    if (!field.Is(onnx::ModelProto::kGraphFieldNumber)) {
-      out.append(field.whole);
-      return true;
-    }
-    std::string graph;
-    if (!StripGraph(field.content, graph, raw)) return false;
-    PutBytes(onnx::ModelProto::kGraphFieldNumber, graph, out);
-    return true;
-  });
+  const auto strip_tensor = [&](std::string_view tensor, std::string& to) {
+    return StripTensor(tensor, to, raw.emplace_back());
+  };
+  const auto strip_graph = [&](std::string_view graph, std::string& to) {
+    return StripFields(graph, onnx::GraphProto::kInitializerFieldNumber, to, strip_tensor);
+  };
+  return StripFields(message, onnx::ModelProto::kGraphFieldNumber, out, strip_graph);
 }
 
 }  // namespace

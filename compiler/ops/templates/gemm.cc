@@ -154,7 +154,8 @@ struct Program {
   std::string tiled = "out";        // what the tiles are stored to; "sums": of the parts, which the output adds up
 };
 
-absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, int64_t parts, const Tile& tile) {
+absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const GemmView& sums, const Tile& tile) {
+  const int64_t parts = sums.batch / v.batch;
   ir::ProgramBuilder b("gemm");
   Program result;
   const bool constant_b = w.inputs[v.b_input].constant;
@@ -198,7 +199,6 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, int64
     index.push_back(column % Expr(tile.nr));
     return ir::Load(packed_b, index);
   };
-  const GemmView sums = PartSums(v, parts);
   const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
   ir::Buffer acc = b.Reduce("acc", DType::kF32, acc_shape, sums.reduction, ir::Combiner::kSum,
                             [&](const std::vector<Expr>& i, std::vector<Expr> r) {
@@ -529,7 +529,7 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t) {
   const GemmView sums = PartSums(v, PartsOf(c));
   const Tile tile(w, sums, c, t);
-  TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, PartsOf(c), tile));
+  TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, sums, tile));
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, sums, tile, t));
   kernel.packs.resize(w.inputs.size());

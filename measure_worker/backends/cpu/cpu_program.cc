@@ -16,12 +16,9 @@ constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxBeyondBytes = 256 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
-constexpr int64_t kHugePage = 2 << 20;
-constexpr int64_t kWrittenAtOnce = 256 << 10;  // by one thread
-constexpr uint8_t kPoison = 0xff;              // NaN in every float
-constexpr uint8_t kIntPoison = 0xa5;           // for integers, where all bits set is -1 and may be right
-
-int64_t RoundUp64(int64_t n) { return (n + 63) / 64 * 64; }
+constexpr int64_t kWrittenAtOnce = 256 << 10;    // by one thread
+constexpr uint8_t kPoison = 0xff;                // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;             // for integers, where all bits set is -1 and may be right
 
 class CpuProgram : public Program {
  public:
@@ -115,10 +112,9 @@ class CpuProgram : public Program {
   // Constants are packed outside the clock.
   absl::Status SetUp() {
     TEMPER_ASSIGN_OR_RETURN(constants_, FindConstants());
-    const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads), before = state_->arena.used() % kHugePage;
+    const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads);
     TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(scratch));
-    TEMPER_ASSIGN_OR_RETURN(arena_, Arena::Make(scratch > 0 ? before + scratch : 0));
-    arena_.Place(before);
+    TEMPER_ASSIGN_OR_RETURN(arena_, Arena::MakeBehind(state_->arena, scratch));
     timed_workspace_ = arena_.Place(scratch);
     checked_args_ = constants_->first;
     for (size_t i = 0; i < checked_args_.size(); ++i) {
@@ -177,7 +173,7 @@ class CpuProgram : public Program {
         made->first[i] = packed[i] = made->packed.back().data();
         made->bytes += made->packed.back().bytes();
       }
-      constant_bytes += RoundUp64(code_.main->ParameterBytes(i));
+      constant_bytes += Arena::Room(code_.main->ParameterBytes(i));
     }
     made->packs = std::move(packs);
     made->cache = cache_;
@@ -197,7 +193,7 @@ class CpuProgram : public Program {
         const int64_t bytes = code_.main->ParameterBytes(i);
         Cut(static_cast<const char*>(made->first[i]), at, bytes, pieces);
         args[i] = at;
-        at += RoundUp64(bytes);
+        at += Arena::Room(bytes);
       }
     }
     CopyAll(pieces);
@@ -251,7 +247,7 @@ class CpuProgram : public Program {
   std::shared_ptr<PackedConstants> constants_;
   GuardedBuffer workspace_;
   std::vector<void*> checked_args_;
-  Arena arena_;  // scratch begins where the workload's arrays end, as far as caches can tell
+  Arena arena_;  // of the scratch, behind the workload's arrays
   char* timed_workspace_ = nullptr;
   std::vector<std::vector<void*>> args_;  // by copy, where it is timed
   std::vector<char> flush_;

@@ -109,6 +109,13 @@ absl::StatusOr<Arena> Arena::Make(int64_t bytes) {
   return arena;
 }
 
+absl::StatusOr<Arena> Arena::MakeBehind(const Arena& other, int64_t bytes) {
+  const int64_t before = other.used_ % kHugePage;
+  TEMPER_ASSIGN_OR_RETURN(Arena arena, Make(bytes > 0 ? before + bytes : 0));
+  arena.used_ = before;
+  return arena;
+}
+
 int64_t Arena::Room(int64_t bytes) { return RoundUp(bytes, kAlignment); }
 
 char* Arena::Place(int64_t bytes) {

@@ -51,9 +51,10 @@ class Arena {
   Arena() = default;
   // `bytes`: of all that is placed, each with Room.
   static absl::StatusOr<Arena> Make(int64_t bytes);
+  // One whose first place begins where `other` ends, as far as caches can tell.
+  static absl::StatusOr<Arena> MakeBehind(const Arena& other, int64_t bytes);
   static int64_t Room(int64_t bytes);  // rounded up to where the next may begin
   char* Place(int64_t bytes);          // aligned to 64 bytes
-  int64_t used() const { return used_; }
   int64_t bytes() const { return memory_.bytes(); }
 
  private:

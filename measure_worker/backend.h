@@ -38,7 +38,10 @@ class Backend {
   virtual absl::StatusOr<double> TimeCanary() = 0;
   // How many candidates may be built at once while nothing is measured.
   virtual int build_threads() const = 0;
-  // The whole model, untuned and tuned; `begin` is told when a phase begins.
+  // What each finalist takes in the model: a result for each of `work.Candidates()`. `begin` is told when a phase
+  // begins.
+  virtual std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) = 0;
+  // The whole model, untuned and tuned.
   virtual ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) = 0;
 };
 

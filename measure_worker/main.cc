@@ -36,6 +36,10 @@ class SandboxMeasurer : public Measurer {
                    const std::function<void(int, TrialResult)>& on_trial) override {
     return Locked(token, [&] { return sandbox_.Run(work, token, on_trial); });
   }
+  absl::Status Run(const FinalsWork& work, const CancelToken& token,
+                   const std::function<void(int, TrialResult)>& on_trial) override {
+    return Locked(token, [&] { return sandbox_.Run(work, token, on_trial); });
+  }
   absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token) override {
     absl::StatusOr<ModelResult> result;
     const absl::Status status = Locked(token, [&] {

@@ -67,11 +67,6 @@ bool IsDecided(const std::vector<double>& a, const std::vector<double>& b) {
   return rounds >= kRoundsThatDecide && MostWon(a, b) == rounds;
 }
 
-bool IsOut(const SamplingPlan& plan, const std::vector<double>& samples, double best_median_s) {
-  return plan.race_factor > 0 && static_cast<int>(samples.size()) >= kRoundsBeforeOut &&
-         Median(samples) > plan.race_factor * best_median_s;
-}
-
 int InterleavedIndex(int round, int turn, int contenders) { return round % 2 == 0 ? turn : contenders - 1 - turn; }
 
 }  // namespace temper::worker

@@ -1,4 +1,4 @@
-// From calls to samples: how often to call, when to give up, in which order finalists take turns. Knows no device.
+// From calls to samples: how often to call, when to give up, in which order contenders take turns. Knows no device.
 #pragma once
 
 #include <functional>
@@ -30,11 +30,6 @@ bool IsCloseCall(const std::vector<double>& a, const std::vector<double>& b);
 // Whether all rounds, of which there are enough, agree on who is faster: of calls so long that one is steady, more
 // would tell no more.
 bool IsDecided(const std::vector<double>& a, const std::vector<double>& b);
-
-// Whether these samples of a finalist, as many as kRoundsBeforeOut or more, are behind the best one's by the plan's
-// racing factor: the rounds that are left would tell no more.
-inline constexpr int kRoundsBeforeOut = 3;
-bool IsOut(const SamplingPlan& plan, const std::vector<double>& samples, double best_median_s);
 
 // Which contender goes at position `turn` of `round`: the order reverses each round, so that drift hits all alike.
 int InterleavedIndex(int round, int turn, int contenders);

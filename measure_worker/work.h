@@ -10,7 +10,7 @@ namespace temper::worker {
 
 // How to measure.
 struct SamplingPlan {
-  int repeats = 3;              // samples of a contender; in finals, rounds
+  int repeats = 3;              // samples of a contender
   int64_t min_sample_us = 200;  // a sample lasts at least this long
   double race_factor = 0;       // out after one sample if this much behind the incumbent; 0: never
   int64_t build_timeout_ms = 10000;
@@ -31,7 +31,6 @@ struct BatchWork {
   double incumbent_s = 0;        // best median known; 0: none
   SamplingPlan plan;
   std::vector<CandidateSpec> candidates;
-  bool finals = false;  // measured interleaved, verified before and after
 };
 
 struct KernelPick {
@@ -45,6 +44,23 @@ struct ModelWork {
   std::vector<KernelPick> picks;
   int rounds = 10;
   int64_t budget_ms = 0;  // building apart, stop after so long (but not before three rounds); 0: none
+};
+
+// The finalists of one workload, the default first.
+struct FinalsTask {
+  std::string workload;
+  std::vector<CandidateSpec> candidates;
+};
+// What finalists take while the whole model runs. The model's picks are for workloads without finalists.
+struct FinalsWork {
+  ModelWork model;
+  std::vector<FinalsTask> tasks;
+
+  std::vector<CandidateSpec> Candidates() const {  // of all tasks, one after another
+    std::vector<CandidateSpec> all;
+    for (const FinalsTask& task : tasks) all.insert(all.end(), task.candidates.begin(), task.candidates.end());
+    return all;
+  }
 };
 
 // Classes of outcomes; the texts are storage's.

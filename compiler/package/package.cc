@@ -71,6 +71,12 @@ class PackageWriter {
       report.kernels += built.uses;
       report.tuned_kernels += built.choice.level == "default" ? 0 : built.uses;
     }
+    for (const PlanStep& step : out_.steps) {
+      PackageStep& told = report.steps.emplace_back();
+      if (step.symbol.empty()) continue;
+      const BuiltKernel& built = kernels_.at(step.symbol);
+      told = {Text(built.workload), built.choice.template_name, Text(built.choice.config)};
+    }
     return report;
   }
 

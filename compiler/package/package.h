@@ -22,11 +22,16 @@ struct KernelChoice {
 using ChooseFn = std::function<absl::StatusOr<KernelChoice>(const Workload&, const Target&)>;
 absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t);
 
+// What a run does, in order; all texts are canonical, and empty for a copy.
+struct PackageStep {
+  std::string workload, template_name, config;
+};
 struct PackageReport {
   int64_t arena_bytes = 0;  // activations and the kernels' scratch, with the target's threads
   int64_t weight_bytes = 0;
-  int kernels = 0;              // launches a run
+  int kernels = 0;  // launches a run
   int tuned_kernels = 0;
+  std::vector<PackageStep> steps;
 };
 // `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed).
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,

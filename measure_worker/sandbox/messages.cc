@@ -93,7 +93,6 @@ void BatchFields(A& a, M& order) {
   a.Int(w.plan.run_timeout_ms);
   a.String(w.plan.cache_policy);
   a.List(w.candidates, [&](auto& c) { CandidateFields(a, c); });
-  a.Int(w.finals);
   a.Int(order.one_by_one);
 }
 
@@ -110,6 +109,15 @@ void ModelFields(A& a, M& w) {
   });
   a.Int(w.rounds);
   a.Int(w.budget_ms);
+}
+
+template <typename A, typename M>
+void FinalsFields(A& a, M& w) {
+  ModelFields(a, w.model);
+  a.List(w.tasks, [&](auto& task) {
+    a.String(task.workload);
+    a.List(task.candidates, [&](auto& c) { CandidateFields(a, c); });
+  });
 }
 
 template <typename A, typename M>
@@ -160,6 +168,9 @@ Frame Encode(const BatchOrder& order) {
 Frame Encode(const ModelWork& work) {
   return Write(MessageKind::kModel, [&](Writer& w) { ModelFields(w, work); });
 }
+Frame Encode(const FinalsWork& work) {
+  return Write(MessageKind::kFinals, [&](Writer& w) { FinalsFields(w, work); });
+}
 Frame Encode(const Begin& begin) {
   return Write(MessageKind::kBegin, [&](Writer& w) {
     w.Int(static_cast<int64_t>(begin.phase));
@@ -182,6 +193,9 @@ absl::StatusOr<BatchOrder> DecodeBatch(const Frame& frame) {
 }
 absl::StatusOr<ModelWork> DecodeModel(const Frame& frame) {
   return Read<ModelWork>(frame, MessageKind::kModel, [](Reader& r, ModelWork& m) { ModelFields(r, m); });
+}
+absl::StatusOr<FinalsWork> DecodeFinals(const Frame& frame) {
+  return Read<FinalsWork>(frame, MessageKind::kFinals, [](Reader& r, FinalsWork& m) { FinalsFields(r, m); });
 }
 absl::StatusOr<Begin> DecodeBegin(const Frame& frame) {
   return Read<Begin>(frame, MessageKind::kBegin, [](Reader& r, Begin& m) {

@@ -12,6 +12,7 @@ namespace temper::worker {
 enum class MessageKind : uint8_t {
   kBatch = 1,    // supervisor: BatchOrder
   kModel,        // supervisor: ModelWork
+  kFinals,       // supervisor: FinalsWork
   kBegin,        // child: a phase begins, for a candidate or (-1) for all
   kBuilt,        // child: a candidate's build ended well
   kTrial,        // child: a candidate's result
@@ -25,7 +26,7 @@ struct BatchOrder {
 };
 struct Begin {
   Phase phase = Phase::kPrepare;
-  int index = -1;  // into BatchWork::candidates as sent
+  int index = -1;  // into the candidates as sent
 };
 struct Trial {
   int index = 0;
@@ -34,6 +35,7 @@ struct Trial {
 
 Frame Encode(const BatchOrder& order);
 Frame Encode(const ModelWork& work);
+Frame Encode(const FinalsWork& work);
 Frame Encode(const Begin& begin);
 Frame EncodeBuilt(int index);
 Frame Encode(const Trial& trial);
@@ -43,6 +45,7 @@ Frame EncodeDone();
 // kInvalidArgument if the frame is of another kind or does not parse to its end.
 absl::StatusOr<BatchOrder> DecodeBatch(const Frame& frame);
 absl::StatusOr<ModelWork> DecodeModel(const Frame& frame);
+absl::StatusOr<FinalsWork> DecodeFinals(const Frame& frame);
 absl::StatusOr<Begin> DecodeBegin(const Frame& frame);
 absl::StatusOr<int> DecodeBuilt(const Frame& frame);
 absl::StatusOr<Trial> DecodeTrial(const Frame& frame);

@@ -214,23 +214,46 @@ absl::Status Sandbox::Run(const BatchWork& work, const CancelToken& token,
   return BatchRun(*this, work, token, on_trial).Run();
 }
 
-absl::StatusOr<ModelResult> Sandbox::Run(const ModelWork& work, const CancelToken& token) {
+// One order about the whole model. Empty: it was carried out; else what became of the child.
+absl::StatusOr<std::optional<TrialResult>> Sandbox::RunModel(const Frame& order, int candidates, int64_t budget_ms,
+                                                             const CancelToken& token, const OnTrial& on_trial,
+                                                             const OnModel& on_model) {
   TEMPER_RETURN_IF_ERROR(EnsureChild());
-  ModelResult answer{kInfrastructure, "the child gave no result"};
   const auto cap_ms = [&](Phase phase) {
-    return phase == Phase::kModelRun ? limits_.model_run_ms + work.budget_ms : limits_.model_build_ms;
+    return phase == Phase::kModelRun ? limits_.model_run_ms + budget_ms : limits_.model_build_ms;
   };
-  Conversation talk(*child_, token, 0, Phase::kModelBuild,
-                    {cap_ms, [](int, TrialResult) {}, [&](ModelResult result) { answer = std::move(result); }});
-  const End end = talk.Hold(Encode(work));
-  if (end == End::kDone) {
-    answer.error = Cut(std::move(answer.error));
-    return answer;
-  }
+  Conversation talk(*child_, token, candidates, Phase::kModelBuild, {cap_ms, on_trial, on_model});
+  const End end = talk.Hold(order);
+  if (end == End::kDone) return std::nullopt;
   const Ending ending = Bury(child_, talk, end);
   if (end == End::kCancelled) return absl::CancelledError("cancelled");
   const Phase phase = talk.flights().begin()->second.phase;
-  return ModelResult{OutcomeOf(phase, end == End::kTimedOut), ending.Text(phase, cap_ms(phase))};
+  return TrialResult{OutcomeOf(phase, end == End::kTimedOut), ending.Text(phase, cap_ms(phase))};
+}
+
+absl::StatusOr<ModelResult> Sandbox::Run(const ModelWork& work, const CancelToken& token) {
+  ModelResult answer{kInfrastructure, "the child gave no result"};
+  const OnModel keep = [&](ModelResult result) { answer = std::move(result); };
+  TEMPER_ASSIGN_OR_RETURN(const auto ending, RunModel(Encode(work), 0, work.budget_ms, token, {}, keep));
+  if (ending.has_value()) return ModelResult{ending->outcome, ending->error};
+  answer.error = Cut(std::move(answer.error));
+  return answer;
+}
+
+absl::Status Sandbox::Run(const FinalsWork& work, const CancelToken& token, const OnTrial& on_trial) {
+  const int candidates = static_cast<int>(work.Candidates().size());
+  std::vector<bool> answered(static_cast<size_t>(candidates));
+  const OnTrial answer = [&](int index, TrialResult result) {
+    if (answered[index]) return;
+    answered[index] = true;
+    on_trial(index, Sane(std::move(result)));
+  };
+  TEMPER_ASSIGN_OR_RETURN(const auto ending,
+                          RunModel(Encode(work), candidates, work.model.budget_ms, token, answer, {}));
+  // Whose fault it was is not known: they ran together.
+  const std::string why = ending.has_value() ? ending->error : "the child gave no result";
+  for (int i = 0; i < candidates; ++i) answer(i, {kInfrastructure, why});
+  return absl::OkStatus();
 }
 
 }  // namespace temper::worker

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "measure_worker/sandbox/frame.h"
 #include "measure_worker/sandbox/process.h"
 #include "measure_worker/work.h"
 
@@ -39,22 +41,29 @@ struct SandboxLimits {
 // Not thread-safe, and tied to the thread that first runs it: the child dies with that thread.
 class Sandbox {
  public:
+  using OnTrial = std::function<void(int, TrialResult)>;
+
   // `command` starts a child that reads orders from kChildFd.
   explicit Sandbox(std::vector<std::string> command, SandboxLimits limits = {});
   ~Sandbox();
 
   // Calls `on_trial` exactly once for each candidate (by position), in no fixed order. kCancelled: the token was used,
   // and some were not told of.
-  absl::Status Run(const BatchWork& work, const CancelToken& token,
-                   const std::function<void(int, TrialResult)>& on_trial);
+  absl::Status Run(const BatchWork& work, const CancelToken& token, const OnTrial& on_trial);
+  // The same for each of `work.Candidates()`.
+  absl::Status Run(const FinalsWork& work, const CancelToken& token, const OnTrial& on_trial);
   absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token);
 
   int64_t children_started() const { return children_started_; }
   pid_t child_pid() const { return child_ ? child_->pid() : 0; }  // 0: none at the moment
 
  private:
+  using OnModel = std::function<void(ModelResult)>;
   class BatchRun;
   absl::Status EnsureChild();
+  absl::StatusOr<std::optional<TrialResult>> RunModel(const Frame& order, int candidates, int64_t budget_ms,
+                                                      const CancelToken& token, const OnTrial& on_trial,
+                                                      const OnModel& on_model);
 
   const std::vector<std::string> command_;
   const SandboxLimits limits_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -37,18 +36,13 @@ class BatchSession {
       return;
     }
     const int count = static_cast<int>(candidates.size());
-    const int chunk = order_.work.finals ? count : kChunk;  // finalists must all be there to take turns
-    for (int first = 0; first < count; first += chunk) {
-      std::vector<Entry> entries(std::min(chunk, count - first));
+    for (int first = 0; first < count; first += kChunk) {
+      std::vector<Entry> entries(std::min(kChunk, count - first));
       for (size_t i = 0; i < entries.size(); ++i) entries[i].index = first + static_cast<int>(i);
       BuildAll(entries);
-      if (order_.work.finals) {
-        MeasureInterleaved(entries);
-      } else {
-        if (absl::Status status = MeasureWatched(entries); !status.ok()) {
-          GiveUp(status);
-          return;
-        }
+      if (absl::Status status = MeasureWatched(entries); !status.ok()) {
+        GiveUp(status);
+        return;
       }
     }
   }
@@ -142,46 +136,6 @@ class BatchSession {
     }
   }
 
-  void MeasureInterleaved(std::vector<Entry>& entries) {
-    std::erase_if(entries, [&](Entry& e) { return !e.program || !Verify(e); });
-    std::vector<int64_t> calls;
-    for (Entry& e : entries) {
-      reporter_.OnBegin(Phase::kTime, e.index);
-      calls.push_back(FindCalls([&](int64_t n) { return e.program->Time(n); }, order_.work.plan.min_sample_us));
-    }
-    const int contenders = static_cast<int>(entries.size());
-    std::vector<bool> out(entries.size());
-    for (int round = 0; round < std::max(1, order_.work.plan.repeats); ++round) {
-      if (round >= kRoundsBeforeOut && PutOut(entries, out) < 2) break;  // it has won
-      for (int turn = 0; turn < contenders; ++turn) {
-        const int i = InterleavedIndex(round, turn, contenders);
-        if (out[i]) continue;
-        Entry& e = entries[i];
-        reporter_.OnBegin(Phase::kTime, e.index);
-        const int64_t start = MonotonicNs();
-        // The one before has left its own code and weights in the caches. A long call warms itself.
-        if (calls[i] > 1) e.program->Time(1);
-        e.result.costs_s.push_back(e.program->Time(calls[i]) / static_cast<double>(calls[i]));
-        e.result.run_ms += MsSince(start);
-      }
-    }
-    for (Entry& e : entries) {
-      reporter_.OnBegin(Phase::kVerify, e.index);
-      absl::Status status = e.program->CheckAfterwards();
-      if (status.ok()) status = e.program->Verify();
-      Finish(e, status.ok() ? kOk : kWrongAnswer, status);
-    }
-  }
-
-  // Marks those that are too far behind to go on; how many are left.
-  int PutOut(const std::vector<Entry>& entries, std::vector<bool>& out) const {
-    double best_s = std::numeric_limits<double>::infinity();
-    for (const Entry& e : entries) best_s = std::min(best_s, Median(e.result.costs_s));
-    for (size_t i = 0; i < entries.size(); ++i)
-      out[i] = out[i] || IsOut(order_.work.plan, entries[i].result.costs_s, best_s);
-    return static_cast<int>(std::count(out.begin(), out.end(), false));
-  }
-
   void Finish(Entry& e, const char* outcome, const absl::Status& status) {
     e.result.outcome = outcome;
     e.result.error = std::string(status.message());
@@ -234,6 +188,12 @@ int ChildMain(int fd, Backend& backend) {
       if (!work.ok()) return 1;
       const ModelResult result = backend.CheckModel(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
       reporter.Send(Encode(result));
+    } else if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kFinals)) {
+      auto work = DecodeFinals(**frame);
+      if (!work.ok()) return 1;
+      const std::vector<TrialResult> results =
+          backend.MeasureFinals(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
+      for (size_t i = 0; i < results.size(); ++i) reporter.OnTrial(static_cast<int>(i), results[i]);
     } else {
       auto order = DecodeBatch(**frame);
       if (!order.ok()) return 1;

@@ -177,15 +177,16 @@ void Agent::Measure(const Held& held, v1::SubmitResultsRequest& results) {
     *results.add_models() = ToWire(lease.lease(), *result);
     return;
   }
-  const bool finals = lease.has_finals();
-  const v1::Batch& batch = finals ? lease.finals() : lease.batch();
-  const BatchWork work = BatchWorkFromWire(batch, finals);
-  std::vector<bool> told(work.candidates.size());
+  const FinalsWork finals = FinalsWorkFromWire(lease.finals());
+  const BatchWork batch = BatchWorkFromWire(lease.batch());
+  const std::vector<CandidateSpec> candidates = lease.has_finals() ? finals.Candidates() : batch.candidates;
+  std::vector<bool> told(candidates.size());
   const auto tell = [&](int index, const TrialResult& result) {
     told[index] = true;
-    *results.add_results() = ToWire(lease.lease(), work.candidates[index], result);
+    *results.add_results() = ToWire(lease.lease(), candidates[index], result);
   };
-  const absl::Status status = measurer_.Run(work, *held.token, tell);
+  const absl::Status status =
+      lease.has_finals() ? measurer_.Run(finals, *held.token, tell) : measurer_.Run(batch, *held.token, tell);
   if (status.ok() || absl::IsCancelled(status)) return;
   for (size_t i = 0; i < told.size(); ++i) {
     if (!told[i]) tell(static_cast<int>(i), {kInfrastructure, std::string(status.message())});

@@ -25,6 +25,8 @@ class Measurer {
   virtual ~Measurer() = default;
   virtual absl::Status Run(const BatchWork& work, const CancelToken& token,
                            const std::function<void(int, TrialResult)>& on_trial) = 0;
+  virtual absl::Status Run(const FinalsWork& work, const CancelToken& token,
+                           const std::function<void(int, TrialResult)>& on_trial) = 0;
   virtual absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token) = 0;
 };
 

@@ -19,12 +19,11 @@ void TakePositive(T& field, T value) {
 
 }  // namespace
 
-BatchWork BatchWorkFromWire(const v1::Batch& batch, bool finals) {
+BatchWork BatchWorkFromWire(const v1::Batch& batch) {
   BatchWork work;
   work.workload = batch.workload();
   work.target = batch.target();
   work.incumbent_s = batch.incumbent_s();
-  work.finals = finals;
   const v1::SamplingPlan& plan = batch.plan();
   TakePositive(work.plan.repeats, static_cast<int>(plan.repeats()));
   TakePositive(work.plan.min_sample_us, static_cast<int64_t>(plan.min_sample_us()));
@@ -47,6 +46,15 @@ ModelWork ModelWorkFromWire(const v1::ModelCheck& model) {
   work.budget_ms = model.budget_ms();
   for (const v1::KernelPick& p : model.picks())
     work.picks.push_back({p.workload(), p.template_name(), p.config(), p.seconds()});
+  return work;
+}
+
+FinalsWork FinalsWorkFromWire(const v1::ModelFinals& finals) {
+  FinalsWork work{ModelWorkFromWire(finals.model()), {}};
+  for (const v1::Batch& task : finals.tasks()) {
+    BatchWork batch = BatchWorkFromWire(task);
+    work.tasks.push_back({std::move(batch.workload), std::move(batch.candidates)});
+  }
   return work;
 }
 

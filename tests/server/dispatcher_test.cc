@@ -367,6 +367,24 @@ TEST_F(DispatcherTest, SharedCoresAreGrantedNothingWhileHeld) {
   EXPECT_FALSE(dispatcher_.SharedCoresBusy());
 }
 
+TEST_F(DispatcherTest, FinalsAreTriedOnceAndFailTogether) {
+  DispatchOptions options;
+  options.drain_after = 2;
+  dispatcher_ = Dispatcher(options);
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  Work finals = Batch(3);
+  finals.kind = WorkKind::kFinals;
+  dispatcher_.Add(finals);
+  const auto grant = Take(session).at(0);
+  for (const WorkItem& item : grant.work->items) {
+    const ItemResult failed{.lease = grant.lease, .item = item.id, .attempt = 1, .outcome = "infrastructure"};
+    EXPECT_EQ(dispatcher_.Judge(failed).judgement, Judgement::kFirst) << "some by themselves would tell nothing";
+    dispatcher_.Commit(failed, Now());
+  }
+  dispatcher_.Add(Batch(1));
+  EXPECT_THAT(Take(session), SizeIs(1)) << "one lease failed, not three";
+}
+
 TEST_F(DispatcherTest, AModelsResultIsKnownByItsLease) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
   Work model = Batch(1);

@@ -130,15 +130,18 @@ v1::SubmitResultsRequest Measure(const v1::Lease& lease) {
     for (int i = 0; i < 3; ++i) result->add_tuned_s(1e-3);
     return results;
   }
-  const v1::Batch& batch = lease.has_finals() ? lease.finals() : lease.batch();
-  const Workload workload = *ParseWorkload(batch.workload());
-  for (const v1::CandidateSpec& candidate : batch.candidates()) {
-    v1::CandidateResult* result = results.add_results();
-    result->set_lease(lease.lease());
-    result->set_candidate(candidate.candidate());
-    result->set_attempt(candidate.attempt());
-    result->set_outcome("ok");
-    for (int i = 0; i < 3; ++i) result->add_costs_s(ToyCost(workload, candidate.config()));
+  std::vector<v1::Batch> batches(lease.finals().tasks().begin(), lease.finals().tasks().end());
+  if (lease.has_batch()) batches.push_back(lease.batch());
+  for (const v1::Batch& batch : batches) {
+    const Workload workload = *ParseWorkload(batch.workload());
+    for (const v1::CandidateSpec& candidate : batch.candidates()) {
+      v1::CandidateResult* result = results.add_results();
+      result->set_lease(lease.lease());
+      result->set_candidate(candidate.candidate());
+      result->set_attempt(candidate.attempt());
+      result->set_outcome("ok");
+      for (int i = 0; i < 3; ++i) result->add_costs_s(ToyCost(workload, candidate.config()));
+    }
   }
   return results;
 }

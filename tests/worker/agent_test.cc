@@ -32,6 +32,12 @@ class FakeMeasurer : public Measurer {
     }
     return absl::OkStatus();
   }
+  absl::Status Run(const FinalsWork& work, const CancelToken&,
+                   const std::function<void(int, TrialResult)>& on_trial) override {
+    for (size_t i = 0; i < work.Candidates().size(); ++i)
+      on_trial(static_cast<int>(i), {kOk, "", std::vector<double>(work.model.rounds, 3e-3)});
+    return absl::OkStatus();
+  }
   absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken&) override {
     return ModelResult{kOk, "", {2e-3}, std::vector<double>(work.rounds, 1e-3), 1e-6};
   }
@@ -114,13 +120,17 @@ TEST_F(AgentTest, ChecksModelsAndFinals) {
   v1::Lease model;
   model.set_lease(7);
   model.mutable_model()->set_rounds(3);
-  v1::Lease finals = BatchLease(8, {"x"});
-  const v1::Batch batch = finals.batch();
-  *finals.mutable_finals() = batch;
+  v1::Lease finals;
+  finals.set_lease(8);
+  finals.mutable_finals()->mutable_model()->set_rounds(2);
+  *finals.mutable_finals()->add_tasks() = BatchLease(8, {"x", "y"}).batch();
+  *finals.mutable_finals()->add_tasks() = BatchLease(9, {"z"}).batch();
   Begin();
   server_.Grant(model);
   server_.Grant(finals);
-  ASSERT_TRUE(server_.Await([](auto& s) { return s.models_.size() == 1 && s.results_.size() == 1; }));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.models_.size() == 1 && s.results_.size() == 3; }));
+  EXPECT_EQ(server_.results_[90].lease(), 8);
+  EXPECT_THAT(server_.results_[81].costs_s(), ElementsAre(3e-3, 3e-3));
   EXPECT_EQ(server_.models_[7].tuned_s_size(), 3);
 }
 

@@ -66,6 +66,7 @@ class FakeBackend : public Backend {
     return seconds;
   }
   int build_threads() const override { return 1; }
+  std::vector<TrialResult> MeasureFinals(const FinalsWork&, const std::function<void(Phase)>&) override { return {}; }
   ModelResult CheckModel(const ModelWork&, const std::function<void(Phase)>&) override { return {}; }
 
   std::deque<double> canaries;
@@ -115,17 +116,6 @@ TEST(WatchedSession, ACanaryThatFailsIsNoCandidatesFault) {
   CarryOut(backend, Order({"300", "", "300", "300"}), canary, trials);
   EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "illegal_config", "infrastructure", "infrastructure"));
   EXPECT_THAT(trials.told[3].error, HasSubstr("canary"));
-}
-
-TEST(WatchedSession, FinalsDoWithoutIt) {
-  FakeBackend backend;
-  backend.canaries = {0};
-  Canary canary(0);
-  Trials trials;
-  BatchOrder order = Order({"300", "400"});
-  order.work.finals = true;
-  CarryOut(backend, order, canary, trials);
-  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok"));
 }
 
 TEST(WatchedSession, TheBestOfABatchIsRacedAgainstAtOnce) {

@@ -91,21 +91,6 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
   }
 }
 
-TEST_P(CpuBackendTest, FinalsTakeTurns) {
-  const auto workload = ParseWorkload(GetParam());
-  ASSERT_TRUE(workload.ok());
-  const auto choice = DefaultChoice(*workload, HostTarget());
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  const std::pair<std::string, std::string> candidate(choice->def->name, Text(choice->config));
-  BatchWork work = WorkOf(Text(*workload), {candidate, candidate, {"default", "nonsense=1"}});
-  work.finals = true;
-  work.plan.repeats = 5;
-  const auto trials = Measure(*backend_, work);
-  EXPECT_EQ(trials.at(0).outcome, "ok") << trials.at(0).error;
-  EXPECT_EQ(trials.at(1).costs_s.size(), 5u);
-  EXPECT_EQ(trials.at(2).outcome, "illegal_config");
-}
-
 INSTANTIATE_TEST_SUITE_P(Workloads, CpuBackendTest, testing::Values(kMatmul, kConv));
 
 TEST(CpuBackend, SaysWhyAConfigIsRefused) {

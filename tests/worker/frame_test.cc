@@ -78,7 +78,6 @@ BatchOrder SomeOrder() {
   order.work.incumbent_s = 1.5e-5;
   order.work.plan = {7, 123, 1.25, 1000, 2000, "warm"};
   order.work.candidates = {{1, 2, "direct", 3, "mr=4"}, {INT64_MAX, 0, "", 0, ""}};
-  order.work.finals = true;
   order.one_by_one = true;
   return order;
 }
@@ -90,13 +89,19 @@ TEST(Messages, RoundTrip) {
   EXPECT_EQ(Encode(*batch), Encode(order));
   EXPECT_EQ(batch->work.candidates[1].candidate, INT64_MAX);
   EXPECT_EQ(batch->work.plan.cache_policy, "warm");
-  EXPECT_TRUE(batch->work.finals && batch->one_by_one);
+  EXPECT_TRUE(batch->one_by_one);
 
   const ModelWork work{"{}", "llvm", ~0ull, {{"w", "t", "c"}}, 12, 500};
   const auto model = DecodeModel(Encode(work));
   ASSERT_TRUE(model.ok());
   EXPECT_EQ(Encode(*model), Encode(work));
   EXPECT_EQ(model->seed, ~0ull);
+
+  const FinalsWork final{work, {{"w", {{1, 2, "direct", 3, "mr=4"}}}, {"v", {}}}};
+  const auto finals = DecodeFinals(Encode(final));
+  ASSERT_TRUE(finals.ok());
+  EXPECT_EQ(Encode(*finals), Encode(final));
+  EXPECT_EQ(finals->Candidates().size(), 1u);
 
   const auto trial = DecodeTrial(Encode(Trial{3, {"ok", "", {1e-300, 0.1}, 5, 6, 1.5}}));
   ASSERT_TRUE(trial.ok());

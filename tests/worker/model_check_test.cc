@@ -1,11 +1,14 @@
-// A whole model end to end in the backend: untuned against tuned.
+// A whole model in the backend: finalists as its kernels, and end to end, untuned against tuned.
 #include "measure_worker/backends/cpu/model_check.h"
+
+#include "measure_worker/backends/cpu/model_finals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "compiler/graph/graph.h"
@@ -144,6 +147,70 @@ TEST(ModelCheck, SaysWhatIsWrong) {
   const ModelResult result = CheckModel(work, [](Phase) {});
   EXPECT_EQ(result.outcome, "build_failed");
   EXPECT_THAT(result.error, HasSubstr("nonsense"));
+}
+
+// Of each task the default, and another config.
+FinalsWork FinalsOf(const Graph& g) {
+  FinalsWork work{WorkOf(g), {}};
+  for (const KernelPick& other : OtherPicks(g)) {
+    const auto standard = DefaultChoice(*ParseWorkload(other.workload), HostTarget());
+    EXPECT_TRUE(standard.ok());
+    work.tasks.push_back({other.workload,
+                          {{.template_name = std::string(standard->def->name), .config = Text(standard->config)},
+                           {.template_name = other.template_name, .config = other.config}}});
+  }
+  return work;
+}
+
+TEST(ModelFinals, EveryFinalistIsTimedInEveryRound) {
+  const FinalsWork work = FinalsOf(SmallModel());
+  std::vector<Phase> phases;
+  const std::vector<TrialResult> results = MeasureFinals(work, [&](Phase phase) { phases.push_back(phase); });
+  ASSERT_EQ(results.size(), work.Candidates().size());
+  for (const TrialResult& result : results) {
+    EXPECT_EQ(result.outcome, "ok") << result.error;
+    EXPECT_EQ(result.costs_s.size(), 4u);
+    EXPECT_TRUE(std::ranges::all_of(result.costs_s, [](double s) { return s > 0; }));
+  }
+  EXPECT_NE(results[0].costs_s, results[1].costs_s) << "two packages, two times";
+  EXPECT_THAT(phases, ::testing::ElementsAre(Phase::kModelBuild, Phase::kModelRun));
+  EXPECT_EQ(TemporaryModels(), 0);
+}
+
+TEST(ModelFinals, WhatCanNotBeBuiltStopsNobodyElse) {
+  FinalsWork work = FinalsOf(SmallModel());
+  work.tasks[0].candidates[1].config = "nonsense=1";
+  const std::vector<TrialResult> results = MeasureFinals(work, [](Phase) {});
+  EXPECT_EQ(results[0].outcome, "ok");
+  EXPECT_EQ(results[1].outcome, "illegal_config");
+  EXPECT_THAT(results[1].error, HasSubstr("nonsense"));
+  EXPECT_EQ(results.back().outcome, "ok") << results.back().error;
+}
+
+TEST(ModelFinals, BothWaysToCutTheGraphAreTimed) {
+  temper::testing::Builder b;
+  const ValueId between = b.Call("relu", {b.Conv(b.Input({1, 32, 64, 64}), b.Random({32, 1, 3, 3}), 1, 32)});
+  b.Output(b.Conv(between, b.Random({16, 32, 1, 1})));
+  ASSERT_TRUE(Optimize(b.g).ok());
+  const FinalsWork work = FinalsOf(b.g);
+  ASSERT_EQ(work.tasks.size(), ExtractTasks(b.g)->size()) << "those of both ways";
+  for (const TrialResult& result : MeasureFinals(work, [](Phase) {})) EXPECT_EQ(result.outcome, "ok") << result.error;
+}
+
+TEST(ModelFinals, StopAtTheirBudgetButNotBeforeThreeRounds) {
+  FinalsWork work = FinalsOf(SmallModel());
+  work.model.rounds = 1'000'000;
+  work.model.budget_ms = 1;
+  EXPECT_EQ(MeasureFinals(work, [](Phase) {}).front().costs_s.size(), 3u);
+}
+
+TEST(ModelFinals, AModelThatCanNotBeReadIsNoFinalistsFault) {
+  FinalsWork work = FinalsOf(SmallModel());
+  work.model.graph_json = "{";
+  for (const TrialResult& result : MeasureFinals(work, [](Phase) {})) {
+    EXPECT_EQ(result.outcome, "infrastructure");
+    EXPECT_FALSE(result.error.empty());
+  }
 }
 
 }  // namespace

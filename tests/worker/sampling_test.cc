@@ -117,16 +117,6 @@ TEST(Racing, NobodyIsOutWithoutAnIncumbentOrAFactor) {
   EXPECT_FALSE(MeasureRacing(plan, 1e-9, slow.Fn()).raced_out);
 }
 
-TEST(Finals, AFinalistFarBehindIsOutAfterThreeRounds) {
-  SamplingPlan plan;
-  plan.race_factor = 1.3;
-  EXPECT_TRUE(IsOut(plan, {1.4, 9, 1.5}, 1));
-  EXPECT_FALSE(IsOut(plan, {1.2, 9, 1.2}, 1)) << "one slow sample says nothing";
-  EXPECT_FALSE(IsOut(plan, {9, 9}, 1)) << "nor do two";
-  plan.race_factor = 0;
-  EXPECT_FALSE(IsOut(plan, {9, 9, 9}, 1));
-}
-
 TEST(CloseCalls, AreThoseOnWhichTheRoundsDisagree) {
   const std::vector<double> rounds = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   for (int faster = 0; faster <= 10; ++faster) {

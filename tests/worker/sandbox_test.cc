@@ -14,10 +14,13 @@
 namespace temper::worker {
 namespace {
 
+using testing::AllOf;
+using testing::DoubleNear;
 using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 constexpr int64_t kCapMs = 200;
 
@@ -128,31 +131,40 @@ TEST_F(SandboxTest, RacesAgainstTheIncumbent) {
   EXPECT_EQ(results[1].costs_s.size(), 1u);
 }
 
-TEST_F(SandboxTest, FinalistsFarBehindGoOnNoLonger) {
-  Sandbox sandbox = Make();
-  BatchWork work = Work({"cost_ns=1000", "cost_ns=2000", "cost_ns=1050"});
-  work.finals = true;
-  work.plan.repeats = 10;
-  work.plan.race_factor = 1.3;
-  auto results = Run(sandbox, work);
-  EXPECT_THAT(Outcomes(results), ElementsAre("ok", "ok", "ok"));
-  EXPECT_EQ(results[0].costs_s.size(), 10u);
-  EXPECT_EQ(results[1].costs_s.size(), 3u);
-  EXPECT_EQ(results[2].costs_s.size(), 10u);
-  work.candidates.pop_back();
-  results = Run(sandbox, work);
-  EXPECT_EQ(results[0].costs_s.size(), 3u) << "who is left alone has won";
+FinalsWork FinalsOf(const std::vector<std::vector<std::string>>& tasks) {
+  FinalsWork work;
+  work.model.rounds = 3;
+  for (const auto& configs : tasks) {
+    work.tasks.push_back({"w", {}});
+    for (const std::string& config : configs) work.tasks.back().candidates.push_back({.config = config});
+  }
+  return work;
 }
 
-TEST_F(SandboxTest, FinalistsThatFailDoNotStopTheOthers) {
+TEST_F(SandboxTest, FinalistsOfAllTasksAreTimedInOneOrder) {
   Sandbox sandbox = Make();
-  BatchWork work = Work({"cost_ns=1000", "fault=time_abort", "fault=wrong", "cost_ns=3000"});
-  work.finals = true;
-  work.plan.repeats = 10;
-  const auto results = Run(sandbox, work);
-  EXPECT_THAT(Outcomes(results), ElementsAre("ok", "run_crashed", "wrong_answer", "ok"));
-  EXPECT_EQ(results[0].costs_s.size(), 10u);
-  EXPECT_EQ(results[3].costs_s.size(), 10u);
+  std::map<int, TrialResult> results;
+  const auto on_trial = [&](int i, TrialResult r) { EXPECT_TRUE(results.emplace(i, std::move(r)).second); };
+  CancelToken token;
+  ASSERT_TRUE(sandbox.Run(FinalsOf({{"cost_ns=1000", "cost_ns=2000"}, {"cost_ns=3000"}}), token, on_trial).ok());
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_THAT(results[1].costs_s, AllOf(SizeIs(3), Each(DoubleNear(2e-6, 1e-9))));
+  EXPECT_THAT(results[2].costs_s, AllOf(SizeIs(3), Each(DoubleNear(3e-6, 1e-9))));
+  EXPECT_EQ(results[2].outcome, "ok");
+}
+
+TEST_F(SandboxTest, FinalsThatCrashAreNobodysFault) {
+  Sandbox sandbox = Make();
+  FinalsWork work = FinalsOf({{"cost_ns=1000", "cost_ns=2000"}});
+  work.model.target = "crash";
+  std::map<int, TrialResult> results;
+  const auto on_trial = [&](int i, TrialResult r) { EXPECT_TRUE(results.emplace(i, std::move(r)).second); };
+  CancelToken token;
+  ASSERT_TRUE(sandbox.Run(work, token, on_trial).ok());
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[1].outcome, "infrastructure");
+  EXPECT_THAT(results[1].error, HasSubstr("SIGSEGV while running the model"));
+  EXPECT_THAT(Outcomes(Run(sandbox, Work({"cost_ns=1"}))), ElementsAre("ok"));
 }
 
 TEST_F(SandboxTest, GivesUpOnAWorkloadThatNoChildSurvives) {

@@ -151,12 +151,17 @@ void Dispatcher::Requeue(int64_t lease_id, const std::string& why) {
   for (const int64_t item_id : lease.open) RequeueItem(item_id, why);
 }
 
+// Finalists are compared with one another: some of them by themselves would tell nothing.
+int Dispatcher::MostAttempts(const Work& work) const {
+  return work.kind == WorkKind::kFinals ? 1 : options_.max_attempts;
+}
+
 // One by one, so that what killed its worker does not take its neighbours along again.
 void Dispatcher::RequeueItem(int64_t item_id, const std::string& why) {
   Item& item = items_.at(item_id);
   if (item.settled || over_.contains(item.work->job)) return;
   const int attempts = static_cast<int>(item.attempts.size());
-  if (attempts >= options_.max_attempts) {
+  if (attempts >= MostAttempts(*item.work)) {
     item.settled = true;
     given_up_.push_back({item.work, item.spec, attempts, item.attempts.back().worker,
                          absl::StrCat("gave up after ", attempts, " attempts: ", why)});
@@ -203,7 +208,7 @@ Dispatcher::Verdict Dispatcher::Judge(const ItemResult& result) const {
   verdict.item = item->spec;
   verdict.worker = attempt.worker;
   const bool infrastructure = result.outcome == "infrastructure";
-  const bool attempts_left = static_cast<int>(item->attempts.size()) < options_.max_attempts;
+  const bool attempts_left = static_cast<int>(item->attempts.size()) < MostAttempts(*item->work);
   if (attempt.result) {
     verdict.judgement = SamePayload(*attempt.result, result) ? Judgement::kDuplicate : Judgement::kConflict;
   } else if (item->settled || over_.contains(item->work->job)) {
@@ -228,7 +233,8 @@ void Dispatcher::CountResult(const Item& item, const Attempt& attempt, const Ite
     session.faults.clear();
     return;
   }
-  session.faults.insert(item.spec.id);
+  // Finalists fail together, for one reason.
+  session.faults.insert(item.work->kind == WorkKind::kFinals ? item.work->items.front().id : item.spec.id);
   if (static_cast<int>(session.faults.size()) < options_.drain_after || session.drained) return;
   session.drained = true;
   session.reason = absl::StrCat("could not measure ", session.faults.size(), " in a row: ", result.error);

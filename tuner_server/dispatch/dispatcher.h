@@ -166,6 +166,7 @@ class Dispatcher {
   void GrantTo(const std::string& id, Session& session, int free_slots, absl::Duration now, SyncOutcome& out);
   void CollectCancels(const std::string& session, const std::vector<int64_t>& held, SyncOutcome& out) const;
   void Requeue(int64_t lease_id, const std::string& why);
+  int MostAttempts(const Work& work) const;
   void RequeueItem(int64_t item_id, const std::string& why);
   void Lose(Session& session, const std::string& why);
   void CloseLease(int64_t lease_id);

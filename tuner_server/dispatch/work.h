@@ -22,8 +22,9 @@ struct WorkItem {
   int64_t id = 0;
   std::string template_name;
   int template_version = 1;
-  std::string config;  // canonical text
-  bool again = false;  // measured before while the device was slow: what comes now counts, however it is
+  std::string config;            // canonical text
+  bool again = false;            // measured before while the device was slow: what comes now counts, however it is
+  std::string workload, anchor;  // of a finalist
 };
 
 struct KernelPick {
@@ -33,7 +34,8 @@ struct KernelPick {
 
 enum class WorkKind { kBatch, kFinals, kModel };
 
-// One lease's worth. A kModel has one item, whose template and config are empty: it stands for the whole model.
+// One lease's worth. Finals have the finalists of all tasks, those of a workload one after another, its default first.
+// A kModel has one item, whose template and config are empty: it stands for the whole model.
 struct Work {
   int64_t job = 0;
   WorkKind kind = WorkKind::kBatch;
@@ -41,13 +43,15 @@ struct Work {
   std::string device_key, target, codegen_id;
   std::vector<WorkItem> items;
 
-  // kBatch and kFinals
-  std::string workload, anchor, tuner;
+  std::string tuner;
+
+  // kBatch
+  std::string workload, anchor;
   double incumbent_s = 0;  // best median known; 0: none
   SamplingPlan plan;
-  bool revalidate = false;  // kFinals: of what was known before, see the records' purpose
 
-  // kModel
+  // kFinals and kModel
+  bool revalidate = false;  // of what was known before, see the records' purpose
   std::shared_ptr<const std::string> graph_json;
   uint64_t seed = 0;
   std::vector<KernelPick> picks;

@@ -274,8 +274,9 @@ void ServerCore::Tick(Actions& actions) {
 Record ServerCore::MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker,
                               const ItemResult& result) const {
   Record record;
-  record.workload = work.workload;
-  record.anchor = work.anchor;
+  const bool is_final = work.kind == WorkKind::kFinals;
+  record.workload = is_final ? item.workload : work.workload;
+  record.anchor = is_final ? item.anchor : work.anchor;
   record.target = work.target;
   record.device_key = work.device_key;
   record.fingerprint = worker.fingerprint;
@@ -285,7 +286,7 @@ Record ServerCore::MakeRecord(const Work& work, const WorkItem& item, const Work
   record.template_version = item.template_version;
   record.config = item.config;
   record.codegen_id = work.codegen_id;
-  record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
+  record.purpose = !is_final ? "search" : work.revalidate ? "revalidate" : "final";
   if (MeasuredInNoise(work.kind, item, result)) record.purpose = "canary";
   // Raced out is a measurement like any other, with too few samples to ever be best.
   record.outcome = result.outcome == "raced_out" ? "ok" : result.outcome;

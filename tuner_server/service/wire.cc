@@ -35,19 +35,32 @@ v1::ModelCheck ModelToWire(const Work& work) {
   return out;
 }
 
+void AddCandidate(v1::Batch& batch, const WorkItem& item, int attempt) {
+  v1::CandidateSpec* to = batch.add_candidates();
+  to->set_candidate(item.id);
+  to->set_attempt(attempt);
+  to->set_template_name(item.template_name);
+  to->set_template_version(item.template_version);
+  to->set_config(item.config);
+}
+
 v1::Batch BatchToWire(const Work& work, const std::vector<int>& attempts) {
   v1::Batch out;
   out.set_workload(work.workload);
   out.set_target(work.target);
   out.set_incumbent_s(work.incumbent_s);
   *out.mutable_plan() = ToWire(work.plan);
+  for (size_t i = 0; i < work.items.size(); ++i) AddCandidate(out, work.items[i], attempts[i]);
+  return out;
+}
+
+v1::ModelFinals FinalsToWire(const Work& work, const std::vector<int>& attempts) {
+  v1::ModelFinals out;
+  *out.mutable_model() = ModelToWire(work);
   for (size_t i = 0; i < work.items.size(); ++i) {
-    v1::CandidateSpec* to = out.add_candidates();
-    to->set_candidate(work.items[i].id);
-    to->set_attempt(attempts[i]);
-    to->set_template_name(work.items[i].template_name);
-    to->set_template_version(work.items[i].template_version);
-    to->set_config(work.items[i].config);
+    const WorkItem& item = work.items[i];
+    if (i == 0 || item.workload != work.items[i - 1].workload) out.add_tasks()->set_workload(item.workload);
+    AddCandidate(*out.mutable_tasks(out.tasks_size() - 1), item, attempts[i]);
   }
   return out;
 }
@@ -99,7 +112,7 @@ v1::Lease ToWire(const Dispatcher::Grant& grant) {
       *out.mutable_batch() = BatchToWire(*grant.work, grant.attempts);
       break;
     case WorkKind::kFinals:
-      *out.mutable_finals() = BatchToWire(*grant.work, grant.attempts);
+      *out.mutable_finals() = FinalsToWire(*grant.work, grant.attempts);
       break;
     case WorkKind::kModel:
       *out.mutable_model() = ModelToWire(*grant.work);

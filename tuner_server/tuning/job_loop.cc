@@ -20,20 +20,12 @@ constexpr absl::Duration kShortestModelBudget = absl::Milliseconds(1500);
 constexpr double kSmoothing = 0.3;
 constexpr double kAgainAtLeast = 16;
 constexpr double kLongKernelS = 1e-3;
-// What finals may cost, by a task's share of the model's time: short ones for small tasks, so that all get theirs.
-struct FinalsPlan {
-  double least_share;
-  int contenders;  // beside the default
-  int repeats_divisor;
-};
-constexpr FinalsPlan kFinalsPlans[] = {{0.1, 3, 1}, {0.02, 2, 1}, {0, 1, 2}};
-// A long kernel is steady enough to be told from another by fewer rounds.
-constexpr double kFinalSeconds = 0.4;
-constexpr int kLeastRepeats = 4;
-// Of the model's time: less to gain is not worth a final. Such a best is used where it is ahead by a margin.
+// Contenders of a task in the finals, beside the default, by its share of the model's time. Each more is a package
+// more, whatever the number of tasks.
+constexpr double kLargeShare = 0.02;
+constexpr int kContenders = 3, kContendersOfSmall = 1;
+// Of the model's time: less to gain is not worth a contest, and the default is used.
 constexpr double kNegligibleGain = 1e-4;
-
-constexpr int kRevalidated = 3;  // of each task, beside the default
 
 constexpr size_t kRecordsOfATask = 64;  // that others learn from
 
@@ -190,7 +182,7 @@ Work JobLoop::NewWork(WorkKind kind, size_t task) const {
   work.target = target_text_;
   work.codegen_id = spec_.codegen_id;
   work.tuner = spec_.tuner;
-  if (kind == WorkKind::kModel) return work;
+  if (kind != WorkKind::kBatch) return work;
   work.workload = tasks_[task].view().workload;
   work.anchor = tasks_[task].anchor();
   return work;
@@ -262,12 +254,9 @@ void JobLoop::ObserveTrial(size_t task, const WorkItem& item, const ItemResult& 
 
 void JobLoop::CloseBatch(const Pending& pending, absl::Duration now) {
   if (pending.kind == WorkKind::kModel) return;
+  if (pending.kind == WorkKind::kFinals) return DecideFinals(pending);
   TaskSearch& task = tasks_[pending.task];
   changed_.insert(pending.task);
-  if (pending.kind == WorkKind::kFinals) {
-    for (const auto& [item, result] : pending.finals) task.ObserveFinal(item, result);
-    return;
-  }
   --task.outstanding;
   task.EndRound();
   const bool first_looks =
@@ -279,6 +268,19 @@ void JobLoop::CloseBatch(const Pending& pending, absl::Duration now) {
   }
   const double each = absl::ToDoubleSeconds(now - pending.submitted) / static_cast<double>(pending.size);
   seconds_per_item_ = seconds_per_item_ == 0 ? each : seconds_per_item_ + kSmoothing * (each - seconds_per_item_);
+}
+
+void JobLoop::DecideFinals(const Pending& pending) {
+  std::map<std::string, size_t> task_of;
+  for (size_t i = 0; i < tasks_.size(); ++i) task_of.emplace(tasks_[i].view().workload, i);
+  std::string failure;
+  for (const auto& [item, result] : pending.finals) {
+    const size_t task = task_of.at(item.workload);
+    changed_.insert(task);
+    tasks_[task].ObserveFinal(item, result);
+    if (result.outcome != "ok" && failure.empty()) failure = absl::StrCat(result.outcome, ": ", result.error);
+  }
+  if (!failure.empty()) warnings_.push_back(absl::StrCat("not all finalists were measured: ", failure));
 }
 
 void JobLoop::EndAllTasks(const std::string& why) {
@@ -318,8 +320,8 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
   if (phase_ == Phase::kFinals) {
     if (!pending_.empty() && now < finals_deadline_) return;
     if (!pending_.empty()) {
-      warnings_.push_back(absl::StrCat("time ran out for ", pending_.size(),
-                                       " finals: their best is provisional, or the default where that is close"));
+      warnings_.push_back(
+          "time ran out for the finals: what is best is provisional, or the default where that is close");
       WithdrawAll(port);
     }
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -338,51 +340,43 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
   }
 }
 
-// The tasks with most to gain first: a short allowance decides what matters.
-void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
-  if (spec_.revalidate) return BeginRevalidation(now, port);
-  phase_ = Phase::kFinals;
-  finals_deadline_ = now + options_.finals_allowance;
-  const double model_s = KernelSeconds();
-  std::vector<size_t> order(tasks_.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return tasks_[a].Gain() > tasks_[b].Gain(); });
-  for (const size_t i : order) {
-    if (tasks_[i].view().default_s > 0 && tasks_[i].Gain() < kNegligibleGain * model_s) continue;
-    const double share = tasks_[i].EstimatedSeconds() / model_s;
-    const FinalsPlan& plan = *std::find_if(std::begin(kFinalsPlans), std::end(kFinalsPlans) - 1,
-                                           [&](const FinalsPlan& p) { return share >= p.least_share; });
-    std::vector<WorkItem> finalists = tasks_[i].Finalists(plan.contenders);
-    if (finalists.empty()) continue;
-    Work work = NewWork(WorkKind::kFinals, i);
-    const double round_s = static_cast<double>(finalists.size()) * tasks_[i].incumbent_s();
-    const int most = std::max(kLeastRepeats, options_.final_repeats / plan.repeats_divisor);
-    work.plan.repeats = static_cast<int>(std::clamp<double>(kFinalSeconds / round_s, kLeastRepeats, most));
-    work.plan.race_factor = options_.final_race_factor;
-    work.incumbent_s = tasks_[i].incumbent_s();
-    work.items = std::move(finalists);
-    Submit(std::move(work), i, now, port);
+Work JobLoop::ModelWork(WorkKind kind, int rounds) const {
+  Work work = NewWork(kind, 0);
+  work.revalidate = spec_.revalidate;
+  work.graph_json = spec_.graph_json;
+  work.seed = spec_.seed;
+  work.rounds = rounds;
+  for (const TaskSearch& task : tasks_) {
+    if (std::optional<KernelPick> pick = task.Pick()) work.picks.push_back(*std::move(pick));
   }
+  return work;
 }
 
-// All that was best, and with all repeats: nothing else takes time here.
-void JobLoop::BeginRevalidation(absl::Duration now, WorkPort& port) {
+int JobLoop::ContendersOf(size_t i) const {
+  if (tasks_[i].EstimatedSeconds() >= kLargeShare * KernelSeconds()) return kContenders;
+  return tasks_[i].Gain() < kNegligibleGain * KernelSeconds() ? 0 : kContendersOfSmall;
+}
+
+void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   phase_ = Phase::kFinals;
-  finals_deadline_ = spec_.time_budget > absl::ZeroDuration() ? started_ + spec_.time_budget : absl::InfiniteDuration();
+  finals_deadline_ = now + options_.model_patience;
+  Work work = ModelWork(WorkKind::kFinals, options_.final_rounds);
+  work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(options_.finals_allowance));
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    std::vector<WorkItem> items = tasks_[i].ToRevalidate(kRevalidated);
-    if (items.empty()) continue;
-    Work work = NewWork(WorkKind::kFinals, i);
-    work.revalidate = true;
-    work.plan.repeats = options_.final_repeats;
-    work.plan.race_factor = 0;
-    work.items = std::move(items);
-    Submit(std::move(work), i, now, port);
+    const TaskSearch& task = tasks_[i];
+    for (WorkItem& item : spec_.revalidate ? task.ToRevalidate(kContenders) : task.Finalists(ContendersOf(i))) {
+      item.workload = task.view().workload;
+      item.anchor = task.anchor();
+      work.items.push_back(std::move(item));
+    }
   }
-  if (!pending_.empty()) return;
-  verdict_ =
-      absl::FailedPreconditionError("nothing to measure again: no record of this model's operators on the device");
-  phase_ = Phase::kOver;
+  if (!work.items.empty()) {
+    Submit(std::move(work), 0, now, port);
+  } else if (spec_.revalidate) {
+    verdict_ =
+        absl::FailedPreconditionError("nothing to measure again: no record of this model's operators on the device");
+    phase_ = Phase::kOver;
+  }
 }
 
 void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
@@ -395,17 +389,10 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
     phase_ = Phase::kOver;
     return;
   }
-  Work work = NewWork(WorkKind::kModel, 0);
-  work.graph_json = spec_.graph_json;
-  work.seed = spec_.seed;
-  work.rounds = options_.model_rounds;
-  for (const TaskSearch& task : tasks_) {
-    if (std::optional<KernelPick> pick = task.Pick()) work.picks.push_back(*std::move(pick));
-  }
+  Work work = ModelWork(WorkKind::kModel, options_.model_rounds);
   picks_ = static_cast<size_t>(
       std::count_if(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return !t.KeepsDefault(); }));
-  const absl::Duration finals = spec_.revalidate ? absl::ZeroDuration() : now - search_ended_;
-  const absl::Duration left = options_.closing_allowance - finals - kModelBuildReserve;
+  const absl::Duration left = options_.closing_allowance - (now - search_ended_) - kModelBuildReserve;
   work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(std::max(left, kShortestModelBudget)));
   work.items.emplace_back();
   model_deadline_ = now + options_.model_patience;

@@ -52,15 +52,12 @@ struct JobLoopOptions {
   double most_again = 0.25;
   // Finals and the model check together, after the last trial.
   absl::Duration closing_allowance = absl::Seconds(15);
-  absl::Duration finals_allowance = absl::Seconds(8);
-  // A model check that does not answer: the job ends without it.
+  absl::Duration finals_allowance = absl::Seconds(3);  // of rounds, building the packages apart
+  // Finals or a model check that do not answer: the job ends without them.
   absl::Duration model_patience = absl::Seconds(60);
   // A long kernel's one sample is steady, and each more of them costs as much as building the next candidate.
   double long_race_factor = 1.08;
-  int final_repeats = 10;  // half as many for a small task
-  // A finalist so much behind the best of the first rounds is out.
-  double final_race_factor = 1.15;
-  int model_rounds = 10;
+  int final_rounds = 12, model_rounds = 10;
 };
 
 // Where the loop's work goes.
@@ -149,7 +146,9 @@ class JobLoop {
   void WithdrawAll(WorkPort& port);
   void CloseBatch(const Pending& pending, absl::Duration now);
   void BeginFinals(absl::Duration now, WorkPort& port);
-  void BeginRevalidation(absl::Duration now, WorkPort& port);
+  void DecideFinals(const Pending& pending);
+  int ContendersOf(size_t task) const;
+  Work ModelWork(WorkKind kind, int rounds) const;
   void BeginModelCheck(absl::Duration now, WorkPort& port);
   void FinishModel(const ItemResult& result);
   bool BudgetOver(absl::Duration now) const;

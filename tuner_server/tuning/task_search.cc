@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/hash.h"
 #include "storage/check.h"
 
@@ -15,6 +16,19 @@ constexpr int kMostEmptyProposals = 4;
 constexpr size_t kMostKnown = 64;
 // Slower than the best by more than this, drift taken off, it is not measured again.
 constexpr double kWorthAgain = 1.15;
+
+// Times of the search are not those in the model: who is behind the best, or the default, by no more may be ahead
+// there.
+constexpr double kMayBeBest = 1.15;
+
+// Knobs in which two configs differ; all, if they are of different templates.
+int Differences(const WorkItem& a, const WorkItem& b) {
+  if (a.template_name != b.template_name) return std::numeric_limits<int>::max();
+  const std::vector<std::string> left = absl::StrSplit(a.config, ','), right = absl::StrSplit(b.config, ',');
+  int differences = 0;
+  for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) differences += left[i] != right[i];
+  return differences;
+}
 
 bool Measured(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
@@ -217,35 +231,49 @@ void TaskSearch::Settle() {
   if (best->second.final_s == 0) SetBest(*winner);
 }
 
-std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
-  if (!prepared() || ok_.empty()) return {};
-  const std::string default_key = KeyOf(default_);
+// By what the search measured, where it did: finals measure in the model, and their times are of another kind.
+std::vector<const TaskSearch::Known*> TaskSearch::RankedBesideTheDefault() const {
   std::vector<const Known*> ranked;
   for (const auto& [key, entry] : ok_) {
-    if (key != default_key) ranked.push_back(&entry);
+    if (key != KeyOf(default_)) ranked.push_back(&entry);
   }
-  std::sort(ranked.begin(), ranked.end(), [](const Known* a, const Known* b) { return a->time() < b->time(); });
-  const auto known_default = ok_.find(default_key);
-  const double default_s = known_default == ok_.end() ? 0 : known_default->second.time();
-  if (ranked.empty() || (default_s > 0 && ranked.front()->time() >= default_s)) return {};
-  // Confirmed by an earlier job, and nothing better was found since.
-  const bool confirmed = ranked.front()->final_s > 0 && known_default != ok_.end() && known_default->second.final_s > 0;
-  if (confirmed && !new_best_here_) return {};
+  std::sort(ranked.begin(), ranked.end(),
+            [](const Known* a, const Known* b) { return a->search_time() < b->search_time(); });
+  return ranked;
+}
+
+std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
+  if (ok_.empty()) return {};
+  std::vector<const Known*> ranked = RankedBesideTheDefault();
+  const auto standard = ok_.find(KeyOf(default_));
+  double most_s = ranked.empty() ? 0 : kMayBeBest * ranked.front()->search_time();
+  if (standard != ok_.end()) most_s = std::min(most_s, kMayBeBest * standard->second.search_time());
+  // Who won an earlier final has to win again.
+  const auto final_time = [](const Known* k) {
+    return k->final_s > 0 ? k->final_s : std::numeric_limits<double>::infinity();
+  };
+  const auto winner = std::ranges::min_element(ranked, {}, final_time);
+  if (winner != ranked.end() && (*winner)->final_s > 0) std::rotate(ranked.begin(), winner, winner + 1);
   std::vector<WorkItem> finalists{default_};
-  for (size_t i = 0; i < ranked.size() && static_cast<int>(i) < contenders; ++i) finalists.push_back(ranked[i]->item);
+  std::vector<WorkItem> alike;
+  for (const Known* k : ranked) {
+    if (k->search_time() > most_s && k->final_s == 0) continue;
+    // What differs little behaves alike in the model too: another kind of config tells more.
+    const bool is_alike = std::any_of(finalists.begin() + 1, finalists.end(),
+                                      [&](const WorkItem& other) { return Differences(k->item, other) < 2; });
+    (is_alike ? alike : finalists).push_back(k->item);
+  }
+  finalists.insert(finalists.end(), alike.begin(), alike.end());
+  finalists.resize(std::min(finalists.size(), 1 + static_cast<size_t>(contenders)));
   return finalists;
 }
 
 std::vector<WorkItem> TaskSearch::ToRevalidate(int n) const {
   if (ok_.empty()) return {};
-  std::vector<const Known*> ranked;
-  for (const auto& [key, entry] : ok_) {
-    if (key != KeyOf(default_)) ranked.push_back(&entry);
-  }
-  const auto time = [](const Known* k) { return k->final_s > 0 ? k->final_s : k->search_s; };
-  std::sort(ranked.begin(), ranked.end(), [&](const Known* a, const Known* b) { return time(a) < time(b); });
   std::vector<WorkItem> items{default_};
-  for (size_t i = 0; i < ranked.size() && static_cast<int>(i) < n; ++i) items.push_back(ranked[i]->item);
+  for (const Known* k : RankedBesideTheDefault()) {
+    if (static_cast<int>(items.size()) <= n) items.push_back(k->item);
+  }
   return items;
 }
 

@@ -55,7 +55,7 @@ class TaskSearch {
   // All items of a batch are back: a round ends.
   void EndRound();
 
-  // The default and up to `contenders` that may beat it, the default first. Empty: nothing to decide.
+  // The default and up to `contenders` that may beat it in the model, the default first. Empty: nothing was measured.
   std::vector<WorkItem> Finalists(int contenders) const;
   // The default and up to n others, the best that are known. Empty: nothing is known.
   std::vector<WorkItem> ToRevalidate(int n) const;
@@ -93,9 +93,11 @@ class TaskSearch {
     double search_s = 0;  // median; 0: none
     double final_s = 0;
     double time() const { return final_s > 0 ? final_s : search_s; }
+    double search_time() const { return search_s > 0 ? search_s : final_s; }
     bool final_here = false;  // decided in this job
   };
   absl::Status FindDefault();
+  std::vector<const Known*> RankedBesideTheDefault() const;
   void Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs, bool is_final);
   void Choose();
   void SetBest(const Known& best);

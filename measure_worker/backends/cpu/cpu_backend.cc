@@ -10,6 +10,7 @@
 #include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/cpu_program.h"
 #include "measure_worker/backends/cpu/model_check.h"
+#include "measure_worker/backends/cpu/model_finals.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::worker {
@@ -102,14 +103,23 @@ class CpuBackend : public Backend {
 
   int build_threads() const override { return std::max(1, temper_pool_resolve_threads(0)); }
 
+  std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) override {
+    MakeRoom();
+    return worker::MeasureFinals(work, begin);
+  }
+
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
-    // The weights of the model and of two packages take their place.
-    state_.reset();
-    states_.Clear();
+    MakeRoom();
     return worker::CheckModel(work, begin);
   }
 
  private:
+  // For the weights of the model and of its packages.
+  void MakeRoom() {
+    state_.reset();
+    states_.Clear();
+  }
+
   absl::StatusOr<Kernel> BuildNest(const CandidateSpec& candidate) const {
     const TemplateDef* def = FindTemplate(candidate.template_name);
     if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("no template '", candidate.template_name, "'"));

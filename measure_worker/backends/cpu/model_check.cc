@@ -1,51 +1,22 @@
 #include "measure_worker/backends/cpu/model_check.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <filesystem>
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/package/package.h"
 #include "compiler/runtime/timing.h"
-#include "measure_worker/backends/cpu/compare.h"
-#include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/backends/cpu/code.h"
+#include "measure_worker/backends/cpu/model_runner.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::worker {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kLeastRounds = 3;
-constexpr int64_t kSampleUs = 2000;
-constexpr double kLongCallS = 0.01;
-constexpr double kSampleByItselfS = 0.05;        // even if the first call, which was cold, took many times as long
 constexpr int64_t kMostOfACloseCall = 3;         // times as many rounds, while it is one
 constexpr int64_t kCloseCallNs = 2'000'000'000;  // but no more after so long: long runs are steady
-
-class TemporaryDirectory {
- public:
-  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
-    std::error_code error;
-    std::string path = absl::StrCat(fs::temp_directory_path(error).string(), "/temper-model-", getpid(), "-XXXXXX");
-    if (error || mkdtemp(path.data()) == nullptr)
-      return absl::ResourceExhaustedError("cannot make a temporary directory");
-    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // The defaults met while the untuned package is written, and what was picked instead.
 class Choices {
@@ -93,66 +64,10 @@ class Choices {
   std::map<std::string, KernelChoice> defaults_;
 };
 
-// A loaded package with buffers of its own.
-class Runner {
- public:
-  static absl::StatusOr<Runner> Load(const std::string& dir, int threads, uint64_t seed) {
-    Runner r;
-    TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(dir, threads));
-    for (const auto& io : r.package_->inputs()) r.inputs_.push_back(MakeModelInput(io.dtype, io.shape, seed++));
-    for (const auto& io : r.package_->outputs()) r.outputs_.emplace_back(io.dtype, io.shape);
-    return r;
-  }
-  absl::Status Run() {
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    for (const NDArray& a : inputs_) inputs.push_back(a.data());
-    for (NDArray& a : outputs_) outputs.push_back(a.MutableData());
-    return package_->Run(inputs.data(), outputs.data());
-  }
-  // After the other package's turn a first call warms the threads and the caches and is not counted; where a call is
-  // long, that would cost as much as it measures and change next to nothing.
-  double Time(int64_t calls) {
-    if (call_s_ < kLongCallS) Run().IgnoreError();
-    const int64_t start = MonotonicNs();
-    for (int64_t i = 0; i < calls; ++i) Run().IgnoreError();
-    const double seconds = static_cast<double>(MonotonicNs() - start) * 1e-9;
-    call_s_ = seconds / static_cast<double>(calls);
-    return seconds;
-  }
-  absl::Status RunFirst() {
-    const int64_t start = MonotonicNs();
-    TEMPER_RETURN_IF_ERROR(Run());
-    call_s_ = static_cast<double>(MonotonicNs() - start) * 1e-9;
-    return absl::OkStatus();
-  }
-  int64_t CallsASample() {
-    return call_s_ > kSampleByItselfS ? 1 : FindCalls([this](int64_t n) { return Time(n); }, kSampleUs);
-  }
-  bool steady() const { return call_s_ >= kLongCallS; }
-  const std::vector<NDArray>& outputs() const { return outputs_; }
-
- private:
-  std::unique_ptr<LoadedPackage> package_;
-  std::vector<NDArray> inputs_, outputs_;
-  double call_s_ = 0;  // of the last sample, or the first call
-};
-
-absl::Status Compare(const Runner& tuned, const Runner& untuned, double& worst) {
-  for (size_t i = 0; i < untuned.outputs().size(); ++i) {
-    const NDArray& want = untuned.outputs()[i];
-    worst = std::max(worst, OutputError(tuned.outputs()[i].data(), want));
-    if (absl::Status status = CheckOutput(tuned.outputs()[i].data(), want); !status.ok()) {
-      return absl::DataLossError(absl::StrCat("output ", i, " of the tuned model: ", status.message()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vector<std::vector<double>>& samples) {
+void TimeInTurns(const ModelWork& work, std::vector<ModelRunner>& runners, std::vector<std::vector<double>>& samples) {
   const int contenders = static_cast<int>(runners.size());
   std::vector<int64_t> calls;
-  for (Runner& r : runners) calls.push_back(r.CallsASample());
+  for (ModelRunner& r : runners) calls.push_back(r.CallsASample());
   const int64_t start = MonotonicNs();
   const int rounds = std::max(work.rounds, kLeastRounds);
   const auto undecided = [&](int round) {
@@ -160,7 +75,7 @@ void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vecto
            IsCloseCall(samples[0], samples[1]);
   };
   const auto decided = [&] {
-    return std::all_of(runners.begin(), runners.end(), [](const Runner& r) { return r.steady(); }) &&
+    return std::all_of(runners.begin(), runners.end(), [](const ModelRunner& r) { return r.steady(); }) &&
            IsDecided(samples.front(), samples.back());
   };
   for (int round = 0; round < rounds || undecided(round); ++round) {
@@ -172,8 +87,6 @@ void TimeInTurns(const ModelWork& work, std::vector<Runner>& runners, std::vecto
     }
   }
 }
-
-constexpr const char* kNames[] = {"untuned", "tuned"};
 
 // `f` for the untuned package and, where they differ, for the tuned one.
 absl::Status ForEachPackage(bool differ, bool at_once, const std::function<absl::Status(bool tuned)>& f) {
@@ -194,9 +107,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   result.outcome = kBuildFailed;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(work.target));
   TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(work.graph_json));
-  FillConstants(graph, work.seed);
-  TEMPER_ASSIGN_OR_RETURN(auto directory, TemporaryDirectory::Make());
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, ModelGraph(work));
   Choices choices(work.picks);
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };
   const auto picked = [&](const Workload& w, const Target& t) { return choices.Picked(w, t); };
@@ -212,26 +123,21 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   TEMPER_ASSIGN_OR_RETURN(bool differ, choices.Differ(graph, target));
   differ = differ || instead > 0;
   const bool at_once = target.threads > 1;
-  TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) {
-    return WritePackage(!tuned && untuned.has_value() ? *untuned : graph, target,
-                        tuned ? ChooseFn(picked) : ChooseFn(defaults), directory->Path(kNames[tuned]))
-        .status();
+  std::vector<ModelRunner> runners(differ ? 2 : 1);
+  TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) -> absl::Status {
+    const Graph& g = !tuned && untuned.has_value() ? *untuned : graph;
+    TEMPER_ASSIGN_OR_RETURN(runners[tuned],
+                            ModelRunner::Make(g, target, tuned ? ChooseFn(picked) : ChooseFn(defaults), work.seed));
+    return absl::OkStatus();
   }));
   graph = Graph();  // the weights are in the packages now
   untuned.reset();
-
-  std::vector<Runner> runners(differ ? 2 : 1);
-  TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) -> absl::Status {
-    TEMPER_ASSIGN_OR_RETURN(runners[tuned], Runner::Load(directory->Path(kNames[tuned]), target.threads, work.seed));
-    return absl::OkStatus();
-  }));
-  directory.reset();  // loaded; and a crash from here on leaves nothing behind
   begin(Phase::kModelRun);
   result.outcome = kRunCrashed;
-  for (Runner& r : runners) TEMPER_RETURN_IF_ERROR(r.RunFirst());
+  for (ModelRunner& r : runners) TEMPER_RETURN_IF_ERROR(r.RunFirst());
   if (differ) {
     result.outcome = kWrongAnswer;
-    TEMPER_RETURN_IF_ERROR(Compare(runners[1], runners[0], result.relative_error));
+    TEMPER_RETURN_IF_ERROR(CompareOutputs(runners[1], runners[0], result.relative_error));
   }
   std::vector<std::vector<double>> samples(runners.size());
   TimeInTurns(work, runners, samples);

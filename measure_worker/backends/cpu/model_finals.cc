@@ -1,0 +1,200 @@
+#include "measure_worker/backends/cpu/model_finals.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/backends/cpu/code.h"
+#include "measure_worker/backends/cpu/model_runner.h"
+#include "measure_worker/sampling.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int kLeastRounds = 3;
+constexpr int64_t kShareOfMemory = 3;  // all packages together may take one part in so many
+constexpr int64_t kPackedBytes = 2;    // a byte of weights, with copies for kernels that want them otherwise
+
+std::string KeyOf(const PackageStep& step) {
+  return absl::StrCat(step.workload, "\n", step.template_name, "\n", step.config);
+}
+
+int64_t ConstantBytes(const Graph& g) {
+  int64_t bytes = 0;
+  for (const Value& v : g.values) {
+    if (v.is_constant) bytes += NumElements(v.type.shape) * SizeOf(v.type.dtype);
+  }
+  return bytes;
+}
+
+class Finals {
+ public:
+  explicit Finals(const FinalsWork& work) : work_(work), results_(work.Candidates().size()) {}
+
+  std::vector<TrialResult> Run(const std::function<void(Phase)>& begin) {
+    begin(Phase::kModelBuild);
+    absl::Status status = Prepare();
+    if (status.ok()) status = BuildAll();
+    begin(Phase::kModelRun);
+    if (status.ok()) status = TimeInTurns();
+    for (const Finalist& f : finalists_) {
+      const auto found = samples_.find(KeyOf(f.step));
+      if (status.ok() && found != samples_.end()) results_[f.index] = {kOk, "", found->second};
+    }
+    for (TrialResult& result : results_) {
+      const bool silent = result.outcome == kInfrastructure && result.error.empty();
+      if (silent) result.error = status.ok() ? "no package with it could be run" : std::string(status.message());
+    }
+    return std::move(results_);
+  }
+
+ private:
+  struct Finalist {
+    size_t index;  // of its result
+    PackageStep step;
+    KernelChoice choice;
+  };
+
+  absl::Status Prepare() {
+    TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(work_.model.target));
+    TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
+    size_t index = 0;
+    for (const FinalsTask& task : work_.tasks) {
+      TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(task.workload));
+      for (const CandidateSpec& candidate : task.candidates) Admit(workload, candidate, index++);
+    }
+    for (const KernelPick& pick : work_.model.picks) {
+      TEMPER_ASSIGN_OR_RETURN(Config config, ParseConfig(pick.config));
+      picks_[pick.workload] = KernelChoice{pick.template_name, std::move(config)};
+    }
+    TEMPER_ASSIGN_OR_RETURN(Graph graph, ModelGraph(work_.model));
+    const int64_t package_bytes = kPackedBytes * ConstantBytes(graph);
+    if (!graph.alternatives.empty()) {
+      Graph other = graph;
+      other.groups = WithAlternatives(graph.groups, graph.alternatives);
+      other.alternatives.clear();
+      graphs_.push_back(std::move(other));
+    }
+    graphs_.insert(graphs_.begin(), std::move(graph));
+    const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    const int64_t room = memory / kShareOfMemory / std::max<int64_t>(1, package_bytes) / std::ssize(graphs_);
+    variants_ = std::clamp<size_t>(static_cast<size_t>(room), 2, std::max<size_t>(2, variants_));
+    return absl::OkStatus();
+  }
+
+  // What can not be built is no finalist.
+  void Admit(const Workload& workload, const CandidateSpec& candidate, size_t index) {
+    absl::StatusOr<Config> config = ParseConfig(candidate.config);
+    absl::Status status = config.status();
+    if (status.ok()) status = BuildKernel(workload, candidate.template_name, *config, target_).status();
+    if (!status.ok()) {
+      results_[index] = {kIllegalConfig, std::string(status.message())};
+      return;
+    }
+    const std::string text = Text(workload);
+    std::vector<size_t>& of_workload = of_workload_[text];
+    of_workload.push_back(finalists_.size());
+    variants_ = std::max(variants_, of_workload.size());
+    finalists_.push_back({index,
+                          {text, candidate.template_name, Text(*config)},
+                          KernelChoice{candidate.template_name, *std::move(config)}});
+  }
+
+  // Variant 0 has the first finalist of each workload; workloads with fewer finalists than there are variants repeat
+  // their last.
+  absl::StatusOr<KernelChoice> Choose(const Workload& w, const Target& t, size_t variant) {
+    const std::string text = Text(w);
+    if (const auto found = of_workload_.find(text); found != of_workload_.end())
+      return finalists_[found->second[std::min(variant, found->second.size() - 1)]].choice;
+    std::lock_guard lock(mutex_);  // packages are written beside one another
+    const auto [pick, is_new] = picks_.try_emplace(text);
+    if (is_new) {
+      TEMPER_ASSIGN_OR_RETURN(pick->second, ChooseDefault(w, t));
+    }
+    return pick->second;
+  }
+
+  absl::Status BuildAll() {
+    runners_.resize(graphs_.size() * variants_);
+    std::vector<absl::Status> built(runners_.size());
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t i; (i = next.fetch_add(1)) < runners_.size();) {
+        const auto choose = [&](const Workload& w, const Target& t) { return Choose(w, t, i / graphs_.size()); };
+        auto runner = ModelRunner::Make(graphs_[i % graphs_.size()], target_, choose, work_.model.seed);
+        built[i] = runner.status();
+        if (runner.ok()) runners_[i] = *std::move(runner);
+      }
+    };
+    std::vector<std::thread> helpers;
+    for (int i = 1; i < target_.threads; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& t : helpers) t.join();
+    graphs_.clear();  // the weights are in the packages now
+    for (const absl::Status& status : built) TEMPER_RETURN_IF_ERROR(status);
+    for (ModelRunner& r : runners_) TEMPER_RETURN_IF_ERROR(r.RunFirst());
+    // A package whose answer differs from the default's is not worth its time.
+    double worst = 0;
+    std::erase_if(runners_, [&](const ModelRunner& r) { return !CompareOutputs(r, runners_.front(), worst).ok(); });
+    return absl::OkStatus();
+  }
+
+  absl::Status TimeInTurns() {
+    const int contenders = static_cast<int>(runners_.size());
+    std::vector<int64_t> calls;
+    for (ModelRunner& r : runners_) calls.push_back(r.CallsASample());
+    const int64_t start = MonotonicNs();
+    for (int round = 0; round < std::max(work_.model.rounds, kLeastRounds); ++round) {
+      const bool late = work_.model.budget_ms > 0 && MonotonicNs() - start > work_.model.budget_ms * 1'000'000;
+      if (round >= kLeastRounds && late) break;
+      std::map<std::string, Sum> sums;
+      for (int turn = 0; turn < contenders; ++turn) {
+        const int i = InterleavedIndex(round, turn, contenders);
+        TEMPER_RETURN_IF_ERROR(AddSteps(runners_[i], calls[i], sums));
+      }
+      for (const auto& [key, sum] : sums) samples_[key].push_back(sum.seconds / static_cast<double>(sum.count));
+    }
+    return absl::OkStatus();
+  }
+
+  struct Sum {
+    double seconds = 0;
+    int64_t count = 0;
+  };
+  static absl::Status AddSteps(ModelRunner& runner, int64_t calls, std::map<std::string, Sum>& sums) {
+    std::vector<int64_t> ns;
+    TEMPER_RETURN_IF_ERROR(runner.TimeSteps(calls, ns));
+    for (size_t s = 0; s < ns.size(); ++s) {
+      Sum& sum = sums[KeyOf(runner.steps()[s])];
+      sum.seconds += static_cast<double>(ns[s]) * 1e-9;
+      sum.count += calls;
+    }
+    return absl::OkStatus();
+  }
+
+  const FinalsWork& work_;
+  Target target_;
+  std::vector<TrialResult> results_;
+  std::vector<Finalist> finalists_;
+  std::map<std::string, std::vector<size_t>> of_workload_;  // into finalists_
+  size_t variants_ = 1;
+  std::mutex mutex_;
+  std::map<std::string, KernelChoice> picks_;  // of workloads without finalists; defaults as they are met
+  std::vector<Graph> graphs_;
+  std::vector<ModelRunner> runners_;                    // by variant, then by graph
+  std::map<std::string, std::vector<double>> samples_;  // one a round
+};
+
+}  // namespace
+
+std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) {
+  return Finals(work).Run(begin);
+}
+
+}  // namespace temper::worker

@@ -1,0 +1,121 @@
+#include "measure_worker/backends/cpu/model_runner.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/sampling.h"
+
+namespace temper::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSampleUs = 2000;
+constexpr double kLongCallS = 0.01;
+constexpr double kSampleByItselfS = 0.05;  // even if the first call, which was cold, took many times as long
+
+class TemporaryDirectory {
+ public:
+  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
+    std::error_code error;
+    std::string path = absl::StrCat(fs::temp_directory_path(error).string(), "/temper-model-", getpid(), "-XXXXXX");
+    if (error || mkdtemp(path.data()) == nullptr)
+      return absl::ResourceExhaustedError("cannot make a temporary directory");
+    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> ModelGraph(const ModelWork& work) {
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(work.graph_json));
+  FillConstants(graph, work.seed);
+  return graph;
+}
+
+absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& target, const ChooseFn& choose,
+                                              uint64_t seed) {
+  TEMPER_ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Make());
+  const std::string path = directory->Path("package");
+  TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path));
+  ModelRunner r;
+  r.steps_ = std::move(report.steps);
+  TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads));
+  for (const auto& io : r.package_->inputs()) r.inputs_.push_back(MakeModelInput(io.dtype, io.shape, seed++));
+  for (const auto& io : r.package_->outputs()) r.outputs_.emplace_back(io.dtype, io.shape);
+  return r;
+}
+
+absl::Status ModelRunner::Run(std::vector<int64_t>* step_ns) {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const NDArray& a : inputs_) inputs.push_back(a.data());
+  for (NDArray& a : outputs_) outputs.push_back(a.MutableData());
+  if (step_ns != nullptr) return package_->RunTimed(inputs.data(), outputs.data(), step_ns);
+  return package_->Run(inputs.data(), outputs.data());
+}
+
+absl::Status ModelRunner::RunFirst() {
+  const int64_t start = MonotonicNs();
+  TEMPER_RETURN_IF_ERROR(Run());
+  call_s_ = static_cast<double>(MonotonicNs() - start) * 1e-9;
+  return absl::OkStatus();
+}
+
+void ModelRunner::WarmUp() {
+  if (call_s_ < kLongCallS) Run().IgnoreError();
+}
+
+double ModelRunner::Time(int64_t calls) {
+  WarmUp();
+  const int64_t start = MonotonicNs();
+  for (int64_t i = 0; i < calls; ++i) Run().IgnoreError();
+  const double seconds = static_cast<double>(MonotonicNs() - start) * 1e-9;
+  call_s_ = seconds / static_cast<double>(calls);
+  return seconds;
+}
+
+absl::Status ModelRunner::TimeSteps(int64_t calls, std::vector<int64_t>& step_ns) {
+  WarmUp();
+  step_ns.assign(steps_.size(), 0);
+  std::vector<int64_t> once;
+  for (int64_t i = 0; i < calls; ++i) {
+    TEMPER_RETURN_IF_ERROR(Run(&once));
+    for (size_t s = 0; s < step_ns.size(); ++s) step_ns[s] += once.at(s);
+  }
+  return absl::OkStatus();
+}
+
+int64_t ModelRunner::CallsASample() {
+  return call_s_ > kSampleByItselfS ? 1 : FindCalls([this](int64_t n) { return Time(n); }, kSampleUs);
+}
+
+bool ModelRunner::steady() const { return call_s_ >= kLongCallS; }
+
+absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& reference, double& worst) {
+  for (size_t i = 0; i < reference.outputs().size(); ++i) {
+    const NDArray& want = reference.outputs()[i];
+    worst = std::max(worst, OutputError(runner.outputs()[i].data(), want));
+    if (absl::Status status = CheckOutput(runner.outputs()[i].data(), want); !status.ok()) {
+      return absl::DataLossError(absl::StrCat("output ", i, " of the tuned model: ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace temper::worker

@@ -1,0 +1,46 @@
+// A package of a whole model, built and loaded to be timed.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "compiler/package/package.h"
+#include "measure_worker/work.h"
+
+namespace temper::worker {
+
+// The graph that travelled, with weights drawn from the seed.
+absl::StatusOr<Graph> ModelGraph(const ModelWork& work);
+
+// Not thread-safe.
+class ModelRunner {
+ public:
+  // Writes a package, loads it with inputs drawn from the seed, and leaves nothing of it on the disk.
+  static absl::StatusOr<ModelRunner> Make(const Graph& g, const Target& target, const ChooseFn& choose, uint64_t seed);
+
+  absl::Status RunFirst();
+  // Seconds that `calls` runs take. After another package's turn a first run warms the threads and the caches and is
+  // not counted; where a run is long, that would cost as much as it measures and change next to nothing.
+  double Time(int64_t calls);
+  // The same, and adds the nanoseconds of each of steps().
+  absl::Status TimeSteps(int64_t calls, std::vector<int64_t>& step_ns);
+  int64_t CallsASample();
+  bool steady() const;
+
+  const std::vector<PackageStep>& steps() const { return steps_; }
+  const std::vector<NDArray>& outputs() const { return outputs_; }
+
+ private:
+  absl::Status Run(std::vector<int64_t>* step_ns = nullptr);
+  void WarmUp();
+
+  std::unique_ptr<LoadedPackage> package_;
+  std::vector<PackageStep> steps_;
+  std::vector<NDArray> inputs_, outputs_;
+  double call_s_ = 0;  // of the last sample, or the first call
+};
+
+// kDataLoss: the outputs of the latest runs differ by more than rounding. `worst` is raised to their relative error.
+absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& reference, double& worst);
+
+}  // namespace temper::worker

@@ -1,0 +1,179 @@
+// A job loop driven by a worker that measures by formula.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "storage/store.h"
+#include "tests/server/toys.h"
+#include "tuner_server/tuning/job_loop.h"
+
+namespace temper {
+
+using Phase = JobLoop::Phase;
+
+inline constexpr char kKey[] = "toy-device";
+
+// A worker that measures by formula, and a store that keeps what it says.
+class Simulation : public WorkPort {
+ public:
+  explicit Simulation(std::vector<Task> tasks) : tasks_(std::move(tasks)), store_(NewMemoryStore()) {
+    for (const Task& task : tasks_) workloads_[Text(task.workload)] = task.workload;
+    spec_.id = 1;
+    spec_.device_key = kKey;
+    spec_.codegen_id = "c1";
+    spec_.tuner = "random";
+    spec_.graph_json = std::make_shared<const std::string>("{}");
+    options_.make_tuner = FindTuner("random")->make;
+  }
+
+  std::vector<int64_t> Submit(Work work) override {
+    std::vector<int64_t> ids;
+    for (WorkItem& item : work.items) ids.push_back(item.id = next_id_++);
+    queue_.push_back(std::move(work));
+    return ids;
+  }
+  void Withdraw(const std::vector<int64_t>& items) override {
+    withdrawn_ += static_cast<int>(items.size());
+    queue_.clear();
+  }
+
+  // Starts a job; what earlier jobs of this simulation left in the store is known to it.
+  void Begin() {
+    auto loop = JobLoop::Create(spec_, ToyTarget(), tasks_, options_, clock_.Monotonic());
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loop_ = *std::move(loop);
+    ASSERT_TRUE(loop_->Warm({}, others_).ok());
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      std::vector<Record> known;
+      const RecordFilter filter{.workload = Text(tasks_[i].workload)};
+      ASSERT_TRUE(store_->Scan(filter, [&](const Record& r) { known.push_back(r); }).ok());
+      ASSERT_TRUE(loop_->PrepareTask(i, known).ok());
+    }
+  }
+
+  // Plays the job to its end. False: it did not come to one.
+  bool Run() {
+    for (int step = 0; step < 10000; ++step) {
+      loop_->Advance(clock_.Monotonic(), *this);
+      if (loop_->phase() == Phase::kOver) return true;
+      if (loop_->NeedsSearch(1, false)) {
+        const absl::Status searched = loop_->Search(clock_.Monotonic(), *this);
+        if (!searched.ok()) return false;
+      } else if (!queue_.empty()) {
+        MeasureNext();
+      } else {
+        clock_.Advance(loop_->NextDeadline() - clock_.Monotonic());  // nobody answers
+      }
+    }
+    return false;
+  }
+
+  // Plays until the phase begins; its work waits in the queue then.
+  bool RunUntil(Phase phase) {
+    for (int step = 0; step < 10000 && loop_->phase() != phase; ++step) {
+      if (loop_->NeedsSearch(1, false) && !loop_->Search(clock_.Monotonic(), *this).ok()) return false;
+      if (!queue_.empty()) MeasureNext();
+      loop_->Advance(clock_.Monotonic(), *this);
+    }
+    return loop_->phase() == phase;
+  }
+
+  void MeasureNext() {
+    const Work work = queue_.front();
+    queue_.pop_front();
+    works_.push_back(work);
+    for (const WorkItem& item : work.items) {
+      clock_.Advance(per_item_);
+      const ItemResult result = work.kind == WorkKind::kModel ? model_(work) : Measure(work, item);
+      if (work.kind != WorkKind::kModel) Keep(work, item, result);
+      loop_->OnResult(result, clock_.Monotonic());
+    }
+  }
+
+  ItemResult Measure(const Work& work, const WorkItem& item) {
+    ItemResult result{.item = item.id, .attempt = 1, .outcome = outcome_(item)};
+    const double cost = cost_(workloads_.at(WorkloadOf(work, item)), item.config);
+    if (result.outcome == "ok") result.costs_s = {cost, cost, cost};
+    if (result.outcome == "raced_out") result.costs_s = {cost};
+    if (work.kind == WorkKind::kBatch) result.drift = drift_(item);
+    if (result.drift > 1)
+      std::for_each(result.costs_s.begin(), result.costs_s.end(), [&](double& s) { s *= result.drift; });
+    return result;
+  }
+
+  static std::string WorkloadOf(const Work& work, const WorkItem& item) {
+    return work.kind == WorkKind::kFinals ? item.workload : work.workload;
+  }
+
+  void Keep(const Work& work, const WorkItem& item, const ItemResult& result) {
+    Record record;
+    record.workload = WorkloadOf(work, item);
+    record.target = work.target;
+    record.device_key = kKey;
+    record.template_name = item.template_name;
+    record.template_version = item.template_version;
+    record.config = item.config;
+    record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
+    record.outcome = result.outcome;
+    record.costs_s = result.costs_s;
+    ASSERT_TRUE(store_->Append(std::vector<Record>{record}).ok());
+    if (work.kind == WorkKind::kBatch) measured_.push_back(work.workload + item.template_name + item.config);
+  }
+
+  int Measured(const std::string& workload) const {
+    return static_cast<int>(std::count_if(measured_.begin(), measured_.end(),
+                                          [&](const std::string& key) { return key.starts_with(workload); }));
+  }
+  // The configs in the finals, by workload.
+  std::map<std::string, std::vector<std::string>> Finalists() const {
+    std::map<std::string, std::vector<std::string>> configs;
+    for (const Work& work : WorksOf(WorkKind::kFinals)) {
+      for (const WorkItem& item : work.items) configs[item.workload].push_back(item.config);
+    }
+    return configs;
+  }
+  std::vector<Work> WorksOf(WorkKind kind) const {
+    std::vector<Work> works;
+    for (const Work& work : works_) {
+      if (work.kind == kind) works.push_back(work);
+    }
+    return works;
+  }
+  bool AllDistinct() const { return std::set(measured_.begin(), measured_.end()).size() == measured_.size(); }
+
+  std::vector<Task> tasks_;
+  std::map<std::string, Workload> workloads_;
+  JobSpec spec_;
+  JobLoopOptions options_;
+  FakeClock clock_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<JobLoop> loop_;
+  absl::Duration per_item_ = absl::Milliseconds(100);
+  std::function<double(const Workload&, const std::string&)> cost_ = ToyCost;
+  std::function<std::string(const WorkItem&)> outcome_ = [](const WorkItem&) { return "ok"; };
+  std::function<double(const WorkItem&)> drift_ = [](const WorkItem&) { return 1.0; };
+  std::function<ItemResult(const Work&)> model_ = [](const Work& work) {
+    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {1, 1, 1}, .untuned_s = {2, 2, 2}};
+  };
+  std::deque<Work> queue_;
+  std::vector<Work> works_;
+  std::vector<Record> others_;  // what is known of other tasks
+  std::vector<std::string> measured_;
+  int64_t next_id_ = 1;
+  int withdrawn_ = 0;
+};
+
+inline std::vector<Task> ThreeTasks() {
+  return {{ToyWorkload("a", 400), 1}, {ToyWorkload("b", 400, 5e-3), 2}, {ToyWorkload("c", 20, 1e-4), 1}};
+}
+
+}  // namespace temper

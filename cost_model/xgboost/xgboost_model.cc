@@ -11,7 +11,7 @@ namespace temper {
 namespace {
 
 // Beyond these every other one is forgotten, so that the thousandth fit costs what the hundredth did.
-constexpr size_t kMostSamples = 1024;
+constexpr size_t kMostSamples = 512;
 // The draft says where to begin; among the best by draft, what was measured says ever better where to go on. Trust in
 // it halves with so many samples.
 constexpr double kTrustHalves = 16;

@@ -11,7 +11,7 @@
 namespace temper {
 
 // Raised by hand when the code generated for the same nest changes.
-inline constexpr int kCodegenVersion = 4;
+inline constexpr int kCodegenVersion = 5;
 std::string CodegenId();  // "1-llvm19": codegen version and LLVM's major
 
 struct CodegenInput {

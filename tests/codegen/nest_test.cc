@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <regex>
 #include <thread>
 
 #include "compiler/codegen/codegen.h"
@@ -510,6 +511,30 @@ TEST(Module, SineAndCosineOfOneArgumentLoad) {
            ir::Seq({ir::Store(c, {i}, ir::Unary(ExprKind::kSin, x)),
                     ir::Store(d, {i}, ir::Unary(ExprKind::kCos, x) + ir::Binary(ExprKind::kPow, ir::Float(2), x))}))},
       1e-6);
+}
+
+TEST(Vectors, WhatIsNotReadIsNotAddressedOutsideTheBuffer) {
+  // A row of zeros before the first row and behind the last: those would be loads from other pages.
+  const ir::Buffer a = F32("a", {4, 16}), c = F32("c", {6, 16});
+  const Var i = ir::MakeVar("i"), v = ir::MakeVar("v");
+  const Expr row = Expr(i) - Expr(1);
+  const auto padded = [&](bool may_be_outside) {
+    const Expr inside = may_be_outside ? And(Expr(0) <= row, row < Expr(4)) : Expr(i) < Expr(3);
+    const Expr value = ir::Select(inside, ir::Load(a, {may_be_outside ? row : Expr(i) % Expr(4), v}), ir::Float(0));
+    return ir::Func{"f",
+                    {a, c},
+                    1,
+                    ir::For(i, 6, ForKind::kSerial, ir::For(v, 16, ForKind::kVectorized, ir::Store(c, {i, v}, value)))};
+  };
+  ExpectSame(padded(true), 0);
+  ExpectSame(padded(false), 0);
+  const Target t = *ParseTarget("llvm:x86-64-v4");
+  const auto outside = EmitText({{"kernel", padded(true)}}, t, "ir");
+  const auto within = EmitText({{"kernel", padded(false)}}, t, "ir");
+  ASSERT_TRUE(outside.ok() && within.ok());
+  const std::regex chosen("select i1 [^,]*, ptr ");
+  EXPECT_TRUE(std::regex_search(*outside, chosen)) << *outside;
+  EXPECT_FALSE(std::regex_search(*within, chosen)) << *within;
 }
 
 TEST(Module, PrefetchesComeToTheCacheTheyName) {

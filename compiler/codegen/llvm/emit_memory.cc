@@ -275,7 +275,8 @@ Value* Emitter::ScalarLoad(const Access& access) {
 }
 
 // A vector of memory that is read only under a condition common to all lanes, and `otherwise` without it: a masked
-// load instead of a branch keeps unrolled code in one block. Null where it is something else, or masks are slow.
+// load instead of a branch keeps unrolled code in one block. It never leaves the buffer: where no lane is read, a page
+// that is not there costs hundreds of cycles all the same. Null where it is something else, or masks are slow.
 Value* Emitter::LoadUnder(Value* condition, const Expr& e, const Expr& otherwise) {
   if (lanes_.count == 0 || e->kind != ExprKind::kLoad || !CheapAndSafe(otherwise)) return nullptr;
   if (e->buffer->scope != ir::Scope::kMemory || SizeOf(e->dtype) < 4 || !context_.target.Has("avx")) return nullptr;
@@ -284,7 +285,11 @@ Value* Emitter::LoadUnder(Value* condition, const Expr& e, const Expr& otherwise
   auto* type = llvm::FixedVectorType::get(MemoryType(e->dtype), static_cast<unsigned>(lanes_.count));
   Value* mask = b_.CreateVectorSplat(type->getElementCount(), condition);
   if (lanes_.mask != nullptr) mask = b_.CreateAnd(mask, lanes_.mask);
-  return b_.CreateMaskedLoad(type, AddressOf(access, 0), AlignmentOf(access), mask, EmitVector(otherwise));
+  Value* p = AddressOf(access, 0);
+  if (auto base = pointers_.find(access.buffer); base != pointers_.end() && !InBounds(access)) {
+    p = b_.CreateSelect(condition, p, base->second);
+  }
+  return b_.CreateMaskedLoad(type, p, AlignmentOf(access), mask, EmitVector(otherwise));
 }
 
 // One element for all lanes, which exists only if some lane wants it.

@@ -189,5 +189,57 @@ TEST(Footprint, ChunksOfRowsLeaveThreadsEvenShares) {
   }
 }
 
+const TemplateDef* Winograd() { return FindTemplate("conv2d.winograd"); }
+Config WinogradConfig(int64_t m, int64_t mr, int64_t mt, int64_t blocks) {
+  return *ParseConfig(absl::StrCat("m=", m, ",mr=", mr, ",nv=1,mt=", mt, ",blocks=", blocks, ",ku=1"));
+}
+
+TEST(Footprint, WinogradKnowsWhatTheThreadWithMostTilesHas) {
+  Rng rng(11);
+  for (int i = 0; i < 300; ++i) {
+    const int64_t size = 4 + rng.Below(40), m = rng.Below(2) == 0 ? 2 : 4, mr = 1 + rng.Below(12);
+    const int64_t mt = 1 + rng.Below(6), blocks = int64_t{1} << rng.Below(3);
+    Target t = Machine();
+    t.threads = static_cast<int>(1 + rng.Below(9));
+    const Workload w = PaddedConv(16, size, 64);
+    SCOPED_TRACE(absl::StrCat(Text(w), " m=", m, " mr=", mr, " mt=", mt, " blocks=", blocks, " threads=", t.threads));
+    const int64_t tiles = CeilDiv(size, m) * CeilDiv(size, m), block_tiles = std::min(mt * mr, tiles);
+    // Each thread's row tiles, chunk by chunk.
+    const int64_t chunks = CeilDiv(tiles, block_tiles) * blocks;
+    std::vector<int64_t> mine(static_cast<size_t>(t.threads));
+    int64_t all = 0;
+    for (int64_t c = 0; c < chunks; ++c) {
+      const int64_t first = c / blocks * block_tiles, rows = CeilDiv(std::min(block_tiles, tiles - first), mr);
+      const int64_t even = chunks / t.threads, rest = chunks % t.threads;
+      const int64_t thread = c < rest * (even + 1) ? c / (even + 1) : rest + (c - rest * (even + 1)) / even;
+      mine[static_cast<size_t>(thread)] += rows;
+      all += rows;
+    }
+    const double most = static_cast<double>(*std::ranges::max_element(mine) * t.threads) / static_cast<double>(all);
+    EXPECT_NEAR(Winograd()->footprint(w, WinogradConfig(m, mr, mt, blocks), t).chunk_imbalance, most, 1e-9);
+  }
+}
+
+TEST(Footprint, WinogradReadsFiltersAnewForEachBlockOfTilesUnlessL2KeepsThem) {
+  const auto streams = [](int64_t channels, int64_t mt) {
+    const Workload w = PaddedConv(channels, 56, 64);
+    const double filter = 4.0 * 36 * 64 * static_cast<double>(channels);
+    return Winograd()->footprint(w, WinogradConfig(4, 7, mt, 1), Machine()).l3_traffic / filter;
+  };
+  EXPECT_EQ(streams(32, 1), 1);
+  EXPECT_EQ(streams(256, 1), 28);  // of 196 tiles
+  EXPECT_EQ(streams(256, 2), 14);
+}
+
+TEST(Footprint, LargerFiltersOfWinogradComeFromMemoryInsteadOfTheGivenOnes) {
+  const Workload w = PaddedConv(64, 28, 64);
+  const auto traffic = [&](int64_t m) {
+    return Winograd()->footprint(w, WinogradConfig(m, 7, 1, 1), Machine()).memory_traffic;
+  };
+  const double activations = 2 * 4.0 * 28 * 28 * 64, filter = 4.0 * 64 * 64;
+  EXPECT_EQ(traffic(2), activations + 16 * filter);
+  EXPECT_EQ(traffic(4), activations + 36 * filter);
+}
+
 }  // namespace
 }  // namespace temper

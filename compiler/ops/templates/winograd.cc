@@ -270,6 +270,16 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
+// Row tiles, each with a column block, of all threads if each had as many as the one with most of them. Threads take
+// chunks in order, so the first has whole blocks of tiles; what the last block lacks is another's gain.
+double MostOfAThread(const Plan& p, const Target& t) {
+  const int64_t of_block = CeilDiv(p.block_tiles, p.mr);
+  const int64_t all = (p.tiles / p.block_tiles * of_block + CeilDiv(p.tiles % p.block_tiles, p.mr)) * p.blocks;
+  const int64_t chunks = CeilDiv(p.tiles, p.block_tiles) * p.blocks;
+  return static_cast<double>(std::min(CeilDiv(chunks, t.threads) * of_block, all) * t.threads) /
+         static_cast<double>(all);
+}
+
 Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const Conv2dShape s(w);
   const Plan p(s, c, t);
@@ -278,27 +288,34 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double padded_columns = static_cast<double>(p.panels * p.nr);
   const double tile_blocks = static_cast<double>(CeilDiv(p.tiles, p.block_tiles));
   const double blocks = static_cast<double>(p.blocks);
-  const double padded_tiles = static_cast<double>(p.tiles / p.block_tiles * CeilDiv(p.block_tiles, p.mr) * p.mr +
-                                                  CeilDiv(p.tiles % p.block_tiles, p.mr) * p.mr);
+  const double row_tiles = static_cast<double>(p.tiles / p.block_tiles * CeilDiv(p.block_tiles, p.mr) +
+                                               CeilDiv(p.tiles % p.block_tiles, p.mr));
   Footprint f;
   f.flops = 2 * points * tiles * columns * k;
-  f.padded_flops = 2 * points * std::max(tiles, padded_tiles) * padded_columns * k;
+  f.padded_flops = 2 * points * std::max(tiles, row_tiles * static_cast<double>(p.mr)) * padded_columns * k;
   DescribeTile(f, p.mr, c["nv"], p.lanes);
   f.reduction = k;
   const double block_input = 4 * points * static_cast<double>(p.block_tiles) * k;
   const double block_product = 4 * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
-  const double filter = 4 * points * padded_columns * k;
+  const double filter = 4 * points * padded_columns * k, panel = 4 * k * static_cast<double>(p.nr);
+  const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes),
+               l3 = 0.75 * static_cast<double>(t.l3_bytes);
   f.l1_bytes = 4 * k * (f.tile_rows + f.tile_columns);
   f.l2_bytes = block_input + block_product + filter / points / blocks;
-  // Each chunk reads its columns' filters; what it transforms goes through L2 and back.
-  f.l2_traffic = tile_blocks * (filter + 2 * blocks * block_input + 2 * blocks * block_product);
-  // Each block of tiles reads all filters; those that the shared cache holds come from memory once.
-  const bool spills = f.l2_bytes > static_cast<double>(t.l2_bytes);
-  f.l3_traffic = tile_blocks * (filter + (spills ? 2 * blocks * (block_input + block_product) : 0));
-  f.memory_traffic = CompulsoryBytes(w) + filter * (2 * filter <= static_cast<double>(t.l3_bytes) ? 1 : tile_blocks);
+  // A panel of filters comes for each block of tiles, or for each of its row tiles if L1 does not keep it; what is
+  // transformed goes through L2 and back.
+  f.l2_traffic =
+      (panel <= l1 / 2 ? tile_blocks : row_tiles) * filter + 2 * tile_blocks * blocks * (block_input + block_product);
+  // A thread's blocks of tiles read all filters anew, unless L2 keeps them beside a block.
+  const bool spills = f.l2_bytes > l2;
+  const double streams =
+      filter + block_input + block_product <= 0.75 * l2 ? std::min<double>(t.threads, tile_blocks) : tile_blocks;
+  f.l3_traffic = streams * filter + (spills ? 2 * tile_blocks * blocks * (block_input + block_product) : 0);
   f.compulsory_bytes = CompulsoryBytes(w);
+  const double given = static_cast<double>(9 * 4 * s.oc * s.c);  // the filters that transformed ones replace
+  f.memory_traffic = f.compulsory_bytes - given + filter * (filter <= l3 ? 1 : tile_blocks);
   f.parallel_chunks = tile_blocks * blocks;
-  f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
+  f.chunk_imbalance = MostOfAThread(p, t);
   f.copies_bytes = 4 * points * tiles * (blocks * k + columns);
   f.code_ops = static_cast<double>(p.mr * c["nv"] * p.unroll) + 8 * points;
   return f;

@@ -12,6 +12,9 @@ constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not
 constexpr double kAgreement = 0.8;  // of the rounds, on who is faster
 constexpr size_t kRoundsThatDecide = 5;
 constexpr double kWarmsItselfS = 1e-3;
+// One sample may be several times too long: threads were asleep, or somebody else had a core. Alone it decides only
+// where it is hopeless.
+constexpr double kHopeless = 8;
 
 int64_t CallsAfter(double first_s, const TimeFn& time, int64_t min_sample_us) {
   int64_t calls = 1;
@@ -31,7 +34,8 @@ bool IsBehind(const SamplingPlan& plan, const std::vector<double>& costs_s, doub
   if (incumbent_s <= 0 || plan.race_factor <= 0) return false;
   const double best_s = *std::min_element(costs_s.begin(), costs_s.end());
   const auto samples = static_cast<double>(costs_s.size());
-  return best_s > std::pow(plan.race_factor, 1 / (samples * samples)) * incumbent_s;
+  const double factor = samples == 1 ? kHopeless : std::pow(plan.race_factor, 1 / (samples * samples));
+  return best_s > factor * incumbent_s;
 }
 
 // The rounds that the one who is faster in more of them has won.
@@ -55,6 +59,7 @@ Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn
     result.costs_s.push_back(i == 0 && is_sample ? first_s : time(calls) / static_cast<double>(calls));
     result.raced_out = i + 1 < plan.repeats && IsBehind(plan, result.costs_s, incumbent_s);
   }
+  if (result.raced_out) result.costs_s = {*std::min_element(result.costs_s.begin(), result.costs_s.end())};
   return result;
 }
 

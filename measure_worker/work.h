@@ -12,7 +12,7 @@ namespace temper::worker {
 struct SamplingPlan {
   int repeats = 3;              // samples of a contender
   int64_t min_sample_us = 200;  // a sample lasts at least this long
-  double race_factor = 0;       // out after one sample if this much behind the incumbent; 0: never
+  double race_factor = 0;       // out early if this much behind the incumbent (sampling.cc); 0: never
   int64_t build_timeout_ms = 10000;
   int64_t run_timeout_ms = 10000;
   std::string cache_policy = "model";

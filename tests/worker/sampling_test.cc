@@ -69,33 +69,54 @@ TEST(Racing, AContenderEarnsAllItsSamples) {
   EXPECT_THAT(samples.costs_s, Each(DoubleNear(1.01e-3, 1e-9)));
 }
 
-TEST(Racing, ALoserIsOutAfterAWarmUpAndOneSample) {
+TEST(Racing, ALoserIsOutAfterAWarmUpAndTwoSamplesAHopelessOneAfterOne) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
-  FakeDevice device{0.4e-3};
+  FakeDevice device{0.4e-3}, hopeless{0.9e-3};
   const Samples samples = MeasureRacing(plan, 0.3e-3, device.Fn());
   EXPECT_TRUE(samples.raced_out);
-  EXPECT_EQ(samples.costs_s.size(), 1u);
-  EXPECT_EQ(device.calls, 2);
+  EXPECT_EQ(device.calls, 3);
+  EXPECT_TRUE(MeasureRacing(plan, 0.1e-3, hopeless.Fn()).raced_out);
+  EXPECT_EQ(hopeless.calls, 2);
 }
 
 TEST(Racing, ALongCallsFirstTimeIsASample) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
-  FakeDevice loser{1.4e-3}, contender{1e-3};
+  FakeDevice loser{1.4e-3}, hopeless{9e-3}, contender{1e-3};
   EXPECT_TRUE(MeasureRacing(plan, 1e-3, loser.Fn()).raced_out);
-  EXPECT_EQ(loser.calls, 1);
+  EXPECT_EQ(loser.calls, 2);
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, hopeless.Fn()).raced_out);
+  EXPECT_EQ(hopeless.calls, 1);
   EXPECT_EQ(MeasureRacing(plan, 1e-3, contender.Fn()).costs_s.size(), 3u);
   EXPECT_EQ(contender.calls, 3);
+}
+
+TEST(Racing, AColdFirstCallDoesNotDecide) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice device{0.9e-3, 6};
+  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  EXPECT_FALSE(samples.raced_out);
+  EXPECT_EQ(samples.costs_s.size(), 3u);
+  EXPECT_NEAR(Median(samples.costs_s), 0.9e-3, 1e-9);
+}
+
+TEST(Racing, ALoserIsKnownByItsFastestSample) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice device{1.5e-3, 4};
+  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  EXPECT_TRUE(samples.raced_out);
+  EXPECT_THAT(samples.costs_s, testing::ElementsAre(DoubleNear(1.5e-3, 1e-9)));
 }
 
 TEST(Racing, TheSecondSampleMustComeNearer) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
   FakeDevice device{1.2e-3};  // between the fourth root and the factor itself
-  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
-  EXPECT_TRUE(samples.raced_out);
-  EXPECT_EQ(samples.costs_s.size(), 2u);
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, device.Fn()).raced_out);
+  EXPECT_EQ(device.calls, 2);
 }
 
 TEST(Racing, OneSlowSampleDoesNotDecideAfterAFastOne) {

@@ -11,7 +11,7 @@ namespace temper {
 struct SamplingPlan {
   int repeats = 3;  // samples for a contender
   int min_sample_us = 200;
-  double race_factor = 1.3;  // out after one sample if this much behind the incumbent; 0: never
+  double race_factor = 1.3;  // out early if this much behind the incumbent (sampling.cc); 0: never
   int build_timeout_ms = 10'000;
   int run_timeout_ms = 5'000;
   std::string cache_policy = "model";

@@ -132,7 +132,7 @@ bool JobLoop::NeedsSearch(int slots, bool ahead) const {
 int JobLoop::BatchSize(size_t i, absl::Duration now) const {
   const TaskSearch& task = tasks_[i];
   int size = options_.largest_batch;
-  if (task.best_after().empty()) {
+  if (!task.seen()) {
     const int tasks = static_cast<int>(tasks_.size());
     size = spec_.trials > 0 ? spec_.trials / (kFirstLookDivisor * tasks) : kFirstLookByBudget;
     size = std::clamp(size, options_.smallest_batch, options_.largest_batch);
@@ -153,7 +153,7 @@ absl::Status JobLoop::Search(absl::Duration now, WorkPort& port) {
   std::vector<TaskStanding> standings;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskSearch& task = tasks_[i];
-    standings.push_back({static_cast<double>(task.view().weight), task.view().flops, task.kind(), task.best_after(),
+    standings.push_back({static_cast<double>(task.view().weight), task.view().best_s, task.course(), task.seen(),
                          MayGetBatch(i), task.EstimatedSeconds()});
   }
   const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
@@ -259,8 +259,7 @@ void JobLoop::CloseBatch(const Pending& pending, absl::Duration now) {
   changed_.insert(pending.task);
   --task.outstanding;
   task.EndRound();
-  const bool first_looks =
-      std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.best_after().empty(); });
+  const bool first_looks = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return !t.seen(); });
   const double kernels_s = KernelSeconds();
   if (first_looks || kernels_s < better_kernels_s_ * (1 - kNegligibleGain)) {
     since_better_ = 0;

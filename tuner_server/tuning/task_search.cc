@@ -48,7 +48,6 @@ TaskSearch::TaskSearch(Task task, Target target, uint64_t seed)
   view_.weight = task_.count;
   view_.alternative = task_.alternative;
   view_.flops = Flops(task_.workload);
-  kind_ = task_.workload.calls[task_.workload.anchor].op;
   seed_ = seed ^ StableHash(view_.workload);
 }
 
@@ -188,10 +187,6 @@ bool TaskSearch::WorthAgain(const ItemResult& result) const {
 void TaskSearch::MeasureAgain(WorkItem item) {
   item.again = true;
   again_.push_back(std::move(item));
-}
-
-void TaskSearch::EndRound() {
-  best_after_.push_back(view_.best_s > 0 ? view_.best_s : std::numeric_limits<double>::infinity());
 }
 
 // The best by what is known now. A time from finals decides among those that have one; during the search the lowest

@@ -53,7 +53,7 @@ class TaskSearch {
   bool WorthAgain(const ItemResult& result) const;
   void MeasureAgain(WorkItem item);
   // All items of a batch are back: a round ends.
-  void EndRound();
+  void EndRound() { seen_ = true; }
 
   // The default and up to `contenders` that may beat it in the model, the default first. Empty: nothing was measured.
   std::vector<WorkItem> Finalists(int contenders) const;
@@ -75,8 +75,7 @@ class TaskSearch {
   const TaskView& view() const { return view_; }
   const Workload& workload() const { return task_.workload; }
   const std::string& anchor() const { return anchor_; }
-  const std::string& kind() const { return kind_; }
-  const std::vector<double>& best_after() const { return best_after_; }
+  bool seen() const { return seen_; }  // a round of it is over
   double incumbent_s() const { return view_.best_s; }
   int since_better() const { return since_better_; }  // trials
   int failures_in_row() const { return failures_in_row_; }
@@ -108,7 +107,7 @@ class TaskSearch {
   Task task_;
   Target target_;
   uint64_t seed_;
-  std::string anchor_, kind_;
+  std::string anchor_;
   std::unique_ptr<Tuner> tuner_;
   WorkItem default_;
   double draft_s_ = 0;
@@ -116,9 +115,9 @@ class TaskSearch {
   std::map<std::string, Known> ok_;      // the default, those that finals saw, and the fastest of the others
   std::vector<WorkItem> again_;
   std::vector<Observation> untold_;
-  std::vector<double> best_after_;
   Course course_;
   int since_better_ = 0, failures_in_row_ = 0;
+  bool seen_ = false;
   bool new_best_here_ = false;  // a trial of this job is best
   TaskView view_;
 };

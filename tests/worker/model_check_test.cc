@@ -2,6 +2,7 @@
 #include "measure_worker/backends/cpu/model_check.h"
 
 #include "measure_worker/backends/cpu/model_finals.h"
+#include "measure_worker/backends/cpu/model_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -210,6 +211,31 @@ TEST(ModelFinals, AModelThatCanNotBeReadIsNoFinalistsFault) {
   for (const TrialResult& result : MeasureFinals(work, [](Phase) {})) {
     EXPECT_EQ(result.outcome, "infrastructure");
     EXPECT_FALSE(result.error.empty());
+  }
+}
+
+int DistinctConstants(const Graph& g) {
+  return static_cast<int>(std::ranges::count_if(g.values, [](const Value& v) { return v.is_constant; }));
+}
+
+// Six layers of 1 MiB of weights each.
+Graph DeepModel() {
+  temper::testing::Builder b;
+  ValueId v = b.Input({8, 512});
+  for (int i = 0; i < 6; ++i) v = b.Call("matmul", {v, b.Random({512, 512})});
+  b.Output(v);
+  EXPECT_TRUE(Optimize(b.g).ok());
+  return *GraphFromJson(ToJson(b.g));
+}
+
+TEST(SharedConstants, LaterLayersHaveEarlierOnesWeights) {
+  for (const int64_t most : {int64_t{3} << 20, int64_t{100} << 20}) {
+    Graph g = DeepModel();
+    const std::string hash = ModelHash(*ExtractTasks(g));
+    ASSERT_TRUE(ShareConstants(g, most).ok());
+    ASSERT_TRUE(Verify(g).ok());
+    EXPECT_EQ(DistinctConstants(g), most == 3 << 20 ? 3 : 6);
+    EXPECT_EQ(ModelHash(*ExtractTasks(g)), hash) << "the same kernels, as often";
   }
 }
 

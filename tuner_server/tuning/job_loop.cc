@@ -24,6 +24,8 @@ constexpr double kLongKernelS = 1e-3;
 // more, whatever the number of tasks.
 constexpr double kLargeShare = 0.02;
 constexpr int kContenders = 3, kContendersOfSmall = 1;
+// Of the rounds of tuned and untuned, on who is faster.
+constexpr double kAgreement = 0.8;
 // Of the model's time: less to gain is not worth a contest, and the default is used.
 constexpr double kNegligibleGain = 1e-4;
 
@@ -279,6 +281,7 @@ void JobLoop::DecideFinals(const Pending& pending) {
     tasks_[task].ObserveFinal(item, result);
     if (result.outcome != "ok" && failure.empty()) failure = absl::StrCat(result.outcome, ": ", result.error);
   }
+  finals_held_ = failure.empty();
   if (!failure.empty()) warnings_.push_back(absl::StrCat("not all finalists were measured: ", failure));
 }
 
@@ -407,14 +410,19 @@ void JobLoop::FinishModel(const ItemResult& result) {
   }
   // The two take turns, so that a round's ratio is free of what slows both; the rounds' medians are not.
   std::vector<double> ratios;
+  std::vector<bool> slower;
   for (size_t i = 0; i < std::min(result.costs_s.size(), result.untuned_s.size()); ++i) {
     ratios.push_back(result.costs_s[i] / result.untuned_s[i]);
+    slower.push_back(ratios.back() > 1);
   }
   untuned_s_ = Median(result.untuned_s);
   const double ratio = Median(std::move(ratios));
   tuned_s_ = untuned_s_ * ratio;
-  // What is said to be slower is not used: where a coin's toss decides, there is little to lose either way.
-  kept_default_ = picks_ > 0 && ratio > 1;
+  // What is said to be slower is not used. Where finals chose every kernel in the model, they have a say too: rounds
+  // that contradict one another do not overrule them.
+  const auto rounds = static_cast<double>(slower.size());
+  const bool agreed = static_cast<double>(std::count(slower.begin(), slower.end(), true)) >= kAgreement * rounds;
+  kept_default_ = picks_ > 0 && ratio > 1 && (agreed || !finals_held_);
 }
 
 absl::Duration JobLoop::NextDeadline() const {

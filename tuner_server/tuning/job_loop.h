@@ -52,7 +52,7 @@ struct JobLoopOptions {
   double most_again = 0.25;
   // Finals and the model check together, after the last trial.
   absl::Duration closing_allowance = absl::Seconds(15);
-  absl::Duration finals_allowance = absl::Seconds(3);  // of rounds, building the packages apart
+  absl::Duration finals_allowance = absl::Seconds(2);  // of rounds, building the packages apart
   // Finals or a model check that do not answer: the job ends without them.
   absl::Duration model_patience = absl::Seconds(60);
   // A long kernel's one sample is steady, and each more of them costs as much as building the next candidate.
@@ -179,7 +179,7 @@ class JobLoop {
   std::vector<std::string> warnings_;
   absl::Status verdict_;
   double untuned_s_ = 0, tuned_s_ = 0;
-  bool kept_default_ = false;
+  bool kept_default_ = false, finals_held_ = false;
   size_t picks_ = 0;  // that may change the package
 };
 

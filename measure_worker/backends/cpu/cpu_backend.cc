@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -34,28 +35,27 @@ class StateCache {
     TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(text));
     TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(text), spare_));
     entries_.push_front({text, state});
-    bytes_ += state->bytes;
-    while (bytes_ > most_bytes_ && entries_.size() > 1) {
-      bytes_ -= entries_.back().state->bytes;
-      entries_.pop_back();
-    }
+    while (Bytes() > most_bytes_ && entries_.size() > 1) entries_.pop_back();
     return state;
   }
 
   void Clear() {
     entries_.clear();
-    bytes_ = 0;
     spare_->Clear();
   }
 
  private:
+  int64_t Bytes() const {
+    return std::accumulate(entries_.begin(), entries_.end(), int64_t{0},
+                           [](int64_t sum, const Entry& e) { return sum + e.state->bytes; });
+  }
+
   struct Entry {
     std::string text;
     std::shared_ptr<WorkloadState> state;
   };
   std::list<Entry> entries_;  // latest used first
   const std::shared_ptr<SpareBuffers> spare_ = std::make_shared<SpareBuffers>(kMostSpareBytes);
-  int64_t bytes_ = 0;
   const int64_t most_bytes_ = MaxCachedBytes();
 };
 

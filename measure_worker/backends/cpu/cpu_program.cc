@@ -13,7 +13,6 @@ namespace temper::worker {
 namespace {
 
 constexpr int64_t kMaxRotatedBytes = 64 << 20;
-constexpr int64_t kMaxBeyondBytes = 256 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
 constexpr int64_t kWrittenAtOnce = 256 << 10;    // by one thread
@@ -67,7 +66,7 @@ class CpuProgram : public Program {
   static double Seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 1)) * 1e-9; }
 
   void Call(size_t copy) {
-    code_.main->entry()(args_[copy].data(), timed_workspace_, launcher_);
+    code_.main->entry()(args_[copy].data(), state_->timed_scratch, launcher_);
     state_->last_writer = this;
     state_->latest_constants = constants_.get();
   }
@@ -75,7 +74,7 @@ class CpuProgram : public Program {
   // Copies that other candidates' have pushed out of L3 since they were last read come back to it, the next one first;
   // else a candidate's time would depend on who came before it. Those that L3 can not hold come from memory anyway.
   void ReadCopies() {
-    if (args_.size() == 1 || constants_->bytes > cache_.beyond_bytes / 2) return;
+    if (constants_->bytes > cache_.shared_bytes) return;
     for (size_t c = 0; c < args_.size(); ++c) {
       const std::vector<void*>& copy = constants_->args[(constants_->next + c) % args_.size()];
       for (size_t i = 0; i < copy.size(); ++i) {
@@ -114,8 +113,7 @@ class CpuProgram : public Program {
     TEMPER_ASSIGN_OR_RETURN(constants_, FindConstants());
     const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads);
     TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(scratch));
-    TEMPER_ASSIGN_OR_RETURN(arena_, Arena::MakeBehind(state_->arena, scratch));
-    timed_workspace_ = arena_.Place(scratch);
+    TEMPER_RETURN_IF_ERROR(state_->ProvideScratch(scratch));
     checked_args_ = constants_->first;
     for (size_t i = 0; i < checked_args_.size(); ++i) {
       if (checked_args_[i] == nullptr) checked_args_[i] = state_->operands[i].data();
@@ -247,8 +245,6 @@ class CpuProgram : public Program {
   std::shared_ptr<PackedConstants> constants_;
   GuardedBuffer workspace_;
   std::vector<void*> checked_args_;
-  Arena arena_;  // of the scratch, behind the workload's arrays
-  char* timed_workspace_ = nullptr;
   std::vector<std::vector<void*>> args_;  // by copy, where it is timed
   std::vector<char> flush_;
 };
@@ -260,6 +256,16 @@ absl::Status WorkloadState::CheckOperand(size_t i) const {
   const auto same = [&](const char* data) { return bytes == 0 || std::memcmp(data, inputs[i].data(), bytes) == 0; };
   if (same(operands[i].data()) && same(timed_operands[i]) && operands[i].CheckSlack().ok()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("input ", i, " was written"));
+}
+
+absl::Status WorkloadState::ProvideScratch(int64_t bytes) {
+  if (bytes <= scratch_bytes) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(scratch_arena, Arena::MakeBehind(arena, bytes));
+  timed_scratch = scratch_arena.Place(bytes);
+  std::memset(timed_scratch, 0, static_cast<size_t>(bytes));
+  this->bytes += bytes - scratch_bytes;
+  scratch_bytes = bytes;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed,
@@ -296,7 +302,7 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
   CachePlan plan;
   if (policy == "model") {
     plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * t.l2_bytes * t.threads);
-    plan.beyond_bytes = std::clamp(2 * t.l3_bytes, plan.rotated_bytes, kMaxBeyondBytes);
+    plan.shared_bytes = t.l3_bytes;
   } else if (policy == "warm") {
     plan.policy = CachePlan::Policy::kWarm;
   } else if (policy == "flushed") {
@@ -311,7 +317,7 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t
 
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
   if (plan.policy != CachePlan::Policy::kModel || constant_bytes == 0) return 1;
-  if (constant_bytes >= plan.beyond_bytes) return 1;  // no cache keeps them from one call to the next
+  if (constant_bytes >= plan.rotated_bytes) return 1;  // no core's cache keeps them from one call to the next
   return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
 }
 

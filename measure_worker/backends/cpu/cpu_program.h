@@ -16,8 +16,8 @@ namespace temper::worker {
 // How the caches are found by each call.
 struct CachePlan {
   enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
-  int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all
-  int64_t beyond_bytes = 0;   // kModel: constants of so many bytes or more need no copies
+  int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all; larger ones need none
+  int64_t shared_bytes = 0;   // kModel: so much comes back to the shared cache after another's turn
   int64_t flush_bytes = 0;    // kFlushed: touched between calls
 
   bool operator==(const CachePlan&) const = default;
@@ -57,12 +57,18 @@ struct WorkloadState {
   Arena arena;
   std::vector<char*> timed_operands;
   char* timed_output = nullptr;
+  // Of whoever is timed, behind the arrays; mapped and touched before, or the first call would pay for that.
+  Arena scratch_arena;
+  char* timed_scratch = nullptr;
+  int64_t scratch_bytes = 0;
   const Program* last_writer = nullptr;               // of `timed_output`
   const PackedConstants* latest_constants = nullptr;  // that a call read
   int64_t bytes = 0;
   std::shared_ptr<SpareBuffers> spare;                    // for constants; other workloads' too
   std::list<std::shared_ptr<PackedConstants>> constants;  // the latest used first; only of the latest workload
 
+  // `timed_scratch` may move.
+  absl::Status ProvideScratch(int64_t bytes);
   // kDataLoss: the operand is no longer what was drawn.
   absl::Status CheckOperand(size_t i) const;
 };

@@ -107,7 +107,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   result.outcome = kBuildFailed;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(work.target));
   TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, ModelGraph(work));
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, ModelGraph(work, target));
   Choices choices(work.picks);
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };
   const auto picked = [&](const Workload& w, const Target& t) { return choices.Picked(w, t); };

@@ -73,7 +73,7 @@ class Finals {
       TEMPER_ASSIGN_OR_RETURN(Config config, ParseConfig(pick.config));
       picks_[pick.workload] = KernelChoice{pick.template_name, std::move(config)};
     }
-    TEMPER_ASSIGN_OR_RETURN(Graph graph, ModelGraph(work_.model));
+    TEMPER_ASSIGN_OR_RETURN(Graph graph, ModelGraph(work_.model, target_));
     const int64_t package_bytes = kPackedBytes * ConstantBytes(graph);
     if (!graph.alternatives.empty()) {
       Graph other = graph;

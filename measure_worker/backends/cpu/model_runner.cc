@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/runtime/timing.h"
@@ -16,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kWorthSharing = 1 << 20;
+constexpr int64_t kLeastConstants = 64 << 20, kTimesTheCache = 4;  // before any are shared
 constexpr int64_t kSampleUs = 2000;
 constexpr double kLongCallS = 0.01;
 constexpr double kSampleByItselfS = 0.05;  // even if the first call, which was cold, took many times as long
@@ -42,8 +45,41 @@ class TemporaryDirectory {
 
 }  // namespace
 
-absl::StatusOr<Graph> ModelGraph(const ModelWork& work) {
+absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
+  std::map<std::string, std::vector<ValueId>> own;  // by type, those that are not shared
+  std::map<std::string, size_t> shared;
+  std::map<ValueId, ValueId> instead;
+  int64_t bytes = 0;
+  for (ValueId id = 0; id < std::ssize(g.values); ++id) {
+    const Value& v = g.values[static_cast<size_t>(id)];
+    if (!v.is_constant) continue;
+    const int64_t size = NumElements(v.type.shape) * SizeOf(v.type.dtype);
+    const std::string type = Text(v.type);
+    if (size >= kWorthSharing && bytes + size > most_bytes && own.contains(type)) {
+      instead[id] = own[type][shared[type]++ % own[type].size()];
+    } else {
+      own[type].push_back(id);
+      bytes += size;
+    }
+  }
+  if (instead.empty()) return absl::OkStatus();
+  Graph sharing = g;
+  for (Node& node : sharing.nodes) {
+    for (ValueId& input : node.inputs) {
+      if (const auto found = instead.find(input); found != instead.end()) input = found->second;
+    }
+  }
+  sharing.Compact();
+  // A kernel of two weights must not become one that has the same twice.
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> before, ExtractTasks(g));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> after, ExtractTasks(sharing));
+  if (ModelHash(before) == ModelHash(after)) g = std::move(sharing);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(work.graph_json));
+  TEMPER_RETURN_IF_ERROR(ShareConstants(graph, std::max(kLeastConstants, kTimesTheCache * target.l3_bytes)));
   FillConstants(graph, work.seed);
   return graph;
 }

@@ -9,8 +9,12 @@
 
 namespace temper::worker {
 
-// The graph that travelled, with weights drawn from the seed.
-absl::StatusOr<Graph> ModelGraph(const ModelWork& work);
+// The graph that travelled, with weights drawn from the seed. Of a model with far more weights than caches hold, later
+// layers have earlier ones' where they are of one type: whose they are changes no time, but to pack, write and read all
+// of them for each package takes long.
+absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target);
+// That in itself: `g`, whose weights are not there yet, may have `most_bytes` of them before any are shared.
+absl::Status ShareConstants(Graph& g, int64_t most_bytes);
 
 // Not thread-safe.
 class ModelRunner {

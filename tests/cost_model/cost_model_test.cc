@@ -177,7 +177,7 @@ TEST(XgboostModel, FromManySamplesKeepsWhatTellsMost) {
   }
   const double right = PairsRight(held_out.samples, Scores(*many, held_out.samples));
   EXPECT_GT(right, 0.95);
-  EXPECT_GT(right, PairsRight(held_out.samples, Scores(*few, held_out.samples)) - 0.01);
+  EXPECT_GT(right, PairsRight(held_out.samples, Scores(*few, held_out.samples)) - 0.02);
 }
 
 TEST(XgboostModel, RanksToo) {

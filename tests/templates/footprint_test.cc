@@ -91,8 +91,8 @@ TEST(Footprint, TilesOfWholePixelsAreWorthMoreWhereStoresAreMostOfIt) {
 
 TEST(Footprint, TheDefaultTileAvoidsCrowding) {
   const Target t = Machine();
-  const absl::StatusOr<Choice> spread = DefaultChoice(Dense(196, 1040, 256), t);
-  const absl::StatusOr<Choice> crowded = DefaultChoice(Dense(196, 1024, 256), t);
+  const absl::StatusOr<Choice> spread = DefaultChoice(Dense(196, 1040, 32), t);
+  const absl::StatusOr<Choice> crowded = DefaultChoice(Dense(196, 1024, 32), t);
   ASSERT_TRUE(spread.ok() && crowded.ok());
   EXPECT_GE(spread->config["mr"], 8);
   EXPECT_LE(crowded->config["mr"], 7);
@@ -110,6 +110,17 @@ TEST(Footprint, HalfVectorsWhereTheyRunAtFullRateAndFewerLanesIdle) {
   EXPECT_EQ(lanes(24, Machine()), 16);
   EXPECT_EQ(lanes(32, double_pumped), 0);    // nothing to save
   EXPECT_EQ(lanes(1000, double_pumped), 0);  // not worth a knob
+}
+
+TEST(Footprint, TilesOfOneVectorAreAsGoodWhereElementsForAllLanesLoadTwiceAsFast) {
+  const Workload w = Dense(196, 576, 64);
+  const auto worth = [&](const Target& t) {
+    return DraftSeconds(Of(w, 14, 1, 1, t), t) / DraftSeconds(Of(w, 14, 2, 1, t), t);
+  };
+  Target double_pumped = Machine();
+  double_pumped.cpu = "znver4";
+  EXPECT_LT(worth(double_pumped), 1.03);
+  EXPECT_GT(worth(Machine()), 1.2);
 }
 
 TEST(Footprint, OneAccumulatorIsSummedInParts) {

@@ -12,27 +12,28 @@ namespace {
 constexpr double kHz = 3e9;
 constexpr double kFmaLatency = 5;  // cycles, with what scheduling adds; fewer accumulators than latency * rate wait
 constexpr double kWindow = 256;    // instructions in flight
-constexpr double kL2BytesPerCycle = 20;
-constexpr double kL3BytesPerCycle = 16;
-constexpr double kMemoryBytesPerSecond = 12e9;
+constexpr double kL2BytesPerCycle = 24;
+constexpr double kL3BytesPerCycle = 24;  // with prefetchers ahead of what streams
+constexpr double kMemoryBytesPerSecond = 20e9;
+constexpr double kCopyBytesPerSecond = 30e9;
 constexpr double kPrologueOps = 1.5;     // a cycle, of those that make an operand
 constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
 constexpr double kLaunchSeconds = 2e-6;  // one parallel region
 
 // The largest, and somewhat more where others come close.
 double SoftMax(double a, double b, double c) {
-  const auto fourth = [](double x) { return x * x * x * x; };
-  return std::sqrt(std::sqrt(fourth(a) + fourth(b) + fourth(c)));
+  const auto sixth = [](double x) { return x * x * x * x * x * x; };
+  return std::pow(sixth(a) + sixth(b) + sixth(c), 1.0 / 6);
 }
 
-// What one core does in a cycle.
+// What one core does in a cycle. Loads are nominally 2, but tiles that live off them never get there.
 struct Rates {
-  double fmas = 2;     // vector multiply-adds
-  double loads = 1.5;  // nominally 2, but tiles that live off loads never get there
+  double fmas = 2;  // vector multiply-adds
+  double vectors = 1.5, broadcasts = 1.5;
 };
-// Zen 4 does with vectors of 512 bits what takes two of 256.
+// Zen 4 does with vectors of 512 bits what takes two of 256; an element for all lanes is a load like any other.
 Rates RatesOf(double lanes, const Target& t) {
-  return t.cpu == "znver4" && !t.Has("avxvnni") && lanes > 8 ? Rates{1, 0.9} : Rates();
+  return t.cpu == "znver4" && !t.Has("avxvnni") && lanes > 8 ? Rates{1, 1, 2} : Rates();
 }
 
 }  // namespace
@@ -81,15 +82,17 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   const double tiles = std::max(1.0, fma_vectors / accumulators / reduction);
   // Cycles for each multiply-add of the innermost reduction over a tile: bound by multiply-adds, by loads, or by
   // latency, where those that come close to the largest get in its way.
-  const auto fma_cycles = [&](double count, double loads_per_fma) {
+  const auto fma_cycles = [&](double count, double loads_per_fma, double rows) {
     // The next tile's multiply-adds, where there is one, fill what the last of a short one wait for.
     const double alone = 1 - (1 - 1 / tiles) * std::min(1.0, kWindow / (count * (reduction + 3)));
-    return SoftMax(1 / rates.fmas, loads_per_fma / rates.loads, kFmaLatency * alone / f.sums / count);
+    const double whole = std::min(loads_per_fma, 1 / rows);  // all rows share a vector of columns
+    return SoftMax(1 / rates.fmas, whole / rates.vectors + (loads_per_fma - whole) / rates.broadcasts,
+                   kFmaLatency * alone / f.sums / count);
   };
-  double each = fma_cycles(accumulators, f.loads_per_fma);
+  double each = fma_cycles(accumulators, f.loads_per_fma, f.tile_rows);
   if (f.last_rows > 0) {
     const double last = f.last_rows * vectors;
-    each += f.last_part * (fma_cycles(last, (f.last_rows + vectors) / last) - each);
+    each += f.last_part * (fma_cycles(last, (f.last_rows + vectors) / last, f.last_rows) - each);
   }
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
@@ -101,11 +104,11 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   const double l2_s = f.l2_traffic / (kL2BytesPerCycle * kHz) * share;
   const double l3_s = f.l3_traffic / (kL3BytesPerCycle * kHz) * share;
   const double memory_s = f.memory_traffic / kMemoryBytesPerSecond * share;
-  const double copies_s = f.copies_bytes / (4 * kMemoryBytesPerSecond) / std::max(1, t.threads);
-  // The memory system works beside the arithmetic, though not perfectly.
+  const double copies_s = f.copies_bytes / kCopyBytesPerSecond / std::max(1, t.threads);
+  // The memory system works beside the arithmetic, L2 wholly, what lies behind it not perfectly.
   const double bound = std::max({compute_s, l2_s, l3_s, memory_s});
-  return bound + 0.15 * (compute_s + l2_s + l3_s + memory_s - bound) + copies_s +
-         kLaunchSeconds * (f.copies_bytes > 0 ? 2 : 1);
+  const double beside = compute_s + l3_s + memory_s - (bound > l2_s ? bound : 0);
+  return bound + 0.1 * beside + copies_s + kLaunchSeconds * (f.copies_bytes > 0 ? 2 : 1);
 }
 
 }  // namespace temper

@@ -252,5 +252,18 @@ TEST(Footprint, LargerFiltersOfWinogradComeFromMemoryInsteadOfTheGivenOnes) {
   EXPECT_EQ(traffic(4), activations + 36 * filter);
 }
 
+TEST(Footprint, SeparableConvolutionsCountWhatTheDepthwisePartLoads) {
+  const Workload w = *ParseWorkload(
+      "(f32[1,96,14,14]@0231, const f32[96,1,3,3], const f32[96,96,1,1]) conv2d(0,1; dilations=[1,1] group=96 "
+      "pads=[1,1,1,1] strides=[1,1]) -> f32[1,96,14,14]@0231; conv2d(3,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
+      "strides=[1,1]) -> f32[1,96,14,14]@0231; anchor=1");
+  const auto seconds = [&](int64_t th, int64_t tw) {
+    const Config c = *ParseConfig(absl::StrCat("th=", th, ",tw=", tw, ",cv=1,mr=7,nv=2"));
+    return DraftSeconds(FindTemplate("conv2d.separable")->footprint(w, c, Machine()), Machine());
+  };
+  EXPECT_GT(seconds(2, 1), 1.05 * seconds(2, 2));
+  EXPECT_GT(seconds(2, 2), 1.02 * seconds(2, 7));
+}
+
 }  // namespace
 }  // namespace temper

@@ -98,6 +98,17 @@ Expr At(const ir::Buffer& acc, const Tile& tile, const std::vector<Expr>& i) {
                         i[2] % Expr(tile.columns.tile), i[3]});
 }
 
+// Each input of the window once. The taps that a row of it meets are loaded once for it, as far as there are registers
+// for them, and otherwise for each multiply-add.
+double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const Target& t) {
+  const double taps = static_cast<double>(s.kh * s.kw), outputs = static_cast<double>(tile.outputs());
+  const double vectors = static_cast<double>(tile.vectors), fmas = outputs * taps;
+  const double used = tile.rows.tile > 1 ? taps : static_cast<double>(s.kw);
+  const double held = std::clamp((static_cast<double>(t.vector_registers) - outputs - 1) / used, 0.0, 1.0);
+  return vectors * static_cast<double>(tile.rows.window() * tile.columns.window()) / fmas +
+         held * vectors * static_cast<double>(tile.rows.tile) * taps / fmas + (1 - held);
+}
+
 absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2dShape& s, const Target& t) {
   auto element = [](const ir::Tensor& f, const std::vector<Expr>& i) { return f({i[2], Expr(0), i[0], i[1]}); };
   return BuildPack("pack", filter, {s.kh, s.kw, s.c}, element, t);
@@ -232,13 +243,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.tile_columns = static_cast<double>(tile.width());
   f.tile_registers = outputs + 1 + static_cast<double>(std::min(s.kw, columns.tile));
   f.reduction = taps;
-  // Each input of the window once. The taps that a row of it meets are loaded once for it, as far as there are
-  // registers for them, and otherwise for each multiply-add.
-  const double vectors = static_cast<double>(tile.vectors), fmas = outputs * taps;
-  const double used = rows.tile > 1 ? taps : static_cast<double>(s.kw);
-  const double held = std::clamp((static_cast<double>(t.vector_registers) - outputs - 1) / used, 0.0, 1.0);
-  f.loads_per_fma = vectors * window_rows * window_columns / fmas +
-                    held * vectors * static_cast<double>(rows.tile) * taps / fmas + (1 - held);
+  f.loads_per_fma = depthwise::LoadsPerFma(s, tile, t);
   f.l1_bytes = 4 * static_cast<double>(tile.width()) * (window_rows * window_columns + taps);
   f.l2_bytes = 4 * window_rows * static_cast<double>(s.w) * channels;
   // Rows that windows share come past L1 for each of them, unless a whole window row of the image stays there.

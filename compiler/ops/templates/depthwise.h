@@ -36,6 +36,8 @@ ir::Buffer Accumulate(const std::string& name, const Conv2dShape& s, const Tile&
                       int x, int f, bool packed, ir::ProgramBuilder& b);
 // The accumulator of the element (n, h, w, c).
 ir::Expr At(const ir::Buffer& acc, const Tile& tile, const std::vector<ir::Expr>& index);
+// Vector loads for each vector multiply-add of a tile.
+double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const Target& t);
 // How Kernel::packs packs the filter.
 absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2dShape& s, const Target& t);
 

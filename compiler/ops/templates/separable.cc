@@ -179,6 +179,9 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.padded_flops = 2 * pixels * channels * (taps + padded_columns);
   DescribeTile(f, tiles.mr, tiles.vectors, t.lanes());
   f.reduction = channels;
+  // The depthwise part's loads and stores; its multiply-adds are counted among the others.
+  const double made = pixels * std::ceil(channels / static_cast<double>(t.lanes()));
+  f.prologue_ops = made * (1 + taps * depthwise::LoadsPerFma(d, tiles.depthwise, t));
   f.l1_bytes = panel + 4 * channels * static_cast<double>(tiles.mr);
   f.l2_bytes = strip + filter + 4 * window * static_cast<double>(d.w) * channels;
   const double again = window / static_cast<double>(tiles.depthwise.rows.tile * d.stride_h);

@@ -115,7 +115,8 @@ TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
 }
 
 TEST(GemmTest, WhatMakesTheInputComesBeforeItsTilesOrGoesToFewFilters) {
-  const Target t = *ParseTarget("llvm:skylake-avx512");
+  Target t = *ParseTarget("llvm:skylake-avx512");
+  t.threads = 2;
   const auto main_of = [&](const char* text) {
     const Workload w = Parse(text);
     const TemplateDef* def = FindTemplate("conv2d.direct");

@@ -214,6 +214,31 @@ TEST(ModelFinals, AModelThatCanNotBeReadIsNoFinalistsFault) {
   }
 }
 
+TEST(ModelFinals, WhatTheyKeepSparesTheCheckNothingButTime) {
+  const FinalsWork work = FinalsOf(SmallModel());
+  std::optional<KeptModel> kept;
+  MeasureFinals(
+      work, [](Phase) {}, &kept);
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_TRUE(kept->IsOf(work.model));
+  ModelWork check = work.model;
+  check.picks = OtherPicks(SmallModel());
+  const ModelResult result = CheckModel(
+      check, [](Phase) {}, std::move(kept));
+  ASSERT_EQ(result.outcome, "ok") << result.error;
+  EXPECT_NE(result.untuned_s, result.tuned_s);
+  EXPECT_LE(result.relative_error, 1e-4);
+  // Of another seed: not this model's.
+  MeasureFinals(
+      work, [](Phase) {}, &kept);
+  check.seed += 1;
+  EXPECT_FALSE(kept->IsOf(check));
+  EXPECT_EQ(CheckModel(
+                check, [](Phase) {}, std::move(kept))
+                .outcome,
+            "ok");
+}
+
 int DistinctConstants(const Graph& g) {
   return static_cast<int>(std::ranges::count_if(g.values, [](const Value& v) { return v.is_constant; }));
 }

@@ -52,12 +52,12 @@ struct JobLoopOptions {
   double most_again = 0.25;
   // Finals and the model check together, after the last trial.
   absl::Duration closing_allowance = absl::Seconds(15);
-  absl::Duration finals_allowance = absl::Seconds(2);  // of rounds, building the packages apart
+  absl::Duration finals_allowance = absl::Milliseconds(1500);  // of rounds, building the packages apart
   // Finals or a model check that do not answer: the job ends without them.
   absl::Duration model_patience = absl::Seconds(60);
   // A long kernel's one sample is steady, and each more of them costs as much as building the next candidate.
   double long_race_factor = 1.08;
-  int final_rounds = 12, model_rounds = 10;
+  int final_rounds = 12, model_rounds = 8;
 };
 
 // Where the loop's work goes.

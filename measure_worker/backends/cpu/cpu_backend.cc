@@ -67,6 +67,7 @@ constexpr int64_t kCanarySampleUs = 200;
 class CpuBackend : public Backend {
  public:
   absl::Status Prepare(const BatchWork& work) override {
+    kept_.reset();
     if (work.target != target_text_) {
       TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(work.target));
       TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
@@ -105,12 +106,13 @@ class CpuBackend : public Backend {
 
   std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) override {
     MakeRoom();
-    return worker::MeasureFinals(work, begin);
+    kept_.reset();
+    return worker::MeasureFinals(work, begin, &kept_);
   }
 
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
     MakeRoom();
-    return worker::CheckModel(work, begin);
+    return worker::CheckModel(work, begin, std::exchange(kept_, std::nullopt));
   }
 
  private:
@@ -157,6 +159,7 @@ class CpuBackend : public Backend {
   CachePlan cache_plan_;
   StateCache states_;
   std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
+  std::optional<KeptModel> kept_;         // between the finals of a model and its check
   std::shared_ptr<temper_pool> pool_;
   std::unique_ptr<Program> canary_;  // made when it is first timed
   int64_t canary_calls_ = 1;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "measure_worker/backend.h"
+#include "measure_worker/backends/cpu/model_runner.h"
 
 namespace temper::worker {
 
-// Both packages are built with weights drawn from the seed, checked against each other and timed in turns.
-ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin);
+// Both packages are built with weights drawn from the seed, checked against each other and timed in turns. What finals
+// of the same model kept is not made again.
+ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin,
+                       std::optional<KeptModel> kept = std::nullopt);
 
 }  // namespace temper::worker

@@ -37,7 +37,7 @@ class Finals {
  public:
   explicit Finals(const FinalsWork& work) : work_(work), results_(work.Candidates().size()) {}
 
-  std::vector<TrialResult> Run(const std::function<void(Phase)>& begin) {
+  std::vector<TrialResult> Run(const std::function<void(Phase)>& begin, std::optional<KeptModel>* kept) {
     begin(Phase::kModelBuild);
     absl::Status status = Prepare();
     if (status.ok()) status = BuildAll();
@@ -50,6 +50,10 @@ class Finals {
     for (TrialResult& result : results_) {
       const bool silent = result.outcome == kInfrastructure && result.error.empty();
       if (silent) result.error = status.ok() ? "no package with it could be run" : std::string(status.message());
+    }
+    if (kept != nullptr && status.ok()) {
+      const ModelWork& model = work_.model;
+      *kept = KeptModel{model.graph_json, model.target, model.seed, std::move(graph_), std::move(runners_.front())};
     }
     return std::move(results_);
   }
@@ -136,6 +140,7 @@ class Finals {
     for (int i = 1; i < target_.threads; ++i) helpers.emplace_back(work);
     work();
     for (std::thread& t : helpers) t.join();
+    graph_ = std::move(graphs_.front());
     graphs_.clear();  // the weights are in the packages now
     for (const absl::Status& status : built) TEMPER_RETURN_IF_ERROR(status);
     for (ModelRunner& r : runners_) TEMPER_RETURN_IF_ERROR(r.RunFirst());
@@ -185,16 +190,18 @@ class Finals {
   std::map<std::string, std::vector<size_t>> of_workload_;  // into finalists_
   size_t variants_ = 1;
   std::mutex mutex_;
-  std::map<std::string, KernelChoice> picks_;  // of workloads without finalists; defaults as they are met
-  std::vector<Graph> graphs_;
+  std::map<std::string, KernelChoice> picks_;           // of workloads without finalists; defaults as they are met
+  std::vector<Graph> graphs_;                           // until the packages are there
+  Graph graph_;                                         // the first of them
   std::vector<ModelRunner> runners_;                    // by variant, then by graph
   std::map<std::string, std::vector<double>> samples_;  // one a round
 };
 
 }  // namespace
 
-std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) {
-  return Finals(work).Run(begin);
+std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin,
+                                       std::optional<KeptModel>* kept) {
+  return Finals(work).Run(begin, kept);
 }
 
 }  // namespace temper::worker

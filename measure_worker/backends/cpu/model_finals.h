@@ -3,14 +3,17 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "measure_worker/backend.h"
+#include "measure_worker/backends/cpu/model_runner.h"
 
 namespace temper::worker {
 
 // Packages that differ in which finalist a workload has run in turns, with every step timed. Both ways that
 // alternatives leave to cut the graph are among them, so all workloads get their times. A result for each of
-// `work.Candidates()`.
-std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin);
+// `work.Candidates()`. `kept`, if given, is set where the finals could be held.
+std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin,
+                                       std::optional<KeptModel>* kept = nullptr);
 
 }  // namespace temper::worker

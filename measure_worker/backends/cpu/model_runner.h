@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "compiler/package/package.h"
@@ -42,6 +43,17 @@ class ModelRunner {
   std::vector<PackageStep> steps_;
   std::vector<NDArray> inputs_, outputs_;
   double call_s_ = 0;  // of the last sample, or the first call
+};
+
+// What finals leave to the check of the same model that follows them.
+struct KeptModel {
+  std::string graph_json, target;
+  uint64_t seed = 0;
+  Graph graph;
+  ModelRunner untuned;  // the package of the first finalists, which are the defaults
+  bool IsOf(const ModelWork& work) const {
+    return graph_json == work.graph_json && target == work.target && seed == work.seed;
+  }
 };
 
 // kDataLoss: the outputs of the latest runs differ by more than rounding. `worst` is raised to their relative error.

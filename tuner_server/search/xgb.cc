@@ -1,7 +1,8 @@
 // The search guided by a cost model. First come the best by draft, unlike one another; then whatever boosted trees,
 // fitted on what was seen, rank highest: among all candidates where they can be listed, else among those that annealing
-// meets. What other tasks taught comes in twice: boosters correct the draft, on which all else rests, and what was best
-// for the nearest shapes is tried first.
+// meets. A template of which the model was wrong so far gets the benefit of the doubt: else a search that found one
+// template's many good configs first never sees another's few better ones. What other tasks taught comes in twice:
+// boosters correct the draft, on which all else rests, and what was best for the nearest shapes is tried first.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +25,27 @@ constexpr size_t kFewest = 8;          // observations between fits, or an eight
 constexpr size_t kMostUnfitted = 128;  // but no more than this
 constexpr double kHopeless = 4;        // a draft this much slower than the best needs no trial to be believed
 constexpr int kRandomTries = 64;
-constexpr size_t kSeeds = 4;  // bests of other shapes in the first plan
+constexpr size_t kSeeds = 4;  // bests of the nearest shapes that are tried
+constexpr double kBenefit =
+    4;  // standard deviations of the model's errors by which a candidate may be better than told
+
+// How far off a model was about what it had not seen, in logarithms of seconds; the last some trials count.
+class Doubt {
+ public:
+  void Add(double error) {
+    constexpr double kMost = 0.7;        // further off is noise, or hopeless
+    constexpr double kFade = 0.9576033;  // half after 16
+    error = std::clamp(error, -kMost, kMost);
+    count_ = count_ * kFade + 1;
+    sum_ = sum_ * kFade + error;
+    squares_ = squares_ * kFade + error * error;
+  }
+  double Deviation() const { return std::sqrt(squares_ / count_ - sum_ / count_ * (sum_ / count_)); }
+
+ private:
+  // As if it had been 20 % off in some trials.
+  double count_ = 4, sum_ = 0, squares_ = 4 * 0.04;
+};
 
 class XgbTuner : public PointTuner {
  public:
@@ -36,6 +57,7 @@ class XgbTuner : public PointTuner {
         annealer_(options.annealing, rng().Next()),
         model_(NewXgboostModel(context.seed, options.objective)),
         listed_rows_(task->NewRows()),
+        doubts_(task->count()),
         rows_(task->NewRows()),
         unfitted_(task->NewRows()) {}
 
@@ -60,6 +82,7 @@ class XgbTuner : public PointTuner {
   }
 
   absl::Status Learn(std::span<const Trial> trials) override {
+    TEMPER_RETURN_IF_ERROR(LearnErrors(trials));
     for (const Trial& t : trials) {
       ++observed_;
       AppendRows({&t.point, 1}, unfitted_);
@@ -77,6 +100,22 @@ class XgbTuner : public PointTuner {
     used_up_ = false;
     plan_.clear();
     return absl::OkStatus();
+  }
+
+  // Before the model is fitted on them. Of ranks there are none.
+  absl::Status LearnErrors(std::span<const Trial> trials) {
+    if (!fitted_ || options_.objective != Objective::kResidual) return absl::OkStatus();
+    rows_.Clear();
+    for (const Trial& t : trials) AppendRows({&t.point, 1}, rows_);
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<float> scores, model_->Score(rows_));
+    for (size_t i = 0; i < trials.size(); ++i) {
+      if (std::isfinite(trials[i].cost_s)) doubts_[trials[i].point.space].Add(std::log(trials[i].cost_s) + scores[i]);
+    }
+    return absl::OkStatus();
+  }
+
+  float Benefit(const Point& p) const {
+    return options_.objective == Objective::kResidual ? static_cast<float>(kBenefit * doubts_[p.space].Deviation()) : 0;
   }
 
   // Where nothing has worked yet, the model has nothing to go by: every other candidate is drawn blindly.
@@ -108,7 +147,7 @@ class XgbTuner : public PointTuner {
     TEMPER_ASSIGN_OR_RETURN(const std::vector<float> scores, model_->Score(listed_rows_));
     std::vector<ScoredPoint> ranked;
     for (size_t i = 0; i < listed_.size(); ++i) {
-      if (Open(listed_[i])) ranked.push_back({listed_[i], scores[i]});
+      if (Open(listed_[i])) ranked.push_back({listed_[i], scores[i] + Benefit(listed_[i])});
     }
     if (!sample_.empty()) {
       TEMPER_ASSIGN_OR_RETURN(const std::vector<ScoredPoint> met, Anneal(count));
@@ -120,6 +159,14 @@ class XgbTuner : public PointTuner {
     return ranked;
   }
 
+  absl::StatusOr<std::vector<float>> Score(std::span<const Point> points) {
+    rows_.Clear();
+    AppendRows(points, rows_);
+    TEMPER_ASSIGN_OR_RETURN(std::vector<float> scores, model_->Score(rows_));
+    for (size_t i = 0; i < points.size(); ++i) scores[i] += Benefit(points[i]);
+    return scores;
+  }
+
   absl::StatusOr<std::vector<ScoredPoint>> Anneal(int count) {
     std::erase_if(working_, [this](const ScoredPoint& p) { return Listed(p.point); });
     std::sort(working_.begin(), working_.end(), Before);
@@ -129,11 +176,7 @@ class XgbTuner : public PointTuner {
     annealer_.Place(elite);
     const AnnealProblem problem = {[this](const Point& p, Rng& rng) { return task().Move(p, rng); },
                                    [this](const Point& p) { return !Listed(p) && task().Legal(p); },
-                                   [this](std::span<const Point> points) {
-                                     rows_.Clear();
-                                     AppendRows(points, rows_);
-                                     return model_->Score(rows_);
-                                   }};
+                                   [this](std::span<const Point> points) { return Score(points); }};
     return annealer_.Run(problem, sample_, count, seen());
   }
 
@@ -150,12 +193,16 @@ class XgbTuner : public PointTuner {
     correction().Apply(rows, first);
   }
 
+  // What is best for the nearest shapes by now, as far as it was not tried.
   std::vector<Point> Seeds() const {
     std::vector<Point> seeds;
     if (experience_ == nullptr) return seeds;
+    size_t nearest = 0;
     for (const Candidate& candidate : experience_->Seeds(workload_)) {
       const std::optional<Point> point = task().Find(candidate);
-      if (seeds.size() < kSeeds && point.has_value() && Open(*point) && task().Legal(*point)) seeds.push_back(*point);
+      if (!point.has_value() || !task().Legal(*point)) continue;
+      if (Open(*point)) seeds.push_back(*point);
+      if (++nearest == kSeeds) break;
     }
     return seeds;
   }
@@ -212,7 +259,7 @@ class XgbTuner : public PointTuner {
       shown[p.point.space] = true;
       add(p.point);
     }
-    const std::vector<Point> seeds = fitted_ ? std::vector<Point>() : Seeds();
+    const std::vector<Point> seeds = Seeds();
     auto seed = seeds.begin();
     for (const ScoredPoint& p : ranked) {
       if (plan.size() >= wanted) break;
@@ -243,6 +290,7 @@ class XgbTuner : public PointTuner {
 
   size_t observed_ = 0;
   bool worked_ = false;               // any of them
+  std::vector<Doubt> doubts_;         // by space
   std::vector<ScoredPoint> working_;  // those of them that chains may go on from, by minus the logarithm of seconds
   Rows rows_, unfitted_;
   std::vector<double> unfitted_costs_;

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+double ToldIfItWorks(const RecordedSpace::Costs& costs) { return std::isinf(costs.scored_s) ? kNever : costs.told_s; }
+
 absl::StatusOr<RecordedSpace> Parse(std::istream& in) {
   std::string line;
   if (!std::getline(in, line)) return absl::InvalidArgumentError("an empty recording");
@@ -36,7 +38,11 @@ absl::StatusOr<RecordedSpace> Parse(std::istream& in) {
     space.best_s = std::min(space.best_s, costs[2]);
     space.best_told_s = std::min(space.best_told_s, space.costs[key].told_s);
   }
-  if (std::isinf(space.best_s)) return absl::InvalidArgumentError("a recording in which nothing works");
+  const auto chosen = std::min_element(space.costs.begin(), space.costs.end(), [](const auto& a, const auto& b) {
+    return ToldIfItWorks(a.second) < ToldIfItWorks(b.second);
+  });
+  space.all_s = chosen == space.costs.end() ? kNever : chosen->second.scored_s;
+  if (std::isinf(space.all_s)) return absl::InvalidArgumentError("a recording in which nothing works");
   return space;
 }
 
@@ -69,7 +75,7 @@ absl::StatusOr<double> Regret(const RecordedSpace& space, const TunerDef& def, c
     TEMPER_RETURN_IF_ERROR(tuner->Observe(results));
     trials += static_cast<int>(batch.size());
   }
-  return options.told ? chosen.told_s / space.best_told_s - 1 : chosen.scored_s / space.best_s - 1;
+  return options.told ? chosen.told_s / space.best_told_s - 1 : chosen.scored_s / space.all_s - 1;
 }
 
 }  // namespace
@@ -92,11 +98,7 @@ absl::StatusOr<std::vector<double>> Regrets(const RecordedSpace& space, const Tu
   return regrets;
 }
 
-double RegretOfAll(const RecordedSpace& space) {
-  const auto chosen = std::min_element(space.costs.begin(), space.costs.end(),
-                                       [](const auto& a, const auto& b) { return a.second.told_s < b.second.told_s; });
-  return chosen->second.scored_s / space.best_s - 1;
-}
+double RegretOfAll(const RecordedSpace& space) { return space.all_s / space.best_s - 1; }
 
 double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;

@@ -22,6 +22,7 @@ struct RecordedSpace {
   Target target;
   std::map<std::pair<std::string, std::string>, Costs> costs;  // by template and config
   double best_s = 0, best_told_s = 0;                          // scored, told
+  double all_s = 0;  // scored, of what who tries everything chooses: the fastest told that works in all passes
 };
 // Lines of JSON: {"workload", "target"}, then for each config and pass {"pass", "template", "config", "cost_s"}, null
 // for a failure. kInvalidArgument: no such text; or a config that was not measured in all three passes.
@@ -33,17 +34,19 @@ struct ReplayOptions {
   int seeds = 20;
   // Off: no tuner knows closed forms of seconds, and the first batch is random instead of the best by draft.
   bool draft = true;
-  // Regret of what is told instead: the search's own part of it, without what the noise between passes adds.
+  // Regret of what is told instead, against the fastest told: without the noise between passes.
   bool told = false;
   // What other tasks taught; null: nothing.
   std::shared_ptr<const Experience> experience;
 };
-// For each seed, how much slower the choice is than the best there is: 0.1 is 10 %. All tuners see the same first
-// batch. kNotFound: a tuner proposes what was not recorded, so the template's space is no longer that of the recording.
+// For each seed, how much slower the choice is in the third pass than what who tries everything chooses: 0.1 is 10 %.
+// Less than nothing where noise chose better; the fastest of the third pass would be a reference that owes its place to
+// luck. All tuners see the same first batch. kNotFound: a tuner proposes what was not recorded, so the template's space
+// is no longer that of the recording.
 absl::StatusOr<std::vector<double>> Regrets(const RecordedSpace& space, const TunerDef& tuner,
                                             const ReplayOptions& options);
 
-// The same of who tries everything: what the noise between passes alone costs.
+// How much slower what who tries everything chooses is than the fastest of the third pass: what luck is worth there.
 double RegretOfAll(const RecordedSpace& space);
 
 double Quantile(std::vector<double> values, double q);

@@ -30,6 +30,8 @@ struct Footprint {
   double last_rows = 0;       // of the tile that ends the rows, if smaller; known to the draft alone
   double last_part = 0;       // of all multiply-adds, in such tiles; likewise
   double prologue_ops = 0;    // vector instructions that make an operand in cache; known to the draft alone
+  double panel_traffic = 0;   // of memory_traffic, panels that nothing fetches ahead; likewise
+  double panel_turns = 1;     // row tiles that use such a panel one by one, the first of which waits; likewise
   double loads_per_fma = 0;   // vector loads (or broadcasts) per vector multiply-add in the innermost loop
   double l1_bytes = 0;        // working set of the loop that should live in L1
   double l2_bytes = 0;        // working set of the loop that should live in L2

@@ -252,6 +252,19 @@ TEST(Footprint, LargerFiltersOfWinogradComeFromMemoryInsteadOfTheGivenOnes) {
   EXPECT_EQ(traffic(4), activations + 36 * filter);
 }
 
+TEST(Footprint, APanelThatTilesUseInTurnComesBesideTheFirstAlone) {
+  // Sixteen tiles, for which 9 MB of filters come from memory.
+  const Workload w = PaddedConv(256, 14, 256);
+  const Footprint once = Winograd()->footprint(w, WinogradConfig(4, 8, 1, 1), Machine());
+  const Footprint twice = Winograd()->footprint(w, WinogradConfig(4, 8, 2, 1), Machine());
+  EXPECT_EQ(once.panel_turns, 1);
+  EXPECT_EQ(twice.panel_turns, 2);
+  EXPECT_EQ(once.panel_traffic, 4.0 * 36 * 256 * 256);
+  Footprint at_once = twice;
+  at_once.panel_turns = 1;
+  EXPECT_GT(DraftSeconds(twice, Machine()), 1.1 * DraftSeconds(at_once, Machine()));
+}
+
 TEST(Footprint, SeparableConvolutionsCountWhatTheDepthwisePartLoads) {
   const Workload w = *ParseWorkload(
       "(f32[1,96,14,14]@0231, const f32[96,1,3,3], const f32[96,96,1,1]) conv2d(0,1; dilations=[1,1] group=96 "

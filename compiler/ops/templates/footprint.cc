@@ -105,9 +105,12 @@ double DraftSeconds(const Footprint& f, const Target& t) {
   const double l3_s = f.l3_traffic / (kL3BytesPerCycle * kHz) * share;
   const double memory_s = f.memory_traffic / kMemoryBytesPerSecond * share;
   const double copies_s = f.copies_bytes / kCopyBytesPerSecond / std::max(1, t.threads);
+  // Where tiles use a panel in turn, it comes during the first one's work, and the others' has nothing beside it.
+  const double panels_s = f.panel_traffic / kMemoryBytesPerSecond * share;
+  const double in_turn_s = panels_s + compute_s * (1 - 1 / f.panel_turns);
+  const double bound = std::max({compute_s, l2_s, l3_s, memory_s, in_turn_s});
   // The memory system works beside the arithmetic, L2 wholly, what lies behind it not perfectly.
-  const double bound = std::max({compute_s, l2_s, l3_s, memory_s});
-  const double beside = compute_s + l3_s + memory_s - (bound > l2_s ? bound : 0);
+  const double beside = compute_s + l3_s + memory_s - std::max({compute_s, l3_s, memory_s});
   return bound + 0.1 * beside + copies_s + kLaunchSeconds * (f.copies_bytes > 0 ? 2 : 1);
 }
 

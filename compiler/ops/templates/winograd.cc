@@ -313,7 +313,9 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l3_traffic = streams * filter + (spills ? 2 * tile_blocks * blocks * (block_input + block_product) : 0);
   f.compulsory_bytes = CompulsoryBytes(w);
   const double given = static_cast<double>(9 * 4 * s.oc * s.c);  // the filters that transformed ones replace
-  f.memory_traffic = f.compulsory_bytes - given + filter * (filter <= l3 ? 1 : tile_blocks);
+  f.panel_traffic = filter * (filter <= l3 ? 1 : tile_blocks);
+  f.panel_turns = row_tiles / tile_blocks;
+  f.memory_traffic = f.compulsory_bytes - given + f.panel_traffic;
   f.parallel_chunks = tile_blocks * blocks;
   f.chunk_imbalance = MostOfAThread(p, t);
   f.copies_bytes = 4 * points * tiles * (blocks * k + columns);

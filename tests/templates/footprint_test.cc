@@ -265,6 +265,15 @@ TEST(Footprint, APanelThatTilesUseInTurnComesBesideTheFirstAlone) {
   EXPECT_GT(DraftSeconds(twice, Machine()), 1.1 * DraftSeconds(at_once, Machine()));
 }
 
+TEST(Footprint, WinogradReadsItsInputAgainForEachPanelWhereL1DoesNotKeepIt) {
+  // A point's share of sixteen tiles is 16 or 32 KB.
+  const auto traffic = [](int64_t channels) {
+    const Workload w = PaddedConv(channels, 14, 256);
+    return Winograd()->footprint(w, WinogradConfig(4, 16, 1, 1), Machine()).l2_traffic / static_cast<double>(channels);
+  };
+  EXPECT_GT(traffic(512), 3 * traffic(256));
+}
+
 TEST(Footprint, SeparableConvolutionsCountWhatTheDepthwisePartLoads) {
   const Workload w = *ParseWorkload(
       "(f32[1,96,14,14]@0231, const f32[96,1,3,3], const f32[96,96,1,1]) conv2d(0,1; dilations=[1,1] group=96 "

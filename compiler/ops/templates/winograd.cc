@@ -303,9 +303,13 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l1_bytes = 4 * k * (f.tile_rows + f.tile_columns);
   f.l2_bytes = block_input + block_product + filter / points / blocks;
   // A panel of filters comes for each block of tiles, or for each of its row tiles if L1 does not keep it; what is
-  // transformed goes through L2 and back.
-  f.l2_traffic =
-      (panel <= l1 / 2 ? tile_blocks : row_tiles) * filter + 2 * tile_blocks * blocks * (block_input + block_product);
+  // transformed goes through L2 and back, and comes again for each panel where L1 does not keep a point's share of it:
+  // lines far apart, which no prefetcher follows.
+  constexpr double kScattered = 8;
+  const bool input_kept = block_input / points <= l1 / 2;
+  const double input_reads = input_kept ? 0 : kScattered * static_cast<double>(p.panels / p.blocks);
+  f.l2_traffic = (panel <= l1 / 2 ? tile_blocks : row_tiles) * filter +
+                 tile_blocks * blocks * ((2 + input_reads) * block_input + 2 * block_product);
   // A thread's blocks of tiles read all filters anew, unless L2 keeps them beside a block.
   const bool spills = f.l2_bytes > l2;
   const double streams =

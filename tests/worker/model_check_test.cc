@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 
 #include "compiler/graph/graph.h"
@@ -237,6 +238,21 @@ TEST(ModelFinals, WhatTheyKeepSparesTheCheckNothingButTime) {
                 check, [](Phase) {}, std::move(kept))
                 .outcome,
             "ok");
+}
+
+TEST(UsualPace, WhatWasMeasuredWhileTheDeviceWasSlowIsMeasuredAgain) {
+  std::deque<bool> looks{false, true, false,
+                         true,  true, true};  // waits; is slow afterwards; is as usual before and after
+  UsualPace pace([&] {
+    const bool usual = looks.front();
+    looks.pop_front();
+    return usual;
+  });
+  int measured = 0;
+  EXPECT_TRUE(pace.Run([&] { return ++measured, absl::OkStatus(); }).ok());
+  EXPECT_EQ(measured, 2);
+  ASSERT_EQ(looks.size(), 1u);
+  EXPECT_EQ(pace.Run([] { return absl::InternalError("no"); }).message(), "no");
 }
 
 int DistinctConstants(const Graph& g) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <list>
 #include <numeric>
 
@@ -68,18 +69,8 @@ class CpuBackend : public Backend {
  public:
   absl::Status Prepare(const BatchWork& work) override {
     kept_.reset();
-    if (work.target != target_text_) {
-      TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(work.target));
-      TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
-      target_text_ = work.target;
-      canary_.reset();
-    }
+    TEMPER_RETURN_IF_ERROR(PrepareDevice(work.target));
     TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_));
-    if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
-      canary_.reset();
-      pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);
-      if (!pool_) return absl::ResourceExhaustedError(absl::StrCat("cannot start ", target_.threads, " threads"));
-    }
     const std::shared_ptr<WorkloadState> before = state_;
     TEMPER_ASSIGN_OR_RETURN(state_, states_.Get(work.workload));
     if (before != nullptr && before != state_) before->constants.clear();
@@ -99,7 +90,9 @@ class CpuBackend : public Backend {
     std::vector<double> samples;
     while (samples.size() < kCanarySamples) samples.push_back(canary_->Time(canary_calls_));
     if (absl::Status status = canary_->CheckAfterwards(); !status.ok()) return NotTrusted(status);
-    return Median(samples) / static_cast<double>(canary_calls_);
+    const double seconds = Median(samples) / static_cast<double>(canary_calls_);
+    fastest_canary_s_ = std::min(fastest_canary_s_, seconds);
+    return seconds;
   }
 
   int build_threads() const override { return std::max(1, temper_pool_resolve_threads(0)); }
@@ -107,15 +100,38 @@ class CpuBackend : public Backend {
   std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) override {
     MakeRoom();
     kept_.reset();
-    return worker::MeasureFinals(work, begin, &kept_);
+    return worker::MeasureFinals(work, begin, &kept_, [&] { return AsUsual(work.model.target); });
   }
 
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
     MakeRoom();
-    return worker::CheckModel(work, begin, std::exchange(kept_, std::nullopt));
+    return worker::CheckModel(work, begin, std::exchange(kept_, std::nullopt), [&] { return AsUsual(work.target); });
   }
 
  private:
+  absl::Status PrepareDevice(const std::string& target) {
+    if (target != target_text_) {
+      TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(target));
+      TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
+      target_text_ = target;
+      canary_.reset();
+    }
+    if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
+      canary_.reset();
+      pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);
+      if (!pool_) return absl::ResourceExhaustedError(absl::StrCat("cannot start ", target_.threads, " threads"));
+    }
+    return absl::OkStatus();
+  }
+
+  // By the canary, against its fastest so far. True where it can not be told.
+  bool AsUsual(const std::string& target) {
+    constexpr double kUsual = 1.2;
+    if (!PrepareDevice(target).ok()) return true;
+    const absl::StatusOr<double> now_s = TimeCanary();
+    return !now_s.ok() || *now_s <= kUsual * fastest_canary_s_;
+  }
+
   // For the weights of the model and of its packages.
   void MakeRoom() {
     state_.reset();
@@ -159,7 +175,8 @@ class CpuBackend : public Backend {
   CachePlan cache_plan_;
   StateCache states_;
   std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
-  std::optional<KeptModel> kept_;         // between the finals of a model and its check
+  double fastest_canary_s_ = std::numeric_limits<double>::infinity();
+  std::optional<KeptModel> kept_;  // between the finals of a model and its check
   std::shared_ptr<temper_pool> pool_;
   std::unique_ptr<Program> canary_;  // made when it is first timed
   int64_t canary_calls_ = 1;

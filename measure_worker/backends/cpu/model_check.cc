@@ -73,14 +73,15 @@ class Choices {
   std::map<std::string, KernelChoice> defaults_;
 };
 
-void TimeInTurns(const ModelWork& work, std::vector<ModelRunner>& runners, std::vector<std::vector<double>>& samples) {
+void TimeInTurns(const ModelWork& work, UsualPace pace, std::vector<ModelRunner>& runners,
+                 std::vector<std::vector<double>>& samples) {
   const int contenders = static_cast<int>(runners.size());
   std::vector<int64_t> calls;
   for (ModelRunner& r : runners) calls.push_back(r.CallsASample());
-  const int64_t start = MonotonicNs();
+  int64_t timed_ns = 0;
   const int rounds = std::max(work.rounds, kLeastRounds);
   const auto undecided = [&](int round) {
-    return contenders == 2 && round < kMostOfACloseCall * rounds && MonotonicNs() - start < kCloseCallNs &&
+    return contenders == 2 && round < kMostOfACloseCall * rounds && timed_ns < kCloseCallNs &&
            IsCloseCall(samples[0], samples[1]);
   };
   const auto decided = [&] {
@@ -89,11 +90,19 @@ void TimeInTurns(const ModelWork& work, std::vector<ModelRunner>& runners, std::
   };
   for (int round = 0; round < rounds || undecided(round); ++round) {
     if (decided()) break;
-    if (round >= kLeastRounds && work.budget_ms > 0 && MonotonicNs() - start > work.budget_ms * 1'000'000) break;
-    for (int turn = 0; turn < contenders; ++turn) {
-      const int i = InterleavedIndex(round, turn, contenders);
-      samples[i].push_back(runners[i].Time(calls[i]) / static_cast<double>(calls[i]));
-    }
+    if (round >= kLeastRounds && work.budget_ms > 0 && timed_ns > work.budget_ms * 1'000'000) break;
+    std::vector<double> round_s(runners.size());
+    pace.Run([&] {
+          const int64_t start = MonotonicNs();
+          for (int turn = 0; turn < contenders; ++turn) {
+            const int i = InterleavedIndex(round, turn, contenders);
+            round_s[i] = runners[i].Time(calls[i]) / static_cast<double>(calls[i]);
+          }
+          timed_ns += MonotonicNs() - start;
+          return absl::OkStatus();
+        })
+        .IgnoreError();
+    for (size_t i = 0; i < runners.size(); ++i) samples[i].push_back(round_s[i]);
   }
 }
 
@@ -112,7 +121,7 @@ absl::Status ForEachPackage(bool differ, bool at_once, const std::function<absl:
 }
 
 absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begin, std::optional<KeptModel> kept,
-                   ModelResult& result) {
+                   const std::function<bool()>& as_usual, ModelResult& result) {
   begin(Phase::kModelBuild);
   result.outcome = kBuildFailed;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(work.target));
@@ -161,7 +170,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
     TEMPER_RETURN_IF_ERROR(CompareOutputs(runners[1], runners[0], result.relative_error));
   }
   std::vector<std::vector<double>> samples(runners.size());
-  TimeInTurns(work, runners, samples);
+  TimeInTurns(work, UsualPace(as_usual), runners, samples);
   result.untuned_s = samples.front();
   result.tuned_s = samples.back();
   result.outcome = kOk;
@@ -170,9 +179,10 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
 
 }  // namespace
 
-ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin, std::optional<KeptModel> kept) {
+ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin, std::optional<KeptModel> kept,
+                       const std::function<bool()>& as_usual) {
   ModelResult result;
-  if (absl::Status status = Check(work, begin, std::move(kept), result); !status.ok())
+  if (absl::Status status = Check(work, begin, std::move(kept), as_usual, result); !status.ok())
     result.error = std::string(status.message());
   return result;
 }

@@ -12,6 +12,7 @@ namespace temper::worker {
 // Both packages are built with weights drawn from the seed, checked against each other and timed in turns. What finals
 // of the same model kept is not made again.
 ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin,
-                       std::optional<KeptModel> kept = std::nullopt);
+                       std::optional<KeptModel> kept = std::nullopt,
+                       const std::function<bool()>& as_usual = AlwaysAsUsual);
 
 }  // namespace temper::worker

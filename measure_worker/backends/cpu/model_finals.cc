@@ -35,7 +35,8 @@ int64_t ConstantBytes(const Graph& g) {
 
 class Finals {
  public:
-  explicit Finals(const FinalsWork& work) : work_(work), results_(work.Candidates().size()) {}
+  Finals(const FinalsWork& work, const std::function<bool()>& as_usual)
+      : work_(work), pace_(as_usual), results_(work.Candidates().size()) {}
 
   std::vector<TrialResult> Run(const std::function<void(Phase)>& begin, std::optional<KeptModel>* kept) {
     begin(Phase::kModelBuild);
@@ -154,15 +155,21 @@ class Finals {
     const int contenders = static_cast<int>(runners_.size());
     std::vector<int64_t> calls;
     for (ModelRunner& r : runners_) calls.push_back(r.CallsASample());
-    const int64_t start = MonotonicNs();
+    int64_t timed_ns = 0;
     for (int round = 0; round < std::max(work_.model.rounds, kLeastRounds); ++round) {
-      const bool late = work_.model.budget_ms > 0 && MonotonicNs() - start > work_.model.budget_ms * 1'000'000;
+      const bool late = work_.model.budget_ms > 0 && timed_ns > work_.model.budget_ms * 1'000'000;
       if (round >= kLeastRounds && late) break;
       std::map<std::string, Sum> sums;
-      for (int turn = 0; turn < contenders; ++turn) {
-        const int i = InterleavedIndex(round, turn, contenders);
-        TEMPER_RETURN_IF_ERROR(AddSteps(runners_[i], calls[i], sums));
-      }
+      TEMPER_RETURN_IF_ERROR(pace_.Run([&]() -> absl::Status {
+        const int64_t start = MonotonicNs();
+        sums.clear();
+        for (int turn = 0; turn < contenders; ++turn) {
+          const int i = InterleavedIndex(round, turn, contenders);
+          TEMPER_RETURN_IF_ERROR(AddSteps(runners_[i], calls[i], sums));
+        }
+        timed_ns += MonotonicNs() - start;
+        return absl::OkStatus();
+      }));
       for (const auto& [key, sum] : sums) samples_[key].push_back(sum.seconds / static_cast<double>(sum.count));
     }
     return absl::OkStatus();
@@ -184,6 +191,7 @@ class Finals {
   }
 
   const FinalsWork& work_;
+  UsualPace pace_;
   Target target_;
   std::vector<TrialResult> results_;
   std::vector<Finalist> finalists_;
@@ -200,8 +208,8 @@ class Finals {
 }  // namespace
 
 std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin,
-                                       std::optional<KeptModel>* kept) {
-  return Finals(work).Run(begin, kept);
+                                       std::optional<KeptModel>* kept, const std::function<bool()>& as_usual) {
+  return Finals(work, as_usual).Run(begin, kept);
 }
 
 }  // namespace temper::worker

@@ -14,6 +14,7 @@ namespace temper::worker {
 // alternatives leave to cut the graph are among them, so all workloads get their times. A result for each of
 // `work.Candidates()`. `kept`, if given, is set where the finals could be held.
 std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin,
-                                       std::optional<KeptModel>* kept = nullptr);
+                                       std::optional<KeptModel>* kept = nullptr,
+                                       const std::function<bool()>& as_usual = AlwaysAsUsual);
 
 }  // namespace temper::worker

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/runtime/timing.h"
@@ -142,6 +144,20 @@ int64_t ModelRunner::CallsASample() {
 }
 
 bool ModelRunner::steady() const { return call_s_ >= kLongCallS; }
+
+absl::Status UsualPace::Run(const std::function<absl::Status()>& measure) {
+  constexpr std::chrono::milliseconds kLookAgain{20};
+  for (;;) {
+    const int64_t start = MonotonicNs();
+    if (as_usual_() || patience_ns_ <= 0) {
+      TEMPER_RETURN_IF_ERROR(measure());
+      if (patience_ns_ <= 0 || as_usual_()) return absl::OkStatus();
+    } else {
+      std::this_thread::sleep_for(kLookAgain);
+    }
+    patience_ns_ -= MonotonicNs() - start;
+  }
+}
 
 absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& reference, double& worst) {
   for (size_t i = 0; i < reference.outputs().size(); ++i) {

@@ -1,6 +1,7 @@
 // A package of a whole model, built and loaded to be timed.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,20 @@ class ModelRunner {
   std::vector<NDArray> inputs_, outputs_;
   double call_s_ = 0;  // of the last sample, or the first call
 };
+
+// Repeats what was measured while the device was slower than usual, as long as there is patience left: half of its
+// cores gone for a while, a device does not even order kernels as it usually does.
+class UsualPace {
+ public:
+  explicit UsualPace(std::function<bool()> as_usual) : as_usual_(std::move(as_usual)) {}
+  // `measure` may run several times; the last one counts.
+  absl::Status Run(const std::function<absl::Status()>& measure);
+
+ private:
+  const std::function<bool()> as_usual_;
+  int64_t patience_ns_ = 5'000'000'000;
+};
+inline bool AlwaysAsUsual() { return true; }
 
 // What finals leave to the check of the same model that follows them.
 struct KeptModel {

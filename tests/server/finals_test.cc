@@ -210,9 +210,3 @@ TEST(Finals, FinalsThatDoNotAnswerAreWithdrawn) {
 
 }  // namespace
 }  // namespace temper
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  temper::RegisterToys();
-  return RUN_ALL_TESTS();
-}

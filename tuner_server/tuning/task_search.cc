@@ -92,7 +92,6 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
   }
   since_better_ = 0;
   failures_in_row_ = 0;
-  new_best_here_ = false;
   Choose();
   return absl::OkStatus();
 }
@@ -174,10 +173,7 @@ void TaskSearch::Observe(const WorkItem& item, const ItemResult& result) {
   failures_in_row_ = 0;
   Choose();
   course_.Add(view_.best_s);
-  if (view_.best_s > 0 && (before == 0 || view_.best_s < before)) {
-    since_better_ = 0;
-    new_best_here_ = true;
-  }
+  if (view_.best_s > 0 && (before == 0 || view_.best_s < before)) since_better_ = 0;
 }
 
 bool TaskSearch::WorthAgain(const ItemResult& result) const {

@@ -118,7 +118,6 @@ class TaskSearch {
   Course course_;
   int since_better_ = 0, failures_in_row_ = 0;
   bool seen_ = false;
-  bool new_best_here_ = false;  // a trial of this job is best
   TaskView view_;
 };
 

@@ -24,6 +24,7 @@ struct Plan {
   int64_t lanes, mr, nr, panels;        // register tile of the products
   int64_t channels;                     // of the input in whole vectors, zeros in those past the last
   int64_t blocks, block_tiles, unroll;  // column blocks; tiles that go through all steps together
+  bool tile_in_registers;               // a tile's values, while it is transformed
   Plan(const Conv2dShape& s, const Config& c, const Target& target)
       : m(c["m"]),
         t(m + 2),
@@ -37,7 +38,8 @@ struct Plan {
         channels(CeilDiv(s.c, lanes) * lanes),
         blocks(c["blocks"]),
         block_tiles(std::min(c["mt"] * mr, tiles)),
-        unroll(c["ku"]) {}
+        unroll(c["ku"]),
+        tile_in_registers(t * t <= target.vector_registers) {}
   Shape PackedShape() const { return {t, t, panels, channels, nr}; }
 };
 
@@ -127,7 +129,27 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   return b.Finish();
 }
 
-// Transforms keep what is between their two steps in registers: `steps` under `loop`, unrolled but for the vectors.
+// Only the innermost of a step's two loops over a tile, and its vectors.
+void UnrollLine(Schedule& s, const std::string& step) {
+  const std::vector<Loop> loops = s.Loops(step);
+  if (!s.status().ok()) return;
+  s.Vectorize(loops[loops.size() - 1]);
+  s.Unroll(loops[loops.size() - 2]);
+}
+
+// A transform's first step where a tile does not fit registers, under `loop`: column by column, which is what it sums
+// over, into memory. Unrolled as a whole it would spill most of the tile, and take LLVM twice as long. Returns the loop
+// over columns.
+Loop ByColumns(Schedule& s, const std::string& step, const Loop& loop) {
+  s.ComputeAt(step, loop);
+  const std::vector<Loop> loops = s.Loops(step);
+  if (!s.status().ok()) return nullptr;
+  const Loop row = loops[loops.size() - 3], column = loops[loops.size() - 2];
+  s.Reorder({column, row});
+  UnrollLine(s, step);
+  return column;
+}
+
 void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop& loop) {
   for (const std::string& step : steps) {
     s.ComputeAt(step, loop);
@@ -148,10 +170,16 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   const Loop tile = s.Fuse(s.Fuse(loops[0], tile_h), tile_w);
   auto [tile_block, tile_in] = s.Split(tile, p.block_tiles);
   s.Reorder({tile_block, block, tile_in, panel_in, vector});
-  InRegisters(s, {"result", "half"}, vector);
-  UnrollTile(s, "out");
+  if (p.tile_in_registers) {
+    InRegisters(s, {"result", "half"}, vector);
+    UnrollTile(s, "out");
+    UnrollTile(s, "half");
+  } else {
+    InRegisters(s, {"result"}, i);
+    UnrollLine(s, "out");
+    ByColumns(s, "half", vector);
+  }
   UnrollTile(s, "result");
-  UnrollTile(s, "half");
 
   // The products of a block: t * t of them, each as panels by row tiles.
   s.ComputeAt("product", block);
@@ -170,9 +198,14 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   if (!s.status().ok()) return s.status();
   const size_t at = loops.size() - 5;  // channel vector, tile, i, j, lane
   s.Reorder({loops[at + 1], loops[at]});
-  InRegisters(s, {"lines", "patch"}, loops[at]);
-  UnrollTile(s, "input");
-  UnrollTile(s, "lines");
+  if (p.tile_in_registers) {
+    InRegisters(s, {"lines", "patch"}, loops[at]);
+    UnrollTile(s, "input");
+    UnrollTile(s, "lines");
+  } else {
+    InRegisters(s, {"patch"}, ByColumns(s, "lines", loops[at]));
+    UnrollLine(s, "input");
+  }
   UnrollTile(s, "patch");
 
   s.Parallel(s.Fuse(tile_block, block));

@@ -74,6 +74,9 @@ inline constexpr char kRunTimeout[] = "run_timeout";
 inline constexpr char kRacedOut[] = "raced_out";
 inline constexpr char kInfrastructure[] = "infrastructure";  // not the candidate's fault
 
+// Beyond this many times as slow as usual, what is measured says little.
+inline constexpr double kUsualDrift = 1.2;
+
 struct TrialResult {
   std::string outcome = kInfrastructure;
   std::string error;            // first lines, at most 1 KiB; empty when ok

@@ -17,6 +17,7 @@ class Canary {
   // One more time of the kernel. Returns how many times as long as usual it took, here or when it was last timed:
   // for what was measured in between. 1 at first, and never less.
   double Look(double seconds, int64_t now_ns);
+  double drift() const { return last_drift_; }  // at the latest look
 
  private:
   const int64_t interval_ns_;

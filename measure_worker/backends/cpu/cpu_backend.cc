@@ -126,10 +126,9 @@ class CpuBackend : public Backend {
 
   // By the canary, against its fastest so far. True where it can not be told.
   bool AsUsual(const std::string& target) {
-    constexpr double kUsual = 1.2;
     if (!PrepareDevice(target).ok()) return true;
     const absl::StatusOr<double> now_s = TimeCanary();
-    return !now_s.ok() || *now_s <= kUsual * fastest_canary_s_;
+    return !now_s.ok() || *now_s <= kUsualDrift * fastest_canary_s_;
   }
 
   // For the weights of the model and of its packages.

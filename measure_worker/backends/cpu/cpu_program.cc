@@ -31,11 +31,13 @@ class CpuProgram : public Program {
 
   absl::Status Verify() override {
     if (args_.empty()) TEMPER_RETURN_IF_ERROR(SetUp());
+    GuardedBuffer& workspace = state_->workspace;
+    TEMPER_RETURN_IF_ERROR(workspace.Resize(code_.main->WorkspaceBytes(launcher_->threads)));
     state_->output.Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison);
-    workspace_.Fill(kPoison);
+    workspace.Fill(kPoison);
     temper_pool_settle_caller(pool_.get());
-    code_.main->entry()(checked_args_.data(), workspace_.data(), launcher_);
-    if (absl::Status status = workspace_.CheckSlack(); !status.ok()) {
+    code_.main->entry()(checked_args_.data(), workspace.data(), launcher_);
+    if (absl::Status status = workspace.CheckSlack(); !status.ok()) {
       return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
     }
     if (absl::Status status = state_->output.CheckSlack(); !status.ok()) {
@@ -111,9 +113,7 @@ class CpuProgram : public Program {
   // Constants are packed outside the clock.
   absl::Status SetUp() {
     TEMPER_ASSIGN_OR_RETURN(constants_, FindConstants());
-    const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads);
-    TEMPER_ASSIGN_OR_RETURN(workspace_, GuardedBuffer::Make(scratch));
-    TEMPER_RETURN_IF_ERROR(state_->ProvideScratch(scratch));
+    TEMPER_RETURN_IF_ERROR(state_->ProvideScratch(code_.main->WorkspaceBytes(launcher_->threads)));
     checked_args_ = constants_->first;
     for (size_t i = 0; i < checked_args_.size(); ++i) {
       if (checked_args_[i] == nullptr) checked_args_[i] = state_->operands[i].data();
@@ -243,7 +243,6 @@ class CpuProgram : public Program {
   std::shared_ptr<temper_pool> pool_;
   temper_launcher* const launcher_;
   std::shared_ptr<PackedConstants> constants_;
-  GuardedBuffer workspace_;
   std::vector<void*> checked_args_;
   std::vector<std::vector<void*>> args_;  // by copy, where it is timed
   std::vector<char> flush_;

@@ -54,6 +54,7 @@ struct WorkloadState {
   // The inputs again, where the kernels are checked: they do not leave them unseen; and where they are timed.
   std::vector<GuardedBuffer> operands;
   GuardedBuffer output;
+  GuardedBuffer workspace;  // of whoever is checked
   Arena arena;
   std::vector<char*> timed_operands;
   char* timed_output = nullptr;

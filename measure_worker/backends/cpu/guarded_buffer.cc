@@ -65,6 +65,21 @@ absl::Status GuardedBuffer::Refit(int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status GuardedBuffer::Resize(int64_t bytes) {
+  const int64_t needed = RoundUp(bytes, sysconf(_SC_PAGESIZE)), before = room_ - needed;
+  if (before < 0) {
+    TEMPER_ASSIGN_OR_RETURN(*this, Make(bytes));
+    return absl::OkStatus();
+  }
+  const auto protect = [](char* from, int64_t size, int how) {
+    return size == 0 || mprotect(from, static_cast<size_t>(size), how) == 0;
+  };
+  if (!protect(begin_, before, PROT_NONE) || !protect(begin_ + before, needed, PROT_READ | PROT_WRITE))
+    return absl::ResourceExhaustedError(absl::StrCat("cannot guard ", bytes, " bytes: ", strerror(errno)));
+  Place(bytes);
+  return absl::OkStatus();
+}
+
 GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept { *this = std::move(other); }
 
 GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {

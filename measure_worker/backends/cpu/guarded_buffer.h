@@ -22,6 +22,8 @@ class GuardedBuffer {
   // goes.
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  // Room for `bytes`, as Make gives it, on the same pages where they are enough. The contents are lost.
+  absl::Status Resize(int64_t bytes);
   void Fill(uint8_t byte);
   // From now on who writes here crashes.
   absl::Status MakeReadOnly();

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
-#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/compile_cache.h"
 #include "compiler/codegen/link.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/memory_plan.h"
@@ -42,7 +42,8 @@ struct BuiltKernel {
 
 class PackageWriter {
  public:
-  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose) : g_(g), target_(t), choose_(choose) {}
+  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose, CompileCache& cache)
+      : g_(g), target_(t), choose_(choose), cache_(cache), weights_(cache) {}
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
     TEMPER_RETURN_IF_ERROR(CollectKernels());
@@ -134,27 +135,23 @@ class PackageWriter {
     return absl::Status(s.code(), absl::StrCat("kernel for ", node.op, " '", node.name, "': ", s.message()));
   }
 
-  // A few kernels a module, so that as many threads as there are cores compile at once.
   absl::Status CompileKernels() {
-    constexpr size_t kKernelsPerModule = 4;
-    std::vector<std::vector<CodegenInput>> inputs;
-    for (const auto& [symbol, built] : kernels_) {
-      if (inputs.empty() || inputs.back().size() == kKernelsPerModule) inputs.emplace_back();
-      inputs.back().push_back({symbol, built.kernel.main, built.in_place});
-    }
-    std::vector<absl::StatusOr<CompiledModule>> modules(inputs.size());
+    std::vector<CodegenInput> inputs;
+    for (const auto& [symbol, built] : kernels_) inputs.push_back({symbol, built.kernel.main, built.in_place});
+    std::vector<absl::StatusOr<std::shared_ptr<const CompiledModule>>> modules(inputs.size());
     std::atomic<size_t> next{0};
     auto work = [&] {
-      for (size_t i; (i = next.fetch_add(1)) < inputs.size();) modules[i] = CompileModule(inputs[i], target_);
+      for (size_t i; (i = next.fetch_add(1)) < inputs.size();) modules[i] = cache_.Compile(inputs[i], target_);
     };
     std::vector<std::thread> threads;
     for (unsigned i = 1; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
     work();
     for (std::thread& thread : threads) thread.join();
-    for (absl::StatusOr<CompiledModule>& module : modules) {
+    for (const auto& module : modules) {
       TEMPER_RETURN_IF_ERROR(module.status());
-      for (CompiledKernel& kernel : module->kernels) kernels_.at(kernel.symbol).compiled = kernel;
-      objects_.push_back(std::move(module->object));
+      const CompiledKernel& kernel = (*module)->kernels.front();
+      kernels_.at(kernel.symbol).compiled = kernel;
+      objects_.push_back((*module)->object);
     }
     return absl::OkStatus();
   }
@@ -285,6 +282,7 @@ class PackageWriter {
   const Graph& g_;
   const Target& target_;
   const ChooseFn& choose_;
+  CompileCache& cache_;
   BufferPlan plan_;
   Plan out_;
   WeightWriter weights_;
@@ -318,7 +316,7 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
 }
 
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir) {
+                                           const std::string& dir, CompileCache* cache) {
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
   const fs::path path = final_dir.has_filename() ? final_dir : final_dir.parent_path();
@@ -330,7 +328,9 @@ absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, cons
   fs::remove_all(partial, error);
   fs::create_directories(partial, error);
   if (error) return IoError(absl::StrCat("cannot create ", partial.string()), error);
-  absl::StatusOr<PackageReport> report = PackageWriter(g, t, choose).Write(partial.string());
+  CompileCache own;
+  absl::StatusOr<PackageReport> report =
+      PackageWriter(g, t, choose, cache != nullptr ? *cache : own).Write(partial.string());
   absl::Status status = report.ok() ? Replace(partial, path) : report.status();
   if (!status.ok()) {
     fs::remove_all(partial, error);

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "compiler/codegen/compile_cache.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ops/template.h"
 
@@ -33,9 +34,10 @@ struct PackageReport {
   int tuned_kernels = 0;
   std::vector<PackageStep> steps;
 };
-// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed).
+// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). `cache`: what packages
+// of the same model share; null: nothing.
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir);
+                                           const std::string& dir, CompileCache* cache = nullptr);
 
 // A package loaded into this process through its own C ABI.
 class LoadedPackage {

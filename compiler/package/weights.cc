@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/codegen/codegen.h"
 #include "compiler/runtime/kernel_abi.h"
 #include "compiler/runtime/plan.h"
 
@@ -108,11 +107,11 @@ absl::StatusOr<std::shared_ptr<PackKernel>> WeightWriter::KernelFor(const ir::Fu
   std::shared_ptr<PackKernel>& kernel = packs_[ir::Text(pack)];
   if (kernel != nullptr) return kernel;
   auto made = std::make_shared<PackKernel>();
-  TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule({{"pack", pack}}, host_));
-  TEMPER_ASSIGN_OR_RETURN(made->module, LoadObject(compiled.object));
+  TEMPER_ASSIGN_OR_RETURN(const auto compiled, cache_.Compile({"pack", pack}, host_));
+  TEMPER_ASSIGN_OR_RETURN(made->module, LoadObject(compiled->object));
   TEMPER_ASSIGN_OR_RETURN(void* symbol, made->module->Symbol("pack"));
   made->kernel = reinterpret_cast<temper_kernel>(symbol);
-  made->info = compiled.kernels[0];
+  made->info = compiled->kernels[0];
   made->dtype = pack.params.back()->dtype;
   made->shape = pack.params.back()->shape;
   return kernel = std::move(made);

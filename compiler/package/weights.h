@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "compiler/codegen/compile_cache.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ops/template.h"
 #include "compiler/target/target.h"
@@ -17,6 +18,7 @@ NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm);
 
 class WeightWriter {
  public:
+  explicit WeightWriter(CompileCache& cache) : cache_(cache) {}
   // The offset of constant `value` as operand `type`, run through `pack` (empty Func: only put in physical order). The
   // same constant in the same layout is kept once.
   absl::StatusOr<int64_t> Add(ValueId value, const NDArray& data, const TensorType& type, const ir::Func& pack);
@@ -32,6 +34,7 @@ class WeightWriter {
   };
   absl::StatusOr<std::shared_ptr<struct PackKernel>> KernelFor(const ir::Func& pack);
 
+  CompileCache& cache_;
   Target host_ = HostTarget();  // packing runs here, whatever the package is for
   int64_t bytes_ = 0;
   std::vector<Piece> pieces_;  // one after another, each at a multiple of 64

@@ -100,7 +100,6 @@ struct Built {
 absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target& target, Built& built) {
   if (target.kind != "llvm")
     return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.kind));
-  built.context.setDiscardValueNames(false);
   TEMPER_RETURN_IF_ERROR(PrepareModule(built.module, target));
   std::set<std::string> symbols;
   for (const CodegenInput& input : kernels) {
@@ -121,6 +120,7 @@ std::string CodegenId() { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VER
 
 absl::StatusOr<CompiledModule> CompileModule(const std::vector<CodegenInput>& kernels, const Target& target) {
   Built built;
+  built.context.setDiscardValueNames(true);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
   CompiledModule compiled;
   TEMPER_ASSIGN_OR_RETURN(compiled.object, EmitObject(built.module, target));
@@ -133,6 +133,7 @@ absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, c
   if (form != "ir" && form != "asm")
     return absl::InvalidArgumentError("the forms of generated code are 'ir' and 'asm'");
   Built built;
+  built.context.setDiscardValueNames(false);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
   if (form == "asm") return EmitAssembly(built.module, target);
   std::string text;

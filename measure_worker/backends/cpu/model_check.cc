@@ -129,8 +129,10 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   Choices choices(work.picks);
   Graph graph;
   std::optional<ModelRunner> known;
+  auto cache = std::make_unique<CompileCache>();
   if (kept.has_value() && kept->IsOf(work)) {
     graph = std::move(kept->graph);
+    cache = std::move(kept->cache);
     TEMPER_ASSIGN_OR_RETURN(const bool untuned, choices.AreDefaults(kept->untuned.steps(), target));
     if (untuned) known = std::move(kept->untuned);
   } else {
@@ -156,8 +158,8 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) -> absl::Status {
     if (!runners[tuned].steps().empty()) return absl::OkStatus();
     const Graph& g = !tuned && untuned.has_value() ? *untuned : graph;
-    TEMPER_ASSIGN_OR_RETURN(runners[tuned],
-                            ModelRunner::Make(g, target, tuned ? ChooseFn(picked) : ChooseFn(defaults), work.seed));
+    const ChooseFn choose = tuned ? ChooseFn(picked) : ChooseFn(defaults);
+    TEMPER_ASSIGN_OR_RETURN(runners[tuned], ModelRunner::Make(g, target, choose, work.seed, *cache));
     return absl::OkStatus();
   }));
   graph = Graph();  // the weights are in the packages now

@@ -54,7 +54,8 @@ class Finals {
     }
     if (kept != nullptr && status.ok()) {
       const ModelWork& model = work_.model;
-      *kept = KeptModel{model.graph_json, model.target, model.seed, std::move(graph_), std::move(runners_.front())};
+      *kept = KeptModel{model.graph_json, model.target, model.seed, std::move(graph_), std::move(runners_.front()),
+                        std::move(cache_)};
     }
     return std::move(results_);
   }
@@ -132,7 +133,7 @@ class Finals {
     const auto work = [&] {
       for (size_t i; (i = next.fetch_add(1)) < runners_.size();) {
         const auto choose = [&](const Workload& w, const Target& t) { return Choose(w, t, i / graphs_.size()); };
-        auto runner = ModelRunner::Make(graphs_[i % graphs_.size()], target_, choose, work_.model.seed);
+        auto runner = ModelRunner::Make(graphs_[i % graphs_.size()], target_, choose, work_.model.seed, *cache_);
         built[i] = runner.status();
         if (runner.ok()) runners_[i] = *std::move(runner);
       }
@@ -198,9 +199,10 @@ class Finals {
   std::map<std::string, std::vector<size_t>> of_workload_;  // into finalists_
   size_t variants_ = 1;
   std::mutex mutex_;
-  std::map<std::string, KernelChoice> picks_;           // of workloads without finalists; defaults as they are met
-  std::vector<Graph> graphs_;                           // until the packages are there
-  Graph graph_;                                         // the first of them
+  std::map<std::string, KernelChoice> picks_;  // of workloads without finalists; defaults as they are met
+  std::vector<Graph> graphs_;                  // until the packages are there
+  Graph graph_;                                // the first of them
+  std::unique_ptr<CompileCache> cache_ = std::make_unique<CompileCache>();
   std::vector<ModelRunner> runners_;                    // by variant, then by graph
   std::map<std::string, std::vector<double>> samples_;  // one a round
 };

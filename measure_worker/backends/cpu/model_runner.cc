@@ -87,10 +87,10 @@ absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
 }
 
 absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& target, const ChooseFn& choose,
-                                              uint64_t seed) {
+                                              uint64_t seed, CompileCache& cache) {
   TEMPER_ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Make());
   const std::string path = directory->Path("package");
-  TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path));
+  TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path, &cache));
   ModelRunner r;
   r.steps_ = std::move(report.steps);
   TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads));

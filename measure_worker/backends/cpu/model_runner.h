@@ -21,8 +21,10 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes);
 // Not thread-safe.
 class ModelRunner {
  public:
-  // Writes a package, loads it with inputs drawn from the seed, and leaves nothing of it on the disk.
-  static absl::StatusOr<ModelRunner> Make(const Graph& g, const Target& target, const ChooseFn& choose, uint64_t seed);
+  // Writes a package, loads it with inputs drawn from the seed, and leaves nothing of it on the disk. `cache` serves all
+  // packages of the model.
+  static absl::StatusOr<ModelRunner> Make(const Graph& g, const Target& target, const ChooseFn& choose, uint64_t seed,
+                                          CompileCache& cache);
 
   absl::Status RunFirst();
   // Seconds that `calls` runs take. After another package's turn a first run warms the threads and the caches and is
@@ -66,6 +68,7 @@ struct KeptModel {
   uint64_t seed = 0;
   Graph graph;
   ModelRunner untuned;  // the package of the first finalists, which are the defaults
+  std::unique_ptr<CompileCache> cache;
   bool IsOf(const ModelWork& work) const {
     return graph_json == work.graph_json && target == work.target && seed == work.seed;
   }

@@ -13,9 +13,6 @@ constexpr int kFirstLookDivisor = 2;
 constexpr int kFirstLookByBudget = 8;
 // Below this share of the model a task's first look is as small as can be.
 constexpr double kSmallShare = 0.005;
-// Worst case of building and checking a model, kept free of the closing allowance.
-constexpr absl::Duration kModelBuildReserve = absl::Seconds(4);
-constexpr absl::Duration kShortestModelBudget = absl::Milliseconds(1500);
 constexpr double kSmoothing = 0.3;
 constexpr double kAgainAtLeast = 16;
 constexpr double kLongKernelS = 1e-3;
@@ -311,7 +308,6 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
     if (why.empty()) return;
     WithdrawAll(port);
     EndAllTasks(why);
-    search_ended_ = now;
     if (!spec_.workloads.empty()) {
       phase_ = Phase::kOver;
       return;
@@ -347,6 +343,7 @@ Work JobLoop::ModelWork(WorkKind kind, int rounds) const {
   work.graph_json = spec_.graph_json;
   work.seed = spec_.seed;
   work.rounds = rounds;
+  work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(options_.rounds_allowance));
   for (const TaskSearch& task : tasks_) {
     if (std::optional<KernelPick> pick = task.Pick()) work.picks.push_back(*std::move(pick));
   }
@@ -362,7 +359,6 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   phase_ = Phase::kFinals;
   finals_deadline_ = now + options_.model_patience;
   Work work = ModelWork(WorkKind::kFinals, options_.final_rounds);
-  work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(options_.finals_allowance));
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskSearch& task = tasks_[i];
     for (WorkItem& item : spec_.revalidate ? task.ToRevalidate(kContenders) : task.Finalists(ContendersOf(i))) {
@@ -393,8 +389,6 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
   Work work = ModelWork(WorkKind::kModel, options_.model_rounds);
   picks_ = static_cast<size_t>(
       std::count_if(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return !t.KeepsDefault(); }));
-  const absl::Duration left = options_.closing_allowance - (now - search_ended_) - kModelBuildReserve;
-  work.budget_ms = static_cast<int>(absl::ToInt64Milliseconds(std::max(left, kShortestModelBudget)));
   work.items.emplace_back();
   model_deadline_ = now + options_.model_patience;
   Submit(std::move(work), 0, now, port);

@@ -50,14 +50,13 @@ struct JobLoopOptions {
   int most_failures_in_row = 64;  // a task that only fails ends
   // Of the trials, so many more may be spent on measuring again what was measured while the device was slow.
   double most_again = 0.25;
-  // Finals and the model check together, after the last trial.
-  absl::Duration closing_allowance = absl::Seconds(15);
-  absl::Duration finals_allowance = absl::Milliseconds(1500);  // of rounds, building the packages apart
   // Finals or a model check that do not answer: the job ends without them.
   absl::Duration model_patience = absl::Seconds(60);
   // A long kernel's one sample is steady, and each more of them costs as much as building the next candidate.
   double long_race_factor = 1.08;
+  // Of finals and of the model check each; fewer where they would take longer than the allowance.
   int final_rounds = 12, model_rounds = 8;
+  absl::Duration rounds_allowance = absl::Seconds(1);
 };
 
 // Where the loop's work goes.
@@ -157,7 +156,7 @@ class JobLoop {
   std::string target_text_;
   Target target_;
   JobLoopOptions options_;
-  absl::Duration started_, search_ended_, finals_deadline_, model_deadline_;
+  absl::Duration started_, finals_deadline_, model_deadline_;
   Rng rng_;
   Phase phase_ = Phase::kSearch;
   std::vector<TaskSearch> tasks_;

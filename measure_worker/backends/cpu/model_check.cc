@@ -15,8 +15,7 @@ namespace temper::worker {
 namespace {
 
 constexpr int kLeastRounds = 3;
-constexpr int64_t kMostOfACloseCall = 3;         // times as many rounds, while it is one
-constexpr int64_t kCloseCallNs = 1'500'000'000;  // but no more after so long: long runs are steady
+constexpr int64_t kMostOfACloseCall = 3;  // times as many rounds, while it is one
 
 // The defaults met while the untuned package is written, and what was picked instead.
 class Choices {
@@ -81,8 +80,7 @@ void TimeInTurns(const ModelWork& work, UsualPace pace, std::vector<ModelRunner>
   int64_t timed_ns = 0;
   const int rounds = std::max(work.rounds, kLeastRounds);
   const auto undecided = [&](int round) {
-    return contenders == 2 && round < kMostOfACloseCall * rounds && timed_ns < kCloseCallNs &&
-           IsCloseCall(samples[0], samples[1]);
+    return contenders == 2 && round < kMostOfACloseCall * rounds && IsCloseCall(samples[0], samples[1]);
   };
   const auto decided = [&] {
     return std::all_of(runners.begin(), runners.end(), [](const ModelRunner& r) { return r.steady(); }) &&

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "base/rng.h"
 
@@ -9,6 +10,9 @@ namespace temper::worker {
 namespace {
 
 constexpr int64_t kSmallInts = 8;
+// Of a larger array the rest repeats the first so many, a prime: rows do not repeat with it. A table of words would
+// take longer to draw than its gather to tune.
+constexpr size_t kMostDrawn = 1048573;
 
 // Operand positions on which an operator wants positive numbers.
 struct PositiveOperand {
@@ -56,12 +60,21 @@ int64_t IndexBound(const Workload& w) {
   return std::max<int64_t>(bound, 1);
 }
 
-void FillFloats(NDArray& a, Rng& rng, double low, double high) {
+template <class T>
+void FillFloats(std::span<T> a, Rng& rng, double low, double high) {
   const double width = high - low;
+  const size_t drawn = std::min(a.size(), kMostDrawn);
+  for (T& x : a.first(drawn)) x = static_cast<T>(low + width * rng.Uniform());
+  for (size_t i = drawn; i < a.size(); i += drawn) {
+    std::copy_n(a.begin(), std::min(drawn, a.size() - i), a.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void FillFloats(NDArray& a, Rng& rng, double low, double high) {
   if (a.dtype() == DType::kF32) {
-    for (float& x : a.as<float>()) x = static_cast<float>(low + width * rng.Uniform());
+    FillFloats(a.as<float>(), rng, low, high);
   } else {
-    for (double& x : a.as<double>()) x = low + width * rng.Uniform();
+    FillFloats(a.as<double>(), rng, low, high);
   }
 }
 

@@ -31,8 +31,8 @@ class CpuProgram : public Program {
 
   absl::Status Verify() override {
     if (args_.empty()) TEMPER_RETURN_IF_ERROR(SetUp());
-    GuardedBuffer& workspace = state_->workspace;
-    TEMPER_RETURN_IF_ERROR(workspace.Resize(code_.main->WorkspaceBytes(launcher_->threads)));
+    const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads);
+    TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, state_->spare->Take(scratch));
     state_->output.Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison);
     workspace.Fill(kPoison);
     temper_pool_settle_caller(pool_.get());
@@ -40,6 +40,7 @@ class CpuProgram : public Program {
     if (absl::Status status = workspace.CheckSlack(); !status.ok()) {
       return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
     }
+    state_->spare->Give(std::move(workspace));
     if (absl::Status status = state_->output.CheckSlack(); !status.ok()) {
       return absl::DataLossError(absl::StrCat("output: ", status.message()));
     }

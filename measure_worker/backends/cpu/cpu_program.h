@@ -54,7 +54,6 @@ struct WorkloadState {
   // The inputs again, where the kernels are checked: they do not leave them unseen; and where they are timed.
   std::vector<GuardedBuffer> operands;
   GuardedBuffer output;
-  GuardedBuffer workspace;  // of whoever is checked
   Arena arena;
   std::vector<char*> timed_operands;
   char* timed_output = nullptr;
@@ -65,7 +64,7 @@ struct WorkloadState {
   const Program* last_writer = nullptr;               // of `timed_output`
   const PackedConstants* latest_constants = nullptr;  // that a call read
   int64_t bytes = 0;
-  std::shared_ptr<SpareBuffers> spare;                    // for constants; other workloads' too
+  std::shared_ptr<SpareBuffers> spare;                    // for constants and scratch; other workloads' too
   std::list<std::shared_ptr<PackedConstants>> constants;  // the latest used first; only of the latest workload
 
   // `timed_scratch` may move.

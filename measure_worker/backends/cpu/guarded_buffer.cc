@@ -59,18 +59,7 @@ bool GuardedBuffer::Holds(int64_t bytes) const {
 }
 
 absl::Status GuardedBuffer::Refit(int64_t bytes) {
-  if (mprotect(begin_, static_cast<size_t>(room_), PROT_READ | PROT_WRITE) != 0)
-    return absl::ResourceExhaustedError(absl::StrCat("cannot write ", room_, " bytes again: ", strerror(errno)));
-  Place(bytes);
-  return absl::OkStatus();
-}
-
-absl::Status GuardedBuffer::Resize(int64_t bytes) {
   const int64_t needed = RoundUp(bytes, sysconf(_SC_PAGESIZE)), before = room_ - needed;
-  if (before < 0) {
-    TEMPER_ASSIGN_OR_RETURN(*this, Make(bytes));
-    return absl::OkStatus();
-  }
   const auto protect = [](char* from, int64_t size, int how) {
     return size == 0 || mprotect(from, static_cast<size_t>(size), how) == 0;
   };

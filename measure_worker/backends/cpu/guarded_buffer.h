@@ -22,8 +22,6 @@ class GuardedBuffer {
   // goes.
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // Room for `bytes`, as Make gives it, on the same pages where they are enough. The contents are lost.
-  absl::Status Resize(int64_t bytes);
   void Fill(uint8_t byte);
   // From now on who writes here crashes.
   absl::Status MakeReadOnly();
@@ -65,8 +63,7 @@ class Arena {
 };
 
 // Buffers that were given back, for who needs some that size next: to have memory mapped and cleared takes longer than
-// to fill it. What is taken holds anything, and before its beginning there may be more that can be touched; so this is
-// for what kernels only read. Not thread-safe.
+// to fill it. What is taken holds anything. Not thread-safe.
 class SpareBuffers {
  public:
   explicit SpareBuffers(int64_t most_bytes) : most_bytes_(most_bytes) {}

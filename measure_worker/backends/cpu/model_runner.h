@@ -21,8 +21,8 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes);
 // Not thread-safe.
 class ModelRunner {
  public:
-  // Writes a package, loads it with inputs drawn from the seed, and leaves nothing of it on the disk. `cache` serves all
-  // packages of the model.
+  // Writes a package, loads it with inputs drawn from the seed, and leaves nothing of it on the disk. `cache` serves
+  // all packages of the model.
   static absl::StatusOr<ModelRunner> Make(const Graph& g, const Target& target, const ChooseFn& choose, uint64_t seed,
                                           CompileCache& cache);
 

@@ -27,6 +27,9 @@ constexpr char kConv[] =
     "(f32[1,8,9,9]@0231, const f32[16,8,3,3], const f32[16,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,16,9,9]@0231; "
     "add(3,2) -> f32[1,16,9,9]@0231; relu(4) -> f32[1,16,9,9]@0231; anchor=0";
 
+// So large a constant is kept once.
+constexpr char kGather[] = "(const f32[2100,1024], i64[40]) gather(0,1; axis=0) -> f32[40,1024]; anchor=0";
+
 class Collector : public Reporter {  // told from several threads while they build
  public:
   void OnBegin(Phase, int) override {}
@@ -91,7 +94,7 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Workloads, CpuBackendTest, testing::Values(kMatmul, kConv));
+INSTANTIATE_TEST_SUITE_P(Workloads, CpuBackendTest, testing::Values(kMatmul, kConv, kGather));
 
 TEST(CpuBackend, SaysWhyAConfigIsRefused) {
   const auto backend = NewCpuBackend();
@@ -165,6 +168,12 @@ TEST(SpareBuffers, AreAsGoodAsNewAndKeptUpToALimit) {
   EXPECT_TRUE(absl::IsDataLoss(again->CheckSlack()));
   EXPECT_DEATH(*const_cast<volatile char*>(end) = 1, "");
 
+  spare.Give(*std::move(again));
+  again = spare.Take(2 << 20);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->data() + again->bytes(), end);
+  EXPECT_DEATH(*const_cast<volatile char*>(again->data() - 1) = 1, "") << "nor is what lies before it its own";
+
   auto much_smaller = spare.Take(1 << 20);
   ASSERT_TRUE(much_smaller.ok());
   spare.Give(*std::move(again));
@@ -175,6 +184,16 @@ TEST(SpareBuffers, AreAsGoodAsNewAndKeptUpToALimit) {
   ASSERT_TRUE(larger.ok());
   spare.Give(*std::move(larger));  // 9 MiB in all: the first one goes
   EXPECT_DEATH(static_cast<void>(*const_cast<volatile char*>(end - 1)), "");
+}
+
+TEST(WorkloadState, KeepsALargeConstantOnceAndReadOnly) {
+  const auto state = MakeWorkloadState(*ParseWorkload(kGather), 1);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ((*state)->timed_operands[0], (*state)->operands[0].data());
+  EXPECT_NE((*state)->timed_operands[1], (*state)->operands[1].data());
+  EXPECT_LT((*state)->bytes, 2 * (*state)->operands[0].bytes());
+  EXPECT_TRUE((*state)->CheckOperand(0).ok());
+  EXPECT_DEATH(*const_cast<volatile char*>((*state)->operands[0].data()) = 1, "");
 }
 
 TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
@@ -190,11 +209,13 @@ TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
   EXPECT_TRUE(absl::IsDataLoss(off));
   EXPECT_THAT(std::string(off.message()), HasSubstr("1 of 100 elements are off, the first at 41"));
   for (double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    got = want.Clone();
-    got.Set(99, bad);
-    EXPECT_FALSE(CheckOutput(got.data(), want).ok());
-    NDArray both = got.Clone();
-    EXPECT_TRUE(CheckOutput(got.data(), both).ok()) << "where the reference has it too, it is right";
+    for (int at : {3, 99}) {
+      got = want.Clone();
+      got.Set(at, bad);
+      EXPECT_FALSE(CheckOutput(got.data(), want).ok());
+      NDArray both = got.Clone();
+      EXPECT_TRUE(CheckOutput(got.data(), both).ok()) << "where the reference has it too, it is right";
+    }
   }
 }
 

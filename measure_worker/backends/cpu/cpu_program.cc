@@ -16,6 +16,7 @@ constexpr int64_t kMaxRotatedBytes = 64 << 20;
 constexpr int64_t kMaxCopies = 512;
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
 constexpr int64_t kWrittenAtOnce = 256 << 10;    // by one thread
+constexpr int64_t kKeptOnce = 8 << 20;           // a constant this large: it can not be written, so that one will do
 constexpr uint8_t kPoison = 0xff;                // NaN in every float
 constexpr uint8_t kIntPoison = 0xa5;             // for integers, where all bits set is -1 and may be right
 
@@ -252,6 +253,7 @@ class CpuProgram : public Program {
 }  // namespace
 
 absl::Status WorkloadState::CheckOperand(size_t i) const {
+  if (inputs[i].data() == nullptr) return absl::OkStatus();  // read-only
   const size_t bytes = static_cast<size_t>(inputs[i].bytes());
   const auto same = [&](const char* data) { return bytes == 0 || std::memcmp(data, inputs[i].data(), bytes) == 0; };
   if (same(operands[i].data()) && same(timed_operands[i]) && operands[i].CheckSlack().ok()) return absl::OkStatus();
@@ -278,20 +280,27 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload&
   state->reference = ToPhysical(reference, w.output().perm);
   int64_t in_arena = Arena::Room(state->reference.bytes());
   for (size_t i = 0; i < logical.size(); ++i) {
-    state->inputs.push_back(ToPhysical(logical[i], w.inputs[i].type.perm));
+    NDArray& input = state->inputs.emplace_back(ToPhysical(logical[i], w.inputs[i].type.perm));
     logical[i] = NDArray();
-    const NDArray& input = state->inputs.back();
     TEMPER_ASSIGN_OR_RETURN(GuardedBuffer operand, GuardedBuffer::Make(input.bytes()));
     if (input.bytes() > 0) std::memcpy(operand.data(), input.data(), static_cast<size_t>(input.bytes()));
+    if (w.inputs[i].constant && input.bytes() >= kKeptOnce) {
+      TEMPER_RETURN_IF_ERROR(operand.MakeReadOnly());
+      state->bytes += input.bytes();
+      input = NDArray();
+    } else {
+      state->bytes += 2 * input.bytes();
+      in_arena += Arena::Room(input.bytes());
+    }
     state->operands.push_back(std::move(operand));
-    state->bytes += 2 * input.bytes();
-    in_arena += Arena::Room(input.bytes());
   }
   TEMPER_ASSIGN_OR_RETURN(state->output, GuardedBuffer::Make(state->reference.bytes()));
   TEMPER_ASSIGN_OR_RETURN(state->arena, Arena::Make(in_arena));
-  for (const NDArray& input : state->inputs) {
-    state->timed_operands.push_back(state->arena.Place(input.bytes()));
-    if (input.bytes() > 0) std::memcpy(state->timed_operands.back(), input.data(), static_cast<size_t>(input.bytes()));
+  for (size_t i = 0; i < logical.size(); ++i) {
+    const NDArray& input = state->inputs[i];
+    const bool kept_once = input.data() == nullptr;
+    state->timed_operands.push_back(kept_once ? state->operands[i].data() : state->arena.Place(input.bytes()));
+    if (!kept_once) std::memcpy(state->timed_operands.back(), input.data(), static_cast<size_t>(input.bytes()));
   }
   state->timed_output = state->arena.Place(state->reference.bytes());
   state->bytes += 2 * state->reference.bytes() + state->arena.bytes();

@@ -49,7 +49,7 @@ constexpr int64_t kMostSpareBytes = 192 << 20;
 // What all candidates of a workload share. Arrays are in physical order.
 struct WorkloadState {
   Workload workload;
-  std::vector<NDArray> inputs;  // as drawn
+  std::vector<NDArray> inputs;  // as drawn; large constants are only in `operands`, read-only, for all uses
   NDArray reference;
   // The inputs again, where the kernels are checked: they do not leave them unseen; and where they are timed.
   std::vector<GuardedBuffer> operands;

@@ -34,8 +34,8 @@ struct PackageReport {
   int tuned_kernels = 0;
   std::vector<PackageStep> steps;
 };
-// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). `cache`: what packages
-// of the same model share; null: nothing.
+// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). `cache`: what
+// packages of the same model share; null: nothing.
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
                                            const std::string& dir, CompileCache* cache = nullptr);
 

@@ -52,7 +52,7 @@ std::vector<double> FootprintValues(const Footprint& f);
 
 struct TemplateDef {
   std::string_view name;  // "conv2d.direct", "matmul.packed", "default"
-  int version;            // rises when the same config means other code
+  int version;            // rises when the same config means code of another speed: records of it no longer hold
   std::function<bool(const Workload&)> matches;
   std::function<ConfigSpace(const Workload&, const Target&)> space;
   std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const Target&)> build;

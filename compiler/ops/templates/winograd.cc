@@ -150,6 +150,7 @@ Loop ByColumns(Schedule& s, const std::string& step, const Loop& loop) {
   return column;
 }
 
+// What lies between the two steps of a transform: `steps` under `loop`.
 void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop& loop) {
   for (const std::string& step : steps) {
     s.ComputeAt(step, loop);

@@ -156,6 +156,7 @@ class CpuBackend : public Backend {
   }
 
   absl::Status MakeCanary() {
+    fastest_canary_s_ = std::numeric_limits<double>::infinity();  // of another target, it was another kernel
     TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(kCanary));
     TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(workload, target_));
     TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildKernel(workload, choice.def->name, choice.config, target_));

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/code.h"
 #include "measure_worker/backends/cpu/model_runner.h"
 #include "measure_worker/sampling.h"
@@ -14,7 +13,6 @@
 namespace temper::worker {
 namespace {
 
-constexpr int kLeastRounds = 3;
 constexpr int64_t kMostOfACloseCall = 3;  // times as many rounds, while it is one
 
 // The defaults met while the untuned package is written, and what was picked instead.
@@ -72,36 +70,29 @@ class Choices {
   std::map<std::string, KernelChoice> defaults_;
 };
 
-void TimeInTurns(const ModelWork& work, UsualPace pace, std::vector<ModelRunner>& runners,
-                 std::vector<std::vector<double>>& samples) {
-  const int contenders = static_cast<int>(runners.size());
-  std::vector<int64_t> calls;
-  for (ModelRunner& r : runners) calls.push_back(r.CallsASample());
-  int64_t timed_ns = 0;
+absl::Status TimeInTurns(const ModelWork& work, UsualPace pace, std::vector<ModelRunner>& runners,
+                         std::vector<std::vector<double>>& samples) {
   const int rounds = std::max(work.rounds, kLeastRounds);
-  const auto undecided = [&](int round) {
-    return contenders == 2 && round < kMostOfACloseCall * rounds && IsCloseCall(samples[0], samples[1]);
+  const auto undecided = [&](int held) {
+    return runners.size() == 2 && held < kMostOfACloseCall * rounds && IsCloseCall(samples[0], samples[1]);
   };
   const auto decided = [&] {
     return std::all_of(runners.begin(), runners.end(), [](const ModelRunner& r) { return r.steady(); }) &&
            IsDecided(samples.front(), samples.back());
   };
-  for (int round = 0; round < rounds || undecided(round); ++round) {
-    if (decided()) break;
-    if (round >= kLeastRounds && work.budget_ms > 0 && timed_ns > work.budget_ms * 1'000'000) break;
-    std::vector<double> round_s(runners.size());
-    pace.Run([&] {
-          const int64_t start = MonotonicNs();
-          for (int turn = 0; turn < contenders; ++turn) {
-            const int i = InterleavedIndex(round, turn, contenders);
-            round_s[i] = runners[i].Time(calls[i]) / static_cast<double>(calls[i]);
-          }
-          timed_ns += MonotonicNs() - start;
-          return absl::OkStatus();
-        })
-        .IgnoreError();
-    for (size_t i = 0; i < runners.size(); ++i) samples[i].push_back(round_s[i]);
-  }
+  std::vector<double> round_s(runners.size());
+  return HoldRounds(runners, std::move(pace),
+                    {.budget_ms = work.budget_ms,
+                     .another = [&](int held) { return (held < rounds || undecided(held)) && !decided(); },
+                     .time =
+                         [&](size_t i, int64_t calls) {
+                           round_s[i] = runners[i].Time(calls) / static_cast<double>(calls);
+                           return absl::OkStatus();
+                         },
+                     .keep =
+                         [&] {
+                           for (size_t i = 0; i < runners.size(); ++i) samples[i].push_back(round_s[i]);
+                         }});
 }
 
 // `f` for the untuned package and, where they differ, for the tuned one.
@@ -170,7 +161,8 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
     TEMPER_RETURN_IF_ERROR(CompareOutputs(runners[1], runners[0], result.relative_error));
   }
   std::vector<std::vector<double>> samples(runners.size());
-  TimeInTurns(work, UsualPace(as_usual), runners, samples);
+  result.outcome = kRunCrashed;
+  TEMPER_RETURN_IF_ERROR(TimeInTurns(work, UsualPace(as_usual), runners, samples));
   result.untuned_s = samples.front();
   result.tuned_s = samples.back();
   result.outcome = kOk;

@@ -9,15 +9,12 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/code.h"
 #include "measure_worker/backends/cpu/model_runner.h"
-#include "measure_worker/sampling.h"
 
 namespace temper::worker {
 namespace {
 
-constexpr int kLeastRounds = 3;
 constexpr int64_t kShareOfMemory = 3;  // all packages together may take one part in so many
 constexpr int64_t kPackedBytes = 2;    // a byte of weights, with copies for kernels that want them otherwise
 
@@ -153,42 +150,38 @@ class Finals {
   }
 
   absl::Status TimeInTurns() {
-    const int contenders = static_cast<int>(runners_.size());
-    std::vector<int64_t> calls;
-    for (ModelRunner& r : runners_) calls.push_back(r.CallsASample());
-    int64_t timed_ns = 0;
-    for (int round = 0; round < std::max(work_.model.rounds, kLeastRounds); ++round) {
-      const bool late = work_.model.budget_ms > 0 && timed_ns > work_.model.budget_ms * 1'000'000;
-      if (round >= kLeastRounds && late) break;
-      std::map<std::string, Sum> sums;
-      TEMPER_RETURN_IF_ERROR(pace_.Run([&]() -> absl::Status {
-        const int64_t start = MonotonicNs();
-        sums.clear();
-        for (int turn = 0; turn < contenders; ++turn) {
-          const int i = InterleavedIndex(round, turn, contenders);
-          TEMPER_RETURN_IF_ERROR(AddSteps(runners_[i], calls[i], sums));
-        }
-        timed_ns += MonotonicNs() - start;
-        return absl::OkStatus();
-      }));
-      for (const auto& [key, sum] : sums) samples_[key].push_back(sum.seconds / static_cast<double>(sum.count));
-    }
-    return absl::OkStatus();
+    const int rounds = std::max(work_.model.rounds, kLeastRounds);
+    std::vector<Turn> turns(runners_.size());
+    return HoldRounds(runners_, std::move(pace_),
+                      {.budget_ms = work_.model.budget_ms,
+                       .another = [&](int held) { return held < rounds; },
+                       .time =
+                           [&](size_t i, int64_t calls) {
+                             turns[i].calls = calls;
+                             return runners_[i].TimeSteps(calls, turns[i].step_ns);
+                           },
+                       .keep = [&] { Keep(turns); }});
   }
 
-  struct Sum {
-    double seconds = 0;
-    int64_t count = 0;
+  struct Turn {
+    int64_t calls = 0;
+    std::vector<int64_t> step_ns;  // of all of them
   };
-  static absl::Status AddSteps(ModelRunner& runner, int64_t calls, std::map<std::string, Sum>& sums) {
-    std::vector<int64_t> ns;
-    TEMPER_RETURN_IF_ERROR(runner.TimeSteps(calls, ns));
-    for (size_t s = 0; s < ns.size(); ++s) {
-      Sum& sum = sums[KeyOf(runner.steps()[s])];
-      sum.seconds += static_cast<double>(ns[s]) * 1e-9;
-      sum.count += calls;
+  // A round's sample of each kernel: its mean over all packages and layers that have it.
+  void Keep(const std::vector<Turn>& turns) {
+    struct Sum {
+      double seconds = 0;
+      int64_t count = 0;
+    };
+    std::map<std::string, Sum> sums;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      for (size_t s = 0; s < turns[i].step_ns.size(); ++s) {
+        Sum& sum = sums[KeyOf(runners_[i].steps()[s])];
+        sum.seconds += static_cast<double>(turns[i].step_ns[s]) * 1e-9;
+        sum.count += turns[i].calls;
+      }
     }
-    return absl::OkStatus();
+    for (const auto& [key, sum] : sums) samples_[key].push_back(sum.seconds / static_cast<double>(sum.count));
   }
 
   const FinalsWork& work_;

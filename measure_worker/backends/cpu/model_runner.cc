@@ -159,6 +159,28 @@ absl::Status UsualPace::Run(const std::function<absl::Status()>& measure) {
   }
 }
 
+absl::Status HoldRounds(std::vector<ModelRunner>& runners, UsualPace pace, const Rounds& rounds) {
+  const int contenders = static_cast<int>(runners.size());
+  std::vector<int64_t> calls;
+  for (ModelRunner& r : runners) calls.push_back(r.CallsASample());
+  int64_t timed_ns = 0;
+  for (int round = 0; rounds.another(round); ++round) {
+    const bool late = rounds.budget_ms > 0 && timed_ns > rounds.budget_ms * 1'000'000;
+    if (round >= kLeastRounds && late) break;
+    TEMPER_RETURN_IF_ERROR(pace.Run([&]() -> absl::Status {
+      const int64_t start = MonotonicNs();
+      for (int turn = 0; turn < contenders; ++turn) {
+        const auto i = static_cast<size_t>(InterleavedIndex(round, turn, contenders));
+        TEMPER_RETURN_IF_ERROR(rounds.time(i, calls[i]));
+      }
+      timed_ns += MonotonicNs() - start;
+      return absl::OkStatus();
+    }));
+    rounds.keep();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& reference, double& worst) {
   for (size_t i = 0; i < reference.outputs().size(); ++i) {
     const NDArray& want = reference.outputs()[i];

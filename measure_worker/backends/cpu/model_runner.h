@@ -62,6 +62,17 @@ class UsualPace {
 };
 inline bool AlwaysAsUsual() { return true; }
 
+// Rounds in which a model's packages take turns, each at the device's usual pace.
+struct Rounds {
+  int64_t budget_ms = 0;  // none begins once turns took so long, but for the first three; 0: any
+  std::function<bool(int held)> another;
+  // A turn. That of a round that is held again counts instead of the one before.
+  std::function<absl::Status(size_t runner, int64_t calls)> time;
+  std::function<void()> keep;  // what the turns of a round told
+};
+inline constexpr int kLeastRounds = 3;
+absl::Status HoldRounds(std::vector<ModelRunner>& runners, UsualPace pace, const Rounds& rounds);
+
 // What finals leave to the check of the same model that follows them.
 struct KeptModel {
   std::string graph_json, target;

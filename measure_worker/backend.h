@@ -16,8 +16,9 @@ namespace temper::worker {
 class Program {
  public:
   virtual ~Program() = default;
-  // Runs once on poisoned outputs and scratch and compares with the reference. kDataLoss: the answer is wrong, and how.
-  virtual absl::Status Verify() = 0;
+  // Runs once on poisoned outputs and scratch and compares with the reference: the seconds that the run took, where
+  // caches hold less of its data than where it is timed. kDataLoss: the answer is wrong, and how.
+  virtual absl::StatusOr<double> Verify() = 0;
   // Seconds that `calls` calls take one after another under the cache policy. Only after Verify.
   virtual double Time(int64_t calls) = 0;
   // That timing left the inputs alone and the latest outputs right. kDataLoss as above.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compiler/runtime/timing.h"
 
@@ -11,7 +12,8 @@ namespace {
 constexpr int kMaxAdaptations = 4;  // a clock that says nothing useful must not hold us
 constexpr double kAgreement = 0.8;  // of the rounds, on who is faster
 constexpr size_t kRoundsThatDecide = 5;
-constexpr double kWarmsItselfS = 1e-3;
+constexpr double kLongCallS = 0.5e-3;
+constexpr double kColder = 1.05;  // times as slow is a long call where it is verified, give or take
 // One sample may be several times too long: threads were asleep, or somebody else had a core. Alone it decides only
 // where it is hopeless.
 constexpr double kHopeless = 8;
@@ -30,12 +32,9 @@ int64_t CallsAfter(double first_s, const TimeFn& time, int64_t min_sample_us) {
 }
 
 // The more samples, the nearer the best of them must be to the incumbent: noise makes a time longer, and seldom twice.
-bool IsBehind(const SamplingPlan& plan, const std::vector<double>& costs_s, double incumbent_s) {
+bool IsBehind(const SamplingPlan& plan, double best_s, int samples, double incumbent_s) {
   if (incumbent_s <= 0 || plan.race_factor <= 0) return false;
-  const double best_s = *std::min_element(costs_s.begin(), costs_s.end());
-  const auto samples = static_cast<double>(costs_s.size());
-  const double factor = samples == 1 ? kHopeless : std::pow(plan.race_factor, 1 / (samples * samples));
-  return best_s > factor * incumbent_s;
+  return best_s > (samples == 1 ? kHopeless : std::pow(plan.race_factor, 1.0 / (samples * samples))) * incumbent_s;
 }
 
 // The rounds that the one who is faster in more of them has won.
@@ -50,16 +49,19 @@ size_t MostWon(const std::vector<double>& a, const std::vector<double>& b) {
 
 int64_t FindCalls(const TimeFn& time, int64_t min_sample_us) { return CallsAfter(time(1), time, min_sample_us); }
 
-Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, const TimeFn& time) {
+Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, double verified_s, const TimeFn& time) {
   Samples result;
   const double first_s = time(1);
   const int64_t calls = CallsAfter(first_s, time, plan.min_sample_us);
-  const bool is_sample = calls == 1 && first_s >= kWarmsItselfS;
+  const bool is_long = calls == 1 && first_s >= kLongCallS;
+  double best_s = std::numeric_limits<double>::infinity();
   for (int i = 0; i < std::max(1, plan.repeats) && !result.raced_out; ++i) {
-    result.costs_s.push_back(i == 0 && is_sample ? first_s : time(calls) / static_cast<double>(calls));
-    result.raced_out = i + 1 < plan.repeats && IsBehind(plan, result.costs_s, incumbent_s);
+    result.costs_s.push_back(i == 0 && is_long ? first_s : time(calls) / static_cast<double>(calls));
+    best_s = std::min(best_s, result.costs_s.back());
+    const bool twice = i == 0 && is_long && IsBehind(plan, std::min(best_s, verified_s / kColder), 2, incumbent_s);
+    result.raced_out = i + 1 < plan.repeats && (twice || IsBehind(plan, best_s, i + 1, incumbent_s));
   }
-  if (result.raced_out) result.costs_s = {*std::min_element(result.costs_s.begin(), result.costs_s.end())};
+  if (result.raced_out) result.costs_s = {best_s};
   return result;
 }
 

@@ -139,12 +139,15 @@ class OneDnnProgram : public worker::Program {
     return absl::OkStatus();
   }
 
-  absl::Status Verify() override {
+  absl::StatusOr<double> Verify() override {
     constexpr uint8_t kNan = 0xff;
     state_->output.Fill(kNan);
     std::memset(output_.get_data_handle(), kNan, plan_.dst.get_size());
+    const int64_t start = MonotonicNs();
     Call(0);
-    return CheckAfterwards();
+    const int64_t ns = MonotonicNs() - start;
+    TEMPER_RETURN_IF_ERROR(CheckAfterwards());
+    return static_cast<double>(ns) * 1e-9;
   }
 
   double Time(int64_t calls) override {
@@ -202,7 +205,7 @@ absl::StatusOr<Contender> MakeContender(Plan plan, const Bench& bench,
   c.what = plan.name;
   auto program = std::make_unique<OneDnnProgram>(std::move(plan), state);
   TEMPER_RETURN_IF_ERROR(program->SetUp(bench.cache));
-  if (absl::Status status = program->Verify(); !status.ok())
+  if (absl::Status status = program->Verify().status(); !status.ok())
     return absl::Status(status.code(), absl::StrCat("oneDNN's ", c.what, ": ", status.message()));
   c.error = worker::OutputError(state->output.data(), state->reference);
   c.program = std::move(program);

@@ -81,7 +81,7 @@ absl::StatusOr<Contender> OurKernel(const Bench& bench, const std::shared_ptr<wo
   TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildKernel(state->workload, template_name, config, bench.target));
   TEMPER_ASSIGN_OR_RETURN(worker::LoadedKernel code, worker::Load(std::move(kernel), bench.target));
   c.program = worker::NewCpuProgram(std::move(code), state, bench.cache, bench.pool);
-  if (absl::Status status = c.program->Verify(); !status.ok())
+  if (absl::Status status = c.program->Verify().status(); !status.ok())
     return absl::Status(status.code(), absl::StrCat(c.what, ": ", status.message()));
   c.error = worker::OutputError(state->output.data(), state->reference);
   return c;

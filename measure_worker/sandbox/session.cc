@@ -141,19 +141,17 @@ class BatchSession {
     }
   }
 
-  bool Verify(Entry& e) {
-    reporter_.OnBegin(Phase::kVerify, e.index);
-    const absl::Status status = e.program->Verify();
-    if (!status.ok()) Finish(e, absl::IsDataLoss(status) ? kWrongAnswer : kInfrastructure, status);
-    return status.ok();
-  }
-
   void MeasureAlone(Entry& e) {
     const int64_t start = MonotonicNs();
-    if (!Verify(e)) return;
+    reporter_.OnBegin(Phase::kVerify, e.index);
+    const absl::StatusOr<double> verified_s = e.program->Verify();
+    if (!verified_s.ok()) {
+      Finish(e, absl::IsDataLoss(verified_s.status()) ? kWrongAnswer : kInfrastructure, verified_s.status());
+      return;
+    }
     reporter_.OnBegin(Phase::kTime, e.index);
-    const Samples samples =
-        MeasureRacing(order_.work.plan, incumbent_s_, [&](int64_t calls) { return e.program->Time(calls); });
+    const Samples samples = MeasureRacing(order_.work.plan, incumbent_s_, *verified_s,
+                                          [&](int64_t calls) { return e.program->Time(calls); });
     e.result.costs_s = samples.costs_s;
     e.result.run_ms = MsSince(start);
     if (absl::Status status = e.program->CheckAfterwards(); !status.ok()) {

@@ -58,12 +58,14 @@ TEST(FindCalls, ALongCallIsCalledOnce) {
   EXPECT_EQ(device.calls, 1);
 }
 
+constexpr double kFast = 1e-9;  // a verification that testifies against nobody
+
 TEST(Racing, AContenderEarnsAllItsSamples) {
   SamplingPlan plan;
   plan.repeats = 5;
   plan.race_factor = 1.3;
   FakeDevice device{1.01e-3};
-  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  const Samples samples = MeasureRacing(plan, 1e-3, kFast, device.Fn());
   EXPECT_FALSE(samples.raced_out);
   EXPECT_EQ(samples.costs_s.size(), 5u);
   EXPECT_THAT(samples.costs_s, Each(DoubleNear(1.01e-3, 1e-9)));
@@ -72,11 +74,11 @@ TEST(Racing, AContenderEarnsAllItsSamples) {
 TEST(Racing, ALoserIsOutAfterAWarmUpAndTwoSamplesAHopelessOneAfterOne) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
-  FakeDevice device{0.4e-3}, hopeless{0.9e-3};
-  const Samples samples = MeasureRacing(plan, 0.3e-3, device.Fn());
+  FakeDevice device{0.4e-3}, hopeless{0.45e-3};
+  const Samples samples = MeasureRacing(plan, 0.3e-3, kFast, device.Fn());
   EXPECT_TRUE(samples.raced_out);
   EXPECT_EQ(device.calls, 3);
-  EXPECT_TRUE(MeasureRacing(plan, 0.1e-3, hopeless.Fn()).raced_out);
+  EXPECT_TRUE(MeasureRacing(plan, 0.05e-3, kFast, hopeless.Fn()).raced_out);
   EXPECT_EQ(hopeless.calls, 2);
 }
 
@@ -84,19 +86,37 @@ TEST(Racing, ALongCallsFirstTimeIsASample) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
   FakeDevice loser{1.4e-3}, hopeless{9e-3}, contender{1e-3};
-  EXPECT_TRUE(MeasureRacing(plan, 1e-3, loser.Fn()).raced_out);
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, kFast, loser.Fn()).raced_out);
   EXPECT_EQ(loser.calls, 2);
-  EXPECT_TRUE(MeasureRacing(plan, 1e-3, hopeless.Fn()).raced_out);
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, kFast, hopeless.Fn()).raced_out);
   EXPECT_EQ(hopeless.calls, 1);
-  EXPECT_EQ(MeasureRacing(plan, 1e-3, contender.Fn()).costs_s.size(), 3u);
+  EXPECT_EQ(MeasureRacing(plan, 1e-3, kFast, contender.Fn()).costs_s.size(), 3u);
   EXPECT_EQ(contender.calls, 3);
+}
+
+TEST(Racing, ALongLosersVerificationIsItsSecondSample) {
+  SamplingPlan plan;
+  plan.race_factor = 1.3;
+  FakeDevice loser{1.4e-3}, lucky{1.4e-3}, contender{1.01e-3}, shorter{0.4e-3};
+  const Samples samples = MeasureRacing(plan, 1e-3, 1.4e-3, loser.Fn());
+  EXPECT_TRUE(samples.raced_out);
+  EXPECT_EQ(loser.calls, 1);
+  EXPECT_THAT(samples.costs_s, testing::ElementsAre(1.4e-3));
+  // One of the two was near: a sample more decides.
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, 1.05e-3, lucky.Fn()).raced_out);
+  EXPECT_EQ(lucky.calls, 2);
+  // A verification is colder, and alone proves nothing.
+  EXPECT_EQ(MeasureRacing(plan, 1e-3, 9e-3, contender.Fn()).costs_s.size(), 3u);
+  // How much colder, for a short call nobody knows.
+  EXPECT_TRUE(MeasureRacing(plan, 0.3e-3, 9e-3, shorter.Fn()).raced_out);
+  EXPECT_EQ(shorter.calls, 3);
 }
 
 TEST(Racing, AColdFirstCallDoesNotDecide) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
   FakeDevice device{0.9e-3, 6};
-  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  const Samples samples = MeasureRacing(plan, 1e-3, kFast, device.Fn());
   EXPECT_FALSE(samples.raced_out);
   EXPECT_EQ(samples.costs_s.size(), 3u);
   EXPECT_NEAR(Median(samples.costs_s), 0.9e-3, 1e-9);
@@ -106,7 +126,7 @@ TEST(Racing, ALoserIsKnownByItsFastestSample) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
   FakeDevice device{1.5e-3, 4};
-  const Samples samples = MeasureRacing(plan, 1e-3, device.Fn());
+  const Samples samples = MeasureRacing(plan, 1e-3, kFast, device.Fn());
   EXPECT_TRUE(samples.raced_out);
   EXPECT_THAT(samples.costs_s, testing::ElementsAre(DoubleNear(1.5e-3, 1e-9)));
 }
@@ -115,7 +135,7 @@ TEST(Racing, TheSecondSampleMustComeNearer) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
   FakeDevice device{1.2e-3};  // between the fourth root and the factor itself
-  EXPECT_TRUE(MeasureRacing(plan, 1e-3, device.Fn()).raced_out);
+  EXPECT_TRUE(MeasureRacing(plan, 1e-3, kFast, device.Fn()).raced_out);
   EXPECT_EQ(device.calls, 2);
 }
 
@@ -124,7 +144,7 @@ TEST(Racing, OneSlowSampleDoesNotDecideAfterAFastOne) {
   plan.race_factor = 1.3;
   std::vector<double> times{1.05e-3, 9e-3, 1e-3};
   size_t next = 0;
-  const Samples samples = MeasureRacing(plan, 1e-3, [&](int64_t) { return times[next++]; });
+  const Samples samples = MeasureRacing(plan, 1e-3, kFast, [&](int64_t) { return times[next++]; });
   EXPECT_FALSE(samples.raced_out);
   EXPECT_EQ(samples.costs_s, times);
 }
@@ -133,9 +153,9 @@ TEST(Racing, NobodyIsOutWithoutAnIncumbentOrAFactor) {
   SamplingPlan plan;
   plan.race_factor = 1.3;
   FakeDevice slow{1};
-  EXPECT_FALSE(MeasureRacing(plan, 0, slow.Fn()).raced_out);
+  EXPECT_FALSE(MeasureRacing(plan, 0, kFast, slow.Fn()).raced_out);
   plan.race_factor = 0;
-  EXPECT_FALSE(MeasureRacing(plan, 1e-9, slow.Fn()).raced_out);
+  EXPECT_FALSE(MeasureRacing(plan, 1e-9, kFast, slow.Fn()).raced_out);
 }
 
 TEST(CloseCalls, AreThoseOnWhichTheRoundsDisagree) {

@@ -164,7 +164,7 @@ class CpuBackend : public Backend {
     TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(workload, StableHash(kCanary)));
     auto program =
         NewCpuProgram(std::move(code), std::move(state), CachePlan{.policy = CachePlan::Policy::kWarm}, pool_);
-    if (absl::Status status = program->Verify(); !status.ok()) return NotTrusted(status);
+    if (absl::Status status = program->Verify().status(); !status.ok()) return NotTrusted(status);
     canary_calls_ = FindCalls([&](int64_t calls) { return program->Time(calls); }, kCanarySampleUs);
     canary_ = std::move(program);
     return absl::OkStatus();

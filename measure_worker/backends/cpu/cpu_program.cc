@@ -30,14 +30,16 @@ class CpuProgram : public Program {
         pool_(std::move(pool)),
         launcher_(temper_pool_launcher(pool_.get())) {}
 
-  absl::Status Verify() override {
+  absl::StatusOr<double> Verify() override {
     if (args_.empty()) TEMPER_RETURN_IF_ERROR(SetUp());
     const int64_t scratch = code_.main->WorkspaceBytes(launcher_->threads);
     TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, state_->spare->Take(scratch));
     state_->output.Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison);
     workspace.Fill(kPoison);
     temper_pool_settle_caller(pool_.get());
+    const int64_t start = MonotonicNs();
     code_.main->entry()(checked_args_.data(), workspace.data(), launcher_);
+    const int64_t ns = MonotonicNs() - start;
     if (absl::Status status = workspace.CheckSlack(); !status.ok()) {
       return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
     }
@@ -46,7 +48,8 @@ class CpuProgram : public Program {
       return absl::DataLossError(absl::StrCat("output: ", status.message()));
     }
     TEMPER_RETURN_IF_ERROR(CheckOutput(state_->output.data(), state_->reference));
-    return CheckOperands();
+    TEMPER_RETURN_IF_ERROR(CheckOperands());
+    return Seconds(ns);
   }
 
   double Time(int64_t calls) override {

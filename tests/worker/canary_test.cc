@@ -119,7 +119,8 @@ TEST(WatchedSession, TellsEachTrialTheDriftAroundIt) {
 
 TEST(WatchedSession, WhatTheDeviceWasSlowAroundForAMomentIsMeasuredAgainAtOnceIfItMayBeTheBest) {
   FakeBackend backend;
-  // Before the first, after each; slow after the second, no longer when it is looked at again, nor after the repetition.
+  // Before the first, after each; slow after the second, no longer when it is looked at again, nor after the
+  // repetition.
   backend.canaries = {1, 1, 1.5, 1, 1, 1, 1.5, 1, 1, 1};
   Canary canary(0);
   Trials trials;

@@ -149,6 +149,15 @@ TEST(Finals, AllTasksAreInTheFinalsButFewerContendersOfSmallOnes) {
   EXPECT_TRUE(sim.loop_->task(0).config != finalists.at(Text(sim.tasks_[0].workload))[0]);
 }
 
+TEST(Finals, OfALongModelFewerContenders) {
+  Simulation sim({{ToyWorkload("long", 400), 1}});
+  sim.spec_.trials = 50;
+  sim.cost_ = [](const Workload&, const std::string&) { return 0.2; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.Finalists().begin()->second.size(), 3u);
+}
+
 int KnobsThatDiffer(const std::string& a, const std::string& b) {
   const auto left = ParseConfig(a), right = ParseConfig(b);
   return ((*left)["row"] != (*right)["row"]) + ((*left)["column"] != (*right)["column"]);

@@ -17,9 +17,10 @@ constexpr double kSmoothing = 0.3;
 constexpr double kAgainAtLeast = 16;
 constexpr double kLongKernelS = 1e-3;
 // Contenders of a task in the finals, beside the default, by its share of the model's time. Each more is a package
-// more, whatever the number of tasks.
+// more, whatever the number of tasks: of a model that takes long, fewer.
 constexpr double kLargeShare = 0.02;
-constexpr int kContenders = 3, kContendersOfSmall = 1;
+constexpr int kMostContenders = 3, kLeastContenders = 2, kContendersOfSmall = 1;
+constexpr double kRunsOfAPackage = 4;  // at least: the first, and three rounds
 // Of the rounds of tuned and untuned, on who is faster.
 constexpr double kAgreement = 0.8;
 // Of the model's time: less to gain is not worth a contest, and the default is used.
@@ -350,8 +351,13 @@ Work JobLoop::ModelWork(WorkKind kind, int rounds) const {
   return work;
 }
 
+int JobLoop::MostContenders() const {
+  const double packages = absl::ToDoubleSeconds(options_.rounds_allowance) / (kRunsOfAPackage * KernelSeconds());
+  return static_cast<int>(std::clamp<double>(packages - 1, kLeastContenders, kMostContenders));
+}
+
 int JobLoop::ContendersOf(size_t i) const {
-  if (tasks_[i].EstimatedSeconds() >= kLargeShare * KernelSeconds()) return kContenders;
+  if (tasks_[i].EstimatedSeconds() >= kLargeShare * KernelSeconds()) return MostContenders();
   return tasks_[i].Gain() < kNegligibleGain * KernelSeconds() ? 0 : kContendersOfSmall;
 }
 
@@ -361,7 +367,7 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   Work work = ModelWork(WorkKind::kFinals, options_.final_rounds);
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskSearch& task = tasks_[i];
-    for (WorkItem& item : spec_.revalidate ? task.ToRevalidate(kContenders) : task.Finalists(ContendersOf(i))) {
+    for (WorkItem& item : spec_.revalidate ? task.ToRevalidate(MostContenders()) : task.Finalists(ContendersOf(i))) {
       item.workload = task.view().workload;
       item.anchor = task.anchor();
       work.items.push_back(std::move(item));

@@ -146,6 +146,7 @@ class JobLoop {
   void CloseBatch(const Pending& pending, absl::Duration now);
   void BeginFinals(absl::Duration now, WorkPort& port);
   void DecideFinals(const Pending& pending);
+  int MostContenders() const;
   int ContendersOf(size_t task) const;
   Work ModelWork(WorkKind kind, int rounds) const;
   void BeginModelCheck(absl::Duration now, WorkPort& port);

@@ -116,33 +116,31 @@ absl::Status BoosterTrainer::Add(const Workload& w, int group, std::string_view 
     return absl::InvalidArgumentError(
         absl::StrCat("no sample to train on: template ", std::string(template_name), ", ", cost_s, " s"));
   }
-  Sample sample = SampleOf(base_, w, *def, config, target_);
-  sample.group = group;
-  sample.log_cost = std::log(cost_s);
-  by_template_[std::string(template_name)].push_back(std::move(sample));
+  workloads_.try_emplace(group, w);
+  by_template_[std::string(template_name)].push_back({Text(config), group, std::log(cost_s)});
   return absl::OkStatus();
 }
 
-BoosterTrainer::Sample BoosterTrainer::SampleOf(std::span<const Booster> base, const Workload& w,
-                                                const TemplateDef& def, const Config& config, const Target& t) {
+BoosterTrainer::Row BoosterTrainer::RowOf(std::span<const Booster> base, const Workload& w, const TemplateDef& def,
+                                          const Config& config, const Target& t) {
   const Footprint footprint = def.footprint(w, config, t);
   const double draft_s = DraftSeconds(footprint, t);
-  Sample sample{std::vector<float>(FeatureNames().size()), config};
-  Features(footprint, t, draft_s, sample.closed);
-  sample.log_draft = std::log(draft_s);
+  Row row{std::vector<float>(FeatureNames().size()), config};
+  Features(footprint, t, draft_s, row.closed);
+  row.log_draft = std::log(draft_s);
   for (const Booster& b : base) {
     if (b.template_name != def.name) continue;
-    const Matrix matrix = MatrixOf({&sample, 1});
+    const Matrix matrix = MatrixOf({&row, 1});
     float margin = 0;
     AddMargins(b, matrix.rows, matrix.width, ColumnsOf(b, matrix.knobs, FeatureNames().size()), {&margin, 1});
-    sample.log_draft -= margin;
+    row.log_draft -= margin;
   }
-  return sample;
+  return row;
 }
 
 double CorrectedDraft(std::span<const Booster> boosters, const Workload& w, const TemplateDef& def,
                       const Config& config, const Target& t) {
-  return std::exp(BoosterTrainer::SampleOf(boosters, w, def, config, t).log_draft);
+  return std::exp(BoosterTrainer::RowOf(boosters, w, def, config, t).log_draft);
 }
 
 size_t BoosterTrainer::samples(std::string_view template_name) const {
@@ -156,10 +154,20 @@ void BoosterTrainer::Forget(size_t most) {
   }
 }
 
-BoosterTrainer::Matrix BoosterTrainer::MatrixOf(std::span<const Sample> samples) {
-  std::map<std::string, size_t> columns;
+absl::StatusOr<std::vector<BoosterTrainer::Row>> BoosterTrainer::RowsOf(const std::string& template_name,
+                                                                        std::span<const Sample> samples) const {
+  std::vector<Row> rows;
   for (const Sample& s : samples) {
-    for (const auto& [knob, value] : s.config.values()) columns.emplace(knob, 0);
+    TEMPER_ASSIGN_OR_RETURN(const Config config, ParseConfig(s.config));
+    rows.push_back(RowOf(base_, workloads_.at(s.group), *FindTemplate(template_name), config, target_));
+  }
+  return rows;
+}
+
+BoosterTrainer::Matrix BoosterTrainer::MatrixOf(std::span<const Row> rows) {
+  std::map<std::string, size_t> columns;
+  for (const Row& r : rows) {
+    for (const auto& [knob, value] : r.config.values()) columns.emplace(knob, 0);
   }
   Matrix matrix;
   for (auto& [knob, column] : columns) {
@@ -167,11 +175,11 @@ BoosterTrainer::Matrix BoosterTrainer::MatrixOf(std::span<const Sample> samples)
     matrix.knobs.push_back(knob);
   }
   matrix.width = FeatureNames().size() + matrix.knobs.size();
-  matrix.rows.assign(samples.size() * matrix.width, std::numeric_limits<float>::quiet_NaN());
-  for (size_t i = 0; i < samples.size(); ++i) {
+  matrix.rows.assign(rows.size() * matrix.width, std::numeric_limits<float>::quiet_NaN());
+  for (size_t i = 0; i < rows.size(); ++i) {
     const std::span row = std::span(matrix.rows).subspan(i * matrix.width, matrix.width);
-    std::copy(samples[i].closed.begin(), samples[i].closed.end(), row.begin());
-    for (const auto& [knob, value] : samples[i].config.values()) row[columns[knob]] = static_cast<float>(value);
+    std::copy(rows[i].closed.begin(), rows[i].closed.end(), row.begin());
+    for (const auto& [knob, value] : rows[i].config.values()) row[columns[knob]] = static_cast<float>(value);
   }
   return matrix;
 }
@@ -180,12 +188,15 @@ absl::StatusOr<std::vector<Booster>> BoosterTrainer::Train(const TrainOptions& o
   // A task's templates are compared with one another too, so its samples are labelled together.
   Groups groups;
   std::vector<double> log_draft, log_cost;
+  std::map<std::string, Matrix> matrices;
   for (const auto& [name, samples] : by_template_) {
-    for (const Sample& s : samples) {
-      groups[s.group].push_back(log_cost.size());
-      log_draft.push_back(s.log_draft);
-      log_cost.push_back(s.log_cost);
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Row> rows, RowsOf(name, samples));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      groups[samples[i].group].push_back(log_cost.size());
+      log_draft.push_back(rows[i].log_draft);
+      log_cost.push_back(samples[i].log_cost);
     }
+    matrices[name] = MatrixOf(rows);
   }
   const Labels labels = MakeLabels(groups, log_draft, log_cost, Objective::kResidual);
   std::vector<Booster> boosters;
@@ -196,7 +207,7 @@ absl::StatusOr<std::vector<Booster>> BoosterTrainer::Train(const TrainOptions& o
       return std::vector<float>(begin, begin + std::ssize(samples));
     };
     if (samples.size() >= least) {
-      Matrix matrix = MatrixOf(samples);
+      Matrix& matrix = matrices[name];
       std::set<int> tasks;
       for (const Sample& s : samples) tasks.insert(s.group);
       Booster b{name, FindTemplate(name)->version, IsaFamily(target_), std::move(matrix.knobs)};

@@ -47,8 +47,8 @@ class BoosterTrainer {
   // What is trained goes on from where `base`, which must outlive it, leaves off.
   BoosterTrainer(Target target, std::span<const Booster> base) : target_(std::move(target)), base_(base) {}
 
-  // A candidate of the task `group`; infinite seconds are a failure. kInvalidArgument: no such template, a cost that is
-  // no positive number.
+  // A candidate of the task `group`, whose workload is always the same; infinite seconds are a failure.
+  // kInvalidArgument: no such template, a cost that is no positive number.
   absl::Status Add(const Workload& w, int group, std::string_view template_name, const Config& config, double cost_s);
   size_t samples(std::string_view template_name) const;
   // Keeps the newest so many of each template.
@@ -58,24 +58,30 @@ class BoosterTrainer {
 
  private:
   struct Sample {
+    std::string config;  // text; what it says of features takes ten times the memory, and is made when it is needed
+    int group;
+    double log_cost;
+  };
+  struct Row {
     std::vector<float> closed;  // features
     Config config;
-    int group;
-    double log_draft = 0, log_cost = 0;  // the draft as `base` corrects it
+    double log_draft = 0;  // as `base` corrects it
   };
   struct Matrix {
     std::vector<std::string> knobs;
     std::vector<float> rows;
     size_t width = 0;
   };
-  static Matrix MatrixOf(std::span<const Sample> samples);
-  static Sample SampleOf(std::span<const Booster> base, const Workload& w, const TemplateDef& def, const Config& config,
-                         const Target& t);
+  absl::StatusOr<std::vector<Row>> RowsOf(const std::string& template_name, std::span<const Sample> samples) const;
+  static Matrix MatrixOf(std::span<const Row> rows);
+  static Row RowOf(std::span<const Booster> base, const Workload& w, const TemplateDef& def, const Config& config,
+                   const Target& t);
   friend double CorrectedDraft(std::span<const Booster> boosters, const Workload& w, const TemplateDef& def,
                                const Config& config, const Target& t);
 
   const Target target_;
   const std::span<const Booster> base_;
+  std::map<int, Workload> workloads_;  // by group
   std::map<std::string, std::vector<Sample>, std::less<>> by_template_;
 };
 

@@ -43,9 +43,7 @@ absl::Status Run(const std::string& text) {
   Rows rows = task->NewRows();
   std::vector<double> costs;
   for (int round = 0; round < 4; ++round) {
-    rows.Clear();
-    costs.clear();
-    while (rows.size() < 64) {
+    while (rows.size() < 64 * static_cast<size_t>(round + 1)) {
       const Point p = task->Move(starts[rng.Below(std::ssize(starts))], rng);
       if (!task->Legal(p)) continue;
       task->AppendRow(p, rows);

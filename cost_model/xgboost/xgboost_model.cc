@@ -1,7 +1,7 @@
 // Gradient-boosted trees over the draft: trained by XGBoost from scratch at each fit, evaluated by Forest.
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <numeric>
 
 #include "cost_model/labels.h"
 #include "cost_model/samples.h"
@@ -10,14 +10,9 @@
 namespace temper {
 namespace {
 
-// Beyond these every other one is forgotten, so that the thousandth fit costs what the hundredth did.
-constexpr size_t kMostSamples = 512;
 // The draft says where to begin; among the best by draft, what was measured says ever better where to go on. Trust in
 // it halves with so many samples.
 constexpr double kTrustHalves = 16;
-
-// Of a task's samples, fastest first: the fastest quarter, where the search goes on, and a third of the others, evenly.
-bool IsKept(size_t rank, size_t samples) { return rank < samples / 4 || rank % 3 == 0; }
 
 class XgboostModel : public CostModel {
  public:
@@ -25,50 +20,19 @@ class XgboostModel : public CostModel {
 
   absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) override {
     if (rows.size() == 0) return absl::OkStatus();
-    if (log_cost_.empty()) rows_.width = rows.width;
-    TEMPER_RETURN_IF_ERROR(CheckSamples(rows, cost_s, groups, rows_.width));
-    for (size_t i = 0; i < rows.size(); ++i) Add(rows, i, std::log(cost_s[i]), groups[i]);
-    if (log_cost_.size() > kMostSamples) Thin();
-    return Train();
-  }
-
-  absl::StatusOr<std::vector<float>> Score(const Rows& rows) override {
-    TEMPER_RETURN_IF_ERROR(CheckRows(rows, log_cost_.empty() ? rows.width : rows_.width));
-    std::vector<float> scores(rows.size(), static_cast<float>(mean_));
-    forest_.AddTo(rows.features, rows.width, scores);
-    for (size_t i = 0; i < rows.size(); ++i) scores[i] -= static_cast<float>(trust_ * std::log(rows.draft_s[i]));
-    return scores;
-  }
-
- private:
-  void Add(const Rows& rows, size_t i, double log_cost, int group) {
-    by_group_[group].push_back(log_cost_.size());
-    rows_.Append(rows, i);
-    log_cost_.push_back(log_cost);
-  }
-
-  void Thin() {
-    const Rows rows = std::exchange(rows_, Rows{rows_.width});
-    const std::vector<double> log_cost = std::exchange(log_cost_, {});
-    for (auto& [group, members] : std::exchange(by_group_, {})) {
-      std::vector<size_t> ranked = members;
-      std::stable_sort(ranked.begin(), ranked.end(), [&](size_t a, size_t b) { return log_cost[a] < log_cost[b]; });
-      for (size_t rank = 0; rank < ranked.size(); ++rank) {
-        if (IsKept(rank, ranked.size())) Add(rows, ranked[rank], log_cost[ranked[rank]], group);
-      }
-    }
-  }
-
-  absl::Status Train() {
-    trust_ = std::exp2(-static_cast<double>(log_cost_.size()) / kTrustHalves);
-    std::vector<double> trusted;  // logarithms of the drafts, as far as they are believed
-    for (const double draft_s : rows_.draft_s) trusted.push_back(trust_ * std::log(draft_s));
-    const Labels labels = MakeLabels(by_group_, trusted, log_cost_, objective_);
-    TrainingSet set{rows_.width};
-    const std::span all(rows_.features);
-    for (const auto& [group, members] : by_group_) {
+    TEMPER_RETURN_IF_ERROR(CheckSamples(rows, cost_s, groups, rows.width));
+    Groups by_group;
+    for (size_t i = 0; i < rows.size(); ++i) by_group[groups[i]].push_back(i);
+    trust_ = std::exp2(-static_cast<double>(rows.size()) / kTrustHalves);
+    std::vector<double> trusted, log_cost;  // of the drafts' logarithms, what is believed of them
+    for (const double draft_s : rows.draft_s) trusted.push_back(trust_ * std::log(draft_s));
+    for (const double cost : cost_s) log_cost.push_back(std::log(cost));
+    const Labels labels = MakeLabels(by_group, trusted, log_cost, objective_);
+    TrainingSet set{rows.width};
+    const std::span all(rows.features);
+    for (const auto& [group, members] : by_group) {
       for (size_t i : members) {
-        const std::span row = all.subspan(i * rows_.width, rows_.width);
+        const std::span row = all.subspan(i * rows.width, rows.width);
         set.features.insert(set.features.end(), row.begin(), row.end());
         set.labels.push_back(labels.value[i]);
         set.weights.push_back(labels.weight[i]);
@@ -80,20 +44,39 @@ class XgboostModel : public CostModel {
     if (options.rank) options.depth = 6;
     TEMPER_ASSIGN_OR_RETURN(forest_, TrainForest(set, options));
     mean_ = labels.mean;
+    width_ = rows.width;
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::vector<float>> Score(const Rows& rows) override {
+    TEMPER_RETURN_IF_ERROR(CheckRows(rows, width_ == 0 ? rows.width : width_));
+    std::vector<float> scores(rows.size(), static_cast<float>(mean_));
+    forest_.AddTo(rows.features, rows.width, scores);
+    for (size_t i = 0; i < rows.size(); ++i) scores[i] -= static_cast<float>(trust_ * std::log(rows.draft_s[i]));
+    return scores;
+  }
+
+ private:
   const uint64_t seed_;
   const Objective objective_;
-  Rows rows_;
-  std::vector<double> log_cost_;
-  Groups by_group_;
+  size_t width_ = 0;  // of the rows; 0: not fitted yet
   double trust_ = 1;  // in the draft: the power that it is raised to
   Forest forest_;     // no trees before the first fit
   double mean_ = 0;
 };
 
 }  // namespace
+
+std::vector<size_t> WorthKeeping(std::span<const double> cost_s) {
+  std::vector<size_t> ranked(cost_s.size());
+  std::iota(ranked.begin(), ranked.end(), size_t{0});
+  std::stable_sort(ranked.begin(), ranked.end(), [&](size_t a, size_t b) { return cost_s[a] < cost_s[b]; });
+  std::vector<size_t> kept;
+  for (size_t rank = 0; rank < ranked.size(); ++rank) {
+    if (rank < ranked.size() / 4 || rank % 3 == 0) kept.push_back(ranked[rank]);
+  }
+  return kept;
+}
 
 std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed, Objective objective) {
   return std::make_unique<XgboostModel>(seed, objective);

@@ -167,17 +167,27 @@ TEST(XgboostModel, ScoresAreMinusTheLogarithmOfSeconds) {
 
 TEST(XgboostModel, FromManySamplesKeepsWhatTellsMost) {
   const Data held_out = MakeData(2, 200);
-  const auto few = NewXgboostModel(0), many = NewXgboostModel(0);
+  const auto first = NewXgboostModel(0), kept = NewXgboostModel(0);
+  Data train;
   for (uint64_t seed = 10; seed < 16; ++seed) {
-    const Data train = MakeData(seed, 900);
+    const Data more = MakeData(seed, 300);
+    train.samples.insert(train.samples.end(), more.samples.begin(), more.samples.end());
     if (seed == 10) {
-      ASSERT_TRUE(Fit(*few, train.samples, train.groups).ok());
+      ASSERT_TRUE(Fit(*first, train.samples, std::vector<int>(train.samples.size(), 0)).ok());
     }
-    ASSERT_TRUE(Fit(*many, train.samples, train.groups).ok());
+    if (train.samples.size() <= kMostFitted) continue;
+    std::vector<double> costs;
+    for (const Sample& s : train.samples) costs.push_back(s.cost_s);
+    std::vector<Sample> worth;
+    for (const size_t i : WorthKeeping(costs)) worth.push_back(train.samples[i]);
+    EXPECT_EQ(worth.front().cost_s, *std::min_element(costs.begin(), costs.end()));
+    train.samples = worth;
+    EXPECT_LE(train.samples.size(), kMostFitted);
   }
-  const double right = PairsRight(held_out.samples, Scores(*many, held_out.samples));
-  EXPECT_GT(right, 0.95);
-  EXPECT_GT(right, PairsRight(held_out.samples, Scores(*few, held_out.samples)) - 0.02);
+  ASSERT_TRUE(Fit(*kept, train.samples, std::vector<int>(train.samples.size(), 0)).ok());
+  const double right = PairsRight(held_out.samples, Scores(*kept, held_out.samples));
+  EXPECT_GT(right, 0.93);
+  EXPECT_GT(right, PairsRight(held_out.samples, Scores(*first, held_out.samples)) - 0.02);
 }
 
 TEST(XgboostModel, RanksToo) {
@@ -238,15 +248,14 @@ TEST(XgboostModel, KeepsTheDraftsOrderWhereNothingWorked) {
   }
 }
 
-TEST(XgboostModel, IsTheSameHoweverItsSamplesArrive) {
-  const Data train = MakeData(1, 120), held_out = MakeData(2, 50);
-  const auto once = NewXgboostModel(5), twice = NewXgboostModel(5);
+TEST(XgboostModel, IsFittedOnTheLastSamplesAlone) {
+  const Data train = MakeData(1, 120), other = MakeData(3, 90), held_out = MakeData(2, 50);
+  const auto once = NewXgboostModel(5), again = NewXgboostModel(5);
   ASSERT_TRUE(Fit(*once, train.samples, train.groups).ok());
-  const std::span samples(train.samples);
-  const std::span groups(train.groups);
-  ASSERT_TRUE(Fit(*twice, samples.first(50), groups.first(50)).ok());
-  ASSERT_TRUE(Fit(*twice, samples.subspan(50), groups.subspan(50)).ok());
-  EXPECT_EQ(Scores(*once, held_out.samples), Scores(*twice, held_out.samples));
+  ASSERT_TRUE(Fit(*again, other.samples, other.groups).ok());
+  EXPECT_NE(Scores(*once, held_out.samples), Scores(*again, held_out.samples));
+  ASSERT_TRUE(Fit(*again, train.samples, train.groups).ok());
+  EXPECT_EQ(Scores(*once, held_out.samples), Scores(*again, held_out.samples));
 }
 
 TEST(XgboostModel, TakesMissingValues) {

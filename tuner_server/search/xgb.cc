@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tuner_server/search/point_tuner.h"
 #include "tuner_server/search/ranking.h"
@@ -58,8 +59,7 @@ class XgbTuner : public PointTuner {
         model_(NewXgboostModel(context.seed, options.objective)),
         listed_rows_(task->NewRows()),
         doubts_(task->count()),
-        rows_(task->NewRows()),
-        unfitted_(task->NewRows()) {}
+        rows_(task->NewRows()) {}
 
  private:
   absl::StatusOr<std::optional<Point>> Next() override {
@@ -85,21 +85,38 @@ class XgbTuner : public PointTuner {
     TEMPER_RETURN_IF_ERROR(LearnErrors(trials));
     for (const Trial& t : trials) {
       ++observed_;
-      AppendRows({&t.point, 1}, unfitted_);
-      unfitted_costs_.push_back(t.cost_s);
+      ++unfitted_;
+      samples_.push_back(t);
       if (!std::isfinite(t.cost_s)) continue;
       worked_ = true;
       if (!Listed(t.point)) working_.push_back({t.point, static_cast<float>(-std::log(t.cost_s))});
     }
-    if (unfitted_.size() < std::clamp(observed_ / 8, kFewest, kMostUnfitted)) return absl::OkStatus();
-    TEMPER_RETURN_IF_ERROR(model_->Fit(unfitted_, unfitted_costs_, std::vector<int>(unfitted_.size(), 0)));
-    unfitted_.Clear();
-    unfitted_costs_.clear();
+    if (unfitted_ < std::clamp(observed_ / 8, kFewest, kMostUnfitted)) return absl::OkStatus();
+    TEMPER_RETURN_IF_ERROR(Fit());
+    unfitted_ = 0;
     fitted_ = true;
     by_draft_ = {};
     used_up_ = false;
     plan_.clear();
     return absl::OkStatus();
+  }
+
+  // Rows are made again each time: kept for all tasks of a job, they would be most of the server's memory.
+  absl::Status Fit() {
+    std::vector<double> costs;
+    for (const Trial& t : samples_) costs.push_back(t.cost_s);
+    if (samples_.size() > kMostFitted) {
+      const std::vector<Trial> all = std::exchange(samples_, {});
+      for (const size_t i : WorthKeeping(std::exchange(costs, {}))) {
+        samples_.push_back(all[i]);
+        costs.push_back(all[i].cost_s);
+      }
+    }
+    std::vector<Point> points;
+    for (const Trial& t : samples_) points.push_back(t.point);
+    Rows rows = task().NewRows();
+    AppendRows(points, rows);
+    return model_->Fit(rows, costs, std::vector<int>(costs.size(), 0));
   }
 
   // Before the model is fitted on them. Of ranks there are none.
@@ -292,8 +309,9 @@ class XgbTuner : public PointTuner {
   bool worked_ = false;               // any of them
   std::vector<Doubt> doubts_;         // by space
   std::vector<ScoredPoint> working_;  // those of them that chains may go on from, by minus the logarithm of seconds
-  Rows rows_, unfitted_;
-  std::vector<double> unfitted_costs_;
+  Rows rows_;
+  std::vector<Trial> samples_;  // that the model is fitted on, or will be; failures too
+  size_t unfitted_ = 0;         // the last so many of them
   bool fitted_ = false;
   std::vector<Point> plan_;  // best last
   bool used_up_ = false;     // the last plan held all there was, and nothing was learned since

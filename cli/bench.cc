@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
 #include "cli/command.h"
 #include "cli/profile.h"
 #include "compiler/runtime/thread_pool.h"
@@ -29,10 +30,10 @@ absl::Status Bench(const Options& o) {
   }
   if (seconds <= 0) seconds = 3;
   std::string dir = o.model.path;
-  std::unique_ptr<TemporaryDirectory> temporary;
+  TemporaryDirectory temporary;
   if (!IsPackage(o.model.path)) {
     TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
-    dir = temporary->path() + "/package";
+    dir = temporary.path() + "/package";
     TEMPER_RETURN_IF_ERROR(BuildPackage(o.model, o.records, dir).status());
   }
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));

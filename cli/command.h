@@ -98,17 +98,6 @@ class Records {
 absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
                                            const std::string& dir);
 
-// A folder that goes away with the object.
-class TemporaryDirectory {
- public:
-  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make();
-  ~TemporaryDirectory();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // --- tensors and files ---
 absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);  // .npy or .pb (ONNX TensorProto)
 absl::Status WriteNpy(const std::string& path, const NDArray& array);

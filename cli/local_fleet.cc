@@ -40,7 +40,7 @@ absl::Status StartLocal(const RecordOptions& records, const std::string& cores, 
     TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
   }
   TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
-  const std::string address = absl::StrCat("unix:", fleet->dir->path(), "/server");
+  const std::string address = absl::StrCat("unix:", fleet->dir.path(), "/server");
   TEMPER_ASSIGN_OR_RETURN(fleet->server,
                           Child::Start("temper-server", {"--db", DatabasePath(records), "--listen", address}));
   ClientOptions options;

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "base/temporary_directory.h"
 #include "cli/children.h"
 #include "cli/command.h"
 
@@ -28,7 +29,7 @@ class Interrupts {
 
 // The server and the worker that a local run brings with it.
 struct LocalFleet {
-  std::unique_ptr<TemporaryDirectory> dir;
+  TemporaryDirectory dir;
   std::unique_ptr<Child> server;
   std::unique_ptr<KeptChild> worker;
 

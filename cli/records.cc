@@ -148,17 +148,4 @@ absl::Status Records::TakeAlternatives(Graph& graph, const Target& t) {
   return ChooseAlternatives(graph, seconds).status();
 }
 
-absl::StatusOr<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::Make() {
-  std::string pattern = (fs::temp_directory_path() / "temper-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) return absl::UnavailableError(absl::StrCat("cannot make a folder ", pattern));
-  auto result = std::make_unique<TemporaryDirectory>();
-  result->path_ = pattern;
-  return result;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 }  // namespace temper

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
 #include "cli/command.h"
 
 namespace temper {
@@ -55,10 +56,10 @@ absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, cons
 
 absl::Status Run(const Options& o) {
   std::string dir = o.model.path;
-  std::unique_ptr<TemporaryDirectory> temporary;
+  TemporaryDirectory temporary;
   if (!IsPackage(o.model.path)) {
     TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
-    dir = temporary->path() + "/package";
+    dir = temporary.path() + "/package";
     TEMPER_RETURN_IF_ERROR(BuildPackage(o.model, o.records, dir).status());
   }
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));

@@ -12,6 +12,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -39,7 +41,8 @@ rlim_t MemoryLimit() {
 }
 
 // Between fork and exec of a process that may have threads: system calls only.
-[[noreturn]] void BecomeChild(char* const* argv, int socket, int stderr_pipe, pid_t parent, rlim_t memory) {
+[[noreturn]] void BecomeChild(char* const* argv, char* const* variables, int socket, int stderr_pipe, pid_t parent,
+                              rlim_t memory) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before we asked to be told
@@ -62,8 +65,25 @@ rlim_t MemoryLimit() {
     dup2(socket, kChildFd);
   }
   syscall(SYS_close_range, kChildFd + 1, ~0u, 0);
-  execv(argv[0], argv);
+  execve(argv[0], argv, variables);
   _exit(127);
+}
+
+// The environment with another TMPDIR.
+std::vector<std::string> Environment(const std::string& scratch) {
+  constexpr char kName[] = "TMPDIR=";
+  std::vector<std::string> variables{absl::StrCat(kName, scratch)};
+  for (char** v = environ; *v != nullptr; ++v) {
+    if (!std::string_view(*v).starts_with(kName)) variables.emplace_back(*v);
+  }
+  return variables;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 void CloseAll(std::initializer_list<int> fds) {
@@ -83,19 +103,19 @@ std::string Describe(int status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vector<std::string>& command) {
+  TEMPER_ASSIGN_OR_RETURN(TemporaryDirectory scratch, TemporaryDirectory::Make());
   int sockets[2] = {-1, -1}, pipes[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0 || pipe2(pipes, O_CLOEXEC) != 0) {
     const int error = errno;
     CloseAll({sockets[0], sockets[1], pipes[0], pipes[1]});
     return absl::ResourceExhaustedError(absl::StrCat("cannot make a pipe to a child: ", strerror(error)));
   }
-  std::vector<char*> argv;
-  for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  const std::vector<std::string> environment = Environment(scratch.path());
+  const std::vector<char*> argv = Pointers(command), variables = Pointers(environment);
   const rlim_t memory = MemoryLimit();
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) BecomeChild(argv.data(), sockets[1], pipes[1], parent, memory);
+  if (pid == 0) BecomeChild(argv.data(), variables.data(), sockets[1], pipes[1], parent, memory);
   const int error = errno;
   CloseAll({sockets[1], pipes[1]});
   if (pid < 0) {
@@ -104,7 +124,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vec
   }
   fcntl(sockets[0], F_SETFL, O_NONBLOCK);
   fcntl(pipes[0], F_SETFL, O_NONBLOCK);
-  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, sockets[0], pipes[0]));
+  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, sockets[0], pipes[0], std::move(scratch)));
 }
 
 std::string ChildProcess::End(int patience_ms) {
@@ -124,6 +144,7 @@ std::string ChildProcess::End(int patience_ms) {
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
+  scratch_ = TemporaryDirectory();
   return Describe(status);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/temporary_directory.h"
 
 namespace temper::worker {
 
@@ -17,7 +18,8 @@ inline constexpr int kChildFd = 3;
 
 class ChildProcess {
  public:
-  // `command` is a path and its arguments. The environment is ours, stdin and stdout are /dev/null.
+  // `command` is a path and its arguments. The environment is ours, but for a TMPDIR of its own, which goes when it
+  // ends: who is killed leaves hundreds of megabytes there. stdin and stdout are /dev/null.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& command);
   ~ChildProcess();  // kills the whole group, if that has not been done
   ChildProcess(const ChildProcess&) = delete;
@@ -32,9 +34,11 @@ class ChildProcess {
   std::string End(int patience_ms = 0);
 
  private:
-  ChildProcess(pid_t pid, int socket, int stderr_pipe) : pid_(pid), socket_(socket), stderr_(stderr_pipe) {}
+  ChildProcess(pid_t pid, int socket, int stderr_pipe, TemporaryDirectory scratch)
+      : pid_(pid), socket_(socket), stderr_(stderr_pipe), scratch_(std::move(scratch)) {}
   pid_t pid_;
   int socket_, stderr_;
+  TemporaryDirectory scratch_;
   bool ended_ = false;
 };
 

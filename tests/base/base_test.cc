@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <set>
 
@@ -10,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "base/temporary_directory.h"
 
 namespace temper {
 namespace {
@@ -118,6 +121,22 @@ TEST(ClockTest, FakeTimeMovesOnlyWhenTold) {
 TEST(ClockTest, SystemTimeNeverGoesBack) {
   absl::Duration a = Clock::System().Monotonic();
   EXPECT_LE(a, Clock::System().Monotonic());
+}
+
+TEST(TemporaryDirectoryTest, GoesWithTheObjectThatHasItLast) {
+  TemporaryDirectory kept;
+  EXPECT_TRUE(kept.path().empty());
+  std::string path;
+  {
+    absl::StatusOr<TemporaryDirectory> made = TemporaryDirectory::Make();
+    ASSERT_TRUE(made.ok()) << made.status();
+    path = made->path();
+    std::ofstream(path + "/file") << "text";
+    kept = *std::move(made);
+  }
+  EXPECT_TRUE(std::filesystem::exists(path + "/file"));
+  kept = TemporaryDirectory();
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace

@@ -3,13 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "measure_worker/sandbox/process.h"
 
 namespace temper::worker {
 namespace {
@@ -23,6 +26,26 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr int64_t kCapMs = 200;
+
+// What it says until it has said a line.
+std::string FirstLine(int fd) {
+  std::string line;
+  for (char c = 0; c != '\n';) {
+    pollfd event{fd, POLLIN, 0};
+    if (poll(&event, 1, 10000) != 1 || read(fd, &c, 1) != 1) return "";
+    if (c != '\n') line += c;
+  }
+  return line;
+}
+
+TEST(ChildProcess, WhatItLeftInItsTemporaryFolderGoesWithIt) {
+  auto child = ChildProcess::Start({"/bin/sh", "-c", "touch $TMPDIR/left; echo $TMPDIR >&2; exec sleep 1000"});
+  ASSERT_TRUE(child.ok()) << child.status();
+  const std::filesystem::path scratch = FirstLine((*child)->stderr_pipe());
+  EXPECT_TRUE(std::filesystem::exists(scratch / "left"));
+  EXPECT_EQ((*child)->End(), "killed by SIGKILL");
+  EXPECT_FALSE(std::filesystem::exists(scratch));
+}
 
 class SandboxTest : public testing::Test {
  protected:

@@ -1,14 +1,11 @@
 #include "measure_worker/backends/cpu/model_runner.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
 #include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/compare.h"
 #include "measure_worker/backends/cpu/inputs.h"
@@ -17,33 +14,11 @@
 namespace temper::worker {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int64_t kWorthSharing = 1 << 20;
 constexpr int64_t kLeastConstants = 64 << 20, kTimesTheCache = 4;  // before any are shared
 constexpr int64_t kSampleUs = 2000;
 constexpr double kLongCallS = 0.01;
 constexpr double kSampleByItselfS = 0.05;  // even if the first call, which was cold, took many times as long
-
-class TemporaryDirectory {
- public:
-  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
-    std::error_code error;
-    std::string path = absl::StrCat(fs::temp_directory_path(error).string(), "/temper-model-", getpid(), "-XXXXXX");
-    if (error || mkdtemp(path.data()) == nullptr)
-      return absl::ResourceExhaustedError("cannot make a temporary directory");
-    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 }  // namespace
 
@@ -88,8 +63,8 @@ absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
 
 absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& target, const ChooseFn& choose,
                                               uint64_t seed, CompileCache& cache) {
-  TEMPER_ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Make());
-  const std::string path = directory->Path("package");
+  TEMPER_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
+  const std::string path = directory.path() + "/package";
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path, &cache));
   ModelRunner r;
   r.steps_ = std::move(report.steps);

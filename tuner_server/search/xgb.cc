@@ -103,20 +103,24 @@ class XgbTuner : public PointTuner {
 
   // Rows are made again each time: kept for all tasks of a job, they would be most of the server's memory.
   absl::Status Fit() {
-    std::vector<double> costs;
-    for (const Trial& t : samples_) costs.push_back(t.cost_s);
-    if (samples_.size() > kMostFitted) {
-      const std::vector<Trial> all = std::exchange(samples_, {});
-      for (const size_t i : WorthKeeping(std::exchange(costs, {}))) {
-        samples_.push_back(all[i]);
-        costs.push_back(all[i].cost_s);
-      }
-    }
+    if (samples_.size() > kMostFitted) Thin();
     std::vector<Point> points;
-    for (const Trial& t : samples_) points.push_back(t.point);
+    std::vector<double> costs;
+    for (const Trial& t : samples_) {
+      points.push_back(t.point);
+      costs.push_back(t.cost_s);
+    }
     Rows rows = task().NewRows();
     AppendRows(points, rows);
     return model_->Fit(rows, costs, std::vector<int>(costs.size(), 0));
+  }
+
+  void Thin() {
+    std::vector<double> costs;
+    for (const Trial& t : samples_) costs.push_back(t.cost_s);
+    std::vector<Trial> kept;
+    for (const size_t i : WorthKeeping(costs)) kept.push_back(samples_[i]);
+    samples_ = std::move(kept);
   }
 
   // Before the model is fitted on them. Of ranks there are none.

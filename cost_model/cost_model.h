@@ -26,11 +26,6 @@ struct Rows {
     features.resize(features.size() + width);
     return std::span(features).last(width);
   }
-  void Append(const Rows& other, size_t i) {
-    const auto first = other.features.begin() + static_cast<std::ptrdiff_t>(i * width);
-    features.insert(features.end(), first, first + static_cast<std::ptrdiff_t>(width));
-    draft_s.push_back(other.draft_s[i]);
-  }
   void Clear() {
     features.clear();
     draft_s.clear();

@@ -9,7 +9,7 @@ namespace {
 class DraftModel : public CostModel {
  public:
   absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) override {
-    return CheckSamples(rows, cost_s, groups, rows.width);
+    return CheckSamples(rows, cost_s, groups);
   }
 
   absl::StatusOr<std::vector<float>> Score(const Rows& rows) override {
@@ -35,8 +35,8 @@ absl::Status CheckRows(const Rows& rows, size_t width) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSamples(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups, size_t width) {
-  TEMPER_RETURN_IF_ERROR(CheckRows(rows, width));
+absl::Status CheckSamples(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) {
+  TEMPER_RETURN_IF_ERROR(CheckRows(rows, rows.width));
   if (rows.size() != groups.size() || rows.size() != cost_s.size()) {
     return absl::InvalidArgumentError(absl::StrCat("cost model: ", groups.size(), " groups and ", cost_s.size(),
                                                    " costs for ", rows.size(), " samples"));

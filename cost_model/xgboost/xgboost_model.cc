@@ -20,7 +20,7 @@ class XgboostModel : public CostModel {
 
   absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) override {
     if (rows.size() == 0) return absl::OkStatus();
-    TEMPER_RETURN_IF_ERROR(CheckSamples(rows, cost_s, groups, rows.width));
+    TEMPER_RETURN_IF_ERROR(CheckSamples(rows, cost_s, groups));
     Groups by_group;
     for (size_t i = 0; i < rows.size(); ++i) by_group[groups[i]].push_back(i);
     trust_ = std::exp2(-static_cast<double>(rows.size()) / kTrustHalves);

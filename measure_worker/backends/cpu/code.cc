@@ -1,5 +1,6 @@
 #include "measure_worker/backends/cpu/code.h"
 
+#include <list>
 #include <map>
 #include <mutex>
 
@@ -9,7 +10,37 @@ namespace temper::worker {
 namespace {
 
 constexpr char kSymbol[] = "kernel";
-constexpr size_t kMostKept = 256;
+
+// Thread-safe.
+class LatestCode {
+ public:
+  std::shared_ptr<const Code> Find(const std::string& key) {  // null: not known
+    std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    latest_.splice(latest_.begin(), latest_, found->second);
+    return found->second->second;
+  }
+  // Returns what is kept: another thread's, if that was faster.
+  std::shared_ptr<const Code> Add(const std::string& key, std::shared_ptr<const Code> code) {
+    std::lock_guard lock(mutex_);
+    const auto [known, is_new] = by_key_.try_emplace(key);
+    if (!is_new) return known->second->second;
+    latest_.emplace_front(key, code);
+    known->second = latest_.begin();
+    if (latest_.size() > kMostKept) {
+      by_key_.erase(latest_.back().first);
+      latest_.pop_back();
+    }
+    return code;
+  }
+
+ private:
+  static constexpr size_t kMostKept = 256;
+  std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<const Code>>> latest_;  // used last, first
+  std::map<std::string, decltype(latest_)::iterator> by_key_;
+};
 
 }  // namespace
 
@@ -29,18 +60,11 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Compile(const ir::Func& func, 
 }
 
 absl::StatusOr<std::shared_ptr<const Code>> CompileOnce(const ir::Func& func, const Target& t) {
-  static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<const Code>> known;
+  static LatestCode latest;
   const std::string key = absl::StrCat(Text(t), "\n", ir::Text(func));
-  {
-    std::lock_guard lock(mutex);
-    if (auto it = known.find(key); it != known.end()) return it->second;
-  }
+  if (std::shared_ptr<const Code> known = latest.Find(key)) return known;
   TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<const Code> code, Code::Compile(func, t));
-  std::lock_guard lock(mutex);
-  if (known.size() >= kMostKept) known.clear();
-  known[key] = code;
-  return code;
+  return latest.Add(key, std::move(code));
 }
 
 }  // namespace temper::worker

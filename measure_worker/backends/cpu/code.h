@@ -25,8 +25,8 @@ class Code {
   std::vector<int64_t> parameter_bytes_;
 };
 
-// Compile, but functions that recur are compiled once: candidates of a task differ in their kernels far more often than
-// in how their constants are packed. Thread-safe.
+// Compile, but the latest functions are kept, and those that recur are not compiled again: how constants are packed, of
+// which the candidates of a task agree, and candidates that are measured again. Thread-safe.
 absl::StatusOr<std::shared_ptr<const Code>> CompileOnce(const ir::Func& func, const Target& t);
 
 }  // namespace temper::worker

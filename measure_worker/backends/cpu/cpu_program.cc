@@ -335,7 +335,7 @@ int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
 
 absl::StatusOr<LoadedKernel> Load(const Kernel& kernel, const Target& t) {
   LoadedKernel loaded;
-  TEMPER_ASSIGN_OR_RETURN(loaded.main, Code::Compile(kernel.main, t));
+  TEMPER_ASSIGN_OR_RETURN(loaded.main, CompileOnce(kernel.main, t));
   for (const ir::Func& pack : kernel.packs) {
     loaded.packs.emplace_back();
     if (pack.params.empty()) continue;

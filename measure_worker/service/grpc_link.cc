@@ -60,13 +60,14 @@ class GrpcLink : public ServerLink {
       return;
     }
     stub_->async()->Sync(&pending->context, &pending->request, &pending->reply,
-                         [this, pending, done = std::move(done)](const grpc::Status& status) {
+                         [this, pending, done = std::move(done)](const grpc::Status& status) mutable {
                            Note(status);
                            if (status.ok())
                              done(std::move(pending->reply));
                            else
                              done(FromGrpc(status));
-                           Leave(&pending->context);
+                           grpc::ClientContext* context = &pending->context;
+                           Leave(context, std::move(pending));
                          });
   }
 
@@ -104,8 +105,10 @@ class GrpcLink : public ServerLink {
     if (status.ok()) absent_ = false;
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) absent_ = true;
   }
-  void Leave(grpc::ClientContext* context) {
+  // `owner`: of the context, where this is gRPC's own thread.
+  void Leave(grpc::ClientContext* context, std::shared_ptr<void> owner = nullptr) {
     std::lock_guard lock(mutex_);
+    if (owner != nullptr) ended_ = std::move(owner);
     calls_.erase(context);
     if (calls_.empty()) none_left_.notify_all();
   }
@@ -114,6 +117,9 @@ class GrpcLink : public ServerLink {
   std::mutex mutex_;
   std::condition_variable none_left_;
   std::set<grpc::ClientContext*> calls_;
+  // The latest call that ended. Its context holds the channel, and if gRPC's thread were the last to let go of that, it
+  // would wait for its own end, and abort.
+  std::shared_ptr<void> ended_;
   bool closed_ = false;
   std::atomic<bool> absent_ = false;
 };

@@ -120,7 +120,7 @@ TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
     const std::vector<pid_t> children = ChildrenOf(worker.pid());
     EXPECT_EQ(children.size(), 1u);
     kill(worker.pid(), signal);
-    EXPECT_EQ(worker.Wait(), 0);
+    EXPECT_EQ(worker.Wait(), 0) << worker.Output();
     for (pid_t child : children) EXPECT_TRUE(Ends(child));
     server_.Expire();  // the waiting call of the one that is gone
   }

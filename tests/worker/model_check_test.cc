@@ -7,12 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <iterator>
 
+#include "base/temporary_directory.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/pipeline.h"
 #include "compiler/ops/template.h"
@@ -74,12 +76,16 @@ std::vector<KernelPick> OtherPicks(const Graph& g) {
   return picks;
 }
 
+// Where this process's temporary files lie, and nobody else's.
+const TemporaryDirectory own_folder = [] {
+  TemporaryDirectory made = *TemporaryDirectory::Make();
+  setenv("TMPDIR", made.path().c_str(), 1);
+  return made;
+}();
+
 int TemporaryModels() {
-  int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
-    count += entry.path().filename().string().starts_with("temper-model-" + std::to_string(getpid()));
-  }
-  return count;
+  const std::filesystem::directory_iterator files(own_folder.path());
+  return static_cast<int>(std::distance(begin(files), end(files)));
 }
 
 TEST(ModelCheck, TimesTunedAgainstUntunedInTurns) {

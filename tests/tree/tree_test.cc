@@ -62,23 +62,24 @@ const std::vector<Layer> kLayers = {
     {"compiler/runtime/", {"compiler/runtime/", "base/"}},
     {"compiler/package/", {"compiler/", "base/"}},
     {"cost_model/", {"cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
-    {"storage/", {"storage/", "base/"}},
-    {"proto/", {"proto/", "temper/v1/", "storage/", "tuner_server/dispatch/", "base/"}},
-    {"client/", {"client/", "proto/", "temper/v1/", "storage/", "base/"}},
+    {"trial/", {"trial/", "base/"}},
+    {"storage/", {"storage/", "trial/", "base/"}},
+    {"proto/", {"proto/", "temper/v1/", "storage/", "trial/", "base/"}},
+    {"client/", {"client/", "proto/", "temper/v1/", "storage/", "trial/", "base/"}},
     {"tuner_server/search/",
      {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
-    {"tuner_server/dispatch/", {"tuner_server/dispatch/", "base/", "storage/record.h"}},
+    {"tuner_server/dispatch/", {"tuner_server/dispatch/", "trial/", "base/"}},
     {"tuner_server/",
-     {"tuner_server/", "proto/", "temper/v1/", "storage/", "cost_model/", "compiler/graph/", "compiler/ops/",
+     {"tuner_server/", "proto/", "temper/v1/", "storage/", "trial/", "cost_model/", "compiler/graph/", "compiler/ops/",
       "compiler/schedule/", "compiler/target/", "base/"}},
-    {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "compiler/", "base/"}},
-    {"cli/", {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "base/"}},
+    {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "trial/", "compiler/", "base/"}},
+    {"cli/", {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "trial/", "base/"}},
 };
 
 bool IsOurs(const std::string& include) {
-  static const std::vector<std::string> kTop = {"base/",           "compiler/",  "cost_model/", "storage/",
-                                                "proto/",          "temper/v1/", "client/",     "tuner_server/",
-                                                "measure_worker/", "cli/",       "tests/"};
+  static const std::vector<std::string> kTop = {"base/",         "trial/",          "compiler/",  "cost_model/",
+                                                "storage/",      "proto/",          "temper/v1/", "client/",
+                                                "tuner_server/", "measure_worker/", "cli/",       "tests/"};
   for (const std::string& top : kTop) {
     if (StartsWith(include, top)) return true;
   }

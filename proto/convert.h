@@ -10,6 +10,10 @@
 
 namespace temper {
 
+// What server and worker say to one another: raised when an older side would misunderstand a newer one. A server serves
+// workers from kOldestWireVersion on, and names the others.
+inline constexpr int kWireVersion = 2, kOldestWireVersion = 2;
+
 // The codes of both are numbered alike. Messages travel as they are.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);

@@ -12,7 +12,7 @@ constexpr int64_t kRecordsAPage = 256;
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
   // `job` may be gone already; then `last` is all there is to say.
-  WatchReactor(std::shared_ptr<JobRunner> job, int64_t cursor) : job_(std::move(job)), cursor_(cursor) {
+  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor) : job_(std::move(job)), cursor_(cursor) {
     link_ = std::make_shared<Link>();
     link_->reactor = this;
     // A cursor of an end that was told already: tell it again.
@@ -61,9 +61,9 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
 
   void Continue() {
     if (writing_ || ended_ || cancelled_) return;
-    std::optional<v1::JobEvent> event = job_->Since(cursor_);
-    if (!event) return;
-    event_ = *std::move(event);
+    const std::optional<JobNews> news = job_->Since(cursor_);
+    if (!news) return;
+    event_ = ToWire(*news);
     cursor_ = event_.cursor();
     writing_ = true;
     StartWrite(&event_);
@@ -74,7 +74,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
     Finish(status);
   }
 
-  const std::shared_ptr<JobRunner> job_;
+  const std::shared_ptr<JobFeed> job_;
   std::shared_ptr<Link> link_;
   int64_t cursor_;
   v1::JobEvent event_;
@@ -187,7 +187,7 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
   if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok()) {
     return new LastWordReactor(admitted);
   }
-  if (std::shared_ptr<JobRunner> job = core_.FindJob(request->job())) {
+  if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job())) {
     return new WatchReactor(std::move(job), request->cursor());
   }
   const absl::StatusOr<JobRow> row = core_.store().GetJob(request->job());

@@ -65,6 +65,24 @@ v1::ModelFinals FinalsToWire(const Work& work, const std::vector<int>& attempts)
   return out;
 }
 
+v1::TaskProgress TaskToWire(const TaskView& view, int index) {
+  v1::TaskProgress out;
+  out.set_task(index);
+  out.set_workload(view.workload);
+  out.set_weight(view.weight);
+  out.set_flops(view.flops);
+  out.set_trials(view.trials);
+  for (const auto& [outcome, count] : view.failures) (*out.mutable_failures())[outcome] = count;
+  out.set_default_s(view.default_s);
+  out.set_best_s(view.best_s);
+  out.set_template_name(view.template_name);
+  out.set_config(view.config);
+  out.set_done(view.done);
+  out.set_why_done(view.why_done);
+  out.set_alternative(view.alternative);
+  return out;
+}
+
 }  // namespace
 
 WorkerInfo FromWire(const v1::RegisterRequest& request) {
@@ -143,21 +161,28 @@ v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration seen_ago) 
   return out;
 }
 
-v1::TaskProgress ToWire(const TaskView& view, int index) {
-  v1::TaskProgress out;
-  out.set_task(index);
-  out.set_workload(view.workload);
-  out.set_weight(view.weight);
-  out.set_flops(view.flops);
-  out.set_trials(view.trials);
-  for (const auto& [outcome, count] : view.failures) (*out.mutable_failures())[outcome] = count;
-  out.set_default_s(view.default_s);
-  out.set_best_s(view.best_s);
-  out.set_template_name(view.template_name);
-  out.set_config(view.config);
-  out.set_done(view.done);
-  out.set_why_done(view.why_done);
-  out.set_alternative(view.alternative);
+v1::JobEvent ToWire(const JobNews& news) {
+  const JobView& job = news.job;
+  v1::JobEvent out;
+  out.set_cursor(news.cursor);
+  out.set_elapsed_s(news.elapsed_s);
+  out.set_state(job.state);
+  out.set_reason(job.reason);
+  out.set_model(job.model);
+  out.set_device_key(job.device_key);
+  out.set_target(job.target);
+  out.set_fingerprint(job.fingerprint);
+  out.set_trials(job.trials);
+  out.set_trials_limit(job.trials_limit);
+  out.set_untuned_ms(job.untuned_s * 1e3);
+  out.set_tuned_ms(job.tuned_s * 1e3);
+  out.set_kept_default(job.kept_default);
+  out.set_eta_s(job.eta_s);
+  out.set_search_s(job.search_s);
+  out.set_expected_gain_s(job.expected_gain_s);
+  for (const auto& [outcome, count] : job.outcomes) (*out.mutable_outcomes())[outcome] = count;
+  out.mutable_warnings()->Assign(job.warnings.begin(), job.warnings.end());
+  for (const auto& [index, task] : news.tasks) *out.add_tasks() = TaskToWire(task, index);
   return out;
 }
 

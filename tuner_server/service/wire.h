@@ -4,6 +4,7 @@
 #include "proto/convert.h"
 #include "temper/v1/worker.pb.h"
 #include "tuner_server/dispatch/dispatcher.h"
+#include "tuner_server/service/job_feed.h"
 #include "tuner_server/tuning/job_loop.h"
 
 namespace temper {
@@ -15,7 +16,7 @@ v1::Lease ToWire(const Dispatcher::Grant& grant);
 v1::SyncReply ToWire(const Dispatcher::SyncOutcome& outcome);
 // `seen_ago`: since it was last heard of.
 v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration seen_ago);
-v1::TaskProgress ToWire(const TaskView& view, int index);
+v1::JobEvent ToWire(const JobNews& news);
 // The id is the store's to give.
 absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& request);
 // The last word on a job of which only the row is left.

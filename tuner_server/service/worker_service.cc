@@ -16,7 +16,7 @@ class SyncReactor : public grpc::ServerUnaryReactor {
   SyncReactor(ServerCore& core, int64_t ticket) : core_(core), ticket_(ticket) {}
 
   static grpc::ServerUnaryReactor* Begin(ServerCore& core, const v1::SyncRequest& request, v1::SyncReply* reply) {
-    ServerCore::SyncCall call;
+    SyncCall call;
     call.ticket = core.NewTicket();
     call.session = request.session();
     call.held.assign(request.leases().begin(), request.leases().end());

@@ -1,0 +1,289 @@
+#include "tuner_server/service/core_state.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "compiler/target/target.h"
+#include "tuner_server/service/results.h"
+
+namespace temper {
+namespace {
+
+constexpr int kTicksBetweenPokes = 3;  // watchers hear of progress at most so often
+
+absl::Status Stopping() { return absl::UnavailableError("the server is shutting down"); }
+
+}  // namespace
+
+CoreState::CoreState(CoreOptions options) : options_(std::move(options)), dispatcher_(options_.dispatch) {}
+
+bool CoreState::Stop(Actions& actions) {
+  if (std::exchange(stopping_, true)) return false;
+  for (auto& [ticket, parked] : parked_) actions.push_back([done = std::move(parked.done)] { done(Stopping()); });
+  parked_.clear();
+  for (const auto& [id, job] : jobs_) job->Stop("abandoned", "the server was shut down");
+  return true;
+}
+
+// --- workers ---
+
+absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Duration now) {
+  if (info.device_key.empty()) return absl::InvalidArgumentError("a worker needs a device key");
+  TEMPER_RETURN_IF_ERROR(ParseTarget(info.target).status());
+  if (stopping_) return Stopping();
+  const std::string session = dispatcher_.Register(info, now);
+  spdlog::info("worker {} serves device key '{}' ({})", info.name, info.device_key, info.fingerprint);
+  WakeAllJobs();
+  return session;
+}
+
+void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& actions) {
+  if (stopping_) {
+    actions.push_back([done = std::move(done)] { done(Stopping()); });
+    return;
+  }
+  for (auto older = parked_.begin(); older != parked_.end();) {
+    if (older->second.call.session != call.session) {
+      ++older;
+      continue;
+    }
+    actions.push_back([done = std::move(older->second.done)] { done(Dispatcher::SyncOutcome()); });
+    older = parked_.erase(older);
+  }
+  Dispatcher::SyncOutcome outcome = dispatcher_.Sync(call.session, call.held, call.free_slots, now);
+  const absl::Duration wait = std::min(call.wait, options_.longest_poll);
+  if (!outcome.empty() || wait <= absl::ZeroDuration()) {
+    actions.push_back([done = std::move(done), outcome = std::move(outcome)] { done(outcome); });
+  } else {
+    const int64_t ticket = call.ticket;
+    parked_.emplace(ticket, Parked{std::move(call), now + wait, std::move(done)});
+  }
+  AfterChange(now, actions);
+}
+
+void CoreState::BreakSync(int64_t ticket, absl::Duration now, Actions& actions) {
+  const auto parked = parked_.find(ticket);
+  if (parked == parked_.end()) return;
+  dispatcher_.ConnectionBroke(parked->second.call.session, now);
+  actions.push_back([done = std::move(parked->second.done)] { done(Dispatcher::SyncOutcome()); });
+  parked_.erase(parked);
+}
+
+void CoreState::HoldOrRelease() { dispatcher_.HoldSharedCores(!searching_.empty() || !search_wanted_.empty()); }
+
+void CoreState::AfterChange(absl::Duration now, Actions& actions) {
+  if (!search_wanted_.empty() && !dispatcher_.SharedCoresBusy()) {
+    for (const int64_t job : search_wanted_) {
+      if (const auto found = jobs_.find(job); found != jobs_.end()) found->second->Wake();
+    }
+  }
+  for (auto next = parked_.begin(); next != parked_.end();) {
+    const SyncCall& call = next->second.call;
+    Dispatcher::SyncOutcome outcome = dispatcher_.Poll(call.session, call.held, call.free_slots, now);
+    if (outcome.empty()) {
+      ++next;
+      continue;
+    }
+    actions.push_back([done = std::move(next->second.done), outcome = std::move(outcome)] { done(outcome); });
+    next = parked_.erase(next);
+  }
+}
+
+void CoreState::WakeAllJobs() {
+  for (const auto& [id, job] : jobs_) job->Wake();
+}
+
+// --- time ---
+
+void CoreState::Tick(absl::Duration now, Actions& actions) {
+  for (auto next = parked_.begin(); next != parked_.end();) {
+    if (next->second.deadline > now) {
+      ++next;
+      continue;
+    }
+    actions.push_back([done = std::move(next->second.done)] { done(Dispatcher::SyncOutcome()); });
+    next = parked_.erase(next);
+  }
+  if (dispatcher_.Tick(now)) WakeAllJobs();
+  std::ranges::move(dispatcher_.TakeGivenUp(), std::back_inserter(given_up_));
+  ForgetOldJobs(now);
+  AfterChange(now, actions);
+  if (ticks_++ % kTicksBetweenPokes == 0) TendJobs(now, actions);
+}
+
+void CoreState::ForgetOldJobs(absl::Duration now) {
+  for (auto over = over_at_.begin(); over != over_at_.end();) {
+    if (now - over->second < options_.forget_after) {
+      ++over;
+      continue;
+    }
+    dispatcher_.ForgetJob(over->first);
+    jobs_.erase(over->first);
+    over = over_at_.erase(over);
+  }
+}
+
+void CoreState::TendJobs(absl::Duration now, Actions& actions) {
+  for (const auto& [id, job] : jobs_) {
+    if (over_at_.contains(id)) continue;
+    actions.push_back([feed = job->feed()] { feed->PokeWatchers(); });
+    if (job->spec().close_with_command && !job->feed()->over() && job->feed()->Orphaned(now, options_.orphan_grace)) {
+      job->Stop("cancelled", "its command is gone");
+    }
+  }
+}
+
+// --- results ---
+
+void CoreState::Submit(std::vector<ItemResult> results, SubmitDone done, Actions& actions) {
+  if (stopping_) {
+    actions.push_back([done = std::move(done)] { done(Stopping()); });
+    return;
+  }
+  submissions_.push_back({std::move(results), std::move(done), {}});
+}
+
+void CoreState::JudgeSubmission(Submission& submission, absl::Time wall,
+                                std::set<std::tuple<int64_t, int64_t, int>>& seen, CommitPlan& plan) const {
+  for (const ItemResult& result : submission.results) {
+    const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
+    submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict);
+    if (!submission.acks.back()) {
+      spdlog::warn("lease {} item {} attempt {}: a second result contradicts the first: refused", result.lease,
+                   result.item, result.attempt);
+    }
+    const bool first = verdict.judgement == Dispatcher::Judgement::kFirst;
+    const bool late = verdict.judgement == Dispatcher::Judgement::kLate;
+    const bool again = verdict.judgement == Dispatcher::Judgement::kRequeue;
+    if (!first && !late && !again) continue;
+    if (!seen.insert({result.lease, result.item, result.attempt}).second) continue;
+    plan.fresh.push_back(result);
+    if (!again && verdict.work->kind != WorkKind::kModel) {
+      plan.records.push_back(MakeRecord(*verdict.work, verdict.item, verdict.worker, result, wall));
+    }
+    if (!first) continue;
+    plan.deliveries.push_back({verdict.work->job, result});
+    plan.deliveries.back().result.item = verdict.item.id;  // a model's result names its lease alone
+  }
+}
+
+CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
+  CommitPlan plan;
+  plan.submissions = std::exchange(submissions_, {});
+  std::set<std::tuple<int64_t, int64_t, int>> seen;
+  for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, seen, plan);
+  for (const Dispatcher::GivenUp& lost : std::exchange(given_up_, {})) {
+    const ItemResult result{
+        .item = lost.item.id, .attempt = lost.attempt, .outcome = "infrastructure", .error = lost.error};
+    if (lost.work->kind != WorkKind::kModel) {
+      plan.records.push_back(MakeRecord(*lost.work, lost.item, lost.worker, result, wall));
+    }
+    plan.deliveries.push_back({lost.work->job, result, true});
+  }
+  return plan;
+}
+
+void CoreState::FinishGroup(CommitPlan plan, const absl::Status& stored, absl::Duration now, Actions& actions) {
+  // The acknowledgement first: the worker's next call comes while the job thinks.
+  for (Submission& submission : plan.submissions) {
+    absl::StatusOr<std::vector<bool>> acks = std::move(submission.acks);
+    if (!stored.ok()) {
+      acks = absl::UnavailableError(absl::StrCat("results could not be stored: ", stored.message()));
+    }
+    actions.push_back([done = std::move(submission.done), acks = std::move(acks)] { done(acks); });
+  }
+  if (stored.ok()) {
+    store_fails_since_ = absl::InfiniteDuration();
+    for (const ItemResult& result : plan.fresh) dispatcher_.Commit(result, now);
+  } else {
+    StoreFails(stored, now);
+  }
+  for (const Delivery& delivery : plan.deliveries) {
+    // What was given up is told anyway: nobody would send it again.
+    if (!stored.ok() && !delivery.given_up) continue;
+    if (const auto job = jobs_.find(delivery.job); job != jobs_.end()) job->second->Deliver(delivery.result);
+  }
+  AfterChange(now, actions);
+}
+
+// A full disk may be freed, and workers send again until then; but no job waits for that without an end.
+void CoreState::StoreFails(const absl::Status& why, absl::Duration now) {
+  const std::string line = absl::StrCat("results could not be stored: ", why.message());
+  if (store_fails_since_ == absl::InfiniteDuration()) {
+    store_fails_since_ = now;
+    spdlog::error("{}", line);
+  }
+  if (now - store_fails_since_ < options_.store_patience) return;
+  for (const auto& [id, job] : jobs_) job->Stop("failed", line);
+}
+
+// --- jobs ---
+
+absl::Status CoreState::MayAddJob() const {
+  if (stopping_) return Stopping();
+  if (static_cast<int>(jobs_.size() - over_at_.size()) < options_.most_jobs) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(options_.most_jobs, " jobs are running already"));
+}
+
+void CoreState::AddJob(int64_t id, std::shared_ptr<JobPort> job) {
+  if (stopping_) job->Stop("abandoned", "the server was shut down");
+  jobs_[id] = std::move(job);
+}
+
+std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {
+  const auto job = jobs_.find(id);
+  return job == jobs_.end() ? nullptr : job->second;
+}
+
+std::vector<int64_t> CoreState::AddWork(Work work, absl::Duration now, Actions& actions) {
+  std::vector<int64_t> ids = dispatcher_.Add(std::move(work));
+  AfterChange(now, actions);
+  return ids;
+}
+
+void CoreState::Withdraw(const std::vector<int64_t>& items, absl::Duration now, Actions& actions) {
+  dispatcher_.Withdraw(items);
+  AfterChange(now, actions);
+}
+
+std::optional<WorkerInfo> CoreState::FindWorker(const JobSpec& spec, const std::string& target) const {
+  return dispatcher_.FindWorker(spec.device_key, spec.codegen_id, target);
+}
+
+int CoreState::Slots(const JobSpec& spec, const std::string& target) const {
+  return dispatcher_.Slots(spec.device_key, spec.codegen_id, target);
+}
+
+std::string CoreState::WhyNoWorker(const JobSpec& spec) const {
+  return dispatcher_.WhyNoWorker(spec.device_key, spec.codegen_id);
+}
+
+bool CoreState::TryBeginSearch(int64_t job) {
+  const bool busy = dispatcher_.SharedCoresBusy();
+  if (busy) {
+    search_wanted_.insert(job);
+  } else {
+    search_wanted_.erase(job);
+    searching_.insert(job);
+  }
+  HoldOrRelease();
+  return !busy;
+}
+
+void CoreState::EndSearch(int64_t job, absl::Duration now, Actions& actions) {
+  if (search_wanted_.erase(job) + searching_.erase(job) == 0) return;
+  HoldOrRelease();
+  AfterChange(now, actions);
+}
+
+void CoreState::JobOver(int64_t job, absl::Duration now, Actions& actions) {
+  dispatcher_.CancelJob(job);
+  over_at_[job] = now;
+  AfterChange(now, actions);
+}
+
+}  // namespace temper

@@ -1,0 +1,137 @@
+// The server without its wire, its threads and its store: who works, who waits, what runs, what is to be stored. A pure
+// state machine like the dispatcher in it: `now` is monotonic and passed in, nothing blocks, no callback is called from
+// here. Not thread-safe: its owner has the lock.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "tuner_server/dispatch/dispatcher.h"
+#include "tuner_server/service/job_host.h"
+
+namespace temper {
+
+struct CoreOptions {
+  DispatchOptions dispatch;
+  JobLoopOptions loop;  // its make_tuner is set from the job's tuner when empty
+  absl::Duration longest_poll = absl::Seconds(30);
+  int most_jobs = 64;  // running at once
+  absl::Duration orphan_grace = absl::Seconds(3);
+  absl::Duration forget_after = absl::Minutes(10);
+  absl::Duration store_patience = absl::Seconds(10);  // nothing could be stored for so long: jobs fail
+};
+
+// What is to be called once the lock is free, in this order.
+using Actions = std::vector<std::function<void()>>;
+using SyncDone = std::function<void(const absl::StatusOr<Dispatcher::SyncOutcome>&)>;
+// Per result whether it is committed or may be forgotten; an error: nothing was committed.
+using SubmitDone = std::function<void(const absl::StatusOr<std::vector<bool>>&)>;
+
+struct SyncCall {
+  int64_t ticket = 0;  // NewTicket
+  std::string session;
+  std::vector<int64_t> held;
+  int free_slots = 0;
+  absl::Duration wait;
+};
+
+class CoreState {
+ public:
+  explicit CoreState(CoreOptions options);
+
+  const CoreOptions& options() const { return options_; }
+  // Ends all jobs as abandoned, answers all that waits. After it every call fails with kUnavailable. False: again.
+  bool Stop(Actions& actions);
+  bool stopping() const { return stopping_; }
+  // Every 100 ms or so.
+  void Tick(absl::Duration now, Actions& actions);
+
+  // --- workers ---
+  absl::StatusOr<std::string> Register(const WorkerInfo& info, absl::Duration now);
+  int64_t NewTicket() { return next_ticket_++; }
+  void Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& actions);
+  // The call's connection broke. Nothing if it was answered already.
+  void BreakSync(int64_t ticket, absl::Duration now, Actions& actions);
+
+  // --- results: they wait, are judged together, stored by the owner, and only then drive anything ---
+  void Submit(std::vector<ItemResult> results, SubmitDone done, Actions& actions);
+  bool ResultsWait() const { return !submissions_.empty() || !given_up_.empty(); }
+  struct Submission {
+    std::vector<ItemResult> results;
+    SubmitDone done;
+    std::vector<bool> acks;  // once judged
+  };
+  struct Delivery {
+    int64_t job = 0;
+    ItemResult result;
+    bool given_up = false;
+  };
+  struct CommitPlan {
+    std::vector<Record> records;  // to be stored, all or none
+    std::vector<Submission> submissions;
+    std::vector<ItemResult> fresh;  // to be committed
+    std::vector<Delivery> deliveries;
+  };
+  // Takes all that waits: many submissions, one transaction.
+  CommitPlan JudgeGroup(absl::Time wall);
+  // `stored`: how the plan's records fared. No second JudgeGroup comes between.
+  void FinishGroup(CommitPlan plan, const absl::Status& stored, absl::Duration now, Actions& actions);
+
+  // --- jobs ---
+  absl::Status MayAddJob() const;
+  void AddJob(int64_t id, std::shared_ptr<JobPort> job);
+  // All of them, for an owner that stops: none is known here any more.
+  std::map<int64_t, std::shared_ptr<JobPort>> TakeJobs() { return std::exchange(jobs_, {}); }
+  std::shared_ptr<JobPort> FindJob(int64_t id) const;  // null: none of this server, or long over
+  std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
+
+  // --- what jobs ask for, see JobHost ---
+  std::vector<int64_t> AddWork(Work work, absl::Duration now, Actions& actions);
+  void Withdraw(const std::vector<int64_t>& items, absl::Duration now, Actions& actions);
+  std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) const;
+  int Slots(const JobSpec& spec, const std::string& target) const;
+  std::string WhyNoWorker(const JobSpec& spec) const;
+  bool TryBeginSearch(int64_t job);
+  void EndSearch(int64_t job, absl::Duration now, Actions& actions);
+  void JobOver(int64_t job, absl::Duration now, Actions& actions);
+
+ private:
+  struct Parked {
+    SyncCall call;
+    absl::Duration deadline;
+    SyncDone done;
+  };
+
+  void HoldOrRelease();
+  // Grants what can be granted, wakes who waits to search.
+  void AfterChange(absl::Duration now, Actions& actions);
+  void WakeAllJobs();
+  void ForgetOldJobs(absl::Duration now);
+  void TendJobs(absl::Duration now, Actions& actions);
+  void JudgeSubmission(Submission& submission, absl::Time wall, std::set<std::tuple<int64_t, int64_t, int>>& seen,
+                       CommitPlan& plan) const;
+  void StoreFails(const absl::Status& why, absl::Duration now);
+
+  const CoreOptions options_;
+  Dispatcher dispatcher_;
+  bool stopping_ = false;
+  int ticks_ = 0;
+  std::map<int64_t, Parked> parked_;  // by ticket
+  int64_t next_ticket_ = 1;
+  std::map<int64_t, std::shared_ptr<JobPort>> jobs_;
+  std::map<int64_t, absl::Duration> over_at_;    // when jobs ended
+  std::set<int64_t> search_wanted_, searching_;  // jobs
+  std::vector<Submission> submissions_;
+  std::vector<Dispatcher::GivenUp> given_up_;
+  absl::Duration store_fails_since_ = absl::InfiniteDuration();
+};
+
+}  // namespace temper

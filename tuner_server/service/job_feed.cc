@@ -1,0 +1,88 @@
+#include "tuner_server/service/job_feed.h"
+
+#include "proto/convert.h"
+
+namespace temper {
+
+JobFeed::JobFeed(const Clock& clock, absl::Duration started, JobView view, JobRow row)
+    : clock_(clock), started_(started), view_(std::move(view)), row_(std::move(row)) {}
+
+void JobFeed::Publish(JobView view, JobRow row, std::vector<std::pair<size_t, TaskView>> tasks) {
+  bool state_changed = false;
+  {
+    std::lock_guard lock(mutex_);
+    state_changed = view.state != view_.state;
+    const bool news = state_changed || !tasks.empty() || view.warnings.size() != view_.warnings.size() ||
+                      view.tuned_s != view_.tuned_s;
+    if (news) ++version_;
+    if (state_changed) state_version_ = version_;
+    for (auto& [i, task] : tasks) {
+      if (i >= tasks_.size()) {
+        tasks_.resize(i + 1);
+        task_versions_.resize(i + 1);
+      }
+      tasks_[i] = std::move(task);
+      task_versions_[i] = version_;
+    }
+    view_ = std::move(view);
+    row_ = std::move(row);
+    if (IsFinalJobState(view_.state) && !elapsed_) elapsed_ = clock_.Monotonic() - started_;
+  }
+  if (state_changed) PokeWatchers();
+}
+
+bool JobFeed::over() const {
+  std::lock_guard lock(mutex_);
+  return IsFinalJobState(view_.state);
+}
+
+JobRow JobFeed::row() const {
+  std::lock_guard lock(mutex_);
+  JobRow row = row_;
+  row.state = view_.state;
+  return row;
+}
+
+std::optional<JobNews> JobFeed::Since(int64_t cursor) const {
+  std::lock_guard lock(mutex_);
+  if (cursor >= version_) return std::nullopt;
+  JobNews news{.cursor = version_, .job = view_};
+  news.elapsed_s = absl::ToDoubleSeconds(elapsed_ ? *elapsed_ : clock_.Monotonic() - started_);
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (task_versions_[i] > cursor) news.tasks.emplace_back(static_cast<int>(i), tasks_[i]);
+  }
+  return news;
+}
+
+bool JobFeed::StateChangedSince(int64_t cursor) const {
+  std::lock_guard lock(mutex_);
+  return state_version_ > cursor;
+}
+
+void JobFeed::AddWatcher(const std::shared_ptr<JobWatcher>& watcher) {
+  std::lock_guard lock(mutex_);
+  watchers_.push_back(watcher);
+  was_watched_ = true;
+}
+
+void JobFeed::RemoveWatcher(const std::shared_ptr<JobWatcher>& watcher) {
+  std::lock_guard lock(mutex_);
+  std::erase(watchers_, watcher);
+  if (watchers_.empty()) unwatched_since_ = clock_.Monotonic();
+}
+
+void JobFeed::PokeWatchers() {
+  std::vector<std::shared_ptr<JobWatcher>> watchers;
+  {
+    std::lock_guard lock(mutex_);
+    watchers = watchers_;
+  }
+  for (const auto& watcher : watchers) watcher->Poke();
+}
+
+bool JobFeed::Orphaned(absl::Duration now, absl::Duration grace) const {
+  std::lock_guard lock(mutex_);
+  return was_watched_ && watchers_.empty() && now - unwatched_since_ >= grace;
+}
+
+}  // namespace temper

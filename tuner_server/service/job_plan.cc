@@ -1,0 +1,86 @@
+#include "tuner_server/service/job_plan.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "proto/convert.h"
+#include "tuner_server/search/tuner.h"
+
+namespace temper {
+namespace {
+
+std::string JobText(const JobSpec& spec) {
+  return nlohmann::ordered_json{{"model", spec.model},
+                                {"device_key", spec.device_key},
+                                {"tuner", spec.tuner},
+                                {"trials", spec.trials},
+                                {"trials_per_task", spec.trials_per_task},
+                                {"early_stopping", spec.early_stopping},
+                                {"early_stopping_model", spec.early_stopping_model},
+                                {"min_gain", spec.min_gain},
+                                {"time_budget_s", absl::ToDoubleSeconds(spec.time_budget)},
+                                {"seed", spec.seed},
+                                {"revalidate", spec.revalidate},
+                                {"booster", spec.booster},
+                                {"workloads", spec.workloads.size()}}
+      .dump();
+}
+
+absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {
+  if (spec.workloads.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(const Graph graph, GraphFromJson(*spec.graph_json));
+    return ExtractTasks(graph);
+  }
+  std::vector<Task> tasks;
+  for (const std::string& text : spec.workloads) {
+    TEMPER_ASSIGN_OR_RETURN(Workload workload, ParseWorkload(text));
+    tasks.push_back({std::move(workload), 1});
+  }
+  return tasks;
+}
+
+absl::StatusOr<TunerFactory> MakerOf(const std::string& tuner) {
+  if (const TunerDef* def = FindTuner(tuner)) return TunerFactory(def->make);
+  std::string names;
+  for (const TunerDef& def : AllTuners()) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(def.name));
+  return absl::InvalidArgumentError(absl::StrCat("no tuner '", tuner, "'; there are: ", names));
+}
+
+}  // namespace
+
+absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wall) {
+  JobPlan plan;
+  plan.loop = std::move(loop);
+  if (!plan.loop.make_tuner) {
+    TEMPER_ASSIGN_OR_RETURN(plan.loop.make_tuner, MakerOf(spec.tuner));
+  }
+  TEMPER_ASSIGN_OR_RETURN(plan.tasks, TasksOf(spec));
+  plan.row.model = spec.model;
+  plan.row.device_key = spec.device_key;
+  plan.row.tuner = spec.tuner;
+  plan.row.codegen_id = spec.codegen_id;
+  plan.row.spec = JobText(spec);
+  plan.row.model_hash = ModelHash(plan.tasks);
+  plan.row.created_unix_ms = plan.row.updated_unix_ms = absl::ToUnixMillis(wall);
+  plan.spec = std::move(spec);
+  return plan;
+}
+
+absl::Status CloseAbandoned(Store& store, absl::Time wall) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, store.Jobs());
+  for (JobRow row : rows) {
+    if (IsFinalJobState(row.state)) continue;
+    row.state = "abandoned";
+    row.reason = "its server ended before it did";
+    row.trials = 0;
+    const RecordFilter trials{.purpose = "search", .outcome = "ok", .job = row.id};
+    TEMPER_RETURN_IF_ERROR(store.Scan(trials, [&](const Record&) { ++row.trials; }));
+    row.updated_unix_ms = absl::ToUnixMillis(wall);
+    TEMPER_RETURN_IF_ERROR(store.UpdateJob(row));
+    spdlog::info("job {} was left by a server that is gone: abandoned", row.id);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace temper

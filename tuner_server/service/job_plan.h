@@ -1,0 +1,26 @@
+// A job before it runs, and what a dead server's jobs become.
+#pragma once
+
+#include <vector>
+
+#include "compiler/graph/graph.h"
+#include "storage/store.h"
+#include "tuner_server/tuning/job_loop.h"
+
+namespace temper {
+
+// A request that was looked through. Its row has no id yet: the store gives it.
+struct JobPlan {
+  JobSpec spec;
+  std::vector<Task> tasks;
+  JobRow row;
+  JobLoopOptions loop;
+};
+
+// kInvalidArgument names what is wrong. Slow: it reads the graph. `loop`: its tuner is set from the job's when empty.
+absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wall);
+
+// Closes the jobs that a dead server left running.
+absl::Status CloseAbandoned(Store& store, absl::Time wall);
+
+}  // namespace temper

@@ -1,0 +1,298 @@
+#include "tuner_server/service/job_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/log.h"
+#include "cost_model/shipped.h"
+
+namespace temper {
+namespace {
+
+// A worker that is being started again gets so long, whatever the job would wait for a first one.
+constexpr absl::Duration kWorkerRestart = absl::Seconds(60);
+constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
+
+}  // namespace
+
+JobSteps::JobSteps(JobHost& host, JobPlan plan)
+    : host_(host),
+      spec_(std::move(plan.spec)),
+      options_(std::move(plan.loop)),
+      started_(host.clock().Monotonic()),
+      tasks_(std::move(plan.tasks)),
+      wait_until_(started_ + spec_.wait_for_device),
+      row_(std::move(plan.row)) {
+  view_.trials_limit = spec_.trials;
+  view_.model = spec_.model;
+  view_.device_key = spec_.device_key;
+}
+
+absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
+  if (stop_state_.empty()) {
+    stop_state_ = input.stop_state;
+    stop_reason_ = input.stop_reason;
+  }
+  if (loop_ != nullptr) {
+    for (const ItemResult& result : input.results) loop_->OnResult(result, now);
+  }
+  if (!stop_state_.empty() && state_ < State::kFinish) {
+    how_ = absl::CancelledError("stopped");
+    state_ = State::kFinish;
+  }
+  const absl::StatusOr<absl::Duration> next = Advance(now);
+  if (next.ok()) return *next;
+  how_ = next.status();
+  state_ = State::kFinish;
+  return now;
+}
+
+absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {
+  switch (state_) {
+    case State::kAwaitWorker:
+      return AwaitWorker(now);
+    case State::kWarm:
+      return Warm(now);
+    case State::kPrepare:
+      return PrepareNext(now);
+    case State::kLoop:
+      return Loop(now);
+    case State::kSearch:
+      return Search(now);
+    case State::kFinish:
+      host_.EndSearch(spec_.id);
+      Finish(now);
+      state_ = State::kOver;
+      break;
+    case State::kOver:
+      break;
+  }
+  return absl::InfiniteDuration();
+}
+
+absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
+  const std::optional<WorkerInfo> worker = host_.FindWorker(spec_, "");
+  if (!worker) {
+    if (now >= wait_until_) return absl::UnavailableError(host_.WhyNoWorker(spec_));
+    ShowState("waiting_for_device");
+    return wait_until_;
+  }
+  worker_ = *worker;
+  row_.target = view_.target = worker_.target;
+  view_.fingerprint = worker_.fingerprint;
+  ShowState("running");
+  TEMPER_ASSIGN_OR_RETURN(loop_, JobLoop::Create(spec_, worker_.target, std::move(tasks_), options_, started_));
+  state_ = spec_.revalidate ? State::kPrepare : State::kWarm;
+  return now;
+}
+
+absl::Status JobSteps::RecordsToLearnFrom() {
+  known_.emplace();
+  const auto keep = [&](const Record& record) { known_->push_back(record); };
+  std::set<std::string_view> templates;
+  for (size_t i = 0; i < loop_->size(); ++i) {
+    for (const TemplateDef* def : TemplatesFor(loop_->workload(i))) templates.insert(def->name);
+  }
+  for (const std::string_view name : templates) {
+    RecordFilter filter{.target = worker_.target, .template_name = std::string(name), .purpose = "search"};
+    filter.limit = kRecordsToLearnFrom;
+    filter.newest_first = true;
+    TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, keep));
+  }
+  // However old, what was best for a shape is worth a trial with its neighbours.
+  return host_.store().ScanBest({.target = worker_.target}, keep);
+}
+
+absl::StatusOr<absl::Duration> JobSteps::Warm(absl::Duration now) {
+  if (!known_) TEMPER_RETURN_IF_ERROR(RecordsToLearnFrom());
+  if (!host_.TryBeginSearch(spec_.id)) return absl::InfiniteDuration();
+  const absl::Duration begun = host_.clock().Monotonic();
+  const absl::Status warm = loop_->Warm(spec_.booster ? ShippedBoosters() : std::vector<Booster>(), *known_);
+  spdlog::debug("job {}: learned from {} records in {:.1f} ms", spec_.id, known_->size(),
+                absl::ToDoubleMilliseconds(host_.clock().Monotonic() - begun));
+  host_.EndSearch(spec_.id);
+  TEMPER_RETURN_IF_ERROR(warm);
+  known_.reset();
+  state_ = State::kPrepare;
+  return now;
+}
+
+absl::Status JobSteps::RecordsOfTask(size_t task) {
+  known_.emplace();
+  const RecordFilter filter{
+      .workload = loop_->task(task).workload, .target = worker_.target, .device_key = spec_.device_key};
+  // Not by fingerprint: it tells what was measured of the machine, which varies from start to start, and a job that
+  // is taken up again must not repeat itself for that.
+  return host_.store().Scan(filter, [&](const Record& record) {
+    const bool comparable = spec_.revalidate || record.codegen_id == spec_.codegen_id;
+    if (record.threads == worker_.threads && comparable) known_->push_back(record);
+  });
+}
+
+absl::StatusOr<absl::Duration> JobSteps::PrepareNext(absl::Duration now) {
+  if (prepared_ < loop_->size()) {
+    if (!known_) TEMPER_RETURN_IF_ERROR(RecordsOfTask(prepared_));
+    if (!host_.TryBeginSearch(spec_.id)) return absl::InfiniteDuration();
+    const absl::Duration begun = host_.clock().Monotonic();
+    const absl::Status prepared = loop_->PrepareTask(prepared_, *known_);
+    const absl::Duration took = host_.clock().Monotonic() - begun;
+    search_s_ += absl::ToDoubleSeconds(took);
+    spdlog::debug("job {}: task {} with {} records prepared in {:.1f} ms", spec_.id, prepared_, known_->size(),
+                  absl::ToDoubleMilliseconds(took));
+    host_.EndSearch(spec_.id);
+    TEMPER_RETURN_IF_ERROR(prepared);
+    known_.reset();
+    ++prepared_;
+    return now;
+  }
+  ShowProgress(now);
+  state_ = State::kLoop;
+  return now;
+}
+
+absl::StatusOr<absl::Duration> JobSteps::Loop(absl::Duration now) {
+  const std::optional<WorkerInfo> worker = host_.FindWorker(spec_, worker_.target);
+  if (!worker) {
+    host_.EndSearch(spec_.id);
+    lost_since_ = std::min(lost_since_, now);
+    const absl::Duration deadline = lost_since_ + std::max(spec_.wait_for_device, kWorkerRestart);
+    if (now >= deadline) return absl::UnavailableError(host_.WhyNoWorker(spec_));
+    ShowState("waiting_for_device");
+    return deadline;
+  }
+  lost_since_ = absl::InfiniteDuration();
+  loop_->Advance(now, host_);
+  ShowProgress(now);
+  if (loop_->phase() == JobLoop::Phase::kOver) {
+    how_ = loop_->verdict();
+    state_ = State::kFinish;
+    return now;
+  }
+  if (loop_->NeedsSearch(host_.Slots(spec_, worker_.target), !worker->shares_server_cores)) {
+    state_ = State::kSearch;  // a step of its own: what was learned is published before
+    return now;
+  }
+  host_.EndSearch(spec_.id);
+  return loop_->NextDeadline();
+}
+
+absl::StatusOr<absl::Duration> JobSteps::Search(absl::Duration now) {
+  state_ = State::kLoop;
+  if (!host_.TryBeginSearch(spec_.id)) return loop_->NextDeadline();
+  const absl::Status searched = loop_->Search(now, host_);
+  const absl::Duration took = host_.clock().Monotonic() - now;
+  search_s_ += absl::ToDoubleSeconds(took);
+  spdlog::debug("job {}: searched for {:.1f} ms", spec_.id, absl::ToDoubleMilliseconds(took));
+  host_.EndSearch(spec_.id);
+  TEMPER_RETURN_IF_ERROR(searched);
+  return now;
+}
+
+void JobSteps::Finish(absl::Duration now) {
+  if (loop_ != nullptr) ShowProgress(now);
+  if (!stop_state_.empty() && absl::IsCancelled(how_)) {
+    row_.state = stop_state_;
+    row_.reason = stop_reason_;
+  } else if (!how_.ok()) {
+    row_.state = "failed";
+    row_.reason = std::string(how_.message());
+  } else {
+    row_.state = "done";
+  }
+  if (loop_ != nullptr) {
+    const double best_s = loop_->kept_default() ? loop_->untuned_s() : loop_->tuned_s();
+    row_.best_ms = best_s * 1e3;
+    if (row_.state == "done") row_.build_with = loop_->kept_default() ? "default" : best_s > 0 ? "tuned" : "";
+  }
+  row_.summary = Summary(now);
+  row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
+  if (const absl::Status stored = host_.store().UpdateJob(row_); !stored.ok()) {
+    spdlog::error("job {}: its end could not be stored: {}", row_.id, stored.ToString());
+  }
+  spdlog::info("job {} {}{}{}", row_.id, row_.state, row_.reason.empty() ? "" : ": ", row_.reason);
+  // Told only when it is stored: who sees the end finds it in the database.
+  view_.state = row_.state;
+  view_.reason = row_.reason;
+}
+
+// --- what is seen ---
+
+void JobSteps::ShowState(const std::string& state) {
+  if (view_.state == state) return;
+  spdlog::debug("job {}: {}", spec_.id, state);
+  view_.state = state;
+  const std::string kept = loop_ == nullptr && state == "waiting_for_device" ? "queued" : "running";
+  if (row_.state == kept) return;
+  row_.state = kept;
+  row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
+  if (const absl::Status stored = host_.store().UpdateJob(row_); !stored.ok()) {
+    spdlog::warn("job {}: {}", row_.id, stored.ToString());
+  }
+}
+
+void JobSteps::ShowProgress(absl::Duration now) {
+  row_.trials = view_.trials = loop_->trials();
+  view_.untuned_s = loop_->untuned_s();
+  view_.tuned_s = loop_->tuned_s();
+  view_.kept_default = loop_->kept_default();
+  view_.eta_s = loop_->EtaSeconds(now);
+  view_.search_s = search_s_;
+  const double gain_s = loop_->ExpectedGainSeconds(now);
+  view_.expected_gain_s = std::isfinite(gain_s) ? gain_s : 0;
+  view_.outcomes = loop_->outcomes();
+  view_.warnings = loop_->warnings();
+  switch (loop_->phase()) {
+    case JobLoop::Phase::kSearch:
+      ShowState("running");
+      break;
+    case JobLoop::Phase::kFinals:
+      ShowState("finals");
+      break;
+    case JobLoop::Phase::kModelCheck:
+    case JobLoop::Phase::kOver:  // until Finish names how it ended
+      ShowState("closing");
+      break;
+  }
+}
+
+std::vector<std::pair<size_t, TaskView>> JobSteps::TakeChangedTasks() {
+  std::vector<std::pair<size_t, TaskView>> tasks;
+  if (loop_ == nullptr || state_ < State::kLoop) return tasks;
+  for (const size_t i : loop_->TakeChanged()) tasks.emplace_back(i, loop_->task(i));
+  return tasks;
+}
+
+std::string JobSteps::Summary(absl::Duration now) const {
+  if (loop_ == nullptr) return "";
+  nlohmann::ordered_json tasks = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < loop_->size(); ++i) {
+    const TaskView& view = loop_->task(i);
+    tasks.push_back({{"workload", view.workload},
+                     {"weight", view.weight},
+                     {"alternative", view.alternative},
+                     {"trials", view.trials},
+                     {"failures", view.failures},
+                     {"untuned_ms", view.default_s * 1e3},
+                     {"best_ms", view.best_s * 1e3},
+                     {"template", view.template_name},
+                     {"config", view.config},
+                     {"why_done", view.why_done}});
+  }
+  const nlohmann::ordered_json summary = {{"model", spec_.model},
+                                          {"target", worker_.target},
+                                          {"device", spec_.device_key},
+                                          {"trials", loop_->trials()},
+                                          {"seconds", absl::ToDoubleSeconds(now - started_)},
+                                          {"search_seconds", search_s_},
+                                          {"outcomes", loop_->outcomes()},
+                                          {"untuned_ms", loop_->untuned_s() * 1e3},
+                                          {"tuned_ms", loop_->tuned_s() * 1e3},
+                                          {"kept_default", loop_->kept_default()},
+                                          {"warnings", loop_->warnings()},
+                                          {"tasks", tasks}};
+  return summary.dump();
+}
+
+}  // namespace temper

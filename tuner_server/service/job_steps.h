@@ -1,0 +1,82 @@
+// A job's way from its device to its end, step by step:
+//
+//   await a worker ─► warm ─► prepare each task ─► loop (and search, by turns) ─► finish ─► over
+//
+// Whoever has the job calls Step on input, on a wake-up, and when the time has come. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tuner_server/service/job_host.h"
+#include "tuner_server/service/job_plan.h"
+#include "tuner_server/tuning/job_loop.h"
+
+namespace temper {
+
+// What came for a job since its last step.
+struct JobInput {
+  std::vector<ItemResult> results;
+  std::string stop_state, stop_reason;  // see JobPort::Stop; empty: go on
+};
+
+class JobSteps {
+ public:
+  // The plan's row has its id, and so has its spec. The host outlives the steps.
+  JobSteps(JobHost& host, JobPlan plan);
+
+  // One step. It never waits, but it may compute for long (a search, a fit) and uses the store. Returns when the next
+  // one is due unless something comes before: `now` for at once, infinite for not before.
+  absl::Duration Step(const JobInput& input, absl::Duration now);
+  bool over() const { return state_ == State::kOver; }
+
+  const JobSpec& spec() const { return spec_; }
+  absl::Duration started() const { return started_; }
+  // What is to be published after each step.
+  const JobView& view() const { return view_; }
+  const JobRow& row() const { return row_; }
+  std::vector<std::pair<size_t, TaskView>> TakeChangedTasks();
+
+ private:
+  enum class State { kAwaitWorker, kWarm, kPrepare, kLoop, kSearch, kFinish, kOver };
+
+  absl::StatusOr<absl::Duration> Advance(absl::Duration now);
+  absl::StatusOr<absl::Duration> AwaitWorker(absl::Duration now);
+  // What other tasks, models and jobs taught about this target.
+  absl::StatusOr<absl::Duration> Warm(absl::Duration now);
+  absl::StatusOr<absl::Duration> PrepareNext(absl::Duration now);
+  absl::StatusOr<absl::Duration> Loop(absl::Duration now);
+  absl::StatusOr<absl::Duration> Search(absl::Duration now);
+  void Finish(absl::Duration now);
+
+  absl::Status RecordsToLearnFrom();
+  absl::Status RecordsOfTask(size_t task);
+  void ShowState(const std::string& state);
+  void ShowProgress(absl::Duration now);
+  std::string Summary(absl::Duration now) const;
+
+  JobHost& host_;
+  const JobSpec spec_;
+  const JobLoopOptions options_;
+  const absl::Duration started_;
+
+  State state_ = State::kAwaitWorker;
+  absl::Status how_;           // it ended, from kFinish on
+  std::vector<Task> tasks_;    // until the loop has them
+  absl::Duration wait_until_;  // for a first worker
+  absl::Duration lost_since_ = absl::InfiniteDuration();
+  WorkerInfo worker_;                         // for which it is tuned
+  std::optional<std::vector<Record>> known_;  // read for what is computed next
+  size_t prepared_ = 0;                       // tasks
+  std::unique_ptr<JobLoop> loop_;
+  std::string stop_state_, stop_reason_;
+  double search_s_ = 0;  // in tuners and cost models
+
+  JobView view_;
+  JobRow row_;
+};
+
+}  // namespace temper

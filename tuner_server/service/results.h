@@ -1,0 +1,16 @@
+// What a worker says of a trial, before it is believed and as it is kept.
+#pragma once
+
+#include "absl/time/time.h"
+#include "storage/record.h"
+#include "tuner_server/dispatch/work.h"
+
+namespace temper {
+
+// What a worker sends is not believed: a measurement without sound samples is the worker's failure.
+ItemResult Checked(ItemResult result);
+
+Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const ItemResult& result,
+                  absl::Time wall);
+
+}  // namespace temper

@@ -13,11 +13,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "storage/store.h"
+#include "tuner_server/directory_commands.h"
 #include "tuner_server/service/server.h"
 
 namespace {
 
 constexpr char kExample[] =
+    "temper-server init DIR and temper-server renew DIR look after what an encrypted server needs.\n"
     "Example:\n"
     "  temper-server --db records.db --listen 127.0.0.1:9190\n"
     "  temper-worker --server 127.0.0.1:9190 --key laptop\n"
@@ -55,6 +57,7 @@ void WatchParent() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (int exit = 0; temper::RunDirectoryCommand(argc, argv, &exit)) return exit;
   ReturnLargeBlocks();
   CLI::App app("Serves tuning jobs to clients and work to workers, over one database.", "temper-server");
   std::string db;

@@ -64,22 +64,25 @@ const std::vector<Layer> kLayers = {
     {"cost_model/", {"cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"trial/", {"trial/", "base/"}},
     {"storage/", {"storage/", "trial/", "base/"}},
+    {"security/", {"security/", "storage/access.h", "base/"}},
     {"proto/", {"proto/", "temper/v1/", "storage/", "trial/", "base/"}},
-    {"client/", {"client/", "proto/", "temper/v1/", "storage/", "trial/", "base/"}},
+    {"client/", {"client/", "proto/", "temper/v1/", "storage/", "security/", "trial/", "base/"}},
     {"tuner_server/search/",
      {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"tuner_server/dispatch/", {"tuner_server/dispatch/", "trial/", "base/"}},
     {"tuner_server/",
-     {"tuner_server/", "proto/", "temper/v1/", "storage/", "trial/", "cost_model/", "compiler/graph/", "compiler/ops/",
-      "compiler/schedule/", "compiler/target/", "base/"}},
-    {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "trial/", "compiler/", "base/"}},
-    {"cli/", {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "trial/", "base/"}},
+     {"tuner_server/", "proto/", "temper/v1/", "storage/", "security/", "trial/", "cost_model/", "compiler/graph/",
+      "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "security/", "trial/", "compiler/", "base/"}},
+    {"cli/",
+     {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "security/", "trial/",
+      "base/"}},
 };
 
 bool IsOurs(const std::string& include) {
-  static const std::vector<std::string> kTop = {"base/",         "trial/",          "compiler/",  "cost_model/",
-                                                "storage/",      "proto/",          "temper/v1/", "client/",
-                                                "tuner_server/", "measure_worker/", "cli/",       "tests/"};
+  static const std::vector<std::string> kTop = {
+      "base/",      "trial/",  "compiler/",     "cost_model/",     "storage/", "security/", "proto/",
+      "temper/v1/", "client/", "tuner_server/", "measure_worker/", "cli/",     "tests/"};
   for (const std::string& top : kTop) {
     if (StartsWith(include, top)) return true;
   }
@@ -101,6 +104,8 @@ std::vector<std::string> Breaches(const std::string& file, const std::vector<std
     const bool llvm = StartsWith(include, "llvm/") || StartsWith(include, "lld/");
     if (llvm && !StartsWith(file, "compiler/codegen/llvm/") && !StartsWith(file, "tests/"))
       result.push_back(file + " includes LLVM's " + include);
+    if (StartsWith(include, "openssl/") && !StartsWith(file, "security/") && !StartsWith(file, "tests/"))
+      result.push_back(file + " includes " + include);
     if (Contains(include, "sqlite3.h") && !StartsWith(file, "storage/") && !StartsWith(file, "tests/"))
       result.push_back(file + " includes " + include);
     const bool wire = StartsWith(include, "temper/v1/") || StartsWith(include, "grpc");
@@ -124,6 +129,9 @@ TEST(TreeTest, TheCheckFindsEachKindOfBreach) {
   EXPECT_EQ(Breaches("compiler/ops/op.cc", {"llvm/IR/Module.h"}).size(), 1u);
   EXPECT_EQ(Breaches("compiler/ir/expr.cc", {"compiler/ops/op.h"}).size(), 1u);
   EXPECT_EQ(Breaches("cli/db.cc", {"sqlite3.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("client/tuner_client.cc", {"openssl/ssl.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("security/gate.cc", {"storage/store.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("security/gate.cc", {"grpcpp/grpcpp.h"}).size(), 1u);
   EXPECT_EQ(Breaches("tuner_server/tuning/job.cc", {"temper/v1/tuning.pb.h"}).size(), 1u);
   EXPECT_TRUE(Breaches("tuner_server/service/tuning_service.cc", {"temper/v1/tuning.pb.h", "vector"}).empty());
 }

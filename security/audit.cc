@@ -1,0 +1,68 @@
+#include "security/audit.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace temper {
+namespace {
+
+constexpr size_t kLongest = 256;
+
+// Cut to a length that is kept, never inside a UTF-8 character.
+std::string Cut(std::string_view text) {
+  if (text.size() <= kLongest) return std::string(text);
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return std::string(text.substr(0, end));
+}
+
+}  // namespace
+
+void Audit::Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail) {
+  AuditRow row;
+  row.principal = Describe(principal);
+  row.call = RightOf(call).name;
+  row.subject = Cut(subject);
+  row.verdict = "allowed";
+  row.detail = Cut(detail);
+  Keep(std::move(row));
+}
+
+void Audit::Refused(std::string_view principal, Call call, std::string_view subject, std::string_view reason) {
+  int64_t left_out = 0;
+  if (!MayKeepRefusal(&left_out)) return;
+  AuditRow row;
+  row.principal = Cut(principal);
+  row.call = RightOf(call).name;
+  row.subject = Cut(subject);
+  row.verdict = "refused";
+  row.detail = Cut(reason);
+  if (left_out > 0) absl::StrAppend(&row.detail, " (", left_out, " refusals before this one were not kept)");
+  Keep(std::move(row));
+}
+
+bool Audit::MayKeepRefusal(int64_t* left_out) {
+  std::lock_guard lock(mutex_);
+  const absl::Duration now = clock_.Monotonic();
+  allowance_ = std::min<double>(kRefusalsAtOnce, allowance_ + absl::FDivDuration(now - counted_at_, kRefusalEvery));
+  counted_at_ = now;
+  if (allowance_ < 1) {
+    ++left_out_;
+    return false;
+  }
+  allowance_ -= 1;
+  *left_out = std::exchange(left_out_, 0);
+  return true;
+}
+
+void Audit::Keep(AuditRow row) {
+  row.time_unix_ms = absl::ToUnixMillis(clock_.Wall());
+  if (const absl::Status status = store_.AppendAudit(row); !status.ok()) {
+    spdlog::error("not audited: {} {} {} {}: {}", row.principal, row.verdict, row.call, row.subject,
+                  std::string(status.message()));
+  }
+}
+
+}  // namespace temper

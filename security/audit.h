@@ -1,0 +1,40 @@
+// What was done and what was refused, kept in the store. Thread-safe.
+//
+// Refusals are kept at a bounded rate, so that who is refused can not fill the disk: the next one that is kept tells
+// how many were not.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "security/rights.h"
+#include "storage/access.h"
+
+namespace temper {
+
+class Audit {
+ public:
+  Audit(AccessStore& store, const Clock& clock) : store_(store), clock_(clock) {}  // which outlive it
+
+  void Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail);
+  void Refused(std::string_view principal, Call call, std::string_view subject, std::string_view reason);
+
+  static constexpr int kRefusalsAtOnce = 20;
+  static constexpr absl::Duration kRefusalEvery = absl::Seconds(5);
+
+ private:
+  void Keep(AuditRow row);
+  bool MayKeepRefusal(int64_t* left_out);
+
+  AccessStore& store_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  double allowance_ = kRefusalsAtOnce;  // refusals that may be kept now
+  absl::Duration counted_at_ = absl::ZeroDuration();
+  int64_t left_out_ = 0;
+};
+
+}  // namespace temper

@@ -1,0 +1,105 @@
+// The one place that knows who may come in: identifies callers, asks the table of rights, keeps tokens, certificates,
+// devices and the audit. Knows nothing of the wire. Thread-safe.
+//
+// All rows are held in memory too, for each call is judged by them: one server a store.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "security/audit.h"
+#include "security/join.h"
+#include "security/server_directory.h"
+
+namespace temper {
+
+// What a caller showed.
+struct Credentials {
+  std::string certificate_pem;  // whose key it proved to hold; empty: none
+  std::string bearer;           // a token's text; empty: none
+  std::string identity;         // what it calls itself; empty: nothing
+  bool private_wire = false;    // encrypted, or not beyond this machine
+};
+
+class Gate {
+ public:
+  // Without a directory the server was not initialised, and whoever reaches it is an OpenPrincipal. The store and the
+  // clock outlive it.
+  static absl::StatusOr<std::unique_ptr<Gate>> Open(AccessStore& store, const Clock& clock,
+                                                    std::optional<ServerDirectory> directory);
+
+  bool initialised() const { return directory_.has_value(); }
+
+  // Who calls, if it may; a refusal, or a call that the table wants audited, leaves a row. kUnauthenticated or
+  // kPermissionDenied, one line.
+  absl::StatusOr<Principal> Admit(const Credentials& credentials, Call call, const Subject& subject);
+  // Whether what made it a principal still stands: for calls that last.
+  bool StillStands(const Principal& principal) const;
+  // Called, from the thread that revokes, after each revocation. Set once, before calls come in.
+  void OnRevocation(std::function<void()> callback) { on_revocation_ = std::move(callback); }
+
+  // --- devices; the caller has asked for its right ---
+
+  // An invitation for a worker that is to serve the key. kFailedPrecondition: not initialised.
+  absl::StatusOr<MintedToken> Invite(const std::string& device_key);
+  struct Joined {
+    std::string device_key, certificate_pem, authority_pem;
+  };
+  // Uses the invitation up; not where the request is bad. kUnauthenticated: no good invitation.
+  absl::StatusOr<Joined> Join(std::string_view invitation, std::string_view certificate_request);
+  // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. Where
+  // the server was not initialised, all may. An error tells of the store.
+  absl::StatusOr<bool> MayServe(const std::string& device_key, const std::string& fingerprint);
+  // Empty: all that wait. kNotFound: none does. Returns how many.
+  absl::StatusOr<int> Approve(const std::string& device_key, const std::string& fingerprint);
+  // Every certificate, fingerprint and open invitation of the key, from this moment on. Holds in this process even
+  // where the store fails. kNotFound: there was nothing to revoke. Returns how many certificates.
+  absl::StatusOr<int> Revoke(const std::string& device_key);
+  std::vector<DeviceRow> Devices() const;
+
+  // --- tokens ---
+
+  absl::StatusOr<MintedToken> AddToken(const TokenGrant& grant);  // its text is never to be had again
+  absl::Status RevokeToken(const std::string& id);                // kNotFound. Holds like Revoke
+  std::vector<TokenRow> Tokens() const;                           // no invitations
+
+  // Newest first; see AccessStore.
+  absl::StatusOr<std::vector<AuditRow>> ListAudit(int64_t before, int64_t limit) { return store_.Audit(before, limit); }
+
+ private:
+  Gate(AccessStore& store, const Clock& clock, std::optional<ServerDirectory> directory,
+       std::unique_ptr<CertificateVerifier> verifier);
+  absl::Status Load();
+  absl::StatusOr<Principal> Identify(const Credentials& credentials);
+  absl::StatusOr<Principal> ByToken(const Credentials& credentials) const;
+  absl::StatusOr<Principal> ByCertificate(const std::string& pem);
+  absl::StatusOr<std::shared_ptr<const Certificate>> Verified(const std::string& pem);
+  absl::Status PutDevice(DeviceRow device, std::string_view state);
+  void Keep(const TokenRow& token);
+
+  AccessStore& store_;
+  const Clock& clock_;
+  const std::optional<ServerDirectory> directory_;
+  const std::unique_ptr<CertificateVerifier> verifier_;  // where initialised
+  Audit audit_;
+  std::function<void()> on_revocation_ = [] {};
+
+  std::mutex changes_;                                  // held over what looks and then writes; taken before mutex_
+  mutable std::mutex mutex_;                            // of what follows; never held while the store works
+  std::map<std::string, TokenRow> tokens_;              // by id, invitations too
+  std::map<std::string, CertificateRow> certificates_;  // by serial
+  std::map<std::pair<std::string, std::string>, DeviceRow> devices_;  // by key and fingerprint
+  // Certificates whose signature was checked, by their text: a handshake is dear, a call is not to be.
+  std::unordered_map<std::string, std::shared_ptr<const Certificate>> verified_;
+};
+
+}  // namespace temper

@@ -1,0 +1,284 @@
+#include "security/gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/temporary_directory.h"
+#include "tests/security/memory_access_store.h"
+
+namespace temper {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename T>
+std::string Message(const absl::StatusOr<T>& result) {
+  return std::string(result.status().message());
+}
+
+class GateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    clock_.Advance(absl::Hours(24 * 365 * 50));
+    ASSERT_TRUE(InitServerDirectory(dir(), {}, clock_.Wall()).ok());
+    admin_.bearer = *ReadTokenFile(dir() + "/admin.token");
+    admin_.private_wire = true;
+    Restart();
+  }
+  std::string dir() const { return parent_.path() + "/server"; }
+  void Restart() { gate_ = *Gate::Open(store_, clock_, *OpenServerDirectory(dir())); }
+
+  // A worker that joined with an invitation for the key.
+  Credentials Joined(const std::string& device_key) {
+    const auto joined = gate_->Join(gate_->Invite(device_key)->text, *PrivateKey::Generate()->CertificateRequest());
+    Credentials credentials;
+    credentials.certificate_pem = joined->certificate_pem;
+    credentials.private_wire = true;
+    return credentials;
+  }
+  Credentials Token(Scopes scopes, absl::Time expires = absl::InfiniteFuture()) {
+    Credentials credentials;
+    credentials.bearer = gate_->AddToken({"alice", scopes, {}, expires})->text;
+    credentials.private_wire = true;
+    return credentials;
+  }
+  absl::Status Try(const Credentials& credentials, Call call, const Subject& subject = {}) {
+    return gate_->Admit(credentials, call, subject).status();
+  }
+  std::string Refusal(const Credentials& credentials, Call call, const Subject& subject = {}) {
+    return std::string(Try(credentials, call, subject).message());
+  }
+  AuditRow LastAudit() { return store_.Audit(0, 1)->at(0); }
+
+  TemporaryDirectory parent_ = *TemporaryDirectory::Make();
+  FakeClock clock_;
+  MemoryAccessStore store_;
+  Credentials admin_;
+  std::unique_ptr<Gate> gate_;
+};
+
+TEST_F(GateTest, TheFirstTokenIsAnAdmins) {
+  EXPECT_TRUE(Try(admin_, Call::kAddToken).ok());
+  EXPECT_EQ(gate_->Tokens().size(), 1u);
+}
+
+TEST_F(GateTest, NobodyKnownMayOnlyJoin) {
+  EXPECT_TRUE(absl::IsUnauthenticated(Try({}, Call::kListJobs)));
+  EXPECT_TRUE(absl::IsUnauthenticated(Try({"", "", "some identity", true}, Call::kRegister)));
+  EXPECT_TRUE(Try({}, Call::kJoin).ok());
+}
+
+TEST_F(GateTest, AJoinedWorkerMeasuresForItsKeyAlone) {
+  const Credentials worker = Joined("a");
+  EXPECT_TRUE(Try(worker, Call::kRegister, {"a"}).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(Try(worker, Call::kRegister, {"b"})));
+  EXPECT_TRUE(absl::IsPermissionDenied(Try(worker, Call::kSubmitJob, {"a"})));
+}
+
+TEST_F(GateTest, AnInvitationCountsOnce) {
+  const std::string invitation = gate_->Invite("a")->text;
+  const std::string request = *PrivateKey::Generate()->CertificateRequest();
+  EXPECT_TRUE(gate_->Join(invitation, request).ok());
+  EXPECT_THAT(Message(gate_->Join(invitation, request)), HasSubstr("was used"));
+  Restart();
+  EXPECT_THAT(Message(gate_->Join(invitation, request)), HasSubstr("was used"));
+}
+
+TEST_F(GateTest, OfManyWhoUseAnInvitationAtOnceOneGetsIn) {
+  const std::string invitation = gate_->Invite("a")->text;
+  const std::string request = *PrivateKey::Generate()->CertificateRequest();
+  std::atomic<int> in = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { in += gate_->Join(invitation, request).ok() ? 1 : 0; });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(in, 1);
+}
+
+TEST_F(GateTest, ABadRequestDoesNotUseAnInvitationUp) {
+  const std::string invitation = gate_->Invite("a")->text;
+  EXPECT_TRUE(absl::IsInvalidArgument(gate_->Join(invitation, "no request").status()));
+  EXPECT_TRUE(gate_->Join(invitation, *PrivateKey::Generate()->CertificateRequest()).ok());
+}
+
+TEST_F(GateTest, InvitationsExpireAndOthersAreUnknown) {
+  const std::string invitation = gate_->Invite("a")->text;
+  const std::string request = *PrivateKey::Generate()->CertificateRequest();
+  EXPECT_THAT(Message(gate_->Join(MintInvitation("a", std::string(64, 'f'), clock_.Wall()).text, request)),
+              HasSubstr("not known here"));
+  clock_.Advance(kInvitationLifetime);
+  EXPECT_THAT(Message(gate_->Join(invitation, request)), HasSubstr("has expired"));
+  EXPECT_TRUE(absl::IsInvalidArgument(gate_->Invite("a,b").status()));
+}
+
+TEST_F(GateTest, ARevokedWorkersNextCallIsRefused) {
+  const Credentials worker = Joined("a"), twin = Joined("a"), other = Joined("b");
+  const Principal principal = *gate_->Admit(worker, Call::kSync, {});
+  int told = 0;
+  gate_->OnRevocation([&] { told += gate_->StillStands(principal) ? 0 : 1; });
+  const std::string invitation = gate_->Invite("a")->text;
+  const auto revoked = gate_->Revoke("a");
+  ASSERT_TRUE(revoked.ok()) << revoked.status();
+  EXPECT_EQ(*revoked, 2);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(Refusal(worker, Call::kSync), "the certificate was revoked");
+  EXPECT_EQ(Refusal(twin, Call::kSync), "the certificate was revoked");
+  EXPECT_TRUE(Try(other, Call::kSync).ok());
+  EXPECT_FALSE(gate_->Join(invitation, *PrivateKey::Generate()->CertificateRequest()).ok());
+  Restart();
+  EXPECT_EQ(Refusal(worker, Call::kSync), "the certificate was revoked");
+  EXPECT_TRUE(Try(other, Call::kSync).ok());
+}
+
+TEST_F(GateTest, RevokingHoldsEvenWhereTheStoreFails) {
+  const Credentials worker = Joined("a"), reader = Token({Scope::kRead});
+  const std::string id = gate_->Tokens().back().owner == "alice" ? gate_->Tokens().back().id : gate_->Tokens()[0].id;
+  store_.failure = absl::UnavailableError("disk full");
+  EXPECT_TRUE(absl::IsUnavailable(gate_->Revoke("a").status()));
+  EXPECT_TRUE(absl::IsUnavailable(gate_->RevokeToken(id)));
+  EXPECT_FALSE(Try(worker, Call::kSync).ok());
+  EXPECT_FALSE(Try(reader, Call::kListJobs).ok());
+}
+
+TEST_F(GateTest, WhatIsNotThereCanNotBeRevoked) {
+  EXPECT_TRUE(absl::IsNotFound(gate_->Revoke("a").status()));
+  EXPECT_TRUE(absl::IsNotFound(gate_->RevokeToken("none")));
+}
+
+TEST_F(GateTest, CertificatesExpire) {
+  const Credentials worker = Joined("a");
+  clock_.Advance(kWorkerLifetime - absl::Hours(1));
+  EXPECT_TRUE(Try(worker, Call::kSync).ok());
+  clock_.Advance(absl::Hours(1));
+  EXPECT_THAT(Refusal(worker, Call::kSync), HasSubstr("the certificate expired on"));
+}
+
+TEST_F(GateTest, CertificatesOfOthersAreRefused) {
+  const auto other =
+      CertificateAuthority::Create(*PrivateKey::Generate(), {clock_.Wall(), clock_.Wall() + kWorkerLifetime});
+  const auto ours = OpenServerDirectory(dir())->authority;
+  const std::vector<std::string> keys = {"a"};
+  const std::string request = *PrivateKey::Generate()->CertificateRequest();
+  const Validity validity = {clock_.Wall(), clock_.Wall() + kWorkerLifetime};
+  EXPECT_THAT(Refusal({*other->SignWorker(request, keys, validity), "", "", true}, Call::kSync),
+              HasSubstr("not one of this server's workers"));
+  EXPECT_EQ(Refusal({*ours.SignWorker(request, keys, validity), "", "", true}, Call::kSync),
+            "the certificate is not known here; join again");
+  EXPECT_FALSE(Try({"no certificate", "", "", true}, Call::kSync).ok());
+}
+
+TEST_F(GateTest, TokensCarryTheirScopesAndOwner) {
+  const Credentials submitter = Token({Scope::kSubmit});
+  EXPECT_EQ(gate_->Admit(submitter, Call::kSubmitJob, {})->owner, "alice");
+  EXPECT_TRUE(absl::IsPermissionDenied(Try(submitter, Call::kListJobs)));
+  EXPECT_TRUE(Try(submitter, Call::kCancelJob, {"", "alice"}).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(Try(submitter, Call::kCancelJob, {"", "bob"})));
+}
+
+TEST_F(GateTest, ExpiredRevokedAndUnknownTokensAreRefused) {
+  const Credentials reader = Token({Scope::kRead}, clock_.Wall() + absl::Hours(1));
+  EXPECT_TRUE(Try(reader, Call::kListJobs).ok());
+  clock_.Advance(absl::Hours(1));
+  EXPECT_EQ(Refusal(reader, Call::kListJobs), "the token has expired");
+  const Credentials revoked = Token({Scope::kRead});
+  ASSERT_TRUE(gate_->RevokeToken(ParseToken(revoked.bearer)->id).ok());
+  EXPECT_EQ(Refusal(revoked, Call::kListJobs), "the token was revoked");
+  Restart();
+  EXPECT_EQ(Refusal(revoked, Call::kListJobs), "the token was revoked");
+  const std::string foreign = MintToken({"mallory", {Scope::kAdmin}}, clock_.Wall()).text;
+  EXPECT_EQ(Refusal({"", foreign, "", true}, Call::kListJobs), "the token is not known here");
+  EXPECT_FALSE(Try({"", "tmpr_", "", true}, Call::kListJobs).ok());
+  EXPECT_FALSE(Try({"", gate_->Invite("a")->text, "", true}, Call::kListJobs).ok());
+}
+
+TEST_F(GateTest, TheAdminsFirstTokenStaysRevokedOverARestart) {
+  ASSERT_TRUE(gate_->RevokeToken(ParseToken(admin_.bearer)->id).ok());
+  Restart();
+  EXPECT_EQ(Refusal(admin_, Call::kListTokens), "the token was revoked");
+}
+
+TEST_F(GateTest, ATokenOnAWireThatOthersReadIsRefused) {
+  Credentials exposed = admin_;
+  exposed.private_wire = false;
+  EXPECT_THAT(Refusal(exposed, Call::kListJobs), HasSubstr("over a wire that others can read"));
+}
+
+TEST_F(GateTest, TokensThatWouldBeUselessAreNotMade) {
+  EXPECT_FALSE(gate_->AddToken({"", {Scope::kRead}}).ok());
+  EXPECT_FALSE(gate_->AddToken({"alice", {Scope::kRead}, {"a,b"}}).ok());
+  EXPECT_FALSE(gate_->AddToken({"alice", {}}).ok());
+  EXPECT_FALSE(gate_->AddToken({"alice", {Scope::kRead}, {}, clock_.Wall()}).ok());
+}
+
+TEST_F(GateTest, ANewFingerprintUnderAKnownKeyWaitsForApproval) {
+  EXPECT_TRUE(*gate_->MayServe("a", "first"));
+  EXPECT_TRUE(*gate_->MayServe("b", "other"));
+  EXPECT_FALSE(*gate_->MayServe("a", "second"));
+  EXPECT_FALSE(*gate_->MayServe("a", "second")) << "asking twice is no approval";
+  EXPECT_TRUE(*gate_->MayServe("a", "first"));
+  Restart();
+  EXPECT_FALSE(*gate_->MayServe("a", "second"));
+  EXPECT_EQ(*gate_->Approve("a", "second"), 1);
+  EXPECT_TRUE(*gate_->MayServe("a", "second"));
+  EXPECT_TRUE(absl::IsNotFound(gate_->Approve("a", "second").status()));
+  EXPECT_TRUE(absl::IsNotFound(gate_->Approve("a", "third").status()));
+}
+
+TEST_F(GateTest, AllThatWaitForAKeyAreApprovedAtOnce) {
+  EXPECT_TRUE(*gate_->MayServe("a", "1"));
+  EXPECT_FALSE(*gate_->MayServe("a", "2"));
+  EXPECT_FALSE(*gate_->MayServe("a", "3"));
+  EXPECT_EQ(*gate_->Approve("a", ""), 2);
+  EXPECT_TRUE(*gate_->MayServe("a", "3"));
+}
+
+TEST_F(GateTest, AKeyThatWasRevokedBeginsAgain) {
+  Joined("a");
+  EXPECT_TRUE(*gate_->MayServe("a", "first"));
+  ASSERT_TRUE(gate_->Revoke("a").ok());
+  EXPECT_TRUE(*gate_->MayServe("a", "second")) << "who serves now was invited anew";
+  EXPECT_FALSE(*gate_->MayServe("a", "first"));
+  EXPECT_EQ(*gate_->Approve("a", "first"), 1);
+}
+
+TEST_F(GateTest, RefusalsAndChangesAreAudited) {
+  EXPECT_FALSE(Try({}, Call::kCancelJob, {"", "alice", "job 7"}).ok());
+  EXPECT_EQ(LastAudit().verdict, "refused");
+  EXPECT_EQ(LastAudit().principal, "a caller without a name");
+  EXPECT_EQ(LastAudit().subject, "job 7");
+  EXPECT_TRUE(Try(admin_, Call::kRevokeDevice, {"a"}).ok());
+  EXPECT_EQ(LastAudit().verdict, "allowed");
+  EXPECT_THAT(LastAudit().principal, HasSubstr("(admin)"));
+  EXPECT_EQ(LastAudit().subject, "a");
+  EXPECT_TRUE(Try(admin_, Call::kListJobs).ok());
+  EXPECT_EQ(LastAudit().call, "RevokeDevice") << "reading is not audited";
+  const std::string foreign = MintToken({"mallory", {Scope::kAdmin}}, clock_.Wall()).text;
+  EXPECT_FALSE(Try({"", foreign, "", true}, Call::kListJobs).ok());
+  EXPECT_EQ(LastAudit().principal, "token " + ParseToken(foreign)->id);
+  EXPECT_EQ(gate_->ListAudit(0, 10)->size(), 3u);
+}
+
+TEST_F(GateTest, AnOpenServerTakesEverybodyAsTheySayTheyAre) {
+  const std::unique_ptr<Gate> open = *Gate::Open(store_, clock_, std::nullopt);
+  EXPECT_FALSE(open->initialised());
+  const auto one = open->Admit({"", "", "one", false}, Call::kDrain, {});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_TRUE(open->Admit({"", "", "one", false}, Call::kCancelJob, {"", one->owner}).ok());
+  EXPECT_FALSE(open->Admit({"", "", "two", false}, Call::kCancelJob, {"", one->owner}).ok());
+  EXPECT_TRUE(*open->MayServe("a", "first"));
+  EXPECT_TRUE(*open->MayServe("a", "second"));
+  EXPECT_TRUE(open->StillStands(*one));
+}
+
+TEST_F(GateTest, AnOpenServerPassesOverTokensButNotWhereTheyLeak) {
+  const std::unique_ptr<Gate> open = *Gate::Open(store_, clock_, std::nullopt);
+  EXPECT_TRUE(open->Admit({"", "whatever", "one", true}, Call::kListJobs, {}).ok());
+  EXPECT_FALSE(open->Admit({"", "whatever", "one", false}, Call::kListJobs, {}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(open->Invite("a").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(open->AddToken({"alice", {Scope::kRead}}).status()));
+}
+
+}  // namespace
+}  // namespace temper

@@ -14,6 +14,7 @@ namespace {
 struct Options {
   RecordOptions records;
   RecordFilter filter;
+  std::string outcome;
   std::vector<std::string> files;
   std::string snapshot;
   bool json = false;
@@ -24,31 +25,44 @@ void Print(const Record& r, bool json) {
     std::printf("%s\n", ToJsonLine(r).c_str());
     return;
   }
-  const std::string cost = r.ok() ? absl::StrCat(MedianCost(r) * 1e3, " ms") : r.outcome;
+  const std::string cost = r.ok() ? absl::StrCat(MedianCost(r) * 1e3, " ms") : std::string(Text(r.outcome));
   std::printf("%lld  %-14s %-10s %-8s %s  %s\n    %s\n", static_cast<long long>(r.id), cost.c_str(),
               r.device_key.c_str(), r.purpose.c_str(), r.template_name.c_str(), r.config.c_str(), r.workload.c_str());
   if (!r.error.empty()) std::printf("    %s\n", r.error.c_str());
 }
 
 absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const Options& o) {
-  return OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadOnly);
+  return OpenStore(DatabasePath(o.records), OpenMode::kReadOnly);
+}
+
+absl::StatusOr<RecordFilter> FilterOf(const Options& o) {
+  RecordFilter filter = o.filter;
+  if (o.outcome.empty()) return filter;
+  filter.outcome = ParseOutcome(o.outcome);
+  if (filter.outcome.has_value()) return filter;
+  std::string names;
+  for (const Outcome outcome : AllOutcomes())
+    absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(Text(outcome)));
+  return absl::InvalidArgumentError(absl::StrCat("no outcome '", o.outcome, "'; there are: ", names));
 }
 
 absl::Status Best(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(const RecordFilter filter, FilterOf(o));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
-  return store->ScanBest(o.filter, [&](const Record& r) { Print(r, o.json); });
+  return store->ScanBest(filter, [&](const Record& r) { Print(r, o.json); });
 }
 
 absl::Status List(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(const RecordFilter filter, FilterOf(o));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
-  return store->Scan(o.filter, [&](const Record& r) { Print(r, o.json); });
+  return store->Scan(filter, [&](const Record& r) { Print(r, o.json); });
 }
 
 absl::Status Snapshot(const Options& o) {
   if (!o.files.empty()) return absl::InvalidArgumentError("give a FILE.jsonl or --snapshot FILE.db, not both");
   if (!o.records.server.empty())
     return absl::InvalidArgumentError("a snapshot is made from the file: give --db, on the server's machine");
-  return SnapshotSqliteStore(DatabasePath(o.records), o.snapshot);
+  return SnapshotStore(DatabasePath(o.records), o.snapshot);
 }
 
 absl::Status Export(const Options& o) {
@@ -86,8 +100,7 @@ absl::Status Put(const Options& o, const std::vector<Record>& records) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
     TEMPER_ASSIGN_OR_RETURN(ids, client->PutRecords(records));
   } else {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
-                            OpenSqliteStore(DatabasePath(o.records), OpenMode::kReadWrite));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(DatabasePath(o.records)));
     TEMPER_ASSIGN_OR_RETURN(ids, store->Import(records));
   }
   const auto known = std::count(ids.begin(), ids.end(), 0);
@@ -119,7 +132,7 @@ absl::Status Import(const Options& o) {
 absl::Status Merge(const Options& o) {
   std::vector<Record> records;
   for (const std::string& path : o.files) {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenSqliteStore(path, OpenMode::kReadOnly));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(path, OpenMode::kReadOnly));
     TEMPER_RETURN_IF_ERROR(store->Scan({}, [&](const Record& r) { records.push_back(r); }));
   }
   return Put(o, records);
@@ -142,7 +155,7 @@ void AddDb(CLI::App& app, Action* action) {
                             add("list", "all records, failures included", "list --outcome build_failed", List)}) {
     command->add_flag("--json", o->json, "one JSON object a line");
     command->add_option("--device", o->filter.device_key, "of this device key only");
-    command->add_option("--outcome", o->filter.outcome, "of this outcome only");
+    command->add_option("--outcome", o->outcome, "of this outcome only");
     command->add_option("--workload", o->filter.workload, "of this workload only (its text)");
   }
   CLI::App* imports = add("import", "add records from JSON lines", "import records.jsonl", Import);

@@ -131,7 +131,7 @@ void PrintFailures(const FailureGroups& failures) {
   for (const FailureGroup& group : failures.Largest()) {
     const Record& r = group.example;
     std::printf("\n%6d  %s: %s\n        %s; %zu workloads\n        such as record %lld: %s %s\n          %s\n",
-                group.count, group.outcome.c_str(), group.cause.c_str(),
+                group.count, std::string(Text(group.outcome)).c_str(), group.cause.c_str(),
                 absl::StrJoin(group.templates, ", ", absl::PairFormatter(" ")).c_str(), group.workloads.size(),
                 static_cast<long long>(r.id), r.template_name.c_str(), r.config.c_str(), r.workload.c_str());
   }
@@ -193,7 +193,7 @@ Json ToJson(const OperatorReport& op, const std::string& command) {
 Json ToJson(const FailureGroups& failures) {
   Json groups = Json::array();
   for (const FailureGroup& group : failures.Largest()) {
-    groups.push_back({{"outcome", group.outcome},
+    groups.push_back({{"outcome", Text(group.outcome)},
                       {"cause", group.cause},
                       {"count", group.count},
                       {"templates", group.templates},

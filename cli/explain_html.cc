@@ -171,7 +171,8 @@ std::string FailureTable(const FailureGroups& failures) {
   if (failures.failures() == 0) return html;
   html += "<table>" + Head({"class", "cause", "times", "templates", "workloads", "example"}) + "<tbody>\n";
   for (const FailureGroup& group : failures.Largest()) {
-    absl::StrAppend(&html, "<tr>", Cell(group.outcome), Cell(group.cause), Cell(absl::StrCat(group.count), true),
+    absl::StrAppend(&html, "<tr>", Cell(std::string(Text(group.outcome))), Cell(group.cause),
+                    Cell(absl::StrCat(group.count), true),
                     Cell(absl::StrJoin(group.templates, ", ", absl::PairFormatter(" "))),
                     Cell(absl::StrCat(group.workloads.size()), true),
                     Cell(absl::StrCat("record ", group.example.id, ": ", group.example.template_name, " ",

@@ -13,7 +13,7 @@
 #include "compiler/graph/alias.h"
 #include "compiler/ops/shape_distance.h"
 #include "compiler/runtime/timing.h"
-#include "storage/check.h"
+#include "storage/best.h"
 
 namespace temper {
 namespace {
@@ -36,9 +36,9 @@ std::string Number(double value) { return absl::StrFormat("%.3g", value); }
 
 // --- what the database holds ---
 
-// The order in which Store::Best prefers records, for those of one config.
-std::tuple<bool, bool, double, int64_t> Rank(const Record& r, const std::string& codegen_id) {
-  return {r.codegen_id != codegen_id, !IsConfirmed(r), MedianCost(r), r.id};
+// Those of this code generator before others, then as Store::Best prefers them. Less is better.
+std::pair<bool, Rank> Preference(const Record& r, const std::string& codegen_id) {
+  return {r.codegen_id != codegen_id, RankOf(r)};
 }
 
 // `own`: of the model's workloads on the target. `best`: of each workload, target and device, the model's among them.
@@ -63,7 +63,7 @@ absl::StatusOr<Digest> Read(Records& records, const std::vector<Task>& tasks, co
     }
     if (!MayBeBest(r)) return;
     const auto [it, first] = digest.best.try_emplace({r.workload, r.target, r.device_key}, r);
-    if (!first && Rank(r, it->second.codegen_id) < Rank(it->second, it->second.codegen_id)) it->second = r;
+    if (!first && Preference(r, it->second.codegen_id) < Preference(it->second, it->second.codegen_id)) it->second = r;
   });
   TEMPER_RETURN_IF_ERROR(scanned);
   return digest;
@@ -164,7 +164,7 @@ void FindDefaultRecord(const std::vector<Record>& own, const Configs& configs, c
   for (const Record& r : own) {
     if (!MayBeBest(r) || r.template_name != untuned->template_name || r.config != config || !configs.IsThisBuilds(r))
       continue;
-    if (found == nullptr || Rank(r, codegen_id) < Rank(*found, codegen_id)) found = &r;
+    if (found == nullptr || Preference(r, codegen_id) < Preference(*found, codegen_id)) found = &r;
   }
   if (found != nullptr) SetMeasured(untuned, *found);
 }

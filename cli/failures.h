@@ -13,7 +13,7 @@
 namespace temper {
 
 struct FailureGroup {
-  std::string outcome;
+  Outcome outcome = Outcome::kInfrastructure;
   std::string cause;  // see CauseOf
   int count = 0;
   std::map<std::string, int> templates;  // how often each failed so
@@ -30,7 +30,7 @@ class FailureGroups {
 
  private:
   int attempts_ = 0, failures_ = 0;
-  std::map<std::pair<std::string, std::string>, FailureGroup> groups_;  // by class and cause
+  std::map<std::pair<Outcome, std::string>, FailureGroup> groups_;  // by class and cause
 };
 
 // The error's first line with text, its numbers and addresses written as N: what differs only in these is one cause.

@@ -57,7 +57,7 @@ std::vector<Shape> DrawShapes(const Options& o) {
 absl::StatusOr<std::optional<Target>> ReadRecords(const Options& o, std::vector<Shape>* shapes) {
   const std::string path = DatabasePath(o.records);
   if (!std::filesystem::exists(path)) return std::nullopt;
-  TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, OpenSqliteStore(path, OpenMode::kReadOnly));
+  TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, OpenStore(path, OpenMode::kReadOnly));
   std::map<std::string, int> targets;
   for (Shape& shape : *shapes) {
     shape.records.clear();
@@ -65,7 +65,7 @@ absl::StatusOr<std::optional<Target>> ReadRecords(const Options& o, std::vector<
     TEMPER_RETURN_IF_ERROR(store->Scan(filter, [&](const Record& r) {
       const TemplateDef* def = FindTemplate(r.template_name);
       const bool ours = def != nullptr && def->version == r.template_version && r.codegen_id == CodegenId();
-      if (!ours || r.outcome == "infrastructure") return;
+      if (!ours || r.outcome == Outcome::kInfrastructure) return;
       shape.records.push_back(r);
       ++targets[r.target];
     }));

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& opti
   if (options.untuned) return records;
   const std::string path = DatabasePath(options);
   if (!fs::exists(path) && options.db.empty()) return records;
-  TEMPER_ASSIGN_OR_RETURN(records->store_, OpenSqliteStore(path, OpenMode::kReadOnly));
+  TEMPER_ASSIGN_OR_RETURN(records->store_, OpenStore(path, OpenMode::kReadOnly));
   return records;
 }
 

@@ -226,7 +226,9 @@ absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(st
     if (static_cast<size_t>(reply.answers_size()) != chunk.size()) {
       return absl::InternalError("the server answered another number of queries than it was asked");
     }
-    for (const v1::BestAnswer& answer : reply.answers()) answers.push_back(FromWire(answer));
+    for (const v1::BestAnswer& answer : reply.answers()) {
+      TEMPER_ASSIGN_OR_RETURN(answers.emplace_back(), FromWire(answer));
+    }
     return absl::OkStatus();
   }));
   return answers;
@@ -265,8 +267,15 @@ absl::Status TunerClient::ExportRecords(int64_t after_id, const std::function<vo
   request.set_after_id(after_id);
   auto reader = impl_->stub->ExportRecords(&context, request);
   v1::Record record;
-  while (reader->Read(&record)) visit(FromWire(record));
-  return impl_->Told(reader->Finish());
+  absl::Status read;
+  while (read.ok() && reader->Read(&record)) {
+    absl::StatusOr<Record> value = FromWire(record);
+    read = value.status();
+    if (value.ok()) visit(*value);
+  }
+  if (!read.ok()) context.TryCancel();  // else Finish waits for what nobody reads
+  const absl::Status told = impl_->Told(reader->Finish());
+  return read.ok() ? told : read;
 }
 
 }  // namespace temper

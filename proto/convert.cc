@@ -27,7 +27,7 @@ v1::Record ToWire(const Record& r) {
   out.set_config(r.config);
   out.set_codegen_id(r.codegen_id);
   out.set_purpose(r.purpose);
-  out.set_outcome(r.outcome);
+  out.set_outcome(std::string(Text(r.outcome)));
   out.set_error(r.error);
   out.mutable_costs_s()->Assign(r.costs_s.begin(), r.costs_s.end());
   out.set_tuner(r.tuner);
@@ -36,7 +36,9 @@ v1::Record ToWire(const Record& r) {
   return out;
 }
 
-Record FromWire(const v1::Record& r) {
+absl::StatusOr<Record> FromWire(const v1::Record& r) {
+  const std::optional<Outcome> outcome = ParseOutcome(r.outcome());
+  if (!outcome.has_value()) return absl::InvalidArgumentError("record refused: unknown outcome");
   Record out;
   out.id = r.id();
   out.workload = r.workload();
@@ -51,7 +53,7 @@ Record FromWire(const v1::Record& r) {
   out.config = r.config();
   out.codegen_id = r.codegen_id();
   out.purpose = r.purpose();
-  out.outcome = r.outcome();
+  out.outcome = *outcome;
   out.error = r.error();
   out.costs_s.assign(r.costs_s().begin(), r.costs_s().end());
   out.tuner = r.tuner();
@@ -102,9 +104,10 @@ v1::BestAnswer ToWire(const std::optional<BestAnswer>& answer) {
   return out;
 }
 
-std::optional<BestAnswer> FromWire(const v1::BestAnswer& answer) {
+absl::StatusOr<std::optional<BestAnswer>> FromWire(const v1::BestAnswer& answer) {
   if (!answer.found()) return std::nullopt;
-  return BestAnswer{FromWire(answer.record()), answer.level()};
+  TEMPER_ASSIGN_OR_RETURN(Record record, FromWire(answer.record()));
+  return BestAnswer{std::move(record), answer.level()};
 }
 
 v1::JobSummary ToWire(const JobRow& row) {
@@ -117,10 +120,6 @@ v1::JobSummary ToWire(const JobRow& row) {
   out.set_trials(row.trials);
   out.set_best_ms(row.best_ms);
   return out;
-}
-
-bool IsFinalJobState(std::string_view state) {
-  return state == "done" || state == "failed" || state == "cancelled" || state == "abandoned";
 }
 
 }  // namespace temper

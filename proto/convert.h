@@ -19,17 +19,14 @@ grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
 v1::Record ToWire(const Record& record);
-Record FromWire(const v1::Record& record);
+absl::StatusOr<Record> FromWire(const v1::Record& record);  // kInvalidArgument: no such outcome
 
 v1::BestQuery ToWire(const BestQuery& query);
 BestQuery FromWire(const v1::BestQuery& query);
 
 v1::BestAnswer ToWire(const std::optional<BestAnswer>& answer);
-std::optional<BestAnswer> FromWire(const v1::BestAnswer& answer);
+absl::StatusOr<std::optional<BestAnswer>> FromWire(const v1::BestAnswer& answer);
 
 v1::JobSummary ToWire(const JobRow& row);
-
-// Whether a job in this state will never change again: "done", "failed", "cancelled", "abandoned".
-bool IsFinalJobState(std::string_view state);
 
 }  // namespace temper

@@ -1,23 +1,46 @@
-// What every store refuses and what may be called best: the part of the contract that all implementations share.
+// What every store refuses. Callers that gather rows from several sources sift them by these before they append, so
+// that one bad row costs nobody else anything: what is refused here is kInvalidArgument, and no store fails for it
+// later.
 #pragma once
 
 #include "base/status.h"
+#include "storage/access.h"
 #include "storage/record.h"
 
 namespace temper {
 
-inline constexpr size_t kMaxErrorBytes = 1024;
-inline constexpr size_t kProvisionalSamples = 3;  // of a search; fewer say too little to serve a config by
+// The limits of one field, in bytes where it is a text. Texts are UTF-8, numbers finite. What does not fit is refused,
+// but errors and reasons are made to fit (KeptError): how a trial or a job ended is not lost for what it said.
+inline constexpr size_t kMaxWorkloadBytes = 64 << 10;  // and anchors
+inline constexpr size_t kMaxTargetBytes = 4 << 10;
+inline constexpr size_t kMaxDeviceKeyBytes = 128;
+inline constexpr size_t kMaxFingerprintBytes = 1 << 10;
+inline constexpr size_t kMaxTemplateBytes = 128;
+inline constexpr size_t kMaxConfigBytes = 4 << 10;
+inline constexpr size_t kMaxCodegenIdBytes = 128;
+inline constexpr size_t kMaxTunerBytes = 64;
+inline constexpr size_t kMaxErrorBytes = 1 << 10;  // and a job's reason
+inline constexpr size_t kMaxSamples = 1024;
+inline constexpr int kMaxThreads = 4096;
+inline constexpr int64_t kMaxUnixMs = 253'402'300'799'999;  // the last of the year 9999
+inline constexpr size_t kMaxModelBytes = 256;               // of its name
+inline constexpr size_t kMaxOwnerBytes = 256;
+inline constexpr size_t kMaxModelHashBytes = 64;
+inline constexpr size_t kMaxSpecBytes = 64 << 10;
+inline constexpr size_t kMaxSummaryBytes = 16 << 20;
+inline constexpr size_t kMaxRequestBytes = 64 << 20;
+inline constexpr size_t kMaxInstanceBytes = 128;
+inline constexpr size_t kMaxWorkBytes = 16 << 20;
+inline constexpr size_t kMaxAccessBytes = 4 << 10;  // of each text about rights
 
-absl::Status CheckRecord(const Record& r);  // kInvalidArgument: see Store::Append
-absl::Status CheckJob(const JobRow& job);   // kInvalidArgument: an unknown state or verdict
-bool MayBeBest(const Record& r);            // by outcome, purpose and number of samples
-bool IsConfirmed(const Record& r);          // measured beside its rivals: a final or a revalidation
-// A failure of the candidate's own: what was measured of it before, in the same place, may be best no longer.
-bool Refutes(const Record& r);
-// `later` is a revalidation that says more than `r` does: of the same workload, target, device key and threads, and of
-// another code generator or the very same config.
-bool Retires(const Record& later, const Record& r);
-std::string_view KeptError(const Record& r);  // at most kMaxErrorBytes, cut between UTF-8 characters
+absl::Status CheckRecord(const Record& r);
+absl::Status CheckJob(const JobRow& job);
+absl::Status CheckLease(const LeaseRow& lease);
+absl::Status CheckToken(const TokenRow& token);
+absl::Status CheckCertificate(const CertificateRow& certificate);
+absl::Status CheckDevice(const DeviceRow& device);  // by its state too
+// Each text as KeptError keeps it: nobody escapes the audit by odd bytes.
+AuditRow KeptAudit(const AuditRow& row);
+std::string KeptError(std::string_view error);  // UTF-8, at most kMaxErrorBytes, cut between characters
 
 }  // namespace temper

@@ -54,6 +54,13 @@ class Fields {
     if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) return Fail(name, error);
     unix_ms = absl::ToUnixMillis(time);
   }
+  void Ended(const char* name, Outcome& outcome) {
+    std::string text;
+    Text(name, text, /*required=*/true);
+    const std::optional<Outcome> known = ParseOutcome(text);
+    if (!known.has_value()) return Fail(name, absl::StrCat("is unknown: '", text, "'"));
+    outcome = *known;
+  }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -88,13 +95,15 @@ std::string ToJsonLine(const Record& r) {
                {"config", r.config},
                {"codegen_id", r.codegen_id},
                {"purpose", r.purpose},
-               {"outcome", r.outcome},
+               {"outcome", Text(r.outcome)},
                {"error", r.error},
                {"costs_s", r.costs_s},
                {"tuner", r.tuner},
                {"job", r.job},
+               {"candidate", r.candidate},
+               {"attempt", r.attempt},
+               {"origin", r.origin},
                {"time", absl::FormatTime(kTimeFormat, absl::FromUnixMillis(r.time_unix_ms), absl::UTCTimeZone())}};
-  // The error is what a compiler or a dying child wrote: its bytes need not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -122,11 +131,14 @@ absl::StatusOr<Record> RecordFromJsonLine(std::string_view line) {
   fields.Text("config", r.config, /*required=*/true);
   fields.Text("codegen_id", r.codegen_id);
   fields.Text("purpose", r.purpose);
-  fields.Text("outcome", r.outcome, /*required=*/true);
+  fields.Ended("outcome", r.outcome);
   fields.Text("error", r.error);
   fields.Numbers("costs_s", r.costs_s);
   fields.Text("tuner", r.tuner);
   fields.Integer("job", r.job);
+  fields.Integer("candidate", r.candidate);
+  fields.Integer("attempt", r.attempt);
+  fields.Text("origin", r.origin);
   fields.Time("time", r.time_unix_ms);
   TEMPER_RETURN_IF_ERROR(fields.status());
   return r;

@@ -1,7 +1,12 @@
 // The records' home. One contract suite (tests/storage) runs on every implementation.
 //
-// Thread-safe. Append returns once the rows are durable. Best changes in the same transaction as the rows that change
-// it.
+// Thread-safe. Writes return once they are durable. Best changes in the same transaction as the rows that change it.
+//
+// Errors of all operations, one line each: kInvalidArgument: what was given is refused (check.h), and nothing was
+// changed; kNotFound; kFailedPrecondition: opened for reading only; kResourceExhausted: the disk is full, which may
+// pass; kUnavailable: another program locks the file, which may pass; kDataLoss: the disk or the file is broken. After
+// a write that ended in kDataLoss the store writes nothing more and answers every write with it: what is acknowledged
+// is kept, and the process had better end.
 #pragma once
 
 #include <functional>
@@ -10,14 +15,17 @@
 #include <span>
 
 #include "base/status.h"
+#include "storage/access.h"
 #include "storage/record.h"
 
 namespace temper {
 
 struct RecordFilter {  // empty fields match all
-  std::string workload, anchor, target, device_key, template_name, purpose, outcome;
+  std::string workload, anchor, target, device_key, template_name, purpose;
+  std::optional<Outcome> outcome;
   int64_t job = 0;
-  int64_t after_id = 0;       // cursor: ids above
+  int64_t after_id = 0;       // cursor: ids above it
+  int64_t before_id = 0;      // cursor: ids below it; 0: all
   int64_t limit = 0;          // 0: all
   bool newest_first = false;  // else in id order
 };
@@ -35,50 +43,66 @@ struct BestAnswer {
   std::string level;  // "exact" (fingerprint and threads), "key", "target", "borrowed" (same anchor, other epilogue)
 };
 
+struct JobFilter {        // empty fields match all
+  int64_t before_id = 0;  // cursor: ids below it; 0: all
+  int64_t limit = 0;      // 0: all
+  std::string state, device_key;
+};
+
+// What becomes durable together, or not at all.
+struct Changes {
+  std::span<const Record> records;
+  std::span<const LeaseRow> granted;  // one with a known id replaces it; those of jobs unknown or final are passed over
+  std::span<const int64_t> closed;    // ids of leases; unknown ones are passed over
+};
+
 class Store {
  public:
   virtual ~Store() = default;
 
-  // Refuses (kInvalidArgument) outcomes, purposes and cache policies unknown, records without workload or target, ok
-  // records without samples, and samples non-finite or non-positive. Errors are cut to 1 KiB. All or nothing. Returns
-  // the ids.
-  virtual absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) = 0;
-  // Append for records from elsewhere: job numbers are dropped, and those whose SameTrial is there already are passed
-  // over (id 0).
+  // Refuses what check.h refuses. Errors are cut to kMaxErrorBytes. Returns the ids of the records; 0: its execution
+  // has a record already, and this one is passed over.
+  virtual absl::StatusOr<std::vector<int64_t>> Commit(const Changes& changes) = 0;
+  absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) { return Commit({.records = records}); }
+  // Append for records from elsewhere: job numbers and executions are dropped, and those whose SameTrial is there
+  // already are passed over (id 0), unless it was put and this one was not.
   virtual absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) = 0;
   // As of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
-  // The fastest by median among ok records of purpose search (three samples or more), final or revalidate, a final
-  // or a revalidation before any provisional; none that failed later in the same place, and none that a later
-  // revalidation retires, which it does with what another code generator made of that workload there and with older
-  // times of its own config; levels tried in the order of BestAnswer::level (borrowed ones from the nearest device
-  // first). nullopt: nothing known. kInvalidArgument: no workload or no target.
+  // The record that serves the query by the rule of best.h. nullopt: nothing known. kInvalidArgument: no workload or no
+  // target.
   virtual absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) = 0;
   // The best per (workload, target, device key), each as Best would give it at level key; of these, those that the
   // filter matches, in its order.
   virtual absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
 
   virtual absl::StatusOr<int64_t> CreateJob(const JobRow& job) = 0;
-  virtual absl::Status UpdateJob(const JobRow& job) = 0;  // by id; kNotFound
+  // By id; kNotFound. All but its spec and its request, which are as they were created. In a final state its request
+  // is emptied and its leases are closed.
+  virtual absl::Status UpdateJob(const JobRow& job) = 0;
   virtual absl::StatusOr<JobRow> GetJob(int64_t id) = 0;
-  virtual absl::StatusOr<std::vector<JobRow>> Jobs() = 0;  // newest first
+  // Newest first, without specs, summaries and requests.
+  virtual absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter) = 0;
   // The newest job of this model on this target (and device key, unless empty) that says what to build with.
   virtual absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
                                                               const std::string& device_key) = 0;
+  virtual absl::StatusOr<std::vector<LeaseRow>> Leases() = 0;  // all that are open, by id
+
+  virtual AccessStore& access() = 0;  // of the same database; lives as long as the store
 };
 
 enum class OpenMode { kReadWrite, kReadOnly };
-// One process may hold a file for writing (kFailedPrecondition names the holder); any number may read meanwhile.
+// The store that `url` names: "memory:" (gone with the process), or "sqlite:PATH" or just a PATH, which is made if need
+// be. One process may hold a file for writing (kFailedPrecondition names the holder); any number may read meanwhile.
 // Errors, one line each: no such file (read-only), not a database of ours, corrupt, from a newer version, read-only
-// folder, disk full, locked.
-absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, OpenMode mode);
-std::unique_ptr<Store> NewMemoryStore();
-// One file with what the database holds at this moment, whoever writes it meanwhile. `to` is there whole or not at all;
-// kAlreadyExists: it is there already.
-absl::Status SnapshotSqliteStore(const std::string& from, const std::string& to);
+// folder, disk full, locked, no such kind of store.
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& url, OpenMode mode = OpenMode::kReadWrite);
+// One file with what the database of `from`, a url too, holds at this moment, whoever writes it meanwhile. `to` is
+// there whole or not at all; kAlreadyExists: it is there already.
+absl::Status SnapshotStore(const std::string& from, const std::string& to);
 
-// One JSON object a line, the form of `db export` and `db list --json`. Ids and job numbers are those of the store it
-// came from; an import drops them. kInvalidArgument names the field.
+// One JSON object a line, the form of `db export` and `db list --json`. Ids, job numbers and executions are those of
+// the store it came from; an import drops them. kInvalidArgument names the field.
 std::string ToJsonLine(const Record& r);
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line);
 

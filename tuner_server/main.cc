@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   std::string db;
   temper::ServerOptions options;
   bool parent_watch = false, verbose = false;
-  app.add_option("--db", db, "The database; made if it is not there")->required();
+  app.add_option("--db", db, "The database, a path or memory:; made if it is not there")->required();
   app.add_option("--listen", options.listen, "HOST:PORT (port 0: one that is free) or unix:PATH")
       ->capture_default_str();
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   if (const absl::Status allowed = temper::CheckListenAddress(options.listen, options.insecure); !allowed.ok()) {
     return Fail(allowed);
   }
-  auto store = temper::OpenSqliteStore(db, temper::OpenMode::kReadWrite);
+  auto store = temper::OpenStore(db);
   if (!store.ok()) return Fail(store.status());
   auto server = temper::Server::Start(**store, temper::Clock::System(), options);
   if (!server.ok()) return Fail(server.status());

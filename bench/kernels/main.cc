@@ -112,7 +112,7 @@ absl::Status Run(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Workload> anchors, ReadAnchors(o.files));
   std::unique_ptr<Store> store;
   if (!o.db.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(store, OpenSqliteStore(o.db, OpenMode::kReadOnly));
+    TEMPER_ASSIGN_OR_RETURN(store, OpenStore(o.db, OpenMode::kReadOnly));
   }
   constexpr double kRooflineSeconds = 0.5;
   const auto measure_machine = [&] {

@@ -2,19 +2,27 @@
 
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/hash.h"
 
 namespace temper {
 namespace {
 
 constexpr int kBusyTimeoutMs = 5000;
+constexpr int kLongLogPages = 1000;
+
+bool IsFullDisk(int system_error) { return system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG; }
 
 absl::Status ToStatus(const std::string& path, int code, const char* message, int system_error) {
   const std::string cause = system_error != 0 ? std::strerror(system_error) : message;
-  switch (code & 0xFF) {
+  int primary = code & 0xFF;
+  if (primary == SQLITE_IOERR && IsFullDisk(system_error)) primary = SQLITE_FULL;
+  if (code == SQLITE_IOERR_NOMEM) primary = SQLITE_NOMEM;
+  switch (primary) {
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(absl::StrCat(path, ": the disk is full; free some space and run again"));
     case SQLITE_CORRUPT:
@@ -32,7 +40,7 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
     case SQLITE_CANTOPEN:
       return absl::FailedPreconditionError(absl::StrCat(path, ": can not be opened (", cause, ")"));
     case SQLITE_IOERR:
-      return absl::UnavailableError(
+      return absl::DataLossError(
           absl::StrCat(path, ": reading or writing failed (", cause, "); check the disk and run again"));
     case SQLITE_NOMEM:
       return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
@@ -50,6 +58,19 @@ std::string Uri(const std::string& path, Access access) {
       uri.push_back(static_cast<char>(c));
   }
   return access == Access::kImmutable ? uri + "?immutable=1" : uri;
+}
+
+// stable_hash(text): what migrations need to fill columns that hold hashes. The schema itself does not use it, so that
+// any SQLite may read and write the file.
+void HashValue(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+  const std::string_view bytes(text == nullptr ? "" : text, sqlite3_value_bytes(values[0]));
+  sqlite3_result_int64(context, static_cast<int64_t>(StableHash(bytes)));
+}
+
+int NoteLogPages(void* log_pages, sqlite3*, const char*, int pages) {
+  *static_cast<int*>(log_pages) = pages;
+  return SQLITE_OK;
 }
 
 }  // namespace
@@ -84,6 +105,13 @@ Query& Query::Bind(std::string_view value) {
   return *this;
 }
 
+Query& Query::BindBytes(std::string_view bytes) {
+  // A null pointer would bind NULL.
+  bind_error_ |= sqlite3_bind_blob64(statement_, ++bound_, bytes.data() == nullptr ? "" : bytes.data(), bytes.size(),
+                                     SQLITE_TRANSIENT);
+  return *this;
+}
+
 Query& Query::BindNull() {
   bind_error_ |= sqlite3_bind_null(statement_, ++bound_);
   return *this;
@@ -107,9 +135,9 @@ absl::Status Query::Run() {
 
 int64_t Query::Int(int column) const { return sqlite3_column_int64(statement_, column); }
 double Query::Real(int column) const { return sqlite3_column_double(statement_, column); }
-std::string Query::Text(int column) const {
-  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-  return text == nullptr ? "" : std::string(text, sqlite3_column_bytes(statement_, column));
+std::string_view Query::View(int column) const {
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+  return bytes == nullptr ? "" : std::string_view(bytes, sqlite3_column_bytes(statement_, column));
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& path, Access access) {
@@ -125,6 +153,9 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
   // SQLite before 3.51.3 may damage a log that two connections checkpoint at once, so only the healthy writer's close
   // does.
   connection->CheckpointOnClose(false);
+  sqlite3_wal_hook(db, NoteLogPages, &connection->log_pages_);  // instead of checkpoints inside of commits
+  sqlite3_create_function_v2(db, "stable_hash", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
+                             HashValue, nullptr, nullptr, nullptr);
   TEMPER_RETURN_IF_ERROR(
       connection->Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON"));
   return connection;
@@ -136,13 +167,13 @@ Connection::~Connection() {
 }
 
 absl::StatusOr<Query> Connection::Prepare(std::string_view sql) {
-  const auto [it, fresh] = statements_.try_emplace(std::string(sql), nullptr);
-  if (it->second == nullptr) {
-    const int code = sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
-                                        &it->second, nullptr);
-    if (code != SQLITE_OK) return Error(code);
-  }
-  return Query(*this, it->second);
+  if (const auto known = statements_.find(sql); known != statements_.end()) return Query(*this, known->second);
+  sqlite3_stmt* statement = nullptr;
+  const int code =
+      sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  if (code != SQLITE_OK) return Error(code);
+  statements_.emplace(sql, statement);
+  return Query(*this, statement);
 }
 
 absl::Status Connection::Exec(const char* sql) {
@@ -157,10 +188,18 @@ absl::StatusOr<int64_t> Connection::Int(std::string_view sql) {
 }
 
 int64_t Connection::LastInsertId() const { return sqlite3_last_insert_rowid(db_); }
+bool Connection::Changed() const { return sqlite3_changes64(db_) > 0; }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(db_) == 0; }
 
 void Connection::CheckpointOnClose(bool on) {
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
+}
+
+absl::Status Connection::ShortenLog() {
+  if (log_pages_ < kLongLogPages) return absl::OkStatus();
+  log_pages_ = 0;
+  const int code = sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  return code == SQLITE_OK || code == SQLITE_BUSY ? absl::OkStatus() : Error(code);
 }
 
 absl::Status Connection::Error(int code) const {

@@ -2,6 +2,7 @@
 // Not thread-safe: a connection is used by one thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,13 +28,15 @@ class Query {
   Query& Bind(int64_t value);  // the next parameter
   Query& Bind(double value);
   Query& Bind(std::string_view value);  // copied
+  Query& BindBytes(std::string_view bytes);
   Query& BindNull();
   absl::StatusOr<bool> Step();  // true: there is a row
   absl::Status Run();           // steps to the end, ignoring rows
 
   int64_t Int(int column) const;
   double Real(int column) const;
-  std::string Text(int column) const;
+  std::string_view View(int column) const;  // a text or bytes; until the next step
+  std::string Text(int column) const { return std::string(View(column)); }
 
  private:
   Connection* connection_;
@@ -54,8 +57,12 @@ class Connection {
   absl::Status Exec(const char* sql);                   // any number of statements, without parameters
   absl::StatusOr<int64_t> Int(std::string_view sql);    // the first column of the first row
   int64_t LastInsertId() const;
+  bool Changed() const;  // the last INSERT, UPDATE or DELETE did something
   bool InTransaction() const;
   void CheckpointOnClose(bool on);
+  // Moves a log that has grown long into the file, as far as readers allow. Nothing else does but the writer's close:
+  // an error here says that the file is broken, which a commit that went well does not.
+  absl::Status ShortenLog();
   absl::Status Error(int code) const;  // a result code of this connection, as one clear line
 
  private:
@@ -63,7 +70,12 @@ class Connection {
 
   std::string path_;
   sqlite3* db_;
-  std::unordered_map<std::string, sqlite3_stmt*> statements_;
+  int log_pages_ = 0;
+  // Found by the text without a copy of it.
+  struct TextHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  std::unordered_map<std::string, sqlite3_stmt*, TextHash, std::equal_to<>> statements_;
 };
 
 }  // namespace temper

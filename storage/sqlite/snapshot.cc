@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "storage/sqlite/open.h"
-#include "storage/store.h"
+#include "storage/sqlite/sqlite_store.h"
 
 namespace temper {
 namespace {

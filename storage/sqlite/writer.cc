@@ -55,7 +55,7 @@ std::vector<Writer::Request*> Writer::NextGroup() {
 }
 
 void Writer::Commit(const std::vector<Request*>& group) {
-  if (absl::Status status = Transaction(group); status.ok() || group.size() == 1) {
+  if (absl::Status status = Transaction(group); status.ok() || group.size() == 1 || !broken_.ok()) {
     for (Request* request : group) request->status = status;
     return;
   }
@@ -64,15 +64,21 @@ void Writer::Commit(const std::vector<Request*>& group) {
 }
 
 absl::Status Writer::Transaction(std::span<Request* const> group) {
-  TEMPER_RETURN_IF_ERROR(connection_->Exec("BEGIN IMMEDIATE"));
-  absl::Status status;
-  for (Request* request : group) {
-    status = request->change(*connection_);
-    if (!status.ok()) break;
-  }
+  TEMPER_RETURN_IF_ERROR(broken_);
+  absl::Status status = connection_->Exec("BEGIN IMMEDIATE");
+  for (size_t i = 0; status.ok() && i < group.size(); ++i) status = group[i]->change(*connection_);
   if (status.ok()) status = connection_->Exec("COMMIT");
   if (!status.ok() && connection_->InTransaction()) connection_->Exec("ROLLBACK").IgnoreError();
+  BreakIf(status);
+  // What is committed stays so, whether or not the log could be shortened.
+  if (status.ok()) BreakIf(connection_->ShortenLog());
   return status;
+}
+
+void Writer::BreakIf(const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return;
+  broken_ = status;
+  connection_->CheckpointOnClose(false);  // the log is the truth now: who opens the file next reads it from there
 }
 
 }  // namespace temper

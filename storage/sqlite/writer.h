@@ -2,6 +2,9 @@
 //
 // A group is what queued up while the one before was being synced, up to kGroupWeight results; nobody waits for company
 // that may not come. Under load groups fill by themselves, and a lone caller pays one sync and no delay.
+//
+// A write that the disk or the file fails (kDataLoss) is the last one: after a sync that failed nobody knows what the
+// disk holds of what the system believes to be written, so each later write is answered with that error.
 #pragma once
 
 #include <condition_variable>
@@ -41,8 +44,10 @@ class Writer {
   std::vector<Request*> NextGroup();  // empty: closing and nothing left
   void Commit(const std::vector<Request*>& group);
   absl::Status Transaction(std::span<Request* const> group);
+  void BreakIf(const absl::Status& status);
 
   std::unique_ptr<Connection> connection_;
+  absl::Status broken_;  // OK: not; of the writing thread alone
   std::mutex mutex_;
   std::condition_variable asked_, answered_;
   std::deque<Request*> queue_;

@@ -167,7 +167,7 @@ TEST_F(CliTest, AModelThatWasNoFasterTunedIsBuiltUntuned) {
   ASSERT_EQ(Temper("tune " + model_ + " --db " + db + " --trials 8").code, 0);
   for (const std::string verdict : {"default", "tuned"}) {
     {
-      auto store = temper::OpenSqliteStore(db, temper::OpenMode::kReadWrite);
+      auto store = temper::OpenStore(db);
       ASSERT_TRUE(store.ok()) << store.status();
       temper::JobRow job = *(*store)->GetJob(1);
       EXPECT_FALSE(job.build_with.empty());

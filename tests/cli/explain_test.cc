@@ -119,7 +119,7 @@ class ExplainTest : public CliTest {
     return other;
   }
   void Store(const std::vector<Record>& records) {
-    auto store = OpenSqliteStore(db_, OpenMode::kReadWrite);
+    auto store = OpenStore(db_);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE((*store)->Append(records).ok());
   }
@@ -157,7 +157,7 @@ TEST_F(ExplainTest, SaysWhatTuningChangedAndWhatItGained) {
   slower.purpose = "search";
   slower.costs_s = {4e-4, 4e-4, 4e-4};
   Record failed = untuned;
-  failed.outcome = "build_failed";
+  failed.outcome = Outcome::kBuildFailed;
   failed.costs_s.clear();
   Store({untuned, best, slower, failed});
   const json op = Explained(conv_);
@@ -254,7 +254,7 @@ std::vector<Record> Failures(const Record& of_model) {
                             "run_crashed",  "wrong_answer", "build_failed"};
   for (size_t i = 0; i < records.size(); ++i) {
     records[i].error = errors[i];
-    records[i].outcome = outcomes[i];
+    records[i].outcome = *ParseOutcome(outcomes[i]);
   }
   return records;
 }

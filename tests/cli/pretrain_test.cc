@@ -33,7 +33,7 @@ class PretrainTest : public testing::Test {
   // Measurements of the first `shapes` shapes that seed 1 draws, on a machine that the draft is wrong about: it likes
   // tall register tiles.
   void Measure(int shapes, int configs) {
-    auto store = OpenSqliteStore(File("p.db"), OpenMode::kReadWrite);
+    auto store = OpenStore(File("p.db"));
     ASSERT_TRUE(store.ok()) << store.status();
     const Target target = HostTarget();
     ShapeGenerator generator(1, BenchShapes());

@@ -27,7 +27,7 @@ TEST(Finals, RevalidatesTheBestOfAnyVersionAndTheDefaultWithoutASearch) {
   illegal.config = "no=1";
   illegal.costs_s = {1e-9, 1e-9, 1e-9};
   old.push_back(illegal);
-  sim.store_ = NewMemoryStore();
+  sim.store_ = *OpenStore("memory:");
   ASSERT_TRUE(sim.store_->Append(old).ok());
   sim.works_.clear();
   sim.spec_.trials = 0;

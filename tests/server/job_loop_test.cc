@@ -64,7 +64,7 @@ TEST(JobLoop, RecordsOfAnotherTemplateVersionAreNotKnown) {
   std::vector<Record> old;
   ASSERT_TRUE(sim.store_->Scan({}, [&](const Record& r) { old.push_back(r); }).ok());
   for (Record& record : old) record.template_version = 2;
-  sim.store_ = NewMemoryStore();
+  sim.store_ = *OpenStore("memory:");
   ASSERT_TRUE(sim.store_->Append(old).ok());
   sim.measured_.clear();
   sim.Begin();

@@ -32,9 +32,9 @@ void SetDeadline(grpc::ClientContext& context) {
 // A store that can be made to fail, as a full disk does.
 class FallibleStore : public Store {
  public:
-  absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) override {
+  absl::StatusOr<std::vector<int64_t>> Commit(const Changes& changes) override {
     if (full) return absl::ResourceExhaustedError("the disk is full");
-    return below_->Append(records);
+    return below_->Commit(changes);
   }
   absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
     return below_->Import(records);
@@ -49,16 +49,18 @@ class FallibleStore : public Store {
   absl::StatusOr<int64_t> CreateJob(const JobRow& job) override { return below_->CreateJob(job); }
   absl::Status UpdateJob(const JobRow& job) override { return below_->UpdateJob(job); }
   absl::StatusOr<JobRow> GetJob(int64_t id) override { return below_->GetJob(id); }
-  absl::StatusOr<std::vector<JobRow>> Jobs() override { return below_->Jobs(); }
+  absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter) override { return below_->Jobs(filter); }
   absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
                                                       const std::string& device_key) override {
     return below_->LatestVerdict(model_hash, target, device_key);
   }
+  absl::StatusOr<std::vector<LeaseRow>> Leases() override { return below_->Leases(); }
+  AccessStore& access() override { return below_->access(); }
 
   std::atomic<bool> full = false;
 
  private:
-  std::unique_ptr<Store> below_ = NewMemoryStore();
+  std::unique_ptr<Store> below_ = *OpenStore("memory:");
 };
 
 // One worker's calls, by hand.
@@ -596,7 +598,7 @@ TEST_F(ServiceTest, RecordsGoInAndOutUnchanged) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_THAT(*again, ::testing::Each(0)) << "what is known already is not added";
   records.resize(1);
-  records[0].outcome = "nonsense";
+  records[0].purpose = "nonsense";
   EXPECT_TRUE(absl::IsInvalidArgument(client_->PutRecords(records).status()));
 }
 
@@ -662,7 +664,7 @@ TEST(ServerAddress, LoopbackAndSocketsOnlyUnlessToldOtherwise) {
 }
 
 TEST(ServerAddress, APortIsChosenAndNotSharedWithASecondServer) {
-  const std::unique_ptr<Store> store = NewMemoryStore();
+  const std::unique_ptr<Store> store = *OpenStore("memory:");
   ServerOptions options;
   options.listen = "127.0.0.1:0";
   const auto first = Server::Start(*store, Clock::System(), options);

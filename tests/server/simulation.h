@@ -25,7 +25,7 @@ inline constexpr char kKey[] = "toy-device";
 // A worker that measures by formula, and a store that keeps what it says.
 class Simulation : public WorkPort {
  public:
-  explicit Simulation(std::vector<Task> tasks) : tasks_(std::move(tasks)), store_(NewMemoryStore()) {
+  explicit Simulation(std::vector<Task> tasks) : tasks_(std::move(tasks)), store_(*OpenStore("memory:")) {
     for (const Task& task : tasks_) workloads_[Text(task.workload)] = task.workload;
     spec_.id = 1;
     spec_.device_key = kKey;
@@ -123,7 +123,7 @@ class Simulation : public WorkPort {
     record.template_version = item.template_version;
     record.config = item.config;
     record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
-    record.outcome = result.outcome;
+    record.outcome = *ParseOutcome(result.outcome);
     record.costs_s = result.costs_s;
     ASSERT_TRUE(store_->Append(std::vector<Record>{record}).ok());
     if (work.kind == WorkKind::kBatch) measured_.push_back(work.workload + item.template_name + item.config);

@@ -6,52 +6,19 @@
 #include <set>
 #include <thread>
 
-#include "tests/storage/testing.h"
+#include "tests/storage/contract.h"
 
 namespace temper {
 namespace {
-
-struct StoreKind {
-  const char* name;
-  std::unique_ptr<Store> (*make)(const TempFolder&);
-};
-
-std::unique_ptr<Store> MakeSqlite(const TempFolder& folder) {
-  auto store = OpenSqliteStore(folder.File("records.db"), OpenMode::kReadWrite);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return std::move(*store);
-}
-
-class StoreContract : public testing::TestWithParam<StoreKind> {
- protected:
-  StoreContract() : store_(GetParam().make(folder_)) {}
-
-  int64_t Add(const Record& r) {
-    const auto ids = store_->Append({&r, 1});
-    EXPECT_TRUE(ids.ok()) << ids.status();
-    return ids.ok() ? ids->front() : -1;
-  }
-  absl::Status Try(const Record& r) { return store_->Append({&r, 1}).status(); }
-  std::optional<BestAnswer> Best(const BestQuery& query) {
-    auto answer = store_->Best(query);
-    EXPECT_TRUE(answer.ok()) << answer.status();
-    return answer.ok() ? *answer : std::nullopt;
-  }
-  // "level config", or "nothing".
-  std::string BestText(const BestQuery& query) {
-    const auto answer = Best(query);
-    return answer.has_value() ? answer->level + " " + answer->record.config : "nothing";
-  }
-
-  TempFolder folder_;
-  std::unique_ptr<Store> store_;
-};
 
 TEST_P(StoreContract, GivesBackEveryFieldOfARecord) {
   Record r = GoodRecord();
   r.costs_s = {0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308};
   r.cache_policy = "flushed";
   r.purpose = "canary";
+  r.candidate = INT64_MAX;
+  r.attempt = 3;
+  r.origin = "trusted";
   r.id = Add(r);
   const std::vector<Record> found = All(*store_);
   ASSERT_EQ(found.size(), 1u);
@@ -60,18 +27,18 @@ TEST_P(StoreContract, GivesBackEveryFieldOfARecord) {
 }
 
 TEST_P(StoreContract, KeepsAFailureWithItsClassAndText) {
-  Record r = Failure("wrong_answer", std::string("first line\nzero \0 and \xff bytes", 29));
+  Record r = Failure(Outcome::kWrongAnswer, std::string("first line\nzero \0 and \xff bytes", 29));
   r.id = Add(r);
-  const std::vector<Record> found = All(*store_, {.outcome = "wrong_answer"});
+  const std::vector<Record> found = All(*store_, {.outcome = Outcome::kWrongAnswer});
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].error, r.error);
+  EXPECT_EQ(found[0].error, std::string("first line\nzero \0 and ? bytes", 29)) << "what a dying child wrote, as text";
   EXPECT_TRUE(found[0].costs_s.empty());
 }
 
 TEST_P(StoreContract, CutsALongErrorBetweenCharacters) {
   std::string error;
   while (error.size() < 2000) error += "\u20ac";  // three bytes, which do not divide 1024
-  Add(Failure("build_failed", error));
+  Add(Failure(Outcome::kBuildFailed, error));
   const std::string kept = All(*store_)[0].error;
   EXPECT_EQ(kept.size(), 1023u);
   EXPECT_EQ(kept, error.substr(0, 1023));
@@ -87,19 +54,63 @@ TEST_P(StoreContract, RefusesWhatIsNoRecord) {
     change(r);
     bad.push_back(r);
   };
-  broken([](Record& r) { r.outcome = "great"; });
   broken([](Record& r) { r.purpose = "fun"; });
   broken([](Record& r) { r.cache_policy = "hot"; });
+  broken([](Record& r) { r.origin = "heard of"; });
   broken([](Record& r) { r.threads = 0; });
+  broken([](Record& r) { r.threads = 4097; });
   broken([](Record& r) { r.workload = ""; });
   broken([](Record& r) { r.target = ""; });
+  broken([](Record& r) { r.job = -1; });
+  broken([](Record& r) { r.candidate = -1; });
+  broken([](Record& r) { r.time_unix_ms = INT64_MAX; });
+  broken([](Record& r) { r.costs_s.resize(1025, 1e-4); });
+  // Each text: too long by one byte, and no text.
+  const std::pair<std::string Record::*, size_t> texts[] = {
+      {&Record::workload, 64 << 10}, {&Record::anchor, 64 << 10},     {&Record::target, 4 << 10},
+      {&Record::device_key, 128},    {&Record::fingerprint, 1 << 10}, {&Record::template_name, 128},
+      {&Record::config, 4 << 10},    {&Record::codegen_id, 128},      {&Record::tuner, 64}};
+  for (const auto& [text, most] : texts) {
+    broken([&](Record& r) { r.*text = std::string(most + 1, 'x'); });
+    broken([&](Record& r) { r.*text = "\xff"; });
+  }
   for (const Record& r : bad) EXPECT_TRUE(absl::IsInvalidArgument(Try(r))) << Line(r);
   EXPECT_TRUE(All(*store_).empty());
+  Record largest = GoodRecord();
+  for (const auto& [text, most] : texts) largest.*text = std::string(most, 'x');
+  largest.costs_s.resize(1024, 1e-4);
+  largest.threads = 4096;
+  largest.id = Add(largest);
+  EXPECT_EQ(Line(All(*store_).at(0)), Line(largest)) << "what just fits is kept";
+}
+
+TEST_P(StoreContract, OneExecutionIsOneRecord) {
+  Record r = GoodRecord();
+  r.candidate = 5;
+  r.attempt = 1;
+  const int64_t first = Add(r);
+  EXPECT_GT(first, 0);
+  Record again = r;
+  again.config = "another answer";
+  again.costs_s = {1e-9, 1e-9, 1e-9};
+  EXPECT_EQ(Add(again), 0);
+  r.attempt = 2;
+  std::vector<Record> group = {again, r, r};
+  const auto ids = store_->Append(group);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ((*ids)[0], 0);
+  EXPECT_GT((*ids)[1], first);
+  EXPECT_EQ((*ids)[2], 0) << "twice in one group";
+  EXPECT_EQ(All(*store_).size(), 2u);
+  EXPECT_EQ(BestText(QueryFor(r)), "exact " + r.config) << "what was passed over is no best either";
+  r.candidate = r.attempt = 0;
+  EXPECT_GT(Add(r), 0);
+  EXPECT_GT(Add(r), 0) << "what no fleet measured is never the same";
 }
 
 TEST_P(StoreContract, AppendsAllOrNothing) {
   std::vector<Record> records(3, GoodRecord());
-  records[2].outcome = "great";
+  records[2].purpose = "fun";
   EXPECT_FALSE(store_->Append(records).ok());
   EXPECT_TRUE(All(*store_).empty());
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "nothing");
@@ -138,7 +149,7 @@ TEST_P(StoreContract, ScansByEachField) {
   only([](Record& r) { r.device_key = "d"; }, {.device_key = "d"});
   only([](Record& r) { r.template_name = "x"; }, {.template_name = "x"});
   only([](Record& r) { r.purpose = "final"; }, {.purpose = "final"});
-  only([](Record& r) { r.outcome = "raced_out"; }, {.outcome = "raced_out"});
+  only([](Record& r) { r.outcome = Outcome::kRacedOut; }, {.outcome = Outcome::kRacedOut});
   only([](Record& r) { r.job = 99; }, {.job = 99});
   EXPECT_EQ(All(*store_).size(), 9u);
   EXPECT_TRUE(All(*store_, {.workload = "w", .anchor = "a"}).empty()) << "all fields must fit at once";
@@ -177,6 +188,8 @@ TEST_P(StoreContract, ScansTheNewestFirst) {
   EXPECT_EQ(scanned({}), ids);
   EXPECT_EQ(scanned({.limit = 2}), (std::vector<int64_t>{ids[0], ids[1]})) << "a limit keeps the newest";
   EXPECT_EQ(scanned({.after_id = ids[2]}), (std::vector<int64_t>{ids[0], ids[1]}));
+  EXPECT_EQ(scanned({.before_id = ids[1], .limit = 1}), std::vector<int64_t>{ids[2]}) << "page by page";
+  EXPECT_EQ(scanned({.before_id = ids[3]}), std::vector<int64_t>());
 }
 
 TEST_P(StoreContract, LetsAVisitorUseTheStore) {
@@ -211,10 +224,10 @@ TEST_P(StoreContract, KeepsTheOlderOfEquals) {
 }
 
 TEST_P(StoreContract, NeverCallsBestWhatMayNotBe) {
-  Add(Failure("run_crashed", "signal 11"));
+  Add(Failure(Outcome::kRunCrashed, "signal 11"));
   Add(WithCosts(GoodRecord(), {1e-9, 1e-9}));  // provisional, but with two samples only
   Record raced = WithCosts(GoodRecord(), {1e-9, 1e-9, 1e-9});
-  raced.outcome = "raced_out";
+  raced.outcome = Outcome::kRacedOut;
   Add(raced);
   Record canary = WithCosts(GoodRecord(), {1e-9, 1e-9, 1e-9});
   canary.purpose = "canary";
@@ -256,10 +269,11 @@ TEST_P(StoreContract, ARevalidationRetiresWhatIsOlder) {
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact lucky");
   // One that failed retires nothing; one of another device neither, nor one that is older.
   Record failed = again, elsewhere = again, older = again;
-  failed.outcome = "run_crashed";
+  failed.outcome = Outcome::kRunCrashed;
   failed.costs_s.clear();
   elsewhere.device_key = "server";
   older.time_unix_ms -= 1;
+  older.job = 0;  // from another store: only its time tells how old it is
   for (Record* r : {&failed, &elsewhere, &older}) {
     r->codegen_id = "3.1.19";
     r->costs_s.assign(r->costs_s.size(), 9e-4);
@@ -270,6 +284,75 @@ TEST_P(StoreContract, ARevalidationRetiresWhatIsOlder) {
   Record later = named("later", 8e-5, "final");
   Add(later);
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact later");
+}
+
+TEST_P(StoreContract, ARevalidationRetiresWhatAWrongClockDatedIntoTheFuture) {
+  Record lucky = WithCosts(GoodRecord(), {1e-5, 1e-5, 1e-5});
+  lucky.purpose = "final";
+  lucky.time_unix_ms += 86'400'000;
+  Add(lucky);
+  Record again = WithCosts(GoodRecord(), {9e-5, 9e-5, 9e-5});
+  again.purpose = "revalidate";
+  again.codegen_id = "2.1.19";
+  const int64_t id = Add(again);
+  EXPECT_EQ(Best(QueryFor(lucky))->record.id, id);
+}
+
+TEST_P(StoreContract, WhatWasPutNeverOutranksWhatWasMeasured) {
+  Record put = WithCosts(GoodRecord(), {1e-12, 1e-12, 1e-12});
+  put.config = "put";
+  put.origin = "put";
+  put.purpose = "final";
+  Record kin = GoodRecord(), elsewhere = GoodRecord();
+  kin.workload = "same anchor, other epilogue";
+  kin.config = "kin";
+  elsewhere.fingerprint = elsewhere.device_key = "elsewhere";
+  elsewhere.config = "elsewhere";
+  const BestQuery query = QueryFor(put);
+  Add(put);
+  EXPECT_EQ(BestText(query), "exact put") << "better than nothing";
+  Add(kin);
+  EXPECT_EQ(BestText(query), "borrowed kin");
+  Add(elsewhere);
+  EXPECT_EQ(BestText(query), "target elsewhere");
+  Add(GoodRecord());
+  EXPECT_EQ(BestText(query), "exact " + GoodRecord().config);
+  EXPECT_EQ(AllBest(*store_, {.workload = put.workload, .device_key = put.device_key}).at(0).config,
+            GoodRecord().config);
+  put.origin = "trusted";
+  Add(put);
+  EXPECT_EQ(BestText(query), "exact put") << "an admin says so";
+}
+
+TEST_P(StoreContract, WhatWasPutSpeaksAgainstNothingThatWasMeasured) {
+  Add(GoodRecord());
+  const BestQuery query = QueryFor(GoodRecord());
+  Record failure = Failure(Outcome::kWrongAnswer, "says somebody");
+  failure.origin = "put";
+  Add(failure);
+  EXPECT_EQ(BestText(query), "exact " + GoodRecord().config);
+  Record revalidation = WithCosts(GoodRecord(), {1, 1, 1});
+  revalidation.purpose = "revalidate";
+  revalidation.codegen_id = "other";
+  revalidation.config = "put";
+  revalidation.origin = "put";
+  Add(revalidation);
+  EXPECT_EQ(BestText(query), "exact " + GoodRecord().config);
+  Record standard = WithCosts(GoodRecord(), {1e-12});
+  standard.config = "default";
+  standard.origin = "put";
+  Add(standard);
+  BestQuery lead = query;
+  lead.default_template = standard.template_name;
+  lead.default_config = "default";
+  EXPECT_EQ(BestText(lead), "exact " + GoodRecord().config);
+  // Against what was put it does.
+  Add(Failure(Outcome::kWrongAnswer, "measured"));
+  EXPECT_EQ(BestText(query), "exact put");
+  Record refuted = failure;
+  refuted.config = "put";
+  Add(refuted);
+  EXPECT_EQ(BestText(query), "nothing");
 }
 
 TEST_P(StoreContract, AnswersOnTheNearestLevel) {
@@ -374,6 +457,9 @@ TEST_P(StoreContract, ListsTheBestOfEachWorkloadTargetAndKey) {
   EXPECT_EQ(AllBest(*store_, {.device_key = "server"}).size(), 1u);
   EXPECT_EQ(AllBest(*store_, {.workload = "second"}).size(), 1u);
   EXPECT_EQ(AllBest(*store_, {.limit = 2}).size(), 2u);
+  const std::vector<Record> bests = AllBest(*store_);
+  EXPECT_EQ(AllBest(*store_, {.after_id = bests[0].id, .limit = 1}).at(0).id, bests[1].id) << "page by page";
+  EXPECT_EQ(AllBest(*store_, {.before_id = bests[2].id, .newest_first = true}).at(0).id, bests[1].id);
   EXPECT_TRUE(AllBest(*store_, {.template_name = "conv2d.direct"}).empty());
 }
 
@@ -419,18 +505,18 @@ TEST_P(StoreContract, WhatFailsLaterIsBestNoLonger) {
   Add(final);
   const BestQuery query = QueryFor(GoodRecord());
   EXPECT_EQ(BestText(query), "exact wrong");
-  Add(config(Failure("infrastructure", "the worker's own"), "wrong", 0));
+  Add(config(Failure(Outcome::kInfrastructure, "the worker's own"), "wrong", 0));
   EXPECT_EQ(BestText(query), "exact wrong");
-  Record elsewhere = config(Failure("wrong_answer", "there"), "wrong", 0);
+  Record elsewhere = config(Failure(Outcome::kWrongAnswer, "there"), "wrong", 0);
   elsewhere.fingerprint = "Other CPU";
   Add(elsewhere);
   EXPECT_EQ(BestText(query), "exact wrong");
-  Add(config(Failure("wrong_answer", "output 0"), "wrong", 0));
+  Add(config(Failure(Outcome::kWrongAnswer, "output 0"), "wrong", 0));
   EXPECT_EQ(BestText(query), "exact second");
   EXPECT_EQ(AllBest(*store_).at(0).config, "second");
-  Add(config(Failure("run_crashed", "SIGSEGV"), "second", 0));
+  Add(config(Failure(Outcome::kRunCrashed, "SIGSEGV"), "second", 0));
   EXPECT_EQ(BestText(query), "exact third") << "and what failed before does not come back";
-  Add(config(Failure("run_timeout", "still running"), "third", 0));
+  Add(config(Failure(Outcome::kRunTimeout, "still running"), "third", 0));
   EXPECT_EQ(BestText(query), "nothing");
   Add(config(GoodRecord(), "third", 3e-4));
   EXPECT_EQ(BestText(query), "exact third") << "measured again, it may";
@@ -449,13 +535,14 @@ TEST_P(StoreContract, ADefaultMayBeBestByAnyLead) {
 TEST_P(StoreContract, ImportsEachTrialOnce) {
   std::vector<Record> records(3, GoodRecord());
   records[1].config = "other";
-  records[2] = Failure("build_failed", std::string(2000, 'x'));
+  records[2] = Failure(Outcome::kBuildFailed, std::string(2000, 'x'));
   records[2].config = "broken";
-  for (Record& r : records) r.job = 5;
+  for (Record& r : records) r.job = r.candidate = r.attempt = 5;
   const auto first = store_->Import(records);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(std::count(first->begin(), first->end(), 0), 0);
-  for (const Record& r : All(*store_)) EXPECT_EQ(r.job, 0) << "jobs are those of another store";
+  for (const Record& r : All(*store_))
+    EXPECT_EQ(r.job + r.candidate + r.attempt, 0) << "jobs and executions are those of another store";
   for (Record& r : records) r.job = 6;
   records.push_back(GoodRecord());
   records.back().time_unix_ms += 1;
@@ -467,89 +554,26 @@ TEST_P(StoreContract, ImportsEachTrialOnce) {
   EXPECT_EQ((*second)[4], 0) << "twice in one import";
   EXPECT_EQ(All(*store_).size(), 4u);
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact " + GoodRecord().config);
-  records[0].outcome = "great";
+  records[0].purpose = "fun";
   records[1].time_unix_ms = 1;
   EXPECT_FALSE(store_->Import(records).ok());
   EXPECT_EQ(All(*store_).size(), 4u) << "all or nothing";
 }
 
-TEST_P(StoreContract, TheNewestVerdictOnAModelCounts) {
-  const auto verdict = [&](const std::string& device_key) -> std::string {
-    const auto job = store_->LatestVerdict("m", "t", device_key);
-    EXPECT_TRUE(job.ok()) << job.status();
-    return job->has_value() ? (*job)->build_with : "none";
+TEST_P(StoreContract, AnImportRaisesWhatWasPut) {
+  Record r = GoodRecord();
+  const auto imported = [&](const char* origin) {
+    r.origin = origin;
+    const auto ids = store_->Import({&r, 1});
+    EXPECT_TRUE(ids.ok()) << ids.status();
+    return ids->front() != 0;
   };
-  const auto add = [&](const std::string& model, const std::string& target, const std::string& key,
-                       const std::string& build_with) {
-    JobRow job;
-    job.model_hash = model;
-    job.target = target;
-    job.device_key = key;
-    job.build_with = build_with;
-    EXPECT_TRUE(store_->CreateJob(job).ok());
-  };
-  EXPECT_EQ(verdict(""), "none");
-  add("m", "t", "a", "default");
-  add("m", "t", "a", "");  // not measured: says nothing
-  add("m", "other target", "a", "tuned");
-  add("other model", "t", "a", "tuned");
-  EXPECT_EQ(verdict("a"), "default");
-  EXPECT_EQ(verdict(""), "default");
-  EXPECT_EQ(verdict("b"), "none");
-  add("m", "t", "b", "tuned");
-  EXPECT_EQ(verdict("a"), "default");
-  EXPECT_EQ(verdict("b"), "tuned");
-  EXPECT_EQ(verdict(""), "tuned");
-}
-
-TEST_P(StoreContract, TakesJobsThroughTheirStates) {
-  JobRow job;
-  job.model = "resnet18.onnx";
-  job.target = "llvm";
-  job.device_key = "laptop";
-  job.tuner = "xgb";
-  job.codegen_id = "1.1.19";
-  job.spec = R"({"trials": 500})";
-  job.created_unix_ms = 1;
-  const auto first = store_->CreateJob(job);
-  ASSERT_TRUE(first.ok()) << first.status();
-  const auto second = store_->CreateJob(job);
-  ASSERT_TRUE(second.ok());
-  EXPECT_GT(*second, *first);
-  job.id = *first;
-  job.state = "failed";
-  job.reason = "no worker";
-  job.summary = "{}";
-  job.trials = 12;
-  job.best_ms = 3.25;
-  job.model_hash = "0123456789abcdef";
-  job.build_with = "default";
-  job.updated_unix_ms = 2;
-  ASSERT_TRUE(store_->UpdateJob(job).ok());
-  const auto read = store_->GetJob(*first);
-  ASSERT_TRUE(read.ok());
-  const auto fields = [](const JobRow& j) {
-    return std::tie(j.id, j.model, j.target, j.device_key, j.tuner, j.codegen_id, j.spec, j.state, j.reason, j.summary,
-                    j.trials, j.best_ms, j.created_unix_ms, j.updated_unix_ms, j.model_hash, j.build_with);
-  };
-  EXPECT_EQ(fields(*read), fields(job));
-  EXPECT_EQ(store_->GetJob(*second)->state, "queued");
-  const auto jobs = store_->Jobs();
-  ASSERT_TRUE(jobs.ok());
-  ASSERT_EQ(jobs->size(), 2u);
-  EXPECT_EQ((*jobs)[0].id, *second) << "newest first";
-}
-
-TEST_P(StoreContract, RefusesJobsUnknownOrInNoState) {
-  JobRow job;
-  job.id = 4;
-  EXPECT_TRUE(absl::IsNotFound(store_->UpdateJob(job)));
-  EXPECT_TRUE(absl::IsNotFound(store_->GetJob(4).status()));
-  job.state = "thinking";
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->CreateJob(job).status()));
-  job.state = "done";
-  job.build_with = "luck";
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->CreateJob(job).status()));
+  EXPECT_TRUE(imported("put"));
+  EXPECT_FALSE(imported("put"));
+  EXPECT_TRUE(imported("trusted")) << "else an admin could not vouch for it";
+  EXPECT_FALSE(imported("measured"));
+  EXPECT_FALSE(imported("put"));
+  EXPECT_EQ(Best(QueryFor(r))->record.origin, "trusted");
 }
 
 TEST_P(StoreContract, SurvivesManyThreadsAtOnce) {
@@ -576,9 +600,7 @@ TEST_P(StoreContract, SurvivesManyThreadsAtOnce) {
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact " + std::to_string(kThreads * kEach - 1));
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
-                         testing::Values(StoreKind{"sqlite", MakeSqlite},
-                                         StoreKind{"memory", [](const TempFolder&) { return NewMemoryStore(); }}),
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::ValuesIn(kStoreKinds),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -22,8 +22,13 @@ Record RandomRecord(Rng& rng) {
   r.time_unix_ms = 1700000000000 + rng.Below(4);
   static constexpr const char* kPurposes[] = {"search", "search", "search", "final", "revalidate", "canary"};
   r.purpose = kPurposes[rng.Below(6)];
-  static constexpr const char* kOutcomes[] = {"ok", "ok", "ok", "raced_out", "build_failed", "infrastructure"};
+  static constexpr Outcome kOutcomes[] = {Outcome::kOk,       Outcome::kOk,          Outcome::kOk,
+                                          Outcome::kRacedOut, Outcome::kBuildFailed, Outcome::kInfrastructure};
   r.outcome = kOutcomes[rng.Below(6)];
+  static constexpr const char* kOrigins[] = {"measured", "measured", "put", "trusted"};
+  r.origin = kOrigins[rng.Below(4)];
+  if (rng.Below(2) == 0) r.job = 0;
+  if (rng.Below(3) == 0) r.candidate = 1 + rng.Below(200), r.attempt = 1;
   r.costs_s.assign(1 + rng.Below(5), 0);
   for (double& cost : r.costs_s) cost = 1e-6 * (1 + rng.Below(20));  // few values: ties happen
   return r;
@@ -58,9 +63,9 @@ TEST(StoreFuzz, SqliteAnswersAsTheListDoes) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     Rng rng(seed);
     TempFolder folder;
-    auto opened = OpenSqliteStore(folder.File("records.db"), OpenMode::kReadWrite);
+    auto opened = OpenStore(folder.File("records.db"));
     ASSERT_TRUE(opened.ok()) << opened.status();
-    const std::unique_ptr<Store> sqlite = std::move(*opened), memory = NewMemoryStore();
+    const std::unique_ptr<Store> sqlite = std::move(*opened), memory = *OpenStore("memory:");
     int answered = 0;
     for (int round = 0; round < 25; ++round) {
       std::vector<Record> batch(1 + rng.Below(8));

@@ -33,7 +33,7 @@ TEST(RecordJson, KeepsTheNamesThatScriptsRelyOn) {
 }
 
 TEST(RecordJson, WritesBytesThatAreNoText) {
-  const Record r = Failure("run_crashed", "\xff\xfe");
+  const Record r = Failure(Outcome::kRunCrashed, "\xff\xfe");
   EXPECT_TRUE(RecordFromJsonLine(ToJsonLine(r)).ok());
 }
 
@@ -65,7 +65,7 @@ TEST(Record, MedianIsOfTheMiddleSamples) {
   EXPECT_EQ(MedianCost(WithCosts(GoodRecord(), {3, 1, 2})), 2);
   EXPECT_EQ(MedianCost(WithCosts(GoodRecord(), {4, 1, 2, 3})), 2.5);
   EXPECT_EQ(MedianCost(WithCosts(GoodRecord(), {})), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(MedianCost(Failure("build_failed", "")), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(MedianCost(Failure(Outcome::kBuildFailed, "")), std::numeric_limits<double>::infinity());
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ int InChild(const Body& body) {
 class SqliteStoreTest : public testing::Test {
  protected:
   std::unique_ptr<Store> Open(OpenMode mode = OpenMode::kReadWrite) {
-    auto store = OpenSqliteStore(path_, mode);
+    auto store = OpenStore(path_, mode);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? std::move(*store) : nullptr;
   }
@@ -64,7 +64,7 @@ class SqliteStoreTest : public testing::Test {
   void ExpectRefused(absl::StatusCode code, const std::string& text) {
     const std::string before = Bytes(path_);
     for (OpenMode mode : {OpenMode::kReadWrite, OpenMode::kReadOnly}) {
-      const absl::Status status = OpenSqliteStore(path_, mode).status();
+      const absl::Status status = OpenStore(path_, mode).status();
       EXPECT_EQ(status.code(), code) << status;
       EXPECT_THAT(std::string(status.message()),
                   testing::AllOf(HasSubstr(path_), HasSubstr(text), testing::Not(HasSubstr("\n"))));
@@ -146,12 +146,11 @@ TEST_F(SqliteStoreTest, LeavesOneFileBehindWhenClosed) {
 
 TEST_F(SqliteStoreTest, RefusesASecondWriterAndNamesTheFirst) {
   const std::unique_ptr<Store> first = Open();
-  const absl::Status again = OpenSqliteStore(path_, OpenMode::kReadWrite).status();
+  const absl::Status again = OpenStore(path_).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(again)) << again;
   EXPECT_THAT(std::string(again.message()), HasSubstr("process " + std::to_string(getpid())));
   std::filesystem::create_symlink(path_, folder_.File("alias.db"));
-  EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteStore(folder_.File("alias.db"), OpenMode::kReadWrite).status()))
-      << "by another name";
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenStore(folder_.File("alias.db")).status())) << "by another name";
 }
 
 TEST_F(SqliteStoreTest, LetsTheNextWriterInWhenTheFirstIsKilled) {
@@ -159,13 +158,13 @@ TEST_F(SqliteStoreTest, LetsTheNextWriterInWhenTheFirstIsKilled) {
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+    auto store = OpenStore(path_);
     if (write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
   }
   char byte;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  const absl::Status held = OpenSqliteStore(path_, OpenMode::kReadWrite).status();
+  const absl::Status held = OpenStore(path_).status();
   EXPECT_THAT(std::string(held.message()), HasSubstr("process " + std::to_string(child)));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
@@ -193,18 +192,17 @@ TEST_F(SqliteStoreTest, ReadersDoNotWrite) {
 }
 
 TEST_F(SqliteStoreTest, SaysThatThereIsNoFile) {
-  const absl::Status status = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+  const absl::Status status = OpenStore(path_, OpenMode::kReadOnly).status();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
-  EXPECT_TRUE(absl::IsNotFound(OpenSqliteStore(folder_.File("no/such/records.db"), OpenMode::kReadWrite).status()));
-  EXPECT_THAT(std::string(OpenSqliteStore(folder_.path(), OpenMode::kReadWrite).status().message()),
-              HasSubstr("is a folder"));
+  EXPECT_TRUE(absl::IsNotFound(OpenStore(folder_.File("no/such/records.db")).status()));
+  EXPECT_THAT(std::string(OpenStore(folder_.path()).status().message()), HasSubstr("is a folder"));
 }
 
 TEST_F(SqliteStoreTest, TakesAnEmptyFileAsNewAndTellsReadersSo) {
   Overwrite(path_, "");
-  EXPECT_THAT(std::string(OpenSqliteStore(path_, OpenMode::kReadOnly).status().message()), HasSubstr("empty"));
+  EXPECT_THAT(std::string(OpenStore(path_, OpenMode::kReadOnly).status().message()), HasSubstr("empty"));
   EXPECT_NE(Open(), nullptr);
 }
 
@@ -262,7 +260,7 @@ TEST_F(SqliteStoreTest, EachDamagedPageIsFoundOrHarmless) {
     std::string bytes = good;
     std::fill_n(bytes.begin() + page * 4096, 8, '\xFF');
     Overwrite(path_, bytes);
-    const absl::Status status = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+    const absl::Status status = OpenStore(path_, OpenMode::kReadOnly).status();
     EXPECT_TRUE(status.ok() || absl::IsDataLoss(status)) << status;
     refused += !status.ok();
   }
@@ -275,7 +273,7 @@ TEST_F(SqliteStoreTest, NoAcknowledgedRecordIsLostToAKill) {
     ASSERT_EQ(pipe(acks), 0);
     const pid_t child = fork();
     if (child == 0) {
-      auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+      auto store = OpenStore(path_);
       if (!store.ok()) _exit(1);
       while (true) {
         const auto ids = (*store)->Append(std::vector<Record>(3, GoodRecord()));
@@ -300,7 +298,7 @@ TEST_F(SqliteStoreTest, NoAcknowledgedRecordIsLostToAKill) {
 TEST_F(SqliteStoreTest, AFullDiskIsNeverAcknowledgedAndIsRecoveredFrom) {
   EXPECT_EQ(InChild([&] {
               std::signal(SIGXFSZ, SIG_IGN);
-              auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+              auto store = OpenStore(path_);
               if (!store.ok()) return 1;
               const rlimit small{200 << 10, RLIM_INFINITY}, none{RLIM_INFINITY, RLIM_INFINITY};
               if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 2;
@@ -337,7 +335,7 @@ TEST_F(SqliteStoreTest, ReadsFromAFolderThatCanNotBeWritten) {
   Fill(4);
   EXPECT_EQ(AsReader(folder_,
                      [&] {
-                       auto store = OpenSqliteStore(path_, OpenMode::kReadOnly);
+                       auto store = OpenStore(path_, OpenMode::kReadOnly);
                        if (!store.ok()) return 1;
                        if (All(**store).size() != 4) return 2;
                        return (*store)->Best(QueryFor(GoodRecord()))->has_value() ? 0 : 3;
@@ -345,8 +343,7 @@ TEST_F(SqliteStoreTest, ReadsFromAFolderThatCanNotBeWritten) {
             0);
   EXPECT_EQ(AsReader(folder_,
                      [&] {
-                       const absl::Status status =
-                           OpenSqliteStore(folder_.File("new.db"), OpenMode::kReadWrite).status();
+                       const absl::Status status = OpenStore(folder_.File("new.db")).status();
                        return absl::IsPermissionDenied(status) ? 0 : 1;
                      }),
             0)
@@ -356,7 +353,7 @@ TEST_F(SqliteStoreTest, ReadsFromAFolderThatCanNotBeWritten) {
 TEST_F(SqliteStoreTest, TellsAReaderOfAnUnfinishedLogItMayNotTouch) {
   Fill(1);
   ASSERT_EQ(InChild([&] {  // dies without closing: the log stays
-              auto store = OpenSqliteStore(path_, OpenMode::kReadWrite);
+              auto store = OpenStore(path_);
               _exit(store.ok() && (*store)->Append(std::vector<Record>(1, GoodRecord())).ok() ? 0 : 1);
               return 1;
             }),
@@ -365,7 +362,7 @@ TEST_F(SqliteStoreTest, TellsAReaderOfAnUnfinishedLogItMayNotTouch) {
   std::filesystem::remove(path_ + "-shm");
   EXPECT_EQ(AsReader(folder_,
                      [&] {
-                       const absl::Status status = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+                       const absl::Status status = OpenStore(path_, OpenMode::kReadOnly).status();
                        if (status.ok()) return 1;
                        return status.message().find("copy both") != absl::string_view::npos ? 0 : 2;
                      }),
@@ -377,7 +374,7 @@ TEST_F(SqliteStoreTest, BringsAFileOfTheFirstVersionUpToDate) {
   RunSql(path_, "PRAGMA application_id = " + std::to_string(kApplicationId) + ";" + std::string(Migrations()[0]) +
                     "; PRAGMA user_version = 1; INSERT INTO job VALUES (3, 'm', 't', 'd', 'xgb', 'c', '{}', 'done', "
                     "'', '{}', 5, 1.5, 1, 2)");
-  const absl::Status read = OpenSqliteStore(path_, OpenMode::kReadOnly).status();
+  const absl::Status read = OpenStore(path_, OpenMode::kReadOnly).status();
   EXPECT_THAT(std::string(read.message()), HasSubstr("of an older Temper"));
   const std::unique_ptr<Store> store = Open();
   const auto job = store->GetJob(3);
@@ -391,21 +388,21 @@ TEST_F(SqliteStoreTest, ASnapshotIsOneFileWithWhatAWriterHasCommitted) {
   const std::unique_ptr<Store> writer = Open();
   ASSERT_TRUE(writer->Append(std::vector<Record>(20, GoodRecord())).ok());
   const std::string copy = folder_.File("copy.db");
-  ASSERT_TRUE(SnapshotSqliteStore(path_, copy).ok());
+  ASSERT_TRUE(SnapshotStore(path_, copy).ok());
   ASSERT_TRUE(writer->Append(std::vector<Record>(1, GoodRecord())).ok());
-  auto reader = OpenSqliteStore(copy, OpenMode::kReadOnly);
+  auto reader = OpenStore(copy, OpenMode::kReadOnly);
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ(All(**reader).size(), 20u);
   EXPECT_TRUE((*reader)->Best(QueryFor(GoodRecord()))->has_value());
   EXPECT_FALSE(std::filesystem::exists(copy + "-wal"));
   reader->reset();
-  EXPECT_TRUE(OpenSqliteStore(copy, OpenMode::kReadWrite).ok()) << "it is a database like any other";
+  EXPECT_TRUE(OpenStore(copy).ok()) << "it is a database like any other";
 
   const std::string before = Bytes(copy);
-  EXPECT_TRUE(absl::IsAlreadyExists(SnapshotSqliteStore(path_, copy)));
+  EXPECT_TRUE(absl::IsAlreadyExists(SnapshotStore(path_, copy)));
   EXPECT_EQ(Bytes(copy), before);
-  EXPECT_TRUE(absl::IsNotFound(SnapshotSqliteStore(folder_.File("none.db"), folder_.File("x.db"))));
-  EXPECT_FALSE(SnapshotSqliteStore(path_, folder_.File("no/such/copy.db")).ok());
+  EXPECT_TRUE(absl::IsNotFound(SnapshotStore(folder_.File("none.db"), folder_.File("x.db"))));
+  EXPECT_FALSE(SnapshotStore(path_, folder_.File("no/such/copy.db")).ok());
 }
 
 TEST_F(SqliteStoreTest, ASnapshotThatDoesNotFitLeavesNothingBehind) {
@@ -414,7 +411,7 @@ TEST_F(SqliteStoreTest, ASnapshotThatDoesNotFitLeavesNothingBehind) {
               std::signal(SIGXFSZ, SIG_IGN);
               const rlimit small{50 << 10, RLIM_INFINITY};
               if (setrlimit(RLIMIT_FSIZE, &small) != 0) return 1;
-              return SnapshotSqliteStore(path_, folder_.File("copy.db")).ok() ? 2 : 0;
+              return SnapshotStore(path_, folder_.File("copy.db")).ok() ? 2 : 0;
             }),
             0);
   for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
@@ -424,9 +421,9 @@ TEST_F(SqliteStoreTest, ASnapshotThatDoesNotFitLeavesNothingBehind) {
 
 TEST_F(SqliteStoreTest, PathsMayHaveAnyCharacter) {
   const std::string odd = folder_.File("a b?mode=memory#%41.db");
-  { ASSERT_TRUE(OpenSqliteStore(odd, OpenMode::kReadWrite).ok()); }
+  { ASSERT_TRUE(OpenStore(odd).ok()); }
   EXPECT_TRUE(std::filesystem::exists(odd));
-  EXPECT_TRUE(OpenSqliteStore(odd, OpenMode::kReadOnly).ok());
+  EXPECT_TRUE(OpenStore(odd, OpenMode::kReadOnly).ok());
 }
 
 class WriterTest : public SqliteStoreTest {

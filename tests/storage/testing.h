@@ -35,7 +35,7 @@ inline Record WithCosts(Record r, std::vector<double> costs_s) {
   return r;
 }
 
-inline Record Failure(const std::string& outcome, const std::string& error) {
+inline Record Failure(Outcome outcome, const std::string& error) {
   Record r = GoodRecord();
   r.outcome = outcome;
   r.error = error;

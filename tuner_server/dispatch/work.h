@@ -64,7 +64,7 @@ struct ItemResult {
   int64_t lease = 0;
   int64_t item = 0;     // 0 for a model: the lease tells
   int attempt = 0;      // 0 for a model
-  std::string outcome;  // see IsOutcome
+  std::string outcome;  // text of an Outcome
   std::string error;
   std::vector<double> costs_s;
   std::vector<double> untuned_s;  // kModel: the default's rounds

@@ -146,7 +146,7 @@ absl::Status ServerCore::CancelJob(int64_t id) {
 }
 
 absl::StatusOr<std::vector<JobRow>> ServerCore::Jobs() {
-  TEMPER_ASSIGN_OR_RETURN(std::vector<JobRow> rows, store_.Jobs());
+  TEMPER_ASSIGN_OR_RETURN(std::vector<JobRow> rows, store_.Jobs({}));
   for (JobRow& row : rows) {
     const std::shared_ptr<JobFeed> feed = FindJob(row.id);
     if (feed != nullptr && !feed->over()) row = feed->row();

@@ -68,13 +68,13 @@ absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wa
 }
 
 absl::Status CloseAbandoned(Store& store, absl::Time wall) {
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, store.Jobs());
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, store.Jobs({}));
   for (JobRow row : rows) {
     if (IsFinalJobState(row.state)) continue;
     row.state = "abandoned";
     row.reason = "its server ended before it did";
     row.trials = 0;
-    const RecordFilter trials{.purpose = "search", .outcome = "ok", .job = row.id};
+    const RecordFilter trials{.purpose = "search", .outcome = Outcome::kOk, .job = row.id};
     TEMPER_RETURN_IF_ERROR(store.Scan(trials, [&](const Record&) { ++row.trials; }));
     row.updated_unix_ms = absl::ToUnixMillis(wall);
     TEMPER_RETURN_IF_ERROR(store.UpdateJob(row));

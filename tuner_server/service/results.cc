@@ -18,7 +18,7 @@ ItemResult Checked(ItemResult result) {
            std::all_of(samples.begin(), samples.end(), [](double s) { return std::isfinite(s) && s > 0; });
   };
   const bool measured = result.outcome == "ok" || result.outcome == "raced_out";
-  if (!IsOutcome(result.outcome) || (measured && !sound(result.costs_s))) {
+  if (!ParseOutcome(result.outcome).has_value() || (measured && !sound(result.costs_s))) {
     result.error = absl::StrCat("the worker answered '", result.outcome, "' without sound samples");
     result.outcome = "infrastructure";
   }
@@ -45,7 +45,8 @@ Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& work
   record.purpose = !is_final ? "search" : work.revalidate ? "revalidate" : "final";
   if (MeasuredInNoise(work.kind, item, result)) record.purpose = "canary";
   // Raced out is a measurement like any other, with too few samples to ever be best.
-  record.outcome = result.outcome == "raced_out" ? "ok" : result.outcome;
+  record.outcome = ParseOutcome(result.outcome).value_or(Outcome::kInfrastructure);
+  if (record.outcome == Outcome::kRacedOut) record.outcome = Outcome::kOk;
   record.error = result.error;
   record.costs_s = result.costs_s;
   record.tuner = work.tuner;

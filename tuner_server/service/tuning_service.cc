@@ -160,7 +160,9 @@ absl::Status FillVerdict(Store& store, const v1::QueryVerdictRequest& request, v
 
 absl::Status Put(Store& store, const v1::PutRecordsRequest& request, v1::PutRecordsReply* reply) {
   std::vector<Record> records;
-  for (const v1::Record& record : request.records()) records.push_back(FromWire(record));
+  for (const v1::Record& record : request.records()) {
+    TEMPER_ASSIGN_OR_RETURN(records.emplace_back(), FromWire(record));
+  }
   TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, store.Import(records));
   reply->mutable_ids()->Add(ids.begin(), ids.end());
   return absl::OkStatus();

@@ -73,7 +73,7 @@ absl::Status JobLoop::Warm(std::vector<Booster> shipped, std::span<const Record>
     const TemplateDef* def = FindTemplate(record.template_name);
     absl::StatusOr<Config> config = ParseConfig(record.config);
     if (def == nullptr || def->version != record.template_version || !config.ok()) continue;
-    if (record.outcome == "infrastructure") continue;
+    if (record.outcome == Outcome::kInfrastructure) continue;
     std::vector<Observation>& observations = by_workload[record.workload];
     if (observations.empty()) order.push_back(record.workload);
     observations.push_back({{record.template_name, *std::move(config)}, record.ok(), MedianCost(record)});

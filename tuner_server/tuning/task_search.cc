@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
-#include "storage/check.h"
+#include "storage/best.h"
 
 namespace temper {
 namespace {
@@ -82,12 +82,13 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
   TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
   for (const Record& record : known) {
     const TemplateDef* def = FindTemplate(record.template_name);
-    if (def == nullptr || def->version != record.template_version || record.outcome == "infrastructure") continue;
+    if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure)
+      continue;
     if (record.purpose == "canary") continue;
     const WorkItem item{0, record.template_name, record.template_version, record.config};
     MarkTried(item);
-    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
-    if (record.purpose != "search" || !Measured(record.outcome) || record.costs_s.empty()) continue;
+    Learn(item, std::string(Text(record.outcome)), record.costs_s, IsConfirmed(record));
+    if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) continue;
     course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
   }
   since_better_ = 0;
@@ -107,7 +108,7 @@ absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
     const absl::StatusOr<Config> config = ParseConfig(record.config);
     if (space == spaces.end() || !config.ok() || !space->second.Check(*config).ok()) continue;
     const WorkItem item{0, record.template_name, FindTemplate(record.template_name)->version, record.config};
-    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
+    Learn(item, std::string(Text(record.outcome)), record.costs_s, IsConfirmed(record));
   }
   Choose();
   End("revalidated");

@@ -1,0 +1,12 @@
+// The simple store: lists, searched from end to end, gone with the process. Tests use it, and compare the fast one with
+// it.
+#pragma once
+
+#include "storage/store.h"
+
+namespace temper {
+
+absl::StatusOr<std::unique_ptr<Store>> OpenMemoryStore(const std::string& name, OpenMode mode);  // an empty one
+absl::Status SnapshotMemoryStore(const std::string& name, const std::string& to);                // kUnimplemented
+
+}  // namespace temper

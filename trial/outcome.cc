@@ -47,4 +47,6 @@ std::optional<Outcome> ParseOutcome(std::string_view text) {
   return std::nullopt;
 }
 
+std::string Explained(Outcome outcome, const std::string& error) { return std::string(Text(outcome)) + ": " + error; }
+
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace temper {
@@ -26,6 +27,7 @@ enum class Outcome : uint8_t {
 std::span<const Outcome> AllOutcomes();
 std::string_view Text(Outcome outcome);  // "ok", "raced_out", ...
 std::optional<Outcome> ParseOutcome(std::string_view text);
+std::string Explained(Outcome outcome, const std::string& error);  // "run_crashed: killed by SIGSEGV"
 
 // It has samples.
 inline bool IsMeasured(Outcome outcome) { return outcome == Outcome::kOk || outcome == Outcome::kRacedOut; }

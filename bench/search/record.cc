@@ -34,14 +34,14 @@ struct Recording {
   std::string workload, target;
   std::array<std::map<std::pair<std::string, std::string>, double>, kPasses> seconds;  // by template and config
 
-  bool Holds(const Candidate& c, int pass) const { return seconds[pass].contains({c.template_name, Text(c.config)}); }
-  bool Holds(const Candidate& c) const {
+  bool Holds(const Proposal& c, int pass) const { return seconds[pass].contains({c.template_name, Text(c.config)}); }
+  bool Holds(const Proposal& c) const {
     for (int pass = 0; pass < kPasses; ++pass) {
       if (!Holds(c, pass)) return false;
     }
     return true;
   }
-  double FastestSeconds(const Candidate& c) const {
+  double FastestSeconds(const Proposal& c) const {
     double fastest = kNever;
     for (const auto& pass : seconds) {
       const auto found = pass.find({c.template_name, Text(c.config)});
@@ -111,18 +111,18 @@ class Space {
     return s;
   }
 
-  const std::vector<Candidate>& candidates() const { return candidates_; }
+  const std::vector<Proposal>& candidates() const { return candidates_; }
   // Null: it does not build, or gives a wrong answer.
   std::unique_ptr<worker::Program> MakeProgram(size_t i) const {
     if (!code_[i].ok()) return nullptr;
     auto program = worker::NewCpuProgram(*code_[i], state_, cache_, pool_);
     return program->Verify().ok() ? std::move(program) : nullptr;
   }
-  const Candidate& untuned() const { return candidates_[untuned_]; }  // the default
+  const Proposal& untuned() const { return candidates_[untuned_]; }  // the default
   std::unique_ptr<worker::Program> MakeCanary() const { return MakeProgram(untuned_); }
 
  private:
-  absl::StatusOr<worker::LoadedKernel> Compile(const Candidate& candidate) const {
+  absl::StatusOr<worker::LoadedKernel> Compile(const Proposal& candidate) const {
     TEMPER_ASSIGN_OR_RETURN(const Kernel kernel,
                             BuildKernel(state_->workload, candidate.template_name, candidate.config, target_));
     return worker::Load(kernel, target_);
@@ -132,7 +132,7 @@ class Space {
   std::shared_ptr<worker::WorkloadState> state_;
   worker::CachePlan cache_;
   std::shared_ptr<temper_pool> pool_;
-  std::vector<Candidate> candidates_;
+  std::vector<Proposal> candidates_;
   std::vector<absl::StatusOr<worker::LoadedKernel>> code_;
   size_t untuned_ = 0;
 };
@@ -195,7 +195,7 @@ void RecordPass(const std::string& path, const Recording& recording, int pass, c
     const std::vector<double> seconds = timer.Seconds(programs);
     std::ostringstream lines;
     for (size_t k = 0; k < count; ++k) {
-      const Candidate& c = space.candidates()[left[first + k]];
+      const Proposal& c = space.candidates()[left[first + k]];
       nlohmann::ordered_json line = {
           {"pass", pass}, {"template", c.template_name}, {"config", Text(c.config)}, {"cost_s", nullptr}};
       if (std::isfinite(seconds[k])) line["cost_s"] = seconds[k];

@@ -60,11 +60,11 @@ absl::StatusOr<double> Regret(const RecordedSpace& space, const TunerDef& def, c
   RecordedSpace::Costs chosen{kNever, kNever};
   for (int trials = 0; trials < options.trials;) {
     Tuner& proposer = trials == 0 ? *first : *tuner;
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<Candidate> batch,
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Proposal> batch,
                             proposer.Propose(std::min(options.batch, options.trials - trials)));
     if (batch.empty()) break;
     std::vector<Observation> results;
-    for (const Candidate& candidate : batch) {
+    for (const Proposal& candidate : batch) {
       const auto found = space.costs.find({candidate.template_name, Text(candidate.config)});
       if (found == space.costs.end())
         return absl::NotFoundError(

@@ -10,19 +10,19 @@ namespace temper {
 namespace {
 
 constexpr int kBatch = 16;
-using Costs = std::function<Observation(const TunerContext&, const Candidate&)>;
+using Costs = std::function<Observation(const TunerContext&, const Proposal&)>;
 
-Observation Measured(const TunerContext& context, const Candidate& c) { return {c, true, ToyCost(context, c)}; }
-Observation Failed(const TunerContext&, const Candidate& c) { return {c, false, 0}; }
+Observation Measured(const TunerContext& context, const Proposal& c) { return {c, true, ToyCost(context, c)}; }
+Observation Failed(const TunerContext&, const Proposal& c) { return {c, false, 0}; }
 // Some fail, as in life.
-Observation Mixed(const TunerContext& context, const Candidate& c) {
+Observation Mixed(const TunerContext& context, const Proposal& c) {
   return Text(c.config).size() % 5 == 0 ? Failed(context, c) : Measured(context, c);
 }
 
-std::string Key(const Candidate& c) { return c.template_name + " " + Text(c.config); }
+std::string Key(const Proposal& c) { return c.template_name + " " + Text(c.config); }
 
-std::vector<Candidate> AllLegal(const TunerContext& context) {
-  std::vector<Candidate> all;
+std::vector<Proposal> AllLegal(const TunerContext& context) {
+  std::vector<Proposal> all;
   for (const TemplateDef* def : TemplatesFor(context.workload)) {
     for (const Config& config : def->space(context.workload, context.target).Enumerate(1 << 17))
       all.push_back({std::string(def->name), config});
@@ -30,7 +30,7 @@ std::vector<Candidate> AllLegal(const TunerContext& context) {
   return all;
 }
 
-bool Legal(const TunerContext& context, const Candidate& c) {
+bool Legal(const TunerContext& context, const Proposal& c) {
   for (const TemplateDef* def : TemplatesFor(context.workload)) {
     if (def->name == c.template_name) return def->space(context.workload, context.target).Check(c.config).ok();
   }
@@ -47,7 +47,7 @@ struct Plan {
   TunerContext context;
   int trials = 200;  // at most
   Costs costs = Measured;
-  std::vector<Candidate> known;  // observed before the first proposal
+  std::vector<Proposal> known;  // observed before the first proposal
   bool backwards = false;        // results of a batch in the opposite order
 };
 
@@ -61,7 +61,7 @@ Run Search(const TunerDef& def, const Plan& plan) {
   Tuner& tuner = **made;
   std::set<std::string> observed, proposed;
   std::vector<Observation> results;
-  for (const Candidate& c : plan.known) {
+  for (const Proposal& c : plan.known) {
     observed.insert(Key(c));
     results.push_back(plan.costs(plan.context, c));
   }
@@ -80,7 +80,7 @@ Run Search(const TunerDef& def, const Plan& plan) {
       run.ended = true;
       return run;
     }
-    for (const Candidate& c : *batch) {
+    for (const Proposal& c : *batch) {
       run.proposals.push_back(Key(c));
       if (!Legal(plan.context, c)) {
         run.breaches.insert(Breach::kIllegal);
@@ -95,7 +95,7 @@ Run Search(const TunerDef& def, const Plan& plan) {
 
 void CheckExhaustion(const TunerDef& def, const std::string& spaces, std::set<Breach>& found) {
   Plan plan{ToyContext(spaces, 3)};
-  std::vector<Candidate> all = AllLegal(plan.context);
+  std::vector<Proposal> all = AllLegal(plan.context);
   plan.trials = static_cast<int>(2 * all.size() + kBatch);
   const Run whole = Search(def, plan);
   found.insert(whole.breaches.begin(), whole.breaches.end());

@@ -42,7 +42,7 @@ TEST_F(Search, NoTunerWithoutATemplate) {
 class Spoiled : public Tuner {
  public:
   explicit Spoiled(const TunerContext& context) : context_(context), sound_(*FindTuner("random")->make(context)) {}
-  absl::StatusOr<std::vector<Candidate>> Propose(int n) override { return sound_->Propose(n); }
+  absl::StatusOr<std::vector<Proposal>> Propose(int n) override { return sound_->Propose(n); }
   absl::Status Observe(std::span<const Observation> observations) override { return sound_->Observe(observations); }
 
  protected:
@@ -58,7 +58,7 @@ TunerDef Def(std::string_view name) {
 TEST_F(Search, TheSuiteCatchesRepeats) {
   struct Repeats : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override {
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
       auto batch = Spoiled::Propose(n);
       if (!batch->empty() && first_.template_name.empty())
         first_ = batch->front();
@@ -66,7 +66,7 @@ TEST_F(Search, TheSuiteCatchesRepeats) {
         batch->back() = first_;
       return batch;
     }
-    Candidate first_;
+    Proposal first_;
   };
   EXPECT_THAT(Breaches(Def<Repeats>("repeats")), testing::Contains("repeats"));
 }
@@ -74,12 +74,12 @@ TEST_F(Search, TheSuiteCatchesRepeats) {
 TEST_F(Search, TheSuiteCatchesEndlessness) {
   struct Endless : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override {
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
       auto batch = Spoiled::Propose(n);
       if (!batch->empty()) last_ = *batch;
       return n == 0 ? batch : last_;
     }
-    std::vector<Candidate> last_;
+    std::vector<Proposal> last_;
   };
   EXPECT_THAT(Breaches(Def<Endless>("endless")), testing::Contains("repeats"));
 }
@@ -87,7 +87,7 @@ TEST_F(Search, TheSuiteCatchesEndlessness) {
 TEST_F(Search, TheSuiteCatchesIllegalCandidates) {
   struct Careless : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override {
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
       auto batch = Spoiled::Propose(n);
       const ConfigSpace space = TemplatesFor(context_.workload)[0]->space(context_.workload, context_.target);
       for (int64_t i = next_; i < space.product_size() && !batch->empty(); ++i) {
@@ -117,7 +117,7 @@ TEST_F(Search, TheSuiteCatchesForgetfulness) {
 TEST_F(Search, TheSuiteCatchesTooManyAtOnce) {
   struct Greedy : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override { return Spoiled::Propose(n + 1); }
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override { return Spoiled::Propose(n + 1); }
   };
   EXPECT_THAT(Breaches(Def<Greedy>("greedy")), ElementsAre("too many"));
 }
@@ -125,8 +125,8 @@ TEST_F(Search, TheSuiteCatchesTooManyAtOnce) {
 TEST_F(Search, TheSuiteCatchesAnEarlyEnd) {
   struct Tired : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override {
-      return ++calls_ > 6 ? std::vector<Candidate>() : *Spoiled::Propose(n);
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
+      return ++calls_ > 6 ? std::vector<Proposal>() : *Spoiled::Propose(n);
     }
     int calls_ = 0;
   };
@@ -137,8 +137,8 @@ TEST_F(Search, TheSuiteCatchesAnEarlyEnd) {
 TEST_F(Search, TheSuiteCatchesDespairAtFailures) {
   struct Fragile : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override {
-      return broken_ ? std::vector<Candidate>() : *Spoiled::Propose(n);
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
+      return broken_ ? std::vector<Proposal>() : *Spoiled::Propose(n);
     }
     absl::Status Observe(std::span<const Observation> observations) override {
       broken_ = std::none_of(observations.begin(), observations.end(), [](const Observation& o) { return o.ok; });
@@ -177,14 +177,14 @@ TEST_F(Search, TheSuiteCatchesHiddenState) {
 TEST_F(Search, TheSuiteCatchesWhoMindsTheOrder) {
   struct Fussy : Spoiled {
     using Spoiled::Spoiled;
-    absl::StatusOr<std::vector<Candidate>> Propose(int n) override {
+    absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
       auto batch = Spoiled::Propose(n);
       if (swap_ && batch->size() > 1) std::swap(batch->front(), batch->back());
       return batch;
     }
     absl::Status Observe(std::span<const Observation> observations) override {
       swap_ =
-          !observations.empty() && Text(observations[0].candidate.config) < Text(observations.back().candidate.config);
+          !observations.empty() && Text(observations[0].proposal.config) < Text(observations.back().proposal.config);
       return Spoiled::Observe(observations);
     }
     bool swap_ = false;

@@ -29,7 +29,7 @@ Workload Sized(const std::string& spaces, int64_t size) {
 }
 
 // The machine's cost, and a tenth that depends on the size: neighbours are alike, not the same.
-double Cost(const TunerContext& context, const Candidate& c, int machine) {
+double Cost(const TunerContext& context, const Proposal& c, int machine) {
   const uint64_t odd = StableHash(Text(c.config) + std::to_string(context.workload.inputs[0].type.shape[0]));
   return ToyCost(context, c, machine) * (1 + 0.1 * static_cast<double>(odd % 1000) / 1000);
 }
@@ -47,7 +47,7 @@ Search Searched(const TunerContext& context, int trials, int machine) {
     const auto batch = (*tuner)->Propose(8);
     EXPECT_TRUE(batch.ok() && !batch->empty());
     std::vector<Observation> results;
-    for (const Candidate& c : *batch) {
+    for (const Proposal& c : *batch) {
       results.push_back({c, true, Cost(context, c, machine)});
       best = std::min(best, results.back().cost_s);
       search.best.push_back(best);
@@ -93,8 +93,8 @@ TEST_F(ExperienceTest, ANeighboursRecordsFindTheBestSooner) {
 
 TEST_F(ExperienceTest, SeedsAreTheBestOfTheNearestAndNotTheTasksOwn) {
   Experience experience(ToyContext("small").target, {});
-  const auto config = [](int64_t a, int64_t b) { return Candidate{"toy.small", Config({{"a", a}, {"b", b}})}; };
-  const auto add = [&](int64_t size, const Candidate& best, const Candidate& other) {
+  const auto config = [](int64_t a, int64_t b) { return Proposal{"toy.small", Config({{"a", a}, {"b", b}})}; };
+  const auto add = [&](int64_t size, const Proposal& best, const Proposal& other) {
     const Observation results[] = {{other, true, 2e-3}, {best, true, 1e-3}, {config(0, 2), false, 0}};
     experience.Add(Sized("small", size), results);
   };
@@ -105,16 +105,16 @@ TEST_F(ExperienceTest, SeedsAreTheBestOfTheNearestAndNotTheTasksOwn) {
   const Observation failure[] = {{config(9, 1), false, 0}};
   experience.Add(Sized("small", 4), failure);
   experience.Add(Sized("small", 7), failure);
-  EXPECT_EQ(experience.Seeds(Sized("small", 4)), (std::vector<Candidate>{config(2, 3), config(3, 1)}));
-  EXPECT_EQ(experience.Seeds(Sized("small", 90)), (std::vector<Candidate>{config(3, 1), config(2, 3), config(1, 1)}));
+  EXPECT_EQ(experience.Seeds(Sized("small", 4)), (std::vector<Proposal>{config(2, 3), config(3, 1)}));
+  EXPECT_EQ(experience.Seeds(Sized("small", 90)), (std::vector<Proposal>{config(3, 1), config(2, 3), config(1, 1)}));
 }
 
 TEST_F(ExperienceTest, SeedsComeInTheFirstBatchWhereTheyAreLegal) {
   const auto experience = std::make_shared<Experience>(ToyContext("small").target, std::vector<Booster>());
-  const Candidate legal{"toy.small", Config({{"a", 14}, {"b", 20}})};  // the last by draft
-  const Candidate illegal{"toy.small", Config({{"a", 1}, {"b", 2}})}, unknown{"toy.small", Config({{"a", 99}})};
+  const Proposal legal{"toy.small", Config({{"a", 14}, {"b", 20}})};  // the last by draft
+  const Proposal illegal{"toy.small", Config({{"a", 1}, {"b", 2}})}, unknown{"toy.small", Config({{"a", 99}})};
   int64_t size = 5;
-  for (const Candidate& c : {legal, illegal, unknown}) {
+  for (const Proposal& c : {legal, illegal, unknown}) {
     const Observation result[] = {{c, true, 1e-3}};
     if (c == unknown) continue;
     experience->Add(Sized("small", size++), result);

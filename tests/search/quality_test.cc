@@ -26,7 +26,7 @@ std::vector<double> BestSoFar(std::string_view tuner_name, const TunerContext& c
     const auto proposed = (*tuner)->Propose(16);
     EXPECT_TRUE(proposed.ok()) << proposed.status();
     std::vector<Observation> results;
-    for (const Candidate& c : *proposed) {
+    for (const Proposal& c : *proposed) {
       results.push_back({c, true, ToyCost(context, c, machine)});
       now = std::min(now, results.back().cost_s);
       best.push_back(now);
@@ -88,7 +88,7 @@ TEST_F(Quality, XgbFindsTheBetterTemplate) {
 TEST_F(Quality, ADraftThatIsWrongAboutItsBestIsSoonOverruled) {
   // What the draft likes best is three times as slow as it says.
   const TunerContext context = ToyContext("small");
-  const auto cost_s = [&](const Candidate& c) {
+  const auto cost_s = [&](const Proposal& c) {
     return ToyCost(context, c) * (c.config["a"] + c.config["b"] <= 10 ? 3 : 1);
   };
   double optimum = std::numeric_limits<double>::infinity();
@@ -101,7 +101,7 @@ TEST_F(Quality, ADraftThatIsWrongAboutItsBestIsSoonOverruled) {
       const auto proposed = (*tuner)->Propose(16);
       ASSERT_TRUE(proposed.ok());
       std::vector<Observation> results;
-      for (const Candidate& c : *proposed) {
+      for (const Proposal& c : *proposed) {
         results.push_back({c, true, cost_s(c)});
         best = std::min(best, results.back().cost_s);
       }
@@ -117,7 +117,7 @@ TEST_F(Quality, TheFirstBatchShowsEveryTemplate) {
     const auto proposed = (*tuner)->Propose(4);
     ASSERT_TRUE(proposed.ok());
     std::set<std::string> shown;
-    for (const Candidate& c : *proposed) shown.insert(c.template_name);
+    for (const Proposal& c : *proposed) shown.insert(c.template_name);
     EXPECT_EQ(shown.size(), 2u) << name;
   }
 }
@@ -128,7 +128,7 @@ double NextBatch(Tuner& tuner, const TunerContext& context, std::vector<Observat
   EXPECT_TRUE(batch.ok() && !batch->empty()) << batch.status();
   results.clear();
   std::vector<double> costs;
-  for (const Candidate& c : *batch) {
+  for (const Proposal& c : *batch) {
     costs.push_back(ToyCost(context, c));
     results.push_back({c, true, costs.back()});
   }

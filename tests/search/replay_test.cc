@@ -16,7 +16,7 @@ class Replay : public testing::Test {
   static void SetUpTestSuite() { RegisterToys(); }
 };
 
-using PassCosts = std::function<std::vector<double>(const Candidate&)>;
+using PassCosts = std::function<std::vector<double>(const Proposal&)>;
 
 // A recording of all of a toy workload's spaces.
 std::string Recording(const std::string& spaces, const PassCosts& costs) {
@@ -42,10 +42,10 @@ absl::StatusOr<RecordedSpace> Parsed(const std::string& text) {
 }
 
 std::vector<double> Steady(double cost) { return {cost, cost, cost}; }
-double Sum(const Candidate& c) { return static_cast<double>(c.config["a"] + c.config["b"]); }
+double Sum(const Proposal& c) { return static_cast<double>(c.config["a"] + c.config["b"]); }
 
 TEST_F(Replay, ARecordingIsRead) {
-  const auto space = Parsed(Recording("small", [](const Candidate& c) {
+  const auto space = Parsed(Recording("small", [](const Proposal& c) {
     return std::vector<double>{Sum(c), Sum(c) + 2, 3 * Sum(c)};
   }));
   ASSERT_TRUE(space.ok()) << space.status();
@@ -61,12 +61,12 @@ TEST_F(Replay, RefusesWhatIsNoRecording) {
   const auto refused = [](const std::string& text) { return absl::IsInvalidArgument(Parsed(text).status()); };
   EXPECT_TRUE(refused(""));
   EXPECT_TRUE(refused("nonsense"));
-  EXPECT_TRUE(refused(Recording("small", [](const Candidate&) { return std::vector<double>{1, 1}; }))) << "two passes";
-  EXPECT_TRUE(refused(Recording("small", [](const Candidate&) { return Steady(INFINITY); }))) << "nothing works";
+  EXPECT_TRUE(refused(Recording("small", [](const Proposal&) { return std::vector<double>{1, 1}; }))) << "two passes";
+  EXPECT_TRUE(refused(Recording("small", [](const Proposal&) { return Steady(INFINITY); }))) << "nothing works";
 }
 
 TEST_F(Replay, RegretIsNothingWhereAllWasTried) {
-  const auto space = Parsed(Recording("small", [](const Candidate& c) { return Steady(Sum(c)); }));
+  const auto space = Parsed(Recording("small", [](const Proposal& c) { return Steady(Sum(c)); }));
   ASSERT_TRUE(space.ok());
   for (const TunerDef& tuner : AllTuners()) {
     const auto regrets = Regrets(*space, tuner, {.trials = 200, .seeds = 2});
@@ -77,7 +77,7 @@ TEST_F(Replay, RegretIsNothingWhereAllWasTried) {
 
 TEST_F(Replay, LuckIsNeitherMeritNorReference) {
   // What is told to be fastest is twice as slow in the third pass as the best of it, which was told to be slow.
-  const auto space = Parsed(Recording("small", [](const Candidate& c) {
+  const auto space = Parsed(Recording("small", [](const Proposal& c) {
     if (Text(c.config) == "a=4,b=4") return std::vector<double>{0.5, 0.5, 2};
     return Text(c.config) == "a=1,b=1" ? std::vector<double>{3, 3, 1} : Steady(10);
   }));
@@ -92,7 +92,7 @@ TEST_F(Replay, LuckIsNeitherMeritNorReference) {
 }
 
 TEST_F(Replay, RegretIsLessThanNothingWhereNoiseChoseBetter) {
-  auto space = Parsed(Recording("small", [](const Candidate& c) {
+  auto space = Parsed(Recording("small", [](const Proposal& c) {
     return Text(c.config) == "a=4,b=4" ? std::vector<double>{4, 4, 2} : std::vector<double>{3, 3, 8};
   }));
   ASSERT_TRUE(space.ok());
@@ -105,7 +105,7 @@ TEST_F(Replay, RegretIsLessThanNothingWhereNoiseChoseBetter) {
 }
 
 TEST_F(Replay, WhatFailsInTheThirdPassIsNobodysChoice) {
-  const auto space = Parsed(Recording("small", [](const Candidate& c) {
+  const auto space = Parsed(Recording("small", [](const Proposal& c) {
     return Text(c.config) == "a=4,b=4" ? std::vector<double>{1, 1, INFINITY} : Steady(10 + Sum(c));
   }));
   ASSERT_TRUE(space.ok());
@@ -113,7 +113,7 @@ TEST_F(Replay, WhatFailsInTheThirdPassIsNobodysChoice) {
 }
 
 TEST_F(Replay, TheFirstBatchIsTheSameForAll) {
-  const auto space = Parsed(Recording("small", [](const Candidate& c) { return Steady(1 + 0.01 * Sum(c)); }));
+  const auto space = Parsed(Recording("small", [](const Proposal& c) { return Steady(1 + 0.01 * Sum(c)); }));
   ASSERT_TRUE(space.ok());
   for (bool draft : {true, false}) {
     std::set<std::vector<double>> seen;
@@ -127,7 +127,7 @@ TEST_F(Replay, TheFirstBatchIsTheSameForAll) {
 }
 
 TEST_F(Replay, AConfigThatWasNotRecordedIsAnError) {
-  auto space = Parsed(Recording("small", [](const Candidate& c) { return Steady(Sum(c)); }));
+  auto space = Parsed(Recording("small", [](const Proposal& c) { return Steady(Sum(c)); }));
   ASSERT_TRUE(space.ok());
   space->costs.erase(space->costs.begin());
   EXPECT_TRUE(absl::IsNotFound(Regrets(*space, *FindTuner("grid"), {.trials = 200, .seeds = 1}).status()));

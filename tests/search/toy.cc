@@ -175,7 +175,7 @@ TunerContext ToyContext(const std::string& spaces, uint64_t seed) {
   return {ToyWorkload(spaces), target, seed};
 }
 
-double ToyCost(const TunerContext& context, const Candidate& candidate, int machine) {
+double ToyCost(const TunerContext& context, const Proposal& candidate, int machine) {
   const TemplateDef* def = FindTemplate(candidate.template_name);
   const double draft_s =
       DraftSeconds(def->footprint(context.workload, candidate.config, context.target), context.target);

@@ -22,6 +22,6 @@ void RegisterToys();  // once a program, before anything else
 // Seconds on one of the made-up machines: the draft, times what the draft does not know. Deterministic.
 inline constexpr int kToyMachines = 5;
 inline constexpr int kTrueToDraft = -1;  // a machine that the draft does know
-double ToyCost(const TunerContext& context, const Candidate& candidate, int machine = 0);
+double ToyCost(const TunerContext& context, const Proposal& candidate, int machine = 0);
 
 }  // namespace temper

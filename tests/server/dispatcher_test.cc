@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 using Judgement = Dispatcher::Judgement;
 
 WorkerInfo Worker(const std::string& name, const std::string& key = "k") {
-  return {.device_key = key, .fingerprint = "f", .target = "t", .codegen_id = "c", .name = name, .slots = 1};
+  return {.device_key = key, .fingerprint = "f", .target = "t", .codegen_id = "c", .name = name, .slots = 9};
 }
 
 Work Batch(int items, int64_t job = 1, const std::string& key = "k") {
@@ -26,23 +26,28 @@ Work Batch(int items, int64_t job = 1, const std::string& key = "k") {
   work.target = "t";
   work.codegen_id = "c";
   work.workload = "w";
-  for (int i = 0; i < items; ++i) work.items.push_back({0, "template", 1, "x=" + std::to_string(i)});
+  for (int i = 0; i < items; ++i)
+    work.items.push_back({{.template_name = "template", .config = "x=" + std::to_string(i)}});
   return work;
+}
+
+std::vector<int> Attempts(const Dispatcher::Grant& grant) {
+  std::vector<int> attempts;
+  for (const WorkItem& item : grant.work->items) attempts.push_back(item.attempt);
+  return attempts;
 }
 
 ItemResult Ok(const Dispatcher::Grant& grant, size_t i, double cost = 1e-3) {
   return {.lease = grant.lease,
           .item = grant.work->items[i].id,
-          .attempt = grant.attempts[i],
-          .outcome = "ok",
-          .costs_s = {cost}};
+          .attempt = grant.work->items[i].attempt,
+          .trial = {.outcome = Outcome::kOk, .costs_s = {cost}}};
 }
 ItemResult Broken(const Dispatcher::Grant& grant, size_t i) {
   return {.lease = grant.lease,
           .item = grant.work->items[i].id,
-          .attempt = grant.attempts[i],
-          .outcome = "infrastructure",
-          .error = "no memory"};
+          .attempt = grant.work->items[i].attempt,
+          .trial = {.outcome = Outcome::kInfrastructure, .error = "no memory"}};
 }
 
 class DispatcherTest : public ::testing::Test {
@@ -65,24 +70,24 @@ class DispatcherTest : public ::testing::Test {
 
 TEST_F(DispatcherTest, GrantsWorkOfItsKeyTargetAndCodegenOnly) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1, 1, "another key"));
+  dispatcher_.Add(Batch(1, 1, "another key"), Now());
   Work other_target = Batch(1, 2);
   other_target.target = "t2";
-  dispatcher_.Add(other_target);
+  dispatcher_.Add(other_target, Now());
   Work other_codegen = Batch(1, 3);
   other_codegen.codegen_id = "c2";
-  dispatcher_.Add(other_codegen);
+  dispatcher_.Add(other_codegen, Now());
   EXPECT_THAT(Take(session, 5), IsEmpty());
-  dispatcher_.Add(Batch(2, 4));
+  dispatcher_.Add(Batch(2, 4), Now());
   const auto grants = Take(session, 5);
   ASSERT_THAT(grants, SizeIs(1));
   EXPECT_EQ(grants[0].work->job, 4);
-  EXPECT_THAT(grants[0].attempts, ElementsAre(1, 1));
+  EXPECT_THAT(Attempts(grants[0]), ElementsAre(1, 1));
 }
 
 TEST_F(DispatcherTest, GrantsNoMoreThanThereAreSlots) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  for (int i = 0; i < 3; ++i) dispatcher_.Add(Batch(1));
+  for (int i = 0; i < 3; ++i) dispatcher_.Add(Batch(1), Now());
   EXPECT_THAT(Take(session, 0), IsEmpty());
   const auto grants = Take(session, 2);
   EXPECT_THAT(grants, SizeIs(2));
@@ -91,7 +96,7 @@ TEST_F(DispatcherTest, GrantsNoMoreThanThereAreSlots) {
 
 TEST_F(DispatcherTest, ALeaseThatIsRestatedLives) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto grant = Take(session).at(0);
   for (int i = 0; i < 30; ++i) {
     Pass(absl::Seconds(10));
@@ -103,7 +108,7 @@ TEST_F(DispatcherTest, ALeaseThatIsRestatedLives) {
 
 TEST_F(DispatcherTest, ALeaseThatIsNotRenewedGoesToAnotherWorkerItemByItem) {
   const std::string frozen = dispatcher_.Register(Worker("frozen"), Now());
-  dispatcher_.Add(Batch(3));
+  dispatcher_.Add(Batch(3), Now());
   const auto first = Take(frozen).at(0);
   dispatcher_.Commit(Ok(first, 1), Now());
   const std::string other = dispatcher_.Register(Worker("other"), Now());
@@ -114,14 +119,14 @@ TEST_F(DispatcherTest, ALeaseThatIsNotRenewedGoesToAnotherWorkerItemByItem) {
   ASSERT_THAT(again, SizeIs(2));
   for (const auto& grant : again) {
     ASSERT_THAT(grant.work->items, SizeIs(1));
-    EXPECT_THAT(grant.attempts, ElementsAre(2));
+    EXPECT_THAT(Attempts(grant), ElementsAre(2));
     EXPECT_NE(grant.work->items[0].id, first.work->items[1].id);
   }
 }
 
 TEST_F(DispatcherTest, AResultThatComesLateSettlesOnceAndIsStoredOnce) {
   const std::string frozen = dispatcher_.Register(Worker("frozen"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto first = Take(frozen).at(0);
   Pass(absl::Seconds(70));
   const std::string other = dispatcher_.Register(Worker("other"), Now());
@@ -137,7 +142,7 @@ TEST_F(DispatcherTest, AResultThatComesLateSettlesOnceAndIsStoredOnce) {
 
 TEST_F(DispatcherTest, ALateResultSparesTheRepetitionThatStillWaits) {
   const std::string frozen = dispatcher_.Register(Worker("frozen"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto first = Take(frozen).at(0);
   Pass(absl::Seconds(70));
   dispatcher_.Commit(Ok(first, 0), Now());
@@ -147,7 +152,7 @@ TEST_F(DispatcherTest, ALateResultSparesTheRepetitionThatStillWaits) {
 
 TEST_F(DispatcherTest, TheSameResultTwiceIsADuplicateAndAnotherOneAConflict) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(2));
+  dispatcher_.Add(Batch(2), Now());
   const auto grant = Take(session).at(0);
   EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kFirst);
   dispatcher_.Commit(Ok(grant, 0), Now());
@@ -158,7 +163,7 @@ TEST_F(DispatcherTest, TheSameResultTwiceIsADuplicateAndAnotherOneAConflict) {
 TEST_F(DispatcherTest, OnlyTheLatestOfWhatIsDoneIsRemembered) {
   Dispatcher dispatcher{DispatchOptions{.remembered = 2}};
   const std::string session = dispatcher.Register(Worker("a"), Now());
-  dispatcher.Add(Batch(4));
+  dispatcher.Add(Batch(4), Now());
   const auto grant = dispatcher.Sync(session, {}, 1, Now()).grants.at(0);
   for (size_t i = 0; i < 3; ++i) dispatcher.Commit(Ok(grant, i), Now());
   EXPECT_EQ(dispatcher.Judge(Ok(grant, 0)).judgement, Judgement::kUnknown);
@@ -171,7 +176,7 @@ TEST_F(DispatcherTest, OnlyTheLatestOfWhatIsDoneIsRemembered) {
 
 TEST_F(DispatcherTest, ResultsOfUnknownLeasesItemsAndAttemptsAreNotTaken) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto grant = Take(session).at(0);
   ItemResult forged = Ok(grant, 0);
   forged.lease += 1000;
@@ -189,7 +194,7 @@ TEST_F(DispatcherTest, ResultsOfUnknownLeasesItemsAndAttemptsAreNotTaken) {
 }
 
 TEST_F(DispatcherTest, APoisonCandidateIsGivenUpAfterThreeAttemptsAndItsNeighboursLive) {
-  const std::vector<int64_t> ids = dispatcher_.Add(Batch(4));
+  const std::vector<int64_t> ids = dispatcher_.Add(Batch(4), Now());
   const int64_t poison = ids[2];
   std::set<int64_t> settled;
   for (int life = 0; life < 8; ++life) {
@@ -212,7 +217,8 @@ TEST_F(DispatcherTest, APoisonCandidateIsGivenUpAfterThreeAttemptsAndItsNeighbou
   const auto given_up = dispatcher_.TakeGivenUp();
   ASSERT_THAT(given_up, SizeIs(1));
   EXPECT_EQ(given_up[0].item.id, poison);
-  EXPECT_EQ(given_up[0].attempt, 3);
+  EXPECT_EQ(given_up[0].item.attempt, 3);
+  EXPECT_EQ(given_up[0].outcome, Outcome::kQuarantined);
   EXPECT_THAT(given_up[0].error, HasSubstr("after 3 attempts"));
   EXPECT_THAT(dispatcher_.TakeGivenUp(), IsEmpty());
   const std::string last = dispatcher_.Register(Worker("last"), Now());
@@ -221,33 +227,87 @@ TEST_F(DispatcherTest, APoisonCandidateIsGivenUpAfterThreeAttemptsAndItsNeighbou
 
 TEST_F(DispatcherTest, AWorkersOwnFailureIsTriedAgainAndThenFinal) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   for (int attempt = 1; attempt <= 3; ++attempt) {
     const auto grants = Take(session);
     ASSERT_THAT(grants, SizeIs(1));
-    EXPECT_THAT(grants[0].attempts, ElementsAre(attempt));
+    EXPECT_THAT(Attempts(grants[0]), ElementsAre(attempt));
     EXPECT_EQ(dispatcher_.Judge(Broken(grants[0], 0)).judgement, attempt < 3 ? Judgement::kRequeue : Judgement::kFirst);
     dispatcher_.Commit(Broken(grants[0], 0), Now());
   }
   EXPECT_THAT(Take(session), IsEmpty());
 }
 
-TEST_F(DispatcherTest, ThreeItemsInARowThatAWorkerCannotMeasureDrainIt) {
+TEST_F(DispatcherTest, ThreeWorkloadsInARowThatAWorkerCannotMeasureDrainIt) {
   const std::string bad = dispatcher_.Register(Worker("bad"), Now());
-  dispatcher_.Add(Batch(3));
-  const auto grant = Take(bad).at(0);
-  for (size_t i = 0; i < 3; ++i) dispatcher_.Commit(Broken(grant, i), Now());
-  EXPECT_THAT(Take(bad, 9), IsEmpty());
+  for (const char* workload : {"w1", "w2", "w3"}) {
+    Work work = Batch(1);
+    work.workload = workload;
+    dispatcher_.Add(work, Now());
+  }
+  const auto grants = Take(bad, 3);
+  ASSERT_THAT(grants, SizeIs(3));
+  for (const auto& grant : grants) dispatcher_.Commit(Broken(grant, 0), Now());
+  const auto outcome = dispatcher_.Sync(bad, {}, 9, Now());
+  EXPECT_THAT(outcome.grants, IsEmpty());
+  EXPECT_THAT(outcome.draining, HasSubstr("3 workloads in a row: no memory")) << "the worker is told";
   EXPECT_EQ(dispatcher_.Sessions().at(0).state, "drained");
   EXPECT_EQ(dispatcher_.FindWorker("k", "c"), std::nullopt);
   EXPECT_THAT(dispatcher_.WhyNoWorker("k", "c"), HasSubstr("drained"));
-  const std::string good = dispatcher_.Register(Worker("good"), Now());
-  EXPECT_THAT(Take(good, 9), SizeIs(3));
+  EXPECT_THAT(Take(dispatcher_.Register(Worker("good"), Now()), 9), SizeIs(3));
+  EXPECT_EQ(dispatcher_.Undrain("k", ""), 1);
+  EXPECT_EQ(dispatcher_.Sync(bad, {}, 9, Now()).draining, "");
+}
+
+TEST_F(DispatcherTest, OneWorkloadThatNobodyCanMeasureDrainsNobody) {
+  const std::string a = dispatcher_.Register(Worker("a"), Now());
+  const std::string b = dispatcher_.Register(Worker("b"), Now());
+  dispatcher_.Add(Batch(16), Now());
+  for (int round = 0; round < 100; ++round) {
+    for (const std::string& session : {a, b}) {
+      for (const auto& grant : Take(session)) {
+        for (size_t i = 0; i < grant.work->items.size(); ++i) dispatcher_.Commit(Broken(grant, i), Now());
+      }
+    }
+  }
+  dispatcher_.Add(Batch(1, 2), Now());
+  EXPECT_THAT(Take(a), SizeIs(1));
+  EXPECT_EQ(dispatcher_.Sync(b, {}, 1, Now()).draining, "");
+}
+
+TEST_F(DispatcherTest, AWorkloadThatDoesNotFitIsFinalAndNobodysFault) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  for (int i = 0; i < 5; ++i) {
+    Work work = Batch(1);
+    work.workload = "huge " + std::to_string(i);
+    dispatcher_.Add(work, Now());
+    ItemResult unfit = Ok(Take(session).at(0), 0);
+    unfit.trial = {.outcome = Outcome::kUnfit, .error = "needs 256 GiB"};
+    EXPECT_EQ(dispatcher_.Judge(unfit).judgement, Judgement::kFirst);
+    dispatcher_.Commit(unfit, Now());
+  }
+  EXPECT_EQ(dispatcher_.Sync(session, {}, 1, Now()).draining, "");
+}
+
+TEST_F(DispatcherTest, AWorkerThatLosesOneLeaseAfterAnotherIsDrainedAlsoUnderNewNames) {
+  dispatcher_.Add(Batch(30), Now());
+  std::string draining;
+  int lives = 0;
+  for (; lives < 20 && draining.empty(); ++lives) {
+    const std::string session = dispatcher_.Register(Worker("host:" + std::to_string(lives)), Now());
+    draining = dispatcher_.Sync(session, {}, 1, Now()).draining;
+    Pass(absl::Seconds(100));
+  }
+  EXPECT_EQ(lives, 5) << "four leases were lost";
+  EXPECT_THAT(draining, HasSubstr("lost 4 leases in a row"));
+  // Not for ever.
+  Pass(absl::Minutes(10));
+  EXPECT_EQ(dispatcher_.Sync(dispatcher_.Register(Worker("host:99"), Now()), {}, 1, Now()).draining, "");
 }
 
 TEST_F(DispatcherTest, AGrantThatWasLostOnItsWayComesAgain) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(2));
+  dispatcher_.Add(Batch(2), Now());
   const auto lost = Take(session).at(0);
   EXPECT_THAT(Take(session), IsEmpty());  // says that it holds nothing
   Pass(absl::Seconds(6));
@@ -258,7 +318,7 @@ TEST_F(DispatcherTest, AGrantThatWasLostOnItsWayComesAgain) {
 
 TEST_F(DispatcherTest, AWorkerThatBreaksOffIsLostSoonUnlessItComesBack) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto grant = Take(session).at(0);
   dispatcher_.ConnectionBroke(session, Now());
   Pass(absl::Seconds(3));
@@ -279,22 +339,224 @@ TEST_F(DispatcherTest, AnUnknownSessionIsToldToRegister) {
   EXPECT_TRUE(dispatcher_.Sync("s0", {}, 1, Now()).unknown_session);
 }
 
-TEST_F(DispatcherTest, RegisteringAgainHandsBackWhatTheOldSessionHeld) {
-  const std::string before = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+TEST_F(DispatcherTest, AnInstanceThatRegistersAgainKeepsItsLeases) {
+  WorkerInfo info = Worker("a");
+  info.instance = "i1";
+  const std::string before = dispatcher_.Register(info, Now());
+  dispatcher_.Add(Batch(1), Now());
   const auto grant = Take(before).at(0);
-  const std::string after = dispatcher_.Register(Worker("a"), Now());
-  const auto outcome = dispatcher_.Sync(after, {grant.lease}, 1, Now());
-  EXPECT_THAT(outcome.cancels, ElementsAre(grant.lease));
-  EXPECT_THAT(outcome.grants, SizeIs(1));
+  const std::string after = dispatcher_.Register(info, Now());
+  EXPECT_TRUE(dispatcher_.Sync(before, {grant.lease}, 1, Now()).unknown_session);
+  EXPECT_TRUE(dispatcher_.Sync(after, {grant.lease}, 1, Now()).empty());
+  ItemResult result = Ok(grant, 0);
+  result.instance = "i1";
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Judgement::kFirst);
+}
+
+TEST_F(DispatcherTest, TwoWorkersOfOneNameLiveSideBySide) {
+  WorkerInfo one = Worker("host:1"), two = Worker("host:1");
+  one.instance = "i1";
+  two.instance = "i2";
+  const std::string first = dispatcher_.Register(one, Now());
+  dispatcher_.Add(Batch(1), Now());
+  const auto grant = Take(first).at(0);
+  dispatcher_.Register(two, Now());
+  EXPECT_TRUE(dispatcher_.Sync(first, {grant.lease}, 0, Now()).empty());
+  EXPECT_THAT(dispatcher_.Sessions(), SizeIs(2));
+}
+
+TEST_F(DispatcherTest, OnlyTheInstanceThatHasTheLeaseHandsInForIt) {
+  WorkerInfo info = Worker("a");
+  info.instance = "i1";
+  dispatcher_.Add(Batch(1), Now());
+  const auto grant = Take(dispatcher_.Register(info, Now())).at(0);
+  ItemResult forged = Ok(grant, 0, 1e-12);
+  for (const char* instance : {"", "i2"}) {
+    forged.instance = instance;
+    EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kConflict);
+    dispatcher_.Commit(forged, Now());
+  }
+  forged = Ok(grant, 0);
+  forged.instance = "i1";
+  EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kFirst);
+}
+
+TEST_F(DispatcherTest, SessionsAndLeasesCanNotBeGuessed) {
+  std::set<int64_t> leases;
+  WorkerInfo info = Worker("a");
+  info.slots = 3;
+  const std::string session = dispatcher_.Register(info, Now());
+  EXPECT_THAT(session, SizeIs(32));
+  for (int i = 0; i < 3; ++i) dispatcher_.Add(Batch(1), Now());
+  for (const auto& grant : Take(session, 3)) leases.insert(grant.lease);
+  ASSERT_THAT(leases, SizeIs(3));
+  EXPECT_GT(*leases.rbegin() - *leases.begin(), 1'000'000) << "of 63 random bits";
+}
+
+TEST_F(DispatcherTest, AWorkerGetsNoMoreThanTheSlotsItRegistered) {
+  WorkerInfo info = Worker("a");
+  info.slots = 2;
+  const std::string session = dispatcher_.Register(info, Now());
+  for (int i = 0; i < 5; ++i) dispatcher_.Add(Batch(1), Now());
+  EXPECT_THAT(Take(session, 100), SizeIs(2));
+  EXPECT_THAT(Take(session, 100), IsEmpty());
+}
+
+TEST_F(DispatcherTest, WhatFailedAtOneWorkerGoesToAnotherWhereThereIsOne) {
+  WorkerInfo a = Worker("a"), b = Worker("b");
+  a.instance = "ia";
+  b.instance = "ib";
+  const std::string first = dispatcher_.Register(a, Now());
+  dispatcher_.Add(Batch(1), Now());
+  ItemResult broken = Broken(Take(first).at(0), 0);
+  broken.instance = "ia";
+  const std::string second = dispatcher_.Register(b, Now());
+  dispatcher_.Commit(broken, Now());
+  EXPECT_THAT(Take(first), IsEmpty());
+  Pass(absl::Seconds(59));
+  EXPECT_THAT(Take(first), IsEmpty());
+  broken = Broken(Take(second).at(0), 0);
+  broken.instance = "ib";
+  dispatcher_.Commit(broken, Now());
+  EXPECT_THAT(Take(second), SizeIs(1)) << "both failed: either may try a last time";
+}
+
+TEST_F(DispatcherTest, WhatWaitsLongForAnotherWorkerIsTakenByTheSame) {
+  WorkerInfo a = Worker("a"), b = Worker("b");
+  a.instance = "ia";
+  b.instance = "ib";
+  const std::string first = dispatcher_.Register(a, Now());
+  const std::string second = dispatcher_.Register(b, Now());
+  dispatcher_.Add(Batch(1), Now());
+  ItemResult broken = Broken(Take(first).at(0), 0);
+  broken.instance = "ia";
+  dispatcher_.Commit(broken, Now());
+  for (int i = 0; i < 6; ++i) {
+    Pass(absl::Seconds(10));
+    dispatcher_.Sync(first, {}, 0, Now());
+    dispatcher_.Sync(second, {}, 0, Now());
+  }
+  EXPECT_THAT(Take(first), SizeIs(1));
+}
+
+TEST_F(DispatcherTest, ALeaseDoesNotLiveForEverHoweverOftenItIsRenewed) {
+  const std::string session = dispatcher_.Register(Worker("stuck"), Now());
+  dispatcher_.Add(Batch(4), Now());
+  const auto grant = Take(session).at(0);
+  int renewals = 0;
+  for (; renewals < 1000; ++renewals) {
+    Pass(absl::Seconds(10));
+    if (!dispatcher_.Sync(session, {grant.lease}, 0, Now()).empty()) break;
+  }
+  EXPECT_LT(renewals, 60) << "four candidates of 20 s, and a reserve of 5 min";
+  EXPECT_GE(renewals, 30);
+  EXPECT_THAT(Take(dispatcher_.Register(Worker("other"), Now()), 9), SizeIs(4));
+}
+
+TEST_F(DispatcherTest, AnItemIsNeverQueuedTwice) {
+  const std::string slow = dispatcher_.Register(Worker("slow"), Now());
+  dispatcher_.Add(Batch(1), Now());
+  const auto first = Take(slow).at(0);
+  Pass(absl::Seconds(70));  // queued again
+  const std::string other = dispatcher_.Register(Worker("other"), Now());
+  dispatcher_.Commit(Broken(first, 0), Now());  // late, and of an older attempt or not: it waits already
+  const auto second = Take(other);
+  ASSERT_THAT(second, SizeIs(1));
+  EXPECT_THAT(Take(dispatcher_.Register(Worker("third"), Now()), 9), IsEmpty());
+  EXPECT_EQ(dispatcher_.sizes().queued, 0u);
+}
+
+TEST_F(DispatcherTest, AWorkerThatLeavesHandsBackAndNobodyIsBlamed) {
+  dispatcher_.Add(Batch(1), Now());
+  for (int life = 0; life < 10; ++life) {
+    const std::string session = dispatcher_.Register(Worker("host:" + std::to_string(life)), Now());
+    ASSERT_THAT(Take(session), SizeIs(1)) << "life " << life;
+    dispatcher_.Leave(session, "SIGTERM", Now());
+    EXPECT_FALSE(dispatcher_.Live(session));
+  }
+  EXPECT_THAT(dispatcher_.TakeGivenUp(), IsEmpty());
+}
+
+TEST_F(DispatcherTest, FinalsWhoseWorkerDiedGoOnTogether) {
+  const std::string dying = dispatcher_.Register(Worker("dying"), Now());
+  Work finals = Batch(3);
+  finals.kind = WorkKind::kFinals;
+  dispatcher_.Add(finals, Now());
+  ASSERT_THAT(Take(dying), SizeIs(1));
+  Pass(absl::Seconds(100));
+  const auto again = Take(dispatcher_.Register(Worker("other"), Now()), 9);
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_THAT(Attempts(again[0]), ElementsAre(2, 2, 2));
+}
+
+TEST_F(DispatcherTest, FinalsGoFirstThenPrioritiesThenOwnersInTurn) {
+  WorkerInfo info = Worker("a");
+  info.slots = 64;
+  const std::string session = dispatcher_.Register(info, Now());
+  const auto add = [&](int64_t job, const std::string& owner, int priority, WorkKind kind = WorkKind::kBatch) {
+    Work work = Batch(16, job);
+    work.owner = owner;
+    work.priority = priority;
+    work.kind = kind;
+    dispatcher_.Add(work, Now());
+  };
+  for (int i = 0; i < 4; ++i) {
+    add(1, "alice", 0);
+    add(2, "alice", 0);
+    add(3, "bob", 0);
+  }
+  add(4, "carol", 5);
+  add(5, "dora", -5, WorkKind::kFinals);
+  std::vector<int64_t> order;
+  for (const auto& grant : Take(session, 64)) order.push_back(grant.work->job);
+  ASSERT_THAT(order, SizeIs(14));
+  EXPECT_EQ(order[0], 5);
+  EXPECT_EQ(order[1], 4);
+  // While both want, alice's two jobs together get as much as bob's one.
+  const std::vector<int64_t> shared(order.begin() + 2, order.begin() + 10);
+  EXPECT_EQ(std::count(shared.begin(), shared.end(), 3), 4);
+  EXPECT_EQ(std::count(shared.begin(), shared.end(), 1), 2);
+  EXPECT_EQ(std::count(shared.begin(), shared.end(), 2), 2);
+}
+
+TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
+  dispatcher_.Add(Batch(1, 1), Now());
+  dispatcher_.Add(Batch(1, 2), Now());
+  dispatcher_.SetPriority(2, 1);
+  EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
+}
+
+TEST_F(DispatcherTest, ADrainedWorkerFinishesWhatItHoldsAndIsTold) {
+  WorkerInfo info = Worker("a");
+  info.slots = 2;
+  const std::string session = dispatcher_.Register(info, Now());
+  dispatcher_.Add(Batch(1), Now());
+  const auto grant = Take(session).at(0);
+  dispatcher_.Add(Batch(1), Now());
+  EXPECT_EQ(dispatcher_.Drain("", "a", "new driver"), 1);
+  const auto outcome = dispatcher_.Sync(session, {grant.lease}, 1, Now());
+  EXPECT_TRUE(outcome.empty());
+  EXPECT_THAT(outcome.draining, HasSubstr("new driver"));
+  EXPECT_EQ(dispatcher_.Judge(Ok(grant, 0)).judgement, Judgement::kFirst);
+  EXPECT_EQ(dispatcher_.Undrain("", "a"), 1);
+  EXPECT_THAT(dispatcher_.Sync(session, {grant.lease}, 1, Now()).grants, SizeIs(1));
+}
+
+TEST_F(DispatcherTest, AWorkerOfAnotherTargetSaysSo) {
+  WorkerInfo other = Worker("other");
+  other.target = "t2";
+  dispatcher_.Register(other, Now());
+  dispatcher_.Add(Batch(1), Now());
+  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "target_mismatch");
+  EXPECT_THAT(dispatcher_.Sessions().at(0).reason, HasSubstr("'t'"));
 }
 
 TEST_F(DispatcherTest, CancellingAJobDropsItsQueueAndItsLeasesButNotAnothersJob) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1, 1));
+  dispatcher_.Add(Batch(1, 1), Now());
   const auto grant = Take(session).at(0);
-  dispatcher_.Add(Batch(1, 1));
-  dispatcher_.Add(Batch(1, 2));
+  dispatcher_.Add(Batch(1, 1), Now());
+  dispatcher_.Add(Batch(1, 2), Now());
   dispatcher_.CancelJob(1);
   const auto outcome = dispatcher_.Sync(session, {grant.lease}, 5, Now());
   EXPECT_THAT(outcome.cancels, ElementsAre(grant.lease));
@@ -310,7 +572,7 @@ TEST_F(DispatcherTest, ACancelledLeaseThatIsNotRestatedIsOverAtOnce) {
   WorkerInfo info = Worker("a");
   info.shares_server_cores = true;
   const std::string session = dispatcher_.Register(info, Now());
-  dispatcher_.Add(Batch(1, 1));
+  dispatcher_.Add(Batch(1, 1), Now());
   const auto grant = Take(session).at(0);
   dispatcher_.CancelJob(1);
   EXPECT_TRUE(dispatcher_.SharedCoresBusy());  // it is still being measured
@@ -320,9 +582,9 @@ TEST_F(DispatcherTest, ACancelledLeaseThatIsNotRestatedIsOverAtOnce) {
 
 TEST_F(DispatcherTest, WithdrawnItemsAreGrantedNoMoreAndTheirLeasesCancelled) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  const auto first = dispatcher_.Add(Batch(2, 1));
+  const auto first = dispatcher_.Add(Batch(2, 1), Now());
   const auto grant = Take(session).at(0);
-  const auto second = dispatcher_.Add(Batch(1, 1));
+  const auto second = dispatcher_.Add(Batch(1, 1), Now());
   dispatcher_.Withdraw({first[0], second[0]});
   EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 5, Now()).empty());  // one item is still wanted
   dispatcher_.Withdraw({first[1]});
@@ -332,7 +594,7 @@ TEST_F(DispatcherTest, WithdrawnItemsAreGrantedNoMoreAndTheirLeasesCancelled) {
 
 TEST_F(DispatcherTest, AServerThatStoodStillDoesNotBlameItsWorkers) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto grant = Take(session).at(0);
   Pass(absl::Seconds(20));
   clock_.Advance(absl::Seconds(300));  // SIGSTOP
@@ -344,7 +606,7 @@ TEST_F(DispatcherTest, AServerThatStoodStillDoesNotBlameItsWorkers) {
 
 TEST_F(DispatcherTest, AFinishedLeaseThatIsRestatedIsNoNews) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   const auto grant = Take(session).at(0);
   dispatcher_.Commit(Ok(grant, 0), Now());
   EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 1, Now()).empty());
@@ -355,7 +617,7 @@ TEST_F(DispatcherTest, SharedCoresAreGrantedNothingWhileHeld) {
   info.shares_server_cores = true;
   const std::string near = dispatcher_.Register(info, Now());
   const std::string far = dispatcher_.Register(Worker("far"), Now());
-  for (int i = 0; i < 2; ++i) dispatcher_.Add(Batch(1));
+  for (int i = 0; i < 2; ++i) dispatcher_.Add(Batch(1), Now());
   dispatcher_.HoldSharedCores(true);
   EXPECT_THAT(Take(near), IsEmpty());
   EXPECT_THAT(Take(far), SizeIs(1));
@@ -369,19 +631,19 @@ TEST_F(DispatcherTest, SharedCoresAreGrantedNothingWhileHeld) {
 
 TEST_F(DispatcherTest, FinalsAreTriedOnceAndFailTogether) {
   DispatchOptions options;
-  options.drain_after = 2;
+  options.suspects.most_failures = 2;
   dispatcher_ = Dispatcher(options);
   const std::string session = dispatcher_.Register(Worker("a"), Now());
   Work finals = Batch(3);
   finals.kind = WorkKind::kFinals;
-  dispatcher_.Add(finals);
+  dispatcher_.Add(finals, Now());
   const auto grant = Take(session).at(0);
   for (const WorkItem& item : grant.work->items) {
-    const ItemResult failed{.lease = grant.lease, .item = item.id, .attempt = 1, .outcome = "infrastructure"};
+    const ItemResult failed{.lease = grant.lease, .item = item.id, .attempt = 1};
     EXPECT_EQ(dispatcher_.Judge(failed).judgement, Judgement::kFirst) << "some by themselves would tell nothing";
     dispatcher_.Commit(failed, Now());
   }
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   EXPECT_THAT(Take(session), SizeIs(1)) << "one lease failed, not three";
 }
 
@@ -389,9 +651,10 @@ TEST_F(DispatcherTest, AModelsResultIsKnownByItsLease) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
   Work model = Batch(1);
   model.kind = WorkKind::kModel;
-  const auto ids = dispatcher_.Add(model);
+  const auto ids = dispatcher_.Add(model, Now());
   const auto grant = Take(session).at(0);
-  const ItemResult result{.lease = grant.lease, .outcome = "ok", .costs_s = {1}, .untuned_s = {2}};
+  const ItemResult result{.lease = grant.lease,
+                          .model = ModelResult{.outcome = Outcome::kOk, .untuned_s = {2}, .tuned_s = {1}}};
   const auto verdict = dispatcher_.Judge(result);
   EXPECT_EQ(verdict.judgement, Judgement::kFirst);
   EXPECT_EQ(verdict.item.id, ids[0]);
@@ -404,7 +667,7 @@ TEST_F(DispatcherTest, AWorkerOfAnotherVersionIdlesVisibly) {
   old.codegen_id = "c0";
   const std::string session = dispatcher_.Register(old, Now());
   EXPECT_EQ(dispatcher_.Sessions().at(0).state, "idle");
-  dispatcher_.Add(Batch(1));
+  dispatcher_.Add(Batch(1), Now());
   EXPECT_THAT(Take(session), IsEmpty());
   EXPECT_EQ(dispatcher_.Sessions().at(0).state, "version_mismatch");
   EXPECT_EQ(dispatcher_.FindWorker("k", "c"), std::nullopt);
@@ -415,7 +678,7 @@ TEST_F(DispatcherTest, AWorkerOfAnotherVersionIdlesVisibly) {
 TEST_F(DispatcherTest, IdsStartAboveThoseOfAnEarlierServer) {
   Dispatcher later{DispatchOptions{.first_id = 1'000'000}};
   later.Register(Worker("a"), Now());
-  EXPECT_GE(later.Add(Batch(1))[0], 1'000'000);
+  EXPECT_GE(later.Add(Batch(1), Now())[0], 1'000'000);
 }
 
 // Whatever happens to workers, replies and messages, each item settles exactly once, by a result or by being given up.
@@ -426,7 +689,8 @@ TEST_F(DispatcherTest, EachItemSettlesOnceUnderRandomFaults) {
     Rng rng(seed);
     std::map<int64_t, int> settled;
     for (int i = 0; i < 12; ++i) {
-      for (const int64_t id : dispatcher.Add(Batch(1 + static_cast<int>(rng.Below(6)), 1 + i % 3))) settled[id] = 0;
+      for (const int64_t id : dispatcher.Add(Batch(1 + static_cast<int>(rng.Below(6)), 1 + i % 3), clock.Monotonic()))
+        settled[id] = 0;
     }
     struct Sim {
       std::string session;

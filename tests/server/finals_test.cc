@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "storage/best.h"
 #include "tests/server/simulation.h"
 
 namespace temper {
@@ -70,17 +71,17 @@ TEST(Finals, FinalsCompareContendersWithTheDefaultAndTheLowestMedianWins) {
   ASSERT_TRUE(sim.Run());
   const std::vector<Work> finals = sim.WorksOf(WorkKind::kFinals);
   ASSERT_EQ(finals.size(), 1u);
-  EXPECT_EQ(*finals[0].graph_json, "{}");
-  EXPECT_GT(finals[0].rounds, 3);
+  EXPECT_EQ(*finals[0].model.graph_json, "{}");
+  EXPECT_GT(finals[0].model.rounds, 3);
   EXPECT_EQ(finals[0].items.size(), 4u);
   const auto choice = DefaultChoice(sim.tasks_[0].workload, *ParseTarget(ToyTarget()));
   EXPECT_EQ(finals[0].items[0].config, Text(choice->config));
   EXPECT_EQ(finals[0].items[0].workload, Text(sim.tasks_[0].workload));
   EXPECT_EQ(finals[0].items[0].anchor, AnchorText(sim.tasks_[0].workload));
   const Work model = sim.WorksOf(WorkKind::kModel).at(0);
-  ASSERT_EQ(model.picks.size(), 1u);
-  EXPECT_EQ(model.picks[0].config, sim.loop_->task(0).config);
-  EXPECT_EQ(model.picks[0].workload, Text(sim.tasks_[0].workload));
+  ASSERT_EQ(model.model.picks.size(), 1u);
+  EXPECT_EQ(model.model.picks[0].config, sim.loop_->task(0).config);
+  EXPECT_EQ(model.model.picks[0].workload, Text(sim.tasks_[0].workload));
 }
 
 TEST(Finals, TheDefaultStaysWhereFinalsSaySo) {
@@ -92,12 +93,13 @@ TEST(Finals, TheDefaultStaysWhereFinalsSaySo) {
   const Work finals = sim.queue_.front();
   sim.queue_.pop_front();
   for (const WorkItem& item : finals.items) {
-    sim.loop_->OnResult({.item = item.id, .outcome = "ok", .costs_s = {1e-3, 1e-3, 1e-3}}, sim.clock_.Monotonic());
+    sim.loop_->OnResult({.item = item.id, .trial = {.outcome = Outcome::kOk, .costs_s = {1e-3, 1e-3, 1e-3}}},
+                        sim.clock_.Monotonic());
   }
   ASSERT_TRUE(sim.Run());
   EXPECT_EQ(sim.loop_->task(0).config, finals.items[0].config);
-  ASSERT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks.size(), 1u);
-  EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks[0].config, finals.items[0].config);
+  ASSERT_EQ(sim.WorksOf(WorkKind::kModel).at(0).model.picks.size(), 1u);
+  EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).model.picks[0].config, finals.items[0].config);
 }
 
 TEST(Finals, WithoutFinalsOnlyAClearLeadIsUsed) {
@@ -111,9 +113,9 @@ TEST(Finals, WithoutFinalsOnlyAClearLeadIsUsed) {
     sim.queue_.clear();  // nobody answers
     ASSERT_TRUE(sim.Run());
     const bool clear = other * kProvisionalMargin < 1e-3;
-    ASSERT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks.size(), 1u);
-    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks[0].config != standard, clear);
-    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).picks[0].seconds, sim.loop_->task(0).best_s);
+    ASSERT_EQ(sim.WorksOf(WorkKind::kModel).at(0).model.picks.size(), 1u);
+    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).model.picks[0].config != standard, clear);
+    EXPECT_EQ(sim.WorksOf(WorkKind::kModel).at(0).model.picks[0].seconds, sim.loop_->task(0).best_s);
     EXPECT_EQ(sim.loop_->task(0).config != standard, clear);
     EXPECT_EQ(sim.loop_->task(0).best_s, clear ? other : 1e-3);
   }
@@ -197,7 +199,8 @@ TEST(Finals, WhoWonEarlierFinalsHasToWinAgain) {
   EXPECT_EQ(finals.items.at(1).config, winner);
   for (const WorkItem& item : finals.items) {
     const double cost = item.config == winner ? won_s : 2 * won_s;
-    sim.loop_->OnResult({.item = item.id, .outcome = "ok", .costs_s = {cost, cost, cost}}, sim.clock_.Monotonic());
+    sim.loop_->OnResult({.item = item.id, .trial = {.outcome = Outcome::kOk, .costs_s = {cost, cost, cost}}},
+                        sim.clock_.Monotonic());
   }
   ASSERT_TRUE(sim.Run());
   EXPECT_EQ(sim.loop_->task(0).config, winner);

@@ -92,10 +92,7 @@ TEST(JobLoop, EndsWhenAllSpacesAreExhaustedAndFindsTheirBest) {
 TEST(JobLoop, ASlowerModelKeepsTheDefault) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;
-  sim.model_ = [](const Work& work) {
-    return ItemResult{
-        .item = work.items[0].id, .outcome = "ok", .costs_s = {3, 2.1, 2.05, 2.2}, .untuned_s = {2, 2, 2, 2}};
-  };
+  sim.model_ = [](const Work& work) { return ModelAnswer(work, {2, 2, 2, 2}, {3, 2.1, 2.05, 2.2}); };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_TRUE(sim.loop_->kept_default());
@@ -106,12 +103,7 @@ TEST(JobLoop, RoundsThatDisagreeDoNotOverruleTheFinals) {
   for (const bool answered : {true, false}) {
     Simulation sim(ThreeTasks());
     sim.spec_.trials = 50;
-    sim.model_ = [](const Work& work) {
-      return ItemResult{.item = work.items[0].id,
-                        .outcome = "ok",
-                        .costs_s = {99, 98, 101, 102, 103},
-                        .untuned_s = {100, 100, 100, 100, 100}};
-    };
+    sim.model_ = [](const Work& work) { return ModelAnswer(work, {100, 100, 100, 100, 100}, {99, 98, 101, 102, 103}); };
     sim.Begin();
     ASSERT_TRUE(sim.RunUntil(Phase::kFinals));
     if (!answered) sim.queue_.clear();
@@ -125,10 +117,7 @@ TEST(JobLoop, RoundsArePairedBeforeTheyAreCompared) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;
   // The machine slowed down to half in the middle of the third round: the medians alone would say 18 to 10.
-  sim.model_ = [](const Work& work) {
-    return ItemResult{
-        .item = work.items[0].id, .outcome = "ok", .costs_s = {9, 9, 18, 18, 18}, .untuned_s = {10, 10, 10, 20, 20}};
-  };
+  sim.model_ = [](const Work& work) { return ModelAnswer(work, {10, 10, 10, 20, 20}, {9, 9, 18, 18, 18}); };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_FALSE(sim.loop_->kept_default());
@@ -140,7 +129,8 @@ TEST(JobLoop, AWrongModelKeepsTheDefaultAndSaysSo) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 50;
   sim.model_ = [](const Work& work) {
-    return ItemResult{.item = work.items[0].id, .outcome = "wrong_answer", .error = "differs by 0.3"};
+    return ItemResult{.item = work.items[0].id,
+                      .model = ModelResult{.outcome = Outcome::kWrongAnswer, .error = "differs by 0.3"}};
   };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
@@ -151,7 +141,7 @@ TEST(JobLoop, AWrongModelKeepsTheDefaultAndSaysSo) {
 TEST(JobLoop, SurvivesAWorldInWhichAllFails) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 100;
-  sim.outcome_ = [](const WorkItem&) { return "build_failed"; };
+  sim.outcome_ = [](const WorkItem&) { return Outcome::kBuildFailed; };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_FALSE(sim.loop_->verdict().ok());
@@ -166,14 +156,16 @@ TEST(JobLoop, FailuresAreNotTrials) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 60;
   int n = 0;
-  sim.outcome_ = [&](const WorkItem&) { return ++n % 3 == 0 ? "run_crashed" : n % 3 == 1 ? "ok" : "raced_out"; };
+  sim.outcome_ = [&](const WorkItem&) {
+    return ++n % 3 == 0 ? Outcome::kRunCrashed : n % 3 == 1 ? Outcome::kOk : Outcome::kRacedOut;
+  };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_EQ(sim.loop_->trials(), 60);
-  const std::map<std::string, int>& outcomes = sim.loop_->outcomes();
-  EXPECT_EQ(outcomes.at("ok") + outcomes.at("raced_out"), 60);
-  EXPECT_GT(outcomes.at("run_crashed"), 20);
-  EXPECT_EQ(static_cast<int>(sim.measured_.size()), 60 + outcomes.at("run_crashed"));
+  const std::map<Outcome, int>& outcomes = sim.loop_->outcomes();
+  EXPECT_EQ(outcomes.at(Outcome::kOk) + outcomes.at(Outcome::kRacedOut), 60);
+  EXPECT_GT(outcomes.at(Outcome::kRunCrashed), 20);
+  EXPECT_EQ(static_cast<int>(sim.measured_.size()), 60 + outcomes.at(Outcome::kRunCrashed));
 }
 
 TEST(JobLoop, ARacesLoserIsNeverBest) {
@@ -181,7 +173,9 @@ TEST(JobLoop, ARacesLoserIsNeverBest) {
   sim.spec_.trials = 100;
   const auto choice = DefaultChoice(sim.tasks_[0].workload, *ParseTarget(ToyTarget()));
   const std::string default_config = Text(choice->config);
-  sim.outcome_ = [&](const WorkItem& item) { return item.config == default_config ? "ok" : "raced_out"; };
+  sim.outcome_ = [&](const WorkItem& item) {
+    return item.config == default_config ? Outcome::kOk : Outcome::kRacedOut;
+  };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_EQ(sim.loop_->task(0).config, default_config);
@@ -367,7 +361,7 @@ TEST(JobLoop, TheSameSeedAndResultsGiveTheSameCourse) {
 
 class FailingTuner : public Tuner {
  public:
-  absl::StatusOr<std::vector<Candidate>> Propose(int) override { return absl::InternalError("no ideas"); }
+  absl::StatusOr<std::vector<Proposal>> Propose(int) override { return absl::InternalError("no ideas"); }
   absl::Status Observe(std::span<const Observation>) override { return absl::OkStatus(); }
 };
 

@@ -22,6 +22,12 @@ using Phase = JobLoop::Phase;
 
 inline constexpr char kKey[] = "toy-device";
 
+inline ItemResult ModelAnswer(const Work& work, std::vector<double> untuned_s, std::vector<double> tuned_s) {
+  return {
+      .item = work.items[0].id,
+      .model = ModelResult{.outcome = Outcome::kOk, .untuned_s = std::move(untuned_s), .tuned_s = std::move(tuned_s)}};
+}
+
 // A worker that measures by formula, and a store that keeps what it says.
 class Simulation : public WorkPort {
  public:
@@ -100,13 +106,14 @@ class Simulation : public WorkPort {
   }
 
   ItemResult Measure(const Work& work, const WorkItem& item) {
-    ItemResult result{.item = item.id, .attempt = 1, .outcome = outcome_(item)};
+    ItemResult result{.item = item.id, .attempt = 1, .trial = {.outcome = outcome_(item)}};
+    TrialResult& trial = result.trial;
     const double cost = cost_(workloads_.at(WorkloadOf(work, item)), item.config);
-    if (result.outcome == "ok") result.costs_s = {cost, cost, cost};
-    if (result.outcome == "raced_out") result.costs_s = {cost};
-    if (work.kind == WorkKind::kBatch) result.drift = drift_(item);
-    if (result.drift > 1)
-      std::for_each(result.costs_s.begin(), result.costs_s.end(), [&](double& s) { s *= result.drift; });
+    if (trial.outcome == Outcome::kOk) trial.costs_s = {cost, cost, cost};
+    if (trial.outcome == Outcome::kRacedOut) trial.costs_s = {cost};
+    if (work.kind == WorkKind::kBatch) trial.drift = drift_(item);
+    if (trial.drift > 1)
+      std::for_each(trial.costs_s.begin(), trial.costs_s.end(), [&](double& s) { s *= trial.drift; });
     return result;
   }
 
@@ -123,8 +130,8 @@ class Simulation : public WorkPort {
     record.template_version = item.template_version;
     record.config = item.config;
     record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
-    record.outcome = *ParseOutcome(result.outcome);
-    record.costs_s = result.costs_s;
+    record.outcome = result.trial.outcome;
+    record.costs_s = result.trial.costs_s;
     ASSERT_TRUE(store_->Append(std::vector<Record>{record}).ok());
     if (work.kind == WorkKind::kBatch) measured_.push_back(work.workload + item.template_name + item.config);
   }
@@ -159,10 +166,10 @@ class Simulation : public WorkPort {
   std::unique_ptr<JobLoop> loop_;
   absl::Duration per_item_ = absl::Milliseconds(100);
   std::function<double(const Workload&, const std::string&)> cost_ = ToyCost;
-  std::function<std::string(const WorkItem&)> outcome_ = [](const WorkItem&) { return "ok"; };
+  std::function<Outcome(const WorkItem&)> outcome_ = [](const WorkItem&) { return Outcome::kOk; };
   std::function<double(const WorkItem&)> drift_ = [](const WorkItem&) { return 1.0; };
   std::function<ItemResult(const Work&)> model_ = [](const Work& work) {
-    return ItemResult{.item = work.items[0].id, .outcome = "ok", .costs_s = {1, 1, 1}, .untuned_s = {2, 2, 2}};
+    return ModelAnswer(work, {2, 2, 2}, {1, 1, 1});
   };
   std::deque<Work> queue_;
   std::vector<Work> works_;

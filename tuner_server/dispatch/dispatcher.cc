@@ -7,37 +7,86 @@
 namespace temper {
 namespace {
 
-// A result as it is compared with a later one of the same attempt: the lease is part of the key, not of the payload.
-bool SamePayload(const ItemResult& a, const ItemResult& b) {
-  return a.outcome == b.outcome && a.error == b.error && a.costs_s == b.costs_s && a.untuned_s == b.untuned_s;
-}
+constexpr int kMostSlots = 64;
+// A batch's slowest build and runs, were all of its candidates to use up their caps, is no measure of what it takes;
+// but nothing honest takes longer.
+constexpr absl::Duration kLongestModel = absl::Minutes(20);  // building and running it, by the sandbox's caps
 
-bool Counts(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
+// A result as it is compared with a later one of the same attempt: the lease is part of the key, not of the payload.
+bool SamePayload(const ItemResult& a, const ItemResult& b) { return a.trial == b.trial && a.model == b.model; }
 
 }  // namespace
 
-Dispatcher::Dispatcher(const DispatchOptions& options) : options_(options), next_id_(options.first_id) {}
+Dispatcher::Dispatcher(const DispatchOptions& options)
+    : options_(options), next_id_(options.first_id), suspects_(options.suspects) {}
 
 // --- workers ---
 
+std::string Dispatcher::NewSession() {
+  return absl::StrCat(absl::Hex(options_.random(), absl::kZeroPad16), absl::Hex(options_.random(), absl::kZeroPad16));
+}
+
+int64_t Dispatcher::NewLease() {
+  int64_t lease = 0;
+  while (lease == 0 || leases_.contains(lease)) lease = static_cast<int64_t>(options_.random() >> 1);
+  return lease;
+}
+
 std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
-  for (auto& [id, session] : sessions_) {
-    const bool same =
-        !info.name.empty() && session.info.name == info.name && session.info.device_key == info.device_key;
-    if (same && !session.lost) Lose(session, "registered again");
+  const std::string id = NewSession();
+  Session fresh;
+  for (auto old = sessions_.begin(); old != sessions_.end();) {
+    const WorkerInfo& other = old->second.info;
+    const bool same = !info.instance.empty() && other.instance == info.instance && other.device_key == info.device_key;
+    // The same machine that was lost before is one device, not two.
+    const bool returned =
+        old->second.lost && !info.name.empty() && other.name == info.name && other.device_key == info.device_key;
+    if (same && !old->second.lost) {
+      fresh = std::move(old->second);
+      for (const int64_t lease : fresh.leases) leases_.at(lease).session = id;
+    }
+    old = same || returned ? sessions_.erase(old) : std::next(old);
   }
-  // The same worker that was lost before is one device, not two.
-  std::erase_if(sessions_, [&](const auto& entry) {
-    return entry.second.lost && !info.name.empty() && entry.second.info.name == info.name &&
-           entry.second.info.device_key == info.device_key;
-  });
-  const std::string id = absl::StrCat("s", next_id_++);
-  Session& session = sessions_[id];
-  session.info = info;
-  if (info.name.empty()) session.info.name = id;
-  session.last_seen = now;
-  session.deadline = now + options_.session_timeout;
+  for (auto& [lease_id, lease] : leases_) {
+    if (!lease.session.empty() || info.instance.empty() || lease.instance != info.instance) continue;
+    lease.session = id;
+    fresh.leases.insert(lease_id);
+  }
+  fresh.info = info;
+  if (info.name.empty()) fresh.info.name = id.substr(0, 8);
+  fresh.last_seen = now;
+  fresh.deadline = now + options_.session_timeout;
+  fresh.sentence = suspects_.Sentence(info, now);
+  sessions_[id] = std::move(fresh);
   return id;
+}
+
+void Dispatcher::Restore(int64_t lease_id, const Work& work, const WorkerInfo& worker, absl::Duration now) {
+  const auto shared = std::make_shared<const Work>(work);
+  Lease lease{.instance = worker.instance, .work = shared, .granted = now, .deadline = now + options_.lease};
+  lease.last_day = now + LongestWork(work) + options_.lease_reserve;
+  for (const WorkItem& spec : work.items) {
+    Item item{.work = shared, .spec = spec};
+    // Of those before the last only the number is known.
+    item.attempts.resize(static_cast<size_t>(std::max(1, spec.attempt)));
+    item.attempts.back() = {.lease = lease_id, .worker = worker, .granted = now};
+    lease.open.insert(spec.id);
+    items_of_job_[work.job].insert(spec.id);
+    items_[spec.id] = std::move(item);
+    next_id_ = std::max(next_id_, spec.id + 1);
+  }
+  leases_[lease_id] = std::move(lease);
+}
+
+void Dispatcher::TakeBack(int64_t lease, absl::Duration now) {
+  if (leases_.contains(lease)) Requeue(lease, "the grant could not be stored", Loss::kLeft, now);
+}
+
+void Dispatcher::Leave(const std::string& id, const std::string& reason, absl::Duration now) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || found->second.lost) return;
+  found->second.last_seen = now;
+  Lose(found->second, absl::StrCat("it left: ", reason), Loss::kLeft, now);
 }
 
 Dispatcher::SyncOutcome Dispatcher::Sync(const std::string& id, const std::vector<int64_t>& held, int free_slots,
@@ -52,7 +101,7 @@ Dispatcher::SyncOutcome Dispatcher::Sync(const std::string& id, const std::vecto
   for (const int64_t lease_id : session.leases) {
     Lease& lease = leases_.at(lease_id);
     if (restated.contains(lease_id)) {
-      lease.deadline = now + options_.lease;
+      lease.deadline = std::min(now + options_.lease, lease.last_day);
     } else if (lease.cancelled) {
       dropped.push_back(lease_id);
     } else {
@@ -60,17 +109,14 @@ Dispatcher::SyncOutcome Dispatcher::Sync(const std::string& id, const std::vecto
     }
   }
   for (const int64_t lease_id : dropped) CloseLease(lease_id);
-  SyncOutcome out;
-  CollectCancels(id, held, out);
-  GrantTo(id, session, free_slots, now, out);
-  return out;
+  return Poll(id, held, free_slots, now);
 }
 
 Dispatcher::SyncOutcome Dispatcher::Poll(const std::string& id, const std::vector<int64_t>& held, int free_slots,
                                          absl::Duration now) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end() || found->second.lost) return SyncOutcome{.unknown_session = true};
-  SyncOutcome out;
+  SyncOutcome out{.draining = WhyNothing(found->second)};
   CollectCancels(id, held, out);
   GrantTo(id, found->second, free_slots, now, out);
   return out;
@@ -82,59 +128,136 @@ void Dispatcher::ConnectionBroke(const std::string& id, absl::Duration now) {
   found->second.deadline = std::min(found->second.deadline, now + options_.broken_grace);
 }
 
-bool Dispatcher::Fits(const Session& session, const Work& work) const {
-  return session.info.target == work.target && session.info.codegen_id == work.codegen_id;
+const std::string& Dispatcher::WhyNothing(const Session& session) {
+  if (!session.held_back.empty()) return session.held_back;
+  return session.drained.empty() ? session.sentence : session.drained;
+}
+
+int Dispatcher::Drain(const std::string& key, const std::string& name, const std::string& reason) {
+  int count = 0;
+  for (auto& [id, session] : sessions_) {
+    if (session.lost || (session.info.device_key != key && session.info.name != name)) continue;
+    session.drained = reason.empty() ? "drained by request" : absl::StrCat("drained by request: ", reason);
+    ++count;
+  }
+  return count;
+}
+
+int Dispatcher::Undrain(const std::string& key, const std::string& name) {
+  int count = 0;
+  for (auto& [id, session] : sessions_) {
+    if (session.info.device_key != key && session.info.name != name) continue;
+    suspects_.Forgive(session.info);
+    if (session.lost || (session.drained.empty() && session.sentence.empty())) continue;
+    session.drained.clear();
+    session.sentence.clear();
+    ++count;
+  }
+  return count;
+}
+
+void Dispatcher::HoldBack(const std::string& id, const std::string& reason) {
+  if (const auto session = sessions_.find(id); session != sessions_.end()) session->second.held_back = reason;
+}
+
+int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {
+  int count = 0;
+  for (auto& [id, session] : sessions_) {
+    if (session.held_back.empty() || session.info.device_key != key || session.info.fingerprint != fingerprint)
+      continue;
+    session.held_back.clear();
+    ++count;
+  }
+  return count;
+}
+
+// --- grants ---
+
+bool Dispatcher::AnotherFits(const Session& session, const Item& item) const {
+  return std::ranges::any_of(sessions_, [&](const auto& entry) {
+    const Session& other = entry.second;
+    const bool may = !other.lost && WhyNothing(other).empty() && other.info.device_key == item.work->device_key &&
+                     other.info.target == item.work->target && other.info.codegen_id == item.work->codegen_id;
+    return may && other.info.instance != session.info.instance &&
+           std::ranges::none_of(item.attempts, [&](const Attempt& a) { return a.session == entry.first; });
+  });
+}
+
+bool Dispatcher::Fits(const Session& session, const Piece& piece, absl::Duration now) const {
+  if (session.info.target != piece.work->target || session.info.codegen_id != piece.work->codegen_id) return false;
+  const auto item = items_.find(piece.items.front());
+  if (item == items_.end() || item->second.attempts.empty() || now - piece.since >= options_.elsewhere) return true;
+  const bool failed_here = std::ranges::any_of(item->second.attempts, [&](const Attempt& a) {
+    return !a.handed_back && a.worker.instance == session.info.instance;
+  });
+  return !failed_here || !AnotherFits(session, item->second);
 }
 
 void Dispatcher::CollectCancels(const std::string& id, const std::vector<int64_t>& held, SyncOutcome& out) const {
   for (const int64_t lease_id : held) {
-    const auto lease = leases_.find(lease_id);
     if (finished_.contains(lease_id)) continue;
+    const auto lease = leases_.find(lease_id);
     const bool wanted = lease != leases_.end() && lease->second.session == id && !lease->second.cancelled;
     if (!wanted) out.cancels.push_back(lease_id);
   }
 }
 
+// Candidates one after another, those before this lease that the worker still holds included.
+absl::Duration Dispatcher::LongestWork(const Work& work) const {
+  if (work.kind != WorkKind::kBatch) return kLongestModel;
+  const absl::Duration each = absl::Milliseconds(work.plan.build_timeout_ms + 2 * work.plan.run_timeout_ms);
+  return each * static_cast<int64_t>(work.items.size());
+}
+
+std::optional<Dispatcher::Grant> Dispatcher::MakeGrant(const std::string& id, Session& session, const Piece& piece,
+                                                       absl::Duration now) {
+  auto granted = std::make_shared<Work>(*piece.work);
+  granted->items.clear();
+  Lease lease{.session = id, .instance = session.info.instance, .granted = now, .deadline = now + options_.lease};
+  const int64_t lease_id = NewLease();
+  for (const int64_t item_id : piece.items) {
+    const auto known = items_.find(item_id);
+    if (known == items_.end()) continue;
+    Item& item = known->second;
+    item.queued = false;
+    if (item.settled) continue;  // a late result came while it waited
+    item.attempts.push_back({.lease = lease_id, .worker = session.info, .session = id, .granted = now});
+    granted->items.push_back(item.spec);
+    granted->items.back().attempt = static_cast<int>(item.attempts.size());
+    lease.open.insert(item_id);
+    if (granted->kind == WorkKind::kModel) model_of_lease_[lease_id] = item_id;
+  }
+  if (granted->items.empty()) return std::nullopt;
+  absl::Duration before;
+  for (const int64_t held : session.leases) before += LongestWork(*leases_.at(held).work);
+  lease.last_day = now + before + LongestWork(*granted) + options_.lease_reserve;
+  lease.work = granted;
+  leases_[lease_id] = std::move(lease);
+  session.leases.insert(lease_id);
+  return Grant{lease_id, granted};
+}
+
 void Dispatcher::GrantTo(const std::string& id, Session& session, int free_slots, absl::Duration now,
                          SyncOutcome& out) {
-  if (session.drained || (hold_shared_cores_ && session.info.shares_server_cores)) return;
+  if (!WhyNothing(session).empty() || (hold_shared_cores_ && session.info.shares_server_cores)) return;
   const auto queue = queues_.find(session.info.device_key);
   if (queue == queues_.end()) return;
-  for (auto next = queue->second.begin(); next != queue->second.end() && free_slots > 0;) {
-    if (!Fits(session, *next->work)) {
-      ++next;
-      continue;
-    }
-    auto granted = std::make_shared<Work>(*next->work);
-    granted->items.clear();
-    Grant grant;
-    grant.lease = next_id_++;
-    Lease& lease = leases_[grant.lease];
-    lease.session = id;
-    lease.deadline = now + options_.lease;
-    for (const int64_t item_id : next->items) {
-      const auto known = items_.find(item_id);
-      if (known == items_.end() || known->second.settled) continue;  // a late result came while it waited
-      Item& item = known->second;
-      item.attempts.push_back(Attempt{.lease = grant.lease, .worker = session.info, .session = id});
-      grant.attempts.push_back(static_cast<int>(item.attempts.size()));
-      granted->items.push_back(item.spec);
-      lease.open.insert(item_id);
-      if (granted->kind == WorkKind::kModel) model_of_lease_[grant.lease] = item_id;
-    }
-    next = queue->second.erase(next);
-    if (granted->items.empty()) {
-      leases_.erase(grant.lease);
-      continue;
-    }
-    grant.work = granted;
-    lease.work = granted;
-    session.leases.insert(grant.lease);
-    out.grants.push_back(std::move(grant));
+  // What it said at Register counts, whatever it says now.
+  const int slots = std::clamp(session.info.slots, 1, kMostSlots);
+  free_slots = std::min(free_slots, slots - static_cast<int>(session.leases.size()));
+  const auto fits = [&](const Piece& piece) { return Fits(session, piece, now); };
+  while (free_slots > 0) {
+    const std::optional<Piece> piece = queue->second.Take(fits);
+    if (!piece) break;
+    std::optional<Grant> grant = MakeGrant(id, session, *piece, now);
+    if (!grant) continue;
+    out.grants.push_back(*std::move(grant));
     --free_slots;
   }
   if (queue->second.empty()) queues_.erase(queue);
 }
+
+// --- leases that end without a result ---
 
 void Dispatcher::CloseLease(int64_t lease_id) {
   const auto lease = leases_.find(lease_id);
@@ -144,37 +267,75 @@ void Dispatcher::CloseLease(int64_t lease_id) {
   leases_.erase(lease);
 }
 
-void Dispatcher::Requeue(int64_t lease_id, const std::string& why) {
+void Dispatcher::Requeue(int64_t lease_id, const std::string& why, Loss loss, absl::Duration now) {
   const Lease lease = leases_.at(lease_id);
   CloseLease(lease_id);
   if (lease.cancelled) return;
-  for (const int64_t item_id : lease.open) RequeueItem(item_id, why);
+  for (const int64_t item_id : lease.open) {
+    for (Attempt& attempt : items_.at(item_id).attempts) {
+      if (attempt.lease == lease_id && loss == Loss::kLeft) attempt.handed_back = true;
+    }
+  }
+  // Finalists are compared with one another: they go on together, or not at all.
+  if (lease.work->kind == WorkKind::kFinals && lease.open.size() < lease.work->items.size()) {
+    for (const int64_t item_id : lease.open) GiveUp(items_.at(item_id), why);
+  } else if (lease.work->kind == WorkKind::kFinals) {
+    std::vector<int64_t> together;  // in their order
+    for (const WorkItem& item : lease.work->items) together.push_back(item.id);
+    RequeueItems(std::move(together), why, now);
+  } else {
+    // One by one, so that what killed its worker does not take its neighbours along again.
+    for (const int64_t item_id : lease.open) RequeueItems({item_id}, why, now);
+  }
 }
 
-// Finalists are compared with one another: some of them by themselves would tell nothing.
-int Dispatcher::MostAttempts(const Work& work) const {
-  return work.kind == WorkKind::kFinals ? 1 : options_.max_attempts;
+bool Dispatcher::AttemptsLeft(const Item& item) const {
+  const auto counted = std::ranges::count_if(item.attempts, [](const Attempt& a) { return !a.handed_back; });
+  return counted < options_.max_attempts;
 }
 
-// One by one, so that what killed its worker does not take its neighbours along again.
-void Dispatcher::RequeueItem(int64_t item_id, const std::string& why) {
-  Item& item = items_.at(item_id);
-  if (item.settled || over_.contains(item.work->job)) return;
-  const int attempts = static_cast<int>(item.attempts.size());
-  if (attempts >= MostAttempts(*item.work)) {
-    item.settled = true;
-    given_up_.push_back({item.work, item.spec, attempts, item.attempts.back().worker,
-                         absl::StrCat("gave up after ", attempts, " attempts: ", why)});
+void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, absl::Duration now) {
+  std::erase_if(ids, [&](int64_t id) {
+    const Item& item = items_.at(id);
+    return item.settled || item.queued || over_.contains(item.work->job);
+  });
+  if (ids.empty()) return;
+  const Item& first = items_.at(ids.front());
+  if (!AttemptsLeft(first)) {
+    for (const int64_t id : ids) GiveUp(items_.at(id), why);
     return;
   }
-  queues_[item.work->device_key].push_front({item.work, {item_id}});
+  for (const int64_t id : ids) items_.at(id).queued = true;
+  queues_[first.work->device_key].Add({first.work, ids, now}, true);
 }
 
-void Dispatcher::Lose(Session& session, const std::string& why) {
+// An item whose workers never said a word about it may be what took them along.
+void Dispatcher::GiveUp(Item& item, const std::string& why) {
+  if (item.settled) return;
+  item.settled = true;
+  const size_t attempts = item.attempts.size();
+  const bool silent = std::ranges::none_of(item.attempts, [](const Attempt& a) { return a.result.has_value(); });
+  const bool poison = silent && item.work->kind == WorkKind::kBatch;
+  given_up_.push_back({item.work, item.spec, item.attempts.back().worker,
+                       poison ? Outcome::kQuarantined : Outcome::kInfrastructure,
+                       absl::StrCat("gave up after ", attempts, attempts == 1 ? " attempt: " : " attempts: ", why)});
+  given_up_.back().item.attempt = static_cast<int>(attempts);
+}
+
+void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl::Duration now) {
   session.lost = true;
   session.reason = why;
   const std::set<int64_t> leases = session.leases;
-  for (const int64_t lease_id : leases) Requeue(lease_id, absl::StrCat("worker ", session.info.name, " lost: ", why));
+  for (const int64_t lease_id : leases)
+    Requeue(lease_id, absl::StrCat("worker ", session.info.name, " lost: ", why), loss, now);
+  if (loss == Loss::kExpired && !leases.empty()) Punish(session, suspects_.OnLoss(session.info, why, now), now);
+}
+
+void Dispatcher::Punish(Session& session, const std::string& why, absl::Duration now) {
+  if (why.empty()) return;
+  session.sentence = why;
+  const std::set<int64_t> leases = session.leases;
+  for (const int64_t lease_id : leases) Requeue(lease_id, why, Loss::kLeft, now);
 }
 
 // --- results ---
@@ -191,55 +352,52 @@ const Dispatcher::Item* Dispatcher::FindItem(const ItemResult& result, int* atte
   const std::vector<Attempt>& attempts = found->second.attempts;
   for (size_t i = 0; i < attempts.size(); ++i) {
     const bool named = result.item == 0 || result.attempt == static_cast<int>(i) + 1;
-    if (attempts[i].lease == result.lease && named) {
-      *attempt = static_cast<int>(i) + 1;
-      return &found->second;
-    }
+    if (attempts[i].lease != result.lease || !named) continue;
+    *attempt = static_cast<int>(i) + 1;
+    return &found->second;
   }
   return nullptr;
 }
 
 Dispatcher::Verdict Dispatcher::Judge(const ItemResult& result) const {
   Verdict verdict;
-  const Item* item = FindItem(result, &verdict.attempt);
+  int number = 0;
+  const Item* item = FindItem(result, &number);
   if (item == nullptr) return verdict;
-  const Attempt& attempt = item->attempts[verdict.attempt - 1];
+  const Attempt& attempt = item->attempts[static_cast<size_t>(number) - 1];
   verdict.work = item->work;
   verdict.item = item->spec;
+  verdict.item.attempt = number;
   verdict.worker = attempt.worker;
-  const bool infrastructure = result.outcome == "infrastructure";
-  const bool attempts_left = static_cast<int>(item->attempts.size()) < MostAttempts(*item->work);
-  if (attempt.result) {
+  const bool newest = number == static_cast<int>(item->attempts.size());
+  // Some finalists by themselves would tell nothing.
+  const bool again = result.outcome() == Outcome::kInfrastructure && item->work->kind != WorkKind::kFinals &&
+                     (!newest || AttemptsLeft(*item));
+  if (attempt.worker.instance != result.instance) {
+    verdict.judgement = Judgement::kConflict;
+  } else if (attempt.result) {
     verdict.judgement = SamePayload(*attempt.result, result) ? Judgement::kDuplicate : Judgement::kConflict;
   } else if (item->settled || over_.contains(item->work->job)) {
     verdict.judgement = Judgement::kLate;
-  } else if (infrastructure && (attempts_left || verdict.attempt < static_cast<int>(item->attempts.size()))) {
-    verdict.judgement = Judgement::kRequeue;
   } else {
-    verdict.judgement = Judgement::kFirst;
+    verdict.judgement = again ? Judgement::kRequeue : Judgement::kFirst;
   }
   return verdict;
 }
 
-void Dispatcher::CountResult(const Item& item, const Attempt& attempt, const ItemResult& result) {
+void Dispatcher::CountResult(const Item& item, const Attempt& attempt, const ItemResult& result, absl::Duration now) {
   const auto found = sessions_.find(attempt.session);
+  const bool failed = result.outcome() == Outcome::kInfrastructure;
+  if (!failed) suspects_.OnSuccess(attempt.worker);
   if (found == sessions_.end()) return;
   Session& session = found->second;
-  if (Counts(result.outcome))
-    ++session.trials;
-  else
-    ++session.failures;
-  if (result.outcome != "infrastructure") {
-    session.faults.clear();
-    return;
-  }
-  // Finalists fail together, for one reason.
-  session.faults.insert(item.work->kind == WorkKind::kFinals ? item.work->items.front().id : item.spec.id);
-  if (static_cast<int>(session.faults.size()) < options_.drain_after || session.drained) return;
-  session.drained = true;
-  session.reason = absl::StrCat("could not measure ", session.faults.size(), " in a row: ", result.error);
-  const std::set<int64_t> leases = session.leases;
-  for (const int64_t lease_id : leases) Requeue(lease_id, session.reason);
+  ++(IsMeasured(result.outcome()) ? session.trials : session.failures);
+  if (!result.model) session.drift = result.trial.drift;
+  if (!failed || !session.sentence.empty()) return;
+  // Finalists fail together, for one reason, and so does a model.
+  const std::string blamed =
+      item.work->kind == WorkKind::kBatch ? item.work->workload : absl::StrCat("job ", item.work->job);
+  Punish(session, suspects_.OnFailure(session.info, blamed, result.error(), now), now);
 }
 
 void Dispatcher::Commit(const ItemResult& result, absl::Duration now) {
@@ -248,24 +406,24 @@ void Dispatcher::Commit(const ItemResult& result, absl::Duration now) {
       verdict.judgement == Judgement::kConflict) {
     return;
   }
-  Item& item = items_.at(verdict.item.id);
-  Attempt& attempt = item.attempts[verdict.attempt - 1];
+  const int64_t item_id = verdict.item.id;
+  Item& item = items_.at(item_id);
+  Attempt& attempt = item.attempts[static_cast<size_t>(verdict.item.attempt) - 1];
   attempt.result = result;
   if (const auto lease = leases_.find(result.lease); lease != leases_.end()) {
-    lease->second.open.erase(item.spec.id);
+    lease->second.open.erase(item_id);
     lease->second.deadline = std::max(lease->second.deadline, now + options_.broken_grace);
     if (lease->second.open.empty()) {
       CloseLease(result.lease);
       finished_.insert(result.lease);
     }
   }
-  const bool newest = verdict.attempt == static_cast<int>(item.attempts.size());
+  const bool newest = verdict.item.attempt == static_cast<int>(item.attempts.size());
   if (verdict.judgement == Judgement::kFirst) item.settled = true;
-  if (verdict.judgement == Judgement::kRequeue && newest) RequeueItem(item.spec.id, result.error);
-  CountResult(item, attempt, result);
-  const bool complete =
-      std::all_of(item.attempts.begin(), item.attempts.end(), [](const Attempt& a) { return a.result.has_value(); });
-  if (item.settled && complete) Remember(item.spec.id);
+  if (verdict.judgement == Judgement::kRequeue && newest) RequeueItems({item_id}, result.error(), now);
+  CountResult(item, attempt, result, now);
+  const bool complete = std::ranges::all_of(item.attempts, [](const Attempt& a) { return a.result.has_value(); });
+  if (item.settled && complete) Remember(item_id);
 }
 
 void Dispatcher::Remember(int64_t item_id) {
@@ -290,44 +448,58 @@ void Dispatcher::Forget(int64_t item_id) {
 
 // --- jobs ---
 
-std::vector<int64_t> Dispatcher::Add(Work work) {
+std::vector<int64_t> Dispatcher::Add(Work work, absl::Duration now) {
   std::vector<int64_t> ids;
+  if (const auto priority = priorities_.find(work.job); priority != priorities_.end()) work.priority = priority->second;
   for (WorkItem& item : work.items) {
     item.id = next_id_++;
     ids.push_back(item.id);
   }
-  auto shared = std::make_shared<Work>(std::move(work));
-  for (const WorkItem& item : shared->items) items_[item.id] = Item{.work = shared, .spec = item};
+  auto shared = std::make_shared<const Work>(std::move(work));
+  for (const WorkItem& item : shared->items) items_[item.id] = Item{.work = shared, .spec = item, .queued = true};
   items_of_job_[shared->job].insert(ids.begin(), ids.end());
-  queues_[shared->device_key].push_back({shared, ids});
+  queues_[shared->device_key].Add({shared, ids, now});
   return ids;
+}
+
+void Dispatcher::SetPriority(int64_t job, int priority) {
+  priorities_[job] = priority;
+  for (auto& [key, queue] : queues_) queue.SetPriority(job, priority);
 }
 
 void Dispatcher::CancelJob(int64_t job) {
   over_.insert(job);
-  for (auto& [key, queue] : queues_) {
-    std::erase_if(queue, [&](const Queued& queued) { return queued.work->job == job; });
-  }
+  priorities_.erase(job);
+  for (auto& [key, queue] : queues_) queue.Drop(job, [](const Piece&) { return true; });
   std::erase_if(queues_, [](const auto& entry) { return entry.second.empty(); });
+  if (const auto items = items_of_job_.find(job); items != items_of_job_.end()) {
+    for (const int64_t id : items->second) items_.at(id).queued = false;
+  }
   for (auto& [id, lease] : leases_) {
     if (lease.work->job == job) lease.cancelled = true;
   }
 }
 
-void Dispatcher::Withdraw(const std::vector<int64_t>& items) {
-  for (const int64_t id : items) {
-    if (const auto item = items_.find(id); item != items_.end()) item->second.settled = true;
+void Dispatcher::Withdraw(const std::vector<int64_t>& ids) {
+  std::set<int64_t> jobs;
+  for (const int64_t id : ids) {
+    const auto item = items_.find(id);
+    if (item == items_.end()) continue;
+    item->second.settled = true;
+    jobs.insert(item->second.work->job);
   }
   const auto settled = [&](int64_t id) {
     const auto item = items_.find(id);
     return item == items_.end() || item->second.settled;
   };
-  for (auto& [key, queue] : queues_) {
-    std::erase_if(queue, [&](const Queued& q) { return std::all_of(q.items.begin(), q.items.end(), settled); });
+  for (const int64_t job : jobs) {
+    for (auto& [key, queue] : queues_) {
+      queue.Drop(job, [&](const Piece& piece) { return std::ranges::all_of(piece.items, settled); });
+    }
   }
   std::erase_if(queues_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [id, lease] : leases_) {
-    if (std::all_of(lease.open.begin(), lease.open.end(), settled)) lease.cancelled = true;
+    if (std::ranges::all_of(lease.open, settled)) lease.cancelled = true;
   }
 }
 
@@ -348,23 +520,42 @@ bool Dispatcher::Tick(absl::Duration now) {
   bool changed = false;
   if (last_tick_ && now - *last_tick_ > options_.frozen_gap) {
     const absl::Duration gap = now - *last_tick_;
-    for (auto& [id, lease] : leases_) lease.deadline += gap;
+    for (auto& [id, lease] : leases_) {
+      lease.deadline += gap;
+      lease.last_day += gap;
+    }
     for (auto& [id, session] : sessions_) session.deadline += gap;
   }
   last_tick_ = now;
   for (auto& [id, session] : sessions_) {
-    if (session.lost || session.deadline > now) continue;
-    Lose(session, "not heard of any more");
+    if (session.lost) continue;
+    if (!session.sentence.empty() && suspects_.Sentence(session.info, now).empty()) {
+      session.sentence.clear();
+      changed = true;
+    }
+    if (session.deadline > now) continue;
+    Lose(session, "not heard of any more", Loss::kExpired, now);
     changed = true;
   }
   std::vector<int64_t> expired;
   for (const auto& [id, lease] : leases_) {
     if (lease.deadline <= now) expired.push_back(id);
   }
-  for (const int64_t id : expired) Requeue(id, "the lease ran out");
+  for (const int64_t id : expired) {
+    const auto lease = leases_.find(id);
+    if (lease == leases_.end()) continue;
+    const bool old = now >= lease->second.last_day;
+    const std::string why = old ? "its lease became older than its work may take" : "the lease ran out";
+    const bool cancelled = lease->second.cancelled;
+    const auto session = sessions_.find(lease->second.session);
+    Requeue(id, why, Loss::kExpired, now);
+    if (session != sessions_.end() && !cancelled)
+      Punish(session->second, suspects_.OnLoss(session->second.info, why, now), now);
+  }
   std::erase_if(sessions_, [&](const auto& entry) {
     return entry.second.lost && now - entry.second.last_seen > options_.keep_lost;
   });
+  suspects_.Forget(now);
   return changed || !expired.empty();
 }
 
@@ -373,7 +564,7 @@ std::vector<Dispatcher::GivenUp> Dispatcher::TakeGivenUp() { return std::exchang
 // --- what is there ---
 
 bool Dispatcher::SharedCoresBusy() const {
-  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+  return std::ranges::any_of(sessions_, [](const auto& entry) {
     const Session& session = entry.second;
     return !session.lost && session.info.shares_server_cores && !session.leases.empty();
   });
@@ -385,7 +576,7 @@ std::optional<WorkerInfo> Dispatcher::FindWorker(const std::string& device_key, 
     const WorkerInfo& info = session.info;
     const bool fits =
         info.device_key == device_key && info.codegen_id == codegen_id && (target.empty() || info.target == target);
-    if (fits && !session.lost && !session.drained) return info;
+    if (fits && !session.lost && WhyNothing(session).empty()) return info;
   }
   return std::nullopt;
 }
@@ -395,7 +586,7 @@ int Dispatcher::Slots(const std::string& device_key, const std::string& codegen_
   for (const auto& [id, session] : sessions_) {
     const WorkerInfo& info = session.info;
     const bool fits = info.device_key == device_key && info.codegen_id == codegen_id && info.target == target;
-    if (fits && !session.lost && !session.drained) slots += info.slots;
+    if (fits && !session.lost && WhyNothing(session).empty()) slots += info.slots;
   }
   return slots;
 }
@@ -406,34 +597,66 @@ std::string Dispatcher::WhyNoWorker(const std::string& device_key, const std::st
     if (session.info.device_key != device_key) continue;
     if (session.lost) {
       absl::StrAppend(&why, "; the last one is lost (", session.reason, ")");
-    } else if (session.drained) {
-      absl::StrAppend(&why, " any more: it was drained because it ", session.reason);
+    } else if (!WhyNothing(session).empty()) {
+      absl::StrAppend(&why, " any more: it is drained (", WhyNothing(session), ")");
     } else if (session.info.codegen_id != codegen_id) {
       absl::StrAppend(&why, " with codegen id '", codegen_id, "': the one there has '", session.info.codegen_id, "'");
     } else {
-      continue;
+      absl::StrAppend(&why, " for the target that the job began on: the one there has '", session.info.target, "'");
     }
     break;
   }
   return why;
 }
 
+std::vector<WorkItem> Dispatcher::Unsettled(int64_t job) const {
+  std::vector<WorkItem> items;
+  const auto of_job = items_of_job_.find(job);
+  if (of_job == items_of_job_.end()) return items;
+  for (const int64_t id : of_job->second) {
+    const Item& item = items_.at(id);
+    if (item.settled) continue;
+    items.push_back(item.spec);
+    items.back().workload = item.work->workload;
+  }
+  return items;
+}
+
+absl::Duration Dispatcher::GrantedAt(const std::vector<int64_t>& ids) const {
+  absl::Duration first = absl::InfiniteDuration();
+  for (const int64_t id : ids) {
+    const auto item = items_.find(id);
+    if (item == items_.end()) continue;
+    for (const Attempt& attempt : item->second.attempts) first = std::min(first, attempt.granted);
+  }
+  return first;
+}
+
 std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
   std::vector<SessionView> views;
   for (const auto& [id, session] : sessions_) {
-    SessionView view{session.info, "idle", session.reason, session.trials, session.failures, session.last_seen};
+    SessionView view{session.info, "idle",       session.reason, session.trials, session.failures, session.last_seen, 0,
+                     {},           session.drift};
     const auto queue = queues_.find(session.info.device_key);
+    if (!session.leases.empty()) {
+      const Lease& lease = leases_.at(*session.leases.begin());
+      view.job = lease.work->job;
+      view.lease_since = lease.granted;
+    }
     if (session.lost) {
       view.state = "lost";
-    } else if (session.drained) {
-      view.state = "drained";
+    } else if (!WhyNothing(session).empty()) {
+      view.state = session.held_back.empty() ? "drained" : "pending";
+      view.reason = WhyNothing(session);
     } else if (!session.leases.empty()) {
       view.state = "measuring";
     } else if (queue != queues_.end()) {
-      for (const Queued& queued : queue->second) {
-        if (queued.work->codegen_id == session.info.codegen_id) continue;
-        view.state = "version_mismatch";
-        view.reason = absl::StrCat("a job needs codegen id '", queued.work->codegen_id, "'");
+      const Work& work = *queue->second.Find([](const Piece&) { return true; })->work;
+      const bool version = work.codegen_id != session.info.codegen_id;
+      if (version || work.target != session.info.target) {
+        view.state = version ? "version_mismatch" : "target_mismatch";
+        view.reason = version ? absl::StrCat("a job needs codegen id '", work.codegen_id, "'")
+                              : absl::StrCat("a job needs target '", work.target, "'");
       }
     }
     views.push_back(std::move(view));
@@ -444,6 +667,18 @@ std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
 bool Dispatcher::Live(const std::string& session) const {
   const auto found = sessions_.find(session);
   return found != sessions_.end() && !found->second.lost;
+}
+
+std::map<std::string, int64_t> Dispatcher::WaitingItems() const {
+  std::map<std::string, int64_t> waiting;
+  for (const auto& [key, queue] : queues_) waiting[key] = queue.items();
+  return waiting;
+}
+
+Dispatcher::Sizes Dispatcher::sizes() const {
+  size_t queued = 0;
+  for (const auto& [key, queue] : queues_) queued += static_cast<size_t>(queue.items());
+  return {sessions_.size(), leases_.size(), items_.size(), queued, remembered_.size(), finished_.size(), over_.size()};
 }
 
 }  // namespace temper

@@ -2,11 +2,13 @@
 // (`now` is monotonic and passed in), so every fault can be played out in a test. Not thread-safe.
 //
 // Execution is at least once: a lease that is not renewed is queued again. Results are told apart by (item, attempt),
-// and each item drives its job once, whatever comes late or twice.
+// and each item drives its job once, whatever comes late or twice. A lease belongs to the instance that was granted it:
+// only that instance renews it or hands in for it.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,7 +16,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "tuner_server/dispatch/work.h"
+#include "base/secure_random.h"
+#include "tuner_server/dispatch/suspects.h"
+#include "tuner_server/dispatch/work_queue.h"
 
 namespace temper {
 
@@ -25,11 +29,16 @@ struct DispatchOptions {
   absl::Duration frozen_gap = absl::Seconds(10);       // between two Ticks: this process stood still, not the workers
   absl::Duration keep_lost = absl::Minutes(10);        // lost sessions stay visible
   int max_attempts = 3;
+  // What failed at one worker goes to another one where there is another, for so long.
+  absl::Duration elsewhere = absl::Seconds(60);
+  // A lease ends so long after its work should have taken at most, however often it is renewed.
+  absl::Duration lease_reserve = absl::Minutes(5);
   // Of items with all their results so many are remembered, to tell a duplicate from a contradiction. What comes of
   // older ones is kUnknown.
   size_t remembered = 1024;
-  int drain_after = 3;   // items in a row that a worker could not measure for its own reasons
-  int64_t first_id = 1;  // above any id of an earlier process
+  SuspectOptions suspects;
+  int64_t first_id = 1;                              // of items; above any of an earlier process
+  std::function<uint64_t()> random = &SecureRandom;  // names sessions and leases, which nobody may guess
 };
 
 class Dispatcher {
@@ -37,17 +46,24 @@ class Dispatcher {
   explicit Dispatcher(const DispatchOptions& options);
 
   // --- workers ---
+  // An instance that is known already goes on under a new session and keeps its leases. Returns the session's name.
   std::string Register(const WorkerInfo& info, absl::Duration now);
+  // A lease of a server before this one: it goes on for its full length, and its worker takes it up when it registers.
+  void Restore(int64_t lease, const Work& work, const WorkerInfo& worker, absl::Duration now);
+  // The grant did not reach its worker, and will not: it is as if it had not been made.
+  void TakeBack(int64_t lease, absl::Duration now);
+  // The worker ends by itself: its leases are queued again at once, and nobody is to blame.
+  void Leave(const std::string& session, const std::string& reason, absl::Duration now);
 
   struct Grant {
     int64_t lease = 0;
-    std::shared_ptr<const Work> work;  // its items are those granted
-    std::vector<int> attempts;         // one per item
+    std::shared_ptr<const Work> work;  // its items are those granted, with their attempts
   };
   struct SyncOutcome {
     bool unknown_session = false;
     std::vector<Grant> grants;
     std::vector<int64_t> cancels;
+    std::string draining;  // why nothing more is granted; empty: it is
     bool empty() const { return !unknown_session && grants.empty() && cancels.empty(); }
   };
   // The worker restates all it holds: those leases are renewed, others of this session come back to the queue after a
@@ -58,21 +74,28 @@ class Dispatcher {
   // The session's waiting call broke: it is lost unless it is heard of within the grace.
   void ConnectionBroke(const std::string& session, absl::Duration now);
 
+  // Drained workers finish what they hold and are granted nothing more. Those whose key or name it is; returns how
+  // many. Undo: they work again, also those that were drained for their failures.
+  int Drain(const std::string& key, const std::string& name, const std::string& reason);
+  int Undrain(const std::string& key, const std::string& name);
+  // Nothing is granted to devices of this key and fingerprint until Admit: they wait for a person's word.
+  void HoldBack(const std::string& session, const std::string& reason);
+  int Admit(const std::string& key, const std::string& fingerprint);
+
   // --- results, in two steps, so that what is stored is durable before it drives anything ---
   enum class Judgement {
     kFirst,      // store it; it settles the item
     kLate,       // store it; the item was settled already, or its job is over
     kRequeue,    // the worker's own fault and attempts are left: store nothing, it is tried again
     kDuplicate,  // seen before: acknowledge
-    kConflict,   // contradicts what was seen for this (item, attempt): refuse
+    kConflict,   // contradicts what was seen for this (item, attempt), or is another instance's: refuse
     kUnknown,    // of no work known here, or of one that was done long ago
   };
   struct Verdict {
     Judgement judgement = Judgement::kUnknown;
     std::shared_ptr<const Work> work;  // null when unknown
-    WorkItem item;
-    int attempt = 0;
-    WorkerInfo worker;  // who had the lease
+    WorkItem item;                     // with the attempt that it is about
+    WorkerInfo worker;                 // who had the lease
   };
   Verdict Judge(const ItemResult& result) const;
   // After the store has it (or nothing was to be stored).
@@ -80,21 +103,23 @@ class Dispatcher {
 
   // --- jobs ---
   // Queues the work and gives its items their ids.
-  std::vector<int64_t> Add(Work work);
+  std::vector<int64_t> Add(Work work, absl::Duration now);
   // Queued items vanish, leases are cancelled. Results that still come are kLate.
   void CancelJob(int64_t job);
   // These items are wanted no more: queued ones vanish, leases of which none is left are cancelled, results are kLate.
   void Withdraw(const std::vector<int64_t>& items);
   // All that is known of the job's items; results that come now are kUnknown. For a job long over.
   void ForgetJob(int64_t job);
+  // Of what is queued and of what is still to come.
+  void SetPriority(int64_t job, int priority);
 
   // --- time ---
-  // Items that were given up: they settle with outcome "infrastructure" and this error.
+  // Items that were given up: they settle with this outcome and error.
   struct GivenUp {
     std::shared_ptr<const Work> work;
-    WorkItem item;
-    int attempt = 0;
+    WorkItem item;  // with its last attempt
     WorkerInfo worker;
+    Outcome outcome = Outcome::kInfrastructure;
     std::string error;
   };
   // Expires leases and sessions. True if any did.
@@ -115,16 +140,29 @@ class Dispatcher {
   int Slots(const std::string& device_key, const std::string& codegen_id, const std::string& target) const;
   // Why FindWorker finds none, in one line.
   std::string WhyNoWorker(const std::string& device_key, const std::string& codegen_id) const;
+  // Items of the job that no result has settled yet, each with its workload.
+  std::vector<WorkItem> Unsettled(int64_t job) const;
+  // When the first grant of these items was made; infinite: none was yet, or they are not known any more.
+  absl::Duration GrantedAt(const std::vector<int64_t>& items) const;
 
   struct SessionView {
     WorkerInfo info;
-    std::string state;  // "idle", "measuring", "lost", "version_mismatch", "drained"
+    std::string state;  // "idle", "measuring", "lost", "version_mismatch", "target_mismatch", "drained", "pending"
     std::string reason;
     int64_t trials = 0, failures = 0;
     absl::Duration last_seen;
+    int64_t job = 0;  // whose lease it holds; 0: none
+    absl::Duration lease_since;
+    double drift = 0;  // of its latest result
   };
   std::vector<SessionView> Sessions() const;
   bool Live(const std::string& session) const;
+  std::map<std::string, int64_t> WaitingItems() const;  // by device key
+  // How much is kept, for tests and metrics.
+  struct Sizes {
+    size_t sessions, leases, items, queued, remembered, finished, over;
+  };
+  Sizes sizes() const;
 
  private:
   struct Session {
@@ -132,62 +170,76 @@ class Dispatcher {
     absl::Duration last_seen;
     absl::Duration deadline;  // lost when silent past it
     bool lost = false;
-    bool drained = false;
-    std::string reason;
+    // Why nothing is granted, where they are not empty: a person drained it, its failures did for a while, or it waits
+    // for a person's word.
+    std::string drained, sentence, held_back;
+    std::string reason;  // why it is lost
     int64_t trials = 0, failures = 0;
-    std::set<int64_t> faults;  // items in a row that failed for the worker's own reasons
+    double drift = 0;
     std::set<int64_t> leases;
   };
   struct Attempt {
     int64_t lease = 0;
     WorkerInfo worker;
     std::string session;
-    std::optional<ItemResult> result;  // without samples' copies beyond what a duplicate is compared with
+    bool handed_back = false;  // by a worker that left: it says nothing about the item
+    absl::Duration granted;
+    std::optional<ItemResult> result;
   };
   struct Item {
     std::shared_ptr<const Work> work;  // as added
     WorkItem spec;
     std::vector<Attempt> attempts;
     bool settled = false;
+    bool queued = false;
   };
   struct Lease {
-    std::string session;
+    std::string session;  // empty: its worker has not come back yet
+    std::string instance;
     std::shared_ptr<const Work> work;
     std::set<int64_t> open;  // items without a result
-    absl::Duration deadline;
+    absl::Duration granted, deadline;
+    absl::Duration last_day;  // renewals do not go beyond it
     bool cancelled = false;
   };
-  struct Queued {
-    std::shared_ptr<const Work> work;
-    std::vector<int64_t> items;
-  };
+  enum class Loss { kExpired, kLeft };
 
-  bool Fits(const Session& session, const Work& work) const;
+  std::string NewSession();
+  int64_t NewLease();
+  bool Fits(const Session& session, const Piece& piece, absl::Duration now) const;
+  bool AnotherFits(const Session& session, const Item& item) const;
   void GrantTo(const std::string& id, Session& session, int free_slots, absl::Duration now, SyncOutcome& out);
+  std::optional<Grant> MakeGrant(const std::string& id, Session& session, const Piece& piece, absl::Duration now);
   void CollectCancels(const std::string& session, const std::vector<int64_t>& held, SyncOutcome& out) const;
-  void Requeue(int64_t lease_id, const std::string& why);
-  int MostAttempts(const Work& work) const;
-  void RequeueItem(int64_t item_id, const std::string& why);
-  void Lose(Session& session, const std::string& why);
-  void CloseLease(int64_t lease_id);
-  void Remember(int64_t item_id);
-  void Forget(int64_t item_id);
-  void CountResult(const Item& item, const Attempt& attempt, const ItemResult& result);
+  absl::Duration LongestWork(const Work& work) const;
+  void Requeue(int64_t lease, const std::string& why, Loss loss, absl::Duration now);
+  void RequeueItems(std::vector<int64_t> items, const std::string& why, absl::Duration now);
+  bool AttemptsLeft(const Item& item) const;
+  void GiveUp(Item& item, const std::string& why);
+  void Lose(Session& session, const std::string& why, Loss loss, absl::Duration now);
+  void Punish(Session& session, const std::string& why, absl::Duration now);
+  static const std::string& WhyNothing(const Session& session);  // empty: it may be granted work
+  void CloseLease(int64_t lease);
+  void Remember(int64_t item);
+  void Forget(int64_t item);
+  void CountResult(const Item& item, const Attempt& attempt, const ItemResult& result, absl::Duration now);
   const Item* FindItem(const ItemResult& result, int* attempt) const;
 
   DispatchOptions options_;
   int64_t next_id_;
   std::optional<absl::Duration> last_tick_;
   bool hold_shared_cores_ = false;
+  Suspects suspects_;
   std::map<std::string, Session> sessions_;
   std::map<int64_t, Lease> leases_;
   std::map<int64_t, Item> items_;
   std::map<int64_t, std::set<int64_t>> items_of_job_;
-  std::deque<int64_t> remembered_;                    // items with all their results, oldest first
-  std::map<int64_t, int64_t> model_of_lease_;         // a model's result names its lease alone
-  std::set<int64_t> finished_;                        // leases with all their results; a worker may still restate them
-  std::set<int64_t> over_;                            // jobs cancelled or done, not forgotten yet
-  std::map<std::string, std::deque<Queued>> queues_;  // by device key
+  std::map<int64_t, int> priorities_;          // that were set after the job began
+  std::deque<int64_t> remembered_;             // items with all their results, oldest first
+  std::map<int64_t, int64_t> model_of_lease_;  // a model's result names its lease alone
+  std::set<int64_t> finished_;                 // leases with all their results; a worker may still restate them
+  std::set<int64_t> over_;                     // jobs cancelled or done, not forgotten yet
+  std::map<std::string, WorkQueue> queues_;    // by device key
   std::vector<GivenUp> given_up_;
 };
 

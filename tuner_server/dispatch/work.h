@@ -1,35 +1,20 @@
-// What is handed to workers and what comes back, as values.
+// What jobs hand to the dispatcher and what comes back, as values: trial/trial.h with what only the server knows of it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "trial/trial.h"
+
 namespace temper {
 
-struct SamplingPlan {
-  int repeats = 3;  // samples for a contender
-  int min_sample_us = 200;
-  double race_factor = 1.3;  // out early if this much behind the incumbent (sampling.cc); 0: never
-  int build_timeout_ms = 10'000;
-  int run_timeout_ms = 5'000;
-  std::string cache_policy = "model";
-};
-
-// A candidate as workers see it. `id` is given by the dispatcher and never used again, not even after a restart.
-struct WorkItem {
-  int64_t id = 0;
-  std::string template_name;
-  int template_version = 1;
-  std::string config;            // canonical text
+// Its `id` is given by the dispatcher and never used again, not even after a restart; its `attempt` with each grant.
+struct WorkItem : Candidate {
   bool again = false;            // measured before while the device was slow: what comes now counts, however it is
   std::string workload, anchor;  // of a finalist
-};
-
-struct KernelPick {
-  std::string workload, template_name, config;
-  double seconds = 0;  // measured
 };
 
 enum class WorkKind { kBatch, kFinals, kModel };
@@ -44,6 +29,8 @@ struct Work {
   std::vector<WorkItem> items;
 
   std::string tuner;
+  std::string owner;  // whose job it is; owners take turns
+  int priority = 0;   // higher goes first
 
   // kBatch
   std::string workload, anchor;
@@ -52,39 +39,35 @@ struct Work {
 
   // kFinals and kModel
   bool revalidate = false;  // of what was known before, see the records' purpose
-  std::shared_ptr<const std::string> graph_json;
-  uint64_t seed = 0;
-  std::vector<KernelPick> picks;
-  int rounds = 0;
-  int budget_ms = 0;
+  ModelWork model;
 };
 
-// How one execution of an item went. `costs_s` of a kModel are the tuned rounds.
+// How one execution of an item went.
 struct ItemResult {
   int64_t lease = 0;
-  int64_t item = 0;     // 0 for a model: the lease tells
-  int attempt = 0;      // 0 for a model
-  std::string outcome;  // text of an Outcome
-  std::string error;
-  std::vector<double> costs_s;
-  std::vector<double> untuned_s;  // kModel: the default's rounds
-  double relative_error = 0;      // kModel: tuned outputs against untuned ones
-  double drift = 0;               // how many times as slow as usual the device was around it; 0: not known
+  std::string instance;              // of the worker that hands it in
+  int64_t item = 0;                  // 0 for a model: the lease tells
+  int attempt = 0;                   // 0 for a model
+  TrialResult trial;                 // of a candidate
+  std::optional<ModelResult> model;  // of a kModel, which has no trial
 
-  bool operator==(const ItemResult&) const = default;
+  Outcome outcome() const { return model ? model->outcome : trial.outcome; }
+  const std::string& error() const { return model ? model->error : trial.error; }
 };
 
 // The device was so much slower around this trial of a search that its time says little: it is kept as such, and
 // measured again where that may matter.
 inline constexpr double kMostDrift = 1.2;
-inline bool MeasuredInNoise(WorkKind kind, const WorkItem& item, const ItemResult& result) {
-  const bool measured = result.outcome == "ok" || result.outcome == "raced_out";
-  return kind == WorkKind::kBatch && measured && !item.again && result.drift > kMostDrift;
+inline bool MeasuredInNoise(WorkKind kind, const WorkItem& item, const TrialResult& result) {
+  return kind == WorkKind::kBatch && IsMeasured(result.outcome) && !item.again && result.drift > kMostDrift;
 }
 
 struct WorkerInfo {
   std::string device_key, fingerprint, target, codegen_id;
-  std::string name;  // for people
+  std::string name;      // for people
+  std::string instance;  // tells one life of a worker, and its restarts over the same spool, from all others
+  std::string sandbox;   // what confines its measuring child
+  int wire_version = 0;
   int threads = 1;
   int slots = 1;
   bool shares_server_cores = false;

@@ -38,11 +38,11 @@ void Experience::Add(const Workload& w, std::span<const Observation> observation
   if (fresh) task = {w, static_cast<int>(tasks_.size()), {}, std::numeric_limits<double>::infinity()};
   for (const Observation& o : observations) {
     const double cost_s = o.ok ? o.cost_s : std::numeric_limits<double>::infinity();
-    if (!trainer_.Add(w, task.group, o.candidate.template_name, o.candidate.config, cost_s).ok()) continue;
-    if (trainer_.samples(o.candidate.template_name) > 2 * kMostSamples) trainer_.Forget(kMostSamples);
+    if (!trainer_.Add(w, task.group, o.proposal.template_name, o.proposal.config, cost_s).ok()) continue;
+    if (trainer_.samples(o.proposal.template_name) > 2 * kMostSamples) trainer_.Forget(kMostSamples);
     ++samples_;
     if (cost_s < task.best_s) {
-      task.best = o.candidate;
+      task.best = o.proposal;
       task.best_s = cost_s;
     }
   }
@@ -59,7 +59,7 @@ absl::Status Experience::Refit() {
   return absl::OkStatus();
 }
 
-std::vector<Candidate> Experience::Seeds(const Workload& w) const {
+std::vector<Proposal> Experience::Seeds(const Workload& w) const {
   const std::string own = Text(w);
   std::vector<std::pair<double, const Known*>> near;
   for (const auto& [text, task] : tasks_) {
@@ -69,7 +69,7 @@ std::vector<Candidate> Experience::Seeds(const Workload& w) const {
   std::sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second->group < b.second->group;
   });
-  std::vector<Candidate> seeds;
+  std::vector<Proposal> seeds;
   for (const auto& [distance, task] : near) {
     if (seeds.size() == kMostSeeds) break;
     if (std::find(seeds.begin(), seeds.end(), task->best) == seeds.end()) seeds.push_back(task->best);

@@ -27,13 +27,13 @@ class Experience {
 
   Boosters boosters() const { return boosters_; }  // in no particular order; several of one template add up
   // The best of the tasks nearest in shape to this one, nearest first, without its own.
-  std::vector<Candidate> Seeds(const Workload& w) const;
+  std::vector<Proposal> Seeds(const Workload& w) const;
 
  private:
   struct Known {
     Workload workload;
     int group = 0;
-    Candidate best;
+    Proposal best;
     double best_s = 0;  // infinite: nothing worked
   };
   const std::vector<Booster> shipped_;

@@ -20,7 +20,7 @@ class PointTuner : public Tuner {
  public:
   PointTuner(std::shared_ptr<const TaskSpace> task, uint64_t seed)
       : task_(task), rng_(seed), walk_(std::move(task), rng_.Next()) {}
-  absl::StatusOr<std::vector<Candidate>> Propose(int n) final;
+  absl::StatusOr<std::vector<Proposal>> Propose(int n) final;
   absl::Status Observe(std::span<const Observation> observations) final;
 
  protected:

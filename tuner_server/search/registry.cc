@@ -7,8 +7,8 @@ namespace temper {
 
 absl::Status CheckObservation(const Observation& o) {
   if (!o.ok || (std::isfinite(o.cost_s) && o.cost_s > 0)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("observation refused: ", o.candidate.template_name, " ",
-                                                 Text(o.candidate.config), " is ok and costs ", o.cost_s, " s"));
+  return absl::InvalidArgumentError(absl::StrCat("observation refused: ", o.proposal.template_name, " ",
+                                                 Text(o.proposal.config), " is ok and costs ", o.cost_s, " s"));
 }
 
 std::span<const TunerDef> AllTuners() {

@@ -47,11 +47,11 @@ bool TaskSpace::Legal(const Point& p) const {
   return space.Allows(space.At(p.index));
 }
 
-Candidate TaskSpace::At(const Point& p) const {
+Proposal TaskSpace::At(const Point& p) const {
   return {std::string(parts_[p.space].def->name), parts_[p.space].space.At(p.index)};
 }
 
-std::optional<Point> TaskSpace::Find(const Candidate& candidate) const {
+std::optional<Point> TaskSpace::Find(const Proposal& candidate) const {
   for (int i = 0; i < count(); ++i) {
     if (parts_[i].def->name != candidate.template_name) continue;
     const absl::StatusOr<int64_t> index = parts_[i].space.IndexOf(candidate.config);

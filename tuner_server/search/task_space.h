@@ -41,9 +41,9 @@ class TaskSpace {
   int count() const { return static_cast<int>(parts_.size()); }
   int64_t size(int space) const { return parts_[space].size; }  // of the product
   bool Legal(const Point& p) const;
-  Candidate At(const Point& p) const;
+  Proposal At(const Point& p) const;
   // nullopt: another template, or a config that is no point of its space (made for an older version, say).
-  std::optional<Point> Find(const Candidate& candidate) const;
+  std::optional<Point> Find(const Proposal& candidate) const;
   double DraftSeconds(const Point& p) const;  // of a legal point
   // Appends features and draft of a legal point. Behind the closed-form features come the template and the knobs'
   // values, so that a model may learn what no footprint tells.

@@ -12,13 +12,14 @@
 
 namespace temper {
 
-struct Candidate {
+// A candidate as tuners see it, its config taken apart; it becomes a Candidate (trial/trial.h) once it is handed out.
+struct Proposal {
   std::string template_name;
   Config config;
-  bool operator==(const Candidate&) const = default;
+  bool operator==(const Proposal&) const = default;
 };
 struct Observation {
-  Candidate candidate;
+  Proposal proposal;
   bool ok;
   double cost_s;  // median; meaningless unless ok
 };
@@ -30,7 +31,7 @@ class Tuner {
  public:
   virtual ~Tuner() = default;
   // Up to n candidates, all legal, none proposed or observed before. Fewer, or none, when the space is exhausted.
-  virtual absl::StatusOr<std::vector<Candidate>> Propose(int n) = 0;
+  virtual absl::StatusOr<std::vector<Proposal>> Propose(int n) = 0;
   // Results, in any order, of proposed candidates or of others (records of earlier jobs).
   virtual absl::Status Observe(std::span<const Observation> observations) = 0;
 };

@@ -219,7 +219,7 @@ class XgbTuner : public PointTuner {
     std::vector<Point> seeds;
     if (experience_ == nullptr) return seeds;
     size_t nearest = 0;
-    for (const Candidate& candidate : experience_->Seeds(workload_)) {
+    for (const Proposal& candidate : experience_->Seeds(workload_)) {
       const std::optional<Point> point = task().Find(candidate);
       if (!point.has_value() || !task().Legal(*point)) continue;
       if (Open(*point)) seeds.push_back(*point);

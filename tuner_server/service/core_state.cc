@@ -163,7 +163,7 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall,
     if (!seen.insert({result.lease, result.item, result.attempt}).second) continue;
     plan.fresh.push_back(result);
     if (!again && verdict.work->kind != WorkKind::kModel) {
-      plan.records.push_back(MakeRecord(*verdict.work, verdict.item, verdict.worker, result, wall));
+      plan.records.push_back(MakeRecord(*verdict.work, verdict.item, verdict.worker, result.trial, wall));
     }
     if (!first) continue;
     plan.deliveries.push_back({verdict.work->job, result});
@@ -178,9 +178,9 @@ CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
   for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, seen, plan);
   for (const Dispatcher::GivenUp& lost : std::exchange(given_up_, {})) {
     const ItemResult result{
-        .item = lost.item.id, .attempt = lost.attempt, .outcome = "infrastructure", .error = lost.error};
+        .item = lost.item.id, .attempt = lost.item.attempt, .trial = {.outcome = lost.outcome, .error = lost.error}};
     if (lost.work->kind != WorkKind::kModel) {
-      plan.records.push_back(MakeRecord(*lost.work, lost.item, lost.worker, result, wall));
+      plan.records.push_back(MakeRecord(*lost.work, lost.item, lost.worker, result.trial, wall));
     }
     plan.deliveries.push_back({lost.work->job, result, true});
   }
@@ -240,7 +240,7 @@ std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {
 }
 
 std::vector<int64_t> CoreState::AddWork(Work work, absl::Duration now, Actions& actions) {
-  std::vector<int64_t> ids = dispatcher_.Add(std::move(work));
+  std::vector<int64_t> ids = dispatcher_.Add(std::move(work), now);
   AfterChange(now, actions);
   return ids;
 }

@@ -25,7 +25,7 @@ struct JobView {
   bool kept_default = false;
   double eta_s = 0, search_s = 0;
   double expected_gain_s = 0;  // 0: none, or not known
-  std::map<std::string, int> outcomes;
+  std::map<Outcome, int> outcomes;
   std::vector<std::string> warnings;
 };
 

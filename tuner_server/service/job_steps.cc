@@ -15,6 +15,12 @@ namespace {
 constexpr absl::Duration kWorkerRestart = absl::Seconds(60);
 constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
 
+nlohmann::ordered_json Counts(const std::map<Outcome, int>& outcomes) {
+  nlohmann::ordered_json counts = nlohmann::ordered_json::object();
+  for (const auto& [outcome, count] : outcomes) counts[std::string(Text(outcome))] = count;
+  return counts;
+}
+
 }  // namespace
 
 JobSteps::JobSteps(JobHost& host, JobPlan plan)
@@ -273,7 +279,7 @@ std::string JobSteps::Summary(absl::Duration now) const {
                      {"weight", view.weight},
                      {"alternative", view.alternative},
                      {"trials", view.trials},
-                     {"failures", view.failures},
+                     {"failures", Counts(view.failures)},
                      {"untuned_ms", view.default_s * 1e3},
                      {"best_ms", view.best_s * 1e3},
                      {"template", view.template_name},
@@ -286,7 +292,7 @@ std::string JobSteps::Summary(absl::Duration now) const {
                                           {"trials", loop_->trials()},
                                           {"seconds", absl::ToDoubleSeconds(now - started_)},
                                           {"search_seconds", search_s_},
-                                          {"outcomes", loop_->outcomes()},
+                                          {"outcomes", Counts(loop_->outcomes())},
                                           {"untuned_ms", loop_->untuned_s() * 1e3},
                                           {"tuned_ms", loop_->tuned_s() * 1e3},
                                           {"kept_default", loop_->kept_default()},

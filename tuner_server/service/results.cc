@@ -3,31 +3,42 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
+#include "base/utf8.h"
+#include "storage/check.h"
 
 namespace temper {
 namespace {
 
-constexpr size_t kLongestError = 1024;
+bool Sound(const std::vector<double>& samples) {
+  return !samples.empty() && std::ranges::all_of(samples, [](double s) { return std::isfinite(s) && s > 0; });
+}
 
 }  // namespace
 
 ItemResult Checked(ItemResult result) {
-  const auto sound = [](const std::vector<double>& samples) {
-    return !samples.empty() &&
-           std::all_of(samples.begin(), samples.end(), [](double s) { return std::isfinite(s) && s > 0; });
-  };
-  const bool measured = result.outcome == "ok" || result.outcome == "raced_out";
-  if (!ParseOutcome(result.outcome).has_value() || (measured && !sound(result.costs_s))) {
-    result.error = absl::StrCat("the worker answered '", result.outcome, "' without sound samples");
-    result.outcome = "infrastructure";
+  if (result.model) {
+    ModelResult& model = *result.model;
+    const bool sound = Sound(model.untuned_s) && Sound(model.tuned_s) && std::isfinite(model.relative_error);
+    if (IsMeasured(model.outcome) && !sound) {
+      model = {.error = Explained(model.outcome, "told without sound samples")};
+    } else if (!IsMeasured(model.outcome)) {
+      model = {.outcome = model.outcome, .error = std::move(model.error)};
+    }
+    model.error = CutUtf8(ToUtf8(model.error), kMaxErrorBytes);
+    return result;
   }
-  if (result.outcome != "ok" && result.outcome != "raced_out") result.costs_s.clear();
-  if (result.error.size() > kLongestError) result.error.resize(kLongestError);
+  TrialResult& trial = result.trial;
+  if (!std::isfinite(trial.drift) || trial.drift < 0) trial.drift = 0;
+  if (IsMeasured(trial.outcome) && !Sound(trial.costs_s)) {
+    trial.error = Explained(trial.outcome, "told without sound samples");
+    trial.outcome = Outcome::kInfrastructure;
+  }
+  if (!IsMeasured(trial.outcome)) trial.costs_s.clear();
+  trial.error = CutUtf8(ToUtf8(trial.error), kMaxErrorBytes);
   return result;
 }
 
-Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const ItemResult& result,
+Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const TrialResult& result,
                   absl::Time wall) {
   Record record;
   const bool is_final = work.kind == WorkKind::kFinals;
@@ -45,13 +56,14 @@ Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& work
   record.purpose = !is_final ? "search" : work.revalidate ? "revalidate" : "final";
   if (MeasuredInNoise(work.kind, item, result)) record.purpose = "canary";
   // Raced out is a measurement like any other, with too few samples to ever be best.
-  record.outcome = ParseOutcome(result.outcome).value_or(Outcome::kInfrastructure);
-  if (record.outcome == Outcome::kRacedOut) record.outcome = Outcome::kOk;
+  record.outcome = result.outcome == Outcome::kRacedOut ? Outcome::kOk : result.outcome;
   record.error = result.error;
   record.costs_s = result.costs_s;
   record.tuner = work.tuner;
   record.job = work.job;
   record.time_unix_ms = absl::ToUnixMillis(wall);
+  record.candidate = item.id;
+  record.attempt = item.attempt;
   return record;
 }
 

@@ -10,7 +10,7 @@ namespace temper {
 // What a worker sends is not believed: a measurement without sound samples is the worker's failure.
 ItemResult Checked(ItemResult result);
 
-Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const ItemResult& result,
+Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const TrialResult& result,
                   absl::Time wall);
 
 }  // namespace temper

@@ -1,66 +1,21 @@
 #include "tuner_server/service/wire.h"
 
-#include "absl/strings/str_cat.h"
+#include "proto/convert_trial.h"
 
 namespace temper {
 namespace {
 
 absl::Duration Milliseconds(int64_t ms) { return absl::Milliseconds(ms); }
 
-v1::SamplingPlan ToWire(const SamplingPlan& plan) {
-  v1::SamplingPlan out;
-  out.set_repeats(plan.repeats);
-  out.set_min_sample_us(plan.min_sample_us);
-  out.set_race_factor(plan.race_factor);
-  out.set_build_timeout_ms(plan.build_timeout_ms);
-  out.set_run_timeout_ms(plan.run_timeout_ms);
-  out.set_cache_policy(plan.cache_policy);
-  return out;
+BatchWork BatchOf(const Work& work) {
+  return {work.workload, work.target, work.incumbent_s, work.plan, {work.items.begin(), work.items.end()}};
 }
 
-v1::ModelCheck ModelToWire(const Work& work) {
-  v1::ModelCheck out;
-  out.set_graph_json(*work.graph_json);
-  out.set_target(work.target);
-  out.set_seed(work.seed);
-  out.set_rounds(work.rounds);
-  out.set_budget_ms(work.budget_ms);
-  for (const KernelPick& pick : work.picks) {
-    v1::KernelPick* to = out.add_picks();
-    to->set_workload(pick.workload);
-    to->set_template_name(pick.template_name);
-    to->set_config(pick.config);
-    to->set_seconds(pick.seconds);
-  }
-  return out;
-}
-
-void AddCandidate(v1::Batch& batch, const WorkItem& item, int attempt) {
-  v1::CandidateSpec* to = batch.add_candidates();
-  to->set_candidate(item.id);
-  to->set_attempt(attempt);
-  to->set_template_name(item.template_name);
-  to->set_template_version(item.template_version);
-  to->set_config(item.config);
-}
-
-v1::Batch BatchToWire(const Work& work, const std::vector<int>& attempts) {
-  v1::Batch out;
-  out.set_workload(work.workload);
-  out.set_target(work.target);
-  out.set_incumbent_s(work.incumbent_s);
-  *out.mutable_plan() = ToWire(work.plan);
-  for (size_t i = 0; i < work.items.size(); ++i) AddCandidate(out, work.items[i], attempts[i]);
-  return out;
-}
-
-v1::ModelFinals FinalsToWire(const Work& work, const std::vector<int>& attempts) {
-  v1::ModelFinals out;
-  *out.mutable_model() = ModelToWire(work);
-  for (size_t i = 0; i < work.items.size(); ++i) {
-    const WorkItem& item = work.items[i];
-    if (i == 0 || item.workload != work.items[i - 1].workload) out.add_tasks()->set_workload(item.workload);
-    AddCandidate(*out.mutable_tasks(out.tasks_size() - 1), item, attempts[i]);
+FinalsWork FinalsOf(const Work& work) {
+  FinalsWork out{work.model, {}};
+  for (const WorkItem& item : work.items) {
+    if (out.tasks.empty() || out.tasks.back().workload != item.workload) out.tasks.push_back({item.workload, {}});
+    out.tasks.back().candidates.push_back(item);
   }
   return out;
 }
@@ -72,7 +27,7 @@ v1::TaskProgress TaskToWire(const TaskView& view, int index) {
   out.set_weight(view.weight);
   out.set_flops(view.flops);
   out.set_trials(view.trials);
-  for (const auto& [outcome, count] : view.failures) (*out.mutable_failures())[outcome] = count;
+  for (const auto& [outcome, count] : view.failures) (*out.mutable_failures())[std::string(Text(outcome))] = count;
   out.set_default_s(view.default_s);
   out.set_best_s(view.best_s);
   out.set_template_name(view.template_name);
@@ -98,28 +53,11 @@ WorkerInfo FromWire(const v1::RegisterRequest& request) {
   return info;
 }
 
-ItemResult FromWire(const v1::CandidateResult& r) {
-  ItemResult out;
-  out.lease = r.lease();
-  out.item = r.candidate();
-  out.attempt = r.attempt();
-  out.outcome = r.outcome();
-  out.error = r.error();
-  out.costs_s.assign(r.costs_s().begin(), r.costs_s().end());
-  out.drift = r.drift();
-  return out;
+ItemResult ItemResultOf(const v1::CandidateResult& r) {
+  return {.lease = r.lease(), .item = r.candidate(), .attempt = r.attempt(), .trial = FromWire(r)};
 }
 
-ItemResult FromWire(const v1::ModelResult& r) {
-  ItemResult out;
-  out.lease = r.lease();
-  out.outcome = r.outcome();
-  out.error = r.error();
-  out.costs_s.assign(r.tuned_s().begin(), r.tuned_s().end());
-  out.untuned_s.assign(r.untuned_s().begin(), r.untuned_s().end());
-  out.relative_error = r.relative_error();
-  return out;
-}
+ItemResult ItemResultOf(const v1::ModelResult& r) { return {.lease = r.lease(), .model = FromWire(r)}; }
 
 v1::Lease ToWire(const Dispatcher::Grant& grant) {
   v1::Lease out;
@@ -127,13 +65,13 @@ v1::Lease ToWire(const Dispatcher::Grant& grant) {
   out.set_job(grant.work->job);
   switch (grant.work->kind) {
     case WorkKind::kBatch:
-      *out.mutable_batch() = BatchToWire(*grant.work, grant.attempts);
+      *out.mutable_batch() = ToWire(BatchOf(*grant.work));
       break;
     case WorkKind::kFinals:
-      *out.mutable_finals() = FinalsToWire(*grant.work, grant.attempts);
+      *out.mutable_finals() = ToWire(FinalsOf(*grant.work));
       break;
     case WorkKind::kModel:
-      *out.mutable_model() = ModelToWire(*grant.work);
+      *out.mutable_model() = ToWire(grant.work->model);
       break;
   }
   return out;
@@ -180,7 +118,7 @@ v1::JobEvent ToWire(const JobNews& news) {
   out.set_eta_s(job.eta_s);
   out.set_search_s(job.search_s);
   out.set_expected_gain_s(job.expected_gain_s);
-  for (const auto& [outcome, count] : job.outcomes) (*out.mutable_outcomes())[outcome] = count;
+  for (const auto& [outcome, count] : job.outcomes) (*out.mutable_outcomes())[std::string(Text(outcome))] = count;
   out.mutable_warnings()->Assign(job.warnings.begin(), job.warnings.end());
   for (const auto& [index, task] : news.tasks) *out.add_tasks() = TaskToWire(task, index);
   return out;

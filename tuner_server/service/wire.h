@@ -10,8 +10,8 @@
 namespace temper {
 
 WorkerInfo FromWire(const v1::RegisterRequest& request);
-ItemResult FromWire(const v1::CandidateResult& result);
-ItemResult FromWire(const v1::ModelResult& result);
+ItemResult ItemResultOf(const v1::CandidateResult& result);
+ItemResult ItemResultOf(const v1::ModelResult& result);
 v1::Lease ToWire(const Dispatcher::Grant& grant);
 v1::SyncReply ToWire(const Dispatcher::SyncOutcome& outcome);
 // `seen_ago`: since it was last heard of.

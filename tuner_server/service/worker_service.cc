@@ -81,8 +81,8 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerC
     return Answer(context, admitted);
   }
   std::vector<ItemResult> results;
-  for (const v1::CandidateResult& result : request->results()) results.push_back(FromWire(result));
-  for (const v1::ModelResult& result : request->models()) results.push_back(FromWire(result));
+  for (const v1::CandidateResult& result : request->results()) results.push_back(ItemResultOf(result));
+  for (const v1::ModelResult& result : request->models()) results.push_back(ItemResultOf(result));
   auto* reactor = new ResultsReactor;
   core_.SubmitResults(std::move(results), [reactor, reply](const absl::StatusOr<std::vector<bool>>& acked) {
     if (acked.ok()) reply->mutable_acked()->Add(acked->begin(), acked->end());

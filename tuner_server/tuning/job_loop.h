@@ -9,55 +9,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/rng.h"
-#include "tuner_server/search/experience.h"
-#include "tuner_server/tuning/allocator.h"
-#include "tuner_server/tuning/task_search.h"
+#include "tuner_server/tuning/job_closing.h"
+#include "tuner_server/tuning/job_search.h"
 
 namespace temper {
-
-struct JobSpec {
-  int64_t id = 0;
-  std::string model;
-  std::shared_ptr<const std::string> graph_json;
-  std::string device_key, codegen_id, tuner;
-  int trials = 0;                // new ok ones for the whole model; 0: by budget alone
-  int trials_per_task = 0;       // 0: no limit
-  int early_stopping = 0;        // a task ends after so many trials without a better one; 0: never
-  int early_stopping_model = 0;  // the search ends after so many that made the model no faster; 0: never
-  double min_gain =
-      0;  // the search ends where less than this share of the model's time is still to be gained; 0: never
-  absl::Duration time_budget;  // to the last trial; zero: none
-  uint64_t seed = 0;
-  absl::Duration wait_for_device;
-  bool close_with_command = false;
-  bool revalidate = false;  // no search: finals of the default and of the best that is known
-  bool booster = true;      // the shipped ones are used
-  // Instead of a graph: tasks by themselves, whose records are what is wanted. Neither finals nor the model's check.
-  std::vector<std::string> workloads;
-};
-
-struct JobLoopOptions {
-  TunerFactory make_tuner;
-  AllocatorOptions allocator;
-  int smallest_batch = 4, largest_batch = 16;
-  int most_failures_in_row = 64;  // a task that only fails ends
-  // Of the trials, so many more may be spent on measuring again what was measured while the device was slow.
-  double most_again = 0.25;
-  // Finals or a model check that do not answer: the job ends without them.
-  absl::Duration model_patience = absl::Seconds(60);
-  // A long kernel's one sample is steady, and each more of them costs as much as building the next candidate.
-  double long_race_factor = 1.08;
-  // Of finals and of the model check each; fewer where they would take longer than the allowance.
-  int final_rounds = 12, model_rounds = 8;
-  absl::Duration rounds_allowance = absl::Seconds(1);
-};
 
 // Where the loop's work goes.
 class WorkPort {
@@ -74,6 +34,7 @@ class JobLoop {
   // `started`: when the job was submitted, from which the time budget runs. `target` is the worker's text.
   static absl::StatusOr<std::unique_ptr<JobLoop>> Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
                                                          JobLoopOptions options, absl::Duration started);
+  JobLoop(const JobLoop&) = delete;
 
   // What to know beforehand: shipped boosters, and records of any tasks on this target, this job's among them, the most
   // telling first. Those of other template versions are passed over. Slow. At most once, before the first PrepareTask.
@@ -94,9 +55,9 @@ class JobLoop {
   absl::Duration NextDeadline() const;  // infinite if none
 
   Phase phase() const { return phase_; }
-  int trials() const { return trials_; }
-  const std::map<std::string, int>& outcomes() const { return outcomes_; }
-  int measured_again() const { return again_; }  // the device was slow when they were measured first
+  int trials() const { return search_.trials(); }
+  const std::map<Outcome, int>& outcomes() const { return search_.outcomes(); }
+  int measured_again() const { return search_.measured_again(); }  // the device was slow when they were measured first
   size_t size() const { return tasks_.size(); }
   const TaskView& task(size_t i) const { return tasks_[i].view(); }
   const Workload& workload(size_t i) const { return tasks_[i].workload(); }
@@ -105,82 +66,54 @@ class JobLoop {
   const std::vector<std::string>& warnings() const { return warnings_; }
   // Set when over. Not OK: no trial at all succeeded.
   const absl::Status& verdict() const { return verdict_; }
-  double untuned_s() const { return untuned_s_; }  // end to end, medians; 0: not measured
-  double tuned_s() const { return tuned_s_; }
-  bool kept_default() const { return kept_default_; }
-  // Of the model's kernels as they are now, by what is known of each; 0: unknown.
-  double KernelSeconds() const;
-  // What the search is expected to take off them within its limits. Infinite: too little is known of too much.
+  double untuned_s() const { return closing_.untuned_s(); }  // end to end, medians; 0: not measured
+  double tuned_s() const { return closing_.tuned_s(); }
+  bool kept_default() const { return closing_.kept_default(); }
+  double KernelSeconds() const { return temper::KernelSeconds(tasks_); }
+  // What the search is expected to take off the kernels within its limits. Infinite: too little is known of too much.
   double ExpectedGainSeconds(absl::Duration now) const;
   double EtaSeconds(absl::Duration now) const;  // of the search; 0: unknown
 
  private:
+  // What was handed out and has not come back whole.
   struct Pending {
     size_t task = 0;
     WorkKind kind = WorkKind::kBatch;
     std::map<int64_t, WorkItem> open;
-    std::vector<std::pair<WorkItem, ItemResult>> finals;  // decide together, or not at all
+    std::vector<std::pair<WorkItem, TrialResult>> finals;
     absl::Duration submitted;
     size_t size = 0;
   };
 
-  JobLoop(JobSpec spec, std::string target_text, Target target, std::vector<Task> tasks, JobLoopOptions options,
+  JobLoop(JobSpec spec, std::string target_text, const Target& target, std::vector<Task> tasks, JobLoopOptions options,
           absl::Duration started);
-  void Teach(size_t task, const WorkItem& item, const ItemResult& result);
-  Work NewWork(WorkKind kind, size_t task) const;
+  Work NewWork(WorkKind kind) const;
   void Submit(Work work, size_t task, absl::Duration now, WorkPort& port);
-  int BatchSize(size_t task, absl::Duration now) const;
-  bool TrialsLeft() const { return spec_.trials == 0 || trials_ + outstanding_items_ < spec_.trials; }
-  bool MayGetBatch(size_t task) const;
-  void EndFinishedTasks();
-  std::string WhyFinished(size_t task, double kernels_s) const;  // empty: it is not
-  void EndAllTasks(const std::string& why);
-  std::string WhySearchIsOver(absl::Duration now) const;
-  double TrialsExpected(absl::Duration now) const;  // within the limits; infinite where there are none
-  bool GainIsKnown(size_t task) const;
-  // Seconds of the model that the task is still to gain if it had no limits, and below which it is not worth going on.
-  double GainLeft(size_t task) const;
-  double MayGain(size_t task) const;  // the same, but more where few trials tell
-  double LeastGain(size_t task, double kernels_s) const;
+  void Close(const Pending& pending, absl::Duration now);
   void WithdrawAll(WorkPort& port);
-  void CloseBatch(const Pending& pending, absl::Duration now);
+  bool EndSearch(absl::Duration now, WorkPort& port);  // false: it goes on
   void BeginFinals(absl::Duration now, WorkPort& port);
-  void DecideFinals(const Pending& pending);
-  int MostContenders() const;
-  int ContendersOf(size_t task) const;
-  Work ModelWork(WorkKind kind, int rounds) const;
   void BeginModelCheck(absl::Duration now, WorkPort& port);
-  void FinishModel(const ItemResult& result);
-  bool BudgetOver(absl::Duration now) const;
+  void TakeClosingWarnings();
 
-  JobSpec spec_;
-  std::string target_text_;
-  Target target_;
-  JobLoopOptions options_;
-  absl::Duration started_, finals_deadline_, model_deadline_;
-  Rng rng_;
+  const JobSpec spec_;
+  const std::string target_text_;
+  const Target target_;
+  const JobLoopOptions options_;
+  const absl::Duration started_;
+  absl::Duration finals_deadline_, model_deadline_;
   Phase phase_ = Phase::kSearch;
   std::vector<TaskSearch> tasks_;
-  std::shared_ptr<Experience> experience_;  // what tasks teach one another
-  std::map<int64_t, Pending> pending_;      // by a number of this loop's own
+  const JobLimits limits_;
+  JobSearch search_;
+  JobClosing closing_;
+  std::map<int64_t, Pending> pending_;  // by a number of this loop's own
   std::map<int64_t, int64_t> pending_of_item_;
   int64_t next_pending_ = 1;
-  int outstanding_items_ = 0;  // of batches
-  void ObserveTrial(size_t task, const WorkItem& item, const ItemResult& result);
-
-  int trials_ = 0;
-  int again_ = 0;
-  int since_better_ = 0;         // trials since the kernels together were last faster by a worthwhile share
-  double better_kernels_s_ = 0;  // infinite until every task had its first look
-  double seconds_per_item_ = 0;  // measured, smoothed; 0: not yet
-  std::map<std::string, int> outcomes_;
   std::string last_error_;
   std::set<size_t> changed_;
   std::vector<std::string> warnings_;
   absl::Status verdict_;
-  double untuned_s_ = 0, tuned_s_ = 0;
-  bool kept_default_ = false, finals_held_ = false;
-  size_t picks_ = 0;  // that may change the package
 };
 
 }  // namespace temper

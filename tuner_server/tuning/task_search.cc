@@ -21,16 +21,18 @@ constexpr double kWorthAgain = 1.15;
 // there.
 constexpr double kMayBeBest = 1.15;
 
+Candidate NewCandidate(std::string_view template_name, int version, std::string config) {
+  return {.template_name = std::string(template_name), .template_version = version, .config = std::move(config)};
+}
+
 // Knobs in which two configs differ; all, if they are of different templates.
-int Differences(const WorkItem& a, const WorkItem& b) {
+int Differences(const Candidate& a, const Candidate& b) {
   if (a.template_name != b.template_name) return std::numeric_limits<int>::max();
   const std::vector<std::string> left = absl::StrSplit(a.config, ','), right = absl::StrSplit(b.config, ',');
   int differences = 0;
   for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) differences += left[i] != right[i];
   return differences;
 }
-
-bool Measured(const std::string& outcome) { return outcome == "ok" || outcome == "raced_out"; }
 
 }  // namespace
 
@@ -51,12 +53,12 @@ TaskSearch::TaskSearch(Task task, Target target, uint64_t seed)
   seed_ = seed ^ StableHash(view_.workload);
 }
 
-std::string TaskSearch::KeyOf(const WorkItem& item) const {
+std::string TaskSearch::KeyOf(const Candidate& item) const {
   return absl::StrCat(item.template_name, "\n", item.config);
 }
 
 // Among some thousands of configs two hashes are alike with a chance of one in 10^12; then one goes untried.
-bool TaskSearch::MarkTried(const WorkItem& item) { return tried_.insert(StableHash(KeyOf(item))).second; }
+bool TaskSearch::MarkTried(const Candidate& item) { return tried_.insert(StableHash(KeyOf(item))).second; }
 
 // Jobs may have very many trials, and few of them can matter any more.
 void TaskSearch::DropHopeless() {
@@ -72,7 +74,7 @@ void TaskSearch::DropHopeless() {
 
 absl::Status TaskSearch::FindDefault() {
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task_.workload, target_));
-  default_ = WorkItem{0, std::string(choice.def->name), choice.def->version, Text(choice.config)};
+  default_ = NewCandidate(choice.def->name, choice.def->version, Text(choice.config));
   draft_s_ = DraftSeconds(choice.def->footprint(task_.workload, choice.config, target_), target_);
   return absl::OkStatus();
 }
@@ -85,9 +87,9 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
     if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure)
       continue;
     if (record.purpose == "canary") continue;
-    const WorkItem item{0, record.template_name, record.template_version, record.config};
+    const Candidate item = NewCandidate(record.template_name, record.template_version, record.config);
     MarkTried(item);
-    Learn(item, std::string(Text(record.outcome)), record.costs_s, IsConfirmed(record));
+    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
     if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) continue;
     course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
   }
@@ -107,8 +109,9 @@ absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
     const auto space = spaces.find(record.template_name);
     const absl::StatusOr<Config> config = ParseConfig(record.config);
     if (space == spaces.end() || !config.ok() || !space->second.Check(*config).ok()) continue;
-    const WorkItem item{0, record.template_name, FindTemplate(record.template_name)->version, record.config};
-    Learn(item, std::string(Text(record.outcome)), record.costs_s, IsConfirmed(record));
+    const int version = FindTemplate(record.template_name)->version;
+    const Candidate item = NewCandidate(record.template_name, version, record.config);
+    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
   }
   Choose();
   End("revalidated");
@@ -119,20 +122,19 @@ absl::StatusOr<std::vector<WorkItem>> TaskSearch::Propose(int n) {
   TEMPER_RETURN_IF_ERROR(tuner_->Observe(untold_));
   untold_.clear();
   std::vector<WorkItem> items;
-  if (MarkTried(default_)) items.push_back(default_);
+  if (MarkTried(default_)) items.push_back({default_});
   while (!again_.empty() && static_cast<int>(items.size()) < n) {
     items.push_back(std::move(again_.back()));
     again_.pop_back();
   }
   for (int empty = 0; static_cast<int>(items.size()) < n && empty < kMostEmptyProposals;) {
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                            tuner_->Propose(n - static_cast<int>(items.size())));
-    if (candidates.empty()) break;
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Proposal> proposals, tuner_->Propose(n - static_cast<int>(items.size())));
+    if (proposals.empty()) break;
     const size_t before = items.size();
-    for (const Candidate& candidate : candidates) {
-      const TemplateDef* def = FindTemplate(candidate.template_name);
-      if (def == nullptr) return absl::InternalError(absl::StrCat("no template '", candidate.template_name, "'"));
-      WorkItem item{0, candidate.template_name, def->version, Text(candidate.config)};
+    for (const Proposal& proposal : proposals) {
+      const TemplateDef* def = FindTemplate(proposal.template_name);
+      if (def == nullptr) return absl::InternalError(absl::StrCat("no template '", proposal.template_name, "'"));
+      WorkItem item{NewCandidate(proposal.template_name, def->version, Text(proposal.config))};
       if (MarkTried(item)) items.push_back(std::move(item));
     }
     empty = items.size() == before ? empty + 1 : 0;
@@ -141,18 +143,18 @@ absl::StatusOr<std::vector<WorkItem>> TaskSearch::Propose(int n) {
 }
 
 // What a trial or a record teaches, wherever it came from.
-void TaskSearch::Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs,
-                       bool is_final) {
-  const bool measured = Measured(outcome) && !costs.empty();
+void TaskSearch::Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final) {
+  const bool measured = IsMeasured(outcome) && !costs.empty();
   const double median = measured ? Median(costs) : 0;
-  if (!is_final && outcome != "infrastructure") {
+  if (!is_final && outcome != Outcome::kInfrastructure) {
     if (absl::StatusOr<Config> config = ParseConfig(item.config); config.ok()) {
-      untold_.push_back({Candidate{item.template_name, *std::move(config)}, measured, median});
+      untold_.push_back({Proposal{item.template_name, *std::move(config)}, measured, median});
     }
   }
-  if (!measured && outcome != "infrastructure") ok_.erase(KeyOf(item));  // what ran before is not to be relied on
+  if (!measured && outcome != Outcome::kInfrastructure)
+    ok_.erase(KeyOf(item));  // what ran before is not to be relied on
   // A race's loser has no time to be compared by, and too few samples make no contender.
-  const bool contender = outcome == "ok" && measured && (is_final || costs.size() >= kProvisionalSamples);
+  const bool contender = outcome == Outcome::kOk && measured && (is_final || costs.size() >= kProvisionalSamples);
   if (!contender) return;
   Known& entry = ok_[KeyOf(item)];
   entry.item = item;
@@ -161,10 +163,10 @@ void TaskSearch::Learn(const WorkItem& item, const std::string& outcome, const s
   DropHopeless();
 }
 
-void TaskSearch::Observe(const WorkItem& item, const ItemResult& result) {
+void TaskSearch::Observe(const Candidate& item, const TrialResult& result) {
   const double before = view_.best_s;
   Learn(item, result.outcome, result.costs_s, false);
-  if (!Measured(result.outcome)) {
+  if (!IsMeasured(result.outcome)) {
     ++view_.failures[result.outcome];
     ++failures_in_row_;
     return;
@@ -177,7 +179,7 @@ void TaskSearch::Observe(const WorkItem& item, const ItemResult& result) {
   if (view_.best_s > 0 && (before == 0 || view_.best_s < before)) since_better_ = 0;
 }
 
-bool TaskSearch::WorthAgain(const ItemResult& result) const {
+bool TaskSearch::WorthAgain(const TrialResult& result) const {
   return view_.best_s == 0 || result.costs_s.front() < kWorthAgain * result.drift * view_.best_s;
 }
 
@@ -208,7 +210,7 @@ void TaskSearch::SetBest(const Known& best) {
 
 void TaskSearch::Settle() {
   const auto standard = ok_.find(KeyOf(default_));
-  const auto best = ok_.find(KeyOf({0, view_.template_name, 0, view_.config}));
+  const auto best = ok_.find(KeyOf(NewCandidate(view_.template_name, 0, view_.config)));
   if (standard == ok_.end() || best == ok_.end() || best == standard) return;
   const bool finals_held = standard->second.final_s > 0;
   if (!finals_held) {
@@ -234,7 +236,7 @@ std::vector<const TaskSearch::Known*> TaskSearch::RankedBesideTheDefault() const
   return ranked;
 }
 
-std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
+std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
   if (ok_.empty()) return {};
   std::vector<const Known*> ranked = RankedBesideTheDefault();
   const auto standard = ok_.find(KeyOf(default_));
@@ -246,13 +248,13 @@ std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
   };
   const auto winner = std::ranges::min_element(ranked, {}, final_time);
   if (winner != ranked.end() && (*winner)->final_s > 0) std::rotate(ranked.begin(), winner, winner + 1);
-  std::vector<WorkItem> finalists{default_};
-  std::vector<WorkItem> alike;
+  std::vector<Candidate> finalists{default_};
+  std::vector<Candidate> alike;
   for (const Known* k : ranked) {
     if (k->search_time() > most_s && k->final_s == 0) continue;
     // What differs little behaves alike in the model too: another kind of config tells more.
     const bool is_alike = std::any_of(finalists.begin() + 1, finalists.end(),
-                                      [&](const WorkItem& other) { return Differences(k->item, other) < 2; });
+                                      [&](const Candidate& other) { return Differences(k->item, other) < 2; });
     (is_alike ? alike : finalists).push_back(k->item);
   }
   finalists.insert(finalists.end(), alike.begin(), alike.end());
@@ -260,19 +262,19 @@ std::vector<WorkItem> TaskSearch::Finalists(int contenders) const {
   return finalists;
 }
 
-std::vector<WorkItem> TaskSearch::ToRevalidate(int n) const {
+std::vector<Candidate> TaskSearch::ToRevalidate(int n) const {
   if (ok_.empty()) return {};
-  std::vector<WorkItem> items{default_};
+  std::vector<Candidate> items{default_};
   for (const Known* k : RankedBesideTheDefault()) {
     if (static_cast<int>(items.size()) <= n) items.push_back(k->item);
   }
   return items;
 }
 
-void TaskSearch::ObserveFinal(const WorkItem& item, const ItemResult& result) {
-  if (result.outcome != "ok" || result.costs_s.empty()) {
+void TaskSearch::ObserveFinal(const Candidate& item, const TrialResult& result) {
+  if (result.outcome != Outcome::kOk || result.costs_s.empty()) {
     // A finalist that fails now is none: it ran before, so it is not to be relied on.
-    if (result.outcome != "infrastructure") {
+    if (result.outcome != Outcome::kInfrastructure) {
       ok_.erase(KeyOf(item));
       ++view_.failures[result.outcome];
       Choose();

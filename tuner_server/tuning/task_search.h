@@ -25,9 +25,9 @@ struct TaskView {
   int weight = 1;
   bool alternative = false;  // not part of the model unless it is chosen, see Graph::alternatives
   double flops = 0;
-  int trials = 0;                       // ok, in this job
-  std::map<std::string, int> failures;  // by class, in this job
-  double default_s = 0;                 // 0: not measured yet
+  int trials = 0;                   // ok, in this job
+  std::map<Outcome, int> failures;  // by class, in this job
+  double default_s = 0;             // 0: not measured yet
   double best_s = 0;
   std::string template_name, config;  // of the best
   bool done = false;
@@ -48,19 +48,19 @@ class TaskSearch {
   // Up to n candidates that were never tried, the default first. None: the space is exhausted. Slow.
   absl::StatusOr<std::vector<WorkItem>> Propose(int n);
   // Cheap: told to the tuner with the next Propose.
-  void Observe(const WorkItem& item, const ItemResult& result);
+  void Observe(const Candidate& item, const TrialResult& result);
   // It was measured while the device was slow by `drift`, and might be best: it is measured again with the next batch.
-  bool WorthAgain(const ItemResult& result) const;
+  bool WorthAgain(const TrialResult& result) const;
   void MeasureAgain(WorkItem item);
   // All items of a batch are back: a round ends.
   void EndRound() { seen_ = true; }
 
   // The default and up to `contenders` that may beat it in the model, the default first. Empty: nothing was measured.
-  std::vector<WorkItem> Finalists(int contenders) const;
+  std::vector<Candidate> Finalists(int contenders) const;
   // The default and up to n others, the best that are known. Empty: nothing is known.
-  std::vector<WorkItem> ToRevalidate(int n) const;
+  std::vector<Candidate> ToRevalidate(int n) const;
   // Finals decide: the lowest median of them is best, the default where it is as good.
-  void ObserveFinal(const WorkItem& item, const ItemResult& result);
+  void ObserveFinal(const Candidate& item, const TrialResult& result);
 
   // The search is over, and finals as far as they came. A best that was in no final gives way to the winner of an
   // earlier job's; where there is none, it must beat the default by a margin, or the default is best.
@@ -88,7 +88,7 @@ class TaskSearch {
 
  private:
   struct Known {
-    WorkItem item;
+    Candidate item;
     double search_s = 0;  // median; 0: none
     double final_s = 0;
     double time() const { return final_s > 0 ? final_s : search_s; }
@@ -97,11 +97,11 @@ class TaskSearch {
   };
   absl::Status FindDefault();
   std::vector<const Known*> RankedBesideTheDefault() const;
-  void Learn(const WorkItem& item, const std::string& outcome, const std::vector<double>& costs, bool is_final);
+  void Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final);
   void Choose();
   void SetBest(const Known& best);
-  std::string KeyOf(const WorkItem& item) const;
-  bool MarkTried(const WorkItem& item);  // false: it was before
+  std::string KeyOf(const Candidate& item) const;
+  bool MarkTried(const Candidate& item);  // false: it was before
   void DropHopeless();
 
   Task task_;
@@ -109,7 +109,7 @@ class TaskSearch {
   uint64_t seed_;
   std::string anchor_;
   std::unique_ptr<Tuner> tuner_;
-  WorkItem default_;
+  Candidate default_;
   double draft_s_ = 0;
   absl::flat_hash_set<uint64_t> tried_;  // proposed or known: hashes of template and config
   std::map<std::string, Known> ok_;      // the default, those that finals saw, and the fastest of the others

@@ -1,0 +1,185 @@
+#include "tuner_server/tuning/job_search.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace temper {
+namespace {
+
+// The share of a job's trials that go to the first look at every task.
+constexpr int kFirstLookDivisor = 2;
+constexpr int kFirstLookByBudget = 8;
+// Below this share of the model a task's first look is as small as can be.
+constexpr double kSmallShare = 0.005;
+constexpr double kSmoothing = 0.3;
+constexpr double kAgainAtLeast = 16;
+constexpr double kLongKernelS = 1e-3;
+constexpr size_t kRecordsOfATask = 64;  // that others learn from
+
+// The fastest, and as many as others may learn from, spread over the rest: searches crowd around their best.
+std::vector<Observation> Some(std::vector<Observation> all) {
+  if (all.size() <= kRecordsOfATask) return all;
+  std::stable_sort(all.begin(), all.end(), [](const Observation& a, const Observation& b) {
+    return a.ok != b.ok ? a.ok : a.ok && a.cost_s < b.cost_s;
+  });
+  std::vector<Observation> some;
+  for (size_t i = 0; i < kRecordsOfATask; ++i) some.push_back(all[i * all.size() / kRecordsOfATask]);
+  return some;
+}
+
+}  // namespace
+
+JobSearch::JobSearch(const JobSpec& spec, const JobLoopOptions& options, const JobLimits& limits, const Target& target,
+                     std::vector<TaskSearch>& tasks)
+    : spec_(spec),
+      options_(options),
+      limits_(limits),
+      tasks_(tasks),
+      rng_(spec.seed),
+      experience_(std::make_shared<Experience>(target, std::vector<Booster>())) {}
+
+absl::Status JobSearch::Warm(const Target& target, std::vector<Booster> shipped, std::span<const Record> records) {
+  experience_ = std::make_shared<Experience>(target, std::move(shipped));
+  std::map<std::string, std::vector<Observation>> by_workload;
+  std::vector<std::string> order;  // of first appearance
+  for (const Record& record : records) {
+    const TemplateDef* def = FindTemplate(record.template_name);
+    absl::StatusOr<Config> config = ParseConfig(record.config);
+    if (def == nullptr || def->version != record.template_version || !config.ok()) continue;
+    if (record.outcome == Outcome::kInfrastructure) continue;
+    std::vector<Observation>& observations = by_workload[record.workload];
+    if (observations.empty()) order.push_back(record.workload);
+    observations.push_back({{record.template_name, *std::move(config)}, record.ok(), MedianCost(record)});
+  }
+  // What comes last is remembered longest.
+  for (auto text = order.rbegin(); text != order.rend(); ++text) {
+    const absl::StatusOr<Workload> workload = ParseWorkload(*text);
+    if (workload.ok()) experience_->Add(*workload, Some(by_workload[*text]));
+  }
+  return experience_->Refit();
+}
+
+absl::Status JobSearch::PrepareTask(size_t task, std::span<const Record> known) {
+  const TunerFactory make_tuner = [this](TunerContext context) {
+    context.experience = experience_;
+    return options_.make_tuner(context);
+  };
+  return spec_.revalidate ? tasks_[task].PrepareToRevalidate(known) : tasks_[task].Prepare(make_tuner, known);
+}
+
+bool JobSearch::MayGetBatch(size_t i) const {
+  const TaskSearch& task = tasks_[i];
+  // A tuner that has not seen its last batch's results yet proposes half blind.
+  return !task.view().done && task.prepared() && task.outstanding == 0;
+}
+
+bool JobSearch::CanPropose() const {
+  if (spec_.trials > 0 && trials_ + outstanding_items_ >= spec_.trials) return false;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (MayGetBatch(i)) return true;
+  }
+  return false;
+}
+
+int JobSearch::BatchSize(size_t i, absl::Duration now) const {
+  const TaskSearch& task = tasks_[i];
+  int size = options_.largest_batch;
+  if (!task.seen()) {
+    const int tasks = static_cast<int>(tasks_.size());
+    size = spec_.trials > 0 ? spec_.trials / (kFirstLookDivisor * tasks) : kFirstLookByBudget;
+    size = std::clamp(size, options_.smallest_batch, options_.largest_batch);
+    if (task.EstimatedSeconds() < kSmallShare * KernelSeconds(tasks_)) size = options_.smallest_batch;
+  }
+  if (spec_.trials > 0) size = std::min(size, spec_.trials - trials_ - outstanding_items_);
+  if (spec_.trials_per_task > 0) size = std::min(size, spec_.trials_per_task - task.view().trials);
+  if (spec_.time_budget > absl::ZeroDuration() && seconds_per_item_ > 0) {
+    // What is under way runs first; the last batch should end with the budget.
+    const double fit = limits_.SecondsLeft(now) / seconds_per_item_ - outstanding_items_;
+    size = std::min(size, static_cast<int>(std::max(1.0, fit)));
+  }
+  return std::max(1, size);
+}
+
+absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duration now) {
+  std::vector<TaskStanding> standings;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const TaskSearch& task = tasks_[i];
+    standings.push_back({static_cast<double>(task.view().weight), task.view().best_s, task.course(), task.seen(),
+                         MayGetBatch(i), task.EstimatedSeconds()});
+  }
+  const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
+  if (!next) return std::nullopt;
+  TaskSearch& task = tasks_[*next];
+  TEMPER_RETURN_IF_ERROR(experience_->Refit());
+  Batch batch{.task = *next, .incumbent_s = task.incumbent_s(), .race_factor = SamplingPlan().race_factor};
+  if (task.incumbent_s() >= kLongKernelS) batch.race_factor = options_.long_race_factor;
+  TEMPER_ASSIGN_OR_RETURN(batch.items, task.Propose(BatchSize(*next, now)));
+  if (batch.items.empty()) task.End("exhausted");
+  return batch;
+}
+
+void JobSearch::OnSent(const Batch& batch) {
+  outstanding_items_ += static_cast<int>(batch.items.size());
+  ++tasks_[batch.task].outstanding;
+}
+
+void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& result) {
+  --outstanding_items_;
+  if (MeasuredInNoise(WorkKind::kBatch, item, result) && tasks_[task].WorthAgain(result) &&
+      again_ <= kAgainAtLeast + options_.most_again * trials_) {
+    ++again_;
+    tasks_[task].MeasureAgain(item);
+    return;
+  }
+  ++outcomes_[result.outcome];
+  if (IsMeasured(result.outcome)) {
+    ++trials_;
+    ++since_better_;
+  }
+  tasks_[task].Observe(item, result);
+  Teach(task, item, result);
+}
+
+void JobSearch::Teach(size_t task, const Candidate& item, const TrialResult& result) {
+  absl::StatusOr<Config> config = ParseConfig(item.config);
+  if (!config.ok() || result.outcome == Outcome::kInfrastructure) return;
+  const bool measured = IsMeasured(result.outcome) && !result.costs_s.empty();
+  const Observation observation{
+      {item.template_name, *std::move(config)}, measured, measured ? Median(result.costs_s) : 0};
+  experience_->Add(tasks_[task].workload(), {&observation, 1});
+}
+
+void JobSearch::OnBatchOver(size_t task, double seconds_per_item) {
+  --tasks_[task].outstanding;
+  tasks_[task].EndRound();
+  const bool first_looks = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return !t.seen(); });
+  const double kernels_s = KernelSeconds(tasks_);
+  if (first_looks || kernels_s < better_kernels_s_ * (1 - kNegligibleGain)) {
+    since_better_ = 0;
+    better_kernels_s_ = first_looks ? std::numeric_limits<double>::infinity() : kernels_s;
+  }
+  const double change = seconds_per_item - seconds_per_item_;
+  seconds_per_item_ = seconds_per_item_ == 0 ? seconds_per_item : seconds_per_item_ + kSmoothing * change;
+}
+
+std::vector<size_t> JobSearch::EndFinishedTasks() {
+  std::vector<size_t> ended;
+  const double kernels_s = KernelSeconds(tasks_);
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    TaskSearch& task = tasks_[i];
+    if (task.view().done || !task.prepared() || task.outstanding > 0) continue;
+    std::string why = limits_.WhyFinished(i, kernels_s);
+    if (why.empty()) continue;
+    task.End(std::move(why));
+    ended.push_back(i);
+  }
+  return ended;
+}
+
+SearchCounts JobSearch::counts(bool idle) const {
+  int attempts = 0;
+  for (const auto& [outcome, count] : outcomes_) attempts += count;
+  return {trials_, attempts, since_better_, seconds_per_item_, idle};
+}
+
+}  // namespace temper

@@ -2,12 +2,12 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "tuner_server/service/calls.h"
+#include "tuner_server/service/listener.h"
 #include "tuner_server/service/tuning_service.h"
 #include "tuner_server/service/worker_service.h"
 
@@ -16,26 +16,17 @@ namespace {
 
 constexpr absl::Duration kLastCalls = absl::Seconds(2);
 constexpr int kHandshakeMs = 5'000;  // the default of two minutes lets silent connections pile up
+constexpr int kIdleMs = 300'000;     // a connection without calls is closed, and made again with the next call
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
 
-bool IsUnix(const std::string& listen) { return absl::StartsWith(listen, "unix:"); }
-
-std::string HostOf(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
-  if (colon == std::string::npos) return "";
-  std::string host = listen.substr(0, colon);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return host;
-}
-
 void Configure(grpc::ServerBuilder& builder) {
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second server must not share the port in silence
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsAConnection);
@@ -49,8 +40,8 @@ void LogGrpcQuietly() {
 }
 
 absl::Status CheckListenAddress(const std::string& listen, bool insecure) {
-  if (IsUnix(listen)) return absl::OkStatus();
-  const std::string host = HostOf(listen);
+  if (IsUnixAddress(listen)) return absl::OkStatus();
+  const std::string host = SplitHostPort(listen).host;
   if (host.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--listen takes HOST:PORT or unix:PATH, not '", listen, "'"));
   }
@@ -70,7 +61,7 @@ struct Server::Impl {
   WorkerServiceImpl workers;
   TuningServiceImpl clients;
   std::unique_ptr<grpc::Server> server;
-  std::string address;
+  std::unique_ptr<Listener> listener;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -82,31 +73,27 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   // Ids of a server before this one must never be met again: a worker may still hold its leases.
   core.dispatch.first_id = absl::ToUnixMillis(clock.Wall()) << 20 | 1;
   auto impl = std::make_unique<Impl>(store, clock, core);
+  TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));
   grpc::ServerBuilder builder;
   Configure(builder);
-  int port = -1;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  auto connections = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());
   builder.RegisterService(&impl->workers);
   builder.RegisterService(&impl->clients);
-  // A socket file is its owner's alone.
-  const mode_t before = umask(0077);
   impl->server = builder.BuildAndStart();
-  umask(before);
-  if (impl->server == nullptr || (port == 0 && !IsUnix(options.listen))) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options.listen, ": is another server running there?"));
-  }
-  impl->address = IsUnix(options.listen) ? options.listen
-                                         : absl::StrCat(options.listen.substr(0, options.listen.rfind(':')), ":", port);
+  if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   TEMPER_RETURN_IF_ERROR(impl->core.Start());
+  impl->listener->Serve(std::move(connections));
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
-const std::string& Server::address() const { return impl_->address; }
+const std::string& Server::address() const { return impl_->listener->address(); }
 ServerCore& Server::core() { return impl_->core; }
 
 void Server::Shutdown() {
   if (impl_->server == nullptr) return;
+  impl_->listener->Close();
   impl_->core.Stop();
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kLastCalls));
   impl_->server->Wait();

@@ -6,11 +6,16 @@
 
 #include "tuner_server/service/core.h"
 
+namespace grpc {
+class ServerCredentials;
+}
+
 namespace temper {
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:9190";  // or "unix:PATH"; port 0: one that is free
-  bool insecure = false;                  // allows addresses other than loopback and unix sockets
+  std::string listen = "127.0.0.1:9190";                 // or "unix:PATH"; port 0: one that is free
+  bool insecure = false;                                 // allows addresses other than loopback and unix sockets
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plaintext
   CoreOptions core;
 };
 
@@ -23,7 +28,8 @@ void LogGrpcQuietly();
 
 class Server {
  public:
-  // Listens, and closes the jobs that a dead server left. The store and the clock outlive it.
+  // Listens, closes the jobs that a dead server left, and then serves. The store and the clock outlive it. Errors of
+  // the address: ListeningSockets::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(Store& store, const Clock& clock, const ServerOptions& options);
   ~Server();  // Shutdown
 

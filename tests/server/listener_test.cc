@@ -1,0 +1,283 @@
+// How the server listens: who may have an address, how many may connect, who is cut off.
+#include "tuner_server/service/listener.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
+#include "client/tuner_client.h"
+#include "storage/store.h"
+#include "tests/chaos/raw_http2.h"
+#include "tests/chaos/server_process.h"
+#include "tests/server/test_certificate.h"
+#include "tuner_server/service/server.h"
+
+namespace temper {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take milliseconds
+constexpr int kPatienceMs = 60'000;
+
+class ListenerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto dir = TemporaryDirectory::Make();
+    ASSERT_TRUE(dir.ok());
+    dir_ = *std::move(dir);
+  }
+  std::string Path(const std::string& name) const { return absl::StrCat(dir_.path(), "/", name); }
+
+  // Each with a store of its own.
+  absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen,
+                                                std::shared_ptr<grpc::ServerCredentials> credentials = nullptr) {
+    stores_.push_back(*OpenStore("memory:"));
+    ServerOptions options;
+    options.listen = listen;
+    options.credentials = std::move(credentials);
+    return Server::Start(*stores_.back(), Clock::System(), options);
+  }
+
+  static Record RecordOf(const std::string& workload) {
+    Record record;
+    record.workload = workload;
+    record.anchor = "toy";
+    record.target = "t";
+    record.device_key = record.fingerprint = "d";
+    record.threads = 1;
+    record.cache_policy = "model";
+    record.template_name = "grid";
+    record.template_version = 1;
+    record.config = "a=1";
+    record.codegen_id = "c1";
+    record.purpose = "search";
+    record.costs_s = {1e-3};
+    record.tuner = "random";
+    record.time_unix_ms = 1;
+    return record;
+  }
+
+  static absl::Status Ask(const std::string& address) {
+    const auto client = TunerClient::Connect(address, {.call_timeout = kPatience, .connect_timeout = kPatience});
+    return client.ok() ? (*client)->ListJobs().status() : client.status();
+  }
+
+  TemporaryDirectory dir_;
+  std::vector<std::unique_ptr<Store>> stores_;
+};
+
+// --- row 29: a second server ---
+
+TEST_F(ListenerTest, ASecondServerIsRefusedWhateverItsDatabase) {
+  for (const std::string& listen : {"unix:" + Path("s"), std::string("127.0.0.1:0"), std::string("localhost:0")}) {
+    auto first = Start(listen);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const auto second = Start((*first)->address());
+    ASSERT_FALSE(second.ok()) << listen;
+    EXPECT_THAT(std::string(second.status().message()), HasSubstr("is another server running there?"));
+    EXPECT_TRUE(Ask((*first)->address()).ok());
+    (*first)->Shutdown();
+    EXPECT_TRUE(Start((*first)->address()).ok()) << listen;
+  }
+  EXPECT_TRUE(fs::is_empty(dir_.path()));  // neither sockets nor locks stay
+}
+
+TEST_F(ListenerTest, TheSocketOfADeadServerIsReplaced) {
+  ServerProcess dead;
+  ASSERT_TRUE(dead.Start({.db = Path("a.db"), .listen = "unix:" + Path("s")}).ok());
+  dead.KillAndWait();
+  ASSERT_TRUE(fs::exists(Path("s")));
+  auto next = Start("unix:" + Path("s"));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_TRUE(Ask((*next)->address()).ok());
+  struct stat socket {};
+  ASSERT_EQ(stat(Path("s").c_str(), &socket), 0);
+  EXPECT_EQ(socket.st_mode & 0777, 0600u);
+}
+
+TEST_F(ListenerTest, WhatIsNotOurSocketIsLeftAlone) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  Path("theirs").copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const Descriptor theirs(socket(AF_UNIX, SOCK_STREAM, 0));
+  ASSERT_EQ(bind(theirs.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+  ASSERT_EQ(listen(theirs.get(), 1), 0);
+  std::ofstream(Path("file")) << "text";
+  EXPECT_THAT(std::string(Start("unix:" + Path("theirs")).status().message()), HasSubstr("is another server running"));
+  EXPECT_THAT(std::string(Start("unix:" + Path("file")).status().message()), HasSubstr("it is no socket"));
+  EXPECT_TRUE(fs::is_socket(Path("theirs")));
+  EXPECT_EQ(fs::file_size(Path("file")), 4u);
+}
+
+TEST_F(ListenerTest, AnAddressThatIsNoneIsRefusedInOneLine) {
+  for (const std::string& listen :
+       {std::string("127.0.0.1"), std::string("127.0.0.1:http"), std::string("127.0.0.1:70000"),
+        std::string("127.0.0.1:-1"), std::string("unix:"), "unix:" + std::string(200, 'x'),
+        "unix:" + Path("no/such/folder"), std::string("127.not.an.address:0")}) {
+    const auto server = Start(listen);
+    ASSERT_FALSE(server.ok()) << listen;
+    EXPECT_EQ(server.status().message().find('\n'), std::string::npos);
+  }
+}
+
+TEST_F(ListenerTest, AHostIsServedOnAllOfItsAddresses) {
+  auto server = Start("localhost:0");
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string port = SplitHostPort((*server)->address()).port;
+  EXPECT_NE(port, "0");
+  EXPECT_TRUE(Ask("127.0.0.1:" + port).ok());
+  auto v6 = Start("[::1]:0");
+  if (!v6.ok()) GTEST_SKIP() << "this machine has no IPv6: " << v6.status();
+  EXPECT_TRUE(Ask((*v6)->address()).ok());
+}
+
+// --- row 32: slow handshakes ---
+
+TEST_F(ListenerTest, WhoDoesNotShakeHandsIsCutOff) {
+  auto plain = Start("127.0.0.1:0");
+  grpc::SslServerCredentialsOptions tls;
+  tls.pem_key_cert_pairs.push_back({kTestKey, kTestCertificate});
+  auto secret = Start("127.0.0.1:0", grpc::SslServerCredentials(tls));
+  ASSERT_TRUE(plain.ok() && secret.ok());
+  // Half of what opens a connection, or nothing.
+  const std::string preface = Http2Preface().substr(0, 10);
+  const std::string hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+  std::vector<Descriptor> peers;
+  for (const std::string& opening : {std::string(), preface}) {
+    peers.push_back(ConnectTcp((*plain)->address()));
+    ASSERT_TRUE(SendAll(peers.back().get(), opening));
+  }
+  for (const std::string& opening : {std::string(), hello}) {
+    peers.push_back(ConnectTcp((*secret)->address()));
+    ASSERT_TRUE(SendAll(peers.back().get(), opening));
+  }
+  const absl::Time start = absl::Now();
+  for (const Descriptor& peer : peers) EXPECT_TRUE(AwaitEnd(peer.get(), kPatienceMs));
+  // gRPC's own limit would be two minutes; that of the promise is 10 s on a machine at rest.
+  EXPECT_LT(absl::Now() - start, kPatience);
+  EXPECT_TRUE(Ask((*plain)->address()).ok());
+}
+
+// --- row 31: descriptors exhausted ---
+
+TEST_F(ListenerTest, WithoutDescriptorsTheServerAnswersWhoIsConnectedAndLaterEverybody) {
+  ServerProcess server;
+  const absl::Status started = server.Start({.db = Path("a.db"), .descriptors = 64});
+  ASSERT_TRUE(started.ok()) << started;
+  const auto old = TunerClient::Connect(server.address(), {.call_timeout = kPatience, .connect_timeout = kPatience});
+  ASSERT_TRUE((*old)->ListJobs().ok());
+  {
+    std::vector<Descriptor> idle;
+    for (int i = 0; i < 300; ++i) {
+      idle.push_back(ConnectTcp(server.address()));
+      if (idle.back().valid()) SendAll(idle.back().get(), Http2Preface());
+    }
+    EXPECT_TRUE((*old)->ListJobs().ok());
+    EXPECT_TRUE((*old)->PutRecords(std::vector<Record>{RecordOf("w")}).ok());  // the store has what it needs
+    EXPECT_TRUE(AwaitEnd(idle.back().get(), kPatienceMs));
+    EXPECT_TRUE((*old)->ListJobs().ok());
+  }
+  EXPECT_TRUE(Ask(server.address()).ok());
+}
+
+TEST(DescriptorsTest, ASmallLimitLeavesSomeForTheStoreAndALargeOneLeavesMostToConnections) {
+  EXPECT_EQ(DescriptorsForConnections(64), 43);
+  EXPECT_EQ(DescriptorsForConnections(1024), 768);
+  EXPECT_EQ(DescriptorsForConnections(1 << 20), (1 << 20) - 256);
+}
+
+// --- row 35: floods ---
+
+// Opens streams and resets them. True once it is cut off; false after `patience`.
+bool CutsOffAFlood(const std::string& address, absl::Duration patience) {
+  const absl::Time give_up = absl::Now() + patience;
+  const Descriptor peer = ConnectTcp(address);
+  std::thread reader([&] {
+    AwaitEnd(peer.get(), static_cast<int>(absl::ToInt64Milliseconds(patience)));
+    shutdown(peer.get(), SHUT_RDWR);
+  });
+  bool connected = SendAll(peer.get(), Http2Preface());
+  for (uint32_t stream = 1; connected && absl::Now() < give_up;) {
+    std::string frames;
+    for (int i = 0; i < 100; ++i, stream += 2) {
+      frames += Frame(Http2Frame::kHeaders, 4, stream, CallHeaders("/temper.v1.WorkerService/Sync", stream == 1));
+      frames += Frame(Http2Frame::kReset, 0, stream, std::string("\0\0\0\x8", 4));
+    }
+    connected = SendAll(peer.get(), frames);
+  }
+  shutdown(peer.get(), SHUT_RDWR);
+  reader.join();
+  return !connected && absl::Now() < give_up;
+}
+
+TEST_F(ListenerTest, AFloodOfResetsIsCutOffAndCostsABoundedShareOfAProcessor) {
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db")}).ok());
+  const auto honest = TunerClient::Connect(server.address(), {.call_timeout = kPatience, .connect_timeout = kPatience});
+  ASSERT_TRUE((*honest)->ListJobs().ok());
+  const double before = server.CpuSeconds();
+  const absl::Time start = absl::Now();
+  while (absl::Now() - start < absl::Seconds(6)) {
+    ASSERT_TRUE(CutsOffAFlood(server.address(), absl::Seconds(20)));  // and again, at once
+    EXPECT_TRUE((*honest)->ListJobs().ok());
+    absl::SleepFor(absl::Milliseconds(10));  // or the honest calls would be a load of their own
+  }
+  EXPECT_LT(server.CpuSeconds() - before, absl::ToDoubleSeconds(absl::Now() - start) / 2);
+}
+
+TEST_F(ListenerTest, AFloodOverIPv6IsCutOffToo) {
+  auto server = Start("[::1]:0");
+  if (!server.ok()) GTEST_SKIP() << "this machine has no IPv6: " << server.status();
+  EXPECT_TRUE(CutsOffAFlood((*server)->address(), absl::Seconds(20)));
+}
+
+TEST(FloodMeterTest, WhoIsAnsweredMayDoAsMuchAsItLikes) {
+  absl::Duration now = absl::Seconds(100);
+  FloodMeter meter(now);
+  StreamCounts counts;
+  int64_t bytes = 0;
+  for (int i = 0; i < 100; ++i) {
+    now += absl::Milliseconds(200);
+    counts.started += 10'000;
+    counts.answered += 10'000;
+    bytes += 30 << 20;
+    EXPECT_FALSE(meter.Floods(bytes, counts, now));
+  }
+}
+
+TEST(FloodMeterTest, StreamsWithoutAnAnswerAreAllowedAtARate) {
+  absl::Duration now;
+  FloodMeter meter(now);
+  StreamCounts counts{.started = FloodMeter::kWastedAtOnce};  // as when all wait
+  EXPECT_FALSE(meter.Floods(0, counts, now));
+  for (int i = 0; i < 100; ++i) {
+    now += absl::Seconds(1);
+    counts.started += FloodMeter::kWastedPerSecond;
+    EXPECT_FALSE(meter.Floods(0, counts, now));
+  }
+  counts.started += 1;
+  EXPECT_TRUE(meter.Floods(0, counts, now));
+  now += absl::Minutes(1);
+  EXPECT_FALSE(meter.Floods(0, counts, now));
+}
+
+TEST(FloodMeterTest, BytesThatAreNoCallsAreAllowedUpToTwiceTheLargestRequest) {
+  FloodMeter meter(absl::ZeroDuration());
+  EXPECT_FALSE(meter.Floods(FloodMeter::kBytesUnanswered, {.started = 1}, absl::Seconds(1)));
+  EXPECT_TRUE(meter.Floods(FloodMeter::kBytesUnanswered + 1, {.started = 1}, absl::Seconds(2)));
+  EXPECT_FALSE(meter.Floods(FloodMeter::kBytesUnanswered + 2, {.started = 1, .answered = 1}, absl::Seconds(3)));
+}
+
+}  // namespace
+}  // namespace temper

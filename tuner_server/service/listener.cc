@@ -1,0 +1,210 @@
+#include "tuner_server/service/listener.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "absl/strings/match.h"
+#include "base/log.h"
+
+namespace temper {
+namespace {
+
+constexpr int kFewestReserved = 16, kMostReserved = 256;
+constexpr absl::Duration kLook = absl::Milliseconds(200);  // between two looks for floods
+constexpr int64_t kQuietBytes = 16 << 10;                  // less between two looks needs no closer one
+constexpr absl::Duration kDeaf = absl::Seconds(5);         // to the address of a flood
+constexpr absl::Duration kBetweenLines = absl::Seconds(10);
+
+int DescriptorLimit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 30));
+}
+
+// The address of a TCP peer without its port; "" for a socket file.
+std::string HostOf(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, text, sizeof(text));
+  } else if (peer.ss_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, text, sizeof(text));
+  }
+  return text;
+}
+
+// Of this machine: its users share one address.
+bool IsLoopback(const std::string& host) {
+  return host == "::1" || absl::StartsWith(host, "127.") || absl::StartsWith(host, "::ffff:127.");
+}
+
+// Unlike shutdown(2) this drops what came in and was not read yet, which a flood has megabytes of.
+void Abort(int socket) {
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  connect(socket, &nobody, sizeof(nobody));
+}
+
+int64_t BytesReceived(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  return static_cast<int64_t>(info.tcpi_bytes_received);
+}
+
+}  // namespace
+
+int DescriptorsForConnections(int limit) { return limit - std::clamp(limit / 3, kFewestReserved, kMostReserved); }
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& address, const Clock& clock) {
+  TEMPER_ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(address));
+  std::unique_ptr<Listener> listener(new Listener(std::move(sockets), clock));
+  if (!listener->epoll_.valid() || !listener->stop_.valid() || !listener->spare_.valid()) {
+    return absl::ResourceExhaustedError("there are no descriptors left to listen with");
+  }
+  return listener;
+}
+
+Listener::Listener(ListeningSockets sockets, const Clock& clock)
+    : address_(sockets.address()),
+      sockets_(std::move(sockets)),
+      clock_(clock),
+      descriptors_(DescriptorsForConnections(DescriptorLimit())),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+Listener::~Listener() { Close(); }
+
+void Listener::Serve(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server) {
+  server_ = std::move(server);
+  Watch(stop_.get(), EPOLLIN);
+  for (const Descriptor& socket : sockets_->sockets()) Watch(socket.get(), EPOLLIN);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Listener::Close() {
+  if (!thread_.joinable()) return;
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+  connections_.clear();
+  sockets_.reset();
+}
+
+void Listener::Watch(int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+void Listener::Loop() {
+  std::array<epoll_event, 64> events;
+  for (absl::Duration look = Now() + kLook;;) {
+    const int timeout = connections_.empty() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(kLook));
+    const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+    for (int i = 0; i < n; ++i) {
+      const int fd = events[i].data.fd;
+      if (fd == stop_.get()) return;
+      // Nothing but its end is awaited of a connection: gRPC shut it down, or the peer broke it off.
+      if (const auto ended = connections_.find(fd); ended != connections_.end()) {
+        Forget(ended);
+      } else {
+        AcceptAll(fd);
+      }
+    }
+    if (Now() < look) continue;
+    LookForFloods();
+    look = Now() + kLook;
+  }
+}
+
+void Listener::AcceptAll(int socket) {
+  while (true) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    Descriptor connection(accept4(socket, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (connection.valid()) {
+      Take(std::move(connection), peer, socket);
+    } else if (errno == EMFILE || errno == ENFILE) {
+      ShedOne(socket);
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;  // nobody waits
+    }
+  }
+}
+
+// Otherwise it would wait in the queue, and the loop would spin on it.
+void Listener::ShedOne(int socket) {
+  spare_.Reset();
+  Descriptor(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC)).Reset();
+  spare_.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Refuse("no descriptor is left");
+}
+
+void Listener::Take(Descriptor connection, const sockaddr_storage& peer, int socket) {
+  // A new descriptor has the lowest number that is free, so all numbers below are in use.
+  if (connection.get() >= descriptors_) return Refuse("there are too many");
+  const std::string host = HostOf(peer);
+  if (!host.empty()) {
+    if (const auto deaf = deaf_to_.find(host); deaf != deaf_to_.end() && Now() < deaf->second) {
+      return Refuse("their address has flooded the server");
+    }
+    // Each takes two descriptors.
+    if (!IsLoopback(host) && of_host_[host] >= descriptors_ / 4) return Refuse("their address has too many");
+    Descriptor duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
+    if (!duplicate.valid()) return Refuse("no descriptor is left");
+    const int key = duplicate.get();
+    Watch(key, 0);
+    ++of_host_[host];
+    connections_.emplace(key, Connection{std::move(duplicate), peer, host, FloodMeter(Now())});
+  }
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
+  handed.listener_fd = socket;
+  handed.fd = connection.Release();
+  server_->HandleNewConnection(&handed);
+}
+
+void Listener::Forget(std::map<int, Connection>::iterator connection) {
+  const auto count = of_host_.find(connection->second.host);
+  if (--count->second == 0) of_host_.erase(count);
+  connections_.erase(connection);
+}
+
+void Listener::Refuse(const char* why) {
+  ++refused_;
+  if (Now() - refusals_told_ < kBetweenLines) return;
+  spdlog::warn("{} connections were refused: {}", refused_, why);
+  refused_ = 0;
+  refusals_told_ = Now();
+}
+
+void Listener::LookForFloods() {
+  const absl::Duration now = Now();
+  std::erase_if(deaf_to_, [now](const auto& entry) { return entry.second <= now; });
+  for (auto& [fd, connection] : connections_) {
+    if (!Floods(connection)) continue;
+    spdlog::warn("a connection from {} flooded the server and was cut off", connection.host);
+    deaf_to_[connection.host] = now + kDeaf;
+    Abort(fd);  // then its end is seen here and by gRPC
+  }
+}
+
+bool Listener::Floods(Connection& connection) {
+  const int64_t bytes = BytesReceived(connection.duplicate.get());
+  if (bytes - connection.bytes < kQuietBytes) return false;
+  connection.bytes = bytes;
+  if (connection.transport < 0) connection.transport = TransportCounters::Find(connection.peer).value_or(-1);
+  if (connection.transport < 0) return false;  // it shakes hands, which gRPC limits
+  const std::optional<StreamCounts> counts = TransportCounters::Read(connection.transport);
+  return counts && connection.meter.Floods(bytes, *counts, Now());
+}
+
+}  // namespace temper

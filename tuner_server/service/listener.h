@@ -1,0 +1,84 @@
+// The listening side of a server. It owns the sockets that listen and hands the connections over to gRPC, whose own
+// listener goes deaf for good after it ran out of descriptors once (gRPC 1.51).
+//
+// Descriptors: connections use numbers below a limit alone, the rest is left to the store, to logs and to gRPC. A
+// connection above it is closed at once, and its peer tries again. One address of another machine may take half of what
+// there is for connections.
+//
+// Floods: of each TCP connection a duplicate of its descriptor is kept. What came in by it is compared with what gRPC
+// answered (flood.h), and a connection that floods is aborted; its address is not listened to for some seconds.
+#pragma once
+
+#include <grpcpp/server_builder.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/status.h"
+#include "tuner_server/service/flood.h"
+#include "tuner_server/service/listening_sockets.h"
+
+namespace temper {
+
+// What a process with this limit leaves for connections: the first number of a descriptor that is none's.
+int DescriptorsForConnections(int limit);
+
+// Bind, then Serve, then Close, from one thread.
+class Listener {
+ public:
+  // Who connects waits until Serve. Addresses and errors: ListeningSockets::Open.
+  static absl::StatusOr<std::unique_ptr<Listener>> Bind(const std::string& address, const Clock& clock);
+  ~Listener();  // Close
+
+  const std::string& address() const { return address_; }  // with the port that was chosen
+  // Hands over all connections to `server`, which was started.
+  void Serve(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server);
+  // Listens no longer, and lets go of all connections; gRPC's own descriptors of them stay.
+  void Close();
+
+ private:
+  struct Connection {
+    Descriptor duplicate;
+    sockaddr_storage peer;
+    std::string host;  // the peer's address without its port
+    FloodMeter meter;
+    int64_t bytes = 0;       // that had come in when it was looked at last
+    int64_t transport = -1;  // gRPC's id for it, once it is known
+  };
+
+  Listener(ListeningSockets sockets, const Clock& clock);
+  void Loop();
+  void Watch(int fd, uint32_t events);
+  void AcceptAll(int socket);
+  void Take(Descriptor connection, const sockaddr_storage& peer, int socket);
+  void Forget(std::map<int, Connection>::iterator connection);
+  void ShedOne(int socket);
+  void Refuse(const char* why);
+  void LookForFloods();
+  bool Floods(Connection& connection);
+  absl::Duration Now() const { return clock_.Monotonic(); }
+
+  const std::string address_;
+  std::optional<ListeningSockets> sockets_;  // until Close
+  const Clock& clock_;
+  const int descriptors_;  // numbers below it are for connections
+  Descriptor epoll_, stop_;
+  Descriptor spare_;  // is given up for a moment to close a connection that no descriptor is left for
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
+
+  // The thread's own.
+  std::map<int, Connection> connections_;          // by their duplicate
+  std::map<std::string, int> of_host_;             // how many connections, where there are any
+  std::map<std::string, absl::Duration> deaf_to_;  // until when
+  int64_t refused_ = 0;                            // since the last line in the log
+  absl::Duration refusals_told_ = -absl::InfiniteDuration();
+  std::thread thread_;
+};
+
+}  // namespace temper

@@ -488,40 +488,67 @@ TEST_F(ServiceTest, AJobOfACommandEndsWithItsWatcher) {
   EXPECT_EQ(Watch(*job).reason(), "its command is gone");
 }
 
-TEST_F(ServiceTest, StoppingAndStartingTheServerAbandonsItsJobsAndKeepsTheirRecords) {
+TEST_F(ServiceTest, AJobSurvivesItsServerAndSoDoesWhatAWorkerHoldsOfIt) {
   const auto job = client_->SubmitJob(Request());
   WorkerCalls worker(address_);
   worker.Register(kKey, "w");
   v1::SubmitResultsReply acks;
-  const v1::SubmitResultsRequest results = Measure(worker.Take());
-  ASSERT_TRUE(worker.Submit(results, acks).ok());
+  v1::SubmitResultsRequest handed_in = Measure(worker.Take());
+  ASSERT_TRUE(worker.Submit(handed_in, acks).ok());
+  v1::SubmitResultsRequest late = Measure(worker.Take());
+  // A watch goes on by itself at the next server.
+  const auto watcher = TunerClient::Connect(address_);
+  v1::JobEvent end;
   std::promise<void> watching;
-  std::string last;
-  auto watch = std::async(std::launch::async, [&] {
-    return client_->WatchJob(*job, [&](const v1::JobEvent& event) {
-      if (last.empty()) watching.set_value();
-      last = event.state();
-      return true;
-    });
+  auto watched = std::async(std::launch::async, [&] {
+    return (*watcher)->WatchJob(
+        *job,
+        [&](const v1::JobEvent& event) {
+          if (end.state().empty()) watching.set_value();
+          end = event;
+          return true;
+        },
+        kPatience);
   });
   watching.get_future().wait();
   server_->Shutdown();
-  EXPECT_TRUE(watch.get().ok());
-  EXPECT_EQ(last, "abandoned");
-  EXPECT_EQ(store_.GetJob(*job)->state, "abandoned");
+  EXPECT_FALSE(IsFinalJobState(store_.GetJob(*job)->state));
+  StartServer();
+  // The same result from before, once acknowledged and once not, counts once; and so does what was lost on its way.
+  ASSERT_TRUE(worker.Submit(handed_in, acks).ok());
+  ASSERT_TRUE(worker.Submit(late, acks).ok());
+  EXPECT_THAT(acks.acked(), ::testing::Each(true));
+  EXPECT_THAT(Records(), SizeIs(handed_in.results_size() + late.results_size()));
+  AutoWorker successor(address_, kKey, "successor");
+  EXPECT_TRUE(watched.get().ok());
+  EXPECT_EQ(end.state(), "done");
+  EXPECT_EQ(end.trials(), 40) << "in both lives together";
+  EXPECT_EQ(Records({.purpose = "search", .job = *job}).size(), 40u);
+  std::set<std::pair<int64_t, int>> executions;
+  std::set<std::string> configs;
+  for (const Record& record : Records({.purpose = "search"})) {
+    executions.emplace(record.candidate, record.attempt);
+    configs.insert(record.workload + record.config);
+  }
+  EXPECT_EQ(executions.size(), 40u);
+  EXPECT_EQ(configs.size(), 40u) << "nothing was measured twice";
+  EXPECT_EQ(store_.GetJob(*job)->request, "");
+  EXPECT_THAT(*store_.Leases(), SizeIs(0));
+}
 
+TEST_F(ServiceTest, AJobOfACommandEndsWithTheServer) {
+  v1::SubmitJobRequest request = Request();
+  request.set_close_with_command(true);
+  const auto job = client_->SubmitJob(request);
+  server_->Shutdown();
+  EXPECT_EQ(store_.GetJob(*job)->state, "abandoned");
   // One that was killed could not say so itself.
   JobRow left = *store_.GetJob(*job);
   left.state = "running";
-  ASSERT_TRUE(store_.UpdateJob(left).ok());
+  left.id = *store_.CreateJob(left);
   StartServer();
-  EXPECT_EQ(store_.GetJob(*job)->state, "abandoned");
-  EXPECT_EQ(Watch(*job).state(), "abandoned");
-  EXPECT_THAT(Records(), SizeIs(results.results_size()));
-  // Results for the old server's leases are nobody's: the worker may forget them.
-  ASSERT_TRUE(worker.Submit(results, acks).ok());
-  EXPECT_THAT(acks.acked(), ::testing::Each(true));
-  EXPECT_THAT(Records(), SizeIs(results.results_size()));
+  EXPECT_EQ(store_.GetJob(left.id)->state, "abandoned");
+  EXPECT_EQ(Watch(left.id).state(), "abandoned");
 }
 
 TEST_F(ServiceTest, AWatchIsTakenUpAtItsCursorAndTellsOnlyWhatChanged) {

@@ -265,6 +265,7 @@ void Dispatcher::CloseLease(int64_t lease_id) {
   const auto session = sessions_.find(lease->second.session);
   if (session != sessions_.end()) session->second.leases.erase(lease_id);
   leases_.erase(lease);
+  closed_.push_back(lease_id);
 }
 
 void Dispatcher::Requeue(int64_t lease_id, const std::string& why, Loss loss, absl::Duration now) {
@@ -662,6 +663,11 @@ std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
     views.push_back(std::move(view));
   }
   return views;
+}
+
+const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() || found->second.lost ? nullptr : &found->second.info;
 }
 
 bool Dispatcher::Live(const std::string& session) const {

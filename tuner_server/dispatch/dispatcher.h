@@ -6,6 +6,7 @@
 // only that instance renews it or hands in for it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -50,6 +52,10 @@ class Dispatcher {
   std::string Register(const WorkerInfo& info, absl::Duration now);
   // A lease of a server before this one: it goes on for its full length, and its worker takes it up when it registers.
   void Restore(int64_t lease, const Work& work, const WorkerInfo& worker, absl::Duration now);
+  // Leases that are over since the last call.
+  std::vector<int64_t> TakeClosed() { return std::exchange(closed_, {}); }
+  // Ids of items from here on are above it.
+  void BeginIdsAbove(int64_t id) { next_id_ = std::max(next_id_, id + 1); }
   // The grant did not reach its worker, and will not: it is as if it had not been made.
   void TakeBack(int64_t lease, absl::Duration now);
   // The worker ends by itself: its leases are queued again at once, and nobody is to blame.
@@ -157,7 +163,8 @@ class Dispatcher {
   };
   std::vector<SessionView> Sessions() const;
   bool Live(const std::string& session) const;
-  std::map<std::string, int64_t> WaitingItems() const;  // by device key
+  const WorkerInfo* FindSession(const std::string& session) const;  // null: unknown or lost
+  std::map<std::string, int64_t> WaitingItems() const;              // by device key
   // How much is kept, for tests and metrics.
   struct Sizes {
     size_t sessions, leases, items, queued, remembered, finished, over;
@@ -241,6 +248,7 @@ class Dispatcher {
   std::set<int64_t> over_;                     // jobs cancelled or done, not forgotten yet
   std::map<std::string, WorkQueue> queues_;    // by device key
   std::vector<GivenUp> given_up_;
+  std::vector<int64_t> closed_;
 };
 
 }  // namespace temper

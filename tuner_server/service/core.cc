@@ -1,5 +1,6 @@
 #include "tuner_server/service/core.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -7,13 +8,16 @@
 #include "tuner_server/service/job_plan.h"
 #include "tuner_server/service/job_runner.h"
 #include "tuner_server/service/results.h"
+#include "tuner_server/service/stored_lease.h"
 
 namespace temper {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 
-void Run(const Actions& actions) {
+constexpr int64_t kRecordsLookedAt = 64;
+
+void Call(const Actions& actions) {
   for (const auto& action : actions) action();
 }
 
@@ -26,13 +30,15 @@ auto ServerCore::Locked(Change change) {
     {
       std::lock_guard lock(mutex_);
       change(actions);
+      if (state_.CommitWaits()) committer_wake_.notify_all();
     }
-    Run(actions);
+    Call(actions);
   } else {
     std::unique_lock lock(mutex_);
     auto result = change(actions);
+    if (state_.CommitWaits()) committer_wake_.notify_all();
     lock.unlock();
-    Run(actions);
+    Call(actions);
     return result;
   }
 }
@@ -43,10 +49,41 @@ ServerCore::ServerCore(Store& store, const Clock& clock, CoreOptions options)
 ServerCore::~ServerCore() { Stop(); }
 
 absl::Status ServerCore::Start() {
-  TEMPER_RETURN_IF_ERROR(CloseAbandoned(store_, clock_.Wall()));
+  TEMPER_RETURN_IF_ERROR(TakeUpJobs());
   ticker_ = std::thread([this] { TickerLoop(); });
   committer_ = std::thread([this] { CommitterLoop(); });
   return absl::OkStatus();
+}
+
+absl::Status ServerCore::TakeUpJobs() {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<JobPlan> plans, PlanUnendedJobs(store_, options().loop, clock_.Wall()));
+  // A wall clock that was set back must not make ids that were given already.
+  int64_t highest = 0;
+  TEMPER_RETURN_IF_ERROR(store_.Scan({.limit = kRecordsLookedAt, .newest_first = true},
+                                     [&](const Record& record) { highest = std::max(highest, record.candidate); }));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<LeaseRow> leases, store_.Leases());
+  Locked([&](Actions&) {
+    state_.BeginIdsAbove(highest);
+    for (const LeaseRow& row : leases) {
+      const bool goes_on = std::ranges::any_of(plans, [&](const JobPlan& plan) { return plan.row.id == row.job; });
+      const absl::StatusOr<RestoredLease> lease = FromRow(row);
+      if (!lease.ok()) spdlog::error("{}: its candidates are measured again", std::string(lease.status().message()));
+      if (goes_on && lease.ok()) state_.RestoreLease(row.id, lease->work, lease->worker, Now());
+    }
+  });
+  for (JobPlan& plan : plans) {
+    const int64_t id = plan.row.id;
+    Run(id, std::move(plan));
+  }
+  return absl::OkStatus();
+}
+
+void ServerCore::Run(int64_t id, JobPlan plan) {
+  const auto runner = std::make_shared<JobRunner>(static_cast<JobHost&>(*this), std::move(plan));
+  Locked([&](Actions&) {
+    state_.AddJob(id, runner);
+    runner->Start();
+  });
 }
 
 void ServerCore::Stop() {
@@ -72,9 +109,9 @@ void ServerCore::TickerLoop() {
       ticker_wake_.wait_for(lock, absl::ToChronoMilliseconds(kTick), [this] { return state_.stopping(); });
       if (state_.stopping()) return;
       state_.Tick(Now(), actions);
-      if (state_.ResultsWait()) committer_wake_.notify_all();
+      if (state_.CommitWaits()) committer_wake_.notify_all();
     }
-    Run(actions);
+    Call(actions);
   }
 }
 
@@ -83,11 +120,13 @@ void ServerCore::CommitterLoop() {
     CoreState::CommitPlan plan;
     {
       std::unique_lock lock(mutex_);
-      committer_wake_.wait(lock, [this] { return state_.stopping() || state_.ResultsWait(); });
-      if (!state_.ResultsWait()) return;
+      committer_wake_.wait(lock, [this] { return state_.stopping() || state_.CommitWaits(); });
+      if (!state_.CommitWaits()) return;
       plan = state_.JudgeGroup(clock_.Wall());
     }
-    const absl::Status stored = plan.records.empty() ? absl::OkStatus() : store_.Append(plan.records).status();
+    const Changes changes{plan.records, plan.leases, plan.closed};
+    const bool any = !plan.records.empty() || !plan.leases.empty() || !plan.closed.empty();
+    const absl::Status stored = any ? store_.Commit(changes).status() : absl::OkStatus();
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
   }
 }
@@ -112,10 +151,7 @@ void ServerCore::BreakSync(int64_t ticket) {
 
 void ServerCore::SubmitResults(std::vector<ItemResult> results, SubmitDone done) {
   for (ItemResult& result : results) result = Checked(std::move(result));
-  Locked([&](Actions& actions) {
-    state_.Submit(std::move(results), std::move(done), actions);
-    committer_wake_.notify_all();
-  });
+  Locked([&](Actions& actions) { state_.Submit(std::move(results), std::move(done), actions); });
 }
 
 std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
@@ -124,17 +160,16 @@ std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
 
 // --- clients ---
 
-absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec) {
+absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec, std::string request) {
   TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), options().loop, clock_.Wall()));
   TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) { return state_.MayAddJob(); }));
+  // A command's job ends with its command, which does not outlive the server.
+  if (!plan.spec.close_with_command) plan.row.request = std::move(request);
   TEMPER_ASSIGN_OR_RETURN(const int64_t id, store_.CreateJob(plan.row));
+  plan.row.request.clear();
   plan.spec.id = plan.row.id = id;
   spdlog::info("job {}: {}, {} tasks, device key '{}'", id, plan.row.model, plan.tasks.size(), plan.row.device_key);
-  const auto runner = std::make_shared<JobRunner>(static_cast<JobHost&>(*this), std::move(plan));
-  Locked([&](Actions&) {
-    state_.AddJob(id, runner);
-    runner->Start();
-  });
+  Run(id, std::move(plan));
   return id;
 }
 
@@ -179,6 +214,10 @@ int ServerCore::Slots(const JobSpec& spec, const std::string& target) {
 
 std::string ServerCore::WhyNoWorker(const JobSpec& spec) {
   return Locked([&](Actions&) { return state_.WhyNoWorker(spec); });
+}
+
+std::vector<WorkItem> ServerCore::Unsettled(int64_t job) {
+  return Locked([&](Actions&) { return state_.Unsettled(job); });
 }
 
 bool ServerCore::TryBeginSearch(int64_t job) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "storage/store.h"
 #include "tuner_server/service/core_state.h"
+#include "tuner_server/service/job_plan.h"
 
 namespace temper {
 
@@ -21,9 +22,10 @@ class ServerCore : private JobHost {
   ServerCore(Store& store, const Clock& clock, CoreOptions options);
   ~ServerCore() override;
 
-  // Closes the jobs that a dead server left running.
+  // Goes on with the jobs that a server before this one did not end.
   absl::Status Start();
-  // Ends all jobs as abandoned, answers all that waits. After it every call fails with kUnavailable.
+  // Suspends all jobs but those of a command, which are abandoned; answers all that waits. After it every call fails
+  // with kUnavailable.
   void Stop();
 
   // See CoreState.
@@ -33,7 +35,8 @@ class ServerCore : private JobHost {
   void BreakSync(int64_t ticket);
   void SubmitResults(std::vector<ItemResult> results, SubmitDone done);
 
-  absl::StatusOr<int64_t> SubmitJob(JobSpec spec);
+  // `request`: the bytes that it goes on from after a restart.
+  absl::StatusOr<int64_t> SubmitJob(JobSpec spec, std::string request);
   absl::Status CancelJob(int64_t job);
   absl::StatusOr<std::vector<JobRow>> Jobs();
   std::vector<Dispatcher::SessionView> Sessions();
@@ -49,6 +52,7 @@ class ServerCore : private JobHost {
   std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) override;
   int Slots(const JobSpec& spec, const std::string& target) override;
   std::string WhyNoWorker(const JobSpec& spec) override;
+  std::vector<WorkItem> Unsettled(int64_t job) override;
   bool TryBeginSearch(int64_t job) override;
   void EndSearch(int64_t job) override;
   void JobOver(int64_t job) override;
@@ -56,6 +60,8 @@ class ServerCore : private JobHost {
   // `change(actions)` under the lock, then what it left to be called.
   template <typename Change>
   auto Locked(Change change);
+  absl::Status TakeUpJobs();
+  void Run(int64_t id, JobPlan plan);
   void TickerLoop();
   void CommitterLoop();
   absl::Duration Now() const { return clock_.Monotonic(); }

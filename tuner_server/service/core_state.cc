@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "compiler/target/target.h"
 #include "tuner_server/service/results.h"
+#include "tuner_server/service/stored_lease.h"
 
 namespace temper {
 namespace {
@@ -25,7 +26,9 @@ bool CoreState::Stop(Actions& actions) {
   if (std::exchange(stopping_, true)) return false;
   for (auto& [ticket, parked] : parked_) actions.push_back([done = std::move(parked.done)] { done(Stopping()); });
   parked_.clear();
-  for (const auto& [id, job] : jobs_) job->Stop("abandoned", "the server was shut down");
+  for (Granted& granted : std::exchange(granted_, {}))
+    actions.push_back([done = std::move(granted.done)] { done(Stopping()); });
+  for (const auto& [id, job] : jobs_) job->Stop(Survives(id) ? "suspended" : "abandoned", "the server was shut down");
   return true;
 }
 
@@ -57,12 +60,29 @@ void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& 
   Dispatcher::SyncOutcome outcome = dispatcher_.Sync(call.session, call.held, call.free_slots, now);
   const absl::Duration wait = std::min(call.wait, options_.longest_poll);
   if (!outcome.empty() || wait <= absl::ZeroDuration()) {
-    actions.push_back([done = std::move(done), outcome = std::move(outcome)] { done(outcome); });
+    Answer(call.session, std::move(outcome), std::move(done), actions);
   } else {
     const int64_t ticket = call.ticket;
     parked_.emplace(ticket, Parked{std::move(call), now + wait, std::move(done)});
   }
   AfterChange(now, actions);
+}
+
+bool CoreState::Survives(int64_t job) const {
+  const auto found = jobs_.find(job);
+  return found != jobs_.end() && !found->second->spec().close_with_command;
+}
+
+void CoreState::Answer(const std::string& session, Dispatcher::SyncOutcome outcome, SyncDone done, Actions& actions) {
+  const bool kept = std::ranges::any_of(outcome.grants, [&](const Dispatcher::Grant& grant) {
+    return grant.work->kind == WorkKind::kBatch && Survives(grant.work->job);
+  });
+  const WorkerInfo* worker = dispatcher_.FindSession(session);
+  if (kept && worker != nullptr) {
+    granted_.push_back({std::move(outcome), std::move(done), *worker});
+  } else {
+    actions.push_back([done = std::move(done), outcome = std::move(outcome)] { done(outcome); });
+  }
 }
 
 void CoreState::BreakSync(int64_t ticket, absl::Duration now, Actions& actions) {
@@ -88,7 +108,7 @@ void CoreState::AfterChange(absl::Duration now, Actions& actions) {
       ++next;
       continue;
     }
-    actions.push_back([done = std::move(next->second.done), outcome = std::move(outcome)] { done(outcome); });
+    Answer(call.session, std::move(outcome), std::move(next->second.done), actions);
     next = parked_.erase(next);
   }
 }
@@ -171,8 +191,21 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall,
   }
 }
 
+void CoreState::PlanLeases(CommitPlan& plan, absl::Time wall) {
+  plan.granted = std::exchange(granted_, {});
+  for (const Granted& granted : plan.granted) {
+    for (const Dispatcher::Grant& grant : granted.outcome.grants) {
+      if (!Survives(grant.work->job)) continue;
+      if (std::optional<LeaseRow> row = ToRow(grant, granted.worker, wall)) plan.leases.push_back(*std::move(row));
+    }
+  }
+  std::ranges::move(dispatcher_.TakeClosed(), std::back_inserter(closed_));
+  plan.closed = std::exchange(closed_, {});
+}
+
 CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
   CommitPlan plan;
+  PlanLeases(plan, wall);
   plan.submissions = std::exchange(submissions_, {});
   std::set<std::tuple<int64_t, int64_t, int>> seen;
   for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, seen, plan);
@@ -196,6 +229,15 @@ void CoreState::FinishGroup(CommitPlan plan, const absl::Status& stored, absl::D
     }
     actions.push_back([done = std::move(submission.done), acks = std::move(acks)] { done(acks); });
   }
+  for (Granted& granted : plan.granted) {
+    absl::StatusOr<Dispatcher::SyncOutcome> outcome = std::move(granted.outcome);
+    if (!stored.ok()) {
+      for (const Dispatcher::Grant& grant : outcome->grants) dispatcher_.TakeBack(grant.lease, now);
+      outcome = absl::UnavailableError(absl::StrCat("leases could not be stored: ", stored.message()));
+    }
+    actions.push_back([done = std::move(granted.done), outcome = std::move(outcome)] { done(outcome); });
+  }
+  if (!stored.ok()) std::ranges::move(plan.closed, std::back_inserter(closed_));
   if (stored.ok()) {
     store_fails_since_ = absl::InfiniteDuration();
     for (const ItemResult& result : plan.fresh) dispatcher_.Commit(result, now);
@@ -230,8 +272,15 @@ absl::Status CoreState::MayAddJob() const {
 }
 
 void CoreState::AddJob(int64_t id, std::shared_ptr<JobPort> job) {
-  if (stopping_) job->Stop("abandoned", "the server was shut down");
+  if (stopping_) {
+    const bool survives = !job->spec().close_with_command;
+    job->Stop(survives ? "suspended" : "abandoned", "the server was shut down");
+  }
   jobs_[id] = std::move(job);
+}
+
+void CoreState::RestoreLease(int64_t lease, const Work& work, const WorkerInfo& worker, absl::Duration now) {
+  dispatcher_.Restore(lease, work, worker, now);
 }
 
 std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {

@@ -48,7 +48,8 @@ class CoreState {
   explicit CoreState(CoreOptions options);
 
   const CoreOptions& options() const { return options_; }
-  // Ends all jobs as abandoned, answers all that waits. After it every call fails with kUnavailable. False: again.
+  // Ends the jobs of commands as abandoned and suspends all others, answers all that waits. After it every call fails
+  // with kUnavailable. False: again.
   bool Stop(Actions& actions);
   bool stopping() const { return stopping_; }
   // Every 100 ms or so.
@@ -61,9 +62,10 @@ class CoreState {
   // The call's connection broke. Nothing if it was answered already.
   void BreakSync(int64_t ticket, absl::Duration now, Actions& actions);
 
-  // --- results: they wait, are judged together, stored by the owner, and only then drive anything ---
+  // --- what is to be stored: results and leases wait, results are judged together, the owner stores all of it in one
+  // step, and only then does it drive anything or reach anybody ---
   void Submit(std::vector<ItemResult> results, SubmitDone done, Actions& actions);
-  bool ResultsWait() const { return !submissions_.empty() || !given_up_.empty(); }
+  bool CommitWaits() const { return !submissions_.empty() || !given_up_.empty() || !granted_.empty(); }
   struct Submission {
     std::vector<ItemResult> results;
     SubmitDone done;
@@ -74,15 +76,26 @@ class CoreState {
     ItemResult result;
     bool given_up = false;
   };
+  // Grants that reach their worker once their leases are stored.
+  struct Granted {
+    Dispatcher::SyncOutcome outcome;
+    SyncDone done;
+    WorkerInfo worker;
+  };
   struct CommitPlan {
-    std::vector<Record> records;  // to be stored, all or none
+    // To be stored, all or none.
+    std::vector<Record> records;
+    std::vector<LeaseRow> leases;
+    std::vector<int64_t> closed;
+
+    std::vector<Granted> granted;
     std::vector<Submission> submissions;
     std::vector<ItemResult> fresh;  // to be committed
     std::vector<Delivery> deliveries;
   };
   // Takes all that waits: many submissions, one transaction.
   CommitPlan JudgeGroup(absl::Time wall);
-  // `stored`: how the plan's records fared. No second JudgeGroup comes between.
+  // `stored`: how it fared. No second JudgeGroup comes between.
   void FinishGroup(CommitPlan plan, const absl::Status& stored, absl::Duration now, Actions& actions);
 
   // --- jobs ---
@@ -90,6 +103,9 @@ class CoreState {
   void AddJob(int64_t id, std::shared_ptr<JobPort> job);
   // All of them, for an owner that stops: none is known here any more.
   std::map<int64_t, std::shared_ptr<JobPort>> TakeJobs() { return std::exchange(jobs_, {}); }
+  // A lease of a job that goes on from an earlier server.
+  void RestoreLease(int64_t lease, const Work& work, const WorkerInfo& worker, absl::Duration now);
+  void BeginIdsAbove(int64_t id) { dispatcher_.BeginIdsAbove(id); }
   std::shared_ptr<JobPort> FindJob(int64_t id) const;  // null: none of this server, or long over
   std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
 
@@ -99,6 +115,7 @@ class CoreState {
   std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) const;
   int Slots(const JobSpec& spec, const std::string& target) const;
   std::string WhyNoWorker(const JobSpec& spec) const;
+  std::vector<WorkItem> Unsettled(int64_t job) const { return dispatcher_.Unsettled(job); }
   bool TryBeginSearch(int64_t job);
   void EndSearch(int64_t job, absl::Duration now, Actions& actions);
   void JobOver(int64_t job, absl::Duration now, Actions& actions);
@@ -110,6 +127,10 @@ class CoreState {
     SyncDone done;
   };
 
+  // At once, or once its leases are stored.
+  void Answer(const std::string& session, Dispatcher::SyncOutcome outcome, SyncDone done, Actions& actions);
+  bool Survives(int64_t job) const;
+  void PlanLeases(CommitPlan& plan, absl::Time wall);
   void HoldOrRelease();
   // Grants what can be granted, wakes who waits to search.
   void AfterChange(absl::Duration now, Actions& actions);
@@ -131,6 +152,8 @@ class CoreState {
   std::set<int64_t> search_wanted_, searching_;  // jobs
   std::vector<Submission> submissions_;
   std::vector<Dispatcher::GivenUp> given_up_;
+  std::vector<Granted> granted_;
+  std::vector<int64_t> closed_;  // leases whose end is not stored yet
   absl::Duration store_fails_since_ = absl::InfiniteDuration();
 };
 

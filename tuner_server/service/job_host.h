@@ -22,6 +22,8 @@ class JobHost : public WorkPort {
   virtual std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) = 0;
   virtual int Slots(const JobSpec& spec, const std::string& target) = 0;
   virtual std::string WhyNoWorker(const JobSpec& spec) = 0;
+  // What is in workers' hands for the job since before it was taken up here.
+  virtual std::vector<WorkItem> Unsettled(int64_t job) = 0;
   // Search and measurement take turns on shared cores. False: not now; the job is woken when it may be asked again.
   virtual bool TryBeginSearch(int64_t job) = 0;
   virtual void EndSearch(int64_t job) = 0;  // also when the wish has passed
@@ -35,8 +37,9 @@ class JobPort {
   virtual ~JobPort() = default;
   virtual void Deliver(const ItemResult& result) = 0;
   virtual void Wake() = 0;
-  // Ends the job in this final state: "cancelled" by a person, "abandoned" by the server's end, "failed" where nothing
-  // can be stored. The first call counts.
+  // Ends the job in this final state: "cancelled" by a person, "abandoned" with its command, "failed" where nothing can
+  // be stored. "suspended": it stops here without an end, and goes on under the next server. The first call counts, but
+  // a job that is suspended waits no longer for its end to be stored.
   virtual void Stop(const std::string& state, const std::string& reason) = 0;
   virtual const JobSpec& spec() const = 0;
   virtual const std::shared_ptr<JobFeed>& feed() const = 0;

@@ -1,11 +1,13 @@
 #include "tuner_server/service/job_plan.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "proto/convert.h"
 #include "tuner_server/search/tuner.h"
+#include "tuner_server/service/wire.h"
 
 namespace temper {
 namespace {
@@ -47,6 +49,40 @@ absl::StatusOr<TunerFactory> MakerOf(const std::string& tuner) {
   return absl::InvalidArgumentError(absl::StrCat("no tuner '", tuner, "'; there are: ", names));
 }
 
+// What the job's records say of it.
+struct Earlier {
+  int trials = 0;
+  absl::Duration time;  // to the latest of them
+};
+
+absl::StatusOr<Earlier> ReadEarlier(Store& store, const JobRow& row) {
+  Earlier earlier;
+  int64_t latest_ms = row.created_unix_ms;
+  TEMPER_RETURN_IF_ERROR(store.Scan({.purpose = "search", .job = row.id}, [&](const Record& record) {
+    earlier.trials += IsMeasured(record.outcome) ? 1 : 0;
+    latest_ms = std::max(latest_ms, record.time_unix_ms);
+  }));
+  earlier.time = absl::Milliseconds(latest_ms - row.created_unix_ms);
+  return earlier;
+}
+
+absl::StatusOr<JobPlan> PlanAgain(JobRow row, const Earlier& earlier, const JobLoopOptions& loop, absl::Time wall) {
+  v1::SubmitJobRequest request;
+  if (row.request.empty() || !request.ParseFromString(row.request)) {
+    return absl::FailedPreconditionError("its server ended before it did");
+  }
+  TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
+  spec.id = row.id;
+  spec.owner = row.owner;
+  spec.priority = row.priority;
+  // A clock that was set meanwhile takes no more than the whole budget.
+  spec.earlier_time = spec.time_budget > absl::ZeroDuration() ? std::min(earlier.time, spec.time_budget) : earlier.time;
+  TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), loop, wall));
+  row.request.clear();
+  plan.row = std::move(row);
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wall) {
@@ -61,26 +97,35 @@ absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wa
   plan.row.tuner = spec.tuner;
   plan.row.codegen_id = spec.codegen_id;
   plan.row.spec = JobText(spec);
+  plan.row.owner = spec.owner;
+  plan.row.priority = spec.priority;
   plan.row.model_hash = ModelHash(plan.tasks);
   plan.row.created_unix_ms = plan.row.updated_unix_ms = absl::ToUnixMillis(wall);
   plan.spec = std::move(spec);
   return plan;
 }
 
-absl::Status CloseAbandoned(Store& store, absl::Time wall) {
+absl::StatusOr<std::vector<JobPlan>> PlanUnendedJobs(Store& store, const JobLoopOptions& loop, absl::Time wall) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, store.Jobs({}));
-  for (JobRow row : rows) {
-    if (IsFinalJobState(row.state)) continue;
+  std::vector<JobPlan> plans;
+  for (const JobRow& listed : rows) {
+    if (IsFinalJobState(listed.state)) continue;
+    TEMPER_ASSIGN_OR_RETURN(JobRow row, store.GetJob(listed.id));
+    TEMPER_ASSIGN_OR_RETURN(const Earlier earlier, ReadEarlier(store, row));
+    row.trials = earlier.trials;
+    absl::StatusOr<JobPlan> plan = PlanAgain(row, earlier, loop, wall);
+    if (plan.ok()) {
+      spdlog::info("job {} goes on where a server before this one left it, after {} trials", row.id, plan->row.trials);
+      plans.push_back(*std::move(plan));
+      continue;
+    }
     row.state = "abandoned";
-    row.reason = "its server ended before it did";
-    row.trials = 0;
-    const RecordFilter trials{.purpose = "search", .outcome = Outcome::kOk, .job = row.id};
-    TEMPER_RETURN_IF_ERROR(store.Scan(trials, [&](const Record&) { ++row.trials; }));
+    row.reason = std::string(plan.status().message());
     row.updated_unix_ms = absl::ToUnixMillis(wall);
     TEMPER_RETURN_IF_ERROR(store.UpdateJob(row));
-    spdlog::info("job {} was left by a server that is gone: abandoned", row.id);
+    spdlog::info("job {} was left by a server that is gone: {}", row.id, row.reason);
   }
-  return absl::OkStatus();
+  return plans;
 }
 
 }  // namespace temper

@@ -17,7 +17,7 @@ JobRunner::JobRunner(JobHost& host, JobPlan plan)
       feed_(std::make_shared<JobFeed>(host.clock(), steps_.started(), steps_.view(), steps_.row())) {}
 
 JobRunner::~JobRunner() {
-  Stop("abandoned", "the server was stopped");
+  Stop("suspended", "the server was stopped");
   if (thread_.joinable()) thread_.join();
 }
 
@@ -40,7 +40,7 @@ void JobRunner::Wake() {
 
 void JobRunner::Stop(const std::string& state, const std::string& reason) {
   std::lock_guard lock(mutex_);
-  if (!input_.stop_state.empty()) return;
+  if (!input_.stop_state.empty() && state != "suspended") return;
   input_.stop_state = state;
   input_.stop_reason = reason;
   woken_ = true;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cost_model/shipped.h"
 
 namespace temper {
@@ -13,6 +14,8 @@ namespace {
 
 // A worker that is being started again gets so long, whatever the job would wait for a first one.
 constexpr absl::Duration kWorkerRestart = absl::Seconds(60);
+constexpr absl::Duration kStoreAgain = absl::Seconds(1);
+constexpr char kSuspended[] = "suspended";
 constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
 
 nlohmann::ordered_json Counts(const std::map<Outcome, int>& outcomes) {
@@ -27,9 +30,10 @@ JobSteps::JobSteps(JobHost& host, JobPlan plan)
     : host_(host),
       spec_(std::move(plan.spec)),
       options_(std::move(plan.loop)),
-      started_(host.clock().Monotonic()),
+      started_(host.clock().Monotonic() - spec_.earlier_time.value_or(absl::ZeroDuration())),
       tasks_(std::move(plan.tasks)),
-      wait_until_(started_ + spec_.wait_for_device),
+      wait_until_(host.clock().Monotonic() +
+                  std::max(spec_.wait_for_device, spec_.earlier_time ? kWorkerRestart : absl::ZeroDuration())),
       row_(std::move(plan.row)) {
   view_.trials_limit = spec_.trials;
   view_.model = spec_.model;
@@ -37,12 +41,16 @@ JobSteps::JobSteps(JobHost& host, JobPlan plan)
 }
 
 absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
-  if (stop_state_.empty()) {
+  if (stop_state_.empty() || input.stop_state == kSuspended) {
     stop_state_ = input.stop_state;
     stop_reason_ = input.stop_reason;
   }
-  if (loop_ != nullptr) {
-    for (const ItemResult& result : input.results) loop_->OnResult(result, now);
+  for (const ItemResult& result : input.results) {
+    if (state_ < State::kLoop) {
+      early_.push_back(result);
+    } else if (loop_ != nullptr) {
+      loop_->OnResult(result, now);
+    }
   }
   if (!stop_state_.empty() && state_ < State::kFinish) {
     how_ = absl::CancelledError("stopped");
@@ -69,7 +77,11 @@ absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {
       return Search(now);
     case State::kFinish:
       host_.EndSearch(spec_.id);
-      Finish(now);
+      if (stop_state_ == kSuspended) {
+        view_.state = kSuspended;
+      } else if (!Finish(now)) {
+        return now + kStoreAgain;
+      }
       state_ = State::kOver;
       break;
     case State::kOver:
@@ -90,6 +102,7 @@ absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
   view_.fingerprint = worker_.fingerprint;
   ShowState("running");
   TEMPER_ASSIGN_OR_RETURN(loop_, JobLoop::Create(spec_, worker_.target, std::move(tasks_), options_, started_));
+  adopted_ = host_.Unsettled(spec_.id);
   state_ = spec_.revalidate ? State::kPrepare : State::kWarm;
   return now;
 }
@@ -153,6 +166,8 @@ absl::StatusOr<absl::Duration> JobSteps::PrepareNext(absl::Duration now) {
     ++prepared_;
     return now;
   }
+  loop_->Adopt(adopted_, now);
+  for (const ItemResult& result : std::exchange(early_, {})) loop_->OnResult(result, now);
   ShowProgress(now);
   state_ = State::kLoop;
   return now;
@@ -196,7 +211,7 @@ absl::StatusOr<absl::Duration> JobSteps::Search(absl::Duration now) {
   return now;
 }
 
-void JobSteps::Finish(absl::Duration now) {
+bool JobSteps::Finish(absl::Duration now) {
   if (loop_ != nullptr) ShowProgress(now);
   if (!stop_state_.empty() && absl::IsCancelled(how_)) {
     row_.state = stop_state_;
@@ -214,13 +229,23 @@ void JobSteps::Finish(absl::Duration now) {
   }
   row_.summary = Summary(now);
   row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
-  if (const absl::Status stored = host_.store().UpdateJob(row_); !stored.ok()) {
-    spdlog::error("job {}: its end could not be stored: {}", row_.id, stored.ToString());
+  absl::Status stored = host_.store().UpdateJob(row_);
+  if (absl::IsInvalidArgument(stored)) {  // an end without its details is better than none
+    spdlog::error("job {}: {}", row_.id, stored.ToString());
+    row_.reason = ToUtf8(row_.reason);
+    row_.summary.clear();
+    row_.best_ms = 0;
+    stored = host_.store().UpdateJob(row_);
+  }
+  if (!stored.ok()) {
+    spdlog::error("job {}: its end can not be stored yet: {}", row_.id, stored.ToString());
+    return false;
   }
   spdlog::info("job {} {}{}{}", row_.id, row_.state, row_.reason.empty() ? "" : ": ", row_.reason);
   // Told only when it is stored: who sees the end finds it in the database.
   view_.state = row_.state;
   view_.reason = row_.reason;
+  return true;
 }
 
 // --- what is seen ---
@@ -298,7 +323,7 @@ std::string JobSteps::Summary(absl::Duration now) const {
                                           {"kept_default", loop_->kept_default()},
                                           {"warnings", loop_->warnings()},
                                           {"tasks", tasks}};
-  return summary.dump();
+  return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace temper

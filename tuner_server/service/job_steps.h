@@ -50,7 +50,7 @@ class JobSteps {
   absl::StatusOr<absl::Duration> PrepareNext(absl::Duration now);
   absl::StatusOr<absl::Duration> Loop(absl::Duration now);
   absl::StatusOr<absl::Duration> Search(absl::Duration now);
-  void Finish(absl::Duration now);
+  bool Finish(absl::Duration now);  // false: its end could not be stored
 
   absl::Status RecordsToLearnFrom();
   absl::Status RecordsOfTask(size_t task);
@@ -73,6 +73,10 @@ class JobSteps {
   size_t prepared_ = 0;                       // tasks
   std::unique_ptr<JobLoop> loop_;
   std::string stop_state_, stop_reason_;
+  // In workers' hands since before this server, as of the loop's making, and what came of it until the tasks were
+  // prepared.
+  std::vector<WorkItem> adopted_;
+  std::vector<ItemResult> early_;
   double search_s_ = 0;  // in tuners and cost models
 
   JobView view_;

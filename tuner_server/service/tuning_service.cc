@@ -28,6 +28,8 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
       End(grpc::Status::CANCELLED);
     } else if (IsFinalJobState(event_.state())) {
       End(grpc::Status::OK);
+    } else if (event_.state() == "suspended") {
+      End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down; the job goes on with the next"));
     } else if (job_->StateChangedSince(cursor_)) {
       Continue();
     }
@@ -170,7 +172,7 @@ absl::Status Put(Store& store, const v1::PutRecordsRequest& request, v1::PutReco
 
 absl::Status Begin(ServerCore& core, const v1::SubmitJobRequest& request, v1::SubmitJobReply* reply) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
-  TEMPER_ASSIGN_OR_RETURN(const int64_t job, core.SubmitJob(std::move(spec)));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t job, core.SubmitJob(std::move(spec), request.SerializeAsString()));
   reply->set_job(job);
   return absl::OkStatus();
 }

@@ -50,7 +50,26 @@ WorkerInfo FromWire(const v1::RegisterRequest& request) {
   info.threads = request.threads();
   info.slots = std::max(1, request.slots());
   info.shares_server_cores = request.shares_server_cores();
+  info.instance = request.instance();
+  info.wire_version = request.wire_version();
+  info.sandbox = request.sandbox();
   return info;
+}
+
+v1::RegisterRequest ToWire(const WorkerInfo& worker) {
+  v1::RegisterRequest out;
+  out.set_device_key(worker.device_key);
+  out.set_fingerprint(worker.fingerprint);
+  out.set_target(worker.target);
+  out.set_codegen_id(worker.codegen_id);
+  out.set_name(worker.name);
+  out.set_threads(worker.threads);
+  out.set_slots(worker.slots);
+  out.set_shares_server_cores(worker.shares_server_cores);
+  out.set_instance(worker.instance);
+  out.set_wire_version(worker.wire_version);
+  out.set_sandbox(worker.sandbox);
+  return out;
 }
 
 ItemResult ItemResultOf(const v1::CandidateResult& r) {
@@ -156,6 +175,7 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.revalidate = r.revalidate();
   spec.booster = !r.no_booster();
   spec.workloads.assign(r.workloads().begin(), r.workloads().end());
+  spec.priority = r.priority();
   return spec;
 }
 

@@ -10,6 +10,7 @@
 namespace temper {
 
 WorkerInfo FromWire(const v1::RegisterRequest& request);
+v1::RegisterRequest ToWire(const WorkerInfo& worker);
 ItemResult ItemResultOf(const v1::CandidateResult& result);
 ItemResult ItemResultOf(const v1::ModelResult& result);
 v1::Lease ToWire(const Dispatcher::Grant& grant);

@@ -1,6 +1,7 @@
 #include "tuner_server/tuning/job_loop.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -83,19 +84,39 @@ Work JobLoop::NewWork(WorkKind kind) const {
   work.target = target_text_;
   work.codegen_id = spec_.codegen_id;
   work.tuner = spec_.tuner;
+  work.owner = spec_.owner;
+  work.priority = spec_.priority;
   work.revalidate = kind != WorkKind::kBatch && spec_.revalidate;
   return work;
 }
 
 void JobLoop::Submit(Work work, size_t task, absl::Duration now, WorkPort& port) {
-  Pending pending{.task = task, .kind = work.kind, .submitted = now, .size = work.items.size()};
-  const std::vector<WorkItem> items = work.items;
+  Pending pending{.task = task, .kind = work.kind, .submitted = now};
+  std::vector<WorkItem> items = work.items;
   const std::vector<int64_t> ids = port.Submit(std::move(work));
-  for (size_t i = 0; i < ids.size(); ++i) {
-    pending.open[ids[i]] = items[i];
-    pending_of_item_[ids[i]] = next_pending_;
+  for (size_t i = 0; i < ids.size(); ++i) items[i].id = ids[i];
+  Await(std::move(pending), items);
+}
+
+void JobLoop::Await(Pending pending, const std::vector<WorkItem>& items) {
+  pending.size = items.size();
+  for (const WorkItem& item : items) {
+    pending.open[item.id] = item;
+    pending_of_item_[item.id] = next_pending_;
   }
   pending_[next_pending_++] = std::move(pending);
+}
+
+void JobLoop::Adopt(const std::vector<WorkItem>& items, absl::Duration now) {
+  for (size_t task = 0; task < tasks_.size(); ++task) {
+    JobSearch::Batch batch{.task = task};
+    std::ranges::copy_if(items, std::back_inserter(batch.items),
+                         [&](const WorkItem& item) { return item.workload == tasks_[task].view().workload; });
+    if (tasks_[task].view().done) continue;
+    search_.Adopt(batch);
+    if (batch.items.empty()) continue;
+    Await({.task = task, .kind = WorkKind::kBatch, .submitted = now}, batch.items);
+  }
 }
 
 // --- events ---

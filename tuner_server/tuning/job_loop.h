@@ -42,6 +42,10 @@ class JobLoop {
   // The default choice and the tuner of one task, and what is known of it. Slow. All tasks, before anything else.
   absl::Status PrepareTask(size_t task, std::span<const Record> known);
 
+  // Items that are in workers' hands since before the server was restarted, each with its workload. Once all tasks are
+  // prepared: what their records tell of is settled already.
+  void Adopt(const std::vector<WorkItem>& items, absl::Duration now);
+
   // --- search ---
   // `slots`: leases that the workers hold at once. `ahead`: prepare the next batch while one is measured.
   bool NeedsSearch(int slots, bool ahead) const;
@@ -89,6 +93,7 @@ class JobLoop {
           absl::Duration started);
   Work NewWork(WorkKind kind) const;
   void Submit(Work work, size_t task, absl::Duration now, WorkPort& port);
+  void Await(Pending pending, const std::vector<WorkItem>& items);
   void Close(const Pending& pending, absl::Duration now);
   void WithdrawAll(WorkPort& port);
   bool EndSearch(absl::Duration now, WorkPort& port);  // false: it goes on

@@ -64,7 +64,14 @@ absl::Status JobSearch::PrepareTask(size_t task, std::span<const Record> known) 
     context.experience = experience_;
     return options_.make_tuner(context);
   };
-  return spec_.revalidate ? tasks_[task].PrepareToRevalidate(known) : tasks_[task].Prepare(make_tuner, known);
+  if (spec_.revalidate) return tasks_[task].PrepareToRevalidate(known);
+  TEMPER_RETURN_IF_ERROR(tasks_[task].Prepare(make_tuner, known, spec_.id));
+  for (const Record& record : known) {
+    if (record.job != spec_.id || record.purpose != "search") continue;
+    ++outcomes_[record.outcome];
+    trials_ += IsMeasured(record.outcome) ? 1 : 0;
+  }
+  return absl::OkStatus();
 }
 
 bool JobSearch::MayGetBatch(size_t i) const {
@@ -121,6 +128,11 @@ absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duratio
 void JobSearch::OnSent(const Batch& batch) {
   outstanding_items_ += static_cast<int>(batch.items.size());
   ++tasks_[batch.task].outstanding;
+}
+
+void JobSearch::Adopt(Batch& batch) {
+  std::erase_if(batch.items, [&](const WorkItem& item) { return !tasks_[batch.task].MarkTried(item); });
+  if (!batch.items.empty()) OnSent(batch);
 }
 
 void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& result) {

@@ -37,6 +37,8 @@ class JobSearch {
 
   // A batch went out, an item of it came back, all of it came back after so many seconds, or it is wanted no more.
   void OnSent(const Batch& batch);
+  // It went out under a server before this one. What records tell the results of is dropped from it.
+  void Adopt(Batch& batch);
   void OnResult(size_t task, const WorkItem& item, const TrialResult& result);
   void OnBatchOver(size_t task, double seconds_per_item);
   void OnWithdrawn(size_t task) { --tasks_[task].outstanding; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ struct JobSpec {
   bool booster = true;      // the shipped ones are used
   // Instead of a graph: tasks by themselves, whose records are what is wanted. Neither finals nor the model's check.
   std::vector<std::string> workloads;
+  std::string owner;
+  int priority = 0;
+  // Spent under servers before this one; the job's limits are for all of it together.
+  std::optional<absl::Duration> earlier_time;
 };
 
 struct JobLoopOptions {

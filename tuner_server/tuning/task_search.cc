@@ -79,7 +79,7 @@ absl::Status TaskSearch::FindDefault() {
   return absl::OkStatus();
 }
 
-absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known) {
+absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
   TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
   for (const Record& record : known) {
@@ -90,6 +90,10 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
     const Candidate item = NewCandidate(record.template_name, record.template_version, record.config);
     MarkTried(item);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
+    if (record.job == job && record.purpose == "search") {
+      IsMeasured(record.outcome) ? ++view_.trials : ++view_.failures[record.outcome];
+      seen_ = true;
+    }
     if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) continue;
     course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
   }

@@ -40,7 +40,8 @@ class TaskSearch {
 
   // The default choice and the tuner; slow (it ranks many configs). Then what is known, so that no trial is repeated:
   // records of this workload, target and device whose template version is this build's.
-  absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known);
+  // Trials of `job` count as made in it.
+  absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job);
   // The default, and what is known; no search. Records of other versions count too where their config is still legal.
   absl::Status PrepareToRevalidate(std::span<const Record> known);
   bool prepared() const { return tuner_ != nullptr; }
@@ -54,6 +55,7 @@ class TaskSearch {
   void MeasureAgain(WorkItem item);
   // All items of a batch are back: a round ends.
   void EndRound() { seen_ = true; }
+  bool MarkTried(const Candidate& item);  // never proposed from now on; false: it was tried before
 
   // The default and up to `contenders` that may beat it in the model, the default first. Empty: nothing was measured.
   std::vector<Candidate> Finalists(int contenders) const;
@@ -101,7 +103,6 @@ class TaskSearch {
   void Choose();
   void SetBest(const Known& best);
   std::string KeyOf(const Candidate& item) const;
-  bool MarkTried(const Candidate& item);  // false: it was before
   void DropHopeless();
 
   Task task_;

@@ -40,6 +40,7 @@ class Promises {
   void Queued(int64_t job, const std::vector<int64_t>& items);
   void Withdrawn(const std::vector<int64_t>& items);
   void Delivered(int64_t job, int64_t item);
+  bool JobsLive() const { return !progress_.empty(); }
   void JobOver(const JobRow& stored);  // the server has done with it
   void Stored(const std::vector<Record>& records);
   void JobStored(const JobRow& before, const JobRow& after);

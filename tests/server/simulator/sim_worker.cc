@@ -122,9 +122,10 @@ void SimWorker::OnSync(int64_t call, const absl::StatusOr<Dispatcher::SyncOutcom
     return;
   }
   sync_failures_ = 0;
-  if (outcome->unknown_session && world_.Monotonic() - answered_at_ < kNoSilence && role_ == Role::kHonest) {
-    promises_.Evicted(name_, world_.Monotonic() - answered_at_);
-  }
+  const absl::Duration silent = world_.Monotonic() - answered_at_;
+  evictions_ = outcome->unknown_session && silent < kNoSilence ? evictions_ + 1 : 0;
+  // Once may be a request that was sent twice and came late: it registers again, and all is well.
+  if (evictions_ > 1 && role_ == Role::kHonest) promises_.Evicted(name_, silent);
   answered_at_ = world_.Monotonic();
   for (const Dispatcher::Grant& grant : outcome->grants) Take(grant);
   for (const int64_t lease : outcome->cancels) {

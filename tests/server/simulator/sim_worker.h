@@ -71,6 +71,7 @@ class SimWorker {
   absl::Duration still_until_;
   std::string session_;
   absl::Duration answered_at_;  // a sync, in this session
+  int evictions_ = 0;           // in a row: it was told, shortly after an answer, that it is not known
   std::map<int64_t, Held> held_;
   std::deque<int64_t> to_measure_;
   bool measuring_ = false;

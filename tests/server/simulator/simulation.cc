@@ -61,7 +61,7 @@ class Simulation {
     StartWorkers();
     for (int job = 0; job < kJobs; ++job) StartClient(job);
     PlanFaults();
-    Play([this] { return ended_ == kJobs; }, kHorizon);
+    Play([this] { return ended_ == kJobs && !promises_.JobsLive(); }, kHorizon);
     if (!promises_.broken() && ended_ < kJobs) promises_.Broken("P5", absl::StrCat("only ", ended_, " jobs ended"));
     for (auto& worker : workers_) worker->Leave();
     const absl::Duration forgotten = world_.Monotonic() + absl::Minutes(4);

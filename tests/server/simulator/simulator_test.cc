@@ -27,14 +27,14 @@ constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network,
                                         {"StoreFails", &Faults::store_fails, false},
                                         {"EarlyCalls", &Faults::early_calls, false},
                                         {"SlowWorker", &Faults::slow, true},
-                                        {"BrokenWorker", &Faults::broken, false},
-                                        {"FlappingWorker", &Faults::flapping, false},
-                                        {"TwinWorkers", &Faults::twins, false},
-                                        {"UnfitDevice", &Faults::unfit, false},
+                                        {"BrokenWorker", &Faults::broken, true},
+                                        {"FlappingWorker", &Faults::flapping, true},
+                                        {"TwinWorkers", &Faults::twins, true},
+                                        {"UnfitDevice", &Faults::unfit, true},
                                         {"ZeroThreads", &Faults::zero_threads, false},
-                                        {"NotFinite", &Faults::not_finite, false},
-                                        {"GreedyWorker", &Faults::greedy, false},
-                                        {"HoardingWorker", &Faults::hoarder, false}};
+                                        {"NotFinite", &Faults::not_finite, true},
+                                        {"GreedyWorker", &Faults::greedy, true},
+                                        {"HoardingWorker", &Faults::hoarder, true}};
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* value = std::getenv(name);

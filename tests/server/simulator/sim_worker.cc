@@ -110,8 +110,11 @@ void SimWorker::SyncIfDue() {
   if (network_.Cut()) cut = world_.Between(absl::ZeroDuration(), call.wait);
   network_.Call<Dispatcher::SyncOutcome>(
       call.wait + kCallDeadline, [this, call, cut](auto reply) { server_.Sync(call, cut, reply); },
-      [this, life = life_, number](const absl::StatusOr<Dispatcher::SyncOutcome>& outcome) {
-        if (life == life_) OnSync(number, outcome);
+      [this, life = life_, number, session = session_](absl::StatusOr<Dispatcher::SyncOutcome> outcome) {
+        if (life != life_) return;
+        // What is said of a session before this one is no news.
+        if (outcome.ok() && session != session_) outcome->unknown_session = false;
+        OnSync(number, outcome);
       });
 }
 
@@ -123,10 +126,8 @@ void SimWorker::OnSync(int64_t call, const absl::StatusOr<Dispatcher::SyncOutcom
   }
   sync_failures_ = 0;
   const absl::Duration silent = world_.Monotonic() - answered_at_;
-  evictions_ = outcome->unknown_session && silent < kNoSilence ? evictions_ + 1 : 0;
-  // Once may be a request that was sent twice and came late: it registers again, and all is well.
-  if (evictions_ > 1 && role_ == Role::kHonest) promises_.Evicted(name_, silent);
   answered_at_ = world_.Monotonic();
+  if (!outcome->unknown_session) evictions_ = 0;
   for (const Dispatcher::Grant& grant : outcome->grants) Take(grant);
   for (const int64_t lease : outcome->cancels) {
     // One that has not begun is dropped; what is being measured ends by itself.
@@ -135,6 +136,8 @@ void SimWorker::OnSync(int64_t call, const absl::StatusOr<Dispatcher::SyncOutcom
   if (role_ == Role::kFlapping && !outcome->grants.empty() && world_.Chance(0.7)) return Die();
   MeasureNext();
   if (outcome->unknown_session && syncs_.empty()) {
+    // A request that was sent twice and came late does so: it registers again, and all is well.
+    if (silent < kNoSilence && ++evictions_ > 3 && role_ == Role::kHonest) promises_.Evicted(name_, silent);
     session_.clear();
     Register();
     return;

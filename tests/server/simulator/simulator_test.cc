@@ -20,7 +20,7 @@ struct FaultClass {
 };
 void PrintTo(const FaultClass& c, std::ostream* out) { *out << c.name; }
 
-constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network, false},
+constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network, true},
                                         {"Crash", &Faults::crash, false},
                                         {"Freeze", &Faults::freeze, true},
                                         {"WallClockJumps", &Faults::wall_jumps, true},

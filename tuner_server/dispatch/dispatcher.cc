@@ -670,6 +670,22 @@ const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {
   return found == sessions_.end() || found->second.lost ? nullptr : &found->second.info;
 }
 
+Dispatcher::Census Dispatcher::TakeCensus() const {
+  Census census;
+  for (const auto& [key, queue] : queues_) {
+    queue.Visit(
+        [&](const Piece& piece) { census.queued.insert(census.queued.end(), piece.items.begin(), piece.items.end()); });
+  }
+  for (const auto& [id, lease] : leases_) {
+    if (!lease.cancelled) census.leased.insert(census.leased.end(), lease.open.begin(), lease.open.end());
+  }
+  for (const GivenUp& given_up : given_up_) census.given_up.push_back(given_up.item.id);
+  for (const auto& [id, session] : sessions_) {
+    if (!session.lost) census.holders.push_back({session.info.slots, static_cast<int>(session.leases.size())});
+  }
+  return census;
+}
+
 bool Dispatcher::Live(const std::string& session) const {
   const auto found = sessions_.find(session);
   return found != sessions_.end() && !found->second.lost;
@@ -684,7 +700,8 @@ std::map<std::string, int64_t> Dispatcher::WaitingItems() const {
 Dispatcher::Sizes Dispatcher::sizes() const {
   size_t queued = 0;
   for (const auto& [key, queue] : queues_) queued += static_cast<size_t>(queue.items());
-  return {sessions_.size(), leases_.size(), items_.size(), queued, remembered_.size(), finished_.size(), over_.size()};
+  return {sessions_.size(), leases_.size(),       items_.size(),         queued, remembered_.size(), finished_.size(),
+          over_.size(),     items_of_job_.size(), model_of_lease_.size()};
 }
 
 }  // namespace temper

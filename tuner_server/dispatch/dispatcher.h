@@ -167,9 +167,20 @@ class Dispatcher {
   std::map<std::string, int64_t> WaitingItems() const;              // by device key
   // How much is kept, for tests and metrics.
   struct Sizes {
-    size_t sessions, leases, items, queued, remembered, finished, over;
+    size_t sessions, leases, items, queued, remembered, finished, over, jobs, models;
   };
   Sizes sizes() const;
+
+  // Where every item is, for whoever checks that none is lost or there twice. Costs as much as what is queued and
+  // leased.
+  struct Census {
+    std::vector<int64_t> queued, leased, given_up;  // items, as often as they are; those of cancelled leases are not
+    struct Holder {
+      int slots = 0, leases = 0;
+    };
+    std::vector<Holder> holders;  // sessions that are not lost
+  };
+  Census TakeCensus() const;
 
  private:
   struct Session {

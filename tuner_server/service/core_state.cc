@@ -288,6 +288,16 @@ std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {
   return job == jobs_.end() ? nullptr : job->second;
 }
 
+CoreState::Census CoreState::TakeCensus() const {
+  Census census{.dispatch = dispatcher_.TakeCensus(),
+                .sizes = dispatcher_.sizes(),
+                .parked = parked_.size(),
+                .submissions = submissions_.size(),
+                .jobs = jobs_.size()};
+  for (const Dispatcher::GivenUp& given_up : given_up_) census.given_up.push_back(given_up.item.id);
+  return census;
+}
+
 std::vector<int64_t> CoreState::AddWork(Work work, absl::Duration now, Actions& actions) {
   std::vector<int64_t> ids = dispatcher_.Add(std::move(work), now);
   AfterChange(now, actions);

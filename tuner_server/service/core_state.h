@@ -109,6 +109,14 @@ class CoreState {
   std::shared_ptr<JobPort> FindJob(int64_t id) const;  // null: none of this server, or long over
   std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
 
+  struct Census {
+    Dispatcher::Census dispatch;
+    Dispatcher::Sizes sizes;
+    size_t parked = 0, submissions = 0, jobs = 0;
+    std::vector<int64_t> given_up;  // items
+  };
+  Census TakeCensus() const;
+
   // --- what jobs ask for, see JobHost ---
   std::vector<int64_t> AddWork(Work work, absl::Duration now, Actions& actions);
   void Withdraw(const std::vector<int64_t>& items, absl::Duration now, Actions& actions);

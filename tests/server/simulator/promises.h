@@ -1,0 +1,73 @@
+// What the fleet promises whatever happens to it (P1 to P5), and what was seen to break a promise first.
+//
+//   P1  no acknowledged record is lost
+//   P2  every job ends in a final state, and stays in it
+//   P3  one effective result for an item, one record for one (item, attempt)
+//   P4  everything that was kept for jobs and workers is given back
+//   P5  honest work goes on meanwhile; nobody is granted more than allowed
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/server/simulator/world.h"
+#include "tuner_server/service/core_state.h"
+
+namespace temper::simulator {
+
+using Execution = std::pair<int64_t, int>;  // (item, attempt)
+
+class Promises {
+ public:
+  explicit Promises(World& world) : world_(world) {}
+
+  bool broken() const { return !broken_.empty(); }
+  const std::string& what_broke() const { return broken_; }
+  void Broken(const std::string& promise, const std::string& what);
+
+  // --- a worker's side ---
+  void Acknowledged(const std::string& worker, Execution execution);  // of a result that is to be kept
+  // The server does not know its session any more, which it answered so shortly before.
+  void Evicted(const std::string& worker, absl::Duration silent);
+
+  // --- a server's life ---
+  void ServerIsUp();
+  void ServerIsGone();
+  void Queued(int64_t job, const std::vector<int64_t>& items);
+  void Withdrawn(const std::vector<int64_t>& items);
+  void Delivered(int64_t job, int64_t item);
+  bool JobsLive() const { return !progress_.empty(); }
+  void JobOver(const JobRow& stored);  // the server has done with it
+  void Stored(const std::vector<Record>& records);
+  void JobStored(const JobRow& before, const JobRow& after);
+  // After every event. `settling`: items that were given up and whose job is not told yet.
+  void Check(const CoreState::Census& census, const std::vector<int64_t>& settling);
+  void Granted(const Dispatcher::Grant& grant, int most_attempts);
+  // While workers that could measure for them are there, honest jobs go on.
+  void CheckProgress(absl::Duration patience);
+
+  // --- a client's side ---
+  void Accepted(int64_t job);
+  void CancelAsked(int64_t job) { cancelled_.insert(job); }
+  // All is over and everyone is gone.
+  void CheckRest(const std::vector<JobRow>& rows, const CoreState::Census& census, size_t remembered);
+
+ private:
+  World& world_;
+  std::string broken_;
+  std::set<Execution> durable_;
+  std::map<int64_t, int64_t> open_;  // unsettled items of live jobs, and whose they are
+  std::set<int64_t> delivered_;
+  std::map<int64_t, absl::Duration> progress_;  // of live jobs: when something was last told to them
+  std::map<int64_t, int> accepted_;             // jobs, and in which life of the server
+  std::set<int64_t> cancelled_;
+  int life_ = 0;
+  absl::Duration up_since_;
+  std::vector<int64_t> seen_;  // Check's own
+};
+
+}  // namespace temper::simulator

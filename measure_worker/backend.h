@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "measure_worker/work.h"
+#include "trial/trial.h"
 
 namespace temper::worker {
 
@@ -33,7 +33,7 @@ class Backend {
   // Makes ready for candidates of one workload: inputs, reference result. Not thread-safe.
   virtual absl::Status Prepare(const BatchWork& work) = 0;
   // A candidate of the workload prepared last. Thread-safe. kInvalidArgument: the template refuses the config.
-  virtual absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) = 0;
   // Seconds that a small kernel takes, the same one each time, after Prepare. An error: the device is not to be
   // trusted.
   virtual absl::StatusOr<double> TimeCanary() = 0;
@@ -49,6 +49,7 @@ class Backend {
 struct BackendDef {
   std::string_view name;               // "cpu", "null"
   std::unique_ptr<Backend> (*make)();  // runs on the CPUs of the process's affinity mask
+  bool simulated = false;              // its times do not pass
 };
 std::span<const BackendDef> AllBackends();  // registry.cc
 const BackendDef* FindBackend(std::string_view name);

@@ -1,5 +1,6 @@
 // temper-worker: serves a device to a temper-server. The same program is the measuring child that it starts.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ namespace {
 constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
 
 struct Options {
-  std::string server, key, device = "cpu", target = "host";
+  std::string server, key, device = "cpu", target = "host", require_sandbox = "basic";
   bool shares_server_cores = false, parent_watch = false, verbose = false;
   int child_fd = -1;  // this is the measuring child
 };
@@ -29,8 +30,9 @@ struct Options {
 // Measures in a sandboxed child, one lease at a time on these cores, whoever else wants them.
 class SandboxMeasurer : public Measurer {
  public:
-  SandboxMeasurer(std::vector<std::string> command, const std::vector<int>& cores)
-      : sandbox_(std::move(command)), cores_(LockDirectory(), cores) {}
+  SandboxMeasurer(std::vector<std::string> command, Confinement confinement, const SandboxLimits& limits,
+                  const std::vector<int>& cores)
+      : sandbox_(std::move(command), std::move(confinement), limits), cores_(LockDirectory(), cores) {}
 
   absl::Status Run(const BatchWork& work, const CancelToken& token,
                    const std::function<void(int, TrialResult)>& on_trial) override {
@@ -93,10 +95,27 @@ void AwaitEnd(const sigset_t& signals, pid_t watched_parent) {
   }
 }
 
+// What children can be confined by here, if it is enough. What dead workers left is taken away first.
+absl::StatusOr<Confinement> Confine(const std::string& required) {
+  TEMPER_ASSIGN_OR_RETURN(const SandboxTier least, ParseSandboxTier(required));
+  // A child that runs as the same user must not look into this process, which knows secrets.
+  prctl(PR_SET_DUMPABLE, 0);
+  if (const int swept = SweepScratch(); swept > 0)
+    spdlog::info("removed {} folders of workers that were killed", swept);
+  TEMPER_ASSIGN_OR_RETURN(Confinement confinement, ProbeConfinement());
+  if (confinement.cgroup.has_value()) SweepControlGroups(*confinement.cgroup);
+  if (TierOf(confinement) < least) {
+    return absl::FailedPreconditionError(absl::StrCat("--require-sandbox ", required, " can not be had here, only ",
+                                                      Text(confinement), "; TEMPER_LOG=debug says why"));
+  }
+  return confinement;
+}
+
 absl::Status Serve(const Options& options) {
   const pid_t parent = options.parent_watch ? getppid() : 0;
   TEMPER_ASSIGN_OR_RETURN(const DeviceSpec device, ParseDeviceSpec(options.device));
   if (!device.cores.empty()) TEMPER_RETURN_IF_ERROR(BindToCores(device.cores));
+  TEMPER_ASSIGN_OR_RETURN(const Confinement confinement, Confine(options.require_sandbox));
   RaiseDescriptorLimit();
   // All threads leave these to AwaitEnd; the child gets its own mask.
   sigset_t signals;
@@ -121,11 +140,15 @@ absl::Status Serve(const Options& options) {
   r.set_slots(options.shares_server_cores ? 1 : 2);
   r.set_shares_server_cores(options.shares_server_cores);
   r.set_name(HostAndProcess());
+  r.set_sandbox(Text(confinement));
   agent_options.seed = static_cast<uint64_t>(getpid());
-  spdlog::info("{} on cores {}: {}", options.key, CoreListText(AffinityCores()), r.fingerprint());
+  spdlog::info("{} on cores {}: {}; sandbox {}", options.key, CoreListText(AffinityCores()), r.fingerprint(),
+               r.sandbox());
 
+  SandboxLimits limits;
+  limits.simulated = FindBackend(device.backend)->simulated;
   SandboxMeasurer measurer({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", device.backend},
-                           AffinityCores());
+                           confinement, limits, AffinityCores());
   const auto link = ConnectByGrpc(options.server);
   Agent agent(*link, measurer, std::move(agent_options));
   agent.Start();
@@ -153,6 +176,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--shares-server-cores", options.shares_server_cores,
                "The server runs on these cores too: it computes only while nothing is measured");
+  app.add_option("--require-sandbox", options.require_sandbox,
+                 "Do not start where less can confine what is measured: basic, isolated or full")
+      ->capture_default_str();
   app.add_flag("--parent-watch", options.parent_watch, "Stop when the process that started this one is gone");
   app.add_flag("-v,--verbose", options.verbose, "Say what is going on");
   app.add_option("--child", options.child_fd)->group("");  // how this program starts itself

@@ -8,7 +8,7 @@ namespace {
 
 constexpr BackendDef kBackends[] = {
     {"cpu", NewCpuBackend},
-    {"null", NewNullBackend},
+    {"null", NewNullBackend, true},
 };
 
 }  // namespace

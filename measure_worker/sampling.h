@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "measure_worker/work.h"
+#include "trial/trial.h"
 
 namespace temper::worker {
 

@@ -7,6 +7,9 @@
 
 namespace temper::worker {
 
+// Beyond this many times as slow as usual, what is measured says little.
+inline constexpr double kUsualDrift = 1.2;
+
 class Canary {
  public:
   static constexpr int64_t kIntervalNs = 50'000'000;

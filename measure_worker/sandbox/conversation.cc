@@ -13,8 +13,16 @@
 
 namespace temper::worker {
 
-Conversation::Conversation(ChildProcess& child, const CancelToken& token, int candidates, Phase idle, Handlers handlers)
-    : child_(child), token_(token), candidates_(candidates), idle_(idle), handlers_(std::move(handlers)) {}
+namespace {
+
+constexpr int64_t kNsInMs = 1'000'000;
+constexpr int kReadsAtOnce = 16;  // who writes without end must not keep us from looking at the clock
+
+}  // namespace
+
+Conversation::Conversation(ChildProcess& child, const CancelToken& token, const Expected& expected, Phase idle,
+                           Handlers handlers)
+    : child_(child), token_(token), idle_(idle), handlers_(std::move(handlers)), witness_(expected) {}
 
 Conversation::End Conversation::Hold(const Frame& order) {
   unsent_ = EncodeFrame(order);
@@ -33,6 +41,7 @@ Conversation::End Conversation::Hold(const Frame& order) {
         if (std::optional<End> end = Receive()) return *end;
       }
     }
+    if (TakesTooMuch()) return End::kDied;
     culprit_ = LateFlight();
     if (culprit_ != kNobody) return End::kTimedOut;
   }
@@ -46,8 +55,19 @@ std::string Conversation::Complaint() {
 
 int Conversation::TimeoutMs() const {
   int64_t nearest = std::numeric_limits<int64_t>::max();
+  if (const auto interval = child_.watch_interval_ms()) nearest = MonotonicNs() + *interval * kNsInMs;
   for (const auto& [index, flight] : flights_) nearest = std::min(nearest, flight.deadline_ns);
-  return static_cast<int>(std::clamp<int64_t>((nearest - MonotonicNs()) / 1'000'000 + 1, 0, 1'000'000));
+  return static_cast<int>(std::clamp<int64_t>((nearest - MonotonicNs()) / kNsInMs + 1, 0, 1'000'000));
+}
+
+bool Conversation::TakesTooMuch() {
+  const auto interval_ms = child_.watch_interval_ms();
+  const int64_t now = MonotonicNs();
+  if (!interval_ms.has_value() || now - watched_ns_ < *interval_ms * kNsInMs) return false;
+  watched_ns_ = now;
+  if (!child_.TakesTooMuch()) return false;
+  nonsense_ = absl::StrCat("wrote more than ", child_.limits().scratch_bytes >> 20, " MiB of temporary files");
+  return true;
 }
 
 int Conversation::LateFlight() const {
@@ -66,13 +86,14 @@ bool Conversation::Send() {
 
 void Conversation::ReadStderr() {
   char buffer[4096];
-  ssize_t got;
-  while ((got = read(child_.stderr_pipe(), buffer, sizeof buffer)) > 0) {
+  for (int i = 0; i < kReadsAtOnce; ++i) {
+    const ssize_t got = read(child_.stderr_pipe(), buffer, sizeof buffer);
+    if (got == 0) stderr_open_ = false;
+    if (got <= 0) return;
     // The first lines say most; the rest is read so that the child does not block on it.
     const size_t room = kMaxErrorBytes - std::min(kMaxErrorBytes, stderr_text_.size());
     stderr_text_.append(buffer, std::min(static_cast<size_t>(got), room));
   }
-  if (got == 0) stderr_open_ = false;
 }
 
 std::optional<Conversation::End> Conversation::Receive() {
@@ -95,48 +116,51 @@ Conversation::End Conversation::Nonsense(const absl::Status& status) {
   return End::kDied;
 }
 
-absl::Status Conversation::CheckIndex(int index, int lowest) const {
-  if (index >= lowest && index < candidates_) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a message about candidate ", index, ", which there is not"));
-}
-
 void Conversation::Land(int index) {
   flights_.erase(index);
-  if (flights_.empty()) flights_[kWhole] = {idle_, MonotonicNs() + handlers_.cap_ms(idle_) * 1'000'000};
+  if (flights_.empty()) flights_[kWhole] = {idle_, MonotonicNs() + handlers_.cap_ms(idle_) * kNsInMs};
 }
 
 absl::Status Conversation::Take(const Frame& frame) {
+  const int64_t now = MonotonicNs();
   switch (static_cast<MessageKind>(frame.kind)) {
     case MessageKind::kBegin: {
       TEMPER_ASSIGN_OR_RETURN(const Begin begin, DecodeBegin(frame));
-      TEMPER_RETURN_IF_ERROR(CheckIndex(begin.index, kWhole));
+      TEMPER_RETURN_IF_ERROR(witness_.OnBegin(begin, now));
       // Builds go on beside each other; a run is alone, and ends what went before it.
       if (begin.phase == Phase::kBuild)
         flights_.erase(kWhole);
       else
         flights_.clear();
-      flights_[begin.index] = {begin.phase, MonotonicNs() + handlers_.cap_ms(begin.phase) * 1'000'000};
+      flights_[begin.index] = {begin.phase, now + handlers_.cap_ms(begin.phase) * kNsInMs};
       return absl::OkStatus();
     }
     case MessageKind::kBuilt: {
       TEMPER_ASSIGN_OR_RETURN(const int index, DecodeBuilt(frame));
-      TEMPER_RETURN_IF_ERROR(CheckIndex(index, 0));
+      TEMPER_RETURN_IF_ERROR(witness_.OnBuilt(index, now));
       Land(index);
       return absl::OkStatus();
     }
     case MessageKind::kTrial: {
       TEMPER_ASSIGN_OR_RETURN(Trial trial, DecodeTrial(frame));
-      TEMPER_RETURN_IF_ERROR(CheckIndex(trial.index, 0));
+      TEMPER_RETURN_IF_ERROR(witness_.OnTrial(trial, now));
       Land(trial.index);
       handlers_.on_trial(trial.index, std::move(trial.result));
       return absl::OkStatus();
     }
-    default: {
+    case MessageKind::kModelResult: {
       TEMPER_ASSIGN_OR_RETURN(ModelResult result, DecodeModelResult(frame));
+      TEMPER_RETURN_IF_ERROR(witness_.OnModel(result, now));
       handlers_.on_model(std::move(result));
       return absl::OkStatus();
     }
+    case MessageKind::kBatch:
+    case MessageKind::kModel:
+    case MessageKind::kFinals:
+    case MessageKind::kDone:
+      break;
   }
+  return absl::InvalidArgumentError(absl::StrCat("a message of kind ", frame.kind, " that a child does not send"));
 }
 
 }  // namespace temper::worker

@@ -76,18 +76,20 @@ absl::StatusOr<std::optional<Frame>> ReadFrame(int fd) {
   return frame;
 }
 
+void FrameReader::Feed(std::string_view bytes) {
+  buffer_.erase(0, used_);
+  used_ = 0;
+  buffer_.append(bytes);
+}
+
 absl::StatusOr<std::optional<Frame>> FrameReader::Next() {
   const std::string_view rest = std::string_view(buffer_).substr(used_);
   if (rest.size() < kHeader) return std::nullopt;
   const uint32_t length = LengthOf(rest);
-  if (length > kMaxPayload) return TooLong(length);
+  if (length > most_payload_) return TooLong(length);
   if (rest.size() < kHeader + length) return std::nullopt;
   Frame frame{static_cast<uint8_t>(rest[4]), std::string(rest.substr(kHeader, length))};
   used_ += kHeader + length;
-  if (used_ == buffer_.size()) {
-    buffer_.clear();
-    used_ = 0;
-  }
   return frame;
 }
 

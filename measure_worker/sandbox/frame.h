@@ -17,7 +17,8 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-inline constexpr uint32_t kMaxPayload = 64 << 20;
+inline constexpr uint32_t kMaxPayload = 64 << 20;  // of an order: a graph
+inline constexpr uint32_t kMaxAnswer = 1 << 20;
 
 std::string EncodeFrame(const Frame& frame);
 // Blocks until all is written. kUnavailable: the other side is gone.
@@ -28,11 +29,13 @@ absl::StatusOr<std::optional<Frame>> ReadFrame(int fd);
 // For readers that may not block: bytes in, frames out.
 class FrameReader {
  public:
-  void Feed(std::string_view bytes) { buffer_.append(bytes); }
+  explicit FrameReader(uint32_t most_payload = kMaxPayload) : most_payload_(most_payload) {}
+  void Feed(std::string_view bytes);
   // The next whole frame if there is one. kInvalidArgument once the stream can not be ours; then for good.
   absl::StatusOr<std::optional<Frame>> Next();
 
  private:
+  const uint32_t most_payload_;
   std::string buffer_;
   size_t used_ = 0;
 };

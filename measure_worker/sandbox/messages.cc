@@ -1,5 +1,6 @@
 #include "measure_worker/sandbox/messages.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,11 @@ class Writer {
   void String(const std::string& s) {
     Int(static_cast<int64_t>(s.size()));
     bytes_.append(s);
+  }
+  void SharedString(const std::shared_ptr<const std::string>& s) { String(s == nullptr ? std::string() : *s); }
+  template <typename T>
+  void Choice(T v, std::span<const T>) {
+    Int(static_cast<int64_t>(v));
   }
   template <typename T, typename F>
   void List(const std::vector<T>& list, F each) {
@@ -44,6 +50,20 @@ class Reader {
     s.assign(bytes_, at_, n);
     at_ += n;
   }
+  void SharedString(std::shared_ptr<const std::string>& s) {
+    std::string text;
+    String(text);
+    s = std::make_shared<const std::string>(std::move(text));
+  }
+  // One of `all`.
+  template <typename T>
+  void Choice(T& v, std::span<const T> all) {
+    int64_t number = 0;
+    Int(number);
+    const auto found = std::find_if(all.begin(), all.end(), [&](T t) { return static_cast<int64_t>(t) == number; });
+    ok_ = ok_ && found != all.end();
+    if (ok_) v = *found;
+  }
   template <typename T, typename F>
   void List(std::vector<T>& list, F each) {
     size_t n = 0;
@@ -71,9 +91,15 @@ class Reader {
   bool ok_ = true;
 };
 
+std::span<const Phase> AllPhases() {
+  static constexpr Phase kAll[] = {Phase::kPrepare, Phase::kBuild,      Phase::kVerify,
+                                   Phase::kTime,    Phase::kModelBuild, Phase::kModelRun};
+  return kAll;
+}
+
 template <typename A, typename M>
 void CandidateFields(A& a, M& c) {
-  a.Int(c.candidate);
+  a.Int(c.id);
   a.Int(c.attempt);
   a.String(c.template_name);
   a.Int(c.template_version);
@@ -98,7 +124,7 @@ void BatchFields(A& a, M& order) {
 
 template <typename A, typename M>
 void ModelFields(A& a, M& w) {
-  a.String(w.graph_json);
+  a.SharedString(w.graph_json);
   a.String(w.target);
   a.Int(w.seed);
   a.List(w.picks, [&](auto& p) {
@@ -123,7 +149,7 @@ void FinalsFields(A& a, M& w) {
 template <typename A, typename M>
 void TrialFields(A& a, M& t) {
   a.Int(t.index);
-  a.String(t.result.outcome);
+  a.Choice(t.result.outcome, AllOutcomes());
   a.String(t.result.error);
   a.List(t.result.costs_s, [&](auto& c) { a.Double(c); });
   a.Int(t.result.build_ms);
@@ -133,7 +159,7 @@ void TrialFields(A& a, M& t) {
 
 template <typename A, typename M>
 void ModelResultFields(A& a, M& r) {
-  a.String(r.outcome);
+  a.Choice(r.outcome, AllOutcomes());
   a.String(r.error);
   a.List(r.untuned_s, [&](auto& c) { a.Double(c); });
   a.List(r.tuned_s, [&](auto& c) { a.Double(c); });
@@ -173,7 +199,7 @@ Frame Encode(const FinalsWork& work) {
 }
 Frame Encode(const Begin& begin) {
   return Write(MessageKind::kBegin, [&](Writer& w) {
-    w.Int(static_cast<int64_t>(begin.phase));
+    w.Choice(begin.phase, AllPhases());
     w.Int(begin.index);
   });
 }
@@ -199,7 +225,7 @@ absl::StatusOr<FinalsWork> DecodeFinals(const Frame& frame) {
 }
 absl::StatusOr<Begin> DecodeBegin(const Frame& frame) {
   return Read<Begin>(frame, MessageKind::kBegin, [](Reader& r, Begin& m) {
-    r.Int(m.phase);
+    r.Choice(m.phase, AllPhases());
     r.Int(m.index);
   });
 }

@@ -5,7 +5,7 @@
 
 #include "measure_worker/backend.h"
 #include "measure_worker/sandbox/frame.h"
-#include "measure_worker/work.h"
+#include "trial/trial.h"
 
 namespace temper::worker {
 

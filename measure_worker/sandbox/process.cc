@@ -3,78 +3,53 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <string_view>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace temper::worker {
 namespace {
 
-constexpr rlim_t kMaxFileBytes = rlim_t{8} << 30;  // a model's weights, twice
-constexpr rlim_t kMaxDescriptors = 256;
+constexpr int kWatchMs = 200;
+constexpr int kTryMs = 10'000;
+constexpr int kMostScratchFiles = 100'000;
 
-void Limit(__rlimit_resource what, rlim_t value) {
-  rlimit now;
-  if (getrlimit(what, &now) != 0) return;
-  if (now.rlim_max != RLIM_INFINITY && value > now.rlim_max) value = now.rlim_max;
-  const rlimit limit{value, value};
-  setrlimit(what, &limit);
+// All that a child inherits: none of it is a secret.
+constexpr const char* kInherited[] = {
+    "PATH",         "LANG",          "LC_ALL",      "TZ", "LD_LIBRARY_PATH", "TEMPER_LOG", "CUDA_VISIBLE_DEVICES",
+    "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+
+// Users that nobody is: high numbers, told apart by this process and its latest children. Process ids have 22 bits.
+uid_t NewUser() {
+  constexpr uid_t kFirst = 0x60000000;
+  constexpr uid_t kChildrenBits = 6;
+  static std::atomic<uid_t> children{0};
+  return kFirst + (static_cast<uid_t>(getpid()) << kChildrenBits) + (children++ & ((1u << kChildrenBits) - 1));
 }
 
-// Of address space; 0: no limit.
-rlim_t MemoryLimit() {
+// Sanitizers map terabytes that nobody touches.
+bool MayLimitMappings() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return 0;  // sanitizers map terabytes
+  return false;
 #else
-  return static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  return true;
 #endif
 }
 
-// Between fork and exec of a process that may have threads: system calls only.
-[[noreturn]] void BecomeChild(char* const* argv, char* const* variables, int socket, int stderr_pipe, pid_t parent,
-                              rlim_t memory) {
-  setsid();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before we asked to be told
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  Limit(RLIMIT_CORE, 0);
-  Limit(RLIMIT_FSIZE, kMaxFileBytes);
-  Limit(RLIMIT_NOFILE, kMaxDescriptors);
-  if (memory > 0) Limit(RLIMIT_AS, memory);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);
-  const int null = open("/dev/null", O_RDWR);
-  dup2(null, STDIN_FILENO);
-  dup2(null, STDOUT_FILENO);
-  dup2(stderr_pipe, STDERR_FILENO);
-  if (socket == kChildFd) {
-    fcntl(socket, F_SETFD, 0);
-  } else {
-    dup2(socket, kChildFd);
-  }
-  syscall(SYS_close_range, kChildFd + 1, ~0u, 0);
-  execve(argv[0], argv, variables);
-  _exit(127);
-}
-
-// The environment with another TMPDIR.
-std::vector<std::string> Environment(const std::string& scratch) {
-  constexpr char kName[] = "TMPDIR=";
-  std::vector<std::string> variables{absl::StrCat(kName, scratch)};
-  for (char** v = environ; *v != nullptr; ++v) {
-    if (!std::string_view(*v).starts_with(kName)) variables.emplace_back(*v);
+std::vector<std::string> Environment(const std::string& scratch, int64_t memory_bytes) {
+  std::vector<std::string> variables{absl::StrCat("TMPDIR=", scratch),
+                                     absl::StrCat("TEMPER_MEMORY_BYTES=", memory_bytes)};
+  for (const char* name : kInherited) {
+    if (const char* value = std::getenv(name)) variables.push_back(absl::StrCat(name, "=", value));
   }
   return variables;
 }
@@ -100,57 +75,119 @@ std::string Describe(int status) {
   return absl::StrCat("exited with code ", WEXITSTATUS(status));
 }
 
+void AwaitEnd(pid_t pid, int patience_ms) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return;
+  pollfd event{fd, POLLIN, 0};
+  while (poll(&event, 1, patience_ms) < 0 && errno == EINTR) {
+  }
+  close(fd);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vector<std::string>& command) {
-  TEMPER_ASSIGN_OR_RETURN(TemporaryDirectory scratch, TemporaryDirectory::Make());
-  int sockets[2] = {-1, -1}, pipes[2] = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0 || pipe2(pipes, O_CLOEXEC) != 0) {
-    const int error = errno;
-    CloseAll({sockets[0], sockets[1], pipes[0], pipes[1]});
-    return absl::ResourceExhaustedError(absl::StrCat("cannot make a pipe to a child: ", strerror(error)));
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vector<std::string>& command,
+                                                                  const Confinement& confinement,
+                                                                  const ChildLimits& limits) {
+  const uid_t user = confinement.own_uid ? NewUser() : geteuid();
+  TEMPER_ASSIGN_OR_RETURN(Scratch scratch, Scratch::Make(user));
+  std::unique_ptr<ChildProcess> child(new ChildProcess(std::move(scratch), limits));
+  if (child->limits_.memory_bytes <= 0) child->limits_.memory_bytes = MemoryThereIs() / 8 * 7;
+  if (confinement.cgroup.has_value()) {
+    TEMPER_ASSIGN_OR_RETURN(ControlGroup group, ControlGroup::Make(*confinement.cgroup, child->limits_.memory_bytes,
+                                                                   child->limits_.processes));
+    child->group_.emplace(std::move(group));
   }
-  const std::vector<std::string> environment = Environment(scratch.path());
-  const std::vector<char*> argv = Pointers(command), variables = Pointers(environment);
-  const rlim_t memory = MemoryLimit();
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) BecomeChild(argv.data(), variables.data(), sockets[1], pipes[1], parent, memory);
-  const int error = errno;
-  CloseAll({sockets[1], pipes[1]});
-  if (pid < 0) {
-    CloseAll({sockets[0], pipes[0]});
+  TEMPER_RETURN_IF_ERROR(child->Spawn(command, confinement, user));
+  return child;
+}
+
+absl::Status ChildProcess::Spawn(const std::vector<std::string>& command, const Confinement& confinement, uid_t user) {
+  const std::vector<std::string> variables = Environment(scratch_->path(), limits_.memory_bytes);
+  const std::vector<char*> command_pointers = Pointers(command), variable_pointers = Pointers(variables);
+  const std::string options = absl::StrCat("size=", limits_.scratch_bytes, ",nr_inodes=", kMostScratchFiles,
+                                           ",mode=0700,uid=", user, ",gid=", confinement.own_uid ? user : getegid());
+  const std::string uid_map = absl::StrCat(user, " ", user, " 1"),
+                    gid_map = absl::StrCat(getegid(), " ", getegid(), " 1");
+  int sockets[2] = {-1, -1}, errors[2] = {-1, -1}, statuses[2] = {-1, -1};
+  bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0 && pipe2(errors, O_CLOEXEC) == 0 &&
+              pipe2(statuses, O_CLOEXEC) == 0;
+  int error = errno;
+  socket_ = sockets[0], stderr_ = errors[0], status_ = statuses[0];  // closed by the destructor
+  Launch launch{.confinement = &confinement,
+                .command = command_pointers.data(),
+                .environment = variable_pointers.data(),
+                .socket = sockets[1],
+                .stderr_pipe = errors[1],
+                .status_pipe = statuses[1],
+                .far_socket = sockets[0],
+                .scratch = scratch_->path().c_str(),
+                .scratch_options = options.c_str(),
+                .uid_map = uid_map.c_str(),
+                .gid_map = gid_map.c_str(),
+                .uid = user,
+                .file_bytes = static_cast<rlim_t>(limits_.scratch_bytes)};
+  if (group_.has_value()) {
+    size_t next = 0;
+    for (const std::string& file : group_->EntranceFiles()) {
+      const int fd = launch.groups.at(next++) = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+      made = made && fd >= 0;
+    }
+    error = errno;
+  } else if (MayLimitMappings()) {
+    launch.data_bytes = static_cast<rlim_t>(limits_.memory_bytes);
+  }
+  if (confinement.own_uid || confinement.user_namespace) launch.processes = static_cast<rlim_t>(limits_.processes);
+  if (made) {
+    pid_ = StartKeeper(launch);
+    error = errno;
+  }
+  CloseAll({sockets[1], errors[1], statuses[1], launch.groups[0], launch.groups[1]});
+  if (!made || pid_ < 0) {
+    pid_ = 0;
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a child: ", strerror(error)));
   }
-  fcntl(sockets[0], F_SETFL, O_NONBLOCK);
-  fcntl(pipes[0], F_SETFL, O_NONBLOCK);
-  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, sockets[0], pipes[0], std::move(scratch)));
+  for (const int fd : {socket_, stderr_, status_}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  mounted_scratch_ = confinement.namespaces;
+  return absl::OkStatus();
+}
+
+absl::Status ChildProcess::Try(const Confinement& confinement) {
+  TEMPER_ASSIGN_OR_RETURN(const auto child, Start({}, confinement));
+  const std::string end = child->End(kTryMs);
+  if (end == Describe(0)) return absl::OkStatus();
+  char complaint[256];
+  const ssize_t got = read(child->stderr_pipe(), complaint, sizeof complaint);
+  const absl::string_view text(complaint, got > 0 ? static_cast<size_t>(got) : 0);
+  return absl::UnavailableError(absl::StrCat(end, text.empty() ? "" : ": ", absl::StripTrailingAsciiWhitespace(text)));
+}
+
+std::optional<int> ChildProcess::watch_interval_ms() const {
+  return mounted_scratch_ ? std::nullopt : std::optional(kWatchMs);
+}
+
+bool ChildProcess::TakesTooMuch() const {
+  return !mounted_scratch_ && scratch_.has_value() && scratch_->HoldsMoreThan(limits_.scratch_bytes);
 }
 
 std::string ChildProcess::End(int patience_ms) {
-  if (ended_) return "ended before";
-  ended_ = true;
-  if (patience_ms > 0) {
-    if (const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)); fd >= 0) {
-      pollfd event{fd, POLLIN, 0};
-      while (poll(&event, 1, patience_ms) < 0 && errno == EINTR) {
-      }
-      close(fd);
-    }
+  if (pid_ == 0) return "ended before";
+  if (patience_ms > 0) AwaitEnd(pid_, patience_ms);
+  kill(pid_, SIGTERM);
+  int status = 0, of_keeper = 0;
+  while (waitpid(pid_, &of_keeper, 0) < 0 && errno == EINTR) {
   }
-  // The leader is not reaped yet, so the group's number is still ours, also when only its children are left.
-  kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);  // it may not have made its session yet
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  scratch_ = TemporaryDirectory();
+  pid_ = 0;
+  if (read(status_, &status, sizeof status) != sizeof status) status = of_keeper;
+  if (group_.has_value()) out_of_memory_ = group_->OutOfMemory();
+  group_.reset();
+  scratch_.reset();
   return Describe(status);
 }
 
 ChildProcess::~ChildProcess() {
   End();
-  CloseAll({socket_, stderr_});
+  CloseAll({socket_, stderr_, status_});
 }
 
 }  // namespace temper::worker

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <numeric>
 
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "measure_worker/sandbox/conversation.h"
 #include "measure_worker/sandbox/messages.h"
+#include "measure_worker/sandbox/witness.h"
 
 namespace temper::worker {
 namespace {
@@ -42,27 +42,14 @@ const char* PhaseText(Phase phase) {
 
 bool IsRun(Phase phase) { return phase == Phase::kVerify || phase == Phase::kTime || phase == Phase::kModelRun; }
 
-const char* OutcomeOf(Phase phase, bool late) {
-  if (IsRun(phase)) return late ? kRunTimeout : kRunCrashed;
-  return late ? kBuildTimeout : kBuildFailed;
+Outcome OutcomeOf(Phase phase, bool late) {
+  if (IsRun(phase)) return late ? Outcome::kRunTimeout : Outcome::kRunCrashed;
+  return late ? Outcome::kBuildTimeout : Outcome::kBuildFailed;
 }
 
-std::string Cut(std::string text) {
-  if (text.size() > kMaxErrorBytes) text.resize(kMaxErrorBytes);
-  return text;
-}
-
-// What the child claims, made fit to be believed: an ok result has finite, positive samples.
-TrialResult Sane(TrialResult result) {
-  const bool timed = result.outcome == kOk || result.outcome == kRacedOut;
-  const auto good = [](double c) { return std::isfinite(c) && c > 0; };
-  if (timed && (result.costs_s.empty() || !std::all_of(result.costs_s.begin(), result.costs_s.end(), good))) {
-    result = {kInfrastructure, "the child reported no usable time"};
-  }
-  if (result.outcome != kOk && result.outcome != kRacedOut) result.costs_s.clear();
-  result.error = Cut(std::move(result.error));
-  return result;
-}
+// So many rounds of a whole model where fewer were asked for, and so many times as many where they disagree.
+constexpr int kLeastRounds = 3, kMostOfARound = 3;
+int MostRounds(const ModelWork& work) { return kMostOfARound * std::max(work.rounds, kLeastRounds); }
 
 // How the conversation with a child ended, and the child with it.
 struct Ending {
@@ -73,7 +60,7 @@ struct Ending {
   std::string Text(Phase phase, int64_t cap_ms) const {
     const std::string what = end == End::kTimedOut ? absl::StrCat("still ", PhaseText(phase), " after ", cap_ms, " ms")
                                                    : absl::StrCat(how, " while ", PhaseText(phase));
-    return Cut(what + complaint);
+    return FirstLines(what + complaint);
   }
 };
 
@@ -81,6 +68,8 @@ Ending Bury(std::unique_ptr<ChildProcess>& child, Conversation& talk, End end) {
   const bool dying = end == End::kDied && talk.nonsense().empty();
   Ending ending{end, child->End(dying ? kPatienceMs : 0), talk.Complaint()};
   if (!talk.nonsense().empty()) ending.how = talk.nonsense();
+  if (child->ran_out_of_memory())
+    absl::StrAppend(&ending.how, " for taking more than ", child->limits().memory_bytes >> 20, " MiB of memory");
   child.reset();
   return ending;
 }
@@ -131,12 +120,14 @@ class Sandbox::BatchRun {
     BatchOrder order{work_, group.size() == 1};
     order.work.candidates.clear();
     for (int i : group) order.work.candidates.push_back(work_.candidates[i]);
-    Conversation talk(*sandbox_.child_, token_, static_cast<int>(group.size()), Phase::kPrepare,
+    const Expected expected{MessageKind::kBatch, static_cast<int>(group.size()), std::max(1, work_.plan.repeats),
+                            !sandbox_.limits_.simulated};
+    Conversation talk(*sandbox_.child_, token_, expected, Phase::kPrepare,
                       {[this](Phase phase) { return CapMs(phase); },
                        [&](int position, TrialResult result) { Answer(group[position], std::move(result)); }});
     const End end = talk.Hold(Encode(order));
     if (end == End::kDone) {
-      for (int i : Unanswered(group)) Answer(i, {kInfrastructure, "the child gave no result"});
+      for (int i : Unanswered(group)) Answer(i, {Outcome::kInfrastructure, "the child gave no result"});
       return absl::OkStatus();
     }
     const Ending ending = Bury(sandbox_.child_, talk, end);
@@ -174,13 +165,13 @@ class Sandbox::BatchRun {
     spdlog::warn("the measuring child failed: {}", error);
     if (++failures_ < sandbox_.limits_.max_infrastructure_failures) return;
     groups_.clear();
-    for (size_t i = 0; i < answered_.size(); ++i) Answer(static_cast<int>(i), {kInfrastructure, error});
+    for (size_t i = 0; i < answered_.size(); ++i) Answer(static_cast<int>(i), {Outcome::kInfrastructure, error});
   }
 
   void Answer(int index, TrialResult result) {
     if (answered_[index]) return;
     answered_[index] = true;
-    on_trial_(index, Sane(std::move(result)));
+    on_trial_(index, std::move(result));
   }
 
   std::vector<int> Unanswered(const std::vector<int>& group) const {
@@ -198,13 +189,13 @@ class Sandbox::BatchRun {
   int failures_ = 0;
 };
 
-Sandbox::Sandbox(std::vector<std::string> command, SandboxLimits limits)
-    : command_(std::move(command)), limits_(limits) {}
+Sandbox::Sandbox(std::vector<std::string> command, Confinement confinement, SandboxLimits limits)
+    : command_(std::move(command)), confinement_(std::move(confinement)), limits_(limits) {}
 Sandbox::~Sandbox() = default;
 
 absl::Status Sandbox::EnsureChild() {
   if (child_) return absl::OkStatus();
-  TEMPER_ASSIGN_OR_RETURN(child_, ChildProcess::Start(command_));
+  TEMPER_ASSIGN_OR_RETURN(child_, ChildProcess::Start(command_, confinement_, limits_.child));
   ++children_started_;
   return absl::OkStatus();
 }
@@ -215,14 +206,14 @@ absl::Status Sandbox::Run(const BatchWork& work, const CancelToken& token,
 }
 
 // One order about the whole model. Empty: it was carried out; else what became of the child.
-absl::StatusOr<std::optional<TrialResult>> Sandbox::RunModel(const Frame& order, int candidates, int64_t budget_ms,
-                                                             const CancelToken& token, const OnTrial& on_trial,
-                                                             const OnModel& on_model) {
+absl::StatusOr<std::optional<TrialResult>> Sandbox::RunModel(const Frame& order, const Expected& expected,
+                                                             int64_t budget_ms, const CancelToken& token,
+                                                             const OnTrial& on_trial, const OnModel& on_model) {
   TEMPER_RETURN_IF_ERROR(EnsureChild());
   const auto cap_ms = [&](Phase phase) {
     return phase == Phase::kModelRun ? limits_.model_run_ms + budget_ms : limits_.model_build_ms;
   };
-  Conversation talk(*child_, token, candidates, Phase::kModelBuild, {cap_ms, on_trial, on_model});
+  Conversation talk(*child_, token, expected, Phase::kModelBuild, {cap_ms, on_trial, on_model});
   const End end = talk.Hold(order);
   if (end == End::kDone) return std::nullopt;
   const Ending ending = Bury(child_, talk, end);
@@ -232,11 +223,11 @@ absl::StatusOr<std::optional<TrialResult>> Sandbox::RunModel(const Frame& order,
 }
 
 absl::StatusOr<ModelResult> Sandbox::Run(const ModelWork& work, const CancelToken& token) {
-  ModelResult answer{kInfrastructure, "the child gave no result"};
+  ModelResult answer{Outcome::kInfrastructure, "the child gave no result"};
   const OnModel keep = [&](ModelResult result) { answer = std::move(result); };
-  TEMPER_ASSIGN_OR_RETURN(const auto ending, RunModel(Encode(work), 0, work.budget_ms, token, {}, keep));
+  const Expected expected{MessageKind::kModel, 0, MostRounds(work), !limits_.simulated};
+  TEMPER_ASSIGN_OR_RETURN(const auto ending, RunModel(Encode(work), expected, work.budget_ms, token, {}, keep));
   if (ending.has_value()) return ModelResult{ending->outcome, ending->error};
-  answer.error = Cut(std::move(answer.error));
   return answer;
 }
 
@@ -246,13 +237,13 @@ absl::Status Sandbox::Run(const FinalsWork& work, const CancelToken& token, cons
   const OnTrial answer = [&](int index, TrialResult result) {
     if (answered[index]) return;
     answered[index] = true;
-    on_trial(index, Sane(std::move(result)));
+    on_trial(index, std::move(result));
   };
-  TEMPER_ASSIGN_OR_RETURN(const auto ending,
-                          RunModel(Encode(work), candidates, work.model.budget_ms, token, answer, {}));
+  const Expected expected{MessageKind::kFinals, candidates, MostRounds(work.model), !limits_.simulated};
+  TEMPER_ASSIGN_OR_RETURN(const auto ending, RunModel(Encode(work), expected, work.model.budget_ms, token, answer, {}));
   // Whose fault it was is not known: they ran together.
   const std::string why = ending.has_value() ? ending->error : "the child gave no result";
-  for (int i = 0; i < candidates; ++i) answer(i, {kInfrastructure, why});
+  for (int i = 0; i < candidates; ++i) answer(i, {Outcome::kInfrastructure, why});
   return absl::OkStatus();
 }
 

@@ -12,9 +12,11 @@
 #include "base/status.h"
 #include "measure_worker/sandbox/frame.h"
 #include "measure_worker/sandbox/process.h"
-#include "measure_worker/work.h"
+#include "trial/trial.h"
 
 namespace temper::worker {
+
+struct Expected;  // witness.h
 
 // Ends one run early. Thread-safe.
 class CancelToken {
@@ -36,6 +38,9 @@ struct SandboxLimits {
   int64_t model_build_ms = 600'000;
   int64_t model_run_ms = 300'000;
   int max_infrastructure_failures = 3;  // children that died through no candidate's fault, in one run
+  ChildLimits child;
+  // The device is a formula: it takes no time to tell what a call would take.
+  bool simulated = false;
 };
 
 // Not thread-safe, and tied to the thread that first runs it: the child dies with that thread.
@@ -43,8 +48,8 @@ class Sandbox {
  public:
   using OnTrial = std::function<void(int, TrialResult)>;
 
-  // `command` starts a child that reads orders from kChildFd.
-  explicit Sandbox(std::vector<std::string> command, SandboxLimits limits = {});
+  // `command` starts a child that reads orders from kChildFd, confined as told.
+  Sandbox(std::vector<std::string> command, Confinement confinement, SandboxLimits limits = {});
   ~Sandbox();
 
   // Calls `on_trial` exactly once for each candidate (by position), in no fixed order. kCancelled: the token was used,
@@ -61,11 +66,12 @@ class Sandbox {
   using OnModel = std::function<void(ModelResult)>;
   class BatchRun;
   absl::Status EnsureChild();
-  absl::StatusOr<std::optional<TrialResult>> RunModel(const Frame& order, int candidates, int64_t budget_ms,
+  absl::StatusOr<std::optional<TrialResult>> RunModel(const Frame& order, const Expected& expected, int64_t budget_ms,
                                                       const CancelToken& token, const OnTrial& on_trial,
                                                       const OnModel& on_model);
 
   const std::vector<std::string> command_;
+  const Confinement confinement_;
   const SandboxLimits limits_;
   std::unique_ptr<ChildProcess> child_;
   int64_t children_started_ = 0;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/runtime/timing.h"
 #include "measure_worker/sampling.h"
+#include "measure_worker/sandbox/witness.h"
 
 namespace temper::worker {
 namespace {
@@ -57,7 +58,7 @@ class BatchSession {
   // The worker's fault, not that of the candidates that are left.
   void GiveUp(const absl::Status& why) {
     for (size_t i = 0; i < told_.size(); ++i) {
-      if (!told_[i]) Tell(static_cast<int>(i), {kInfrastructure, std::string(why.message())});
+      if (!told_[i]) Tell(static_cast<int>(i), {Outcome::kInfrastructure, std::string(why.message())});
     }
   }
 
@@ -137,7 +138,8 @@ class BatchSession {
       e.program = *std::move(program);
       reporter_.OnBuilt(e.index);
     } else {
-      Finish(e, absl::IsInvalidArgument(program.status()) ? kIllegalConfig : kBuildFailed, program.status());
+      Finish(e, absl::IsInvalidArgument(program.status()) ? Outcome::kIllegalConfig : Outcome::kBuildFailed,
+             program.status());
     }
   }
 
@@ -146,7 +148,8 @@ class BatchSession {
     reporter_.OnBegin(Phase::kVerify, e.index);
     const absl::StatusOr<double> verified_s = e.program->Verify();
     if (!verified_s.ok()) {
-      Finish(e, absl::IsDataLoss(verified_s.status()) ? kWrongAnswer : kInfrastructure, verified_s.status());
+      Finish(e, absl::IsDataLoss(verified_s.status()) ? Outcome::kWrongAnswer : Outcome::kInfrastructure,
+             verified_s.status());
       return;
     }
     reporter_.OnBegin(Phase::kTime, e.index);
@@ -155,16 +158,16 @@ class BatchSession {
     e.result.costs_s = samples.costs_s;
     e.result.run_ms = MsSince(start);
     if (absl::Status status = e.program->CheckAfterwards(); !status.ok()) {
-      Finish(e, kWrongAnswer, status);
+      Finish(e, Outcome::kWrongAnswer, status);
     } else {
-      e.result.outcome = samples.raced_out ? kRacedOut : kOk;
+      e.result.outcome = samples.raced_out ? Outcome::kRacedOut : Outcome::kOk;
       const double median_s = Median(samples.costs_s);
       if (!samples.raced_out && (incumbent_s_ == 0 || median_s < incumbent_s_)) incumbent_s_ = median_s;
       e.measured = true;
     }
   }
 
-  void Finish(Entry& e, const char* outcome, const absl::Status& status) {
+  void Finish(Entry& e, Outcome outcome, const absl::Status& status) {
     e.result.outcome = outcome;
     e.result.error = std::string(status.message());
     if (!status.ok()) e.result.costs_s.clear();
@@ -185,7 +188,11 @@ class SocketReporter : public Reporter {
   explicit SocketReporter(int fd) : fd_(fd) {}
   void OnBegin(Phase phase, int index) override { Send(Encode(Begin{phase, index})); }
   void OnBuilt(int index) override { Send(EncodeBuilt(index)); }
-  void OnTrial(int index, const TrialResult& result) override { Send(Encode(Trial{index, result})); }
+  void OnTrial(int index, const TrialResult& result) override {
+    Trial trial{index, result};
+    trial.result.error = FirstLines(result.error);
+    Send(Encode(trial));
+  }
 
   // A supervisor that is gone is noticed at the next read; until then there is nobody to tell.
   void Send(const Frame& frame) {
@@ -214,7 +221,8 @@ int ChildMain(int fd, Backend& backend) {
     if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kModel)) {
       auto work = DecodeModel(**frame);
       if (!work.ok()) return 1;
-      const ModelResult result = backend.CheckModel(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
+      ModelResult result = backend.CheckModel(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
+      result.error = FirstLines(result.error);
       reporter.Send(Encode(result));
     } else if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kFinals)) {
       auto work = DecodeFinals(**frame);

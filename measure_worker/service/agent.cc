@@ -6,7 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "measure_worker/service/wire.h"
+#include "proto/convert_trial.h"
 
 namespace temper::worker {
 namespace {
@@ -171,15 +171,15 @@ void Agent::MeasureLoop() {
 void Agent::Measure(const Held& held, v1::SubmitResultsRequest& results) {
   const v1::Lease& lease = held.lease;
   if (lease.has_model()) {
-    auto result = measurer_.Run(ModelWorkFromWire(lease.model()), *held.token);
+    auto result = measurer_.Run(FromWire(lease.model()), *held.token);
     if (absl::IsCancelled(result.status())) return;
-    if (!result.ok()) result = ModelResult{kInfrastructure, std::string(result.status().message())};
+    if (!result.ok()) result = ModelResult{Outcome::kInfrastructure, std::string(result.status().message())};
     *results.add_models() = ToWire(lease.lease(), *result);
     return;
   }
-  const FinalsWork finals = FinalsWorkFromWire(lease.finals());
-  const BatchWork batch = BatchWorkFromWire(lease.batch());
-  const std::vector<CandidateSpec> candidates = lease.has_finals() ? finals.Candidates() : batch.candidates;
+  const FinalsWork finals = FromWire(lease.finals());
+  const BatchWork batch = FromWire(lease.batch());
+  const std::vector<Candidate> candidates = lease.has_finals() ? finals.Candidates() : batch.candidates;
   std::vector<bool> told(candidates.size());
   const auto tell = [&](int index, const TrialResult& result) {
     told[index] = true;
@@ -189,7 +189,7 @@ void Agent::Measure(const Held& held, v1::SubmitResultsRequest& results) {
       lease.has_finals() ? measurer_.Run(finals, *held.token, tell) : measurer_.Run(batch, *held.token, tell);
   if (status.ok() || absl::IsCancelled(status)) return;
   for (size_t i = 0; i < told.size(); ++i) {
-    if (!told[i]) tell(static_cast<int>(i), {kInfrastructure, std::string(status.message())});
+    if (!told[i]) tell(static_cast<int>(i), {Outcome::kInfrastructure, std::string(status.message())});
   }
 }
 

@@ -122,28 +122,47 @@ std::string LockDirectory() {
 }
 
 CoreLock::CoreLock(const std::string& directory, const std::vector<int>& cores) {
-  const std::string stem = absl::StrCat(directory, "/temper-cores-", CoreListText(cores));
-  turn_ = OpenLock(stem + ".turn");
-  busy_ = OpenLock(stem + ".lock");
+  for (const int core : cores) {
+    const std::string stem = absl::StrCat(directory, "/temper-core-", core);
+    Core& files = cores_.emplace_back();
+    files.turn = OpenLock(stem + ".turn");
+    files.busy = OpenLock(stem + ".lock");
+    if (files.turn < 0 || files.busy < 0) break;  // one warning is enough
+  }
 }
 
 CoreLock::~CoreLock() {
-  for (int fd : {turn_, busy_}) {
-    if (fd >= 0) close(fd);
+  for (const Core& core : cores_) {
+    for (int fd : {core.turn, core.busy}) {
+      if (fd >= 0) close(fd);
+    }
   }
 }
 
 bool CoreLock::Acquire(const std::function<bool()>& give_up) {
-  if (turn_ < 0 || busy_ < 0) return true;
+  for (size_t i = 0; i < cores_.size(); ++i) {
+    if (Acquire(cores_[i], give_up)) continue;
+    while (i-- > 0) Release(cores_[i]);
+    return false;
+  }
+  return true;
+}
+
+bool CoreLock::Acquire(const Core& core, const std::function<bool()>& give_up) {
+  if (core.turn < 0 || core.busy < 0) return true;
   // Whoever holds the turn is next: without it, one that measures again and again would always win over one that waits.
-  if (!LockPatiently(turn_, give_up)) return false;
-  const bool held = LockPatiently(busy_, give_up);
-  flock(turn_, LOCK_UN);
+  if (!LockPatiently(core.turn, give_up)) return false;
+  const bool held = LockPatiently(core.busy, give_up);
+  flock(core.turn, LOCK_UN);
   return held;
 }
 
 void CoreLock::Release() {
-  if (busy_ >= 0) flock(busy_, LOCK_UN);
+  for (const Core& core : cores_) Release(core);
+}
+
+void CoreLock::Release(const Core& core) {
+  if (core.busy >= 0) flock(core.busy, LOCK_UN);
 }
 
 }  // namespace temper::worker

@@ -24,10 +24,11 @@ std::string CoreListText(const std::vector<int>& cores);  // "0-3,8"
 absl::Status BindToCores(const std::vector<int>& cores);
 std::vector<int> AffinityCores();
 
-// Held while measuring. Workers that want the same cores take turns, whoever waits goes before whoever just measured.
+// Held while measuring. Workers that want the same core take turns, whoever waits goes before whoever just measured.
 class CoreLock {
  public:
-  // Lock files are in `directory`; one name for each list of cores.
+  // Lock files are in `directory`, two for each core. `cores` are sorted, as those of a DeviceSpec are: all take them
+  // in one order, so nobody waits for one who waits for him.
   CoreLock(const std::string& directory, const std::vector<int>& cores);
   ~CoreLock();
   CoreLock(const CoreLock&) = delete;
@@ -37,7 +38,12 @@ class CoreLock {
   void Release();
 
  private:
-  int turn_ = -1, busy_ = -1;  // -1: no lock file could be made; then nothing is locked
+  struct Core {
+    int turn = -1, busy = -1;  // -1: no lock file could be made; then it is not locked
+  };
+  static bool Acquire(const Core& core, const std::function<bool()>& give_up);
+  static void Release(const Core& core);
+  std::vector<Core> cores_;
 };
 std::string LockDirectory();  // $XDG_RUNTIME_DIR, or the directory for temporary files
 

@@ -28,18 +28,18 @@ class FakeMeasurer : public Measurer {
         return absl::CancelledError("cancelled");
       }
       ++measured_;
-      on_trial(static_cast<int>(i), {kOk, "", {1e-3, 2e-3}, 4, 5});
+      on_trial(static_cast<int>(i), {Outcome::kOk, "", {1e-3, 2e-3}, 4, 5});
     }
     return absl::OkStatus();
   }
   absl::Status Run(const FinalsWork& work, const CancelToken&,
                    const std::function<void(int, TrialResult)>& on_trial) override {
     for (size_t i = 0; i < work.Candidates().size(); ++i)
-      on_trial(static_cast<int>(i), {kOk, "", std::vector<double>(work.model.rounds, 3e-3)});
+      on_trial(static_cast<int>(i), {Outcome::kOk, "", std::vector<double>(work.model.rounds, 3e-3)});
     return absl::OkStatus();
   }
   absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken&) override {
-    return ModelResult{kOk, "", {2e-3}, std::vector<double>(work.rounds, 1e-3), 1e-6};
+    return ModelResult{Outcome::kOk, "", {2e-3}, std::vector<double>(work.rounds, 1e-3), 1e-6};
   }
 
   std::atomic<int> measured_{0};

@@ -62,7 +62,7 @@ class FakeBackend : public Backend {
     int& measured_;
   };
   absl::Status Prepare(const BatchWork&) override { return absl::OkStatus(); }
-  absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) override {
+  absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) override {
     if (candidate.config.empty()) return absl::InvalidArgumentError("no config");
     return std::make_unique<FakeProgram>(std::stod(candidate.config) * 1e-6, measured[candidate.config]);
   }
@@ -89,7 +89,7 @@ class Trials : public Reporter {
   }
   std::vector<std::string> Outcomes() const {
     std::vector<std::string> list;
-    for (const auto& [index, result] : told) list.push_back(result.outcome);
+    for (const auto& [index, result] : told) list.emplace_back(Text(result.outcome));
     return list;
   }
   std::vector<double> Drifts() const {
@@ -102,7 +102,8 @@ class Trials : public Reporter {
 
 BatchOrder Order(const std::vector<std::string>& configs) {
   BatchOrder order;
-  for (const std::string& config : configs) order.work.candidates.push_back(CandidateSpec{.config = config});
+  order.work.plan.race_factor = 0;
+  for (const std::string& config : configs) order.work.candidates.push_back(Candidate{.config = config});
   return order;
 }
 

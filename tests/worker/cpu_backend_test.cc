@@ -50,8 +50,9 @@ BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::s
   work.workload = workload;
   work.target = Text(HostTarget());
   work.plan.min_sample_us = 20;
+  work.plan.race_factor = 0;
   for (const auto& [name, config] : candidates) {
-    CandidateSpec c;
+    Candidate c;
     c.template_name = name;
     c.config = config;
     work.candidates.push_back(c);
@@ -88,7 +89,7 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
     const auto trials = Measure(*backend_, work);
     ASSERT_EQ(trials.size(), candidates.size());
     for (const auto& [i, t] : trials) {
-      EXPECT_EQ(t.outcome, "ok") << candidates[i].first << " " << candidates[i].second << ": " << t.error;
+      EXPECT_EQ(Text(t.outcome), "ok") << candidates[i].first << " " << candidates[i].second << ": " << t.error;
       EXPECT_EQ(t.costs_s.size(), 2u);
     }
   }
@@ -102,16 +103,16 @@ TEST(CpuBackend, SaysWhyAConfigIsRefused) {
   work.candidates[2].template_version = 999;
   const auto trials = Measure(*backend, work);
   EXPECT_THAT(trials.at(0).error, HasSubstr("no template 'no.such'"));
-  EXPECT_EQ(trials.at(1).outcome, "illegal_config");
+  EXPECT_EQ(Text(trials.at(1).outcome), "illegal_config");
   EXPECT_THAT(trials.at(2).error, HasSubstr("not 999"));
 }
 
 TEST(CpuBackend, AWorkloadOrTargetThatIsNoneIsNoCandidatesFault) {
   const auto backend = NewCpuBackend();
-  EXPECT_EQ(Measure(*backend, WorkOf("gibberish", {{"default", ""}})).at(0).outcome, "infrastructure");
+  EXPECT_EQ(Text(Measure(*backend, WorkOf("gibberish", {{"default", ""}})).at(0).outcome), "infrastructure");
   BatchWork work = WorkOf(kMatmul, {{"default", ""}});
   work.target = "llvm -mcpu=pdp11";
-  EXPECT_EQ(Measure(*backend, work).at(0).outcome, "infrastructure");
+  EXPECT_EQ(Text(Measure(*backend, work).at(0).outcome), "infrastructure");
   work = WorkOf(kMatmul, {{"default", ""}});
   work.plan.cache_policy = "lukewarm";
   EXPECT_THAT(Measure(*backend, work).at(0).error, HasSubstr("model, warm or flushed"));

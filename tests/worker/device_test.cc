@@ -70,6 +70,18 @@ TEST_F(CoreLockTest, IsHeldByOneAndOnlyForItsCores) {
   EXPECT_TRUE(b.Acquire(kAtOnce));
 }
 
+TEST_F(CoreLockTest, WhoSharesSomeOfTheCoresIsKeptOut) {
+  CoreLock low(directory_, {0, 1}), high(directory_, {1, 2}), all(directory_, {0, 1, 2, 3}), third(directory_, {3});
+  ASSERT_TRUE(low.Acquire(kNever));
+  EXPECT_FALSE(high.Acquire(kAtOnce));
+  EXPECT_FALSE(all.Acquire(kAtOnce));
+  EXPECT_TRUE(third.Acquire(kAtOnce));
+  low.Release();
+  EXPECT_FALSE(all.Acquire(kAtOnce)) << "the last of its cores is taken";
+  EXPECT_TRUE(high.Acquire(kAtOnce)) << "and it lets go of those that it had";
+  EXPECT_FALSE(low.Acquire(kAtOnce)) << "they share one";
+}
+
 TEST_F(CoreLockTest, WhoWaitsGoesBeforeWhoJustMeasured) {
   CoreLock greedy(directory_, {0}), patient(directory_, {0});
   ASSERT_TRUE(greedy.Acquire(kNever));

@@ -87,11 +87,11 @@ TEST(Messages, RoundTrip) {
   const auto batch = DecodeBatch(Encode(order));
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(Encode(*batch), Encode(order));
-  EXPECT_EQ(batch->work.candidates[1].candidate, INT64_MAX);
+  EXPECT_EQ(batch->work.candidates[1].id, INT64_MAX);
   EXPECT_EQ(batch->work.plan.cache_policy, "warm");
   EXPECT_TRUE(batch->one_by_one);
 
-  const ModelWork work{"{}", "llvm", ~0ull, {{"w", "t", "c"}}, 12, 500};
+  const ModelWork work{std::make_shared<const std::string>("{}"), "llvm", ~0ull, {{"w", "t", "c"}}, 12, 500};
   const auto model = DecodeModel(Encode(work));
   ASSERT_TRUE(model.ok());
   EXPECT_EQ(Encode(*model), Encode(work));
@@ -103,7 +103,7 @@ TEST(Messages, RoundTrip) {
   EXPECT_EQ(Encode(*finals), Encode(final));
   EXPECT_EQ(finals->Candidates().size(), 1u);
 
-  const auto trial = DecodeTrial(Encode(Trial{3, {"ok", "", {1e-300, 0.1}, 5, 6, 1.5}}));
+  const auto trial = DecodeTrial(Encode(Trial{3, {Outcome::kOk, "", {1e-300, 0.1}, 5, 6, 1.5}}));
   ASSERT_TRUE(trial.ok());
   EXPECT_EQ(trial->result.costs_s, (std::vector<double>{1e-300, 0.1}));
   EXPECT_EQ(trial->result.drift, 1.5);

@@ -51,7 +51,7 @@ Graph SmallModel() {
 
 ModelWork WorkOf(const Graph& g) {
   ModelWork work;
-  work.graph_json = ToJson(g);
+  work.graph_json = std::make_shared<const std::string>(ToJson(g));
   work.target = Text(HostTarget());
   work.seed = 42;
   work.rounds = 4;
@@ -94,7 +94,7 @@ TEST(ModelCheck, TimesTunedAgainstUntunedInTurns) {
   work.picks = OtherPicks(g);
   std::vector<Phase> phases;
   const ModelResult result = CheckModel(work, [&](Phase phase) { phases.push_back(phase); });
-  ASSERT_EQ(result.outcome, "ok") << result.error;
+  ASSERT_EQ(Text(result.outcome), "ok") << result.error;
   EXPECT_GE(result.untuned_s.size(), 4u);
   EXPECT_LE(result.untuned_s.size(), 12u) << "a close call is given three times the rounds";
   EXPECT_EQ(result.tuned_s.size(), result.untuned_s.size());
@@ -108,7 +108,7 @@ TEST(ModelCheck, WithoutPicksThatDifferOnePackageStandsForBoth) {
   const Graph g = SmallModel();
   ModelWork work = WorkOf(g);
   const ModelResult result = CheckModel(work, [](Phase) {});
-  ASSERT_EQ(result.outcome, "ok") << result.error;
+  ASSERT_EQ(Text(result.outcome), "ok") << result.error;
   EXPECT_EQ(result.untuned_s, result.tuned_s);
 }
 
@@ -129,7 +129,7 @@ TEST(ModelCheck, TheAlternativeThatIsFasterIsBuilt) {
                             task.alternative ? pair : 1e-2});
     }
     const ModelResult result = CheckModel(work, [](Phase) {});
-    ASSERT_EQ(result.outcome, "ok") << result.error;
+    ASSERT_EQ(Text(result.outcome), "ok") << result.error;
     EXPECT_EQ(result.untuned_s == result.tuned_s, pair == 1.0);
     EXPECT_LE(result.relative_error, 1e-5);
   }
@@ -140,20 +140,20 @@ TEST(ModelCheck, StopsAtItsBudgetButNotBeforeThreeRounds) {
   work.rounds = 1'000'000;
   work.budget_ms = 1;
   const ModelResult result = CheckModel(work, [](Phase) {});
-  ASSERT_EQ(result.outcome, "ok") << result.error;
+  ASSERT_EQ(Text(result.outcome), "ok") << result.error;
   EXPECT_EQ(result.tuned_s.size(), 3u);
 }
 
 TEST(ModelCheck, SaysWhatIsWrong) {
   const Graph g = SmallModel();
   ModelWork work = WorkOf(g);
-  work.graph_json = "{";
-  EXPECT_EQ(CheckModel(work, [](Phase) {}).outcome, "build_failed");
+  work.graph_json = std::make_shared<const std::string>("{");
+  EXPECT_EQ(Text(CheckModel(work, [](Phase) {}).outcome), "build_failed");
   work = WorkOf(g);
   work.picks = OtherPicks(g);
   work.picks[0].config = "nonsense=1";
   const ModelResult result = CheckModel(work, [](Phase) {});
-  EXPECT_EQ(result.outcome, "build_failed");
+  EXPECT_EQ(Text(result.outcome), "build_failed");
   EXPECT_THAT(result.error, HasSubstr("nonsense"));
 }
 
@@ -176,7 +176,7 @@ TEST(ModelFinals, EveryFinalistIsTimedInEveryRound) {
   const std::vector<TrialResult> results = MeasureFinals(work, [&](Phase phase) { phases.push_back(phase); });
   ASSERT_EQ(results.size(), work.Candidates().size());
   for (const TrialResult& result : results) {
-    EXPECT_EQ(result.outcome, "ok") << result.error;
+    EXPECT_EQ(Text(result.outcome), "ok") << result.error;
     EXPECT_EQ(result.costs_s.size(), 4u);
     EXPECT_TRUE(std::ranges::all_of(result.costs_s, [](double s) { return s > 0; }));
   }
@@ -189,10 +189,10 @@ TEST(ModelFinals, WhatCanNotBeBuiltStopsNobodyElse) {
   FinalsWork work = FinalsOf(SmallModel());
   work.tasks[0].candidates[1].config = "nonsense=1";
   const std::vector<TrialResult> results = MeasureFinals(work, [](Phase) {});
-  EXPECT_EQ(results[0].outcome, "ok");
-  EXPECT_EQ(results[1].outcome, "illegal_config");
+  EXPECT_EQ(Text(results[0].outcome), "ok");
+  EXPECT_EQ(Text(results[1].outcome), "illegal_config");
   EXPECT_THAT(results[1].error, HasSubstr("nonsense"));
-  EXPECT_EQ(results.back().outcome, "ok") << results.back().error;
+  EXPECT_EQ(Text(results.back().outcome), "ok") << results.back().error;
 }
 
 TEST(ModelFinals, BothWaysToCutTheGraphAreTimed) {
@@ -202,7 +202,8 @@ TEST(ModelFinals, BothWaysToCutTheGraphAreTimed) {
   ASSERT_TRUE(Optimize(b.g).ok());
   const FinalsWork work = FinalsOf(b.g);
   ASSERT_EQ(work.tasks.size(), ExtractTasks(b.g)->size()) << "those of both ways";
-  for (const TrialResult& result : MeasureFinals(work, [](Phase) {})) EXPECT_EQ(result.outcome, "ok") << result.error;
+  for (const TrialResult& result : MeasureFinals(work, [](Phase) {}))
+    EXPECT_EQ(Text(result.outcome), "ok") << result.error;
 }
 
 TEST(ModelFinals, StopAtTheirBudgetButNotBeforeThreeRounds) {
@@ -214,9 +215,9 @@ TEST(ModelFinals, StopAtTheirBudgetButNotBeforeThreeRounds) {
 
 TEST(ModelFinals, AModelThatCanNotBeReadIsNoFinalistsFault) {
   FinalsWork work = FinalsOf(SmallModel());
-  work.model.graph_json = "{";
+  work.model.graph_json = std::make_shared<const std::string>("{");
   for (const TrialResult& result : MeasureFinals(work, [](Phase) {})) {
-    EXPECT_EQ(result.outcome, "infrastructure");
+    EXPECT_EQ(Text(result.outcome), "infrastructure");
     EXPECT_FALSE(result.error.empty());
   }
 }
@@ -232,7 +233,7 @@ TEST(ModelFinals, WhatTheyKeepSparesTheCheckNothingButTime) {
   check.picks = OtherPicks(SmallModel());
   const ModelResult result = CheckModel(
       check, [](Phase) {}, std::move(kept));
-  ASSERT_EQ(result.outcome, "ok") << result.error;
+  ASSERT_EQ(Text(result.outcome), "ok") << result.error;
   EXPECT_NE(result.untuned_s, result.tuned_s);
   EXPECT_LE(result.relative_error, 1e-4);
   // Of another seed: not this model's.
@@ -240,10 +241,9 @@ TEST(ModelFinals, WhatTheyKeepSparesTheCheckNothingButTime) {
       work, [](Phase) {}, &kept);
   check.seed += 1;
   EXPECT_FALSE(kept->IsOf(check));
-  EXPECT_EQ(CheckModel(
-                check, [](Phase) {}, std::move(kept))
-                .outcome,
-            "ok");
+  const ModelResult other = CheckModel(
+      check, [](Phase) {}, std::move(kept));
+  EXPECT_EQ(Text(other.outcome), "ok");
 }
 
 TEST(UsualPace, WhatWasMeasuredWhileTheDeviceWasSlowIsMeasuredAgain) {

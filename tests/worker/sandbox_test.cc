@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -39,7 +40,7 @@ std::string FirstLine(int fd) {
 }
 
 TEST(ChildProcess, WhatItLeftInItsTemporaryFolderGoesWithIt) {
-  auto child = ChildProcess::Start({"/bin/sh", "-c", "touch $TMPDIR/left; echo $TMPDIR >&2; exec sleep 1000"});
+  auto child = ChildProcess::Start({"/bin/sh", "-c", ": > $TMPDIR/left; echo $TMPDIR >&2; exec sleep 1000"}, {});
   ASSERT_TRUE(child.ok()) << child.status();
   const std::filesystem::path scratch = FirstLine((*child)->stderr_pipe());
   EXPECT_TRUE(std::filesystem::exists(scratch / "left"));
@@ -49,14 +50,20 @@ TEST(ChildProcess, WhatItLeftInItsTemporaryFolderGoesWithIt) {
 
 class SandboxTest : public testing::Test {
  protected:
-  static Sandbox Make(SandboxLimits limits = {}) { return Sandbox({TEMPER_NULL_CHILD}, limits); }
+  static Sandbox Make(SandboxLimits limits = {}) {
+    static const absl::StatusOr<Confinement> all = ProbeConfinement();
+    EXPECT_TRUE(all.ok()) << all.status();
+    limits.simulated = true;
+    return Sandbox({TEMPER_NULL_CHILD}, all.value_or(Confinement{}), limits);
+  }
 
   static BatchWork Work(const std::vector<std::string>& configs) {
     BatchWork work;
     work.workload = "anything";
+    work.plan.race_factor = 0;
     for (const std::string& config : configs) {
-      CandidateSpec c;
-      c.candidate = static_cast<int64_t>(work.candidates.size()) + 100;
+      Candidate c;
+      c.id = static_cast<int64_t>(work.candidates.size()) + 100;
       c.config = config;
       work.candidates.push_back(c);
     }
@@ -77,7 +84,7 @@ class SandboxTest : public testing::Test {
 
   static std::vector<std::string> Outcomes(const std::vector<TrialResult>& results) {
     std::vector<std::string> outcomes;
-    for (const TrialResult& r : results) outcomes.push_back(r.outcome);
+    for (const TrialResult& r : results) outcomes.emplace_back(Text(r.outcome));
     return outcomes;
   }
 };
@@ -173,19 +180,19 @@ TEST_F(SandboxTest, FinalistsOfAllTasksAreTimedInOneOrder) {
   ASSERT_EQ(results.size(), 3u);
   EXPECT_THAT(results[1].costs_s, AllOf(SizeIs(3), Each(DoubleNear(2e-6, 1e-9))));
   EXPECT_THAT(results[2].costs_s, AllOf(SizeIs(3), Each(DoubleNear(3e-6, 1e-9))));
-  EXPECT_EQ(results[2].outcome, "ok");
+  EXPECT_EQ(Text(results[2].outcome), "ok");
 }
 
 TEST_F(SandboxTest, FinalsThatCrashAreNobodysFault) {
   Sandbox sandbox = Make();
   FinalsWork work = FinalsOf({{"cost_ns=1000", "cost_ns=2000"}});
-  work.model.target = "crash";
+  work.model.target = "run_fault=segv";
   std::map<int, TrialResult> results;
   const auto on_trial = [&](int i, TrialResult r) { EXPECT_TRUE(results.emplace(i, std::move(r)).second); };
   CancelToken token;
   ASSERT_TRUE(sandbox.Run(work, token, on_trial).ok());
   ASSERT_EQ(results.size(), 2u);
-  EXPECT_EQ(results[1].outcome, "infrastructure");
+  EXPECT_EQ(Text(results[1].outcome), "infrastructure");
   EXPECT_THAT(results[1].error, HasSubstr("SIGSEGV while running the model"));
   EXPECT_THAT(Outcomes(Run(sandbox, Work({"cost_ns=1"}))), ElementsAre("ok"));
 }
@@ -193,7 +200,7 @@ TEST_F(SandboxTest, FinalsThatCrashAreNobodysFault) {
 TEST_F(SandboxTest, GivesUpOnAWorkloadThatNoChildSurvives) {
   Sandbox sandbox = Make();
   BatchWork work = Work({"cost_ns=1", "cost_ns=2"});
-  work.workload = "crash";
+  work.workload = "fault=segv";
   const auto results = Run(sandbox, work);
   EXPECT_THAT(Outcomes(results), Each("infrastructure"));
   EXPECT_THAT(results[1].error, HasSubstr("SIGSEGV while preparing"));
@@ -216,6 +223,8 @@ TEST_F(SandboxTest, ReplacesAChildThatWasKilledBetweenBatches) {
   const pid_t first = sandbox.child_pid();
   ASSERT_GT(first, 0);
   ASSERT_EQ(kill(first, SIGKILL), 0);
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(first), &ended, WEXITED | WNOWAIT), 0);
   EXPECT_THAT(Outcomes(Run(sandbox, Work({"cost_ns=1"}))), ElementsAre("ok"));
   EXPECT_NE(sandbox.child_pid(), first);
 }
@@ -239,7 +248,7 @@ TEST_F(SandboxTest, CancellingEndsABatchAndItsChild) {
 }
 
 TEST_F(SandboxTest, SaysSoWhenNoChildCanBeStarted) {
-  Sandbox sandbox({"/nonexistent/program"}, {});
+  Sandbox sandbox({"/nonexistent/program"}, Confinement{});
   const auto results = Run(sandbox, Work({"cost_ns=1"}));
   EXPECT_THAT(Outcomes(results), ElementsAre("infrastructure"));
   EXPECT_THAT(results[0].error, HasSubstr("code 127"));
@@ -251,20 +260,20 @@ TEST_F(SandboxTest, ChecksModels) {
   work.rounds = 4;
   auto result = sandbox.Run(work, CancelToken());
   ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->outcome, "ok");
+  EXPECT_EQ(Text(result->outcome), "ok");
   EXPECT_EQ(result->tuned_s.size(), 4u);
-  work.target = "crash";
+  work.target = "build_fault=segv";
   result = sandbox.Run(work, CancelToken());
   ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->outcome, "build_failed");
+  EXPECT_EQ(Text(result->outcome), "build_failed");
   EXPECT_THAT(result->error, HasSubstr("SIGSEGV while building the model"));
-  work.target = "hang";
+  work.target = "run_fault=hang";
   SandboxLimits limits;
   limits.model_run_ms = kCapMs;
   Sandbox impatient = Make(limits);
   result = impatient.Run(work, CancelToken());
   ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->outcome, "run_timeout");
+  EXPECT_EQ(Text(result->outcome), "run_timeout");
 }
 
 TEST_F(SandboxTest, LeavesNoChildBehind) {

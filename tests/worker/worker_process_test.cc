@@ -8,22 +8,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
+#include "base/temporary_directory.h"
 #include "tests/worker/fake_server.h"
 #include "tests/worker/wire_service.h"
 
 namespace temper::worker {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 // A process that dies with the test.
 class Process {
  public:
-  explicit Process(std::vector<std::string> command) {
+  // `user`: 0, or whom it becomes.
+  explicit Process(std::vector<std::string> command, uid_t user = 0) {
     std::vector<char*> argv;
     for (std::string& a : command) argv.push_back(a.data());
     argv.push_back(nullptr);
@@ -33,6 +38,7 @@ class Process {
     if (pid_ == 0) {
       dup2(pipes[1], STDERR_FILENO);
       dup2(pipes[1], STDOUT_FILENO);
+      if (user != 0 && (setgid(user) != 0 || setuid(user) != 0)) _exit(126);
       execv(argv[0], argv.data());
       _exit(127);
     }
@@ -129,6 +135,7 @@ TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
   EXPECT_THAT(r.target(), HasSubstr("llvm"));
   EXPECT_FALSE(r.codegen_id().empty());
   EXPECT_EQ(r.slots(), 2);
+  EXPECT_THAT(r.sandbox(), ContainsRegex("^(basic|isolated|full): filter, limits"));
   EXPECT_GE(r.threads(), 1);
 }
 
@@ -152,6 +159,56 @@ TEST_F(WorkerProcessTest, ItsChildDiesWithItEvenWhenItIsKilled) {
   EXPECT_TRUE(Ends(children[0]));
 }
 
+// Folders for temporary files of children, by name.
+std::set<std::string> ScratchIn(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (const std::string name = entry.path().filename(); name.starts_with("temper-scratch-")) names.insert(name);
+  }
+  return names;
+}
+
+TEST_F(WorkerProcessTest, WhatAKilledWorkerLeftIsTakenAwayByTheNext) {
+  const TemporaryDirectory folder = TemporaryDirectory::Make().value();
+  std::vector<std::string> command = Command();
+  command.insert(command.begin(), {"/usr/bin/env", "TMPDIR=" + folder.path()});
+  std::set<std::string> left;
+  {
+    Process worker(command);
+    server_.Grant(NullLease(1, {"cost_ns=1"}));
+    ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+    left = ScratchIn(folder.path());
+    EXPECT_EQ(left.size(), 1u);
+    const std::vector<pid_t> children = ChildrenOf(worker.pid());
+    kill(worker.pid(), SIGKILL);
+    worker.Wait();
+    for (pid_t child : children) EXPECT_TRUE(Ends(child));
+    EXPECT_EQ(ScratchIn(folder.path()), left);
+  }
+  server_.Expire();  // the waiting call of the one that is gone
+  {
+    Process next(command);
+    server_.Grant(NullLease(2, {"cost_ns=1"}));
+    ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+    const std::set<std::string> now = ScratchIn(folder.path());
+    EXPECT_EQ(now.size(), 1u);
+    EXPECT_NE(now, left);
+    kill(next.pid(), SIGTERM);
+    EXPECT_EQ(next.Wait(), 0);
+  }
+  EXPECT_TRUE(ScratchIn(folder.path()).empty());
+}
+
+TEST_F(WorkerProcessTest, DoesNotStartWhereItsSandboxWouldBeLessThanRequired) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes a plain user, who has no control groups";
+  constexpr uid_t kNobody = 65534;
+  Process worker(Command({"--require-sandbox", "full"}), kNobody);
+  const std::string output = worker.Output();
+  EXPECT_THAT(output, HasSubstr("temper-worker: --require-sandbox full can not be had here, only "));
+  EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1) << output;
+  EXPECT_EQ(worker.Wait(), 1);
+}
+
 TEST_F(WorkerProcessTest, WatchesItsParent) {
   // A shell that ends while its worker still runs.
   std::string line;
@@ -172,6 +229,7 @@ TEST_F(WorkerProcessTest, SaysInOneLineWhatIsWrong) {
       {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "tpu"}, "no kind of device 'tpu'"},
       {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "cpu:5000"}, "no core"},
       {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "cpu:1000"}, "cannot use cores 1000"},
+      {{TEMPER_WORKER, "--server", address_, "--key", "a", "--require-sandbox", "total"}, "no sandbox tier 'total'"},
       {{TEMPER_WORKER, "--nonsense"}, "nonsense"},
   };
   for (const auto& [command, message] : cases) {

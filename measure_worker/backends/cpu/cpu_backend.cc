@@ -14,6 +14,7 @@
 #include "measure_worker/backends/cpu/model_check.h"
 #include "measure_worker/backends/cpu/model_finals.h"
 #include "measure_worker/sampling.h"
+#include "measure_worker/sandbox/canary.h"
 
 namespace temper::worker {
 namespace {
@@ -77,7 +78,7 @@ class CpuBackend : public Backend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) override {
+  absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) override {
     TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildNest(candidate));
     auto code = Load(kernel, target_);
     // Whatever the compiler calls it, here it is a build that failed.
@@ -137,7 +138,7 @@ class CpuBackend : public Backend {
     states_.Clear();
   }
 
-  absl::StatusOr<Kernel> BuildNest(const CandidateSpec& candidate) const {
+  absl::StatusOr<Kernel> BuildNest(const Candidate& candidate) const {
     const TemplateDef* def = FindTemplate(candidate.template_name);
     if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("no template '", candidate.template_name, "'"));
     if (candidate.template_version != 0 && candidate.template_version != def->version) {

@@ -112,7 +112,7 @@ absl::Status ForEachPackage(bool differ, bool at_once, const std::function<absl:
 absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begin, std::optional<KeptModel> kept,
                    const std::function<bool()>& as_usual, ModelResult& result) {
   begin(Phase::kModelBuild);
-  result.outcome = kBuildFailed;
+  result.outcome = Outcome::kBuildFailed;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(work.target));
   TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
   Choices choices(work.picks);
@@ -154,18 +154,18 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   graph = Graph();  // the weights are in the packages now
   untuned.reset();
   begin(Phase::kModelRun);
-  result.outcome = kRunCrashed;
+  result.outcome = Outcome::kRunCrashed;
   for (ModelRunner& r : runners) TEMPER_RETURN_IF_ERROR(r.RunFirst());
   if (differ) {
-    result.outcome = kWrongAnswer;
+    result.outcome = Outcome::kWrongAnswer;
     TEMPER_RETURN_IF_ERROR(CompareOutputs(runners[1], runners[0], result.relative_error));
   }
   std::vector<std::vector<double>> samples(runners.size());
-  result.outcome = kRunCrashed;
+  result.outcome = Outcome::kRunCrashed;
   TEMPER_RETURN_IF_ERROR(TimeInTurns(work, UsualPace(as_usual), runners, samples));
   result.untuned_s = samples.front();
   result.tuned_s = samples.back();
-  result.outcome = kOk;
+  result.outcome = Outcome::kOk;
   return absl::OkStatus();
 }
 

@@ -43,10 +43,10 @@ class Finals {
     if (status.ok()) status = TimeInTurns();
     for (const Finalist& f : finalists_) {
       const auto found = samples_.find(KeyOf(f.step));
-      if (status.ok() && found != samples_.end()) results_[f.index] = {kOk, "", found->second};
+      if (status.ok() && found != samples_.end()) results_[f.index] = {Outcome::kOk, "", found->second};
     }
     for (TrialResult& result : results_) {
-      const bool silent = result.outcome == kInfrastructure && result.error.empty();
+      const bool silent = result.outcome == Outcome::kInfrastructure && result.error.empty();
       if (silent) result.error = status.ok() ? "no package with it could be run" : std::string(status.message());
     }
     if (kept != nullptr && status.ok()) {
@@ -70,7 +70,7 @@ class Finals {
     size_t index = 0;
     for (const FinalsTask& task : work_.tasks) {
       TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(task.workload));
-      for (const CandidateSpec& candidate : task.candidates) Admit(workload, candidate, index++);
+      for (const Candidate& candidate : task.candidates) Admit(workload, candidate, index++);
     }
     for (const KernelPick& pick : work_.model.picks) {
       TEMPER_ASSIGN_OR_RETURN(Config config, ParseConfig(pick.config));
@@ -92,12 +92,12 @@ class Finals {
   }
 
   // What can not be built is no finalist.
-  void Admit(const Workload& workload, const CandidateSpec& candidate, size_t index) {
+  void Admit(const Workload& workload, const Candidate& candidate, size_t index) {
     absl::StatusOr<Config> config = ParseConfig(candidate.config);
     absl::Status status = config.status();
     if (status.ok()) status = BuildKernel(workload, candidate.template_name, *config, target_).status();
     if (!status.ok()) {
-      results_[index] = {kIllegalConfig, std::string(status.message())};
+      results_[index] = {Outcome::kIllegalConfig, std::string(status.message())};
       return;
     }
     const std::string text = Text(workload);

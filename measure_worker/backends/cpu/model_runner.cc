@@ -55,7 +55,7 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
 }
 
 absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(work.graph_json));
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(*work.graph_json));
   TEMPER_RETURN_IF_ERROR(ShareConstants(graph, std::max(kLeastConstants, kTimesTheCache * target.l3_bytes)));
   FillConstants(graph, work.seed);
   return graph;

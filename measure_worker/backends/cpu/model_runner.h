@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/package/package.h"
-#include "measure_worker/work.h"
+#include "trial/trial.h"
 
 namespace temper::worker {
 
@@ -75,13 +75,14 @@ absl::Status HoldRounds(std::vector<ModelRunner>& runners, UsualPace pace, const
 
 // What finals leave to the check of the same model that follows them.
 struct KeptModel {
-  std::string graph_json, target;
+  std::shared_ptr<const std::string> graph_json;
+  std::string target;
   uint64_t seed = 0;
   Graph graph;
   ModelRunner untuned;  // the package of the first finalists, which are the defaults
   std::unique_ptr<CompileCache> cache;
   bool IsOf(const ModelWork& work) const {
-    return graph_json == work.graph_json && target == work.target && seed == work.seed;
+    return *graph_json == *work.graph_json && target == work.target && seed == work.seed;
   }
 };
 

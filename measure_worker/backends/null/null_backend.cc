@@ -1,64 +1,20 @@
 #include "measure_worker/backends/null/null_backend.h"
 
-#include <signal.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/hash.h"
-#include "measure_worker/sandbox/process.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/backends/null/faults.h"
 
 namespace temper::worker {
 namespace {
 
-// The value of "name=value" in a config's text; empty if there is none.
-std::string Field(const std::string& config, std::string_view name) {
-  for (absl::string_view part : absl::StrSplit(config, ',')) {
-    const std::pair<std::string, std::string> field = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    if (field.first == name) return field.second;
-  }
-  return "";
-}
-
-// Whoever handles the signal, a sanitizer's report included.
-void Die(int number) {
-  signal(number, SIG_DFL);
-  raise(number);
-}
-
-[[noreturn]] void Hang() {
-  signal(SIGTERM, SIG_IGN);
-  for (;;) pause();
-}
-
-// Ends or spoils this process in the way `fault` names; returns if it names none of these.
-void Misbehave(std::string_view fault) {
-  if (fault == "segv") Die(SIGSEGV);
-  if (fault == "ill") Die(SIGILL);
-  if (fault == "abort") {
-    std::fputs("free(): invalid pointer\n", stderr);
-    Die(SIGABRT);
-  }
-  if (fault == "exit") _exit(3);
-  if (fault == "hang") Hang();
-  if (fault == "garbage") {
-    const std::string bytes(64, '\xee');
-    if (write(kChildFd, bytes.data(), bytes.size()) < 0) _exit(4);
-    Hang();
-  }
-  if (fault == "chatter") {
-    for (int i = 0; i < 10000; ++i) std::fprintf(stderr, "line %d of a great many that nobody will read\n", i);
-    Die(SIGSEGV);
-  }
-}
-
 class NullProgram : public Program {
  public:
-  explicit NullProgram(const CandidateSpec& candidate) : fault_(Field(candidate.config, "fault")) {
+  explicit NullProgram(const Candidate& candidate)
+      : config_(candidate.config), fault_(Field(config_, "fault")), passes_(!Field(config_, "real").empty()) {
     constexpr double kShortest = 1e-4;
     double ns = 0;
     const bool given = absl::SimpleAtod(Field(candidate.config, "cost_ns"), &ns);
@@ -66,13 +22,18 @@ class NullProgram : public Program {
     cost_s_ = given ? ns * 1e-9 : kShortest * (1 + static_cast<double>(hash % 1000) / 100);
   }
   absl::StatusOr<double> Verify() override {
-    Misbehave(fault_);
+    Misbehave(fault_, config_);
+    if (const std::string escaped = Escape(config_); !escaped.empty()) return absl::DataLossError(escaped);
     if (fault_ == "wrong") return absl::DataLossError("relative error 0.5 in output 0");
     return cost_s_;
   }
   double Time(int64_t calls) override {
-    if (fault_.starts_with("time_")) Misbehave(std::string_view(fault_).substr(5));
-    return cost_s_ * static_cast<double>(calls);
+    if (fault_.starts_with("time_")) Misbehave(std::string_view(fault_).substr(5), config_);
+    const double seconds = cost_s_ * static_cast<double>(calls);
+    const int64_t end_ns = MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
+    while (passes_ && MonotonicNs() < end_ns) {
+    }
+    return seconds;
   }
   absl::Status CheckAfterwards() override {
     if (fault_ == "scribble") return absl::DataLossError("input 0 was written");
@@ -80,42 +41,47 @@ class NullProgram : public Program {
   }
 
  private:
-  std::string fault_;
+  const std::string config_, fault_;
+  const bool passes_;  // the time that it says it takes
   double cost_s_ = 0;
 };
 
 class NullBackend : public Backend {
  public:
   absl::Status Prepare(const BatchWork& work) override {
-    if (work.workload == "crash") Die(SIGSEGV);
+    Misbehave(Field(work.workload, "fault"), work.workload);
     if (work.workload == "refuse") return absl::InvalidArgumentError("no such workload");
     return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<Program>> Build(const CandidateSpec& candidate) override {
+  absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) override {
     const std::string fault = Field(candidate.config, "fault");
     if (fault == "illegal") return absl::InvalidArgumentError("register tile needs more than 32 registers");
     if (fault == "build") return absl::InternalError("cannot select instruction");
-    if (fault.starts_with("build_")) Misbehave(std::string_view(fault).substr(6));
+    if (fault.starts_with("build_")) Misbehave(std::string_view(fault).substr(6), candidate.config);
     return std::make_unique<NullProgram>(candidate);
   }
   absl::StatusOr<double> TimeCanary() override { return 1e-4; }
   int build_threads() const override { return 2; }
   std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) override {
-    begin(Phase::kModelBuild);
-    begin(Phase::kModelRun);
-    if (work.model.target == "crash") Die(SIGSEGV);
+    Begin(begin, Phase::kModelBuild, work.model.target);
+    Begin(begin, Phase::kModelRun, work.model.target);
     std::vector<TrialResult> results;
-    for (const CandidateSpec& c : work.Candidates())
-      results.push_back({kOk, "", std::vector<double>(work.model.rounds, NullProgram(c).Time(1))});
+    for (const Candidate& c : work.Candidates())
+      results.push_back({Outcome::kOk, "", std::vector<double>(work.model.rounds, NullProgram(c).Time(1))});
     return results;
   }
   ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
-    begin(Phase::kModelBuild);
-    if (work.target == "crash") Die(SIGSEGV);
-    begin(Phase::kModelRun);
-    if (work.target == "hang") Hang();
+    Begin(begin, Phase::kModelBuild, work.target);
+    Begin(begin, Phase::kModelRun, work.target);
     constexpr double kUntuned = 2e-3, kTuned = 1e-3;
-    return {kOk, "", std::vector<double>(work.rounds, kUntuned), std::vector<double>(work.rounds, kTuned), 0};
+    return {Outcome::kOk, "", std::vector<double>(work.rounds, kUntuned), std::vector<double>(work.rounds, kTuned), 0};
+  }
+
+ private:
+  // A model misbehaves as its target's text says: "build_fault=segv", "run_fault=hang".
+  static void Begin(const std::function<void(Phase)>& begin, Phase phase, const std::string& target) {
+    begin(phase);
+    Misbehave(Field(target, phase == Phase::kModelBuild ? "build_fault" : "run_fault"), target);
   }
 };
 

@@ -68,6 +68,18 @@ void HashValue(sqlite3_context* context, int, sqlite3_value** values) {
   sqlite3_result_int64(context, static_cast<int64_t>(StableHash(bytes)));
 }
 
+// Why the last read or write of a file failed, which is mostly the log's matter: SQLite itself forgets it.
+int SystemError(sqlite3* db) {
+  int error = sqlite3_system_errno(db);
+  for (const int which : {SQLITE_FCNTL_JOURNAL_POINTER, SQLITE_FCNTL_FILE_POINTER}) {
+    sqlite3_file* file = nullptr;
+    if (error != 0 || sqlite3_file_control(db, "main", which, &file) != SQLITE_OK) continue;
+    if (file != nullptr && file->pMethods != nullptr)
+      file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error;
+}
+
 int NoteLogPages(void* log_pages, sqlite3*, const char*, int pages) {
   *static_cast<int*>(log_pages) = pages;
   return SQLITE_OK;
@@ -205,7 +217,7 @@ absl::Status Connection::ShortenLog() {
 absl::Status Connection::Error(int code) const {
   const int primary = code & 0xFF;
   const bool from_system = primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
-  return ToStatus(path_, code, sqlite3_errmsg(db_), from_system ? sqlite3_system_errno(db_) : 0);
+  return ToStatus(path_, code, sqlite3_errmsg(db_), from_system ? SystemError(db_) : 0);
 }
 
 }  // namespace temper

@@ -56,6 +56,18 @@ struct Changes {
   std::span<const int64_t> closed;    // ids of leases; unknown ones are passed over
 };
 
+// What may go. 0 everywhere: nothing. What is still needed stays: what serves builds, and what may deny it to serve
+// them (best.h); what a job that is not final knows; verdicts on models; the newest row of each kind.
+struct PruneOptions {
+  int64_t keep_records = 0;          // the newest of each workload and target; 0: all
+  int64_t keep_jobs = 0;             // the newest; 0: all
+  int64_t audit_before_unix_ms = 0;  // older ones go
+  bool dry_run = false;              // counts only
+};
+struct Pruned {
+  int64_t records = 0, jobs = 0, audit = 0;
+};
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -87,6 +99,9 @@ class Store {
   virtual absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
                                                               const std::string& device_key) = 0;
   virtual absl::StatusOr<std::vector<LeaseRow>> Leases() = 0;  // all that are open, by id
+
+  // In many small transactions, so that others write meanwhile; ends with the first that fails.
+  virtual absl::StatusOr<Pruned> Prune(const PruneOptions& options) = 0;
 
   virtual AccessStore& access() = 0;  // of the same database; lives as long as the store
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace temper {
@@ -11,6 +12,12 @@ namespace {
 auto PlaceOf(const Record& r) { return std::tie(r.workload, r.target, r.device_key, r.threads); }
 
 auto CandidateOf(const Record& r) { return std::tie(r.template_name, r.template_version, r.config); }
+
+auto DeviceOf(const Record& r) { return std::tie(r.device_key, r.fingerprint, r.threads); }
+
+auto DeviceAndTemplateOf(const Record& r) {
+  return std::tuple_cat(DeviceOf(r), std::tie(r.anchor, r.template_name, r.template_version));
+}
 
 // A failure counts for the very device and anchor.
 auto TrialOf(const Record& r) { return std::tuple_cat(PlaceOf(r), std::tie(r.anchor, r.fingerprint), CandidateOf(r)); }
@@ -86,6 +93,59 @@ std::vector<Record> Standing(std::vector<Record> records) {
     if (stands[i]) standing.push_back(std::move(records[i]));
   }
   return standing;
+}
+
+std::vector<int64_t> Dispensable(std::vector<Record> records, int64_t keep,
+                                 const std::function<bool(int64_t job)>& is_running) {
+  std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.id > b.id; });
+  const std::vector<Record> standing = Standing(records);
+  // The best of each device and template, and of each device.
+  std::map<decltype(DeviceAndTemplateOf(records[0])), Rank> bests;
+  std::map<decltype(DeviceOf(records[0])), Rank> leaders;
+  std::set<int64_t> stands;
+  for (const Record& r : standing) {
+    stands.insert(r.id);
+    const auto raise = [&](auto& map, const auto& key) {
+      const auto [best, first] = map.try_emplace(key, RankOf(r));
+      if (!first && RankOf(r) < best->second) best->second = RankOf(r);
+    };
+    raise(bests, DeviceAndTemplateOf(r));
+    raise(leaders, DeviceOf(r));
+  }
+  const auto is_best = [&](const Record& r) {
+    const auto best = bests.find(DeviceAndTemplateOf(r));
+    return best != bests.end() && best->second.record == r.id;
+  };
+  // Were it the default's own measurement, it would deny the lead.
+  const auto may_deny = [&](const Record& r) {
+    const auto leader = leaders.find(DeviceOf(r));
+    return leader != leaders.end() && leader->second.provisional &&
+           MedianCost(r) < kProvisionalMargin * leader->second.median_s;
+  };
+  std::vector<bool> kept;
+  std::set<decltype(TrialOf(records[0]))> fallen;  // kept, though they stand no longer: what says so is kept too
+  for (const Record& r : records) {
+    kept.push_back(static_cast<int64_t>(kept.size()) < keep || is_best(r) || Retires(r) || may_deny(r) ||
+                   (r.job != 0 && is_running(r.job)));
+    if (kept.back() && MayBeBest(r) && !stands.contains(r.id)) fallen.insert(TrialOf(r));
+  }
+  std::vector<int64_t> ids;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!kept[i] && !(Refutes(records[i]) && fallen.contains(TrialOf(records[i])))) ids.push_back(records[i].id);
+  }
+  return ids;
+}
+
+std::vector<int64_t> DispensableJobs(std::span<const JobRow> jobs, int64_t keep) {
+  std::set<std::tuple<std::string_view, std::string_view, std::string_view>> judged;
+  std::vector<int64_t> ids;
+  for (const JobRow& job : jobs) {
+    const bool latest_verdict =
+        !job.build_with.empty() && judged.insert({job.model_hash, job.target, job.device_key}).second;
+    if (keep-- > 0 || latest_verdict || !IsFinalJobState(job.state)) continue;
+    ids.push_back(job.id);
+  }
+  return ids;
 }
 
 void BestChoice::Offer(const Contender& c, bool borrowed) {

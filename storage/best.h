@@ -3,7 +3,9 @@
 #pragma once
 
 #include <compare>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +42,15 @@ bool Retires(const Record& r);
 // against others that were put. `records` holds all of each workload, target, device key and threads that it has one
 // of, in any order. Time: n log n, and n for each revalidation.
 std::vector<Record> Standing(std::vector<Record> records);
+
+// Of all records of one workload and target, the ids of those that no answer depends on and that are not among the
+// `keep` newest, by id: without them every query that allows all templates is answered as before. `is_running` tells
+// jobs that still need their records.
+std::vector<int64_t> Dispensable(std::vector<Record> records, int64_t keep,
+                                 const std::function<bool(int64_t job)>& is_running);
+// Of all jobs, newest first, the ids of those that are final, not among the `keep` newest, and not the latest verdict
+// on their model.
+std::vector<int64_t> DispensableJobs(std::span<const JobRow> jobs, int64_t keep);
 
 // A standing record, as far as the choice among them depends on it; its workload or its anchor is the query's, and its
 // target is.

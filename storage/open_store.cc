@@ -10,10 +10,11 @@ struct Kind {
   std::string_view scheme;
   absl::StatusOr<std::unique_ptr<Store>> (*open)(const std::string& rest, OpenMode mode);
   absl::Status (*snapshot)(const std::string& rest, const std::string& to);
+  absl::Status (*restore)(const std::string& from, const std::string& rest);
 };
 
-constexpr Kind kKinds[] = {{"sqlite:", OpenSqliteStore, SnapshotSqliteStore},
-                           {"memory:", OpenMemoryStore, SnapshotMemoryStore}};
+constexpr Kind kKinds[] = {{"sqlite:", OpenSqliteStore, SnapshotSqliteStore, RestoreSqliteStore},
+                           {"memory:", OpenMemoryStore, SnapshotMemoryStore, RestoreMemoryStore}};
 
 // The kind of `url`, and what of it is left. A url without a known scheme is a path: a file may be called anything.
 std::pair<const Kind*, std::string> Split(const std::string& url) {
@@ -33,6 +34,11 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& url, OpenMod
 absl::Status SnapshotStore(const std::string& from, const std::string& to) {
   const auto [kind, rest] = Split(from);
   return kind->snapshot(rest, to);
+}
+
+absl::Status RestoreStore(const std::string& from, const std::string& to) {
+  const auto [kind, rest] = Split(to);
+  return kind->restore(from, rest);
 }
 
 }  // namespace temper

@@ -56,6 +56,18 @@ struct Changes {
   std::span<const int64_t> closed;    // ids of leases; unknown ones are passed over
 };
 
+// What may go. 0 everywhere: nothing. What is still needed stays: what serves builds, and what may deny it to serve
+// them (best.h); what a job that is not final knows; verdicts on models; the newest row of each kind.
+struct PruneOptions {
+  int64_t keep_records = 0;          // the newest of each workload and target; 0: all
+  int64_t keep_jobs = 0;             // the newest; 0: all
+  int64_t audit_before_unix_ms = 0;  // older ones go
+  bool dry_run = false;              // counts only
+};
+struct Pruned {
+  int64_t records = 0, jobs = 0, audit = 0;
+};
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -88,6 +100,9 @@ class Store {
                                                               const std::string& device_key) = 0;
   virtual absl::StatusOr<std::vector<LeaseRow>> Leases() = 0;  // all that are open, by id
 
+  // In many small transactions, so that others write meanwhile; ends with the first that fails.
+  virtual absl::StatusOr<Pruned> Prune(const PruneOptions& options) = 0;
+
   virtual AccessStore& access() = 0;  // of the same database; lives as long as the store
 };
 
@@ -100,6 +115,9 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& url, OpenMod
 // One file with what the database of `from`, a url too, holds at this moment, whoever writes it meanwhile. `to` is
 // there whole or not at all; kAlreadyExists: it is there already.
 absl::Status SnapshotStore(const std::string& from, const std::string& to);
+// Puts the snapshot `from`, a file that is checked from end to end, in the place of `to`, a path; what was there is
+// kept as TO.before-restore. Old or new, never mixed. kFailedPrecondition: a process writes `to`.
+absl::Status RestoreStore(const std::string& from, const std::string& to);
 
 // One JSON object a line, the form of `db export` and `db list --json`. Ids, job numbers and executions are those of
 // the store it came from; an import drops them. kInvalidArgument names the field.

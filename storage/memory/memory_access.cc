@@ -1,5 +1,7 @@
 #include "storage/memory/memory_access.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "storage/check.h"
 
@@ -62,8 +64,9 @@ absl::StatusOr<std::vector<DeviceRow>> MemoryAccess::Devices() {
 
 absl::Status MemoryAccess::AppendAudit(const AuditRow& row) {
   std::lock_guard lock(mutex_);
+  const int64_t last = audit_.empty() ? 0 : audit_.back().id;
   audit_.push_back(KeptAudit(row));
-  audit_.back().id = static_cast<int64_t>(audit_.size());
+  audit_.back().id = last + 1;
   return absl::OkStatus();
 }
 
@@ -74,6 +77,16 @@ absl::StatusOr<std::vector<AuditRow>> MemoryAccess::Audit(int64_t before, int64_
     if (before == 0 || row->id < before) rows.push_back(*row);
   }
   return rows;
+}
+
+int64_t MemoryAccess::PruneAudit(int64_t before_unix_ms, bool dry_run) {
+  std::lock_guard lock(mutex_);
+  if (audit_.empty()) return 0;
+  const int64_t newest = audit_.back().id;
+  const auto goes = [&](const AuditRow& row) { return row.time_unix_ms < before_unix_ms && row.id != newest; };
+  const int64_t count = std::count_if(audit_.begin(), audit_.end(), goes);
+  if (!dry_run) std::erase_if(audit_, goes);
+  return count;
 }
 
 }  // namespace temper

@@ -20,6 +20,8 @@ class MemoryAccess : public AccessStore {
   absl::Status AppendAudit(const AuditRow& row) override;
   absl::StatusOr<std::vector<AuditRow>> Audit(int64_t before, int64_t limit) override;
 
+  int64_t PruneAudit(int64_t before_unix_ms, bool dry_run);  // all but the newest row; how many
+
  private:
   std::mutex mutex_;
   std::map<std::string, TokenRow> tokens_;

@@ -166,12 +166,49 @@ class MemoryStore : public Store {
     return rows;
   }
 
+  absl::StatusOr<Pruned> Prune(const PruneOptions& options) override {
+    std::lock_guard lock(mutex_);
+    Pruned pruned{PruneRecords(options), PruneJobs(options), 0};
+    pruned.audit = access_.PruneAudit(options.audit_before_unix_ms, options.dry_run);
+    return pruned;
+  }
+
   AccessStore& access() override { return access_; }
 
  private:
+  int64_t PruneRecords(const PruneOptions& options) {
+    if (options.keep_records == 0) return 0;
+    std::map<std::pair<std::string, std::string>, std::vector<Record>> tasks;
+    for (const Record& r : records_) tasks[{r.workload, r.target}].push_back(r);
+    const auto is_running = [&](int64_t job) {
+      const auto found = jobs_.find(job);
+      return found != jobs_.end() && !IsFinalJobState(found->second.state);
+    };
+    std::set<int64_t> ids;
+    for (auto& [task, records] : tasks) {
+      for (const int64_t id : Dispensable(std::move(records), options.keep_records, is_running)) ids.insert(id);
+    }
+    if (options.dry_run) return static_cast<int64_t>(ids.size());
+    for (const Record& r : records_) {
+      if (ids.contains(r.id)) executions_.erase({r.candidate, r.attempt});
+    }
+    std::erase_if(records_, [&](const Record& r) { return ids.contains(r.id); });
+    return static_cast<int64_t>(ids.size());
+  }
+  int64_t PruneJobs(const PruneOptions& options) {
+    if (options.keep_jobs == 0) return 0;
+    std::vector<JobRow> newest_first;
+    for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) newest_first.push_back(Listed(it->second));
+    const std::vector<int64_t> ids = DispensableJobs(newest_first, options.keep_jobs);
+    if (!options.dry_run) {
+      for (const int64_t id : ids) jobs_.erase(id);
+    }
+    return static_cast<int64_t>(ids.size());
+  }
   int64_t Keep(const Record& r) {
+    const int64_t last = records_.empty() ? 0 : records_.back().id;
     Record& kept = records_.emplace_back(r);
-    kept.id = static_cast<int64_t>(records_.size());
+    kept.id = last + 1;
     kept.error = KeptError(r.error);
     return kept.id;
   }
@@ -216,6 +253,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenMemoryStore(const std::string& name, 
 
 absl::Status SnapshotMemoryStore(const std::string& name, const std::string& to) {
   return absl::UnimplementedError("memory: can not be copied into a file");
+}
+
+absl::Status RestoreMemoryStore(const std::string& from, const std::string& name) {
+  return absl::UnimplementedError("memory: is gone with its process; restore into a file");
 }
 
 }  // namespace temper

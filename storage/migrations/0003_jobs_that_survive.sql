@@ -17,6 +17,9 @@ DROP INDEX record_by_time;
 
 ALTER TABLE best ADD COLUMN put INTEGER NOT NULL DEFAULT 0 CHECK (put IN (0, 1));
 
+-- Records may be pruned, and are looked for here first.
+CREATE INDEX best_by_record ON best (record_id);
+
 -- A listing of jobs reads small rows: what is long lies apart.
 DROP INDEX job_by_model;
 

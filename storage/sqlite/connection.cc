@@ -2,8 +2,15 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -68,12 +75,76 @@ void HashValue(sqlite3_context* context, int, sqlite3_value** values) {
   sqlite3_result_int64(context, static_cast<int64_t>(StableHash(bytes)));
 }
 
+// Why the last read or write of a file failed, which is mostly the log's matter: SQLite itself forgets it.
+int SystemError(sqlite3* db) {
+  int error = sqlite3_system_errno(db);
+  for (const int which : {SQLITE_FCNTL_JOURNAL_POINTER, SQLITE_FCNTL_FILE_POINTER}) {
+    sqlite3_file* file = nullptr;
+    if (error != 0 || sqlite3_file_control(db, "main", which, &file) != SQLITE_OK) continue;
+    if (file != nullptr && file->pMethods != nullptr)
+      file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error;
+}
+
 int NoteLogPages(void* log_pages, sqlite3*, const char*, int pages) {
   *static_cast<int*>(log_pages) = pages;
   return SQLITE_OK;
 }
 
+// Interrupts what `db` is doing when the time is over.
+class Deadline {
+ public:
+  Deadline(sqlite3* db, absl::Duration limit)
+      : thread_([this, db, limit] {
+          std::unique_lock lock(mutex_);
+          if (wake_.wait_for(lock, absl::ToChronoMilliseconds(limit), [this] { return done_; })) return;
+          passed_ = true;
+          // Again, since it does nothing before the statement begins.
+          do sqlite3_interrupt(db);
+          while (!wake_.wait_for(lock, kBetweenInterrupts, [this] { return done_; }));
+        }) {}
+  ~Deadline() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  bool passed() const { return passed_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kBetweenInterrupts{5};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::atomic<bool> passed_ = false;
+  std::thread thread_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::string> ReadStart(const std::string& path, int bytes) {
+  sqlite3_vfs* vfs = sqlite3_vfs_find(nullptr);
+  const char* name = sqlite3_create_filename(path.c_str(), "", "", 0, nullptr);
+  std::vector<char> room(vfs->szOsFile);
+  auto* file = reinterpret_cast<sqlite3_file*>(room.data());
+  file->pMethods = nullptr;
+  int code = vfs->xOpen(vfs, name, file, SQLITE_OPEN_READONLY | SQLITE_OPEN_MAIN_DB, nullptr);
+  const int system_error = errno;
+  sqlite3_int64 size = 0;
+  std::string start;
+  if (code == SQLITE_OK) code = file->pMethods->xFileSize(file, &size);
+  if (code == SQLITE_OK) {
+    start.resize(std::min<sqlite3_int64>(bytes, size));
+    if (size > 0) code = file->pMethods->xRead(file, start.data(), static_cast<int>(start.size()), 0);
+  }
+  if (file->pMethods != nullptr) file->pMethods->xClose(file);
+  sqlite3_free_filename(name);
+  if (code != SQLITE_OK) return ToStatus(path, code, sqlite3_errstr(code), system_error);
+  return start;
+}
 
 Query::~Query() {
   if (statement_ == nullptr) return;
@@ -187,6 +258,21 @@ absl::StatusOr<int64_t> Connection::Int(std::string_view sql) {
   return row ? query.Int(0) : 0;
 }
 
+absl::StatusOr<std::string> Connection::FirstFault(std::string_view table, absl::Duration limit) {
+  const Deadline deadline(db_, limit);
+  const std::string sql = absl::StrCat("PRAGMA quick_check(", table.empty() ? "1" : std::string(table), ")");
+  TEMPER_ASSIGN_OR_RETURN(Query query, Prepare(sql));
+  const absl::StatusOr<bool> row = query.Step();
+  if (deadline.passed()) return "";
+  TEMPER_RETURN_IF_ERROR(row.status());
+  const std::string verdict = *row ? query.Text(0) : "no answer";
+  if (verdict == "ok") return "";
+  // Findings may have a headline that says "*** in database main ***".
+  const size_t headline = verdict.rfind("***\n");
+  const std::string finding = headline == std::string::npos ? verdict : verdict.substr(headline + 4);
+  return finding.substr(0, finding.find('\n'));
+}
+
 int64_t Connection::LastInsertId() const { return sqlite3_last_insert_rowid(db_); }
 bool Connection::Changed() const { return sqlite3_changes64(db_) > 0; }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(db_) == 0; }
@@ -205,7 +291,7 @@ absl::Status Connection::ShortenLog() {
 absl::Status Connection::Error(int code) const {
   const int primary = code & 0xFF;
   const bool from_system = primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
-  return ToStatus(path_, code, sqlite3_errmsg(db_), from_system ? sqlite3_system_errno(db_) : 0);
+  return ToStatus(path_, code, sqlite3_errmsg(db_), from_system ? SystemError(db_) : 0);
 }
 
 }  // namespace temper

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "absl/time/time.h"
 #include "base/status.h"
 
 struct sqlite3;
@@ -45,6 +46,10 @@ class Query {
   int bind_error_ = 0;
 };
 
+// The first bytes of a file, or less where it is shorter. Read as SQLite reads: whoever else closes a file that SQLite
+// has open in the same process drops all its locks.
+absl::StatusOr<std::string> ReadStart(const std::string& path, int bytes);
+
 enum class Access { kCreate, kReadOnly, kImmutable };
 
 class Connection {
@@ -59,6 +64,9 @@ class Connection {
   int64_t LastInsertId() const;
   bool Changed() const;  // the last INSERT, UPDATE or DELETE did something
   bool InTransaction() const;
+  // The first thing that is wrong with `table` (empty: with the whole file), or "". An empty answer says little when
+  // the limit passed first.
+  absl::StatusOr<std::string> FirstFault(std::string_view table, absl::Duration limit);
   void CheckpointOnClose(bool on);
   // Moves a log that has grown long into the file, as far as readers allow. Nothing else does but the writer's close:
   // an error here says that the file is broken, which a commit that went well does not.

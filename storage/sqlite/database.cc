@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& give
   TEMPER_ASSIGN_OR_RETURN(const Access access, ReaderAccess(path));
   std::unique_ptr<Database> database(new Database(path, access));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, database->Borrow());
-  TEMPER_RETURN_IF_ERROR(CheckReadable(path, *connection));
+  TEMPER_RETURN_IF_ERROR(CheckReadable(path, *connection, CheckDepth::kBounded));
   database->idle_.push_back(std::move(connection));
   return database;
 }

@@ -3,14 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "storage/migrations/migrations.h"
+#include "storage/sqlite/snapshot.h"
 
 namespace temper {
 namespace {
@@ -19,10 +18,11 @@ namespace fs = std::filesystem;
 
 // The fields of a database's first bytes that are looked at before SQLite may touch the file
 // (sqlite.org/fileformat2.html).
-constexpr int kHeaderBytes = 100;
+constexpr size_t kHeaderBytes = 100;
 constexpr std::string_view kMagic("SQLite format 3\0", 16);
-// A full check reads every page: worth it where it takes a fraction of a second.
+// A full check reads every page. Larger files are checked as far as this time allows.
 constexpr uintmax_t kCheckedBytes = 32 << 20;
+constexpr absl::Duration kCheckTime = absl::Milliseconds(500);
 
 int64_t SchemaVersion() { return static_cast<int64_t>(Migrations().size()); }
 
@@ -48,17 +48,16 @@ bool NotEmpty(const std::string& path) {
   return !error && size > 0;
 }
 
-// Looks at the header without SQLite, which would recover logs and make files beside. An empty file passes.
+// Looks at the header before SQLite does, which would recover logs and make files beside. An empty file passes.
 absl::Status CheckHeader(const std::string& path) {
-  std::array<unsigned char, kHeaderBytes> header;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::PermissionDeniedError(absl::StrCat(path, ": can not be read (", std::strerror(errno), ")"));
-  file.read(reinterpret_cast<char*>(header.data()), kHeaderBytes);
-  const std::streamsize got = file.gcount();
+  if (access(path.c_str(), R_OK) != 0)
+    return absl::PermissionDeniedError(absl::StrCat(path, ": can not be read (", std::strerror(errno), ")"));
+  TEMPER_ASSIGN_OR_RETURN(const std::string start, ReadStart(path, kHeaderBytes));
+  const size_t got = start.size();
+  const auto* header = reinterpret_cast<const unsigned char*>(start.data());
   if (got == 0) return absl::OkStatus();
   if (NotEmpty(path + "-journal")) return absl::OkStatus();  // its creation was cut short: SQLite will undo it first
-  if (got < kHeaderBytes || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0)
-    return NotOurs(path, "no SQLite file");
+  if (got < kHeaderBytes || !start.starts_with(kMagic)) return NotOurs(path, "no SQLite file");
   const auto big_endian = [&](int at) {
     return int64_t{header[at]} << 24 | header[at + 1] << 16 | header[at + 2] << 8 | header[at + 3];
   };
@@ -72,36 +71,56 @@ absl::Status CheckHeader(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status QuickCheck(const std::string& path, Connection& connection) {
+absl::Status CheckPages(const std::string& path, Connection& connection, CheckDepth depth) {
   std::error_code error;
-  if (fs::file_size(path, error) > kCheckedBytes || error) return absl::OkStatus();
-  TEMPER_ASSIGN_OR_RETURN(Query query, connection.Prepare("PRAGMA quick_check(1)"));
-  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
-  const std::string verdict = row ? query.Text(0) : "no answer";
-  if (verdict == "ok") return absl::OkStatus();
-  // Findings may have a headline that says "*** in database main ***".
-  const size_t headline = verdict.rfind("***\n");
-  const std::string finding = headline == std::string::npos ? verdict : verdict.substr(headline + 4);
-  return Damaged(path, finding.substr(0, finding.find('\n')));
-}
-
-absl::Status Migrate(Connection& connection, int64_t version) {
-  for (; version < SchemaVersion(); ++version) {
-    const std::string step =
-        absl::StrCat("BEGIN IMMEDIATE; PRAGMA application_id = ", kApplicationId, ";",
-                     std::string(Migrations()[version]), "; PRAGMA user_version = ", version + 1, "; COMMIT");
-    if (absl::Status status = connection.Exec(step.c_str()); !status.ok()) {
-      if (connection.InTransaction()) connection.Exec("ROLLBACK").IgnoreError();
-      return status;
+  const bool small = fs::file_size(path, error) <= kCheckedBytes || error;
+  if (small || depth == CheckDepth::kWhole) {
+    TEMPER_ASSIGN_OR_RETURN(const std::string fault, connection.FirstFault("", absl::Hours(24)));
+    return fault.empty() ? absl::OkStatus() : Damaged(path, fault);
+  }
+  std::vector<std::string> tables;
+  {
+    TEMPER_ASSIGN_OR_RETURN(Query query, connection.Prepare("SELECT name FROM sqlite_master WHERE type = 'table' "
+                                                            "ORDER BY name = 'record', rootpage"));
+    while (true) {
+      TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      tables.push_back(query.Text(0));
     }
   }
+  const absl::Time end = absl::Now() + kCheckTime;
+  for (const std::string& table : tables) {
+    if (absl::Now() >= end) break;
+    TEMPER_ASSIGN_OR_RETURN(const std::string fault, connection.FirstFault(table, end - absl::Now()));
+    if (!fault.empty()) return Damaged(path, fault);
+  }
   return absl::OkStatus();
+}
+
+// All steps in one transaction: the file is of the old version or of the new one.
+absl::Status Migrate(const std::string& path, Connection& connection, int64_t version) {
+  if (version == SchemaVersion()) return absl::OkStatus();
+  if (version > 0) {
+    const absl::Status kept = CopyDatabase(connection, absl::StrCat(path, ".before-", SchemaVersion()));
+    if (!kept.ok()) {
+      return absl::Status(
+          kept.code(), absl::StrCat(path, ": not brought up to date, as it can not be copied first: ", kept.message()));
+    }
+  }
+  std::string steps = absl::StrCat("BEGIN IMMEDIATE; PRAGMA application_id = ", kApplicationId, ";");
+  for (const std::string_view step : Migrations().subspan(version)) absl::StrAppend(&steps, std::string(step), ";");
+  absl::StrAppend(&steps, "PRAGMA user_version = ", SchemaVersion(), "; COMMIT");
+  const absl::Status status = connection.Exec(steps.c_str());
+  if (!status.ok() && connection.InTransaction()) connection.Exec("ROLLBACK").IgnoreError();
+  return status;
 }
 
 absl::Status UseLog(const std::string& path, Connection& connection) {
   TEMPER_ASSIGN_OR_RETURN(Query query, connection.Prepare("PRAGMA journal_mode = WAL"));
   TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
-  if (row && query.Text(0) == "wal") return absl::OkStatus();
+  const bool uses_log = row && query.View(0) == "wal";
+  TEMPER_RETURN_IF_ERROR(query.Run());  // what it answered holds only when this, its commit, went well
+  if (uses_log) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(path, ": its file system can not share memory; put the database on a disk of this machine"));
 }
@@ -128,10 +147,10 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenWriter(const std::string& path) 
   TEMPER_ASSIGN_OR_RETURN(const int64_t application, connection->Int("PRAGMA application_id"));
   TEMPER_ASSIGN_OR_RETURN(const int64_t objects, connection->Int("SELECT count(*) FROM sqlite_master"));
   if (application != kApplicationId && objects > 0) return NotOurs(path, "another program's SQLite file");
-  TEMPER_RETURN_IF_ERROR(QuickCheck(path, *connection));
+  TEMPER_RETURN_IF_ERROR(CheckPages(path, *connection, CheckDepth::kBounded));
   // A new file gets its schema before the log, so that its header says whose it is from the first commit on.
   TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA synchronous = FULL"));
-  TEMPER_RETURN_IF_ERROR(Migrate(*connection, version));
+  TEMPER_RETURN_IF_ERROR(Migrate(path, *connection, version));
   TEMPER_RETURN_IF_ERROR(UseLog(path, *connection));
   // KiB of pages, which the system caches too: a writer mostly appends.
   TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512"));
@@ -153,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, 
   return Connection::Open(path, access);
 }
 
-absl::Status CheckReadable(const std::string& path, Connection& connection) {
+absl::Status CheckReadable(const std::string& path, Connection& connection, CheckDepth depth) {
   const absl::StatusOr<int64_t> version = connection.Int("PRAGMA user_version");
   if (!version.ok() && absl::IsFailedPrecondition(version.status()) && NotEmpty(path + "-wal")) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": its folder can not be written and its log (", path,
@@ -166,7 +185,7 @@ absl::Status CheckReadable(const std::string& path, Connection& connection) {
                                                       ", this one reads ", SchemaVersion(),
                                                       "); run `temper tune` on it once, which brings it up to date"));
   }
-  return QuickCheck(path, connection);
+  return CheckPages(path, connection, depth);
 }
 
 }  // namespace temper

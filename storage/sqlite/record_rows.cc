@@ -204,6 +204,13 @@ absl::Status VisitPlace(Connection& db, int64_t workload, int64_t target, int th
   return VisitRows(query, visit);
 }
 
+absl::Status VisitTask(Connection& db, int64_t workload, int64_t target, const Visitor& visit) {
+  static const std::string kSql = absl::StrCat(kSelectRecords, "record.workload_id = ? AND record.target_id = ?");
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kSql));
+  query.Bind(workload).Bind(target);
+  return VisitRows(query, visit);
+}
+
 absl::Status VisitConfig(Connection& db, std::string_view workload, std::string_view target, std::string_view config,
                          const Visitor& visit) {
   static const std::string kSql = absl::StrCat(

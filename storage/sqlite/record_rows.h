@@ -26,6 +26,7 @@ absl::StatusOr<bool> VisitOne(Connection& db, int64_t id, const RecordFilter& fi
 // Those of one place: all that the rule of best needs to say which of them stand.
 absl::Status VisitPlace(Connection& db, int64_t workload, int64_t target, int threads, std::string_view device_key,
                         const Visitor& visit);
+absl::Status VisitTask(Connection& db, int64_t workload, int64_t target, const Visitor& visit);
 // Those of one config, whatever its template.
 absl::Status VisitConfig(Connection& db, std::string_view workload, std::string_view target, std::string_view config,
                          const Visitor& visit);

@@ -5,6 +5,7 @@
 #include "storage/sqlite/best_rows.h"
 #include "storage/sqlite/database.h"
 #include "storage/sqlite/job_rows.h"
+#include "storage/sqlite/prune.h"
 #include "storage/sqlite/record_rows.h"
 
 namespace temper {
@@ -98,6 +99,8 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<LeaseRow>> Leases() override {
     return database_->Get<std::vector<LeaseRow>>([](Connection& db) { return rows::Leases(db); });
   }
+
+  absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return PruneDatabase(*database_, options); }
 
   AccessStore& access() override { return access_; }
 

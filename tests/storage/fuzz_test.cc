@@ -1,51 +1,8 @@
 // The kept table of bests against a search from end to end: random records, random questions, the same answers.
-#include "base/rng.h"
-#include "tests/storage/testing.h"
+#include "tests/storage/random.h"
 
 namespace temper {
 namespace {
-
-std::string Pick(Rng& rng, const char* name, int choices) { return name + std::to_string(rng.Below(choices)); }
-
-Record RandomRecord(Rng& rng) {
-  Record r = GoodRecord();
-  r.anchor = Pick(rng, "anchor", 2);
-  r.workload = r.anchor + Pick(rng, "+epilogue", 3);
-  r.target = Pick(rng, "target", 2);
-  r.device_key = Pick(rng, "key", 3);
-  r.fingerprint = Pick(rng, "cpu", 3);
-  r.threads = 1 + static_cast<int>(rng.Below(2));
-  r.template_name = Pick(rng, "template", 2);
-  r.template_version = 1 + static_cast<int>(rng.Below(2));
-  r.config = Pick(rng, "config", 8);
-  r.codegen_id = Pick(rng, "generator", 2);
-  r.time_unix_ms = 1700000000000 + rng.Below(4);
-  static constexpr const char* kPurposes[] = {"search", "search", "search", "final", "revalidate", "canary"};
-  r.purpose = kPurposes[rng.Below(6)];
-  static constexpr Outcome kOutcomes[] = {Outcome::kOk,       Outcome::kOk,          Outcome::kOk,
-                                          Outcome::kRacedOut, Outcome::kBuildFailed, Outcome::kInfrastructure};
-  r.outcome = kOutcomes[rng.Below(6)];
-  static constexpr const char* kOrigins[] = {"measured", "measured", "put", "trusted"};
-  r.origin = kOrigins[rng.Below(4)];
-  if (rng.Below(2) == 0) r.job = 0;
-  if (rng.Below(3) == 0) r.candidate = 1 + rng.Below(200), r.attempt = 1;
-  r.costs_s.assign(1 + rng.Below(5), 0);
-  for (double& cost : r.costs_s) cost = 1e-6 * (1 + rng.Below(20));  // few values: ties happen
-  return r;
-}
-
-BestQuery RandomQuery(Rng& rng) {
-  BestQuery q = QueryFor(RandomRecord(rng));
-  if (rng.Below(4) == 0) q.device_key = "";
-  if (rng.Below(4) == 0) q.fingerprint = "";
-  if (rng.Below(4) == 0) q.anchor = "";
-  if (rng.Below(2) == 0) {
-    q.default_template = Pick(rng, "template", 2);
-    q.default_config = Pick(rng, "config", 8);
-  }
-  if (rng.Below(2) == 0) q.templates = {{Pick(rng, "template", 3), 1}, {Pick(rng, "template", 2), 2}};
-  return q;
-}
 
 std::string Answer(Store& store, const BestQuery& q) {
   const auto answer = store.Best(q);
@@ -53,14 +10,9 @@ std::string Answer(Store& store, const BestQuery& q) {
   return answer->has_value() ? (*answer)->level + " " + Line((*answer)->record) : "nothing";
 }
 
-std::string Lines(const std::vector<Record>& records) {
-  std::string text;
-  for (const Record& r : records) text += Line(r) + "\n";
-  return text;
-}
-
 TEST(StoreFuzz, SqliteAnswersAsTheListDoes) {
-  for (uint64_t seed = 0; seed < 6; ++seed) {
+  int64_t pruned = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
     Rng rng(seed);
     TempFolder folder;
     auto opened = OpenStore(folder.File("records.db"));
@@ -82,6 +34,25 @@ TEST(StoreFuzz, SqliteAnswersAsTheListDoes) {
         ASSERT_EQ(Answer(*sqlite, q), expected) << "seed " << seed << " round " << round;
         answered += expected != "nothing";
       }
+      if (rng.Below(4) == 0) {
+        const PruneOptions options{.keep_records = 1 + rng.Below(6), .dry_run = rng.Below(3) == 0};
+        std::vector<BestQuery> questions;  // of builds that allow all templates: their answers depend on what is kept
+        std::string before = Lines(AllBest(*memory));
+        for (int i = 0; i < 30; ++i) {
+          questions.push_back(RandomQuery(rng));
+          questions.back().templates.clear();
+          before += Answer(*memory, questions.back());
+        }
+        const auto fast_pruned = sqlite->Prune(options), simple_pruned = memory->Prune(options);
+        ASSERT_TRUE(fast_pruned.ok() && simple_pruned.ok()) << fast_pruned.status();
+        ASSERT_EQ(fast_pruned->records, simple_pruned->records);
+        pruned += options.dry_run ? 0 : fast_pruned->records;
+        for (Store* store : {sqlite.get(), memory.get()}) {
+          std::string after = Lines(AllBest(*store));
+          for (const BestQuery& q : questions) after += Answer(*store, q);
+          ASSERT_EQ(after, before) << "seed " << seed << " round " << round;
+        }
+      }
       RecordFilter filter;
       if (rng.Below(2) == 0) filter.workload = RandomRecord(rng).workload;
       if (rng.Below(2) == 0) filter.device_key = Pick(rng, "key", 3);
@@ -92,6 +63,48 @@ TEST(StoreFuzz, SqliteAnswersAsTheListDoes) {
     }
     EXPECT_GT(answered, 50) << "the questions must mostly have answers, or this proves nothing";
   }
+  EXPECT_GT(pruned, 30);
+}
+
+// One task, few devices and configs: what decides an answer is often old.
+TEST(StoreFuzz, NoAnswerDependsOnWhatIsPruned) {
+  int64_t pruned = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Rng rng(seed);
+    const std::unique_ptr<Store> store = *OpenStore("memory:");
+    std::vector<Record> records(30);
+    for (Record& r : records) {
+      r = RandomRecord(rng);
+      r.workload = GoodRecord().workload;
+      r.anchor = GoodRecord().anchor;
+      r.target = GoodRecord().target;
+      r.device_key = r.fingerprint = Pick(rng, "device", 2);
+      r.threads = 2;
+      r.template_version = 1;
+      r.config = Pick(rng, "config", 3);
+      r.candidate = r.attempt = 0;
+      r.job = rng.Below(4) == 0 ? 1 : 0;
+    }
+    ASSERT_EQ(*store->CreateJob({.state = "running"}), 1);
+    ASSERT_TRUE(store->Append(records).ok());
+    std::vector<BestQuery> questions;
+    for (const Record& r : records) {
+      questions.push_back(QueryFor(r));
+      questions.back().default_template = Pick(rng, "template", 2);
+      questions.back().default_config = Pick(rng, "config", 3);
+    }
+    const auto answers = [&] {
+      std::string all = Lines(AllBest(*store));
+      for (const BestQuery& q : questions) all += Answer(*store, q);
+      return all;
+    };
+    const std::string before = answers();
+    const auto gone = store->Prune({.keep_records = 1 + rng.Below(4)});
+    ASSERT_TRUE(gone.ok()) << gone.status();
+    pruned += gone->records;
+    ASSERT_EQ(answers(), before) << "seed " << seed;
+  }
+  EXPECT_GT(pruned, 1000);
 }
 
 }  // namespace

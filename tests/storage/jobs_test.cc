@@ -190,6 +190,56 @@ TEST_P(StoreContract, CommitsAllOrNothing) {
   EXPECT_TRUE(Ids(store_->Leases()).empty());
 }
 
+TEST_P(StoreContract, PrunesWhatIsNotNeeded) {
+  const auto add_job = [&](const char* state, const char* model_hash, const char* verdict) {
+    JobRow job = GoodJob();
+    job.state = state;
+    job.model_hash = model_hash;
+    job.build_with = verdict;
+    return *store_->CreateJob(job);
+  };
+  const int64_t running = add_job("running", "a", "");
+  add_job("done", "a", "tuned");
+  const int64_t verdict = add_job("done", "a", "default");
+  add_job("failed", "a", "");
+  const int64_t newest = add_job("done", "b", "");
+  std::vector<int64_t> records;
+  for (int i = 0; i < 10; ++i) {
+    Record r = GoodRecord();
+    r.config = "config" + std::to_string(i);
+    r.costs_s = {1e-3 * (10 - i), 1e-3 * (10 - i), 1e-3 * (10 - i)};
+    if (i == 0) r.costs_s = {1e-6, 1e-6, 1e-6};
+    if (i == 1) r.job = running;
+    records.push_back(Add(r));
+  }
+  Record other_task = GoodRecord();
+  other_task.workload = "another";
+  records.push_back(Add(other_task));
+  for (int i = 1; i <= 4; ++i) ASSERT_TRUE(store_->access().AppendAudit({0, i * 10, "", "", "", "", ""}).ok());
+
+  const auto counts = [&](PruneOptions options) {
+    const auto pruned = store_->Prune(options);
+    EXPECT_TRUE(pruned.ok()) << pruned.status();
+    return std::make_tuple(pruned->records, pruned->jobs, pruned->audit);
+  };
+  EXPECT_EQ(counts({}), std::make_tuple(0, 0, 0)) << "off unless asked for";
+  PruneOptions options{.keep_records = 3, .keep_jobs = 1, .audit_before_unix_ms = 1000, .dry_run = true};
+  EXPECT_EQ(counts(options), std::make_tuple(5, 2, 3));
+  EXPECT_EQ(All(*store_).size(), 11u) << "only counted";
+  options.dry_run = false;
+  EXPECT_EQ(counts(options), std::make_tuple(5, 2, 3));
+  std::vector<int64_t> left;
+  for (const Record& r : All(*store_)) left.push_back(r.id);
+  EXPECT_EQ(left, (std::vector<int64_t>{records[0], records[1], records[7], records[8], records[9], records[10]}))
+      << "the best, one of a job that runs, the newest, and all of a small task";
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact config0");
+  EXPECT_EQ(Ids(store_->Jobs({})), (std::vector<int64_t>{newest, verdict, running}));
+  EXPECT_EQ(store_->access().Audit(0, 9)->size(), 1u);
+  EXPECT_EQ(counts(options), std::make_tuple(0, 0, 0)) << "all at once";
+  EXPECT_GT(Add(GoodRecord()), records.back()) << "ids are not used again";
+  EXPECT_GT(add_job("queued", "", ""), newest);
+}
+
 TEST_P(StoreContract, KeepsTokensAndSpendsThemOnce) {
   AccessStore& access = store_->access();
   TokenRow token{"id", "hash", "ada", "read,submit", "laptop", 1, 2, false};

@@ -12,6 +12,7 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 #include "measure_worker/sandbox/conversation.h"
 #include "measure_worker/sandbox/messages.h"
 
@@ -47,10 +48,7 @@ const char* OutcomeOf(Phase phase, bool late) {
   return late ? kBuildTimeout : kBuildFailed;
 }
 
-std::string Cut(std::string text) {
-  if (text.size() > kMaxErrorBytes) text.resize(kMaxErrorBytes);
-  return text;
-}
+std::string Cut(const std::string& text) { return std::string(CutUtf8(text, kMaxErrorBytes)); }
 
 // What the child claims, made fit to be believed: an ok result has finite, positive samples.
 TrialResult Sane(TrialResult result) {
@@ -60,7 +58,7 @@ TrialResult Sane(TrialResult result) {
     result = {kInfrastructure, "the child reported no usable time"};
   }
   if (result.outcome != kOk && result.outcome != kRacedOut) result.costs_s.clear();
-  result.error = Cut(std::move(result.error));
+  result.error = Cut(result.error);
   return result;
 }
 
@@ -236,7 +234,7 @@ absl::StatusOr<ModelResult> Sandbox::Run(const ModelWork& work, const CancelToke
   const OnModel keep = [&](ModelResult result) { answer = std::move(result); };
   TEMPER_ASSIGN_OR_RETURN(const auto ending, RunModel(Encode(work), 0, work.budget_ms, token, {}, keep));
   if (ending.has_value()) return ModelResult{ending->outcome, ending->error};
-  answer.error = Cut(std::move(answer.error));
+  answer.error = Cut(answer.error);
   return answer;
 }
 

@@ -1,15 +1,11 @@
 #include "measure_worker/service/wire.h"
 
+#include <cmath>
+
+#include "base/utf8.h"
+
 namespace temper::worker {
 namespace {
-
-// protobuf refuses to send text that is not UTF-8, and errors quote what a crashed process wrote.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) >= 0x7f || (c < ' ' && c != '\n' && c != '\t')) c = '?';
-  }
-  return text;
-}
 
 // What the server leaves open, or sets to nonsense, gets our default.
 template <typename T>
@@ -63,8 +59,8 @@ v1::CandidateResult ToWire(int64_t lease, const CandidateSpec& candidate, const 
   out.set_lease(lease);
   out.set_candidate(candidate.candidate);
   out.set_attempt(candidate.attempt);
-  out.set_outcome(Printable(result.outcome));
-  out.set_error(Printable(result.error));
+  out.set_outcome(ToUtf8(result.outcome));
+  out.set_error(ToUtf8(result.error));
   out.mutable_costs_s()->Assign(result.costs_s.begin(), result.costs_s.end());
   out.set_build_ms(static_cast<int32_t>(result.build_ms));
   out.set_run_ms(static_cast<int32_t>(result.run_ms));
@@ -75,11 +71,11 @@ v1::CandidateResult ToWire(int64_t lease, const CandidateSpec& candidate, const 
 v1::ModelResult ToWire(int64_t lease, const ModelResult& result) {
   v1::ModelResult out;
   out.set_lease(lease);
-  out.set_outcome(Printable(result.outcome));
-  out.set_error(Printable(result.error));
+  out.set_outcome(ToUtf8(result.outcome));
+  out.set_error(ToUtf8(result.error));
   out.mutable_untuned_s()->Assign(result.untuned_s.begin(), result.untuned_s.end());
   out.mutable_tuned_s()->Assign(result.tuned_s.begin(), result.tuned_s.end());
-  out.set_relative_error(result.relative_error);
+  out.set_relative_error(std::isfinite(result.relative_error) ? result.relative_error : 1e9);
   return out;
 }
 

@@ -42,6 +42,9 @@ v1::Record ToWire(const Record& r) {
   out.set_tuner(r.tuner);
   out.set_job(r.job);
   out.set_time_unix_ms(r.time_unix_ms);
+  out.set_candidate(r.candidate);
+  out.set_attempt(r.attempt);
+  out.set_origin(r.origin);
   return out;
 }
 
@@ -68,6 +71,9 @@ absl::StatusOr<Record> FromWire(const v1::Record& r) {
   out.tuner = r.tuner();
   out.job = r.job();
   out.time_unix_ms = r.time_unix_ms();
+  out.candidate = r.candidate();
+  out.attempt = r.attempt();
+  if (!r.origin().empty()) out.origin = r.origin();
   return out;
 }
 

@@ -35,7 +35,7 @@ class ServerCore : private JobHost {
 
   absl::StatusOr<int64_t> SubmitJob(JobSpec spec);
   absl::Status CancelJob(int64_t job);
-  absl::StatusOr<std::vector<JobRow>> Jobs();
+  absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   std::vector<Dispatcher::SessionView> Sessions();
   std::shared_ptr<JobFeed> FindJob(int64_t job);  // null: not of this server, or long over
   Store& store() override { return store_; }

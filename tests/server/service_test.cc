@@ -175,7 +175,7 @@ TEST_F(ServiceTest, UnsoundSamplesAreNotBelieved) {
   WorkerCalls worker(address_);
   worker.Register(kKey, "w");
   v1::SubmitResultsRequest results = Measure(worker.Take());
-  results.mutable_results(0)->set_costs_s(0, -1);
+  results.mutable_results(0)->set_costs_s(0, 0);
   v1::SubmitResultsReply reply;
   ASSERT_TRUE(worker.Submit(results, reply).ok());
   // It is tried again, alone.

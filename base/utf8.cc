@@ -1,5 +1,8 @@
 #include "base/utf8.h"
 
+#include <cstdint>
+#include <cstring>
+
 namespace temper {
 namespace {
 
@@ -22,13 +25,41 @@ size_t CharacterAt(std::string_view text) {
   return refused ? 0 : length;
 }
 
+bool IsControl(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  if (character.size() == 2) return lead == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+  return character.size() == 1 && (lead < ' ' || lead == 0x7F);
+}
+
+// Most text is ASCII, which needs no more than a look at eight bytes at a time.
+size_t AsciiAt(std::string_view text) {
+  size_t length = 0;
+  for (uint64_t word; text.size() - length >= sizeof word; length += sizeof word) {
+    std::memcpy(&word, text.data() + length, sizeof word);
+    if ((word & 0x8080808080808080u) != 0) break;
+  }
+  return length;
+}
+
+// Calls `visit` with each character, and with each byte that belongs to none (`is_character`: false).
+template <typename F>
+void EachCharacter(std::string_view text, F visit) {
+  while (!text.empty()) {
+    const size_t length = CharacterAt(text);
+    visit(text.substr(0, length == 0 ? 1 : length), /*is_character=*/length > 0);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+}
+
 }  // namespace
 
 bool IsUtf8(std::string_view text) {
+  text.remove_prefix(AsciiAt(text));
   while (!text.empty()) {
     const size_t length = CharacterAt(text);
     if (length == 0) return false;
     text.remove_prefix(length);
+    text.remove_prefix(AsciiAt(text));
   }
   return true;
 }
@@ -43,12 +74,34 @@ std::string_view CutUtf8(std::string_view text, size_t most) {
 std::string ToUtf8(std::string_view text) {
   std::string clean;
   clean.reserve(text.size());
-  while (!text.empty()) {
-    const size_t length = CharacterAt(text);
-    clean.append(length == 0 ? "?" : text.substr(0, length));
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
+  EachCharacter(text, [&](std::string_view character, bool is_character) {
+    clean.append(is_character ? character : std::string_view("?"));
+  });
   return clean;
+}
+
+bool HasControls(std::string_view text) {
+  bool found = false;
+  EachCharacter(text, [&](std::string_view character, bool) { found = found || IsControl(character); });
+  return found;
+}
+
+std::string Escaped(std::string_view text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string escaped;
+  escaped.reserve(text.size());
+  EachCharacter(text, [&](std::string_view character, bool is_character) {
+    if (is_character && !IsControl(character)) {
+      escaped.append(character);
+      return;
+    }
+    for (const char c : character) {
+      const auto byte = static_cast<unsigned char>(c);
+      escaped.append("\\x").push_back(kDigits[byte >> 4]);
+      escaped.push_back(kDigits[byte & 15]);
+    }
+  });
+  return escaped;
 }
 
 }  // namespace temper

@@ -12,4 +12,9 @@ std::string_view CutUtf8(std::string_view text, size_t most);
 // What is no character becomes '?', byte by byte.
 std::string ToUtf8(std::string_view text);
 
+// Whether it holds a character that moves a terminal's cursor or worse: below space, DEL, U+0080 to U+009F.
+bool HasControls(std::string_view text);
+// For one line of a terminal: control characters, line ends among them, and what is no character become "\x1b".
+std::string Escaped(std::string_view text);
+
 }  // namespace temper

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 #include "cli/profile.h"
 #include "compiler/runtime/thread_pool.h"
 #include "compiler/runtime/timing.h"
@@ -63,7 +64,7 @@ absl::Status Bench(const Options& o) {
                                    {"std_ms", timing.std_ms},
                                    {"repeats", timing.repeats}};
     if (o.profile) line["profile"] = ToJson(profile);
-    std::printf("%s\n", line.dump().c_str());
+    std::printf("%s\n", JsonText(line).c_str());
   }
   return absl::OkStatus();
 }

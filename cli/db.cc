@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 
 namespace temper {
@@ -27,8 +28,9 @@ void Print(const Record& r, bool json) {
   }
   const std::string cost = r.ok() ? absl::StrCat(MedianCost(r) * 1e3, " ms") : std::string(Text(r.outcome));
   std::printf("%lld  %-14s %-10s %-8s %s  %s\n    %s\n", static_cast<long long>(r.id), cost.c_str(),
-              r.device_key.c_str(), r.purpose.c_str(), r.template_name.c_str(), r.config.c_str(), r.workload.c_str());
-  if (!r.error.empty()) std::printf("    %s\n", r.error.c_str());
+              Escaped(r.device_key).c_str(), r.purpose.c_str(), Escaped(r.template_name).c_str(),
+              Escaped(r.config).c_str(), Escaped(r.workload).c_str());
+  if (!r.error.empty()) std::printf("    %s\n", Escaped(r.error).c_str());
 }
 
 absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const Options& o) {
@@ -46,17 +48,28 @@ absl::StatusOr<RecordFilter> FilterOf(const Options& o) {
   return absl::InvalidArgumentError(absl::StrCat("no outcome '", o.outcome, "'; there are: ", names));
 }
 
-absl::Status Best(const Options& o) {
+// Those that the filter matches, all or the best, from the server or from the file. `visit` returns whether it wants
+// more; a file is read to its end.
+absl::Status Visit(const Options& o, bool best, const std::function<bool(const Record&)>& visit) {
   TEMPER_ASSIGN_OR_RETURN(const RecordFilter filter, FilterOf(o));
+  if (!o.records.server.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
+    return client->ExportRecords(filter, best, visit);
+  }
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
-  return store->ScanBest(filter, [&](const Record& r) { Print(r, o.json); });
+  const auto each = [&](const Record& r) { visit(r); };
+  return best ? store->ScanBest(filter, each) : store->Scan(filter, each);
 }
 
-absl::Status List(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(const RecordFilter filter, FilterOf(o));
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
-  return store->Scan(filter, [&](const Record& r) { Print(r, o.json); });
+absl::Status Show(const Options& o, bool best) {
+  return Visit(o, best, [&](const Record& r) {
+    Print(r, o.json);
+    return true;
+  });
 }
+
+absl::Status Best(const Options& o) { return Show(o, true); }
+absl::Status List(const Options& o) { return Show(o, false); }
 
 absl::Status Snapshot(const Options& o) {
   if (!o.files.empty()) return absl::InvalidArgumentError("give a FILE.jsonl or --snapshot FILE.db, not both");
@@ -73,17 +86,12 @@ absl::Status Export(const Options& o) {
   auto begin = [&] {
     if (!o.files.empty() && !file.is_open()) file.open(o.files[0]);
   };
-  auto write = [&](const Record& r) {
+  const absl::Status read = Visit(o, false, [&](const Record& r) {
     begin();
     out << ToJsonLine(r) << '\n';
-  };
-  if (!o.records.server.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
-    TEMPER_RETURN_IF_ERROR(client->ExportRecords(0, write));
-  } else {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
-    TEMPER_RETURN_IF_ERROR(store->Scan({}, write));
-  }
+    return out.good();
+  });
+  if (!read.ok() && out.good()) return read;
   begin();
   out.flush();
   if (!out) {
@@ -151,8 +159,9 @@ void AddDb(CLI::App& app, Action* action) {
     command->callback([o, action, run] { *action = [o, run] { return run(*o); }; });
     return command;
   };
-  for (CLI::App* command : {add("best", "the fastest known config of each workload", "best --json", Best),
-                            add("list", "all records, failures included", "list --outcome build_failed", List)}) {
+  CLI::App* best = add("best", "the fastest known config of each workload", "best --json", Best);
+  CLI::App* list = add("list", "all records, failures included", "list --outcome build_failed", List);
+  for (CLI::App* command : {best, list}) {
     command->add_flag("--json", o->json, "one JSON object a line");
     command->add_option("--device", o->filter.device_key, "of this device key only");
     command->add_option("--outcome", o->outcome, "of this outcome only");
@@ -165,7 +174,7 @@ void AddDb(CLI::App& app, Action* action) {
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
   exports->add_option("file", o->files, "FILE.jsonl (default: standard output)")->expected(1);
   exports->add_option("--snapshot", o->snapshot, "instead a copy of the database as it is now, in one file: FILE.db");
-  for (CLI::App* command : {imports, merge, exports})
+  for (CLI::App* command : {best, list, imports, merge, exports})
     command->add_option("--server", o->records.server, "through the server that holds the database");
 }
 

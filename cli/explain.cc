@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 #include "cli/explain_html.h"
 #include "cli/explanation.h"
 
@@ -209,9 +210,7 @@ Json ToJson(const FailureGroups& failures) {
 }
 
 // Errors may hold bytes of any kind.
-void PrintJson(const Json& json) {
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
+void PrintJson(const Json& json) { std::printf("%s\n", JsonText(json).c_str()); }
 
 // --- the command ---
 

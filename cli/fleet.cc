@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 #include "cli/progress.h"
 #include "proto/convert.h"
 
@@ -17,6 +19,8 @@ struct Options {
   std::string server;
   bool json = false;
   int64_t job = 0;
+  int64_t limit = 100;
+  std::string state;
 };
 
 absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const Options& o) {
@@ -41,11 +45,12 @@ absl::Status Devices(const Options& o) {
                                      {"failures", d.failures()},
                                      {"last_seen_s", d.last_seen_s()},
                                      {"target", d.target()}};
-      std::printf("%s\n", line.dump().c_str());
+      std::printf("%s\n", JsonText(line).c_str());
     } else {
-      std::printf("%-16s %-18s %8lld %9lld %12.1f  %s%s\n", d.key().c_str(), d.state().c_str(),
+      const std::string reason = d.reason().empty() ? "" : " (" + d.reason() + ")";
+      std::printf("%-16s %-18s %8lld %9lld %12.1f  %s%s\n", Escaped(d.key()).c_str(), d.state().c_str(),
                   static_cast<long long>(d.trials()), static_cast<long long>(d.failures()), d.last_seen_s(),
-                  d.fingerprint().c_str(), d.reason().empty() ? "" : (" (" + d.reason() + ")").c_str());
+                  Escaped(d.fingerprint()).c_str(), Escaped(reason).c_str());
     }
   }
   return absl::OkStatus();
@@ -53,18 +58,19 @@ absl::Status Devices(const Options& o) {
 
 absl::Status Jobs(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
-  TEMPER_ASSIGN_OR_RETURN(std::vector<v1::JobSummary> jobs, client->ListJobs());
+  TEMPER_ASSIGN_OR_RETURN(std::vector<v1::JobSummary> jobs, client->ListJobs(o.limit, o.state));
   if (!o.json) std::printf("%6s %-24s %-16s %-20s %8s %10s\n", "job", "model", "device", "state", "trials", "best ms");
   for (const v1::JobSummary& j : jobs) {
     if (o.json) {
       nlohmann::ordered_json line = {{"job", j.job()},        {"model", j.model()},   {"device", j.device_key()},
                                      {"state", j.state()},    {"reason", j.reason()}, {"trials", j.trials()},
                                      {"best_ms", j.best_ms()}};
-      std::printf("%s\n", line.dump().c_str());
+      std::printf("%s\n", JsonText(line).c_str());
     } else {
-      std::printf("%6lld %-24s %-16s %-20s %8lld %10.3f%s\n", static_cast<long long>(j.job()), j.model().c_str(),
-                  j.device_key().c_str(), j.state().c_str(), static_cast<long long>(j.trials()), j.best_ms(),
-                  j.reason().empty() ? "" : ("  " + j.reason()).c_str());
+      const std::string reason = j.reason().empty() ? "" : "  " + j.reason();
+      std::printf("%6lld %-24s %-16s %-20s %8lld %10.3f%s\n", static_cast<long long>(j.job()),
+                  Escaped(j.model()).c_str(), Escaped(j.device_key()).c_str(), j.state().c_str(),
+                  static_cast<long long>(j.trials()), j.best_ms(), Escaped(reason).c_str());
     }
   }
   return absl::OkStatus();
@@ -86,11 +92,9 @@ absl::Status Watch(const Options& o) {
 
 absl::Status Cancel(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::JobSummary> jobs, client->ListJobs());
-  for (const v1::JobSummary& job : jobs) {
-    if (job.job() != o.job || !IsFinalJobState(job.state())) continue;
+  TEMPER_ASSIGN_OR_RETURN(const v1::JobSummary job, client->GetJob(o.job));
+  if (IsFinalJobState(job.state()))
     return absl::FailedPreconditionError(absl::StrCat("job ", o.job, " is over: it was ", job.state(), " before"));
-  }
   TEMPER_RETURN_IF_ERROR(client->CancelJob(o.job));
   std::printf("job %lld is cancelled; its records stay\n", static_cast<long long>(o.job));
   return absl::OkStatus();
@@ -115,8 +119,11 @@ void AddDevices(CLI::App& app, Action* action) {
 
 void AddJobs(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  Add(app, action, "jobs", "list a server's jobs, newest first", "jobs --server tuner:9190", Jobs, o)
-      ->add_flag("--json", o->json, "one JSON object a line");
+  CLI::App* command =
+      Add(app, action, "jobs", "list a server's jobs, newest first", "jobs --server tuner:9190", Jobs, o);
+  command->add_flag("--json", o->json, "one JSON object a line");
+  command->add_option("--limit", o->limit, "so many of the newest; 0: all")->check(ZeroOrMore())->capture_default_str();
+  command->add_option("--state", o->state, "of this state only: running, done, failed, cancelled ...");
 }
 
 void AddWatch(CLI::App& app, Action* action) {

@@ -117,8 +117,9 @@ absl::Status Records::Scan(const std::function<void(const Record&)>& visit) {
   filter.device_key = options_.device;
   if (store_ != nullptr) return store_->Scan(filter, visit);
   if (client_ == nullptr) return absl::OkStatus();
-  return client_->ExportRecords(0, [&](const Record& r) {
-    if (filter.device_key.empty() || r.device_key == filter.device_key) visit(r);
+  return client_->ExportRecords(filter, /*best=*/false, [&](const Record& r) {
+    visit(r);
+    return true;
   });
 }
 

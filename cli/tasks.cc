@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 
 namespace temper {
 namespace {
@@ -63,7 +64,7 @@ absl::Status Tasks(const Options& o) {
       for (const SpaceView& view : spaces) {
         if (o.space) line["spaces"].push_back(Json(view));
       }
-      std::printf("%s\n", line.dump().c_str());
+      std::printf("%s\n", JsonText(line).c_str());
     } else {
       std::printf("%s%2dx %8.2f MFLOP  %6lld configs of %s", task.alternative ? "or " : "", task.count,
                   Flops(task.workload) / 1e6, static_cast<long long>(size), absl::StrJoin(templates, ", ").c_str());

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 #include "cli/local_fleet.h"
 #include "cli/progress.h"
 #include "cli/tune_report.h"
@@ -138,7 +139,7 @@ absl::Status Tune(Options o) {
   const TuneReport report{name, o.records.device, view, seconds()};
   if (!o.json.empty()) {
     std::ofstream out(o.json);
-    out << report.Json().dump(1) << "\n";
+    out << JsonText(report.Json(), 1) << "\n";
     out.close();
     if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
   }

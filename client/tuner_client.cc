@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/incoming_stream.h"
 #include "proto/convert.h"
+#include "proto/limits.h"
 #include "temper/v1/tuning.grpc.pb.h"
 
 namespace temper {
@@ -17,6 +19,8 @@ namespace {
 
 // Keeps a request of queries or records well below the server's 4 MiB.
 constexpr size_t kMostBytesARequest = 1 << 20;
+constexpr int kLargestReply = 32 << 20;  // the first event of a watch tells all of a job's workloads
+constexpr int kJobsAPage = 1000;
 // A watch is one call; it is taken up again when this has passed, so that a half-open connection cannot hold it for
 // ever.
 constexpr absl::Duration kWatchDeadline = absl::Hours(1);
@@ -33,6 +37,7 @@ grpc::ChannelArguments ChannelSettings() {
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
   // Proxies of the environment are for the web, not for a tuning server.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetMaxReceiveMessageSize(kLargestReply);
   return args;
 }
 
@@ -55,12 +60,13 @@ size_t WireBytes(const BestQuery& q) {
   return q.workload.size() + q.anchor.size() + q.target.size() + q.fingerprint.size() + q.templates.size() * 64 + 128;
 }
 
-// Calls `send` with runs of `items`, each of a bounded size.
+// Calls `send` with runs of at most `most` items, each of a bounded size.
 template <typename T, typename Send>
-absl::Status InChunks(std::span<const T> items, const Send& send) {
+absl::Status InChunks(std::span<const T> items, size_t most, const Send& send) {
   for (size_t begin = 0; begin < items.size();) {
     size_t end = begin, bytes = 0;
-    while (end < items.size() && (end == begin || bytes + WireBytes(items[end]) <= kMostBytesARequest)) {
+    while (end < std::min(items.size(), begin + most) &&
+           (end == begin || bytes + WireBytes(items[end]) <= kMostBytesARequest)) {
       bytes += WireBytes(items[end++]);
     }
     TEMPER_RETURN_IF_ERROR(send(items.subspan(begin, end - begin)));
@@ -172,10 +178,12 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
       if (signal.cancelled) return absl::CancelledError("the watch was stopped");
       signal.context = &context;
     }
-    std::unique_ptr<grpc::ClientReader<v1::JobEvent>> reader = impl_->stub->WatchJob(&context, request);
+    IncomingStream<v1::JobEvent> stream(context, [&](grpc::CompletionQueue* queue) {
+      return impl_->stub->AsyncWatchJob(&context, request, queue, nullptr);
+    });
     v1::JobEvent event;
     bool wanted = true, ended = false;
-    while (wanted && reader->Read(&event)) {
+    while (wanted && stream.Read(&event)) {
       broken_since = absl::InfiniteFuture();
       back_off = kFirstBackOff;
       request.set_cursor(event.cursor());
@@ -183,7 +191,7 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
       wanted = on_event(event);
     }
     if (!wanted) context.TryCancel();
-    const grpc::Status status = reader->Finish();
+    const grpc::Status status = stream.Finish();
     std::unique_lock lock(signal.mutex);
     signal.context = nullptr;
     if (ended) return absl::OkStatus();
@@ -204,21 +212,47 @@ absl::Status TunerClient::CancelJob(int64_t job) {
   return impl_->Call(&v1::TuningService::Stub::CancelJob, request, reply);
 }
 
-absl::StatusOr<std::vector<v1::JobSummary>> TunerClient::ListJobs() {
+absl::StatusOr<std::vector<v1::JobSummary>> TunerClient::ListJobs(int64_t most, const std::string& state) {
+  std::vector<v1::JobSummary> jobs;
+  v1::ListJobsRequest request;
+  request.set_state(state);
+  while (true) {
+    const int64_t left = most - static_cast<int64_t>(jobs.size());
+    request.set_limit(most == 0 ? kJobsAPage : static_cast<int32_t>(std::min<int64_t>(left, kJobsAPage)));
+    v1::ListJobsReply reply;
+    TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListJobs, request, reply));
+    jobs.insert(jobs.end(), reply.jobs().begin(), reply.jobs().end());
+    if (reply.next_before() == 0 || (most != 0 && static_cast<int64_t>(jobs.size()) >= most)) return jobs;
+    request.set_before(reply.next_before());
+  }
+}
+
+absl::StatusOr<v1::JobSummary> TunerClient::GetJob(int64_t job) {
+  v1::ListJobsRequest request;
+  request.set_before(job + 1);
+  request.set_limit(1);
   v1::ListJobsReply reply;
-  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListJobs, v1::ListJobsRequest(), reply));
-  return std::vector<v1::JobSummary>(reply.jobs().begin(), reply.jobs().end());
+  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListJobs, request, reply));
+  if (reply.jobs_size() == 0 || reply.jobs(0).job() != job)
+    return absl::NotFoundError(absl::StrCat("there is no job ", job));
+  return reply.jobs(0);
 }
 
 absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices() {
-  v1::ListDevicesReply reply;
-  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListDevices, v1::ListDevicesRequest(), reply));
-  return std::vector<v1::Device>(reply.devices().begin(), reply.devices().end());
+  std::vector<v1::Device> devices;
+  v1::ListDevicesRequest request;
+  do {
+    v1::ListDevicesReply reply;
+    TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListDevices, request, reply));
+    devices.insert(devices.end(), reply.devices().begin(), reply.devices().end());
+    request.set_after(reply.next_after());
+  } while (!request.after().empty());
+  return devices;
 }
 
 absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(std::span<const BestQuery> queries) {
   std::vector<std::optional<BestAnswer>> answers;
-  TEMPER_RETURN_IF_ERROR(InChunks(queries, [&](std::span<const BestQuery> chunk) -> absl::Status {
+  TEMPER_RETURN_IF_ERROR(InChunks(queries, kMostQueries, [&](std::span<const BestQuery> chunk) -> absl::Status {
     v1::QueryBestRequest request;
     for (const BestQuery& query : chunk) *request.add_queries() = ToWire(query);
     v1::QueryBestReply reply;
@@ -249,7 +283,7 @@ absl::StatusOr<std::optional<TunerClient::Verdict>> TunerClient::QueryVerdict(co
 
 absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Record> records) {
   std::vector<int64_t> ids;
-  TEMPER_RETURN_IF_ERROR(InChunks(records, [&](std::span<const Record> chunk) -> absl::Status {
+  TEMPER_RETURN_IF_ERROR(InChunks(records, kMostRecords, [&](std::span<const Record> chunk) -> absl::Status {
     v1::PutRecordsRequest request;
     for (const Record& record : chunk) *request.add_records() = ToWire(record);
     v1::PutRecordsReply reply;
@@ -260,22 +294,27 @@ absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Rec
   return ids;
 }
 
-absl::Status TunerClient::ExportRecords(int64_t after_id, const std::function<void(const Record&)>& visit) {
+absl::Status TunerClient::ExportRecords(const RecordFilter& filter, bool best,
+                                        const std::function<bool(const Record&)>& visit) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchDeadline));
   v1::ExportRecordsRequest request;
-  request.set_after_id(after_id);
-  auto reader = impl_->stub->ExportRecords(&context, request);
+  request.set_after_id(filter.after_id);
+  request.set_best(best);
+  request.set_workload(filter.workload);
+  request.set_target(filter.target);
+  request.set_device_key(filter.device_key);
+  if (filter.outcome.has_value()) request.set_outcome(std::string(Text(*filter.outcome)));
+  request.set_purpose(filter.purpose);
+  IncomingStream<v1::Record> stream(context, [&](grpc::CompletionQueue* queue) {
+    return impl_->stub->AsyncExportRecords(&context, request, queue, nullptr);
+  });
   v1::Record record;
-  absl::Status read;
-  while (read.ok() && reader->Read(&record)) {
-    absl::StatusOr<Record> value = FromWire(record);
-    read = value.status();
-    if (value.ok()) visit(*value);
+  while (stream.Read(&record)) {
+    TEMPER_ASSIGN_OR_RETURN(const Record value, FromWire(record));
+    if (!visit(value)) return absl::CancelledError("the export was stopped");
   }
-  if (!read.ok()) context.TryCancel();  // else Finish waits for what nobody reads
-  const absl::Status told = impl_->Told(reader->Finish());
-  return read.ok() ? told : read;
+  return impl_->Told(stream.Finish());
 }
 
 }  // namespace temper

@@ -54,7 +54,9 @@ class TunerClient {
   absl::Status WatchJob(int64_t job, const std::function<bool(const v1::JobEvent&)>& on_event,
                         absl::Duration patience = absl::Seconds(10), StopSignal* stop = nullptr);
   absl::Status CancelJob(int64_t job);
-  absl::StatusOr<std::vector<v1::JobSummary>> ListJobs();
+  // The newest `most` jobs (0: all) of this state (empty: any), newest first.
+  absl::StatusOr<std::vector<v1::JobSummary>> ListJobs(int64_t most = 0, const std::string& state = "");
+  absl::StatusOr<v1::JobSummary> GetJob(int64_t job);  // kNotFound
   absl::StatusOr<std::vector<v1::Device>> ListDevices();
 
   // One answer per query, in order; any number of queries (sent in requests of a bounded size).
@@ -68,8 +70,9 @@ class TunerClient {
                                                       const std::string& device_key);
   // One id per record; 0 for a trial that the server knows already.
   absl::StatusOr<std::vector<int64_t>> PutRecords(std::span<const Record> records);
-  // In id order, those with an id above `after_id`.
-  absl::Status ExportRecords(int64_t after_id, const std::function<void(const Record&)>& visit);
+  // Those that the filter matches (by workload, target, device key, purpose and outcome), in id order from `after_id`
+  // on; or of these the best of each workload, target and device key. `visit` returns whether it wants more.
+  absl::Status ExportRecords(const RecordFilter& filter, bool best, const std::function<bool(const Record&)>& visit);
 
  private:
   struct Impl;

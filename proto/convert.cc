@@ -1,10 +1,19 @@
 #include "proto/convert.h"
 
+#include "base/utf8.h"
+
 namespace temper {
+namespace {
+
+constexpr size_t kLongestMessage = 2 << 10;  // bytes
+
+}  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  // Messages travel as metadata, of which 8 KiB are taken, and may quote what came from elsewhere.
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::string(CutUtf8(Escaped(std::string(status.message())), kLongestMessage)));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -28,11 +37,14 @@ v1::Record ToWire(const Record& r) {
   out.set_codegen_id(r.codegen_id);
   out.set_purpose(r.purpose);
   out.set_outcome(std::string(Text(r.outcome)));
-  out.set_error(r.error);
+  out.set_error(ToUtf8(r.error));  // older databases hold errors that were cut inside a character
   out.mutable_costs_s()->Assign(r.costs_s.begin(), r.costs_s.end());
   out.set_tuner(r.tuner);
   out.set_job(r.job);
   out.set_time_unix_ms(r.time_unix_ms);
+  out.set_candidate(r.candidate);
+  out.set_attempt(r.attempt);
+  out.set_origin(r.origin);
   return out;
 }
 
@@ -59,6 +71,9 @@ absl::StatusOr<Record> FromWire(const v1::Record& r) {
   out.tuner = r.tuner();
   out.job = r.job();
   out.time_unix_ms = r.time_unix_ms();
+  out.candidate = r.candidate();
+  out.attempt = r.attempt();
+  if (!r.origin().empty()) out.origin = r.origin();
   return out;
 }
 
@@ -116,7 +131,7 @@ v1::JobSummary ToWire(const JobRow& row) {
   out.set_model(row.model);
   out.set_device_key(row.device_key);
   out.set_state(row.state);
-  out.set_reason(row.reason);
+  out.set_reason(ToUtf8(row.reason));
   out.set_trials(row.trials);
   out.set_best_ms(row.best_ms);
   return out;

@@ -14,7 +14,7 @@ namespace temper {
 // workers from kOldestWireVersion on, and names the others.
 inline constexpr int kWireVersion = 2, kOldestWireVersion = 2;
 
-// The codes of both are numbered alike. Messages travel as they are.
+// The codes of both are numbered alike. Messages are cut to 2 KiB, and are one line of UTF-8.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

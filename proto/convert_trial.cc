@@ -1,6 +1,7 @@
 #include "proto/convert_trial.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 
 namespace temper {
 namespace {
@@ -10,12 +11,16 @@ void TakePositive(T& field, U value) {
   if (value > 0) field = value;
 }
 
-// protobuf refuses text that is not UTF-8, and errors quote what a crashed process wrote.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) >= 0x7f || (c < ' ' && c != '\n' && c != '\t')) c = '?';
+// The wire carries finite numbers from 0 on (see proto/limits.h); what is none counts as the worst.
+double Finite(double value, double worst) { return value >= 0 && value <= worst ? value : worst; }
+
+constexpr int kMostSamples = 1024;
+constexpr double kLongest = 1e9, kWorstDrift = 1e6;
+
+void SetSamples(const std::vector<double>& samples, google::protobuf::RepeatedField<double>* out) {
+  for (const double sample : samples) {
+    if (out->size() < kMostSamples) out->Add(Finite(sample, kLongest));
   }
-  return text;
 }
 
 template <typename Result>
@@ -141,11 +146,11 @@ v1::CandidateResult ToWire(int64_t lease, const Candidate& candidate, const Tria
   out.set_candidate(candidate.id);
   out.set_attempt(candidate.attempt);
   out.set_outcome(std::string(Text(result.outcome)));
-  out.set_error(Printable(result.error));
-  out.mutable_costs_s()->Assign(result.costs_s.begin(), result.costs_s.end());
+  out.set_error(ToUtf8(result.error));
+  SetSamples(result.costs_s, out.mutable_costs_s());
   out.set_build_ms(static_cast<int32_t>(result.build_ms));
   out.set_run_ms(static_cast<int32_t>(result.run_ms));
-  out.set_drift(result.drift);
+  out.set_drift(Finite(result.drift, kWorstDrift));
   return out;
 }
 
@@ -164,10 +169,10 @@ v1::ModelResult ToWire(int64_t lease, const ModelResult& result) {
   v1::ModelResult out;
   out.set_lease(lease);
   out.set_outcome(std::string(Text(result.outcome)));
-  out.set_error(Printable(result.error));
-  out.mutable_untuned_s()->Assign(result.untuned_s.begin(), result.untuned_s.end());
-  out.mutable_tuned_s()->Assign(result.tuned_s.begin(), result.tuned_s.end());
-  out.set_relative_error(result.relative_error);
+  out.set_error(ToUtf8(result.error));
+  SetSamples(result.untuned_s, out.mutable_untuned_s());
+  SetSamples(result.tuned_s, out.mutable_tuned_s());
+  out.set_relative_error(Finite(result.relative_error, kLongest));
   return out;
 }
 

@@ -42,9 +42,6 @@ std::vector<Run> MatchRuns(const Shape& in, const Shape& out) {
   return runs;
 }
 
-bool IsOutput(const Graph& g, ValueId v) { return std::find(g.outputs.begin(), g.outputs.end(), v) != g.outputs.end(); }
-bool IsInput(const Graph& g, ValueId v) { return std::find(g.inputs.begin(), g.inputs.end(), v) != g.inputs.end(); }
-
 }  // namespace
 
 bool SameBytes(const Shape& shape, const std::vector<int>& a, const std::vector<int>& b) {
@@ -141,11 +138,13 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
   std::iota(root.begin(), root.end(), 0);
   // The output that a class is written to, once one has claimed it.
   std::vector<ValueId> written_to(g.values.size(), kNoValue);
-  std::vector<bool> fixed(g.values.size(), false);
+  std::vector<bool> fixed(g.values.size(), false), is_output(g.values.size(), false);
   std::vector<bool> cut(g.values.size(), false);  // less than all of its root's bytes
-  for (size_t i = 0; i < g.values.size(); ++i) {
-    fixed[i] = g.values[i].is_constant || IsInput(g, static_cast<ValueId>(i));
-    if (IsOutput(g, static_cast<ValueId>(i))) written_to[i] = static_cast<ValueId>(i);
+  for (size_t i = 0; i < g.values.size(); ++i) fixed[i] = g.values[i].is_constant;
+  for (ValueId v : g.inputs) fixed[v] = true;
+  for (ValueId v : g.outputs) {
+    is_output[v] = true;
+    written_to[v] = v;
   }
   const std::vector<std::optional<Part>> parts = PartsOfConcats(g);
   for (const Group& group : g.groups) {
@@ -156,7 +155,7 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
     if (group.nodes.size() != 1 || !IsAliasNode(g, node)) continue;
     const ValueId base = root[node.inputs[0]];
     cut[node.output] = cut[node.inputs[0]] || node.op == "slice";
-    if (IsOutput(g, node.output)) {
+    if (is_output[node.output]) {
       if (fixed[base] || cut[node.output] || written_to[base] != kNoValue) continue;  // a copy
       written_to[base] = node.output;
     }

@@ -19,6 +19,14 @@ int InputIndex(const Graph& g, ValueId v, Extracted& e) {
   return static_cast<int>(e.inputs.size()) - 1;
 }
 
+// Of no elements, so that there is nothing to measure.
+bool HasNothing(const Workload& w) { return NumElements(w.output().shape) == 0; }
+
+absl::Status TooLarge() {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a fused kernel has more than ", kMaxWorkloadItems, " operators or operands"));
+}
+
 bool IsOpaque(const Workload& w) {
   return std::any_of(w.calls.begin(), w.calls.end(), [](const Workload::Call& call) {
     const OpDef* op = FindOp(call.op);
@@ -30,6 +38,7 @@ bool IsOpaque(const Workload& w) {
 
 absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group) {
   if (group.nodes.empty()) return absl::InternalError("a group without nodes");
+  if (group.nodes.size() > kMaxWorkloadItems) return TooLarge();
   Extracted e;
   absl::flat_hash_map<ValueId, int> call_of;  // values made inside
   for (size_t i = 0; i < group.nodes.size(); ++i) call_of[g.nodes[group.nodes[i]].output] = static_cast<int>(i);
@@ -38,6 +47,7 @@ absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group) {
     for (ValueId v : g.nodes[n].inputs) {
       if (v != kNoValue && !call_of.contains(v)) InputIndex(g, v, e);
     }
+    if (e.inputs.size() > kMaxWorkloadItems) return TooLarge();
   }
   const int inputs = static_cast<int>(e.inputs.size());
   for (size_t i = 0; i < group.nodes.size(); ++i) {
@@ -69,9 +79,13 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g) {
   const auto add = [&](const Group& group, bool alternative) -> absl::Status {
     if (aliases.Have(group)) return absl::OkStatus();
     TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g, group));
-    if (IsOpaque(e.workload)) return absl::OkStatus();
+    if (IsOpaque(e.workload) || HasNothing(e.workload)) return absl::OkStatus();
     auto [it, fresh] = seen.try_emplace(Text(e.workload), tasks.size());
-    if (fresh) tasks.push_back({std::move(e.workload), 0, alternative});
+    if (fresh) {
+      // It travels as its text: what would be refused there is refused here.
+      TEMPER_RETURN_IF_ERROR(ParseWorkload(it->first).status());
+      tasks.push_back({std::move(e.workload), 0, alternative});
+    }
     ++tasks[it->second].count;
     return absl::OkStatus();
   };

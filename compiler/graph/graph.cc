@@ -31,6 +31,10 @@ absl::StatusOr<TensorType> InferNode(const Graph& g, const Node& node) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(node), ": takes ", op->min_inputs, " to ", op->max_inputs, " inputs, got ", inputs));
   }
+  for (int i = 0; i < op->min_inputs; ++i) {
+    if (node.inputs[static_cast<size_t>(i)] == kNoValue)
+      return absl::InvalidArgumentError(absl::StrCat(Where(node), ": operand ", i, " may not be absent"));
+  }
   absl::StatusOr<TensorType> type = op->infer(node.attrs, TypesOf(g, node.inputs));
   if (type.ok()) return type;
   return absl::Status(type.status().code(), absl::StrCat(Where(node), ": ", std::string(type.status().message())));

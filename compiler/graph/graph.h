@@ -72,7 +72,8 @@ struct Extracted {
 absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group);
 
 // A task: one distinct workload of the graph and its alternatives, and how often it occurs. Groups that are free
-// (aliases: a reshape that moves nothing) or opaque give no task.
+// (aliases: a reshape that moves nothing), opaque or without elements give no task. kInvalidArgument: a workload is
+// beyond the limits of ParseWorkload.
 struct Task {
   Workload workload;
   int count;
@@ -94,7 +95,8 @@ std::vector<Group> WithAlternatives(const std::vector<Group>& groups, std::span<
 bool IsAlias(const Graph& g, const Group& group);
 
 // JSON, without the data of float constants of more than 64 elements (types stay): what SubmitJob carries. FromJson
-// gives those constants no data; FillConstants draws them from a seed (scaled by fan-in, so that values stay in range).
+// gives those constants no data, and bounds what it takes: the text may come from anywhere. FillConstants draws them
+// from a seed (scaled by fan-in, so that values stay in range).
 std::string ToJson(const Graph& g);
 absl::StatusOr<Graph> GraphFromJson(std::string_view json);
 void FillConstants(Graph& g, uint64_t seed);

@@ -15,6 +15,11 @@ constexpr int kFormat = 1;      // rises when the meaning changes
 constexpr int64_t kSmall = 64;  // float constants up to this many elements keep their data
 constexpr int64_t kMaxElements = int64_t{1} << 36;
 constexpr int64_t kMaxRank = 16;
+constexpr size_t kMaxValues = 1 << 18, kMaxNodes = 1 << 16, kMaxAlternatives = 1 << 10;
+constexpr size_t kMaxChecked = 1 << 23;  // nodes times alternatives, each of which is checked in the whole graph
+// Of the text: how deep lists and objects lie in each other, how many items they have, and how many of these have keys.
+constexpr int kMaxDepth = 16;
+constexpr int64_t kMaxItems = 4 << 20, kMaxKeys = 1 << 20;
 
 // JSON has no infinities; masks in models do.
 Json NumberToJson(double v) {
@@ -41,6 +46,36 @@ bool KeepsData(const Value& v) {
 
 absl::Status Bad(std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("graph: ", std::string(what)));
+}
+
+// Before anything is built: a text of a few MB can describe what takes GB, or lies deeper than a stack does.
+absl::Status CheckShape(std::string_view text) {
+  int depth = 0;
+  int64_t items = 0, keys = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"':
+        while (++i < text.size() && text[i] != '"') i += text[i] == '\\' ? 1 : 0;
+        break;
+      case '[':
+      case '{':
+        if (++depth > kMaxDepth) return Bad("lists lie too deep in each other");
+        ++items;
+        break;
+      case ']':
+      case '}':
+        --depth;
+        break;
+      case ',':
+        ++items;
+        break;
+      case ':':
+        ++keys;
+        break;
+    }
+  }
+  if (items > kMaxItems || keys > kMaxKeys) return Bad("too many items");
+  return absl::OkStatus();
 }
 
 // Typed access to JSON objects, since a wrong type must be an error and not an abort.
@@ -88,18 +123,32 @@ absl::StatusOr<double> Number(const Json& item) {
   return Bad("constant data hold something that is no number");
 }
 
+// Whether this integer type has that value.
+bool Holds(DType dtype, int64_t v) {
+  const int64_t bits = 8 * SizeOf(dtype);
+  if (dtype == DType::kBool) return v == 0 || v == 1;
+  if (dtype == DType::kU8) return 0 <= v && v < 256;
+  return bits == 64 || (-(int64_t{1} << (bits - 1)) <= v && v < int64_t{1} << (bits - 1));
+}
+
 absl::StatusOr<NDArray> DataFromJson(const Json& data, const TensorType& type) {
   if (!data.is_array() || static_cast<int64_t>(data.size()) != NumElements(type.shape))
     return Bad("constant data of the wrong length");
   NDArray array(type.dtype, type.shape);
   for (size_t i = 0; i < data.size(); ++i) {
-    if (type.dtype == DType::kI64) {
-      if (!data[i].is_number_integer()) return Bad("integer constant data hold something else");
-      array.as<int64_t>()[i] = data[i].get<int64_t>();
+    if (IsFloat(type.dtype)) {
+      TEMPER_ASSIGN_OR_RETURN(double v, Number(data[i]));
+      array.Set(static_cast<int64_t>(i), v);
       continue;
     }
-    TEMPER_ASSIGN_OR_RETURN(double v, Number(data[i]));
-    array.Set(static_cast<int64_t>(i), v);
+    if (!data[i].is_number_integer()) return Bad("integer constant data hold something else");
+    const int64_t v = data[i].get<int64_t>();
+    if (type.dtype == DType::kI64) {
+      array.as<int64_t>()[i] = v;
+      continue;
+    }
+    if (!Holds(type.dtype, v)) return Bad("constant data hold a number that their type does not");
+    array.Set(static_cast<int64_t>(i), static_cast<double>(v));
   }
   return array;
 }
@@ -127,7 +176,8 @@ absl::StatusOr<Value> ValueFromJson(const Json& json) {
   if (json.contains("perm")) {
     TEMPER_ASSIGN_OR_RETURN(v.type.perm, IdsField(json, "perm", 0, v.type.shape.size()));
   }
-  v.is_constant = json.value("constant", Json(false)) == Json(true);
+  const auto constant = json.find("constant");
+  v.is_constant = constant != json.end() && constant->is_boolean() && constant->get<bool>();
   if (json.contains("data")) {
     TEMPER_ASSIGN_OR_RETURN(v.constant, DataFromJson(json["data"], v.type));
   }
@@ -204,6 +254,7 @@ std::string ToJson(const Graph& g) {
 }
 
 absl::StatusOr<Graph> GraphFromJson(std::string_view text) {
+  TEMPER_RETURN_IF_ERROR(CheckShape(text));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Bad("not JSON");
   TEMPER_ASSIGN_OR_RETURN(const Json* format, Field(json, "format"));
@@ -211,11 +262,13 @@ absl::StatusOr<Graph> GraphFromJson(std::string_view text) {
   Graph g;
   TEMPER_ASSIGN_OR_RETURN(g.name, StringField(json, "name"));
   TEMPER_ASSIGN_OR_RETURN(const Json* values, ArrayField(json, "values"));
+  if (values->size() > kMaxValues) return Bad("too many values");
   for (const Json& item : *values) {
     TEMPER_ASSIGN_OR_RETURN(Value v, ValueFromJson(item));
     g.values.push_back(std::move(v));
   }
   TEMPER_ASSIGN_OR_RETURN(const Json* nodes, ArrayField(json, "nodes"));
+  if (nodes->size() > kMaxNodes) return Bad("too many nodes");
   for (const Json& item : *nodes) {
     TEMPER_ASSIGN_OR_RETURN(Node node, NodeFromJson(item, g.values.size()));
     g.nodes.push_back(std::move(node));
@@ -224,13 +277,15 @@ absl::StatusOr<Graph> GraphFromJson(std::string_view text) {
   TEMPER_ASSIGN_OR_RETURN(g.outputs, IdsField(json, "outputs", 0, g.values.size()));
   TEMPER_ASSIGN_OR_RETURN(g.groups, GroupsFromJson(json, g.nodes.size()));
   TEMPER_ASSIGN_OR_RETURN(const Json* alternatives, ArrayField(json, "alternatives"));
+  if (alternatives->size() > kMaxAlternatives || alternatives->size() * g.nodes.size() > kMaxChecked)
+    return Bad("too many alternatives");
   for (const Json& item : *alternatives) {
     Alternative a;
     TEMPER_ASSIGN_OR_RETURN(a.replaces, IdsField(item, "replaces", 0, g.groups.size()));
     TEMPER_ASSIGN_OR_RETURN(a.groups, GroupsFromJson(item, g.nodes.size()));
     g.alternatives.push_back(std::move(a));
   }
-  TEMPER_RETURN_IF_ERROR(Verify(g));
+  if (const absl::Status sound = Verify(g); !sound.ok()) return Bad(std::string(sound.message()));
   return g;
 }
 

@@ -29,7 +29,7 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
   const Shape& x = in[0].shape;
   const Shape& w = in[1].shape;
   int64_t group = attrs.Int("group", 1);
-  if (w[1] * group != x[1])
+  if (x[1] % group != 0 || w[1] != x[1] / group)
     return InvalidType(absl::StrCat("input has ", x[1], " channels, weight takes ", w[1], " in ", group, " groups"));
   if (w[0] % group != 0) return InvalidType("group divides the output channels");
   TEMPER_ASSIGN_OR_RETURN(Window window, WindowOf(attrs, w[2], w[3]));
@@ -66,25 +66,16 @@ absl::StatusOr<ir::Tensor> ComputeConv(ir::ProgramBuilder& b, const Attrs& attrs
       });
 }
 
-// Pairs of an output position along dimension `d` and a tap that sees the image there, not its padding.
-int64_t TapsInside(const Window& window, int d, int64_t taps, int64_t image, int64_t outputs) {
-  int64_t inside = 0;
-  for (int64_t tap = 0; tap < taps; ++tap) {
-    for (int64_t i = 0; i < outputs; ++i) {
-      const int64_t pixel = i * window.stride[d] + tap * window.dilation[d] - window.pad_begin[d];
-      if (0 <= pixel && pixel < image) ++inside;
-    }
-  }
-  return inside;
-}
-
 // What multiplies by padding is no work: a kernel may leave it out.
 double ConvFlops(const Attrs& attrs, std::span<const TensorType> in, const TensorType& output) {
   const Shape &x = in[0].shape, &w = in[1].shape, &out = output.shape;
   const absl::StatusOr<Window> window = WindowOf(attrs, w[2], w[3]);
   if (!window.ok()) return 0;  // the type rule has refused it
-  double flops = 2 * static_cast<double>(out[0] * out[1] * w[1]);
-  for (int d = 0; d < 2; ++d) flops *= static_cast<double>(TapsInside(*window, d, w[2 + d], x[2 + d], out[2 + d]));
+  double flops = 2 * static_cast<double>(out[0] * out[1]) * static_cast<double>(w[1]);
+  for (int d = 0; d < 2; ++d) {
+    flops *= static_cast<double>(
+        TapsInside(out[2 + d], w[2 + d], window->stride[d], window->dilation[d], window->pad_begin[d], x[2 + d]));
+  }
   return flops;
 }
 
@@ -100,6 +91,7 @@ absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const T
   int64_t group = attrs.Int("group", 1);
   if (w[0] != x[1]) return InvalidType(absl::StrCat("input has ", x[1], " channels, weight takes ", w[0]));
   if (w[0] % group != 0) return InvalidType("group divides the input channels");
+  if (int64_t channels; __builtin_mul_overflow(w[1], group, &channels)) return InvalidType("too many output channels");
   TEMPER_ASSIGN_OR_RETURN(Window window, WindowOf(attrs, w[2], w[3]));
   std::vector<int64_t> extra = attrs.Ints("output_padding", {0, 0});
   if (extra.size() != 2) return InvalidType("output_padding has two elements");

@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<int64_t>> NormalizeAxes(const std::vector<int64_t>& a
 }
 
 absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t kernel_w) {
-  constexpr int64_t kLimit = int64_t{1} << 24;
+  constexpr int64_t kLimit = int64_t{1} << 20;  // so that products of a few of them and of a dimension fit
   std::vector<int64_t> strides = attrs.Ints("strides", {1, 1}), dilations = attrs.Ints("dilations", {1, 1});
   std::vector<int64_t> pads = attrs.Ints("pads", {0, 0, 0, 0});
   if (strides.size() != 2 || dilations.size() != 2) return InvalidType("strides and dilations have two elements");
@@ -89,6 +89,41 @@ absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t ke
     }
   }
   return w;
+}
+
+namespace {
+
+// The sum of floor((a * i + b) / m) for i in [0, n), by Euclid's steps; nothing is negative, m is not 0.
+int64_t FloorSum(int64_t n, int64_t m, int64_t a, int64_t b) {
+  int64_t sum = 0;
+  while (n > 0) {
+    sum += n * (n - 1) / 2 * (a / m) + n * (b / m);
+    a %= m;
+    b %= m;
+    const int64_t last = a * n + b;
+    if (last < m) break;
+    n = last / m;
+    b = last % m;
+    std::swap(m, a);
+  }
+  return sum;
+}
+
+// Pairs with position * stride + tap * dilation <= most.
+int64_t PairsUpTo(int64_t outputs, int64_t taps, int64_t stride, int64_t dilation, int64_t most) {
+  if (most < 0 || outputs < 1) return 0;
+  const int64_t some = std::min(taps, most / dilation + 1);  // taps that meet any position
+  const int64_t last = (outputs - 1) * stride;
+  const int64_t all = most < last ? 0 : std::min(some, (most - last) / dilation + 1);  // those that meet every one
+  // The others from the farthest tap on, which meets the fewest.
+  return all * outputs + FloorSum(some - all, stride, dilation, most - (some - 1) * dilation) + (some - all);
+}
+
+}  // namespace
+
+int64_t TapsInside(int64_t outputs, int64_t taps, int64_t stride, int64_t dilation, int64_t before, int64_t image) {
+  return PairsUpTo(outputs, taps, stride, dilation, before + image - 1) -
+         PairsUpTo(outputs, taps, stride, dilation, before - 1);
 }
 
 double Elements(const TensorType& t) {

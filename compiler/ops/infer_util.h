@@ -33,6 +33,11 @@ struct Window {
 // From attributes strides, pads [top,left,bottom,right], dilations; checked. `rank4` shapes only.
 absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t kernel_w);
 
+// Pairs of a position in [0, outputs) and a tap in [0, taps) that see the image: 0 <= position * stride + tap *
+// dilation
+// - before < image. In closed form, for numbers of any size that a workload may have.
+int64_t TapsInside(int64_t outputs, int64_t taps, int64_t stride, int64_t dilation, int64_t before, int64_t image);
+
 // Elements as a double, so that products of dimensions do not overflow on the way.
 double Elements(const TensorType& t);
 

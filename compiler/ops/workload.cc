@@ -12,9 +12,9 @@ namespace temper {
 namespace {
 
 // Workloads arrive over the wire too; what no network needs is refused before anything is allocated.
-constexpr int kMaxItems = 1024;
 constexpr int kMaxRank = 16;
 constexpr int64_t kMaxElements = int64_t{1} << 36;
+constexpr double kMaxFlops = 0x1p60;  // days of any machine; counts of a call's operations fit 64 bits
 constexpr std::string_view kAxes = "0123456789abcdef";
 
 std::string CallText(const Workload::Call& call) {
@@ -67,7 +67,7 @@ absl::StatusOr<Workload::Call> ParseCall(ops::TextCursor& c) {
       continue;
     }
     TEMPER_ASSIGN_OR_RETURN(int64_t arg, c.Int());
-    if (arg < 0 || arg > 2 * kMaxItems) return c.Error("argument out of range");
+    if (arg < 0 || arg > 2 * kMaxWorkloadItems) return c.Error("argument out of range");
     call.args.push_back(static_cast<int>(arg));
   }
   if (c.Eat("; ")) {
@@ -83,10 +83,13 @@ absl::Status CheckCall(const Workload& w, size_t index) {
   const OpDef* op = FindOp(call.op);
   if (op == nullptr) return absl::InvalidArgumentError(absl::StrCat("unknown operator '", call.op, "'"));
   std::vector<TensorType> inputs;
-  for (int arg : call.args) {
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const int arg = call.args[i];
     if (arg >= static_cast<int>(w.inputs.size() + index)) {
       return absl::InvalidArgumentError(absl::StrCat(call.op, ": argument ", arg, " is not computed before it"));
     }
+    if (arg < 0 && static_cast<int>(i) < op->min_inputs)
+      return absl::InvalidArgumentError(absl::StrCat(call.op, ": operand ", i, " may not be absent"));
     inputs.push_back(arg < 0 ? TensorType{} : w.TypeOf(arg));
   }
   TEMPER_ASSIGN_OR_RETURN(TensorType inferred, op->infer(call.attrs, inputs));
@@ -95,6 +98,8 @@ absl::Status CheckCall(const Workload& w, size_t index) {
     return absl::InvalidArgumentError(
         absl::StrCat(call.op, ": stated result ", Text(call.type), ", computed ", Text(inferred)));
   }
+  if (!(op->flops(call.attrs, inputs, call.type) <= kMaxFlops))
+    return absl::InvalidArgumentError(absl::StrCat(call.op, ": more work than any machine does in days"));
   return absl::OkStatus();
 }
 
@@ -141,14 +146,14 @@ absl::StatusOr<Workload> ParseWorkload(std::string_view text) {
     operand.constant = c.Eat("const ");
     TEMPER_ASSIGN_OR_RETURN(operand.type, ParseType(c));
     w.inputs.push_back(std::move(operand));
-    if (w.inputs.size() > kMaxItems) return c.Error("too many inputs");
+    if (w.inputs.size() > kMaxWorkloadItems) return c.Error("too many inputs");
   }
   TEMPER_RETURN_IF_ERROR(c.Expect(" "));
   while (!c.Eat("anchor=")) {
     TEMPER_ASSIGN_OR_RETURN(Workload::Call call, ParseCall(c));
     TEMPER_RETURN_IF_ERROR(c.Expect("; "));
     w.calls.push_back(std::move(call));
-    if (w.calls.size() > kMaxItems) return c.Error("too many calls");
+    if (w.calls.size() > kMaxWorkloadItems) return c.Error("too many calls");
     TEMPER_RETURN_IF_ERROR(CheckCall(w, w.calls.size() - 1));
   }
   TEMPER_ASSIGN_OR_RETURN(int64_t anchor, c.Int());

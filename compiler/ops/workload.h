@@ -43,7 +43,9 @@ struct Workload {
 //   -> f32[1,64,56,56]@0231; add(3,2) -> f32[1,64,56,56]@0231; anchor=0
 // An absent operand is written "_".
 std::string Text(const Workload& w);
-// Checks operators, argument positions and types (by inference): the text may come from anywhere.
+inline constexpr int kMaxWorkloadItems = 1024;  // inputs, and calls
+// Checks operators, argument positions, types (by inference) and that no call is more work than machines can do: the
+// text may come from anywhere.
 absl::StatusOr<Workload> ParseWorkload(std::string_view text);
 uint64_t Hash(const Workload& w);  // of the text
 // The text of the anchor call alone (its operands as inputs): what config spaces depend on, and `borrowed` records

@@ -276,7 +276,7 @@ class PackageWriter {
       m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
       if (step.symbol.empty()) m["steps"].back()["copy_bytes"] = step.copy_bytes;
     }
-    return m.dump(1);
+    return m.dump(1, ' ', false, ordered_json::error_handler_t::replace);  // names come from model files
   }
 
   const Graph& g_;

@@ -5,7 +5,9 @@
 #include <mutex>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "measure_worker/service/server_link.h"
+#include "proto/check.h"
 #include "proto/convert.h"
 #include "temper/v1/worker.grpc.pb.h"
 
@@ -62,10 +64,7 @@ class GrpcLink : public ServerLink {
     stub_->async()->Sync(&pending->context, &pending->request, &pending->reply,
                          [this, pending, done = std::move(done)](const grpc::Status& status) mutable {
                            Note(status);
-                           if (status.ok())
-                             done(std::move(pending->reply));
-                           else
-                             done(FromGrpc(status));
+                           done(Checked(status, std::move(pending->reply)));
                            grpc::ClientContext* context = &pending->context;
                            Leave(context, std::move(pending));
                          });
@@ -87,8 +86,15 @@ class GrpcLink : public ServerLink {
     const grpc::Status status = call(&context, &reply);
     Leave(&context);
     Note(status);
+    return Checked(status, std::move(reply));
+  }
+  // A server is not believed either: what it says keeps its limits, or the call has failed.
+  template <typename Reply>
+  static absl::StatusOr<Reply> Checked(const grpc::Status& status, Reply&& reply) {
     if (!status.ok()) return FromGrpc(status);
-    return reply;
+    if (const absl::Status checked = CheckMessage(reply); !checked.ok())
+      return absl::DataLossError(absl::StrCat("the server's answer is refused: ", checked.message()));
+    return std::move(reply);
   }
 
   bool Enter(grpc::ClientContext* context, std::chrono::milliseconds timeout) {

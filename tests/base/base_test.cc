@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/temporary_directory.h"
+#include "base/utf8.h"
 
 namespace temper {
 namespace {
@@ -137,6 +138,31 @@ TEST(TemporaryDirectoryTest, GoesWithTheObjectThatHasItLast) {
   EXPECT_TRUE(std::filesystem::exists(path + "/file"));
   kept = TemporaryDirectory();
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(TextTest, WhatIsUtf8) {
+  for (const char* text :
+       {"", "plain ASCII, more than eight bytes", "für", "\u20ac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"})
+    EXPECT_TRUE(IsUtf8(text)) << text;
+  for (const char* text : {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                           "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "eight and then \xe2\x82", "\xc3("})
+    EXPECT_FALSE(IsUtf8(text)) << text;
+}
+
+TEST(TextTest, CutsBetweenCharacters) {
+  EXPECT_EQ(CutUtf8("abc", 3), "abc");
+  EXPECT_EQ(CutUtf8("abc", 2), "ab");
+  EXPECT_EQ(CutUtf8("f\xc3\xbcr", 2), "f");
+  EXPECT_EQ(CutUtf8("f\xc3\xbcr", 3), "f\xc3\xbc");
+  EXPECT_EQ(CutUtf8("\xf0\x9f\x98\x80", 3), "");
+}
+
+TEST(TextTest, ControlCharactersAndBrokenOnesAreReplacedOrShown) {
+  EXPECT_TRUE(HasControls("a\tb"));
+  EXPECT_TRUE(HasControls("a\xc2\x9b"));  // CSI in one character
+  EXPECT_FALSE(HasControls("f\xc3\xbcr \xc2\xa0"));
+  EXPECT_EQ(ToUtf8("f\xc3\xbcr\n\xff\xe2\x82"), "f\xc3\xbcr\n???");
+  EXPECT_EQ(Escaped("f\xc3\xbcr\n\x1b[2J\xff"), "f\xc3\xbcr\\x0a\\x1b[2J\\xff");
 }
 
 }  // namespace

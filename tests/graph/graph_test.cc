@@ -129,6 +129,39 @@ TEST(GraphJson, RefusesWhatIsNoGraph) {
   }
 }
 
+TEST(GraphJson, RefusesWhatTakesTooMuch) {
+  const auto why = [](const std::string& text) { return std::string(GraphFromJson(text).status().message()); };
+  EXPECT_THAT(why(std::string(1 << 20, '[')), HasSubstr("too deep"));
+  std::string items = "[0";
+  for (int i = 0; i < (4 << 20) + 1; ++i) items += ",0";
+  EXPECT_THAT(why(items + "]"), HasSubstr("too many items"));
+  // Brackets in texts are no lists.
+  Graph named = SmallNet();
+  named.name = std::string(100, '[') + "\\\"";
+  EXPECT_TRUE(GraphFromJson(ToJson(named)).ok()) << GraphFromJson(ToJson(named)).status();
+  const auto with = [](const std::string& value) {
+    return "{\"format\":1,\"name\":\"\",\"inputs\":[],\"outputs\":[],\"groups\":[],\"alternatives\":[],\"nodes\":[],"
+           "\"values\":[" +
+           value + "]}";
+  };
+  EXPECT_TRUE(
+      GraphFromJson(with("{\"name\":\"x\",\"dtype\":\"u8\",\"shape\":[1],\"constant\":true,\"data\":[255]}")).ok());
+  EXPECT_FALSE(
+      GraphFromJson(with("{\"name\":\"x\",\"dtype\":\"u8\",\"shape\":[1],\"constant\":true,\"data\":[256]}")).ok());
+  EXPECT_FALSE(
+      GraphFromJson(with("{\"name\":\"x\",\"dtype\":\"i8\",\"shape\":[1],\"constant\":true,\"data\":[1e300]}")).ok());
+  EXPECT_FALSE(GraphFromJson(with("{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[8589934592,8589934592]}")).ok());
+}
+
+TEST(GraphJson, RefusesAnOperandThatHasToBeThere) {
+  std::string json = ToJson(SmallNet());
+  const size_t inputs = json.find("\"inputs\":[", json.find("\"nodes\""));
+  ASSERT_NE(inputs, std::string::npos);
+  const size_t begin = inputs + 10, end = json.find_first_of(",]", begin);
+  json.replace(begin, end - begin, "-1");
+  EXPECT_THAT(std::string(GraphFromJson(json).status().message()), HasSubstr("may not be absent"));
+}
+
 TEST(FillConstantsTest, IsSeededAndKeepsActivationsInRange) {
   Builder b;
   ValueId v = b.Input({1, 64, 8, 8});

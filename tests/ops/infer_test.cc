@@ -1,5 +1,6 @@
 // Type rules: shapes that come out, and what is refused with which words.
 #include "gmock/gmock.h"
+#include "compiler/ops/infer_util.h"
 #include "ops_testing.h"
 
 namespace temper {
@@ -135,6 +136,35 @@ TEST(Infer, WhatIsWrongIsNamed) {
     EXPECT_THAT(std::string(type.status().message()), HasSubstr(c.reason)) << c.op << " " << c.attrs;
     EXPECT_EQ(type.status().message().find(std::string(c.op) + ": "), 0u) << type.status();
   }
+}
+
+int64_t CountTapsInside(int64_t outputs, int64_t taps, int64_t stride, int64_t dilation, int64_t before,
+                        int64_t image) {
+  int64_t inside = 0;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    for (int64_t i = 0; i < outputs; ++i) {
+      const int64_t pixel = i * stride + tap * dilation - before;
+      inside += 0 <= pixel && pixel < image;
+    }
+  }
+  return inside;
+}
+
+TEST(TapsInsideTest, AgreesWithCounting) {
+  Rng rng(3);
+  for (int i = 0; i < 20'000; ++i) {
+    const int64_t n[] = {1 + rng.Below(12), 1 + rng.Below(9), 1 + rng.Below(5),
+                         1 + rng.Below(5),  rng.Below(20),    1 + rng.Below(40)};
+    ASSERT_EQ(ops::TapsInside(n[0], n[1], n[2], n[3], n[4], n[5]), CountTapsInside(n[0], n[1], n[2], n[3], n[4], n[5]))
+        << n[0] << " " << n[1] << " " << n[2] << " " << n[3] << " " << n[4] << " " << n[5];
+  }
+}
+
+TEST(TapsInsideTest, OfTheLargestWindows) {
+  constexpr int64_t kImage = int64_t{1} << 36, kTaps = 1 << 20;
+  EXPECT_EQ(ops::TapsInside(kImage - kTaps + 1, kTaps, 1, 1, 0, kImage), (kImage - kTaps + 1) * kTaps);
+  EXPECT_EQ(ops::TapsInside(1, kTaps, 1, 1, 0, kImage), kTaps);
+  EXPECT_EQ(ops::TapsInside(1, kTaps, 1, kTaps, kTaps, kImage), (kImage + kTaps - 1) / kTaps);
 }
 
 }  // namespace

@@ -7,13 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "proto/check.h"
 #include "proto/convert.h"
 
 namespace temper {
 
 inline constexpr size_t kLargestQuery = 4 << 20, kLargestReport = 1 << 20, kLargestGraph = 16 << 20;
 
-// A call without a deadline could wait for ever on a server that hangs, and holds its resources for as long.
+// What a handler sees has passed this: the call has a deadline, the request a bounded size, and each of its fields
+// keeps its limit. A call without a deadline could wait for ever on a server that hangs, and holds its resources for as
+// long.
 template <typename Request>
 absl::Status Admit(const grpc::CallbackServerContext& context, const Request& request, size_t largest) {
   if (context.deadline() == std::chrono::system_clock::time_point::max()) {
@@ -23,7 +26,7 @@ absl::Status Admit(const grpc::CallbackServerContext& context, const Request& re
     return absl::ResourceExhaustedError(
         absl::StrCat("the request has ", bytes, " bytes; at most ", largest, " are taken"));
   }
-  return absl::OkStatus();
+  return CheckMessage(request);
 }
 
 inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {

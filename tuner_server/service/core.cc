@@ -180,8 +180,8 @@ absl::Status ServerCore::CancelJob(int64_t id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<JobRow>> ServerCore::Jobs() {
-  TEMPER_ASSIGN_OR_RETURN(std::vector<JobRow> rows, store_.Jobs({}));
+absl::StatusOr<std::vector<JobRow>> ServerCore::Jobs(const JobFilter& filter) {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<JobRow> rows, store_.Jobs(filter));
   for (JobRow& row : rows) {
     const std::shared_ptr<JobFeed> feed = FindJob(row.id);
     if (feed != nullptr && !feed->over()) row = feed->row();

@@ -38,7 +38,7 @@ class ServerCore : private JobHost {
   // `request`: the bytes that it goes on from after a restart.
   absl::StatusOr<int64_t> SubmitJob(JobSpec spec, std::string request);
   absl::Status CancelJob(int64_t job);
-  absl::StatusOr<std::vector<JobRow>> Jobs();
+  absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   std::vector<Dispatcher::SessionView> Sessions();
   std::shared_ptr<JobFeed> FindJob(int64_t job);  // null: not of this server, or long over
   Store& store() override { return store_; }

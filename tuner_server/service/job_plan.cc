@@ -26,7 +26,7 @@ std::string JobText(const JobSpec& spec) {
                                 {"revalidate", spec.revalidate},
                                 {"booster", spec.booster},
                                 {"workloads", spec.workloads.size()}}
-      .dump();
+      .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {

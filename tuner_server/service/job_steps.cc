@@ -323,6 +323,7 @@ std::string JobSteps::Summary(absl::Duration now) const {
                                           {"kept_default", loop_->kept_default()},
                                           {"warnings", loop_->warnings()},
                                           {"tasks", tasks}};
+  // Warnings quote what came from elsewhere: no byte of it may make this throw.
   return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

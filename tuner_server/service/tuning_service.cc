@@ -1,12 +1,20 @@
 #include "tuner_server/service/tuning_service.h"
 
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/hash.h"
 #include "tuner_server/service/calls.h"
 #include "tuner_server/service/wire.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kRecordsAPage = 256;
+constexpr int64_t kRecordsAPage = 64, kBestsAPage = 256;  // of an export; a page of bests looks at them all
+constexpr int kMostExports = 16;                          // at once: each holds a page until its reader takes it
+constexpr int kDefaultPage = 256, kMostAPage = 1000;      // of jobs and devices
 
 // One write at a time, of all that changed since the last: a slow watcher gets fewer events, and nothing piles up.
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
@@ -83,10 +91,10 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   bool writing_ = false, ended_ = false, cancelled_ = false;
 };
 
-// A job that is over and of which the store has the end; or an error.
+// One event, or an error, that is looked up elsewhere.
 class LastWordReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
-  explicit LastWordReactor(const absl::StatusOr<v1::JobEvent>& event) {
+  void Tell(const absl::StatusOr<v1::JobEvent>& event) {
     if (!event.ok()) {
       Finish(ToGrpc(event.status()));
       return;
@@ -100,53 +108,126 @@ class LastWordReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   v1::JobEvent event_;
 };
 
+absl::StatusOr<RecordFilter> FilterOf(const v1::ExportRecordsRequest& request) {
+  RecordFilter filter;
+  filter.workload = request.workload();
+  filter.target = request.target();
+  filter.device_key = request.device_key();
+  if (!request.outcome().empty()) {
+    filter.outcome = ParseOutcome(request.outcome());
+    if (!filter.outcome.has_value()) return absl::InvalidArgumentError("no such outcome");
+  }
+  filter.purpose = request.purpose();
+  filter.after_id = request.after_id();
+  filter.limit = request.best() ? kBestsAPage : kRecordsAPage;
+  return filter;
+}
+
 // Page by page, the next when the last is written.
 class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
  public:
-  ExportReactor(Store& store, int64_t after_id) : store_(store), after_id_(after_id) { Next(); }
+  // `exports`: those that are under way.
+  ExportReactor(Store& store, WorkPool& pool, std::atomic<int>& exports)
+      : store_(store), pool_(pool), exports_(exports) {
+    ++exports_;
+  }
+
+  void Begin(const v1::ExportRecordsRequest& request) {
+    absl::StatusOr<RecordFilter> filter = FilterOf(request);
+    if (!filter.ok()) return Refuse(filter.status());
+    if (exports_ > kMostExports)
+      return Refuse(absl::ResourceExhaustedError("the server is busy with other exports; try again later"));
+    best_ = request.best();
+    filter_ = *std::move(filter);
+    Load();
+  }
+  void Refuse(const absl::Status& why) { Finish(ToGrpc(why)); }
 
   void OnWriteDone(bool ok) override {
-    if (!ok) {
+    if (!ok)
       Finish(grpc::Status::CANCELLED);
-      return;
-    }
-    Next();
+    else if (next_ < page_.size())
+      StartWrite(&page_[next_++]);
+    else
+      Load();
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    --exports_;
+    delete this;
+  }
 
  private:
-  void Next() {
-    if (next_ == page_.size()) {
-      page_.clear();
-      next_ = 0;
-      const RecordFilter filter{.after_id = after_id_, .limit = kRecordsAPage};
-      const absl::Status scanned =
-          store_.Scan(filter, [this](const Record& record) { page_.push_back(ToWire(record)); });
-      if (!scanned.ok() || page_.empty()) {
-        Finish(ToGrpc(scanned));
-        return;
-      }
-      after_id_ = page_.back().id();
+  void Load() {
+    const absl::Status queued = pool_.Run(0, [this] { LoadNow(); });
+    if (!queued.ok()) Finish(ToGrpc(queued));
+  }
+  void LoadNow() {
+    page_.clear();
+    const auto keep = [this](const Record& record) { page_.push_back(ToWire(record)); };
+    const absl::Status read = best_ ? store_.ScanBest(filter_, keep) : store_.Scan(filter_, keep);
+    if (!read.ok() || page_.empty()) {
+      Finish(ToGrpc(read));
+      return;
     }
-    StartWrite(&page_[next_++]);
+    filter_.after_id = page_.back().id();
+    next_ = 1;
+    StartWrite(&page_[0]);
   }
 
   Store& store_;
-  int64_t after_id_;
+  WorkPool& pool_;
+  std::atomic<int>& exports_;
+  bool best_ = false;
+  RecordFilter filter_;
   std::vector<v1::Record> page_;
   size_t next_ = 0;
 };
 
-absl::Status FillJobs(ServerCore& core, v1::ListJobsReply* reply) {
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, core.Jobs());
+int PageSize(int limit) { return limit == 0 ? kDefaultPage : std::min(limit, kMostAPage); }
+
+absl::Status FillJobs(ServerCore& core, const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
+  const int page = PageSize(request.limit());
+  JobFilter filter{.before_id = request.before(), .limit = page, .state = request.state()};
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, core.Jobs(filter));
   for (const JobRow& row : rows) *reply->add_jobs() = ToWire(row);
+  if (reply->jobs_size() == page) reply->set_next_before(rows.back().id);
   return absl::OkStatus();
 }
 
+// What orders the pages of devices: it stays as long as the device does, and names nobody's session.
+std::string PlaceOf(const Dispatcher::SessionView& view, std::map<std::string, int>& alike) {
+  const std::string who =
+      HashText(StableHash(absl::StrCat(view.info.device_key, "\n", view.info.name, "\n", view.info.fingerprint)));
+  return absl::StrFormat("%s.%08d", who, ++alike[who]);
+}
+
+void FillDevices(ServerCore& core, const v1::ListDevicesRequest& request, v1::ListDevicesReply* reply) {
+  const absl::Duration now = core.clock().Monotonic();
+  const std::vector<Dispatcher::SessionView> views = core.Sessions();
+  std::map<std::string, int> alike;
+  std::map<std::string, const Dispatcher::SessionView*> ordered;
+  for (const Dispatcher::SessionView& view : views) ordered[PlaceOf(view, alike)] = &view;
+  std::string last;
+  for (auto next = ordered.upper_bound(request.after()); next != ordered.end(); ++next) {
+    if (reply->devices_size() == PageSize(request.limit())) {
+      reply->set_next_after(last);
+      break;
+    }
+    *reply->add_devices() = ToWire(*next->second, now - next->second->last_seen);
+    last = next->first;
+  }
+}
+
 absl::Status FillBest(Store& store, const v1::QueryBestRequest& request, v1::QueryBestReply* reply) {
+  size_t bytes = 0;
   for (const v1::BestQuery& query : request.queries()) {
     TEMPER_ASSIGN_OR_RETURN(const std::optional<BestAnswer> answer, store.Best(FromWire(query)));
     *reply->add_answers() = ToWire(answer);
+    bytes += reply->answers(reply->answers_size() - 1).ByteSizeLong();
+    if (bytes > kLargestQuery) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the answers have more than ", kLargestQuery, " bytes; ask for fewer at once"));
+    }
   }
   return absl::OkStatus();
 }
@@ -163,7 +244,9 @@ absl::Status FillVerdict(Store& store, const v1::QueryVerdictRequest& request, v
 absl::Status Put(Store& store, const v1::PutRecordsRequest& request, v1::PutRecordsReply* reply) {
   std::vector<Record> records;
   for (const v1::Record& record : request.records()) {
-    TEMPER_ASSIGN_OR_RETURN(records.emplace_back(), FromWire(record));
+    TEMPER_ASSIGN_OR_RETURN(Record value, FromWire(record));
+    value.origin = request.trusted() ? "trusted" : "put";
+    records.push_back(std::move(value));
   }
   TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, store.Import(records));
   reply->mutable_ids()->Add(ids.begin(), ids.end());
@@ -179,78 +262,96 @@ absl::Status Begin(ServerCore& core, const v1::SubmitJobRequest& request, v1::Su
 
 }  // namespace
 
+grpc::ServerUnaryReactor* TuningServiceImpl::AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context,
+                                                        size_t bytes, std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status queued = pool.Run(bytes, [context, reactor, work = std::move(work)] {
+    // Nobody waits for the answer to a call that was given up meanwhile.
+    reactor->Finish(context->IsCancelled() ? grpc::Status::CANCELLED : ToGrpc(work()));
+  });
+  if (!queued.ok()) reactor->Finish(ToGrpc(queued));
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* TuningServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
                                                        const v1::SubmitJobRequest* request, v1::SubmitJobReply* reply) {
-  absl::Status status = Admit(*context, *request, kLargestGraph);
-  if (status.ok()) status = Begin(core_, *request, reply);
-  return Answer(context, status);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestGraph); !admitted.ok())
+    return Answer(context, admitted);
+  return AnswerFrom(submissions_, context, request->ByteSizeLong(),
+                    [=, this] { return Begin(core_, *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                     const v1::WatchJobRequest* request) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok()) {
-    return new LastWordReactor(admitted);
+  const absl::Status admitted = Admit(*context, *request, kLargestQuery);
+  if (admitted.ok()) {
+    if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job()))
+      return new WatchReactor(std::move(job), request->cursor());
   }
-  if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job())) {
-    return new WatchReactor(std::move(job), request->cursor());
-  }
-  const absl::StatusOr<JobRow> row = core_.store().GetJob(request->job());
-  if (!row.ok()) return new LastWordReactor(row.status());
-  return new LastWordReactor(FinalEvent(*row));
+  auto* reactor = new LastWordReactor;
+  const absl::Status queued = !admitted.ok() ? admitted : reads_.Run(0, [this, reactor, job = request->job()] {
+    const absl::StatusOr<JobRow> row = core_.store().GetJob(job);
+    reactor->Tell(row.ok() ? absl::StatusOr<v1::JobEvent>(FinalEvent(*row)) : row.status());
+  });
+  if (!queued.ok()) reactor->Tell(queued);
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                        const v1::CancelJobRequest* request, v1::CancelJobReply* reply) {
-  absl::Status status = Admit(*context, *request, kLargestQuery);
-  if (status.ok()) status = core_.CancelJob(request->job());
-  return Answer(context, status);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+    return Answer(context, admitted);
+  return AnswerFrom(reads_, context, 0, [=, this] { return core_.CancelJob(request->job()); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest* request, v1::ListJobsReply* reply) {
-  absl::Status status = Admit(*context, *request, kLargestQuery);
-  if (status.ok()) status = FillJobs(core_, reply);
-  return Answer(context, status);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+    return Answer(context, admitted);
+  return AnswerFrom(reads_, context, 0, [=, this] { return FillJobs(core_, *request, reply); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerContext* context,
                                                          const v1::ListDevicesRequest* request,
                                                          v1::ListDevicesReply* reply) {
-  const absl::Status status = Admit(*context, *request, kLargestQuery);
-  if (status.ok()) {
-    const absl::Duration now = core_.clock().Monotonic();
-    for (const Dispatcher::SessionView& view : core_.Sessions())
-      *reply->add_devices() = ToWire(view, now - view.last_seen);
-  }
-  return Answer(context, status);
+  const absl::Status admitted = Admit(*context, *request, kLargestQuery);
+  if (admitted.ok()) FillDevices(core_, *request, reply);
+  return Answer(context, admitted);
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerContext* context,
                                                        const v1::QueryBestRequest* request, v1::QueryBestReply* reply) {
-  absl::Status status = Admit(*context, *request, kLargestQuery);
-  if (status.ok()) status = FillBest(core_.store(), *request, reply);
-  return Answer(context, status);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+    return Answer(context, admitted);
+  return AnswerFrom(reads_, context, request->ByteSizeLong(),
+                    [=, this] { return FillBest(core_.store(), *request, reply); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryVerdict(grpc::CallbackServerContext* context,
                                                           const v1::QueryVerdictRequest* request,
                                                           v1::QueryVerdictReply* reply) {
-  absl::Status status = Admit(*context, *request, kLargestQuery);
-  if (status.ok()) status = FillVerdict(core_.store(), *request, reply);
-  return Answer(context, status);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+    return Answer(context, admitted);
+  return AnswerFrom(reads_, context, 0, [=, this] { return FillVerdict(core_.store(), *request, reply); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::PutRecords(grpc::CallbackServerContext* context,
                                                         const v1::PutRecordsRequest* request,
                                                         v1::PutRecordsReply* reply) {
-  absl::Status status = Admit(*context, *request, kLargestQuery);
-  if (status.ok()) status = Put(core_.store(), *request, reply);
-  return Answer(context, status);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+    return Answer(context, admitted);
+  return AnswerFrom(reads_, context, request->ByteSizeLong(),
+                    [=, this] { return Put(core_.store(), *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::Record>* TuningServiceImpl::ExportRecords(grpc::CallbackServerContext* context,
                                                                        const v1::ExportRecordsRequest* request) {
-  return new ExportReactor(core_.store(), request->after_id());
+  auto* reactor = new ExportReactor(core_.store(), reads_, exports_);
+  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+    reactor->Refuse(admitted);
+  else
+    reactor->Begin(*request);
+  return reactor;
 }
 
 }  // namespace temper

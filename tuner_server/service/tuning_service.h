@@ -1,8 +1,12 @@
-// The clients' calls: parse, call the core or the store, convert.
+// The clients' calls: parse, call the core or the store, convert. What reads the store or parses a model does so on
+// threads of its own, so that no client's call delays a worker's.
 #pragma once
+
+#include <atomic>
 
 #include "temper/v1/tuning.grpc.pb.h"
 #include "tuner_server/service/core.h"
+#include "tuner_server/service/work_pool.h"
 
 namespace temper {
 
@@ -30,7 +34,14 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
                                                       const v1::ExportRecordsRequest* request) override;
 
  private:
+  // Answers with the status of `work`, which fills the reply on one of the pool's threads.
+  grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context, size_t bytes,
+                                       std::function<absl::Status()> work);
+
   ServerCore& core_;
+  std::atomic<int> exports_ = 0;
+  WorkPool reads_{{.threads = 4, .waiting = 256, .bytes = 64 << 20}};
+  WorkPool submissions_{{.threads = 1, .waiting = 16, .bytes = 64 << 20}};
 };
 
 }  // namespace temper

@@ -1,5 +1,6 @@
 #include "tuner_server/service/wire.h"
 
+#include "base/utf8.h"
 #include "proto/convert_trial.h"
 
 namespace temper {
@@ -48,7 +49,7 @@ WorkerInfo FromWire(const v1::RegisterRequest& request) {
   info.codegen_id = request.codegen_id();
   info.name = request.name();
   info.threads = request.threads();
-  info.slots = std::max(1, request.slots());
+  info.slots = request.slots();
   info.shares_server_cores = request.shares_server_cores();
   info.instance = request.instance();
   info.wire_version = request.wire_version();
@@ -145,13 +146,6 @@ v1::JobEvent ToWire(const JobNews& news) {
 
 absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   if (r.device_key().empty()) return absl::InvalidArgumentError("the job names no device key");
-  if (r.trials() < 0 || r.trials_per_task() < 0 || r.early_stopping() < 0 || r.time_budget_ms() < 0 ||
-      r.wait_for_device_ms() < 0) {
-    return absl::InvalidArgumentError("trials, early stopping, the time budget and the wait cannot be negative");
-  }
-  if (r.early_stopping_model() < 0 || !(r.min_gain() >= 0 && r.min_gain() < 1)) {
-    return absl::InvalidArgumentError("early stopping cannot be negative, and the least gain is a share from 0 to 1");
-  }
   if (r.trials() == 0 && r.trials_per_task() == 0 && r.early_stopping() == 0 && r.early_stopping_model() == 0 &&
       r.min_gain() == 0 && r.time_budget_ms() == 0 && !r.revalidate()) {
     return absl::InvalidArgumentError(
@@ -183,7 +177,7 @@ v1::JobEvent FinalEvent(const JobRow& row) {
   v1::JobEvent out;
   out.set_cursor(1);
   out.set_state(row.state);
-  out.set_reason(row.reason);
+  out.set_reason(ToUtf8(row.reason));
   out.set_trials(static_cast<int32_t>(row.trials));
   out.set_model(row.model);
   out.set_device_key(row.device_key);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/ops/infer_util.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/gemm.h"
 
@@ -31,16 +32,7 @@ struct Axis : TiledAxis {
       conditions->push_back(Input(position, tap) < Expr(in));
   }
   // Pairs of an output and a tap that sees the image.
-  int64_t SeenTaps() const {
-    int64_t seen = 0;
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      const int64_t offset = tap * dilation - before;  // position * stride + offset in [0, in)
-      const int64_t first = offset >= 0 ? 0 : CeilDiv(-offset, stride);
-      const int64_t end = in <= offset ? 0 : CeilDiv(in - offset, stride);
-      seen += std::max<int64_t>(std::min(end, out) - first, 0);
-    }
-    return seen;
-  }
+  int64_t SeenTaps() const { return ops::TapsInside(out, taps, stride, dilation, before, in); }
 };
 
 // A vector holds the filters of several groups, where a group has as many of them as channels: an aligned vector of a

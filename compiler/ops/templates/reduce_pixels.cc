@@ -48,9 +48,8 @@ bool Matches(const Workload& w) {
 ConfigSpace Space(const Workload& w, const Target& t) {
   const int64_t all = CeilDiv(Runs(w).c, t.lanes());
   std::vector<int64_t> vectors;  // of panels that are as wide as each other, or nearly so
-  for (int64_t panels = 1; panels <= all; ++panels) {
-    const int64_t nv = CeilDiv(all, panels);
-    if (nv <= t.vector_registers / 2 && (vectors.empty() || vectors.back() != nv)) vectors.push_back(nv);
+  for (int64_t nv = std::min<int64_t>(all, t.vector_registers / 2); nv >= 1; --nv) {
+    if (CeilDiv(all, CeilDiv(all, nv)) == nv) vectors.push_back(nv);
   }
   ConfigSpace space;
   space.Add("nv", vectors);

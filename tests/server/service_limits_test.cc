@@ -1,0 +1,187 @@
+// What comes over the wire is limited and harms nobody else; what is listed comes in pages.
+#include "base/utf8.h"
+#include "tests/server/service_fixture.h"
+
+namespace temper {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Cut at a byte, the error was no text any more; the job's summary threw, and the server was gone.
+TEST_F(ServiceTest, AnErrorThatIsCutInsideACharacterHarmsNobody) {
+  std::string error(1023, 'x');
+  for (int i = 0; i < 100; ++i) error += "\u00fc";
+  AutoWorker worker(address_, kKey, "w", false, [&](v1::SubmitResultsRequest& results) {
+    if (results.results_size() > 0) {
+      v1::CandidateResult& first = *results.mutable_results(0);
+      first.set_outcome("build_failed");
+      first.set_error(error);
+      first.clear_costs_s();
+    }
+    for (v1::ModelResult& result : *results.mutable_models()) {
+      result.set_outcome("run_crashed");
+      result.set_error(error);
+    }
+  });
+  const auto job = client_->SubmitJob(Request());
+  ASSERT_TRUE(job.ok()) << job.status();
+  Watch(*job);
+  EXPECT_THAT(store_.GetJob(*job)->summary, HasSubstr("xxx"));
+  int failed = 0;
+  const auto count = [&](const Record& r) {
+    EXPECT_TRUE(IsUtf8(r.error));
+    EXPECT_LE(r.error.size(), 1024u);
+    return ++failed > 0;
+  };
+  EXPECT_TRUE(client_->ExportRecords({.outcome = "build_failed"}, false, count).ok());
+  EXPECT_GT(failed, 0);
+  EXPECT_TRUE(client_->ListDevices().ok());
+  EXPECT_TRUE(client_->ListJobs().ok());
+}
+
+// Such a worker once failed every job of the server.
+TEST_F(ServiceTest, AWorkerWithoutThreadsIsRefused) {
+  v1::RegisterRequest request;
+  request.set_device_key(kKey);
+  request.set_target(ToyTarget());
+  request.set_slots(1);
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::RegisterReply reply;
+  const grpc::Status status = WorkerCalls(address_).stub().Register(&context, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("RegisterRequest.threads is 0"));
+}
+
+TEST_F(ServiceTest, SlowQueriesDelayNoWorker) {
+  std::promise<void> gate;
+  std::shared_future<void> open = gate.get_future().share();
+  store_.before_best = [open] { open.wait(); };
+  v1::QueryBestRequest query;
+  query.add_queries()->set_workload("w");
+  query.mutable_queries(0)->set_target("t");
+  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  grpc::CompletionQueue queue;
+  constexpr int kQueries = 40;
+  grpc::ClientContext contexts[kQueries];
+  v1::QueryBestReply replies[kQueries];
+  grpc::Status statuses[kQueries];
+  std::vector<std::unique_ptr<grpc::ClientAsyncResponseReader<v1::QueryBestReply>>> calls;
+  for (int i = 0; i < kQueries; ++i) {
+    SetDeadline(contexts[i]);
+    calls.push_back(stub->AsyncQueryBest(&contexts[i], query, &queue));
+    calls.back()->Finish(&replies[i], &statuses[i], nullptr);
+  }
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  for (int i = 0; i < 3; ++i) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::SyncReply reply;
+    const grpc::Status status = worker.Sync(context, {}, 1, 0, reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  gate.set_value();
+  void* tag;
+  bool ok;
+  for (int i = 0; i < kQueries; ++i) queue.Next(&tag, &ok);
+  for (const grpc::Status& status : statuses) EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(ServiceTest, RequestsKeepTheirLimitsInEveryCall) {
+  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  v1::QueryBestRequest many;
+  for (int i = 0; i < 65; ++i) many.add_queries();
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::QueryBestReply answers;
+  EXPECT_EQ(stub->QueryBest(&context, many, &answers).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::SubmitJobRequest request = Request();
+  request.set_model(std::string(5 << 20, 'x'));
+  EXPECT_THAT(std::string(client_->SubmitJob(request).status().message()), HasSubstr("SubmitJobRequest.model"));
+  EXPECT_THAT(*client_->ListJobs(), SizeIs(0));
+
+  grpc::ClientContext endless;
+  auto records = stub->ExportRecords(&endless, {});
+  v1::Record record;
+  EXPECT_FALSE(records->Read(&record));
+  EXPECT_EQ(records->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT) << "it has no deadline";
+}
+
+TEST_F(ServiceTest, JobsAreListedPageByPage) {
+  constexpr int kJobs = 2100;
+  for (int i = 0; i < kJobs; ++i) {
+    JobRow row;
+    row.model = absl::StrCat("m", i);
+    row.state = i % 3 == 0 ? "failed" : "done";
+    ASSERT_TRUE(store_.CreateJob(row).ok());
+  }
+  const auto all = client_->ListJobs();
+  ASSERT_TRUE(all.ok()) << all.status();
+  ASSERT_THAT(*all, SizeIs(kJobs));
+  EXPECT_EQ(all->front().model(), absl::StrCat("m", kJobs - 1));
+  for (size_t i = 1; i < all->size(); ++i) EXPECT_LT((*all)[i].job(), (*all)[i - 1].job());
+  EXPECT_THAT(*client_->ListJobs(10), SizeIs(10));
+  EXPECT_THAT(*client_->ListJobs(0, "failed"), SizeIs(kJobs / 3));
+  EXPECT_THAT(*client_->ListJobs(3, "failed"), SizeIs(3));
+  const int64_t job = (*all)[1000].job();
+  EXPECT_EQ(client_->GetJob(job)->model(), (*all)[1000].model());
+  EXPECT_TRUE(absl::IsNotFound(client_->GetJob(all->front().job() + 1).status()));
+}
+
+TEST_F(ServiceTest, DevicesAreListedPageByPage) {
+  WorkerCalls workers[] = {WorkerCalls(address_), WorkerCalls(address_), WorkerCalls(address_)};
+  for (WorkerCalls& worker : workers) worker.Register(kKey, absl::StrCat("w", &worker - workers));
+  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  std::set<std::string> keys;
+  v1::ListDevicesRequest request;
+  request.set_limit(1);
+  int pages = 0, devices = 0;
+  do {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::ListDevicesReply reply;
+    ASSERT_TRUE(stub->ListDevices(&context, request, &reply).ok());
+    request.set_after(reply.next_after());
+    devices += reply.devices_size();
+    ASSERT_LE(++pages, 3);
+  } while (!request.after().empty());
+  EXPECT_EQ(devices, 3);
+}
+
+TEST_F(ServiceTest, ExportsAreFilteredAndMayBeTheBestAlone) {
+  std::vector<Record> records(4);
+  for (size_t i = 0; i < records.size(); ++i) {
+    records[i].workload = i < 3 ? "w1" : "w2";
+    records[i].target = "t";
+    records[i].device_key = kKey;
+    records[i].config = absl::StrCat("c=", i);
+    records[i].costs_s = std::vector<double>(3, 1.0 + static_cast<double>(i));
+  }
+  records[2].outcome = "build_failed";
+  records[2].costs_s.clear();
+  ASSERT_TRUE(store_.Append(records).ok());
+  const auto configs = [&](const RecordFilter& filter, bool best) {
+    std::vector<std::string> found;
+    const absl::Status status = client_->ExportRecords(filter, best, [&](const Record& r) {
+      found.push_back(r.config);
+      return true;
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return found;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(configs({}, false), ElementsAre("c=0", "c=1", "c=2", "c=3"));
+  EXPECT_THAT(configs({.outcome = "build_failed"}, false), ElementsAre("c=2"));
+  EXPECT_THAT(configs({.workload = "w2"}, false), ElementsAre("c=3"));
+  EXPECT_THAT(configs({}, true), ElementsAre("c=0", "c=3"));
+  EXPECT_THAT(configs({.device_key = "none"}, true), ElementsAre());
+  int seen = 0;
+  EXPECT_TRUE(absl::IsCancelled(client_->ExportRecords({}, false, [&](const Record&) { return ++seen < 2; })));
+  EXPECT_EQ(seen, 2);
+}
+
+}  // namespace
+}  // namespace temper

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "base/descriptor.h"
 
 namespace temper {
@@ -93,6 +94,15 @@ int ServerProcess::Wait() {
   waitpid(pid_, &status, 0);
   pid_ = -1;
   return status;
+}
+
+bool ServerProcess::EndsWithin(absl::Duration patience) {
+  for (const absl::Time give_up = absl::Now() + patience; waitpid(pid_, nullptr, WNOHANG) == 0;) {
+    if (absl::Now() > give_up) return false;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  pid_ = -1;
+  return true;
 }
 
 int ServerProcess::KillAndWait() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/status.h"
 
 namespace temper {
@@ -33,6 +34,8 @@ class ServerProcess {
   void Signal(int signal);
   // Waits for its end; the status as waitpid tells it.
   int Wait();
+  // Whether it ends by itself; then it is reaped.
+  bool EndsWithin(absl::Duration patience);
   int KillAndWait();  // kill -9
   // Processor time that it has used, in seconds.
   double CpuSeconds() const;

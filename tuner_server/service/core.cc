@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "tuner_server/service/job_plan.h"
 #include "tuner_server/service/job_runner.h"
@@ -87,7 +88,9 @@ void ServerCore::CommitterLoop() {
       if (!state_.ResultsWait()) return;
       plan = state_.JudgeGroup(clock_.Wall());
     }
+    Failpoint("before_commit");
     const absl::Status stored = plan.records.empty() ? absl::OkStatus() : store_.Append(plan.records).status();
+    Failpoint("after_commit");
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
   }
 }

@@ -189,7 +189,7 @@ void FakeWorker::Run() {
 bool FakeWorker::Register() {
   v1::RegisterRequest request;
   request.set_device_key(options_.key);
-  request.set_fingerprint("fake");
+  request.set_fingerprint(kFakeFingerprint);
   request.set_target(FakeTarget());
   request.set_codegen_id(kFakeCodegen);
   request.set_threads(1);
@@ -230,6 +230,10 @@ bool FakeWorker::Hold(int64_t lease, absl::Duration time) {
     const absl::Duration rest = std::min(renewal_, paused_ ? renewal_ : end - absl::Now());
     if (rest < renewal_) {
       Rest(rest);
+      continue;
+    }
+    if (frozen_) {
+      Rest(kBackOff);
       continue;
     }
     const v1::SyncReply reply = Sync({lease}, 0, rest);

@@ -64,7 +64,7 @@ struct FakeWorkerOptions {
   const std::atomic<int>* incarnation = nullptr;
 };
 
-inline constexpr char kFakeCodegen[] = "fake-codegen";
+inline constexpr char kFakeCodegen[] = "fake-codegen", kFakeFingerprint[] = "fake";
 std::string FakeTarget();
 // What a fake worker says that the execution took: by the config, and a little by (candidate, attempt).
 double FakeSeconds(const std::string& workload, const std::string& config, int64_t candidate, int attempt);
@@ -81,6 +81,8 @@ class FakeWorker {
   int lease_kind() const { return lease_kind_; }
   // Keeps what it holds until told otherwise, as a device that is slow does.
   void Pause(bool pause) { paused_ = pause; }
+  // Makes no calls until told otherwise, as a process that stands still.
+  void Freeze(bool freeze) { frozen_ = freeze; }
   bool was_cancelled() const { return was_cancelled_; }
 
  private:
@@ -103,7 +105,7 @@ class FakeWorker {
   absl::Duration renewal_ = absl::Seconds(10);
   std::atomic<int> registrations_ = 0;
   std::atomic<int64_t> acknowledged_ = 0;
-  std::atomic<bool> holds_lease_ = false, paused_ = false, was_cancelled_ = false;
+  std::atomic<bool> holds_lease_ = false, paused_ = false, frozen_ = false, was_cancelled_ = false;
   std::atomic<int> lease_kind_ = 0;
 
   std::mutex mutex_;

@@ -81,22 +81,17 @@ int64_t FleetTest::Submit(const v1::SubmitJobRequest& request) {
   return job.value_or(0);
 }
 
-std::string FleetTest::StateOf(int64_t job) {
-  std::string state;
-  (void)Client()->WatchJob(job, [&](const v1::JobEvent& event) {
-    state = event.state();
-    return false;
-  });
-  return state;
-}
-
 std::string FleetTest::AwaitEnd(int64_t job) {
+  const auto client = Client();
   std::string state;
-  const absl::Status watched = Client()->WatchJob(job, [&](const v1::JobEvent& event) {
-    state = event.state();
-    return true;
+  Eventually([&] {
+    const auto jobs = client->ListJobs();
+    if (!jobs.ok()) return false;
+    for (const v1::JobSummary& row : *jobs) {
+      if (row.job() == job) state = row.state();
+    }
+    return IsFinalJobState(state);
   });
-  EXPECT_TRUE(watched.ok()) << watched;
   return state;
 }
 
@@ -120,8 +115,9 @@ void FleetTest::ExpectPromises() {
   ASSERT_TRUE((*store)
                   ->Scan({},
                          [&](const Record& record) {
-                           ASSERT_FALSE(record.costs_s.empty());
-                           EXPECT_EQ(++records[record.costs_s[0]], 1) << "P3: an execution has two records";
+                           if (record.fingerprint == kFakeFingerprint) {
+                             EXPECT_EQ(++records[record.costs_s.at(0)], 1) << "P3: an execution has two records";
+                           }
                            if (record.candidate == 0) return;
                            EXPECT_TRUE(executions.insert({record.candidate, record.attempt}).second) << "P3";
                          })

@@ -13,7 +13,7 @@
 #include "client/tuner_client.h"
 #include "storage/store.h"
 #include "tests/chaos/fake_worker.h"
-#include "tests/chaos/server_process.h"
+#include "tests/chaos/process.h"
 
 namespace temper {
 
@@ -47,8 +47,7 @@ class FleetTest : public testing::Test {
   v1::SubmitJobRequest OperatorsJob(int operators, int trials_each);
   v1::SubmitJobRequest ModelJob(int trials);
   int64_t Submit(const v1::SubmitJobRequest& request);
-  std::string StateOf(int64_t job);
-  // The state in which the job ended.
+  // The state in which the job ended, or that it is in when patience ends.
   std::string AwaitEnd(int64_t job);
 
   // For messages: the jobs and devices as the server tells them.

@@ -35,8 +35,9 @@ void Configure(grpc::ServerBuilder& builder, double hurry) {
 }
 
 void Shorten(CoreOptions& core, double hurry) {
-  for (absl::Duration* duration : {&core.dispatch.lease, &core.dispatch.session_timeout, &core.dispatch.broken_grace,
-                                   &core.dispatch.frozen_gap, &core.orphan_grace, &core.store_patience}) {
+  // The grace for a connection that broke stays: how soon a peer is back depends on the machine.
+  for (absl::Duration* duration : {&core.dispatch.lease, &core.dispatch.session_timeout, &core.dispatch.frozen_gap,
+                                   &core.orphan_grace, &core.store_patience}) {
     *duration /= hurry;
   }
 }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "storage/store.h"
 #include "tuner_server/directory_commands.h"
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   app.add_option("--listen", options.listen, "HOST:PORT (port 0: one that is free) or unix:PATH")
       ->capture_default_str();
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
+  app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
   app.add_flag("--parent-watch", parent_watch, "End when stdin is closed or the parent process dies");
   app.add_flag("-v,--verbose", verbose, "Say more");
   app.footer(kExample);
@@ -78,6 +80,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   temper::SetUpLogging(verbose);
+  temper::ArmFailpoint();
   temper::LogGrpcQuietly();
 
   // Before any thread is made, so that all of them leave the signals to this one.

@@ -17,7 +17,7 @@
 #include "client/tuner_client.h"
 #include "storage/store.h"
 #include "tests/chaos/raw_http2.h"
-#include "tests/chaos/server_process.h"
+#include "tests/chaos/process.h"
 #include "tests/server/test_certificate.h"
 #include "tuner_server/service/server.h"
 

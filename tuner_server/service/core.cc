@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "tuner_server/service/job_plan.h"
 #include "tuner_server/service/job_runner.h"
@@ -126,7 +127,9 @@ void ServerCore::CommitterLoop() {
     }
     const Changes changes{plan.records, plan.leases, plan.closed};
     const bool any = !plan.records.empty() || !plan.leases.empty() || !plan.closed.empty();
+    Failpoint("before_commit");
     const absl::Status stored = any ? store_.Commit(changes).status() : absl::OkStatus();
+    Failpoint("after_commit");
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
   }
 }

@@ -15,14 +15,15 @@ namespace temper {
 namespace {
 
 constexpr absl::Duration kLastCalls = absl::Seconds(2);
+constexpr int kKeepaliveMs = 30'000, kKeepaliveTimeoutMs = 10'000;
 constexpr int kHandshakeMs = 5'000;  // the default of two minutes lets silent connections pile up
 constexpr int kIdleMs = 300'000;     // a connection without calls is closed, and made again with the next call
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
 
-void Configure(grpc::ServerBuilder& builder) {
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+void Configure(grpc::ServerBuilder& builder, double hurry) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepaliveMs / hurry));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(kKeepaliveTimeoutMs / hurry));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -31,6 +32,14 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsAConnection);
   builder.SetMaxReceiveMessageSize(static_cast<int>(kLargestGraph));
+}
+
+void Shorten(CoreOptions& core, double hurry) {
+  // The grace for a connection that broke stays: how soon a peer is back depends on the machine.
+  for (absl::Duration* duration : {&core.dispatch.lease, &core.dispatch.session_timeout, &core.dispatch.frozen_gap,
+                                   &core.orphan_grace, &core.store_patience}) {
+    *duration /= hurry;
+  }
 }
 
 }  // namespace
@@ -70,12 +79,13 @@ Server::~Server() { Shutdown(); }
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock& clock, const ServerOptions& options) {
   TEMPER_RETURN_IF_ERROR(CheckListenAddress(options.listen, options.insecure));
   CoreOptions core = options.core;
+  Shorten(core, options.hurry);
   // Ids of a server before this one must never be met again: a worker may still hold its leases.
   core.dispatch.first_id = absl::ToUnixMillis(clock.Wall()) << 20 | 1;
   auto impl = std::make_unique<Impl>(store, clock, core);
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));
   grpc::ServerBuilder builder;
-  Configure(builder);
+  Configure(builder, options.hurry);
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());

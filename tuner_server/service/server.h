@@ -17,6 +17,7 @@ struct ServerOptions {
   bool insecure = false;                                 // allows addresses other than loopback and unix sockets
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plaintext
   CoreOptions core;
+  double hurry = 1;  // for tests: leases, renewals and keepalives are so many times shorter
 };
 
 // OK for unix sockets and loopback addresses, any other only if `insecure`.

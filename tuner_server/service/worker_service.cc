@@ -2,13 +2,14 @@
 
 #include <atomic>
 
+#include "base/failpoint.h"
 #include "tuner_server/service/calls.h"
 #include "tuner_server/service/wire.h"
 
 namespace temper {
 namespace {
 
-constexpr absl::Duration kRenewal = absl::Seconds(10);
+constexpr int kRenewals = 6;  // of a lease before it ends
 
 // Answered by the core, at once or when there is something to say.
 class SyncReactor : public grpc::ServerUnaryReactor {
@@ -62,7 +63,7 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContex
   if (!session.ok()) return Answer(context, session.status());
   reply->set_session(*session);
   reply->set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease)));
-  reply->set_sync_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(kRenewal)));
+  reply->set_sync_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease / kRenewals)));
   return Answer(context, absl::OkStatus());
 }
 
@@ -85,6 +86,7 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerC
   for (const v1::ModelResult& result : request->models()) results.push_back(ItemResultOf(result));
   auto* reactor = new ResultsReactor;
   core_.SubmitResults(std::move(results), [reactor, reply](const absl::StatusOr<std::vector<bool>>& acked) {
+    Failpoint("before_ack");
     if (acked.ok()) reply->mutable_acked()->Add(acked->begin(), acked->end());
     reactor->Finish(ToGrpc(acked.status()));
   });

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace temper {
 
@@ -17,7 +18,7 @@ enum class LogFormat {
   kJson,  // one object a line: time, level, message, and the fields that are known
 };
 // The values of --log-format and TEMPER_LOG_FORMAT.
-inline constexpr std::string_view kLogFormats[] = {"text", "json"};
+inline const std::vector<std::string> kLogFormats = {"text", "json"};
 inline LogFormat ParseLogFormat(std::string_view name) {
   return name == kLogFormats[1] ? LogFormat::kJson : LogFormat::kText;
 }

@@ -171,7 +171,7 @@ TEST(HttpTest, AddressesAreCheckedFirst) {
   for (const char* address : {"0.0.0.0:0", "[::]:0", "192.0.2.1:0"}) {
     const absl::Status status = HttpListener::Start({.listen = address}, {}).status();
     EXPECT_TRUE(absl::IsPermissionDenied(status)) << address << " " << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("--insecure"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--http-insecure"));
   }
   EXPECT_TRUE(HttpListener::Start({.listen = "0.0.0.0:0", .beyond_loopback = true}, {}).ok());
   EXPECT_TRUE(HttpListener::Start({.listen = "localhost:0"}, {}).ok());

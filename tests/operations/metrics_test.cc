@@ -64,6 +64,14 @@ TEST(MetricsTest, CountersAddUpAndStartAtZero) {
   EXPECT_THAT(text, HasSubstr("temper_acks_total 5\n"));
 }
 
+TEST(MetricsTest, ACountThatIsKeptElsewhereIsFollowed) {
+  Metrics metrics;
+  metrics.Raise(Metric::kFailures, "worker_lost", 3);
+  metrics.Raise(Metric::kFailures, "worker_lost", 5);
+  metrics.Raise(Metric::kFailures, "worker_lost", 4);
+  EXPECT_THAT(metrics.Text(), HasSubstr("temper_failures_total{class=\"worker_lost\"} 5\n"));
+}
+
 TEST(MetricsTest, WhatIsNotListedCountsAsOther) {
   Metrics metrics;
   metrics.Add(Metric::kFailures, "from a stranger");

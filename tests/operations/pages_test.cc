@@ -33,6 +33,7 @@ TEST_F(PagesTest, MetricsAreAsOfNow) {
   status_.keys["laptop"] = {.pending = 48, .leased = 16, .jobs = 1};
   status_.workers["measuring"] = 2;
   status_.jobs["running"] = 1;
+  status_.failures["lease_expired"] = 2;
   status_.leases = 3;
   status_.parked_calls = 4;
   status_.tick_age = absl::Milliseconds(50);
@@ -41,8 +42,8 @@ TEST_F(PagesTest, MetricsAreAsOfNow) {
   for (const char* line :
        {"temper_pending_candidates{key=\"laptop\"} 48\n", "temper_workers{state=\"measuring\"} 2\n",
         "temper_workers{state=\"idle\"} 0\n", "temper_jobs{state=\"running\"} 1\n", "temper_jobs{state=\"failed\"} 0\n",
-        "temper_leases 3\n", "temper_parked_calls 4\n", "temper_tick_age_seconds 0.05\n",
-        "temper_snapshot_age_seconds -1\n", "temper_build_info{version=\""}) {
+        "temper_failures_total{class=\"lease_expired\"} 2\n", "temper_leases 3\n", "temper_parked_calls 4\n",
+        "temper_tick_age_seconds 0.05\n", "temper_snapshot_age_seconds -1\n", "temper_build_info{version=\""}) {
     EXPECT_THAT(reply.body, HasSubstr(line));
   }
   snapshot_age_ = absl::Minutes(1);

@@ -23,7 +23,7 @@ class SnapshotsTest : public ::testing::Test {
     database_ = directory_.path() + "/records.db";
     kept_ = directory_.path() + "/snapshots";
     fs::create_directory(kept_);
-    store_ = *OpenSqliteStore(database_, OpenMode::kReadWrite);
+    store_ = *OpenStore(database_);
   }
   Snapshots Open(int keep) {
     absl::StatusOr<Snapshots> snapshots = Snapshots::Open(database_, {.directory = kept_, .keep = keep}, clock_);
@@ -32,9 +32,9 @@ class SnapshotsTest : public ::testing::Test {
   }
   void AddJob() { ASSERT_TRUE(store_->CreateJob({.model = "m"}).ok()); }
   size_t JobsIn(const std::string& path) {
-    const auto copy = OpenSqliteStore(path, OpenMode::kReadOnly);
+    const auto copy = OpenStore(path, OpenMode::kReadOnly);
     EXPECT_TRUE(copy.ok()) << copy.status();
-    return copy.ok() ? (*copy)->Jobs()->size() : 0;
+    return copy.ok() ? (*copy)->Jobs({})->size() : 0;
   }
   void Touch(const std::string& name) { std::ofstream(kept_ + "/" + name) << "x"; }
 

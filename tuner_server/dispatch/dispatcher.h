@@ -158,6 +158,12 @@ class Dispatcher {
   std::vector<SessionView> Sessions() const;
   bool Live(const std::string& session) const;
   std::map<std::string, int64_t> WaitingItems() const;  // by device key
+  std::map<std::string, int64_t> LeasedItems() const;   // likewise
+  // Since the start.
+  struct Failures {
+    int64_t expired_leases = 0, lost_workers = 0, drained_workers = 0, given_up_items = 0;
+  };
+  const Failures& failures() const { return failures_; }
   // How much is kept, for tests and metrics.
   struct Sizes {
     size_t sessions, leases, items, queued, remembered, finished, over;
@@ -241,6 +247,7 @@ class Dispatcher {
   std::set<int64_t> over_;                     // jobs cancelled or done, not forgotten yet
   std::map<std::string, WorkQueue> queues_;    // by device key
   std::vector<GivenUp> given_up_;
+  Failures failures_;
 };
 
 }  // namespace temper

@@ -15,9 +15,10 @@ struct FleetStatus {
     int64_t leased = 0;   // candidates in the hands of workers
     int64_t jobs = 0;     // that have not ended
   };
-  std::map<std::string, Key> keys;         // by device key
-  std::map<std::string, int64_t> workers;  // by state, as `temper devices` names it
-  std::map<std::string, int64_t> jobs;     // by state, as `temper jobs` names it
+  std::map<std::string, Key> keys;          // by device key
+  std::map<std::string, int64_t> workers;   // by state, as `temper devices` names it
+  std::map<std::string, int64_t> jobs;      // by state, as `temper jobs` names it
+  std::map<std::string, int64_t> failures;  // since the start, by their class in temper_failures_total
   int64_t leases = 0;
   int64_t parked_calls = 0;
   absl::Duration tick_age = absl::ZeroDuration();  // since the core last looked at its leases

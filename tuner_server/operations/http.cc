@@ -100,7 +100,7 @@ absl::StatusOr<int> Listen(const HttpOptions& options, std::string* bound) {
     return absl::PermissionDeniedError(absl::StrCat(
         "'", options.listen,
         "' can be reached from other machines, and the pages of --http are neither encrypted nor kept from "
-        "anyone; say --insecure to serve them there anyway"));
+        "anyone; say --http-insecure to serve them there anyway"));
   }
   const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;

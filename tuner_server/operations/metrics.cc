@@ -40,7 +40,7 @@ const std::vector<MetricDef>& Table() {
        "temper_failures_total",
        "What went wrong in the fleet, by class.",
        "class",
-       {"lease_expired", "worker_lost", "worker_drained", "given_up", "late_result", "conflicting_result", "store"}},
+       {"lease_expired", "worker_lost", "worker_drained", "given_up", "conflicting_result", "store"}},
       {Metric::kJobsEnded,
        kCounter,
        "temper_jobs_ended_total",
@@ -160,6 +160,13 @@ void Metrics::Add(Metric counter, std::string_view value, double amount) {
   Impl::Entry& entry = impl_->entries[static_cast<size_t>(counter)];
   std::lock_guard lock(impl_->mutex);
   impl_->Find(DefOf(counter), *entry.counters, entry.counter_of, value).Increment(amount);
+}
+
+void Metrics::Raise(Metric counter, std::string_view value, double total) {
+  Impl::Entry& entry = impl_->entries[static_cast<size_t>(counter)];
+  std::lock_guard lock(impl_->mutex);
+  prometheus::Counter& series = impl_->Find(DefOf(counter), *entry.counters, entry.counter_of, value);
+  series.Increment(std::max(0.0, total - series.Value()));
 }
 
 void Metrics::Observe(Metric histogram, double measured) {

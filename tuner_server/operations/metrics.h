@@ -65,6 +65,8 @@ class Metrics {
 
   // `value`: the label's, empty for metrics without one.
   void Add(Metric counter, std::string_view value = "", double amount = 1);
+  // Of a count that is kept elsewhere: adds what it grew by since the last call. Never shrinks.
+  void Raise(Metric counter, std::string_view value, double total);
   void Observe(Metric histogram, double measured);
   void Set(Metric gauge, double now);
   // All values of a label at once: those that are missing are gone.

@@ -24,9 +24,12 @@ void SetGauges(const PageSources& sources) {
   std::map<std::string, double> pending;
   for (const auto& [key, load] : status.keys) pending[key] = static_cast<double>(load.pending);
   metrics.SetAll(Metric::kPendingCandidates, pending);
+  for (const auto& [failure, total] : status.failures) {
+    metrics.Raise(Metric::kFailures, failure, static_cast<double>(total));
+  }
   metrics.Set(Metric::kLeases, static_cast<double>(status.leases));
-  metrics.SetAll(Metric::kWorkers,
-                 ByState(status.workers, {"idle", "measuring", "lost", "version_mismatch", "drained"}));
+  metrics.SetAll(Metric::kWorkers, ByState(status.workers, {"idle", "measuring", "lost", "version_mismatch",
+                                                            "target_mismatch", "drained", "pending"}));
   metrics.SetAll(Metric::kJobs,
                  ByState(status.jobs, {"queued", "running", "done", "failed", "cancelled", "abandoned"}));
   metrics.Set(Metric::kParkedCalls, static_cast<double>(status.parked_calls));

@@ -86,7 +86,7 @@ void Snapshots::RemoveBroken() const {
 }
 
 absl::Status Snapshots::Take() {
-  TEMPER_RETURN_IF_ERROR(SnapshotSqliteStore(database_, PathAt(clock_->Wall())));
+  TEMPER_RETURN_IF_ERROR(SnapshotStore(database_, PathAt(clock_->Wall())));
   const std::vector<std::string> files = Files();
   std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(options_.keep) < files.size(); ++i) fs::remove(files[i], error);

@@ -1,5 +1,6 @@
 #include "tuner_server/service/core.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -38,7 +39,7 @@ auto ServerCore::Locked(Change change) {
 }
 
 ServerCore::ServerCore(Store& store, const Clock& clock, CoreOptions options)
-    : store_(store), clock_(clock), state_(std::move(options)) {}
+    : store_(store), clock_(clock), state_(std::move(options)), ticked_ms_(absl::ToInt64Milliseconds(Now())) {}
 
 ServerCore::~ServerCore() { Stop(); }
 
@@ -72,6 +73,7 @@ void ServerCore::TickerLoop() {
       ticker_wake_.wait_for(lock, absl::ToChronoMilliseconds(kTick), [this] { return state_.stopping(); });
       if (state_.stopping()) return;
       state_.Tick(Now(), actions);
+      ticked_ms_ = absl::ToInt64Milliseconds(Now());
       if (state_.ResultsWait()) committer_wake_.notify_all();
     }
     Run(actions);
@@ -87,8 +89,25 @@ void ServerCore::CommitterLoop() {
       if (!state_.ResultsWait()) return;
       plan = state_.JudgeGroup(clock_.Wall());
     }
+    const absl::Duration begun = Now();
     const absl::Status stored = plan.records.empty() ? absl::OkStatus() : store_.Append(plan.records).status();
+    Count(plan, stored, Now() - begun);
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
+  }
+}
+
+void ServerCore::Count(const CoreState::CommitPlan& plan, const absl::Status& stored, absl::Duration took) {
+  if (!plan.records.empty()) metrics().Observe(Metric::kStoreCommitSeconds, absl::ToDoubleSeconds(took));
+  if (!stored.ok()) {
+    metrics().Add(Metric::kFailures, "store");
+    return;
+  }
+  metrics().Observe(Metric::kCommitGroupResults, static_cast<double>(plan.fresh.size()));
+  for (const ItemResult& result : plan.fresh) metrics().Add(Metric::kTrials, Text(result.outcome()));
+  for (const CoreState::Submission& submission : plan.submissions) {
+    const auto refused = static_cast<double>(std::ranges::count(submission.acks, false));
+    metrics().Add(Metric::kAcks, "", static_cast<double>(submission.acks.size()) - refused);
+    metrics().Add(Metric::kFailures, "conflicting_result", refused);
   }
 }
 
@@ -103,7 +122,9 @@ int64_t ServerCore::NewTicket() {
 }
 
 void ServerCore::Sync(SyncCall call, SyncDone done) {
+  const absl::Duration begun = Now();
   Locked([&](Actions& actions) { state_.Sync(std::move(call), std::move(done), Now(), actions); });
+  metrics().Observe(Metric::kSyncSeconds, absl::ToDoubleSeconds(Now() - begun));
 }
 
 void ServerCore::BreakSync(int64_t ticket) {
@@ -121,6 +142,14 @@ void ServerCore::SubmitResults(std::vector<ItemResult> results, SubmitDone done)
 std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
   return Locked([&](Actions&) { return state_.Sessions(); });
 }
+
+FleetStatus ServerCore::Status() {
+  FleetStatus status = Locked([&](Actions&) { return state_.Status(); });
+  status.tick_age = TickAge();
+  return status;
+}
+
+absl::Duration ServerCore::TickAge() const { return Now() - absl::Milliseconds(ticked_ms_.load()); }
 
 // --- clients ---
 
@@ -190,7 +219,12 @@ void ServerCore::EndSearch(int64_t job) {
 }
 
 void ServerCore::JobOver(int64_t job) {
-  Locked([&](Actions& actions) { state_.JobOver(job, Now(), actions); });
+  Locked([&](Actions& actions) {
+    state_.JobOver(job, Now(), actions);
+    if (const auto over = state_.FindJob(job); over != nullptr) {
+      metrics().Add(Metric::kJobsEnded, over->feed()->row().state);
+    }
+  });
 }
 
 }  // namespace temper

@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: demo build test bench asan tidy format-check clean setup-build setup-test setup-demo setup-bench
+.PHONY: demo build test bench asan asan-fleet tidy format-check deploy-check clean setup-build setup-test setup-demo setup-bench
 
 build: setup-build
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -29,12 +29,22 @@ asan: setup-build setup-test
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan
 
+# Of these the tests of what strangers talk to: server, storage, worker, wire, with nothing else built.
+asan-fleet: setup-build setup-test
+	cmake --preset asan >$(BUILD)-asan.log 2>&1 || { cat $(BUILD)-asan.log; exit 1; }
+	cmake --build --preset asan-fleet -j $(JOBS)
+	ctest --preset asan-fleet
+
 tidy: setup-build setup-test
 	cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >/dev/null
 	git ls-files '*.cc' | xargs -P $(JOBS) -n 4 clang-tidy -p $(BUILD) --quiet
 
-format-check:
+format-check: setup-test
 	git ls-files '*.cc' '*.h' '*.c' | xargs clang-format --dry-run --Werror
+
+# The Kubernetes manifests against their schemas. Fetches Python packages.
+deploy-check:
+	@deploy/kubernetes/check.sh
 
 setup-build:
 	@deploy/setup.sh build
@@ -46,4 +56,4 @@ setup-bench:
 	@deploy/setup.sh bench
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-debug $(BUILD)-tsan
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-debug $(BUILD)-tsan build-deploy

@@ -23,6 +23,7 @@ endfunction()
 
 # temper_test(NAME SOURCES ... DEPS ... LABELS unit|fuzz|golden|integration): a GoogleTest program, one ctest entry.
 # Intent labels: unit (small, exact), fuzz (random against simple), golden (texts), integration (processes).
+# The folder's name is a label too, and FOLDER_tests is the target that builds all tests of a folder.
 function(temper_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
@@ -32,6 +33,11 @@ function(temper_test name)
   target_compile_definitions(${name} PRIVATE TEMPER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TEMPER_BINARY_DIR="${CMAKE_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  if(NOT TARGET ${folder}_tests)
+    add_custom_target(${folder}_tests)
+  endif()
+  add_dependencies(${folder}_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};${folder}" TIMEOUT 600)
 endfunction()

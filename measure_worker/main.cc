@@ -23,6 +23,7 @@ constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
 
 struct Options {
   std::string server, key, device = "cpu", target = "host", require_sandbox = "basic";
+  std::string log_format = "text";
   bool shares_server_cores = false, parent_watch = false, verbose = false;
   int child_fd = -1;  // this is the measuring child
 };
@@ -180,6 +181,10 @@ int Main(int argc, char** argv) {
                  "Do not start where less can confine what is measured: basic, isolated or full")
       ->capture_default_str();
   app.add_flag("--parent-watch", options.parent_watch, "Stop when the process that started this one is gone");
+  app.add_option("--log-format", options.log_format, "text, or json: an object a line")
+      ->envname("TEMPER_LOG_FORMAT")
+      ->check(CLI::IsMember(kLogFormats))
+      ->capture_default_str();
   app.add_flag("-v,--verbose", options.verbose, "Say what is going on");
   app.add_option("--child", options.child_fd)->group("");  // how this program starts itself
   try {
@@ -189,7 +194,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "temper-worker: %s; see --help\n", e.what());
     return kUsageExit;
   }
-  SetUpLogging(options.verbose);
+  SetUpLogging(options.verbose, ParseLogFormat(options.log_format));
   if (options.child_fd >= 0) return RunChild(options);
   if (server->empty() || key->empty()) {
     std::cerr << "temper-worker: give " << (server->empty() ? "--server HOST:PORT" : "--key NAME") << "; see --help\n";

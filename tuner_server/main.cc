@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -15,6 +16,9 @@
 #include "base/log.h"
 #include "storage/store.h"
 #include "tuner_server/directory_commands.h"
+#include "tuner_server/operations/notify.h"
+#include "tuner_server/operations/operations.h"
+#include "tuner_server/operations/pages.h"
 #include "tuner_server/service/server.h"
 
 namespace {
@@ -43,6 +47,18 @@ void RaiseDescriptorLimit() {
 // was freed once, and a server's memory would grow with the largest model it ever fitted in each thread.
 void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 64 << 10); }
 
+std::string CheckPeriod(const std::string& text) { return std::string(temper::ParsePeriod(text).status().message()); }
+
+// Blocks until one of these signals. Tells a service manager that watches this process that it lives, while it does.
+int AwaitSignal(const sigset_t& signals, const temper::ServiceNotifier& notifier, const std::function<bool()>& lives) {
+  // Thrice as often as asked, for one message may come late.
+  const timespec nap = absl::ToTimespec(notifier.watchdog().value_or(absl::Hours(1)) / 3);
+  for (;;) {
+    if (const int signal = sigtimedwait(&signals, nullptr, &nap); signal > 0) return signal;
+    if (notifier.watchdog().has_value() && lives()) notifier.Send("WATCHDOG=1");
+  }
+}
+
 // Ends this process when the one that started it is gone: by the kernel's word, and by the end of stdin, which also
 // covers a parent thread that ended or died before the first was asked for.
 void WatchParent() {
@@ -63,12 +79,30 @@ int main(int argc, char** argv) {
   CLI::App app("Serves tuning jobs to clients and work to workers, over one database.", "temper-server");
   std::string db;
   temper::ServerOptions options;
+  temper::OperationsOptions operations;
+  std::string log_format = "text", snapshot_every = "6h";
   bool parent_watch = false, verbose = false;
   app.add_option("--db", db, "The database, a path or memory:; made if it is not there")->required();
   app.add_option("--listen", options.listen, "HOST:PORT (port 0: one that is free) or unix:PATH")
       ->capture_default_str();
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
+  app.add_option("--http", operations.http,
+                 "HOST:PORT of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for machines");
+  app.add_flag("--http-insecure", operations.beyond_loopback,
+               "These pages may be where other machines reach them, without encryption and for anyone");
+  app.add_option("--snapshot-dir", operations.snapshots.directory,
+                 "Where snapshots of the database go; none: no folder");
+  app.add_option("--snapshot-every", snapshot_every, "How often one is taken")
+      ->check(CheckPeriod)
+      ->capture_default_str();
+  app.add_option("--snapshot-keep", operations.snapshots.keep, "How many stay; the oldest go")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  app.add_option("--log-format", log_format, "text, or json: an object a line")
+      ->envname("TEMPER_LOG_FORMAT")
+      ->check(CLI::IsMember(temper::kLogFormats))
+      ->capture_default_str();
   app.add_flag("--parent-watch", parent_watch, "End when stdin is closed or the parent process dies");
   app.add_flag("-v,--verbose", verbose, "Say more");
   app.footer(kExample);
@@ -79,8 +113,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "temper-server: %s; see --help\n", error.what());
     return 2;
   }
-  temper::SetUpLogging(verbose);
+  temper::SetUpLogging(verbose, temper::ParseLogFormat(log_format));
   temper::ArmFailpoint();
+  operations.snapshots.every = *temper::ParsePeriod(snapshot_every);
   temper::LogGrpcQuietly();
 
   // Before any thread is made, so that all of them leave the signals to this one.
@@ -101,12 +136,19 @@ int main(int argc, char** argv) {
   if (!store.ok()) return Fail(store.status());
   auto server = temper::Server::Start(**store, temper::Clock::System(), options);
   if (!server.ok()) return Fail(server.status());
+  temper::ServerCore& core = (*server)->core();
+  auto watch = temper::Operations::Start(
+      operations, db, core.metrics(), [&core] { return core.Status(); }, temper::Clock::System());
+  if (!watch.ok()) return Fail(watch.status());
   std::printf("temper-server listening on %s\n", (*server)->address().c_str());
+  if (!(*watch)->http_address().empty()) std::printf("pages at http://%s\n", (*watch)->http_address().c_str());
   std::fflush(stdout);
 
-  int signal = 0;
-  sigwait(&ends, &signal);
+  const temper::ServiceNotifier notifier = temper::ServiceNotifier::FromEnvironment();
+  notifier.Send("READY=1");
+  const int signal = AwaitSignal(ends, notifier, [&core] { return core.TickAge() <= temper::kLongestTickAge; });
   spdlog::info("signal {}: shutting down", signal);
+  notifier.Send("STOPPING=1");
   (*server)->Shutdown();
   return 0;
 }

@@ -57,8 +57,8 @@ typedef struct temper_plan {
   const temper_step* steps; /* in order of execution */
   int64_t arena_bytes;
   int64_t scratch_threads; /* runs on more of them have scratch apart from the arena */
-  int64_t weight_bytes; /* size of weights.bin; 0: there need not be one */
-  uint64_t weight_hash; /* temper_weights_hash of it */
+  int64_t weight_bytes;    /* size of weights.bin; 0: there need not be one */
+  uint64_t weight_hash;    /* temper_weights_hash of it */
   int64_t num_cpu_features;
   const char* const* cpu_features; /* LLVM's names ("avx2", "avx512f"): what the kernels use */
 } temper_plan;

@@ -69,6 +69,7 @@ const std::vector<Layer> kLayers = {
     {"client/", {"client/", "proto/", "temper/v1/", "storage/", "security/", "trial/", "base/"}},
     {"tuner_server/search/",
      {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
+    {"tuner_server/operations/", {"tuner_server/operations/", "storage/", "base/"}},
     {"tuner_server/dispatch/", {"tuner_server/dispatch/", "trial/", "base/"}},
     {"tuner_server/",
      {"tuner_server/", "proto/", "temper/v1/", "storage/", "security/", "trial/", "cost_model/", "compiler/graph/",
@@ -150,6 +151,33 @@ TEST(TreeTest, EveryTestFileIsBuilt) {
     EXPECT_TRUE(Contains(Read(path.parent_path() / "CMakeLists.txt"), path.filename().string()))
         << file << " is in no CMakeLists.txt";
   }
+}
+
+// "Suite.Name" of every test in the tree, as it is written.
+std::set<std::string> AllTests() {
+  static const std::regex kTest(R"re(^TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\))re", std::regex::multiline);
+  std::set<std::string> tests;
+  for (const std::string& file : Sources({".cc"})) {
+    if (!StartsWith(file, "tests/")) continue;
+    const std::string text = Read(kRoot / file);
+    for (std::sregex_iterator it(text.begin(), text.end(), kTest), end; it != end; ++it) {
+      tests.insert((*it)[1].str() + "." + (*it)[2].str());
+    }
+  }
+  return tests;
+}
+
+TEST(TreeTest, PromisesNameTestsThatExistAndLeaveNoRowOut) {
+  const std::string text = Read(kRoot / "docs/promises.md");
+  const std::set<std::string> tests = AllTests();
+  static const std::regex kNamed(R"re(`(\w+\.\w+)`)re");
+  size_t named = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), kNamed), end; it != end; ++it, ++named) {
+    EXPECT_TRUE(tests.contains((*it)[1])) << "docs/promises.md names " << (*it)[1] << ", which is no test";
+  }
+  EXPECT_GT(named, 40u);
+  for (int i = 1; i <= 5; ++i) EXPECT_TRUE(Contains(text, "| P" + std::to_string(i) + ": ")) << i;
+  for (int i = 1; i <= 40; ++i) EXPECT_TRUE(Contains(text, "\n| " + std::to_string(i) + " | ")) << i;
 }
 
 TEST(TreeTest, LinksInDocumentsLeadSomewhere) {

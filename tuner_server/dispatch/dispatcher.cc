@@ -314,6 +314,7 @@ void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, 
 void Dispatcher::GiveUp(Item& item, const std::string& why) {
   if (item.settled) return;
   item.settled = true;
+  ++failures_.given_up_items;
   const size_t attempts = item.attempts.size();
   const bool silent = std::ranges::none_of(item.attempts, [](const Attempt& a) { return a.result.has_value(); });
   const bool poison = silent && item.work->kind == WorkKind::kBatch;
@@ -326,6 +327,7 @@ void Dispatcher::GiveUp(Item& item, const std::string& why) {
 void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl::Duration now) {
   session.lost = true;
   session.reason = why;
+  if (loss == Loss::kExpired) ++failures_.lost_workers;
   const std::set<int64_t> leases = session.leases;
   for (const int64_t lease_id : leases)
     Requeue(lease_id, absl::StrCat("worker ", session.info.name, " lost: ", why), loss, now);
@@ -335,6 +337,7 @@ void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl:
 void Dispatcher::Punish(Session& session, const std::string& why, absl::Duration now) {
   if (why.empty()) return;
   session.sentence = why;
+  ++failures_.drained_workers;
   const std::set<int64_t> leases = session.leases;
   for (const int64_t lease_id : leases) Requeue(lease_id, why, Loss::kLeft, now);
 }
@@ -548,6 +551,7 @@ bool Dispatcher::Tick(absl::Duration now) {
     const bool old = now >= lease->second.last_day;
     const std::string why = old ? "its lease became older than its work may take" : "the lease ran out";
     const bool cancelled = lease->second.cancelled;
+    ++failures_.expired_leases;
     const auto session = sessions_.find(lease->second.session);
     Requeue(id, why, Loss::kExpired, now);
     if (session != sessions_.end() && !cancelled)
@@ -695,6 +699,12 @@ std::map<std::string, int64_t> Dispatcher::WaitingItems() const {
   std::map<std::string, int64_t> waiting;
   for (const auto& [key, queue] : queues_) waiting[key] = queue.items();
   return waiting;
+}
+
+std::map<std::string, int64_t> Dispatcher::LeasedItems() const {
+  std::map<std::string, int64_t> leased;
+  for (const auto& [id, lease] : leases_) leased[lease.work->device_key] += static_cast<int64_t>(lease.open.size());
+  return leased;
 }
 
 Dispatcher::Sizes Dispatcher::sizes() const {

@@ -165,6 +165,12 @@ class Dispatcher {
   bool Live(const std::string& session) const;
   const WorkerInfo* FindSession(const std::string& session) const;  // null: unknown or lost
   std::map<std::string, int64_t> WaitingItems() const;              // by device key
+  std::map<std::string, int64_t> LeasedItems() const;   // likewise
+  // Since the start.
+  struct Failures {
+    int64_t expired_leases = 0, lost_workers = 0, drained_workers = 0, given_up_items = 0;
+  };
+  const Failures& failures() const { return failures_; }
   // How much is kept, for tests and metrics.
   struct Sizes {
     size_t sessions, leases, items, queued, remembered, finished, over, jobs, models;
@@ -260,6 +266,7 @@ class Dispatcher {
   std::map<std::string, WorkQueue> queues_;    // by device key
   std::vector<GivenUp> given_up_;
   std::vector<int64_t> closed_;
+  Failures failures_;
 };
 
 }  // namespace temper

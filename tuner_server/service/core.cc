@@ -45,7 +45,7 @@ auto ServerCore::Locked(Change change) {
 }
 
 ServerCore::ServerCore(Store& store, const Clock& clock, CoreOptions options)
-    : store_(store), clock_(clock), state_(std::move(options)) {}
+    : store_(store), clock_(clock), state_(std::move(options)), ticked_ms_(absl::ToInt64Milliseconds(Now())) {}
 
 ServerCore::~ServerCore() { Stop(); }
 
@@ -110,6 +110,7 @@ void ServerCore::TickerLoop() {
       ticker_wake_.wait_for(lock, absl::ToChronoMilliseconds(kTick), [this] { return state_.stopping(); });
       if (state_.stopping()) return;
       state_.Tick(Now(), actions);
+      ticked_ms_ = absl::ToInt64Milliseconds(Now());
       if (state_.CommitWaits()) committer_wake_.notify_all();
     }
     Call(actions);
@@ -127,10 +128,27 @@ void ServerCore::CommitterLoop() {
     }
     const Changes changes{plan.records, plan.leases, plan.closed};
     const bool any = !plan.records.empty() || !plan.leases.empty() || !plan.closed.empty();
+    const absl::Duration begun = Now();
     Failpoint("before_commit");
     const absl::Status stored = any ? store_.Commit(changes).status() : absl::OkStatus();
     Failpoint("after_commit");
+    Count(plan, stored, Now() - begun);
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
+  }
+}
+
+void ServerCore::Count(const CoreState::CommitPlan& plan, const absl::Status& stored, absl::Duration took) {
+  if (!plan.records.empty()) metrics().Observe(Metric::kStoreCommitSeconds, absl::ToDoubleSeconds(took));
+  if (!stored.ok()) {
+    metrics().Add(Metric::kFailures, "store");
+    return;
+  }
+  metrics().Observe(Metric::kCommitGroupResults, static_cast<double>(plan.fresh.size()));
+  for (const ItemResult& result : plan.fresh) metrics().Add(Metric::kTrials, Text(result.outcome()));
+  for (const CoreState::Submission& submission : plan.submissions) {
+    const auto refused = static_cast<double>(std::ranges::count(submission.acks, false));
+    metrics().Add(Metric::kAcks, "", static_cast<double>(submission.acks.size()) - refused);
+    metrics().Add(Metric::kFailures, "conflicting_result", refused);
   }
 }
 
@@ -145,7 +163,9 @@ int64_t ServerCore::NewTicket() {
 }
 
 void ServerCore::Sync(SyncCall call, SyncDone done) {
+  const absl::Duration begun = Now();
   Locked([&](Actions& actions) { state_.Sync(std::move(call), std::move(done), Now(), actions); });
+  metrics().Observe(Metric::kSyncSeconds, absl::ToDoubleSeconds(Now() - begun));
 }
 
 void ServerCore::BreakSync(int64_t ticket) {
@@ -160,6 +180,14 @@ void ServerCore::SubmitResults(std::vector<ItemResult> results, SubmitDone done)
 std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
   return Locked([&](Actions&) { return state_.Sessions(); });
 }
+
+FleetStatus ServerCore::Status() {
+  FleetStatus status = Locked([&](Actions&) { return state_.Status(); });
+  status.tick_age = TickAge();
+  return status;
+}
+
+absl::Duration ServerCore::TickAge() const { return Now() - absl::Milliseconds(ticked_ms_.load()); }
 
 // --- clients ---
 
@@ -232,7 +260,12 @@ void ServerCore::EndSearch(int64_t job) {
 }
 
 void ServerCore::JobOver(int64_t job) {
-  Locked([&](Actions& actions) { state_.JobOver(job, Now(), actions); });
+  Locked([&](Actions& actions) {
+    state_.JobOver(job, Now(), actions);
+    if (const auto over = state_.FindJob(job); over != nullptr) {
+      metrics().Add(Metric::kJobsEnded, over->feed()->row().state);
+    }
+  });
 }
 
 }  // namespace temper

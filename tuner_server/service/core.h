@@ -2,6 +2,7 @@
 // one for each job. Thread-safe; callbacks are called once each, from any thread, never under a lock.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -40,6 +41,10 @@ class ServerCore : private JobHost {
   absl::Status CancelJob(int64_t job);
   absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   std::vector<Dispatcher::SessionView> Sessions();
+  FleetStatus Status();
+  Metrics& metrics() { return *options().metrics; }
+  // Since the ticker's last turn. Takes no lock, so it tells of one that is never freed.
+  absl::Duration TickAge() const;
   std::shared_ptr<JobFeed> FindJob(int64_t job);  // null: not of this server, or long over
   Store& store() override { return store_; }
   const Clock& clock() const override { return clock_; }
@@ -64,6 +69,7 @@ class ServerCore : private JobHost {
   void Run(int64_t id, JobPlan plan);
   void TickerLoop();
   void CommitterLoop();
+  void Count(const CoreState::CommitPlan& plan, const absl::Status& stored, absl::Duration took);
   absl::Duration Now() const { return clock_.Monotonic(); }
 
   Store& store_;
@@ -73,6 +79,7 @@ class ServerCore : private JobHost {
   CoreState state_;
   std::condition_variable ticker_wake_, committer_wake_;
 
+  std::atomic<int64_t> ticked_ms_;  // monotonic
   std::thread ticker_, committer_;
 };
 

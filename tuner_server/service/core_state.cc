@@ -298,6 +298,27 @@ CoreState::Census CoreState::TakeCensus() const {
   return census;
 }
 
+FleetStatus CoreState::Status() const {
+  FleetStatus status;
+  for (const auto& [key, items] : dispatcher_.WaitingItems()) status.keys[key].pending = items;
+  for (const auto& [key, items] : dispatcher_.LeasedItems()) status.keys[key].leased = items;
+  for (const auto& [id, job] : jobs_) {
+    ++status.jobs[job->feed()->row().state];
+    if (!over_at_.contains(id)) ++status.keys[job->spec().device_key].jobs;
+  }
+  for (const Dispatcher::SessionView& session : dispatcher_.Sessions()) ++status.workers[session.state];
+  const Dispatcher::Failures& failures = dispatcher_.failures();
+  status.failures = {{"lease_expired", failures.expired_leases},
+                     {"worker_lost", failures.lost_workers},
+                     {"worker_drained", failures.drained_workers},
+                     {"given_up", failures.given_up_items}};
+  status.leases = static_cast<int64_t>(dispatcher_.sizes().leases);
+  status.parked_calls = static_cast<int64_t>(parked_.size());
+  status.store_ok = store_fails_since_ == absl::InfiniteDuration();
+  status.stopping = stopping_;
+  return status;
+}
+
 std::vector<int64_t> CoreState::AddWork(Work work, absl::Duration now, Actions& actions) {
   std::vector<int64_t> ids = dispatcher_.Add(std::move(work), now);
   AfterChange(now, actions);

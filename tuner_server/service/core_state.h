@@ -15,6 +15,8 @@
 
 #include "base/status.h"
 #include "tuner_server/dispatch/dispatcher.h"
+#include "tuner_server/operations/fleet_status.h"
+#include "tuner_server/operations/metrics.h"
 #include "tuner_server/service/job_host.h"
 
 namespace temper {
@@ -26,7 +28,8 @@ struct CoreOptions {
   int most_jobs = 64;  // running at once
   absl::Duration orphan_grace = absl::Seconds(3);
   absl::Duration forget_after = absl::Minutes(10);
-  absl::Duration store_patience = absl::Seconds(10);  // nothing could be stored for so long: jobs fail
+  absl::Duration store_patience = absl::Seconds(10);               // nothing could be stored for so long: jobs fail
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();  // where ServerCore counts; never null
 };
 
 // What is to be called once the lock is free, in this order.
@@ -108,6 +111,7 @@ class CoreState {
   void BeginIdsAbove(int64_t id) { dispatcher_.BeginIdsAbove(id); }
   std::shared_ptr<JobPort> FindJob(int64_t id) const;  // null: none of this server, or long over
   std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
+  FleetStatus Status() const;  // but the tick's age, which it does not know
 
   struct Census {
     Dispatcher::Census dispatch;

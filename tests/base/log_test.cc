@@ -1,0 +1,93 @@
+#include "base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace temper {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The program's logger for as long as it lives; what it wrote is kept.
+class CapturedLog {
+ public:
+  explicit CapturedLog(LogFormat format) : before_(spdlog::default_logger()) {
+    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
+    sink->set_formatter(MakeLogFormatter(format));
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink));
+  }
+  ~CapturedLog() { spdlog::set_default_logger(before_); }
+  std::string text() const { return text_.str(); }
+  nlohmann::json Json() const { return nlohmann::json::parse(text()); }
+
+ private:
+  std::ostringstream text_;
+  std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST(LogTest, AJsonLineHasTheFieldsThatAreKnown) {
+  CapturedLog log(LogFormat::kJson);
+  LogWarn({.job = 7, .lease = (1ll << 60) + 1, .worker = "host:1", .key = "laptop"}, "lost after {} s", 90);
+  const nlohmann::json line = log.Json();
+  EXPECT_EQ(line["level"], "warning");
+  EXPECT_EQ(line["message"], "lost after 90 s");
+  EXPECT_EQ(line["job"], 7);
+  EXPECT_EQ(line["lease"], "1152921504606846977");
+  EXPECT_EQ(line["worker"], "host:1");
+  EXPECT_EQ(line["key"], "laptop");
+  EXPECT_THAT(line["time"].get<std::string>(), testing::MatchesRegex("....-..-..T..:..:......Z"));
+}
+
+TEST(LogTest, FieldsBelongToOneLine) {
+  CapturedLog log(LogFormat::kJson);
+  LogInfo({.job = 7}, "first");
+  spdlog::info("second");
+  EXPECT_THAT(log.text(), HasSubstr("\"message\":\"second\"}"));
+}
+
+TEST(LogTest, NoMessageBreaksAJsonLine) {
+  for (const std::string& message :
+       {std::string("two\nlines"), std::string("\"quoted\" \\ {}"), std::string("caf\xc3\xa9"), std::string("\xff\xfe"),
+        std::string("cut \xe2\x82"), std::string("a\0b", 3), std::string("\x1b[2J")}) {
+    CapturedLog log(LogFormat::kJson);
+    LogError({.worker = message, .key = message}, "{}", message);
+    const std::string text = log.text();
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+    const nlohmann::json line = log.Json();
+    EXPECT_TRUE(line["message"].is_string());
+    EXPECT_EQ(line["message"], line["worker"]);
+    // Valid texts come back as they were.
+    if (message.find('\xff') == std::string::npos && message.find('\xe2') == std::string::npos) {
+      EXPECT_EQ(line["message"], message);
+    } else {
+      EXPECT_THAT(line["message"].get<std::string>(), HasSubstr("\xef\xbf\xbd"));
+    }
+  }
+}
+
+TEST(LogTest, ATextLineEndsWithWhomItIsAbout) {
+  CapturedLog log(LogFormat::kText);
+  LogInfo({.job = 7, .key = "laptop"}, "started");
+  spdlog::info("plain");
+  EXPECT_THAT(log.text(), HasSubstr("started job=7 key=laptop\n"));
+  EXPECT_THAT(log.text(), EndsWith("plain\n"));
+  EXPECT_THAT(log.text(), Not(HasSubstr("lease=")));
+}
+
+TEST(LogTest, WhatIsBelowTheLevelIsNotWritten) {
+  CapturedLog log(LogFormat::kJson);
+  spdlog::default_logger()->set_level(spdlog::level::warn);
+  LogInfo({.job = 1}, "quiet");
+  LogError({.job = 1}, "loud");
+  EXPECT_EQ(log.Json()["message"], "loud");
+}
+
+}  // namespace
+}  // namespace temper

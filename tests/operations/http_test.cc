@@ -1,0 +1,184 @@
+#include "tuner_server/operations/http.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "base/rng.h"
+#include "tests/operations/socket.h"
+
+namespace temper {
+namespace {
+
+using ::temper::testing::Get;
+using ::temper::testing::Socket;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::unique_ptr<HttpListener> Listen(HttpOptions options = {}) {
+  options.listen = "127.0.0.1:0";
+  auto listener = HttpListener::Start(
+      options, {{"/hello", [](const HttpRequest&) { return HttpReply{.body = "hello\n"}; }},
+                {"/echo",
+                 [](const HttpRequest& request) {
+                   const auto text = request.query.find("text");
+                   return HttpReply{.code = text == request.query.end() ? 400 : 200,
+                                    .body = text == request.query.end() ? "" : text->second};
+                 }},
+                {"/large", [](const HttpRequest&) { return HttpReply{.body = std::string(8 << 20, 'x')}; }}});
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  return *std::move(listener);
+}
+
+TEST(HttpTest, RoutesByPath) {
+  const auto server = Listen();
+  const std::string reply = Get(server->address(), "/hello");
+  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(reply, HasSubstr("\r\nContent-Length: 6\r\n"));
+  EXPECT_THAT(reply, EndsWith("\r\n\r\nhello\n"));
+  EXPECT_THAT(Get(server->address(), "/none"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get(server->address(), "/hello/"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get(server->address(), "/hello?x=1"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(HttpTest, DecodesTheQuery) {
+  const auto server = Listen();
+  EXPECT_THAT(Get(server->address(), "/echo?a=1&text=a%20b+c%2Fd%26&x"), EndsWith("\r\n\r\na b c/d&"));
+  EXPECT_THAT(Get(server->address(), "/ec%68o?text="), StartsWith("HTTP/1.1 200 "));
+  for (const char* broken : {"/echo?text=%", "/echo?text=%4", "/echo?text=%zz", "/%"}) {
+    EXPECT_THAT(Get(server->address(), broken), StartsWith("HTTP/1.1 400 ")) << broken;
+  }
+}
+
+TEST(HttpTest, OnlyGetIsServed) {
+  const auto server = Listen();
+  for (const char* method : {"POST", "HEAD", "DELETE", "CONNECT", "get", "\x01"}) {
+    Socket socket(server->address());
+    socket.Send(std::string(method) + " /hello HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+    const std::string reply = socket.ReadAll();
+    EXPECT_THAT(reply, StartsWith("HTTP/1.1 405 ")) << method;
+    EXPECT_THAT(reply, HasSubstr("\r\nAllow: GET\r\n"));
+  }
+}
+
+TEST(HttpTest, ARequestMayComeByteByByte) {
+  const auto server = Listen();
+  Socket socket(server->address());
+  for (const char c : std::string("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")) ASSERT_TRUE(socket.Send({&c, 1}));
+  EXPECT_THAT(socket.ReadAll(), EndsWith("hello\n"));
+}
+
+TEST(HttpTest, ALargeReplyArrivesWhole) {
+  const auto server = Listen();
+  const std::string reply = Get(server->address(), "/large");
+  EXPECT_EQ(reply.size() - reply.find("\r\n\r\n") - 4, 8u << 20);
+}
+
+TEST(HttpTest, GarbageIsABadRequest) {
+  const auto server = Listen();
+  for (const std::string& garbage :
+       {std::string("\r\n\r\n"), std::string("hello\r\n\r\n"), std::string("GET\r\n\r\n"),
+        std::string("GET /hello\r\n\r\n"), std::string("GET hello HTTP/1.1\r\n\r\n"),
+        std::string("GET /hello HTTP/2.0\r\n\r\n"), std::string("GET  /hello HTTP/1.1\r\n\r\n"),
+        std::string("\0\0\0\r\n\r\n", 7), std::string("\x16\x03\x01\x02\r\n\r\n"),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")}) {
+    Socket socket(server->address());
+    socket.Send(garbage);
+    EXPECT_THAT(socket.ReadAll(), StartsWith("HTTP/1.1 400 ")) << garbage;
+  }
+  EXPECT_THAT(Get(server->address(), "/hello"), EndsWith("hello\n"));
+}
+
+TEST(HttpTest, RandomBytesHarmNobody) {
+  const auto server = Listen({.patience = absl::Milliseconds(200)});
+  Rng rng(7);
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes = rng.Below(2) == 0 ? "GET /hello HTTP/1.1\r\n" : "";
+    for (int64_t n = rng.Below(300); n > 0; --n) bytes += static_cast<char>(rng.Below(256));
+    Socket socket(server->address());
+    socket.Send(bytes + "\r\n\r\n");
+    EXPECT_THAT(socket.ReadAll(), StartsWith("HTTP/1.1 "));
+  }
+}
+
+TEST(HttpTest, AHugeHeaderIsRefusedBeforeItIsRead) {
+  const auto server = Listen();
+  Socket socket(server->address());
+  const std::string line = "X-Filler: " + std::string(1000, 'x') + "\r\n";
+  // The server stops listening to it; so much would never fit into the buffers of a connection.
+  socket.Send("GET /hello HTTP/1.1\r\n");
+  for (int i = 0; i < 20; ++i) socket.Send(line);
+  EXPECT_THAT(socket.ReadAll(), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST(HttpTest, ASlowRequestIsCutOffHoweverItTrickles) {
+  const auto server = Listen({.most_header_bytes = 1 << 30, .patience = absl::Milliseconds(100)});
+  Socket silent(server->address()), slow(server->address());
+  slow.Send("GET /hello HTTP/1.1\r\n");
+  while (slow.Send("X: y\r\n")) {
+  }
+  EXPECT_THAT(silent.ReadAll(), IsEmpty());
+}
+
+TEST(HttpTest, WhoDoesNotReadIsCutOff) {
+  const auto server = Listen({.patience = absl::Milliseconds(100)});
+  Socket deaf(server->address());
+  deaf.Send("GET /large HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(deaf.Hears(-1));  // the first bytes: from now on its time runs
+  Socket later(server->address());
+  EXPECT_THAT(later.ReadAll(), IsEmpty());  // its time is over, so that of the deaf one is too
+  EXPECT_LT(deaf.ReadAll().size(), 8u << 20);
+}
+
+TEST(HttpTest, ManyIdleConnectionsDoNotKeepOthersOut) {
+  const auto server = Listen({.most_connections = 8});
+  std::vector<Socket> idle;
+  for (int i = 0; i < 200; ++i) {
+    idle.emplace_back(server->address());
+    if (i % 20 == 0) {
+      EXPECT_THAT(Get(server->address(), "/hello"), EndsWith("hello\n")) << i;
+    }
+  }
+  EXPECT_THAT(Get(server->address(), "/hello"), EndsWith("hello\n"));
+  // The oldest had to go.
+  EXPECT_THAT(idle.front().ReadAll(), IsEmpty());
+}
+
+TEST(HttpTest, ItHearsAgainOnceThereAreDescriptors) {
+  const auto server = Listen();
+  Socket waiting, second;
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  setrlimit(RLIMIT_NOFILE, &none);
+  for (Socket* socket : {&waiting, &second}) {
+    socket->Connect(server->address());
+    socket->Send("GET /hello HTTP/1.1\r\n\r\n");
+  }
+  EXPECT_FALSE(waiting.Hears(250));
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(waiting.ReadAll(), EndsWith("hello\n"));
+  EXPECT_THAT(second.ReadAll(), EndsWith("hello\n"));
+}
+
+TEST(HttpTest, AddressesAreCheckedFirst) {
+  for (const char* address : {"", "9191", ":9191", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "example.com:9191"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(HttpListener::Start({.listen = address}, {}).status())) << address;
+  }
+  for (const char* address : {"0.0.0.0:0", "[::]:0", "192.0.2.1:0"}) {
+    const absl::Status status = HttpListener::Start({.listen = address}, {}).status();
+    EXPECT_TRUE(absl::IsPermissionDenied(status)) << address << " " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--http-insecure"));
+  }
+  EXPECT_TRUE(HttpListener::Start({.listen = "0.0.0.0:0", .beyond_loopback = true}, {}).ok());
+  EXPECT_TRUE(HttpListener::Start({.listen = "localhost:0"}, {}).ok());
+  const auto server = Listen();
+  const absl::Status taken = HttpListener::Start({.listen = server->address()}, {}).status();
+  EXPECT_TRUE(absl::IsUnavailable(taken)) << taken;
+}
+
+}  // namespace
+}  // namespace temper

@@ -1,0 +1,271 @@
+#include "tuner_server/operations/http.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace temper {
+namespace {
+
+// With no descriptor free, accept fails at once and for as long as that lasts: not tried again before this is over.
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+
+std::string_view Reason(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
+  }
+  return "Error";
+}
+
+std::string ToWire(const HttpReply& reply) {
+  const std::string_view reason = Reason(reply.code);
+  return absl::StrCat(
+      "HTTP/1.1 ", reply.code, " ", absl::string_view(reason.data(), reason.size()), "\r\nContent-Type: ", reply.type,
+      "\r\nContent-Length: ", reply.body.size(), reply.code == 405 ? "\r\nAllow: GET" : "",
+      "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n", reply.body);
+}
+
+// A request is read, its reply is written, and what else the peer sends is read and dropped until it closes: to close
+// with bytes unread would reset the connection and could take the reply with it.
+enum class Phase { kReading, kWriting, kEnding };
+
+struct Connection {
+  int fd;
+  absl::Duration deadline;  // of its phase, monotonic
+  Phase phase = Phase::kReading;
+  std::string in, out;
+  size_t written = 0;
+};
+
+bool IsLoopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+}
+
+// What `address` says, in the kernel's form.
+absl::StatusOr<sockaddr_storage> Resolve(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  const bool sound = colon != std::string::npos && colon > 0 && absl::SimpleAtoi(address.substr(colon + 1), &port);
+  if (!sound || port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--http takes HOST:PORT, not '", address, "'"));
+  }
+  std::string host = address.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host == "localhost") host = "127.0.0.1";
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--http takes an address and a port, not '", address, "'"));
+  }
+  sockaddr_storage resolved{};
+  std::memcpy(&resolved, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return resolved;
+}
+
+// A socket that listens there. `bound`: the address with the port that was chosen.
+absl::StatusOr<int> Listen(const HttpOptions& options, std::string* bound) {
+  TEMPER_ASSIGN_OR_RETURN(sockaddr_storage name, Resolve(options.listen));
+  sockaddr* plain = reinterpret_cast<sockaddr*>(&name);
+  if (!options.beyond_loopback && !IsLoopback(*plain)) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "'", options.listen,
+        "' can be reached from other machines, and the pages of --http are neither encrypted nor kept from "
+        "anyone; say --http-insecure to serve them there anyway"));
+  }
+  const int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  socklen_t size = name.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  if (fd < 0 || bind(fd, plain, size) != 0 || listen(fd, 64) != 0 || getsockname(fd, plain, &size) != 0) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options.listen, " for HTTP: ", std::strerror(error)));
+  }
+  const uint16_t port = name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
+                                                   : reinterpret_cast<sockaddr_in*>(&name)->sin_port;
+  *bound = absl::StrCat(options.listen.substr(0, options.listen.rfind(':')), ":", ntohs(port));
+  return fd;
+}
+
+}  // namespace
+
+struct HttpListener::Impl {
+  HttpOptions options;
+  std::vector<HttpRoute> routes;
+  std::string address;
+  int listener = -1, stop = -1;
+  std::list<Connection> connections;  // oldest first
+  absl::Duration accept_from = -absl::InfiniteDuration();
+  std::thread thread;
+
+  ~Impl() {
+    const uint64_t one = 1;
+    if (thread.joinable() && write(stop, &one, sizeof one) == sizeof one) thread.join();
+    for (const Connection& connection : connections) close(connection.fd);
+    if (listener >= 0) close(listener);
+    if (stop >= 0) close(stop);
+  }
+
+  static absl::Duration Now() { return Clock::System().Monotonic(); }
+
+  void Loop();
+  int PollMs() const;
+  void Accept();
+  bool Serve(Connection& connection);  // false: it is over
+  bool Read(Connection& connection);
+  bool Write(Connection& connection);
+  HttpReply Reply(std::string_view head) const;
+};
+
+// The loop's next deadline.
+int HttpListener::Impl::PollMs() const {
+  absl::Duration next = absl::InfiniteDuration();
+  for (const Connection& connection : connections) next = std::min(next, connection.deadline);
+  if (accept_from > Now()) next = std::min(next, accept_from);
+  if (next == absl::InfiniteDuration()) return -1;
+  return static_cast<int>(absl::ToInt64Milliseconds(std::max(next - Now(), absl::ZeroDuration()))) + 1;
+}
+
+void HttpListener::Impl::Loop() {
+  for (;;) {
+    std::vector<pollfd> polled = {{stop, POLLIN, 0}, {Now() < accept_from ? -1 : listener, POLLIN, 0}};
+    for (const Connection& connection : connections) {
+      polled.push_back({connection.fd, static_cast<short>(connection.phase == Phase::kWriting ? POLLOUT : POLLIN), 0});
+    }
+    if (poll(polled.data(), polled.size(), PollMs()) < 0 && errno != EINTR) {
+      spdlog::error("the HTTP listener ends: {}", std::strerror(errno));
+      return;
+    }
+    if (polled[0].revents != 0) return;
+    size_t i = 2;
+    for (auto next = connections.begin(); next != connections.end(); ++i) {
+      const bool open = (polled[i].revents == 0 || Serve(*next)) && Now() < next->deadline;
+      if (!open) close(next->fd);
+      next = open ? std::next(next) : connections.erase(next);
+    }
+    if (polled[1].revents != 0) Accept();
+  }
+}
+
+void HttpListener::Impl::Accept() {
+  // A turn's worth: who is connected is served in between.
+  for (size_t i = 0; i < options.most_connections; ++i) {
+    const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN) accept_from = Now() + kAcceptPause;
+      return;
+    }
+    if (connections.size() >= options.most_connections) {
+      close(connections.front().fd);
+      connections.pop_front();
+    }
+    connections.push_back({fd, Now() + options.patience});
+    // Most requests are here already; who brings one is served before newcomers can push it out.
+    if (!Read(connections.back())) {
+      close(fd);
+      connections.pop_back();
+    }
+  }
+}
+
+bool HttpListener::Impl::Serve(Connection& connection) {
+  return connection.phase == Phase::kWriting ? Write(connection) : Read(connection);
+}
+
+bool HttpListener::Impl::Read(Connection& connection) {
+  char bytes[4096];
+  const ssize_t n = recv(connection.fd, bytes, sizeof bytes, 0);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  if (connection.phase == Phase::kEnding) return true;
+  connection.in.append(bytes, static_cast<size_t>(n));
+  const size_t end = connection.in.find("\r\n\r\n");
+  HttpReply reply;
+  if (std::min(end, connection.in.size()) > options.most_header_bytes) {
+    reply = {431, "text/plain; charset=utf-8", "the header is too long\n"};
+  } else if (end == std::string::npos) {
+    return true;
+  } else {
+    reply = Reply(std::string_view(connection.in).substr(0, end));
+  }
+  connection.in.clear();
+  connection.out = ToWire(reply);
+  connection.phase = Phase::kWriting;
+  connection.deadline = Now() + options.patience;
+  return Write(connection);
+}
+
+bool HttpListener::Impl::Write(Connection& connection) {
+  const ssize_t n = send(connection.fd, connection.out.data() + connection.written,
+                         connection.out.size() - connection.written, MSG_NOSIGNAL);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  connection.written += static_cast<size_t>(n);
+  if (connection.written < connection.out.size()) return true;
+  connection.phase = Phase::kEnding;
+  shutdown(connection.fd, SHUT_WR);
+  return true;
+}
+
+HttpReply HttpListener::Impl::Reply(std::string_view head) const {
+  constexpr char kText[] = "text/plain; charset=utf-8";
+  const absl::StatusOr<HttpRequest> request = ParseHttpRequest(head);
+  if (!request.ok()) {
+    return {absl::IsUnimplemented(request.status()) ? 405 : 400, kText, absl::StrCat(request.status().message(), "\n")};
+  }
+  for (const HttpRoute& route : routes) {
+    if (route.path == request->path) return route.reply(*request);
+  }
+  std::string paths;
+  for (const HttpRoute& route : routes) absl::StrAppend(&paths, " ", route.path);
+  return {404, kText, absl::StrCat("there is no such page; there are:", paths, "\n")};
+}
+
+HttpListener::HttpListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpListener::~HttpListener() = default;
+const std::string& HttpListener::address() const { return impl_->address; }
+
+absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpOptions& options,
+                                                                  std::vector<HttpRoute> routes) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  impl->routes = std::move(routes);
+  TEMPER_ASSIGN_OR_RETURN(impl->listener, Listen(options, &impl->address));
+  impl->stop = eventfd(0, EFD_CLOEXEC);
+  if (impl->stop < 0) return absl::UnavailableError(std::strerror(errno));
+  impl->thread = std::thread([impl = impl.get()] { impl->Loop(); });
+  return std::unique_ptr<HttpListener>(new HttpListener(std::move(impl)));
+}
+
+}  // namespace temper

@@ -1,0 +1,63 @@
+// A small HTTP/1.1 server for machines that look after this one: GET only, each reply from a function, one thread.
+//
+// Whoever connects can cost little: connections, the bytes of a request and the time for it are bounded, every
+// connection closes after its reply, and where there are too many the oldest goes. It speaks plaintext and asks nobody
+// who they are, so it listens on loopback unless told otherwise.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace temper {
+
+struct HttpRequest {
+  std::string path;                          // decoded
+  std::map<std::string, std::string> query;  // decoded; the last of equal names counts
+};
+
+struct HttpReply {
+  int code = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+// Called on the listener's thread, one at a time: it has to be quick.
+struct HttpRoute {
+  std::string path;  // the whole of it
+  std::function<HttpReply(const HttpRequest&)> reply;
+};
+
+struct HttpOptions {
+  std::string listen;            // HOST:PORT, a numeric address or localhost; port 0: one that is free
+  bool beyond_loopback = false;  // takes addresses that other machines reach
+  size_t most_connections = 64;
+  size_t most_header_bytes = 8 << 10;
+  absl::Duration patience = absl::Seconds(5);  // for the whole request, and again for the whole reply
+};
+
+class HttpListener {
+ public:
+  // kInvalidArgument: no address; kPermissionDenied: it is not loopback; kUnavailable: it is taken.
+  static absl::StatusOr<std::unique_ptr<HttpListener>> Start(const HttpOptions& options, std::vector<HttpRoute> routes);
+  ~HttpListener();  // ends its thread and closes all connections
+
+  const std::string& address() const;  // with the port that was chosen
+
+ private:
+  struct Impl;
+  explicit HttpListener(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The first line and the header as they came, without the empty line. An error's message is fit for the reply: the
+// status is kUnimplemented for methods but GET, else kInvalidArgument.
+absl::StatusOr<HttpRequest> ParseHttpRequest(std::string_view head);
+
+}  // namespace temper

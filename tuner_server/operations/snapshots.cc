@@ -1,0 +1,97 @@
+#include "tuner_server/operations/snapshots.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "storage/store.h"
+
+namespace temper {
+namespace {
+
+namespace fs = std::filesystem;
+
+// STEM-20261122T094700Z.db: names in the order of their times.
+constexpr char kTimeFormat[] = "%E4Y%m%dT%H%M%SZ";
+constexpr char kSuffix[] = ".db";
+
+std::optional<absl::Time> TimeOf(const std::string& name, const std::string& stem) {
+  if (!absl::StartsWith(name, stem + "-") || !absl::EndsWith(name, kSuffix)) return std::nullopt;
+  const size_t begin = stem.size() + 1, suffix = sizeof kSuffix - 1;
+  if (name.size() < begin + suffix) return std::nullopt;
+  absl::Time time;
+  const std::string text = name.substr(begin, name.size() - begin - suffix);
+  if (!absl::ParseTime(kTimeFormat, text, absl::UTCTimeZone(), &time, nullptr)) return std::nullopt;
+  return time;
+}
+
+}  // namespace
+
+Snapshots::Snapshots(std::string database, SnapshotOptions options, const Clock& clock)
+    : database_(std::move(database)),
+      stem_(fs::path(database_).stem().string()),
+      options_(std::move(options)),
+      clock_(&clock) {}
+
+absl::StatusOr<Snapshots> Snapshots::Open(std::string database, SnapshotOptions options, const Clock& clock) {
+  std::error_code error;
+  if (!fs::is_directory(options.directory, error)) {
+    return absl::InvalidArgumentError(absl::StrCat("--snapshot-dir ", options.directory, ": there is no such folder"));
+  }
+  if (options.keep < 1) return absl::InvalidArgumentError("--snapshot-keep takes a number from 1 on");
+  if (options.every < absl::Seconds(1)) return absl::InvalidArgumentError("--snapshot-every takes a second or more");
+  return Snapshots(std::move(database), std::move(options), clock);
+}
+
+std::string Snapshots::PathAt(absl::Time time) const {
+  const std::string text = absl::FormatTime(kTimeFormat, time, absl::UTCTimeZone());
+  return (fs::path(options_.directory) / absl::StrCat(stem_, "-", text, kSuffix)).string();
+}
+
+std::vector<std::string> Snapshots::Files() const {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.directory, error)) {
+    if (TimeOf(entry.path().filename().string(), stem_).has_value()) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::optional<absl::Time> Snapshots::Newest() const {
+  const std::vector<std::string> files = Files();
+  if (files.empty()) return std::nullopt;
+  return TimeOf(fs::path(files.back()).filename().string(), stem_);
+}
+
+std::optional<absl::Duration> Snapshots::Age() const {
+  const std::optional<absl::Time> newest = Newest();
+  if (!newest.has_value()) return std::nullopt;
+  return std::max(clock_->Wall() - *newest, absl::ZeroDuration());
+}
+
+// A snapshot is written under its name with the writer's process id behind it, and renamed at the end.
+void Snapshots::RemoveBroken() const {
+  std::vector<fs::path> broken;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.directory, error)) {
+    const std::string name = entry.path().filename().string();
+    const size_t end = name.rfind(absl::StrCat(kSuffix, "."));
+    if (end != std::string::npos && TimeOf(name.substr(0, end + sizeof kSuffix - 1), stem_).has_value()) {
+      broken.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : broken) fs::remove(path, error);
+}
+
+absl::Status Snapshots::Take() {
+  TEMPER_RETURN_IF_ERROR(SnapshotStore(database_, PathAt(clock_->Wall())));
+  const std::vector<std::string> files = Files();
+  std::error_code error;
+  for (size_t i = 0; i + static_cast<size_t>(options_.keep) < files.size(); ++i) fs::remove(files[i], error);
+  RemoveBroken();
+  return absl::OkStatus();
+}
+
+}  // namespace temper

@@ -438,6 +438,30 @@ TEST(JobLoop, AGraphWithoutTasksIsMeasuredAndDone) {
   EXPECT_EQ(sim.WorksOf(WorkKind::kModel).size(), 1u);
 }
 
+TEST(JobLoop, MoreWorkersThanTasksHaveSeveralBatchesOfATaskUnderWay) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 1000;
+  sim.Begin();
+  const auto fill = [&](int slots) {
+    while (sim.loop_->NeedsSearch(slots, false)) {
+      ASSERT_TRUE(sim.loop_->Search(sim.clock_.Monotonic(), sim, slots).ok());
+    }
+  };
+  fill(2);
+  EXPECT_EQ(sim.queue_.size(), 2u);
+  fill(6);
+  EXPECT_EQ(sim.queue_.size(), 3u) << "a batch a task, while there are no more workers than tasks";
+  fill(32);
+  EXPECT_GE(sim.queue_.size(), 16u) << "a batch a worker";
+  std::set<std::string> distinct;
+  size_t items = 0;
+  for (const Work& work : sim.queue_) {
+    for (const WorkItem& item : work.items) distinct.insert(work.workload + item.config);
+    items += work.items.size();
+  }
+  EXPECT_EQ(distinct.size(), items) << "nothing is proposed twice, however blindly";
+}
+
 }  // namespace
 }  // namespace temper
 

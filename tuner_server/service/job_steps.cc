@@ -202,7 +202,7 @@ absl::StatusOr<absl::Duration> JobSteps::Loop(absl::Duration now) {
 absl::StatusOr<absl::Duration> JobSteps::Search(absl::Duration now) {
   state_ = State::kLoop;
   if (!host_.TryBeginSearch(spec_.id)) return loop_->NextDeadline();
-  const absl::Status searched = loop_->Search(now, host_);
+  const absl::Status searched = loop_->Search(now, host_, host_.Slots(spec_, worker_.target));
   const absl::Duration took = host_.clock().Monotonic() - now;
   search_s_ += absl::ToDoubleSeconds(took);
   spdlog::debug("job {}: searched for {:.1f} ms", spec_.id, absl::ToDoubleMilliseconds(took));

@@ -55,11 +55,11 @@ absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
 
 bool JobLoop::NeedsSearch(int slots, bool ahead) const {
   const size_t wanted = static_cast<size_t>(std::max(1, slots)) * (ahead ? 2 : 1);
-  return phase_ == Phase::kSearch && pending_.size() < wanted && search_.CanPropose();
+  return phase_ == Phase::kSearch && pending_.size() < wanted && search_.CanPropose(slots);
 }
 
-absl::Status JobLoop::Search(absl::Duration now, WorkPort& port) {
-  TEMPER_ASSIGN_OR_RETURN(const std::optional<JobSearch::Batch> batch, search_.Propose(now));
+absl::Status JobLoop::Search(absl::Duration now, WorkPort& port, int slots) {
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<JobSearch::Batch> batch, search_.Propose(now, slots));
   if (!batch) return absl::OkStatus();
   if (batch->items.empty()) {
     changed_.insert(batch->task);

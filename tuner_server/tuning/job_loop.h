@@ -50,7 +50,7 @@ class JobLoop {
   // `slots`: leases that the workers hold at once. `ahead`: prepare the next batch while one is measured.
   bool NeedsSearch(int slots, bool ahead) const;
   // Submits one batch, or ends tasks that have nothing left to propose. Slow.
-  absl::Status Search(absl::Duration now, WorkPort& port);
+  absl::Status Search(absl::Duration now, WorkPort& port, int slots = 1);
 
   // --- events ---
   void OnResult(const ItemResult& result, absl::Duration now);

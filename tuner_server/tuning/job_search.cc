@@ -14,6 +14,7 @@ constexpr double kSmallShare = 0.005;
 constexpr double kSmoothing = 0.3;
 constexpr double kAgainAtLeast = 16;
 constexpr double kLongKernelS = 1e-3;
+constexpr int kManySlots = 8;
 constexpr size_t kRecordsOfATask = 64;  // that others learn from
 
 // The fastest, and as many as others may learn from, spread over the rest: searches crowd around their best.
@@ -74,21 +75,29 @@ absl::Status JobSearch::PrepareTask(size_t task, std::span<const Record> known) 
   return absl::OkStatus();
 }
 
-bool JobSearch::MayGetBatch(size_t i) const {
-  const TaskSearch& task = tasks_[i];
-  // A tuner that has not seen its last batch's results yet proposes half blind.
-  return !task.view().done && task.prepared() && task.outstanding == 0;
+// A tuner that has not seen its last batch's results yet proposes half blind. So there is one batch a task, unless more
+// workers wait than there are tasks; a worker has two slots, one of them in reserve.
+int JobSearch::MostBatchesATask(int slots) const {
+  const auto open = std::ranges::count_if(tasks_, [](const TaskSearch& t) { return !t.view().done && t.prepared(); });
+  const int shared_by = 2 * std::max(1, static_cast<int>(open));
+  return std::max(1, (slots + shared_by - 1) / shared_by);
 }
 
-bool JobSearch::CanPropose() const {
+bool JobSearch::MayGetBatch(size_t i, int most) const {
+  const TaskSearch& task = tasks_[i];
+  return !task.view().done && task.prepared() && task.outstanding < most;
+}
+
+bool JobSearch::CanPropose(int slots) const {
   if (spec_.trials > 0 && trials_ + outstanding_items_ >= spec_.trials) return false;
+  const int most = MostBatchesATask(slots);
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    if (MayGetBatch(i)) return true;
+    if (MayGetBatch(i, most)) return true;
   }
   return false;
 }
 
-int JobSearch::BatchSize(size_t i, absl::Duration now) const {
+int JobSearch::BatchSize(size_t i, absl::Duration now, int slots) const {
   const TaskSearch& task = tasks_[i];
   int size = options_.largest_batch;
   if (!task.seen()) {
@@ -97,8 +106,15 @@ int JobSearch::BatchSize(size_t i, absl::Duration now) const {
     size = std::clamp(size, options_.smallest_batch, options_.largest_batch);
     if (task.EstimatedSeconds() < kSmallShare * KernelSeconds(tasks_)) size = options_.smallest_batch;
   }
-  if (spec_.trials > 0) size = std::min(size, spec_.trials - trials_ - outstanding_items_);
-  if (spec_.trials_per_task > 0) size = std::min(size, spec_.trials_per_task - task.view().trials);
+  if (spec_.trials > 0) {
+    const int left = spec_.trials - trials_ - outstanding_items_;
+    // Many workers share what is left, so that none of them ends long after the others.
+    const int share = slots < kManySlots ? left : (left + slots - 1) / slots;
+    size = std::min({size, left, std::max(1, share)});
+  }
+  if (spec_.trials_per_task > 0) {
+    size = std::min(size, spec_.trials_per_task - task.view().trials - task.outstanding * options_.largest_batch);
+  }
   if (spec_.time_budget > absl::ZeroDuration() && seconds_per_item_ > 0) {
     // What is under way runs first; the last batch should end with the budget.
     const double fit = limits_.SecondsLeft(now) / seconds_per_item_ - outstanding_items_;
@@ -107,12 +123,13 @@ int JobSearch::BatchSize(size_t i, absl::Duration now) const {
   return std::max(1, size);
 }
 
-absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duration now) {
+absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duration now, int slots) {
+  const int most = MostBatchesATask(slots);
   std::vector<TaskStanding> standings;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskSearch& task = tasks_[i];
     standings.push_back({static_cast<double>(task.view().weight), task.view().best_s, task.course(), task.seen(),
-                         MayGetBatch(i), task.EstimatedSeconds()});
+                         MayGetBatch(i, most), task.EstimatedSeconds()});
   }
   const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
   if (!next) return std::nullopt;
@@ -120,7 +137,7 @@ absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duratio
   TEMPER_RETURN_IF_ERROR(experience_->Refit());
   Batch batch{.task = *next, .incumbent_s = task.incumbent_s(), .race_factor = SamplingPlan().race_factor};
   if (task.incumbent_s() >= kLongKernelS) batch.race_factor = options_.long_race_factor;
-  TEMPER_ASSIGN_OR_RETURN(batch.items, task.Propose(BatchSize(*next, now)));
+  TEMPER_ASSIGN_OR_RETURN(batch.items, task.Propose(BatchSize(*next, now, slots)));
   if (batch.items.empty()) task.End("exhausted");
   return batch;
 }

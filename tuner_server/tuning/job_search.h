@@ -25,7 +25,8 @@ class JobSearch {
   absl::Status Warm(const Target& target, std::vector<Booster> shipped, std::span<const Record> records);
   absl::Status PrepareTask(size_t task, std::span<const Record> known);
 
-  bool CanPropose() const;  // there are trials left, and a task that may get a batch
+  // There are trials left, and a task that may get a batch. `slots`: leases that the workers hold at once.
+  bool CanPropose(int slots) const;
   struct Batch {
     size_t task = 0;
     std::vector<WorkItem> items;
@@ -33,7 +34,7 @@ class JobSearch {
     double race_factor = 0;
   };
   // The next batch; nullopt: no task may have one. One without items: its task has nothing left to propose. Slow.
-  absl::StatusOr<std::optional<Batch>> Propose(absl::Duration now);
+  absl::StatusOr<std::optional<Batch>> Propose(absl::Duration now, int slots);
 
   // A batch went out, an item of it came back, all of it came back after so many seconds, or it is wanted no more.
   void OnSent(const Batch& batch);
@@ -54,8 +55,9 @@ class JobSearch {
   const std::map<Outcome, int>& outcomes() const { return outcomes_; }
 
  private:
-  bool MayGetBatch(size_t task) const;
-  int BatchSize(size_t task, absl::Duration now) const;
+  int MostBatchesATask(int slots) const;
+  bool MayGetBatch(size_t task, int most) const;
+  int BatchSize(size_t task, absl::Duration now, int slots) const;
   void Teach(size_t task, const Candidate& item, const TrialResult& result);
 
   const JobSpec& spec_;

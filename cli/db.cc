@@ -18,6 +18,8 @@ struct Options {
   std::string outcome;
   std::vector<std::string> files;
   std::string snapshot;
+  PruneOptions prune;
+  int audit_days = 0;
   bool json = false;
 };
 
@@ -146,6 +148,28 @@ absl::Status Merge(const Options& o) {
   return Put(o, records);
 }
 
+absl::Status Restore(const Options& o) {
+  const std::string path = DatabasePath(o.records);
+  TEMPER_RETURN_IF_ERROR(RestoreStore(o.snapshot, path));
+  std::printf("%s is what %s held; what was there before is %s.before-restore\n", path.c_str(), o.snapshot.c_str(),
+              path.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Prune(const Options& o) {
+  PruneOptions options = o.prune;
+  if (o.audit_days > 0) options.audit_before_unix_ms = absl::ToUnixMillis(absl::Now() - o.audit_days * absl::Hours(24));
+  if (options.keep_records == 0 && options.keep_jobs == 0 && options.audit_before_unix_ms == 0)
+    return absl::InvalidArgumentError("say what to keep: --keep-records, --keep-jobs or --audit-days");
+  const OpenMode mode = options.dry_run ? OpenMode::kReadOnly : OpenMode::kReadWrite;
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(DatabasePath(o.records), mode));
+  TEMPER_ASSIGN_OR_RETURN(const Pruned pruned, store->Prune(options));
+  std::printf("%s %lld records, %lld jobs, %lld lines of the audit\n", options.dry_run ? "would remove" : "removed",
+              static_cast<long long>(pruned.records), static_cast<long long>(pruned.jobs),
+              static_cast<long long>(pruned.audit));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddDb(CLI::App& app, Action* action) {
@@ -174,6 +198,16 @@ void AddDb(CLI::App& app, Action* action) {
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
   exports->add_option("file", o->files, "FILE.jsonl (default: standard output)")->expected(1);
   exports->add_option("--snapshot", o->snapshot, "instead a copy of the database as it is now, in one file: FILE.db");
+  CLI::App* restore =
+      add("restore", "put a snapshot in the place of a database", "restore copy.db --db mine.db", Restore);
+  restore->add_option("snapshot", o->snapshot, "FILE.db that --snapshot or a server wrote")->required();
+  CLI::App* prune = add("prune", "remove what no build and no job needs any more", "prune --keep-records 500", Prune);
+  prune->add_option("--keep-records", o->prune.keep_records, "the newest of each operator and target (default: all)")
+      ->check(CLI::PositiveNumber);
+  prune->add_option("--keep-jobs", o->prune.keep_jobs, "the newest (default: all)")->check(CLI::PositiveNumber);
+  prune->add_option("--audit-days", o->audit_days, "of the audit, the last days (default: all)")
+      ->check(CLI::PositiveNumber);
+  prune->add_flag("--dry-run", o->prune.dry_run, "only say how much it would be");
   for (CLI::App* command : {best, list, imports, merge, exports})
     command->add_option("--server", o->records.server, "through the server that holds the database");
 }

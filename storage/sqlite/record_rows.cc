@@ -153,6 +153,11 @@ absl::StatusOr<Keys> InternKeys(Connection& db, const Record& r) {
   return keys;
 }
 
+bool SameKeys(const Record& a, const Record& b) {
+  return a.workload == b.workload && a.anchor == b.anchor && a.target == b.target && a.device_key == b.device_key &&
+         a.fingerprint == b.fingerprint;
+}
+
 absl::StatusOr<int64_t> InsertRecord(Connection& db, const Keys& keys, const Record& r) {
   TEMPER_ASSIGN_OR_RETURN(
       Query query,

@@ -13,6 +13,7 @@ struct Keys {
   int64_t workload, anchor, target, device;
 };
 absl::StatusOr<Keys> InternKeys(Connection& db, const Record& r);
+bool SameKeys(const Record& a, const Record& b);
 
 // Its id; 0: its execution has a record already. What may be best is best_rows.h's matter.
 absl::StatusOr<int64_t> InsertRecord(Connection& db, const Keys& keys, const Record& r);

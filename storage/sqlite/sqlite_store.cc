@@ -11,6 +11,31 @@
 namespace temper {
 namespace {
 
+// Adds the records of one transaction.
+class Appending {
+ public:
+  explicit Appending(Connection& db) : db_(db), bests_(db) {}  // inside the transaction
+
+  // Its id, or 0: its execution has a record already. `r` outlives this.
+  absl::StatusOr<int64_t> Add(const Record& r) {
+    // Records of one batch come together and differ in little.
+    if (last_ == nullptr || !rows::SameKeys(*last_, r)) {
+      TEMPER_ASSIGN_OR_RETURN(keys_, rows::InternKeys(db_, r));
+    }
+    last_ = &r;
+    TEMPER_ASSIGN_OR_RETURN(const int64_t id, rows::InsertRecord(db_, keys_, r));
+    if (id != 0) TEMPER_RETURN_IF_ERROR(bests_.Added(keys_, r, id));
+    return id;
+  }
+  absl::Status Finish() { return bests_.Finish(); }
+
+ private:
+  Connection& db_;
+  rows::BestKeeper bests_;
+  const Record* last_ = nullptr;
+  rows::Keys keys_ = {};
+};
+
 class SqliteStore : public Store {
  public:
   explicit SqliteStore(std::unique_ptr<Database> database) : database_(std::move(database)), access_(*database_) {}
@@ -22,12 +47,11 @@ class SqliteStore : public Store {
     const size_t weight = changes.records.size() + changes.granted.size() + changes.closed.size();
     TEMPER_RETURN_IF_ERROR(database_->Write(weight, [&](Connection& db) -> absl::Status {
       ids.clear();
-      rows::BestKeeper bests(db);
+      Appending appending(db);
       for (const Record& r : changes.records) {
-        TEMPER_ASSIGN_OR_RETURN(const int64_t id, Insert(db, r, bests));
-        ids.push_back(id);
+        TEMPER_ASSIGN_OR_RETURN(ids.emplace_back(), appending.Add(r));
       }
-      TEMPER_RETURN_IF_ERROR(bests.Finish());
+      TEMPER_RETURN_IF_ERROR(appending.Finish());
       for (const LeaseRow& lease : changes.granted) TEMPER_RETURN_IF_ERROR(rows::GrantLease(db, lease));
       for (const int64_t id : changes.closed) TEMPER_RETURN_IF_ERROR(rows::CloseLease(db, id));
       return absl::OkStatus();
@@ -37,20 +61,19 @@ class SqliteStore : public Store {
 
   absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
     for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
+    std::vector<Record> own(records.begin(), records.end());
+    for (Record& r : own) r.job = r.candidate = r.attempt = 0;
     std::vector<int64_t> ids;
-    TEMPER_RETURN_IF_ERROR(database_->Write(records.size(), [&](Connection& db) -> absl::Status {
+    TEMPER_RETURN_IF_ERROR(database_->Write(own.size(), [&](Connection& db) -> absl::Status {
       ids.clear();
-      rows::BestKeeper bests(db);
-      for (Record r : records) {
+      Appending appending(db);
+      for (const Record& r : own) {
         TEMPER_ASSIGN_OR_RETURN(const bool known, rows::Knows(db, r));
-        r.job = r.candidate = r.attempt = 0;
-        int64_t id = 0;
-        if (!known) {
-          TEMPER_ASSIGN_OR_RETURN(id, Insert(db, r, bests));
-        }
-        ids.push_back(id);
+        ids.push_back(0);
+        if (known) continue;
+        TEMPER_ASSIGN_OR_RETURN(ids.back(), appending.Add(r));
       }
-      return bests.Finish();
+      return appending.Finish();
     }));
     return ids;
   }
@@ -105,13 +128,6 @@ class SqliteStore : public Store {
   AccessStore& access() override { return access_; }
 
  private:
-  static absl::StatusOr<int64_t> Insert(Connection& db, const Record& r, rows::BestKeeper& bests) {
-    TEMPER_ASSIGN_OR_RETURN(const rows::Keys keys, rows::InternKeys(db, r));
-    TEMPER_ASSIGN_OR_RETURN(const int64_t id, rows::InsertRecord(db, keys, r));
-    if (id != 0) TEMPER_RETURN_IF_ERROR(bests.Added(keys, r, id));
-    return id;
-  }
-
   const std::unique_ptr<Database> database_;
   SqliteAccess access_;
 };

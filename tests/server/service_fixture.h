@@ -57,6 +57,7 @@ class FallibleStore : public Store {
     return below_->LatestVerdict(model_hash, target, device_key);
   }
   absl::StatusOr<std::vector<LeaseRow>> Leases() override { return below_->Leases(); }
+  absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return below_->Prune(options); }
   AccessStore& access() override { return below_->access(); }
 
   std::atomic<bool> full = false;

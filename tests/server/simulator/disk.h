@@ -36,6 +36,7 @@ class Disk : public Store {
     return rows_->LatestVerdict(model_hash, target, device_key);
   }
   absl::StatusOr<std::vector<LeaseRow>> Leases() override { return rows_->Leases(); }
+  absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return rows_->Prune(options); }
   AccessStore& access() override { return rows_->access(); }
 
  private:

@@ -1,0 +1,61 @@
+// The commands of `temper db` that need no measurement.
+#include "tests/cli/cli_fixture.h"
+#include "tests/storage/testing.h"
+
+namespace temper::cli_test {
+namespace {
+
+class DbTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    db_ = dir_ + "/records.db";
+    const auto store = OpenStore(db_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    std::vector<Record> records(10, GoodRecord());
+    records[3] = Failure(Outcome::kBuildFailed, "no");
+    for (size_t i = 0; i < records.size(); ++i) records[i].config = "config" + std::to_string(i);
+    ASSERT_TRUE((*store)->Append(records).ok());
+  }
+  size_t Count(const std::string& options = "") {
+    return Temper("db list --json --db " + db_ + " " + options).Lines().size();
+  }
+  static bool IsOneLine(const Result& result) {
+    return result.code == 1 && std::count(result.out.begin(), result.out.end(), '\n') == 1;
+  }
+
+  std::string db_;
+};
+
+TEST_F(DbTest, ListsByOutcomeAndNamesThoseThatThereAre) {
+  EXPECT_EQ(Count("--outcome build_failed"), 1u);
+  EXPECT_EQ(Count("--outcome ok"), 9u);
+  const Result refused = Temper("db list --db " + db_ + " --outcome great");
+  EXPECT_TRUE(IsOneLine(refused)) << refused.out;
+  EXPECT_NE(refused.out.find("no outcome 'great'; there are: ok, "), std::string::npos) << refused.out;
+}
+
+TEST_F(DbTest, PrunesOnlyWhatItIsTold) {
+  EXPECT_TRUE(IsOneLine(Temper("db prune --db " + db_)));
+  EXPECT_EQ(Temper("db prune --keep-records 2 --dry-run --db " + db_).out,
+            "would remove 7 records, 0 jobs, 0 lines of the audit\n");
+  EXPECT_EQ(Count(), 10u);
+  EXPECT_EQ(Temper("db prune --keep-records 2 --db " + db_).out, "removed 7 records, 0 jobs, 0 lines of the audit\n");
+  EXPECT_EQ(Count(), 3u) << "the best is the oldest";
+  EXPECT_EQ(Temper("db best --json --db " + db_).Lines().at(0)["config"], "config0");
+}
+
+TEST_F(DbTest, RestoresASnapshot) {
+  const std::string copy = dir_ + "/copy.db";
+  ASSERT_EQ(Temper("db export --snapshot " + copy + " --db " + db_).code, 0);
+  ASSERT_EQ(Temper("db prune --keep-records 1 --db " + db_).code, 0);
+  EXPECT_TRUE(IsOneLine(Temper("db restore " + dir_ + "/none.db --db " + db_)));
+  const Result restored = Temper("db restore " + copy + " --db " + db_);
+  EXPECT_EQ(restored.code, 0) << restored.out;
+  EXPECT_EQ(Count(), 10u);
+  db_ += ".before-restore";
+  EXPECT_EQ(Count(), 2u);
+}
+
+}  // namespace
+}  // namespace temper::cli_test

@@ -40,6 +40,11 @@ struct LogFields {
 void LogAbout(const LogFields& fields, spdlog::level::level_enum level, std::string_view message);
 
 template <typename... Args>
+void LogDebug(const LogFields& fields, fmt::format_string<Args...> format, Args&&... args) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  LogAbout(fields, spdlog::level::debug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
 void LogInfo(const LogFields& fields, fmt::format_string<Args...> format, Args&&... args) {
   if (!spdlog::should_log(spdlog::level::info)) return;
   LogAbout(fields, spdlog::level::info, fmt::format(format, std::forward<Args>(args)...));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
+#include "base/utf8.h"
 
 namespace temper {
 namespace {
@@ -42,11 +43,11 @@ class TextFormatter : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
     const LogFields fields = CurrentFields();
-    std::string text(View(message.payload));
+    std::string text = Escaped(View(message.payload));
     if (fields.job != 0) text += fmt::format(" job={}", fields.job);
     if (fields.lease != 0) text += fmt::format(" lease={}", fields.lease);
-    if (!fields.worker.empty()) text += fmt::format(" worker={}", fields.worker);
-    if (!fields.key.empty()) text += fmt::format(" key={}", fields.key);
+    if (!fields.worker.empty()) text += fmt::format(" worker={}", Escaped(fields.worker));
+    if (!fields.key.empty()) text += fmt::format(" key={}", Escaped(fields.key));
     spdlog::details::log_msg line = message;
     line.payload = text;
     usual_.format(line, out);

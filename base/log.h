@@ -26,8 +26,8 @@ inline LogFormat ParseLogFormat(std::string_view name) {
 // Level from TEMPER_LOG (trace, debug, info, warn, error, off) if set, else info under `verbose`, else warn.
 void SetUpLogging(bool verbose, LogFormat format = LogFormat::kText);
 
-// Lines of JSON stay lines, and stay JSON, whatever bytes a message has: line ends are escaped, and what is no UTF-8
-// becomes U+FFFD.
+// A line stays a line, and of JSON stays JSON, whatever bytes a message has: line ends are escaped, and so is what is
+// no UTF-8 (in JSON it becomes U+FFFD).
 std::unique_ptr<spdlog::formatter> MakeLogFormatter(LogFormat format);
 
 // Whom a line is about. What is empty or 0 is not known, and is left out.
@@ -39,6 +39,11 @@ struct LogFields {
 // spdlog::log with fields.
 void LogAbout(const LogFields& fields, spdlog::level::level_enum level, std::string_view message);
 
+template <typename... Args>
+void LogDebug(const LogFields& fields, fmt::format_string<Args...> format, Args&&... args) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  LogAbout(fields, spdlog::level::debug, fmt::format(format, std::forward<Args>(args)...));
+}
 template <typename... Args>
 void LogInfo(const LogFields& fields, fmt::format_string<Args...> format, Args&&... args) {
   if (!spdlog::should_log(spdlog::level::info)) return;

@@ -47,7 +47,33 @@ void RaiseDescriptorLimit() {
 // was freed once, and a server's memory would grow with the largest model it ever fitted in each thread.
 void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 64 << 10); }
 
-std::string CheckPeriod(const std::string& text) { return std::string(temper::ParsePeriod(text).status().message()); }
+// An option whose value is a period such as 6h.
+CLI::Option* AddPeriod(CLI::App& app, const std::string& name, absl::Duration& period, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name, [&period](const std::string& text) { period = *temper::ParsePeriod(text); }, help)
+      ->check([](const std::string& text) { return std::string(temper::ParsePeriod(text).status().message()); });
+}
+
+void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations) {
+  app.add_option("--http", operations.http,
+                 "HOST:PORT of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for machines");
+  app.add_flag("--http-insecure", operations.beyond_loopback,
+               "These pages may be where other machines reach them, without encryption and for anyone");
+  app.add_option("--snapshot-dir", operations.snapshots.directory,
+                 "Where snapshots of the database go; without it there are none");
+  AddPeriod(app, "--snapshot-every", operations.snapshots.every, "How often one is taken")->default_str("6h");
+  app.add_option("--snapshot-keep", operations.snapshots.keep, "How many stay; the oldest go")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  app.add_option("--keep-records", operations.retention.keep_records,
+                 "How many records of a workload on a target stay, looked at once a day; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--keep-jobs", operations.retention.keep_jobs, "How many jobs stay; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  AddPeriod(app, "--keep-audit", operations.retention.keep_audit,
+            "How long lines of the audit stay; without it for ever");
+}
 
 // Blocks until one of these signals. Tells a service manager that watches this process that it lives, while it does.
 int AwaitSignal(const sigset_t& signals, const temper::ServiceNotifier& notifier, const std::function<bool()>& lives) {
@@ -80,25 +106,14 @@ int main(int argc, char** argv) {
   std::string db;
   temper::ServerOptions options;
   temper::OperationsOptions operations;
-  std::string log_format = "text", snapshot_every = "6h";
+  std::string log_format = "text";
   bool parent_watch = false, verbose = false;
   app.add_option("--db", db, "The database, a path or memory:; made if it is not there")->required();
   app.add_option("--listen", options.listen, "HOST:PORT (port 0: one that is free) or unix:PATH")
       ->capture_default_str();
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
-  app.add_option("--http", operations.http,
-                 "HOST:PORT of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for machines");
-  app.add_flag("--http-insecure", operations.beyond_loopback,
-               "These pages may be where other machines reach them, without encryption and for anyone");
-  app.add_option("--snapshot-dir", operations.snapshots.directory,
-                 "Where snapshots of the database go; none: no folder");
-  app.add_option("--snapshot-every", snapshot_every, "How often one is taken")
-      ->check(CheckPeriod)
-      ->capture_default_str();
-  app.add_option("--snapshot-keep", operations.snapshots.keep, "How many stay; the oldest go")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
+  AddOperationsOptions(app, operations);
   app.add_option("--log-format", log_format, "text, or json: an object a line")
       ->envname("TEMPER_LOG_FORMAT")
       ->check(CLI::IsMember(temper::kLogFormats))
@@ -115,7 +130,6 @@ int main(int argc, char** argv) {
   }
   temper::SetUpLogging(verbose, temper::ParseLogFormat(log_format));
   temper::ArmFailpoint();
-  operations.snapshots.every = *temper::ParsePeriod(snapshot_every);
   temper::LogGrpcQuietly();
 
   // Before any thread is made, so that all of them leave the signals to this one.
@@ -138,7 +152,7 @@ int main(int argc, char** argv) {
   if (!server.ok()) return Fail(server.status());
   temper::ServerCore& core = (*server)->core();
   auto watch = temper::Operations::Start(
-      operations, db, core.metrics(), [&core] { return core.Status(); }, temper::Clock::System());
+      operations, db, **store, core.metrics(), [&core] { return core.Status(); }, temper::Clock::System());
   if (!watch.ok()) return Fail(watch.status());
   std::printf("temper-server listening on %s\n", (*server)->address().c_str());
   if (!(*watch)->http_address().empty()) std::printf("pages at http://%s\n", (*watch)->http_address().c_str());

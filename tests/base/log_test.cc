@@ -81,6 +81,12 @@ TEST(LogTest, ATextLineEndsWithWhomItIsAbout) {
   EXPECT_THAT(log.text(), Not(HasSubstr("lease=")));
 }
 
+TEST(LogTest, NoMessageForgesATextLine) {
+  CapturedLog log(LogFormat::kText);
+  LogInfo({.worker = "w\n[error] forged"}, "two\nlines \x1b[2J \xff");
+  EXPECT_THAT(log.text(), HasSubstr("two\\x0alines \\x1b[2J \\xff worker=w\\x0a[error] forged\n"));
+}
+
 TEST(LogTest, WhatIsBelowTheLevelIsNotWritten) {
   CapturedLog log(LogFormat::kJson);
   spdlog::default_logger()->set_level(spdlog::level::warn);

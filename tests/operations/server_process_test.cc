@@ -192,13 +192,6 @@ Record SomeRecord(int64_t number) {
           .costs_s = {1e-3, 1e-3, 1e-3}};
 }
 
-// The recipe of docs/operations.md.
-void Restore(const std::string& snapshot, const std::string& database) {
-  fs::remove(database + "-wal");
-  fs::remove(database + "-shm");
-  fs::copy_file(snapshot, database, fs::copy_options::overwrite_existing);
-}
-
 TEST_F(ServerProcessTest, ASnapshotTakenUnderLoadRestoresWhatWasAcknowledgedBeforeIt) {
   const std::string folder = directory_.path() + "/snapshots";
   fs::create_directory(folder);
@@ -221,7 +214,7 @@ TEST_F(ServerProcessTest, ASnapshotTakenUnderLoadRestoresWhatWasAcknowledgedBefo
   }
   server.Kill(SIGKILL);
   server.Wait();
-  Restore(snapshots->Files()[wanted - 1], database());
+  ASSERT_TRUE(RestoreStore(snapshots->Files()[wanted - 1], database()).ok());
 
   Program restored(Command({"--http", "127.0.0.1:0"}));
   client = TunerClient::Connect(After(restored.Line(), "temper-server listening on "));

@@ -96,6 +96,7 @@ TEST_F(SnapshotsTest, AFailureDropsNothing) {
 }
 
 TEST_F(SnapshotsTest, OptionsAreChecked) {
+  EXPECT_TRUE(absl::IsInvalidArgument(Snapshots::Open("memory:", {.directory = kept_}, clock_).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Snapshots::Open(database_, {.directory = kept_ + "/none"}, clock_).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Snapshots::Open(database_, {.directory = kept_, .keep = 0}, clock_).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace temper {
 namespace {
@@ -328,6 +329,7 @@ void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl:
   session.lost = true;
   session.reason = why;
   if (loss == Loss::kExpired) ++failures_.lost_workers;
+  LogInfo({.worker = session.info.name, .key = session.info.device_key}, "the worker is lost: {}", why);
   const std::set<int64_t> leases = session.leases;
   for (const int64_t lease_id : leases)
     Requeue(lease_id, absl::StrCat("worker ", session.info.name, " lost: ", why), loss, now);
@@ -338,6 +340,7 @@ void Dispatcher::Punish(Session& session, const std::string& why, absl::Duration
   if (why.empty()) return;
   session.sentence = why;
   ++failures_.drained_workers;
+  LogWarn({.worker = session.info.name, .key = session.info.device_key}, "the worker is drained: it {}", why);
   const std::set<int64_t> leases = session.leases;
   for (const int64_t lease_id : leases) Requeue(lease_id, why, Loss::kLeft, now);
 }
@@ -553,6 +556,7 @@ bool Dispatcher::Tick(absl::Duration now) {
     const bool cancelled = lease->second.cancelled;
     ++failures_.expired_leases;
     const auto session = sessions_.find(lease->second.session);
+    LogInfo({.job = lease->second.work->job, .lease = id, .key = lease->second.work->device_key}, "{}", why);
     Requeue(id, why, Loss::kExpired, now);
     if (session != sessions_.end() && !cancelled)
       Punish(session->second, suspects_.OnLoss(session->second.info, why, now), now);

@@ -57,13 +57,20 @@ Operations::~Operations() = default;
 const std::string& Operations::http_address() const { return impl_->address; }
 
 absl::StatusOr<std::unique_ptr<Operations>> Operations::Start(const OperationsOptions& options,
-                                                              const std::string& database, Metrics& metrics,
-                                                              std::function<FleetStatus()> status, const Clock& clock) {
+                                                              const std::string& database, Store& store,
+                                                              Metrics& metrics, std::function<FleetStatus()> status,
+                                                              const Clock& clock) {
   auto impl = std::make_unique<Impl>();
   std::vector<Chore> chores;
   if (!options.snapshots.directory.empty()) {
     TEMPER_ASSIGN_OR_RETURN(impl->snapshots, Snapshots::Open(database, options.snapshots, clock));
     chores.push_back(TakingSnapshots(*impl->snapshots, options.snapshots.every, metrics));
+  }
+  if (!options.retention.KeepsAll()) {
+    chores.push_back({.name = "dropping what is old",
+                      .every = absl::Hours(24),
+                      .run = [&store, &clock, keep = options.retention] { return DropOld(store, keep, clock.Wall()); },
+                      .first_in = absl::Minutes(10)});  // not while everybody comes back after a start
   }
   if (!options.http.empty()) {
     const auto snapshot_age = [impl = impl.get()]() -> std::optional<absl::Duration> {

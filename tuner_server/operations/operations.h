@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "tuner_server/operations/fleet_status.h"
 #include "tuner_server/operations/metrics.h"
+#include "tuner_server/operations/retention.h"
 #include "tuner_server/operations/snapshots.h"
 
 namespace temper {
@@ -18,6 +19,7 @@ struct OperationsOptions {
   std::string http;              // HOST:PORT of the pages; empty: none
   bool beyond_loopback = false;  // they may be where other machines reach them
   SnapshotOptions snapshots;     // no directory: none are taken
+  RetentionOptions retention;    // looked at once a day
 };
 
 // "90s", "30m", "6h", "1h30m", "7d". kInvalidArgument: none of these, or less than a second.
@@ -25,9 +27,9 @@ absl::StatusOr<absl::Duration> ParsePeriod(std::string_view text);
 
 class Operations {
  public:
-  // `database`: the url of the server's store. What is passed in outlives it; `status` may be called from any thread.
+  // `database`: the url of `store`. What is passed in outlives it; `status` may be called from any thread.
   static absl::StatusOr<std::unique_ptr<Operations>> Start(const OperationsOptions& options,
-                                                           const std::string& database, Metrics& metrics,
+                                                           const std::string& database, Store& store, Metrics& metrics,
                                                            std::function<FleetStatus()> status, const Clock& clock);
   ~Operations();
 

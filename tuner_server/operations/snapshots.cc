@@ -39,6 +39,7 @@ absl::StatusOr<Snapshots> Snapshots::Open(std::string database, SnapshotOptions 
   if (!fs::is_directory(options.directory, error)) {
     return absl::InvalidArgumentError(absl::StrCat("--snapshot-dir ", options.directory, ": there is no such folder"));
   }
+  if (database == "memory:") return absl::InvalidArgumentError("--snapshot-dir wants a database in a file");
   if (options.keep < 1) return absl::InvalidArgumentError("--snapshot-keep takes a number from 1 on");
   if (options.every < absl::Seconds(1)) return absl::InvalidArgumentError("--snapshot-every takes a second or more");
   return Snapshots(std::move(database), std::move(options), clock);

@@ -20,7 +20,8 @@ struct SnapshotOptions {
 // Its own thread may take snapshots while others ask for the newest.
 class Snapshots {
  public:
-  // `database`: the file, which others may write meanwhile. kInvalidArgument: no such folder, or nothing to keep.
+  // `database`: the file, which others may write meanwhile. kInvalidArgument: none, no such folder, or nothing
+  // to keep.
   static absl::StatusOr<Snapshots> Open(std::string database, SnapshotOptions options, const Clock& clock);
 
   // Takes one, then drops what is beyond `keep`, and what broken ones left. A snapshot that fails drops nothing.

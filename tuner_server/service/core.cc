@@ -199,7 +199,7 @@ absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec, std::string request)
   TEMPER_ASSIGN_OR_RETURN(const int64_t id, store_.CreateJob(plan.row));
   plan.row.request.clear();
   plan.spec.id = plan.row.id = id;
-  spdlog::info("job {}: {}, {} tasks, device key '{}'", id, plan.row.model, plan.tasks.size(), plan.row.device_key);
+  LogInfo({.job = id, .key = plan.row.device_key}, "a job begins: {}, {} tasks", plan.row.model, plan.tasks.size());
   Run(id, std::move(plan));
   return id;
 }

@@ -39,7 +39,7 @@ absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Du
   TEMPER_RETURN_IF_ERROR(ParseTarget(info.target).status());
   if (stopping_) return Stopping();
   const std::string session = dispatcher_.Register(info, now);
-  spdlog::info("worker {} serves device key '{}' ({})", info.name, info.device_key, info.fingerprint);
+  LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);
   WakeAllJobs();
   return session;
 }
@@ -173,8 +173,8 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall,
     const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
     submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict);
     if (!submission.acks.back()) {
-      spdlog::warn("lease {} item {} attempt {}: a second result contradicts the first: refused", result.lease,
-                   result.item, result.attempt);
+      LogWarn({.lease = result.lease, .worker = verdict.worker.name},
+              "item {} attempt {}: a second result contradicts the first: refused", result.item, result.attempt);
     }
     const bool first = verdict.judgement == Dispatcher::Judgement::kFirst;
     const bool late = verdict.judgement == Dispatcher::Judgement::kLate;

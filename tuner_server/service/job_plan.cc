@@ -115,7 +115,8 @@ absl::StatusOr<std::vector<JobPlan>> PlanUnendedJobs(Store& store, const JobLoop
     row.trials = earlier.trials;
     absl::StatusOr<JobPlan> plan = PlanAgain(row, earlier, loop, wall);
     if (plan.ok()) {
-      spdlog::info("job {} goes on where a server before this one left it, after {} trials", row.id, plan->row.trials);
+      LogInfo({.job = row.id, .key = row.device_key}, "goes on where a server before this one left it, after {} trials",
+              plan->row.trials);
       plans.push_back(*std::move(plan));
       continue;
     }
@@ -123,7 +124,7 @@ absl::StatusOr<std::vector<JobPlan>> PlanUnendedJobs(Store& store, const JobLoop
     row.reason = std::string(plan.status().message());
     row.updated_unix_ms = absl::ToUnixMillis(wall);
     TEMPER_RETURN_IF_ERROR(store.UpdateJob(row));
-    spdlog::info("job {} was left by a server that is gone: {}", row.id, row.reason);
+    LogInfo({.job = row.id, .key = row.device_key}, "left by a server that is gone: {}", row.reason);
   }
   return plans;
 }

@@ -231,17 +231,18 @@ bool JobSteps::Finish(absl::Duration now) {
   row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
   absl::Status stored = host_.store().UpdateJob(row_);
   if (absl::IsInvalidArgument(stored)) {  // an end without its details is better than none
-    spdlog::error("job {}: {}", row_.id, stored.ToString());
+    LogError({.job = row_.id}, "{}", stored.ToString());
     row_.reason = ToUtf8(row_.reason);
     row_.summary.clear();
     row_.best_ms = 0;
     stored = host_.store().UpdateJob(row_);
   }
   if (!stored.ok()) {
-    spdlog::error("job {}: its end can not be stored yet: {}", row_.id, stored.ToString());
+    LogError({.job = row_.id}, "the job's end can not be stored yet: {}", stored.ToString());
     return false;
   }
-  spdlog::info("job {} {}{}{}", row_.id, row_.state, row_.reason.empty() ? "" : ": ", row_.reason);
+  LogInfo({.job = row_.id, .key = row_.device_key}, "the job is {}{}{}", row_.state, row_.reason.empty() ? "" : ": ",
+          row_.reason);
   // Told only when it is stored: who sees the end finds it in the database.
   view_.state = row_.state;
   view_.reason = row_.reason;
@@ -252,14 +253,14 @@ bool JobSteps::Finish(absl::Duration now) {
 
 void JobSteps::ShowState(const std::string& state) {
   if (view_.state == state) return;
-  spdlog::debug("job {}: {}", spec_.id, state);
+  LogDebug({.job = spec_.id}, "the job is {}", state);
   view_.state = state;
   const std::string kept = loop_ == nullptr && state == "waiting_for_device" ? "queued" : "running";
   if (row_.state == kept) return;
   row_.state = kept;
   row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
   if (const absl::Status stored = host_.store().UpdateJob(row_); !stored.ok()) {
-    spdlog::warn("job {}: {}", row_.id, stored.ToString());
+    LogWarn({.job = row_.id}, "the job's state could not be stored: {}", stored.ToString());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 
 namespace temper::worker {
 namespace {
@@ -27,11 +28,13 @@ bool IsForOthers(Outcome outcome) {
 }  // namespace
 
 std::string FirstLines(std::string_view text) {
-  std::string line(text.substr(0, kMaxErrorBytes));
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) >= 0x7f || (c < ' ' && c != '\n' && c != '\t')) c = '?';
+  constexpr char kDelete = 0x7f;
+  std::string lines = ToUtf8(CutUtf8(text, kMaxErrorBytes));
+  for (char& c : lines) {
+    const bool moves_cursor = static_cast<unsigned char>(c) < ' ' || c == kDelete;
+    if (moves_cursor && c != '\n' && c != '\t') c = '?';
   }
-  return line;
+  return lines;
 }
 
 absl::Status Witness::CheckIndex(int index, int lowest) const {

@@ -6,6 +6,8 @@
 
 #include <limits>
 
+#include "base/utf8.h"
+
 namespace temper::worker {
 namespace {
 
@@ -136,9 +138,12 @@ TEST(Witness, NoTimeIsLongerThanTheTimeThatPassed) {
 TEST(FirstLines, AreShortAndLegibleHoweverTheyAreCut) {
   EXPECT_EQ(FirstLines("a\tb\nc"), "a\tb\nc");
   EXPECT_EQ(FirstLines("\x1b[2J\xff"), "?[2J?");
-  const std::string accents(600, '\xc3');
-  EXPECT_LE(FirstLines(std::string(1023, 'a') + "\xc3\xa9").size(), kMaxErrorBytes);
-  for (char c : FirstLines(std::string(1023, 'a') + "\xc3\xa9")) EXPECT_LT(static_cast<unsigned char>(c), 0x80);
+  EXPECT_EQ(FirstLines("µs"), "µs");
+  for (const size_t before : {1021, 1022, 1023, 1024}) {
+    const std::string lines = FirstLines(std::string(before, 'a') + "€€");
+    EXPECT_LE(lines.size(), kMaxErrorBytes);
+    EXPECT_TRUE(IsUtf8(lines)) << before;
+  }
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ enum class Phase : uint8_t { kPrepare, kBuild, kVerify, kTime, kModelBuild, kMod
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Makes ready for candidates of one workload: inputs, reference result. Not thread-safe.
+  // Makes ready for candidates of one workload: inputs, reference result. Not thread-safe. kResourceExhausted: the
+  // workload does not fit this device.
   virtual absl::Status Prepare(const BatchWork& work) = 0;
   // A candidate of the workload prepared last. Thread-safe. kInvalidArgument: the template refuses the config.
   virtual absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) = 0;

@@ -1,6 +1,7 @@
 #include "measure_worker/sandbox/control_group.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,9 +9,11 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -176,8 +179,11 @@ void SweepControlGroups(const CgroupHome& home) {
   for (const std::string& parent : {home.memory, home.pids}) {
     std::error_code error;
     for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
-      // A group with processes can not be removed.
-      if (it->path().filename().string().starts_with(kPrefix)) rmdir(it->path().c_str());
+      const std::string name = it->path().filename().string();
+      if (!name.starts_with(kPrefix)) continue;
+      // One with processes can not be removed; one without may have been made just now.
+      const pid_t maker = std::atoi(name.c_str() + std::strlen(kPrefix));
+      if (kill(maker, 0) != 0 && errno == ESRCH) rmdir(it->path().c_str());
     }
   }
 }

@@ -57,6 +57,7 @@ struct Ending {
   End end;
   std::string how;        // "killed by SIGSEGV"; what it said if that was nonsense
   std::string complaint;  // its standard error
+  bool out_of_memory = false;
 
   std::string Text(Phase phase, int64_t cap_ms) const {
     const std::string what = end == End::kTimedOut ? absl::StrCat("still ", PhaseText(phase), " after ", cap_ms, " ms")
@@ -69,7 +70,8 @@ Ending Bury(std::unique_ptr<ChildProcess>& child, Conversation& talk, End end) {
   const bool dying = end == End::kDied && talk.nonsense().empty();
   Ending ending{end, child->End(dying ? kPatienceMs : 0), talk.Complaint()};
   if (!talk.nonsense().empty()) ending.how = talk.nonsense();
-  if (child->ran_out_of_memory())
+  ending.out_of_memory = child->ran_out_of_memory();
+  if (ending.out_of_memory)
     absl::StrAppend(&ending.how, " for taking more than ", child->limits().memory_bytes >> 20, " MiB of memory");
   child.reset();
   return ending;
@@ -158,15 +160,21 @@ class Sandbox::BatchRun {
     } else if (building.size() > 1) {
       for (int position : building) groups_.push_front({group[position]});  // each alone, to find the one
     } else {
-      CountInfrastructureFailure(ending.Text(Phase::kPrepare, CapMs(Phase::kPrepare)));
+      CountFailure(ending);
     }
   }
 
-  void CountInfrastructureFailure(const std::string& error) {
+  // Through no candidate's fault.
+  void CountFailure(const Ending& ending) {
+    const std::string error = ending.Text(Phase::kPrepare, CapMs(Phase::kPrepare));
     spdlog::warn("the measuring child failed: {}", error);
     if (++failures_ < sandbox_.limits_.max_infrastructure_failures) return;
+    AnswerAll({ending.out_of_memory ? Outcome::kUnfit : Outcome::kInfrastructure, error});
+  }
+
+  void AnswerAll(const TrialResult& result) {
     groups_.clear();
-    for (size_t i = 0; i < answered_.size(); ++i) Answer(static_cast<int>(i), {Outcome::kInfrastructure, error});
+    for (size_t i = 0; i < answered_.size(); ++i) Answer(static_cast<int>(i), result);
   }
 
   void Answer(int index, TrialResult result) {
@@ -220,7 +228,9 @@ absl::StatusOr<std::optional<TrialResult>> Sandbox::RunModel(const Frame& order,
   const Ending ending = Bury(child_, talk, end);
   if (end == End::kCancelled) return absl::CancelledError("cancelled");
   const Phase phase = talk.flights().begin()->second.phase;
-  return TrialResult{OutcomeOf(phase, end == End::kTimedOut), ending.Text(phase, cap_ms(phase))};
+  const bool unfit = ending.out_of_memory && phase == Phase::kModelBuild;
+  return TrialResult{unfit ? Outcome::kUnfit : OutcomeOf(phase, end == End::kTimedOut),
+                     ending.Text(phase, cap_ms(phase))};
 }
 
 absl::StatusOr<ModelResult> Sandbox::Run(const ModelWork& work, const CancelToken& token) {
@@ -243,8 +253,10 @@ absl::Status Sandbox::Run(const FinalsWork& work, const CancelToken& token, cons
   const Expected expected{MessageKind::kFinals, candidates, MostRounds(work.model), !limits_.simulated};
   TEMPER_ASSIGN_OR_RETURN(const auto ending, RunModel(Encode(work), expected, work.model.budget_ms, token, answer, {}));
   // Whose fault it was is not known: they ran together.
-  const std::string why = ending.has_value() ? ending->error : "the child gave no result";
-  for (int i = 0; i < candidates; ++i) answer(i, {Outcome::kInfrastructure, why});
+  TrialResult why{Outcome::kInfrastructure, "the child gave no result"};
+  if (ending.has_value()) why.error = ending->error;
+  if (ending.has_value() && ending->outcome == Outcome::kUnfit) why.outcome = Outcome::kUnfit;
+  for (int i = 0; i < candidates; ++i) answer(i, why);
   return absl::OkStatus();
 }
 

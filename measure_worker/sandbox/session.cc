@@ -39,7 +39,7 @@ class BatchSession {
     const auto& candidates = order_.work.candidates;
     reporter_.OnBegin(Phase::kPrepare, -1);
     if (absl::Status status = backend_.Prepare(order_.work); !status.ok()) {
-      GiveUp(status);
+      GiveUp(absl::IsResourceExhausted(status) ? Outcome::kUnfit : Outcome::kInfrastructure, status);
       return;
     }
     const int count = static_cast<int>(candidates.size());
@@ -48,17 +48,17 @@ class BatchSession {
       for (size_t i = 0; i < entries.size(); ++i) entries[i].index = first + static_cast<int>(i);
       BuildAll(entries);
       if (absl::Status status = MeasureWatched(entries); !status.ok()) {
-        GiveUp(status);
+        GiveUp(Outcome::kInfrastructure, status);
         return;
       }
     }
   }
 
  private:
-  // The worker's fault, not that of the candidates that are left.
-  void GiveUp(const absl::Status& why) {
+  // Not the fault of the candidates that are left.
+  void GiveUp(Outcome outcome, const absl::Status& why) {
     for (size_t i = 0; i < told_.size(); ++i) {
-      if (!told_[i]) Tell(static_cast<int>(i), {Outcome::kInfrastructure, std::string(why.message())});
+      if (!told_[i]) Tell(static_cast<int>(i), {outcome, std::string(why.message())});
     }
   }
 

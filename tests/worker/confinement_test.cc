@@ -144,6 +144,27 @@ TEST_P(ConfinementTest, Row15AMemoryBombKillsOnlyTheChild) {
   }
 }
 
+TEST_P(ConfinementTest, AWorkloadThatTakesTooMuchMemoryDoesNotFitThisDevice) {
+  SandboxLimits limits = Limits();
+  limits.child.memory_bytes = 128 << 20;
+  Sandbox sandbox = Make(limits);
+  BatchWork work = Work({"cost_ns=1", "cost_ns=2"});
+  work.workload = "fault=memory";
+  const bool is_known = GetParam().confinement().cgroup.has_value();  // else nobody tells why it died
+  for (const TrialResult& result : Run(sandbox, work))
+    EXPECT_EQ(result.outcome, is_known ? Outcome::kUnfit : Outcome::kInfrastructure) << result.error;
+  FinalsWork finals;
+  finals.model.target = "build_fault=memory";
+  finals.tasks.push_back({"w", {{.config = "cost_ns=5"}}});
+  const CancelToken token;
+  ASSERT_TRUE(sandbox
+                  .Run(finals, token,
+                       [&](int, const TrialResult& r) {
+                         EXPECT_EQ(r.outcome, is_known ? Outcome::kUnfit : Outcome::kInfrastructure) << r.error;
+                       })
+                  .ok());
+}
+
 TEST_P(ConfinementTest, Row16ALogWithoutEndIsCutAndStopsNothing) {
   const std::string line = Misbehaving("fault=log", Limits(), 300);
   EXPECT_THAT(line, StartsWith("run_timeout: still verifying"));

@@ -15,6 +15,7 @@
 #include "measure_worker/backends/cpu/cpu_program.h"
 #include "measure_worker/backends/cpu/guarded_buffer.h"
 #include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/backends/cpu/memory.h"
 #include "measure_worker/sandbox/session.h"
 
 namespace temper::worker {
@@ -259,6 +260,17 @@ TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
   EXPECT_EQ(CountCopies(*plan, 0), 1);
   EXPECT_EQ(CountCopies(*plan, int64_t{4} << 20), 1) << "the private caches keep nothing of it to the next call";
   EXPECT_EQ(CountCopies(*MakeCachePlan("warm", t), 1 << 20), 1);
+}
+
+TEST(Memory, AWorkloadThatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
+  const auto backend = NewCpuBackend();
+  constexpr char kHuge[] = "(f32[262144,262144], f32[262144,262144]) matmul(0,1) -> f32[262144,262144]; anchor=0";
+  const TrialResult result = Measure(*backend, WorkOf(kHuge, {{"default", ""}})).at(0);
+  EXPECT_EQ(Text(result.outcome), "unfit");
+  EXPECT_THAT(result.error, HasSubstr("MiB of memory, and"));
+  const Workload small = ParseWorkload(kMatmul).value();
+  EXPECT_TRUE(CheckFits(small, 1 << 20).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(CheckFits(small, 1 << 10)));
 }
 
 }  // namespace

@@ -1,16 +1,16 @@
 #include "measure_worker/backends/cpu/cpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <list>
+#include <new>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/cpu_program.h"
+#include "measure_worker/backends/cpu/memory.h"
 #include "measure_worker/backends/cpu/model_check.h"
 #include "measure_worker/backends/cpu/model_finals.h"
 #include "measure_worker/sampling.h"
@@ -20,10 +20,7 @@ namespace temper::worker {
 namespace {
 
 // An eighth of the memory, within bounds: VGG's first dense layer alone has 800 MiB of operands and their copies.
-int64_t MaxCachedBytes() {
-  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::clamp(memory / 8, int64_t{512} << 20, int64_t{2} << 30);
-}
+int64_t MaxCachedBytes() { return std::clamp(MemoryLimit() / 8, int64_t{512} << 20, int64_t{2} << 30); }
 
 // References are slow next to a trial, and jobs go round their tasks: the latest workloads are kept.
 class StateCache {
@@ -73,7 +70,7 @@ class CpuBackend : public Backend {
     TEMPER_RETURN_IF_ERROR(PrepareDevice(work.target));
     TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_));
     const std::shared_ptr<WorkloadState> before = state_;
-    TEMPER_ASSIGN_OR_RETURN(state_, states_.Get(work.workload));
+    TEMPER_ASSIGN_OR_RETURN(state_, MakeState(work.workload));
     if (before != nullptr && before != state_) before->constants.clear();
     return absl::OkStatus();
   }
@@ -110,6 +107,14 @@ class CpuBackend : public Backend {
   }
 
  private:
+  absl::StatusOr<std::shared_ptr<WorkloadState>> MakeState(const std::string& workload) {
+    try {
+      return states_.Get(workload);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("there is no memory for its operands and its reference result");
+    }
+  }
+
   absl::Status PrepareDevice(const std::string& target) {
     if (target != target_text_) {
       TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(target));
@@ -120,7 +125,7 @@ class CpuBackend : public Backend {
     if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
       canary_.reset();
       pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);
-      if (!pool_) return absl::ResourceExhaustedError(absl::StrCat("cannot start ", target_.threads, " threads"));
+      if (!pool_) return absl::UnavailableError(absl::StrCat("cannot start ", target_.threads, " threads"));
     }
     return absl::OkStatus();
   }

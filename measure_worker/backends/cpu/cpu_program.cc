@@ -8,6 +8,7 @@
 #include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/compare.h"
 #include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/backends/cpu/memory.h"
 
 namespace temper::worker {
 namespace {
@@ -275,6 +276,7 @@ absl::Status WorkloadState::ProvideScratch(int64_t bytes) {
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed,
                                                                  std::shared_ptr<SpareBuffers> spare) {
+  TEMPER_RETURN_IF_ERROR(CheckFits(w));
   auto state = std::make_shared<WorkloadState>();
   state->spare = spare != nullptr ? std::move(spare) : std::make_shared<SpareBuffers>(kMostSpareBytes);
   state->workload = w;

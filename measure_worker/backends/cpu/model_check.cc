@@ -125,7 +125,9 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
     TEMPER_ASSIGN_OR_RETURN(const bool untuned, choices.AreDefaults(kept->untuned.steps(), target));
     if (untuned) known = std::move(kept->untuned);
   } else {
-    TEMPER_ASSIGN_OR_RETURN(graph, ModelGraph(work, target));
+    absl::StatusOr<Graph> made = ModelGraph(work, target);
+    if (absl::IsResourceExhausted(made.status())) result.outcome = Outcome::kUnfit;
+    TEMPER_ASSIGN_OR_RETURN(graph, std::move(made));
   }
   kept.reset();
   const auto defaults = [&](const Workload& w, const Target& t) { return choices.Default(w, t); };

@@ -1,7 +1,5 @@
 #include "measure_worker/backends/cpu/model_finals.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -10,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "measure_worker/backends/cpu/code.h"
+#include "measure_worker/backends/cpu/memory.h"
 #include "measure_worker/backends/cpu/model_runner.h"
 
 namespace temper::worker {
@@ -22,14 +21,6 @@ std::string KeyOf(const PackageStep& step) {
   return absl::StrCat(step.workload, "\n", step.template_name, "\n", step.config);
 }
 
-int64_t ConstantBytes(const Graph& g) {
-  int64_t bytes = 0;
-  for (const Value& v : g.values) {
-    if (v.is_constant) bytes += NumElements(v.type.shape) * SizeOf(v.type.dtype);
-  }
-  return bytes;
-}
-
 class Finals {
  public:
   Finals(const FinalsWork& work, const std::function<bool()>& as_usual)
@@ -37,7 +28,8 @@ class Finals {
 
   std::vector<TrialResult> Run(const std::function<void(Phase)>& begin, std::optional<KeptModel>* kept) {
     begin(Phase::kModelBuild);
-    absl::Status status = Prepare();
+    const absl::Status prepared = Prepare();
+    absl::Status status = prepared;
     if (status.ok()) status = BuildAll();
     begin(Phase::kModelRun);
     if (status.ok()) status = TimeInTurns();
@@ -47,7 +39,9 @@ class Finals {
     }
     for (TrialResult& result : results_) {
       const bool silent = result.outcome == Outcome::kInfrastructure && result.error.empty();
-      if (silent) result.error = status.ok() ? "no package with it could be run" : std::string(status.message());
+      if (!silent) continue;
+      result.error = status.ok() ? "no package with it could be run" : std::string(status.message());
+      if (absl::IsResourceExhausted(prepared)) result.outcome = Outcome::kUnfit;
     }
     if (kept != nullptr && status.ok()) {
       const ModelWork& model = work_.model;
@@ -85,8 +79,7 @@ class Finals {
       graphs_.push_back(std::move(other));
     }
     graphs_.insert(graphs_.begin(), std::move(graph));
-    const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-    const int64_t room = memory / kShareOfMemory / std::max<int64_t>(1, package_bytes) / std::ssize(graphs_);
+    const int64_t room = MemoryLimit() / kShareOfMemory / std::max<int64_t>(1, package_bytes) / std::ssize(graphs_);
     variants_ = std::clamp<size_t>(static_cast<size_t>(room), 2, std::max<size_t>(2, variants_));
     return absl::OkStatus();
   }

@@ -9,6 +9,7 @@
 #include "compiler/runtime/timing.h"
 #include "measure_worker/backends/cpu/compare.h"
 #include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/backends/cpu/memory.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::worker {
@@ -57,6 +58,7 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
 absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(*work.graph_json));
   TEMPER_RETURN_IF_ERROR(ShareConstants(graph, std::max(kLeastConstants, kTimesTheCache * target.l3_bytes)));
+  TEMPER_RETURN_IF_ERROR(CheckFits(graph));
   FillConstants(graph, work.seed);
   return graph;
 }

@@ -1,0 +1,61 @@
+#include "measure_worker/backends/cpu/memory.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace temper::worker {
+namespace {
+
+// Floating-point numbers: shapes may be such that their products are no int64_t.
+double Bytes(const TensorType& type) {
+  double bytes = static_cast<double>(SizeOf(type.dtype));
+  for (const int64_t d : type.shape) bytes *= static_cast<double>(d);
+  return bytes;
+}
+
+absl::Status CheckBytes(double bytes, int64_t limit) {
+  if (bytes <= static_cast<double>(limit)) return absl::OkStatus();
+  constexpr double kMiB = 1 << 20;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("it takes ", bytes / kMiB, " MiB of memory, and ", limit >> 20, " MiB may be taken"));
+}
+
+}  // namespace
+
+int64_t MemoryLimit() {
+  int64_t bytes = 0;
+  if (const char* told = std::getenv("TEMPER_MEMORY_BYTES"); told && absl::SimpleAtoi(told, &bytes) && bytes > 0)
+    return bytes;
+  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+}
+
+absl::Status CheckFits(const Workload& workload, int64_t limit) {
+  // As drawn, where kernels are checked, and where they are timed; a constant is kept once (WorkloadState).
+  constexpr double kKept = 3;
+  double bytes = kKept * Bytes(workload.output());
+  for (const Workload::Operand& input : workload.inputs) bytes += (input.constant ? 1 : kKept) * Bytes(input.type);
+  return CheckBytes(bytes, limit);
+}
+
+int64_t ConstantBytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const Value& v : graph.values) {
+    if (v.is_constant) bytes += NumElements(v.type.shape) * SizeOf(v.type.dtype);
+  }
+  return bytes;
+}
+
+absl::Status CheckFits(const Graph& graph, int64_t limit) {
+  double bytes = 0;
+  for (const Value& v : graph.values) {
+    if (v.is_constant) bytes += Bytes(v.type);
+  }
+  constexpr double kKept = 2;  // in the graph and in a package
+  return CheckBytes(kKept * bytes, limit);
+}
+
+}  // namespace temper::worker

@@ -52,6 +52,7 @@ absl::Status StartLocal(const RecordOptions& records, const std::string& cores, 
     if (absl::Now() > give_up) return absl::DeadlineExceededError("the tuning server did not answer within 10 s");
   }
   std::vector<std::string> worker = {"--server", address, "--key", records.device, "--shares-server-cores"};
+  worker.insert(worker.end(), {"--spool", fleet->dir.path() + "/spool"});  // nobody asks for it after this job
   if (!cores.empty()) worker.insert(worker.end(), {"--device", cores});
   if (!records.target.empty()) worker.insert(worker.end(), {"--target", records.target});
   TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));

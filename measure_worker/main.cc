@@ -6,15 +6,15 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "compiler/codegen/codegen.h"
-#include "compiler/target/target.h"
+#include "measure_worker/sandbox/confinement.h"
+#include "measure_worker/sandbox/process.h"
 #include "measure_worker/sandbox/session.h"
-#include "measure_worker/service/agent.h"
 #include "measure_worker/service/device.h"
-#include "measure_worker/service/fingerprint.h"
+#include "measure_worker/service/station.h"
 
 namespace temper::worker {
 namespace {
@@ -22,48 +22,10 @@ namespace {
 constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
 
 struct Options {
-  std::string server, key, device = "cpu", target = "host", require_sandbox = "basic";
-  std::string log_format = "text";
+  std::string server, target = "host", require_sandbox = "basic", spool, log_format = "text";
+  std::vector<std::string> keys, devices;
   bool shares_server_cores = false, parent_watch = false, verbose = false;
   int child_fd = -1;  // this is the measuring child
-};
-
-// Measures in a sandboxed child, one lease at a time on these cores, whoever else wants them.
-class SandboxMeasurer : public Measurer {
- public:
-  SandboxMeasurer(std::vector<std::string> command, Confinement confinement, const SandboxLimits& limits,
-                  const std::vector<int>& cores)
-      : sandbox_(std::move(command), std::move(confinement), limits), cores_(LockDirectory(), cores) {}
-
-  absl::Status Run(const BatchWork& work, const CancelToken& token,
-                   const std::function<void(int, TrialResult)>& on_trial) override {
-    return Locked(token, [&] { return sandbox_.Run(work, token, on_trial); });
-  }
-  absl::Status Run(const FinalsWork& work, const CancelToken& token,
-                   const std::function<void(int, TrialResult)>& on_trial) override {
-    return Locked(token, [&] { return sandbox_.Run(work, token, on_trial); });
-  }
-  absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token) override {
-    absl::StatusOr<ModelResult> result;
-    const absl::Status status = Locked(token, [&] {
-      result = sandbox_.Run(work, token);
-      return result.status();
-    });
-    if (!status.ok()) return status;
-    return result;
-  }
-
- private:
-  template <typename F>
-  absl::Status Locked(const CancelToken& token, F run) {
-    if (!cores_.Acquire([&] { return token.cancelled(); })) return absl::CancelledError("cancelled");
-    const absl::Status status = run();
-    cores_.Release();
-    return status;
-  }
-
-  Sandbox sandbox_;
-  CoreLock cores_;
 };
 
 // Descriptors are cheap, and running out of them is not.
@@ -74,25 +36,13 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::string HostAndProcess() {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  return absl::StrCat(host, ":", getpid());
-}
-
-// Blocks until SIGTERM or SIGINT, or, if asked to watch it, until our parent is gone.
-void AwaitEnd(const sigset_t& signals, pid_t watched_parent) {
+// Blocks until SIGTERM or SIGINT, or, if asked to watch it, until our parent is gone. Returns which.
+std::string AwaitEnd(const sigset_t& signals, pid_t watched_parent) {
   constexpr timespec kLookAgain{0, 200'000'000};
   for (;;) {
     const int signal = sigtimedwait(&signals, nullptr, &kLookAgain);
-    if (signal > 0) {
-      spdlog::info("stopping on SIG{}", sigabbrev_np(signal));
-      return;
-    }
-    if (watched_parent != 0 && getppid() != watched_parent) {
-      spdlog::info("stopping: the parent process is gone");
-      return;
-    }
+    if (signal > 0) return absl::StrCat("the worker was told to by SIG", sigabbrev_np(signal));
+    if (watched_parent != 0 && getppid() != watched_parent) return "the worker's parent process is gone";
   }
 }
 
@@ -112,10 +62,32 @@ absl::StatusOr<Confinement> Confine(const std::string& required) {
   return confinement;
 }
 
+// A device for each --device and --key, in order.
+absl::StatusOr<std::vector<StationOptions>> Stations(const Options& options) {
+  if (options.keys.size() != options.devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(options.devices.size(), " times --device and ", options.keys.size(),
+                                                   " times --key; give a --key for each --device"));
+  }
+  std::vector<StationOptions> stations;
+  for (size_t i = 0; i < options.keys.size(); ++i) {
+    StationOptions& station = stations.emplace_back();
+    station.key = options.keys[i];
+    TEMPER_ASSIGN_OR_RETURN(station.device, ParseDeviceSpec(options.devices[i]));
+    station.target = options.target;
+    station.shares_server_cores = options.shares_server_cores;
+    if (!options.spool.empty())
+      station.spool = options.keys.size() == 1 ? options.spool : absl::StrCat(options.spool, "/", i);
+  }
+  return stations;
+}
+
 absl::Status Serve(const Options& options) {
   const pid_t parent = options.parent_watch ? getppid() : 0;
-  TEMPER_ASSIGN_OR_RETURN(const DeviceSpec device, ParseDeviceSpec(options.device));
-  if (!device.cores.empty()) TEMPER_RETURN_IF_ERROR(BindToCores(device.cores));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<StationOptions> devices, Stations(options));
+  for (const StationOptions& device : devices) TEMPER_RETURN_IF_ERROR(CheckCores(device.device.cores));
+  // Of one device, all threads stay on its cores; of several, those that measure.
+  if (devices.size() == 1 && !devices[0].device.cores.empty())
+    TEMPER_RETURN_IF_ERROR(BindToCores(devices[0].device.cores));
   TEMPER_ASSIGN_OR_RETURN(const Confinement confinement, Confine(options.require_sandbox));
   RaiseDescriptorLimit();
   // All threads leave these to AwaitEnd; the child gets its own mask.
@@ -126,40 +98,22 @@ absl::Status Serve(const Options& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
-  const int threads = HostTarget().threads;
-  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(options.target));
-  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
-  target.threads = threads;
-  AgentOptions agent_options;
-  v1::RegisterRequest& r = agent_options.registration;
-  r.set_device_key(options.key);
-  r.set_fingerprint(device.backend == "null" ? "null device" : Fingerprint(FingerprintDirectory()));
-  r.set_target(Text(target));
-  r.set_codegen_id(CodegenId());
-  r.set_threads(target.threads);
-  // One lease in reserve keeps the device busy; where the server computes on the same cores, it would only keep it out.
-  r.set_slots(options.shares_server_cores ? 1 : 2);
-  r.set_shares_server_cores(options.shares_server_cores);
-  r.set_name(HostAndProcess());
-  r.set_sandbox(Text(confinement));
-  agent_options.seed = static_cast<uint64_t>(getpid());
-  spdlog::info("{} on cores {}: {}; sandbox {}", options.key, CoreListText(AffinityCores()), r.fingerprint(),
-               r.sandbox());
-
-  SandboxLimits limits;
-  limits.simulated = FindBackend(device.backend)->simulated;
-  SandboxMeasurer measurer({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", device.backend},
-                           confinement, limits, AffinityCores());
-  const auto link = ConnectByGrpc(options.server);
-  Agent agent(*link, measurer, std::move(agent_options));
-  agent.Start();
-  AwaitEnd(signals, parent);
-  agent.Stop();
+  std::vector<std::unique_ptr<Station>> stations;
+  for (const StationOptions& device : devices) {
+    TEMPER_ASSIGN_OR_RETURN(auto station, Station::Make(device, confinement, ConnectByGrpc(options.server)));
+    stations.push_back(std::move(station));
+  }
+  for (const auto& station : stations) station->Start();
+  const std::string why = AwaitEnd(signals, parent);
+  spdlog::info("stopping: {}", why);
+  std::vector<std::thread> stopping;
+  for (const auto& station : stations) stopping.emplace_back([&] { station->Stop(why); });
+  for (std::thread& t : stopping) t.join();
   return absl::OkStatus();
 }
 
 int RunChild(const Options& options) {
-  const auto device = ParseDeviceSpec(options.device);
+  const auto device = ParseDeviceSpec(options.devices.at(0));
   if (!device.ok()) return kUsageExit;
   const auto backend = FindBackend(device->backend)->make();
   return ChildMain(options.child_fd, *backend);
@@ -170,11 +124,16 @@ int Main(int argc, char** argv) {
   CLI::App app("Builds, verifies and times kernels for a temper-server.", "temper-worker");
   app.footer("Example: temper-worker --server 192.168.1.10:9190 --key epyc-zen5 --device cpu:0-15");
   auto* server = app.add_option("--server", options.server, "Where the server listens: HOST:PORT or unix:PATH");
-  auto* key = app.add_option("--key", options.key, "Your name for this kind of device");
-  app.add_option("--device", options.device, "What to measure on: cpu, or cpu:CORES such as cpu:0-3,8")
-      ->capture_default_str();
+  // One value each time, so that what follows is not taken for another.
+  auto* key = app.add_option("--key", options.keys, "Your name for this kind of device")->allow_extra_args(false);
+  app.add_option("--device", options.devices,
+                 "What to measure on: cpu, or cpu:CORES such as cpu:0-3,8. Several devices, each with its --key, are "
+                 "served side by side [cpu]")
+      ->allow_extra_args(false);
   app.add_option("--target", options.target, "What to generate code for, such as llvm:haswell; it has to run here")
       ->capture_default_str();
+  app.add_option("--spool", options.spool,
+                 "A folder for results that wait to be handed in [below $XDG_STATE_HOME or ~/.local/state]");
   app.add_flag("--shares-server-cores", options.shares_server_cores,
                "The server runs on these cores too: it computes only while nothing is measured");
   app.add_option("--require-sandbox", options.require_sandbox,
@@ -195,6 +154,7 @@ int Main(int argc, char** argv) {
     return kUsageExit;
   }
   SetUpLogging(options.verbose, ParseLogFormat(options.log_format));
+  if (options.devices.empty()) options.devices.push_back("cpu");
   if (options.child_fd >= 0) return RunChild(options);
   if (server->empty() || key->empty()) {
     std::cerr << "temper-worker: give " << (server->empty() ? "--server HOST:PORT" : "--key NAME") << "; see --help\n";

@@ -3,22 +3,50 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
+#include "proto/convert.h"
 #include "proto/convert_trial.h"
 
 namespace temper::worker {
 namespace {
 
-constexpr std::chrono::seconds kFarewell{3};  // for handing in the last results to a server that may be gone
+constexpr std::chrono::seconds kFarewell{1};  // for handing in the last results to a server that may be gone
+// The server refuses reports of more than 1 MiB.
+constexpr size_t kMostSubmittedBytes = 768 << 10;
+
+// A lease is renewed for so many times what its work may take, and for what cannot be told beforehand: preparing, and
+// waiting for others who measure on the same cores. Then the server gives it to somebody else.
+constexpr int kMostTimesItsWork = 10;
+constexpr absl::Duration kForTheRest = absl::Minutes(30);
+
+absl::Duration MostAge(const v1::Lease& lease) {
+  absl::Duration work;
+  if (lease.has_batch()) {
+    const SamplingPlan plan = FromWire(lease.batch().plan());
+    work = lease.batch().candidates_size() * absl::Milliseconds(plan.build_timeout_ms + plan.run_timeout_ms);
+  }
+  work += absl::Milliseconds(lease.model().budget_ms()) + absl::Milliseconds(lease.finals().model().budget_ms());
+  return kMostTimesItsWork * work + kForTheRest;
+}
+
+int CountResults(const v1::SubmitResultsRequest& request) { return request.results_size() + request.models_size(); }
 
 }  // namespace
 
-Agent::Agent(ServerLink& link, Measurer& measurer, AgentOptions options)
-    : link_(link), measurer_(measurer), options_(std::move(options)), rng_(options_.seed) {}
+Agent::Agent(ServerLink& link, Measurer& measurer, Spool& spool, AgentOptions options)
+    : link_(link), measurer_(measurer), spool_(spool), options_(std::move(options)), rng_(options_.seed) {
+  for (const SpoolEntry& entry : spool_.entries()) {
+    Held& held = held_[entry.lease];
+    held.measured = true;
+    held.granted_ns = options_.now_ns();
+    held.most_age_ns = absl::ToInt64Nanoseconds(kForTheRest);
+  }
+}
 
-Agent::~Agent() { Stop(); }
+Agent::~Agent() { Stop("the worker ends"); }
 
 void Agent::Start() {
   control_ = std::thread([this] { ControlLoop(); });
@@ -26,7 +54,7 @@ void Agent::Start() {
   submit_ = std::thread([this] { SubmitLoop(); });
 }
 
-void Agent::Stop() {
+void Agent::Stop(const std::string& why) {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -41,12 +69,26 @@ void Agent::Stop() {
     changed_.notify_all();
     changed_.wait_for(lock, kFarewell, [this] { return submitting_ended_; });
   }
+  Farewell(why);
   link_.Close();
   submit_.join();
   control_.join();
 }
 
+void Agent::Farewell(const std::string& why) {
+  v1::LeaveRequest request;
+  {
+    std::lock_guard lock(mutex_);
+    if (session_.empty()) return;
+    request.set_session(session_);
+  }
+  request.set_reason(why);
+  if (const absl::Status left = link_.Leave(request); !left.ok())
+    spdlog::info("the server was not told of the end: {}", std::string(left.message()));
+}
+
 int Agent::FreeSlots() const {
+  if (!draining_.empty()) return 0;
   const auto busy = std::count_if(held_.begin(), held_.end(), [](const auto& h) { return !h.second.measured; });
   return std::max(0, options_.registration.slots() - static_cast<int>(busy));
 }
@@ -57,7 +99,8 @@ void Agent::BackOff(std::unique_lock<std::mutex>& lock, int failures) {
   constexpr int kMaxDoublings = 16;
   const double factor = std::pow(2.0, std::min(failures, kMaxDoublings));
   const absl::Duration ceiling = std::min(options_.back_off_least * factor, options_.back_off_most);
-  changed_.wait_for(lock, absl::ToChronoNanoseconds(ceiling * rng_.Uniform()), [this] { return stopping_; });
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(ceiling * rng_.Uniform()),
+                    [this] { return stopping_ || !measured_.empty(); });
 }
 
 // --- control: registration and syncs ---
@@ -83,7 +126,10 @@ void Agent::ControlLoop() {
 }
 
 bool Agent::RegisterOnce() {
-  auto reply = link_.Register(options_.registration);
+  v1::RegisterRequest request = options_.registration;
+  request.set_instance(spool_.instance());
+  request.set_wire_version(kWireVersion);
+  auto reply = link_.Register(request);
   std::lock_guard lock(mutex_);
   if (!reply.ok()) {
     if (!stopping_ && register_failures_++ == 0) {
@@ -102,6 +148,7 @@ bool Agent::RegisterOnce() {
 void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
   const int free_slots = FreeSlots();
   if (!syncs_.empty() && !(syncs_.rbegin()->second == 0 && free_slots > 0)) return;
+  DropAged();
   v1::SyncRequest request;
   request.set_session(session_);
   for (const auto& [id, held] : held_) request.add_leases(id);
@@ -126,22 +173,52 @@ void Agent::OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> r
     if (!stopping_ && sync_failures_ == 1) spdlog::warn("lost the server: {}", std::string(reply.status().message()));
   } else {
     sync_failures_ = 0;
-    if (reply->unknown_session()) session_.clear();
-    for (v1::Lease& lease : *reply->mutable_grants()) {
-      const int64_t id = lease.lease();
-      if (stopping_ || held_.contains(id)) continue;
-      held_[id].lease = std::move(lease);
-      to_measure_.push_back(id);
-    }
-    for (int64_t id : reply->cancels()) {
-      const auto it = held_.find(id);
-      if (it == held_.end()) continue;
-      it->second.token->Cancel();
-      // One that has not begun is dropped here; one that has is ended by its token.
-      if (std::erase(to_measure_, id) > 0) held_.erase(it);
-    }
+    TakeReply(*reply);
   }
   changed_.notify_all();
+}
+
+void Agent::TakeReply(v1::SyncReply& reply) {
+  if (reply.unknown_session()) session_.clear();
+  if (reply.draining() != draining_ && !reply.unknown_session()) {
+    draining_ = reply.draining();
+    if (draining_.empty())
+      spdlog::warn("the server grants again");
+    else
+      spdlog::warn("the server grants nothing more, what is held is finished: {}", draining_);
+  }
+  for (v1::Lease& lease : *reply.mutable_grants()) {
+    if (!stopping_ && !held_.contains(lease.lease())) Hold(std::move(lease));
+  }
+  for (int64_t id : reply.cancels()) {
+    const auto it = held_.find(id);
+    if (it == held_.end()) continue;
+    it->second.token->Cancel();
+    // One that has not begun is dropped here; one that has is ended by its token.
+    if (std::erase(to_measure_, id) > 0) held_.erase(it);
+  }
+}
+
+void Agent::Hold(v1::Lease lease) {
+  const int64_t id = lease.lease();
+  Held& held = held_[id];
+  held.granted_ns = options_.now_ns();
+  held.most_age_ns = absl::ToInt64Nanoseconds(MostAge(lease));
+  held.lease = std::move(lease);
+  to_measure_.push_back(id);
+}
+
+// What is too old to be renewed: nobody waits for it any more, but what has been measured is handed in.
+void Agent::DropAged() {
+  const int64_t now = options_.now_ns();
+  std::erase_if(held_, [&](auto& entry) {
+    auto& [id, held] = entry;
+    if (now - held.granted_ns < held.most_age_ns) return false;
+    spdlog::warn("lease {} is given up: it has been held for too long", id);
+    held.token->Cancel();
+    std::erase(to_measure_, id);
+    return true;
+  });
 }
 
 // --- measuring ---
@@ -158,9 +235,10 @@ void Agent::MeasureLoop() {
     Outgoing done{id, {}};
     Measure(held, done.results);
     lock.lock();
-    held_.at(id).measured = true;
-    if (done.results.results_size() + done.results.models_size() > 0) {
-      outbox_.push_back(std::move(done));
+    // It is no longer there if it got too old.
+    if (const auto it = held_.find(id); it != held_.end()) it->second.measured = true;
+    if (CountResults(done.results) > 0) {
+      measured_.push_back(std::move(done));
     } else {
       held_.erase(id);
     }
@@ -204,38 +282,75 @@ void Agent::SubmitLoop() {
 
 void Agent::SubmitAll(std::unique_lock<std::mutex>& lock) {
   for (int failures = 0;;) {
-    changed_.wait(lock, [this] { return measuring_ended_ || !outbox_.empty(); });
-    if (outbox_.empty()) return;
-    const Outgoing out = outbox_.front();
-    v1::SubmitResultsRequest request = out.results;
-    request.set_session(session_);
+    changed_.wait(lock, [this] { return measuring_ended_ || !measured_.empty() || !spool_.entries().empty(); });
+    const std::deque<Outgoing> measured = std::exchange(measured_, {});
     lock.unlock();
-    const bool taken = Submit(request, failures > 0);
+    for (const Outgoing& done : measured) spool_.Add(done.lease, done.results);
+    if (spool_.entries().empty()) {
+      lock.lock();
+      if (measuring_ended_ && measured_.empty()) return;
+      continue;
+    }
+    const SpoolEntry& next = spool_.entries().front();
+    const int64_t lease = next.lease;
+    const bool taken = Deliver(next.results, failures > 0);
+    if (taken)
+      spool_.Remove(next.number);
+    else
+      spool_.Sync(options_.now_ns());
     lock.lock();
     if (taken) {
       // Only now is the lease no longer ours: until then the server must not give it to another.
-      held_.erase(out.lease);
-      outbox_.pop_front();
+      held_.erase(lease);
       failures = 0;
       changed_.notify_all();
     } else if (stopping_) {
-      return;  // the server will have it measured again
+      // The next life hands in what is left.
+      changed_.wait(lock, [this] { return measuring_ended_; });
+      for (const Outgoing& done : measured_) spool_.Add(done.lease, done.results);
+      return;
     } else {
       BackOff(lock, failures++);
     }
   }
 }
 
-bool Agent::Submit(const v1::SubmitResultsRequest& results, bool again) {
-  auto reply = link_.SubmitResults(results);
+bool Agent::Deliver(const v1::SubmitResultsRequest& results, bool again) {
+  const bool one = CountResults(results) <= 1;
+  if (!one && results.ByteSizeLong() > kMostSubmittedBytes) return DeliverInHalves(results, again);
+  const absl::Status status = Submit(results, again);
+  if (!absl::IsResourceExhausted(status)) {
+    // What the server refuses as such it will refuse again.
+    return status.ok() || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status);
+  }
+  if (!one) return DeliverInHalves(results, again);
+  spdlog::warn("a result is dropped, for it is larger than the server takes: {}", std::string(status.message()));
+  return true;
+}
+
+bool Agent::DeliverInHalves(const v1::SubmitResultsRequest& results, bool again) {
+  const int half = CountResults(results) / 2;
+  v1::SubmitResultsRequest parts[2];
+  for (int i = 0; i < results.results_size(); ++i) *parts[i >= half].add_results() = results.results(i);
+  for (int i = 0; i < results.models_size(); ++i)
+    *parts[results.results_size() + i >= half].add_models() = results.models(i);
+  return Deliver(parts[0], again) && Deliver(parts[1], again);
+}
+
+absl::Status Agent::Submit(v1::SubmitResultsRequest results, bool again) {
+  results.set_instance(spool_.instance());
+  {
+    std::lock_guard lock(mutex_);
+    results.set_session(session_);
+  }
+  const auto reply = link_.SubmitResults(results);
   if (!reply.ok()) {
     if (!again) spdlog::warn("cannot hand in results yet: {}", std::string(reply.status().message()));
-    // What the server refuses as such it will refuse again.
-    return absl::IsInvalidArgument(reply.status()) || absl::IsPermissionDenied(reply.status());
+    return reply.status();
   }
   const auto refused = std::count(reply->acked().begin(), reply->acked().end(), false);
   if (refused > 0) spdlog::warn("the server refused {} results that contradict earlier ones", refused);
-  return true;
+  return absl::OkStatus();
 }
 
 }  // namespace temper::worker

@@ -1,5 +1,5 @@
 // A worker's life: registers, takes leases, has them measured, hands in the results and keeps each until the server has
-// it. Leases are renewed from here, never by the process that measures.
+// it, its own restart included. Leases are renewed from here, never by the process that measures.
 #pragma once
 
 #include <condition_variable>
@@ -14,8 +14,10 @@
 
 #include "absl/time/time.h"
 #include "base/rng.h"
+#include "compiler/runtime/timing.h"
 #include "measure_worker/sandbox/sandbox.h"
 #include "measure_worker/service/server_link.h"
+#include "measure_worker/service/spool.h"
 
 namespace temper::worker {
 
@@ -31,50 +33,66 @@ class Measurer {
 };
 
 struct AgentOptions {
-  v1::RegisterRequest registration;
+  v1::RegisterRequest registration;              // but for the instance, which is the spool's
   absl::Duration idle_wait = absl::Seconds(25);  // of a Sync with nothing to renew; both vary by a fifth
   absl::Duration back_off_least = absl::Milliseconds(200);
   absl::Duration back_off_most = absl::Seconds(30);
   uint64_t seed = 0;  // of the jitter
+  std::function<int64_t()> now_ns = MonotonicNs;
 };
 
 class Agent {
  public:
-  Agent(ServerLink& link, Measurer& measurer, AgentOptions options);
+  // The spool is this agent's alone; what it has of an earlier life is handed in.
+  Agent(ServerLink& link, Measurer& measurer, Spool& spool, AgentOptions options);
   ~Agent();  // stops
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
   void Start();
-  // Ends what is being measured, hands in what is done (one try), closes the link. Returns when all threads are gone.
-  void Stop();
+  // Ends what is being measured, hands in what is done (one try), gives back what is left and tells the server `why`,
+  // closes the link. Returns when all threads are gone, after two seconds or so at most.
+  void Stop(const std::string& why);
 
  private:
   struct Held {
     v1::Lease lease;
     std::shared_ptr<CancelToken> token = std::make_shared<CancelToken>();
     bool measured = false;  // only its results are on their way
+    int64_t granted_ns = 0, most_age_ns = 0;
+  };
+  struct Outgoing {
+    int64_t lease;
+    v1::SubmitResultsRequest results;
   };
 
   void ControlLoop();  // registers and keeps Syncs going
   void MeasureLoop();
   void SubmitLoop();
   void SubmitAll(std::unique_lock<std::mutex>& lock);
+  void Farewell(const std::string& why);
 
   bool RegisterOnce();
   void SyncIfDue(std::unique_lock<std::mutex>& lock);
   void OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> reply);
+  void TakeReply(v1::SyncReply& reply);
+  void Hold(v1::Lease lease);
+  void DropAged();
   void Measure(const Held& held, v1::SubmitResultsRequest& results);
-  // Whether the server needs them no more. `again`: it has been tried before.
-  bool Submit(const v1::SubmitResultsRequest& results, bool again);
+  // Whether the server needs them no more. `again`: it has been tried before. In as many calls as it takes.
+  bool Deliver(const v1::SubmitResultsRequest& results, bool again);
+  bool DeliverInHalves(const v1::SubmitResultsRequest& results, bool again);
+  absl::Status Submit(v1::SubmitResultsRequest results, bool again);
 
   int FreeSlots() const;
   absl::Duration Jittered(absl::Duration d);  // +-20 %
-  // Waits for full-jitter back-off number `failures`, or for the stop. Only under the lock.
+  // Waits for full-jitter back-off number `failures`, for the stop, or until there is more to hand in. Only under the
+  // lock.
   void BackOff(std::unique_lock<std::mutex>& lock, int failures);
 
   ServerLink& link_;
   Measurer& measurer_;
+  Spool& spool_;  // used by the submitting thread alone
   const AgentOptions options_;
 
   std::mutex mutex_;
@@ -84,12 +102,9 @@ class Agent {
   absl::Duration busy_wait_ = absl::Seconds(10);
   std::map<int64_t, Held> held_;
   std::deque<int64_t> to_measure_;
-  struct Outgoing {
-    int64_t lease;
-    v1::SubmitResultsRequest results;
-  };
-  std::deque<Outgoing> outbox_;   // kept until acknowledged
-  std::map<int64_t, int> syncs_;  // calls under way: number -> free slots told
+  std::deque<Outgoing> measured_;  // on their way into the spool
+  std::string draining_;           // why nothing more is granted; empty: it is
+  std::map<int64_t, int> syncs_;   // calls under way: number -> free slots told
   int64_t next_sync_ = 0;
   int register_failures_ = 0, sync_failures_ = 0;  // in a row
   Rng rng_;

@@ -105,6 +105,13 @@ absl::Status BindToCores(const std::vector<int>& cores) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCores(const std::vector<int>& cores) {
+  if (cores.empty()) return absl::OkStatus();
+  absl::Status status;
+  std::thread([&] { status = BindToCores(cores); }).join();
+  return status;
+}
+
 std::vector<int> AffinityCores() {
   cpu_set_t mask;
   std::vector<int> cores;

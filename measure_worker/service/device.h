@@ -20,8 +20,10 @@ struct DeviceSpec {
 absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text);
 std::string CoreListText(const std::vector<int>& cores);  // "0-3,8"
 
-// Restricts this process, and the children it starts, to the cores.
+// Restricts this thread, and the threads and children that it starts, to the cores.
 absl::Status BindToCores(const std::vector<int>& cores);
+// Whether this thread could be restricted so.
+absl::Status CheckCores(const std::vector<int>& cores);
 std::vector<int> AffinityCores();
 
 // Held while measuring. Workers that want the same core take turns, whoever waits goes before whoever just measured.

@@ -17,7 +17,9 @@ namespace {
 constexpr auto kCallTimeout = std::chrono::seconds(20);
 constexpr auto kSyncGrace = std::chrono::seconds(15);  // past the time that the server was asked to wait
 constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
-constexpr int kMaxGrantBytes = 16 << 20;
+constexpr auto kLeaveTimeout = std::chrono::seconds(1);
+// A few leases, each with a graph that came in a request of at most 16 MiB, and what was chosen for it.
+constexpr int kMaxGrantBytes = 64 << 20;
 constexpr int kMinBackoffMs = 100, kMaxBackoffMs = 2000;  // a server that was restarted should be found soon
 
 class GrpcLink : public ServerLink {
@@ -38,15 +40,23 @@ class GrpcLink : public ServerLink {
   ~GrpcLink() override { Close(); }
 
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request) override {
-    return Call<v1::RegisterReply>([&](grpc::ClientContext* context, v1::RegisterReply* reply) {
+    return Call<v1::RegisterReply>(kCallTimeout, [&](grpc::ClientContext* context, v1::RegisterReply* reply) {
       return stub_->Register(context, request, reply);
     });
   }
 
   absl::StatusOr<v1::SubmitResultsReply> SubmitResults(const v1::SubmitResultsRequest& request) override {
-    return Call<v1::SubmitResultsReply>([&](grpc::ClientContext* context, v1::SubmitResultsReply* reply) {
+    return Call<v1::SubmitResultsReply>(kCallTimeout, [&](grpc::ClientContext* context, v1::SubmitResultsReply* reply) {
       return stub_->SubmitResults(context, request, reply);
     });
+  }
+
+  absl::Status Leave(const v1::LeaveRequest& request) override {
+    return Call<v1::LeaveReply>(kLeaveTimeout,
+                                [&](grpc::ClientContext* context, v1::LeaveReply* reply) {
+                                  return stub_->Leave(context, request, reply);
+                                })
+        .status();
   }
 
   void StartSync(const v1::SyncRequest& request, SyncDone done) override {
@@ -79,9 +89,9 @@ class GrpcLink : public ServerLink {
 
  private:
   template <typename Reply, typename F>
-  absl::StatusOr<Reply> Call(F call) {
+  absl::StatusOr<Reply> Call(std::chrono::milliseconds timeout, F call) {
     grpc::ClientContext context;
-    if (!Enter(&context, kCallTimeout)) return absl::CancelledError("the worker is stopping");
+    if (!Enter(&context, timeout)) return absl::CancelledError("the worker is stopping");
     Reply reply;
     const grpc::Status status = call(&context, &reply);
     Leave(&context);

@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "base/temporary_directory.h"
+#include "proto/convert.h"
 #include "tests/worker/fake_server.h"
 #include "tests/worker/wire_service.h"
 
@@ -28,7 +30,10 @@ class FakeMeasurer : public Measurer {
         return absl::CancelledError("cancelled");
       }
       ++measured_;
-      on_trial(static_cast<int>(i), {Outcome::kOk, "", {1e-3, 2e-3}, 4, 5});
+      const size_t samples = work.candidates[i].config == "large" ? 1000 : 2;
+      std::vector<double> costs(samples, 2e-3);
+      costs[0] = 1e-3;
+      on_trial(static_cast<int>(i), {Outcome::kOk, "", std::move(costs), 4, 5});
     }
     return absl::OkStatus();
   }
@@ -92,12 +97,13 @@ bool AwaitNothingHeld(FakeServer& server) {
 class AgentTest : public testing::Test {
  protected:
   void Begin(int slots = 2) {
-    agent_ = std::make_unique<Agent>(link_, measurer_, Options(slots));
+    agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, Options(slots));
     agent_->Start();
   }
   FakeServer server_;
   FakeLink link_{server_};
   FakeMeasurer measurer_;
+  std::unique_ptr<Spool> spool_ = Spool::InMemory();
   std::unique_ptr<Agent> agent_;
 };
 
@@ -111,7 +117,7 @@ TEST_F(AgentTest, MeasuresAndHandsIn) {
   EXPECT_EQ(server_.results_[20].outcome(), "ok");
   EXPECT_THAT(server_.results_[20].costs_s(), ElementsAre(1e-3, 2e-3));
   ASSERT_TRUE(AwaitNothingHeld(server_));
-  agent_->Stop();
+  agent_->Stop("the test is over");
   EXPECT_EQ(server_.registrations_.size(), 1u);
   EXPECT_EQ(server_.registrations_[0].device_key(), "a");
 }
@@ -149,7 +155,7 @@ TEST_F(AgentTest, HoldsALeaseUntilItsResultsAreAcknowledged) {
   Begin(1);
   ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
   ASSERT_TRUE(AwaitNothingHeld(server_));
-  agent_->Stop();
+  agent_->Stop("the test is over");
   // From the first Sync that restates it on, each did, until the results were in.
   bool held = false, let_go = false;
   for (const auto& sync : server_.syncs_) {
@@ -170,7 +176,7 @@ TEST_F(AgentTest, ASlotThatBecomesFreeIsTold) {
   ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
   server_.Grant(BatchLease(2, {"y"}));
   ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
-  agent_->Stop();
+  agent_->Stop("the test is over");
   for (const auto& sync : server_.syncs_) EXPECT_LE(sync.free_slots(), 1);
 }
 
@@ -219,15 +225,99 @@ TEST_F(AgentTest, StoppingEndsTheMeasurementAndHandsInWhatThereIs) {
   server_.Grant(BatchLease(1, {"x", "block", "z"}));
   Begin();
   measurer_.blocked_.wait(false);
-  agent_->Stop();
+  agent_->Stop("the test is over");
   EXPECT_EQ(server_.results_.size(), 1u);
   EXPECT_EQ(measurer_.measured_, 1);
+}
+
+TEST_F(AgentTest, TellsWhoItIsAndSaysWhyItLeaves) {
+  server_.Grant(BatchLease(1, {"x"}));
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
+  agent_->Stop("told to");
+  ASSERT_EQ(server_.registrations_.size(), 1u);
+  EXPECT_EQ(server_.registrations_[0].instance(), spool_->instance());
+  EXPECT_EQ(spool_->instance().size(), 32u);
+  EXPECT_EQ(server_.registrations_[0].wire_version(), kWireVersion);
+  EXPECT_EQ(server_.submissions_[0].instance(), spool_->instance());
+  ASSERT_EQ(server_.farewells_.size(), 1u);
+  EXPECT_EQ(server_.farewells_[0].session(), "s1");
+  EXPECT_EQ(server_.farewells_[0].reason(), "told to");
+}
+
+TEST_F(AgentTest, WhenItIsDrainedItFinishesWhatItHoldsAndTakesNothing) {
+  server_.Grant(BatchLease(1, {"block"}));
+  Begin();
+  measurer_.blocked_.wait(false);
+  server_.Drain("the machine is needed");
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().free_slots() == 0; }));
+  server_.Cancel(1);  // its lease ends
+  ASSERT_TRUE(AwaitNothingHeld(server_));
+  EXPECT_EQ(server_.syncs_.back().free_slots(), 0);
+  server_.Drain("");
+  EXPECT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().free_slots() == 2; }));
+}
+
+TEST_F(AgentTest, WhatIsTooLargeForOneCallTravelsInSeveralAndWhatIsTooLargeAltogetherIsDropped) {
+  v1::Lease lease = BatchLease(1, {"x", "y", "large", "z"});
+  server_.TakeAtMost(2000);
+  server_.Grant(lease);
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 3; }));
+  ASSERT_TRUE(AwaitNothingHeld(server_)) << "it is not tried for ever";
+  EXPECT_FALSE(server_.results_.contains(12));
+  EXPECT_TRUE(spool_->entries().empty());
+}
+
+TEST_F(AgentTest, ResultsOfALifeThatEndedAreHandedInByTheNext) {
+  const TemporaryDirectory folder = TemporaryDirectory::Make().value();
+  std::string instance;
+  {
+    spool_ = Spool::Open(folder.path()).value();
+    instance = spool_->instance();
+    server_.FailNext(0, 0, 1'000'000);
+    server_.Grant(BatchLease(1, {"x", "y"}));
+    Begin();
+    ASSERT_TRUE(server_.Await([](auto& s) { return s.submissions_.size() >= 3; }));
+    agent_.reset();
+    EXPECT_TRUE(server_.results_.empty());
+    spool_.reset();
+  }
+  server_.FailNext(0, 0, 0);
+  FakeLink link(server_);
+  spool_ = Spool::Open(folder.path()).value();
+  Agent next(link, measurer_, *spool_, Options(1));
+  next.Start();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+  EXPECT_EQ(server_.results_[11].lease(), 1);
+  EXPECT_EQ(server_.submissions_.back().instance(), instance);
+  EXPECT_EQ(server_.registrations_.back().instance(), instance);
+  EXPECT_EQ(measurer_.measured_, 2) << "nothing was measured again";
+  next.Stop("the test is over");
+}
+
+TEST_F(AgentTest, ALeaseIsNotRenewedForEver) {
+  std::atomic<int64_t> now_ns{1};
+  AgentOptions options = Options(1);
+  options.now_ns = [&] { return now_ns.load(); };
+  v1::Lease lease = BatchLease(1, {"block"});
+  lease.mutable_batch()->mutable_plan()->set_run_timeout_ms(1000);
+  lease.mutable_batch()->mutable_plan()->set_build_timeout_ms(1000);
+  server_.Grant(lease);
+  agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, options);
+  agent_->Start();
+  measurer_.blocked_.wait(false);
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().leases_size() == 1; }));
+  now_ns = int64_t{3600} * 1'000'000'000;
+  ASSERT_TRUE(AwaitNothingHeld(server_)) << "an hour is too long for one candidate of two seconds";
+  server_.Grant(BatchLease(2, {"x"}));
+  EXPECT_TRUE(server_.Await([](auto& s) { return s.results_.contains(20); })) << "and what held it up is ended";
 }
 
 TEST_F(AgentTest, StopsWhenNoServerEverAnswered) {
   server_.FailNext(1'000'000, 0, 0);
   Begin();
-  agent_->Stop();
+  agent_->Stop("the test is over");
 }
 
 TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
@@ -236,13 +326,14 @@ TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
   const std::string address = "unix:" + testing::TempDir() + "/temper_agent_test_" + std::to_string(getpid());
   FakeMeasurer measurer;
   const auto link = ConnectByGrpc(address);
-  Agent agent(*link, measurer, Options(2));
+  const auto spool = Spool::InMemory();
+  Agent agent(*link, measurer, *spool, Options(2));
   agent.Start();  // before there is a server
   const WireServer wire(server, address);
   ASSERT_TRUE(wire.listening());
   for (int64_t id = 1; id <= 20; ++id) server.Grant(BatchLease(id, {"x", "y", "z"}));
   EXPECT_TRUE(server.Await([](auto& s) { return s.results_.size() == 60; }));
-  agent.Stop();
+  agent.Stop("the test is over");
   EXPECT_EQ(measurer.measured_, 60);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,8 +26,8 @@ class FakeServer {
     }
     registrations_.push_back(request);
     v1::RegisterReply reply;
-    session_ = "s" + std::to_string(registrations_.size());
-    reply.set_session(session_);
+    reply.set_session("s" + std::to_string(registrations_.size()));
+    sessions_.insert(reply.session());
     reply.set_sync_ms(50);
     changed_.notify_all();
     return reply;
@@ -35,16 +36,13 @@ class FakeServer {
   void StartSync(const v1::SyncRequest& request, ServerLink::SyncDone done) {
     std::unique_lock lock(mutex_);
     syncs_.push_back(request);
-    ServerLink::SyncDone older = std::move(parked_);
-    parked_ = std::move(done);
-    parked_free_ = request.free_slots();
-    parked_session_ = request.session();
+    Calls calls;
+    if (const auto older = parked_.find(request.session()); older != parked_.end()) Expire(older->second, calls);
+    parked_[request.session()] = {std::move(done), request.free_slots()};
     changed_.notify_all();
-    std::vector<std::function<void()>> calls;
-    if (older) calls.push_back([older] { older(v1::SyncReply()); });
     if (sync_failures_ > 0) {
       --sync_failures_;
-      calls.push_back([done = std::exchange(parked_, nullptr)] { done(absl::UnavailableError("connection broke")); });
+      EndAll(absl::UnavailableError("connection broke"), calls);
     } else {
       Answer(calls);
     }
@@ -56,6 +54,7 @@ class FakeServer {
     std::lock_guard lock(mutex_);
     submissions_.push_back(request);
     changed_.notify_all();
+    if (request.ByteSizeLong() > most_submitted_bytes_) return absl::ResourceExhaustedError("larger than 1 MiB");
     if (submit_failures_ > 0) {
       --submit_failures_;
       return absl::UnavailableError("the reply was lost");
@@ -72,19 +71,31 @@ class FakeServer {
     return reply;
   }
 
-  // As when the waiting call has waited for as long as it was asked to.
-  void Expire() {
-    std::unique_lock lock(mutex_);
-    ServerLink::SyncDone done = std::exchange(parked_, nullptr);
-    lock.unlock();
-    if (done) done(v1::SyncReply());
+  absl::Status Leave(const v1::LeaveRequest& request) {
+    std::lock_guard lock(mutex_);
+    farewells_.push_back(request);
+    changed_.notify_all();
+    return absl::OkStatus();
   }
-  // Ends the waiting call with `status`.
+
+  // As when the waiting calls have waited for as long as they were asked to.
+  void Expire() {
+    Calls calls;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& [session, parked] : parked_) Expire(parked, calls);
+      parked_.clear();
+    }
+    for (auto& call : calls) call();
+  }
+  // Ends the waiting calls with `status`.
   void End(const absl::Status& status) {
-    std::unique_lock lock(mutex_);
-    ServerLink::SyncDone done = std::exchange(parked_, nullptr);
-    lock.unlock();
-    if (done) done(status);
+    Calls calls;
+    {
+      std::lock_guard lock(mutex_);
+      EndAll(status, calls);
+    }
+    for (auto& call : calls) call();
   }
 
   void Grant(v1::Lease lease) {
@@ -94,7 +105,14 @@ class FakeServer {
     Change([&] { to_cancel_.push_back(lease); });
   }
   void ForgetSession() {
-    Change([&] { session_ = "forgotten"; });
+    Change([&] { sessions_.clear(); });
+  }
+  void Drain(const std::string& why) {
+    Change([&] { draining_ = why; });
+  }
+  void TakeAtMost(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    most_submitted_bytes_ = bytes;
   }
   void FailNext(int registers, int syncs, int submits) {
     std::lock_guard lock(mutex_);
@@ -113,13 +131,20 @@ class FakeServer {
   std::vector<v1::RegisterRequest> registrations_;
   std::vector<v1::SyncRequest> syncs_;
   std::vector<v1::SubmitResultsRequest> submissions_;
+  std::vector<v1::LeaveRequest> farewells_;
   std::map<int64_t, v1::CandidateResult> results_;
   std::map<int64_t, v1::ModelResult> models_;
 
  private:
+  using Calls = std::vector<std::function<void()>>;  // made without the lock
+  struct Parked {
+    ServerLink::SyncDone done;
+    int free = 0;
+  };
+
   template <typename F>
   void Change(F change) {
-    std::vector<std::function<void()>> calls;
+    Calls calls;
     {
       std::lock_guard lock(mutex_);
       change();
@@ -128,30 +153,53 @@ class FakeServer {
     for (auto& call : calls) call();
   }
 
-  // The waiting call's answer, if there is something to say. Under the lock; `calls` are made without it.
-  void Answer(std::vector<std::function<void()>>& calls) {
-    if (!parked_) return;
+  void Expire(Parked& parked, Calls& calls) {
     v1::SyncReply reply;
-    if (parked_session_ != session_) {
-      reply.set_unknown_session(true);
-    } else {
-      for (; parked_free_ > 0 && !to_grant_.empty(); --parked_free_) {
-        *reply.add_grants() = to_grant_.front();
-        to_grant_.pop_front();
+    reply.set_draining(draining_);
+    calls.push_back([done = std::move(parked.done), reply] { done(reply); });
+  }
+  void EndAll(const absl::Status& status, Calls& calls) {
+    for (auto& [session, parked] : parked_) calls.push_back([done = std::move(parked.done), status] { done(status); });
+    parked_.clear();
+  }
+
+  // The answers to waiting calls, if there is something to say.
+  void Answer(Calls& calls) {
+    for (auto it = parked_.begin(); it != parked_.end();) {
+      const std::optional<v1::SyncReply> reply = AnswerTo(it->first, it->second.free);
+      if (reply.has_value()) {
+        calls.push_back([done = std::move(it->second.done), reply = *reply] { done(reply); });
+        it = parked_.erase(it);
+      } else {
+        ++it;
       }
-      for (int64_t c : to_cancel_) reply.add_cancels(c);
-      to_cancel_.clear();
-      if (reply.grants().empty() && reply.cancels().empty()) return;
     }
-    calls.push_back([done = std::exchange(parked_, nullptr), reply] { done(reply); });
+  }
+
+  std::optional<v1::SyncReply> AnswerTo(const std::string& session, int free) {
+    v1::SyncReply reply;
+    if (!sessions_.contains(session)) {
+      reply.set_unknown_session(true);
+      return reply;
+    }
+    for (; free > 0 && !to_grant_.empty(); --free) {
+      *reply.add_grants() = to_grant_.front();
+      to_grant_.pop_front();
+    }
+    for (int64_t c : to_cancel_) reply.add_cancels(c);
+    to_cancel_.clear();
+    reply.set_draining(draining_);
+    if (reply.grants().empty() && reply.cancels().empty() && draining_ == told_draining_) return std::nullopt;
+    told_draining_ = draining_;
+    return reply;
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::string session_;
-  ServerLink::SyncDone parked_;
-  int parked_free_ = 0;
-  std::string parked_session_;
+  std::set<std::string> sessions_;
+  std::string draining_, told_draining_;
+  size_t most_submitted_bytes_ = 1 << 20;
+  std::map<std::string, Parked> parked_;  // by session
   std::deque<v1::Lease> to_grant_;
   std::vector<int64_t> to_cancel_;
   int register_failures_ = 0, sync_failures_ = 0, submit_failures_ = 0;
@@ -177,6 +225,7 @@ class FakeLink : public ServerLink {
   absl::StatusOr<v1::SubmitResultsReply> SubmitResults(const v1::SubmitResultsRequest& request) override {
     return server_.SubmitResults(request);
   }
+  absl::Status Leave(const v1::LeaveRequest& request) override { return server_.Leave(request); }
   void Close() override {
     {
       std::lock_guard lock(mutex_);

@@ -30,6 +30,11 @@ class WireService : public v1::WorkerService::CallbackService {
                                           v1::SubmitResultsReply* r) override {
     return Reply(c, r, server_.SubmitResults(*q));
   }
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* c, const v1::LeaveRequest* q, v1::LeaveReply*) override {
+    grpc::ServerUnaryReactor* reactor = c->DefaultReactor();
+    reactor->Finish(server_.Leave(*q).ok() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "not now"));
+    return reactor;
+  }
 
  private:
   template <typename T>

@@ -95,7 +95,8 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
 class WorkerProcessTest : public testing::Test {
  protected:
   std::vector<std::string> Command(std::vector<std::string> more = {}) const {
-    std::vector<std::string> command = {TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "null"};
+    std::vector<std::string> command = {
+        TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "null", "--spool", folder_.path() + "/spool"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
@@ -111,6 +112,7 @@ class WorkerProcessTest : public testing::Test {
     return lease;
   }
 
+  const TemporaryDirectory folder_ = TemporaryDirectory::Make().value();
   const std::string address_ = "unix:" + testing::TempDir() + "/temper_worker_test_" + std::to_string(getpid());
   FakeServer server_;
   WireServer wire_{server_, address_};
@@ -137,6 +139,23 @@ TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
   EXPECT_EQ(r.slots(), 2);
   EXPECT_THAT(r.sandbox(), ContainsRegex("^(basic|isolated|full): filter, limits"));
   EXPECT_GE(r.threads(), 1);
+}
+
+TEST_F(WorkerProcessTest, ServesSeveralDevicesSideBySide) {
+  Process worker({TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "null", "--key", "b", "--device",
+                  "null:0", "--spool", folder_.path() + "/spool"});
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.registrations_.size() == 2; }));
+  EXPECT_NE(server_.registrations_[0].device_key(), server_.registrations_[1].device_key());
+  EXPECT_NE(server_.registrations_[0].instance(), server_.registrations_[1].instance());
+  for (const v1::RegisterRequest& r : server_.registrations_) {
+    if (r.device_key() == "b") {
+      EXPECT_EQ(r.threads(), 1) << "of its own core";
+    }
+  }
+  kill(worker.pid(), SIGTERM);
+  EXPECT_EQ(worker.Wait(), 0);
+  EXPECT_EQ(server_.farewells_.size(), 2u);
+  EXPECT_EQ(server_.farewells_[0].reason(), "the worker was told to by SIGTERM");
 }
 
 TEST_F(WorkerProcessTest, EndsInTheMiddleOfAHangAndLeavesNoChild) {
@@ -230,6 +249,8 @@ TEST_F(WorkerProcessTest, SaysInOneLineWhatIsWrong) {
       {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "cpu:5000"}, "no core"},
       {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "cpu:1000"}, "cannot use cores 1000"},
       {{TEMPER_WORKER, "--server", address_, "--key", "a", "--require-sandbox", "total"}, "no sandbox tier 'total'"},
+      {{TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "null", "--device", "null"},
+       "give a --key for each --device"},
       {{TEMPER_WORKER, "--nonsense"}, "nonsense"},
   };
   for (const auto& [command, message] : cases) {

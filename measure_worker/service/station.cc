@@ -1,0 +1,138 @@
+#include "measure_worker/service/station.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/secure_random.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/target/target.h"
+#include "measure_worker/backend.h"
+#include "measure_worker/sandbox/sandbox.h"
+#include "measure_worker/service/agent.h"
+#include "measure_worker/service/fingerprint.h"
+#include "measure_worker/service/spool.h"
+
+namespace temper::worker {
+namespace {
+
+// Measures in a sandboxed child, one lease at a time on these cores, whoever else wants them.
+class SandboxMeasurer : public Measurer {
+ public:
+  SandboxMeasurer(std::vector<std::string> command, Confinement confinement, const SandboxLimits& limits,
+                  const std::vector<int>& cores)
+      : sandbox_(std::move(command), std::move(confinement), limits), cores_(cores), lock_(LockDirectory(), cores) {}
+
+  absl::Status Run(const BatchWork& work, const CancelToken& token,
+                   const std::function<void(int, TrialResult)>& on_trial) override {
+    return Locked(token, [&] { return sandbox_.Run(work, token, on_trial); });
+  }
+  absl::Status Run(const FinalsWork& work, const CancelToken& token,
+                   const std::function<void(int, TrialResult)>& on_trial) override {
+    return Locked(token, [&] { return sandbox_.Run(work, token, on_trial); });
+  }
+  absl::StatusOr<ModelResult> Run(const ModelWork& work, const CancelToken& token) override {
+    absl::StatusOr<ModelResult> result;
+    const absl::Status status = Locked(token, [&] {
+      result = sandbox_.Run(work, token);
+      return result.status();
+    });
+    if (!status.ok()) return status;
+    return result;
+  }
+
+ private:
+  template <typename F>
+  absl::Status Locked(const CancelToken& token, F run) {
+    // This thread starts the child, which inherits its cores.
+    if (AffinityCores() != cores_) TEMPER_RETURN_IF_ERROR(BindToCores(cores_));
+    if (!lock_.Acquire([&] { return token.cancelled(); })) return absl::CancelledError("cancelled");
+    const absl::Status status = run();
+    lock_.Release();
+    return status;
+  }
+
+  Sandbox sandbox_;
+  const std::vector<int> cores_;
+  CoreLock lock_;
+};
+
+class SandboxedStation : public Station {
+ public:
+  SandboxedStation(const StationOptions& options, const std::vector<int>& cores, const Confinement& confinement,
+                   std::unique_ptr<ServerLink> link, std::unique_ptr<Spool> spool, AgentOptions agent)
+      : link_(std::move(link)),
+        spool_(std::move(spool)),
+        measurer_({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", options.device.backend},
+                  confinement, Limits(options.device), cores),
+        agent_(*link_, measurer_, *spool_, std::move(agent)) {}
+
+  void Start() override { agent_.Start(); }
+  void Stop(const std::string& why) override { agent_.Stop(why); }
+
+ private:
+  static SandboxLimits Limits(const DeviceSpec& device) {
+    SandboxLimits limits;
+    limits.simulated = FindBackend(device.backend)->simulated;
+    return limits;
+  }
+
+  const std::unique_ptr<ServerLink> link_;
+  const std::unique_ptr<Spool> spool_;
+  SandboxMeasurer measurer_;
+  Agent agent_;
+};
+
+std::string HostAndProcess() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return absl::StrCat(host, ":", getpid());
+}
+
+// What the device is, seen from its cores.
+absl::StatusOr<v1::RegisterRequest> Registration(const StationOptions& options, const Confinement& confinement) {
+  if (!options.device.cores.empty()) TEMPER_RETURN_IF_ERROR(BindToCores(options.device.cores));
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(options.target));
+  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
+  target.threads = HostTarget().threads;
+  v1::RegisterRequest r;
+  r.set_device_key(options.key);
+  r.set_fingerprint(options.device.backend == "null" ? "null device" : Fingerprint(FingerprintDirectory()));
+  r.set_target(Text(target));
+  r.set_codegen_id(CodegenId());
+  r.set_threads(target.threads);
+  // One lease in reserve keeps the device busy; where the server computes on the same cores, it would only keep it out.
+  r.set_slots(options.shares_server_cores ? 1 : 2);
+  r.set_shares_server_cores(options.shares_server_cores);
+  r.set_name(HostAndProcess());
+  r.set_sandbox(Text(confinement));
+  spdlog::info("{} on cores {}: {}; sandbox {}", options.key, CoreListText(AffinityCores()), r.fingerprint(),
+               r.sandbox());
+  return r;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Station>> Station::Make(const StationOptions& options, const Confinement& confinement,
+                                                       std::unique_ptr<ServerLink> link) {
+  absl::StatusOr<v1::RegisterRequest> registration;
+  std::thread([&] { registration = Registration(options, confinement); }).join();
+  if (!registration.ok()) return registration.status();
+  AgentOptions agent;
+  agent.registration = *std::move(registration);
+  agent.seed = SecureRandom();
+  std::unique_ptr<Spool> spool;
+  if (options.spool.empty()) {
+    spool = OpenDefaultSpool(options.key);
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(spool, Spool::Open(options.spool));
+  }
+  const std::vector<int> cores = options.device.cores.empty() ? AffinityCores() : options.device.cores;
+  return std::make_unique<SandboxedStation>(options, cores, confinement, std::move(link), std::move(spool),
+                                            std::move(agent));
+}
+
+}  // namespace temper::worker

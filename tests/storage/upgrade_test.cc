@@ -245,17 +245,29 @@ TEST_F(CopyTest, TwoDoNotWriteOneSnapshotAtATime) {
 // Closing a file that SQLite has open drops the process's locks on it; without them another process that closes the
 // database last, as it believes, removes the log from under the writer.
 TEST_F(CopyTest, ASnapshotBesideTheWriterLeavesItsLocksAlone) {
+  int go[2], done[2];
+  ASSERT_TRUE(pipe(go) == 0 && pipe(done) == 0);
+  // Forked before the writer is there, so that it inherits none of what SQLite knows of the writer's locks.
+  const pid_t stranger = fork();
+  if (stranger == 0) {
+    char byte = 'x';
+    const bool told = read(go[0], &byte, 1) == 1 && Ask(path_, "SELECT count(*) FROM record") == "31";
+    _exit(told && write(done[1], &byte, 1) == 1 ? 0 : 1);
+  }
+  close(done[1]);
   EXPECT_EQ(InChild([&] {
               auto store = OpenStore(path_);
               if (!store.ok() || !(*store)->Append(std::vector<Record>(1, GoodRecord())).ok()) return 1;
               if (!SnapshotStore(path_, copy_).ok() || !OpenStore(path_, OpenMode::kReadOnly).ok()) return 2;
-              const int stranger = InChild([&] { return Ask(path_, "SELECT count(*) FROM record") == "31" ? 0 : 1; });
-              if (stranger != 0) return 3;
+              char byte = 'x';
+              if (write(go[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1) return 3;
               if (!(*store)->Append(std::vector<Record>(1, GoodRecord())).ok()) return 4;
               _exit(0);  // dies with what it wrote last in the log alone
               return 5;
             }),
             0);
+  waitpid(stranger, nullptr, 0);
+  for (const int fd : {go[0], go[1], done[0]}) close(fd);
   EXPECT_EQ(Count(path_), 32u);
   EXPECT_EQ(Count(copy_), 31u);
 }

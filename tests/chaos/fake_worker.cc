@@ -17,7 +17,8 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 constexpr absl::Duration kBackOff = absl::Milliseconds(30);
 constexpr absl::Duration kWait = absl::Seconds(20);  // of a Sync with nothing to renew
-constexpr int kReconnectMs = 50;
+constexpr int kReconnectMs = 50, kConnectMs = 5'000;
+constexpr absl::Duration kLook = absl::Milliseconds(200);  // whether what it holds is still wanted
 
 std::string NewInstance() {
   std::random_device random;
@@ -134,7 +135,7 @@ FakeWorker::FakeWorker(FakeWorkerOptions options) : options_(std::move(options))
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // how long an attempt may take, too
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 4 * kReconnectMs);
   stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(
       options_.address, options_.credentials ? options_.credentials : grpc::InsecureChannelCredentials(), arguments));
@@ -227,16 +228,12 @@ v1::SyncReply FakeWorker::Sync(const std::vector<int64_t>& held, int free_slots,
 bool FakeWorker::Hold(int64_t lease, absl::Duration time) {
   const absl::Time end = absl::Now() + time;
   while (!stopping() && (paused_ || absl::Now() < end)) {
-    const absl::Duration rest = std::min(renewal_, paused_ ? renewal_ : end - absl::Now());
-    if (rest < renewal_) {
-      Rest(rest);
+    const absl::Duration left = paused_ ? kLook : end - absl::Now();
+    if (frozen_ || left < kLook) {
+      Rest(frozen_ ? kBackOff : left);
       continue;
     }
-    if (frozen_) {
-      Rest(kBackOff);
-      continue;
-    }
-    const v1::SyncReply reply = Sync({lease}, 0, rest);
+    const v1::SyncReply reply = Sync({lease}, 0, std::min(kLook, renewal_));
     for (const int64_t cancelled : reply.cancels()) {
       if (cancelled != lease) continue;
       was_cancelled_ = true;
@@ -251,6 +248,7 @@ void FakeWorker::Work(const v1::Lease& lease) {
   std::vector<Ledger::Execution> executions;
   const v1::SubmitResultsRequest results = Measure(lease, executions);
   lease_kind_ = lease.work_case();
+  if (lease_kind_ == pause_at_) paused_ = true;
   holds_lease_ = true;
   const bool finished = Hold(lease.lease(), options_.trial * static_cast<double>(executions.size()));
   if (finished) {
@@ -271,6 +269,7 @@ void FakeWorker::Deliver(const v1::SubmitResultsRequest& results, const std::vec
     const grpc::Status status = Call(
         [&](grpc::ClientContext* context) { return stub_->SubmitResults(context, request, &reply); }, kCallTimeout);
     if (!status.ok()) {
+      ++refusals_;
       Rest(kBackOff);
       Sync({lease}, 0, absl::ZeroDuration());
       continue;

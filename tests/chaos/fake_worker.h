@@ -76,11 +76,14 @@ class FakeWorker {
 
   int registrations() const { return registrations_; }
   int64_t acknowledged() const { return acknowledged_; }
+  int refusals() const { return refusals_; }  // of results, by the server or for want of one
   bool holds_lease() const { return holds_lease_; }
   // The kind of the lease that it holds: v1::Lease::WorkCase.
   int lease_kind() const { return lease_kind_; }
   // Keeps what it holds until told otherwise, as a device that is slow does.
   void Pause(bool pause) { paused_ = pause; }
+  // As Pause, once it holds a lease of this kind.
+  void PauseAt(int kind) { pause_at_ = kind; }
   // Makes no calls until told otherwise, as a process that stands still.
   void Freeze(bool freeze) { frozen_ = freeze; }
   bool was_cancelled() const { return was_cancelled_; }
@@ -106,7 +109,7 @@ class FakeWorker {
   std::atomic<int> registrations_ = 0;
   std::atomic<int64_t> acknowledged_ = 0;
   std::atomic<bool> holds_lease_ = false, paused_ = false, frozen_ = false, was_cancelled_ = false;
-  std::atomic<int> lease_kind_ = 0;
+  std::atomic<int> lease_kind_ = 0, pause_at_ = 0, refusals_ = 0;
 
   std::mutex mutex_;
   std::condition_variable stopped_;

@@ -111,7 +111,7 @@ TEST_F(FreezeTest, Row6AServerThatStoodStillTakesNobodysLeases) {
   server_.Signal(SIGCONT);
   for (const auto& worker : workers) worker->Pause(false);
   EXPECT_EQ(AwaitEnd(job), "done") << Situation();
-  EXPECT_EQ(ledger_->highest_attempt(), 1);  // nothing was queued again
+  EXPECT_EQ(ledger_->highest_attempt(), 1) << server_.Errors();  // nothing was queued again
   server_.Signal(SIGTERM);
   server_.Wait();
   ExpectPromises();

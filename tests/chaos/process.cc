@@ -131,6 +131,11 @@ std::vector<pid_t> Process::Children() const {
   return children;
 }
 
+size_t Process::Descriptors() const {
+  const std::filesystem::directory_iterator open(absl::StrCat("/proc/", pid_, "/fd"));
+  return static_cast<size_t>(std::distance(begin(open), end(open)));
+}
+
 bool IsAlive(pid_t pid) {
   std::string state;
   StatOf(pid) >> state;

@@ -41,6 +41,7 @@ class Process {
   // Processor time that it has used, in seconds.
   double CpuSeconds() const;
   std::vector<pid_t> Children() const;
+  size_t Descriptors() const;  // how many it has open
 
  private:
   pid_t pid_ = -1;

@@ -103,17 +103,19 @@ void ServerCore::Stop() {
 // --- the two loops ---
 
 void ServerCore::TickerLoop() {
+  // The first at once: what stands still before it can not be told from what is late.
   while (true) {
     Actions actions;
     {
       std::unique_lock lock(mutex_);
-      ticker_wake_.wait_for(lock, absl::ToChronoMilliseconds(kTick), [this] { return state_.stopping(); });
       if (state_.stopping()) return;
       state_.Tick(Now(), actions);
       ticked_ms_ = absl::ToInt64Milliseconds(Now());
       if (state_.CommitWaits()) committer_wake_.notify_all();
     }
     Call(actions);
+    std::unique_lock lock(mutex_);
+    ticker_wake_.wait_for(lock, absl::ToChronoMilliseconds(kTick), [this] { return state_.stopping(); });
   }
 }
 

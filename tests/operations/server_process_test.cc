@@ -220,7 +220,11 @@ TEST_F(ServerProcessTest, ASnapshotTakenUnderLoadRestoresWhatWasAcknowledgedBefo
   client = TunerClient::Connect(After(restored.Line(), "temper-server listening on "));
   EXPECT_THAT(Get(After(restored.Line(), "pages at http://"), "/readyz"), EndsWith("ok\n"));
   std::vector<std::string> configs;
-  ASSERT_TRUE((*client)->ExportRecords(0, [&](const Record& record) { configs.push_back(record.config); }).ok());
+  const auto visit = [&](const Record& record) {
+    configs.push_back(record.config);
+    return true;
+  };
+  ASSERT_TRUE((*client)->ExportRecords({}, false, visit).ok());
   ASSERT_GE(static_cast<int64_t>(configs.size()), before);
   // Whole transactions, in their order, none missing.
   EXPECT_EQ(configs.size() % 2, 0u);

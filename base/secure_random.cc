@@ -2,25 +2,37 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/escaping.h"
 
 namespace temper {
+namespace {
+
+constexpr size_t kHexBytes = 16;
+
+}  // namespace
 
 uint64_t SecureRandom() {
   uint64_t value = 0;
-  ssize_t got;
-  // So few bytes come whole or not at all.
-  while ((got = getrandom(&value, sizeof value, 0)) < 0 && errno == EINTR) {
-  }
-  if (got != sizeof value) std::abort();  // a kernel without randomness can not keep a secret
+  const std::string bytes = SecureBytes(sizeof value);
+  std::memcpy(&value, bytes.data(), sizeof value);
   return value;
 }
 
-std::string SecureHex() {
-  return absl::StrCat(absl::Hex(SecureRandom(), absl::kZeroPad16), absl::Hex(SecureRandom(), absl::kZeroPad16));
+std::string SecureBytes(size_t count) {
+  std::string bytes(count, '\0');
+  for (size_t done = 0; done < count;) {
+    const ssize_t got = getrandom(bytes.data() + done, count - done, 0);
+    if (got < 0 && errno != EINTR) std::abort();  // a kernel without randomness can not keep a secret
+    done += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  }
+  return bytes;
 }
+
+std::string SecureHex() { return absl::BytesToHexString(SecureBytes(kHexBytes)); }
 
 }  // namespace temper

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/connect.h"
 #include "client/tuner_client.h"
 #include "compiler/graph/graph.h"
 #include "compiler/package/package.h"
@@ -32,6 +33,9 @@ void AddDevices(CLI::App& app, Action* action);
 void AddJobs(CLI::App& app, Action* action);
 void AddWatch(CLI::App& app, Action* action);
 void AddCancel(CLI::App& app, Action* action);
+void AddDevice(CLI::App& app, Action* action);
+void AddToken(CLI::App& app, Action* action);
+void AddAudit(CLI::App& app, Action* action);
 
 inline constexpr std::string_view kLocalDevice = "local";  // the device key of runs without --device
 
@@ -55,8 +59,8 @@ std::string ModelName(const std::string& path);  // the file's name without fold
 // "conv2d+add+relu 1x64x56x56 * 64x64x3x3 -> 1x64x56x56": the operators, the anchor's operands, the result.
 std::string Describe(const Workload& w);
 
-struct RecordOptions {
-  std::string db, server, device, target;
+struct RecordOptions : ConnectOptions {
+  std::string db, device, target;
   int threads = 0;  // 0: the affinity mask
   bool untuned = false, strict = false;
 };

@@ -55,7 +55,7 @@ absl::StatusOr<RecordFilter> FilterOf(const Options& o) {
 absl::Status Visit(const Options& o, bool best, const std::function<bool(const Record&)>& visit) {
   TEMPER_ASSIGN_OR_RETURN(const RecordFilter filter, FilterOf(o));
   if (!o.records.server.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.records));
     return client->ExportRecords(filter, best, visit);
   }
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenForReading(o));
@@ -107,7 +107,7 @@ absl::Status Export(const Options& o) {
 absl::Status Put(const Options& o, const std::vector<Record>& records) {
   std::vector<int64_t> ids;
   if (!o.records.server.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(o.records.server));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.records));
     TEMPER_ASSIGN_OR_RETURN(ids, client->PutRecords(records));
   } else {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(DatabasePath(o.records)));
@@ -208,8 +208,10 @@ void AddDb(CLI::App& app, Action* action) {
   prune->add_option("--audit-days", o->audit_days, "of the audit, the last days (default: all)")
       ->check(CLI::PositiveNumber);
   prune->add_flag("--dry-run", o->prune.dry_run, "only say how much it would be");
-  for (CLI::App* command : {best, list, imports, merge, exports})
+  for (CLI::App* command : {best, list, imports, merge, exports}) {
     command->add_option("--server", o->records.server, "through the server that holds the database");
+    AddCredentialOptions(command, &o->records);
+  }
 }
 
 }  // namespace temper

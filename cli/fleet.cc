@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -16,22 +15,15 @@ namespace temper {
 namespace {
 
 struct Options {
-  std::string server;
+  ConnectOptions connect;
   bool json = false;
   int64_t job = 0;
   int64_t limit = 100;
   std::string state;
 };
 
-absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const Options& o) {
-  const char* server = std::getenv("TEMPER_SERVER");
-  if (o.server.empty() && server == nullptr)
-    return absl::InvalidArgumentError("no server: give --server HOST:PORT or set TEMPER_SERVER");
-  return TunerClient::Connect(o.server.empty() ? server : o.server);
-}
-
 absl::Status Devices(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
   if (!o.json)
     std::printf("%-16s %-18s %8s %9s %12s  %s\n", "key", "state", "trials", "failures", "last seen s", "fingerprint");
@@ -57,7 +49,7 @@ absl::Status Devices(const Options& o) {
 }
 
 absl::Status Jobs(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(std::vector<v1::JobSummary> jobs, client->ListJobs(o.limit, o.state));
   if (!o.json) std::printf("%6s %-24s %-16s %-20s %8s %10s\n", "job", "model", "device", "state", "trials", "best ms");
   for (const v1::JobSummary& j : jobs) {
@@ -77,7 +69,7 @@ absl::Status Jobs(const Options& o) {
 }
 
 absl::Status Watch(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   JobView view;
   Progress progress(stdout, isatty(STDOUT_FILENO) != 0, false);
   TEMPER_RETURN_IF_ERROR(client->WatchJob(o.job, [&](const v1::JobEvent& event) {
@@ -91,7 +83,7 @@ absl::Status Watch(const Options& o) {
 }
 
 absl::Status Cancel(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, Connect(o));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const v1::JobSummary job, client->GetJob(o.job));
   if (IsFinalJobState(job.state()))
     return absl::FailedPreconditionError(absl::StrCat("job ", o.job, " is over: it was ", job.state(), " before"));
@@ -103,7 +95,7 @@ absl::Status Cancel(const Options& o) {
 CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help, const char* example,
               absl::Status (*run)(const Options&), const std::shared_ptr<Options>& o) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("--server", o->server, "tuning server HOST:PORT or unix:PATH (default: TEMPER_SERVER)");
+  AddConnectOptions(command, &o->connect);
   command->footer(absl::StrCat("Example:\n  temper ", example));
   command->callback([o, action, run] { *action = [o, run] { return run(*o); }; });
   return command;

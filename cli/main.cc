@@ -4,12 +4,14 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "proto/channel.h"
 
 namespace temper {
 namespace {
 
-constexpr AddCommand kCommands[] = {AddTune,     AddCompile, AddBench,   AddRun,  AddTasks, AddExplain,
-                                    AddPretrain, AddDb,      AddDevices, AddJobs, AddWatch, AddCancel};
+constexpr AddCommand kCommands[] = {AddTune,    AddCompile,  AddBench,  AddRun,     AddTasks,
+                                    AddExplain, AddPretrain, AddDb,     AddDevices, AddJobs,
+                                    AddWatch,   AddCancel,   AddDevice, AddToken,   AddAudit};
 
 int Main(int argc, char** argv) {
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
@@ -30,6 +32,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   SetUpLogging(verbose);
+  LogGrpcQuietly();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   absl::Status status = action();
   if (status.ok()) return 0;

@@ -22,6 +22,7 @@ std::string Environment(const char* name) {
 void AddRecordOptions(CLI::App* command, RecordOptions* options) {
   command->add_option("--db", options->db, "database of records (default: TEMPER_DB, else the user's own)");
   command->add_option("--server", options->server, "tuning server HOST:PORT or unix:PATH (default: TEMPER_SERVER)");
+  AddCredentialOptions(command, options);
   command->add_option("--device", options->device, "device key");
 }
 
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& opti
   records->options_ = options;
   if (options.db.empty() && options.server.empty()) records->options_.server = Environment("TEMPER_SERVER");
   if (!records->options_.server.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(records->client_, TunerClient::Connect(records->options_.server));
+    TEMPER_ASSIGN_OR_RETURN(records->client_, ConnectTo<TunerClient>(records->options_));
     return records;
   }
   if (options.untuned) return records;

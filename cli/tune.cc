@@ -101,7 +101,7 @@ absl::Status Tune(Options o) {
   if (local) {
     TEMPER_RETURN_IF_ERROR(StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }));
   } else {
-    TEMPER_ASSIGN_OR_RETURN(client, TunerClient::Connect(o.records.server));
+    TEMPER_ASSIGN_OR_RETURN(client, ConnectTo<TunerClient>(o.records));
   }
   TEMPER_ASSIGN_OR_RETURN(int64_t job, client->SubmitJob(request));
 

@@ -1,6 +1,5 @@
 #include "client/tuner_client.h"
 
-#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -19,37 +18,12 @@ namespace {
 
 // Keeps a request of queries or records well below the server's 4 MiB.
 constexpr size_t kMostBytesARequest = 1 << 20;
-constexpr int kLargestReply = 32 << 20;  // the first event of a watch tells all of a job's workloads
 constexpr int kJobsAPage = 1000;
 // A watch is one call; it is taken up again when this has passed, so that a half-open connection cannot hold it for
 // ever.
 constexpr absl::Duration kWatchDeadline = absl::Hours(1);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kMostBackOff = absl::Seconds(2);
-
-grpc::ChannelArguments ChannelSettings() {
-  grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
-  // Proxies of the environment are for the web, not for a tuning server.
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  args.SetMaxReceiveMessageSize(kLargestReply);
-  return args;
-}
-
-// When the last channel of a process goes, gRPC takes itself down, and that may wait ten seconds for a poller of its
-// own. A process that never lets go of gRPC ends at once.
-void KeepGrpc() {
-  static const bool kept = [] {
-    grpc_init();
-    return true;
-  }();
-  (void)kept;
-}
 
 size_t WireBytes(const Record& r) {
   return r.workload.size() + r.anchor.size() + r.target.size() + r.fingerprint.size() + r.config.size() +
@@ -100,61 +74,30 @@ bool StopSignal::cancelled() const {
 }
 
 struct TunerClient::Impl {
-  std::string address;
-  ClientOptions options;
-  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<Connection> connection;
   std::unique_ptr<v1::TuningService::Stub> stub;
-
-  void Prepare(grpc::ClientContext& context) const {
-    context.set_wait_for_ready(options.connect_timeout > absl::ZeroDuration());
-    context.set_deadline(absl::ToChronoTime(absl::Now() + options.call_timeout));
-  }
-
-  // A failed call's status, with the server's name where there was no server to answer.
-  absl::Status Told(const grpc::Status& status) const {
-    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
-    // gRPC tells the way that it went; what happened at its end comes last.
-    const std::string& message = status.error_message();
-    const size_t last = message.rfind(": ");
-    return absl::UnavailableError(absl::StrCat("no answer from temper-server at ", address, " (",
-                                               last == std::string::npos ? message : message.substr(last + 2),
-                                               "); is it running there?"));
-  }
 
   template <typename Request, typename Reply>
   absl::Status Call(grpc::Status (v1::TuningService::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                     const Request& request, Reply& reply) const {
-    if (options.connect_timeout > absl::ZeroDuration() &&
-        !channel->WaitForConnected(absl::ToChronoTime(absl::Now() + options.connect_timeout))) {
-      return absl::UnavailableError(absl::StrCat("no temper-server at ", address));
-    }
-    grpc::ClientContext context;
-    Prepare(context);
-    return Told((stub.get()->*method)(&context, request, &reply));
+    return connection->Call(*stub, method, request, reply);
   }
 };
 
 TunerClient::TunerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TunerClient::~TunerClient() = default;
 
-const std::string& TunerClient::address() const { return impl_->address; }
+const std::string& TunerClient::address() const { return impl_->connection->address(); }
 
 absl::StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address,
                                                                   const ClientOptions& options) {
-  if (address.empty()) return absl::InvalidArgumentError("the server's address is empty; use HOST:PORT or unix:PATH");
-  KeepGrpc();
   auto impl = std::make_unique<Impl>();
-  impl->address = address;
-  impl->options = options;
-  impl->channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
-  impl->stub = v1::TuningService::NewStub(impl->channel);
+  TEMPER_ASSIGN_OR_RETURN(impl->connection, Connection::Dial(address, options));
+  impl->stub = v1::TuningService::NewStub(impl->connection->channel());
   return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
 }
 
-absl::Status TunerClient::WaitUntilReady(absl::Duration timeout) {
-  if (impl_->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("no temper-server at ", impl_->address));
-}
+absl::Status TunerClient::WaitUntilReady(absl::Duration timeout) { return impl_->connection->WaitUntilReady(timeout); }
 
 absl::StatusOr<int64_t> TunerClient::SubmitJob(const v1::SubmitJobRequest& request) {
   v1::SubmitJobReply reply;
@@ -172,7 +115,7 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
   absl::Duration back_off = kFirstBackOff;
   while (true) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchDeadline));
+    impl_->connection->Prepare(context, kWatchDeadline);
     {
       std::lock_guard lock(signal.mutex);
       if (signal.cancelled) return absl::CancelledError("the watch was stopped");
@@ -199,7 +142,7 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
     const bool passing = status.ok() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     broken_since = std::min(broken_since, absl::Now());
-    if (!passing || absl::Now() - broken_since >= patience) return impl_->Told(status);
+    if (!passing || absl::Now() - broken_since >= patience) return impl_->connection->Told(status);
     signal.wake.wait_for(lock, absl::ToChronoMilliseconds(back_off), [&] { return signal.cancelled; });
     back_off = std::min(back_off * 2, kMostBackOff);
   }
@@ -297,7 +240,7 @@ absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Rec
 absl::Status TunerClient::ExportRecords(const RecordFilter& filter, bool best,
                                         const std::function<bool(const Record&)>& visit) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchDeadline));
+  impl_->connection->Prepare(context, kWatchDeadline);
   v1::ExportRecordsRequest request;
   request.set_after_id(filter.after_id);
   request.set_best(best);
@@ -314,7 +257,7 @@ absl::Status TunerClient::ExportRecords(const RecordFilter& filter, bool best,
     TEMPER_ASSIGN_OR_RETURN(const Record value, FromWire(record));
     if (!visit(value)) return absl::CancelledError("the export was stopped");
   }
-  return impl_->Told(stream.Finish());
+  return impl_->connection->Told(stream.Finish());
 }
 
 }  // namespace temper

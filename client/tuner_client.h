@@ -10,17 +10,11 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "client/connection.h"
 #include "storage/store.h"
 #include "temper/v1/tuning.pb.h"
 
 namespace temper {
-
-struct ClientOptions {
-  // For each unary call. Expired: kDeadlineExceeded, or kUnavailable if there was no connection, naming the server.
-  absl::Duration call_timeout = absl::Seconds(30);
-  // How long a call may wait for a server that is not there yet (a child just started). Zero: fail at once.
-  absl::Duration connect_timeout = absl::ZeroDuration();
-};
 
 // Ends a WatchJob from another thread (not from a signal handler: it takes a lock). For one watch.
 class StopSignal {
@@ -38,7 +32,7 @@ class StopSignal {
 
 class TunerClient {
  public:
-  // `address`: "HOST:PORT" or "unix:PATH". Does not connect yet, so it cannot fail for a server that is not there.
+  // See Connection::Dial.
   static absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const std::string& address,
                                                               const ClientOptions& options = {});
   ~TunerClient();

@@ -10,10 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/state_directory.h"
+#include "measure_worker/join_command.h"
 #include "measure_worker/sandbox/confinement.h"
 #include "measure_worker/sandbox/process.h"
 #include "measure_worker/sandbox/session.h"
 #include "measure_worker/service/device.h"
+#include "measure_worker/service/membership.h"
 #include "measure_worker/service/station.h"
 
 namespace temper::worker {
@@ -24,6 +27,8 @@ constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
 struct Options {
   std::string server, target = "host", require_sandbox = "basic", spool, log_format = "text";
   std::vector<std::string> keys, devices;
+  TlsFiles tls;
+  std::string state_dir = StateDirectory();
   bool shares_server_cores = false, parent_watch = false, verbose = false;
   int child_fd = -1;  // this is the measuring child
 };
@@ -81,6 +86,13 @@ absl::StatusOr<std::vector<StationOptions>> Stations(const Options& options) {
   return stations;
 }
 
+// What was given, else what this machine got when it joined for the key, else plaintext.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(const Options& options,
+                                                                         const std::string& key) {
+  const bool given = !options.tls.authority.empty() || !options.tls.certificate.empty() || !options.tls.key.empty();
+  return ChannelCredentialsOf(options.server, given ? options.tls : MembershipOf(options.state_dir, key), absl::Now());
+}
+
 absl::Status Serve(const Options& options) {
   const pid_t parent = options.parent_watch ? getppid() : 0;
   TEMPER_ASSIGN_OR_RETURN(const std::vector<StationOptions> devices, Stations(options));
@@ -100,7 +112,9 @@ absl::Status Serve(const Options& options) {
 
   std::vector<std::unique_ptr<Station>> stations;
   for (const StationOptions& device : devices) {
-    TEMPER_ASSIGN_OR_RETURN(auto station, Station::Make(device, confinement, ConnectByGrpc(options.server)));
+    TEMPER_ASSIGN_OR_RETURN(const auto credentials, CredentialsFor(options, device.key));
+    TEMPER_ASSIGN_OR_RETURN(auto station,
+                            Station::Make(device, confinement, ConnectByGrpc(options.server, credentials)));
     stations.push_back(std::move(station));
   }
   for (const auto& station : stations) station->Start();
@@ -120,6 +134,7 @@ int RunChild(const Options& options) {
 }
 
 int Main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "join") return RunJoin(argc - 1, argv + 1);
   Options options;
   CLI::App app("Builds, verifies and times kernels for a temper-server.", "temper-worker");
   app.footer("Example: temper-worker --server 192.168.1.10:9190 --key epyc-zen5 --device cpu:0-15");
@@ -134,6 +149,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--spool", options.spool,
                  "A folder for results that wait to be handed in [below $XDG_STATE_HOME or ~/.local/state]");
+  app.add_option("--ca", options.tls.authority, "The server's authority (ca.crt); default: as joined for this key");
+  app.add_option("--cert", options.tls.certificate, "This worker's certificate");
+  app.add_option("--cert-key", options.tls.key, "The key of it, in a file that only you may read");
+  app.add_option("--state-dir", options.state_dir, "Where temper-worker join kept them")->capture_default_str();
   app.add_flag("--shares-server-cores", options.shares_server_cores,
                "The server runs on these cores too: it computes only while nothing is measured");
   app.add_option("--require-sandbox", options.require_sandbox,
@@ -155,6 +174,7 @@ int Main(int argc, char** argv) {
   }
   SetUpLogging(options.verbose, ParseLogFormat(options.log_format));
   if (options.devices.empty()) options.devices.push_back("cpu");
+  LogGrpcQuietly();
   if (options.child_fd >= 0) return RunChild(options);
   if (server->empty() || key->empty()) {
     std::cerr << "temper-worker: give " << (server->empty() ? "--server HOST:PORT" : "--key NAME") << "; see --help\n";

@@ -6,8 +6,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/secure_random.h"
 #include "security/openssl.h"
-#include "security/secret.h"
 
 namespace temper {
 namespace {
@@ -21,7 +21,7 @@ constexpr absl::Duration kLag = absl::Minutes(5);
 class Draft {
  public:
   Draft(EVP_PKEY* subject_key, const char* name, Validity validity) : x509_(X509_new()) {
-    std::string serial = RandomBytes(kSerialBytes);
+    std::string serial = SecureBytes(kSerialBytes);
     serial[0] &= 0x7f;  // serial numbers are positive
     const OwnedNumber number(
         BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()), static_cast<int>(serial.size()), nullptr));

@@ -10,7 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "security/secret.h"
+#include "base/secure_random.h"
 
 namespace temper {
 namespace {
@@ -44,7 +44,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 }  // namespace
 
 absl::Status WriteWholeFile(const std::string& path, const std::string& content, Secrecy secrecy, Existing existing) {
-  const std::string draft = absl::StrCat(path, ".", RandomId());
+  const std::string draft = absl::StrCat(path, ".", SecureHex());
   const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return Errno("make", path);
   const absl::Cleanup remove_draft = [&] { unlink(draft.c_str()); };
@@ -67,7 +67,8 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, Secrecy secre
   const absl::Cleanup close_it = [fd] { close(fd); };
   struct stat about {};
   if (fstat(fd, &about) != 0) return Errno("read", path);
-  if (secrecy == Secrecy::kPrivate && (about.st_mode & 077) != 0) {
+  const mode_t others = about.st_uid == geteuid() ? 077 : 007;
+  if (secrecy == Secrecy::kPrivate && (about.st_mode & others) != 0) {
     return absl::PermissionDeniedError(
         absl::StrFormat("%s holds a secret, but its mode %04o lets other users at it; run: chmod 600 %s", path,
                         about.st_mode & 07777, path));

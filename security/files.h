@@ -13,7 +13,8 @@ enum class Existing { kRefuse, kReplace };  // kRefuse: kAlreadyExists
 // The file is there whole and durable, or not at all. The folder has to be there.
 absl::Status WriteWholeFile(const std::string& path, const std::string& content, Secrecy secrecy, Existing existing);
 
-// At most 64 KiB. kNotFound; kPermissionDenied if it is private and others than its owner may read it.
+// At most 64 KiB. kNotFound; kPermissionDenied if it is private and others may read it: others than its owner, or,
+// where another user owns it and made it this one's by its group, others than that group.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, Secrecy secrecy);
 
 }  // namespace temper

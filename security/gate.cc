@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace temper {
 namespace {
@@ -26,6 +28,13 @@ std::string Claim(const Credentials& credentials) {
 bool Names(const std::string& keys, const std::string& key) {
   const std::vector<std::string> all = SplitKeys(keys);
   return std::find(all.begin(), all.end(), key) != all.end();
+}
+
+// A fingerprint without the parts that were measured.
+std::string Lasting(const std::string& fingerprint) {
+  std::vector<std::string> parts = absl::StrSplit(fingerprint, "; ");
+  std::erase_if(parts, [](const std::string& part) { return part.ends_with(" GFLOP/s") || part.ends_with(" GB/s"); });
+  return absl::StrJoin(parts, "; ");
 }
 
 bool IsInvitation(const TokenRow& row) { return row.scopes == kInvitationScope; }
@@ -174,6 +183,16 @@ absl::StatusOr<MintedToken> Gate::Invite(const std::string& device_key) {
 }
 
 absl::StatusOr<Gate::Joined> Gate::Join(std::string_view invitation, std::string_view certificate_request) {
+  absl::StatusOr<Joined> joined = JoinUnaudited(invitation, certificate_request);
+  if (joined.ok()) {
+    audit_.Done(Principal(), Call::kJoin, joined->device_key, absl::StrCat("certificate ", joined->serial));
+  } else {
+    audit_.Refused(Describe(Principal()), Call::kJoin, "", std::string(joined.status().message()));
+  }
+  return joined;
+}
+
+absl::StatusOr<Gate::Joined> Gate::JoinUnaudited(std::string_view invitation, std::string_view certificate_request) {
   if (!initialised()) return absl::FailedPreconditionError("this server takes every worker as it is; nobody joins it");
   TEMPER_ASSIGN_OR_RETURN(const Invitation presented, ParseInvitation(invitation));
   std::lock_guard changing(changes_);
@@ -184,7 +203,7 @@ absl::StatusOr<Gate::Joined> Gate::Join(std::string_view invitation, std::string
   }
   const absl::Time now = clock_.Wall();
   TEMPER_RETURN_IF_ERROR(CheckInvitation(row, presented.token, now));
-  Joined joined{row.keys, "", directory_->authority.certificate_pem()};
+  Joined joined{row.keys, "", directory_->authority.certificate_pem(), ""};
   TEMPER_ASSIGN_OR_RETURN(
       joined.certificate_pem,
       directory_->authority.SignWorker(certificate_request, SplitKeys(row.keys), {now, now + kWorkerLifetime}));
@@ -192,6 +211,7 @@ absl::StatusOr<Gate::Joined> Gate::Join(std::string_view invitation, std::string
   TEMPER_RETURN_IF_ERROR(store_.SpendToken(row.id));
   row.revoked = true;
   Keep(row);
+  joined.serial = certificate.serial;
   const CertificateRow kept{certificate.serial, row.keys, absl::ToUnixMillis(now),
                             absl::ToUnixMillis(certificate.validity.until), false};
   TEMPER_RETURN_IF_ERROR(store_.PutCertificate(kept));
@@ -202,15 +222,16 @@ absl::StatusOr<Gate::Joined> Gate::Join(std::string_view invitation, std::string
 
 absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint) {
   if (!initialised()) return true;
+  const std::string device = Lasting(fingerprint);
   std::lock_guard changing(changes_);
   bool known = false, key_has_approved = false;
   for (const DeviceRow& row : Devices()) {
     if (row.key != device_key) continue;
-    if (row.fingerprint == fingerprint && row.state == kApproved) return true;
-    known |= row.fingerprint == fingerprint && row.state == kPending;
+    if (row.fingerprint == device && row.state == kApproved) return true;
+    known |= row.fingerprint == device && row.state == kPending;
     key_has_approved |= row.state == kApproved;
   }
-  DeviceRow row{device_key, fingerprint};
+  DeviceRow row{device_key, device};
   if (!key_has_approved) {
     TEMPER_RETURN_IF_ERROR(PutDevice(row, kApproved));
     return true;
@@ -221,9 +242,10 @@ absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::st
 
 absl::StatusOr<int> Gate::Approve(const std::string& device_key, const std::string& fingerprint) {
   std::lock_guard changing(changes_);
+  const std::string device = Lasting(fingerprint);
   int approved = 0;
   for (const DeviceRow& row : Devices()) {
-    const bool meant = row.key == device_key && (fingerprint.empty() || row.fingerprint == fingerprint);
+    const bool meant = row.key == device_key && (fingerprint.empty() || row.fingerprint == device);
     if (!meant || row.state != kPending) continue;
     TEMPER_RETURN_IF_ERROR(PutDevice(row, kApproved));
     ++approved;

@@ -52,14 +52,15 @@ class Gate {
   // An invitation for a worker that is to serve the key. kFailedPrecondition: not initialised.
   absl::StatusOr<MintedToken> Invite(const std::string& device_key);
   struct Joined {
-    std::string device_key, certificate_pem, authority_pem;
+    std::string device_key, certificate_pem, authority_pem, serial;
   };
   // Uses the invitation up; not where the request is bad. kUnauthenticated: no good invitation.
   absl::StatusOr<Joined> Join(std::string_view invitation, std::string_view certificate_request);
-  // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. Where
-  // the server was not initialised, all may. An error tells of the store.
+  // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. What
+  // was measured of a device and differs from one time to the next (GFLOP/s, GB/s) makes it no other one. Where the
+  // server was not initialised, all may. An error tells of the store.
   absl::StatusOr<bool> MayServe(const std::string& device_key, const std::string& fingerprint);
-  // Empty: all that wait. kNotFound: none does. Returns how many.
+  // Lets a fingerprint serve that waits; empty: all that wait. kNotFound: none does. Returns how many.
   absl::StatusOr<int> Approve(const std::string& device_key, const std::string& fingerprint);
   // Every certificate, fingerprint and open invitation of the key, from this moment on. Holds in this process even
   // where the store fails. kNotFound: there was nothing to revoke. Returns how many certificates.
@@ -79,6 +80,7 @@ class Gate {
   Gate(AccessStore& store, const Clock& clock, std::optional<ServerDirectory> directory,
        std::unique_ptr<CertificateVerifier> verifier);
   absl::Status Load();
+  absl::StatusOr<Joined> JoinUnaudited(std::string_view invitation, std::string_view certificate_request);
   absl::StatusOr<Principal> Identify(const Credentials& credentials);
   absl::StatusOr<Principal> ByToken(const Credentials& credentials) const;
   absl::StatusOr<Principal> ByCertificate(const std::string& pem);

@@ -11,8 +11,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/secure_random.h"
 #include "security/files.h"
-#include "security/secret.h"
 #include "security/token.h"
 
 namespace temper {
@@ -84,7 +84,7 @@ absl::Status InitServerDirectory(const std::string& dir, std::span<const std::st
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   std::error_code error;
   if (fs::exists(fs::symlink_status(path, error))) return there;
-  const std::string draft = absl::StrCat(path, ".", RandomId());
+  const std::string draft = absl::StrCat(path, ".", SecureHex());
   if (mkdir(draft.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", path));
   const absl::Cleanup remove_draft = [&] { fs::remove_all(draft, error); };
   TEMPER_RETURN_IF_ERROR(Fill(draft, hosts, now));

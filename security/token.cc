@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/secure_random.h"
 #include "security/files.h"
 #include "security/secret.h"
 
@@ -62,9 +63,9 @@ std::string JoinKeys(const std::vector<std::string>& keys) { return absl::StrJoi
 std::vector<std::string> SplitKeys(const std::string& text) { return absl::StrSplit(text, ',', absl::SkipEmpty()); }
 
 MintedToken MintSecret(const std::string& prefix, absl::Time now, absl::Time expires) {
-  const std::string secret = absl::WebSafeBase64Escape(RandomBytes(kSecretBytes));
+  const std::string secret = absl::WebSafeBase64Escape(SecureBytes(kSecretBytes));
   MintedToken minted;
-  minted.row.id = absl::BytesToHexString(RandomBytes(kIdBytes));
+  minted.row.id = absl::BytesToHexString(SecureBytes(kIdBytes));
   minted.row.hash = Sha256Hex(secret);
   minted.row.created_unix_ms = absl::ToUnixMillis(now);
   minted.row.expires_unix_ms = UnixMs(expires);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "proto/channel.h"
 #include "storage/store.h"
 #include "tuner_server/directory_commands.h"
 #include "tuner_server/operations/notify.h"
@@ -111,6 +112,7 @@ int main(int argc, char** argv) {
   app.add_option("--db", db, "The database, a path or memory:; made if it is not there")->required();
   app.add_option("--listen", options.listen, "HOST:PORT (port 0: one that is free) or unix:PATH")
       ->capture_default_str();
+  app.add_option("--dir", options.directory, "What temper-server init made: serve encrypted, to who is known alone");
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
   AddOperationsOptions(app, operations);
@@ -143,7 +145,7 @@ int main(int argc, char** argv) {
   RaiseDescriptorLimit();
   if (parent_watch) WatchParent();
 
-  if (const absl::Status allowed = temper::CheckListenAddress(options.listen, options.insecure); !allowed.ok()) {
+  if (const absl::Status allowed = temper::CheckListenAddress(options); !allowed.ok()) {
     return Fail(allowed);
   }
   auto store = temper::OpenStore(db);

@@ -24,7 +24,7 @@ constexpr int kMinBackoffMs = 100, kMaxBackoffMs = 2000;  // a server that was r
 
 class GrpcLink : public ServerLink {
  public:
-  explicit GrpcLink(const std::string& address) {
+  GrpcLink(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -34,8 +34,7 @@ class GrpcLink : public ServerLink {
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMaxGrantBytes);
-    stub_ =
-        v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
   }
   ~GrpcLink() override { Close(); }
 
@@ -142,6 +141,9 @@ class GrpcLink : public ServerLink {
 
 }  // namespace
 
-std::unique_ptr<ServerLink> ConnectByGrpc(const std::string& address) { return std::make_unique<GrpcLink>(address); }
+std::unique_ptr<ServerLink> ConnectByGrpc(const std::string& address,
+                                          const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  return std::make_unique<GrpcLink>(address, credentials);
+}
 
 }  // namespace temper::worker

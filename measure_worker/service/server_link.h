@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "proto/channel.h"
 #include "temper/v1/worker.pb.h"
 
 namespace temper::worker {
@@ -24,8 +25,9 @@ class ServerLink {
   virtual void Close() = 0;
 };
 
-// "HOST:PORT" or "unix:PATH". Connects when first used, and again after it broke. Links to one address share a
-// connection.
-std::unique_ptr<ServerLink> ConnectByGrpc(const std::string& address);
+// "HOST:PORT" or "unix:PATH". Connects when first used, and again after it broke. Links to one address with
+// the same credentials share a connection.
+std::unique_ptr<ServerLink> ConnectByGrpc(const std::string& address,
+                                          const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 }  // namespace temper::worker

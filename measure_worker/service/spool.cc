@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/secure_random.h"
+#include "base/state_directory.h"
 
 namespace temper::worker {
 namespace {
@@ -227,16 +228,13 @@ void Spool::GiveUpFile(const char* what) {
 }
 
 std::string SpoolFolder(const std::string& key) {
-  std::string parent;
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state && *state) parent = state;
-  if (const char* home = std::getenv("HOME"); parent.empty() && home && *home)
-    parent = absl::StrCat(home, "/.local/state");
+  const std::string parent = StateDirectory();
   if (parent.empty()) return "";
   std::string name = key;
   for (char& c : name) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
   }
-  return absl::StrCat(parent, "/temper/spool-", name);
+  return absl::StrCat(parent, "/spool-", name);
 }
 
 std::unique_ptr<Spool> OpenDefaultSpool(const std::string& key) {

@@ -325,44 +325,5 @@ TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {
   EXPECT_EQ(server.End(SIGTERM), 0);
 }
 
-// The strings of the JSON array that follows `key` in a file.
-std::vector<std::string> ListAfter(const std::string& file, const std::string& key) {
-  const std::string text = Bytes(std::string(TEMPER_SOURCE_DIR) + "/" + file);
-  const size_t at = text.find(key), open = text.find('[', at), close = text.find(']', open);
-  if (at == std::string::npos || close == std::string::npos) return {};
-  return nlohmann::json::parse(text.substr(open, close - open + 1)).get<std::vector<std::string>>();
-}
-
-TEST_F(CliTest, TheCommandsOfTheImagesStartAFleet) {
-  const std::string address = "unix:" + dir_ + "/server";
-  const auto here = [&](std::vector<std::string> command) {
-    EXPECT_FALSE(command.empty());
-    for (std::string& word : command) {
-      if (word == "temper-server" || word == "temper-worker") word = kBin + word;
-      if (word == "/var/lib/temper/records.db") word = dir_ + "/records.db";
-      if (word == "0.0.0.0:9190" || word == "server:9190") word = address;
-      if (word == "cpu:1" && sysconf(_SC_NPROCESSORS_ONLN) < 2) word = "cpu:0";
-    }
-    return command;
-  };
-  const auto worker = [&](const std::string& service) {
-    std::vector<std::string> command = ListAfter("deploy/Dockerfile", "ENTRYPOINT [\"temper-worker\"");
-    const std::vector<std::string> arguments =
-        ListAfter("docker-compose.yml", service + ":\n    <<: *worker\n    command:");
-    EXPECT_FALSE(arguments.empty());
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return here(command);
-  };
-  Process server(here(ListAfter("deploy/Dockerfile", "ENTRYPOINT [\"temper-server\"")));
-  Process a(worker("worker-a")), b(worker("worker-b"));
-  std::set<std::string> keys;
-  while (keys.size() < 2) {
-    ASSERT_TRUE(server.Running() && a.Running() && b.Running());
-    for (const nlohmann::json& device : Temper("devices --json --server " + address).Lines())
-      keys.insert(device["key"]);
-  }
-  EXPECT_EQ(keys, (std::set<std::string>{"a", "b"}));
-}
-
 }  // namespace
 }  // namespace temper::cli_test

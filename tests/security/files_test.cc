@@ -66,6 +66,16 @@ TEST_F(FilesTest, ASecretThatOthersMayReadIsRefused) {
   EXPECT_TRUE(ReadSmallFile(PathOf("f"), Secrecy::kPrivate).ok());
 }
 
+TEST_F(FilesTest, ASecretOfAnothersMayBeMadeOursByItsGroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  ASSERT_TRUE(WriteWholeFile(PathOf("f"), "s", Secrecy::kPrivate, Existing::kRefuse).ok());
+  ASSERT_EQ(chown(PathOf("f").c_str(), 10001, getegid()), 0);
+  chmod(PathOf("f").c_str(), 0440);
+  EXPECT_TRUE(ReadSmallFile(PathOf("f"), Secrecy::kPrivate).ok());
+  chmod(PathOf("f").c_str(), 0444);
+  EXPECT_TRUE(absl::IsPermissionDenied(ReadSmallFile(PathOf("f"), Secrecy::kPrivate).status()));
+}
+
 TEST_F(FilesTest, MissingAndHugeFilesAreErrors) {
   EXPECT_TRUE(absl::IsNotFound(ReadSmallFile(PathOf("none"), Secrecy::kPublic).status()));
   EXPECT_FALSE(WriteWholeFile(PathOf("none/f"), "s", Secrecy::kPublic, Existing::kReplace).ok());

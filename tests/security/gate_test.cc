@@ -226,6 +226,14 @@ TEST_F(GateTest, ANewFingerprintUnderAKnownKeyWaitsForApproval) {
   EXPECT_TRUE(absl::IsNotFound(gate_->Approve("a", "third").status()));
 }
 
+TEST_F(GateTest, ADeviceThatWasMeasuredAgainIsNoOtherOne) {
+  EXPECT_TRUE(*gate_->MayServe("a", "EPYC 9655; 16 threads; L2 1 MiB; 1.2e+02 GFLOP/s; 35 GB/s"));
+  EXPECT_TRUE(*gate_->MayServe("a", "EPYC 9655; 16 threads; L2 1 MiB; 1.3e+02 GFLOP/s; 31 GB/s"));
+  EXPECT_FALSE(*gate_->MayServe("a", "EPYC 9655; 8 threads; L2 1 MiB; 1.2e+02 GFLOP/s; 35 GB/s"));
+  EXPECT_EQ(*gate_->Approve("a", "EPYC 9655; 8 threads; L2 1 MiB; 70 GFLOP/s; 35 GB/s"), 1);
+  EXPECT_TRUE(*gate_->MayServe("a", "EPYC 9655; 8 threads; L2 1 MiB; 65 GFLOP/s; 30 GB/s"));
+}
+
 TEST_F(GateTest, AllThatWaitForAKeyAreApprovedAtOnce) {
   EXPECT_TRUE(*gate_->MayServe("a", "1"));
   EXPECT_FALSE(*gate_->MayServe("a", "2"));
@@ -258,6 +266,16 @@ TEST_F(GateTest, RefusalsAndChangesAreAudited) {
   EXPECT_FALSE(Try({"", foreign, "", true}, Call::kListJobs).ok());
   EXPECT_EQ(LastAudit().principal, "token " + ParseToken(foreign)->id);
   EXPECT_EQ(gate_->ListAudit(0, 10)->size(), 3u);
+}
+
+TEST_F(GateTest, JoiningIsAuditedByWhatCameOfIt) {
+  EXPECT_FALSE(gate_->Join("no invitation", "").ok());
+  EXPECT_EQ(LastAudit().verdict, "refused");
+  Joined("a");
+  EXPECT_EQ(LastAudit().verdict, "allowed");
+  EXPECT_EQ(LastAudit().subject, "a");
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(gate_->Join("no invitation", "").ok());
+  EXPECT_LE(store_.Audit(0, 1000)->size(), 1u + Audit::kRefusalsAtOnce) << "strangers can not fill the audit";
 }
 
 TEST_F(GateTest, AnOpenServerTakesEverybodyAsTheySayTheyAre) {

@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "client/tuner_client.h"
+#include "security/server_directory.h"
 #include "storage/store.h"
 #include "tests/chaos/raw_http2.h"
 #include "tests/chaos/process.h"
-#include "tests/server/test_certificate.h"
 #include "tuner_server/service/server.h"
 
 namespace temper {
@@ -40,12 +40,11 @@ class ListenerTest : public testing::Test {
   std::string Path(const std::string& name) const { return absl::StrCat(dir_.path(), "/", name); }
 
   // Each with a store of its own.
-  absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen,
-                                                std::shared_ptr<grpc::ServerCredentials> credentials = nullptr) {
+  absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& listen, const std::string& directory = "") {
     stores_.push_back(*OpenStore("memory:"));
     ServerOptions options;
     options.listen = listen;
-    options.credentials = std::move(credentials);
+    options.directory = directory;
     return Server::Start(*stores_.back(), Clock::System(), options);
   }
 
@@ -146,9 +145,8 @@ TEST_F(ListenerTest, AHostIsServedOnAllOfItsAddresses) {
 
 TEST_F(ListenerTest, WhoDoesNotShakeHandsIsCutOff) {
   auto plain = Start("127.0.0.1:0");
-  grpc::SslServerCredentialsOptions tls;
-  tls.pem_key_cert_pairs.push_back({kTestKey, kTestCertificate});
-  auto secret = Start("127.0.0.1:0", grpc::SslServerCredentials(tls));
+  ASSERT_TRUE(InitServerDirectory(Path("tls"), {}, absl::Now()).ok());
+  auto secret = Start("127.0.0.1:0", Path("tls"));
   ASSERT_TRUE(plain.ok() && secret.ok());
   // Half of what opens a connection, or nothing.
   const std::string preface = Http2Preface().substr(0, 10);

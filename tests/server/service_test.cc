@@ -419,13 +419,15 @@ TEST_F(ServiceTest, AServerThatIsNotThereIsNamed) {
 
 TEST(ServerAddress, LoopbackAndSocketsOnlyUnlessToldOtherwise) {
   for (const char* fine : {"127.0.0.1:9190", "127.0.0.1:0", "localhost:1", "[::1]:80", "unix:/run/x.sock"}) {
-    EXPECT_TRUE(CheckListenAddress(fine, false).ok()) << fine;
+    EXPECT_TRUE(CheckListenAddress({.listen = fine}).ok()) << fine;
   }
   for (const char* open : {"0.0.0.0:9190", "[::]:9190", "192.168.0.1:1", "example.org:1"}) {
-    EXPECT_TRUE(absl::IsPermissionDenied(CheckListenAddress(open, false))) << open;
-    EXPECT_TRUE(CheckListenAddress(open, true).ok()) << open;
+    EXPECT_TRUE(absl::IsPermissionDenied(CheckListenAddress({.listen = open}))) << open;
+    EXPECT_TRUE(CheckListenAddress({.listen = open, .insecure = true}).ok()) << open;
+    EXPECT_TRUE(CheckListenAddress({.listen = open, .directory = "d"}).ok()) << open;
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress("9190", true)));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress({.listen = "9190", .insecure = true})));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress({.listen = "[::]:1", .insecure = true, .directory = "d"})));
 }
 
 TEST(ServerAddress, APortIsChosenAndNotSharedWithASecondServer) {

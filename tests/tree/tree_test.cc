@@ -65,7 +65,7 @@ const std::vector<Layer> kLayers = {
     {"trial/", {"trial/", "base/"}},
     {"storage/", {"storage/", "trial/", "base/"}},
     {"security/", {"security/", "storage/access.h", "base/"}},
-    {"proto/", {"proto/", "temper/v1/", "storage/", "trial/", "base/"}},
+    {"proto/", {"proto/", "temper/v1/", "storage/", "security/", "trial/", "base/"}},
     {"client/", {"client/", "proto/", "temper/v1/", "storage/", "security/", "trial/", "base/"}},
     {"tuner_server/search/",
      {"tuner_server/search/", "cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},

@@ -325,7 +325,7 @@ TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
   server.FailNext(1, 1, 1);
   const std::string address = "unix:" + testing::TempDir() + "/temper_agent_test_" + std::to_string(getpid());
   FakeMeasurer measurer;
-  const auto link = ConnectByGrpc(address);
+  const auto link = ConnectByGrpc(address, grpc::InsecureChannelCredentials());
   const auto spool = Spool::InMemory();
   Agent agent(*link, measurer, *spool, Options(2));
   agent.Start();  // before there is a server

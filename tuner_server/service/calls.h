@@ -9,16 +9,18 @@
 #include "base/status.h"
 #include "proto/check.h"
 #include "proto/convert.h"
+#include "tuner_server/service/callers.h"
 
 namespace temper {
 
 inline constexpr size_t kLargestQuery = 4 << 20, kLargestReport = 1 << 20, kLargestGraph = 16 << 20;
 
-// What a handler sees has passed this: the call has a deadline, the request a bounded size, and each of its fields
-// keeps its limit. A call without a deadline could wait for ever on a server that hangs, and holds its resources for as
-// long.
+// Who calls. What a handler sees has passed this: the caller has the right, the call has a deadline, the request a
+// bounded size, and each of its fields keeps its limit. A call without a deadline could wait for ever on a server that
+// hangs, and holds its resources for as long.
 template <typename Request>
-absl::Status Admit(const grpc::CallbackServerContext& context, const Request& request, size_t largest) {
+absl::StatusOr<Principal> Admit(Callers& callers, const grpc::CallbackServerContext& context, const Request& request,
+                                size_t largest, Call call, const Subject& subject = {}) {
   if (context.deadline() == std::chrono::system_clock::time_point::max()) {
     return absl::InvalidArgumentError("the call has no deadline");
   }
@@ -26,7 +28,10 @@ absl::Status Admit(const grpc::CallbackServerContext& context, const Request& re
     return absl::ResourceExhaustedError(
         absl::StrCat("the request has ", bytes, " bytes; at most ", largest, " are taken"));
   }
-  return CheckMessage(request);
+  absl::StatusOr<Principal> caller = callers.Admit(context, call, subject);
+  if (!caller.ok()) return caller;
+  TEMPER_RETURN_IF_ERROR(CheckMessage(request));
+  return caller;
 }
 
 inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {

@@ -174,6 +174,26 @@ void ServerCore::BreakSync(int64_t ticket) {
   Locked([&](Actions& actions) { state_.BreakSync(ticket, Now(), actions); });
 }
 
+void ServerCore::Leave(const std::string& session, const std::string& reason) {
+  Locked([&](Actions& actions) { state_.Leave(session, reason, Now(), actions); });
+}
+
+void ServerCore::HoldBack(const std::string& session, const std::string& reason) {
+  Locked([&](Actions&) { state_.HoldBack(session, reason); });
+}
+
+int ServerCore::AdmitDevice(const std::string& key, const std::string& fingerprint) {
+  return Locked([&](Actions& actions) { return state_.AdmitDevice(key, fingerprint, Now(), actions); });
+}
+
+int ServerCore::Drain(const std::string& key, const std::string& name, const std::string& reason) {
+  return Locked([&](Actions& actions) { return state_.Drain(key, name, reason, Now(), actions); });
+}
+
+int ServerCore::Undrain(const std::string& key, const std::string& name) {
+  return Locked([&](Actions& actions) { return state_.Undrain(key, name, Now(), actions); });
+}
+
 void ServerCore::SubmitResults(std::vector<ItemResult> results, SubmitDone done) {
   for (ItemResult& result : results) result = Checked(std::move(result));
   Locked([&](Actions& actions) { state_.Submit(std::move(results), std::move(done), actions); });

@@ -85,6 +85,31 @@ void CoreState::Answer(const std::string& session, Dispatcher::SyncOutcome outco
   }
 }
 
+void CoreState::Leave(const std::string& session, const std::string& reason, absl::Duration now, Actions& actions) {
+  dispatcher_.Leave(session, reason, now);
+  AfterChange(now, actions);
+}
+
+int CoreState::AdmitDevice(const std::string& key, const std::string& fingerprint, absl::Duration now,
+                           Actions& actions) {
+  const int admitted = dispatcher_.Admit(key, fingerprint);
+  AfterChange(now, actions);
+  return admitted;
+}
+
+int CoreState::Drain(const std::string& key, const std::string& name, const std::string& reason, absl::Duration now,
+                     Actions& actions) {
+  const int drained = dispatcher_.Drain(key, name, reason);
+  AfterChange(now, actions);
+  return drained;
+}
+
+int CoreState::Undrain(const std::string& key, const std::string& name, absl::Duration now, Actions& actions) {
+  const int undrained = dispatcher_.Undrain(key, name);
+  AfterChange(now, actions);
+  return undrained;
+}
+
 void CoreState::BreakSync(int64_t ticket, absl::Duration now, Actions& actions) {
   const auto parked = parked_.find(ticket);
   if (parked == parked_.end()) return;

@@ -62,6 +62,13 @@ class CoreState {
   absl::StatusOr<std::string> Register(const WorkerInfo& info, absl::Duration now);
   int64_t NewTicket() { return next_ticket_++; }
   void Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& actions);
+  void Leave(const std::string& session, const std::string& reason, absl::Duration now, Actions& actions);
+  // See Dispatcher: held back until admitted, drained until undrained.
+  void HoldBack(const std::string& session, const std::string& reason) { dispatcher_.HoldBack(session, reason); }
+  int AdmitDevice(const std::string& key, const std::string& fingerprint, absl::Duration now, Actions& actions);
+  int Drain(const std::string& key, const std::string& name, const std::string& reason, absl::Duration now,
+            Actions& actions);
+  int Undrain(const std::string& key, const std::string& name, absl::Duration now, Actions& actions);
   // The call's connection broke. Nothing if it was answered already.
   void BreakSync(int64_t ticket, absl::Duration now, Actions& actions);
 

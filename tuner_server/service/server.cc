@@ -1,13 +1,15 @@
 #include "tuner_server/service/server.h"
 
-#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "tuner_server/service/admin_service.h"
 #include "tuner_server/service/calls.h"
+#include "tuner_server/service/enroll_service.h"
 #include "tuner_server/service/listener.h"
+#include "tuner_server/service/tls.h"
 #include "tuner_server/service/tuning_service.h"
 #include "tuner_server/service/worker_service.h"
 
@@ -44,31 +46,42 @@ void Shorten(CoreOptions& core, double hurry) {
 
 }  // namespace
 
-void LogGrpcQuietly() {
-  gpr_set_log_function([](gpr_log_func_args* line) { spdlog::debug("grpc: {}", line->message); });
-}
-
-absl::Status CheckListenAddress(const std::string& listen, bool insecure) {
+absl::Status CheckListenAddress(const ServerOptions& options) {
+  const std::string& listen = options.listen;
   if (IsUnixAddress(listen)) return absl::OkStatus();
   const std::string host = SplitHostPort(listen).host;
   if (host.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--listen takes HOST:PORT or unix:PATH, not '", listen, "'"));
   }
   const bool loopback = host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-  if (loopback || insecure) return absl::OkStatus();
+  const bool initialised = !options.directory.empty();
+  if (initialised && options.insecure) {
+    return absl::InvalidArgumentError("a server with --dir is always encrypted: --insecure has no place beside it");
+  }
+  if (loopback || initialised || options.insecure) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrCat("'", host,
-                   "' can be reached from other machines, and calls are neither "
-                   "encrypted nor authenticated; say --insecure to listen there anyway"));
+                   "' can be reached from other machines, and calls are neither encrypted nor authenticated; make them "
+                   "so with temper-server init DIR and --dir DIR, or say --insecure to listen there anyway"));
 }
 
 struct Server::Impl {
-  Impl(Store& store, const Clock& clock, const CoreOptions& options)
-      : core(store, clock, options), workers(core), clients(core) {}
+  Impl(Store& store, const Clock& clock, const CoreOptions& options, std::unique_ptr<Gate> gate_of)
+      : gate(std::move(gate_of)),
+        callers(*gate),
+        core(store, clock, options),
+        workers(core, *gate, callers),
+        clients(core, callers),
+        admins(core, *gate, callers),
+        enroll(*gate, callers) {}
 
+  const std::unique_ptr<Gate> gate;
+  Callers callers;
   ServerCore core;
   WorkerServiceImpl workers;
   TuningServiceImpl clients;
+  AdminServiceImpl admins;
+  EnrollServiceImpl enroll;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Listener> listener;
 };
@@ -77,20 +90,28 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { Shutdown(); }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock& clock, const ServerOptions& options) {
-  TEMPER_RETURN_IF_ERROR(CheckListenAddress(options.listen, options.insecure));
+  TEMPER_RETURN_IF_ERROR(CheckListenAddress(options));
+  std::optional<ServerDirectory> directory;
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (!options.directory.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(directory, OpenServerDirectory(options.directory));
+    if (!IsUnixAddress(options.listen)) credentials = TlsCredentialsOf(*directory);
+  }
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Gate> gate, Gate::Open(store.access(), clock, std::move(directory)));
   CoreOptions core = options.core;
   Shorten(core, options.hurry);
   // Ids of a server before this one must never be met again: a worker may still hold its leases.
   core.dispatch.first_id = absl::ToUnixMillis(clock.Wall()) << 20 | 1;
-  auto impl = std::make_unique<Impl>(store, clock, core);
+  auto impl = std::make_unique<Impl>(store, clock, core, std::move(gate));
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));
   grpc::ServerBuilder builder;
   Configure(builder, options.hurry);
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(&impl->workers);
   builder.RegisterService(&impl->clients);
+  builder.RegisterService(&impl->admins);
+  builder.RegisterService(&impl->enroll);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   TEMPER_RETURN_IF_ERROR(impl->core.Start());

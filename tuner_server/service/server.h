@@ -6,31 +6,24 @@
 
 #include "tuner_server/service/core.h"
 
-namespace grpc {
-class ServerCredentials;
-}
-
 namespace temper {
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:9190";                 // or "unix:PATH"; port 0: one that is free
-  bool insecure = false;                                 // allows addresses other than loopback and unix sockets
-  std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plaintext
+  std::string listen = "127.0.0.1:9190";  // or "unix:PATH"; port 0: one that is free
+  bool insecure = false;                  // allows plaintext on addresses other than loopback and unix sockets
+  std::string directory;                  // made by InitServerDirectory; empty: the server is open, its wire plaintext
   CoreOptions core;
   double hurry = 1;  // for tests: leases, renewals and keepalives are so many times shorter
 };
 
-// OK for unix sockets and loopback addresses, any other only if `insecure`.
-absl::Status CheckListenAddress(const std::string& listen, bool insecure);
-
-// gRPC writes to stderr in its own way, and what matters of it comes back as a status: sends it to the debug log. Once,
-// from main.
-void LogGrpcQuietly();
+// Where the options may listen: an initialised server anywhere, an open one on unix sockets and loopback addresses
+// alone unless it is to be insecure.
+absl::Status CheckListenAddress(const ServerOptions& options);
 
 class Server {
  public:
-  // Listens, closes the jobs that a dead server left, and then serves. The store and the clock outlive it. Errors of
-  // the address: ListeningSockets::Open.
+  // Listens (with TLS where there is a directory and the address is no unix socket), closes the jobs that a dead server
+  // left, and then serves. The store and the clock outlive it. Errors of the address: ListeningSockets::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(Store& store, const Clock& clock, const ServerOptions& options);
   ~Server();  // Shutdown
 

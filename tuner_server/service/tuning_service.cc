@@ -20,7 +20,9 @@ constexpr int kDefaultPage = 256, kMostAPage = 1000;      // of jobs and devices
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
   // `job` may be gone already; then `last` is all there is to say.
-  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor) : job_(std::move(job)), cursor_(cursor) {
+  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, Callers& callers, grpc::CallbackServerContext* context,
+               Principal caller)
+      : job_(std::move(job)), cursor_(cursor), lasting_(callers, context, std::move(caller)) {
     link_ = std::make_shared<Link>();
     link_->reactor = this;
     // A cursor of an end that was told already: tell it again.
@@ -89,6 +91,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   int64_t cursor_;
   v1::JobEvent event_;
   bool writing_ = false, ended_ = false, cancelled_ = false;
+  const Callers::Lasting lasting_;
 };
 
 // One event, or an error, that is looked up elsewhere.
@@ -132,7 +135,9 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
     ++exports_;
   }
 
-  void Begin(const v1::ExportRecordsRequest& request) {
+  void Begin(const v1::ExportRecordsRequest& request, Callers& callers, grpc::CallbackServerContext* context,
+             Principal caller) {
+    lasting_.emplace(callers, context, std::move(caller));
     absl::StatusOr<RecordFilter> filter = FilterOf(request);
     if (!filter.ok()) return Refuse(filter.status());
     if (exports_ > kMostExports)
@@ -181,6 +186,7 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
   RecordFilter filter_;
   std::vector<v1::Record> page_;
   size_t next_ = 0;
+  std::optional<Callers::Lasting> lasting_;
 };
 
 int PageSize(int limit) { return limit == 0 ? kDefaultPage : std::min(limit, kMostAPage); }
@@ -253,8 +259,10 @@ absl::Status Put(Store& store, const v1::PutRecordsRequest& request, v1::PutReco
   return absl::OkStatus();
 }
 
-absl::Status Begin(ServerCore& core, const v1::SubmitJobRequest& request, v1::SubmitJobReply* reply) {
+absl::Status Begin(ServerCore& core, const std::string& owner, const v1::SubmitJobRequest& request,
+                   v1::SubmitJobReply* reply) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
+  spec.owner = owner;
   TEMPER_ASSIGN_OR_RETURN(const int64_t job, core.SubmitJob(std::move(spec), request.SerializeAsString()));
   reply->set_job(job);
   return absl::OkStatus();
@@ -273,20 +281,29 @@ grpc::ServerUnaryReactor* TuningServiceImpl::AnswerFrom(WorkPool& pool, grpc::Ca
   return reactor;
 }
 
+Subject TuningServiceImpl::SubjectOf(int64_t job) {
+  Subject subject;
+  subject.text = absl::StrCat("job ", job);
+  if (const std::shared_ptr<JobFeed> feed = core_.FindJob(job)) subject.owner = feed->row().owner;
+  return subject;
+}
+
 grpc::ServerUnaryReactor* TuningServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
                                                        const v1::SubmitJobRequest* request, v1::SubmitJobReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestGraph); !admitted.ok())
-    return Answer(context, admitted);
+  const auto caller = Admit(callers_, *context, *request, kLargestGraph, Call::kSubmitJob,
+                            {.device_key = request->device_key(), .text = request->model()});
+  if (!caller.ok()) return Answer(context, caller.status());
   return AnswerFrom(submissions_, context, request->ByteSizeLong(),
-                    [=, this] { return Begin(core_, *request, reply); });
+                    [=, this, owner = caller->owner] { return Begin(core_, owner, *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                     const v1::WatchJobRequest* request) {
-  const absl::Status admitted = Admit(*context, *request, kLargestQuery);
+  absl::StatusOr<Principal> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kWatchJob);
+  const absl::Status admitted = caller.status();
   if (admitted.ok()) {
     if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job()))
-      return new WatchReactor(std::move(job), request->cursor());
+      return new WatchReactor(std::move(job), request->cursor(), callers_, context, *std::move(caller));
   }
   auto* reactor = new LastWordReactor;
   const absl::Status queued = !admitted.ok() ? admitted : reads_.Run(0, [this, reactor, job = request->job()] {
@@ -299,14 +316,17 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
 
 grpc::ServerUnaryReactor* TuningServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                        const v1::CancelJobRequest* request, v1::CancelJobReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+  if (const absl::Status admitted =
+          Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, SubjectOf(request->job())).status();
+      !admitted.ok())
     return Answer(context, admitted);
   return AnswerFrom(reads_, context, 0, [=, this] { return core_.CancelJob(request->job()); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest* request, v1::ListJobsReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kListJobs).status();
+      !admitted.ok())
     return Answer(context, admitted);
   return AnswerFrom(reads_, context, 0, [=, this] { return FillJobs(core_, *request, reply); });
 }
@@ -314,14 +334,15 @@ grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerContext* context,
                                                          const v1::ListDevicesRequest* request,
                                                          v1::ListDevicesReply* reply) {
-  const absl::Status admitted = Admit(*context, *request, kLargestQuery);
+  const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kListDevices).status();
   if (admitted.ok()) FillDevices(core_, *request, reply);
   return Answer(context, admitted);
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerContext* context,
                                                        const v1::QueryBestRequest* request, v1::QueryBestReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kQueryBest).status();
+      !admitted.ok())
     return Answer(context, admitted);
   return AnswerFrom(reads_, context, request->ByteSizeLong(),
                     [=, this] { return FillBest(core_.store(), *request, reply); });
@@ -330,7 +351,8 @@ grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryVerdict(grpc::CallbackServerContext* context,
                                                           const v1::QueryVerdictRequest* request,
                                                           v1::QueryVerdictReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kQueryVerdict).status();
+      !admitted.ok())
     return Answer(context, admitted);
   return AnswerFrom(reads_, context, 0, [=, this] { return FillVerdict(core_.store(), *request, reply); });
 }
@@ -338,7 +360,8 @@ grpc::ServerUnaryReactor* TuningServiceImpl::QueryVerdict(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* TuningServiceImpl::PutRecords(grpc::CallbackServerContext* context,
                                                         const v1::PutRecordsRequest* request,
                                                         v1::PutRecordsReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
+  const Call call = request->trusted() ? Call::kTrustRecords : Call::kPutRecords;
+  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, call).status(); !admitted.ok())
     return Answer(context, admitted);
   return AnswerFrom(reads_, context, request->ByteSizeLong(),
                     [=, this] { return Put(core_.store(), *request, reply); });
@@ -347,10 +370,11 @@ grpc::ServerUnaryReactor* TuningServiceImpl::PutRecords(grpc::CallbackServerCont
 grpc::ServerWriteReactor<v1::Record>* TuningServiceImpl::ExportRecords(grpc::CallbackServerContext* context,
                                                                        const v1::ExportRecordsRequest* request) {
   auto* reactor = new ExportReactor(core_.store(), reads_, exports_);
-  if (const absl::Status admitted = Admit(*context, *request, kLargestQuery); !admitted.ok())
-    reactor->Refuse(admitted);
+  absl::StatusOr<Principal> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kExportRecords);
+  if (!caller.ok())
+    reactor->Refuse(caller.status());
   else
-    reactor->Begin(*request);
+    reactor->Begin(*request, callers_, context, *std::move(caller));
   return reactor;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "temper/v1/tuning.grpc.pb.h"
+#include "tuner_server/service/callers.h"
 #include "tuner_server/service/core.h"
 #include "tuner_server/service/work_pool.h"
 
@@ -12,7 +13,7 @@ namespace temper {
 
 class TuningServiceImpl : public v1::TuningService::CallbackService {
  public:
-  explicit TuningServiceImpl(ServerCore& core) : core_(core) {}
+  TuningServiceImpl(ServerCore& core, Callers& callers) : core_(core), callers_(callers) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request,
                                       v1::SubmitJobReply* reply) override;
@@ -38,7 +39,11 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
   grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context, size_t bytes,
                                        std::function<absl::Status()> work);
 
+  // Whose the job is, for the table of rights.
+  Subject SubjectOf(int64_t job);
+
   ServerCore& core_;
+  Callers& callers_;
   std::atomic<int> exports_ = 0;
   WorkPool reads_{{.threads = 4, .waiting = 256, .bytes = 64 << 20}};
   WorkPool submissions_{{.threads = 1, .waiting = 16, .bytes = 64 << 20}};

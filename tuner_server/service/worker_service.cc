@@ -14,16 +14,19 @@ constexpr int kRenewals = 6;  // of a lease before it ends
 // Answered by the core, at once or when there is something to say.
 class SyncReactor : public grpc::ServerUnaryReactor {
  public:
-  SyncReactor(ServerCore& core, int64_t ticket) : core_(core), ticket_(ticket) {}
+  SyncReactor(ServerCore& core, int64_t ticket, Callers& callers, grpc::CallbackServerContext* context,
+              Principal principal)
+      : core_(core), ticket_(ticket), lasting_(callers, context, std::move(principal)) {}
 
-  static grpc::ServerUnaryReactor* Begin(ServerCore& core, const v1::SyncRequest& request, v1::SyncReply* reply) {
+  static grpc::ServerUnaryReactor* Begin(ServerCore& core, Callers& callers, grpc::CallbackServerContext* context,
+                                         Principal principal, const v1::SyncRequest& request, v1::SyncReply* reply) {
     SyncCall call;
     call.ticket = core.NewTicket();
     call.session = request.session();
     call.held.assign(request.leases().begin(), request.leases().end());
     call.free_slots = request.free_slots();
     call.wait = absl::Milliseconds(request.wait_ms());
-    auto* reactor = new SyncReactor(core, call.ticket);
+    auto* reactor = new SyncReactor(core, call.ticket, callers, context, std::move(principal));
     // The reactor may be gone once the core has answered; what the check below needs outlives it.
     const std::shared_ptr<std::atomic<bool>> broken = reactor->broken_;
     const int64_t ticket = call.ticket;
@@ -44,6 +47,7 @@ class SyncReactor : public grpc::ServerUnaryReactor {
  private:
   ServerCore& core_;
   const int64_t ticket_;
+  const Callers::Lasting lasting_;
   const std::shared_ptr<std::atomic<bool>> broken_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -56,11 +60,19 @@ class ResultsReactor : public grpc::ServerUnaryReactor {
 
 grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContext* context,
                                                       const v1::RegisterRequest* request, v1::RegisterReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestReport); !admitted.ok()) {
-    return Answer(context, admitted);
-  }
+  const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kRegister,
+                              {.device_key = request->device_key(), .text = request->device_key()});
+  if (!admitted.ok()) return Answer(context, admitted.status());
   const absl::StatusOr<std::string> session = core_.Register(FromWire(*request));
   if (!session.ok()) return Answer(context, session.status());
+  // Nobody knows the session yet, so nothing is granted before this.
+  const absl::StatusOr<bool> may_serve = gate_.MayServe(request->device_key(), request->fingerprint());
+  if (!may_serve.ok()) return Answer(context, may_serve.status());
+  if (!*may_serve) {
+    core_.HoldBack(*session,
+                   absl::StrCat("its fingerprint is new under this key; let it in with: temper device approve ",
+                                request->device_key()));
+  }
   reply->set_session(*session);
   reply->set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease)));
   reply->set_sync_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease / kRenewals)));
@@ -69,21 +81,20 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContex
 
 grpc::ServerUnaryReactor* WorkerServiceImpl::Sync(grpc::CallbackServerContext* context, const v1::SyncRequest* request,
                                                   v1::SyncReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestReport); !admitted.ok()) {
-    return Answer(context, admitted);
-  }
-  return SyncReactor::Begin(core_, *request, reply);
+  absl::StatusOr<Principal> admitted = Admit(callers_, *context, *request, kLargestReport, Call::kSync);
+  if (!admitted.ok()) return Answer(context, admitted.status());
+  return SyncReactor::Begin(core_, callers_, context, *std::move(admitted), *request, reply);
 }
 
 grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerContext* context,
                                                            const v1::SubmitResultsRequest* request,
                                                            v1::SubmitResultsReply* reply) {
-  if (const absl::Status admitted = Admit(*context, *request, kLargestReport); !admitted.ok()) {
-    return Answer(context, admitted);
-  }
+  const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kSubmitResults);
+  if (!admitted.ok()) return Answer(context, admitted.status());
   std::vector<ItemResult> results;
   for (const v1::CandidateResult& result : request->results()) results.push_back(ItemResultOf(result));
   for (const v1::ModelResult& result : request->models()) results.push_back(ItemResultOf(result));
+  for (ItemResult& result : results) result.instance = request->instance();
   auto* reactor = new ResultsReactor;
   core_.SubmitResults(std::move(results), [reactor, reply](const absl::StatusOr<std::vector<bool>>& acked) {
     Failpoint("before_ack");
@@ -91,6 +102,13 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerC
     reactor->Finish(ToGrpc(acked.status()));
   });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* WorkerServiceImpl::Leave(grpc::CallbackServerContext* context,
+                                                   const v1::LeaveRequest* request, v1::LeaveReply*) {
+  const absl::Status status = Admit(callers_, *context, *request, kLargestReport, Call::kLeave).status();
+  if (status.ok()) core_.Leave(request->session(), request->reason());
+  return Answer(context, status);
 }
 
 }  // namespace temper

@@ -32,7 +32,7 @@ struct JobSpec {
   bool booster = true;      // the shipped ones are used
   // Instead of a graph: tasks by themselves, whose records are what is wanted. Neither finals nor the model's check.
   std::vector<std::string> workloads;
-  std::string owner;
+  std::string owner;  // empty: nobody in particular
   int priority = 0;
   // Spent under servers before this one; the job's limits are for all of it together.
   std::optional<absl::Duration> earlier_time;

@@ -1,0 +1,60 @@
+// A server as our clients reach it. Thread-safe.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace temper {
+
+struct ClientOptions {
+  // For each unary call. Expired: kDeadlineExceeded, or kUnavailable if there was no connection, naming the server.
+  absl::Duration call_timeout = absl::Seconds(30);
+  // How long a call may wait for a server that is not there yet (a child just started). Zero: fail at once.
+  absl::Duration connect_timeout = absl::ZeroDuration();
+  std::string authority;  // the file with its certificate; empty: plaintext
+  std::string token;      // shown with each call; empty: none
+  std::string identity;   // what this client calls itself; empty: nothing
+};
+
+class Connection {
+ public:
+  // `address`: "HOST:PORT" or "unix:PATH". Does not connect yet, so it cannot fail for a server that is not there.
+  // kInvalidArgument: no address, or a token that others could read on its way. Else see ChannelCredentialsOf.
+  static absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address, const ClientOptions& options);
+
+  const std::string& address() const { return address_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  // OK once the server answers. Waits for at most `timeout`.
+  absl::Status WaitUntilReady(absl::Duration timeout) const;
+
+  // Gives a call its deadline and says who calls.
+  void Prepare(grpc::ClientContext& context, absl::Duration timeout) const;
+  // A failed call's status, with the server's name where there was no server to answer.
+  absl::Status Told(const grpc::Status& status) const;
+
+  template <typename Stub, typename Request, typename Reply>
+  absl::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    const Request& request, Reply& reply) const {
+    if (options_.connect_timeout > absl::ZeroDuration()) {
+      if (absl::Status status = WaitUntilReady(options_.connect_timeout); !status.ok()) return status;
+    }
+    grpc::ClientContext context;
+    context.set_wait_for_ready(options_.connect_timeout > absl::ZeroDuration());
+    Prepare(context, options_.call_timeout);
+    return Told((stub.*method)(&context, request, &reply));
+  }
+
+ private:
+  Connection(std::string address, ClientOptions options, std::shared_ptr<grpc::Channel> channel);
+
+  const std::string address_;
+  const ClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace temper

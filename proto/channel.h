@@ -1,0 +1,38 @@
+// How our own peers reach a server, and by what they are known to it.
+#pragma once
+
+#include <grpcpp/security/credentials.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace temper {
+
+// Metadata of a call.
+inline constexpr char kAuthorizationKey[] = "authorization";
+inline constexpr char kBearerPrefix[] = "Bearer ";
+inline constexpr char kIdentityKey[] = "temper-client";  // what a client calls itself
+
+// Files, PEM. Without an authority the wire is plaintext; with a certificate and its key, this peer shows it.
+struct TlsFiles {
+  std::string authority, certificate, key;
+};
+
+// For "HOST:PORT" or "unix:PATH", which is never encrypted. The files are watched: what is swapped for them is taken up
+// by connections made from then on. An error names the file that is missing or unfit, or the certificate that expired.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& address,
+                                                                               const TlsFiles& files, absl::Time now);
+// Trusts the servers of one authority, and shows nothing.
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& authority_pem);
+
+// gRPC writes to stderr in its own way, and what matters of it comes back as a status: sends it to the debug log. Once,
+// from main.
+void LogGrpcQuietly();
+
+// "unix:PATH", or HOST:PORT of this machine itself: what is sent there, no other machine reads.
+bool StaysOnThisMachine(const std::string& address);
+
+}  // namespace temper

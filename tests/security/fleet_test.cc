@@ -1,0 +1,424 @@
+// A server on loopback with real TLS, its admin, its clients and its workers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/ssl.h>
+
+#include <future>
+#include <mutex>
+
+#include "base/secure_random.h"
+#include "base/temporary_directory.h"
+#include "client/admin_client.h"
+#include "client/tuner_client.h"
+#include "measure_worker/service/membership.h"
+#include "security/files.h"
+#include "security/server_directory.h"
+#include "security/token.h"
+#include "proto/convert.h"
+#include "temper/v1/worker.grpc.pb.h"
+#include "tests/security/tls_probe.h"
+#include "tuner_server/service/server.h"
+
+namespace temper {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take milliseconds
+constexpr char kWorkload[] = "(f32[8,8]) relu(0) -> f32[8,8]; anchor=0";
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// A worker's calls by themselves.
+class Worker {
+ public:
+  Worker(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+      : stub_(v1::WorkerService::NewStub(grpc::CreateChannel(address, credentials))) {}
+
+  absl::StatusOr<std::string> Register(const std::string& key, const std::string& fingerprint = "this device") {
+    v1::RegisterRequest request;
+    request.set_device_key(key);
+    request.set_fingerprint(fingerprint);
+    request.set_target("llvm:haswell");
+    request.set_codegen_id("c1");
+    request.set_name("test");
+    request.set_instance(instance_);
+    request.set_threads(1);
+    request.set_slots(1);
+    request.set_wire_version(1);
+    v1::RegisterReply reply;
+    const absl::Status status = Call(&v1::WorkerService::Stub::Register, request, reply);
+    if (!status.ok()) return status;
+    return reply.session();
+  }
+  absl::Status Sync(const std::string& session, absl::Duration wait = absl::ZeroDuration()) {
+    v1::SyncRequest request;
+    request.set_session(session);
+    request.set_wait_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
+    request.set_free_slots(1);
+    v1::SyncReply reply;
+    return Call(&v1::WorkerService::Stub::Sync, request, reply);
+  }
+  // The first lease that comes.
+  v1::Lease AwaitLease(const std::string& session) {
+    v1::SyncRequest request;
+    request.set_session(session);
+    request.set_wait_ms(20'000);
+    request.set_free_slots(1);
+    v1::SyncReply reply;
+    while (reply.grants().empty()) {
+      const absl::Status status = Call(&v1::WorkerService::Stub::Sync, request, reply);
+      if (!status.ok()) return {};
+    }
+    return reply.grants(0);
+  }
+  // Whether a result for the lease's first candidate was taken.
+  absl::StatusOr<bool> Submit(const std::string& session, const v1::Lease& lease = {}) {
+    v1::SubmitResultsRequest request;
+    request.set_session(session);
+    request.set_instance(instance_);
+    v1::CandidateResult& result = *request.add_results();
+    result.set_lease(lease.lease());
+    if (lease.batch().candidates_size() > 0) {
+      result.set_candidate(lease.batch().candidates(0).candidate());
+      result.set_attempt(lease.batch().candidates(0).attempt());
+    }
+    result.set_outcome("ok");
+    for (int i = 0; i < 5; ++i) result.add_costs_s(1e-3);
+    v1::SubmitResultsReply reply;
+    const absl::Status status = Call(&v1::WorkerService::Stub::SubmitResults, request, reply);
+    if (!status.ok()) return status;
+    return reply.acked_size() == 1 && reply.acked(0);
+  }
+
+ private:
+  template <typename Request, typename Reply>
+  absl::Status Call(grpc::Status (v1::WorkerService::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    const Request& request, Reply& reply) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    return FromGrpc((stub_.get()->*method)(&context, request, &reply));
+  }
+  const std::string instance_ = SecureHex();
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+};
+
+class FleetTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(InitServerDirectory(dir(), {}, absl::Now()).ok());
+    authority_ = dir() + "/ca.crt";
+    admin_token_ = *ReadTokenFile(dir() + "/admin.token");
+    StartServer("127.0.0.1:0");
+  }
+  std::string dir() const { return parent_.path() + "/server"; }
+  std::string state() const { return parent_.path() + "/state"; }
+  void StartServer(const std::string& listen) {
+    server_.reset();
+    ServerOptions options;
+    options.listen = listen;
+    options.directory = dir();
+    auto server = Server::Start(*store_, Clock::System(), options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    admin_ = Client<AdminClient>(admin_token_);
+  }
+  const std::string& address() const { return server_->address(); }
+
+  template <typename C = TunerClient>
+  std::unique_ptr<C> Client(const std::string& token) {
+    return *C::Connect(address(), {.call_timeout = kPatience, .authority = authority_, .token = token});
+  }
+  std::string Token(const std::string& owner, const std::string& scopes) {
+    v1::AddTokenRequest request;
+    request.set_owner(owner);
+    request.set_scopes(scopes);
+    return admin_->AddToken(request)->token();
+  }
+  absl::StatusOr<std::string> Join(const std::string& key) {
+    return worker::JoinFleet(address(), admin_->AddDevice(key)->invitation(), state());
+  }
+  Worker Joined(const std::string& key) {
+    EXPECT_TRUE(Join(key).ok());
+    return Worker(address(), *ChannelCredentialsOf(address(), worker::MembershipOf(state(), key), absl::Now()));
+  }
+  // Shows a certificate whatever it says.
+  Worker Showing(const std::string& certificate, const PrivateKey& key) {
+    grpc::experimental::TlsChannelCredentialsOptions options;
+    options.set_certificate_provider(std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+        *ReadSmallFile(authority_, Secrecy::kPublic),
+        std::vector<grpc::experimental::IdentityKeyCertPair>{{key.Pem(), certificate}}));
+    options.watch_root_certs();
+    options.watch_identity_key_cert_pairs();
+    return Worker(address(), grpc::experimental::TlsCredentials(options));
+  }
+  // A job that waits for a device.
+  static v1::SubmitJobRequest JobRequest() {
+    v1::SubmitJobRequest request;
+    request.set_model("m");
+    request.add_workloads(kWorkload);
+    request.set_device_key("a");
+    request.set_codegen_id("c1");
+    request.set_tuner("random");
+    request.set_trials(1);
+    request.set_wait_for_device_ms(absl::ToInt64Milliseconds(kPatience));
+    return request;
+  }
+
+  TemporaryDirectory parent_ = *TemporaryDirectory::Make();
+  std::unique_ptr<Store> store_ = *OpenStore("memory:");
+  std::string authority_, admin_token_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<AdminClient> admin_;
+};
+
+TEST_F(FleetTest, AWorkerJoinsMeasuresAndIsRevoked) {
+  Worker device = Joined("a");
+  const auto session = device.Register("a");
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_TRUE(device.Sync(*session).ok());
+  EXPECT_TRUE(device.Submit(*session).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(device.Register("b").status()));
+  ASSERT_TRUE(admin_->RevokeDevice("a").ok());
+  for (const absl::Status& status :
+       {device.Sync(*session), device.Submit(*session).status(), device.Register("a").status()}) {
+    EXPECT_EQ(Message(status), "the certificate was revoked");
+    EXPECT_TRUE(absl::IsUnauthenticated(status));
+  }
+}
+
+TEST_F(FleetTest, ACallThatWaitsEndsWhenItsWorkerIsRevoked) {
+  Worker device = Joined("a"), other = Joined("b");
+  const std::string session = *device.Register("a"), others = *other.Register("b");
+  // Of two calls of one session the newer ends the older: when one is over, the other waits.
+  std::promise<void> one_is_over;
+  std::once_flag told;
+  const auto wait = [&] {
+    const absl::Status status = device.Sync(session, absl::Seconds(20));
+    std::call_once(told, [&] { one_is_over.set_value(); });
+    return status;
+  };
+  auto one = std::async(std::launch::async, wait), two = std::async(std::launch::async, wait);
+  auto unmoved = std::async(std::launch::async, [&] { return other.Sync(others, absl::Milliseconds(200)); });
+  one_is_over.get_future().wait();
+  const absl::Time revoked = absl::Now();
+  ASSERT_TRUE(admin_->RevokeDevice("a").ok());
+  const absl::Status ends[] = {one.get(), two.get()};
+  EXPECT_LT(absl::Now() - revoked, absl::Seconds(15)) << "it waited for its own end";
+  EXPECT_NE(ends[0].ok(), ends[1].ok());
+  EXPECT_TRUE(absl::IsCancelled(ends[0].ok() ? ends[1] : ends[0]));
+  EXPECT_TRUE(unmoved.get().ok());
+}
+
+TEST_F(FleetTest, AWatchEndsWhenItsTokenIsRevoked) {
+  const std::string token = Token("alice", "read,submit");
+  const auto client = Client(token);
+  const auto job = client->SubmitJob(JobRequest());
+  ASSERT_TRUE(job.ok()) << job.status();
+  const absl::Status status = client->WatchJob(*job, [&](const v1::JobEvent&) {
+    EXPECT_TRUE(admin_->RevokeToken(ParseToken(token)->id).ok());
+    return true;
+  });
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(Message(client->ListJobs().status()), "the token was revoked");
+}
+
+TEST_F(FleetTest, AnInvitationCountsOnce) {
+  const std::string invitation = admin_->AddDevice("a")->invitation();
+  EXPECT_EQ(*worker::JoinFleet(address(), invitation, state()), "a");
+  const auto again = worker::JoinFleet(address(), invitation, state());
+  EXPECT_THAT(Message(again.status()), HasSubstr("was used"));
+  EXPECT_TRUE(Join("a").ok()) << "another one replaces what the first left";
+}
+
+TEST_F(FleetTest, AJoiningWorkerTellsNothingToAnotherServer) {
+  const auto other = CertificateAuthority::Create(*PrivateKey::Generate(), {absl::Now(), absl::Now() + absl::Hours(1)});
+  const PrivateKey key = *PrivateKey::Generate();
+  const std::string chain =
+      *other->SignServer(key, std::vector<std::string>{"127.0.0.1"}, {absl::Now(), absl::Now() + absl::Hours(1)});
+  const std::string invitation = admin_->AddDevice("a")->invitation();
+  OneHandshake impostor(chain, key);
+  const auto joined = worker::JoinFleet(impostor.address(), invitation, state());
+  EXPECT_TRUE(absl::IsPermissionDenied(joined.status())) << joined.status();
+  EXPECT_EQ(*worker::JoinFleet(address(), invitation, state()), "a") << "the invitation is still good";
+}
+
+TEST_F(FleetTest, CertificatesThatAreExpiredForeignOrUnknownAreRefusedEachInItsOwnWords) {
+  const auto ours = OpenServerDirectory(dir())->authority;
+  const auto other = CertificateAuthority::Create(*PrivateKey::Generate(), {absl::Now(), absl::Now() + absl::Hours(1)});
+  const PrivateKey key = *PrivateKey::Generate();
+  const std::string request = *key.CertificateRequest();
+  const std::vector<std::string> keys = {"a"};
+  const Validity past = {absl::Now() - absl::Hours(2), absl::Now() - absl::Hours(1)};
+  const Validity present = {absl::Now(), absl::Now() + absl::Hours(1)};
+  const std::string expired = *ours.SignWorker(request, keys, past);
+  EXPECT_THAT(Message(Showing(expired, key).Register("a").status()), HasSubstr("the certificate expired on"));
+  EXPECT_EQ(Message(Showing(*ours.SignWorker(request, keys, present), key).Register("a").status()),
+            "the certificate is not known here; join again");
+  EXPECT_THAT(Message(Showing(*other->SignWorker(request, keys, present), key).Register("a").status()),
+              HasSubstr("not one of this server's workers"));
+}
+
+TEST_F(FleetTest, AWorkersOwnExpiredCertificateIsToldAtOnce) {
+  const PrivateKey key = *PrivateKey::Generate();
+  const std::string certificate =
+      *OpenServerDirectory(dir())->authority.SignWorker(*key.CertificateRequest(), std::vector<std::string>{"a"},
+                                                        {absl::Now() - absl::Hours(2), absl::Now() - absl::Hours(1)});
+  const TlsFiles files = {authority_, parent_.path() + "/crt", parent_.path() + "/key"};
+  ASSERT_TRUE(WriteWholeFile(files.certificate, certificate, Secrecy::kPublic, Existing::kRefuse).ok());
+  ASSERT_TRUE(WriteWholeFile(files.key, key.Pem(), Secrecy::kPrivate, Existing::kRefuse).ok());
+  EXPECT_THAT(Message(ChannelCredentialsOf(address(), files, absl::Now()).status()), HasSubstr("expired on"));
+}
+
+TEST_F(FleetTest, AServerOfAnotherAuthorityIsNotTalkedTo) {
+  const auto other = CertificateAuthority::Create(*PrivateKey::Generate(), {absl::Now(), absl::Now() + absl::Hours(1)});
+  const std::string path = parent_.path() + "/other.crt";
+  ASSERT_TRUE(WriteWholeFile(path, other->certificate_pem(), Secrecy::kPublic, Existing::kRefuse).ok());
+  const auto client = *TunerClient::Connect(address(), {.authority = path, .token = admin_token_});
+  const absl::Status status = client->ListJobs().status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(Message(status), HasSubstr("certificate verify failed"));
+}
+
+TEST_F(FleetTest, WhoShowsNothingOrSpeaksPlainlyGetsNowhere) {
+  EXPECT_EQ(Message(Client("")->ListJobs().status()), "ListJobs needs a token with the scope read");
+  EXPECT_FALSE((*TunerClient::Connect(address()))->ListJobs().ok());
+  EXPECT_EQ(Message(Client("tmpr_nonsense")->ListJobs().status()), "this is not a token: one begins with tmpr_");
+  EXPECT_EQ(Message(Client(MintToken({"mallory", {Scope::kAdmin}}, absl::Now()).text)->ListJobs().status()),
+            "the token is not known here");
+}
+
+TEST_F(FleetTest, TokensDoWhatTheirScopesSay) {
+  const auto reader = Client(Token("alice", "read")), submitter = Client(Token("alice", "submit"));
+  EXPECT_TRUE(reader->ListJobs().ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(reader->SubmitJob(JobRequest()).status()));
+  EXPECT_TRUE(submitter->SubmitJob(JobRequest()).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(submitter->ListJobs().status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(submitter->ListDevices().status()));
+  const auto as_admin = Client<AdminClient>(Token("alice", "read,submit,measure"));
+  EXPECT_TRUE(absl::IsPermissionDenied(as_admin->ListTokens().status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(as_admin->AddDevice("a").status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(as_admin->RevokeDevice("a").status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(as_admin->ListAudit(1).status()));
+}
+
+TEST_F(FleetTest, AJobIsItsOwnersToCancel) {
+  const auto alice = Client(Token("alice", "read,submit")), also_alice = Client(Token("alice", "submit"));
+  const auto bob = Client(Token("bob", "read,submit"));
+  const int64_t first = *alice->SubmitJob(JobRequest()), second = *alice->SubmitJob(JobRequest());
+  const absl::Status foreign = bob->CancelJob(first);
+  EXPECT_TRUE(absl::IsPermissionDenied(foreign));
+  EXPECT_THAT(Message(foreign), HasSubstr("belongs to alice"));
+  EXPECT_TRUE(also_alice->CancelJob(first).ok());
+  EXPECT_TRUE(Client(admin_token_)->CancelJob(second).ok());
+}
+
+TEST_F(FleetTest, AStolenLeaseIsWorthNothing) {
+  Worker holder = Joined("a"), thief = Joined("b");
+  const std::string session = *holder.Register("a"), thiefs = *thief.Register("b");
+  const auto client = Client(Token("alice", "read,submit"));
+  ASSERT_TRUE(client->SubmitJob(JobRequest()).ok());
+  const v1::Lease lease = holder.AwaitLease(session);
+  ASSERT_GT(lease.batch().candidates_size(), 0);
+  EXPECT_FALSE(thief.Submit(thiefs, lease).value_or(true)) << "with its own session";
+  EXPECT_FALSE(thief.Submit(session, lease).value_or(true)) << "with the holder's";
+  EXPECT_TRUE(holder.Submit(session, lease).value_or(false)) << "the holder's counts all the same";
+}
+
+TEST_F(FleetTest, ANewFingerprintWaitsForApproval) {
+  Worker first = Joined("a"), second = Joined("a");
+  EXPECT_TRUE(first.Register("a", "one").ok());
+  EXPECT_TRUE(second.Register("a", "other").ok());
+  const auto told = [&] {
+    std::string all;
+    const auto devices = Client(admin_token_)->ListDevices();
+    for (const v1::Device& device : devices.value()) {
+      all += device.fingerprint() + " " + device.state() + " " + device.reason() + "; ";
+    }
+    return all;
+  };
+  EXPECT_THAT(told(), AllOf(HasSubstr("one idle"), HasSubstr("other pending"), HasSubstr("temper device approve a")));
+  EXPECT_TRUE(absl::IsNotFound(admin_->ApproveDevice("a", "third").status()));
+  EXPECT_EQ(*admin_->ApproveDevice("a", "other"), 1);
+  EXPECT_THAT(told(), AllOf(HasSubstr("one idle"), HasSubstr("other idle")));
+}
+
+TEST_F(FleetTest, WhatWasDoneIsAudited) {
+  EXPECT_FALSE(Client(Token("bob", "read"))->CancelJob(7).ok());
+  ASSERT_TRUE(Join("a").ok());
+  const auto entries = admin_->ListAudit(100);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  std::vector<std::string> lines;
+  for (const v1::AuditEntry& e : *entries) lines.push_back(e.verdict() + " " + e.call() + " " + e.subject());
+  EXPECT_THAT(lines, testing::ElementsAre("allowed Join a", "allowed AddDevice a", "refused CancelJob job 7",
+                                          "allowed AddToken bob read"));
+}
+
+TEST_F(FleetTest, PeersOfOursAgreeOnTls13AndNobodyOnLessThan12) {
+  EXPECT_EQ(Dial(address(), 0)->version, "TLSv1.3");
+  EXPECT_EQ(Dial(address(), TLS1_2_VERSION)->version, "TLSv1.2");
+  EXPECT_FALSE(Dial(address(), TLS1_1_VERSION).ok());
+  // And our clients, from the other end.
+  const ServerDirectory directory = *OpenServerDirectory(dir());
+  const PrivateKey key = *PrivateKey::FromPem(*ReadSmallFile(directory.key_path, Secrecy::kPrivate));
+  OneHandshake other_end(*ReadSmallFile(directory.certificate_path, Secrecy::kPublic), key);
+  auto client = *TunerClient::Connect(other_end.address(), {.call_timeout = absl::Seconds(2), .authority = authority_});
+  EXPECT_FALSE(client->ListJobs().ok());
+  client.reset();
+  EXPECT_EQ(other_end.Version(), "TLSv1.3");
+}
+
+TEST_F(FleetTest, ARenewedCertificateIsTakenUpWithoutARestart) {
+  const auto client = Client(admin_token_);
+  ASSERT_TRUE(client->ListJobs().ok());
+  const std::string before = Dial(address(), 0)->certificate;
+  ASSERT_TRUE(RenewServerCertificate(dir(), absl::Now()).ok());
+  const std::string renewed = ReadCertificate(*ReadSmallFile(dir() + "/server.crt", Secrecy::kPublic))->serial;
+  const absl::Time give_up = absl::Now() + kPatience;
+  std::string shown = before;
+  while (shown == before && absl::Now() < give_up) shown = Dial(address(), 0)->certificate;
+  EXPECT_EQ(ReadCertificate(shown)->serial, renewed);
+  EXPECT_TRUE(client->ListJobs().ok()) << "connections that stand go on";
+  EXPECT_TRUE(Client(admin_token_)->ListJobs().ok());
+}
+
+TEST_F(FleetTest, OnAUnixSocketTokensCountWithoutEncryption) {
+  StartServer("unix:" + parent_.path() + "/socket");
+  EXPECT_TRUE(Client(admin_token_)->ListJobs().ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(Client("")->ListJobs().status()));
+}
+
+TEST_F(FleetTest, ATokenIsNotSentWhereOthersReadIt) {
+  const auto client = TunerClient::Connect("tuner.example:9190", {.token = admin_token_});
+  EXPECT_TRUE(absl::IsInvalidArgument(client.status()));
+  EXPECT_THAT(Message(client.status()), HasSubstr("--ca"));
+}
+
+TEST(OpenServerTest, JobsBelongToWhoeverTheirClientsSayTheyAre) {
+  const std::unique_ptr<Store> store = *OpenStore("memory:");
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  const auto server = *Server::Start(*store, Clock::System(), options);
+  const auto as = [&](const std::string& identity) {
+    return *TunerClient::Connect(server->address(), {.call_timeout = kPatience, .identity = identity});
+  };
+  v1::SubmitJobRequest request;
+  request.set_model("m");
+  request.add_workloads(kWorkload);
+  request.set_device_key("a");
+  request.set_codegen_id("c1");
+  request.set_tuner("random");
+  request.set_trials(1);
+  request.set_wait_for_device_ms(60'000);
+  const int64_t ones = *as("one")->SubmitJob(request), nobodys = *as("")->SubmitJob(request);
+  EXPECT_TRUE(absl::IsPermissionDenied(as("two")->CancelJob(ones)));
+  EXPECT_TRUE(absl::IsPermissionDenied(as("")->CancelJob(ones)));
+  EXPECT_TRUE(as("one")->CancelJob(ones).ok());
+  EXPECT_TRUE(as("two")->CancelJob(nobodys).ok());
+}
+
+}  // namespace
+}  // namespace temper

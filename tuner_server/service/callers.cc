@@ -1,0 +1,81 @@
+#include "tuner_server/service/callers.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/server_context.h>
+
+#include <vector>
+
+#include "proto/channel.h"
+
+namespace temper {
+namespace {
+
+std::string MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
+}
+
+std::string PropertyOf(const grpc::AuthContext& auth, const char* name) {
+  const std::vector<grpc::string_ref> values = auth.FindPropertyValues(name);
+  return values.empty() ? "" : std::string(values[0].data(), values[0].size());
+}
+
+// A peer on this machine, as gRPC names it: "unix:...", "ipv4:127.0.0.1:1234", "ipv6:%5B::1%5D:1234".
+bool IsLocal(const std::string& peer) {
+  return peer.starts_with("unix:") || peer.starts_with("ipv4:127.") || peer.starts_with("ipv6:[::1]") ||
+         peer.starts_with("ipv6:%5B::1%5D");
+}
+
+Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
+  Credentials credentials;
+  const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
+  const bool encrypted = PropertyOf(*auth, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == "tls";
+  credentials.private_wire = encrypted || IsLocal(context.peer());
+  if (encrypted) credentials.certificate_pem = PropertyOf(*auth, GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  const std::string authorization = MetadataOf(context, kAuthorizationKey);
+  if (authorization.starts_with(kBearerPrefix)) {
+    credentials.bearer = authorization.substr(std::string_view(kBearerPrefix).size());
+  } else {
+    credentials.bearer = authorization;  // of another scheme: as malformed as a token can be
+  }
+  credentials.identity = MetadataOf(context, kIdentityKey);
+  return credentials;
+}
+
+}  // namespace
+
+Callers::Callers(Gate& gate) : gate_(gate) {
+  gate_.OnRevocation([this] { CancelRevoked(); });
+}
+
+absl::StatusOr<Principal> Callers::Admit(const grpc::CallbackServerContext& context, Call call,
+                                         const Subject& subject) {
+  return gate_.Admit(CredentialsOf(context), call, subject);
+}
+
+void Callers::CancelRevoked() {
+  std::lock_guard lock(mutex_);
+  std::vector<int64_t> revoked;
+  for (const auto& [id, call] : lasting_) {
+    if (!gate_.StillStands(call.principal)) revoked.push_back(id);
+  }
+  for (const int64_t id : revoked) {
+    if (const auto found = lasting_.find(id); found != lasting_.end()) found->second.context->TryCancel();
+  }
+}
+
+Callers::Lasting::Lasting(Callers& callers, grpc::CallbackServerContext* context, Principal principal)
+    : callers_(callers) {
+  std::lock_guard lock(callers_.mutex_);
+  id_ = callers_.next_id_++;
+  callers_.lasting_[id_] = {context, std::move(principal)};
+}
+
+Callers::Lasting::~Lasting() {
+  std::lock_guard lock(callers_.mutex_);
+  callers_.lasting_.erase(id_);
+}
+
+}  // namespace temper

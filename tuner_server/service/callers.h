@@ -1,0 +1,49 @@
+// Who makes a call: what gRPC knows of it, judged by the gate. Thread-safe.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "security/gate.h"
+
+namespace temper {
+
+class Callers {
+ public:
+  explicit Callers(Gate& gate);  // which outlives it, and tells it of revocations
+
+  // See Gate::Admit.
+  absl::StatusOr<Principal> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
+
+  // A call that lasts: it is cancelled when what let its caller in is revoked. Held until the call's OnDone, and no
+  // longer: the call's context has to be there.
+  class Lasting {
+   public:
+    Lasting(Callers& callers, grpc::CallbackServerContext* context, Principal principal);
+    ~Lasting();
+    Lasting(const Lasting&) = delete;
+    Lasting& operator=(const Lasting&) = delete;
+
+   private:
+    Callers& callers_;
+    int64_t id_;
+  };
+
+ private:
+  struct LastingCall {
+    grpc::CallbackServerContext* context;
+    Principal principal;
+  };
+  void CancelRevoked();
+
+  Gate& gate_;
+  // Recursive: gRPC may end a call, and so its Lasting, on the thread that cancels it.
+  std::recursive_mutex mutex_;
+  std::map<int64_t, LastingCall> lasting_;
+  int64_t next_id_ = 1;
+};
+
+}  // namespace temper

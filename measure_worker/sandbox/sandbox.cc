@@ -11,7 +11,6 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
-#include "base/utf8.h"
 #include "measure_worker/sandbox/conversation.h"
 #include "measure_worker/sandbox/messages.h"
 #include "measure_worker/sandbox/witness.h"

@@ -12,7 +12,8 @@ namespace {
 
 // The supervisor reads messages a little after they were sent, for the child keeps its cores busy.
 constexpr double kReadLateS = 0.1;
-constexpr int kMostRuns = 3;  // what the device was slow around is measured again (session.cc)
+constexpr double kMostDrift = 1e6;  // of a machine that slept; more says nothing else
+constexpr int kMostRuns = 3;        // what the device was slow around is measured again (session.cc)
 
 absl::Status Nonsense(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
@@ -115,6 +116,7 @@ absl::Status Witness::OnTrial(Trial& trial, int64_t now_ns) {
   }
   Close(seen, now_ns);
   seen.told = true;
+  result.drift = std::min(result.drift, kMostDrift);
   constexpr int64_t kNsInMs = 1'000'000;
   result.build_ms = seen.Spent(Phase::kBuild) / kNsInMs;
   result.run_ms = (seen.Spent(Phase::kVerify) + seen.Spent(Phase::kTime)) / kNsInMs;
@@ -135,10 +137,12 @@ absl::Status Witness::OnModel(ModelResult& result, int64_t now_ns) {
     for (const std::vector<double>& seconds : {result.untuned_s, result.tuned_s}) {
       if (absl::Status status = CheckTimes(seconds, passed_ns); !status.ok()) return status;
     }
-    if (!(result.relative_error >= 0)) return Nonsense("an error of outputs that is none");
+    if (!std::isfinite(result.relative_error) || result.relative_error < 0)
+      return Nonsense("an error of outputs that is none");
   } else {
     result.untuned_s.clear();
     result.tuned_s.clear();
+    result.relative_error = 0;  // what failed may have no number for it
   }
   seen.told = true;
   result.error = IsMeasured(result.outcome) ? "" : FirstLines(result.error);

@@ -319,12 +319,12 @@ bool Agent::Deliver(const v1::SubmitResultsRequest& results, bool again) {
   const bool one = CountResults(results) <= 1;
   if (!one && results.ByteSizeLong() > kMostSubmittedBytes) return DeliverInHalves(results, again);
   const absl::Status status = Submit(results, again);
-  if (!absl::IsResourceExhausted(status)) {
-    // What the server refuses as such it will refuse again.
-    return status.ok() || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status);
-  }
+  // What the server refuses as such it will refuse again. One result that is too large or breaks another limit must not
+  // take the others with it.
+  const bool refused = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
+  if (!refused) return status.ok() || absl::IsPermissionDenied(status);
   if (!one) return DeliverInHalves(results, again);
-  spdlog::warn("a result is dropped, for it is larger than the server takes: {}", std::string(status.message()));
+  spdlog::warn("a result is dropped, for the server does not take it: {}", std::string(status.message()));
   return true;
 }
 

@@ -48,7 +48,7 @@ struct Plan {
   int trials = 200;  // at most
   Costs costs = Measured;
   std::vector<Proposal> known;  // observed before the first proposal
-  bool backwards = false;        // results of a batch in the opposite order
+  bool backwards = false;       // results of a batch in the opposite order
 };
 
 Run Search(const TunerDef& def, const Plan& plan) {

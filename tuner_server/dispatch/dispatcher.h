@@ -165,7 +165,7 @@ class Dispatcher {
   bool Live(const std::string& session) const;
   const WorkerInfo* FindSession(const std::string& session) const;  // null: unknown or lost
   std::map<std::string, int64_t> WaitingItems() const;              // by device key
-  std::map<std::string, int64_t> LeasedItems() const;   // likewise
+  std::map<std::string, int64_t> LeasedItems() const;               // likewise
   // Since the start.
   struct Failures {
     int64_t expired_leases = 0, lost_workers = 0, drained_workers = 0, given_up_items = 0;

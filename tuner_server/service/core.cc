@@ -284,9 +284,9 @@ void ServerCore::EndSearch(int64_t job) {
 void ServerCore::JobOver(int64_t job) {
   Locked([&](Actions& actions) {
     state_.JobOver(job, Now(), actions);
-    if (const auto over = state_.FindJob(job); over != nullptr) {
-      metrics().Add(Metric::kJobsEnded, over->feed()->row().state);
-    }
+    const std::shared_ptr<JobPort> over = state_.FindJob(job);
+    const std::string state = over == nullptr ? "" : over->feed()->row().state;
+    if (IsFinalJobState(state)) metrics().Add(Metric::kJobsEnded, state);  // else the next server goes on with it
   });
 }
 

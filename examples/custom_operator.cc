@@ -128,9 +128,9 @@ absl::Status Main() {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, FindTuner("random")->make({w, t, 1}));
   int candidates = 0;
   for (;;) {
-    TEMPER_ASSIGN_OR_RETURN(std::vector<Candidate> batch, tuner->Propose(2));
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Proposal> batch, tuner->Propose(2));
     if (batch.empty()) break;
-    for (const Candidate& candidate : batch) {
+    for (const Proposal& candidate : batch) {
       TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildKernel(w, candidate.template_name, candidate.config, t));
       TEMPER_ASSIGN_OR_RETURN(NDArray got, RunKernel(w, kernel, t, inputs));
       const double error = RelativeError(got, wanted);

@@ -34,7 +34,7 @@ TEST_F(ServiceTest, AnErrorThatIsCutInsideACharacterHarmsNobody) {
     EXPECT_LE(r.error.size(), 1024u);
     return ++failed > 0;
   };
-  EXPECT_TRUE(client_->ExportRecords({.outcome = "build_failed"}, false, count).ok());
+  EXPECT_TRUE(client_->ExportRecords({.outcome = Outcome::kBuildFailed}, false, count).ok());
   EXPECT_GT(failed, 0);
   EXPECT_TRUE(client_->ListDevices().ok());
   EXPECT_TRUE(client_->ListJobs().ok());
@@ -160,7 +160,7 @@ TEST_F(ServiceTest, ExportsAreFilteredAndMayBeTheBestAlone) {
     records[i].config = absl::StrCat("c=", i);
     records[i].costs_s = std::vector<double>(3, 1.0 + static_cast<double>(i));
   }
-  records[2].outcome = "build_failed";
+  records[2].outcome = Outcome::kBuildFailed;
   records[2].costs_s.clear();
   ASSERT_TRUE(store_.Append(records).ok());
   const auto configs = [&](const RecordFilter& filter, bool best) {
@@ -174,7 +174,7 @@ TEST_F(ServiceTest, ExportsAreFilteredAndMayBeTheBestAlone) {
   };
   using ::testing::ElementsAre;
   EXPECT_THAT(configs({}, false), ElementsAre("c=0", "c=1", "c=2", "c=3"));
-  EXPECT_THAT(configs({.outcome = "build_failed"}, false), ElementsAre("c=2"));
+  EXPECT_THAT(configs({.outcome = Outcome::kBuildFailed}, false), ElementsAre("c=2"));
   EXPECT_THAT(configs({.workload = "w2"}, false), ElementsAre("c=3"));
   EXPECT_THAT(configs({}, true), ElementsAre("c=0", "c=3"));
   EXPECT_THAT(configs({.device_key = "none"}, true), ElementsAre());

@@ -44,8 +44,8 @@ class Promises {
   void JobOver(const JobRow& stored);  // the server has done with it
   void Stored(const std::vector<Record>& records);
   void JobStored(const JobRow& before, const JobRow& after);
-  // After every event. `settling`: items that were given up and whose job is not told yet.
-  void Check(const CoreState::Census& census, const std::vector<int64_t>& settling);
+  // After every event. `plan`: what was judged and is being stored.
+  void Check(const CoreState::Census& census, const CoreState::CommitPlan& plan);
   void Granted(const Dispatcher::Grant& grant, int most_attempts);
   // While workers that could measure for them are there, honest jobs go on.
   void CheckProgress(absl::Duration patience);
@@ -63,9 +63,8 @@ class Promises {
   std::map<int64_t, int64_t> open_;  // unsettled items of live jobs, and whose they are
   std::set<int64_t> delivered_;
   std::map<int64_t, absl::Duration> progress_;  // of live jobs: when something was last told to them
-  std::map<int64_t, int> accepted_;             // jobs, and in which life of the server
+  std::set<int64_t> accepted_;
   std::set<int64_t> cancelled_;
-  int life_ = 0;
   absl::Duration up_since_;
   std::vector<int64_t> seen_;  // Check's own
 };

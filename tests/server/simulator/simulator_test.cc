@@ -21,18 +21,19 @@ struct FaultClass {
 void PrintTo(const FaultClass& c, std::ostream* out) { *out << c.name; }
 
 constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network, true},
-                                        {"Crash", &Faults::crash, false},
+                                        {"Crash", &Faults::crash, true},
                                         {"Freeze", &Faults::freeze, true},
                                         {"WallClockJumps", &Faults::wall_jumps, true},
-                                        {"StoreFails", &Faults::store_fails, false},
-                                        {"EarlyCalls", &Faults::early_calls, false},
+                                        {"StoreFails", &Faults::store_fails, true},
+                                        {"EarlyCalls", &Faults::early_calls, true},
                                         {"SlowWorker", &Faults::slow, true},
                                         {"BrokenWorker", &Faults::broken, true},
                                         {"FlappingWorker", &Faults::flapping, true},
                                         {"TwinWorkers", &Faults::twins, true},
                                         {"UnfitDevice", &Faults::unfit, true},
-                                        {"ZeroThreads", &Faults::zero_threads, false},
+                                        {"ZeroThreads", &Faults::zero_threads, true},
                                         {"NotFinite", &Faults::not_finite, true},
+                                        {"VerboseWorker", &Faults::verbose, true},
                                         {"GreedyWorker", &Faults::greedy, true},
                                         {"HoardingWorker", &Faults::hoarder, true}};
 

@@ -13,8 +13,8 @@ void Promises::Broken(const std::string& promise, const std::string& what) {
   world_.Note(absl::StrCat("BROKEN ", broken_));
 }
 
-void Promises::Acknowledged(const std::string& worker, Execution execution) {
-  if (durable_.contains(execution)) return;
+void Promises::Acknowledged(const std::string& worker, int64_t lease, Execution execution) {
+  if (durable_.contains(execution) || !leases_.contains(lease)) return;
   Broken("P1", absl::StrCat("the result of ", worker, " for item ", execution.first, " attempt ", execution.second,
                             " was acknowledged, and no record of it is durable"));
 }
@@ -29,6 +29,7 @@ void Promises::ServerIsUp() { up_since_ = world_.Monotonic(); }
 
 void Promises::ServerIsGone() {
   open_.clear();
+  leases_.clear();
   progress_.clear();
 }
 
@@ -103,9 +104,16 @@ void Promises::Check(const CoreState::Census& census, const CoreState::CommitPla
   }
 }
 
+void Promises::Restored(int64_t lease, const Work& work) {
+  leases_.insert(lease);
+  for (const WorkItem& item : work.items) open_[item.id] = work.job;
+}
+
 void Promises::Granted(const Dispatcher::Grant& grant, int most_attempts) {
+  leases_.insert(grant.lease);
   for (const WorkItem& item : grant.work->items) {
-    if (item.attempt <= 2 * most_attempts) continue;  // what a worker hands back itself does not count
+    // What was handed back, or could not be granted in the end, does not count; but it does not go on for ever.
+    if (item.attempt <= 4 * most_attempts) continue;
     Broken("P3", absl::StrCat("item ", item.id, " was granted for attempt ", item.attempt));
   }
 }

@@ -118,11 +118,7 @@ class SimServer::Life : public JobHost {
       return;
     }
     state_.GoOnFrom(*left, Now());
-    for (const LeftBehind::Lease& lease : left->leases) {
-      std::vector<int64_t> items;
-      for (const WorkItem& item : lease.work.items) items.push_back(item.id);
-      server_.promises_.Queued(lease.work.job, items);
-    }
+    for (const LeftBehind::Lease& lease : left->leases) server_.promises_.Restored(lease.id, lease.work);
     for (JobPlan& plan : left->plans) {
       server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on"));
       Begin(std::move(plan));

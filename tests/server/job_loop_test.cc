@@ -462,6 +462,30 @@ TEST(JobLoop, MoreWorkersThanTasksHaveSeveralBatchesOfATaskUnderWay) {
   EXPECT_EQ(distinct.size(), items) << "nothing is proposed twice, however blindly";
 }
 
+TEST(JobLoop, TheTimeForFinalsAndTheModelRunsFromWhenAWorkerHasThem) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 40;
+  sim.Begin();
+  for (const Phase phase : {Phase::kFinals, Phase::kModelCheck}) {
+    ASSERT_TRUE(sim.RunUntil(phase));
+    sim.granted_at_ = absl::InfiniteDuration();  // another job's work goes first
+    for (int i = 0; i < 10; ++i) {
+      sim.clock_.Advance(absl::Minutes(1));
+      sim.loop_->Advance(sim.clock_.Monotonic(), sim);
+      ASSERT_EQ(sim.loop_->phase(), phase);
+      ASSERT_GT(sim.loop_->NextDeadline(), sim.clock_.Monotonic());
+    }
+    sim.granted_at_ = sim.clock_.Monotonic();
+    sim.clock_.Advance(absl::Seconds(59));
+    sim.loop_->Advance(sim.clock_.Monotonic(), sim);
+    ASSERT_EQ(sim.loop_->phase(), phase);
+    sim.clock_.Advance(absl::Seconds(2));
+    sim.loop_->Advance(sim.clock_.Monotonic(), sim);
+    ASSERT_NE(sim.loop_->phase(), phase);
+  }
+  EXPECT_EQ(sim.loop_->phase(), Phase::kOver);
+}
+
 }  // namespace
 }  // namespace temper
 

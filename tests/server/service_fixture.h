@@ -16,6 +16,7 @@
 #include "proto/convert.h"
 #include "temper/v1/tuning.grpc.pb.h"
 #include "temper/v1/worker.grpc.pb.h"
+#include "tests/server/fallible_store.h"
 #include "tests/server/toys.h"
 #include "tuner_server/service/server.h"
 
@@ -27,45 +28,6 @@ inline constexpr absl::Duration kPatience = absl::Seconds(60);  // for what shou
 inline void SetDeadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kPatience));
 }
-
-// A store that can be made to fail, as a full disk does.
-class FallibleStore : public Store {
- public:
-  absl::StatusOr<std::vector<int64_t>> Commit(const Changes& changes) override {
-    if (full) return absl::ResourceExhaustedError("the disk is full");
-    return below_->Commit(changes);
-  }
-  absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
-    return below_->Import(records);
-  }
-  absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
-    return below_->Scan(filter, visit);
-  }
-  absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) override {
-    if (before_best) before_best();
-    return below_->Best(query);
-  }
-  absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
-    return below_->ScanBest(filter, visit);
-  }
-  absl::StatusOr<int64_t> CreateJob(const JobRow& job) override { return below_->CreateJob(job); }
-  absl::Status UpdateJob(const JobRow& job) override { return below_->UpdateJob(job); }
-  absl::StatusOr<JobRow> GetJob(int64_t id) override { return below_->GetJob(id); }
-  absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter) override { return below_->Jobs(filter); }
-  absl::StatusOr<std::optional<JobRow>> LatestVerdict(const std::string& model_hash, const std::string& target,
-                                                      const std::string& device_key) override {
-    return below_->LatestVerdict(model_hash, target, device_key);
-  }
-  absl::StatusOr<std::vector<LeaseRow>> Leases() override { return below_->Leases(); }
-  absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return below_->Prune(options); }
-  AccessStore& access() override { return below_->access(); }
-
-  std::atomic<bool> full = false;
-  std::function<void()> before_best;  // set before the server has calls
-
- private:
-  std::unique_ptr<Store> below_ = *OpenStore("memory:");
-};
 
 // One worker's calls, by hand.
 class WorkerCalls {

@@ -45,12 +45,15 @@ class Simulation : public WorkPort {
     std::vector<int64_t> ids;
     for (WorkItem& item : work.items) ids.push_back(item.id = next_id_++);
     queue_.push_back(std::move(work));
+    granted_at_ = clock_.Monotonic();
     return ids;
   }
   void Withdraw(const std::vector<int64_t>& items) override {
     withdrawn_ += static_cast<int>(items.size());
     queue_.clear();
   }
+
+  absl::Duration GrantedAt(const std::vector<int64_t>&) override { return granted_at_; }
 
   // Starts a job; what earlier jobs of this simulation left in the store is known to it.
   void Begin() {
@@ -177,6 +180,7 @@ class Simulation : public WorkPort {
   std::vector<std::string> measured_;
   int64_t next_id_ = 1;
   int withdrawn_ = 0;
+  absl::Duration granted_at_ = absl::InfiniteDuration();
 };
 
 inline std::vector<Task> ThreeTasks() {

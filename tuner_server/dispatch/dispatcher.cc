@@ -299,7 +299,7 @@ bool Dispatcher::AttemptsLeft(const Item& item) const {
 void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, absl::Duration now) {
   std::erase_if(ids, [&](int64_t id) {
     const Item& item = items_.at(id);
-    return item.settled || item.queued || over_.contains(item.work->job);
+    return item.settled || item.queued || Held(item) || over_.contains(item.work->job);
   });
   if (ids.empty()) return;
   const Item& first = items_.at(ids.front());
@@ -313,7 +313,7 @@ void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, 
 
 // An item whose workers never said a word about it may be what took them along.
 void Dispatcher::GiveUp(Item& item, const std::string& why) {
-  if (item.settled) return;
+  if (item.settled || Held(item)) return;
   item.settled = true;
   ++failures_.given_up_items;
   const size_t attempts = item.attempts.size();
@@ -364,6 +364,35 @@ const Dispatcher::Item* Dispatcher::FindItem(const ItemResult& result, int* atte
     return &found->second;
   }
   return nullptr;
+}
+
+Dispatcher::Attempt* Dispatcher::FindAttempt(const ItemResult& result) {
+  int number = 0;
+  const Item* item = FindItem(result, &number);
+  return item == nullptr ? nullptr : &items_.at(item->spec.id).attempts[static_cast<size_t>(number) - 1];
+}
+
+bool Dispatcher::Held(const Item& item) {
+  return std::ranges::any_of(item.attempts, [](const Attempt& a) { return a.held; });
+}
+
+void Dispatcher::Hold(const ItemResult& result) {
+  if (Attempt* attempt = FindAttempt(result)) attempt->held = true;
+}
+
+void Dispatcher::Drop(const ItemResult& result, absl::Duration now) {
+  Attempt* attempt = FindAttempt(result);
+  if (attempt == nullptr) return;
+  attempt->held = false;
+  int number = 0;
+  const Item& item = *FindItem(result, &number);
+  // Its lease ended meanwhile, and nobody would send the result again.
+  if (leases_.contains(item.attempts.back().lease)) return;
+  if (item.work->kind == WorkKind::kFinals) {
+    GiveUp(items_.at(item.spec.id), "its result could not be stored");
+  } else {
+    RequeueItems({item.spec.id}, "its result could not be stored", now);
+  }
 }
 
 Dispatcher::Verdict Dispatcher::Judge(const ItemResult& result) const {
@@ -417,6 +446,7 @@ void Dispatcher::Commit(const ItemResult& result, absl::Duration now) {
   Item& item = items_.at(item_id);
   Attempt& attempt = item.attempts[static_cast<size_t>(verdict.item.attempt) - 1];
   attempt.result = result;
+  attempt.held = false;
   if (const auto lease = leases_.find(result.lease); lease != leases_.end()) {
     lease->second.open.erase(item_id);
     lease->second.deadline = std::max(lease->second.deadline, now + options_.broken_grace);

@@ -104,6 +104,10 @@ class Dispatcher {
     WorkerInfo worker;                 // who had the lease
   };
   Verdict Judge(const ItemResult& result) const;
+  // A judged result is on its way to the store: until Commit or Drop nobody else settles its item.
+  void Hold(const ItemResult& result);
+  // It could not be stored.
+  void Drop(const ItemResult& result, absl::Duration now);
   // After the store has it (or nothing was to be stored).
   void Commit(const ItemResult& result, absl::Duration now);
 
@@ -209,6 +213,7 @@ class Dispatcher {
     bool handed_back = false;  // by a worker that left: it says nothing about the item
     absl::Duration granted;
     std::optional<ItemResult> result;
+    bool held = false;  // a result of it is being stored
   };
   struct Item {
     std::shared_ptr<const Work> work;  // as added
@@ -248,6 +253,8 @@ class Dispatcher {
   void Forget(int64_t item);
   void CountResult(const Item& item, const Attempt& attempt, const ItemResult& result, absl::Duration now);
   const Item* FindItem(const ItemResult& result, int* attempt) const;
+  Attempt* FindAttempt(const ItemResult& result);
+  static bool Held(const Item& item);
 
   DispatchOptions options_;
   int64_t next_id_;

@@ -6,17 +6,14 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "tuner_server/service/job_plan.h"
+#include "tuner_server/service/left_behind.h"
 #include "tuner_server/service/job_runner.h"
 #include "tuner_server/service/results.h"
-#include "tuner_server/service/stored_lease.h"
 
 namespace temper {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-
-constexpr int64_t kRecordsLookedAt = 64;
 
 void Call(const Actions& actions) {
   for (const auto& action : actions) action();
@@ -57,33 +54,21 @@ absl::Status ServerCore::Start() {
 }
 
 absl::Status ServerCore::TakeUpJobs() {
-  TEMPER_ASSIGN_OR_RETURN(std::vector<JobPlan> plans, PlanUnendedJobs(store_, options().loop, clock_.Wall()));
-  // A wall clock that was set back must not make ids that were given already.
-  int64_t highest = 0;
-  TEMPER_RETURN_IF_ERROR(store_.Scan({.limit = kRecordsLookedAt, .newest_first = true},
-                                     [&](const Record& record) { highest = std::max(highest, record.candidate); }));
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<LeaseRow> leases, store_.Leases());
-  Locked([&](Actions&) {
-    state_.BeginIdsAbove(highest);
-    for (const LeaseRow& row : leases) {
-      const bool goes_on = std::ranges::any_of(plans, [&](const JobPlan& plan) { return plan.row.id == row.job; });
-      const absl::StatusOr<RestoredLease> lease = FromRow(row);
-      if (!lease.ok()) spdlog::error("{}: its candidates are measured again", std::string(lease.status().message()));
-      if (goes_on && lease.ok()) state_.RestoreLease(row.id, lease->work, lease->worker, Now());
-    }
-  });
-  for (JobPlan& plan : plans) {
-    const int64_t id = plan.row.id;
-    Run(id, std::move(plan));
-  }
+  TEMPER_ASSIGN_OR_RETURN(LeftBehind left, ReadLeftBehind(store_, options().loop, clock_.Wall()));
+  Locked([&](Actions&) { state_.GoOnFrom(left, Now()); });
+  for (JobPlan& plan : left.plans) Run(std::move(plan));
+  Locked([&](Actions&) { state_.Open(); });
   return absl::OkStatus();
 }
 
-void ServerCore::Run(int64_t id, JobPlan plan) {
+bool ServerCore::Run(JobPlan plan) {
+  const int64_t id = plan.row.id;
+  const size_t bytes = RequestBytes(plan.spec);
   const auto runner = std::make_shared<JobRunner>(static_cast<JobHost&>(*this), std::move(plan));
-  Locked([&](Actions&) {
-    state_.AddJob(id, runner);
+  return Locked([&](Actions&) {
+    if (!state_.AddJob(id, bytes, runner)) return false;
     runner->Start();
+    return true;
   });
 }
 
@@ -106,12 +91,14 @@ void ServerCore::TickerLoop() {
   // The first at once: what stands still before it can not be told from what is late.
   while (true) {
     Actions actions;
+    std::vector<std::shared_ptr<JobPort>> retired;  // destroyed without the lock
     {
       std::unique_lock lock(mutex_);
       if (state_.stopping()) return;
       state_.Tick(Now(), actions);
       ticked_ms_ = absl::ToInt64Milliseconds(Now());
       if (state_.CommitWaits()) committer_wake_.notify_all();
+      retired = state_.TakeRetired();
     }
     Call(actions);
     std::unique_lock lock(mutex_);
@@ -214,16 +201,29 @@ absl::Duration ServerCore::TickAge() const { return Now() - absl::Milliseconds(t
 // --- clients ---
 
 absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec, std::string request) {
+  spec.wait_for_device = std::min(spec.wait_for_device, options().longest_wait);
+  const size_t bytes = RequestBytes(spec);
+  // Before anything is made of it: many at once get no more places than there are.
+  TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) { return state_.ReservePlace(bytes); }));
+  const absl::StatusOr<int64_t> id = CreateJob(std::move(spec), std::move(request));
+  Locked([&](Actions&) { state_.GiveBackPlace(bytes); });
+  return id;
+}
+
+absl::StatusOr<int64_t> ServerCore::CreateJob(JobSpec spec, std::string request) {
   TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), options().loop, clock_.Wall()));
-  TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) { return state_.MayAddJob(); }));
   // A command's job ends with its command, which does not outlive the server.
   if (!plan.spec.close_with_command) plan.row.request = std::move(request);
   TEMPER_ASSIGN_OR_RETURN(const int64_t id, store_.CreateJob(plan.row));
   plan.row.request.clear();
   plan.spec.id = plan.row.id = id;
   LogInfo({.job = id, .key = plan.row.device_key}, "a job begins: {}, {} tasks", plan.row.model, plan.tasks.size());
-  Run(id, std::move(plan));
-  return id;
+  JobRow row = plan.row;
+  if (Run(std::move(plan))) return id;
+  row.state = "abandoned";
+  row.reason = "the server was shut down";
+  TEMPER_RETURN_IF_ERROR(store_.UpdateJob(row));
+  return absl::UnavailableError(row.reason);
 }
 
 absl::Status ServerCore::CancelJob(int64_t id) {
@@ -243,8 +243,7 @@ absl::StatusOr<std::vector<JobRow>> ServerCore::Jobs(const JobFilter& filter) {
 }
 
 std::shared_ptr<JobFeed> ServerCore::FindJob(int64_t id) {
-  const std::shared_ptr<JobPort> job = Locked([&](Actions&) { return state_.FindJob(id); });
-  return job == nullptr ? nullptr : job->feed();
+  return Locked([&](Actions&) { return state_.FindFeed(id); });
 }
 
 // --- what jobs ask for ---
@@ -273,6 +272,14 @@ std::vector<WorkItem> ServerCore::Unsettled(int64_t job) {
   return Locked([&](Actions&) { return state_.Unsettled(job); });
 }
 
+absl::Duration ServerCore::GrantedAt(const std::vector<int64_t>& items) {
+  return Locked([&](Actions&) { return state_.GrantedAt(items); });
+}
+
+bool ServerCore::TryBeginJob(int64_t job) {
+  return Locked([&](Actions&) { return state_.TryBeginJob(job); });
+}
+
 bool ServerCore::TryBeginSearch(int64_t job) {
   return Locked([&](Actions&) { return state_.TryBeginSearch(job); });
 }
@@ -284,8 +291,8 @@ void ServerCore::EndSearch(int64_t job) {
 void ServerCore::JobOver(int64_t job) {
   Locked([&](Actions& actions) {
     state_.JobOver(job, Now(), actions);
-    const std::shared_ptr<JobPort> over = state_.FindJob(job);
-    const std::string state = over == nullptr ? "" : over->feed()->row().state;
+    const std::shared_ptr<JobFeed> over = state_.FindFeed(job);
+    const std::string state = over == nullptr ? "" : over->row().state;
     if (IsFinalJobState(state)) metrics().Add(Metric::kJobsEnded, state);  // else the next server goes on with it
   });
 }

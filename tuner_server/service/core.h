@@ -63,6 +63,8 @@ class ServerCore : private JobHost {
   int Slots(const JobSpec& spec, const std::string& target) override;
   std::string WhyNoWorker(const JobSpec& spec) override;
   std::vector<WorkItem> Unsettled(int64_t job) override;
+  absl::Duration GrantedAt(const std::vector<int64_t>& items) override;
+  bool TryBeginJob(int64_t job) override;
   bool TryBeginSearch(int64_t job) override;
   void EndSearch(int64_t job) override;
   void JobOver(int64_t job) override;
@@ -71,7 +73,8 @@ class ServerCore : private JobHost {
   template <typename Change>
   auto Locked(Change change);
   absl::Status TakeUpJobs();
-  void Run(int64_t id, JobPlan plan);
+  bool Run(JobPlan plan);  // false: the server stops
+  absl::StatusOr<int64_t> CreateJob(JobSpec spec, std::string request);
   void TickerLoop();
   void CommitterLoop();
   void Count(const CoreState::CommitPlan& plan, const absl::Status& stored, absl::Duration took);

@@ -2,21 +2,28 @@
 
 #include <algorithm>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "compiler/target/target.h"
+#include "storage/check.h"
 #include "tuner_server/service/results.h"
 #include "tuner_server/service/stored_lease.h"
 
 namespace temper {
 namespace {
 
+constexpr int kLastingFailures = 3;    // of the store, in a row
 constexpr int kTicksBetweenPokes = 3;  // watchers hear of progress at most so often
 
 absl::Status Stopping() { return absl::UnavailableError("the server is shutting down"); }
+
+std::optional<Record> RecordOf(const Dispatcher::Verdict& verdict, const ItemResult& result, absl::Time wall) {
+  const bool kept =
+      verdict.judgement == Dispatcher::Judgement::kFirst || verdict.judgement == Dispatcher::Judgement::kLate;
+  if (!kept || verdict.work->kind == WorkKind::kModel) return std::nullopt;
+  return MakeRecord(*verdict.work, verdict.item, verdict.worker, result.trial, wall);
+}
 
 }  // namespace
 
@@ -28,16 +35,23 @@ bool CoreState::Stop(Actions& actions) {
   parked_.clear();
   for (Granted& granted : std::exchange(granted_, {}))
     actions.push_back([done = std::move(granted.done)] { done(Stopping()); });
-  for (const auto& [id, job] : jobs_) job->Stop(Survives(id) ? "suspended" : "abandoned", "the server was shut down");
+  for (const auto& [id, job] : jobs_) {
+    if (job.port == nullptr) continue;
+    job.port->Stop(Survives(id) ? "suspended" : "abandoned", "the server was shut down");
+  }
   return true;
+}
+
+absl::Status CoreState::Serving() const {
+  if (stopping_) return Stopping();
+  return open_ ? absl::OkStatus() : absl::UnavailableError("the server is starting");
 }
 
 // --- workers ---
 
 absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Duration now) {
-  if (info.device_key.empty()) return absl::InvalidArgumentError("a worker needs a device key");
-  TEMPER_RETURN_IF_ERROR(ParseTarget(info.target).status());
-  if (stopping_) return Stopping();
+  TEMPER_RETURN_IF_ERROR(Serving());
+  TEMPER_RETURN_IF_ERROR(CheckWorker(info));
   const std::string session = dispatcher_.Register(info, now);
   LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);
   WakeAllJobs();
@@ -45,8 +59,8 @@ absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Du
 }
 
 void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& actions) {
-  if (stopping_) {
-    actions.push_back([done = std::move(done)] { done(Stopping()); });
+  if (const absl::Status serving = Serving(); !serving.ok()) {
+    actions.push_back([done = std::move(done), serving] { done(serving); });
     return;
   }
   for (auto older = parked_.begin(); older != parked_.end();) {
@@ -69,8 +83,8 @@ void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& 
 }
 
 bool CoreState::Survives(int64_t job) const {
-  const auto found = jobs_.find(job);
-  return found != jobs_.end() && !found->second->spec().close_with_command;
+  const std::shared_ptr<JobPort> port = FindJob(job);
+  return port != nullptr && !port->spec().close_with_command;
 }
 
 void CoreState::Answer(const std::string& session, Dispatcher::SyncOutcome outcome, SyncDone done, Actions& actions) {
@@ -123,7 +137,7 @@ void CoreState::HoldOrRelease() { dispatcher_.HoldSharedCores(!searching_.empty(
 void CoreState::AfterChange(absl::Duration now, Actions& actions) {
   if (!search_wanted_.empty() && !dispatcher_.SharedCoresBusy()) {
     for (const int64_t job : search_wanted_) {
-      if (const auto found = jobs_.find(job); found != jobs_.end()) found->second->Wake();
+      if (const auto port = FindJob(job)) port->Wake();
     }
   }
   for (auto next = parked_.begin(); next != parked_.end();) {
@@ -139,7 +153,9 @@ void CoreState::AfterChange(absl::Duration now, Actions& actions) {
 }
 
 void CoreState::WakeAllJobs() {
-  for (const auto& [id, job] : jobs_) job->Wake();
+  for (const auto& [id, job] : jobs_) {
+    if (job.port != nullptr) job.port->Wake();
+  }
 }
 
 // --- time ---
@@ -161,23 +177,20 @@ void CoreState::Tick(absl::Duration now, Actions& actions) {
 }
 
 void CoreState::ForgetOldJobs(absl::Duration now) {
-  for (auto over = over_at_.begin(); over != over_at_.end();) {
-    if (now - over->second < options_.forget_after) {
-      ++over;
-      continue;
-    }
-    dispatcher_.ForgetJob(over->first);
-    jobs_.erase(over->first);
-    over = over_at_.erase(over);
-  }
+  std::erase_if(jobs_, [&](const auto& entry) {
+    const auto& [id, job] = entry;
+    if (job.port != nullptr || now - job.over_at < options_.forget_after) return false;
+    dispatcher_.ForgetJob(id);
+    return true;
+  });
 }
 
 void CoreState::TendJobs(absl::Duration now, Actions& actions) {
   for (const auto& [id, job] : jobs_) {
-    if (over_at_.contains(id)) continue;
-    actions.push_back([feed = job->feed()] { feed->PokeWatchers(); });
-    if (job->spec().close_with_command && !job->feed()->over() && job->feed()->Orphaned(now, options_.orphan_grace)) {
-      job->Stop("cancelled", "its command is gone");
+    if (job.port == nullptr) continue;
+    actions.push_back([feed = job.feed] { feed->PokeWatchers(); });
+    if (job.port->spec().close_with_command && job.feed->Orphaned(now, options_.orphan_grace)) {
+      job.port->Stop("cancelled", "its command is gone");
     }
   }
 }
@@ -185,34 +198,58 @@ void CoreState::TendJobs(absl::Duration now, Actions& actions) {
 // --- results ---
 
 void CoreState::Submit(std::vector<ItemResult> results, SubmitDone done, Actions& actions) {
-  if (stopping_) {
-    actions.push_back([done = std::move(done)] { done(Stopping()); });
+  if (const absl::Status serving = Serving(); !serving.ok()) {
+    actions.push_back([done = std::move(done), serving] { done(serving); });
     return;
   }
   submissions_.push_back({std::move(results), std::move(done), {}});
 }
 
-void CoreState::JudgeSubmission(Submission& submission, absl::Time wall,
-                                std::set<std::tuple<int64_t, int64_t, int>>& seen, CommitPlan& plan) const {
-  for (const ItemResult& result : submission.results) {
-    const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
-    submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict);
-    if (!submission.acks.back()) {
-      LogWarn({.lease = result.lease, .worker = verdict.worker.name},
-              "item {} attempt {}: a second result contradicts the first: refused", result.item, result.attempt);
-    }
-    const bool first = verdict.judgement == Dispatcher::Judgement::kFirst;
-    const bool late = verdict.judgement == Dispatcher::Judgement::kLate;
-    const bool again = verdict.judgement == Dispatcher::Judgement::kRequeue;
-    if (!first && !late && !again) continue;
-    if (!seen.insert({result.lease, result.item, result.attempt}).second) continue;
-    plan.fresh.push_back(result);
-    if (!again && verdict.work->kind != WorkKind::kModel) {
-      plan.records.push_back(MakeRecord(*verdict.work, verdict.item, verdict.worker, result.trial, wall));
-    }
-    if (!first) continue;
+// What a store would refuse costs the result that it is in, and nobody else anything: the worker failed at it.
+void CoreState::JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan) {
+  Dispatcher::Verdict verdict = dispatcher_.Judge(result);
+  std::optional<Record> record = RecordOf(verdict, result, wall);
+  if (const absl::Status kept = record ? CheckRecord(*record) : absl::OkStatus(); !kept.ok()) {
+    result.trial = {.outcome = Outcome::kInfrastructure, .error = std::string(kept.message())};
+    verdict = dispatcher_.Judge(result);
+    record = RecordOf(verdict, result, wall);
+    if (record && !CheckRecord(*record).ok()) record.reset();
+  }
+  dispatcher_.Hold(result);
+  if (record) plan.records.push_back(*std::move(record));
+  if (verdict.judgement == Dispatcher::Judgement::kFirst) {
     plan.deliveries.push_back({verdict.work->job, result});
     plan.deliveries.back().result.item = verdict.item.id;  // a model's result names its lease alone
+  }
+  plan.fresh.push_back(std::move(result));
+}
+
+void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan) {
+  for (const ItemResult& result : submission.results) {
+    // Two of one group are compared with one another, for neither is committed yet.
+    const auto same = std::ranges::find_if(plan.fresh, [&](const ItemResult& r) {
+      return r.lease == result.lease && r.item == result.item && r.attempt == result.attempt;
+    });
+    const bool known = same != plan.fresh.end();
+    const bool contradicts = known && !(same->trial == result.trial && same->model == result.model);
+    const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
+    submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict && !contradicts);
+    if (!submission.acks.back()) {
+      LogWarn({.lease = result.lease, .worker = verdict.worker.name},
+              "item {} attempt {}: it contradicts what came first, or is another worker's: refused", result.item,
+              result.attempt);
+    }
+    switch (verdict.judgement) {
+      case Dispatcher::Judgement::kFirst:
+      case Dispatcher::Judgement::kLate:
+      case Dispatcher::Judgement::kRequeue:
+        if (!known) JudgeResult(result, wall, plan);
+        break;
+      case Dispatcher::Judgement::kConflict:
+      case Dispatcher::Judgement::kDuplicate:
+      case Dispatcher::Judgement::kUnknown:
+        break;
+    }
   }
 }
 
@@ -232,15 +269,15 @@ CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
   CommitPlan plan;
   PlanLeases(plan, wall);
   plan.submissions = std::exchange(submissions_, {});
-  std::set<std::tuple<int64_t, int64_t, int>> seen;
-  for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, seen, plan);
+  for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, plan);
   for (const Dispatcher::GivenUp& lost : std::exchange(given_up_, {})) {
-    const ItemResult result{
-        .item = lost.item.id, .attempt = lost.item.attempt, .trial = {.outcome = lost.outcome, .error = lost.error}};
+    const TrialResult result{.outcome = lost.outcome, .error = lost.error};
     if (lost.work->kind != WorkKind::kModel) {
-      plan.records.push_back(MakeRecord(*lost.work, lost.item, lost.worker, result.trial, wall));
+      Record record = MakeRecord(*lost.work, lost.item, lost.worker, result, wall);
+      record.candidate = record.attempt = 0;  // of no execution: the last one's result may still come
+      if (CheckRecord(record).ok()) plan.records.push_back(std::move(record));
     }
-    plan.deliveries.push_back({lost.work->job, result, true});
+    plan.deliveries.push_back({lost.work->job, {.item = lost.item.id, .trial = result}, true});
   }
   return plan;
 }
@@ -265,14 +302,16 @@ void CoreState::FinishGroup(CommitPlan plan, const absl::Status& stored, absl::D
   if (!stored.ok()) std::ranges::move(plan.closed, std::back_inserter(closed_));
   if (stored.ok()) {
     store_fails_since_ = absl::InfiniteDuration();
+    store_failures_ = 0;
     for (const ItemResult& result : plan.fresh) dispatcher_.Commit(result, now);
   } else {
+    for (const ItemResult& result : plan.fresh) dispatcher_.Drop(result, now);
     StoreFails(stored, now);
   }
   for (const Delivery& delivery : plan.deliveries) {
     // What was given up is told anyway: nobody would send it again.
     if (!stored.ok() && !delivery.given_up) continue;
-    if (const auto job = jobs_.find(delivery.job); job != jobs_.end()) job->second->Deliver(delivery.result);
+    if (const auto job = FindJob(delivery.job)) job->Deliver(delivery.result);
   }
   AfterChange(now, actions);
 }
@@ -284,33 +323,66 @@ void CoreState::StoreFails(const absl::Status& why, absl::Duration now) {
     store_fails_since_ = now;
     spdlog::error("{}", line);
   }
-  if (now - store_fails_since_ < options_.store_patience) return;
-  for (const auto& [id, job] : jobs_) job->Stop("failed", line);
+  // Two failures far apart, with nothing to be stored between, are no failure that lasts.
+  if (++store_failures_ < kLastingFailures || now - store_fails_since_ < options_.store_patience) return;
+  for (const auto& [id, job] : jobs_) {
+    if (job.port != nullptr) job.port->Stop("failed", line);
+  }
 }
 
 // --- jobs ---
 
-absl::Status CoreState::MayAddJob() const {
-  if (stopping_) return Stopping();
-  if (static_cast<int>(jobs_.size() - over_at_.size()) < options_.most_jobs) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(options_.most_jobs, " jobs are running already"));
+int CoreState::JobsAlive() const {
+  return static_cast<int>(std::ranges::count_if(jobs_, [](const auto& entry) { return entry.second.port != nullptr; }));
 }
 
-void CoreState::AddJob(int64_t id, std::shared_ptr<JobPort> job) {
-  if (stopping_) {
-    const bool survives = !job->spec().close_with_command;
-    job->Stop(survives ? "suspended" : "abandoned", "the server was shut down");
+absl::Status CoreState::ReservePlace(size_t bytes) {
+  TEMPER_RETURN_IF_ERROR(Serving());
+  const int most = options_.most_jobs + options_.most_waiting;
+  if (JobsAlive() + reserved_ >= most) {
+    return absl::ResourceExhaustedError(absl::StrCat(most, " jobs are running or waiting already"));
   }
-  jobs_[id] = std::move(job);
+  if (request_bytes_ + bytes > options_.most_request_bytes) {
+    return absl::ResourceExhaustedError("the requests of the jobs that are running or waiting are too large together");
+  }
+  ++reserved_;
+  request_bytes_ += bytes;
+  return absl::OkStatus();
 }
 
-void CoreState::RestoreLease(int64_t lease, const Work& work, const WorkerInfo& worker, absl::Duration now) {
-  dispatcher_.Restore(lease, work, worker, now);
+void CoreState::GiveBackPlace(size_t bytes) {
+  --reserved_;
+  request_bytes_ -= bytes;
+}
+
+bool CoreState::AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job) {
+  if (stopping_) return false;
+  request_bytes_ += bytes;
+  jobs_[id] = Job{.port = job, .feed = job->feed(), .bytes = bytes};
+  return true;
+}
+
+void CoreState::GoOnFrom(const LeftBehind& left, absl::Duration now) {
+  dispatcher_.BeginIdsAbove(left.highest_item);
+  for (const LeftBehind::Lease& lease : left.leases) dispatcher_.Restore(lease.id, lease.work, lease.worker, now);
 }
 
 std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {
   const auto job = jobs_.find(id);
-  return job == jobs_.end() ? nullptr : job->second;
+  return job == jobs_.end() ? nullptr : job->second.port;
+}
+
+std::shared_ptr<JobFeed> CoreState::FindFeed(int64_t id) const {
+  const auto job = jobs_.find(id);
+  return job == jobs_.end() ? nullptr : job->second.feed;
+}
+
+std::vector<std::shared_ptr<JobPort>> CoreState::TakeJobs() {
+  std::vector<std::shared_ptr<JobPort>> ports = TakeRetired();
+  for (auto& [id, job] : jobs_) {
+    if (job.port != nullptr) ports.push_back(std::move(job.port));
+  }
+  return ports;
 }
 
 CoreState::Census CoreState::TakeCensus() const {
@@ -328,8 +400,8 @@ FleetStatus CoreState::Status() const {
   for (const auto& [key, items] : dispatcher_.WaitingItems()) status.keys[key].pending = items;
   for (const auto& [key, items] : dispatcher_.LeasedItems()) status.keys[key].leased = items;
   for (const auto& [id, job] : jobs_) {
-    ++status.jobs[job->feed()->row().state];
-    if (!over_at_.contains(id)) ++status.keys[job->spec().device_key].jobs;
+    ++status.jobs[job.feed->row().state];
+    if (job.port != nullptr) ++status.keys[job.port->spec().device_key].jobs;
   }
   for (const Dispatcher::SessionView& session : dispatcher_.Sessions()) ++status.workers[session.state];
   const Dispatcher::Failures& failures = dispatcher_.failures();
@@ -367,6 +439,13 @@ std::string CoreState::WhyNoWorker(const JobSpec& spec) const {
   return dispatcher_.WhyNoWorker(spec.device_key, spec.codegen_id);
 }
 
+bool CoreState::TryBeginJob(int64_t job) {
+  if (running_.contains(job)) return true;
+  if (static_cast<int>(running_.size()) >= options_.most_jobs) return false;
+  running_.insert(job);
+  return true;
+}
+
 bool CoreState::TryBeginSearch(int64_t job) {
   const bool busy = dispatcher_.SharedCoresBusy();
   if (busy) {
@@ -387,7 +466,13 @@ void CoreState::EndSearch(int64_t job, absl::Duration now, Actions& actions) {
 
 void CoreState::JobOver(int64_t job, absl::Duration now, Actions& actions) {
   dispatcher_.CancelJob(job);
-  over_at_[job] = now;
+  running_.erase(job);
+  if (const auto over = jobs_.find(job); over != jobs_.end() && over->second.port != nullptr) {
+    over->second.over_at = now;
+    request_bytes_ -= over->second.bytes;
+    retired_.push_back(std::move(over->second.port));
+  }
+  WakeAllJobs();  // there is a place
   AfterChange(now, actions);
 }
 

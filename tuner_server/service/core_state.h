@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "tuner_server/operations/fleet_status.h"
 #include "tuner_server/operations/metrics.h"
 #include "tuner_server/service/job_host.h"
+#include "tuner_server/service/left_behind.h"
 
 namespace temper {
 
@@ -25,7 +25,11 @@ struct CoreOptions {
   DispatchOptions dispatch;
   JobLoopOptions loop;  // its make_tuner is set from the job's tuner when empty
   absl::Duration longest_poll = absl::Seconds(30);
-  int most_jobs = 64;  // running at once
+  // So many jobs run at once; so many more wait for their device or for a place, for at most so long. Together their
+  // requests have at most so many bytes.
+  int most_jobs = 64, most_waiting = 192;
+  absl::Duration longest_wait = absl::Hours(24);
+  size_t most_request_bytes = 256 << 20;
   absl::Duration orphan_grace = absl::Seconds(3);
   absl::Duration forget_after = absl::Minutes(10);
   absl::Duration store_patience = absl::Seconds(10);               // nothing could be stored for so long: jobs fail
@@ -51,6 +55,8 @@ class CoreState {
   explicit CoreState(CoreOptions options);
 
   const CoreOptions& options() const { return options_; }
+  // Calls are taken from now on; before it every call fails with kUnavailable.
+  void Open() { open_ = true; }
   // Ends the jobs of commands as abandoned and suspends all others, answers all that waits. After it every call fails
   // with kUnavailable. False: again.
   bool Stop(Actions& actions);
@@ -109,14 +115,19 @@ class CoreState {
   void FinishGroup(CommitPlan plan, const absl::Status& stored, absl::Duration now, Actions& actions);
 
   // --- jobs ---
-  absl::Status MayAddJob() const;
-  void AddJob(int64_t id, std::shared_ptr<JobPort> job);
-  // All of them, for an owner that stops: none is known here any more.
-  std::map<int64_t, std::shared_ptr<JobPort>> TakeJobs() { return std::exchange(jobs_, {}); }
-  // A lease of a job that goes on from an earlier server.
-  void RestoreLease(int64_t lease, const Work& work, const WorkerInfo& worker, absl::Duration now);
-  void BeginIdsAbove(int64_t id) { dispatcher_.BeginIdsAbove(id); }
-  std::shared_ptr<JobPort> FindJob(int64_t id) const;  // null: none of this server, or long over
+  // A place for a job whose request has so many bytes, until it is given back, be it to AddJob.
+  absl::Status ReservePlace(size_t bytes);
+  void GiveBackPlace(size_t bytes);
+  // False: the server stops, and the job is not taken.
+  bool AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job);
+  // What goes on from an earlier server.
+  void GoOnFrom(const LeftBehind& left, absl::Duration now);
+  std::shared_ptr<JobPort> FindJob(int64_t id) const;   // null: it is over, or none of this server
+  std::shared_ptr<JobFeed> FindFeed(int64_t id) const;  // null: none of this server, or long over
+  // Jobs that are over, to be destroyed without the lock: they wait for their thread.
+  std::vector<std::shared_ptr<JobPort>> TakeRetired() { return std::exchange(retired_, {}); }
+  // All of them, for an owner that stops.
+  std::vector<std::shared_ptr<JobPort>> TakeJobs();
   std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
   FleetStatus Status() const;  // but the tick's age, which it does not know
 
@@ -135,17 +146,26 @@ class CoreState {
   int Slots(const JobSpec& spec, const std::string& target) const;
   std::string WhyNoWorker(const JobSpec& spec) const;
   std::vector<WorkItem> Unsettled(int64_t job) const { return dispatcher_.Unsettled(job); }
+  absl::Duration GrantedAt(const std::vector<int64_t>& items) const { return dispatcher_.GrantedAt(items); }
+  bool TryBeginJob(int64_t job);
   bool TryBeginSearch(int64_t job);
   void EndSearch(int64_t job, absl::Duration now, Actions& actions);
   void JobOver(int64_t job, absl::Duration now, Actions& actions);
 
  private:
+  struct Job {
+    std::shared_ptr<JobPort> port;  // until it is over
+    std::shared_ptr<JobFeed> feed;
+    size_t bytes = 0;  // of its request
+    absl::Duration over_at;
+  };
   struct Parked {
     SyncCall call;
     absl::Duration deadline;
     SyncDone done;
   };
 
+  absl::Status Serving() const;
   // At once, or once its leases are stored.
   void Answer(const std::string& session, Dispatcher::SyncOutcome outcome, SyncDone done, Actions& actions);
   bool Survives(int64_t job) const;
@@ -155,25 +175,30 @@ class CoreState {
   void AfterChange(absl::Duration now, Actions& actions);
   void WakeAllJobs();
   void ForgetOldJobs(absl::Duration now);
+  int JobsAlive() const;
   void TendJobs(absl::Duration now, Actions& actions);
-  void JudgeSubmission(Submission& submission, absl::Time wall, std::set<std::tuple<int64_t, int64_t, int>>& seen,
-                       CommitPlan& plan) const;
+  void JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan);
+  void JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan);
   void StoreFails(const absl::Status& why, absl::Duration now);
 
   const CoreOptions options_;
   Dispatcher dispatcher_;
-  bool stopping_ = false;
+  bool open_ = false, stopping_ = false;
   int ticks_ = 0;
   std::map<int64_t, Parked> parked_;  // by ticket
   int64_t next_ticket_ = 1;
-  std::map<int64_t, std::shared_ptr<JobPort>> jobs_;
-  std::map<int64_t, absl::Duration> over_at_;    // when jobs ended
+  std::map<int64_t, Job> jobs_;
+  int reserved_ = 0;          // places for jobs to come
+  size_t request_bytes_ = 0;  // of jobs that are not over, and of places
+  std::set<int64_t> running_;
+  std::vector<std::shared_ptr<JobPort>> retired_;
   std::set<int64_t> search_wanted_, searching_;  // jobs
   std::vector<Submission> submissions_;
   std::vector<Dispatcher::GivenUp> given_up_;
   std::vector<Granted> granted_;
   std::vector<int64_t> closed_;  // leases whose end is not stored yet
   absl::Duration store_fails_since_ = absl::InfiniteDuration();
+  int store_failures_ = 0;  // in a row
 };
 
 }  // namespace temper

@@ -22,6 +22,8 @@ class JobHost : public WorkPort {
   virtual std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) = 0;
   virtual int Slots(const JobSpec& spec, const std::string& target) = 0;
   virtual std::string WhyNoWorker(const JobSpec& spec) = 0;
+  // So many jobs run at once. False: there is no place; the job is woken when there may be one.
+  virtual bool TryBeginJob(int64_t job) = 0;
   // What is in workers' hands for the job since before it was taken up here.
   virtual std::vector<WorkItem> Unsettled(int64_t job) = 0;
   // Search and measurement take turns on shared cores. False: not now; the job is woken when it may be asked again.

@@ -1,4 +1,4 @@
-// A job before it runs, and before it goes on under another server.
+// A job before it runs.
 #pragma once
 
 #include <vector>
@@ -20,8 +20,6 @@ struct JobPlan {
 // kInvalidArgument names what is wrong. Slow: it reads the graph. `loop`: its tuner is set from the job's when empty.
 absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wall);
 
-// The jobs that a server before this one did not end, as far as they can go on: each with what is left of its budget by
-// its records. Those that can not, and those that belong to a command that is gone, are closed as abandoned.
-absl::StatusOr<std::vector<JobPlan>> PlanUnendedJobs(Store& store, const JobLoopOptions& loop, absl::Time wall);
+size_t RequestBytes(const JobSpec& spec);  // what it holds in memory, about
 
 }  // namespace temper

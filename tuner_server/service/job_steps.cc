@@ -16,6 +16,7 @@ namespace {
 constexpr absl::Duration kWorkerRestart = absl::Seconds(60);
 constexpr absl::Duration kStoreAgain = absl::Seconds(1);
 constexpr char kSuspended[] = "suspended";
+constexpr char kAbandoned[] = "abandoned";     // the server ends, and waits for no disk
 constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
 
 nlohmann::ordered_json Counts(const std::map<Outcome, int>& outcomes) {
@@ -76,14 +77,7 @@ absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {
     case State::kSearch:
       return Search(now);
     case State::kFinish:
-      host_.EndSearch(spec_.id);
-      if (stop_state_ == kSuspended) {
-        view_.state = kSuspended;
-      } else if (!Finish(now)) {
-        return now + kStoreAgain;
-      }
-      state_ = State::kOver;
-      break;
+      return Finish(now);
     case State::kOver:
       break;
   }
@@ -96,6 +90,10 @@ absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
     if (now >= wait_until_) return absl::UnavailableError(host_.WhyNoWorker(spec_));
     ShowState("waiting_for_device");
     return wait_until_;
+  }
+  if (!host_.TryBeginJob(spec_.id)) {
+    ShowState("queued");
+    return absl::InfiniteDuration();
   }
   worker_ = *worker;
   row_.target = view_.target = worker_.target;
@@ -211,7 +209,7 @@ absl::StatusOr<absl::Duration> JobSteps::Search(absl::Duration now) {
   return now;
 }
 
-bool JobSteps::Finish(absl::Duration now) {
+void JobSteps::DecideEnd(absl::Duration now) {
   if (loop_ != nullptr) ShowProgress(now);
   if (!stop_state_.empty() && absl::IsCancelled(how_)) {
     row_.state = stop_state_;
@@ -229,24 +227,36 @@ bool JobSteps::Finish(absl::Duration now) {
   }
   row_.summary = Summary(now);
   row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
+}
+
+absl::Duration JobSteps::Finish(absl::Duration now) {
+  host_.EndSearch(spec_.id);
+  if (stop_state_ == kSuspended) {
+    view_.state = kSuspended;
+    state_ = State::kOver;
+    return absl::InfiniteDuration();
+  }
+  if (!IsFinalJobState(row_.state)) DecideEnd(now);
   absl::Status stored = host_.store().UpdateJob(row_);
   if (absl::IsInvalidArgument(stored)) {  // an end without its details is better than none
     LogError({.job = row_.id}, "{}", stored.ToString());
     row_.reason = ToUtf8(row_.reason);
     row_.summary.clear();
+    row_.build_with.clear();
     row_.best_ms = 0;
     stored = host_.store().UpdateJob(row_);
   }
-  if (!stored.ok()) {
+  if (!stored.ok() && !absl::IsNotFound(stored) && stop_state_ != kAbandoned) {
     LogError({.job = row_.id}, "the job's end can not be stored yet: {}", stored.ToString());
-    return false;
+    return now + kStoreAgain;
   }
   LogInfo({.job = row_.id, .key = row_.device_key}, "the job is {}{}{}", row_.state, row_.reason.empty() ? "" : ": ",
           row_.reason);
   // Told only when it is stored: who sees the end finds it in the database.
   view_.state = row_.state;
   view_.reason = row_.reason;
-  return true;
+  state_ = State::kOver;
+  return absl::InfiniteDuration();
 }
 
 // --- what is seen ---
@@ -255,7 +265,8 @@ void JobSteps::ShowState(const std::string& state) {
   if (view_.state == state) return;
   LogDebug({.job = spec_.id}, "the job is {}", state);
   view_.state = state;
-  const std::string kept = loop_ == nullptr && state == "waiting_for_device" ? "queued" : "running";
+  const bool waits = state == "waiting_for_device" || state == "queued";
+  const std::string kept = loop_ == nullptr && waits ? "queued" : "running";
   if (row_.state == kept) return;
   row_.state = kept;
   row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());

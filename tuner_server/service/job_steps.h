@@ -50,7 +50,9 @@ class JobSteps {
   absl::StatusOr<absl::Duration> PrepareNext(absl::Duration now);
   absl::StatusOr<absl::Duration> Loop(absl::Duration now);
   absl::StatusOr<absl::Duration> Search(absl::Duration now);
-  bool Finish(absl::Duration now);  // false: its end could not be stored
+  // Until its end is stored.
+  absl::Duration Finish(absl::Duration now);
+  void DecideEnd(absl::Duration now);
 
   absl::Status RecordsToLearnFrom();
   absl::Status RecordsOfTask(size_t task);

@@ -3,17 +3,38 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "base/utf8.h"
+#include "compiler/target/target.h"
 #include "storage/check.h"
 
 namespace temper {
 namespace {
+
+constexpr int kMostSlots = 64;
 
 bool Sound(const std::vector<double>& samples) {
   return !samples.empty() && std::ranges::all_of(samples, [](double s) { return std::isfinite(s) && s > 0; });
 }
 
 }  // namespace
+
+absl::Status CheckWorker(const WorkerInfo& info) {
+  if (info.device_key.empty()) return absl::InvalidArgumentError("a worker needs a device key");
+  if (info.slots < 1 || info.slots > kMostSlots) {
+    return absl::InvalidArgumentError(absl::StrCat("a worker has 1 to ", kMostSlots, " slots, not ", info.slots));
+  }
+  TEMPER_RETURN_IF_ERROR(ParseTarget(info.target).status());
+  Record record;
+  record.workload = "any";
+  record.target = info.target;
+  record.device_key = info.device_key;
+  record.fingerprint = info.fingerprint;
+  record.threads = info.threads;
+  record.codegen_id = info.codegen_id;
+  record.costs_s = {1};
+  return CheckRecord(record);
+}
 
 ItemResult Checked(ItemResult result) {
   if (result.model) {

@@ -200,7 +200,7 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
     BeginFinals(now, port);
   }
   if (phase_ == Phase::kFinals) {
-    if (!pending_.empty() && now < finals_deadline_) return;
+    if (!pending_.empty() && !ClosingIsLate(now, port)) return;
     if (!pending_.empty()) {
       warnings_.push_back(
           "time ran out for the finals: what is best is provisional, or the default where that is close");
@@ -211,7 +211,7 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
     BeginModelCheck(now, port);
   }
   if (phase_ == Phase::kModelCheck) {
-    if (!pending_.empty() && now < model_deadline_) return;
+    if (!pending_.empty() && !ClosingIsLate(now, port)) return;
     if (!pending_.empty()) {
       warnings_.push_back("the model was not measured end to end: no answer in time");
       WithdrawAll(port);
@@ -220,9 +220,15 @@ void JobLoop::Advance(absl::Duration now, WorkPort& port) {
   }
 }
 
+bool JobLoop::ClosingIsLate(absl::Duration now, WorkPort& port) {
+  std::vector<int64_t> items;
+  for (const auto& [item, pending] : pending_of_item_) items.push_back(item);
+  closing_deadline_ = std::min(now, port.GrantedAt(items)) + options_.model_patience;
+  return now >= closing_deadline_;
+}
+
 void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   phase_ = Phase::kFinals;
-  finals_deadline_ = now + options_.model_patience;
   Work work = NewWork(WorkKind::kFinals);
   work.items = closing_.Finalists();
   if (!work.items.empty()) {
@@ -248,7 +254,6 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
   Work work = NewWork(WorkKind::kModel);
   work.model = closing_.CheckedModel(target_text_);
   work.items.emplace_back();
-  model_deadline_ = now + options_.model_patience;
   Submit(std::move(work), 0, now, port);
 }
 
@@ -257,9 +262,8 @@ absl::Duration JobLoop::NextDeadline() const {
     case Phase::kSearch:
       return spec_.time_budget > absl::ZeroDuration() ? started_ + spec_.time_budget : absl::InfiniteDuration();
     case Phase::kFinals:
-      return finals_deadline_;
     case Phase::kModelCheck:
-      return model_deadline_;
+      return closing_deadline_;
     case Phase::kOver:
       break;
   }

@@ -25,6 +25,8 @@ class WorkPort {
   virtual ~WorkPort() = default;
   virtual std::vector<int64_t> Submit(Work work) = 0;  // the ids of its items
   virtual void Withdraw(const std::vector<int64_t>& items) = 0;
+  // When a worker was first handed any of these items; infinite: not yet.
+  virtual absl::Duration GrantedAt(const std::vector<int64_t>& items) = 0;
 };
 
 class JobLoop {
@@ -100,13 +102,15 @@ class JobLoop {
   void BeginFinals(absl::Duration now, WorkPort& port);
   void BeginModelCheck(absl::Duration now, WorkPort& port);
   void TakeClosingWarnings();
+  // Finals and the model's check may wait behind other jobs' work: their time runs from when a worker has them.
+  bool ClosingIsLate(absl::Duration now, WorkPort& port);
 
   const JobSpec spec_;
   const std::string target_text_;
   const Target target_;
   const JobLoopOptions options_;
   const absl::Duration started_;
-  absl::Duration finals_deadline_, model_deadline_;
+  absl::Duration closing_deadline_;
   Phase phase_ = Phase::kSearch;
   std::vector<TaskSearch> tasks_;
   const JobLimits limits_;

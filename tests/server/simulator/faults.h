@@ -20,6 +20,7 @@ struct Faults {
   bool unfit = false;         // one job has an operator that is too big for every device
   bool zero_threads = false;  // registers with threads = 0
   bool not_finite = false;    // sends NaN where a time belongs
+  bool verbose = false;       // sends more samples than a store takes
   bool greedy = false;        // asks for a hundred leases with one slot
   bool hoarder = false;       // renews its leases and never answers
 };

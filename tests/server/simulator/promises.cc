@@ -13,8 +13,8 @@ void Promises::Broken(const std::string& promise, const std::string& what) {
   world_.Note(absl::StrCat("BROKEN ", broken_));
 }
 
-void Promises::Acknowledged(const std::string& worker, Execution execution) {
-  if (durable_.contains(execution)) return;
+void Promises::Acknowledged(const std::string& worker, int64_t lease, Execution execution) {
+  if (durable_.contains(execution) || !leases_.contains(lease)) return;
   Broken("P1", absl::StrCat("the result of ", worker, " for item ", execution.first, " attempt ", execution.second,
                             " was acknowledged, and no record of it is durable"));
 }
@@ -25,13 +25,11 @@ void Promises::Evicted(const std::string& worker, absl::Duration silent) {
                             " after it was last answered"));
 }
 
-void Promises::ServerIsUp() {
-  ++life_;
-  up_since_ = world_.Monotonic();
-}
+void Promises::ServerIsUp() { up_since_ = world_.Monotonic(); }
 
 void Promises::ServerIsGone() {
   open_.clear();
+  leases_.clear();
   progress_.clear();
 }
 
@@ -59,7 +57,7 @@ void Promises::JobOver(const JobRow& stored) {
 
 void Promises::Stored(const std::vector<Record>& records) {
   for (const Record& r : records) {
-    if (durable_.insert({r.candidate, r.attempt}).second) continue;
+    if (r.candidate == 0 || durable_.insert({r.candidate, r.attempt}).second) continue;
     Broken("P3", absl::StrCat("item ", r.candidate, " attempt ", r.attempt, " has two records"));
   }
 }
@@ -70,15 +68,21 @@ void Promises::JobStored(const JobRow& before, const JobRow& after) {
   }
   if (after.state == "failed") {
     Broken("P5", absl::StrCat("the honest job ", after.id, " failed: ", after.reason));
-  } else if (after.state == "abandoned" && accepted_.contains(after.id) && accepted_.at(after.id) == life_) {
-    Broken("P2", absl::StrCat("job ", after.id, " was abandoned by the server that had accepted it"));
+  } else if (after.state == "abandoned") {
+    Broken("P2", absl::StrCat("job ", after.id, " was abandoned: ", after.reason));
   } else if (after.state == "cancelled" && !cancelled_.contains(after.id)) {
     Broken("P2", absl::StrCat("job ", after.id, " was cancelled and nobody had asked for it: ", after.reason));
   }
 }
 
-void Promises::Check(const CoreState::Census& census, const std::vector<int64_t>& settling) {
-  seen_ = settling;
+void Promises::Check(const CoreState::Census& census, const CoreState::CommitPlan& plan) {
+  seen_.clear();
+  std::set<int64_t> held;  // what is known of them is being stored
+  for (const ItemResult& result : plan.fresh) held.insert(result.item);
+  for (const CoreState::Delivery& delivery : plan.deliveries) {
+    if (delivery.given_up) seen_.push_back(delivery.result.item);
+    held.insert(delivery.result.item);
+  }
   for (const std::vector<int64_t>* items :
        {&census.given_up, &census.dispatch.given_up, &census.dispatch.queued, &census.dispatch.leased}) {
     seen_.insert(seen_.end(), items->begin(), items->end());
@@ -90,7 +94,7 @@ void Promises::Check(const CoreState::Census& census, const std::vector<int64_t>
     const auto begin = next;
     while (next != seen_.end() && *next == item) ++next;
     const auto times = next - begin;
-    if (times == 1) continue;
+    if (times == 1 || (times == 0 && held.contains(item))) continue;
     Broken("P3", absl::StrCat("item ", item, " of job ", job, " is queued or leased ", times, " times"));
     return;
   }
@@ -100,9 +104,16 @@ void Promises::Check(const CoreState::Census& census, const std::vector<int64_t>
   }
 }
 
+void Promises::Restored(int64_t lease, const Work& work) {
+  leases_.insert(lease);
+  for (const WorkItem& item : work.items) open_[item.id] = work.job;
+}
+
 void Promises::Granted(const Dispatcher::Grant& grant, int most_attempts) {
+  leases_.insert(grant.lease);
   for (const WorkItem& item : grant.work->items) {
-    if (item.attempt <= most_attempts) continue;
+    // What was handed back, or could not be granted in the end, does not count; but it does not go on for ever.
+    if (item.attempt <= 4 * most_attempts) continue;
     Broken("P3", absl::StrCat("item ", item.id, " was granted for attempt ", item.attempt));
   }
 }
@@ -117,7 +128,7 @@ void Promises::CheckProgress(absl::Duration patience) {
 }
 
 void Promises::Accepted(int64_t job) {
-  accepted_.emplace(job, life_);
+  accepted_.insert(job);
   progress_.emplace(job, world_.Monotonic());
 }
 
@@ -129,7 +140,7 @@ void Promises::CheckRest(const std::vector<JobRow>& rows, const CoreState::Censu
       Broken("P2", absl::StrCat("all is over and the store has job ", row.id, " as ", row.state));
     }
   }
-  for (const auto& [job, life] : accepted_) {
+  for (const int64_t job : accepted_) {
     if (!known.contains(job)) Broken("P2", absl::StrCat("job ", job, " was accepted and is not in the store"));
   }
   const Dispatcher::Sizes& d = census.sizes;

@@ -30,7 +30,7 @@ class Promises {
   void Broken(const std::string& promise, const std::string& what);
 
   // --- a worker's side ---
-  void Acknowledged(const std::string& worker, Execution execution);  // of a result that is to be kept
+  void Acknowledged(const std::string& worker, int64_t lease, Execution execution);  // of a result that is to be kept
   // The server does not know its session any more, which it answered so shortly before.
   void Evicted(const std::string& worker, absl::Duration silent);
 
@@ -44,9 +44,10 @@ class Promises {
   void JobOver(const JobRow& stored);  // the server has done with it
   void Stored(const std::vector<Record>& records);
   void JobStored(const JobRow& before, const JobRow& after);
-  // After every event. `settling`: items that were given up and whose job is not told yet.
-  void Check(const CoreState::Census& census, const std::vector<int64_t>& settling);
+  // After every event. `plan`: what was judged and is being stored.
+  void Check(const CoreState::Census& census, const CoreState::CommitPlan& plan);
   void Granted(const Dispatcher::Grant& grant, int most_attempts);
+  void Restored(int64_t lease, const Work& work);
   // While workers that could measure for them are there, honest jobs go on.
   void CheckProgress(absl::Duration patience);
 
@@ -60,12 +61,13 @@ class Promises {
   World& world_;
   std::string broken_;
   std::set<Execution> durable_;
+  // Of this life of the server. One that was given up before it is nobody's any more.
+  std::set<int64_t> leases_;
   std::map<int64_t, int64_t> open_;  // unsettled items of live jobs, and whose they are
   std::set<int64_t> delivered_;
   std::map<int64_t, absl::Duration> progress_;  // of live jobs: when something was last told to them
-  std::map<int64_t, int> accepted_;             // jobs, and in which life of the server
+  std::set<int64_t> accepted_;
   std::set<int64_t> cancelled_;
-  int life_ = 0;
   absl::Duration up_since_;
   std::vector<int64_t> seen_;  // Check's own
 };

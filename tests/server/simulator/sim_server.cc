@@ -3,9 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tuner_server/service/job_plan.h"
 #include "tuner_server/service/job_steps.h"
+#include "tuner_server/service/left_behind.h"
 #include "tuner_server/service/results.h"
+#include "tuner_server/service/wire.h"
 
 namespace temper::simulator {
 namespace {
@@ -22,9 +23,9 @@ class SimServer::Life : public JobHost {
 
   void Begin() {
     if (server_.faults_.early_calls) {
-      After(kLookingThrough, [this] { CloseLeft(); });
+      After(kLookingThrough, [this] { TakeUp(); });
     } else {
-      CloseLeft();
+      TakeUp();
     }
     After(kTick, [this] { Tick(); });
   }
@@ -46,16 +47,12 @@ class SimServer::Life : public JobHost {
     }
   }
 
-  absl::StatusOr<int64_t> SubmitJob(JobSpec spec);
+  absl::StatusOr<int64_t> SubmitJob(const v1::SubmitJobRequest& request);
+  void Begin(JobPlan plan);
 
   void Check() {
-    std::vector<int64_t> settling;
-    if (plan_) {
-      for (const CoreState::Delivery& delivery : plan_->deliveries) {
-        if (delivery.given_up) settling.push_back(delivery.result.item);
-      }
-    }
-    server_.promises_.Check(state_.TakeCensus(), settling);
+    static const CoreState::CommitPlan kNone;
+    server_.promises_.Check(state_.TakeCensus(), plan_ ? *plan_ : kNone);
   }
 
   // JobHost
@@ -81,6 +78,9 @@ class SimServer::Life : public JobHost {
   }
   int Slots(const JobSpec& spec, const std::string& target) override { return state_.Slots(spec, target); }
   std::string WhyNoWorker(const JobSpec& spec) override { return state_.WhyNoWorker(spec); }
+  std::vector<WorkItem> Unsettled(int64_t job) override { return state_.Unsettled(job); }
+  bool TryBeginJob(int64_t job) override { return state_.TryBeginJob(job); }
+  absl::Duration GrantedAt(const std::vector<int64_t>& items) override { return state_.GrantedAt(items); }
   bool TryBeginSearch(int64_t job) override { return state_.TryBeginSearch(job); }
   void EndSearch(int64_t job) override {
     Locked([&](Actions& actions) { state_.EndSearch(job, Now(), actions); });
@@ -109,20 +109,31 @@ class SimServer::Life : public JobHost {
     options.dispatch.first_id = absl::ToUnixMillis(server_.world_.Wall()) << 20 | 1;
     return options;
   }
-  void CloseLeft() {
-    const absl::Status closed = CloseAbandoned(server_.disk_, server_.world_.Wall());
-    if (closed.ok()) return;
-    server_.world_.Note(absl::StrCat("server: cannot start: ", closed.message()));
-    After(absl::Milliseconds(500), [this] { CloseLeft(); });
+  // What a life before this one left, as ServerCore takes it up.
+  void TakeUp() {
+    absl::StatusOr<LeftBehind> left = ReadLeftBehind(server_.disk_, state_.options().loop, server_.world_.Wall());
+    if (!left.ok()) {
+      server_.world_.Note(absl::StrCat("server: cannot start: ", left.status().message()));
+      After(absl::Milliseconds(500), [this] { TakeUp(); });
+      return;
+    }
+    state_.GoOnFrom(*left, Now());
+    for (const LeftBehind::Lease& lease : left->leases) server_.promises_.Restored(lease.id, lease.work);
+    for (JobPlan& plan : left->plans) {
+      server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on"));
+      Begin(std::move(plan));
+    }
+    state_.Open();
   }
   void Tick() {
     Locked([&](Actions& actions) { state_.Tick(Now(), actions); });
+    state_.TakeRetired();
     After(kTick, [this] { Tick(); });
   }
 
   // The committer: judges, stores, and finishes, with time between for anything else.
   void Commit() {
-    if (plan_ || committing_ || !state_.ResultsWait()) return;
+    if (plan_ || committing_ || !state_.CommitWaits()) return;
     committing_ = true;
     After(Soon(), [this] {
       plan_ = state_.JudgeGroup(server_.world_.Wall());
@@ -130,8 +141,9 @@ class SimServer::Life : public JobHost {
     });
   }
   void StorePlan() {
+    const bool any = !plan_->records.empty() || !plan_->leases.empty() || !plan_->closed.empty();
     const absl::Status stored =
-        plan_->records.empty() ? absl::OkStatus() : server_.disk_.Append(plan_->records).status();
+        any ? server_.disk_.Commit({plan_->records, plan_->leases, plan_->closed}).status() : absl::OkStatus();
     server_.world_.Note(absl::StrCat("server: ", plan_->records.size(), " records: ", stored.message()));
     if (stored.ok()) server_.promises_.Stored(plan_->records);
     After(Soon(), [this, stored] {
@@ -204,16 +216,26 @@ class SimServer::Life::Job : public JobPort, public std::enable_shared_from_this
   int64_t appointment_ = 0;
 };
 
-absl::StatusOr<int64_t> SimServer::Life::SubmitJob(JobSpec spec) {
-  TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), state_.options().loop, server_.world_.Wall()));
-  TEMPER_RETURN_IF_ERROR(state_.MayAddJob());
-  TEMPER_ASSIGN_OR_RETURN(const int64_t id, server_.disk_.CreateJob(plan.row));
-  plan.spec.id = plan.row.id = id;
-  server_.world_.Note(absl::StrCat("server: job ", id, " is accepted"));
+void SimServer::Life::Begin(JobPlan plan) {
+  const int64_t id = plan.row.id;
+  const size_t bytes = RequestBytes(plan.spec);
   server_.promises_.Accepted(id);
   const auto job = std::make_shared<Job>(*this, std::move(plan));
-  state_.AddJob(id, job);
+  state_.AddJob(id, bytes, job);
   job->Wake();
+}
+
+absl::StatusOr<int64_t> SimServer::Life::SubmitJob(const v1::SubmitJobRequest& request) {
+  TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
+  TEMPER_RETURN_IF_ERROR(state_.ReservePlace(0));
+  state_.GiveBackPlace(0);
+  TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), state_.options().loop, server_.world_.Wall()));
+  plan.row.request = request.SerializeAsString();
+  TEMPER_ASSIGN_OR_RETURN(const int64_t id, server_.disk_.CreateJob(plan.row));
+  plan.row.request.clear();
+  plan.spec.id = plan.row.id = id;
+  server_.world_.Note(absl::StrCat("server: job ", id, " is accepted"));
+  Begin(std::move(plan));
   return id;
 }
 
@@ -288,8 +310,8 @@ void SimServer::SubmitResults(std::vector<ItemResult> results,
   });
 }
 
-void SimServer::SubmitJob(JobSpec spec, std::function<void(absl::StatusOr<int64_t>)> done) {
-  Arrive([spec = std::move(spec), done = std::move(done)](Life& life) { done(life.SubmitJob(spec)); });
+void SimServer::SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done) {
+  Arrive([request = std::move(request), done = std::move(done)](Life& life) { done(life.SubmitJob(request)); });
 }
 
 void SimServer::CancelJob(int64_t id) {

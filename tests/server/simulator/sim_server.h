@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "temper/v1/tuning.pb.h"
 #include "tests/server/simulator/disk.h"
 #include "tests/server/simulator/faults.h"
 #include "tests/server/simulator/promises.h"
@@ -34,7 +35,7 @@ class SimServer {
   void Sync(SyncCall call, std::optional<absl::Duration> cut,
             std::function<void(absl::StatusOr<Dispatcher::SyncOutcome>)> done);
   void SubmitResults(std::vector<ItemResult> results, std::function<void(absl::StatusOr<std::vector<bool>>)> done);
-  void SubmitJob(JobSpec spec, std::function<void(absl::StatusOr<int64_t>)> done);
+  void SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done);
   void CancelJob(int64_t id);
 
   // After every event.

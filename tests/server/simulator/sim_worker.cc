@@ -179,7 +179,7 @@ void SimWorker::MeasureNext() {
     measuring_ = false;
     Held& held = held_.at(lease);
     held.measured = true;
-    outbox_.emplace_back(lease, Measure(held.grant));
+    outbox_.push_back({lease, held.grant.work->kind == WorkKind::kBatch, Measure(held.grant)});
     SubmitNext();
     SyncIfDue();
     MeasureNext();
@@ -212,7 +212,8 @@ ItemResult SimWorker::MeasureItem(const Dispatcher::Grant& grant, const WorkItem
   } else {
     trial.outcome = Outcome::kOk;
     const double seconds = 1e-3 * (0.2 + static_cast<double>(StableHash(workload + item.config) % 1000) / 1000);
-    for (int k = 0; k < 3; ++k) trial.costs_s.push_back(seconds * (1 + 0.01 * world_.rng().Uniform()));
+    const int samples = role_ == Role::kVerbose ? 5000 : 3;
+    for (int k = 0; k < samples; ++k) trial.costs_s.push_back(seconds * (1 + 0.01 * world_.rng().Uniform()));
   }
   return result;
 }
@@ -237,27 +238,28 @@ ItemResult SimWorker::MeasureModel(const Dispatcher::Grant& grant) {
 void SimWorker::SubmitNext() {
   if (submitting_ || outbox_.empty()) return;
   submitting_ = true;
-  const std::vector<ItemResult> results = outbox_.front().second;
+  const std::vector<ItemResult> results = outbox_.front().results;
   network_.Call<std::vector<bool>>(
       kCallDeadline, [this, results](auto reply) { server_.SubmitResults(results, reply); },
-      [this, life = life_, results](const absl::StatusOr<std::vector<bool>>& acks) {
-        if (life == life_) OnAcks(results, acks);
+      [this, life = life_](const absl::StatusOr<std::vector<bool>>& acks) {
+        if (life == life_) OnAcks(acks);
       });
 }
 
-void SimWorker::OnAcks(const std::vector<ItemResult>& results, const absl::StatusOr<std::vector<bool>>& acks) {
+void SimWorker::OnAcks(const absl::StatusOr<std::vector<bool>>& acks) {
   submitting_ = false;
   if (!acks.ok() && !absl::IsInvalidArgument(acks.status())) {
     After(BackOff(submit_failures_++), [this] { SubmitNext(); });
     return;
   }
   submit_failures_ = 0;
-  for (size_t i = 0; acks.ok() && i < results.size(); ++i) {
-    const bool kept =
-        !results[i].model && results[i].outcome() != Outcome::kInfrastructure && role_ != Role::kZeroThreads;
-    if ((*acks)[i] && kept) promises_.Acknowledged(name_, {results[i].item, results[i].attempt});
+  const Outgoing& sent = outbox_.front();
+  for (size_t i = 0; acks.ok() && i < sent.results.size(); ++i) {
+    const ItemResult& result = sent.results[i];
+    const bool kept = sent.batch && result.outcome() != Outcome::kInfrastructure && role_ != Role::kVerbose;
+    if ((*acks)[i] && kept) promises_.Acknowledged(name_, sent.lease, {result.item, result.attempt});
   }
-  held_.erase(outbox_.front().first);
+  held_.erase(outbox_.front().lease);
   outbox_.pop_front();
   SyncIfDue();
   SubmitNext();

@@ -21,6 +21,7 @@ enum class Role {
   kFlapping,     // dies with what it was granted, and comes back
   kZeroThreads,  // registers with threads = 0, and measures well
   kNotFinite,    // sends NaN where the untuned model's times belong
+  kVerbose,      // sends more samples of a trial than a store takes
   kGreedy,       // asks for a hundred leases
   kHoarder,      // restates its leases for ever
 };
@@ -55,7 +56,7 @@ class SimWorker {
   ItemResult MeasureModel(const Dispatcher::Grant& grant);
   bool TooBig(const Work& work) const;
   void SubmitNext();
-  void OnAcks(const std::vector<ItemResult>& results, const absl::StatusOr<std::vector<bool>>& acks);
+  void OnAcks(const absl::StatusOr<std::vector<bool>>& acks);
   absl::Duration BackOff(int failures);
 
   World& world_;
@@ -78,7 +79,12 @@ class SimWorker {
   std::map<int64_t, int> syncs_;  // under way, and the free slots they tell
   int64_t next_sync_ = 1;
   int sync_failures_ = 0, register_failures_ = 0, submit_failures_ = 0;
-  std::deque<std::pair<int64_t, std::vector<ItemResult>>> outbox_;  // by lease
+  struct Outgoing {
+    int64_t lease = 0;
+    bool batch = false;  // finals and models' checks begin anew where their server is gone
+    std::vector<ItemResult> results;
+  };
+  std::deque<Outgoing> outbox_;
   bool submitting_ = false;
 };
 

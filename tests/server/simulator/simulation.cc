@@ -26,8 +26,8 @@ constexpr char kTooBig[] = "enormous";
 CoreOptions Options() {
   CoreOptions options;
   options.dispatch.keep_lost = absl::Minutes(1);
-  options.forget_after = absl::Minutes(1);
-  options.loop.largest_batch = 6;  // many leases for few trials
+  options.forget_after = absl::Minutes(3);  // nobody is silent for longer
+  options.loop.largest_batch = 6;           // many leases for few trials
   return options;
 }
 
@@ -64,7 +64,7 @@ class Simulation {
     Play([this] { return ended_ == kJobs && !promises_.JobsLive(); }, kHorizon);
     if (!promises_.broken() && ended_ < kJobs) promises_.Broken("P5", absl::StrCat("only ", ended_, " jobs ended"));
     for (auto& worker : workers_) worker->Leave();
-    const absl::Duration forgotten = world_.Monotonic() + absl::Minutes(4);
+    const absl::Duration forgotten = world_.Monotonic() + absl::Minutes(5);
     Play([&] { return world_.Monotonic() > forgotten; }, kHorizon);
     if (!promises_.broken()) promises_.CheckRest(*disk_.Jobs({}), server_.TakeCensus(), Options().dispatch.remembered);
     RunResult result{.trace_hash = world_.trace_hash(), .events = world_.steps(), .jobs_done = done_};
@@ -84,11 +84,14 @@ class Simulation {
 
   void StartWorkers() {
     std::vector<Role> roles;
-    const std::pair<bool, Role> odd[] = {
-        {faults_.slow, Role::kSlow},           {faults_.broken, Role::kBroken},
-        {faults_.flapping, Role::kFlapping},   {faults_.hoarder, Role::kHoarder},
-        {faults_.greedy, Role::kGreedy},       {faults_.zero_threads, Role::kZeroThreads},
-        {faults_.not_finite, Role::kNotFinite}};
+    const std::pair<bool, Role> odd[] = {{faults_.slow, Role::kSlow},
+                                         {faults_.broken, Role::kBroken},
+                                         {faults_.flapping, Role::kFlapping},
+                                         {faults_.hoarder, Role::kHoarder},
+                                         {faults_.greedy, Role::kGreedy},
+                                         {faults_.zero_threads, Role::kZeroThreads},
+                                         {faults_.not_finite, Role::kNotFinite},
+                                         {faults_.verbose, Role::kVerbose}};
     for (const auto& [there, role] : odd) {
       if (there) roles.push_back(role);
     }
@@ -106,25 +109,25 @@ class Simulation {
     }
   }
 
-  // --- a client: submits its job until it is accepted, and again when the server that had it is gone ---
+  // --- a client: submits its job until it is accepted ---
 
   void StartClient(int job) {
     world_.After(world_.Between(absl::ZeroDuration(), absl::Seconds(faults_.early_calls ? 0.4 : 10)),
                  [this, job] { SubmitJob(job); });
   }
   void SubmitJob(int job) {
-    JobSpec spec;
-    spec.model = absl::StrCat("model-", job);
-    spec.graph_json = std::make_shared<const std::string>(ModelOf(job, faults_.unfit && job == 0));
-    spec.device_key = "toy-device";
-    spec.codegen_id = "c1";
-    spec.tuner = "random";
-    spec.trials = 40;
-    spec.seed = static_cast<uint64_t>(job);
-    spec.wait_for_device = absl::Minutes(5);
-    spec.booster = false;
+    v1::SubmitJobRequest request;
+    request.set_model(absl::StrCat("model-", job));
+    request.set_graph_json(ModelOf(job, faults_.unfit && job == 0));
+    request.set_device_key("toy-device");
+    request.set_codegen_id("c1");
+    request.set_tuner("random");
+    request.set_trials(40);
+    request.set_seed(static_cast<uint64_t>(job));
+    request.set_wait_for_device_ms(300'000);
+    request.set_no_booster(true);
     network_.Call<int64_t>(
-        absl::Seconds(10), [this, spec](auto reply) { server_.SubmitJob(spec, reply); },
+        absl::Seconds(10), [this, request](auto reply) { server_.SubmitJob(request, reply); },
         [this, job](const absl::StatusOr<int64_t>& id) {
           if (id.ok()) return Watch(job, *id);
           world_.After(world_.Between(absl::Milliseconds(100), absl::Seconds(2)), [this, job] { SubmitJob(job); });
@@ -133,7 +136,6 @@ class Simulation {
   void Watch(int job, int64_t id) {
     const absl::StatusOr<JobRow> row = disk_.GetJob(id);
     const std::string state = row.ok() ? row->state : "";
-    if (state == "abandoned") return SubmitJob(job);
     if (IsFinalJobState(state)) {
       ++ended_;
       if (state == "done") ++done_;

@@ -16,25 +16,25 @@ namespace {
 struct FaultClass {
   const char* name;
   bool Faults::*fault;
-  bool mended;  // the server holds its promises under it; no: its test is skipped, and it is not among the others
 };
 void PrintTo(const FaultClass& c, std::ostream* out) { *out << c.name; }
 
-constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network, true},
-                                        {"Crash", &Faults::crash, false},
-                                        {"Freeze", &Faults::freeze, true},
-                                        {"WallClockJumps", &Faults::wall_jumps, true},
-                                        {"StoreFails", &Faults::store_fails, false},
-                                        {"EarlyCalls", &Faults::early_calls, false},
-                                        {"SlowWorker", &Faults::slow, true},
-                                        {"BrokenWorker", &Faults::broken, true},
-                                        {"FlappingWorker", &Faults::flapping, true},
-                                        {"TwinWorkers", &Faults::twins, true},
-                                        {"UnfitDevice", &Faults::unfit, true},
-                                        {"ZeroThreads", &Faults::zero_threads, false},
-                                        {"NotFinite", &Faults::not_finite, true},
-                                        {"GreedyWorker", &Faults::greedy, true},
-                                        {"HoardingWorker", &Faults::hoarder, true}};
+constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network},
+                                        {"Crash", &Faults::crash},
+                                        {"Freeze", &Faults::freeze},
+                                        {"WallClockJumps", &Faults::wall_jumps},
+                                        {"StoreFails", &Faults::store_fails},
+                                        {"EarlyCalls", &Faults::early_calls},
+                                        {"SlowWorker", &Faults::slow},
+                                        {"BrokenWorker", &Faults::broken},
+                                        {"FlappingWorker", &Faults::flapping},
+                                        {"TwinWorkers", &Faults::twins},
+                                        {"UnfitDevice", &Faults::unfit},
+                                        {"ZeroThreads", &Faults::zero_threads},
+                                        {"NotFinite", &Faults::not_finite},
+                                        {"VerboseWorker", &Faults::verbose},
+                                        {"GreedyWorker", &Faults::greedy},
+                                        {"HoardingWorker", &Faults::hoarder}};
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* value = std::getenv(name);
@@ -54,28 +54,27 @@ void Hold(const Faults& faults, int64_t seeds) {
   ::testing::Test::RecordProperty("events_a_seed", static_cast<int>(events / seeds));
 }
 
-Faults AllThatAreMended() {
+Faults All() {
   Faults faults;
-  for (const FaultClass& c : kFaultClasses) faults.*c.fault = c.mended;
+  for (const FaultClass& c : kFaultClasses) faults.*c.fault = true;
   return faults;
 }
 
 TEST(Simulator, PromisesHoldWhereNothingGoesWrong) { Hold({}, 10); }
 
-TEST(Simulator, PromisesHoldWhereEverythingGoesWrongAtOnce) { Hold(AllThatAreMended(), 1000); }
+TEST(Simulator, PromisesHoldWhereEverythingGoesWrongAtOnce) { Hold(All(), 1000); }
 
 TEST(Simulator, TheSameSeedGivesTheSameEvents) {
-  const RunResult first = RunSimulation(7, AllThatAreMended()), again = RunSimulation(7, AllThatAreMended());
+  const RunResult first = RunSimulation(7, All()), again = RunSimulation(7, All());
   EXPECT_GT(first.events, 1000);
   EXPECT_EQ(first.events, again.events);
   EXPECT_EQ(first.trace_hash, again.trace_hash);
-  EXPECT_NE(first.trace_hash, RunSimulation(8, AllThatAreMended()).trace_hash);
+  EXPECT_NE(first.trace_hash, RunSimulation(8, All()).trace_hash);
 }
 
 class SimulatorFault : public ::testing::TestWithParam<FaultClass> {};
 
 TEST_P(SimulatorFault, PromisesHold) {
-  if (!GetParam().mended && std::getenv("TEMPER_SIM_UNMENDED") == nullptr) GTEST_SKIP() << "not mended yet";
   Faults faults;
   faults.*GetParam().fault = true;
   Hold(faults, 20);

@@ -1,0 +1,293 @@
+// The server's core by itself: what is taken in, what is stored, and what is given back.
+#include "tuner_server/service/core_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "storage/check.h"
+#include "tests/server/toys.h"
+
+namespace temper {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class FakeJob : public JobPort {
+ public:
+  explicit FakeJob(int64_t id) {
+    spec_.id = id;
+    feed_ = std::make_shared<JobFeed>(clock_, absl::ZeroDuration(), JobView(), JobRow());
+  }
+  void Deliver(const ItemResult& result) override { delivered.push_back(result); }
+  void Wake() override { ++woken; }
+  void Stop(const std::string& state, const std::string&) override { stopped = state; }
+  const JobSpec& spec() const override { return spec_; }
+  const std::shared_ptr<JobFeed>& feed() const override { return feed_; }
+
+  std::vector<ItemResult> delivered;
+  int woken = 0;
+  std::string stopped;
+
+ private:
+  FakeClock clock_;
+  JobSpec spec_;
+  std::shared_ptr<JobFeed> feed_;
+};
+
+WorkerInfo Worker(const std::string& name) {
+  return {.device_key = "k",
+          .fingerprint = "f",
+          .target = ToyTarget(),
+          .codegen_id = "c",
+          .name = name,
+          .instance = absl::StrCat("instance of ", name)};
+}
+
+Work Batch(int64_t job, int items) {
+  Work work;
+  work.job = job;
+  work.device_key = "k";
+  work.target = ToyTarget();
+  work.codegen_id = "c";
+  work.workload = absl::StrCat("w", job);
+  for (int i = 0; i < items; ++i) {
+    WorkItem item;
+    item.template_name = "t";
+    item.template_version = 1;
+    item.config = absl::StrCat("x=", i);
+    work.items.push_back(item);
+  }
+  return work;
+}
+
+ItemResult Ok(const Dispatcher::Grant& grant, size_t i, const std::string& name) {
+  const WorkItem& item = grant.work->items[i];
+  return {.lease = grant.lease,
+          .instance = Worker(name).instance,
+          .item = item.id,
+          .attempt = item.attempt,
+          .trial = {.outcome = Outcome::kOk, .costs_s = {1e-3, 1e-3, 1e-3}}};
+}
+
+class CoreStateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    state_.emplace(options_);
+    state_->Open();
+  }
+  absl::Duration Now() const { return clock_.Monotonic(); }
+
+  std::shared_ptr<FakeJob> AddJob(int64_t id) {
+    auto job = std::make_shared<FakeJob>(id);
+    EXPECT_TRUE(state_->ReservePlace(1).ok());
+    EXPECT_TRUE(state_->AddJob(id, 1, job));
+    return job;
+  }
+  std::string Register(const std::string& name) { return *state_->Register(Worker(name), Now()); }
+  void Queue(Work work) {
+    Actions actions;
+    state_->AddWork(std::move(work), Now(), actions);
+  }
+  // What the session is granted now, holding nothing else.
+  Dispatcher::Grant Take(const std::string& session) {
+    Actions actions;
+    Dispatcher::Grant grant;
+    state_->Sync(
+        {.ticket = state_->NewTicket(), .session = session, .free_slots = 1},
+        [&](const absl::StatusOr<Dispatcher::SyncOutcome>& outcome) {
+          if (outcome.ok() && !outcome->grants.empty()) grant = outcome->grants[0];
+        },
+        Now(), actions);
+    for (auto& action : actions) action();
+    if (state_->CommitWaits()) Finish(state_->JudgeGroup(absl::UnixEpoch()));  // the lease is stored first
+    return grant;
+  }
+  void Submit(std::vector<ItemResult> results) {
+    Actions actions;
+    acks_.reset();
+    state_->Submit(
+        std::move(results), [this](const auto& acks) { acks_ = acks; }, actions);
+    for (auto& action : actions) action();
+  }
+  void Finish(CoreState::CommitPlan plan, const absl::Status& stored = absl::OkStatus()) {
+    Actions actions;
+    state_->FinishGroup(std::move(plan), stored, Now(), actions);
+    for (auto& action : actions) action();
+  }
+  // Time passes as it does in a live server.
+  void Pass(absl::Duration d) {
+    for (; d > absl::ZeroDuration(); d -= absl::Seconds(1)) {
+      clock_.Advance(absl::Seconds(1));
+      Actions actions;
+      state_->Tick(Now(), actions);
+    }
+  }
+
+  CoreOptions options_;
+  FakeClock clock_;
+  std::optional<CoreState> state_;
+  std::optional<absl::StatusOr<std::vector<bool>>> acks_;
+};
+
+TEST_F(CoreStateTest, NothingIsTakenBeforeTheServerIsOpen) {
+  state_.emplace(options_);
+  EXPECT_TRUE(absl::IsUnavailable(state_->Register(Worker("w"), Now()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(state_->ReservePlace(1)));
+  Submit({});
+  EXPECT_TRUE(absl::IsUnavailable(acks_->status()));
+  state_->Open();
+  EXPECT_TRUE(state_->Register(Worker("w"), Now()).ok());
+  EXPECT_TRUE(state_->ReservePlace(1).ok());
+}
+
+TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {
+  for (const int threads : {0, -1, 1 << 20}) {
+    WorkerInfo info = Worker("w");
+    info.threads = threads;
+    EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(info, Now()).status())) << threads;
+  }
+  for (const int slots : {0, 65}) {
+    WorkerInfo info = Worker("w");
+    info.slots = slots;
+    EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(info, Now()).status())) << slots;
+  }
+  WorkerInfo odd = Worker("w");
+  odd.fingerprint = std::string(1 << 20, 'x');
+  EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(odd, Now()).status()));
+  odd.fingerprint = "\xff\xfe";
+  EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(odd, Now()).status()));
+}
+
+TEST_F(CoreStateTest, AResultThatNoStoreTakesCostsNobodyElseAnything) {
+  const auto job = AddJob(1);
+  const std::string liar = Register("liar"), honest = Register("honest");
+  Queue(Batch(1, 2));
+  Queue(Batch(1, 1));
+  const Dispatcher::Grant first = Take(liar), second = Take(honest);
+  ItemResult endless = Ok(first, 0, "liar");
+  endless.trial.costs_s.assign(2 * kMaxSamples, 1e-3);
+  Submit({endless, Ok(first, 1, "liar")});
+  Submit({Ok(second, 0, "honest")});
+  CoreState::CommitPlan plan = state_->JudgeGroup(absl::UnixEpoch());
+  EXPECT_THAT(plan.records, SizeIs(2));
+  for (const Record& record : plan.records) EXPECT_TRUE(CheckRecord(record).ok());
+  Finish(std::move(plan));
+  EXPECT_THAT(job->delivered, SizeIs(2));
+  EXPECT_EQ(Take(honest).work->items[0].id, first.work->items[0].id) << "it is tried again elsewhere";
+}
+
+TEST_F(CoreStateTest, AnItemWhoseLastResultIsBeingStoredIsNotGivenUpMeanwhile) {
+  options_.dispatch.max_attempts = 1;
+  SetUp();
+  const auto job = AddJob(1);
+  const std::string worker = Register("w");
+  Queue(Batch(1, 1));
+  const Dispatcher::Grant grant = Take(worker);
+  Submit({Ok(grant, 0, "w")});
+  CoreState::CommitPlan plan = state_->JudgeGroup(absl::UnixEpoch());
+  Pass(absl::Seconds(100));  // the disk is slow, and the lease runs out
+  EXPECT_FALSE(state_->CommitWaits()) << "nothing else is to be stored about it";
+  Finish(std::move(plan));
+  EXPECT_THAT(job->delivered, SizeIs(1));
+  EXPECT_FALSE(state_->CommitWaits());
+}
+
+TEST_F(CoreStateTest, AnItemWhoseResultCouldNotBeStoredAndWhoseLeaseIsGoneIsTriedAgain) {
+  AddJob(1);
+  const std::string worker = Register("w");
+  Queue(Batch(1, 1));
+  const Dispatcher::Grant grant = Take(worker);
+  Submit({Ok(grant, 0, "w")});
+  CoreState::CommitPlan plan = state_->JudgeGroup(absl::UnixEpoch());
+  Pass(absl::Seconds(100));
+  Finish(std::move(plan), absl::ResourceExhaustedError("the disk is full"));
+  EXPECT_TRUE(absl::IsUnavailable(acks_->status()));
+  EXPECT_EQ(Take(Register("another")).work->items[0].id, grant.work->items[0].id);
+}
+
+TEST_F(CoreStateTest, TwoResultsOfOneAttemptInOneGroupAreComparedWithOneAnother) {
+  AddJob(1);
+  const std::string worker = Register("w");
+  Queue(Batch(1, 1));
+  const Dispatcher::Grant grant = Take(worker);
+  ItemResult altered = Ok(grant, 0, "w");
+  altered.trial.costs_s = {1e-9};
+  Submit({Ok(grant, 0, "w"), Ok(grant, 0, "w"), altered});
+  CoreState::CommitPlan plan = state_->JudgeGroup(absl::UnixEpoch());
+  EXPECT_THAT(plan.records, SizeIs(1));
+  Finish(std::move(plan));
+  EXPECT_THAT(**acks_, ElementsAre(true, true, false));
+}
+
+TEST_F(CoreStateTest, AStoreThatFailsNowAndThenEndsNoJobAndOneThatKeepsFailingEndsAll) {
+  const auto job = AddJob(1);
+  const std::string worker = Register("w");
+  Queue(Batch(1, 1));
+  const Dispatcher::Grant grant = Take(worker);
+  const auto fail = [&] {
+    Submit({Ok(grant, 0, "w")});
+    Finish(state_->JudgeGroup(absl::UnixEpoch()), absl::ResourceExhaustedError("the disk is full"));
+  };
+  fail();
+  clock_.Advance(absl::Minutes(1));
+  fail();
+  EXPECT_EQ(job->stopped, "");
+  fail();
+  EXPECT_EQ(job->stopped, "failed");
+}
+
+TEST_F(CoreStateTest, APlaceIsTakenBeforeTheJobIsMade) {
+  options_.most_jobs = 1;
+  options_.most_waiting = 1;
+  SetUp();
+  EXPECT_TRUE(state_->ReservePlace(1).ok());
+  EXPECT_TRUE(state_->ReservePlace(1).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(state_->ReservePlace(1)));
+  state_->GiveBackPlace(1);
+  EXPECT_TRUE(state_->ReservePlace(1).ok());
+  options_.most_request_bytes = 10;
+  SetUp();
+  EXPECT_TRUE(state_->ReservePlace(8).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(state_->ReservePlace(8)));
+}
+
+TEST_F(CoreStateTest, JobsThatWaitTakeNobodysPlace) {
+  options_.most_jobs = 1;
+  SetUp();
+  AddJob(1);  // for its device, say
+  const auto second = AddJob(2), third = AddJob(3);
+  EXPECT_TRUE(state_->TryBeginJob(2));
+  EXPECT_TRUE(state_->TryBeginJob(2));
+  EXPECT_FALSE(state_->TryBeginJob(3));
+  const int woken = third->woken;
+  Actions actions;
+  state_->JobOver(2, Now(), actions);
+  EXPECT_GT(third->woken, woken);
+  EXPECT_TRUE(state_->TryBeginJob(3));
+}
+
+TEST_F(CoreStateTest, OfAJobThatIsOverOnlyWhatPeopleSeeStays) {
+  std::weak_ptr<FakeJob> job = AddJob(1);
+  Actions actions;
+  state_->JobOver(1, Now(), actions);
+  state_->TakeRetired();
+  EXPECT_TRUE(job.expired());
+  EXPECT_EQ(state_->FindJob(1), nullptr);
+  EXPECT_NE(state_->FindFeed(1), nullptr);
+  Pass(absl::Minutes(11));
+  EXPECT_EQ(state_->FindFeed(1), nullptr);
+  EXPECT_EQ(state_->TakeCensus().sizes.over, 0u);
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleMock(&argc, argv);
+  temper::RegisterToys();
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,79 @@
+// A job's steps without their thread.
+#include "tuner_server/service/job_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/server/fallible_store.h"
+#include "tests/server/toys.h"
+
+namespace temper {
+namespace {
+
+// A server without workers.
+class LonelyHost : public JobHost {
+ public:
+  const Clock& clock() const override { return clock_; }
+  Store& store() override { return store_; }
+  std::vector<int64_t> Submit(Work) override { return {}; }
+  void Withdraw(const std::vector<int64_t>&) override {}
+  absl::Duration GrantedAt(const std::vector<int64_t>&) override { return absl::InfiniteDuration(); }
+  std::optional<WorkerInfo> FindWorker(const JobSpec&, const std::string&) override { return std::nullopt; }
+  int Slots(const JobSpec&, const std::string&) override { return 0; }
+  std::string WhyNoWorker(const JobSpec&) override { return "nobody is there"; }
+  std::vector<WorkItem> Unsettled(int64_t) override { return {}; }
+  bool TryBeginJob(int64_t) override { return true; }
+  bool TryBeginSearch(int64_t) override { return true; }
+  void EndSearch(int64_t) override {}
+  void JobOver(int64_t) override {}
+
+  FakeClock clock_;
+  FallibleStore store_;
+};
+
+JobPlan Plan(LonelyHost& host) {
+  JobSpec spec;
+  spec.workloads = {Text(ToyWorkload("a", 100))};
+  spec.device_key = "k";
+  spec.tuner = "random";
+  JobPlan plan = *PlanJob(spec, {}, host.clock().Wall());
+  plan.spec.id = plan.row.id = *host.store().CreateJob(plan.row);
+  return plan;
+}
+
+TEST(JobSteps, AnEndThatCanNotBeStoredIsStoredLater) {
+  LonelyHost host;
+  JobSteps steps(host, Plan(host));
+  host.store_.full_for_jobs = true;
+  absl::Duration due = host.clock_.Monotonic();
+  for (int i = 0; i < 20; ++i) {
+    due = steps.Step({}, host.clock_.Monotonic());
+    ASSERT_FALSE(steps.over());
+    ASSERT_NE(due, absl::InfiniteDuration());
+    host.clock_.Advance(due - host.clock_.Monotonic());
+  }
+  EXPECT_EQ(steps.view().state, "queued") << "told only when it is stored";
+  host.store_.full_for_jobs = false;
+  steps.Step({}, host.clock_.Monotonic());
+  EXPECT_TRUE(steps.over());
+  EXPECT_EQ(steps.view().state, "failed");
+  EXPECT_EQ(host.store_.GetJob(steps.spec().id)->state, "failed");
+}
+
+TEST(JobSteps, AServerThatEndsDoesNotWaitForItsDisk) {
+  LonelyHost host;
+  JobSteps steps(host, Plan(host));
+  host.store_.full_for_jobs = true;
+  steps.Step({.stop_state = "abandoned", .stop_reason = "the server was shut down"}, host.clock_.Monotonic());
+  EXPECT_TRUE(steps.over());
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  temper::RegisterToys();
+  return RUN_ALL_TESTS();
+}

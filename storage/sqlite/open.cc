@@ -148,10 +148,12 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenWriter(const std::string& path) 
   TEMPER_ASSIGN_OR_RETURN(const int64_t objects, connection->Int("SELECT count(*) FROM sqlite_master"));
   if (application != kApplicationId && objects > 0) return NotOurs(path, "another program's SQLite file");
   TEMPER_RETURN_IF_ERROR(CheckPages(path, *connection, CheckDepth::kBounded));
-  // A new file gets its schema before the log, so that its header says whose it is from the first commit on.
-  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA synchronous = FULL"));
+  // A new file gets its schema before the log, so that its header says whose it is from the first commit on. Until it
+  // has the log, deletions are synced too: a journal that a loss of power brought back would undo what came later.
+  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA synchronous = EXTRA"));
   TEMPER_RETURN_IF_ERROR(Migrate(path, *connection, version));
   TEMPER_RETURN_IF_ERROR(UseLog(path, *connection));
+  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA synchronous = FULL"));
   // KiB of pages, which the system caches too: a writer mostly appends.
   TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512"));
   connection->CheckpointOnClose(true);

@@ -40,8 +40,8 @@ class JobPort {
   virtual void Deliver(const ItemResult& result) = 0;
   virtual void Wake() = 0;
   // Ends the job in this final state: "cancelled" by a person, "abandoned" with its command, "failed" where nothing can
-  // be stored. "suspended": it stops here without an end, and goes on under the next server. The first call counts, but
-  // a job that is suspended waits no longer for its end to be stored.
+  // be stored. "suspended": it stops here without an end, and goes on under the next server. The first call counts.
+  // After the server's end no job waits any longer for its own to be stored.
   virtual void Stop(const std::string& state, const std::string& reason) = 0;
   virtual const JobSpec& spec() const = 0;
   virtual const std::shared_ptr<JobFeed>& feed() const = 0;

@@ -40,9 +40,7 @@ void JobRunner::Wake() {
 
 void JobRunner::Stop(const std::string& state, const std::string& reason) {
   std::lock_guard lock(mutex_);
-  if (!input_.stop_state.empty() && state != "suspended") return;
-  input_.stop_state = state;
-  input_.stop_reason = reason;
+  input_.Stop(state, reason);
   woken_ = true;
   wake_.notify_all();
 }

@@ -27,6 +27,13 @@ nlohmann::ordered_json Counts(const std::map<Outcome, int>& outcomes) {
 
 }  // namespace
 
+void JobInput::Stop(const std::string& state, const std::string& reason) {
+  server_ends = server_ends || state == kSuspended || state == kAbandoned;
+  if (!stop_state.empty()) return;
+  stop_state = state;
+  stop_reason = reason;
+}
+
 JobSteps::JobSteps(JobHost& host, JobPlan plan)
     : host_(host),
       spec_(std::move(plan.spec)),
@@ -42,7 +49,8 @@ JobSteps::JobSteps(JobHost& host, JobPlan plan)
 }
 
 absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
-  if (stop_state_.empty() || input.stop_state == kSuspended) {
+  server_ends_ = input.server_ends;
+  if (stop_state_.empty()) {
     stop_state_ = input.stop_state;
     stop_reason_ = input.stop_reason;
   }
@@ -246,10 +254,11 @@ absl::Duration JobSteps::Finish(absl::Duration now) {
     row_.best_ms = 0;
     stored = host_.store().UpdateJob(row_);
   }
-  if (!stored.ok() && !absl::IsNotFound(stored) && stop_state_ != kAbandoned) {
+  if (!stored.ok() && !absl::IsNotFound(stored) && !server_ends_) {
     LogError({.job = row_.id}, "the job's end can not be stored yet: {}", stored.ToString());
     return now + kStoreAgain;
   }
+  if (!stored.ok() && !absl::IsNotFound(stored)) row_.state = kSuspended;  // the next server ends it
   LogInfo({.job = row_.id, .key = row_.device_key}, "the job is {}{}{}", row_.state, row_.reason.empty() ? "" : ": ",
           row_.reason);
   // Told only when it is stored: who sees the end finds it in the database.

@@ -21,6 +21,9 @@ namespace temper {
 struct JobInput {
   std::vector<ItemResult> results;
   std::string stop_state, stop_reason;  // see JobPort::Stop; empty: go on
+  bool server_ends = false;             // nothing waits any longer
+
+  void Stop(const std::string& state, const std::string& reason);
 };
 
 class JobSteps {
@@ -75,6 +78,7 @@ class JobSteps {
   size_t prepared_ = 0;                       // tasks
   std::unique_ptr<JobLoop> loop_;
   std::string stop_state_, stop_reason_;
+  bool server_ends_ = false;
   // In workers' hands since before this server, as of the loop's making, and what came of it until the tasks were
   // prepared.
   std::vector<WorkItem> adopted_;

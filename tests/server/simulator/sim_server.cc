@@ -180,9 +180,7 @@ class SimServer::Life::Job : public JobPort, public std::enable_shared_from_this
     if (!std::exchange(woken_, true)) StepAfter(absl::Microseconds(50));
   }
   void Stop(const std::string& state, const std::string& reason) override {
-    if (!input_.stop_state.empty()) return;
-    input_.stop_state = state;
-    input_.stop_reason = reason;
+    input_.Stop(state, reason);
     Wake();
   }
   const JobSpec& spec() const override { return steps_.spec(); }

@@ -55,8 +55,8 @@ class Witness {
   std::vector<Seen> seen_;  // of what concerns all, then by candidate
 };
 
-// The beginning of a text from outside, as errors are kept and logged: at most kMaxErrorBytes of UTF-8, and nothing that
-// a terminal obeys.
+// The beginning of a text from outside, as errors are kept and logged: at most kMaxErrorBytes of UTF-8, and nothing
+// that a terminal obeys.
 std::string FirstLines(std::string_view text);
 inline constexpr size_t kMaxErrorBytes = 1024;
 

@@ -36,6 +36,9 @@ void AddCancel(CLI::App& app, Action* action);
 void AddDevice(CLI::App& app, Action* action);
 void AddToken(CLI::App& app, Action* action);
 void AddAudit(CLI::App& app, Action* action);
+void AddDrain(CLI::App& app, Action* action);
+void AddUndrain(CLI::App& app, Action* action);
+void AddPriority(CLI::App& app, Action* action);
 
 inline constexpr std::string_view kLocalDevice = "local";  // the device key of runs without --device
 

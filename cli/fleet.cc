@@ -14,12 +14,15 @@
 namespace temper {
 namespace {
 
+constexpr double kUsualDrift = 1.2;  // more is worth a word
+
 struct Options {
   ConnectOptions connect;
   bool json = false;
   int64_t job = 0;
   int64_t limit = 100;
   std::string state;
+  int priority = 0;
 };
 
 absl::Status Devices(const Options& o) {
@@ -36,10 +39,17 @@ absl::Status Devices(const Options& o) {
                                      {"trials", d.trials()},
                                      {"failures", d.failures()},
                                      {"last_seen_s", d.last_seen_s()},
-                                     {"target", d.target()}};
+                                     {"target", d.target()},
+                                     {"name", d.name()},
+                                     {"job", d.lease_job()},
+                                     {"lease_age_s", d.lease_age_s()},
+                                     {"drift", d.drift()},
+                                     {"sandbox", d.sandbox()}};
       std::printf("%s\n", JsonText(line).c_str());
     } else {
-      const std::string reason = d.reason().empty() ? "" : " (" + d.reason() + ")";
+      std::string reason = d.reason().empty() ? "" : " (" + d.reason() + ")";
+      if (d.lease_job() != 0) absl::StrAppend(&reason, " (job ", d.lease_job(), ", ", d.lease_age_s(), " s)");
+      if (d.drift() > kUsualDrift) absl::StrAppend(&reason, " (", d.drift(), " times as slow as usual)");
       std::printf("%-16s %-18s %8lld %9lld %12.1f  %s%s\n", Escaped(d.key()).c_str(), d.state().c_str(),
                   static_cast<long long>(d.trials()), static_cast<long long>(d.failures()), d.last_seen_s(),
                   Escaped(d.fingerprint()).c_str(), Escaped(reason).c_str());
@@ -54,9 +64,9 @@ absl::Status Jobs(const Options& o) {
   if (!o.json) std::printf("%6s %-24s %-16s %-20s %8s %10s\n", "job", "model", "device", "state", "trials", "best ms");
   for (const v1::JobSummary& j : jobs) {
     if (o.json) {
-      nlohmann::ordered_json line = {{"job", j.job()},        {"model", j.model()},   {"device", j.device_key()},
-                                     {"state", j.state()},    {"reason", j.reason()}, {"trials", j.trials()},
-                                     {"best_ms", j.best_ms()}};
+      nlohmann::ordered_json line = {{"job", j.job()},         {"model", j.model()},   {"device", j.device_key()},
+                                     {"state", j.state()},     {"reason", j.reason()}, {"trials", j.trials()},
+                                     {"best_ms", j.best_ms()}, {"owner", j.owner()},   {"priority", j.priority()}};
       std::printf("%s\n", JsonText(line).c_str());
     } else {
       const std::string reason = j.reason().empty() ? "" : "  " + j.reason();
@@ -89,6 +99,13 @@ absl::Status Cancel(const Options& o) {
     return absl::FailedPreconditionError(absl::StrCat("job ", o.job, " is over: it was ", job.state(), " before"));
   TEMPER_RETURN_IF_ERROR(client->CancelJob(o.job));
   std::printf("job %lld is cancelled; its records stay\n", static_cast<long long>(o.job));
+  return absl::OkStatus();
+}
+
+absl::Status Priority(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
+  TEMPER_RETURN_IF_ERROR(client->SetPriority(o.job, o.priority));
+  std::printf("job %lld has priority %d\n", static_cast<long long>(o.job), o.priority);
   return absl::OkStatus();
 }
 
@@ -130,6 +147,14 @@ void AddCancel(CLI::App& app, Action* action) {
   Add(app, action, "cancel", "end a job; its records stay", "cancel 7 --server tuner:9190", Cancel, o)
       ->add_option("job", o->job, "the job's number")
       ->required();
+}
+
+void AddPriority(CLI::App& app, Action* action) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = Add(app, action, "priority", "let a job's work go before or after that of others",
+                          "priority 7 5 --server tuner:9190", Priority, o);
+  command->add_option("job", o->job, "the job's number")->required();
+  command->add_option("priority", o->priority, "from -10 to 10; higher goes first, 0 is usual")->required();
 }
 
 }  // namespace temper

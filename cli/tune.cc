@@ -23,6 +23,7 @@ struct Options {
   ModelOptions model;
   RecordOptions records;
   std::string tuner = "xgb", time_budget, wait_for_device = "30s", json, cores, min_gain;
+  int priority = 0;
   int trials = 0, trials_per_task = 0, early_stopping = 0, early_stopping_model = 0;
   uint64_t seed = 0;
   bool revalidate = false, no_booster = false;
@@ -49,6 +50,7 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
   request.set_early_stopping(o.early_stopping);
   request.set_early_stopping_model(o.early_stopping_model);
   request.set_seed(o.seed);
+  request.set_priority(o.priority);
   request.set_close_with_command(local);
   request.set_revalidate(o.revalidate);
   request.set_no_booster(o.no_booster);
@@ -182,6 +184,8 @@ void AddTune(CLI::App& app, Action* action) {
                     "no search");
   command->add_flag("--no-booster", o->no_booster,
                     "begin at the draft alone, without the boosters that come with Temper");
+  command->add_option("--priority", o->priority, "with --server: from -10 to 10; higher goes first")
+      ->check(CLI::Range(-10, 10));
   command->add_option("--seed", o->seed, "seed of the search");
   command->add_option("--json", o->json, "write a report to FILE");
   command->footer(

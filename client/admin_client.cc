@@ -53,6 +53,12 @@ absl::StatusOr<int> AdminClient::ApproveDevice(const std::string& key, const std
   return reply.devices();
 }
 
+absl::StatusOr<int> AdminClient::Drain(const v1::DrainRequest& request) {
+  v1::DrainReply reply;
+  TEMPER_RETURN_IF_ERROR(impl_->Call(&Stub::Drain, request, reply));
+  return reply.workers();
+}
+
 absl::StatusOr<int> AdminClient::RevokeDevice(const std::string& key) {
   v1::RevokeDeviceRequest request;
   request.set_key(key);

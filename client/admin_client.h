@@ -23,6 +23,7 @@ class AdminClient {
   absl::StatusOr<v1::AddDeviceReply> AddDevice(const std::string& key);
   absl::StatusOr<int> ApproveDevice(const std::string& key, const std::string& fingerprint);  // how many
   absl::StatusOr<int> RevokeDevice(const std::string& key);                                   // certificates
+  absl::StatusOr<int> Drain(const v1::DrainRequest& request);                                 // workers
 
   absl::StatusOr<v1::AddTokenReply> AddToken(const v1::AddTokenRequest& request);
   absl::Status RevokeToken(const std::string& id);

@@ -148,6 +148,14 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
   }
 }
 
+absl::Status TunerClient::SetPriority(int64_t job, int priority) {
+  v1::SetPriorityRequest request;
+  request.set_job(job);
+  request.set_priority(priority);
+  v1::SetPriorityReply reply;
+  return impl_->Call(&v1::TuningService::Stub::SetPriority, request, reply);
+}
+
 absl::Status TunerClient::CancelJob(int64_t job) {
   v1::CancelJobRequest request;
   request.set_job(job);

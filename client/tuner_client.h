@@ -48,6 +48,7 @@ class TunerClient {
   absl::Status WatchJob(int64_t job, const std::function<bool(const v1::JobEvent&)>& on_event,
                         absl::Duration patience = absl::Seconds(10), StopSignal* stop = nullptr);
   absl::Status CancelJob(int64_t job);
+  absl::Status SetPriority(int64_t job, int priority);
   // The newest `most` jobs (0: all) of this state (empty: any), newest first.
   absl::StatusOr<std::vector<v1::JobSummary>> ListJobs(int64_t most = 0, const std::string& state = "");
   absl::StatusOr<v1::JobSummary> GetJob(int64_t job);  // kNotFound

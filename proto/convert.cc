@@ -134,6 +134,8 @@ v1::JobSummary ToWire(const JobRow& row) {
   out.set_reason(ToUtf8(row.reason));
   out.set_trials(row.trials);
   out.set_best_ms(row.best_ms);
+  out.set_owner(row.owner);
+  out.set_priority(row.priority);
   return out;
 }
 

@@ -226,6 +226,10 @@ absl::StatusOr<int64_t> ServerCore::CreateJob(JobSpec spec, std::string request)
   return absl::UnavailableError(row.reason);
 }
 
+absl::Status ServerCore::SetPriority(int64_t id, int priority) {
+  return Locked([&](Actions&) { return state_.SetPriority(id, priority); });
+}
+
 absl::Status ServerCore::CancelJob(int64_t id) {
   const std::shared_ptr<JobPort> job = Locked([&](Actions&) { return state_.FindJob(id); });
   if (job == nullptr) return store_.GetJob(id).status();  // one that is over needs no cancelling

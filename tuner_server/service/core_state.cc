@@ -367,6 +367,14 @@ void CoreState::GoOnFrom(const LeftBehind& left, absl::Duration now) {
   for (const LeftBehind::Lease& lease : left.leases) dispatcher_.Restore(lease.id, lease.work, lease.worker, now);
 }
 
+absl::Status CoreState::SetPriority(int64_t id, int priority) {
+  const std::shared_ptr<JobPort> job = FindJob(id);
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id, " is running or waiting"));
+  dispatcher_.SetPriority(id, priority);
+  job->SetPriority(priority);
+  return absl::OkStatus();
+}
+
 std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {
   const auto job = jobs_.find(id);
   return job == jobs_.end() ? nullptr : job->second.port;

@@ -122,6 +122,7 @@ class CoreState {
   bool AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job);
   // What goes on from an earlier server.
   void GoOnFrom(const LeftBehind& left, absl::Duration now);
+  absl::Status SetPriority(int64_t job, int priority);
   std::shared_ptr<JobPort> FindJob(int64_t id) const;   // null: it is over, or none of this server
   std::shared_ptr<JobFeed> FindFeed(int64_t id) const;  // null: none of this server, or long over
   // Jobs that are over, to be destroyed without the lock: they wait for their thread.

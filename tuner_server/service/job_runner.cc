@@ -45,6 +45,13 @@ void JobRunner::Stop(const std::string& state, const std::string& reason) {
   wake_.notify_all();
 }
 
+void JobRunner::SetPriority(int priority) {
+  std::lock_guard lock(mutex_);
+  input_.priority = priority;
+  woken_ = true;
+  wake_.notify_all();
+}
+
 JobInput JobRunner::TakeInput() {
   std::lock_guard lock(mutex_);
   woken_ = false;

@@ -23,6 +23,7 @@ class JobRunner : public JobPort {
   void Deliver(const ItemResult& result) override;
   void Wake() override;
   void Stop(const std::string& state, const std::string& reason) override;
+  void SetPriority(int priority) override;
   const JobSpec& spec() const override { return steps_.spec(); }
   const std::shared_ptr<JobFeed>& feed() const override { return feed_; }
 

@@ -50,6 +50,10 @@ JobSteps::JobSteps(JobHost& host, JobPlan plan)
 
 absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
   server_ends_ = input.server_ends;
+  if (input.priority && *input.priority != row_.priority && state_ < State::kFinish) {
+    row_.priority = *input.priority;
+    StoreRow();
+  }
   if (stop_state_.empty()) {
     stop_state_ = input.stop_state;
     stop_reason_ = input.stop_reason;
@@ -278,6 +282,10 @@ void JobSteps::ShowState(const std::string& state) {
   const std::string kept = loop_ == nullptr && waits ? "queued" : "running";
   if (row_.state == kept) return;
   row_.state = kept;
+  StoreRow();
+}
+
+void JobSteps::StoreRow() {
   row_.updated_unix_ms = absl::ToUnixMillis(host_.clock().Wall());
   if (const absl::Status stored = host_.store().UpdateJob(row_); !stored.ok()) {
     LogWarn({.job = row_.id}, "the job's state could not be stored: {}", stored.ToString());

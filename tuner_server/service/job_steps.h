@@ -22,6 +22,7 @@ struct JobInput {
   std::vector<ItemResult> results;
   std::string stop_state, stop_reason;  // see JobPort::Stop; empty: go on
   bool server_ends = false;             // nothing waits any longer
+  std::optional<int> priority;          // another one than it had
 
   void Stop(const std::string& state, const std::string& reason);
 };
@@ -60,6 +61,7 @@ class JobSteps {
   absl::Status RecordsToLearnFrom();
   absl::Status RecordsOfTask(size_t task);
   void ShowState(const std::string& state);
+  void StoreRow();  // on its way, as well as the store can
   void ShowProgress(absl::Duration now);
   std::string Summary(absl::Duration now) const;
 

@@ -219,7 +219,7 @@ void FillDevices(ServerCore& core, const v1::ListDevicesRequest& request, v1::Li
       reply->set_next_after(last);
       break;
     }
-    *reply->add_devices() = ToWire(*next->second, now - next->second->last_seen);
+    *reply->add_devices() = ToWire(*next->second, now);
     last = next->first;
   }
 }
@@ -321,6 +321,14 @@ grpc::ServerUnaryReactor* TuningServiceImpl::CancelJob(grpc::CallbackServerConte
       !admitted.ok())
     return Answer(context, admitted);
   return AnswerFrom(reads_, context, 0, [=, this] { return core_.CancelJob(request->job()); });
+}
+
+grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerContext* context,
+                                                         const v1::SetPriorityRequest* request,
+                                                         v1::SetPriorityReply* reply) {
+  const absl::Status admitted =
+      Admit(callers_, *context, *request, kLargestQuery, Call::kSetPriority, SubjectOf(request->job())).status();
+  return Answer(context, admitted.ok() ? core_.SetPriority(request->job(), request->priority()) : admitted);
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContext* context,

@@ -21,6 +21,8 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
                                                    const v1::WatchJobRequest* request) override;
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobReply* reply) override;
+  grpc::ServerUnaryReactor* SetPriority(grpc::CallbackServerContext* context, const v1::SetPriorityRequest* request,
+                                        v1::SetPriorityReply* reply) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsReply* reply) override;
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context, const v1::ListDevicesRequest* request,

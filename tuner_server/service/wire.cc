@@ -105,7 +105,7 @@ v1::SyncReply ToWire(const Dispatcher::SyncOutcome& outcome) {
   return out;
 }
 
-v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration seen_ago) {
+v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration now) {
   v1::Device out;
   out.set_key(view.info.device_key);
   out.set_fingerprint(view.info.fingerprint);
@@ -113,7 +113,13 @@ v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration seen_ago) 
   out.set_reason(view.reason);
   out.set_trials(view.trials);
   out.set_failures(view.failures);
-  out.set_last_seen_s(absl::ToDoubleSeconds(seen_ago));
+  out.set_last_seen_s(absl::ToDoubleSeconds(now - view.last_seen));
+  out.set_name(view.info.name);
+  out.set_lease_job(view.job);
+  if (view.job != 0) out.set_lease_age_s(absl::ToDoubleSeconds(now - view.lease_since));
+  out.set_drift(view.drift);
+  out.set_sandbox(view.info.sandbox);
+  out.set_wire_version(view.info.wire_version);
   out.set_target(view.info.target);
   out.set_codegen_id(view.info.codegen_id);
   return out;

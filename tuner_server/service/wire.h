@@ -15,8 +15,7 @@ ItemResult ItemResultOf(const v1::CandidateResult& result);
 ItemResult ItemResultOf(const v1::ModelResult& result);
 v1::Lease ToWire(const Dispatcher::Grant& grant);
 v1::SyncReply ToWire(const Dispatcher::SyncOutcome& outcome);
-// `seen_ago`: since it was last heard of.
-v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration seen_ago);
+v1::Device ToWire(const Dispatcher::SessionView& view, absl::Duration now);
 v1::JobEvent ToWire(const JobNews& news);
 // The id is the store's to give.
 absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& request);

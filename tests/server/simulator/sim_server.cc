@@ -183,6 +183,7 @@ class SimServer::Life::Job : public JobPort, public std::enable_shared_from_this
     input_.Stop(state, reason);
     Wake();
   }
+  void SetPriority(int priority) override { input_.priority = priority; }
   const JobSpec& spec() const override { return steps_.spec(); }
   const std::shared_ptr<JobFeed>& feed() const override { return feed_; }
 

@@ -48,7 +48,7 @@ class Worker {
     request.set_instance(instance_);
     request.set_threads(1);
     request.set_slots(1);
-    request.set_wire_version(1);
+    request.set_wire_version(kWireVersion);
     v1::RegisterReply reply;
     const absl::Status status = Call(&v1::WorkerService::Stub::Register, request, reply);
     if (!status.ok()) return status;

@@ -486,6 +486,24 @@ TEST(JobLoop, TheTimeForFinalsAndTheModelRunsFromWhenAWorkerHasThem) {
   EXPECT_EQ(sim.loop_->phase(), Phase::kOver);
 }
 
+TEST(JobLoop, ATaskThatDoesNotFitTheDeviceEndsWithItsFirstBatchAndTheOthersGoOn) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 60;
+  sim.Begin();
+  const std::string workload = sim.loop_->task(0).workload;
+  int unfit = 0;
+  sim.outcome_ = [&](const WorkItem&) {
+    const bool too_large = sim.works_.back().workload == workload;
+    unfit += too_large ? 1 : 0;
+    return too_large ? Outcome::kUnfit : Outcome::kOk;
+  };
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->task(0).why_done, "unfit");
+  EXPECT_LE(unfit, 16) << "a batch";
+  EXPECT_EQ(sim.loop_->trials(), 60);
+  EXPECT_TRUE(sim.loop_->verdict().ok());
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -45,6 +45,7 @@ class WorkerCalls {
     request.set_threads(1);
     request.set_slots(1);
     request.set_shares_server_cores(shares_cores);
+    request.set_wire_version(kWireVersion);
     grpc::ClientContext context;
     SetDeadline(context);
     v1::RegisterReply reply;

@@ -13,6 +13,8 @@
 namespace temper {
 namespace {
 
+// Items above the latest recorded one may have been given too: models' checks, and what was in flight.
+constexpr int64_t kIdsWithoutRecords = 1 << 20;
 constexpr int kLastingFailures = 3;    // of the store, in a row
 constexpr int kTicksBetweenPokes = 3;  // watchers hear of progress at most so often
 
@@ -363,7 +365,7 @@ bool CoreState::AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job) {
 }
 
 void CoreState::GoOnFrom(const LeftBehind& left, absl::Duration now) {
-  dispatcher_.BeginIdsAbove(left.highest_item);
+  dispatcher_.BeginIdsAbove(left.highest_item + kIdsWithoutRecords);
   for (const LeftBehind::Lease& lease : left.leases) dispatcher_.Restore(lease.id, lease.work, lease.worker, now);
 }
 

@@ -100,6 +100,7 @@ v1::Lease ToWire(const Dispatcher::Grant& grant) {
 v1::SyncReply ToWire(const Dispatcher::SyncOutcome& outcome) {
   v1::SyncReply out;
   out.set_unknown_session(outcome.unknown_session);
+  out.set_draining(outcome.draining);
   for (const Dispatcher::Grant& grant : outcome.grants) *out.add_grants() = ToWire(grant);
   for (const int64_t cancel : outcome.cancels) out.add_cancels(cancel);
   return out;

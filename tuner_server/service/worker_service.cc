@@ -2,7 +2,9 @@
 
 #include <atomic>
 
+#include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
+#include "proto/convert.h"
 #include "tuner_server/service/calls.h"
 #include "tuner_server/service/wire.h"
 
@@ -63,6 +65,11 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContex
   const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kRegister,
                               {.device_key = request->device_key(), .text = request->device_key()});
   if (!admitted.ok()) return Answer(context, admitted.status());
+  if (request->wire_version() < kOldestWireVersion) {
+    return Answer(context, absl::FailedPreconditionError(absl::StrCat(
+                               "the worker ", request->name(), " speaks version ", request->wire_version(),
+                               " of the wire, and this server needs ", kOldestWireVersion, ": update it")));
+  }
   const absl::StatusOr<std::string> session = core_.Register(FromWire(*request));
   if (!session.ok()) return Answer(context, session.status());
   // Nobody knows the session yet, so nothing is granted before this.

@@ -167,6 +167,8 @@ void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& r
   }
   tasks_[task].Observe(item, result);
   Teach(task, item, result);
+  // No other config helps, and each try is as long as the first.
+  if (result.outcome == Outcome::kUnfit && !tasks_[task].view().done) tasks_[task].End("unfit");
 }
 
 void JobSearch::Teach(size_t task, const Candidate& item, const TrialResult& result) {

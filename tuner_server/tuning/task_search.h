@@ -31,7 +31,8 @@ struct TaskView {
   double best_s = 0;
   std::string template_name, config;  // of the best
   bool done = false;
-  std::string why_done;  // "trials", "exhausted", "early_stopping", "min_gain", "failures", "budget", "revalidated"
+  std::string
+      why_done;  // "trials", "exhausted", "early_stopping", "min_gain", "failures", "unfit", "budget", "revalidated"
 };
 
 class TaskSearch {

@@ -13,6 +13,8 @@ class DbTest : public CliTest {
     const auto store = OpenStore(db_);
     ASSERT_TRUE(store.ok()) << store.status();
     std::vector<Record> records(10, GoodRecord());
+    // Far behind the first, which is the best: what is near a provisional best is kept, lest it was the default's.
+    std::fill(records.begin() + 1, records.end(), WithCosts(GoodRecord(), {1e-2, 1e-2, 1e-2}));
     records[3] = Failure(Outcome::kBuildFailed, "no");
     for (size_t i = 0; i < records.size(); ++i) records[i].config = "config" + std::to_string(i);
     ASSERT_TRUE((*store)->Append(records).ok());

@@ -32,6 +32,17 @@ std::vector<std::string> Command(const std::string& file, const std::string& bef
   return words;
 }
 
+bool Alive(Process& process) { return process.running() && !process.EndsWithin(absl::ZeroDuration()); }
+
+// A shell takes the last of several variables of one name, so `env` leaves one of each.
+absl::Status Start(Process& process, const std::vector<std::string>& environment,
+                   const std::vector<std::string>& command) {
+  std::vector<std::string> arguments = {"/usr/bin/env"};
+  arguments.insert(arguments.end(), environment.begin(), environment.end());
+  arguments.insert(arguments.end(), command.begin(), command.end());
+  return process.Start({.arguments = arguments});
+}
+
 class FleetTest : public CliTest {
  protected:
   void SetUp() override {
@@ -43,16 +54,15 @@ class FleetTest : public CliTest {
     path_ = "PATH=" + kBin.substr(0, kBin.size() - 1) + ":" + std::getenv("PATH");
   }
   void StartServer() {
-    ASSERT_TRUE(server_
-                    .Start({.arguments = Command("deploy/Dockerfile", "AS server", "ENTRYPOINT"),
-                            .environment = {path_, "TEMPER_HOME=" + home_, "TEMPER_LISTEN=127.0.0.1:0"}})
+    ASSERT_TRUE(Start(server_, {path_, "TEMPER_HOME=" + home_, "TEMPER_LISTEN=127.0.0.1:0"},
+                      Command("deploy/Dockerfile", "AS server", "ENTRYPOINT"))
                     .ok());
     const std::string told = "temper-server listening on ";
     std::string line;
-    while (!line.starts_with(told)) {
-      ASSERT_TRUE(!line.empty() || server_.running()) << server_.Errors();
+    do {
       line = server_.ReadLine();
-    }
+      ASSERT_TRUE(!line.empty() || Alive(server_)) << server_.Errors();
+    } while (!line.starts_with(told));
     address_ = line.substr(told.size());
     while (!address_.empty() && address_.back() == '\n') address_.pop_back();
   }
@@ -62,10 +72,7 @@ class FleetTest : public CliTest {
   }
   int Invite() {
     Process invite;
-    EXPECT_TRUE(invite
-                    .Start({.arguments = Command("docker-compose.yml", "\n  invite:", "entrypoint:"),
-                            .environment = AdminEnvironment()})
-                    .ok());
+    EXPECT_TRUE(Start(invite, AdminEnvironment(), Command("docker-compose.yml", "\n  invite:", "entrypoint:")).ok());
     return invite.Wait();
   }
   void StartWorker(Process& worker, const std::string& service) {
@@ -73,10 +80,10 @@ class FleetTest : public CliTest {
     const std::vector<std::string> arguments = Command("docker-compose.yml", "\n  " + service + ":", "command:");
     ASSERT_FALSE(command.empty() || arguments.empty());
     command.insert(command.end(), arguments.begin(), arguments.end());
-    ASSERT_TRUE(worker
-                    .Start({.arguments = command,
-                            .environment = {path_, "TEMPER_SERVER=" + address_, "TEMPER_INVITATIONS=" + invitations_,
-                                            "TEMPER_HOME=" + dir_ + "/" + service}})
+    ASSERT_TRUE(Start(worker,
+                      {path_, "TEMPER_SERVER=" + address_, "TEMPER_INVITATIONS=" + invitations_,
+                       "TEMPER_HOME=" + dir_ + "/" + service},
+                      command)
                     .ok());
   }
   // With the token in `file`; the admin's by default.
@@ -94,7 +101,7 @@ class FleetTest : public CliTest {
   }
   void AwaitWorkers(Process& a, Process& b) {
     while (StateOf("a").empty() || StateOf("b").empty()) {
-      ASSERT_TRUE(server_.running() && a.running() && b.running()) << a.Errors() << b.Errors();
+      ASSERT_TRUE(Alive(server_) && Alive(a) && Alive(b)) << a.Errors() << b.Errors();
     }
   }
 
@@ -125,7 +132,7 @@ TEST_F(FleetTest, TheComposeFileStartsAFleetThatKnowsItsOwn) {
       return entry["verdict"] == "refused" && entry["detail"] == "the certificate was revoked";
     });
   };
-  while (!refused()) ASSERT_TRUE(server_.running() && a.running());
+  while (!refused()) ASSERT_TRUE(Alive(server_) && Alive(a));
   EXPECT_EQ(StateOf("b"), "idle");
 }
 

@@ -27,6 +27,7 @@ class BrokenServer : public v1::TuningService::Service {
   grpc::Status ExportRecords(grpc::ServerContext* context, const v1::ExportRecordsRequest* request,
                              grpc::ServerWriter<v1::Record>* writer) override {
     v1::Record record;
+    record.set_outcome("ok");
     for (int64_t id = 1; !context->IsCancelled(); ++id) {
       record.set_id(id);
       if (id == 3) record.set_error(kBroken);

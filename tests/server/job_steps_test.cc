@@ -65,7 +65,9 @@ TEST(JobSteps, AServerThatEndsDoesNotWaitForItsDisk) {
   LonelyHost host;
   JobSteps steps(host, Plan(host));
   host.store_.full_for_jobs = true;
-  steps.Step({.stop_state = "abandoned", .stop_reason = "the server was shut down"}, host.clock_.Monotonic());
+  JobInput input;
+  input.Stop("abandoned", "the server was shut down");
+  steps.Step(input, host.clock_.Monotonic());
   EXPECT_TRUE(steps.over());
 }
 

@@ -1,0 +1,74 @@
+// Strangers and a worker say nonsense in every call of every service, while an honest worker serves an honest job.
+#include "tests/chaos/hostile_client.h"
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include <google/protobuf/stubs/logging.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/chaos/fleet_fixture.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kMostBytes = 512 << 20;
+
+// The most memory that the process ever held.
+int64_t PeakBytes(pid_t pid) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string word; status >> word;) {
+    int64_t kib = 0;
+    if (word == "VmHWM:" && status >> kib) return kib << 10;
+  }
+  return 0;
+}
+
+class HostileTest : public FleetTest {};
+
+// protobuf says on stderr that a text is no UTF-8; here that is meant.
+const auto kQuiet = google::protobuf::SetLogHandler(nullptr);
+
+TEST_F(HostileTest, NonsenseInEveryCallHarmsNobody) {
+  const absl::Duration length = Soaking() ? absl::Minutes(10) : absl::Seconds(5);
+  StartServer();
+  const std::unique_ptr<FakeWorker> honest = Worker("honest");
+  v1::SubmitJobRequest request = OperatorsJob(4, 1'000'000);
+  request.set_time_budget_ms(absl::ToInt64Milliseconds(length));
+  const int64_t job = Submit(request);
+  std::atomic<bool> over = false;
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      HostileClient hostile(server_.address(), seed);
+      if (seed % 2 == 1) hostile.Register("hostile-device");
+      while (!over) hostile.Call();
+    });
+  }
+  v1::JobEvent end;
+  const auto keep = [&](const v1::JobEvent& event) {
+    end = event;
+    return true;
+  };
+  const absl::Status watched = Client()->WatchJob(job, keep, kPatience);
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_TRUE(IsAlive(server_.pid())) << server_.Errors();
+  EXPECT_TRUE(watched.ok()) << watched;
+  EXPECT_EQ(end.state(), "done") << end.reason();
+  EXPECT_GT(end.trials(), 0) << Situation() << server_.Errors();
+  EXPECT_GT(honest->acknowledged(), 0);
+  const int64_t peak = PeakBytes(server_.pid());
+  EXPECT_GT(peak, 0);
+  EXPECT_LT(peak, kMostBytes);
+  RecordProperty("peak_mib", static_cast<int>(peak >> 20));
+  server_.Signal(SIGTERM);
+  EXPECT_EQ(server_.Wait(), 0) << server_.Errors();
+}
+
+}  // namespace
+}  // namespace temper

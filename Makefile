@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: demo build test bench asan asan-fleet tidy format-check deploy-check clean setup-build setup-test setup-demo setup-bench
+.PHONY: demo build test soak bench asan asan-fleet tidy format-check deploy-check clean setup-build setup-test setup-demo setup-bench
 
 build: setup-build
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -17,6 +17,12 @@ test: setup-build setup-test
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure
+
+# The faults of tests/chaos at their full figures: minutes of partitions and frozen processes, hundreds of kills.
+soak: setup-build setup-test
+	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	cmake --build $(BUILD) -j $(JOBS)
+	TEMPER_SOAK=1 ctest --test-dir $(BUILD) --output-on-failure --tests-regex '^chaos_'
 
 # The programs of bench/README.md.
 bench: setup-build setup-bench

@@ -244,7 +244,6 @@ bool FakeWorker::Hold(int64_t lease, absl::Duration time) {
 }
 
 void FakeWorker::Work(const v1::Lease& lease) {
-  const int incarnation = options_.incarnation == nullptr ? 0 : options_.incarnation->load();
   std::vector<Ledger::Execution> executions;
   const v1::SubmitResultsRequest results = Measure(lease, executions);
   lease_kind_ = lease.work_case();
@@ -253,13 +252,12 @@ void FakeWorker::Work(const v1::Lease& lease) {
   const bool finished = Hold(lease.lease(), options_.trial * static_cast<double>(executions.size()));
   if (finished) {
     if (options_.ledger != nullptr) options_.ledger->Measured(executions);
-    Deliver(results, executions, incarnation);
+    Deliver(results, executions);
   }
   holds_lease_ = false;
 }
 
-void FakeWorker::Deliver(const v1::SubmitResultsRequest& results, const std::vector<Ledger::Execution>& executions,
-                         int incarnation) {
+void FakeWorker::Deliver(const v1::SubmitResultsRequest& results, const std::vector<Ledger::Execution>& executions) {
   v1::SubmitResultsRequest request = results;
   const int64_t lease = request.models_size() > 0 ? request.models(0).lease() : request.results(0).lease();
   while (!stopping()) {
@@ -279,8 +277,7 @@ void FakeWorker::Deliver(const v1::SubmitResultsRequest& results, const std::vec
       if (reply.acked(static_cast<int>(i))) acknowledged.push_back(executions[i]);
     }
     acknowledged_ += static_cast<int64_t>(acknowledged.size());
-    const bool same_server = options_.incarnation == nullptr || options_.incarnation->load() == incarnation;
-    if (options_.ledger != nullptr && same_server) options_.ledger->Acknowledged(acknowledged);
+    if (options_.ledger != nullptr) options_.ledger->Acknowledged(acknowledged);
     return;
   }
 }

@@ -60,8 +60,6 @@ struct FakeWorkerOptions {
   std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: plaintext
   absl::Duration trial = absl::Milliseconds(1);           // what a trial takes
   Ledger* ledger = nullptr;                               // what is told of all this
-  // Of the server; where it is given, what a later one than the lease's acknowledges does not count.
-  const std::atomic<int>* incarnation = nullptr;
 };
 
 inline constexpr char kFakeCodegen[] = "fake-codegen", kFakeFingerprint[] = "fake";
@@ -95,8 +93,7 @@ class FakeWorker {
   v1::SyncReply Sync(const std::vector<int64_t>& held, int free_slots, absl::Duration wait);
   void Work(const v1::Lease& lease);
   bool Hold(int64_t lease, absl::Duration time);  // false: it was cancelled
-  void Deliver(const v1::SubmitResultsRequest& results, const std::vector<Ledger::Execution>& executions,
-               int incarnation);
+  void Deliver(const v1::SubmitResultsRequest& results, const std::vector<Ledger::Execution>& executions);
   grpc::Status Call(const std::function<grpc::Status(grpc::ClientContext*)>& call, absl::Duration timeout);
   void Rest(absl::Duration time);  // or until it is stopped
   bool stopping();

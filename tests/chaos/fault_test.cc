@@ -1,5 +1,5 @@
-// Rows 25, 26 and 37 of the fault matrix: jobs cancelled in each phase, a disk that is full for a while, a fleet that
-// comes back all at once.
+// Rows 25, 26, 34 and 37 of the fault matrix: jobs cancelled in each phase, a disk that is full for a while, a watcher
+// that does not read, a fleet that comes back all at once.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -7,8 +7,10 @@
 #include <csignal>
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/chaos/fleet_fixture.h"
+#include "tests/chaos/raw_http2.h"
 
 namespace temper {
 namespace {
@@ -92,7 +94,7 @@ TEST_F(DiskTest, Row26AFullDiskThatStaysFullEndsTheJobAndItsEndIsStoredOnceThere
   const int64_t job = Submit(OperatorsJob(4, 60));
   ASSERT_TRUE(Eventually([&] { return ledger_->Size() > 0; })) << Situation();
   Fill();
-  ASSERT_TRUE(Eventually([&] { return IsFinalJobState(Client()->ListJobs()->at(0).state()); })) << Situation();
+  ASSERT_TRUE(Eventually([&] { return absl::StrContains(server_.Errors(), "can not be stored yet"); })) << Situation();
   Free();
   EXPECT_EQ(AwaitEnd(job), "failed") << Situation();
   worker.reset();
@@ -103,6 +105,48 @@ TEST_F(DiskTest, Row26AFullDiskThatStaysFullEndsTheJobAndItsEndIsStoredOnceThere
   EXPECT_TRUE(Eventually(stored));
   server_.KillAndWait();
   ExpectPromises();
+}
+
+// --- row 34 ---
+
+// Whether the peer resets stream 1 or closes. Answers what has to be answered, so that only this is why it may.
+bool ResetsTheStream(int socket) {
+  constexpr size_t kHead = 9;
+  std::string bytes;
+  char buffer[4096];
+  for (pollfd waits{socket, POLLIN, 0}; poll(&waits, 1, 60'000) == 1;) {
+    const ssize_t n = recv(socket, buffer, sizeof(buffer), 0);
+    if (n <= 0) return false;
+    bytes.append(buffer, static_cast<size_t>(n));
+    while (bytes.size() >= kHead) {
+      const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+      const size_t size = kHead + (size_t{byte(0)} << 16 | size_t{byte(1)} << 8 | byte(2));
+      if (bytes.size() < size) break;
+      const auto type = static_cast<Http2Frame>(byte(3));
+      const bool asks = (byte(4) & 1) == 0;
+      if (type == Http2Frame::kReset) return true;
+      if (type == Http2Frame::kSettings && asks) SendAll(socket, Frame(type, 1, 0, ""));
+      if (type == Http2Frame::kPing && asks) SendAll(socket, Frame(type, 1, 0, bytes.substr(kHead, size - kHead)));
+      bytes.erase(0, size);
+    }
+  }
+  return false;
+}
+
+TEST_F(FaultTest, Row34AWatcherThatDoesNotReadIsCutOff) {
+  options_.listen = "127.0.0.1:0";
+  options_.arguments = {"--hurry", Soaking() ? "1" : "20"};
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  ASSERT_EQ(Submit(OperatorsJob(1, 20)), 1);  // it waits for a device meanwhile
+  const Descriptor watcher = ConnectTcp(options_.listen);
+  const std::string no_window("\x00\x04\x00\x00\x00\x00", 6);  // SETTINGS_INITIAL_WINDOW_SIZE 0
+  const std::string job_one("\x00\x00\x00\x00\x02\x08\x01", 7);
+  ASSERT_TRUE(SendAll(watcher.get(),
+                      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(Http2Frame::kSettings, 0, 0, no_window) +
+                          Frame(Http2Frame::kHeaders, 4, 1, CallHeaders("/temper.v1.TuningService/WatchJob", true)) +
+                          Frame(Http2Frame::kData, 1, 1, job_one)));
+  EXPECT_TRUE(ResetsTheStream(watcher.get()));
+  EXPECT_TRUE(Client()->ListJobs().ok());
 }
 
 // --- row 37 ---

@@ -21,7 +21,6 @@ void FleetTest::SetUp() {
 }
 
 void FleetTest::StartServer(std::vector<std::string> environment) {
-  ++incarnation_;
   ServerProcessOptions options = options_;
   options.environment = std::move(environment);
   const absl::Status started = server_.Start(options);
@@ -35,12 +34,8 @@ std::unique_ptr<TunerClient> FleetTest::Client(absl::Duration call_timeout) cons
 }
 
 std::unique_ptr<FakeWorker> FleetTest::Worker(const std::string& name, absl::Duration trial) {
-  return std::make_unique<FakeWorker>(FakeWorkerOptions{.address = options_.listen,
-                                                        .key = kKey,
-                                                        .name = name,
-                                                        .trial = trial,
-                                                        .ledger = ledger_.get(),
-                                                        .incarnation = &incarnation_});
+  return std::make_unique<FakeWorker>(FakeWorkerOptions{
+      .address = options_.listen, .key = kKey, .name = name, .trial = trial, .ledger = ledger_.get()});
 }
 
 v1::SubmitJobRequest FleetTest::OperatorsJob(int operators, int trials_each) {

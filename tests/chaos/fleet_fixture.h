@@ -60,8 +60,7 @@ class FleetTest : public testing::Test {
   ServerProcessOptions options_;
   ServerProcess server_;
   std::unique_ptr<Ledger> ledger_;
-  std::atomic<int> incarnation_ = 0;  // of the server
-  std::atomic<int> operators_ = 0;    // that jobs were made of
+  std::atomic<int> operators_ = 0;  // that jobs were made of
 };
 
 }  // namespace temper

@@ -65,6 +65,12 @@ TEST_F(KillTest, NothingAcknowledgedIsLostAndNoExecutionCountsTwice) {
     counted = ledger_->Size();
   }
   EndLoad();
+  // All jobs end by their own limits, whatever servers they went through.
+  const auto client = Client();
+  EXPECT_TRUE(Eventually([&] {
+    const auto jobs = client->ListJobs();
+    return jobs.ok() && std::ranges::all_of(*jobs, [](const v1::JobSummary& job) { return job.state() == "done"; });
+  })) << Situation();
   workers.clear();
   server_.Signal(SIGTERM);
   EXPECT_EQ(server_.Wait(), 0);

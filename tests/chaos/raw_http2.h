@@ -51,7 +51,7 @@ inline bool SendAll(int socket, const std::string& bytes) {
   return true;
 }
 
-enum class Http2Frame : uint8_t { kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6 };
+enum class Http2Frame : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6 };
 
 inline std::string Frame(Http2Frame type, uint8_t flags, uint32_t stream, const std::string& payload) {
   const auto size = static_cast<uint32_t>(payload.size());
@@ -71,9 +71,13 @@ inline std::string Http2Preface() {
 inline std::string CallHeaders(const std::string& path, bool first) {
   constexpr uint8_t kPost = 0x83, kHttp = 0x86, kLiteral = 0x40;
   std::string block = {static_cast<char>(kPost), static_cast<char>(kHttp)};
-  if (!first) return block + "\xC1\xC0\xBF\xBE";
-  for (const auto& [name, value] : std::initializer_list<std::pair<std::string, std::string>>{
-           {":path", path}, {":authority", "x"}, {"te", "trailers"}, {"content-type", "application/grpc"}}) {
+  if (!first) return block + "\xC2\xC1\xC0\xBF\xBE";
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<std::string, std::string>>{{":path", path},
+                                                                  {":authority", "x"},
+                                                                  {"te", "trailers"},
+                                                                  {"content-type", "application/grpc"},
+                                                                  {"grpc-timeout", "1H"}}) {
     block += static_cast<char>(kLiteral);
     block += static_cast<char>(name.size());
     block += name;

@@ -24,7 +24,7 @@ namespace temper {
 struct CoreOptions {
   DispatchOptions dispatch;
   JobLoopOptions loop;  // its make_tuner is set from the job's tuner when empty
-  absl::Duration longest_poll = absl::Seconds(30);
+  absl::Duration longest_poll = absl::Seconds(30);  // and the longest that a watcher may leave an event unread
   // So many jobs run at once; so many more wait for their device or for a place, for at most so long. Together their
   // requests have at most so many bytes.
   int most_jobs = 64, most_waiting = 192;

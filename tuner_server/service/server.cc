@@ -39,7 +39,7 @@ void Configure(grpc::ServerBuilder& builder, double hurry) {
 void Shorten(CoreOptions& core, double hurry) {
   // The grace for a connection that broke stays: how soon a peer is back depends on the machine.
   for (absl::Duration* duration : {&core.dispatch.lease, &core.dispatch.session_timeout, &core.dispatch.frozen_gap,
-                                   &core.orphan_grace, &core.store_patience}) {
+                                   &core.orphan_grace, &core.store_patience, &core.longest_poll}) {
     *duration /= hurry;
   }
 }

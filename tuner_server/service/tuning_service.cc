@@ -1,5 +1,7 @@
 #include "tuner_server/service/tuning_service.h"
 
+#include <grpcpp/alarm.h>
+
 #include <algorithm>
 #include <map>
 
@@ -19,10 +21,14 @@ constexpr int kDefaultPage = 256, kMostAPage = 1000;      // of jobs and devices
 // One write at a time, of all that changed since the last: a slow watcher gets fewer events, and nothing piles up.
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
-  // `job` may be gone already; then `last` is all there is to say.
-  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, Callers& callers, grpc::CallbackServerContext* context,
-               Principal caller)
-      : job_(std::move(job)), cursor_(cursor), lasting_(callers, context, std::move(caller)) {
+  // Who has not taken an event after `patience` is cut off.
+  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, absl::Duration patience, Callers& callers,
+               grpc::CallbackServerContext* context, Principal caller)
+      : context_(context),
+        job_(std::move(job)),
+        patience_(patience),
+        cursor_(cursor),
+        lasting_(callers, context, std::move(caller)) {
     link_ = std::make_shared<Link>();
     link_->reactor = this;
     // A cursor of an end that was told already: tell it again.
@@ -34,6 +40,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   void OnWriteDone(bool ok) override {
     std::lock_guard lock(link_->mutex);
     writing_ = false;
+    alarm_.reset();
     if (!ok || cancelled_) {
       End(grpc::Status::CANCELLED);
     } else if (IsFinalJobState(event_.state())) {
@@ -79,6 +86,16 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
     cursor_ = event_.cursor();
     writing_ = true;
     StartWrite(&event_);
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(absl::ToChronoTime(absl::Now() + patience_), [link = link_, cursor = cursor_](bool due) {
+      if (!due) return;
+      std::lock_guard lock(link->mutex);
+      if (link->reactor != nullptr) link->reactor->CutOff(cursor);
+    });
+  }
+
+  void CutOff(int64_t cursor) {
+    if (writing_ && cursor_ == cursor) context_->TryCancel();
   }
 
   void End(const grpc::Status& status) {
@@ -86,7 +103,10 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
     Finish(status);
   }
 
+  grpc::CallbackServerContext* const context_;
   const std::shared_ptr<JobFeed> job_;
+  const absl::Duration patience_;
+  std::unique_ptr<grpc::Alarm> alarm_;  // while an event is written
   std::shared_ptr<Link> link_;
   int64_t cursor_;
   v1::JobEvent event_;
@@ -303,7 +323,8 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
   const absl::Status admitted = caller.status();
   if (admitted.ok()) {
     if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job()))
-      return new WatchReactor(std::move(job), request->cursor(), callers_, context, *std::move(caller));
+      return new WatchReactor(std::move(job), request->cursor(), core_.options().longest_poll, callers_, context,
+                              *std::move(caller));
   }
   auto* reactor = new LastWordReactor;
   const absl::Status queued = !admitted.ok() ? admitted : reads_.Run(0, [this, reactor, job = request->job()] {

@@ -25,6 +25,7 @@ class FakeJob : public JobPort {
   void Deliver(const ItemResult& result) override { delivered.push_back(result); }
   void Wake() override { ++woken; }
   void Stop(const std::string& state, const std::string&) override { stopped = state; }
+  void SetPriority(int) override {}
   const JobSpec& spec() const override { return spec_; }
   const std::shared_ptr<JobFeed>& feed() const override { return feed_; }
 

@@ -150,6 +150,12 @@ int main(int argc, char** argv) {
   }
   auto store = temper::OpenStore(db);
   if (!store.ok()) return Fail(store.status());
+  // Read once the process ends: by then nobody writes it any more.
+  absl::Status broken;
+  options.core.on_broken_store = [&broken](const absl::Status& why) {
+    broken = why;
+    kill(getpid(), SIGTERM);
+  };
   auto server = temper::Server::Start(**store, temper::Clock::System(), options);
   if (!server.ok()) return Fail(server.status());
   temper::ServerCore& core = (*server)->core();
@@ -166,5 +172,5 @@ int main(int argc, char** argv) {
   spdlog::info("signal {}: shutting down", signal);
   notifier.Send("STOPPING=1");
   (*server)->Shutdown();
-  return 0;
+  return broken.ok() ? 0 : Fail(broken);
 }

@@ -137,6 +137,10 @@ FakeWorker::FakeWorker(FakeWorkerOptions options) : options_(std::move(options))
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // how long an attempt may take, too
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 4 * kReconnectMs);
+  // As a worker has it: a connection that is half open is noticed.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(
       options_.address, options_.credentials ? options_.credentials : grpc::InsecureChannelCredentials(), arguments));
   thread_ = std::thread([this] { Run(); });

@@ -26,10 +26,12 @@ std::string Subnet() {
   return absl::StrCat("10.", 192 + (number >> 8), ".", number & 0xFF, ".");
 }
 
+std::string Outer() { return absl::StrCat("tmp", getpid()); }
+
 }  // namespace
 
 absl::StatusOr<Network> Network::Make() {
-  const std::string name = absl::StrCat("temper", getpid()), outer = absl::StrCat("tmp", getpid());
+  const std::string name = absl::StrCat("temper", getpid()), outer = Outer();
   Network network;
   network.name_ = name;
   const std::string inside = absl::StrCat("ip netns exec ", name, " ");
@@ -44,7 +46,8 @@ absl::StatusOr<Network> Network::Make() {
 }
 
 Network::~Network() {
-  if (!name_.empty()) (void)Shell(absl::StrCat("ip netns del ", name_));  // the cable goes with it
+  // The cable would go with the namespace, but some time later, and its name with it.
+  if (!name_.empty()) (void)Shell(absl::StrCat("ip link del ", Outer(), "; ip netns del ", name_));
 }
 
 std::string Network::address() const { return Subnet() + "2"; }

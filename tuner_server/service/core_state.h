@@ -23,7 +23,7 @@ namespace temper {
 
 struct CoreOptions {
   DispatchOptions dispatch;
-  JobLoopOptions loop;  // its make_tuner is set from the job's tuner when empty
+  JobLoopOptions loop;                              // its make_tuner is set from the job's tuner when empty
   absl::Duration longest_poll = absl::Seconds(30);  // and the longest that a watcher may leave an event unread
   // So many jobs run at once; so many more wait for their device or for a place, for at most so long. Together their
   // requests have at most so many bytes.
@@ -32,7 +32,9 @@ struct CoreOptions {
   size_t most_request_bytes = 256 << 20;
   absl::Duration orphan_grace = absl::Seconds(3);
   absl::Duration forget_after = absl::Minutes(10);
-  absl::Duration store_patience = absl::Seconds(10);               // nothing could be stored for so long: jobs fail
+  absl::Duration store_patience = absl::Seconds(10);  // nothing could be stored for so long: jobs fail
+  // Called once, under the core's lock: the store is broken for good, and the process had better end.
+  std::function<void(const absl::Status&)> on_broken_store = [](const absl::Status&) {};
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();  // where ServerCore counts; never null
 };
 
@@ -199,6 +201,7 @@ class CoreState {
   std::vector<Granted> granted_;
   std::vector<int64_t> closed_;  // leases whose end is not stored yet
   absl::Duration store_fails_since_ = absl::InfiniteDuration();
+  bool store_broken_ = false;
   int store_failures_ = 0;  // in a row
 };
 

@@ -20,7 +20,8 @@ constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 constexpr auto kLeaveTimeout = std::chrono::seconds(1);
 // A few leases, each with a graph that came in a request of at most 16 MiB, and what was chosen for it.
 constexpr int kMaxGrantBytes = 64 << 20;
-constexpr int kMinBackoffMs = 100, kMaxBackoffMs = 2000;  // a server that was restarted should be found soon
+constexpr int kFirstBackoffMs = 100, kMaxBackoffMs = 2000;  // a server that was restarted should be found soon
+constexpr int kConnectMs = 5000;                            // an attempt may take so long: handshakes over slow links
 
 class GrpcLink : public ServerLink {
  public:
@@ -29,8 +30,8 @@ class GrpcLink : public ServerLink {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinBackoffMs);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinBackoffMs);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // named so, it bounds an attempt
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMaxGrantBytes);

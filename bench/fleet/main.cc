@@ -1,5 +1,5 @@
 // bench_fleet: what one server holds, asked by a thousand workers that measure nothing, each on a connection of its
-// own. Server and workers share this machine's cores. Each load alone, then a mix.
+// own, over mutual TLS. Server and workers share this machine's cores. Each load alone, then a mix.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,12 @@
 #include "bench/fleet/null_worker.h"
 #include "bench/fleet/open_loop.h"
 #include "bench/fleet/target.h"
+#include "client/admin_client.h"
 #include "client/tuner_client.h"
+#include "measure_worker/service/membership.h"
+#include "proto/channel.h"
+#include "security/token.h"
+#include "security/server_directory.h"
 #include "storage/store.h"
 #include "temper/v1/tuning.grpc.pb.h"
 #include "tests/chaos/process.h"
@@ -54,13 +59,31 @@ absl::Status Fill(const std::string& path) {
   return store->Append(records).status();
 }
 
+// How the fleet's members reach an encrypted server: the workers by one certificate, all others by the admin's token.
+struct Access {
+  ClientOptions client;
+  std::shared_ptr<grpc::ChannelCredentials> worker;
+};
+
+absl::StatusOr<Access> JoinOnce(const std::string& address, const std::string& folder, const std::string& directory) {
+  Access access{.client = {.authority = directory + "/ca.crt"}};
+  TEMPER_ASSIGN_OR_RETURN(access.client.token, ReadTokenFile(directory + "/admin.token"));
+  TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> admin, AdminClient::Connect(address, access.client));
+  TEMPER_ASSIGN_OR_RETURN(const v1::AddDeviceReply device, admin->AddDevice(kNullKey));
+  TEMPER_RETURN_IF_ERROR(worker::JoinFleet(address, device.invitation(), folder).status());
+  TEMPER_ASSIGN_OR_RETURN(access.worker,
+                          ChannelCredentialsOf(address, worker::MembershipOf(folder, kNullKey), absl::Now()));
+  return access;
+}
+
 class Fleet {
  public:
-  Fleet(const ServerProcess& server, const Options& options)
-      : server_(server), options_(options), asking_(v1::TuningService::NewStub(Channel())) {
-    for (int i = 0; i < options.workers; ++i) {
-      workers_.push_back(std::make_unique<NullWorker>(server.address(), grpc::InsecureChannelCredentials()));
-    }
+  static absl::StatusOr<std::unique_ptr<Fleet>> Join(const ServerProcess& server, const Access& access,
+                                                     const Options& options) {
+    TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection, Connection::Dial(server.address(), access.client));
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(server.address(), access.client));
+    return std::unique_ptr<Fleet>(
+        new Fleet(server.address(), access, options, std::move(connection), std::move(client)));
   }
 
   // False: somebody could not.
@@ -81,7 +104,6 @@ class Fleet {
 
   // Jobs enough for all to have something to hand in.
   absl::Status GiveWork() {
-    TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<TunerClient> client, TunerClient::Connect(server_.address()));
     for (int job = 0; job < kJobs; ++job) {
       v1::SubmitJobRequest request;
       request.set_model("load");
@@ -96,7 +118,7 @@ class Fleet {
         request.add_workloads(
             absl::StrCat("(f32[256,256], const f32[256,", n, "]) matmul(0,1) -> f32[256,", n, "]; anchor=0"));
       }
-      TEMPER_RETURN_IF_ERROR(client->SubmitJob(request).status());
+      TEMPER_RETURN_IF_ERROR(client_->SubmitJob(request).status());
     }
     for (const auto& worker : workers_) worker->TakeLeases();
     const absl::Time give_up = absl::Now() + absl::Seconds(60);
@@ -132,8 +154,13 @@ class Fleet {
   }
 
  private:
-  std::shared_ptr<grpc::Channel> Channel() const {
-    return grpc::CreateChannel(server_.address(), grpc::InsecureChannelCredentials());
+  Fleet(const std::string& address, const Access& access, const Options& options,
+        std::shared_ptr<Connection> connection, std::unique_ptr<TunerClient> client)
+      : options_(options),
+        connection_(std::move(connection)),
+        client_(std::move(client)),
+        asking_(v1::TuningService::NewStub(connection_->channel())) {
+    for (int i = 0; i < options.workers; ++i) workers_.push_back(std::make_unique<NullWorker>(address, access.worker));
   }
   NullWorker& Nth(int64_t k) { return *workers_[static_cast<size_t>(k) % workers_.size()]; }
 
@@ -144,7 +171,7 @@ class Fleet {
       v1::QueryBestReply reply;
     };
     auto call = std::make_shared<Call>();
-    call->context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+    connection_->Prepare(call->context, absl::Seconds(30));
     for (int i = 0; i < kQueriesACall; ++i) {
       v1::BestQuery* query = call->request.add_queries();
       query->set_workload(Workload(static_cast<int>((k * kQueriesACall + i) % kWorkloads)));
@@ -159,8 +186,9 @@ class Fleet {
                                 });
   }
 
-  const ServerProcess& server_;
   const Options options_;
+  const std::shared_ptr<Connection> connection_;
+  const std::unique_ptr<TunerClient> client_;
   std::vector<std::unique_ptr<NullWorker>> workers_;
   std::unique_ptr<v1::TuningService::Stub> asking_;
 };
@@ -186,10 +214,13 @@ absl::Status Run(const Options& options) {
   TEMPER_ASSIGN_OR_RETURN(const TemporaryDirectory folder, TemporaryDirectory::Make());
   const std::string db = folder.path() + "/records.db";
   TEMPER_RETURN_IF_ERROR(Fill(db));
+  const std::string directory = folder.path() + "/server";
+  TEMPER_RETURN_IF_ERROR(InitServerDirectory(directory, {}, absl::Now()));
   ServerProcess server;
-  TEMPER_RETURN_IF_ERROR(server.Start({.db = db}));
-  Fleet fleet(server, options);
-  if (!fleet.RegisterAll()) return absl::UnavailableError("not all workers could register");
+  TEMPER_RETURN_IF_ERROR(server.Start({.db = db, .arguments = {"--dir", directory}}));
+  TEMPER_ASSIGN_OR_RETURN(const Access access, JoinOnce(server.address(), folder.path(), directory));
+  TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet, Fleet::Join(server, access, options));
+  if (!fleet->RegisterAll()) return absl::UnavailableError("not all workers could register");
   const auto list = [](auto... load) {
     std::vector<std::unique_ptr<OpenLoop>> loads;
     (loads.push_back(std::move(load)), ...);
@@ -197,14 +228,14 @@ absl::Status Run(const Options& options) {
   };
   std::printf("\n%-6s %-26s %9s %9s %8s %8s %8s %7s %8s %6s\n", "", "calls", "wanted/s", "had/s", "p50 ms", "p99 ms",
               "p99.9 ms", "failed", "starved", "cores");
-  Measure("alone", server, options, list(fleet.Syncs(options.syncs)));
-  Measure("alone", server, options, list(fleet.Questions(options.answers)));
-  TEMPER_RETURN_IF_ERROR(fleet.GiveWork());
-  Measure("alone", server, options, list(fleet.Acks(options.acks)));
+  Measure("alone", server, options, list(fleet->Syncs(options.syncs)));
+  Measure("alone", server, options, list(fleet->Questions(options.answers)));
+  TEMPER_RETURN_IF_ERROR(fleet->GiveWork());
+  Measure("alone", server, options, list(fleet->Acks(options.acks)));
   Measure("mix", server, options,
-          list(fleet.Syncs(options.syncs / 2), fleet.Acks(options.acks / 2), fleet.Questions(options.answers / 2)));
+          list(fleet->Syncs(options.syncs / 2), fleet->Acks(options.acks / 2), fleet->Questions(options.answers / 2)));
   std::printf("\nbars: 2,000 Sync/s at p99 below 50 ms; 2,000 durable acks/s; 10,000 answers/s (156 calls)\n");
-  fleet.Stop();
+  fleet->Stop();
   server.KillAndWait();
   return absl::OkStatus();
 }

@@ -1,57 +1,20 @@
 #include "bench/fleet/null_worker.h"
 
-#include <random>
-
-#include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "bench/fleet/target.h"
-#include "proto/convert.h"
+#include "bench/fleet/call.h"
 
 namespace temper::bench {
 namespace {
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(30), kLongPoll = absl::Seconds(20);
 constexpr size_t kRefillBelow = 1;
-
-// What a call needs until it is answered.
-template <typename Request, typename Reply>
-struct Call {
-  grpc::ClientContext context;
-  Request request;
-  Reply reply;
-
-  explicit Call(absl::Duration timeout) { context.set_deadline(absl::ToChronoTime(absl::Now() + timeout)); }
-};
-
-std::string NewInstance() {
-  static std::random_device random;
-  std::string text;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&text, "%08x", random());
-  return text;
-}
 
 }  // namespace
 
-NullWorker::NullWorker(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials)
-    : instance_(NewInstance()) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // or all would share one connection
-  arguments.SetMaxReceiveMessageSize(16 << 20);
-  stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
-}
+NullWorker::NullWorker(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+    : stub_(ConnectAlone(address, credentials)), instance_(SecureHex()) {}
 
 void NullWorker::Register(const std::string& key, const std::string& name, OpenLoop::Done done) {
   auto call = std::make_shared<Call<v1::RegisterRequest, v1::RegisterReply>>(kCallTimeout);
-  call->request.set_device_key(key);
-  call->request.set_fingerprint("null");
-  call->request.set_target(NullTarget());
-  call->request.set_codegen_id(kNullCodegen);
-  call->request.set_threads(1);
-  call->request.set_slots(1);
-  call->request.set_name(name);
-  call->request.set_instance(instance_);
-  call->request.set_wire_version(kWireVersion);
+  call->request = RegistrationOf(key, name, instance_, 1);
   stub_->async()->Register(&call->context, &call->request, &call->reply,
                            [this, call, done = std::move(done)](const grpc::Status& status) {
                              session_ = call->reply.session();

@@ -17,7 +17,7 @@ namespace temper::bench {
 
 class NullWorker {
  public:
-  NullWorker(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials);
+  NullWorker(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
   // Begins to register; `done` tells how it went.
   void Register(const std::string& key, const std::string& name, OpenLoop::Done done);

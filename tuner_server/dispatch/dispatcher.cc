@@ -33,6 +33,12 @@ int64_t Dispatcher::NewLease() {
   return lease;
 }
 
+void Dispatcher::Changed(const Session& session) {
+  stirred_.sessions.insert(session.id);
+  stirred_.keys.insert(session.info.device_key);  // what another one must not have may be for any now
+  serving_.clear();
+}
+
 std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
   const std::string id = NewSession();
   Session fresh;
@@ -42,10 +48,12 @@ std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
     // The same machine that was lost before is one device, not two.
     const bool returned =
         old->second.lost && !info.name.empty() && other.name == info.name && other.device_key == info.device_key;
+    if (same || returned) Changed(old->second);
     if (same && !old->second.lost) {
       fresh = std::move(old->second);
       for (const int64_t lease : fresh.leases) leases_.at(lease).session = id;
     }
+    if (same || returned) sharing_.erase(old->first);
     old = same || returned ? sessions_.erase(old) : std::next(old);
   }
   for (auto& [lease_id, lease] : leases_) {
@@ -53,11 +61,14 @@ std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
     lease.session = id;
     fresh.leases.insert(lease_id);
   }
+  fresh.id = id;
   fresh.info = info;
   if (info.name.empty()) fresh.info.name = id.substr(0, 8);
   fresh.last_seen = now;
   fresh.deadline = now + options_.session_timeout;
   fresh.sentence = suspects_.Sentence(info, now);
+  Changed(fresh);
+  if (info.shares_server_cores) sharing_.insert(id);
   sessions_[id] = std::move(fresh);
   return id;
 }
@@ -139,6 +150,7 @@ int Dispatcher::Drain(const std::string& key, const std::string& name, const std
   for (auto& [id, session] : sessions_) {
     if (session.lost || (session.info.device_key != key && session.info.name != name)) continue;
     session.drained = reason.empty() ? "drained by request" : absl::StrCat("drained by request: ", reason);
+    Changed(session);
     ++count;
   }
   return count;
@@ -152,13 +164,17 @@ int Dispatcher::Undrain(const std::string& key, const std::string& name) {
     if (session.lost || (session.drained.empty() && session.sentence.empty())) continue;
     session.drained.clear();
     session.sentence.clear();
+    Changed(session);
     ++count;
   }
   return count;
 }
 
 void Dispatcher::HoldBack(const std::string& id, const std::string& reason) {
-  if (const auto session = sessions_.find(id); session != sessions_.end()) session->second.held_back = reason;
+  const auto session = sessions_.find(id);
+  if (session == sessions_.end()) return;
+  session->second.held_back = reason;
+  Changed(session->second);
 }
 
 int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {
@@ -167,6 +183,7 @@ int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {
     if (session.held_back.empty() || session.info.device_key != key || session.info.fingerprint != fingerprint)
       continue;
     session.held_back.clear();
+    Changed(session);
     ++count;
   }
   return count;
@@ -264,7 +281,10 @@ void Dispatcher::CloseLease(int64_t lease_id) {
   const auto lease = leases_.find(lease_id);
   if (lease == leases_.end()) return;
   const auto session = sessions_.find(lease->second.session);
-  if (session != sessions_.end()) session->second.leases.erase(lease_id);
+  if (session != sessions_.end()) {
+    session->second.leases.erase(lease_id);
+    stirred_.sessions.insert(session->first);
+  }
   leases_.erase(lease);
   closed_.push_back(lease_id);
 }
@@ -309,6 +329,7 @@ void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, 
   }
   for (const int64_t id : ids) items_.at(id).queued = true;
   queues_[first.work->device_key].Add({first.work, ids, now}, true);
+  stirred_.keys.insert(first.work->device_key);
 }
 
 // An item whose workers never said a word about it may be what took them along.
@@ -328,6 +349,7 @@ void Dispatcher::GiveUp(Item& item, const std::string& why) {
 void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl::Duration now) {
   session.lost = true;
   session.reason = why;
+  Changed(session);
   if (loss == Loss::kExpired) ++failures_.lost_workers;
   LogInfo({.worker = session.info.name, .key = session.info.device_key}, "the worker is lost: {}", why);
   const std::set<int64_t> leases = session.leases;
@@ -339,6 +361,7 @@ void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl:
 void Dispatcher::Punish(Session& session, const std::string& why, absl::Duration now) {
   if (why.empty()) return;
   session.sentence = why;
+  Changed(session);
   ++failures_.drained_workers;
   LogWarn({.worker = session.info.name, .key = session.info.device_key}, "the worker is drained: it {}", why);
   const std::set<int64_t> leases = session.leases;
@@ -496,12 +519,18 @@ std::vector<int64_t> Dispatcher::Add(Work work, absl::Duration now) {
   for (const WorkItem& item : shared->items) items_[item.id] = Item{.work = shared, .spec = item, .queued = true};
   items_of_job_[shared->job].insert(ids.begin(), ids.end());
   queues_[shared->device_key].Add({shared, ids, now});
+  stirred_.keys.insert(shared->device_key);
   return ids;
 }
 
 void Dispatcher::SetPriority(int64_t job, int priority) {
   priorities_[job] = priority;
   for (auto& [key, queue] : queues_) queue.SetPriority(job, priority);
+}
+
+void Dispatcher::Cancel(Lease& lease) {
+  lease.cancelled = true;
+  stirred_.sessions.insert(lease.session);
 }
 
 void Dispatcher::CancelJob(int64_t job) {
@@ -513,7 +542,7 @@ void Dispatcher::CancelJob(int64_t job) {
     for (const int64_t id : items->second) items_.at(id).queued = false;
   }
   for (auto& [id, lease] : leases_) {
-    if (lease.work->job == job) lease.cancelled = true;
+    if (lease.work->job == job) Cancel(lease);
   }
 }
 
@@ -536,7 +565,7 @@ void Dispatcher::Withdraw(const std::vector<int64_t>& ids) {
   }
   std::erase_if(queues_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [id, lease] : leases_) {
-    if (std::ranges::all_of(lease.open, settled)) lease.cancelled = true;
+    if (std::ranges::all_of(lease.open, settled)) Cancel(lease);
   }
 }
 
@@ -568,6 +597,7 @@ bool Dispatcher::Tick(absl::Duration now) {
     if (session.lost) continue;
     if (!session.sentence.empty() && suspects_.Sentence(session.info, now).empty()) {
       session.sentence.clear();
+      Changed(session);
       changed = true;
     }
     if (session.deadline > now) continue;
@@ -592,8 +622,11 @@ bool Dispatcher::Tick(absl::Duration now) {
       Punish(session->second, suspects_.OnLoss(session->second.info, why, now), now);
   }
   std::erase_if(sessions_, [&](const auto& entry) {
-    return entry.second.lost && now - entry.second.last_seen > options_.keep_lost;
+    const bool old = entry.second.lost && now - entry.second.last_seen > options_.keep_lost;
+    if (old) sharing_.erase(entry.first);
+    return old;
   });
+  serving_.clear();  // what jobs asked for that are over
   suspects_.Forget(now);
   return changed || !expired.empty();
 }
@@ -602,32 +635,41 @@ std::vector<Dispatcher::GivenUp> Dispatcher::TakeGivenUp() { return std::exchang
 
 // --- what is there ---
 
+void Dispatcher::HoldSharedCores(bool hold) {
+  if (hold_shared_cores_ && !hold) stirred_.sessions.insert(sharing_.begin(), sharing_.end());
+  hold_shared_cores_ = hold;
+}
+
 bool Dispatcher::SharedCoresBusy() const {
-  return std::ranges::any_of(sessions_, [](const auto& entry) {
-    const Session& session = entry.second;
-    return !session.lost && session.info.shares_server_cores && !session.leases.empty();
+  return std::ranges::any_of(sharing_, [&](const std::string& id) {
+    const Session& session = sessions_.at(id);
+    return !session.lost && !session.leases.empty();
   });
 }
 
-std::optional<WorkerInfo> Dispatcher::FindWorker(const std::string& device_key, const std::string& codegen_id,
+const Dispatcher::Serving& Dispatcher::ServingOf(const std::string& device_key, const std::string& codegen_id,
                                                  const std::string& target) const {
+  const auto [known, fresh] = serving_.try_emplace({device_key, codegen_id, target});
+  Serving& serving = known->second;
+  if (!fresh) return serving;
   for (const auto& [id, session] : sessions_) {
     const WorkerInfo& info = session.info;
     const bool fits =
         info.device_key == device_key && info.codegen_id == codegen_id && (target.empty() || info.target == target);
-    if (fits && !session.lost && WhyNothing(session).empty()) return info;
+    if (!fits || session.lost || !WhyNothing(session).empty()) continue;
+    if (!serving.worker) serving.worker = info;
+    serving.slots += info.slots;
   }
-  return std::nullopt;
+  return serving;
+}
+
+std::optional<WorkerInfo> Dispatcher::FindWorker(const std::string& device_key, const std::string& codegen_id,
+                                                 const std::string& target) const {
+  return ServingOf(device_key, codegen_id, target).worker;
 }
 
 int Dispatcher::Slots(const std::string& device_key, const std::string& codegen_id, const std::string& target) const {
-  int slots = 0;
-  for (const auto& [id, session] : sessions_) {
-    const WorkerInfo& info = session.info;
-    const bool fits = info.device_key == device_key && info.codegen_id == codegen_id && info.target == target;
-    if (fits && !session.lost && WhyNothing(session).empty()) slots += info.slots;
-  }
-  return slots;
+  return ServingOf(device_key, codegen_id, target).slots;
 }
 
 std::string Dispatcher::WhyNoWorker(const std::string& device_key, const std::string& codegen_id) const {

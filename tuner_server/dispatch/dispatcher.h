@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -77,6 +78,13 @@ class Dispatcher {
   SyncOutcome Sync(const std::string& session, const std::vector<int64_t>& held, int free_slots, absl::Duration now);
   // The same question asked again for a call that waits: renews nothing.
   SyncOutcome Poll(const std::string& session, const std::vector<int64_t>& held, int free_slots, absl::Duration now);
+  // What waiting calls may get another answer by, since the last call: work queued for these keys, and what befell
+  // these sessions. What time alone changes (see DispatchOptions::elsewhere) is not among it.
+  struct Stirred {
+    std::set<std::string> keys, sessions;
+  };
+  Stirred TakeStirred() { return std::exchange(stirred_, {}); }
+  bool HasQueued(const std::string& device_key) const { return queues_.contains(device_key); }
   // The session's waiting call broke: it is lost unless it is heard of within the grace.
   void ConnectionBroke(const std::string& session, absl::Duration now);
 
@@ -138,7 +146,7 @@ class Dispatcher {
 
   // --- search beside measurement ---
   // While held, workers that share this machine's cores are granted nothing.
-  void HoldSharedCores(bool hold) { hold_shared_cores_ = hold; }
+  void HoldSharedCores(bool hold);
   // A worker that shares this machine's cores holds a lease.
   bool SharedCoresBusy() const;
 
@@ -194,6 +202,7 @@ class Dispatcher {
 
  private:
   struct Session {
+    std::string id;
     WorkerInfo info;
     absl::Duration last_seen;
     absl::Duration deadline;  // lost when silent past it
@@ -232,8 +241,17 @@ class Dispatcher {
     bool cancelled = false;
   };
   enum class Loss { kExpired, kLeft };
+  // Live sessions of one kind that may be granted work.
+  struct Serving {
+    std::optional<WorkerInfo> worker;  // one of them
+    int slots = 0;                     // of all
+  };
 
   std::string NewSession();
+  // What a session may do, or whether it is there, is not what it was.
+  void Changed(const Session& session);
+  const Serving& ServingOf(const std::string& device_key, const std::string& codegen_id,
+                           const std::string& target) const;
   int64_t NewLease();
   bool Fits(const Session& session, const Piece& piece, absl::Duration now) const;
   bool AnotherFits(const Session& session, const Item& item) const;
@@ -249,6 +267,7 @@ class Dispatcher {
   void Punish(Session& session, const std::string& why, absl::Duration now);
   static const std::string& WhyNothing(const Session& session);  // empty: it may be granted work
   void CloseLease(int64_t lease);
+  void Cancel(Lease& lease);
   void Remember(int64_t item);
   void Forget(int64_t item);
   void CountResult(const Item& item, const Attempt& attempt, const ItemResult& result, absl::Duration now);
@@ -262,6 +281,10 @@ class Dispatcher {
   bool hold_shared_cores_ = false;
   Suspects suspects_;
   std::map<std::string, Session> sessions_;
+  std::set<std::string> sharing_;  // sessions on this machine's cores
+  // By key, codegen id and target, until a session changes: jobs ask at every step.
+  mutable std::map<std::array<std::string, 3>, Serving> serving_;
+  Stirred stirred_;
   std::map<int64_t, Lease> leases_;
   std::map<int64_t, Item> items_;
   std::map<int64_t, std::set<int64_t>> items_of_job_;

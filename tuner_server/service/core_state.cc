@@ -15,8 +15,9 @@ namespace {
 
 // Items above the latest recorded one may have been given too: models' checks, and what was in flight.
 constexpr int64_t kIdsWithoutRecords = 1 << 20;
-constexpr int kLastingFailures = 3;    // of the store, in a row
-constexpr int kTicksBetweenPokes = 3;  // watchers hear of progress at most so often
+constexpr int kLastingFailures = 3;      // of the store, in a row
+constexpr int kTicksBetweenPokes = 3;    // watchers hear of progress at most so often
+constexpr int kTicksBetweenOffers = 10;  // of work to those whom nothing but time concerns
 
 absl::Status Stopping() { return absl::UnavailableError("the server is shutting down"); }
 
@@ -33,8 +34,7 @@ CoreState::CoreState(CoreOptions options) : options_(std::move(options)), dispat
 
 bool CoreState::Stop(Actions& actions) {
   if (std::exchange(stopping_, true)) return false;
-  for (auto& [ticket, parked] : parked_) actions.push_back([done = std::move(parked.done)] { done(Stopping()); });
-  parked_.clear();
+  while (!parked_.empty()) actions.push_back([done = Unpark(parked_.begin())] { done(Stopping()); });
   for (Granted& granted : std::exchange(granted_, {}))
     actions.push_back([done = std::move(granted.done)] { done(Stopping()); });
   for (const auto& [id, job] : jobs_) {
@@ -65,23 +65,35 @@ void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& 
     actions.push_back([done = std::move(done), serving] { done(serving); });
     return;
   }
-  for (auto older = parked_.begin(); older != parked_.end();) {
-    if (older->second.call.session != call.session) {
-      ++older;
-      continue;
-    }
-    actions.push_back([done = std::move(older->second.done)] { done(Dispatcher::SyncOutcome()); });
-    older = parked_.erase(older);
+  if (const auto older = ticket_of_session_.find(call.session); older != ticket_of_session_.end()) {
+    actions.push_back([done = Unpark(parked_.find(older->second))] { done(Dispatcher::SyncOutcome()); });
   }
   Dispatcher::SyncOutcome outcome = dispatcher_.Sync(call.session, call.held, call.free_slots, now);
   const absl::Duration wait = std::min(call.wait, options_.longest_poll);
   if (!outcome.empty() || wait <= absl::ZeroDuration()) {
     Answer(call.session, std::move(outcome), std::move(done), actions);
   } else {
-    const int64_t ticket = call.ticket;
-    parked_.emplace(ticket, Parked{std::move(call), now + wait, std::move(done)});
+    const std::string key = dispatcher_.FindSession(call.session)->device_key;
+    Park(std::move(call), key, now + wait, std::move(done));
   }
   AfterChange(now, actions);
+}
+
+void CoreState::Park(SyncCall call, const std::string& key, absl::Duration deadline, SyncDone done) {
+  ticket_of_session_[call.session] = call.ticket;
+  tickets_of_key_[key].insert(call.ticket);
+  const int64_t ticket = call.ticket;
+  parked_.emplace(ticket, Parked{std::move(call), key, deadline, std::move(done)});
+}
+
+SyncDone CoreState::Unpark(ParkedCalls::iterator parked) {
+  ticket_of_session_.erase(parked->second.call.session);
+  const auto of_key = tickets_of_key_.find(parked->second.key);
+  of_key->second.erase(parked->first);
+  if (of_key->second.empty()) tickets_of_key_.erase(of_key);
+  SyncDone done = std::move(parked->second.done);
+  parked_.erase(parked);
+  return done;
 }
 
 bool CoreState::Survives(int64_t job) const {
@@ -130,8 +142,7 @@ void CoreState::BreakSync(int64_t ticket, absl::Duration now, Actions& actions) 
   const auto parked = parked_.find(ticket);
   if (parked == parked_.end()) return;
   dispatcher_.ConnectionBroke(parked->second.call.session, now);
-  actions.push_back([done = std::move(parked->second.done)] { done(Dispatcher::SyncOutcome()); });
-  parked_.erase(parked);
+  actions.push_back([done = Unpark(parked)] { done(Dispatcher::SyncOutcome()); });
 }
 
 void CoreState::HoldOrRelease() { dispatcher_.HoldSharedCores(!searching_.empty() || !search_wanted_.empty()); }
@@ -142,16 +153,28 @@ void CoreState::AfterChange(absl::Duration now, Actions& actions) {
       if (const auto port = FindJob(job)) port->Wake();
     }
   }
-  for (auto next = parked_.begin(); next != parked_.end();) {
-    const SyncCall& call = next->second.call;
-    Dispatcher::SyncOutcome outcome = dispatcher_.Poll(call.session, call.held, call.free_slots, now);
-    if (outcome.empty()) {
-      ++next;
-      continue;
-    }
-    Answer(call.session, std::move(outcome), std::move(next->second.done), actions);
-    next = parked_.erase(next);
+  const Dispatcher::Stirred stirred = dispatcher_.TakeStirred();
+  for (const std::string& session : stirred.sessions) {
+    if (const auto ticket = ticket_of_session_.find(session); ticket != ticket_of_session_.end())
+      Offer(ticket->second, now, actions);
   }
+  for (const std::string& key : stirred.keys) {
+    const auto waiting = tickets_of_key_.find(key);
+    if (waiting == tickets_of_key_.end()) continue;
+    for (const int64_t ticket : std::vector(waiting->second.begin(), waiting->second.end())) {
+      if (!dispatcher_.HasQueued(key)) break;
+      Offer(ticket, now, actions);
+    }
+  }
+}
+
+void CoreState::Offer(int64_t ticket, absl::Duration now, Actions& actions) {
+  const auto parked = parked_.find(ticket);
+  const SyncCall& call = parked->second.call;
+  Dispatcher::SyncOutcome outcome = dispatcher_.Poll(call.session, call.held, call.free_slots, now);
+  if (outcome.empty()) return;
+  const std::string session = call.session;
+  Answer(session, std::move(outcome), Unpark(parked), actions);
 }
 
 void CoreState::WakeAllJobs() {
@@ -163,13 +186,17 @@ void CoreState::WakeAllJobs() {
 // --- time ---
 
 void CoreState::Tick(absl::Duration now, Actions& actions) {
-  for (auto next = parked_.begin(); next != parked_.end();) {
-    if (next->second.deadline > now) {
-      ++next;
-      continue;
-    }
-    actions.push_back([done = std::move(next->second.done)] { done(Dispatcher::SyncOutcome()); });
-    next = parked_.erase(next);
+  // Time alone can make work fit a worker.
+  const bool all = ticks_ % kTicksBetweenOffers == 0;
+  std::vector<int64_t> waiting;
+  for (const auto& [ticket, parked] : parked_) {
+    if (all || parked.deadline <= now) waiting.push_back(ticket);
+  }
+  for (const int64_t ticket : waiting) {
+    Offer(ticket, now, actions);
+    const auto parked = parked_.find(ticket);
+    if (parked == parked_.end() || parked->second.deadline > now) continue;
+    actions.push_back([done = Unpark(parked)] { done(Dispatcher::SyncOutcome()); });
   }
   if (dispatcher_.Tick(now)) WakeAllJobs();
   std::ranges::move(dispatcher_.TakeGivenUp(), std::back_inserter(given_up_));
@@ -226,14 +253,13 @@ void CoreState::JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan
   plan.fresh.push_back(std::move(result));
 }
 
-void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan) {
+void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan, Known& known) {
   for (const ItemResult& result : submission.results) {
     // Two of one group are compared with one another, for neither is committed yet.
-    const auto same = std::ranges::find_if(plan.fresh, [&](const ItemResult& r) {
-      return r.lease == result.lease && r.item == result.item && r.attempt == result.attempt;
-    });
-    const bool known = same != plan.fresh.end();
-    const bool contradicts = known && !(same->trial == result.trial && same->model == result.model);
+    const std::tuple key(result.lease, result.item, result.attempt);
+    const auto first = known.find(key);
+    const ItemResult* same = first == known.end() ? nullptr : &plan.fresh[first->second];
+    const bool contradicts = same != nullptr && !(same->trial == result.trial && same->model == result.model);
     const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
     submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict && !contradicts);
     if (!submission.acks.back()) {
@@ -245,7 +271,9 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitP
       case Dispatcher::Judgement::kFirst:
       case Dispatcher::Judgement::kLate:
       case Dispatcher::Judgement::kRequeue:
-        if (!known) JudgeResult(result, wall, plan);
+        if (same != nullptr) break;
+        known.emplace(key, plan.fresh.size());
+        JudgeResult(result, wall, plan);
         break;
       case Dispatcher::Judgement::kConflict:
       case Dispatcher::Judgement::kDuplicate:
@@ -271,7 +299,8 @@ CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
   CommitPlan plan;
   PlanLeases(plan, wall);
   plan.submissions = std::exchange(submissions_, {});
-  for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, plan);
+  Known known;
+  for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, plan, known);
   for (const Dispatcher::GivenUp& lost : std::exchange(given_up_, {})) {
     const TrialResult result{.outcome = lost.outcome, .error = lost.error};
     if (lost.work->kind != WorkKind::kModel) {

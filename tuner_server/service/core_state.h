@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -164,9 +165,11 @@ class CoreState {
   };
   struct Parked {
     SyncCall call;
+    std::string key;  // of its device
     absl::Duration deadline;
     SyncDone done;
   };
+  using ParkedCalls = std::map<int64_t, Parked>;  // by ticket: the oldest first
 
   absl::Status Serving() const;
   // At once, or once its leases are stored.
@@ -176,11 +179,17 @@ class CoreState {
   void HoldOrRelease();
   // Grants what can be granted, wakes who waits to search.
   void AfterChange(absl::Duration now, Actions& actions);
+  void Park(SyncCall call, const std::string& key, absl::Duration deadline, SyncDone done);
+  SyncDone Unpark(ParkedCalls::iterator parked);
+  // Answers the waiting call if there is something to say.
+  void Offer(int64_t ticket, absl::Duration now, Actions& actions);
   void WakeAllJobs();
   void ForgetOldJobs(absl::Duration now);
   int JobsAlive() const;
   void TendJobs(absl::Duration now, Actions& actions);
-  void JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan);
+  // Results of one group, by lease, item and attempt: their place in CommitPlan::fresh.
+  using Known = std::map<std::tuple<int64_t, int64_t, int>, size_t>;
+  void JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan, Known& known);
   void JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan);
   void StoreFails(const absl::Status& why, absl::Duration now);
 
@@ -188,7 +197,9 @@ class CoreState {
   Dispatcher dispatcher_;
   bool open_ = false, stopping_ = false;
   int ticks_ = 0;
-  std::map<int64_t, Parked> parked_;  // by ticket
+  ParkedCalls parked_;
+  std::map<std::string, int64_t> ticket_of_session_;         // of parked calls, one each
+  std::map<std::string, std::set<int64_t>> tickets_of_key_;  // likewise
   int64_t next_ticket_ = 1;
   std::map<int64_t, Job> jobs_;
   int reserved_ = 0;          // places for jobs to come

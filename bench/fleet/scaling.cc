@@ -56,9 +56,12 @@ v1::SubmitJobRequest JobOf(const Options& options, int trials) {
   request.set_trials(trials);
   request.set_seed(options.seed);
   for (int i = 0; i < options.tasks; ++i) {
-    const int n = 128 + 64 * i;
+    // Convolutions, whose spaces no number of trials here exhausts.
+    const int k = 64 + 32 * i;
     request.add_workloads(
-        absl::StrCat("(f32[256,512], const f32[512,", n, "]) matmul(0,1) -> f32[256,", n, "]; anchor=0"));
+        absl::StrCat("(f32[1,64,28,28]@0231, const f32[", k,
+                     ",64,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> f32[1,", k,
+                     ",28,28]@0231; ", "anchor=0"));
   }
   return request;
 }

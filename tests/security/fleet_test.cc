@@ -289,6 +289,8 @@ TEST_F(FleetTest, WhoShowsNothingOrSpeaksPlainlyGetsNowhere) {
   EXPECT_EQ(Message(Client("tmpr_nonsense")->ListJobs().status()), "this is not a token: one begins with tmpr_");
   EXPECT_EQ(Message(Client(MintToken({"mallory", {Scope::kAdmin}}, absl::Now()).text)->ListJobs().status()),
             "the token is not known here");
+  EXPECT_THAT(server_->core().metrics().Text(),
+              HasSubstr("temper_denied_calls_total{reason=\"unauthenticated\"} 3\n"));
 }
 
 TEST_F(FleetTest, TokensDoWhatTheirScopesSay) {

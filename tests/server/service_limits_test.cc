@@ -5,6 +5,7 @@
 namespace temper {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -108,6 +109,9 @@ TEST_F(ServiceTest, RequestsKeepTheirLimitsInEveryCall) {
   v1::Record record;
   EXPECT_FALSE(records->Read(&record));
   EXPECT_EQ(records->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT) << "it has no deadline";
+  EXPECT_THAT(server_->core().metrics().Text(),
+              AllOf(HasSubstr("temper_rejected_messages_total{reason=\"no_deadline\"} 1\n"),
+                    HasSubstr("temper_rejected_messages_total{reason=\"bad_field\"} 2\n")));
 }
 
 TEST_F(ServiceTest, JobsAreListedPageByPage) {

@@ -46,13 +46,16 @@ Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-Callers::Callers(Gate& gate) : gate_(gate) {
+Callers::Callers(Gate& gate, Metrics& metrics) : gate_(gate), metrics_(metrics) {
   gate_.OnRevocation([this] { CancelRevoked(); });
 }
 
 absl::StatusOr<Principal> Callers::Admit(const grpc::CallbackServerContext& context, Call call,
                                          const Subject& subject) {
-  return gate_.Admit(CredentialsOf(context), call, subject);
+  absl::StatusOr<Principal> caller = gate_.Admit(CredentialsOf(context), call, subject);
+  if (absl::IsUnauthenticated(caller.status())) metrics_.Add(Metric::kDeniedCalls, "unauthenticated");
+  if (absl::IsPermissionDenied(caller.status())) metrics_.Add(Metric::kDeniedCalls, "forbidden");
+  return caller;
 }
 
 void Callers::CancelRevoked() {

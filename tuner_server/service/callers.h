@@ -6,17 +6,23 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "security/gate.h"
+#include "tuner_server/operations/metrics.h"
 
 namespace temper {
 
 class Callers {
  public:
-  explicit Callers(Gate& gate);  // which outlives it, and tells it of revocations
+  // Both outlive it; the gate tells it of revocations.
+  Callers(Gate& gate, Metrics& metrics);
 
-  // See Gate::Admit.
+  // See Gate::Admit. Who is refused is counted.
   absl::StatusOr<Principal> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
+
+  // A message was refused for what it holds: "no_deadline", "too_large", "bad_field".
+  void CountRejected(std::string_view reason) { metrics_.Add(Metric::kRejectedMessages, reason); }
 
   // A call that lasts: it is cancelled when what let its caller in is revoked. Held until the call's OnDone, and no
   // longer: the call's context has to be there.
@@ -40,6 +46,7 @@ class Callers {
   void CancelRevoked();
 
   Gate& gate_;
+  Metrics& metrics_;
   // Recursive: gRPC may end a call, and so its Lasting, on the thread that cancels it.
   std::recursive_mutex mutex_;
   std::map<int64_t, LastingCall> lasting_;

@@ -22,15 +22,20 @@ template <typename Request>
 absl::StatusOr<Principal> Admit(Callers& callers, const grpc::CallbackServerContext& context, const Request& request,
                                 size_t largest, Call call, const Subject& subject = {}) {
   if (context.deadline() == std::chrono::system_clock::time_point::max()) {
+    callers.CountRejected("no_deadline");
     return absl::InvalidArgumentError("the call has no deadline");
   }
   if (const size_t bytes = request.ByteSizeLong(); bytes > largest) {
+    callers.CountRejected("too_large");
     return absl::ResourceExhaustedError(
         absl::StrCat("the request has ", bytes, " bytes; at most ", largest, " are taken"));
   }
   absl::StatusOr<Principal> caller = callers.Admit(context, call, subject);
   if (!caller.ok()) return caller;
-  TEMPER_RETURN_IF_ERROR(CheckMessage(request));
+  if (absl::Status fit = CheckMessage(request); !fit.ok()) {
+    callers.CountRejected("bad_field");
+    return fit;
+  }
   return caller;
 }
 

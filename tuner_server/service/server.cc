@@ -68,7 +68,7 @@ absl::Status CheckListenAddress(const ServerOptions& options) {
 struct Server::Impl {
   Impl(Store& store, const Clock& clock, const CoreOptions& options, std::unique_ptr<Gate> gate_of)
       : gate(std::move(gate_of)),
-        callers(*gate),
+        callers(*gate, *options.metrics),
         core(store, clock, options),
         workers(core, *gate, callers),
         clients(core, callers),

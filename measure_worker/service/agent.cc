@@ -158,13 +158,13 @@ void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
   const int64_t call = next_sync_++;
   syncs_[call] = free_slots;
   lock.unlock();
-  link_.StartSync(request, [this, call, free_slots](absl::StatusOr<v1::SyncReply> reply) {
-    OnSync(call, free_slots, std::move(reply));
+  link_.StartSync(request, [this, call, session = request.session()](absl::StatusOr<v1::SyncReply> reply) {
+    OnSync(call, session, std::move(reply));
   });
   lock.lock();
 }
 
-void Agent::OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> reply) {
+void Agent::OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::SyncReply> reply) {
   std::lock_guard lock(mutex_);
   syncs_.erase(call);
   if (!reply.ok()) {
@@ -173,13 +173,14 @@ void Agent::OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> r
     if (!stopping_ && sync_failures_ == 1) spdlog::warn("lost the server: {}", std::string(reply.status().message()));
   } else {
     sync_failures_ = 0;
+    // What an answer that comes late says of an earlier session is no news.
+    if (reply->unknown_session() && session == session_) session_.clear();
     TakeReply(*reply);
   }
   changed_.notify_all();
 }
 
 void Agent::TakeReply(v1::SyncReply& reply) {
-  if (reply.unknown_session()) session_.clear();
   if (reply.draining() != draining_ && !reply.unknown_session()) {
     draining_ = reply.draining();
     if (draining_.empty())

@@ -74,7 +74,7 @@ class Agent {
 
   bool RegisterOnce();
   void SyncIfDue(std::unique_lock<std::mutex>& lock);
-  void OnSync(int64_t call, int free_slots, absl::StatusOr<v1::SyncReply> reply);
+  void OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::SyncReply> reply);
   void TakeReply(v1::SyncReply& reply);
   void Hold(v1::Lease lease);
   void DropAged();

@@ -189,6 +189,40 @@ TEST_F(AgentTest, RegistersAgainAfterTheServerForgotIt) {
   ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 1; }));
 }
 
+// Keeps the first call that asks for nothing, and answers it when told to.
+class LateLink : public FakeLink {
+ public:
+  using FakeLink::FakeLink;
+  void StartSync(const v1::SyncRequest& request, SyncDone done) override {
+    if (request.free_slots() == 0 && !keeps_) {
+      late_ = std::move(done);
+      keeps_ = true;
+    } else {
+      FakeLink::StartSync(request, std::move(done));
+    }
+  }
+  std::atomic<bool> keeps_{false};
+  SyncDone late_;
+};
+
+TEST_F(AgentTest, ALateWordOfAnEarlierSessionIsNoNews) {
+  LateLink link(server_);
+  Agent agent(link, measurer_, *spool_, Options(1));
+  agent.Start();
+  for (size_t i = 1; !link.keeps_; ++i) {
+    server_.Grant(BatchLease(static_cast<int64_t>(i), {"x"}));
+    ASSERT_TRUE(server_.Await([&](auto& s) { return s.results_.size() == i; }));
+  }
+  server_.ForgetSession();
+  ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty() && s.syncs_.back().session() == "s2"; }));
+  v1::SyncReply unknown;
+  unknown.set_unknown_session(true);
+  link.late_(unknown);
+  agent.Stop("the test is over");
+  ASSERT_EQ(server_.farewells_.size(), 1u);
+  EXPECT_EQ(server_.farewells_[0].session(), "s2");
+}
+
 TEST_F(AgentTest, CancelledLeasesAreDroppedRunningOrWaiting) {
   server_.Grant(BatchLease(1, {"x", "block"}));
   server_.Grant(BatchLease(2, {"y"}));

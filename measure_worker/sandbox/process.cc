@@ -36,15 +36,6 @@ uid_t NewUser() {
   return kFirst + (static_cast<uid_t>(getpid()) << kChildrenBits) + (children++ & ((1u << kChildrenBits) - 1));
 }
 
-// Sanitizers map terabytes that nobody touches.
-bool MayLimitMappings() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return false;
-#else
-  return true;
-#endif
-}
-
 std::vector<std::string> Environment(const std::string& scratch, int64_t memory_bytes) {
   std::vector<std::string> variables{absl::StrCat("TMPDIR=", scratch),
                                      absl::StrCat("TEMPER_MEMORY_BYTES=", memory_bytes)};

@@ -22,6 +22,16 @@ struct ChildLimits {
   int processes = 512;                       // threads count
 };
 
+// Whether a child's memory can be limited without a control group. Not under a sanitizer, which maps terabytes that
+// nobody touches.
+constexpr bool MayLimitMappings() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return false;
+#else
+  return true;
+#endif
+}
+
 // A process of its own session that gains no privileges, and dies with all that it started when it is ended, when it
 // ends, and when the thread that started it does. It reads orders from descriptor kChildFd.
 class ChildProcess {

@@ -144,7 +144,11 @@ TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
 TEST_F(WorkerProcessTest, ServesSeveralDevicesSideBySide) {
   Process worker({TEMPER_WORKER, "--server", address_, "--key", "a", "--device", "null", "--key", "b", "--device",
                   "null:0", "--spool", folder_.path() + "/spool"});
-  ASSERT_TRUE(server_.Await([](auto& s) { return s.registrations_.size() == 2; }));
+  // The second to register knows its session once it syncs.
+  ASSERT_TRUE(server_.Await([](auto& s) {
+    return s.registrations_.size() == 2 &&
+           std::ranges::any_of(s.syncs_, [](const v1::SyncRequest& sync) { return sync.session() == "s2"; });
+  }));
   EXPECT_NE(server_.registrations_[0].device_key(), server_.registrations_[1].device_key());
   EXPECT_NE(server_.registrations_[0].instance(), server_.registrations_[1].instance());
   for (const v1::RegisterRequest& r : server_.registrations_) {

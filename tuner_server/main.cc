@@ -114,6 +114,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--dir", options.directory, "What temper-server init made: serve encrypted, to who is known alone");
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
+  app.add_option("--jobs-per-owner", options.core.most_jobs_of_owner, "How many jobs of one user run or wait at once")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
   AddOperationsOptions(app, operations);
   app.add_option("--log-format", log_format, "text, or json: an object a line")

@@ -84,7 +84,7 @@ class CoreStateTest : public ::testing::Test {
 
   std::shared_ptr<FakeJob> AddJob(int64_t id) {
     auto job = std::make_shared<FakeJob>(id);
-    EXPECT_TRUE(state_->ReservePlace(1).ok());
+    EXPECT_TRUE(state_->ReservePlace("", 1).ok());
     EXPECT_TRUE(state_->AddJob(id, 1, job));
     return job;
   }
@@ -137,12 +137,12 @@ class CoreStateTest : public ::testing::Test {
 TEST_F(CoreStateTest, NothingIsTakenBeforeTheServerIsOpen) {
   state_.emplace(options_);
   EXPECT_TRUE(absl::IsUnavailable(state_->Register(Worker("w"), Now()).status()));
-  EXPECT_TRUE(absl::IsUnavailable(state_->ReservePlace(1)));
+  EXPECT_TRUE(absl::IsUnavailable(state_->ReservePlace("", 1)));
   Submit({});
   EXPECT_TRUE(absl::IsUnavailable(acks_->status()));
   state_->Open();
   EXPECT_TRUE(state_->Register(Worker("w"), Now()).ok());
-  EXPECT_TRUE(state_->ReservePlace(1).ok());
+  EXPECT_TRUE(state_->ReservePlace("", 1).ok());
 }
 
 TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {
@@ -245,15 +245,27 @@ TEST_F(CoreStateTest, APlaceIsTakenBeforeTheJobIsMade) {
   options_.most_jobs = 1;
   options_.most_waiting = 1;
   SetUp();
-  EXPECT_TRUE(state_->ReservePlace(1).ok());
-  EXPECT_TRUE(state_->ReservePlace(1).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(state_->ReservePlace(1)));
-  state_->GiveBackPlace(1);
-  EXPECT_TRUE(state_->ReservePlace(1).ok());
+  EXPECT_TRUE(state_->ReservePlace("", 1).ok());
+  EXPECT_TRUE(state_->ReservePlace("", 1).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(state_->ReservePlace("", 1)));
+  state_->GiveBackPlace("", 1);
+  EXPECT_TRUE(state_->ReservePlace("", 1).ok());
   options_.most_request_bytes = 10;
   SetUp();
-  EXPECT_TRUE(state_->ReservePlace(8).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(state_->ReservePlace(8)));
+  EXPECT_TRUE(state_->ReservePlace("", 8).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(state_->ReservePlace("", 8)));
+}
+
+TEST_F(CoreStateTest, OneOwnersJobsLeavePlacesForOthers) {
+  options_.most_jobs_of_owner = 2;
+  SetUp();
+  EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
+  EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
+  EXPECT_EQ(state_->ReservePlace("alice", 1).message(), "2 jobs of alice are running or waiting already");
+  EXPECT_TRUE(state_->ReservePlace("bob", 1).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(state_->ReservePlace("", 1).ok());
+  state_->GiveBackPlace("alice", 1);
+  EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
 }
 
 TEST_F(CoreStateTest, JobsThatWaitTakeNobodysPlace) {

@@ -203,10 +203,11 @@ absl::Duration ServerCore::TickAge() const { return Now() - absl::Milliseconds(t
 absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec, std::string request) {
   spec.wait_for_device = std::min(spec.wait_for_device, options().longest_wait);
   const size_t bytes = RequestBytes(spec);
+  const std::string owner = spec.owner;
   // Before anything is made of it: many at once get no more places than there are.
-  TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) { return state_.ReservePlace(bytes); }));
+  TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) { return state_.ReservePlace(owner, bytes); }));
   const absl::StatusOr<int64_t> id = CreateJob(std::move(spec), std::move(request));
-  Locked([&](Actions&) { state_.GiveBackPlace(bytes); });
+  Locked([&](Actions&) { state_.GiveBackPlace(owner, bytes); });
   return id;
 }
 

@@ -364,26 +364,37 @@ void CoreState::StoreFails(const absl::Status& why, absl::Duration now) {
 
 // --- jobs ---
 
-int CoreState::JobsAlive() const {
-  return static_cast<int>(std::ranges::count_if(jobs_, [](const auto& entry) { return entry.second.port != nullptr; }));
+std::map<std::string, int> CoreState::JobsAlive() const {
+  std::map<std::string, int> alive;
+  for (const auto& [id, job] : jobs_) {
+    if (job.port != nullptr) ++alive[job.port->spec().owner];
+  }
+  return alive;
 }
 
-absl::Status CoreState::ReservePlace(size_t bytes) {
+absl::Status CoreState::ReservePlace(const std::string& owner, size_t bytes) {
   TEMPER_RETURN_IF_ERROR(Serving());
-  const int most = options_.most_jobs + options_.most_waiting;
-  if (JobsAlive() + reserved_ >= most) {
+  std::map<std::string, int> taken = JobsAlive();
+  for (const std::string& reserved : reserved_) ++taken[reserved];
+  int all = 0;
+  for (const auto& [name, jobs] : taken) all += jobs;
+  if (const int most = options_.most_jobs + options_.most_waiting; all >= most) {
     return absl::ResourceExhaustedError(absl::StrCat(most, " jobs are running or waiting already"));
+  }
+  if (!owner.empty() && taken[owner] >= options_.most_jobs_of_owner) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.most_jobs_of_owner, " jobs of ", owner, " are running or waiting already"));
   }
   if (request_bytes_ + bytes > options_.most_request_bytes) {
     return absl::ResourceExhaustedError("the requests of the jobs that are running or waiting are too large together");
   }
-  ++reserved_;
+  reserved_.insert(owner);
   request_bytes_ += bytes;
   return absl::OkStatus();
 }
 
-void CoreState::GiveBackPlace(size_t bytes) {
-  --reserved_;
+void CoreState::GiveBackPlace(const std::string& owner, size_t bytes) {
+  reserved_.erase(reserved_.find(owner));
   request_bytes_ -= bytes;
 }
 

@@ -29,6 +29,7 @@ struct CoreOptions {
   // So many jobs run at once; so many more wait for their device or for a place, for at most so long. Together their
   // requests have at most so many bytes.
   int most_jobs = 64, most_waiting = 192;
+  int most_jobs_of_owner = 128;  // running or waiting; who has no name is not held to it
   absl::Duration longest_wait = absl::Hours(24);
   size_t most_request_bytes = 256 << 20;
   absl::Duration orphan_grace = absl::Seconds(3);
@@ -119,8 +120,8 @@ class CoreState {
 
   // --- jobs ---
   // A place for a job whose request has so many bytes, until it is given back, be it to AddJob.
-  absl::Status ReservePlace(size_t bytes);
-  void GiveBackPlace(size_t bytes);
+  absl::Status ReservePlace(const std::string& owner, size_t bytes);
+  void GiveBackPlace(const std::string& owner, size_t bytes);
   // False: the server stops, and the job is not taken.
   bool AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job);
   // What goes on from an earlier server.
@@ -185,7 +186,7 @@ class CoreState {
   void Offer(int64_t ticket, absl::Duration now, Actions& actions);
   void WakeAllJobs();
   void ForgetOldJobs(absl::Duration now);
-  int JobsAlive() const;
+  std::map<std::string, int> JobsAlive() const;  // by owner
   void TendJobs(absl::Duration now, Actions& actions);
   // Results of one group, by lease, item and attempt: their place in CommitPlan::fresh.
   using Known = std::map<std::tuple<int64_t, int64_t, int>, size_t>;
@@ -202,8 +203,8 @@ class CoreState {
   std::map<std::string, std::set<int64_t>> tickets_of_key_;  // likewise
   int64_t next_ticket_ = 1;
   std::map<int64_t, Job> jobs_;
-  int reserved_ = 0;          // places for jobs to come
-  size_t request_bytes_ = 0;  // of jobs that are not over, and of places
+  std::multiset<std::string> reserved_;  // owners of places for jobs to come
+  size_t request_bytes_ = 0;             // of jobs that are not over, and of places
   std::set<int64_t> running_;
   std::vector<std::shared_ptr<JobPort>> retired_;
   std::set<int64_t> search_wanted_, searching_;  // jobs

@@ -226,8 +226,8 @@ void SimServer::Life::Begin(JobPlan plan) {
 
 absl::StatusOr<int64_t> SimServer::Life::SubmitJob(const v1::SubmitJobRequest& request) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
-  TEMPER_RETURN_IF_ERROR(state_.ReservePlace(0));
-  state_.GiveBackPlace(0);
+  TEMPER_RETURN_IF_ERROR(state_.ReservePlace("", 0));
+  state_.GiveBackPlace("", 0);
   TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), state_.options().loop, server_.world_.Wall()));
   plan.row.request = request.SerializeAsString();
   TEMPER_ASSIGN_OR_RETURN(const int64_t id, server_.disk_.CreateJob(plan.row));

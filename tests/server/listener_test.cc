@@ -231,7 +231,9 @@ TEST_F(ListenerTest, AFloodOfResetsIsCutOffAndCostsABoundedShareOfAProcessor) {
     EXPECT_TRUE((*honest)->ListJobs().ok());
     absl::SleepFor(absl::Milliseconds(10));  // or the honest calls would be a load of their own
   }
+#ifndef __SANITIZE_ADDRESS__  // it multiplies what a connection costs
   EXPECT_LT(server.CpuSeconds() - before, absl::ToDoubleSeconds(absl::Now() - start) / 2);
+#endif
 }
 
 TEST_F(ListenerTest, AFloodOverIPv6IsCutOffToo) {

@@ -81,9 +81,15 @@ absl::Status AdminClient::RevokeToken(const std::string& id) {
 }
 
 absl::StatusOr<std::vector<v1::TokenSummary>> AdminClient::ListTokens() {
-  v1::ListTokensReply reply;
-  TEMPER_RETURN_IF_ERROR(impl_->Call(&Stub::ListTokens, v1::ListTokensRequest(), reply));
-  return std::vector<v1::TokenSummary>(reply.tokens().begin(), reply.tokens().end());
+  std::vector<v1::TokenSummary> tokens;
+  v1::ListTokensRequest request;
+  do {
+    v1::ListTokensReply reply;
+    TEMPER_RETURN_IF_ERROR(impl_->Call(&Stub::ListTokens, request, reply));
+    tokens.insert(tokens.end(), reply.tokens().begin(), reply.tokens().end());
+    request.set_after(reply.next_after());
+  } while (!request.after().empty());
+  return tokens;
 }
 
 absl::StatusOr<std::vector<v1::AuditEntry>> AdminClient::ListAudit(int64_t most) {

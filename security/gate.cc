@@ -328,11 +328,11 @@ absl::Status Gate::RevokeToken(const std::string& id) {
   return status;
 }
 
-std::vector<TokenRow> Gate::Tokens() const {
+std::vector<TokenRow> Gate::Tokens(const std::string& after, size_t most) const {
   std::lock_guard lock(mutex_);
   std::vector<TokenRow> rows;
-  for (const auto& [id, row] : tokens_) {
-    if (!IsInvitation(row)) rows.push_back(row);
+  for (auto next = tokens_.upper_bound(after); next != tokens_.end() && rows.size() < most; ++next) {
+    if (!IsInvitation(next->second)) rows.push_back(next->second);
   }
   return rows;
 }

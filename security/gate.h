@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -71,7 +72,8 @@ class Gate {
 
   absl::StatusOr<MintedToken> AddToken(const TokenGrant& grant);  // its text is never to be had again
   absl::Status RevokeToken(const std::string& id);                // kNotFound. Holds like Revoke
-  std::vector<TokenRow> Tokens() const;                           // no invitations
+  // At most `most` of those with ids above `after`, by their ids; no invitations.
+  std::vector<TokenRow> Tokens(const std::string& after = "", size_t most = std::numeric_limits<size_t>::max()) const;
 
   // Newest first; see AccessStore.
   absl::StatusOr<std::vector<AuditRow>> ListAudit(int64_t before, int64_t limit) { return store_.Audit(before, limit); }

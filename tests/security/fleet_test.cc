@@ -7,6 +7,7 @@
 
 #include <future>
 #include <mutex>
+#include <set>
 
 #include "base/secure_random.h"
 #include "base/temporary_directory.h"
@@ -289,8 +290,21 @@ TEST_F(FleetTest, WhoShowsNothingOrSpeaksPlainlyGetsNowhere) {
   EXPECT_EQ(Message(Client("tmpr_nonsense")->ListJobs().status()), "this is not a token: one begins with tmpr_");
   EXPECT_EQ(Message(Client(MintToken({"mallory", {Scope::kAdmin}}, absl::Now()).text)->ListJobs().status()),
             "the token is not known here");
-  EXPECT_THAT(server_->core().metrics().Text(),
-              HasSubstr("temper_denied_calls_total{reason=\"unauthenticated\"} 3\n"));
+  EXPECT_THAT(server_->core().metrics().Text(), HasSubstr("temper_denied_calls_total{reason=\"unauthenticated\"} 3\n"));
+}
+
+TEST_F(FleetTest, TokensAreListedPageByPage) {
+  constexpr size_t kTokens = 250;  // more than a page
+  std::set<std::string> owners;
+  for (size_t i = 0; i < kTokens; ++i) {
+    owners.insert(absl::StrCat("user-", i));
+    Token(absl::StrCat("user-", i), "read");
+  }
+  const auto tokens = admin_->ListTokens();
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  for (const v1::TokenSummary& token : *tokens) owners.erase(token.owner());
+  EXPECT_TRUE(owners.empty());
+  EXPECT_EQ(tokens->size(), kTokens + 1) << "those and the admin's own, once each";
 }
 
 TEST_F(FleetTest, TokensDoWhatTheirScopesSay) {

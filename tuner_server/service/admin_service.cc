@@ -56,8 +56,21 @@ v1::AuditEntry ToWire(const AuditRow& row) {
   return out;
 }
 
+int64_t PageSize(int32_t limit) { return limit == 0 ? kDefaultPage : std::min(limit, kMostAPage); }
+
+void FillTokens(const Gate& gate, const v1::ListTokensRequest& request, v1::ListTokensReply* reply) {
+  const int64_t limit = PageSize(request.limit());
+  for (const TokenRow& row : gate.Tokens(request.after(), static_cast<size_t>(limit) + 1)) {
+    if (reply->tokens_size() == limit) {
+      reply->set_next_after(reply->tokens(reply->tokens_size() - 1).id());
+      break;
+    }
+    *reply->add_tokens() = ToWire(row);
+  }
+}
+
 absl::Status FillAudit(Gate& gate, const v1::ListAuditRequest& request, v1::ListAuditReply* reply) {
-  const int64_t limit = request.limit() == 0 ? kDefaultPage : std::min(request.limit(), kMostAPage);
+  const int64_t limit = PageSize(request.limit());
   TEMPER_ASSIGN_OR_RETURN(const std::vector<AuditRow> rows, gate.ListAudit(request.before(), limit + 1));
   for (const AuditRow& row : rows) {
     if (reply->entries_size() == limit) {
@@ -153,9 +166,7 @@ grpc::ServerUnaryReactor* AdminServiceImpl::ListTokens(grpc::CallbackServerConte
                                                        const v1::ListTokensRequest* request,
                                                        v1::ListTokensReply* reply) {
   const absl::Status status = Admit(callers_, *context, *request, kLargestQuery, Call::kListTokens).status();
-  if (status.ok()) {
-    for (const TokenRow& row : gate_.Tokens()) *reply->add_tokens() = ToWire(row);
-  }
+  if (status.ok()) FillTokens(gate_, *request, reply);
   return Answer(context, status);
 }
 

@@ -23,6 +23,7 @@ namespace temper::worker {
 namespace {
 
 constexpr rlim_t kMaxDescriptors = 256;
+constexpr int kProgramFd = kChildFd + 1;  // until it runs
 
 // What every program reads. A device's own files belong here too.
 struct VisibleFile {
@@ -81,23 +82,27 @@ void Limit(__rlimit_resource what, rlim_t value) {
 
 // --- the measuring child ---
 
-void Show(int rules, const char* path, uint64_t rights) {
-  const int fd = open(path, O_PATH | O_CLOEXEC);
-  if (fd < 0) return;  // not on this machine
+void Show(int rules, int fd, uint64_t rights) {
   struct stat file;
   if (fstat(fd, &file) == 0 && !S_ISDIR(file.st_mode)) rights &= kReadFiles | kWriteFiles;
   const landlock_path_beneath_attr rule{rights, fd};
   Must(syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0, "show a file");
+}
+
+void Show(int rules, const char* path, uint64_t rights) {
+  const int fd = open(path, O_PATH | O_CLOEXEC);
+  if (fd < 0) return;  // not on this machine
+  Show(rules, fd, rights);
   close(fd);
 }
 
-void HideFiles(const Launch& launch) {
+void HideFiles(const Launch& launch, int program) {
   landlock_ruleset_attr handled{};
   handled.handled_access_fs = kAllRights;
   const int rules = static_cast<int>(syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0));
   Must(rules >= 0, "make rules for files");
   for (const VisibleFile& file : kVisible) Show(rules, file.path, kRead | (file.write ? kWriteFiles : 0));
-  if (launch.command[0] != nullptr) Show(rules, launch.command[0], kRead);
+  if (program >= 0) Show(rules, program, kRead);
   Show(rules, launch.scratch, kAllRights);
   Must(syscall(SYS_landlock_restrict_self, rules, 0) == 0, "hide files");
   close(rules);
@@ -115,7 +120,17 @@ void DropPrivileges(const Launch& launch) {
   Must(syscall(SYS_capset, &header, none) == 0, "drop capabilities");
 }
 
+// Before the user changes: the folder that it lies in may be private. Above all descriptors that are put in order.
+int OpenProgram(const char* path) {
+  const int fd = open(path, O_PATH | O_CLOEXEC);
+  Must(fd >= 0, "open its program");
+  const int program = fcntl(fd, F_DUPFD_CLOEXEC, kProgramFd + 1);
+  Must(program >= 0, "keep its program open");
+  return program;
+}
+
 [[noreturn]] void BecomeChild(const Launch& launch) {
+  const int program = launch.command[0] == nullptr ? -1 : OpenProgram(launch.command[0]);
   setpgid(0, 0);              // a group without the keeper
   prctl(PR_SET_DUMPABLE, 1);  // else its own entries in /proc would be root's
   // The first to go when memory runs out.
@@ -128,7 +143,7 @@ void DropPrivileges(const Launch& launch) {
   Must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "give up new privileges");
   DropPrivileges(launch);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // of the keeper
-  if (launch.confinement->files) HideFiles(launch);
+  if (launch.confinement->files) HideFiles(launch, program);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -141,11 +156,12 @@ void DropPrivileges(const Launch& launch) {
   } else {
     dup2(launch.socket, kChildFd);
   }
-  syscall(SYS_close_range, kChildFd + 1, ~0u, 0);
+  if (program >= 0) dup3(program, kProgramFd, O_CLOEXEC);
+  syscall(SYS_close_range, kProgramFd + 1, ~0u, 0);
   const SyscallFilter filter(static_cast<pid_t>(syscall(SYS_getpid)), launch.confinement->CountsProcesses());
   Must(filter.Install(), "filter system calls");
-  if (launch.command[0] == nullptr) _exit(0);
-  execve(launch.command[0], launch.command, launch.environment);
+  if (program < 0) _exit(0);
+  syscall(SYS_execveat, kProgramFd, "", launch.command, launch.environment, AT_EMPTY_PATH);
   _exit(127);
 }
 

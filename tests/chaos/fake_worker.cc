@@ -221,7 +221,10 @@ v1::SyncReply FakeWorker::Sync(const std::vector<int64_t>& held, int free_slots,
   v1::SyncReply reply;
   const grpc::Status status =
       Call([&](grpc::ClientContext* context) { return stub_->Sync(context, request, &reply); }, wait + kCallTimeout);
-  if (!status.ok()) Rest(kBackOff);
+  if (!status.ok()) {
+    ++refusals_;
+    Rest(kBackOff);
+  }
   if (reply.unknown_session()) {
     session_.clear();
     Register();

@@ -74,7 +74,7 @@ class FakeWorker {
 
   int registrations() const { return registrations_; }
   int64_t acknowledged() const { return acknowledged_; }
-  int refusals() const { return refusals_; }  // of results, by the server or for want of one
+  int refusals() const { return refusals_; }  // calls that failed, for want of a server too
   bool holds_lease() const { return holds_lease_; }
   // The kind of the lease that it holds: v1::Lease::WorkCase.
   int lease_kind() const { return lease_kind_; }

@@ -17,6 +17,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
 #include "measure_worker/sandbox/messages.h"
 #include "measure_worker/sandbox/process.h"
 #include "measure_worker/sandbox/sandbox.h"
@@ -130,6 +131,16 @@ TEST_P(ConfinementTest, Row14AForkBombIsCappedAndDiesWithItsGroup) {
     EXPECT_GT(started, 10) << "it was to start some";
   }
   EXPECT_THAT(OfSession(session), testing::IsEmpty());
+  EXPECT_EQ(Run(sandbox, Work({"cost_ns=5"}))[0].outcome, Outcome::kOk);
+}
+
+TEST_P(ConfinementTest, ItsProgramMayLieInAFolderThatOnlyItsStarterSees) {
+  const auto folder = TemporaryDirectory::Make();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string program = folder->path() + "/child";
+  std::filesystem::copy(TEMPER_NULL_CHILD, program);
+  ASSERT_EQ(chmod(folder->path().c_str(), 0700), 0);
+  Sandbox sandbox({program}, GetParam().confinement(), Limits());
   EXPECT_EQ(Run(sandbox, Work({"cost_ns=5"}))[0].outcome, Outcome::kOk);
 }
 

@@ -251,7 +251,7 @@ TEST_F(SandboxTest, SaysSoWhenNoChildCanBeStarted) {
   Sandbox sandbox({"/nonexistent/program"}, Confinement{});
   const auto results = Run(sandbox, Work({"cost_ns=1"}));
   EXPECT_THAT(Outcomes(results), ElementsAre("infrastructure"));
-  EXPECT_THAT(results[0].error, HasSubstr("code 127"));
+  EXPECT_THAT(results[0].error, HasSubstr("cannot open its program"));
 }
 
 TEST_F(SandboxTest, ChecksModels) {

@@ -34,14 +34,16 @@ class Process {
     argv.push_back(nullptr);
     int pipes[2];
     EXPECT_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    const int program = open(argv[0], O_PATH | O_CLOEXEC);  // in a folder that `user` may not see
     pid_ = fork();
     if (pid_ == 0) {
       dup2(pipes[1], STDERR_FILENO);
       dup2(pipes[1], STDOUT_FILENO);
       if (user != 0 && (setgid(user) != 0 || setuid(user) != 0)) _exit(126);
-      execv(argv[0], argv.data());
+      fexecve(program, argv.data(), environ);
       _exit(127);
     }
+    close(program);
     close(pipes[1]);
     output_ = pipes[0];
   }

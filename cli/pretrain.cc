@@ -85,7 +85,6 @@ absl::Status MeasureShapes(const Options& o, std::span<const Shape* const> shape
   request.set_model("pretrain");
   for (const Shape* shape : shapes) request.add_workloads(shape->text);
   request.set_device_key(o.records.device);
-  request.set_codegen_id(CodegenId());
   request.set_tuner("xgb");
   request.set_trials_per_task(o.configs);
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(left)));

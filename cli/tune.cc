@@ -11,7 +11,6 @@
 #include "cli/local_fleet.h"
 #include "cli/progress.h"
 #include "cli/tune_report.h"
-#include "compiler/codegen/codegen.h"
 
 namespace temper {
 namespace {
@@ -43,7 +42,6 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
   request.set_model(graph.name);
   request.set_graph_json(ToJson(graph));
   request.set_device_key(o.records.device);
-  request.set_codegen_id(CodegenId());
   request.set_tuner(o.tuner);
   request.set_trials(o.trials);
   request.set_trials_per_task(o.trials_per_task);

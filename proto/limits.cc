@@ -148,7 +148,6 @@ constexpr FieldLimit kTable[] = {
     {"SubmitJobRequest.model", kName},
     {"SubmitJobRequest.graph_json", kGraph},
     {"SubmitJobRequest.device_key", kKey},
-    {"SubmitJobRequest.codegen_id", kCodegen},
     {"SubmitJobRequest.tuner", kTuner},
     {"SubmitJobRequest.trials", kTrials},
     {"SubmitJobRequest.trials_per_task", kTrials},

@@ -108,7 +108,6 @@ class Fleet {
       v1::SubmitJobRequest request;
       request.set_model("load");
       request.set_device_key(kNullKey);
-      request.set_codegen_id(kNullCodegen);
       request.set_tuner("random");
       request.set_no_booster(true);
       request.set_wait_for_device_ms(60'000);

@@ -49,7 +49,6 @@ v1::SubmitJobRequest JobOf(const Options& options, int trials) {
   v1::SubmitJobRequest request;
   request.set_model("scaling");
   request.set_device_key(kNullKey);
-  request.set_codegen_id(kNullCodegen);
   request.set_tuner(options.tuner);
   request.set_no_booster(true);
   request.set_wait_for_device_ms(60'000);

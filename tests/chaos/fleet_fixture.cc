@@ -42,7 +42,6 @@ v1::SubmitJobRequest FleetTest::OperatorsJob(int operators, int trials_each) {
   v1::SubmitJobRequest request;
   request.set_model("operators");
   request.set_device_key(kKey);
-  request.set_codegen_id(kFakeCodegen);
   request.set_tuner("random");
   request.set_no_booster(true);
   request.set_trials_per_task(trials_each);

@@ -2,7 +2,6 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/codegen.h"
 #include "tests/chaos/fleet_fixture.h"
 #include "tests/chaos/network.h"
 #include "tests/chaos/relay.h"
@@ -39,7 +38,6 @@ TEST_F(NetworkTest, Row7APartitionInEitherDirectionEndsAndNothingIsLost) {
   for (const Network::Direction direction : {Network::Direction::kToServer, Network::Direction::kFromServer}) {
     v1::SubmitJobRequest of_real = OperatorsJob(1, 300);
     of_real.set_device_key("real-device");
-    of_real.set_codegen_id(CodegenId());
     const int64_t jobs[] = {Submit(OperatorsJob(2, 100)), Submit(of_real)};
     const int64_t acknowledged = ledger_->Size();
     ASSERT_TRUE(Eventually([&] { return ledger_->Size() > acknowledged; })) << Situation();

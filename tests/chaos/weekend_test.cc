@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/rng.h"
 #include "client/admin_client.h"
-#include "compiler/codegen/codegen.h"
 #include "tests/chaos/fleet_fixture.h"
 
 namespace temper {
@@ -76,7 +75,6 @@ class WeekendTest : public FleetTest {
     v1::SubmitJobRequest job = OperatorsJob(figures_.operators, figures_.trials_each);
     const int key = i % (kKeys + 1);
     job.set_device_key(key == kKeys ? kRealKey : KeyOf(static_cast<size_t>(key)));
-    if (key == kKeys) job.set_codegen_id(CodegenId());
     job.set_priority(i % 3 - 1);
     return job;
   }

@@ -162,7 +162,6 @@ class FleetTest : public ::testing::Test {
     request.set_model("m");
     request.add_workloads(kWorkload);
     request.set_device_key("a");
-    request.set_codegen_id("c1");
     request.set_tuner("random");
     request.set_trials(1);
     request.set_wait_for_device_ms(absl::ToInt64Milliseconds(kPatience));
@@ -425,7 +424,6 @@ TEST(OpenServerTest, JobsBelongToWhoeverTheirClientsSayTheyAre) {
   request.set_model("m");
   request.add_workloads(kWorkload);
   request.set_device_key("a");
-  request.set_codegen_id("c1");
   request.set_tuner("random");
   request.set_trials(1);
   request.set_wait_for_device_ms(60'000);

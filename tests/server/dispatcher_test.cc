@@ -252,8 +252,8 @@ TEST_F(DispatcherTest, ThreeWorkloadsInARowThatAWorkerCannotMeasureDrainIt) {
   EXPECT_THAT(outcome.grants, IsEmpty());
   EXPECT_THAT(outcome.draining, HasSubstr("3 workloads in a row: no memory")) << "the worker is told";
   EXPECT_EQ(dispatcher_.Sessions().at(0).state, "drained");
-  EXPECT_EQ(dispatcher_.FindWorker("k", "c"), std::nullopt);
-  EXPECT_THAT(dispatcher_.WhyNoWorker("k", "c"), HasSubstr("drained"));
+  EXPECT_EQ(dispatcher_.FindWorker({"k", "", "c"}), std::nullopt);
+  EXPECT_THAT(dispatcher_.WhyNoWorker({"k", "", "c"}), HasSubstr("drained"));
   EXPECT_THAT(Take(dispatcher_.Register(Worker("good"), Now()), 9), SizeIs(3));
   EXPECT_EQ(dispatcher_.Undrain("k", ""), 1);
   EXPECT_EQ(dispatcher_.Sync(bad, {}, 9, Now()).draining, "");
@@ -662,6 +662,22 @@ TEST_F(DispatcherTest, AModelsResultIsKnownByItsLease) {
   EXPECT_EQ(dispatcher_.Judge(result).judgement, Judgement::kDuplicate);
 }
 
+TEST_F(DispatcherTest, OfSeveralKindsAJobGetsTheOneThatHoldsMostAtOnce) {
+  WorkerInfo old = Worker("old"), first = Worker("first"), second = Worker("second");
+  old.codegen_id = "c9";
+  old.slots = 3;
+  first.slots = second.slots = 2;
+  dispatcher_.Register(old, Now());
+  dispatcher_.Register(first, Now());
+  EXPECT_EQ(dispatcher_.FindWorker({.key = "k"})->codegen_id, "c9");
+  const std::string session = dispatcher_.Register(second, Now());
+  EXPECT_EQ(dispatcher_.FindWorker({.key = "k"})->codegen_id, "c");
+  EXPECT_EQ(dispatcher_.Slots({"k", "t", "c"}), 4);
+  dispatcher_.Leave(session, "it ends", Now());
+  EXPECT_EQ(dispatcher_.FindWorker({.key = "k"})->codegen_id, "c9");
+  EXPECT_EQ(dispatcher_.Slots({"k", "t", "c"}), 2);
+}
+
 TEST_F(DispatcherTest, AWorkerOfAnotherVersionIdlesVisibly) {
   WorkerInfo old = Worker("old");
   old.codegen_id = "c0";
@@ -670,9 +686,9 @@ TEST_F(DispatcherTest, AWorkerOfAnotherVersionIdlesVisibly) {
   dispatcher_.Add(Batch(1), Now());
   EXPECT_THAT(Take(session), IsEmpty());
   EXPECT_EQ(dispatcher_.Sessions().at(0).state, "version_mismatch");
-  EXPECT_EQ(dispatcher_.FindWorker("k", "c"), std::nullopt);
-  EXPECT_THAT(dispatcher_.WhyNoWorker("k", "c"), HasSubstr("'c0'"));
-  EXPECT_EQ(dispatcher_.WhyNoWorker("k2", "c"), "no worker serves device key 'k2'");
+  EXPECT_EQ(dispatcher_.FindWorker({"k", "", "c"}), std::nullopt);
+  EXPECT_THAT(dispatcher_.WhyNoWorker({"k", "", "c"}), HasSubstr("'c0'"));
+  EXPECT_EQ(dispatcher_.WhyNoWorker({"k2", "", "c"}), "no worker serves device key 'k2'");
 }
 
 TEST_F(DispatcherTest, IdsStartAboveThoseOfAnEarlierServer) {

@@ -19,9 +19,9 @@ class LonelyHost : public JobHost {
   std::vector<int64_t> Submit(Work) override { return {}; }
   void Withdraw(const std::vector<int64_t>&) override {}
   absl::Duration GrantedAt(const std::vector<int64_t>&) override { return absl::InfiniteDuration(); }
-  std::optional<WorkerInfo> FindWorker(const JobSpec&, const std::string&) override { return std::nullopt; }
-  int Slots(const JobSpec&, const std::string&) override { return 0; }
-  std::string WhyNoWorker(const JobSpec&) override { return "nobody is there"; }
+  std::optional<WorkerInfo> FindWorker(const DeviceKind&) override { return std::nullopt; }
+  int Slots(const DeviceKind&) override { return 0; }
+  std::string WhyNoWorker(const DeviceKind&) override { return "nobody is there"; }
   std::vector<WorkItem> Unsettled(int64_t) override { return {}; }
   bool TryBeginJob(int64_t) override { return true; }
   bool TryBeginSearch(int64_t) override { return true; }

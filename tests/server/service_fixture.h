@@ -210,7 +210,6 @@ class ServiceTest : public ::testing::Test {
     request.set_model("toy-model");
     request.set_graph_json(ToyGraph());
     request.set_device_key(kKey);
-    request.set_codegen_id("c1");
     request.set_tuner("random");
     request.set_trials(trials);
     request.set_wait_for_device_ms(60'000);

@@ -35,7 +35,6 @@ class Simulation : public WorkPort {
     for (const Task& task : tasks_) workloads_[Text(task.workload)] = task.workload;
     spec_.id = 1;
     spec_.device_key = kKey;
-    spec_.codegen_id = "c1";
     spec_.tuner = "random";
     spec_.graph_json = std::make_shared<const std::string>("{}");
     options_.make_tuner = FindTuner("random")->make;
@@ -57,7 +56,7 @@ class Simulation : public WorkPort {
 
   // Starts a job; what earlier jobs of this simulation left in the store is known to it.
   void Begin() {
-    auto loop = JobLoop::Create(spec_, ToyTarget(), tasks_, options_, clock_.Monotonic());
+    auto loop = JobLoop::Create(spec_, {kKey, ToyTarget(), "c1"}, tasks_, options_, clock_.Monotonic());
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
     ASSERT_TRUE(loop_->Warm({}, others_).ok());

@@ -647,41 +647,41 @@ bool Dispatcher::SharedCoresBusy() const {
   });
 }
 
-const Dispatcher::Serving& Dispatcher::ServingOf(const std::string& device_key, const std::string& codegen_id,
-                                                 const std::string& target) const {
-  const auto [known, fresh] = serving_.try_emplace({device_key, codegen_id, target});
-  Serving& serving = known->second;
-  if (!fresh) return serving;
+const Dispatcher::Serving& Dispatcher::ServingOf(const DeviceKind& kind) const {
+  const auto [known, fresh] = serving_.try_emplace({kind.key, kind.target, kind.codegen_id});
+  Serving& most = known->second;
+  if (!fresh) return most;
+  std::map<std::pair<std::string, std::string>, Serving> kinds;  // by codegen id and target
   for (const auto& [id, session] : sessions_) {
     const WorkerInfo& info = session.info;
-    const bool fits =
-        info.device_key == device_key && info.codegen_id == codegen_id && (target.empty() || info.target == target);
+    const bool fits = info.device_key == kind.key && (kind.target.empty() || info.target == kind.target) &&
+                      (kind.codegen_id.empty() || info.codegen_id == kind.codegen_id);
     if (!fits || session.lost || !WhyNothing(session).empty()) continue;
+    Serving& serving = kinds[{info.codegen_id, info.target}];
     if (!serving.worker) serving.worker = info;
     serving.slots += info.slots;
   }
-  return serving;
+  for (const auto& [name, serving] : kinds) {
+    if (serving.slots >= most.slots) most = serving;
+  }
+  return most;
 }
 
-std::optional<WorkerInfo> Dispatcher::FindWorker(const std::string& device_key, const std::string& codegen_id,
-                                                 const std::string& target) const {
-  return ServingOf(device_key, codegen_id, target).worker;
-}
+std::optional<WorkerInfo> Dispatcher::FindWorker(const DeviceKind& kind) const { return ServingOf(kind).worker; }
 
-int Dispatcher::Slots(const std::string& device_key, const std::string& codegen_id, const std::string& target) const {
-  return ServingOf(device_key, codegen_id, target).slots;
-}
+int Dispatcher::Slots(const DeviceKind& kind) const { return ServingOf(kind).slots; }
 
-std::string Dispatcher::WhyNoWorker(const std::string& device_key, const std::string& codegen_id) const {
-  std::string why = absl::StrCat("no worker serves device key '", device_key, "'");
+std::string Dispatcher::WhyNoWorker(const DeviceKind& kind) const {
+  std::string why = absl::StrCat("no worker serves device key '", kind.key, "'");
   for (const auto& [id, session] : sessions_) {
-    if (session.info.device_key != device_key) continue;
+    if (session.info.device_key != kind.key) continue;
     if (session.lost) {
       absl::StrAppend(&why, "; the last one is lost (", session.reason, ")");
     } else if (!WhyNothing(session).empty()) {
       absl::StrAppend(&why, " any more: it is drained (", WhyNothing(session), ")");
-    } else if (session.info.codegen_id != codegen_id) {
-      absl::StrAppend(&why, " with codegen id '", codegen_id, "': the one there has '", session.info.codegen_id, "'");
+    } else if (session.info.codegen_id != kind.codegen_id) {
+      absl::StrAppend(&why, " with codegen id '", kind.codegen_id, "', which the job began on: the one there has '",
+                      session.info.codegen_id, "'");
     } else {
       absl::StrAppend(&why, " for the target that the job began on: the one there has '", session.info.target, "'");
     }

@@ -151,13 +151,12 @@ class Dispatcher {
   bool SharedCoresBusy() const;
 
   // --- what is there ---
-  // A live worker that may measure for this key and codegen id (and target, unless empty).
-  std::optional<WorkerInfo> FindWorker(const std::string& device_key, const std::string& codegen_id,
-                                       const std::string& target = "") const;
-  // Live ones of that kind: how many leases they hold at once, together.
-  int Slots(const std::string& device_key, const std::string& codegen_id, const std::string& target) const;
+  // A live worker that may be granted work. Where several kinds fit, one of that which holds most leases at once.
+  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) const;
+  // How many leases the workers of the kind that it would find hold at once, together.
+  int Slots(const DeviceKind& kind) const;
   // Why FindWorker finds none, in one line.
-  std::string WhyNoWorker(const std::string& device_key, const std::string& codegen_id) const;
+  std::string WhyNoWorker(const DeviceKind& kind) const;
   // Items of the job that no result has settled yet, each with its workload.
   std::vector<WorkItem> Unsettled(int64_t job) const;
   // When the first grant of these items was made; infinite: none was yet, or they are not known any more.
@@ -250,8 +249,7 @@ class Dispatcher {
   std::string NewSession();
   // What a session may do, or whether it is there, is not what it was.
   void Changed(const Session& session);
-  const Serving& ServingOf(const std::string& device_key, const std::string& codegen_id,
-                           const std::string& target) const;
+  const Serving& ServingOf(const DeviceKind& kind) const;
   int64_t NewLease();
   bool Fits(const Session& session, const Piece& piece, absl::Duration now) const;
   bool AnotherFits(const Session& session, const Item& item) const;
@@ -282,7 +280,7 @@ class Dispatcher {
   Suspects suspects_;
   std::map<std::string, Session> sessions_;
   std::set<std::string> sharing_;  // sessions on this machine's cores
-  // By key, codegen id and target, until a session changes: jobs ask at every step.
+  // By key, target and codegen id, until a session changes: jobs ask at every step.
   mutable std::map<std::array<std::string, 3>, Serving> serving_;
   Stirred stirred_;
   std::map<int64_t, Lease> leases_;

@@ -62,6 +62,11 @@ inline bool MeasuredInNoise(WorkKind kind, const WorkItem& item, const TrialResu
   return kind == WorkKind::kBatch && IsMeasured(result.outcome) && !item.again && result.drift > kMostDrift;
 }
 
+// Devices of one kind: what one of them measures holds for all, and they take each other's work. Empty: any.
+struct DeviceKind {
+  std::string key, target, codegen_id;
+};
+
 struct WorkerInfo {
   std::string device_key, fingerprint, target, codegen_id;
   std::string name;      // for people

@@ -261,16 +261,16 @@ void ServerCore::Withdraw(const std::vector<int64_t>& items) {
   Locked([&](Actions& actions) { state_.Withdraw(items, Now(), actions); });
 }
 
-std::optional<WorkerInfo> ServerCore::FindWorker(const JobSpec& spec, const std::string& target) {
-  return Locked([&](Actions&) { return state_.FindWorker(spec, target); });
+std::optional<WorkerInfo> ServerCore::FindWorker(const DeviceKind& kind) {
+  return Locked([&](Actions&) { return state_.FindWorker(kind); });
 }
 
-int ServerCore::Slots(const JobSpec& spec, const std::string& target) {
-  return Locked([&](Actions&) { return state_.Slots(spec, target); });
+int ServerCore::Slots(const DeviceKind& kind) {
+  return Locked([&](Actions&) { return state_.Slots(kind); });
 }
 
-std::string ServerCore::WhyNoWorker(const JobSpec& spec) {
-  return Locked([&](Actions&) { return state_.WhyNoWorker(spec); });
+std::string ServerCore::WhyNoWorker(const DeviceKind& kind) {
+  return Locked([&](Actions&) { return state_.WhyNoWorker(kind); });
 }
 
 std::vector<WorkItem> ServerCore::Unsettled(int64_t job) {

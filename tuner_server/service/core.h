@@ -60,9 +60,9 @@ class ServerCore : private JobHost {
   // JobHost
   std::vector<int64_t> Submit(Work work) override;
   void Withdraw(const std::vector<int64_t>& items) override;
-  std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) override;
-  int Slots(const JobSpec& spec, const std::string& target) override;
-  std::string WhyNoWorker(const JobSpec& spec) override;
+  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) override;
+  int Slots(const DeviceKind& kind) override;
+  std::string WhyNoWorker(const DeviceKind& kind) override;
   std::vector<WorkItem> Unsettled(int64_t job) override;
   absl::Duration GrantedAt(const std::vector<int64_t>& items) override;
   bool TryBeginJob(int64_t job) override;

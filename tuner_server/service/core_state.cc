@@ -478,18 +478,6 @@ void CoreState::Withdraw(const std::vector<int64_t>& items, absl::Duration now, 
   AfterChange(now, actions);
 }
 
-std::optional<WorkerInfo> CoreState::FindWorker(const JobSpec& spec, const std::string& target) const {
-  return dispatcher_.FindWorker(spec.device_key, spec.codegen_id, target);
-}
-
-int CoreState::Slots(const JobSpec& spec, const std::string& target) const {
-  return dispatcher_.Slots(spec.device_key, spec.codegen_id, target);
-}
-
-std::string CoreState::WhyNoWorker(const JobSpec& spec) const {
-  return dispatcher_.WhyNoWorker(spec.device_key, spec.codegen_id);
-}
-
 bool CoreState::TryBeginJob(int64_t job) {
   if (running_.contains(job)) return true;
   if (static_cast<int>(running_.size()) >= options_.most_jobs) return false;

@@ -147,9 +147,9 @@ class CoreState {
   // --- what jobs ask for, see JobHost ---
   std::vector<int64_t> AddWork(Work work, absl::Duration now, Actions& actions);
   void Withdraw(const std::vector<int64_t>& items, absl::Duration now, Actions& actions);
-  std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) const;
-  int Slots(const JobSpec& spec, const std::string& target) const;
-  std::string WhyNoWorker(const JobSpec& spec) const;
+  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) const { return dispatcher_.FindWorker(kind); }
+  int Slots(const DeviceKind& kind) const { return dispatcher_.Slots(kind); }
+  std::string WhyNoWorker(const DeviceKind& kind) const { return dispatcher_.WhyNoWorker(kind); }
   std::vector<WorkItem> Unsettled(int64_t job) const { return dispatcher_.Unsettled(job); }
   absl::Duration GrantedAt(const std::vector<int64_t>& items) const { return dispatcher_.GrantedAt(items); }
   bool TryBeginJob(int64_t job);

@@ -18,10 +18,10 @@ class JobHost : public WorkPort {
  public:
   virtual const Clock& clock() const = 0;
   virtual Store& store() = 0;
-  // A live worker for the job; empty target: any. With it, the leases that all such workers hold at once.
-  virtual std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) = 0;
-  virtual int Slots(const JobSpec& spec, const std::string& target) = 0;
-  virtual std::string WhyNoWorker(const JobSpec& spec) = 0;
+  // See Dispatcher.
+  virtual std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) = 0;
+  virtual int Slots(const DeviceKind& kind) = 0;
+  virtual std::string WhyNoWorker(const DeviceKind& kind) = 0;
   // So many jobs run at once. False: there is no place; the job is woken when there may be one.
   virtual bool TryBeginJob(int64_t job) = 0;
   // What is in workers' hands for the job since before it was taken up here.

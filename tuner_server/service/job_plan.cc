@@ -57,7 +57,6 @@ absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wa
   plan.row.model = spec.model;
   plan.row.device_key = spec.device_key;
   plan.row.tuner = spec.tuner;
-  plan.row.codegen_id = spec.codegen_id;
   plan.row.spec = JobText(spec);
   plan.row.owner = spec.owner;
   plan.row.priority = spec.priority;

@@ -37,6 +37,7 @@ void JobInput::Stop(const std::string& state, const std::string& reason) {
 JobSteps::JobSteps(JobHost& host, JobPlan plan)
     : host_(host),
       spec_(std::move(plan.spec)),
+      kind_{.key = spec_.device_key},
       options_(std::move(plan.loop)),
       started_(host.clock().Monotonic() - spec_.earlier_time.value_or(absl::ZeroDuration())),
       tasks_(std::move(plan.tasks)),
@@ -97,9 +98,9 @@ absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {
 }
 
 absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
-  const std::optional<WorkerInfo> worker = host_.FindWorker(spec_, "");
+  const std::optional<WorkerInfo> worker = host_.FindWorker(kind_);
   if (!worker) {
-    if (now >= wait_until_) return absl::UnavailableError(host_.WhyNoWorker(spec_));
+    if (now >= wait_until_) return absl::UnavailableError(host_.WhyNoWorker(kind_));
     ShowState("waiting_for_device");
     return wait_until_;
   }
@@ -108,10 +109,12 @@ absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
     return absl::InfiniteDuration();
   }
   worker_ = *worker;
+  kind_ = {spec_.device_key, worker_.target, worker_.codegen_id};
   row_.target = view_.target = worker_.target;
+  row_.codegen_id = worker_.codegen_id;
   view_.fingerprint = worker_.fingerprint;
   ShowState("running");
-  TEMPER_ASSIGN_OR_RETURN(loop_, JobLoop::Create(spec_, worker_.target, std::move(tasks_), options_, started_));
+  TEMPER_ASSIGN_OR_RETURN(loop_, JobLoop::Create(spec_, kind_, std::move(tasks_), options_, started_));
   adopted_ = host_.Unsettled(spec_.id);
   state_ = spec_.revalidate ? State::kPrepare : State::kWarm;
   return now;
@@ -155,7 +158,7 @@ absl::Status JobSteps::RecordsOfTask(size_t task) {
   // Not by fingerprint: it tells what was measured of the machine, which varies from start to start, and a job that
   // is taken up again must not repeat itself for that.
   return host_.store().Scan(filter, [&](const Record& record) {
-    const bool comparable = spec_.revalidate || record.codegen_id == spec_.codegen_id;
+    const bool comparable = spec_.revalidate || record.codegen_id == kind_.codegen_id;
     if (record.threads == worker_.threads && comparable) known_->push_back(record);
   });
 }
@@ -184,12 +187,12 @@ absl::StatusOr<absl::Duration> JobSteps::PrepareNext(absl::Duration now) {
 }
 
 absl::StatusOr<absl::Duration> JobSteps::Loop(absl::Duration now) {
-  const std::optional<WorkerInfo> worker = host_.FindWorker(spec_, worker_.target);
+  const std::optional<WorkerInfo> worker = host_.FindWorker(kind_);
   if (!worker) {
     host_.EndSearch(spec_.id);
     lost_since_ = std::min(lost_since_, now);
     const absl::Duration deadline = lost_since_ + std::max(spec_.wait_for_device, kWorkerRestart);
-    if (now >= deadline) return absl::UnavailableError(host_.WhyNoWorker(spec_));
+    if (now >= deadline) return absl::UnavailableError(host_.WhyNoWorker(kind_));
     ShowState("waiting_for_device");
     return deadline;
   }
@@ -201,7 +204,7 @@ absl::StatusOr<absl::Duration> JobSteps::Loop(absl::Duration now) {
     state_ = State::kFinish;
     return now;
   }
-  if (loop_->NeedsSearch(host_.Slots(spec_, worker_.target), !worker->shares_server_cores)) {
+  if (loop_->NeedsSearch(host_.Slots(kind_), !worker->shares_server_cores)) {
     state_ = State::kSearch;  // a step of its own: what was learned is published before
     return now;
   }
@@ -212,7 +215,7 @@ absl::StatusOr<absl::Duration> JobSteps::Loop(absl::Duration now) {
 absl::StatusOr<absl::Duration> JobSteps::Search(absl::Duration now) {
   state_ = State::kLoop;
   if (!host_.TryBeginSearch(spec_.id)) return loop_->NextDeadline();
-  const absl::Status searched = loop_->Search(now, host_, host_.Slots(spec_, worker_.target));
+  const absl::Status searched = loop_->Search(now, host_, host_.Slots(kind_));
   const absl::Duration took = host_.clock().Monotonic() - now;
   search_s_ += absl::ToDoubleSeconds(took);
   spdlog::debug("job {}: searched for {:.1f} ms", spec_.id, absl::ToDoubleMilliseconds(took));

@@ -162,7 +162,6 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.model = r.model();
   spec.graph_json = std::make_shared<const std::string>(r.graph_json());
   spec.device_key = r.device_key();
-  spec.codegen_id = r.codegen_id();
   spec.tuner = r.tuner();
   spec.trials = r.trials();
   spec.trials_per_task = r.trials_per_task();

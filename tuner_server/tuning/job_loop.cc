@@ -16,17 +16,17 @@ std::vector<TaskSearch> Searches(std::vector<Task> tasks, const Target& target, 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobLoop>> JobLoop::Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
+absl::StatusOr<std::unique_ptr<JobLoop>> JobLoop::Create(JobSpec spec, DeviceKind kind, std::vector<Task> tasks,
                                                          JobLoopOptions options, absl::Duration started) {
-  TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(target_text));
+  TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(kind.target));
   return std::unique_ptr<JobLoop>(
-      new JobLoop(std::move(spec), std::move(target_text), target, std::move(tasks), std::move(options), started));
+      new JobLoop(std::move(spec), std::move(kind), target, std::move(tasks), std::move(options), started));
 }
 
-JobLoop::JobLoop(JobSpec spec, std::string target_text, const Target& target, std::vector<Task> tasks,
-                 JobLoopOptions options, absl::Duration started)
+JobLoop::JobLoop(JobSpec spec, DeviceKind kind, const Target& target, std::vector<Task> tasks, JobLoopOptions options,
+                 absl::Duration started)
     : spec_(std::move(spec)),
-      target_text_(std::move(target_text)),
+      kind_(std::move(kind)),
       target_(target),
       options_(std::move(options)),
       started_(started),
@@ -80,9 +80,9 @@ Work JobLoop::NewWork(WorkKind kind) const {
   Work work;
   work.job = spec_.id;
   work.kind = kind;
-  work.device_key = spec_.device_key;
-  work.target = target_text_;
-  work.codegen_id = spec_.codegen_id;
+  work.device_key = kind_.key;
+  work.target = kind_.target;
+  work.codegen_id = kind_.codegen_id;
   work.tuner = spec_.tuner;
   work.owner = spec_.owner;
   work.priority = spec_.priority;
@@ -232,7 +232,7 @@ void JobLoop::BeginFinals(absl::Duration now, WorkPort& port) {
   Work work = NewWork(WorkKind::kFinals);
   work.items = closing_.Finalists();
   if (!work.items.empty()) {
-    work.model = closing_.FinalsModel(target_text_);
+    work.model = closing_.FinalsModel(kind_.target);
     Submit(std::move(work), 0, now, port);
   } else if (spec_.revalidate) {
     verdict_ =
@@ -252,7 +252,7 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
     return;
   }
   Work work = NewWork(WorkKind::kModel);
-  work.model = closing_.CheckedModel(target_text_);
+  work.model = closing_.CheckedModel(kind_.target);
   work.items.emplace_back();
   Submit(std::move(work), 0, now, port);
 }

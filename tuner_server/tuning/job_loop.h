@@ -33,8 +33,8 @@ class JobLoop {
  public:
   enum class Phase { kSearch, kFinals, kModelCheck, kOver };
 
-  // `started`: when the job was submitted, from which the time budget runs. `target` is the worker's text.
-  static absl::StatusOr<std::unique_ptr<JobLoop>> Create(JobSpec spec, std::string target_text, std::vector<Task> tasks,
+  // `started`: when the job was submitted, from which the time budget runs. `kind`: of the devices that measure.
+  static absl::StatusOr<std::unique_ptr<JobLoop>> Create(JobSpec spec, DeviceKind kind, std::vector<Task> tasks,
                                                          JobLoopOptions options, absl::Duration started);
   JobLoop(const JobLoop&) = delete;
 
@@ -91,7 +91,7 @@ class JobLoop {
     size_t size = 0;
   };
 
-  JobLoop(JobSpec spec, std::string target_text, const Target& target, std::vector<Task> tasks, JobLoopOptions options,
+  JobLoop(JobSpec spec, DeviceKind kind, const Target& target, std::vector<Task> tasks, JobLoopOptions options,
           absl::Duration started);
   Work NewWork(WorkKind kind) const;
   void Submit(Work work, size_t task, absl::Duration now, WorkPort& port);
@@ -106,7 +106,7 @@ class JobLoop {
   bool ClosingIsLate(absl::Duration now, WorkPort& port);
 
   const JobSpec spec_;
-  const std::string target_text_;
+  const DeviceKind kind_;
   const Target target_;
   const JobLoopOptions options_;
   const absl::Duration started_;

@@ -17,7 +17,7 @@ struct JobSpec {
   int64_t id = 0;
   std::string model;
   std::shared_ptr<const std::string> graph_json;
-  std::string device_key, codegen_id, tuner;
+  std::string device_key, tuner;
   int trials = 0;                // new ok ones for the whole model; 0: by budget alone
   int trials_per_task = 0;       // 0: no limit
   int early_stopping = 0;        // a task ends after so many trials without a better one; 0: never

@@ -73,11 +73,11 @@ class SimServer::Life : public JobHost {
     server_.promises_.Withdrawn(items);
     Locked([&](Actions& actions) { state_.Withdraw(items, Now(), actions); });
   }
-  std::optional<WorkerInfo> FindWorker(const JobSpec& spec, const std::string& target) override {
-    return state_.FindWorker(spec, target);
+  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) override {
+    return state_.FindWorker(kind);
   }
-  int Slots(const JobSpec& spec, const std::string& target) override { return state_.Slots(spec, target); }
-  std::string WhyNoWorker(const JobSpec& spec) override { return state_.WhyNoWorker(spec); }
+  int Slots(const DeviceKind& kind) override { return state_.Slots(kind); }
+  std::string WhyNoWorker(const DeviceKind& kind) override { return state_.WhyNoWorker(kind); }
   std::vector<WorkItem> Unsettled(int64_t job) override { return state_.Unsettled(job); }
   bool TryBeginJob(int64_t job) override { return state_.TryBeginJob(job); }
   absl::Duration GrantedAt(const std::vector<int64_t>& items) override { return state_.GrantedAt(items); }

@@ -120,7 +120,6 @@ class Simulation {
     request.set_model(absl::StrCat("model-", job));
     request.set_graph_json(ModelOf(job, faults_.unfit && job == 0));
     request.set_device_key("toy-device");
-    request.set_codegen_id("c1");
     request.set_tuner("random");
     request.set_trials(40);
     request.set_seed(static_cast<uint64_t>(job));

@@ -17,11 +17,13 @@
 
 namespace temper {
 
-inline constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take a second at most
 inline constexpr char kKey[] = "fake-device";
 
 // TEMPER_SOAK=1: the full figures of the promises.
 bool Soaking();
+
+// For what should take a second at most; with leases of a minute, several of those.
+inline const absl::Duration kPatience = Soaking() ? absl::Minutes(5) : absl::Seconds(60);
 
 // Until `holds`, looking every few milliseconds; false after `patience`.
 template <typename Condition>

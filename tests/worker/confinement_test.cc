@@ -371,6 +371,12 @@ int AsNobody(F test) {
 TEST(SandboxTier, APlainUserIsIsolatedTooAndItsOwnFilesAreHidden) {
   if (geteuid() != 0) GTEST_SKIP() << "only root becomes a plain user";
   const std::string token = testing::TempDir() + "/temper_plain_token_" + std::to_string(getpid());
+  // Where that user sees it: the build may lie in a private folder.
+  const auto folder = TemporaryDirectory::Make();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ(chmod(folder->path().c_str(), 0755), 0);
+  const std::string program = folder->path() + "/child";
+  std::filesystem::copy(TEMPER_NULL_CHILD, program);
   EXPECT_EQ(AsNobody([&] {
               std::ofstream(token) << "secret";
               const auto confinement = ProbeConfinement();
@@ -378,7 +384,7 @@ TEST(SandboxTier, APlainUserIsIsolatedTooAndItsOwnFilesAreHidden) {
               if (TierOf(*confinement) < SandboxTier::kIsolated) return 2;
               SandboxLimits limits;
               limits.simulated = true;
-              Sandbox sandbox({TEMPER_NULL_CHILD}, *confinement, limits);
+              Sandbox sandbox({program}, *confinement, limits);
               BatchWork work;
               for (const std::string& config :
                    {std::string("cost_ns=5"), "escape=read,path=" + token, absl::StrCat("escape=kill,pid=", getpid()),

@@ -36,6 +36,9 @@ TEST_F(HostileTest, NonsenseInEveryCallHarmsNobody) {
   const absl::Duration length = Soaking() ? absl::Minutes(10) : absl::Seconds(5);
   StartServer();
   const std::unique_ptr<FakeWorker> honest = Worker("honest");
+  // Of somebody with a name: what nobody owns, anybody may cancel.
+  const auto owner = TunerClient::Connect(server_.address(), {.call_timeout = kPatience, .identity = "honest"});
+  ASSERT_TRUE(owner.ok()) << owner.status();
   std::atomic<bool> over = false;
   std::vector<std::thread> threads;
   for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -47,13 +50,15 @@ TEST_F(HostileTest, NonsenseInEveryCallHarmsNobody) {
   }
   // Honest jobs, one after another.
   for (const absl::Time end = absl::Now() + length; absl::Now() < end;) {
-    const int64_t job = Submit(OperatorsJob(4, 100));
+    const auto job = (*owner)->SubmitJob(OperatorsJob(4, 100));
+    EXPECT_TRUE(job.ok()) << job.status();
+    if (!job.ok()) break;
     v1::JobEvent last;
     const auto keep = [&](const v1::JobEvent& event) {
       last = event;
       return true;
     };
-    const absl::Status watched = Client()->WatchJob(job, keep, kPatience);
+    const absl::Status watched = (*owner)->WatchJob(*job, keep, kPatience);
     EXPECT_TRUE(watched.ok()) << watched << "\n" << server_.Errors();
     if (!watched.ok()) break;
     EXPECT_EQ(last.state(), "done") << last.reason();

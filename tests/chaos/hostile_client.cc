@@ -24,13 +24,14 @@ using google::protobuf::MethodDescriptor;
 using google::protobuf::Reflection;
 
 constexpr std::chrono::hours kUntilItEnds{1};
+constexpr int64_t kMostBytes = 40 << 20;  // of the texts of a message: more than anything that is taken
 constexpr char kWorkload[] = "(f32[64,256], const f32[256,512]) matmul(0,1) -> f32[64,512]; anchor=0";
 
 struct Identity {
   std::string session, instance;
 };
 
-std::string RandomText(Rng& rng) {
+std::string RandomText(Rng& rng, int64_t& bytes_left) {
   static const char* const kPlausible[] = {"",
                                            "laptop",
                                            "llvm:x86-64-v3",
@@ -59,14 +60,16 @@ std::string RandomText(Rng& rng) {
       for (int64_t n = rng.Below(300); n > 0; --n) text.push_back(static_cast<char>(rng.Next()));
       break;
     case 1:  // long
-      text.assign(static_cast<size_t>(rng.Below(1 << 18)), static_cast<char>('a' + rng.Below(26)));
+      text.assign(static_cast<size_t>(std::min(bytes_left, rng.Below(1 << 18))),
+                  static_cast<char>('a' + rng.Below(26)));
       break;
     case 2:  // longer than anything that is taken
-      if (rng.Below(50) == 0) text.assign(static_cast<size_t>(rng.Below(20 << 20)), '[');
+      if (rng.Below(50) == 0) text.assign(static_cast<size_t>(std::min(bytes_left, rng.Below(20 << 20))), '[');
       break;
     default:
       break;
   }
+  bytes_left -= std::min(bytes_left, static_cast<int64_t>(text.size()));
   return text;
 }
 
@@ -96,10 +99,10 @@ double RandomReal(Rng& rng) {
   return rng.Below(3) == 0 ? rng.Uniform() : kExtremes[rng.Below(std::size(kExtremes))];
 }
 
-void Scramble(Message& message, Rng& rng, const Identity& who);
+void Scramble(Message& message, Rng& rng, const Identity& who, int64_t& bytes_left);
 
 // One value of the field; a number of any width.
-void SetField(Message& m, const FieldDescriptor* f, Rng& rng, const Identity& who) {
+void SetField(Message& m, const FieldDescriptor* f, Rng& rng, const Identity& who, int64_t& bytes_left) {
   const Reflection& r = *m.GetReflection();
   const bool many = f->is_repeated();
   switch (f->cpp_type()) {
@@ -118,13 +121,13 @@ void SetField(Message& m, const FieldDescriptor* f, Rng& rng, const Identity& wh
     case FieldDescriptor::CPPTYPE_BOOL:
       return r.SetBool(&m, f, rng.Below(2) == 1);
     case FieldDescriptor::CPPTYPE_STRING: {
-      std::string text = RandomText(rng);
+      std::string text = RandomText(rng, bytes_left);
       if (f->name() == "session" && rng.Below(2) == 0) text = who.session;
       if (f->name() == "instance" && rng.Below(2) == 0) text = who.instance;
       return many ? r.AddString(&m, f, text) : r.SetString(&m, f, text);
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return Scramble(many ? *r.AddMessage(&m, f) : *r.MutableMessage(&m, f), rng, who);
+      return Scramble(many ? *r.AddMessage(&m, f) : *r.MutableMessage(&m, f), rng, who, bytes_left);
     case FieldDescriptor::CPPTYPE_UINT32:
     case FieldDescriptor::CPPTYPE_FLOAT:
     case FieldDescriptor::CPPTYPE_ENUM:
@@ -132,18 +135,14 @@ void SetField(Message& m, const FieldDescriptor* f, Rng& rng, const Identity& wh
   }
 }
 
-void Scramble(Message& message, Rng& rng, const Identity& who) {
+void Scramble(Message& message, Rng& rng, const Identity& who, int64_t& bytes_left) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor* field = message.GetDescriptor()->field(i);
     if (rng.Below(3) == 0) continue;
     int64_t count = 1;
     if (field->is_repeated()) count = rng.Below(30) == 0 ? rng.Below(5000) : rng.Below(4);
-    for (; count > 0; --count) SetField(message, field, rng, who);
+    for (; count > 0; --count) SetField(message, field, rng, who, bytes_left);
   }
-  // Whoever reaches a server without rights may end its jobs. The honest one is the first.
-  const FieldDescriptor* job = message.GetDescriptor()->FindFieldByName("job");
-  if (job != nullptr && message.GetReflection()->GetInt64(message, job) == 1)
-    message.GetReflection()->SetInt64(&message, job, 2);
 }
 
 // All calls of all services.
@@ -186,7 +185,8 @@ void HostileClient::Call() {
   static const std::vector<const MethodDescriptor*> methods = AllMethods();
   const MethodDescriptor* method = methods[static_cast<size_t>(rng_.Below(static_cast<int64_t>(methods.size())))];
   std::unique_ptr<Message> request(MessageFactory::generated_factory()->GetPrototype(method->input_type())->New());
-  Scramble(*request, rng_, {session_, instance_});
+  int64_t bytes_left = kMostBytes;
+  Scramble(*request, rng_, {session_, instance_}, bytes_left);
   std::string bytes = request->SerializePartialAsString();
   if (rng_.Below(10) == 0 && !bytes.empty())
     bytes[static_cast<size_t>(rng_.Below(static_cast<int64_t>(bytes.size())))] ^= 0x55;

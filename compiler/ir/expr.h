@@ -87,9 +87,10 @@ struct ExprNode {
   std::vector<Expr> args;
 };
 
-// Where an array lives. `register` arrays have only constant indices once unrolled loops are expanded and vectorised
-// ones are lanes; each element (or vector of lanes along the last dimension) becomes an SSA value.
-enum class Scope : uint8_t { kMemory, kRegister };
+// Where an array lives. Memory is the host's, or a device's global memory. `register` arrays have only constant indices
+// once unrolled loops are expanded and vectorised ones are lanes; each element (or vector of lanes along the last
+// dimension) becomes an SSA value. `shared` arrays belong to a group of threads on a device; see launch.h.
+enum class Scope : uint8_t { kMemory, kRegister, kShared };
 
 struct BufferNode {
   std::string name;

@@ -144,6 +144,7 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
     case StmtKind::kSeq:
     case StmtKind::kStore:
     case StmtKind::kPrefetch:
+    case StmtKind::kBarrier:
       break;
   }
   if (s->kind == StmtKind::kStore || s->kind == StmtKind::kBlock) {
@@ -464,6 +465,8 @@ void Machine::Run(const CodeStmt& s) {
       return RunBlock(s);
     case StmtKind::kPrefetch:
       return;  // may point past the end; it is a hint
+    case StmtKind::kBarrier:
+      return;
   }
 }
 

@@ -55,6 +55,18 @@ const Operator* FindOperator(ExprKind kind) {
   return nullptr;
 }
 
+const char* ScopeText(Scope scope) {
+  switch (scope) {
+    case Scope::kMemory:
+      return "";
+    case Scope::kRegister:
+      return " register";
+    case Scope::kShared:
+      return " shared";
+  }
+  return "";
+}
+
 // absl's string functions take no std::string_view here, hence the copies.
 std::string DTypeText(DType dtype) { return std::string(Name(dtype)); }
 
@@ -176,10 +188,9 @@ void Printer::PrintBlock(const StmtNode& s, int indent) {
 
 // `last`: nothing follows in the enclosing body, so an allocation's scope needs no indentation to show its end.
 void Printer::Print(const Stmt& s, int indent, bool last) {
-  constexpr const char* kForWords[] = {"for", "parallel", "vectorize", "unroll", "outline"};
   switch (s->kind) {
     case StmtKind::kFor:
-      Line(indent, absl::StrCat(kForWords[static_cast<int>(s->for_kind)], " ", NameOf(s->var), " in 0..", s->extent));
+      Line(indent, absl::StrCat(std::string(Word(s->for_kind)), " ", NameOf(s->var), " in 0..", s->extent));
       return Print(s->body, indent + 1, true);
     case StmtKind::kSeq:
       for (size_t i = 0; i < s->stmts.size(); ++i) Print(s->stmts[i], indent, last && i + 1 == s->stmts.size());
@@ -195,12 +206,14 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
       }
       return;
     case StmtKind::kAlloc:
-      Line(indent, absl::StrCat("alloc ", Declare(s->buffer), s->buffer->scope == Scope::kRegister ? " register" : ""));
+      Line(indent, absl::StrCat("alloc ", Declare(s->buffer), ScopeText(s->buffer->scope)));
       return Print(s->body, last ? indent : indent + 1, true);
     case StmtKind::kBlock:
       return PrintBlock(*s, indent);
     case StmtKind::kPrefetch:
       return Line(indent, absl::StrCat(s->level == 1 ? "prefetch " : "prefetch to l2 ", Access(s->buffer, s->indices)));
+    case StmtKind::kBarrier:
+      return Line(indent, "barrier");
   }
 }
 
@@ -223,6 +236,11 @@ std::string Text(const Stmt& s, int indent) {
   Printer printer;
   printer.Print(s, indent, true);
   return std::move(printer.out());
+}
+
+std::string FirstLine(const Stmt& s) {
+  const std::string text = Text(s);
+  return text.substr(0, text.find('\n'));
 }
 
 std::string Text(const Func& f) {

@@ -34,9 +34,14 @@ Stmt StmtSimplifier::Run(const Stmt& s) {
       Stmt body = Run(s->body);
       return body && body != s->body ? Alloc(s->buffer, body) : body ? s : nullptr;
     }
-    default:
+    case StmtKind::kStore:
+    case StmtKind::kBlock:
+    case StmtKind::kPrefetch:
       return RunLeaf(s);
+    case StmtKind::kBarrier:
+      return s;
   }
+  return s;
 }
 
 Stmt StmtSimplifier::RunFor(const Stmt& s) {
@@ -44,7 +49,9 @@ Stmt StmtSimplifier::RunFor(const Stmt& s) {
   facts_.Bind(s->var, s->extent);
   Stmt body = Run(s->body);
   facts_.Unbind(s->var);
-  if (!body || s->extent == 1) return body;  // the variable's range already made it 0 everywhere
+  // The variable's range already made it 0 everywhere. Group and thread loops stay: they say where their body runs.
+  const bool stays = IsGroup(s->for_kind) || IsThread(s->for_kind);
+  if (!body || (s->extent == 1 && !stays)) return body;
   return body == s->body ? s : For(s->var, s->extent, s->for_kind, body);
 }
 

@@ -43,7 +43,7 @@ class Simplifier {
 };
 
 // All expressions of the statement simplified with the ranges of its loops (and the conditions of its Ifs), decided
-// Ifs and empty or single-trip loops removed.
+// Ifs and empty or single-trip loops removed (single-trip group and thread loops stay).
 Stmt Simplify(const Stmt& s);
 
 // e as sum(coefficient_i * var_i) + rest over `vars`, where rest does not use them; nullopt if e is not linear in them.

@@ -31,9 +31,13 @@ Stmt MapChildren(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
       for (const Stmt& child : s->stmts) stmts.push_back(f(child));
       return stmts == s->stmts ? s : Seq(std::move(stmts));
     }
-    default:
+    case StmtKind::kStore:
+    case StmtKind::kBlock:
+    case StmtKind::kPrefetch:
+    case StmtKind::kBarrier:
       return s;
   }
+  return s;
 }
 
 // Applies `f` to each expression that `node` holds itself.
@@ -50,6 +54,41 @@ void MapOwnExprs(StmtNode& node, const std::function<void(Expr&)>& f) {
 }
 
 }  // namespace
+
+std::string_view Word(ForKind kind) {
+  switch (kind) {
+    case ForKind::kSerial:
+      return "for";
+    case ForKind::kParallel:
+      return "parallel";
+    case ForKind::kVectorized:
+      return "vectorize";
+    case ForKind::kUnrolled:
+      return "unroll";
+    case ForKind::kOutlined:
+      return "outline";
+    case ForKind::kGroupX:
+      return "group.x";
+    case ForKind::kGroupY:
+      return "group.y";
+    case ForKind::kGroupZ:
+      return "group.z";
+    case ForKind::kThreadX:
+      return "thread.x";
+    case ForKind::kThreadY:
+      return "thread.y";
+    case ForKind::kThreadZ:
+      return "thread.z";
+  }
+  return "";
+}
+
+bool IsGroup(ForKind kind) { return kind >= ForKind::kGroupX && kind <= ForKind::kGroupZ; }
+bool IsThread(ForKind kind) { return kind >= ForKind::kThreadX && kind <= ForKind::kThreadZ; }
+bool IsConcurrent(ForKind kind) { return kind == ForKind::kParallel || IsGroup(kind) || IsThread(kind); }
+int AxisOf(ForKind kind) {
+  return static_cast<int>(kind) - static_cast<int>(IsGroup(kind) ? ForKind::kGroupX : ForKind::kThreadX);
+}
 
 Stmt For(Var var, int64_t extent, ForKind kind, Stmt body) {
   auto node = Make(StmtKind::kFor);
@@ -114,6 +153,8 @@ Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level) {
   node->indices = std::move(indices);
   return node;
 }
+
+Stmt Barrier() { return Make(StmtKind::kBarrier); }
 
 Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
   Stmt rebuilt = MapChildren(s, [&f](const Stmt& child) { return RewriteStmt(child, f); });

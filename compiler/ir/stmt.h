@@ -3,6 +3,7 @@
 // A nest is in one of two stages, both printable, verifiable and runnable by the interpreter:
 //  scheduled: leaves are Blocks, which the rewrites of schedule/ move about;
 //  lowered:   no Blocks; leaves are Stores (see Lower in schedule/lower.h).
+// Nests for devices have group and thread loops beside the others; launch.h says what they mean.
 #pragma once
 
 #include "compiler/ir/expr.h"
@@ -11,8 +12,28 @@ namespace temper::ir {
 
 // An outlined loop is a serial one that generated code has in a function of its own, so that what it keeps in registers
 // takes none from the code around it, nor the other way round.
-enum class ForKind : uint8_t { kSerial, kParallel, kVectorized, kUnrolled, kOutlined };
-enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch };
+// Group and thread loops are dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and
+// local ids. (A Block is something else here: a computation.)
+enum class ForKind : uint8_t {
+  kSerial,
+  kParallel,
+  kVectorized,
+  kUnrolled,
+  kOutlined,
+  kGroupX,
+  kGroupY,
+  kGroupZ,
+  kThreadX,
+  kThreadY,
+  kThreadZ,
+};
+std::string_view Word(ForKind kind);  // as it is printed: "for", "parallel", "vectorize", "group.x", "thread.y"
+bool IsGroup(ForKind kind);
+bool IsThread(ForKind kind);
+bool IsConcurrent(ForKind kind);  // parallel, group or thread: no order among the iterations
+int AxisOf(ForKind kind);         // of a group or thread loop: 0 for x, 1 for y, 2 for z
+
+enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch, kBarrier };
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;
@@ -59,6 +80,7 @@ Stmt If(Expr cond, Stmt then_body, Stmt else_body = nullptr);
 Stmt Alloc(Buffer buffer, Stmt body);  // contents undefined (NaN in the interpreter) at entry
 Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level = 1);
+Stmt Barrier();  // of the threads of a group; see launch.h
 
 // A kernel. Parameters are caller-owned and do not alias. Outputs are written whole, inputs never.
 struct Func {
@@ -66,6 +88,7 @@ struct Func {
   std::vector<Buffer> params;  // inputs, then outputs
   int num_outputs = 1;
   Stmt body;
+  int warp_width = 32;  // threads of a warp (in OpenCL: of a sub-group), where the function has launches
 };
 
 // Rebuild bottom-up / visit pre-order, statements only.
@@ -78,9 +101,11 @@ Stmt Substitute(const Stmt& s, const std::vector<VarBinding>& bindings);  // fre
 
 std::string Text(const Stmt& s, int indent = 0);
 std::string Text(const Func& f);
+std::string FirstLine(const Stmt& s);  // of its text: what errors show of a statement
 
 // A well-formed nest: variables bound once and in scope, index counts and dtypes agree, blocks bind every iterator,
-// register arrays allocated, parallel loops bind no reduction iterator. The error names the offending statement.
+// register arrays allocated, parallel loops bind no reduction iterator, launches as launch.h says. The error names the
+// offending statement.
 absl::Status Verify(const Func& f);
 
 // Runs the function on host memory, slowly and exactly in program order; `args` in parameter order. Allocations

@@ -31,8 +31,7 @@ class Verifier {
 };
 
 absl::Status Verifier::Error(const Stmt& s, const std::string& what) const {
-  std::string text = Text(s);
-  return absl::InvalidArgumentError(absl::StrCat(name_, ": ", what, " in: ", text.substr(0, text.find('\n'))));
+  return absl::InvalidArgumentError(absl::StrCat(name_, ": ", what, " in: ", FirstLine(s)));
 }
 
 absl::Status Verifier::Check(const Func& f) {
@@ -82,6 +81,8 @@ absl::Status Verifier::Check(const Stmt& s) {
       return CheckExpr(s, s->value, s->buffer->dtype, "value");
     case StmtKind::kPrefetch:
       return CheckAccess(s, s->buffer, s->indices);
+    case StmtKind::kBarrier:
+      return absl::OkStatus();
   }
   return absl::OkStatus();
 }

@@ -125,7 +125,10 @@ void Study(const Stmt& s, int64_t times, Epilogue& epilogue) {
       epilogue.work += times * Work(s->value);
       epilogue.vectors += times;
       return;
-    default:
+    case StmtKind::kAlloc:
+    case StmtKind::kBlock:
+    case StmtKind::kPrefetch:
+    case StmtKind::kBarrier:
       break;
   }
   epilogue.elementwise = false;

@@ -26,6 +26,14 @@ const char* KindName(ForKind kind) {
       return "unrolled";
     case ForKind::kOutlined:
       return "outlined";
+    case ForKind::kGroupX:
+    case ForKind::kGroupY:
+    case ForKind::kGroupZ:
+      return "group";
+    case ForKind::kThreadX:
+    case ForKind::kThreadY:
+    case ForKind::kThreadZ:
+      return "thread";
   }
   return "";
 }

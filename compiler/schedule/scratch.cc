@@ -47,9 +47,13 @@ class AllocSinker {
         return SinkIf(s);
       case StmtKind::kSeq:
         return SinkSeq(s);
-      default:
+      case StmtKind::kStore:
+      case StmtKind::kBlock:
+      case StmtKind::kPrefetch:
+      case StmtKind::kBarrier:
         return ir::Alloc(buffer_, s);
     }
+    return s;
   }
 
  private:
@@ -146,9 +150,13 @@ Stmt ShrinkAllocs(const Stmt& s, ir::Simplifier& ranges) {
     }
     case StmtKind::kAlloc:
       return Shrink(WithBody(s, ShrinkAllocs(s->body, ranges)), ranges);
-    default:
+    case StmtKind::kStore:
+    case StmtKind::kBlock:
+    case StmtKind::kPrefetch:
+    case StmtKind::kBarrier:
       return s;
   }
+  return s;
 }
 
 }  // namespace

@@ -21,6 +21,16 @@ ir::Buffer F32(std::string name, Shape shape, ir::Scope scope = ir::Scope::kMemo
 
 // --- loops and scratch
 
+TEST(Nest, LaunchesOfDevicesAreRefusedInOneLine) {
+  ir::Buffer c = F32("c", {8});
+  Var g = ir::MakeVar("g"), t = ir::MakeVar("t");
+  Stmt store = ir::Store(c, {Expr(g) * Expr(4) + Expr(t)}, ir::Float(1));
+  ir::Func f{"f", {c}, 1, ir::For(g, 2, ForKind::kGroupX, ir::For(t, 4, ForKind::kThreadX, store))};
+  absl::Status status = CompileModule({{"k", f}}, HostTarget()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), "k: the nest is for devices with thread groups, of which code for CPUs knows nothing");
+}
+
 TEST(Nest, ParallelLoopsRunAllTheirIterationsOnAnyNumberOfThreads) {
   ir::Buffer a = F32("a", {7, 24}), c = F32("c", {7, 24});
   Var i = ir::MakeVar("i"), j = ir::MakeVar("j");

@@ -103,6 +103,9 @@ void Emitter::Emit(const Stmt& s) {
     case StmtKind::kPrefetch:
       EmitPrefetch(s);
       return;
+    case StmtKind::kBarrier:
+      Fail(absl::InternalError("a barrier in code for a CPU"));  // BuildKernel refuses launches
+      return;
     case StmtKind::kBlock:
       break;
   }

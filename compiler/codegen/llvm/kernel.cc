@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm/emit_object.h"
+#include "compiler/ir/launch.h"
 
 namespace temper {
 
@@ -46,6 +47,9 @@ bool IsParallelLoop(const ir::Stmt& s) {
 // they are known not to alias. Where that would do nothing but start a parallel loop, the kernel does it itself.
 absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target,
                          CompiledKernel& compiled) {
+  if (ir::HasLaunches(input.func)) {
+    return absl::UnimplementedError("the nest is for devices with thread groups, of which code for CPUs knows nothing");
+  }
   const FunctionPlan plan = PlanFunction(input.func);
   KernelContext context{module, target, plan, input.symbol, {}};
   if (input.in_place >= 0)

@@ -44,7 +44,10 @@ class Planner {
       case StmtKind::kSeq:
         for (const Stmt& child : s->stmts) Visit(child, parallel);
         break;
-      default:
+      case StmtKind::kStore:
+      case StmtKind::kBlock:
+      case StmtKind::kPrefetch:
+      case StmtKind::kBarrier:
         break;
     }
   }

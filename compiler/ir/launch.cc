@@ -1,0 +1,149 @@
+#include "compiler/ir/launch.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper::ir {
+namespace {
+
+absl::Status Error(const Func& f, const Stmt& s, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(f.name, ": ", what, " in: ", FirstLine(s)));
+}
+
+bool IsGroupLoop(const Stmt& s) { return s->kind == StmtKind::kFor && IsGroup(s->for_kind); }
+bool IsThreadLoop(const Stmt& s) { return s->kind == StmtKind::kFor && IsThread(s->for_kind); }
+bool IsSharedAlloc(const Stmt& s) { return s->kind == StmtKind::kAlloc && s->buffer->scope == Scope::kShared; }
+
+class LaunchFinder {
+ public:
+  explicit LaunchFinder(const Func& f) : f_(f) {}
+  absl::Status Visit(const Stmt& s);
+
+  std::vector<Launch> launches;
+
+ private:
+  absl::Status Add(const Stmt& s);
+  // Takes the loops of one kind off `s`: their extents by axis, and themselves.
+  absl::Status Descend(Stmt& s, bool (*wanted)(const Stmt&), std::array<int64_t, 3>& extents,
+                       std::vector<Stmt>& loops) const;
+  absl::Status CheckThreadCode(const Stmt& body) const;
+
+  const Func& f_;
+};
+
+absl::Status LaunchFinder::Visit(const Stmt& s) {
+  if (IsGroupLoop(s)) return Add(s);
+  if (s->kind == StmtKind::kSeq) {
+    for (const Stmt& child : s->stmts) TEMPER_RETURN_IF_ERROR(Visit(child));
+    return absl::OkStatus();
+  }
+  if (s->kind == StmtKind::kAlloc && s->buffer->scope == Scope::kMemory) return Visit(s->body);
+  return Error(f_, s, "a function with launches has nothing else but memory around them; found");
+}
+
+absl::Status LaunchFinder::Descend(Stmt& s, bool (*wanted)(const Stmt&), std::array<int64_t, 3>& extents,
+                                   std::vector<Stmt>& loops) const {
+  std::array<bool, 3> seen = {};
+  for (; wanted(s); s = s->body) {
+    const int axis = AxisOf(s->for_kind);
+    if (seen[axis]) return Error(f_, s, "a launch has one loop of an axis");
+    if (s->extent < 1) return Error(f_, s, "a launch needs one group and one thread at least");
+    seen[axis] = true;
+    extents[axis] = s->extent;
+    loops.push_back(s);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LaunchFinder::Add(const Stmt& s) {
+  Launch launch;
+  Stmt at = s;
+  TEMPER_RETURN_IF_ERROR(Descend(at, IsGroupLoop, launch.groups, launch.group_loops));
+  for (; IsSharedAlloc(at); at = at->body) launch.shared.push_back(at->buffer);
+  const Stmt threads = at;
+  TEMPER_RETURN_IF_ERROR(Descend(at, IsThreadLoop, launch.threads, launch.thread_loops));
+  if (launch.thread_loops.empty()) {
+    return Error(f_, at, "group loops hold shared arrays and thread loops alone; found");
+  }
+  if (launch.num_threads() > kMaxGroupThreads) {
+    return Error(f_, threads,
+                 absl::StrCat(launch.num_threads(), " threads of a group where ", kMaxGroupThreads, " are possible"));
+  }
+  launch.body = at;
+  TEMPER_RETURN_IF_ERROR(CheckThreadCode(at));
+  launches.push_back(std::move(launch));
+  return absl::OkStatus();
+}
+
+absl::Status LaunchFinder::CheckThreadCode(const Stmt& body) const {
+  absl::Status status;
+  VisitStmt(body, [&](const Stmt& s) {
+    if (!status.ok()) return;
+    if (s->kind == StmtKind::kFor && (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined)) {
+      status = Error(f_, s, "a thread runs its code alone, but here it would not");
+    }
+    if (s->kind == StmtKind::kAlloc && s->buffer->scope != Scope::kRegister) {
+      status = Error(f_, s, "a thread's own arrays are in registers, but one is not");
+    }
+  });
+  return status;
+}
+
+bool HasBarrier(const Stmt& s) {
+  bool found = false;
+  VisitStmt(s, [&](const Stmt& node) { found = found || node->kind == StmtKind::kBarrier; });
+  return found;
+}
+
+// Whether threads of a group may find different values.
+bool Varies(const Expr& e, const Launch& launch) {
+  bool varies = false;
+  Visit(e, [&](const Expr& node) {
+    varies = varies || node->kind == ExprKind::kLoad ||
+             (node->kind == ExprKind::kVar &&
+              std::ranges::any_of(launch.thread_loops, [&](const Stmt& loop) { return loop->var == node->var; }));
+  });
+  return varies;
+}
+
+}  // namespace
+
+int64_t Launch::shared_bytes() const {
+  int64_t bytes = 0;
+  for (const Buffer& b : shared) {
+    const int64_t size = NumElements(b->shape) * SizeOf(b->dtype);
+    bytes += (size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  }
+  return bytes;
+}
+
+bool HasLaunches(const Func& f) {
+  bool found = false;
+  VisitStmt(f.body, [&](const Stmt& s) {
+    found = found || IsGroupLoop(s) || IsThreadLoop(s) || IsSharedAlloc(s) || s->kind == StmtKind::kBarrier;
+  });
+  return found;
+}
+
+absl::StatusOr<std::vector<Launch>> LaunchesOf(const Func& f) {
+  LaunchFinder finder(f);
+  if (HasLaunches(f)) TEMPER_RETURN_IF_ERROR(finder.Visit(f.body));
+  return std::move(finder.launches);
+}
+
+absl::Status CheckBarriers(const Func& f, const Launch& launch) {
+  absl::Status status;
+  VisitStmt(launch.body, [&](const Stmt& s) {
+    if (!status.ok() || !HasBarrier(s)) return;
+    if (s->kind == StmtKind::kIf && Varies(s->cond, launch)) {
+      status = Error(f, s, "threads may disagree whether they come to a barrier");
+    }
+    if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized) {
+      status = Error(f, s, "a barrier is inside a vectorised loop");
+    }
+  });
+  return status;
+}
+
+}  // namespace temper::ir

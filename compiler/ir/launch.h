@@ -1,0 +1,57 @@
+// Launches: how loop nests run on devices whose threads come in groups (GPUs; OpenCL devices of any kind).
+//
+// A lowered function has no group and thread loops, or it is a sequence of launches that run one after another, with
+// allocations of memory around them and nothing else. A launch is, from the outside in,
+//   group loops     one to three, directly inside one another, each axis once
+//   shared arrays   their allocations, if any
+//   thread loops    one to three, directly inside one another, each axis once
+//   thread code     what each thread runs: serial, unrolled and vectorised loops, Ifs, stores, prefetches, allocations
+//                   of register arrays, barriers
+// The extents of its loops are its geometry; axes without a loop have extent 1. Group or thread (x, y, z) has the
+// number x + X*(y + Y*z), whatever the order of the loops. Threads w*i to w*i + w-1 are warp i, where w is
+// Func::warp_width; warps do not reach from one group into another.
+//
+// Memory (parameters, arrays allocated around launches) is seen by all groups, and a launch sees what earlier ones
+// wrote. Groups run in no order: what one group writes, no other group touches in the same launch. A shared array is
+// made for each group anew, with undefined contents, and starts at a multiple of kSharedAlignment bytes. A register
+// array is a thread's own.
+//
+// At a barrier a thread waits for all threads of its group, and sees what they wrote before. Between two barriers
+// threads run in no order: what one writes, no other touches. All threads of a group come to the same barriers, equally
+// often: the Ifs around a barrier load nothing and use no variable of a thread loop, and no vectorised loop is around
+// it.
+//
+// In a scheduled nest group and thread loops are marks like that of a parallel loop: the nest keeps its order, threads
+// of one loop nest are done before what follows it, and there are no barriers.
+#pragma once
+
+#include <array>
+
+#include "compiler/ir/stmt.h"
+
+namespace temper::ir {
+
+// The most threads of a group on any device. Targets have smaller limits, and limits for shared memory, of their own.
+inline constexpr int64_t kMaxGroupThreads = 1024;
+inline constexpr int64_t kSharedAlignment = 128;
+
+struct Launch {
+  std::array<int64_t, 3> groups = {1, 1, 1}, threads = {1, 1, 1};  // by axis: x, y, z
+  std::vector<Stmt> group_loops, thread_loops;                     // outermost first
+  std::vector<Buffer> shared;
+  Stmt body;  // thread code
+
+  int64_t num_groups() const { return groups[0] * groups[1] * groups[2]; }
+  int64_t num_threads() const { return threads[0] * threads[1] * threads[2]; }  // of a group
+  int64_t shared_bytes() const;                                                 // the arrays one after another
+};
+
+// Whether the function holds anything that only a launch may: group or thread loops, barriers, shared arrays.
+bool HasLaunches(const Func& f);
+// The launches of a lowered function, in their order; none of a function without. Errors: kInvalidArgument names the
+// statement that is where a launch has no place for it.
+absl::StatusOr<std::vector<Launch>> LaunchesOf(const Func& f);
+// All threads of a group come to the same barriers.
+absl::Status CheckBarriers(const Func& f, const Launch& launch);
+
+}  // namespace temper::ir

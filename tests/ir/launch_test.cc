@@ -1,0 +1,126 @@
+#include "compiler/ir/launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/ir/simplify.h"
+
+namespace temper::ir {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LaunchTest : public ::testing::Test {
+ protected:
+  Func Of(const Stmt& body) { return {"f", {in_, out_}, 1, body}; }
+  std::string Complaint(const Stmt& body) { return std::string(LaunchesOf(Of(body)).status().message()); }
+  Stmt Copy() { return Store(out_, {t_}, Load(in_, {t_})); }
+  Stmt Groups(Stmt body) { return For(g_, 4, ForKind::kGroupX, std::move(body)); }
+  Stmt Threads(Stmt body, int64_t n = 64) { return For(t_, n, ForKind::kThreadX, std::move(body)); }
+
+  Buffer in_ = MakeBuffer("in", DType::kF32, {64}), out_ = MakeBuffer("out", DType::kF32, {64});
+  Buffer tile_ = MakeBuffer("tile", DType::kF32, {33}, Scope::kShared);
+  Var g_ = MakeVar("g"), t_ = MakeVar("t"), i_ = MakeVar("i");
+};
+
+TEST_F(LaunchTest, GeometryFollowsFromTheLoopsInAnyOrder) {
+  Buffer second = MakeBuffer("second", DType::kI8, {3}, Scope::kShared);
+  Stmt code = Seq({Store(tile_, {0}, Float(1)), Barrier(), Copy()});
+  Stmt threads = For(MakeVar("u"), 2, ForKind::kThreadZ, Threads(code, 32));
+  Stmt groups = For(MakeVar("h"), 7, ForKind::kGroupY, Groups(Alloc(tile_, Alloc(second, threads))));
+  auto launches = LaunchesOf(Of(groups));
+  ASSERT_TRUE(launches.ok()) << launches.status();
+  ASSERT_EQ(launches->size(), 1u);
+  const Launch& launch = launches->front();
+  EXPECT_THAT(launch.groups, ElementsAre(4, 7, 1));
+  EXPECT_THAT(launch.threads, ElementsAre(32, 1, 2));
+  EXPECT_EQ(launch.num_groups(), 28);
+  EXPECT_EQ(launch.num_threads(), 64);
+  EXPECT_THAT(launch.shared, ElementsAre(tile_, second));
+  EXPECT_EQ(launch.shared_bytes(), 256 + 128);
+  EXPECT_EQ(launch.body, code);
+  EXPECT_EQ(Text(groups),
+            "group.y h in 0..7\n"
+            "  group.x g in 0..4\n"
+            "    alloc tile: f32[33] shared\n"
+            "    alloc second: i8[3] shared\n"
+            "    thread.z u in 0..2\n"
+            "      thread.x t in 0..32\n"
+            "        tile[0] = 1.0\n"
+            "        barrier\n"
+            "        out[t] = in[t]\n");
+}
+
+TEST_F(LaunchTest, LaunchesFollowOneAnotherWithinTheirMemory) {
+  Buffer between = MakeBuffer("between", DType::kF32, {64});
+  Var g = MakeVar("g"), t = MakeVar("t");
+  Stmt second = For(g, 2, ForKind::kGroupX, For(t, 8, ForKind::kThreadX, Store(out_, {t}, Load(between, {t}))));
+  auto launches = LaunchesOf(Of(Alloc(between, Seq({Groups(Threads(Copy())), second}))));
+  ASSERT_TRUE(launches.ok()) << launches.status();
+  ASSERT_EQ(launches->size(), 2u);
+  EXPECT_EQ(launches->at(0).num_groups(), 4);
+  EXPECT_EQ(launches->at(1).num_groups(), 2);
+}
+
+TEST_F(LaunchTest, NestsForCpusHaveNoLaunches) {
+  Func f = Of(For(t_, 64, ForKind::kParallel, Copy()));
+  EXPECT_FALSE(HasLaunches(f));
+  EXPECT_EQ(LaunchesOf(f)->size(), 0u);
+  EXPECT_TRUE(HasLaunches(Of(Barrier())));
+}
+
+TEST_F(LaunchTest, WhatHasNoPlaceInALaunchIsNamed) {
+  EXPECT_THAT(Complaint(Threads(Copy())), HasSubstr("nothing else but memory around them; found in: thread.x t"));
+  EXPECT_THAT(Complaint(For(i_, 2, ForKind::kSerial, Groups(Threads(Copy())))), HasSubstr("found in: for i in 0..2"));
+  EXPECT_THAT(Complaint(Seq({Groups(Threads(Copy())), Barrier()})), HasSubstr("found in: barrier"));
+  EXPECT_THAT(Complaint(Alloc(tile_, Groups(Threads(Copy())))), HasSubstr("found in: alloc tile: f32[33] shared"));
+  EXPECT_THAT(Complaint(Groups(Store(out_, {g_}, Float(1)))),
+              HasSubstr("hold shared arrays and thread loops alone; found in: out[g] = 1.0"));
+  EXPECT_THAT(Complaint(Groups(Seq({Threads(Copy()), Barrier()}))),
+              HasSubstr("thread loops alone; found in: thread.x"));
+  EXPECT_THAT(Complaint(Groups(For(MakeVar("h"), 2, ForKind::kGroupX, Threads(Copy())))),
+              HasSubstr("one loop of an axis in: group.x h"));
+  EXPECT_THAT(Complaint(Groups(Threads(Copy(), 0))), HasSubstr("one thread at least in: thread.x t in 0..0"));
+  EXPECT_THAT(Complaint(Groups(Threads(For(i_, 2, ForKind::kThreadY, Copy()), 1024))),
+              HasSubstr("2048 threads of a group where 1024 are possible"));
+}
+
+TEST_F(LaunchTest, WhatAThreadCanNotRunIsNamed) {
+  for (ForKind kind : {ForKind::kParallel, ForKind::kOutlined, ForKind::kGroupY}) {
+    EXPECT_THAT(Complaint(Groups(Threads(For(i_, 2, ForKind::kSerial, For(MakeVar("k"), 2, kind, Copy()))))),
+                HasSubstr("a thread runs its code alone"));
+  }
+  for (Scope scope : {Scope::kMemory, Scope::kShared}) {
+    Buffer own = MakeBuffer("own", DType::kF32, {4}, scope);
+    EXPECT_THAT(Complaint(Groups(Threads(Seq({Copy(), Alloc(own, Copy())})))),
+                HasSubstr("own arrays are in registers, but one is not in: alloc own"));
+  }
+}
+
+TEST_F(LaunchTest, SimplifyingKeepsLoopsThatAreTheLaunch) {
+  Stmt one = For(g_, 1, ForKind::kGroupX,
+                 For(t_, 1, ForKind::kThreadX, Seq({Store(out_, {Expr(g_) + Expr(t_)}, Float(1)), Barrier()})));
+  EXPECT_EQ(Text(Simplify(one)),
+            "group.x g in 0..1\n"
+            "  thread.x t in 0..1\n"
+            "    out[0] = 1.0\n"
+            "    barrier\n");
+}
+
+TEST_F(LaunchTest, RewritesKeepTheKindsOfLoops) {
+  Stmt nest = Groups(Alloc(tile_, Threads(Seq({Copy(), Barrier(), Copy()}))));
+  Stmt twice = RewriteExprs(nest, [](const Expr& e) {
+    return Rewrite(e, [](const Expr& n) { return n->kind == ExprKind::kLoad ? n + n : Expr(); });
+  });
+  EXPECT_EQ(Text(twice),
+            "group.x g in 0..4\n"
+            "  alloc tile: f32[33] shared\n"
+            "  thread.x t in 0..64\n"
+            "    out[t] = in[t] + in[t]\n"
+            "    barrier\n"
+            "    out[t] = in[t] + in[t]\n");
+}
+
+}  // namespace
+}  // namespace temper::ir

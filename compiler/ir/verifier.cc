@@ -1,6 +1,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/launch.h"
 #include "compiler/ir/stmt.h"
 
 namespace temper::ir {
@@ -13,20 +14,23 @@ class Verifier {
  private:
   absl::Status Check(const Stmt& s);
   absl::Status CheckFor(const Stmt& s);
+  absl::Status CheckNesting(const Stmt& s) const;
+  absl::Status CheckAlloc(const Stmt& s);
   absl::Status CheckBlock(const Stmt& s);
   absl::Status CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices);
   absl::Status CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what);
   absl::Status CheckNode(const Stmt& s, const Expr& e);
   absl::Status CheckWritable(const Stmt& s);
+  absl::Status CheckNoBarrier(const Func& f) const;
   absl::Status Error(const Stmt& s, const std::string& what) const;
 
   std::string name_;
   std::unordered_set<const BufferNode*> buffers_;   // in scope
   std::unordered_set<const BufferNode*> declared_;  // ever: an array is allocated at one place
   std::unordered_set<const BufferNode*> inputs_;
-  std::unordered_set<const VarNode*> vars_;      // in scope
-  std::unordered_set<const VarNode*> bound_;     // by some loop, in scope or not
-  std::unordered_set<const VarNode*> parallel_;  // loops in scope that run in parallel
+  std::unordered_set<const VarNode*> vars_;   // in scope
+  std::unordered_set<const VarNode*> bound_;  // by some loop, in scope or not
+  std::vector<Stmt> concurrent_;              // loops in scope whose iterations have no order, outermost first
   std::unordered_set<std::string> blocks_;
 };
 
@@ -45,13 +49,26 @@ absl::Status Verifier::Check(const Func& f) {
     const Buffer& b = f.params[i];
     if (!declared_.insert(b.get()).second)
       return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " twice"));
-    if (b->scope == Scope::kRegister) {
-      return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " can not live in registers"));
+    if (b->scope != Scope::kMemory) {
+      return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " can not live in ",
+                                                     b->scope == Scope::kRegister ? "registers" : "shared memory"));
     }
     buffers_.insert(b.get());
     if (i + f.num_outputs < f.params.size()) inputs_.insert(b.get());
   }
-  return Check(f.body);
+  TEMPER_RETURN_IF_ERROR(Check(f.body));
+  if (!blocks_.empty()) return CheckNoBarrier(f);
+  TEMPER_ASSIGN_OR_RETURN(std::vector<Launch> launches, LaunchesOf(f));
+  for (const Launch& launch : launches) TEMPER_RETURN_IF_ERROR(CheckBarriers(f, launch));
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckNoBarrier(const Func& f) const {
+  absl::Status status;
+  VisitStmt(f.body, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kBarrier) status = Error(s, "a scheduled nest has no barriers, Lower places them");
+  });
+  return status;
 }
 
 absl::Status Verifier::Check(const Stmt& s) {
@@ -67,14 +84,8 @@ absl::Status Verifier::Check(const Stmt& s) {
       TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->cond, DType::kBool, "condition"));
       TEMPER_RETURN_IF_ERROR(Check(s->body));
       return s->else_body ? Check(s->else_body) : absl::OkStatus();
-    case StmtKind::kAlloc: {
-      if (!declared_.insert(s->buffer.get()).second)
-        return Error(s, absl::StrCat(s->buffer->name, " is allocated twice"));
-      buffers_.insert(s->buffer.get());
-      TEMPER_RETURN_IF_ERROR(Check(s->body));
-      buffers_.erase(s->buffer.get());
-      return absl::OkStatus();
-    }
+    case StmtKind::kAlloc:
+      return CheckAlloc(s);
     case StmtKind::kStore:
       TEMPER_RETURN_IF_ERROR(CheckWritable(s));
       TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
@@ -90,12 +101,39 @@ absl::Status Verifier::Check(const Stmt& s) {
 absl::Status Verifier::CheckFor(const Stmt& s) {
   if (s->extent < 0) return Error(s, "negative extent");
   if (!bound_.insert(s->var.get()).second) return Error(s, absl::StrCat("variable ", s->var->name, " is bound twice"));
-  bool parallel = s->for_kind == ForKind::kParallel;
+  TEMPER_RETURN_IF_ERROR(CheckNesting(s));
+  const bool concurrent = IsConcurrent(s->for_kind);
   vars_.insert(s->var.get());
-  if (parallel) parallel_.insert(s->var.get());
+  if (concurrent) concurrent_.push_back(s);
   TEMPER_RETURN_IF_ERROR(Check(s->body));
   vars_.erase(s->var.get());
-  if (parallel) parallel_.erase(s->var.get());
+  if (concurrent) concurrent_.pop_back();
+  return absl::OkStatus();
+}
+
+// Of group and thread loops: a group holds threads, a thread holds neither, and each axis is bound once.
+absl::Status Verifier::CheckNesting(const Stmt& s) const {
+  const ForKind kind = s->for_kind;
+  if (!IsConcurrent(kind)) return absl::OkStatus();
+  for (const Stmt& outer : concurrent_) {
+    const ForKind around = outer->for_kind;
+    const bool both_parallel = kind == ForKind::kParallel && around == ForKind::kParallel;
+    const bool group_holds = IsGroup(around) && (IsGroup(kind) || IsThread(kind)) && kind != around;
+    const bool thread_holds = IsThread(around) && IsThread(kind) && kind != around;
+    if (both_parallel || group_holds || thread_holds) continue;
+    return Error(s, absl::StrCat("this loop can not be inside ", FirstLine(outer), ", but is"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckAlloc(const Stmt& s) {
+  if (!declared_.insert(s->buffer.get()).second) return Error(s, absl::StrCat(s->buffer->name, " is allocated twice"));
+  for (int64_t d : s->buffer->shape) {
+    if (d < 0) return Error(s, absl::StrCat(s->buffer->name, " has no known size"));
+  }
+  buffers_.insert(s->buffer.get());
+  TEMPER_RETURN_IF_ERROR(Check(s->body));
+  buffers_.erase(s->buffer.get());
   return absl::OkStatus();
 }
 
@@ -110,9 +148,13 @@ absl::Status Verifier::CheckBlock(const Stmt& s) {
     if (!block.iters[i].reduce) continue;
     absl::Status status;
     Visit(block.bindings[i], [&](const Expr& e) {
-      if (e->kind != ExprKind::kVar || !parallel_.count(e->var.get())) return;
-      status = Error(
-          s, absl::StrCat("parallel loop ", e->var->name, " binds reduction iterator ", block.iters[i].var->name));
+      if (e->kind != ExprKind::kVar) return;
+      for (const Stmt& loop : concurrent_) {
+        if (loop->var != e->var) continue;
+        status =
+            Error(s, absl::StrCat(loop->for_kind == ForKind::kParallel ? "parallel" : std::string(Word(loop->for_kind)),
+                                  " loop ", e->var->name, " binds reduction iterator ", block.iters[i].var->name));
+      }
     });
     TEMPER_RETURN_IF_ERROR(status);
   }

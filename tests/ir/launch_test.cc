@@ -98,6 +98,58 @@ TEST_F(LaunchTest, WhatAThreadCanNotRunIsNamed) {
   }
 }
 
+class VerifyLaunchTest : public LaunchTest {
+ protected:
+  std::string Verdict(const Stmt& body) { return std::string(Verify(Of(body)).message()); }
+  Stmt InThreads(Stmt body) { return Groups(Alloc(tile_, Threads(std::move(body)))); }
+};
+
+TEST_F(VerifyLaunchTest, LaunchesAreCheckedWithTheNest) {
+  EXPECT_EQ(Verdict(InThreads(Seq({Store(tile_, {0}, Float(1)), Barrier(), Copy()}))), "");
+  EXPECT_THAT(Verdict(Threads(Copy())), HasSubstr("nothing else but memory around them"));
+  EXPECT_THAT(Verdict(Store(tile_, {0}, Float(1))), HasSubstr("buffer tile is not in scope"));
+  EXPECT_THAT(std::string(Verify(Func{"f", {tile_}, 1, Store(tile_, {0}, Float(1))}).message()),
+              HasSubstr("parameter tile can not live in shared memory"));
+}
+
+TEST_F(VerifyLaunchTest, BarriersAreForAllThreads) {
+  EXPECT_EQ(Verdict(InThreads(For(i_, 3, ForKind::kSerial, If(Expr(i_) + Expr(g_) < 2, Barrier())))), "");
+  EXPECT_THAT(Verdict(InThreads(If(Expr(t_) < 2, Barrier()))),
+              HasSubstr("threads may disagree whether they come to a barrier in: if t < 2"));
+  EXPECT_THAT(Verdict(InThreads(If(Expr(t_) < 2, Copy(), Seq({Copy(), For(i_, 2, ForKind::kUnrolled, Barrier())})))),
+              HasSubstr("threads may disagree"));
+  EXPECT_THAT(Verdict(InThreads(If(Float(0) < Load(in_, {0}), Barrier()))), HasSubstr("threads may disagree"));
+  EXPECT_THAT(Verdict(InThreads(For(i_, 4, ForKind::kVectorized, Barrier()))),
+              HasSubstr("a barrier is inside a vectorised loop in: vectorize i"));
+}
+
+TEST_F(VerifyLaunchTest, GroupsHoldThreadsAndNeitherMixesWithParallelLoops) {
+  Var v = MakeVar("v");
+  auto marked = [&](ForKind outer, ForKind inner) {
+    BlockInfo info{"b", {{v, 64, false}}, {Expr(i_) * 8 + Expr(t_)}, Expr(), Expr()};
+    Stmt block = BlockStmt(info, out_, {v}, Load(in_, {v}));
+    return Verdict(For(i_, 8, outer, For(t_, 8, inner, block)));
+  };
+  EXPECT_EQ(marked(ForKind::kGroupX, ForKind::kThreadX), "");
+  EXPECT_EQ(marked(ForKind::kThreadX, ForKind::kThreadY), "");  // no launch yet: its group loops are still to come
+  EXPECT_THAT(marked(ForKind::kThreadX, ForKind::kGroupX),
+              HasSubstr("this loop can not be inside thread.x i in 0..8, but is in: group.x t in 0..8"));
+  EXPECT_THAT(marked(ForKind::kThreadX, ForKind::kThreadX), HasSubstr("can not be inside thread.x i"));
+  EXPECT_THAT(marked(ForKind::kGroupY, ForKind::kGroupY), HasSubstr("can not be inside group.y i"));
+  EXPECT_THAT(marked(ForKind::kParallel, ForKind::kThreadX), HasSubstr("can not be inside parallel i"));
+  EXPECT_THAT(marked(ForKind::kGroupX, ForKind::kParallel), HasSubstr("can not be inside group.x i"));
+  EXPECT_EQ(marked(ForKind::kParallel, ForKind::kParallel), "");
+}
+
+TEST_F(VerifyLaunchTest, ScheduledNestsHaveNoBarriersAndThreadsReduceNothing) {
+  Var v = MakeVar("v");
+  BlockInfo info{"b", {{v, 64, true}}, {t_}, Expr(), Expr()};
+  Stmt block = BlockStmt(info, out_, {0}, Load(in_, {v}));
+  EXPECT_THAT(Verdict(Groups(Threads(block))), HasSubstr("thread.x loop t binds reduction iterator v"));
+  EXPECT_THAT(Verdict(For(t_, 64, ForKind::kSerial, Seq({block, Barrier()}))),
+              HasSubstr("a scheduled nest has no barriers"));
+}
+
 TEST_F(LaunchTest, SimplifyingKeepsLoopsThatAreTheLaunch) {
   Stmt one = For(g_, 1, ForKind::kGroupX,
                  For(t_, 1, ForKind::kThreadX, Seq({Store(out_, {Expr(g_) + Expr(t_)}, Float(1)), Barrier()})));

@@ -82,6 +82,8 @@ TEST_F(VerifierTest, BuffersAreInScopeAndAllocatedOnce) {
   EXPECT_EQ(Complaint(Alloc(t, use)), "");
   EXPECT_THAT(Complaint(Seq({Alloc(t, use), use})), HasSubstr("buffer t is not in scope"));
   EXPECT_THAT(Complaint(Seq({Alloc(t, use), Alloc(t, use)})), HasSubstr("t is allocated twice"));
+  Buffer endless = MakeBuffer("endless", DType::kF32, {4, -1});
+  EXPECT_THAT(Complaint(Alloc(endless, use)), HasSubstr("endless has no known size in: alloc endless: f32[4,-1]"));
 }
 
 TEST_F(VerifierTest, ParametersAreMemoryAndInputsAreNotWritten) {

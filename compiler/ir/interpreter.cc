@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ir/access_watch.h"
+#include "compiler/ir/launch.h"
 #include "compiler/ir/stmt.h"
 #include "compiler/ir/sum.h"
 
@@ -40,6 +42,8 @@ struct CodeStmt {
   StmtKind kind;
   int slot = -1;  // kFor: variable; others: array
   int64_t extent = 0;
+  ForKind for_kind = ForKind::kSerial;
+  bool together = false;           // a barrier is inside, so all threads of a group run it together
   std::vector<CodeStmt> children;  // of kIf: then, else
   std::vector<Code> indices;
   std::vector<Code> value;  // kStore, kBlock: one; kIf: the condition
@@ -124,6 +128,7 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
     case StmtKind::kFor:
       code.slot = AddVar(s->var);
       code.extent = s->extent;
+      code.for_kind = s->for_kind;
       break;
     case StmtKind::kIf:
       TEMPER_RETURN_IF_ERROR(ResolveOptional(s->cond, code.value));
@@ -156,8 +161,10 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
   if (s->else_body) children.push_back(s->else_body);
   for (const Stmt& child : children) {
     TEMPER_ASSIGN_OR_RETURN(CodeStmt resolved, Resolve(child));
+    code.together |= resolved.together;
     code.children.push_back(std::move(resolved));
   }
+  code.together |= s->kind == StmtKind::kBarrier;
   return code;
 }
 
@@ -326,7 +333,14 @@ void Poison(NDArray& array) {
 
 class Machine {
  public:
-  Machine(std::vector<Array>& arrays, int num_vars) : arrays_(arrays), vars_(static_cast<size_t>(num_vars)) {}
+  // Group loops begin the launches, in their order; without any they are loops like others.
+  Machine(std::vector<Array>& arrays, int num_vars, std::vector<Launch> launches, int warp_width,
+          SharedTraffic* traffic)
+      : arrays_(arrays),
+        vars_(static_cast<size_t>(num_vars)),
+        launches_(std::move(launches)),
+        warp_width_(warp_width),
+        traffic_(traffic) {}
   void Run(const CodeStmt& s);
   const absl::Status& status() const { return status_; }
 
@@ -338,13 +352,37 @@ class Machine {
   int64_t Position(int array, const std::vector<Code>& indices);
   void RunBlock(const CodeStmt& s);
   void Write(const CodeStmt& s, const Code& value);
-  void Fail(std::string message) {
-    if (status_.ok()) status_ = absl::OutOfRangeError(std::move(message));
+  void Fail(std::string message) { Fail(absl::OutOfRangeError(std::move(message))); }
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
   }
+
+  void RunFor(const CodeStmt& s);
+  void Allocate(Array& array, NDArray& storage);
+  void RunLaunch(const CodeStmt& s);
+  // Thread code, by all threads of the group.
+  void RunTogether(const CodeStmt& s);
+  void RunIfTogether(const CodeStmt& s);
+  void RunAllocTogether(const CodeStmt& s);
+  void EachThread(const std::function<void()>& run);
+  void Watch(int array, int64_t position, bool write, const void* site);
 
   std::vector<Array>& arrays_;
   std::vector<int64_t> vars_;
   absl::Status status_;
+
+  std::vector<Launch> launches_;  // still to come, the next one first
+  const int warp_width_;
+  SharedTraffic* traffic_;
+  // While a launch runs:
+  AccessWatch* watch_ = nullptr;
+  int64_t step_ = 0;                           // the iteration of the loops around, as one number
+  std::vector<std::vector<int64_t>> threads_;  // the variables of each
+  struct OwnArrays {
+    int slot;
+    std::vector<NDArray> storage;  // one a thread
+  };
+  std::vector<OwnArrays> own_;  // register arrays that live across barriers
 };
 
 int64_t Machine::Position(int array, const std::vector<Code>& indices) {
@@ -373,7 +411,9 @@ Value Machine::Eval(const Code& e) {
       return OfInt(vars_[e.slot]);
     case ExprKind::kLoad: {
       int64_t position = Position(e.slot, e.args);
-      return position < 0 ? Value{.i = 0} : ReadElement(arrays_[e.slot].data, position, e.dtype);
+      if (position < 0) return Value{.i = 0};
+      if (watch_ != nullptr) Watch(e.slot, position, false, &e);
+      return ReadElement(arrays_[e.slot].data, position, e.dtype);
     }
     case ExprKind::kSelect:
       return Eval(e.args[True(e.args[0]) ? 1 : 2]);
@@ -413,7 +453,9 @@ Value Machine::Call(const Code& e) {
 void Machine::Write(const CodeStmt& s, const Code& value) {
   Value v = Eval(value);
   int64_t position = Position(s.slot, s.indices);
-  if (position >= 0) WriteElement(arrays_[s.slot].data, position, arrays_[s.slot].buffer->dtype, v);
+  if (position < 0) return;
+  if (watch_ != nullptr) Watch(s.slot, position, true, &s);
+  WriteElement(arrays_[s.slot].data, position, arrays_[s.slot].buffer->dtype, v);
 }
 
 void Machine::RunBlock(const CodeStmt& s) {
@@ -433,15 +475,137 @@ void Machine::RunBlock(const CodeStmt& s) {
   Write(s, s.value[0]);
 }
 
+void Machine::Allocate(Array& array, NDArray& storage) {
+  if (storage.data() == nullptr) storage = NDArray(array.buffer->dtype, array.buffer->shape);
+  Poison(storage);
+  array.data = static_cast<char*>(storage.MutableData());
+}
+
+void Machine::RunFor(const CodeStmt& s) {
+  if (IsGroup(s.for_kind) && !launches_.empty()) return RunLaunch(s);
+  const int64_t around = step_;
+  for (int64_t i = 0; i < s.extent && status_.ok(); ++i) {
+    vars_[s.slot] = i;
+    if (s.for_kind != ForKind::kVectorized) step_ = around * s.extent + i;
+    Run(s.children[0]);
+  }
+  step_ = around;
+}
+
+void Machine::Watch(int array, int64_t position, bool write, const void* site) {
+  const BufferNode* buffer = arrays_[array].buffer;
+  if (buffer->scope == Scope::kRegister) return;
+  absl::Status status = watch_->Touch({array, buffer, position, write, site, step_});
+  if (!status.ok()) Fail(std::move(status));
+}
+
+// --- launches ---
+
+// The variables of up to three loops, by axis, at iteration `number` of all.
+void SetPoint(const std::array<int, 3>& slots, const std::array<int64_t, 3>& extents, int64_t number,
+              std::vector<int64_t>& vars) {
+  for (size_t axis = 0; axis < slots.size(); ++axis) {
+    if (slots[axis] >= 0) vars[static_cast<size_t>(slots[axis])] = number % extents[axis];
+    number /= extents[axis];
+  }
+}
+
+// The code of the last of a chain of loops, whose variables go to `slots` by axis.
+const CodeStmt* TakeLoops(const CodeStmt* s, size_t count, std::array<int, 3>& slots) {
+  for (; count > 0; --count, s = &s->children[0]) slots[static_cast<size_t>(AxisOf(s->for_kind))] = s->slot;
+  return s;
+}
+
+void Machine::RunLaunch(const CodeStmt& s) {
+  const Launch launch = std::move(launches_.front());
+  launches_.erase(launches_.begin());
+  std::array<int, 3> group_vars = {-1, -1, -1}, thread_vars = group_vars;
+  const CodeStmt* code = TakeLoops(&s, launch.group_loops.size(), group_vars);
+  std::vector<int> shared;
+  for (size_t i = 0; i < launch.shared.size(); ++i, code = &code->children[0]) shared.push_back(code->slot);
+  code = TakeLoops(code, launch.thread_loops.size(), thread_vars);
+
+  AccessWatch watch(launch, warp_width_, arrays_.size(), traffic_);
+  watch_ = &watch;
+  for (int64_t group = 0; group < launch.num_groups() && status_.ok(); ++group) {
+    SetPoint(group_vars, launch.groups, group, vars_);
+    for (int slot : shared) Allocate(arrays_[slot], arrays_[slot].owned);
+    watch.EnterGroup(group);
+    threads_.assign(static_cast<size_t>(launch.num_threads()), vars_);
+    for (size_t t = 0; t < threads_.size(); ++t) {
+      SetPoint(thread_vars, launch.threads, static_cast<int64_t>(t), threads_[t]);
+    }
+    RunTogether(*code);
+  }
+  for (int slot : shared) arrays_[slot].data = nullptr;
+  watch_ = nullptr;
+}
+
+void Machine::EachThread(const std::function<void()>& run) {
+  for (size_t t = 0; t < threads_.size() && status_.ok(); ++t) {
+    vars_.swap(threads_[t]);
+    for (OwnArrays& own : own_) arrays_[own.slot].data = static_cast<char*>(own.storage[t].MutableData());
+    watch_->EnterThread(static_cast<int64_t>(t));
+    run();
+    vars_.swap(threads_[t]);
+    if ((t + 1) % static_cast<size_t>(warp_width_) == 0 || t + 1 == threads_.size()) watch_->EndWarp();
+  }
+}
+
+// What holds no barrier each thread runs in one go; what holds one they run step by step, none ahead of another.
+void Machine::RunTogether(const CodeStmt& s) {
+  if (!status_.ok()) return;
+  if (!s.together) return EachThread([&] { Run(s); });
+  switch (s.kind) {
+    case StmtKind::kFor:
+      for (int64_t i = 0; i < s.extent && status_.ok(); ++i) {
+        for (std::vector<int64_t>& vars : threads_) vars[s.slot] = i;
+        RunTogether(s.children[0]);
+      }
+      return;
+    case StmtKind::kSeq:
+      for (const CodeStmt& child : s.children) RunTogether(child);
+      return;
+    case StmtKind::kIf:
+      return RunIfTogether(s);
+    case StmtKind::kAlloc:
+      return RunAllocTogether(s);
+    case StmtKind::kBarrier:
+      return watch_->PassBarrier();
+    case StmtKind::kStore:
+    case StmtKind::kBlock:
+    case StmtKind::kPrefetch:
+      return;  // hold no barrier
+  }
+}
+
+void Machine::RunIfTogether(const CodeStmt& s) {
+  std::vector<bool> answers;
+  EachThread([&] { answers.push_back(True(s.value[0])); });
+  if (!status_.ok()) return;
+  const auto other = std::ranges::find(answers, !answers[0]);
+  if (other != answers.end()) {
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("threads ", watch_->ThreadName(0), " and ", watch_->ThreadName(other - answers.begin()),
+                     " of group ", watch_->GroupName(watch_->group()), " part at a condition with a barrier inside")));
+  }
+  const size_t taken = answers[0] ? 0 : 1;
+  if (taken < s.children.size()) RunTogether(s.children[taken]);
+}
+
+void Machine::RunAllocTogether(const CodeStmt& s) {
+  own_.push_back({s.slot, std::vector<NDArray>(threads_.size())});
+  for (NDArray& storage : own_.back().storage) Allocate(arrays_[s.slot], storage);
+  RunTogether(s.children[0]);
+  own_.pop_back();
+  arrays_[s.slot].data = nullptr;
+}
+
 void Machine::Run(const CodeStmt& s) {
   if (!status_.ok()) return;
   switch (s.kind) {
     case StmtKind::kFor:
-      for (int64_t i = 0; i < s.extent && status_.ok(); ++i) {
-        vars_[s.slot] = i;
-        Run(s.children[0]);
-      }
-      return;
+      return RunFor(s);
     case StmtKind::kSeq:
       for (const CodeStmt& child : s.children) Run(child);
       return;
@@ -452,9 +616,7 @@ void Machine::Run(const CodeStmt& s) {
     }
     case StmtKind::kAlloc: {
       Array& array = arrays_[s.slot];
-      if (array.owned.data() == nullptr) array.owned = NDArray(array.buffer->dtype, array.buffer->shape);
-      array.data = static_cast<char*>(array.owned.MutableData());
-      Poison(array.owned);
+      Allocate(array, array.owned);
       Run(s.children[0]);
       array.data = nullptr;
       return;
@@ -466,13 +628,13 @@ void Machine::Run(const CodeStmt& s) {
     case StmtKind::kPrefetch:
       return;  // may point past the end; it is a hint
     case StmtKind::kBarrier:
-      return;
+      return Fail(absl::FailedPreconditionError("a barrier is outside of a launch"));
   }
 }
 
 }  // namespace
 
-absl::Status Interpret(const Func& f, std::span<NDArray> args) {
+absl::Status Interpret(const Func& f, std::span<NDArray> args, SharedTraffic* traffic) {
   if (args.size() != f.params.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(f.name, ": ", args.size(), " arguments for ", f.params.size(), " parameters"));
@@ -488,7 +650,13 @@ absl::Status Interpret(const Func& f, std::span<NDArray> args) {
     resolver.arrays()[resolver.AddArray(param)].data = static_cast<char*>(args[i].MutableData());
   }
   TEMPER_ASSIGN_OR_RETURN(CodeStmt code, resolver.Resolve(f.body));
-  Machine machine(resolver.arrays(), resolver.num_vars());
+  bool scheduled = false;
+  VisitStmt(f.body, [&](const Stmt& s) { scheduled = scheduled || s->kind == StmtKind::kBlock; });
+  std::vector<Launch> launches;
+  if (!scheduled) {
+    TEMPER_ASSIGN_OR_RETURN(launches, LaunchesOf(f));
+  }
+  Machine machine(resolver.arrays(), resolver.num_vars(), std::move(launches), f.warp_width, traffic);
   machine.Run(code);
   if (machine.status().ok()) return absl::OkStatus();
   return absl::Status(machine.status().code(), absl::StrCat(f.name, ": ", machine.status().message()));

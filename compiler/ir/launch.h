@@ -46,6 +46,13 @@ struct Launch {
   int64_t shared_bytes() const;                                                 // the arrays one after another
 };
 
+// What warps asked of shared memory. A request is what the lanes of a warp ask with one load or store, or those of its
+// half, quarter... where all of them ask more than 128 bytes (vectors). It takes a pass through the 32 banks of 4 bytes
+// for each of the different words that the busiest bank is asked for; passes beyond the first are conflicts.
+struct SharedTraffic {
+  int64_t requests = 0, conflicts = 0;
+};
+
 // Whether the function holds anything that only a launch may: group or thread loops, barriers, shared arrays.
 bool HasLaunches(const Func& f);
 // The launches of a lowered function, in their order; none of a function without. Errors: kInvalidArgument names the

@@ -15,6 +15,11 @@ bool IsGroupLoop(const Stmt& s) { return s->kind == StmtKind::kFor && IsGroup(s-
 bool IsThreadLoop(const Stmt& s) { return s->kind == StmtKind::kFor && IsThread(s->for_kind); }
 bool IsSharedAlloc(const Stmt& s) { return s->kind == StmtKind::kAlloc && s->buffer->scope == Scope::kShared; }
 
+// Whether the expression uses a variable of a thread loop.
+bool UsesThread(const Expr& e, const Launch& launch) {
+  return std::ranges::any_of(launch.thread_loops, [&](const Stmt& loop) { return UsesVar(e, loop->var); });
+}
+
 class LaunchFinder {
  public:
   explicit LaunchFinder(const Func& f) : f_(f) {}
@@ -27,7 +32,9 @@ class LaunchFinder {
   // Takes the loops of one kind off `s`: their extents by axis, and themselves.
   absl::Status Descend(Stmt& s, bool (*wanted)(const Stmt&), std::array<int64_t, 3>& extents,
                        std::vector<Stmt>& loops) const;
-  absl::Status CheckThreadCode(const Stmt& body) const;
+  absl::Status CheckThreadCode(const Launch& launch) const;
+  absl::Status CheckRegister(const Launch& launch, const Stmt& s, const Buffer& buffer,
+                             const std::vector<Expr>& indices) const;
 
   const Func& f_;
 };
@@ -71,40 +78,49 @@ absl::Status LaunchFinder::Add(const Stmt& s) {
                  absl::StrCat(launch.num_threads(), " threads of a group where ", kMaxGroupThreads, " are possible"));
   }
   launch.body = at;
-  TEMPER_RETURN_IF_ERROR(CheckThreadCode(at));
+  TEMPER_RETURN_IF_ERROR(CheckThreadCode(launch));
   launches.push_back(std::move(launch));
   return absl::OkStatus();
 }
 
-absl::Status LaunchFinder::CheckThreadCode(const Stmt& body) const {
+absl::Status LaunchFinder::CheckRegister(const Launch& launch, const Stmt& s, const Buffer& buffer,
+                                         const std::vector<Expr>& indices) const {
+  if (buffer == nullptr || buffer->scope != Scope::kRegister) return absl::OkStatus();
+  for (const Expr& index : indices) {
+    if (!UsesThread(index, launch)) continue;
+    return Error(f_, s, absl::StrCat("which element of register array ", buffer->name, " depends on the thread"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LaunchFinder::CheckThreadCode(const Launch& launch) const {
   absl::Status status;
-  VisitStmt(body, [&](const Stmt& s) {
-    if (!status.ok()) return;
+  VisitStmt(launch.body, [&](const Stmt& s) {
     if (s->kind == StmtKind::kFor && (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined)) {
-      status = Error(f_, s, "a thread runs its code alone, but here it would not");
+      status.Update(Error(f_, s, "a thread runs its code alone, but here it would not"));
     }
     if (s->kind == StmtKind::kAlloc && s->buffer->scope != Scope::kRegister) {
-      status = Error(f_, s, "a thread's own arrays are in registers, but one is not");
+      status.Update(Error(f_, s, "a thread's own arrays are in registers, but one is not"));
     }
+    status.Update(CheckRegister(launch, s, s->buffer, s->indices));
+    if (s->kind != StmtKind::kStore) return;
+    ir::Visit(s->value, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad) status.Update(CheckRegister(launch, s, e->buffer, e->args));
+    });
   });
   return status;
+}
+
+bool HasLoad(const Expr& e) {
+  bool found = false;
+  Visit(e, [&](const Expr& node) { found = found || node->kind == ExprKind::kLoad; });
+  return found;
 }
 
 bool HasBarrier(const Stmt& s) {
   bool found = false;
   VisitStmt(s, [&](const Stmt& node) { found = found || node->kind == StmtKind::kBarrier; });
   return found;
-}
-
-// Whether threads of a group may find different values.
-bool Varies(const Expr& e, const Launch& launch) {
-  bool varies = false;
-  Visit(e, [&](const Expr& node) {
-    varies = varies || node->kind == ExprKind::kLoad ||
-             (node->kind == ExprKind::kVar &&
-              std::ranges::any_of(launch.thread_loops, [&](const Stmt& loop) { return loop->var == node->var; }));
-  });
-  return varies;
 }
 
 }  // namespace
@@ -136,7 +152,7 @@ absl::Status CheckBarriers(const Func& f, const Launch& launch) {
   absl::Status status;
   VisitStmt(launch.body, [&](const Stmt& s) {
     if (!status.ok() || !HasBarrier(s)) return;
-    if (s->kind == StmtKind::kIf && Varies(s->cond, launch)) {
+    if (s->kind == StmtKind::kIf && (UsesThread(s->cond, launch) || HasLoad(s->cond))) {
       status = Error(f, s, "threads may disagree whether they come to a barrier");
     }
     if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized) {

@@ -14,7 +14,7 @@
 // Memory (parameters, arrays allocated around launches) is seen by all groups, and a launch sees what earlier ones
 // wrote. Groups run in no order: what one group writes, no other group touches in the same launch. A shared array is
 // made for each group anew, with undefined contents, and starts at a multiple of kSharedAlignment bytes. A register
-// array is a thread's own.
+// array is a thread's own, and its indices use no variable of a thread loop.
 //
 // At a barrier a thread waits for all threads of its group, and sees what they wrote before. Between two barriers
 // threads run in no order: what one writes, no other touches. All threads of a group come to the same barriers, equally

@@ -89,6 +89,10 @@ bool IsConcurrent(ForKind kind) { return kind == ForKind::kParallel || IsGroup(k
 int AxisOf(ForKind kind) {
   return static_cast<int>(kind) - static_cast<int>(IsGroup(kind) ? ForKind::kGroupX : ForKind::kThreadX);
 }
+bool MayHold(ForKind outer, ForKind inner) {
+  if (outer == ForKind::kParallel || inner == ForKind::kParallel) return outer == inner;
+  return outer != inner && (IsGroup(outer) || IsThread(inner));
+}
 
 Stmt For(Var var, int64_t extent, ForKind kind, Stmt body) {
   auto node = Make(StmtKind::kFor);

@@ -32,6 +32,8 @@ bool IsGroup(ForKind kind);
 bool IsThread(ForKind kind);
 bool IsConcurrent(ForKind kind);  // parallel, group or thread: no order among the iterations
 int AxisOf(ForKind kind);         // of a group or thread loop: 0 for x, 1 for y, 2 for z
+// Whether one concurrent loop may be inside another. A group holds threads, a thread neither, and an axis not itself.
+bool MayHold(ForKind outer, ForKind inner);
 
 enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch, kBarrier };
 

@@ -111,16 +111,10 @@ absl::Status Verifier::CheckFor(const Stmt& s) {
   return absl::OkStatus();
 }
 
-// Of group and thread loops: a group holds threads, a thread holds neither, and each axis is bound once.
 absl::Status Verifier::CheckNesting(const Stmt& s) const {
-  const ForKind kind = s->for_kind;
-  if (!IsConcurrent(kind)) return absl::OkStatus();
+  if (!IsConcurrent(s->for_kind)) return absl::OkStatus();
   for (const Stmt& outer : concurrent_) {
-    const ForKind around = outer->for_kind;
-    const bool both_parallel = kind == ForKind::kParallel && around == ForKind::kParallel;
-    const bool group_holds = IsGroup(around) && (IsGroup(kind) || IsThread(kind)) && kind != around;
-    const bool thread_holds = IsThread(around) && IsThread(kind) && kind != around;
-    if (both_parallel || group_holds || thread_holds) continue;
+    if (MayHold(outer->for_kind, s->for_kind)) continue;
     return Error(s, absl::StrCat("this loop can not be inside ", FirstLine(outer), ", but is"));
   }
   return absl::OkStatus();

@@ -196,6 +196,7 @@ class Roller {
 
 // Outermost first: a nest is rolled as a whole or searched for smaller ones.
 Stmt RollBelow(const Stmt& root, const Arrays& results_of_loops) {
+  if (root->kind == StmtKind::kFor && ir::IsGroup(root->for_kind)) return root;  // a thread has no memory for tiles
   if (root->kind == StmtKind::kFor && root->for_kind == ForKind::kUnrolled && ShouldRoll(root, results_of_loops))
     return Roller().Roll(root);
   if (root->kind == StmtKind::kFor && root->for_kind == ForKind::kVectorized) return root;

@@ -179,7 +179,7 @@ absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ForKind kind) {
   Func result = f;
   result.body = Replace(path, ir::For(s->var, s->extent, kind, s->body));
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
-  if (kind == ForKind::kParallel) TEMPER_RETURN_IF_ERROR(CheckRaces(result));
+  if (ir::IsConcurrent(kind)) TEMPER_RETURN_IF_ERROR(CheckRaces(result));
   return result;
 }
 

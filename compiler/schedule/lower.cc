@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "compiler/ir/launch.h"
 #include "compiler/schedule/epilogue.h"
 #include "compiler/schedule/nest.h"
 #include "compiler/schedule/scratch.h"
+#include "compiler/schedule/threads.h"
 #include "spdlog/spdlog.h"
 
 namespace temper {
@@ -87,9 +89,10 @@ Stmt SplitByCondition(const Stmt& loop) {
   return both ? both : ir::Seq({});
 }
 
-// Conditions that a loop does not change move out of it.
+// Conditions that a loop does not change move out of it. Group and thread loops hold what there is.
 Stmt HoistFromLoop(const Stmt& loop) {
   const Stmt& body = loop->body;
+  if (ir::IsGroup(loop->for_kind) || ir::IsThread(loop->for_kind)) return nullptr;
   if (body->kind != StmtKind::kIf || HasLoad(body->cond)) return nullptr;
   if (Stmt split = SplitByCondition(loop)) return split;
   if (body->else_body) {
@@ -142,9 +145,13 @@ struct Pass {
   Stmt (*run)(const Stmt&);
 };
 constexpr Pass kPasses[] = {
-    {"sink allocations", SinkAllocs},      {"blocks to stores", LowerBlocks},
-    {"shrink allocations", ShrinkAllocs},  {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
-    {"hoist conditions", HoistConditions}, {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
+    {"sink allocations", SinkAllocs},
+    {"blocks to stores", LowerBlocks},
+    {"shrink allocations", ShrinkAllocs},
+    {"join threads", JoinThreads},
+    {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
+    {"hoist conditions", HoistConditions},
+    {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
     {"roll epilogues", RollEpilogues},
 };
 
@@ -152,6 +159,7 @@ constexpr Pass kPasses[] = {
 
 absl::StatusOr<ir::Func> Lower(const ir::Func& scheduled) {
   ir::Func f = scheduled;
+  if (ir::HasLaunches(f)) TEMPER_RETURN_IF_ERROR(CheckThreads(f));
   for (const Pass& pass : kPasses) {
     f.body = pass.run(f.body);
     SPDLOG_TRACE("{} after '{}':\n{}", f.name, pass.name, ir::Text(f.body));

@@ -44,8 +44,24 @@ Stmt ReplaceChild(const Stmt& parent, const Stmt& child, const Stmt& replacement
   return copy;
 }
 
-absl::Status CheckAnnotations(const Stmt& s, const Stmt& parallel) {
-  Stmt around = parallel;
+// Loops in no order among their iterations hold one another as launches do, and reduce nothing.
+absl::Status CheckConcurrent(const Stmt& s, const std::vector<Stmt>& around) {
+  const std::string named = absl::StrCat(std::string(ir::Word(s->for_kind)), " loop '", s->var->name, "'");
+  for (const Stmt& outer : around) {
+    if (s->for_kind != ir::ForKind::kParallel && ir::MayHold(outer->for_kind, s->for_kind)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(named, " is inside ", std::string(ir::Word(outer->for_kind)), " loop '", outer->var->name, "'"));
+  }
+  for (const Stmt& block : BlocksIn(s)) {
+    if (ReduceLoops(*block).count(s->var.get())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(named, " binds a reduction iterator of block '", block->block.name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAnnotations(const Stmt& s, std::vector<Stmt>& concurrent) {
   if (s->kind == StmtKind::kFor && s->for_kind == ir::ForKind::kVectorized) {
     absl::Status status;
     ir::VisitStmt(s->body, [&](const Stmt& below) {
@@ -68,22 +84,15 @@ absl::Status CheckAnnotations(const Stmt& s, const Stmt& parallel) {
     });
     TEMPER_RETURN_IF_ERROR(status);
   }
-  if (s->kind == StmtKind::kFor && s->for_kind == ir::ForKind::kParallel) {
-    if (parallel != nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("parallel loop '", s->var->name, "' is inside parallel loop '", parallel->var->name, "'"));
-    }
-    for (const Stmt& block : BlocksIn(s)) {
-      if (ReduceLoops(*block).count(s->var.get())) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "parallel loop '", s->var->name, "' binds a reduction iterator of block '", block->block.name, "'"));
-      }
-    }
-    around = s;
+  const bool is_concurrent = s->kind == StmtKind::kFor && ir::IsConcurrent(s->for_kind);
+  if (is_concurrent) {
+    TEMPER_RETURN_IF_ERROR(CheckConcurrent(s, concurrent));
+    concurrent.push_back(s);
   }
-  if (s->body) TEMPER_RETURN_IF_ERROR(CheckAnnotations(s->body, around));
-  if (s->else_body) TEMPER_RETURN_IF_ERROR(CheckAnnotations(s->else_body, around));
-  for (const Stmt& child : s->stmts) TEMPER_RETURN_IF_ERROR(CheckAnnotations(child, around));
+  if (s->body) TEMPER_RETURN_IF_ERROR(CheckAnnotations(s->body, concurrent));
+  if (s->else_body) TEMPER_RETURN_IF_ERROR(CheckAnnotations(s->else_body, concurrent));
+  for (const Stmt& child : s->stmts) TEMPER_RETURN_IF_ERROR(CheckAnnotations(child, concurrent));
+  if (is_concurrent) concurrent.pop_back();
   return absl::OkStatus();
 }
 
@@ -373,7 +382,10 @@ std::optional<GuardedUpdate> GuardOf(const StmtNode& block) {
   return std::nullopt;
 }
 
-absl::Status CheckAnnotations(const Stmt& root) { return CheckAnnotations(root, nullptr); }
+absl::Status CheckAnnotations(const Stmt& root) {
+  std::vector<Stmt> concurrent;
+  return CheckAnnotations(root, concurrent);
+}
 
 int64_t FloorDiv(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }

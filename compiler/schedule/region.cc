@@ -214,14 +214,27 @@ bool IsInjective(const std::vector<Expr>& bindings, const Expr& predicate, const
   return UntoldLoops(bindings, predicate, loops, simplifier).empty();
 }
 
+namespace {
+
+// Whether each iteration of the loop may have scratch of its own in the scope.
+bool HasOwn(ir::ForKind kind, ir::Scope scope) {
+  if (ir::IsGroup(kind)) return scope != ir::Scope::kMemory;
+  return !ir::IsThread(kind) || scope == ir::Scope::kRegister;
+}
+
+}  // namespace
+
+bool UsedOnlyIn(const Stmt& loop, const Func& f, const Buffer& buffer) {
+  return !IsParam(f, buffer) && ReadersOf(f.body, buffer).size() == ReadersOf(loop, buffer).size() &&
+         WritersOf(f.body, buffer).size() == WritersOf(loop, buffer).size();
+}
+
 absl::Status CheckRaces(const Func& f) {
   absl::Status status;
   ir::VisitStmt(f.body, [&](const Stmt& parallel) {
-    if (!status.ok() || parallel->kind != StmtKind::kFor || parallel->for_kind != ir::ForKind::kParallel) return;
+    if (!status.ok() || parallel->kind != StmtKind::kFor || !ir::IsConcurrent(parallel->for_kind)) return;
     for (const Stmt& block : BlocksIn(parallel)) {
-      const bool own = !IsParam(f, block->buffer) &&
-                       ReadersOf(f.body, block->buffer).size() == ReadersOf(parallel, block->buffer).size() &&
-                       WritersOf(f.body, block->buffer).size() == WritersOf(parallel, block->buffer).size();
+      const bool own = HasOwn(parallel->for_kind, block->buffer->scope) && UsedOnlyIn(parallel, f, block->buffer);
       if (own) continue;
       const std::vector<Stmt> around = LoopsOf(PathToBlock(f.body, block->block.name));
       ir::Simplifier ranges;
@@ -230,9 +243,9 @@ absl::Status CheckRaces(const Func& f) {
       for (const Stmt& loop :
            UntoldLoops(block->block.bindings, block->block.predicate, {from, around.end()}, ranges)) {
         if (loop != parallel) continue;
-        status = absl::FailedPreconditionError(absl::StrCat("iterations of parallel loop '", loop->var->name,
-                                                            "' may write the same elements in block '",
-                                                            block->block.name, "'"));
+        status = absl::FailedPreconditionError(
+            absl::StrCat("iterations of ", std::string(ir::Word(loop->for_kind)), " loop '", loop->var->name,
+                         "' may write the same elements in block '", block->block.name, "'"));
       }
     }
   });

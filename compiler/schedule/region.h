@@ -33,7 +33,11 @@ std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const Expr& pre
 bool IsInjective(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
                  const ir::Simplifier& simplifier);
 
-// Parallel loops that write what no other iteration writes, or scratch of their own; the error names the loop.
+// Every block that touches the buffer is below the loop: its iterations may have one each.
+bool UsedOnlyIn(const Stmt& loop, const Func& f, const Buffer& buffer);
+
+// Parallel, group and thread loops whose iterations write what no other iteration writes, or scratch of their own: any
+// of a parallel loop, what is not in memory of a group loop, registers of a thread loop. The error names the loop.
 absl::Status CheckRaces(const Func& f);
 
 // Collects accesses to one buffer into the region that covers them all, unclipped.

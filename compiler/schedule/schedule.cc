@@ -105,6 +105,8 @@ void Schedule::Unroll(const Loop& loop) { Annotate("unroll", loop, ir::ForKind::
 void Schedule::Vectorize(const Loop& loop) { Annotate("vectorize", loop, ir::ForKind::kVectorized); }
 void Schedule::Parallel(const Loop& loop) { Annotate("parallel", loop, ir::ForKind::kParallel); }
 
+void Schedule::Bind(const Loop& loop, ir::ForKind kind) { Annotate("bind", loop, kind); }
+
 void Schedule::Partition(const Loop& loop) {
   if (!status_.ok()) return;
   const ir::Func before = func_;

@@ -41,7 +41,8 @@ class AllocSinker {
       case StmtKind::kAlloc:
         return WithBody(s, Sink(s->body));
       case StmtKind::kFor:
-        if (carried_.count(s->var.get()) || s->for_kind == ir::ForKind::kVectorized) return ir::Alloc(buffer_, s);
+        if (carried_.count(s->var.get()) || s->for_kind == ir::ForKind::kVectorized || StaysAround(*s))
+          return ir::Alloc(buffer_, s);
         return WithBody(s, Sink(s->body));
       case StmtKind::kIf:
         return SinkIf(s);
@@ -57,6 +58,12 @@ class AllocSinker {
   }
 
  private:
+  // A device's memory belongs to no group, and what groups share to no thread.
+  bool StaysAround(const StmtNode& loop) const {
+    return (buffer_->scope == ir::Scope::kMemory && ir::IsGroup(loop.for_kind)) ||
+           (buffer_->scope == ir::Scope::kShared && ir::IsThread(loop.for_kind));
+  }
+
   Stmt SinkIf(const Stmt& s) {
     if (Loads(s->cond, buffer_)) return ir::Alloc(buffer_, s);
     const bool in_then = Uses(s->body, buffer_), in_else = s->else_body && Uses(s->else_body, buffer_);

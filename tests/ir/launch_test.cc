@@ -96,6 +96,11 @@ TEST_F(LaunchTest, WhatAThreadCanNotRunIsNamed) {
     EXPECT_THAT(Complaint(Groups(Threads(Seq({Copy(), Alloc(own, Copy())})))),
                 HasSubstr("own arrays are in registers, but one is not in: alloc own"));
   }
+  Buffer r = MakeBuffer("r", DType::kF32, {64}, Scope::kRegister);
+  EXPECT_THAT(Complaint(Groups(Threads(Alloc(r, Store(r, {t_}, Float(1)))))),
+              HasSubstr("which element of register array r depends on the thread in: r[t] = 1.0"));
+  EXPECT_THAT(Complaint(Groups(Threads(Alloc(r, Store(out_, {t_}, Load(r, {t_})))))),
+              HasSubstr("depends on the thread"));
 }
 
 class VerifyLaunchTest : public LaunchTest {

@@ -1,0 +1,19 @@
+// From marked group and thread loops to launches (see ir/launch.h): what Lower does for devices alone.
+#pragma once
+
+#include "compiler/schedule/nest.h"
+
+namespace temper::nest {
+
+// Of a scheduled nest: no two threads or groups write the same elements, and no two threads read the same element of a
+// register array, which only one of them can have. kFailedPrecondition names the loop.
+absl::Status CheckThreads(const Func& f);
+
+// Of a nest of stores, in each group: the thread loops come together outermost, with as many threads as the largest
+// nest has. Smaller nests run under a condition on the thread, and what is in no thread loop is run by thread 0. A
+// barrier stands before what touches an array that another thread may have touched, as far as whole arrays tell.
+// Shared arrays move out of the thread loops, and register arrays shrink to a thread's part. Without group loops it is
+// the same nest.
+Stmt JoinThreads(const Stmt& root);
+
+}  // namespace temper::nest

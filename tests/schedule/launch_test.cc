@@ -1,0 +1,307 @@
+// Launches made from tensor programs by the rewrites: that they compute the same, and what Lower makes and refuses.
+#include <gmock/gmock.h>
+
+#include "compiler/ir/launch.h"
+#include "tests/schedule/programs.h"
+
+namespace temper {
+namespace {
+
+using ir::ForKind;
+using ir::Scope;
+using ::testing::HasSubstr;
+
+// The rewrites that templates for devices repeat.
+std::pair<Loop, Loop> SplitBound(Schedule& s, const Loop& loop, int64_t factor, ForKind outer, ForKind inner) {
+  auto [o, i] = s.Split(loop, factor);
+  s.Bind(o, outer);
+  s.Bind(i, inner);
+  return {o, i};
+}
+
+// The copy into shared memory is dealt out to all threads of a group.
+void Cooperate(Schedule& s, const std::string& copy, size_t first_loop, int64_t x, int64_t y) {
+  std::vector<Loop> loops = s.Loops(copy);
+  if (loops.size() < first_loop + 2) return;
+  Loop all = s.Fuse(loops[first_loop], loops[first_loop + 1]);
+  auto [rest, thread_x] = s.Split(all, x);
+  auto [steps, thread_y] = s.Split(rest, y);
+  s.Reorder({thread_y, thread_x, steps});
+  s.Bind(thread_x, ForKind::kThreadX);
+  s.Bind(thread_y, ForKind::kThreadY);
+}
+
+struct MatmulChoice {
+  int64_t m, n, k;
+  int64_t x, y;           // threads
+  int64_t rows, columns;  // a thread's
+  int64_t depth;
+  bool cache_a, cache_b;
+  bool unroll;
+};
+
+// c in registers, a and b by way of shared memory.
+void ScheduleMatmul(Schedule& s, const MatmulChoice& c) {
+  const std::string out = s.CacheWrite("c", Scope::kRegister);
+  std::vector<Loop> l = s.Loops("c");
+  if (l.size() < 3) return;
+  auto [gy, in_y] = s.Split(l[0], c.y * c.rows);
+  auto [ty, i] = s.Split(in_y, c.rows);
+  auto [gx, in_x] = s.Split(l[1], c.x * c.columns);
+  auto [tx, j] = s.Split(in_x, c.columns);
+  auto [ko, ki] = s.Split(l[2], c.depth);
+  s.Reorder({gy, gx, ko, ty, tx, ki, i, j});
+  s.Bind(gy, ForKind::kGroupY);
+  s.Bind(gx, ForKind::kGroupX);
+  s.ReverseComputeAt(out, gx);
+  std::vector<Loop> o = s.Loops(out);
+  if (o.size() < 4) return;
+  auto [out_y, out_i] = s.Split(o[2], c.rows);
+  auto [out_x, out_j] = s.Split(o[3], c.columns);
+  s.Reorder({out_y, out_x, out_i, out_j});
+  s.Bind(out_y, ForKind::kThreadY);
+  s.Bind(out_x, ForKind::kThreadX);
+  s.Bind(ty, ForKind::kThreadY);
+  s.Bind(tx, ForKind::kThreadX);
+  for (const char* operand : {"a", "b"}) {
+    if (!(operand[0] == 'a' ? c.cache_a : c.cache_b)) continue;
+    const std::string copy = s.CacheRead("c", operand, Scope::kShared);
+    s.ComputeAt(copy, ko);
+    Cooperate(s, copy, 3, c.x, c.y);
+  }
+  s.DecomposeReduction("c", ko);
+  if (c.unroll) {
+    s.Unroll(i);
+    s.Unroll(j);
+  }
+}
+
+ir::Func Turn(int64_t rows, int64_t columns) {
+  ir::ProgramBuilder b("turn");
+  ir::Buffer in = b.Input("in", DType::kF32, {rows, columns});
+  b.MarkOutput(b.Compute("out", DType::kF32, {columns, rows}, [&](auto& i) { return Load(in, {i[1], i[0]}); }));
+  return *b.Finish();
+}
+
+// A tile of out for each group, by way of shared memory.
+void ScheduleTurn(Schedule& s, int64_t tile, int64_t y) {
+  std::vector<Loop> l = s.Loops("out");
+  auto [gy, row] = s.Split(l[0], tile);
+  auto [gx, column] = s.Split(l[1], tile);
+  s.Reorder({gy, gx, row, column});
+  s.Bind(gy, ForKind::kGroupY);
+  s.Bind(gx, ForKind::kGroupX);
+  const std::string copy = s.CacheRead("out", "in", Scope::kShared);
+  s.ComputeAt(copy, gx);
+  auto [pass, ty] = s.Split(row, y);
+  s.Bind(ty, ForKind::kThreadY);
+  s.Bind(column, ForKind::kThreadX);
+  Cooperate(s, copy, 2, tile, y);
+}
+
+ir::Func Sum(int64_t rows, int64_t columns) {
+  ir::ProgramBuilder b("sum");
+  ir::Buffer in = b.Input("in", DType::kF32, {rows, columns});
+  b.MarkOutput(b.Reduce("out", DType::kF32, {rows}, {columns}, ir::Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(in, {i[0], r[0]});
+  }));
+  return *b.Finish();
+}
+
+// A group's threads share each row; one of them sums what they leave in shared memory.
+void ScheduleSum(Schedule& s, int64_t rows, int64_t threads) {
+  auto [gx, ty] = SplitBound(s, s.Loops("out")[0], rows, ForKind::kGroupX, ForKind::kThreadY);
+  auto [k, lane] = s.Split(s.Loops("out").back(), threads);
+  auto [partial, last] = s.Rfactor("out", lane);
+  s.Reorder({lane, k});
+  s.SetScope(partial, Scope::kShared);
+  s.Bind(lane, ForKind::kThreadX);
+}
+
+int CountBarriers(const ir::Stmt& s) {
+  int count = 0;
+  ir::VisitStmt(s, [&](const ir::Stmt& node) { count += node->kind == ir::StmtKind::kBarrier ? 1 : 0; });
+  return count;
+}
+
+ir::Func WithoutBarrier(const ir::Func& f, int which) {
+  ir::Func result = f;
+  int seen = 0;
+  result.body = ir::RewriteStmt(f.body, [&](const ir::Stmt& s) -> ir::Stmt {
+    return s->kind == ir::StmtKind::kBarrier && seen++ == which ? ir::Seq({}) : nullptr;
+  });
+  return result;
+}
+
+// The same result before Lower and after, where the interpreter finds nothing wrong. Without one of its barriers it is
+// the same still, or the interpreter says why not: `*needed` counts those.
+void ExpectLaunch(const ir::Func& program, Schedule& s, int* needed) {
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  ASSERT_TRUE(SameResults(program, s.func())) << ir::Text(s.func());
+  absl::StatusOr<ir::Func> lowered = Lower(s.func());
+  ASSERT_TRUE(lowered.ok()) << lowered.status() << "\n" << ir::Text(s.func());
+  ASSERT_EQ(ir::LaunchesOf(*lowered)->size(), 1u);
+  ASSERT_TRUE(SameResults(program, *lowered)) << ir::Text(*lowered);
+  for (int b = 0; b < CountBarriers(lowered->body); ++b) {
+    const ir::Func broken = WithoutBarrier(*lowered, b);
+    if (RunFunc(broken, 1).ok()) {
+      ASSERT_TRUE(SameResults(program, broken)) << ir::Text(broken);
+    } else {
+      ++*needed;
+    }
+  }
+}
+
+TEST(LaunchSchedules, AnySchedulesComputeWhatTheirProgramsDo) {
+  Rng rng(21);
+  int needed = 0;
+  auto coin = [&] { return rng.Below(2) == 0; };
+  for (int i = 0; i < 350; ++i) {
+    SCOPED_TRACE(i);
+    const MatmulChoice c = {1 + rng.Below(20),
+                            1 + rng.Below(20),
+                            1 + rng.Below(12),
+                            1 + rng.Below(4),
+                            1 + rng.Below(4),
+                            1 + rng.Below(3),
+                            1 + rng.Below(3),
+                            1 + rng.Below(5),
+                            coin(),
+                            coin(),
+                            coin()};
+    const ir::Func matmul = Matmul(c.m, c.n, c.k);
+    Schedule s(matmul);
+    ScheduleMatmul(s, c);
+    ASSERT_NO_FATAL_FAILURE(ExpectLaunch(matmul, s, &needed));
+
+    const ir::Func turn = Turn(1 + rng.Below(20), 1 + rng.Below(20));
+    Schedule t(turn);
+    ScheduleTurn(t, 1 + rng.Below(6), 1 + rng.Below(4));
+    ASSERT_NO_FATAL_FAILURE(ExpectLaunch(turn, t, &needed));
+
+    const ir::Func sum = Sum(1 + rng.Below(6), 1 + rng.Below(40));
+    Schedule u(sum);
+    ScheduleSum(u, 1 + rng.Below(3), 1 + rng.Below(12));
+    ASSERT_NO_FATAL_FAILURE(ExpectLaunch(sum, u, &needed));
+  }
+  EXPECT_GE(needed, 600);
+}
+
+TEST(LaunchSchedules, MatmulByTilesInSharedMemory) {
+  const ir::Func program = Matmul(32, 32, 16);
+  Schedule s(program);
+  ScheduleMatmul(s, {32, 32, 16, 8, 4, 2, 2, 4, true, true, true});
+  int needed = 0;
+  ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
+  EXPECT_EQ(needed, 2);
+  EXPECT_TRUE(MatchesGolden(ir::Text(*Lower(s.func())), "launch_matmul"));
+}
+
+// --- what is refused
+
+class BindTest : public ::testing::Test {
+ protected:
+  std::string Refusal() const { return std::string(s_.status().message()); }
+  std::string LowersTo() const { return std::string(Lower(s_.func()).status().message()); }
+
+  Schedule s_ = Schedule(Matmul(8, 8, 4));
+  std::vector<Loop> l_ = s_.Loops("c");
+};
+
+TEST_F(BindTest, ReductionsAreNotBound) {
+  s_.Bind(l_[2], ForKind::kThreadX);
+  EXPECT_EQ(Refusal(), "bind(loop 'c.r0'): thread.x loop 'c.r0' binds a reduction iterator of block 'c'");
+}
+
+TEST_F(BindTest, AnAxisIsBoundOnce) {
+  s_.Bind(l_[0], ForKind::kThreadX);
+  s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_EQ(Refusal(), "bind(loop 'c.i1'): thread.x loop 'c.i1' is inside thread.x loop 'c.i0'");
+}
+
+TEST_F(BindTest, GroupsAreNotInsideThreads) {
+  s_.Bind(l_[0], ForKind::kThreadX);
+  s_.Bind(l_[1], ForKind::kGroupX);
+  EXPECT_EQ(Refusal(), "bind(loop 'c.i1'): group.x loop 'c.i1' is inside thread.x loop 'c.i0'");
+}
+
+TEST_F(BindTest, BoundLoopsStayInOrder) {
+  s_.Bind(l_[0], ForKind::kGroupX);
+  s_.Bind(l_[1], ForKind::kThreadX);
+  s_.Reorder({l_[1], l_[0]});
+  EXPECT_THAT(Refusal(), HasSubstr("group.x loop 'c.i0' is inside thread.x loop 'c.i1'"));
+}
+
+TEST_F(BindTest, ThreadsNeedAGroup) {
+  s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_THAT(LowersTo(), HasSubstr("nothing else but memory around them; found in: for c.i0 in 0..8"));
+}
+
+TEST_F(BindTest, AGroupHasSoManyThreads) {
+  Schedule s(Matmul(64, 64, 1));
+  s.Bind(s.Loops("c")[0], ForKind::kThreadY);
+  s.Bind(s.Loops("c")[1], ForKind::kThreadX);
+  EXPECT_THAT(std::string(Lower(s.func()).status().message()), HasSubstr("found in: thread.y"));
+  Schedule t(Matmul(64, 65, 1));
+  auto [o, i] = t.Split(t.Loops("c")[0], 64);
+  t.Bind(o, ForKind::kGroupX);
+  t.Bind(i, ForKind::kThreadY);
+  t.Bind(t.Loops("c")[2], ForKind::kThreadX);
+  EXPECT_THAT(std::string(Lower(t.func()).status().message()),
+              HasSubstr("4160 threads of a group where 1024 are possible in: thread.y"));
+}
+
+// All threads would make the same row of a.
+TEST_F(BindTest, SharedScratchIsNoThreadsOwn) {
+  s_.ComputeAt(s_.CacheRead("c", "a", Scope::kShared), l_[1]);
+  s_.Bind(l_[0], ForKind::kGroupX);
+  s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_EQ(Refusal(),
+            "bind(loop 'c.i1'): iterations of thread.x loop 'c.i1' may write the same elements in block 'a_cache'");
+}
+
+TEST_F(BindTest, RegistersAndNoMemoryAreAThreadsOwn) {
+  s_.ComputeAt(s_.CacheRead("c", "a", Scope::kRegister), l_[1]);
+  s_.Bind(l_[0], ForKind::kGroupX);
+  s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_EQ(LowersTo(), "");
+  Schedule s(Matmul(8, 8, 4));
+  s.ComputeAt(s.CacheRead("c", "a", Scope::kMemory), s.Loops("c")[1]);
+  s.Bind(s.Loops("c")[1], ForKind::kThreadX);
+  EXPECT_THAT(std::string(s.status().message()), HasSubstr("may write the same elements in block 'a_cache'"));
+}
+
+// Memory is for all groups, shared arrays are a group's own.
+TEST_F(BindTest, ScratchOfAGroupIsShared) {
+  s_.ComputeAt(s_.CacheRead("c", "b", Scope::kShared), l_[0]);
+  s_.Bind(l_[0], ForKind::kGroupX);
+  s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_EQ(LowersTo(), "");
+  Schedule s(Matmul(8, 8, 4));
+  s.ComputeAt(s.CacheRead("c", "b", Scope::kMemory), s.Loops("c")[0]);
+  s.Bind(s.Loops("c")[0], ForKind::kGroupX);
+  EXPECT_THAT(std::string(s.status().message()),
+              HasSubstr("iterations of group.x loop 'c.i0' may write the same elements in block 'b_cache'"));
+}
+
+TEST_F(BindTest, RegistersOfOneThreadAreNotReadByOthers) {
+  // Thread 0 makes the row in its registers, and all read it.
+  s_.ComputeAt(s_.CacheRead("c", "a", Scope::kRegister), l_[0]);
+  s_.Bind(l_[0], ForKind::kGroupX);
+  s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_EQ(
+      LowersTo(),
+      "threads of loop 'c.i1' read the same 'a_register[i0, r0]' in block 'c', which is in registers of one thread");
+  // Each thread makes an element, and thread 0 reads them all.
+  Schedule s(Matmul(8, 8, 4));
+  const std::string out = s.CacheWrite("c", Scope::kRegister);
+  std::vector<Loop> l = s.Loops("c");
+  s.Bind(l[0], ForKind::kGroupX);
+  s.ReverseComputeAt(out, l[0]);
+  s.Bind(l[1], ForKind::kThreadX);
+  EXPECT_THAT(std::string(Lower(s.func()).status().message()),
+              HasSubstr("which element of register array c_register depends on the thread"));
+}
+
+}  // namespace
+}  // namespace temper

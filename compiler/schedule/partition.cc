@@ -330,9 +330,21 @@ Stmt Partitioner::Body(const Stmt& body, std::vector<Expr> handled) {
   return ir::If(ragged->full, full, tail);
 }
 
+absl::Status CheckNoLaunchBelow(const Stmt& loop) {
+  absl::Status status;
+  ir::VisitStmt(loop->body, [&](const Stmt& s) {
+    if (s->kind != StmtKind::kFor || !(ir::IsGroup(s->for_kind) || ir::IsThread(s->for_kind))) return;
+    status.Update(absl::FailedPreconditionError(absl::StrCat(std::string(ir::Word(s->for_kind)), " loop '",
+                                                             s->var->name, "' is inside, which can not be cut")));
+  });
+  return status;
+}
+
 absl::StatusOr<Result<LoopCopies>> Partitioner::Run(const Var& loop) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindLoop(func_, loop));
   const Stmt s = path.back();
+  // Tails have threads of their own, which are others than those that hold the values in registers.
+  TEMPER_RETURN_IF_ERROR(CheckNoLaunchBelow(s));
   whole_ = s;
   BindLoops(LoopsOf(path), outer_);
   inside_ = LoopVarsIn(s->body);

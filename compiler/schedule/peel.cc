@@ -53,7 +53,7 @@ absl::StatusOr<Result<Peeled>> Peel(const Func& f, const Var& loop, int64_t firs
   if (first < 0 || last < 0 || first + last > s->extent) {
     return Refuse(absl::StrCat("a loop of ", s->extent, " iterations has no ", first, " first and ", last, " last"));
   }
-  if (s->for_kind == ir::ForKind::kVectorized || s->for_kind == ir::ForKind::kParallel)
+  if (s->for_kind == ir::ForKind::kVectorized || ir::IsConcurrent(s->for_kind))
     return Refuse("only loops that run one iteration after another can be peeled");
   for (const Stmt& block : BlocksIn(s)) {
     if (block->block.init && ReduceLoops(*block).count(loop.get()) > 0) {

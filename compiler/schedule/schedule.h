@@ -55,14 +55,14 @@ class Schedule {
   // if (the predicate holds for every inner iteration) { full } else { tail }, where full has no predicate and in
   // tail the inner loop's extent shrinks to what is left (exactly, when e = base + inner and base is a multiple of
   // inner's extent). One call deals with all such predicates below. A vectorised loop keeps its extent, and the
-  // predicate of its last, partial vector. Scratch is computed only as far as the tail reads it. Loops and blocks of
-  // tails are copies (blocks are named NAME_tail); a later Unroll, Vectorize, Parallel or Partition of a loop is also
-  // one of its copies.
+  // predicate of its last, partial vector. Scratch is computed only as far as the tail reads it. No group or thread
+  // loop is below. Loops and blocks of tails are copies (blocks are named NAME_tail); a later Unroll, Vectorize,
+  // Parallel, Bind or Partition of a loop is also one of its copies.
   void Partition(const Loop& loop);
   // The first `first` iterations of the loop, the last `last` and those between become three loops, one after another,
   // each with its own of the scratch that is used below alone; returns [first, middle, last], null where there is none.
   // Unrolled, they decide the conditions that hold between them. Copied blocks are named NAME_part; a later Unroll,
-  // Vectorize, Parallel, Peel or Partition of a loop below is also one of its copies.
+  // Vectorize, Parallel, Bind, Peel or Partition of a loop below is also one of its copies.
   std::array<Loop, 3> Peel(const Loop& loop, int64_t first, int64_t last);
 
   // --- blocks ---

@@ -1,6 +1,8 @@
 // Launches made from tensor programs by the rewrites: that they compute the same, and what Lower makes and refuses.
 #include <gmock/gmock.h>
 
+#include <tuple>
+
 #include "compiler/ir/launch.h"
 #include "tests/schedule/programs.h"
 
@@ -20,15 +22,18 @@ std::pair<Loop, Loop> SplitBound(Schedule& s, const Loop& loop, int64_t factor, 
 }
 
 // The copy into shared memory is dealt out to all threads of a group.
-void Cooperate(Schedule& s, const std::string& copy, size_t first_loop, int64_t x, int64_t y) {
+void Cooperate(Schedule& s, const std::string& copy, size_t first_loop, int64_t x, int64_t y, int64_t lanes = 1) {
   std::vector<Loop> loops = s.Loops(copy);
   if (loops.size() < first_loop + 2) return;
   Loop all = s.Fuse(loops[first_loop], loops[first_loop + 1]);
+  Loop vector;
+  if (lanes > 1) std::tie(all, vector) = s.Split(all, lanes);
   auto [rest, thread_x] = s.Split(all, x);
   auto [steps, thread_y] = s.Split(rest, y);
   s.Reorder({thread_y, thread_x, steps});
   s.Bind(thread_x, ForKind::kThreadX);
   s.Bind(thread_y, ForKind::kThreadY);
+  if (lanes > 1) s.Vectorize(vector);
 }
 
 struct MatmulChoice {
@@ -37,7 +42,9 @@ struct MatmulChoice {
   int64_t rows, columns;  // a thread's
   int64_t depth;
   bool cache_a, cache_b;
+  int64_t lanes;  // of a copy to shared memory
   bool unroll;
+  bool partition, peel;
 };
 
 // c in registers, a and b by way of shared memory.
@@ -67,13 +74,15 @@ void ScheduleMatmul(Schedule& s, const MatmulChoice& c) {
     if (!(operand[0] == 'a' ? c.cache_a : c.cache_b)) continue;
     const std::string copy = s.CacheRead("c", operand, Scope::kShared);
     s.ComputeAt(copy, ko);
-    Cooperate(s, copy, 3, c.x, c.y);
+    Cooperate(s, copy, 3, c.x, c.y, c.lanes);
   }
   s.DecomposeReduction("c", ko);
   if (c.unroll) {
     s.Unroll(i);
     s.Unroll(j);
   }
+  if (c.partition) s.Partition(tx);
+  if (c.peel) s.Peel(ko, 1, 0);
 }
 
 ir::Func Turn(int64_t rows, int64_t columns) {
@@ -168,6 +177,9 @@ TEST(LaunchSchedules, AnySchedulesComputeWhatTheirProgramsDo) {
                             1 + rng.Below(5),
                             coin(),
                             coin(),
+                            1 + rng.Below(2),
+                            coin(),
+                            coin(),
                             coin()};
     const ir::Func matmul = Matmul(c.m, c.n, c.k);
     Schedule s(matmul);
@@ -190,7 +202,7 @@ TEST(LaunchSchedules, AnySchedulesComputeWhatTheirProgramsDo) {
 TEST(LaunchSchedules, MatmulByTilesInSharedMemory) {
   const ir::Func program = Matmul(32, 32, 16);
   Schedule s(program);
-  ScheduleMatmul(s, {32, 32, 16, 8, 4, 2, 2, 4, true, true, true});
+  ScheduleMatmul(s, {32, 32, 16, 8, 4, 2, 2, 4, true, true, 1, true, false, false});
   int needed = 0;
   ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
   EXPECT_EQ(needed, 2);
@@ -223,6 +235,19 @@ TEST_F(BindTest, GroupsAreNotInsideThreads) {
   s_.Bind(l_[0], ForKind::kThreadX);
   s_.Bind(l_[1], ForKind::kGroupX);
   EXPECT_EQ(Refusal(), "bind(loop 'c.i1'): group.x loop 'c.i1' is inside thread.x loop 'c.i0'");
+}
+
+TEST_F(BindTest, LoopsAroundThreadsAreNotCut) {
+  auto [o, i] = s_.Split(l_[1], 3);
+  s_.Bind(i, ForKind::kThreadX);
+  s_.Partition(l_[0]);
+  EXPECT_EQ(Refusal(), "partition(loop 'c.i0'): thread.x loop 'c.i1.i' is inside, which can not be cut");
+}
+
+TEST_F(BindTest, GroupsAreNotPeeled) {
+  s_.Bind(l_[0], ForKind::kGroupX);
+  s_.Peel(l_[0], 1, 0);
+  EXPECT_THAT(Refusal(), HasSubstr("only loops that run one iteration after another can be peeled"));
 }
 
 TEST_F(BindTest, BoundLoopsStayInOrder) {

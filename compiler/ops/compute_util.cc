@@ -36,9 +36,12 @@ Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, const 
 }
 
 Expr TruncatedDiv(const Expr& a, const Expr& b) {
-  Expr zero = ir::Int(0, a->dtype);
-  Expr quotient = ir::Max(a, zero - a) / ir::Max(b, zero - b);
-  return ir::Select(ir::Eq(a < zero, b < zero), quotient, zero - quotient);
+  const Expr floor = a / b;
+  if (a->dtype == DType::kU8) return floor;
+  // No absolute values: the least integer has none.
+  const Expr zero = ir::Int(0, a->dtype);
+  const Expr crossed = ir::And(ir::Not(ir::Eq(a < zero, b < zero)), ir::Not(ir::Eq(floor * b, a)));
+  return ir::Select(crossed, floor + ir::Int(1, a->dtype), floor);
 }
 
 Expr ConvertTo(const Expr& x, DType to) {

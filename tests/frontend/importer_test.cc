@@ -1,4 +1,6 @@
 // What operators mean in each opset that Temper reads, on numbers worked out by hand.
+#include <gmock/gmock.h>
+
 #include <cmath>
 
 #include "tests/frontend/model_builder.h"
@@ -442,6 +444,64 @@ TEST(OnnxImport, SpaceToDepthUndoesDepthToSpace) {
   const auto out = m.Run({Array({1, 4, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
   ExpectArray(out[0], {1, 1, 2, 4}, {1, 3, 2, 4, 5, 7, 6, 8});
   ExpectArray(out[1], {1, 4, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+// test_spacetodepth_crd_mode_example of ONNX, its first pixel row and block.
+TEST(OnnxImport, SpaceToDepthInEitherOrder) {
+  const std::vector<double> dcr = {0, 4, 1, 5, 2, 6, 3, 7}, crd = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (const std::string mode : {"DCR", "CRD"}) {
+    SCOPED_TRACE(mode);
+    ModelBuilder m(13);
+    m.Input("x", {1, 2, 2, 2});
+    auto& node = m.Node("SpaceToDepth", {"x"}, {"y"});
+    ModelBuilder::SetInt(node, "blocksize", 2);
+    ModelBuilder::SetString(node, "mode", mode);
+    m.Output("y");
+    ExpectArray(m.Run({Array({1, 2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7})})[0], {1, 8, 1, 1}, mode == "DCR" ? dcr : crd);
+  }
+  ModelBuilder odd(13);
+  odd.Input("x", {1, 2, 2, 2});
+  auto& node = odd.Node("SpaceToDepth", {"x"}, {"y"});
+  ModelBuilder::SetInt(node, "blocksize", 2);
+  ModelBuilder::SetString(node, "mode", "RCD");
+  odd.Output("y");
+  EXPECT_THAT(odd.Import().status().ToString(), ::testing::HasSubstr("mode 'RCD'"));
+}
+
+// test_l2normalization_axis_0 of ONNX: a row without length stays zero.
+TEST(OnnxImport, LpNormalizationOfNothingIsNothing) {
+  ModelBuilder m(13);
+  m.Input("x", {2, 3});
+  ModelBuilder::SetInt(m.Node("LpNormalization", {"x"}, {"y"}), "axis", 0);
+  m.Output("y");
+  ExpectArray(m.Run({Array({2, 3}, {0, 3, 1, 0, 4, 0})})[0], {2, 3}, {0, 0.6, 1, 0, 0.8, 0});
+}
+
+// test_convtranspose_output_shape of ONNX: 9x7 is what the kernel reaches, the rest is zero.
+TEST(OnnxImport, ConvTransposeReachesTheShapeThatIsAskedFor) {
+  ModelBuilder m(11);
+  m.Input("x", {1, 1, 3, 3});
+  m.Floats("w", {1, 2, 3, 3}, std::vector<float>(18, 1));
+  auto& node = m.Node("ConvTranspose", {"x", "w"}, {"y"});
+  ModelBuilder::SetInts(node, "strides", {3, 2});
+  ModelBuilder::SetInts(node, "output_shape", {10, 8});
+  m.Output("y");
+  const std::vector<double> top = {0, 0, 1, 1, 3, 2, 2, 0}, middle = {3, 3, 7, 4, 9, 5, 5, 0},
+                            bottom = {6, 6, 13, 7, 15, 8, 8, 0}, none(8, 0);
+  std::vector<double> want;
+  for (int channel = 0; channel < 2; ++channel) {
+    for (const auto* row : {&top, &top, &top, &middle, &middle, &middle, &bottom, &bottom, &bottom, &none})
+      want.insert(want.end(), row->begin(), row->end());
+  }
+  ExpectArray(m.Run({Array({1, 1, 3, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8})})[0], {1, 2, 10, 8}, want);
+
+  ModelBuilder far(11);
+  far.Input("x", {1, 1, 3, 3});
+  far.Floats("w", {1, 2, 3, 3}, std::vector<float>(18, 1));
+  auto& large = far.Node("ConvTranspose", {"x", "w"}, {"y"});
+  ModelBuilder::SetInts(large, "output_shape", {10, 8});
+  far.Output("y");
+  EXPECT_THAT(far.Import().status().ToString(), ::testing::HasSubstr("output_shape is larger"));
 }
 
 TEST(OnnxImport, GroupNormalizationByGroupThenByChannel) {

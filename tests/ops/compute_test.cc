@@ -470,6 +470,31 @@ TEST_P(Compute, EqualsTheReferenceInEveryLayout) {
   EXPECT_GE(done, 20);
 }
 
+// test_div_uint8 of ONNX, and the bytes that have no negative of their own.
+TEST(ComputeOfBytes, DivisionRoundsTowardZeroForEveryPair) {
+  for (const DType dtype : {DType::kU8, DType::kI8}) {
+    const int low = dtype == DType::kU8 ? 0 : -128;
+    NDArray a(dtype, {256, 255}), b(dtype, {255});
+    for (int64_t i = 0; i < 256; ++i) {
+      for (int64_t j = 0; j < 255; ++j) a.Set(i * 255 + j, static_cast<double>(low + i));
+    }
+    for (int64_t j = 0, v = low; j < 255; ++v) {
+      if (v != 0) b.Set(j++, static_cast<double>(v));
+    }
+    Attrs fmod;
+    fmod.Set("fmod", int64_t{1});
+    for (const auto& [name, attrs] : {std::pair("div", Attrs()), std::pair("mod", fmod), std::pair("mod", Attrs())}) {
+      SCOPED_TRACE(std::string(name) + " " + Text(attrs) + " of " + std::string(Name(dtype)));
+      const Case c{attrs, {a, b}};
+      const TensorType output{dtype, {256, 255}, {}};
+      absl::StatusOr<NDArray> expected = FindOp(name)->reference(attrs, c.inputs, output);
+      absl::StatusOr<NDArray> computed = RunCompute(*FindOp(name), c, {{}, {}}, output);
+      ASSERT_TRUE(expected.ok() && computed.ok()) << expected.status() << computed.status();
+      EXPECT_EQ(RelativeError(*computed, *expected), 0);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Operators, Compute, testing::ValuesIn([] {
                            std::vector<std::string_view> names;
                            for (const OpDef& op : AllOps()) {

@@ -92,8 +92,9 @@ absl::Status Conv(Context& c, const OnnxNode& n) {
   return SetImage(c, n, v);
 }
 
-// Pads of a transposed convolution from the wanted output size, or from auto_pad.
-absl::Status TransposedPads(const OnnxNode& n, const Shape& image, const Ints& extra, Window& w) {
+// Pads of a transposed convolution from the wanted output size, or from auto_pad. An output that is larger than what
+// the kernel reaches gets more output padding.
+absl::Status TransposedPads(const OnnxNode& n, const Shape& image, Ints& extra, Window& w) {
   const std::string mode = n.String("auto_pad", "NOTSET");
   const Ints wanted = Widen(n.Ints("output_shape"), 1);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
@@ -106,6 +107,11 @@ absl::Status TransposedPads(const OnnxNode& n, const Shape& image, const Ints& e
     const int64_t total = std::max<int64_t>(0, full - out);
     w.pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pads[2 + i] = total - w.pads[i];
+    extra[i] += std::max<int64_t>(0, out - full);
+    if (out > full && extra[i] >= std::max(w.strides[i], w.dilations[i])) {
+      return absl::UnimplementedError(
+          absl::StrCat("output_shape is larger than the kernel reaches: ", out, " where ", full, " are reached"));
+    }
   }
   return absl::OkStatus();
 }
@@ -116,7 +122,7 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, AsImage(c, n.Input(1)));
   const Shape& shape = c.ShapeOf(n.Input(1));
   TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(x)));
-  const Ints extra = Widen(n.Ints("output_padding", Ints(shape.size() - 2, 0)), 0);
+  Ints extra = Widen(n.Ints("output_padding", Ints(shape.size() - 2, 0)), 0);
   if (extra.size() != 2) return absl::InvalidArgumentError("output_padding has one element a spatial axis");
   TEMPER_RETURN_IF_ERROR(TransposedPads(n, c.ShapeOf(x), extra, w));
   Attrs attrs = WindowAttrs(w);

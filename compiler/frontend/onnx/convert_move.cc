@@ -209,14 +209,18 @@ absl::Status DepthToSpace(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// [n, c, h, w] cut into blocks, whose pixels become channels.
+// [n, c, h, w] cut into blocks, whose pixels become channels: before the depth (DCR) or after it (CRD).
 absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
   const Shape x = c.ShapeOf(n.Input(0));
   const int64_t block = n.Int("blocksize", 0);
+  const std::string mode = n.String("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD")
+    return absl::UnimplementedError(absl::StrCat("mode '", mode, "' is not supported, only DCR and CRD"));
   if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0)
     return absl::InvalidArgumentError("blocksize divides height and width");
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {x[0], x[1], x[2] / block, block, x[3] / block, block}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 3, 5, 1, 2, 4}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, mode == "DCR" ? std::vector<int64_t>{0, 3, 5, 1, 2, 4}
+                                                          : std::vector<int64_t>{0, 1, 3, 5, 2, 4}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {x[0], x[1] * block * block, x[2] / block, x[3] / block}));
   return c.Set(n, v);
 }

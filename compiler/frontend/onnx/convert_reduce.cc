@@ -141,6 +141,7 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// x / |x|, and zero where |x| is.
 absl::Status LpNormalization(Context& c, const OnnxNode& n) {
   if (n.Int("p", 2) != 2) return absl::UnimplementedError("only p = 2 is supported");
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
@@ -148,7 +149,10 @@ absl::Status LpNormalization(Context& c, const OnnxNode& n) {
   attrs.Set("axes", std::vector<int64_t>{axis});
   attrs.Set("keepdims", int64_t{1});
   TEMPER_ASSIGN_OR_RETURN(ValueId norm, c.Call("reduce_l2", std::move(attrs), {n.Input(0)}));
+  const ValueId zero = c.Scalar(c.TypeOf(norm).dtype, 0);
+  TEMPER_ASSIGN_OR_RETURN(ValueId nothing, c.Call("equal", {}, {norm, zero}));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {n.Input(0), norm}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("where", {}, {nothing, zero, v}));
   return c.Set(n, v);
 }
 

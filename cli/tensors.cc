@@ -19,8 +19,9 @@ namespace {
 constexpr struct {
   DType dtype;
   std::string_view code;
-} kNpyCodes[] = {{DType::kF32, "<f4"}, {DType::kF64, "<f8"}, {DType::kI64, "<i8"}, {DType::kI32, "<i4"},
-                 {DType::kU8, "|u1"},  {DType::kI8, "|i1"},  {DType::kBool, "|b1"}};
+} kNpyCodes[] = {{DType::kF32, "<f4"}, {DType::kF64, "<f8"}, {DType::kI64, "<i8"},  {DType::kI32, "<i4"},
+                 {DType::kU8, "|u1"},  {DType::kI8, "|i1"},  {DType::kBool, "|b1"}, {DType::kF16, "<f2"},
+                 {DType::kI16, "<i2"}, {DType::kU16, "<u2"}, {DType::kU32, "<u4"},  {DType::kU64, "<u8"}};
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
 
 // The text between the first `open` after `key` and the next `close`.
@@ -58,7 +59,7 @@ absl::StatusOr<NDArray> ReadNpy(const std::string& path, const std::string& byte
     std::memcpy(array.MutableData(), bytes.data() + prefix + length, static_cast<size_t>(array.bytes()));
     return array;
   }
-  return bad("its dtype is not supported (f4, f8, i4, i8, u1, i1, b1 are)");
+  return bad("its dtype is not supported (f2, f4, f8, i1 to i8, u1 to u8, b1 are)");
 }
 
 }  // namespace
@@ -77,6 +78,8 @@ absl::Status WriteNpy(const std::string& path, const NDArray& array) {
   for (const auto& entry : kNpyCodes) {
     if (entry.dtype == array.dtype()) code = entry.code;
   }
+  if (code.empty())
+    return absl::UnimplementedError(absl::StrCat(path, ": an .npy file has no ", std::string(Name(array.dtype()))));
   std::string shape;
   for (int64_t d : array.shape()) absl::StrAppend(&shape, d, ",");
   std::string header =

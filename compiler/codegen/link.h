@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 #include "base/status.h"
 #include "compiler/target/target.h"
 
@@ -35,8 +35,6 @@ struct Plan {
   uint64_t weight_hash = 0;
   std::vector<std::string> cpu_features;
 };
-
-int OnnxDType(DType dtype);  // ONNX's TensorProto.DataType
 
 // An object file defining temper_plan_v1. Thread-safe.
 absl::StatusOr<std::string> CompilePlan(const Plan& plan, const Target& target);

@@ -116,8 +116,8 @@ std::optional<int64_t> SliceStart(const Graph& g, const Node& node) {
     elements += s.start * stride;
     stride *= extent;
   }
-  const int64_t bytes = elements * SizeOf(in.dtype);
-  return bytes % kAlignment == 0 ? std::optional<int64_t>(bytes) : std::nullopt;
+  const int64_t bits = elements * Info(in.dtype).bits;
+  return bits % (8 * kAlignment) == 0 ? std::optional<int64_t>(bits / 8) : std::nullopt;
 }
 
 bool IsAliasNode(const Graph& g, const Node& node) {

@@ -31,7 +31,9 @@ Json DataToJson(const NDArray& a) {
   Json data = Json::array();
   for (int64_t i = 0; i < a.size(); ++i) {
     if (a.dtype() == DType::kI64)
-      data.push_back(a.as<int64_t>()[i]);
+      data.push_back(a.as<int64_t>()[static_cast<size_t>(i)]);
+    else if (a.dtype() == DType::kU64)
+      data.push_back(a.as<uint64_t>()[static_cast<size_t>(i)]);
     else if (IsFloat(a.dtype()))
       data.push_back(NumberToJson(a.At(i)));
     else
@@ -124,12 +126,7 @@ absl::StatusOr<double> Number(const Json& item) {
 }
 
 // Whether this integer type has that value.
-bool Holds(DType dtype, int64_t v) {
-  const int64_t bits = 8 * SizeOf(dtype);
-  if (dtype == DType::kBool) return v == 0 || v == 1;
-  if (dtype == DType::kU8) return 0 <= v && v < 256;
-  return bits == 64 || (-(int64_t{1} << (bits - 1)) <= v && v < int64_t{1} << (bits - 1));
-}
+bool Holds(DType dtype, int64_t v) { return dtype == DType::kBool ? v == 0 || v == 1 : WrapInteger(dtype, v) == v; }
 
 absl::StatusOr<NDArray> DataFromJson(const Json& data, const TensorType& type) {
   if (!data.is_array() || static_cast<int64_t>(data.size()) != NumElements(type.shape))
@@ -142,6 +139,11 @@ absl::StatusOr<NDArray> DataFromJson(const Json& data, const TensorType& type) {
       continue;
     }
     if (!data[i].is_number_integer()) return Bad("integer constant data hold something else");
+    if (type.dtype == DType::kU64) {
+      if (!data[i].is_number_unsigned()) return Bad("constant data hold a number that their type does not");
+      array.as<uint64_t>()[i] = data[i].get<uint64_t>();
+      continue;
+    }
     const int64_t v = data[i].get<int64_t>();
     if (type.dtype == DType::kI64) {
       array.as<int64_t>()[i] = v;

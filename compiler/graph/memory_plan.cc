@@ -19,7 +19,7 @@ struct Buffer {
 int64_t Aligned(int64_t bytes) {
   return std::max<int64_t>(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
-int64_t AlignedBytes(const TensorType& t) { return Aligned(NumElements(t.shape) * SizeOf(t.dtype)); }
+int64_t AlignedBytes(const TensorType& t) { return Aligned(BytesOf(t.dtype, NumElements(t.shape))); }
 
 // Buffers that groups write and that are neither constants nor the caller's, with their lifetimes.
 std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots) {

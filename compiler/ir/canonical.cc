@@ -665,6 +665,10 @@ int Canonicalizer::Compare(const Expr& a, const Expr& b) const {
       if ((order = three_way(a->buffer->name, b->buffer->name)) != 0) return order;
       if ((order = three_way(a->buffer.get(), b->buffer.get())) != 0) return order;
       break;
+    case ExprKind::kCast:
+      if ((order = three_way(a->cast_mode.saturate, b->cast_mode.saturate)) != 0) return order;
+      if ((order = three_way(a->cast_mode.rounding, b->cast_mode.rounding)) != 0) return order;
+      break;
     default:
       break;
   }

@@ -25,22 +25,6 @@ Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
 bool IsComparison(ExprKind kind) { return kind == ExprKind::kLt || kind == ExprKind::kLe || kind == ExprKind::kEq; }
 bool IsLogic(ExprKind kind) { return kind == ExprKind::kAnd || kind == ExprKind::kOr; }
 
-// The value `v` as the integer type keeps it: arithmetic wraps.
-int64_t Wrap(int64_t v, DType dtype) {
-  switch (dtype) {
-    case DType::kI32:
-      return static_cast<int32_t>(v);
-    case DType::kI8:
-      return static_cast<int8_t>(v);
-    case DType::kU8:
-      return static_cast<uint8_t>(v);
-    case DType::kBool:
-      return v != 0;
-    default:
-      return v;
-  }
-}
-
 std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
   int64_t r = 0;
   switch (kind) {
@@ -187,7 +171,7 @@ Expr Int(int64_t v, DType dtype) {
   auto node = std::make_shared<ExprNode>();
   node->kind = ExprKind::kInt;
   node->dtype = dtype;
-  node->int_value = Wrap(v, dtype);
+  node->int_value = WrapInteger(dtype, v);
   return Expr(std::move(node));
 }
 
@@ -197,7 +181,7 @@ Expr Float(double v, DType dtype) {
   auto node = std::make_shared<ExprNode>();
   node->kind = ExprKind::kFloat;
   node->dtype = dtype;
-  node->float_value = dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v;
+  node->float_value = dtype == DType::kF64 ? v : DecodeFloat(dtype, EncodeFloat(dtype, v));
   return Expr(std::move(node));
 }
 
@@ -218,7 +202,9 @@ Expr Binary(ExprKind kind, Expr a, Expr b) {
   AdoptDType(a, b);
   AdoptDType(b, a);
   DType result = IsComparison(kind) || IsLogic(kind) ? DType::kBool : a->dtype;
-  if (a->kind == ExprKind::kInt && b->kind == ExprKind::kInt && a->dtype == b->dtype) {
+  // The upper half of u64 comes as negative numbers, which only equality takes for what they are.
+  const bool orderly = a->dtype != DType::kU64 || (a->int_value >= 0 && b->int_value >= 0);
+  if (a->kind == ExprKind::kInt && b->kind == ExprKind::kInt && a->dtype == b->dtype && orderly) {
     if (auto folded = FoldInt(kind, a->int_value, b->int_value)) return Int(*folded, result);
   }
   if (a->kind == ExprKind::kFloat && b->kind == ExprKind::kFloat && a->dtype == b->dtype) {
@@ -247,14 +233,24 @@ Expr Select(Expr cond, Expr a, Expr b) {
   return Make(ExprKind::kSelect, result, {std::move(cond), std::move(a), std::move(b)});
 }
 
-Expr Cast(Expr a, DType dtype) {
+Expr Cast(Expr a, DType dtype, CastMode mode) {
   if (a->dtype == dtype) return a;
-  if (a->kind == ExprKind::kInt)
-    return IsFloat(dtype) ? Float(static_cast<double>(a->int_value), dtype) : Int(a->int_value, dtype);
+  const bool known = a->kind == ExprKind::kInt && (a->dtype != DType::kU64 || a->int_value >= 0);
+  if (known) {
+    const auto value = static_cast<double>(a->int_value);
+    if (!IsFloat(dtype)) return Int(a->int_value, dtype);
+    return Float(IsNarrowFloat(dtype) ? DecodeFloat(dtype, EncodeFloat(dtype, value, mode)) : value, dtype);
+  }
   if (a->kind == ExprKind::kFloat && (IsFloat(dtype) || dtype == DType::kBool || std::abs(a->float_value) < 1e18)) {
+    if (IsNarrowFloat(dtype)) return Float(DecodeFloat(dtype, EncodeFloat(dtype, a->float_value, mode)), dtype);
     return Const(a->float_value, dtype);
   }
-  return Make(ExprKind::kCast, dtype, {std::move(a)});
+  auto node = std::make_shared<ExprNode>();
+  node->kind = ExprKind::kCast;
+  node->dtype = dtype;
+  node->cast_mode = mode;
+  node->args = {std::move(a)};
+  return Expr(std::move(node));
 }
 
 Expr operator+(Expr a, Expr b) { return Binary(ExprKind::kAdd, std::move(a), std::move(b)); }
@@ -283,7 +279,7 @@ Expr WithArgs(const Expr& e, std::vector<Expr> args) {
     case ExprKind::kSelect:
       return Select(args[0], args[1], args[2]);
     case ExprKind::kCast:
-      return Cast(args[0], e->dtype);
+      return Cast(args[0], e->dtype, e->cast_mode);
     default:
       return args.size() == 2 ? Binary(e->kind, args[0], args[1]) : Unary(e->kind, args[0]);
   }
@@ -307,7 +303,7 @@ bool UsesVar(const Expr& e, const Var& v) {
 bool StructurallyEqual(const Expr& a, const Expr& b) {
   if (a.get() == b.get()) return true;
   if (a->kind != b->kind || a->dtype != b->dtype || a->int_value != b->int_value || a->var != b->var ||
-      a->buffer != b->buffer || a->args.size() != b->args.size()) {
+      a->buffer != b->buffer || a->cast_mode != b->cast_mode || a->args.size() != b->args.size()) {
     return false;
   }
   bool same_float = a->float_value == b->float_value || (std::isnan(a->float_value) && std::isnan(b->float_value));

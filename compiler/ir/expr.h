@@ -1,6 +1,7 @@
 // Expressions: immutable trees of one node type, shared freely. Indices are kI64 and exact; `/` and `%` on integers
 // are floor division and floor modulo (for every sign), `/` on floats is true division.
-// Comparisons give kBool. All arithmetic is between equal dtypes; Cast converts.
+// Comparisons give kBool. All arithmetic is between equal dtypes that have it (IsNative); others are loaded, selected,
+// stored and cast. Cast converts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 
 namespace temper::ir {
 
@@ -82,6 +83,7 @@ struct ExprNode {
   DType dtype;
   int64_t int_value = 0;   // kInt
   double float_value = 0;  // kFloat
+  CastMode cast_mode;      // kCast
   Var var;                 // kVar
   Buffer buffer;           // kLoad; args are the indices, one per dimension of the buffer
   std::vector<Expr> args;
@@ -110,7 +112,7 @@ Expr Load(const Buffer& buffer, std::vector<Expr> indices);
 Expr Binary(ExprKind kind, Expr a, Expr b);
 Expr Unary(ExprKind kind, Expr a);
 Expr Select(Expr cond, Expr a, Expr b);
-Expr Cast(Expr a, DType dtype);
+Expr Cast(Expr a, DType dtype, CastMode mode = {});
 Expr operator+(Expr a, Expr b);
 Expr operator-(Expr a, Expr b);
 Expr operator*(Expr a, Expr b);

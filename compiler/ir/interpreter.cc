@@ -35,6 +35,7 @@ struct Code {
   DType arg_dtype = DType::kI64;  // of the operands
   Value constant{.i = 0};
   int slot = -1;  // kVar: variable; kLoad: array
+  CastMode cast_mode;
   std::vector<Code> args;
 };
 
@@ -95,6 +96,7 @@ absl::StatusOr<Code> Resolver::Resolve(const Expr& e) {
   }
   TEMPER_RETURN_IF_ERROR(ResolveAll(e->args, code.args));
   if (!e->args.empty()) code.arg_dtype = e->args[0]->dtype;
+  code.cast_mode = e->cast_mode;
   return code;
 }
 
@@ -172,37 +174,21 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
 
 double Round(double v, DType dtype) { return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v; }
 
-int64_t Wrap(int64_t v, DType dtype) {
-  switch (dtype) {
-    case DType::kI32:
-      return static_cast<int32_t>(v);
-    case DType::kI8:
-      return static_cast<int8_t>(v);
-    case DType::kU8:
-      return static_cast<uint8_t>(v);
-    case DType::kBool:
-      return v != 0;
-    default:
-      return v;
-  }
+double FloatOf(Value v, DType from) {
+  if (IsFloat(from)) return v.f;
+  return from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(v.i)) : static_cast<double>(v.i);
 }
 
-// Toward zero; what does not fit saturates, NaN is 0.
-int64_t ToInt(double v) {
-  if (std::isnan(v)) return 0;
-  if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
-  if (v < -0x1p63) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(v);
-}
-
-Value CastValue(Value v, DType from, DType to) {
-  if (IsFloat(from)) {
-    if (IsFloat(to)) return OfFloat(Round(v.f, to));
-    return OfInt(to == DType::kBool ? v.f != 0 : Wrap(ToInt(v.f), to));
+Value CastValue(Value v, DType from, DType to, CastMode mode) {
+  if (IsNarrowFloat(to)) return OfFloat(DecodeFloat(to, EncodeFloat(to, FloatOf(v, from), mode)));
+  if (IsFloat(to)) {
+    if (IsFloat(from) || to != DType::kF32) return OfFloat(Round(FloatOf(v, from), to));
+    // From 64 bits at once: by way of a double it would be rounded twice.
+    const float f = from == DType::kU64 ? static_cast<float>(static_cast<uint64_t>(v.i)) : static_cast<float>(v.i);
+    return OfFloat(static_cast<double>(f));
   }
-  return IsFloat(to)
-             ? OfFloat(to == DType::kF32 ? static_cast<double>(static_cast<float>(v.i)) : static_cast<double>(v.i))
-             : OfInt(Wrap(v.i, to));
+  if (!IsFloat(from)) return OfInt(WrapInteger(to, v.i));
+  return OfInt(to == DType::kBool ? v.f != 0 : TruncateTo(to, v.f));
 }
 
 // Division by zero gives 0, so that a wrong nest is an error elsewhere rather than a trap.
@@ -229,6 +215,27 @@ int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
       return a <= b;
     default:
       return a == b;
+  }
+}
+
+// The same of u64, whose upper half comes as negative numbers.
+int64_t UnsignedBinary(ExprKind kind, int64_t a, int64_t b) {
+  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  switch (kind) {
+    case ExprKind::kDiv:
+      return b == 0 ? 0 : static_cast<int64_t>(x / y);
+    case ExprKind::kMod:
+      return b == 0 ? 0 : static_cast<int64_t>(x % y);
+    case ExprKind::kMin:
+      return static_cast<int64_t>(std::min(x, y));
+    case ExprKind::kMax:
+      return static_cast<int64_t>(std::max(x, y));
+    case ExprKind::kLt:
+      return x < y;
+    case ExprKind::kLe:
+      return x <= y;
+    default:
+      return IntBinary(kind, a, b);
   }
 }
 
@@ -281,46 +288,12 @@ double FloatUnary(ExprKind kind, double a) {
 }
 
 Value ReadElement(const char* data, int64_t i, DType dtype) {
-  auto read = [&]<typename T>(T value) {
-    std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    return value;
-  };
-  switch (dtype) {
-    case DType::kF32:
-      return OfFloat(read(float{}));
-    case DType::kF64:
-      return OfFloat(read(double{}));
-    case DType::kI64:
-      return OfInt(read(int64_t{}));
-    case DType::kI32:
-      return OfInt(read(int32_t{}));
-    case DType::kI8:
-      return OfInt(read(int8_t{}));
-    case DType::kU8:
-      return OfInt(read(uint8_t{}));
-    case DType::kBool:
-      break;
-  }
-  return OfInt(read(uint8_t{}) != 0);
+  const uint64_t bits = LoadBits(dtype, data, i);
+  return IsFloat(dtype) ? OfFloat(DecodeFloat(dtype, bits)) : OfInt(WrapInteger(dtype, static_cast<int64_t>(bits)));
 }
 
 void WriteElement(char* data, int64_t i, DType dtype, Value v) {
-  auto write = [&]<typename T>(T value) { std::memcpy(data + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T)); };
-  switch (dtype) {
-    case DType::kF32:
-      return write(static_cast<float>(v.f));
-    case DType::kF64:
-      return write(v.f);
-    case DType::kI64:
-      return write(v.i);
-    case DType::kI32:
-      return write(static_cast<int32_t>(v.i));
-    case DType::kI8:
-      return write(static_cast<int8_t>(v.i));
-    case DType::kU8:
-    case DType::kBool:
-      return write(static_cast<uint8_t>(v.i));
-  }
+  StoreBits(dtype, data, i, IsFloat(dtype) ? EncodeFloat(dtype, v.f) : static_cast<uint64_t>(v.i));
 }
 
 void Poison(NDArray& array) {
@@ -424,7 +397,7 @@ Value Machine::Eval(const Code& e) {
     case ExprKind::kNot:
       return OfInt(!True(e.args[0]));
     case ExprKind::kCast:
-      return CastValue(Eval(e.args[0]), e.arg_dtype, e.dtype);
+      return CastValue(Eval(e.args[0]), e.arg_dtype, e.dtype, e.cast_mode);
     default:
       return Call(e);
   }
@@ -433,11 +406,15 @@ Value Machine::Eval(const Code& e) {
 Value Machine::Call(const Code& e) {
   Value a = Eval(e.args[0]);
   if (e.args.size() == 1) {
-    return IsFloat(e.dtype) ? OfFloat(Round(FloatUnary(e.kind, a.f), e.dtype))
-                            : OfInt(Wrap(a.i < 0 ? IntBinary(ExprKind::kSub, 0, a.i) : a.i, e.dtype));
+    return IsFloat(e.dtype)
+               ? OfFloat(Round(FloatUnary(e.kind, a.f), e.dtype))
+               : OfInt(WrapInteger(e.dtype, a.i < 0 && !IsUnsigned(e.dtype) ? IntBinary(ExprKind::kSub, 0, a.i) : a.i));
   }
   Value b = Eval(e.args[1]);
-  if (!IsFloat(e.arg_dtype)) return OfInt(Wrap(IntBinary(e.kind, a.i, b.i), e.dtype));
+  if (!IsFloat(e.arg_dtype)) {
+    const bool upper = e.arg_dtype == DType::kU64;
+    return OfInt(WrapInteger(e.dtype, upper ? UnsignedBinary(e.kind, a.i, b.i) : IntBinary(e.kind, a.i, b.i)));
+  }
   switch (e.kind) {
     case ExprKind::kLt:
       return OfInt(a.f < b.f);

@@ -70,6 +70,11 @@ const char* ScopeText(Scope scope) {
 // absl's string functions take no std::string_view here, hence the copies.
 std::string DTypeText(DType dtype) { return std::string(Name(dtype)); }
 
+std::string CastModeText(CastMode mode) {
+  constexpr const char* kRoundings[] = {"", ".up", ".down"};
+  return absl::StrCat(kRoundings[static_cast<int>(mode.rounding)], mode.saturate ? ".saturate" : "");
+}
+
 std::string FloatText(double value, DType dtype) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   char buffer[64];
@@ -81,8 +86,10 @@ std::string FloatText(double value, DType dtype) {
 
 std::string ConstText(const ExprNode& e) {
   if (e.dtype == DType::kBool) return e.int_value ? "true" : "false";
-  std::string digits = e.kind == ExprKind::kInt ? absl::StrCat(e.int_value) : FloatText(e.float_value, e.dtype);
-  if (e.dtype == DType::kI64 || e.dtype == DType::kF32) return digits;
+  std::string digits = e.kind == ExprKind::kFloat ? FloatText(e.float_value, e.dtype)
+                       : e.dtype == DType::kU64   ? absl::StrCat(static_cast<uint64_t>(e.int_value))
+                                                  : absl::StrCat(e.int_value);
+  if (e.dtype == DType::kI64 || e.dtype == DType::kF32) return digits;  // what most constants are
   return absl::StrCat(DTypeText(e.dtype), "(", digits, ")");
 }
 
@@ -151,7 +158,7 @@ std::string Printer::Print(const Expr& e, Precedence around) {
     case ExprKind::kNot:
       return "!" + Print(e->args[0], kAtomLevel);
     case ExprKind::kCast:
-      return absl::StrCat(DTypeText(e->dtype), "(", Print(e->args[0]), ")");
+      return absl::StrCat(DTypeText(e->dtype), CastModeText(e->cast_mode), "(", Print(e->args[0]), ")");
     default:
       break;
   }

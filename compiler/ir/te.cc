@@ -42,33 +42,15 @@ struct Nest {
   std::vector<Var> loops;
 };
 
-double LargestOf(DType dtype) {
-  switch (dtype) {
-    case DType::kI32:
-      return std::numeric_limits<int32_t>::max();
-    case DType::kI8:
-      return std::numeric_limits<int8_t>::max();
-    case DType::kU8:
-      return std::numeric_limits<uint8_t>::max();
-    case DType::kBool:
-      return 1;
-    default:
-      return std::numeric_limits<double>::infinity();
-  }
-}
-
-double SmallestOf(DType dtype) {
-  switch (dtype) {
-    case DType::kI32:
-      return std::numeric_limits<int32_t>::min();
-    case DType::kI8:
-      return std::numeric_limits<int8_t>::min();
-    case DType::kU8:
-    case DType::kBool:
-      return 0;
-    default:
-      return -std::numeric_limits<double>::infinity();
-  }
+// What no number of the type lies beyond.
+Expr Extreme(DType dtype, bool largest) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (IsFloat(dtype)) return Const(largest ? kInfinity : -kInfinity, dtype);
+  // The extremes of 64 bits are no doubles, so they can not go through Const.
+  using Limits = std::numeric_limits<int64_t>;
+  if (dtype == DType::kI64) return Int(largest ? Limits::max() : Limits::min());
+  if (dtype == DType::kU64) return Int(largest ? -1 : 0, dtype);
+  return Const(largest ? Largest(dtype) : Lowest(dtype), dtype);
 }
 
 }  // namespace
@@ -91,13 +73,12 @@ Expr Identity(Combiner c, DType dtype) {
       return Const(0, dtype);
     case Combiner::kProd:
       return Const(1, dtype);
-    // The extremes of 64 bits are no doubles, so they can not go through Const.
     case Combiner::kMax:
-      return dtype == DType::kI64 ? Int(std::numeric_limits<int64_t>::min()) : Const(SmallestOf(dtype), dtype);
+      return Extreme(dtype, false);
     case Combiner::kMin:
       break;
   }
-  return dtype == DType::kI64 ? Int(std::numeric_limits<int64_t>::max()) : Const(LargestOf(dtype), dtype);
+  return Extreme(dtype, true);
 }
 
 Expr Combine(Combiner c, Expr a, Expr b) {

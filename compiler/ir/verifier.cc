@@ -199,6 +199,12 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
     return holds ? absl::OkStatus() : Error(s, absl::StrCat("dtypes disagree at ", Text(e)));
   };
   const std::vector<Expr>& args = e->args;
+  if (e->kind > ExprKind::kLoad && e->kind != ExprKind::kSelect && e->kind != ExprKind::kCast) {
+    for (const Expr& arg : args) {
+      if (!IsNative(arg->dtype))
+        return Error(s, absl::StrCat(std::string(Name(arg->dtype)), " has no arithmetic at ", Text(e)));
+    }
+  }
   switch (e->kind) {
     case ExprKind::kInt:
     case ExprKind::kFloat:

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 
 namespace temper {
 

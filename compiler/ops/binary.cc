@@ -132,7 +132,8 @@ std::vector<OpDef> BinaryOps() {
   std::vector<OpDef> ops;
   for (const BinaryRule& rule : kRules) ops.push_back(BinaryOp(rule));
   ops.push_back({"where", OpPattern::kElementwise, 3, 3, InferWhere, ComputeWhere, reference::Where,
-                 [](const Attrs&, std::span<const TensorType>, const TensorType& out) { return Elements(out); }});
+                 [](const Attrs&, std::span<const TensorType>, const TensorType& out) { return Elements(out); },
+                 OpTypes::kMoves});
   return ops;
 }
 

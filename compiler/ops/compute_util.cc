@@ -37,17 +37,21 @@ Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, const 
 
 Expr TruncatedDiv(const Expr& a, const Expr& b) {
   const Expr floor = a / b;
-  if (a->dtype == DType::kU8) return floor;
+  if (IsUnsigned(a->dtype)) return floor;
   // No absolute values: the least integer has none.
   const Expr zero = ir::Int(0, a->dtype);
   const Expr crossed = ir::And(ir::Not(ir::Eq(a < zero, b < zero)), ir::Not(ir::Eq(floor * b, a)));
   return ir::Select(crossed, floor + ir::Int(1, a->dtype), floor);
 }
 
-Expr ConvertTo(const Expr& x, DType to) {
+Expr ConvertTo(const Expr& x, DType to, CastMode mode) {
   if (x->dtype == to) return x;
-  if (to == DType::kBool) return ir::Not(ir::Eq(x, ir::Const(0, x->dtype)));
-  return ir::Cast(x, to);
+  if (to == DType::kBool) {
+    const Expr wide = ir::Cast(x, Info(x->dtype).wide);
+    return ir::Not(ir::Eq(wide, ir::Const(0, wide->dtype)));
+  }
+  const bool through = CastsThroughF32(to) && IsNative(x->dtype);
+  return ir::Cast(through ? ir::Cast(x, DType::kF32) : x, to, mode);
 }
 
 Expr InBounds(const std::vector<Expr>& conditions, const Expr& value, const Expr& otherwise) {

@@ -22,8 +22,8 @@ ir::Tensor MaterializeFormula(ir::ProgramBuilder& b, const std::string& name, co
 
 // Integer division that rounds toward zero, as C and ONNX have it (`/` on integer expressions floors).
 ir::Expr TruncatedDiv(const ir::Expr& a, const ir::Expr& b);
-// Conversion with the meaning of ONNX's Cast: to bool is "differs from zero".
-ir::Expr ConvertTo(const ir::Expr& x, DType to);
+// Conversion with the meaning of ONNX's Cast: to bool is "differs from zero", to most narrow floats is through f32.
+ir::Expr ConvertTo(const ir::Expr& x, DType to, CastMode mode = {});
 // `value` where all conditions hold, else `otherwise`; just `value` if there are none.
 ir::Expr InBounds(const std::vector<ir::Expr>& conditions, const ir::Expr& value, const ir::Expr& otherwise);
 

@@ -35,6 +35,16 @@ absl::Status CheckAttrs(const Attrs& attrs, const std::vector<AttrRule>& rules) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs) {
+  const std::string rounding = attrs.String("rounding", "nearest");
+  CastMode mode{attrs.Int("saturate", 0) != 0, Rounding::kNearest};
+  if (rounding == "up") mode.rounding = Rounding::kUp;
+  if (rounding == "down") mode.rounding = Rounding::kDown;
+  if (rounding != "nearest" && mode.rounding == Rounding::kNearest)
+    return InvalidType("rounding is 'nearest', 'up' or 'down'");
+  return mode;
+}
+
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
   const Shape& longer = a.size() >= b.size() ? a : b;
   const Shape& shorter = a.size() >= b.size() ? b : a;

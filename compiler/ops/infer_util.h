@@ -16,6 +16,9 @@ struct AttrRule {
 // Every attribute present is among the rules and of its kind, so that a misspelt one is an error and not a default.
 absl::Status CheckAttrs(const Attrs& attrs, const std::vector<AttrRule>& rules);
 
+// From attributes saturate and rounding ("nearest", "up", "down") of cast.
+absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs);
+
 absl::Status InvalidType(std::string_view rule);  // InvalidArgument
 
 // NumPy's rule: aligned at the last axis, equal or 1.

@@ -301,17 +301,18 @@ double NoFlops(const Attrs&, Types, const TensorType&) { return 0; }
 
 std::vector<OpDef> MovementOps() {
   constexpr OpPattern kMoves = OpPattern::kInjective;
+  constexpr OpTypes kAny = OpTypes::kMoves;
   constexpr int kMostParts = 1024;
   return {
-      {"reshape", kMoves, 1, 1, InferReshape, ComputeReshape, reference::Reshape, NoFlops},
-      {"transpose", kMoves, 1, 1, InferTranspose, ComputeTranspose, reference::Transpose, NoFlops},
-      {"concat", kMoves, 1, kMostParts, InferConcat, ComputeConcat, reference::Concat, NoFlops},
-      {"slice", kMoves, 1, 1, InferSlice, ComputeSlice, reference::Slice, NoFlops},
-      {"pad", kMoves, 1, 1, InferPad, ComputePad, reference::Pad, NoFlops},
-      {"gather", kMoves, 2, 2, InferGather, ComputeGather, reference::Gather, NoFlops},
-      {"expand", kMoves, 1, 1, InferExpand, ComputeExpand, reference::Expand, NoFlops},
-      {"tile", kMoves, 1, 1, InferTile, ComputeTile, reference::Tile, NoFlops},
-      {"depth_to_space", kMoves, 1, 1, InferDepthToSpace, ComputeDepthToSpace, reference::DepthToSpace, NoFlops},
+      {"reshape", kMoves, 1, 1, InferReshape, ComputeReshape, reference::Reshape, NoFlops, kAny},
+      {"transpose", kMoves, 1, 1, InferTranspose, ComputeTranspose, reference::Transpose, NoFlops, kAny},
+      {"concat", kMoves, 1, kMostParts, InferConcat, ComputeConcat, reference::Concat, NoFlops, kAny},
+      {"slice", kMoves, 1, 1, InferSlice, ComputeSlice, reference::Slice, NoFlops, kAny},
+      {"pad", kMoves, 1, 1, InferPad, ComputePad, reference::Pad, NoFlops, kAny},
+      {"gather", kMoves, 2, 2, InferGather, ComputeGather, reference::Gather, NoFlops, kAny},
+      {"expand", kMoves, 1, 1, InferExpand, ComputeExpand, reference::Expand, NoFlops, kAny},
+      {"tile", kMoves, 1, 1, InferTile, ComputeTile, reference::Tile, NoFlops, kAny},
+      {"depth_to_space", kMoves, 1, 1, InferDepthToSpace, ComputeDepthToSpace, reference::DepthToSpace, NoFlops, kAny},
   };
 }
 

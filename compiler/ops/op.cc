@@ -51,7 +51,7 @@ double Flops(const Workload& w) {
 
 double CompulsoryBytes(const Workload& w) {
   auto bytes = [](const TensorType& t) {
-    return static_cast<double>(NumElements(t.shape)) * static_cast<double>(SizeOf(t.dtype));
+    return static_cast<double>(NumElements(t.shape)) * (Info(t.dtype).bits / 8.0);
   };
   // An operator that only moves data reads at most one element for each of its result: a gather no whole table.
   std::vector<double> read(w.inputs.size(), 0);

@@ -21,6 +21,13 @@ enum class OpPattern : uint8_t {
   kOpaque,     // no tensor expression: `reference` is what runs (TopK)
 };
 
+// What it does with its operands' elements.
+enum class OpTypes : uint8_t {
+  kComputes,  // it computes: types without arithmetic reach it widened (widen.h)
+  kMoves,     // it copies them bit by bit, whatever they are
+  kConverts,  // it knows every type itself
+};
+
 struct OpDef {
   std::string_view name;  // Temper's: lower case, "conv2d", "matmul", "add"
   OpPattern pattern;
@@ -38,6 +45,7 @@ struct OpDef {
       reference;
   // Floating-point operations (a multiply-add is two).
   std::function<double(const Attrs&, std::span<const TensorType> inputs, const TensorType& output)> flops;
+  OpTypes types = OpTypes::kComputes;
 };
 
 std::span<const OpDef> AllOps();             // the table in registry.cc

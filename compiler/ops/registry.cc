@@ -1,6 +1,7 @@
 // The table of operators: one line a family.
 #include "compiler/ops/families.h"
 #include "compiler/ops/template.h"
+#include "compiler/ops/widen.h"
 
 #include <unordered_map>
 
@@ -20,6 +21,7 @@ struct Registry {
 
   // The number of operands is checked here once, and errors begin with the operator's name.
   void Add(OpDef op) {
+    op = ops::Widened(std::move(op));
     op.infer = [name = op.name, low = op.min_inputs, high = op.max_inputs, rule = std::move(op.infer)](
                    const Attrs& attrs, std::span<const TensorType> inputs) -> absl::StatusOr<TensorType> {
       int count = static_cast<int>(inputs.size());

@@ -35,6 +35,7 @@ Expr SigmoidOf(const Expr& x, const Attrs&) { return Sigmoid(x); }
 Expr Silu(const Expr& x, const Attrs&) { return x / (Like(x, 1) + ir::Exp(Like(x, -1) * x)); }
 Expr Neg(const Expr& x, const Attrs&) { return Like(x, -1) * x; }
 Expr Abs(const Expr& x, const Attrs&) {
+  if (IsUnsigned(x->dtype)) return x;
   return IsFloat(x->dtype) ? ir::Unary(ExprKind::kAbs, x) : ir::Max(x, Like(x, 0) - x);
 }
 Expr Reciprocal(const Expr& x, const Attrs&) { return Like(x, 1) / x; }
@@ -128,6 +129,7 @@ absl::StatusOr<TensorType> InferUnary(const UnaryRule& rule, const Attrs& attrs,
 OpDef UnaryOp(const UnaryRule& rule) {
   OpDef op{rule.name, OpPattern::kElementwise, 1, 1};
   if (rule.name == "layout_copy") op.pattern = OpPattern::kInjective;
+  if (rule.domain == Domain::kAny) op.types = OpTypes::kMoves;
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> inputs) {
     return InferUnary(rule, attrs, inputs[0]);
   };
@@ -145,15 +147,20 @@ OpDef UnaryOp(const UnaryRule& rule) {
 }
 
 absl::StatusOr<TensorType> InferCast(const Attrs& attrs, std::span<const TensorType> inputs) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"to", AttrKind::kString}}));
+  TEMPER_RETURN_IF_ERROR(
+      CheckAttrs(attrs, {{"to", AttrKind::kString}, {"saturate", AttrKind::kInt}, {"rounding", AttrKind::kString}}));
   TEMPER_ASSIGN_OR_RETURN(DType to, DTypeFromName(attrs.String("to", "")));
+  TEMPER_ASSIGN_OR_RETURN(CastMode mode, CastModeOf(attrs));
+  if (mode.saturate && !HasCastMode(to)) return InvalidType("saturate is of floats of eight bits");
+  if (mode.rounding != Rounding::kNearest && to != DType::kF8E8M0) return InvalidType("rounding is of f8e8m0");
   return TensorType{to, inputs[0].shape, {}};
 }
 
-absl::StatusOr<ir::Tensor> ComputeCast(ir::ProgramBuilder&, const Attrs&, std::span<const ir::Tensor> inputs,
+absl::StatusOr<ir::Tensor> ComputeCast(ir::ProgramBuilder&, const Attrs& attrs, std::span<const ir::Tensor> inputs,
                                        const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(CastMode mode, CastModeOf(attrs));
   return ir::Tensor(output.dtype, output.shape,
-                    [x = inputs[0], to = output.dtype](const Index& i) { return ConvertTo(x(i), to); });
+                    [x = inputs[0], to = output.dtype, mode](const Index& i) { return ConvertTo(x(i), to, mode); });
 }
 
 }  // namespace
@@ -162,7 +169,8 @@ std::vector<OpDef> UnaryOps() {
   std::vector<OpDef> ops;
   for (const UnaryRule& rule : Rules()) ops.push_back(UnaryOp(rule));
   ops.push_back({"cast", OpPattern::kElementwise, 1, 1, InferCast, ComputeCast, reference::Cast,
-                 [](const Attrs&, std::span<const TensorType>, const TensorType& out) { return Elements(out); }});
+                 [](const Attrs&, std::span<const TensorType>, const TensorType& out) { return Elements(out); },
+                 OpTypes::kConverts});
   return ops;
 }
 

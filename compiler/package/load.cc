@@ -9,12 +9,6 @@
 namespace temper {
 namespace {
 
-constexpr struct {
-  int onnx;
-  DType dtype;
-} kDTypes[] = {{1, DType::kF32}, {2, DType::kU8},   {3, DType::kI8},  {6, DType::kI32},
-               {7, DType::kI64}, {9, DType::kBool}, {11, DType::kF64}};
-
 // model.so's entry points, looked up in that library alone.
 struct Api {
   decltype(&temper_model_create) create;
@@ -88,10 +82,7 @@ class SharedLibraryPackage : public LoadedPackage {
       const int64_t* shape = nullptr;
       if (api_.io(model_, is_output, i, &name, &onnx, &rank, &shape) != 0)
         return absl::InternalError(api_.error(model_));
-      DType dtype = DType::kF32;
-      for (const auto& entry : kDTypes) {
-        if (entry.onnx == onnx) dtype = entry.dtype;
-      }
+      TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeFromOnnx(onnx));
       ios->push_back({name, dtype, Shape(shape, shape + rank)});
     }
     return absl::OkStatus();

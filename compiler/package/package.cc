@@ -217,7 +217,7 @@ class PackageWriter {
       PlanStep copy;
       copy.name = absl::StrCat("copy ", v.name);
       copy.args = {place, {TEMPER_ARG_OUTPUT, static_cast<int>(i)}};
-      copy.copy_bytes = NumElements(v.type.shape) * SizeOf(v.type.dtype);
+      copy.copy_bytes = BytesOf(v.type.dtype, NumElements(v.type.shape));
       out_.steps.push_back(std::move(copy));
     }
     return absl::OkStatus();

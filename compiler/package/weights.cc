@@ -90,14 +90,17 @@ NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm) {
   Shape physical;
   for (int axis : perm) physical.push_back(shape[static_cast<size_t>(axis)]);
   NDArray result(logical.dtype(), physical);
-  const int64_t size = SizeOf(logical.dtype());
+  const int64_t size = Info(logical.dtype()).bits / 8;  // 0: packed
   std::vector<int64_t> index(rank, 0);
   const char* from = static_cast<const char*>(logical.data());
   char* to = static_cast<char*>(result.MutableData());
   for (int64_t i = 0; i < result.size(); ++i) {
     int64_t offset = 0;
     for (size_t p = 0; p < rank; ++p) offset += index[p] * stride[static_cast<size_t>(perm[p])];
-    std::memcpy(to + i * size, from + offset * size, static_cast<size_t>(size));
+    if (size == 0)
+      StoreBits(logical.dtype(), to, i, LoadBits(logical.dtype(), from, offset));
+    else
+      std::memcpy(to + i * size, from + offset * size, static_cast<size_t>(size));
     for (size_t p = rank; p-- > 0 && ++index[p] == physical[p];) index[p] = 0;
   }
   return result;
@@ -127,7 +130,7 @@ absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, co
   int64_t bytes = data.bytes();
   if (packed) {
     TEMPER_ASSIGN_OR_RETURN(piece.pack, KernelFor(pack));
-    bytes = NumElements(piece.pack->shape) * SizeOf(piece.pack->dtype);
+    bytes = BytesOf(piece.pack->dtype, NumElements(piece.pack->shape));
   }
   pieces_.push_back(std::move(piece));
   bytes_ = RoundUp(bytes_ + bytes);

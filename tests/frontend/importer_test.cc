@@ -522,17 +522,66 @@ TEST(OnnxImport, GroupNormalizationByGroupThenByChannel) {
   }
 }
 
-TEST(OnnxImport, HalfPrecisionWeightsAreWidened) {
-  ModelBuilder m(13);
-  m.Input("x", {3});
-  auto* t = m.model.mutable_graph()->add_initializer();
-  t->set_name("w");
-  t->set_data_type(onnx::TensorProto::FLOAT16);
-  t->add_dims(3);
-  for (int bits : {0x3c00, 0xc100, 0x0001}) t->add_int32_data(bits);
-  m.Node("Add", {"x", "w"}, {"y"});
-  m.Output("y");
-  ExpectArray(m.Run({Array({3}, {0, 0, 0})})[0], {3}, {1, -2.5, std::ldexp(1, -24)}, 1e-12);
+// Each of ONNX's fields for elements, packed ones too.
+TEST(OnnxImport, WeightsOfEveryType) {
+  struct Case {
+    int type;
+    std::vector<int> data;
+    std::vector<double> want;
+  };
+  constexpr int kBf16 = 16, kE5M2 = 19, kU4 = 21, kI4 = 22, kF4 = 23, kE8M0 = 24, kI2 = 26;
+  const Case cases[] = {{onnx::TensorProto::FLOAT16, {0x3c00, 0xc100, 0x0001}, {1, -2.5, std::ldexp(1, -24)}},
+                        {kBf16, {0x3f80, 0xc020, 0x0001}, {1, -2.5, std::ldexp(1, -133)}},
+                        {kE5M2, {0x3c, 0xc1, 0x01}, {1, -2.5, std::ldexp(1, -16)}},
+                        {kE8M0, {0x7f, 0x80, 0x7e}, {1, 2, 0.5}},
+                        {onnx::TensorProto::INT16, {1, -2, 300}, {1, -2, 300}},
+                        {onnx::TensorProto::UINT16, {1, 2, 65535}, {1, 2, 65535}},
+                        {kU4, {0xf1, 0x07}, {1, 15, 7}},
+                        {kI4, {0xf1, 0x07}, {1, -1, 7}},
+                        {kF4, {0x92, 0x07}, {1, -0.5, 6}},
+                        {kI2, {0x2d}, {1, -1, -2}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.type);
+    ModelBuilder m(13);
+    m.Input("x", {3});
+    auto* t = m.model.mutable_graph()->add_initializer();
+    t->set_name("w");
+    t->set_data_type(c.type);
+    t->add_dims(3);
+    for (int bits : c.data) t->add_int32_data(bits);
+    ModelBuilder::SetInt(m.Node("Cast", {"w"}, {"f"}), "to", onnx::TensorProto::FLOAT);
+    m.Node("Add", {"x", "f"}, {"y"});
+    m.Output("y");
+    ExpectArray(m.Run({Array({3}, {0, 0, 0})})[0], {3}, c.want, 1e-45);
+    t->add_int32_data(0);
+    EXPECT_THAT(m.Import().status().ToString(), ::testing::HasSubstr("more or less data"));
+  }
+}
+
+// Saturation is what Cast does unless it is told not to; e8m0 rounds up.
+TEST(OnnxImport, CastTakesItsMode) {
+  struct Case {
+    int to, saturate;
+    const char* rounding;
+    double want;
+  };
+  constexpr int kE4M3 = 17, kE8M0 = 24;
+  const double nan = std::nan("");
+  for (const Case& c : {Case{kE4M3, 1, "", 448},
+                        {kE4M3, 0, "", nan},
+                        {kE8M0, 1, "", 1024},
+                        {kE8M0, 1, "down", 512},
+                        {kE8M0, 1, "nearest", 1024}}) {
+    ModelBuilder m(13);
+    m.Input("x", {1});
+    auto& cast = m.Node("Cast", {"x"}, {"c"});
+    ModelBuilder::SetInt(cast, "to", c.to);
+    if (c.saturate == 0) ModelBuilder::SetInt(cast, "saturate", 0);
+    if (*c.rounding != 0) ModelBuilder::SetString(cast, "round_mode", c.rounding);
+    ModelBuilder::SetInt(m.Node("Cast", {"c"}, {"y"}), "to", onnx::TensorProto::FLOAT);
+    m.Output("y");
+    EXPECT_THAT(m.Run({Array({1}, {1000})})[0].At(0), ::testing::NanSensitiveDoubleEq(c.want));
+  }
 }
 
 TEST(OnnxImport, WeightsMayBeInputsToo) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/llvm/emitter.h"
 #include "compiler/codegen/llvm/math.h"
+#include "compiler/codegen/llvm/narrow_float.h"
 
 namespace temper {
 
@@ -12,8 +13,6 @@ using ir::ExprKind;
 using llvm::Value;
 
 namespace {
-
-bool IsUnsigned(DType dtype) { return dtype == DType::kU8 || dtype == DType::kBool; }
 
 bool IsPowerOfTwo(int64_t v) { return v > 0 && (v & (v - 1)) == 0; }
 
@@ -80,6 +79,8 @@ Value* Emitter::Emit(const Expr& e) {
     case ExprKind::kInt:
       return llvm::ConstantInt::getSigned(ValueType(e->dtype), e->int_value);
     case ExprKind::kFloat:
+      if (IsNarrowFloat(e->dtype))
+        return llvm::ConstantInt::get(ValueType(e->dtype), EncodeFloat(e->dtype, e->float_value));
       return llvm::ConstantFP::get(ValueType(e->dtype), e->float_value);
     case ExprKind::kVar:
       return EmitVar(*e);
@@ -291,23 +292,50 @@ Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
 }
 
 Value* Emitter::EmitCast(const Expr& e) {
-  const DType from = e->args[0]->dtype, to = e->dtype;
-  if (IsFloat(to)) {
+  const DType to = e->dtype;
+  if (IsFloat(to) && IsNative(to)) {
     if (Value* narrow = NarrowLanes(e->args[0], Expr())) return b_.CreateSIToFP(narrow, Like(ValueType(to), narrow));
   }
   Value* v = Emit(e->args[0]);
+  DType from = e->args[0]->dtype;
+  if (IsNarrowFloat(from)) {
+    v = EmitDecode(b_, from, v);
+    from = DType::kF32;
+  }
   if (from == to) return v;
+  if (IsNarrowFloat(to)) {
+    if (!IsFloat(from)) v = IntToFloat(v, from, Info(from).bits > 16 ? DType::kF64 : DType::kF32);
+    return EmitEncode(b_, to, v, e->cast_mode);
+  }
   llvm::Type* type = Like(ValueType(to), v);
   llvm::Constant* zero = llvm::Constant::getNullValue(v->getType());
   if (to == DType::kBool) return IsFloat(from) ? b_.CreateFCmpUNE(v, zero) : b_.CreateICmpNE(v, zero);
   if (IsFloat(from)) {
     if (IsFloat(to)) return to == DType::kF64 ? b_.CreateFPExt(v, type) : b_.CreateFPTrunc(v, type);
-    // Bytes go through i32, so that what does not fit wraps as it does in C on this machine.
-    if (SizeOf(to) == 1) return b_.CreateTrunc(b_.CreateFPToSI(v, Like(b_.getInt32Ty(), v)), type);
-    return b_.CreateFPToSI(v, type);
+    return FloatToInt(v, to);
   }
-  if (IsFloat(to)) return IsUnsigned(from) ? b_.CreateUIToFP(v, type) : b_.CreateSIToFP(v, type);
+  if (IsFloat(to)) return IntToFloat(v, from, to);
   return IsUnsigned(from) ? b_.CreateZExtOrTrunc(v, type) : b_.CreateSExtOrTrunc(v, type);
+}
+
+Value* Emitter::IntToFloat(Value* v, DType from, DType to) {
+  llvm::Type* type = Like(ValueType(to), v);
+  return IsUnsigned(from) ? b_.CreateUIToFP(v, type) : b_.CreateSIToFP(v, type);
+}
+
+// What does not fit wraps as it does in C on this machine: small types go through i32, u32 through i64.
+Value* Emitter::FloatToInt(Value* v, DType to) {
+  llvm::Type* type = Like(ValueType(to), v);
+  const int bits = Info(to).bits;
+  if (bits < 32) return b_.CreateTrunc(b_.CreateFPToSI(v, Like(b_.getInt32Ty(), v)), type);
+  if (to == DType::kU32) return b_.CreateTrunc(b_.CreateFPToSI(v, Like(b_.getInt64Ty(), v)), type);
+  if (to != DType::kU64) return b_.CreateFPToSI(v, type);
+  // The upper half is out of reach of signed conversion.
+  Value* half = llvm::ConstantFP::get(v->getType(), 0x1p63);
+  Value* upper = b_.CreateFCmpOGE(v, half);
+  Value* low = b_.CreateFPToSI(b_.CreateSelect(upper, b_.CreateFSub(v, half), v), type);
+  return b_.CreateXor(
+      low, b_.CreateSelect(upper, llvm::ConstantInt::get(type, uint64_t{1} << 63), llvm::Constant::getNullValue(type)));
 }
 
 Value* Emitter::EmitUnary(const Expr& e) {

@@ -18,21 +18,19 @@ Value* Emitter::Fail(absl::Status status, llvm::Type* type) {
   return llvm::PoisonValue::get(type == nullptr ? b_.getInt64Ty() : type);
 }
 
-llvm::Type* Emitter::ValueType(DType dtype) { return dtype == DType::kBool ? b_.getInt1Ty() : MemoryType(dtype); }
+llvm::Type* Emitter::ValueType(DType dtype) {
+  if (dtype == DType::kBool) return b_.getInt1Ty();
+  if (dtype == DType::kF32) return b_.getFloatTy();
+  if (dtype == DType::kF64) return b_.getDoubleTy();
+  return b_.getIntNTy(static_cast<unsigned>(Info(dtype).bits));
+}
 
 llvm::Type* Emitter::MemoryType(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return b_.getFloatTy();
-    case DType::kF64:
-      return b_.getDoubleTy();
-    case DType::kI64:
-      return b_.getInt64Ty();
-    case DType::kI32:
-      return b_.getInt32Ty();
-    default:
-      return b_.getInt8Ty();
-  }
+  if (dtype == DType::kBool) return b_.getInt8Ty();
+  if (!IsPacked(dtype)) return ValueType(dtype);
+  Fail(absl::UnimplementedError(
+      absl::StrCat(std::string(Name(dtype)), " lies packed in memory, which no code is generated for")));
+  return b_.getInt8Ty();
 }
 
 Value* Emitter::FromMemory(Value* v, DType dtype) {

@@ -430,7 +430,7 @@ void Emitter::EmitLaneInvariantStore(const ir::StmtNode& s, const Access& access
 
 void Emitter::ReduceInto(const ir::StmtNode& s, const Access& access, ExprKind kind, Value* lanes) {
   const DType dtype = s.buffer->dtype;
-  const bool is_unsigned = dtype == DType::kU8 || dtype == DType::kBool;
+  const bool is_unsigned = IsUnsigned(dtype);
   auto combine = [&](Value* a, Value* c) -> Value* {
     if (kind == ExprKind::kMin) return EmitMin(b_, a, c, is_unsigned);
     if (kind == ExprKind::kMax) return EmitMax(b_, a, c, is_unsigned);

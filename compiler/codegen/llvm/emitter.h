@@ -114,6 +114,8 @@ class Emitter {
   llvm::Value* EmitLogic(const ir::Expr& e);
   llvm::Value* EmitSelect(const ir::Expr& cond, const ir::Expr& a, const ir::Expr& c);
   llvm::Value* EmitCast(const ir::Expr& e);
+  llvm::Value* IntToFloat(llvm::Value* v, DType from, DType to);
+  llvm::Value* FloatToInt(llvm::Value* v, DType to);
   llvm::Value* EmitUnary(const ir::Expr& e);
   // a - c (or a alone) as i32 lanes, where it is linear in the lane and small; null otherwise.
   llvm::Value* NarrowLanes(const ir::Expr& a, const ir::Expr& c);
@@ -158,7 +160,8 @@ class Emitter {
   const RegisterArray* RegisterAt(const Access& access, int64_t count);
   // Runs `f` with the lane variable standing for lane `lane`, unvectorised.
   void AsLane(int64_t lane, const std::function<void()>& f);
-  // bool is i1 as a value and a byte in memory.
+  // bool is i1 as a value and a byte in memory; floats without arithmetic are integers. Types of less than a byte exist
+  // as values alone: in memory they are an error.
   llvm::Type* ValueType(DType dtype);
   llvm::Type* MemoryType(DType dtype);
   llvm::Value* FromMemory(llvm::Value* v, DType dtype);

@@ -28,7 +28,7 @@ llvm::Function* MakePart(KernelContext& context, const std::string& name, const 
   const bool aligned = !context.target.Has("avx");  // see Emitter::AlignmentOf
   for (unsigned i = 0; i < buffers.size(); ++i) {
     if (!context.aliasing.contains(buffers[i].get())) function->addParamAttr(i, llvm::Attribute::NoAlias);
-    const int64_t bytes = NumElements(buffers[i]->shape) * SizeOf(buffers[i]->dtype);
+    const int64_t bytes = BytesOf(buffers[i]->dtype, NumElements(buffers[i]->shape));
     if (bytes > 0) function->addDereferenceableParamAttr(i, static_cast<uint64_t>(bytes));
     if (aligned) function->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(64)));
   }

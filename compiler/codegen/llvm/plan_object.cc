@@ -61,8 +61,8 @@ class PlanModule {
     for (const PlanIo& io : ios) {
       std::vector<llvm::Constant*> shape;
       for (int64_t d : io.shape) shape.push_back(I64(d));
-      llvm::Constant* fields[] = {String(io.name), I64(OnnxDType(io.dtype)), I64(static_cast<int64_t>(io.shape.size())),
-                                  Array(shape), I64(NumElements(io.shape) * SizeOf(io.dtype))};
+      llvm::Constant* fields[] = {String(io.name), I64(Info(io.dtype).onnx), I64(static_cast<int64_t>(io.shape.size())),
+                                  Array(shape), I64(BytesOf(io.dtype, NumElements(io.shape)))};
       items.push_back(llvm::ConstantStruct::getAnon(fields));
     }
     return Array(items);
@@ -99,26 +99,6 @@ class PlanModule {
 };
 
 }  // namespace
-
-int OnnxDType(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return 1;
-    case DType::kU8:
-      return 2;
-    case DType::kI8:
-      return 3;
-    case DType::kI32:
-      return 6;
-    case DType::kI64:
-      return 7;
-    case DType::kBool:
-      return 9;
-    case DType::kF64:
-      break;
-  }
-  return 11;
-}
 
 absl::StatusOr<std::string> CompilePlan(const Plan& plan, const Target& target) {
   PlanModule module;

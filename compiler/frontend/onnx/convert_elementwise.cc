@@ -156,6 +156,8 @@ absl::Status CastTo(Context& c, const OnnxNode& n, DType to) {
   if (c.TypeOf(v).dtype != to) {
     Attrs attrs;
     attrs.Set("to", std::string(Name(to)));
+    if (HasCastMode(to) && n.Int("saturate", 1) != 0) attrs.Set("saturate", int64_t{1});
+    if (to == DType::kF8E8M0) attrs.Set("rounding", n.String("round_mode", "up"));
     TEMPER_ASSIGN_OR_RETURN(v, c.Call("cast", std::move(attrs), {v}));
   }
   return c.Set(n, v);

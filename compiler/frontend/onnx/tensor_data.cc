@@ -4,10 +4,8 @@
 
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <fstream>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,23 +39,22 @@ absl::Status CopyField(const TensorProto& t, const Field& field, NDArray& out) {
   return absl::OkStatus();
 }
 
+// Values of the type's own bits, one in each entry of a field; packed elements come by whole bytes.
+template <typename Field>
+absl::Status CopyBits(const TensorProto& t, const Field& field, NDArray& out) {
+  const DType unit = IsPacked(out.dtype()) ? DType::kU8 : out.dtype();
+  if (static_cast<int64_t>(field.size()) * SizeOf(unit) != out.bytes()) return WrongLength(t);
+  for (int i = 0; i < field.size(); ++i) StoreBits(unit, out.MutableData(), i, static_cast<uint64_t>(field[i]));
+  return absl::OkStatus();
+}
+
 absl::Status CopyTyped(const TensorProto& t, NDArray& out) {
-  switch (out.dtype()) {
-    case DType::kF32:
-      return CopyField<float>(t, t.float_data(), out);
-    case DType::kF64:
-      return CopyField<double>(t, t.double_data(), out);
-    case DType::kI64:
-      return CopyField<int64_t>(t, t.int64_data(), out);
-    case DType::kI32:
-      return CopyField<int32_t>(t, t.int32_data(), out);
-    case DType::kU8:
-    case DType::kBool:
-      return CopyField<uint8_t>(t, t.int32_data(), out);
-    case DType::kI8:
-      return CopyField<int8_t>(t, t.int32_data(), out);
-  }
-  return absl::InternalError("a dtype without a field");
+  const DTypeInfo& type = Info(out.dtype());
+  if (type.dtype == DType::kF32) return CopyField<float>(t, t.float_data(), out);
+  if (type.dtype == DType::kF64) return CopyField<double>(t, t.double_data(), out);
+  if (type.dtype == DType::kI64) return CopyBits(t, t.int64_data(), out);
+  if (type.kind == TypeKind::kUnsigned && type.bits >= 32) return CopyBits(t, t.uint64_data(), out);
+  return CopyBits(t, t.int32_data(), out);
 }
 
 absl::Status ReadExternal(const TensorProto& t, const std::string& folder, NDArray& out) {
@@ -84,15 +81,6 @@ absl::Status ReadExternal(const TensorProto& t, const std::string& folder, NDArr
   return absl::OkStatus();
 }
 
-float HalfToFloat(uint16_t h) {
-  const int exponent = (h >> 10) & 31, mantissa = h & 1023;
-  const float sign = (h & 0x8000) != 0 ? -1.0f : 1.0f;
-  if (exponent == 31)
-    return mantissa == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
-  return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-}
-
 // Most of a model's weights are written here and read once or never: huge pages would not be worth waiting for, the
 // less where a virtual machine has to ask its host for them.
 void TakeSmallPages(NDArray& a) {
@@ -102,44 +90,13 @@ void TakeSmallPages(NDArray& a) {
   madvise(a.MutableData(), static_cast<size_t>(a.bytes()), MADV_NOHUGEPAGE);
 }
 
-// Weights kept in half precision are widened; activations of that type are refused where they appear.
-absl::StatusOr<NDArray> HalfArray(const TensorProto& t, Shape shape, std::string_view raw) {
-  NDArray out(DType::kF32, std::move(shape));
-  const bool has_raw = t.has_raw_data() || !raw.empty();
-  const int64_t count = has_raw ? static_cast<int64_t>(raw.size() / 2) : t.int32_data_size();
-  if (count != out.size()) return WrongLength(t);
-  for (int64_t i = 0; i < count; ++i) {
-    uint16_t bits = has_raw ? 0 : static_cast<uint16_t>(t.int32_data(static_cast<int>(i)));
-    if (has_raw) std::memcpy(&bits, raw.data() + 2 * i, 2);
-    out.as<float>()[static_cast<size_t>(i)] = HalfToFloat(bits);
-  }
-  return out;
-}
-
 }  // namespace
 
 absl::StatusOr<DType> DTypeOf(int onnx_type) {
-  switch (onnx_type) {
-    case TensorProto::FLOAT:
-      return DType::kF32;
-    case TensorProto::DOUBLE:
-      return DType::kF64;
-    case TensorProto::INT64:
-      return DType::kI64;
-    case TensorProto::INT32:
-      return DType::kI32;
-    case TensorProto::UINT8:
-      return DType::kU8;
-    case TensorProto::INT8:
-      return DType::kI8;
-    case TensorProto::BOOL:
-      return DType::kBool;
-    default:
-      break;
-  }
-  const bool named = TensorProto::DataType_IsValid(onnx_type);
-  return absl::UnimplementedError(absl::StrCat(
-      "element type ", named ? TensorProto::DataType_Name(onnx_type) : absl::StrCat(onnx_type), " is not supported"));
+  absl::StatusOr<DType> dtype = DTypeFromOnnx(onnx_type);
+  if (dtype.ok() || !TensorProto::DataType_IsValid(onnx_type)) return dtype;
+  return absl::UnimplementedError(
+      absl::StrCat("element type ", TensorProto::DataType_Name(onnx_type), " is not supported"));
 }
 
 absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder) {
@@ -150,15 +107,16 @@ absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder,
   TEMPER_ASSIGN_OR_RETURN(int64_t elements, ElementsOf(t));
   Shape shape(t.dims().begin(), t.dims().end());
   const bool external = t.data_location() == TensorProto::EXTERNAL;
-  if (t.data_type() == TensorProto::FLOAT16 && !external) return HalfArray(t, std::move(shape), raw);
   absl::StatusOr<DType> dtype = DTypeOf(t.data_type());
   if (!dtype.ok()) return absl::UnimplementedError(absl::StrCat("tensor '", t.name(), "': ", dtype.status().message()));
   // Checked before anything is allocated: dimensions alone cost a file nothing.
   const bool has_raw = t.has_raw_data() || !raw.empty();
-  const bool raw_fits = static_cast<int64_t>(raw.size()) == elements * SizeOf(*dtype);
+  const bool raw_fits = static_cast<int64_t>(raw.size()) == BytesOf(*dtype, elements);
   if (!external && has_raw && !raw_fits) return WrongLength(t);
-  const int64_t typed = t.float_data_size() + t.double_data_size() + t.int64_data_size() + t.int32_data_size();
-  if (!external && !has_raw && typed != elements) return WrongLength(t);
+  const int64_t typed =
+      t.float_data_size() + t.double_data_size() + t.int64_data_size() + t.int32_data_size() + t.uint64_data_size();
+  if (!external && !has_raw && typed != (IsPacked(*dtype) ? BytesOf(*dtype, elements) : elements))
+    return WrongLength(t);
   NDArray out(*dtype, std::move(shape));
   TakeSmallPages(out);
   if (external) {

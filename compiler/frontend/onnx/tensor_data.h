@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 #include "onnx/onnx_pb.h"
 
 namespace temper::onnx_frontend {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 
 namespace temper {
 

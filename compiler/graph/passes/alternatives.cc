@@ -37,7 +37,7 @@ absl::Status ProposeAlternatives(Graph& g) {
     const Group& first = g.groups[i];
     const ValueId made = g.nodes[static_cast<size_t>(first.nodes.back())].output;
     const TensorType& type = g.values[static_cast<size_t>(made)].type;
-    if (taken[i] || aliases.Have(first) || NumElements(type.shape) * SizeOf(type.dtype) < kLeastBytesBetween) continue;
+    if (taken[i] || aliases.Have(first) || BytesOf(type.dtype, NumElements(type.shape)) < kLeastBytesBetween) continue;
     const int reader = OnlyReader(g, group_of, made);
     if (reader <= static_cast<int>(i) || taken[static_cast<size_t>(reader)]) continue;
     const Group& second = g.groups[static_cast<size_t>(reader)];

@@ -17,7 +17,7 @@ bool WorthFolding(const Graph& g, const Node& node) {
   int64_t bytes_in = 0;
   for (ValueId v : node.inputs) bytes_in += v == kNoValue ? 0 : g.values[v].constant->bytes();
   const TensorType& out = g.values[node.output].type;
-  return NumElements(out.shape) * SizeOf(out.dtype) <= bytes_in + kMaxGrowthBytes;
+  return BytesOf(out.dtype, NumElements(out.shape)) <= bytes_in + kMaxGrowthBytes;
 }
 
 }  // namespace

@@ -208,6 +208,7 @@ absl::Status LayoutPass::ReadInOrder(Node& node, size_t operand, const std::vect
 bool LayoutPass::IsFlattenForDense(const Node& node, size_t* kept) {
   if (node.op != "reshape" || IsOutput(node.output) || readers_[node.output].empty()) return false;
   const TensorType& in = TypeOf(node.inputs[0]);
+  if (IsPacked(in.dtype)) return false;  // rows need not begin at a byte
   const Shape& out = TypeOf(node.output).shape;
   if (in.perm.empty() || out.size() < 2 || ReshapeAliasPerm(in, out).has_value()) return false;
   int64_t flat = 1;

@@ -27,6 +27,15 @@ NDArray Comparison(Arrays inputs, const TensorType& output, F f) {
   return result;
 }
 
+// Integers as 64 bits without a sign, whose arithmetic wraps; floats as they are.
+template <typename T>
+auto Unbounded(T v) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<uint64_t>(v);
+  else
+    return v;
+}
+
 template <typename T>
 T FloorMod(T a, T b) {
   T r = static_cast<T>(a % b);
@@ -36,13 +45,13 @@ T FloorMod(T a, T b) {
 }  // namespace
 
 NDArray Add(const Attrs&, Arrays in, const TensorType& out) {
-  return Arithmetic(in, out, [](auto a, auto b) { return a + b; });
+  return Arithmetic(in, out, [](auto a, auto b) { return Unbounded(a) + Unbounded(b); });
 }
 NDArray Sub(const Attrs&, Arrays in, const TensorType& out) {
-  return Arithmetic(in, out, [](auto a, auto b) { return a - b; });
+  return Arithmetic(in, out, [](auto a, auto b) { return Unbounded(a) - Unbounded(b); });
 }
 NDArray Mul(const Attrs&, Arrays in, const TensorType& out) {
-  return Arithmetic(in, out, [](auto a, auto b) { return a * b; });
+  return Arithmetic(in, out, [](auto a, auto b) { return Unbounded(a) * Unbounded(b); });
 }
 NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) {

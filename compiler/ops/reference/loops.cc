@@ -1,6 +1,14 @@
 #include "compiler/ops/reference/loops.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace temper::reference {
+
+void NotWidened(DType dtype) {
+  std::fprintf(stderr, "a reference got %s, which has to be widened\n", std::string(Name(dtype)).c_str());
+  std::abort();
+}
 
 std::vector<int64_t> RowMajorStrides(const Shape& shape) {
   std::vector<int64_t> strides(shape.size());

@@ -5,11 +5,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 
 namespace temper::reference {
 
-// Calls f(T()) with the array's element type; booleans are uint8_t.
+[[noreturn]] void NotWidened(DType dtype);  // a mistake of the caller: ends the process with a word
+
+// Calls f(T()) with the array's element type; booleans are uint8_t. Types without arithmetic do not come here: the
+// registry widens them (widen.h).
 template <typename F>
 decltype(auto) WithType(DType dtype, F f) {
   switch (dtype) {
@@ -21,25 +24,50 @@ decltype(auto) WithType(DType dtype, F f) {
       return f(int64_t());
     case DType::kI32:
       return f(int32_t());
+    case DType::kI16:
+      return f(int16_t());
     case DType::kI8:
       return f(int8_t());
+    case DType::kU64:
+      return f(uint64_t());
+    case DType::kU32:
+      return f(uint32_t());
+    case DType::kU16:
+      return f(uint16_t());
     case DType::kU8:
     case DType::kBool:
+      return f(uint8_t());
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF8E4M3FN:
+    case DType::kF8E4M3FNUZ:
+    case DType::kF8E5M2:
+    case DType::kF8E5M2FNUZ:
+    case DType::kF8E8M0:
+    case DType::kI2:
+    case DType::kU2:
+    case DType::kI4:
+    case DType::kU4:
+    case DType::kF4E2M1:
       break;
   }
-  return f(uint8_t());
+  NotWidened(dtype);
 }
 
 // The same by size only, for operators that move elements without looking at them.
 template <typename F>
 decltype(auto) WithSize(DType dtype, F f) {
-  switch (SizeOf(dtype)) {
-    case 8:
+  switch (Info(dtype).bits) {
+    case 64:
       return f(uint64_t());
-    case 4:
+    case 32:
       return f(uint32_t());
-    default:
+    case 16:
+      return f(uint16_t());
+    case 8:
       return f(uint8_t());
+    default:
+      NotWidened(dtype);
   }
 }
 

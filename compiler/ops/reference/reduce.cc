@@ -23,7 +23,7 @@ std::vector<int64_t> ResultStrides(const Attrs& attrs, const Shape& shape) {
   return strides;
 }
 
-// Folds in double for floats and in int64_t for integers; finish(value, elements folded) is stored.
+// Folds in double for floats and in 64 bits for integers; finish(value, elements folded) is stored.
 template <typename Fold, typename Finish>
 absl::StatusOr<NDArray> Reduce(const Attrs& attrs, const NDArray& x, const TensorType& output, double start, Fold fold,
                                Finish finish) {
@@ -32,9 +32,10 @@ absl::StatusOr<NDArray> Reduce(const Attrs& attrs, const NDArray& x, const Tenso
   int64_t step = strides[0].empty() ? 0 : strides[0].back();
   WithType(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+    using Wide =
+        std::conditional_t<std::is_same_v<T, uint64_t>, T, std::conditional_t<std::is_integral_v<T>, int64_t, double>>;
     Wide first = std::is_integral_v<T> && std::isinf(start)
-                     ? (start < 0 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max())
+                     ? (start < 0 ? std::numeric_limits<Wide>::min() : std::numeric_limits<Wide>::max())
                      : static_cast<Wide>(start);
     std::vector<Wide> folded(static_cast<size_t>(result.size()), first);
     const T* in = x.as<T>().data();

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/infer_util.h"
 #include "compiler/ops/reference/loops.h"
 #include "compiler/ops/reference/reference.h"
 
@@ -117,15 +118,41 @@ NDArray Gelu(const Attrs& attrs, const NDArray& x) {
   return MapFloat(x, [](double v) { return v / 2 * std::erfc(-v / M_SQRT2); });
 }
 
-absl::StatusOr<NDArray> Cast(const Attrs&, Arrays inputs, const TensorType& output) {
-  NDArray result(output.dtype, output.shape);
-  WithType(inputs[0].dtype(), [&](auto from) {
-    using From = decltype(from);
-    if (output.dtype == DType::kBool) {
-      MapInto<uint8_t, From>(inputs[0], result, [](From v) { return v != 0; });
-      return;
+namespace {
+
+// A cast to a type that has arithmetic.
+template <typename From>
+void CastToNative(const NDArray& x, NDArray& result) {
+  const DType to = result.dtype();
+  if (to == DType::kBool) return MapInto<uint8_t, From>(x, result, [](From v) { return v != 0; });
+  WithType(to, [&](auto t) {
+    using To = decltype(t);
+    if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
+      MapInto<To, From>(x, result, [to](From v) { return TruncateTo(to, v); });
+    } else {
+      MapInto<To, From>(x, result, [](From v) { return v; });
     }
-    WithType(output.dtype, [&](auto to) { MapInto<decltype(to), From>(inputs[0], result, [](From v) { return v; }); });
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<NDArray> Cast(const Attrs& attrs, Arrays inputs, const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(const CastMode mode, ops::CastModeOf(attrs));
+  const DType from = inputs[0].dtype(), to = output.dtype;
+  if (from == to) return inputs[0];
+  const NDArray x = inputs[0].ConvertedTo(Info(from).wide);
+  NDArray result(to, output.shape);
+  WithType(x.dtype(), [&](auto t) {
+    using From = decltype(t);
+    if (IsNative(to)) return CastToNative<From>(x, result);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const From v = x.as<From>()[static_cast<size_t>(i)];
+      const double number = CastsThroughF32(to) ? static_cast<double>(static_cast<float>(v)) : static_cast<double>(v);
+      const int64_t integer = std::is_integral_v<From> ? static_cast<int64_t>(v) : TruncateTo(to, number);
+      StoreBits(to, result.MutableData(), i,
+                IsFloat(to) ? EncodeFloat(to, number, mode) : static_cast<uint64_t>(integer));
+    }
   });
   return result;
 }

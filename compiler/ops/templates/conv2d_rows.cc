@@ -73,7 +73,7 @@ struct Tile {
   // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
   bool StreamsFilters(const Conv2dShape& s, const Target& t) const {
     return constant && group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
-           4 * NumElements(packed_shape(s)) > t.l2_bytes / 2;
+           kElementBytes * NumElements(packed_shape(s)) > t.l2_bytes / 2;
   }
   Shape packed_shape(const Conv2dShape& s) const { return {group, panels, s.kh, s.kw * channels, nr}; }
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
@@ -103,12 +103,12 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   WorkloadProgram program(w, b, shapes);
   const ir::Buffer filters =
       tile.constant ? program.buffer(1)
-                    : b.Compute("pack", DType::kF32, tile.packed_shape(s), [&](const std::vector<Expr>& index) {
+                    : b.Compute("pack", kElement, tile.packed_shape(s), [&](const std::vector<Expr>& index) {
                         return PackedElement(tile, program.value(1), index);
                       });
   const Axis& columns = tile.columns;
   ir::Buffer acc = b.Reduce(
-      "acc", DType::kF32, {s.n, s.oh, columns.tiles(), tile.group, columns.tile, tile.panels * tile.nr},
+      "acc", kElement, {s.n, s.oh, columns.tiles(), tile.group, columns.tile, tile.panels * tile.nr},
       {s.kh, s.kw * tile.channels}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         const Expr ow = i[2] * Expr(columns.tile) + i[4];
         const Expr kw = r[1] / Expr(tile.channels), c = r[1] % Expr(tile.channels);
@@ -122,8 +122,8 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
                           x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)}));
       });
   Expr current;
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
-                                         [&](const std::vector<Expr>&) { return current; }));
+  program.SetResult(
+      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out =
       b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, tile.group, tile.filters}, [&](const std::vector<Expr>& i) {
@@ -276,10 +276,11 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double pixels = image_rows * static_cast<double>(s.ow), row_tiles = image_rows * tiles;
   const double blocks = static_cast<double>(tile.blocks);
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
-  const double panel_bytes = 4 * taps * static_cast<double>(tile.nr), block_bytes = panel_bytes * block_panels;
+  const double panel_bytes = kElementBytes * taps * static_cast<double>(tile.nr),
+               block_bytes = panel_bytes * block_panels;
   // What a block's filters see of a pixel, a tile of the image, and a row of the output.
   const double block_channels = static_cast<double>(tile.merged ? s.c / tile.blocks : tile.channels);
-  const double line_bytes = 4 * static_cast<double>(s.kh) * block_channels;
+  const double line_bytes = kElementBytes * static_cast<double>(s.kh) * block_channels;
   const double window_bytes = line_bytes * static_cast<double>(std::min(columns.reach() + 1, s.w));
   const double strip_bytes = line_bytes * static_cast<double>(s.w);
   const double seen = static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
@@ -294,18 +295,18 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l1_bytes = panel_bytes + window_bytes;
   f.l2_bytes = block_bytes + strip_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);
-  const double window_fetches = RowsCrowdOut(columns.tile, 4 * s.stride_w * s.c, t.l1_bytes)
+  const double window_fetches = RowsCrowdOut(columns.tile, kElementBytes * s.stride_w * s.c, t.l1_bytes)
                                     ? static_cast<double>(kLineElements) * block_panels
                                 : window_bytes <= l1 / 2 ? 1
                                                          : block_panels;
   f.l2_traffic = group * blocks *
                  (row_tiles * window_bytes * window_fetches + block_bytes * (block_bytes <= l1 / 2 ? 1 : row_tiles));
   // Rows of the image come past L2 once if the strip of them that an output row sees stays there beside the filters.
-  const double input = 4 * static_cast<double>(s.n * s.h * s.w) * block_channels;
+  const double input = kElementBytes * static_cast<double>(s.n * s.h * s.w) * block_channels;
   const double again =
       f.l2_bytes <= 0.75 * l2 ? 1 : std::max(1.0, static_cast<double>(s.kh) / static_cast<double>(s.stride_h));
   const double block_streams = group * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, image_rows) : row_tiles);
-  const double out_bytes = 4 * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
+  const double out_bytes = kElementBytes * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
   f.l3_traffic = group * blocks * input * again + blocks * block_bytes * block_streams + out_bytes;
   // Lines that are written a part of a pixel at a time come when they are asked for, not ahead of it.
   const bool scattered = tile.panels > 1 && out_bytes > l2;
@@ -314,7 +315,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = group * blocks * image_rows;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
-  f.copies_bytes = tile.constant ? 0 : 4 * group * padded_filters * taps;
+  f.copies_bytes = tile.constant ? 0 : kElementBytes * group * padded_filters * taps;
   const int64_t loops =
       columns.edges() * (tile.unroll_edges(s) ? s.kw : 1) * tile.edge_unroll() + (tile.has_middle() ? tile.unroll : 0);
   f.code_ops = static_cast<double>(columns.tile * tile.vectors * loops * (tile.filters % tile.nr != 0 ? 2 : 1));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/templates/element.h"
 #include "compiler/schedule/nest.h"
 
 namespace temper {
@@ -38,8 +39,8 @@ bool IsChannelsLastConv2d(const Workload& w, bool prologue) {
   const Workload::Call& call = w.calls[w.anchor];
   const int inputs = static_cast<int>(w.inputs.size());
   return call.op == "conv2d" && (w.anchor == 0 || prologue) && AnchorReadsElementwise(w) && call.args[1] < inputs &&
-         call.args[0] != call.args[1] && call.type.dtype == DType::kF32 &&
-         w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
+         call.args[0] != call.args[1] && call.type.dtype == kElement && w.TypeOf(call.args[0]).perm == kChannelsLast &&
+         w.output().perm == kChannelsLast;
 }
 
 }  // namespace temper

@@ -79,7 +79,7 @@ ir::Buffer Accumulate(const std::string& name, const Conv2dShape& s, const Tile&
   const Axis &rows = tile.rows, &columns = tile.columns;
   const int64_t channels = CeilDiv(s.c, tile.width()) * tile.width();
   return b.Reduce(
-      name, DType::kF32, {s.n, rows.tiles(), rows.tile, columns.tiles(), columns.tile, channels},
+      name, kElement, {s.n, rows.tiles(), rows.tile, columns.tiles(), columns.tile, channels},
       {rows.window(), columns.window()}, ir::Combiner::kSum,
       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         std::vector<Expr> seen;
@@ -184,8 +184,8 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   WorkloadProgram program(w, b, shapes);
   ir::Buffer acc = depthwise::Accumulate("acc", s, tile, program, 0, 1, packed, b);
   Expr current;
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
-                                         [&](const std::vector<Expr>&) { return current; }));
+  program.SetResult(
+      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out = b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, s.c}, [&](const std::vector<Expr>& i) {
     current = depthwise::At(acc, tile, i);
@@ -244,8 +244,8 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.tile_registers = outputs + 1 + static_cast<double>(std::min(s.kw, columns.tile));
   f.reduction = taps;
   f.loads_per_fma = depthwise::LoadsPerFma(s, tile, t);
-  f.l1_bytes = 4 * static_cast<double>(tile.width()) * (window_rows * window_columns + taps);
-  f.l2_bytes = 4 * window_rows * static_cast<double>(s.w) * channels;
+  f.l1_bytes = kElementBytes * static_cast<double>(tile.width()) * (window_rows * window_columns + taps);
+  f.l2_bytes = kElementBytes * window_rows * static_cast<double>(s.w) * channels;
   // Rows that windows share come past L1 for each of them, unless a whole window row of the image stays there.
   // Prefetchers follow a few rows at once; a window of many has some that they do not.
   const double again =
@@ -253,9 +253,9 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const bool in_l1 = f.l2_bytes <= 0.5 * static_cast<double>(t.l1_bytes);
   // With channels outside, a line of a pixel comes anew for each of the tiles that share it.
   const double parts = ParallelChannels(s, tile) ? std::max(1.0, kLineElements / static_cast<double>(tile.width())) : 1;
-  f.l2_traffic = parts * (input * (in_l1 ? 1 : std::max(1.0, again)) + 4 * pixels * channels);
+  f.l2_traffic = parts * (input * (in_l1 ? 1 : std::max(1.0, again)) + kElementBytes * pixels * channels);
   f.compulsory_bytes = CompulsoryBytes(w);
-  f.memory_traffic = input + 4 * pixels * channels;
+  f.memory_traffic = input + kElementBytes * pixels * channels;
   f.parallel_chunks = static_cast<double>(s.n * rows.tiles() * (ParallelChannels(s, tile) ? s.c / tile.width() : 1));
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
   const int64_t copies = columns.edges() + (columns.end_inside() > columns.first_inside() ? 1 : 0);

@@ -11,7 +11,7 @@ namespace {
 
 using ir::Expr;
 
-double Bytes(const TensorType& t) { return static_cast<double>(NumElements(t.shape) * SizeOf(t.dtype)); }
+double Bytes(const TensorType& t) { return static_cast<double>(BytesOf(t.dtype, NumElements(t.shape))); }
 // Accumulators and operands; one vector folds its broadcast or its load into the multiply-add.
 int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (vectors == 1 ? 1 : vectors + 1); }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
@@ -84,7 +84,7 @@ struct Tile {
         chunk(Chunk(v, t)),
         line(LineStep(v)),
         prefetch_a(line > 0 && v.a_input >= 0 && v.reduction.size() == 1 &&
-                   4 * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
+                   kElementBytes * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
         prefetch_b(StreamsB(w, v, t)) {}
 
   int64_t chunks() const { return CeilDiv(row_tiles, chunk); }
@@ -104,7 +104,7 @@ struct Tile {
   }
   // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
   int64_t Chunk(const GemmView& v, const Target& t) const {
-    const int64_t k_bytes = 4 * ReductionLength(v), l2 = t.l2_bytes;
+    const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
     if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
     const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
     const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
@@ -121,7 +121,8 @@ struct Tile {
     const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale;
     const int64_t k = ReductionLength(v);
     if (!in_place || mr < kPrefetchingRows) return false;
-    return chunk > 1 ? line > 0 && 4 * k * panels * nr > t.l2_bytes / 2 : 4 * k * nr > t.l1_bytes / 2;
+    return chunk > 1 ? line > 0 && kElementBytes * k * panels * nr > t.l2_bytes / 2
+                     : kElementBytes * k * nr > t.l1_bytes / 2;
   }
   // At most a line's elements of a row of A: what the loop over the reduction is cut into.
   int64_t LineStep(const GemmView& v) const {
@@ -167,7 +168,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   if (v.prologue) {
     Shape made = {v.batch, v.rows};
     made.insert(made.end(), v.reduction.begin(), v.reduction.end());
-    const ir::Buffer a = b.Compute("a", DType::kF32, made, [&](const std::vector<Expr>& i) {
+    const ir::Buffer a = b.Compute("a", kElement, made, [&](const std::vector<Expr>& i) {
       return a_element(i[0], i[1], {i.begin() + 2, i.end()});
     });
     a_element = [a](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
@@ -181,13 +182,13 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   if (constant_b) {
     packed_b = program.buffer(v.b_input);
   } else if (tile.pack) {
-    packed_b = b.Compute("pack_b", DType::kF32, PackedShape(v, tile), [&](const std::vector<Expr>& index) {
+    packed_b = b.Compute("pack_b", kElement, PackedShape(v, tile), [&](const std::vector<Expr>& index) {
       return PackedElement(v, tile, program.value(v.b_input), index);
     });
     result.copies.push_back("pack_b");
   }
   if (v.b_scale) {
-    packed_b = b.Compute("scaled_b", DType::kF32, PackedShape(v, tile), [&, unscaled = packed_b](const auto& index) {
+    packed_b = b.Compute("scaled_b", kElement, PackedShape(v, tile), [&, unscaled = packed_b](const auto& index) {
       return ir::Load(unscaled, index) * v.b_scale(program, {index.begin() + 2, index.end() - 1});
     });
     result.copies.push_back("scaled_b");
@@ -200,7 +201,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     return ir::Load(packed_b, index);
   };
   const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
-  ir::Buffer acc = b.Reduce("acc", DType::kF32, acc_shape, sums.reduction, ir::Combiner::kSum,
+  ir::Buffer acc = b.Reduce("acc", kElement, acc_shape, sums.reduction, ir::Combiner::kSum,
                             [&](const std::vector<Expr>& i, std::vector<Expr> r) {
                               if (parts == 1) return a_element(i[0], i[1], r) * b_element(i[0], i[2], r);
                               r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
@@ -210,13 +211,13 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   ir::Buffer stored = acc;
   if (parts > 1) {
     result.tiled = "sums";
-    stored = b.Compute("sums", DType::kF32, acc_shape, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
+    stored = b.Compute("sums", kElement, acc_shape, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
   }
 
   // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
   Expr current;
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
-                                         [&](const std::vector<Expr>&) { return current; }));
+  program.SetResult(
+      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   Shape out_shape;
   for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
@@ -318,7 +319,7 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Ti
   if (tile.prefetch_b && tile.chunk == 1) {
     std::vector<Loop> each = lines;
     if (unrolled) each.insert(each.begin(), step);
-    s.Prefetch("acc", b, k, std::max<int64_t>(kPrefetchBytes / (4 * tile.nr * tile.unroll), 1), k, each);
+    s.Prefetch("acc", b, k, std::max<int64_t>(kPrefetchBytes / (kElementBytes * tile.nr * tile.unroll), 1), k, each);
   }
   if (!tile.prefetch_a && tile.chunk == 1) return;
   auto [line, inner] = s.Split(k, tile.line / tile.unroll);
@@ -550,7 +551,8 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
   const double rows = static_cast<double>(v.rows), columns = static_cast<double>(v.columns);
   const double padded_columns = static_cast<double>(tile.panels * tile.nr);
   const double row_tiles = static_cast<double>(tile.row_tiles), chunks = static_cast<double>(tile.chunks());
-  const double panel_bytes = 4 * k * static_cast<double>(tile.nr), rows_bytes = 4 * k * static_cast<double>(tile.mr);
+  const double panel_bytes = kElementBytes * k * static_cast<double>(tile.nr),
+               rows_bytes = kElementBytes * k * static_cast<double>(tile.mr);
   const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
   const double blocks = static_cast<double>(tile.blocks), chunk_bytes = rows_bytes * static_cast<double>(tile.chunk);
 
@@ -571,7 +573,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
   // Past L1 a chunk's rows come anew for every panel if they do not stay there, and a panel for every row tile. Lines
   // pushed out of it are fetched whole for one element, again and again.
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
-  const double a_fetches = RowsCrowdOut(tile.mr, 4 * v.a_row_stride, t.l1_bytes)
+  const double a_fetches = RowsCrowdOut(tile.mr, kElementBytes * v.a_row_stride, t.l1_bytes)
                                ? static_cast<double>(kLineElements) * block_panels
                            : chunk_bytes <= l1 / 2 ? 1
                                                    : block_panels;
@@ -580,13 +582,13 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
   if (v.prologue) {
     // Every block makes A anew, from elsewhere to where tiles read it.
     const double made = batch * blocks * rows * k;
-    if (chunk_bytes > l1 / 2) f.l2_traffic += 2 * 4 * made;
+    if (chunk_bytes > l1 / 2) f.l2_traffic += 2 * kElementBytes * made;
     f.prologue_ops = made / t.lanes() * PrologueOps(w);
   }
   // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
   // each of its steps if it does not fit beside.
-  const double a_bytes = std::min(4 * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
-  const double b_bytes = blocks * block_bytes, out_bytes = 4 * batch * rows * columns;
+  const double a_bytes = std::min(kElementBytes * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
+  const double b_bytes = blocks * block_bytes, out_bytes = kElementBytes * batch * rows * columns;
   const auto traffic = [&](double cache) {
     const double kept_b = tile.blocks_outside ? block_bytes : b_bytes, kept_a = a_bytes / batch;
     const double a = !tile.blocks_outside || kept_a + block_bytes <= cache ? 1 : blocks;
@@ -601,8 +603,10 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
   // Columns that lie across memory are read a line of each at a time, and many crowd each other out of L1.
   const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
   const bool packs = tile.pack && !w.inputs[v.b_input].constant;
-  f.copies_bytes = packs ? 4 * batch * padded_columns * k * across : v.b_scale ? 4 * padded_columns * k : 0;
-  if (PartsOf(c) > 1) f.copies_bytes += 2 * 4 * batch * rows * padded_columns;
+  f.copies_bytes = packs       ? kElementBytes * batch * padded_columns * k * across
+                   : v.b_scale ? kElementBytes * padded_columns * k
+                               : 0;
+  if (PartsOf(c) > 1) f.copies_bytes += 2 * kElementBytes * batch * rows * padded_columns;
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
   return f;

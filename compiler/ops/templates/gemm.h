@@ -6,6 +6,7 @@
 // share the reduction ("parts"): its parts' sums are stored and then added up.
 #pragma once
 
+#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/templates.h"
 
 namespace temper {
@@ -63,7 +64,6 @@ void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, si
 // The same of a block that is in its place already.
 void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64_t lanes, int64_t unroll);
 
-inline constexpr int64_t kLineElements = 16;  // f32 in a cache line: all fetched for one of them
 // Whether the lines that a tile's rows, so many bytes apart, read at the same step push each other out of L1 before
 // they are used up.
 bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);

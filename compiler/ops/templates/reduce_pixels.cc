@@ -34,7 +34,7 @@ struct Runs {
 bool Matches(const Workload& w) {
   const Workload::Call& call = w.calls[0];
   if (w.anchor != 0 || (call.op != "reduce_mean" && call.op != "reduce_sum")) return false;
-  if (call.type.dtype != DType::kF32 || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
+  if (call.type.dtype != kElement || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
   const TensorType& x = w.TypeOf(call.args[0]);
   const absl::StatusOr<std::vector<int64_t>> axes =
       ops::NormalizeAxes(call.attrs.Ints("axes"), static_cast<int64_t>(x.shape.size()));
@@ -62,7 +62,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Runs& runs) {
   const ir::Tensor& x = program.value(w.calls[0].args[0]);
   const Shape partial = {runs.n, kRuns, runs.padded_channels()};
   const ir::Buffer acc =
-      b.Reduce("acc", DType::kF32, partial, {runs.length}, ir::Combiner::kSum,
+      b.Reduce("acc", kElement, partial, {runs.length}, ir::Combiner::kSum,
                [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                  const Expr pixel = i[1] * Expr(runs.length) + r[0];
                  std::vector<Expr> inside;
@@ -71,12 +71,12 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Runs& runs) {
                  return ValueWhere(inside, x({i[0], i[2], pixel / Expr(runs.w), pixel % Expr(runs.w)}));
                });
   const ir::Buffer sums =
-      b.Compute("sums", DType::kF32, partial, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
-  const ir::Buffer total = b.Reduce("total", DType::kF32, {runs.n, runs.padded_channels()}, {kRuns}, ir::Combiner::kSum,
+      b.Compute("sums", kElement, partial, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
+  const ir::Buffer total = b.Reduce("total", kElement, {runs.n, runs.padded_channels()}, {kRuns}, ir::Combiner::kSum,
                                     [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                                       return ir::Load(sums, {i[0], r[0], i[1]});
                                     });
-  program.SetResult(0, ir::Tensor(DType::kF32, w.calls[0].type.shape, [&](const std::vector<Expr>& i) {
+  program.SetResult(0, ir::Tensor(kElement, w.calls[0].type.shape, [&](const std::vector<Expr>& i) {
                       const Expr sum = ir::Load(total, {i[0], i[1]});
                       return runs.mean ? sum * ir::Float(1.0 / static_cast<double>(runs.pixels)) : sum;
                     }));
@@ -146,7 +146,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.l2_traffic = f.compulsory_bytes * (1 + 0.1 * (parts - 1));
   f.parallel_chunks = images * kRuns;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
-  f.copies_bytes = 4 * images * kRuns * channels;
+  f.copies_bytes = kElementBytes * images * kRuns * channels;
   return f;
 }
 

@@ -39,7 +39,7 @@ struct Tiles {
 bool Matches(const Workload& w) {
   const int inputs = static_cast<int>(w.inputs.size());
   auto is_conv = [&](const Workload::Call& call) {
-    return call.op == "conv2d" && call.type.dtype == DType::kF32 && call.args[1] < inputs &&
+    return call.op == "conv2d" && call.type.dtype == kElement && call.args[1] < inputs &&
            w.inputs[call.args[1]].constant && w.TypeOf(call.args[0]).perm == kChannelsLast &&
            call.type.perm == kChannelsLast;
   };
@@ -84,10 +84,10 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Pair& p, const Ti
       depthwise::Accumulate("depthwise_acc", d, tiles.depthwise, program, p.x, p.depthwise_filter, true, b);
   Expr current;
   const auto at_hand = [&current](const std::vector<Expr>&) { return current; };
-  program.SetResult(0, ir::Tensor(DType::kF32, w.calls[0].type.shape, at_hand));
+  program.SetResult(0, ir::Tensor(kElement, w.calls[0].type.shape, at_hand));
   TEMPER_RETURN_IF_ERROR(program.Compute(1, w.anchor));
   const int strip = static_cast<int>(w.inputs.size()) + w.anchor - 1;
-  ir::Buffer depthwise = b.Compute("depthwise", DType::kF32, {s.n, s.oh, s.ow, s.c}, [&](const std::vector<Expr>& i) {
+  ir::Buffer depthwise = b.Compute("depthwise", kElement, {s.n, s.oh, s.ow, s.c}, [&](const std::vector<Expr>& i) {
     current = depthwise::At(depthwise_acc, tiles.depthwise, i);
     return program.value(strip)({i[0], i[3], i[1], i[2]});
   });
@@ -96,13 +96,13 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Pair& p, const Ti
   const int64_t height = tiles.depthwise.rows.tile, strips = s.oh / height;
   const auto row = [&](const std::vector<Expr>& i) { return i[1] * Expr(height) + i[2] / Expr(s.ow); };
   const auto column = [&](const std::vector<Expr>& i) { return i[2] % Expr(s.ow); };
-  ir::Buffer acc = b.Reduce("acc", DType::kF32, {s.n, strips, height * s.ow, tiles.panels * tiles.nr}, {s.c},
+  ir::Buffer acc = b.Reduce("acc", kElement, {s.n, strips, height * s.ow, tiles.panels * tiles.nr}, {s.c},
                             ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                               return ir::Load(depthwise, {i[0], row(i), column(i), r[0]}) *
                                      ir::Load(program.buffer(p.pointwise_filter),
                                               {i[3] / Expr(tiles.nr), r[0], i[3] % Expr(tiles.nr)});
                             });
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape, at_hand));
+  program.SetResult(w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, at_hand));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out =
       b.Compute("out", w.output().dtype, {s.n, strips, height * s.ow, s.oc}, [&](const std::vector<Expr>& i) {
@@ -171,9 +171,11 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
                strips = static_cast<double>(s.n * tiles.depthwise.rows.tiles());
   const double strip_rows = static_cast<double>(tiles.depthwise.rows.tile * s.ow);
   const double row_tiles = strips * std::ceil(strip_rows / static_cast<double>(tiles.mr));
-  const double input = 4 * static_cast<double>(d.n * d.h * d.w * d.c);
-  const double filter = 4 * channels * padded_columns, panel = 4 * channels * static_cast<double>(tiles.nr);
-  const double strip = 4 * strip_rows * channels, window = static_cast<double>(tiles.depthwise.rows.window());
+  const double input = kElementBytes * static_cast<double>(d.n * d.h * d.w * d.c);
+  const double filter = kElementBytes * channels * padded_columns,
+               panel = kElementBytes * channels * static_cast<double>(tiles.nr);
+  const double strip = kElementBytes * strip_rows * channels,
+               window = static_cast<double>(tiles.depthwise.rows.window());
   Footprint f;
   f.flops = 2 * pixels * channels * (taps + columns);
   f.padded_flops = 2 * pixels * channels * (taps + padded_columns);
@@ -182,12 +184,13 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   // The depthwise part's loads and stores; its multiply-adds are counted among the others.
   const double made = pixels * std::ceil(channels / static_cast<double>(t.lanes()));
   f.prologue_ops = made * (1 + taps * depthwise::LoadsPerFma(d, tiles.depthwise, t));
-  f.l1_bytes = panel + 4 * channels * static_cast<double>(tiles.mr);
-  f.l2_bytes = strip + filter + 4 * window * static_cast<double>(d.w) * channels;
+  f.l1_bytes = panel + kElementBytes * channels * static_cast<double>(tiles.mr);
+  f.l2_bytes = strip + filter + kElementBytes * window * static_cast<double>(d.w) * channels;
   const double again = window / static_cast<double>(tiles.depthwise.rows.tile * d.stride_h);
-  f.l2_traffic = input * std::max(1.0, again) + 2 * 4 * pixels * channels + row_tiles * filter + 4 * pixels * columns;
+  f.l2_traffic = input * std::max(1.0, again) + 2 * kElementBytes * pixels * channels + row_tiles * filter +
+                 kElementBytes * pixels * columns;
   f.compulsory_bytes = CompulsoryBytes(w);
-  f.memory_traffic = input + filter + 4 * pixels * columns;
+  f.memory_traffic = input + filter + kElementBytes * pixels * columns;
   f.l3_traffic = f.memory_traffic + (f.l2_bytes <= 0.75 * static_cast<double>(t.l2_bytes) ? 0 : strips * filter);
   f.parallel_chunks = strips;
   f.chunk_imbalance = std::ceil(strips / t.threads) * t.threads / strips;

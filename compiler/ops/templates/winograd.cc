@@ -58,7 +58,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   const ir::Tensor x = program.value(0);
 
   // Tile `tile` of the input at (i, j) is element (m * row + i - top, m * column + j - left) of its image.
-  ir::Buffer patch = b.Compute("patch", DType::kF32, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
+  ir::Buffer patch = b.Compute("patch", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
     const Expr in_image = i[0] % Expr(p.tiles_h * p.tiles_w);
     const Expr h = in_image / Expr(p.tiles_w) * Expr(p.m) + i[1] - Expr(s.top);
     const Expr column = in_image % Expr(p.tiles_w) * Expr(p.m) + i[2] - Expr(s.left);
@@ -66,7 +66,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
     if (p.channels > s.c) inside = And(inside, i[3] < Expr(s.c));
     return ir::Select(inside, x({i[0] / Expr(p.tiles_h * p.tiles_w), i[3], h, column}), ir::Float(0));
   });
-  ir::Buffer lines = b.Compute("lines", DType::kF32, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
+  ir::Buffer lines = b.Compute("lines", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
     return MatrixTimes(matrices.input, i[1],
                        Column(p.t,
                               [&](Expr k) {
@@ -76,38 +76,37 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   });
   // What a transform writes or reads at once lies together: rows of the products are strided, but no two of them share
   // a set of the cache by a power of two.
-  ir::Buffer input = b.Compute("input", DType::kF32, {p.channels / p.lanes, p.tiles, p.t, p.t, p.lanes},
-                               [&](const std::vector<Expr>& i) {
-                                 const Expr channel = i[0] * Expr(p.lanes) + i[4];
-                                 return MatrixTimes(matrices.input, i[3],
-                                                    Column(p.t,
-                                                           [&](Expr k) {
-                                                             return ir::Load(lines, {i[1], i[2], k, channel});
-                                                           }),
-                                                    Sharing::kEvenOdd);
-                               });
+  ir::Buffer input =
+      b.Compute("input", kElement, {p.channels / p.lanes, p.tiles, p.t, p.t, p.lanes}, [&](const std::vector<Expr>& i) {
+        const Expr channel = i[0] * Expr(p.lanes) + i[4];
+        return MatrixTimes(matrices.input, i[3],
+                           Column(p.t,
+                                  [&](Expr k) {
+                                    return ir::Load(lines, {i[1], i[2], k, channel});
+                                  }),
+                           Sharing::kEvenOdd);
+      });
   ir::Buffer acc =
-      b.Reduce("acc", DType::kF32, {p.t, p.t, p.tiles, p.panels * p.nr}, {p.channels / p.lanes, p.lanes},
+      b.Reduce("acc", kElement, {p.t, p.t, p.tiles, p.panels * p.nr}, {p.channels / p.lanes, p.lanes},
                ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                  const Expr channel = r[0] * Expr(p.lanes) + r[1];
                  return ir::Load(input, {r[0], i[2], i[0], i[1], r[1]}) *
                         ir::Load(program.buffer(1), {i[0], i[1], i[3] / Expr(p.nr), channel, i[3] % Expr(p.nr)});
                });
   ir::Buffer product =
-      b.Compute("product", DType::kF32, {p.panels, p.tiles, p.t, p.t, p.nr}, [&](const std::vector<Expr>& i) {
+      b.Compute("product", kElement, {p.panels, p.tiles, p.t, p.t, p.nr}, [&](const std::vector<Expr>& i) {
         return ir::Load(acc, {i[2], i[3], i[1], i[0] * Expr(p.nr) + i[4]});
       });
-  ir::Buffer half =
-      b.Compute("half", DType::kF32, {p.panels, p.tiles, p.m, p.t, p.nr}, [&](const std::vector<Expr>& i) {
-        return MatrixTimes(matrices.output, i[2],
-                           Column(p.t,
-                                  [&](Expr k) {
-                                    return ir::Load(product, {i[0], i[1], k, i[3], i[4]});
-                                  }),
-                           Sharing::kPairs);
-      });
+  ir::Buffer half = b.Compute("half", kElement, {p.panels, p.tiles, p.m, p.t, p.nr}, [&](const std::vector<Expr>& i) {
+    return MatrixTimes(matrices.output, i[2],
+                       Column(p.t,
+                              [&](Expr k) {
+                                return ir::Load(product, {i[0], i[1], k, i[3], i[4]});
+                              }),
+                       Sharing::kPairs);
+  });
   ir::Buffer result =
-      b.Compute("result", DType::kF32, {p.panels, p.tiles, p.m, p.m, p.nr}, [&](const std::vector<Expr>& i) {
+      b.Compute("result", kElement, {p.panels, p.tiles, p.m, p.m, p.nr}, [&](const std::vector<Expr>& i) {
         return MatrixTimes(matrices.output, i[3],
                            Column(p.t,
                                   [&](Expr k) {
@@ -117,8 +116,8 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
       });
 
   Expr current;
-  program.SetResult(w.anchor, ir::Tensor(DType::kF32, w.calls[w.anchor].type.shape,
-                                         [&](const std::vector<Expr>&) { return current; }));
+  program.SetResult(
+      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out = b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, s.oc}, [&](const std::vector<Expr>& i) {
     const Expr tile = (i[0] * Expr(p.tiles_h) + i[1] / Expr(p.m)) * Expr(p.tiles_w) + i[2] / Expr(p.m);
@@ -221,21 +220,20 @@ absl::StatusOr<ir::Func> BuildFilterPack(const Workload& w, const Conv2dShape& s
   const Workload::Operand& operand = w.inputs[1];
   const ir::Tensor filter =
       ir::Tensor::OfBuffer(b.Input("in", operand.type.dtype, operand.type.PhysicalShape()), operand.type.perm);
-  ir::Buffer taps = b.Compute("taps", DType::kF32, {p.panels, p.channels, 3, 3, p.nr}, [&](const std::vector<Expr>& i) {
+  ir::Buffer taps = b.Compute("taps", kElement, {p.panels, p.channels, 3, 3, p.nr}, [&](const std::vector<Expr>& i) {
     const Expr column = i[0] * Expr(p.nr) + i[4];
     const Expr exists = And(column < Expr(shape.oc), i[1] < Expr(shape.c));
     return ir::Select(exists, filter({column, i[1], i[2], i[3]}), ir::Float(0));
   });
-  ir::Buffer half =
-      b.Compute("half", DType::kF32, {p.panels, p.channels, p.t, 3, p.nr}, [&](const std::vector<Expr>& i) {
-        return MatrixTimes(matrices.filter, i[2],
-                           Column(3,
-                                  [&](Expr k) {
-                                    return ir::Load(taps, {i[0], i[1], k, i[3], i[4]});
-                                  }),
-                           Sharing::kEvenOdd);
-      });
-  ir::Buffer out = b.Compute("packed", DType::kF32, p.PackedShape(), [&](const std::vector<Expr>& i) {
+  ir::Buffer half = b.Compute("half", kElement, {p.panels, p.channels, p.t, 3, p.nr}, [&](const std::vector<Expr>& i) {
+    return MatrixTimes(matrices.filter, i[2],
+                       Column(3,
+                              [&](Expr k) {
+                                return ir::Load(taps, {i[0], i[1], k, i[3], i[4]});
+                              }),
+                       Sharing::kEvenOdd);
+  });
+  ir::Buffer out = b.Compute("packed", kElement, p.PackedShape(), [&](const std::vector<Expr>& i) {
     return MatrixTimes(matrices.filter, i[1],
                        Column(3,
                               [&](Expr k) {
@@ -288,7 +286,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   space.Require("a block's transformed data do not fit the cache", [s, lanes, l2 = t.l2_bytes](const Config& c) {
     const int64_t columns = CeilDiv(s.oc, c["nv"] * lanes) / c["blocks"] * c["nv"] * lanes;
     const int64_t points = (c["m"] + 2) * (c["m"] + 2);
-    return c["mt"] == 1 || 4 * points * c["mt"] * c["mr"] * (s.c + columns) <= 4 * l2;
+    return c["mt"] == 1 || kElementBytes * points * c["mt"] * c["mr"] * (s.c + columns) <= 4 * l2;
   });
   return space;
 }
@@ -329,12 +327,13 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   f.padded_flops = 2 * points * std::max(tiles, row_tiles * static_cast<double>(p.mr)) * padded_columns * k;
   DescribeTile(f, p.mr, c["nv"], p.lanes);
   f.reduction = k;
-  const double block_input = 4 * points * static_cast<double>(p.block_tiles) * k;
-  const double block_product = 4 * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
-  const double filter = 4 * points * padded_columns * k, panel = 4 * k * static_cast<double>(p.nr);
+  const double block_input = kElementBytes * points * static_cast<double>(p.block_tiles) * k;
+  const double block_product = kElementBytes * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
+  const double filter = kElementBytes * points * padded_columns * k,
+               panel = kElementBytes * k * static_cast<double>(p.nr);
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes),
                l3 = 0.75 * static_cast<double>(t.l3_bytes);
-  f.l1_bytes = 4 * k * (f.tile_rows + f.tile_columns);
+  f.l1_bytes = kElementBytes * k * (f.tile_rows + f.tile_columns);
   f.l2_bytes = block_input + block_product + filter / points / blocks;
   // A panel of filters comes for each block of tiles, or for each of its row tiles if L1 does not keep it; what is
   // transformed goes through L2 and back, and comes again for each panel where L1 does not keep a point's share of it:
@@ -350,13 +349,14 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
       filter + block_input + block_product <= 0.75 * l2 ? std::min<double>(t.threads, tile_blocks) : tile_blocks;
   f.l3_traffic = streams * filter + (spills ? 2 * tile_blocks * blocks * (block_input + block_product) : 0);
   f.compulsory_bytes = CompulsoryBytes(w);
-  const double given = static_cast<double>(9 * 4 * s.oc * s.c);  // the filters that transformed ones replace
+  const double given =
+      static_cast<double>(9 * kElementBytes * s.oc * s.c);  // the filters that transformed ones replace
   f.panel_traffic = filter * (filter <= l3 ? 1 : tile_blocks);
   f.panel_turns = row_tiles / tile_blocks;
   f.memory_traffic = f.compulsory_bytes - given + f.panel_traffic;
   f.parallel_chunks = tile_blocks * blocks;
   f.chunk_imbalance = MostOfAThread(p, t);
-  f.copies_bytes = 4 * points * tiles * (blocks * k + columns);
+  f.copies_bytes = kElementBytes * points * tiles * (blocks * k + columns);
   f.code_ops = static_cast<double>(p.mr * c["nv"] * p.unroll) + 8 * points;
   return f;
 }

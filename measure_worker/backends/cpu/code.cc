@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<const Code>> Code::Compile(const ir::Func& func, 
   TEMPER_ASSIGN_OR_RETURN(void* entry, code->module_->Symbol(kSymbol));
   code->entry_ = reinterpret_cast<temper_kernel>(entry);
   code->info_ = compiled.kernels.front();
-  for (const ir::Buffer& b : func.params) code->parameter_bytes_.push_back(NumElements(b->shape) * SizeOf(b->dtype));
+  for (const ir::Buffer& b : func.params) code->parameter_bytes_.push_back(BytesOf(b->dtype, NumElements(b->shape)));
   return code;
 }
 

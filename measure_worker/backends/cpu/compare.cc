@@ -43,11 +43,7 @@ NDArray Copy(const void* got, const NDArray& like) {
 
 }  // namespace
 
-double ErrorBound(DType dtype) {
-  constexpr double kF32 = 1e-4, kF64 = 1e-9;
-  if (dtype == DType::kF32) return kF32;
-  return dtype == DType::kF64 ? kF64 : 0;
-}
+double ErrorBound(DType dtype) { return Info(dtype).tolerance; }
 
 double OutputError(const void* got, const NDArray& want) {
   if (want.dtype() == DType::kF32) {

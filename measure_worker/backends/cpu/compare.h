@@ -1,7 +1,7 @@
 // Whether an output is the reference's.
 #pragma once
 
-#include "base/dtype.h"
+#include "base/ndarray.h"
 
 namespace temper::worker {
 

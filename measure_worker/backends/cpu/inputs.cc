@@ -71,11 +71,9 @@ void FillFloats(std::span<T> a, Rng& rng, double low, double high) {
 }
 
 void FillFloats(NDArray& a, Rng& rng, double low, double high) {
-  if (a.dtype() == DType::kF32) {
-    FillFloats(a.as<float>(), rng, low, high);
-  } else {
-    FillFloats(a.as<double>(), rng, low, high);
-  }
+  if (a.dtype() == DType::kF32) return FillFloats(a.as<float>(), rng, low, high);
+  if (a.dtype() == DType::kF64) return FillFloats(a.as<double>(), rng, low, high);
+  for (int64_t i = 0; i < a.size(); ++i) a.Set(i, low + (high - low) * rng.Uniform());
 }
 
 void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {
@@ -100,7 +98,8 @@ std::vector<NDArray> MakeInputs(const Workload& w, uint64_t seed) {
     } else if (gathers) {
       FillInts(a, rng, 0, bound);
     } else {
-      FillInts(a, rng, positive[i] ? 1 : 0, kSmallInts);
+      const auto most = static_cast<int64_t>(std::min<double>(kSmallInts, Largest(type.dtype) + 1));
+      FillInts(a, rng, positive[i] ? 1 : 0, most);
     }
     inputs.push_back(std::move(a));
   }

@@ -12,7 +12,7 @@ namespace {
 
 // Floating-point numbers: shapes may be such that their products are no int64_t.
 double Bytes(const TensorType& type) {
-  double bytes = static_cast<double>(SizeOf(type.dtype));
+  double bytes = Info(type.dtype).bits / 8.0;
   for (const int64_t d : type.shape) bytes *= static_cast<double>(d);
   return bytes;
 }
@@ -44,7 +44,7 @@ absl::Status CheckFits(const Workload& workload, int64_t limit) {
 int64_t ConstantBytes(const Graph& graph) {
   int64_t bytes = 0;
   for (const Value& v : graph.values) {
-    if (v.is_constant) bytes += NumElements(v.type.shape) * SizeOf(v.type.dtype);
+    if (v.is_constant) bytes += BytesOf(v.type.dtype, NumElements(v.type.shape));
   }
   return bytes;
 }

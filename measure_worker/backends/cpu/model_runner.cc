@@ -31,7 +31,7 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
   for (ValueId id = 0; id < std::ssize(g.values); ++id) {
     const Value& v = g.values[static_cast<size_t>(id)];
     if (!v.is_constant) continue;
-    const int64_t size = NumElements(v.type.shape) * SizeOf(v.type.dtype);
+    const int64_t size = BytesOf(v.type.dtype, NumElements(v.type.shape));
     const std::string type = Text(v.type);
     if (size >= kWorthSharing && bytes + size > most_bytes && own.contains(type)) {
       instead[id] = own[type][shared[type]++ % own[type].size()];

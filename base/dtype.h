@@ -75,8 +75,9 @@ struct DTypeInfo {
   Specials specials;
   Overflow overflow;
   Arithmetic arithmetic;
-  DType wide;        // what holds all its values and has arithmetic: itself where it is native
-  double tolerance;  // what a result may be off by, as RelativeError has it; 0: not at all
+  DType wide;         // what holds all its values and has arithmetic: itself where it is native
+  DType accumulator;  // what products of it are summed in
+  double tolerance;   // what a result may be off by, as RelativeError has it; 0: not at all
 };
 
 std::span<const DTypeInfo> AllDTypes();  // in the order of the enum

@@ -24,6 +24,7 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
                                             {"pads", AttrKind::kInts},
                                             {"dilations", AttrKind::kInts},
                                             {"group", AttrKind::kInt},
+                                            {"result", AttrKind::kString},
                                             {"winograd", AttrKind::kInt}}));  // 0: not by this algorithm
   TEMPER_RETURN_IF_ERROR(CheckOperands(attrs, in));
   const Shape& x = in[0].shape;
@@ -39,7 +40,8 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
     if (room < 0) return InvalidType("the kernel is larger than the padded input");
     shape.push_back(room / window.stride[i] + 1);
   }
-  return TensorType{in[0].dtype, std::move(shape), {}};
+  TEMPER_ASSIGN_OR_RETURN(const DType result, ContractionResult(attrs, in[0].dtype));
+  return TensorType{result, std::move(shape), {}};
 }
 
 absl::StatusOr<ir::Tensor> ComputeConv(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
@@ -84,6 +86,7 @@ absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const T
                                             {"pads", AttrKind::kInts},
                                             {"dilations", AttrKind::kInts},
                                             {"output_padding", AttrKind::kInts},
+                                            {"result", AttrKind::kString},
                                             {"group", AttrKind::kInt}}));
   TEMPER_RETURN_IF_ERROR(CheckOperands(attrs, in));
   const Shape& x = in[0].shape;
@@ -104,7 +107,8 @@ absl::StatusOr<TensorType> InferTransposed(const Attrs& attrs, std::span<const T
     if (extent < 1) return InvalidType("pads leave no output");
     shape.push_back(extent);
   }
-  return TensorType{in[0].dtype, std::move(shape), {}};
+  TEMPER_ASSIGN_OR_RETURN(const DType result, ContractionResult(attrs, in[0].dtype));
+  return TensorType{result, std::move(shape), {}};
 }
 
 // Seen from the output: input position p meets pixel o at tap r where p * stride = o + pad - r * dilation.
@@ -142,9 +146,9 @@ double TransposedFlops(const Attrs&, std::span<const TensorType> in, const Tenso
 
 std::vector<OpDef> ConvOps() {
   return {
-      {"conv2d", OpPattern::kAnchor, 2, 2, InferConv, ComputeConv, reference::Conv2d, ConvFlops},
+      {"conv2d", OpPattern::kAnchor, 2, 2, InferConv, ComputeConv, reference::Conv2d, ConvFlops, OpTypes::kContracts},
       {"conv_transpose2d", OpPattern::kAnchor, 2, 2, InferTransposed, ComputeTransposed, reference::ConvTranspose2d,
-       TransposedFlops},
+       TransposedFlops, OpTypes::kContracts},
   };
 }
 

@@ -45,6 +45,14 @@ absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs) {
   return mode;
 }
 
+absl::StatusOr<DType> ContractionResult(const Attrs& attrs, DType dtype) {
+  if (!attrs.Has("result")) return dtype;
+  TEMPER_ASSIGN_OR_RETURN(const DType result, DTypeFromName(attrs.String("result", "")));
+  if (result == Info(dtype).accumulator) return result;
+  return InvalidType(absl::StrCat("sums of ", std::string(Name(dtype)), " are ",
+                                  std::string(Name(Info(dtype).accumulator)), ", not ", std::string(Name(result))));
+}
+
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
   const Shape& longer = a.size() >= b.size() ? a : b;
   const Shape& shorter = a.size() >= b.size() ? b : a;

@@ -19,6 +19,9 @@ absl::Status CheckAttrs(const Attrs& attrs, const std::vector<AttrRule>& rules);
 // From attributes saturate and rounding ("nearest", "up", "down") of cast.
 absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs);
 
+// A contraction's result of operands of `dtype`: that type, or with attribute `result` the one of its sums.
+absl::StatusOr<DType> ContractionResult(const Attrs& attrs, DType dtype);
+
 absl::Status InvalidType(std::string_view rule);  // InvalidArgument
 
 // NumPy's rule: aligned at the last axis, equal or 1.

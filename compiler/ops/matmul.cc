@@ -13,7 +13,8 @@ bool TransB(const Attrs& attrs) { return attrs.Int("trans_b", 0) != 0; }
 int64_t Depth(const Attrs& attrs, const Shape& a) { return a[a.size() - (TransA(attrs) ? 2 : 1)]; }
 
 absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"trans_a", AttrKind::kInt}, {"trans_b", AttrKind::kInt}}));
+  TEMPER_RETURN_IF_ERROR(
+      CheckAttrs(attrs, {{"trans_a", AttrKind::kInt}, {"trans_b", AttrKind::kInt}, {"result", AttrKind::kString}}));
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
   if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool)
@@ -25,7 +26,8 @@ absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType>
   TEMPER_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   shape.push_back(a[a.size() - (TransA(attrs) ? 1 : 2)]);
   shape.push_back(b[b.size() - (TransB(attrs) ? 2 : 1)]);
-  return TensorType{in[0].dtype, std::move(shape), {}};
+  TEMPER_ASSIGN_OR_RETURN(const DType result, ContractionResult(attrs, in[0].dtype));
+  return TensorType{result, std::move(shape), {}};
 }
 
 // The operand's element (row, column) of the batch element that `index` names.
@@ -55,7 +57,7 @@ double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorT
 }  // namespace
 
 std::vector<OpDef> MatmulOps() {
-  return {{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, reference::Matmul, FlopsOf}};
+  return {{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, reference::Matmul, FlopsOf, OpTypes::kContracts}};
 }
 
 }  // namespace temper::ops

@@ -23,9 +23,10 @@ enum class OpPattern : uint8_t {
 
 // What it does with its operands' elements.
 enum class OpTypes : uint8_t {
-  kComputes,  // it computes: types without arithmetic reach it widened (widen.h)
-  kMoves,     // it copies them bit by bit, whatever they are
-  kConverts,  // it knows every type itself
+  kComputes,   // it computes: types without arithmetic reach it widened (widen.h)
+  kContracts,  // it sums products: operands reach it in the type of the sums
+  kMoves,      // it copies them bit by bit, whatever they are
+  kConverts,   // it knows every type itself
 };
 
 struct OpDef {

@@ -31,8 +31,9 @@ TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_
 
 TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);
 
-/* `dtype` is ONNX's TensorProto.DataType (1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 11 f64). What the pointers show
- * lives as long as the model. Any of them may be NULL. */
+/* `dtype` is ONNX's TensorProto.DataType (1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ...).
+ * Elements of less than a byte are packed, the first in the low bits. What the pointers show lives as long as the
+ * model. Any of them may be NULL. */
 TEMPER_API int temper_model_io(const temper_model* model, int is_output, int index, const char** name, int* dtype,
                                int* rank, const int64_t** shape);
 

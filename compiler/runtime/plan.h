@@ -41,7 +41,7 @@ typedef struct temper_step {
 
 typedef struct temper_io {
   const char* name;
-  int64_t dtype; /* ONNX TensorProto.DataType: 1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 11 f64 */
+  int64_t dtype; /* ONNX TensorProto.DataType: 1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ... */
   int64_t rank;
   const int64_t* shape;
   int64_t bytes; /* of the dense array */

@@ -142,7 +142,8 @@ TEST(DeployTest, ProbesAskForPagesThatAreServed) {
   const std::set<std::string> asked = Matches(manifests, std::regex(R"((?:path: |:9191)(/[a-z]+)\b)"), 1);
   EXPECT_GE(asked.size(), 4u);
   for (const std::string& path : asked) {
-    if (path != "/var" && path != "/tmp") EXPECT_THAT(served, Contains(path));
+    if (path == "/var" || path == "/tmp") continue;
+    EXPECT_THAT(served, Contains(path));
   }
 }
 

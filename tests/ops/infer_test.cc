@@ -167,5 +167,29 @@ TEST(TapsInsideTest, OfTheLargestWindows) {
   EXPECT_EQ(ops::TapsInside(1, kTaps, 1, kTaps, kTaps, kImage), (kImage + kTaps - 1) / kTaps);
 }
 
+TEST(Infer, ContractionsGiveTheirOperandsTypeOrThatOfTheirSums) {
+  const auto matmul = [](DType dtype, const Attrs& attrs) {
+    return InferOp("matmul", attrs, {{dtype, {2, 3}, {}}, {dtype, {3, 4}, {}}});
+  };
+  const auto result = [](const char* name) { return MakeAttrs({{"result", std::string(name)}}); };
+  EXPECT_EQ(matmul(DType::kI8, {})->dtype, DType::kI8);
+  EXPECT_EQ(matmul(DType::kI8, result("i32"))->dtype, DType::kI32);
+  EXPECT_EQ(matmul(DType::kBF16, result("f32"))->dtype, DType::kF32);
+  EXPECT_THAT(matmul(DType::kI8, result("f32")).status().ToString(), testing::HasSubstr("sums of i8 are i32, not f32"));
+  EXPECT_THAT(matmul(DType::kF8E8M0, {}).status().ToString(), testing::HasSubstr("f8e8m0 has no arithmetic"));
+}
+
+TEST(Infer, CastsTakeAModeWhereTheTypeHasOne) {
+  const auto cast = [](const char* to, std::vector<std::pair<std::string, AttrValue>> attrs) {
+    attrs.emplace_back("to", std::string(to));
+    return InferOp("cast", MakeAttrs(attrs), {{DType::kF32, {2}, {}}});
+  };
+  EXPECT_EQ(cast("f8e4m3fn", {{"saturate", int64_t{1}}})->dtype, DType::kF8E4M3FN);
+  EXPECT_EQ(cast("f8e8m0", {{"rounding", std::string("up")}})->dtype, DType::kF8E8M0);
+  EXPECT_FALSE(cast("f16", {{"saturate", int64_t{1}}}).ok());
+  EXPECT_FALSE(cast("f8e5m2", {{"rounding", std::string("up")}}).ok());
+  EXPECT_FALSE(cast("f8e8m0", {{"rounding", std::string("sideways")}}).ok());
+}
+
 }  // namespace
 }  // namespace temper

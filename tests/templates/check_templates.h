@@ -48,7 +48,10 @@ inline void CheckAll(const Workload& w, int configs, uint64_t seed, const std::v
         ASSERT_TRUE(kernel.ok()) << kernel.status();
         absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
         ASSERT_TRUE(got.ok()) << got.status();
-        ASSERT_LT(RelativeError(*got, physical), def->name == "conv2d.winograd" ? kWinogradErrorBound : 1e-5);
+        const double bound = def->name == "conv2d.winograd" ? kWinogradErrorBound : 1e-5;
+        const DTypeInfo& type = Info(got->dtype());
+        ASSERT_LE(RelativeError(*got, physical),
+                  IsNative(type.dtype) ? IsFloat(type.dtype) ? bound : 0 : type.tolerance);
       }
     }
   }

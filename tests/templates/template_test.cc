@@ -1,6 +1,7 @@
 // Every template against the operators' references: random shapes, random configs, several instruction sets.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "compiler/ops/templates/winograd.h"
 #include "tests/templates/check_templates.h"
 
@@ -49,6 +50,55 @@ TEST(TemplateTest, ConvolutionsWithBiasResidualAndActivation) {
                               })),
                5, seed++);
     }
+  }
+}
+
+// The result is of another type than the sums.
+TEST(TemplateTest, CastsBehindContractions) {
+  uint64_t seed = 40;
+  for (const char* to : {"f16", "bf16", "f64", "bool"}) {
+    for (const Conv& shape :
+         {Conv{16, 9, 9, 40, 1, 1, 0, 1, 1}, Conv{16, 9, 9, 24, 3, 1, 1, 1, 1}, Conv{24, 9, 9, 24, 3, 1, 1, 1, 24}}) {
+      CheckAll(Parse(ConvText(shape, ", const f32[1,1,1]",
+                              [&](const std::string& type, int) {
+                                const std::string cast = absl::StrCat(to, type.substr(3));
+                                return absl::StrCat("; add(3,2) -> ", type, "; cast(4; to='", to, "') -> ", cast);
+                              })),
+               3, seed++);
+    }
+    const std::string type = "[5,70]";
+    CheckAll(Parse(absl::StrCat("(f32[5,33], const f32[33,70]) matmul(0,1) -> f32", type, "; relu(2) -> f32", type,
+                                "; cast(3; to='", to, "') -> ", to, type, "; anchor=0")),
+             3, seed++);
+  }
+}
+
+// What the anchor reads is made of another type.
+TEST(TemplateTest, CastsBeforeContractions) {
+  uint64_t seed = 60;
+  for (const char* from : {"f16", "bf16", "u8"}) {
+    CheckAll(Parse(absl::StrCat("(", from, "[5,33], const f32[33,70]) cast(0; to='f32') -> f32[5,33]; ",
+                                "matmul(2,1) -> f32[5,70]; anchor=1")),
+             3, seed++);
+    CheckAll(Parse(absl::StrCat("(", from, "[1,16,9,9]@0231, const f32[40,16,1,1]) cast(0; to='f32') -> ",
+                                "f32[1,16,9,9]@0231; conv2d(2,1) -> f32[1,40,9,9]@0231; anchor=1")),
+             3, seed++);
+  }
+}
+
+// Sums are of a type of their own: f32 of narrow floats, i32 of narrow integers, rounded once or kept.
+TEST(TemplateTest, ContractionsOfNarrowTypes) {
+  uint64_t seed = 70;
+  for (const char* types :
+       {"f16 f16", "bf16 bf16", "f16 f32", "f8e4m3fn f32", "i8 i8", "i8 i32", "u8 i32", "i16 i32"}) {
+    const std::vector<std::string> t = absl::StrSplit(types, ' ');
+    const std::string result = t[0] == t[1] ? "" : absl::StrCat("; result='", t[1], "'");
+    CheckAll(Parse(absl::StrCat("(", t[0], "[5,33], const ", t[0], "[33,20]) matmul(0,1", result, ") -> ", t[1],
+                                "[5,20]; anchor=0")),
+             2, seed++);
+    CheckAll(Parse(absl::StrCat("(", t[0], "[1,6,7,7]@0231, const ", t[0], "[10,6,3,3]) conv2d(0,1",
+                                result.empty() ? "" : result, ") -> ", t[1], "[1,10,5,5]@0231; anchor=0")),
+             2, seed++);
   }
 }
 

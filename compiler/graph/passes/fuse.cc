@@ -112,9 +112,7 @@ std::optional<std::vector<int>> Fuser::WayToPostDominator(int node) const {
 bool Fuser::MayFollow(const Part& p, int node) const {
   const TensorType& from = TypeOf(OutputNode(p));
   const TensorType& to = TypeOf(node);
-  if (from.shape != to.shape || from.perm != to.perm) return false;
-  // Templates of contractions keep the accumulators' dtype to the end.
-  return p.kind != Kind::kAnchor || from.dtype == to.dtype;
+  return from.shape == to.shape && from.perm == to.perm;
 }
 
 void Fuser::GrowForward(int root) {

@@ -35,11 +35,16 @@ ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& val
   return all ? ir::Select(all, value, ir::Float(0)) : value;
 }
 
+bool IsOfElement(const Workload& w, const Workload::Call& call) {
+  return call.type.dtype == kElement &&
+         std::ranges::all_of(call.args, [&w](int arg) { return arg < 0 || w.TypeOf(arg).dtype == kElement; });
+}
+
 bool IsChannelsLastConv2d(const Workload& w, bool prologue) {
   const Workload::Call& call = w.calls[w.anchor];
   const int inputs = static_cast<int>(w.inputs.size());
   return call.op == "conv2d" && (w.anchor == 0 || prologue) && AnchorReadsElementwise(w) && call.args[1] < inputs &&
-         call.args[0] != call.args[1] && call.type.dtype == kElement && w.TypeOf(call.args[0]).perm == kChannelsLast &&
+         call.args[0] != call.args[1] && IsOfElement(w, call) && w.TypeOf(call.args[0]).perm == kChannelsLast &&
          w.output().perm == kChannelsLast;
 }
 

@@ -1,13 +1,14 @@
 // The element type of the templates' tiles, and what follows from its size.
 #pragma once
 
-#include "base/dtype.h"
+#include "compiler/ops/workload.h"
 
 namespace temper {
 
-// What the templates beside "default" compute in: they match workloads of this type alone.
+// What the templates beside "default" compute in: they match anchors of this type alone.
 inline constexpr DType kElement = DType::kF32;
 inline const int64_t kElementBytes = SizeOf(kElement);
+bool IsOfElement(const Workload& w, const Workload::Call& call);  // its operands and its result
 inline constexpr int64_t kLineBytes = 64;
 inline const int64_t kLineElements = kLineBytes / kElementBytes;  // of a cache line: all fetched for one of them
 

@@ -126,7 +126,7 @@ GemmView ViewOf(const Workload& w) {
 
 bool Matches(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
-  if (w.anchor != 0 || call.op != "matmul" || call.type.dtype != kElement) return false;
+  if (w.anchor != 0 || call.op != "matmul" || !IsOfElement(w, call)) return false;
   const int inputs = static_cast<int>(w.inputs.size());
   if (call.args[0] >= inputs || call.args[1] >= inputs || call.args[0] == call.args[1]) return false;
   const TensorType &a = w.TypeOf(call.args[0]), &b = w.TypeOf(call.args[1]);

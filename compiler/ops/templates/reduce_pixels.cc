@@ -34,7 +34,7 @@ struct Runs {
 bool Matches(const Workload& w) {
   const Workload::Call& call = w.calls[0];
   if (w.anchor != 0 || (call.op != "reduce_mean" && call.op != "reduce_sum")) return false;
-  if (call.type.dtype != kElement || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
+  if (!IsOfElement(w, call) || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
   const TensorType& x = w.TypeOf(call.args[0]);
   const absl::StatusOr<std::vector<int64_t>> axes =
       ops::NormalizeAxes(call.attrs.Ints("axes"), static_cast<int64_t>(x.shape.size()));

@@ -39,9 +39,8 @@ struct Tiles {
 bool Matches(const Workload& w) {
   const int inputs = static_cast<int>(w.inputs.size());
   auto is_conv = [&](const Workload::Call& call) {
-    return call.op == "conv2d" && call.type.dtype == kElement && call.args[1] < inputs &&
-           w.inputs[call.args[1]].constant && w.TypeOf(call.args[0]).perm == kChannelsLast &&
-           call.type.perm == kChannelsLast;
+    return call.op == "conv2d" && IsOfElement(w, call) && call.args[1] < inputs && w.inputs[call.args[1]].constant &&
+           w.TypeOf(call.args[0]).perm == kChannelsLast && call.type.perm == kChannelsLast;
   };
   const Workload::Call &first = w.calls.front(), &anchor = w.calls[w.anchor];
   if (w.anchor == 0 || !is_conv(first) || !is_conv(anchor) || first.args[0] >= inputs) return false;

@@ -56,7 +56,7 @@ TEST(TemplateTest, ConvolutionsWithBiasResidualAndActivation) {
 // The result is of another type than the sums.
 TEST(TemplateTest, CastsBehindContractions) {
   uint64_t seed = 40;
-  for (const char* to : {"f16", "bf16", "f64", "bool"}) {
+  for (const char* to : {"f16", "bool"}) {
     for (const Conv& shape :
          {Conv{16, 9, 9, 40, 1, 1, 0, 1, 1}, Conv{16, 9, 9, 24, 3, 1, 1, 1, 1}, Conv{24, 9, 9, 24, 3, 1, 1, 1, 24}}) {
       CheckAll(Parse(ConvText(shape, ", const f32[1,1,1]",
@@ -64,7 +64,7 @@ TEST(TemplateTest, CastsBehindContractions) {
                                 const std::string cast = absl::StrCat(to, type.substr(3));
                                 return absl::StrCat("; add(3,2) -> ", type, "; cast(4; to='", to, "') -> ", cast);
                               })),
-               3, seed++);
+               2, seed++);
     }
     const std::string type = "[5,70]";
     CheckAll(Parse(absl::StrCat("(f32[5,33], const f32[33,70]) matmul(0,1) -> f32", type, "; relu(2) -> f32", type,

@@ -316,6 +316,17 @@ TEST(Fuse, AValueThatLeavesEndsTheKernel) {
   EXPECT_EQ(b.g.groups.size(), 2u);
 }
 
+TEST(Fuse, CastsJoinTheContraction) {
+  Builder b;
+  const ValueId c = b.Conv(b.Input({1, 4, 5, 5}), b.Random({4, 4, 1, 1}));
+  Attrs to;
+  to.Set("to", std::string("f16"));
+  b.Output(b.Call("cast", {b.Call("relu", {c})}, std::move(to)));
+  Apply(passes::Fuse, b.g);
+  ASSERT_EQ(b.g.groups.size(), 1u);
+  EXPECT_EQ(b.g.groups[0].nodes.size(), 3u);
+}
+
 TEST(Fuse, NoCyclesThroughAnotherKernel) {
   // exp(c) joins the convolution only if what reads it does not also wait for the reduction of c.
   Builder b;

@@ -110,6 +110,8 @@ std::string FirstLine(const Stmt& s);  // of its text: what errors show of a sta
 // offending statement.
 absl::Status Verify(const Func& f);
 
+struct SharedTraffic;  // see launch.h
+
 // Runs the function on host memory, slowly and exactly in program order; `args` in parameter order. Allocations
 // start as NaN; out-of-bounds accesses are errors that name the buffer and the indices. Vectorised, unrolled and
 // parallel loops run in order, and so do the group and thread loops of a scheduled nest.
@@ -118,7 +120,6 @@ absl::Status Verify(const Func& f);
 // another. Against the rules of launch.h are, as kFailedPrecondition and named with the first who break them: threads
 // of a group that race between two barriers, groups that race, barriers to which not all threads of a group come, and
 // reads of what nothing wrote in shared memory. `traffic`, if not null, gets what warps ask of shared memory.
-struct SharedTraffic;
 absl::Status Interpret(const Func& f, std::span<NDArray> args, SharedTraffic* traffic = nullptr);
 
 }  // namespace temper::ir

@@ -73,9 +73,7 @@ class SimServer::Life : public JobHost {
     server_.promises_.Withdrawn(items);
     Locked([&](Actions& actions) { state_.Withdraw(items, Now(), actions); });
   }
-  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) override {
-    return state_.FindWorker(kind);
-  }
+  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) override { return state_.FindWorker(kind); }
   int Slots(const DeviceKind& kind) override { return state_.Slots(kind); }
   std::string WhyNoWorker(const DeviceKind& kind) override { return state_.WhyNoWorker(kind); }
   std::vector<WorkItem> Unsettled(int64_t job) override { return state_.Unsettled(job); }

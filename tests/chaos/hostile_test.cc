@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -16,16 +15,6 @@ namespace temper {
 namespace {
 
 constexpr int64_t kMostBytes = 512 << 20;
-
-// The most memory that the process ever held.
-int64_t PeakBytes(pid_t pid) {
-  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
-  for (std::string word; status >> word;) {
-    int64_t kib = 0;
-    if (word == "VmHWM:" && status >> kib) return kib << 10;
-  }
-  return 0;
-}
 
 class HostileTest : public FleetTest {};
 
@@ -69,7 +58,7 @@ TEST_F(HostileTest, NonsenseInEveryCallHarmsNobody) {
 
   EXPECT_TRUE(IsAlive(server_.pid())) << server_.Errors();
   EXPECT_GT(honest->acknowledged(), 0);
-  const int64_t peak = PeakBytes(server_.pid());
+  const int64_t peak = server_.MemoryBytes("VmHWM");
   EXPECT_GT(peak, 0);
   EXPECT_LT(peak, kMostBytes);
   RecordProperty("peak_mib", static_cast<int>(peak >> 20));

@@ -131,6 +131,15 @@ std::vector<pid_t> Process::Children() const {
   return children;
 }
 
+int64_t Process::MemoryBytes(const std::string& what) const {
+  std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
+  for (std::string word; status >> word;) {
+    int64_t kib = 0;
+    if (word == what + ":" && status >> kib) return kib << 10;
+  }
+  return 0;
+}
+
 size_t Process::Descriptors() const {
   const std::filesystem::directory_iterator open(absl::StrCat("/proc/", pid_, "/fd"));
   return static_cast<size_t>(std::distance(begin(open), end(open)));

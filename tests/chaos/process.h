@@ -42,6 +42,8 @@ class Process {
   double CpuSeconds() const;
   std::vector<pid_t> Children() const;
   size_t Descriptors() const;  // how many it has open
+  // Bytes, as /proc/PID/status tells them: "VmRSS" now, "VmHWM" at most so far. 0: it is gone.
+  int64_t MemoryBytes(const std::string& what) const;
 
  private:
   pid_t pid_ = -1;

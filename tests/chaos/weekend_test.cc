@@ -2,7 +2,6 @@
 // soak's weekend is an hour; TEMPER_SOAK_MINUTES makes it shorter.
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <thread>
 
 #include "absl/strings/numbers.h"
@@ -29,15 +28,6 @@ Figures FiguresOfThisRun() {
   int minutes = 60;
   if (const char* text = std::getenv("TEMPER_SOAK_MINUTES"); text != nullptr) (void)absl::SimpleAtoi(text, &minutes);
   return {.length = absl::Minutes(minutes), .jobs = 50, .operators = 6, .trials_each = 300, .hurry = 1};
-}
-
-int64_t ResidentBytes(pid_t pid) {
-  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
-  for (std::string word; status >> word;) {
-    int64_t kib = 0;
-    if (word == "VmRSS:" && status >> kib) return kib << 10;
-  }
-  return 0;
 }
 
 class WeekendTest : public FleetTest {
@@ -164,7 +154,7 @@ TEST_F(WeekendTest, AllJobsEndNothingIsLostAndMemoryStaysFlat) {
     ASSERT_NO_FATAL_FAILURE(OneFault(rng));
     if (++faults % 8 == 0) LookAfter();
     int64_t& peak = peaks[absl::Now() - begin < figures_.length / 2 ? 0 : 1];
-    peak = std::max(peak, ResidentBytes(server_.pid()));
+    peak = std::max(peak, server_.MemoryBytes("VmRSS"));
   }
   for (const auto& fake : fakes_) {
     fake->Freeze(false);

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 
 #include <fstream>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/hash.h"
+#include "base/secure_random.h"
 #include "compiler/target/target.h"
 #include "proto/convert.h"
 
@@ -19,13 +19,6 @@ constexpr absl::Duration kBackOff = absl::Milliseconds(30);
 constexpr absl::Duration kWait = absl::Seconds(20);  // of a Sync with nothing to renew
 constexpr int kReconnectMs = 50, kConnectMs = 5'000;
 constexpr absl::Duration kLook = absl::Milliseconds(200);  // whether what it holds is still wanted
-
-std::string NewInstance() {
-  std::random_device random;
-  std::string text;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&text, "%08x", random());
-  return text;
-}
 
 std::vector<v1::Batch> BatchesOf(const v1::Lease& lease) {
   if (lease.has_finals()) return {lease.finals().tasks().begin(), lease.finals().tasks().end()};
@@ -131,7 +124,7 @@ double FakeSeconds(const std::string& workload, const std::string& config, int64
   return 1e-4 * (1 + 9 * share(workload + config)) + 1e-7 * share(absl::StrCat(candidate, ":", attempt));
 }
 
-FakeWorker::FakeWorker(FakeWorkerOptions options) : options_(std::move(options)), instance_(NewInstance()) {
+FakeWorker::FakeWorker(FakeWorkerOptions options) : options_(std::move(options)), instance_(SecureHex()) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);

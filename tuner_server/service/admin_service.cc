@@ -7,7 +7,7 @@
 namespace temper {
 namespace {
 
-constexpr int kDefaultPage = 100, kMostAPage = 1000;
+constexpr int kDefaultPage = 100;
 
 absl::Status Fill(const absl::StatusOr<MintedToken>& minted, v1::AddDeviceReply* reply) {
   if (!minted.ok()) return minted.status();
@@ -56,10 +56,8 @@ v1::AuditEntry ToWire(const AuditRow& row) {
   return out;
 }
 
-int64_t PageSize(int32_t limit) { return limit == 0 ? kDefaultPage : std::min(limit, kMostAPage); }
-
 void FillTokens(const Gate& gate, const v1::ListTokensRequest& request, v1::ListTokensReply* reply) {
-  const int64_t limit = PageSize(request.limit());
+  const int64_t limit = PageSize(request.limit(), kDefaultPage);
   for (const TokenRow& row : gate.Tokens(request.after(), static_cast<size_t>(limit) + 1)) {
     if (reply->tokens_size() == limit) {
       reply->set_next_after(reply->tokens(reply->tokens_size() - 1).id());
@@ -70,7 +68,7 @@ void FillTokens(const Gate& gate, const v1::ListTokensRequest& request, v1::List
 }
 
 absl::Status FillAudit(Gate& gate, const v1::ListAuditRequest& request, v1::ListAuditReply* reply) {
-  const int64_t limit = PageSize(request.limit());
+  const int64_t limit = PageSize(request.limit(), kDefaultPage);
   TEMPER_ASSIGN_OR_RETURN(const std::vector<AuditRow> rows, gate.ListAudit(request.before(), limit + 1));
   for (const AuditRow& row : rows) {
     if (reply->entries_size() == limit) {

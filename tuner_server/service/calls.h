@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,10 @@
 namespace temper {
 
 inline constexpr size_t kLargestQuery = 4 << 20, kLargestReport = 1 << 20, kLargestGraph = 16 << 20;
+
+// How many of a list are told at once, where `asked` is what the request says; 0: it does not say.
+inline constexpr int kMostAPage = 1000;
+inline int PageSize(int asked, int otherwise) { return asked == 0 ? otherwise : std::min(asked, kMostAPage); }
 
 // Who calls. What a handler sees has passed this: the caller has the right, the call has a deadline, the request a
 // bounded size, and each of its fields keeps its limit. A call without a deadline could wait for ever on a server that

@@ -6,7 +6,7 @@
 namespace temper {
 
 absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
-                                           const std::string& dir) {
+                                           const std::string& dir, const std::string& prefix) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(model));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(options));
   TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
@@ -18,7 +18,7 @@ absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const Reco
   }
   TEMPER_RETURN_IF_ERROR(records->TakeAlternatives(graph, target));
   auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
-  return WritePackage(graph, target, choose, dir);
+  return WritePackage(graph, target, choose, dir, nullptr, prefix);
 }
 
 }  // namespace temper

@@ -103,7 +103,7 @@ class Records {
 
 // Builds the model with the best configs known into `dir`; says on stdout where a verdict forbids them.
 absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
-                                           const std::string& dir);
+                                           const std::string& dir, const std::string& prefix = "");
 
 // --- tensors and files ---
 absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);  // .npy or .pb (ONNX TensorProto)

@@ -182,7 +182,7 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
   report.untuned = report.tuned = *untuned;
 
   TEMPER_ASSIGN_OR_RETURN(const std::optional<BestAnswer> best, records.Best(task.workload, target));
-  std::string codegen_id = CodegenId();
+  std::string codegen_id = CodegenId(target);
   if (best.has_value()) {
     if (const auto legal = configs.Look(best->record.template_name, best->record.config); legal.has_value()) {
       report.tuned = *legal;

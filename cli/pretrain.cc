@@ -64,7 +64,9 @@ absl::StatusOr<std::optional<Target>> ReadRecords(const Options& o, std::vector<
     const RecordFilter filter{.workload = shape.text, .device_key = o.records.device, .purpose = "search"};
     TEMPER_RETURN_IF_ERROR(store->Scan(filter, [&](const Record& r) {
       const TemplateDef* def = FindTemplate(r.template_name);
-      const bool ours = def != nullptr && def->version == r.template_version && r.codegen_id == CodegenId();
+      const absl::StatusOr<Target> made_for = ParseTarget(r.target);
+      const bool ours =
+          def != nullptr && def->version == r.template_version && made_for.ok() && r.codegen_id == CodegenId(*made_for);
       if (!ours || r.outcome == Outcome::kInfrastructure) return;
       shape.records.push_back(r);
       ++targets[r.target];

@@ -132,7 +132,7 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
   query.default_config = Text(untuned.config);
   TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, Ask(query));
   if (!best.has_value()) return untuned;
-  const bool stale = best->record.codegen_id != CodegenId();
+  const bool stale = best->record.codegen_id != CodegenId(t);
   const TemplateDef* def = FindTemplate(best->record.template_name);
   absl::StatusOr<Config> config = ParseConfig(best->record.config);
   if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok())

@@ -1,23 +1,28 @@
-// From lowered functions to machine code. One implementation a folder; chosen by Target::kind.
+// From lowered functions to code. A code generator is a folder and a line in generators.cc; Target::kind names it.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/ir/stmt.h"
+#include "compiler/runtime/kernel_abi.h"
 #include "compiler/target/target.h"
 
 namespace temper {
-
-// Raised by hand when the code generated for the same nest changes.
-inline constexpr int kCodegenVersion = 5;
-std::string CodegenId();  // "1-llvm19": codegen version and LLVM's major
 
 struct CodegenInput {
   std::string symbol;  // exported name of the kernel; see runtime/kernel_abi.h for its signature
   ir::Func func;       // lowered
   int in_place = -1;   // the parameter whose bytes may be the output's, if any; see ReadsWhatItWrites
+};
+
+// How a device starts one launch of a kernel (ir/launch.h): by axis, x first.
+struct LaunchGeometry {
+  std::array<int64_t, 3> groups = {1, 1, 1}, threads = {1, 1, 1};
+  int64_t shared_bytes = 0;  // of each group
 };
 
 struct CompiledKernel {
@@ -26,19 +31,42 @@ struct CompiledKernel {
   // total = workspace_bytes + threads * thread_workspace_bytes.
   int64_t workspace_bytes = 0;
   int64_t thread_workspace_bytes = 0;
+  std::vector<LaunchGeometry> launches;  // one after another; none where the kernel runs on the host's threads
 };
 
-struct CompiledModule {
-  std::string object;                   // a relocatable ELF file; needs libc's math at most
+// What a generator makes of kernels. Their constants are packed before they are called, on the host, as Kernel::packs
+// says (ops/template.h).
+struct Artifact {
+  std::string code;                     // in the generator's form; of "llvm" a relocatable ELF file that needs libc's
+                                        // math at most
   std::vector<CompiledKernel> kernels;  // in the order of the inputs
 };
 
-// Thread-safe (each call has a context of its own). Errors: kUnimplemented names the construct, kInternal LLVM's
-// message.
-absl::StatusOr<CompiledModule> CompileModule(const std::vector<CodegenInput>& kernels, const Target& target);
-// For people: LLVM IR ("ir") or assembly ("asm") of the same.
+// All functions are thread-safe. Errors: kUnimplemented names the construct, kInternal has the message from below.
+struct CodeGenerator {
+  std::string_view name;  // Target::kind
+  // "5-llvm19": its version and its tools' major version. Records of another one are of other code.
+  std::string (*id)();
+  absl::StatusOr<Artifact> (*compile)(const std::vector<CodegenInput>& kernels, const Target& target);
+  // For people; the forms that it knows, such as "ir" and "asm".
+  absl::StatusOr<std::string> (*emit_text)(const std::vector<CodegenInput>& kernels, const Target& target,
+                                           std::string_view form);
+  // Runs the kernel `symbol` of the artifact's code; what it returns is as of temper_kernel. Null where the code is
+  // the host's own machine code, which needs nobody to run it.
+  int32_t (*launch)(const char* code, int64_t bytes, const char* symbol, const temper_call* call) = nullptr;
+};
+std::span<const CodeGenerator> AllCodeGenerators();
+// kUnimplemented: nothing generates code for such a target.
+absl::StatusOr<const CodeGenerator*> GeneratorFor(const Target& target);
+
+// The generator's, by target. The id is empty where there is none.
+absl::StatusOr<Artifact> CompileKernels(const std::vector<CodegenInput>& kernels, const Target& target);
 absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target,
                                      std::string_view form);
+std::string CodegenId(const Target& target);
+
+// Raised by hand when the code that "llvm" generates for the same nest changes.
+inline constexpr int kCodegenVersion = 5;
 
 // An object loaded into this process, ready to call. Symbols it needs beyond libc are refused.
 class LoadedModule {

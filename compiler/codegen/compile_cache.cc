@@ -4,8 +4,8 @@
 
 namespace temper {
 
-absl::StatusOr<std::shared_ptr<const CompiledModule>> CompileCache::Compile(const CodegenInput& kernel,
-                                                                            const Target& target) {
+absl::StatusOr<std::shared_ptr<const Artifact>> CompileCache::Compile(const CodegenInput& kernel,
+                                                                      const Target& target) {
   const std::string key =
       absl::StrCat(Text(target), "\n", kernel.symbol, " in_place=", kernel.in_place, "\n", ir::Text(kernel.func));
   std::promise<Result> promise;
@@ -20,9 +20,9 @@ absl::StatusOr<std::shared_ptr<const CompiledModule>> CompileCache::Compile(cons
     }
   }
   if (known.valid()) return known.get();
-  auto compiled = CompileModule({kernel}, target);
+  auto compiled = CompileKernels({kernel}, target);
   const Result result =
-      compiled.ok() ? Result(std::make_shared<const CompiledModule>(*std::move(compiled))) : Result(compiled.status());
+      compiled.ok() ? Result(std::make_shared<const Artifact>(*std::move(compiled))) : Result(compiled.status());
   promise.set_value(result);
   return result;
 }

@@ -14,11 +14,11 @@ namespace temper {
 // Grows by every kernel that it is asked for, and lives as long as they may be asked for again. Thread-safe.
 class CompileCache {
  public:
-  // CompileModule of this kernel alone. Who asks for what another is compiling waits for it; errors are kept too.
-  absl::StatusOr<std::shared_ptr<const CompiledModule>> Compile(const CodegenInput& kernel, const Target& target);
+  // CompileKernels of this kernel alone. Who asks for what another is compiling waits for it; errors are kept too.
+  absl::StatusOr<std::shared_ptr<const Artifact>> Compile(const CodegenInput& kernel, const Target& target);
 
  private:
-  using Result = absl::StatusOr<std::shared_ptr<const CompiledModule>>;
+  using Result = absl::StatusOr<std::shared_ptr<const Artifact>>;
   std::mutex mutex_;
   std::map<std::string, std::shared_future<Result>> known_;  // by everything that tells kernels apart
 };

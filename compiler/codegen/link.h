@@ -7,11 +7,11 @@
 
 #include "base/ndarray.h"
 #include "base/status.h"
-#include "compiler/target/target.h"
+#include "compiler/codegen/codegen.h"
 
 namespace temper {
 
-// runtime/plan.h's tables in C++: what temper_plan_v1 shall say.
+// runtime/plan.h's tables in C++: what temper_package_plan shall say.
 struct PlanArg {
   int kind;  // TEMPER_ARG_*
   int index = 0;
@@ -36,10 +36,20 @@ struct Plan {
   std::vector<std::string> cpu_features;
 };
 
-// An object file defining temper_plan_v1. Thread-safe.
-absl::StatusOr<std::string> CompilePlan(const Plan& plan, const Target& target);
-// Links objects into the shared library `path`, exporting only temper_model_*. One call at a time in a process (a lock
-// sees to it).
-absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path);
+// What of an artifact is linked into a package: the code itself, if it is the host's, else an object that has it as
+// data, and whose kernels hand it to temper_model_launch_<generator>. That is a pointer to a CodeGenerator::launch,
+// which whoever loads the package sets; while it is null, kernels fail with TEMPER_NO_PACKAGE. Thread-safe.
+absl::StatusOr<std::string> HostObject(const Artifact& artifact, const Target& target);
+// An object file defining temper_package_plan. Thread-safe.
+absl::StatusOr<std::string> CompilePlan(const Plan& plan);
+
+// What a library exports: every temper_model_*, or the functions listed, under other names and nothing else.
+struct Exports {
+  std::vector<std::pair<std::string, std::string>> renamed;  // temper_model_run -> resnet_run
+};
+// Links objects into the shared library `path`, whose file name is also its soname. One call at a time in a process (a
+// lock sees to it).
+absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path,
+                               const Exports& exports = {});
 
 }  // namespace temper

@@ -1,9 +1,12 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/package/package.h"
+#include "compiler/package/prefix.h"
 #include "compiler/runtime/model.h"
 
 namespace temper {
@@ -17,29 +20,54 @@ struct Api {
   decltype(&temper_model_run) run;
   decltype(&temper_model_destroy) destroy;
   decltype(&temper_model_error) error;
-  // Absent in packages written before they could be profiled.
   decltype(&temper_model_step_count) step_count;
   decltype(&temper_model_run_timed) run_timed;
 };
 
+struct Manifest {
+  std::string prefix;
+};
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& dir) {
+  std::ifstream file(dir + "/manifest.json");
+  if (!file) return absl::NotFoundError(absl::StrCat(dir, " is not a package: it has no manifest.json"));
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto field = [&](const char* name) {
+    return json.is_object() && json.contains(name) ? json[name] : nlohmann::json();
+  };
+  if (!field("version").is_number_integer())
+    return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no version"));
+  if (const auto version = field("version").get<int64_t>(); version != kPackageVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(dir, " is a package of version ", version,
+                                                      ", this program reads ", kPackageVersion,
+                                                      ": compile the model again"));
+  }
+  if (!field("prefix").is_string())
+    return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no prefix"));
+  Manifest manifest{field("prefix").get<std::string>()};
+  TEMPER_RETURN_IF_ERROR(CheckPrefix(manifest.prefix));
+  return manifest;
+}
+
 class SharedLibraryPackage : public LoadedPackage {
  public:
   static absl::StatusOr<std::unique_ptr<LoadedPackage>> Load(const std::string& dir, int threads) {
-    const std::string path = std::filesystem::absolute(dir).string() + "/model.so";
-    if (!std::filesystem::exists(path))
-      return absl::NotFoundError(absl::StrCat(dir, " is not a package: it has no model.so"));
+    TEMPER_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(dir));
+    const std::string path = absl::StrCat(std::filesystem::absolute(dir).string(), "/", LibraryName(manifest.prefix));
     auto package = std::unique_ptr<SharedLibraryPackage>(new SharedLibraryPackage);
+    package->prefix_ = manifest.prefix;
     package->library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (package->library_ == nullptr)
       return absl::InvalidArgumentError(absl::StrCat("cannot load ", path, ": ", dlerror()));
     Api& api = package->api_;
-    if (!package->Find("temper_model_create", &api.create) || !package->Find("temper_model_io_count", &api.io_count) ||
-        !package->Find("temper_model_io", &api.io) || !package->Find("temper_model_run", &api.run) ||
-        !package->Find("temper_model_destroy", &api.destroy) || !package->Find("temper_model_error", &api.error)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " is not a model of Temper's: temper_model_* are missing"));
+    if (!package->Find("create", &api.create) || !package->Find("io_count", &api.io_count) ||
+        !package->Find("io", &api.io) || !package->Find("run", &api.run) || !package->Find("destroy", &api.destroy) ||
+        !package->Find("error", &api.error) || !package->Find("step_count", &api.step_count) ||
+        !package->Find("run_timed", &api.run_timed)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " is not a model of Temper's: ", FunctionName(manifest.prefix, "*"), " are missing"));
     }
-    package->Find("temper_model_step_count", &api.step_count);
-    package->Find("temper_model_run_timed", &api.run_timed);
+    package->SetLaunchers();
     if (api.create(dir.c_str(), threads, &package->model_) != 0)
       return absl::FailedPreconditionError(api.error(nullptr));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
@@ -58,8 +86,6 @@ class SharedLibraryPackage : public LoadedPackage {
     return absl::OkStatus();
   }
   absl::Status RunTimed(const void* const* inputs, void* const* outputs, std::vector<int64_t>* step_ns) override {
-    if (api_.step_count == nullptr || api_.run_timed == nullptr)
-      return absl::FailedPreconditionError("the package is too old to be profiled: compile the model again");
     step_ns->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
     const int code = api_.run_timed(model_, inputs, outputs, step_ns->data());
     step_ns->pop_back();
@@ -70,9 +96,17 @@ class SharedLibraryPackage : public LoadedPackage {
   SharedLibraryPackage() = default;
 
   template <typename F>
-  bool Find(const char* name, F* function) {
-    *function = reinterpret_cast<F>(dlsym(library_, name));
+  bool Find(const std::string& name, F* function) {
+    *function = reinterpret_cast<F>(dlsym(library_, FunctionName(prefix_, name).c_str()));
     return *function != nullptr;
+  }
+
+  // Kernels that are not the host's code are run by their generator; see HostObject.
+  void SetLaunchers() {
+    for (const CodeGenerator& generator : AllCodeGenerators()) {
+      decltype(generator.launch)* launch = nullptr;
+      if (Find(absl::StrCat("launch_", std::string(generator.name)), &launch)) *launch = generator.launch;
+    }
   }
 
   absl::Status ReadIo(int is_output, std::vector<Io>* ios) {
@@ -88,6 +122,7 @@ class SharedLibraryPackage : public LoadedPackage {
     return absl::OkStatus();
   }
 
+  std::string prefix_;
   void* library_ = nullptr;
   temper_model* model_ = nullptr;
   Api api_{};

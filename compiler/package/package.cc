@@ -18,6 +18,7 @@
 #include "compiler/graph/alias.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/package/embedded.h"
+#include "compiler/package/prefix.h"
 #include "compiler/package/weights.h"
 #include "compiler/runtime/plan.h"
 #include "compiler/schedule/embed.h"
@@ -26,8 +27,6 @@ namespace temper {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kPackageVersion = 2;  // of the directory's layout and manifest.json
 
 // One generated kernel, used by every group whose workload and choice agree.
 struct BuiltKernel {
@@ -42,8 +41,8 @@ struct BuiltKernel {
 
 class PackageWriter {
  public:
-  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose, CompileCache& cache)
-      : g_(g), target_(t), choose_(choose), cache_(cache), weights_(cache) {}
+  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose, CompileCache& cache, const std::string& prefix)
+      : g_(g), target_(t), choose_(choose), cache_(cache), prefix_(prefix), weights_(cache) {}
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
     TEMPER_RETURN_IF_ERROR(CollectKernels());
@@ -55,11 +54,11 @@ class PackageWriter {
     out_.weight_bytes = weights_.bytes();
     out_.cpu_features = target_.features;
     TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
-    TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_, target_));
+    TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_));
     objects_.push_back(std::move(plan_object));
     objects_.emplace_back(RuntimeObject());
-    TEMPER_RETURN_IF_ERROR(LinkSharedLibrary(objects_, dir + "/model.so"));
-    std::ofstream(dir + "/model.h") << ModelHeader();
+    TEMPER_RETURN_IF_ERROR(LinkLibrary(absl::StrCat(dir, "/", LibraryName(prefix_))));
+    std::ofstream(dir + "/model.h") << HeaderOf(prefix_);
     std::ofstream manifest(dir + "/manifest.json");
     manifest << Manifest() << "\n";
     manifest.close();
@@ -138,7 +137,7 @@ class PackageWriter {
   absl::Status CompileKernels() {
     std::vector<CodegenInput> inputs;
     for (const auto& [symbol, built] : kernels_) inputs.push_back({symbol, built.kernel.main, built.in_place});
-    std::vector<absl::StatusOr<std::shared_ptr<const CompiledModule>>> modules(inputs.size());
+    std::vector<absl::StatusOr<std::shared_ptr<const Artifact>>> modules(inputs.size());
     std::atomic<size_t> next{0};
     auto work = [&] {
       for (size_t i; (i = next.fetch_add(1)) < inputs.size();) modules[i] = cache_.Compile(inputs[i], target_);
@@ -151,7 +150,8 @@ class PackageWriter {
       TEMPER_RETURN_IF_ERROR(module.status());
       const CompiledKernel& kernel = (*module)->kernels.front();
       kernels_.at(kernel.symbol).compiled = kernel;
-      objects_.push_back((*module)->object);
+      TEMPER_ASSIGN_OR_RETURN(std::string object, HostObject(**module, target_));
+      objects_.push_back(std::move(object));
     }
     return absl::OkStatus();
   }
@@ -234,6 +234,16 @@ class PackageWriter {
   }
   size_t GroupIndex(const StepSource& source) const { return static_cast<size_t>(source.group - g_.groups.data()); }
 
+  absl::Status LinkLibrary(const std::string& path) {
+    Exports exports = ExportsOf(prefix_);
+    TEMPER_ASSIGN_OR_RETURN(const CodeGenerator* generator, GeneratorFor(target_));
+    if (!prefix_.empty() && generator->launch != nullptr) {
+      const std::string launch = absl::StrCat("launch_", std::string(generator->name));
+      exports.renamed.emplace_back(FunctionName("", launch), FunctionName(prefix_, launch));
+    }
+    return LinkSharedLibrary(objects_, path, exports);
+  }
+
   PlanIo Io(ValueId id) const {
     const Value& v = g_.values[static_cast<size_t>(id)];
     return {v.name, v.type.dtype, v.type.shape};
@@ -249,9 +259,11 @@ class PackageWriter {
     };
     ordered_json m;
     m["version"] = kPackageVersion;
+    m["library"] = LibraryName(prefix_);
+    m["prefix"] = prefix_;
     m["model"] = g_.name;
     m["target"] = Text(target_);
-    m["codegen_id"] = CodegenId();
+    m["codegen_id"] = CodegenId(target_);
     m["inputs"] = ios(out_.inputs);
     m["outputs"] = ios(out_.outputs);
     m["arena_bytes"] = out_.arena_bytes;
@@ -283,6 +295,7 @@ class PackageWriter {
   const Target& target_;
   const ChooseFn& choose_;
   CompileCache& cache_;
+  const std::string& prefix_;
   BufferPlan plan_;
   Plan out_;
   WeightWriter weights_;
@@ -316,7 +329,8 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
 }
 
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir, CompileCache* cache) {
+                                           const std::string& dir, CompileCache* cache, const std::string& prefix) {
+  TEMPER_RETURN_IF_ERROR(CheckPrefix(prefix));
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
   const fs::path path = final_dir.has_filename() ? final_dir : final_dir.parent_path();
@@ -330,7 +344,7 @@ absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, cons
   if (error) return IoError(absl::StrCat("cannot create ", partial.string()), error);
   CompileCache own;
   absl::StatusOr<PackageReport> report =
-      PackageWriter(g, t, choose, cache != nullptr ? *cache : own).Write(partial.string());
+      PackageWriter(g, t, choose, cache != nullptr ? *cache : own, prefix).Write(partial.string());
   absl::Status status = report.ok() ? Replace(partial, path) : report.status();
   if (!status.ok()) {
     fs::remove_all(partial, error);

@@ -34,10 +34,16 @@ struct PackageReport {
   int tuned_kernels = 0;
   std::vector<PackageStep> steps;
 };
+// Of the directory's layout, manifest.json and model.so's functions. Packages of another version are refused.
+inline constexpr int kPackageVersion = 3;
+
 // `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). `cache`: what
-// packages of the same model share; null: nothing.
+// packages of the same model share; null: nothing. With a `prefix` the library is lib<prefix>.so and exports
+// <prefix>_run where it would export temper_model_run, and so on, so that a program can link several models.
+// kInvalidArgument: the prefix is not a C identifier of at most 64 lower-case letters, digits and underscores.
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir, CompileCache* cache = nullptr);
+                                           const std::string& dir, CompileCache* cache = nullptr,
+                                           const std::string& prefix = "");
 
 // A package loaded into this process through its own C ABI.
 class LoadedPackage {
@@ -54,7 +60,8 @@ class LoadedPackage {
   // Run, and the nanoseconds of each step in the order of the manifest's `steps`.
   virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, std::vector<int64_t>* step_ns) = 0;
 };
-// threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set.
+// threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set. kNotFound: no package is there.
+// kFailedPrecondition: it is of another version, or does not run here.
 absl::StatusOr<std::unique_ptr<LoadedPackage>> LoadPackage(const std::string& dir, int threads = 0);
 
 }  // namespace temper

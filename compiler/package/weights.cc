@@ -77,7 +77,7 @@ struct PackKernel {
     NDArray workspace(DType::kU8, {info.workspace_bytes + info.thread_workspace_bytes});
     void* args[] = {const_cast<void*>(physical.data()), packed.MutableData()};
     temper_launcher serial{RunSerially, 1};
-    kernel(args, workspace.MutableData(), &serial);
+    temper_call_on_host(kernel, args, workspace.MutableData(), &serial);
   }
 };
 
@@ -111,7 +111,7 @@ absl::StatusOr<std::shared_ptr<PackKernel>> WeightWriter::KernelFor(const ir::Fu
   if (kernel != nullptr) return kernel;
   auto made = std::make_shared<PackKernel>();
   TEMPER_ASSIGN_OR_RETURN(const auto compiled, cache_.Compile({"pack", pack}, host_));
-  TEMPER_ASSIGN_OR_RETURN(made->module, LoadObject(compiled->object));
+  TEMPER_ASSIGN_OR_RETURN(made->module, LoadObject(compiled->code));
   TEMPER_ASSIGN_OR_RETURN(void* symbol, made->module->Symbol("pack"));
   made->kernel = reinterpret_cast<temper_kernel>(symbol);
   made->info = compiled->kernels[0];

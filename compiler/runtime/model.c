@@ -26,11 +26,14 @@ typedef struct region {
 
 typedef struct io_buffer {
   char* staging; /* for callers' buffers that are not aligned */
-  char* current; /* the one of this run */
+  char* caller;  /* of this run */
+  char* current; /* the one that kernels meet: the caller's, or staging */
 } io_buffer;
 
 struct temper_model {
   const temper_plan* plan;
+  const temper_variant* variant; /* the only one */
+  const temper_sequence* run;    /* its first */
   temper_pool* pool;
   region weights, arena, workspace, staging;
   io_buffer* inputs;
@@ -114,21 +117,20 @@ uint64_t temper_weights_hash(const void* data, size_t bytes) {
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 static int read_weights(temper_model* m, const char* path) {
-  const temper_plan* plan = m->plan;
-  if (plan->weight_bytes == 0) return 0;
+  const int64_t bytes = m->plan->weight_bytes[TEMPER_MEMORY_HOST];
+  if (bytes == 0) return 0;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
   struct stat info;
   int code = 0;
-  if (fstat(fd, &info) != 0 || info.st_size != plan->weight_bytes) {
+  if (fstat(fd, &info) != 0 || info.st_size != bytes) {
     code = fail(create_error, TEMPER_NO_PACKAGE, "%s is not the weights of this model: it should have %lld bytes", path,
-                (long long)plan->weight_bytes);
-  } else if (!map_region(&m->weights, plan->weight_bytes)) {
-    code =
-        fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)plan->weight_bytes);
+                (long long)bytes);
+  } else if (!map_region(&m->weights, bytes)) {
+    code = fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)bytes);
   }
-  for (int64_t done = 0; code == 0 && done < plan->weight_bytes;) {
-    const ssize_t got = read(fd, m->weights.data + done, (size_t)(plan->weight_bytes - done));
+  for (int64_t done = 0; code == 0 && done < bytes;) {
+    const ssize_t got = read(fd, m->weights.data + done, (size_t)(bytes - done));
     if (got > 0)
       done += got;
     else if (got == 0 || errno != EINTR)
@@ -136,7 +138,7 @@ static int read_weights(temper_model* m, const char* path) {
   }
   close(fd);
   if (code) return code;
-  if (temper_weights_hash(m->weights.data, (size_t)plan->weight_bytes) != plan->weight_hash) {
+  if (temper_weights_hash(m->weights.data, (size_t)bytes) != m->plan->weight_hash) {
     return fail(create_error, TEMPER_NO_PACKAGE, "%s is damaged, or of another compilation of this model", path);
   }
   mprotect(m->weights.base, m->weights.mapped, PROT_READ);
@@ -144,32 +146,57 @@ static int read_weights(temper_model* m, const char* path) {
 }
 
 static int allocate(temper_model* m) {
-  const temper_plan* plan = m->plan;
+  const temper_variant* v = m->variant;
+  const int64_t arena = v->arena_bytes[TEMPER_MEMORY_HOST];
   const int64_t threads = temper_pool_launcher(m->pool)->threads;
   int64_t workspace = 0, staging = 0, max_args = 1;
-  for (int64_t i = 0; i < plan->num_steps; ++i) {
-    const temper_step* s = &plan->steps[i];
+  for (int64_t i = 0; i < m->run->num_steps; ++i) {
+    const temper_step* s = &m->run->steps[i];
     const int64_t bytes = s->workspace_bytes + threads * s->thread_workspace_bytes;
-    if (threads > plan->scratch_threads && bytes > workspace) workspace = bytes;
+    if (threads > v->scratch_threads && bytes > workspace) workspace = bytes;
     if (s->num_args > max_args) max_args = s->num_args;
   }
-  for (int64_t i = 0; i < plan->num_inputs; ++i) staging += round_up(plan->inputs[i].bytes);
-  for (int64_t i = 0; i < plan->num_outputs; ++i) staging += round_up(plan->outputs[i].bytes);
-  m->inputs = calloc((size_t)plan->num_inputs + 1, sizeof *m->inputs);
-  m->outputs = calloc((size_t)plan->num_outputs + 1, sizeof *m->outputs);
+  for (int64_t i = 0; i < v->num_inputs; ++i) staging += round_up(v->inputs[i].bytes);
+  for (int64_t i = 0; i < v->num_outputs; ++i) staging += round_up(v->outputs[i].bytes);
+  m->inputs = calloc((size_t)v->num_inputs + 1, sizeof *m->inputs);
+  m->outputs = calloc((size_t)v->num_outputs + 1, sizeof *m->outputs);
   m->args = calloc((size_t)max_args, sizeof *m->args);
-  if (!m->inputs || !m->outputs || !m->args || !map_region(&m->arena, plan->arena_bytes) ||
-      !map_region(&m->workspace, workspace) || !map_region(&m->staging, staging)) {
+  if (!m->inputs || !m->outputs || !m->args || !map_region(&m->arena, arena) || !map_region(&m->workspace, workspace) ||
+      !map_region(&m->staging, staging)) {
     return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of activations and scratch",
-                (long long)(plan->arena_bytes + workspace + staging));
+                (long long)(arena + workspace + staging));
   }
   /* Page faults belong to create, not to the first run; staging is rarely needed and stays untouched. */
-  if (m->arena.data) memset(m->arena.data, 0, (size_t)plan->arena_bytes);
+  if (m->arena.data) memset(m->arena.data, 0, (size_t)arena);
   if (m->workspace.data) memset(m->workspace.data, 0, (size_t)workspace);
   char* next = m->staging.data;
-  for (int64_t i = 0; i < plan->num_inputs; next += round_up(plan->inputs[i++].bytes)) m->inputs[i].staging = next;
-  for (int64_t i = 0; i < plan->num_outputs; next += round_up(plan->outputs[i++].bytes)) m->outputs[i].staging = next;
+  for (int64_t i = 0; i < v->num_inputs; next += round_up(v->inputs[i++].bytes)) m->inputs[i].staging = next;
+  for (int64_t i = 0; i < v->num_outputs; next += round_up(v->outputs[i++].bytes)) m->outputs[i].staging = next;
   return 0;
+}
+
+/* What the plan wants of a runtime and this one does not have; NULL: nothing. */
+static const char* unsupported(const temper_plan* plan) {
+  if (plan->num_variants != 1) return "several variants";
+  for (int memory = 0; memory < TEMPER_NUM_MEMORIES; ++memory) {
+    if (plan->state_bytes[memory] != 0) return "state between runs";
+    const int elsewhere = memory != TEMPER_MEMORY_HOST;
+    if (elsewhere && (plan->weight_bytes[memory] != 0 || plan->variants[0].arena_bytes[memory] != 0))
+      return "a device's memory";
+  }
+  const temper_variant* v = plan->variants;
+  if (v->num_sequences != 1) return "branches or loops";
+  for (int64_t i = 0; i < v->num_inputs; ++i) {
+    if (v->inputs[i].least) return "inputs of several shapes";
+  }
+  for (int64_t i = 0; i < v->num_outputs; ++i) {
+    if (v->outputs[i].least || v->outputs[i].count) return "outputs whose size only the run knows";
+  }
+  for (int64_t i = 0; i < v->sequences[0].num_steps; ++i) {
+    const int64_t kind = v->sequences[0].steps[i].kind;
+    if (kind != TEMPER_STEP_KERNEL && kind != TEMPER_STEP_COPY) return "branches or loops";
+  }
+  return NULL;
 }
 
 int temper_model_create_from_plan(const temper_plan* plan, const char* weights, int threads, temper_model** model) {
@@ -178,6 +205,8 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
     return fail(create_error, TEMPER_NO_PACKAGE, "the package has plan version %lld, this runtime reads %d",
                 (long long)plan->version, TEMPER_PLAN_VERSION);
   }
+  const char* wanted = unsupported(plan);
+  if (wanted) return fail(create_error, TEMPER_NO_PACKAGE, "the package has %s, which this runtime has not", wanted);
   char missing[ERROR_BYTES / 2];
   if (temper_cpu_lacks(plan->cpu_features, plan->num_cpu_features, missing, sizeof missing)) {
     return fail(create_error, TEMPER_WRONG_CPU, "this CPU lacks %s: compile the model for it", missing);
@@ -185,6 +214,8 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   temper_model* m = calloc(1, sizeof *m);
   if (!m) return fail(create_error, TEMPER_NO_RESOURCES, "no memory");
   m->plan = plan;
+  m->variant = plan->variants;
+  m->run = m->variant->sequences;
   atomic_flag_clear(&m->running);
   int code = read_weights(m, weights);
   if (code == 0 && !(m->pool = temper_pool_create(threads))) {
@@ -214,7 +245,7 @@ void temper_model_destroy(temper_model* m) {
 
 int temper_model_io_count(const temper_model* m, int is_output) {
   if (!m) return 0;
-  return (int)(is_output ? m->plan->num_outputs : m->plan->num_inputs);
+  return (int)(is_output ? m->variant->num_outputs : m->variant->num_inputs);
 }
 
 int temper_model_io(const temper_model* m, int is_output, int index, const char** name, int* dtype, int* rank,
@@ -224,7 +255,7 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
     return fail(((temper_model*)m)->error, TEMPER_INVALID_ARGUMENT, "there is no %s %d", is_output ? "output" : "input",
                 index);
   }
-  const temper_io* io = is_output ? &m->plan->outputs[index] : &m->plan->inputs[index];
+  const temper_io* io = is_output ? &m->variant->outputs[index] : &m->variant->inputs[index];
   if (name) *name = io->name;
   if (dtype) *dtype = (int)io->dtype;
   if (rank) *rank = (int)io->rank;
@@ -234,20 +265,19 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
 
 static int is_aligned(const void* p) { return (uintptr_t)p % ALIGNMENT == 0; }
 
-static int take_buffers(temper_model* m, const void* const* inputs, void* const* outputs) {
-  const temper_plan* plan = m->plan;
-  for (int64_t i = 0; i < plan->num_inputs; ++i) {
-    if (!inputs || !inputs[i]) {
-      return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", plan->inputs[i].name);
-    }
-    m->inputs[i].current = is_aligned(inputs[i]) ? (char*)inputs[i] : m->inputs[i].staging;
-    if (m->inputs[i].current != inputs[i]) memcpy(m->inputs[i].current, inputs[i], (size_t)plan->inputs[i].bytes);
+/* The callers' buffers become those that kernels meet. */
+static int take_buffers(temper_model* m) {
+  const temper_variant* v = m->variant;
+  for (int64_t i = 0; i < v->num_inputs; ++i) {
+    io_buffer* b = &m->inputs[i];
+    if (!b->caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", v->inputs[i].name);
+    b->current = is_aligned(b->caller) ? b->caller : b->staging;
+    if (b->current != b->caller) memcpy(b->current, b->caller, (size_t)v->inputs[i].bytes);
   }
-  for (int64_t i = 0; i < plan->num_outputs; ++i) {
-    if (!outputs || !outputs[i]) {
-      return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", plan->outputs[i].name);
-    }
-    m->outputs[i].current = is_aligned(outputs[i]) ? (char*)outputs[i] : m->outputs[i].staging;
+  for (int64_t i = 0; i < v->num_outputs; ++i) {
+    io_buffer* b = &m->outputs[i];
+    if (!b->caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", v->outputs[i].name);
+    b->current = is_aligned(b->caller) ? b->caller : b->staging;
   }
   return TEMPER_OK;
 }
@@ -265,12 +295,15 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
   }
 }
 
-static void run_step(temper_model* m, const temper_step* s, temper_launcher* launcher) {
+static int run_step(temper_model* m, const temper_step* s, temper_launcher* launcher) {
   for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
-  if (s->kernel)
-    s->kernel(m->args, m->workspace.data ? m->workspace.data : m->arena.data + s->workspace_offset, launcher);
-  else
-    memcpy(m->args[1], m->args[0], (size_t)s->copy_bytes);
+  if (s->kind == TEMPER_STEP_COPY) {
+    memcpy(m->args[1], m->args[0], (size_t)s->bytes);
+    return TEMPER_OK;
+  }
+  char* workspace = m->workspace.data ? m->workspace.data : m->arena.data + s->workspace_offset;
+  const int code = temper_call_on_host(s->kernel, m->args, workspace, launcher);
+  return code == TEMPER_OK ? code : fail(m->error, code, "kernel %s failed with code %d", s->name, code);
 }
 
 static int64_t now_ns(void) {
@@ -280,48 +313,116 @@ static int64_t now_ns(void) {
 }
 
 /* `step_ns` may be NULL: nothing is timed then. */
-static void run_steps(temper_model* m, int64_t* step_ns) {
-  const temper_plan* plan = m->plan;
+static int run_steps(temper_model* m, int64_t* step_ns) {
   temper_launcher* launcher = temper_pool_launcher(m->pool);
   temper_pool_settle_caller(m->pool);
+  int code = TEMPER_OK;
   if (!step_ns) {
-    for (int64_t i = 0; i < plan->num_steps; ++i) run_step(m, &plan->steps[i], launcher);
-    return;
+    for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i)
+      code = run_step(m, &m->run->steps[i], launcher);
+    return code;
   }
-  for (int64_t i = 0, start = now_ns(); i < plan->num_steps; ++i) {
-    run_step(m, &plan->steps[i], launcher);
+  for (int64_t i = 0, start = now_ns(); i < m->run->num_steps && code == TEMPER_OK; ++i) {
+    code = run_step(m, &m->run->steps[i], launcher);
     const int64_t end = now_ns();
     step_ns[i] = end - start;
     start = end;
   }
+  return code;
 }
 
-static int run(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
-  if (atomic_flag_test_and_set_explicit(&m->running, memory_order_acquire)) return TEMPER_BUSY;
-  const int code = take_buffers(m, inputs, outputs);
-  if (code == 0) {
-    run_steps(m, step_ns);
-    for (int64_t i = 0; i < m->plan->num_outputs; ++i) {
-      if (m->outputs[i].current != outputs[i]) {
-        memcpy(outputs[i], m->outputs[i].current, (size_t)m->plan->outputs[i].bytes);
-      }
-    }
-  }
+static int enter(temper_model* m) { return !atomic_flag_test_and_set_explicit(&m->running, memory_order_acquire); }
+
+static int leave(temper_model* m, int code) {
   atomic_flag_clear_explicit(&m->running, memory_order_release);
   return code;
 }
 
-int temper_model_run(temper_model* m, const void* const* inputs, void* const* outputs) {
-  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
-  return run(m, inputs, outputs, NULL);
+/* On the callers' buffers. */
+static int run(temper_model* m, int64_t* step_ns) {
+  int code = take_buffers(m);
+  if (code == TEMPER_OK) code = run_steps(m, step_ns);
+  for (int64_t i = 0; i < m->variant->num_outputs && code == TEMPER_OK; ++i) {
+    const io_buffer* b = &m->outputs[i];
+    if (b->current != b->caller) memcpy(b->caller, b->current, (size_t)m->variant->outputs[i].bytes);
+  }
+  return code;
 }
 
-int temper_model_step_count(const temper_model* m) { return m ? (int)m->plan->num_steps : 0; }
+static int run_plain(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+  if (!enter(m)) return TEMPER_BUSY;
+  for (int64_t i = 0; i < m->variant->num_inputs; ++i) m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
+  for (int64_t i = 0; i < m->variant->num_outputs; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
+  return leave(m, run(m, step_ns));
+}
+
+int temper_model_run(temper_model* m, const void* const* inputs, void* const* outputs) {
+  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
+  return run_plain(m, inputs, outputs, NULL);
+}
+
+/* "type 1 [2, 3]": types are told by ONNX's numbers. */
+static void describe(char* line, size_t size, int64_t dtype, int64_t rank, const int64_t* shape) {
+  size_t used = (size_t)snprintf(line, size, "type %lld [", (long long)dtype);
+  for (int64_t d = 0; d < rank && used < size; ++d)
+    used += (size_t)snprintf(line + used, size - used, d ? ", %lld" : "%lld", (long long)shape[d]);
+  if (used < size) snprintf(line + used, size - used, "]");
+}
+
+static int check_input(temper_model* m, const temper_io* io, const temper_tensor* t) {
+  int same = t->dtype == io->dtype && t->rank == io->rank;
+  for (int64_t d = 0; same && d < io->rank; ++d) same = t->shape[d] == io->shape[d];
+  if (same && t->bytes < io->bytes) {
+    return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %lld bytes; its shape needs %lld", io->name,
+                (long long)t->bytes, (long long)io->bytes);
+  }
+  if (same) return TEMPER_OK;
+  char given[ERROR_BYTES / 4], taken[ERROR_BYTES / 4];
+  const int64_t rank = t->rank < 0 ? 0 : t->rank > TEMPER_MAX_RANK ? TEMPER_MAX_RANK : t->rank;
+  describe(given, sizeof given, t->dtype, rank, t->shape);
+  describe(taken, sizeof taken, io->dtype, io->rank, io->shape);
+  return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %s; the model takes %s", io->name, given, taken);
+}
+
+/* Says what the output needs; whether there is room for it. */
+static int fits(const temper_io* io, temper_tensor* t) {
+  t->dtype = (int32_t)io->dtype;
+  t->rank = (int32_t)io->rank;
+  for (int64_t d = 0; d < io->rank; ++d) t->shape[d] = io->shape[d];
+  return t->bytes >= io->bytes;
+}
+
+static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
+  const temper_variant* v = m->variant;
+  if ((!inputs && v->num_inputs > 0) || (!outputs && v->num_outputs > 0))
+    return fail(m->error, TEMPER_INVALID_ARGUMENT, "there are no inputs, or no outputs");
+  for (int64_t i = 0; i < v->num_inputs; ++i) {
+    const int code = check_input(m, &v->inputs[i], &inputs[i]);
+    if (code != TEMPER_OK) return code;
+    m->inputs[i].caller = inputs[i].data;
+  }
+  const temper_io* small = NULL;
+  for (int64_t i = 0; i < v->num_outputs; ++i) {
+    if (!fits(&v->outputs[i], &outputs[i])) small = &v->outputs[i];
+    m->outputs[i].caller = outputs[i].data;
+  }
+  if (small) return fail(m->error, TEMPER_NO_ROOM, "output %s needs %lld bytes", small->name, (long long)small->bytes);
+  return TEMPER_OK;
+}
+
+int temper_model_run_shaped(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
+  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
+  if (!enter(m)) return TEMPER_BUSY;
+  const int code = take_tensors(m, inputs, outputs);
+  return leave(m, code == TEMPER_OK ? run(m, NULL) : code);
+}
+
+int temper_model_step_count(const temper_model* m) { return m ? (int)m->run->num_steps : 0; }
 
 int temper_model_run_timed(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
   if (!step_ns) return fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no place for the steps' times");
-  return run(m, inputs, outputs, step_ns);
+  return run_plain(m, inputs, outputs, step_ns);
 }
 
 const char* temper_model_error(const temper_model* m) { return m ? m->error : create_error; }

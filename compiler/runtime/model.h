@@ -5,9 +5,8 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#ifndef TEMPER_MODEL_TYPES_ /* headers of several packages may be included together */
+#define TEMPER_MODEL_TYPES_
 
 #if defined(__GNUC__)
 #define TEMPER_API __attribute__((visibility("default")))
@@ -21,10 +20,27 @@ enum {
   TEMPER_NO_PACKAGE = 2,       /* weights.bin is missing, or not the one that belongs to this model.so */
   TEMPER_WRONG_CPU = 3,        /* the package was compiled for features that this CPU lacks */
   TEMPER_NO_RESOURCES = 4,     /* memory or threads */
-  TEMPER_BUSY = 5              /* another thread is inside temper_model_run of this model */
+  TEMPER_BUSY = 5,             /* another thread is inside temper_model_run of this model */
+  TEMPER_NO_ROOM = 6           /* an output is larger than the caller's buffer for it */
 };
 
 typedef struct temper_model temper_model;
+
+/* A dense, row-major array that says its shape. `dtype` as in temper_model_io. */
+enum { TEMPER_MAX_RANK = 16 };
+typedef struct temper_tensor {
+  void* data;
+  int64_t bytes; /* the room at `data` */
+  int32_t dtype;
+  int32_t rank;
+  int64_t shape[TEMPER_MAX_RANK];
+} temper_tensor;
+
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* `threads`: 0 means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. */
 TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_model** model);
@@ -41,6 +57,12 @@ TEMPER_API int temper_model_io(const temper_model* model, int is_output, int ind
  * other. Nothing is kept across calls. Buffers aligned to 64 bytes are used in place, others are copied. One call at a
  * time for each model; it allocates nothing. */
 TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, void* const* outputs);
+
+/* temper_model_run for a caller who states shapes and learns them. Of `inputs` all fields are the caller's, and nothing
+ * is written there. Of `outputs` the caller gives `data` and `bytes`; the run fills in dtype, rank and the real shape.
+ * TEMPER_INVALID_ARGUMENT: the model does not take such an input, and the line says what it takes. TEMPER_NO_ROOM: the
+ * outputs say what they need, and nothing has run. */
+TEMPER_API int temper_model_run_shaped(temper_model* model, const temper_tensor* inputs, temper_tensor* outputs);
 
 /* For profilers: the steps that a run takes, in order; manifest.json lists them as `steps`. */
 TEMPER_API int temper_model_step_count(const temper_model* model);

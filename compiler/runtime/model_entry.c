@@ -16,7 +16,7 @@ int temper_model_create(const char* package_dir, int threads, temper_model** mod
   char* path = malloc(strlen(package_dir) + sizeof kFile);
   if (!path) return temper_model_set_create_error(TEMPER_NO_RESOURCES, "no memory");
   sprintf(path, "%s%s", package_dir, kFile);
-  const int code = temper_model_create_from_plan(&temper_plan_v1, path, threads, model);
+  const int code = temper_model_create_from_plan(&temper_package_plan, path, threads, model);
   free(path);
   return code;
 }

@@ -1,5 +1,5 @@
 /* What a package's generated part hands to the runtime: constants that say which kernels run on which bytes.
- * Plain C, exported by generated code as `temper_plan_v1` (hidden: it stays inside model.so). */
+ * Plain C, exported by generated code as `temper_package_plan` (hidden: it stays inside model.so). */
 #pragma once
 
 #include <stddef.h>
@@ -12,58 +12,88 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 2
+#define TEMPER_PLAN_VERSION 3
+
+/* Where bytes are. Today's runtime has the host's alone, and refuses a plan that wants others. */
+enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
 
 enum {
   TEMPER_ARG_INPUT = 0,  /* the model's input `index` */
   TEMPER_ARG_OUTPUT = 1, /* the model's output `index` */
-  TEMPER_ARG_ARENA = 2,  /* activations; scratch too */
-  TEMPER_ARG_WEIGHT = 3  /* weights.bin */
+  TEMPER_ARG_ARENA = 2,  /* activations and scratch in the memory `index` */
+  TEMPER_ARG_WEIGHT = 3, /* weights.bin in the memory `index` */
+  TEMPER_ARG_STATE = 4   /* what is kept from one run to the next, in the memory `index`; not used yet */
 };
 typedef struct temper_arg {
   int32_t kind;
-  int32_t index;  /* of inputs and outputs, else 0 */
+  int32_t index;
   int64_t offset; /* bytes from there; a multiple of 64 */
 } temper_arg;
 
-/* With a kernel: one call of it. Without (NULL): copies `copy_bytes` from args[0] to args[1], for graph outputs that
- * are constants, inputs or other outputs. */
+enum {
+  TEMPER_STEP_KERNEL = 0, /* one call of `kernel` */
+  TEMPER_STEP_COPY = 1,   /* `bytes` from args[0] to args[1]: graph outputs that are constants, inputs, other outputs */
+  TEMPER_STEP_BRANCH = 2, /* the sequence `first` if the bool args[0] holds, else `second`; not used yet */
+  TEMPER_STEP_LOOP = 3    /* the sequence `first` while the bool args[0] holds, at most the i64 args[1] times; not used
+                             yet */
+};
 typedef struct temper_step {
   const char* name; /* for people */
-  temper_kernel kernel;
+  int64_t kind;
   const temper_arg* args;
   int64_t num_args;
-  int64_t copy_bytes;
+  int64_t bytes; /* of a copy */
+  temper_kernel kernel;
   int64_t workspace_bytes;        /* the kernel's scratch: workspace_bytes + threads * thread_workspace_bytes */
   int64_t thread_workspace_bytes; /* a multiple of 64 */
   int64_t workspace_offset;       /* of the scratch in the arena, where it has room for `scratch_threads` */
+  int64_t first, second;          /* of a branch or loop: indices of sequences */
 } temper_step;
+
+/* Steps in order of execution. */
+typedef struct temper_sequence {
+  int64_t num_steps;
+  const temper_step* steps;
+} temper_sequence;
 
 typedef struct temper_io {
   const char* name;
   int64_t dtype; /* ONNX TensorProto.DataType: 1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ... */
   int64_t rank;
-  const int64_t* shape;
-  int64_t bytes; /* of the dense array */
+  const int64_t* shape; /* the largest that there is room for */
+  int64_t bytes;        /* of the dense array of that shape */
+  /* The smallest shape that the variant takes; NULL: no other than `shape`. Not used yet. */
+  const int64_t* least;
+  /* Of an output whose extent along `count_axis` only the run knows: where it leaves it, as an i64. NULL: there is
+   * none. Not used yet. */
+  const temper_arg* count;
+  int64_t count_axis;
 } temper_io;
 
-typedef struct temper_plan {
-  int64_t version; /* TEMPER_PLAN_VERSION */
+/* The model for some shapes of its inputs: all variants have the same inputs and outputs but for their shapes. */
+typedef struct temper_variant {
   int64_t num_inputs;
   const temper_io* inputs;
   int64_t num_outputs;
   const temper_io* outputs;
-  int64_t num_steps;
-  const temper_step* steps; /* in order of execution */
-  int64_t arena_bytes;
+  int64_t num_sequences;
+  const temper_sequence* sequences; /* a run is the first; branches and loops run the others */
+  int64_t arena_bytes[TEMPER_NUM_MEMORIES];
   int64_t scratch_threads; /* runs on more of them have scratch apart from the arena */
-  int64_t weight_bytes;    /* size of weights.bin; 0: there need not be one */
-  uint64_t weight_hash;    /* temper_weights_hash of it */
+} temper_variant;
+
+typedef struct temper_plan {
+  int64_t version; /* TEMPER_PLAN_VERSION */
+  int64_t num_variants;
+  const temper_variant* variants;
+  int64_t weight_bytes[TEMPER_NUM_MEMORIES]; /* those of the host, then those of the device: weights.bin in all */
+  uint64_t weight_hash;                      /* temper_weights_hash of it; where it is empty there need not be a file */
+  int64_t state_bytes[TEMPER_NUM_MEMORIES];  /* zero when a model is created */
   int64_t num_cpu_features;
   const char* const* cpu_features; /* LLVM's names ("avx2", "avx512f"): what the kernels use */
 } temper_plan;
 
-extern const temper_plan temper_plan_v1;
+extern const temper_plan temper_package_plan;
 
 /* Fit to be persisted; about as fast as memory. */
 uint64_t temper_weights_hash(const void* data, size_t bytes);

@@ -102,7 +102,7 @@ absl::StatusOr<v1::RegisterRequest> Registration(const StationOptions& options, 
   r.set_device_key(options.key);
   r.set_fingerprint(options.device.backend == "null" ? "null device" : Fingerprint(FingerprintDirectory()));
   r.set_target(Text(target));
-  r.set_codegen_id(CodegenId());
+  r.set_codegen_id(CodegenId(target));
   r.set_threads(target.threads);
   // One lease in reserve keeps the device busy; where the server computes on the same cores, it would only keep it out.
   r.set_slots(options.shares_server_cores ? 1 : 2);

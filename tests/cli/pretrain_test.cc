@@ -55,7 +55,7 @@ class PretrainTest : public testing::Test {
         r.template_name = std::string(def->name);
         r.template_version = def->version;
         r.config = Text(c);
-        r.codegen_id = CodegenId();
+        r.codegen_id = CodegenId(target);
         r.costs_s = {cost_s};
         records.push_back(std::move(r));
       }

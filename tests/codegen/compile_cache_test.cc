@@ -32,7 +32,7 @@ TEST(CompileCache, WhatIsAlikeInEverythingIsCompiledOnce) {
 TEST(CompileCache, WhoAsksAtTheSameTimeGetsTheSame) {
   CompileCache cache;
   const Target host = HostTarget();
-  std::vector<std::shared_ptr<const CompiledModule>> got(4);
+  std::vector<std::shared_ptr<const Artifact>> got(4);
   std::vector<std::thread> threads;
   for (auto& module : got) threads.emplace_back([&] { module = *cache.Compile(Product("a", 8), host); });
   for (std::thread& thread : threads) thread.join();

@@ -26,7 +26,7 @@ TEST(Nest, LaunchesOfDevicesAreRefusedInOneLine) {
   Var g = ir::MakeVar("g"), t = ir::MakeVar("t");
   Stmt store = ir::Store(c, {Expr(g) * Expr(4) + Expr(t)}, ir::Float(1));
   ir::Func f{"f", {c}, 1, ir::For(g, 2, ForKind::kGroupX, ir::For(t, 4, ForKind::kThreadX, store))};
-  absl::Status status = CompileModule({{"k", f}}, HostTarget()).status();
+  absl::Status status = CompileKernels({{"k", f}}, HostTarget()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(), "k: the nest is for devices with thread groups, of which code for CPUs knows nothing");
 }
@@ -107,7 +107,7 @@ TEST(Nest, ScratchOutsideAndInsideParallelLoops) {
              1,
              ir::Alloc(shared, ir::Alloc(shared2, ir::Seq({ir::Store(shared2, {1}, ir::Float(0.5)), first, second})))};
   for (int threads : {1, 3}) ExpectSame(f, 1e-5, 1, threads);
-  auto compiled = CompileModule({{"kernel", f}}, HostTarget());
+  auto compiled = CompileKernels({{"kernel", f}}, HostTarget());
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(compiled->kernels[0].workspace_bytes, (8 * 300 * 4 + 63) / 64 * 64 + 64);
   EXPECT_EQ(compiled->kernels[0].thread_workspace_bytes, 8000 * 4 + (5000 * 4 + 63) / 64 * 64);
@@ -237,16 +237,16 @@ class Guarded {
 };
 
 void RunGuarded(const ir::Func& f, const std::vector<Guarded*>& args, const Target& t) {
-  auto compiled = CompileModule({{"kernel", f}}, t);
+  auto compiled = CompileKernels({{"kernel", f}}, t);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  auto loaded = LoadObject(compiled->object);
+  auto loaded = LoadObject(compiled->code);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   auto symbol = (*loaded)->Symbol("kernel");
   ASSERT_TRUE(symbol.ok());
   std::vector<void*> pointers;
   for (Guarded* g : args) pointers.push_back(g->data);
   SerialLauncher launcher(1);
-  reinterpret_cast<temper_kernel> (*symbol)(pointers.data(), nullptr, &launcher.base);
+  temper_call_on_host(reinterpret_cast<temper_kernel>(*symbol), pointers.data(), nullptr, &launcher.base);
 }
 
 TEST(Nest, TailsUnderAMaskStayInTheirBuffers) {
@@ -415,7 +415,7 @@ TEST(RegisterTile, ScalarAndPartialAccessesToVectorElements) {
 
 // --- refusals
 
-absl::Status CompileStatus(const ir::Func& f) { return CompileModule({{"kernel", f}}, HostTarget()).status(); }
+absl::Status CompileStatus(const ir::Func& f) { return CompileKernels({{"kernel", f}}, HostTarget()).status(); }
 
 TEST(Refusal, NamesWhatIsWrong) {
   ir::Buffer a = F32("a", {8}), c = F32("c", {8}), r = F32("r", {8}, ir::Scope::kRegister);
@@ -440,7 +440,7 @@ TEST(Refusal, NamesWhatIsWrong) {
   EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << s;
   Target cuda = HostTarget();
   cuda.kind = "cuda";
-  EXPECT_EQ(CompileModule({}, cuda).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(CompileKernels({}, cuda).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST(Module, SeveralKernelsAreLoadedTogetherAndApart) {
@@ -449,18 +449,18 @@ TEST(Module, SeveralKernelsAreLoadedTogetherAndApart) {
     Var i = ir::MakeVar("i");
     return ir::Func{"f", {c}, 1, ir::For(i, 4, ForKind::kVectorized, ir::Store(c, {i}, ir::Float(v)))};
   };
-  auto both = CompileModule({{"one", store(1)}, {"two", store(2)}}, HostTarget());
-  auto other = CompileModule({{"one", store(3)}}, HostTarget());
+  auto both = CompileKernels({{"one", store(1)}, {"two", store(2)}}, HostTarget());
+  auto other = CompileKernels({{"one", store(3)}}, HostTarget());
   ASSERT_TRUE(both.ok() && other.ok());
   EXPECT_EQ(both->kernels[1].symbol, "two");
-  EXPECT_FALSE(CompileModule({{"one", store(1)}, {"one", store(2)}}, HostTarget()).ok());
-  auto a = LoadObject(both->object), b = LoadObject(other->object);
+  EXPECT_FALSE(CompileKernels({{"one", store(1)}, {"one", store(2)}}, HostTarget()).ok());
+  auto a = LoadObject(both->code), b = LoadObject(other->code);
   ASSERT_TRUE(a.ok() && b.ok());
   auto first = [](LoadedModule& m, const char* name) {
     float out[16] = {};
     void* args[] = {out};
     SerialLauncher launcher(1);
-    reinterpret_cast<temper_kernel> (*m.Symbol(name))(args, nullptr, &launcher.base);
+    temper_call_on_host(reinterpret_cast<temper_kernel>(*m.Symbol(name)), args, nullptr, &launcher.base);
     return out[3];
   };
   EXPECT_EQ(first(**a, "one"), 1);
@@ -472,8 +472,8 @@ TEST(Module, SeveralKernelsAreLoadedTogetherAndApart) {
 
 TEST(Module, TheSameInputGivesTheSameBytes) {
   auto once = [] {
-    return CompileModule({{"kernel", MatmulNest(30, 64, 32, 14, 32, 16, true)}}, *ParseTarget("llvm:x86-64-v4"))
-        ->object;
+    return CompileKernels({{"kernel", MatmulNest(30, 64, 32, 14, 32, 16, true)}}, *ParseTarget("llvm:x86-64-v4"))
+        ->code;
   };
   EXPECT_EQ(once(), once());
 }
@@ -481,15 +481,15 @@ TEST(Module, TheSameInputGivesTheSameBytes) {
 TEST(Module, RefusesWhatIsNoKernel) {
   EXPECT_FALSE(LoadObject("").ok());
   EXPECT_FALSE(LoadObject("this is not an object file at all, only a line of text").ok());
-  auto compiled = CompileModule({{"kernel", MatmulNest(4, 16, 4, 2, 16, 16, false)}}, HostTarget());
+  auto compiled = CompileKernels({{"kernel", MatmulNest(4, 16, 4, 2, 16, 16, false)}}, HostTarget());
   ASSERT_TRUE(compiled.ok());
-  EXPECT_FALSE(LoadObject(compiled->object.substr(0, compiled->object.size() / 2)).ok());
+  EXPECT_FALSE(LoadObject(compiled->code.substr(0, compiled->code.size() / 2)).ok());
 }
 
 TEST(Module, RefusesSymbolsItDoesNotKnow) {
   Plan plan;
   plan.steps.push_back({"step", "no_such_kernel"});
-  auto object = CompilePlan(plan, HostTarget());
+  auto object = CompilePlan(plan);
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_NE(LoadObject(*object).status().message().find("no_such_kernel"), std::string::npos);
 }
@@ -500,7 +500,7 @@ TEST(Module, ThreadsCompileAtOnce) {
   for (std::string& object : objects) {
     threads.emplace_back([&object] {
       for (int i = 0; i < 3; ++i)
-        object = CompileModule({{"kernel", MatmulNest(9, 32, 8, 4, 16, 16, true)}}, HostTarget())->object;
+        object = CompileKernels({{"kernel", MatmulNest(9, 32, 8, 4, 16, 16, true)}}, HostTarget())->code;
     });
   }
   for (std::thread& t : threads) t.join();
@@ -568,7 +568,7 @@ TEST(Module, TextForPeople) {
   EXPECT_NE(EmitText({{"kernel", f}}, HostTarget(), "ir")->find("define"), std::string::npos);
   EXPECT_NE(EmitText({{"kernel", f}}, HostTarget(), "asm")->find("kernel:"), std::string::npos);
   EXPECT_EQ(EmitText({{"kernel", f}}, HostTarget(), "wasm").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(CodegenId(), std::to_string(kCodegenVersion) + "-llvm19");
+  EXPECT_EQ(CodegenId(HostTarget()), std::to_string(kCodegenVersion) + "-llvm19");
 }
 
 }  // namespace

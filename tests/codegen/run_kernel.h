@@ -29,15 +29,15 @@ class RunnableKernel {
  public:
   static absl::StatusOr<RunnableKernel> Make(const ir::Func& func, const Target& target) {
     RunnableKernel k;
-    TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule({{"kernel", func}}, target));
-    TEMPER_ASSIGN_OR_RETURN(k.module_, LoadObject(compiled.object));
+    TEMPER_ASSIGN_OR_RETURN(Artifact compiled, CompileKernels({{"kernel", func}}, target));
+    TEMPER_ASSIGN_OR_RETURN(k.module_, LoadObject(compiled.code));
     TEMPER_ASSIGN_OR_RETURN(void* address, k.module_->Symbol("kernel"));
     k.call_ = reinterpret_cast<temper_kernel>(address);
     k.info_ = compiled.kernels[0];
     return k;
   }
 
-  // Scratch starts as NaN, and its ends are checked to be untouched. Returns the number of launches, or -1.
+  // Scratch starts as NaN, and its ends are checked to be untouched. Returns the number of launches, or -1 where that, or the kernel itself, failed.
   int Run(std::vector<NDArray>& args, int32_t threads = 2) const {
     SerialLauncher launcher(threads);
     std::vector<void*> pointers;
@@ -46,7 +46,7 @@ class RunnableKernel {
     constexpr int64_t kGuard = 256;
     NDArray scratch(DType::kU8, {bytes + kGuard});
     std::fill_n(static_cast<uint8_t*>(scratch.MutableData()), bytes + kGuard, uint8_t{0xff});
-    call_(pointers.data(), scratch.MutableData(), &launcher.base);
+    if (temper_call_on_host(call_, pointers.data(), scratch.MutableData(), &launcher.base) != 0) return -1;
     const auto* after = static_cast<const uint8_t*>(scratch.data()) + bytes;
     return std::all_of(after, after + kGuard, [](uint8_t b) { return b == 0xff; }) ? launcher.launches : -1;
   }

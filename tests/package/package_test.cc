@@ -1,11 +1,16 @@
 // Packages written and loaded in this process, against the graph's own reference.
 #include "compiler/package/package.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
 
 #include "compiler/graph/pipeline.h"
+#include "compiler/runtime/model.h"
 #include "tests/graph/builder.h"
 
 namespace temper {
@@ -99,6 +104,103 @@ TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {
   const ValueId joined = b.Call("concat", {b.Call("relu", {x}), b.Call("tanh", {x})}, Builder::Int("axis", 1));
   b.Output(b.Call("reduce_sum", {joined}, Builder::Ints("axes", {2})));
   ExpectRight(std::move(b.g));
+}
+
+std::string FileText(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// y = x * `factor`, of 4 elements.
+Graph Scale(double factor) {
+  Builder b;
+  NDArray c(DType::kF32, {1});
+  c.Set(0, factor);
+  b.Output(b.Call("mul", {b.Input({4}), b.Constant(c)}));
+  return std::move(b.g);
+}
+
+// Two models in one process, whose names all are visible to all.
+TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
+  using Run = decltype(&temper_model_run);
+  using Create = decltype(&temper_model_create);
+  using Destroy = decltype(&temper_model_destroy);
+  std::vector<std::pair<void*, temper_model*>> models;
+  for (const char* prefix : {"twice", "thrice_2"}) {
+    const std::string name = prefix, dir = dir_ + "/" + name, library = dir + "/lib" + name + ".so";
+    std::filesystem::create_directories(dir_);
+    Graph g = Scale(name == "twice" ? 2 : 3);
+    ASSERT_TRUE(Optimize(g).ok());
+    const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir, nullptr, name);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_FALSE(std::filesystem::exists(dir + "/model.so"));
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    ASSERT_NE(handle, nullptr) << dlerror();
+    temper_model* model = nullptr;
+    auto create = reinterpret_cast<Create>(dlsym(RTLD_DEFAULT, (name + "_create").c_str()));
+    ASSERT_NE(create, nullptr);
+    ASSERT_EQ(create(dir.c_str(), 1, &model), TEMPER_OK);
+    models.emplace_back(handle, model);
+    EXPECT_EQ(dlsym(handle, "temper_model_run"), nullptr);
+    // Each function that the header declares is there.
+    const std::string header = FileText(dir + "/model.h");
+    EXPECT_EQ(header.find("temper_model_run"), std::string::npos);
+    const std::regex declared("TEMPER_API [^;(]*\\b(" + name + "_[a-z_]+)\\(");
+    int functions = 0;
+    for (std::sregex_iterator it(header.begin(), header.end(), declared), end; it != end; ++it, ++functions)
+      EXPECT_NE(dlsym(handle, (*it)[1].str().c_str()), nullptr) << (*it)[1];
+    EXPECT_EQ(functions, 9);
+    EXPECT_TRUE(LoadPackage(dir).ok());
+  }
+  alignas(64) float x[4] = {1, 2, 3, 4}, y[4] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y};
+  ASSERT_EQ(reinterpret_cast<Run>(dlsym(RTLD_DEFAULT, "twice_run"))(models[0].second, inputs, outputs), TEMPER_OK);
+  EXPECT_EQ(y[3], 8);
+  ASSERT_EQ(reinterpret_cast<Run>(dlsym(RTLD_DEFAULT, "thrice_2_run"))(models[1].second, inputs, outputs), TEMPER_OK);
+  EXPECT_EQ(y[3], 12);
+  reinterpret_cast<Destroy>(dlsym(RTLD_DEFAULT, "twice_destroy"))(models[0].second);
+  reinterpret_cast<Destroy>(dlsym(RTLD_DEFAULT, "thrice_2_destroy"))(models[1].second);
+  for (const auto& [handle, model] : models) dlclose(handle);
+}
+
+TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {
+  Graph g = Scale(2);
+  ASSERT_TRUE(Optimize(g).ok());
+  for (const std::string& prefix :
+       {std::string("2x"), std::string("a-b"), std::string("a/b"), std::string("../a"), std::string("A"),
+        std::string("temper_model"), std::string("a\0b", 3), std::string("\xff"), std::string(65, 'a')}) {
+    const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir_, nullptr, prefix);
+    EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument) << prefix;
+    EXPECT_FALSE(std::filesystem::exists(dir_));
+  }
+}
+
+TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
+  Graph g = Scale(2);
+  ASSERT_TRUE(Optimize(g).ok());
+  ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
+  ASSERT_TRUE(LoadPackage(dir_).ok());
+  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 3";
+  ASSERT_NE(manifest.find(version), std::string::npos);
+  const auto refused = [&](const std::string& text) {
+    std::ofstream(dir_ + "/manifest.json") << text;
+    const absl::Status status = LoadPackage(dir_).status();
+    EXPECT_FALSE(status.ok()) << text;
+    EXPECT_EQ(status.message().find('\n'), std::string::npos);
+    return std::string(status.message());
+  };
+  for (const char* other : {"\"version\": 2", "\"version\": 4"}) {
+    std::string changed = manifest;
+    EXPECT_NE(refused(changed.replace(manifest.find(version), version.size(), other)).find("compile the model again"),
+              std::string::npos);
+  }
+  for (const char* text : {"", "[]", "{}", "{\"version\": \"3\"}", "{\"version\": 3}",
+                           "{\"version\": 3, \"prefix\": 7}", "{\"version\": 3, \"prefix\": \"../../x\"}", "\xff"})
+    refused(text);
+  std::filesystem::remove(dir_ + "/manifest.json");
+  EXPECT_EQ(LoadPackage(dir_).status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel
   for (size_t i = 0; i < kernel.packs.size(); ++i) {
     if (!kernel.packs[i].params.empty()) inputs.push_back({"pack" + std::to_string(i), kernel.packs[i]});
   }
-  TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule(inputs, t));
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModule> module, LoadObject(compiled.object));
+  TEMPER_ASSIGN_OR_RETURN(Artifact compiled, CompileKernels(inputs, t));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModule> module, LoadObject(compiled.code));
   auto call = [&](size_t k, std::vector<void*> args, temper_launcher launcher) -> absl::Status {
     TEMPER_ASSIGN_OR_RETURN(void* symbol, module->Symbol(compiled.kernels[k].symbol));
     NDArray workspace(DType::kU8,
                       {compiled.kernels[k].workspace_bytes + 2 * compiled.kernels[k].thread_workspace_bytes});
     std::memset(workspace.MutableData(), 0xff, static_cast<size_t>(workspace.bytes()));  // NaN, whatever the width
-    reinterpret_cast<temper_kernel>(symbol)(args.data(), workspace.MutableData(), &launcher);
+    temper_call_on_host(reinterpret_cast<temper_kernel>(symbol), args.data(), workspace.MutableData(), &launcher);
     return absl::OkStatus();
   };
   std::vector<NDArray> arrays;

@@ -24,46 +24,52 @@ constexpr int64_t kShape[] = {4, 10};
 constexpr int64_t kBytes = kN * sizeof(float);
 
 // args: a, weights, out: out = a * w, in parallel, each thread noting itself in its own scratch.
-void MultiplyKernel(void* const* args, void* workspace, temper_launcher* launcher) {
+int32_t MultiplyKernel(const temper_call* call) {
+  void* const* args = call->args;
   struct Closure {
     const float *a, *w;
     float* out;
     char* scratch;
   };
   Closure c{static_cast<const float*>(args[0]), static_cast<const float*>(args[1]), static_cast<float*>(args[2]),
-            static_cast<char*>(workspace)};
-  launcher->parallel_for(
-      launcher, kN,
+            static_cast<char*>(call->workspace)};
+  call->launcher->parallel_for(
+      call->launcher, kN,
       [](void* p, int64_t begin, int64_t end, int32_t thread) {
         auto* c = static_cast<Closure*>(p);
         std::memset(c->scratch + 128 + thread * 64, 1, 64);
         for (int64_t i = begin; i < end; ++i) c->out[i] = c->a[i] * c->w[i];
       },
       &c);
+  return TEMPER_OK;
 }
 
 // args: in, out: out = in + 1
-void IncrementKernel(void* const* args, void*, temper_launcher*) {
+int32_t IncrementKernel(const temper_call* call) {
+  void* const* args = call->args;
   for (void* arg : {args[0], args[1]}) {
     if (reinterpret_cast<uintptr_t>(arg) % 64 != 0) std::abort();  // what kernels are promised
   }
   for (int i = 0; i < kN; ++i) static_cast<float*>(args[1])[i] = static_cast<const float*>(args[0])[i] + 1;
+  return TEMPER_OK;
 }
 
 // IncrementKernel that leaves where its scratch lies, seen from its operand.
 ptrdiff_t scratch_from_operand;
-void NotingKernel(void* const* args, void* workspace, temper_launcher* launcher) {
-  scratch_from_operand = static_cast<char*>(workspace) - static_cast<char*>(args[0]);
-  IncrementKernel(args, workspace, launcher);
+int32_t NotingKernel(const temper_call* call) {
+  scratch_from_operand = static_cast<char*>(call->workspace) - static_cast<char*>(call->args[0]);
+  return IncrementKernel(call);
 }
+
+int32_t FailingKernel(const temper_call*) { return TEMPER_NO_RESOURCES; }
 
 constexpr int64_t kLongNs = 2'000'000;
 
 // IncrementKernel that takes kLongNs and more.
-void LongIncrementKernel(void* const* args, void* workspace, temper_launcher* launcher) {
+int32_t LongIncrementKernel(const temper_call* call) {
   for (const int64_t start = MonotonicNs(); MonotonicNs() - start < kLongNs;) {
   }
-  IncrementKernel(args, workspace, launcher);
+  return IncrementKernel(call);
 }
 
 class ModelTest : public testing::Test {
@@ -73,14 +79,16 @@ class ModelTest : public testing::Test {
     for (int i = 0; i < kN; ++i) weights_.push_back(static_cast<float>(i % 7));
     WriteWeights(weights_.data(), kBytes);
     plan_.version = TEMPER_PLAN_VERSION;
-    plan_.num_inputs = 1;
-    plan_.inputs = inputs_;
-    plan_.num_outputs = 3;
-    plan_.outputs = outputs_;
-    plan_.num_steps = 4;
-    plan_.steps = steps_;
-    plan_.arena_bytes = 256;
-    plan_.weight_bytes = kBytes;
+    plan_.num_variants = 1;
+    plan_.variants = &variant_;
+    plan_.weight_bytes[TEMPER_MEMORY_HOST] = kBytes;
+    variant_.num_inputs = 1;
+    variant_.inputs = inputs_;
+    variant_.num_outputs = 3;
+    variant_.outputs = outputs_;
+    variant_.num_sequences = 1;
+    variant_.sequences = &sequence_;
+    variant_.arena_bytes[TEMPER_MEMORY_HOST] = 256;
     plan_.weight_hash = temper_weights_hash(weights_.data(), kBytes);
   }
   void TearDown() override {
@@ -93,16 +101,25 @@ class ModelTest : public testing::Test {
   int Create(int threads = 2) { return temper_model_create_from_plan(&plan_, path_.c_str(), threads, &model_); }
 
   // x -> (arena) x * w -> out0 = that + 1; out1 = x; out2 = w.
-  temper_io inputs_[1] = {{"x", 1, 2, kShape, kBytes}};
-  temper_io outputs_[3] = {{"y", 1, 2, kShape, kBytes}, {"x", 1, 2, kShape, kBytes}, {"w", 1, 2, kShape, kBytes}};
+  static constexpr temper_io Io(const char* name) { return {name, 1, 2, kShape, kBytes, nullptr, nullptr, 0}; }
+  static temper_step Call(const char* name, temper_kernel kernel, const temper_arg* args, int64_t num_args,
+                          int64_t workspace_bytes = 0, int64_t thread_workspace_bytes = 0, int64_t offset = 0) {
+    return {name, TEMPER_STEP_KERNEL, args, num_args, 0, kernel, workspace_bytes, thread_workspace_bytes, offset, 0, 0};
+  }
+  static temper_step Copy(const temper_arg* args) {
+    return {"copy", TEMPER_STEP_COPY, args, 2, kBytes, nullptr, 0, 0, 0, 0, 0};
+  }
+
+  temper_io inputs_[1] = {Io("x")};
+  temper_io outputs_[3] = {Io("y"), Io("x"), Io("w")};
   temper_arg multiply_[3] = {{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_WEIGHT, 0, 0}, {TEMPER_ARG_ARENA, 0, 64}};
   temper_arg increment_[2] = {{TEMPER_ARG_ARENA, 0, 64}, {TEMPER_ARG_OUTPUT, 0, 0}};
   temper_arg copy_input_[2] = {{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 1, 0}};
   temper_arg copy_weight_[2] = {{TEMPER_ARG_WEIGHT, 0, 0}, {TEMPER_ARG_OUTPUT, 2, 0}};
-  temper_step steps_[4] = {{"multiply", MultiplyKernel, multiply_, 3, 0, 128, 64},
-                           {"increment", IncrementKernel, increment_, 2, 0, 0, 0},
-                           {"copy", nullptr, copy_input_, 2, kBytes, 0, 0},
-                           {"copy", nullptr, copy_weight_, 2, kBytes, 0, 0}};
+  temper_step steps_[4] = {Call("multiply", MultiplyKernel, multiply_, 3, 128, 64),
+                           Call("increment", IncrementKernel, increment_, 2), Copy(copy_input_), Copy(copy_weight_)};
+  temper_sequence sequence_ = {4, steps_};
+  temper_variant variant_ = {};
   temper_plan plan_ = {};
   std::string path_;
   std::vector<float> weights_;
@@ -154,10 +171,10 @@ TEST_F(ModelTest, TimesEachStepOfARun) {
 }
 
 TEST_F(ModelTest, ScratchLiesInTheArenaWhereThatHasRoomForTheThreads) {
-  plan_.arena_bytes = 512;
-  plan_.scratch_threads = 2;
+  variant_.arena_bytes[TEMPER_MEMORY_HOST] = 512;
+  variant_.scratch_threads = 2;
   steps_[0].workspace_offset = 256;
-  steps_[1] = {"increment", NotingKernel, increment_, 2, 0, 64, 64, 320};
+  steps_[1] = Call("increment", NotingKernel, increment_, 2, 64, 64, 320);
   alignas(64) float x[kN] = {}, y[3][64] = {};
   const void* inputs[] = {x};
   void* outputs[] = {y[0], y[1], y[2]};
@@ -201,6 +218,133 @@ TEST_F(ModelTest, RefusesNullBuffersAndStaysUsable) {
   EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_OK);
 }
 
+TEST_F(ModelTest, AKernelThatFailsEndsTheRunAndIsNamed) {
+  steps_[1].kernel = FailingKernel;
+  ASSERT_EQ(Create(), TEMPER_OK);
+  alignas(64) float x[kN] = {}, y[3][64] = {};
+  y[1][0] = 7;
+  const void* inputs[] = {x};
+  void* outputs[] = {y[0], y[1], y[2]};
+  EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_NO_RESOURCES);
+  EXPECT_THAT(temper_model_error(model_), HasSubstr("kernel increment failed"));
+  EXPECT_EQ(y[1][0], 7);  // the copy after it was not made
+  steps_[1].kernel = IncrementKernel;
+  EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_OK);
+}
+
+TEST_F(ModelTest, RunsOnTensorsThatSayTheirShapes) {
+  ASSERT_EQ(Create(), TEMPER_OK);
+  alignas(64) float x[kN], y[3][64] = {};
+  for (int i = 0; i < kN; ++i) x[i] = static_cast<float>(i);
+  temper_tensor in = {x, kBytes, 1, 2, {4, 10}};
+  temper_tensor out[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    out[i].data = y[i] + i;  // aligned or not
+    out[i].bytes = kBytes;
+  }
+  ASSERT_EQ(temper_model_run_shaped(model_, &in, out), TEMPER_OK) << temper_model_error(model_);
+  for (int i = 0; i < kN; ++i) {
+    ASSERT_EQ(y[0][i], x[i] * weights_[i] + 1) << i;
+    ASSERT_EQ((y[2] + 2)[i], weights_[i]) << i;
+  }
+  for (const temper_tensor& t : out) {
+    EXPECT_EQ(t.dtype, 1);
+    ASSERT_EQ(t.rank, 2);
+    EXPECT_EQ(t.shape[0], 4);
+    EXPECT_EQ(t.shape[1], 10);
+  }
+}
+
+TEST_F(ModelTest, TensorsThatItDoesNotTakeAreRefusedInALine) {
+  ASSERT_EQ(Create(), TEMPER_OK);
+  alignas(64) float x[kN] = {}, y[3][64] = {};
+  const temper_tensor good = {x, kBytes, 1, 2, {4, 10}};
+  temper_tensor out[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    out[i].data = y[i];
+    out[i].bytes = kBytes;
+  }
+  const auto run = [&](temper_tensor in) { return temper_model_run_shaped(model_, &in, out); };
+  EXPECT_EQ(temper_model_run_shaped(nullptr, &good, out), TEMPER_INVALID_ARGUMENT);
+  EXPECT_EQ(temper_model_run_shaped(model_, nullptr, out), TEMPER_INVALID_ARGUMENT);
+  EXPECT_EQ(temper_model_run_shaped(model_, &good, nullptr), TEMPER_INVALID_ARGUMENT);
+  temper_tensor bad = good;
+  bad.shape[0] = 5;
+  EXPECT_EQ(run(bad), TEMPER_INVALID_ARGUMENT);
+  EXPECT_STREQ(temper_model_error(model_), "input x has type 1 [5, 10]; the model takes type 1 [4, 10]");
+  bad = good;
+  bad.dtype = 11;
+  EXPECT_EQ(run(bad), TEMPER_INVALID_ARGUMENT);
+  for (const int32_t rank : {-1, 0, 1, 3, 17, 1 << 30}) {
+    bad = good;
+    bad.rank = rank;
+    EXPECT_EQ(run(bad), TEMPER_INVALID_ARGUMENT) << rank;
+  }
+  bad = good;
+  bad.bytes = kBytes - 1;
+  EXPECT_EQ(run(bad), TEMPER_INVALID_ARGUMENT);
+  EXPECT_STREQ(temper_model_error(model_), "input x has 159 bytes; its shape needs 160");
+  bad = good;
+  bad.data = nullptr;
+  EXPECT_EQ(run(bad), TEMPER_INVALID_ARGUMENT);
+  out[2].bytes = 0;
+  out[2].data = nullptr;
+  y[0][0] = 7;
+  EXPECT_EQ(run(good), TEMPER_NO_ROOM);
+  EXPECT_STREQ(temper_model_error(model_), "output w needs 160 bytes");
+  EXPECT_EQ(out[2].rank, 2);
+  EXPECT_EQ(out[2].shape[1], 10);
+  EXPECT_EQ(y[0][0], 7);  // nothing has run
+  out[2].bytes = kBytes;
+  out[2].data = y[2];
+  EXPECT_EQ(run(good), TEMPER_OK);
+}
+
+// The formats have a place for what later runtimes do; this one says that it does not.
+TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
+  const auto refused = [&](const char* what) {
+    EXPECT_EQ(Create(), TEMPER_NO_PACKAGE) << what;
+    EXPECT_THAT(temper_model_error(nullptr), HasSubstr(what));
+    temper_model_destroy(model_);
+    model_ = nullptr;
+  };
+  const temper_plan plan = plan_;
+  const temper_variant variant = variant_;
+  const temper_variant both[] = {variant, variant};
+  plan_.num_variants = 2;
+  plan_.variants = both;
+  refused("several variants");
+  plan_ = plan;
+  plan_.state_bytes[TEMPER_MEMORY_HOST] = 64;
+  refused("state between runs");
+  plan_ = plan;
+  plan_.weight_bytes[TEMPER_MEMORY_DEVICE] = 64;
+  refused("a device's memory");
+  plan_ = plan;
+  variant_.arena_bytes[TEMPER_MEMORY_DEVICE] = 64;
+  refused("a device's memory");
+  variant_ = variant;
+  const temper_sequence sequences[] = {sequence_, sequence_};
+  variant_.num_sequences = 2;
+  variant_.sequences = sequences;
+  refused("branches or loops");
+  variant_ = variant;
+  for (const int64_t kind : std::initializer_list<int64_t>{TEMPER_STEP_BRANCH, TEMPER_STEP_LOOP, 4, -1}) {
+    steps_[1].kind = kind;
+    refused("branches or loops");
+  }
+  steps_[1].kind = TEMPER_STEP_KERNEL;
+  const int64_t least[] = {1, 10};
+  inputs_[0].least = least;
+  refused("inputs of several shapes");
+  inputs_[0].least = nullptr;
+  const temper_arg count = {TEMPER_ARG_ARENA, TEMPER_MEMORY_HOST, 0};
+  outputs_[0].count = &count;
+  refused("outputs whose size only the run knows");
+  outputs_[0].count = nullptr;
+  EXPECT_EQ(Create(), TEMPER_OK);
+}
+
 TEST_F(ModelTest, NamesWhatIsWrongWithTheWeights) {
   ASSERT_EQ(std::remove(path_.c_str()), 0);
   EXPECT_EQ(Create(), TEMPER_NO_PACKAGE);
@@ -227,9 +371,11 @@ TEST_F(ModelTest, NamesTheCpuFeaturesThatLack) {
 }
 
 TEST_F(ModelTest, RefusesAPlanOfAnotherVersion) {
-  plan_.version = TEMPER_PLAN_VERSION + 1;
-  EXPECT_EQ(Create(), TEMPER_NO_PACKAGE);
-  EXPECT_THAT(temper_model_error(nullptr), HasSubstr("plan version"));
+  for (const int64_t version : {TEMPER_PLAN_VERSION - 1, TEMPER_PLAN_VERSION + 1}) {
+    plan_.version = version;
+    EXPECT_EQ(Create(), TEMPER_NO_PACKAGE);
+    EXPECT_THAT(temper_model_error(nullptr), HasSubstr("plan version"));
+  }
 }
 
 TEST(WeightsHash, SeesEveryByteAndTheLength) {

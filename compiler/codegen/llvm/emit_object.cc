@@ -140,6 +140,12 @@ absl::StatusOr<std::string> Emit(llvm::Module& module, const Target& target, llv
 
 }  // namespace
 
+Target PlainCpu() {
+  Target plain;
+  plain.cpu = "generic";
+  return plain;
+}
+
 absl::Status PrepareModule(llvm::Module& module, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(BorrowedMachine borrowed, MachineFor(target));
   module.setTargetTriple(borrowed->machine->getTargetTriple().str());

@@ -15,6 +15,8 @@ namespace temper {
 
 // Sets the module's triple and data layout for the target. Called before functions are built.
 absl::Status PrepareModule(llvm::Module& module, const Target& target);
+// Of the host's kind, without any feature: what data and plain calls are compiled for.
+Target PlainCpu();
 // Target attributes that every function of ours carries.
 void SetTargetAttributes(llvm::Function& function, const Target& target);
 // Runs the short list of passes over every function.

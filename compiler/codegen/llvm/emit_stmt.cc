@@ -66,6 +66,15 @@ Emitter::Emitter(KernelContext& context, llvm::Function* function, Value* worksp
   levels_.emplace_back();
 }
 
+void Emitter::Return() {
+  llvm::Type* type = function_->getReturnType();
+  if (type->isVoidTy()) {
+    b_.CreateRetVoid();
+  } else {
+    b_.CreateRet(llvm::Constant::getNullValue(type));
+  }
+}
+
 void Emitter::Bind(const ir::Var& var, const Binding& binding, int64_t extent) {
   bindings_[var.get()] = binding;
   if (extent > 0) ranges_.Bind(var, extent);

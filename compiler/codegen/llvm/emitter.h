@@ -41,7 +41,7 @@ class Emitter {
 
   void BindPointer(const ir::Buffer& buffer, llvm::Value* pointer) { pointers_[buffer.get()] = pointer; }
   void Emit(const ir::Stmt& s);
-  void Return() { b_.CreateRetVoid(); }
+  void Return();  // of a kernel: 0, all went well
   const absl::Status& status() const { return status_; }
 
  private:

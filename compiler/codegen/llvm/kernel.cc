@@ -8,8 +8,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm/emit_object.h"
+#include "compiler/codegen/llvm/generator.h"
 #include "compiler/ir/launch.h"
 
 namespace temper {
@@ -43,8 +43,11 @@ bool IsParallelLoop(const ir::Stmt& s) {
   return s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kParallel && s->extent > 1;
 }
 
-// kernel(args, workspace, launcher) loads the pointers and calls the part that has each of them as a parameter, where
-// they are known not to alias. Where that would do nothing but start a parallel loop, the kernel does it itself.
+// The fields of temper_call, each of 8 bytes.
+enum CallField : unsigned { kArgs = 0, kWorkspace = 2, kLauncher = 3 };
+
+// kernel(call) loads the pointers and calls the part that has each of them as a parameter, where they are known not to
+// alias. Where that would do nothing but start a parallel loop, the kernel does it itself.
 absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target,
                          CompiledKernel& compiled) {
   if (ir::HasLaunches(input.func)) {
@@ -67,20 +70,24 @@ absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const 
 
   llvm::LLVMContext& c = module.getContext();
   llvm::Type* pointer = llvm::PointerType::getUnqual(c);
-  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {pointer, pointer, pointer}, false);
+  auto* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(c), {pointer}, false);
   auto* kernel = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, input.symbol, module);
   SetTargetAttributes(*kernel, target);
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(c, "", kernel));
+  const auto field = [&](CallField f) {
+    return b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, kernel->getArg(0), f));
+  };
+  llvm::Value *operands = field(kArgs), *workspace = field(kWorkspace);
   std::vector<llvm::Value*> args;
   for (size_t i = 0; i < input.func.params.size(); ++i) {
-    args.push_back(b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, kernel->getArg(0), i)));
+    args.push_back(b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, operands, i)));
   }
   for (const ir::Buffer& buffer : plan.workspace_buffers) {
-    args.push_back(b.CreateConstGEP1_64(b.getInt8Ty(), kernel->getArg(1),
-                                        static_cast<uint64_t>(plan.placements.at(buffer.get()).offset)));
+    args.push_back(
+        b.CreateConstGEP1_64(b.getInt8Ty(), workspace, static_cast<uint64_t>(plan.placements.at(buffer.get()).offset)));
   }
-  args.push_back(kernel->getArg(1));
-  args.push_back(kernel->getArg(2));
+  args.push_back(workspace);
+  args.push_back(field(kLauncher));
   if (IsParallelLoop(input.func.body)) {
     TEMPER_RETURN_IF_ERROR(emit(kernel, args));
   } else {
@@ -89,9 +96,9 @@ absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const 
     for (llvm::Argument& arg : main->args()) parameters.push_back(&arg);
     TEMPER_RETURN_IF_ERROR(emit(main, parameters));
     b.CreateCall(main, args);
-    b.CreateRetVoid();
+    b.CreateRet(b.getInt32(0));
   }
-  compiled = {input.symbol, plan.workspace_bytes, plan.thread_workspace_bytes};
+  compiled = {input.symbol, plan.workspace_bytes, plan.thread_workspace_bytes, {}};
   return absl::OkStatus();
 }
 
@@ -102,8 +109,6 @@ struct Built {
 };
 
 absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target& target, Built& built) {
-  if (target.kind != "llvm")
-    return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.kind));
   TEMPER_RETURN_IF_ERROR(PrepareModule(built.module, target));
   std::set<std::string> symbols;
   for (const CodegenInput& input : kernels) {
@@ -120,20 +125,20 @@ absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target&
 
 }  // namespace
 
-std::string CodegenId() { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VERSION_MAJOR); }
+std::string LlvmId() { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VERSION_MAJOR); }
 
-absl::StatusOr<CompiledModule> CompileModule(const std::vector<CodegenInput>& kernels, const Target& target) {
+absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels, const Target& target) {
   Built built;
   built.context.setDiscardValueNames(true);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
-  CompiledModule compiled;
-  TEMPER_ASSIGN_OR_RETURN(compiled.object, EmitObject(built.module, target));
+  Artifact compiled;
+  TEMPER_ASSIGN_OR_RETURN(compiled.code, EmitObject(built.module, target));
   compiled.kernels = std::move(built.kernels);
   return compiled;
 }
 
-absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target,
-                                     std::string_view form) {
+absl::StatusOr<std::string> EmitTextByLlvm(const std::vector<CodegenInput>& kernels, const Target& target,
+                                           std::string_view form) {
   if (form != "ir" && form != "asm")
     return absl::InvalidArgumentError("the forms of generated code are 'ir' and 'asm'");
   Built built;

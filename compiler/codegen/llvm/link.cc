@@ -29,7 +29,8 @@ std::string LibraryPath(const std::string& name) {
 
 }  // namespace
 
-absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path) {
+absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path,
+                               const Exports& exports) {
   static std::mutex lld_is_not_reentrant;
   std::lock_guard lock(lld_is_not_reentrant);
   std::vector<std::string> files;
@@ -42,12 +43,20 @@ absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const st
     if (!out) status = absl::UnavailableError(absl::StrCat("cannot write ", files.back()));
   }
   const std::string script = absl::StrCat(path, ".map");
-  std::ofstream(script) << "{ global: temper_model_*; local: *; };\n";
+  std::string global = exports.renamed.empty() ? "temper_model_*; " : "";
+  std::vector<std::string> names;
+  for (const auto& [from, to] : exports.renamed) {
+    absl::StrAppend(&global, to, "; ");
+    names.push_back(absl::StrCat("--defsym=", to, "=", from));
+  }
+  std::ofstream(script) << "{ global: " << global << "local: *; };\n";
+  const std::string soname = std::filesystem::path(path).filename().string();
   if (status.ok()) {
     const std::string version_script = absl::StrCat("--version-script=", script), libc = LibraryPath("libc.so.6"),
                       libm = LibraryPath("libm.so.6");
-    std::vector<const char*> args = {"ld.lld",  "-shared",  "--gc-sections",        "-z", "now",
-                                     "-soname", "model.so", version_script.c_str(), "-o", path.c_str()};
+    std::vector<const char*> args = {"ld.lld",  "-shared",      "--gc-sections",        "-z", "now",
+                                     "-soname", soname.c_str(), version_script.c_str(), "-o", path.c_str()};
+    for (const std::string& name : names) args.push_back(name.c_str());
     for (const std::string& file : files) args.push_back(file.c_str());
     args.push_back("--as-needed");
     for (const std::string* library : {&libm, &libc}) {

@@ -20,25 +20,13 @@ class PlanModule {
         ptr_(llvm::PointerType::getUnqual(context_)) {}
 
   llvm::Module& Build(const Plan& plan) {
-    std::vector<llvm::Constant*> steps, features;
-    for (const PlanStep& step : plan.steps) steps.push_back(Step(step));
+    std::vector<llvm::Constant*> features;
     for (const std::string& feature : plan.cpu_features) features.push_back(String(feature));
-    llvm::Constant* fields[] = {I64(TEMPER_PLAN_VERSION),
-                                I64(static_cast<int64_t>(plan.inputs.size())),
-                                Ios(plan.inputs),
-                                I64(static_cast<int64_t>(plan.outputs.size())),
-                                Ios(plan.outputs),
-                                I64(static_cast<int64_t>(steps.size())),
-                                Array(steps),
-                                I64(plan.arena_bytes),
-                                I64(plan.scratch_threads),
-                                I64(plan.weight_bytes),
-                                I64(static_cast<int64_t>(plan.weight_hash)),
-                                I64(static_cast<int64_t>(features.size())),
-                                Array(features)};
-    llvm::Constant* table = llvm::ConstantStruct::getAnon(fields);
+    llvm::Constant* table =
+        Struct({I64(TEMPER_PLAN_VERSION), I64(1), Array({Variant(plan)}), OnHost(plan.weight_bytes),
+                I64(static_cast<int64_t>(plan.weight_hash)), OnHost(0), Count(features), Array(features)});
     auto* global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table,
-                                            "temper_plan_v1");
+                                            "temper_package_plan");
     global->setVisibility(llvm::GlobalValue::HiddenVisibility);
     return module_;
   }
@@ -47,6 +35,12 @@ class PlanModule {
   llvm::Constant* I64(int64_t v) { return llvm::ConstantInt::getSigned(i64_, v); }
   llvm::Constant* I32(int32_t v) { return llvm::ConstantInt::getSigned(i32_, v); }
   llvm::Constant* Null() { return llvm::ConstantPointerNull::get(ptr_); }
+  llvm::Constant* Count(const std::vector<llvm::Constant*>& items) { return I64(static_cast<int64_t>(items.size())); }
+  llvm::Constant* Struct(llvm::ArrayRef<llvm::Constant*> fields) { return llvm::ConstantStruct::getAnon(fields); }
+  // Bytes by memory: all are the host's.
+  llvm::Constant* OnHost(int64_t bytes) {
+    return llvm::ConstantArray::get(llvm::ArrayType::get(i64_, TEMPER_NUM_MEMORIES), {I64(bytes), I64(0)});
+  }
   llvm::Constant* Global(llvm::Constant* value) {
     return new llvm::GlobalVariable(module_, value->getType(), true, llvm::GlobalValue::PrivateLinkage, value);
   }
@@ -56,40 +50,40 @@ class PlanModule {
     return Global(llvm::ConstantArray::get(llvm::ArrayType::get(items[0]->getType(), items.size()), items));
   }
 
-  llvm::Constant* Ios(const std::vector<PlanIo>& ios) {
+  llvm::Constant* Variant(const Plan& plan) {
+    std::vector<llvm::Constant*> steps;
+    for (const PlanStep& step : plan.steps) steps.push_back(Step(step));
+    llvm::Constant* sequence = Struct({Count(steps), Array(steps)});
+    const std::vector<llvm::Constant*> inputs = Ios(plan.inputs), outputs = Ios(plan.outputs);
+    return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(1), Array({sequence}),
+                   OnHost(plan.arena_bytes), I64(plan.scratch_threads)});
+  }
+
+  std::vector<llvm::Constant*> Ios(const std::vector<PlanIo>& ios) {
     std::vector<llvm::Constant*> items;
     for (const PlanIo& io : ios) {
       std::vector<llvm::Constant*> shape;
       for (int64_t d : io.shape) shape.push_back(I64(d));
-      llvm::Constant* fields[] = {String(io.name), I64(Info(io.dtype).onnx), I64(static_cast<int64_t>(io.shape.size())),
-                                  Array(shape), I64(BytesOf(io.dtype, NumElements(io.shape)))};
-      items.push_back(llvm::ConstantStruct::getAnon(fields));
+      items.push_back(Struct({String(io.name), I64(Info(io.dtype).onnx), Count(shape), Array(shape),
+                              I64(BytesOf(io.dtype, NumElements(io.shape))), Null(), Null(), I64(0)}));
     }
-    return Array(items);
+    return items;
   }
 
   llvm::Constant* Step(const PlanStep& step) {
     std::vector<llvm::Constant*> args;
-    for (const PlanArg& arg : step.args) {
-      llvm::Constant* fields[] = {I32(arg.kind), I32(arg.index), I64(arg.offset)};
-      args.push_back(llvm::ConstantStruct::getAnon(fields));
-    }
-    llvm::Constant* kernel = Null();
-    if (!step.symbol.empty()) {
-      auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context_), {ptr_, ptr_, ptr_}, false);
-      auto* function = llvm::cast<llvm::Function>(module_.getOrInsertFunction(step.symbol, type).getCallee());
-      function->setVisibility(llvm::GlobalValue::HiddenVisibility);
-      kernel = function;
-    }
-    llvm::Constant* fields[] = {String(step.name),
-                                kernel,
-                                Array(args),
-                                I64(static_cast<int64_t>(step.args.size())),
-                                I64(step.copy_bytes),
-                                I64(step.workspace_bytes),
-                                I64(step.thread_workspace_bytes),
-                                I64(step.workspace_offset)};
-    return llvm::ConstantStruct::getAnon(fields);
+    for (const PlanArg& arg : step.args) args.push_back(Struct({I32(arg.kind), I32(arg.index), I64(arg.offset)}));
+    const bool copies = step.symbol.empty();
+    return Struct({String(step.name), I64(copies ? TEMPER_STEP_COPY : TEMPER_STEP_KERNEL), Array(args), Count(args),
+                   I64(step.copy_bytes), copies ? Null() : Kernel(step.symbol), I64(step.workspace_bytes),
+                   I64(step.thread_workspace_bytes), I64(step.workspace_offset), I64(0), I64(0)});
+  }
+
+  llvm::Constant* Kernel(const std::string& symbol) {
+    auto* type = llvm::FunctionType::get(i32_, {ptr_}, false);
+    auto* function = llvm::cast<llvm::Function>(module_.getOrInsertFunction(symbol, type).getCallee());
+    function->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    return function;
   }
 
   llvm::LLVMContext context_;
@@ -100,9 +94,9 @@ class PlanModule {
 
 }  // namespace
 
-absl::StatusOr<std::string> CompilePlan(const Plan& plan, const Target& target) {
+absl::StatusOr<std::string> CompilePlan(const Plan& plan) {
   PlanModule module;
-  return EmitObject(module.Build(plan), target);
+  return EmitObject(module.Build(plan), PlainCpu());
 }
 
 }  // namespace temper

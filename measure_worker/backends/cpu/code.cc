@@ -45,12 +45,12 @@ class LatestCode {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Code>> Code::Compile(const ir::Func& func, const Target& t) {
-  TEMPER_ASSIGN_OR_RETURN(CompiledModule compiled, CompileModule({{kSymbol, func}}, t));
+  TEMPER_ASSIGN_OR_RETURN(Artifact compiled, CompileKernels({{kSymbol, func}}, t));
   auto code = std::make_shared<Code>();
   {
     static std::mutex mutex;  // LoadObject is not thread-safe
     std::lock_guard lock(mutex);
-    TEMPER_ASSIGN_OR_RETURN(code->module_, LoadObject(compiled.object));
+    TEMPER_ASSIGN_OR_RETURN(code->module_, LoadObject(compiled.code));
   }
   TEMPER_ASSIGN_OR_RETURN(void* entry, code->module_->Symbol(kSymbol));
   code->entry_ = reinterpret_cast<temper_kernel>(entry);

@@ -13,7 +13,9 @@ class Code {
  public:
   static absl::StatusOr<std::shared_ptr<const Code>> Compile(const ir::Func& func, const Target& t);
 
-  temper_kernel entry() const { return entry_; }
+  void Call(void* const* args, void* workspace, temper_launcher* launcher) const {
+    temper_call_on_host(entry_, args, workspace, launcher);
+  }
   int64_t WorkspaceBytes(int threads) const { return info_.workspace_bytes + threads * info_.thread_workspace_bytes; }
   int64_t ParameterBytes(size_t i) const { return parameter_bytes_[i]; }
   size_t parameters() const { return parameter_bytes_.size(); }

@@ -39,7 +39,7 @@ class CpuProgram : public Program {
     workspace.Fill(kPoison);
     temper_pool_settle_caller(pool_.get());
     const int64_t start = MonotonicNs();
-    code_.main->entry()(checked_args_.data(), workspace.data(), launcher_);
+    code_.main->Call(checked_args_.data(), workspace.data(), launcher_);
     const int64_t ns = MonotonicNs() - start;
     if (absl::Status status = workspace.CheckSlack(); !status.ok()) {
       return absl::DataLossError(absl::StrCat("scratch: ", status.message()));
@@ -74,7 +74,7 @@ class CpuProgram : public Program {
   static double Seconds(int64_t ns) { return static_cast<double>(std::max<int64_t>(ns, 1)) * 1e-9; }
 
   void Call(size_t copy) {
-    code_.main->entry()(args_[copy].data(), state_->timed_scratch, launcher_);
+    code_.main->Call(args_[copy].data(), state_->timed_scratch, launcher_);
     state_->last_writer = this;
     state_->latest_constants = constants_.get();
   }
@@ -237,7 +237,7 @@ class CpuProgram : public Program {
     PoisonAll(packed);
     TEMPER_ASSIGN_OR_RETURN(GuardedBuffer workspace, GuardedBuffer::Make(pack.WorkspaceBytes(launcher_->threads)));
     void* args[] = {state_->operands[input].data(), packed.data()};
-    pack.entry()(args, workspace.data(), launcher_);
+    pack.Call(args, workspace.data(), launcher_);
     TEMPER_RETURN_IF_ERROR(state_->CheckOperand(input));
     TEMPER_RETURN_IF_ERROR(packed.CheckSlack());
     return packed.MakeReadOnly();

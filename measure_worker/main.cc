@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "base/state_directory.h"
 #include "measure_worker/join_command.h"
 #include "measure_worker/sandbox/confinement.h"
@@ -41,13 +43,21 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Blocks until SIGTERM or SIGINT, or, if asked to watch it, until our parent is gone. Returns which.
-std::string AwaitEnd(const sigset_t& signals, pid_t watched_parent) {
+// Blocks until SIGTERM or SIGINT, or, if asked to watch it, until our parent is gone. Returns which. Tells a service
+// manager that watches this process that it lives, while all stations do.
+std::string AwaitEnd(const sigset_t& signals, pid_t watched_parent, const ServiceNotifier& notifier,
+                     const std::vector<std::unique_ptr<Station>>& stations) {
   constexpr timespec kLookAgain{0, 200'000'000};
-  for (;;) {
+  // Thrice as often as asked, for one message may come late.
+  const absl::Duration every = notifier.watchdog().value_or(absl::InfiniteDuration()) / 3;
+  for (absl::Time told = absl::Now();;) {
     const int signal = sigtimedwait(&signals, nullptr, &kLookAgain);
     if (signal > 0) return absl::StrCat("the worker was told to by SIG", sigabbrev_np(signal));
     if (watched_parent != 0 && getppid() != watched_parent) return "the worker's parent process is gone";
+    if (absl::Now() - told < every || !std::ranges::all_of(stations, [](const auto& s) { return s->Lives(); }))
+      continue;
+    notifier.Send("WATCHDOG=1");
+    told = absl::Now();
   }
 }
 
@@ -118,7 +128,10 @@ absl::Status Serve(const Options& options) {
     stations.push_back(std::move(station));
   }
   for (const auto& station : stations) station->Start();
-  const std::string why = AwaitEnd(signals, parent);
+  const ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
+  notifier.Send("READY=1");
+  const std::string why = AwaitEnd(signals, parent, notifier, stations);
+  notifier.Send("STOPPING=1");
   spdlog::info("stopping: {}", why);
   std::vector<std::thread> stopping;
   for (const auto& station : stations) stopping.emplace_back([&] { station->Stop(why); });

@@ -17,7 +17,7 @@
 #include "proto/channel.h"
 #include "storage/store.h"
 #include "tuner_server/directory_commands.h"
-#include "tuner_server/operations/notify.h"
+#include "base/notify.h"
 #include "tuner_server/operations/operations.h"
 #include "tuner_server/operations/pages.h"
 #include "tuner_server/service/server.h"

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
+#include "base/log.h"
 #include "proto/convert.h"
 #include "proto/convert_trial.h"
 
@@ -21,6 +20,7 @@ constexpr size_t kMostSubmittedBytes = 768 << 10;
 // waiting for others who measure on the same cores. Then the server gives it to somebody else.
 constexpr int kMostTimesItsWork = 10;
 constexpr absl::Duration kForTheRest = absl::Minutes(30);
+constexpr int64_t kCancelled = 600'000'000'000;  // ns within which a cancelled measurement has ended
 
 absl::Duration MostAge(const v1::Lease& lease) {
   absl::Duration work;
@@ -33,6 +33,12 @@ absl::Duration MostAge(const v1::Lease& lease) {
 }
 
 int CountResults(const v1::SubmitResultsRequest& request) { return request.results_size() + request.models_size(); }
+
+// All results of a request are of one lease.
+int64_t LeaseOf(const v1::SubmitResultsRequest& request) {
+  if (request.results_size() > 0) return request.results(0).lease();
+  return request.models_size() > 0 ? request.models(0).lease() : 0;
+}
 
 }  // namespace
 
@@ -84,7 +90,12 @@ void Agent::Farewell(const std::string& why) {
   }
   request.set_reason(why);
   if (const absl::Status left = link_.Leave(request); !left.ok())
-    spdlog::info("the server was not told of the end: {}", std::string(left.message()));
+    LogInfo(About(), "the server was not told of the end: {}", std::string(left.message()));
+}
+
+bool Agent::Lives() {
+  std::lock_guard lock(mutex_);
+  return !measuring_until_ns_.has_value() || options_.now_ns() < *measuring_until_ns_ + kCancelled;
 }
 
 int Agent::FreeSlots() const {
@@ -133,7 +144,7 @@ bool Agent::RegisterOnce() {
   std::lock_guard lock(mutex_);
   if (!reply.ok()) {
     if (!stopping_ && register_failures_++ == 0) {
-      spdlog::warn("cannot register with the server, and keep trying: {}", std::string(reply.status().message()));
+      LogWarn(About(), "cannot register with the server, and keep trying: {}", std::string(reply.status().message()));
     }
     return false;
   }
@@ -141,7 +152,7 @@ bool Agent::RegisterOnce() {
   session_ = reply->session();
   if (reply->sync_ms() > 0) busy_wait_ = absl::Milliseconds(reply->sync_ms());
   sync_failures_ = 0;
-  spdlog::info("registered for key '{}' as session {}", options_.registration.device_key(), session_);
+  LogInfo(About(), "registered for key '{}' as session {}", options_.registration.device_key(), session_);
   return true;
 }
 
@@ -170,7 +181,8 @@ void Agent::OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::
   if (!reply.ok()) {
     // A broken call that a newer one has replaced says nothing about the server.
     if (syncs_.empty()) ++sync_failures_;
-    if (!stopping_ && sync_failures_ == 1) spdlog::warn("lost the server: {}", std::string(reply.status().message()));
+    if (!stopping_ && sync_failures_ == 1)
+      LogWarn(About(), "lost the server: {}", std::string(reply.status().message()));
   } else {
     sync_failures_ = 0;
     // What an answer that comes late says of an earlier session is no news.
@@ -184,9 +196,9 @@ void Agent::TakeReply(v1::SyncReply& reply) {
   if (reply.draining() != draining_ && !reply.unknown_session()) {
     draining_ = reply.draining();
     if (draining_.empty())
-      spdlog::warn("the server grants again");
+      LogWarn(About(), "the server grants again");
     else
-      spdlog::warn("the server grants nothing more, what is held is finished: {}", draining_);
+      LogWarn(About(), "the server grants nothing more, what is held is finished: {}", draining_);
   }
   for (v1::Lease& lease : *reply.mutable_grants()) {
     if (!stopping_ && !held_.contains(lease.lease())) Hold(std::move(lease));
@@ -215,7 +227,7 @@ void Agent::DropAged() {
   std::erase_if(held_, [&](auto& entry) {
     auto& [id, held] = entry;
     if (now - held.granted_ns < held.most_age_ns) return false;
-    spdlog::warn("lease {} is given up: it has been held for too long", id);
+    LogWarn(About(id), "lease {} is given up: it has been held for too long", id);
     held.token->Cancel();
     std::erase(to_measure_, id);
     return true;
@@ -232,10 +244,12 @@ void Agent::MeasureLoop() {
     const int64_t id = to_measure_.front();
     to_measure_.pop_front();
     const Held held = held_.at(id);
+    measuring_until_ns_ = held.granted_ns + held.most_age_ns;
     lock.unlock();
     Outgoing done{id, {}};
     Measure(held, done.results);
     lock.lock();
+    measuring_until_ns_.reset();
     // It is no longer there if it got too old.
     if (const auto it = held_.find(id); it != held_.end()) it->second.measured = true;
     if (CountResults(done.results) > 0) {
@@ -325,7 +339,8 @@ bool Agent::Deliver(const v1::SubmitResultsRequest& results, bool again) {
   const bool refused = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
   if (!refused) return status.ok() || absl::IsPermissionDenied(status);
   if (!one) return DeliverInHalves(results, again);
-  spdlog::warn("a result is dropped, for the server does not take it: {}", std::string(status.message()));
+  LogWarn(About(LeaseOf(results)), "a result is dropped, for the server does not take it: {}",
+          std::string(status.message()));
   return true;
 }
 
@@ -346,11 +361,13 @@ absl::Status Agent::Submit(v1::SubmitResultsRequest results, bool again) {
   }
   const auto reply = link_.SubmitResults(results);
   if (!reply.ok()) {
-    if (!again) spdlog::warn("cannot hand in results yet: {}", std::string(reply.status().message()));
+    if (!again)
+      LogWarn(About(LeaseOf(results)), "cannot hand in results yet: {}", std::string(reply.status().message()));
     return reply.status();
   }
   const auto refused = std::count(reply->acked().begin(), reply->acked().end(), false);
-  if (refused > 0) spdlog::warn("the server refused {} results that contradict earlier ones", refused);
+  if (refused > 0)
+    LogWarn(About(LeaseOf(results)), "the server refused {} results that contradict earlier ones", refused);
   return absl::OkStatus();
 }
 

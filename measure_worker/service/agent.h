@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "compiler/runtime/timing.h"
 #include "measure_worker/sandbox/sandbox.h"
@@ -53,6 +55,9 @@ class Agent {
   // Ends what is being measured, hands in what is done (one try), gives back what is left and tells the server `why`,
   // closes the link. Returns when all threads are gone, after two seconds or so at most.
   void Stop(const std::string& why);
+  // False: what it measures has taken far longer than any cancellation, so the thread that measures hangs. It blocks
+  // where another thread does not let go of what both use.
+  bool Lives();
 
  private:
   struct Held {
@@ -85,6 +90,7 @@ class Agent {
   absl::Status Submit(v1::SubmitResultsRequest results, bool again);
 
   int FreeSlots() const;
+  LogFields About(int64_t lease = 0) const { return {.lease = lease, .key = options_.registration.device_key()}; }
   absl::Duration Jittered(absl::Duration d);  // +-20 %
   // Waits for full-jitter back-off number `failures`, for the stop, or until there is more to hand in. Only under the
   // lock.
@@ -102,9 +108,10 @@ class Agent {
   absl::Duration busy_wait_ = absl::Seconds(10);
   std::map<int64_t, Held> held_;
   std::deque<int64_t> to_measure_;
-  std::deque<Outgoing> measured_;  // on their way into the spool
-  std::string draining_;           // why nothing more is granted; empty: it is
-  std::map<int64_t, int> syncs_;   // calls under way: number -> free slots told
+  std::deque<Outgoing> measured_;              // on their way into the spool
+  std::string draining_;                       // why nothing more is granted; empty: it is
+  std::optional<int64_t> measuring_until_ns_;  // when what is being measured is surely cancelled
+  std::map<int64_t, int> syncs_;               // calls under way: number -> free slots told
   int64_t next_sync_ = 0;
   int register_failures_ = 0, sync_failures_ = 0;  // in a row
   Rng rng_;

@@ -12,11 +12,10 @@
 #include <filesystem>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/secure_random.h"
 #include "base/state_directory.h"
 
@@ -169,7 +168,8 @@ int64_t Spool::Add(int64_t lease, const v1::SubmitResultsRequest& results) {
   entries_.push_back(std::move(entry));
   Append(entries_.back().number, payload);
   while (live_bytes_ > most_bytes_ && entries_.size() > 1) {
-    spdlog::warn("the results of lease {} are dropped: too many wait to be handed in", entries_.front().lease);
+    LogWarn({.lease = entries_.front().lease}, "the results of lease {} are dropped: too many wait to be handed in",
+            entries_.front().lease);
     Remove(entries_.front().number);
   }
   return next_ - 1;

@@ -72,6 +72,7 @@ class SandboxedStation : public Station {
 
   void Start() override { agent_.Start(); }
   void Stop(const std::string& why) override { agent_.Stop(why); }
+  bool Lives() override { return agent_.Lives(); }
 
  private:
   static SandboxLimits Limits(const DeviceSpec& device) {

@@ -28,6 +28,7 @@ class Station {
   virtual void Start() = 0;
   // As an Agent's.
   virtual void Stop(const std::string& why) = 0;
+  virtual bool Lives() = 0;
 };
 
 }  // namespace temper::worker

@@ -131,6 +131,22 @@ TEST_F(ServerProcessTest, TellsItsManagerThatItIsReadyLivesAndStops) {
   EXPECT_EQ(server.Wait(), 0);
 }
 
+TEST_F(ServerProcessTest, AWorkerTellsItsManagerTheSame) {
+  Manager manager(directory_.path() + "/notify");
+  Program worker({TEMPER_WORKER, "--server", "unix:" + directory_.path() + "/nobody", "--key", "k", "--device", "null",
+                  "--spool", directory_.path() + "/spool"},
+                 {"NOTIFY_SOCKET=" + directory_.path() + "/notify", "WATCHDOG_USEC=150000"});
+  EXPECT_EQ(manager.Next(), "READY=1");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(manager.Next(), "WATCHDOG=1");
+  worker.Kill(SIGTERM);
+  std::string last;
+  do {
+    last = manager.Next();
+  } while (last == "WATCHDOG=1");
+  EXPECT_EQ(last, "STOPPING=1");
+  EXPECT_EQ(worker.Wait(), 0);
+}
+
 TEST_F(ServerProcessTest, AServerThatNobodyWatchesSendsNoWatchdog) {
   Manager manager(directory_.path() + "/notify");
   Program server(Command({}), {"NOTIFY_SOCKET=" + directory_.path() + "/notify"});

@@ -238,6 +238,24 @@ TEST_F(AgentTest, CancelledLeasesAreDroppedRunningOrWaiting) {
   EXPECT_EQ(measurer_.measured_, 1);
 }
 
+// A measurement that does not end though it is cancelled: the worker's service manager is to know.
+TEST_F(AgentTest, AMeasurementThatCanNotBeEndedIsNoLife) {
+  std::atomic<int64_t> now_ns = 0;
+  AgentOptions options = Options(1);
+  options.now_ns = [&] { return now_ns.load(); };
+  agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, options);
+  agent_->Start();
+  EXPECT_TRUE(agent_->Lives());
+  server_.Grant(BatchLease(1, {"block"}));
+  measurer_.blocked_.wait(false);
+  EXPECT_TRUE(agent_->Lives());
+  now_ns = absl::ToInt64Nanoseconds(absl::Hours(12));  // far beyond what a lease of one candidate may take
+  EXPECT_FALSE(agent_->Lives());
+  server_.Cancel(1);
+  ASSERT_TRUE(AwaitNothingHeld(server_));
+  EXPECT_TRUE(agent_->Lives());
+}
+
 TEST_F(AgentTest, AGrantThatComesTwiceIsMeasuredOnce) {
   server_.FailNext(0, 0, 3);
   Begin();

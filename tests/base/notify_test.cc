@@ -1,4 +1,4 @@
-#include "tuner_server/operations/notify.h"
+#include "base/notify.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -32,6 +32,21 @@ class LonelyHost : public JobHost {
   FallibleStore store_;
 };
 
+// One whose workers are of the kinds that are there.
+class MixedHost : public LonelyHost {
+ public:
+  std::optional<WorkerInfo> FindWorker(const DeviceKind& kind) override {
+    for (const WorkerInfo& worker : workers_) {
+      const bool any = kind.target.empty() && kind.codegen_id.empty();
+      if (any || (kind.target == worker.target && kind.codegen_id == worker.codegen_id)) return worker;
+    }
+    return std::nullopt;
+  }
+  int Slots(const DeviceKind&) override { return 1; }
+
+  std::vector<WorkerInfo> workers_;
+};
+
 JobPlan Plan(LonelyHost& host) {
   JobSpec spec;
   spec.workloads = {Text(ToyWorkload("a", 100))};
@@ -59,6 +74,36 @@ TEST(JobSteps, AnEndThatCanNotBeStoredIsStoredLater) {
   EXPECT_TRUE(steps.over());
   EXPECT_EQ(steps.view().state, "failed");
   EXPECT_EQ(host.store_.GetJob(steps.spec().id)->state, "failed");
+}
+
+// Results of another code generator are not compared with those that the job has.
+TEST(JobSteps, AJobThatGoesOnDoesSoWithItsKindOfWorker) {
+  const auto worker = [](const std::string& codegen_id) {
+    WorkerInfo info;
+    info.device_key = "k";
+    info.target = Text(*ParseTarget("llvm:haswell"));
+    info.codegen_id = codegen_id;
+    return info;
+  };
+  MixedHost host;
+  JobPlan plan = Plan(host);
+  plan.spec.earlier_time = absl::Seconds(1);
+  plan.row.target = Text(*ParseTarget("llvm:haswell"));
+  plan.row.codegen_id = "its own";
+  host.workers_ = {worker("another"), worker("its own")};
+  JobSteps with_its_own(host, plan);
+  with_its_own.Step({}, host.clock_.Monotonic());
+  EXPECT_EQ(with_its_own.view().state, "running");
+  EXPECT_EQ(host.store_.GetJob(plan.row.id)->codegen_id, "its own");
+
+  host.workers_ = {worker("another")};
+  JobSteps with_another(host, plan);
+  const absl::Duration due = with_another.Step({}, host.clock_.Monotonic());
+  EXPECT_EQ(with_another.view().state, "waiting_for_device") << "its own may come back";
+  host.clock_.Advance(due - host.clock_.Monotonic());
+  with_another.Step({}, host.clock_.Monotonic());
+  EXPECT_EQ(with_another.view().state, "running");
+  EXPECT_EQ(host.store_.GetJob(plan.row.id)->codegen_id, "another");
 }
 
 TEST(JobSteps, AServerThatEndsDoesNotWaitForItsDisk) {

@@ -37,7 +37,7 @@ void JobInput::Stop(const std::string& state, const std::string& reason) {
 JobSteps::JobSteps(JobHost& host, JobPlan plan)
     : host_(host),
       spec_(std::move(plan.spec)),
-      kind_{.key = spec_.device_key},
+      kind_{spec_.device_key, plan.row.target, plan.row.codegen_id},
       options_(std::move(plan.loop)),
       started_(host.clock().Monotonic() - spec_.earlier_time.value_or(absl::ZeroDuration())),
       tasks_(std::move(plan.tasks)),
@@ -98,9 +98,14 @@ absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {
 }
 
 absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
-  const std::optional<WorkerInfo> worker = host_.FindWorker(kind_);
+  std::optional<WorkerInfo> worker = host_.FindWorker(kind_);
+  if (!worker && now >= wait_until_) {
+    // A job that goes on, of whose kind of worker none came back: others measure all of it again.
+    kind_ = {.key = spec_.device_key};
+    worker = host_.FindWorker(kind_);
+    if (!worker) return absl::UnavailableError(host_.WhyNoWorker(kind_));
+  }
   if (!worker) {
-    if (now >= wait_until_) return absl::UnavailableError(host_.WhyNoWorker(kind_));
     ShowState("waiting_for_device");
     return wait_until_;
   }

@@ -67,7 +67,7 @@ class JobSteps {
 
   JobHost& host_;
   const JobSpec spec_;
-  DeviceKind kind_;  // any of the key, until there is a worker; then what it is
+  DeviceKind kind_;  // any of the key, until there is a worker; then what it is, after a restart too
   const JobLoopOptions options_;
   const absl::Duration started_;
 

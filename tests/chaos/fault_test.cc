@@ -1,11 +1,12 @@
-// Rows 25, 26, 34 and 37 of the fault matrix: jobs cancelled in each phase, a disk that is full for a while, a watcher
-// that does not read, a fleet that comes back all at once.
+// Rows 25, 26, 27, 34 and 37 of the fault matrix: jobs cancelled in each phase, a disk that is full for a while, one
+// that breaks, a watcher that does not read, a fleet that comes back all at once.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -103,6 +104,30 @@ TEST_F(DiskTest, Row26AFullDiskThatStaysFullEndsTheJobAndItsEndIsStoredOnceThere
     return store.ok() && (*store)->GetJob(job)->state == "failed";
   };
   EXPECT_TRUE(Eventually(stored));
+  server_.KillAndWait();
+  ExpectPromises();
+}
+
+// --- row 27 ---
+
+TEST_F(FaultTest, Row27ADiskThatFailsEndsTheServerWithALineAndTheNextGoesOn) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's library has to be loaded first";
+#endif
+  const std::string sign = Path("the-disk-is-broken");
+  ASSERT_NO_FATAL_FAILURE(StartServer({"LD_PRELOAD=" TEMPER_FAILING_SYNC, "TEMPER_TEST_FAILING_SYNC=" + sign}));
+  auto worker = Worker("w", absl::Milliseconds(5));
+  const int64_t job = Submit(OperatorsJob(4, 60));
+  ASSERT_TRUE(Eventually([&] { return ledger_->Size() > 0; })) << Situation();
+  std::ofstream(sign) << "\n";
+  const int status = server_.Wait();
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_TRUE(absl::StrContains(server_.Errors(), options_.db)) << server_.Errors();
+  std::filesystem::remove(sign);
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  EXPECT_EQ(AwaitEnd(job), "done") << Situation();
+  worker.reset();
   server_.KillAndWait();
   ExpectPromises();
 }

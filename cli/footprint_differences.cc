@@ -1,6 +1,7 @@
 #include "cli/footprint_differences.h"
 
 #include <algorithm>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

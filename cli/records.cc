@@ -152,7 +152,8 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
   const bool stale = best->record.codegen_id != CodegenId(t);
   const TemplateDef* def = FindTemplate(best->record.template_name);
   absl::StatusOr<Config> config = ParseConfig(best->record.config);
-  if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok())
+  if ((stale && options_.strict) || def == nullptr || !def->matches(w, t) || !config.ok() ||
+      !def->space(w, t).Check(*config).ok())
     return untuned;
   return KernelChoice{best->record.template_name,      *config, best->level,
                       std::to_string(best->record.id), stale,   MedianCost(best->record)};

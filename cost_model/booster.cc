@@ -117,7 +117,7 @@ void AddMargins(const Booster& b, std::span<const float> rows, size_t width, std
 absl::Status BoosterTrainer::Add(const Workload& w, int group, std::string_view template_name, const Config& config,
                                  double cost_s) {
   const TemplateDef* def = FindTemplate(template_name);
-  if (def == nullptr || !(cost_s > 0)) {
+  if (def == nullptr || !def->matches(w, target_) || !(cost_s > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("no sample to train on: template ", std::string(template_name), ", ", cost_s, " s"));
   }

@@ -50,7 +50,7 @@ class BoosterTrainer {
   BoosterTrainer(Target target, std::span<const Booster> base) : target_(std::move(target)), base_(base) {}
 
   // A candidate of the task `group`, whose workload is always the same; infinite seconds are a failure.
-  // kInvalidArgument: no such template, a cost that is no positive number.
+  // kInvalidArgument: no such template, none for this workload on the target, a cost that is no positive number.
   absl::Status Add(const Workload& w, int group, std::string_view template_name, const Config& config, double cost_s);
   size_t samples(std::string_view template_name) const;
   // Keeps the newest so many of each template.

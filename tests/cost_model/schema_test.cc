@@ -102,6 +102,15 @@ TEST(Schema, ABoosterIsOfItsTemplatesSchema) {
   EXPECT_TRUE(absl::IsFailedPrecondition(ParseBooster(Text(of_cpus)).status()));
 }
 
+// Records from outside may name any template.
+TEST(Schema, ATrainerTakesNoSampleOfAnotherKindsTemplate) {
+  Toy();
+  const Config of_a_cpu = *ParseConfig("mr=4,nv=1,blocks=1,ku=1,pack=1");
+  EXPECT_TRUE(absl::IsInvalidArgument(BoosterTrainer(Gpu(), {}).Add(Matmul(), 0, "matmul.packed", of_a_cpu, 1e-3)));
+  const Target cpu = *ParseTarget("llvm:haswell");
+  EXPECT_TRUE(absl::IsInvalidArgument(BoosterTrainer(cpu, {}).Add(Matmul(), 0, "toy.groups", Config(), 1e-3)));
+}
+
 TEST(Schema, DifferencesAreToldUnderItsNames) {
   std::vector<std::string> told;
   for (const Difference& d : FootprintDifferences(Of(8), Of(64), Gpu()))

@@ -7,9 +7,9 @@ namespace temper {
 
 absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
                                            const std::string& dir, const std::string& prefix) {
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(model));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(options));
-  TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(model, target));
   TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
   TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(ModelHash(tasks), target));
   if (records->kept_default_by() != 0) {

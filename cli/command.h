@@ -56,8 +56,11 @@ struct ModelOptions {
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);
 bool IsPackage(const std::string& path);
-// Imports and optimises.
-absl::StatusOr<Graph> LoadModel(const ModelOptions& options);
+// The model as its file has it.
+absl::StatusOr<Graph> ImportModel(const ModelOptions& options);
+// For the device that it is meant for, which has to be known by then.
+absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph);
+absl::StatusOr<Graph> LoadModel(const ModelOptions& options, const Target& target);  // both
 std::string ModelName(const std::string& path);  // the file's name without folders and ending
 // "conv2d+add+relu 1x64x56x56 * 64x64x3x3 -> 1x64x56x56": the operators, the anchor's operands, the result.
 std::string Describe(const Workload& w);
@@ -70,6 +73,9 @@ struct RecordOptions : ConnectOptions {
 void AddRecordOptions(CLI::App* command, RecordOptions* options);
 // --db, else TEMPER_DB, else $XDG_DATA_HOME/temper/records.db (~/.local/share by default); its folder is made.
 std::string DatabasePath(const RecordOptions& options);
+
+// The text of the target that most devices of the key have, those at work before others; empty: the server knows none.
+absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key);
 
 // Where best configs come from: a database file, a server, or nothing.
 class Records {

@@ -85,8 +85,8 @@ void PrintTable(const Explanation& e) {
     own += op.tuned_itself() ? 1 : 0;
     stale += op.stale ? 1 : 0;
   }
-  std::printf("%s for %s with %d threads: %zu operators, %d of them tuned", e.model.c_str(), e.target.cpu.c_str(),
-              e.target.threads, e.operators.size(), own);
+  std::printf("%s for %s with %d threads: %zu operators, %d of them tuned", e.model.c_str(), e.target.name().c_str(),
+              e.target.threads(), e.operators.size(), own);
   if (stale > 0) std::printf(" (%d stale: `temper tune --revalidate` measures them again)", stale);
   std::printf("\n%s\n", Headline(e).c_str());
   std::printf("%3s %6s %5s %11s %10s %8s %9s %6s  %s\n", "#", "share", "times", "default ms", "best ms", "gain",
@@ -144,8 +144,8 @@ using Json = nlohmann::ordered_json;
 
 Json ToJson(const ConfigReport& c) {
   Json footprint = Json::object();
-  const std::vector<double> values = FootprintValues(c.footprint);
-  for (size_t i = 0; i < values.size(); ++i) footprint[std::string(FootprintNames()[i])] = values[i];
+  const Footprint& f = c.footprint;
+  for (size_t i = 0; i < f.values.size(); ++i) footprint[std::string(f.schema->names[i])] = f.values[i];
   return {{"template", c.template_name}, {"config", Text(c.config)},
           {"ms", c.seconds * 1e3},       {"measured", c.measured},
           {"draft_ms", c.draft_s * 1e3}, {"record", c.record == 0 ? Json(nullptr) : Json(c.record)},
@@ -249,13 +249,14 @@ bool IsCalled(const OperatorReport& op, const std::string& name) {
 }
 
 absl::Status ExplainFailures(const Options& o) {
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   std::set<std::string> workloads;
   if (!o.model.path.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
+    TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
+    TEMPER_ASSIGN_OR_RETURN(const Graph graph, LoadModel(o.model, target));
     TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
     for (const Task& task : tasks) workloads.insert(Text(task.workload));
   }
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   FailureGroups failures;
   TEMPER_RETURN_IF_ERROR(records->Scan([&](const Record& r) {
     if (o.model.path.empty() || workloads.contains(r.workload)) failures.Add(r);
@@ -270,12 +271,12 @@ absl::Status ExplainFailures(const Options& o) {
 
 absl::Status Explain(const Options& o) {
   if (o.failures) return ExplainFailures(o);
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   const int64_t now_ms = absl::ToUnixMillis(Clock::System().Wall());
   TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model, target));
   TEMPER_RETURN_IF_ERROR(records->TakeAlternatives(graph, target));
-  TEMPER_ASSIGN_OR_RETURN(const Explanation e, ExplainModel(graph, *records, o.records.device, now_ms));
+  TEMPER_ASSIGN_OR_RETURN(const Explanation e, ExplainModel(graph, target, *records, o.records.device, now_ms));
   const std::string command = TuneCommand(o);
   if (!o.html.empty()) TEMPER_RETURN_IF_ERROR(WriteFile(o.html, ExplanationPage(e, command)));
   std::vector<const OperatorReport*> shown;

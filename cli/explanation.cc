@@ -21,19 +21,6 @@ namespace {
 // A longer time between two trials is a pause: another model's turn, or a night.
 constexpr int64_t kPauseMs = 30'000;
 
-std::string Bytes(double bytes) {
-  if (bytes < 1 << 10) return absl::StrFormat("%.0f B", bytes);
-  if (bytes < 1 << 20) return absl::StrFormat("%.1f KiB", bytes / (1 << 10));
-  return absl::StrFormat("%.1f MiB", bytes / (1 << 20));
-}
-
-std::string OfCache(double bytes, int64_t cache, const char* name) {
-  if (cache <= 0) return Bytes(bytes);
-  return absl::StrFormat("%s, %.2fx %s", Bytes(bytes), bytes / static_cast<double>(cache), name);
-}
-
-std::string Number(double value) { return absl::StrFormat("%.3g", value); }
-
 // --- what the database holds ---
 
 // Those of this code generator before others, then as Store::Best prefers them. Less is better.
@@ -75,7 +62,7 @@ absl::StatusOr<Digest> Read(Records& records, const std::vector<Task>& tasks, co
 class Configs {
  public:
   Configs(const Workload& w, const Target& t) : workload_(w), target_(t) {
-    for (const TemplateDef* def : TemplatesFor(w)) spaces_.emplace_back(def, def->space(w, t));
+    for (const TemplateDef* def : TemplatesFor(w, t)) spaces_.emplace_back(def, def->space(w, t));
   }
   // nullopt: not legal in this build.
   std::optional<ConfigReport> Look(const std::string& template_name, const std::string& config) const {
@@ -87,7 +74,7 @@ class Configs {
       report.template_name = template_name;
       report.config = *std::move(parsed);
       report.footprint = def->footprint(workload_, report.config, target_);
-      report.draft_s = DraftSeconds(report.footprint, target_);
+      report.draft_s = report.footprint.draft_s;
       return report;
     }
     return std::nullopt;
@@ -267,52 +254,12 @@ absl::StatusOr<std::map<std::string, std::vector<std::string>>> NodesOfWorkloads
 
 }  // namespace
 
-std::vector<Difference> FootprintDifferences(const Footprint& before, const Footprint& after, const Target& t) {
-  struct Aspect {
-    const char* what;
-    std::function<std::string(const Footprint&)> text;
-  };
-  const Aspect aspects[] = {
-      {"register tile",
-       [](const Footprint& f) {
-         return absl::StrFormat("%g x %g elements, %g registers", f.tile_rows, f.tile_columns, f.tile_registers);
-       }},
-      {"vector lanes", [](const Footprint& f) { return Number(f.vector_lanes); }},
-      {"elements between lanes", [](const Footprint& f) { return Number(f.innermost_stride); }},
-      {"loads per multiply-add", [](const Footprint& f) { return Number(f.loads_per_fma); }},
-      {"accumulated in registers", [](const Footprint& f) { return absl::StrFormat("%g steps", f.reduction); }},
-      {"working set in L1", [&](const Footprint& f) { return OfCache(f.l1_bytes, t.l1_bytes, "L1"); }},
-      {"working set in L2", [&](const Footprint& f) { return OfCache(f.l2_bytes, t.l2_bytes, "L2"); }},
-      {"fetched past L1", [](const Footprint& f) { return Bytes(f.l2_traffic); }},
-      {"fetched past L2", [](const Footprint& f) { return Bytes(std::max(f.l3_traffic, f.memory_traffic)); }},
-      {"fetched from memory", [](const Footprint& f) { return Bytes(f.memory_traffic); }},
-      {"copied before the loops", [](const Footprint& f) { return Bytes(f.copies_bytes); }},
-      {"wasted on tails and padding",
-       [](const Footprint& f) {
-         return absl::StrFormat("%.1f %%", f.flops > 0 ? 100 * (f.padded_flops / f.flops - 1) : 0.0);
-       }},
-      {"parallel chunks",
-       [](const Footprint& f) {
-         const std::string chunks = absl::StrFormat("%g", f.parallel_chunks);
-         if (f.chunk_imbalance < 1.005) return chunks;
-         return absl::StrFormat("%s, the slowest thread %.2fx the mean", chunks, f.chunk_imbalance);
-       }},
-      {"unrolled vector operations", [](const Footprint& f) { return absl::StrFormat("%.0f", f.code_ops); }},
-  };
-  std::vector<Difference> differences;
-  for (const Aspect& aspect : aspects) {
-    Difference d{aspect.what, aspect.text(before), aspect.text(after)};
-    if (d.before != d.after) differences.push_back(std::move(d));
-  }
-  return differences;
-}
-
-absl::StatusOr<Explanation> ExplainModel(const Graph& graph, Records& records, const std::string& device,
-                                         int64_t now_unix_ms) {
+absl::StatusOr<Explanation> ExplainModel(const Graph& graph, const Target& target, Records& records,
+                                         const std::string& device, int64_t now_unix_ms) {
   Explanation e;
   e.model = graph.name;
   e.device = device;
-  TEMPER_ASSIGN_OR_RETURN(e.target, records.ResolveTarget());
+  e.target = target;
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(graph));
   TEMPER_ASSIGN_OR_RETURN(const auto nodes, NodesOfWorkloads(graph));
   TEMPER_ASSIGN_OR_RETURN(Digest digest, Read(records, tasks, Text(e.target)));

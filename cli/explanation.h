@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/failures.h"
+#include "cli/footprint_differences.h"
 
 namespace temper {
 
@@ -15,14 +16,10 @@ struct ConfigReport {
   std::string template_name;
   Config config;
   Footprint footprint;
-  double draft_s = 0;     // by DraftSeconds: nominal, only ratios count
+  double draft_s = 0;     // the footprint's: nominal, only ratios count
   double seconds = 0;     // one run
   bool measured = false;  // else `seconds` is the draft, on the scale of the nearest that was measured
   int64_t record = 0;     // 0: none
-};
-
-struct Difference {
-  std::string what, before, after;
 };
 
 // A record of the operator, as a point of the plots.
@@ -79,10 +76,8 @@ struct Explanation {
   std::string hint;        // set where there are records, but none for this target and device
 };
 
-absl::StatusOr<Explanation> ExplainModel(const Graph& graph, Records& records, const std::string& device,
-                                         int64_t now_unix_ms);
-
-// How one config differs from another in terms of the footprint, on the target.
-std::vector<Difference> FootprintDifferences(const Footprint& before, const Footprint& after, const Target& t);
+// The graph is optimised for the target.
+absl::StatusOr<Explanation> ExplainModel(const Graph& graph, const Target& target, Records& records,
+                                         const std::string& device, int64_t now_unix_ms);
 
 }  // namespace temper

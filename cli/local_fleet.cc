@@ -33,12 +33,11 @@ std::string LocalFleet::Broken() {
   return worker != nullptr ? worker->GivenUp() : "";
 }
 
-absl::Status StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
-                        std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken) {
-  if (!records.target.empty()) {  // now, in one line, rather than by a worker that does not start
-    TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(records.target));
-    TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
-  }
+absl::StatusOr<Target> StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
+                                  std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken) {
+  // Now, in one line, rather than by a worker that does not start.
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(records.target.empty() ? "host" : records.target));
+  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
   TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
   const std::string address = absl::StrCat("unix:", fleet->dir.path(), "/server");
   TEMPER_ASSIGN_OR_RETURN(fleet->server,
@@ -56,7 +55,7 @@ absl::Status StartLocal(const RecordOptions& records, const std::string& cores, 
   if (!cores.empty()) worker.insert(worker.end(), {"--device", cores});
   if (!records.target.empty()) worker.insert(worker.end(), {"--target", records.target});
   TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));
-  return absl::OkStatus();
+  return target;
 }
 
 }  // namespace temper

@@ -38,8 +38,9 @@ struct LocalFleet {
 };
 
 // A server over the database that `records` names, and a worker with its device key and target (empty: this
-// machine's) on `cores` (empty: the affinity mask). `on_broken`: the worker is gone for good.
-absl::Status StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
-                        std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken);
+// machine's) on `cores` (empty: the affinity mask). `on_broken`: the worker is gone for good. Returns the target; the
+// worker counts its threads itself.
+absl::StatusOr<Target> StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
+                                  std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken);
 
 }  // namespace temper

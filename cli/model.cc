@@ -69,7 +69,7 @@ std::string Describe(const Workload& w) {
   return absl::StrCat(operators, " ", absl::StrJoin(operands, " * "), " -> ", ShapeText(w.output().shape));
 }
 
-absl::StatusOr<Graph> LoadModel(const ModelOptions& options) {
+absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {
   ImportOptions import;
   for (const std::string& text : options.shapes) {
     TEMPER_ASSIGN_OR_RETURN(auto shape, ParseShape(text));
@@ -77,10 +77,19 @@ absl::StatusOr<Graph> LoadModel(const ModelOptions& options) {
   }
   TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(options.path, import));
   graph.name = ModelName(options.path);
+  return graph;
+}
+
+absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph) {
   PipelineOptions pipeline;
   pipeline.winograd = options.winograd == "on";
   pipeline.print = options.print_passes ? &std::cout : nullptr;
-  TEMPER_RETURN_IF_ERROR(Optimize(graph, pipeline));
+  return Optimize(graph, target, pipeline);
+}
+
+absl::StatusOr<Graph> LoadModel(const ModelOptions& options, const Target& target) {
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportModel(options));
+  TEMPER_RETURN_IF_ERROR(OptimizeModel(options, target, graph));
   return graph;
 }
 

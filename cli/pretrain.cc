@@ -122,7 +122,7 @@ absl::Status Measure(const Options& o, absl::Duration budget, const std::vector<
   Interrupts interrupts([&] { stop.Cancel(); });
   LocalFleet fleet;
   std::unique_ptr<TunerClient> client;
-  TEMPER_RETURN_IF_ERROR(StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }));
+  TEMPER_RETURN_IF_ERROR(StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }).status());
   int trials = 0;
   for (size_t first = 0; first < missing.size(); first += kShapesAJob) {
     const absl::Duration used = Clock::System().Monotonic() - start;

@@ -67,6 +67,8 @@ absl::StatusOr<PackageProfile> ProfilePackage(LoadedPackage& package, const nloh
                                               double seconds) {
   constexpr double kRooflineSeconds = 0.3;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(manifest.value("target", "")));
+  const CpuTarget* const cpu = target.cpu();
+  if (cpu == nullptr) return absl::UnimplementedError(absl::StrCat("no roofline is measured for ", target.generator));
   PackageProfile profile;
   TEMPER_ASSIGN_OR_RETURN(profile.steps, ReadSteps(manifest));
   const std::unique_ptr<temper_pool, decltype(&temper_pool_destroy)> pool(temper_pool_create(threads),
@@ -74,7 +76,7 @@ absl::StatusOr<PackageProfile> ProfilePackage(LoadedPackage& package, const nloh
   if (pool == nullptr) return absl::ResourceExhaustedError("cannot start threads to measure the machine with");
   const auto measure_machine = [&] {
     temper_pool_settle_caller(pool.get());
-    return MeasureRoofline(temper_pool_launcher(pool.get()), target.vector_bits, target.l3_bytes, kRooflineSeconds);
+    return MeasureRoofline(temper_pool_launcher(pool.get()), cpu->vector_bits, cpu->l3_bytes, kRooflineSeconds);
   };
   profile.roofline = measure_machine();
   TEMPER_ASSIGN_OR_RETURN(const auto samples, TimeSteps(package, seconds));

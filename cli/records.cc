@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
@@ -51,14 +52,30 @@ absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& opti
   return records;
 }
 
+absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, client.ListDevices());
+  std::map<std::string, std::pair<int, int>> served;  // by target: devices at work, and all
+  for (const v1::Device& device : devices) {
+    if (device.key() != key) continue;
+    auto& [working, all] = served[device.target()];
+    working += device.state() != "lost" && device.state() != "drained" && device.state() != "pending" ? 1 : 0;
+    ++all;
+  }
+  std::string text;
+  std::pair<int, int> most;
+  for (const auto& [target, devices_of_it] : served) {
+    if (devices_of_it < most) continue;
+    text = target;
+    most = devices_of_it;
+  }
+  return text;
+}
+
 absl::StatusOr<Target> Records::ResolveTarget() {
   if (!options_.target.empty()) return ParseTarget(options_.target);
   std::string text;
   if (client_ != nullptr && !options_.device.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client_->ListDevices());
-    for (const v1::Device& device : devices) {
-      if (device.key() == options_.device) text = device.target();
-    }
+    TEMPER_ASSIGN_OR_RETURN(text, TargetOfKey(*client_, options_.device));
     if (text.empty())
       return absl::NotFoundError(
           absl::StrCat("the server knows no device '", options_.device, "': see `temper devices`, or give --target"));
@@ -73,7 +90,7 @@ absl::StatusOr<Target> Records::ResolveTarget() {
   }
   if (!text.empty()) return ParseTarget(text);
   Target host = HostTarget();
-  if (options_.threads > 0) host.threads = options_.threads;
+  if (options_.threads > 0) host.cpu()->threads = options_.threads;
   return host;
 }
 
@@ -97,8 +114,8 @@ BestQuery Records::QueryFor(const Workload& w, const Target& t) const {
   query.anchor = AnchorText(w);
   query.target = Text(t);
   query.device_key = options_.device;
-  query.threads = t.threads;
-  for (const TemplateDef* def : TemplatesFor(w)) query.templates.emplace_back(std::string(def->name), def->version);
+  query.threads = t.threads();
+  for (const TemplateDef* def : TemplatesFor(w, t)) query.templates.emplace_back(std::string(def->name), def->version);
   return query;
 }
 
@@ -135,7 +152,8 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
   const bool stale = best->record.codegen_id != CodegenId(t);
   const TemplateDef* def = FindTemplate(best->record.template_name);
   absl::StatusOr<Config> config = ParseConfig(best->record.config);
-  if ((stale && options_.strict) || def == nullptr || !config.ok() || !def->space(w, t).Check(*config).ok())
+  if ((stale && options_.strict) || def == nullptr || !def->matches(w, t) || !config.ok() ||
+      !def->space(w, t).Check(*config).ok())
     return untuned;
   return KernelChoice{best->record.template_name,      *config, best->level,
                       std::to_string(best->record.id), stale,   MedianCost(best->record)};

@@ -36,15 +36,15 @@ nlohmann::ordered_json Json(const SpaceView& view) {
 }
 
 absl::Status Tasks(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
-  TEMPER_ASSIGN_OR_RETURN(Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(const Graph graph, LoadModel(o.model, target));
   TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
   for (const Task& task : tasks) {
     std::vector<std::string> templates;
     std::vector<SpaceView> spaces;
     int64_t size = 0;
-    for (const TemplateDef* def : TemplatesFor(task.workload)) {
+    for (const TemplateDef* def : TemplatesFor(task.workload, target)) {
       templates.emplace_back(def->name);
       const ConfigSpace space = def->space(task.workload, target);
       spaces.push_back({def->name, space.product_size(), space.Count()});

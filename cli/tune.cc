@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
@@ -17,6 +18,7 @@ namespace {
 
 // Of a job that has no other limit.
 constexpr char kUsualMinGain[] = "0.5%";
+constexpr absl::Duration kLookAgain = absl::Milliseconds(250);  // for a worker of the key
 
 struct Options {
   ModelOptions model;
@@ -37,10 +39,8 @@ absl::StatusOr<double> ParseShare(const std::string& text) {
   return percent / 100;
 }
 
-absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& graph, bool local) {
+absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, bool local) {
   v1::SubmitJobRequest request;
-  request.set_model(graph.name);
-  request.set_graph_json(ToJson(graph));
   request.set_device_key(o.records.device);
   request.set_tuner(o.tuner);
   request.set_trials(o.trials);
@@ -72,6 +72,35 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, const Graph& grap
   return request;
 }
 
+// What the key's devices are, which the graph has to be optimised for. Waits for the first one, and takes that off the
+// time that the job will wait.
+absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, const StopSignal& stop,
+                                   v1::SubmitJobRequest* request) {
+  const absl::Duration start = Clock::System().Monotonic(),
+                       patience = absl::Milliseconds(request->wait_for_device_ms());
+  for (bool told = false;;) {
+    TEMPER_ASSIGN_OR_RETURN(const std::string text, TargetOfKey(client, key));
+    const absl::Duration waited = Clock::System().Monotonic() - start;
+    if (!text.empty()) {
+      request->set_wait_for_device_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), patience - waited)));
+      return ParseTarget(text);
+    }
+    if (stop.cancelled()) return absl::CancelledError("interrupted: there is no job yet");
+    if (waited >= patience) return absl::UnavailableError(absl::StrCat("no worker serves device key '", key, "'"));
+    if (!std::exchange(told, true))
+      std::fprintf(stderr, "waiting for a worker that serves device key '%s'\n", key.c_str());
+    absl::SleepFor(std::min(kLookAgain, patience - waited));
+  }
+}
+
+absl::Status Write(const TuneReport& report, const std::string& path) {
+  std::ofstream out(path);
+  out << JsonText(report.Json(), 1) << "\n";
+  out.close();
+  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
 absl::Status Tune(Options o) {
   const absl::Duration start = Clock::System().Monotonic();
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
@@ -89,19 +118,24 @@ absl::Status Tune(Options o) {
   }
   if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))  // now, not after minutes of tuning
     return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model));
-  TEMPER_ASSIGN_OR_RETURN(v1::SubmitJobRequest request, Request(o, graph, local));
+  TEMPER_ASSIGN_OR_RETURN(v1::SubmitJobRequest request, Request(o, local));
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportModel(o.model));
   const std::string name = graph.name;
+  LocalFleet fleet;
+  std::unique_ptr<TunerClient> client;
+  Target target;
+  if (local) {
+    TEMPER_ASSIGN_OR_RETURN(target, StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(client, ConnectTo<TunerClient>(o.records));
+    TEMPER_ASSIGN_OR_RETURN(target, AwaitDevice(*client, o.records.device, stop, &request));
+  }
+  TEMPER_RETURN_IF_ERROR(OptimizeModel(o.model, target, graph));
+  request.set_model(name);
+  request.set_graph_json(ToJson(graph));
   graph = Graph();                     // the weights are wanted no more
   if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command
     request.set_time_budget_ms(std::max<int64_t>(1, request.time_budget_ms() - static_cast<int64_t>(seconds() * 1e3)));
-  }
-  LocalFleet fleet;
-  std::unique_ptr<TunerClient> client;
-  if (local) {
-    TEMPER_RETURN_IF_ERROR(StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }));
-  } else {
-    TEMPER_ASSIGN_OR_RETURN(client, ConnectTo<TunerClient>(o.records));
   }
   TEMPER_ASSIGN_OR_RETURN(int64_t job, client->SubmitJob(request));
 
@@ -137,12 +171,7 @@ absl::Status Tune(Options o) {
   fleet.worker.reset();
   fleet.server.reset();
   const TuneReport report{name, o.records.device, view, seconds()};
-  if (!o.json.empty()) {
-    std::ofstream out(o.json);
-    out << JsonText(report.Json(), 1) << "\n";
-    out.close();
-    if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
-  }
+  if (!o.json.empty()) TEMPER_RETURN_IF_ERROR(Write(report, o.json));
   if (view.latest.state() != "done") {
     return absl::AbortedError(
         absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason(),

@@ -17,11 +17,11 @@ namespace {
 constexpr char kMagic[] = "temper-booster 1";
 
 // Of names and meaning: a booster trained on other features says nothing of these.
-std::string FeatureTag() {
-  return absl::StrCat(kFeatureVersion, " ", HashText(StableHash(absl::StrJoin(FeatureNames(), ","))));
+std::string FeatureTag(const FootprintSchema& schema) {
+  return absl::StrCat(schema.version, " ", HashText(StableHash(absl::StrJoin(FeatureNames(schema), ","))));
 }
 
-size_t WidthOf(const Booster& b) { return FeatureNames().size() + b.knobs.size(); }
+size_t WidthOf(const Booster& b) { return FeatureCount(*b.schema) + b.knobs.size(); }
 
 absl::Status Damaged(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("not a booster, or a damaged one: ", what));
@@ -50,14 +50,16 @@ struct Header {
 }  // namespace
 
 std::string IsaFamily(const Target& t) {
-  if (t.Has("avx512f")) return "avx512";
-  if (t.Has("avx2")) return "avx2";
-  return t.Has("sse4.2") ? "sse42" : t.kind;
+  const CpuTarget* cpu = t.cpu();
+  if (cpu == nullptr) return t.name();
+  if (cpu->Has("avx512f")) return "avx512";
+  if (cpu->Has("avx2")) return "avx2";
+  return cpu->Has("sse4.2") ? "sse42" : t.generator;
 }
 
 std::string Text(const Booster& b) {
   std::string text = absl::StrCat(kMagic, "\ntemplate ", b.template_name, "\nversion ", b.template_version, "\nisa ",
-                                  b.isa, "\nfeatures ", FeatureTag(), "\nknobs ", absl::StrJoin(b.knobs, " "),
+                                  b.isa, "\nfeatures ", FeatureTag(*b.schema), "\nknobs ", absl::StrJoin(b.knobs, " "),
                                   "\ntasks ", b.tasks, "\nsamples ", b.samples, "\n", b.forest.Text());
   absl::StrAppend(&text, "digest ", HashText(StableHash(text)), "\n");
   return text;
@@ -74,10 +76,13 @@ absl::StatusOr<Booster> ParseBooster(std::string_view text) {
   TEMPER_ASSIGN_OR_RETURN(b.template_version, header.TakeNumber("version"));
   TEMPER_ASSIGN_OR_RETURN(b.isa, header.Take("isa"));
   TEMPER_ASSIGN_OR_RETURN(const std::string features, header.Take("features"));
-  if (features != FeatureTag()) {
+  const TemplateDef* def = FindTemplate(b.template_name);
+  const std::string ours = def == nullptr ? "none: there is no such template" : FeatureTag(*def->schema);
+  if (features != ours) {
     return absl::FailedPreconditionError(absl::StrCat("booster of ", b.template_name, " for ", b.isa,
-                                                      ": made for features ", features, ", these are ", FeatureTag()));
+                                                      ": made for features ", features, ", these are ", ours));
   }
+  b.schema = def->schema;
   TEMPER_ASSIGN_OR_RETURN(const std::string knobs, header.Take("knobs"));
   b.knobs = absl::StrSplit(knobs, ' ', absl::SkipEmpty());
   TEMPER_ASSIGN_OR_RETURN(b.tasks, header.TakeNumber("tasks"));
@@ -88,7 +93,7 @@ absl::StatusOr<Booster> ParseBooster(std::string_view text) {
 
 std::vector<int> ColumnsOf(const Booster& b, std::span<const std::string> knobs, size_t first_knob) {
   std::vector<int> columns;
-  for (size_t i = 0; i < FeatureNames().size(); ++i) columns.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < FeatureCount(*b.schema); ++i) columns.push_back(static_cast<int>(i));
   for (const std::string& knob : b.knobs) {
     const auto found = std::find(knobs.begin(), knobs.end(), knob);
     columns.push_back(found == knobs.end() ? -1
@@ -112,7 +117,7 @@ void AddMargins(const Booster& b, std::span<const float> rows, size_t width, std
 absl::Status BoosterTrainer::Add(const Workload& w, int group, std::string_view template_name, const Config& config,
                                  double cost_s) {
   const TemplateDef* def = FindTemplate(template_name);
-  if (def == nullptr || !(cost_s > 0)) {
+  if (def == nullptr || !def->matches(w, target_) || !(cost_s > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("no sample to train on: template ", std::string(template_name), ", ", cost_s, " s"));
   }
@@ -124,15 +129,14 @@ absl::Status BoosterTrainer::Add(const Workload& w, int group, std::string_view 
 BoosterTrainer::Row BoosterTrainer::RowOf(std::span<const Booster> base, const Workload& w, const TemplateDef& def,
                                           const Config& config, const Target& t) {
   const Footprint footprint = def.footprint(w, config, t);
-  const double draft_s = DraftSeconds(footprint, t);
-  Row row{std::vector<float>(FeatureNames().size()), config};
-  Features(footprint, t, draft_s, row.closed);
-  row.log_draft = std::log(draft_s);
+  Row row{std::vector<float>(FeatureCount(*def.schema)), config};
+  Features(footprint, footprint.draft_s, row.closed);
+  row.log_draft = std::log(footprint.draft_s);
   for (const Booster& b : base) {
     if (b.template_name != def.name) continue;
     const Matrix matrix = MatrixOf({&row, 1});
     float margin = 0;
-    AddMargins(b, matrix.rows, matrix.width, ColumnsOf(b, matrix.knobs, FeatureNames().size()), {&margin, 1});
+    AddMargins(b, matrix.rows, matrix.width, ColumnsOf(b, matrix.knobs, row.closed.size()), {&margin, 1});
     row.log_draft -= margin;
   }
   return row;
@@ -169,12 +173,13 @@ BoosterTrainer::Matrix BoosterTrainer::MatrixOf(std::span<const Row> rows) {
   for (const Row& r : rows) {
     for (const auto& [knob, value] : r.config.values()) columns.emplace(knob, 0);
   }
+  const size_t closed = rows.empty() ? 0 : rows[0].closed.size();
   Matrix matrix;
   for (auto& [knob, column] : columns) {
-    column = FeatureNames().size() + matrix.knobs.size();
+    column = closed + matrix.knobs.size();
     matrix.knobs.push_back(knob);
   }
-  matrix.width = FeatureNames().size() + matrix.knobs.size();
+  matrix.width = closed + matrix.knobs.size();
   matrix.rows.assign(rows.size() * matrix.width, std::numeric_limits<float>::quiet_NaN());
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::span row = std::span(matrix.rows).subspan(i * matrix.width, matrix.width);
@@ -210,7 +215,8 @@ absl::StatusOr<std::vector<Booster>> BoosterTrainer::Train(const TrainOptions& o
       Matrix& matrix = matrices[name];
       std::set<int> tasks;
       for (const Sample& s : samples) tasks.insert(s.group);
-      Booster b{name, FindTemplate(name)->version, IsaFamily(target_), std::move(matrix.knobs)};
+      const TemplateDef& def = *FindTemplate(name);
+      Booster b{name, def.version, def.schema, IsaFamily(target_), std::move(matrix.knobs)};
       b.tasks = static_cast<int>(tasks.size());
       b.samples = static_cast<int>(samples.size());
       TEMPER_ASSIGN_OR_RETURN(

@@ -16,18 +16,20 @@ namespace temper {
 struct Booster {
   std::string template_name;
   int template_version = 0;
-  std::string isa;                 // IsaFamily of the targets that it was trained on
-  std::vector<std::string> knobs;  // whose values stand behind the closed-form features in its rows
-  int tasks = 0, samples = 0;      // that it was trained on
-  Forest forest;                   // of log(draft / seconds), up to a constant for each task
+  const FootprintSchema* schema = nullptr;  // of the template's footprints, which the features are made of
+  std::string isa;                          // IsaFamily of the targets that it was trained on
+  std::vector<std::string> knobs;           // whose values stand behind the closed-form features in its rows
+  int tasks = 0, samples = 0;               // that it was trained on
+  Forest forest;                            // of log(draft / seconds), up to a constant for each task
 };
 
-// Targets whose machine code is alike: "avx512", "avx2", "sse42" and, without any of them, the target's kind.
+// Targets whose machine code is alike: "avx512", "avx2", "sse42"; else the GPU's architecture, or the code generator.
 std::string IsaFamily(const Target& t);
 
 // The form in files: a few lines of "name value", the trees, and a digest.
 std::string Text(const Booster& b);
-// kInvalidArgument: no booster, or a damaged one; kFailedPrecondition: made for other features. One line that says so.
+// kInvalidArgument: no booster, or a damaged one; kFailedPrecondition: made for other features, or for a template that
+// this build lacks. One line that says so.
 absl::StatusOr<Booster> ParseBooster(std::string_view text);
 
 // Rows of features as a booster reads them: for each of its columns, the row's own, or -1 where rows lack it. They hold
@@ -48,7 +50,7 @@ class BoosterTrainer {
   BoosterTrainer(Target target, std::span<const Booster> base) : target_(std::move(target)), base_(base) {}
 
   // A candidate of the task `group`, whose workload is always the same; infinite seconds are a failure.
-  // kInvalidArgument: no such template, a cost that is no positive number.
+  // kInvalidArgument: no such template, none for this workload on the target, a cost that is no positive number.
   absl::Status Add(const Workload& w, int group, std::string_view template_name, const Config& config, double cost_s);
   size_t samples(std::string_view template_name) const;
   // Keeps the newest so many of each template.

@@ -3,22 +3,25 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/ops/template.h"
 
 namespace temper {
 
-// Features of a candidate: FootprintValues (log-scaled where they span decades), ratios to the target's limits, the
-// draft. Names and count are fixed by kFeatureVersion; `row` has as many places.
-std::span<const std::string> FeatureNames();
-void Features(const Footprint& f, const Target& t, double draft_s, std::span<float> row);
+// Features of a candidate: its footprint's values, log-scaled because they span decades, and the draft. Their names and
+// their count follow from the footprint's schema.
+std::vector<std::string> FeatureNames(const FootprintSchema& schema);
+inline size_t FeatureCount(const FootprintSchema& schema) { return schema.names.size() + 1; }
+// Fills a row of FeatureCount places. `draft_s` is the footprint's own, or what shall stand for it.
+void Features(const Footprint& f, double draft_s, std::span<float> row);
 
 // Candidates as a model sees them, one row of features after the other. Missing values are NaN.
 struct Rows {
   size_t width = 0;
   std::vector<float> features;  // size() * width
-  std::vector<double> draft_s;  // DraftSeconds
+  std::vector<double> draft_s;
 
   size_t size() const { return draft_s.size(); }
   std::span<float> Append(double draft) {  // features to be filled in; valid until the next

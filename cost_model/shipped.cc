@@ -8,11 +8,10 @@ namespace {
 
 absl::StatusOr<Booster> Usable(std::string_view text) {
   TEMPER_ASSIGN_OR_RETURN(Booster b, ParseBooster(text));
-  const TemplateDef* def = FindTemplate(b.template_name);
-  if (def == nullptr || def->version != b.template_version) {
+  const int version = FindTemplate(b.template_name)->version;
+  if (version != b.template_version) {
     return absl::FailedPreconditionError(absl::StrCat("made for version ", b.template_version, " of template ",
-                                                      b.template_name, ", this build has ",
-                                                      def == nullptr ? "none" : absl::StrCat(def->version)));
+                                                      b.template_name, ", this build has ", version));
   }
   return b;
 }

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "compiler/ir/te.h"
-#include "compiler/ops/template.h"
+#include "compiler/ops/templates/cpu_template.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/templates/kernel_runner.h"
@@ -57,7 +57,7 @@ OpDef SquaredReluSum() {
 }
 
 // Rows in parallel; along a row, `vectors` vectors of partial sums. The schedule is the list of its rewrites.
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   ir::ProgramBuilder b("squared_relu_sum");
   ir::Buffer x = b.Input("x", DType::kF32, w.inputs[0].type.shape);
   ir::Buffer sum = b.Reduce("sum", DType::kF32, w.output().shape, {w.inputs[0].type.shape[1]}, ir::Combiner::kSum,
@@ -90,11 +90,11 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
-TemplateDef Rows() {
+CpuTemplate Rows() {
   return {"squared_relu_sum.rows",
           1,
           [](const Workload& w) { return w.calls.size() == 1 && w.calls[0].op == "squared_relu_sum"; },
-          [](const Workload& w, const Target& t) {
+          [](const Workload& w, const CpuTarget& t) {
             ConfigSpace space;
             space.Add("vectors", {1, 2, 4, 8});
             space.Require("the vectors do not divide a row",
@@ -104,8 +104,8 @@ TemplateDef Rows() {
             return space;
           },
           Build,
-          [](const Workload& w, const Config& c, const Target& t) {
-            Footprint f;
+          [](const Workload& w, const Config& c, const CpuTarget& t) {
+            CpuFootprint f;
             f.flops = f.padded_flops = Flops(w);
             f.vector_lanes = t.lanes();
             f.tile_columns = static_cast<double>(c["vectors"] * t.lanes());
@@ -119,7 +119,7 @@ TemplateDef Rows() {
 // Builds, checks and reports every candidate that the tuner proposes until it has no more.
 absl::Status Main() {
   RegisterOp(SquaredReluSum());
-  RegisterTemplate(Rows());
+  RegisterTemplate(ForCpu(Rows()));
   TEMPER_ASSIGN_OR_RETURN(Workload w, ParseWorkload("(f32[64,1024]) squared_relu_sum(0) -> f32[64]; anchor=0"));
   const Target t = HostTarget();
   Rng rng(1);

@@ -38,7 +38,7 @@ double MadeUpSeconds(const v1::Batch& batch, const v1::CandidateSpec& candidate)
   const absl::StatusOr<Config> config = ParseConfig(candidate.config());
   const TemplateDef* def = FindTemplate(candidate.template_name());
   if (!workload.ok() || !target.ok() || !config.ok() || def == nullptr) return 1;
-  double seconds = DraftSeconds(def->footprint(*workload, *config, *target), *target);
+  double seconds = def->footprint(*workload, *config, *target).draft_s;
   for (const absl::string_view knob : absl::StrSplit(candidate.config(), ',')) {
     seconds *= 0.8 + 0.4 * Share(absl::StrCat(batch.workload(), candidate.template_name(), knob));
   }

@@ -30,9 +30,9 @@ struct Candidate {
 std::vector<Candidate> Pick(const Workload& w, const Bench& bench, const Options& o, Rng& rng) {
   constexpr int64_t kLimit = 16384;
   std::vector<Candidate> all;
-  for (const TemplateDef* def : TemplatesFor(w)) {
+  for (const TemplateDef* def : TemplatesFor(w, bench.target)) {
     for (Config& config : def->space(w, bench.target).Enumerate(kLimit)) {
-      const double draft_s = DraftSeconds(def->footprint(w, config, bench.target), bench.target);
+      const double draft_s = def->footprint(w, config, bench.target).draft_s;
       all.push_back({def, std::move(config), draft_s});
     }
   }
@@ -55,8 +55,8 @@ absl::Status Time(Candidate& candidate, const Bench& bench, const std::shared_pt
 
 nlohmann::ordered_json ToJson(const Candidate& c, const Workload& w, const Target& t) {
   nlohmann::ordered_json footprint;
-  const std::vector<double> values = FootprintValues(c.def->footprint(w, c.config, t));
-  for (size_t i = 0; i < values.size(); ++i) footprint[std::string(FootprintNames()[i])] = values[i];
+  const Footprint f = c.def->footprint(w, c.config, t);
+  for (size_t i = 0; i < f.values.size(); ++i) footprint[std::string(f.schema->names[i])] = f.values[i];
   return {{"shape", ShortText(w)},
           {"workload", Text(w)},
           {"template", c.def->name},
@@ -77,7 +77,7 @@ absl::Status Run(const Options& o) {
     std::vector<Candidate> candidates = Pick(w, bench, o, rng);
     double ceiling = 0;
     for (Candidate& candidate : candidates) {
-      ceiling = std::max(ceiling, MeasureFlops(bench.launcher(), bench.target.vector_bits, 0.004));
+      ceiling = std::max(ceiling, MeasureFlops(bench.launcher(), bench.target.cpu()->vector_bits, 0.004));
       TEMPER_RETURN_IF_ERROR(Time(candidate, bench, state, o.samples));
       if (json.is_open()) json << ToJson(candidate, w, bench.target).dump() << std::endl;
     }

@@ -36,8 +36,8 @@ absl::StatusOr<std::optional<BestAnswer>> BestRecord(Store& store, const Options
   query.anchor = AnchorText(w);
   query.target = Text(t);
   query.device_key = o.device;
-  query.threads = t.threads;
-  for (const TemplateDef* def : TemplatesFor(w)) query.templates.emplace_back(std::string(def->name), def->version);
+  query.threads = t.threads();
+  for (const TemplateDef* def : TemplatesFor(w, t)) query.templates.emplace_back(std::string(def->name), def->version);
   return store.Best(query);
 }
 
@@ -76,13 +76,13 @@ absl::StatusOr<Row> MakeRow(const Workload& w, const Bench& bench, Store* store,
 absl::Status Measure(Row& row, const Bench& bench, const Options& o) {
   const int n = static_cast<int>(row.contenders.size());
   const auto raise_ceiling = [&] {
-    const double flops = MeasureFlops(bench.launcher(), bench.target.vector_bits, kCeilingSeconds);
+    const double flops = MeasureFlops(bench.launcher(), bench.target.cpu()->vector_bits, kCeilingSeconds);
     row.roofline.flops_per_s = std::max(row.roofline.flops_per_s, flops);
   };
   for (int round = 0; round < o.rounds; ++round) {
     raise_ceiling();
     for (int turn = 0; turn < n; ++turn) {
-      if (bench.target.threads > 1) std::this_thread::sleep_for(kPeersRest);
+      if (bench.target.threads() > 1) std::this_thread::sleep_for(kPeersRest);
       TakeSample(row.contenders[static_cast<size_t>(worker::InterleavedIndex(round, turn, n))]);
     }
   }
@@ -108,7 +108,7 @@ absl::Status CheckCeiling(const std::vector<Row>& rows) {
 
 absl::Status Run(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(const Bench bench, Bench::Make(o.target, o.threads, o.cache));
-  TEMPER_RETURN_IF_ERROR(SetUpOneDnn(bench.target));
+  TEMPER_RETURN_IF_ERROR(SetUpOneDnn(*bench.target.cpu()));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Workload> anchors, ReadAnchors(o.files));
   std::unique_ptr<Store> store;
   if (!o.db.empty()) {
@@ -116,11 +116,12 @@ absl::Status Run(const Options& o) {
   }
   constexpr double kRooflineSeconds = 0.5;
   const auto measure_machine = [&] {
-    return MeasureRoofline(bench.launcher(), bench.target.vector_bits, bench.target.l3_bytes, kRooflineSeconds);
+    return MeasureRoofline(bench.launcher(), bench.target.cpu()->vector_bits, bench.target.cpu()->l3_bytes,
+                           kRooflineSeconds);
   };
   Roofline machine = measure_machine();
   std::printf("%s; %d threads, caches as in '%s', %d rounds; %.1f GFLOP/s, %.1f GB/s, ridge %.1f FLOP/B\n",
-              Text(bench.target).c_str(), bench.target.threads, o.cache.c_str(), o.rounds, machine.flops_per_s * 1e-9,
+              Text(bench.target).c_str(), bench.target.threads(), o.cache.c_str(), o.rounds, machine.flops_per_s * 1e-9,
               machine.bytes_per_s * 1e-9, machine.ridge());
   PrintHeader();
   std::vector<Row> rows;
@@ -133,7 +134,7 @@ absl::Status Run(const Options& o) {
   }
   machine.Raise(measure_machine());
   nlohmann::ordered_json json = {{"target", Text(bench.target)},
-                                 {"threads", bench.target.threads},
+                                 {"threads", bench.target.threads()},
                                  {"cache_policy", o.cache},
                                  {"rounds", o.rounds},
                                  {"ceiling_gflops", machine.flops_per_s * 1e-9},

@@ -214,7 +214,7 @@ absl::StatusOr<Contender> MakeContender(Plan plan, const Bench& bench,
 
 }  // namespace
 
-absl::Status SetUpOneDnn(const Target& t) {
+absl::Status SetUpOneDnn(const CpuTarget& t) {
   const bool avx512 = t.vector_bits >= 512, avx2 = t.vector_bits >= 256;
   const dnnl::cpu_isa isa = avx512 ? dnnl::cpu_isa::all : avx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41;
   if (dnnl::set_max_cpu_isa(isa) != dnnl::status::success)

@@ -7,7 +7,7 @@
 namespace temper::bench {
 
 // Call once, before any kernel: threads (placed as our pool's are) and the instructions that `t` allows.
-absl::Status SetUpOneDnn(const Target& t);
+absl::Status SetUpOneDnn(const CpuTarget& t);
 
 // Convolutions are told to be direct; a dense layer is the faster of its matmul and its inner product. kUnimplemented:
 // the library has nothing for this shape.

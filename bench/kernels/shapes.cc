@@ -65,11 +65,11 @@ absl::StatusOr<Bench> Bench::Make(const std::string& target, int threads, const 
   Bench b;
   TEMPER_ASSIGN_OR_RETURN(b.target, ParseTarget(target));
   TEMPER_RETURN_IF_ERROR(CheckRunsHere(b.target));
-  b.target.threads = temper_pool_resolve_threads(threads);
-  TEMPER_ASSIGN_OR_RETURN(b.cache, worker::MakeCachePlan(cache_policy, b.target));
-  b.pool.reset(temper_pool_create(b.target.threads), temper_pool_destroy);
+  b.target.cpu()->threads = temper_pool_resolve_threads(threads);
+  TEMPER_ASSIGN_OR_RETURN(b.cache, worker::MakeCachePlan(cache_policy, *b.target.cpu()));
+  b.pool.reset(temper_pool_create(b.target.threads()), temper_pool_destroy);
   if (b.pool == nullptr)
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", b.target.threads, " threads"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", b.target.threads(), " threads"));
   return b;
 }
 

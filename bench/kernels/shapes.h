@@ -18,7 +18,7 @@ std::string ShortText(const Workload& w);
 
 // Where kernels are timed.
 struct Bench {
-  Target target;
+  Target target;  // a CPU
   worker::CachePlan cache;
   std::shared_ptr<temper_pool> pool;
 

@@ -94,11 +94,11 @@ class Space {
     TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(recording.workload));
     TEMPER_ASSIGN_OR_RETURN(s.target_, ParseTarget(recording.target));
     TEMPER_ASSIGN_OR_RETURN(s.state_, worker::MakeWorkloadState(workload, StableHash(recording.workload)));
-    TEMPER_ASSIGN_OR_RETURN(s.cache_, worker::MakeCachePlan("model", s.target_));
-    s.pool_.reset(temper_pool_create(s.target_.threads), temper_pool_destroy);
+    TEMPER_ASSIGN_OR_RETURN(s.cache_, worker::MakeCachePlan("model", *s.target_.cpu()));
+    s.pool_.reset(temper_pool_create(s.target_.threads()), temper_pool_destroy);
     if (s.pool_ == nullptr) return absl::ResourceExhaustedError("no threads");
     TEMPER_ASSIGN_OR_RETURN(const Choice untuned, DefaultChoice(workload, s.target_));
-    for (const TemplateDef* def : TemplatesFor(workload)) {
+    for (const TemplateDef* def : TemplatesFor(workload, s.target_)) {
       for (Config& config : def->space(workload, s.target_).Enumerate(1 << 20)) {
         if (def == untuned.def && config == untuned.config) s.untuned_ = s.candidates_.size();
         s.candidates_.push_back({std::string(def->name), std::move(config)});

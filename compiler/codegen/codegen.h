@@ -1,4 +1,4 @@
-// From lowered functions to code. A code generator is a folder and a line in generators.cc; Target::kind names it.
+// From lowered functions to code. A code generator is a folder and a line in generators.cc; Target::generator names it.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ struct Artifact {
 
 // All functions are thread-safe. Errors: kUnimplemented names the construct, kInternal has the message from below.
 struct CodeGenerator {
-  std::string_view name;  // Target::kind
+  std::string_view name;  // Target::generator
   // "5-llvm19": its version and its tools' major version. Records of another one are of other code.
   std::string (*id)();
   absl::StatusOr<Artifact> (*compile)(const std::vector<CodegenInput>& kernels, const Target& target);
@@ -56,7 +56,7 @@ struct CodeGenerator {
   int32_t (*launch)(const char* code, int64_t bytes, const char* symbol, const temper_call* call) = nullptr;
 };
 std::span<const CodeGenerator> AllCodeGenerators();
-// kUnimplemented: nothing generates code for such a target.
+// kUnimplemented, one line that names the generator: nothing generates its code.
 absl::StatusOr<const CodeGenerator*> GeneratorFor(const Target& target);
 
 // The generator's, by target. The id is empty where there is none.

@@ -19,9 +19,9 @@ constexpr CodeGenerator kGenerators[] = {
 std::span<const CodeGenerator> AllCodeGenerators() { return kGenerators; }
 
 absl::StatusOr<const CodeGenerator*> GeneratorFor(const Target& target) {
-  const auto* found = std::ranges::find(kGenerators, target.kind, &CodeGenerator::name);
+  const auto* found = std::ranges::find(kGenerators, target.generator, &CodeGenerator::name);
   if (found == std::end(kGenerators))
-    return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.kind));
+    return absl::UnimplementedError(absl::StrCat("no code generator for targets of kind ", target.generator));
   return found;
 }
 

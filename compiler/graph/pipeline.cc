@@ -10,18 +10,24 @@
 namespace temper {
 namespace {
 
+// A pass that does the same for every target.
+template <absl::Status (*pass)(Graph&)>
+absl::Status Always(Graph& g, const Target&) {
+  return pass(g);
+}
+
 constexpr PassDef kPasses[] = {
-    {"fold-constants", passes::FoldConstants},
-    {"cse", passes::EliminateCommonSubexpressions},
-    {"dead-code", passes::RemoveDeadCode},
-    {"simplify", passes::Simplify},
+    {"fold-constants", Always<passes::FoldConstants>},
+    {"cse", Always<passes::EliminateCommonSubexpressions>},
+    {"dead-code", Always<passes::RemoveDeadCode>},
+    {"simplify", Always<passes::Simplify>},
     {"layout", passes::ChooseLayouts},
     {"fuse", passes::Fuse},
     {"alternatives", passes::ProposeAlternatives},
 };
 
-absl::Status RunPass(const PassDef& pass, Graph& g) {
-  absl::Status status = pass.run(g);
+absl::Status RunPass(const PassDef& pass, Graph& g, const Target& t) {
+  absl::Status status = pass.run(g, t);
   if (status.ok()) status = Verify(g);
   if (!status.ok())
     return absl::Status(status.code(),
@@ -42,7 +48,7 @@ void ForbidWinograd(Graph& g) {
 
 std::span<const PassDef> AllPasses() { return kPasses; }
 
-absl::Status Optimize(Graph& g, const PipelineOptions& options) {
+absl::Status Optimize(Graph& g, const Target& t, const PipelineOptions& options) {
   for (const std::string& name : options.disabled) {
     const bool known =
         std::any_of(std::begin(kPasses), std::end(kPasses), [&](const PassDef& p) { return p.name == name; });
@@ -55,7 +61,7 @@ absl::Status Optimize(Graph& g, const PipelineOptions& options) {
   for (const PassDef& pass : kPasses) {
     if (options.disabled.contains(std::string(pass.name))) continue;
     const size_t nodes = g.nodes.size();
-    TEMPER_RETURN_IF_ERROR(RunPass(pass, g));
+    TEMPER_RETURN_IF_ERROR(RunPass(pass, g, t));
     spdlog::debug("pass {}: {} nodes -> {} nodes, {} groups", pass.name, nodes, g.nodes.size(), g.groups.size());
     if (options.print == nullptr) continue;
     std::string after = Text(g);

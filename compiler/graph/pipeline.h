@@ -7,12 +7,13 @@
 #include <string>
 
 #include "compiler/graph/graph.h"
+#include "compiler/target/target.h"
 
 namespace temper {
 
 struct PassDef {
   std::string_view name;  // "fold-constants", "cse", "dead-code", "simplify", "layout", "fuse", "alternatives"
-  absl::Status (*run)(Graph& g);
+  absl::Status (*run)(Graph& g, const Target& t);
 };
 std::span<const PassDef> AllPasses();
 
@@ -21,7 +22,8 @@ struct PipelineOptions {
   std::ostream* print = nullptr;   // the graph before the first and after each pass that changed it
   bool winograd = true;            // false: convolutions are computed directly (attribute winograd=0)
 };
-// Verifies after each pass. The result has groups.
-absl::Status Optimize(Graph& g, const PipelineOptions& options = {});
+// Layouts, fusion and alternatives go by the target and its templates, so another kind of device wants a graph of its
+// own. Verifies after each pass. The result has groups.
+absl::Status Optimize(Graph& g, const Target& t, const PipelineOptions& options = {});
 
 }  // namespace temper

@@ -50,9 +50,9 @@ class PackageWriter {
     TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, {ScratchBytes(), in_place_}));
     TEMPER_RETURN_IF_ERROR(MakeSteps());
     out_.arena_bytes = plan_.arena_bytes;
-    out_.scratch_threads = target_.threads;
+    out_.scratch_threads = target_.threads();
     out_.weight_bytes = weights_.bytes();
-    out_.cpu_features = target_.features;
+    if (target_.cpu() != nullptr) out_.cpu_features = target_.cpu()->features;
     TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
     TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_));
     objects_.push_back(std::move(plan_object));
@@ -228,7 +228,7 @@ class PackageWriter {
     std::vector<int64_t> bytes(g_.groups.size(), 0);
     for (const StepSource& source : steps_) {
       const CompiledKernel& kernel = kernels_.at(source.symbol).compiled;
-      bytes[GroupIndex(source)] = kernel.workspace_bytes + target_.threads * kernel.thread_workspace_bytes;
+      bytes[GroupIndex(source)] = kernel.workspace_bytes + target_.threads() * kernel.thread_workspace_bytes;
     }
     return bytes;
   }
@@ -331,6 +331,7 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
                                            const std::string& dir, CompileCache* cache, const std::string& prefix) {
   TEMPER_RETURN_IF_ERROR(CheckPrefix(prefix));
+  TEMPER_RETURN_IF_ERROR(GeneratorFor(t).status());  // before any work
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
   const fs::path path = final_dir.has_filename() ? final_dir : final_dir.parent_path();

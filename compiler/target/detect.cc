@@ -115,7 +115,7 @@ constexpr Model kModels[] = {
     {false, 6, 0x1a, 0x2f, "nehalem"},
 };
 
-std::string Cpu(const Target& t) {
+std::string Cpu(const CpuTarget& t) {
   const unsigned eax = Cpuid(1).a;
   unsigned family = (eax >> 8) & 0xf, model = (eax >> 4) & 0xf;
   if (family == 6 || family == 15) model |= ((eax >> 16) & 0xf) << 4;
@@ -136,7 +136,7 @@ std::string Cpu(const Target& t) {
 #else
 
 std::vector<std::string> Features() { return {}; }
-std::string Cpu(const Target&) { return "generic"; }
+std::string Cpu(const CpuTarget&) { return "generic"; }
 
 #endif
 
@@ -158,7 +158,7 @@ int64_t Bytes(std::string_view text) {  // "32K"
 }
 
 // Sizes stay as the defaults say where sysfs does not tell.
-void FindCaches(int cpu, Target& t) {
+void FindCaches(int cpu, CpuTarget& t) {
   for (int i = 0; i < 8; ++i) {
     const std::string dir = absl::StrCat("/sys/devices/system/cpu/cpu", cpu, "/cache/index", i, "/");
     const std::string level = FirstWord(dir + "level");
@@ -173,7 +173,7 @@ void FindCaches(int cpu, Target& t) {
 }  // namespace
 
 Target HostTarget() {
-  Target t;
+  CpuTarget t;
   t.features = Features();
   t.cpu = Cpu(t);
   DeriveVectors(t);
@@ -186,7 +186,7 @@ Target HostTarget() {
     if (!CPU_ISSET(first, &set)) first = 0;
   }
   FindCaches(first, t);
-  return t;
+  return Target{.device = std::move(t)};
 }
 
 }  // namespace temper

@@ -4,15 +4,16 @@
 
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
 
 namespace temper {
 
-struct Target {
-  std::string kind = "llvm";
-  std::string cpu;                    // LLVM's name: "x86-64-v4", "haswell", ...
+// A processor whose threads each run vector instructions and have caches.
+struct CpuTarget {
+  std::string cpu;                    // LLVM's name: "x86-64-v4", "haswell", ...; empty where LLVM has no say
   std::vector<std::string> features;  // sorted, of the known ones: "avx2", "avx512f", "fma", ...
   int vector_bits = 128;              // 512 with avx512f, 256 with avx2 (or avx), else 128
   int vector_registers = 16;          // 32 with avx512f
@@ -23,14 +24,46 @@ struct Target {
 
   int lanes(int element_bytes = 4) const { return vector_bits / 8 / element_bytes; }
   bool Has(std::string_view feature) const;
+  bool operator==(const CpuTarget&) const = default;
+};
+
+// A processor that runs launches: groups of threads that share memory (compiler/ir/launch.h). Launches keep its limits.
+struct GpuTarget {
+  std::string arch;                 // "sm_90"; empty where one code suits all
+  int64_t shared_bytes = 32 << 10;  // memory of a group
+  int group_threads = 256;          // most threads of a group; no target has more than 1024
+  int warp_width = 1;               // threads that run in lock step; 1: nothing is known
+  int compute_units = 1;            // run groups beside one another
+
+  bool operator==(const GpuTarget&) const = default;
+};
+
+struct Target {
+  std::string generator = "llvm";  // who generates its code: a name in the table of generators.cc
+  std::variant<CpuTarget, GpuTarget> device;
+
+  const CpuTarget* cpu() const { return std::get_if<CpuTarget>(&device); }  // null: another kind of device
+  const GpuTarget* gpu() const { return std::get_if<GpuTarget>(&device); }
+  CpuTarget* cpu() { return std::get_if<CpuTarget>(&device); }
+  GpuTarget* gpu() { return std::get_if<GpuTarget>(&device); }
+  // Threads of this machine that share a kernel's loops: 1 where the device runs it alone.
+  int threads() const { return cpu() != nullptr ? cpu()->threads : 1; }
+  // For people: the CPU, the architecture, or else the generator.
+  const std::string& name() const;
   bool operator==(const Target&) const = default;
 };
 
-// "llvm -mcpu=x86-64-v4 -mattr=avx2,avx512f,fma -l1=32768 -l2=1048576 -l3=33554432 -threads=2"; round-trips.
+// "llvm -mcpu=x86-64-v4 -mattr=avx2,avx512f,fma -l1=32768 -l2=1048576 -l3=33554432 -threads=2",
+// "interpreter -l1=16384 -l2=131072 -l3=0 -threads=1", "opencl -local=32768 -wg=256 -warp=1 -units=1",
+// "cuda -arch=sm_90 -local=49152 -wg=1024 -warp=32 -units=1"; round-trips.
 std::string Text(const Target& t);
-// Accepts the canonical text, "llvm" or "host" (this machine, found by cpuid and sysfs), and "llvm:NAME" with NAME of
-// the table in targets.cc (haswell, skylake-avx512, znver4, nehalem, ...: x86-64-v2, -v3, -v4 too). Errors list the
-// names.
+// Accepts the canonical text, with options left out or not, and
+//   "llvm" or "host"   this machine, found by cpuid and sysfs
+//   "llvm:NAME"        NAME of the table in targets.cc (haswell, skylake-avx512, znver4, ...: x86-64-v2, -v3, -v4 too)
+//   "interpreter"      a plain machine: vectors of four floats, small caches, one thread
+//   "opencl"           the least that a device of its full profile has
+//   "cuda:sm_90"       an architecture, with what every kernel may have there; "cuda" alone is refused
+// kInvalidArgument: one line that says what would do.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 Target HostTarget();  // threads = the affinity mask's count
 // OK, or a line naming the features of `t` that this machine lacks.

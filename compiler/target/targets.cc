@@ -74,7 +74,7 @@ std::vector<std::string> SplitFeatures(std::string_view list) {
   return out;
 }
 
-void DeriveVectors(Target& t) {
+void DeriveVectors(CpuTarget& t) {
   t.vector_bits = t.Has("avx512f") ? 512 : t.Has("avx") ? 256 : 128;
   t.vector_registers = t.Has("avx512f") ? 32 : 16;
 }

@@ -87,7 +87,7 @@ __attribute__((target("avx2,fma"))) double MultiplyAdd256() {
 }
 #endif
 
-double PeakGflops(const Target& t) {
+double PeakGflops(const CpuTarget& t) {
   double (*loop)() = MultiplyAddScalar;
 #if defined(__x86_64__)
   if (t.Has("avx512f"))
@@ -131,7 +131,8 @@ std::string FingerprintDirectory() {
 }
 
 std::string Fingerprint(const std::string& cache_directory) {
-  const Target t = HostTarget();
+  const Target host = HostTarget();
+  const CpuTarget& t = *host.cpu();
   const std::string stable = absl::StrCat(CpuModel(), "; ", t.threads, " threads; L1 ", BytesText(t.l1_bytes), " L2 ",
                                           BytesText(t.l2_bytes), " L3 ", BytesText(t.l3_bytes));
   const std::string path = absl::StrCat(cache_directory, "/device-", HashText(StableHash(stable)));

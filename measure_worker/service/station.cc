@@ -98,13 +98,13 @@ absl::StatusOr<v1::RegisterRequest> Registration(const StationOptions& options, 
   if (!options.device.cores.empty()) TEMPER_RETURN_IF_ERROR(BindToCores(options.device.cores));
   TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(options.target));
   TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
-  target.threads = HostTarget().threads;
+  if (CpuTarget* cpu = target.cpu()) cpu->threads = HostTarget().threads();
   v1::RegisterRequest r;
   r.set_device_key(options.key);
   r.set_fingerprint(options.device.backend == "null" ? "null device" : Fingerprint(FingerprintDirectory()));
   r.set_target(Text(target));
   r.set_codegen_id(CodegenId(target));
-  r.set_threads(target.threads);
+  r.set_threads(target.threads());
   // One lease in reserve keeps the device busy; where the server computes on the same cores, it would only keep it out.
   r.set_slots(options.shares_server_cores ? 1 : 2);
   r.set_shares_server_cores(options.shares_server_cores);

@@ -115,7 +115,9 @@ int Ledger::highest_attempt() const {
 
 // --- the worker ---
 
-std::string FakeTarget() { return Text(Target{.cpu = "x86-64-v3", .features = {"avx2", "fma"}, .vector_bits = 256}); }
+std::string FakeTarget() {
+  return Text(Target{.device = CpuTarget{.cpu = "x86-64-v3", .features = {"avx2", "fma"}, .vector_bits = 256}});
+}
 
 double FakeSeconds(const std::string& workload, const std::string& config, int64_t candidate, int attempt) {
   const auto share = [](const std::string& text) {

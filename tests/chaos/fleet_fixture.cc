@@ -61,7 +61,7 @@ v1::SubmitJobRequest FleetTest::ModelJob(int trials) {
   const ValueId other = graph.AddValue({.name = "y", .type = {DType::kF32, {64, 48}, {}}});
   graph.inputs = {input, other};
   graph.outputs = {*graph.AddNode("matmul", {}, {input, other})};
-  EXPECT_TRUE(Optimize(graph).ok());
+  EXPECT_TRUE(Optimize(graph, Target{}).ok());
   v1::SubmitJobRequest request = OperatorsJob(0, 0);
   request.set_model(graph.name);
   request.set_graph_json(ToJson(graph));

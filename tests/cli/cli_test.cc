@@ -120,6 +120,21 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
   EXPECT_EQ(Temper("compile").code, 2);
 }
 
+TEST_F(CliTest, ADeviceThatNothingGeneratesCodeForIsRefusedByName) {
+  const std::string db = " --db " + dir_ + "/t.db";
+  for (const char* target : {"opencl", "cuda:sm_90"}) {
+    const std::string generator = std::string(target).substr(0, std::string(target).find(':'));
+    for (const std::string& command :
+         {"compile " + model_ + " -o " + dir_ + "/p", "explain " + model_, "tune " + model_ + db + " --trials 1"}) {
+      const Result result = Temper(command + " --target " + target);
+      EXPECT_EQ(result.code, 1) << command;
+      EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << command << ": " << result.out;
+      EXPECT_NE(result.out.find(generator), std::string::npos) << command << ": " << result.out;
+    }
+  }
+  EXPECT_FALSE(fs::exists(dir_ + "/p"));
+}
+
 TEST_F(CliTest, ASecondTuneGoesOnAndRepeatsNothing) {
   const std::string db = dir_ + "/records.db";
   for (int run = 0; run < 2; ++run) {

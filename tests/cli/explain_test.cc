@@ -93,7 +93,7 @@ class ExplainTest : public CliTest {
     r.anchor = AnchorText(*w);
     r.target = untuned_["target"];
     r.device_key = "here";
-    r.threads = ParseTarget(r.target)->threads;
+    r.threads = ParseTarget(r.target)->threads();
     r.template_name = op["default"]["template"];
     r.template_version = FindTemplate(r.template_name)->version;
     r.config = op["default"]["config"];

@@ -40,18 +40,18 @@ class PretrainTest : public testing::Test {
     std::vector<Record> records;
     for (int i = 0; i < shapes; ++i) {
       const Workload w = generator.Next();
-      const TemplateDef* def = TemplatesFor(w)[0];
+      const TemplateDef* def = TemplatesFor(w, target)[0];
       std::vector<Config> all = def->space(w, target).Enumerate(1 << 12);
       for (int k = 0; k < configs; ++k) {
         const Config& c = all[static_cast<size_t>(k) * all.size() / static_cast<size_t>(configs)];
         const Footprint f = def->footprint(w, c, target);
-        const double cost_s = DraftSeconds(f, target) * (1 + 3 / f.tile_rows);
+        const double cost_s = f.draft_s * (1 + 3 / f["tile_rows"]);
         Record r;
         r.workload = Text(w);
         r.anchor = AnchorText(w);
         r.target = Text(target);
         r.device_key = "local";
-        r.threads = target.threads;
+        r.threads = target.threads();
         r.template_name = std::string(def->name);
         r.template_version = def->version;
         r.config = Text(c);

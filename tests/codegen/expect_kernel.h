@@ -66,7 +66,7 @@ inline ::testing::AssertionResult SameOnTarget(const ir::Func& func, const std::
   }
   auto kernel = RunnableKernel::Make(func, target);
   if (!kernel.ok())
-    return ::testing::AssertionFailure() << target.cpu << ": " << kernel.status() << "\n" << ir::Text(func);
+    return ::testing::AssertionFailure() << target.name() << ": " << kernel.status() << "\n" << ir::Text(func);
   if (kernel->Run(got, threads) < 0) return ::testing::AssertionFailure() << "scratch overrun\n" << ir::Text(func);
   for (size_t i = 0; i < want.size(); ++i) {
     for (int64_t j = 0; j < want[i].size(); ++j) {
@@ -74,7 +74,7 @@ inline ::testing::AssertionResult SameOnTarget(const ir::Func& func, const std::
       if (w == g || (std::isnan(w) && std::isnan(g)) || std::abs(w - g) <= tolerance * std::max(1.0, std::abs(w)))
         continue;
       return ::testing::AssertionFailure()
-             << target.cpu << ": " << func.params[i]->name << "[" << j << "] is " << g << ", not " << w << "\n"
+             << target.name() << ": " << func.params[i]->name << "[" << j << "] is " << g << ", not " << w << "\n"
              << ir::Text(func);
     }
   }

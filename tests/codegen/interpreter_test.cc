@@ -152,13 +152,13 @@ TEST(Interpreter, AnArtifactSaysHowItsLaunchesAreShaped) {
 
 TEST(Generators, ATargetOfNoGeneratorIsRefusedByName) {
   Target target;
-  target.kind = "abacus";
+  target.generator = "abacus";
   const absl::Status status = CompileKernels({{"k", Squares()}}, target).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("abacus"));
   EXPECT_EQ(CodegenId(target), "");
   for (const CodeGenerator& generator : AllCodeGenerators()) {
-    target.kind = std::string(generator.name);
+    target.generator = std::string(generator.name);
     EXPECT_EQ(CodegenId(target), generator.id());
     EXPECT_FALSE(EmitText({{"k", Squares()}}, target, "no such form").ok());
   }

@@ -100,7 +100,7 @@ void ExpectWithin(const std::vector<float>& x) {
         ASSERT_TRUE(y.ok()) << y.status();
         for (size_t k = 0; k < x.size(); ++k) {
           ASSERT_TRUE(Within(f, x[k], want[k], (*y)[k]))
-              << target.cpu << (kind == ForKind::kSerial ? " scalar" : " vector") << " at " << x[k] << " gave "
+              << target.name() << (kind == ForKind::kSerial ? " scalar" : " vector") << " at " << x[k] << " gave "
               << (*y)[k] << " for " << want[k] << ": " << std::fabs((*y)[k] - want[k]) / Ulp(want[k]) << " ulp";
         }
       }
@@ -170,7 +170,7 @@ TEST(Math, ZerosKeepTheirSignsAndLimitsAreReached) {
         ASSERT_TRUE(y.ok()) << y.status();
         for (size_t i = 0; i < pairs.size(); ++i) {
           EXPECT_EQ(std::bit_cast<uint32_t>((*y)[i]), std::bit_cast<uint32_t>(pairs[i].second))
-              << name << " of " << x[i] << " is " << (*y)[i] << " on " << target.cpu;
+              << name << " of " << x[i] << " is " << (*y)[i] << " on " << target.name();
         }
       }
     }

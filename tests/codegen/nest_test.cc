@@ -251,7 +251,8 @@ void RunGuarded(const ir::Func& f, const std::vector<Guarded*>& args, const Targ
 
 TEST(Nest, TailsUnderAMaskStayInTheirBuffers) {
   for (const Target& t : TestTargets()) {
-    if (!t.Has("avx")) continue;  // without it the kernel may count on alignment, which a buffer at a page's end lacks
+    if (!t.cpu()->Has("avx"))
+      continue;  // without it the kernel may count on alignment, which a buffer at a page's end lacks
     for (int64_t n : {1, 5, 16, 20, 33}) {
       ir::Buffer a = F32("a", {n}), c = F32("c", {n});
       Var o = ir::MakeVar("o"), v = ir::MakeVar("v");
@@ -264,7 +265,7 @@ TEST(Nest, TailsUnderAMaskStayInTheirBuffers) {
                           ir::For(v, 16, ForKind::kVectorized,
                                   ir::If(at < Expr(n), ir::Store(c, {at}, ir::Load(a, {at}) * ir::Float(2)))))},
                  {&in, &out}, t);
-      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.data[i], 2 * in.data[i]) << t.cpu << " " << n;
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.data[i], 2 * in.data[i]) << t.name() << " " << n;
     }
   }
 }
@@ -272,7 +273,7 @@ TEST(Nest, TailsUnderAMaskStayInTheirBuffers) {
 TEST(Nest, SelectsNeverLoadTheBranchNotTaken) {
   constexpr int64_t kN = 20;
   for (const Target& t : TestTargets()) {
-    if (!t.Has("avx")) continue;
+    if (!t.cpu()->Has("avx")) continue;
     for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
       for (int64_t shift : {-5, 3, 1000000}) {
         for (int64_t stride : {1, 2, 0}) {
@@ -290,7 +291,7 @@ TEST(Nest, SelectsNeverLoadTheBranchNotTaken) {
           for (int64_t i = 0; i < kN; ++i) {
             const int64_t from = i * stride + shift;
             ASSERT_EQ(out.data[i], from >= 0 && from < kN ? in.data[from] : -1.f)
-                << t.cpu << " shift " << shift << " stride " << stride;
+                << t.name() << " shift " << shift << " stride " << stride;
           }
         }
       }
@@ -439,7 +440,7 @@ TEST(Refusal, NamesWhatIsWrong) {
   s = CompileStatus({"f", {a, c}, 1, ir::BlockStmt({"b", {}, {}, Expr(), Expr()}, c, {0}, ir::Float(1))});
   EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << s;
   Target cuda = HostTarget();
-  cuda.kind = "cuda";
+  cuda.generator = "cuda";
   EXPECT_EQ(CompileKernels({}, cuda).status().code(), absl::StatusCode::kUnimplemented);
 }
 
@@ -472,8 +473,7 @@ TEST(Module, SeveralKernelsAreLoadedTogetherAndApart) {
 
 TEST(Module, TheSameInputGivesTheSameBytes) {
   auto once = [] {
-    return CompileKernels({{"kernel", MatmulNest(30, 64, 32, 14, 32, 16, true)}}, *ParseTarget("llvm:x86-64-v4"))
-        ->code;
+    return CompileKernels({{"kernel", MatmulNest(30, 64, 32, 14, 32, 16, true)}}, *ParseTarget("llvm:x86-64-v4"))->code;
   };
   EXPECT_EQ(once(), once());
 }

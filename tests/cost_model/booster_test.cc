@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "compiler/ops/templates/cpu_template.h"
 #include "cost_model/shipped.h"
 #include "gtest/gtest.h"
 
@@ -25,21 +26,21 @@ void RegisterToy() {
     op.min_inputs = op.max_inputs = 1;
     op.infer = [](const Attrs&, std::span<const TensorType> in) -> absl::StatusOr<TensorType> { return in[0]; };
     RegisterOp(std::move(op));
-    TemplateDef def;
+    CpuTemplate def;
     def.name = "toy.knobs";
     def.version = 7;
     def.matches = [](const Workload& w) { return w.calls[0].op == "toy"; };
-    def.space = [](const Workload&, const Target&) {
+    def.space = [](const Workload&, const CpuTarget&) {
       ConfigSpace space;
       space.Add("rows", {1, 2, 4, 6, 8});
       space.Add("order", {0, 1, 2});
       return space;
     };
-    def.build = [](const Workload&, const Config&, const Target&) -> absl::StatusOr<Kernel> {
+    def.build = [](const Workload&, const Config&, const CpuTarget&) -> absl::StatusOr<Kernel> {
       return absl::UnimplementedError("a toy");
     };
-    def.footprint = [](const Workload& w, const Config& c, const Target&) {
-      Footprint f;
+    def.footprint = [](const Workload& w, const Config& c, const CpuTarget&) {
+      CpuFootprint f;
       f.flops = f.padded_flops = 1e6 * static_cast<double>(w.inputs[0].type.shape[0]);
       f.tile_rows = static_cast<double>(c["rows"]);
       f.tile_columns = 16;
@@ -48,7 +49,7 @@ void RegisterToy() {
       f.loads_per_fma = 1 / f.tile_rows;
       return f;
     };
-    RegisterTemplate(std::move(def));
+    RegisterTemplate(ForCpu(std::move(def)));
     return true;
   }();
   (void)once;
@@ -61,16 +62,12 @@ Workload Toy(int64_t size) {
   return w;
 }
 
-Target Machine() {
-  Target t;
-  t.features = {"avx2", "fma"};
-  return t;
-}
+Target Machine() { return Target{.device = CpuTarget{.features = {"avx2", "fma"}}}; }
 
 // Seconds on a machine that likes order 1 with many rows, and order 2 with few; of some scale of its own for each size.
 double Seconds(const Workload& w, const Config& c) {
   const TemplateDef& def = *FindTemplate("toy.knobs");
-  const double draft_s = DraftSeconds(def.footprint(w, c, Machine()), Machine());
+  const double draft_s = def.footprint(w, c, Machine()).draft_s;
   const bool liked = c["order"] == (c["rows"] >= 4 ? 1 : 2);
   return draft_s * (liked ? 1 : 2) * (1 + static_cast<double>(w.inputs[0].type.shape[0] % 7));
 }
@@ -229,15 +226,16 @@ TEST(ShippedBoosters, AreSound) {
 }
 
 TEST(IsaFamily, IsTheWidestThatCodeIsMadeFor) {
-  Target t;
-  t.features = {"avx", "avx2", "avx512f", "sse4.2"};
-  EXPECT_EQ(IsaFamily(t), "avx512");
-  t.features = {"avx", "avx2", "sse4.2"};
-  EXPECT_EQ(IsaFamily(t), "avx2");
-  t.features = {"sse4.2"};
-  EXPECT_EQ(IsaFamily(t), "sse42");
-  t.features = {};
-  EXPECT_EQ(IsaFamily(t), t.kind);
+  const auto family = [](std::vector<std::string> features) {
+    return IsaFamily(Target{.device = CpuTarget{.features = std::move(features)}});
+  };
+  EXPECT_EQ(family({"avx", "avx2", "avx512f", "sse4.2"}), "avx512");
+  EXPECT_EQ(family({"avx", "avx2", "sse4.2"}), "avx2");
+  EXPECT_EQ(family({"sse4.2"}), "sse42");
+  EXPECT_EQ(family({}), "llvm");
+  EXPECT_EQ(IsaFamily(*ParseTarget("interpreter")), "interpreter");
+  EXPECT_EQ(IsaFamily(*ParseTarget("cuda:sm_90")), "sm_90");
+  EXPECT_EQ(IsaFamily(*ParseTarget("opencl")), "opencl");
 }
 
 }  // namespace

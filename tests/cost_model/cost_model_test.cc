@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "compiler/ops/templates/cpu_footprint.h"
 #include "cost_model/cost_model.h"
 #include "gtest/gtest.h"
 
@@ -14,8 +15,8 @@ namespace {
 
 constexpr double kFailed = std::numeric_limits<double>::infinity();
 
-Footprint RandomFootprint(Rng& rng) {
-  Footprint f;
+CpuFootprint RandomFootprint(Rng& rng) {
+  CpuFootprint f;
   f.flops = 1e8;
   f.padded_flops = f.flops * (1 + rng.Uniform());
   f.vector_lanes = 8;
@@ -34,7 +35,7 @@ Footprint RandomFootprint(Rng& rng) {
 }
 
 // What the draft does not know of this made-up machine: it dislikes one size of working set and loves another.
-double Residual(const Footprint& f) {
+double Residual(const CpuFootprint& f) {
   return (f.l1_bytes > 40000 ? 1.2 : 0) + (f.reduction == 128 ? -0.7 : 0) + 0.04 * f.tile_rows;
 }
 
@@ -44,16 +45,19 @@ struct Sample {
   double draft_s;
   double cost_s;
 };
-Sample SampleOf(const Footprint& f, const Target& target, double slower) {
-  const double draft_s = DraftSeconds(f, target);
-  Sample sample{std::vector<float>(FeatureNames().size()), draft_s, draft_s * slower};
-  Features(f, target, draft_s, sample.features);
+Sample SampleOf(const CpuFootprint& f, const CpuTarget& target, double slower) {
+  const Footprint footprint = UnderCpuSchema(f, target);
+  const double draft_s = footprint.draft_s;
+  Sample sample{std::vector<float>(FeatureCount(CpuSchema())), draft_s, draft_s * slower};
+  Features(footprint, draft_s, sample.features);
   return sample;
 }
-std::vector<float> FeaturesOf(const Footprint& f, const Target& target) { return SampleOf(f, target, 1).features; }
+std::vector<float> FeaturesOf(const CpuFootprint& f, const CpuTarget& target) {
+  return SampleOf(f, target, 1).features;
+}
 
 Rows RowsOf(std::span<const Sample> samples) {
-  Rows rows{samples.empty() ? FeatureNames().size() : samples[0].features.size()};
+  Rows rows{samples.empty() ? FeatureCount(CpuSchema()) : samples[0].features.size()};
   for (const Sample& s : samples) {
     rows.features.insert(rows.features.end(), s.features.begin(), s.features.end());
     rows.draft_s.push_back(s.draft_s);
@@ -72,10 +76,10 @@ struct Data {
 };
 Data MakeData(uint64_t seed, int count, int group = 0, double factor = 1) {
   Rng rng(seed);
-  const Target target;
+  const CpuTarget target;
   Data data;
   for (int i = 0; i < count; ++i) {
-    const Footprint f = RandomFootprint(rng);
+    const CpuFootprint f = RandomFootprint(rng);
     data.samples.push_back(SampleOf(f, target, factor * std::exp(Residual(f))));
     data.groups.push_back(group);
   }
@@ -102,33 +106,34 @@ double PairsRight(const std::vector<Sample>& samples, const std::vector<float>& 
 }
 
 TEST(Features, HaveOneNameEach) {
-  const auto names = FeatureNames();
+  const auto names = FeatureNames(CpuSchema());
+  EXPECT_EQ(names.size(), FeatureCount(CpuSchema()));
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   Rng rng(1);
-  EXPECT_EQ(FeaturesOf(RandomFootprint(rng), Target{}).size(), names.size());
+  EXPECT_EQ(FeaturesOf(RandomFootprint(rng), CpuTarget{}).size(), names.size());
 }
 
 TEST(Features, AreFiniteEvenForAnEmptyFootprint) {
-  for (float value : FeaturesOf(Footprint{}, Target{})) EXPECT_TRUE(std::isfinite(value));
+  for (float value : FeaturesOf(CpuFootprint{}, CpuTarget{})) EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(Features, GrowWithWhatTheyName) {
-  Footprint small, large;
+  CpuFootprint small, large;
   large.l1_bytes = 1 << 20;
-  const std::vector<float> a = FeaturesOf(small, Target{}), b = FeaturesOf(large, Target{});
+  const std::vector<float> a = FeaturesOf(small, CpuTarget{}), b = FeaturesOf(large, CpuTarget{});
   std::set<std::string> changed;
   for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] != b[i]) changed.insert(FeatureNames()[i]);
+    if (a[i] != b[i]) changed.insert(FeatureNames(CpuSchema())[i]);
   }
   EXPECT_EQ(changed, (std::set<std::string>{"l1_bytes", "l1_used"}));
 }
 
 TEST(Features, KnowTheTarget) {
   Rng rng(3);
-  const Footprint f = RandomFootprint(rng);
-  Target large;
+  const CpuFootprint f = RandomFootprint(rng);
+  CpuTarget large;
   large.l1_bytes *= 4;
-  EXPECT_NE(FeaturesOf(f, Target{}), FeaturesOf(f, large));
+  EXPECT_NE(FeaturesOf(f, CpuTarget{}), FeaturesOf(f, large));
 }
 
 TEST(DraftModel, OrdersByTheDraftWhateverItIsTold) {
@@ -214,18 +219,18 @@ TEST(XgboostModel, ComparesWithinATaskOnly) {
 
 TEST(XgboostModel, PutsWhatFailsBehindWhatWorks) {
   Rng rng(1);
-  const Target target;
-  const auto fails = [](const Footprint& f) { return f.tile_registers > 16; };
+  const CpuTarget target;
+  const auto fails = [](const CpuFootprint& f) { return f.tile_registers > 16; };
   Data data;
   for (int i = 0; i < 200; ++i) {
-    const Footprint f = RandomFootprint(rng);
+    const CpuFootprint f = RandomFootprint(rng);
     data.samples.push_back(SampleOf(f, target, fails(f) ? kFailed : 1));
   }
   const auto model = NewXgboostModel(0);
   ASSERT_TRUE(Fit(*model, data.samples, std::vector<int>(data.samples.size(), 0)).ok());
   double worst_working = kFailed, best_failing = -kFailed;
   for (int i = 0; i < 100; ++i) {
-    const Footprint f = RandomFootprint(rng);
+    const CpuFootprint f = RandomFootprint(rng);
     const Sample sample = SampleOf(f, target, 1);
     const double score = Scores(*model, {&sample, 1})[0];
     if (fails(f))

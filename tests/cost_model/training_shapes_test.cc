@@ -81,7 +81,7 @@ TEST(TrainingShapes, ShowEveryTemplateMoreThanOnce) {
   ShapeGenerator generator(1, BenchShapes());
   std::map<std::string_view, int> shown;
   for (int i = 0; i < 200; ++i) {
-    for (const TemplateDef* def : TemplatesFor(generator.Next())) ++shown[def->name];
+    for (const TemplateDef* def : TemplatesFor(generator.Next(), Target{})) ++shown[def->name];
   }
   for (const TemplateDef& def : AllTemplates()) {
     if (def.name == "default" || def.name == "reduce.pixels") continue;  // no contractions

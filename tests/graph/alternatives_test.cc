@@ -19,9 +19,9 @@ struct Separable {
       v = out = b.Conv(between, b.Random({32, 32, 1, 1}));
     }
   }
-  Graph& Optimized() {
+  Graph& Optimized(const Target& t = {}) {
     b.Output(out);
-    EXPECT_TRUE(Optimize(b.g).ok());
+    EXPECT_TRUE(Optimize(b.g, t).ok());
     return b.g;
   }
 };
@@ -41,6 +41,11 @@ TEST(AlternativesTest, APairWithMuchBetweenMayBeOneKernel) {
   EXPECT_EQ(Convolutions(g, a.groups[0]), 2);
   EXPECT_EQ(g.nodes[a.groups[0].nodes[a.groups[0].anchor]].output, g.nodes[g.groups[a.replaces[1]].nodes[0]].output);
   for (const Group& group : g.groups) EXPECT_LE(Convolutions(g, group), 1) << "nothing is decided yet";
+}
+
+TEST(AlternativesTest, NotWhereTheTargetHasNoTemplateForThePair) {
+  EXPECT_EQ(Separable().Optimized(*ParseTarget("interpreter")).alternatives.size(), 1u);
+  EXPECT_TRUE(Separable().Optimized(*ParseTarget("opencl")).alternatives.empty());
 }
 
 TEST(AlternativesTest, NotWhereItCanNotOrNeedNotBe) {

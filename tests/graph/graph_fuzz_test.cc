@@ -16,7 +16,7 @@ using testing::RandomInputs;
 constexpr uint64_t kGraphs = 400;
 int NodesOf(uint64_t seed) { return 2 + static_cast<int>(seed % 17); }
 
-void CheckWith(const std::set<std::string>& disabled, uint64_t graphs) {
+void CheckWith(const std::set<std::string>& disabled, uint64_t graphs, const Target& t = {}) {
   for (uint64_t seed = 1; seed <= graphs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph before = RandomGraph(seed, NodesOf(seed));
@@ -24,7 +24,7 @@ void CheckWith(const std::set<std::string>& disabled, uint64_t graphs) {
     const std::vector<NDArray> inputs = RandomInputs(before, seed);
     const std::vector<NDArray> want = Evaluated(before, inputs);
     Graph after = before;
-    const absl::Status status = Optimize(after, {disabled, nullptr});
+    const absl::Status status = Optimize(after, t, {disabled, nullptr});
     ASSERT_TRUE(status.ok()) << status << "\n" << Text(before);
     ASSERT_EQ(after.outputs.size(), before.outputs.size());
     for (size_t i = 0; i < after.outputs.size(); ++i) {
@@ -39,6 +39,8 @@ void CheckWith(const std::set<std::string>& disabled, uint64_t graphs) {
 }
 
 TEST(GraphFuzz, AllPassesKeepTheAnswers) { CheckWith({}, kGraphs); }
+
+TEST(GraphFuzz, AllPassesKeepTheAnswersOfAGpusGraph) { CheckWith({}, kGraphs / 4, *ParseTarget("opencl")); }
 
 TEST(GraphFuzz, NoPassKeepsTheAnswers) {
   std::set<std::string> all;
@@ -98,7 +100,7 @@ TEST(GraphFuzz, SlicesInOnePieceLieInTheirOperand) {
     b.Output(b.Call("concat", joined, Builder::Int("axis", 1)));
     const std::vector<NDArray> inputs = RandomInputs(b.g, seed);
     const std::vector<NDArray> want = Evaluated(b.g, inputs);
-    ASSERT_TRUE(Optimize(b.g).ok());
+    ASSERT_TRUE(Optimize(b.g, Target{}).ok());
     absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
     ASSERT_TRUE(plan.ok());
     pieces += static_cast<int>(std::count_if(plan->start.begin(), plan->start.end(), [](int64_t s) { return s > 0; }));
@@ -112,7 +114,7 @@ TEST(GraphFuzz, SlicesInOnePieceLieInTheirOperand) {
 TEST(GraphFuzz, EveryWorkloadHasATextThatReadsBack) {
   for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {
     Graph g = RandomGraph(seed, NodesOf(seed));
-    ASSERT_TRUE(Optimize(g).ok());
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
     absl::StatusOr<std::vector<Task>> tasks = ExtractTasks(g);
     ASSERT_TRUE(tasks.ok()) << tasks.status();
     for (const Task& task : *tasks) {
@@ -128,7 +130,7 @@ TEST(GraphFuzz, JsonReadsBackAndSeededWeightsStayFinite) {
   for (uint64_t seed = 1; seed <= kGraphs / 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Graph g = RandomGraph(seed, NodesOf(seed));
-    ASSERT_TRUE(Optimize(g).ok());
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
     const std::string json = ToJson(g);
     absl::StatusOr<Graph> back = GraphFromJson(json);
     ASSERT_TRUE(back.ok()) << back.status() << "\n" << json;

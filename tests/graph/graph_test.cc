@@ -79,7 +79,7 @@ TEST(GraphTest, RunReferenceChecksItsInputs) {
 
 TEST(GraphJson, KeepsEverythingButLargeWeights) {
   Graph g = SmallNet();
-  ASSERT_TRUE(Optimize(g).ok());
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
   absl::StatusOr<Graph> back = GraphFromJson(ToJson(g));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), ToJson(g));
@@ -224,7 +224,7 @@ TEST(MemoryPlanTest, AChainNeedsTwoBuffers) {
   ValueId v = b.Input({1024});
   for (int i = 0; i < 6; ++i) v = b.Call("softmax", {v});
   b.Output(v);
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->arena_bytes, 2 * 4096);
@@ -236,7 +236,7 @@ TEST(MemoryPlanTest, AValueThatAnOutputRenamesIsWrittenToTheCaller) {
   Builder b;
   const ValueId made = b.Call("softmax", {b.Input({4, 8})});
   b.Output(b.Reshape(made, {32}));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
   ASSERT_TRUE(plan.ok());
   const ValueId out = b.g.outputs[0];
@@ -248,7 +248,7 @@ TEST(MemoryPlanTest, AValueThatAnOutputRenamesIsWrittenToTheCaller) {
 TEST(MemoryPlanTest, AReshapedInputAsOutputIsACopy) {
   Builder b;
   b.Output(b.Reshape(b.Input({4, 8}), {32}));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   ASSERT_EQ(b.g.groups.size(), 1u);
   EXPECT_FALSE(IsAlias(b.g, b.g.groups[0]));
 }
@@ -266,7 +266,7 @@ TEST(MemoryPlanTest, KernelsWriteTheirPartsOfAConcatenation) {
   Builder b;
   const ValueId joined = TwoBranches(b, b.Input({1, 4, 6, 6}), 8, 24);
   b.Output(b.Call("max_pool2d", {joined}, Builder::Ints("kernel", {2, 2})));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
   ASSERT_TRUE(plan.ok());
   std::vector<Part> parts;
@@ -289,7 +289,7 @@ TEST(MemoryPlanTest, AConcatenationOfWhatOthersReadIsAKernel) {
   const ValueId joined = b.Call("concat", {left, right}, Builder::Int("axis", 1));
   b.Output(b.Call("max_pool2d", {joined}, Builder::Ints("kernel", {2, 2})));
   b.Output(b.Call("reduce_mean", {right}, Builder::Ints("axes", {2, 3})));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   for (const std::optional<Part>& part : PartsOfConcats(b.g)) EXPECT_FALSE(part.has_value());
 }
 
@@ -298,7 +298,7 @@ TEST(MemoryPlanTest, ScratchLiesWhereNothingIsAlive) {
   ValueId v = b.Input({1024});
   for (int i = 0; i < 6; ++i) v = b.Call("softmax", {v});
   b.Output(v);
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   // Of six groups the first and the last have one operand outside the arena, those between two in it.
   absl::StatusOr<BufferPlan> plan = PlanMemory(b.g, {{4096, 0, 64, 0, 0, 4096}, {}});
   ASSERT_TRUE(plan.ok());
@@ -314,7 +314,7 @@ TEST(MemoryPlanTest, AGateIsMultipliedInPlace) {
   const ValueId x = b.Call("softmax", {b.Input({4, 64})}), gate = b.Call("reduce_max", {x}, Builder::Ints("axes", {1}));
   const ValueId gated = b.Call("mul", {x, gate});
   b.Output(b.Call("softmax", {gated}, Builder::Int("axis", 0)));
-  ASSERT_TRUE(Optimize(b.g, {.disabled = {"fuse"}}).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}, {.disabled = {"fuse"}}).ok());
   const std::vector<ValueId> in_place = InPlaceOperands(b.g);
   ASSERT_EQ(in_place.size(), 4u);
   const Node& mul = b.g.nodes[2];
@@ -332,7 +332,7 @@ TEST(MemoryPlanTest, WhatIsReadLaterOrInAnotherShapeStays) {
   const ValueId y = b.Call("mul", {x, b.Reshape(b.Reshape(x, {64, 1}), {8, 8})});
   const ValueId z = b.Call("mul", {y, b.Call("reduce_max", {y}, Builder::Ints("axes", {1}))});
   b.Output(b.Call("softmax", {b.Call("add", {z, y})}));
-  ASSERT_TRUE(Optimize(b.g, {.disabled = {"fuse", "simplify"}}).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}, {.disabled = {"fuse", "simplify"}}).ok());
   const std::vector<ValueId> in_place = InPlaceOperands(b.g);
   for (size_t i = 0; i < b.g.groups.size(); ++i) {
     const Node& node = b.g.nodes[b.g.groups[i].nodes[0]];
@@ -354,7 +354,7 @@ TEST(ExtractTest, EqualLayersAreOneTask) {
   ValueId v = b.Input({1, 4, 6, 6});
   for (int i = 0; i < 3; ++i) v = b.Call("relu", {b.Conv(v, b.Random({4, 4, 3, 3}), 1)});
   b.Output(b.Call("reduce_mean", {v}, Builder::Ints("axes", {2, 3})));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   absl::StatusOr<std::vector<Task>> tasks = ExtractTasks(b.g);
   ASSERT_TRUE(tasks.ok());
   int convs = 0;
@@ -374,7 +374,7 @@ TEST(ExtractTest, AModelsHashIsThatOfItsTasksInAnyOrder) {
     ValueId v = b.Input({1, channels, 6, 6});
     for (int i = 0; i < convs; ++i) v = b.Call("relu", {b.Conv(v, b.Random({channels, channels, 3, 3}), 1)});
     b.Output(b.Call("reduce_mean", {v}, Builder::Ints("axes", {2, 3})));
-    EXPECT_TRUE(Optimize(b.g).ok());
+    EXPECT_TRUE(Optimize(b.g, Target{}).ok());
     return *ExtractTasks(b.g);
   };
   std::vector<Task> tasks = tasks_of(3, 4);
@@ -390,10 +390,10 @@ TEST(ExtractTest, AModelsHashIsThatOfItsTasksInAnyOrder) {
 TEST(PipelineTest, PrintsTheGraphAndRefusesUnknownPasses) {
   std::ostringstream out;
   Graph g = SmallNet();
-  ASSERT_TRUE(Optimize(g, {{}, &out}).ok());
+  ASSERT_TRUE(Optimize(g, Target{}, {{}, &out}).ok());
   EXPECT_THAT(out.str(), HasSubstr("== before passes"));
   EXPECT_THAT(out.str(), HasSubstr("== after layout"));
-  EXPECT_THAT(std::string(Optimize(g, {{"inline"}, nullptr}).message()), HasSubstr("'inline'"));
+  EXPECT_THAT(std::string(Optimize(g, Target{}, {{"inline"}, nullptr}).message()), HasSubstr("'inline'"));
 }
 
 }  // namespace

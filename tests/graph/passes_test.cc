@@ -14,13 +14,18 @@ using testing::ExpectClose;
 using testing::RandomInputs;
 
 // Runs one pass and checks that the answers stay.
-void Apply(absl::Status (*pass)(Graph&), Graph& g) {
+void Apply(const std::function<absl::Status(Graph&)>& pass, Graph& g) {
   const std::vector<NDArray> inputs = RandomInputs(g, 5);
   const std::vector<NDArray> want = Evaluated(g, inputs);
   const absl::Status status = pass(g);
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_TRUE(Verify(g).ok()) << Verify(g) << Text(g);
   ExpectClose(Evaluated(g, inputs), want);
+}
+
+// One that goes by the target.
+void Apply(absl::Status (*pass)(Graph&, const Target&), Graph& g, const Target& t = {}) {
+  Apply([&](Graph& graph) { return pass(graph, t); }, g);
 }
 
 TEST(FoldConstants, ComputesWhatIsKnown) {
@@ -240,6 +245,19 @@ TEST(Layout, ConvolutionsAreChannelsLastAndTheEdgesAreNot) {
   EXPECT_EQ(b.g.values[b.g.outputs[0]].name, "out0");
 }
 
+TEST(Layout, OnAGpuConvolutionsKeepTheModelsOrder) {
+  Builder b;
+  const ValueId x = b.Input({1, 3, 6, 6});
+  const ValueId moved = b.Transpose(b.Conv(x, b.Random({4, 3, 3, 3})), {0, 2, 3, 1});
+  b.Output(b.Conv(b.Transpose(moved, {0, 3, 1, 2}), b.Random({5, 4, 3, 3})));
+  Apply(passes::ChooseLayouts, b.g, *ParseTarget("opencl"));
+  for (const Node& node : b.g.nodes) {
+    if (node.op != "conv2d") continue;
+    EXPECT_TRUE(b.g.values[node.output].type.perm.empty());
+    EXPECT_TRUE(b.g.values[node.inputs[0]].type.perm.empty());
+  }
+}
+
 TEST(Layout, ADenseLayerTakesAnImageAsItLies) {
   for (const bool trans_b : {false, true}) {
     Builder b;
@@ -280,6 +298,18 @@ int GroupWith(const Graph& g, std::string_view op) {
     }
   }
   return -1;
+}
+
+TEST(Fuse, WhatComesBeforeAContractionJoinsItWhereTheTargetHasATemplateForBoth) {
+  for (const auto& [target, kernels] : {std::pair("interpreter", 1), {"opencl", 2}}) {
+    Builder b;
+    b.Output(b.Conv(b.Call("tanh", {b.Input({1, 8, 4, 4})}), b.Random({16, 8, 1, 1})));
+    const ValueId before = b.g.nodes[0].inputs[0], after = b.g.nodes[0].output;
+    for (const ValueId v : {before, after}) b.g.values[v].type.perm = kNhwc;  // as the layout pass leaves it on CPUs
+    b.g.values[b.g.outputs[0]].type.perm = kNhwc;
+    ASSERT_TRUE(passes::Fuse(b.g, *ParseTarget(target)).ok());
+    EXPECT_EQ(b.g.groups.size(), static_cast<size_t>(kernels)) << target;
+  }
 }
 
 TEST(Fuse, DiamondsAndResidualsJoinTheContraction) {
@@ -361,7 +391,7 @@ struct Gated {
   }
   const Group& GroupOfOut() {
     b.Output(out);
-    EXPECT_TRUE(Optimize(b.g).ok());
+    EXPECT_TRUE(Optimize(b.g, Target{}).ok());
     return b.g.groups[static_cast<size_t>(GroupWith(b.g, "mul"))];
   }
 };
@@ -389,7 +419,7 @@ TEST(Fuse, OtherContractionsTakeNothingInFrontOfThem) {
 TEST(Fuse, OffGivesEachNodeItsOwnGroup) {
   Builder b;
   b.Output(b.Call("relu", {b.Call("exp", {b.Input({3})})}));
-  ASSERT_TRUE(Optimize(b.g, {{"fuse"}, nullptr}).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}, {{"fuse"}, nullptr}).ok());
   EXPECT_EQ(b.g.groups.size(), 2u);
 }
 

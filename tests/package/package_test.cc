@@ -29,11 +29,11 @@ class PackageTest : public ::testing::Test {
     const std::vector<NDArray> inputs = RandomInputs(g, 7);
     absl::StatusOr<std::vector<NDArray>> want = RunReference(g, inputs);
     ASSERT_TRUE(want.ok()) << want.status();
-    ASSERT_TRUE(Optimize(g).ok());
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
     for (const char* name : {"host", "llvm:haswell", "llvm:nehalem"}) {
       Target target = *ParseTarget(name);
       if (!CheckRunsHere(target).ok()) continue;
-      target.threads = 2;
+      target.cpu()->threads = 2;
       absl::StatusOr<PackageReport> report = WritePackage(g, target, ChooseDefault, dir_);
       ASSERT_TRUE(report.ok()) << report.status();
       if (kernels > 0) {
@@ -131,7 +131,7 @@ TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
     const std::string name = prefix, dir = dir_ + "/" + name, library = dir + "/lib" + name + ".so";
     std::filesystem::create_directories(dir_);
     Graph g = Scale(name == "twice" ? 2 : 3);
-    ASSERT_TRUE(Optimize(g).ok());
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
     const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir, nullptr, name);
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_FALSE(std::filesystem::exists(dir + "/model.so"));
@@ -167,7 +167,7 @@ TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
 
 TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {
   Graph g = Scale(2);
-  ASSERT_TRUE(Optimize(g).ok());
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
   for (const std::string& prefix :
        {std::string("2x"), std::string("a-b"), std::string("a/b"), std::string("../a"), std::string("A"),
         std::string("temper_model"), std::string("a\0b", 3), std::string("\xff"), std::string(65, 'a')}) {
@@ -179,7 +179,7 @@ TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {
 
 TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
   Graph g = Scale(2);
-  ASSERT_TRUE(Optimize(g).ok());
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
   ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
   ASSERT_TRUE(LoadPackage(dir_).ok());
   const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 3";

@@ -23,7 +23,7 @@ std::string Key(const Proposal& c) { return c.template_name + " " + Text(c.confi
 
 std::vector<Proposal> AllLegal(const TunerContext& context) {
   std::vector<Proposal> all;
-  for (const TemplateDef* def : TemplatesFor(context.workload)) {
+  for (const TemplateDef* def : TemplatesFor(context.workload, context.target)) {
     for (const Config& config : def->space(context.workload, context.target).Enumerate(1 << 17))
       all.push_back({std::string(def->name), config});
   }
@@ -31,7 +31,7 @@ std::vector<Proposal> AllLegal(const TunerContext& context) {
 }
 
 bool Legal(const TunerContext& context, const Proposal& c) {
-  for (const TemplateDef* def : TemplatesFor(context.workload)) {
+  for (const TemplateDef* def : TemplatesFor(context.workload, context.target)) {
     if (def->name == c.template_name) return def->space(context.workload, context.target).Check(c.config).ok();
   }
   return false;

@@ -89,7 +89,8 @@ TEST_F(Search, TheSuiteCatchesIllegalCandidates) {
     using Spoiled::Spoiled;
     absl::StatusOr<std::vector<Proposal>> Propose(int n) override {
       auto batch = Spoiled::Propose(n);
-      const ConfigSpace space = TemplatesFor(context_.workload)[0]->space(context_.workload, context_.target);
+      const ConfigSpace space =
+          TemplatesFor(context_.workload, context_.target)[0]->space(context_.workload, context_.target);
       for (int64_t i = next_; i < space.product_size() && !batch->empty(); ++i) {
         if (space.Check(space.At(i)).ok()) continue;
         batch->front().config = space.At(i);

@@ -86,7 +86,7 @@ TEST_F(Parts, RowsTellTemplatesApart) {
   task->AppendRow({0, 0}, rows);
   task->AppendRow({1, 20}, rows);
   ASSERT_EQ(rows.features.size(), 2 * rows.width);
-  const size_t which = FeatureNames().size();
+  const size_t which = task->space_column();
   EXPECT_NE(rows.features[which], rows.features[rows.width + which]);
   int missing = 0;  // each lacks the knobs of the other
   for (size_t i = which + 1; i < rows.width; ++i) {
@@ -107,7 +107,8 @@ TEST_F(Parts, ATaskWithoutDraftsKnowsNoSeconds) {
     EXPECT_EQ((*task)->DraftSeconds({0, index}), 1);
     (*task)->AppendRow({0, index}, rows);
   }
-  const auto named = std::find(FeatureNames().begin(), FeatureNames().end(), "log_draft_s") - FeatureNames().begin();
+  const std::vector<std::string> names = FeatureNames((*task)->schema());
+  const auto named = std::find(names.begin(), names.end(), "log_draft_s") - names.begin();
   EXPECT_EQ(rows.features[named], rows.features[rows.width + static_cast<size_t>(named)]);
 }
 

@@ -39,7 +39,7 @@ std::vector<double> BestSoFar(std::string_view tuner_name, const TunerContext& c
 
 double Optimum(const TunerContext& context, int machine = 0) {
   double best = std::numeric_limits<double>::infinity();
-  for (const TemplateDef* def : TemplatesFor(context.workload)) {
+  for (const TemplateDef* def : TemplatesFor(context.workload, context.target)) {
     for (const Config& config : def->space(context.workload, context.target).Enumerate(1 << 20)) {
       best = std::min(best, ToyCost(context, {std::string(def->name), config}, machine));
     }

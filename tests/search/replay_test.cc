@@ -23,7 +23,7 @@ std::string Recording(const std::string& spaces, const PassCosts& costs) {
   const TunerContext context = ToyContext(spaces);
   std::string text =
       absl::StrCat(R"({"workload":")", Text(context.workload), R"(","target":")", Text(context.target), "\"}\n");
-  for (const TemplateDef* def : TemplatesFor(context.workload)) {
+  for (const TemplateDef* def : TemplatesFor(context.workload, context.target)) {
     for (const Config& config : def->space(context.workload, context.target).Enumerate(1 << 20)) {
       const std::vector<double> passes = costs({std::string(def->name), config});
       for (size_t pass = 0; pass < passes.size(); ++pass) {

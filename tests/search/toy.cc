@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/hash.h"
+#include "compiler/ops/templates/cpu_template.h"
 
 namespace temper {
 namespace {
@@ -25,9 +26,9 @@ ConfigSpace GemmSpace() {
   return space;
 }
 
-Footprint GemmFootprint(const Config& c) {
+CpuFootprint GemmFootprint(const Config& c) {
   const double mr = c["mr"], nr = c["nr"], kb = c["kb"], mc = c["mc"], nc = c["nc"];
-  Footprint f;
+  CpuFootprint f;
   f.flops = 2 * kM * kN * kK;
   f.padded_flops = 2 * std::ceil(kM / mr) * mr * std::ceil(kN / nr) * nr * kK;
   f.vector_lanes = 8;
@@ -84,8 +85,8 @@ ConfigSpace SmallSpace() {
   return space;
 }
 
-Footprint PlainFootprint(double seconds_like) {
-  Footprint f;
+CpuFootprint PlainFootprint(double seconds_like) {
+  CpuFootprint f;
   f.flops = f.padded_flops = 1e9 * seconds_like;
   f.vector_lanes = 8;
   f.tile_rows = 6;
@@ -118,24 +119,26 @@ ConfigSpace VoidSpace() {
   return space;
 }
 
-template <ConfigSpace (*make)(), Footprint (*footprint)(const Config&)>
+template <ConfigSpace (*make)(), CpuFootprint (*footprint)(const Config&)>
 void Register(std::string_view name, std::vector<std::string> spaces) {
-  TemplateDef def;
+  CpuTemplate def;
   def.name = name;
   def.version = 1;
   def.matches = [spaces](const Workload& w) {
     return w.calls[0].op == "toy" && std::find(spaces.begin(), spaces.end(), Spaces(w)) != spaces.end();
   };
-  def.space = [](const Workload&, const Target&) { return make(); };
-  def.build = [](const Workload&, const Config&, const Target&) -> absl::StatusOr<Kernel> {
+  def.space = [](const Workload&, const CpuTarget&) { return make(); };
+  def.build = [](const Workload&, const Config&, const CpuTarget&) -> absl::StatusOr<Kernel> {
     return absl::UnimplementedError("a toy");
   };
-  def.footprint = [](const Workload&, const Config& c, const Target&) { return footprint(c); };
-  RegisterTemplate(std::move(def));
+  def.footprint = [](const Workload&, const Config& c, const CpuTarget&) { return footprint(c); };
+  RegisterTemplate(ForCpu(std::move(def)));
 }
 
-Footprint Constant(const Config&) { return PlainFootprint(1); }
-Footprint SmallFootprint(const Config& c) { return PlainFootprint(0.02 * static_cast<double>(20 + c["a"] + c["b"])); }
+CpuFootprint Constant(const Config&) { return PlainFootprint(1); }
+CpuFootprint SmallFootprint(const Config& c) {
+  return PlainFootprint(0.02 * static_cast<double>(20 + c["a"] + c["b"]));
+}
 ConfigSpace Knobless() { return {}; }
 
 }  // namespace
@@ -168,17 +171,13 @@ Workload ToyWorkload(const std::string& spaces) {
 }
 
 TunerContext ToyContext(const std::string& spaces, uint64_t seed) {
-  Target target;
-  target.cpu = "haswell";
-  target.vector_bits = 256;
-  target.vector_registers = 32;
-  return {ToyWorkload(spaces), target, seed};
+  const CpuTarget haswell{.cpu = "haswell", .vector_bits = 256, .vector_registers = 32};
+  return {ToyWorkload(spaces), Target{.device = haswell}, seed};
 }
 
 double ToyCost(const TunerContext& context, const Proposal& candidate, int machine) {
   const TemplateDef* def = FindTemplate(candidate.template_name);
-  const double draft_s =
-      DraftSeconds(def->footprint(context.workload, candidate.config, context.target), context.target);
+  const double draft_s = def->footprint(context.workload, candidate.config, context.target).draft_s;
   if (machine == kTrueToDraft) return draft_s;
   if (candidate.template_name == "toy.gemm")
     return draft_s * (machine == 0 ? GemmResidual(candidate.config) : OddResidual(candidate.config, machine));

@@ -138,6 +138,17 @@ TEST(JobLoop, AWrongModelKeepsTheDefaultAndSaysSo) {
   EXPECT_THAT(sim.loop_->warnings(), ::testing::Contains(::testing::HasSubstr("differs by 0.3")));
 }
 
+TEST(JobLoop, SaysWhyNothingIsTunedForADeviceWithoutTemplates) {
+  Simulation sim(ThreeTasks());
+  sim.target_ = "opencl -local=32768 -wg=256 -warp=1 -units=1";
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  const std::string why(sim.loop_->verdict().message());
+  EXPECT_THAT(why, ::testing::HasSubstr("no template for opencl fits"));
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  EXPECT_TRUE(sim.works_.empty()) << "nothing was asked of the device";
+}
+
 TEST(JobLoop, SurvivesAWorldInWhichAllFails) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 100;

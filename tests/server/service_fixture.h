@@ -179,7 +179,7 @@ inline std::string ToyGraph() {
     last = *graph.AddNode("toy", attrs, {last});
   }
   graph.outputs = {last};
-  EXPECT_TRUE(Optimize(graph).ok());
+  EXPECT_TRUE(Optimize(graph, Target{}).ok());
   return ToJson(graph);
 }
 

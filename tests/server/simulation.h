@@ -56,7 +56,7 @@ class Simulation : public WorkPort {
 
   // Starts a job; what earlier jobs of this simulation left in the store is known to it.
   void Begin() {
-    auto loop = JobLoop::Create(spec_, {kKey, ToyTarget(), "c1"}, tasks_, options_, clock_.Monotonic());
+    auto loop = JobLoop::Create(spec_, {kKey, target_, "c1"}, tasks_, options_, clock_.Monotonic());
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
     ASSERT_TRUE(loop_->Warm({}, others_).ok());
@@ -162,6 +162,7 @@ class Simulation : public WorkPort {
   std::vector<Task> tasks_;
   std::map<std::string, Workload> workloads_;
   JobSpec spec_;
+  std::string target_ = ToyTarget();
   JobLoopOptions options_;
   FakeClock clock_;
   std::unique_ptr<Store> store_;

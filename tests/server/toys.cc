@@ -2,14 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
-#include "compiler/ops/template.h"
+#include "compiler/ops/templates/cpu_template.h"
 
 namespace temper {
 namespace {
 
 double SecondsOf(const Workload& w) { return w.calls[0].attrs.Float("seconds", 1e-3); }
 
-ConfigSpace Space(const Workload& w, const Target&) {
+ConfigSpace Space(const Workload& w, const CpuTarget&) {
   ConfigSpace space;
   std::vector<int64_t> rows(w.calls[0].attrs.Int("points", 10) / 10), columns(10);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
@@ -19,8 +19,8 @@ ConfigSpace Space(const Workload& w, const Target&) {
   return space;
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target&) {
-  Footprint f;
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget&) {
+  CpuFootprint f;
   f.flops = f.padded_flops = 1e9 * SecondsOf(w) * (1 + static_cast<double>(c["column"]) / 10);
   f.vector_lanes = 8;
   f.tile_rows = 6;
@@ -41,16 +41,16 @@ void RegisterToys() {
     return 1e9 * attrs.Float("seconds", 1e-3);
   };
   RegisterOp(std::move(op));
-  TemplateDef def;
+  CpuTemplate def;
   def.name = "toy.grid";
   def.version = 3;
   def.matches = [](const Workload& w) { return w.calls[0].op == "toy"; };
   def.space = Space;
-  def.build = [](const Workload&, const Config&, const Target&) -> absl::StatusOr<Kernel> {
+  def.build = [](const Workload&, const Config&, const CpuTarget&) -> absl::StatusOr<Kernel> {
     return absl::UnimplementedError("a toy");
   };
   def.footprint = FootprintOf;
-  RegisterTemplate(std::move(def));
+  RegisterTemplate(ForCpu(std::move(def)));
 }
 
 Workload ToyWorkload(const std::string& name, int points, double seconds) {
@@ -73,6 +73,8 @@ double ToyCost(const Workload& w, const std::string& config) {
   return SecondsOf(w) * (1 + static_cast<double>((*parsed)["column"]) / 10) * (0.2 + unknown);
 }
 
-std::string ToyTarget() { return Text(Target{.cpu = "x86-64-v3", .features = {"avx2", "fma"}, .vector_bits = 256}); }
+std::string ToyTarget() {
+  return Text(Target{.device = CpuTarget{.cpu = "x86-64-v3", .features = {"avx2", "fma"}, .vector_bits = 256}});
+}
 
 }  // namespace temper

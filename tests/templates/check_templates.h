@@ -23,7 +23,7 @@ inline std::vector<Target> Targets() {
     absl::StatusOr<Target> t = ParseTarget(name);
     EXPECT_TRUE(t.ok()) << t.status();
     if (t.ok() && CheckRunsHere(*t).ok()) {
-      t->threads = 2;
+      t->cpu()->threads = 2;
       result.push_back(*t);
     }
   }
@@ -38,7 +38,7 @@ inline void CheckAll(const Workload& w, int configs, uint64_t seed, const std::v
   ASSERT_TRUE(wanted.ok()) << wanted.status();
   const NDArray physical = ToPhysical(*wanted, w.output().perm);
   for (const Target& t : targets) {
-    for (const TemplateDef* def : TemplatesFor(w)) {
+    for (const TemplateDef* def : TemplatesFor(w, t)) {
       std::vector<Config> all = def->space(w, t).Enumerate(4096);
       ASSERT_FALSE(all.empty()) << def->name << " has no config for " << Text(w);
       for (int i = 0; i < configs; ++i) {

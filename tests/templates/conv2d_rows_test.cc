@@ -32,9 +32,9 @@ TEST(Conv2dRowsTest, RandomShapes) {
     const Workload workload = Parse(Text(1 + rng.Below(2), c, h, w, rng.Below(4) == 0 ? "" : "const "));
     const bool pointwise = h.taps * w.taps == 1 && h.before + h.after + w.before + w.after == 0;
     const bool depthwise = group == c.in && group == c.out && group > 1;
-    EXPECT_EQ(TemplatesFor(workload).front()->name, depthwise   ? "conv2d.depthwise"
-                                                    : pointwise ? "conv2d.direct"
-                                                                : "conv2d.rows");
+    EXPECT_EQ(TemplatesFor(workload, Target{}).front()->name, depthwise   ? "conv2d.depthwise"
+                                                              : pointwise ? "conv2d.direct"
+                                                                          : "conv2d.rows");
     CheckAll(workload, 3, seed);
   }
 }
@@ -58,7 +58,7 @@ TEST(Conv2dRowsTest, SmallGroupsLeaveNoLaneIdle) {
     double least = 1e9;
     for (const Config& config : def->space(w, t).Enumerate(1 << 14)) {
       const Footprint f = def->footprint(w, config, t);
-      least = std::min(least, f.padded_flops / f.flops);
+      least = std::min(least, f["padded_flops"] / f["flops"]);
     }
     return least;
   };
@@ -93,9 +93,9 @@ TEST(Conv2dRowsTest, FiltersAsWideAsTheImage) {
 std::vector<Target> TargetsWithTinyCaches() {
   std::vector<Target> targets = Targets();
   for (Target& t : targets) {
-    t.l1_bytes = 512;
-    t.l2_bytes = 2048;
-    t.threads = 1;
+    t.cpu()->l1_bytes = 512;
+    t.cpu()->l2_bytes = 2048;
+    t.cpu()->threads = 1;
   }
   return targets;
 }
@@ -139,18 +139,18 @@ TEST(Conv2dRowsTest, PassesShareTheFetchOfTheNextBlock) {
   const Sides s{7, 3, 1, 1, 1, 1};
   const Workload w = Parse(Text(1, {12, 64, 1}, s, s, "const "));
   Target t = *ParseTarget("llvm:skylake-avx512");
-  t.threads = 1;
+  t.cpu()->threads = 1;
   const auto fetched = [&](const std::string& config, int64_t blocks) {
     absl::StatusOr<Kernel> kernel = BuildKernel(w, "conv2d.rows", *ParseConfig(config), t);
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     return kernel.ok() ? FetchedAhead(*kernel, blocks) : 0;
   };
   EXPECT_EQ(fetched("mr=7,nv=1,blocks=4,ku=1", 4), 0);  // L2 holds them
-  t.l2_bytes = 4096;
+  t.cpu()->l2_bytes = 4096;
   EXPECT_GE(fetched("mr=7,nv=1,blocks=4,ku=1", 4), 0.9);
   EXPECT_GE(fetched("mr=4,nv=1,blocks=4,ku=2", 4), 0.9);
   EXPECT_GE(fetched("mr=2,nv=2,blocks=2,ku=2", 2), 0.9);
-  t.threads = 2;
+  t.cpu()->threads = 2;
   EXPECT_EQ(fetched("mr=2,nv=2,blocks=2,ku=2", 2), 0);  // a thread has one block
 }
 
@@ -163,8 +163,8 @@ TEST(Conv2dRowsTest, NothingIsCopiedOrMultipliedByPadding) {
   for (const Target& t : Targets()) {
     for (const Config& config : def->space(w, t).Enumerate(64)) {
       const Footprint f = def->footprint(w, config, t);
-      EXPECT_EQ(f.copies_bytes, 0);
-      EXPECT_EQ(f.flops, 2 * seen * 16 * 32);
+      EXPECT_EQ(f["copies_bytes"], 0);
+      EXPECT_EQ(f["flops"], 2 * seen * 16 * 32);
       absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
       ASSERT_TRUE(kernel.ok()) << kernel.status();
       ir::VisitStmt(kernel->main.body, [&](const ir::Stmt& s) {

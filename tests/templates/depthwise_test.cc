@@ -45,7 +45,7 @@ TEST(DepthwiseTest, NothingIsCopied) {
   const TemplateDef* def = FindTemplate("conv2d.depthwise");
   for (const Target& t : Targets()) {
     for (const Config& config : def->space(w, t).Enumerate(64)) {
-      EXPECT_EQ(def->footprint(w, config, t).copies_bytes, 0);
+      EXPECT_EQ(def->footprint(w, config, t)["copies_bytes"], 0);
       absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
       ASSERT_TRUE(kernel.ok()) << kernel.status();
       ir::VisitStmt(kernel->main.body, [&](const ir::Stmt& s) {

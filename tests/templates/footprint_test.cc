@@ -11,8 +11,8 @@
 namespace temper {
 namespace {
 
-Target Machine() {
-  Target t = *ParseTarget("llvm:skylake-avx512");
+CpuTarget Machine() {
+  CpuTarget t = *ParseTarget("llvm:skylake-avx512")->cpu();
   t.l1_bytes = 32 << 10;
   t.l2_bytes = 1 << 20;
   t.l3_bytes = 32 << 20;
@@ -25,40 +25,39 @@ Workload Dense(int64_t m, int64_t k, int64_t n) {
       absl::StrCat("(f32[", m, ",", k, "], const f32[", k, ",", n, "]) matmul(0,1) -> f32[", m, ",", n, "]; anchor=0"));
 }
 
-Footprint Of(const Workload& w, int64_t mr, int64_t nv, int64_t blocks, const Target& t) {
-  const TemplateDef* def = TemplatesFor(w).front();
-  return def->footprint(w, *ParseConfig(absl::StrCat("mr=", mr, ",nv=", nv, ",blocks=", blocks, ",ku=1,pack=1")), t);
+CpuFootprint Of(const Workload& w, int64_t mr, int64_t nv, int64_t blocks, const CpuTarget& t) {
+  return MatmulPacked().footprint(
+      w, *ParseConfig(absl::StrCat("mr=", mr, ",nv=", nv, ",blocks=", blocks, ",ku=1,pack=1")), t);
 }
 
 // L2 traffic for each multiply-add.
-double Refetch(int64_t k, int64_t mr, const Target& t) {
+double Refetch(int64_t k, int64_t mr, const CpuTarget& t) {
   const Workload w = Dense(840, k, 256);
   return Of(w, mr, 2, 2, t).l2_traffic / Flops(w);
 }
 
 TEST(Footprint, RowsAPowerOfTwoApartCrowdEachOtherOutOfL1) {
-  const Target t = Machine();
+  const CpuTarget t = Machine();
   // 1024 floats apart all rows share one set of eight lines; a few floats more and they spread.
   EXPECT_LT(Refetch(1024, 7, t), 1.2 * Refetch(1040, 7, t));
   EXPECT_GT(Refetch(1024, 8, t), 2 * Refetch(1040, 8, t));
   // Half as far apart they share two sets.
   EXPECT_LT(Refetch(512, 14, t), 1.2 * Refetch(520, 14, t));
   // Twelve ways hold eleven rows beside the panel.
-  Target larger = t;
+  CpuTarget larger = t;
   larger.l1_bytes = 48 << 10;
   EXPECT_LT(Refetch(1024, 10, larger), 1.2 * Refetch(1040, 10, larger));
 }
 
 TEST(Footprint, ConvolutionsKnowTheirRowsDistance) {
-  const Target t = Machine();
+  const CpuTarget t = Machine();
   const auto refetch = [&](int channels, int stride) {
     const int out = 28 / stride;
     const Workload w =
         *ParseWorkload(absl::StrCat("(f32[1,", channels, ",28,28]@0231, const f32[128,", channels,
                                     ",1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[", stride, ",",
                                     stride, "]) -> f32[1,128,", out, ",", out, "]@0231; anchor=0"));
-    const TemplateDef* direct = FindTemplate("conv2d.direct");
-    return direct->footprint(w, *ParseConfig("mr=14,nv=2,blocks=1,ku=1,pack=1"), t).l2_traffic / Flops(w);
+    return Conv2dDirect().footprint(w, *ParseConfig("mr=14,nv=2,blocks=1,ku=1,pack=1"), t).l2_traffic / Flops(w);
   };
   EXPECT_LT(refetch(512, 1), 1.2 * refetch(520, 1));
   EXPECT_GT(refetch(512, 2), 2 * refetch(520, 2));
@@ -72,12 +71,12 @@ Workload PaddedConv(int64_t c, int64_t size, int64_t filters) {
 }
 
 TEST(Footprint, TilesOfWholePixelsAreWorthMoreWhereStoresAreMostOfIt) {
-  const Target t = Machine();
-  const TemplateDef* rows = FindTemplate("conv2d.rows");
+  const CpuTarget t = Machine();
+  const CpuTemplate rows = Conv2dRows();
   const auto best = [&](const Workload& w, bool whole) {
     double seconds = 1;
-    for (const Config& c : rows->space(w, t).Enumerate(4096)) {
-      if ((c["nv"] * t.lanes() == 64) == whole) seconds = std::min(seconds, DraftSeconds(rows->footprint(w, c, t), t));
+    for (const Config& c : rows.space(w, t).Enumerate(4096)) {
+      if ((c["nv"] * t.lanes() == 64) == whole) seconds = std::min(seconds, DraftSeconds(rows.footprint(w, c, t), t));
     }
     return seconds;
   };
@@ -90,19 +89,19 @@ TEST(Footprint, TilesOfWholePixelsAreWorthMoreWhereStoresAreMostOfIt) {
 }
 
 TEST(Footprint, TheDefaultTileAvoidsCrowding) {
-  const Target t = Machine();
-  const absl::StatusOr<Choice> spread = DefaultChoice(Dense(196, 1040, 32), t);
-  const absl::StatusOr<Choice> crowded = DefaultChoice(Dense(196, 1024, 32), t);
+  const CpuTarget t = Machine();
+  const absl::StatusOr<Choice> spread = DefaultChoice(Dense(196, 1040, 32), Target{.device = t});
+  const absl::StatusOr<Choice> crowded = DefaultChoice(Dense(196, 1024, 32), Target{.device = t});
   ASSERT_TRUE(spread.ok() && crowded.ok());
   EXPECT_GE(spread->config["mr"], 8);
   EXPECT_LE(crowded->config["mr"], 7);
 }
 
 TEST(Footprint, HalfVectorsWhereTheyRunAtFullRateAndFewerLanesIdle) {
-  Target double_pumped = Machine();
+  CpuTarget double_pumped = Machine();
   double_pumped.cpu = "znver4";
-  const auto lanes = [](int64_t columns, const Target& t) {
-    const absl::StatusOr<Choice> choice = DefaultChoice(Dense(3136, 144, columns), t);
+  const auto lanes = [](int64_t columns, const CpuTarget& t) {
+    const absl::StatusOr<Choice> choice = DefaultChoice(Dense(3136, 144, columns), Target{.device = t});
     EXPECT_TRUE(choice.ok()) << choice.status();
     return choice->config.Has("vl") ? choice->config["vl"] : 0;
   };
@@ -114,17 +113,17 @@ TEST(Footprint, HalfVectorsWhereTheyRunAtFullRateAndFewerLanesIdle) {
 
 TEST(Footprint, TilesOfOneVectorAreAsGoodWhereElementsForAllLanesLoadTwiceAsFast) {
   const Workload w = Dense(196, 576, 64);
-  const auto worth = [&](const Target& t) {
+  const auto worth = [&](const CpuTarget& t) {
     return DraftSeconds(Of(w, 14, 1, 1, t), t) / DraftSeconds(Of(w, 14, 2, 1, t), t);
   };
-  Target double_pumped = Machine();
+  CpuTarget double_pumped = Machine();
   double_pumped.cpu = "znver4";
   EXPECT_LT(worth(double_pumped), 1.03);
   EXPECT_GT(worth(Machine()), 1.2);
 }
 
 TEST(Footprint, OneAccumulatorIsSummedInParts) {
-  const absl::StatusOr<Choice> choice = DefaultChoice(Dense(1, 4096, 16), Machine());
+  const absl::StatusOr<Choice> choice = DefaultChoice(Dense(1, 4096, 16), Target{.device = Machine()});
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->config["ku"], 4);
 }
@@ -132,7 +131,7 @@ TEST(Footprint, OneAccumulatorIsSummedInParts) {
 TEST(Footprint, TheSlowestThreadDecides) {
   // Three blocks of one row tile: with two threads, one of them has two.
   const Workload w = Dense(1, 2048, 768);
-  Target t = Machine();
+  CpuTarget t = Machine();
   t.threads = 2;
   const double three = DraftSeconds(Of(w, 1, 2, 3, t), t), four = DraftSeconds(Of(w, 1, 2, 4, t), t);
   EXPECT_GT(three, 1.2 * four);
@@ -141,9 +140,9 @@ TEST(Footprint, TheSlowestThreadDecides) {
 TEST(Footprint, WhatL3HoldsIsReadAgainFromThere) {
   // Two megabytes of B, read once for each chunk of rows.
   const Workload w = Dense(840, 1040, 512);
-  Target with = Machine(), without = with;
+  CpuTarget with = Machine(), without = with;
   without.l3_bytes = 0;
-  const Footprint held = Of(w, 14, 2, 1, with), fetched = Of(w, 14, 2, 1, without);
+  const CpuFootprint held = Of(w, 14, 2, 1, with), fetched = Of(w, 14, 2, 1, without);
   EXPECT_EQ(held.memory_traffic, CompulsoryBytes(w));
   EXPECT_EQ(fetched.memory_traffic, fetched.l3_traffic);
   EXPECT_EQ(held.l3_traffic, fetched.l3_traffic);
@@ -152,7 +151,7 @@ TEST(Footprint, WhatL3HoldsIsReadAgainFromThere) {
 }
 
 TEST(Footprint, AnInputThatL3DoesNotHoldComesForEachBlockWhereBIsTheLarger) {
-  const Target t = Machine();
+  const CpuTarget t = Machine();
   const Workload wide = Dense(10000, 1040, 12288), tall = Dense(20000, 1040, 512);
   const double a = 4.0 * 10000 * 1040;
   EXPECT_EQ(Of(wide, 14, 2, 16, t).memory_traffic - Of(wide, 14, 2, 8, t).memory_traffic, 8 * a);
@@ -163,11 +162,11 @@ TEST(Footprint, AnInputThatL3DoesNotHoldComesForEachBlockWhereBIsTheLarger) {
 TEST(Footprint, ALastTileOfFewRowsWaits) {
   // 49 rows in tiles of eight leave one row over, in tiles of seven none.
   const Workload w = Dense(49, 520, 2048);
-  const Footprint even = Of(w, 7, 2, 1, Machine()), uneven = Of(w, 8, 2, 1, Machine());
+  const CpuFootprint even = Of(w, 7, 2, 1, Machine()), uneven = Of(w, 8, 2, 1, Machine());
   EXPECT_EQ(even.last_rows, 0);
   EXPECT_EQ(uneven.last_rows, 1);
   EXPECT_EQ(uneven.last_part, 1.0 / 49);
-  Footprint as_if_even = uneven;
+  CpuFootprint as_if_even = uneven;
   as_if_even.last_rows = 0;
   EXPECT_GT(DraftSeconds(uneven, Machine()), 1.02 * DraftSeconds(as_if_even, Machine()));
 }
@@ -187,20 +186,19 @@ TEST(Footprint, ChunksOfRowsLeaveThreadsEvenShares) {
   Rng rng(5);
   for (int i = 0; i < 200; ++i) {
     const Workload w = Dense(1 + rng.Below(900), 16 + rng.Below(600), 256);
-    Target t = Machine();
+    CpuTarget t = Machine();
     t.threads = static_cast<int>(1 + rng.Below(48));
     const int64_t mr = std::min<int64_t>(w.output().shape[0], 1 + rng.Below(14)), blocks = int64_t{1} << rng.Below(3);
     const double tiles = static_cast<double>(CeilDiv(w.output().shape[0], mr) * blocks);
     const double finest = std::ceil(tiles / t.threads) * t.threads / tiles;
     SCOPED_TRACE(absl::StrCat(Text(w), " mr=", mr, " blocks=", blocks, " threads=", t.threads));
-    const Footprint f = Of(w, mr, 2, blocks, t);
+    const CpuFootprint f = Of(w, mr, 2, blocks, t);
     EXPECT_GE(f.chunk_imbalance, 1);
     EXPECT_LE(f.chunk_imbalance, 1.02 * finest);
     EXPECT_LE(f.parallel_chunks, tiles);
   }
 }
 
-const TemplateDef* Winograd() { return FindTemplate("conv2d.winograd"); }
 Config WinogradConfig(int64_t m, int64_t mr, int64_t mt, int64_t blocks) {
   return *ParseConfig(absl::StrCat("m=", m, ",mr=", mr, ",nv=1,mt=", mt, ",blocks=", blocks, ",ku=1"));
 }
@@ -210,7 +208,7 @@ TEST(Footprint, WinogradKnowsWhatTheThreadWithMostTilesHas) {
   for (int i = 0; i < 300; ++i) {
     const int64_t size = 4 + rng.Below(40), m = rng.Below(2) == 0 ? 2 : 4, mr = 1 + rng.Below(12);
     const int64_t mt = 1 + rng.Below(6), blocks = int64_t{1} << rng.Below(3);
-    Target t = Machine();
+    CpuTarget t = Machine();
     t.threads = static_cast<int>(1 + rng.Below(9));
     const Workload w = PaddedConv(16, size, 64);
     SCOPED_TRACE(absl::StrCat(Text(w), " m=", m, " mr=", mr, " mt=", mt, " blocks=", blocks, " threads=", t.threads));
@@ -227,7 +225,7 @@ TEST(Footprint, WinogradKnowsWhatTheThreadWithMostTilesHas) {
       all += rows;
     }
     const double most = static_cast<double>(*std::ranges::max_element(mine) * t.threads) / static_cast<double>(all);
-    EXPECT_NEAR(Winograd()->footprint(w, WinogradConfig(m, mr, mt, blocks), t).chunk_imbalance, most, 1e-9);
+    EXPECT_NEAR(Conv2dWinograd().footprint(w, WinogradConfig(m, mr, mt, blocks), t).chunk_imbalance, most, 1e-9);
   }
 }
 
@@ -235,7 +233,7 @@ TEST(Footprint, WinogradReadsFiltersAnewForEachBlockOfTilesUnlessL2KeepsThem) {
   const auto streams = [](int64_t channels, int64_t mt) {
     const Workload w = PaddedConv(channels, 56, 64);
     const double filter = 4.0 * 36 * 64 * static_cast<double>(channels);
-    return Winograd()->footprint(w, WinogradConfig(4, 7, mt, 1), Machine()).l3_traffic / filter;
+    return Conv2dWinograd().footprint(w, WinogradConfig(4, 7, mt, 1), Machine()).l3_traffic / filter;
   };
   EXPECT_EQ(streams(32, 1), 1);
   EXPECT_EQ(streams(256, 1), 28);  // of 196 tiles
@@ -245,7 +243,7 @@ TEST(Footprint, WinogradReadsFiltersAnewForEachBlockOfTilesUnlessL2KeepsThem) {
 TEST(Footprint, LargerFiltersOfWinogradComeFromMemoryInsteadOfTheGivenOnes) {
   const Workload w = PaddedConv(64, 28, 64);
   const auto traffic = [&](int64_t m) {
-    return Winograd()->footprint(w, WinogradConfig(m, 7, 1, 1), Machine()).memory_traffic;
+    return Conv2dWinograd().footprint(w, WinogradConfig(m, 7, 1, 1), Machine()).memory_traffic;
   };
   const double activations = 2 * 4.0 * 28 * 28 * 64, filter = 4.0 * 64 * 64;
   EXPECT_EQ(traffic(2), activations + 16 * filter);
@@ -255,12 +253,12 @@ TEST(Footprint, LargerFiltersOfWinogradComeFromMemoryInsteadOfTheGivenOnes) {
 TEST(Footprint, APanelThatTilesUseInTurnComesBesideTheFirstAlone) {
   // Sixteen tiles, for which 9 MB of filters come from memory.
   const Workload w = PaddedConv(256, 14, 256);
-  const Footprint once = Winograd()->footprint(w, WinogradConfig(4, 8, 1, 1), Machine());
-  const Footprint twice = Winograd()->footprint(w, WinogradConfig(4, 8, 2, 1), Machine());
+  const CpuFootprint once = Conv2dWinograd().footprint(w, WinogradConfig(4, 8, 1, 1), Machine());
+  const CpuFootprint twice = Conv2dWinograd().footprint(w, WinogradConfig(4, 8, 2, 1), Machine());
   EXPECT_EQ(once.panel_turns, 1);
   EXPECT_EQ(twice.panel_turns, 2);
   EXPECT_EQ(once.panel_traffic, 4.0 * 36 * 256 * 256);
-  Footprint at_once = twice;
+  CpuFootprint at_once = twice;
   at_once.panel_turns = 1;
   EXPECT_GT(DraftSeconds(twice, Machine()), 1.1 * DraftSeconds(at_once, Machine()));
 }
@@ -269,7 +267,8 @@ TEST(Footprint, WinogradReadsItsInputAgainForEachPanelWhereL1DoesNotKeepIt) {
   // A point's share of sixteen tiles is 16 or 32 KB.
   const auto traffic = [](int64_t channels) {
     const Workload w = PaddedConv(channels, 14, 256);
-    return Winograd()->footprint(w, WinogradConfig(4, 16, 1, 1), Machine()).l2_traffic / static_cast<double>(channels);
+    return Conv2dWinograd().footprint(w, WinogradConfig(4, 16, 1, 1), Machine()).l2_traffic /
+           static_cast<double>(channels);
   };
   EXPECT_GT(traffic(512), 3 * traffic(256));
 }
@@ -281,7 +280,7 @@ TEST(Footprint, SeparableConvolutionsCountWhatTheDepthwisePartLoads) {
       "strides=[1,1]) -> f32[1,96,14,14]@0231; anchor=1");
   const auto seconds = [&](int64_t th, int64_t tw) {
     const Config c = *ParseConfig(absl::StrCat("th=", th, ",tw=", tw, ",cv=1,mr=7,nv=2"));
-    return DraftSeconds(FindTemplate("conv2d.separable")->footprint(w, c, Machine()), Machine());
+    return DraftSeconds(SeparableConv2d().footprint(w, c, Machine()), Machine());
   };
   EXPECT_GT(seconds(2, 1), 1.05 * seconds(2, 2));
   EXPECT_GT(seconds(2, 2), 1.02 * seconds(2, 7));

@@ -37,15 +37,15 @@ const char kScaledDynamicFilters[] =
 
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
-  t.l1_bytes = 512;
-  t.l2_bytes = 2048;
+  t.cpu()->l1_bytes = 512;
+  t.cpu()->l2_bytes = 2048;
   return t;
 }
 
 // Some rows and panels fit L2, but neither operand does.
 Target WithSmallCaches(Target t) {
-  t.l1_bytes = 2048;
-  t.l2_bytes = 32 << 10;
+  t.cpu()->l1_bytes = 2048;
+  t.cpu()->l2_bytes = 32 << 10;
   return t;
 }
 
@@ -74,7 +74,7 @@ TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
     ASSERT_TRUE(wanted.ok()) << wanted.status();
     const NDArray physical = ToPhysical(*wanted, w.output().perm);
-    const TemplateDef* def = TemplatesFor(w).front();
+    const TemplateDef* def = TemplatesFor(w, host).front();
     for (const Target& host : Targets()) {
       const Target t = rng.Below(2) == 0 ? WithTinyCaches(host) : WithSmallCaches(host);
       for (const Config& config : CoveringConfigs(def->space(w, t), rng)) {
@@ -92,9 +92,9 @@ TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
 TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
   const auto parts = [](const std::string& text, int threads) {
     Target t = *ParseTarget("llvm:skylake-avx512");
-    t.threads = threads;
+    t.cpu()->threads = threads;
     const Workload w = Parse(text.c_str());
-    const ConfigSpace space = TemplatesFor(w).front()->space(w, t);
+    const ConfigSpace space = TemplatesFor(w, t).front()->space(w, t);
     for (const Knob& knob : space.knobs()) {
       if (knob.name == "parts") return knob.values;
     }
@@ -108,7 +108,7 @@ TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
   EXPECT_EQ(parts("(f32[64,768], const f32[768,768]) matmul(0,1) -> f32[64,768]; anchor=0", 8),
             (std::vector<int64_t>{1}));
   Target t = *ParseTarget("llvm:skylake-avx512");
-  t.threads = 2;
+  t.cpu()->threads = 2;
   const absl::StatusOr<Choice> untuned = DefaultChoice(Parse(small.c_str()), t);
   ASSERT_TRUE(untuned.ok()) << untuned.status();
   EXPECT_EQ(untuned->config["parts"], 2);
@@ -116,11 +116,11 @@ TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
 
 TEST(GemmTest, WhatMakesTheInputComesBeforeItsTilesOrGoesToFewFilters) {
   Target t = *ParseTarget("llvm:skylake-avx512");
-  t.threads = 2;
+  t.cpu()->threads = 2;
   const auto main_of = [&](const char* text) {
     const Workload w = Parse(text);
     const TemplateDef* def = FindTemplate("conv2d.direct");
-    EXPECT_EQ(TemplatesFor(w), std::vector<const TemplateDef*>{def}) << text;
+    EXPECT_EQ(TemplatesFor(w, t), std::vector<const TemplateDef*>{def}) << text;
     absl::StatusOr<Kernel> kernel = def->build(w, DefaultChoice(w, t)->config, t);
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     return kernel.ok() ? ir::Text(kernel->main) : "";
@@ -137,44 +137,45 @@ TEST(GemmTest, WhatMakesTheInputComesBeforeItsTilesOrGoesToFewFilters) {
 }
 
 TEST(GemmTest, OnlyElementwiseCallsComeBeforeAConvolution) {
-  const TemplateDef* def = FindTemplate("conv2d.direct");
+  const CpuTemplate def = Conv2dDirect();
   const std::string conv = "conv2d(2,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,8,4,4]@0231; ";
   const std::string in = "(f32[1,8,4,4]@0231, const f32[8,8,1,1]) ", made = " -> f32[1,8,4,4]@0231; ";
-  EXPECT_TRUE(def->matches(Parse(in + "relu(0)" + made + conv + "anchor=1")));
-  EXPECT_FALSE(def->matches(Parse(in + "softmax(0; axis=1)" + made + conv + "anchor=1")));
-  EXPECT_FALSE(def->matches(Parse(in + "relu(0)" + made +
-                                  "conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] "
-                                  "strides=[1,1]) -> f32[1,8,4,4]@0231; anchor=1")))
+  EXPECT_TRUE(def.matches(Parse(in + "relu(0)" + made + conv + "anchor=1")));
+  EXPECT_FALSE(def.matches(Parse(in + "softmax(0; axis=1)" + made + conv + "anchor=1")));
+  EXPECT_FALSE(def.matches(Parse(in + "relu(0)" + made +
+                                 "conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] "
+                                 "strides=[1,1]) -> f32[1,8,4,4]@0231; anchor=1")))
       << "the convolution reads something else";
   EXPECT_FALSE(
-      def->matches(Parse("(f32[1,8,4,4]@0231, const f32[1,8,1,1]) mul(0,1) -> f32[1,8,4,4]@0231; conv2d(2,1; "
-                         "dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,1,4,4]@0231; "
-                         "anchor=1")))
+      def.matches(Parse("(f32[1,8,4,4]@0231, const f32[1,8,1,1]) mul(0,1) -> f32[1,8,4,4]@0231; conv2d(2,1; "
+                        "dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,1,4,4]@0231; "
+                        "anchor=1")))
       << "the filter arrives packed";
 }
 
 // The draft knows that every block of columns makes its rows anew.
 TEST(GemmTest, BlocksMakeTheInputAgain) {
-  const Target t = *ParseTarget("llvm:skylake-avx512");
+  const Target target = *ParseTarget("llvm:skylake-avx512");
+  const CpuTarget& t = *target.cpu();
   const Workload w = Parse(kScaled);
-  const TemplateDef* def = FindTemplate("conv2d.direct");
-  const auto ops = [&](const char* config) { return def->footprint(w, *ParseConfig(config), t).prologue_ops; };
+  const CpuTemplate def = Conv2dDirect();
+  const auto ops = [&](const char* config) { return def.footprint(w, *ParseConfig(config), t).prologue_ops; };
   const double once = ops("mr=4,nv=1,blocks=1,ku=1,pack=1");
   EXPECT_GT(once, 0);
   EXPECT_DOUBLE_EQ(ops("mr=4,nv=1,blocks=5,ku=1,pack=1"), 5 * once);
-  EXPECT_EQ(def->footprint(Parse(AnchorText(w)), *ParseConfig("mr=4,nv=1,blocks=5,ku=1,pack=1"), t).prologue_ops, 0);
+  EXPECT_EQ(def.footprint(Parse(AnchorText(w)), *ParseConfig("mr=4,nv=1,blocks=5,ku=1,pack=1"), t).prologue_ops, 0);
 }
 
 std::string MainOf(const Workload& w, const std::string& config, const Target& t) {
-  absl::StatusOr<Kernel> kernel = BuildKernel(w, TemplatesFor(w).front()->name, *ParseConfig(config), t);
+  absl::StatusOr<Kernel> kernel = BuildKernel(w, TemplatesFor(w, t).front()->name, *ParseConfig(config), t);
   EXPECT_TRUE(kernel.ok()) << kernel.status();
   return kernel.ok() ? ir::Text(kernel->main) : "";
 }
 
 TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
   Target held = *ParseTarget("llvm:skylake-avx512");
-  held.l1_bytes = 32 << 10;
-  held.l2_bytes = 1 << 20;
+  held.cpu()->l1_bytes = 32 << 10;
+  held.cpu()->l2_bytes = 1 << 20;
   const std::string rows = "prefetch to l2 in0[", panel = "prefetch in1[", next_panel = "prefetch to l2 in1[";
   for (const char* text : {kDense, kPointwise}) {
     const std::string config = "mr=4,nv=2,blocks=1,ku=2,pack=1";
@@ -195,7 +196,7 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
 
 TEST(GemmTest, AChunksTilesFetchTheWholeNextPanel) {
   Target t = WithSmallCaches(*ParseTarget("llvm:skylake-avx512"));
-  t.threads = 1;
+  t.cpu()->threads = 1;
   const std::string text = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=1,pack=1", t);
   // Four tiles of six turns each, a share of four steps in every turn: 4 * 6 * 4 are all 96.
   EXPECT_TRUE(absl::StrContains(text, "prefetch to l2 in1[0, out.i1.o.i + 1, out.i0.o.i*24 + acc.r0.o*4 + 3, "));

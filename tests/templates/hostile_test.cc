@@ -23,7 +23,7 @@ void Draft(const Workload& w) {
   EXPECT_TRUE(std::isfinite(CompulsoryBytes(w)));
   const absl::StatusOr<Choice> choice = DefaultChoice(w, Avx512(), 256);
   if (!choice.ok()) return;
-  for (const double value : FootprintValues(choice->def->footprint(w, choice->config, Avx512())))
+  for (const double value : choice->def->footprint(w, choice->config, Avx512()).values)
     EXPECT_TRUE(std::isfinite(value)) << Text(w);
 }
 

@@ -16,7 +16,7 @@ TEST(ReducePixelsTest, RandomShapes) {
   for (uint64_t seed = 0; seed < 8 && !::testing::Test::HasFatalFailure(); ++seed) {
     const Workload w = Parse(Text(1 + rng.Below(2), 1 + rng.Below(150), 23 + rng.Below(9), 23 + rng.Below(9),
                                   seed % 2 == 0 ? "reduce_mean" : "reduce_sum", seed % 4 < 2));
-    ASSERT_EQ(TemplatesFor(w), std::vector<const TemplateDef*>{FindTemplate("reduce.pixels")});
+    ASSERT_EQ(TemplatesFor(w, Target{}), std::vector<const TemplateDef*>{FindTemplate("reduce.pixels")});
     CheckAll(w, 3, seed);
   }
 }
@@ -27,14 +27,14 @@ TEST(ReducePixelsTest, WholeVectorsAndRuns) {
 }
 
 TEST(ReducePixelsTest, FitsLargeImagesWithChannelsLast) {
-  const TemplateDef* def = FindTemplate("reduce.pixels");
-  EXPECT_TRUE(def->matches(Parse(Text(1, 32, 32, 16, "reduce_mean", true))));
-  EXPECT_FALSE(def->matches(Parse(Text(1, 32, 14, 14, "reduce_mean", true))));
-  EXPECT_FALSE(def->matches(Parse(Text(1, 32, 32, 16, "reduce_max", true))));
-  EXPECT_FALSE(def->matches(Parse(Text(1, 32, 32, 16, "reduce_mean", true, ""))));
+  const CpuTemplate def = ReducePixels();
+  EXPECT_TRUE(def.matches(Parse(Text(1, 32, 32, 16, "reduce_mean", true))));
+  EXPECT_FALSE(def.matches(Parse(Text(1, 32, 14, 14, "reduce_mean", true))));
+  EXPECT_FALSE(def.matches(Parse(Text(1, 32, 32, 16, "reduce_max", true))));
+  EXPECT_FALSE(def.matches(Parse(Text(1, 32, 32, 16, "reduce_mean", true, ""))));
   EXPECT_FALSE(
-      def->matches(Parse("(f32[1,32,32,16]@0231) reduce_mean(0; axes=[1,2] keepdims=1) -> f32[1,1,1,16]; "
-                         "anchor=0")));
+      def.matches(Parse("(f32[1,32,32,16]@0231) reduce_mean(0; axes=[1,2] keepdims=1) -> f32[1,1,1,16]; "
+                        "anchor=0")));
 }
 
 }  // namespace

@@ -44,10 +44,10 @@ TEST(SeparableTest, ShapesOfNetworks) {
 TEST(SeparableTest, FitsThePairAlone) {
   const TemplateDef* def = FindTemplate("conv2d.separable");
   const Workload pair = Parse(Text({1, 32, 8, 8, 16, 3, 1, 1}));
-  ASSERT_EQ(TemplatesFor(pair).size(), 1u);
-  EXPECT_EQ(TemplatesFor(pair)[0], def);
-  EXPECT_FALSE(def->matches(Parse(AnchorText(pair))));
-  EXPECT_FALSE(def->matches(Parse(Text({1, 32, 8, 8, 16, 3, 1, 1}, "")))) << "an input in another order";
+  ASSERT_EQ(TemplatesFor(pair, Target{}).size(), 1u);
+  EXPECT_EQ(TemplatesFor(pair, Target{})[0], def);
+  EXPECT_FALSE(SeparableConv2d().matches(Parse(AnchorText(pair))));
+  EXPECT_FALSE(SeparableConv2d().matches(Parse(Text({1, 32, 8, 8, 16, 3, 1, 1}, "")))) << "an input in another order";
 }
 
 }  // namespace

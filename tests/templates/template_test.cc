@@ -107,7 +107,7 @@ TEST(TemplateTest, WinogradOnOddShapes) {
   for (const Conv& shape : {Conv{16, 4, 4, 16, 3, 1, 1, 1, 1}, Conv{24, 13, 6, 40, 3, 1, 0, 1, 1},
                             Conv{9, 5, 22, 33, 3, 1, 2, 1, 1}, Conv{40, 3, 3, 8, 3, 1, 1, 1, 1}}) {
     const Workload w = Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); }));
-    const std::vector<const TemplateDef*> defs = TemplatesFor(w);
+    const std::vector<const TemplateDef*> defs = TemplatesFor(w, Target{});
     ASSERT_TRUE(std::any_of(defs.begin(), defs.end(), [](auto* def) { return def->name == "conv2d.winograd"; }));
     CheckAll(w, 5, seed++);
   }
@@ -141,7 +141,7 @@ TEST(TemplateTest, WinogradStaysWithinItsBoundOverManyChannels) {
 TEST(TemplateTest, WinogradMayBeForbidden) {
   std::string text = ConvText({16, 8, 8, 16, 3, 1, 1, 1, 1}, "", [](const std::string&, int) { return std::string(); });
   text.insert(text.find("strides=[1,1]") + std::string("strides=[1,1]").size(), " winograd=0");
-  for (const TemplateDef* def : TemplatesFor(Parse(text))) EXPECT_NE(def->name, "conv2d.winograd");
+  for (const TemplateDef* def : TemplatesFor(Parse(text), Target{})) EXPECT_NE(def->name, "conv2d.winograd");
 }
 
 TEST(TemplateTest, DepthwiseConvolutions) {

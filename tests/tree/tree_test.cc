@@ -56,7 +56,7 @@ const std::vector<Layer> kLayers = {
     {"compiler/target/", {"compiler/target/", "base/"}},
     {"compiler/schedule/", {"compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
     {"compiler/ops/", {"compiler/ops/", "compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
-    {"compiler/graph/", {"compiler/graph/", "compiler/ops/", "base/"}},
+    {"compiler/graph/", {"compiler/graph/", "compiler/ops/", "compiler/target/", "base/"}},
     {"compiler/frontend/", {"compiler/frontend/", "compiler/graph/", "compiler/ops/", "base/"}},
     {"compiler/codegen/", {"compiler/codegen/", "compiler/ir/", "compiler/target/", "compiler/runtime/", "base/"}},
     {"compiler/runtime/", {"compiler/runtime/", "base/"}},

@@ -77,7 +77,7 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
   const auto workload = ParseWorkload(GetParam());
   ASSERT_TRUE(workload.ok()) << workload.status();
   std::vector<std::pair<std::string, std::string>> candidates;
-  for (const TemplateDef* def : TemplatesFor(*workload)) {
+  for (const TemplateDef* def : TemplatesFor(*workload, HostTarget())) {
     for (const Config& c : def->space(*workload, HostTarget()).Enumerate(4, 7))
       candidates.emplace_back(def->name, Text(c));
   }
@@ -245,7 +245,8 @@ TEST(Inputs, StayWithinWhatOperatorsAreDefinedOn) {
 }
 
 TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
-  Target t = HostTarget();
+  const Target host = HostTarget();
+  CpuTarget t = *host.cpu();
   t.l2_bytes = 1 << 20;
   t.l3_bytes = 32 << 20;
   t.threads = 2;

@@ -45,7 +45,7 @@ Graph SmallModel() {
   v = *g.AddNode("relu", {}, {v});
   g.outputs = {*g.AddNode("matmul", {}, {v, w1})};
   FillConstants(g, 1);
-  EXPECT_TRUE(Optimize(g).ok());
+  EXPECT_TRUE(Optimize(g, Target{}).ok());
   return g;
 }
 
@@ -117,7 +117,7 @@ TEST(ModelCheck, TheAlternativeThatIsFasterIsBuilt) {
   temper::testing::Builder b;
   const ValueId between = b.Call("relu", {b.Conv(b.Input({1, 32, 64, 64}), b.Random({32, 1, 3, 3}), 1, 32)});
   b.Output(b.Conv(between, b.Random({16, 32, 1, 1})));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   ASSERT_EQ(b.g.alternatives.size(), 1u);
   const std::vector<Task> tasks = *ExtractTasks(b.g);
   for (const double pair : {1e-3, 1.0}) {
@@ -199,7 +199,7 @@ TEST(ModelFinals, BothWaysToCutTheGraphAreTimed) {
   temper::testing::Builder b;
   const ValueId between = b.Call("relu", {b.Conv(b.Input({1, 32, 64, 64}), b.Random({32, 1, 3, 3}), 1, 32)});
   b.Output(b.Conv(between, b.Random({16, 32, 1, 1})));
-  ASSERT_TRUE(Optimize(b.g).ok());
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   const FinalsWork work = FinalsOf(b.g);
   ASSERT_EQ(work.tasks.size(), ExtractTasks(b.g)->size()) << "those of both ways";
   for (const TrialResult& result : MeasureFinals(work, [](Phase) {}))
@@ -271,7 +271,7 @@ Graph DeepModel() {
   ValueId v = b.Input({8, 512});
   for (int i = 0; i < 6; ++i) v = b.Call("matmul", {v, b.Random({512, 512})});
   b.Output(v);
-  EXPECT_TRUE(Optimize(b.g).ok());
+  EXPECT_TRUE(Optimize(b.g, Target{}).ok());
   return *GraphFromJson(ToJson(b.g));
 }
 

@@ -78,7 +78,7 @@ std::vector<Proposal> Experience::Seeds(const Workload& w) const {
 }
 
 Correction::Correction(const TaskSpace& task, Boosters boosters)
-    : boosters_(std::move(boosters)), by_space_(static_cast<size_t>(task.count())) {
+    : boosters_(std::move(boosters)), space_column_(task.space_column()), by_space_(static_cast<size_t>(task.count())) {
   if (boosters_ == nullptr) return;
   for (int space = 0; space < task.count(); ++space) {
     for (const Booster& b : *boosters_) {
@@ -91,7 +91,6 @@ Correction::Correction(const TaskSpace& task, Boosters boosters)
 
 void Correction::Apply(Rows& rows, size_t first) const {
   if (empty_) return;
-  const size_t space_column = FeatureNames().size();
   std::vector<size_t> members;
   std::vector<float> features, margins;
   for (size_t space = 0; space < by_space_.size(); ++space) {
@@ -100,7 +99,7 @@ void Correction::Apply(Rows& rows, size_t first) const {
     features.clear();
     for (size_t i = first; i < rows.size(); ++i) {
       const auto row = rows.features.begin() + static_cast<std::ptrdiff_t>(i * rows.width);
-      if (static_cast<size_t>(row[static_cast<std::ptrdiff_t>(space_column)]) != space) continue;
+      if (static_cast<size_t>(row[static_cast<std::ptrdiff_t>(space_column_)]) != space) continue;
       members.push_back(i);
       features.insert(features.end(), row, row + static_cast<std::ptrdiff_t>(rows.width));
     }

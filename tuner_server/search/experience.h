@@ -58,6 +58,7 @@ class Correction {
     std::vector<int> columns;
   };
   const Boosters boosters_;  // keeps them alive
+  const size_t space_column_;
   std::vector<std::vector<Part>> by_space_;
   bool empty_ = true;
 };

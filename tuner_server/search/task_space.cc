@@ -19,7 +19,11 @@ absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerCont
   task->target_ = context.target;
   task->draft_ = context.draft;
   std::map<std::string, int> columns;  // knobs of one name share a column
-  for (const TemplateDef* def : TemplatesFor(context.workload)) {
+  for (const TemplateDef* def : TemplatesFor(context.workload, context.target)) {
+    if (!task->parts_.empty() && def->schema != task->parts_[0].def->schema) {
+      return absl::InternalError(
+          absl::StrCat("template '", std::string(def->name), "' has footprints of another kind"));
+    }
     Part part{def, def->space(context.workload, context.target)};
     part.size = part.space.product_size();
     if (part.size == std::numeric_limits<int64_t>::max()) {
@@ -36,7 +40,7 @@ absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerCont
     }
     task->parts_.push_back(std::move(part));
   }
-  if (task->parts_.empty()) return absl::NotFoundError(absl::StrCat("no template fits ", Text(context.workload)));
+  if (task->parts_.empty()) return NoTemplateFits(context.workload, context.target);
   task->knob_names_.resize(columns.size());
   for (const auto& [name, column] : columns) task->knob_names_[static_cast<size_t>(column)] = name;
   return task;
@@ -63,19 +67,18 @@ std::optional<Point> TaskSpace::Find(const Proposal& candidate) const {
 double TaskSpace::DraftSeconds(const Point& p) const {
   if (!draft_) return 1;
   const Part& part = parts_[p.space];
-  return temper::DraftSeconds(part.def->footprint(workload_, part.space.At(p.index), target_), target_);
+  return part.def->footprint(workload_, part.space.At(p.index), target_).draft_s;
 }
 
 void TaskSpace::AppendRow(const Point& p, Rows& rows) const {
   const Part& part = parts_[p.space];
   const Config config = part.space.At(p.index);
   const Footprint footprint = part.def->footprint(workload_, config, target_);
-  const double draft_s = draft_ ? temper::DraftSeconds(footprint, target_) : 1;
+  const double draft_s = draft_ ? footprint.draft_s : 1;
   const std::span<float> row = rows.Append(draft_s);
-  const size_t closed = FeatureNames().size();
-  Features(footprint, target_, draft_s, row.first(closed));
-  row[closed] = static_cast<float>(p.space);
-  const std::span<float> knobs = row.subspan(closed + 1);
+  Features(footprint, draft_s, row.first(space_column()));
+  row[space_column()] = static_cast<float>(p.space);
+  const std::span<float> knobs = row.subspan(first_knob_column());
   std::fill(knobs.begin(), knobs.end(), std::numeric_limits<float>::quiet_NaN());
   for (size_t i = 0; i < part.axes.size(); ++i)
     knobs[part.axes[i].column] = static_cast<float>(config.values()[i].second);

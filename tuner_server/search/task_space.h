@@ -49,7 +49,9 @@ class TaskSpace {
   // values, so that a model may learn what no footprint tells.
   void AppendRow(const Point& p, Rows& rows) const;
   Rows NewRows() const { return Rows{first_knob_column() + knob_names_.size()}; }
-  size_t first_knob_column() const { return FeatureNames().size() + 1; }
+  const FootprintSchema& schema() const { return *parts_[0].def->schema; }
+  size_t space_column() const { return FeatureCount(schema()); }  // which template it is
+  size_t first_knob_column() const { return space_column() + 1; }
   const std::vector<std::string>& knob_names() const { return knob_names_; }  // by column, from the first
   std::string_view TemplateName(int space) const { return parts_[space].def->name; }
 

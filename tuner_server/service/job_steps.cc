@@ -130,7 +130,7 @@ absl::Status JobSteps::RecordsToLearnFrom() {
   const auto keep = [&](const Record& record) { known_->push_back(record); };
   std::set<std::string_view> templates;
   for (size_t i = 0; i < loop_->size(); ++i) {
-    for (const TemplateDef* def : TemplatesFor(loop_->workload(i))) templates.insert(def->name);
+    for (const TemplateDef* def : TemplatesFor(loop_->workload(i), loop_->target())) templates.insert(def->name);
   }
   for (const std::string_view name : templates) {
     RecordFilter filter{.target = worker_.target, .template_name = std::string(name), .purpose = "search"};

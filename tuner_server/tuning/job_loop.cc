@@ -46,7 +46,8 @@ absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
   const absl::Status prepared = search_.PrepareTask(task, known);
   if (prepared.ok()) return absl::OkStatus();
   // One workload that cannot be searched does not take the model's others along: it runs its default.
-  warnings_.push_back(absl::StrCat("not tuned: ", tasks_[task].view().workload, ": ", prepared.message()));
+  last_error_ = std::string(prepared.message());
+  warnings_.push_back(absl::StrCat("not tuned: ", tasks_[task].view().workload, ": ", last_error_));
   tasks_[task].End("failures");
   return absl::OkStatus();
 }

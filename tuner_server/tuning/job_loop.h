@@ -67,6 +67,7 @@ class JobLoop {
   size_t size() const { return tasks_.size(); }
   const TaskView& task(size_t i) const { return tasks_[i].view(); }
   const Workload& workload(size_t i) const { return tasks_[i].workload(); }
+  const Target& target() const { return target_; }
   // Tasks whose views changed since the last call.
   std::set<size_t> TakeChanged() { return std::exchange(changed_, {}); }
   const std::vector<std::string>& warnings() const { return warnings_; }

@@ -75,7 +75,7 @@ void TaskSearch::DropHopeless() {
 absl::Status TaskSearch::FindDefault() {
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task_.workload, target_));
   default_ = NewCandidate(choice.def->name, choice.def->version, Text(choice.config));
-  draft_s_ = DraftSeconds(choice.def->footprint(task_.workload, choice.config, target_), target_);
+  draft_s_ = choice.def->footprint(task_.workload, choice.config, target_).draft_s;
   return absl::OkStatus();
 }
 
@@ -106,7 +106,7 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
 absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
   std::map<std::string, ConfigSpace> spaces;
-  for (const TemplateDef* def : TemplatesFor(task_.workload)) {
+  for (const TemplateDef* def : TemplatesFor(task_.workload, target_)) {
     spaces.emplace(def->name, def->space(task_.workload, target_));
   }
   for (const Record& record : known) {

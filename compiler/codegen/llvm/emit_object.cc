@@ -31,7 +31,7 @@ namespace {
 
 // Every feature a target can state is switched on or off by name, so that a CPU's name never brings one in that the
 // target did not state.
-std::string FeatureString(const Target& target) {
+std::string FeatureString(const CpuTarget& target) {
   std::string off, on;
   for (std::string_view f : KnownFeatures()) {
     std::string& list = target.Has(f) ? on : off;
@@ -99,7 +99,7 @@ struct ReturnMachine {
 };
 using BorrowedMachine = std::unique_ptr<Machine, ReturnMachine>;
 
-absl::StatusOr<BorrowedMachine> MachineFor(const Target& target) {
+absl::StatusOr<BorrowedMachine> MachineFor(const CpuTarget& target) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
@@ -122,7 +122,7 @@ absl::StatusOr<BorrowedMachine> MachineFor(const Target& target) {
   return BorrowedMachine(made.release());
 }
 
-absl::StatusOr<std::string> Emit(llvm::Module& module, const Target& target, llvm::CodeGenFileType type) {
+absl::StatusOr<std::string> Emit(llvm::Module& module, const CpuTarget& target, llvm::CodeGenFileType type) {
   if (module.getTargetTriple().empty()) TEMPER_RETURN_IF_ERROR(PrepareModule(module, target));
   TEMPER_ASSIGN_OR_RETURN(BorrowedMachine machine, MachineFor(target));
   std::unique_ptr<Writer>& writer = machine->writers[type];
@@ -140,13 +140,9 @@ absl::StatusOr<std::string> Emit(llvm::Module& module, const Target& target, llv
 
 }  // namespace
 
-Target PlainCpu() {
-  Target plain;
-  plain.cpu = "generic";
-  return plain;
-}
+CpuTarget PlainCpu() { return {.cpu = "generic"}; }
 
-absl::Status PrepareModule(llvm::Module& module, const Target& target) {
+absl::Status PrepareModule(llvm::Module& module, const CpuTarget& target) {
   TEMPER_ASSIGN_OR_RETURN(BorrowedMachine borrowed, MachineFor(target));
   module.setTargetTriple(borrowed->machine->getTargetTriple().str());
   module.setDataLayout(borrowed->machine->createDataLayout());
@@ -154,7 +150,7 @@ absl::Status PrepareModule(llvm::Module& module, const Target& target) {
   return absl::OkStatus();
 }
 
-void SetTargetAttributes(llvm::Function& function, const Target& target) {
+void SetTargetAttributes(llvm::Function& function, const CpuTarget& target) {
   // No "min-legal-vector-width": without it 512-bit vectors are legal whatever the CPU's tuning prefers.
   function.addFnAttr("target-cpu", target.cpu);
   function.addFnAttr("target-features", FeatureString(target));
@@ -162,7 +158,7 @@ void SetTargetAttributes(llvm::Function& function, const Target& target) {
   function.addFnAttr(llvm::Attribute::NoUnwind);
 }
 
-absl::Status OptimizeModule(llvm::Module& module, const Target& target) {
+absl::Status OptimizeModule(llvm::Module& module, const CpuTarget& target) {
   std::string message;
   llvm::raw_string_ostream out(message);
   if (llvm::verifyModule(module, &out)) return absl::InternalError(absl::StrCat("LLVM: bad module: ", out.str()));
@@ -196,11 +192,11 @@ absl::Status OptimizeModule(llvm::Module& module, const Target& target) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> EmitObject(llvm::Module& module, const Target& target) {
+absl::StatusOr<std::string> EmitObject(llvm::Module& module, const CpuTarget& target) {
   return Emit(module, target, llvm::CodeGenFileType::ObjectFile);
 }
 
-absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const Target& target) {
+absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const CpuTarget& target) {
   return Emit(module, target, llvm::CodeGenFileType::AssemblyFile);
 }
 

@@ -14,15 +14,15 @@ class Module;
 namespace temper {
 
 // Sets the module's triple and data layout for the target. Called before functions are built.
-absl::Status PrepareModule(llvm::Module& module, const Target& target);
+absl::Status PrepareModule(llvm::Module& module, const CpuTarget& target);
 // Of the host's kind, without any feature: what data and plain calls are compiled for.
-Target PlainCpu();
+CpuTarget PlainCpu();
 // Target attributes that every function of ours carries.
-void SetTargetAttributes(llvm::Function& function, const Target& target);
+void SetTargetAttributes(llvm::Function& function, const CpuTarget& target);
 // Runs the short list of passes over every function.
-absl::Status OptimizeModule(llvm::Module& module, const Target& target);
+absl::Status OptimizeModule(llvm::Module& module, const CpuTarget& target);
 // A relocatable object, or assembly text. Prepares the module if that has not been done.
-absl::StatusOr<std::string> EmitObject(llvm::Module& module, const Target& target);
-absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const Target& target);
+absl::StatusOr<std::string> EmitObject(llvm::Module& module, const CpuTarget& target);
+absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const CpuTarget& target);
 
 }  // namespace temper

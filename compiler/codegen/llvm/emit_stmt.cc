@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kMostStatements = 60000;
 
 // Widest vector in registers' worth: wider loops are cut into pieces.
-int64_t WidestPiece(const Target& t) { return 4 * t.lanes(); }
+int64_t WidestPiece(const CpuTarget& t) { return 4 * t.lanes(); }
 
 // `e` without its operand buffer[indices] of a chain of `kind`; empty if that is no operand of it.
 Expr WithoutOperand(const Expr& e, ExprKind kind, const ir::StmtNode& store) {

@@ -26,7 +26,7 @@ namespace temper {
 // Of one kernel, shared by the emitters of its parts.
 struct KernelContext {
   llvm::Module& module;
-  const Target& target;
+  const CpuTarget& target;
   const FunctionPlan& plan;
   std::string symbol;
   std::set<const ir::BufferNode*> aliasing;  // parameters that may be the same bytes

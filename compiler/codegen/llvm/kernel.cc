@@ -48,7 +48,7 @@ enum CallField : unsigned { kArgs = 0, kWorkspace = 2, kLauncher = 3 };
 
 // kernel(call) loads the pointers and calls the part that has each of them as a parameter, where they are known not to
 // alias. Where that would do nothing but start a parallel loop, the kernel does it itself.
-absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const Target& target,
+absl::Status BuildKernel(llvm::Module& module, const CodegenInput& input, const CpuTarget& target,
                          CompiledKernel& compiled) {
   if (ir::HasLaunches(input.func)) {
     return absl::UnimplementedError("the nest is for devices with thread groups, of which code for CPUs knows nothing");
@@ -109,18 +109,20 @@ struct Built {
 };
 
 absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target& target, Built& built) {
-  TEMPER_RETURN_IF_ERROR(PrepareModule(built.module, target));
+  if (target.cpu() == nullptr) return absl::UnimplementedError("LLVM generates code for CPUs alone here");
+  const CpuTarget& cpu = *target.cpu();
+  TEMPER_RETURN_IF_ERROR(PrepareModule(built.module, cpu));
   std::set<std::string> symbols;
   for (const CodegenInput& input : kernels) {
     if (!symbols.insert(input.symbol).second || input.symbol.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("kernel symbol '", input.symbol, "' is empty or given twice"));
     }
     CompiledKernel compiled;
-    absl::Status status = BuildKernel(built.module, input, target, compiled);
+    absl::Status status = BuildKernel(built.module, input, cpu, compiled);
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(input.symbol, ": ", status.message()));
     built.kernels.push_back(std::move(compiled));
   }
-  return OptimizeModule(built.module, target);
+  return OptimizeModule(built.module, cpu);
 }
 
 }  // namespace
@@ -132,7 +134,7 @@ absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels,
   built.context.setDiscardValueNames(true);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
   Artifact compiled;
-  TEMPER_ASSIGN_OR_RETURN(compiled.code, EmitObject(built.module, target));
+  TEMPER_ASSIGN_OR_RETURN(compiled.code, EmitObject(built.module, *target.cpu()));
   compiled.kernels = std::move(built.kernels);
   return compiled;
 }
@@ -144,7 +146,7 @@ absl::StatusOr<std::string> EmitTextByLlvm(const std::vector<CodegenInput>& kern
   Built built;
   built.context.setDiscardValueNames(false);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
-  if (form == "asm") return EmitAssembly(built.module, target);
+  if (form == "asm") return EmitAssembly(built.module, *target.cpu());
   std::string text;
   llvm::raw_string_ostream out(text);
   built.module.print(out, nullptr);

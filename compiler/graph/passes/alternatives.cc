@@ -25,7 +25,7 @@ int OnlyReader(const Graph& g, const std::vector<int>& group_of, ValueId value) 
 
 }  // namespace
 
-absl::Status ProposeAlternatives(Graph& g) {
+absl::Status ProposeAlternatives(Graph& g, const Target& t) {
   std::vector<int> group_of(g.nodes.size());
   for (size_t i = 0; i < g.groups.size(); ++i) {
     for (int n : g.groups[i].nodes) group_of[static_cast<size_t>(n)] = static_cast<int>(i);
@@ -44,7 +44,7 @@ absl::Status ProposeAlternatives(Graph& g) {
     Group both{first.nodes, static_cast<int>(first.nodes.size()) + second.anchor};
     both.nodes.insert(both.nodes.end(), second.nodes.begin(), second.nodes.end());
     TEMPER_ASSIGN_OR_RETURN(const Extracted e, Extract(g, both));
-    if (!HasOwnTemplate(e.workload)) continue;
+    if (!HasOwnTemplate(e.workload, t)) continue;
     g.alternatives.push_back({{static_cast<int>(i), reader}, {std::move(both)}});
     taken[i] = taken[static_cast<size_t>(reader)] = true;
   }

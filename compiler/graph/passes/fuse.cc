@@ -42,7 +42,7 @@ Kind KindOf(const Node& node) {
 
 class Fuser {
  public:
-  explicit Fuser(Graph& g);
+  Fuser(Graph& g, const Target& t);
   void Run();
 
  private:
@@ -61,6 +61,7 @@ class Fuser {
   void EmitGroups();
 
   Graph& g_;
+  const Target& target_;
   std::vector<Kind> kind_;  // per node
   std::vector<bool> alias_;
   std::vector<int> depth_;                 // per node: the longest way to it from the graph's inputs
@@ -70,8 +71,8 @@ class Fuser {
   std::vector<Part> parts_;
 };
 
-Fuser::Fuser(Graph& g)
-    : g_(g), readers_(g.nodes.size()), escapes_(g.nodes.size(), false), part_of_(g.nodes.size(), -1) {
+Fuser::Fuser(Graph& g, const Target& t)
+    : g_(g), target_(t), readers_(g.nodes.size()), escapes_(g.nodes.size(), false), part_of_(g.nodes.size(), -1) {
   std::vector<int> producer(g.values.size(), -1);
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& node = g.nodes[i];
@@ -147,7 +148,7 @@ bool Fuser::MayPrecedeAnchor(const Part& producer, const Part& consumer) const {
   Group group{producer.nodes, static_cast<int>(producer.nodes.size())};
   group.nodes.push_back(consumer.root);
   const absl::StatusOr<Extracted> e = Extract(g_, group);
-  return e.ok() && HasOwnTemplate(e->workload);
+  return e.ok() && HasOwnTemplate(e->workload, target_);
 }
 
 // Whether computing the producer again wherever the consumer reads it costs no more than its own kernel would.
@@ -244,8 +245,8 @@ void Fuser::Run() {
 
 }  // namespace
 
-absl::Status Fuse(Graph& g) {
-  Fuser(g).Run();
+absl::Status Fuse(Graph& g, const Target& t) {
+  Fuser(g, t).Run();
   return absl::OkStatus();
 }
 

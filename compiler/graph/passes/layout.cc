@@ -1,6 +1,6 @@
-// Physical orders. Convolutions read and write channels-last; what follows keeps the order of what it reads; reshapes
-// and transposes take the order in which they move no bytes. Graph inputs and outputs are row-major. Operators are
-// stated over logical axes, so any choice is right; this one is fast.
+// Physical orders. Convolutions read and write the target's order; what follows keeps the order of what it reads;
+// reshapes and transposes take the order in which they move no bytes. Graph inputs and outputs are row-major. Operators
+// are stated over logical axes, so any choice is right; this one is fast.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,11 @@
 namespace temper::passes {
 namespace {
 
-const std::vector<int> kChannelsLast = {0, 2, 3, 1};
+// What convolutions read and write on the target. The lanes of a CPU's vectors are neighbouring channels, so there
+// channels come last. A GPU has no template yet that asks for an order: values keep the model's.
+std::vector<int> ConvOrder(const Target& t) {
+  return t.cpu() != nullptr ? std::vector<int>{0, 2, 3, 1} : std::vector<int>();
+}
 
 bool IsConv(const Node& node) { return node.op == "conv2d" || node.op == "conv_transpose2d"; }
 
@@ -51,7 +55,7 @@ std::vector<int64_t> RowOrder(const Shape& dims, const std::vector<int>& order) 
 
 class LayoutPass {
  public:
-  explicit LayoutPass(Graph& g) : g_(g) {}
+  LayoutPass(Graph& g, const Target& t) : g_(g), conv_order_(ConvOrder(t)) {}
   absl::Status Run();
 
  private:
@@ -74,6 +78,7 @@ class LayoutPass {
   ValueId PermuteRows(const Node& matmul, const Shape& dims, const std::vector<int>& order);
 
   Graph& g_;
+  const std::vector<int> conv_order_;
   std::vector<Node> done_;
   std::vector<std::vector<int>> readers_;  // per value, of the graph as it came
   std::vector<Node> nodes_;                // the graph's as it came; later ones may be changed by earlier ones
@@ -116,7 +121,7 @@ std::vector<int> LayoutPass::MoveOrder(const Node& node) {
   if (node.op == "transpose") return TransposeAliasPerm(in, node.attrs.Ints("perm"));
   if (node.op == "reshape") {
     if (std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape)) return *perm;
-    return out.shape.size() == 4 && FeedsConv(node.output, 4) ? kChannelsLast : std::vector<int>();
+    return out.shape.size() == 4 && FeedsConv(node.output, 4) ? conv_order_ : std::vector<int>();
   }
   if (node.op == "gather" && TypeOf(node.inputs[1]).shape.empty()) return WithoutAxes(in, {node.attrs.Int("axis", 0)});
   if (in.shape.size() != out.shape.size()) return {};
@@ -167,7 +172,7 @@ void LayoutPass::Choose(const Node& node) {
   std::vector<int> perm;
   const OpPattern pattern = FindOp(node.op)->pattern;
   if (IsConv(node)) {
-    perm = kChannelsLast;
+    perm = conv_order_;
   } else if (node.op == "matmul") {
     perm = MatmulOrder(node);
   } else if (pattern == OpPattern::kElementwise || node.op == "layout_copy") {
@@ -271,7 +276,7 @@ absl::Status LayoutPass::FlattenInPlace(Node& node, size_t kept) {
 }
 
 absl::Status LayoutPass::Visit(Node node) {
-  if (IsConv(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, kChannelsLast));
+  if (IsConv(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, conv_order_));
   if (IsDense(g_, node) && !SameBytes(TypeOf(node.inputs[0]).shape, TypeOf(node.inputs[0]).perm, {})) {
     TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
   }
@@ -314,6 +319,6 @@ absl::Status LayoutPass::Run() {
 
 }  // namespace
 
-absl::Status ChooseLayouts(Graph& g) { return LayoutPass(g).Run(); }
+absl::Status ChooseLayouts(Graph& g, const Target& t) { return LayoutPass(g, t).Run(); }
 
 }  // namespace temper::passes

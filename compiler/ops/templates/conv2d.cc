@@ -79,7 +79,7 @@ GemmView ViewOf(const Workload& w) {
 
 }  // namespace
 
-TemplateDef Conv2dDirect() {
+CpuTemplate Conv2dDirect() {
   return {"conv2d.direct",
           3,
           [](const Workload& w) {
@@ -87,9 +87,9 @@ TemplateDef Conv2dDirect() {
             const Conv2dShape s(w);
             return !s.depthwise() && s.pointwise() && (w.anchor == 0 || s.group == 1);
           },
-          [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
-          [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
-          [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
+          [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, ViewOf(w), t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, ViewOf(w), c, t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
 }
 
 }  // namespace temper

@@ -37,13 +37,13 @@ struct Axis : TiledAxis {
 
 // A vector holds the filters of several groups, where a group has as many of them as channels: an aligned vector of a
 // pixel is all that they see. Alone, so small a group would leave most lanes idle.
-bool MergesGroups(const Conv2dShape& s, const Target& t) {
+bool MergesGroups(const Conv2dShape& s, const CpuTarget& t) {
   constexpr int64_t kSmallGroup = 4;  // each multiply-add costs a shuffle, which larger groups are not worth
   const int64_t filters = s.oc / s.group;
   return s.group > 1 && s.c == s.oc && filters <= kSmallGroup && 2 * filters <= t.lanes() && t.lanes() % filters == 0 &&
          s.oc % t.lanes() == 0;
 }
-int64_t FiltersOf(const Conv2dShape& s, const Target& t) { return MergesGroups(s, t) ? s.oc : s.oc / s.group; }
+int64_t FiltersOf(const Conv2dShape& s, const CpuTarget& t) { return MergesGroups(s, t) ? s.oc : s.oc / s.group; }
 
 // What a config means: the numbers that program, schedule and footprint speak of.
 struct Tile {
@@ -55,7 +55,7 @@ struct Tile {
   int64_t lanes, vectors, nr, panels, blocks, unroll;
   bool constant;     // the filters are packed by the package, not by the kernel
   bool fetch_ahead;  // the next block's filters are fetched during a block
-  Tile(const Workload& w, const Conv2dShape& s, const Config& c, const Target& t)
+  Tile(const Workload& w, const Conv2dShape& s, const Config& c, const CpuTarget& t)
       : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1}},
         columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]}},
         merged(MergesGroups(s, t)),
@@ -71,7 +71,7 @@ struct Tile {
         constant(w.inputs[1].constant),
         fetch_ahead(StreamsFilters(s, t)) {}
   // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
-  bool StreamsFilters(const Conv2dShape& s, const Target& t) const {
+  bool StreamsFilters(const Conv2dShape& s, const CpuTarget& t) const {
     return constant && group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
            kElementBytes * NumElements(packed_shape(s)) > t.l2_bytes / 2;
   }
@@ -185,7 +185,7 @@ void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const
   UnrollTile(s, part.out);
 }
 
-absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, const Tile& tile, const Target& t) {
+absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, const Tile& tile, const CpuTarget& t) {
   Schedule s(std::move(func));
   if (!tile.constant) ScheduleElementwise(s, "pack", t);
   const std::vector<Loop> loops = s.Loops("out");
@@ -218,7 +218,7 @@ absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, c
   return LowerSchedule(s);
 }
 
-ConfigSpace Space(const Workload& w, const Target& t) {
+ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   const Conv2dShape s(w);
   ConfigSpace space;
   // Rows in so many tiles, all but the last of one width.
@@ -252,7 +252,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   return space;
 }
 
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape shape(w);
   const Tile tile(w, shape, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, tile));
@@ -266,7 +266,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
   const Tile tile(w, s, c, t);
   const Axis& columns = tile.columns;
@@ -285,7 +285,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double strip_bytes = line_bytes * static_cast<double>(s.w);
   const double seen = static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
 
-  Footprint f;
+  CpuFootprint f;
   f.flops = 2 * group * filters * seen;
   f.padded_flops = 2 * group * padded_filters * seen;
   DescribeTile(f, columns.tile, tile.vectors, tile.lanes);
@@ -324,7 +324,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 }  // namespace
 
-TemplateDef Conv2dRows() {
+CpuTemplate Conv2dRows() {
   return {"conv2d.rows",
           3,
           [](const Workload& w) {

@@ -75,7 +75,7 @@ Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
 
 // As many of the outermost loops as give threads enough to share become one parallel loop; the others run inside it,
 // so that no index is divided out of it again.
-Loop ParallelPrefix(Schedule& s, const std::vector<Loop>& loops, const Target& t) {
+Loop ParallelPrefix(Schedule& s, const std::vector<Loop>& loops, const CpuTarget& t) {
   size_t count = 0;
   for (int64_t chunks = 1; count < loops.size() && chunks < 16 * t.threads; ++count) chunks *= s.Extent(loops[count]);
   Loop parallel = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(1, count))});
@@ -190,7 +190,7 @@ void ScheduleInside(Schedule& s, const std::string& name, size_t count, const La
 
 // A copy whose innermost dimension is too short for a vector, while the one around it runs along memory in the source
 // (planes of an image that become pixels): vectors of each plane go through registers, and are stored interleaved.
-bool InterleavePlanes(Schedule& s, const std::string& name, const Target& t) {
+bool InterleavePlanes(Schedule& s, const std::string& name, const CpuTarget& t) {
   const ir::Stmt block = FindBlock(s.func(), name);
   const std::vector<ir::IterVar>& iters = block->block.iters;
   if (block->block.init || iters.size() < 3 || block->value->kind != ir::ExprKind::kLoad) return false;
@@ -224,7 +224,7 @@ bool InterleavePlanes(Schedule& s, const std::string& name, const Target& t) {
 
 // A stage that reads along one of its outer dimensions and writes along its innermost: tiles as wide as a cache line
 // both ways, so that what a line holds is used while it is in L1.
-bool TransposeTiles(Schedule& s, const std::string& name, const Target& t) {
+bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
   constexpr int64_t kLine = 16;
   const ir::Stmt block = FindBlock(s.func(), name);
   const std::vector<ir::IterVar>& iters = block->block.iters;
@@ -260,7 +260,7 @@ bool TransposeTiles(Schedule& s, const std::string& name, const Target& t) {
 }
 
 // One stage by itself, parallel over its outermost loops.
-void ScheduleAlone(Schedule& s, const std::string& name, const Target& t, const Lanes& v) {
+void ScheduleAlone(Schedule& s, const std::string& name, const CpuTarget& t, const Lanes& v) {
   const ir::Stmt block = FindBlock(s.func(), name);
   size_t spatial = 0;
   for (const ir::IterVar& iter : block->block.iters) spatial += iter.reduce ? 0 : 1;
@@ -320,7 +320,7 @@ size_t SharedLoops(const ir::Func& func) {
 }
 
 // Whether every stage's part of a row is a few whole vectors, walked from its start to its end.
-bool RowFitsRegisters(const ir::Func& func, size_t shared, const Target& t, const Lanes& v) {
+bool RowFitsRegisters(const ir::Func& func, size_t shared, const CpuTarget& t, const Lanes& v) {
   bool fits = true;
   ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
     if (s->kind != ir::StmtKind::kBlock) return;
@@ -337,7 +337,7 @@ bool RowFitsRegisters(const ir::Func& func, size_t shared, const Target& t, cons
 
 // All stages of one row, a point of the shared loops, one after another beside each other's results.
 // A short row stays in registers.
-void ScheduleRows(Schedule& s, size_t shared, const Target& t, Lanes v) {
+void ScheduleRows(Schedule& s, size_t shared, const CpuTarget& t, Lanes v) {
   const std::vector<std::string> stages = s.Blocks();
   v.unroll = RowFitsRegisters(s.func(), shared, t, v);
   const std::vector<Loop> loops = s.Loops(stages.back());
@@ -355,7 +355,7 @@ void ScheduleRows(Schedule& s, size_t shared, const Target& t, Lanes v) {
 }
 
 // Vectors of output elements that each have results of their own in every stage: these stay in registers.
-void ScheduleVectors(Schedule& s, const Target& t, const Lanes& v) {
+void ScheduleVectors(Schedule& s, const CpuTarget& t, const Lanes& v) {
   const std::vector<std::string> stages = s.Blocks();
   std::vector<Loop> loops = s.Loops(stages.back());
   const int64_t width = s.Extent(loops.back()), length = v.Length(width);
@@ -385,7 +385,7 @@ void ScheduleVectors(Schedule& s, const Target& t, const Lanes& v) {
   }
 }
 
-void ScheduleStages(Schedule& s, const Target& t, const Lanes& v) {
+void ScheduleStages(Schedule& s, const CpuTarget& t, const Lanes& v) {
   constexpr int64_t kSmall = 1 << 16;  // elements: so few that one thread is as quick as several
   const std::vector<std::string> stages = s.Blocks();
   const ir::Stmt out = FindBlock(s.func(), stages.back());
@@ -420,7 +420,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w) {
   return b.Finish();
 }
 
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w));
   Schedule s(std::move(func));
   ScheduleStages(s, t, {t.lanes(), c["vectors"]});
@@ -430,14 +430,14 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
-ConfigSpace Space(const Workload&, const Target&) {
+ConfigSpace Space(const Workload&, const CpuTarget&) {
   ConfigSpace space;
   space.Add("vectors", {1, 2, 4});
   return space;
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
-  Footprint f;
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
+  CpuFootprint f;
   f.flops = f.padded_flops = std::max(1.0, Flops(w));
   f.vector_lanes = t.lanes();
   f.tile_columns = static_cast<double>(c["vectors"] * t.lanes());
@@ -450,7 +450,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 }  // namespace
 
-TemplateDef DefaultTemplate() {
+CpuTemplate DefaultTemplate() {
   return {"default",
           3,
           [](const Workload& w) {

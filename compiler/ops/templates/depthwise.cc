@@ -48,7 +48,7 @@ Expr Axis::Tap(const Expr& at, const Expr& i, std::vector<Expr>* conditions) con
   return distance / Expr(dilation);
 }
 
-Tile::Tile(const Conv2dShape& s, const Config& c, const Target& t)
+Tile::Tile(const Conv2dShape& s, const Config& c, const CpuTarget& t)
     : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, c["th"]}},
       columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["tw"]}},
       vectors(c["cv"]),
@@ -56,7 +56,7 @@ Tile::Tile(const Conv2dShape& s, const Config& c, const Target& t)
 
 bool Tile::unroll_rows(const Conv2dShape& s) const { return rows.tile > 1 || s.kh * s.kw * outputs() <= kUnrolledTaps; }
 
-void AddTileKnobs(ConfigSpace& space, const Conv2dShape& s, const std::vector<int64_t>& heights, const Target& t) {
+void AddTileKnobs(ConfigSpace& space, const Conv2dShape& s, const std::vector<int64_t>& heights, const CpuTarget& t) {
   std::vector<int64_t> vectors;
   for (int64_t cv : {1, 2, 3, 4}) {
     if (cv == 1 || (cv - 1) * t.lanes() < s.c) vectors.push_back(cv);
@@ -100,7 +100,7 @@ Expr At(const ir::Buffer& acc, const Tile& tile, const std::vector<Expr>& i) {
 
 // Each input of the window once. The taps that a row of it meets are loaded once for it, as far as there are registers
 // for them, and otherwise for each multiply-add.
-double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const Target& t) {
+double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const CpuTarget& t) {
   const double taps = static_cast<double>(s.kh * s.kw), outputs = static_cast<double>(tile.outputs());
   const double vectors = static_cast<double>(tile.vectors), fmas = outputs * taps;
   const double used = tile.rows.tile > 1 ? taps : static_cast<double>(s.kw);
@@ -109,7 +109,7 @@ double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const Target& t) {
          held * vectors * static_cast<double>(tile.rows.tile) * taps / fmas + (1 - held);
 }
 
-absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2dShape& s, const Target& t) {
+absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2dShape& s, const CpuTarget& t) {
   auto element = [](const ir::Tensor& f, const std::vector<Expr>& i) { return f({i[2], Expr(0), i[0], i[1]}); };
   return BuildPack("pack", filter, {s.kh, s.kw, s.c}, element, t);
 }
@@ -170,7 +170,7 @@ bool ParallelChannels(const Conv2dShape& s, const Tile& tile) {
   return s.n * tile.rows.tiles() < kFewRowTiles && s.c % tile.width() == 0;
 }
 
-ConfigSpace Space(const Workload& w, const Target& t) {
+ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   ConfigSpace space;
   depthwise::AddTileKnobs(space, Conv2dShape(w), {1, 2, 3, 4, 5, 6, 7}, t);
   return space;
@@ -212,7 +212,7 @@ absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, 
   return LowerSchedule(s);
 }
 
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape shape(w);
   const Tile tile(shape, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, tile));
@@ -225,7 +225,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
   const Tile tile(s, c, t);
   const Axis &rows = tile.rows, &columns = tile.columns;
@@ -235,7 +235,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
                input = 4.0 * static_cast<double>(s.n * s.h * s.w) * channels;
   const double window_rows = static_cast<double>(rows.window()), window_columns = static_cast<double>(columns.window());
   const int64_t tiled_pixels = s.n * rows.tiles() * rows.tile * columns.tiles() * columns.tile;
-  Footprint f;
+  CpuFootprint f;
   f.flops = 2 * pixels * channels * taps;
   f.padded_flops = 2 * static_cast<double>(tiled_pixels * CeilDiv(s.c, tile.lanes) * tile.lanes) * taps;
   f.vector_lanes = lanes;
@@ -266,7 +266,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 }  // namespace
 
-TemplateDef DepthwiseConv2d() {
+CpuTemplate DepthwiseConv2d() {
   return {"conv2d.depthwise",
           2,
           [](const Workload& w) { return IsChannelsLastConv2d(w) && Conv2dShape(w).depthwise(); },

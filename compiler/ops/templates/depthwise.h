@@ -22,14 +22,14 @@ struct Axis : TiledAxis {
 struct Tile {
   Axis rows, columns;
   int64_t vectors, lanes;
-  Tile(const Conv2dShape& s, const Config& c, const Target& t);
+  Tile(const Conv2dShape& s, const Config& c, const CpuTarget& t);
   int64_t width() const { return vectors * lanes; }
   int64_t outputs() const { return rows.tile * columns.tile * vectors; }
   bool unroll_rows(const Conv2dShape& s) const;
 };
 
 // The knobs, of which "th" has the given values, and the limits that registers and code set.
-void AddTileKnobs(ConfigSpace& space, const Conv2dShape& s, const std::vector<int64_t>& heights, const Target& t);
+void AddTileKnobs(ConfigSpace& space, const Conv2dShape& s, const std::vector<int64_t>& heights, const CpuTarget& t);
 // The accumulators `name`, in whole tiles and vectors: those past the last row, column or channel are not meant to be
 // stored. `x` and the filter `f` are arguments of a call; a packed filter is (kh, kw, c).
 ir::Buffer Accumulate(const std::string& name, const Conv2dShape& s, const Tile& tile, const WorkloadProgram& program,
@@ -37,9 +37,9 @@ ir::Buffer Accumulate(const std::string& name, const Conv2dShape& s, const Tile&
 // The accumulator of the element (n, h, w, c).
 ir::Expr At(const ir::Buffer& acc, const Tile& tile, const std::vector<ir::Expr>& index);
 // Vector loads for each vector multiply-add of a tile.
-double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const Target& t);
+double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const CpuTarget& t);
 // How Kernel::packs packs the filter.
-absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2dShape& s, const Target& t);
+absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2dShape& s, const CpuTarget& t);
 
 // The loops over the elements (row, column and channel in tiles) of the block that reads the accumulators.
 struct TileLoops {

@@ -25,9 +25,9 @@ constexpr int64_t kLeastPart = 128;         // steps of a reduction that are wor
 
 }  // namespace
 
-int64_t LanesOf(const Config& c, const Target& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
+int64_t LanesOf(const Config& c, const CpuTarget& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
 
-std::vector<int64_t> LanesOf(int64_t columns, const Target& t) {
+std::vector<int64_t> LanesOf(int64_t columns, const CpuTarget& t) {
   const int64_t whole = t.lanes(), half = whole / 2;
   const int64_t saved = (CeilDiv(columns, whole) * whole) - (CeilDiv(columns, half) * half);
   if (whole < 16 || 20 * saved < columns) return {whole};
@@ -39,7 +39,7 @@ namespace {
 int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
 
 // Threads share the reduction where the output is too small to be shared.
-std::vector<int64_t> Parts(const GemmView& v, const Target& t) {
+std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
   std::vector<int64_t> parts = {1};
   if (v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) return parts;
   for (int64_t p : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
@@ -68,7 +68,7 @@ struct Tile {
   int64_t chunk;        // so many row tiles pass by a panel before the next one comes
   int64_t line;         // steps of the reduction between fetches of what comes next; 0: there are none
   bool prefetch_a, prefetch_b;
-  Tile(const Workload& w, const GemmView& v, const Config& c, const Target& t)
+  Tile(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t)
       : lanes(LanesOf(c, t)),
         mr(c["mr"]),
         vectors(c["nv"]),
@@ -90,11 +90,11 @@ struct Tile {
   int64_t chunks() const { return CeilDiv(row_tiles, chunk); }
   int64_t units(const GemmView& v) const { return v.batch * chunks() * blocks; }  // of work, for the threads
   // Row tiles, each with a block, that the thread with most to do gets.
-  int64_t MostOfAThread(const GemmView& v, const Target& t) const { return MostOfAThread(v, t, chunk); }
+  int64_t MostOfAThread(const GemmView& v, const CpuTarget& t) const { return MostOfAThread(v, t, chunk); }
 
  private:
   // The first thread has at least as many units as any other; some of them may be of a last, smaller chunk.
-  int64_t MostOfAThread(const GemmView& v, const Target& t, int64_t size) const {
+  int64_t MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t size) const {
     const int64_t count = CeilDiv(row_tiles, size), of_batch = count * blocks;
     const int64_t first = CeilDiv(v.batch * of_batch, t.threads), rest = first % of_batch;
     const int64_t smaller =
@@ -103,7 +103,7 @@ struct Tile {
                     CeilDiv(v.batch * row_tiles * blocks, t.threads));
   }
   // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
-  int64_t Chunk(const GemmView& v, const Target& t) const {
+  int64_t Chunk(const GemmView& v, const CpuTarget& t) const {
     const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
     if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
     const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
@@ -117,7 +117,7 @@ struct Tile {
     return best;
   }
   // Whether B comes from beyond L2, and often enough used to be worth instructions.
-  bool StreamsB(const Workload& w, const GemmView& v, const Target& t) const {
+  bool StreamsB(const Workload& w, const GemmView& v, const CpuTarget& t) const {
     const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale;
     const int64_t k = ReductionLength(v);
     if (!in_place || mr < kPrefetchingRows) return false;
@@ -279,7 +279,7 @@ void SumApart(Schedule& s, const GemmView& v, const Tile& tile, const Loop& unde
 
 // B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
 // batch does not give threads enough to do, they share the lines along the columns.
-void SchedulePackAcross(Schedule& s, const GemmView& v, const Tile& tile, const Target& t) {
+void SchedulePackAcross(Schedule& s, const GemmView& v, const Tile& tile, const CpuTarget& t) {
   std::vector<Loop> order = s.Loops("pack_b");  // batch, panel, reduction..., column
   if (!s.status().ok()) return;
   const Loop panel = order[1], column = order.back();
@@ -350,7 +350,7 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const Ti
 }
 
 // What a chunk's tiles read of A is made before the first of them, and lies row by row in cache.
-void SchedulePrologue(Schedule& s, const Loop& under, const Target& t) {
+void SchedulePrologue(Schedule& s, const Loop& under, const CpuTarget& t) {
   s.ComputeAt("a", under);
   const std::vector<Loop> loops = s.Loops("a");
   if (!s.status().ok() || s.Extent(loops.back()) < t.lanes()) return;
@@ -359,7 +359,7 @@ void SchedulePrologue(Schedule& s, const Loop& under, const Target& t) {
   s.Partition(rest);
 }
 
-absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const Target& t) {
+absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const CpuTarget& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) {
     if (stage == "pack_b" && !v.b_contiguous) {
@@ -461,19 +461,19 @@ std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes) {
   return vectors;
 }
 
-void RequireRegisters(ConfigSpace& space, const Target& t) {
+void RequireRegisters(ConfigSpace& space, const CpuTarget& t) {
   space.Require("the register tile does not fit the registers", [registers = t.vector_registers](const Config& c) {
     return TileRegisters(c["mr"], c["nv"]) <= registers;
   });
 }
 
-void RequireTile(ConfigSpace& space, int64_t columns, const Target& t) {
+void RequireTile(ConfigSpace& space, int64_t columns, const CpuTarget& t) {
   RequireRegisters(space, t);
   space.Require("column blocks do not divide the panels",
                 [columns, t](const Config& c) { return CeilDiv(columns, c["nv"] * LanesOf(c, t)) % c["blocks"] == 0; });
 }
 
-void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, int64_t lanes) {
+void DescribeTile(CpuFootprint& f, int64_t rows, int64_t vectors, int64_t lanes) {
   f.vector_lanes = static_cast<double>(lanes);
   f.tile_rows = static_cast<double>(rows);
   f.tile_columns = static_cast<double>(vectors * lanes);
@@ -498,7 +498,7 @@ double PrologueOps(const Workload& w) {
 
 }  // namespace
 
-ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
+ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) {
   const int64_t registers = t.vector_registers;
   const std::vector<int64_t> lanes = LanesOf(v.columns, t);
   ConfigSpace space;
@@ -527,7 +527,7 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t) {
   return space;
 }
 
-absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t) {
   const GemmView sums = PartSums(v, PartsOf(c));
   const Tile tile(w, sums, c, t);
   TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, sums, tile));
@@ -544,7 +544,7 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   return kernel;
 }
 
-Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& c, const Target& t) {
+CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& c, const CpuTarget& t) {
   const GemmView v = PartSums(whole, PartsOf(c));
   const Tile tile(w, v, c, t);
   const double k = static_cast<double>(ReductionLength(v)), batch = static_cast<double>(v.batch);
@@ -556,7 +556,7 @@ Footprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& 
   const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
   const double blocks = static_cast<double>(tile.blocks), chunk_bytes = rows_bytes * static_cast<double>(tile.chunk);
 
-  Footprint f;
+  CpuFootprint f;
   f.flops = 2 * batch * rows * columns * k;
   // A last panel with vectors to spare computes none of them, but is a worse tile for it.
   const double whole_vectors = static_cast<double>(CeilDiv(v.columns, tile.lanes) * tile.lanes);

@@ -49,11 +49,11 @@ struct GemmView {
 std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes);  // of "nv"
 // Of "vl": vectors of fewer lanes than the target's leave fewer of them idle past the last column. Worth trying is half
 // a vector where that cuts at least a twentieth of the columns computed; the knob may be left out where none is.
-std::vector<int64_t> LanesOf(int64_t columns, const Target& t);
-int64_t LanesOf(const Config& c, const Target& t);
-void RequireRegisters(ConfigSpace& space, const Target& t);  // the tile's; part of RequireTile
-void RequireTile(ConfigSpace& space, int64_t columns, const Target& t);
-void DescribeTile(Footprint& f, int64_t rows, int64_t vectors, int64_t lanes);
+std::vector<int64_t> LanesOf(int64_t columns, const CpuTarget& t);
+int64_t LanesOf(const Config& c, const CpuTarget& t);
+void RequireRegisters(ConfigSpace& space, const CpuTarget& t);  // the tile's; part of RequireTile
+void RequireTile(ConfigSpace& space, int64_t columns, const CpuTarget& t);
+void DescribeTile(CpuFootprint& f, int64_t rows, int64_t vectors, int64_t lanes);
 // Unrolls the two loops around a block's innermost one and vectorises that.
 void UnrollTile(Schedule& s, const std::string& block);
 // The reduction `acc` over its last `reductions` iterators becomes a tile of accumulators in registers, filled and
@@ -68,8 +68,8 @@ void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64
 // they are used up.
 bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);
 
-ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const Target& t);
-absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const Target& t);
-Footprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const Target& t);
+ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t);
+absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
+CpuFootprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
 
 }  // namespace temper

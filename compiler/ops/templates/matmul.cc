@@ -137,13 +137,13 @@ bool Matches(const Workload& w) {
 
 }  // namespace
 
-TemplateDef MatmulPacked() {
+CpuTemplate MatmulPacked() {
   return {"matmul.packed",
           3,
           Matches,
-          [](const Workload& w, const Target& t) { return GemmSpace(w, ViewOf(w), t); },
-          [](const Workload& w, const Config& c, const Target& t) { return BuildGemm(w, ViewOf(w), c, t); },
-          [](const Workload& w, const Config& c, const Target& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
+          [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, ViewOf(w), t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, ViewOf(w), c, t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
 }
 
 }  // namespace temper

@@ -55,7 +55,7 @@ absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s) {
   return Lower(s.func());
 }
 
-void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t) {
+void ScheduleElementwise(Schedule& s, const std::string& block, const CpuTarget& t) {
   std::vector<Loop> loops = s.Loops(block);
   if (loops.empty()) return;
   Loop inner = loops.back();
@@ -77,7 +77,7 @@ void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t)
 
 absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Operand& operand, Shape packed_shape,
                                    const std::function<Expr(const ir::Tensor&, const std::vector<Expr>&)>& element,
-                                   const Target& t) {
+                                   const CpuTarget& host) {
   ir::ProgramBuilder b(name);
   ir::Buffer in = b.Input("in", operand.type.dtype, operand.type.PhysicalShape());
   ir::Tensor logical = ir::Tensor::OfBuffer(in, operand.type.perm);
@@ -86,7 +86,7 @@ absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Oper
   b.MarkOutput(out);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, b.Finish());
   Schedule s(std::move(func));
-  ScheduleElementwise(s, "packed", t);
+  ScheduleElementwise(s, "packed", host);
   return LowerSchedule(s);
 }
 

@@ -25,7 +25,7 @@ struct Runs {
     n = x[0], c = x[1], w = x[3], pixels = x[2] * x[3];
     length = CeilDiv(pixels, kRuns);
   }
-  Runs(const Workload& workload, const Config& config, const Target& t) : Runs(workload) {
+  Runs(const Workload& workload, const Config& config, const CpuTarget& t) : Runs(workload) {
     vectors = config["nv"], lanes = t.lanes(), panels = CeilDiv(c, vectors * lanes);
   }
   int64_t padded_channels() const { return panels * vectors * lanes; }
@@ -45,7 +45,7 @@ bool Matches(const Workload& w) {
          });
 }
 
-ConfigSpace Space(const Workload& w, const Target& t) {
+ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   const int64_t all = CeilDiv(Runs(w).c, t.lanes());
   std::vector<int64_t> vectors;  // of panels that are as wide as each other, or nearly so
   for (int64_t nv = std::min<int64_t>(all, t.vector_registers / 2); nv >= 1; --nv) {
@@ -122,7 +122,7 @@ absl::StatusOr<ir::Func> ScheduleRuns(ir::Func func, const Workload& w, const Ru
   return LowerSchedule(s);
 }
 
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Runs runs(w, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, runs));
   Kernel kernel;
@@ -131,10 +131,10 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Runs runs(w, c, t);
   const double images = static_cast<double>(runs.n), channels = static_cast<double>(runs.padded_channels());
-  Footprint f;
+  CpuFootprint f;
   DescribeTile(f, 1, runs.vectors, runs.lanes);
   f.loads_per_fma = 1;
   f.flops = std::max(1.0, Flops(w));
@@ -152,6 +152,6 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 }  // namespace
 
-TemplateDef ReducePixels() { return {"reduce.pixels", 1, Matches, Space, Build, FootprintOf}; }
+CpuTemplate ReducePixels() { return {"reduce.pixels", 1, Matches, Space, Build, FootprintOf}; }
 
 }  // namespace temper

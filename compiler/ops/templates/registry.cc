@@ -12,8 +12,8 @@ namespace {
 
 std::vector<TemplateDef>& Table() {
   static std::vector<TemplateDef> table = {
-      Conv2dDirect(),    Conv2dRows(),   Conv2dWinograd(), DepthwiseConv2d(),
-      SeparableConv2d(), MatmulPacked(), ReducePixels(),   DefaultTemplate(),
+      ForCpu(Conv2dDirect()),    ForCpu(Conv2dRows()),   ForCpu(Conv2dWinograd()), ForCpu(DepthwiseConv2d()),
+      ForCpu(SeparableConv2d()), ForCpu(MatmulPacked()), ForCpu(ReducePixels()),   ForCpu(DefaultTemplate()),
   };
   return table;
 }
@@ -24,18 +24,18 @@ std::span<const TemplateDef> AllTemplates() { return Table(); }
 
 void RegisterTemplate(TemplateDef def) { Table().insert(Table().begin(), std::move(def)); }
 
-std::vector<const TemplateDef*> TemplatesFor(const Workload& w) {
+std::vector<const TemplateDef*> TemplatesFor(const Workload& w, const Target& t) {
   std::vector<const TemplateDef*> result;
   for (const TemplateDef& def : Table()) {
-    if (def.matches(w)) result.push_back(&def);
+    if (def.matches(w, t)) result.push_back(&def);
   }
   // The default schedule of a contraction is a naive loop nest: right, but never worth a trial beside a real template.
   if (result.size() > 1 && result.back()->name == "default") result.pop_back();
   return result;
 }
 
-bool HasOwnTemplate(const Workload& w) {
-  const std::vector<const TemplateDef*> templates = TemplatesFor(w);
+bool HasOwnTemplate(const Workload& w, const Target& t) {
+  const std::vector<const TemplateDef*> templates = TemplatesFor(w, t);
   return !templates.empty() && templates.front()->name != "default";
 }
 
@@ -46,19 +46,23 @@ const TemplateDef* FindTemplate(std::string_view name) {
   return nullptr;
 }
 
+absl::Status NoTemplateFits(const Workload& w, const Target& t) {
+  return absl::NotFoundError(absl::StrCat("no template for ", t.generator, " fits ", Text(w)));
+}
+
 absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t limit) {
   Choice best{nullptr, {}};
   double best_s = std::numeric_limits<double>::infinity();
-  for (const TemplateDef* def : TemplatesFor(w)) {
+  for (const TemplateDef* def : TemplatesFor(w, t)) {
     for (Config& config : def->space(w, t).Enumerate(limit)) {
-      double s = DraftSeconds(def->footprint(w, config, t), t);
+      const double s = def->footprint(w, config, t).draft_s;
       if (s < best_s) {
         best_s = s;
         best = {def, std::move(config)};
       }
     }
   }
-  if (best.def == nullptr) return absl::NotFoundError(absl::StrCat("no template fits ", Text(w)));
+  if (best.def == nullptr) return NoTemplateFits(w, t);
   return best;
 }
 
@@ -67,8 +71,9 @@ absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_
   const TemplateDef* def = FindTemplate(template_name);
   if (def == nullptr)
     return absl::NotFoundError(absl::StrCat("no template is called '", std::string(template_name), "'"));
-  if (!def->matches(w))
-    return absl::InvalidArgumentError(absl::StrCat(std::string(template_name), " does not fit ", Text(w)));
+  if (!def->matches(w, t))
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(template_name), " does not fit ", Text(w), " for ", t.generator));
   TEMPER_RETURN_IF_ERROR(def->space(w, t).Check(c));
   return def->build(w, c, t);
 }

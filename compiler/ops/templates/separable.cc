@@ -28,7 +28,7 @@ struct Pair {
 struct Tiles {
   depthwise::Tile depthwise;
   int64_t mr, vectors, nr, panels;
-  Tiles(const Pair& p, const Config& c, const Target& t)
+  Tiles(const Pair& p, const Config& c, const CpuTarget& t)
       : depthwise(p.depthwise, c, t),
         mr(c["mr"]),
         vectors(c["nv"]),
@@ -50,7 +50,7 @@ bool Matches(const Workload& w) {
          p.pointwise.stride_w == 1;
 }
 
-ConfigSpace Space(const Workload& w, const Target& t) {
+ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   const Pair p(w);
   ConfigSpace space;
   // Strips that divide the image: what a thread does needs no other code at its end.
@@ -112,7 +112,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Pair& p, const Ti
   return b.Finish();
 }
 
-absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tiles& tiles, const Target& t) {
+absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tiles& tiles, const CpuTarget& t) {
   Schedule s(std::move(func));
   std::vector<Loop> out = s.Loops("out");
   if (out.size() != 4) return absl::InternalError("separable: four output loops expected");
@@ -140,7 +140,7 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
   return LowerSchedule(s);
 }
 
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Pair p(w);
   const Tiles tiles(p, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, tiles));
@@ -160,7 +160,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
   return kernel;
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Pair p(w);
   const Tiles tiles(p, c, t);
   const Conv2dShape &d = p.depthwise, &s = p.pointwise;
@@ -175,7 +175,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
                panel = kElementBytes * channels * static_cast<double>(tiles.nr);
   const double strip = kElementBytes * strip_rows * channels,
                window = static_cast<double>(tiles.depthwise.rows.window());
-  Footprint f;
+  CpuFootprint f;
   f.flops = 2 * pixels * channels * (taps + columns);
   f.padded_flops = 2 * pixels * channels * (taps + padded_columns);
   DescribeTile(f, tiles.mr, tiles.vectors, t.lanes());
@@ -200,6 +200,6 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 }  // namespace
 
-TemplateDef SeparableConv2d() { return {"conv2d.separable", 1, Matches, Space, Build, FootprintOf}; }
+CpuTemplate SeparableConv2d() { return {"conv2d.separable", 1, Matches, Space, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -1,19 +1,19 @@
-// The built-in templates, one function a file, and what they share.
+// The built-in templates, all of them for CPUs, one function a file, and what they share.
 #pragma once
 
-#include "compiler/ops/template.h"
+#include "compiler/ops/templates/cpu_template.h"
 #include "compiler/schedule/schedule.h"
 
 namespace temper {
 
-TemplateDef Conv2dDirect();     // conv2d.cc: filters of one pixel, a GEMM over channels-last rows
-TemplateDef Conv2dRows();       // conv2d_rows.cc: larger filters, tiles within a row of the image
-TemplateDef Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 filters
-TemplateDef DepthwiseConv2d();  // depthwise.cc: vectorised over channels
-TemplateDef SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
-TemplateDef MatmulPacked();     // matmul.cc: dense and batched
-TemplateDef ReducePixels();     // reduce_pixels.cc: sums and means over large images
-TemplateDef DefaultTemplate();  // default.cc: everything else
+CpuTemplate Conv2dDirect();     // conv2d.cc: filters of one pixel, a GEMM over channels-last rows
+CpuTemplate Conv2dRows();       // conv2d_rows.cc: larger filters, tiles within a row of the image
+CpuTemplate Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 filters
+CpuTemplate DepthwiseConv2d();  // depthwise.cc: vectorised over channels
+CpuTemplate SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
+CpuTemplate MatmulPacked();     // matmul.cc: dense and batched
+CpuTemplate ReducePixels();     // reduce_pixels.cc: sums and means over large images
+CpuTemplate DefaultTemplate();  // default.cc: everything else
 
 // The operands of a workload as buffers of a program under construction, and the values its calls make.
 class WorkloadProgram {
@@ -45,11 +45,12 @@ inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >
 // Finishes a template: the schedule's status, then Lower.
 absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);
 // One elementwise stage scheduled well: vectorised along its innermost loop, the others fused and parallel.
-void ScheduleElementwise(Schedule& s, const std::string& block, const Target& t);
-// A lowered function with one parameter in and one out, for Kernel::packs.
+void ScheduleElementwise(Schedule& s, const std::string& block, const CpuTarget& t);
+// A lowered function with one parameter in and one out, for Kernel::packs. `host` is the CPU that it is scheduled for:
+// a CPU template's own target. A template for another device gives HostTarget's, because packs run on the host.
 absl::StatusOr<ir::Func> BuildPack(
     const std::string& name, const Workload::Operand& operand, Shape packed_shape,
     const std::function<ir::Expr(const ir::Tensor& logical, const std::vector<ir::Expr>& index)>& element,
-    const Target& t);
+    const CpuTarget& host);
 
 }  // namespace temper

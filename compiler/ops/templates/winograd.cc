@@ -25,7 +25,7 @@ struct Plan {
   int64_t channels;                     // of the input in whole vectors, zeros in those past the last
   int64_t blocks, block_tiles, unroll;  // column blocks; tiles that go through all steps together
   bool tile_in_registers;               // a tile's values, while it is transformed
-  Plan(const Conv2dShape& s, const Config& c, const Target& target)
+  Plan(const Conv2dShape& s, const Config& c, const CpuTarget& target)
       : m(c["m"]),
         t(m + 2),
         tiles_h(CeilDiv(s.oh, m)),
@@ -261,7 +261,7 @@ bool Matches(const Workload& w) {
          s.dilation_w == 1 && s.c >= 8 && s.oc >= 8;
 }
 
-ConfigSpace Space(const Workload& w, const Target& t) {
+ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   const Conv2dShape s(w);
   const int64_t lanes = t.lanes();
   ConfigSpace space;
@@ -291,7 +291,7 @@ ConfigSpace Space(const Workload& w, const Target& t) {
   return space;
 }
 
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t) {
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
   const Plan plan(s, c, t);
   Kernel kernel;
@@ -304,7 +304,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const Target& t
 
 // Row tiles, each with a column block, of all threads if each had as many as the one with most of them. Threads take
 // chunks in order, so the first has whole blocks of tiles; what the last block lacks is another's gain.
-double MostOfAThread(const Plan& p, const Target& t) {
+double MostOfAThread(const Plan& p, const CpuTarget& t) {
   const int64_t of_block = CeilDiv(p.block_tiles, p.mr);
   const int64_t all = (p.tiles / p.block_tiles * of_block + CeilDiv(p.tiles % p.block_tiles, p.mr)) * p.blocks;
   const int64_t chunks = CeilDiv(p.tiles, p.block_tiles) * p.blocks;
@@ -312,7 +312,7 @@ double MostOfAThread(const Plan& p, const Target& t) {
          static_cast<double>(all);
 }
 
-Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
+CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
   const Plan p(s, c, t);
   const double points = static_cast<double>(p.t * p.t), k = static_cast<double>(s.c);
@@ -322,7 +322,7 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
   const double blocks = static_cast<double>(p.blocks);
   const double row_tiles = static_cast<double>(p.tiles / p.block_tiles * CeilDiv(p.block_tiles, p.mr) +
                                                CeilDiv(p.tiles % p.block_tiles, p.mr));
-  Footprint f;
+  CpuFootprint f;
   f.flops = 2 * points * tiles * columns * k;
   f.padded_flops = 2 * points * std::max(tiles, row_tiles * static_cast<double>(p.mr)) * padded_columns * k;
   DescribeTile(f, p.mr, c["nv"], p.lanes);
@@ -363,6 +363,6 @@ Footprint FootprintOf(const Workload& w, const Config& c, const Target& t) {
 
 }  // namespace
 
-TemplateDef Conv2dWinograd() { return {"conv2d.winograd", 1, Matches, Space, Build, FootprintOf}; }
+CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 1, Matches, Space, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -68,7 +68,7 @@ class CpuBackend : public Backend {
   absl::Status Prepare(const BatchWork& work) override {
     kept_.reset();
     TEMPER_RETURN_IF_ERROR(PrepareDevice(work.target));
-    TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, target_));
+    TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, *target_.cpu()));
     const std::shared_ptr<WorkloadState> before = state_;
     TEMPER_ASSIGN_OR_RETURN(state_, MakeState(work.workload));
     if (before != nullptr && before != state_) before->constants.clear();
@@ -122,10 +122,10 @@ class CpuBackend : public Backend {
       target_text_ = target;
       canary_.reset();
     }
-    if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads) {
+    if (!pool_ || temper_pool_launcher(pool_.get())->threads != target_.threads()) {
       canary_.reset();
-      pool_.reset(temper_pool_create(target_.threads), temper_pool_destroy);
-      if (!pool_) return absl::UnavailableError(absl::StrCat("cannot start ", target_.threads, " threads"));
+      pool_.reset(temper_pool_create(target_.threads()), temper_pool_destroy);
+      if (!pool_) return absl::UnavailableError(absl::StrCat("cannot start ", target_.threads(), " threads"));
     }
     return absl::OkStatus();
   }

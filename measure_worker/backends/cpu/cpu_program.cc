@@ -312,7 +312,7 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload&
   return state;
 }
 
-absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t) {
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const CpuTarget& t) {
   CachePlan plan;
   if (policy == "model") {
     plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * t.l2_bytes * t.threads);

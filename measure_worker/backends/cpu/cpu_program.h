@@ -76,7 +76,7 @@ struct WorkloadState {
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(const Workload& w, uint64_t seed,
                                                                  std::shared_ptr<SpareBuffers> spare = nullptr);
 
-absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Target& t);
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const CpuTarget& t);
 // Copies through which constants of `constant_bytes` rotate.
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes);
 

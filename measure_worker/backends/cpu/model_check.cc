@@ -143,7 +143,7 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   }
   TEMPER_ASSIGN_OR_RETURN(bool differ, choices.Differ(graph, target));
   differ = differ || instead > 0;
-  const bool at_once = target.threads > 1;
+  const bool at_once = target.threads() > 1;
   std::vector<ModelRunner> runners(differ ? 2 : 1);
   if (known.has_value()) runners[0] = *std::move(known);
   TEMPER_RETURN_IF_ERROR(ForEachPackage(differ, at_once, [&](bool tuned) -> absl::Status {

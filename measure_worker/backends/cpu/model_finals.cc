@@ -129,7 +129,7 @@ class Finals {
       }
     };
     std::vector<std::thread> helpers;
-    for (int i = 1; i < target_.threads; ++i) helpers.emplace_back(work);
+    for (int i = 1; i < target_.threads(); ++i) helpers.emplace_back(work);
     work();
     for (std::thread& t : helpers) t.join();
     graph_ = std::move(graphs_.front());

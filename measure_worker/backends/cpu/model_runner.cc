@@ -57,7 +57,8 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
 
 absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(*work.graph_json));
-  TEMPER_RETURN_IF_ERROR(ShareConstants(graph, std::max(kLeastConstants, kTimesTheCache * target.l3_bytes)));
+  const int64_t cache_bytes = target.cpu() != nullptr ? target.cpu()->l3_bytes : 0;
+  TEMPER_RETURN_IF_ERROR(ShareConstants(graph, std::max(kLeastConstants, kTimesTheCache * cache_bytes)));
   TEMPER_RETURN_IF_ERROR(CheckFits(graph));
   FillConstants(graph, work.seed);
   return graph;
@@ -70,7 +71,7 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path, &cache));
   ModelRunner r;
   r.steps_ = std::move(report.steps);
-  TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads));
+  TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads()));
   for (const auto& io : r.package_->inputs()) r.inputs_.push_back(MakeModelInput(io.dtype, io.shape, seed++));
   for (const auto& io : r.package_->outputs()) r.outputs_.emplace_back(io.dtype, io.shape);
   return r;

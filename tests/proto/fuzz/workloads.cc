@@ -23,11 +23,11 @@ void Workloads(std::string_view bytes) {
   Expect(back.ok() && Text(*back) == text, "a workload's text gives it back");
   Expect(!AnchorText(*w).empty(), "the anchor has a text");
   Expect(std::isfinite(Flops(*w)) && std::isfinite(CompulsoryBytes(*w)), "work is finite");
-  for (const TemplateDef* def : TemplatesFor(*w)) {
+  for (const TemplateDef* def : TemplatesFor(*w, Machine())) {
     const ConfigSpace space = def->space(*w, Machine());
     for (const Config& config : space.Enumerate(kConfigs)) {
       Expect(space.Check(config).ok(), "a space knows its configs");
-      for (const double value : FootprintValues(def->footprint(*w, config, Machine())))
+      for (const double value : def->footprint(*w, config, Machine()).values)
         Expect(std::isfinite(value), "footprints are finite");
     }
   }

@@ -42,7 +42,7 @@ std::string ModelOf(int job, bool too_big) {
     last = *graph.AddNode("toy", ToyWorkload(unique, 40).calls[0].attrs, {last});
   }
   graph.outputs = {last};
-  const absl::Status optimized = Optimize(graph);
+  const absl::Status optimized = Optimize(graph, Target{});
   return optimized.ok() ? ToJson(graph) : std::string(optimized.message());
 }
 

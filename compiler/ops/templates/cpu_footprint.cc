@@ -1,9 +1,7 @@
-// The footprint's names, and the draft: what a kernel should take, from closed forms alone.
-#include <algorithm>
-#include <array>
-#include <cmath>
+#include "compiler/ops/templates/cpu_footprint.h"
 
-#include "compiler/ops/template.h"
+#include <algorithm>
+#include <cmath>
 
 namespace temper {
 namespace {
@@ -32,47 +30,88 @@ struct Rates {
   double vectors = 1.5, broadcasts = 1.5;
 };
 // Zen 4 does with vectors of 512 bits what takes two of 256; an element for all lanes is a load like any other.
-Rates RatesOf(double lanes, const Target& t) {
+Rates RatesOf(double lanes, const CpuTarget& t) {
   return t.cpu == "znver4" && !t.Has("avxvnni") && lanes > 8 ? Rates{1, 1, 2} : Rates();
 }
 
+// --- the schema: another meaning of a line, or a new one, raises kFeatureVersion ---
+
+struct Field {
+  std::string_view name;
+  double CpuFootprint::*value;
+};
+constexpr Field kFields[] = {
+    {"flops", &CpuFootprint::flops},
+    {"padded_flops", &CpuFootprint::padded_flops},
+    {"vector_lanes", &CpuFootprint::vector_lanes},
+    {"tile_rows", &CpuFootprint::tile_rows},
+    {"tile_columns", &CpuFootprint::tile_columns},
+    {"tile_registers", &CpuFootprint::tile_registers},
+    {"reduction", &CpuFootprint::reduction},
+    {"loads_per_fma", &CpuFootprint::loads_per_fma},
+    {"l1_bytes", &CpuFootprint::l1_bytes},
+    {"l2_bytes", &CpuFootprint::l2_bytes},
+    {"l2_traffic", &CpuFootprint::l2_traffic},
+    {"l3_traffic", &CpuFootprint::l3_traffic},
+    {"memory_traffic", &CpuFootprint::memory_traffic},
+    {"compulsory_bytes", &CpuFootprint::compulsory_bytes},
+    {"parallel_chunks", &CpuFootprint::parallel_chunks},
+    {"chunk_imbalance", &CpuFootprint::chunk_imbalance},
+    {"copies_bytes", &CpuFootprint::copies_bytes},
+    {"code_ops", &CpuFootprint::code_ops},
+    {"innermost_stride", &CpuFootprint::innermost_stride},
+};
+
+double Ratio(double a, double b) { return a / std::max(1.0, b); }
+
+// What these numbers mean together, and on this machine.
+struct Derived {
+  std::string_view name;
+  double (*value)(const CpuFootprint&, const CpuTarget&);
+};
+using F = CpuFootprint;
+using T = CpuTarget;
+constexpr Derived kDerived[] = {
+    {"waste", [](const F& f, const T&) { return Ratio(f.padded_flops, f.flops); }},
+    {"intensity", [](const F& f, const T&) { return Ratio(f.flops, f.compulsory_bytes); }},
+    {"padding", [](const F& f, const T&) { return Ratio(f.padded_flops, f.flops); }},
+    {"lanes_used", [](const F& f, const T& t) { return Ratio(f.vector_lanes, t.lanes()); }},
+    {"registers_used", [](const F& f, const T& t) { return Ratio(f.tile_registers, t.vector_registers); }},
+    {"l1_used", [](const F& f, const T& t) { return Ratio(f.l1_bytes, static_cast<double>(t.l1_bytes)); }},
+    {"l2_used", [](const F& f, const T& t) { return Ratio(f.l2_bytes, static_cast<double>(t.l2_bytes)); }},
+    {"l2_refetch", [](const F& f, const T&) { return Ratio(f.l2_traffic, f.compulsory_bytes); }},
+    {"l3_refetch",
+     [](const F& f, const T&) { return Ratio(std::max(f.l3_traffic, f.memory_traffic), f.compulsory_bytes); }},
+    {"memory_refetch", [](const F& f, const T&) { return Ratio(f.memory_traffic, f.compulsory_bytes); }},
+    {"copies_share", [](const F& f, const T&) { return Ratio(f.copies_bytes, f.compulsory_bytes); }},
+    {"flops_per_l2_byte", [](const F& f, const T&) { return Ratio(f.flops, f.l2_traffic); }},
+    {"flops_per_memory_byte", [](const F& f, const T&) { return Ratio(f.flops, f.memory_traffic); }},
+    {"chunks_per_thread", [](const F& f, const T& t) { return Ratio(f.parallel_chunks, t.threads); }},
+    {"accumulators", [](const F& f, const T&) { return Ratio(f.tile_rows * f.tile_columns, f.vector_lanes); }},
+    {"tile_aspect", [](const F& f, const T&) { return Ratio(f.tile_columns, f.tile_rows); }},
+};
+
 }  // namespace
 
-std::span<const std::string_view> FootprintNames() {
-  static constexpr std::array<std::string_view, 21> kNames = {
-      "flops",           "padded_flops", "vector_lanes",   "tile_rows",        "tile_columns",
-      "tile_registers",  "reduction",    "loads_per_fma",  "l1_bytes",         "l2_bytes",
-      "l2_traffic",      "l3_traffic",   "memory_traffic", "compulsory_bytes", "parallel_chunks",
-      "chunk_imbalance", "copies_bytes", "code_ops",       "innermost_stride", "waste",
-      "intensity"};
-  return kNames;
+const FootprintSchema& CpuSchema() {
+  static const FootprintSchema schema = [] {
+    FootprintSchema s{"cpu", kFeatureVersion, {}};
+    for (const Field& field : kFields) s.names.push_back(field.name);
+    for (const Derived& derived : kDerived) s.names.push_back(derived.name);
+    return s;
+  }();
+  return schema;
 }
 
-std::vector<double> FootprintValues(const Footprint& f) {
-  return {f.flops,
-          f.padded_flops,
-          f.vector_lanes,
-          f.tile_rows,
-          f.tile_columns,
-          f.tile_registers,
-          f.reduction,
-          f.loads_per_fma,
-          f.l1_bytes,
-          f.l2_bytes,
-          f.l2_traffic,
-          f.l3_traffic,
-          f.memory_traffic,
-          f.compulsory_bytes,
-          f.parallel_chunks,
-          f.chunk_imbalance,
-          f.copies_bytes,
-          f.code_ops,
-          f.innermost_stride,
-          f.padded_flops / std::max(1.0, f.flops),
-          f.flops / std::max(1.0, f.compulsory_bytes)};
+Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t) {
+  Footprint result{&CpuSchema(), {}, DraftSeconds(f, t)};
+  result.values.reserve(std::size(kFields) + std::size(kDerived));
+  for (const Field& field : kFields) result.values.push_back(f.*field.value);
+  for (const Derived& derived : kDerived) result.values.push_back(derived.value(f, t));
+  return result;
 }
 
-double DraftSeconds(const Footprint& f, const Target& t) {
+double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   // Of the slowest thread, whom the others wait for.
   const double share = f.chunk_imbalance / std::max(1, t.threads);
   const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);

@@ -1,0 +1,174 @@
+// Who generates code, and what a target of each says of itself.
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "compiler/target/table.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 40;
+constexpr int64_t kMostSharedBytes = int64_t{1} << 30;
+constexpr int64_t kMostGroupThreads = 1024;  // ir::kMaxGroupThreads
+constexpr int64_t kMostWarp = 128;
+constexpr int64_t kMostUnits = 1 << 16;
+constexpr int64_t kMostThreads = 4096;
+
+// --- options ---
+
+template <typename D, typename T>
+D DeviceOf(T D::*);
+
+template <auto kField>
+std::string GetNumber(const Device& device) {
+  const auto* d = std::get_if<decltype(DeviceOf(kField))>(&device);
+  return d == nullptr ? "" : std::to_string(d->*kField);
+}
+
+template <auto kField, int64_t kLeast, int64_t kMost>
+absl::Status SetNumber(Device& device, std::string_view value) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (error != std::errc() || end != value.data() + value.size() || n < kLeast || n > kMost) {
+    return absl::InvalidArgumentError(
+        Cat({"expected a number from ", std::to_string(kLeast), " to ", std::to_string(kMost)}));
+  }
+  auto& field = std::get_if<decltype(DeviceOf(kField))>(&device)->*kField;
+  field = static_cast<std::remove_reference_t<decltype(field)>>(n);
+  return absl::OkStatus();
+}
+
+template <auto kField, int64_t kLeast, int64_t kMost>
+constexpr DeviceOption Number(std::string_view key) {
+  return {key, GetNumber<kField>, SetNumber<kField, kLeast, kMost>};
+}
+
+std::string GetCpu(const Device& device) {
+  const auto* t = std::get_if<CpuTarget>(&device);
+  return t == nullptr ? "" : t->cpu;
+}
+
+std::string GetFeatures(const Device& device) {
+  const auto* t = std::get_if<CpuTarget>(&device);
+  return t == nullptr ? "" : Join(t->features, ",");
+}
+
+absl::Status SetFeatures(Device& device, std::string_view list) {
+  CpuTarget& t = *std::get_if<CpuTarget>(&device);
+  t.features = SplitFeatures(list);
+  for (const std::string& f : t.features) {
+    if (!std::ranges::binary_search(KnownFeatures(), f)) {
+      return absl::InvalidArgumentError(
+          Cat({"unknown feature '", Shown(f), "'; known: ", Join(KnownFeatures(), ", ")}));
+    }
+  }
+  DeriveVectors(t);
+  return absl::OkStatus();
+}
+
+std::string GetArch(const Device& device) {
+  const auto* t = std::get_if<GpuTarget>(&device);
+  return t == nullptr ? "" : t->arch;
+}
+
+constexpr auto kL1 = Number<&CpuTarget::l1_bytes, 1, kMostBytes>("l1");
+constexpr auto kL2 = Number<&CpuTarget::l2_bytes, 1, kMostBytes>("l2");
+constexpr auto kL3 = Number<&CpuTarget::l3_bytes, 0, kMostBytes>("l3");
+constexpr auto kThreads = Number<&CpuTarget::threads, 1, kMostThreads>("threads");
+constexpr auto kLocal = Number<&GpuTarget::shared_bytes, 1, kMostSharedBytes>("local");
+constexpr auto kGroup = Number<&GpuTarget::group_threads, 1, kMostGroupThreads>("wg");
+constexpr auto kWarp = Number<&GpuTarget::warp_width, 1, kMostWarp>("warp");
+constexpr auto kUnits = Number<&GpuTarget::compute_units, 1, kMostUnits>("units");
+
+constexpr DeviceOption kLlvmOptions[] = {
+    {"mcpu", GetCpu, nullptr}, {"mattr", GetFeatures, SetFeatures}, kL1, kL2, kL3, kThreads};
+constexpr DeviceOption kInterpreterOptions[] = {kL1, kL2, kL3, kThreads};
+constexpr DeviceOption kOpenclOptions[] = {kLocal, kGroup, kWarp, kUnits};
+constexpr DeviceOption kCudaOptions[] = {{"arch", GetArch, nullptr}, kLocal, kGroup, kWarp, kUnits};
+
+// --- devices ---
+
+const GivenOption* Find(std::span<const GivenOption> given, std::string_view key) {
+  const auto found = std::ranges::find(given, key, &GivenOption::key);
+  return found == given.end() ? nullptr : &*found;
+}
+
+absl::Status UnknownCpu(std::string_view name) {
+  return absl::InvalidArgumentError(Cat({"unknown CPU '", Shown(name), "'; known: ", CpuNames()}));
+}
+
+bool IsPlain(std::string_view name) {
+  return !name.empty() &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+absl::StatusOr<Device> MakeLlvm(std::string_view name, std::span<const GivenOption> given) {
+  const GivenOption* mcpu = Find(given, "mcpu");
+  if (name.empty() && mcpu == nullptr) return HostTarget().device;
+  const std::string_view cpu = name.empty() ? mcpu->value : name;
+  const NamedCpu* known = FindCpu(cpu);
+  if (known == nullptr) {
+    // Of a CPU that is not in the table its own text says all.
+    if (!name.empty() || Find(given, "mattr") == nullptr || !IsPlain(cpu)) return UnknownCpu(cpu);
+    return CpuTarget{.cpu = std::string(cpu)};
+  }
+  CpuTarget t{.cpu = std::string(known->cpu), .features = SplitFeatures(known->features)};
+  t.l1_bytes = known->l1_bytes;
+  t.l2_bytes = known->l2_bytes;
+  t.l3_bytes = known->l3_bytes;
+  DeriveVectors(t);
+  return t;
+}
+
+absl::Status NoName(std::string_view generator, std::string_view name) {
+  if (name.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(Cat({"target '", generator, "' takes no name, but has '", Shown(name), "'"}));
+}
+
+absl::StatusOr<Device> MakeInterpreter(std::string_view name, std::span<const GivenOption>) {
+  TEMPER_RETURN_IF_ERROR(NoName("interpreter", name));
+  return CpuTarget{.l1_bytes = 16 << 10, .l2_bytes = 128 << 10};
+}
+
+absl::StatusOr<Device> MakeOpencl(std::string_view name, std::span<const GivenOption>) {
+  TEMPER_RETURN_IF_ERROR(NoName("opencl", name));
+  return GpuTarget{};
+}
+
+// "sm_90", "sm_90a".
+bool IsArch(std::string_view arch) {
+  if (!arch.starts_with("sm_")) return false;
+  arch.remove_prefix(3);
+  if (!arch.empty() && (arch.back() == 'a' || arch.back() == 'f')) arch.remove_suffix(1);
+  return (arch.size() == 2 || arch.size() == 3) &&
+         std::ranges::all_of(arch, [](unsigned char c) { return std::isdigit(c); });
+}
+
+absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOption> given) {
+  const GivenOption* option = Find(given, "arch");
+  const std::string_view arch = !name.empty() ? name : option != nullptr ? option->value : "";
+  if (!IsArch(arch)) {
+    return absl::InvalidArgumentError(
+        Cat({"target 'cuda' needs an architecture such as cuda:sm_90, not '", Shown(arch), "'"}));
+  }
+  return GpuTarget{.arch = std::string(arch), .shared_bytes = 48 << 10, .group_threads = 1024, .warp_width = 32};
+}
+
+constexpr GeneratorDef kGenerators[] = {
+    {"llvm", "'llvm:NAME' or 'llvm -mcpu=... -mattr=...'", MakeLlvm, kLlvmOptions},
+    {"interpreter", "'interpreter'", MakeInterpreter, kInterpreterOptions},
+    {"opencl", "'opencl'", MakeOpencl, kOpenclOptions},
+    {"cuda", "'cuda:sm_90'", MakeCuda, kCudaOptions},
+};
+
+}  // namespace
+
+std::span<const GeneratorDef> Generators() { return kGenerators; }
+
+const GeneratorDef* FindGenerator(std::string_view name) {
+  const auto found = std::ranges::find(kGenerators, name, &GeneratorDef::name);
+  return found == std::end(kGenerators) ? nullptr : found;
+}
+
+}  // namespace temper

@@ -13,11 +13,12 @@
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/state_directory.h"
+#include "measure_worker/backend.h"
+#include "measure_worker/host/cores.h"
 #include "measure_worker/join_command.h"
 #include "measure_worker/sandbox/confinement.h"
 #include "measure_worker/sandbox/process.h"
 #include "measure_worker/sandbox/session.h"
-#include "measure_worker/service/device.h"
 #include "measure_worker/service/membership.h"
 #include "measure_worker/service/station.h"
 
@@ -142,7 +143,11 @@ absl::Status Serve(const Options& options) {
 int RunChild(const Options& options) {
   const auto device = ParseDeviceSpec(options.devices.at(0));
   if (!device.ok()) return kUsageExit;
-  const auto backend = FindBackend(device->backend)->make();
+  absl::StatusOr<Backend> backend = MakeBackend(*device);
+  if (!backend.ok()) {
+    std::cerr << backend.status().message() << "\n";
+    return kFailedExit;
+  }
   return ChildMain(options.child_fd, *backend);
 }
 

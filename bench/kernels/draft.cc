@@ -73,7 +73,7 @@ absl::Status Run(const Options& o) {
   if (!o.json.empty()) json.open(o.json);
   Rng rng(1);
   for (const Workload& w : anchors) {
-    TEMPER_ASSIGN_OR_RETURN(const auto state, worker::MakeWorkloadState(w, 1));
+    TEMPER_ASSIGN_OR_RETURN(const auto state, worker::MakeWorkloadState(*bench.device, w, 1));
     std::vector<Candidate> candidates = Pick(w, bench, o, rng);
     double ceiling = 0;
     for (Candidate& candidate : candidates) {

@@ -47,7 +47,7 @@ absl::StatusOr<Row> MakeRow(const Workload& w, const Bench& bench, Store* store,
   row.workload = Text(w);
   row.flops = Flops(w);
   row.bytes = CompulsoryBytes(w);
-  TEMPER_ASSIGN_OR_RETURN(const auto state, worker::MakeWorkloadState(w, 1));
+  TEMPER_ASSIGN_OR_RETURN(const auto state, worker::MakeWorkloadState(*bench.device, w, 1));
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(w, bench.target));
   TEMPER_ASSIGN_OR_RETURN(Contender untuned,
                           OurKernel(bench, state, "default", std::string(choice.def->name), choice.config));

@@ -9,14 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/runtime/timing.h"
-#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/compare.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::bench {
 namespace {
 
 using dnnl::memory;
-using worker::GuardedBuffer;
 constexpr memory::data_type kF32 = memory::data_type::f32;
 
 const dnnl::engine& Engine() {
@@ -128,11 +127,11 @@ class OneDnnProgram : public worker::Program {
     const int64_t copies = w.inputs[weights].constant ? worker::CountCopies(cache, bytes) : 1;
     TEMPER_ASSIGN_OR_RETURN(arena_,
                             worker::Arena::Make(Room(plan_.src) + Room(plan_.dst) + copies * Room(plan_.weights)));
-    source_ = Hold(state_->operands[src], plan_.plain_src, plan_.src);
-    plain_output_ = memory(plan_.plain_dst, Engine(), state_->output.data());
+    source_ = Hold(*state_->operands[src], plan_.plain_src, plan_.src);
+    plain_output_ = memory(plan_.plain_dst, Engine(), state_->output->address(0));
     output_ = Place(plan_.dst);
     for (int64_t c = 0; c < copies; ++c) {
-      weights_.push_back(Hold(state_->operands[weights], plan_.plain_weights, plan_.weights));
+      weights_.push_back(Hold(*state_->operands[weights], plan_.plain_weights, plan_.weights));
       args_.push_back(
           {{DNNL_ARG_SRC, source_.get()}, {DNNL_ARG_WEIGHTS, weights_.back().get()}, {DNNL_ARG_DST, output_.get()}});
     }
@@ -141,7 +140,7 @@ class OneDnnProgram : public worker::Program {
 
   absl::StatusOr<double> Verify() override {
     constexpr uint8_t kNan = 0xff;
-    state_->output.Fill(kNan);
+    TEMPER_RETURN_IF_ERROR(state_->output->Fill(kNan));
     std::memset(output_.get_data_handle(), kNan, plan_.dst.get_size());
     const int64_t start = MonotonicNs();
     Call(0);
@@ -163,7 +162,7 @@ class OneDnnProgram : public worker::Program {
     dnnl::reorder(output_, plain_output_).execute(stream_, output_, plain_output_);
     stream_.wait();
     if (!ok_) return absl::InternalError(absl::StrCat(plan_.name, " failed"));
-    return worker::CheckOutput(state_->output.data(), state_->reference);
+    return worker::CheckOutput(state_->output->address(0), state_->reference);
   }
 
  private:
@@ -180,8 +179,8 @@ class OneDnnProgram : public worker::Program {
   }
 
   // A copy of the array, in the wanted layout.
-  memory Hold(const GuardedBuffer& array, const memory::desc& plain, const memory::desc& wanted) {
-    memory as_is(plain, Engine(), array.data()), copy = Place(wanted);
+  memory Hold(const worker::Block& array, const memory::desc& plain, const memory::desc& wanted) {
+    memory as_is(plain, Engine(), array.address(0)), copy = Place(wanted);
     dnnl::reorder(as_is, copy).execute(stream_, as_is, copy);
     stream_.wait();
     return copy;
@@ -207,7 +206,7 @@ absl::StatusOr<Contender> MakeContender(Plan plan, const Bench& bench,
   TEMPER_RETURN_IF_ERROR(program->SetUp(bench.cache));
   if (absl::Status status = program->Verify().status(); !status.ok())
     return absl::Status(status.code(), absl::StrCat("oneDNN's ", c.what, ": ", status.message()));
-  c.error = worker::OutputError(state->output.data(), state->reference);
+  c.error = worker::OutputError(state->output->address(0), state->reference);
   c.program = std::move(program);
   return c;
 }

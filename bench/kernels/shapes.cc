@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/compare.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::bench {
@@ -64,12 +64,11 @@ std::string ShortText(const Workload& w) {
 absl::StatusOr<Bench> Bench::Make(const std::string& target, int threads, const std::string& cache_policy) {
   Bench b;
   TEMPER_ASSIGN_OR_RETURN(b.target, ParseTarget(target));
-  TEMPER_RETURN_IF_ERROR(CheckRunsHere(b.target));
   b.target.cpu()->threads = temper_pool_resolve_threads(threads);
-  TEMPER_ASSIGN_OR_RETURN(b.cache, worker::MakeCachePlan(cache_policy, *b.target.cpu()));
-  b.pool.reset(temper_pool_create(b.target.threads()), temper_pool_destroy);
-  if (b.pool == nullptr)
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", b.target.threads(), " threads"));
+  b.device = std::make_unique<worker::CpuDevice>();
+  TEMPER_RETURN_IF_ERROR(b.device->Use(b.target));
+  b.code = std::make_unique<worker::CodeCache>(*b.device);
+  TEMPER_ASSIGN_OR_RETURN(b.cache, worker::MakeCachePlan(cache_policy, b.device->caches()));
   return b;
 }
 
@@ -78,12 +77,12 @@ absl::StatusOr<Contender> OurKernel(const Bench& bench, const std::shared_ptr<wo
   Contender c;
   c.name = name;
   c.what = absl::StrCat(template_name, " ", Text(config));
-  TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildKernel(state->workload, template_name, config, bench.target));
-  TEMPER_ASSIGN_OR_RETURN(worker::LoadedKernel code, worker::Load(std::move(kernel), bench.target));
-  c.program = worker::NewCpuProgram(std::move(code), state, bench.cache, bench.pool);
+  TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildKernel(state->workload, template_name, config, bench.target));
+  TEMPER_ASSIGN_OR_RETURN(worker::LoadedKernel code, bench.code->Load(kernel));
+  c.program = worker::NewProgram(std::move(code), state, bench.cache);
   if (absl::Status status = c.program->Verify().status(); !status.ok())
     return absl::Status(status.code(), absl::StrCat(c.what, ": ", status.message()));
-  c.error = worker::OutputError(state->output.data(), state->reference);
+  c.error = worker::OutputError(state->output->address(0), state->reference);
   return c;
 }
 

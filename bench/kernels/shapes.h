@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "measure_worker/backends/cpu/cpu_program.h"
+#include "measure_worker/backends/cpu/cpu_device.h"
+#include "measure_worker/kernels/program.h"
 
 namespace temper::bench {
 
@@ -16,14 +17,15 @@ absl::StatusOr<std::vector<Workload>> ReadAnchors(const std::vector<std::string>
 // "conv 1x64x56x56 * 64x64x3x3 s2 g1" or "matmul 128x768 * 768x3072": short enough for a table.
 std::string ShortText(const Workload& w);
 
-// Where kernels are timed.
+// Where kernels are timed. Outlives what is made with it.
 struct Bench {
   Target target;  // a CPU
   worker::CachePlan cache;
-  std::shared_ptr<temper_pool> pool;
+  std::unique_ptr<worker::CpuDevice> device;
+  std::unique_ptr<worker::CodeCache> code;
 
   static absl::StatusOr<Bench> Make(const std::string& target, int threads, const std::string& cache_policy);
-  temper_launcher* launcher() const { return temper_pool_launcher(pool.get()); }
+  temper_launcher* launcher() const { return device->launcher(); }
 };
 
 // One way to run a shape, and its times.

@@ -15,7 +15,8 @@
 #include "base/hash.h"
 #include "bench/search/replay.h"
 #include "compiler/runtime/timing.h"
-#include "measure_worker/backends/cpu/cpu_program.h"
+#include "measure_worker/backends/cpu/cpu_device.h"
+#include "measure_worker/kernels/program.h"
 
 namespace temper {
 namespace {
@@ -93,10 +94,9 @@ class Space {
     Space s;
     TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(recording.workload));
     TEMPER_ASSIGN_OR_RETURN(s.target_, ParseTarget(recording.target));
-    TEMPER_ASSIGN_OR_RETURN(s.state_, worker::MakeWorkloadState(workload, StableHash(recording.workload)));
-    TEMPER_ASSIGN_OR_RETURN(s.cache_, worker::MakeCachePlan("model", *s.target_.cpu()));
-    s.pool_.reset(temper_pool_create(s.target_.threads()), temper_pool_destroy);
-    if (s.pool_ == nullptr) return absl::ResourceExhaustedError("no threads");
+    TEMPER_RETURN_IF_ERROR(s.device_->Use(s.target_));
+    TEMPER_ASSIGN_OR_RETURN(s.state_, worker::MakeWorkloadState(*s.device_, workload, StableHash(recording.workload)));
+    TEMPER_ASSIGN_OR_RETURN(s.cache_, worker::MakeCachePlan("model", s.device_->caches()));
     TEMPER_ASSIGN_OR_RETURN(const Choice untuned, DefaultChoice(workload, s.target_));
     for (const TemplateDef* def : TemplatesFor(workload, s.target_)) {
       for (Config& config : def->space(workload, s.target_).Enumerate(1 << 20)) {
@@ -115,23 +115,24 @@ class Space {
   // Null: it does not build, or gives a wrong answer.
   std::unique_ptr<worker::Program> MakeProgram(size_t i) const {
     if (!code_[i].ok()) return nullptr;
-    auto program = worker::NewCpuProgram(*code_[i], state_, cache_, pool_);
+    auto program = worker::NewProgram(*code_[i], state_, cache_);
     return program->Verify().ok() ? std::move(program) : nullptr;
   }
   const Proposal& untuned() const { return candidates_[untuned_]; }  // the default
   std::unique_ptr<worker::Program> MakeCanary() const { return MakeProgram(untuned_); }
 
  private:
-  absl::StatusOr<worker::LoadedKernel> Compile(const Proposal& candidate) const {
+  absl::StatusOr<worker::LoadedKernel> Compile(const Proposal& candidate) {
     TEMPER_ASSIGN_OR_RETURN(const Kernel kernel,
                             BuildKernel(state_->workload, candidate.template_name, candidate.config, target_));
-    return worker::Load(kernel, target_);
+    return compiled_->Load(kernel);
   }
 
   Target target_;
+  std::unique_ptr<worker::CpuDevice> device_ = std::make_unique<worker::CpuDevice>();
+  std::unique_ptr<worker::CodeCache> compiled_ = std::make_unique<worker::CodeCache>(*device_);
   std::shared_ptr<worker::WorkloadState> state_;
   worker::CachePlan cache_;
-  std::shared_ptr<temper_pool> pool_;
   std::vector<Proposal> candidates_;
   std::vector<absl::StatusOr<worker::LoadedKernel>> code_;
   size_t untuned_ = 0;

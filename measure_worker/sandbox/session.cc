@@ -32,13 +32,13 @@ int64_t MsSince(int64_t start_ns) { return (MonotonicNs() - start_ns) / 1'000'00
 
 class BatchSession {
  public:
-  BatchSession(Backend& backend, const BatchOrder& order, Canary& canary, Reporter& reporter)
-      : backend_(backend), order_(order), canary_(canary), reporter_(reporter), told_(order.work.candidates.size()) {}
+  BatchSession(KernelBench& kernels, const BatchOrder& order, Canary& canary, Reporter& reporter)
+      : kernels_(kernels), order_(order), canary_(canary), reporter_(reporter), told_(order.work.candidates.size()) {}
 
   void Run() {
     const auto& candidates = order_.work.candidates;
     reporter_.OnBegin(Phase::kPrepare, -1);
-    if (absl::Status status = backend_.Prepare(order_.work); !status.ok()) {
+    if (absl::Status status = kernels_.Prepare(order_.work); !status.ok()) {
       GiveUp(absl::IsResourceExhausted(status) ? Outcome::kUnfit : Outcome::kInfrastructure, status);
       return;
     }
@@ -79,7 +79,7 @@ class BatchSession {
   }
 
   absl::StatusOr<double> TimeCanary() {
-    TEMPER_ASSIGN_OR_RETURN(const double seconds, backend_.TimeCanary());
+    TEMPER_ASSIGN_OR_RETURN(const double seconds, kernels_.TimeCanary());
     return canary_.Look(seconds, MonotonicNs());
   }
 
@@ -118,7 +118,7 @@ class BatchSession {
 
   void BuildAll(std::vector<Entry>& entries) {
     const int threads =
-        order_.one_by_one ? 1 : std::min<int>(backend_.build_threads(), static_cast<int>(entries.size()));
+        order_.one_by_one ? 1 : std::min<int>(kernels_.build_threads(), static_cast<int>(entries.size()));
     std::atomic<size_t> next{0};
     const auto work = [&] {
       for (size_t i; (i = next.fetch_add(1)) < entries.size();) BuildOne(entries[i]);
@@ -132,7 +132,7 @@ class BatchSession {
   void BuildOne(Entry& e) {
     reporter_.OnBegin(Phase::kBuild, e.index);
     const int64_t start = MonotonicNs();
-    auto program = backend_.Build(order_.work.candidates[e.index]);
+    auto program = kernels_.Build(order_.work.candidates[e.index]);
     e.result.build_ms = MsSince(start);
     if (program.ok()) {
       e.program = *std::move(program);
@@ -175,7 +175,7 @@ class BatchSession {
     Tell(e.index, e.result);
   }
 
-  Backend& backend_;
+  KernelBench& kernels_;
   const BatchOrder& order_;
   Canary& canary_;
   Reporter& reporter_;
@@ -207,8 +207,8 @@ class SocketReporter : public Reporter {
 
 }  // namespace
 
-void CarryOut(Backend& backend, const BatchOrder& order, Canary& canary, Reporter& reporter) {
-  BatchSession(backend, order, canary, reporter).Run();
+void CarryOut(KernelBench& kernels, const BatchOrder& order, Canary& canary, Reporter& reporter) {
+  BatchSession(kernels, order, canary, reporter).Run();
 }
 
 int ChildMain(int fd, Backend& backend) {
@@ -221,19 +221,22 @@ int ChildMain(int fd, Backend& backend) {
     if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kModel)) {
       auto work = DecodeModel(**frame);
       if (!work.ok()) return 1;
-      ModelResult result = backend.CheckModel(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
+      backend.kernels->Forget();
+      ModelResult result = backend.models->CheckModel(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
       result.error = FirstLines(result.error);
       reporter.Send(Encode(result));
     } else if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kFinals)) {
       auto work = DecodeFinals(**frame);
       if (!work.ok()) return 1;
+      backend.kernels->Forget();
       const std::vector<TrialResult> results =
-          backend.MeasureFinals(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
+          backend.models->MeasureFinals(*work, [&](Phase phase) { reporter.OnBegin(phase, -1); });
       for (size_t i = 0; i < results.size(); ++i) reporter.OnTrial(static_cast<int>(i), results[i]);
     } else {
       auto order = DecodeBatch(**frame);
       if (!order.ok()) return 1;
-      CarryOut(backend, *order, canary, reporter);
+      backend.models->Forget();
+      CarryOut(*backend.kernels, *order, canary, reporter);
     }
     reporter.Send(EncodeDone());
   }

@@ -19,7 +19,7 @@ class Reporter {
 // Reports one result for each candidate. All candidates of a chunk are built first, several at once; nothing is built
 // while another is measured. The canary is looked at around candidates, so results come a little later than they are
 // known.
-void CarryOut(Backend& backend, const BatchOrder& order, Canary& canary, Reporter& reporter);
+void CarryOut(KernelBench& kernels, const BatchOrder& order, Canary& canary, Reporter& reporter);
 
 // The measuring child's whole life: reads orders from `fd` until it ends. Returns the exit code.
 int ChildMain(int fd, Backend& backend);

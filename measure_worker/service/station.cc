@@ -8,23 +8,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/secure_random.h"
-#include "compiler/codegen/codegen.h"
-#include "compiler/target/target.h"
 #include "measure_worker/backend.h"
+#include "measure_worker/host/cores.h"
 #include "measure_worker/sandbox/sandbox.h"
 #include "measure_worker/service/agent.h"
-#include "measure_worker/service/fingerprint.h"
 #include "measure_worker/service/spool.h"
 
 namespace temper::worker {
 namespace {
 
-// Measures in a sandboxed child, one lease at a time on these cores, whoever else wants them.
+// Measures in a sandboxed child, one lease at a time on the device, whoever else wants it.
 class SandboxMeasurer : public Measurer {
  public:
-  SandboxMeasurer(std::vector<std::string> command, Confinement confinement, const SandboxLimits& limits,
-                  const std::vector<int>& cores)
-      : sandbox_(std::move(command), std::move(confinement), limits), cores_(cores), lock_(LockDirectory(), cores) {}
+  // `device.cores` are those that the child runs on.
+  SandboxMeasurer(const DeviceSpec& device, const Confinement& confinement)
+      : sandbox_({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", Text(device)}, confinement,
+                 Limits(device)),
+        cores_(device.cores),
+        lock_(FindBackend(device.backend)->lock(device)) {}
 
   absl::Status Run(const BatchWork& work, const CancelToken& token,
                    const std::function<void(int, TrialResult)>& on_trial) override {
@@ -49,25 +50,29 @@ class SandboxMeasurer : public Measurer {
   absl::Status Locked(const CancelToken& token, F run) {
     // This thread starts the child, which inherits its cores.
     if (AffinityCores() != cores_) TEMPER_RETURN_IF_ERROR(BindToCores(cores_));
-    if (!lock_.Acquire([&] { return token.cancelled(); })) return absl::CancelledError("cancelled");
+    if (!lock_->Acquire([&] { return token.cancelled(); })) return absl::CancelledError("cancelled");
     const absl::Status status = run();
-    lock_.Release();
+    lock_->Release();
     return status;
+  }
+  static SandboxLimits Limits(const DeviceSpec& device) {
+    SandboxLimits limits;
+    limits.simulated = FindBackend(device.backend)->simulated();
+    return limits;
   }
 
   Sandbox sandbox_;
   const std::vector<int> cores_;
-  CoreLock lock_;
+  const std::unique_ptr<DeviceLock> lock_;
 };
 
 class SandboxedStation : public Station {
  public:
-  SandboxedStation(const StationOptions& options, const std::vector<int>& cores, const Confinement& confinement,
-                   std::unique_ptr<ServerLink> link, std::unique_ptr<Spool> spool, AgentOptions agent)
+  SandboxedStation(const DeviceSpec& device, const Confinement& confinement, std::unique_ptr<ServerLink> link,
+                   std::unique_ptr<Spool> spool, AgentOptions agent)
       : link_(std::move(link)),
         spool_(std::move(spool)),
-        measurer_({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", options.device.backend},
-                  confinement, Limits(options.device), cores),
+        measurer_(device, confinement),
         agent_(*link_, measurer_, *spool_, std::move(agent)) {}
 
   void Start() override { agent_.Start(); }
@@ -75,12 +80,6 @@ class SandboxedStation : public Station {
   bool Lives() override { return agent_.Lives(); }
 
  private:
-  static SandboxLimits Limits(const DeviceSpec& device) {
-    SandboxLimits limits;
-    limits.simulated = FindBackend(device.backend)->simulated;
-    return limits;
-  }
-
   const std::unique_ptr<ServerLink> link_;
   const std::unique_ptr<Spool> spool_;
   SandboxMeasurer measurer_;
@@ -96,17 +95,16 @@ std::string HostAndProcess() {
 // What the device is, seen from its cores.
 absl::StatusOr<v1::RegisterRequest> Registration(const StationOptions& options, const Confinement& confinement) {
   if (!options.device.cores.empty()) TEMPER_RETURN_IF_ERROR(BindToCores(options.device.cores));
-  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(options.target));
-  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
-  if (CpuTarget* cpu = target.cpu()) cpu->threads = HostTarget().threads();
+  const BackendDef& backend = *FindBackend(options.device.backend);
+  TEMPER_ASSIGN_OR_RETURN(const DeviceReport report, backend.describe(options.device, options.target));
   v1::RegisterRequest r;
   r.set_device_key(options.key);
-  r.set_fingerprint(options.device.backend == "null" ? "null device" : Fingerprint(FingerprintDirectory()));
-  r.set_target(Text(target));
-  r.set_codegen_id(CodegenId(target));
-  r.set_threads(target.threads());
-  // One lease in reserve keeps the device busy; where the server computes on the same cores, it would only keep it out.
-  r.set_slots(options.shares_server_cores ? 1 : 2);
+  r.set_fingerprint(report.fingerprint);
+  r.set_target(report.target);
+  r.set_codegen_id(report.codegen_id);
+  r.set_threads(report.threads);
+  // Where the server computes on the same cores, a lease in reserve would only keep it out.
+  r.set_slots(options.shares_server_cores ? 1 : report.slots);
   r.set_shares_server_cores(options.shares_server_cores);
   r.set_name(HostAndProcess());
   r.set_sandbox(Text(confinement));
@@ -131,9 +129,9 @@ absl::StatusOr<std::unique_ptr<Station>> Station::Make(const StationOptions& opt
   } else {
     TEMPER_ASSIGN_OR_RETURN(spool, Spool::Open(options.spool));
   }
-  const std::vector<int> cores = options.device.cores.empty() ? AffinityCores() : options.device.cores;
-  return std::make_unique<SandboxedStation>(options, cores, confinement, std::move(link), std::move(spool),
-                                            std::move(agent));
+  DeviceSpec device = options.device;
+  if (device.cores.empty()) device.cores = AffinityCores();
+  return std::make_unique<SandboxedStation>(device, confinement, std::move(link), std::move(spool), std::move(agent));
 }
 
 }  // namespace temper::worker

@@ -1,12 +1,12 @@
-// One device at work: its cores, its sandbox, its results, and its conversation with the server. A worker has one for
+// One device at work: its lock, its sandbox, its results, and its conversation with the server. A worker has one for
 // each of its devices.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "measure_worker/backend.h"
 #include "measure_worker/sandbox/confinement.h"
-#include "measure_worker/service/device.h"
 #include "measure_worker/service/server_link.h"
 
 namespace temper::worker {

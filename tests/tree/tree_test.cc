@@ -75,6 +75,21 @@ const std::vector<Layer> kLayers = {
      {"tuner_server/", "proto/", "temper/v1/", "storage/", "security/", "trial/", "cost_model/", "compiler/graph/",
       "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "security/", "trial/", "compiler/", "base/"}},
+    // A backend knows nobody who measures on it, and who measures knows no backend.
+    {"measure_worker/host/",
+     {"measure_worker/host/", "measure_worker/backend.h", "measure_worker/device.h", "measure_worker/memory.h",
+      "compiler/runtime/", "base/"}},
+    {"measure_worker/backends/",
+     {"measure_worker/backends/", "measure_worker/host/", "measure_worker/backend.h", "measure_worker/device.h",
+      "measure_worker/sandbox/launch.h", "trial/", "compiler/", "base/"}},
+    {"measure_worker/kernels/",
+     {"measure_worker/kernels/", "measure_worker/sandbox/canary.h", "measure_worker/backend.h",
+      "measure_worker/device.h", "measure_worker/compare.h", "measure_worker/inputs.h", "measure_worker/memory.h",
+      "measure_worker/sampling.h", "trial/", "compiler/", "base/"}},
+    {"measure_worker/models/",
+     {"measure_worker/models/", "measure_worker/kernels/kernel_bench.h", "measure_worker/backend.h",
+      "measure_worker/compare.h", "measure_worker/inputs.h", "measure_worker/memory.h", "measure_worker/sampling.h",
+      "trial/", "compiler/", "base/"}},
     {"cli/",
      {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "security/", "trial/",
       "base/"}},
@@ -127,6 +142,8 @@ TEST(TreeTest, IncludesFollowTheAllowedDirections) {
 TEST(TreeTest, TheCheckFindsEachKindOfBreach) {
   EXPECT_EQ(Breaches("tuner_server/main.cc", {"compiler/codegen/codegen.h"}).size(), 1u);
   EXPECT_EQ(Breaches("measure_worker/main.cc", {"storage/store.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("measure_worker/kernels/program.cc", {"measure_worker/backends/cpu/cpu_device.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("measure_worker/backends/cpu/cpu_device.cc", {"measure_worker/models/model_bench.h"}).size(), 1u);
   EXPECT_EQ(Breaches("compiler/ops/op.cc", {"llvm/IR/Module.h"}).size(), 1u);
   EXPECT_EQ(Breaches("compiler/ir/expr.cc", {"compiler/ops/op.h"}).size(), 1u);
   EXPECT_EQ(Breaches("cli/db.cc", {"sqlite3.h"}).size(), 1u);

@@ -45,7 +45,7 @@ TEST(Canary, IsDueAtFirstAndThenAfterItsInterval) {
 }
 
 // Candidates take what their config says in microseconds; canaries what the script says, 0: they fail.
-class FakeBackend : public Backend {
+class FakeKernels : public KernelBench {
  public:
   class FakeProgram : public Program {
    public:
@@ -73,8 +73,7 @@ class FakeBackend : public Backend {
     return seconds;
   }
   int build_threads() const override { return 1; }
-  std::vector<TrialResult> MeasureFinals(const FinalsWork&, const std::function<void(Phase)>&) override { return {}; }
-  ModelResult CheckModel(const ModelWork&, const std::function<void(Phase)>&) override { return {}; }
+  void Forget() override {}
 
   std::deque<double> canaries;
   std::map<std::string, int> measured;  // how often, by config
@@ -108,7 +107,7 @@ BatchOrder Order(const std::vector<std::string>& configs) {
 }
 
 TEST(WatchedSession, TellsEachTrialTheDriftAroundIt) {
-  FakeBackend backend;
+  FakeKernels backend;
   backend.canaries = {1, 1, 1.1, 1, 1};  // before the first, and after each
   Canary canary(0);
   Trials trials;
@@ -119,7 +118,7 @@ TEST(WatchedSession, TellsEachTrialTheDriftAroundIt) {
 }
 
 TEST(WatchedSession, WhatTheDeviceWasSlowAroundForAMomentIsMeasuredAgainAtOnceIfItMayBeTheBest) {
-  FakeBackend backend;
+  FakeKernels backend;
   // Before the first, after each; slow after the second, no longer when it is looked at again, nor after the
   // repetition.
   backend.canaries = {1, 1, 1.5, 1, 1, 1, 1.5, 1, 1, 1};
@@ -131,7 +130,7 @@ TEST(WatchedSession, WhatTheDeviceWasSlowAroundForAMomentIsMeasuredAgainAtOnceIf
 }
 
 TEST(WatchedSession, ADeviceThatStaysSlowIsNotWaitedFor) {
-  FakeBackend backend;
+  FakeKernels backend;
   backend.canaries = {1, 1.5, 1.5, 1.5, 1.5};  // after each of two, and once more
   Canary canary(0);
   Trials trials;
@@ -141,7 +140,7 @@ TEST(WatchedSession, ADeviceThatStaysSlowIsNotWaitedFor) {
 }
 
 TEST(WatchedSession, ACanaryThatFailsIsNoCandidatesFault) {
-  FakeBackend backend;
+  FakeKernels backend;
   backend.canaries = {1, 1, 0};
   Canary canary(0);
   Trials trials;
@@ -151,7 +150,7 @@ TEST(WatchedSession, ACanaryThatFailsIsNoCandidatesFault) {
 }
 
 TEST(WatchedSession, TheBestOfABatchIsRacedAgainstAtOnce) {
-  FakeBackend backend;
+  FakeKernels backend;
   Canary canary;
   Trials trials;
   BatchOrder order = Order({"500", "300", "500", "310"});

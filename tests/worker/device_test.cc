@@ -1,5 +1,5 @@
 // Devices: what --device means, and taking turns on the same cores.
-#include "measure_worker/service/device.h"
+#include "measure_worker/host/cores.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "measure_worker/service/fingerprint.h"
+#include "measure_worker/backends/cpu/fingerprint.h"
 
 namespace temper::worker {
 namespace {
@@ -26,7 +26,9 @@ TEST(DeviceSpec, ReadsCoresAndWritesThem) {
   EXPECT_EQ(CoreListText(spec->cores), "0-2,8");
   EXPECT_EQ(CoreListText({3}), "3");
   EXPECT_EQ(CoreListText({}), "");
+  EXPECT_EQ(Text(*spec), "cpu:8,0-2,2");
   EXPECT_TRUE(ParseDeviceSpec("null")->cores.empty());
+  EXPECT_EQ(Text(*ParseDeviceSpec("null")), "null");
 }
 
 TEST(DeviceSpec, SaysWhatIsWrong) {

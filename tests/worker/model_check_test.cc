@@ -1,8 +1,10 @@
 // A whole model in the backend: finalists as its kernels, and end to end, untuned against tuned.
-#include "measure_worker/backends/cpu/model_check.h"
+#include "measure_worker/models/model_check.h"
 
-#include "measure_worker/backends/cpu/model_finals.h"
-#include "measure_worker/backends/cpu/model_runner.h"
+#include "measure_worker/backends/cpu/cpu_device.h"
+#include "measure_worker/models/model_bench.h"
+#include "measure_worker/models/model_finals.h"
+#include "measure_worker/models/model_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -244,6 +246,25 @@ TEST(ModelFinals, WhatTheyKeepSparesTheCheckNothingButTime) {
   const ModelResult other = CheckModel(
       check, [](Phase) {}, std::move(kept));
   EXPECT_EQ(Text(other.outcome), "ok");
+}
+
+TEST(ModelBench, ATargetThatTheDeviceDoesNotServeIsToldBeforeAnythingIsBuilt) {
+  DeviceKernels kernels(std::make_unique<CpuDevice>());
+  const std::unique_ptr<ModelBench> models = NewModelBench(kernels);
+  FinalsWork work = FinalsOf(SmallModel());
+  work.model.target = "gibberish";
+  std::vector<Phase> phases;
+  const auto begin = [&](Phase phase) { phases.push_back(phase); };
+  const std::vector<TrialResult> finals = models->MeasureFinals(work, begin);
+  ASSERT_EQ(finals.size(), work.Candidates().size());
+  for (const TrialResult& result : finals) {
+    EXPECT_EQ(Text(result.outcome), "infrastructure");
+    EXPECT_THAT(result.error, HasSubstr("unknown target 'gibberish'"));
+  }
+  const ModelResult model = models->CheckModel(work.model, begin);
+  EXPECT_EQ(Text(model.outcome), "build_failed");
+  EXPECT_THAT(model.error, HasSubstr("unknown target 'gibberish'"));
+  EXPECT_THAT(phases, ::testing::ElementsAre(Phase::kModelBuild, Phase::kModelBuild));
 }
 
 TEST(UsualPace, WhatWasMeasuredWhileTheDeviceWasSlowIsMeasuredAgain) {

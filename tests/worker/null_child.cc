@@ -4,6 +4,6 @@
 #include "measure_worker/sandbox/session.h"
 
 int main() {
-  const auto backend = temper::worker::NewNullBackend();
-  return temper::worker::ChildMain(temper::worker::kChildFd, *backend);
+  temper::worker::Backend backend = temper::worker::NewNullBackend();
+  return temper::worker::ChildMain(temper::worker::kChildFd, backend);
 }

@@ -46,7 +46,7 @@ class NullProgram : public Program {
   double cost_s_ = 0;
 };
 
-class NullBackend : public Backend {
+class NullKernels : public KernelBench {
  public:
   absl::Status Prepare(const BatchWork& work) override {
     Misbehave(Field(work.workload, "fault"), work.workload);
@@ -62,7 +62,12 @@ class NullBackend : public Backend {
   }
   absl::StatusOr<double> TimeCanary() override { return 1e-4; }
   int build_threads() const override { return 2; }
-  std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const std::function<void(Phase)>& begin) override {
+  void Forget() override {}
+};
+
+class NullModels : public ModelBench {
+ public:
+  std::vector<TrialResult> MeasureFinals(const FinalsWork& work, const BeginFn& begin) override {
     Begin(begin, Phase::kModelBuild, work.model.target);
     Begin(begin, Phase::kModelRun, work.model.target);
     std::vector<TrialResult> results;
@@ -70,16 +75,17 @@ class NullBackend : public Backend {
       results.push_back({Outcome::kOk, "", std::vector<double>(work.model.rounds, NullProgram(c).Time(1))});
     return results;
   }
-  ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin) override {
+  ModelResult CheckModel(const ModelWork& work, const BeginFn& begin) override {
     Begin(begin, Phase::kModelBuild, work.target);
     Begin(begin, Phase::kModelRun, work.target);
     constexpr double kUntuned = 2e-3, kTuned = 1e-3;
     return {Outcome::kOk, "", std::vector<double>(work.rounds, kUntuned), std::vector<double>(work.rounds, kTuned), 0};
   }
+  void Forget() override {}
 
  private:
   // A model misbehaves as its target's text says: "build_fault=segv", "run_fault=hang".
-  static void Begin(const std::function<void(Phase)>& begin, Phase phase, const std::string& target) {
+  static void Begin(const BeginFn& begin, Phase phase, const std::string& target) {
     begin(phase);
     Misbehave(Field(target, phase == Phase::kModelBuild ? "build_fault" : "run_fault"), target);
   }
@@ -87,6 +93,6 @@ class NullBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> NewNullBackend() { return std::make_unique<NullBackend>(); }
+Backend NewNullBackend() { return {std::make_unique<NullKernels>(), std::make_unique<NullModels>()}; }
 
 }  // namespace temper::worker

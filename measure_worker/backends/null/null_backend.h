@@ -3,12 +3,10 @@
 // takes, and with "real=1" that time passes. A workload or a model's target may ask for faults too.
 #pragma once
 
-#include <memory>
-
 #include "measure_worker/backend.h"
 
 namespace temper::worker {
 
-std::unique_ptr<Backend> NewNullBackend();
+Backend NewNullBackend();  // BackendDef::simulate
 
 }  // namespace temper::worker

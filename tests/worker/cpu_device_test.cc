@@ -1,5 +1,5 @@
-// The CPU backend on real workloads: right kernels pass, wrong ones do not, and what is measured is what was asked for.
-#include "measure_worker/backends/cpu/cpu_backend.h"
+// The CPU on real workloads: right kernels pass, wrong ones do not, and what is measured is what was asked for.
+#include "measure_worker/backends/cpu/cpu_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,12 @@
 
 #include "compiler/ops/template.h"
 #include "compiler/package/weights.h"
-#include "measure_worker/backends/cpu/compare.h"
-#include "measure_worker/backends/cpu/cpu_program.h"
-#include "measure_worker/backends/cpu/guarded_buffer.h"
-#include "measure_worker/backends/cpu/inputs.h"
-#include "measure_worker/backends/cpu/memory.h"
+#include "measure_worker/compare.h"
+#include "measure_worker/host/guarded_buffer.h"
+#include "measure_worker/inputs.h"
+#include "measure_worker/kernels/kernel_bench.h"
+#include "measure_worker/kernels/workload_state.h"
+#include "measure_worker/memory.h"
 #include "measure_worker/sandbox/session.h"
 
 namespace temper::worker {
@@ -61,19 +62,19 @@ BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::s
   return work;
 }
 
-std::map<int, TrialResult> Measure(Backend& backend, const BatchWork& work) {
+std::map<int, TrialResult> Measure(KernelBench& kernels, const BatchWork& work) {
   Collector collector;
   Canary canary;
-  CarryOut(backend, {work, false}, canary, collector);
+  CarryOut(kernels, {work, false}, canary, collector);
   return collector.Take();
 }
 
-class CpuBackendTest : public testing::TestWithParam<const char*> {
+class CpuKernelsTest : public testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<Backend> backend_ = NewCpuBackend();
+  DeviceKernels kernels_{std::make_unique<CpuDevice>()};
 };
 
-TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
+TEST_P(CpuKernelsTest, EveryTemplatePassesOnSomeOfItsConfigs) {
   const auto workload = ParseWorkload(GetParam());
   ASSERT_TRUE(workload.ok()) << workload.status();
   std::vector<std::pair<std::string, std::string>> candidates;
@@ -87,7 +88,7 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
     work.plan.cache_policy = policy;
     work.plan.repeats = 2;
     work.plan.min_sample_us = 1;  // a flush takes milliseconds
-    const auto trials = Measure(*backend_, work);
+    const auto trials = Measure(kernels_, work);
     ASSERT_EQ(trials.size(), candidates.size());
     for (const auto& [i, t] : trials) {
       EXPECT_EQ(Text(t.outcome), "ok") << candidates[i].first << " " << candidates[i].second << ": " << t.error;
@@ -96,27 +97,27 @@ TEST_P(CpuBackendTest, EveryTemplatePassesOnSomeOfItsConfigs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Workloads, CpuBackendTest, testing::Values(kMatmul, kConv, kGather));
+INSTANTIATE_TEST_SUITE_P(Workloads, CpuKernelsTest, testing::Values(kMatmul, kConv, kGather));
 
-TEST(CpuBackend, SaysWhyAConfigIsRefused) {
-  const auto backend = NewCpuBackend();
+TEST(CpuKernels, SaysWhyAConfigIsRefused) {
+  DeviceKernels kernels(std::make_unique<CpuDevice>());
   BatchWork work = WorkOf(kMatmul, {{"no.such", ""}, {"default", "x"}, {"default", ""}});
   work.candidates[2].template_version = 999;
-  const auto trials = Measure(*backend, work);
+  const auto trials = Measure(kernels, work);
   EXPECT_THAT(trials.at(0).error, HasSubstr("no template 'no.such'"));
   EXPECT_EQ(Text(trials.at(1).outcome), "illegal_config");
   EXPECT_THAT(trials.at(2).error, HasSubstr("not 999"));
 }
 
-TEST(CpuBackend, AWorkloadOrTargetThatIsNoneIsNoCandidatesFault) {
-  const auto backend = NewCpuBackend();
-  EXPECT_EQ(Text(Measure(*backend, WorkOf("gibberish", {{"default", ""}})).at(0).outcome), "infrastructure");
+TEST(CpuKernels, AWorkloadOrTargetThatIsNoneIsNoCandidatesFault) {
+  DeviceKernels kernels(std::make_unique<CpuDevice>());
+  EXPECT_EQ(Text(Measure(kernels, WorkOf("gibberish", {{"default", ""}})).at(0).outcome), "infrastructure");
   BatchWork work = WorkOf(kMatmul, {{"default", ""}});
   work.target = "llvm -mcpu=pdp11";
-  EXPECT_EQ(Text(Measure(*backend, work).at(0).outcome), "infrastructure");
+  EXPECT_EQ(Text(Measure(kernels, work).at(0).outcome), "infrastructure");
   work = WorkOf(kMatmul, {{"default", ""}});
   work.plan.cache_policy = "lukewarm";
-  EXPECT_THAT(Measure(*backend, work).at(0).error, HasSubstr("model, warm or flushed"));
+  EXPECT_THAT(Measure(kernels, work).at(0).error, HasSubstr("model, warm or flushed"));
 }
 
 // --- the parts ---
@@ -189,13 +190,14 @@ TEST(SpareBuffers, AreAsGoodAsNewAndKeptUpToALimit) {
 }
 
 TEST(WorkloadState, KeepsALargeConstantOnceAndReadOnly) {
-  const auto state = MakeWorkloadState(*ParseWorkload(kGather), 1);
+  CpuDevice device;
+  const auto state = MakeWorkloadState(device, *ParseWorkload(kGather), 1);
   ASSERT_TRUE(state.ok()) << state.status();
-  EXPECT_EQ((*state)->timed_operands[0], (*state)->operands[0].data());
-  EXPECT_NE((*state)->timed_operands[1], (*state)->operands[1].data());
-  EXPECT_LT((*state)->bytes, 2 * (*state)->operands[0].bytes());
+  EXPECT_EQ((*state)->TimedOperand(0), (*state)->operands[0]->address(0));
+  EXPECT_NE((*state)->TimedOperand(1), (*state)->operands[1]->address(0));
+  EXPECT_LT((*state)->bytes, 2 * (*state)->operands[0]->bytes(0));
   EXPECT_TRUE((*state)->CheckOperand(0).ok());
-  EXPECT_DEATH(*const_cast<volatile char*>((*state)->operands[0].data()) = 1, "");
+  EXPECT_DEATH(*static_cast<volatile char*>((*state)->operands[0]->address(0)) = 1, "");
 }
 
 TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
@@ -245,28 +247,24 @@ TEST(Inputs, StayWithinWhatOperatorsAreDefinedOn) {
 }
 
 TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
-  const Target host = HostTarget();
-  CpuTarget t = *host.cpu();
-  t.l2_bytes = 1 << 20;
-  t.l3_bytes = 32 << 20;
-  t.threads = 2;
-  const auto plan = MakeCachePlan("model", t);
+  const Caches caches{.own = 2 << 20, .shared = 32 << 20};
+  const auto plan = MakeCachePlan("model", caches);
   ASSERT_TRUE(plan.ok());
   for (int64_t bytes : {int64_t{64} << 10, int64_t{1} << 20, int64_t{3} << 20}) {
     const int64_t copies = CountCopies(*plan, bytes);
     EXPECT_GE(copies, 2);
-    EXPECT_GE(copies * bytes, 2 * t.l2_bytes * t.threads);
+    EXPECT_GE(copies * bytes, 2 * caches.own);
     EXPECT_LE(copies * bytes, 64 << 20);
   }
   EXPECT_EQ(CountCopies(*plan, 0), 1);
   EXPECT_EQ(CountCopies(*plan, int64_t{4} << 20), 1) << "the private caches keep nothing of it to the next call";
-  EXPECT_EQ(CountCopies(*MakeCachePlan("warm", t), 1 << 20), 1);
+  EXPECT_EQ(CountCopies(*MakeCachePlan("warm", caches), 1 << 20), 1);
 }
 
 TEST(Memory, AWorkloadThatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
-  const auto backend = NewCpuBackend();
+  DeviceKernels kernels(std::make_unique<CpuDevice>());
   constexpr char kHuge[] = "(f32[262144,262144], f32[262144,262144]) matmul(0,1) -> f32[262144,262144]; anchor=0";
-  const TrialResult result = Measure(*backend, WorkOf(kHuge, {{"default", ""}})).at(0);
+  const TrialResult result = Measure(kernels, WorkOf(kHuge, {{"default", ""}})).at(0);
   EXPECT_EQ(Text(result.outcome), "unfit");
   EXPECT_THAT(result.error, HasSubstr("MiB of memory, and"));
   const Workload small = ParseWorkload(kMatmul).value();

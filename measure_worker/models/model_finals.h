@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "measure_worker/backend.h"
-#include "measure_worker/backends/cpu/model_runner.h"
+#include "measure_worker/models/model_runner.h"
 
 namespace temper::worker {
 

@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/model_finals.h"
+#include "measure_worker/models/model_finals.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,9 +7,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "measure_worker/backends/cpu/code.h"
-#include "measure_worker/backends/cpu/memory.h"
-#include "measure_worker/backends/cpu/model_runner.h"
+#include "measure_worker/memory.h"
+#include "measure_worker/models/model_runner.h"
 
 namespace temper::worker {
 namespace {
@@ -60,7 +59,6 @@ class Finals {
 
   absl::Status Prepare() {
     TEMPER_ASSIGN_OR_RETURN(target_, ParseTarget(work_.model.target));
-    TEMPER_RETURN_IF_ERROR(CheckRunsHere(target_));
     size_t index = 0;
     for (const FinalsTask& task : work_.tasks) {
       TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(task.workload));

@@ -25,8 +25,9 @@ class GuardedBuffer {
   void Fill(uint8_t byte);
   // From now on who writes here crashes.
   absl::Status MakeReadOnly();
-  // kDataLoss if the bytes after the end were written.
+  // kDataLoss if the bytes after the end were written, since they were marked last.
   absl::Status CheckSlack() const;
+  void MarkSlack();
 
  private:
   friend class SpareBuffers;

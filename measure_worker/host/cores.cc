@@ -1,4 +1,4 @@
-#include "measure_worker/service/device.h"
+#include "measure_worker/host/cores.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -18,7 +18,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "measure_worker/backend.h"
 
 namespace temper::worker {
 namespace {
@@ -61,22 +60,16 @@ bool LockPatiently(int fd, const std::function<bool()>& give_up) {
 
 }  // namespace
 
-absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text) {
-  const std::pair<std::string, std::string> parts =
-      absl::StrSplit(absl::string_view(text.data(), text.size()), absl::MaxSplits(':', 1));
-  DeviceSpec spec;
-  spec.backend = parts.first;
-  if (FindBackend(spec.backend) == nullptr) {
-    std::string names;
-    for (const BackendDef& def : AllBackends())
-      absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(def.name));
-    return absl::InvalidArgumentError(absl::StrCat("no kind of device '", spec.backend, "'; there are: ", names));
-  }
-  if (text.find(':') == text.npos) return spec;
-  for (absl::string_view part : absl::StrSplit(parts.second, ',')) TEMPER_RETURN_IF_ERROR(AddCores(part, spec.cores));
+absl::Status SelectCores(std::string_view which, DeviceSpec& spec) {
+  for (absl::string_view part : absl::StrSplit(absl::string_view(which.data(), which.size()), ','))
+    TEMPER_RETURN_IF_ERROR(AddCores(part, spec.cores));
   std::sort(spec.cores.begin(), spec.cores.end());
   spec.cores.erase(std::unique(spec.cores.begin(), spec.cores.end()), spec.cores.end());
-  return spec;
+  return absl::OkStatus();
+}
+
+std::unique_ptr<DeviceLock> LockCores(const DeviceSpec& spec) {
+  return std::make_unique<CoreLock>(LockDirectory(), spec.cores);
 }
 
 std::string CoreListText(const std::vector<int>& cores) {

@@ -1,23 +1,22 @@
-// The device that a worker serves: which cores, what it says it is, and the lock that keeps two workers from measuring
-// on the same cores at once.
+// The cores of this machine: which of them a device has, staying on them, and the lock that keeps two workers from
+// measuring on the same ones at once. For every kind of device whose kernels run on them.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "measure_worker/backend.h"
 
 namespace temper::worker {
 
-// What --device says: a backend, and for some the cores it may use.
-struct DeviceSpec {
-  std::string backend = "cpu";
-  std::vector<int> cores;  // sorted, distinct; empty: those of the affinity mask
-};
-// "cpu", "cpu:0-3,8", "null". Errors say what is wrong with which part.
-absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text);
+// BackendDef::select and BackendDef::lock of a device that is some of the cores.
+absl::Status SelectCores(std::string_view which, DeviceSpec& spec);  // "0-3,8"
+std::unique_ptr<DeviceLock> LockCores(const DeviceSpec& spec);       // its files are in LockDirectory()
+
 std::string CoreListText(const std::vector<int>& cores);  // "0-3,8"
 
 // Restricts this thread, and the threads and children that it starts, to the cores.
@@ -26,18 +25,17 @@ absl::Status BindToCores(const std::vector<int>& cores);
 absl::Status CheckCores(const std::vector<int>& cores);
 std::vector<int> AffinityCores();
 
-// Held while measuring. Workers that want the same core take turns, whoever waits goes before whoever just measured.
-class CoreLock {
+// Workers that want the same core take turns, whoever waits goes before whoever just measured.
+class CoreLock : public DeviceLock {
  public:
   // Lock files are in `directory`, two for each core. `cores` are sorted, as those of a DeviceSpec are: all take them
   // in one order, so nobody waits for one who waits for him.
   CoreLock(const std::string& directory, const std::vector<int>& cores);
-  ~CoreLock();
+  ~CoreLock() override;
   CoreLock(const CoreLock&) = delete;
   CoreLock& operator=(const CoreLock&) = delete;
-  // Blocks until held (true), or until `give_up` says so (false).
-  bool Acquire(const std::function<bool()>& give_up);
-  void Release();
+  bool Acquire(const std::function<bool()>& give_up) override;
+  void Release() override;
 
  private:
   struct Core {

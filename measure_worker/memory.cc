@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/memory.h"
+#include "measure_worker/memory.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/inputs.h"
+#include "measure_worker/inputs.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/model_runner.h"
+#include "measure_worker/models/model_runner.h"
 
 #include <chrono>
 #include <map>
@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "compiler/runtime/timing.h"
-#include "measure_worker/backends/cpu/compare.h"
-#include "measure_worker/backends/cpu/inputs.h"
-#include "measure_worker/backends/cpu/memory.h"
+#include "measure_worker/compare.h"
+#include "measure_worker/inputs.h"
+#include "measure_worker/memory.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::worker {

@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/guarded_buffer.h"
+#include "measure_worker/host/guarded_buffer.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -49,8 +49,10 @@ void GuardedBuffer::Place(int64_t bytes) {
   data_ = begin_ + room_ - used;
   bytes_ = bytes;
   slack_ = used - bytes;
-  std::memset(data_ + bytes, kSlackByte, static_cast<size_t>(slack_));
+  MarkSlack();
 }
+
+void GuardedBuffer::MarkSlack() { std::memset(data_ + bytes_, kSlackByte, static_cast<size_t>(slack_)); }
 
 bool GuardedBuffer::Holds(int64_t bytes) const {
   const int64_t needed = RoundUp(bytes, sysconf(_SC_PAGESIZE));

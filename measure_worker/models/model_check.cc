@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/model_check.h"
+#include "measure_worker/models/model_check.h"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "measure_worker/backends/cpu/code.h"
-#include "measure_worker/backends/cpu/model_runner.h"
+#include "measure_worker/models/model_runner.h"
 #include "measure_worker/sampling.h"
 
 namespace temper::worker {
@@ -114,7 +113,6 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
   begin(Phase::kModelBuild);
   result.outcome = Outcome::kBuildFailed;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(work.target));
-  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
   Choices choices(work.picks);
   Graph graph;
   std::optional<ModelRunner> known;

@@ -1,4 +1,4 @@
-#include "measure_worker/service/fingerprint.h"
+#include "measure_worker/backends/cpu/fingerprint.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "measure_worker/backends/cpu/compare.h"
+#include "measure_worker/compare.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,38 @@
+#include "measure_worker/kernels/cache_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int64_t kMaxRotatedBytes = 64 << 20;
+constexpr int64_t kMaxCopies = 512;
+
+}  // namespace
+
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Caches& caches) {
+  CachePlan plan;
+  if (policy == "model") {
+    plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * caches.own);
+    plan.shared_bytes = caches.shared;
+  } else if (policy == "warm") {
+    plan.policy = CachePlan::Policy::kWarm;
+  } else if (policy == "flushed") {
+    plan.policy = CachePlan::Policy::kFlushed;
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no cache policy '", std::string(policy), "': model, warm or flushed"));
+  }
+  return plan;
+}
+
+int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes) {
+  if (plan.policy != CachePlan::Policy::kModel || constant_bytes == 0) return 1;
+  if (constant_bytes >= plan.rotated_bytes) return 1;  // no core's cache keeps them from one call to the next
+  return std::clamp<int64_t>((plan.rotated_bytes + constant_bytes - 1) / constant_bytes, 2, kMaxCopies);
+}
+
+}  // namespace temper::worker

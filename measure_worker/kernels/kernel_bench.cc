@@ -1,0 +1,141 @@
+#include "measure_worker/kernels/kernel_bench.h"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "compiler/runtime/thread_pool.h"
+#include "compiler/runtime/timing.h"
+#include "measure_worker/kernels/program.h"
+#include "measure_worker/sampling.h"
+#include "measure_worker/sandbox/canary.h"
+
+namespace temper::worker {
+namespace {
+
+// Of the workloads that are kept: an eighth of the memory, within bounds. VGG's first dense layer alone has 800 MiB of
+// operands and their copies.
+int64_t MostKeptBytes(const Device& device) {
+  return std::clamp(device.memory_bytes() / 8, int64_t{512} << 20, int64_t{2} << 30);
+}
+
+// What the device is watched by: fits the first caches, and is enough for several threads.
+constexpr char kCanary[] = "(f32[128,128], const f32[128,128]) matmul(0,1) -> f32[128,128]; anchor=0";
+constexpr int kCanarySamples = 3;
+constexpr int64_t kCanarySampleUs = 200;
+
+absl::Status NotTrusted(const absl::Status& why) {
+  return absl::Status(why.code(), absl::StrCat("the canary kernel failed: ", why.message()));
+}
+
+}  // namespace
+
+DeviceKernels::DeviceKernels(std::unique_ptr<Device> device) : device_(std::move(device)), code_(*device_) {}
+
+absl::Status DeviceKernels::Use(const std::string& target) {
+  if (target == target_text_) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(const Target parsed, ParseTarget(target));
+  TEMPER_RETURN_IF_ERROR(device_->Use(parsed));
+  target_text_ = target;
+  canary_.reset();  // of another target, it is another kernel
+  fastest_canary_s_ = std::numeric_limits<double>::infinity();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceKernels::Prepare(const BatchWork& work) {
+  TEMPER_RETURN_IF_ERROR(Use(work.target));
+  TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, device_->caches()));
+  const std::shared_ptr<WorkloadState> before = state_;
+  TEMPER_ASSIGN_OR_RETURN(state_, StateOf(work.workload));
+  if (before != nullptr && before != state_) before->constants.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Program>> DeviceKernels::Build(const Candidate& candidate) {
+  TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildNest(candidate));
+  auto code = code_.Load(kernel);
+  // Whatever the compiler calls it, here it is a build that failed.
+  if (!code.ok()) return absl::InternalError(code.status().message());
+  return NewProgram(*std::move(code), state_, cache_plan_);
+}
+
+absl::StatusOr<double> DeviceKernels::TimeCanary() {
+  if (canary_ == nullptr) TEMPER_RETURN_IF_ERROR(MakeCanary());
+  std::vector<double> samples;
+  while (samples.size() < kCanarySamples) samples.push_back(canary_->Time(canary_calls_));
+  if (absl::Status status = canary_->CheckAfterwards(); !status.ok()) return NotTrusted(status);
+  const double seconds = Median(samples) / static_cast<double>(canary_calls_);
+  fastest_canary_s_ = std::min(fastest_canary_s_, seconds);
+  return seconds;
+}
+
+// Compilers run on the cores, whatever the device is.
+int DeviceKernels::build_threads() const { return std::max(1, temper_pool_resolve_threads(0)); }
+
+void DeviceKernels::Forget() {
+  state_.reset();
+  states_.clear();
+  device_->Trim();
+}
+
+bool DeviceKernels::AsUsual() {
+  const absl::StatusOr<double> now_s = TimeCanary();
+  return !now_s.ok() || *now_s <= kUsualDrift * fastest_canary_s_;
+}
+
+absl::StatusOr<std::shared_ptr<WorkloadState>> DeviceKernels::StateOf(const std::string& workload) {
+  for (auto it = states_.begin(); it != states_.end(); ++it) {
+    if (it->text != workload) continue;
+    states_.splice(states_.begin(), states_, it);
+    return it->state;
+  }
+  TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<WorkloadState> made, MakeState(workload));
+  states_.push_front({workload, made});
+  const auto kept_bytes = [&] {
+    return std::accumulate(states_.begin(), states_.end(), int64_t{0},
+                           [](int64_t sum, const Entry& e) { return sum + e.state->bytes; });
+  };
+  while (states_.size() > 1 && kept_bytes() > MostKeptBytes(*device_)) states_.pop_back();
+  return made;
+}
+
+absl::StatusOr<std::shared_ptr<WorkloadState>> DeviceKernels::MakeState(const std::string& text) {
+  TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(text));
+  try {
+    return MakeWorkloadState(*device_, workload, StableHash(text));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("there is no memory for its operands and its reference result");
+  }
+}
+
+absl::StatusOr<Kernel> DeviceKernels::BuildNest(const Candidate& candidate) const {
+  const TemplateDef* def = FindTemplate(candidate.template_name);
+  if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("no template '", candidate.template_name, "'"));
+  if (candidate.template_version != 0 && candidate.template_version != def->version) {
+    return absl::InvalidArgumentError(absl::StrCat("template ", candidate.template_name, " is version ", def->version,
+                                                   " here, not ", candidate.template_version));
+  }
+  auto config = ParseConfig(candidate.config);
+  if (!config.ok()) return absl::InvalidArgumentError(config.status().message());
+  auto kernel = BuildKernel(state_->workload, candidate.template_name, *config, device_->target());
+  if (!kernel.ok()) return absl::InvalidArgumentError(kernel.status().message());
+  return kernel;
+}
+
+absl::Status DeviceKernels::MakeCanary() {
+  TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(kCanary));
+  TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(workload, device_->target()));
+  TEMPER_ASSIGN_OR_RETURN(const Kernel kernel,
+                          BuildKernel(workload, choice.def->name, choice.config, device_->target()));
+  TEMPER_ASSIGN_OR_RETURN(LoadedKernel code, code_.Load(kernel));
+  TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(*device_, workload, StableHash(kCanary)));
+  auto program = NewProgram(std::move(code), std::move(state), CachePlan{.policy = CachePlan::Policy::kWarm});
+  if (absl::Status status = program->Verify().status(); !status.ok()) return NotTrusted(status);
+  canary_calls_ = FindCalls([&](int64_t calls) { return program->Time(calls); }, kCanarySampleUs);
+  canary_ = std::move(program);
+  return absl::OkStatus();
+}
+
+}  // namespace temper::worker

@@ -1,0 +1,56 @@
+// The measuring protocol over any device: candidates of one workload are built, verified against its reference and
+// timed.
+#pragma once
+
+#include <limits>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "compiler/target/target.h"
+#include "measure_worker/backend.h"
+#include "measure_worker/kernels/cache_plan.h"
+#include "measure_worker/kernels/code_cache.h"
+#include "measure_worker/kernels/workload_state.h"
+
+namespace temper::worker {
+
+class DeviceKernels : public KernelBench {
+ public:
+  explicit DeviceKernels(std::unique_ptr<Device> device);
+
+  absl::Status Prepare(const BatchWork& work) override;
+  absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) override;
+  absl::StatusOr<double> TimeCanary() override;
+  int build_threads() const override;
+  void Forget() override;
+
+  // Makes the device ready for kernels of the target, a canonical text; Prepare does so too. Errors: there is no such
+  // target, or what Device::Use says.
+  absl::Status Use(const std::string& target);
+  // By the canary, against its fastest so far on this target. True where it can not be told. After Use.
+  bool AsUsual();
+
+ private:
+  struct Entry {
+    std::string text;
+    std::shared_ptr<WorkloadState> state;
+  };
+  // References are slow next to a trial, and jobs go round their tasks: the latest workloads are kept.
+  absl::StatusOr<std::shared_ptr<WorkloadState>> StateOf(const std::string& workload);
+  absl::StatusOr<std::shared_ptr<WorkloadState>> MakeState(const std::string& workload);
+  absl::StatusOr<Kernel> BuildNest(const Candidate& candidate) const;
+  absl::Status MakeCanary();
+
+  const std::unique_ptr<Device> device_;
+  CodeCache code_;
+  std::string target_text_;  // empty: none is in use
+  CachePlan cache_plan_;
+  std::list<Entry> states_;               // latest used first
+  std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
+  std::unique_ptr<Program> canary_;       // made when it is first timed
+  int64_t canary_calls_ = 1;
+  double fastest_canary_s_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace temper::worker

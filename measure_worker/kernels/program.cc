@@ -1,0 +1,104 @@
+#include "measure_worker/kernels/program.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr uint8_t kPoison = 0xff;     // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;  // for integers, where all bits set is -1 and may be right
+
+absl::Status CheckEdges(std::string_view whose, const Block& block) {
+  const absl::Status status = block.CheckEdges();
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat(std::string(whose), ": ", status.message()));
+}
+
+class DeviceProgram : public Program {
+ public:
+  DeviceProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, const CachePlan& cache)
+      : code_(std::move(code)), state_(std::move(state)), cache_(cache), device_(*state_->device) {}
+
+  absl::StatusOr<double> Verify() override {
+    if (args_.empty()) TEMPER_RETURN_IF_ERROR(SetUp());
+    TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Block> scratch,
+                            device_.AllocateGuarded({{code_.main->scratch_bytes}}));
+    TEMPER_RETURN_IF_ERROR(state_->output->Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison));
+    TEMPER_RETURN_IF_ERROR(scratch->Fill(kPoison));
+    TEMPER_ASSIGN_OR_RETURN(const double seconds, device_.Launch(*code_.main, checked_args_, scratch->address(0)));
+    const absl::Status operands = CheckOperands();  // whatever else is wrong, the next candidate finds them whole
+    TEMPER_RETURN_IF_ERROR(CheckEdges("scratch", *scratch));
+    TEMPER_RETURN_IF_ERROR(CheckEdges("output", *state_->output));
+    TEMPER_RETURN_IF_ERROR(state_->CheckAnswer(*state_->output, 0));
+    TEMPER_RETURN_IF_ERROR(operands);
+    return seconds;
+  }
+
+  double Time(int64_t calls) override {
+    state_->last_writer = this;
+    if (cache_.policy == CachePlan::Policy::kFlushed) return TimeFlushed(calls);
+    if (state_->latest_constants != constants_.get()) constants_->Fetch(device_);
+    state_->latest_constants = constants_.get();
+    return device_.Time(*code_.main, args_, constants_->next, state_->timed_scratch(), calls);
+  }
+
+  absl::Status CheckAfterwards() override {
+    TEMPER_RETURN_IF_ERROR(CheckOperands());
+    if (state_->last_writer != this) return absl::OkStatus();
+    return state_->CheckAnswer(*state_->timed, state_->timed_output());
+  }
+
+ private:
+  double TimeFlushed(int64_t calls) {
+    double seconds = 0;
+    for (int64_t i = 0; i < calls; ++i) {
+      device_.Evict();
+      seconds += device_.Time(*code_.main, args_, constants_->next, state_->timed_scratch(), 1);
+    }
+    return seconds;
+  }
+
+  // Those that the kernel can reach: what was packed, it never saw.
+  absl::Status CheckOperands() {
+    absl::Status first;
+    for (size_t i = 0; i < state_->operands.size(); ++i) {
+      if (checked_args_[i] == state_->operands[i]->address(0)) first.Update(state_->CheckOperand(i));
+    }
+    return first;
+  }
+
+  // Constants are packed outside the clock.
+  absl::Status SetUp() {
+    TEMPER_ASSIGN_OR_RETURN(constants_, FindConstants(*state_, code_, cache_));
+    TEMPER_RETURN_IF_ERROR(state_->ProvideScratch(code_.main->scratch_bytes));
+    checked_args_ = constants_->first;
+    for (size_t i = 0; i < checked_args_.size(); ++i) {
+      if (checked_args_[i] == nullptr) checked_args_[i] = state_->operands[i]->address(0);
+    }
+    checked_args_.push_back(state_->output->address(0));
+    for (const Arguments& constants : constants_->args) {
+      Arguments& args = args_.emplace_back(constants);
+      for (size_t i = 0; i < args.size(); ++i) {
+        if (args[i] == nullptr) args[i] = state_->TimedOperand(i);
+      }
+      args.push_back(state_->timed->address(state_->timed_output()));
+    }
+    return absl::OkStatus();
+  }
+
+  const LoadedKernel code_;
+  const std::shared_ptr<WorkloadState> state_;
+  const CachePlan cache_;
+  Device& device_;
+  std::shared_ptr<PackedConstants> constants_;
+  Arguments checked_args_;
+  std::vector<Arguments> args_;  // by copy, where it is timed
+};
+
+}  // namespace
+
+std::unique_ptr<Program> NewProgram(LoadedKernel code, std::shared_ptr<WorkloadState> state, const CachePlan& cache) {
+  return std::make_unique<DeviceProgram>(std::move(code), std::move(state), cache);
+}
+
+}  // namespace temper::worker

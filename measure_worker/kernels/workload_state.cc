@@ -1,0 +1,91 @@
+#include "measure_worker/kernels/workload_state.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/package/weights.h"
+#include "measure_worker/compare.h"
+#include "measure_worker/inputs.h"
+#include "measure_worker/memory.h"
+
+namespace temper::worker {
+namespace {
+
+constexpr int64_t kKeptOnce = 8 << 20;  // a constant this large: it can not be written, so that one will do
+
+// In the order of the inputs that are kept twice, the output last.
+absl::Status PlaceTimed(WorkloadState& state) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < state.inputs.size(); ++i) {
+    state.in_timed.push_back(sizes.size());
+    if (!state.IsKeptOnce(i)) sizes.push_back(state.inputs[i].bytes());
+  }
+  sizes.push_back(state.reference.bytes());
+  TEMPER_ASSIGN_OR_RETURN(state.timed, state.device->AllocatePacked(sizes, nullptr));
+  for (size_t i = 0; i < state.inputs.size(); ++i) {
+    if (state.IsKeptOnce(i)) continue;
+    TEMPER_RETURN_IF_ERROR(state.timed->Write(state.in_timed[i], state.inputs[i].data()));
+  }
+  for (const int64_t size : sizes) state.bytes += size;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WorkloadState::ProvideScratch(int64_t wanted) {
+  const int64_t held = scratch == nullptr ? 0 : scratch->bytes(0);
+  if (wanted <= held) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(scratch, device->AllocatePacked({{wanted}}, timed.get()));
+  bytes += wanted - held;
+  return scratch->Fill(0);
+}
+
+absl::Status WorkloadState::CheckOperand(size_t i) {
+  if (IsKeptOnce(i)) return absl::OkStatus();  // read-only
+  const size_t size = static_cast<size_t>(inputs[i].bytes());
+  const auto same = [&](const Block& block, size_t array) -> absl::StatusOr<bool> {
+    TEMPER_ASSIGN_OR_RETURN(const void* data, block.Read(array));
+    return size == 0 || std::memcmp(data, inputs[i].data(), size) == 0;
+  };
+  TEMPER_ASSIGN_OR_RETURN(const bool checked, same(*operands[i], 0));
+  TEMPER_ASSIGN_OR_RETURN(const bool timed_too, same(*timed, in_timed[i]));
+  if (checked && timed_too && operands[i]->CheckEdges().ok()) return absl::OkStatus();
+  TEMPER_RETURN_IF_ERROR(operands[i]->Write(0, inputs[i].data()));
+  TEMPER_RETURN_IF_ERROR(timed->Write(in_timed[i], inputs[i].data()));
+  return absl::DataLossError(absl::StrCat("input ", i, " was written"));
+}
+
+absl::Status WorkloadState::CheckAnswer(const Block& block, size_t array) const {
+  TEMPER_ASSIGN_OR_RETURN(const void* got, block.Read(array));
+  return CheckOutput(got, reference);
+}
+
+absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device, const Workload& w, uint64_t seed) {
+  TEMPER_RETURN_IF_ERROR(CheckFits(w, device.memory_bytes()));
+  auto state = std::make_shared<WorkloadState>();
+  state->device = &device;
+  state->workload = w;
+  std::vector<NDArray> logical = MakeInputs(w, seed);
+  TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical));
+  state->reference = ToPhysical(reference, w.output().perm);
+  for (size_t i = 0; i < logical.size(); ++i) {
+    NDArray& input = state->inputs.emplace_back(ToPhysical(logical[i], w.inputs[i].type.perm));
+    logical[i] = NDArray();
+    TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Block> operand, device.AllocateGuarded({{input.bytes()}}));
+    TEMPER_RETURN_IF_ERROR(operand->Write(0, input.data()));
+    state->bytes += input.bytes();
+    if (w.inputs[i].constant && input.bytes() >= kKeptOnce) {
+      TEMPER_RETURN_IF_ERROR(operand->MakeReadOnly());
+      input = NDArray();
+    } else {
+      state->bytes += input.bytes();
+    }
+    state->operands.push_back(std::move(operand));
+  }
+  TEMPER_ASSIGN_OR_RETURN(state->output, device.AllocateGuarded({{state->reference.bytes()}}));
+  state->bytes += 2 * state->reference.bytes();
+  TEMPER_RETURN_IF_ERROR(PlaceTimed(*state));
+  return state;
+}
+
+}  // namespace temper::worker

@@ -1,0 +1,72 @@
+// Three shapes for each template: small ones, whose sizes fill no vector, tile or thread's share.
+#pragma once
+
+#include <string_view>
+
+namespace temper::conformance {
+
+struct Shape {
+  std::string_view template_name, workload;
+};
+
+inline constexpr Shape kShapes[] = {
+    {"conv2d.direct",
+     "(f32[1,24,7,5]@0231, const f32[37,24,1,1], f32[37,1,1]) conv2d(0,1) -> f32[1,37,7,5]@0231; "
+     "add(3,2) -> f32[1,37,7,5]@0231; relu(4) -> f32[1,37,7,5]@0231; anchor=0"},
+    {"conv2d.direct",
+     "(f32[1,48,9,9]@0231, const f32[80,48,1,1]) conv2d(0,1; strides=[2,2]) -> f32[1,80,5,5]@0231; anchor=0"},
+    {"conv2d.direct", "(f32[2,12,5,3]@0231, const f32[22,6,1,1]) conv2d(0,1; group=2) -> f32[2,22,5,3]@0231; anchor=0"},
+
+    {"conv2d.rows",
+     "(f32[1,8,9,9]@0231, const f32[19,8,3,3], f32[19,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,19,9,9]@0231; "
+     "add(3,2) -> f32[1,19,9,9]@0231; relu(4) -> f32[1,19,9,9]@0231; anchor=0"},
+    {"conv2d.rows",
+     "(f32[1,3,11,13]@0231, const f32[33,3,5,5]) conv2d(0,1; pads=[2,2,2,2] strides=[2,2]) -> f32[1,33,6,7]@0231; "
+     "anchor=0"},
+    {"conv2d.rows",
+     "(f32[2,10,8,7]@0231, const f32[14,5,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,2,2,2]) -> "
+     "f32[2,14,8,7]@0231; anchor=0"},
+
+    {"conv2d.winograd",
+     "(f32[1,8,9,9]@0231, const f32[19,8,3,3]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,19,9,9]@0231; anchor=0"},
+    {"conv2d.winograd", "(f32[1,11,7,6]@0231, const f32[33,11,3,3]) conv2d(0,1) -> f32[1,33,5,4]@0231; anchor=0"},
+    {"conv2d.winograd",
+     "(f32[2,16,6,10]@0231, const f32[24,16,3,3], f32[24,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[2,24,6,10]@0231; "
+     "add(3,2) -> f32[2,24,6,10]@0231; relu(4) -> f32[2,24,6,10]@0231; anchor=0"},
+
+    {"conv2d.depthwise",
+     "(f32[1,19,9,7]@0231, const f32[19,1,3,3]) conv2d(0,1; group=19 pads=[1,1,1,1]) -> f32[1,19,9,7]@0231; anchor=0"},
+    {"conv2d.depthwise",
+     "(f32[1,24,10,11]@0231, const f32[24,1,5,5]) conv2d(0,1; group=24 pads=[2,2,2,2] strides=[2,2]) -> "
+     "f32[1,24,5,6]@0231; anchor=0"},
+    {"conv2d.depthwise",
+     "(f32[2,33,6,6]@0231, const f32[33,1,3,3], f32[33,1,1]) conv2d(0,1; dilations=[2,2] group=33 pads=[2,2,2,2]) -> "
+     "f32[2,33,6,6]@0231; add(3,2) -> f32[2,33,6,6]@0231; anchor=0"},
+
+    {"conv2d.separable",
+     "(f32[1,19,9,7]@0231, const f32[19,1,3,3], const f32[26,19,1,1]) conv2d(0,1; group=19 pads=[1,1,1,1]) -> "
+     "f32[1,19,9,7]@0231; conv2d(3,2) -> f32[1,26,9,7]@0231; anchor=1"},
+    {"conv2d.separable",
+     "(f32[1,16,10,10]@0231, const f32[16,1,3,3], const f32[37,16,1,1]) conv2d(0,1; group=16 pads=[1,1,1,1] "
+     "strides=[2,2]) -> f32[1,16,5,5]@0231; conv2d(3,2) -> f32[1,37,5,5]@0231; anchor=1"},
+    {"conv2d.separable",
+     "(f32[1,21,7,6]@0231, const f32[21,1,5,5], const f32[18,21,1,1]) conv2d(0,1; group=21 pads=[2,2,2,2]) -> "
+     "f32[1,21,7,6]@0231; relu(3) -> f32[1,21,7,6]@0231; conv2d(4,2) -> f32[1,18,7,6]@0231; anchor=2"},
+
+    {"matmul.packed",
+     "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0"},
+    {"matmul.packed", "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0"},
+    {"matmul.packed", "(f32[2,9,17], f32[2,23,17]) matmul(0,1; trans_b=1) -> f32[2,9,23]; anchor=0"},
+
+    {"reduce.pixels", "(f32[1,19,23,25]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,19,1,1]@0231; anchor=0"},
+    {"reduce.pixels",
+     "(f32[2,40,19,27]@0231) reduce_sum(0; axes=[2,3] keepdims=1) -> f32[2,40,1,1]@0231; relu(1) -> "
+     "f32[2,40,1,1]@0231; anchor=0"},
+    {"reduce.pixels", "(f32[1,133,16,33]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,133,1,1]@0231; anchor=0"},
+
+    {"default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
+    {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},
+    {"default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},
+};
+
+}  // namespace temper::conformance

@@ -1,0 +1,272 @@
+// The measuring protocol on a device whose kernels are written here: it finds whoever is wrong, on any device.
+#include "measure_worker/kernels/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <set>
+
+#include "compiler/target/target.h"
+#include "measure_worker/host/host_device.h"
+
+namespace temper::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// 15 floats: the output does not fill its last 64 bytes.
+constexpr int kElements = 15;
+constexpr char kAdd[] = "(f32[15], const f32[15]) add(0,1) -> f32[15]; anchor=0";
+
+// What a kernel does with its arguments and its scratch, in call number `call`.
+using Body = std::function<void(float* x, const float* c, float* out, char* scratch, int call)>;
+
+struct ScriptedCode : Code {
+  Body body;
+};
+
+class ScriptedDevice : public HostDevice {
+ public:
+  absl::Status Use(const Target&) override { return absl::OkStatus(); }
+  const Target& target() const override { return target_; }
+  Device& packer() override { return other_packer != nullptr ? *other_packer : *this; }
+  Caches caches() const override { return {.own = 256, .shared = 1 << 20}; }
+  absl::StatusOr<std::unique_ptr<Code>> Load(const Artifact&) override {
+    return absl::UnimplementedError("it has no compiler");
+  }
+  absl::StatusOr<double> Launch(const Code& code, const Arguments& arguments, void* scratch) override {
+    if (broken) return absl::UnavailableError("the device is gone");
+    Call(code, arguments, scratch);
+    return 1e-3;
+  }
+  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+              int64_t calls) override {
+    log.push_back("time " + std::to_string(calls));
+    for (int64_t i = 0; i < calls; ++i) {
+      read.push_back(arguments[next][1]);
+      Call(code, arguments[next], scratch);
+      if (++next == arguments.size()) next = 0;
+    }
+    return 1e-3 * static_cast<double>(calls);
+  }
+  void Fetch(const Block&, size_t) override { ++fetched; }
+  void Evict() override { log.push_back("evict"); }
+
+  Device* other_packer = nullptr;
+  bool broken = false;
+  int calls = 0, fetched = 0;
+  std::vector<std::string> log;
+  std::vector<const void*> read;  // constants of timed calls
+
+ private:
+  // One that packs has no constant.
+  void Call(const Code& code, const Arguments& arguments, void* scratch) {
+    static_cast<const ScriptedCode&>(code).body(
+        static_cast<float*>(arguments.front()),
+        arguments.size() > 2 ? static_cast<const float*>(arguments[1]) : nullptr, static_cast<float*>(arguments.back()),
+        static_cast<char*>(scratch), calls++);
+  }
+
+  const Target target_;
+};
+
+void AddAll(const float* x, const float* c, float* out) {
+  for (int i = 0; i < kElements; ++i) out[i] = x[i] + c[i];
+}
+
+class ProgramTest : public testing::Test {
+ protected:
+  std::unique_ptr<Program> Make(Body body, const char* policy = "model", int64_t scratch_bytes = 8,
+                                std::shared_ptr<const Code> pack = nullptr) {
+    if (state_ == nullptr) state_ = MakeWorkloadState(device_, ParseWorkload(kAdd).value(), 1).value();
+    auto code = std::make_shared<ScriptedCode>();
+    code->body = std::move(body);
+    code->scratch_bytes = scratch_bytes;
+    code->parameter_bytes = {4 * kElements, 4 * kElements, 4 * kElements};
+    return NewProgram({code, {nullptr, pack}}, state_, MakeCachePlan(policy, device_.caches()).value());
+  }
+  static Body Right() {
+    return [](float* x, const float* c, float* out, char*, int) { AddAll(x, c, out); };
+  }
+  // What verifying says of the kernel that also does this.
+  std::string Verdict(Body also) {
+    const absl::Status status = Make([also](float* x, const float* c, float* out, char* scratch, int call) {
+                                  AddAll(x, c, out);
+                                  also(x, c, out, scratch, call);
+                                })
+                                    ->Verify()
+                                    .status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    return std::string(status.message());
+  }
+
+  ScriptedDevice device_;
+  std::shared_ptr<WorkloadState> state_;
+};
+
+TEST_F(ProgramTest, ARightKernelPassesAndItsTimesAreTheDevices) {
+  const auto program = Make(Right());
+  EXPECT_EQ(program->Verify().value(), 1e-3);
+  EXPECT_EQ(program->Time(3), 3e-3);
+  EXPECT_TRUE(program->CheckAfterwards().ok());
+  EXPECT_EQ(device_.calls, 4);
+}
+
+TEST_F(ProgramTest, WhatIsNotWrittenIsWrong) {
+  ASSERT_TRUE(Make(Right())->Verify().ok());  // the right answer lies in the output
+  const absl::Status idle = Make([](float*, const float*, float*, char*, int) {})->Verify().status();
+  EXPECT_TRUE(absl::IsDataLoss(idle)) << idle;
+  const absl::Status last = Make([](float* x, const float* c, float* out, char*, int) {
+                              for (int i = 0; i + 1 < kElements; ++i) out[i] = x[i] + c[i];
+                            })
+                                ->Verify()
+                                .status();
+  EXPECT_THAT(std::string(last.message()), HasSubstr("1 of 15 elements are off, the first at 14"));
+}
+
+TEST_F(ProgramTest, WhatLeavesItsArraysOrWritesItsInputsIsTold) {
+  EXPECT_THAT(Verdict([](float*, const float*, float* out, char*, int) { out[kElements] = 0; }), HasSubstr("output: "));
+  EXPECT_THAT(Verdict([](float*, const float*, float*, char* scratch, int) { scratch[8] = 0; }),
+              HasSubstr("scratch: "));
+  EXPECT_THAT(Verdict([](float* x, const float*, float*, char*, int) { x[3] = 9; }), HasSubstr("input 0 was written"));
+}
+
+TEST_F(ProgramTest, AConstantWrittenIsTold) {
+  EXPECT_THAT(Verdict([](float*, const float* c, float*, char*, int) { const_cast<float*>(c)[2] = 9; }),
+              HasSubstr("input 1 was written"));
+}
+
+TEST_F(ProgramTest, WhatOneCandidateSpoiledIsNotTheNextOnesFault) {
+  const Body spoilers[] = {[](float*, const float*, float* out, char*, int) { out[kElements] = 0; },
+                           [](float* x, const float*, float*, char*, int) { x[3] = 9; },
+                           [](float* x, const float*, float*, char*, int) { x[kElements] = 9; },
+                           [](float* x, const float* c, float* out, char*, int) {
+                             x[1] = 9;
+                             const_cast<float*>(c)[2] = 9;
+                             out[0] = 1000;
+                           }};
+  for (const Body& spoil : spoilers) {
+    Verdict(spoil);
+    const auto next = Make(Right());
+    EXPECT_TRUE(next->Verify().ok()) << next->Verify().status();
+  }
+  const auto late = Make([](float* x, const float* c, float* out, char*, int call) {
+    AddAll(x, c, out);
+    if (call % 2 == 1) x[0] = 9;
+  });
+  device_.calls = 0;
+  ASSERT_TRUE(late->Verify().ok());
+  late->Time(1);
+  EXPECT_FALSE(late->CheckAfterwards().ok());
+  const auto next = Make(Right());
+  ASSERT_TRUE(next->Verify().ok());
+  next->Time(1);
+  EXPECT_TRUE(next->CheckAfterwards().ok());
+}
+
+TEST_F(ProgramTest, ScratchIsPoisonWhereItIsVerified) {
+  const std::string verdict = Verdict([](float*, const float*, float* out, char* scratch, int) {
+    float first = 0;
+    std::memcpy(&first, scratch, sizeof first);
+    out[0] += first;
+  });
+  EXPECT_THAT(verdict, HasSubstr("nan for "));
+}
+
+TEST_F(ProgramTest, WhatGoesWrongOnlyWhileItIsTimedIsFoundAfterwards) {
+  const auto scribbler = Make([](float* x, const float* c, float* out, char*, int call) {
+    AddAll(x, c, out);
+    if (call == 2) x[0] = 9;
+  });
+  ASSERT_TRUE(scribbler->Verify().ok());
+  scribbler->Time(1);
+  EXPECT_TRUE(scribbler->CheckAfterwards().ok());
+  scribbler->Time(1);
+  EXPECT_THAT(std::string(scribbler->CheckAfterwards().message()), HasSubstr("input 0 was written"));
+}
+
+TEST_F(ProgramTest, AnAnswerThatIsRightOnlyTheFirstTimeIsFoundAfterwards) {
+  const auto tired = Make([](float* x, const float* c, float* out, char*, int call) {
+    AddAll(x, c, out);
+    if (call > 0) out[7] = 0;
+  });
+  ASSERT_TRUE(tired->Verify().ok());
+  tired->Time(1);
+  EXPECT_TRUE(absl::IsDataLoss(tired->CheckAfterwards()));
+  // Whoever wrote the output last is judged by it.
+  const auto right = Make(Right());
+  ASSERT_TRUE(right->Verify().ok());
+  right->Time(1);
+  EXPECT_TRUE(tired->CheckAfterwards().ok());
+  EXPECT_TRUE(right->CheckAfterwards().ok());
+}
+
+TEST_F(ProgramTest, ConstantsRotateAndNobodyMeetsWhatAnotherJustRead) {
+  const auto one = Make(Right()), other = Make(Right());
+  ASSERT_TRUE(one->Verify().ok());
+  ASSERT_TRUE(other->Verify().ok());
+  one->Time(3);
+  other->Time(5);
+  // 512 bytes in copies of 64: each is read once.
+  EXPECT_EQ(std::set<const void*>(device_.read.begin(), device_.read.end()).size(), 8u);
+  one->Time(1);
+  EXPECT_EQ(device_.read.back(), device_.read.front());
+}
+
+TEST_F(ProgramTest, CopiesThatAnothersHavePushedOutComeBackFirst) {
+  const auto rotating = Make(Right()), warm = Make(Right(), "warm");
+  ASSERT_TRUE(rotating->Verify().ok());
+  ASSERT_TRUE(warm->Verify().ok());
+  rotating->Time(1);
+  EXPECT_EQ(device_.fetched, 8);
+  rotating->Time(1);
+  EXPECT_EQ(device_.fetched, 8) << "nobody came in between";
+  warm->Time(1);
+  rotating->Time(1);
+  EXPECT_EQ(device_.fetched, 16);
+}
+
+// Constants are kept backwards. The packer may be another device than the one whose kernel wants them so.
+TEST_F(ProgramTest, ConstantsArePackedByThePacker) {
+  ScriptedDevice elsewhere;
+  for (ScriptedDevice* packer : {&device_, &elsewhere}) {
+    device_.other_packer = packer;
+    const int before = packer->calls;
+    auto pack = std::make_shared<ScriptedCode>();
+    pack->body = [](float* from, const float*, float* to, char*, int) {
+      std::reverse_copy(from, from + kElements, to);
+    };
+    pack->scratch_bytes = 0;
+    pack->parameter_bytes = {4 * kElements, 4 * kElements};
+    const auto program = Make(
+        [](float* x, const float* c, float* out, char*, int) {
+          for (int i = 0; i < kElements; ++i) out[i] = x[i] + c[kElements - 1 - i];
+        },
+        "model", 8, pack);
+    EXPECT_TRUE(program->Verify().ok()) << program->Verify().status();
+    program->Time(9);
+    EXPECT_TRUE(program->CheckAfterwards().ok());
+    EXPECT_GT(packer->calls, before);
+  }
+}
+
+TEST_F(ProgramTest, FlushedMeansBeforeEachCall) {
+  const auto program = Make(Right(), "flushed");
+  ASSERT_TRUE(program->Verify().ok());
+  EXPECT_EQ(program->Time(2), 2e-3);
+  EXPECT_THAT(device_.log, ElementsAre("evict", "time 1", "evict", "time 1"));
+}
+
+TEST_F(ProgramTest, ADeviceThatFailsIsNoWrongAnswer) {
+  const auto program = Make(Right());
+  device_.broken = true;
+  const absl::Status status = program->Verify().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+}  // namespace
+}  // namespace temper::worker

@@ -77,7 +77,7 @@ const std::vector<Layer> kLayers = {
     {"measure_worker/", {"measure_worker/", "proto/", "temper/v1/", "security/", "trial/", "compiler/", "base/"}},
     {"cli/",
      {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "security/", "trial/",
-      "base/"}},
+      "tuner_server/search/tuner.h", "base/"}},
 };
 
 bool IsOurs(const std::string& include) {

@@ -11,6 +11,7 @@
 #include "cli/local_fleet.h"
 #include "cli/progress.h"
 #include "cli/tune_report.h"
+#include "compiler/graph/graph_json.h"
 #include "tuner_server/search/tuner.h"
 
 namespace temper {

@@ -1,5 +1,5 @@
-// Seeded weights for a graph that came without its own. What a constant is for decides how it is drawn, so that
-// activations keep their scale through deep networks: timings must not be those of infinities or denormals.
+#include "compiler/graph/fill_constants.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "compiler/graph/graph.h"
 
 namespace temper {
 namespace {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/graph/fill_constants.h"
 #include "tests/graph/builder.h"
 
 namespace temper {

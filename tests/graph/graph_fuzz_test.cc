@@ -1,4 +1,7 @@
 // Whatever passes run, the answers stay: random graphs, every pass on, each one off, and none at all.
+#include "compiler/graph/extract.h"
+#include "compiler/graph/fill_constants.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/graph/pipeline.h"
 #include "tests/graph/builder.h"

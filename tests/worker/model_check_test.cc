@@ -1,4 +1,7 @@
 // A whole model in the backend: finalists as its kernels, and end to end, untuned against tuned.
+#include "compiler/graph/extract.h"
+#include "compiler/graph/fill_constants.h"
+#include "compiler/graph/graph_json.h"
 #include "measure_worker/backends/cpu/model_check.h"
 
 #include "measure_worker/backends/cpu/model_finals.h"
@@ -15,7 +18,6 @@
 #include <iterator>
 
 #include "base/temporary_directory.h"
-#include "compiler/graph/graph.h"
 #include "compiler/graph/pipeline.h"
 #include "compiler/ops/template.h"
 #include "tests/graph/builder.h"

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/graph_json.h"
 #include "tuner_server/search/tuner.h"
 
 namespace temper {

@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/ops/template.h"
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/alternatives.h"
 #include "measure_worker/backends/cpu/code.h"
 #include "measure_worker/backends/cpu/memory.h"
 #include "measure_worker/backends/cpu/model_runner.h"

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "compiler/graph/extract.h"
 
 namespace temper {
 

@@ -13,6 +13,7 @@
 #include "cli/json_line.h"
 #include "cli/explain_html.h"
 #include "cli/explanation.h"
+#include "compiler/graph/extract.h"
 
 namespace temper {
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 #include "compiler/ops/shape_distance.h"
 #include "compiler/runtime/timing.h"
 #include "storage/best.h"

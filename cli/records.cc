@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/graph/alternatives.h"
 
 namespace temper {
 namespace {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
+#include "compiler/graph/extract.h"
 
 namespace temper {
 namespace {

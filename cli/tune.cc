@@ -12,6 +12,8 @@
 #include "cli/local_fleet.h"
 #include "cli/progress.h"
 #include "cli/tune_report.h"
+#include "compiler/graph/graph_json.h"
+#include "tuner_server/search/tuner.h"
 
 namespace temper {
 namespace {
@@ -188,7 +190,7 @@ void AddTune(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand("tune", "search the fastest config of every operator, by measurement");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
-  command->add_option("--tuner", o->tuner, "xgb, xgb-rank, ga, droplet, grid or random")->capture_default_str();
+  command->add_option("--tuner", o->tuner, absl::StrCat("one of ", TunerNames()))->capture_default_str();
   command->add_option("--trials", o->trials, "new trials for the whole model")->check(ZeroOrMore());
   command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task")->check(ZeroOrMore());
   command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one")

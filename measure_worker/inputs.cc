@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/rng.h"
+#include "compiler/ops/op.h"
 
 namespace temper::worker {
 namespace {
@@ -13,15 +14,6 @@ constexpr int64_t kSmallInts = 8;
 // Of a larger array the rest repeats the first so many, a prime: rows do not repeat with it. A table of words would
 // take longer to draw than its gather to tune.
 constexpr size_t kMostDrawn = 1048573;
-
-// Operand positions on which an operator wants positive numbers.
-struct PositiveOperand {
-  std::string_view op;
-  size_t position;
-};
-constexpr PositiveOperand kPositive[] = {
-    {"sqrt", 0}, {"log", 0}, {"reciprocal", 0}, {"rsqrt", 0}, {"pow", 0}, {"div", 1}, {"mod", 1}, {"batch_norm", 4},
-};
 
 // Inputs from which `arg` is computed.
 void MarkSources(const Workload& w, int arg, std::vector<bool>& marked) {
@@ -37,8 +29,9 @@ void MarkSources(const Workload& w, int arg, std::vector<bool>& marked) {
 std::vector<bool> PositiveInputs(const Workload& w) {
   std::vector<bool> positive(w.inputs.size(), false);
   for (const Workload::Call& call : w.calls) {
-    for (const PositiveOperand& p : kPositive) {
-      if (p.op == call.op && p.position < call.args.size()) MarkSources(w, call.args[p.position], positive);
+    const OpDef& op = *FindOp(call.op);
+    for (size_t i = 0; i < call.args.size(); ++i) {
+      if (op.NumbersOf(i) == Numbers::kPositive) MarkSources(w, call.args[i], positive);
     }
   }
   return positive;
@@ -48,7 +41,7 @@ std::vector<bool> PositiveInputs(const Workload& w) {
 int64_t IndexBound(const Workload& w) {
   int64_t bound = std::numeric_limits<int64_t>::max();
   for (const Workload::Call& call : w.calls) {
-    if (call.op.find("gather") == std::string::npos || call.args.empty() || call.args[0] < 0) continue;
+    if (FindOp(call.op)->move != Move::kPicks || call.args[0] < 0) continue;
     const Shape& data = w.TypeOf(call.args[0]).shape;
     if (call.attrs.Has("axis") && !data.empty()) {
       const auto rank = static_cast<int64_t>(data.size());

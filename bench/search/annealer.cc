@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "compiler/runtime/timing.h"
+#include "tuner_server/search/annealer.h"
 #include "tuner_server/search/ranking.h"
-#include "tuner_server/search/tuners.h"
 
 namespace temper {
 namespace {

@@ -48,7 +48,7 @@ struct CodeGenerator {
   // "5-llvm19": its version and its tools' major version. Records of another one are of other code.
   std::string (*id)();
   absl::StatusOr<Artifact> (*compile)(const std::vector<CodegenInput>& kernels, const Target& target);
-  // For people; the forms that it knows, such as "ir" and "asm".
+  // For people; the forms that it knows, such as "asm", "ir", and "emitted": as it is before LLVM's own passes.
   absl::StatusOr<std::string> (*emit_text)(const std::vector<CodegenInput>& kernels, const Target& target,
                                            std::string_view form);
   // Runs the kernel `symbol` of the artifact's code; what it returns is as of temper_kernel. Null where the code is
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, c
                                      std::string_view form);
 std::string CodegenId(const Target& target);
 
-// Raised by hand when the code that "llvm" generates for the same nest changes.
+// Raised by hand when the code that "llvm" generates for the same nest changes; tests/codegen/golden_test.cc says when.
 inline constexpr int kCodegenVersion = 5;
 
 // An object loaded into this process, ready to call. Symbols it needs beyond libc are refused.

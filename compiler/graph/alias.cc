@@ -20,6 +20,8 @@ struct Run {
   size_t in_begin, in_end, out_begin, out_end;
 };
 
+Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
+
 // The finest such runs, left to right; axes of extent 1 left over at the end are runs of their own.
 std::vector<Run> MatchRuns(const Shape& in, const Shape& out) {
   std::vector<Run> runs;
@@ -99,7 +101,7 @@ std::vector<int> TransposeAliasPerm(const TensorType& in, const std::vector<int6
 
 std::optional<int64_t> SliceStart(const Graph& g, const Node& node) {
   constexpr int64_t kAlignment = 64;
-  if (node.op != "slice") return std::nullopt;
+  if (MoveOf(node) != Move::kSlices) return std::nullopt;
   const TensorType& in = g.values[node.inputs[0]].type;
   const TensorType& out = g.values[node.output].type;
   const absl::StatusOr<std::vector<ops::AxisSlice>> slices = ops::SlicesOf(node.attrs, in.shape);
@@ -123,14 +125,23 @@ std::optional<int64_t> SliceStart(const Graph& g, const Node& node) {
 bool IsAliasNode(const Graph& g, const Node& node) {
   const TensorType& out = g.values[node.output].type;
   const TensorType& in = node.inputs.empty() || node.inputs[0] == kNoValue ? out : g.values[node.inputs[0]].type;
-  if (node.op == "identity" || node.op == "layout_copy") return SameBytes(out.shape, in.perm, out.perm);
-  if (node.op == "transpose") {
-    return SameBytes(out.shape, TransposeAliasPerm(in, node.attrs.Ints("perm")), out.perm);
+  switch (MoveOf(node)) {
+    case Move::kSame:
+      return SameBytes(out.shape, in.perm, out.perm);
+    case Move::kReshapes: {
+      const std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape);
+      return perm.has_value() && SameBytes(out.shape, *perm, out.perm);
+    }
+    case Move::kTransposes:
+      return SameBytes(out.shape, TransposeAliasPerm(in, node.attrs.Ints("perm")), out.perm);
+    case Move::kSlices:
+      return SliceStart(g, node).has_value();
+    case Move::kConcatenates:
+    case Move::kPicks:
+    case Move::kNone:
+      break;
   }
-  if (node.op == "slice") return SliceStart(g, node).has_value();
-  if (node.op != "reshape") return false;
-  const std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape);
-  return perm.has_value() && SameBytes(out.shape, *perm, out.perm);
+  return false;
 }
 
 std::vector<ValueId> AliasRoots(const Graph& g) {
@@ -154,7 +165,7 @@ std::vector<ValueId> AliasRoots(const Graph& g) {
     }
     if (group.nodes.size() != 1 || !IsAliasNode(g, node)) continue;
     const ValueId base = root[node.inputs[0]];
-    cut[node.output] = cut[node.inputs[0]] || node.op == "slice";
+    cut[node.output] = cut[node.inputs[0]] || MoveOf(node) == Move::kSlices;
     if (is_output[node.output]) {
       if (fixed[base] || cut[node.output] || written_to[base] != kNoValue) continue;  // a copy
       written_to[base] = node.output;

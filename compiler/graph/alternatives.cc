@@ -1,6 +1,9 @@
+#include "compiler/graph/alternatives.h"
+
 #include <algorithm>
 
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 
 namespace temper {
 namespace {

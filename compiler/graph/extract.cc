@@ -1,3 +1,5 @@
+#include "compiler/graph/extract.h"
+
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -5,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "compiler/graph/alias.h"
-#include "compiler/graph/graph.h"
 
 namespace temper {
 namespace {

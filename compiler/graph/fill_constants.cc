@@ -1,5 +1,5 @@
-// Seeded weights for a graph that came without its own. What a constant is for decides how it is drawn, so that
-// activations keep their scale through deep networks: timings must not be those of infinities or denormals.
+#include "compiler/graph/fill_constants.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "compiler/graph/graph.h"
 
 namespace temper {
 namespace {
@@ -29,23 +28,23 @@ double Normal(Rng& rng) {
   return (static_cast<double>(sum) * 0x1p-16 - 2) * std::numbers::sqrt3;
 }
 
-double FanIn(const Graph& g, const Node& node, const Shape& weight) {
-  if (node.op == "conv2d") return static_cast<double>(weight[1] * weight[2] * weight[3]);
-  if (node.op == "conv_transpose2d") return static_cast<double>(weight[0] * weight[2] * weight[3]);
-  const Shape& x = g.values[node.inputs[0]].type.shape;
-  return static_cast<double>(x[x.size() - (node.attrs.Int("trans_a", 0) != 0 ? 2 : 1)]);
-}
-
 Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
-  const Shape& shape = g.values[node.inputs[operand]].type.shape;
-  if (node.op == "conv2d" || node.op == "conv_transpose2d") return {0, std::sqrt(2 / FanIn(g, node, shape))};
-  if (node.op == "matmul") return {0, std::sqrt(1 / FanIn(g, node, shape))};
-  const bool scale = (node.op == "batch_norm" || node.op == "layer_norm" || node.op == "instance_norm") && operand == 1;
-  const bool factor = node.op == "mul" || node.op == "div" || node.op == "pow";
-  if (scale || factor) return {1, 0.05, true};
-  const bool variance = node.op == "batch_norm" && operand == 4;
-  if (variance || node.op == "sqrt" || node.op == "log") return {1, 0.1, true};
-  if (node.op == "gather") return {0, 0.5};
+  const OpDef& op = *FindOp(node.op);
+  if (op.terms) {
+    std::vector<TensorType> inputs;
+    for (ValueId v : node.inputs) inputs.push_back(v == kNoValue ? TensorType{} : g.values[v].type);
+    // A convolution is mostly followed by an activation that halves its square.
+    return {0, std::sqrt((op.windows ? 2 : 1) / op.terms(node.attrs, inputs))};
+  }
+  switch (op.NumbersOf(operand)) {
+    case Numbers::kFactor:
+      return {1, 0.05, true};
+    case Numbers::kPositive:
+      return {1, 0.1, true};
+    case Numbers::kAny:
+      break;
+  }
+  if (op.move == Move::kPicks) return {0, 0.5};
   return {};
 }
 

@@ -1,7 +1,6 @@
 // The whole model between import and code: a list of operator calls over values, in topological order.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,43 +61,5 @@ absl::Status Verify(const Graph& g);  // order, ranks, inferred types equal stor
 std::string Text(const Graph& g);     // one line a node: "%12 = conv2d(%3, %w; attrs) : f32[...]@0231  # node name"
 // Evaluates by references, node by node (logical arrays). For tests and for folding.
 absl::StatusOr<std::vector<NDArray>> RunReference(const Graph& g, std::span<const NDArray> inputs);
-
-// The group as a workload, and which value each workload input is.
-struct Extracted {
-  Workload workload;
-  std::vector<ValueId> inputs;
-  ValueId output;
-};
-absl::StatusOr<Extracted> Extract(const Graph& g, const Group& group);
-
-// A task: one distinct workload of the graph and its alternatives, and how often it occurs. Groups that are free
-// (aliases: a reshape that moves nothing), opaque or without elements give no task. kInvalidArgument: a workload is
-// beyond the limits of ParseWorkload.
-struct Task {
-  Workload workload;
-  int count;
-  bool alternative = false;  // of alternatives only: runs where they are chosen
-};
-absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
-// Of the workloads and their counts, in any order: models that agree in these are one model to the tuner. Stable.
-std::string ModelHash(const std::vector<Task>& tasks);
-// Seconds of a workload's kernel at its best; nullopt: not known.
-using SecondsFn = std::function<absl::StatusOr<std::optional<double>>(const Workload&)>;
-// Puts each alternative whose kernels are known to take less time together than those they replace in their place, and
-// forgets the others. How many were taken.
-absl::StatusOr<int> ChooseAlternatives(Graph& g, const SecondsFn& seconds);
-// The groups with the alternatives in their places.
-std::vector<Group> WithAlternatives(const std::vector<Group>& groups, std::span<const Alternative> alternatives);
-// The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots), or a concatenation
-// whose operands are written into it (see PartsOfConcats). A reshape of a graph
-// input, a constant or another output into a graph output is no alias but a copy.
-bool IsAlias(const Graph& g, const Group& group);
-
-// JSON, without the data of float constants of more than 64 elements (types stay): what SubmitJob carries. FromJson
-// gives those constants no data, and bounds what it takes: the text may come from anywhere. FillConstants draws them
-// from a seed (scaled by fan-in, so that values stay in range).
-std::string ToJson(const Graph& g);
-absl::StatusOr<Graph> GraphFromJson(std::string_view json);
-void FillConstants(Graph& g, uint64_t seed);
 
 }  // namespace temper

@@ -1,9 +1,10 @@
 // The graph as JSON: what SubmitJob carries and workers read back. Input from the wire is checked like any other.
+#include "compiler/graph/graph_json.h"
+
 #include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/graph/graph.h"
 #include "nlohmann/json.hpp"
 
 namespace temper {

@@ -27,7 +27,7 @@ Uses UsesOf(const Graph& g) {
 }
 
 bool IsConcat(const Graph& g, const Group& group) {
-  return group.nodes.size() == 1 && g.nodes[group.nodes[0]].op == "concat";
+  return group.nodes.size() == 1 && FindOp(g.nodes[group.nodes[0]].op)->move == Move::kConcatenates;
 }
 
 // Whether the value has a kernel of its own, whose result nothing else reads.

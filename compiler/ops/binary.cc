@@ -2,7 +2,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -11,14 +10,13 @@ using ir::Expr;
 
 enum class Kind { kArithmetic, kComparison, kEquality, kLogic };
 using Formula = Expr (*)(const Expr& a, const Expr& b, const Attrs& attrs);
-using Reference = NDArray (*)(const Attrs& attrs, reference::Arrays inputs, const TensorType& output);
 
 struct BinaryRule {
   std::string_view name;
   Kind kind;
   Formula formula;
-  Reference reference;
   double flops = 1;
+  Numbers left = Numbers::kAny, right = Numbers::kAny;
 };
 
 Expr Add(const Expr& a, const Expr& b, const Attrs&) { return a + b; }
@@ -53,22 +51,22 @@ Expr Mod(const Expr& a, const Expr& b, const Attrs& attrs) {
 }
 
 constexpr BinaryRule kRules[] = {
-    {"add", Kind::kArithmetic, Add, reference::Add},
-    {"sub", Kind::kArithmetic, Sub, reference::Sub},
-    {"mul", Kind::kArithmetic, Mul, reference::Mul},
-    {"div", Kind::kArithmetic, Div, reference::Div},
-    {"pow", Kind::kArithmetic, Pow, reference::Pow, 25},
-    {"min", Kind::kArithmetic, Min, reference::Min},
-    {"max", Kind::kArithmetic, Max, reference::Max},
-    {"mod", Kind::kArithmetic, Mod, reference::Mod, 4},
-    {"prelu", Kind::kArithmetic, PRelu, reference::PRelu, 2},
-    {"equal", Kind::kEquality, Equal, reference::Equal},
-    {"less", Kind::kComparison, Less, reference::Less},
-    {"less_equal", Kind::kComparison, LessEqual, reference::LessEqual},
-    {"greater", Kind::kComparison, Greater, reference::Greater},
-    {"greater_equal", Kind::kComparison, GreaterEqual, reference::GreaterEqual},
-    {"and", Kind::kLogic, And, reference::And},
-    {"or", Kind::kLogic, Or, reference::Or},
+    {"add", Kind::kArithmetic, Add},
+    {"sub", Kind::kArithmetic, Sub},
+    {"mul", Kind::kArithmetic, Mul, 1, Numbers::kFactor, Numbers::kFactor},
+    {"div", Kind::kArithmetic, Div, 1, Numbers::kFactor, Numbers::kPositive},
+    {"pow", Kind::kArithmetic, Pow, 25, Numbers::kPositive, Numbers::kFactor},
+    {"min", Kind::kArithmetic, Min},
+    {"max", Kind::kArithmetic, Max},
+    {"mod", Kind::kArithmetic, Mod, 4, Numbers::kAny, Numbers::kPositive},
+    {"prelu", Kind::kArithmetic, PRelu, 2},
+    {"equal", Kind::kEquality, Equal},
+    {"less", Kind::kComparison, Less},
+    {"less_equal", Kind::kComparison, LessEqual},
+    {"greater", Kind::kComparison, Greater},
+    {"greater_equal", Kind::kComparison, GreaterEqual},
+    {"and", Kind::kLogic, And},
+    {"or", Kind::kLogic, Or},
 };
 
 absl::StatusOr<TensorType> InferBinary(const BinaryRule& rule, const Attrs& attrs, const TensorType& a,
@@ -99,10 +97,7 @@ OpDef BinaryOp(const BinaryRule& rule) {
       return rule.formula(a(BroadcastIndex(i, a.shape())), b(BroadcastIndex(i, b.shape())), attrs);
     });
   };
-  op.reference = [&rule](const Attrs& attrs, std::span<const NDArray> in,
-                         const TensorType& output) -> absl::StatusOr<NDArray> {
-    return rule.reference(attrs, in, output);
-  };
+  op.numbers = {rule.left, rule.right};
   op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) {
     return rule.flops * Elements(out);
   };
@@ -131,7 +126,7 @@ absl::StatusOr<ir::Tensor> ComputeWhere(ir::ProgramBuilder&, const Attrs&, std::
 std::vector<OpDef> BinaryOps() {
   std::vector<OpDef> ops;
   for (const BinaryRule& rule : kRules) ops.push_back(BinaryOp(rule));
-  ops.push_back({"where", OpPattern::kElementwise, 3, 3, InferWhere, ComputeWhere, reference::Where,
+  ops.push_back({"where", OpPattern::kElementwise, 3, 3, InferWhere, ComputeWhere,
                  [](const Attrs&, std::span<const TensorType>, const TensorType& out) { return Elements(out); },
                  OpTypes::kMoves});
   return ops;

@@ -3,7 +3,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -137,6 +136,16 @@ absl::StatusOr<ir::Tensor> ComputeTransposed(ir::ProgramBuilder& b, const Attrs&
       });
 }
 
+double ConvTerms(const Attrs&, std::span<const TensorType> in) {
+  const Shape& w = in[1].shape;
+  return static_cast<double>(w[1] * w[2] * w[3]);
+}
+
+double TransposedTerms(const Attrs& attrs, std::span<const TensorType> in) {
+  const Shape& w = in[1].shape;
+  return static_cast<double>(w[0] / attrs.Int("group", 1) * w[2] * w[3]);
+}
+
 double TransposedFlops(const Attrs&, std::span<const TensorType> in, const TensorType&) {
   const Shape& w = in[1].shape;
   return 2 * Elements(in[0]) * static_cast<double>(w[1] * w[2] * w[3]);
@@ -145,11 +154,17 @@ double TransposedFlops(const Attrs&, std::span<const TensorType> in, const Tenso
 }  // namespace
 
 std::vector<OpDef> ConvOps() {
-  return {
-      {"conv2d", OpPattern::kAnchor, 2, 2, InferConv, ComputeConv, reference::Conv2d, ConvFlops, OpTypes::kContracts},
-      {"conv_transpose2d", OpPattern::kAnchor, 2, 2, InferTransposed, ComputeTransposed, reference::ConvTranspose2d,
-       TransposedFlops, OpTypes::kContracts},
+  std::vector<OpDef> ops = {
+      {"conv2d", OpPattern::kAnchor, 2, 2, InferConv, ComputeConv, ConvFlops},
+      {"conv_transpose2d", OpPattern::kAnchor, 2, 2, InferTransposed, ComputeTransposed, TransposedFlops},
   };
+  ops[0].terms = ConvTerms;
+  ops[1].terms = TransposedTerms;
+  for (OpDef& op : ops) {
+    op.types = OpTypes::kContracts;
+    op.windows = true;
+  }
+  return ops;
 }
 
 }  // namespace temper::ops

@@ -3,7 +3,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -50,6 +49,10 @@ absl::StatusOr<ir::Tensor> Compute(ir::ProgramBuilder& b, const Attrs& attrs, st
                      });
 }
 
+double TermsOf(const Attrs& attrs, std::span<const TensorType> in) {
+  return static_cast<double>(Depth(attrs, in[0].shape));
+}
+
 double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorType& output) {
   return 2 * Elements(output) * static_cast<double>(Depth(attrs, in[0].shape));
 }
@@ -57,7 +60,9 @@ double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorT
 }  // namespace
 
 std::vector<OpDef> MatmulOps() {
-  return {{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, reference::Matmul, FlopsOf, OpTypes::kContracts}};
+  OpDef op{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, FlopsOf, OpTypes::kContracts};
+  op.terms = TermsOf;
+  return {std::move(op)};
 }
 
 }  // namespace temper::ops

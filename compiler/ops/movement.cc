@@ -6,7 +6,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 #include "compiler/ops/slice_util.h"
 
 namespace temper::ops {
@@ -297,22 +296,28 @@ absl::StatusOr<Tensor> ComputeDepthToSpace(ir::ProgramBuilder&, const Attrs& att
 
 double NoFlops(const Attrs&, Types, const TensorType&) { return 0; }
 
+using InferRule = absl::StatusOr<TensorType> (*)(const Attrs&, Types);
+using Formula = absl::StatusOr<Tensor> (*)(ir::ProgramBuilder&, const Attrs&, Inputs, const TensorType&);
+OpDef MoveOp(std::string_view name, int least, int most, InferRule infer, Formula compute, Move move = Move::kNone) {
+  OpDef op{name, OpPattern::kInjective, least, most, infer, compute, NoFlops, OpTypes::kMoves};
+  op.move = move;
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> MovementOps() {
-  constexpr OpPattern kMoves = OpPattern::kInjective;
-  constexpr OpTypes kAny = OpTypes::kMoves;
   constexpr int kMostParts = 1024;
   return {
-      {"reshape", kMoves, 1, 1, InferReshape, ComputeReshape, reference::Reshape, NoFlops, kAny},
-      {"transpose", kMoves, 1, 1, InferTranspose, ComputeTranspose, reference::Transpose, NoFlops, kAny},
-      {"concat", kMoves, 1, kMostParts, InferConcat, ComputeConcat, reference::Concat, NoFlops, kAny},
-      {"slice", kMoves, 1, 1, InferSlice, ComputeSlice, reference::Slice, NoFlops, kAny},
-      {"pad", kMoves, 1, 1, InferPad, ComputePad, reference::Pad, NoFlops, kAny},
-      {"gather", kMoves, 2, 2, InferGather, ComputeGather, reference::Gather, NoFlops, kAny},
-      {"expand", kMoves, 1, 1, InferExpand, ComputeExpand, reference::Expand, NoFlops, kAny},
-      {"tile", kMoves, 1, 1, InferTile, ComputeTile, reference::Tile, NoFlops, kAny},
-      {"depth_to_space", kMoves, 1, 1, InferDepthToSpace, ComputeDepthToSpace, reference::DepthToSpace, NoFlops, kAny},
+      MoveOp("reshape", 1, 1, InferReshape, ComputeReshape, Move::kReshapes),
+      MoveOp("transpose", 1, 1, InferTranspose, ComputeTranspose, Move::kTransposes),
+      MoveOp("concat", 1, kMostParts, InferConcat, ComputeConcat, Move::kConcatenates),
+      MoveOp("slice", 1, 1, InferSlice, ComputeSlice, Move::kSlices),
+      MoveOp("pad", 1, 1, InferPad, ComputePad),
+      MoveOp("gather", 2, 2, InferGather, ComputeGather, Move::kPicks),
+      MoveOp("expand", 1, 1, InferExpand, ComputeExpand),
+      MoveOp("tile", 1, 1, InferTile, ComputeTile),
+      MoveOp("depth_to_space", 1, 1, InferDepthToSpace, ComputeDepthToSpace),
   };
 }
 

@@ -2,7 +2,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -170,17 +169,20 @@ double FlopsPerElement(const Attrs&, std::span<const TensorType>, const TensorTy
 }  // namespace
 
 std::vector<OpDef> NormOps() {
-  return {
-      {"softmax", OpPattern::kReduction, 1, 1, InferSoftmax, ComputeSoftmax, reference::Softmax, FlopsPerElement<14>},
-      {"log_softmax", OpPattern::kReduction, 1, 1, InferSoftmax, ComputeLogSoftmax, reference::LogSoftmax,
-       FlopsPerElement<14>},
-      {"layer_norm", OpPattern::kReduction, 2, 3, InferLayerNorm, ComputeLayerNorm, reference::LayerNorm,
-       FlopsPerElement<8>},
-      {"instance_norm", OpPattern::kReduction, 3, 3, InferInstanceNorm, ComputeInstanceNorm, reference::InstanceNorm,
-       FlopsPerElement<8>},
-      {"batch_norm", OpPattern::kElementwise, 5, 5, InferPerChannel, ComputeBatchNorm, reference::BatchNorm,
-       FlopsPerElement<4>},
-  };
+  constexpr OpPattern kReduces = OpPattern::kReduction;
+  constexpr Numbers kAny = Numbers::kAny, kScale = Numbers::kFactor, kVariance = Numbers::kPositive;
+  OpDef layer{"layer_norm", kReduces, 2, 3, InferLayerNorm, ComputeLayerNorm, FlopsPerElement<8>};
+  OpDef instance{"instance_norm", kReduces, 3, 3, InferInstanceNorm, ComputeInstanceNorm, FlopsPerElement<8>};
+  OpDef batch{"batch_norm", OpPattern::kElementwise, 5, 5, InferPerChannel, ComputeBatchNorm, FlopsPerElement<4>};
+  layer.numbers = {kAny, kScale};
+  instance.numbers = {kAny, kScale};
+  batch.numbers = {kAny, kScale, kAny, kAny, kVariance};
+  instance.per_channel = batch.per_channel = true;
+  return {{"softmax", kReduces, 1, 1, InferSoftmax, ComputeSoftmax, FlopsPerElement<14>},
+          {"log_softmax", kReduces, 1, 1, InferSoftmax, ComputeLogSoftmax, FlopsPerElement<14>},
+          std::move(layer),
+          std::move(instance),
+          std::move(batch)};
 }
 
 }  // namespace temper::ops

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "compiler/ir/te.h"
 #include "compiler/ops/workload.h"
@@ -13,7 +14,8 @@ namespace temper {
 
 // What fusion may do with it.
 enum class OpPattern : uint8_t {
-  kElementwise,  // one output element from the elements at the same (broadcast) index of the operands
+  // One output element from the elements at the same index of the operands, broadcast by NumPy's rule or `per_channel`.
+  kElementwise,
   // Moves data: each output element is one input element or a constant (reshape, transpose, concat, slice, gather).
   kInjective,
   kReduction,  // reduces axes of one operand (mean, softmax, layer norm, pooling)
@@ -29,6 +31,26 @@ enum class OpTypes : uint8_t {
   kConverts,   // it knows every type itself
 };
 
+// Where an operator that only moves elements takes each of them from, as far as others make use of it: who renames what
+// lies in memory (graph/alias.h), writes concatenations in parts, orders layouts, draws indices.
+enum class Move : uint8_t {
+  kNone,          // it computes, or moves them in another way
+  kSame,          // the same index
+  kReshapes,      // the same place in the row-major sequence
+  kTransposes,    // result axis i is operand axis perm[i] (attribute)
+  kSlices,        // as SlicesOf(attributes) says (slice_util.h)
+  kConcatenates,  // operands one behind another along the attribute axis
+  kPicks,         // the positions along the attribute axis of the first operand that the second one holds
+};
+
+// Which numbers an operand wants where they are drawn, so that results are ordinary numbers: weights of a graph that
+// came without them (graph/fill_constants.h), and what kernels are verified and timed with.
+enum class Numbers : uint8_t {
+  kAny,
+  kFactor,    // it scales the result: as a weight, about 1
+  kPositive,  // of zero or a negative number the result would be infinite or no number
+};
+
 struct OpDef {
   std::string_view name;  // Temper's: lower case, "conv2d", "matmul", "add"
   OpPattern pattern;
@@ -41,12 +63,25 @@ struct OpDef {
   std::function<absl::StatusOr<ir::Tensor>(ir::ProgramBuilder& b, const Attrs&, std::span<const ir::Tensor> inputs,
                                            const TensorType& output)>
       compute;
-  // Logical, row-major NDArrays in and out. Fast enough for verification (blocked loops), independent of `compute`.
-  std::function<absl::StatusOr<NDArray>(const Attrs&, std::span<const NDArray> inputs, const TensorType& output)>
-      reference;
   // Floating-point operations (a multiply-add is two).
   std::function<double(const Attrs&, std::span<const TensorType> inputs, const TensorType& output)> flops;
+
+  // Traits: what others may ask instead of the name. tests/ops/traits_test.cc holds each against what the operator
+  // does.
   OpTypes types = OpTypes::kComputes;
+  std::vector<Numbers> numbers = {};  // by operand; any for those past the end
+  Move move = Move::kNone;
+  bool windows = false;      // slides a window (dilations, pads, strides) over the last two axes of its first operand
+  bool per_channel = false;  // operands after the first may hold one value for each index of axis 1
+  // Of a contraction: how many products one element of its result is the sum of, at most. Null for others.
+  std::function<double(const Attrs&, std::span<const TensorType> inputs)> terms = nullptr;
+
+  // Logical, row-major NDArrays in and out. Fast enough for verification (blocked loops), independent of `compute`.
+  // The tree's own operators have theirs from the tables of reference/reference.h.
+  std::function<absl::StatusOr<NDArray>(const Attrs&, std::span<const NDArray> inputs, const TensorType& output)>
+      reference = nullptr;
+
+  Numbers NumbersOf(size_t operand) const { return operand < numbers.size() ? numbers[operand] : Numbers::kAny; }
 };
 
 std::span<const OpDef> AllOps();             // the table in registry.cc

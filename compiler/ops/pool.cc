@@ -2,7 +2,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -118,10 +117,12 @@ double PoolFlops(const Attrs& attrs, std::span<const TensorType>, const TensorTy
 }  // namespace
 
 std::vector<OpDef> PoolOps() {
-  return {
-      {"max_pool2d", OpPattern::kReduction, 1, 1, InferMax, ComputeMax, reference::MaxPool2d, PoolFlops},
-      {"avg_pool2d", OpPattern::kReduction, 1, 1, InferAverage, ComputeAverage, reference::AvgPool2d, PoolFlops},
+  std::vector<OpDef> ops = {
+      {"max_pool2d", OpPattern::kReduction, 1, 1, InferMax, ComputeMax, PoolFlops},
+      {"avg_pool2d", OpPattern::kReduction, 1, 1, InferAverage, ComputeAverage, PoolFlops},
   };
+  for (OpDef& op : ops) op.windows = true;
+  return ops;
 }
 
 }  // namespace temper::ops

@@ -4,7 +4,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -17,7 +16,6 @@ struct ReduceRule {
   bool floats_only;
   Expr (*before)(const Expr& x);                  // applied to each element
   Expr (*after)(const Expr& sum, int64_t count);  // applied to the combined value
-  absl::StatusOr<NDArray> (*reference)(const Attrs&, reference::Arrays, const TensorType&);
 };
 
 Expr Same(const Expr& x) { return x; }
@@ -30,12 +28,12 @@ Expr Mean(const Expr& sum, int64_t count) {
 }
 
 constexpr ReduceRule kRules[] = {
-    {"reduce_sum", ir::Combiner::kSum, false, Same, Combined, reference::ReduceSum},
-    {"reduce_mean", ir::Combiner::kSum, false, Same, Mean, reference::ReduceMean},
-    {"reduce_max", ir::Combiner::kMax, false, Same, Combined, reference::ReduceMax},
-    {"reduce_min", ir::Combiner::kMin, false, Same, Combined, reference::ReduceMin},
-    {"reduce_prod", ir::Combiner::kProd, false, Same, Combined, reference::ReduceProd},
-    {"reduce_l2", ir::Combiner::kSum, true, Square, Root, reference::ReduceL2},
+    {"reduce_sum", ir::Combiner::kSum, false, Same, Combined},
+    {"reduce_mean", ir::Combiner::kSum, false, Same, Mean},
+    {"reduce_max", ir::Combiner::kMax, false, Same, Combined},
+    {"reduce_min", ir::Combiner::kMin, false, Same, Combined},
+    {"reduce_prod", ir::Combiner::kProd, false, Same, Combined},
+    {"reduce_l2", ir::Combiner::kSum, true, Square, Root},
 };
 
 absl::StatusOr<TensorType> InferReduce(const ReduceRule& rule, const Attrs& attrs, const TensorType& x) {
@@ -87,7 +85,6 @@ OpDef ReduceOp(const ReduceRule& rule) {
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> in) { return InferReduce(rule, attrs, in[0]); };
   op.compute = [&rule](ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
                        const TensorType& output) { return ComputeReduce(rule, b, attrs, in[0], output); };
-  op.reference = rule.reference;
   op.flops = [](const Attrs&, std::span<const TensorType> in, const TensorType&) { return Elements(in[0]); };
   return op;
 }
@@ -109,7 +106,7 @@ absl::StatusOr<TensorType> InferArgMax(const Attrs& attrs, std::span<const Tenso
 std::vector<OpDef> ReduceOps() {
   std::vector<OpDef> ops;
   for (const ReduceRule& rule : kRules) ops.push_back(ReduceOp(rule));
-  ops.push_back({"arg_max", OpPattern::kOpaque, 1, 1, InferArgMax, nullptr, reference::ArgMax,
+  ops.push_back({"arg_max", OpPattern::kOpaque, 1, 1, InferArgMax, nullptr,
                  [](const Attrs&, std::span<const TensorType> in, const TensorType&) { return Elements(in[0]); }});
   return ops;
 }

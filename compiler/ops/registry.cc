@@ -1,5 +1,6 @@
 // The table of operators: one line a family.
 #include "compiler/ops/families.h"
+#include "compiler/ops/reference/reference.h"
 #include "compiler/ops/template.h"
 #include "compiler/ops/widen.h"
 
@@ -10,9 +11,17 @@
 namespace temper {
 namespace {
 
-constexpr std::vector<OpDef> (*kFamilies[])() = {
-    ops::UnaryOps,  ops::BinaryOps, ops::ConvOps,     ops::MatmulOps, ops::PoolOps,
-    ops::ReduceOps, ops::NormOps,   ops::MovementOps, ops::ResizeOps,
+// The operators of a file in ops/, and their references, of the file of that name in ops/reference/.
+struct Family {
+  std::vector<OpDef> (*ops)();
+  std::span<const reference::Reference> (*references)();
+};
+constexpr Family kFamilies[] = {
+    {ops::UnaryOps, reference::UnaryReferences},   {ops::BinaryOps, reference::BinaryReferences},
+    {ops::ConvOps, reference::ConvReferences},     {ops::MatmulOps, reference::MatmulReferences},
+    {ops::PoolOps, reference::PoolReferences},     {ops::ReduceOps, reference::ReduceReferences},
+    {ops::NormOps, reference::NormReferences},     {ops::MovementOps, reference::MovementReferences},
+    {ops::ResizeOps, reference::ResizeReferences},
 };
 
 struct Registry {
@@ -41,8 +50,13 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry registry = [] {
     Registry r;
-    for (auto family : kFamilies) {
-      for (OpDef& op : family()) r.Add(std::move(op));
+    for (const Family& family : kFamilies) {
+      for (OpDef& op : family.ops()) {
+        for (const reference::Reference& reference : family.references()) {
+          if (reference.op == op.name) op.reference = reference.run;
+        }
+        r.Add(std::move(op));
+      }
     }
     return r;
   }();

@@ -5,7 +5,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -111,8 +110,6 @@ double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorT
 
 }  // namespace
 
-std::vector<OpDef> ResizeOps() {
-  return {{"resize", OpPattern::kInjective, 1, 1, Infer, Compute, reference::Resize, FlopsOf}};
-}
+std::vector<OpDef> ResizeOps() { return {{"resize", OpPattern::kInjective, 1, 1, Infer, Compute, FlopsOf}}; }
 
 }  // namespace temper::ops

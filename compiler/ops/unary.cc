@@ -5,7 +5,6 @@
 #include "compiler/ops/compute_util.h"
 #include "compiler/ops/families.h"
 #include "compiler/ops/infer_util.h"
-#include "compiler/ops/reference/reference.h"
 
 namespace temper::ops {
 namespace {
@@ -15,15 +14,14 @@ using ir::ExprKind;
 
 enum class Domain { kFloat, kNumber, kBool, kAny };
 using Formula = Expr (*)(const Expr& x, const Attrs& attrs);
-using Reference = NDArray (*)(const Attrs& attrs, const NDArray& x);
 
 struct UnaryRule {
   std::string_view name;
   Domain domain;
   std::vector<AttrRule> attrs;
   Formula formula;
-  Reference reference;
   double flops = 1;  // per element; a function counts as the polynomial that computes it
+  Numbers operand = Numbers::kAny;
 };
 
 Expr Like(const Expr& x, double value) { return ir::Const(value, x->dtype); }
@@ -82,35 +80,34 @@ Expr Gelu(const Expr& x, const Attrs& attrs) {
 }
 
 const std::vector<UnaryRule>& Rules() {
-  namespace ref = reference;
   constexpr AttrKind kF = AttrKind::kFloat;
   static const std::vector<UnaryRule> rules = {
-      {"relu", Domain::kNumber, {}, Relu, ref::Relu},
-      {"sigmoid", Domain::kFloat, {}, SigmoidOf, ref::Sigmoid, 12},
-      {"silu", Domain::kFloat, {}, Silu, ref::Silu, 13},
-      {"tanh", Domain::kFloat, {}, Function<ExprKind::kTanh>, ref::Tanh, 15},
-      {"erf", Domain::kFloat, {}, Function<ExprKind::kErf>, ref::Erf, 20},
-      {"exp", Domain::kFloat, {}, Function<ExprKind::kExp>, ref::Exp, 10},
-      {"log", Domain::kFloat, {}, Function<ExprKind::kLog>, ref::Log, 12},
-      {"sqrt", Domain::kFloat, {}, Function<ExprKind::kSqrt>, ref::Sqrt},
-      {"neg", Domain::kNumber, {}, Neg, ref::Neg},
-      {"abs", Domain::kNumber, {}, Abs, ref::Abs},
-      {"floor", Domain::kFloat, {}, Function<ExprKind::kFloor>, ref::Floor},
-      {"ceil", Domain::kFloat, {}, Function<ExprKind::kCeil>, ref::Ceil},
-      {"round", Domain::kFloat, {}, Function<ExprKind::kRound>, ref::Round},
-      {"sin", Domain::kFloat, {}, Function<ExprKind::kSin>, ref::Sin, 15},
-      {"cos", Domain::kFloat, {}, Function<ExprKind::kCos>, ref::Cos, 15},
-      {"reciprocal", Domain::kFloat, {}, Reciprocal, ref::Reciprocal},
-      {"not", Domain::kBool, {}, Not, ref::Not},
-      {"identity", Domain::kAny, {}, IdentityOf, ref::Identity, 0},
-      {"layout_copy", Domain::kAny, {}, IdentityOf, ref::Identity, 0},
-      {"clip", Domain::kNumber, {{"min", kF}, {"max", kF}}, Clip, ref::Clip, 2},
-      {"leaky_relu", Domain::kFloat, {{"alpha", kF}}, LeakyRelu, ref::LeakyRelu, 2},
-      {"elu", Domain::kFloat, {{"alpha", kF}}, Elu, ref::Elu, 12},
-      {"hard_sigmoid", Domain::kFloat, {{"alpha", kF}, {"beta", kF}}, HardSigmoid, ref::HardSigmoid, 4},
-      {"hard_swish", Domain::kFloat, {}, HardSwish, ref::HardSwish, 5},
-      {"softplus", Domain::kFloat, {}, Softplus, ref::Softplus, 25},
-      {"gelu", Domain::kFloat, {{"approximate", AttrKind::kString}}, Gelu, ref::Gelu, 25},
+      {"relu", Domain::kNumber, {}, Relu},
+      {"sigmoid", Domain::kFloat, {}, SigmoidOf, 12},
+      {"silu", Domain::kFloat, {}, Silu, 13},
+      {"tanh", Domain::kFloat, {}, Function<ExprKind::kTanh>, 15},
+      {"erf", Domain::kFloat, {}, Function<ExprKind::kErf>, 20},
+      {"exp", Domain::kFloat, {}, Function<ExprKind::kExp>, 10},
+      {"log", Domain::kFloat, {}, Function<ExprKind::kLog>, 12, Numbers::kPositive},
+      {"sqrt", Domain::kFloat, {}, Function<ExprKind::kSqrt>, 1, Numbers::kPositive},
+      {"neg", Domain::kNumber, {}, Neg},
+      {"abs", Domain::kNumber, {}, Abs},
+      {"floor", Domain::kFloat, {}, Function<ExprKind::kFloor>},
+      {"ceil", Domain::kFloat, {}, Function<ExprKind::kCeil>},
+      {"round", Domain::kFloat, {}, Function<ExprKind::kRound>},
+      {"sin", Domain::kFloat, {}, Function<ExprKind::kSin>, 15},
+      {"cos", Domain::kFloat, {}, Function<ExprKind::kCos>, 15},
+      {"reciprocal", Domain::kFloat, {}, Reciprocal, 1, Numbers::kPositive},
+      {"not", Domain::kBool, {}, Not},
+      {"identity", Domain::kAny, {}, IdentityOf, 0},
+      {"layout_copy", Domain::kAny, {}, IdentityOf, 0},
+      {"clip", Domain::kNumber, {{"min", kF}, {"max", kF}}, Clip, 2},
+      {"leaky_relu", Domain::kFloat, {{"alpha", kF}}, LeakyRelu, 2},
+      {"elu", Domain::kFloat, {{"alpha", kF}}, Elu, 12},
+      {"hard_sigmoid", Domain::kFloat, {{"alpha", kF}, {"beta", kF}}, HardSigmoid, 4},
+      {"hard_swish", Domain::kFloat, {}, HardSwish, 5},
+      {"softplus", Domain::kFloat, {}, Softplus, 25},
+      {"gelu", Domain::kFloat, {{"approximate", AttrKind::kString}}, Gelu, 25},
   };
   return rules;
 }
@@ -129,7 +126,11 @@ absl::StatusOr<TensorType> InferUnary(const UnaryRule& rule, const Attrs& attrs,
 OpDef UnaryOp(const UnaryRule& rule) {
   OpDef op{rule.name, OpPattern::kElementwise, 1, 1};
   if (rule.name == "layout_copy") op.pattern = OpPattern::kInjective;
-  if (rule.domain == Domain::kAny) op.types = OpTypes::kMoves;
+  if (rule.domain == Domain::kAny) {
+    op.types = OpTypes::kMoves;
+    op.move = Move::kSame;
+  }
+  op.numbers = {rule.operand};
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> inputs) {
     return InferUnary(rule, attrs, inputs[0]);
   };
@@ -138,8 +139,6 @@ OpDef UnaryOp(const UnaryRule& rule) {
     return ir::Tensor(output.dtype, output.shape,
                       [x = inputs[0], attrs, &rule](const Index& i) { return rule.formula(x(i), attrs); });
   };
-  op.reference = [&rule](const Attrs& attrs, std::span<const NDArray> inputs,
-                         const TensorType&) -> absl::StatusOr<NDArray> { return rule.reference(attrs, inputs[0]); };
   op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) {
     return rule.flops * Elements(out);
   };
@@ -168,7 +167,7 @@ absl::StatusOr<ir::Tensor> ComputeCast(ir::ProgramBuilder&, const Attrs& attrs, 
 std::vector<OpDef> UnaryOps() {
   std::vector<OpDef> ops;
   for (const UnaryRule& rule : Rules()) ops.push_back(UnaryOp(rule));
-  ops.push_back({"cast", OpPattern::kElementwise, 1, 1, InferCast, ComputeCast, reference::Cast,
+  ops.push_back({"cast", OpPattern::kElementwise, 1, 1, InferCast, ComputeCast,
                  [](const Attrs&, std::span<const TensorType>, const TensorType& out) { return Elements(out); },
                  OpTypes::kConverts});
   return ops;

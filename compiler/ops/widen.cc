@@ -37,13 +37,14 @@ OpDef Widened(OpDef op) {
   if (op.types == OpTypes::kConverts) return op;
   const bool moves = op.types == OpTypes::kMoves;
   DType (*const widen)(DType) = WideningOf(op.types);
-  op.reference = [widen, rule = std::move(op.reference)](const Attrs& attrs, std::span<const NDArray> inputs,
-                                                         const TensorType& output) -> absl::StatusOr<NDArray> {
-    std::vector<NDArray> wide;
-    for (const NDArray& x : inputs) wide.push_back(x.data() == nullptr ? x : x.ConvertedTo(widen(x.dtype())));
-    TEMPER_ASSIGN_OR_RETURN(NDArray result, rule(attrs, wide, {widen(output.dtype), output.shape, output.perm}));
-    return result.ConvertedTo(output.dtype);
-  };
+  if (op.reference)
+    op.reference = [widen, rule = std::move(op.reference)](const Attrs& attrs, std::span<const NDArray> inputs,
+                                                           const TensorType& output) -> absl::StatusOr<NDArray> {
+      std::vector<NDArray> wide;
+      for (const NDArray& x : inputs) wide.push_back(x.data() == nullptr ? x : x.ConvertedTo(widen(x.dtype())));
+      TEMPER_ASSIGN_OR_RETURN(NDArray result, rule(attrs, wide, {widen(output.dtype), output.shape, output.perm}));
+      return result.ConvertedTo(output.dtype);
+    };
   if (moves) return op;
   op.infer = [rule = std::move(op.infer)](const Attrs& attrs,
                                           std::span<const TensorType> inputs) -> absl::StatusOr<TensorType> {

@@ -16,6 +16,7 @@
 #include "compiler/codegen/compile_cache.h"
 #include "compiler/codegen/link.h"
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/package/embedded.h"
 #include "compiler/package/prefix.h"

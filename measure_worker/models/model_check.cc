@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/alternatives.h"
+#include "compiler/graph/extract.h"
 #include "measure_worker/models/model_runner.h"
 #include "measure_worker/sampling.h"
 

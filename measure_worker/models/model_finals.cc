@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/alternatives.h"
 #include "measure_worker/memory.h"
 #include "measure_worker/models/model_runner.h"
 

@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/fill_constants.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/runtime/timing.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/inputs.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/pipeline.h"
 
 namespace temper {

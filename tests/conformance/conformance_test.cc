@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "base/temporary_directory.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/pipeline.h"
 #include "compiler/ops/templates/winograd.h"
 #include "measure_worker/backend.h"

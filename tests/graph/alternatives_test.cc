@@ -1,4 +1,7 @@
 // Alternatives: where they are proposed, how they travel, and that the measured times alone decide between them.
+#include "compiler/graph/alternatives.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/graph/pipeline.h"
 #include "tests/graph/builder.h"

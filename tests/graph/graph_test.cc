@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/fill_constants.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/graph/pipeline.h"
 #include "tests/graph/builder.h"

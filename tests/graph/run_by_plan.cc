@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 #include "compiler/graph/memory_plan.h"
 
 namespace temper::testing {

@@ -1,4 +1,5 @@
 // Lowered nests as texts: they have to stay as clean as they are.
+#include "tests/golden.h"
 #include "tests/schedule/programs.h"
 
 namespace temper {
@@ -9,7 +10,7 @@ void ExpectGolden(const ir::Func& program, Schedule& s, const std::string& name,
   absl::StatusOr<ir::Func> lowered = Lower(s.func());
   ASSERT_TRUE(lowered.ok()) << lowered.status() << "\n" << ir::Text(s.func());
   EXPECT_TRUE(SameResults(program, *lowered, tolerance));
-  EXPECT_TRUE(MatchesGolden(ir::Text(*lowered), name));
+  EXPECT_TRUE(MatchesGolden(ir::Text(*lowered), "schedule", name));
 }
 
 TEST(Golden, MatmulThatDividesHasNeitherPredicateNorDivision) {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "compiler/ir/launch.h"
+#include "tests/golden.h"
 #include "tests/schedule/programs.h"
 
 namespace temper {
@@ -206,7 +207,7 @@ TEST(LaunchSchedules, MatmulByTilesInSharedMemory) {
   int needed = 0;
   ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
   EXPECT_EQ(needed, 2);
-  EXPECT_TRUE(MatchesGolden(ir::Text(*Lower(s.func())), "launch_matmul"));
+  EXPECT_TRUE(MatchesGolden(ir::Text(*Lower(s.func())), "schedule", "launch_matmul"));
 }
 
 // --- what is refused

@@ -1,9 +1,6 @@
 #include "tests/schedule/programs.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 namespace temper {
 
@@ -95,19 +92,6 @@ absl::StatusOr<std::vector<NDArray>> RunFunc(const ir::Func& f, uint64_t seed) {
     if (!same) return ::testing::AssertionFailure() << "output " << i << " differs in\n" << ir::Text(b);
   }
   return ::testing::AssertionSuccess();
-}
-
-::testing::AssertionResult MatchesGolden(const std::string& text, const std::string& name) {
-  const std::string file = std::string(TEMPER_SOURCE_DIR) + "/tests/schedule/golden/" + name + ".txt";
-  if (const char* update = std::getenv("TEMPER_UPDATE_GOLDEN"); update != nullptr && std::string(update) == "1") {
-    std::ofstream(file) << text;
-    return ::testing::AssertionSuccess();
-  }
-  std::ifstream in(file);
-  std::stringstream want;
-  want << in.rdbuf();
-  if (in && want.str() == text) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "differs from " << file << " (TEMPER_UPDATE_GOLDEN=1 rewrites it):\n" << text;
 }
 
 void ScheduleTiles(Schedule& s, int64_t mr, int64_t nr, int64_t lanes, bool fuse_tiles) {

@@ -29,9 +29,6 @@ absl::StatusOr<std::vector<NDArray>> RunFunc(const ir::Func& f, uint64_t seed);
 // Same results, bit for bit or, for `tolerance` > 0, within that relative error.
 ::testing::AssertionResult SameResults(const ir::Func& a, const ir::Func& b, double tolerance = 0, uint64_t seed = 1);
 
-// The text against tests/schedule/golden/NAME.txt; TEMPER_UPDATE_GOLDEN=1 rewrites the file instead.
-::testing::AssertionResult MatchesGolden(const std::string& text, const std::string& name);
-
 // The register-tiled schedule of PackedMatmul that the templates use.
 void ScheduleTiles(Schedule& s, int64_t mr, int64_t nr, int64_t lanes, bool fuse_tiles = true);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/utf8.h"
 #include "client/tuner_client.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/pipeline.h"
 #include "proto/convert.h"
 #include "temper/v1/tuning.grpc.pb.h"

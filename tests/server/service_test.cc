@@ -1,4 +1,6 @@
 // Jobs, workers and clients of the whole server in this process, over a socket.
+#include "compiler/graph/extract.h"
+#include "compiler/graph/graph_json.h"
 #include "tests/server/service_fixture.h"
 
 namespace temper {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <future>
 
 #include "base/temporary_directory.h"
 #include "proto/convert.h"
@@ -367,8 +369,18 @@ TEST_F(AgentTest, ALeaseIsNotRenewedForEver) {
 
 TEST_F(AgentTest, StopsWhenNoServerEverAnswered) {
   server_.FailNext(1'000'000, 0, 0);
-  Begin();
-  agent_->Stop("the test is over");
+  AgentOptions options = Options(2);
+  options.back_off_least = options.back_off_most = absl::Hours(1000);
+  agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, options);
+  agent_->Start();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.register_calls_ == 1; }));
+  const std::future<void> stopped = std::async(std::launch::async, [&] { agent_->Stop("the test is over"); });
+  if (stopped.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+    ADD_FAILURE() << "it waits for its next try";
+    std::_Exit(1);  // whoever waited for its threads would wait as long
+  }
+  EXPECT_EQ(server_.register_calls_, 1);
+  EXPECT_TRUE(server_.farewells_.empty()) << "there is nobody to take leave of";
 }
 
 TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {

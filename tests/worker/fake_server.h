@@ -20,6 +20,8 @@ class FakeServer {
  public:
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request) {
     std::lock_guard lock(mutex_);
+    ++register_calls_;
+    changed_.notify_all();
     if (register_failures_ > 0) {
       --register_failures_;
       return absl::UnavailableError("not yet");
@@ -128,6 +130,7 @@ class FakeServer {
     return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return holds(*this); });
   }
 
+  int register_calls_ = 0;  // failed ones too
   std::vector<v1::RegisterRequest> registrations_;
   std::vector<v1::SyncRequest> syncs_;
   std::vector<v1::SubmitResultsRequest> submissions_;

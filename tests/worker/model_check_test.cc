@@ -1,11 +1,6 @@
 // A whole model in the backend: finalists as its kernels, and end to end, untuned against tuned.
 #include "measure_worker/models/model_check.h"
 
-#include "measure_worker/backends/cpu/cpu_device.h"
-#include "measure_worker/models/model_bench.h"
-#include "measure_worker/models/model_finals.h"
-#include "measure_worker/models/model_runner.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +12,13 @@
 #include <iterator>
 
 #include "base/temporary_directory.h"
-#include "compiler/graph/graph.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/fill_constants.h"
+#include "compiler/graph/graph_json.h"
+#include "measure_worker/backends/cpu/cpu_device.h"
+#include "measure_worker/models/model_bench.h"
+#include "measure_worker/models/model_finals.h"
+#include "measure_worker/models/model_runner.h"
 #include "compiler/graph/pipeline.h"
 #include "compiler/ops/template.h"
 #include "tests/graph/builder.h"

@@ -167,11 +167,22 @@ TEST_F(WorkerProcessTest, ServesSeveralDevicesSideBySide) {
 
 TEST_F(WorkerProcessTest, EndsInTheMiddleOfAHangAndLeavesNoChild) {
   Process worker(Command({"--shares-server-cores"}));
-  server_.Grant(NullLease(1, {"cost_ns=1", "fault=hang"}));
-  ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty() && s.syncs_.back().leases_size() == 1; }));
+  server_.Grant(NullLease(1, {"cost_ns=1"}));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.contains(10); }));
   EXPECT_EQ(server_.registrations_.front().slots(), 1);
+  // The child that measured the first lease is there for the second one, which hangs.
+  const std::vector<pid_t> children = ChildrenOf(worker.pid());
+  ASSERT_EQ(children.size(), 1u);
+  server_.Grant(NullLease(2, {"fault=hang"}));
+  ASSERT_TRUE(server_.Await([](auto& s) {
+    return std::ranges::any_of(
+        s.syncs_, [](const v1::SyncRequest& sync) { return sync.leases_size() == 1 && sync.leases(0) == 2; });
+  }));
+  EXPECT_EQ(ChildrenOf(worker.pid()), children);
   kill(worker.pid(), SIGTERM);
   EXPECT_EQ(worker.Wait(), 0);
+  EXPECT_TRUE(Ends(children[0]));
+  EXPECT_FALSE(server_.results_.contains(20)) << "it never ended";
 }
 
 TEST_F(WorkerProcessTest, ItsChildDiesWithItEvenWhenItIsKilled) {

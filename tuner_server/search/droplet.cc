@@ -6,7 +6,6 @@
 
 #include "tuner_server/search/point_tuner.h"
 #include "tuner_server/search/ranking.h"
-#include "tuner_server/search/tuners.h"
 
 namespace temper {
 namespace {

@@ -4,17 +4,20 @@
 #include <cmath>
 
 #include "tuner_server/search/point_tuner.h"
-#include "tuner_server/search/tuners.h"
 
 namespace temper {
 namespace {
+
+// AutoTVM's defaults.
+constexpr int kPopulation = 100;
+constexpr int kElite = 3;
+constexpr double kMutation = 0.1;  // of each knob
 
 constexpr int kTries = 64;  // children bred until one is new and legal
 
 class GaTuner : public PointTuner {
  public:
-  GaTuner(std::shared_ptr<const TaskSpace> task, uint64_t seed, GaOptions options)
-      : PointTuner(std::move(task), seed), options_(options) {}
+  using PointTuner::PointTuner;
 
  private:
   // The first generation, and whatever breeding can not find, is left to chance.
@@ -31,13 +34,12 @@ class GaTuner : public PointTuner {
       ++born_;
       if (std::isfinite(t.cost_s)) generation_.push_back(t);
     }
-    if (born_ < options_.population || generation_.empty()) return absl::OkStatus();
+    if (born_ < kPopulation || generation_.empty()) return absl::OkStatus();
     std::sort(generation_.begin(), generation_.end(), [](const Trial& a, const Trial& b) {
       return a.cost_s != b.cost_s ? a.cost_s < b.cost_s : a.point < b.point;
     });
     parents_ = std::move(generation_);
-    generation_.assign(parents_.begin(),
-                       parents_.begin() + std::min<std::ptrdiff_t>(options_.elite, std::ssize(parents_)));
+    generation_.assign(parents_.begin(), parents_.begin() + std::min<std::ptrdiff_t>(kElite, std::ssize(parents_)));
     born_ = 0;
     return absl::OkStatus();
   }
@@ -56,12 +58,11 @@ class GaTuner : public PointTuner {
 
   Point Mutated(Point p) {
     for (int knob = 0; knob < task().knobs(p.space); ++knob) {
-      if (rng().Uniform() < options_.mutation) p = task().Redrawn(p, knob, rng());
+      if (rng().Uniform() < kMutation) p = task().Redrawn(p, knob, rng());
     }
     return p;
   }
 
-  const GaOptions options_;
   std::vector<Trial> parents_;     // fastest first
   std::vector<Trial> generation_;  // that worked; the elite of all before it, too
   int born_ = 0;                   // of this generation
@@ -69,9 +70,9 @@ class GaTuner : public PointTuner {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tuner>> MakeGaTuner(const TunerContext& context, const GaOptions& options) {
+absl::StatusOr<std::unique_ptr<Tuner>> MakeGaTuner(const TunerContext& context) {
   TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<const TaskSpace> task, TaskSpace::Make(context));
-  return std::make_unique<GaTuner>(std::move(task), context.seed, options);
+  return std::make_unique<GaTuner>(std::move(task), context.seed);
 }
 
 }  // namespace temper

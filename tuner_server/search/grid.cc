@@ -1,6 +1,5 @@
 // Every candidate in the order of the space, one template after the other.
 #include "tuner_server/search/point_tuner.h"
-#include "tuner_server/search/tuners.h"
 
 namespace temper {
 namespace {

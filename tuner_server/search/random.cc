@@ -1,6 +1,5 @@
 // Every candidate is as likely as any other, none comes twice, and it ends when there are no more.
 #include "tuner_server/search/point_tuner.h"
-#include "tuner_server/search/tuners.h"
 
 namespace temper {
 

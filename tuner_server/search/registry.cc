@@ -1,9 +1,13 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "tuner_server/search/tuners.h"
+#include "tuner_server/search/tuner.h"
 
 namespace temper {
+
+// Each stands in its own file.
+using MakeTuner = absl::StatusOr<std::unique_ptr<Tuner>>(const TunerContext&);
+MakeTuner MakeXgbTuner, MakeXgbRankTuner, MakeGaTuner, MakeDropletTuner, MakeGridTuner, MakeRandomTuner;
 
 absl::Status CheckObservation(const Observation& o) {
   if (!o.ok || (std::isfinite(o.cost_s) && o.cost_s > 0)) return absl::OkStatus();
@@ -13,12 +17,8 @@ absl::Status CheckObservation(const Observation& o) {
 
 std::span<const TunerDef> AllTuners() {
   static constexpr TunerDef kTuners[] = {
-      {"xgb", [](const TunerContext& c) { return MakeXgbTuner(c); }},
-      {"xgb-rank", [](const TunerContext& c) { return MakeXgbTuner(c, {Objective::kRank}); }},
-      {"ga", [](const TunerContext& c) { return MakeGaTuner(c); }},
-      {"droplet", MakeDropletTuner},
-      {"grid", MakeGridTuner},
-      {"random", MakeRandomTuner},
+      {"xgb", MakeXgbTuner},         {"xgb-rank", MakeXgbRankTuner}, {"ga", MakeGaTuner},
+      {"droplet", MakeDropletTuner}, {"grid", MakeGridTuner},        {"random", MakeRandomTuner},
   };
   return kTuners;
 }
@@ -28,6 +28,12 @@ const TunerDef* FindTuner(std::string_view name) {
     if (def.name == name) return &def;
   }
   return nullptr;
+}
+
+std::string TunerNames() {
+  std::string names;
+  for (const TunerDef& def : AllTuners()) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(def.name));
+  return names;
 }
 
 }  // namespace temper

@@ -52,5 +52,6 @@ struct TunerDef {
 };
 std::span<const TunerDef> AllTuners();  // registry.cc
 const TunerDef* FindTuner(std::string_view name);
+std::string TunerNames();  // of all: "xgb, ga, ..."
 
 }  // namespace temper

@@ -8,12 +8,16 @@
 #include <limits>
 #include <utility>
 
+#include "tuner_server/search/annealer.h"
 #include "tuner_server/search/point_tuner.h"
 #include "tuner_server/search/ranking.h"
-#include "tuner_server/search/tuners.h"
 
 namespace temper {
 namespace {
+
+// AutoTVM's defaults.
+constexpr int kPlan = 64;              // candidates ranked at a time
+constexpr double kRandomShare = 0.05;  // of a plan, its last ones
 
 constexpr int kFirstPlan = 32;   // The first plan is by draft alone; and one in so many of it is drawn from the better
 constexpr int kSpreadEvery = 2;  // half, since a draft that is wrong is wrong about all of its best.
@@ -50,13 +54,13 @@ class Doubt {
 
 class XgbTuner : public PointTuner {
  public:
-  XgbTuner(std::shared_ptr<const TaskSpace> task, const TunerContext& context, const XgbOptions& options)
+  XgbTuner(std::shared_ptr<const TaskSpace> task, const TunerContext& context, Objective objective)
       : PointTuner(task, context.seed),
-        options_(options),
+        objective_(objective),
         workload_(context.workload),
         experience_(context.draft ? context.experience : nullptr),
-        annealer_(options.annealing, rng().Next()),
-        model_(NewXgboostModel(context.seed, options.objective)),
+        annealer_(AnnealOptions(), rng().Next()),
+        model_(NewXgboostModel(context.seed, objective)),
         listed_rows_(task->NewRows()),
         doubts_(task->count()),
         rows_(task->NewRows()) {}
@@ -74,7 +78,7 @@ class XgbTuner : public PointTuner {
         if (Open(point)) return point;
       }
       if (used_up_) return std::nullopt;
-      TEMPER_ASSIGN_OR_RETURN(const std::vector<ScoredPoint> ranked, Rank(kRankedForOne * options_.plan));
+      TEMPER_ASSIGN_OR_RETURN(const std::vector<ScoredPoint> ranked, Rank(kRankedForOne * kPlan));
       plan_ = Unlike(ranked);
       used_up_ = static_cast<int>(plan_.size()) < kFirstPlan;
       std::reverse(plan_.begin(), plan_.end());
@@ -125,7 +129,7 @@ class XgbTuner : public PointTuner {
 
   // Before the model is fitted on them. Of ranks there are none.
   absl::Status LearnErrors(std::span<const Trial> trials) {
-    if (!fitted_ || options_.objective != Objective::kResidual) return absl::OkStatus();
+    if (!fitted_ || objective_ != Objective::kResidual) return absl::OkStatus();
     rows_.Clear();
     for (const Trial& t : trials) AppendRows({&t.point, 1}, rows_);
     TEMPER_ASSIGN_OR_RETURN(const std::vector<float> scores, model_->Score(rows_));
@@ -136,15 +140,15 @@ class XgbTuner : public PointTuner {
   }
 
   float Benefit(const Point& p) const {
-    return options_.objective == Objective::kResidual ? static_cast<float>(kBenefit * doubts_[p.space].Deviation()) : 0;
+    return objective_ == Objective::kResidual ? static_cast<float>(kBenefit * doubts_[p.space].Deviation()) : 0;
   }
 
   // Where nothing has worked yet, the model has nothing to go by: every other candidate is drawn blindly.
   bool RandomTurn() const {
     if (!fitted_) return false;
     if (!worked_) return proposed() % 2 == 1;
-    if (proposed() < options_.plan) return proposed() % kRandomAtFirst == kRandomAtFirst - 1;
-    return proposed() % options_.plan >= std::ceil(options_.plan * (1 - options_.random_share));
+    if (proposed() < kPlan) return proposed() % kRandomAtFirst == kRandomAtFirst - 1;
+    return proposed() % kPlan >= std::ceil(kPlan * (1 - kRandomShare));
   }
 
   // Any candidate that its draft does not rule out; nullopt if none turns up soon.
@@ -267,7 +271,7 @@ class XgbTuner : public PointTuner {
   // twice. The first plan, which has only the draft to go by, shows each template that is not hopeless, and spreads.
   std::vector<Point> Unlike(const std::vector<ScoredPoint>& ranked) {
     const int apart_by = fitted_ ? kApart : kApartAtFirst;
-    const size_t wanted = fitted_ ? static_cast<size_t>(options_.plan) : kFirstPlan;
+    const size_t wanted = fitted_ ? static_cast<size_t>(kPlan) : kFirstPlan;
     std::vector<Point> plan, twins;
     const auto add = [&](const Point& p) {
       const bool apart = std::all_of(plan.begin(), plan.end(),
@@ -296,7 +300,7 @@ class XgbTuner : public PointTuner {
     return plan;
   }
 
-  const XgbOptions options_;
+  const Objective objective_;
   const Workload workload_;
   const std::shared_ptr<const Experience> experience_;
   std::optional<Correction> correction_;
@@ -321,11 +325,19 @@ class XgbTuner : public PointTuner {
   bool used_up_ = false;     // the last plan held all there was, and nothing was learned since
 };
 
+absl::StatusOr<std::unique_ptr<Tuner>> Make(const TunerContext& context, Objective objective) {
+  TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<const TaskSpace> task, TaskSpace::Make(context));
+  return std::make_unique<XgbTuner>(std::move(task), context, objective);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tuner>> MakeXgbTuner(const TunerContext& context, const XgbOptions& options) {
-  TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<const TaskSpace> task, TaskSpace::Make(context));
-  return std::make_unique<XgbTuner>(std::move(task), context, options);
+absl::StatusOr<std::unique_ptr<Tuner>> MakeXgbTuner(const TunerContext& context) {
+  return Make(context, Objective::kResidual);
+}
+
+absl::StatusOr<std::unique_ptr<Tuner>> MakeXgbRankTuner(const TunerContext& context) {
+  return Make(context, Objective::kRank);
 }
 
 }  // namespace temper

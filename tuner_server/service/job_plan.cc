@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/graph_json.h"
 #include "tuner_server/search/tuner.h"
 
 namespace temper {
@@ -40,9 +41,7 @@ absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {
 
 absl::StatusOr<TunerFactory> MakerOf(const std::string& tuner) {
   if (const TunerDef* def = FindTuner(tuner)) return TunerFactory(def->make);
-  std::string names;
-  for (const TunerDef& def : AllTuners()) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(def.name));
-  return absl::InvalidArgumentError(absl::StrCat("no tuner '", tuner, "'; there are: ", names));
+  return absl::InvalidArgumentError(absl::StrCat("no tuner '", tuner, "'; there are: ", TunerNames()));
 }
 
 }  // namespace

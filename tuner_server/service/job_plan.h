@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compiler/graph/graph.h"
+#include "compiler/graph/extract.h"
 #include "storage/store.h"
 #include "tuner_server/tuning/job_loop.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "compiler/graph/graph.h"
+#include "compiler/graph/extract.h"
 #include "storage/record.h"
 #include "tuner_server/dispatch/work.h"
 #include "tuner_server/search/tuner.h"

@@ -122,7 +122,7 @@ absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target&
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(input.symbol, ": ", status.message()));
     built.kernels.push_back(std::move(compiled));
   }
-  return OptimizeModule(built.module, cpu);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -133,6 +133,7 @@ absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels,
   Built built;
   built.context.setDiscardValueNames(true);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
+  TEMPER_RETURN_IF_ERROR(OptimizeModule(built.module, *target.cpu()));
   Artifact compiled;
   TEMPER_ASSIGN_OR_RETURN(compiled.code, EmitObject(built.module, *target.cpu()));
   compiled.kernels = std::move(built.kernels);
@@ -141,11 +142,12 @@ absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels,
 
 absl::StatusOr<std::string> EmitTextByLlvm(const std::vector<CodegenInput>& kernels, const Target& target,
                                            std::string_view form) {
-  if (form != "ir" && form != "asm")
-    return absl::InvalidArgumentError("the forms of generated code are 'ir' and 'asm'");
+  if (form != "emitted" && form != "ir" && form != "asm")
+    return absl::InvalidArgumentError("the forms of generated code are 'emitted', 'ir' and 'asm'");
   Built built;
   built.context.setDiscardValueNames(false);
   TEMPER_RETURN_IF_ERROR(BuildModule(kernels, target, built));
+  if (form != "emitted") TEMPER_RETURN_IF_ERROR(OptimizeModule(built.module, *target.cpu()));
   if (form == "asm") return EmitAssembly(built.module, *target.cpu());
   std::string text;
   llvm::raw_string_ostream out(text);

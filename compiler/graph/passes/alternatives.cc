@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/ops/template.h"
 

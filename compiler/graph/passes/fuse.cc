@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "compiler/graph/alias.h"
+#include "compiler/graph/extract.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/ops/template.h"
 
@@ -157,7 +158,8 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
     return false;
   const bool all_elementwise =
       std::all_of(producer.nodes.begin(), producer.nodes.end(), [&](int n) { return IsElementwise(n); });
-  const bool one_move = producer.kind == Kind::kInjective && g_.nodes[producer.root].op != "concat";
+  const bool one_move =
+      producer.kind == Kind::kInjective && FindOp(g_.nodes[producer.root].op)->move != Move::kConcatenates;
   if (!all_elementwise && !one_move) return false;
   const TensorType& made = TypeOf(OutputNode(producer));
   for (int n : readers_[OutputNode(producer)]) {
@@ -165,7 +167,7 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
       return all_elementwise && MayPrecedeAnchor(producer, consumer);
     const bool reduction = kind_[n] == Kind::kReduction;
     // A sliding window reads each element several times.
-    if (reduction && (g_.nodes[n].op == "max_pool2d" || g_.nodes[n].op == "avg_pool2d")) return false;
+    if (reduction && FindOp(g_.nodes[n].op)->windows) return false;
     if (reduction && g_.values[g_.nodes[n].inputs[0]].type != made) return false;
     // A change of layout may well compute what it writes.
     if (g_.nodes[n].op == "layout_copy" && n == consumer.root && all_elementwise) return true;

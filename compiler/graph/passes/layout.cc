@@ -17,7 +17,11 @@ std::vector<int> ConvOrder(const Target& t) {
   return t.cpu() != nullptr ? std::vector<int>{0, 2, 3, 1} : std::vector<int>();
 }
 
-bool IsConv(const Node& node) { return node.op == "conv2d" || node.op == "conv_transpose2d"; }
+Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
+bool IsConv(const Node& node) {
+  const OpDef& op = *FindOp(node.op);
+  return op.pattern == OpPattern::kAnchor && op.windows;
+}
 
 // One right operand for all of a matmul's batch: every leading axis then counts as a row, if the order is logical.
 bool IsDense(const Graph& g, const Node& node) {
@@ -92,7 +96,8 @@ bool LayoutPass::FeedsConv(ValueId v, int depth) const {
   return std::any_of(readers_[v].begin(), readers_[v].end(), [&](int n) {
     const Node& node = nodes_[n];
     if (IsConv(node)) return true;
-    const bool through = FindOp(node.op)->pattern == OpPattern::kElementwise || node.op == "concat" || node.op == "pad";
+    const bool through =
+        FindOp(node.op)->pattern == OpPattern::kElementwise || MoveOf(node) == Move::kConcatenates || node.op == "pad";
     return through && FeedsConv(node.output, depth - 1);
   });
 }
@@ -118,18 +123,26 @@ std::vector<int> LayoutPass::ElementwiseOrder(const Node& node) {
 std::vector<int> LayoutPass::MoveOrder(const Node& node) {
   const TensorType& in = TypeOf(node.inputs[0]);
   const TensorType& out = TypeOf(node.output);
-  if (node.op == "transpose") return TransposeAliasPerm(in, node.attrs.Ints("perm"));
-  if (node.op == "reshape") {
-    if (std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape)) return *perm;
-    return out.shape.size() == 4 && FeedsConv(node.output, 4) ? conv_order_ : std::vector<int>();
+  switch (MoveOf(node)) {
+    case Move::kTransposes:
+      return TransposeAliasPerm(in, node.attrs.Ints("perm"));
+    case Move::kReshapes:
+      if (std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape)) return *perm;
+      return out.shape.size() == 4 && FeedsConv(node.output, 4) ? conv_order_ : std::vector<int>();
+    case Move::kPicks:
+      if (TypeOf(node.inputs[1]).shape.empty()) return WithoutAxes(in, {node.attrs.Int("axis", 0)});
+      break;
+    case Move::kConcatenates:
+      for (ValueId v : node.inputs) {
+        if (!TypeOf(v).perm.empty()) return TypeOf(v).perm;
+      }
+      break;
+    case Move::kSame:
+    case Move::kSlices:
+    case Move::kNone:
+      break;
   }
-  if (node.op == "gather" && TypeOf(node.inputs[1]).shape.empty()) return WithoutAxes(in, {node.attrs.Int("axis", 0)});
-  if (in.shape.size() != out.shape.size()) return {};
-  if (node.op != "concat") return in.perm;
-  for (ValueId v : node.inputs) {
-    if (!TypeOf(v).perm.empty()) return TypeOf(v).perm;
-  }
-  return {};
+  return in.shape.size() == out.shape.size() ? in.perm : std::vector<int>();
 }
 
 std::vector<int> LayoutPass::ReductionOrder(const Node& node) {
@@ -150,7 +163,7 @@ std::vector<int> LayoutPass::MatmulOrder(const Node& node) {
       v = next.output;
       continue;
     }
-    if (next.op != "transpose") return {};
+    if (MoveOf(next) != Move::kTransposes) return {};
     const std::vector<int64_t> axes = next.attrs.Ints("perm");
     // Columns must stay contiguous.
     if (axes.back() + 1 != static_cast<int64_t>(axes.size())) return {};
@@ -211,7 +224,7 @@ absl::Status LayoutPass::ReadInOrder(Node& node, size_t operand, const std::vect
 // Whether the node flattens axes from `kept` on, out of order in memory, for nothing but dense layers with known
 // weights: their rows can be put into memory's order instead.
 bool LayoutPass::IsFlattenForDense(const Node& node, size_t* kept) {
-  if (node.op != "reshape" || IsOutput(node.output) || readers_[node.output].empty()) return false;
+  if (MoveOf(node) != Move::kReshapes || IsOutput(node.output) || readers_[node.output].empty()) return false;
   const TensorType& in = TypeOf(node.inputs[0]);
   if (IsPacked(in.dtype)) return false;  // rows need not begin at a byte
   const Shape& out = TypeOf(node.output).shape;

@@ -51,9 +51,8 @@ bool Splitter::IsRoot(const Node& node) const {
 // Something that a part can go through as well as the whole.
 bool Splitter::IsLink(const Node& node, ValueId from) const {
   if (node.op == "reshape" || node.op == "transpose") return true;
-  if (FindOp(node.op)->pattern != OpPattern::kElementwise || ShapeOf(node.output) != ShapeOf(from) ||
-      node.op == "batch_norm")
-    return false;
+  const OpDef& op = *FindOp(node.op);
+  if (op.pattern != OpPattern::kElementwise || op.per_channel || ShapeOf(node.output) != ShapeOf(from)) return false;
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return v == from || HasData(v); });
 }
 

@@ -42,18 +42,16 @@ T FloorMod(T a, T b) {
   return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
 }
 
-}  // namespace
-
-NDArray Add(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Add(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) { return Unbounded(a) + Unbounded(b); });
 }
-NDArray Sub(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Sub(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) { return Unbounded(a) - Unbounded(b); });
 }
-NDArray Mul(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Mul(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) { return Unbounded(a) * Unbounded(b); });
 }
-NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Div(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) {
     if constexpr (std::is_integral_v<decltype(a)>) {
       if (b == 0) return decltype(a / b)(0);  // undefined in ONNX; anything but a trap
@@ -61,17 +59,17 @@ NDArray Div(const Attrs&, Arrays in, const TensorType& out) {
     return a / b;
   });
 }
-NDArray Min(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Min(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) { return b < a ? b : a; });
 }
-NDArray Max(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Max(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) { return a < b ? b : a; });
 }
-NDArray PRelu(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Prelu(const Attrs&, Arrays in, const TensorType& out) {
   return Arithmetic(in, out, [](auto a, auto b) { return a < 0 ? a * b : a; });
 }
 
-NDArray Mod(const Attrs& attrs, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Mod(const Attrs& attrs, Arrays in, const TensorType& out) {
   bool truncated = attrs.Int("fmod", 0) != 0;
   return Arithmetic(in, out, [truncated](auto a, auto b) -> decltype(a) {
     using T = decltype(a);
@@ -84,7 +82,7 @@ NDArray Mod(const Attrs& attrs, Arrays in, const TensorType& out) {
   });
 }
 
-NDArray Pow(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Pow(const Attrs&, Arrays in, const TensorType& out) {
   NDArray result(out.dtype, out.shape);
   WithType(out.dtype, [&](auto base) {
     WithType(in[1].dtype(), [&](auto exponent) {
@@ -97,25 +95,25 @@ NDArray Pow(const Attrs&, Arrays in, const TensorType& out) {
   return result;
 }
 
-NDArray Equal(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Equal(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a == b; });
 }
-NDArray Less(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Less(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a < b; });
 }
-NDArray LessEqual(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> LessEqual(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a <= b; });
 }
-NDArray Greater(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Greater(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a > b; });
 }
-NDArray GreaterEqual(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> GreaterEqual(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a >= b; });
 }
-NDArray And(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> And(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a != 0 && b != 0; });
 }
-NDArray Or(const Attrs&, Arrays in, const TensorType& out) {
+absl::StatusOr<NDArray> Or(const Attrs&, Arrays in, const TensorType& out) {
   return Comparison(in, out, [](auto a, auto b) { return a != 0 || b != 0; });
 }
 
@@ -135,6 +133,23 @@ absl::StatusOr<NDArray> Where(const Attrs&, Arrays in, const TensorType& out) {
     });
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> BinaryReferences() {
+  static constexpr Reference kTable[] = {
+      {"add", Add},         {"sub", Sub},
+      {"mul", Mul},         {"div", Div},
+      {"pow", Pow},         {"min", Min},
+      {"max", Max},         {"mod", Mod},
+      {"prelu", Prelu},     {"equal", Equal},
+      {"less", Less},       {"less_equal", LessEqual},
+      {"greater", Greater}, {"greater_equal", GreaterEqual},
+      {"and", And},         {"or", Or},
+      {"where", Where},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

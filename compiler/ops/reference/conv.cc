@@ -121,8 +121,6 @@ void SpreadGroup(const Geometry& g, int64_t inputs, const T* x, const T* weight,
   for (int64_t k = 0; k < g.Taps(); ++k) ScatterTap<T>(g, k, columns.data() + k * positions, image);
 }
 
-}  // namespace
-
 absl::StatusOr<NDArray> Conv2d(const Attrs& attrs, Arrays in, const TensorType& output) {
   const Shape& x = in[0].shape();
   const Shape& w = in[1].shape();
@@ -155,6 +153,16 @@ absl::StatusOr<NDArray> ConvTranspose2d(const Attrs& attrs, Arrays in, const Ten
     }
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> ConvReferences() {
+  static constexpr Reference kTable[] = {
+      {"conv2d", Conv2d},
+      {"conv_transpose2d", ConvTranspose2d},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

@@ -33,8 +33,6 @@ void Multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operan
   }
 }
 
-}  // namespace
-
 absl::StatusOr<NDArray> Matmul(const Attrs& attrs, Arrays in, const TensorType& output) {
   const NDArray& a = in[0];
   const NDArray& b = in[1];
@@ -61,6 +59,15 @@ absl::StatusOr<NDArray> Matmul(const Attrs& attrs, Arrays in, const TensorType& 
     });
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> MatmulReferences() {
+  static constexpr Reference kTable[] = {
+      {"matmul", Matmul},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

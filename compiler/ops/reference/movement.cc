@@ -46,8 +46,6 @@ AxisTables TablesFor(const Shape& result) {
   return tables;
 }
 
-}  // namespace
-
 absl::StatusOr<NDArray> Reshape(const Attrs&, Arrays in, const TensorType& output) {
   return in[0].Reshaped(output.shape);
 }
@@ -182,6 +180,23 @@ absl::StatusOr<NDArray> DepthToSpace(const Attrs& attrs, Arrays in, const Tensor
   TensorType moved{output.dtype, {x[0], c, x[2], b, x[3], b}, {}};
   TEMPER_ASSIGN_OR_RETURN(NDArray result, Transpose(transpose, {&split, 1}, moved));
   return result.Reshaped(output.shape);
+}
+
+}  // namespace
+
+std::span<const Reference> MovementReferences() {
+  static constexpr Reference kTable[] = {
+      {"reshape", Reshape},
+      {"transpose", Transpose},
+      {"concat", Concat},
+      {"slice", Slice},
+      {"pad", Pad},
+      {"gather", Gather},
+      {"expand", Expand},
+      {"tile", Tile},
+      {"depth_to_space", DepthToSpace},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

@@ -50,8 +50,6 @@ Moments MomentsOf(const T* x, int64_t n, double epsilon) {
   return {mean, std::sqrt(squares / static_cast<double>(n) + epsilon)};
 }
 
-}  // namespace
-
 absl::StatusOr<NDArray> Softmax(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
   WithFloat(output.dtype, [&](auto t) {
@@ -133,6 +131,17 @@ absl::StatusOr<NDArray> BatchNorm(const Attrs& attrs, Arrays in, const TensorTyp
     }
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> NormReferences() {
+  static constexpr Reference kTable[] = {
+      {"softmax", Softmax},      {"log_softmax", LogSoftmax},
+      {"layer_norm", LayerNorm}, {"instance_norm", InstanceNorm},
+      {"batch_norm", BatchNorm},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

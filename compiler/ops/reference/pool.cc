@@ -45,8 +45,6 @@ void PoolPlanes(const Pooling& p, const NDArray& in, NDArray& out, double start,
   }
 }
 
-}  // namespace
-
 absl::StatusOr<NDArray> MaxPool2d(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
   WithType(output.dtype, [&](auto t) {
@@ -82,6 +80,16 @@ absl::StatusOr<NDArray> AvgPool2d(const Attrs& attrs, Arrays in, const TensorTyp
         [&](T sum, int64_t y, int64_t x) { return static_cast<T>(sum / static_cast<T>(taps(0, y) * taps(1, x))); });
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> PoolReferences() {
+  static constexpr Reference kTable[] = {
+      {"max_pool2d", MaxPool2d},
+      {"avg_pool2d", AvgPool2d},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

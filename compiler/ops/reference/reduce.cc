@@ -52,8 +52,6 @@ absl::StatusOr<NDArray> Reduce(const Attrs& attrs, const NDArray& x, const Tenso
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr auto kKeep = [](auto v, auto) { return v; };
 
-}  // namespace
-
 absl::StatusOr<NDArray> ReduceSum(const Attrs& attrs, Arrays in, const TensorType& output) {
   return Reduce(
       attrs, in[0], output, 0, [](auto a, auto b) { return a + b; }, kKeep);
@@ -101,6 +99,16 @@ absl::StatusOr<NDArray> ArgMax(const Attrs& attrs, Arrays in, const TensorType& 
     }
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> ReduceReferences() {
+  static constexpr Reference kTable[] = {
+      {"reduce_sum", ReduceSum},   {"reduce_mean", ReduceMean}, {"reduce_max", ReduceMax}, {"reduce_min", ReduceMin},
+      {"reduce_prod", ReduceProd}, {"reduce_l2", ReduceL2},     {"arg_max", ArgMax},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

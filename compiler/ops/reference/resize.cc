@@ -59,14 +59,21 @@ NDArray ResizeAxis(const NDArray& x, size_t axis, int64_t extent, const Attrs& a
   return result;
 }
 
-}  // namespace
-
 absl::StatusOr<NDArray> Resize(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result = in[0];
   for (size_t axis = 0; axis < output.shape.size(); ++axis) {
     if (in[0].shape()[axis] != output.shape[axis]) result = ResizeAxis(result, axis, output.shape[axis], attrs);
   }
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> ResizeReferences() {
+  static constexpr Reference kTable[] = {
+      {"resize", Resize},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

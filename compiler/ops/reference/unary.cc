@@ -25,100 +25,96 @@ NDArray MapNumber(const NDArray& x, F f) {
   return result;
 }
 
-}  // namespace
+absl::StatusOr<NDArray> Relu(const Attrs&, Arrays in, const TensorType&) {
+  return MapNumber(in[0], [](auto v) { return v > 0 ? v : decltype(v)(0); });
+}
+absl::StatusOr<NDArray> Sigmoid(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return 1 / (1 + std::exp(-v)); });
+}
+absl::StatusOr<NDArray> Silu(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return v / (1 + std::exp(-v)); });
+}
+absl::StatusOr<NDArray> Tanh(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::tanh(v); });
+}
+absl::StatusOr<NDArray> Erf(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::erf(v); });
+}
+absl::StatusOr<NDArray> Exp(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::exp(v); });
+}
+absl::StatusOr<NDArray> Log(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::log(v); });
+}
+absl::StatusOr<NDArray> Sqrt(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::sqrt(v); });
+}
+absl::StatusOr<NDArray> Neg(const Attrs&, Arrays in, const TensorType&) {
+  return MapNumber(in[0], [](auto v) { return -v; });
+}
+absl::StatusOr<NDArray> Abs(const Attrs&, Arrays in, const TensorType&) {
+  return MapNumber(in[0], [](auto v) { return v < 0 ? -v : v; });
+}
+absl::StatusOr<NDArray> Floor(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::floor(v); });
+}
+absl::StatusOr<NDArray> Ceil(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::ceil(v); });
+}
+absl::StatusOr<NDArray> Round(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::nearbyint(v); });
+}
+absl::StatusOr<NDArray> Sin(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::sin(v); });
+}
+absl::StatusOr<NDArray> Cos(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return std::cos(v); });
+}
+absl::StatusOr<NDArray> Reciprocal(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return 1 / v; });
+}
+absl::StatusOr<NDArray> Identity(const Attrs&, Arrays in, const TensorType&) { return in[0]; }
 
-NDArray Relu(const Attrs&, const NDArray& x) {
-  return MapNumber(x, [](auto v) { return v > 0 ? v : decltype(v)(0); });
-}
-NDArray Sigmoid(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return 1 / (1 + std::exp(-v)); });
-}
-NDArray Silu(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return v / (1 + std::exp(-v)); });
-}
-NDArray Tanh(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::tanh(v); });
-}
-NDArray Erf(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::erf(v); });
-}
-NDArray Exp(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::exp(v); });
-}
-NDArray Log(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::log(v); });
-}
-NDArray Sqrt(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::sqrt(v); });
-}
-NDArray Neg(const Attrs&, const NDArray& x) {
-  return MapNumber(x, [](auto v) { return -v; });
-}
-NDArray Abs(const Attrs&, const NDArray& x) {
-  return MapNumber(x, [](auto v) { return v < 0 ? -v : v; });
-}
-NDArray Floor(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::floor(v); });
-}
-NDArray Ceil(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::ceil(v); });
-}
-NDArray Round(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::nearbyint(v); });
-}
-NDArray Sin(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::sin(v); });
-}
-NDArray Cos(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return std::cos(v); });
-}
-NDArray Reciprocal(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return 1 / v; });
-}
-NDArray Identity(const Attrs&, const NDArray& x) { return x; }
-
-NDArray Not(const Attrs&, const NDArray& x) {
-  NDArray result(x.dtype(), x.shape());
-  MapInto<uint8_t, uint8_t>(x, result, [](uint8_t v) { return v == 0; });
+absl::StatusOr<NDArray> Not(const Attrs&, Arrays in, const TensorType&) {
+  NDArray result(in[0].dtype(), in[0].shape());
+  MapInto<uint8_t, uint8_t>(in[0], result, [](uint8_t v) { return v == 0; });
   return result;
 }
 
-NDArray Clip(const Attrs& attrs, const NDArray& x) {
+absl::StatusOr<NDArray> Clip(const Attrs& attrs, Arrays in, const TensorType&) {
   double infinity = std::numeric_limits<double>::infinity();
   double low = attrs.Float("min", -infinity), high = attrs.Float("max", infinity);
-  return MapNumber(x, [&](auto v) {
+  return MapNumber(in[0], [&](auto v) {
     double limited = v < low ? low : static_cast<double>(v);
     return static_cast<decltype(v)>(limited > high ? high : limited);
   });
 }
 
-NDArray LeakyRelu(const Attrs& attrs, const NDArray& x) {
+absl::StatusOr<NDArray> LeakyRelu(const Attrs& attrs, Arrays in, const TensorType&) {
   double alpha = attrs.Float("alpha", 0.01);
-  return MapFloat(x, [alpha](auto v) { return v < 0 ? alpha * v : v; });
+  return MapFloat(in[0], [alpha](auto v) { return v < 0 ? alpha * v : v; });
 }
-NDArray Elu(const Attrs& attrs, const NDArray& x) {
+absl::StatusOr<NDArray> Elu(const Attrs& attrs, Arrays in, const TensorType&) {
   double alpha = attrs.Float("alpha", 1);
-  return MapFloat(x, [alpha](auto v) { return v < 0 ? alpha * std::expm1(v) : v; });
+  return MapFloat(in[0], [alpha](auto v) { return v < 0 ? alpha * std::expm1(v) : v; });
 }
-NDArray HardSigmoid(const Attrs& attrs, const NDArray& x) {
+absl::StatusOr<NDArray> HardSigmoid(const Attrs& attrs, Arrays in, const TensorType&) {
   double alpha = attrs.Float("alpha", 0.2), beta = attrs.Float("beta", 0.5);
-  return MapFloat(x, [=](double v) { return std::fmax(0.0, std::fmin(1.0, alpha * v + beta)); });
+  return MapFloat(in[0], [=](double v) { return std::fmax(0.0, std::fmin(1.0, alpha * v + beta)); });
 }
-NDArray HardSwish(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](double v) { return v * std::fmax(0.0, std::fmin(6.0, v + 3)) / 6; });
+absl::StatusOr<NDArray> HardSwish(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](double v) { return v * std::fmax(0.0, std::fmin(6.0, v + 3)) / 6; });
 }
-NDArray Softplus(const Attrs&, const NDArray& x) {
-  return MapFloat(x, [](auto v) { return v > 0 ? v + std::log1p(std::exp(-v)) : std::log1p(std::exp(v)); });
+absl::StatusOr<NDArray> Softplus(const Attrs&, Arrays in, const TensorType&) {
+  return MapFloat(in[0], [](auto v) { return v > 0 ? v + std::log1p(std::exp(-v)) : std::log1p(std::exp(v)); });
 }
-NDArray Gelu(const Attrs& attrs, const NDArray& x) {
+absl::StatusOr<NDArray> Gelu(const Attrs& attrs, Arrays in, const TensorType&) {
   if (attrs.String("approximate", "none") == "tanh") {
-    return MapFloat(x,
+    return MapFloat(in[0],
                     [](double v) { return v / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); });
   }
-  return MapFloat(x, [](double v) { return v / 2 * std::erfc(-v / M_SQRT2); });
+  return MapFloat(in[0], [](double v) { return v / 2 * std::erfc(-v / M_SQRT2); });
 }
-
-namespace {
 
 // A cast to a type that has arithmetic.
 template <typename From>
@@ -134,8 +130,6 @@ void CastToNative(const NDArray& x, NDArray& result) {
     }
   });
 }
-
-}  // namespace
 
 absl::StatusOr<NDArray> Cast(const Attrs& attrs, Arrays inputs, const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(const CastMode mode, ops::CastModeOf(attrs));
@@ -155,6 +149,41 @@ absl::StatusOr<NDArray> Cast(const Attrs& attrs, Arrays inputs, const TensorType
     }
   });
   return result;
+}
+
+}  // namespace
+
+std::span<const Reference> UnaryReferences() {
+  static constexpr Reference kTable[] = {
+      {"relu", Relu},
+      {"sigmoid", Sigmoid},
+      {"silu", Silu},
+      {"tanh", Tanh},
+      {"erf", Erf},
+      {"exp", Exp},
+      {"log", Log},
+      {"sqrt", Sqrt},
+      {"neg", Neg},
+      {"abs", Abs},
+      {"floor", Floor},
+      {"ceil", Ceil},
+      {"round", Round},
+      {"sin", Sin},
+      {"cos", Cos},
+      {"reciprocal", Reciprocal},
+      {"not", Not},
+      {"identity", Identity},
+      {"layout_copy", Identity},
+      {"clip", Clip},
+      {"leaky_relu", LeakyRelu},
+      {"elu", Elu},
+      {"hard_sigmoid", HardSigmoid},
+      {"hard_swish", HardSwish},
+      {"softplus", Softplus},
+      {"gelu", Gelu},
+      {"cast", Cast},
+  };
+  return kTable;
 }
 
 }  // namespace temper::reference

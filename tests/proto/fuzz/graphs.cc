@@ -1,4 +1,5 @@
-#include "compiler/graph/graph.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/graph_json.h"
 #include "tests/proto/fuzz/targets.h"
 
 namespace temper::fuzz {

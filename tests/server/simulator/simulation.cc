@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/graph_json.h"
 #include "compiler/graph/pipeline.h"
 #include "proto/convert.h"
 #include "tests/server/simulator/disk.h"

@@ -1,0 +1,274 @@
+// Each trait of an operator (compiler/ops/op.h) against what its type rule accepts and what its reference does, for
+// every operator: a trait that is wrong, or was forgotten, shows here.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/hash.h"
+#include "cases.h"
+#include "compiler/ops/reference/reference.h"
+#include "compiler/ops/slice_util.h"
+#include "ops_testing.h"
+
+namespace temper {
+namespace {
+
+using Index = std::vector<int64_t>;
+
+struct Sample {
+  Case c;
+  TensorType type;  // of the result
+  NDArray result;
+};
+
+absl::StatusOr<Sample> RunCase(const OpDef& op, Case c) {
+  Sample sample{std::move(c), {}, {}};
+  TEMPER_ASSIGN_OR_RETURN(sample.type, op.infer(sample.c.attrs, TypesOf(sample.c.inputs)));
+  TEMPER_ASSIGN_OR_RETURN(sample.result, op.reference(sample.c.attrs, sample.c.inputs, sample.type));
+  return sample;
+}
+
+// Random calls that the type rule accepts, of results with elements.
+std::vector<Sample> SamplesOf(const OpDef& op, int tries = 60) {
+  Rng rng(StableHash(op.name));
+  std::vector<Sample> samples;
+  for (int i = 0; i < tries; ++i) {
+    absl::StatusOr<Sample> sample = RunCase(op, Generators().at(op.name)(rng));
+    if (sample.ok() && sample->result.size() > 0) samples.push_back(*std::move(sample));
+  }
+  EXPECT_GE(samples.size(), 10u) << op.name;
+  return samples;
+}
+
+Index IndexAt(int64_t flat, const Shape& shape) {
+  Index index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = flat % shape[d];
+    flat /= shape[d];
+  }
+  return index;
+}
+int64_t FlatAt(const Index& index, const Shape& shape) {
+  int64_t flat = 0;
+  for (size_t d = 0; d < shape.size(); ++d) flat = flat * shape[d] + index[d];
+  return flat;
+}
+
+// --- move ---
+
+struct Place {
+  size_t operand;
+  Index index;
+};
+
+std::optional<Place> Concatenated(const Case& c, Index index, int64_t axis) {
+  for (size_t k = 0; k < c.inputs.size(); ++k) {
+    const Shape& shape = c.inputs[k].shape();
+    if (shape.size() != index.size()) return std::nullopt;
+    int64_t& at = index[static_cast<size_t>(axis)];
+    if (at < shape[static_cast<size_t>(axis)]) return Place{k, std::move(index)};
+    at -= shape[static_cast<size_t>(axis)];
+  }
+  return std::nullopt;
+}
+
+std::optional<Place> Picked(const Case& c, const Index& index, int64_t axis) {
+  if (c.inputs.size() != 2 || IsFloat(c.inputs[1].dtype())) return std::nullopt;
+  const Shape &in = c.inputs[0].shape(), &picks = c.inputs[1].shape();
+  if (index.size() + 1 != in.size() + picks.size()) return std::nullopt;
+  const auto first = index.begin() + axis, last = first + static_cast<std::ptrdiff_t>(picks.size());
+  const int64_t extent = in[static_cast<size_t>(axis)];
+  auto at = static_cast<int64_t>(c.inputs[1].At(FlatAt(Index(first, last), picks)));
+  at = std::clamp<int64_t>(at < 0 ? at + extent : at, 0, extent - 1);
+  Index from(index.begin(), first);
+  from.push_back(at);
+  from.insert(from.end(), last, index.end());
+  return Place{0, std::move(from)};
+}
+
+// Where an operator that moves so takes an element of its result from; nullopt: no such operator makes this result.
+std::optional<Place> SourceOf(Move move, const Case& c, const Shape& out, const Index& index) {
+  const Shape& in = c.inputs[0].shape();
+  const auto rank = static_cast<int64_t>(in.size());
+  const bool has_axis = c.attrs.Has("axis") && rank > 0;
+  const int64_t axis = has_axis ? (c.attrs.Int("axis", 0) + rank) % rank : 0;
+  switch (move) {
+    case Move::kNone:
+      return std::nullopt;
+    case Move::kSame:
+      return in == out ? std::optional(Place{0, index}) : std::nullopt;
+    case Move::kReshapes:
+      if (NumElements(in) != NumElements(out)) return std::nullopt;
+      return Place{0, IndexAt(FlatAt(index, out), in)};
+    case Move::kTransposes: {
+      const std::vector<int64_t> perm = c.attrs.Ints("perm");
+      if (perm.size() != in.size() || out.size() != in.size()) return std::nullopt;
+      Index from(in.size());
+      for (size_t i = 0; i < perm.size(); ++i) from[static_cast<size_t>(perm[i])] = index[i];
+      return Place{0, std::move(from)};
+    }
+    case Move::kSlices: {
+      const absl::StatusOr<std::vector<ops::AxisSlice>> slices = ops::SlicesOf(c.attrs, in);
+      if (!slices.ok() || slices->size() != out.size()) return std::nullopt;
+      Index from;
+      for (size_t i = 0; i < out.size(); ++i) from.push_back((*slices)[i].start + index[i] * (*slices)[i].step);
+      return Place{0, std::move(from)};
+    }
+    case Move::kConcatenates:
+      return has_axis && index.size() == in.size() ? Concatenated(c, index, axis) : std::nullopt;
+    case Move::kPicks:
+      return has_axis ? Picked(c, index, axis) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool Holds(Move move, const Sample& sample) {
+  for (int64_t i = 0; i < sample.result.size(); ++i) {
+    const std::optional<Place> place = SourceOf(move, sample.c, sample.type.shape, IndexAt(i, sample.type.shape));
+    if (!place.has_value()) return false;
+    const NDArray& from = sample.c.inputs[place->operand];
+    for (size_t d = 0; d < place->index.size(); ++d) {
+      if (place->index[d] < 0 || place->index[d] >= from.shape()[d]) return false;
+    }
+    if (from.At(FlatAt(place->index, from.shape())) != sample.result.At(i)) return false;
+  }
+  return true;
+}
+
+TEST(Traits, MoveIsTheStrictestThatTheReferenceKeepsTo) {
+  for (const OpDef& op : AllOps()) {
+    const std::vector<Sample> samples = SamplesOf(op);
+    Move strictest = Move::kNone;
+    for (Move move : {Move::kPicks, Move::kConcatenates, Move::kSlices, Move::kTransposes, Move::kReshapes,
+                      Move::kSame}) {  // the last one that holds counts
+      if (std::all_of(samples.begin(), samples.end(), [&](const Sample& sample) { return Holds(move, sample); })) strictest = move;
+    }
+    EXPECT_EQ(static_cast<int>(op.move), static_cast<int>(strictest)) << op.name;
+  }
+}
+
+// --- pattern, windows, per_channel ---
+
+// Whether element `at` of an operand is what an elementwise operator may read for element `index` of its result.
+bool Reads(const OpDef& op, size_t operand, const Index& at, const Shape& shape, const Index& index) {
+  if (op.per_channel && operand > 0) return at[0] == index[1];
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1 && at[d] != index[index.size() - shape.size() + d]) return false;
+  }
+  return true;
+}
+
+TEST(Traits, ElementwiseOperatorsReadOneElementOfEachOperand) {
+  Rng rng(1);
+  for (const OpDef& op : AllOps()) {
+    if (op.pattern != OpPattern::kElementwise) continue;
+    for (const Sample& sample : SamplesOf(op)) {
+      const auto operand = static_cast<size_t>(rng.Below(static_cast<int64_t>(sample.c.inputs.size())));
+      const NDArray& before = sample.c.inputs[operand];
+      const int64_t changed = rng.Below(before.size());
+      Case c = sample.c;
+      c.inputs[operand] = before.Clone();
+      const double value = before.At(changed);
+      c.inputs[operand].Set(changed, before.dtype() == DType::kBool ? 1 - value : value + 1);
+      const absl::StatusOr<Sample> again = RunCase(op, std::move(c));
+      ASSERT_TRUE(again.ok()) << op.name << ": " << again.status();
+      const Index at = IndexAt(changed, before.shape());
+      for (int64_t i = 0; i < sample.result.size(); ++i) {
+        if (again->result.At(i) == sample.result.At(i)) continue;
+        EXPECT_TRUE(Reads(op, operand, at, before.shape(), IndexAt(i, sample.type.shape))) << op.name;
+      }
+    }
+  }
+}
+
+TEST(Traits, WindowsAreOfOperatorsWhoseTypeRuleKnowsDilations) {
+  for (const OpDef& op : AllOps()) {
+    const Sample sample = SamplesOf(op).front();
+    Attrs attrs = sample.c.attrs;
+    attrs.Set("dilations", std::vector<int64_t>{1, 1});
+    EXPECT_EQ(op.windows, op.infer(attrs, TypesOf(sample.c.inputs)).ok()) << op.name;
+  }
+}
+
+TEST(Traits, PerChannelIsWhoTakesAValueForEachIndexOfTheSecondAxis) {
+  for (const OpDef& op : AllOps()) {
+    std::vector<TensorType> types(static_cast<size_t>(op.min_inputs), {DType::kF32, {3}, {}});
+    types[0].shape = {2, 3, 4, 5};
+    EXPECT_EQ(op.per_channel, types.size() > 1 && op.infer({}, types).ok()) << op.name;
+  }
+}
+
+// --- numbers, terms ---
+
+NDArray Drawn(Rng& rng, const NDArray& like, bool positive) {
+  if (!IsFloat(like.dtype())) return like;
+  NDArray x = RandomArray(rng, like.dtype(), like.shape(), positive ? 0.25 : -1, 1);
+  if (!positive) x.Set(rng.Below(x.size()), 0);
+  return x;
+}
+
+// Runs of numbers drawn as the trait says, but for `odd`, an operand that gets any. How many gave anything else than
+// finite numbers.
+int Infinite(const OpDef& op, Rng& rng, std::optional<size_t> odd) {
+  int infinite = 0;
+  for (const Sample& sample : SamplesOf(op)) {
+    if (!IsFloat(sample.type.dtype)) continue;
+    Case c = sample.c;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      c.inputs[i] = Drawn(rng, c.inputs[i], op.NumbersOf(i) == Numbers::kPositive && odd != i);
+    }
+    const absl::StatusOr<Sample> drawn = RunCase(op, std::move(c));
+    EXPECT_TRUE(drawn.ok()) << op.name << ": " << drawn.status();
+    const std::vector<double> values = ValuesOf(drawn->result);
+    infinite += std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); }) ? 0 : 1;
+  }
+  return infinite;
+}
+
+TEST(Traits, PositiveOperandsAreThoseThatHaveToBe) {
+  Rng rng(1);
+  for (const OpDef& op : AllOps()) {
+    EXPECT_EQ(Infinite(op, rng, std::nullopt), 0) << op.name;
+    for (size_t i = 0; i < op.numbers.size(); ++i) {
+      if (op.numbers[i] != Numbers::kPositive) continue;
+      EXPECT_GT(Infinite(op, rng, i), 0) << op.name << " needs no positive operand " << i;
+    }
+  }
+}
+
+TEST(Traits, TermsAreWhatAContractionOfOnesIs) {
+  for (const OpDef& op : AllOps()) {
+    ASSERT_EQ(op.terms != nullptr, op.pattern == OpPattern::kAnchor) << op.name;
+    if (!op.terms) continue;
+    int reached = 0;
+    for (const Sample& sample : SamplesOf(op)) {
+      Case c = sample.c;
+      for (NDArray& x : c.inputs) {
+        x = x.Clone();
+        for (int64_t i = 0; i < x.size(); ++i) x.Set(i, 1);
+      }
+      const absl::StatusOr<Sample> ones = RunCase(op, std::move(c));
+      ASSERT_TRUE(ones.ok()) << ones.status();
+      const double terms = op.terms(sample.c.attrs, TypesOf(sample.c.inputs));
+      const std::vector<double> sums = ValuesOf(ones->result);
+      const double most = *std::max_element(sums.begin(), sums.end());
+      EXPECT_LE(most, terms) << op.name;
+      reached += most == terms ? 1 : 0;
+    }
+    EXPECT_GT(reached, 0) << op.name;
+  }
+}
+
+// --- reference ---
+
+TEST(Traits, EveryOperatorHasAReferenceAndEveryReferenceAnOperator) {
+  for (const OpDef& op : AllOps()) EXPECT_TRUE(op.reference != nullptr) << op.name;
+  for (auto references : {reference::UnaryReferences, reference::BinaryReferences, reference::ConvReferences,
+                          reference::MatmulReferences, reference::PoolReferences, reference::ReduceReferences,
+                          reference::NormReferences, reference::MovementReferences, reference::ResizeReferences}) {
+    for (const reference::Reference& r : references()) EXPECT_NE(FindOp(r.op), nullptr) << r.op;
+  }
+}
+
+}  // namespace
+}  // namespace temper

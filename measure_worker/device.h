@@ -17,6 +17,12 @@ struct Target;
 
 namespace temper::worker {
 
+// What an array of so many bytes takes of a block: the next one may begin behind it.
+inline int64_t RoomOf(int64_t bytes) {
+  constexpr int64_t kAlignment = 64;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 // Arrays in one allocation, one behind the other, each aligned to 64 bytes. It must not outlive its device. Not
 // thread-safe.
 class Block {

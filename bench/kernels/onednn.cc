@@ -173,7 +173,7 @@ class OneDnnProgram : public worker::Program {
            dnnl_success;
   }
 
-  static int64_t Room(const memory::desc& desc) { return worker::Arena::Room(static_cast<int64_t>(desc.get_size())); }
+  static int64_t Room(const memory::desc& desc) { return worker::RoomOf(static_cast<int64_t>(desc.get_size())); }
   memory Place(const memory::desc& desc) {
     return memory(desc, Engine(), arena_.Place(static_cast<int64_t>(desc.get_size())));
   }

@@ -12,7 +12,6 @@
 namespace temper::worker {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr uint8_t kSlackByte = 0x5a;
 
@@ -22,7 +21,7 @@ int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
   const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t used = RoundUp(bytes, kAlignment);
+  const int64_t used = RoomOf(bytes);
   const int64_t middle = RoundUp(used, page);
   // Room to begin large buffers at a huge page, as the runtime does.
   const int64_t extra = middle >= kHugePage ? kHugePage : 0;
@@ -45,7 +44,7 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Make(int64_t bytes) {
 }
 
 void GuardedBuffer::Place(int64_t bytes) {
-  const int64_t used = RoundUp(bytes, kAlignment);
+  const int64_t used = RoomOf(bytes);
   data_ = begin_ + room_ - used;
   bytes_ = bytes;
   slack_ = used - bytes;
@@ -95,7 +94,7 @@ void GuardedBuffer::Fill(uint8_t byte) {
 absl::Status GuardedBuffer::MakeReadOnly() {
   if (base_ == nullptr || bytes_ == 0) return absl::OkStatus();
   const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t used = RoundUp(bytes_, kAlignment);
+  const int64_t used = RoomOf(bytes_);
   char* begin = data_ + used - RoundUp(used, page);
   if (mprotect(begin, static_cast<size_t>(RoundUp(used, page)), PROT_READ) == 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("cannot protect ", bytes_, " bytes: ", strerror(errno)));
@@ -122,11 +121,9 @@ absl::StatusOr<Arena> Arena::MakeBehind(const Arena& other, int64_t bytes) {
   return arena;
 }
 
-int64_t Arena::Room(int64_t bytes) { return RoundUp(bytes, kAlignment); }
-
 char* Arena::Place(int64_t bytes) {
   char* place = memory_.data() + used_;
-  used_ += Room(bytes);
+  used_ += RoomOf(bytes);
   return place;
 }
 

@@ -7,6 +7,7 @@
 #include <list>
 
 #include "base/status.h"
+#include "measure_worker/device.h"
 
 namespace temper::worker {
 
@@ -50,12 +51,11 @@ class GuardedBuffer {
 class Arena {
  public:
   Arena() = default;
-  // `bytes`: of all that is placed, each with Room.
+  // `bytes`: of all that is placed, each with its RoomOf.
   static absl::StatusOr<Arena> Make(int64_t bytes);
   // One whose first place begins where `other` ends, as far as caches can tell.
   static absl::StatusOr<Arena> MakeBehind(const Arena& other, int64_t bytes);
-  static int64_t Room(int64_t bytes);  // rounded up to where the next may begin
-  char* Place(int64_t bytes);          // aligned to 64 bytes
+  char* Place(int64_t bytes);  // aligned to 64 bytes
   int64_t bytes() const { return memory_.bytes(); }
 
  private:

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int64_t kWrittenAtOnce = 256 << 10;  // by one thread
 
-int64_t RoomOf(std::span<const int64_t> arrays) {
+int64_t RoomOfAll(std::span<const int64_t> arrays) {
   return std::accumulate(arrays.begin(), arrays.end(), int64_t{0},
-                         [](int64_t sum, int64_t bytes) { return sum + Arena::Room(bytes); });
+                         [](int64_t sum, int64_t bytes) { return sum + RoomOf(bytes); });
 }
 
 // Arrays at addresses of this process.
@@ -48,7 +48,7 @@ class HostDevice::GuardedBlock : public HostBlock {
     char* at = buffer_.data();
     for (const int64_t bytes : arrays) {
       Add(at, bytes);
-      at += Arena::Room(bytes);
+      at += RoomOf(bytes);
     }
   }
   ~GuardedBlock() override { device_.spare_.Give(std::move(buffer_)); }
@@ -108,12 +108,12 @@ int64_t HostDevice::memory_bytes() const { return MemoryLimit(); }
 
 absl::StatusOr<std::unique_ptr<Block>> HostDevice::AllocateGuarded(std::span<const int64_t> bytes) {
   // Of one array, the end is watched to the byte.
-  TEMPER_ASSIGN_OR_RETURN(GuardedBuffer buffer, spare_.Take(bytes.size() == 1 ? bytes[0] : RoomOf(bytes)));
+  TEMPER_ASSIGN_OR_RETURN(GuardedBuffer buffer, spare_.Take(bytes.size() == 1 ? bytes[0] : RoomOfAll(bytes)));
   return std::make_unique<GuardedBlock>(*this, std::move(buffer), bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Block>> HostDevice::AllocatePacked(std::span<const int64_t> bytes, const Block* behind) {
-  const int64_t all = RoomOf(bytes);
+  const int64_t all = RoomOfAll(bytes);
   TEMPER_ASSIGN_OR_RETURN(Arena arena, behind == nullptr
                                            ? Arena::Make(all)
                                            : Arena::MakeBehind(static_cast<const PackedBlock*>(behind)->arena(), all));

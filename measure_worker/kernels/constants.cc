@@ -10,9 +10,6 @@ namespace {
 constexpr int64_t kMostPackedBytes = 256 << 20;  // of all layouts that are kept, the latest apart
 constexpr uint8_t kPoison = 0xff;                // NaN in every float
 
-// An array with what is left free behind it, as in any block.
-int64_t RoomOf(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 std::vector<std::shared_ptr<const Code>> PacksByInput(const Workload& w, const LoadedKernel& kernel) {
   std::vector<std::shared_ptr<const Code>> packs(w.inputs.size());
   for (size_t i = 0; i < std::min(packs.size(), kernel.packs.size()); ++i) {

@@ -21,10 +21,17 @@ int64_t MostKeptBytes(const Device& device) {
   return std::clamp(device.memory_bytes() / 8, int64_t{512} << 20, int64_t{2} << 30);
 }
 
-// What the device is watched by: fits the first caches, and is enough for several threads.
-constexpr char kCanary[] = "(f32[128,128], const f32[128,128]) matmul(0,1) -> f32[128,128]; anchor=0";
+// What the device is watched by, a product of two square matrices: fits the first caches, and is enough for several
+// threads. A device that takes too long for it is watched by a smaller one.
+constexpr int64_t kCanarySides[] = {128, 16};
+constexpr double kLongCanaryS = 0.02;
 constexpr int kCanarySamples = 3;
 constexpr int64_t kCanarySampleUs = 200;
+
+absl::StatusOr<Workload> CanaryOf(int64_t side) {
+  const std::string square = absl::StrCat("f32[", side, ",", side, "]");
+  return ParseWorkload(absl::StrCat("(", square, ", const ", square, ") matmul(0,1) -> ", square, "; anchor=0"));
+}
 
 absl::Status NotTrusted(const absl::Status& why) {
   return absl::Status(why.code(), absl::StrCat("the canary kernel failed: ", why.message()));
@@ -125,17 +132,24 @@ absl::StatusOr<Kernel> DeviceKernels::BuildNest(const Candidate& candidate) cons
 }
 
 absl::Status DeviceKernels::MakeCanary() {
-  TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(kCanary));
+  for (const int64_t side : kCanarySides) {
+    TEMPER_ASSIGN_OR_RETURN(canary_, CanaryProgram(side));
+    if (canary_->Time(1) <= kLongCanaryS) break;
+  }
+  canary_calls_ = FindCalls([&](int64_t calls) { return canary_->Time(calls); }, kCanarySampleUs);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Program>> DeviceKernels::CanaryProgram(int64_t side) {
+  TEMPER_ASSIGN_OR_RETURN(const Workload workload, CanaryOf(side));
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(workload, device_->target()));
   TEMPER_ASSIGN_OR_RETURN(const Kernel kernel,
                           BuildKernel(workload, choice.def->name, choice.config, device_->target()));
   TEMPER_ASSIGN_OR_RETURN(LoadedKernel code, code_.Load(kernel));
-  TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(*device_, workload, StableHash(kCanary)));
+  TEMPER_ASSIGN_OR_RETURN(auto state, MakeWorkloadState(*device_, workload, Hash(workload)));
   auto program = NewProgram(std::move(code), std::move(state), CachePlan{.policy = CachePlan::Policy::kWarm});
   if (absl::Status status = program->Verify().status(); !status.ok()) return NotTrusted(status);
-  canary_calls_ = FindCalls([&](int64_t calls) { return program->Time(calls); }, kCanarySampleUs);
-  canary_ = std::move(program);
-  return absl::OkStatus();
+  return program;
 }
 
 }  // namespace temper::worker

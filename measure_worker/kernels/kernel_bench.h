@@ -41,6 +41,7 @@ class DeviceKernels : public KernelBench {
   absl::StatusOr<std::shared_ptr<WorkloadState>> MakeState(const std::string& workload);
   absl::StatusOr<Kernel> BuildNest(const Candidate& candidate) const;
   absl::Status MakeCanary();
+  absl::StatusOr<std::unique_ptr<Program>> CanaryProgram(int64_t side);
 
   const std::unique_ptr<Device> device_;
   CodeCache code_;

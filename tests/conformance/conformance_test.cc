@@ -41,7 +41,7 @@ constexpr Skip kSkips[] = {
 };
 
 constexpr size_t kShapesOfATemplate = 3;
-constexpr int64_t kConfigs = 10;
+constexpr size_t kConfigs = 10;
 constexpr uint64_t kSeed = 20;
 constexpr char kAdd[] = "(f32[37,19], f32[37,19]) add(0,1) -> f32[37,19]; anchor=0";
 constexpr char kSub[] = "(f32[37,19], f32[37,19]) sub(0,1) -> f32[37,19]; anchor=0";
@@ -113,6 +113,17 @@ class ConformanceTest : public ::testing::TestWithParam<std::string> {
     return collector.Take();
   }
 
+  std::vector<Config> DrawConfigs(const TemplateDef& def, const Workload& w, size_t count) const {
+    constexpr int64_t kMostListed = 4096;
+    std::vector<Config> all = def.space(w, target_).Enumerate(kMostListed, kSeed);
+    EXPECT_FALSE(all.empty()) << def.name << " has no config for " << Text(w);
+    Rng rng(kSeed);
+    for (size_t i = 0; i < std::min(count, all.size()); ++i)
+      std::swap(all[i], all[i + static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size() - i)))]);
+    all.resize(std::min(count, all.size()));
+    return all;
+  }
+
   // Calls `f` for each of the suite's shapes whose template admits the target.
   void ForEachShape(const std::function<void(const TemplateDef&, const Workload&, const std::vector<Config>&)>& f) {
     for (const Shape& shape : kShapes) {
@@ -121,9 +132,7 @@ class ConformanceTest : public ::testing::TestWithParam<std::string> {
       ASSERT_NE(def, nullptr);
       const Workload w = Parse(shape.workload);
       if (!def->matches(w, target_)) continue;
-      const std::vector<Config> configs = def->space(w, target_).Enumerate(kConfigs, kSeed);
-      ASSERT_FALSE(configs.empty());
-      f(*def, w, configs);
+      f(*def, w, DrawConfigs(*def, w, kConfigs));
       if (HasFatalFailure()) return;
     }
   }
@@ -142,9 +151,21 @@ std::vector<std::string> Names() {
 INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest, ::testing::ValuesIn(Names()),
                          [](const ::testing::TestParamInfo<std::string>& info) { return info.param; });
 
+// The target of a backend's device, where nothing particular is wished.
+Target TargetOf(const BackendDef& def) {
+  return ParseTarget(def.describe(ParseDeviceSpec(def.name).value(), "host").value().target).value();
+}
+
 TEST(ConformanceTable, EveryTemplateHasThreeShapesThatItFits) {
   std::map<std::string_view, size_t> shapes;
-  for (const Shape& shape : kShapes) ++shapes[shape.template_name];
+  for (const Shape& shape : kShapes) {
+    const TemplateDef* def = FindTemplate(shape.template_name);
+    ASSERT_NE(def, nullptr) << shape.template_name;
+    const Workload w = Parse(shape.workload);
+    EXPECT_TRUE(std::ranges::any_of(AllBackends(), [&](const BackendDef& b) { return def->matches(w, TargetOf(b)); }))
+        << shape.template_name << " fits " << shape.workload << " on no backend";
+    ++shapes[shape.template_name];
+  }
   for (const TemplateDef& def : AllTemplates()) EXPECT_EQ(shapes[def.name], kShapesOfATemplate) << def.name;
   EXPECT_EQ(shapes.size(), AllTemplates().size());
 }
@@ -196,7 +217,7 @@ TEST_P(ConformanceTest, SaysInOneLineWhichTargetsItDoesNotServe) {
   refused.push_back("gibberish");
   for (const BackendDef& other : AllBackends()) {
     if (other.simulated() || def_.simulated() || other.name == def_.name) continue;
-    refused.push_back(other.describe(*ParseDeviceSpec(other.name), "host").value().target);
+    refused.push_back(Text(TargetOf(other)));
   }
   for (const std::string& target : refused) {
     const absl::Status status = def_.describe(spec_, target).status();
@@ -321,7 +342,7 @@ TEST_P(ConformanceTest, BuildsOnSeveralThreadsAtOnce) {
   const Workload w = Parse(kMatmul);
   ASSERT_TRUE(backend.kernels->Prepare(WorkOf(Text(w))).ok());
   const TemplateDef& def = *TemplatesFor(w, target_).front();
-  const std::vector<Config> configs = def.space(w, target_).Enumerate(4 * kThreads, kSeed);
+  const std::vector<Config> configs = DrawConfigs(def, w, 4 * kThreads);
   std::vector<absl::StatusOr<std::unique_ptr<Program>>> built(configs.size());
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kThreads; ++t) {
@@ -373,7 +394,7 @@ TEST_P(ConformanceTest, MeasuresFinalsAndThenTheModel) {
   for (const Task& task : tasks) {
     const Choice choice = DefaultChoice(task.workload, target_).value();
     FinalsTask& of_task = finals.tasks.emplace_back(FinalsTask{Text(task.workload), {}});
-    std::vector<Config> configs = choice.def->space(task.workload, target_).Enumerate(2, kSeed);
+    std::vector<Config> configs = DrawConfigs(*choice.def, task.workload, 2);
     configs.insert(configs.begin(), choice.config);
     for (const Config& config : configs) {
       Candidate& candidate = of_task.candidates.emplace_back();

@@ -120,6 +120,33 @@ TEST(CpuKernels, AWorkloadOrTargetThatIsNoneIsNoCandidatesFault) {
   EXPECT_THAT(Measure(kernels, work).at(0).error, HasSubstr("model, warm or flushed"));
 }
 
+// Says what a call takes, and remembers whose the latest was.
+class PacedCpu : public CpuDevice {
+ public:
+  PacedCpu(double call_s, std::vector<int64_t>& latest) : call_s_(call_s), latest_(latest) {}
+  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+              int64_t calls) override {
+    latest_ = code.parameter_bytes;
+    CpuDevice::Time(code, arguments, next, scratch, 1);
+    return call_s_ * static_cast<double>(calls);
+  }
+
+ private:
+  const double call_s_;
+  std::vector<int64_t>& latest_;
+};
+
+TEST(CpuKernels, ASlowDeviceIsWatchedByASmallerCanary) {
+  std::vector<int64_t> fast_bytes, slow_bytes;
+  for (const auto& [call_s, bytes] : {std::pair{1e-4, &fast_bytes}, {1.0, &slow_bytes}}) {
+    DeviceKernels kernels(std::make_unique<PacedCpu>(call_s, *bytes));
+    ASSERT_TRUE(kernels.Use(Text(HostTarget())).ok());
+    EXPECT_TRUE(kernels.TimeCanary().ok());
+  }
+  EXPECT_EQ(fast_bytes.front(), 128 * 128 * 4);
+  EXPECT_EQ(slow_bytes.front(), 16 * 16 * 4);
+}
+
 // --- the parts ---
 
 TEST(GuardedBuffer, EndsAtAPageThatCanNotBeTouched) {

@@ -64,7 +64,7 @@ std::string ShortText(const Workload& w) {
 absl::StatusOr<Bench> Bench::Make(const std::string& target, int threads, const std::string& cache_policy) {
   Bench b;
   TEMPER_ASSIGN_OR_RETURN(b.target, ParseTarget(target));
-  b.target.cpu()->threads = temper_pool_resolve_threads(threads);
+  if (CpuTarget* cpu = b.target.cpu()) cpu->threads = temper_pool_resolve_threads(threads);
   b.device = std::make_unique<worker::CpuDevice>();
   TEMPER_RETURN_IF_ERROR(b.device->Use(b.target));
   b.code = std::make_unique<worker::CodeCache>(*b.device);

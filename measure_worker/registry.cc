@@ -3,6 +3,7 @@
 #include "measure_worker/backend.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
 #include "measure_worker/backends/cpu/describe.h"
+#include "measure_worker/backends/interpreter/interpreter_device.h"
 #include "measure_worker/backends/null/describe.h"
 #include "measure_worker/backends/null/null_backend.h"
 #include "measure_worker/host/cores.h"
@@ -15,6 +16,7 @@ namespace {
 // name, select, describe, lock, then open or simulate
 constexpr BackendDef kBackends[] = {
     {"cpu", SelectCores, DescribeCpu, LockCores, OpenCpu, nullptr},
+    {"interpreter", SelectCores, DescribeInterpreter, LockCores, OpenInterpreter, nullptr},
     {"null", SelectCores, DescribeNull, LockCores, nullptr, NewNullBackend},
 };
 

@@ -11,7 +11,7 @@
 #include "cli/json_line.h"
 #include "cli/profile.h"
 #include "compiler/runtime/thread_pool.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 namespace temper {
 namespace {

@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/statistics.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/extract.h"
 #include "compiler/ops/shape_distance.h"
-#include "compiler/runtime/timing.h"
 #include "storage/best.h"
 
 namespace temper {

@@ -5,9 +5,10 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/statistics.h"
 #include "cli/command.h"
 #include "compiler/runtime/thread_pool.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 namespace temper {
 namespace {

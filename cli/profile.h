@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/package/package.h"
-#include "compiler/runtime/roofline.h"
+#include "compiler/timing/roofline.h"
 
 namespace temper {
 

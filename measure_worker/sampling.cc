@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 namespace temper::worker {
 namespace {

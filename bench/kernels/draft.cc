@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rng.h"
 #include "bench/kernels/shapes.h"
-#include "compiler/runtime/roofline.h"
+#include "compiler/timing/roofline.h"
 
 namespace temper::bench {
 namespace {

@@ -8,7 +8,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/runtime/timing.h"
+#include "base/statistics.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/sampling.h"
 

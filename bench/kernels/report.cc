@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/runtime/timing.h"
+#include "base/statistics.h"
 
 namespace temper::bench {
 namespace {

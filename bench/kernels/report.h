@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/kernels/shapes.h"
-#include "compiler/runtime/roofline.h"
+#include "compiler/timing/roofline.h"
 
 namespace temper::bench {
 

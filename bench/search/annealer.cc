@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "tuner_server/search/annealer.h"
 #include "tuner_server/search/ranking.h"
 

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "bench/search/replay.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
 #include "measure_worker/kernels/program.h"
 

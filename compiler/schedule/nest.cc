@@ -387,7 +387,4 @@ absl::Status CheckAnnotations(const Stmt& root) {
   return CheckAnnotations(root, concurrent);
 }
 
-int64_t FloorDiv(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }
-
 }  // namespace temper::nest

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/division.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/stmt.h"
 
@@ -99,8 +100,5 @@ struct GuardedUpdate {
   Expr condition, value;
 };
 std::optional<GuardedUpdate> GuardOf(const StmtNode& block);
-
-int64_t FloorDiv(int64_t a, int64_t b);  // b > 0
-int64_t CeilDiv(int64_t a, int64_t b);   // b > 0
 
 }  // namespace temper::nest

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/statistics.h"
 #include "compiler/runtime/thread_pool.h"
-#include "compiler/runtime/timing.h"
 #include "measure_worker/kernels/program.h"
 #include "measure_worker/sampling.h"
 #include "measure_worker/sandbox/canary.h"

@@ -9,7 +9,7 @@
 #include "compiler/graph/extract.h"
 #include "compiler/graph/fill_constants.h"
 #include "compiler/graph/graph_json.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/inputs.h"
 #include "measure_worker/memory.h"

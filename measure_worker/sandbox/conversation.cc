@@ -9,7 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 namespace temper::worker {
 

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/runtime/timing.h"
+#include "base/statistics.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/sampling.h"
 #include "measure_worker/sandbox/witness.h"
 

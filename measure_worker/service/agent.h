@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/sandbox/sandbox.h"
 #include "measure_worker/service/server_link.h"
 #include "measure_worker/service/spool.h"

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 
 namespace temper::ir {
 namespace {
@@ -15,7 +16,6 @@ Stmt Loop(const char* name, int64_t extent, ForKind kind, const Body& body) {
   return For(v, extent, kind, body(v));
 }
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ForKind Unrolled(bool unrolled) { return unrolled ? ForKind::kUnrolled : ForKind::kSerial; }
 
 // groups, shared arrays, threads, in that order.

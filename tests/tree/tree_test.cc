@@ -37,6 +37,7 @@ const std::vector<Layer> kLayers = {
     {"compiler/frontend/", {"compiler/frontend/", "compiler/graph/", "compiler/ops/", "base/"}},
     {"compiler/codegen/", {"compiler/codegen/", "compiler/ir/", "compiler/target/", "compiler/runtime/", "base/"}},
     {"compiler/runtime/", {"compiler/runtime/", "base/"}},
+    {"compiler/timing/", {"compiler/timing/", "compiler/runtime/kernel_abi.h", "base/"}},
     {"compiler/package/", {"compiler/", "base/"}},
     {"cost_model/", {"cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"trial/", {"trial/", "base/"}},

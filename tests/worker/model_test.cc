@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/runtime/plan.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 namespace temper {
 namespace {

@@ -9,7 +9,8 @@
 #include <set>
 
 #include "base/rng.h"
-#include "compiler/runtime/timing.h"
+#include "base/statistics.h"
+#include "compiler/timing/timing.h"
 
 namespace temper::worker {
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/statistics.h"
 #include "tuner_server/tuning/job_limits.h"
 
 namespace temper {

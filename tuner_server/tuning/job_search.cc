@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/statistics.h"
+
 namespace temper {
 namespace {
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
+#include "base/statistics.h"
 #include "storage/best.h"
 
 namespace temper {
@@ -35,14 +36,6 @@ int Differences(const Candidate& a, const Candidate& b) {
 }
 
 }  // namespace
-
-double Median(std::vector<double> samples) {
-  const size_t middle = samples.size() / 2;
-  std::nth_element(samples.begin(), samples.begin() + middle, samples.end());
-  if (samples.size() % 2 == 1) return samples[middle];
-  const double upper = samples[middle];
-  return (*std::max_element(samples.begin(), samples.begin() + middle) + upper) / 2;
-}
 
 TaskSearch::TaskSearch(Task task, Target target, uint64_t seed)
     : task_(std::move(task)), target_(std::move(target)), anchor_(AnchorText(task_.workload)) {

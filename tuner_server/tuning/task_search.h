@@ -123,7 +123,4 @@ class TaskSearch {
   TaskView view_;
 };
 
-// Of samples, one or more.
-double Median(std::vector<double> samples);
-
 }  // namespace temper

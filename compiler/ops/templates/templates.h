@@ -1,6 +1,7 @@
 // The built-in templates, all of them for CPUs, one function a file, and what they share.
 #pragma once
 
+#include "base/division.h"
 #include "compiler/ops/templates/cpu_template.h"
 #include "compiler/schedule/schedule.h"
 
@@ -41,7 +42,6 @@ bool AnchorReadsElementwise(const Workload& w);
 // The widest run of lanes (at most `most` vectors of them) that divides `extent`, or one vector with a masked tail.
 int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most);
 
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >= 0, b > 0
 // Finishes a template: the schedule's status, then Lower.
 absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);
 // One elementwise stage scheduled well: vectorised along its innermost loop, the others fused and parallel.

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/codegen.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 namespace temper::worker {
 namespace {

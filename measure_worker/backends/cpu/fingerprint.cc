@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/hash.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "compiler/target/target.h"
 
 namespace temper::worker {

@@ -5,7 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/backends/null/faults.h"
 
 namespace temper::worker {

@@ -1,4 +1,4 @@
-#include "compiler/runtime/roofline.h"
+#include "compiler/timing/roofline.h"
 
 #include <sys/mman.h>
 
@@ -6,7 +6,7 @@
 #include <atomic>
 #include <initializer_list>
 
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

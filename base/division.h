@@ -1,0 +1,11 @@
+// Division of integers, rounded up.
+#pragma once
+
+#include <cstdint>
+
+namespace temper {
+
+// The least integer that is no less than a / b; b > 0.
+inline constexpr int64_t CeilDiv(int64_t a, int64_t b) { return a > 0 ? (a - 1) / b + 1 : a / b; }
+
+}  // namespace temper

@@ -37,7 +37,8 @@ class RunnableKernel {
     return k;
   }
 
-  // Scratch starts as NaN, and its ends are checked to be untouched. Returns the number of launches, or -1 where that, or the kernel itself, failed.
+  // Scratch starts as NaN, and its ends are checked to be untouched. Returns the number of launches, or -1 where that,
+  // or the kernel itself, failed.
   int Run(std::vector<NDArray>& args, int32_t threads = 2) const {
     SerialLauncher launcher(threads);
     std::vector<void*> pointers;

@@ -142,7 +142,8 @@ TEST(Traits, MoveIsTheStrictestThatTheReferenceKeepsTo) {
     Move strictest = Move::kNone;
     for (Move move : {Move::kPicks, Move::kConcatenates, Move::kSlices, Move::kTransposes, Move::kReshapes,
                       Move::kSame}) {  // the last one that holds counts
-      if (std::all_of(samples.begin(), samples.end(), [&](const Sample& sample) { return Holds(move, sample); })) strictest = move;
+      if (std::all_of(samples.begin(), samples.end(), [&](const Sample& sample) { return Holds(move, sample); }))
+        strictest = move;
     }
     EXPECT_EQ(static_cast<int>(op.move), static_cast<int>(strictest)) << op.name;
   }

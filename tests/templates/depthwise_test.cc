@@ -65,9 +65,9 @@ TEST(DepthwiseTest, TheFootprintKnowsWhatRegistersAndLinesHold) {
     return FindTemplate("conv2d.depthwise")->footprint(w, *ParseConfig(config), *ParseTarget(target));
   };
   const char *small = "th=2,tw=2,cv=1", *large = "th=6,tw=2,cv=1", *few = "llvm:haswell", *many = "llvm:skylake-avx512";
-  EXPECT_EQ(footprint(small, few).loads_per_fma, footprint(small, many).loads_per_fma);
-  EXPECT_GT(footprint(large, few).loads_per_fma, footprint(large, many).loads_per_fma);
-  EXPECT_GT(footprint("th=2,tw=2,cv=1", few).l2_traffic, footprint("th=2,tw=2,cv=2", few).l2_traffic);
+  EXPECT_EQ(footprint(small, few)["loads_per_fma"], footprint(small, many)["loads_per_fma"]);
+  EXPECT_GT(footprint(large, few)["loads_per_fma"], footprint(large, many)["loads_per_fma"]);
+  EXPECT_GT(footprint("th=2,tw=2,cv=1", few)["l2_traffic"], footprint("th=2,tw=2,cv=2", few)["l2_traffic"]);
 }
 
 }  // namespace

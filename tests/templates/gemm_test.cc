@@ -1,5 +1,6 @@
 // The family of register-tiled contractions: every value of every knob, and what is fetched ahead.
 #include "absl/strings/match.h"
+#include "compiler/ops/templates/templates.h"
 #include "tests/templates/check_templates.h"
 
 namespace temper {
@@ -74,7 +75,7 @@ TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
     ASSERT_TRUE(wanted.ok()) << wanted.status();
     const NDArray physical = ToPhysical(*wanted, w.output().perm);
-    const TemplateDef* def = TemplatesFor(w, host).front();
+    const TemplateDef* def = TemplatesFor(w, Target{}).front();
     for (const Target& host : Targets()) {
       const Target t = rng.Below(2) == 0 ? WithTinyCaches(host) : WithSmallCaches(host);
       for (const Config& config : CoveringConfigs(def->space(w, t), rng)) {

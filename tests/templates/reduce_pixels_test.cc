@@ -1,5 +1,6 @@
 // Sums and means over the pixels of large images: channels and pixels that fill no vector and no run, several images,
 // and what is fused behind.
+#include "compiler/ops/templates/templates.h"
 #include "tests/templates/check_templates.h"
 
 namespace temper {

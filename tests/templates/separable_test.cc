@@ -1,5 +1,6 @@
 // A depthwise and a pointwise convolution in one kernel, of random shapes: strips of several rows, tiles that cross
 // them, borders, strides, channels that fill no vector, and what is fused between and behind the two.
+#include "compiler/ops/templates/templates.h"
 #include "tests/templates/check_templates.h"
 
 namespace temper {

@@ -1,0 +1,74 @@
+// A backend in an exercise: kernels that the interpreter runs, through server, worker and package.
+#include <cstring>
+
+#include "tests/chaos/process.h"
+#include "tests/cli/cli_fixture.h"
+
+namespace temper::cli_test {
+namespace {
+
+class InterpreterTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    x_ = dir_ + "/x.npy";
+    ASSERT_TRUE(server_.Start({.db = dir_ + "/records.db"}).ok());
+    ASSERT_TRUE(worker_
+                    .Start({.arguments = {kBin + "temper-worker", "--server", server_.address(), "--key", "slow",
+                                          "--device", "interpreter", "--spool", dir_ + "/spool"},
+                            .environment = {"XDG_RUNTIME_DIR=" + dir_}})
+                    .ok());
+  }
+
+  // What the package makes of the input in `x_`.
+  std::vector<float> Run(const std::string& package) {
+    const std::string out = dir_ + "/out-" + package;
+    const Result run = Temper("run " + dir_ + "/" + package + " --input x=" + x_ + " --output-dir " + out);
+    EXPECT_EQ(run.code, 0) << run.out;
+    std::ifstream in(out + "/y.npy", std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    std::vector<float> y(10);
+    const size_t size = y.size() * sizeof(float);
+    EXPECT_GT(bytes.size(), size);
+    if (bytes.size() > size) std::memcpy(y.data(), bytes.data() + bytes.size() - size, size);
+    return y;
+  }
+
+  std::string x_;
+  ServerProcess server_;
+  Process worker_;
+};
+
+// A .npy file of format 1.0 (NumPy's documentation of numpy.lib.format).
+void WriteInput(const std::string& path) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 8, 8), }";
+  header.resize(128 - 10 - 1, ' ');
+  header += '\n';
+  std::ofstream out(path, std::ios::binary);
+  out << "\x93NUMPY" << '\1' << '\0' << static_cast<char>(header.size()) << '\0' << header;
+  for (int i = 0; i < 3 * 8 * 8; ++i) {
+    const float x = static_cast<float>(i % 11 - 5) / 4;
+    out.write(reinterpret_cast<const char*>(&x), sizeof x);
+  }
+}
+
+TEST_F(InterpreterTest, TunesAndRunsAModelThroughServerWorkerAndPackage) {
+  const std::string fleet = " --server " + server_.address() + " --device slow";
+  const Result tuned = Temper("tune " + model_ + fleet + " --trials 12 --no-booster --wait-for-device 60s");
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  for (const char* device : {"slow", "fast"}) {
+    const std::string options = std::string(device) == "slow" ? fleet : " --target host --untuned";
+    const Result compiled = Temper("compile " + model_ + options + " -o " + dir_ + "/" + device);
+    ASSERT_EQ(compiled.code, 0) << compiled.out;
+  }
+  const nlohmann::json manifest = Manifest("slow");
+  EXPECT_TRUE(manifest["target"].get<std::string>().starts_with("interpreter ")) << manifest["target"];
+  EXPECT_TRUE(manifest["codegen_id"].get<std::string>().ends_with("-interpreter")) << manifest["codegen_id"];
+  WriteInput(x_);
+  const std::vector<float> slow = Run("slow"), fast = Run("fast");
+  for (size_t i = 0; i < slow.size(); ++i) EXPECT_NEAR(slow[i], fast[i], 1e-4) << i;
+  EXPECT_NE(fast, std::vector<float>(10)) << "an answer of zeros would show nothing";
+}
+
+}  // namespace
+}  // namespace temper::cli_test

@@ -57,8 +57,8 @@ void DenseWithActivation(Builder& b) {
 void SeparableConvolution(Builder& b) {
   const ValueId depthwise = b.Call("relu", {b.Conv(b.Input({1, 32, 64, 64}), b.Random({32, 1, 3, 3}), 1, 32)});
   b.Output(b.Conv(depthwise, b.Random({32, 32, 1, 1})));
-  ASSERT_TRUE(passes::ChooseLayouts(b.g).ok());
-  ASSERT_TRUE(passes::Fuse(b.g).ok());
+  ASSERT_TRUE(passes::ChooseLayouts(b.g, Target{}).ok());
+  ASSERT_TRUE(passes::Fuse(b.g, Target{}).ok());
 }
 
 constexpr Example kExamples[] = {
@@ -78,7 +78,7 @@ TEST(GoldenGraphs, EachPassDoesThisToItsExample) {
     b.g.name = "example";
     example->build(b);
     const std::string before = Text(b.g);
-    ASSERT_TRUE(pass.run(b.g).ok()) << name;
+    ASSERT_TRUE(pass.run(b.g, Target{}).ok()) << name;
     ASSERT_TRUE(Verify(b.g).ok()) << name << ": " << Verify(b.g);
     const std::string after = Text(b.g);
     EXPECT_NE(before, after) << "the example does not show what " << name << " does";

@@ -305,7 +305,7 @@ Case Resize(Rng& rng) {
 
 }  // namespace
 
-const std::map<std::string_view, Generator>& Generators() {
+const std::map<std::string_view, Generator>& CaseGenerators() {
   static const std::map<std::string_view, Generator> generators = {
       {"relu", Number},
       {"sigmoid", Float},

@@ -17,6 +17,6 @@ struct Case {
 using Generator = Case (*)(Rng& rng);
 
 // By operator; each of AllOps() has one. The type rule may refuse a case: a random window may be larger than its image.
-const std::map<std::string_view, Generator>& Generators();
+const std::map<std::string_view, Generator>& CaseGenerators();
 
 }  // namespace temper

@@ -70,7 +70,7 @@ TEST_P(Compute, EqualsTheReferenceInEveryLayout) {
   Rng rng(StableHash(GetParam()));
   int done = 0;
   for (int i = 0; i < 60; ++i) {
-    Case c = Generators().at(op.name)(rng);
+    Case c = CaseGenerators().at(op.name)(rng);
     absl::StatusOr<TensorType> output = op.infer(c.attrs, TypesOf(c.inputs));
     if (!output.ok() || NumElements(output->shape) == 0)
       continue;  // a random window larger than its image, an empty slice

@@ -34,7 +34,7 @@ std::vector<Sample> SamplesOf(const OpDef& op, int tries = 60) {
   Rng rng(StableHash(op.name));
   std::vector<Sample> samples;
   for (int i = 0; i < tries; ++i) {
-    absl::StatusOr<Sample> sample = RunCase(op, Generators().at(op.name)(rng));
+    absl::StatusOr<Sample> sample = RunCase(op, CaseGenerators().at(op.name)(rng));
     if (sample.ok() && sample->result.size() > 0) samples.push_back(*std::move(sample));
   }
   EXPECT_GE(samples.size(), 10u) << op.name;

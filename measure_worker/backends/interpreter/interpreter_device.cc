@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/codegen.h"
-#include "compiler/runtime/timing.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
 
 namespace temper::worker {

@@ -30,10 +30,11 @@ class PackageTest : public ::testing::Test {
     absl::StatusOr<std::vector<NDArray>> want = RunReference(g, inputs);
     ASSERT_TRUE(want.ok()) << want.status();
     ASSERT_TRUE(Optimize(g, Target{}).ok());
-    for (const char* name : {"host", "llvm:haswell", "llvm:nehalem"}) {
+    for (const char* name : {"host", "llvm:haswell", "llvm:nehalem", "interpreter"}) {
       Target target = *ParseTarget(name);
-      if (!CheckRunsHere(target).ok()) continue;
-      target.cpu()->threads = 2;
+      const bool interpreted = target.generator == "interpreter";
+      if (!interpreted && !CheckRunsHere(target).ok()) continue;
+      target.cpu()->threads = interpreted ? 1 : 2;
       absl::StatusOr<PackageReport> report = WritePackage(g, target, ChooseDefault, dir_);
       ASSERT_TRUE(report.ok()) << report.status();
       if (kernels > 0) {

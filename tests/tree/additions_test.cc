@@ -1,4 +1,4 @@
-// What it takes to add a tuner, a pass or an operator: docs/where-to-change-what.md promises which sources change,
+// What it takes to add a tuner, a pass, an operator or a backend: docs/where-to-change-what.md promises which sources change,
 // tests and lists of CMake apart. Each one that is there is held against it: the sources that name it are those, and no
 // other, so that nobody keeps a further list of names that the next one would have to join.
 #include <gtest/gtest.h>
@@ -151,7 +151,7 @@ struct Table {
   std::string space;  // their namespace
 };
 const Table kTuners = {"a tuner", "tuner_server/search/registry.cc", R"re(\{"([a-z-]+)", (Make\w+)\})re", "", ""};
-const Table kPasses = {"a graph pass", "compiler/graph/pipeline.cc", R"re(\{"([a-z-]+)", passes::(\w+)\})re",
+const Table kPasses = {"a graph pass", "compiler/graph/pipeline.cc", R"re(\{"([a-z-]+)", (?:Always<)?passes::(\w+)>?\})re",
                        "compiler/graph/", "passes::"};
 
 // What is wrong, a line each.
@@ -259,6 +259,26 @@ TEST(Additions, AnOnnxOperatorIsInThePromisedSources) {
   EXPECT_GT(converted, 80u);
 }
 
+// --- a kind of device: whoever names the interpreter, that exercise of a device without hardware, outside its folders
+
+Paths InterpreterFiles(const std::vector<Source>& sources) {
+  Paths files;
+  for (const Source& s : sources) {
+    const std::string folder = fs::path(s.path).parent_path().string();
+    const bool own = folder.ends_with("/interpreter");
+    const bool named = s.strings.contains("interpreter") || Contains(s.code, "LaunchByInterpreter") ||
+                       Contains(s.code, "OpenInterpreter") || Contains(s.code, "DescribeInterpreter");
+    if (own || named) files.insert(own ? folder : s.path);
+  }
+  return files;
+}
+
+TEST(Additions, ABackendWithItsCodeGeneratorIsInThePromisedPlaces) {
+  const Promise promise = PromiseFor("a backend with its code generator");
+  EXPECT_EQ(promise.places.size(), promise.count);
+  EXPECT_EQ(InterpreterFiles(Tree()), promise.places);
+}
+
 TEST(Additions, TheCheckFindsFurtherLists) {
   const auto with = [](const std::string& path, const std::string& text) {
     std::vector<Source> sources = Tree();
@@ -274,6 +294,7 @@ TEST(Additions, TheCheckFindsFurtherLists) {
   EXPECT_EQ(passes(with("cli/x.cc", R"(kAll = {"cse", "fuse"};)")), 1u);
   EXPECT_EQ(passes(with("cli/x.cc", "passes::Fuse(g);")), 1u);
   EXPECT_EQ(OperatorFaults(with("cli/x.cc", R"(op == "sqrt" || op == "log")")).size(), 2u);
+  EXPECT_TRUE(InterpreterFiles(with("cli/x.cc", R"(kind == "interpreter")")).contains("cli/x.cc"));
   EXPECT_TRUE(OperatorFaults(with("cli/x.cc", R"(op->Is("the square root"); // "sqrt")")).empty());
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/ops/slice_util.h"
+#include "compiler/ops/families/slice_util.h"
 
 namespace temper {
 namespace {

@@ -1,5 +1,5 @@
 // The table of operators: one line a family.
-#include "compiler/ops/families.h"
+#include "compiler/ops/families/families.h"
 #include "compiler/ops/reference/reference.h"
 #include "compiler/ops/template.h"
 #include "compiler/ops/widen.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "compiler/ir/launch.h"
-#include "compiler/schedule/epilogue.h"
+#include "compiler/schedule/lower/epilogue.h"
 #include "compiler/schedule/nest.h"
-#include "compiler/schedule/scratch.h"
-#include "compiler/schedule/threads.h"
+#include "compiler/schedule/lower/scratch.h"
+#include "compiler/schedule/lower/threads.h"
 #include "spdlog/spdlog.h"
 
 namespace temper {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/schedule/rewrites.h"
+#include "compiler/schedule/rewrites/rewrites.h"
 
 namespace temper {
 namespace {

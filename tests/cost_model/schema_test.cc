@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/footprint_differences.h"
+#include "cli/report/footprint_differences.h"
 #include "compiler/ops/templates/cpu_footprint.h"
 #include "cost_model/booster.h"
 #include "tuner_server/search/task_space.h"

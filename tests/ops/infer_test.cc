@@ -1,6 +1,6 @@
 // Type rules: shapes that come out, and what is refused with which words.
 #include "gmock/gmock.h"
-#include "compiler/ops/infer_util.h"
+#include "compiler/ops/families/infer_util.h"
 #include "ops_testing.h"
 
 namespace temper {

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "cases.h"
 #include "compiler/ops/reference/reference.h"
-#include "compiler/ops/slice_util.h"
+#include "compiler/ops/families/slice_util.h"
 #include "ops_testing.h"
 
 namespace temper {

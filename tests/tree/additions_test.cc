@@ -195,13 +195,13 @@ const std::map<std::string, std::set<std::string>> kRulesAbout = {
     {"compiler/graph/pipeline.cc", {"conv2d"}},
     {"cost_model/training_shapes.cc", {"conv2d", "matmul"}},
     // Words that mean something else there: attributes, subcommands, faults.
-    {"compiler/ops/unary.cc", {"min", "max"}},
+    {"compiler/ops/families/unary.cc", {"min", "max"}},
     {"compiler/ops/reference/unary.cc", {"min", "max"}},
-    {"compiler/ops/resize.cc", {"floor", "ceil"}},
+    {"compiler/ops/families/resize.cc", {"floor", "ceil"}},
     {"compiler/ops/reference/resize.cc", {"floor", "ceil"}},
-    {"cli/device.cc", {"add"}},
-    {"cli/token.cc", {"add"}},
-    {"cli/explain.cc", {"min"}},
+    {"cli/commands/device.cc", {"add"}},
+    {"cli/commands/token.cc", {"add"}},
+    {"cli/commands/explain.cc", {"min"}},
     {"measure_worker/backends/null/faults.cc", {"log"}},
 };
 // Folders that know operators by name (converters and templates), and such as know none, only kinds of expressions.

@@ -124,7 +124,7 @@ TEST(TreeTest, TheCheckFindsEachKindOfBreach) {
   EXPECT_EQ(Breaches("measure_worker/backends/cpu/cpu_device.cc", {"measure_worker/models/model_bench.h"}).size(), 1u);
   EXPECT_EQ(Breaches("compiler/ops/op.cc", {"llvm/IR/Module.h"}).size(), 1u);
   EXPECT_EQ(Breaches("compiler/ir/expr.cc", {"compiler/ops/op.h"}).size(), 1u);
-  EXPECT_EQ(Breaches("cli/db.cc", {"sqlite3.h"}).size(), 1u);
+  EXPECT_EQ(Breaches("cli/commands/db.cc", {"sqlite3.h"}).size(), 1u);
   EXPECT_EQ(Breaches("client/tuner_client.cc", {"openssl/ssl.h"}).size(), 1u);
   EXPECT_EQ(Breaches("security/gate.cc", {"storage/store.h"}).size(), 1u);
   EXPECT_EQ(Breaches("security/gate.cc", {"grpcpp/grpcpp.h"}).size(), 1u);

@@ -2,7 +2,7 @@
 // a time. Infinities, NaN, overflow and denormal results as in C. The largest errors in f32, in units in the last place
 // of the result, with or without fused multiply-add (tests/codegen/math_test.cc holds them against libm):
 //   exp 1.25   log 1   tanh 2.75   erf 2   sqrt 0.5   power -0.5 (1 / sqrt) 1.5
-// and of operators made of them (compiler/ops/unary.cc):
+// and of operators made of them (compiler/ops/families/unary.cc):
 //   sigmoid 2.75, but 0 where e^-x overflows (x < -88.7), and silu likewise
 //   hard_sigmoid 1 and hard_swish 1.5 of the argument
 //   gelu, in both forms: 2 of the argument, since erf and tanh round to -1 far to the left

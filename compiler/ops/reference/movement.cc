@@ -3,7 +3,7 @@
 
 #include "compiler/ops/reference/loops.h"
 #include "compiler/ops/reference/reference.h"
-#include "compiler/ops/slice_util.h"
+#include "compiler/ops/families/slice_util.h"
 
 namespace temper::reference {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/ops/infer_util.h"
+#include "compiler/ops/families/infer_util.h"
 #include "compiler/ops/reference/loops.h"
 #include "compiler/ops/reference/reference.h"
 

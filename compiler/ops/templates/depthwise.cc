@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/ops/templates/gemm.h"
+#include "compiler/ops/templates/element.h"
 
 namespace temper {
 

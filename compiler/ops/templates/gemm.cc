@@ -1,42 +1,19 @@
 #include "compiler/ops/templates/gemm.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ops/templates/gemm_tile.h"
+#include "compiler/ops/templates/register_tile.h"
 
 namespace temper {
 namespace {
 
 using ir::Expr;
 
-double Bytes(const TensorType& t) { return static_cast<double>(BytesOf(t.dtype, NumElements(t.shape))); }
-// Accumulators and operands; one vector folds its broadcast or its load into the multiply-add.
-int64_t TileRegisters(int64_t rows, int64_t vectors) { return rows * vectors + (vectors == 1 ? 1 : vectors + 1); }
-int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
-
-constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
-constexpr int64_t kPrefetchBytes = 4096;    // how far ahead of its use B's panel is fetched where one tile uses it
-constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
-constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
-constexpr int64_t kFewVectors = 16;         // of output for each thread: the most that a reduction is parted for
-constexpr int64_t kLeastPart = 128;         // steps of a reduction that are worth a thread's start
-
-}  // namespace
-
-int64_t LanesOf(const Config& c, const CpuTarget& t) { return c.Has("vl") ? c["vl"] : t.lanes(); }
-
-std::vector<int64_t> LanesOf(int64_t columns, const CpuTarget& t) {
-  const int64_t whole = t.lanes(), half = whole / 2;
-  const int64_t saved = (CeilDiv(columns, whole) * whole) - (CeilDiv(columns, half) * half);
-  if (whole < 16 || 20 * saved < columns) return {whole};
-  return {whole, half};
-}
-
-namespace {
-
-int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
+constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched where one tile uses it
+constexpr int64_t kFewVectors = 16;       // of output for each thread: the most that a reduction is parted for
+constexpr int64_t kLeastPart = 128;       // steps of a reduction that are worth a thread's start
 
 // Threads share the reduction where the output is too small to be shared.
 std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
@@ -48,92 +25,7 @@ std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
   return parts;
 }
 
-// The sums of a reduction's parts: each part is a batch of its own.
-GemmView PartSums(const GemmView& v, int64_t parts) {
-  if (parts == 1) return v;
-  GemmView sums = v;
-  sums.batch = parts * v.batch;
-  sums.reduction.back() /= parts;
-  sums.out_dims = {{GemmAxis::kBatch, sums.batch, 1}, {GemmAxis::kRow, v.rows, 1}, {GemmAxis::kColumn, v.columns, 1}};
-  return sums;
-}
-
-// What a config means for this view: the numbers that program, schedule and footprint all speak of.
-struct Tile {
-  int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
-  bool pack;            // B is packed, by the package or by the kernel
-  bool sums_apart;      // unrolled steps of the reduction do not wait for each other
-  int64_t row_tiles;    // of all rows
-  bool blocks_outside;  // all rows pass by a block before the next one comes, rather than all blocks by a chunk of rows
-  int64_t chunk;        // so many row tiles pass by a panel before the next one comes
-  int64_t line;         // steps of the reduction between fetches of what comes next; 0: there are none
-  bool prefetch_a, prefetch_b;
-  Tile(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t)
-      : lanes(LanesOf(c, t)),
-        mr(c["mr"]),
-        vectors(c["nv"]),
-        nr(vectors * lanes),
-        panels(CeilDiv(v.columns, nr)),
-        blocks(c["blocks"]),
-        unroll(c["ku"]),
-        pack(w.inputs[v.b_input].constant || c["pack"] != 0),
-        sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
-                   mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
-        row_tiles(CeilDiv(v.rows, mr)),
-        blocks_outside(v.columns > v.rows),
-        chunk(Chunk(v, t)),
-        line(LineStep(v)),
-        prefetch_a(line > 0 && v.a_input >= 0 && v.reduction.size() == 1 &&
-                   kElementBytes * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
-        prefetch_b(StreamsB(w, v, t)) {}
-
-  int64_t chunks() const { return CeilDiv(row_tiles, chunk); }
-  int64_t units(const GemmView& v) const { return v.batch * chunks() * blocks; }  // of work, for the threads
-  // Row tiles, each with a block, that the thread with most to do gets.
-  int64_t MostOfAThread(const GemmView& v, const CpuTarget& t) const { return MostOfAThread(v, t, chunk); }
-
- private:
-  // The first thread has at least as many units as any other; some of them may be of a last, smaller chunk.
-  int64_t MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t size) const {
-    const int64_t count = CeilDiv(row_tiles, size), of_batch = count * blocks;
-    const int64_t first = CeilDiv(v.batch * of_batch, t.threads), rest = first % of_batch;
-    const int64_t smaller =
-        first / of_batch * blocks + (blocks_outside ? rest / count : std::max<int64_t>(rest - of_batch + blocks, 0));
-    return std::max(first * size - smaller * (count * size - row_tiles),
-                    CeilDiv(v.batch * row_tiles * blocks, t.threads));
-  }
-  // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
-  int64_t Chunk(const GemmView& v, const CpuTarget& t) const {
-    const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
-    if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
-    const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
-    const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
-    const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
-    const int64_t most = std::min({fit, row_tiles, kMostChunk});
-    int64_t least = MostOfAThread(v, t, 1);
-    for (int64_t size = 2; size <= most; ++size) least = std::min(least, MostOfAThread(v, t, size));
-    int64_t best = most;
-    while (50 * MostOfAThread(v, t, best) > 51 * least) --best;
-    return best;
-  }
-  // Whether B comes from beyond L2, and often enough used to be worth instructions.
-  bool StreamsB(const Workload& w, const GemmView& v, const CpuTarget& t) const {
-    const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale;
-    const int64_t k = ReductionLength(v);
-    if (!in_place || mr < kPrefetchingRows) return false;
-    return chunk > 1 ? line > 0 && kElementBytes * k * panels * nr > t.l2_bytes / 2
-                     : kElementBytes * k * nr > t.l1_bytes / 2;
-  }
-  // At most a line's elements of a row of A: what the loop over the reduction is cut into.
-  int64_t LineStep(const GemmView& v) const {
-    for (int64_t step = kLineElements; step >= kLineElements / 2; --step) {
-      if (v.reduction.back() % step == 0 && step % unroll == 0) return step;
-    }
-    return 0;
-  }
-};
-
-Shape PackedShape(const GemmView& v, const Tile& tile) {
+Shape PackedShape(const GemmView& v, const GemmTile& tile) {
   Shape shape = {v.b_batched ? v.batch : 1, tile.panels};
   shape.insert(shape.end(), v.reduction.begin(), v.reduction.end());
   shape.push_back(tile.nr);
@@ -141,7 +33,7 @@ Shape PackedShape(const GemmView& v, const Tile& tile) {
 }
 
 // The element of packed B at `index` of PackedShape: zero in the columns past the last.
-Expr PackedElement(const GemmView& v, const Tile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
+Expr PackedElement(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
   std::vector<Expr> r(index.begin() + 2, index.end() - 1);
   Expr column = index[1] * Expr(tile.nr) + index.back();
   Expr element = v.b_element(b, index[0], column, r);
@@ -155,7 +47,7 @@ struct Program {
   std::string tiled = "out";        // what the tiles are stored to; "sums": of the parts, which the output adds up
 };
 
-absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const GemmView& sums, const Tile& tile) {
+absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const GemmView& sums, const GemmTile& tile) {
   const int64_t parts = sums.batch / v.batch;
   ir::ProgramBuilder b("gemm");
   Program result;
@@ -247,7 +139,7 @@ int64_t LineDivisor(int64_t extent) {
 
 // A tile of few accumulators waits for each multiply-add's end: every unrolled step of the reduction gets a sum of its
 // own, and they are added up at the tile's end.
-void SumApart(Schedule& s, const GemmView& v, const Tile& tile, const Loop& under) {
+void SumApart(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& under) {
   s.ComputeAt("acc", under);
   s.SetScope("acc", ir::Scope::kRegister);
   const std::vector<Loop> loops = s.Loops("acc");
@@ -279,7 +171,7 @@ void SumApart(Schedule& s, const GemmView& v, const Tile& tile, const Loop& unde
 
 // B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
 // batch does not give threads enough to do, they share the lines along the columns.
-void SchedulePackAcross(Schedule& s, const GemmView& v, const Tile& tile, const CpuTarget& t) {
+void SchedulePackAcross(Schedule& s, const GemmView& v, const GemmTile& tile, const CpuTarget& t) {
   std::vector<Loop> order = s.Loops("pack_b");  // batch, panel, reduction..., column
   if (!s.status().ok()) return;
   const Loop panel = order[1], column = order.back();
@@ -307,7 +199,7 @@ struct TileLoops {
 
 // Fetches what comes next while a tile computes. Of the next panel each tile of the chunk brings a share to L2, and of
 // the next chunk's rows each panel brings some, a line of them at a time.
-void PrefetchOperands(Schedule& s, const GemmView& v, const Tile& tile, const TileLoops& around) {
+void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, const TileLoops& around) {
   const std::vector<Loop> loops = s.Loops("acc");
   if (!s.status().ok() || (!tile.prefetch_a && !tile.prefetch_b)) return;
   const size_t row = loops.size() - 3, vector = loops.size() - 2;
@@ -359,7 +251,8 @@ void SchedulePrologue(Schedule& s, const Loop& under, const CpuTarget& t) {
   s.Partition(rest);
 }
 
-absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const Tile& tile, const CpuTarget& t) {
+absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const GemmTile& tile,
+                                      const CpuTarget& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) {
     if (stage == "pack_b" && !v.b_contiguous) {
@@ -407,97 +300,6 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
 
 }  // namespace
 
-void UnrollTile(Schedule& s, const std::string& block) {
-  const std::vector<Loop> around = s.Loops(block);
-  if (!s.status().ok()) return;
-  s.Vectorize(around[around.size() - 1]);
-  s.Unroll(around[around.size() - 2]);
-  s.Unroll(around[around.size() - 3]);
-}
-
-void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, size_t reductions, int64_t lanes,
-                      int64_t unroll) {
-  s.ComputeAt(acc, under);
-  s.SetScope(acc, ir::Scope::kRegister);
-  TileReduction(s, acc, reductions, lanes, unroll);
-}
-
-void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64_t lanes, int64_t unroll) {
-  const std::vector<Loop> loops = s.Loops(acc);
-  if (!s.status().ok()) return;
-  const size_t first = loops.size() - reductions;
-  std::vector<Loop> order(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
-  auto [vector, lane] = s.Split(loops[first - 1], lanes);
-  if (unroll > 1) {
-    auto [rest, unrolled] = s.Split(order.back(), unroll);
-    order.back() = rest;
-    order.push_back(unrolled);
-    s.Unroll(unrolled);
-  }
-  order.insert(order.end(), {loops[first - 2], vector, lane});
-  s.Reorder(order);
-  const std::string init = s.DecomposeReduction(acc, order.front());
-  UnrollTile(s, acc);
-  UnrollTile(s, init);
-}
-
-// The sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a
-// large power of two in it crowd into few of them; one way is left to B's panel, which streams through all.
-bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
-  constexpr int64_t kSpan = 4096, kLine = 64;
-  if (stride_bytes < kLine) return false;
-  const int64_t places = std::min(kSpan / std::gcd(stride_bytes, kSpan), kSpan / kLine);
-  return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kSpan, 2);
-}
-
-std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes) {
-  std::vector<int64_t> vectors;
-  // Five, which leave room for few rows, only where fewer would leave the last panel narrower.
-  const int64_t all = CeilDiv(columns, lanes);
-  for (int64_t nv : {1, 2, 3, 4, 5, 6, 8}) {
-    if (nv == 5 && (all % 5 != 0 || all % 2 == 0 || all % 3 == 0)) continue;
-    if (nv == 1 || (nv - 1) * lanes < columns) vectors.push_back(nv);
-  }
-  return vectors;
-}
-
-void RequireRegisters(ConfigSpace& space, const CpuTarget& t) {
-  space.Require("the register tile does not fit the registers", [registers = t.vector_registers](const Config& c) {
-    return TileRegisters(c["mr"], c["nv"]) <= registers;
-  });
-}
-
-void RequireTile(ConfigSpace& space, int64_t columns, const CpuTarget& t) {
-  RequireRegisters(space, t);
-  space.Require("column blocks do not divide the panels",
-                [columns, t](const Config& c) { return CeilDiv(columns, c["nv"] * LanesOf(c, t)) % c["blocks"] == 0; });
-}
-
-void DescribeTile(CpuFootprint& f, int64_t rows, int64_t vectors, int64_t lanes) {
-  f.vector_lanes = static_cast<double>(lanes);
-  f.tile_rows = static_cast<double>(rows);
-  f.tile_columns = static_cast<double>(vectors * lanes);
-  f.tile_registers = static_cast<double>(TileRegisters(rows, vectors));
-  f.loads_per_fma = static_cast<double>(rows + vectors) / static_cast<double>(rows * vectors);
-}
-
-namespace {
-
-// Vector instructions for each vector that the calls before the anchor make.
-double PrologueOps(const Workload& w) {
-  Workload before = w;
-  before.calls.resize(static_cast<size_t>(w.anchor));
-  double ops = 1 + Flops(before) / static_cast<double>(NumElements(before.output().shape));
-  for (const Workload::Call& call : before.calls) {
-    ops += static_cast<double>(std::count_if(call.args.begin(), call.args.end(), [&](int arg) {
-      return arg >= 0 && arg < static_cast<int>(w.inputs.size());
-    }));
-  }
-  return ops;
-}
-
-}  // namespace
-
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) {
   const int64_t registers = t.vector_registers;
   const std::vector<int64_t> lanes = LanesOf(v.columns, t);
@@ -529,7 +331,7 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
 
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t) {
   const GemmView sums = PartSums(v, PartsOf(c));
-  const Tile tile(w, sums, c, t);
+  const GemmTile tile(w, sums, c, t);
   TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, sums, tile));
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, sums, tile, t));
@@ -542,74 +344,6 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
             [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedElement(v, tile, b, index); }, t));
   }
   return kernel;
-}
-
-CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& c, const CpuTarget& t) {
-  const GemmView v = PartSums(whole, PartsOf(c));
-  const Tile tile(w, v, c, t);
-  const double k = static_cast<double>(ReductionLength(v)), batch = static_cast<double>(v.batch);
-  const double rows = static_cast<double>(v.rows), columns = static_cast<double>(v.columns);
-  const double padded_columns = static_cast<double>(tile.panels * tile.nr);
-  const double row_tiles = static_cast<double>(tile.row_tiles), chunks = static_cast<double>(tile.chunks());
-  const double panel_bytes = kElementBytes * k * static_cast<double>(tile.nr),
-               rows_bytes = kElementBytes * k * static_cast<double>(tile.mr);
-  const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
-  const double blocks = static_cast<double>(tile.blocks), chunk_bytes = rows_bytes * static_cast<double>(tile.chunk);
-
-  CpuFootprint f;
-  f.flops = 2 * batch * rows * columns * k;
-  // A last panel with vectors to spare computes none of them, but is a worse tile for it.
-  const double whole_vectors = static_cast<double>(CeilDiv(v.columns, tile.lanes) * tile.lanes);
-  f.padded_flops = 2 * batch * rows * (padded_columns + whole_vectors) / 2 * k;
-  DescribeTile(f, tile.mr, tile.vectors, tile.lanes);
-  f.last_rows = static_cast<double>(v.rows % tile.mr);
-  f.last_part = f.last_rows / rows;
-  f.reduction = k;
-  f.sums = tile.sums_apart ? static_cast<double>(tile.unroll) : 1;
-  f.l1_bytes = panel_bytes + rows_bytes;
-  f.l2_bytes = block_bytes + chunk_bytes;
-  const double l1 = static_cast<double>(t.l1_bytes), l2 = 0.75 * static_cast<double>(t.l2_bytes);
-  const double l3 = 0.4 * static_cast<double>(t.l3_bytes);  // others use it too
-  // Past L1 a chunk's rows come anew for every panel if they do not stay there, and a panel for every row tile. Lines
-  // pushed out of it are fetched whole for one element, again and again.
-  const double block_panels = static_cast<double>(tile.panels / tile.blocks);
-  const double a_fetches = RowsCrowdOut(tile.mr, kElementBytes * v.a_row_stride, t.l1_bytes)
-                               ? static_cast<double>(kLineElements) * block_panels
-                           : chunk_bytes <= l1 / 2 ? 1
-                                                   : block_panels;
-  const double b_streams = block_bytes <= l1 / 2 ? 1 : panel_bytes <= l1 / 2 ? chunks : row_tiles;
-  f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
-  if (v.prologue) {
-    // Every block makes A anew, from elsewhere to where tiles read it.
-    const double made = batch * blocks * rows * k;
-    if (chunk_bytes > l1 / 2) f.l2_traffic += 2 * kElementBytes * made;
-    f.prologue_ops = made / t.lanes() * PrologueOps(w);
-  }
-  // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
-  // each of its steps if it does not fit beside.
-  const double a_bytes = std::min(kElementBytes * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
-  const double b_bytes = blocks * block_bytes, out_bytes = kElementBytes * batch * rows * columns;
-  const auto traffic = [&](double cache) {
-    const double kept_b = tile.blocks_outside ? block_bytes : b_bytes, kept_a = a_bytes / batch;
-    const double a = !tile.blocks_outside || kept_a + block_bytes <= cache ? 1 : blocks;
-    const double b = kept_b + chunk_bytes <= cache ? 1 : panel_bytes + chunk_bytes <= cache ? chunks : row_tiles;
-    return a * a_bytes + b * batch * b_bytes + out_bytes;
-  };
-  f.l3_traffic = traffic(l2);
-  f.memory_traffic = traffic(std::max(l2, l3));
-  f.compulsory_bytes = CompulsoryBytes(w);
-  f.parallel_chunks = static_cast<double>(tile.units(v));
-  f.chunk_imbalance = static_cast<double>(tile.MostOfAThread(v, t) * t.threads) / (batch * blocks * row_tiles);
-  // Columns that lie across memory are read a line of each at a time, and many crowd each other out of L1.
-  const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
-  const bool packs = tile.pack && !w.inputs[v.b_input].constant;
-  f.copies_bytes = packs       ? kElementBytes * batch * padded_columns * k * across
-                   : v.b_scale ? kElementBytes * padded_columns * k
-                               : 0;
-  if (PartsOf(c) > 1) f.copies_bytes += 2 * kElementBytes * batch * rows * padded_columns;
-  const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
-  f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
-  return f;
 }
 
 }  // namespace temper

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/ops/infer_util.h"
+#include "compiler/ops/families/infer_util.h"
 #include "compiler/ops/templates/conv2d_shape.h"
-#include "compiler/ops/templates/gemm.h"
+#include "compiler/ops/templates/register_tile.h"
+#include "compiler/ops/templates/element.h"
 
 namespace temper {
 namespace {

@@ -5,7 +5,8 @@
 #include <cmath>
 
 #include "compiler/ops/templates/depthwise.h"
-#include "compiler/ops/templates/gemm.h"
+#include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/register_tile.h"
 
 namespace temper {
 namespace {

@@ -10,7 +10,8 @@
 #include <cmath>
 
 #include "compiler/ops/templates/conv2d_shape.h"
-#include "compiler/ops/templates/gemm.h"
+#include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/register_tile.h"
 
 namespace temper {
 namespace {

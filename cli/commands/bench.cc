@@ -1,0 +1,125 @@
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
+#include "cli/command.h"
+#include "cli/json_line.h"
+#include "cli/report/profile.h"
+#include "compiler/runtime/thread_pool.h"
+#include "compiler/timing/timing.h"
+
+namespace temper {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  RecordOptions records;
+  double seconds = 0;  // 0: BENCH_SECONDS, else 3
+  bool json = false, profile = false;
+};
+
+absl::Status Bench(const Options& o) {
+  double seconds = o.seconds;
+  if (const char* text = std::getenv("BENCH_SECONDS"); seconds <= 0 && text != nullptr) {
+    if (!absl::SimpleAtod(text, &seconds) || seconds <= 0)
+      return absl::InvalidArgumentError(absl::StrCat("BENCH_SECONDS is '", text, "', not a number of seconds"));
+  }
+  if (seconds <= 0) seconds = 3;
+  std::string dir = o.model.path;
+  TemporaryDirectory temporary;
+  if (!IsPackage(o.model.path)) {
+    TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
+    dir = temporary.path() + "/package";
+    TEMPER_RETURN_IF_ERROR(BuildPackage(o.model, o.records, dir).status());
+  }
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));
+  TEMPER_ASSIGN_OR_RETURN(Timing timing, TimePackage(*package, seconds));
+  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(dir + "/manifest.json"), nullptr, false);
+  if (manifest.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged"));
+  const bool tuned = manifest.value("tuned", false);
+  const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
+  std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(),
+              tuned ? "tuned" : "untuned", timing.median_ms, timing.mean_ms, timing.std_ms, timing.min_ms,
+              timing.repeats);
+  PackageProfile profile;
+  if (o.profile) {
+    TEMPER_ASSIGN_OR_RETURN(profile, ProfilePackage(*package, manifest, o.records.threads, seconds));
+    PrintProfile(profile);
+  }
+  if (o.json) {
+    const int threads = temper_pool_resolve_threads(o.records.threads);
+    nlohmann::ordered_json line = {{"model", model},
+                                   {"target", target},
+                                   {"dtype", "f32"},
+                                   {"threads", threads},
+                                   {"tuned", tuned},
+                                   {"median_ms", timing.median_ms},
+                                   {"mean_ms", timing.mean_ms},
+                                   {"min_ms", timing.min_ms},
+                                   {"std_ms", timing.std_ms},
+                                   {"repeats", timing.repeats}};
+    if (o.profile) line["profile"] = ToJson(profile);
+    std::printf("%s\n", JsonText(line).c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PackageBuffers::PackageBuffers(const LoadedPackage& package) {
+  for (const LoadedPackage::Io& io : package.inputs()) {
+    arrays_.push_back(RandomInput(io, arrays_.size()));
+    in_.push_back(arrays_.back().data());
+  }
+  for (const LoadedPackage::Io& io : package.outputs()) {
+    arrays_.emplace_back(io.dtype, io.shape);
+    out_.push_back(arrays_.back().MutableData());
+  }
+}
+
+absl::StatusOr<Timing> TimePackage(LoadedPackage& package, double seconds) {
+  const PackageBuffers buffers(package);
+  constexpr int kWarmUps = 3, kLeast = 5;
+  for (int i = 0; i < kWarmUps; ++i) TEMPER_RETURN_IF_ERROR(package.Run(buffers.in(), buffers.out()));
+  std::vector<double> ms;
+  const int64_t start = MonotonicNs();
+  while (static_cast<int>(ms.size()) < kLeast || static_cast<double>(MonotonicNs() - start) < seconds * 1e9) {
+    const int64_t t = MonotonicNs();
+    TEMPER_RETURN_IF_ERROR(package.Run(buffers.in(), buffers.out()));
+    ms.push_back(static_cast<double>(MonotonicNs() - t) / 1e6);
+  }
+  Timing timing{};
+  std::sort(ms.begin(), ms.end());
+  const double n = static_cast<double>(ms.size());
+  for (double m : ms) timing.mean_ms += m / n;
+  for (double m : ms) timing.std_ms += (m - timing.mean_ms) * (m - timing.mean_ms) / n;
+  timing.std_ms = std::sqrt(timing.std_ms);
+  timing.min_ms = ms.front();
+  timing.median_ms = (ms[(ms.size() - 1) / 2] + ms[ms.size() / 2]) / 2;
+  timing.repeats = static_cast<int>(ms.size());
+  return timing;
+}
+
+void AddBench(CLI::App& app, Action* action) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("bench", "time a model or a package");
+  AddModelOptions(command, &o->model, "MODEL.onnx or a package's directory");
+  AddRecordOptions(command, &o->records);
+  command->add_option("--target", o->records.target, "what to compile for (default: the device's, or this machine)");
+  command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)")
+      ->check(AboveZero());
+  command->add_option("--seconds", o->seconds, "how long to measure (default: BENCH_SECONDS, else 3)")
+      ->check(AboveZero());
+  command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->add_flag("--profile", o->profile, "each kernel's time beside the machine's measured limits, longest first");
+  command->add_flag("--json", o->json, "a JSON object as the last line");
+  command->footer("Example:\n  temper bench resnet50.onnx --seconds 5 --json");
+  command->callback([o, action] { *action = [o] { return Bench(*o); }; });
+}
+
+}  // namespace temper

@@ -1,0 +1,226 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "cli/command.h"
+#include "cli/json_line.h"
+#include "cli/local_fleet.h"
+#include "cli/report/progress.h"
+#include "cli/report/tune_report.h"
+#include "compiler/graph/graph_json.h"
+#include "tuner_server/search/tuner.h"
+
+namespace temper {
+namespace {
+
+// Of a job that has no other limit.
+constexpr char kUsualMinGain[] = "0.5%";
+constexpr absl::Duration kLookAgain = absl::Milliseconds(250);  // for a worker of the key
+
+struct Options {
+  ModelOptions model;
+  RecordOptions records;
+  std::string tuner = "xgb", time_budget, wait_for_device = "30s", json, cores, min_gain;
+  int priority = 0;
+  int trials = 0, trials_per_task = 0, early_stopping = 0, early_stopping_model = 0;
+  uint64_t seed = 0;
+  bool revalidate = false, no_booster = false;
+};
+
+// "0.5%" as 0.005.
+absl::StatusOr<double> ParseShare(const std::string& text) {
+  double percent = 0;
+  const bool sound = text.ends_with('%') && absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) &&
+                     percent > 0 && percent < 100;
+  if (!sound) return absl::InvalidArgumentError(absl::StrCat("--min-gain ", text, ": expected a share such as 0.5%"));
+  return percent / 100;
+}
+
+absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, bool local) {
+  v1::SubmitJobRequest request;
+  request.set_device_key(o.records.device);
+  request.set_tuner(o.tuner);
+  request.set_trials(o.trials);
+  request.set_trials_per_task(o.trials_per_task);
+  request.set_early_stopping(o.early_stopping);
+  request.set_early_stopping_model(o.early_stopping_model);
+  request.set_seed(o.seed);
+  request.set_priority(o.priority);
+  request.set_close_with_command(local);
+  request.set_revalidate(o.revalidate);
+  request.set_no_booster(o.no_booster);
+  absl::Duration budget = absl::ZeroDuration(), wait;
+  if (!o.time_budget.empty() && (!absl::ParseDuration(o.time_budget, &budget) || budget <= absl::ZeroDuration())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--time-budget ", o.time_budget, ": expected a time such as 90s or 5m"));
+  }
+  if (!absl::ParseDuration(o.wait_for_device, &wait) || wait < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--wait-for-device ", o.wait_for_device, ": expected a time such as 30s"));
+  }
+  const bool limited = budget > absl::ZeroDuration() || o.trials > 0 || o.trials_per_task > 0 || o.early_stopping > 0 ||
+                       o.early_stopping_model > 0 || o.revalidate;
+  if (!o.min_gain.empty() || !limited) {
+    TEMPER_ASSIGN_OR_RETURN(const double min_gain, ParseShare(o.min_gain.empty() ? kUsualMinGain : o.min_gain));
+    request.set_min_gain(min_gain);
+  }
+  request.set_time_budget_ms(absl::ToInt64Milliseconds(budget));
+  request.set_wait_for_device_ms(absl::ToInt64Milliseconds(wait));
+  return request;
+}
+
+// What the key's devices are, which the graph has to be optimised for. Waits for the first one, and takes that off the
+// time that the job will wait.
+absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, const StopSignal& stop,
+                                   v1::SubmitJobRequest* request) {
+  const absl::Duration start = Clock::System().Monotonic(),
+                       patience = absl::Milliseconds(request->wait_for_device_ms());
+  for (bool told = false;;) {
+    TEMPER_ASSIGN_OR_RETURN(const std::string text, TargetOfKey(client, key));
+    const absl::Duration waited = Clock::System().Monotonic() - start;
+    if (!text.empty()) {
+      request->set_wait_for_device_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), patience - waited)));
+      return ParseTarget(text);
+    }
+    if (stop.cancelled()) return absl::CancelledError("interrupted: there is no job yet");
+    if (waited >= patience) return absl::UnavailableError(absl::StrCat("no worker serves device key '", key, "'"));
+    if (!std::exchange(told, true))
+      std::fprintf(stderr, "waiting for a worker that serves device key '%s'\n", key.c_str());
+    absl::SleepFor(std::min(kLookAgain, patience - waited));
+  }
+}
+
+absl::Status Write(const TuneReport& report, const std::string& path) {
+  std::ofstream out(path);
+  out << JsonText(report.Json(), 1) << "\n";
+  out.close();
+  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+absl::Status Tune(Options o) {
+  const absl::Duration start = Clock::System().Monotonic();
+  auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
+  StopSignal stop;
+  Interrupts interrupts([&] { stop.Cancel(); });
+  if (const char* server = std::getenv("TEMPER_SERVER");
+      o.records.server.empty() && o.records.db.empty() && server != nullptr)
+    o.records.server = server;
+  const bool local = o.records.server.empty();
+  if (!local && !o.records.target.empty())
+    return absl::InvalidArgumentError("--target is for local runs: a server's workers say what theirs is");
+  if (o.records.device.empty()) {
+    if (!local) return absl::InvalidArgumentError("--device KEY is needed with --server: `temper devices` lists them");
+    o.records.device = kLocalDevice;
+  }
+  if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))  // now, not after minutes of tuning
+    return absl::UnavailableError(absl::StrCat("cannot write ", o.json));
+  TEMPER_ASSIGN_OR_RETURN(v1::SubmitJobRequest request, Request(o, local));
+  TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportModel(o.model));
+  const std::string name = graph.name;
+  LocalFleet fleet;
+  std::unique_ptr<TunerClient> client;
+  Target target;
+  if (local) {
+    TEMPER_ASSIGN_OR_RETURN(target, StartLocal(o.records, o.cores, &fleet, &client, [&] { stop.Cancel(); }));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(client, ConnectTo<TunerClient>(o.records));
+    TEMPER_ASSIGN_OR_RETURN(target, AwaitDevice(*client, o.records.device, stop, &request));
+  }
+  TEMPER_RETURN_IF_ERROR(OptimizeModel(o.model, target, graph));
+  request.set_model(name);
+  request.set_graph_json(ToJson(graph));
+  graph = Graph();                     // the weights are wanted no more
+  if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command
+    request.set_time_budget_ms(std::max<int64_t>(1, request.time_budget_ms() - static_cast<int64_t>(seconds() * 1e3)));
+  }
+  TEMPER_ASSIGN_OR_RETURN(int64_t job, client->SubmitJob(request));
+
+  JobView view;
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0, local);
+  absl::Status watched = client->WatchJob(
+      job,
+      [&](const v1::JobEvent& event) {
+        view.Apply(event);
+        progress.Show(view, false);
+        return true;
+      },
+      local ? absl::Seconds(1) : absl::Seconds(10), &stop);
+  if (interrupts.interrupted()) {
+    if (local) {
+      (void)client->CancelJob(job);  // the server may be gone already; its records are safe either way
+      return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
+    }
+    std::printf(
+        "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
+        "%s` ends it\n",
+        static_cast<long long>(job), static_cast<long long>(job), o.records.server.c_str(), static_cast<long long>(job),
+        o.records.server.c_str());
+    return absl::OkStatus();
+  }
+  if (const std::string broken = fleet.Broken(); !watched.ok() && !broken.empty()) {
+    (void)client->CancelJob(job);
+    return absl::AbortedError(absl::StrCat(broken, "; what was measured is kept, the same command goes on from there"));
+  }
+  TEMPER_RETURN_IF_ERROR(watched);
+  progress.Show(view, true);
+  client.reset();  // its connection first: the server waits for open ones
+  fleet.worker.reset();
+  fleet.server.reset();
+  const TuneReport report{name, o.records.device, view, seconds()};
+  if (!o.json.empty()) TEMPER_RETURN_IF_ERROR(Write(report, o.json));
+  if (view.latest.state() != "done") {
+    return absl::AbortedError(
+        absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason(),
+                     view.latest.state() == "abandoned" ? "; tune again to go on from there" : ""));
+  }
+  report.Print(stdout, o.revalidate);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddTune(CLI::App& app, Action* action) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("tune", "search the fastest config of every operator, by measurement");
+  AddModelOptions(command, &o->model, "MODEL.onnx");
+  AddRecordOptions(command, &o->records);
+  command->add_option("--tuner", o->tuner, absl::StrCat("one of ", TunerNames()))->capture_default_str();
+  command->add_option("--trials", o->trials, "new trials for the whole model")->check(ZeroOrMore());
+  command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task")->check(ZeroOrMore());
+  command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one")
+      ->check(ZeroOrMore());
+  command
+      ->add_option("--early-stopping-model", o->early_stopping_model,
+                   "the search ends after so many trials that made the model no faster")
+      ->check(ZeroOrMore());
+  command->add_option("--time-budget", o->time_budget, "to the last trial, from the start of the command: 90s, 5m");
+  command->add_option("--min-gain", o->min_gain,
+                      absl::StrCat("the search ends where less than this share of the model's time is expected to be "
+                                   "gained by going on, such as 1% (default: ",
+                                   kUsualMinGain, " where there is no other limit)"));
+  command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
+      ->capture_default_str();
+  command->add_option("--target", o->records.target, "local runs: what to generate code for, such as llvm:haswell");
+  command->add_option("--cores", o->cores, "local runs: cores to measure on, such as cpu:0-1");
+  command->add_flag("--revalidate", o->revalidate,
+                    "measure the best records and the defaults again, after a new version of Temper or of the machine; "
+                    "no search");
+  command->add_flag("--no-booster", o->no_booster,
+                    "begin at the draft alone, without the boosters that come with Temper");
+  command->add_option("--priority", o->priority, "with --server: from -10 to 10; higher goes first")
+      ->check(CLI::Range(-10, 10));
+  command->add_option("--seed", o->seed, "seed of the search");
+  command->add_option("--json", o->json, "write a report to FILE");
+  command->footer(
+      "Examples:\n  temper tune model.onnx --time-budget 2m\n  temper tune model.onnx --server tuner:9190 --device "
+      "epyc-zen5 --trials 2000");
+  command->callback([o, action] { *action = [o] { return Tune(*o); }; });
+}
+
+}  // namespace temper

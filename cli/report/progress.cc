@@ -1,0 +1,173 @@
+#include "cli/report/progress.h"
+
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+
+namespace temper {
+namespace {
+
+constexpr absl::Duration kLineInterval = absl::Seconds(10);
+constexpr size_t kMostRows = 24;
+constexpr size_t kLinesBesideRows = 4;  // headline, how many more, status, and where the cursor ends up
+constexpr int kColumnsBesideName = 67, kShortestName = 12, kLongestName = 44;
+constexpr unsigned short kUsualRows = 25, kUsualColumns = 80;
+constexpr int kBarCells = 12;
+
+std::string Bar(double share) {
+  int full = std::clamp(static_cast<int>(share * kBarCells + 0.5), 0, kBarCells);
+  std::string bar;
+  for (int i = 0; i < kBarCells; ++i) bar += i < full ? "█" : "░";
+  return bar;
+}
+
+std::string Failures(const google::protobuf::Map<std::string, int32_t>& failures) {
+  std::map<std::string, int> sorted(failures.begin(), failures.end());
+  std::string text;
+  for (const auto& [name, count] : sorted) absl::StrAppend(&text, text.empty() ? "" : " ", name, ":", count);
+  return text;
+}
+
+// The anchor and its operand shapes, short enough for a row.
+std::string ShortWorkload(const std::string& workload) {
+  const size_t close = workload.find(')');
+  if (close == std::string::npos) return workload.substr(0, 40);
+  std::string operands = workload.substr(1, close - 1), op = workload.substr(std::min(close + 2, workload.size()));
+  op = op.substr(0, op.find('('));
+  return (op + " " + operands).substr(0, kLongestName);
+}
+
+// Of the model's time. Of alternatives, what they would replace counts.
+double TaskSeconds(const v1::TaskProgress& t) {
+  return t.alternative() ? 0 : t.weight() * (t.best_s() > 0 ? t.best_s() : t.default_s());
+}
+
+// What a terminal of so many columns shows of a line in one row. A character is taken to be one column wide.
+std::string Cut(const std::string& line, size_t columns) {
+  size_t end = 0;
+  for (size_t width = 0; end < line.size(); ++end) {
+    const bool begins_character = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
+    if (begins_character && ++width > columns) break;
+  }
+  return line.substr(0, end);
+}
+
+std::string RowText(const v1::TaskProgress& t, double total_s, int name_columns) {
+  const double best = t.best_s() > 0 ? t.best_s() : t.default_s();
+  const double share = total_s > 0 ? TaskSeconds(t) / total_s : 0;
+  std::string text =
+      absl::StrFormat("%-*s %s %5.1f%% %6d", name_columns, Cut(ShortWorkload(t.workload()), name_columns), Bar(share),
+                      share * 100, t.trials());
+  if (best > 0) {
+    absl::StrAppendFormat(&text, " %9.1f %9.3f %7.2fx", t.flops() / best / 1e9, best * 1e3, t.default_s() / best);
+  } else {
+    absl::StrAppendFormat(&text, " %9s %9s %8s", "-", "-", "-");  // not measured yet
+  }
+  return absl::StrCat(text, "  ", Failures(t.failures()), t.done() ? " " : "", t.why_done());
+}
+
+// What more there is to come, as far as it is known.
+std::string Outlook(const v1::JobEvent& event, double kernels_s) {
+  std::string text;
+  if (event.expected_gain_s() > 0 && kernels_s > 0) {
+    absl::StrAppendFormat(&text, ", ~%.3g ms (%.2g %%) more expected", event.expected_gain_s() * 1e3,
+                          100 * event.expected_gain_s() / kernels_s);
+  }
+  if (event.eta_s() > 0) absl::StrAppendFormat(&text, ", %.0f s left", event.eta_s());
+  return text;
+}
+
+// How much of the search is done, from 0 to 1: of the trials, or of the time.
+double Done(const v1::JobEvent& event) {
+  if (event.trials_limit() > 0) return static_cast<double>(event.trials()) / event.trials_limit();
+  const double all_s = event.elapsed_s() + event.eta_s();
+  return event.eta_s() > 0 && all_s > 0 ? event.elapsed_s() / all_s : 1;
+}
+
+}  // namespace
+
+void JobView::Apply(const v1::JobEvent& event) {
+  latest = event;
+  for (const v1::TaskProgress& task : event.tasks()) tasks[task.task()] = task;
+  outcomes.clear();
+  outcomes["ok"] = event.trials();
+  for (const auto& [id, task] : tasks) {
+    for (const auto& [name, count] : task.failures()) outcomes[name] += count;
+  }
+}
+
+void Progress::Show(const JobView& view, bool final) {
+  if (terminal_) {
+    Table(view);
+    return;
+  }
+  const absl::Time now = absl::Now();
+  if (!final && now - last_line_ < kLineInterval) return;
+  if (view.latest.cursor() == last_cursor_ || !Line(view)) return;
+  last_line_ = now;
+  last_cursor_ = view.latest.cursor();
+}
+
+bool Progress::Line(const JobView& view) {
+  const std::string& state = view.latest.state();
+  if (state == "waiting_for_device" && !own_worker_) {
+    absl::FPrintF(out_, "[%5.1f s] waiting for a worker that serves device key '%s'\n", view.latest.elapsed_s(),
+                  view.latest.device_key());
+    std::fflush(out_);
+    return true;
+  }
+  if (view.latest.trials() == 0 && state != "done") return false;
+  double best = 0, untuned = 0;
+  for (const auto& [id, task] : view.tasks) {
+    best += TaskSeconds(task);
+    if (!task.alternative()) untuned += task.weight() * task.default_s();
+  }
+  int64_t failed = 0;
+  for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;
+  absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(),
+                state, view.latest.trials(), failed, best * 1e3, untuned * 1e3);
+  absl::FPrintF(out_, "%s", Outlook(view.latest, best));
+  for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
+  absl::FPrintF(out_, "\n");
+  std::fflush(out_);
+  return true;
+}
+
+void Progress::Table(const JobView& view) {
+  std::vector<const v1::TaskProgress*> rows;
+  double total = 0;
+  for (const auto& [id, task] : view.tasks) {
+    rows.push_back(&task);
+    total += TaskSeconds(task);
+  }
+  std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return TaskSeconds(*a) > TaskSeconds(*b); });
+  // Rows that wrap, or scroll out of sight, could not be drawn over.
+  winsize size{};
+  if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size = {kUsualRows, kUsualColumns, 0, 0};
+  const size_t most_rows =
+      std::clamp<size_t>(size.ws_row, kLinesBesideRows + 1, kMostRows + kLinesBesideRows) - kLinesBesideRows;
+  std::string text;
+  if (drawn_lines_ > 0) absl::StrAppendFormat(&text, "\x1b[%dA", drawn_lines_);
+  int lines = 0;
+  auto line = [&](const std::string& s) {
+    absl::StrAppend(&text, "\x1b[2K", Cut(s, size.ws_col), "\n");
+    ++lines;
+  };
+  const int name_columns = std::clamp(size.ws_col - kColumnsBesideName, kShortestName, kLongestName);
+  line(absl::StrFormat("%-*s %-19s %6s %9s %9s %8s  %s", name_columns, "task", "share of time", "trials", "GFLOP/s",
+                       "best ms", "speedup", "failures"));
+  for (size_t i = 0; i < rows.size() && i < most_rows; ++i) line(RowText(*rows[i], total, name_columns));
+  if (rows.size() > most_rows) line(absl::StrFormat("... and %d more", rows.size() - most_rows));
+  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(Done(view.latest)),
+                       view.latest.trials(), view.latest.elapsed_s(), total * 1e3, Outlook(view.latest, total)));
+  drawn_lines_ = lines;
+  std::fputs(text.c_str(), out_);
+  std::fflush(out_);
+}
+
+}  // namespace temper

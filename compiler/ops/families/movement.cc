@@ -1,0 +1,324 @@
+// Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, expand, tile,
+// depth_to_space.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ops/families/compute_util.h"
+#include "compiler/ops/families/families.h"
+#include "compiler/ops/families/infer_util.h"
+#include "compiler/ops/families/slice_util.h"
+
+namespace temper::ops {
+namespace {
+
+using ir::Expr;
+using ir::Tensor;
+using Inputs = std::span<const Tensor>;
+using Types = std::span<const TensorType>;
+
+int64_t Rank(const TensorType& t) { return static_cast<int64_t>(t.shape.size()); }
+
+// --- reshape ---
+
+// A dimension of 0 copies the input's, one of -1 takes what is left.
+absl::StatusOr<TensorType> InferReshape(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"shape", AttrKind::kInts}}));
+  Shape shape = attrs.Ints("shape");
+  double known = 1, total = Elements(in[0]);  // no product of doubles overflows
+  int64_t open = -1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 0 && i < in[0].shape.size()) shape[i] = in[0].shape[i];
+    if (shape[i] < -1) return InvalidType("a dimension is below -1");
+    if (shape[i] == -1 && open >= 0) return InvalidType("shape has two open dimensions");
+    if (shape[i] == -1)
+      open = static_cast<int64_t>(i);
+    else
+      known *= static_cast<double>(shape[i]);
+  }
+  if (open >= 0 && known > 0) {
+    shape[open] = static_cast<int64_t>(total / known);
+    known *= static_cast<double>(shape[open]);
+  }
+  if (known != total || std::count(shape.begin(), shape.end(), -1) > 0) {
+    return InvalidType(absl::StrCat("does not fit ", ShapeText(in[0].shape), " into ", ShapeText(attrs.Ints("shape"))));
+  }
+  return TensorType{in[0].dtype, std::move(shape), {}};
+}
+
+// Runs of axes on both sides that hold the same elements are mapped on their own, so that most axes stay as they are.
+absl::StatusOr<Tensor> ComputeReshape(ir::ProgramBuilder&, const Attrs&, Inputs in, const TensorType& output) {
+  Shape from = in[0].shape(), to = output.shape;
+  if (NumElements(to) == 0) return InvalidType("reshape of nothing has no expression");
+  return Tensor(output.dtype, to, [x = in[0], from, to](const Index& i) {
+    Index result(from.size(), Expr(0));
+    size_t a = 0, b = 0;
+    while (a < from.size()) {
+      size_t a_end = a + 1, b_end = b;
+      int64_t size_a = from[a], size_b = 1;
+      while (size_a != size_b) {
+        if (size_b < size_a)
+          size_b *= to[b_end++];
+        else
+          size_a *= from[a_end++];
+      }
+      Expr flat = 0;
+      for (size_t k = b; k < b_end; ++k) flat = flat * Expr(to[k]) + i[k];
+      for (size_t k = a_end; k-- > a;) {
+        result[k] = k == a ? flat : flat % Expr(from[k]);
+        flat = flat / Expr(from[k]);
+      }
+      a = a_end;
+      b = b_end;
+    }
+    return x(result);
+  });
+}
+
+// --- transpose ---
+
+absl::StatusOr<TensorType> InferTranspose(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"perm", AttrKind::kInts}}));
+  std::vector<int64_t> perm = attrs.Ints("perm"), sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  TensorType result{in[0].dtype, {}, {}};
+  for (int64_t i = 0; i < Rank(in[0]); ++i) {
+    if (sorted.size() != in[0].shape.size() || sorted[i] != i) return InvalidType("perm is no permutation of the axes");
+    result.shape.push_back(in[0].shape[perm[i]]);
+  }
+  return result;
+}
+
+absl::StatusOr<Tensor> ComputeTranspose(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+  return Tensor(output.dtype, output.shape, [x = in[0], perm = attrs.Ints("perm")](const Index& i) {
+    Index source(i.size());
+    for (size_t k = 0; k < i.size(); ++k) source[perm[k]] = i[k];
+    return x(source);
+  });
+}
+
+// --- concat ---
+
+absl::StatusOr<TensorType> InferConcat(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axis", AttrKind::kInt}}));
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), Rank(in[0])));
+  TensorType result{in[0].dtype, in[0].shape, {}};
+  for (size_t i = 1; i < in.size(); ++i) {
+    if (in[i].dtype != in[0].dtype || Rank(in[i]) != Rank(in[0]))
+      return InvalidType("operands are of one dtype and rank");
+    Shape shape = in[i].shape;
+    result.shape[axis] += shape[axis];
+    shape[axis] = in[0].shape[axis];
+    if (shape != in[0].shape) return InvalidType("operands differ in more than the axis");
+  }
+  return result;
+}
+
+absl::StatusOr<Tensor> ComputeConcat(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), in[0].rank()));
+  std::vector<Tensor> parts(in.begin(), in.end());
+  return Tensor(output.dtype, output.shape, [=](const Index& i) {
+    int64_t begin = output.shape[axis];
+    Expr result;
+    for (size_t k = parts.size(); k-- > 0;) {
+      int64_t extent = parts[k].shape()[axis], end = begin;
+      begin -= extent;
+      if (extent == 0) continue;
+      Index source = i;
+      source[axis] = i[axis] - Expr(begin);
+      Expr part = parts[k](source);
+      result = result ? ir::Select(i[axis] < Expr(end), part, result) : part;
+    }
+    return result;
+  });
+}
+
+// --- slice ---
+
+absl::StatusOr<TensorType> InferSlice(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(
+      attrs,
+      {{"starts", AttrKind::kInts}, {"ends", AttrKind::kInts}, {"axes", AttrKind::kInts}, {"steps", AttrKind::kInts}}));
+  TEMPER_ASSIGN_OR_RETURN(std::vector<AxisSlice> slices, SlicesOf(attrs, in[0].shape));
+  TensorType result{in[0].dtype, {}, {}};
+  for (const AxisSlice& s : slices) result.shape.push_back(s.count);
+  return result;
+}
+
+absl::StatusOr<Tensor> ComputeSlice(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<AxisSlice> slices, SlicesOf(attrs, in[0].shape()));
+  return Tensor(output.dtype, output.shape, [x = in[0], slices](const Index& i) {
+    Index source;
+    for (size_t k = 0; k < i.size(); ++k) source.push_back(i[k] * Expr(slices[k].step) + Expr(slices[k].start));
+    return x(source);
+  });
+}
+
+// --- pad ---
+
+absl::StatusOr<TensorType> InferPad(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(
+      CheckAttrs(attrs, {{"pads", AttrKind::kInts}, {"mode", AttrKind::kString}, {"value", AttrKind::kFloat}}));
+  std::vector<int64_t> pads = attrs.Ints("pads");
+  std::string mode = attrs.String("mode", "constant");
+  size_t rank = in[0].shape.size();
+  if (pads.size() != 2 * rank) return InvalidType("pads has two elements an axis: all begins, then all ends");
+  if (mode != "constant" && mode != "reflect" && mode != "edge")
+    return InvalidType("mode is 'constant', 'reflect' or 'edge'");
+  TensorType result{in[0].dtype, {}, {}};
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t extent = in[0].shape[i], begin = pads[i], end = pads[rank + i];
+    constexpr int64_t kLimit = int64_t{1} << 32;
+    const bool sane = std::max(begin, end) <= kLimit && std::min(begin, end) >= -kLimit;
+    if (!sane || extent + begin + end < 0) return InvalidType("pads are out of range");
+    if (mode == "reflect" && std::max(begin, end) >= extent) return InvalidType("reflect pads less than the extent");
+    if (mode == "edge" && extent == 0) return InvalidType("edge needs an element");
+    result.shape.push_back(extent + begin + end);
+  }
+  return result;
+}
+
+// Position `j` (outside [0, extent) perhaps) as the position whose element is taken.
+Expr PadSource(const Expr& j, int64_t extent, const std::string& mode) {
+  Expr last = extent - 1;
+  if (mode == "edge") return ir::Min(ir::Max(j, Expr(0)), last);
+  Expr mirrored = ir::Max(j, Expr(0) - j);
+  return last - ir::Max(last - mirrored, mirrored - last);
+}
+
+absl::StatusOr<Tensor> ComputePad(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+  std::vector<int64_t> pads = attrs.Ints("pads");
+  std::string mode = attrs.String("mode", "constant");
+  Expr value = ir::Const(attrs.Float("value", 0), output.dtype);
+  return Tensor(output.dtype, output.shape, [=, x = in[0]](const Index& i) {
+    Index source;
+    std::vector<Expr> conditions;
+    for (size_t k = 0; k < i.size(); ++k) {
+      int64_t begin = pads[k], end = pads[i.size() + k], extent = x.shape()[k];
+      Expr j = i[k] - Expr(begin);
+      bool inside = begin <= 0 && end <= 0;
+      if (mode == "constant" && begin > 0) conditions.push_back(Expr(0) <= j);
+      if (mode == "constant" && end > 0) conditions.push_back(j < Expr(extent));
+      source.push_back(inside || mode == "constant" ? j : PadSource(j, extent, mode));
+    }
+    return InBounds(conditions, x(source), value);
+  });
+}
+
+// --- gather ---
+
+absl::StatusOr<TensorType> InferGather(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axis", AttrKind::kInt}}));
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), Rank(in[0])));
+  if (in[1].dtype != DType::kI64 && in[1].dtype != DType::kI32) return InvalidType("indices are i64 or i32");
+  if (in[0].shape[axis] == 0) return InvalidType("the axis has no element");
+  TensorType result = {in[0].dtype, in[0].shape, {}};
+  result.shape.erase(result.shape.begin() + axis);
+  result.shape.insert(result.shape.begin() + axis, in[1].shape.begin(), in[1].shape.end());
+  return result;
+}
+
+// A negative index counts from the end. What is still outside is taken to the nearest element: an index is data, and
+// data must not make a kernel read where it may not.
+absl::StatusOr<Tensor> ComputeGather(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), in[0].rank()));
+  return Tensor(output.dtype, output.shape, [x = in[0], indices = in[1], axis](const Index& i) {
+    auto first = i.begin() + axis, last = first + indices.rank();
+    Expr extent = x.shape()[axis];
+    Expr at = ir::Cast(indices(Index(first, last)), DType::kI64);
+    at = ir::Select(at < Expr(0), at + extent, at);
+    Index source(i.begin(), first);
+    source.push_back(ir::Min(ir::Max(at, Expr(0)), extent - Expr(1)));
+    source.insert(source.end(), last, i.end());
+    return x(source);
+  });
+}
+
+// --- expand, tile ---
+
+absl::StatusOr<TensorType> InferExpand(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"shape", AttrKind::kInts}}));
+  Shape wanted = attrs.Ints("shape");
+  if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }))
+    return InvalidType("a dimension is negative");
+  TEMPER_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(in[0].shape, wanted));
+  return TensorType{in[0].dtype, std::move(shape), {}};
+}
+
+absl::StatusOr<Tensor> ComputeExpand(ir::ProgramBuilder&, const Attrs&, Inputs in, const TensorType& output) {
+  return Tensor(output.dtype, output.shape, [x = in[0]](const Index& i) { return x(BroadcastIndex(i, x.shape())); });
+}
+
+absl::StatusOr<TensorType> InferTile(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"repeats", AttrKind::kInts}}));
+  std::vector<int64_t> repeats = attrs.Ints("repeats");
+  if (repeats.size() != in[0].shape.size()) return InvalidType("repeats has one element an axis");
+  TensorType result{in[0].dtype, in[0].shape, {}};
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    if (repeats[i] < 0 || repeats[i] > (int64_t{1} << 24)) return InvalidType("repeats are out of range");
+    result.shape[i] *= repeats[i];
+  }
+  return result;
+}
+
+absl::StatusOr<Tensor> ComputeTile(ir::ProgramBuilder&, const Attrs&, Inputs in, const TensorType& output) {
+  return Tensor(output.dtype, output.shape, [x = in[0]](const Index& i) {
+    Index source;
+    for (size_t k = 0; k < i.size(); ++k) source.push_back(i[k] % Expr(x.shape()[k]));
+    return x(source);
+  });
+}
+
+// --- depth_to_space ---
+
+absl::StatusOr<TensorType> InferDepthToSpace(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"blocksize", AttrKind::kInt}, {"mode", AttrKind::kString}}));
+  int64_t block = attrs.Int("blocksize", 0);
+  std::string mode = attrs.String("mode", "DCR");
+  if (Rank(in[0]) != 4) return InvalidType("takes rank 4");
+  if (mode != "DCR" && mode != "CRD") return InvalidType("mode is 'DCR' or 'CRD'");
+  const Shape& x = in[0].shape;
+  if (block < 1 || block > (1 << 16) || x[1] % (block * block) != 0)
+    return InvalidType("the square of blocksize divides the channels");
+  return TensorType{in[0].dtype, {x[0], x[1] / (block * block), x[2] * block, x[3] * block}, {}};
+}
+
+absl::StatusOr<Tensor> ComputeDepthToSpace(ir::ProgramBuilder&, const Attrs& attrs, Inputs in,
+                                           const TensorType& output) {
+  int64_t block = attrs.Int("blocksize", 0);
+  bool depth_first = attrs.String("mode", "DCR") == "DCR";
+  return Tensor(output.dtype, output.shape, [=, x = in[0]](const Index& i) {
+    Expr size = block, channels = output.shape[1];
+    Expr corner = i[2] % size * size + i[3] % size;
+    Expr channel = depth_first ? corner * channels + i[1] : i[1] * Expr(block * block) + corner;
+    return x({i[0], channel, i[2] / size, i[3] / size});
+  });
+}
+
+double NoFlops(const Attrs&, Types, const TensorType&) { return 0; }
+
+using InferRule = absl::StatusOr<TensorType> (*)(const Attrs&, Types);
+using Formula = absl::StatusOr<Tensor> (*)(ir::ProgramBuilder&, const Attrs&, Inputs, const TensorType&);
+OpDef MoveOp(std::string_view name, int least, int most, InferRule infer, Formula compute, Move move = Move::kNone) {
+  OpDef op{name, OpPattern::kInjective, least, most, infer, compute, NoFlops, OpTypes::kMoves};
+  op.move = move;
+  return op;
+}
+
+}  // namespace
+
+std::vector<OpDef> MovementOps() {
+  constexpr int kMostParts = 1024;
+  return {
+      MoveOp("reshape", 1, 1, InferReshape, ComputeReshape, Move::kReshapes),
+      MoveOp("transpose", 1, 1, InferTranspose, ComputeTranspose, Move::kTransposes),
+      MoveOp("concat", 1, kMostParts, InferConcat, ComputeConcat, Move::kConcatenates),
+      MoveOp("slice", 1, 1, InferSlice, ComputeSlice, Move::kSlices),
+      MoveOp("pad", 1, 1, InferPad, ComputePad),
+      MoveOp("gather", 2, 2, InferGather, ComputeGather, Move::kPicks),
+      MoveOp("expand", 1, 1, InferExpand, ComputeExpand),
+      MoveOp("tile", 1, 1, InferTile, ComputeTile),
+      MoveOp("depth_to_space", 1, 1, InferDepthToSpace, ComputeDepthToSpace),
+  };
+}
+
+}  // namespace temper::ops

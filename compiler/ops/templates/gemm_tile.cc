@@ -1,0 +1,90 @@
+#include "compiler/ops/templates/gemm_tile.h"
+
+#include <algorithm>
+
+#include "compiler/ops/templates/register_tile.h"
+
+namespace temper {
+namespace {
+
+constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
+constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
+constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
+
+}  // namespace
+
+int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
+
+int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
+
+GemmView PartSums(const GemmView& v, int64_t parts) {
+  if (parts == 1) return v;
+  GemmView sums = v;
+  sums.batch = parts * v.batch;
+  sums.reduction.back() /= parts;
+  sums.out_dims = {{GemmAxis::kBatch, sums.batch, 1}, {GemmAxis::kRow, v.rows, 1}, {GemmAxis::kColumn, v.columns, 1}};
+  return sums;
+}
+
+GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t)
+    : lanes(LanesOf(c, t)),
+      mr(c["mr"]),
+      vectors(c["nv"]),
+      nr(vectors * lanes),
+      panels(CeilDiv(v.columns, nr)),
+      blocks(c["blocks"]),
+      unroll(c["ku"]),
+      pack(w.inputs[v.b_input].constant || c["pack"] != 0),
+      sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
+                 mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
+      row_tiles(CeilDiv(v.rows, mr)),
+      blocks_outside(v.columns > v.rows),
+      chunk(Chunk(v, t)),
+      line(LineStep(v)),
+      prefetch_a(line > 0 && v.a_input >= 0 && v.reduction.size() == 1 &&
+                 kElementBytes * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
+      prefetch_b(StreamsB(w, v, t)) {}
+
+// The first thread has at least as many units as any other; some of them may be of a last, smaller chunk.
+int64_t GemmTile::MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t size) const {
+  const int64_t count = CeilDiv(row_tiles, size), of_batch = count * blocks;
+  const int64_t first = CeilDiv(v.batch * of_batch, t.threads), rest = first % of_batch;
+  const int64_t smaller =
+      first / of_batch * blocks + (blocks_outside ? rest / count : std::max<int64_t>(rest - of_batch + blocks, 0));
+  return std::max(first * size - smaller * (count * size - row_tiles),
+                  CeilDiv(v.batch * row_tiles * blocks, t.threads));
+}
+
+// As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
+int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
+  const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
+  if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
+  const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
+  const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
+  const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
+  const int64_t most = std::min({fit, row_tiles, kMostChunk});
+  int64_t least = MostOfAThread(v, t, 1);
+  for (int64_t size = 2; size <= most; ++size) least = std::min(least, MostOfAThread(v, t, size));
+  int64_t best = most;
+  while (50 * MostOfAThread(v, t, best) > 51 * least) --best;
+  return best;
+}
+
+// Whether B comes from beyond L2, and often enough used to be worth instructions.
+bool GemmTile::StreamsB(const Workload& w, const GemmView& v, const CpuTarget& t) const {
+  const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale;
+  const int64_t k = ReductionLength(v);
+  if (!in_place || mr < kPrefetchingRows) return false;
+  return chunk > 1 ? line > 0 && kElementBytes * k * panels * nr > t.l2_bytes / 2
+                   : kElementBytes * k * nr > t.l1_bytes / 2;
+}
+
+// At most a line's elements of a row of A: what the loop over the reduction is cut into.
+int64_t GemmTile::LineStep(const GemmView& v) const {
+  for (int64_t step = kLineElements; step >= kLineElements / 2; --step) {
+    if (v.reduction.back() % step == 0 && step % unroll == 0) return step;
+  }
+  return 0;
+}
+
+}  // namespace temper

@@ -1,6 +1,6 @@
-// What it takes to add a tuner, a pass, an operator or a backend: docs/where-to-change-what.md promises which sources change,
-// tests and lists of CMake apart. Each one that is there is held against it: the sources that name it are those, and no
-// other, so that nobody keeps a further list of names that the next one would have to join.
+// What it takes to add a tuner, a pass, an operator or a backend: docs/where-to-change-what.md promises which sources
+// change, tests and lists of CMake apart. Each one that is there is held against it: the sources that name it are
+// those, and no other, so that nobody keeps a further list of names that the next one would have to join.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -151,8 +151,8 @@ struct Table {
   std::string space;  // their namespace
 };
 const Table kTuners = {"a tuner", "tuner_server/search/registry.cc", R"re(\{"([a-z-]+)", (Make\w+)\})re", "", ""};
-const Table kPasses = {"a graph pass", "compiler/graph/pipeline.cc", R"re(\{"([a-z-]+)", (?:Always<)?passes::(\w+)>?\})re",
-                       "compiler/graph/", "passes::"};
+const Table kPasses = {"a graph pass", "compiler/graph/pipeline.cc",
+                       R"re(\{"([a-z-]+)", (?:Always<)?passes::(\w+)>?\})re", "compiler/graph/", "passes::"};
 
 // What is wrong, a line each.
 std::vector<std::string> Faults(const Table& table, const std::vector<Source>& sources) {

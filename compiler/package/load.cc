@@ -85,10 +85,11 @@ class SharedLibraryPackage : public LoadedPackage {
     if (api_.run(model_, inputs, outputs) != 0) return absl::InternalError(api_.error(model_));
     return absl::OkStatus();
   }
-  absl::Status RunTimed(const void* const* inputs, void* const* outputs, std::vector<int64_t>* step_ns) override {
-    step_ns->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
-    const int code = api_.run_timed(model_, inputs, outputs, step_ns->data());
-    step_ns->pop_back();
+  absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
+                        std::vector<temper_step_time>* times) override {
+    times->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
+    const int code = api_.run_timed(model_, inputs, outputs, again, times->data());
+    times->pop_back();
     return code == 0 ? absl::OkStatus() : absl::InternalError(api_.error(model_));
   }
 

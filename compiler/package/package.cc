@@ -250,6 +250,22 @@ class PackageWriter {
     return {v.name, v.type.dtype, v.type.shape};
   }
 
+  // By offset in weights.bin, whose pieces lie one behind the other.
+  std::map<int64_t, int64_t> ConstantBytes() const {
+    std::map<int64_t, int64_t> bytes;
+    for (const PlanStep& step : out_.steps) {
+      for (const PlanArg& arg : step.args) {
+        if (arg.kind == TEMPER_ARG_WEIGHT) bytes[arg.offset] = 0;
+      }
+    }
+    int64_t end = out_.weight_bytes;
+    for (auto it = bytes.rbegin(); it != bytes.rend(); ++it) {
+      it->second = end - it->first;
+      end = it->first;
+    }
+    return bytes;
+  }
+
   std::string Manifest() const {
     using nlohmann::ordered_json;
     auto ios = [](const std::vector<PlanIo>& list) {
@@ -285,9 +301,13 @@ class PackageWriter {
         m["kernels"].back()["part"] = {built.part->inner, built.part->total, built.part->offset};
     }
     m["steps"] = ordered_json::array();
+    const std::map<int64_t, int64_t> constants = ConstantBytes();
     for (const PlanStep& step : out_.steps) {
       m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
       if (step.symbol.empty()) m["steps"].back()["copy_bytes"] = step.copy_bytes;
+      int64_t bytes = 0;
+      for (const PlanArg& arg : step.args) bytes += arg.kind == TEMPER_ARG_WEIGHT ? constants.at(arg.offset) : 0;
+      m["steps"].back()["constant_bytes"] = bytes;
     }
     return m.dump(1, ' ', false, ordered_json::error_handler_t::replace);  // names come from model files
   }

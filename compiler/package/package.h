@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "compiler/runtime/model.h"
 #include "compiler/codegen/compile_cache.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ops/template.h"
@@ -57,8 +58,9 @@ class LoadedPackage {
   virtual const std::vector<Io>& inputs() const = 0;
   virtual const std::vector<Io>& outputs() const = 0;
   virtual absl::Status Run(const void* const* inputs, void* const* outputs) = 0;
-  // Run, and the nanoseconds of each step in the order of the manifest's `steps`.
-  virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, std::vector<int64_t>* step_ns) = 0;
+  // Run, and the times of each step in the order of the manifest's `steps`. `again`: as in temper_model_run_timed.
+  virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
+                                std::vector<temper_step_time>* times) = 0;
 };
 // threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set. kNotFound: no package is there.
 // kFailedPrecondition: it is of another version, or does not run here.

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "compiler/runtime/busy_launcher.h"
 #include "compiler/runtime/plan.h"
 #include "compiler/runtime/thread_pool.h"
 
@@ -306,28 +306,39 @@ static int run_step(temper_model* m, const temper_step* s, temper_launcher* laun
   return code == TEMPER_OK ? code : fail(m->error, code, "kernel %s failed with code %d", s->name, code);
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* `step_ns` may be NULL: nothing is timed then. */
-static int run_steps(temper_model* m, int64_t* step_ns) {
+static int run_steps(temper_model* m) {
   temper_launcher* launcher = temper_pool_launcher(m->pool);
   temper_pool_settle_caller(m->pool);
   int code = TEMPER_OK;
-  if (!step_ns) {
-    for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i)
-      code = run_step(m, &m->run->steps[i], launcher);
-    return code;
+  for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i) code = run_step(m, &m->run->steps[i], launcher);
+  return code;
+}
+
+static int time_step(temper_model* m, const temper_step* s, temper_busy_launcher* busy, temper_step_time* time) {
+  temper_busy_launcher_reset(busy);
+  const int64_t start = temper_now_ns();
+  const int code = run_step(m, s, &busy->launcher);
+  time->ns = temper_now_ns() - start;
+  time->busy_ns = temper_busy_launcher_mean(busy, time->ns);
+  return code;
+}
+
+static int time_steps(temper_model* m, int again, temper_step_time* times) {
+  temper_busy_launcher busy;
+  if (temper_busy_launcher_open(&busy, temper_pool_launcher(m->pool)) != 0)
+    return fail(m->error, TEMPER_NO_RESOURCES, "no memory for the threads' times");
+  temper_pool_settle_caller(m->pool);
+  int code = TEMPER_OK;
+  for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i) {
+    const temper_step* s = &m->run->steps[i];
+    code = time_step(m, s, &busy, &times[i]);
+    for (int k = 0; k < again && code == TEMPER_OK; ++k) {
+      temper_step_time time;
+      code = time_step(m, s, &busy, &time);
+      if (k == 0 || time.ns < times[i].ns) times[i] = time;
+    }
   }
-  for (int64_t i = 0, start = now_ns(); i < m->run->num_steps && code == TEMPER_OK; ++i) {
-    code = run_step(m, &m->run->steps[i], launcher);
-    const int64_t end = now_ns();
-    step_ns[i] = end - start;
-    start = end;
-  }
+  temper_busy_launcher_close(&busy);
   return code;
 }
 
@@ -338,10 +349,10 @@ static int leave(temper_model* m, int code) {
   return code;
 }
 
-/* On the callers' buffers. */
-static int run(temper_model* m, int64_t* step_ns) {
+/* On the callers' buffers. `times` may be NULL: nothing is timed then. */
+static int run(temper_model* m, int again, temper_step_time* times) {
   int code = take_buffers(m);
-  if (code == TEMPER_OK) code = run_steps(m, step_ns);
+  if (code == TEMPER_OK) code = times ? time_steps(m, again, times) : run_steps(m);
   for (int64_t i = 0; i < m->variant->num_outputs && code == TEMPER_OK; ++i) {
     const io_buffer* b = &m->outputs[i];
     if (b->current != b->caller) memcpy(b->caller, b->current, (size_t)m->variant->outputs[i].bytes);
@@ -349,16 +360,17 @@ static int run(temper_model* m, int64_t* step_ns) {
   return code;
 }
 
-static int run_plain(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+static int run_plain(temper_model* m, const void* const* inputs, void* const* outputs, int again,
+                     temper_step_time* times) {
   if (!enter(m)) return TEMPER_BUSY;
   for (int64_t i = 0; i < m->variant->num_inputs; ++i) m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
   for (int64_t i = 0; i < m->variant->num_outputs; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
-  return leave(m, run(m, step_ns));
+  return leave(m, run(m, again, times));
 }
 
 int temper_model_run(temper_model* m, const void* const* inputs, void* const* outputs) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
-  return run_plain(m, inputs, outputs, NULL);
+  return run_plain(m, inputs, outputs, 0, NULL);
 }
 
 /* "type 1 [2, 3]": types are told by ONNX's numbers. */
@@ -414,15 +426,16 @@ int temper_model_run_shaped(temper_model* m, const temper_tensor* inputs, temper
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
   if (!enter(m)) return TEMPER_BUSY;
   const int code = take_tensors(m, inputs, outputs);
-  return leave(m, code == TEMPER_OK ? run(m, NULL) : code);
+  return leave(m, code == TEMPER_OK ? run(m, 0, NULL) : code);
 }
 
 int temper_model_step_count(const temper_model* m) { return m ? (int)m->run->num_steps : 0; }
 
-int temper_model_run_timed(temper_model* m, const void* const* inputs, void* const* outputs, int64_t* step_ns) {
+int temper_model_run_timed(temper_model* m, const void* const* inputs, void* const* outputs, int again,
+                           temper_step_time* times) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
-  if (!step_ns) return fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no place for the steps' times");
-  return run_plain(m, inputs, outputs, step_ns);
+  if (!times) return fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no place for the steps' times");
+  return run_plain(m, inputs, outputs, again, times);
 }
 
 const char* temper_model_error(const temper_model* m) { return m ? m->error : create_error; }

@@ -36,6 +36,13 @@ typedef struct temper_tensor {
   int64_t shape[TEMPER_MAX_RANK];
 } temper_tensor;
 
+/* What a step of a run took: as the caller saw it, and how long a thread worked for it, as the mean over all threads.
+ * The rest of the time threads started, waited, or had nothing to do. */
+typedef struct temper_step_time {
+  int64_t ns;
+  int64_t busy_ns;
+} temper_step_time;
+
 #endif
 
 #ifdef __cplusplus
@@ -67,9 +74,11 @@ TEMPER_API int temper_model_run_shaped(temper_model* model, const temper_tensor*
 /* For profilers: the steps that a run takes, in order; manifest.json lists them as `steps`. */
 TEMPER_API int temper_model_step_count(const temper_model* model);
 
-/* temper_model_run, with each step's nanoseconds left in `step_ns`, an array of temper_model_step_count. */
-TEMPER_API int temper_model_run_timed(temper_model* model, const void* const* inputs, void* const* outputs,
-                                      int64_t* step_ns);
+/* temper_model_run, with each step's times left in an array of temper_model_step_count. Where `again` is above 0 each
+ * step runs so many more times at once, on what it left in the caches, and the times are those of the shortest of
+ * these; the outputs then hold anything. */
+TEMPER_API int temper_model_run_timed(temper_model* model, const void* const* inputs, void* const* outputs, int again,
+                                      temper_step_time* times);
 
 TEMPER_API void temper_model_destroy(temper_model* model);
 

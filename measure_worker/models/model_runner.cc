@@ -80,12 +80,12 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
   return r;
 }
 
-absl::Status ModelRunner::Run(std::vector<int64_t>* step_ns) {
+absl::Status ModelRunner::Run(std::vector<temper_step_time>* times) {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   for (const NDArray& a : inputs_) inputs.push_back(a.data());
   for (NDArray& a : outputs_) outputs.push_back(a.MutableData());
-  if (step_ns != nullptr) return package_->RunTimed(inputs.data(), outputs.data(), step_ns);
+  if (times != nullptr) return package_->RunTimed(inputs.data(), outputs.data(), 0, times);
   return package_->Run(inputs.data(), outputs.data());
 }
 
@@ -112,10 +112,10 @@ double ModelRunner::Time(int64_t calls) {
 absl::Status ModelRunner::TimeSteps(int64_t calls, std::vector<int64_t>& step_ns) {
   WarmUp();
   step_ns.assign(steps_.size(), 0);
-  std::vector<int64_t> once;
+  std::vector<temper_step_time> once;
   for (int64_t i = 0; i < calls; ++i) {
     TEMPER_RETURN_IF_ERROR(Run(&once));
-    for (size_t s = 0; s < step_ns.size(); ++s) step_ns[s] += once.at(s);
+    for (size_t s = 0; s < step_ns.size(); ++s) step_ns[s] += once.at(s).ns;
   }
   return absl::OkStatus();
 }

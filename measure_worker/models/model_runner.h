@@ -39,7 +39,7 @@ class ModelRunner {
   const std::vector<NDArray>& outputs() const { return outputs_; }
 
  private:
-  absl::Status Run(std::vector<int64_t>* step_ns = nullptr);
+  absl::Status Run(std::vector<temper_step_time>* times = nullptr);
   void WarmUp();
 
   std::unique_ptr<LoadedPackage> package_;

@@ -70,16 +70,23 @@ TEST_F(CliTest, CompilesAndTimesAModel) {
   const nlohmann::json profile = profiled.Lines()[0]["profile"];
   const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(dir_ + "/package/manifest.json"));
   ASSERT_EQ(profile["steps"].size(), manifest["steps"].size());
+  EXPECT_GT(profile["model_ms"], 0);
   std::set<std::string> whats;
+  int64_t constants = 0;
   for (size_t i = 0; i < profile["steps"].size(); ++i) {
     const nlohmann::json& step = profile["steps"][i];
     EXPECT_GT(step["ms"], 0);
     EXPECT_GT(step["of_roofline"], 0);
+    double parts = 0;
+    for (const char* part : {"warm_ms", "memory_ms", "threads_ms", "rest_ms"}) parts += step[part].get<double>();
+    EXPECT_NEAR(parts, step["ms"], 1e-9) << step;
+    constants += step["constant_bytes"].get<int64_t>();
     if (i > 0) {
       EXPECT_LE(step["ms"], profile["steps"][i - 1]["ms"]);
     }
     whats.insert(step["what"]);
   }
+  EXPECT_EQ(constants, manifest["weight_bytes"]) << "each constant has one reader here";
   EXPECT_TRUE(whats.contains("matmul 1x288 * 288x10 -> 1x10")) << profile.dump();
   // A package is replaced, another folder is not.
   EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_ + "/package").code, 0);

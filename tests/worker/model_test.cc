@@ -73,6 +73,15 @@ int32_t LongKernel(const temper_call* call) {
   return kernel(call);
 }
 
+int slow_calls = 0;
+constexpr int64_t kSlowestNs = 50 * kLongNs;
+int32_t SlowAtFirstKernel(const temper_call* call) {
+  for (const int64_t start = MonotonicNs(); slow_calls == 0 && MonotonicNs() - start < kSlowestNs;) {
+  }
+  ++slow_calls;
+  return MultiplyKernel(call);
+}
+
 class ModelTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -156,18 +165,35 @@ TEST_F(ModelTest, TimesEachStepOfARun) {
   for (int i = 0; i < kN; ++i) x[i] = static_cast<float>(i);
   const void* inputs[] = {x};
   void* outputs[] = {y[0], y[1], y[2]};
-  EXPECT_EQ(temper_model_run_timed(model_, inputs, outputs, nullptr), TEMPER_INVALID_ARGUMENT);
-  std::vector<int64_t> ns(5, -1);
+  EXPECT_EQ(temper_model_run_timed(model_, inputs, outputs, 0, nullptr), TEMPER_INVALID_ARGUMENT);
+  std::vector<temper_step_time> times(5, {-1, -1});
   const int64_t start = MonotonicNs();
-  ASSERT_EQ(temper_model_run_timed(model_, inputs, outputs, ns.data()), TEMPER_OK);
+  ASSERT_EQ(temper_model_run_timed(model_, inputs, outputs, 0, times.data()), TEMPER_OK);
   const int64_t wall = MonotonicNs() - start;
-  EXPECT_GE(ns[0], kLongNs);
-  EXPECT_GE(ns[1], kLongNs);
-  EXPECT_NE(ns[2], -1);  // copies: as short as the clock can tell, but timed
-  EXPECT_NE(ns[3], -1);
-  EXPECT_EQ(ns[4], -1);  // past the last step
-  EXPECT_LE(ns[0] + ns[1] + ns[2] + ns[3], wall) << "no time counts for two steps";
+  for (int i : {0, 1}) {
+    EXPECT_GE(times[i].ns, kLongNs);
+    // One of two threads works, and the other one waits.
+    EXPECT_GE(times[i].busy_ns, kLongNs / 2);
+    EXPECT_GE(times[i].ns - times[i].busy_ns, kLongNs / 2);
+  }
+  EXPECT_NE(times[2].ns, -1);  // copies: as short as the clock can tell, but timed
+  EXPECT_NE(times[3].ns, -1);
+  EXPECT_EQ(times[4].ns, -1);  // past the last step
+  EXPECT_LE(times[0].ns + times[1].ns + times[2].ns + times[3].ns, wall) << "no time counts for two steps";
   for (int i = 0; i < kN; ++i) ASSERT_EQ(y[0][i], x[i] * weights_[i] + 1) << i;
+}
+
+TEST_F(ModelTest, StepsThatRunAgainAreTimedByTheShortest) {
+  steps_[0].kernel = SlowAtFirstKernel;
+  ASSERT_EQ(Create(), TEMPER_OK);
+  alignas(64) float x[kN] = {}, y[3][64] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y[0], y[1], y[2]};
+  std::vector<temper_step_time> times(4);
+  slow_calls = 0;
+  ASSERT_EQ(temper_model_run_timed(model_, inputs, outputs, 2, times.data()), TEMPER_OK);
+  EXPECT_EQ(slow_calls, 3);
+  EXPECT_LT(times[0].ns, kSlowestNs) << "that is the first one's time";
 }
 
 TEST_F(ModelTest, ScratchLiesInTheArenaWhereThatHasRoomForTheThreads) {

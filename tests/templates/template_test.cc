@@ -138,6 +138,32 @@ TEST(TemplateTest, WinogradStaysWithinItsBoundOverManyChannels) {
   EXPECT_LT(error[0], error[1]);
 }
 
+// Channels and output channels past the last whole vector and panel, tiles past the last row, chunks and blocks.
+TEST(TemplateTest, WinogradTransformsFiltersInTheKernel) {
+  const Workload w =
+      Parse(ConvText({127, 7, 5, 72, 3, 1, 1, 1, 1}, "", [](const std::string&, int) { return std::string(); }));
+  Rng rng(6);
+  const std::vector<NDArray> inputs = RandomInputs(w, rng);
+  absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
+  ASSERT_TRUE(wanted.ok());
+  const NDArray physical = ToPhysical(*wanted, w.output().perm);
+  for (Target t : Targets()) {
+    t.cpu()->l2_bytes = 320 << 10;  // the filters do not fit
+    std::vector<Config> late = FindTemplate("conv2d.winograd")->space(w, t).Enumerate(4096);
+    std::erase_if(late, [](const Config& c) { return !c.Has("late") || c["late"] == 0; });
+    ASSERT_FALSE(late.empty()) << Text(t);
+    for (int i = 0; i < 12; ++i) {
+      const Config& config = late[static_cast<size_t>(rng.Below(static_cast<int64_t>(late.size())))];
+      SCOPED_TRACE(Text(config) + " " + Text(t));
+      absl::StatusOr<Kernel> kernel = BuildKernel(w, "conv2d.winograd", config, t);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
+      ASSERT_TRUE(got.ok()) << got.status();
+      ASSERT_LE(RelativeError(*got, physical), kWinogradErrorBound);
+    }
+  }
+}
+
 TEST(TemplateTest, WinogradMayBeForbidden) {
   std::string text = ConvText({16, 8, 8, 16, 3, 1, 1, 1, 1}, "", [](const std::string&, int) { return std::string(); });
   text.insert(text.find("strides=[1,1]") + std::string("strides=[1,1]").size(), " winograd=0");

@@ -80,11 +80,11 @@ absl::StatusOr<TensorType> InferTranspose(const Attrs& attrs, Types in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"perm", AttrKind::kInts}}));
   std::vector<int64_t> perm = attrs.Ints("perm"), sorted = perm;
   std::sort(sorted.begin(), sorted.end());
-  TensorType result{in[0].dtype, {}, {}};
   for (int64_t i = 0; i < Rank(in[0]); ++i) {
     if (sorted.size() != in[0].shape.size() || sorted[i] != i) return InvalidType("perm is no permutation of the axes");
-    result.shape.push_back(in[0].shape[perm[i]]);
   }
+  TensorType result{in[0].dtype, {}, {}};
+  for (int64_t axis : perm) result.shape.push_back(in[0].shape[axis]);
   return result;
 }
 

@@ -238,8 +238,9 @@ absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std
   TEMPER_ASSIGN_OR_RETURN(Path target, FindLoop(f, loop));
   TEMPER_ASSIGN_OR_RETURN(const Buffer from, FindRead(*path.back(), buffer));
   const Stmt& place = target.back();
-  if (!Contains(place, path.back().get())) return Refuse("the loop is not around the block");
   for (const ir::VarBinding& b : at) {
+    const auto is_bound = [&](const Stmt& s) { return s->var == b.var; };
+    if (std::ranges::none_of(LoopsOf(path), is_bound)) return Refuse("the loop is not around the block");
     const std::vector<Var> unknown = VarsBeside(b.value, LoopsOf(target));
     if (!unknown.empty())
       return Refuse(absl::StrCat("loop '", unknown.front()->name, "' is not around loop '", loop->name, "'"));
@@ -249,7 +250,7 @@ absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std
   if (place->for_kind == ir::ForKind::kVectorized) return Refuse("the loop is vectorized");
   std::vector<Stmt> around;
   for (const Stmt& s : LoopsOf(path)) {
-    if (s->var == loop || !Contains(place->body, s.get())) continue;
+    if (Contains(s, place.get())) continue;  // also `loop` itself
     if (std::any_of(at.begin(), at.end(), [&](const ir::VarBinding& b) { return b.var == s->var; })) continue;
     const bool kept = std::count(each.begin(), each.end(), s->var) > 0;
     if (kept) around.push_back(ir::For(ir::MakeVar(s->var->name), s->extent, ir::ForKind::kUnrolled, nullptr));

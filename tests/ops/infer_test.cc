@@ -116,6 +116,7 @@ TEST(Infer, WhatIsWrongIsNamed) {
       {"reshape", "shape=[-1,4]", {F({2, 3})}, "does not fit"},
       {"transpose", "perm=[0,0]", {F({2, 3})}, "no permutation"},
       {"transpose", "perm=[2,0]", {F({2, 3})}, "no permutation"},
+      {"transpose", "perm=[1,0]", {F({})}, "no permutation"},
       {"transpose", "", {F({2, 3})}, "no permutation"},
       {"concat", "axis=0", {F({2, 3}), F({2, 4})}, "differ in more than the axis"},
       {"slice", "starts=[0] ends=[1] steps=[0]", {F({2})}, "a step is 0"},

@@ -1,6 +1,7 @@
 // Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, expand, tile,
 // depth_to_space.
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ops/families/compute_util.h"
@@ -80,9 +81,9 @@ absl::StatusOr<TensorType> InferTranspose(const Attrs& attrs, Types in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"perm", AttrKind::kInts}}));
   std::vector<int64_t> perm = attrs.Ints("perm"), sorted = perm;
   std::sort(sorted.begin(), sorted.end());
-  for (int64_t i = 0; i < Rank(in[0]); ++i) {
-    if (sorted.size() != in[0].shape.size() || sorted[i] != i) return InvalidType("perm is no permutation of the axes");
-  }
+  std::vector<int64_t> axes(in[0].shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (sorted != axes) return InvalidType("perm is no permutation of the axes");
   TensorType result{in[0].dtype, {}, {}};
   for (int64_t axis : perm) result.shape.push_back(in[0].shape[axis]);
   return result;

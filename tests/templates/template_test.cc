@@ -148,7 +148,8 @@ TEST(TemplateTest, WinogradTransformsFiltersInTheKernel) {
   ASSERT_TRUE(wanted.ok());
   const NDArray physical = ToPhysical(*wanted, w.output().perm);
   for (Target t : Targets()) {
-    t.cpu()->l2_bytes = 320 << 10;  // the filters do not fit
+    t.cpu()->l2_bytes = 320 << 10;
+    t.cpu()->l3_bytes = 0;  // so that the filters are large
     std::vector<Config> late = FindTemplate("conv2d.winograd")->space(w, t).Enumerate(4096);
     std::erase_if(late, [](const Config& c) { return !c.Has("late") || c["late"] == 0; });
     ASSERT_FALSE(late.empty()) << Text(t);

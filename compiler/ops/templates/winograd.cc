@@ -18,6 +18,9 @@ namespace {
 
 using ir::Expr;
 
+// Filters of so many bytes come from memory in each run of a model that has many of them; smaller ones are no trouble.
+int64_t LargeFilters(const CpuTarget& t) { return std::max(t.l2_bytes / 2, t.l3_bytes / 8); }
+
 // What a config means for this shape.
 struct Plan {
   int64_t m, t;                         // output and input tile
@@ -46,7 +49,7 @@ struct Plan {
         late(LateChannels(c) > 0),
         chunk(late ? LateChannels(c) : channels),
         tile_in_registers(t * t <= target.vector_registers),
-        prefetch(kElementBytes * FilterRows() * panels * channels * nr > target.l2_bytes / 2) {}
+        prefetch(kElementBytes * FilterRows() * panels * channels * nr > LargeFilters(target)) {}
 
   static int64_t LateChannels(const Config& c) { return c.Has("late") ? c["late"] : 0; }
   int64_t chunks() const { return channels / chunk; }
@@ -388,7 +391,7 @@ std::vector<int64_t> LateChannels(const Conv2dShape& s, const CpuTarget& t) {
   constexpr int64_t kMostTiles = 64;
   const int64_t channels = CeilDiv(s.c, t.lanes()) * t.lanes();
   std::vector<int64_t> late = {0};
-  if (s.n * CeilDiv(s.oh, 2) * CeilDiv(s.ow, 2) > kMostTiles || 16 * kElementBytes * s.c * s.oc <= t.l2_bytes)
+  if (s.n * CeilDiv(s.oh, 2) * CeilDiv(s.ow, 2) > kMostTiles || 36 * kElementBytes * s.c * s.oc <= LargeFilters(t))
     return late;
   for (int64_t n : {32, 64, 128, 256}) {
     if (n % t.lanes() == 0 && channels % n == 0) late.push_back(n);
@@ -506,9 +509,10 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   const double given =
       static_cast<double>(9 * kElementBytes * s.oc * s.c);  // the filters that transformed ones replace
   f.panel_traffic = filter * (filter <= l3 ? 1 : tile_blocks);
-  // In ResNet-50 on Zen 5 more than half of the time that transformed filters take from memory is seen, although they
-  // are fetched ahead: as if many tiles used a panel in turn. Of those that the kernel transforms little is seen.
-  f.panel_turns = p.late ? 1 : std::max(row_tiles / tile_blocks, 8.0);
+  // In ResNet-50 on Zen 5 more than half of the time that large filters take from memory is seen, although they are
+  // fetched ahead: as if many tiles used a panel in turn. Of those that the kernel transforms little is seen.
+  const bool large = filter > static_cast<double>(LargeFilters(t));
+  f.panel_turns = p.late ? 1 : std::max(row_tiles / tile_blocks, large ? 8.0 : 1.0);
   if (p.late) {
     // What is read grows on the way into L2, from where the products read it once.
     f.prologue_ops = static_cast<double>(p.channels * p.panels * p.nr / p.lanes) * TransformOps(p);

@@ -154,8 +154,9 @@ absl::StatusOr<BuildPlan> PlanFromLock(const ModelOptions& given, const RecordOp
 
 absl::Status CheckCoverage(const BuildPlan& plan, double least, const ModelOptions& model,
                            const RecordOptions& records) {
+  constexpr double kRounding = 1e-9;  // shares that should sum up to 1
   const double coverage = CoverageOf(plan.kernels);
-  if (coverage >= least) return absl::OkStatus();
+  if (coverage >= least - kRounding) return absl::OkStatus();
   RecordOptions asked = records;
   if (asked.device.empty()) asked.device = plan.device;
   return absl::FailedPreconditionError(

@@ -17,10 +17,11 @@ struct Options {
 absl::Status Compile(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, BuildPackage(o.model, o.records, o.output, o.build));
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
-  std::printf("%s: %d kernels (%d from %s), %.1f MiB of weights, %.2f MiB of activations and scratch\n",
-              o.output.c_str(), report.kernels, report.tuned_kernels,
-              o.build.lock.empty() ? "records" : o.build.lock.c_str(), mib(report.weight_bytes),
-              mib(report.arena_bytes));
+  const std::string source = o.build.lock.empty()
+                                 ? absl::StrCat(report.tuned_kernels, " from records")
+                                 : absl::StrCat("as ", o.build.lock, " pins them, ", report.tuned_kernels, " tuned");
+  std::printf("%s: %d kernels (%s), %.1f MiB of weights, %.2f MiB of activations and scratch\n", o.output.c_str(),
+              report.kernels, source.c_str(), mib(report.weight_bytes), mib(report.arena_bytes));
   return absl::OkStatus();
 }
 

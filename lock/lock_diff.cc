@@ -1,7 +1,7 @@
 #include "lock/lock_diff.h"
 
+#include <algorithm>
 #include <map>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,6 +44,10 @@ EntryDiff DiffEntries(const LockEntry& a, const LockEntry& b) {
   AddSetting(diff, "winograd", a.pins.winograd, b.pins.winograd);
   AddSetting(diff, "verdict", a.pins.verdict, b.pins.verdict);
   AddSetting(diff, "model", a.pins.model_hash, b.pins.model_hash);
+  const auto taken = [](const LockPins& pins) {
+    return absl::StrCat(std::ranges::count(pins.alternatives, true, &LockedAlternative::taken));
+  };
+  AddSetting(diff, "alternatives taken", taken(a.pins), taken(b.pins));
   std::map<std::string, std::pair<const LockedKernel*, const LockedKernel*>> kernels;
   for (const LockedKernel& k : a.pins.kernels) kernels[k.workload].first = &k;
   for (const LockedKernel& k : b.pins.kernels) kernels[k.workload].second = &k;
@@ -66,8 +70,8 @@ EntryDiff DiffEntries(const LockEntry& a, const LockEntry& b) {
       change.after = ChoiceText(*after);
       change.after_s = Measured(is);
     }
-    change.why = before == nullptr  ? "new in the model"
-                 : after == nullptr ? "gone from the model"
+    change.why = before == nullptr  ? "runs now, and did not before"
+                 : after == nullptr ? "does not run any more"
                                     : Why(*before, was, *after, is);
   }
   return diff;

@@ -1,11 +1,11 @@
 // The lock's file. Objects keep their order, so that the same lock is the same text.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "lock/lock.h"
 #include "security/files.h"
 #include "security/secret.h"

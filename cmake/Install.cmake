@@ -18,3 +18,16 @@ install(FILES ${CMAKE_BINARY_DIR}/package/TemperConfig.cmake ${CMAKE_BINARY_DIR}
 file(RELATIVE_PATH TEMPER_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/package/temper.pc.in ${CMAKE_BINARY_DIR}/package/temper.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/package/temper.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cmake)
+
+# `cpack -G DEB` in the build folder: one package of all components, which needs what deploy/packages.txt says of `run`.
+file(STRINGS deploy/packages.txt TEMPER_RUN_PACKAGES REGEX "^[a-z0-9.+-]+ +run$")
+list(TRANSFORM TEMPER_RUN_PACKAGES REPLACE " +run$" "")
+list(JOIN TEMPER_RUN_PACKAGES ", " CPACK_DEBIAN_PACKAGE_DEPENDS)
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The authors of Temper")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Tunes neural networks for the machine at hand, and compiles them")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+include(CPack)

@@ -158,5 +158,24 @@ TEST_F(InstallTest, ThePartsAreThereAndPkgConfigFindsThem) {
   EXPECT_TRUE(fs::exists(fs::path(include) / "temper/model.h")) << flags.out;
 }
 
+TEST_F(InstallTest, ADebianPackageHoldsAllOfItAndNamesWhatItNeeds) {
+  if (Shell("dpkg-deb --version").code != 0) GTEST_SKIP() << "this is no Debian";
+  const std::string cpack = (fs::path(CMAKE_COMMAND).parent_path() / "cpack").string();
+  Must(cpack + " --config " TEMPER_BINARY_DIR "/CPackConfig.cmake -B " + dir_ + "/deb");
+  std::string package;
+  for (const auto& file : fs::directory_iterator(dir_ + "/deb")) {
+    if (file.path().extension() == ".deb") package = file.path();
+  }
+  ASSERT_FALSE(package.empty());
+  const Result needs = Shell("dpkg-deb --field " + package + " Depends");
+  EXPECT_NE(needs.out.find("libllvm19, libgrpc++1.51"), std::string::npos) << needs.out;
+  Must("dpkg-deb --extract " + package + " " + dir_ + "/root");
+  const Result help = Shell(dir_ + "/root/usr/bin/temper lock --help");
+  EXPECT_EQ(help.code, 0) << help.out;
+  for (const char* file :
+       {"include/temper/model.hpp", "lib/cmake/Temper/TemperModels.cmake", "lib/pkgconfig/temper.pc"})
+    EXPECT_TRUE(fs::exists(dir_ + "/root/usr/" + file)) << file;
+}
+
 }  // namespace
 }  // namespace temper::cli_test

@@ -72,6 +72,7 @@ void AddEvidence(const LockEvidence& evidence, std::vector<ChosenKernel>& kernel
     kernel.measured = known.measured;
     kernel.share = known.share;
     kernel.choice.device = known.device;
+    kernel.choice.stale = known.stale;
     if (known.record != 0) kernel.choice.record = std::to_string(known.record);
   }
 }
@@ -173,7 +174,10 @@ absl::StatusOr<PackageReport> WritePlan(const BuildPlan& plan, const std::string
     if (found == choices.end()) return absl::InternalError(absl::StrCat("nothing was planned for ", Text(w)));
     KernelChoice choice = *found->second;
     // Records and devices are a lock's evidence: what a package says of them may not change its bytes.
-    if (!plan.lock_digest.empty()) choice.record.clear();
+    if (!plan.lock_digest.empty()) {
+      choice.record.clear();
+      choice.stale = false;
+    }
     return choice;
   };
   return WritePackage(plan.graph, plan.target, choose, dir, {.prefix = prefix, .lock = plan.lock_digest});

@@ -44,7 +44,7 @@ absl::StatusOr<LockEntry> EntryOf(const BuildPlan& plan, const ModelOptions& mod
     if (def == nullptr) return absl::InternalError(absl::StrCat("no template is called ", choice.template_name));
     pins.kernels.push_back({workload, kernel.uses, choice.template_name, def->version, Text(choice.config)});
     KernelEvidence& known = evidence.kernels[KernelId(workload)];
-    known = {kernel.source, choice.device, 0, kernel.seconds, kernel.measured, kernel.share};
+    known = {kernel.source, choice.device, 0, kernel.seconds, kernel.measured, kernel.share, choice.stale};
     if (!choice.record.empty() && !absl::SimpleAtoi(choice.record, &known.record))
       return absl::InternalError(absl::StrCat("'", choice.record, "' is no record's number"));
   }

@@ -56,6 +56,7 @@ struct KernelEvidence {
   double seconds = 0;     // of one run
   bool measured = false;  // else an estimate
   double share = 0;       // of the model's time
+  bool stale = false;     // of the record: another code generator measured it
 };
 
 struct LockEvidence {

@@ -65,8 +65,8 @@ LockPins PinsFrom(const std::string& target, const Json& json) {
 Json ToJson(const LockEvidence& evidence) {
   Json kernels = Json::object();
   for (const auto& [id, k] : evidence.kernels) {
-    kernels[id] = {{"source", k.source},    {"device", k.device},     {"record", k.record},
-                   {"ms", k.seconds * 1e3}, {"measured", k.measured}, {"share", k.share}};
+    kernels[id] = {{"source", k.source},     {"device", k.device}, {"record", k.record}, {"ms", k.seconds * 1e3},
+                   {"measured", k.measured}, {"share", k.share},   {"stale", k.stale}};
   }
   return {{"device", evidence.device}, {"verdict_job", evidence.verdict_job}, {"kernels", kernels}};
 }
@@ -81,7 +81,8 @@ LockEvidence EvidenceFrom(const Json& json) {
                             k.at("record").get<int64_t>(),
                             k.at("ms").get<double>() * 1e-3,
                             k.at("measured").get<bool>(),
-                            k.at("share").get<double>()};
+                            k.at("share").get<double>(),
+                            k.at("stale").get<bool>()};
   }
   return evidence;
 }

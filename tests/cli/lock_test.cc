@@ -138,6 +138,35 @@ TEST_F(LockTest, TheSameLockGivesTheSameBytesWhateverTheDatabaseHolds) {
   EXPECT_EQ(from_record, 1);
 }
 
+// What is known of a choice is no part of it.
+TEST_F(LockTest, EvidenceChangesNoByte) {
+  MakeLock("--untuned");
+  Record record = RecordOfAnotherConfig("here", 2);
+  record.codegen_id = "of-old";
+  Store(record);
+  MakeLock("--db " + db_);
+  ASSERT_EQ(Compile().code, 0);
+  const auto package = Contents(dir_ + "/package");
+  Edit([](json& lock) {
+    json& evidence = lock["entries"][0]["evidence"];
+    evidence["device"] = "another";
+    for (json& kernel : evidence["kernels"]) {
+      kernel["record"] = 99;
+      kernel["source"] = "other_device";
+      kernel["device"] = "there";
+      kernel["ms"] = 1.5;
+      kernel["stale"] = !kernel["stale"].get<bool>();
+    }
+  });
+  ASSERT_EQ(Compile().code, 0);
+  EXPECT_TRUE(Contents(dir_ + "/package") == package);
+  Edit([](json& lock) { lock["entries"][0]["evidence"]["kernels"] = json::object(); });
+  ASSERT_EQ(Compile().code, 0) << "evidence may be gone";
+  EXPECT_TRUE(Contents(dir_ + "/package") == package);
+  fs::remove_all(dir_ + "/package");
+  Refuses(Compile("--min-coverage 0.01"), "--min-coverage wants 1.0 %");
+}
+
 TEST_F(LockTest, SeveralTargetsShareOneFile) {
   MakeLock();
   const std::string one = Bytes(lock_);

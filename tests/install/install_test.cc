@@ -65,6 +65,12 @@ class InstallTest : public CliTest {
     WriteScale(folder + "/thrice.onnx", 3, false);
     Must(prefix_ + "/bin/temper lock " + folder + "/twice.onnx --untuned -o " + folder + "/twice.lock");
   }
+  // A project of one call.
+  static void WriteLists(const std::string& folder, const std::string& call) {
+    std::ofstream(folder + "/CMakeLists.txt")
+        << "cmake_minimum_required(VERSION 3.25)\nproject(one LANGUAGES CXX)\nfind_package(Temper REQUIRED)\n"
+        << call << "\n";
+  }
   std::string Configure(const std::string& folder) const {
     return std::string(CMAKE_COMMAND) + " -G Ninja -S " + folder + " -B " + folder +
            "/build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=" + prefix_;
@@ -130,9 +136,7 @@ TEST_F(InstallTest, AModelThatIsDeclaredWronglyEndsTheConfiguration) {
   const std::string folder = dir_ + "/wrong";
   MakeProject(folder);
   const auto refused = [&](const std::string& call, const std::string& says) {
-    std::ofstream(folder + "/CMakeLists.txt")
-        << "cmake_minimum_required(VERSION 3.25)\nproject(wrong LANGUAGES CXX)\nfind_package(Temper REQUIRED)\n"
-        << call << "\n";
+    WriteLists(folder, call);
     const Result result = Shell(Configure(folder));
     EXPECT_NE(result.code, 0) << call;
     EXPECT_NE(result.out.find(says), std::string::npos) << result.out;
@@ -141,6 +145,25 @@ TEST_F(InstallTest, AModelThatIsDeclaredWronglyEndsTheConfiguration) {
   refused("temper_add_model(TARGET Twice MODEL twice.onnx)", "a C identifier in lower case");
   refused("temper_add_model(TARGET twice MODEL twice.onnx LOK twice.lock)", "what is 'LOK;twice.lock'?");
   refused("temper_install_model(TARGET twice)", "is no target of temper_add_model");
+}
+
+TEST_F(InstallTest, ABuildThatDoesNotGetWhatItAskedForFailsAndSaysWhy) {
+  const std::string folder = dir_ + "/strict";
+  MakeProject(folder);
+  const auto fails = [&](const std::string& source, const std::string& says) {
+    WriteLists(folder, "temper_add_model(TARGET twice MODEL twice.onnx " + source +
+                           ")\nadd_custom_target(it ALL)\nadd_dependencies(it twice)");
+    Must(Configure(folder));
+    const Result result = Shell(Build(folder));
+    EXPECT_NE(result.code, 0) << source;
+    EXPECT_NE(result.out.find(says), std::string::npos) << source << ": " << result.out;
+  };
+  fails("LOCK twice.lock MIN_COVERAGE 0.9", "--min-coverage wants 90.0 %");
+  fails("LOCK twice.lock FOR llvm:haswell", "has no entry for target");
+  fails("LOCK twice.lock DEVICE none", "no entry for device 'none'");
+  fails("LOCK twice.lock SHAPES x=2,4", "other shapes");
+  fails("DB none.db", folder + "/none.db");
+  fails("SERVER unix:/nowhere/none DEVICE board", "/nowhere/none");
 }
 
 TEST_F(InstallTest, ThePartsAreThereAndPkgConfigFindsThem) {

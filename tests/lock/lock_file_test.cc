@@ -41,7 +41,7 @@ Lock Example() {
     pins.kernels = {{"(f32[4]) relu(0)", 2, "default", 3, "nv=1"}, {"(f32[2]) exp(0)", 1, "default", 3, "nv=2"}};
     LockEvidence evidence;
     evidence.device = "desk";
-    evidence.kernels[KernelId("(f32[4]) relu(0)")] = {"exact", "desk", 7, 1.25e-5, true, 0.75};
+    evidence.kernels[KernelId("(f32[4]) relu(0)")] = {"exact", "desk", 7, 1.25e-5, true, 0.75, true};
     PutEntry(lock, MakeEntry(pins, evidence));
   }
   return lock;

@@ -1,25 +1,195 @@
-// From a model's file to its package, as compile, bench and run do it.
-#include <cstdio>
+#include "cli/build.h"
 
-#include "cli/command.h"
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/utf8.h"
+#include "cli/json_line.h"
+#include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
 
 namespace temper {
+namespace {
 
-absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
-                                           const std::string& dir, const std::string& prefix) {
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(options));
-  TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
-  TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(model, target));
-  TEMPER_ASSIGN_OR_RETURN(std::vector<Task> tasks, ExtractTasks(graph));
-  TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(ModelHash(tasks), target));
-  if (records->kept_default_by() != 0) {
-    std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
-                static_cast<long long>(records->kept_default_by()));
+std::vector<std::string> Ids(const std::vector<Workload>& workloads) {
+  std::vector<std::string> ids;
+  for (const Workload& w : workloads) ids.push_back(KernelId(Text(w)));
+  return ids;
+}
+
+// Alternatives of the same kernels are decided alike, so one stands for all of them.
+absl::StatusOr<std::vector<LockedAlternative>> LockedAlternatives(const Graph& graph, const std::vector<bool>& taken) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<AlternativeKernels> all, KernelsOfAlternatives(graph));
+  std::vector<LockedAlternative> result;
+  for (size_t i = 0; i < all.size(); ++i) {
+    LockedAlternative a{Ids(all[i].replaced), Ids(all[i].instead), taken[i]};
+    if (std::ranges::find(result, a) == result.end()) result.push_back(std::move(a));
   }
-  TEMPER_RETURN_IF_ERROR(records->TakeAlternatives(graph, target));
-  auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
-  return WritePackage(graph, target, choose, dir, nullptr, prefix);
+  return result;
+}
+
+// The lock decides; what was said on the command line too may not be something else.
+absl::StatusOr<ModelOptions> OptionsOf(const ModelOptions& given, const Lock& lock, const LockPins& pins) {
+  ModelOptions model = given;
+  std::ranges::sort(model.shapes);
+  if (!given.shapes.empty() && model.shapes != pins.shapes)
+    return absl::FailedPreconditionError(absl::StrCat(lock.path, " was made with other shapes than --shape gives"));
+  if (!given.winograd.empty() && given.winograd != pins.winograd) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(lock.path, " was made with --winograd ", pins.winograd, ", not ", given.winograd));
+  }
+  model.shapes = pins.shapes;
+  model.winograd = pins.winograd;
+  return model;
+}
+
+std::string TuneAndLock(const ModelOptions& model, const RecordOptions& records, const Lock& lock) {
+  std::string command = absl::StrCat(TuneCommand(model, records), " && temper lock ", Quoted(model.path));
+  for (const std::string& shape : model.shapes) absl::StrAppend(&command, " --shape ", Quoted(shape));
+  if (model.winograd == "off") command += " --winograd off";
+  if (!records.device.empty()) absl::StrAppend(&command, " --device ", Quoted(records.device));
+  if (!records.target.empty()) absl::StrAppend(&command, " --target ", Quoted(records.target));
+  return absl::StrCat(command, " -o ", Quoted(lock.path));
+}
+
+void PrintMissing(const LockFit& fit, const std::string& command) {
+  std::fprintf(stderr, "kernels without a choice in the lock:\n");
+  for (const Workload& w : fit.missing) std::fprintf(stderr, "  %s\n", Escaped(Describe(w)).c_str());
+  std::fprintf(stderr, "to tune and lock them: %s\n", Escaped(command).c_str());
+}
+
+// Where the lock's choices came from, as its evidence says; what it does not say stays as it is.
+void AddEvidence(const LockEvidence& evidence, std::vector<ChosenKernel>& kernels) {
+  for (ChosenKernel& kernel : kernels) {
+    const auto found = evidence.kernels.find(KernelId(Text(kernel.workload)));
+    if (found == evidence.kernels.end()) continue;
+    const KernelEvidence& known = found->second;
+    kernel.source = known.source;
+    kernel.seconds = known.seconds;
+    kernel.measured = known.measured;
+    kernel.share = known.share;
+    kernel.choice.device = known.device;
+    kernel.choice.stale = known.stale;
+    if (known.record != 0) kernel.choice.record = std::to_string(known.record);
+  }
+}
+
+absl::Status WriteReport(const BuildPlan& plan, const ModelOptions& model, const std::string& path) {
+  const nlohmann::ordered_json report = {{"model", ModelName(model.path)},
+                                         {"target", Text(plan.target)},
+                                         {"device", plan.device},
+                                         {"lock", plan.lock_digest},
+                                         {"coverage", CoverageOf(plan.kernels)},
+                                         {"kernels", CoverageReport(plan.kernels)}};
+  std::ofstream out(path, std::ios::binary);
+  out << JsonText(report, 1) << "\n";
+  out.close();
+  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const RecordOptions& options) {
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(options));
+  BuildPlan plan;
+  plan.device = options.device;
+  TEMPER_ASSIGN_OR_RETURN(plan.target, records->ResolveTarget());
+  TEMPER_ASSIGN_OR_RETURN(plan.graph, LoadModel(model, plan.target));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(plan.graph));
+  plan.model_hash = ModelHash(tasks);
+  TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(plan.model_hash, plan.target));
+  plan.verdict = records->verdict();
+  plan.verdict_job = records->verdict_job();
+  const bool keeps_defaults = plan.verdict == "default";
+  if (keeps_defaults) {
+    std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
+                static_cast<long long>(plan.verdict_job));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<bool> faster, records->FasterAlternatives(plan.graph, plan.target));
+  TEMPER_ASSIGN_OR_RETURN(plan.alternatives, LockedAlternatives(plan.graph, faster));
+  TakeAlternatives(plan.graph, faster);
+  const auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
+  TEMPER_ASSIGN_OR_RETURN(plan.kernels, ChooseKernels(plan.graph, plan.target, choose, plan.device, keeps_defaults));
+  return plan;
+}
+
+absl::StatusOr<BuildPlan> PlanFromLock(const ModelOptions& given, const RecordOptions& records,
+                                       const std::string& path) {
+  TEMPER_ASSIGN_OR_RETURN(const Lock lock, ReadLock(path));
+  std::string wanted;
+  if (!records.target.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(records.target));
+    wanted = Text(target);
+  }
+  TEMPER_ASSIGN_OR_RETURN(const LockEntry* entry, FindEntry(lock, wanted, records.device));
+  const absl::Status whole = CheckWhole(lock, *entry);
+  BuildPlan plan;
+  TEMPER_ASSIGN_OR_RETURN(plan.target, ParseTarget(entry->pins.target));
+  if (whole.ok()) TEMPER_RETURN_IF_ERROR(CheckBuild(lock, *entry, plan.target));
+  TEMPER_ASSIGN_OR_RETURN(const ModelOptions model, OptionsOf(given, lock, entry->pins));
+  TEMPER_ASSIGN_OR_RETURN(plan.graph, LoadModel(model, plan.target));
+  TEMPER_ASSIGN_OR_RETURN(const LockFit fit, FitLock(*entry, plan.graph));
+  const absl::Status fits = CheckFit(lock, *entry, fit, model.path);
+  if (fit.knows_some && !fit.missing.empty()) {
+    RecordOptions asked = records;
+    if (asked.device.empty()) asked.device = entry->evidence.device;
+    if (asked.target.empty() && asked.device.empty() && lock.entries.size() > 1) asked.target = entry->pins.target;
+    PrintMissing(fit, TuneAndLock(model, asked, lock));
+  }
+  TEMPER_RETURN_IF_ERROR(whole);
+  TEMPER_RETURN_IF_ERROR(fits);
+  TakeAlternatives(plan.graph, fit.taken);
+  plan.device = entry->evidence.device;
+  plan.lock_digest = entry->digest;
+  plan.model_hash = entry->pins.model_hash;
+  plan.verdict = entry->pins.verdict;
+  TEMPER_ASSIGN_OR_RETURN(
+      plan.kernels, ChooseKernels(plan.graph, plan.target, ChooserOf(*entry), plan.device, plan.verdict == "default"));
+  AddEvidence(entry->evidence, plan.kernels);
+  return plan;
+}
+
+absl::Status CheckCoverage(const BuildPlan& plan, double least, const ModelOptions& model,
+                           const RecordOptions& records) {
+  constexpr double kRounding = 1e-9;  // shares that should sum up to 1
+  const double coverage = CoverageOf(plan.kernels);
+  if (coverage >= least - kRounding) return absl::OkStatus();
+  RecordOptions asked = records;
+  if (asked.device.empty()) asked.device = plan.device;
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%.1f %% of the model's time is in kernels that were measured, and --min-coverage wants %.1f %%; "
+                      "to tune the rest: %s",
+                      100 * coverage, 100 * least, TuneCommand(model, asked)));
+}
+
+absl::StatusOr<PackageReport> WritePlan(const BuildPlan& plan, const std::string& dir, const std::string& prefix) {
+  std::map<std::string, const KernelChoice*> choices;
+  for (const ChosenKernel& kernel : plan.kernels) choices[Text(kernel.workload)] = &kernel.choice;
+  const auto choose = [&](const Workload& w, const Target&) -> absl::StatusOr<KernelChoice> {
+    const auto found = choices.find(Text(w));
+    if (found == choices.end()) return absl::InternalError(absl::StrCat("nothing was planned for ", Text(w)));
+    KernelChoice choice = *found->second;
+    // Records and devices are a lock's evidence: what a package says of them may not change its bytes.
+    if (!plan.lock_digest.empty()) {
+      choice.record.clear();
+      choice.stale = false;
+    }
+    return choice;
+  };
+  return WritePackage(plan.graph, plan.target, choose, dir, {.prefix = prefix, .lock = plan.lock_digest});
+}
+
+absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& records,
+                                           const std::string& dir, const BuildOptions& options) {
+  TEMPER_ASSIGN_OR_RETURN(const BuildPlan plan, options.lock.empty() ? PlanFromRecords(model, records)
+                                                                     : PlanFromLock(model, records, options.lock));
+  if (!options.report.empty()) TEMPER_RETURN_IF_ERROR(WriteReport(plan, model, options.report));
+  TEMPER_RETURN_IF_ERROR(CheckCoverage(plan, options.min_coverage, model, records));
+  return WritePlan(plan, dir, options.prefix);
 }
 
 }  // namespace temper

@@ -23,6 +23,9 @@ using AddCommand = void (*)(CLI::App& app, Action* action);
 
 void AddTune(CLI::App& app, Action* action);
 void AddCompile(CLI::App& app, Action* action);
+void AddLock(CLI::App& app, Action* action);
+void AddDiff(CLI::App& app, Action* action);
+void AddVerify(CLI::App& app, Action* action);
 void AddBench(CLI::App& app, Action* action);
 void AddRun(CLI::App& app, Action* action);
 void AddTasks(CLI::App& app, Action* action);
@@ -51,7 +54,7 @@ CLI::Validator ZeroOrMore();
 struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224
-  std::string winograd = "on";
+  std::string winograd;             // "on", "off"; empty: nothing was said, which means on
   bool print_passes = false;
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);
@@ -61,7 +64,8 @@ absl::StatusOr<Graph> ImportModel(const ModelOptions& options);
 // For the device that it is meant for, which has to be known by then.
 absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph);
 absl::StatusOr<Graph> LoadModel(const ModelOptions& options, const Target& target);  // both
-std::string ModelName(const std::string& path);  // the file's name without folders and ending
+std::string ModelName(const std::string& path);   // the file's name without folders and ending
+std::string Quoted(const std::string& argument);  // as a shell takes it
 // "conv2d+add+relu 1x64x56x56 * 64x64x3x3 -> 1x64x56x56": the operators, the anchor's operands, the result.
 std::string Describe(const Workload& w);
 
@@ -73,6 +77,9 @@ struct RecordOptions : ConnectOptions {
 void AddRecordOptions(CLI::App* command, RecordOptions* options);
 // --db, else TEMPER_DB, else $XDG_DATA_HOME/temper/records.db (~/.local/share by default); its folder is made.
 std::string DatabasePath(const RecordOptions& options);
+
+// What tunes the model with the same choices. A job looks at every operator before it goes deeper into any.
+std::string TuneCommand(const ModelOptions& model, const RecordOptions& records);
 
 // The text of the target that most devices of the key have, those at work before others; empty: the server knows none.
 absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key);
@@ -86,12 +93,14 @@ class Records {
   absl::StatusOr<Target> ResolveTarget();
   // Where the newest job that measured the model end to end kept its default, Choose gives defaults from now on.
   absl::Status ObeyVerdict(const std::string& model_hash, const Target& t);
-  int64_t kept_default_by() const { return kept_default_by_; }  // that job; 0: none
+  const std::string& verdict() const { return verdict_; }  // "tuned", "default", or empty: none, or none was asked for
+  int64_t verdict_job() const { return verdict_job_; }     // that job; 0: none
   // The best record for the workload, or its default. Records of another template version are passed over; those of
   // another codegen id are marked stale, or passed over under --strict.
   absl::StatusOr<KernelChoice> Choose(const Workload& w, const Target& t);
   // Takes the graph's alternatives that records of these very workloads say are faster, as Choose chooses them.
   absl::Status TakeAlternatives(Graph& graph, const Target& t);
+  absl::StatusOr<std::vector<bool>> FasterAlternatives(const Graph& graph, const Target& t);  // which these are
   // What is fastest by the records, whatever it would be compared with.
   absl::StatusOr<std::optional<BestAnswer>> Best(const Workload& w, const Target& t);
   // All records, in id order; of --device where it is given.
@@ -104,12 +113,9 @@ class Records {
   RecordOptions options_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<TunerClient> client_;
-  int64_t kept_default_by_ = 0;
+  std::string verdict_;
+  int64_t verdict_job_ = 0;
 };
-
-// Builds the model with the best configs known into `dir`; says on stdout where a verdict forbids them.
-absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& options,
-                                           const std::string& dir, const std::string& prefix = "");
 
 // --- tensors and files ---
 absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);  // .npy or .pb (ONNX TensorProto)

@@ -9,9 +9,9 @@
 namespace temper {
 namespace {
 
-constexpr AddCommand kCommands[] = {AddTune,     AddCompile, AddBench,   AddRun,   AddTasks,   AddExplain,
-                                    AddPretrain, AddDb,      AddDevices, AddJobs,  AddWatch,   AddCancel,
-                                    AddDevice,   AddToken,   AddAudit,   AddDrain, AddUndrain, AddPriority};
+constexpr AddCommand kCommands[] = {AddTune,   AddCompile, AddLock,     AddDiff,  AddVerify,  AddBench,   AddRun,
+                                    AddTasks,  AddExplain, AddPretrain, AddDb,    AddDevices, AddJobs,    AddWatch,
+                                    AddCancel, AddDevice,  AddToken,    AddAudit, AddDrain,   AddUndrain, AddPriority};
 
 int Main(int argc, char** argv) {
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");

@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "compiler/frontend/onnx/importer.h"
@@ -49,16 +50,22 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
   command->add_option("model", options->path, what)->required();
   command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)");
   command
-      ->add_option("--winograd", options->winograd,
-                   "on, or off: 3x3 convolutions by the direct algorithm alone, whose rounding errors are smaller")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
+      ->add_option(
+          "--winograd", options->winograd,
+          "on (the default), or off: 3x3 convolutions by the direct algorithm alone, whose rounding errors are smaller")
+      ->check(CLI::IsMember({"on", "off"}));
   command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
 }
 
 bool IsPackage(const std::string& path) { return std::filesystem::is_directory(path); }
 
 std::string ModelName(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+std::string Quoted(const std::string& argument) {
+  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
+  const bool plain = !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
+  return plain ? argument : absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}), "'");
+}
 
 std::string Describe(const Workload& w) {
   const auto shape_of = [&](int arg) { return arg < 0 ? "_" : ShapeText(w.TypeOf(arg).shape); };
@@ -82,7 +89,7 @@ absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {
 
 absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph) {
   PipelineOptions pipeline;
-  pipeline.winograd = options.winograd == "on";
+  pipeline.winograd = options.winograd != "off";
   pipeline.print = options.print_passes ? &std::cout : nullptr;
   return Optimize(graph, target, pipeline);
 }

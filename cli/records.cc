@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
@@ -53,6 +54,17 @@ absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& opti
   return records;
 }
 
+std::string TuneCommand(const ModelOptions& model, const RecordOptions& records) {
+  std::string command = absl::StrCat("temper tune ", Quoted(model.path));
+  for (const std::string& shape : model.shapes) absl::StrAppend(&command, " --shape ", Quoted(shape));
+  if (model.winograd == "off") command += " --winograd off";
+  if (!records.db.empty()) absl::StrAppend(&command, " --db ", Quoted(records.db));
+  if (!records.server.empty()) absl::StrAppend(&command, " --server ", Quoted(records.server));
+  if (!records.device.empty()) absl::StrAppend(&command, " --device ", Quoted(records.device));
+  if (!records.target.empty()) absl::StrAppend(&command, " --target ", Quoted(records.target));
+  return command + " --time-budget 2m";
+}
+
 absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, client.ListDevices());
   std::map<std::string, std::pair<int, int>> served;  // by target: devices at work, and all
@@ -100,11 +112,11 @@ absl::Status Records::ObeyVerdict(const std::string& model_hash, const Target& t
   if (store_ != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const std::optional<JobRow> job,
                             store_->LatestVerdict(model_hash, Text(t), options_.device));
-    if (job.has_value() && job->build_with == "default") kept_default_by_ = job->id;
+    if (job.has_value()) std::tie(verdict_, verdict_job_) = std::make_pair(job->build_with, job->id);
   } else if (client_ != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const std::optional<TunerClient::Verdict> verdict,
                             client_->QueryVerdict(model_hash, Text(t), options_.device));
-    if (verdict.has_value() && verdict->build_with == "default") kept_default_by_ = verdict->job;
+    if (verdict.has_value()) std::tie(verdict_, verdict_job_) = std::make_pair(verdict->build_with, verdict->job);
   }
   return absl::OkStatus();
 }
@@ -144,7 +156,7 @@ absl::Status Records::Scan(const std::function<void(const Record&)>& visit) {
 
 absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t) {
   TEMPER_ASSIGN_OR_RETURN(KernelChoice untuned, ChooseDefault(w, t));
-  if (options_.untuned || kept_default_by_ != 0) return untuned;
+  if (options_.untuned || verdict_ == "default") return untuned;
   BestQuery query = QueryFor(w, t);
   query.default_template = untuned.template_name;
   query.default_config = Text(untuned.config);
@@ -157,16 +169,23 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
       !def->space(w, t).Check(*config).ok())
     return untuned;
   return KernelChoice{best->record.template_name,      *config, best->level,
-                      std::to_string(best->record.id), stale,   MedianCost(best->record)};
+                      std::to_string(best->record.id), stale,   MedianCost(best->record),
+                      best->record.device_key};
 }
 
 absl::Status Records::TakeAlternatives(Graph& graph, const Target& t) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<bool> faster, FasterAlternatives(graph, t));
+  temper::TakeAlternatives(graph, faster);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> Records::FasterAlternatives(const Graph& graph, const Target& t) {
   const auto seconds = [&](const Workload& w) -> absl::StatusOr<std::optional<double>> {
     TEMPER_ASSIGN_OR_RETURN(const KernelChoice choice, Choose(w, t));
     if (choice.seconds <= 0 || choice.level == "borrowed") return std::nullopt;
     return choice.seconds;
   };
-  return ChooseAlternatives(graph, seconds).status();
+  return temper::FasterAlternatives(graph, seconds);
 }
 
 }  // namespace temper

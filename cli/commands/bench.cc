@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
+#include "cli/build.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "cli/report/profile.h"

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "cli/build.h"
 #include "cli/command.h"
 
 namespace temper {
@@ -9,15 +10,18 @@ namespace {
 struct Options {
   ModelOptions model;
   RecordOptions records;
-  std::string output, prefix;
+  BuildOptions build;
+  std::string output;
 };
 
 absl::Status Compile(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(PackageReport report, BuildPackage(o.model, o.records, o.output, o.prefix));
+  TEMPER_ASSIGN_OR_RETURN(PackageReport report, BuildPackage(o.model, o.records, o.output, o.build));
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
-  std::printf("%s: %d kernels (%d from records), %.1f MiB of weights, %.2f MiB of activations and scratch\n",
-              o.output.c_str(), report.kernels, report.tuned_kernels, mib(report.weight_bytes),
-              mib(report.arena_bytes));
+  const std::string source = o.build.lock.empty()
+                                 ? absl::StrCat(report.tuned_kernels, " from records")
+                                 : absl::StrCat("as ", o.build.lock, " pins them, ", report.tuned_kernels, " tuned");
+  std::printf("%s: %d kernels (%s), %.1f MiB of weights, %.2f MiB of activations and scratch\n", o.output.c_str(),
+              report.kernels, source.c_str(), mib(report.weight_bytes), mib(report.arena_bytes));
   return absl::OkStatus();
 }
 
@@ -32,12 +36,25 @@ void AddCompile(CLI::App& app, Action* action) {
   command->add_option("-o,--output", o->output, "directory of the package")->required();
   command->add_option("--target", o->records.target,
                       "what to compile for: host, llvm:haswell, ... (default: the device's, or this machine)");
-  command->add_option("--prefix", o->prefix,
+  command->add_option("--prefix", o->build.prefix,
                       "name the library lib<prefix>.so and its functions <prefix>_create, <prefix>_run, ..., so that a "
                       "program can link several models");
-  command->add_flag("--untuned", o->records.untuned, "default configs only");
-  command->add_flag("--strict", o->records.strict, "no records of another code generator's version");
-  command->footer("Example:\n  temper compile resnet50.onnx -o resnet50.temper");
+  CLI::Option* lock = command->add_option(
+      "--lock", o->build.lock, "FILE of `temper lock`: its choices, and nothing else; no database, server or network");
+  command->add_option("--report", o->build.report,
+                      "write to FILE where each kernel's choice is from, and its share of the time");
+  command
+      ->add_option("--min-coverage", o->build.min_coverage,
+                   "fail where less than this part of the model's time, such as 0.9, is in kernels that were measured")
+      ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* untuned = command->add_flag("--untuned", o->records.untuned, "default configs only");
+  CLI::Option* strict =
+      command->add_flag("--strict", o->records.strict, "no records of another code generator's version");
+  lock->excludes(untuned)->excludes(strict);
+  for (const char* source : {"--db", "--server"}) lock->excludes(command->get_option(source));
+  command->footer(
+      "Examples:\n  temper compile resnet50.onnx -o resnet50.temper\n  temper compile resnet50.onnx --lock "
+      "resnet50.lock --min-coverage 0.9 -o resnet50.temper");
   command->callback([o, action] { *action = [o] { return Compile(*o); }; });
 }
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
@@ -215,23 +214,6 @@ void PrintJson(const Json& json) { std::printf("%s\n", JsonText(json).c_str()); 
 
 // --- the command ---
 
-std::string Quoted(const std::string& argument) {
-  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
-  const bool plain = !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
-  return plain ? argument : absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}), "'");
-}
-
-// What tunes the model with the same choices. A job looks at every operator before it goes deeper into any.
-std::string TuneCommand(const Options& o) {
-  std::string command = absl::StrCat("temper tune ", Quoted(o.model.path));
-  for (const std::string& shape : o.model.shapes) absl::StrAppend(&command, " --shape ", Quoted(shape));
-  if (o.model.winograd == "off") command += " --winograd off";
-  if (!o.records.db.empty()) absl::StrAppend(&command, " --db ", Quoted(o.records.db));
-  if (!o.records.server.empty()) absl::StrAppend(&command, " --server ", Quoted(o.records.server));
-  if (!o.records.device.empty()) absl::StrAppend(&command, " --device ", Quoted(o.records.device));
-  return command + " --time-budget 2m";
-}
-
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
@@ -278,7 +260,7 @@ absl::Status Explain(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(o.model, target));
   TEMPER_RETURN_IF_ERROR(records->TakeAlternatives(graph, target));
   TEMPER_ASSIGN_OR_RETURN(const Explanation e, ExplainModel(graph, target, *records, o.records.device, now_ms));
-  const std::string command = TuneCommand(o);
+  const std::string command = TuneCommand(o.model, o.records);
   if (!o.html.empty()) TEMPER_RETURN_IF_ERROR(WriteFile(o.html, ExplanationPage(e, command)));
   std::vector<const OperatorReport*> shown;
   for (const OperatorReport& op : e.operators) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
+#include "cli/build.h"
 #include "cli/command.h"
 
 namespace temper {

@@ -54,6 +54,9 @@ struct CodeGenerator {
   // Runs the kernel `symbol` of the artifact's code; what it returns is as of temper_kernel. Null where the code is
   // the host's own machine code, which needs nobody to run it.
   int32_t (*launch)(const char* code, int64_t bytes, const char* symbol, const temper_call* call) = nullptr;
+  // "LLVM 19.1.7": the tools that it runs on, as they are in this process. The same nest may become other bytes under
+  // others. Null: there are none.
+  std::string (*tools)() = nullptr;
 };
 std::span<const CodeGenerator> AllCodeGenerators();
 // kUnimplemented, one line that names the generator: nothing generates its code.
@@ -64,6 +67,7 @@ absl::StatusOr<Artifact> CompileKernels(const std::vector<CodegenInput>& kernels
 absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, const Target& target,
                                      std::string_view form);
 std::string CodegenId(const Target& target);
+std::string CodegenTools(const Target& target);  // CodeGenerator::tools; empty: there are none
 
 // Raised by hand when the code that "llvm" generates for the same nest changes; tests/codegen/golden_test.cc says when.
 inline constexpr int kCodegenVersion = 5;

@@ -10,7 +10,7 @@ namespace temper {
 namespace {
 
 constexpr CodeGenerator kGenerators[] = {
-    {"llvm", LlvmId, CompileByLlvm, EmitTextByLlvm},
+    {"llvm", LlvmId, CompileByLlvm, EmitTextByLlvm, nullptr, LlvmTools},
     {"interpreter", InterpreterId, CompileForInterpreter, EmitNestText, LaunchByInterpreter},
 };
 
@@ -39,6 +39,11 @@ absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, c
 std::string CodegenId(const Target& target) {
   const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
   return generator.ok() ? (*generator)->id() : "";
+}
+
+std::string CodegenTools(const Target& target) {
+  const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
+  return generator.ok() && (*generator)->tools != nullptr ? (*generator)->tools() : "";
 }
 
 }  // namespace temper

@@ -8,14 +8,22 @@
 namespace temper {
 namespace {
 
-// Of all these groups together; nullopt: that of one is not known.
-absl::StatusOr<std::optional<double>> SecondsOf(const Graph& g, const Aliases& aliases,
-                                                const std::vector<Group>& groups, const SecondsFn& seconds) {
-  double sum = 0;
+absl::StatusOr<std::vector<Workload>> WorkloadsOf(const Graph& g, const Aliases& aliases,
+                                                  const std::vector<Group>& groups) {
+  std::vector<Workload> workloads;
   for (const Group& group : groups) {
     if (aliases.Have(group)) continue;
-    TEMPER_ASSIGN_OR_RETURN(const Extracted extracted, Extract(g, group));
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> one, seconds(extracted.workload));
+    TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(g, group));
+    workloads.push_back(std::move(extracted.workload));
+  }
+  return workloads;
+}
+
+// Of all of them together; nullopt: that of one is not known.
+absl::StatusOr<std::optional<double>> SecondsOf(const std::vector<Workload>& workloads, const SecondsFn& seconds) {
+  double sum = 0;
+  for (const Workload& w : workloads) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> one, seconds(w));
     if (!one.has_value()) return std::nullopt;
     sum += *one;
   }
@@ -40,20 +48,46 @@ std::vector<Group> WithAlternatives(const std::vector<Group>& groups, std::span<
   return result;
 }
 
-absl::StatusOr<int> ChooseAlternatives(Graph& g, const SecondsFn& seconds) {
+absl::StatusOr<std::vector<AlternativeKernels>> KernelsOfAlternatives(const Graph& g) {
   const Aliases aliases(g);
-  std::vector<Alternative> chosen;
-  for (Alternative& a : g.alternatives) {
+  std::vector<AlternativeKernels> result;
+  for (const Alternative& a : g.alternatives) {
     std::vector<Group> replaced;
     for (int i : a.replaces) replaced.push_back(g.groups[static_cast<size_t>(i)]);
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> now, SecondsOf(g, aliases, replaced, seconds));
-    if (!now.has_value()) continue;
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> instead, SecondsOf(g, aliases, a.groups, seconds));
-    if (instead.has_value() && *instead < *now) chosen.push_back(std::move(a));
+    AlternativeKernels& kernels = result.emplace_back();
+    TEMPER_ASSIGN_OR_RETURN(kernels.replaced, WorkloadsOf(g, aliases, replaced));
+    TEMPER_ASSIGN_OR_RETURN(kernels.instead, WorkloadsOf(g, aliases, a.groups));
+  }
+  return result;
+}
+
+absl::StatusOr<std::vector<bool>> FasterAlternatives(const Graph& g, const SecondsFn& seconds) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<AlternativeKernels> alternatives, KernelsOfAlternatives(g));
+  std::vector<bool> faster;
+  for (const AlternativeKernels& kernels : alternatives) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<double> now, SecondsOf(kernels.replaced, seconds));
+    std::optional<double> instead;
+    if (now.has_value()) {
+      TEMPER_ASSIGN_OR_RETURN(instead, SecondsOf(kernels.instead, seconds));
+    }
+    faster.push_back(instead.has_value() && *instead < *now);
+  }
+  return faster;
+}
+
+void TakeAlternatives(Graph& g, const std::vector<bool>& taken) {
+  std::vector<Alternative> chosen;
+  for (size_t i = 0; i < g.alternatives.size(); ++i) {
+    if (taken[i]) chosen.push_back(std::move(g.alternatives[i]));
   }
   g.groups = WithAlternatives(g.groups, chosen);
   g.alternatives.clear();
-  return static_cast<int>(chosen.size());
+}
+
+absl::StatusOr<int> ChooseAlternatives(Graph& g, const SecondsFn& seconds) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<bool> taken, FasterAlternatives(g, seconds));
+  TakeAlternatives(g, taken);
+  return static_cast<int>(std::count(taken.begin(), taken.end(), true));
 }
 
 }  // namespace temper

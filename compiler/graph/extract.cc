@@ -97,6 +97,20 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g) {
   return tasks;
 }
 
+absl::StatusOr<std::vector<Task>> KernelsOf(const Graph& g) {
+  std::vector<Task> kernels;
+  absl::flat_hash_map<std::string, size_t> seen;
+  const Aliases aliases(g);
+  for (const Group& group : g.groups) {
+    if (aliases.Have(group)) continue;
+    TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g, group));
+    const auto [it, fresh] = seen.try_emplace(Text(e.workload), kernels.size());
+    if (fresh) kernels.push_back({std::move(e.workload), 0});
+    ++kernels[it->second].count;
+  }
+  return kernels;
+}
+
 std::string ModelHash(const std::vector<Task>& tasks) {
   std::vector<std::string> lines;
   for (const Task& task : tasks) lines.push_back(absl::StrCat(task.count, "x ", Text(task.workload), "\n"));

@@ -25,6 +25,9 @@ struct Task {
   bool alternative = false;  // of alternatives only: runs where they are chosen
 };
 absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
+// What a package of the graph is made of: each distinct workload of its groups, alternatives left out, with how often
+// it occurs. Groups that give no task for their size have theirs here. In order.
+absl::StatusOr<std::vector<Task>> KernelsOf(const Graph& g);
 // Of the workloads and their counts, in any order: models that agree in these are one model to the tuner. Stable.
 std::string ModelHash(const std::vector<Task>& tasks);
 

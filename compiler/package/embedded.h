@@ -6,6 +6,6 @@
 namespace temper {
 
 std::string_view RuntimeObject();  // compiler/runtime, one relocatable object
-std::string_view ModelHeader();    // compiler/runtime/model.h
+std::string_view ModelHeader();    // include/temper/model.h
 
 }  // namespace temper

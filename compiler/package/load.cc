@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/package/package.h"
 #include "compiler/package/prefix.h"
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 
 namespace temper {
 namespace {

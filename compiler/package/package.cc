@@ -42,8 +42,15 @@ struct BuiltKernel {
 
 class PackageWriter {
  public:
-  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose, CompileCache& cache, const std::string& prefix)
-      : g_(g), target_(t), choose_(choose), cache_(cache), prefix_(prefix), weights_(cache) {}
+  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose, CompileCache& cache,
+                const PackageOptions& options)
+      : g_(g),
+        target_(t),
+        choose_(choose),
+        cache_(cache),
+        prefix_(options.prefix),
+        lock_(options.lock),
+        weights_(cache) {}
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
     TEMPER_RETURN_IF_ERROR(CollectKernels());
@@ -60,8 +67,9 @@ class PackageWriter {
     objects_.emplace_back(RuntimeObject());
     TEMPER_RETURN_IF_ERROR(LinkLibrary(absl::StrCat(dir, "/", LibraryName(prefix_))));
     std::ofstream(dir + "/model.h") << HeaderOf(prefix_);
+    TEMPER_ASSIGN_OR_RETURN(const std::string library_hash, HashOfFile(absl::StrCat(dir, "/", LibraryName(prefix_))));
     std::ofstream manifest(dir + "/manifest.json");
-    manifest << Manifest() << "\n";
+    manifest << Manifest(library_hash) << "\n";
     manifest.close();
     if (!manifest)
       return absl::UnavailableError(absl::StrCat("cannot write ", dir, "/manifest.json: is the disk full?"));
@@ -266,7 +274,7 @@ class PackageWriter {
     return bytes;
   }
 
-  std::string Manifest() const {
+  std::string Manifest(const std::string& library_hash) const {
     using nlohmann::ordered_json;
     auto ios = [](const std::vector<PlanIo>& list) {
       ordered_json result = ordered_json::array();
@@ -281,6 +289,9 @@ class PackageWriter {
     m["model"] = g_.name;
     m["target"] = Text(target_);
     m["codegen_id"] = CodegenId(target_);
+    m["tools"] = CodegenTools(target_);
+    m["lock"] = lock_;
+    m["files"] = {{LibraryName(prefix_), library_hash}, {"weights.bin", HashText(out_.weight_hash)}};
     m["inputs"] = ios(out_.inputs);
     m["outputs"] = ios(out_.outputs);
     m["arena_bytes"] = out_.arena_bytes;
@@ -293,6 +304,7 @@ class PackageWriter {
                               {"workload", Text(built.workload)},
                               {"uses", built.uses},
                               {"template", built.choice.template_name},
+                              {"template_version", FindTemplate(built.choice.template_name)->version},
                               {"config", Text(built.choice.config)},
                               {"level", built.choice.level},
                               {"record", built.choice.record},
@@ -317,6 +329,7 @@ class PackageWriter {
   const ChooseFn& choose_;
   CompileCache& cache_;
   const std::string& prefix_;
+  const std::string& lock_;
   BufferPlan plan_;
   Plan out_;
   WeightWriter weights_;
@@ -349,9 +362,28 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
   return KernelChoice{std::string(choice.def->name), choice.config};
 }
 
+absl::StatusOr<std::string> HashOfFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  temper_weights_hasher hasher;
+  temper_weights_hash_begin(&hasher);
+  std::vector<char> block(int64_t{1} << 20);
+  static_assert((1 << 20) % TEMPER_HASH_BLOCK == 0);
+  for (;;) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    const auto got = static_cast<size_t>(file.gcount());
+    if (got < block.size()) {
+      const size_t whole = got / TEMPER_HASH_BLOCK * TEMPER_HASH_BLOCK;
+      temper_weights_hash_add(&hasher, block.data(), whole);
+      return HashText(temper_weights_hash_end(&hasher, block.data() + whole, got - whole));
+    }
+    temper_weights_hash_add(&hasher, block.data(), got);
+  }
+}
+
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir, CompileCache* cache, const std::string& prefix) {
-  TEMPER_RETURN_IF_ERROR(CheckPrefix(prefix));
+                                           const std::string& dir, const PackageOptions& options) {
+  TEMPER_RETURN_IF_ERROR(CheckPrefix(options.prefix));
   TEMPER_RETURN_IF_ERROR(GeneratorFor(t).status());  // before any work
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
@@ -366,7 +398,7 @@ absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, cons
   if (error) return IoError(absl::StrCat("cannot create ", partial.string()), error);
   CompileCache own;
   absl::StatusOr<PackageReport> report =
-      PackageWriter(g, t, choose, cache != nullptr ? *cache : own, prefix).Write(partial.string());
+      PackageWriter(g, t, choose, options.cache != nullptr ? *options.cache : own, options).Write(partial.string());
   absl::Status status = report.ok() ? Replace(partial, path) : report.status();
   if (!status.ok()) {
     fs::remove_all(partial, error);

@@ -4,10 +4,10 @@
 
 #include <functional>
 
-#include "compiler/runtime/model.h"
 #include "compiler/codegen/compile_cache.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ops/template.h"
+#include "include/temper/model.h"
 
 namespace temper {
 
@@ -15,10 +15,12 @@ namespace temper {
 struct KernelChoice {
   std::string template_name;
   Config config;
-  std::string level = "default";  // "exact", "key", "target", "borrowed", "default": how the record was found
-  std::string record;             // the record's id; empty by default
-  bool stale = false;             // made by another codegen id of the same template version
-  double seconds = 0;             // measured by that record; 0: not known
+  // How the record was found: "exact", "key", "target", "borrowed"; "default": none was; "locked": a lock says so.
+  std::string level = "default";
+  std::string record;  // the record's id; empty by default
+  bool stale = false;  // made by another codegen id of the same template version
+  double seconds = 0;  // measured by that record; 0: not known
+  std::string device;  // the key of the device that measured it; empty: no record
 };
 // Returns the default choice where nothing better is known (see DefaultChoice).
 using ChooseFn = std::function<absl::StatusOr<KernelChoice>(const Workload&, const Target&)>;
@@ -38,13 +40,21 @@ struct PackageReport {
 // Of the directory's layout, manifest.json and model.so's functions. Packages of another version are refused.
 inline constexpr int kPackageVersion = 3;
 
-// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). `cache`: what
-// packages of the same model share; null: nothing. With a `prefix` the library is lib<prefix>.so and exports
-// <prefix>_run where it would export temper_model_run, and so on, so that a program can link several models.
-// kInvalidArgument: the prefix is not a C identifier of at most 64 lower-case letters, digits and underscores.
+struct PackageOptions {
+  CompileCache* cache = nullptr;  // what packages of the same model share; null: nothing
+  // With a prefix the library is lib<prefix>.so and exports <prefix>_run where it would export temper_model_run, and so
+  // on, so that a program can link several models. At most 64 lower-case letters, digits and underscores that make a C
+  // identifier, else kInvalidArgument.
+  std::string prefix;
+  std::string lock;  // the digest of the lock's entry that the choices are from, kept in the manifest; empty: no lock
+};
+// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). The same graph,
+// target and choices give the same bytes, in every folder.
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir, CompileCache* cache = nullptr,
-                                           const std::string& prefix = "");
+                                           const std::string& dir, const PackageOptions& options = {});
+
+// How manifest.json's `files` tell one content from another: 16 hex digits. kNotFound: it can not be read.
+absl::StatusOr<std::string> HashOfFile(const std::string& path);
 
 // A package loaded into this process through its own C ABI.
 class LoadedPackage {

@@ -8,7 +8,7 @@
 
 namespace temper {
 
-// OK for "", which stands for names as they are in runtime/model.h.
+// OK for "", which stands for names as they are in include/temper/model.h.
 absl::Status CheckPrefix(const std::string& prefix);
 std::string LibraryName(const std::string& prefix);  // "model.so", "libresnet.so"
 std::string FunctionName(const std::string& prefix,

@@ -106,6 +106,11 @@ NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm) {
   return result;
 }
 
+Target PackingTarget() {
+  const absl::StatusOr<Target> common = ParseTarget("llvm:x86-64-v3");
+  return common.ok() && CheckRunsHere(*common).ok() ? *common : HostTarget();
+}
+
 absl::StatusOr<std::shared_ptr<PackKernel>> WeightWriter::KernelFor(const ir::Func& pack) {
   std::shared_ptr<PackKernel>& kernel = packs_[ir::Text(pack)];
   if (kernel != nullptr) return kernel;

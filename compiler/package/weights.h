@@ -16,6 +16,10 @@ namespace temper {
 // A logical row-major array in the physical order `perm`.
 NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm);
 
+// What constants are packed with. One for all machines that can run it, so that where a pack computes (Winograd's
+// transforms) the same weights get the same bits on each of them.
+Target PackingTarget();
+
 class WeightWriter {
  public:
   explicit WeightWriter(CompileCache& cache) : cache_(cache) {}
@@ -35,7 +39,7 @@ class WeightWriter {
   absl::StatusOr<std::shared_ptr<struct PackKernel>> KernelFor(const ir::Func& pack);
 
   CompileCache& cache_;
-  Target host_ = HostTarget();  // packing runs here, whatever the package is for
+  Target host_ = PackingTarget();  // packing runs here, whatever the package is for
   int64_t bytes_ = 0;
   std::vector<Piece> pieces_;  // one after another, each at a multiple of 64
   std::map<std::pair<ValueId, std::string>, int64_t> known_;

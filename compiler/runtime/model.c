@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,12 +31,21 @@ typedef struct io_buffer {
   char* current; /* the one that kernels meet: the caller's, or staging */
 } io_buffer;
 
+/* One copy of a plan's weights, for all of its models in this process; never written after it was read. */
+typedef struct shared_weights {
+  const temper_plan* plan;
+  region region;
+  int64_t users;
+  struct shared_weights* next;
+} shared_weights;
+
 struct temper_model {
   const temper_plan* plan;
   const temper_variant* variant; /* the only one */
   const temper_sequence* run;    /* its first */
   temper_pool* pool;
-  region weights, arena, workspace, staging;
+  shared_weights* weights; /* NULL: the plan has none */
+  region arena, workspace, staging;
   io_buffer* inputs;
   io_buffer* outputs;
   void** args; /* of the call being made */
@@ -116,21 +126,25 @@ uint64_t temper_weights_hash(const void* data, size_t bytes) {
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-static int read_weights(temper_model* m, const char* path) {
-  const int64_t bytes = m->plan->weight_bytes[TEMPER_MEMORY_HOST];
-  if (bytes == 0) return 0;
+/* Of every create, so that it does not depend on who came before. */
+static int check_weights(const temper_plan* plan, const char* path) {
+  const int64_t bytes = plan->weight_bytes[TEMPER_MEMORY_HOST];
+  struct stat info;
+  if (stat(path, &info) != 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
+  if (info.st_size == bytes) return TEMPER_OK;
+  return fail(create_error, TEMPER_NO_PACKAGE, "%s is not the weights of this model: it should have %lld bytes", path,
+              (long long)bytes);
+}
+
+static int read_weights(const temper_plan* plan, const char* path, region* weights) {
+  const int64_t bytes = plan->weight_bytes[TEMPER_MEMORY_HOST];
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
-  struct stat info;
   int code = 0;
-  if (fstat(fd, &info) != 0 || info.st_size != bytes) {
-    code = fail(create_error, TEMPER_NO_PACKAGE, "%s is not the weights of this model: it should have %lld bytes", path,
-                (long long)bytes);
-  } else if (!map_region(&m->weights, bytes)) {
+  if (!map_region(weights, bytes))
     code = fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)bytes);
-  }
   for (int64_t done = 0; code == 0 && done < bytes;) {
-    const ssize_t got = read(fd, m->weights.data + done, (size_t)(bytes - done));
+    const ssize_t got = read(fd, weights->data + done, (size_t)(bytes - done));
     if (got > 0)
       done += got;
     else if (got == 0 || errno != EINTR)
@@ -138,11 +152,57 @@ static int read_weights(temper_model* m, const char* path) {
   }
   close(fd);
   if (code) return code;
-  if (temper_weights_hash(m->weights.data, (size_t)bytes) != m->plan->weight_hash) {
+  if (temper_weights_hash(weights->data, (size_t)bytes) != plan->weight_hash) {
     return fail(create_error, TEMPER_NO_PACKAGE, "%s is damaged, or of another compilation of this model", path);
   }
-  mprotect(m->weights.base, m->weights.mapped, PROT_READ);
+  mprotect(weights->base, weights->mapped, PROT_READ);
   return 0;
+}
+
+static pthread_mutex_t weights_lock = PTHREAD_MUTEX_INITIALIZER;
+static shared_weights* all_weights; /* of all models that live, by plan */
+
+/* Whoever comes first reads the file and checks its hash; who comes meanwhile waits for it. */
+static int take_weights(temper_model* m, const char* path) {
+  if (m->plan->weight_bytes[TEMPER_MEMORY_HOST] == 0) return 0;
+  int code = check_weights(m->plan, path);
+  if (code) return code;
+  pthread_mutex_lock(&weights_lock);
+  shared_weights* w = all_weights;
+  while (w && w->plan != m->plan) w = w->next;
+  if (!w) {
+    w = calloc(1, sizeof *w);
+    code = w ? read_weights(m->plan, path, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+    if (code == 0) {
+      w->plan = m->plan;
+      w->next = all_weights;
+      all_weights = w;
+    } else if (w) {
+      unmap_region(&w->region);
+      free(w);
+    }
+  }
+  if (code == 0) {
+    ++w->users;
+    m->weights = w;
+  }
+  pthread_mutex_unlock(&weights_lock);
+  return code;
+}
+
+static void leave_weights(shared_weights* w) {
+  if (!w) return;
+  pthread_mutex_lock(&weights_lock);
+  const int last = --w->users == 0;
+  if (last) {
+    shared_weights** link = &all_weights;
+    while (*link != w) link = &(*link)->next;
+    *link = w->next;
+  }
+  pthread_mutex_unlock(&weights_lock);
+  if (!last) return;
+  unmap_region(&w->region);
+  free(w);
 }
 
 static int allocate(temper_model* m) {
@@ -217,7 +277,7 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   m->variant = plan->variants;
   m->run = m->variant->sequences;
   atomic_flag_clear(&m->running);
-  int code = read_weights(m, weights);
+  int code = take_weights(m, weights);
   if (code == 0 && !(m->pool = temper_pool_create(threads))) {
     code = fail(create_error, TEMPER_NO_RESOURCES, "cannot start %d threads", temper_pool_resolve_threads(threads));
   }
@@ -233,7 +293,7 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
 void temper_model_destroy(temper_model* m) {
   if (!m) return;
   temper_pool_destroy(m->pool);
-  unmap_region(&m->weights);
+  leave_weights(m->weights);
   unmap_region(&m->arena);
   unmap_region(&m->workspace);
   unmap_region(&m->staging);
@@ -291,7 +351,7 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
     case TEMPER_ARG_ARENA:
       return m->arena.data + a->offset;
     default:
-      return m->weights.data + a->offset;
+      return m->weights->region.data + a->offset;
   }
 }
 

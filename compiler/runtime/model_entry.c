@@ -1,21 +1,35 @@
 /* The package's own way in: the plan that was linked beside this object. */
-#include <stdio.h>
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/runtime/model.h"
 #include "compiler/runtime/plan.h"
+#include "include/temper/model.h"
+
+/* The file that this code was loaded from; NULL: nobody knows. */
+static const char* own_file(void) {
+  Dl_info info;
+  return dladdr(&temper_package_plan, &info) ? info.dli_fname : NULL;
+}
 
 int temper_model_create(const char* package_dir, int threads, temper_model** model) {
   static const char kFile[] = "/weights.bin";
-  if (!model || !package_dir) {
-    if (model) *model = NULL;
-    return temper_model_set_create_error(TEMPER_INVALID_ARGUMENT,
-                                         "the package's directory, or the place for the model, is null");
+  if (!model) return temper_model_set_create_error(TEMPER_INVALID_ARGUMENT, "the place for the model is null");
+  *model = NULL;
+  const char* folder = package_dir ? package_dir : own_file();
+  if (!folder)
+    return temper_model_set_create_error(TEMPER_NO_PACKAGE, "nobody knows where the library is: give the directory");
+  size_t length = strlen(folder);
+  if (!package_dir) {
+    const char* slash = strrchr(folder, '/');
+    length = slash ? (size_t)(slash - folder) : 1;
+    if (!slash) folder = ".";
   }
-  char* path = malloc(strlen(package_dir) + sizeof kFile);
+  char* path = malloc(length + sizeof kFile);
   if (!path) return temper_model_set_create_error(TEMPER_NO_RESOURCES, "no memory");
-  sprintf(path, "%s%s", package_dir, kFile);
+  memcpy(path, folder, length);
+  memcpy(path + length, kFile, sizeof kFile);
   const int code = temper_model_create_from_plan(&temper_package_plan, path, threads, model);
   free(path);
   return code;

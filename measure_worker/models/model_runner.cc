@@ -71,7 +71,7 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
                                               uint64_t seed, CompileCache& cache) {
   TEMPER_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
   const std::string path = directory.path() + "/package";
-  TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path, &cache));
+  TEMPER_ASSIGN_OR_RETURN(PackageReport report, WritePackage(g, target, choose, path, {.cache = &cache}));
   ModelRunner r;
   r.steps_ = std::move(report.steps);
   TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads()));

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "compiler/codegen/interpreter/nest_json.h"
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 #include "tests/ir/toy_launches.h"
 
 namespace temper {

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "compiler/graph/pipeline.h"
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 #include "tests/graph/builder.h"
 
 namespace temper {
@@ -133,7 +133,7 @@ TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
     std::filesystem::create_directories(dir_);
     Graph g = Scale(name == "twice" ? 2 : 3);
     ASSERT_TRUE(Optimize(g, Target{}).ok());
-    const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir, nullptr, name);
+    const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir, {.prefix = name});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_FALSE(std::filesystem::exists(dir + "/model.so"));
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -141,7 +141,7 @@ TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
     temper_model* model = nullptr;
     auto create = reinterpret_cast<Create>(dlsym(RTLD_DEFAULT, (name + "_create").c_str()));
     ASSERT_NE(create, nullptr);
-    ASSERT_EQ(create(dir.c_str(), 1, &model), TEMPER_OK);
+    ASSERT_EQ(create(nullptr, 1, &model), TEMPER_OK) << "the weights lie beside the library";
     models.emplace_back(handle, model);
     EXPECT_EQ(dlsym(handle, "temper_model_run"), nullptr);
     // Each function that the header declares is there.
@@ -172,7 +172,7 @@ TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {
   for (const std::string& prefix :
        {std::string("2x"), std::string("a-b"), std::string("a/b"), std::string("../a"), std::string("A"),
         std::string("temper_model"), std::string("a\0b", 3), std::string("\xff"), std::string(65, 'a')}) {
-    const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir_, nullptr, prefix);
+    const auto report = WritePackage(g, HostTarget(), ChooseDefault, dir_, {.prefix = prefix});
     EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument) << prefix;
     EXPECT_FALSE(std::filesystem::exists(dir_));
   }

@@ -35,12 +35,16 @@ const std::vector<Layer> kLayers = {
     {"compiler/ops/", {"compiler/ops/", "compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
     {"compiler/graph/", {"compiler/graph/", "compiler/ops/", "compiler/target/", "base/"}},
     {"compiler/frontend/", {"compiler/frontend/", "compiler/graph/", "compiler/ops/", "base/"}},
-    {"compiler/codegen/", {"compiler/codegen/", "compiler/ir/", "compiler/target/", "compiler/runtime/", "base/"}},
-    {"compiler/runtime/", {"compiler/runtime/", "base/"}},
+    {"compiler/codegen/",
+     {"compiler/codegen/", "compiler/ir/", "compiler/target/", "compiler/runtime/", "include/temper/model.h", "base/"}},
+    {"compiler/runtime/", {"compiler/runtime/", "include/temper/model.h", "base/"}},
     {"compiler/timing/", {"compiler/timing/", "compiler/runtime/kernel_abi.h", "base/"}},
-    {"compiler/package/", {"compiler/", "base/"}},
+    {"compiler/package/", {"compiler/", "include/temper/model.h", "base/"}},
+    // What others compile against stands alone.
+    {"include/", {}},
     {"cost_model/", {"cost_model/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"trial/", {"trial/", "base/"}},
+    {"lock/", {"lock/", "compiler/", "security/secret.h", "security/files.h", "base/"}},
     {"storage/", {"storage/", "trial/", "base/"}},
     {"security/", {"security/", "storage/access.h", "base/"}},
     {"proto/", {"proto/", "temper/v1/", "storage/", "security/", "trial/", "base/"}},
@@ -69,14 +73,14 @@ const std::vector<Layer> kLayers = {
       "measure_worker/compare.h", "measure_worker/inputs.h", "measure_worker/memory.h", "measure_worker/sampling.h",
       "trial/", "compiler/", "base/"}},
     {"cli/",
-     {"cli/", "client/", "cost_model/", "proto/", "temper/v1/", "compiler/", "storage/", "security/", "trial/",
+     {"cli/", "client/", "cost_model/", "lock/", "proto/", "temper/v1/", "compiler/", "storage/", "security/", "trial/",
       "tuner_server/search/tuner.h", "base/"}},
 };
 
 bool IsOurs(const std::string& include) {
   static const std::vector<std::string> kTop = {
-      "base/",      "trial/",  "compiler/",     "cost_model/",     "storage/", "security/", "proto/",
-      "temper/v1/", "client/", "tuner_server/", "measure_worker/", "cli/",     "tests/"};
+      "include/", "base/",      "trial/",  "compiler/",     "cost_model/",     "lock/", "storage/", "security/",
+      "proto/",   "temper/v1/", "client/", "tuner_server/", "measure_worker/", "cli/",  "tests/"};
   for (const std::string& top : kTop) {
     if (StartsWith(include, top)) return true;
   }

@@ -1,14 +1,17 @@
 // The package's C ABI over plans written by hand.
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <latch>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "compiler/runtime/plan.h"
@@ -52,6 +55,16 @@ int32_t IncrementKernel(const temper_call* call) {
   }
   for (int i = 0; i < kN; ++i) static_cast<float*>(args[1])[i] = static_cast<const float*>(args[0])[i] + 1;
   return TEMPER_OK;
+}
+
+// MultiplyKernel that waits inside until all who are to meet there are, and leaves where its weights lie.
+std::latch* meeting;
+std::atomic<const void*> weights_of_thread[2];
+thread_local int this_thread;
+int32_t MeetingKernel(const temper_call* call) {
+  weights_of_thread[this_thread] = call->args[1];
+  meeting->arrive_and_wait();
+  return MultiplyKernel(call);
 }
 
 // IncrementKernel that leaves where its scratch lies, seen from its operand.
@@ -212,6 +225,57 @@ TEST_F(ModelTest, ScratchLiesInTheArenaWhereThatHasRoomForTheThreads) {
     temper_model_destroy(model_);
     model_ = nullptr;
   }
+}
+
+TEST_F(ModelTest, InstancesShareTheirWeightsAndRunAtOnce) {
+  steps_[0].kernel = MeetingKernel;
+  temper_model* models[2];
+  for (temper_model*& model : models) {
+    ASSERT_EQ(Create(1), TEMPER_OK) << temper_model_error(nullptr);
+    model = model_;
+  }
+  model_ = nullptr;
+  std::latch both(2);
+  meeting = &both;
+  alignas(64) float x[kN] = {1, 2, 3}, y[2][3][64] = {};
+  const void* inputs[] = {x};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      this_thread = i;
+      void* outputs[] = {y[i][0], y[i][1], y[i][2]};
+      EXPECT_EQ(temper_model_run(models[i], inputs, outputs), TEMPER_OK);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(weights_of_thread[0].load(), weights_of_thread[1].load());
+  temper_model_destroy(models[0]);
+  // The other keeps them.
+  std::latch alone(1);
+  meeting = &alone;
+  void* outputs[] = {y[0][0], y[0][1], y[0][2]};
+  EXPECT_EQ(temper_model_run(models[1], inputs, outputs), TEMPER_OK);
+  for (int i = 0; i < kN; ++i) EXPECT_EQ(y[0][0][i], x[i] * weights_[i] + 1) << i;
+  temper_model_destroy(models[1]);
+}
+
+TEST_F(ModelTest, ASecondCallOnOneInstanceIsBusy) {
+  steps_[0].kernel = MeetingKernel;
+  ASSERT_EQ(Create(1), TEMPER_OK);
+  std::latch both(2);
+  meeting = &both;
+  alignas(64) float x[kN] = {}, y[3][64] = {}, other[3][64] = {};
+  const void* inputs[] = {x};
+  weights_of_thread[0] = nullptr;
+  std::thread inside([&] {
+    void* outputs[] = {y[0], y[1], y[2]};
+    EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_OK);
+  });
+  while (weights_of_thread[0].load() == nullptr) std::this_thread::yield();
+  void* outputs[] = {other[0], other[1], other[2]};
+  EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_BUSY);
+  both.count_down();
+  inside.join();
 }
 
 TEST_F(ModelTest, DescribesItsInputsAndOutputs) {

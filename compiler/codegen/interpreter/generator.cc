@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/interpreter/nest_json.h"
 #include "compiler/ir/launch.h"
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 
 namespace temper {
 namespace {

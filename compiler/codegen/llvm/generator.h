@@ -6,6 +6,7 @@
 namespace temper {
 
 std::string LlvmId();
+std::string LlvmTools();
 absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels, const Target& target);
 // LLVM IR ("ir") or assembly ("asm").
 absl::StatusOr<std::string> EmitTextByLlvm(const std::vector<CodegenInput>& kernels, const Target& target,

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/link.h"
 #include "compiler/codegen/llvm/emit_object.h"
-#include "compiler/runtime/model.h"
+#include "include/temper/model.h"
 
 namespace temper {
 namespace {

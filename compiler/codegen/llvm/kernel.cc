@@ -1,5 +1,6 @@
 #include "compiler/codegen/llvm/kernel.h"
 
+#include <llvm-c/Core.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
@@ -128,6 +129,13 @@ absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target&
 }  // namespace
 
 std::string LlvmId() { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VERSION_MAJOR); }
+
+// Asked of the library that is loaded, which may be of another patch level than its headers were.
+std::string LlvmTools() {
+  unsigned major = 0, minor = 0, patch = 0;
+  LLVMGetVersion(&major, &minor, &patch);
+  return absl::StrCat("LLVM ", major, ".", minor, ".", patch);
+}
 
 absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels, const Target& target) {
   Built built;

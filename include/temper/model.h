@@ -17,7 +17,7 @@
 enum {
   TEMPER_OK = 0,
   TEMPER_INVALID_ARGUMENT = 1, /* a null pointer, an index out of range */
-  TEMPER_NO_PACKAGE = 2,       /* weights.bin is missing, or not the one that belongs to this model.so */
+  TEMPER_NO_PACKAGE = 2,       /* weights.bin is missing, or not the one that belongs to this library */
   TEMPER_WRONG_CPU = 3,        /* the package was compiled for features that this CPU lacks */
   TEMPER_NO_RESOURCES = 4,     /* memory or threads */
   TEMPER_BUSY = 5,             /* another thread is inside temper_model_run of this model */
@@ -49,7 +49,9 @@ typedef struct temper_step_time {
 extern "C" {
 #endif
 
-/* `threads`: 0 means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. */
+/* `package_dir` holds weights.bin; NULL means the folder of the library itself, wherever it was loaded from. `threads`:
+ * 0 means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. Models of one library share one copy
+ * of their weights; each has threads and activations of its own, so that several run at once. */
 TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_model** model);
 
 TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);

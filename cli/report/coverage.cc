@@ -1,0 +1,89 @@
+#include "cli/report/coverage.h"
+
+#include <algorithm>
+
+#include "base/statistics.h"
+#include "cli/command.h"
+#include "compiler/graph/extract.h"
+
+namespace temper {
+namespace {
+
+absl::StatusOr<double> DraftSeconds(const ChosenKernel& kernel, const Target& target) {
+  const TemplateDef* def = FindTemplate(kernel.choice.template_name);
+  if (def == nullptr || !def->matches(kernel.workload, target)) return NoTemplateFits(kernel.workload, target);
+  TEMPER_RETURN_IF_ERROR(def->space(kernel.workload, target).Check(kernel.choice.config));
+  return def->footprint(kernel.workload, kernel.choice.config, target).draft_s;
+}
+
+}  // namespace
+
+std::string SourceOf(const std::string& level, const std::string& device, bool verdict_keeps_defaults) {
+  if (level == "exact" || level == "key" || (level == "target" && device.empty())) return "exact";
+  if (level == "target") return "other_device";
+  if (level == "borrowed") return "transferred";
+  if (level == "locked") return "locked";
+  return verdict_keeps_defaults ? "verdict" : "default";
+}
+
+absl::StatusOr<std::vector<ChosenKernel>> ChooseKernels(const Graph& graph, const Target& target,
+                                                        const ChooseFn& choose, const std::string& device,
+                                                        bool verdict_keeps_defaults) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, KernelsOf(graph));
+  std::vector<ChosenKernel> kernels;
+  std::vector<double> drafts, ratios;
+  for (const Task& task : tasks) {
+    ChosenKernel& kernel = kernels.emplace_back();
+    kernel.workload = task.workload;
+    kernel.uses = task.count;
+    TEMPER_ASSIGN_OR_RETURN(kernel.choice, choose(task.workload, target));
+    kernel.source = SourceOf(kernel.choice.level, device, verdict_keeps_defaults);
+    // A borrowed record was measured with another epilogue.
+    kernel.measured = kernel.choice.seconds > 0 && kernel.choice.level != "borrowed";
+    TEMPER_ASSIGN_OR_RETURN(const double draft, DraftSeconds(kernel, target));
+    drafts.push_back(draft);
+    if (kernel.measured && draft > 0) ratios.push_back(kernel.choice.seconds / draft);
+  }
+  const double scale = ratios.empty() ? 1 : Median(ratios);
+  double total = 0;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    kernels[i].seconds = kernels[i].measured ? kernels[i].choice.seconds : scale * drafts[i];
+    total += kernels[i].uses * kernels[i].seconds;
+  }
+  for (ChosenKernel& kernel : kernels) kernel.share = total > 0 ? kernel.uses * kernel.seconds / total : 0;
+  return kernels;
+}
+
+double CoverageOf(const std::vector<ChosenKernel>& kernels) {
+  double coverage = kernels.empty() ? 1 : 0;
+  for (const ChosenKernel& kernel : kernels) {
+    if (kernel.source == "exact" || kernel.source == "other_device" || kernel.source == "verdict")
+      coverage += kernel.share;
+  }
+  return std::min(coverage, 1.0);
+}
+
+nlohmann::ordered_json CoverageReport(const std::vector<ChosenKernel>& kernels) {
+  std::vector<const ChosenKernel*> sorted;
+  for (const ChosenKernel& kernel : kernels) sorted.push_back(&kernel);
+  std::ranges::stable_sort(sorted, std::ranges::greater(), &ChosenKernel::share);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ChosenKernel* kernel : sorted) {
+    const KernelChoice& choice = kernel->choice;
+    list.push_back({{"operator", Describe(kernel->workload)},
+                    {"workload", Text(kernel->workload)},
+                    {"uses", kernel->uses},
+                    {"source", kernel->source},
+                    {"share", kernel->share},
+                    {"ms", kernel->seconds * 1e3},
+                    {"measured", kernel->measured},
+                    {"template", choice.template_name},
+                    {"config", Text(choice.config)},
+                    {"device", choice.device},
+                    {"record", choice.record},
+                    {"stale", choice.stale}});
+  }
+  return list;
+}
+
+}  // namespace temper

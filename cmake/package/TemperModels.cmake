@@ -1,0 +1,118 @@
+# Models as library targets. Found by find_package(Temper); docs/builds.md has an example.
+#
+#   temper_add_model(TARGET name MODEL file.onnx [SHAPES x=1,3,224,224 ...]
+#                    [LOCK file | DB file | SERVER address [CA file] [TOKEN_FILE file]] [DEVICE key] [FOR target]
+#                    [MIN_COVERAGE 0.9] [REPORT file] [DEPENDS file ...])
+#
+# Makes the shared library target `name`, which others link. Its functions are name_create, name_run, ..., declared in
+# <name/model.h>, so `name` is a C identifier in lower case. name_create(NULL, ...) finds the weights beside the library.
+# Without LOCK, DB and SERVER the default configs are used, so that a build never depends on what a user's own database
+# holds. It is built again when the model, the lock, a file of DEPENDS (weights that lie beside the model) or temper
+# itself changes; not when records do, so a build with DB or SERVER is as old as its last run. TOKEN_FILE is the file's
+# name: the token itself never comes near CMake's cache.
+#
+#   temper_install_model(TARGET name [DESTINATION folder] [FOR program ...] [COMPONENT component])
+#
+# Installs the library, its weights and its manifest into a folder of their own, lib/name, and lets the programs, which
+# are installed into bin, find it there by $ORIGIN, wherever the tree is moved.
+
+include_guard(GLOBAL)
+include(GNUInstallDirs)
+
+function(_temper_refuse_rest arguments)
+  if(arguments)
+    message(FATAL_ERROR "temper: what is '${arguments}'?")
+  endif()
+endfunction()
+
+# Paths as the caller's folder has them.
+function(_temper_absolute variable path)
+  cmake_path(ABSOLUTE_PATH path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+  set(${variable} ${path} PARENT_SCOPE)
+endfunction()
+
+function(temper_add_model)
+  cmake_parse_arguments(PARSE_ARGV 0 M "" "TARGET;MODEL;LOCK;DB;SERVER;CA;TOKEN_FILE;DEVICE;FOR;MIN_COVERAGE;REPORT"
+                        "SHAPES;DEPENDS")
+  _temper_refuse_rest("${M_UNPARSED_ARGUMENTS}")
+  if(NOT M_TARGET MATCHES "^[a-z_][a-z0-9_]*$" OR NOT M_MODEL)
+    message(FATAL_ERROR "temper_add_model: give TARGET, a C identifier in lower case, and MODEL")
+  endif()
+  set(sources 0)
+  foreach(source LOCK DB SERVER)
+    if(M_${source})
+      math(EXPR sources "${sources} + 1")
+    endif()
+  endforeach()
+  if(sources GREATER 1)
+    message(FATAL_ERROR "temper_add_model(TARGET ${M_TARGET}): give one of LOCK, DB and SERVER")
+  endif()
+
+  _temper_absolute(model ${M_MODEL})
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/temper/${M_TARGET})
+  set(package ${folder}/${M_TARGET})
+  set(library ${package}/lib${M_TARGET}.so)
+  set(outputs ${library} ${package}/weights.bin ${package}/model.h ${package}/manifest.json)
+  set(command compile ${model} --prefix ${M_TARGET} -o ${package})
+  set(depends ${model})
+  foreach(shape IN LISTS M_SHAPES)
+    list(APPEND command --shape ${shape})
+  endforeach()
+  foreach(file LOCK DB CA TOKEN_FILE)
+    if(M_${file})
+      _temper_absolute(M_${file} ${M_${file}})
+    endif()
+  endforeach()
+  foreach(file IN LISTS M_DEPENDS M_LOCK)
+    _temper_absolute(file ${file})
+    list(APPEND depends ${file})
+  endforeach()
+  if(sources EQUAL 0)
+    list(APPEND command --untuned)
+  endif()
+  set(options LOCK --lock DB --db SERVER --server CA --ca TOKEN_FILE --token-file DEVICE --device FOR --target
+      MIN_COVERAGE --min-coverage)
+  while(options)
+    list(POP_FRONT options argument option)
+    if(M_${argument})
+      list(APPEND command ${option} ${M_${argument}})
+    endif()
+  endwhile()
+  if(M_REPORT)
+    cmake_path(ABSOLUTE_PATH M_REPORT BASE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+    list(APPEND command --report ${M_REPORT})
+    list(APPEND outputs ${M_REPORT})
+  endif()
+
+  get_target_property(temper Temper::temper IMPORTED_LOCATION)
+  add_custom_command(OUTPUT ${outputs} COMMAND ${temper} ${command} DEPENDS ${depends} ${temper}
+    COMMENT "Compiling ${M_TARGET} from ${M_MODEL}" VERBATIM)
+  add_custom_target(${M_TARGET}_package DEPENDS ${outputs})
+  file(MAKE_DIRECTORY ${package})  # as an include folder it is there before anything is built
+  add_library(${M_TARGET} SHARED IMPORTED GLOBAL)
+  set_target_properties(${M_TARGET} PROPERTIES IMPORTED_LOCATION ${library} IMPORTED_SONAME lib${M_TARGET}.so
+    INTERFACE_INCLUDE_DIRECTORIES ${folder} INTERFACE_LINK_LIBRARIES Temper::headers)
+  add_dependencies(${M_TARGET} ${M_TARGET}_package)
+endfunction()
+
+function(temper_install_model)
+  cmake_parse_arguments(PARSE_ARGV 0 M "" "TARGET;DESTINATION;COMPONENT" "FOR")
+  _temper_refuse_rest("${M_UNPARSED_ARGUMENTS}")
+  if(NOT TARGET "${M_TARGET}")
+    message(FATAL_ERROR "temper_install_model: '${M_TARGET}' is no target of temper_add_model")
+  endif()
+  if(NOT M_DESTINATION)
+    set(M_DESTINATION ${CMAKE_INSTALL_LIBDIR}/${M_TARGET})
+  endif()
+  if(NOT M_COMPONENT)
+    set(M_COMPONENT Unspecified)
+  endif()
+  get_target_property(library ${M_TARGET} IMPORTED_LOCATION)
+  cmake_path(GET library PARENT_PATH package)
+  install(FILES ${library} ${package}/weights.bin ${package}/manifest.json DESTINATION ${M_DESTINATION}
+    COMPONENT ${M_COMPONENT})
+  foreach(program IN LISTS M_FOR)
+    file(RELATIVE_PATH up /${CMAKE_INSTALL_BINDIR} /${M_DESTINATION})
+    set_property(TARGET ${program} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/${up}")
+  endforeach()
+endfunction()

@@ -31,9 +31,34 @@ struct VisibleFile {
   bool write = false;
 };
 constexpr VisibleFile kVisible[] = {
-    {"/usr"},      {"/lib"},         {"/lib32"},      {"/lib64"},           {"/bin"},           {"/sbin"},
-    {"/opt"},      {"/sys"},         {"/proc"},       {"/etc/ld.so.cache"}, {"/etc/localtime"}, {"/dev/null", true},
-    {"/dev/zero"}, {"/dev/urandom"}, {"/dev/random"},
+    {"/usr"},
+    {"/lib"},
+    {"/lib32"},
+    {"/lib64"},
+    {"/bin"},
+    {"/sbin"},
+    {"/opt"},
+    {"/sys"},
+    {"/proc"},
+    {"/etc/ld.so.cache"},
+    {"/etc/localtime"},
+    {"/dev/null", true},
+    {"/dev/zero"},
+    {"/dev/urandom"},
+    {"/dev/random"},
+    // Which drivers OpenCL has, and the files of GPUs that they open.
+    {"/etc/OpenCL"},
+    {"/dev/dri", true},
+    {"/dev/nvidiactl", true},
+    {"/dev/nvidia-uvm", true},
+    {"/dev/nvidia0", true},
+    {"/dev/nvidia1", true},
+    {"/dev/nvidia2", true},
+    {"/dev/nvidia3", true},
+    {"/dev/nvidia4", true},
+    {"/dev/nvidia5", true},
+    {"/dev/nvidia6", true},
+    {"/dev/nvidia7", true},
 };
 constexpr uint64_t kReadFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kRead = kReadFiles | LANDLOCK_ACCESS_FS_READ_DIR;

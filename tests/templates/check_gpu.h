@@ -27,11 +27,14 @@ inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& 
     }
     args.push_back(physical);
   }
-  args.emplace_back(w.output().dtype, w.output().PhysicalShape());
+  // A template may see the result's dense bytes under another shape.
+  args.emplace_back(w.output().dtype, kernel.main.params.back()->shape);
   for (int64_t i = 0; i < args.back().size() && IsFloat(w.output().dtype); ++i)
     args.back().Set(i, std::numeric_limits<double>::quiet_NaN());
   TEMPER_RETURN_IF_ERROR(ir::Interpret(kernel.main, args));
-  return args.back();
+  NDArray result(w.output().dtype, w.output().PhysicalShape());
+  std::memcpy(result.MutableData(), args.back().data(), static_cast<size_t>(result.bytes()));
+  return result;
 }
 
 // Random configs of each template of the workload on each target: so many, or fewer where there are not as many.

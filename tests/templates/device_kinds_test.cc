@@ -39,6 +39,7 @@ constexpr Built kBuilt[] = {
     {"reduce.pixels", kCpus,
      "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
     {"default", kCpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
+    {"gpu.gemm", kGpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
     {"gpu.default", kGpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
 };
 

@@ -20,6 +20,7 @@ struct GpuTemplate {
 // limits of threads and shared memory, and has its warps.
 TemplateDef ForGpu(GpuTemplate t);
 
+GpuTemplate GpuGemm();     // gpu_gemm.cc: dense and batched matmul
 GpuTemplate GpuDefault();  // gpu_default.cc: everything, a few elements of the result a thread
 
 // Of "threads", the threads of a group: powers of two that the target can run.

@@ -23,6 +23,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(SeparableConv2d()), ForCpu(MatmulPacked()),
       ForCpu(ReducePixels()),    Fallback(ForCpu(DefaultTemplate())),
 
+      ForGpu(GpuGemm()),         Fallback(ForGpu(GpuDefault())),
   };
   return table;
 }

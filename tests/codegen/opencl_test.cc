@@ -259,6 +259,36 @@ TEST(OpenclRun, ValuesUnderConditionsAreNotLoadedBefore) {
   ExpectSameAsInterpreter(func, ir::DrawArguments(func, rng));
 }
 
+// Lanes that lie side by side are vectors; those of which one reads what another wrote, or that turn, are not.
+TEST(OpenclRun, VectorisedLoopsOverNeighboursAreVectors) {
+  constexpr int64_t kThreads = 4, kLanes = 4, kCount = kThreads * kLanes;
+  Buffer in = ir::MakeBuffer("in", DType::kF32, {kCount + 1}), out = ir::MakeBuffer("out", DType::kF32, {3 * kCount}),
+         tile = ir::MakeBuffer("tile", DType::kF32, {kCount}, ir::Scope::kShared),
+         own = ir::MakeBuffer("own", DType::kF32, {kLanes}, ir::Scope::kRegister);
+  Var g = ir::MakeVar("g"), t = ir::MakeVar("t");
+  const auto lanes = [&](const std::function<Stmt(const Expr&)>& code) {
+    Var v = ir::MakeVar("v");
+    return ir::For(v, kLanes, ForKind::kVectorized, code(v));
+  };
+  const Expr at = Expr(t) * Expr(kLanes), back = Expr(kCount - 1) - at;
+  const Stmt code = ir::Seq(
+      {lanes([&](const Expr& v) { return ir::Store(own, {v}, ir::Load(in, {at + v + 1}) + ir::Float(1)); }),
+       lanes([&](const Expr& v) { return ir::Store(tile, {at + v}, ir::Load(own, {v}) * ir::Load(in, {at + v})); }),
+       ir::Barrier(), lanes([&](const Expr& v) { return ir::Store(out, {at + v}, ir::Load(tile, {back - v})); }),
+       lanes([&](const Expr& v) { return ir::Store(out, {Expr(kCount) + at + v}, ir::Load(tile, {at + v})); }),
+       lanes([&](const Expr& v) { return ir::Store(own, {v}, ir::Load(tile, {at + v})); }), lanes([&](const Expr& v) {
+         return ir::Store(own, {v}, ir::Select(Expr(0) < v, ir::Load(own, {ir::Max(v - 1, 0)}), ir::Load(own, {v})));
+       }),
+       lanes([&](const Expr& v) { return ir::Store(out, {Expr(2 * kCount) + at + v}, ir::Load(own, {v})); })});
+  Stmt body = ir::For(t, kThreads, ForKind::kThreadX, ir::Alloc(own, code));
+  body = ir::For(g, 1, ForKind::kGroupX, ir::Alloc(tile, body));
+  const Func func = {"vectors", {in, out}, 1, body};
+  ExpectGolden("opencl_vectors", func);
+  Rng rng(2);
+  std::vector<NDArray> args = ir::DrawArguments(func, rng);
+  ExpectSameAsInterpreter(func, args);
+}
+
 // Two launches, the first of which writes scratch that the second reads; and indices that come from memory.
 TEST(OpenclRun, LaunchesPassScratchOnAndIndicesMayBeLoaded) {
   constexpr int64_t kCount = 16;

@@ -30,18 +30,6 @@ bool ReadsWhatItWrites(const Stmt& body) {
   return reads;
 }
 
-const char* Space(Scope scope) {
-  switch (scope) {
-    case Scope::kMemory:
-      return "__global ";
-    case Scope::kShared:
-      return "__local ";
-    case Scope::kRegister:
-      break;
-  }
-  return "";
-}
-
 // The text without parentheses around all of it.
 std::string Bare(const std::string& text) {
   if (text.empty() || text.front() != '(') return text;
@@ -54,6 +42,18 @@ std::string Bare(const std::string& text) {
 }
 
 }  // namespace
+
+const char* AddressSpace(Scope scope) {
+  switch (scope) {
+    case Scope::kMemory:
+      return "__global ";
+    case Scope::kShared:
+      return "__local ";
+    case Scope::kRegister:
+      break;
+  }
+  return "";
+}
 
 absl::StatusOr<std::string> OpenclEmitter::Emit(const ir::Launch& launch, const std::string& name) {
   const auto& t = launch.threads;
@@ -97,8 +97,8 @@ void OpenclEmitter::EmitArray(const ir::Buffer& buffer) {
       1, IsPacked(buffer->dtype) ? BytesOf(buffer->dtype, NumElements(buffer->shape)) : NumElements(buffer->shape));
   std::string aligned;
   if (buffer->scope == Scope::kShared) aligned = absl::StrCat(" __attribute__((aligned(", ir::kSharedAlignment, ")))");
-  Line(absl::StrCat(Space(buffer->scope), MemoryType(buffer->dtype), " ", NameOf(buffer.get(), buffer->name), "[",
-                    elements, "]", aligned, ";"));
+  Line(absl::StrCat(AddressSpace(buffer->scope), MemoryType(buffer->dtype), " ", NameOf(buffer.get(), buffer->name),
+                    "[", elements, "]", aligned, ";"));
 }
 
 void OpenclEmitter::EmitIds(const std::vector<Stmt>& loops, const char* function) {
@@ -136,6 +136,7 @@ void OpenclEmitter::EmitStmt(const Stmt& s) {
 
 void OpenclEmitter::EmitFor(const Stmt& s) {
   if (s->extent == 0) return;
+  if (s->for_kind == ForKind::kVectorized && EmitVectorized(s)) return;
   ranges_.Bind(s->var, s->extent);
   const std::string name = NameOf(s->var.get(), s->var->name);
   if (s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized) Line("#pragma unroll");

@@ -1,7 +1,9 @@
 // One launch as a kernel function in OpenCL C 1.2. Thread code stays as it is: loops are loops, with a hint where they
 // are to be unrolled, register arrays are private arrays, and a value that an expression holds twice is a variable.
+// Vectorised loops over neighbouring elements are vectors.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -12,6 +14,8 @@
 #include "compiler/ir/simplify.h"
 
 namespace temper {
+
+const char* AddressSpace(ir::Scope scope);  // "__global ", "" of private arrays
 
 // An array that lives around the launches: at so many bytes of the workspace.
 struct WorkspaceArray {
@@ -39,6 +43,19 @@ class OpenclEmitter {
   void EmitStore(const ir::Stmt& s);
   void Line(const std::string& text);
   void Block(const std::string& head, const ir::Stmt& body);
+
+  // --- vectors
+  struct Lanes {
+    ir::Buffer buffer;
+    ir::Expr first;  // where the first of them lies, flat
+    bool aligned;    // to the vector's size
+  };
+  // None unless they lie side by side.
+  std::optional<Lanes> LanesOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, const ir::Stmt& loop);
+  std::string Pointer(const Lanes& lanes);
+  std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
+  std::optional<std::string> VectorValue(const ir::Expr& e, const ir::Stmt& loop);
+  bool EmitVectorized(const ir::Stmt& loop);  // false: nothing was emitted, it has to be a loop
 
   // --- values that expressions hold more than once
   struct Use {

@@ -9,7 +9,6 @@
 #include "compiler/driver/opencl.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
 #include "measure_worker/backends/opencl/describe.h"
-#include "measure_worker/memory.h"
 
 namespace temper::worker {
 namespace {
@@ -122,7 +121,7 @@ class OpenclDevice : public Device {
   }
   const Target& target() const override { return target_; }
   Device& packer() override { return packer_; }
-  int64_t memory_bytes() const override { return std::min(MemoryLimit(), session_.info().memory_bytes); }
+  int64_t memory_bytes() const override { return std::min(packer_.memory_bytes(), session_.info().memory_bytes); }
   Caches caches() const override { return {.own = 0, .shared = session_.info().cache_bytes}; }
 
   absl::StatusOr<std::unique_ptr<Block>> AllocateGuarded(std::span<const int64_t> bytes) override {

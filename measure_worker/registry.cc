@@ -6,6 +6,8 @@
 #include "measure_worker/backends/interpreter/interpreter_device.h"
 #include "measure_worker/backends/null/describe.h"
 #include "measure_worker/backends/null/null_backend.h"
+#include "measure_worker/backends/opencl/describe.h"
+#include "measure_worker/backends/opencl/opencl_device.h"
 #include "measure_worker/host/cores.h"
 #include "measure_worker/kernels/kernel_bench.h"
 #include "measure_worker/models/model_bench.h"
@@ -17,6 +19,7 @@ namespace {
 constexpr BackendDef kBackends[] = {
     {"cpu", SelectCores, DescribeCpu, LockCores, OpenCpu, nullptr},
     {"interpreter", SelectCores, DescribeInterpreter, LockCores, OpenInterpreter, nullptr},
+    {"opencl", SelectOpencl, DescribeOpencl, LockOpencl, OpenOpencl, nullptr},
     {"null", SelectCores, DescribeNull, LockCores, nullptr, NewNullBackend},
 };
 

@@ -61,12 +61,34 @@ constexpr Aspect kCpuAspects[] = {
      [](const Footprint& f, const Target&) { return absl::StrFormat("%.0f", f["code_ops"]); }},
 };
 
+// Of footprints under the GPUs' schema.
+constexpr Aspect kGpuAspects[] = {
+    {"groups",
+     [](const Footprint& f, const Target&) {
+       return absl::StrFormat("%g of %g threads, %.3g waves", f["groups"], f["group_threads"], f["waves"]);
+     }},
+    {"results of a thread", [](const Footprint& f, const Target&) { return Number(f["accumulators"]); }},
+    {"elements of an access", [](const Footprint& f, const Target&) { return Number(f["vector_lanes"]); }},
+    {"registers of a thread", [](const Footprint& f, const Target&) { return Number(f["registers"]); }},
+    {"shared memory of a group",
+     [](const Footprint& f, const Target& t) {
+       return OfCache(f["shared_bytes"], t.gpu()->shared_bytes, "the target's");
+     }},
+    {"occupancy", [](const Footprint& f, const Target&) { return absl::StrFormat("%.0f %%", 100 * f["occupancy"]); }},
+    {"fetched from memory", [](const Footprint& f, const Target&) { return Bytes(f["memory_traffic"]); }},
+    {"fetched from shared memory", [](const Footprint& f, const Target&) { return Bytes(f["shared_traffic"]); }},
+    {"wasted on tails and padding",
+     [](const Footprint& f, const Target&) {
+       return absl::StrFormat("%.1f %%", f["flops"] > 0 ? 100 * (f["padded_flops"] / f["flops"] - 1) : 0.0);
+     }},
+};
+
 // The kinds of footprint that there are words for.
 struct Words {
   std::string_view schema;
   std::span<const Aspect> aspects;
 };
-constexpr Words kWords[] = {{"cpu", kCpuAspects}};
+constexpr Words kWords[] = {{"cpu", kCpuAspects}, {"gpu", kGpuAspects}};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/interpreter/generator.h"
 #include "compiler/codegen/llvm/generator.h"
+#include "compiler/codegen/opencl/generator.h"
 
 namespace temper {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr CodeGenerator kGenerators[] = {
     {"llvm", LlvmId, CompileByLlvm, EmitTextByLlvm, nullptr, LlvmTools},
     {"interpreter", InterpreterId, CompileForInterpreter, EmitNestText, LaunchByInterpreter},
+    {"opencl", OpenclId, CompileForOpencl, EmitOpenclText, LaunchByOpencl},
 };
 
 }  // namespace

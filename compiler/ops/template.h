@@ -30,12 +30,14 @@ struct TemplateDef {
   std::function<ConfigSpace(const Workload&, const Target&)> space;
   std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const Target&)> build;
   std::function<Footprint(const Workload&, const Config&, const Target&)> footprint;
+  bool fallback = false;  // right for everything of its kind of device, and asked where no other template fits
 };
 
 std::span<const TemplateDef> AllTemplates();
-// In order. On CPUs the last is always "default", which fits everything but opaque. All have one schema.
+// In order. Where nothing else fits, it is the kind of device's fallback, which fits everything but opaque: "default"
+// on CPUs, "gpu.default" on GPUs. All have one schema.
 std::vector<const TemplateDef*> TemplatesFor(const Workload& w, const Target& t);
-bool HasOwnTemplate(const Workload& w, const Target& t);  // another than "default"
+bool HasOwnTemplate(const Workload& w, const Target& t);  // another than the fallback
 // kNotFound, as who finds none says it.
 absl::Status NoTemplateFits(const Workload& w, const Target& t);
 const TemplateDef* FindTemplate(std::string_view name);

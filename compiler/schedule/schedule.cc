@@ -94,6 +94,11 @@ Loop Schedule::Fuse(const Loop& outer, const Loop& inner) {
   return TakeValue(rewrites::Fuse(func_, outer, inner), absl::StrCat("fuse(", Named(outer), ", ", Named(inner), ")"));
 }
 
+Loop Schedule::AddLoop(const std::string& block) {
+  if (!status_.ok()) return nullptr;
+  return TakeValue(rewrites::AddLoop(func_, block), absl::StrCat("add_loop(", Named(block), ")"));
+}
+
 void Schedule::Reorder(const std::vector<Loop>& order) {
   if (!status_.ok()) return;
   const std::string names =

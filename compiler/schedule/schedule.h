@@ -36,6 +36,8 @@ class Schedule {
   // [outer, inner] with inner in [0, factor); where factor does not divide, blocks below get a predicate.
   std::pair<Loop, Loop> Split(const Loop& loop, int64_t factor);
   Loop Fuse(const Loop& outer, const Loop& inner);  // inner directly and solely inside outer
+  // A loop of one iteration directly around a block: what stands in no loop can be bound by it.
+  Loop AddLoop(const std::string& block);
   // The named loops, all on one path with nothing but loops between the first and the last of them, in the new order;
   // the places they take are the ones they had.
   void Reorder(const std::vector<Loop>& order);

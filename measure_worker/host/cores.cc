@@ -1,19 +1,11 @@
 #include "measure_worker/host/cores.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <thread>
-
-#include <spdlog/spdlog.h>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,8 +13,6 @@
 
 namespace temper::worker {
 namespace {
-
-constexpr std::chrono::milliseconds kLookAgain{10};
 
 absl::Status BadCores(absl::string_view part) {
   return absl::InvalidArgumentError(
@@ -40,22 +30,10 @@ absl::Status AddCores(absl::string_view part, std::vector<int>& cores) {
   return absl::OkStatus();
 }
 
-int OpenLock(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  // One that another user made may be read-only for us: that is enough to lock it.
-  const int result = fd >= 0 ? fd : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (result < 0)
-    spdlog::warn("cannot open {}: {}; other workers on these cores are not waited for", path, strerror(errno));
-  return result;
-}
-
-bool LockPatiently(int fd, const std::function<bool()>& give_up) {
-  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return true;  // a file system without locks
-    if (give_up()) return false;
-    std::this_thread::sleep_for(kLookAgain);
-  }
-  return true;
+std::vector<std::string> NamesOf(const std::vector<int>& cores) {
+  std::vector<std::string> names;
+  for (const int core : cores) names.push_back(absl::StrCat("core-", core));
+  return names;
 }
 
 }  // namespace
@@ -115,54 +93,7 @@ std::vector<int> AffinityCores() {
   return cores;
 }
 
-std::string LockDirectory() {
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime && *runtime) return runtime;
-  std::error_code error;
-  return std::filesystem::temp_directory_path(error).string();
-}
-
-CoreLock::CoreLock(const std::string& directory, const std::vector<int>& cores) {
-  for (const int core : cores) {
-    const std::string stem = absl::StrCat(directory, "/temper-core-", core);
-    Core& files = cores_.emplace_back();
-    files.turn = OpenLock(stem + ".turn");
-    files.busy = OpenLock(stem + ".lock");
-    if (files.turn < 0 || files.busy < 0) break;  // one warning is enough
-  }
-}
-
-CoreLock::~CoreLock() {
-  for (const Core& core : cores_) {
-    for (int fd : {core.turn, core.busy}) {
-      if (fd >= 0) close(fd);
-    }
-  }
-}
-
-bool CoreLock::Acquire(const std::function<bool()>& give_up) {
-  for (size_t i = 0; i < cores_.size(); ++i) {
-    if (Acquire(cores_[i], give_up)) continue;
-    while (i-- > 0) Release(cores_[i]);
-    return false;
-  }
-  return true;
-}
-
-bool CoreLock::Acquire(const Core& core, const std::function<bool()>& give_up) {
-  if (core.turn < 0 || core.busy < 0) return true;
-  // Whoever holds the turn is next: without it, one that measures again and again would always win over one that waits.
-  if (!LockPatiently(core.turn, give_up)) return false;
-  const bool held = LockPatiently(core.busy, give_up);
-  flock(core.turn, LOCK_UN);
-  return held;
-}
-
-void CoreLock::Release() {
-  for (const Core& core : cores_) Release(core);
-}
-
-void CoreLock::Release(const Core& core) {
-  if (core.busy >= 0) flock(core.busy, LOCK_UN);
-}
+CoreLock::CoreLock(const std::string& directory, const std::vector<int>& cores)
+    : PatientLock(directory, NamesOf(cores)) {}
 
 }  // namespace temper::worker

@@ -2,7 +2,6 @@
 // measuring on the same ones at once. For every kind of device whose kernels run on them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "base/status.h"
 #include "measure_worker/backend.h"
+#include "measure_worker/host/patient_lock.h"
 
 namespace temper::worker {
 
@@ -25,26 +25,10 @@ absl::Status BindToCores(const std::vector<int>& cores);
 absl::Status CheckCores(const std::vector<int>& cores);
 std::vector<int> AffinityCores();
 
-// Workers that want the same core take turns, whoever waits goes before whoever just measured.
-class CoreLock : public DeviceLock {
+// Workers that want the same core take turns. `cores` are sorted, as those of a DeviceSpec are.
+class CoreLock : public PatientLock {
  public:
-  // Lock files are in `directory`, two for each core. `cores` are sorted, as those of a DeviceSpec are: all take them
-  // in one order, so nobody waits for one who waits for him.
   CoreLock(const std::string& directory, const std::vector<int>& cores);
-  ~CoreLock() override;
-  CoreLock(const CoreLock&) = delete;
-  CoreLock& operator=(const CoreLock&) = delete;
-  bool Acquire(const std::function<bool()>& give_up) override;
-  void Release() override;
-
- private:
-  struct Core {
-    int turn = -1, busy = -1;  // -1: no lock file could be made; then it is not locked
-  };
-  static bool Acquire(const Core& core, const std::function<bool()>& give_up);
-  static void Release(const Core& core);
-  std::vector<Core> cores_;
 };
-std::string LockDirectory();  // $XDG_RUNTIME_DIR, or the directory for temporary files
 
 }  // namespace temper::worker

@@ -31,9 +31,34 @@ struct VisibleFile {
   bool write = false;
 };
 constexpr VisibleFile kVisible[] = {
-    {"/usr"},      {"/lib"},         {"/lib32"},      {"/lib64"},           {"/bin"},           {"/sbin"},
-    {"/opt"},      {"/sys"},         {"/proc"},       {"/etc/ld.so.cache"}, {"/etc/localtime"}, {"/dev/null", true},
-    {"/dev/zero"}, {"/dev/urandom"}, {"/dev/random"},
+    {"/usr"},
+    {"/lib"},
+    {"/lib32"},
+    {"/lib64"},
+    {"/bin"},
+    {"/sbin"},
+    {"/opt"},
+    {"/sys"},
+    {"/proc"},
+    {"/etc/ld.so.cache"},
+    {"/etc/localtime"},
+    {"/dev/null", true},
+    {"/dev/zero"},
+    {"/dev/urandom"},
+    {"/dev/random"},
+    // Which drivers OpenCL has, and the files of GPUs that they open.
+    {"/etc/OpenCL"},
+    {"/dev/dri", true},
+    {"/dev/nvidiactl", true},
+    {"/dev/nvidia-uvm", true},
+    {"/dev/nvidia0", true},
+    {"/dev/nvidia1", true},
+    {"/dev/nvidia2", true},
+    {"/dev/nvidia3", true},
+    {"/dev/nvidia4", true},
+    {"/dev/nvidia5", true},
+    {"/dev/nvidia6", true},
+    {"/dev/nvidia7", true},
 };
 constexpr uint64_t kReadFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kRead = kReadFiles | LANDLOCK_ACCESS_FS_READ_DIR;
@@ -97,13 +122,16 @@ void Show(int rules, const char* path, uint64_t rights) {
 }
 
 void HideFiles(const Launch& launch, int program) {
+  // Older kernels never let a file move to another folder; the others do where it is allowed by name.
+  const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  const uint64_t move = version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0;
   landlock_ruleset_attr handled{};
-  handled.handled_access_fs = kAllRights;
+  handled.handled_access_fs = kAllRights | move;
   const int rules = static_cast<int>(syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0));
   Must(rules >= 0, "make rules for files");
   for (const VisibleFile& file : kVisible) Show(rules, file.path, kRead | (file.write ? kWriteFiles : 0));
   if (program >= 0) Show(rules, program, kRead);
-  Show(rules, launch.scratch, kAllRights);
+  Show(rules, launch.scratch, kAllRights | move);
   Must(syscall(SYS_landlock_restrict_self, rules, 0) == 0, "hide files");
   close(rules);
 }

@@ -24,9 +24,19 @@ constexpr int kTryMs = 10'000;
 constexpr int kMostScratchFiles = 100'000;
 
 // All that a child inherits: none of it is a secret.
-constexpr const char* kInherited[] = {
-    "PATH",         "LANG",          "LC_ALL",      "TZ", "LD_LIBRARY_PATH", "TEMPER_LOG", "CUDA_VISIBLE_DEVICES",
-    "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+constexpr const char* kInherited[] = {"PATH",
+                                      "LANG",
+                                      "LC_ALL",
+                                      "TZ",
+                                      "LD_LIBRARY_PATH",
+                                      "TEMPER_LOG",
+                                      "CUDA_VISIBLE_DEVICES",
+                                      "OCL_ICD_VENDORS",
+                                      "TEMPER_OPENCL",
+                                      "POCL_MAX_PTHREAD_COUNT",
+                                      "ASAN_OPTIONS",
+                                      "UBSAN_OPTIONS",
+                                      "TSAN_OPTIONS"};
 
 // Users that nobody is: high numbers, told apart by this process and its latest children. Process ids have 22 bits.
 uid_t NewUser() {

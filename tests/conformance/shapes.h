@@ -67,6 +67,16 @@ inline constexpr Shape kShapes[] = {
     {"default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},
     {"default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},
+
+    {"gpu.gemm",
+     "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0"},
+    {"gpu.gemm", "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0"},
+    {"gpu.gemm", "(f32[2,9,17], f32[2,23,17]) matmul(0,1; trans_b=1) -> f32[2,9,23]; anchor=0"},
+
+    {"gpu.default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
+    {"gpu.default",
+     "(f32[2,12,7,9]@0231) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[2,12,4,5]@0231; anchor=0"},
+    {"gpu.default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},
 };
 
 }  // namespace temper::conformance

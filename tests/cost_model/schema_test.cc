@@ -24,11 +24,17 @@ const Workload& Matmul() {
   return w;
 }
 
-// Fits matmuls on GPUs alone.
+// No built-in template but the fallback fits it.
+const Workload& Sigmoid() {
+  static const Workload w = *ParseWorkload("(f32[4,16]) sigmoid(0) -> f32[4,16]; anchor=0");
+  return w;
+}
+
+// Fits sigmoids on GPUs alone.
 const TemplateDef& Toy() {
   static const TemplateDef* const def = [] {
     TemplateDef toy{.name = "toy.groups", .version = 2, .schema = &kSchema};
-    toy.matches = [](const Workload& w, const Target& t) { return t.gpu() != nullptr && w.calls[0].op == "matmul"; };
+    toy.matches = [](const Workload& w, const Target& t) { return t.gpu() != nullptr && w.calls[0].op == "sigmoid"; };
     toy.space = [](const Workload&, const Target& t) {
       ConfigSpace space;
       space.Add("threads", {8, 16, 32, 64, 128});
@@ -49,16 +55,16 @@ const TemplateDef& Toy() {
   return *def;
 }
 
-Footprint Of(int64_t threads) { return Toy().footprint(Matmul(), Config({{"threads", threads}}), Gpu()); }
+Footprint Of(int64_t threads) { return Toy().footprint(Sigmoid(), Config({{"threads", threads}}), Gpu()); }
 
 TEST(Schema, TemplatesOfOneKindStandAlone) {
   const TemplateDef& toy = Toy();
-  EXPECT_EQ(TemplatesFor(Matmul(), Gpu()), std::vector<const TemplateDef*>{&toy});
-  const auto on_cpu = TemplatesFor(Matmul(), *ParseTarget("llvm:haswell"));
+  EXPECT_EQ(TemplatesFor(Sigmoid(), Gpu()), std::vector<const TemplateDef*>{&toy});
+  const auto on_cpu = TemplatesFor(Sigmoid(), *ParseTarget("llvm:haswell"));
   EXPECT_EQ(std::ranges::count(on_cpu, &toy), 0);
   ASSERT_FALSE(on_cpu.empty());
   EXPECT_EQ(on_cpu[0]->schema, &CpuSchema());
-  const absl::StatusOr<Choice> choice = DefaultChoice(Matmul(), Gpu());
+  const absl::StatusOr<Choice> choice = DefaultChoice(Sigmoid(), Gpu());
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->config["threads"], 64) << "by its own draft, within the target's limits";
 }
@@ -75,7 +81,7 @@ TEST(Schema, FeaturesAreItsNamesAndTheDraft) {
 
 TEST(Schema, ATasksRowsHaveItsWidth) {
   Toy();
-  const auto task = TaskSpace::Make({Matmul(), Gpu(), 1});
+  const auto task = TaskSpace::Make({Sigmoid(), Gpu(), 1});
   ASSERT_TRUE(task.ok()) << task.status();
   Rows rows = (*task)->NewRows();
   (*task)->AppendRow({0, 2}, rows);
@@ -86,9 +92,9 @@ TEST(Schema, ATasksRowsHaveItsWidth) {
 
 TEST(Schema, ABoosterIsOfItsTemplatesSchema) {
   BoosterTrainer trainer(Gpu(), {});
-  for (const Config& c : Toy().space(Matmul(), Gpu()).Enumerate(10)) {
+  for (const Config& c : Toy().space(Sigmoid(), Gpu()).Enumerate(10)) {
     for (const double slower : {1.0, 1.1})
-      ASSERT_TRUE(trainer.Add(Matmul(), 0, "toy.groups", c, Of(c["threads"]).draft_s * slower).ok());
+      ASSERT_TRUE(trainer.Add(Sigmoid(), 0, "toy.groups", c, Of(c["threads"]).draft_s * slower).ok());
   }
   const auto trained = trainer.Train({.least_weight = 1}, 1);
   ASSERT_TRUE(trained.ok()) << trained.status();
@@ -108,7 +114,7 @@ TEST(Schema, ATrainerTakesNoSampleOfAnotherKindsTemplate) {
   const Config of_a_cpu = *ParseConfig("mr=4,nv=1,blocks=1,ku=1,pack=1");
   EXPECT_TRUE(absl::IsInvalidArgument(BoosterTrainer(Gpu(), {}).Add(Matmul(), 0, "matmul.packed", of_a_cpu, 1e-3)));
   const Target cpu = *ParseTarget("llvm:haswell");
-  EXPECT_TRUE(absl::IsInvalidArgument(BoosterTrainer(cpu, {}).Add(Matmul(), 0, "toy.groups", Config(), 1e-3)));
+  EXPECT_TRUE(absl::IsInvalidArgument(BoosterTrainer(cpu, {}).Add(Sigmoid(), 0, "toy.groups", Config(), 1e-3)));
 }
 
 TEST(Schema, DifferencesAreToldUnderItsNames) {

@@ -184,6 +184,18 @@ TEST_F(ScheduleTest, FuseRefusals) {
   EXPECT_REFUSED(s_.Fuse(i, j), "a parallel and a serial loop can not be fused");
 }
 
+TEST_F(ScheduleTest, WhatStandsInNoLoopGetsOne) {
+  ir::ProgramBuilder b("one");
+  ir::Buffer in = b.Input("in", DType::kF32, {});
+  b.MarkOutput(b.Compute("out", DType::kF32, {}, [&](auto&) { return Load(in, {}) + ir::Float(1); }));
+  Use(*b.Finish());
+  s_.Bind(s_.AddLoop("out"), ir::ForKind::kGroupX);
+  EXPECT_THAT(LoopNames("out"), ElementsAre("out.once"));
+  EXPECT_REFUSED(s_.AddLoop("other"), "add_loop(block 'other'): ");
+  s_.Bind(s_.AddLoop("out"), ir::ForKind::kThreadX);
+  ExpectSame();
+}
+
 TEST_F(ScheduleTest, ReorderPutsNamedLoopsInNamedPlaces) {
   Use(Matmul(3, 4, 5));
   s_.Reorder({L("c", 2), L("c", 0)});

@@ -2,63 +2,98 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
 
 #include "compiler/ops/template.h"
 
 namespace temper {
 namespace {
 
-// One for each built-in template, by name.
-const std::pair<const char*, const char*> kWorkloads[] = {
-    {"conv2d.direct",
+constexpr const char* kCpus[] = {"llvm:haswell", "interpreter"};
+constexpr const char* kGpus[] = {"opencl", "cuda:sm_90"};
+
+// One for each built-in template.
+struct Built {
+  const char* name;
+  std::span<const char* const> targets;
+  const char* workload;
+};
+constexpr Built kBuilt[] = {
+    {"conv2d.direct", kCpus,
      "(f32[1,8,4,4]@0231, const f32[8,8,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> "
      "f32[1,8,4,4]@0231; anchor=0"},
-    {"conv2d.rows",
+    {"conv2d.rows", kCpus,
      "(f32[1,8,8,8]@0231, const f32[8,8,5,5]) conv2d(0,1; dilations=[1,1] group=1 pads=[2,2,2,2] strides=[1,1]) -> "
      "f32[1,8,8,8]@0231; anchor=0"},
-    {"conv2d.winograd",
+    {"conv2d.winograd", kCpus,
      "(f32[1,8,8,8]@0231, const f32[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "
      "f32[1,8,8,8]@0231; anchor=0"},
-    {"conv2d.depthwise",
+    {"conv2d.depthwise", kCpus,
      "(f32[1,8,8,8]@0231, const f32[8,1,3,3]) conv2d(0,1; dilations=[1,1] group=8 pads=[1,1,1,1] strides=[1,1]) -> "
      "f32[1,8,8,8]@0231; anchor=0"},
-    {"conv2d.separable",
+    {"conv2d.separable", kCpus,
      "(f32[1,96,14,14]@0231, const f32[96,1,3,3], const f32[96,96,1,1]) conv2d(0,1; dilations=[1,1] group=96 "
      "pads=[1,1,1,1] strides=[1,1]) -> f32[1,96,14,14]@0231; conv2d(3,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
      "strides=[1,1]) -> f32[1,96,14,14]@0231; anchor=1"},
-    {"matmul.packed", "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
-    {"reduce.pixels", "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
-    {"default", "(f32[16]) relu(0) -> f32[16]; anchor=0"},
+    {"matmul.packed", kCpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
+    {"reduce.pixels", kCpus,
+     "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
+    {"default", kCpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
+    {"gpu.gemm", kGpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
+    {"gpu.default", kGpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
 };
 
-TEST(DeviceKinds, EveryBuiltInTemplateFitsSomeWorkloadOnCpusAndNoneOnGpus) {
+TEST(DeviceKinds, EveryBuiltInTemplateFitsSomeWorkloadOnItsKindAndNoneOnAnother) {
   std::set<std::string_view> tried;
-  for (const auto& [name, text] : kWorkloads) {
-    const absl::StatusOr<Workload> w = ParseWorkload(text);
+  for (const Built& built : kBuilt) {
+    const absl::StatusOr<Workload> w = ParseWorkload(built.workload);
     ASSERT_TRUE(w.ok()) << w.status();
-    const TemplateDef* def = FindTemplate(name);
-    ASSERT_NE(def, nullptr) << name;
+    const TemplateDef* def = FindTemplate(built.name);
+    ASSERT_NE(def, nullptr) << built.name;
     tried.insert(def->name);
-    for (const char* cpu : {"llvm:haswell", "interpreter"}) EXPECT_TRUE(def->matches(*w, *ParseTarget(cpu))) << name;
-    for (const char* gpu : {"opencl", "cuda:sm_90"}) {
-      const Target t = *ParseTarget(gpu);
-      EXPECT_FALSE(def->matches(*w, t)) << name;
-      EXPECT_TRUE(TemplatesFor(*w, t).empty());
-      EXPECT_FALSE(HasOwnTemplate(*w, t));
-      const absl::Status chosen = DefaultChoice(*w, t).status();
-      EXPECT_EQ(chosen.code(), absl::StatusCode::kNotFound);
-      EXPECT_NE(chosen.message().find(t.generator), std::string::npos) << chosen;
-      EXPECT_EQ(chosen.message().find('\n'), std::string::npos) << chosen;
-      EXPECT_EQ(BuildKernel(*w, name, Config(), t).status().code(), absl::StatusCode::kInvalidArgument);
+    for (const char* own : built.targets) EXPECT_TRUE(def->matches(*w, *ParseTarget(own))) << built.name;
+    for (const char* other : built.targets.data() == kCpus ? kGpus : kCpus) {
+      const Target t = *ParseTarget(other);
+      EXPECT_FALSE(def->matches(*w, t)) << built.name;
+      EXPECT_EQ(BuildKernel(*w, built.name, Config(), t).status().code(), absl::StatusCode::kInvalidArgument);
     }
   }
   EXPECT_EQ(tried.size(), AllTemplates().size());
 }
 
+TEST(DeviceKinds, TheFallbackIsAskedWhereNothingElseFits) {
+  for (const Built& built : kBuilt) {
+    const Workload w = *ParseWorkload(built.workload);
+    for (const char* own : built.targets) {
+      const Target t = *ParseTarget(own);
+      const std::vector<const TemplateDef*> templates = TemplatesFor(w, t);
+      ASSERT_FALSE(templates.empty());
+      for (const TemplateDef* def : templates) {
+        EXPECT_EQ(def->fallback, !HasOwnTemplate(w, t)) << built.name;
+        EXPECT_EQ(def->schema, templates.front()->schema);
+      }
+      EXPECT_TRUE(!templates.front()->fallback || templates.size() == 1) << built.name;
+    }
+  }
+}
+
+TEST(DeviceKinds, WhatHasNoTensorExpressionHasNoTemplate) {
+  const Workload w = *ParseWorkload("(f32[4,8]) arg_max(0; axis=1 keepdims=0) -> i64[4]; anchor=0");
+  for (const char* target : {"interpreter", "opencl"}) {
+    const Target t = *ParseTarget(target);
+    EXPECT_TRUE(TemplatesFor(w, t).empty());
+    EXPECT_FALSE(HasOwnTemplate(w, t));
+    const absl::Status chosen = DefaultChoice(w, t).status();
+    EXPECT_EQ(chosen.code(), absl::StatusCode::kNotFound);
+    EXPECT_NE(chosen.message().find(t.generator), std::string::npos) << chosen;
+    EXPECT_EQ(chosen.message().find('\n'), std::string::npos) << chosen;
+  }
+}
+
 TEST(DeviceKinds, APlainMachineHasTheSameTemplatesAsAnyCpu) {
-  for (const auto& [name, text] : kWorkloads) {
-    const Workload w = *ParseWorkload(text);
-    EXPECT_EQ(TemplatesFor(w, *ParseTarget("interpreter")), TemplatesFor(w, *ParseTarget("llvm:znver4"))) << name;
+  for (const Built& built : kBuilt) {
+    const Workload w = *ParseWorkload(built.workload);
+    EXPECT_EQ(TemplatesFor(w, *ParseTarget("interpreter")), TemplatesFor(w, *ParseTarget("llvm:znver4"))) << built.name;
   }
 }
 

@@ -8,70 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/simplify.h"
-#include "compiler/ops/templates/templates.h"
+#include "compiler/ops/templates/stages.h"
 
 namespace temper {
 namespace {
 
 using ir::Expr;
-
-// The block's statement in the function.
-ir::Stmt FindBlock(const ir::Func& func, const std::string& name) {
-  ir::Stmt found;
-  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
-    if (s->kind == ir::StmtKind::kBlock && s->block.name == name) found = s;
-  });
-  return found;
-}
-
-// Every access of a block as a flat element index over its iterators; a reduction's own accumulator is left out.
-std::vector<Expr> Accesses(const ir::Stmt& block, bool with_store) {
-  std::vector<Expr> flat;
-  ir::Visit(block->value, [&](const Expr& e) {
-    if (e->kind == ir::ExprKind::kLoad && e->buffer != block->buffer) flat.push_back(ir::FlatIndex(e->buffer, e->args));
-  });
-  if (with_store) flat.push_back(ir::FlatIndex(block->buffer, block->indices));
-  return flat;
-}
-
-// Coefficient of `v` in `e`; nullopt if not linear.
-std::optional<int64_t> Stride(const Expr& e, const ir::Var& v, const ir::Simplifier& simplifier) {
-  std::optional<ir::Linear> linear = ir::AsLinear(simplifier.Simplify(e), {v});
-  if (!linear.has_value()) return std::nullopt;
-  return linear->coefficients[0];
-}
-
-// How many of the block's innermost iterators, of one kind and from `first` on at most, can be fused into one that
-// walks all accesses with stride 0 or 1, or `any_stride`; none if not even the last does.
-size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store, bool any_stride = false) {
-  const std::vector<ir::IterVar>& iters = block->block.iters;
-  const std::vector<Expr> accesses = Accesses(block, with_store);
-  for (; first < iters.size(); ++first) {
-    if (iters[first].reduce != iters.back().reduce) continue;
-    ir::Simplifier simplifier;
-    ir::Var fused = ir::MakeVar("f");
-    std::vector<ir::VarBinding> bindings;
-    int64_t extent = 1;
-    for (size_t i = iters.size(); i-- > first;) {
-      bindings.push_back({iters[i].var, Expr(fused) / Expr(extent) % Expr(iters[i].extent)});
-      extent *= iters[i].extent;
-    }
-    simplifier.Bind(fused, extent);
-    for (size_t i = 0; i < first; ++i) simplifier.Bind(iters[i].var, iters[i].extent);
-    bool linear = std::all_of(accesses.begin(), accesses.end(), [&](const Expr& e) {
-      std::optional<int64_t> stride = Stride(ir::Substitute(e, bindings), fused, simplifier);
-      return stride.has_value() && (any_stride || *stride == 0 || *stride == 1);
-    });
-    if (linear) return iters.size() - first;
-  }
-  return 0;
-}
-
-Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
-  Loop fused = loops.front();
-  for (size_t i = 1; i < loops.size(); ++i) fused = s.Fuse(fused, loops[i]);
-  return fused;
-}
 
 // As many of the outermost loops as give threads enough to share become one parallel loop; the others run inside it,
 // so that no index is divided out of it again.
@@ -110,14 +52,9 @@ Reduction ReductionOf(const ir::Stmt& block, const Lanes& v) {
   return r;
 }
 
-// The last `count` of the loops around a block.
-std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count) {
-  return {loops.end() - static_cast<std::ptrdiff_t>(count), loops.end()};
-}
-
 // The innermost `count` loops of a stage without reduction: those that run along memory become vectors.
 void VectorizeInjective(Schedule& s, const std::string& name, size_t count, const Lanes& v) {
-  const ir::Stmt block = FindBlock(s.func(), name);
+  const ir::Stmt block = BlockNamed(s.func(), name);
   std::vector<Loop> loops = s.Loops(name);
   const size_t fused = std::max<size_t>(1, FusibleSuffix(block, block->block.iters.size() - count, true));
   if (count == 0 || loops.size() < fused) return;
@@ -174,7 +111,7 @@ void VectorizeAcross(Schedule& s, const std::string& name, const Reduction& r, b
 
 // One stage under loops that are settled, its innermost `count` spatial iterators still to be laid out.
 void ScheduleInside(Schedule& s, const std::string& name, size_t count, const Lanes& v) {
-  const ir::Stmt block = FindBlock(s.func(), name);
+  const ir::Stmt block = BlockNamed(s.func(), name);
   if (!block->block.init) return VectorizeInjective(s, name, count, v);
   const Reduction r = ReductionOf(block, v);
   if (r.along > 0) return VectorizeAlong(s, name, r, v);
@@ -191,7 +128,7 @@ void ScheduleInside(Schedule& s, const std::string& name, size_t count, const La
 // A copy whose innermost dimension is too short for a vector, while the one around it runs along memory in the source
 // (planes of an image that become pixels): vectors of each plane go through registers, and are stored interleaved.
 bool InterleavePlanes(Schedule& s, const std::string& name, const CpuTarget& t) {
-  const ir::Stmt block = FindBlock(s.func(), name);
+  const ir::Stmt block = BlockNamed(s.func(), name);
   const std::vector<ir::IterVar>& iters = block->block.iters;
   if (block->block.init || iters.size() < 3 || block->value->kind != ir::ExprKind::kLoad) return false;
   const ir::IterVar &planes = iters.back(), &along = iters[iters.size() - 2];
@@ -226,7 +163,7 @@ bool InterleavePlanes(Schedule& s, const std::string& name, const CpuTarget& t) 
 // both ways, so that what a line holds is used while it is in L1.
 bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
   constexpr int64_t kLine = 16;
-  const ir::Stmt block = FindBlock(s.func(), name);
+  const ir::Stmt block = BlockNamed(s.func(), name);
   const std::vector<ir::IterVar>& iters = block->block.iters;
   if (block->block.init || iters.size() < 2) return false;
   ir::Simplifier simplifier;
@@ -261,7 +198,7 @@ bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
 
 // One stage by itself, parallel over its outermost loops.
 void ScheduleAlone(Schedule& s, const std::string& name, const CpuTarget& t, const Lanes& v) {
-  const ir::Stmt block = FindBlock(s.func(), name);
+  const ir::Stmt block = BlockNamed(s.func(), name);
   size_t spatial = 0;
   for (const ir::IterVar& iter : block->block.iters) spatial += iter.reduce ? 0 : 1;
   const Reduction r = ReductionOf(block, v);
@@ -348,7 +285,7 @@ void ScheduleRows(Schedule& s, size_t shared, const CpuTarget& t, Lanes v) {
   }
   for (const std::string& name : stages) {
     if (!s.status().ok()) return;
-    const ir::Stmt block = FindBlock(s.func(), name);
+    const ir::Stmt block = BlockNamed(s.func(), name);
     ScheduleInside(s, name, block->indices.size() - shared, v);
   }
   s.Parallel(row);
@@ -367,7 +304,7 @@ void ScheduleVectors(Schedule& s, const CpuTarget& t, const Lanes& v) {
   }
   s.Vectorize(lane);
   for (size_t i = 0; i + 1 < stages.size() && s.status().ok(); ++i) {
-    const ir::Stmt block = FindBlock(s.func(), stages[i]);
+    const ir::Stmt block = BlockNamed(s.func(), stages[i]);
     if (block->block.init) {
       VectorizeAcross(s, stages[i], ReductionOf(block, v), true);
     } else {
@@ -388,14 +325,14 @@ void ScheduleVectors(Schedule& s, const CpuTarget& t, const Lanes& v) {
 void ScheduleStages(Schedule& s, const CpuTarget& t, const Lanes& v) {
   constexpr int64_t kSmall = 1 << 16;  // elements: so few that one thread is as quick as several
   const std::vector<std::string> stages = s.Blocks();
-  const ir::Stmt out = FindBlock(s.func(), stages.back());
+  const ir::Stmt out = BlockNamed(s.func(), stages.back());
   const Shape& shape = out->buffer->shape;
   const size_t shared = SharedLoops(s.func());
   int64_t rows = 1;
   for (size_t d = 0; d < shared; ++d) rows *= shape[d];
   bool along = false;
   for (const std::string& name : stages) {
-    const ir::Stmt block = FindBlock(s.func(), name);
+    const ir::Stmt block = BlockNamed(s.func(), name);
     along = along || (block->block.init && ReductionOf(block, v).along > 0);
   }
   if (stages.size() > 1 && shared > 0 && shared == shape.size() && !along && shape.back() >= v.lanes)
@@ -405,23 +342,8 @@ void ScheduleStages(Schedule& s, const CpuTarget& t, const Lanes& v) {
   for (const std::string& name : stages) ScheduleAlone(s, name, t, v);
 }
 
-absl::StatusOr<ir::Func> BuildProgram(const Workload& w) {
-  ir::ProgramBuilder b("stages");
-  WorkloadProgram program(w, b);
-  TEMPER_RETURN_IF_ERROR(program.Compute(0, static_cast<int>(w.calls.size())));
-  ir::Buffer out =
-      b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
-        std::vector<Expr> logical = physical;
-        for (size_t i = 0; i < w.output().perm.size(); ++i)
-          logical[static_cast<size_t>(w.output().perm[i])] = physical[i];
-        return program.result()(logical);
-      });
-  b.MarkOutput(out);
-  return b.Finish();
-}
-
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
-  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w));
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildStages(w));
   Schedule s(std::move(func));
   ScheduleStages(s, t, {t.lanes(), c["vectors"]});
   Kernel kernel;
@@ -450,18 +372,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate DefaultTemplate() {
-  return {"default",
-          3,
-          [](const Workload& w) {
-            return std::all_of(w.calls.begin(), w.calls.end(), [](const Workload::Call& call) {
-              const OpDef* op = FindOp(call.op);
-              return op != nullptr && op->compute != nullptr;
-            });
-          },
-          Space,
-          Build,
-          FootprintOf};
-}
+CpuTemplate DefaultTemplate() { return {"default", 3, HasTensorExpressions, Space, Build, FootprintOf}; }
 
 }  // namespace temper

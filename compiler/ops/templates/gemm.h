@@ -7,42 +7,10 @@
 #pragma once
 
 #include "compiler/ops/templates/element.h"
-#include "compiler/ops/templates/templates.h"
+#include "compiler/ops/templates/gemm_view.h"
 
 namespace temper {
 
-enum class GemmAxis { kBatch, kRow, kColumn };
-
-struct GemmView {
-  int64_t batch = 1, rows = 1, columns = 1;
-  std::vector<int64_t> reduction;  // extents, outermost first
-  int b_input = 1;                 // the workload's input that is B
-  int a_input = -1;                // the one that A is read from, row after row; -1: a copy, or rows that overlap
-  bool b_batched = false;          // B differs along the batch
-  // B's rows can be read in place: its columns are contiguous in memory.
-  bool b_contiguous = false;
-  bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
-  // What B's elements are multiplied by before they are used, if anything is: a factor of A's.
-  std::function<ir::Expr(const WorkloadProgram& program, const std::vector<ir::Expr>& r)> b_scale;
-  // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.
-  int64_t a_row_stride = 0;
-
-  // Element of B from its logical tensor.
-  std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)>
-      b_element;
-  // Adds stages that A needs and returns the element of A.
-  using AElement = std::function<ir::Expr(ir::Expr batch, ir::Expr row, const std::vector<ir::Expr>& r)>;
-  std::function<AElement(WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages)> prepare;
-  // The output buffer's dimensions as the template sees them (the same dense bytes as the physical output).
-  struct Dim {
-    GemmAxis axis;
-    int64_t extent;
-    int64_t stride;
-  };  // position along the axis = sum of index * stride
-  std::vector<Dim> out_dims;
-  // Logical index of the output, for the epilogue.
-  std::function<std::vector<ir::Expr>(ir::Expr batch, ir::Expr row, ir::Expr column)> out_index;
-};
 
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t);
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);

@@ -5,9 +5,19 @@
 #include "compiler/ops/templates/gemm.h"
 
 namespace temper {
-namespace {
 
 using ir::Expr;
+
+std::vector<Expr> Unflatten(Expr flat, std::span<const int64_t> shape) {
+  std::vector<Expr> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = d == 0 ? flat : flat % Expr(shape[d]);
+    flat = flat / Expr(shape[d]);
+  }
+  return index;
+}
+
+namespace {
 
 // Where a matmul's operands lie in terms of (batch, row, column).
 struct MatmulShape {
@@ -29,16 +39,6 @@ struct MatmulShape {
   size_t batch_rank() const { return out.size() - 2; }
 };
 
-// The index of `flat` in the dimensions `shape`, row-major.
-std::vector<Expr> Unflatten(Expr flat, std::span<const int64_t> shape) {
-  std::vector<Expr> index(shape.size());
-  for (size_t d = shape.size(); d-- > 0;) {
-    index[d] = d == 0 ? flat : flat % Expr(shape[d]);
-    flat = flat / Expr(shape[d]);
-  }
-  return index;
-}
-
 // The operand's index for batch index `batch` of the output under numpy broadcasting.
 std::vector<Expr> Broadcast(const std::vector<Expr>& batch, const Shape& operand) {
   std::vector<Expr> index;
@@ -59,7 +59,9 @@ int64_t RowStride(const TensorType& a, bool trans_a) {
   return stride;
 }
 
-GemmView ViewOf(const Workload& w) {
+}  // namespace
+
+GemmView MatmulView(const Workload& w) {
   const MatmulShape s(w);
   const Workload::Call& call = w.calls[w.anchor];
   const size_t rank = s.out.size();
@@ -124,7 +126,7 @@ GemmView ViewOf(const Workload& w) {
   return v;
 }
 
-bool Matches(const Workload& w) {
+bool IsMatmul(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
   if (w.anchor != 0 || call.op != "matmul" || !IsOfElement(w, call)) return false;
   const int inputs = static_cast<int>(w.inputs.size());
@@ -135,15 +137,13 @@ bool Matches(const Workload& w) {
   return !w.inputs[call.args[1]].constant || b.perm.empty();
 }
 
-}  // namespace
-
 CpuTemplate MatmulPacked() {
   return {"matmul.packed",
           3,
-          Matches,
-          [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, ViewOf(w), t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, ViewOf(w), c, t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
+          IsMatmul,
+          [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, MatmulView(w), t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, MatmulView(w), c, t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, MatmulView(w), c, t); }};
 }
 
 }  // namespace temper

@@ -1,19 +1,29 @@
-// The templates, in order of preference when nothing is known. "default" comes last: it fits every workload that has
-// tensor expressions.
+// The templates, in order of preference when nothing is known, those of each kind of device together. Its fallback
+// comes last: it fits every workload that has tensor expressions.
 #include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ops/template.h"
+#include "compiler/ops/templates/gpu_template.h"
 #include "compiler/ops/templates/templates.h"
 
 namespace temper {
 namespace {
 
+TemplateDef Fallback(TemplateDef def) {
+  def.fallback = true;
+  return def;
+}
+
 std::vector<TemplateDef>& Table() {
   static std::vector<TemplateDef> table = {
-      ForCpu(Conv2dDirect()),    ForCpu(Conv2dRows()),   ForCpu(Conv2dWinograd()), ForCpu(DepthwiseConv2d()),
-      ForCpu(SeparableConv2d()), ForCpu(MatmulPacked()), ForCpu(ReducePixels()),   ForCpu(DefaultTemplate()),
+      ForCpu(Conv2dDirect()),    ForCpu(Conv2dRows()),
+      ForCpu(Conv2dWinograd()),  ForCpu(DepthwiseConv2d()),
+      ForCpu(SeparableConv2d()), ForCpu(MatmulPacked()),
+      ForCpu(ReducePixels()),    Fallback(ForCpu(DefaultTemplate())),
+
+      ForGpu(GpuGemm()),         Fallback(ForGpu(GpuDefault())),
   };
   return table;
 }
@@ -29,14 +39,15 @@ std::vector<const TemplateDef*> TemplatesFor(const Workload& w, const Target& t)
   for (const TemplateDef& def : Table()) {
     if (def.matches(w, t)) result.push_back(&def);
   }
-  // The default schedule of a contraction is a naive loop nest: right, but never worth a trial beside a real template.
-  if (result.size() > 1 && result.back()->name == "default") result.pop_back();
+  // The fallback's schedule of a contraction is a naive loop nest: right, but never worth a trial beside a real
+  // template.
+  if (result.size() > 1) std::erase_if(result, [](const TemplateDef* def) { return def->fallback; });
   return result;
 }
 
 bool HasOwnTemplate(const Workload& w, const Target& t) {
   const std::vector<const TemplateDef*> templates = TemplatesFor(w, t);
-  return !templates.empty() && templates.front()->name != "default";
+  return !templates.empty() && !templates.front()->fallback;
 }
 
 const TemplateDef* FindTemplate(std::string_view name) {

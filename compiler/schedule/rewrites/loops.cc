@@ -124,6 +124,14 @@ absl::StatusOr<Result<Var>> Fuse(const Func& f, const Var& outer, const Var& inn
   return Result<Var>{std::move(result), fused};
 }
 
+absl::StatusOr<Result<Var>> AddLoop(const Func& f, const std::string& block) {
+  TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
+  Var loop = ir::MakeVar(block + ".once");
+  Func result = f;
+  result.body = Replace(path, ir::For(loop, 1, ForKind::kSerial, path.back()));
+  return Result<Var>{std::move(result), loop};
+}
+
 absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order) {
   if (order.empty()) return Refuse("no loops are named");
   Path path;

@@ -24,6 +24,7 @@ using nest::LoopCopies;  // where a rewrite duplicates nests
 // loops.cc
 absl::StatusOr<Result<std::pair<Var, Var>>> Split(const Func& f, const Var& loop, int64_t factor);
 absl::StatusOr<Result<Var>> Fuse(const Func& f, const Var& outer, const Var& inner);
+absl::StatusOr<Result<Var>> AddLoop(const Func& f, const std::string& block);
 absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order);
 absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ir::ForKind kind);
 

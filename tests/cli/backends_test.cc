@@ -1,4 +1,4 @@
-// A backend in an exercise: kernels that the interpreter runs, through server, worker and package.
+// Backends that are no CPU, each in an exercise: kernels that it runs, through server, worker and package.
 #include <cstring>
 
 #include "tests/chaos/process.h"
@@ -7,7 +7,11 @@
 namespace temper::cli_test {
 namespace {
 
-class InterpreterTest : public CliTest {
+struct Exercise {
+  const char *device, *trials;  // what is slow to build is built less often
+};
+
+class BackendTest : public CliTest, public ::testing::WithParamInterface<Exercise> {
  protected:
   void SetUp() override {
     CliTest::SetUp();
@@ -15,7 +19,7 @@ class InterpreterTest : public CliTest {
     ASSERT_TRUE(server_.Start({.db = dir_ + "/records.db"}).ok());
     ASSERT_TRUE(worker_
                     .Start({.arguments = {kBin + "temper-worker", "--server", server_.address(), "--key", "slow",
-                                          "--device", "interpreter", "--spool", dir_ + "/spool"},
+                                          "--device", GetParam().device, "--spool", dir_ + "/spool"},
                             .environment = {"XDG_RUNTIME_DIR=" + dir_}})
                     .ok());
   }
@@ -52,9 +56,10 @@ void WriteInput(const std::string& path) {
   }
 }
 
-TEST_F(InterpreterTest, TunesAndRunsAModelThroughServerWorkerAndPackage) {
+TEST_P(BackendTest, TunesAndRunsAModelThroughServerWorkerAndPackage) {
   const std::string fleet = " --server " + server_.address() + " --device slow";
-  const Result tuned = Temper("tune " + model_ + fleet + " --trials 12 --no-booster --wait-for-device 60s");
+  const Result tuned =
+      Temper("tune " + model_ + fleet + " --trials " + GetParam().trials + " --no-booster --wait-for-device 60s");
   ASSERT_EQ(tuned.code, 0) << tuned.out;
   for (const char* device : {"slow", "fast"}) {
     const std::string options = std::string(device) == "slow" ? fleet : " --target host --untuned";
@@ -62,13 +67,19 @@ TEST_F(InterpreterTest, TunesAndRunsAModelThroughServerWorkerAndPackage) {
     ASSERT_EQ(compiled.code, 0) << compiled.out;
   }
   const nlohmann::json manifest = Manifest("slow");
-  EXPECT_TRUE(manifest["target"].get<std::string>().starts_with("interpreter ")) << manifest["target"];
-  EXPECT_TRUE(manifest["codegen_id"].get<std::string>().ends_with("-interpreter")) << manifest["codegen_id"];
+  EXPECT_TRUE(manifest["target"].get<std::string>().starts_with(GetParam().device + std::string(" ")))
+      << manifest["target"];
+  EXPECT_TRUE(manifest["codegen_id"].get<std::string>().ends_with(std::string("-") + GetParam().device))
+      << manifest["codegen_id"];
   WriteInput(x_);
   const std::vector<float> slow = Run("slow"), fast = Run("fast");
   for (size_t i = 0; i < slow.size(); ++i) EXPECT_NEAR(slow[i], fast[i], 1e-4) << i;
   EXPECT_NE(fast, std::vector<float>(10)) << "an answer of zeros would show nothing";
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, BackendTest,
+                         ::testing::Values(Exercise{"interpreter", "12"}, Exercise{"opencl", "4"}),
+                         [](const auto& info) { return std::string(info.param.device); });
 
 }  // namespace
 }  // namespace temper::cli_test

@@ -1,0 +1,84 @@
+// Vectorised loops whose lanes lie side by side in memory, as OpenCL's vectors. Others stay loops.
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/opencl/emitter.h"
+
+namespace temper {
+
+using ir::Expr;
+using ir::ExprKind;
+using ir::Stmt;
+
+namespace {
+
+bool IsVectorLength(int64_t n) { return n == 2 || n == 4 || n == 8 || n == 16; }
+
+bool HasVectors(DType dtype) { return !IsPacked(dtype) && dtype != DType::kBool; }
+
+}  // namespace
+
+std::optional<OpenclEmitter::Lanes> OpenclEmitter::LanesOf(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                                                           const Stmt& loop) {
+  const Expr flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
+  const std::optional<ir::Linear> linear = ir::AsLinear(flat, {loop->var});
+  if (!HasVectors(buffer->dtype) || !linear.has_value() || linear->coefficients[0] != 1) return std::nullopt;
+  const Expr first = ranges_.Simplify(linear->rest);
+  // Private arrays begin anywhere.
+  const bool aligned =
+      buffer->scope != ir::Scope::kRegister && ir::AsInt(ranges_.Simplify(first % Expr(loop->extent))) == int64_t{0};
+  return Lanes{buffer, first, aligned};
+}
+
+std::string OpenclEmitter::Pointer(const Lanes& lanes) {
+  return absl::StrCat(NameOf(lanes.buffer.get(), lanes.buffer->name), " + ", Value(lanes.first));
+}
+
+std::string OpenclEmitter::VectorPointer(const Lanes& lanes, int64_t length, bool writes) {
+  return absl::StrCat("*(", AddressSpace(lanes.buffer->scope), writes ? "" : "const ", MemoryType(lanes.buffer->dtype),
+                      length, "*)(", Pointer(lanes), ")");
+}
+
+std::optional<std::string> OpenclEmitter::VectorValue(const Expr& e, const Stmt& loop) {
+  const std::string type = absl::StrCat(ValueType(e->dtype), loop->extent);
+  if (!ir::UsesVar(e, loop->var)) return absl::StrCat("(", type, ")(", Value(e), ")");
+  if (e->kind == ExprKind::kLoad) {
+    const std::optional<Lanes> lanes = LanesOf(e->buffer, e->args, loop);
+    if (!lanes.has_value()) return std::nullopt;
+    if (lanes->aligned) return VectorPointer(*lanes, loop->extent, false);
+    return absl::StrCat("vload", loop->extent, "(0, ", Pointer(*lanes), ")");
+  }
+  const char* op = e->kind == ExprKind::kAdd   ? "+"
+                   : e->kind == ExprKind::kSub ? "-"
+                   : e->kind == ExprKind::kMul ? "*"
+                   : e->kind == ExprKind::kDiv ? "/"
+                                               : nullptr;
+  if (op == nullptr || !IsFloat(e->dtype)) return std::nullopt;
+  const std::optional<std::string> a = VectorValue(e->args[0], loop), b = VectorValue(e->args[1], loop);
+  if (!a.has_value() || !b.has_value()) return std::nullopt;
+  return absl::StrCat("(", *a, " ", op, " ", *b, ")");
+}
+
+bool OpenclEmitter::EmitVectorized(const Stmt& loop) {
+  const Stmt& s = loop->body;
+  if (!IsVectorLength(loop->extent) || s->kind != ir::StmtKind::kStore || !HasVectors(s->value->dtype)) return false;
+  const std::optional<Lanes> lanes = LanesOf(s->buffer, s->indices, loop);
+  if (!lanes.has_value()) return false;
+  // A lane must not read what one before it writes.
+  bool own_alone = true;
+  ir::Visit(s->value, [&](const Expr& e) {
+    if (e->kind != ExprKind::kLoad || e->buffer != s->buffer) return;
+    const Expr flat = ranges_.Simplify(ir::FlatIndex(e->buffer, e->args));
+    own_alone &= ir::StructurallyEqual(flat, ranges_.Simplify(ir::FlatIndex(s->buffer, s->indices)));
+  });
+  if (!own_alone) return false;
+  BeginStatement(ir::Bool(true));  // values of one lane are no variables
+  const std::optional<std::string> value = VectorValue(s->value, loop);
+  if (!value.has_value()) return false;
+  if (lanes->aligned) {
+    Line(absl::StrCat(VectorPointer(*lanes, loop->extent, true), " = ", *value, ";"));
+  } else {
+    Line(absl::StrCat("vstore", loop->extent, "(", *value, ", 0, ", Pointer(*lanes), ");"));
+  }
+  return true;
+}
+
+}  // namespace temper

@@ -1,0 +1,240 @@
+// Statements, and which values become variables.
+#include "compiler/codegen/opencl/emitter.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+
+using ir::Expr;
+using ir::ExprKind;
+using ir::ForKind;
+using ir::Scope;
+using ir::Stmt;
+using ir::StmtKind;
+
+namespace {
+
+// Whether threads read what others of their group may have written to memory, in the same launch.
+bool ReadsWhatItWrites(const Stmt& body) {
+  std::set<const ir::BufferNode*> written;
+  ir::VisitStmt(body, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kStore && s->buffer->scope == Scope::kMemory) written.insert(s->buffer.get());
+  });
+  bool reads = false;
+  ir::VisitExprs(body, [&](const Expr& root) {
+    ir::Visit(root, [&](const Expr& e) { reads |= e->kind == ExprKind::kLoad && written.contains(e->buffer.get()); });
+  });
+  return reads;
+}
+
+// The text without parentheses around all of it.
+std::string Bare(const std::string& text) {
+  if (text.empty() || text.front() != '(') return text;
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    if (depth == 0) return i + 1 == text.size() ? text.substr(1, i - 1) : text;
+  }
+  return text;
+}
+
+}  // namespace
+
+const char* AddressSpace(Scope scope) {
+  switch (scope) {
+    case Scope::kMemory:
+      return "__global ";
+    case Scope::kShared:
+      return "__local ";
+    case Scope::kRegister:
+      break;
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> OpenclEmitter::Emit(const ir::Launch& launch, const std::string& name) {
+  const auto& t = launch.threads;
+  Line(absl::StrCat("__kernel __attribute__((reqd_work_group_size(", t[0], ", ", t[1], ", ", t[2], ")))"));
+  Line(absl::StrCat("void ", name, "("));
+  EmitArguments();
+  indent_ = 1;
+  for (const WorkspaceArray& array : workspace_) {
+    const std::string type = MemoryType(array.buffer->dtype);
+    Line(absl::StrCat("__global ", type, "* restrict const ", NameOf(array.buffer.get(), array.buffer->name),
+                      " = (__global ", type, "*)(workspace + ", array.offset, ");"));
+  }
+  EmitIds(launch.group_loops, "get_group_id");
+  EmitIds(launch.thread_loops, "get_local_id");
+  for (const ir::Buffer& shared : launch.shared) EmitArray(shared);
+  fence_ = ReadsWhatItWrites(launch.body) ? "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE" : "CLK_LOCAL_MEM_FENCE";
+  EmitStmt(launch.body);
+  indent_ = 0;
+  Line("}");
+  TEMPER_RETURN_IF_ERROR(status_);
+  return std::move(text_);
+}
+
+void OpenclEmitter::EmitArguments() {
+  const size_t inputs = func_.params.size() - static_cast<size_t>(func_.num_outputs);
+  std::vector<std::string> arguments;
+  for (size_t i = 0; i < func_.params.size(); ++i) {
+    const ir::Buffer& param = func_.params[i];
+    // Bytes that two of them share must not be promised to be one's alone.
+    const bool shares = in_place_ >= 0 && (i >= inputs || static_cast<int>(i) == in_place_);
+    arguments.push_back(absl::StrCat("    __global ", i < inputs ? "const " : "", MemoryType(param->dtype), "* ",
+                                     shares ? "" : "restrict ", NameOf(param.get(), param->name)));
+  }
+  if (!workspace_.empty()) arguments.push_back("    __global uchar* restrict workspace");
+  for (size_t i = 0; i < arguments.size(); ++i) Line(arguments[i] + (i + 1 < arguments.size() ? "," : ") {"));
+  if (arguments.empty()) Line("    void) {");
+}
+
+void OpenclEmitter::EmitArray(const ir::Buffer& buffer) {
+  const int64_t elements = std::max<int64_t>(
+      1, IsPacked(buffer->dtype) ? BytesOf(buffer->dtype, NumElements(buffer->shape)) : NumElements(buffer->shape));
+  std::string aligned;
+  if (buffer->scope == Scope::kShared) aligned = absl::StrCat(" __attribute__((aligned(", ir::kSharedAlignment, ")))");
+  Line(absl::StrCat(AddressSpace(buffer->scope), MemoryType(buffer->dtype), " ", NameOf(buffer.get(), buffer->name),
+                    "[", elements, "]", aligned, ";"));
+}
+
+void OpenclEmitter::EmitIds(const std::vector<Stmt>& loops, const char* function) {
+  for (const Stmt& loop : loops) {
+    ranges_.Bind(loop->var, loop->extent);
+    Line(absl::StrCat("const int ", NameOf(loop->var.get(), loop->var->name), " = (int)", function, "(",
+                      ir::AxisOf(loop->for_kind), ");"));
+  }
+}
+
+void OpenclEmitter::EmitStmt(const Stmt& s) {
+  if (!status_.ok()) return;
+  switch (s->kind) {
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) EmitStmt(child);
+      return;
+    case StmtKind::kFor:
+      return EmitFor(s);
+    case StmtKind::kIf:
+      return EmitIf(s);
+    case StmtKind::kStore:
+      return EmitStore(s);
+    case StmtKind::kAlloc:
+      EmitArray(s->buffer);
+      return EmitStmt(s->body);
+    case StmtKind::kBarrier:
+      return Line(absl::StrCat("barrier(", fence_, ");"));
+    case StmtKind::kPrefetch:
+      return;  // threads hide the way to memory
+    case StmtKind::kBlock:
+      Fail("a block, which Lower takes away");
+      return;
+  }
+}
+
+void OpenclEmitter::EmitFor(const Stmt& s) {
+  if (s->extent == 0) return;
+  if (s->for_kind == ForKind::kVectorized && EmitVectorized(s)) return;
+  ranges_.Bind(s->var, s->extent);
+  const std::string name = NameOf(s->var.get(), s->var->name);
+  if (s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized) Line("#pragma unroll");
+  const char* type = s->extent > INT32_MAX ? "long " : "int ";
+  Block(absl::StrCat("for (", type, name, " = 0; ", name, " < ", s->extent, "; ++", name, ")"), s->body);
+  ranges_.Unbind(s->var);
+}
+
+void OpenclEmitter::EmitIf(const Stmt& s) {
+  BeginStatement(s->cond);
+  Block(absl::StrCat("if (", Bare(Value(s->cond)), ")"), s->body);
+  if (s->else_body != nullptr) Block("else", s->else_body);
+}
+
+void OpenclEmitter::EmitStore(const Stmt& s) {
+  if (IsPacked(s->buffer->dtype)) {
+    Fail(absl::StrCat("stores to ", s->buffer->name, ", whose elements share bytes, by several threads"));
+    return;
+  }
+  BeginStatement(s->value);
+  const std::string value = Bare(Value(s->value));
+  Line(absl::StrCat(Element(s->buffer, s->indices), " = ", value, ";"));
+}
+
+void OpenclEmitter::Line(const std::string& text) {
+  absl::StrAppend(&text_, std::string(static_cast<size_t>(2 * indent_), ' '), text, "\n");
+}
+
+void OpenclEmitter::Block(const std::string& head, const Stmt& body) {
+  Line(head + " {");
+  ++indent_;
+  EmitStmt(body);
+  --indent_;
+  Line("}");
+}
+
+// --- values that expressions hold more than once
+
+void OpenclEmitter::BeginStatement(const Expr& e) {
+  uses_.clear();
+  variables_.clear();
+  CountUses(e, true);
+}
+
+// Each node's arguments are looked at twice at most, however often it is shared. Indices are left to the compiler.
+void OpenclEmitter::CountUses(const Expr& e, bool always) {
+  Use& use = uses_[e.get()];
+  const bool news = use.count++ == 0 || (always && !use.always);
+  use.always |= always;
+  if (!news || e->kind == ExprKind::kLoad) return;
+  for (size_t i = 0; i < e->args.size(); ++i) {
+    const bool lazy = i > 0 && (e->kind == ExprKind::kSelect || e->kind == ExprKind::kAnd || e->kind == ExprKind::kOr);
+    CountUses(e->args[i], always && !lazy);
+  }
+}
+
+// What is not always evaluated may be evaluated all the same, but for loads.
+bool OpenclEmitter::IsKept(const Expr& e) const {
+  const auto use = uses_.find(e.get());
+  if (use == uses_.end() || use->second.count < 2 || e->kind < ExprKind::kLoad) return false;
+  if (use->second.always) return true;
+  bool loads = false;
+  ir::Visit(e, [&](const Expr& node) { loads |= node->kind == ExprKind::kLoad; });
+  return !loads;
+}
+
+std::string OpenclEmitter::Value(const Expr& e) {
+  if (const auto kept = variables_.find(e.get()); kept != variables_.end()) return kept->second;
+  std::string text = Node(e);
+  if (!IsKept(e)) return text;
+  const std::string name = absl::StrCat("t", kept_++);
+  Line(absl::StrCat("const ", TypeOf(e), " ", name, " = ", Bare(text), ";"));
+  variables_[e.get()] = name;
+  return name;
+}
+
+// --- names and elements
+
+std::string OpenclEmitter::Element(const ir::Buffer& buffer, const std::vector<Expr>& indices) {
+  const Expr flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
+  return absl::StrCat(NameOf(buffer.get(), buffer->name), "[", Bare(Value(flat)), "]");
+}
+
+// Ours end in an underscore or a number behind one: no name of OpenCL's does, nor of the prelude's.
+const std::string& OpenclEmitter::NameOf(const void* key, const std::string& wished) {
+  std::string& name = names_[key];
+  if (!name.empty()) return name;
+  std::string stem;
+  for (const char c : wished) stem += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  if (stem.empty() || std::isdigit(static_cast<unsigned char>(stem[0])) != 0) stem.insert(0, "v");
+  name = stem + "_";
+  for (int i = 2; !taken_.insert(name).second; ++i) name = absl::StrCat(stem, "_", i);
+  return name;
+}
+
+std::string OpenclEmitter::Fail(const std::string& what) {
+  if (status_.ok()) status_ = absl::UnimplementedError(absl::StrCat("no OpenCL code for ", what));
+  return "0";
+}
+
+}  // namespace temper

@@ -1,0 +1,49 @@
+// A workload's contraction as a batch of matrix products:
+//   out[b, m, n] = epilogue(sum over r of A(b, m, r) * B(b, n, r))
+// Templates of any kind of device schedule it.
+#pragma once
+
+#include "compiler/ops/templates/templates.h"
+
+namespace temper {
+
+enum class GemmAxis { kBatch, kRow, kColumn };
+
+struct GemmView {
+  int64_t batch = 1, rows = 1, columns = 1;
+  std::vector<int64_t> reduction;  // extents, outermost first
+  int b_input = 1;                 // the workload's input that is B
+  int a_input = -1;                // the one that A is read from, row after row; -1: a copy, or rows that overlap
+  bool b_batched = false;          // B differs along the batch
+  // B's rows can be read in place: its columns are contiguous in memory.
+  bool b_contiguous = false;
+  bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
+  // What B's elements are multiplied by before they are used, if anything is: a factor of A's.
+  std::function<ir::Expr(const WorkloadProgram& program, const std::vector<ir::Expr>& r)> b_scale;
+  // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.
+  int64_t a_row_stride = 0;
+
+  // Element of B from its logical tensor.
+  std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)>
+      b_element;
+  // Adds stages that A needs and returns the element of A.
+  using AElement = std::function<ir::Expr(ir::Expr batch, ir::Expr row, const std::vector<ir::Expr>& r)>;
+  std::function<AElement(WorkloadProgram& program, ir::ProgramBuilder& b, std::vector<std::string>* stages)> prepare;
+  // The output buffer's dimensions as the template sees them (the same dense bytes as the physical output).
+  struct Dim {
+    GemmAxis axis;
+    int64_t extent;
+    int64_t stride;
+  };  // position along the axis = sum of index * stride
+  std::vector<Dim> out_dims;
+  // Logical index of the output, for the epilogue.
+  std::function<std::vector<ir::Expr>(ir::Expr batch, ir::Expr row, ir::Expr column)> out_index;
+};
+
+// Dense layers and batched matmul: the first call, of operands of the workload that are of the templates' element type.
+bool IsMatmul(const Workload& w);
+GemmView MatmulView(const Workload& w);
+// The index of `flat` in the dimensions `shape`, row-major.
+std::vector<ir::Expr> Unflatten(ir::Expr flat, std::span<const int64_t> shape);
+
+}  // namespace temper

@@ -1,0 +1,457 @@
+#include "compiler/ops/templates/gpu_gemm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/launch.h"
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/stages.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+using ir::ForKind;
+
+constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
+constexpr int64_t kFewestThreads = 32;
+constexpr int64_t kLanes = 4;  // floats of the widest access
+
+int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
+int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
+
+// Along which of an operand's two axes its elements are neighbours in memory, and how many of them at least are, in
+// runs that begin at a multiple of their length.
+struct Run {
+  bool along_reduction = true;
+  int64_t length = 1;
+};
+
+// Of an operand whose element at (outer, k) has the flat index `at`, which runs over `outers` and `reduction`.
+Run RunOf(const std::function<Expr(const Expr& outer, const Expr& k)>& at, int64_t outers,
+          const std::vector<int64_t>& reduction) {
+  const int64_t length = NumElements(reduction);
+  const ir::Var outer = ir::MakeVar("o"), k = ir::MakeVar("k");
+  ir::Simplifier simplifier;
+  simplifier.Bind(outer, outers);
+  simplifier.Bind(k, reduction.back());
+  if (Stride(at(outer, k), k, simplifier) == 1) {
+    // The whole reduction, where its parts lie behind one another.
+    ir::Simplifier all;
+    all.Bind(outer, outers);
+    all.Bind(k, length);
+    return {true, Stride(at(outer, k), k, all) == 1 ? length : reduction.back()};
+  }
+  if (Stride(at(outer, Expr(0)), outer, simplifier) == 1) return {false, outers};
+  return {};
+}
+
+// What a config means for the view.
+struct Tile {
+  int64_t ty, tx, tm, tn, bk, vec, stages;
+  int64_t fm, fn;  // of a thread's rows and columns, those that are neighbours
+  int64_t bm, bn, threads, row_tiles, column_tiles, steps;
+  explicit Tile(const GemmView& v, const Config& c)
+      : ty(c["ty"]),
+        tx(c["tx"]),
+        tm(c["tm"]),
+        tn(c["tn"]),
+        bk(c["bk"]),
+        vec(c["vec"]),
+        stages(c["stages"]),
+        fm(Lanes(tm)),
+        fn(Lanes(tn)),
+        bm(ty * tm),
+        bn(tx * tn),
+        threads(ty * tx),
+        row_tiles(CeilDiv(v.rows, bm)),
+        column_tiles(CeilDiv(v.columns, bn)),
+        steps(CeilDiv(ReductionLength(v), bk)) {}
+
+  int64_t shared_bytes() const {
+    const auto aligned = [](int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; };
+    return aligned(stages * bm * bk * kElementBytes) + aligned(stages * bn * bk * kElementBytes);
+  }
+  // Elements that a thread brings in a step.
+  int64_t fetched() const { return CeilDiv(bm * bk, threads) + CeilDiv(bn * bk, threads); }
+  int64_t registers() const { return tm * tn + tm + tn + std::max(fetched(), 2 * vec) + 24; }
+};
+
+// An operand's way to the threads that multiply it.
+struct Staged {
+  Run run;
+  int64_t size;   // rows or columns of a tile
+  int64_t lanes;  // of a fetch
+  std::string name;
+};
+
+int64_t FetchLanes(const Run& run, int64_t size, const Tile& tile) {
+  const int64_t along = run.along_reduction ? tile.bk : size;
+  return run.length % tile.vec == 0 && along % tile.vec == 0 ? tile.vec : 1;
+}
+
+bool IsConstant(const Workload& w, const GemmView& v) { return w.inputs[v.b_input].constant; }
+
+// Position of a load's element.
+Expr FlatOf(const Expr& value) {
+  Expr flat;
+  ir::Visit(value, [&](const Expr& e) {
+    if (!flat && e->kind == ir::ExprKind::kLoad) flat = ir::FlatIndex(e->buffer, e->args);
+  });
+  return flat ? flat : Expr(0);
+}
+
+Run RunOfA(const Workload& w, const GemmView& v) {
+  ir::ProgramBuilder b("a");
+  WorkloadProgram program(w, b);
+  const GemmView::AElement element = v.prepare(program, b, nullptr);
+  return RunOf([&](const Expr& row, const Expr& k) { return FlatOf(element(Expr(0), row, Unflatten(k, v.reduction))); },
+               v.rows, v.reduction);
+}
+
+Run RunOfB(const Workload& w, const GemmView& v) {
+  if (IsConstant(w, v)) return {false, 0};  // packed: of any length
+  ir::ProgramBuilder b("b");
+  WorkloadProgram program(w, b);
+  return RunOf(
+      [&](const Expr& column, const Expr& k) {
+        return FlatOf(v.b_element(program.value(v.b_input), Expr(0), column, Unflatten(k, v.reduction)));
+      },
+      v.columns, v.reduction);
+}
+
+Shape PackedShape(const GemmView& v, const Tile& tile) {
+  return {v.b_batched ? v.batch : 1, tile.steps * tile.bk, tile.column_tiles * tile.bn};
+}
+
+Expr PackedElement(const GemmView& v, const ir::Tensor& b, const std::vector<Expr>& index) {
+  return ValueWhere({index[1] < Expr(ReductionLength(v)), index[2] < Expr(v.columns)},
+                    v.b_element(b, index[0], index[2], Unflatten(index[1], v.reduction)));
+}
+
+// The stages that bring an operand: NAME_fetch in registers, by thread; NAME_shared, by step of the reduction and row
+// or column; NAME_part, what a thread multiplies, by thread and run. `element` takes the batch, row or column and step.
+ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles,
+                 int64_t threads, int64_t each,
+                 const std::function<Expr(const Expr& batch, const Expr& outer, const Expr& k)>& element) {
+  const int64_t of_step = tile.threads * s.lanes, along = s.run.along_reduction ? tile.bk : s.size;
+  const Shape by_thread = {batch, tiles, tile.steps, CeilDiv(s.size * tile.bk, of_step), tile.threads, s.lanes};
+  const ir::Buffer fetch = b.Compute(s.name + "_fetch", kElement, by_thread, [&](const std::vector<Expr>& i) {
+    const Expr flat = (i[3] * Expr(tile.threads) + i[4]) * Expr(s.lanes) + i[5];
+    const Expr slow = flat / Expr(along), fast = flat % Expr(along);
+    return element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? slow : fast),
+                   i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : slow));
+  });
+  const ir::Buffer shared = b.Compute(
+      s.name + "_shared", kElement, {batch, tiles, tile.steps, tile.bk, s.size}, [&](const std::vector<Expr>& i) {
+        const Expr flat = s.run.along_reduction ? i[4] * Expr(tile.bk) + i[3] : i[3] * Expr(s.size) + i[4];
+        return ir::Load(fetch, {i[0], i[1], i[2], flat / Expr(of_step), flat / Expr(s.lanes) % Expr(tile.threads),
+                                flat % Expr(s.lanes)});
+      });
+  const int64_t lanes = Lanes(each);
+  return b.Compute(
+      s.name + "_part", kElement, {batch, tiles, tile.steps, tile.bk, each / lanes, threads, lanes},
+      [&](const std::vector<Expr>& i) {
+        return ir::Load(shared, {i[0], i[1], i[2], i[3], (i[4] * Expr(threads) + i[5]) * Expr(lanes) + i[6]});
+      });
+}
+
+struct Plan {
+  Tile tile;
+  Staged a, b;
+  bool packed;
+};
+
+Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
+  const Tile tile(v, c);
+  const Run run_a = RunOfA(w, v), run_b = RunOfB(w, v);
+  return {tile,
+          {run_a, tile.bm, FetchLanes(run_a, tile.bm, tile), "a"},
+          {run_b, tile.bn, FetchLanes(run_b, tile.bn, tile), "b"},
+          IsConstant(w, v)};
+}
+
+// `at` < `end` for all lanes of a run alike, where runs neither begin nor end between them.
+Expr Below(const Expr& at, int64_t end, int64_t lanes) {
+  return lanes > 1 && end % lanes == 0 ? at / Expr(lanes) < Expr(end / lanes) : at < Expr(end);
+}
+
+// Where an element of a padded tile is one of the operand.
+std::vector<Expr> Inside(const Staged& s, const Tile& tile, const Expr& outer, int64_t outers, int64_t tiles,
+                         const Expr& k, int64_t length) {
+  std::vector<Expr> inside;
+  const int64_t outer_lanes = s.run.along_reduction ? 1 : s.lanes, k_lanes = s.run.along_reduction ? s.lanes : 1;
+  if (tiles * s.size != outers) inside.push_back(Below(outer, outers, outer_lanes));
+  if (tile.steps * tile.bk != length) inside.push_back(Below(k, length, k_lanes));
+  return inside;
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
+  const Tile& tile = p.tile;
+  const int64_t length = ReductionLength(v);
+  ir::ProgramBuilder b("gemm");
+  std::vector<Shape> packed(w.inputs.size());
+  if (p.packed) packed[v.b_input] = PackedShape(v, tile);
+  WorkloadProgram program(w, b, packed);
+  const GemmView::AElement a_element = v.prepare(program, b, nullptr);
+  const ir::Buffer a = Stage(b, p.a, tile, v.batch, tile.row_tiles, tile.ty, tile.tm,
+                             [&](const Expr& batch, const Expr& m, const Expr& k) {
+                               return ValueWhere(Inside(p.a, tile, m, v.rows, tile.row_tiles, k, length),
+                                                 a_element(batch, m, Unflatten(k, v.reduction)));
+                             });
+  const ir::Buffer part_b =
+      Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, tile.tx, tile.tn,
+            [&](const Expr& batch, const Expr& n, const Expr& k) {
+              if (p.packed) return ir::Load(program.buffer(v.b_input), {batch, k, n});
+              return ValueWhere(Inside(p.b, tile, n, v.columns, tile.column_tiles, k, length),
+                                v.b_element(program.value(v.b_input), batch, n, Unflatten(k, v.reduction)));
+            });
+
+  const ir::Buffer acc =
+      b.Reduce("acc", kElement,
+               {v.batch, tile.row_tiles, tile.column_tiles, tile.tm / tile.fm, tile.ty, tile.fm, tile.tn / tile.fn,
+                tile.tx, tile.fn},
+               {tile.steps, tile.bk}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 return ir::Load(a, {i[0], i[1], r[0], r[1], i[3], i[4], i[5]}) *
+                        ir::Load(part_b, {v.b_batched ? i[0] : Expr(0), i[2], r[0], r[1], i[6], i[7], i[8]});
+               });
+
+  // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
+  Expr current;
+  program.SetResult(
+      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  Shape out_shape;
+  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
+  b.MarkOutput(b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
+    Expr batch(0), row(0), column(0);
+    for (size_t d = 0; d < index.size(); ++d) {
+      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
+      axis = axis + index[d] * Expr(v.out_dims[d].stride);
+    }
+    const auto digits = [](const Expr& at, int64_t block, int64_t threads, int64_t run) {
+      const Expr in = at % Expr(block);
+      return std::vector<Expr>{at / Expr(block), in / Expr(threads * run), in / Expr(run) % Expr(threads),
+                               in % Expr(run)};
+    };
+    const std::vector<Expr> r = digits(row, tile.bm, tile.ty, tile.fm), c = digits(column, tile.bn, tile.tx, tile.fn);
+    current = ir::Load(acc, {batch, r[0], c[0], r[1], r[2], r[3], c[1], c[2], c[3]});
+    return program.result()(v.out_index(batch, row, column));
+  }));
+  return b.Finish();
+}
+
+// What all threads of a group bring: run by run, neighbouring threads neighbouring runs.
+void ScheduleFetch(Schedule& s, const Staged& staged, const Tile& tile) {
+  const std::vector<Loop> fetch = s.Loops(staged.name + "_fetch");
+  if (!s.status().ok()) return;
+  const size_t n = fetch.size();
+  auto [y, x] = s.Split(fetch[n - 2], tile.tx);
+  s.Reorder({y, x, fetch[n - 3], fetch[n - 1]});
+  s.Bind(y, ForKind::kThreadY);
+  s.Bind(x, ForKind::kThreadX);
+  s.Unroll(fetch[n - 3]);
+  s.Vectorize(fetch[n - 1]);
+
+  const std::vector<Loop> shared = s.Loops(staged.name + "_shared");
+  if (!s.status().ok()) return;
+  Loop slow = shared[shared.size() - 2], fast = shared.back();
+  if (staged.run.along_reduction) {
+    std::swap(slow, fast);
+    s.Reorder({slow, fast});
+  }
+  auto [runs, lane] = s.Split(s.Fuse(slow, fast), staged.lanes);
+  auto [step, thread] = s.Split(runs, tile.threads);
+  auto [ty, tx] = s.Split(thread, tile.tx);
+  s.Reorder({ty, tx, step, lane});
+  s.Bind(ty, ForKind::kThreadY);
+  s.Bind(tx, ForKind::kThreadX);
+  s.Unroll(step);
+  if (staged.run.along_reduction) {
+    s.Unroll(lane);
+  } else {
+    s.Vectorize(lane);
+  }
+}
+
+// A thread's part of an operand at one step of the reduction.
+void SchedulePart(Schedule& s, const std::string& name, const Loop& under) {
+  s.ComputeAt(name, under);
+  const std::vector<Loop> part = s.Loops(name);
+  if (!s.status().ok()) return;
+  s.Unroll(part[part.size() - 3]);
+  s.Vectorize(part.back());
+}
+
+// The loops of the result: groups, then threads, then what each thread stores.
+struct OutLoops {
+  Loop group;  // innermost
+  std::vector<Loop> unrolled;
+  Loop lane;
+};
+
+OutLoops ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
+  const std::vector<Loop> loops = s.Loops("out");
+  std::vector<Loop> batches;
+  Loop row, column;
+  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
+    const GemmAxis axis = v.out_dims[d].axis;
+    if (axis == GemmAxis::kBatch) batches.push_back(loops[d]);
+    if (axis == GemmAxis::kRow) row = loops[d];
+    if (axis == GemmAxis::kColumn) column = loops[d];
+  }
+  // The innermost parts are cut off first: where they divide, no condition depends on them.
+  const auto cut = [&](const Loop& loop, int64_t each, int64_t threads, int64_t run) {
+    auto [runs, lane] = s.Split(loop, run);
+    auto [rest, thread] = s.Split(runs, threads);
+    auto [group, turn] = s.Split(rest, each / run);
+    return std::array<Loop, 4>{group, turn, thread, lane};
+  };
+  const std::array<Loop, 4> r = cut(row, tile.tm, tile.ty, tile.fm), c = cut(column, tile.tn, tile.tx, tile.fn);
+  std::vector<Loop> order = batches;
+  order.insert(order.end(), {c[0], r[0], r[2], c[2], r[1], r[3], c[1], c[3]});
+  s.Reorder(order);
+  if (!batches.empty()) s.Bind(FuseAll(s, batches), ForKind::kGroupZ);
+  s.Bind(c[0], ForKind::kGroupY);
+  s.Bind(r[0], ForKind::kGroupX);
+  s.Bind(r[2], ForKind::kThreadY);
+  s.Bind(c[2], ForKind::kThreadX);
+  return {r[0], {r[1], r[3], c[1]}, c[3]};
+}
+
+absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Plan& p) {
+  const Tile& tile = p.tile;
+  Schedule s(std::move(func));
+  const bool wide_store = s.status().ok() && v.out_dims.back().axis == GemmAxis::kColumn && v.columns % tile.fn == 0 &&
+                          RunsAlongMemory(BlockNamed(s.func(), "out"));
+  const OutLoops out = ScheduleOut(s, v, tile);
+
+  for (const char* stage : {"a_fetch", "a_part", "b_fetch", "b_part", "acc"}) s.SetScope(stage, ir::Scope::kRegister);
+  for (const char* stage : {"a_shared", "b_shared"}) s.SetScope(stage, ir::Scope::kShared);
+  s.ComputeAt("acc", out.group);
+  if (!s.status().ok()) return s.status();
+  const std::vector<Loop> acc = Innermost(s.Loops("acc"), 8);
+  const Loop turn_y = acc[0], ty = acc[1], run_y = acc[2], turn_x = acc[3], tx = acc[4], run_x = acc[5];
+  const Loop step = acc[6], k = acc[7];
+  s.Reorder({step, ty, tx, k, turn_y, run_y, turn_x, run_x});
+  SchedulePart(s, "a_part", k);
+  SchedulePart(s, "b_part", k);
+  for (const char* stage : {"b_shared", "b_fetch", "a_shared", "a_fetch"}) s.ComputeAt(stage, step);
+  for (const Loop& loop : {turn_y, run_y, turn_x}) s.Unroll(loop);
+  s.Vectorize(run_x);
+  s.Bind(ty, ForKind::kThreadY);
+  s.Bind(tx, ForKind::kThreadX);
+  s.DecomposeReduction("acc", step);
+  ScheduleFetch(s, p.a, tile);
+  ScheduleFetch(s, p.b, tile);
+
+  for (const Loop& loop : out.unrolled) s.Unroll(loop);
+  if (wide_store) {
+    s.Vectorize(out.lane);
+  } else {
+    s.Unroll(out.lane);
+  }
+  return LowerSchedule(s);
+}
+
+}  // namespace
+
+bool GpuGemmFits(const GemmView& v) { return v.batch <= kMostOfAxis; }
+
+ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t) {
+  ConfigSpace space;
+  const std::vector<int64_t> threads = GroupThreads(t);
+  const int64_t fewest = std::min(kFewestThreads, threads.back());
+  space.Add("ty", {1, 2, 4, 8, 16, 32});
+  space.Add("tx",
+            fewest == kFewestThreads ? std::vector<int64_t>{4, 8, 16, 32, 64} : std::vector<int64_t>{1, 2, 4, 8, 16});
+  space.Add("tm", {1, 2, 4, 8});
+  space.Add("tn", {1, 2, 4, 8});
+  space.Add("bk", {4, 8, 16, 32});
+  space.Add("vec", {1, 2, 4});
+  space.Add("stages", {1});
+  space.Require("threads of a group", [fewest, most = t.group_threads](const Config& c) {
+    const int64_t n = c["ty"] * c["tx"];
+    return fewest <= n && n <= most;
+  });
+  space.Require("the tile is much larger than the result",
+                [fewest, rows = v.rows, columns = v.columns](const Config& c) {
+                  const bool least = c["ty"] * c["tx"] == fewest && c["tm"] == 1 && c["tn"] == 1;
+                  return least || (c["ty"] * c["tm"] < 2 * rows && c["tx"] * c["tn"] < 2 * columns);
+                });
+  space.Require("a step is much longer than the reduction",
+                [k = ReductionLength(v)](const Config& c) { return c["bk"] == 4 || c["bk"] < 2 * k; });
+  space.Require("too many groups along an axis",
+                [v](const Config& c) { return Tile(v, c).column_tiles <= kMostOfAxis; });
+  space.Require("no operand has vectors as wide", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
+    const Tile tile(v, c);
+    return tile.vec == 1 || FetchLanes(a, tile.bm, tile) > 1 || FetchLanes(b, tile.bn, tile) > 1;
+  });
+  space.Require("shared memory",
+                [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
+  space.Require("registers", [v](const Config& c) {
+    const Tile tile(v, c);
+    return tile.registers() <= kThreadRegisters && tile.registers() * tile.threads <= kUnitRegisters;
+  });
+  return space;
+}
+
+absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const Config& c, const GpuTarget&) {
+  const Plan p = PlanOf(w, v, c);
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
+  Kernel kernel;
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(std::move(func), v, p));
+  kernel.packs.resize(w.inputs.size());
+  if (p.packed) {
+    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input], BuildPack(
+                                                         "pack", w.inputs[v.b_input], PackedShape(v, p.tile),
+                                                         [&](const ir::Tensor& b, const std::vector<Expr>& index) {
+                                                           return PackedElement(v, b, index);
+                                                         },
+                                                         *HostTarget().cpu()));
+  }
+  return kernel;
+}
+
+GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget&) {
+  const Tile tile(v, c);
+  const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);
+  const double threads = static_cast<double>(tile.threads), k = static_cast<double>(tile.steps * tile.bk);
+  const double elements = static_cast<double>(v.batch * v.rows * v.columns);
+  GpuFootprint f;
+  f.flops = 2 * elements * static_cast<double>(ReductionLength(v));
+  f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
+  f.compulsory_bytes = CompulsoryBytes(w);
+  // Most of what several groups ask for comes from the cache, several times as fast.
+  constexpr double kCacheSpeed = 3;
+  const double asked = kElementBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
+  f.memory_traffic = f.compulsory_bytes + std::max(0.0, asked - f.compulsory_bytes) / kCacheSpeed;
+  f.vector_lanes = static_cast<double>(tile.vec);
+  f.group_threads = threads;
+  f.groups = groups;
+  f.accumulators = static_cast<double>(tile.tm * tile.tn);
+  f.reduction = k;
+  f.registers = static_cast<double>(tile.registers());
+  f.shared_bytes = static_cast<double>(tile.shared_bytes());
+  // Threads of a row read the same part of A, at once.
+  f.shared_traffic = kElementBytes * groups * threads * k *
+                     (static_cast<double>(tile.tn) +
+                      static_cast<double>(tile.tm) / static_cast<double>(std::min<int64_t>(tile.tx, 4)));
+  f.barriers = static_cast<double>(tile.steps) * (tile.stages > 1 ? 1 : 2);
+  f.in_flight_bytes = static_cast<double>(kElementBytes * tile.fetched() * tile.stages);
+  return f;
+}
+
+GpuTemplate GpuGemm() {
+  return {
+      "gpu.gemm",
+      1,
+      [](const Workload& w) { return IsMatmul(w) && GpuGemmFits(MatmulView(w)); },
+      [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, MatmulView(w), t); },
+      [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, MatmulView(w), c, t); },
+      [](const Workload& w, const Config& c, const GpuTarget& t) { return GpuGemmFootprint(w, MatmulView(w), c, t); }};
+}
+
+}  // namespace temper

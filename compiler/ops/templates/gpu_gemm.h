@@ -1,0 +1,22 @@
+// The one tiled contraction behind the GPUs' matmuls and convolutions. Each group has a tile of bm rows and bn columns,
+// of which each thread has tm x tn results in its registers. Step by step, bk of the reduction at a time, all threads
+// bring their group's rows of A and columns of B by way of their registers to shared memory, zeros where there are
+// none, and multiply from there. Only what is stored at the end asks whether it is inside.
+//
+// A thread's rows are tm / fm runs of fm, a run of each thread in turn, and its columns likewise: neighbouring threads
+// read neighbouring banks and write neighbouring elements. Constant B is packed when the package is made, zeros past
+// its end.
+#pragma once
+
+#include "compiler/ops/templates/gemm_view.h"
+#include "compiler/ops/templates/gpu_template.h"
+
+namespace temper {
+
+// Whether the view's batch fits a grid.
+bool GpuGemmFits(const GemmView& v);
+ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t);
+absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t);
+GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t);
+
+}  // namespace temper

@@ -1,0 +1,36 @@
+// Templates for GPUs: they see groups of threads that share memory, and no other kind of device.
+#pragma once
+
+#include "compiler/ops/template.h"
+#include "compiler/ops/templates/gpu_footprint.h"
+#include "compiler/schedule/schedule.h"
+
+namespace temper {
+
+// A TemplateDef over GpuTarget.
+struct GpuTemplate {
+  std::string_view name;
+  int version;
+  std::function<bool(const Workload&)> matches;
+  std::function<ConfigSpace(const Workload&, const GpuTarget&)> space;
+  std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const GpuTarget&)> build;
+  std::function<GpuFootprint(const Workload&, const Config&, const GpuTarget&)> footprint;
+};
+// Matches nothing on another kind of device, whoever generates its code on this one. What it builds keeps the target's
+// limits of threads and shared memory, and has its warps.
+TemplateDef ForGpu(GpuTemplate t);
+
+GpuTemplate GpuGemm();     // gpu_gemm.cc: dense and batched matmul
+GpuTemplate GpuDefault();  // gpu_default.cc: everything, a few elements of the result a thread
+
+// Of "threads", the threads of a group: powers of two that the target can run.
+std::vector<int64_t> GroupThreads(const GpuTarget& t);
+// Neighbouring threads take neighbouring iterations of `loop`, and go on, `each` times, where all of their group are
+// through: [group, thread, step], bound but for the last, which is null if `each` is 1.
+struct Dealt {
+  Loop group, thread, step;
+  Loop innermost() const { return step != nullptr ? step : thread; }
+};
+Dealt Deal(Schedule& s, const Loop& loop, int64_t threads, int64_t each);
+
+}  // namespace temper

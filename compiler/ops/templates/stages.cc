@@ -1,0 +1,100 @@
+#include "compiler/ops/templates/stages.h"
+
+#include <algorithm>
+
+namespace temper {
+
+using ir::Expr;
+
+ir::Stmt BlockNamed(const ir::Func& func, const std::string& name) {
+  ir::Stmt found;
+  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
+    if (s->kind == ir::StmtKind::kBlock && s->block.name == name) found = s;
+  });
+  return found;
+}
+
+std::vector<Expr> Accesses(const ir::Stmt& block, bool with_store) {
+  std::vector<Expr> flat;
+  ir::Visit(block->value, [&](const Expr& e) {
+    if (e->kind == ir::ExprKind::kLoad && e->buffer != block->buffer) flat.push_back(ir::FlatIndex(e->buffer, e->args));
+  });
+  if (with_store) flat.push_back(ir::FlatIndex(block->buffer, block->indices));
+  return flat;
+}
+
+std::optional<int64_t> Stride(const Expr& e, const ir::Var& v, const ir::Simplifier& simplifier) {
+  std::optional<ir::Linear> linear = ir::AsLinear(simplifier.Simplify(e), {v});
+  if (!linear.has_value()) return std::nullopt;
+  return linear->coefficients[0];
+}
+
+size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store, bool any_stride) {
+  const std::vector<ir::IterVar>& iters = block->block.iters;
+  const std::vector<Expr> accesses = Accesses(block, with_store);
+  for (; first < iters.size(); ++first) {
+    if (iters[first].reduce != iters.back().reduce) continue;
+    ir::Simplifier simplifier;
+    ir::Var fused = ir::MakeVar("f");
+    std::vector<ir::VarBinding> bindings;
+    int64_t extent = 1;
+    for (size_t i = iters.size(); i-- > first;) {
+      bindings.push_back({iters[i].var, Expr(fused) / Expr(extent) % Expr(iters[i].extent)});
+      extent *= iters[i].extent;
+    }
+    simplifier.Bind(fused, extent);
+    for (size_t i = 0; i < first; ++i) simplifier.Bind(iters[i].var, iters[i].extent);
+    bool linear = std::all_of(accesses.begin(), accesses.end(), [&](const Expr& e) {
+      std::optional<int64_t> stride = Stride(ir::Substitute(e, bindings), fused, simplifier);
+      return stride.has_value() && (any_stride || *stride == 0 || *stride == 1);
+    });
+    if (linear) return iters.size() - first;
+  }
+  return 0;
+}
+
+bool RunsAlongMemory(const ir::Stmt& block) {
+  const std::vector<ir::IterVar>& iters = block->block.iters;
+  const auto last = std::find_if(iters.rbegin(), iters.rend(), [](const ir::IterVar& iter) { return !iter.reduce; });
+  if (last == iters.rend()) return false;
+  ir::Simplifier simplifier;
+  for (const ir::IterVar& iter : iters) simplifier.Bind(iter.var, iter.extent);
+  return std::ranges::all_of(Accesses(block, true), [&](const Expr& e) {
+    const std::optional<int64_t> stride = Stride(e, last->var, simplifier);
+    return stride == 0 || stride == 1;
+  });
+}
+
+Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
+  Loop fused = loops.front();
+  for (size_t i = 1; i < loops.size(); ++i) fused = s.Fuse(fused, loops[i]);
+  return fused;
+}
+
+std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count) {
+  return {loops.end() - static_cast<std::ptrdiff_t>(count), loops.end()};
+}
+
+absl::StatusOr<ir::Func> BuildStages(const Workload& w) {
+  ir::ProgramBuilder b("stages");
+  WorkloadProgram program(w, b);
+  TEMPER_RETURN_IF_ERROR(program.Compute(0, static_cast<int>(w.calls.size())));
+  ir::Buffer out =
+      b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
+        std::vector<Expr> logical = physical;
+        for (size_t i = 0; i < w.output().perm.size(); ++i)
+          logical[static_cast<size_t>(w.output().perm[i])] = physical[i];
+        return program.result()(logical);
+      });
+  b.MarkOutput(out);
+  return b.Finish();
+}
+
+bool HasTensorExpressions(const Workload& w) {
+  return std::ranges::all_of(w.calls, [](const Workload::Call& call) {
+    const OpDef* op = FindOp(call.op);
+    return op != nullptr && op->compute != nullptr;
+  });
+}
+
+}  // namespace temper

@@ -1,0 +1,33 @@
+// A workload as stages, one after another, each a block under a naive nest; and what templates ask of blocks before
+// they lay out loops.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ir/simplify.h"
+#include "compiler/ops/templates/templates.h"
+
+namespace temper {
+
+bool HasTensorExpressions(const Workload& w);  // all its calls
+// The last stage is "out", in the physical order of the workload's result.
+absl::StatusOr<ir::Func> BuildStages(const Workload& w);
+
+// The block's statement in the function.
+ir::Stmt BlockNamed(const ir::Func& func, const std::string& name);
+// Every access of a block as a flat element index over its iterators; a reduction's own accumulator is left out.
+std::vector<ir::Expr> Accesses(const ir::Stmt& block, bool with_store);
+// Coefficient of `v` in `e`; nullopt if not linear.
+std::optional<int64_t> Stride(const ir::Expr& e, const ir::Var& v, const ir::Simplifier& simplifier);
+// How many of the block's innermost iterators, of one kind and from `first` on at most, can be fused into one that
+// walks all accesses with stride 0 or 1, or `any_stride`; none if not even the last does.
+size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store, bool any_stride = false);
+
+// Whether the innermost iterator that does not reduce walks all that the block touches with stride 0 or 1.
+bool RunsAlongMemory(const ir::Stmt& block);
+
+// Of loops directly inside one another, outermost first.
+Loop FuseAll(Schedule& s, const std::vector<Loop>& loops);
+std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count);  // the last `count` of them
+
+}  // namespace temper

@@ -1,0 +1,74 @@
+// Kernels of GPU templates, run by the interpreter, which finds races, barriers that not all come to and reads of what
+// nothing wrote, and checked against the operators' references.
+#pragma once
+
+#include "compiler/ir/launch.h"
+#include "tests/templates/check_templates.h"
+
+namespace temper {
+
+inline std::vector<Target> GpuTargets() {
+  std::vector<Target> targets;
+  for (const char* name : {"opencl", "cuda:sm_80"}) targets.push_back(ParseTarget(name).value());
+  return targets;
+}
+
+// `logical` arrays, one per workload input; the result is in physical order.
+inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& kernel,
+                                               std::span<const NDArray> logical) {
+  std::vector<NDArray> args;
+  for (size_t i = 0; i < w.inputs.size(); ++i) {
+    NDArray physical = ToPhysical(logical[i], w.inputs[i].type.perm);
+    if (!kernel.packs[i].params.empty()) {
+      const ir::Buffer& out = kernel.packs[i].params.back();
+      std::vector<NDArray> pack = {physical, NDArray(out->dtype, out->shape)};
+      TEMPER_RETURN_IF_ERROR(ir::Interpret(kernel.packs[i], pack));
+      physical = pack.back();
+    }
+    args.push_back(physical);
+  }
+  // A template may see the result's dense bytes under another shape.
+  args.emplace_back(w.output().dtype, kernel.main.params.back()->shape);
+  for (int64_t i = 0; i < args.back().size() && IsFloat(w.output().dtype); ++i)
+    args.back().Set(i, std::numeric_limits<double>::quiet_NaN());
+  TEMPER_RETURN_IF_ERROR(ir::Interpret(kernel.main, args));
+  NDArray result(w.output().dtype, w.output().PhysicalShape());
+  std::memcpy(result.MutableData(), args.back().data(), static_cast<size_t>(result.bytes()));
+  return result;
+}
+
+// Random configs of each template of the workload on each target: so many, or fewer where there are not as many.
+inline void CheckOnGpus(const Workload& w, std::span<const NDArray> inputs, int configs, uint64_t seed,
+                        std::string_view only = "") {
+  Rng rng(seed);
+  const absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  const NDArray physical = ToPhysical(*wanted, w.output().perm);
+  for (const Target& t : GpuTargets()) {
+    const std::vector<const TemplateDef*> defs = TemplatesFor(w, t);
+    ASSERT_FALSE(defs.empty()) << Text(w);
+    for (const TemplateDef* def : defs) {
+      if (!only.empty() && def->name != only) continue;
+      const std::vector<Config> all = def->space(w, t).Enumerate(4096, seed);
+      ASSERT_FALSE(all.empty()) << def->name << " has no config for " << Text(w);
+      for (int i = 0; i < std::min<int>(configs, static_cast<int>(all.size())); ++i) {
+        const Config& config = all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))];
+        SCOPED_TRACE(absl::StrCat(Text(w), "\n", std::string(def->name), " ", Text(config), "\n", Text(t)));
+        const absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
+        ASSERT_TRUE(kernel.ok()) << kernel.status();
+        const absl::StatusOr<NDArray> got = InterpretKernel(w, *kernel, inputs);
+        ASSERT_TRUE(got.ok()) << got.status() << "\n" << ir::Text(kernel->main);
+        const DTypeInfo& type = Info(got->dtype());
+        ASSERT_LE(RelativeError(*got, physical), IsNative(type.dtype) ? IsFloat(type.dtype) ? 1e-5 : 0 : type.tolerance)
+            << ir::Text(kernel->main);
+      }
+    }
+  }
+}
+
+inline void CheckOnGpus(const Workload& w, int configs, uint64_t seed, std::string_view only = "") {
+  Rng rng(seed);
+  CheckOnGpus(w, RandomInputs(w, rng), configs, seed, only);
+}
+
+}  // namespace temper

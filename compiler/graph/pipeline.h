@@ -22,7 +22,7 @@ struct PipelineOptions {
   std::ostream* print = nullptr;   // the graph before the first and after each pass that changed it
   bool winograd = true;            // false: convolutions are computed directly (attribute winograd=0)
 };
-// Layouts, fusion and alternatives go by the target and its templates, so another kind of device wants a graph of its
+// Fusion and alternatives go by the target and its templates, so another kind of device wants a graph of its
 // own. Verifies after each pass. The result has groups.
 absl::Status Optimize(Graph& g, const Target& t, const PipelineOptions& options = {});
 

@@ -196,6 +196,12 @@ void Schedule::TransformLayout(const std::string& block, Shape shape,
        absl::StrCat("transform_layout(", Named(block), ", ", ShapeText(shape), ")"));
 }
 
+void Schedule::DoubleBuffer(const std::string& block, const Loop& loop) {
+  if (!status_.ok()) return;
+  Take(rewrites::DoubleBuffer(func_, block, loop),
+       absl::StrCat("double_buffer(", Named(block), ", ", Named(loop), ")"));
+}
+
 void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
                         const Loop& ahead, const std::vector<Loop>& each, int level) {
   if (!status_.ok()) return;

@@ -91,6 +91,12 @@ class Schedule {
   // The intermediate buffer `block` writes gets the shape and index that `map` gives: reads and writes follow.
   void TransformLayout(const std::string& block, Shape shape,
                        const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
+  // Scratch that `block` makes in each iteration of the serial `loop`, for what comes after it there, is made in the
+  // iteration before, in one of two versions: for the first iteration ahead of the loop, for the next one at the end of
+  // the body. What makes scratch for the block alone, registers say, runs at the start of the body, so that what it
+  // asks of memory is on its way meanwhile. A dimension of the scratch is the iteration. Copied blocks are named
+  // NAME_first.
+  void DoubleBuffer(const std::string& block, const Loop& loop);
   // Fetches, at each iteration of `loop`, what `block` will read of `buffer` there `distance` iterations of `ahead`
   // later, which is a loop around `loop` or, by default, `loop` itself: one element for each iteration of the loops
   // `each` below it, with the others at their first. It comes to the cache of `level`: 1, or 2 and not 1.

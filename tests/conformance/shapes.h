@@ -68,10 +68,35 @@ inline constexpr Shape kShapes[] = {
     {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},
     {"default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},
 
+    {"gpu.conv",
+     "(f32[1,8,9,9]@0231, const f32[19,8,3,3], f32[19,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,19,9,9]@0231; "
+     "add(3,2) -> f32[1,19,9,9]@0231; relu(4) -> f32[1,19,9,9]@0231; anchor=0"},
+    {"gpu.conv",
+     "(f32[1,3,11,13]@0231, const f32[33,3,5,5]) conv2d(0,1; pads=[2,2,2,2] strides=[2,2]) -> f32[1,33,6,7]@0231; "
+     "anchor=0"},
+    {"gpu.conv",
+     "(f32[2,10,8,7]@0231, const f32[14,5,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,2,2,2]) -> "
+     "f32[2,14,8,7]@0231; anchor=0"},
+
+    {"gpu.depthwise",
+     "(f32[1,19,9,7]@0231, const f32[19,1,3,3]) conv2d(0,1; group=19 pads=[1,1,1,1]) -> f32[1,19,9,7]@0231; anchor=0"},
+    {"gpu.depthwise",
+     "(f32[1,24,10,11]@0231, const f32[24,1,5,5]) conv2d(0,1; group=24 pads=[2,2,2,2] strides=[2,2]) -> "
+     "f32[1,24,5,6]@0231; anchor=0"},
+    {"gpu.depthwise",
+     "(f32[2,33,6,6]@0231, const f32[33,1,3,3], f32[33,1,1]) conv2d(0,1; dilations=[2,2] group=33 pads=[2,2,2,2]) -> "
+     "f32[2,33,6,6]@0231; add(3,2) -> f32[2,33,6,6]@0231; anchor=0"},
+
     {"gpu.gemm",
      "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0"},
     {"gpu.gemm", "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0"},
     {"gpu.gemm", "(f32[2,9,17], f32[2,23,17]) matmul(0,1; trans_b=1) -> f32[2,9,23]; anchor=0"},
+
+    {"gpu.reduce", "(f32[3,5,37]) softmax(0; axis=2) -> f32[3,5,37]; anchor=0"},
+    {"gpu.reduce",
+     "(f32[9,50], const f32[50], const f32[50]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[9,50]; anchor=0"},
+    {"gpu.reduce",
+     "(f32[7,3,33]) reduce_mean(0; axes=[1,2] keepdims=1) -> f32[7,1,1]; relu(1) -> f32[7,1,1]; anchor=0"},
 
     {"gpu.default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"gpu.default",

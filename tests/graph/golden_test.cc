@@ -57,7 +57,7 @@ void DenseWithActivation(Builder& b) {
 void SeparableConvolution(Builder& b) {
   const ValueId depthwise = b.Call("relu", {b.Conv(b.Input({1, 32, 64, 64}), b.Random({32, 1, 3, 3}), 1, 32)});
   b.Output(b.Conv(depthwise, b.Random({32, 32, 1, 1})));
-  ASSERT_TRUE(passes::ChooseLayouts(b.g, Target{}).ok());
+  ASSERT_TRUE(passes::ChooseLayouts(b.g).ok());
   ASSERT_TRUE(passes::Fuse(b.g, Target{}).ok());
 }
 

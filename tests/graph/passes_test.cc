@@ -245,19 +245,6 @@ TEST(Layout, ConvolutionsAreChannelsLastAndTheEdgesAreNot) {
   EXPECT_EQ(b.g.values[b.g.outputs[0]].name, "out0");
 }
 
-TEST(Layout, OnAGpuConvolutionsKeepTheModelsOrder) {
-  Builder b;
-  const ValueId x = b.Input({1, 3, 6, 6});
-  const ValueId moved = b.Transpose(b.Conv(x, b.Random({4, 3, 3, 3})), {0, 2, 3, 1});
-  b.Output(b.Conv(b.Transpose(moved, {0, 3, 1, 2}), b.Random({5, 4, 3, 3})));
-  Apply(passes::ChooseLayouts, b.g, *ParseTarget("opencl"));
-  for (const Node& node : b.g.nodes) {
-    if (node.op != "conv2d") continue;
-    EXPECT_TRUE(b.g.values[node.output].type.perm.empty());
-    EXPECT_TRUE(b.g.values[node.inputs[0]].type.perm.empty());
-  }
-}
-
 TEST(Layout, ADenseLayerTakesAnImageAsItLies) {
   for (const bool trans_b : {false, true}) {
     Builder b;

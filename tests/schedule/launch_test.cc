@@ -1,6 +1,7 @@
 // Launches made from tensor programs by the rewrites: that they compute the same, and what Lower makes and refuses.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <tuple>
 
 #include "compiler/ir/launch.h"
@@ -208,6 +209,77 @@ TEST(LaunchSchedules, MatmulByTilesInSharedMemory) {
   ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
   EXPECT_EQ(needed, 2);
   EXPECT_TRUE(MatchesGolden(ir::Text(*Lower(s.func())), "schedule", "launch_matmul"));
+}
+
+// out[g, i] = sum over s of 2 in[g, s, width - 1 - i], the elements of a step by way of a, and of fetch before it.
+ir::Func Steps(int64_t groups, int64_t steps, int64_t width) {
+  ir::ProgramBuilder b("steps");
+  const Shape shape = {groups, steps, width};
+  ir::Buffer in = b.Input("in", DType::kF32, shape);
+  ir::Buffer fetch = b.Compute("fetch", DType::kF32, shape, [&](auto& i) { return Load(in, i) * ir::Float(2); });
+  ir::Buffer a = b.Compute("a", DType::kF32, shape, [&](auto& i) { return Load(fetch, i); });
+  b.MarkOutput(b.Reduce("out", DType::kF32, {groups, width}, {steps}, ir::Combiner::kSum, [&](auto& i, auto& r) {
+    return Load(a, {i[0], r[0], ir::Expr(width - 1) - i[1]});
+  }));
+  return *b.Finish();
+}
+
+// Returns the loop over the steps.
+Loop ScheduleSteps(Schedule& s) {
+  const std::vector<Loop> l = s.Loops("out");
+  s.Reorder({l[0], l[2], l[1]});
+  s.Bind(l[0], ForKind::kGroupX);
+  s.SetScope("a", Scope::kShared);
+  s.SetScope("fetch", Scope::kRegister);
+  s.ComputeAt("a", l[2]);
+  s.ComputeAt("fetch", l[2]);
+  for (const char* block : {"out", "a", "fetch"}) s.Bind(s.Loops(block).back(), ForKind::kThreadX);
+  s.DecomposeReduction("out", l[2]);
+  return l[2];
+}
+
+TEST(LaunchSchedules, TwoVersionsTakeOneBarrierAStep) {
+  Rng rng(22);
+  int needed = 0;
+  for (int i = 0; i < 60; ++i) {
+    const ir::Func program = Steps(1 + rng.Below(3), 2 + rng.Below(5), 2 + rng.Below(20));
+    Schedule s(program);
+    s.DoubleBuffer("a", ScheduleSteps(s));
+    ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
+    EXPECT_EQ(CountBarriers(Lower(s.func())->body), 1) << ir::Text(*Lower(s.func()));
+  }
+  EXPECT_EQ(needed, 60);
+  const ir::Func program = Steps(2, 3, 4);
+  Schedule s(program);
+  ScheduleSteps(s);
+  ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
+  EXPECT_EQ(CountBarriers(Lower(s.func())->body), 2) << "one version is waited for twice";
+}
+
+TEST(LaunchSchedules, DoubleBufferRefusals) {
+  const auto refusal = [](const std::function<void(Schedule&, const Loop&)>& rewrite) {
+    Schedule s(Steps(2, 3, 4));
+    rewrite(s, ScheduleSteps(s));
+    return std::string(s.status().message());
+  };
+  EXPECT_EQ(
+      refusal([](Schedule& s, const Loop& step) { s.DoubleBuffer("out", step); }),
+      "double_buffer(block 'out', loop 'out.r0'): 'out' is not scratch that this block alone makes, in a nest of its "
+      "own");
+  EXPECT_THAT(refusal([](Schedule& s, const Loop&) { s.DoubleBuffer("a", s.Loops("out").front()); }),
+              HasSubstr("only a serial loop has steps one after another"));
+  EXPECT_THAT(refusal([](Schedule& s, const Loop& step) { s.DoubleBuffer("out_init", step); }),
+              HasSubstr("the block is not below the loop"));
+  // Elements of a step, but no dimension of its own.
+  Schedule flat(Matmul(4, 4, 8));
+  const std::vector<Loop> l = flat.Loops("c");
+  auto [step, k] = flat.Split(l[2], 4);
+  flat.Reorder({step, l[0], l[1], k});
+  const std::string copy = flat.CacheRead("c", "a", Scope::kShared);
+  flat.ComputeAt(copy, step);
+  flat.DoubleBuffer(copy, step);
+  EXPECT_THAT(std::string(flat.status().message()),
+              HasSubstr("no dimension of 'a_cache' is the step of loop 'c.r0.o'"));
 }
 
 // --- what is refused

@@ -37,38 +37,40 @@ inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& 
   return result;
 }
 
-// Random configs of each template of the workload on each target: so many, or fewer where there are not as many.
-inline void CheckOnGpus(const Workload& w, std::span<const NDArray> inputs, int configs, uint64_t seed,
-                        std::string_view only = "") {
+// The config's kernel gives the reference's answer, with random inputs if there are none.
+inline void CheckOnGpu(const Workload& w, std::string_view name, const Config& config, const Target& t, uint64_t seed,
+                       std::span<const NDArray> inputs = {}) {
+  SCOPED_TRACE(absl::StrCat(Text(w), "\n", std::string(name), " ", Text(config), "\n", Text(t)));
   Rng rng(seed);
+  const std::vector<NDArray> drawn = inputs.empty() ? RandomInputs(w, rng) : std::vector<NDArray>();
+  if (inputs.empty()) inputs = drawn;
   const absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
   ASSERT_TRUE(wanted.ok()) << wanted.status();
-  const NDArray physical = ToPhysical(*wanted, w.output().perm);
-  for (const Target& t : GpuTargets()) {
-    const std::vector<const TemplateDef*> defs = TemplatesFor(w, t);
-    ASSERT_FALSE(defs.empty()) << Text(w);
-    for (const TemplateDef* def : defs) {
-      if (!only.empty() && def->name != only) continue;
-      const std::vector<Config> all = def->space(w, t).Enumerate(4096, seed);
-      ASSERT_FALSE(all.empty()) << def->name << " has no config for " << Text(w);
-      for (int i = 0; i < std::min<int>(configs, static_cast<int>(all.size())); ++i) {
-        const Config& config = all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))];
-        SCOPED_TRACE(absl::StrCat(Text(w), "\n", std::string(def->name), " ", Text(config), "\n", Text(t)));
-        const absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
-        ASSERT_TRUE(kernel.ok()) << kernel.status();
-        const absl::StatusOr<NDArray> got = InterpretKernel(w, *kernel, inputs);
-        ASSERT_TRUE(got.ok()) << got.status() << "\n" << ir::Text(kernel->main);
-        const DTypeInfo& type = Info(got->dtype());
-        ASSERT_LE(RelativeError(*got, physical), IsNative(type.dtype) ? IsFloat(type.dtype) ? 1e-5 : 0 : type.tolerance)
-            << ir::Text(kernel->main);
-      }
-    }
-  }
+  const absl::StatusOr<Kernel> kernel = BuildKernel(w, name, config, t);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const absl::StatusOr<NDArray> got = InterpretKernel(w, *kernel, inputs);
+  ASSERT_TRUE(got.ok()) << got.status() << "\n" << ir::Text(kernel->main);
+  const DTypeInfo& type = Info(got->dtype());
+  ASSERT_LE(RelativeError(*got, ToPhysical(*wanted, w.output().perm)),
+            IsNative(type.dtype) ? IsFloat(type.dtype) ? 1e-5 : 0 : type.tolerance)
+      << ir::Text(kernel->main);
 }
 
-inline void CheckOnGpus(const Workload& w, int configs, uint64_t seed, std::string_view only = "") {
+// Random configs of the template on each target: so many, or fewer where there are not as many.
+inline void CheckOnGpus(const Workload& w, int configs, uint64_t seed, std::string_view name,
+                        std::span<const NDArray> inputs = {}) {
   Rng rng(seed);
-  CheckOnGpus(w, RandomInputs(w, rng), configs, seed, only);
+  const TemplateDef& def = *FindTemplate(name);
+  for (const Target& t : GpuTargets()) {
+    ASSERT_TRUE(def.matches(w, t)) << name << " " << Text(w);
+    const std::vector<Config> all = def.space(w, t).Enumerate(4096, seed);
+    ASSERT_FALSE(all.empty()) << name << " has no config for " << Text(w);
+    for (int i = 0; i < std::min<int>(configs, static_cast<int>(all.size())); ++i) {
+      const Config& config = all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))];
+      CheckOnGpu(w, name, config, t, seed, inputs);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
 }
 
 }  // namespace temper

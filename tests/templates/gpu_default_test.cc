@@ -59,7 +59,7 @@ TEST(GpuDefault, Operators) {
       call.type.perm = AnyOrder(rng, output->shape.size());
       w.calls.push_back(call);
       ++done;
-      ASSERT_NO_FATAL_FAILURE(CheckOnGpus(w, c.inputs, 1, rng.Next(), "gpu.default"));
+      ASSERT_NO_FATAL_FAILURE(CheckOnGpus(w, 1, rng.Next(), "gpu.default", c.inputs));
     }
     EXPECT_EQ(done, 3) << op.name;
   }

@@ -1,4 +1,4 @@
-// Physical orders. Convolutions read and write the target's order; what follows keeps the order of what it reads;
+// Physical orders. Convolutions read and write channels last; what follows keeps the order of what it reads;
 // reshapes and transposes take the order in which they move no bytes. Graph inputs and outputs are row-major. Operators
 // are stated over logical axes, so any choice is right; this one is fast.
 #include <algorithm>
@@ -11,11 +11,9 @@
 namespace temper::passes {
 namespace {
 
-// What convolutions read and write on the target. The lanes of a CPU's vectors are neighbouring channels, so there
-// channels come last. A GPU has no template yet that asks for an order: values keep the model's.
-std::vector<int> ConvOrder(const Target& t) {
-  return t.cpu() != nullptr ? std::vector<int>{0, 2, 3, 1} : std::vector<int>();
-}
+// What convolutions read and write, on every target: the lanes of a CPU's vectors and a GPU's neighbouring threads have
+// neighbouring channels, so channels come last.
+const std::vector<int> kConvOrder = {0, 2, 3, 1};
 
 Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
 bool IsConv(const Node& node) {
@@ -59,7 +57,7 @@ std::vector<int64_t> RowOrder(const Shape& dims, const std::vector<int>& order) 
 
 class LayoutPass {
  public:
-  LayoutPass(Graph& g, const Target& t) : g_(g), conv_order_(ConvOrder(t)) {}
+  explicit LayoutPass(Graph& g) : g_(g) {}
   absl::Status Run();
 
  private:
@@ -82,7 +80,6 @@ class LayoutPass {
   ValueId PermuteRows(const Node& matmul, const Shape& dims, const std::vector<int>& order);
 
   Graph& g_;
-  const std::vector<int> conv_order_;
   std::vector<Node> done_;
   std::vector<std::vector<int>> readers_;  // per value, of the graph as it came
   std::vector<Node> nodes_;                // the graph's as it came; later ones may be changed by earlier ones
@@ -128,7 +125,7 @@ std::vector<int> LayoutPass::MoveOrder(const Node& node) {
       return TransposeAliasPerm(in, node.attrs.Ints("perm"));
     case Move::kReshapes:
       if (std::optional<std::vector<int>> perm = ReshapeAliasPerm(in, out.shape)) return *perm;
-      return out.shape.size() == 4 && FeedsConv(node.output, 4) ? conv_order_ : std::vector<int>();
+      return out.shape.size() == 4 && FeedsConv(node.output, 4) ? kConvOrder : std::vector<int>();
     case Move::kPicks:
       if (TypeOf(node.inputs[1]).shape.empty()) return WithoutAxes(in, {node.attrs.Int("axis", 0)});
       break;
@@ -185,7 +182,7 @@ void LayoutPass::Choose(const Node& node) {
   std::vector<int> perm;
   const OpPattern pattern = FindOp(node.op)->pattern;
   if (IsConv(node)) {
-    perm = conv_order_;
+    perm = kConvOrder;
   } else if (node.op == "matmul") {
     perm = MatmulOrder(node);
   } else if (pattern == OpPattern::kElementwise || node.op == "layout_copy") {
@@ -289,7 +286,7 @@ absl::Status LayoutPass::FlattenInPlace(Node& node, size_t kept) {
 }
 
 absl::Status LayoutPass::Visit(Node node) {
-  if (IsConv(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, conv_order_));
+  if (IsConv(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, kConvOrder));
   if (IsDense(g_, node) && !SameBytes(TypeOf(node.inputs[0]).shape, TypeOf(node.inputs[0]).perm, {})) {
     TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
   }
@@ -332,6 +329,6 @@ absl::Status LayoutPass::Run() {
 
 }  // namespace
 
-absl::Status ChooseLayouts(Graph& g, const Target& t) { return LayoutPass(g, t).Run(); }
+absl::Status ChooseLayouts(Graph& g) { return LayoutPass(g).Run(); }
 
 }  // namespace temper::passes

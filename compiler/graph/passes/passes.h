@@ -13,9 +13,8 @@ absl::Status EliminateCommonSubexpressions(Graph& g);
 absl::Status RemoveDeadCode(Graph& g);
 // Algebra: batch-norm and other affine chains into weights and one bias, decomposed layer norms, moves that cancel.
 absl::Status Simplify(Graph& g);
-// Physical orders: the target's around convolutions (channels-last on CPUs), transposes and reshapes that move no
-// bytes.
-absl::Status ChooseLayouts(Graph& g, const Target& t);
+// Physical orders: channels last around convolutions, transposes and reshapes that move no bytes.
+absl::Status ChooseLayouts(Graph& g);
 // Nodes into kernels, as far as the target has templates for them.
 absl::Status Fuse(Graph& g, const Target& t);
 // Where two kernels could be one, or one two, in a way that only measurement can judge: both ways.

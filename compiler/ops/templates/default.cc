@@ -227,35 +227,6 @@ void ScheduleAlone(Schedule& s, const std::string& name, const CpuTarget& t, con
   s.Partition(ParallelPrefix(s, outer, t));
 }
 
-// How many of the outermost loops all stages share: their results have these dimensions of the output, and a stage
-// reads another's only at the very point of them that it writes.
-size_t SharedLoops(const ir::Func& func) {
-  std::vector<ir::Stmt> blocks;
-  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
-    if (s->kind == ir::StmtKind::kBlock) blocks.push_back(s);
-  });
-  const Shape& out = blocks.back()->buffer->shape;
-  size_t shared = out.size();
-  auto limit = [&](size_t rank, const std::function<bool(size_t)>& same) {
-    size_t d = 0;
-    while (d < std::min(shared, rank) && same(d)) ++d;
-    shared = d;
-  };
-  for (const ir::Stmt& block : blocks) {
-    limit(block->buffer->shape.size(),
-          [&](size_t d) { return block->buffer->shape[d] == out[d] && block->indices[d]->kind == ir::ExprKind::kVar; });
-  }
-  for (const ir::Stmt& block : blocks) {
-    ir::Visit(block->value, [&](const Expr& e) {
-      if (e->kind != ir::ExprKind::kLoad) return;
-      const bool made =
-          std::any_of(blocks.begin(), blocks.end(), [&](const ir::Stmt& b) { return b->buffer == e->buffer; });
-      if (made) limit(e->args.size(), [&](size_t d) { return ir::StructurallyEqual(e->args[d], block->indices[d]); });
-    });
-  }
-  return shared;
-}
-
 // Whether every stage's part of a row is a few whole vectors, walked from its start to its end.
 bool RowFitsRegisters(const ir::Func& func, size_t shared, const CpuTarget& t, const Lanes& v) {
   bool fits = true;

@@ -18,7 +18,9 @@ bool ReadsWhereItWrites(const ir::Stmt& reader, const ir::Buffer& buffer) {
   bool same = reader->buffer->shape == buffer->shape;
   ir::Visit(reader->value, [&](const Expr& e) {
     if (e->kind != ir::ExprKind::kLoad || e->buffer != buffer) return;
-    for (size_t d = 0; d < e->args.size() && same; ++d) same = ir::StructurallyEqual(e->args[d], reader->indices[d]);
+    for (size_t d = 0; d < e->args.size() && same; ++d) {
+      same = buffer->shape[d] == 1 || ir::StructurallyEqual(e->args[d], reader->indices[d]);
+    }
   });
   return same;
 }

@@ -16,7 +16,8 @@ constexpr double kMemoryBytesPerCycle = 14;
 constexpr double kMemoryInFlight = 7000;  // bytes
 constexpr double kSharedBytesPerCycle = 128;
 constexpr double kUnitThreads = 2048, kUnitGroups = 32, kUnitShared = 96 << 10;
-constexpr double kBarrierCycles = 30;
+constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
+constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
 constexpr double kLaunchSeconds = 3e-6;
 constexpr int kNominalUnits = 64;  // where warps are known, and nothing else
 
@@ -60,12 +61,13 @@ double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const double arithmetic =
       idle * cycles(f.padded_flops / 2, kFmasPerCycle, r.threads * std::min(f.accumulators, 8.0), kArithmeticInFlight);
   const double memory =
+      (1 + kAccessShare / f.vector_lanes) *
       cycles(f.memory_traffic / f.coalescing, kMemoryBytesPerCycle, r.threads * f.in_flight_bytes, kMemoryInFlight);
   const double shared = cycles(f.shared_traffic, kSharedBytesPerCycle, r.threads, 256);
   const double bound = std::max({arithmetic, memory, shared});
   const double beside = arithmetic + memory + shared - bound;
   // Groups beside each other on a unit hide each other's waits at barriers.
-  const double waits = f.barriers * kBarrierCycles * r.most / r.groups_of_unit;
+  const double waits = f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) * r.most / r.groups_of_unit;
   return (bound + 0.2 * beside + waits) / kHz + f.launches * kLaunchSeconds;
 }
 

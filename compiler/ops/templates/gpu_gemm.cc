@@ -346,6 +346,10 @@ absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Pl
   s.DecomposeReduction("acc", step);
   ScheduleFetch(s, p.a, tile);
   ScheduleFetch(s, p.b, tile);
+  if (tile.stages > 1) {
+    s.DoubleBuffer("b_shared", step);
+    s.DoubleBuffer("a_shared", step);
+  }
 
   for (const Loop& loop : out.unrolled) s.Unroll(loop);
   if (wide_store) {
@@ -371,7 +375,7 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
   space.Add("tn", {1, 2, 4, 8});
   space.Add("bk", {4, 8, 16, 32});
   space.Add("vec", {1, 2, 4});
-  space.Add("stages", {1});
+  space.Add("stages", {1, 2});
   space.Require("threads of a group", [fewest, most = t.group_threads](const Config& c) {
     const int64_t n = c["ty"] * c["tx"];
     return fewest <= n && n <= most;
@@ -383,6 +387,7 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
                 });
   space.Require("a step is much longer than the reduction",
                 [k = ReductionLength(v)](const Config& c) { return c["bk"] == 4 || c["bk"] < 2 * k; });
+  space.Require("one step has no next one", [v](const Config& c) { return c["stages"] == 1 || Tile(v, c).steps > 1; });
   space.Require("too many groups along an axis",
                 [v](const Config& c) { return Tile(v, c).column_tiles <= kMostOfAxis; });
   space.Require("no operand has vectors as wide", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {

@@ -1,7 +1,8 @@
 // The one tiled contraction behind the GPUs' matmuls and convolutions. Each group has a tile of bm rows and bn columns,
 // of which each thread has tm x tn results in its registers. Step by step, bk of the reduction at a time, all threads
 // bring their group's rows of A and columns of B by way of their registers to shared memory, zeros where there are
-// none, and multiply from there. Only what is stored at the end asks whether it is inside.
+// none, and multiply from there. Only what is stored at the end asks whether it is inside. With two stages the next
+// step's elements are on their way while this one's are multiplied.
 //
 // A thread's rows are tm / fm runs of fm, a run of each thread in turn, and its columns likewise: neighbouring threads
 // read neighbouring banks and write neighbouring elements. Constant B is packed when the package is made, zeros past

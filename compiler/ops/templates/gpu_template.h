@@ -20,8 +20,11 @@ struct GpuTemplate {
 // limits of threads and shared memory, and has its warps.
 TemplateDef ForGpu(GpuTemplate t);
 
-GpuTemplate GpuGemm();     // gpu_gemm.cc: dense and batched matmul
-GpuTemplate GpuDefault();  // gpu_default.cc: everything, a few elements of the result a thread
+GpuTemplate GpuConv();       // gpu_conv.cc: convolutions as products of matrices
+GpuTemplate GpuDepthwise();  // gpu_depthwise.cc: each channel by itself
+GpuTemplate GpuGemm();       // gpu_gemm.cc: dense and batched matmul
+GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
+GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 
 // Of "threads", the threads of a group: powers of two that the target can run.
 std::vector<int64_t> GroupThreads(const GpuTarget& t);

@@ -18,12 +18,21 @@ TemplateDef Fallback(TemplateDef def) {
 
 std::vector<TemplateDef>& Table() {
   static std::vector<TemplateDef> table = {
-      ForCpu(Conv2dDirect()),    ForCpu(Conv2dRows()),
-      ForCpu(Conv2dWinograd()),  ForCpu(DepthwiseConv2d()),
-      ForCpu(SeparableConv2d()), ForCpu(MatmulPacked()),
-      ForCpu(ReducePixels()),    Fallback(ForCpu(DefaultTemplate())),
-
-      ForGpu(GpuGemm()),         Fallback(ForGpu(GpuDefault())),
+      // CPUs
+      ForCpu(Conv2dDirect()),
+      ForCpu(Conv2dRows()),
+      ForCpu(Conv2dWinograd()),
+      ForCpu(DepthwiseConv2d()),
+      ForCpu(SeparableConv2d()),
+      ForCpu(MatmulPacked()),
+      ForCpu(ReducePixels()),
+      Fallback(ForCpu(DefaultTemplate())),
+      // GPUs
+      ForGpu(GpuConv()),
+      ForGpu(GpuDepthwise()),
+      ForGpu(GpuGemm()),
+      ForGpu(GpuReduce()),
+      Fallback(ForGpu(GpuDefault())),
   };
   return table;
 }

@@ -65,6 +65,36 @@ bool RunsAlongMemory(const ir::Stmt& block) {
   });
 }
 
+size_t SharedLoops(const ir::Func& func, bool any_one) {
+  std::vector<ir::Stmt> blocks;
+  ir::VisitStmt(func.body, [&](const ir::Stmt& s) {
+    if (s->kind == ir::StmtKind::kBlock) blocks.push_back(s);
+  });
+  const Shape& out = blocks.back()->buffer->shape;
+  size_t shared = out.size();
+  auto limit = [&](size_t rank, const std::function<bool(size_t)>& same) {
+    size_t d = 0;
+    while (d < std::min(shared, rank) && same(d)) ++d;
+    shared = d;
+  };
+  for (const ir::Stmt& block : blocks) {
+    limit(block->buffer->shape.size(),
+          [&](size_t d) { return block->buffer->shape[d] == out[d] && block->indices[d]->kind == ir::ExprKind::kVar; });
+  }
+  for (const ir::Stmt& block : blocks) {
+    ir::Visit(block->value, [&](const Expr& e) {
+      if (e->kind != ir::ExprKind::kLoad) return;
+      const bool made =
+          std::any_of(blocks.begin(), blocks.end(), [&](const ir::Stmt& b) { return b->buffer == e->buffer; });
+      if (!made) return;
+      limit(e->args.size(), [&](size_t d) {
+        return (any_one && e->buffer->shape[d] == 1) || ir::StructurallyEqual(e->args[d], block->indices[d]);
+      });
+    });
+  }
+  return shared;
+}
+
 Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
   Loop fused = loops.front();
   for (size_t i = 1; i < loops.size(); ++i) fused = s.Fuse(fused, loops[i]);

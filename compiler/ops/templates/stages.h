@@ -26,6 +26,11 @@ size_t FusibleSuffix(const ir::Stmt& block, size_t first, bool with_store, bool 
 // Whether the innermost iterator that does not reduce walks all that the block touches with stride 0 or 1.
 bool RunsAlongMemory(const ir::Stmt& block);
 
+// How many of the outermost loops all stages share: their results have these dimensions of the output, and a stage
+// reads another's only at the very point of them that it writes. `any_one`: a dimension of one element has one point,
+// however it is written.
+size_t SharedLoops(const ir::Func& func, bool any_one = false);
+
 // Of loops directly inside one another, outermost first.
 Loop FuseAll(Schedule& s, const std::vector<Loop>& loops);
 std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count);  // the last `count` of them

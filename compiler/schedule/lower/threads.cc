@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/schedule/region.h"
@@ -25,45 +24,108 @@ bool HasThreadLoop(const Stmt& s) {
   return found;
 }
 
-// The arrays that some threads touch and others may see.
-struct Touched {
-  std::set<const ir::BufferNode*> read, written;
+// What some threads touch of an array, and others may see: all of it, or where each step of a loop has a version of its
+// own, the one that an index `at` % `versions` tells.
+struct Touch {
+  const ir::BufferNode* buffer;
+  size_t dimension = 0;
+  int64_t versions = 0;  // 0: all of them
+  Expr at;
 
-  static Touched By(const Stmt& s) {
+  bool Meets(const Touch& other) const {
+    if (buffer != other.buffer) return false;
+    if (versions == 0 || versions != other.versions || dimension != other.dimension) return true;
+    const std::optional<int64_t> distance = ir::AsInt(ir::Simplifier().Simplify(at - other.at));
+    return !distance.has_value() || *distance % versions == 0;
+  }
+  bool operator==(const Touch& other) const {
+    return buffer == other.buffer && versions == other.versions && dimension == other.dimension &&
+           (versions == 0 || ir::StructurallyEqual(at, other.at));
+  }
+};
+
+struct Touched {
+  std::vector<Touch> read, written;
+
+  // By `s`. `steps`: the loops around it whose iterations all threads of the group take together.
+  static Touched By(const Stmt& s, const VarSet& steps) {
     Touched t;
-    auto visible = [](const Buffer& b) { return b->scope != ir::Scope::kRegister; };
+    ir::Simplifier ranges;
+    BindLoopsIn(s, ranges);
+    const auto add = [&](std::vector<Touch>& list, const Buffer& b, const std::vector<Expr>& indices) {
+      if (b->scope == ir::Scope::kRegister) return;
+      Touch touch{b.get()};
+      for (size_t d = 0; d < indices.size() && touch.versions == 0; ++d) {
+        const Expr e = ranges.Simplify(indices[d]);
+        if (e->kind != ir::ExprKind::kMod || !UsesOnly(e, steps)) continue;
+        touch = {b.get(), d, ir::AsInt(e->args[1]).value_or(0), e->args[0]};
+      }
+      if (std::ranges::find(list, touch) == list.end()) list.push_back(touch);
+    };
     ir::VisitStmt(s, [&](const Stmt& node) {
-      if (node->kind == StmtKind::kStore && visible(node->buffer)) t.written.insert(node->buffer.get());
+      if (node->kind == StmtKind::kStore) add(t.written, node->buffer, node->indices);
     });
     ir::VisitExprs(s, [&](const Expr& root) {
       ir::Visit(root, [&](const Expr& e) {
-        if (e->kind == ir::ExprKind::kLoad && visible(e->buffer)) t.read.insert(e->buffer.get());
+        if (e->kind == ir::ExprKind::kLoad) add(t.read, e->buffer, e->args);
       });
     });
     return t;
   }
   // Whether what comes `later` has to wait for this.
   bool Blocks(const Touched& later) const {
-    auto meet = [](const std::set<const ir::BufferNode*>& a, const std::set<const ir::BufferNode*>& b) {
-      return std::ranges::any_of(a, [&](const ir::BufferNode* buffer) { return b.contains(buffer); });
+    const auto meet = [](const std::vector<Touch>& a, const std::vector<Touch>& b) {
+      return std::ranges::any_of(
+          a, [&](const Touch& x) { return std::ranges::any_of(b, [&](const Touch& y) { return x.Meets(y); }); });
     };
     return meet(written, later.read) || meet(written, later.written) || meet(read, later.written);
   }
   void Add(const Touched& other) {
-    read.insert(other.read.begin(), other.read.end());
-    written.insert(other.written.begin(), other.written.end());
+    read.insert(read.end(), other.read.begin(), other.read.end());
+    written.insert(written.end(), other.written.begin(), other.written.end());
+  }
+  void Change(const std::function<void(Touch&)>& change) {
+    for (std::vector<Touch>* list : {&read, &written}) std::ranges::for_each(*list, change);
   }
 };
 
+// Whether every run of `s` comes to a barrier.
+bool Waits(const Stmt& s) {
+  if (s->kind == StmtKind::kSeq) return std::ranges::any_of(s->stmts, Waits);
+  if (s->kind == StmtKind::kFor || s->kind == StmtKind::kAlloc) return Waits(s->body);
+  return s->kind == StmtKind::kBarrier;
+}
+
+Stmt PlaceBarriers(const Stmt& s, Touched& since, VarSet& steps);
+
+// The second time round, what one step does meets what the one before it did.
+Stmt PlaceInSteps(const Stmt& loop, Touched& since, VarSet& steps) {
+  if (loop->extent == 1) return PlaceBarriers(ir::Substitute(loop->body, {{loop->var, Expr(0)}}), since, steps);
+  steps.insert(loop->var.get());
+  Stmt body = PlaceBarriers(loop->body, since, steps);
+  // Without a barrier in each, steps before that one may not be done either.
+  const bool apart = Waits(body);
+  since.Change([&](Touch& t) {
+    if (!apart) t.versions = 0;
+    if (t.versions > 0) t.at = ir::Substitute(t.at, {{loop->var, Expr(loop->var) - Expr(1)}});
+  });
+  body = PlaceBarriers(body, since, steps);
+  steps.erase(loop->var.get());
+  since.Change([&](Touch& t) {
+    if (t.versions > 0 && ir::UsesVar(t.at, loop->var)) t.versions = 0;
+  });
+  return ir::For(loop->var, loop->extent, loop->for_kind, body);
+}
+
 // A copy of a group's code, thread loops in their places, with barriers. `since` is what was touched since the last
 // one.
-Stmt PlaceBarriers(const Stmt& s, Touched& since) {
+Stmt PlaceBarriers(const Stmt& s, Touched& since, VarSet& steps) {
   if (s->kind == StmtKind::kBarrier) {
     since = {};
     return s;
   }
   if (!HasThreadLoop(IsThreadLoop(s) ? s->body : s)) {
-    const Touched own = Touched::By(s);
+    const Touched own = Touched::By(s, steps);
     const bool wait = since.Blocks(own);
     if (wait) since = {};
     since.Add(own);
@@ -72,24 +134,21 @@ Stmt PlaceBarriers(const Stmt& s, Touched& since) {
   switch (s->kind) {
     case StmtKind::kSeq: {
       std::vector<Stmt> stmts;
-      for (const Stmt& child : s->stmts) stmts.push_back(PlaceBarriers(child, since));
+      for (const Stmt& child : s->stmts) stmts.push_back(PlaceBarriers(child, since, steps));
       return ir::Seq(std::move(stmts));
     }
-    case StmtKind::kFor: {
-      Stmt body = PlaceBarriers(s->body, since);
-      // The second time round, what one step does meets what the one before it did. Threads take one step.
-      if (s->extent > 1 && !IsThreadLoop(s)) body = PlaceBarriers(body, since);
-      return ir::For(s->var, s->extent, s->for_kind, body);
-    }
+    case StmtKind::kFor:
+      if (!IsThreadLoop(s)) return PlaceInSteps(s, since, steps);
+      return ir::For(s->var, s->extent, s->for_kind, PlaceBarriers(s->body, since, steps));
     case StmtKind::kIf: {
       Touched other = since;
-      Stmt then_body = PlaceBarriers(s->body, since);
-      Stmt else_body = s->else_body ? PlaceBarriers(s->else_body, other) : nullptr;
+      Stmt then_body = PlaceBarriers(s->body, since, steps);
+      Stmt else_body = s->else_body ? PlaceBarriers(s->else_body, other, steps) : nullptr;
       since.Add(other);
       return ir::If(s->cond, then_body, else_body);
     }
     case StmtKind::kAlloc:
-      return ir::Alloc(s->buffer, PlaceBarriers(s->body, since));
+      return ir::Alloc(s->buffer, PlaceBarriers(s->body, since, steps));
     case StmtKind::kStore:
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
@@ -112,7 +171,8 @@ class Joiner {
     });
     if (std::ranges::all_of(vars_, [](const Var& v) { return v == nullptr; })) vars_[0] = ir::MakeVar("thread");
     Touched nothing;
-    Stmt code = Take(PlaceBarriers(group_code, nothing), {1, 1, 1});
+    VarSet no_steps;
+    Stmt code = Take(PlaceBarriers(group_code, nothing, no_steps), {1, 1, 1});
     for (size_t axis = 0; axis < vars_.size(); ++axis) {
       if (vars_[axis] != nullptr) code = ir::For(vars_[axis], extents_[axis], kThreadKinds[axis], code);
     }

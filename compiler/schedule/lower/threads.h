@@ -11,7 +11,8 @@ absl::Status CheckThreads(const Func& f);
 
 // Of a nest of stores, in each group: the thread loops come together outermost, with as many threads as the largest
 // nest has. Smaller nests run under a condition on the thread, and what is in no thread loop is run by thread 0. A
-// barrier stands before what touches an array that another thread may have touched, as far as whole arrays tell.
+// barrier stands before what touches an array that another thread may have touched, as far as whole arrays tell, or
+// versions of them that steps of a loop take in turn.
 // Shared arrays move out of the thread loops, and register arrays shrink to a thread's part. Without group loops it is
 // the same nest.
 Stmt JoinThreads(const Stmt& root);

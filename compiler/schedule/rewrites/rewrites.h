@@ -53,6 +53,9 @@ absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, co
 absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
                               std::vector<ir::VarBinding> at, const std::vector<Var>& each, int level);
 
+// double_buffer.cc
+absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const Var& loop);
+
 // reductions.cc
 absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std::string& block, const Var& loop);
 absl::StatusOr<Result<std::pair<std::string, std::string>>> Rfactor(const Func& f, const std::string& block,

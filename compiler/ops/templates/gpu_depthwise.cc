@@ -1,0 +1,183 @@
+// gpu.depthwise: each channel by itself. A thread has th x tw outputs of a few neighbouring channels in its registers;
+// neighbouring threads have neighbouring channels, so what they ask of the image comes together, and the caches keep
+// what several of them see. A constant filter is packed with the channels last.
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/gpu_template.h"
+#include "compiler/ops/templates/stages.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+constexpr int64_t kMostTaps = 1024;  // multiply-adds of a thread's unrolled code
+constexpr int64_t kUnrolledTaps = 49;
+
+// What a workload and a config mean.
+struct Tile {
+  TiledAxis rows, columns;
+  int64_t lanes, threads;
+  Tile(const Conv2dShape& s, const Config& c)
+      : rows{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, c["th"]},
+        columns{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["tw"]},
+        lanes(c["lanes"]),
+        threads(c["threads"]) {}
+  int64_t outputs() const { return rows.tile * columns.tile * lanes; }
+  // Units of a thread.
+  int64_t units(const Conv2dShape& s) const { return s.n * rows.tiles() * columns.tiles() * (s.c / lanes); }
+};
+
+bool Matches(const Workload& w) { return IsChannelsLastConv2d(w) && Conv2dShape(w).depthwise(); }
+
+int FilterOf(const Workload& w) { return w.calls[w.anchor].args[1]; }
+Shape PackedShape(const Conv2dShape& s) { return {s.kh, s.kw, s.c}; }
+
+// Where the output `i` of tile `tile` sees the input by its tap `r`, and whether that is inside the image.
+Expr InputAt(const TiledAxis& a, const Expr& tile, const Expr& i, const Expr& r, std::vector<Expr>& inside) {
+  const Expr at = (tile * Expr(a.tile) + i) * Expr(a.stride) + r * Expr(a.dilation) - Expr(a.before);
+  if (a.before > 0) inside.push_back(Expr(0) <= at);
+  if ((a.tiles() - 1) * a.tile * a.stride + a.reach() - a.before >= a.in) inside.push_back(at < Expr(a.in));
+  return at;
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, const Tile& tile) {
+  ir::ProgramBuilder b("depthwise");
+  const int filter = FilterOf(w);
+  const bool packed = w.inputs[filter].constant;
+  std::vector<Shape> shapes(w.inputs.size());
+  if (packed) shapes[filter] = PackedShape(s);
+  WorkloadProgram program(w, b, shapes);
+  const ir::Tensor& x = program.value(w.calls[w.anchor].args[0]);
+  const Shape tiles = {
+      s.n, tile.rows.tiles(), tile.columns.tiles(), s.c / tile.lanes, tile.rows.tile, tile.columns.tile, tile.lanes};
+  const ir::Buffer acc = b.Reduce("acc", kElement, tiles, {s.kh, s.kw}, ir::Combiner::kSum,
+                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                    const Expr channel = i[3] * Expr(tile.lanes) + i[6];
+                                    std::vector<Expr> inside;
+                                    const Expr y = InputAt(tile.rows, i[1], i[4], r[0], inside);
+                                    const Expr across = InputAt(tile.columns, i[2], i[5], r[1], inside);
+                                    const Expr tap = packed ? ir::Load(program.buffer(filter), {r[0], r[1], channel})
+                                                            : program.value(filter)({channel, Expr(0), r[0], r[1]});
+                                    return ValueWhere(inside, x({i[0], channel, y, across})) * tap;
+                                  });
+  Expr current;
+  program.SetResult(
+      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  b.MarkOutput(b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& i) {
+    const Expr th(tile.rows.tile), tw(tile.columns.tile), lanes(tile.lanes);
+    current = ir::Load(acc, {i[0], i[1] / th, i[2] / tw, i[3] / lanes, i[1] % th, i[2] % tw, i[3] % lanes});
+    return program.result()({i[0], i[3], i[1], i[2]});
+  }));
+  return b.Finish();
+}
+
+absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, const Tile& tile) {
+  Schedule s(std::move(func));
+  const bool wide = s.status().ok() && RunsAlongMemory(BlockNamed(s.func(), "out"));
+  const std::vector<Loop> out = s.Loops("out");
+  if (!s.status().ok()) return s.status();
+  auto [row_tile, row] = s.Split(out[1], tile.rows.tile);
+  auto [column_tile, column] = s.Split(out[2], tile.columns.tile);
+  auto [run, lane] = s.Split(out[3], tile.lanes);
+  s.Reorder({out[0], row_tile, column_tile, run, row, column, lane});
+  const Dealt dealt = Deal(s, FuseAll(s, {out[0], row_tile, column_tile, run}), tile.threads, 1);
+  s.SetScope("acc", ir::Scope::kRegister);
+  s.ComputeAt("acc", dealt.thread);
+  if (!s.status().ok()) return s.status();
+  const std::vector<Loop> acc = Innermost(s.Loops("acc"), 5);  // row, column, lane, taps
+  s.Reorder({acc[3], acc[4], acc[0], acc[1], acc[2]});
+  for (const Loop& loop : {acc[0], acc[1], row, column}) s.Unroll(loop);
+  s.Vectorize(acc[2]);
+  s.DecomposeReduction("acc", acc[3]);
+  if (shape.kh * shape.kw <= kUnrolledTaps) {
+    s.Unroll(acc[3]);
+    s.Unroll(acc[4]);
+  }
+  if (wide) {
+    s.Vectorize(lane);
+  } else {
+    s.Unroll(lane);
+  }
+  return LowerSchedule(s);
+}
+
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
+  const Conv2dShape s(w);
+  const Tile tile(s, c);
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, s, tile));
+  Kernel kernel;
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleTiles(std::move(func), s, tile));
+  kernel.packs.resize(w.inputs.size());
+  const int filter = FilterOf(w);
+  if (w.inputs[filter].constant) {
+    TEMPER_ASSIGN_OR_RETURN(kernel.packs[filter], BuildPack(
+                                                      "pack", w.inputs[filter], PackedShape(s),
+                                                      [](const ir::Tensor& f, const std::vector<Expr>& i) {
+                                                        return f({i[2], Expr(0), i[0], i[1]});
+                                                      },
+                                                      *HostTarget().cpu()));
+  }
+  return kernel;
+}
+
+ConfigSpace Space(const Workload& w, const GpuTarget& t) {
+  const Conv2dShape s(w);
+  ConfigSpace space;
+  space.Add("threads", GroupThreads(t));
+  const auto up_to = [](int64_t most, const std::vector<int64_t>& values) {
+    std::vector<int64_t> result;
+    for (int64_t v : values) {
+      if (v <= most) result.push_back(v);
+    }
+    return result;
+  };
+  space.Add("th", up_to(s.oh, {1, 2, 3, 4}));
+  space.Add("tw", up_to(s.ow, {1, 2, 3, 4, 6, 8}));
+  std::vector<int64_t> lanes;
+  for (int64_t n : {1, 2, 4}) {
+    if (s.c % n == 0) lanes.push_back(n);
+  }
+  space.Add("lanes", lanes);
+  space.Require("the unrolled tile is too long", [s](const Config& c) {
+    const int64_t outputs = Tile(s, c).outputs();
+    return outputs == 1 || (outputs <= 64 && outputs * s.kh * s.kw <= kMostTaps);
+  });
+  space.Require("a group has more threads than there is work", [s, least = GroupThreads(t).front()](const Config& c) {
+    return c["threads"] == least || c["threads"] < 2 * Tile(s, c).units(s);
+  });
+  return space;
+}
+
+GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
+  const Conv2dShape s(w);
+  const Tile tile(s, c);
+  const double units = static_cast<double>(tile.units(s)), taps = static_cast<double>(s.kh * s.kw);
+  const double window = static_cast<double>((tile.rows.reach() + 1) * (tile.columns.reach() + 1) * tile.lanes);
+  GpuFootprint f;
+  f.group_threads = static_cast<double>(tile.threads);
+  f.groups = std::ceil(units / f.group_threads);
+  f.flops = 2 * static_cast<double>(s.n * s.c * s.oh * s.ow) * taps;
+  f.padded_flops = 2 * f.groups * f.group_threads * static_cast<double>(tile.outputs()) * taps;
+  f.compulsory_bytes = CompulsoryBytes(w);
+  // The caches have most of what several threads see.
+  constexpr double kCacheSpeed = 4;
+  f.memory_traffic =
+      f.compulsory_bytes + std::max(0.0, kElementBytes * units * window - f.compulsory_bytes) / kCacheSpeed;
+  f.vector_lanes = static_cast<double>(tile.lanes);
+  f.accumulators = static_cast<double>(tile.outputs());
+  f.reduction = taps;
+  f.registers = 24 + f.accumulators + 2 * f.vector_lanes + static_cast<double>(tile.columns.reach());
+  f.in_flight_bytes = kElementBytes * std::min(16.0, window);
+  return f;
+}
+
+}  // namespace
+
+GpuTemplate GpuDepthwise() { return {"gpu.depthwise", 1, Matches, Space, Build, FootprintOf}; }
+
+}  // namespace temper

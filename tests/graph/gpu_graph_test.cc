@@ -1,0 +1,122 @@
+// Small graphs like the networks that people run, optimised for a GPU: every task has a template, those that are worth
+// one of their own have it, no layout is a CPU's, and the drafts' first choices give the references' answers.
+#include "compiler/graph/extract.h"
+#include "compiler/graph/pipeline.h"
+#include "tests/graph/builder.h"
+#include "tests/templates/check_gpu.h"
+
+namespace temper {
+namespace {
+
+using testing::Builder;
+
+Attrs Strided(int64_t stride, int64_t pad, int64_t group = 1) {
+  Attrs attrs = Builder::Ints("strides", {stride, stride});
+  attrs.Set("pads", std::vector<int64_t>(4, pad));
+  attrs.Set("group", group);
+  return attrs;
+}
+
+ValueId Classify(Builder& b, ValueId x, int64_t channels) {
+  Attrs axes = Builder::Ints("axes", {2, 3});
+  axes.Set("keepdims", int64_t{1});
+  const ValueId mean = b.Reshape(b.Call("reduce_mean", {x}, axes), {1, channels});
+  return b.Call("add", {b.Call("matmul", {mean, b.Random({channels, 10})}), b.Random({10})});
+}
+
+Graph ResNet() {
+  Builder b;
+  ValueId x = b.Call("conv2d", {b.Input({1, 3, 24, 24}), b.Random({8, 3, 7, 7})}, Strided(2, 3));
+  x = b.Call("relu", {b.Call("add", {x, b.Random({8, 1, 1})})});
+  Attrs pool = Builder::Ints("kernel", {3, 3});
+  pool.Set("strides", std::vector<int64_t>{2, 2});
+  pool.Set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  x = b.Call("max_pool2d", {x}, pool);
+  const ValueId y = b.Call("relu", {b.Conv(x, b.Random({8, 8, 3, 3}), 1)});
+  x = b.Call("relu", {b.Call("add", {b.Conv(y, b.Random({8, 8, 3, 3}), 1), x})});
+  const ValueId z = b.Call("relu", {b.Call("conv2d", {x, b.Random({16, 8, 3, 3})}, Strided(2, 1))});
+  const ValueId shortcut = b.Call("conv2d", {x, b.Random({16, 8, 1, 1})}, Strided(2, 0));
+  x = b.Call("relu", {b.Call("add", {b.Conv(z, b.Random({16, 16, 3, 3}), 1), shortcut})});
+  b.Output(Classify(b, x, 16));
+  return b.g;
+}
+
+Graph MobileNet() {
+  Builder b;
+  Attrs to_6;
+  to_6.Set("min", 0.0);
+  to_6.Set("max", 6.0);
+  ValueId x = b.Call("conv2d", {b.Input({1, 3, 20, 20}), b.Random({8, 3, 3, 3})}, Strided(2, 1));
+  for (int64_t stride : {1, 2}) {
+    const ValueId wide = b.Call("clip", {b.Conv(x, b.Random({24, 8, 1, 1}))}, to_6);
+    const ValueId deep =
+        b.Call("clip", {b.Call("conv2d", {wide, b.Random({24, 1, 3, 3})}, Strided(stride, 1, 24))}, to_6);
+    const ValueId narrow = b.Conv(deep, b.Random({8, 24, 1, 1}));
+    x = stride == 1 ? b.Call("add", {narrow, x}) : narrow;
+  }
+  b.Output(Classify(b, x, 8));
+  return b.g;
+}
+
+Graph Bert() {
+  constexpr int64_t kWords = 9, kWidth = 16, kHeads = 2;
+  Builder b;
+  Attrs axis = Builder::Int("axis", 2);
+  axis.Set("epsilon", 1e-5);
+  const auto dense = [&](ValueId x, int64_t from, int64_t to) {
+    return b.Call("add", {b.Call("matmul", {x, b.Random({from, to})}), b.Random({to})});
+  };
+  const auto norm = [&](ValueId x) { return b.Call("layer_norm", {x, b.Random({kWidth}), b.Random({kWidth})}, axis); };
+  const auto heads = [&](ValueId x) {
+    return b.Transpose(b.Reshape(x, {1, kWords, kHeads, kWidth / kHeads}), {0, 2, 1, 3});
+  };
+  const ValueId x = norm(b.Input({1, kWords, kWidth}));
+  const ValueId q = heads(dense(x, kWidth, kWidth)), k = heads(dense(x, kWidth, kWidth)),
+                v = heads(dense(x, kWidth, kWidth));
+  const ValueId scores = b.Call("mul", {b.Call("matmul", {q, k}, Builder::Int("trans_b", 1)), b.Scalar(0.35)});
+  const ValueId shares = b.Call("softmax", {scores}, Builder::Int("axis", 3));
+  const ValueId context = b.Reshape(b.Transpose(b.Call("matmul", {shares, v}), {0, 2, 1, 3}), {1, kWords, kWidth});
+  const ValueId y = norm(b.Call("add", {dense(context, kWidth, kWidth), x}));
+  const ValueId wide = b.Call("gelu", {dense(y, kWidth, 4 * kWidth)});
+  b.Output(norm(b.Call("add", {dense(wide, 4 * kWidth, kWidth), y})));
+  return b.g;
+}
+
+// How many kernels of the network each template of a GPU makes.
+std::map<std::string_view, int> KernelsOf(Graph g, const Target& t) {
+  std::map<std::string_view, int> kernels;
+  EXPECT_TRUE(Optimize(g, t).ok());
+  EXPECT_TRUE(g.alternatives.empty());
+  for (const Value& value : g.values) {
+    EXPECT_TRUE(value.type.shape.size() <= 4) << "no blocks of channels";
+  }
+  const std::vector<Task> tasks = ExtractTasks(g).value();
+  for (const Task& task : tasks) {
+    const std::vector<const TemplateDef*> templates = TemplatesFor(task.workload, t);
+    EXPECT_EQ(templates.size(), 1u) << Text(task.workload);
+    if (templates.empty()) continue;
+    kernels[templates.front()->name] += task.count;
+    const Choice choice = DefaultChoice(task.workload, t, 256).value();
+    CheckOnGpu(task.workload, choice.def->name, choice.config, t, 1);
+  }
+  return kernels;
+}
+
+using Kernels = std::map<std::string_view, int>;
+
+TEST(GpuGraphs, AResNetIsConvolutionsAPoolAMeanAndADenseLayer) {
+  EXPECT_EQ(KernelsOf(ResNet(), *ParseTarget("opencl")),
+            (Kernels{{"gpu.conv", 6}, {"gpu.default", 3}, {"gpu.gemm", 1}}));
+}
+
+TEST(GpuGraphs, AMobileNetHasDepthwiseConvolutions) {
+  EXPECT_EQ(KernelsOf(MobileNet(), *ParseTarget("opencl")),
+            (Kernels{{"gpu.conv", 5}, {"gpu.depthwise", 2}, {"gpu.default", 2}, {"gpu.gemm", 1}}));
+}
+
+TEST(GpuGraphs, ABertIsProductsAndRows) {
+  EXPECT_EQ(KernelsOf(Bert(), *ParseTarget("cuda:sm_80")), (Kernels{{"gpu.gemm", 8}, {"gpu.reduce", 4}}));
+}
+
+}  // namespace
+}  // namespace temper

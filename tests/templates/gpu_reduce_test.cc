@@ -1,0 +1,79 @@
+// "gpu.reduce": rows of any length, with stages before and after them.
+#include "absl/strings/str_join.h"
+#include "tests/templates/check_gpu.h"
+
+namespace temper {
+namespace {
+
+std::string TypeText(const Shape& shape) { return absl::StrCat("f32[", absl::StrJoin(shape, ","), "]"); }
+
+Shape RandomShape(Rng& rng) {
+  Shape shape;
+  for (int64_t rank = rng.Below(3); rank > 0; --rank) shape.push_back(1 + rng.Below(6));
+  shape.insert(shape.begin(), 1 + rng.Below(9));
+  shape.push_back(rng.Below(2) == 0 ? 8 * (1 + rng.Below(10)) : 8 + rng.Below(90));
+  return shape;
+}
+
+TEST(GpuReduce, Softmax) {
+  Rng rng(1);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Shape shape = RandomShape(rng);
+    const std::string type = TypeText(shape);
+    const char* op = rng.Below(2) == 0 ? "softmax" : "log_softmax";
+    ASSERT_NO_FATAL_FAILURE(CheckOnGpus(
+        Parse(absl::StrCat("(", type, ", ", type, ") add(0,1) -> ", type, "; ", op, "(2; axis=", shape.size() - 1,
+                           ") -> ", type, "; mul(3,1) -> ", type, "; anchor=1")),
+        3, seed, "gpu.reduce"));
+  }
+}
+
+TEST(GpuReduce, LayerNorm) {
+  Rng rng(2);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Shape shape = RandomShape(rng);
+    const int64_t axis = 1 + rng.Below(static_cast<int64_t>(shape.size()) - 1);
+    const std::string type = TypeText(shape), affine = TypeText(Shape(shape.begin() + axis, shape.end()));
+    ASSERT_NO_FATAL_FAILURE(CheckOnGpus(
+        Parse(absl::StrCat("(", type, ", ", type, ", const ", affine, ", const ", affine, ") add(0,1) -> ", type,
+                           "; layer_norm(4,2,3; axis=", axis, " epsilon=1e-05) -> ", type, "; anchor=1")),
+        3, seed, "gpu.reduce"));
+  }
+}
+
+TEST(GpuReduce, InnerAxes) {
+  Rng rng(3);
+  for (uint64_t seed = 0; seed < 18; ++seed) {
+    const Shape shape = RandomShape(rng);
+    const int64_t first = 1 + rng.Below(static_cast<int64_t>(shape.size()) - 1);
+    const bool keep = rng.Below(2) == 0;
+    std::vector<int64_t> axes;
+    Shape out(shape.begin(), shape.begin() + first);
+    for (int64_t axis = first; axis < static_cast<int64_t>(shape.size()); ++axis) {
+      axes.push_back(axis);
+      if (keep) out.push_back(1);
+    }
+    const char* ops[] = {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_l2"};
+    const std::string result = TypeText(out);
+    ASSERT_NO_FATAL_FAILURE(CheckOnGpus(
+        Parse(absl::StrCat("(", TypeText(shape), ") ", ops[rng.Below(5)], "(0; axes=[", absl::StrJoin(axes, ","),
+                           "] keepdims=", keep ? 1 : 0, ") -> ", result, "; sigmoid(1) -> ", result, "; anchor=0")),
+        3, seed, "gpu.reduce"));
+  }
+}
+
+TEST(GpuReduce, ThereIsAConfigForEverySize) {
+  for (const char* name : {"opencl", "opencl -local=1024 -wg=8", "cuda:sm_50", "cuda:sm_90"}) {
+    const Target t = ParseTarget(name).value();
+    for (const Shape& shape : {Shape{1, 8}, {1, 1 << 20}, {1 << 20, 9}, {12, 128, 128}, {1, 50257}, {997, 991}}) {
+      const std::string type = TypeText(shape);
+      const Workload w =
+          Parse(absl::StrCat("(", type, ") softmax(0; axis=", shape.size() - 1, ") -> ", type, "; anchor=0"));
+      ASSERT_EQ(TemplatesFor(w, t).front()->name, "gpu.reduce");
+      EXPECT_GE(FindTemplate("gpu.reduce")->space(w, t).Count().legal, 1) << name << " " << type;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -7,7 +7,8 @@
 The first form appends a line to FILE (default: the terminal) for each space, optimiser, budget and seed:
 {"space", "tuner", "budget", "seed", "ratio"}, where ratio is found / best, null where nothing that works was found. Runs
 that FILE has are passed over, so an interrupted study goes on. The second form prints one table of such files, those of
-`bench_spaces --json` too. A run counts configs that it has not measured before, failures included. Needs `pip install kernel_tuner scikit-learn scikit-optimize pyatf pymoo`.
+`bench_spaces --json` too. A run counts configs that it has not measured before, failures
+included. Needs `pip install kernel_tuner scikit-optimize`.
 """
 import argparse
 import contextlib
@@ -24,12 +25,12 @@ import tempfile
 import warnings
 from unittest import mock
 
-# Those that are not listed: brute_force, which knows no budget; nsga2 and nsga3, which are for several objectives and
-# refuse one.
+# Not listed: brute_force, which knows no budget; nsga2 and nsga3, which are for several objectives; pyatf_strategies, which
+# takes constraints as expressions, and a measured space has a list of configs.
 STRATEGIES = [
     "random_sample", "minimize", "basinhopping", "diff_evo", "genetic_algorithm", "greedy_mls", "ordered_greedy_mls",
     "greedy_ils", "dual_annealing", "mls", "pso", "simulated_annealing", "skopt", "firefly_algorithm", "bayes_opt",
-    "pyatf_strategies", "hybrid_vndx", "adaptive_tabu_greywolf",
+    "hybrid_vndx", "adaptive_tabu_greywolf",
 ]
 
 

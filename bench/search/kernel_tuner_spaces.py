@@ -152,7 +152,7 @@ def table(paths):
                   for budget in budgets] for space in spaces]
         means = [statistics.mean(cell[i] for cell in cells) for i in range(len(budgets))]
         rows.append((means[-1], tuner, [means] + cells))
-    for _, tuner, cells in sorted(rows):
+    for _, tuner, cells in sorted(rows, key=lambda row: (math.isnan(row[0]), row[:2])):
         text = [" ".join(f"{value:6.3f}" for value in cell) for cell in cells]
         print(f"{tuner:24}{text[0]:22}" + "".join(f"{cell:24}" for cell in text[1:]))
 

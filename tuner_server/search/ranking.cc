@@ -17,6 +17,8 @@ std::optional<std::vector<Point>> AllLegal(const TaskSpace& task, int space, siz
   return legal;
 }
 
+}  // namespace
+
 std::vector<Point> SomeLegal(const TaskSpace& task, int space, size_t count, Rng& rng) {
   constexpr size_t kDraws = 32;  // for each that is wanted
   std::vector<Point> legal;
@@ -27,8 +29,6 @@ std::vector<Point> SomeLegal(const TaskSpace& task, int space, size_t count, Rng
   }
   return legal;
 }
-
-}  // namespace
 
 DraftRanking RankByDraft(const TaskSpace& task, int space, Rng& rng, const RankingLimits& limits,
                          const Correction* correction) {

@@ -16,6 +16,8 @@ struct RankingLimits {
   size_t legal = 8192;        // and so are those with more legal points
   size_t sample = 512;
 };
+// Distinct points at random, as many as there are among a bounded number of draws.
+std::vector<Point> SomeLegal(const TaskSpace& task, int space, size_t count, Rng& rng);
 // `correction`: of the drafts, if any.
 DraftRanking RankByDraft(const TaskSpace& task, int space, Rng& rng, const RankingLimits& limits = {},
                          const Correction* correction = nullptr);

@@ -7,7 +7,7 @@ namespace temper {
 
 // Each stands in its own file.
 using MakeTuner = absl::StatusOr<std::unique_ptr<Tuner>>(const TunerContext&);
-MakeTuner MakeXgbTuner, MakeXgbRankTuner, MakeGaTuner, MakeDropletTuner, MakeGridTuner, MakeRandomTuner;
+MakeTuner MakeXgbTuner, MakeXgbRankTuner, MakeGpTuner, MakeGaTuner, MakeDropletTuner, MakeGridTuner, MakeRandomTuner;
 
 absl::Status CheckObservation(const Observation& o) {
   if (!o.ok || (std::isfinite(o.cost_s) && o.cost_s > 0)) return absl::OkStatus();
@@ -17,7 +17,7 @@ absl::Status CheckObservation(const Observation& o) {
 
 std::span<const TunerDef> AllTuners() {
   static constexpr TunerDef kTuners[] = {
-      {"xgb", MakeXgbTuner},         {"xgb-rank", MakeXgbRankTuner}, {"ga", MakeGaTuner},
+      {"xgb", MakeXgbTuner},         {"xgb-rank", MakeXgbRankTuner}, {"gp", MakeGpTuner},         {"ga", MakeGaTuner},
       {"droplet", MakeDropletTuner}, {"grid", MakeGridTuner},        {"random", MakeRandomTuner},
   };
   return kTuners;

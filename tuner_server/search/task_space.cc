@@ -1,6 +1,7 @@
 #include "tuner_server/search/task_space.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -10,6 +11,19 @@ namespace temper {
 namespace {
 
 constexpr int64_t kMovesATemplate = 8;  // one move in so many changes the template
+
+std::vector<double> PlacesOf(const std::vector<int64_t>& values) {
+  const int64_t least = *std::min_element(values.begin(), values.end());
+  std::vector<double> places;
+  for (const int64_t value : values) {
+    const double v = static_cast<double>(value);
+    places.push_back(least < 0 ? v : std::log2(least == 0 ? v + 1 : v));
+  }
+  const auto [low, high] = std::minmax_element(places.begin(), places.end());
+  const double from = *low, span = *high > *low ? *high - *low : 1;
+  for (double& place : places) place = (place - from) / span;
+  return places;
+}
 
 }  // namespace
 
@@ -36,7 +50,7 @@ absl::StatusOr<std::shared_ptr<const TaskSpace>> TaskSpace::Make(const TunerCont
       stride /= radix;
       if (radix > 1) part.movable.push_back(static_cast<int>(part.axes.size()));
       const int column = columns.try_emplace(knob.name, static_cast<int>(columns.size())).first->second;
-      part.axes.push_back({radix, stride, column});
+      part.axes.push_back({radix, stride, column, PlacesOf(knob.values)});
     }
     task->parts_.push_back(std::move(part));
   }
@@ -84,6 +98,14 @@ void TaskSpace::AppendRow(const Point& p, Rows& rows) const {
     knobs[part.axes[i].column] = static_cast<float>(config.values()[i].second);
 }
 
+void TaskSpace::AppendCoordinates(const Point& p, std::vector<double>& coordinates) const {
+  const size_t first = coordinates.size();
+  coordinates.resize(first + this->coordinates(), 0.5);
+  coordinates[first] = p.space;
+  for (const Axis& axis : parts_[p.space].axes)
+    coordinates[first + 1 + static_cast<size_t>(axis.column)] = axis.places[static_cast<size_t>(axis.Digit(p.index))];
+}
+
 Point TaskSpace::Move(const Point& p, Rng& rng) const {
   if (count() > 1 && rng.Below(kMovesATemplate) == 0)
     return Ported(p, static_cast<int>((p.space + 1 + rng.Below(count() - 1)) % count()), rng);
@@ -116,6 +138,17 @@ std::vector<Point> TaskSpace::Steps(const Point& p, int64_t step) const {
     const int64_t value = axis.Digit(p.index);
     if (value >= step) points.push_back({p.space, p.index - step * axis.stride});
     if (value + step < axis.radix) points.push_back({p.space, p.index + step * axis.stride});
+  }
+  return points;
+}
+
+std::vector<Point> TaskSpace::Neighbours(const Point& p) const {
+  std::vector<Point> points;
+  for (const Axis& axis : parts_[p.space].axes) {
+    const int64_t own = axis.Digit(p.index);
+    for (int64_t value = 0; value < axis.radix; ++value) {
+      if (value != own) points.push_back({p.space, p.index + (value - own) * axis.stride});
+    }
   }
   return points;
 }

@@ -53,6 +53,10 @@ class TaskSpace {
   size_t space_column() const { return FeatureCount(schema()); }  // which template it is
   size_t first_knob_column() const { return space_column() + 1; }
   const std::vector<std::string>& knob_names() const { return knob_names_; }  // by column, from the first
+  // Where a legal or illegal point lies: the template, then its knobs by column, each from 0 to 1 by the logarithms of
+  // its values, or by the values where one is below nought; in the middle where the template lacks the knob.
+  size_t coordinates() const { return 1 + knob_names_.size(); }
+  void AppendCoordinates(const Point& p, std::vector<double>& coordinates) const;
   std::string_view TemplateName(int space) const { return parts_[space].def->name; }
 
   int knobs(int space) const { return static_cast<int>(parts_[space].movable.size()); }  // of two values or more
@@ -66,14 +70,17 @@ class TaskSpace {
   Point Crossed(const Point& a, const Point& b, Rng& rng) const;
   // Each knob set to the value `step` before and after its own, as far as there are such.
   std::vector<Point> Steps(const Point& p, int64_t step) const;
+  // Each knob set to each of its other values.
+  std::vector<Point> Neighbours(const Point& p) const;
   // Knobs that differ; all of them between templates.
   int Distance(const Point& a, const Point& b) const;
 
  private:
   struct Axis {
-    int64_t radix;   // values of the knob
-    int64_t stride;  // indices between successive values
-    int column;      // of the knob among all the templates' knobs
+    int64_t radix;               // values of the knob
+    int64_t stride;              // indices between successive values
+    int column;                  // of the knob among all the templates' knobs
+    std::vector<double> places;  // of the values, as coordinates
     int64_t Digit(int64_t index) const { return index / stride % radix; }
   };
   struct Part {

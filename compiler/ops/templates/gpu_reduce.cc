@@ -195,7 +195,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
 
 int64_t SharedBytes(const Workload& w, const Rows& rows, const Choice& c) {
   const auto array = [&, bytes = SizeOf(w.calls[w.anchor].type.dtype)](int64_t elements) {
-    return CeilDiv(c.rows * elements * bytes, ir::kSharedAlignment) * ir::kSharedAlignment;
+    return CeilDiv(std::min(c.rows, rows.count) * elements * bytes, ir::kSharedAlignment) * ir::kSharedAlignment;
   };
   int64_t tree = array(c.lanes);
   for (int64_t left = c.lanes; left > c.radix; left = CeilDiv(left, c.radix)) tree += array(CeilDiv(left, c.radix));

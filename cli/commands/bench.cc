@@ -117,7 +117,8 @@ void AddBench(CLI::App& app, Action* action) {
   command->add_option("--seconds", o->seconds, "how long to measure (default: BENCH_SECONDS, else 3)")
       ->check(AboveZero());
   command->add_flag("--untuned", o->records.untuned, "default configs only");
-  command->add_flag("--profile", o->profile, "where each kernel's time in the model goes, and the machine's measured limits; longest first");
+  command->add_flag("--profile", o->profile,
+                    "where each kernel's time in the model goes, and the machine's measured limits; longest first");
   command->add_flag("--json", o->json, "a JSON object as the last line");
   command->footer("Example:\n  temper bench resnet50.onnx --seconds 5 --json");
   command->callback([o, action] { *action = [o] { return Bench(*o); }; });

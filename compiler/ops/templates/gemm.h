@@ -11,7 +11,6 @@
 
 namespace temper {
 
-
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t);
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
 CpuFootprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);

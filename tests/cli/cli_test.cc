@@ -129,7 +129,7 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
 
 TEST_F(CliTest, ADeviceThatNothingGeneratesCodeForIsRefusedByName) {
   const std::string db = " --db " + dir_ + "/t.db";
-  for (const char* target : {"opencl", "cuda:sm_90"}) {
+  for (const char* target : {"cuda:sm_90"}) {
     const std::string generator = std::string(target).substr(0, std::string(target).find(':'));
     for (const std::string& command :
          {"compile " + model_ + " -o " + dir_ + "/p", "tune " + model_ + db + " --trials 1"}) {

@@ -251,16 +251,28 @@ TEST(Footprint, LargerFiltersOfWinogradComeFromMemoryInsteadOfTheGivenOnes) {
 }
 
 TEST(Footprint, APanelThatTilesUseInTurnComesBesideTheFirstAlone) {
-  // Sixteen tiles, for which 9 MB of filters come from memory.
-  const Workload w = PaddedConv(256, 14, 256);
+  // Sixteen tiles, for which 0.6 MB of filters come.
+  const Workload w = PaddedConv(64, 14, 64);
   const CpuFootprint once = Conv2dWinograd().footprint(w, WinogradConfig(4, 8, 1, 1), Machine());
   const CpuFootprint twice = Conv2dWinograd().footprint(w, WinogradConfig(4, 8, 2, 1), Machine());
   EXPECT_EQ(once.panel_turns, 1);
   EXPECT_EQ(twice.panel_turns, 2);
-  EXPECT_EQ(once.panel_traffic, 4.0 * 36 * 256 * 256);
-  CpuFootprint at_once = twice;
+  EXPECT_EQ(once.panel_traffic, 4.0 * 36 * 64 * 64);
+}
+
+TEST(Footprint, LargeFiltersOfWinogradAreWaitedForUnlessTheKernelTransformsThem) {
+  // 9 MB transformed, 2.4 MB as they are given.
+  const Workload w = PaddedConv(256, 14, 256);
+  const CpuFootprint early = Conv2dWinograd().footprint(w, WinogradConfig(4, 8, 2, 2), Machine());
+  const CpuFootprint late =
+      Conv2dWinograd().footprint(w, *ParseConfig("m=4,mr=8,nv=2,mt=2,blocks=2,ku=1,late=64"), Machine());
+  EXPECT_EQ(early.panel_traffic, 4.0 * 36 * 256 * 256);
+  EXPECT_EQ(late.panel_traffic, 4.0 * 9 * 256 * 256);
+  EXPECT_EQ(early.memory_traffic - late.memory_traffic, 4.0 * 27 * 256 * 256);
+  CpuFootprint at_once = early;
   at_once.panel_turns = 1;
-  EXPECT_GT(DraftSeconds(twice, Machine()), 1.1 * DraftSeconds(at_once, Machine()));
+  EXPECT_GT(DraftSeconds(early, Machine()), 1.1 * DraftSeconds(at_once, Machine()));
+  EXPECT_GT(DraftSeconds(early, Machine()), DraftSeconds(late, Machine()));
 }
 
 TEST(Footprint, WinogradReadsItsInputAgainForEachPanelWhereL1DoesNotKeepIt) {

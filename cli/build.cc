@@ -192,4 +192,13 @@ absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const Reco
   return WritePlan(plan, dir, options.prefix);
 }
 
+absl::StatusOr<PackageAtHand> FindOrBuildPackage(const ModelOptions& model, const RecordOptions& records) {
+  PackageAtHand package{model.path, {}};
+  if (IsPackage(model.path)) return package;
+  TEMPER_ASSIGN_OR_RETURN(package.temporary, TemporaryDirectory::Make());
+  package.dir = package.temporary.path() + "/package";
+  TEMPER_RETURN_IF_ERROR(BuildPackage(model, records, package.dir).status());
+  return package;
+}
+
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/temporary_directory.h"
 #include "cli/command.h"
 #include "cli/report/coverage.h"
 #include "lock/lock.h"
@@ -48,5 +49,12 @@ absl::StatusOr<PackageReport> WritePlan(const BuildPlan& plan, const std::string
 // Plans as the options say, reports, checks coverage, and builds the package into `dir`.
 absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& records,
                                            const std::string& dir, const BuildOptions& options = {});
+
+// A package that stands in the command's place of a model, or one built of the model, which goes with this.
+struct PackageAtHand {
+  std::string dir;
+  TemporaryDirectory temporary;  // of a built one
+};
+absl::StatusOr<PackageAtHand> FindOrBuildPackage(const ModelOptions& model, const RecordOptions& records);
 
 }  // namespace temper

@@ -6,7 +6,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/temporary_directory.h"
 #include "cli/build.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
@@ -31,17 +30,12 @@ absl::Status Bench(const Options& o) {
       return absl::InvalidArgumentError(absl::StrCat("BENCH_SECONDS is '", text, "', not a number of seconds"));
   }
   if (seconds <= 0) seconds = 3;
-  std::string dir = o.model.path;
-  TemporaryDirectory temporary;
-  if (!IsPackage(o.model.path)) {
-    TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
-    dir = temporary.path() + "/package";
-    TEMPER_RETURN_IF_ERROR(BuildPackage(o.model, o.records, dir).status());
-  }
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));
+  TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
   TEMPER_ASSIGN_OR_RETURN(Timing timing, TimePackage(*package, seconds));
-  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(dir + "/manifest.json"), nullptr, false);
-  if (manifest.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged"));
+  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(at_hand.dir + "/manifest.json"), nullptr, false);
+  if (manifest.is_discarded())
+    return absl::InvalidArgumentError(absl::StrCat(at_hand.dir, "/manifest.json is damaged"));
   const bool tuned = manifest.value("tuned", false);
   const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
   std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(),

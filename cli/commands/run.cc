@@ -3,7 +3,6 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "base/temporary_directory.h"
 #include "cli/build.h"
 #include "cli/command.h"
 
@@ -56,14 +55,8 @@ absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, cons
 }
 
 absl::Status Run(const Options& o) {
-  std::string dir = o.model.path;
-  TemporaryDirectory temporary;
-  if (!IsPackage(o.model.path)) {
-    TEMPER_ASSIGN_OR_RETURN(temporary, TemporaryDirectory::Make());
-    dir = temporary.path() + "/package";
-    TEMPER_RETURN_IF_ERROR(BuildPackage(o.model, o.records, dir).status());
-  }
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(dir, o.records.threads));
+  TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
   TEMPER_ASSIGN_OR_RETURN(auto given, ReadInputs(o, *package));
   std::vector<const void*> in;
   std::vector<NDArray> outputs;

@@ -2,15 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "compiler/runtime/monotonic.h"
 
 enum { SLOT = 8 }; /* a cache line of int64_t */
-
-int64_t temper_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static void timed_body(void* closure, int64_t begin, int64_t end, int32_t thread) {
   temper_busy_launcher* busy = closure;

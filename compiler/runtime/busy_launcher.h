@@ -26,8 +26,6 @@ void temper_busy_launcher_reset(temper_busy_launcher* busy);
  * is work of its own. */
 int64_t temper_busy_launcher_mean(const temper_busy_launcher* busy, int64_t ns);
 
-int64_t temper_now_ns(void); /* monotonic */
-
 #ifdef __cplusplus
 }
 #endif

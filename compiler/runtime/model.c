@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "compiler/runtime/busy_launcher.h"
+#include "compiler/runtime/monotonic.h"
 #include "compiler/runtime/plan.h"
 #include "compiler/runtime/thread_pool.h"
 

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "compiler/runtime/monotonic.h"
 
 /* Long enough to bridge the serial stretches between the kernels of a model, short enough not to heat an idle one. */
 enum { SPIN_NS = 80000, SPIN_NS_CROWDED = 2000, PAUSES_PER_LOOK = 16, MAX_THREADS = 1024, CACHE_LINE = 64 };
@@ -53,12 +54,6 @@ static void futex_wake_all(_Atomic uint32_t* word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -69,14 +64,14 @@ static void pause_cpu(void) {
 
 /* Whether `word` changed from (or, with `until` set, became) `value` before the spinning time was over. */
 static int spin(const temper_pool* pool, _Atomic uint32_t* word, uint32_t value, int until) {
-  const int64_t end = now_ns() + pool->spin_ns;
+  const int64_t end = temper_now_ns() + pool->spin_ns;
   do {
     for (int i = 0; i < PAUSES_PER_LOOK; ++i) {
       const uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
       if ((seen == value) == (until != 0)) return 1;
       pause_cpu();
     }
-  } while (now_ns() < end);
+  } while (temper_now_ns() < end);
   return 0;
 }
 

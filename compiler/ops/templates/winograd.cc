@@ -460,13 +460,20 @@ double MostOfAThread(const Plan& p, const CpuTarget& t) {
          static_cast<double>(all);
 }
 
-// Vector instructions that transform the taps of a channel into a point's filters each.
-double TransformOps(const Plan& p) {
-  double terms = 0;
-  for (const std::vector<double>& row : MakeWinograd(p.m).filter)
-    terms += static_cast<double>(std::ranges::count_if(row, [](double x) { return x != 0; }));
-  return terms * static_cast<double>(3 + p.t);
+// Of the filters' matrix; footprints ask for every config.
+double FilterTerms(int64_t m) {
+  const auto count = [](int64_t of) {
+    double terms = 0;
+    for (const std::vector<double>& row : MakeWinograd(of).filter)
+      terms += static_cast<double>(std::ranges::count_if(row, [](double x) { return x != 0; }));
+    return terms;
+  };
+  static const double kOfTwo = count(2), kOfFour = count(4);
+  return m == 2 ? kOfTwo : kOfFour;
 }
+
+// Vector instructions that transform the taps of a channel into a point's filters each.
+double TransformOps(const Plan& p) { return FilterTerms(p.m) * static_cast<double>(3 + p.t); }
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
@@ -22,6 +21,7 @@
 #include "tests/conformance/device_run.h"
 #include "tests/conformance/shapes.h"
 #include "tests/graph/builder.h"
+#include "tests/worker/collector.h"
 
 namespace temper::worker {
 namespace {
@@ -46,21 +46,6 @@ constexpr uint64_t kSeed = 20;
 constexpr char kAdd[] = "(f32[37,19], f32[37,19]) add(0,1) -> f32[37,19]; anchor=0";
 constexpr char kSub[] = "(f32[37,19], f32[37,19]) sub(0,1) -> f32[37,19]; anchor=0";
 constexpr char kMatmul[] = "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; anchor=0";
-
-class Collector : public Reporter {  // told from several threads while they build
- public:
-  void OnBegin(Phase, int) override {}
-  void OnBuilt(int) override {}
-  void OnTrial(int index, const TrialResult& result) override {
-    std::lock_guard lock(mutex_);
-    trials_[index] = result;
-  }
-  std::map<int, TrialResult> Take() { return std::move(trials_); }
-
- private:
-  std::mutex mutex_;
-  std::map<int, TrialResult> trials_;
-};
 
 Workload Parse(std::string_view text) {
   absl::StatusOr<Workload> w = ParseWorkload(text);

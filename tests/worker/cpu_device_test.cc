@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <mutex>
 
 #include "compiler/ops/template.h"
 #include "compiler/package/weights.h"
@@ -18,6 +17,7 @@
 #include "measure_worker/kernels/workload_state.h"
 #include "measure_worker/memory.h"
 #include "measure_worker/sandbox/session.h"
+#include "tests/worker/collector.h"
 
 namespace temper::worker {
 namespace {
@@ -31,21 +31,6 @@ constexpr char kConv[] =
 
 // So large a constant is kept once.
 constexpr char kGather[] = "(const f32[2100,1024], i64[40]) gather(0,1; axis=0) -> f32[40,1024]; anchor=0";
-
-class Collector : public Reporter {  // told from several threads while they build
- public:
-  void OnBegin(Phase, int) override {}
-  void OnBuilt(int) override {}
-  void OnTrial(int index, const TrialResult& result) override {
-    std::lock_guard lock(mutex_);
-    trials_[index] = result;
-  }
-  std::map<int, TrialResult> Take() { return std::move(trials_); }
-
- private:
-  std::mutex mutex_;
-  std::map<int, TrialResult> trials_;
-};
 
 BatchWork WorkOf(const std::string& workload, const std::vector<std::pair<std::string, std::string>>& candidates) {
   BatchWork work;

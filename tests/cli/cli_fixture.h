@@ -74,6 +74,11 @@ inline void AddNode(onnx::GraphProto* graph, const std::string& op, const std::v
 
 class CliTest : public testing::Test {
  protected:
+  // Commands never find the user's own records, nor a server that the environment names.
+  void UseOwnRecords() {
+    for (const char* name : {"TEMPER_DB", "TEMPER_SERVER"}) unsetenv(name);
+    setenv("XDG_DATA_HOME", dir_.c_str(), 1);
+  }
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "temper-cli-XXXXXX").string();
     dir_ = mkdtemp(pattern.data());

@@ -63,8 +63,7 @@ class ExplainTest : public CliTest {
  protected:
   void SetUp() override {
     CliTest::SetUp();
-    for (const char* name : {"TEMPER_DB", "TEMPER_SERVER"}) unsetenv(name);
-    setenv("XDG_DATA_HOME", dir_.c_str(), 1);  // never the user's own records
+    UseOwnRecords();
     db_ = dir_ + "/records.db";
     untuned_ = Json("explain " + model_ + " --json");
     ASSERT_TRUE(untuned_.contains("operators")) << untuned_.dump();

@@ -29,8 +29,7 @@ class LockTest : public CliTest {
  protected:
   void SetUp() override {
     CliTest::SetUp();
-    for (const char* name : {"TEMPER_DB", "TEMPER_SERVER"}) unsetenv(name);
-    setenv("XDG_DATA_HOME", dir_.c_str(), 1);  // never the user's own records
+    UseOwnRecords();
     db_ = dir_ + "/records.db";
     lock_ = dir_ + "/tiny.lock";
   }

@@ -85,6 +85,12 @@ class Device {
   // one begins where those of `behind` end, as far as caches can tell.
   virtual absl::StatusOr<std::unique_ptr<Block>> AllocatePacked(std::span<const int64_t> bytes,
                                                                 const Block* behind) = 0;
+  // Arrays that stand in for constants whose values change no time. They can not be written, and hold small numbers in
+  // whichever type of floats they are read. What is allocated so may share its memory with what was before, from the
+  // first array on. Here: it does not.
+  virtual absl::StatusOr<std::unique_ptr<Block>> AllocateStandIns(std::span<const int64_t> bytes);
+  // Of their memory, where whoever reads them next goes on: nobody finds in a cache what another just read.
+  int64_t stand_ins_read = 0;
   // Gives back memory that the device keeps for what is allocated next.
   virtual void Trim() = 0;
   struct Move {

@@ -40,6 +40,7 @@ v1::SamplingPlan ToWire(const SamplingPlan& plan) {
   out.set_build_timeout_ms(static_cast<int32_t>(plan.build_timeout_ms));
   out.set_run_timeout_ms(static_cast<int32_t>(plan.run_timeout_ms));
   out.set_cache_policy(plan.cache_policy);
+  out.set_constant_bytes(plan.constant_bytes);
   return out;
 }
 
@@ -51,6 +52,7 @@ SamplingPlan FromWire(const v1::SamplingPlan& plan) {
   TakePositive(out.run_timeout_ms, plan.run_timeout_ms());
   out.race_factor = plan.race_factor();
   if (!plan.cache_policy().empty()) out.cache_policy = plan.cache_policy();
+  TakePositive(out.constant_bytes, plan.constant_bytes());
   return out;
 }
 

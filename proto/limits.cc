@@ -96,6 +96,7 @@ constexpr FieldLimit kTable[] = {
     {"SamplingPlan.build_timeout_ms", Integer(0, kHour)},
     {"SamplingPlan.run_timeout_ms", Integer(0, kHour)},
     {"SamplingPlan.cache_policy", kState},
+    {"SamplingPlan.constant_bytes", kTotal},
     {"CandidateSpec.candidate", kId},
     {"CandidateSpec.attempt", kAttempt},
     {"CandidateSpec.template_name", kTemplate},

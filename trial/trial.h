@@ -19,6 +19,7 @@ struct SamplingPlan {
   int64_t build_timeout_ms = 10'000;
   int64_t run_timeout_ms = 5'000;
   std::string cache_policy = "model";  // "model", "warm", "flushed"
+  int64_t constant_bytes = 0;          // of the whole model, which share the caches; 0: not known
   bool operator==(const SamplingPlan&) const = default;
 };
 

@@ -111,6 +111,17 @@ absl::StatusOr<std::vector<Task>> KernelsOf(const Graph& g) {
   return kernels;
 }
 
+int64_t ConstantBytes(const std::vector<Task>& tasks) {
+  int64_t bytes = 0;
+  for (const Task& task : tasks) {
+    if (task.alternative) continue;
+    for (const Workload::Operand& input : task.workload.inputs) {
+      if (input.constant) bytes += task.count * BytesOf(input.type.dtype, NumElements(input.type.shape));
+    }
+  }
+  return bytes;
+}
+
 std::string ModelHash(const std::vector<Task>& tasks) {
   std::vector<std::string> lines;
   for (const Task& task : tasks) lines.push_back(absl::StrCat(task.count, "x ", Text(task.workload), "\n"));

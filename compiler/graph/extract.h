@@ -28,6 +28,8 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& g);
 // What a package of the graph is made of: each distinct workload of its groups, alternatives left out, with how often
 // it occurs. Groups that give no task for their size have theirs here. In order.
 absl::StatusOr<std::vector<Task>> KernelsOf(const Graph& g);
+// What a run of the model reads of constants: those of each task, as often as it occurs, alternatives left out.
+int64_t ConstantBytes(const std::vector<Task>& tasks);
 // Of the workloads and their counts, in any order: models that agree in these are one model to the tuner. Stable.
 std::string ModelHash(const std::vector<Task>& tasks);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "measure_worker/inputs.h"
 #include "measure_worker/memory.h"
 
 namespace temper::worker {
@@ -98,6 +99,25 @@ class HostDevice::PackedBlock : public HostBlock {
   Arena arena_;
 };
 
+class HostDevice::StandInBlock : public HostBlock {
+ public:
+  StandInBlock(std::shared_ptr<const GuardedBuffer> memory, std::span<const int64_t> arrays)
+      : memory_(std::move(memory)) {
+    char* at = memory_->data();
+    for (const int64_t bytes : arrays) {
+      Add(at, bytes);
+      at += RoomOf(bytes);
+    }
+  }
+  absl::Status Fill(uint8_t) override { return absl::FailedPreconditionError("stand-ins are read-only"); }
+  absl::Status Write(size_t, const void*) override { return Fill(0); }
+  absl::Status MakeReadOnly() override { return absl::OkStatus(); }
+  absl::Status CheckEdges() const override { return absl::OkStatus(); }
+
+ private:
+  const std::shared_ptr<const GuardedBuffer> memory_;
+};
+
 struct HostDevice::Piece {
   const char* from;
   char* to;
@@ -118,6 +138,23 @@ absl::StatusOr<std::unique_ptr<Block>> HostDevice::AllocatePacked(std::span<cons
                                            ? Arena::Make(all)
                                            : Arena::MakeBehind(static_cast<const PackedBlock*>(behind)->arena(), all));
   return std::make_unique<PackedBlock>(std::move(arena), bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Block>> HostDevice::AllocateStandIns(std::span<const int64_t> bytes) {
+  const int64_t all = RoomOfAll(bytes);
+  if (stand_ins_ == nullptr || stand_ins_->bytes() < all) {
+    stand_ins_.reset();
+    TEMPER_ASSIGN_OR_RETURN(GuardedBuffer made, GuardedBuffer::Make(all));
+    FillWithSmallNumbers({made.data(), static_cast<size_t>(all)});
+    TEMPER_RETURN_IF_ERROR(made.MakeReadOnly());
+    stand_ins_ = std::make_shared<GuardedBuffer>(std::move(made));
+  }
+  return std::make_unique<StandInBlock>(stand_ins_, bytes);
+}
+
+void HostDevice::Trim() {
+  stand_ins_.reset();
+  spare_.Clear();
 }
 
 absl::Status HostDevice::Copy(std::span<const Move> moves) {

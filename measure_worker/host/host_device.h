@@ -13,7 +13,8 @@ class HostDevice : public Device {
   int64_t memory_bytes() const override;  // MemoryLimit()
   absl::StatusOr<std::unique_ptr<Block>> AllocateGuarded(std::span<const int64_t> bytes) override;
   absl::StatusOr<std::unique_ptr<Block>> AllocatePacked(std::span<const int64_t> bytes, const Block* behind) override;
-  void Trim() override { spare_.Clear(); }
+  absl::StatusOr<std::unique_ptr<Block>> AllocateStandIns(std::span<const int64_t> bytes) override;
+  void Trim() override;
   absl::Status Copy(std::span<const Move> moves) override;
 
  protected:
@@ -24,11 +25,13 @@ class HostDevice : public Device {
  private:
   class GuardedBlock;
   class PackedBlock;
+  class StandInBlock;
   struct Piece;
   void ForEachPiece(int64_t pieces, temper_body body, void* closure) const;
 
   temper_launcher* launcher_ = nullptr;
-  SpareBuffers spare_{192 << 20};  // candidates come and go, and their memory is about the same
+  std::shared_ptr<const GuardedBuffer> stand_ins_;  // null: none were asked for
+  SpareBuffers spare_{192 << 20};                   // candidates come and go, and their memory is about the same
 };
 
 }  // namespace temper::worker

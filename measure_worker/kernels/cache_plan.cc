@@ -8,15 +8,17 @@
 namespace temper::worker {
 namespace {
 
-constexpr int64_t kMaxRotatedBytes = 64 << 20;
-constexpr int64_t kMaxCopies = 512;
+constexpr int64_t kMaxRotatedBytes = 128 << 20;
+constexpr int64_t kMaxCopies = 2048;
 
 }  // namespace
 
-absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Caches& caches) {
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Caches& caches, int64_t model_bytes) {
   CachePlan plan;
   if (policy == "model") {
-    plan.rotated_bytes = std::min(kMaxRotatedBytes, 2 * caches.own);
+    // Twice a cache, and nothing is left in it of what was read a round ago.
+    const int64_t wanted = std::max(2 * caches.own, std::min(model_bytes, 2 * caches.shared));
+    plan.rotated_bytes = std::min(kMaxRotatedBytes, wanted);
     plan.shared_bytes = caches.shared;
   } else if (policy == "warm") {
     plan.policy = CachePlan::Policy::kWarm;

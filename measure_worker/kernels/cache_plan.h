@@ -16,8 +16,10 @@ struct CachePlan {
 
   bool operator==(const CachePlan&) const = default;
 };
-// `policy`: "model", "warm", "flushed" (Device::Evict before each call).
-absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Caches& caches);
+// `policy`: "model", "warm", "flushed" (Device::Evict before each call). `model_bytes`: of the constants of the model
+// that the kernel is of. Between two calls of a kernel the model reads the others, and those that do not fit the shared
+// cache come from memory. 0: not known, as if they fit.
+absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Caches& caches, int64_t model_bytes = 0);
 // Copies through which constants of `constant_bytes` rotate.
 int64_t CountCopies(const CachePlan& plan, int64_t constant_bytes);
 

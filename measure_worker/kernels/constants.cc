@@ -47,30 +47,27 @@ absl::StatusOr<std::unique_ptr<Block>> Pack(WorkloadState& state, const Code& pa
   return packed;
 }
 
-// `copies` of all constants, each as `made` has it by now.
-absl::Status Replicate(const WorkloadState& state, const Code& main, int64_t copies, PackedConstants& made) {
+bool MayBeStoodInFor(const Workload::Operand& input) { return input.constant && IsFloat(input.type.dtype); }
+
+// In `places` of the rotation.
+absl::Status ProvideStandIns(const WorkloadState& state, const Code& main, int64_t places, PackedConstants& made) {
   const Workload& w = state.workload;
   std::vector<int64_t> sizes;
-  for (int64_t c = 0; c < copies; ++c) {
+  for (int64_t place = 0; place < places; ++place) {
     for (size_t i = 0; i < w.inputs.size(); ++i) {
-      if (w.inputs[i].constant) sizes.push_back(main.parameter_bytes[i]);
+      if (MayBeStoodInFor(w.inputs[i])) sizes.push_back(main.parameter_bytes[i]);
     }
   }
-  made.in_copy = sizes.size() / static_cast<size_t>(copies);
-  TEMPER_ASSIGN_OR_RETURN(made.copies, state.device->AllocateGuarded(sizes));
-  std::vector<Device::Move> moves;
-  for (int64_t c = 0; c < copies; ++c) {
-    Arguments& args = made.args.emplace_back(w.inputs.size());
+  made.in_call = sizes.size() / static_cast<size_t>(places);
+  TEMPER_ASSIGN_OR_RETURN(made.stand_ins, state.device->AllocateStandIns(sizes));
+  size_t array = 0;
+  for (int64_t place = 0; place < places; ++place) {
+    Arguments& args = made.timed.emplace_back(made.real);
     for (size_t i = 0; i < w.inputs.size(); ++i) {
-      if (!w.inputs[i].constant) continue;
-      const Block& from = made.packed[i] != nullptr ? *made.packed[i] : *state.operands[i];
-      args[i] = made.copies->address(moves.size());
-      made.bytes += RoomOf(sizes[moves.size()]);
-      moves.push_back({&from, 0, made.copies.get(), moves.size()});
+      if (MayBeStoodInFor(w.inputs[i])) args[i] = made.stand_ins->address(array++);
     }
   }
-  TEMPER_RETURN_IF_ERROR(state.device->Copy(moves));
-  return made.copies->MakeReadOnly();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<PackedConstants>> MakeConstants(WorkloadState& state, const Code& main,
@@ -80,40 +77,49 @@ absl::StatusOr<std::shared_ptr<PackedConstants>> MakeConstants(WorkloadState& st
   auto made = std::make_shared<PackedConstants>();
   made->packed.resize(w.inputs.size());
   made->first.resize(w.inputs.size());
-  Arguments packed(w.inputs.size());
-  int64_t constant_bytes = 0;
+  made->real.resize(w.inputs.size());
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     if (!w.inputs[i].constant) continue;
     made->first[i] = state.operands[i]->address(0);
     if (packs[i] != nullptr) {
       TEMPER_ASSIGN_OR_RETURN(made->packed[i], Pack(state, *packs[i], i));
-      made->first[i] = packed[i] = made->packed[i]->address(0);
-      made->bytes += made->packed[i]->bytes(0);
+      made->first[i] = made->real[i] = made->packed[i]->address(0);
+      made->packed_bytes += made->packed[i]->bytes(0);
     }
-    constant_bytes += RoomOf(main.parameter_bytes[i]);
+    if (MayBeStoodInFor(w.inputs[i])) made->call_bytes += RoomOf(main.parameter_bytes[i]);
   }
   made->packs = std::move(packs);
   made->cache = cache;
-  const int64_t copies = CountCopies(cache, constant_bytes);
-  if (copies == 1) {
-    made->args = {packed};
+  const int64_t places = CountCopies(cache, made->call_bytes);
+  if (places > 1) {
+    TEMPER_RETURN_IF_ERROR(ProvideStandIns(state, main, places, *made));
   } else {
-    TEMPER_RETURN_IF_ERROR(Replicate(state, main, copies, *made));
+    made->timed = {made->real};
   }
   return made;
 }
 
 }  // namespace
 
+size_t PackedConstants::Next(const Device& device) const {
+  if (stand_ins == nullptr) return 0;
+  return static_cast<size_t>((device.stand_ins_read + call_bytes - 1) / call_bytes) % timed.size();
+}
+
+void PackedConstants::SetNext(Device& device, size_t next) const {
+  if (stand_ins != nullptr) device.stand_ins_read = static_cast<int64_t>(next) * call_bytes;
+}
+
 void PackedConstants::Fetch(Device& device) const {
-  if (bytes > cache.shared_bytes) return;
-  if (copies == nullptr) {
+  if (stand_ins == nullptr) {
+    if (packed_bytes > cache.shared_bytes) return;
     for (const std::unique_ptr<Block>& block : packed) {
       if (block != nullptr) device.Fetch(*block, 0);
     }
-    return;
+  } else if (std::ssize(timed) * call_bytes <= cache.shared_bytes) {
+    const size_t first = Next(device) * in_call, all = stand_ins->arrays();
+    for (size_t i = 0; i < all; ++i) device.Fetch(*stand_ins, (first + i) % all);
   }
-  for (size_t i = 0; i < copies->arrays(); ++i) device.Fetch(*copies, (next * in_copy + i) % copies->arrays());
 }
 
 absl::StatusOr<std::shared_ptr<PackedConstants>> FindConstants(WorkloadState& state, const LoadedKernel& kernel,
@@ -130,7 +136,7 @@ absl::StatusOr<std::shared_ptr<PackedConstants>> FindConstants(WorkloadState& st
   kept.push_front(std::move(made));
   int64_t bytes = 0;
   for (auto it = kept.begin(); it != kept.end();) {
-    bytes += (*it)->bytes;
+    bytes += (*it)->packed_bytes;
     it = it != kept.begin() && bytes > kMostPackedBytes ? kept.erase(it) : std::next(it);
   }
   return kept.front();

@@ -1,4 +1,5 @@
-// The constants of a workload in the layout that some kernels want, and the copies through which timed calls rotate.
+// The constants of a workload in the layout that some kernels want, and what stands in for them in timed calls: these
+// rotate through so many places that caches hold as little of the constants as in the model.
 #pragma once
 
 #include <memory>
@@ -18,16 +19,21 @@ struct PackedConstants {
   std::vector<std::shared_ptr<const Code>> packs;
   CachePlan cache;
   std::vector<std::unique_ptr<Block>> packed;  // by input; null where it is not packed
-  std::unique_ptr<Block> copies;               // null: there is one copy only; all constants of one are side by side
-  size_t in_copy = 0;                          // constants of one copy
-  Arguments first;                             // by input, where candidates are checked; null where it is no constant
-  std::vector<Arguments> args;  // by copy, then by input; null where there are no copies and it is not packed
-  int64_t bytes = 0;
-  size_t next = 0;  // the copy that the next call reads, whoever's it is: none finds what another just read
+  int64_t packed_bytes = 0;
+  Arguments first;  // by input, where candidates are checked; null where it is no constant
+  // By input, where answers count; null where it is not packed.
+  Arguments real;
+  std::unique_ptr<Block> stand_ins;  // null: there are none; those of one call are side by side
+  size_t in_call = 0;                // stand-ins of one call
+  int64_t call_bytes = 0;            // their room
+  // By place in the rotation, then by input; null as in `real`. Of what is no float, the values matter: no stand-ins.
+  std::vector<Arguments> timed;
 
-  // Copies that other candidates' have pushed out of the shared cache since they were last read come back to it, the
-  // next one first; else a candidate's time would depend on who came before it. Those that it can not hold come from
-  // memory anyway.
+  // Where whoever reads stand-ins next goes on, by place; and that somebody went on to `next`.
+  size_t Next(const Device& device) const;
+  void SetNext(Device& device, size_t next) const;
+  // What other candidates' have pushed out of the shared cache since it was last read comes back to it, the next place
+  // first; else a candidate's time would depend on who came before it. What it can not hold comes from memory anyway.
   void Fetch(Device& device) const;
 };
 

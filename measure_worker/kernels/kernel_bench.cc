@@ -53,7 +53,8 @@ absl::Status DeviceKernels::Use(const std::string& target) {
 
 absl::Status DeviceKernels::Prepare(const BatchWork& work) {
   TEMPER_RETURN_IF_ERROR(Use(work.target));
-  TEMPER_ASSIGN_OR_RETURN(cache_plan_, MakeCachePlan(work.plan.cache_policy, device_->caches()));
+  TEMPER_ASSIGN_OR_RETURN(cache_plan_,
+                          MakeCachePlan(work.plan.cache_policy, device_->caches(), work.plan.constant_bytes));
   const std::shared_ptr<WorkloadState> before = state_;
   TEMPER_ASSIGN_OR_RETURN(state_, StateOf(work.workload));
   if (before != nullptr && before != state_) before->constants.clear();

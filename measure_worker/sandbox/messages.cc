@@ -118,6 +118,7 @@ void BatchFields(A& a, M& order) {
   a.Int(w.plan.build_timeout_ms);
   a.Int(w.plan.run_timeout_ms);
   a.String(w.plan.cache_policy);
+  a.Int(w.plan.constant_bytes);
   a.List(w.candidates, [&](auto& c) { CandidateFields(a, c); });
   a.Int(order.one_by_one);
 }

@@ -388,6 +388,9 @@ TEST(ExtractTest, AModelsHashIsThatOfItsTasksInAnyOrder) {
   EXPECT_NE(ModelHash(tasks_of(3, 8)), hash);
   std::reverse(tasks.begin(), tasks.end());
   EXPECT_EQ(ModelHash(tasks), hash);
+  EXPECT_EQ(ConstantBytes(tasks), 3 * 4 * 4 * 4 * 9);
+  tasks[0].alternative = tasks[1].alternative = true;
+  EXPECT_LT(ConstantBytes(tasks), 3 * 4 * 4 * 4 * 9);
 }
 
 TEST(PipelineTest, PrintsTheGraphAndRefusesUnknownPasses) {

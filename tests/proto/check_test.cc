@@ -9,6 +9,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "proto/convert_trial.h"
 #include "proto/limits.h"
 #include "temper/v1/admin.pb.h"
 #include "temper/v1/record.pb.h"
@@ -220,6 +221,12 @@ TEST(CheckTest, UnknownFieldsArePassedOver) {
   v1::LeaveRequest request;
   request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(1000, "\xff");
   EXPECT_TRUE(CheckMessage(request).ok());
+}
+
+TEST(Convert, ASamplingPlanComesBackWhole) {
+  const SamplingPlan plan{7, 123, 1.25, 1000, 2000, "warm", 1 << 20};
+  EXPECT_EQ(FromWire(ToWire(plan)), plan);
+  EXPECT_EQ(FromWire(v1::SamplingPlan()).repeats, SamplingPlan().repeats);
 }
 
 }  // namespace

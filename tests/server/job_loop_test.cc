@@ -41,6 +41,17 @@ TEST(JobLoop, MeasuresTheDefaultOfEachTaskFirst) {
   for (size_t i = 0; i < 3; ++i) EXPECT_GT(sim.loop_->task(i).default_s, 0);
 }
 
+TEST(JobLoop, TellsHowManyBytesTheModelsConstantsTake) {
+  Workload w = ToyWorkload("a", 20);
+  w.inputs[0].constant = true;  // 16 bytes
+  Simulation sim({{w, 3}, {ToyWorkload("b", 20), 5}});
+  sim.spec_.trials = 10;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  for (const Work& work : sim.WorksOf(WorkKind::kBatch)) EXPECT_EQ(work.plan.constant_bytes, 48);
+  ASSERT_FALSE(sim.WorksOf(WorkKind::kBatch).empty());
+}
+
 TEST(JobLoop, GoesOnFromWhatIsKnownWithoutRepeatingATrial) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials = 80;

@@ -273,6 +273,17 @@ TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
   EXPECT_EQ(CountCopies(*MakeCachePlan("warm", caches), 1 << 20), 1);
 }
 
+TEST(CachePlan, ConstantsOfAModelThatTheSharedCacheDoesNotHoldComeFromMemory) {
+  const Caches caches{.own = 2 << 20, .shared = 32 << 20};
+  const auto rotated = [&](int64_t model_bytes) { return MakeCachePlan("model", caches, model_bytes)->rotated_bytes; };
+  EXPECT_EQ(rotated(0), 4 << 20);
+  EXPECT_EQ(rotated(1 << 20), 4 << 20);
+  EXPECT_EQ(rotated(14 << 20), 14 << 20);
+  EXPECT_EQ(rotated(500 << 20), 64 << 20) << "twice the cache is enough";
+  EXPECT_LE(MakeCachePlan("model", {.own = 2 << 20, .shared = int64_t{1} << 30}, int64_t{9} << 30)->rotated_bytes,
+            128 << 20);
+}
+
 TEST(Memory, AWorkloadThatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
   DeviceKernels kernels(std::make_unique<CpuDevice>());
   constexpr char kHuge[] = "(f32[262144,262144], f32[262144,262144]) matmul(0,1) -> f32[262144,262144]; anchor=0";

@@ -76,7 +76,7 @@ BatchOrder SomeOrder() {
   order.work.workload = "(f32[4]) relu(0) -> f32[4]";
   order.work.target = std::string("with a zero\0inside", 18);
   order.work.incumbent_s = 1.5e-5;
-  order.work.plan = {7, 123, 1.25, 1000, 2000, "warm"};
+  order.work.plan = {7, 123, 1.25, 1000, 2000, "warm", 1 << 20};
   order.work.candidates = {{1, 2, "direct", 3, "mr=4"}, {INT64_MAX, 0, "", 0, ""}};
   order.one_by_one = true;
   return order;
@@ -88,7 +88,7 @@ TEST(Messages, RoundTrip) {
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(Encode(*batch), Encode(order));
   EXPECT_EQ(batch->work.candidates[1].id, INT64_MAX);
-  EXPECT_EQ(batch->work.plan.cache_policy, "warm");
+  EXPECT_EQ(batch->work.plan, order.work.plan);
   EXPECT_TRUE(batch->one_by_one);
 
   const ModelWork work{std::make_shared<const std::string>("{}"), "llvm", ~0ull, {{"w", "t", "c"}}, 12, 500};

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -113,7 +114,7 @@ TEST_F(ProgramTest, ARightKernelPassesAndItsTimesAreTheDevices) {
   EXPECT_EQ(program->Verify().value(), 1e-3);
   EXPECT_EQ(program->Time(3), 3e-3);
   EXPECT_TRUE(program->CheckAfterwards().ok());
-  EXPECT_EQ(device_.calls, 4);
+  EXPECT_EQ(device_.calls, 5) << "verified, timed three times, and asked for an answer afterwards";
 }
 
 TEST_F(ProgramTest, WhatIsNotWrittenIsWrong) {
@@ -180,7 +181,7 @@ TEST_F(ProgramTest, ScratchIsPoisonWhereItIsVerified) {
 TEST_F(ProgramTest, WhatGoesWrongOnlyWhileItIsTimedIsFoundAfterwards) {
   const auto scribbler = Make([](float* x, const float* c, float* out, char*, int call) {
     AddAll(x, c, out);
-    if (call == 2) x[0] = 9;
+    if (call == 3) x[0] = 9;
   });
   ASSERT_TRUE(scribbler->Verify().ok());
   scribbler->Time(1);
@@ -217,7 +218,37 @@ TEST_F(ProgramTest, ConstantsRotateAndNobodyMeetsWhatAnotherJustRead) {
   EXPECT_EQ(device_.read.back(), device_.read.front());
 }
 
-TEST_F(ProgramTest, CopiesThatAnothersHavePushedOutComeBackFirst) {
+TEST_F(ProgramTest, WhatStandsInForConstantsAreSmallNumbers) {
+  std::vector<float> met;
+  const auto program = Make([&](float* x, const float* c, float* out, char*, int) {
+    AddAll(x, c, out);
+    met.assign(c, c + kElements);
+  });
+  ASSERT_TRUE(program->Verify().ok());
+  const std::vector<float> constants = met;
+  program->Time(1);
+  EXPECT_NE(met, constants);
+  for (const float value : met) EXPECT_TRUE(std::abs(value) > 1e-6f && std::abs(value) < 1) << value;
+  EXPECT_TRUE(program->CheckAfterwards().ok());
+  EXPECT_EQ(met, constants) << "the answer that counts is of the constants";
+}
+
+TEST_F(ProgramTest, ConstantsThatAreNoFloatsAreThemselvesWhereTimed) {
+  const char* gather = "(f32[15], const i32[15]) gather(0,1; axis=0) -> f32[15]; anchor=0";
+  state_ = MakeWorkloadState(device_, ParseWorkload(gather).value(), 1).value();
+  std::set<std::vector<int32_t>> met;
+  const auto program = Make([&](float* x, const float* c, float* out, char*, int) {
+    const auto* at = reinterpret_cast<const int32_t*>(c);
+    for (int i = 0; i < kElements; ++i) out[i] = x[at[i]];
+    met.insert(std::vector<int32_t>(at, at + kElements));
+  });
+  ASSERT_TRUE(program->Verify().ok()) << program->Verify().status();
+  program->Time(3);
+  EXPECT_TRUE(program->CheckAfterwards().ok());
+  EXPECT_EQ(met.size(), 1u);
+}
+
+TEST_F(ProgramTest, ConstantsThatAnothersHavePushedOutComeBackFirst) {
   const auto rotating = Make(Right()), warm = Make(Right(), "warm");
   ASSERT_TRUE(rotating->Verify().ok());
   ASSERT_TRUE(warm->Verify().ok());

@@ -30,6 +30,7 @@ JobLoop::JobLoop(JobSpec spec, DeviceKind kind, const Target& target, std::vecto
       target_(target),
       options_(std::move(options)),
       started_(started),
+      constant_bytes_(spec_.workloads.empty() ? ConstantBytes(tasks) : 0),
       tasks_(Searches(std::move(tasks), target, spec_.seed)),
       limits_(spec_, options_, started, tasks_),
       search_(spec_, options_, limits_, target, tasks_),
@@ -71,6 +72,7 @@ absl::Status JobLoop::Search(absl::Duration now, WorkPort& port, int slots) {
   work.anchor = tasks_[batch->task].anchor();
   work.incumbent_s = batch->incumbent_s;
   work.plan.race_factor = batch->race_factor;
+  work.plan.constant_bytes = constant_bytes_;
   work.items = batch->items;
   search_.OnSent(*batch);
   Submit(std::move(work), batch->task, now, port);

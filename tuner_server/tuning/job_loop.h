@@ -111,6 +111,7 @@ class JobLoop {
   const Target target_;
   const JobLoopOptions options_;
   const absl::Duration started_;
+  const int64_t constant_bytes_;  // of the model; 0: the tasks are of none
   absl::Duration closing_deadline_;
   Phase phase_ = Phase::kSearch;
   std::vector<TaskSearch> tasks_;

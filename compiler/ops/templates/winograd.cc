@@ -21,6 +21,9 @@ using ir::Expr;
 // Filters of so many bytes come from memory in each run of a model that has many of them; smaller ones are no trouble.
 int64_t LargeFilters(const CpuTarget& t) { return std::max(t.l2_bytes / 2, t.l3_bytes / 8); }
 
+// Filters of so many bytes are fetched ahead: between two runs of a model L2 keeps none of them.
+int64_t WorthFetching(const CpuTarget& t) { return t.l2_bytes / 8; }
+
 // What a config means for this shape.
 struct Plan {
   int64_t m, t;                         // output and input tile
@@ -49,7 +52,7 @@ struct Plan {
         late(LateChannels(c) > 0),
         chunk(late ? LateChannels(c) : channels),
         tile_in_registers(t * t <= target.vector_registers),
-        prefetch(kElementBytes * FilterRows() * panels * channels * nr > LargeFilters(target)) {}
+        prefetch(kElementBytes * FilterRows() * panels * channels * nr > WorthFetching(target)) {}
 
   static int64_t LateChannels(const Config& c) { return c.Has("late") ? c["late"] : 0; }
   int64_t chunks() const { return channels / chunk; }
@@ -539,6 +542,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 2, Matches, Space, Build, FootprintOf}; }
+CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 3, Matches, Space, Build, FootprintOf}; }
 
 }  // namespace temper

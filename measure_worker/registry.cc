@@ -6,7 +6,6 @@
 #include "measure_worker/backends/interpreter/interpreter_device.h"
 #include "measure_worker/backends/null/describe.h"
 #include "measure_worker/backends/null/null_backend.h"
-#include "measure_worker/backends/opencl/describe.h"
 #include "measure_worker/backends/opencl/opencl_device.h"
 #include "measure_worker/host/cores.h"
 #include "measure_worker/kernels/kernel_bench.h"

@@ -122,17 +122,13 @@ absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kern
   return SourceOf(program);
 }
 
-const OpenclKernel* OpenclCode::Find(std::string_view symbol) const {
-  const auto found = std::ranges::find(kernels, symbol, &std::pair<std::string, OpenclKernel>::first);
-  return found == kernels.end() ? nullptr : &found->second;
-}
-
-absl::StatusOr<OpenclCode> ReadOpenclCode(std::string_view code) {
+absl::StatusOr<driver::Program> ReadOpenclCode(std::string_view code) {
   try {
     const auto json = nlohmann::json::parse(code);
-    OpenclCode result{json.at("source").get<std::string>(), {}};
+    driver::Program result;
+    result.code.images.push_back(json.at("source").get<std::string>());
     for (const auto& [symbol, told] : json.at("kernels").items()) {
-      OpenclKernel& kernel = result.kernels.emplace_back(symbol, OpenclKernel{}).second;
+      driver::Kernel& kernel = result.kernels.emplace_back(symbol, driver::Kernel{}).second;
       kernel.parameter_bytes = told.at("parameter_bytes").get<std::vector<int64_t>>();
       kernel.outputs = told.at("outputs").get<size_t>();
       kernel.workspace_bytes = told.at("workspace_bytes").get<int64_t>();

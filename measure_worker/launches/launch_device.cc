@@ -233,10 +233,10 @@ int DeviceNumber(const DeviceSpec& spec) {
   return number;
 }
 
-std::unique_ptr<DeviceLock> LockOfDevice(std::string name) {
+std::unique_ptr<DeviceLock> LockOfDevice(std::string id) {
   std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-'; }, '_');
-  return std::make_unique<PatientLock>(LockDirectory(), std::vector<std::string>{name});
+      id, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-'; }, '_');
+  return std::make_unique<PatientLock>(LockDirectory(), std::vector<std::string>{"gpu-" + id});
 }
 
 }  // namespace temper::worker

@@ -19,7 +19,7 @@ std::unique_ptr<Device> NewLaunchDevice(driver::Session& session, LaunchKind kin
 // Of devices that are numbered: what follows the colon of --device.
 absl::Status CheckDeviceNumber(std::string_view which, std::string_view example);
 int DeviceNumber(const DeviceSpec& spec);  // 0 where none is given
-// The lock of the piece of hardware with this name, whoever else knows it by it.
-std::unique_ptr<DeviceLock> LockOfDevice(std::string name);
+// The lock of the piece of hardware with this id, whichever driver tells it: OpenCL and CUDA tell the same UUID.
+std::unique_ptr<DeviceLock> LockOfDevice(std::string id);
 
 }  // namespace temper::worker

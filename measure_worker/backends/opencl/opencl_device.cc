@@ -58,7 +58,7 @@ std::unique_ptr<DeviceLock> LockOpencl(const DeviceSpec& spec) {
   const absl::StatusOr<opencl::Session*> session = opencl::Open(DeviceNumber(spec));
   // Without a device nothing will be measured.
   if (!session.ok() || (*session)->info().is_cpu) return LockCores(spec);
-  return LockOfDevice(absl::StrCat("opencl-", (*session)->info().id));
+  return LockOfDevice((*session)->info().id);
 }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenOpencl(const DeviceSpec& spec) {

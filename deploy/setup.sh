@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing of deploy/packages.txt, after saying so.
-# usage: deploy/setup.sh NEED ...      NEED: build, test, demo, bench or run (the second column of the list)
+# usage: deploy/setup.sh NEED ...      NEED: build, test, demo, bench, run or opencl (the second column of the list)
 set -euo pipefail
 list=$(dirname "$0")/packages.txt
 [ $# -gt 0 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }

@@ -24,12 +24,12 @@ struct Dialect {
   std::string (*thread_id)(int axis);
   // `memory`: threads see each other's stores to memory too.
   std::string (*barrier)(bool memory);
-  // The declaration of a group's array, which begins at a multiple of kSharedAlignment. `offset`: of the array among
-  // the launch's.
-  std::string (*shared_array)(const ir::Launch& launch, int64_t offset, const std::string& type,
-                              const std::string& name, int64_t elements);
-  std::string (*math)(const std::string& function,
-                      const std::string& type);  // "exp", "float": the name of that function
+  // The declaration of one of the launch's shared arrays, `offset` bytes behind the first, which begins at a multiple
+  // of kSharedAlignment.
+  std::string (*shared_array)(Prelude& prelude, const ir::Launch& launch, int64_t offset, const ir::Buffer& array,
+                              const std::string& type, const std::string& name);
+  // "exp", "float": the name of that function
+  std::string (*math)(const std::string& function, const std::string& type);
   // "float", 4: a type of so many elements side by side, aligned to its size or more. As (type)(x) all of them are x;
   // the operators + - * / work on each; vload4(0, p) and vstore4(v, 0, p) need no more than an element's alignment.
   std::string (*vector)(Prelude& prelude, const std::string& type, int64_t length);

@@ -30,12 +30,6 @@ bool ReadsWhatItWrites(const Stmt& body) {
   return reads;
 }
 
-// Of the type that memory has it in.
-int64_t ElementsOf(const ir::Buffer& array) {
-  const int64_t elements = NumElements(array->shape);
-  return std::max<int64_t>(1, IsPacked(array->dtype) ? BytesOf(array->dtype, elements) : elements);
-}
-
 // The text without parentheses around all of it.
 std::string Bare(const std::string& text) {
   if (text.empty() || text.front() != '(') return text;
@@ -91,8 +85,8 @@ void KernelEmitter::EmitArguments() {
 void KernelEmitter::EmitSharedArrays(const ir::Launch& launch) {
   int64_t offset = 0;
   for (const ir::Buffer& array : launch.shared) {
-    Line(dialect_.shared_array(launch, offset, MemoryType(array->dtype), NameOf(array.get(), array->name),
-                               ElementsOf(array)));
+    Line(dialect_.shared_array(prelude_, launch, offset, array, MemoryType(array->dtype),
+                               NameOf(array.get(), array->name)));
     offset += ir::SharedBytes(array);
   }
 }

@@ -1,5 +1,6 @@
 #include "compiler/codegen/c_like/types.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -78,6 +79,11 @@ std::string ValueType(DType dtype) {
 }
 
 std::string MemoryType(DType dtype) { return dtype == DType::kBool || IsPacked(dtype) ? "uchar" : ValueType(dtype); }
+
+int64_t ElementsOf(const ir::Buffer& array) {
+  const int64_t elements = NumElements(array->shape);
+  return std::max<int64_t>(1, IsPacked(array->dtype) ? BytesOf(array->dtype, elements) : elements);
+}
 
 std::string IntLiteral(int64_t v, DType dtype) {
   if (dtype == DType::kU64) return absl::StrCat(static_cast<uint64_t>(v), "ul");

@@ -10,8 +10,9 @@
 
 namespace temper {
 
-std::string ValueType(DType dtype);   // of a variable: "float", "bool"
-std::string MemoryType(DType dtype);  // of what a pointer points to: a bool is a byte; packed ones are bytes
+std::string ValueType(DType dtype);           // of a variable: "float", "bool"
+std::string MemoryType(DType dtype);          // of what a pointer points to: a bool is a byte; packed ones are bytes
+int64_t ElementsOf(const ir::Buffer& array);  // of the type that memory has it in
 // Constants of the type. A narrow float's are its bits.
 std::string IntLiteral(int64_t v, DType dtype);
 std::string FloatLiteral(double v, DType dtype);

@@ -18,10 +18,10 @@ std::string Barrier(bool memory) {
   return absl::StrCat("barrier(CLK_LOCAL_MEM_FENCE", memory ? " | CLK_GLOBAL_MEM_FENCE" : "", ")");
 }
 
-std::string SharedArray(const ir::Launch&, int64_t, const std::string& type, const std::string& name,
-                        int64_t elements) {
-  return absl::StrCat("__local ", type, " ", name, "[", elements, "] __attribute__((aligned(", ir::kSharedAlignment,
-                      ")));");
+std::string SharedArray(Prelude&, const ir::Launch&, int64_t, const ir::Buffer& array, const std::string& type,
+                        const std::string& name) {
+  return absl::StrCat("__local ", type, " ", name, "[", ElementsOf(array), "] __attribute__((aligned(",
+                      ir::kSharedAlignment, ")));");
 }
 
 std::string Math(const std::string& function, const std::string&) { return function; }

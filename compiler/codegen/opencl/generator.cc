@@ -34,7 +34,7 @@ absl::Status NotOurs() { return absl::InvalidArgumentError("this is not OpenCL c
 
 }  // namespace
 
-std::string OpenclId() { return absl::StrCat(kVersion, "-opencl"); }
+std::string OpenclId(const Target&) { return absl::StrCat(kVersion, "-opencl"); }
 
 absl::StatusOr<Artifact> CompileForOpencl(const std::vector<CodegenInput>& kernels, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(const SourceProgram program, WriteProgram(kernels, target, OpenclDialect()));

@@ -19,16 +19,18 @@
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ static __attribute__((section("shared_arrays")))
+#define __shared__
 
 struct Index {
   unsigned int x, y, z;
 };
 static Index blockIdx, threadIdx;
 
-static unsigned char dynamic_shared[256 << 10] __align__(128) __attribute__((section("shared_arrays"), used));
-extern "C" unsigned char __start_shared_arrays[] __attribute__((visibility("hidden")));
-extern "C" unsigned char __stop_shared_arrays[] __attribute__((visibility("hidden")));
+constexpr std::size_t kSharedBytes = 256 << 10;
+extern "C" {
+__align__(128)
+    __attribute__((visibility("hidden"))) unsigned char temper_bytes[kSharedBytes];  // as functions declare it
+}
 
 static inline unsigned int __float_as_uint(const float x) { return __builtin_bit_cast(unsigned int, x); }
 static inline float __uint_as_float(const unsigned int x) { return __builtin_bit_cast(float, x); }
@@ -76,7 +78,7 @@ static char* Stacks() {
 // 0, or 1 where only some of the block's threads came to a barrier.
 static int RunBlock(const unsigned int* threads, bool forwards) {
   const unsigned int count = threads[0] * threads[1] * threads[2];
-  std::memset(__start_shared_arrays, 0xff, static_cast<std::size_t>(__stop_shared_arrays - __start_shared_arrays));
+  std::memset(temper_bytes, 0xff, kSharedBytes);
   for (unsigned int i = 0; i < count; ++i) {
     Fibre& f = fibres[i];
     f.index = {i % threads[0], i / threads[0] % threads[1], i / threads[0] / threads[1]};

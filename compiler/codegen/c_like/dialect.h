@@ -24,10 +24,10 @@ struct Dialect {
   std::string (*thread_id)(int axis);
   // `memory`: threads see each other's stores to memory too.
   std::string (*barrier)(bool memory);
-  // The declaration of one of the launch's shared arrays, `offset` bytes behind the first, which begins at a multiple
-  // of kSharedAlignment.
-  std::string (*shared_array)(Prelude& prelude, const ir::Launch& launch, int64_t offset, const ir::Buffer& array,
-                              const std::string& type, const std::string& name);
+  // The declaration of one of a launch's shared arrays, `offset` bytes behind the first; they begin at multiples of
+  // kSharedAlignment.
+  std::string (*shared_array)(Prelude& prelude, int64_t offset, const ir::Buffer& array, const std::string& type,
+                              const std::string& name);
   // "exp", "float": the name of that function
   std::string (*math)(const std::string& function, const std::string& type);
   // "float", 4: a type of so many elements side by side, aligned to its size or more. As (type)(x) all of them are x;

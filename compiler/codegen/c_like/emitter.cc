@@ -85,8 +85,7 @@ void KernelEmitter::EmitArguments() {
 void KernelEmitter::EmitSharedArrays(const ir::Launch& launch) {
   int64_t offset = 0;
   for (const ir::Buffer& array : launch.shared) {
-    Line(dialect_.shared_array(prelude_, launch, offset, array, MemoryType(array->dtype),
-                               NameOf(array.get(), array->name)));
+    Line(dialect_.shared_array(prelude_, offset, array, MemoryType(array->dtype), NameOf(array.get(), array->name)));
     offset += ir::SharedBytes(array);
   }
 }

@@ -9,7 +9,6 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kMostStaticShared = 48 << 10;
 constexpr int64_t kMostVectorBytes = 16;  // that one access moves
 
 #define TEMPER_DEVICE "static __device__ __forceinline__ "
@@ -43,22 +42,16 @@ std::string ThreadId(int axis) { return absl::StrCat("threadIdx.", std::string(1
 // Of all that threads of the block stored before.
 std::string Barrier(bool) { return "__syncthreads()"; }
 
-// Arrays fill whole alignments, so that together they take what Launch::shared_bytes says, whatever their order.
-std::string SharedArray(Prelude& prelude, const ir::Launch& launch, int64_t offset, const ir::Buffer& array,
-                        const std::string& type, const std::string& name) {
-  if (!IsDynamicShared(launch.shared_bytes())) {
-    const int64_t elements = ir::SharedBytes(array) / SizeOf(array->dtype);
-    return absl::StrCat("__shared__ __align__(", ir::kSharedAlignment, ") ", type, " ", name, "[", elements, "];");
-  }
-  prelude.AddText("temper_shared", absl::Substitute(TEMPER_DEVICE "uchar* temper_shared() {\n"
-                                                                  "#ifdef __CUDACC_RTC__\n"
-                                                                  "  extern __shared__ __align__($0) uchar bytes[];\n"
-                                                                  "  return bytes;\n"
-                                                                  "#else\n"
-                                                                  "  return dynamic_shared;\n"
-                                                                  "#endif\n"
-                                                                  "}\n",
-                                                    ir::kSharedAlignment));
+// All arrays are parts of what a launch asks for: so they may be more than the 48 KiB that functions can have of their
+// own, and none is made smaller than Launch::shared_bytes says.
+std::string SharedArray(Prelude& prelude, int64_t offset, const ir::Buffer&, const std::string& type,
+                        const std::string& name) {
+  prelude.AddText("temper_shared",
+                  absl::Substitute(TEMPER_DEVICE "uchar* temper_shared() {\n"
+                                                 "  extern __shared__ __align__($0) uchar temper_bytes[];\n"
+                                                 "  return temper_bytes;\n"
+                                                 "}\n",
+                                   ir::kSharedAlignment));
   return absl::StrCat(type, "* const ", name, " = (", type, "*)(temper_shared() + ", offset, ");");
 }
 
@@ -141,7 +134,5 @@ constexpr Dialect kDialect = {
 }  // namespace
 
 const Dialect& CudaDialect() { return kDialect; }
-
-bool IsDynamicShared(int64_t shared_bytes) { return shared_bytes > kMostStaticShared; }
 
 }  // namespace temper

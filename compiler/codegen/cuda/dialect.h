@@ -8,7 +8,4 @@ namespace temper {
 // the host (tests/codegen/cuda_on_host.h). Functions of PTX have a second body in C++ beside it.
 const Dialect& CudaDialect();
 
-// Whether a launch asks for its arrays when it starts: a function has 48 KiB of its own at most.
-bool IsDynamicShared(int64_t shared_bytes);
-
 }  // namespace temper

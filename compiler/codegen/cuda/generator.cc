@@ -45,15 +45,14 @@ absl::StatusOr<CudaKernel> Describe(const SourceKernel& kernel, const std::strin
   for (size_t i = 0; i < kernel.functions.size(); ++i) {
     const LaunchGeometry& geometry = kernel.compiled.launches[i];
     TEMPER_ASSIGN_OR_RETURN(const nvrtc::FunctionUse use, nvrtc::UseOf(log, kernel.functions[i]));
-    described.launches.push_back(
-        {.function = kernel.functions[i],
-         .groups = Narrow(geometry.groups),
-         .threads = Narrow(geometry.threads),
-         .dynamic_shared_bytes = IsDynamicShared(geometry.shared_bytes) ? geometry.shared_bytes : 0,
-         .static_shared_bytes = use.shared_bytes,
-         .registers = use.registers,
-         .spill_bytes = use.spill_bytes,
-         .stack_bytes = use.stack_bytes});
+    described.launches.push_back({.function = kernel.functions[i],
+                                  .groups = Narrow(geometry.groups),
+                                  .threads = Narrow(geometry.threads),
+                                  .dynamic_shared_bytes = geometry.shared_bytes,
+                                  .static_shared_bytes = use.shared_bytes,
+                                  .registers = use.registers,
+                                  .spill_bytes = use.spill_bytes,
+                                  .stack_bytes = use.stack_bytes});
   }
   return described;
 }

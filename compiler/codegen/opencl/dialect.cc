@@ -18,8 +18,7 @@ std::string Barrier(bool memory) {
   return absl::StrCat("barrier(CLK_LOCAL_MEM_FENCE", memory ? " | CLK_GLOBAL_MEM_FENCE" : "", ")");
 }
 
-std::string SharedArray(Prelude&, const ir::Launch&, int64_t, const ir::Buffer& array, const std::string& type,
-                        const std::string& name) {
+std::string SharedArray(Prelude&, int64_t, const ir::Buffer& array, const std::string& type, const std::string& name) {
   return absl::StrCat("__local ", type, " ", name, "[", ElementsOf(array), "] __attribute__((aligned(",
                       ir::kSharedAlignment, ")));");
 }

@@ -11,7 +11,7 @@
 #include "base/temporary_directory.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/code.h"
-#include "compiler/codegen/cuda/launch.h"
+#include "compiler/codegen/cuda/generator.h"
 #include "compiler/codegen/package_programs.h"
 #include "include/temper/model.h"
 #include "measure_worker/backend.h"

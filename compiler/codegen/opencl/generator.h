@@ -7,7 +7,7 @@
 
 namespace temper {
 
-std::string OpenclId();
+std::string OpenclId(const Target& target);
 // The code is JSON: the program's source, and what a caller has to know of its kernels (driver::Program). A function
 // without launches is refused (kUnimplemented), and launches that exceed the target (kInvalidArgument).
 absl::StatusOr<Artifact> CompileForOpencl(const std::vector<CodegenInput>& kernels, const Target& target);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 
 #include "compiler/codegen/cuda/code.h"
 #include "compiler/codegen/cuda/generator.h"
@@ -52,30 +53,38 @@ Program ProgramOf(std::string_view name, const Target& target, Rng& rng) {
   return program;
 }
 
-// Three architectures for each template, others for the next one.
+void CheckUse(const CudaCode& code, const Program& program) {
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    double shared = 0;
+    for (const CudaKernel::Launch& launch : code.Find(program.inputs[i].symbol)->launches) {
+      EXPECT_EQ(launch.static_shared_bytes, 0);
+      shared = std::max(shared, static_cast<double>(launch.dynamic_shared_bytes));
+      EXPECT_GT(launch.registers, 0);
+      EXPECT_LE(launch.registers * launch.threads[0] * launch.threads[1] * launch.threads[2], 64 << 10);
+    }
+    EXPECT_EQ(shared, program.shared_bytes[i]) << program.inputs[i].symbol;
+  }
+}
+
+// Three architectures for each template, side by side, and others for the next one.
 TEST(CudaNvrtc, EveryTemplateCompilesAndHasTheSharedMemoryThatIsPredicted) {
   SKIP_WITHOUT_NVRTC();
   Rng rng(kSeed);
   size_t next = 0;
   for (const char* name : kTemplates) {
+    std::vector<Program> programs;
+    std::vector<std::future<absl::StatusOr<Artifact>>> artifacts;
     for (int turn = 0; turn < 3; ++turn) {
       const Target target = ParseTarget(kArchs[next++ % std::size(kArchs)]).value();
-      SCOPED_TRACE(absl::StrCat(name, " ", Text(target)));
-      const Program program = ProgramOf(name, target, rng);
-      const absl::StatusOr<Artifact> artifact = CompileForCuda(program.inputs, target);
-      ASSERT_TRUE(artifact.ok()) << artifact.status();
+      programs.push_back(ProgramOf(name, target, rng));
+      artifacts.push_back(std::async(std::launch::async, CompileForCuda, programs.back().inputs, target));
+    }
+    for (size_t i = 0; i < artifacts.size(); ++i) {
+      const absl::StatusOr<Artifact> artifact = artifacts[i].get();
+      ASSERT_TRUE(artifact.ok()) << name << ": " << artifact.status();
       const CudaCode code = ReadCudaCode(artifact->code).value();
-      for (size_t i = 0; i < program.inputs.size(); ++i) {
-        double shared = 0;
-        const CudaKernel& kernel = *code.Find(program.inputs[i].symbol);
-        for (const CudaKernel::Launch& launch : kernel.launches) {
-          EXPECT_EQ(launch.static_shared_bytes, 0);
-          shared = std::max(shared, static_cast<double>(launch.dynamic_shared_bytes));
-          EXPECT_GT(launch.registers, 0);
-          EXPECT_LE(launch.registers * launch.threads[0] * launch.threads[1] * launch.threads[2], 64 << 10);
-        }
-        EXPECT_EQ(shared, program.shared_bytes[i]) << program.inputs[i].symbol;
-      }
+      SCOPED_TRACE(absl::StrCat(name, " ", code.arch));
+      CheckUse(code, programs[i]);
     }
   }
 }

@@ -57,11 +57,11 @@ deploy-check:
 setup-build:
 	@deploy/setup.sh build
 setup-test:
-	@deploy/setup.sh test
+	@BUILD=$(BUILD) deploy/setup.sh test
 setup-demo:
 	@deploy/setup.sh demo
 setup-bench:
-	@deploy/setup.sh bench
+	@BUILD=$(BUILD) deploy/setup.sh bench
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-debug $(BUILD)-tsan build-deploy

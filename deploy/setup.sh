@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing of deploy/packages.txt, after saying so.
-# usage: deploy/setup.sh NEED ...      NEED: build, test, demo, bench or run (the second column of the list)
+# Installs what is missing of deploy/packages.txt, after saying so; for test and bench, fetches NVRTC into $BUILD/nvrtc.
+# usage: deploy/setup.sh NEED ...      NEED: build, test, demo, bench, run or opencl (the second column of the list)
 set -euo pipefail
 list=$(dirname "$0")/packages.txt
 [ $# -gt 0 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
@@ -10,7 +10,29 @@ missing=()
 for package in $wanted; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+# NVIDIA's compiler of CUDA C++, in pip's form. Without it, tests of it are skipped.
+fetch_nvrtc() {
+  local folder=${BUILD:-build}/nvrtc pins
+  pins=$(dirname "$list")/nvrtc.txt
+  cmp -s "$pins" "$folder/nvrtc.txt" && return 0
+  echo "temper: fetching NVRTC from PyPI into $folder (150 MiB to fetch)"
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  if python3 -m venv "$folder/venv" && "$folder/venv/bin/pip" install -q --no-deps --target "$folder" -r "$pins" 2>"$folder.log"; then
+    cp "$pins" "$folder/nvrtc.txt"
+  else
+    echo "temper: NVRTC can not be had ($(tail -n 1 "$folder.log" 2>/dev/null)); CUDA code is not compiled in tests"
+    rm -rf "$folder"
+  fi
+  rm -f "$folder.log"
+}
+finish() {
+  case " $needs " in *" test "* | *" bench "*) fetch_nvrtc ;; esac
+  exit 0
+}
+needs=$*
+[ ${#missing[@]} -gt 0 ] || finish
 
 . /etc/os-release 2>/dev/null || true
 if [ "${ID:-}" != debian ] || [ "${VERSION_ID:-}" != 12 ]; then
@@ -28,3 +50,4 @@ echo "  ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${sudo[@]}" apt-get update -qq
 "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+finish

@@ -111,6 +111,8 @@ struct BackendDef {
   absl::StatusOr<std::unique_ptr<Device>> (*open)(const DeviceSpec& spec) = nullptr;
   // A stand-in that builds and runs nothing: the times that it tells do not pass.
   Backend (*simulate)() = nullptr;
+  // Its clocks and its temperature now, a line for the log; empty: not known. Null: it tells none.
+  std::string (*watch)(const DeviceSpec& spec) = nullptr;
 
   bool simulated() const { return simulate != nullptr; }
 };

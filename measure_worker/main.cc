@@ -160,8 +160,8 @@ int Main(int argc, char** argv) {
   // One value each time, so that what follows is not taken for another.
   auto* key = app.add_option("--key", options.keys, "Your name for this kind of device")->allow_extra_args(false);
   app.add_option("--device", options.devices,
-                 "What to measure on: cpu, cpu:CORES such as cpu:0-3,8, or opencl:N for OpenCL's device N. Several "
-                 "devices, each with its --key, are served side by side [cpu]")
+                 "What to measure on: cpu, cpu:CORES such as cpu:0-3,8, opencl:N for OpenCL's device N, or cuda:N "
+                 "for NVIDIA's GPU N. Several devices, each with its --key, are served side by side [cpu]")
       ->allow_extra_args(false);
   app.add_option("--target", options.target, "What to generate code for, such as llvm:haswell; it has to run here")
       ->capture_default_str();

@@ -3,10 +3,10 @@
 #include "measure_worker/backend.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
 #include "measure_worker/backends/cpu/describe.h"
+#include "measure_worker/backends/cuda/cuda_device.h"
 #include "measure_worker/backends/interpreter/interpreter_device.h"
 #include "measure_worker/backends/null/describe.h"
 #include "measure_worker/backends/null/null_backend.h"
-#include "measure_worker/backends/opencl/describe.h"
 #include "measure_worker/backends/opencl/opencl_device.h"
 #include "measure_worker/host/cores.h"
 #include "measure_worker/kernels/kernel_bench.h"
@@ -15,11 +15,12 @@
 namespace temper::worker {
 namespace {
 
-// name, select, describe, lock, then open or simulate
+// name, select, describe, lock, then open or simulate, then watch
 constexpr BackendDef kBackends[] = {
     {"cpu", SelectCores, DescribeCpu, LockCores, OpenCpu, nullptr},
     {"interpreter", SelectCores, DescribeInterpreter, LockCores, OpenInterpreter, nullptr},
     {"opencl", SelectOpencl, DescribeOpencl, LockOpencl, OpenOpencl, nullptr},
+    {"cuda", SelectCuda, DescribeCuda, LockCuda, OpenCuda, nullptr, WatchCuda},
     {"null", SelectCores, DescribeNull, LockCores, nullptr, NewNullBackend},
 };
 

@@ -45,8 +45,8 @@ struct Artifact {
 // All functions are thread-safe. Errors: kUnimplemented names the construct, kInternal has the message from below.
 struct CodeGenerator {
   std::string_view name;  // Target::generator
-  // "5-llvm19": its version and its tools' major version. Records of another one are of other code.
-  std::string (*id)();
+  // "5-llvm19": its version and that of the tools that it has for the target. Records of another one are of other code.
+  std::string (*id)(const Target& target);
   absl::StatusOr<Artifact> (*compile)(const std::vector<CodegenInput>& kernels, const Target& target);
   // For people; the forms that it knows, such as "asm", "ir", and "emitted": as it is before LLVM's own passes.
   absl::StatusOr<std::string> (*emit_text)(const std::vector<CodegenInput>& kernels, const Target& target,

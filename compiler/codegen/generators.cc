@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/cuda/generator.h"
 #include "compiler/codegen/interpreter/generator.h"
 #include "compiler/codegen/llvm/generator.h"
 #include "compiler/codegen/opencl/generator.h"
@@ -14,6 +15,7 @@ constexpr CodeGenerator kGenerators[] = {
     {"llvm", LlvmId, CompileByLlvm, EmitTextByLlvm, nullptr, LlvmTools},
     {"interpreter", InterpreterId, CompileForInterpreter, EmitNestText, LaunchByInterpreter},
     {"opencl", OpenclId, CompileForOpencl, EmitOpenclText, LaunchByOpencl},
+    {"cuda", CudaId, CompileForCuda, EmitCudaText, LaunchByCuda},
 };
 
 }  // namespace
@@ -40,7 +42,7 @@ absl::StatusOr<std::string> EmitText(const std::vector<CodegenInput>& kernels, c
 
 std::string CodegenId(const Target& target) {
   const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
-  return generator.ok() ? (*generator)->id() : "";
+  return generator.ok() ? (*generator)->id(target) : "";
 }
 
 std::string CodegenTools(const Target& target) {

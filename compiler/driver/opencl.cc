@@ -246,6 +246,13 @@ std::string FirstError(const std::string& log) {
   return first.substr(0, kMost);
 }
 
+using driver::Function;
+using driver::LaunchCall;
+using driver::Memory;
+
+void ReleaseMemory(void* memory) { TheApi().ReleaseMemObject(static_cast<cl_mem>(memory)); }
+void ReleaseKernel(void* kernel) { TheApi().ReleaseKernel(static_cast<cl_kernel>(kernel)); }
+
 class QueueSession final : public Session {
  public:
   explicit QueueSession(const Found& found) : device_(found.device), info_(found.info) {}
@@ -258,22 +265,24 @@ class QueueSession final : public Session {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  int64_t memory_bytes() const override { return info_.memory_bytes; }
+  int64_t cache_bytes() const override { return info_.cache_bytes; }
 
   absl::StatusOr<Memory> Allocate(int64_t bytes) override {
     cl_int error = CL_SUCCESS;
     const auto size = static_cast<size_t>(std::max<int64_t>(1, bytes));
     cl_mem memory = api_.CreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &error);
     TEMPER_RETURN_IF_ERROR(Converted(error, "allocate memory"));
-    return Own(memory);
+    return Memory(memory, ReleaseMemory);
   }
 
   absl::StatusOr<Memory> Part(const Memory& whole, int64_t offset, int64_t bytes) override {
     cl_int error = CL_SUCCESS;
     const cl_buffer_region region{static_cast<size_t>(offset), static_cast<size_t>(std::max<int64_t>(1, bytes))};
-    cl_mem memory = api_.CreateSubBuffer(static_cast<cl_mem>(whole.handle()), CL_MEM_READ_WRITE,
+    cl_mem memory = api_.CreateSubBuffer(static_cast<cl_mem>(whole.get()), CL_MEM_READ_WRITE,
                                          CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
     TEMPER_RETURN_IF_ERROR(Converted(error, "divide memory"));
-    return Own(memory);
+    return Memory(memory, ReleaseMemory);
   }
 
   int64_t part_alignment() const override {
@@ -311,10 +320,10 @@ class QueueSession final : public Session {
     return Converted(api_.Finish(queue_), "copy on the device");
   }
 
-  absl::StatusOr<std::vector<Function>> Build(const std::string& source, std::span<const std::string> names) override {
+  absl::StatusOr<std::vector<Function>> Build(const driver::Code& code, std::span<const std::string> names) override {
     cl_int error = CL_SUCCESS;
-    const char* text = source.c_str();
-    const size_t size = source.size();
+    const char* text = code.images.front().c_str();
+    const size_t size = code.images.front().size();
     cl_program program = api_.CreateProgramWithSource(context_, 1, &text, &size, &error);
     TEMPER_RETURN_IF_ERROR(Converted(error, "take a program"));
     auto functions = FunctionsOf(program, names);
@@ -351,7 +360,7 @@ class QueueSession final : public Session {
       cl_int error = CL_SUCCESS;
       cl_kernel kernel = api_.CreateKernel(program, name.c_str(), &error);
       TEMPER_RETURN_IF_ERROR(Converted(error, "find a kernel"));
-      functions.push_back(OwnKernel(kernel));
+      functions.emplace_back(kernel, ReleaseKernel);
     }
     return functions;
   }
@@ -365,7 +374,7 @@ class QueueSession final : public Session {
   }
 
   absl::Status Enqueue(const LaunchCall& call, cl_event* event) {
-    auto* kernel = static_cast<cl_kernel>(KernelOf(*call.function));
+    auto* kernel = static_cast<cl_kernel>(call.function->get());
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       auto* memory = static_cast<cl_mem>(call.arguments[i]);
       TEMPER_RETURN_IF_ERROR(
@@ -398,24 +407,6 @@ class QueueSession final : public Session {
 std::atomic<int> package_device{-1};  // -1: what the environment says
 
 }  // namespace
-
-Memory::Memory(Memory&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-Memory::~Memory() {
-  if (handle_ != nullptr) TheApi().ReleaseMemObject(static_cast<cl_mem>(handle_));
-}
-
-Function::Function(Function&& other) noexcept : kernel_(std::exchange(other.kernel_, nullptr)) {}
-Function& Function::operator=(Function&& other) noexcept {
-  std::swap(kernel_, other.kernel_);
-  return *this;
-}
-Function::~Function() {
-  if (kernel_ != nullptr) TheApi().ReleaseKernel(static_cast<cl_kernel>(kernel_));
-}
 
 absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
   TEMPER_RETURN_IF_ERROR(AllFound().status());

@@ -125,12 +125,14 @@ bool HasBarrier(const Stmt& s) {
 
 }  // namespace
 
+int64_t SharedBytes(const Buffer& array) {
+  const int64_t size = NumElements(array->shape) * SizeOf(array->dtype);
+  return (size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+}
+
 int64_t Launch::shared_bytes() const {
   int64_t bytes = 0;
-  for (const Buffer& b : shared) {
-    const int64_t size = NumElements(b->shape) * SizeOf(b->dtype);
-    bytes += (size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
-  }
+  for (const Buffer& b : shared) bytes += SharedBytes(b);
   return bytes;
 }
 

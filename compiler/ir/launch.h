@@ -35,6 +35,9 @@ namespace temper::ir {
 inline constexpr int64_t kMaxGroupThreads = 1024;
 inline constexpr int64_t kSharedAlignment = 128;
 
+// Of a shared array, up to where the next may start.
+int64_t SharedBytes(const Buffer& array);
+
 struct Launch {
   std::array<int64_t, 3> groups = {1, 1, 1}, threads = {1, 1, 1};  // by axis: x, y, z
   std::vector<Stmt> group_loops, thread_loops;                     // outermost first

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/package_programs.h"
 #include "compiler/package/package.h"
 #include "compiler/package/prefix.h"
 #include "include/temper/model.h"
@@ -82,19 +83,25 @@ class SharedLibraryPackage : public LoadedPackage {
   const std::vector<Io>& inputs() const override { return inputs_; }
   const std::vector<Io>& outputs() const override { return outputs_; }
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
-    if (api_.run(model_, inputs, outputs) != 0) return absl::InternalError(api_.error(model_));
-    return absl::OkStatus();
+    return Ran(api_.run(model_, inputs, outputs));
   }
   absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                         std::vector<temper_step_time>* times) override {
     times->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
     const int code = api_.run_timed(model_, inputs, outputs, again, times->data());
     times->pop_back();
-    return code == 0 ? absl::OkStatus() : absl::InternalError(api_.error(model_));
+    return Ran(code);
   }
 
  private:
   SharedLibraryPackage() = default;
+
+  // A kernel of a device ends with a number, as all do; its driver says more.
+  absl::Status Ran(int code) const {
+    if (code == 0) return absl::OkStatus();
+    const std::string& driver = LatestLaunchError();
+    return absl::InternalError(absl::StrCat(api_.error(model_), driver.empty() ? "" : ": ", driver));
+  }
 
   template <typename F>
   bool Find(const std::string& name, F* function) {

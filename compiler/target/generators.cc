@@ -136,23 +136,46 @@ absl::StatusOr<Device> MakeOpencl(std::string_view name, std::span<const GivenOp
   return GpuTarget{};
 }
 
-// "sm_90", "sm_90a".
-bool IsArch(std::string_view arch) {
-  if (!arch.starts_with("sm_")) return false;
-  arch.remove_prefix(3);
-  if (!arch.empty() && (arch.back() == 'a' || arch.back() == 'f')) arch.remove_suffix(1);
-  return (arch.size() == 2 || arch.size() == 3) &&
-         std::ranges::all_of(arch, [](unsigned char c) { return std::isdigit(c); });
+// NVIDIA's architectures, and the shared memory that a group may ask for there (CUDA C++ Programming Guide, "Compute
+// Capabilities"). All have groups of 1024 threads, 64 Ki registers for them and 255 for a thread.
+struct CudaArch {
+  std::string_view name;
+  int64_t shared_bytes;
+};
+constexpr CudaArch kCudaArchs[] = {
+    {"sm_50", 48 << 10},   {"sm_52", 48 << 10},   {"sm_53", 48 << 10},   {"sm_60", 48 << 10},  {"sm_61", 48 << 10},
+    {"sm_62", 48 << 10},   {"sm_70", 96 << 10},   {"sm_72", 96 << 10},   {"sm_75", 64 << 10},  {"sm_80", 163 << 10},
+    {"sm_86", 99 << 10},   {"sm_87", 163 << 10},  {"sm_88", 163 << 10},  {"sm_89", 99 << 10},  {"sm_90", 227 << 10},
+    {"sm_100", 227 << 10}, {"sm_103", 227 << 10}, {"sm_110", 227 << 10}, {"sm_120", 99 << 10}, {"sm_121", 99 << 10},
+};
+
+// Those with code that runs on them alone ("a"), or on their family ("f").
+constexpr int kFirstWithA = 90, kFirstWithF = 100;
+
+// Of "sm_90", and of "sm_90a". Null: there is none.
+const CudaArch* FindCudaArch(std::string_view name) {
+  const char suffix = name.empty() ? '\0' : name.back();
+  const bool variant = suffix == 'a' || suffix == 'f';
+  if (variant) name.remove_suffix(1);
+  const auto* found = std::ranges::find(kCudaArchs, name, &CudaArch::name);
+  if (found == std::end(kCudaArchs)) return nullptr;
+  int number = 0;
+  std::from_chars(name.data() + 3, name.data() + name.size(), number);
+  return variant && number < (suffix == 'a' ? kFirstWithA : kFirstWithF) ? nullptr : found;
 }
 
 absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOption> given) {
   const GivenOption* option = Find(given, "arch");
   const std::string_view arch = !name.empty() ? name : option != nullptr ? option->value : "";
-  if (!IsArch(arch)) {
-    return absl::InvalidArgumentError(
-        Cat({"target 'cuda' needs an architecture such as cuda:sm_90, not '", Shown(arch), "'"}));
+  const CudaArch* known = FindCudaArch(arch);
+  if (known == nullptr) {
+    std::vector<std::string_view> names;
+    for (const CudaArch& a : kCudaArchs) names.push_back(a.name);
+    return absl::InvalidArgumentError(Cat({"target 'cuda' needs an architecture such as cuda:sm_90, not '", Shown(arch),
+                                           "'; known: ", Join(names, ", ")}));
   }
-  return GpuTarget{.arch = std::string(arch), .shared_bytes = 48 << 10, .group_threads = 1024, .warp_width = 32};
+  return GpuTarget{
+      .arch = std::string(arch), .shared_bytes = known->shared_bytes, .group_threads = 1024, .warp_width = 32};
 }
 
 constexpr GeneratorDef kGenerators[] = {

@@ -55,14 +55,15 @@ struct Target {
 
 // "llvm -mcpu=x86-64-v4 -mattr=avx2,avx512f,fma -l1=32768 -l2=1048576 -l3=33554432 -threads=2",
 // "interpreter -l1=16384 -l2=131072 -l3=0 -threads=1", "opencl -local=32768 -wg=256 -warp=1 -units=1",
-// "cuda -arch=sm_90 -local=49152 -wg=1024 -warp=32 -units=1"; round-trips.
+// "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=1"; round-trips.
 std::string Text(const Target& t);
 // Accepts the canonical text, with options left out or not, and
 //   "llvm" or "host"   this machine, found by cpuid and sysfs
 //   "llvm:NAME"        NAME of the table in targets.cc (haswell, skylake-avx512, znver4, ...: x86-64-v2, -v3, -v4 too)
 //   "interpreter"      a plain machine: vectors of four floats, small caches, one thread
 //   "opencl"           the least that a device of its full profile has
-//   "cuda:sm_90"       an architecture, with what every kernel may have there; "cuda" alone is refused
+//   "cuda:sm_90"       an architecture, with the shared memory that a group may ask for there; "cuda" alone is
+//                      refused
 // kInvalidArgument: one line that says what would do.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 Target HostTarget();  // threads = the affinity mask's count

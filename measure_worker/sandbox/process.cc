@@ -1,6 +1,7 @@
 #include "measure_worker/sandbox/process.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -12,6 +13,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -31,6 +34,10 @@ constexpr const char* kInherited[] = {"PATH",
                                       "LD_LIBRARY_PATH",
                                       "TEMPER_LOG",
                                       "CUDA_VISIBLE_DEVICES",
+                                      "CUDA_DEVICE_ORDER",
+                                      "TEMPER_CUDA",
+                                      "TEMPER_NVML",
+                                      "TEMPER_NVRTC",
                                       "OCL_ICD_VENDORS",
                                       "TEMPER_OPENCL",
                                       "POCL_MAX_PTHREAD_COUNT",
@@ -53,6 +60,33 @@ std::vector<std::string> Environment(const std::string& scratch, int64_t memory_
     if (const char* value = std::getenv(name)) variables.push_back(absl::StrCat(name, "=", value));
   }
   return variables;
+}
+
+bool EveryProgramReads(const std::filesystem::path& folder) {
+  const std::string first = folder.begin() == folder.end() ? "" : std::next(folder.begin())->string();
+  return first == "usr" || first.starts_with("lib");
+}
+
+// The libraries that this process has loaded, and those beside them: drivers and compilers of devices, which the child
+// loads too, wherever somebody put them.
+std::vector<std::string> Libraries() {
+  std::set<std::filesystem::path> folders;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* found) {
+        const std::filesystem::path folder = std::filesystem::path(library->dlpi_name).parent_path();
+        if (folder.is_absolute() && folder != folder.root_path() && !EveryProgramReads(folder))
+          static_cast<decltype(folders)*>(found)->insert(folder);
+        return 0;
+      },
+      &folders);
+  std::vector<std::string> libraries;
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      if (entry.path().filename().string().find(".so") != std::string::npos) libraries.push_back(entry.path());
+    }
+  }
+  return libraries;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -105,7 +139,9 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vec
 
 absl::Status ChildProcess::Spawn(const std::vector<std::string>& command, const Confinement& confinement, uid_t user) {
   const std::vector<std::string> variables = Environment(scratch_->path(), limits_.memory_bytes);
-  const std::vector<char*> command_pointers = Pointers(command), variable_pointers = Pointers(variables);
+  const std::vector<std::string> libraries = Libraries();
+  const std::vector<char*> command_pointers = Pointers(command), variable_pointers = Pointers(variables),
+                           library_pointers = Pointers(libraries);
   const std::string options = absl::StrCat("size=", limits_.scratch_bytes, ",nr_inodes=", kMostScratchFiles,
                                            ",mode=0700,uid=", user, ",gid=", confinement.own_uid ? user : getegid());
   const std::string uid_map = absl::StrCat(user, " ", user, " 1"),
@@ -118,6 +154,7 @@ absl::Status ChildProcess::Spawn(const std::vector<std::string>& command, const 
   Launch launch{.confinement = &confinement,
                 .command = command_pointers.data(),
                 .environment = variable_pointers.data(),
+                .libraries = library_pointers.data(),
                 .socket = sockets[1],
                 .stderr_pipe = errors[1],
                 .status_pipe = statuses[1],

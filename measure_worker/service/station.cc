@@ -24,7 +24,7 @@ class SandboxMeasurer : public Measurer {
   SandboxMeasurer(const DeviceSpec& device, const Confinement& confinement)
       : sandbox_({"/proc/self/exe", "--child", std::to_string(kChildFd), "--device", Text(device)}, confinement,
                  Limits(device)),
-        cores_(device.cores),
+        device_(device),
         lock_(FindBackend(device.backend)->lock(device)) {}
 
   absl::Status Run(const BatchWork& work, const CancelToken& token,
@@ -49,11 +49,18 @@ class SandboxMeasurer : public Measurer {
   template <typename F>
   absl::Status Locked(const CancelToken& token, F run) {
     // This thread starts the child, which inherits its cores.
-    if (AffinityCores() != cores_) TEMPER_RETURN_IF_ERROR(BindToCores(cores_));
+    if (AffinityCores() != device_.cores) TEMPER_RETURN_IF_ERROR(BindToCores(device_.cores));
     if (!lock_->Acquire([&] { return token.cancelled(); })) return absl::CancelledError("cancelled");
     const absl::Status status = run();
+    Watch();
     lock_->Release();
     return status;
+  }
+  // A record has no field for it, so the log keeps what the device was like while it measured.
+  void Watch() const {
+    auto* const watch = FindBackend(device_.backend)->watch;
+    if (watch == nullptr || !spdlog::should_log(spdlog::level::info)) return;
+    spdlog::info("{} after a lease: {}", Text(device_), watch(device_));
   }
   static SandboxLimits Limits(const DeviceSpec& device) {
     SandboxLimits limits;
@@ -62,7 +69,7 @@ class SandboxMeasurer : public Measurer {
   }
 
   Sandbox sandbox_;
-  const std::vector<int> cores_;
+  const DeviceSpec device_;
   const std::unique_ptr<DeviceLock> lock_;
 };
 

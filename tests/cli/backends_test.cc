@@ -17,11 +17,14 @@ class BackendTest : public CliTest, public ::testing::WithParamInterface<Exercis
     CliTest::SetUp();
     x_ = dir_ + "/x.npy";
     ASSERT_TRUE(server_.Start({.db = dir_ + "/records.db"}).ok());
-    ASSERT_TRUE(worker_
-                    .Start({.arguments = {kBin + "temper-worker", "--server", server_.address(), "--key", "slow",
-                                          "--device", GetParam().device, "--spool", dir_ + "/spool"},
-                            .environment = {"XDG_RUNTIME_DIR=" + dir_}})
-                    .ok());
+    ASSERT_TRUE(Serve(worker_, "slow", GetParam().device).ok());
+    ASSERT_TRUE(Serve(cpu_worker_, "fast", "cpu").ok());
+  }
+
+  absl::Status Serve(Process& worker, const std::string& key, const std::string& device) {
+    return worker.Start({.arguments = {kBin + "temper-worker", "--server", server_.address(), "--key", key, "--device",
+                                       device, "--spool", dir_ + "/spool-" + key},
+                         .environment = {"XDG_RUNTIME_DIR=" + dir_}});
   }
 
   // What the package makes of the input in `x_`.
@@ -40,7 +43,7 @@ class BackendTest : public CliTest, public ::testing::WithParamInterface<Exercis
 
   std::string x_;
   ServerProcess server_;
-  Process worker_;
+  Process worker_, cpu_worker_;
 };
 
 // A .npy file of format 1.0 (NumPy's documentation of numpy.lib.format).
@@ -56,16 +59,17 @@ void WriteInput(const std::string& path) {
   }
 }
 
+// One server, two workers of different kinds, a job for each.
 TEST_P(BackendTest, TunesAndRunsAModelThroughServerWorkerAndPackage) {
-  const std::string fleet = " --server " + server_.address() + " --device slow";
-  const Result tuned =
-      Temper("tune " + model_ + fleet + " --trials " + GetParam().trials + " --no-booster --wait-for-device 60s");
-  ASSERT_EQ(tuned.code, 0) << tuned.out;
   for (const char* device : {"slow", "fast"}) {
-    const std::string options = std::string(device) == "slow" ? fleet : " --target host --untuned";
-    const Result compiled = Temper("compile " + model_ + options + " -o " + dir_ + "/" + device);
+    const std::string fleet = " --server " + server_.address() + " --device " + device;
+    const Result tuned =
+        Temper("tune " + model_ + fleet + " --trials " + GetParam().trials + " --no-booster --wait-for-device 60s");
+    ASSERT_EQ(tuned.code, 0) << tuned.out;
+    const Result compiled = Temper("compile " + model_ + fleet + " -o " + dir_ + "/" + device);
     ASSERT_EQ(compiled.code, 0) << compiled.out;
   }
+  EXPECT_TRUE(Manifest("fast")["target"].get<std::string>().starts_with("llvm ")) << Manifest("fast")["target"];
   const nlohmann::json manifest = Manifest("slow");
   EXPECT_TRUE(manifest["target"].get<std::string>().starts_with(GetParam().device + std::string(" ")))
       << manifest["target"];

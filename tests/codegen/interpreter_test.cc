@@ -159,7 +159,7 @@ TEST(Generators, ATargetOfNoGeneratorIsRefusedByName) {
   EXPECT_EQ(CodegenId(target), "");
   for (const CodeGenerator& generator : AllCodeGenerators()) {
     target.generator = std::string(generator.name);
-    EXPECT_EQ(CodegenId(target), generator.id());
+    EXPECT_EQ(CodegenId(target), generator.id(target));
     EXPECT_FALSE(EmitText({{"k", Squares()}}, target, "no such form").ok());
   }
 }

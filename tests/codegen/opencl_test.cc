@@ -43,9 +43,16 @@ bool SameBytes(const NDArray& a, const NDArray& b) {
   return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0;
 }
 
+// With bytes of their own.
+std::vector<NDArray> Copies(const std::vector<NDArray>& arrays) {
+  std::vector<NDArray> copies;
+  for (const NDArray& array : arrays) copies.push_back(array.Clone());
+  return copies;
+}
+
 // Both run on the same inputs; sums of the toys' small integers are exact in any order.
 void ExpectSameAsInterpreter(const Func& func, const std::vector<NDArray>& inputs) {
-  std::vector<NDArray> want = inputs, got = inputs;
+  std::vector<NDArray> want = Copies(inputs), got = Copies(inputs);
   ASSERT_TRUE(ir::Interpret(func, want).ok());
   const absl::Status status = RunOnDevice(func, got);
   ASSERT_TRUE(status.ok()) << status;
@@ -55,7 +62,7 @@ void ExpectSameAsInterpreter(const Func& func, const std::vector<NDArray>& input
 void ExpectGolden(const std::string& name, const Func& func) {
   const absl::StatusOr<std::string> text = EmitOpenclText({{"k", func}}, TargetOf(kTarget), "cl");
   ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_TRUE(MatchesGolden(absl::StrCat("// ", OpenclId(), "\n", *text), "codegen", name));
+  EXPECT_TRUE(MatchesGolden(absl::StrCat("// ", OpenclId(TargetOf(kTarget)), "\n", *text), "codegen", name));
 }
 
 TEST(OpenclText, ToysAreWrittenAsTheyWere) {
@@ -131,7 +138,7 @@ TEST(OpenclRun, CastsBetweenAllTypesAreTheInterpreters) {
     }
     const Func func = {"casts", params, static_cast<int>(params.size() - 1),
                        ir::For(g, kCount / 8, ForKind::kGroupX, ir::For(t, 8, ForKind::kThreadX, ir::Seq(stores)))};
-    std::vector<NDArray> want = arrays, got = arrays;
+    std::vector<NDArray> want = Copies(arrays), got = Copies(arrays);
     ASSERT_TRUE(ir::Interpret(func, want).ok());
     const absl::Status status = RunOnDevice(func, got);
     ASSERT_TRUE(status.ok()) << from.name << ": " << status;
@@ -185,7 +192,7 @@ TEST(OpenclRun, ArithmeticIsTheInterpreters) {
     for (size_t p = 2; p < params.size(); ++p) args.emplace_back(type.dtype, Shape{kCount});
     const Func func = {"arithmetic", params, static_cast<int>(params.size() - 2),
                        ir::For(g, kCount / 8, ForKind::kGroupX, ir::For(t, 8, ForKind::kThreadX, ir::Seq(stores)))};
-    std::vector<NDArray> want = args, got = args;
+    std::vector<NDArray> want = Copies(args), got = Copies(args);
     ASSERT_TRUE(ir::Interpret(func, want).ok());
     const absl::Status status = RunOnDevice(func, got);
     ASSERT_TRUE(status.ok()) << type.name << ": " << status;
@@ -221,7 +228,7 @@ TEST(OpenclRun, FunctionsAreWithinOpenclsBounds) {
   for (size_t p = 1; p < params.size(); ++p) args.emplace_back(DType::kF32, Shape{kCount});
   const Func func = {"functions", params, static_cast<int>(params.size() - 1),
                      ir::For(g, kCount / 8, ForKind::kGroupX, ir::For(t, 8, ForKind::kThreadX, ir::Seq(stores)))};
-  std::vector<NDArray> want = args, got = args;
+  std::vector<NDArray> want = Copies(args), got = Copies(args);
   ASSERT_TRUE(ir::Interpret(func, want).ok());
   const absl::Status status = RunOnDevice(func, got);
   ASSERT_TRUE(status.ok()) << status;

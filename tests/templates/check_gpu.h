@@ -13,9 +13,11 @@ inline std::vector<Target> GpuTargets() {
   return targets;
 }
 
-// `logical` arrays, one per workload input; the result is in physical order.
-inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& kernel,
-                                               std::span<const NDArray> logical) {
+// `logical` arrays, one per workload input; the result is in physical order. `run` runs the kernel's launches, on
+// arrays in the order of its parameters.
+template <typename Run>
+absl::StatusOr<NDArray> RunWithPacks(const Workload& w, const Kernel& kernel, std::span<const NDArray> logical,
+                                     const Run& run) {
   std::vector<NDArray> args;
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     NDArray physical = ToPhysical(logical[i], w.inputs[i].type.perm);
@@ -31,10 +33,15 @@ inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& 
   args.emplace_back(w.output().dtype, kernel.main.params.back()->shape);
   for (int64_t i = 0; i < args.back().size() && IsFloat(w.output().dtype); ++i)
     args.back().Set(i, std::numeric_limits<double>::quiet_NaN());
-  TEMPER_RETURN_IF_ERROR(ir::Interpret(kernel.main, args));
+  TEMPER_RETURN_IF_ERROR(run(std::span<NDArray>(args)));
   NDArray result(w.output().dtype, w.output().PhysicalShape());
   std::memcpy(result.MutableData(), args.back().data(), static_cast<size_t>(result.bytes()));
   return result;
+}
+
+inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& kernel,
+                                               std::span<const NDArray> logical) {
+  return RunWithPacks(w, kernel, logical, [&](std::span<NDArray> args) { return ir::Interpret(kernel.main, args); });
 }
 
 // The config's kernel has as much shared memory as its footprint says, and gives the reference's answer, with random

@@ -15,7 +15,7 @@ constexpr int kVersion = 1;  // raised by hand when a nest means something else 
 
 }  // namespace
 
-std::string InterpreterId() { return absl::StrCat(kVersion, "-interpreter"); }
+std::string InterpreterId(const Target&) { return absl::StrCat(kVersion, "-interpreter"); }
 
 absl::StatusOr<Artifact> CompileForInterpreter(const std::vector<CodegenInput>& kernels, const Target&) {
   Artifact artifact;

@@ -6,7 +6,7 @@
 
 namespace temper {
 
-std::string InterpreterId();
+std::string InterpreterId(const Target& target);
 // The code is JSON: a nest (nest_json.h) by symbol.
 absl::StatusOr<Artifact> CompileForInterpreter(const std::vector<CodegenInput>& kernels, const Target& target);
 // The printed nests ("ir").

@@ -5,7 +5,7 @@
 
 namespace temper {
 
-std::string LlvmId();
+std::string LlvmId(const Target& target);
 std::string LlvmTools();
 absl::StatusOr<Artifact> CompileByLlvm(const std::vector<CodegenInput>& kernels, const Target& target);
 // LLVM IR ("ir") or assembly ("asm").

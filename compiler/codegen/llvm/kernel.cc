@@ -128,7 +128,7 @@ absl::Status BuildModule(const std::vector<CodegenInput>& kernels, const Target&
 
 }  // namespace
 
-std::string LlvmId() { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VERSION_MAJOR); }
+std::string LlvmId(const Target&) { return absl::StrCat(kCodegenVersion, "-llvm", LLVM_VERSION_MAJOR); }
 
 // Asked of the library that is loaded, which may be of another patch level than its headers were.
 std::string LlvmTools() {

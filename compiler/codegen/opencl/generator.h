@@ -3,12 +3,13 @@
 #pragma once
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/driver/program.h"
 
 namespace temper {
 
-std::string OpenclId();
-// The code is JSON: the program's source, and what a caller has to know of its kernels (OpenclCode). A function without
-// launches is refused (kUnimplemented), and launches that exceed the target (kInvalidArgument).
+std::string OpenclId(const Target& target);
+// The code is JSON: the program's source, and what a caller has to know of its kernels (driver::Program). A function
+// without launches is refused (kUnimplemented), and launches that exceed the target (kInvalidArgument).
 absl::StatusOr<Artifact> CompileForOpencl(const std::vector<CodegenInput>& kernels, const Target& target);
 // The source ("cl").
 absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kernels, const Target& target,
@@ -16,24 +17,8 @@ absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kern
 // Arguments are the host's; they are copied to the device and back. Thread-safe.
 int32_t LaunchByOpencl(const char* code, int64_t bytes, const char* symbol, const temper_call* call);
 
-// A kernel of the code, for those who launch it themselves.
-struct OpenclKernel {
-  struct Launch {
-    std::string function;
-    std::array<size_t, 3> groups, threads;
-  };
-  std::vector<int64_t> parameter_bytes;
-  size_t outputs = 1;           // the last parameters
-  int64_t workspace_bytes = 0;  // of the functions' last argument; 0: they have none
-  std::vector<Launch> launches;
-};
-struct OpenclCode {
-  std::string source;
-  std::vector<std::pair<std::string, OpenclKernel>> kernels;  // by symbol
-
-  const OpenclKernel* Find(std::string_view symbol) const;  // null: there is none
-};
+// The code, for those who launch it themselves.
 // kInvalidArgument: it is not what CompileForOpencl makes.
-absl::StatusOr<OpenclCode> ReadOpenclCode(std::string_view code);
+absl::StatusOr<driver::Program> ReadOpenclCode(std::string_view code);
 
 }  // namespace temper

@@ -1,5 +1,5 @@
 // Statements, and which values become variables.
-#include "compiler/codegen/opencl/emitter.h"
+#include "compiler/codegen/c_like/emitter.h"
 
 #include <algorithm>
 #include <cctype>
@@ -43,33 +43,21 @@ std::string Bare(const std::string& text) {
 
 }  // namespace
 
-const char* AddressSpace(Scope scope) {
-  switch (scope) {
-    case Scope::kMemory:
-      return "__global ";
-    case Scope::kShared:
-      return "__local ";
-    case Scope::kRegister:
-      break;
-  }
-  return "";
-}
-
-absl::StatusOr<std::string> OpenclEmitter::Emit(const ir::Launch& launch, const std::string& name) {
-  const auto& t = launch.threads;
-  Line(absl::StrCat("__kernel __attribute__((reqd_work_group_size(", t[0], ", ", t[1], ", ", t[2], ")))"));
+absl::StatusOr<std::string> KernelEmitter::Emit(const ir::Launch& launch, const std::string& name) {
+  Line(dialect_.kernel(launch));
   Line(absl::StrCat("void ", name, "("));
   EmitArguments();
   indent_ = 1;
   for (const WorkspaceArray& array : workspace_) {
     const std::string type = MemoryType(array.buffer->dtype);
-    Line(absl::StrCat("__global ", type, "* restrict const ", NameOf(array.buffer.get(), array.buffer->name),
-                      " = (__global ", type, "*)(workspace + ", array.offset, ");"));
+    Line(absl::StrCat(dialect_.global, type, "* ", dialect_.restrict_word, " const ",
+                      NameOf(array.buffer.get(), array.buffer->name), " = (", dialect_.global, type, "*)(workspace + ",
+                      array.offset, ");"));
   }
-  EmitIds(launch.group_loops, "get_group_id");
-  EmitIds(launch.thread_loops, "get_local_id");
-  for (const ir::Buffer& shared : launch.shared) EmitArray(shared);
-  fence_ = ReadsWhatItWrites(launch.body) ? "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE" : "CLK_LOCAL_MEM_FENCE";
+  EmitIds(launch.group_loops, dialect_.group_id);
+  EmitIds(launch.thread_loops, dialect_.thread_id);
+  EmitSharedArrays(launch);
+  barrier_ = dialect_.barrier(ReadsWhatItWrites(launch.body));
   EmitStmt(launch.body);
   indent_ = 0;
   Line("}");
@@ -77,39 +65,44 @@ absl::StatusOr<std::string> OpenclEmitter::Emit(const ir::Launch& launch, const 
   return std::move(text_);
 }
 
-void OpenclEmitter::EmitArguments() {
+void KernelEmitter::EmitArguments() {
   const size_t inputs = func_.params.size() - static_cast<size_t>(func_.num_outputs);
   std::vector<std::string> arguments;
   for (size_t i = 0; i < func_.params.size(); ++i) {
     const ir::Buffer& param = func_.params[i];
     // Bytes that two of them share must not be promised to be one's alone.
     const bool shares = in_place_ >= 0 && (i >= inputs || static_cast<int>(i) == in_place_);
-    arguments.push_back(absl::StrCat("    __global ", i < inputs ? "const " : "", MemoryType(param->dtype), "* ",
-                                     shares ? "" : "restrict ", NameOf(param.get(), param->name)));
+    const std::string restricted = shares ? "" : absl::StrCat(dialect_.restrict_word, " ");
+    arguments.push_back(absl::StrCat("    ", dialect_.global, i < inputs ? "const " : "", MemoryType(param->dtype),
+                                     "* ", restricted, NameOf(param.get(), param->name)));
   }
-  if (!workspace_.empty()) arguments.push_back("    __global uchar* restrict workspace");
+  if (!workspace_.empty())
+    arguments.push_back(absl::StrCat("    ", dialect_.global, "uchar* ", dialect_.restrict_word, " workspace"));
   for (size_t i = 0; i < arguments.size(); ++i) Line(arguments[i] + (i + 1 < arguments.size() ? "," : ") {"));
   if (arguments.empty()) Line("    void) {");
 }
 
-void OpenclEmitter::EmitArray(const ir::Buffer& buffer) {
-  const int64_t elements = std::max<int64_t>(
-      1, IsPacked(buffer->dtype) ? BytesOf(buffer->dtype, NumElements(buffer->shape)) : NumElements(buffer->shape));
-  std::string aligned;
-  if (buffer->scope == Scope::kShared) aligned = absl::StrCat(" __attribute__((aligned(", ir::kSharedAlignment, ")))");
-  Line(absl::StrCat(AddressSpace(buffer->scope), MemoryType(buffer->dtype), " ", NameOf(buffer.get(), buffer->name),
-                    "[", elements, "]", aligned, ";"));
-}
-
-void OpenclEmitter::EmitIds(const std::vector<Stmt>& loops, const char* function) {
-  for (const Stmt& loop : loops) {
-    ranges_.Bind(loop->var, loop->extent);
-    Line(absl::StrCat("const int ", NameOf(loop->var.get(), loop->var->name), " = (int)", function, "(",
-                      ir::AxisOf(loop->for_kind), ");"));
+void KernelEmitter::EmitSharedArrays(const ir::Launch& launch) {
+  int64_t offset = 0;
+  for (const ir::Buffer& array : launch.shared) {
+    Line(dialect_.shared_array(prelude_, offset, array, MemoryType(array->dtype), NameOf(array.get(), array->name)));
+    offset += ir::SharedBytes(array);
   }
 }
 
-void OpenclEmitter::EmitStmt(const Stmt& s) {
+void KernelEmitter::EmitRegisterArray(const ir::Buffer& buffer) {
+  Line(absl::StrCat(MemoryType(buffer->dtype), " ", NameOf(buffer.get(), buffer->name), "[", ElementsOf(buffer), "];"));
+}
+
+void KernelEmitter::EmitIds(const std::vector<Stmt>& loops, std::string (*id)(int axis)) {
+  for (const Stmt& loop : loops) {
+    ranges_.Bind(loop->var, loop->extent);
+    Line(absl::StrCat("const int ", NameOf(loop->var.get(), loop->var->name), " = (int)",
+                      id(ir::AxisOf(loop->for_kind)), ";"));
+  }
+}
+
+void KernelEmitter::EmitStmt(const Stmt& s) {
   if (!status_.ok()) return;
   switch (s->kind) {
     case StmtKind::kSeq:
@@ -122,10 +115,10 @@ void OpenclEmitter::EmitStmt(const Stmt& s) {
     case StmtKind::kStore:
       return EmitStore(s);
     case StmtKind::kAlloc:
-      EmitArray(s->buffer);
+      EmitRegisterArray(s->buffer);
       return EmitStmt(s->body);
     case StmtKind::kBarrier:
-      return Line(absl::StrCat("barrier(", fence_, ");"));
+      return Line(absl::StrCat(barrier_, ";"));
     case StmtKind::kPrefetch:
       return;  // threads hide the way to memory
     case StmtKind::kBlock:
@@ -134,7 +127,7 @@ void OpenclEmitter::EmitStmt(const Stmt& s) {
   }
 }
 
-void OpenclEmitter::EmitFor(const Stmt& s) {
+void KernelEmitter::EmitFor(const Stmt& s) {
   if (s->extent == 0) return;
   if (s->for_kind == ForKind::kVectorized && EmitVectorized(s)) return;
   ranges_.Bind(s->var, s->extent);
@@ -145,13 +138,13 @@ void OpenclEmitter::EmitFor(const Stmt& s) {
   ranges_.Unbind(s->var);
 }
 
-void OpenclEmitter::EmitIf(const Stmt& s) {
+void KernelEmitter::EmitIf(const Stmt& s) {
   BeginStatement(s->cond);
   Block(absl::StrCat("if (", Bare(Value(s->cond)), ")"), s->body);
   if (s->else_body != nullptr) Block("else", s->else_body);
 }
 
-void OpenclEmitter::EmitStore(const Stmt& s) {
+void KernelEmitter::EmitStore(const Stmt& s) {
   if (IsPacked(s->buffer->dtype)) {
     Fail(absl::StrCat("stores to ", s->buffer->name, ", whose elements share bytes, by several threads"));
     return;
@@ -161,11 +154,11 @@ void OpenclEmitter::EmitStore(const Stmt& s) {
   Line(absl::StrCat(Element(s->buffer, s->indices), " = ", value, ";"));
 }
 
-void OpenclEmitter::Line(const std::string& text) {
+void KernelEmitter::Line(const std::string& text) {
   absl::StrAppend(&text_, std::string(static_cast<size_t>(2 * indent_), ' '), text, "\n");
 }
 
-void OpenclEmitter::Block(const std::string& head, const Stmt& body) {
+void KernelEmitter::Block(const std::string& head, const Stmt& body) {
   Line(head + " {");
   ++indent_;
   EmitStmt(body);
@@ -175,14 +168,14 @@ void OpenclEmitter::Block(const std::string& head, const Stmt& body) {
 
 // --- values that expressions hold more than once
 
-void OpenclEmitter::BeginStatement(const Expr& e) {
+void KernelEmitter::BeginStatement(const Expr& e) {
   uses_.clear();
   variables_.clear();
   CountUses(e, true);
 }
 
 // Each node's arguments are looked at twice at most, however often it is shared. Indices are left to the compiler.
-void OpenclEmitter::CountUses(const Expr& e, bool always) {
+void KernelEmitter::CountUses(const Expr& e, bool always) {
   Use& use = uses_[e.get()];
   const bool news = use.count++ == 0 || (always && !use.always);
   use.always |= always;
@@ -194,7 +187,7 @@ void OpenclEmitter::CountUses(const Expr& e, bool always) {
 }
 
 // What is not always evaluated may be evaluated all the same, but for loads.
-bool OpenclEmitter::IsKept(const Expr& e) const {
+bool KernelEmitter::IsKept(const Expr& e) const {
   const auto use = uses_.find(e.get());
   if (use == uses_.end() || use->second.count < 2 || e->kind < ExprKind::kLoad) return false;
   if (use->second.always) return true;
@@ -203,7 +196,7 @@ bool OpenclEmitter::IsKept(const Expr& e) const {
   return !loads;
 }
 
-std::string OpenclEmitter::Value(const Expr& e) {
+std::string KernelEmitter::Value(const Expr& e) {
   if (const auto kept = variables_.find(e.get()); kept != variables_.end()) return kept->second;
   std::string text = Node(e);
   if (!IsKept(e)) return text;
@@ -215,25 +208,25 @@ std::string OpenclEmitter::Value(const Expr& e) {
 
 // --- names and elements
 
-std::string OpenclEmitter::Element(const ir::Buffer& buffer, const std::vector<Expr>& indices) {
+std::string KernelEmitter::Element(const ir::Buffer& buffer, const std::vector<Expr>& indices) {
   const Expr flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
   return absl::StrCat(NameOf(buffer.get(), buffer->name), "[", Bare(Value(flat)), "]");
 }
 
-// Ours end in an underscore or a number behind one: no name of OpenCL's does, nor of the prelude's.
-const std::string& OpenclEmitter::NameOf(const void* key, const std::string& wished) {
+// Ours end in an underscore or a number behind one: no name of the languages does, nor of the prelude's.
+const std::string& KernelEmitter::NameOf(const void* key, const std::string& wished) {
   std::string& name = names_[key];
   if (!name.empty()) return name;
   std::string stem;
   for (const char c : wished) stem += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  if (stem.empty() || std::isdigit(static_cast<unsigned char>(stem[0])) != 0) stem.insert(0, "v");
+  if (stem.empty() || std::isdigit(static_cast<unsigned char>(stem[0])) != 0) stem = absl::StrCat("v", stem);
   name = stem + "_";
   for (int i = 2; !taken_.insert(name).second; ++i) name = absl::StrCat(stem, "_", i);
   return name;
 }
 
-std::string OpenclEmitter::Fail(const std::string& what) {
-  if (status_.ok()) status_ = absl::UnimplementedError(absl::StrCat("no OpenCL code for ", what));
+std::string KernelEmitter::Fail(const std::string& what) {
+  if (status_.ok()) status_ = absl::UnimplementedError(absl::StrCat("no ", dialect_.name, " code for ", what));
   return "0";
 }
 

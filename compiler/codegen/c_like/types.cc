@@ -1,5 +1,6 @@
-#include "compiler/codegen/opencl/types.h"
+#include "compiler/codegen/c_like/types.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -79,6 +80,11 @@ std::string ValueType(DType dtype) {
 
 std::string MemoryType(DType dtype) { return dtype == DType::kBool || IsPacked(dtype) ? "uchar" : ValueType(dtype); }
 
+int64_t ElementsOf(const ir::Buffer& array) {
+  const int64_t elements = NumElements(array->shape);
+  return std::max<int64_t>(1, IsPacked(array->dtype) ? BytesOf(array->dtype, elements) : elements);
+}
+
 std::string IntLiteral(int64_t v, DType dtype) {
   if (dtype == DType::kU64) return absl::StrCat(static_cast<uint64_t>(v), "ul");
   if (dtype == DType::kU32) return absl::StrCat(static_cast<uint32_t>(v), "u");
@@ -113,8 +119,12 @@ std::string FloatLiteral(double v, DType dtype) {
 }
 
 std::string Prelude::Add(const std::string& result, const std::string& name, const std::string& text) {
-  if (names_.insert(name).second) absl::StrAppend(&text_, "static inline ", result, " ", name, text);
+  AddText(name, absl::StrCat(dialect_.function, result, " ", name, text));
   return name;
+}
+
+void Prelude::AddText(const std::string& name, const std::string& text) {
+  if (names_.insert(name).second) text_ += text;
 }
 
 std::string Prelude::FloorDiv(const std::string& type) {
@@ -158,8 +168,9 @@ std::string Prelude::FloatMax(const std::string& type) {
 }
 
 std::string Prelude::FloatMod(const std::string& type) {
-  return Add(type, absl::StrCat("temper_mod_", type),
-             absl::Substitute("(const $0 a, const $0 b) { return a - floor(a / b) * b; }\n", type));
+  return Add(
+      type, absl::StrCat("temper_mod_", type),
+      absl::Substitute("(const $0 a, const $0 b) { return a - $1(a / b) * b; }\n", type, dialect_.math("floor", type)));
 }
 
 std::string Prelude::Square(const std::string& type) {
@@ -188,7 +199,7 @@ std::string Prelude::ToUlong(const std::string& float_type) {
 std::string Prelude::Decode(DType narrow) {
   const DTypeInfo& t = Info(narrow);
   const std::string name = absl::StrCat("temper_float_of_", std::string(t.name));
-  if (narrow == DType::kF16) return Add("float", name, "(const ushort x) { return vload_half(0, (const half*)&x); }\n");
+  if (narrow == DType::kF16) return Add("float", name, absl::StrCat("(const ushort x) {", dialect_.from_f16));
   if (narrow == DType::kF8E8M0) return Add("float", name, DecodeE8M0());
   const uint64_t sign_bit = uint64_t{1} << (t.bits - 1), largest = EncodeFloat(narrow, temper::Largest(narrow));
   const int shift = kF32Mantissa - t.mantissa_bits;
@@ -243,8 +254,7 @@ std::string Prelude::Encode(DType narrow, const std::string& float_type, CastMod
       float_type, bits_type, from.bits - 1, Hex((uint64_t{1} << (from.bits - 1)) - 1),
       special(std::numeric_limits<double>::quiet_NaN()));
   if (narrow == DType::kF16) {
-    absl::StrAppend(&text, "  ushort h;\n  vstore_half_rte(x, 0, (half*)&h);\n  return h;\n}\n");
-    return Add(ValueType(narrow), name, text);
+    return Add(ValueType(narrow), name, text + dialect_.to_f16(float_type));
   }
   // To the nearest, ties to even; a carry goes into the exponent by itself.
   const int shift = from.mantissa_bits - t.mantissa_bits;
@@ -275,9 +285,9 @@ std::string Prelude::LoadPacked(DType packed, const std::string& space) {
   const std::string body = t.kind == TypeKind::kSigned
                                ? absl::Substitute("(char)((int)((uint)($0) << $1) >> $1)", low, rest)
                                : absl::Substitute("(uchar)($0 & $1)", low, (1 << t.bits) - 1);
-  return Add(
-      type, absl::StrCat("temper_load_", std::string(t.name), space),
-      absl::Substitute("(const $0uchar* p, const long i) { return $1; }\n", space.empty() ? "" : space + " ", body));
+  const std::string word = space.substr(0, space.find(' '));
+  return Add(type, absl::StrCat("temper_load_", std::string(t.name), word),
+             absl::Substitute("(const $0uchar* p, const long i) { return $1; }\n", space, body));
 }
 
 }  // namespace temper

@@ -1,6 +1,6 @@
-// Vectorised loops whose lanes lie side by side in memory, as OpenCL's vectors. Others stay loops.
+// Vectorised loops whose lanes lie side by side in memory, as vectors. Others stay loops.
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/opencl/emitter.h"
+#include "compiler/codegen/c_like/emitter.h"
 
 namespace temper {
 
@@ -16,7 +16,7 @@ bool HasVectors(DType dtype) { return !IsPacked(dtype) && dtype != DType::kBool;
 
 }  // namespace
 
-std::optional<OpenclEmitter::Lanes> OpenclEmitter::LanesOf(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+std::optional<KernelEmitter::Lanes> KernelEmitter::LanesOf(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                                            const Stmt& loop) {
   const Expr flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
   const std::optional<ir::Linear> linear = ir::AsLinear(flat, {loop->var});
@@ -28,17 +28,29 @@ std::optional<OpenclEmitter::Lanes> OpenclEmitter::LanesOf(const ir::Buffer& buf
   return Lanes{buffer, first, aligned};
 }
 
-std::string OpenclEmitter::Pointer(const Lanes& lanes) {
+const char* KernelEmitter::Space(ir::Scope scope) const {
+  switch (scope) {
+    case ir::Scope::kMemory:
+      return dialect_.global;
+    case ir::Scope::kShared:
+      return dialect_.shared;
+    case ir::Scope::kRegister:
+      break;
+  }
+  return "";
+}
+
+std::string KernelEmitter::Pointer(const Lanes& lanes) {
   return absl::StrCat(NameOf(lanes.buffer.get(), lanes.buffer->name), " + ", Value(lanes.first));
 }
 
-std::string OpenclEmitter::VectorPointer(const Lanes& lanes, int64_t length, bool writes) {
-  return absl::StrCat("*(", AddressSpace(lanes.buffer->scope), writes ? "" : "const ", MemoryType(lanes.buffer->dtype),
-                      length, "*)(", Pointer(lanes), ")");
+std::string KernelEmitter::VectorPointer(const Lanes& lanes, int64_t length, bool writes) {
+  return absl::StrCat("*(", Space(lanes.buffer->scope), writes ? "" : "const ",
+                      dialect_.vector(prelude_, MemoryType(lanes.buffer->dtype), length), "*)(", Pointer(lanes), ")");
 }
 
-std::optional<std::string> OpenclEmitter::VectorValue(const Expr& e, const Stmt& loop) {
-  const std::string type = absl::StrCat(ValueType(e->dtype), loop->extent);
+std::optional<std::string> KernelEmitter::VectorValue(const Expr& e, const Stmt& loop) {
+  const std::string type = dialect_.vector(prelude_, ValueType(e->dtype), loop->extent);
   if (!ir::UsesVar(e, loop->var)) return absl::StrCat("(", type, ")(", Value(e), ")");
   if (e->kind == ExprKind::kLoad) {
     const std::optional<Lanes> lanes = LanesOf(e->buffer, e->args, loop);
@@ -57,7 +69,7 @@ std::optional<std::string> OpenclEmitter::VectorValue(const Expr& e, const Stmt&
   return absl::StrCat("(", *a, " ", op, " ", *b, ")");
 }
 
-bool OpenclEmitter::EmitVectorized(const Stmt& loop) {
+bool KernelEmitter::EmitVectorized(const Stmt& loop) {
   const Stmt& s = loop->body;
   if (!IsVectorLength(loop->extent) || s->kind != ir::StmtKind::kStore || !HasVectors(s->value->dtype)) return false;
   const std::optional<Lanes> lanes = LanesOf(s->buffer, s->indices, loop);

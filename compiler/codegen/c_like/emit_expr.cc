@@ -2,7 +2,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/opencl/emitter.h"
+#include "compiler/codegen/c_like/emitter.h"
 
 namespace temper {
 
@@ -26,7 +26,7 @@ std::string Converted(const std::string& type, const std::string& value) { retur
 
 }  // namespace
 
-bool OpenclEmitter::IsWide(const Expr& e) {
+bool KernelEmitter::IsWide(const Expr& e) {
   if (e->dtype != DType::kI64) return false;
   const auto [known, is_new] = wide_.try_emplace(e.get(), e, true);
   // The answer holds for the whole kernel: a variable has one loop, and so one range.
@@ -34,17 +34,17 @@ bool OpenclEmitter::IsWide(const Expr& e) {
   return known->second.second;
 }
 
-std::string OpenclEmitter::TypeOf(const Expr& e) {
+std::string KernelEmitter::TypeOf(const Expr& e) {
   return e->dtype == DType::kI64 && !IsWide(e) ? "int" : ValueType(e->dtype);
 }
 
-std::string OpenclEmitter::As(const Expr& e, bool wide) {
+std::string KernelEmitter::As(const Expr& e, bool wide) {
   const std::string value = Value(e);
   if (e->dtype != DType::kI64 || IsWide(e) == wide) return value;
   return Converted(wide ? "long" : "int", value);
 }
 
-std::string OpenclEmitter::Node(const Expr& e) {
+std::string KernelEmitter::Node(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kInt:
       return IntLiteral(e->int_value, e->dtype == DType::kI64 && !IsWide(e) ? DType::kI32 : e->dtype);
@@ -89,14 +89,11 @@ std::string OpenclEmitter::Node(const Expr& e) {
 
 // --- memory
 
-std::string OpenclEmitter::Load(const Expr& e) {
+std::string KernelEmitter::Load(const Expr& e) {
   const ir::Buffer& buffer = e->buffer;
   if (IsPacked(e->dtype)) {
     const Expr flat = ranges_.Simplify(ir::FlatIndex(buffer, e->args));
-    std::string space;
-    if (buffer->scope == ir::Scope::kMemory) space = "__global";
-    if (buffer->scope == ir::Scope::kShared) space = "__local";
-    return Call(prelude_.LoadPacked(e->dtype, space), NameOf(buffer.get(), buffer->name), Value(flat));
+    return Call(prelude_.LoadPacked(e->dtype, Space(buffer->scope)), NameOf(buffer.get(), buffer->name), Value(flat));
   }
   const std::string element = Element(buffer, e->args);
   return e->dtype == DType::kBool ? Infix(element, "!=", "0") : element;
@@ -104,14 +101,14 @@ std::string OpenclEmitter::Load(const Expr& e) {
 
 // --- arithmetic
 
-std::string OpenclEmitter::Arithmetic(const Expr& e) {
+std::string KernelEmitter::Arithmetic(const Expr& e) {
   const char* op = e->kind == ExprKind::kAdd ? "+" : e->kind == ExprKind::kSub ? "-" : "*";
   if (!IsFloat(e->dtype)) return IntArithmetic(e, op);
   return Infix(Value(e->args[0]), op, Value(e->args[1]));
 }
 
 // What overflows wraps, which in C unsigned integers alone do.
-std::string OpenclEmitter::IntArithmetic(const Expr& e, const char* op) {
+std::string KernelEmitter::IntArithmetic(const Expr& e, const char* op) {
   const Expr &a = e->args[0], &b = e->args[1];
   switch (e->dtype) {
     case DType::kU32:
@@ -131,7 +128,7 @@ std::string OpenclEmitter::IntArithmetic(const Expr& e, const char* op) {
   }
 }
 
-std::string OpenclEmitter::DivMod(const Expr& e) {
+std::string KernelEmitter::DivMod(const Expr& e) {
   const Expr &a = e->args[0], &b = e->args[1];
   const bool div = e->kind == ExprKind::kDiv;
   if (IsFloat(e->dtype)) {
@@ -156,7 +153,7 @@ std::string OpenclEmitter::DivMod(const Expr& e) {
   return wide && !IsWide(e) ? Converted("int", result) : result;
 }
 
-std::string OpenclEmitter::MinMax(const Expr& e) {
+std::string KernelEmitter::MinMax(const Expr& e) {
   const Expr &a = e->args[0], &b = e->args[1];
   const bool least = e->kind == ExprKind::kMin;
   const std::string type = ValueType(e->dtype);
@@ -169,31 +166,31 @@ std::string OpenclEmitter::MinMax(const Expr& e) {
   return wide == IsWide(e) ? result : Converted(wide ? "int" : "long", result);
 }
 
-std::string OpenclEmitter::Pow(const Expr& e) {
+std::string KernelEmitter::Pow(const Expr& e) {
   const std::string x = Value(e->args[0]), type = ValueType(e->dtype);
   const Expr& y = e->args[1];
   if (y->kind == ExprKind::kFloat) {
     if (y->float_value == 2) return Call(prelude_.Square(type), x);
-    if (y->float_value == 0.5) return Call("sqrt", x);
-    if (y->float_value == -0.5) return Infix(FloatLiteral(1, e->dtype), "/", Call("sqrt", x));
+    if (y->float_value == 0.5) return Call(dialect_.math("sqrt", type), x);
+    if (y->float_value == -0.5) return Infix(FloatLiteral(1, e->dtype), "/", Call(dialect_.math("sqrt", type), x));
     if (y->float_value == -1) return Infix(FloatLiteral(1, e->dtype), "/", x);
   }
-  return Call("pow", x, Value(y));
+  return Call(dialect_.math("pow", type), x, Value(y));
 }
 
-std::string OpenclEmitter::Compare(const Expr& e) {
+std::string KernelEmitter::Compare(const Expr& e) {
   const char* op = e->kind == ExprKind::kLt ? "<" : e->kind == ExprKind::kLe ? "<=" : "==";
   return Infix(Value(e->args[0]), op, Value(e->args[1]));
 }
 
-std::string OpenclEmitter::Select(const Expr& e) {
+std::string KernelEmitter::Select(const Expr& e) {
   const bool wide = IsWide(e);
   return absl::StrCat("(", Value(e->args[0]), " ? ", As(e->args[1], wide), " : ", As(e->args[2], wide), ")");
 }
 
 // --- casts
 
-std::string OpenclEmitter::Cast(const Expr& e) {
+std::string KernelEmitter::Cast(const Expr& e) {
   const DType to = e->dtype;
   DType from = e->args[0]->dtype;
   std::string value = Value(e->args[0]);
@@ -229,7 +226,7 @@ std::string OpenclEmitter::Cast(const Expr& e) {
 
 // --- functions of one argument
 
-std::string OpenclEmitter::Function(const Expr& e) {
+std::string KernelEmitter::Function(const Expr& e) {
   const std::string x = Value(e->args[0]);
   if (!IsFloat(e->dtype)) {
     if (e->kind != ExprKind::kAbs) return Fail(absl::StrCat(std::string(ir::Name(e->kind)), " of integers"));
@@ -241,7 +238,8 @@ std::string OpenclEmitter::Function(const Expr& e) {
   constexpr std::array kFunctions = {"exp",   "log",  "tanh", "erf", "sqrt", "fabs",
                                      "floor", "ceil", "rint", "sin", "cos"};
   static_assert(kFunctions.size() == static_cast<size_t>(ExprKind::kCos) - static_cast<size_t>(ExprKind::kExp) + 1);
-  return Call(kFunctions[static_cast<size_t>(e->kind) - static_cast<size_t>(ExprKind::kExp)], x);
+  const char* function = kFunctions[static_cast<size_t>(e->kind) - static_cast<size_t>(ExprKind::kExp)];
+  return Call(dialect_.math(function, ValueType(e->dtype)), x);
 }
 
 }  // namespace temper

@@ -1,6 +1,6 @@
-// One launch as a kernel function in OpenCL C 1.2. Thread code stays as it is: loops are loops, with a hint where they
-// are to be unrolled, register arrays are private arrays, and a value that an expression holds twice is a variable.
-// Vectorised loops over neighbouring elements are vectors.
+// One launch as a kernel function in a dialect of C. Thread code stays as it is: loops are loops, with a hint where
+// they are to be unrolled, register arrays are private arrays, and a value that an expression holds twice is a
+// variable. Vectorised loops over neighbouring elements are vectors.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/codegen/opencl/types.h"
+#include "compiler/codegen/c_like/dialect.h"
+#include "compiler/codegen/c_like/types.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/simplify.h"
 
 namespace temper {
-
-const char* AddressSpace(ir::Scope scope);  // "__global ", "" of private arrays
 
 // An array that lives around the launches: at so many bytes of the workspace.
 struct WorkspaceArray {
@@ -23,11 +22,12 @@ struct WorkspaceArray {
   int64_t offset;
 };
 
-class OpenclEmitter {
+class KernelEmitter {
  public:
-  // What the kernels of a function call is added to `prelude`. `in_place`: as CodegenInput has it.
-  OpenclEmitter(const ir::Func& func, const std::vector<WorkspaceArray>& workspace, int in_place, Prelude& prelude)
-      : func_(func), workspace_(workspace), in_place_(in_place), prelude_(prelude) {}
+  // What the kernels of a function call is added to `prelude`, whose dialect they have. `in_place`: as CodegenInput has
+  // it.
+  KernelEmitter(const ir::Func& func, const std::vector<WorkspaceArray>& workspace, int in_place, Prelude& prelude)
+      : func_(func), workspace_(workspace), in_place_(in_place), prelude_(prelude), dialect_(prelude.dialect()) {}
   // The function `name`, whose arguments are the parameters in order and, if there is any, the workspace.
   // kUnimplemented names what there is no code for.
   absl::StatusOr<std::string> Emit(const ir::Launch& launch, const std::string& name);
@@ -35,8 +35,9 @@ class OpenclEmitter {
  private:
   // --- statements
   void EmitArguments();
-  void EmitArray(const ir::Buffer& buffer);
-  void EmitIds(const std::vector<ir::Stmt>& loops, const char* function);
+  void EmitSharedArrays(const ir::Launch& launch);
+  void EmitRegisterArray(const ir::Buffer& buffer);
+  void EmitIds(const std::vector<ir::Stmt>& loops, std::string (*id)(int axis));
   void EmitStmt(const ir::Stmt& s);
   void EmitFor(const ir::Stmt& s);
   void EmitIf(const ir::Stmt& s);
@@ -52,6 +53,7 @@ class OpenclEmitter {
   };
   // None unless they lie side by side.
   std::optional<Lanes> LanesOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, const ir::Stmt& loop);
+  const char* Space(ir::Scope scope) const;  // of pointers to it
   std::string Pointer(const Lanes& lanes);
   std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
   std::optional<std::string> VectorValue(const ir::Expr& e, const ir::Stmt& loop);
@@ -92,11 +94,12 @@ class OpenclEmitter {
   const std::vector<WorkspaceArray>& workspace_;
   const int in_place_;
   Prelude& prelude_;
+  const Dialect& dialect_;
 
   absl::Status status_;
   std::string text_;
   int indent_ = 0;
-  std::string fence_;
+  std::string barrier_;
   ir::Simplifier ranges_;
   std::unordered_map<const void*, std::string> names_;  // of variables and arrays
   std::set<std::string> taken_;

@@ -1,0 +1,16 @@
+// A GPU of NVIDIA's.
+#pragma once
+
+#include "measure_worker/backend.h"
+
+namespace temper::worker {
+
+// As BackendDef has them. The number follows "cuda:"; without one it is the first GPU. The wish "host" means the GPU's
+// own architecture and limits. Describing and locking take none of its memory; the lock goes by its UUID.
+absl::Status SelectCuda(std::string_view which, DeviceSpec& spec);
+absl::StatusOr<DeviceReport> DescribeCuda(const DeviceSpec& spec, std::string_view target);
+std::unique_ptr<DeviceLock> LockCuda(const DeviceSpec& spec);
+absl::StatusOr<std::unique_ptr<Device>> OpenCuda(const DeviceSpec& spec);
+std::string WatchCuda(const DeviceSpec& spec);
+
+}  // namespace temper::worker

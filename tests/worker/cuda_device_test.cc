@@ -1,0 +1,215 @@
+// The worker's CUDA backend, and packages' launches, on a driver that plays GPUs on the host
+// (tests/driver/fake_cuda.h).
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/temporary_directory.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/cuda/code.h"
+#include "compiler/codegen/cuda/generator.h"
+#include "compiler/codegen/package_programs.h"
+#include "include/temper/model.h"
+#include "measure_worker/backend.h"
+#include "tests/driver/fake_cuda.h"
+
+namespace temper::worker {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kFake[] = TEMPER_BINARY_DIR "/tests/libfake_cuda.so";
+constexpr size_t kElements = 96;
+constexpr int64_t kBytes = kElements * sizeof(float);
+
+std::string CodeOf(std::vector<std::string> functions, size_t parameters, int64_t workspace_bytes = 0,
+                   const std::string& arch = "sm_90") {
+  CudaCode code{.arch = arch, .nvrtc = {12, 9}, .images = {{"cubin", "fake " + arch}}, .kernels = {}};
+  CudaKernel kernel{.parameter_bytes = std::vector<int64_t>(parameters, kBytes), .workspace_bytes = workspace_bytes};
+  for (const std::string& function : functions) {
+    kernel.launches.push_back({.function = function, .groups = {kElements / 32, 1, 1}, .threads = {32, 1, 1}});
+    code.images[0].bytes += " " + function;
+  }
+  code.kernels.emplace_back("kernel", kernel);
+  return WriteCudaCode(code);
+}
+
+std::vector<float> Counted(float from) {
+  std::vector<float> values(kElements);
+  for (float& value : values) value = from++;
+  return values;
+}
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("TEMPER_CUDA", kFake, 1);
+    setenv("TEMPER_NVML", kFake, 1);
+    setenv("FAKE_CUDA_GPUS", "2", 1);
+    void* library = dlopen(kFake, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    state_ = reinterpret_cast<fake_cuda::StateFn>(dlsym(library, "fake_cuda_state"))();
+    device_ = def_.open(spec_).value();
+    const absl::Status used = device_->Use(*ParseTarget("cuda:sm_90"));
+    ASSERT_TRUE(used.ok()) << used;
+    kept_ = state_->allocations.size();
+  }
+  void TearDown() override {
+    device_.reset();
+    EXPECT_EQ(state_->allocations.size(), kept_) << "memory was not given back";
+    EXPECT_EQ(state_->pushed, 0);
+  }
+
+  // Arrays of kElements floats.
+  std::unique_ptr<Block> Arrays(size_t count) {
+    return device_->AllocateGuarded(std::vector<int64_t>(count, kBytes)).value();
+  }
+  static Arguments AddressesOf(const Block& block) {
+    Arguments arguments;
+    for (size_t i = 0; i < block.arrays(); ++i) arguments.push_back(block.address(i));
+    return arguments;
+  }
+  static std::vector<float> Read(const Block& block, size_t array) {
+    const auto* data = static_cast<const float*>(block.Read(array).value());
+    return {data, data + kElements};
+  }
+
+  const DeviceSpec spec_ = ParseDeviceSpec("cuda:0").value();
+  const BackendDef& def_ = *FindBackend("cuda");
+  fake_cuda::State* state_ = nullptr;
+  std::unique_ptr<Device> device_;
+  size_t kept_ = 0;
+};
+
+TEST_F(CudaDeviceTest, SaysWhatItIs) {
+  const absl::StatusOr<DeviceReport> report = def_.describe(spec_, "host");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->fingerprint, "Fake GPU 0, sm_90, 1024 MiB, driver 575.57.08 for CUDA 12.9");
+  EXPECT_EQ(report->target, "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=132");
+  EXPECT_EQ(def_.watch(spec_), "1980 MHz, memory 2619 MHz, 45 C, 1024 MiB free");
+  EXPECT_EQ(def_.watch(ParseDeviceSpec("cuda:7").value()), "");
+}
+
+TEST_F(CudaDeviceTest, RefusesInOneLineWhatItDoesNotRun) {
+  for (const char* target : {"cuda:sm_100", "cuda:sm_100a", "opencl", "llvm", "cuda -arch=sm_90 -local=400000"}) {
+    const absl::Status status = def_.describe(spec_, target).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << target << ": " << status;
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
+  }
+  EXPECT_TRUE(def_.describe(spec_, "cuda:sm_80").ok()) << "by its PTX";
+  EXPECT_THAT(std::string(def_.describe(ParseDeviceSpec("cuda:2").value(), "host").status().message()),
+              HasSubstr("there is no GPU 2: they are numbered from 0 to 1"));
+  for (const char* text : {"cuda:", "cuda:x", "cuda:-1", "cuda:0,1"}) EXPECT_FALSE(ParseDeviceSpec(text).ok()) << text;
+}
+
+TEST_F(CudaDeviceTest, EachGpuHasALockOfItsOwn) {
+  const TemporaryDirectory folder = TemporaryDirectory::Make().value();
+  setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  const auto lock = [&](const char* device) {
+    DeviceSpec spec = ParseDeviceSpec(device).value();
+    spec.cores = {0};
+    return def_.lock(spec);
+  };
+  const auto first = lock("cuda"), same = lock("cuda:0"), other = lock("cuda:1");
+  ASSERT_TRUE(first->Acquire([] { return false; }));
+  EXPECT_FALSE(same->Acquire([] { return true; }));
+  EXPECT_TRUE(other->Acquire([] { return true; })) << "cores are no GPU's";
+  first->Release();
+  EXPECT_TRUE(same->Acquire([] { return true; }));
+}
+
+TEST_F(CudaDeviceTest, KernelsRunAndAreTimed) {
+  const std::unique_ptr<Code> code = device_->Load({CodeOf({"add"}, 3), {}}).value();
+  const std::unique_ptr<Block> arrays = Arrays(3);
+  ASSERT_TRUE(arrays->Write(0, Counted(0).data()).ok());
+  ASSERT_TRUE(arrays->Write(1, Counted(100).data()).ok());
+  const absl::StatusOr<double> seconds = device_->Launch(*code, AddressesOf(*arrays), nullptr);
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  EXPECT_GT(*seconds, 0);
+  for (size_t i = 0; i < kElements; ++i) EXPECT_EQ(Read(*arrays, 2)[i], 100 + 2 * static_cast<float>(i));
+  EXPECT_TRUE(arrays->CheckEdges().ok());
+
+  state_->launches.clear();
+  const std::vector<Arguments> turns{AddressesOf(*arrays), AddressesOf(*arrays)};
+  size_t next = 1;
+  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0);
+  EXPECT_EQ(next, 0u);
+  EXPECT_EQ(state_->launches.size(), 5u);
+}
+
+TEST_F(CudaDeviceTest, LaunchesOfAKernelShareItsWorkspace) {
+  const std::unique_ptr<Code> code = device_->Load({CodeOf({"stage", "unstage"}, 2, kBytes), {}}).value();
+  EXPECT_EQ(code->scratch_bytes, kBytes);
+  const std::unique_ptr<Block> arrays = Arrays(2), scratch = Arrays(1);
+  ASSERT_TRUE(arrays->Write(0, Counted(7).data()).ok());
+  ASSERT_TRUE(device_->Launch(*code, AddressesOf(*arrays), scratch->address(0)).ok());
+  EXPECT_EQ(Read(*arrays, 1), Counted(7));
+}
+
+TEST_F(CudaDeviceTest, AKernelThatLeavesItsOutputIsFound) {
+  const std::unique_ptr<Code> code = device_->Load({CodeOf({"overrun"}, 2), {}}).value();
+  const std::unique_ptr<Block> arrays = Arrays(2);
+  ASSERT_TRUE(device_->Launch(*code, AddressesOf(*arrays), nullptr).ok());
+  EXPECT_TRUE(absl::IsDataLoss(arrays->CheckEdges()));
+  ASSERT_TRUE(arrays->Fill(0).ok());
+  EXPECT_TRUE(arrays->CheckEdges().ok()) << "edges are mended";
+}
+
+TEST_F(CudaDeviceTest, TheCacheIsEvictedByMemoryTwiceItsSize) {
+  device_->Evict();
+  int64_t most = 0;
+  for (const auto& [address, bytes] : state_->allocations) most = std::max(most, bytes);
+  EXPECT_EQ(most, 2 * device_->caches().shared);
+  EXPECT_EQ(device_->caches().shared, 50 << 20);
+  device_->Trim();
+  EXPECT_EQ(state_->allocations.size(), kept_);
+}
+
+TEST_F(CudaDeviceTest, MemoryThatOthersHoldIsTold) {
+  const int64_t free = std::exchange(state_->free_bytes, 1 << 20);
+  const absl::Status status = device_->AllocatePacked(std::vector<int64_t>{2 << 20}, nullptr).status();
+  state_->free_bytes = free;
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 of 1024 MiB are free"));
+}
+
+TEST_F(CudaDeviceTest, PackagesRunOnIt) {
+  const std::string code = CodeOf({"add"}, 3);
+  std::vector<float> a = Counted(0), b = Counted(1), sum(kElements);
+  std::vector<void*> args{a.data(), b.data(), sum.data()};
+  const temper_call call = {args.data(), nullptr, nullptr, nullptr, nullptr};
+  for (int i = 0; i < 2; ++i) {
+    std::ranges::fill(sum, 0);
+    ASSERT_EQ(LaunchByCuda(code.data(), std::ssize(code), "kernel", &call), TEMPER_OK) << LatestLaunchError();
+    for (size_t e = 0; e < kElements; ++e) EXPECT_EQ(sum[e], 1 + 2 * static_cast<float>(e));
+  }
+  EXPECT_EQ(LatestLaunchError(), "");
+  EXPECT_EQ(state_->modules, 1) << "loaded once";
+  kept_ = state_->allocations.size();  // a package's memory stays
+
+  EXPECT_EQ(LaunchByCuda(code.data(), std::ssize(code), "other", &call), TEMPER_NO_PACKAGE);
+  const std::string foreign = CodeOf({"add"}, 3, 0, "sm_100");
+  EXPECT_EQ(LaunchByCuda(foreign.data(), std::ssize(foreign), "kernel", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(LatestLaunchError(), "the code is for sm_100, and Fake GPU 0 is sm_90: compile for cuda:sm_90");
+  EXPECT_EQ(LaunchByCuda("rubbish", 7, "kernel", &call), TEMPER_NO_PACKAGE);
+}
+
+TEST(CudaDeviceDeathTest, AKernelThatLeavesItsMemoryEndsTheChild) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("TEMPER_CUDA", kFake, 1);
+  const auto run = [] {
+    const std::unique_ptr<Device> device = FindBackend("cuda")->open(ParseDeviceSpec("cuda:0").value()).value();
+    const std::unique_ptr<Code> code = device->Load({CodeOf({"leave_memory"}, 1), {}}).value();
+    device->Launch(*code, {}, nullptr).IgnoreError();
+  };
+  EXPECT_EXIT(run(), ::testing::KilledBySignal(SIGABRT), "a kernel left its memory");
+}
+
+}  // namespace
+}  // namespace temper::worker

@@ -54,9 +54,9 @@ def model_file(model: Any) -> Iterator[str]:
         model = model.SerializeToString()
     if isinstance(model, bytes):
         with tempfile.TemporaryDirectory(prefix="temper-") as folder:
-            path = Path(folder) / "model.onnx"
-            path.write_bytes(model)
-            yield str(path)
+            file = Path(folder) / "model.onnx"
+            file.write_bytes(model)
+            yield str(file)
     elif isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
         yield os.path.join(".", path) if path.startswith("-") else path

@@ -53,11 +53,11 @@ class Package:
         target = str(self.manifest.get("target", ""))
         if not target.startswith("llvm"):
             raise PackageError(f"{self.path} is for {target or 'no known target'}: only packages for CPUs run in Python")
-        path = self.path / self.manifest["library"]
+        library = self.path / self.manifest["library"]
         try:
-            self.library = Library(_open(path), self.manifest["prefix"] or "temper_model")
+            self.library = Library(_open(library), self.manifest["prefix"] or "temper_model")
         except AttributeError as error:
-            raise PackageError(f"{path} is not a model of Temper's: {error}") from None
+            raise PackageError(f"{library} is not a model of Temper's: {error}") from None
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

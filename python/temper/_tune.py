@@ -47,7 +47,7 @@ class Progress:
         if self.kernels_ms > 0:
             text += f", kernels {self.kernels_ms:.3f} ms"
             if self.untuned_ms > 0:
-                text += f" ({self.untuned_ms / self.kernels_ms:.2f}x)"
+                text += f" (untuned {self.untuned_ms:.3f} ms)"
         if self.eta_s > 0:
             text += f", {self.eta_s:.0f} s left"
         return text

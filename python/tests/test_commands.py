@@ -158,14 +158,14 @@ def test_a_terminal_gets_one_line_that_is_drawn_over(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "120")
     display = _tune._display(True)
     display.show(event())
     display.show(event(done=1, state="done", eta_s=0))
     display.close()
     first, second = terminal.getvalue().split("\r")[1:]
     assert "█" * 10 + "░" * 10 in first
-    assert "running  50 %, 40 trials (2 failed), kernels 2.000 ms (1.50x), 7 s left" in first
+    assert "running  50 %, 40 trials (2 failed), kernels 2.000 ms (untuned 3.000 ms), 7 s left" in first
     assert "█" * 20 + " done 100 %" in second and second.endswith("\n") and terminal.getvalue().count("\n") == 1
 
 

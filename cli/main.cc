@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 #include "proto/channel.h"
 
 namespace temper {
@@ -13,14 +14,26 @@ constexpr AddCommand kCommands[] = {AddTune,   AddCompile, AddLock,     AddDiff,
                                     AddTasks,  AddExplain, AddPretrain, AddDb,    AddDevices, AddJobs,    AddWatch,
                                     AddCancel, AddDevice,  AddToken,    AddAudit, AddDrain,   AddUndrain, AddPriority};
 
+// One line, for people or for a program that wants the kind of the error too.
+void Tell(const absl::Status& error, bool json) {
+  const std::string message(error.message());
+  if (json) {
+    const std::string line = JsonText({{"code", absl::StatusCodeToString(error.code())}, {"error", message}});
+    std::fprintf(stderr, "%s\n", line.c_str());
+  } else {
+    std::fprintf(stderr, "temper: %s\n", message.c_str());
+  }
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
   app.require_subcommand(1);
   app.footer(
       "Example:\n  temper tune model.onnx --time-budget 2m && temper compile model.onnx -o package && temper bench "
       "package");
-  bool verbose = false;
+  bool verbose = false, json_errors = false;
   app.add_flag("-v,--verbose", verbose, "log what happens (TEMPER_LOG sets the level)");
+  app.add_flag("--json-errors", json_errors, "an error is a JSON object on stderr: its code and its line");
   app.fallthrough();
   Action action;
   for (AddCommand add : kCommands) add(app, &action);
@@ -36,7 +49,7 @@ int Main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   absl::Status status = action();
   if (status.ok()) return 0;
-  std::fprintf(stderr, "temper: %s\n", std::string(status.message()).c_str());
+  Tell(status, json_errors);
   return 1;
 }
 

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # Installs what is missing of deploy/packages.txt, after saying so; for test and bench, fetches NVRTC into $BUILD/nvrtc.
-# usage: deploy/setup.sh NEED ...      NEED: build, test, demo, bench, run or opencl (the second column of the list)
+# usage: deploy/setup.sh [--check] NEED ...      NEED: build, test, demo, bench, run or opencl (the second column of the list)
+# --check installs and fetches nothing: on a Debian 12 that lacks some packages it says so in one line and fails.
 set -euo pipefail
 list=$(dirname "$0")/packages.txt
-[ $# -gt 0 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
+check=no
+if [ "$1" = --check ]; then check=yes; shift; fi
 
-wanted=$(awk -v needs=" $* " '!/^#/ && NF == 2 && index(needs, " " $2 " ") {print $1}' "$list")
+wanted=$(awk -v needs=" $* " '!/^#/ && NF == 2 {
+  count = split($2, who, ",")
+  for (i = 1; i <= count; ++i) if (index(needs, " " who[i] " ")) { print $1; next }
+}' "$list")
 missing=()
 for package in $wanted; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || missing+=("$package")
@@ -28,13 +34,18 @@ fetch_nvrtc() {
   rm -f "$folder.log"
 }
 finish() {
-  case " $needs " in *" test "* | *" bench "*) fetch_nvrtc ;; esac
+  case "$check $needs " in "no "*" test "* | "no "*" bench "*) fetch_nvrtc ;; esac
   exit 0
 }
-needs=$*
+needs=" $*"
 [ ${#missing[@]} -gt 0 ] || finish
 
 . /etc/os-release 2>/dev/null || true
+if [ $check = yes ]; then
+  [ "${ID:-}" = debian ] && [ "${VERSION_ID:-}" = 12 ] || exit 0  # the packages have other names there
+  echo "temper: ${#missing[@]} Debian packages are missing; deploy/setup.sh $* installs them: ${missing[*]}"
+  exit 1
+fi
 if [ "${ID:-}" != debian ] || [ "${VERSION_ID:-}" != 12 ]; then
   echo "temper: this is not Debian 12, so nothing is installed for you. Needed, by Debian's names (see deploy/packages.txt):" >&2
   printf '  %s\n' "${missing[@]}" >&2

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/json_line.h"
 
 namespace temper {
 namespace {
@@ -114,6 +115,11 @@ absl::Status Put(const Options& o, const std::vector<Record>& records) {
     TEMPER_ASSIGN_OR_RETURN(ids, store->Import(records));
   }
   const auto known = std::count(ids.begin(), ids.end(), 0);
+  if (o.json) {
+    const nlohmann::ordered_json said = {{"added", ids.size() - known}, {"known", known}};
+    std::printf("%s\n", JsonText(said).c_str());
+    return absl::OkStatus();
+  }
   std::printf("%zu records added", ids.size() - known);
   if (known > 0) std::printf(", %td were there already", known);
   std::printf("\n");
@@ -195,6 +201,8 @@ void AddDb(CLI::App& app, Action* action) {
   imports->add_option("files", o->files, "FILE.jsonl ...")->required();
   CLI::App* merge = add("merge", "add the records of other databases", "merge other.db --db mine.db", Merge);
   merge->add_option("files", o->files, "FILE.db ...")->required();
+  for (CLI::App* command : {imports, merge})
+    command->add_flag("--json", o->json, "say how many records were added as a JSON object");
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
   exports->add_option("file", o->files, "FILE.jsonl (default: standard output)")->expected(1);
   exports->add_option("--snapshot", o->snapshot, "instead a copy of the database as it is now, in one file: FILE.db");

@@ -22,6 +22,7 @@ struct LockOptions {
   RecordOptions records;
   std::string output;
   double min_coverage = 0;
+  bool json = false;
 };
 
 absl::StatusOr<LockEntry> EntryOf(const BuildPlan& plan, const ModelOptions& model) {
@@ -68,6 +69,16 @@ absl::Status WriteEntry(const LockOptions& o) {
   const std::string digest = entry.digest;
   PutEntry(lock, std::move(entry));
   TEMPER_RETURN_IF_ERROR(WriteLock(lock, o.output));
+  if (o.json) {
+    const nlohmann::ordered_json said = {{"lock", o.output},
+                                         {"target", Text(plan.target)},
+                                         {"kernels", plan.kernels.size()},
+                                         {"coverage", CoverageOf(plan.kernels)},
+                                         {"digest", digest},
+                                         {"targets", lock.entries.size()}};
+    std::printf("%s\n", JsonText(said).c_str());
+    return absl::OkStatus();
+  }
   std::printf("%s: %zu kernels for %s, %.1f %% of the time in kernels that were measured; digest %s; targets: %zu\n",
               o.output.c_str(), plan.kernels.size(), plan.target.name().c_str(), 100 * CoverageOf(plan.kernels),
               digest.substr(0, 12).c_str(), lock.entries.size());
@@ -159,6 +170,7 @@ void AddLock(CLI::App& app, Action* action) {
                    "fail where less than this part of the model's time, such as 0.9, is in kernels that were measured")
       ->check(CLI::Range(0.0, 1.0));
   command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->add_flag("--json", o->json, "say what was locked as a JSON object");
   command->footer(
       "Example:\n  temper lock resnet50.onnx --device epyc-zen5 -o resnet50.lock && temper lock resnet50.onnx --target "
       "llvm:haswell -o resnet50.lock");

@@ -29,7 +29,7 @@ struct Options {
   int priority = 0;
   int trials = 0, trials_per_task = 0, early_stopping = 0, early_stopping_model = 0;
   uint64_t seed = 0;
-  bool revalidate = false, no_booster = false;
+  bool revalidate = false, no_booster = false, events = false;
 };
 
 // "0.5%" as 0.005.
@@ -103,6 +103,12 @@ absl::Status Write(const TuneReport& report, const std::string& path) {
   return absl::OkStatus();
 }
 
+// At once: a program waits for it.
+void PrintLine(const nlohmann::ordered_json& json) {
+  std::printf("%s\n", JsonText(json).c_str());
+  std::fflush(stdout);
+}
+
 absl::Status Tune(Options o) {
   const absl::Duration start = Clock::System().Monotonic();
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
@@ -147,7 +153,11 @@ absl::Status Tune(Options o) {
       job,
       [&](const v1::JobEvent& event) {
         view.Apply(event);
-        progress.Show(view, false);
+        if (o.events) {
+          PrintLine(EventJson(view, job));
+        } else {
+          progress.Show(view, false);
+        }
         return true;
       },
       local ? absl::Seconds(1) : absl::Seconds(10), &stop);
@@ -156,6 +166,7 @@ absl::Status Tune(Options o) {
       (void)client->CancelJob(job);  // the server may be gone already; its records are safe either way
       return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
     }
+    if (o.events) return absl::OkStatus();
     std::printf(
         "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
         "%s` ends it\n",
@@ -168,18 +179,19 @@ absl::Status Tune(Options o) {
     return absl::AbortedError(absl::StrCat(broken, "; what was measured is kept, the same command goes on from there"));
   }
   TEMPER_RETURN_IF_ERROR(watched);
-  progress.Show(view, true);
+  if (!o.events) progress.Show(view, true);
   client.reset();  // its connection first: the server waits for open ones
   fleet.worker.reset();
   fleet.server.reset();
   const TuneReport report{name, o.records.device, view, seconds()};
   if (!o.json.empty()) TEMPER_RETURN_IF_ERROR(Write(report, o.json));
+  if (o.events) PrintLine({{"report", report.Json()}});
   if (view.latest.state() != "done") {
     return absl::AbortedError(
         absl::StrCat("job ", job, " ", view.latest.state(), ": ", view.latest.reason(),
                      view.latest.state() == "abandoned" ? "; tune again to go on from there" : ""));
   }
-  report.Print(stdout, o.revalidate);
+  if (!o.events) report.Print(stdout, o.revalidate);
   return absl::OkStatus();
 }
 
@@ -217,6 +229,8 @@ void AddTune(CLI::App& app, Action* action) {
       ->check(CLI::Range(-10, 10));
   command->add_option("--seed", o->seed, "seed of the search");
   command->add_option("--json", o->json, "write a report to FILE");
+  command->add_flag("--events", o->events,
+                    "for programs: progress as JSON objects, one a line on standard output; the last has the report");
   command->footer(
       "Examples:\n  temper tune model.onnx --time-budget 2m\n  temper tune model.onnx --server tuner:9190 --device "
       "epyc-zen5 --trials 2000");

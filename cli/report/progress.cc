@@ -89,7 +89,40 @@ double Done(const v1::JobEvent& event) {
   return event.eta_s() > 0 && all_s > 0 ? event.elapsed_s() / all_s : 1;
 }
 
+// What the tasks come to. Of alternatives, what they would replace counts.
+struct Sums {
+  double best_s = 0, untuned_s = 0;
+  int64_t failed = 0;
+};
+Sums SumUp(const JobView& view) {
+  Sums sums;
+  for (const auto& [id, task] : view.tasks) {
+    sums.best_s += TaskSeconds(task);
+    if (!task.alternative()) sums.untuned_s += task.weight() * task.default_s();
+  }
+  for (const auto& [name, count] : view.outcomes) sums.failed += name == "ok" || name == "raced_out" ? 0 : count;
+  return sums;
+}
+
 }  // namespace
+
+nlohmann::ordered_json EventJson(const JobView& view, int64_t job) {
+  const v1::JobEvent& event = view.latest;
+  const Sums sums = SumUp(view);
+  nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
+  for (const std::string& warning : event.warnings()) warnings.push_back(warning);
+  return {{"job", job},
+          {"state", event.state()},
+          {"elapsed_s", event.elapsed_s()},
+          {"eta_s", event.eta_s()},
+          {"done", std::clamp(Done(event), 0.0, 1.0)},
+          {"trials", event.trials()},
+          {"failed", sums.failed},
+          {"kernels_ms", sums.best_s * 1e3},
+          {"untuned_ms", sums.untuned_s * 1e3},
+          {"expected_gain_ms", event.expected_gain_s() * 1e3},
+          {"warnings", warnings}};
+}
 
 void JobView::Apply(const v1::JobEvent& event) {
   latest = event;
@@ -122,16 +155,10 @@ bool Progress::Line(const JobView& view) {
     return true;
   }
   if (view.latest.trials() == 0 && state != "done") return false;
-  double best = 0, untuned = 0;
-  for (const auto& [id, task] : view.tasks) {
-    best += TaskSeconds(task);
-    if (!task.alternative()) untuned += task.weight() * task.default_s();
-  }
-  int64_t failed = 0;
-  for (const auto& [name, count] : view.outcomes) failed += name == "ok" || name == "raced_out" ? 0 : count;
+  const Sums sums = SumUp(view);
   absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(),
-                state, view.latest.trials(), failed, best * 1e3, untuned * 1e3);
-  absl::FPrintF(out_, "%s", Outlook(view.latest, best));
+                state, view.latest.trials(), sums.failed, sums.best_s * 1e3, sums.untuned_s * 1e3);
+  absl::FPrintF(out_, "%s", Outlook(view.latest, sums.best_s));
   for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
   absl::FPrintF(out_, "\n");
   std::fflush(out_);

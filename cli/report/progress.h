@@ -1,8 +1,10 @@
-// A job's progress for people: a live table on a terminal, a plain line now and then elsewhere. Not thread-safe.
+// A job's progress: a live table on a terminal, a plain line now and then elsewhere, or JSON for programs. Not
+// thread-safe.
 #pragma once
 
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/time/time.h"
@@ -17,6 +19,10 @@ struct JobView {
   std::map<std::string, int64_t> outcomes;  // "ok" and failure classes, this job
   void Apply(const v1::JobEvent& event);
 };
+
+// The numbers of the plain line: "job", "state", "elapsed_s", "eta_s" (0: not known), "done" (the share of the search,
+// from 0 to 1), "trials", "failed", "kernels_ms", "untuned_ms" (0: not measured yet), "expected_gain_ms", "warnings".
+nlohmann::ordered_json EventJson(const JobView& view, int64_t job);
 
 class Progress {
  public:

@@ -123,6 +123,11 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
     EXPECT_EQ(result.code, 1) << arguments;
     EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << arguments << ": " << result.out;
   }
+  const Result for_programs = Temper("compile " + dir_ + "/none.onnx --json-errors -o " + dir_ + "/p");
+  EXPECT_EQ(for_programs.code, 1);
+  ASSERT_EQ(for_programs.Lines().size(), 1u) << for_programs.out;
+  EXPECT_EQ(for_programs.Lines()[0]["code"], "NOT_FOUND");
+  EXPECT_EQ(for_programs.Lines()[0]["error"], dir_ + "/none.onnx: no such file");
   EXPECT_EQ(Temper("nonsense").code, 2);
   EXPECT_EQ(Temper("compile").code, 2);
 }
@@ -170,6 +175,20 @@ TEST_F(CliTest, ASecondTuneGoesOnAndRepeatsNothing) {
   Result compiled = Temper("compile " + model_ + " --db " + db + " -o " + dir_ + "/package");
   ASSERT_EQ(compiled.code, 0) << compiled.out;
   EXPECT_NE(Manifest("package")["tuned"], report["kept_default"]) << "as its end-to-end measurement said";
+}
+
+TEST_F(CliTest, ProgramsReadHowFarATuneIs) {
+  const Result tuned = Temper("tune " + model_ + " --db " + dir_ + "/records.db --trials 2 --events");
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  const std::vector<nlohmann::json> lines = tuned.Lines();
+  EXPECT_EQ(std::count(tuned.out.begin(), tuned.out.end(), '\n'), std::ssize(lines)) << tuned.out;
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_EQ(lines.back()["report"]["state"], "done");
+  const nlohmann::json& last = lines[lines.size() - 2];
+  EXPECT_EQ(last["state"], "done");
+  EXPECT_EQ(last["trials"], lines.back()["report"]["trials"]);
+  EXPECT_GT(last["untuned_ms"], 0);
+  EXPECT_GT(last["job"], 0);
 }
 
 TEST_F(CliTest, ATuneWithoutAnotherLimitEndsWhereLittleIsToBeGained) {

@@ -37,6 +37,14 @@ TEST_F(DbTest, ListsByOutcomeAndNamesThoseThatThereAre) {
   EXPECT_NE(refused.out.find("no outcome 'great'; there are: ok, "), std::string::npos) << refused.out;
 }
 
+TEST_F(DbTest, SaysForProgramsWhatWasMerged) {
+  for (const int added : {10, 0}) {
+    const Result merged = Temper("db merge " + db_ + " --json --db " + dir_ + "/other.db");
+    ASSERT_EQ(merged.Lines().size(), 1u) << merged.out;
+    EXPECT_EQ(merged.Lines()[0], nlohmann::json({{"added", added}, {"known", 10 - added}}));
+  }
+}
+
 TEST_F(DbTest, PrunesOnlyWhatItIsTold) {
   EXPECT_TRUE(IsOneLine(Temper("db prune --db " + db_)));
   EXPECT_EQ(Temper("db prune --keep-records 2 --dry-run --db " + db_).out,

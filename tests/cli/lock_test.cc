@@ -138,6 +138,16 @@ TEST_F(LockTest, TheSameLockGivesTheSameBytesWhateverTheDatabaseHolds) {
 }
 
 // What is known of a choice is no part of it.
+TEST_F(LockTest, SaysForProgramsWhatWasLocked) {
+  const Result said = Temper("lock " + model_ + " --untuned --json -o " + lock_);
+  ASSERT_EQ(said.Lines().size(), 1u) << said.out;
+  const absl::StatusOr<Lock> lock = ReadLock(lock_);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_EQ(said.Lines()[0]["digest"], lock->entries.at(0).digest);
+  EXPECT_EQ(said.Lines()[0]["kernels"], lock->entries.at(0).pins.kernels.size());
+  EXPECT_EQ(said.Lines()[0]["coverage"], 0);
+}
+
 TEST_F(LockTest, EvidenceChangesNoByte) {
   MakeLock("--untuned");
   Record record = RecordOfAnotherConfig("here", 2);

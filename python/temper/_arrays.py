@@ -1,0 +1,100 @@
+"""Arrays as compiled models take them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._errors import InputError
+
+ALIGNMENT = 64  # of buffers that a model uses in place
+
+# By ONNX's TensorProto.DataType: Temper's name, ONNX's, the bits of an element, NumPy's type, ml_dtypes' type.
+_TYPES: dict[int, tuple[str, str, int, str, str]] = {
+    1: ("f32", "float", 32, "float32", ""),
+    2: ("u8", "uint8", 8, "uint8", ""),
+    3: ("i8", "int8", 8, "int8", ""),
+    4: ("u16", "uint16", 16, "uint16", ""),
+    5: ("i16", "int16", 16, "int16", ""),
+    6: ("i32", "int32", 32, "int32", ""),
+    7: ("i64", "int64", 64, "int64", ""),
+    9: ("bool", "bool", 8, "bool", ""),
+    10: ("f16", "float16", 16, "float16", ""),
+    11: ("f64", "double", 64, "float64", ""),
+    12: ("u32", "uint32", 32, "uint32", ""),
+    13: ("u64", "uint64", 64, "uint64", ""),
+    16: ("bf16", "bfloat16", 16, "uint16", "bfloat16"),
+    17: ("f8e4m3fn", "float8e4m3fn", 8, "uint8", "float8_e4m3fn"),
+    18: ("f8e4m3fnuz", "float8e4m3fnuz", 8, "uint8", "float8_e4m3fnuz"),
+    19: ("f8e5m2", "float8e5m2", 8, "uint8", "float8_e5m2"),
+    20: ("f8e5m2fnuz", "float8e5m2fnuz", 8, "uint8", "float8_e5m2fnuz"),
+    21: ("u4", "uint4", 4, "uint8", ""),
+    22: ("i4", "int4", 4, "uint8", ""),
+    23: ("f4e2m1", "float4e2m1", 4, "uint8", ""),
+    24: ("f8e8m0", "float8e8m0", 8, "uint8", "float8_e8m0fnu"),
+    25: ("u2", "uint2", 2, "uint8", ""),
+    26: ("i2", "int2", 2, "uint8", ""),
+}
+
+
+class Port:
+    """An input or output of a model.
+
+    `shape` and `dtype` are those of its array. NumPy has no bfloat16 and no 8-bit floats: their arrays are ml_dtypes'
+    where that is installed, and otherwise of unsigned integers with the same bits, which are taken in either case.
+    Elements of less than a byte are packed, the first in the low bits, in a flat array of uint8.
+    """
+
+    __slots__ = ("name", "type", "onnx_type", "shape", "dtype", "bytes", "_bits_of")
+
+    def __init__(self, name: str, onnx: int, shape: Sequence[int]):
+        self.name = name
+        self.type, self.onnx_type, bits, plain, extended = _TYPES[onnx]
+        self.dtype: np.dtype[Any] = np.dtype(plain)
+        self.shape: tuple[int, ...] = tuple(shape)
+        self._bits_of = self.dtype  # taken too
+        if extended:
+            try:
+                import ml_dtypes
+
+                self.dtype = np.dtype(getattr(ml_dtypes, extended))
+            except (ImportError, AttributeError):
+                pass
+        if bits < 8:
+            self.shape = ((math.prod(self.shape) * bits + 7) // 8,)
+        self.bytes = math.prod(self.shape) * self.dtype.itemsize
+
+    def takes(self, array: npt.NDArray[Any]) -> bool:
+        return array.shape == self.shape and (array.dtype == self.dtype or array.dtype == self._bits_of)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name} {list(self.shape)}"
+
+
+def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+    """An array like numpy.empty's whose first element lies where models use it in place."""
+    kind = np.dtype(dtype)
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    memory = np.empty(math.prod(sizes) * kind.itemsize + ALIGNMENT, np.uint8)
+    return np.ndarray(sizes, kind, memory, -address(memory) % ALIGNMENT)
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def as_array(value: Any, what: str) -> npt.NDArray[Any]:
+    """The memory of an array of NumPy's, or of another library's by DLPack, as it is. Lists and numbers are refused: they
+    say no type."""
+    if isinstance(value, np.ndarray):
+        return value
+    if not hasattr(value, "__dlpack__"):
+        raise InputError(f"{what} is a {type(value).__name__}, not an array")
+    try:
+        return np.from_dlpack(value)
+    except Exception as error:  # libraries raise what they like
+        raise InputError(f"{what}: a {type(value).__name__} that DLPack does not hand over: {error}") from error

@@ -1,0 +1,72 @@
+"""From a model's file to its package."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _command
+from ._command import PathLike
+from ._model import Model
+from ._package import Package
+
+
+def build(
+    model: Any,
+    output: PathLike,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    target: str | None = None,
+    lock: PathLike | None = None,
+    db: PathLike | None = None,
+    server: str | None = None,
+    device: str | None = None,
+    token_file: PathLike | None = None,
+    ca: PathLike | None = None,
+    prefix: str | None = None,
+    winograd: bool = True,
+    untuned: bool = False,
+    min_coverage: float | None = None,
+    report: PathLike | None = None,
+) -> Path:
+    """Writes the package of a model into the directory `output`, with the best configs known; `temper compile`.
+
+    `model`: the path of an ONNX file, its bytes, or an onnx.ModelProto. `shapes` fixes dynamic inputs: {"x": (1, 3, 224,
+    224)}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The configs come
+    from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of `device` first.
+    `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
+    file that says where each choice is from.
+    """
+    with _command.model_file(model) as path:
+        _command.run(["compile", path, *_command.shape_flags(shapes),
+                      *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,
+                                      token_file=token_file, ca=ca, prefix=prefix, winograd=None if winograd else "off",
+                                      untuned=untuned, min_coverage=min_coverage, report=report)])
+    return Path(output)
+
+
+def compile(
+    model: Any,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    target: str | None = None,
+    lock: PathLike | None = None,
+    db: PathLike | None = None,
+    server: str | None = None,
+    device: str | None = None,
+    token_file: PathLike | None = None,
+    ca: PathLike | None = None,
+    winograd: bool = True,
+    untuned: bool = False,
+    min_coverage: float | None = None,
+    threads: int = 0,
+) -> Model:
+    """Builds the model's package in a temporary directory and loads it. The arguments are those of `build`, and `threads`
+    is that of `load`."""
+    temporary = tempfile.TemporaryDirectory(prefix="temper-")
+    path = build(model, Path(temporary.name) / "package", shapes=shapes, target=target, lock=lock, db=db, server=server,
+                 device=device, token_file=token_file, ca=ca, winograd=winograd, untuned=untuned,
+                 min_coverage=min_coverage)
+    return Model(Package(path, temporary), threads)

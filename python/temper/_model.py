@@ -1,0 +1,183 @@
+"""Compiled models."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _errors
+from ._arrays import ALIGNMENT, Port, address, as_array, empty
+from ._command import PathLike
+from ._package import Library, Package
+
+Array = npt.NDArray[Any]
+
+_INVALID_ARGUMENT, _NO_PACKAGE, _WRONG_CPU, _NO_RESOURCES, _BUSY = 1, 2, 3, 4, 5  # TEMPER_* of model.h
+_OF_CODE: dict[int, type[_errors.Error]] = {
+    _INVALID_ARGUMENT: _errors.InputError,
+    _NO_PACKAGE: _errors.PackageError,
+    _WRONG_CPU: _errors.WrongCpuError,
+    _NO_RESOURCES: _errors.ResourcesError,
+    _BUSY: _errors.BusyError,
+}
+
+
+class Model:
+    """One instance of a compiled model, made by `compile` or `load`.
+
+    One run at a time; another thread's gets BusyError. A `clone` shares the weights, has threads and activations of its
+    own, and runs at the same time. The GIL is released while the model runs.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    manifest: dict[str, Any]
+    """What the package says of itself: kernels, where their configs are from, sizes. See docs/package-format.md."""
+    copies: int
+    """How many arrays had to be copied so far, because they were not contiguous or not aligned to 64 bytes."""
+
+    def __init__(self, package: Package, threads: int = 0):
+        self._package, self._threads = package, threads
+        self.manifest = package.manifest
+        self.copies = 0
+        library: Library = package.library
+        handle = ctypes.c_void_p()
+        code = library.create(os.fsencode(package.path), threads, ctypes.byref(handle))
+        if code != 0:
+            raise _OF_CODE.get(code, _errors.Error)(library.error(None))
+        weakref.finalize(self, library.destroy, handle).atexit = False  # a thread may be inside then
+        self._library, self._handle, self._process = library, handle, os.getpid()
+        self.inputs, self.outputs = self._ports(0), self._ports(1)
+        self._input_pointers = ctypes.c_void_p * len(self.inputs)
+        self._output_pointers = ctypes.c_void_p * len(self.outputs)
+
+    def clone(self, threads: int | None = None) -> Model:
+        """Another instance, for another thread. `threads`: as of `load`; None: as of this one."""
+        return Model(self._package, self._threads if threads is None else threads)
+
+    @overload
+    def run(self, feeds: Mapping[str, Any], /, *, out: Mapping[str, Any] | None = None) -> dict[str, Array]: ...
+    @overload
+    def run(self, *inputs: Any, out: Sequence[Any] | None = None) -> list[Array]: ...
+
+    def run(self, *inputs: Any, out: Any = None) -> Any:
+        """Runs the model once.
+
+        What goes in by name comes out by name, what goes in by position comes out by position. Inputs are arrays of
+        NumPy's, or of another library's by DLPack, of exactly the type and shape of `self.inputs`. Contiguous arrays at
+        a multiple of 64 bytes, such as those of `empty`, are used in place; others are copied and counted in `copies`.
+
+        `out`: arrays for outputs, in the same form as the inputs; those left out, and None by position, are made anew.
+        """
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            given = self._by_name(self.inputs, "input", inputs[0])
+            if len(given) != len(self.inputs):
+                missing = next(port.name for port in self.inputs if port.name not in inputs[0])
+                raise _errors.InputError(f"input {missing} is missing; {self._takes()}")
+            places = {} if out is None else self._by_name(self.outputs, "output", out)
+            results = self._run(given.values(), [places.get(port.name) for port in self.outputs])
+            return {port.name: result for port, result in zip(self.outputs, results)}
+        if len(inputs) != len(self.inputs):
+            raise _errors.InputError(f"{len(inputs)} inputs are given; {self._takes()}")
+        if out is None:
+            out = (None,) * len(self.outputs)
+        elif isinstance(out, Mapping) or not isinstance(out, Sequence) or len(out) != len(self.outputs):
+            raise _errors.InputError(f"out is not a sequence of {len(self.outputs)} arrays, one for each output")
+        return self._run(inputs, out)
+
+    __call__ = run
+
+    def __repr__(self) -> str:
+        return f"<temper.Model {self.manifest.get('model')} {list(self.inputs)} -> {list(self.outputs)}>"
+
+    def _run(self, inputs: Any, places: Sequence[Any]) -> list[Array]:
+        if os.getpid() != self._process:
+            raise _errors.Error("this model belongs to the process that forked this one: load it again")
+        pointers, copies, kept = [], 0, []
+        for port, value in zip(self.inputs, inputs):
+            array = value if type(value) is np.ndarray else as_array(value, f"input {port.name}")
+            if not port.takes(array):
+                self._refuse("input", port, array)
+            if not array.flags.c_contiguous:
+                whole = empty(port.shape, array.dtype)
+                np.copyto(whole, array)
+                array, copies = whole, copies + 1
+            pointer = address(array)
+            copies += pointer % ALIGNMENT != 0
+            pointers.append(pointer)
+            kept.append(array)
+        results, targets = [], []
+        for port, value in zip(self.outputs, places):
+            if value is None:
+                array = empty(port.shape, port.dtype)
+            else:
+                array = self._place(port, value)
+            pointer = address(array)
+            copies += pointer % ALIGNMENT != 0
+            targets.append(pointer)
+            results.append(array)
+        if any(place is not None for place in places):
+            self._check_apart(pointers, targets)
+        code = self._library.run(self._handle, self._input_pointers(*pointers), self._output_pointers(*targets))
+        if code == _BUSY:  # the line is that of the thread inside
+            raise _errors.BusyError("another thread is inside this model: give each thread its own clone()")
+        if code != 0:
+            raise _OF_CODE.get(code, _errors.Error)(self._library.error(self._handle))
+        self.copies += copies
+        return results
+
+    def _place(self, port: Port, value: Any) -> Array:
+        array = as_array(value, f"output {port.name}")
+        if not port.takes(array):
+            self._refuse("output", port, array)
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise _errors.InputError(f"the array for output {port.name} is not contiguous, or may not be written")
+        return array
+
+    def _check_apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        ranges = [(start, start + port.bytes) for start, port in zip(outputs, self.outputs)]
+        others = [(start, start + port.bytes) for start, port in zip(inputs, self.inputs)]
+        for at, (begin, end) in enumerate(ranges):
+            if any(begin < other_end and other_begin < end for other_begin, other_end in ranges[:at] + others):
+                raise _errors.InputError(f"the array for output {self.outputs[at].name} overlaps another one")
+
+    def _refuse(self, kind: str, port: Port, array: Array) -> None:
+        wants = "takes" if kind == "input" else "gives"
+        raise _errors.InputError(f"{kind} {port.name} has {array.dtype.name} {list(array.shape)}; the model {wants} "
+                                 f"{port.dtype.name} {list(port.shape)}")
+
+    def _takes(self) -> str:
+        return f"the model takes {', '.join(map(repr, self.inputs)) or 'none'}"
+
+    def _by_name(self, ports: tuple[Port, ...], kind: str, values: Any) -> dict[str, Any]:
+        """The values in the model's order; those that are not given are left out."""
+        if not isinstance(values, Mapping):
+            raise _errors.InputError("inputs are given by name, so out is a mapping by name too")
+        ordered = {port.name: values[port.name] for port in ports if port.name in values}
+        if len(ordered) != len(values):
+            unknown = next(name for name in values if name not in ordered)
+            names = ", ".join(port.name for port in ports) or "none"
+            raise _errors.InputError(f"the model has no {kind} {unknown}; there are: {names}")
+        return ordered
+
+    def _ports(self, is_output: int) -> tuple[Port, ...]:
+        name, onnx, rank = ctypes.c_char_p(), ctypes.c_int(), ctypes.c_int()
+        shape = ctypes.POINTER(ctypes.c_int64)()
+        ports = []
+        for index in range(self._library.io_count(self._handle, is_output)):
+            self._library.io(self._handle, is_output, index, ctypes.byref(name), ctypes.byref(onnx),
+                             ctypes.byref(rank), ctypes.byref(shape))
+            ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value]))
+        return tuple(ports)
+
+
+def load(path: PathLike, *, threads: int = 0) -> Model:
+    """The model of a package's directory, as `temper compile` or `build` wrote it. `threads`: 0 means TEMPER_NUM_THREADS
+    where that is set, else the CPUs that the process may use."""
+    return Model(Package(path), threads)

@@ -1,0 +1,219 @@
+"""What goes through the `temper` command: building, tuning, databases, locks."""
+
+import _thread
+import io
+import json
+import subprocess
+import sys
+import types
+
+import numpy as np
+import onnx
+import pytest
+from conftest import dense_of, save
+from onnx import TensorProto, helper
+
+import temper
+from temper import _command, _tune
+
+X = np.ones((2, 6), np.float32)
+
+
+def line_of(*arguments):
+    """The command's own error."""
+    failed = subprocess.run([_command.binary(), *map(str, arguments)], capture_output=True, text=True)
+    assert failed.returncode != 0
+    return failed.stderr.strip().split("\n")[-1].removeprefix("temper: ")
+
+
+def test_compiles_a_path_bytes_and_a_proto(dense):
+    for model in (dense, str(dense), dense.read_bytes(), onnx.load(str(dense))):
+        np.testing.assert_allclose(temper.compile(model, untuned=True).run(X)[0], dense_of(X), rtol=1e-5)
+
+
+def test_shapes_fix_dynamic_inputs(files):
+    path = save(files / "dynamic.onnx", [helper.make_node("Relu", ["x"], ["y"])],
+                [("x", TensorProto.FLOAT, ("n", 3))], [("y", TensorProto.FLOAT, ("n", 3))])
+    assert temper.compile(path, shapes={"x": (5, 3)}, untuned=True).inputs[0].shape == (5, 3)
+
+
+def test_errors_are_typed_and_say_what_the_command_says(dense, pair, tmp_path):
+    lock = tmp_path / "dense.lock"
+    temper.Database().lock(dense, lock, untuned=True)
+    damaged = tmp_path / "damaged.lock"
+    damaged.write_text(lock.read_text()[:-20])
+    changed = tmp_path / "changed.lock"
+    pins = json.loads(lock.read_text())
+    pins["entries" if "entries" in pins else "targets"][0]["digest"] = "0" * 64
+    changed.write_text(json.dumps(pins))
+    out = tmp_path / "package"
+    for kind, arguments, options in [
+        (temper.NotFoundError, ["none.onnx"], {}),
+        (temper.InvalidArgumentError, [dense, "--target", "llvm:abacus"], {"target": "llvm:abacus"}),
+        (temper.PreconditionError, [dense, "--min-coverage", "0.9"], {"min_coverage": 0.9}),
+        (temper.PreconditionError, [pair, "--lock", lock], {"lock": lock}),
+        (temper.Error, [dense, "--lock", damaged], {"lock": damaged}),
+        (temper.Error, [dense, "--lock", changed], {"lock": changed}),
+        (temper.NotFoundError, [dense, "--db", tmp_path / "none.db"], {"db": tmp_path / "none.db"}),
+        (temper.UnavailableError, [dense, "--server", f"unix:{tmp_path}/none"], {"server": f"unix:{tmp_path}/none"}),
+    ]:
+        with pytest.raises(kind) as error:
+            temper.build(arguments[0], out, **options)
+        assert str(error.value) == line_of("compile", *arguments, "-o", out), arguments
+        assert "\n" not in str(error.value)
+        assert not out.exists()
+
+
+def test_a_model_that_changed_comes_with_the_table_of_what_its_lock_lacks(dense, tmp_path):
+    temper.Database().lock(dense, tmp_path / "dense.lock", untuned=True)
+    model = onnx.load(str(dense))
+    model.graph.node.append(helper.make_node("ReduceSum", ["y"], ["sum"]))
+    model.graph.output.append(helper.make_tensor_value_info("sum", TensorProto.FLOAT, (1, 1)))
+    with pytest.raises(temper.PreconditionError) as error:
+        temper.compile(model, lock=tmp_path / "dense.lock")
+    assert "kernels without a choice in the lock:" in error.value.__notes__[0]
+    assert "temper tune" in error.value.__notes__[0] and "\n" not in str(error.value)
+
+
+def test_bad_arguments_of_pythons_own(dense):
+    with pytest.raises(temper.InvalidArgumentError, match="a model is a path, bytes or an onnx.ModelProto, not a int"):
+        temper.compile(3)
+    with pytest.raises(temper.InvalidArgumentError, match="^--min-coverage"):
+        temper.compile(dense, min_coverage=7)
+    with pytest.raises(temper.Error):
+        temper.compile(b"this is no ONNX file")
+
+
+def test_a_missing_binary_is_named(monkeypatch, tmp_path, dense):
+    monkeypatch.setenv("TEMPER_BIN", str(tmp_path))
+    with pytest.raises(temper.NotFoundError, match=f"there is no temper in {tmp_path}"):
+        temper.compile(dense)
+
+
+def test_tunes_and_then_queries_merges_locks_and_compiles(dense, tmp_path):
+    events = []
+    db = tmp_path / "records.db"
+    result = temper.tune(dense, db=db, trials=2, progress=events.append)
+    assert result.model == "dense" and result.trials >= 1 and result.tuned_ms > 0 and len(result.tasks) == 1
+    assert result.speedup == pytest.approx(result.untuned_ms / result.tuned_ms)
+    assert events[-1].state == "done" and events[-1].trials == result.trials and events[-1].kernels_ms > 0
+    assert str(result).startswith("dense: ")
+
+    database = temper.Database(db)
+    records = list(database.list())
+    assert len(records) >= result.trials
+    assert list(database.list(device="nobody")) == []
+    best, = database.best()
+    assert best["workload"] == records[0]["workload"]
+    other = temper.Database(tmp_path / "other.db")
+    assert other.merge(database) == temper.Merged(added=len(records), known=0)
+    assert other.merge(db) == temper.Merged(added=0, known=len(records))
+
+    locked = database.lock(dense, tmp_path / "dense.lock")
+    assert locked.kernels == 1 and locked.targets == 1 and locked.lock == tmp_path / "dense.lock"
+    model = temper.compile(dense, lock=locked.lock)
+    assert model.manifest["lock"] == locked.digest
+    np.testing.assert_allclose(model.run(X)[0], dense_of(X), rtol=1e-4)
+
+
+def test_a_database_knows_a_server_from_a_file(tmp_path):
+    assert temper.Database("tuner:9190").server == "tuner:9190"
+    assert temper.Database("unix:/run/temper").server == "unix:/run/temper"
+    assert temper.Database("records.db").path.name == "records.db"
+    assert temper.Database(tmp_path / "a:1").server is None
+    with pytest.raises(temper.UnavailableError):
+        list(temper.Database(f"unix:{tmp_path}/none").list())
+    with pytest.raises(temper.NotFoundError):
+        list(temper.Database(tmp_path / "none.db").best())
+    with pytest.raises(temper.InvalidArgumentError, match="merge reads files"):
+        temper.Database(tmp_path / "a.db").merge(temper.Database("tuner:9190"))
+
+
+def test_keyboard_interrupt_ends_a_tune_and_keeps_what_was_measured(dense, tmp_path):
+    db = tmp_path / "records.db"
+
+    def interrupt(progress):
+        if progress.trials > 0:
+            _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt):
+        temper.tune(dense, db=db, trials=100_000, time_budget=300, progress=interrupt)
+    assert len(list(temper.Database(db).list())) >= 1
+
+
+def test_what_a_progress_function_raises_ends_the_tune(dense, tmp_path):
+    def refuse(progress):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        temper.tune(dense, db=tmp_path / "records.db", trials=100_000, time_budget=300, progress=refuse)
+
+
+def event(**values):
+    return _tune.Progress(**{**dict(job=1, state="running", elapsed_s=5, eta_s=7, done=0.5, trials=40, failed=2,
+                                    kernels_ms=2.0, untuned_ms=3.0, expected_gain_ms=0, warnings=[]), **values})
+
+
+def test_a_terminal_gets_one_line_that_is_drawn_over(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    display = _tune._display(True)
+    display.show(event())
+    display.show(event(done=1, state="done", eta_s=0))
+    display.close()
+    first, second = terminal.getvalue().split("\r")[1:]
+    assert "█" * 10 + "░" * 10 in first
+    assert "running  50 %, 40 trials (2 failed), kernels 2.000 ms (untuned 3.000 ms), 7 s left" in first
+    assert "█" * 20 + " done 100 %" in second and second.endswith("\n") and terminal.getvalue().count("\n") == 1
+
+
+def test_a_notebook_gets_one_display_that_is_updated(monkeypatch):
+    pages = []
+
+    class Handle:
+        def update(self, page):
+            pages.append(("update", page))
+
+    def display(page, display_id):
+        pages.append(("new", page))
+        return Handle()
+
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    ipython.display = types.ModuleType("IPython.display")
+    ipython.display.display, ipython.display.HTML = display, lambda text: text
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    shown = _tune._display(True)
+    shown.show(event(state="<b>"))
+    shown.show(event())
+    shown.close()
+    assert [how for how, _ in pages] == ["new", "update"]
+    assert '<progress value="0.500"' in pages[0][1] and "&lt;b&gt;" in pages[0][1]
+
+
+def test_nothing_is_shown_where_nothing_is_wanted(capfd):
+    display = _tune._display(False)
+    display.show(event())
+    display.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_session_looks_like_onnxruntimes(dense, pair, packages):
+    session = temper.InferenceSession(str(dense), providers=["CPUExecutionProvider"], untuned=True)
+    x, = session.get_inputs()
+    assert (x.name, x.shape, x.type) == ("x", [2, 6], "tensor(float)")
+    assert [output.name for output in session.get_outputs()] == ["y"]
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], dense_of(X), rtol=1e-5)
+    session = temper.InferenceSession(packages / "pair")
+    a = np.ones((3, 5), np.float32)
+    difference, total = session.run(["difference", "sum"], {"a": a, "b": a})
+    assert (difference == 0).all() and (total == 2).all()
+    with pytest.raises(temper.InputError, match="the model has no output z; there are: sum, difference"):
+        session.run(["z"], {"a": a, "b": a})
+    with pytest.raises(temper.InputError, match="input b is missing"):
+        session.run(None, {"a": a})
+    with pytest.raises(temper.InvalidArgumentError, match="untuned come too late"):
+        temper.InferenceSession(packages / "pair", untuned=True)

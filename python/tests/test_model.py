@@ -1,0 +1,354 @@
+"""Loading and running."""
+
+import gc
+import json
+import os
+import pickle
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from conftest import WEIGHT, dense_of, save
+from onnx import TensorProto, helper
+
+import temper
+
+
+def aligned(array):
+    result = temper.empty(array.shape, array.dtype)
+    result[...] = array
+    return result
+
+
+X = np.arange(12, dtype=np.float32).reshape(2, 6) / 7
+
+
+def test_what_goes_in_by_name_comes_out_by_name(pair_model):
+    a, b = np.full((3, 5), 2, np.float32), np.arange(15, dtype=np.float32).reshape(3, 5)
+    named = pair_model.run({"b": b, "a": a})
+    assert list(named) == ["sum", "difference"]
+    np.testing.assert_array_equal(named["difference"], a - b)
+    total, difference = pair_model.run(a, b)
+    np.testing.assert_array_equal(total, a + b)
+    np.testing.assert_array_equal(difference, named["difference"])
+    np.testing.assert_array_equal(pair_model(a, b)[0], total)
+
+
+def test_a_model_says_what_it_takes_and_gives(pair_model):
+    assert [(p.name, p.shape, p.dtype, p.type) for p in pair_model.inputs] == [
+        ("a", (3, 5), np.float32, "f32"), ("b", (3, 5), np.float32, "f32")]
+    assert [p.name for p in pair_model.outputs] == ["sum", "difference"]
+    assert "a: float32 [3, 5]" in repr(pair_model)
+    assert len(pair_model.manifest["kernels"]) >= 1
+
+
+def test_aligned_contiguous_arrays_are_used_in_place_and_other_copies_are_counted(dense_model):
+    good, out = aligned(X), temper.empty((2, 4))
+    dense_model.run(good)
+    dense_model.run({"x": good}, out={"y": out})
+    assert dense_model.copies == 0
+    memory = temper.empty((13,))
+    unaligned = memory[1:].reshape(2, 6)
+    unaligned[...] = X
+    np.testing.assert_allclose(dense_model.run(unaligned)[0], dense_of(X), rtol=1e-5)
+    assert dense_model.copies == 1
+    wide = temper.empty((2, 12))
+    wide[:, ::2] = X
+    np.testing.assert_allclose(dense_model.run(wide[:, ::2])[0], dense_of(X), rtol=1e-5)
+    assert dense_model.copies == 2
+    np.testing.assert_allclose(dense_model.run(np.asfortranarray(X))[0], dense_of(X), rtol=1e-5)
+    assert dense_model.copies == 3
+
+
+@pytest.mark.parametrize("shape", [(), (0,), 7, (3, 5), (2, 0, 4)])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64", "bool"])
+def test_empty_is_aligned_and_of_its_shape(shape, dtype):
+    array = temper.empty(shape, dtype)
+    assert array.shape == ((shape,) if isinstance(shape, int) else shape) and array.dtype == dtype
+    assert array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.flags.writeable
+    array[...] = 1
+    assert (array == 1).all()
+
+
+def test_out_gets_the_result_and_is_what_comes_back(pair_model):
+    a = np.ones((3, 5), np.float32)
+    place = temper.empty((3, 5))
+    result = pair_model.run({"a": a, "b": a}, out={"difference": place})
+    assert result["difference"] is place and (place == 0).all() and (result["sum"] == 2).all()
+    result = pair_model.run(a, a, out=[place, None])
+    assert result[0] is place and (place == 2).all() and (result[1] == 0).all()
+
+
+class Foreign:
+    """An array of another library's: DLPack and nothing else."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+def test_dlpack_goes_in_and_out_without_copies(dense_model):
+    out = temper.empty((2, 4))
+    dense_model.run({"x": Foreign(aligned(X))}, out={"y": Foreign(out)})
+    np.testing.assert_allclose(out, dense_of(X), rtol=1e-5)
+    assert dense_model.copies == 0
+    again = np.from_dlpack(Foreign(dense_model.run(X)[0]))
+    np.testing.assert_allclose(again, dense_of(X), rtol=1e-5)
+
+
+class Broken:
+    def __dlpack__(self, **options):
+        raise BufferError("it is on the moon")
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@pytest.mark.parametrize("inputs, says", [
+    ({"x": X.astype(np.float64)}, "input x has float64 [2, 6]; the model takes float32 [2, 6]"),
+    ({"x": X.astype(">f4")}, "input x has float32 [2, 6]; the model takes"),
+    ({"x": X[:1]}, "input x has float32 [1, 6]; the model takes float32 [2, 6]"),
+    ({"x": X.reshape(-1)}, "input x has float32 [12]; the model takes float32 [2, 6]"),
+    ({}, "input x is missing; the model takes x: float32 [2, 6]"),
+    ({"x": X, "z": X}, "the model has no input z; there are: x"),
+    ({"x": X.tolist()}, "input x is a list, not an array"),
+    ({"x": 3.0}, "input x is a float, not an array"),
+    ({"x": None}, "input x is a NoneType, not an array"),
+    ({"x": Broken()}, "input x: a Broken that DLPack does not hand over: it is on the moon"),
+])
+def test_bad_inputs_are_refused_in_one_line(dense_model, inputs, says):
+    with pytest.raises(temper.InputError) as error:
+        dense_model.run(inputs)
+    assert str(error.value).startswith(says) and "\n" not in str(error.value)
+    assert isinstance(error.value, (temper.Error, ValueError))
+    assert dense_model.copies == 0
+    np.testing.assert_allclose(dense_model.run(X)[0], dense_of(X), rtol=1e-5)  # it is as good as before
+
+
+@pytest.mark.parametrize("out, says", [
+    ({"y": np.empty((2, 5), np.float32)}, "output y has float32 [2, 5]; the model gives float32 [2, 4]"),
+    ({"y": np.empty((4, 2), np.float32).T}, "the array for output y is not contiguous"),
+    ({"y": np.frombuffer(bytes(32), np.float32).reshape(2, 4)}, "the array for output y is not contiguous, or may not"),
+    ({"z": np.empty((2, 4), np.float32)}, "the model has no output z; there are: y"),
+    ([np.empty((2, 4), np.float32)], "inputs are given by name, so out is"),
+])
+def test_bad_places_for_outputs_are_refused_in_one_line(dense_model, out, says):
+    with pytest.raises(temper.InputError) as error:
+        dense_model.run({"x": X}, out=out)
+    assert str(error.value).startswith(says)
+
+
+def test_by_position_there_is_one_array_for_each_input_and_output(pair_model):
+    a = np.ones((3, 5), np.float32)
+    with pytest.raises(temper.InputError, match="1 inputs are given; the model takes a: float32"):
+        pair_model.run(a)
+    with pytest.raises(temper.InputError, match="out is not a sequence of 2 arrays"):
+        pair_model.run(a, a, out=[a])
+
+
+def test_outputs_do_not_overlap_inputs_or_each_other(pair_model):
+    memory = temper.empty((4, 16))
+    a, b, c = memory[0, :15].reshape(3, 5), memory[1, :15].reshape(3, 5), memory[2, :15].reshape(3, 5)
+    for places in ([a, c], [c, c], [memory.reshape(-1)[10:25].reshape(3, 5), c]):
+        with pytest.raises(temper.InputError, match="overlaps another one"):
+            pair_model.run(a, b, out=places)
+
+
+def test_every_element_type_comes_and_goes_as_numpys(files):
+    for name, kind in [("float64", TensorProto.DOUBLE), ("float16", TensorProto.FLOAT16), ("int8", TensorProto.INT8),
+                       ("uint8", TensorProto.UINT8), ("int32", TensorProto.INT32), ("int64", TensorProto.INT64),
+                       ("bool", TensorProto.BOOL)]:
+        path = save(files / f"same_{name}.onnx", [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
+                    [("x", kind, (2, 3))], [("y", kind, (3, 2))])
+        x = np.array([[0, 1, 1], [1, 0, 1]]).astype(name)
+        np.testing.assert_array_equal(temper.compile(path, untuned=True).run(x)[0], x.T)
+
+
+def test_bfloat16_is_taken_as_its_bits_too(files):
+    path = save(files / "bfloat16.onnx", [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
+                [("x", TensorProto.BFLOAT16, (2, 3))], [("y", TensorProto.BFLOAT16, (3, 2))])
+    model = temper.compile(path, untuned=True)
+    bits = np.arange(6, dtype=np.uint16).reshape(2, 3)
+    np.testing.assert_array_equal(model.run(bits)[0].view(np.uint16), bits.T)
+
+
+def test_a_second_thread_gets_busy_error_and_a_clone_runs(files, monkeypatch):
+    """A model that takes long enough to be met inside, without a clock: others try until they have met it."""
+    rng = np.random.default_rng(3)
+    weight = rng.standard_normal((512, 512)).astype(np.float32) / 16
+    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"m{i}", "w"], [f"m{i + 1}"]) for i in range(24)]
+    path = save(files / "long.onnx", nodes, [("x", TensorProto.FLOAT, (512, 512))],
+                [("m24", TensorProto.FLOAT, (512, 512))], {"w": weight})
+    model = temper.compile(path, untuned=True, threads=1)
+    x = aligned(rng.standard_normal((512, 512)).astype(np.float32))
+    expected = model.run(x)[0]
+    met, stop = threading.Event(), threading.Event()
+
+    def run_on():
+        while not stop.is_set():
+            try:
+                model.run(x)
+            except temper.BusyError:
+                pass
+
+    thread = threading.Thread(target=run_on)
+    thread.start()
+    try:
+        for _ in range(10_000):  # the GIL is released in there, or this would never meet it
+            try:
+                model.run(x)
+            except temper.BusyError as error:
+                assert "clone()" in str(error)
+                met.set()
+                break
+        assert met.is_set()
+        np.testing.assert_array_equal(model.clone().run(x)[0], expected)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_clones_run_from_several_threads_and_share_weights(dense_model):
+    clones = [dense_model.clone(threads=1) for _ in range(4)]
+    errors = []
+
+    def work(model, seed):
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(200):
+                x = aligned(rng.standard_normal((2, 6)).astype(np.float32))
+                np.testing.assert_allclose(model.run(x)[0], dense_of(x), rtol=1e-4, atol=1e-5)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(model, seed)) for seed, model in enumerate(clones)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert all(clone._library is dense_model._library for clone in clones)
+
+
+def test_a_clone_outlives_the_model_and_its_temporary_package(dense):
+    model = temper.compile(dense, untuned=True)
+    folder = model._package.path
+    clone = model.clone()
+    del model
+    gc.collect()
+    assert folder.exists()
+    np.testing.assert_allclose(clone.clone().run(X)[0], dense_of(X), rtol=1e-5)
+    del clone
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_package_that_was_written_anew_is_the_new_one(tmp_path):
+    models = []
+    for factor in (1, 2):
+        weight = WEIGHT * factor
+        path = save(tmp_path / "model.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])],
+                    [("x", TensorProto.FLOAT, (2, 6))], [("y", TensorProto.FLOAT, (2, 4))], {"w": weight})
+        models.append(temper.load(temper.build(path, tmp_path / "package", untuned=True)))
+    for factor, model in zip((1, 2), models):
+        np.testing.assert_allclose(model.run(X)[0], X @ WEIGHT * factor, rtol=1e-4, atol=1e-5)
+
+
+def test_a_forked_process_is_told_to_load_again(dense_model):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            dense_model.run(X)
+            os.write(write, b"it ran")
+        except temper.Error as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"load it again" in os.read(read, 1000)
+    os.close(read)
+    os.close(write)
+
+
+def test_errors_can_be_sent_to_another_process():
+    for error in (temper.InputError("one line"), temper.BusyError("one line")):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error) and str(again) == "one line"
+
+
+@pytest.fixture
+def damaged(packages, tmp_path):
+    """A copy of the package "dense", to be damaged."""
+    return shutil.copytree(packages / "dense", tmp_path / "damaged")
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_a_damaged_package_is_refused_in_one_line(packages, damaged, tmp_path):
+    def damage(file, data):
+        shutil.rmtree(damaged)
+        shutil.copytree(packages / "dense", damaged)
+        if data is None:
+            (damaged / file).unlink()
+        else:
+            (damaged / file).write_bytes(data)
+
+    library = (packages / "dense" / "model.so").read_bytes()
+    weights = (packages / "dense" / "weights.bin").read_bytes()
+    for file, data, says in [
+        ("manifest.json", None, "is not a package: it has no manifest.json"),
+        ("manifest.json", b"{", "manifest.json is damaged"),
+        ("manifest.json", b"[]", "manifest.json is damaged: it says no version"),
+        ("manifest.json", b'{"version": 99}', "is a package of version 99, this program reads 3"),
+        ("manifest.json", b'{"version": 3, "target": "llvm"}', "it says no library or no prefix"),
+        ("model.so", None, "cannot load"),
+        ("model.so", b"", "is damaged: it is no library"),
+        ("model.so", library[: len(library) // 2], "is damaged: it is cut off after"),
+        ("weights.bin", None, "weights.bin"),
+        ("weights.bin", weights[:-1], "weights.bin"),
+        ("weights.bin", bytes([weights[0] ^ 1]) + weights[1:], "weights.bin"),
+    ]:
+        damage(file, data)
+        with pytest.raises(temper.PackageError) as error:
+            temper.load(damaged)
+        assert says in str(error.value) and "\n" not in str(error.value)
+    with pytest.raises(temper.PackageError, match="is not a package"):
+        temper.load(tmp_path / "nowhere")
+
+
+def test_a_library_of_another_prefix_is_no_model_of_ours(damaged):
+    change(damaged / "manifest.json", '"prefix": ""', '"prefix": "other"')
+    with pytest.raises(temper.PackageError, match="is not a model of Temper's"):
+        temper.load(damaged)
+
+
+def test_a_package_for_other_hardware_is_refused(dense, damaged, tmp_path):
+    target = json.loads((damaged / "manifest.json").read_text())["target"]
+    lacking = [feature for feature in ("avx2", "avx512fp16", "amx-tile") if feature not in target]
+    if not lacking:
+        pytest.skip("this CPU has all that a target may ask for")
+    package = temper.build(dense, tmp_path / "package", untuned=True,
+                           target=f"llvm -mcpu=haswell -mattr=sse4.2,{lacking[0]} -threads=1")
+    with pytest.raises(temper.WrongCpuError) as error:
+        temper.load(package)
+    assert str(error.value) == f"this CPU lacks {lacking[0]}: compile the model for it"
+    change(damaged / "manifest.json", '"target": "llvm', '"target": "opencl')
+    with pytest.raises(temper.PackageError, match="only packages for CPUs run in Python"):
+        temper.load(damaged)
+
+
+def test_a_prefix_changes_nothing(dense, tmp_path):
+    model = temper.load(temper.build(dense, tmp_path / "package", prefix="dense", untuned=True))
+    np.testing.assert_allclose(model.run(X)[0], dense_of(X), rtol=1e-5)
+    assert (tmp_path / "package" / "libdense.so").exists()

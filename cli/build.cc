@@ -10,6 +10,7 @@
 #include "cli/json_line.h"
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
+#include "compiler/ops/describe.h"
 
 namespace temper {
 namespace {

@@ -66,8 +66,6 @@ absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Gr
 absl::StatusOr<Graph> LoadModel(const ModelOptions& options, const Target& target);  // both
 std::string ModelName(const std::string& path);   // the file's name without folders and ending
 std::string Quoted(const std::string& argument);  // as a shell takes it
-// "conv2d+add+relu 1x64x56x56 * 64x64x3x3 -> 1x64x56x56": the operators, the anchor's operands, the result.
-std::string Describe(const Workload& w);
 
 struct RecordOptions : ConnectOptions {
   std::string db, device, target;

@@ -67,15 +67,6 @@ std::string Quoted(const std::string& argument) {
   return plain ? argument : absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}), "'");
 }
 
-std::string Describe(const Workload& w) {
-  const auto shape_of = [&](int arg) { return arg < 0 ? "_" : ShapeText(w.TypeOf(arg).shape); };
-  std::vector<std::string> operands;
-  for (int arg : w.calls[static_cast<size_t>(w.anchor)].args) operands.push_back(shape_of(arg));
-  const std::string operators =
-      absl::StrJoin(w.calls, "+", [](std::string* out, const Workload::Call& call) { out->append(call.op); });
-  return absl::StrCat(operators, " ", absl::StrJoin(operands, " * "), " -> ", ShapeText(w.output().shape));
-}
-
 absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {
   ImportOptions import;
   for (const std::string& text : options.shapes) {

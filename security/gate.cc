@@ -154,17 +154,21 @@ absl::StatusOr<std::shared_ptr<const Certificate>> Gate::Verified(const std::str
 }
 
 bool Gate::StillStands(const Principal& principal) const {
+  const int64_t now = absl::ToUnixMillis(clock_.Wall());
+  const auto stands = [now](bool revoked, int64_t expires_unix_ms) {
+    return !revoked && (expires_unix_ms == 0 || now < expires_unix_ms);
+  };
   std::lock_guard lock(mutex_);
   switch (principal.kind) {
     case Principal::Kind::kAnonymous:
       return true;
     case Principal::Kind::kToken: {
       const auto found = tokens_.find(principal.id);
-      return found != tokens_.end() && !found->second.revoked;
+      return found != tokens_.end() && stands(found->second.revoked, found->second.expires_unix_ms);
     }
     case Principal::Kind::kCertificate: {
       const auto found = certificates_.find(principal.id);
-      return found != certificates_.end() && !found->second.revoked;
+      return found != certificates_.end() && stands(found->second.revoked, found->second.expires_unix_ms);
     }
   }
   return false;

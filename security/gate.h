@@ -43,7 +43,7 @@ class Gate {
   // Who calls, if it may; a refusal, or a call that the table wants audited, leaves a row. kUnauthenticated or
   // kPermissionDenied, one line.
   absl::StatusOr<Principal> Admit(const Credentials& credentials, Call call, const Subject& subject);
-  // Whether what made it a principal still stands: for calls that last.
+  // Whether what made it a principal still stands, neither revoked nor expired: for calls that last, and for logins.
   bool StillStands(const Principal& principal) const;
   // Called, from the thread that revokes, after each revocation. Set once, before calls come in.
   void OnRevocation(std::function<void()> callback) { on_revocation_ = std::move(callback); }

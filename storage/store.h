@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "storage/access.h"
+#include "storage/overview.h"
 #include "storage/record.h"
 
 namespace temper {
@@ -103,7 +104,9 @@ class Store {
   // In many small transactions, so that others write meanwhile; ends with the first that fails.
   virtual absl::StatusOr<Pruned> Prune(const PruneOptions& options) = 0;
 
-  virtual AccessStore& access() = 0;  // of the same database; lives as long as the store
+  // Of the same database; they live as long as the store.
+  virtual AccessStore& access() = 0;
+  virtual Overview& overview() = 0;
 };
 
 enum class OpenMode { kReadWrite, kReadOnly };

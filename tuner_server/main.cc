@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "proto/channel.h"
 #include "storage/store.h"
+#include "tuner_server/dashboard/dashboard.h"
 #include "tuner_server/directory_commands.h"
 #include "base/notify.h"
 #include "tuner_server/operations/operations.h"
@@ -56,11 +57,13 @@ CLI::Option* AddPeriod(CLI::App& app, const std::string& name, absl::Duration& p
       ->check([](const std::string& text) { return std::string(temper::ParsePeriod(text).status().message()); });
 }
 
-void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations) {
+void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations, temper::DashboardOptions& dashboard) {
   app.add_option("--http", operations.http,
-                 "HOST:PORT of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for machines");
+                 "HOST:PORT of the dashboard, and of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for "
+                 "machines");
   app.add_flag("--http-insecure", operations.beyond_loopback,
-               "These pages may be where other machines reach them, without encryption and for anyone");
+               "The pages for machines may be where others reach them, without encryption and for anyone");
+  app.add_option("--http-host", dashboard.hosts, "A name that the dashboard is reached by, behind a proxy");
   app.add_option("--snapshot-dir", operations.snapshots.directory,
                  "Where snapshots of the database go; without it there are none");
   AddPeriod(app, "--snapshot-every", operations.snapshots.every, "How often one is taken")->default_str("6h");
@@ -107,6 +110,7 @@ int main(int argc, char** argv) {
   std::string db;
   temper::ServerOptions options;
   temper::OperationsOptions operations;
+  temper::DashboardOptions dashboard_options;
   std::string log_format = "text";
   bool parent_watch = false, verbose = false;
   app.add_option("--db", db, "The database, a path or memory:; made if it is not there")->required();
@@ -118,7 +122,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
-  AddOperationsOptions(app, operations);
+  AddOperationsOptions(app, operations, dashboard_options);
   app.add_option("--log-format", log_format, "text, or json: an object a line")
       ->envname("TEMPER_LOG_FORMAT")
       ->check(CLI::IsMember(temper::kLogFormats))
@@ -162,8 +166,10 @@ int main(int argc, char** argv) {
   auto server = temper::Server::Start(**store, temper::Clock::System(), options);
   if (!server.ok()) return Fail(server.status());
   temper::ServerCore& core = (*server)->core();
+  temper::Dashboard dashboard(core, (*server)->gate(), dashboard_options);
   auto watch = temper::Operations::Start(
-      operations, db, **store, core.metrics(), [&core] { return core.Status(); }, temper::Clock::System());
+      operations, db, **store, core.metrics(), [&core] { return core.Status(); }, temper::Clock::System(),
+      dashboard.Routes());
   if (!watch.ok()) return Fail(watch.status());
   std::printf("temper-server listening on %s\n", (*server)->address().c_str());
   if (!(*watch)->http_address().empty()) std::printf("pages at http://%s\n", (*watch)->http_address().c_str());

@@ -100,6 +100,9 @@ void PrintTable(const Explanation& e) {
                 op.tuned_itself() ? "" : absl::StrCat("  [", op.level, "]").c_str());
   }
   if (estimates) std::printf("~: never measured: the draft's word, on the scale of the nearest that was\n");
+  for (const OperatorReport& op : e.operators) {
+    if (op.gap.has_value()) std::printf("#%d: %s\n", op.number, GapText(*op.gap).c_str());
+  }
 }
 
 void PrintDifferences(const char* what, const std::vector<Difference>& differences) {
@@ -121,6 +124,7 @@ void PrintDetails(const OperatorReport& op, const std::string& command) {
     std::printf("  gain     %s, by the draft %.2fx%s\n", GainText(op).c_str(), op.predicted_gain(),
                 op.knobs.empty() ? ": the default is the best" : "");
   }
+  if (op.gap.has_value()) std::printf("  %s\n", GapText(*op.gap).c_str());
   PrintDifferences("changed:", op.knobs);
   PrintDifferences("what that did:", op.effects);
   if (op.nearest.has_value()) std::printf("  %s\n", NearestText(*op.nearest).c_str());
@@ -179,6 +183,10 @@ Json ToJson(const OperatorReport& op, const std::string& command) {
     json["purpose"] = op.purpose;
     json["age_s"] = op.age_s;
     json["stale"] = op.stale;
+  }
+  if (op.gap.has_value()) {
+    json["search_gap"] = {
+        {"search_ms", op.gap->search_s * 1e3}, {"final_ms", op.gap->final_s * 1e3}, {"why", op.gap->why}};
   }
   if (op.nearest.has_value()) {
     const Record& r = op.nearest->record;

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/ops/describe.h"
 #include "lock/lock.h"
 #include "lock/lock_diff.h"
 

@@ -5,6 +5,7 @@
 #include "base/statistics.h"
 #include "cli/command.h"
 #include "compiler/graph/extract.h"
+#include "compiler/ops/describe.h"
 
 namespace temper {
 namespace {

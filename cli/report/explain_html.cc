@@ -18,7 +18,7 @@ constexpr char kStyle[] = R"css(
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin: 0; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-p { margin: .3rem 0; }
+p { margin: .3rem 0; overflow-wrap: anywhere; }
 .quiet, .nothing { color: var(--quiet); }
 .headline { font-size: 1.2rem; margin: .8rem 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -155,6 +155,7 @@ std::string OperatorDetails(const OperatorReport& op, const std::string& command
   html += Element("p", absl::StrCat("default: ", ConfigText(op.untuned), ", ", Milliseconds(op.untuned), " ms"));
   html +=
       Element("p", absl::StrCat("best: ", ConfigText(op.tuned), ", ", Milliseconds(op.tuned), " ms, ", RecordText(op)));
+  if (op.gap.has_value()) html += Element("p", GapText(*op.gap));
   if (op.nearest.has_value()) {
     html += Element("p", NearestText(*op.nearest));
     absl::StrAppend(&html, "<p>to tune it: <code>", EscapeHtml(command), "</code></p>");

@@ -13,6 +13,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/extract.h"
+#include "compiler/ops/describe.h"
 #include "compiler/ops/shape_distance.h"
 #include "storage/best.h"
 
@@ -185,6 +186,9 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
   }
   if (const auto own = digest.own.find(report.workload); own != digest.own.end()) {
     FindDefaultRecord(own->second, configs, codegen_id, &report.untuned);
+    if (report.tuned_itself()) {
+      report.gap = FindSearchGap(own->second, best->record, report.untuned.template_name, Text(report.untuned.config));
+    }
     for (const Record& r : own->second) {
       Trial trial{.id = r.id, .time_unix_ms = r.time_unix_ms};
       if (r.ok()) trial.measured_s = MedianCost(r);

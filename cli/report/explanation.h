@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/report/failures.h"
 #include "cli/report/footprint_differences.h"
+#include "cli/report/search_gap.h"
 
 namespace temper {
 
@@ -52,6 +53,7 @@ struct OperatorReport {
   std::string purpose;  // of the best record
   double age_s = 0;     // of the best record
   bool stale = false;
+  std::optional<SearchGap> gap;     // of the best record
   std::vector<Difference> knobs;    // that the tuned config changed
   std::vector<Difference> effects;  // of that, in terms of the footprint
   std::vector<Trial> trials;        // in id order, failures too

@@ -14,7 +14,7 @@ namespace temper {
 
 struct FailureGroup {
   Outcome outcome = Outcome::kInfrastructure;
-  std::string cause;  // see CauseOf
+  std::string cause;  // see trial/cause.h
   int count = 0;
   std::map<std::string, int> templates;  // how often each failed so
   std::set<std::string> workloads;
@@ -32,8 +32,5 @@ class FailureGroups {
   int attempts_ = 0, failures_ = 0;
   std::map<std::pair<Outcome, std::string>, FailureGroup> groups_;  // by class and cause
 };
-
-// The error's first line with text, its numbers and addresses written as N: what differs only in these is one cause.
-std::string CauseOf(std::string_view error);
 
 }  // namespace temper

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/statistics.h"
 #include "cli/command.h"
+#include "compiler/ops/describe.h"
 #include "compiler/runtime/thread_pool.h"
 #include "compiler/timing/timing.h"
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "cli/report/short_names.h"
 
 namespace temper {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 constexpr absl::Duration kLineInterval = absl::Seconds(10);
 constexpr size_t kMostRows = 24;
 constexpr size_t kLinesBesideRows = 4;  // headline, how many more, status, and where the cursor ends up
-constexpr int kColumnsBesideName = 67, kShortestName = 12, kLongestName = 44;
+constexpr int kColumnsBesideName = 67, kShortestName = 12, kLongestName = 60;
 constexpr unsigned short kUsualRows = 25, kUsualColumns = 80;
 constexpr int kBarCells = 12;
 
@@ -33,40 +34,43 @@ std::string Failures(const google::protobuf::Map<std::string, int32_t>& failures
   return text;
 }
 
-// The anchor and its operand shapes, short enough for a row.
-std::string ShortWorkload(const std::string& workload) {
-  const size_t close = workload.find(')');
-  if (close == std::string::npos) return workload.substr(0, 40);
-  std::string operands = workload.substr(1, close - 1), op = workload.substr(std::min(close + 2, workload.size()));
-  op = op.substr(0, op.find('('));
-  return (op + " " + operands).substr(0, kLongestName);
-}
-
 // Of the model's time. Of alternatives, what they would replace counts.
 double TaskSeconds(const v1::TaskProgress& t) {
   return t.alternative() ? 0 : t.weight() * (t.best_s() > 0 ? t.best_s() : t.default_s());
 }
 
-// What a terminal of so many columns shows of a line in one row. A character is taken to be one column wide.
-std::string Cut(const std::string& line, size_t columns) {
-  size_t end = 0;
-  for (size_t width = 0; end < line.size(); ++end) {
-    const bool begins_character = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
-    if (begins_character && ++width > columns) break;
-  }
-  return line.substr(0, end);
+// `name` may hold characters of several bytes.
+std::string Padded(const std::string& name, size_t columns) {
+  std::string padded = Cut(name, columns);
+  const auto width = static_cast<size_t>(
+      std::ranges::count_if(padded, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return padded.append(columns - width, ' ');
 }
 
-std::string RowText(const v1::TaskProgress& t, double total_s, int name_columns) {
+// By task, each so many columns wide.
+std::map<int, std::string> NamesOf(const JobView& view, size_t columns) {
+  std::vector<std::string> workloads;
+  for (const auto& [id, task] : view.tasks) workloads.push_back(task.workload());
+  const std::vector<std::string> drawn = ShortNames(workloads, columns);
+  std::map<int, std::string> names;
+  for (const auto& [id, task] : view.tasks) names[id] = Padded(drawn[names.size()], columns);
+  return names;
+}
+
+std::string RowText(const v1::TaskProgress& t, const std::string& name, double total_s) {
   const double best = t.best_s() > 0 ? t.best_s() : t.default_s();
   const double share = total_s > 0 ? TaskSeconds(t) / total_s : 0;
-  std::string text =
-      absl::StrFormat("%-*s %s %5.1f%% %6d", name_columns, Cut(ShortWorkload(t.workload()), name_columns), Bar(share),
-                      share * 100, t.trials());
+  std::string text = absl::StrFormat("%s %s %5.1f%% %6d", name, Bar(share), share * 100, t.trials());
+  // A dash is not measured yet.
   if (best > 0) {
-    absl::StrAppendFormat(&text, " %9.1f %9.3f %7.2fx", t.flops() / best / 1e9, best * 1e3, t.default_s() / best);
+    absl::StrAppendFormat(&text, " %9.1f %9.3f", t.flops() / best / 1e9, best * 1e3);
   } else {
-    absl::StrAppendFormat(&text, " %9s %9s %8s", "-", "-", "-");  // not measured yet
+    absl::StrAppendFormat(&text, " %9s %9s", "-", "-");
+  }
+  if (t.default_s() > 0 && t.best_s() > 0) {
+    absl::StrAppendFormat(&text, " %7.2fx", t.default_s() / t.best_s());
+  } else {
+    absl::StrAppendFormat(&text, " %8s", "-");
   }
   return absl::StrCat(text, "  ", Failures(t.failures()), t.done() ? " " : "", t.why_done());
 }
@@ -186,9 +190,10 @@ void Progress::Table(const JobView& view) {
     ++lines;
   };
   const int name_columns = std::clamp(size.ws_col - kColumnsBesideName, kShortestName, kLongestName);
+  const std::map<int, std::string> names = NamesOf(view, static_cast<size_t>(name_columns));
   line(absl::StrFormat("%-*s %-19s %6s %9s %9s %8s  %s", name_columns, "task", "share of time", "trials", "GFLOP/s",
                        "best ms", "speedup", "failures"));
-  for (size_t i = 0; i < rows.size() && i < most_rows; ++i) line(RowText(*rows[i], total, name_columns));
+  for (size_t i = 0; i < rows.size() && i < most_rows; ++i) line(RowText(*rows[i], names.at(rows[i]->task()), total));
   if (rows.size() > most_rows) line(absl::StrFormat("... and %d more", rows.size() - most_rows));
   line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(Done(view.latest)),
                        view.latest.trials(), view.latest.elapsed_s(), total * 1e3, Outlook(view.latest, total)));

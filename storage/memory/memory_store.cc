@@ -10,6 +10,7 @@
 #include "storage/best.h"
 #include "storage/check.h"
 #include "storage/memory/memory_access.h"
+#include "storage/memory/memory_overview.h"
 
 namespace temper {
 namespace {
@@ -174,6 +175,7 @@ class MemoryStore : public Store {
   }
 
   AccessStore& access() override { return access_; }
+  Overview& overview() override { return overview_; }
 
  private:
   int64_t PruneRecords(const PruneOptions& options) {
@@ -239,6 +241,7 @@ class MemoryStore : public Store {
   std::map<int64_t, JobRow> jobs_;
   std::map<int64_t, LeaseRow> leases_;
   MemoryAccess access_;
+  MemoryOverview overview_{*this};
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "storage/sqlite/best_rows.h"
 #include "storage/sqlite/database.h"
 #include "storage/sqlite/job_rows.h"
+#include "storage/sqlite/overview.h"
 #include "storage/sqlite/prune.h"
 #include "storage/sqlite/record_rows.h"
 
@@ -38,7 +39,8 @@ class Appending {
 
 class SqliteStore : public Store {
  public:
-  explicit SqliteStore(std::unique_ptr<Database> database) : database_(std::move(database)), access_(*database_) {}
+  explicit SqliteStore(std::unique_ptr<Database> database)
+      : database_(std::move(database)), access_(*database_), overview_(*database_) {}
 
   absl::StatusOr<std::vector<int64_t>> Commit(const Changes& changes) override {
     for (const Record& r : changes.records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
@@ -126,10 +128,12 @@ class SqliteStore : public Store {
   absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return PruneDatabase(*database_, options); }
 
   AccessStore& access() override { return access_; }
+  Overview& overview() override { return overview_; }
 
  private:
   const std::unique_ptr<Database> database_;
   SqliteAccess access_;
+  SqliteOverview overview_;
 };
 
 }  // namespace

@@ -1,4 +1,6 @@
 // `temper explain` on a small model and databases whose every record is known.
+#include <gmock/gmock.h>
+
 #include <cctype>
 #include <cmath>
 #include <map>
@@ -183,6 +185,36 @@ TEST_F(ExplainTest, SaysWhatTuningChangedAndWhatItGained) {
   for (const json& effect : op["effects"]) EXPECT_NE(effect["default"], effect["best"]);
 }
 
+TEST_F(ExplainTest, SaysWhereTheFinalsDisagreeWithTheSearchAndWhy) {
+  Record untuned = RecordOf(conv_, 2), best = RecordOf(conv_, 1);
+  best.config = Text(OtherConfig(untuned));
+  const auto searched = [](Record r, double ms) {
+    r.purpose = "search";
+    r.costs_s = {ms * 1e-3};
+    return r;
+  };
+  const auto why = [&](const char* db, const std::vector<Record>& records) -> std::string {
+    db_ = dir_ + db;
+    Store(records);
+    const json op = Explained(conv_);
+    return op.contains("search_gap") ? op["search_gap"]["why"].get<std::string>() : "";
+  };
+  EXPECT_EQ(why("/none.db", {untuned, best}), "");
+  EXPECT_EQ(why("/alike.db", {untuned, best, searched(best, 0.95)}), "");
+  EXPECT_EQ(why("/lucky.db", {untuned, best, searched(best, 0.8)}),
+            "the search took 1 samples and the finals 3, and the best of many trials by few samples is a lucky one");
+  EXPECT_THAT(why("/device.db", {untuned, best, searched(best, 0.8), searched(untuned, 1.6)}),
+              ::testing::HasSubstr("the default's time changed alike, 1.25x"));
+  Record warm = searched(best, 1.5);
+  warm.cache_policy = "warm";
+  EXPECT_EQ(why("/caches.db", {untuned, best, warm}), "the search left the caches as 'warm', the finals as 'model'");
+  EXPECT_THAT(why("/unknown.db", {untuned, best, searched(best, 1.5)}), ::testing::HasSubstr("the records do not say"));
+  const std::string shown = Temper("explain " + model_ + " --db " + db_).out;
+  EXPECT_NE(shown.find("#1: the finals took 33 % shorter than the search (1.5000 ms, then 1.0000 ms): the records"),
+            std::string::npos)
+      << shown;
+}
+
 TEST_F(ExplainTest, TheLongestOperatorComesFirst) {
   for (const bool conv_is_longer : {true, false}) {
     db_ = dir_ + (conv_is_longer ? "/a.db" : "/b.db");
@@ -310,6 +342,8 @@ TEST_F(ExplainTest, PagesStandAloneAndEscapeWhatTheyShow) {
     for (const char* outside : {"<script", "<link", "<img", "src=", "http", "url(", "@import"})
       EXPECT_EQ(html.find(outside), std::string::npos) << path << " has " << outside;
     EXPECT_NE(html.find("signal N &lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt;"), std::string::npos);
+    // The target has no blank to break at, and workloads are as long.
+    EXPECT_NE(html.find("\np { margin: .3rem 0; overflow-wrap: anywhere; }\n"), std::string::npos);
     if (path != page) continue;
     EXPECT_NE(html.find("<h1>a&lt;i&gt;&amp;b</h1>"), std::string::npos);
     for (const char* plot : {"Best over trials", "Best over time", "Predicted and measured"})

@@ -20,13 +20,22 @@ using ::testing::StartsWith;
 std::unique_ptr<HttpListener> Listen(HttpOptions options = {}) {
   options.listen = "127.0.0.1:0";
   auto listener = HttpListener::Start(
-      options, {{"/hello", [](const HttpRequest&) { return HttpReply{.body = "hello\n"}; }},
+      options, {{"/hello",
+                 [](const HttpRequest&) {
+                   return HttpReply{.body = "hello\n", .headers = {{"X-Of-The-Page", "yes"}}};
+                 }},
                 {"/echo",
                  [](const HttpRequest& request) {
                    const auto text = request.query.find("text");
                    return HttpReply{.code = text == request.query.end() ? 400 : 200,
                                     .body = text == request.query.end() ? "" : text->second};
                  }},
+                {"/post",
+                 [](const HttpRequest& request) {
+                   EXPECT_TRUE(request.local);
+                   return HttpReply{.body = request.body};
+                 },
+                 "POST"},
                 {"/large", [](const HttpRequest&) { return HttpReply{.body = std::string(8 << 20, 'x')}; }}});
   EXPECT_TRUE(listener.ok()) << listener.status();
   return *std::move(listener);
@@ -37,6 +46,7 @@ TEST(HttpTest, RoutesByPath) {
   const std::string reply = Get(server->address(), "/hello");
   EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(reply, HasSubstr("\r\nContent-Length: 6\r\n"));
+  EXPECT_THAT(reply, HasSubstr("\r\nX-Of-The-Page: yes\r\n"));
   EXPECT_THAT(reply, EndsWith("\r\n\r\nhello\n"));
   EXPECT_THAT(Get(server->address(), "/none"), StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(Get(server->address(), "/hello/"), StartsWith("HTTP/1.1 404 "));
@@ -52,14 +62,51 @@ TEST(HttpTest, DecodesTheQuery) {
   }
 }
 
-TEST(HttpTest, OnlyGetIsServed) {
+// The request as it is, and what comes back.
+std::string Say(const HttpListener& server, const std::string& request) {
+  Socket socket(server.address());
+  socket.Send(request);
+  return socket.ReadAll();
+}
+
+TEST(HttpTest, EachPageHasItsMethod) {
   const auto server = Listen();
-  for (const char* method : {"POST", "HEAD", "DELETE", "CONNECT", "get", "\x01"}) {
-    Socket socket(server->address());
-    socket.Send(std::string(method) + " /hello HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
-    const std::string reply = socket.ReadAll();
+  for (const char* method : {"HEAD", "DELETE", "CONNECT", "get", "\x01"}) {
+    const std::string reply = Say(*server, std::string(method) + " /hello HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
     EXPECT_THAT(reply, StartsWith("HTTP/1.1 405 ")) << method;
-    EXPECT_THAT(reply, HasSubstr("\r\nAllow: GET\r\n"));
+    EXPECT_THAT(reply, HasSubstr("\r\nAllow: GET, POST\r\n"));
+  }
+  const std::string post = Say(*server, "POST /hello HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_THAT(post, StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(post, HasSubstr("\r\nAllow: GET\r\n"));
+  EXPECT_THAT(Get(server->address(), "/post"), HasSubstr("\r\nAllow: POST\r\n"));
+}
+
+TEST(HttpTest, ABodyIsReadToItsEnd) {
+  const auto server = Listen();
+  Socket slow(server->address());
+  slow.Send("POST /post HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
+  slow.Send("cde and what nobody asked for");
+  EXPECT_THAT(slow.ReadAll(), EndsWith("\r\n\r\nabcde"));
+  EXPECT_THAT(Say(*server, "POST /post HTTP/1.1\r\n\r\n"), EndsWith("\r\n\r\n"));
+  for (const char* length : {"-1", "x", "3, 3", "99999999999999999999999"}) {
+    const std::string head = std::string("POST /post HTTP/1.1\r\nContent-Length: ") + length + "\r\n\r\nabc";
+    EXPECT_THAT(Say(*server, head), StartsWith("HTTP/1.1 400 ")) << length;
+  }
+  EXPECT_THAT(Say(*server, "POST /post HTTP/1.1\r\nContent-Length: 4097\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Say(*server, "POST /post HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+              StartsWith("HTTP/1.1 400 "));
+}
+
+TEST(HttpTest, HeadersAreKnownByNameInAnyCase) {
+  const auto request = ParseHttpRequest("GET / HTTP/1.1\r\nhOst:  a.example \r\nX-A: 1\r\nx-a: 2\r\nEmpty:");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->Header("host"), "a.example");
+  EXPECT_EQ(request->Header("x-a"), "1, 2");
+  EXPECT_EQ(request->Header("empty"), "");
+  EXPECT_EQ(request->Header("none"), "");
+  for (const char* line : {"no colon", ": no name", "two words: x", " folded: x", "tab\t: x", "\r: x"}) {
+    EXPECT_FALSE(ParseHttpRequest(std::string("GET / HTTP/1.1\r\n") + line).ok()) << line;
   }
 }
 

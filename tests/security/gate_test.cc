@@ -113,6 +113,16 @@ TEST_F(GateTest, InvitationsExpireAndOthersAreUnknown) {
   EXPECT_TRUE(absl::IsInvalidArgument(gate_->Invite("a,b").status()));
 }
 
+TEST_F(GateTest, APrincipalStandsUntilItsTokenExpires) {
+  const Credentials token = Token({Scope::kRead}, clock_.Wall() + absl::Minutes(5));
+  const Principal principal = *gate_->Admit(token, Call::kListJobs, {});
+  const Principal lasting = *gate_->Admit(Token({Scope::kRead}), Call::kListJobs, {});
+  EXPECT_TRUE(gate_->StillStands(principal));
+  clock_.Advance(absl::Minutes(5));
+  EXPECT_FALSE(gate_->StillStands(principal));
+  EXPECT_TRUE(gate_->StillStands(lasting));
+}
+
 TEST_F(GateTest, ARevokedWorkersNextCallIsRefused) {
   const Credentials worker = Joined("a"), twin = Joined("a"), other = Joined("b");
   const Principal principal = *gate_->Admit(worker, Call::kSync, {});

@@ -542,6 +542,28 @@ TEST_F(DispatcherTest, ADrainedWorkerFinishesWhatItHoldsAndIsTold) {
   EXPECT_THAT(dispatcher_.Sync(session, {grant.lease}, 1, Now()).grants, SizeIs(1));
 }
 
+TEST_F(DispatcherTest, TheLatestReadingsOfACanaryAreKept) {
+  const std::string session = dispatcher_.Register(Worker("a"), Now());
+  const auto measured = [&](double drift) {
+    dispatcher_.Add(Batch(1), Now());
+    ItemResult result = Ok(Take(session).at(0), 0);
+    result.trial.drift = drift;
+    dispatcher_.Commit(result, Now());
+    Pass(absl::Seconds(1));
+  };
+  measured(1);
+  measured(1);  // the same reading again, as all trials of a batch have it
+  measured(0);  // not known
+  measured(1.5);
+  const auto canary = dispatcher_.Sessions().at(0).canary;
+  ASSERT_THAT(canary, SizeIs(2));
+  EXPECT_EQ(canary[1].drift, 1.5);
+  EXPECT_GT(canary[1].at, canary[0].at);
+  for (size_t i = 0; i < CanaryHistory::kMost; ++i) measured(2 + static_cast<double>(i));
+  EXPECT_THAT(dispatcher_.Sessions().at(0).canary, SizeIs(CanaryHistory::kMost));
+  EXPECT_EQ(dispatcher_.Sessions().at(0).canary.front().drift, 2);
+}
+
 TEST_F(DispatcherTest, AWorkerOfAnotherTargetSaysSo) {
   WorkerInfo other = Worker("other");
   other.target = "t2";

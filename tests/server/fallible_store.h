@@ -42,6 +42,7 @@ class FallibleStore : public Store {
   absl::StatusOr<std::vector<LeaseRow>> Leases() override { return below_->Leases(); }
   absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return below_->Prune(options); }
   AccessStore& access() override { return below_->access(); }
+  Overview& overview() override { return below_->overview(); }
 
   std::atomic<bool> full = false, full_for_jobs = false;  // trials; jobs that change
   std::function<void()> before_best;                      // set before the server has calls

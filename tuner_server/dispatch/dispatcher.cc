@@ -451,7 +451,7 @@ void Dispatcher::CountResult(const Item& item, const Attempt& attempt, const Ite
   if (found == sessions_.end()) return;
   Session& session = found->second;
   ++(IsMeasured(result.outcome()) ? session.trials : session.failures);
-  if (!result.model) session.drift = result.trial.drift;
+  if (!result.model) session.canary.Note(result.trial.drift, now);
   if (!failed || !session.sentence.empty()) return;
   // Finalists fail together, for one reason, and so does a model.
   const std::string blamed =
@@ -716,8 +716,9 @@ absl::Duration Dispatcher::GrantedAt(const std::vector<int64_t>& ids) const {
 std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
   std::vector<SessionView> views;
   for (const auto& [id, session] : sessions_) {
-    SessionView view{session.info, "idle",       session.reason, session.trials, session.failures, session.last_seen, 0,
-                     {},           session.drift};
+    SessionView view{session.info, "idle", session.reason, session.trials, session.failures, session.last_seen};
+    view.drift = session.canary.latest();
+    view.canary = session.canary.readings();
     const auto queue = queues_.find(session.info.device_key);
     if (!session.leases.empty()) {
       const Lease& lease = leases_.at(*session.leases.begin());

@@ -20,6 +20,7 @@
 
 #include "absl/time/time.h"
 #include "base/secure_random.h"
+#include "tuner_server/dispatch/canary_history.h"
 #include "tuner_server/dispatch/suspects.h"
 #include "tuner_server/dispatch/work_queue.h"
 
@@ -169,8 +170,9 @@ class Dispatcher {
     int64_t trials = 0, failures = 0;
     absl::Duration last_seen;
     int64_t job = 0;  // whose lease it holds; 0: none
-    absl::Duration lease_since;
-    double drift = 0;  // of its latest result
+    absl::Duration lease_since = absl::ZeroDuration();
+    double drift = 0;                        // of its latest result
+    std::vector<CanaryReading> canary = {};  // the latest, oldest first
   };
   std::vector<SessionView> Sessions() const;
   bool Live(const std::string& session) const;
@@ -211,7 +213,7 @@ class Dispatcher {
     std::string drained, sentence, held_back;
     std::string reason;  // why it is lost
     int64_t trials = 0, failures = 0;
-    double drift = 0;
+    CanaryHistory canary;
     std::set<int64_t> leases;
   };
   struct Attempt {

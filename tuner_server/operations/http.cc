@@ -28,12 +28,22 @@ std::string_view Reason(int code) {
   switch (code) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 413:
+      return "Content Too Large";
+    case 421:
+      return "Misdirected Request";
     case 431:
       return "Request Header Fields Too Large";
     case 503:
@@ -44,10 +54,18 @@ std::string_view Reason(int code) {
 
 std::string ToWire(const HttpReply& reply) {
   const std::string_view reason = Reason(reply.code);
-  return absl::StrCat(
-      "HTTP/1.1 ", reply.code, " ", absl::string_view(reason.data(), reason.size()), "\r\nContent-Type: ", reply.type,
-      "\r\nContent-Length: ", reply.body.size(), reply.code == 405 ? "\r\nAllow: GET" : "",
-      "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n", reply.body);
+  std::string wire = absl::StrCat("HTTP/1.1 ", reply.code, " ", absl::string_view(reason.data(), reason.size()),
+                                  "\r\nContent-Type: ", reply.type, "\r\nContent-Length: ", reply.body.size());
+  for (const auto& [name, value] : reply.headers) absl::StrAppend(&wire, "\r\n", name, ": ", value);
+  absl::StrAppend(&wire, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+                  reply.body);
+  return wire;
+}
+
+constexpr char kText[] = "text/plain; charset=utf-8";
+
+HttpReply NotAllowed(const std::string& allowed, const std::string& why) {
+  return {405, kText, why + "\n", {{"Allow", allowed}}};
 }
 
 // A request is read, its reply is written, and what else the peer sends is read and dropped until it closes: to close
@@ -56,15 +74,20 @@ enum class Phase { kReading, kWriting, kEnding };
 
 struct Connection {
   int fd;
+  bool local;               // see HttpRequest
   absl::Duration deadline;  // of its phase, monotonic
   Phase phase = Phase::kReading;
   std::string in, out;
+  std::optional<HttpRequest> request;  // once its header is here
+  size_t head = 0;                     // its bytes, the empty line too
+  size_t body = 0;                     // bytes that are to come behind them
   size_t written = 0;
 };
 
 bool IsLoopback(const sockaddr& address) {
   if (address.sa_family == AF_INET6) {
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
   }
   return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
 }
@@ -145,7 +168,9 @@ struct HttpListener::Impl {
   bool Serve(Connection& connection);  // false: it is over
   bool Read(Connection& connection);
   bool Write(Connection& connection);
-  HttpReply Reply(std::string_view head) const;
+  // What there is to say to what came so far; nullopt: more has to come.
+  std::optional<HttpReply> Hear(Connection& connection) const;
+  HttpReply Route(const HttpRequest& request) const;
 };
 
 // The loop's next deadline.
@@ -181,7 +206,9 @@ void HttpListener::Impl::Loop() {
 void HttpListener::Impl::Accept() {
   // A turn's worth: who is connected is served in between.
   for (size_t i = 0; i < options.most_connections; ++i) {
-    const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EAGAIN) accept_from = Now() + kAcceptPause;
@@ -191,7 +218,7 @@ void HttpListener::Impl::Accept() {
       close(connections.front().fd);
       connections.pop_front();
     }
-    connections.push_back({fd, Now() + options.patience});
+    connections.push_back({fd, IsLoopback(reinterpret_cast<sockaddr&>(peer)), Now() + options.patience});
     // Most requests are here already; who brings one is served before newcomers can push it out.
     if (!Read(connections.back())) {
       close(fd);
@@ -211,17 +238,11 @@ bool HttpListener::Impl::Read(Connection& connection) {
   if (n == 0) return false;
   if (connection.phase == Phase::kEnding) return true;
   connection.in.append(bytes, static_cast<size_t>(n));
-  const size_t end = connection.in.find("\r\n\r\n");
-  HttpReply reply;
-  if (std::min(end, connection.in.size()) > options.most_header_bytes) {
-    reply = {431, "text/plain; charset=utf-8", "the header is too long\n"};
-  } else if (end == std::string::npos) {
-    return true;
-  } else {
-    reply = Reply(std::string_view(connection.in).substr(0, end));
-  }
+  const std::optional<HttpReply> reply = Hear(connection);
+  if (!reply.has_value()) return true;
   connection.in.clear();
-  connection.out = ToWire(reply);
+  connection.request.reset();
+  connection.out = ToWire(*reply);
   connection.phase = Phase::kWriting;
   connection.deadline = Now() + options.patience;
   return Write(connection);
@@ -238,17 +259,40 @@ bool HttpListener::Impl::Write(Connection& connection) {
   return true;
 }
 
-HttpReply HttpListener::Impl::Reply(std::string_view head) const {
-  constexpr char kText[] = "text/plain; charset=utf-8";
-  const absl::StatusOr<HttpRequest> request = ParseHttpRequest(head);
-  if (!request.ok()) {
-    return {absl::IsUnimplemented(request.status()) ? 405 : 400, kText, absl::StrCat(request.status().message(), "\n")};
+std::optional<HttpReply> HttpListener::Impl::Hear(Connection& connection) const {
+  const std::string& in = connection.in;
+  if (!connection.request.has_value()) {
+    const size_t end = in.find("\r\n\r\n");
+    if (std::min(end, in.size()) > options.most_header_bytes) return HttpReply{431, kText, "the header is too long\n"};
+    if (end == std::string::npos) return std::nullopt;
+    absl::StatusOr<HttpRequest> request = ParseHttpRequest(std::string_view(in).substr(0, end));
+    if (!request.ok()) {
+      const std::string why(request.status().message());
+      return absl::IsUnimplemented(request.status()) ? NotAllowed("GET, POST", why) : HttpReply{400, kText, why + "\n"};
+    }
+    const std::string& length = request->Header("content-length");
+    if (!length.empty() && !absl::SimpleAtoi(length, &connection.body)) {
+      return HttpReply{400, kText, "the Content-Length is no number\n"};
+    }
+    if (connection.body > options.most_body_bytes) return HttpReply{413, kText, "the body is too long\n"};
+    connection.head = end + 4;
+    connection.request = *std::move(request);
+    connection.request->local = connection.local;
   }
+  if (in.size() - connection.head < connection.body) return std::nullopt;
+  connection.request->body = in.substr(connection.head, connection.body);
+  return Route(*connection.request);
+}
+
+HttpReply HttpListener::Impl::Route(const HttpRequest& request) const {
+  std::string paths, allowed;
   for (const HttpRoute& route : routes) {
-    if (route.path == request->path) return route.reply(*request);
+    absl::StrAppend(&paths, " ", route.path);
+    if (route.path != request.path) continue;
+    if (route.method == request.method) return route.reply(request);
+    absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", route.method);
   }
-  std::string paths;
-  for (const HttpRoute& route : routes) absl::StrAppend(&paths, " ", route.path);
+  if (!allowed.empty()) return NotAllowed(allowed, absl::StrCat(request.path, " takes only ", allowed));
   return {404, kText, absl::StrCat("there is no such page; there are:", paths, "\n")};
 }
 

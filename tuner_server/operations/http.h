@@ -1,15 +1,21 @@
-// A small HTTP/1.1 server for machines that look after this one: GET only, each reply from a function, one thread.
+// A small HTTP/1.1 server for machines that look after this one and for the dashboard: GET and POST, each reply from a
+// function, one thread.
 //
 // Whoever connects can cost little: connections, the bytes of a request and the time for it are bounded, every
 // connection closes after its reply, and where there are too many the oldest goes. It speaks plaintext and asks nobody
 // who they are, so it listens on loopback unless told otherwise.
+//
+// It is ours because Debian's libraries for this (cpp-httplib, 0.11) give each connection a thread and each read its
+// own time: a request that trickles holds a thread for as long as it likes.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -18,20 +24,30 @@
 namespace temper {
 
 struct HttpRequest {
-  std::string path;                          // decoded
-  std::map<std::string, std::string> query;  // decoded; the last of equal names counts
+  std::string path;                            // decoded
+  std::map<std::string, std::string> query;    // decoded; the last of equal names counts
+  std::string method = "GET";                  // or "POST"
+  std::map<std::string, std::string> headers;  // names in lower case; equal ones are joined by ", "
+  std::string body;
+  bool local = false;  // the peer is on this machine
+
+  // "" where there is none.
+  const std::string& Header(const std::string& name) const;
+  std::string Query(const std::string& name) const;
 };
 
 struct HttpReply {
   int code = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;  // beside those that each reply has
 };
 
 // Called on the listener's thread, one at a time: it has to be quick.
 struct HttpRoute {
   std::string path;  // the whole of it
   std::function<HttpReply(const HttpRequest&)> reply;
+  std::string method = "GET";
 };
 
 struct HttpOptions {
@@ -39,6 +55,7 @@ struct HttpOptions {
   bool beyond_loopback = false;  // takes addresses that other machines reach
   size_t most_connections = 64;
   size_t most_header_bytes = 8 << 10;
+  size_t most_body_bytes = 4 << 10;
   absl::Duration patience = absl::Seconds(5);  // for the whole request, and again for the whole reply
 };
 
@@ -57,7 +74,9 @@ class HttpListener {
 };
 
 // The first line and the header as they came, without the empty line. An error's message is fit for the reply: the
-// status is kUnimplemented for methods but GET, else kInvalidArgument.
+// status is kUnimplemented for methods but GET and POST, else kInvalidArgument.
 absl::StatusOr<HttpRequest> ParseHttpRequest(std::string_view head);
+// What a query or a form says: a=1&b=2. nullopt: a percent sign without two hex digits.
+std::optional<std::map<std::string, std::string>> ParseHttpForm(std::string_view text);
 
 }  // namespace temper

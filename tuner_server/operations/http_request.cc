@@ -1,5 +1,7 @@
 #include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "tuner_server/operations/http.h"
 
 namespace temper {
@@ -37,26 +39,71 @@ std::string_view Take(std::string_view& rest, char separator) {
   return part;
 }
 
+std::string_view Stripped(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  return begin == std::string_view::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+// False: a line is no header.
+bool ParseHeaders(std::string_view lines, std::map<std::string, std::string>& headers) {
+  while (!lines.empty()) {
+    std::string_view value = Take(lines, '\n');
+    if (value.ends_with('\r')) value.remove_suffix(1);
+    if (value.find(':') == std::string_view::npos) return false;
+    const std::string_view given = Take(value, ':');
+    if (given.empty() || given.find_first_of(" \t\r") != std::string_view::npos) return false;
+    const std::string name = absl::AsciiStrToLower(absl::string_view(given.data(), given.size()));
+    const auto [header, first] = headers.try_emplace(name, Stripped(value));
+    if (!first) header->second += std::string(", ") + std::string(Stripped(value));
+  }
+  return true;
+}
+
 }  // namespace
 
+const std::string& HttpRequest::Header(const std::string& name) const {
+  static const std::string kNone;
+  const auto found = headers.find(name);
+  return found == headers.end() ? kNone : found->second;
+}
+
+std::string HttpRequest::Query(const std::string& name) const {
+  const auto found = query.find(name);
+  return found == query.end() ? "" : found->second;
+}
+
+std::optional<std::map<std::string, std::string>> ParseHttpForm(std::string_view form) {
+  std::map<std::string, std::string> values;
+  while (!form.empty()) {
+    std::string_view value = Take(form, '&');
+    const std::optional<std::string> name = Decoded(Take(value, '='), true), text = Decoded(value, true);
+    if (!name.has_value() || !text.has_value()) return std::nullopt;
+    values[*name] = *text;
+  }
+  return values;
+}
+
 absl::StatusOr<HttpRequest> ParseHttpRequest(std::string_view head) {
-  std::string_view line = head.substr(0, head.find_first_of("\r\n"));
+  std::string_view line = Take(head, '\n');
+  if (line.ends_with('\r')) line.remove_suffix(1);
   const std::string_view method = Take(line, ' ');
   std::string_view target = Take(line, ' ');
   if (line != "HTTP/1.1" && line != "HTTP/1.0") return absl::InvalidArgumentError("this is no HTTP/1.1 request");
-  if (method != "GET") return absl::UnimplementedError("only GET is served");
+  if (method != "GET" && method != "POST") return absl::UnimplementedError("only GET and POST are served");
   if (target.empty() || target[0] != '/') return absl::InvalidArgumentError("the target has to begin with a slash");
   HttpRequest request;
+  request.method = method;
   const std::optional<std::string> path = Decoded(Take(target, '?'), false);
-  bool sound = path.has_value();
-  if (sound) request.path = *path;
-  while (sound && !target.empty()) {
-    std::string_view value = Take(target, '&');
-    const std::optional<std::string> name = Decoded(Take(value, '='), true), text = Decoded(value, true);
-    sound = name.has_value() && text.has_value();
-    if (sound) request.query[*name] = *text;
+  auto query = ParseHttpForm(target);
+  if (!path.has_value() || !query.has_value()) {
+    return absl::InvalidArgumentError("a percent sign needs two hex digits behind it");
   }
-  if (!sound) return absl::InvalidArgumentError("a percent sign needs two hex digits behind it");
+  request.path = *path;
+  request.query = *std::move(query);
+  if (!ParseHeaders(head, request.headers)) return absl::InvalidArgumentError("a line of the header is none");
+  if (request.headers.contains("transfer-encoding")) {
+    return absl::InvalidArgumentError("a body needs a Content-Length, not a Transfer-Encoding");
+  }
   return request;
 }
 

@@ -1,6 +1,7 @@
 #include "tuner_server/operations/operations.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -59,7 +60,7 @@ const std::string& Operations::http_address() const { return impl_->address; }
 absl::StatusOr<std::unique_ptr<Operations>> Operations::Start(const OperationsOptions& options,
                                                               const std::string& database, Store& store,
                                                               Metrics& metrics, std::function<FleetStatus()> status,
-                                                              const Clock& clock) {
+                                                              const Clock& clock, std::vector<HttpRoute> more) {
   auto impl = std::make_unique<Impl>();
   std::vector<Chore> chores;
   if (!options.snapshots.directory.empty()) {
@@ -76,9 +77,11 @@ absl::StatusOr<std::unique_ptr<Operations>> Operations::Start(const OperationsOp
     const auto snapshot_age = [impl = impl.get()]() -> std::optional<absl::Duration> {
       return impl->snapshots.has_value() ? impl->snapshots->Age() : std::nullopt;
     };
-    TEMPER_ASSIGN_OR_RETURN(impl->http,
-                            HttpListener::Start({.listen = options.http, .beyond_loopback = options.beyond_loopback},
-                                                OperationsPages({&metrics, std::move(status), snapshot_age})));
+    std::vector<HttpRoute> routes = OperationsPages({&metrics, std::move(status), snapshot_age});
+    std::ranges::move(more, std::back_inserter(routes));
+    TEMPER_ASSIGN_OR_RETURN(
+        impl->http,
+        HttpListener::Start({.listen = options.http, .beyond_loopback = options.beyond_loopback}, std::move(routes)));
     impl->address = impl->http->address();
   }
   if (!chores.empty()) impl->chores.emplace(std::move(chores), clock);

@@ -5,10 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "tuner_server/operations/fleet_status.h"
+#include "tuner_server/operations/http.h"
 #include "tuner_server/operations/metrics.h"
 #include "tuner_server/operations/retention.h"
 #include "tuner_server/operations/snapshots.h"
@@ -27,10 +29,12 @@ absl::StatusOr<absl::Duration> ParsePeriod(std::string_view text);
 
 class Operations {
  public:
-  // `database`: the url of `store`. What is passed in outlives it; `status` may be called from any thread.
+  // `database`: the url of `store`. What is passed in outlives it; `status` may be called from any thread. `more`: what
+  // --http serves beside the pages for machines.
   static absl::StatusOr<std::unique_ptr<Operations>> Start(const OperationsOptions& options,
                                                            const std::string& database, Store& store, Metrics& metrics,
-                                                           std::function<FleetStatus()> status, const Clock& clock);
+                                                           std::function<FleetStatus()> status, const Clock& clock,
+                                                           std::vector<HttpRoute> more = {});
   ~Operations();
 
   const std::string& http_address() const;  // with the port that was chosen; empty: no pages

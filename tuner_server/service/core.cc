@@ -134,6 +134,9 @@ void ServerCore::Count(const CoreState::CommitPlan& plan, const absl::Status& st
   }
   metrics().Observe(Metric::kCommitGroupResults, static_cast<double>(plan.fresh.size()));
   for (const ItemResult& result : plan.fresh) metrics().Add(Metric::kTrials, Text(result.outcome()));
+  const int64_t measured =
+      std::ranges::count_if(plan.fresh, [](const ItemResult& result) { return IsMeasured(result.outcome()); });
+  throughput_.Add(clock_.Wall(), measured, static_cast<int64_t>(plan.fresh.size()) - measured);
   for (const CoreState::Submission& submission : plan.submissions) {
     const auto refused = static_cast<double>(std::ranges::count(submission.acks, false));
     metrics().Add(Metric::kAcks, "", static_cast<double>(submission.acks.size()) - refused);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "storage/store.h"
+#include "tuner_server/operations/throughput.h"
 #include "tuner_server/service/core_state.h"
 #include "tuner_server/service/job_plan.h"
 
@@ -49,6 +50,7 @@ class ServerCore : private JobHost {
   std::vector<Dispatcher::SessionView> Sessions();
   FleetStatus Status();
   Metrics& metrics() { return *options().metrics; }
+  const Throughput& throughput() const { return throughput_; }
   // Since the ticker's last turn. Takes no lock, so it tells of one that is never freed.
   absl::Duration TickAge() const;
   std::shared_ptr<JobFeed> FindJob(int64_t job);  // null: not of this server, or long over
@@ -88,6 +90,7 @@ class ServerCore : private JobHost {
   CoreState state_;
   std::condition_variable ticker_wake_, committer_wake_;
 
+  Throughput throughput_;
   std::atomic<int64_t> ticked_ms_;  // monotonic
   std::thread ticker_, committer_;
 };

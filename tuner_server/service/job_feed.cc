@@ -26,9 +26,33 @@ void JobFeed::Publish(JobView view, JobRow row, std::vector<std::pair<size_t, Ta
     }
     view_ = std::move(view);
     row_ = std::move(row);
+    NotePoint();
     if (IsFinalJobState(view_.state) && !elapsed_) elapsed_ = clock_.Monotonic() - started_;
   }
   if (state_changed) PokeWatchers();
+}
+
+void JobFeed::NotePoint() {
+  double total_s = 0;
+  for (const TaskView& task : tasks_) {
+    const double best_s = task.best_s > 0 ? task.best_s : task.default_s;
+    if (task.alternative) continue;
+    if (best_s <= 0) return;  // the sum would rise when it comes
+    total_s += task.weight * best_s;
+  }
+  if (total_s <= 0 || (!curve_.empty() && total_s >= curve_.back().second)) return;
+  curve_.emplace_back(view_.trials, total_s);
+  if (curve_.size() <= kMostPoints) return;
+  // Every other one goes, but the first and the last stay.
+  std::vector<std::pair<int, double>> thinned;
+  for (size_t i = 0; i < curve_.size(); i += 2) thinned.push_back(curve_[i]);
+  if (curve_.size() % 2 == 0) thinned.push_back(curve_.back());
+  curve_ = std::move(thinned);
+}
+
+std::vector<std::pair<int, double>> JobFeed::Curve() const {
+  std::lock_guard lock(mutex_);
+  return curve_;
 }
 
 bool JobFeed::over() const {

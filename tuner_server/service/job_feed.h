@@ -55,6 +55,9 @@ class JobFeed {
   JobRow row() const;  // as a list shows it
   // What changed after the cursor; nullopt: nothing.
   std::optional<JobNews> Since(int64_t cursor) const;
+  // How the model's kernels got faster: trials and seconds, each time that they did. At most kMostPoints.
+  static constexpr size_t kMostPoints = 64;
+  std::vector<std::pair<int, double>> Curve() const;
   // A change of state is told at once, the rest at the watchers' own pace.
   bool StateChangedSince(int64_t cursor) const;
 
@@ -65,6 +68,8 @@ class JobFeed {
   bool Orphaned(absl::Duration now, absl::Duration grace) const;
 
  private:
+  void NotePoint();
+
   const Clock& clock_;
   const absl::Duration started_;
 
@@ -73,6 +78,7 @@ class JobFeed {
   JobRow row_;
   std::vector<TaskView> tasks_;
   std::vector<int64_t> task_versions_;
+  std::vector<std::pair<int, double>> curve_;
   int64_t version_ = 1, state_version_ = 1;
   std::optional<absl::Duration> elapsed_;  // set when over
   std::vector<std::shared_ptr<JobWatcher>> watchers_;

@@ -121,6 +121,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
 
 const std::string& Server::address() const { return impl_->listener->address(); }
 ServerCore& Server::core() { return impl_->core; }
+Gate& Server::gate() { return *impl_->gate; }
 
 void Server::Shutdown() {
   if (impl_->server == nullptr) return;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "security/gate.h"
 #include "tuner_server/service/core.h"
 
 namespace temper {
@@ -29,6 +30,7 @@ class Server {
 
   const std::string& address() const;  // with the port that was chosen
   ServerCore& core();
+  Gate& gate();
   // Jobs end as abandoned, watchers are told, calls end. Blocks for at most about two seconds.
   void Shutdown();
 

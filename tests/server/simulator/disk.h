@@ -38,6 +38,7 @@ class Disk : public Store {
   absl::StatusOr<std::vector<LeaseRow>> Leases() override { return rows_->Leases(); }
   absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return rows_->Prune(options); }
   AccessStore& access() override { return rows_->access(); }
+  Overview& overview() override { return rows_->overview(); }
 
  private:
   absl::Status Fails(const char* what);

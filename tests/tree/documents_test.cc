@@ -141,7 +141,6 @@ std::string Said(const std::string& file, const std::string& pattern) {
 std::map<std::string, std::string> Versions() {
   return {{R"re(\bLLVM (\d+))re", Said("compiler/codegen/CMakeLists.txt", R"re(find_package\(LLVM (\d+))re")},
           {R"re(\bDebian (\d+))re", Said("deploy/packages.txt", R"re(Debian (\d+))re")},
-          {R"re(\bC\+\+(\d\d)\b)re", Said("CMakeLists.txt", R"re(CMAKE_CXX_STANDARD (\d+))re")},
           {R"re(\bTemper (\d+\.\d+\.\d+)\b)re", Said("CMakeLists.txt", R"re(project\(temper VERSION ([\d.]+))re")},
           {R"re(directory, version (\d+))re", Said("compiler/package/package.h", R"re(kPackageVersion = (\d+))re")}};
 }

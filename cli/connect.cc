@@ -9,7 +9,7 @@ namespace temper {
 void AddCredentialOptions(CLI::App* command, ConnectOptions* options) {
   command->add_option("--ca", options->authority, "the server's authority (ca.crt), for an encrypted server")
       ->envname("TEMPER_CA");
-  command->add_option("--token-file", options->token_file, "a file with your token, that only you may read")
+  command->add_option("--token-file", options->token_file, "file with your token; nobody else may be able to read it")
       ->envname("TEMPER_TOKEN_FILE");
 }
 

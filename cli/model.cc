@@ -50,9 +50,8 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
   command->add_option("model", options->path, what)->required();
   command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)");
   command
-      ->add_option(
-          "--winograd", options->winograd,
-          "on (the default), or off: 3x3 convolutions by the direct algorithm alone, whose rounding errors are smaller")
+      ->add_option("--winograd", options->winograd,
+                   "on (default) or off; off computes 3x3 convolutions by the direct algorithm only, which rounds less")
       ->check(CLI::IsMember({"on", "off"}));
   command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
 }

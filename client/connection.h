@@ -1,4 +1,4 @@
-// A server as our clients reach it. Thread-safe.
+// The way from a client to a server. Thread-safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,9 +12,10 @@
 namespace temper {
 
 struct ClientOptions {
-  // For each unary call. Expired: kDeadlineExceeded, or kUnavailable if there was no connection, naming the server.
+  // Of each unary call. When it expires: kDeadlineExceeded, or kUnavailable naming the server if there was no
+  // connection.
   absl::Duration call_timeout = absl::Seconds(30);
-  // How long a call may wait for a server that is not there yet (a child just started). Zero: fail at once.
+  // How long a call waits for a server that does not listen yet (a child just started). Zero: it fails at once.
   absl::Duration connect_timeout = absl::ZeroDuration();
   std::string authority;  // the file with its certificate; empty: plaintext
   std::string token;      // shown with each call; empty: none

@@ -1,14 +1,26 @@
-# What `cmake --install` puts where, by component. Packages bring their own runtime: there is no library to install.
+# What `cmake --install` puts where, by component. A model's package brings its own runtime; the libraries are for programs
+# that tune or that add operators.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS temper temper-server temper-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
-install(FILES include/temper/model.h include/temper/model.hpp
+install(FILES include/temper/model.h include/temper/model.hpp include/temper/operator.h include/temper/tuning.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/temper COMPONENT headers)
+# `make build` leaves the libraries out, and so does its install.
+install(TARGETS temper_tuning_client temper_operators LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libraries OPTIONAL)
+# What operator.h includes, in a folder of its own.
+foreach(header base/dtype.h base/ndarray.h base/rng.h base/status.h compiler/ir/expr.h compiler/ir/stmt.h compiler/ir/te.h
+               compiler/ops/attrs.h compiler/ops/footprint.h compiler/ops/op.h compiler/ops/template.h
+               compiler/ops/templates/cpu_footprint.h compiler/ops/templates/cpu_template.h compiler/ops/workload.h
+               compiler/package/try_operator.h compiler/schedule/config_space.h compiler/schedule/lower.h
+               compiler/schedule/schedule.h compiler/target/target.h)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/temper/operators/${folder} COMPONENT headers)
+endforeach()
 
 set(TEMPER_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Temper)
 configure_package_config_file(cmake/package/TemperConfig.cmake.in ${CMAKE_BINARY_DIR}/package/TemperConfig.cmake
-  INSTALL_DESTINATION ${TEMPER_CMAKE_DIR} PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_INCLUDEDIR)
+  INSTALL_DESTINATION ${TEMPER_CMAKE_DIR} PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/TemperConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/package/TemperConfig.cmake ${CMAKE_BINARY_DIR}/package/TemperConfigVersion.cmake
   cmake/package/TemperModels.cmake

@@ -18,7 +18,7 @@ struct Booster {
   int template_version = 0;
   const FootprintSchema* schema = nullptr;  // of the template's footprints, which the features are made of
   std::string isa;                          // IsaFamily of the targets that it was trained on
-  std::vector<std::string> knobs;           // whose values stand behind the closed-form features in its rows
+  std::vector<std::string> knobs;           // their values follow the closed-form features in its rows
   int tasks = 0, samples = 0;               // that it was trained on
   Forest forest;                            // of log(draft / seconds), up to a constant for each task
 };
@@ -32,14 +32,14 @@ std::string Text(const Booster& b);
 // this build lacks. One line that says so.
 absl::StatusOr<Booster> ParseBooster(std::string_view text);
 
-// Rows of features as a booster reads them: for each of its columns, the row's own, or -1 where rows lack it. They hold
-// the closed-form features first and the values of `knobs` from `first_knob` on.
+// How a booster reads rows of features: for each of its columns the column of the rows, or -1 if the rows lack it. Rows
+// hold the closed-form features first, and the values of `knobs` from `first_knob` on.
 std::vector<int> ColumnsOf(const Booster& b, std::span<const std::string> knobs, size_t first_knob);
-// Adds to each row's margin by how much faster, as a logarithm, the booster expects it than its draft.
+// Adds to each row's margin the logarithm of draft / seconds that the booster expects.
 void AddMargins(const Booster& b, std::span<const float> rows, size_t width, std::span<const int> columns,
                 std::span<float> margins);
 
-// A candidate's seconds by its draft, as those boosters correct it that are its template's.
+// A candidate's seconds by its draft, corrected by the boosters of its template.
 double CorrectedDraft(std::span<const Booster> boosters, const Workload& w, const TemplateDef& def,
                       const Config& config, const Target& t);
 

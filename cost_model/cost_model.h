@@ -38,15 +38,15 @@ struct Rows {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // Fits on these candidates alone. Costs are seconds, infinite for a failure. Candidates of different tasks are told
-  // apart by `group`: they are never compared.
+  // Fits on these candidates only. Costs are seconds, infinite for a failure. `groups` tells the tasks apart:
+  // candidates of different tasks are never compared.
   virtual absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) = 0;
   // A score per row, higher is faster. With no fit yet, the draft's order.
   virtual absl::StatusOr<std::vector<float>> Score(const Rows& rows) = 0;
 };
 
-// Beyond so many samples of a task those are fitted on that are WorthKeeping, so that the thousandth fit costs what the
-// hundredth did.
+// A fit uses at most this many samples of a task, those that are WorthKeeping, so that the thousandth fit costs no more
+// than the hundredth.
 inline constexpr size_t kMostFitted = 512;
 // Positions, fastest first, of the fastest quarter, where the search goes on, and of a third of the others, evenly.
 std::vector<size_t> WorthKeeping(std::span<const double> cost_s);

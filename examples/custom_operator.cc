@@ -1,15 +1,9 @@
 // An operator of one's own, outside Temper's tree: squared ReLU, y = max(x, 0)^2, summed over the last axis. It brings
 // its type rule, its tensor expression, a reference to be verified against, and a template with a schedule and knobs.
-// Registered, it is built, verified and searched like any other.
+// Registered, it is built and verified like any other. It needs no more than the operator API, <temper/operator.h>.
 #include <algorithm>
 #include <cstdio>
-
-#include "compiler/ir/te.h"
-#include "compiler/ops/templates/cpu_template.h"
-#include "compiler/schedule/lower.h"
-#include "compiler/schedule/schedule.h"
-#include "tests/templates/kernel_runner.h"
-#include "tuner_server/search/tuner.h"
+#include <temper/operator.h>
 
 namespace temper {
 namespace {
@@ -116,30 +110,17 @@ CpuTemplate Rows() {
           }};
 }
 
-// Builds, checks and reports every candidate that the tuner proposes until it has no more.
+// Builds, runs and checks the operator's configs.
 absl::Status Main() {
   RegisterOp(SquaredReluSum());
   RegisterTemplate(ForCpu(Rows()));
-  TEMPER_ASSIGN_OR_RETURN(Workload w, ParseWorkload("(f32[64,1024]) squared_relu_sum(0) -> f32[64]; anchor=0"));
-  const Target t = HostTarget();
-  Rng rng(1);
-  const std::vector<NDArray> inputs = RandomInputs(w, rng);
-  TEMPER_ASSIGN_OR_RETURN(const NDArray wanted, RunReference(w, inputs));
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, FindTuner("random")->make({w, t, 1}));
-  int candidates = 0;
-  for (;;) {
-    TEMPER_ASSIGN_OR_RETURN(std::vector<Proposal> batch, tuner->Propose(2));
-    if (batch.empty()) break;
-    for (const Proposal& candidate : batch) {
-      TEMPER_ASSIGN_OR_RETURN(Kernel kernel, BuildKernel(w, candidate.template_name, candidate.config, t));
-      TEMPER_ASSIGN_OR_RETURN(NDArray got, RunKernel(w, kernel, t, inputs));
-      const double error = RelativeError(got, wanted);
-      std::printf("%s %s: error %.1e\n", candidate.template_name.c_str(), Text(candidate.config).c_str(), error);
-      if (!(error < 1e-5)) return absl::InternalError("wrong answer");
-      ++candidates;
-    }
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<OperatorTrial> trials,
+                          TryOperator("(f32[64,1024]) squared_relu_sum(0) -> f32[64]; anchor=0"));
+  for (const OperatorTrial& trial : trials) {
+    std::printf("%s %s: error %.1e\n", trial.template_name.c_str(), trial.config.c_str(), trial.error);
+    if (!(trial.error < 1e-5)) return absl::InternalError("wrong answer");
   }
-  if (candidates < 2) return absl::InternalError("the tuner found no candidates");
+  if (trials.size() < 2) return absl::InternalError("there are no configs to choose from");
   return absl::OkStatus();
 }
 

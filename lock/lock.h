@@ -50,7 +50,7 @@ struct LockPins {
 
 // Of one kernel: where its choice came from, and what is known of its time.
 struct KernelEvidence {
-  std::string source;     // see ChosenKernel in cli/coverage.h
+  std::string source;     // see ChosenKernel in cli/report/coverage.h
   std::string device;     // whose record it is; empty: no record
   int64_t record = 0;     // of the database it came from; 0: none
   double seconds = 0;     // of one run

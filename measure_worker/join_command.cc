@@ -38,7 +38,8 @@ int RunJoin(int argc, char** argv) {
   app.footer("Example: temper-worker join --server tuner.example:9190 --token tmpr-join_...");
   app.add_option("--server", options.server, "Where the server listens: HOST:PORT")->required();
   auto* token = app.add_option("--token", options.token, "What temper device add printed");
-  auto* file = app.add_option("--token-file", options.token_file, "A file with it, that only you may read");
+  auto* file =
+      app.add_option("--token-file", options.token_file, "A file with what it printed, which only you may read");
   token->excludes(file);
   app.add_option("--state-dir", options.state_dir, "Where to keep the key and the certificate")->capture_default_str();
   try {

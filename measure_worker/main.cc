@@ -160,28 +160,30 @@ int Main(int argc, char** argv) {
   // One value each time, so that what follows is not taken for another.
   auto* key = app.add_option("--key", options.keys, "Your name for this kind of device")->allow_extra_args(false);
   app.add_option("--device", options.devices,
-                 "What to measure on: cpu, cpu:CORES such as cpu:0-3,8, opencl:N for OpenCL's device N, or cuda:N "
-                 "for NVIDIA's GPU N. Several devices, each with its --key, are served side by side [cpu]")
+                 "What to measure on: cpu, cpu:CORES such as cpu:0-3,8, opencl:N for device N of OpenCL, or cuda:N for "
+                 "NVIDIA's GPU N. Give it several times, each with its --key, to serve several devices [cpu]")
       ->allow_extra_args(false);
-  app.add_option("--target", options.target, "What to generate code for, such as llvm:haswell; it has to run here")
+  app.add_option("--target", options.target,
+                 "Target to generate code for, such as llvm:haswell; this machine must be able to run it")
       ->capture_default_str();
   app.add_option("--spool", options.spool,
-                 "A folder for results that wait to be handed in [below $XDG_STATE_HOME or ~/.local/state]");
-  app.add_option("--ca", options.tls.authority, "The server's authority (ca.crt); default: as joined for this key");
+                 "Folder for results that wait to be handed in [below $XDG_STATE_HOME or ~/.local/state]");
+  app.add_option("--ca", options.tls.authority, "The server's authority (ca.crt) [as joined for this key]");
   app.add_option("--cert", options.tls.certificate, "This worker's certificate");
-  app.add_option("--cert-key", options.tls.key, "The key of it, in a file that only you may read");
-  app.add_option("--state-dir", options.state_dir, "Where temper-worker join kept them")->capture_default_str();
+  app.add_option("--cert-key", options.tls.key, "The key of the certificate, in a file that only you may read");
+  app.add_option("--state-dir", options.state_dir, "Folder in which temper-worker join kept them")
+      ->capture_default_str();
   app.add_flag("--shares-server-cores", options.shares_server_cores,
-               "The server runs on these cores too: it computes only while nothing is measured");
+               "The server runs on these cores too, and computes only while nothing is measured");
   app.add_option("--require-sandbox", options.require_sandbox,
-                 "Do not start where less can confine what is measured: basic, isolated or full")
+                 "Start only if what is measured can be confined at least so: basic, isolated or full")
       ->capture_default_str();
   app.add_flag("--parent-watch", options.parent_watch, "Stop when the process that started this one is gone");
-  app.add_option("--log-format", options.log_format, "text, or json: an object a line")
+  app.add_option("--log-format", options.log_format, "text, or json with one object a line")
       ->envname("TEMPER_LOG_FORMAT")
       ->check(CLI::IsMember(kLogFormats))
       ->capture_default_str();
-  app.add_flag("-v,--verbose", options.verbose, "Say what is going on");
+  app.add_flag("-v,--verbose", options.verbose, "Log more");
   app.add_option("--child", options.child_fd)->group("");  // how this program starts itself
   try {
     app.parse(argc, argv);

@@ -19,9 +19,9 @@ struct Samples {
   std::vector<double> costs_s;  // a call's seconds, one for each sample
   bool raced_out = false;       // fewer samples than planned were enough to see that it can not win
 };
-// A warm-up, then the plan's samples; out before the last if the best of the first n is behind the incumbent by the
-// n²-th root of the racing factor. `verified_s`: what the run before took, a verification. It warms a long call up, and
-// testifies against it too: out after one sample if both are behind as two must be.
+// Runs a warm-up, then the plan's samples. It stops early if the best of the first n samples is behind the incumbent by
+// the n²-th root of the racing factor. `verified_s` is the time of the verification, which ran before. That run warms a
+// long call up, and also counts as a sample: MeasureRacing stops after one sample if both are behind as two must be.
 Samples MeasureRacing(const SamplingPlan& plan, double incumbent_s, double verified_s, const TimeFn& time);
 
 // Whether the rounds of two contenders that took turns disagree so much on who is faster that more should tell. One

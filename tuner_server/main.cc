@@ -65,18 +65,18 @@ void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations, 
                "The pages for machines may be where others reach them, without encryption and for anyone");
   app.add_option("--http-host", dashboard.hosts, "A name that the dashboard is reached by, behind a proxy");
   app.add_option("--snapshot-dir", operations.snapshots.directory,
-                 "Where snapshots of the database go; without it there are none");
-  AddPeriod(app, "--snapshot-every", operations.snapshots.every, "How often one is taken")->default_str("6h");
-  app.add_option("--snapshot-keep", operations.snapshots.keep, "How many stay; the oldest go")
+                 "Folder for snapshots of the database; without it none are taken");
+  AddPeriod(app, "--snapshot-every", operations.snapshots.every, "Time between snapshots")->default_str("6h");
+  app.add_option("--snapshot-keep", operations.snapshots.keep, "Number of snapshots to keep")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   app.add_option("--keep-records", operations.retention.keep_records,
-                 "How many records of a workload on a target stay, looked at once a day; 0: all")
+                 "Number of records to keep for each workload and target, checked once a day; 0: all")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--keep-jobs", operations.retention.keep_jobs, "How many jobs stay; 0: all")
+  app.add_option("--keep-jobs", operations.retention.keep_jobs, "Number of jobs to keep; 0: all")
       ->check(CLI::NonNegativeNumber);
   AddPeriod(app, "--keep-audit", operations.retention.keep_audit,
-            "How long lines of the audit stay; without it for ever");
+            "How long to keep lines of the audit (default: for ever)");
 }
 
 // Blocks until one of these signals. Tells a service manager that watches this process that it lives, while it does.
@@ -113,22 +113,23 @@ int main(int argc, char** argv) {
   temper::DashboardOptions dashboard_options;
   std::string log_format = "text";
   bool parent_watch = false, verbose = false;
-  app.add_option("--db", db, "The database, a path or memory:; made if it is not there")->required();
+  app.add_option("--db", db, "The database: a path, or memory:; it is made if it does not exist")->required();
   app.add_option("--listen", options.listen, "HOST:PORT (port 0: one that is free) or unix:PATH")
       ->capture_default_str();
-  app.add_option("--dir", options.directory, "What temper-server init made: serve encrypted, to who is known alone");
+  app.add_option("--dir", options.directory,
+                 "Directory of temper-server init: use encryption, and serve known callers only");
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
-  app.add_option("--jobs-per-owner", options.core.most_jobs_of_owner, "How many jobs of one user run or wait at once")
+  app.add_option("--jobs-per-owner", options.core.most_jobs_of_owner, "Most jobs of one user that run or wait at once")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
   AddOperationsOptions(app, operations, dashboard_options);
-  app.add_option("--log-format", log_format, "text, or json: an object a line")
+  app.add_option("--log-format", log_format, "text, or json with one object a line")
       ->envname("TEMPER_LOG_FORMAT")
       ->check(CLI::IsMember(temper::kLogFormats))
       ->capture_default_str();
   app.add_flag("--parent-watch", parent_watch, "End when stdin is closed or the parent process dies");
-  app.add_flag("-v,--verbose", verbose, "Say more");
+  app.add_flag("-v,--verbose", verbose, "Log more");
   app.footer(kExample);
   try {
     app.parse(argc, argv);

@@ -39,9 +39,9 @@ absl::Status Audit(const Options& o) {
 
 void AddAudit(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("audit", "tell who did what on a server and who was refused, newest first");
+  CLI::App* command = app.add_subcommand("audit", "show who did what on a server and who was refused, newest first");
   AddConnectOptions(command, &o->connect);
-  command->add_option("--limit", o->limit, "at most so many")->capture_default_str()->check(AboveZero());
+  command->add_option("--limit", o->limit, "show at most this many entries")->capture_default_str()->check(AboveZero());
   command->add_flag("--json", o->json, "one JSON object a line");
   command->footer("Example:\n  temper audit --limit 20");
   command->callback([o, action] { *action = [o] { return Audit(*o); }; });

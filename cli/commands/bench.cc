@@ -110,9 +110,9 @@ void AddBench(CLI::App& app, Action* action) {
       ->check(AboveZero());
   command->add_option("--seconds", o->seconds, "how long to measure (default: BENCH_SECONDS, else 3)")
       ->check(AboveZero());
-  command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->add_flag("--untuned", o->records.untuned, "use default configs only");
   command->add_flag("--profile", o->profile,
-                    "where each kernel's time in the model goes, and the machine's measured limits; longest first");
+                    "show where each kernel's time goes, the longest first, and the measured limits of the machine");
   command->add_flag("--json", o->json, "a JSON object as the last line");
   command->footer("Example:\n  temper bench resnet50.onnx --seconds 5 --json");
   command->callback([o, action] { *action = [o] { return Bench(*o); }; });

@@ -40,16 +40,16 @@ void AddCompile(CLI::App& app, Action* action) {
                       "name the library lib<prefix>.so and its functions <prefix>_create, <prefix>_run, ..., so that a "
                       "program can link several models");
   CLI::Option* lock = command->add_option(
-      "--lock", o->build.lock, "FILE of `temper lock`: its choices, and nothing else; no database, server or network");
+      "--lock", o->build.lock, "build from this FILE of `temper lock` only, without database, server or network");
   command->add_option("--report", o->build.report,
                       "write to FILE where each kernel's choice is from, and its share of the time");
   command
       ->add_option("--min-coverage", o->build.min_coverage,
-                   "fail where less than this part of the model's time, such as 0.9, is in kernels that were measured")
+                   "fail if less than this share of the model's time, such as 0.9, is in measured kernels")
       ->check(CLI::Range(0.0, 1.0));
-  CLI::Option* untuned = command->add_flag("--untuned", o->records.untuned, "default configs only");
+  CLI::Option* untuned = command->add_flag("--untuned", o->records.untuned, "use default configs only");
   CLI::Option* strict =
-      command->add_flag("--strict", o->records.strict, "no records of another code generator's version");
+      command->add_flag("--strict", o->records.strict, "use no records of another version of the code generator");
   lock->excludes(untuned)->excludes(strict);
   for (const char* source : {"--db", "--server"}) lock->excludes(command->get_option(source));
   command->footer(

@@ -193,9 +193,9 @@ void AddDb(CLI::App& app, Action* action) {
   CLI::App* list = add("list", "all records, failures included", "list --outcome build_failed", List);
   for (CLI::App* command : {best, list}) {
     command->add_flag("--json", o->json, "one JSON object a line");
-    command->add_option("--device", o->filter.device_key, "of this device key only");
-    command->add_option("--outcome", o->outcome, "of this outcome only");
-    command->add_option("--workload", o->filter.workload, "of this workload only (its text)");
+    command->add_option("--device", o->filter.device_key, "only records of this device key");
+    command->add_option("--outcome", o->outcome, "only records of this outcome");
+    command->add_option("--workload", o->filter.workload, "only records of this workload (its text)");
   }
   CLI::App* imports = add("import", "add records from JSON lines", "import records.jsonl", Import);
   imports->add_option("files", o->files, "FILE.jsonl ...")->required();
@@ -205,17 +205,20 @@ void AddDb(CLI::App& app, Action* action) {
     command->add_flag("--json", o->json, "say how many records were added as a JSON object");
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
   exports->add_option("file", o->files, "FILE.jsonl (default: standard output)")->expected(1);
-  exports->add_option("--snapshot", o->snapshot, "instead a copy of the database as it is now, in one file: FILE.db");
+  exports->add_option("--snapshot", o->snapshot, "write a copy of the database to FILE.db instead");
   CLI::App* restore =
       add("restore", "put a snapshot in the place of a database", "restore copy.db --db mine.db", Restore);
   restore->add_option("snapshot", o->snapshot, "FILE.db that --snapshot or a server wrote")->required();
   CLI::App* prune = add("prune", "remove what no build and no job needs any more", "prune --keep-records 500", Prune);
-  prune->add_option("--keep-records", o->prune.keep_records, "the newest of each operator and target (default: all)")
+  prune
+      ->add_option("--keep-records", o->prune.keep_records,
+                   "keep this many of the newest records of each workload and target (default: all)")
       ->check(CLI::PositiveNumber);
-  prune->add_option("--keep-jobs", o->prune.keep_jobs, "the newest (default: all)")->check(CLI::PositiveNumber);
-  prune->add_option("--audit-days", o->audit_days, "of the audit, the last days (default: all)")
+  prune->add_option("--keep-jobs", o->prune.keep_jobs, "keep this many of the newest jobs (default: all)")
       ->check(CLI::PositiveNumber);
-  prune->add_flag("--dry-run", o->prune.dry_run, "only say how much it would be");
+  prune->add_option("--audit-days", o->audit_days, "keep this many days of the audit (default: all)")
+      ->check(CLI::PositiveNumber);
+  prune->add_flag("--dry-run", o->prune.dry_run, "only say how much would be removed");
   for (CLI::App* command : {best, list, imports, merge, exports}) {
     command->add_option("--server", o->records.server, "through the server that holds the database");
     AddCredentialOptions(command, &o->records);

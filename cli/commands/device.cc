@@ -62,8 +62,8 @@ void AddDevice(CLI::App& app, Action* action) {
   device->require_subcommand(1);
   AddAction(device, action, "add", "invite a worker: prints what to run on its machine", "add epyc-zen5", Add, o)
       ->add_flag("-q,--quiet", o->quiet, "print the invitation alone");
-  AddAction(device, action, "approve", "let a device serve whose fingerprint is new", "approve epyc-zen5", Approve, o)
-      ->add_option("FINGERPRINT", o->fingerprint, "as `temper devices` shows it; without it, all that wait");
+  AddAction(device, action, "approve", "let a device with a new fingerprint serve", "approve epyc-zen5", Approve, o)
+      ->add_option("FINGERPRINT", o->fingerprint, "as `temper devices` shows it (default: all that wait)");
   AddAction(device, action, "revoke", "refuse all workers of the key from now on", "revoke epyc-zen5", Revoke, o);
 }
 

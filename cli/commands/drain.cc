@@ -34,7 +34,7 @@ CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help,
       "the worker of this name, as `temper devices --json` shows it");
   if (!undo) {
     command->add_option_function<std::string>(
-        "--reason", [o](const std::string& reason) { o->request.set_reason(reason); }, "what the worker is told");
+        "--reason", [o](const std::string& reason) { o->request.set_reason(reason); }, "what to tell the workers");
   }
   AddConnectOptions(command, &o->connect);
   command->footer(absl::StrCat("Example:\n  temper ", name, " epyc-zen5"));

@@ -315,11 +315,12 @@ void AddExplain(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   command->get_option("model")->required(false);
   AddRecordOptions(command, &o->records);
-  command->add_option("operator", o->operator_name, "only those of this number, or with this in their name or shapes");
+  command->add_option("operator", o->operator_name,
+                      "only the operator of this number, or operators with this text in their name or shapes");
   command->add_option("--target", o->records.target, "what is compiled for (default: the device's, or this machine)");
   command->add_flag("-v,--verbose", o->verbose, "the details of every operator");
-  command->add_flag("--failures", o->failures, "group what failed, of a model or of the whole database");
-  command->add_option("--html", o->html, "write it as one page to FILE");
+  command->add_flag("--failures", o->failures, "group the failures of a model, or of the whole database");
+  command->add_option("--html", o->html, "write the explanation to FILE, as one page");
   command->add_flag("--json", o->json, "one JSON object");
   command->footer(
       "Examples:\n  temper explain resnet50.onnx --html resnet50.html\n  temper explain resnet50.onnx 1\n  temper "

@@ -131,8 +131,10 @@ void AddJobs(CLI::App& app, Action* action) {
   CLI::App* command =
       Add(app, action, "jobs", "list a server's jobs, newest first", "jobs --server tuner:9190", Jobs, o);
   command->add_flag("--json", o->json, "one JSON object a line");
-  command->add_option("--limit", o->limit, "so many of the newest; 0: all")->check(ZeroOrMore())->capture_default_str();
-  command->add_option("--state", o->state, "of this state only: running, done, failed, cancelled ...");
+  command->add_option("--limit", o->limit, "show this many of the newest jobs; 0: all")
+      ->check(ZeroOrMore())
+      ->capture_default_str();
+  command->add_option("--state", o->state, "only jobs in this state: running, done, failed, cancelled ...");
 }
 
 void AddWatch(CLI::App& app, Action* action) {
@@ -151,10 +153,10 @@ void AddCancel(CLI::App& app, Action* action) {
 
 void AddPriority(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
-  CLI::App* command = Add(app, action, "priority", "let a job's work go before or after that of others",
-                          "priority 7 5 --server tuner:9190", Priority, o);
+  CLI::App* command =
+      Add(app, action, "priority", "set how early a job's work goes", "priority 7 5 --server tuner:9190", Priority, o);
   command->add_option("job", o->job, "the job's number")->required();
-  command->add_option("priority", o->priority, "from -10 to 10; higher goes first, 0 is usual")->required();
+  command->add_option("priority", o->priority, "from -10 to 10; higher goes first, 0 is the default")->required();
 }
 
 }  // namespace temper

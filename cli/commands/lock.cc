@@ -162,15 +162,14 @@ void AddLock(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
   command
-      ->add_option("-o,--output", o->output,
-                   "the lock file; where it is there, the entry of this target is put in it, others stay")
+      ->add_option("-o,--output", o->output, "the lock file; if it exists, only the entry of this target is replaced")
       ->required();
   command->add_option("--target", o->records.target, "what to lock for (default: the device's, or this machine)");
   command
       ->add_option("--min-coverage", o->min_coverage,
-                   "fail where less than this part of the model's time, such as 0.9, is in kernels that were measured")
+                   "fail if less than this share of the model's time, such as 0.9, is in measured kernels")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->add_flag("--untuned", o->records.untuned, "use default configs only");
   command->add_flag("--json", o->json, "say what was locked as a JSON object");
   command->footer(
       "Example:\n  temper lock resnet50.onnx --device epyc-zen5 -o resnet50.lock && temper lock resnet50.onnx --target "

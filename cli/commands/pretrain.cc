@@ -237,10 +237,12 @@ void AddPretrain(CLI::App& app, Action* action) {
   command->add_option("--db", o->records.db, "database that keeps the measurements; a run goes on from what it holds")
       ->required();
   command->add_option("-o,--output", o->out, "folder for the boosters (Temper's own: cost_model/boosters)")->required();
-  command->add_option("--shapes", o->shapes, "how many are drawn")->check(AboveZero())->capture_default_str();
-  command->add_option("--configs", o->configs, "measured of each shape")->check(AboveZero())->capture_default_str();
-  command->add_option("--time-budget", o->time_budget, "for measuring; 0: only train")->capture_default_str();
-  command->add_option("--seed", o->seed, "of the shapes and the searches")->capture_default_str();
+  command->add_option("--shapes", o->shapes, "number of shapes to draw")->check(AboveZero())->capture_default_str();
+  command->add_option("--configs", o->configs, "number of configs to measure of each shape")
+      ->check(AboveZero())
+      ->capture_default_str();
+  command->add_option("--time-budget", o->time_budget, "time for measuring; 0: only train")->capture_default_str();
+  command->add_option("--seed", o->seed, "seed of the shapes and the searches")->capture_default_str();
   command->add_option("--device", o->records.device, "device key of the records (default: local)");
   command->add_option("--target", o->records.target, "what to generate code for, such as llvm:haswell");
   command->add_option("--cores", o->cores, "cores to measure on, such as cpu:0-1");

@@ -87,7 +87,7 @@ void AddRun(CLI::App& app, Action* action) {
   command->add_option("--output-dir", o->output_dir, "where NAME.npy of each output goes")->required();
   command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)")
       ->check(AboveZero());
-  command->add_flag("--untuned", o->records.untuned, "default configs only");
+  command->add_flag("--untuned", o->records.untuned, "use default configs only");
   command->footer("Example:\n  temper run model.onnx --input x=x.npy --output-dir out");
   command->callback([o, action] { *action = [o] { return Run(*o); }; });
 }

@@ -87,7 +87,7 @@ void AddTasks(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
   command->add_option("--target", o->records.target, "what to compile for (default: the device's, or this machine)");
-  command->add_flag("--space", o->space, "for each template: how many configs, and how many each constraint refused");
+  command->add_flag("--space", o->space, "show how many configs each template has, and how many each rule refused");
   command->add_flag("--json", o->json, "one JSON object a line");
   command->footer("Example:\n  temper tasks resnet50.onnx --json");
   command->callback([o, action] { *action = [o] { return Tasks(*o); }; });

@@ -74,15 +74,13 @@ void AddToken(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
   CLI::App* token = app.add_subcommand("token", "say who may use a server, and for what");
   token->require_subcommand(1);
-  CLI::App* add = AddAction(token, action, "add", "make a token, which is told once",
+  CLI::App* add = AddAction(token, action, "add", "make a token, and show it once",
                             "add alice --scopes read,submit --days 30 --out alice.token", Add, o);
-  add->add_option("OWNER", o->owner, "whose it is; the owner's jobs are hers to cancel")->required();
+  add->add_option("OWNER", o->owner, "who owns the token; owners may cancel their jobs")->required();
   add->add_option("--scopes", o->scopes, "some of read, submit, measure, admin")->capture_default_str();
   add->add_option("--keys", o->keys, "only for these device keys (default: all)")->delimiter(',');
-  add->add_option("--days", o->days, "how long it counts; 0: until it is revoked")
-      ->capture_default_str()
-      ->check(ZeroOrMore());
-  add->add_option("--out", o->out, "a new file for it, that only you may read (default: it is printed)");
+  add->add_option("--days", o->days, "days until it expires; 0: never")->capture_default_str()->check(ZeroOrMore());
+  add->add_option("--out", o->out, "write it to this new file, which only you may read (default: print it)");
   AddAction(token, action, "list", "list all tokens, without their secrets", "list", List, o);
   AddAction(token, action, "revoke", "refuse a token from now on", "revoke 3f1c2b7a90de4512", Revoke, o)
       ->add_option("ID", o->id, "as `temper token list` shows it")

@@ -204,27 +204,29 @@ void AddTune(CLI::App& app, Action* action) {
   AddRecordOptions(command, &o->records);
   command->add_option("--tuner", o->tuner, absl::StrCat("one of ", TunerNames()))->capture_default_str();
   command->add_option("--trials", o->trials, "new trials for the whole model")->check(ZeroOrMore());
-  command->add_option("--trials-per-task", o->trials_per_task, "at most so many for each task")->check(ZeroOrMore());
-  command->add_option("--early-stopping", o->early_stopping, "a task ends after so many trials without a better one")
+  command->add_option("--trials-per-task", o->trials_per_task, "most trials for each task")->check(ZeroOrMore());
+  command->add_option("--early-stopping", o->early_stopping, "end a task after this many trials without a better one")
       ->check(ZeroOrMore());
   command
       ->add_option("--early-stopping-model", o->early_stopping_model,
-                   "the search ends after so many trials that made the model no faster")
+                   "end the search after this many trials that made the model no faster")
       ->check(ZeroOrMore());
-  command->add_option("--time-budget", o->time_budget, "to the last trial, from the start of the command: 90s, 5m");
-  command->add_option("--min-gain", o->min_gain,
-                      absl::StrCat("the search ends where less than this share of the model's time is expected to be "
-                                   "gained by going on, such as 1% (default: ",
-                                   kUsualMinGain, " where there is no other limit)"));
+  command->add_option("--time-budget", o->time_budget,
+                      "time from the start of the command to the last trial, such as 90s or 5m");
+  command->add_option(
+      "--min-gain", o->min_gain,
+      absl::StrCat("end the search when less than this share of the model's time is still expected to be "
+                   "gained, such as 1% (default: ",
+                   kUsualMinGain, " if there is no other limit)"));
   command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
       ->capture_default_str();
   command->add_option("--target", o->records.target, "local runs: what to generate code for, such as llvm:haswell");
   command->add_option("--cores", o->cores, "local runs: cores to measure on, such as cpu:0-1");
   command->add_flag("--revalidate", o->revalidate,
-                    "measure the best records and the defaults again, after a new version of Temper or of the machine; "
-                    "no search");
+                    "measure the best records and the defaults again, without a search; use it after a new version of "
+                    "Temper or of the machine");
   command->add_flag("--no-booster", o->no_booster,
-                    "begin at the draft alone, without the boosters that come with Temper");
+                    "start from the draft only, without the boosters that come with Temper");
   command->add_option("--priority", o->priority, "with --server: from -10 to 10; higher goes first")
       ->check(CLI::Range(-10, 10));
   command->add_option("--seed", o->seed, "seed of the search");

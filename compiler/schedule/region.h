@@ -14,26 +14,27 @@ struct Range {
 };
 using Region = std::vector<Range>;
 
-// The range of `index` while the variables `inner` take all their values and the others stand still; nullopt where
-// that can not be told (not affine, or gathered through a load). `simplifier` knows the ranges of all of them.
+// The range of `index` while the variables `inner` take all their values and the other variables stand still. nullopt
+// if it can not be told: the index is not affine, or is gathered through a load. `simplifier` knows the ranges of all
+// variables.
 std::optional<Range> RangeOf(const Expr& index, const ir::Simplifier& simplifier, const VarSet& inner);
-// The least range that covers both; nullopt where their starts differ by no constant.
+// The least range that covers both; nullopt if the difference of their starts is not a constant.
 std::optional<Range> Union(const Range& a, const Range& b, const ir::Simplifier& simplifier);
-// Cut to [0, dim) where the start is a constant, whole where nothing is known or the range is no smaller.
+// The range cut to [0, dim) if its start is a constant. The whole of it if nothing is known or the range is no smaller.
 Range Clip(const std::optional<Range>& range, int64_t dim);
 bool IsWhole(const Range& range, int64_t dim);
 bool SameStart(const Range& a, const Range& b, const ir::Simplifier& simplifier);
 
-// Those of `loops` that the values of `bindings` do not tell at points where `predicate` (may be empty) holds, as far
-// as can be shown: two iterations of the others never give the same values. Loops of one iteration are always told.
-// `simplifier` knows the ranges of the loops.
+// The loops whose iterations the values of `bindings` do not tell apart, at points where `predicate` holds (an empty
+// one always does). Of the other loops it is shown that two iterations never give the same values. A loop of one
+// iteration is always told. `simplifier` knows the ranges of the loops.
 std::vector<Stmt> UntoldLoops(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
                               const ir::Simplifier& simplifier);
-// No two such points of `loops` give the same values.
+// Whether no two such points of `loops` give the same values.
 bool IsInjective(const std::vector<Expr>& bindings, const Expr& predicate, const std::vector<Stmt>& loops,
                  const ir::Simplifier& simplifier);
 
-// Every block that touches the buffer is below the loop: its iterations may have one each.
+// Whether every block that touches the buffer is below the loop, so that each iteration may have a buffer of its own.
 bool UsedOnlyIn(const Stmt& loop, const Func& f, const Buffer& buffer);
 
 // Parallel, group and thread loops whose iterations write what no other iteration writes, or scratch of their own: any

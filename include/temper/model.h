@@ -1,5 +1,6 @@
-/* A compiled model. This header is all that a program needs besides the package's directory: link or dlopen its
- * model.so. Every call returns 0, or one of TEMPER_* below, and then temper_model_error has a line that says why. */
+/* The C interface of a compiled model. A program needs this header and the package's directory: it links or dlopens
+ * model.so. Functions that return int return TEMPER_OK or another code below; after a failure temper_model_error has a
+ * line that says why. */
 #ifndef TEMPER_MODEL_H_
 #define TEMPER_MODEL_H_
 
@@ -17,7 +18,7 @@
 enum {
   TEMPER_OK = 0,
   TEMPER_INVALID_ARGUMENT = 1, /* a null pointer, an index out of range */
-  TEMPER_NO_PACKAGE = 2,       /* weights.bin is missing, or not the one that belongs to this library */
+  TEMPER_NO_PACKAGE = 2,       /* weights.bin is missing, or belongs to another library */
   TEMPER_WRONG_CPU = 3,        /* the package was compiled for features that this CPU lacks */
   TEMPER_NO_RESOURCES = 4,     /* memory or threads */
   TEMPER_BUSY = 5,             /* another thread is inside temper_model_run of this model */
@@ -36,8 +37,8 @@ typedef struct temper_tensor {
   int64_t shape[TEMPER_MAX_RANK];
 } temper_tensor;
 
-/* What a step of a run took: as the caller saw it, and how long a thread worked for it, as the mean over all threads.
- * The rest of the time threads started, waited, or had nothing to do. */
+/* Time of one step of a run: `ns` as the caller saw it, `busy_ns` as the mean over all threads of the time that a
+ * thread worked. In the rest of the time threads started, waited, or had nothing to do. */
 typedef struct temper_step_time {
   int64_t ns;
   int64_t busy_ns;
@@ -51,40 +52,41 @@ extern "C" {
 
 /* `package_dir` holds weights.bin; NULL means the folder of the library itself, wherever it was loaded from. `threads`:
  * 0 means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. Models of one library share one copy
- * of their weights; each has threads and activations of its own, so that several run at once. */
+ * of the weights. Each has its own threads and activations, so several models run at the same time. */
 TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_model** model);
 
 TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);
 
 /* `dtype` is ONNX's TensorProto.DataType (1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ...).
- * Elements of less than a byte are packed, the first in the low bits. What the pointers show lives as long as the
- * model. Any of them may be NULL. */
+ * Elements of less than a byte are packed, the first in the low bits. The results stay valid as long as the model. Any
+ * of the pointers may be NULL. */
 TEMPER_API int temper_model_io(const temper_model* model, int is_output, int index, const char** name, int* dtype,
                                int* rank, const int64_t** shape);
 
-/* Buffers are the caller's, dense, row-major, in the order of temper_model_io; outputs do not overlap inputs or each
- * other. Nothing is kept across calls. Buffers aligned to 64 bytes are used in place, others are copied. One call at a
- * time for each model; it allocates nothing. */
+/* Runs the model. The caller owns the buffers: dense, row-major, in the order of temper_model_io. Outputs overlap
+ * neither inputs nor each other. The model keeps no pointer after the call. Buffers that are aligned to 64 bytes are
+ * used in place, others are copied. A run allocates nothing. Only one call at a time for each model; a second one
+ * returns TEMPER_BUSY. */
 TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, void* const* outputs);
 
-/* temper_model_run for a caller who states shapes and learns them. Of `inputs` all fields are the caller's, and nothing
- * is written there. Of `outputs` the caller gives `data` and `bytes`; the run fills in dtype, rank and the real shape.
- * TEMPER_INVALID_ARGUMENT: the model does not take such an input, and the line says what it takes. TEMPER_NO_ROOM: the
- * outputs say what they need, and nothing has run. */
+/* Runs the model like temper_model_run, for a caller who states the inputs' shapes and wants to know the outputs'. The
+ * caller fills in all fields of `inputs`; the run only reads them. In `outputs` the caller fills in `data` and `bytes`,
+ * and the run fills in dtype, rank and shape. TEMPER_INVALID_ARGUMENT: the model does not take such an input, and the
+ * line says what it takes. TEMPER_NO_ROOM: nothing has run, and the outputs say what they need. */
 TEMPER_API int temper_model_run_shaped(temper_model* model, const temper_tensor* inputs, temper_tensor* outputs);
 
-/* For profilers: the steps that a run takes, in order; manifest.json lists them as `steps`. */
+/* For profilers: the number of steps of a run. manifest.json lists them in order as `steps`. */
 TEMPER_API int temper_model_step_count(const temper_model* model);
 
-/* temper_model_run, with each step's times left in an array of temper_model_step_count. Where `again` is above 0 each
- * step runs so many more times at once, on what it left in the caches, and the times are those of the shortest of
- * these; the outputs then hold anything. */
+/* Runs the model like temper_model_run, and writes the times of each step to an array of temper_model_step_count. If
+ * `again` is above 0, each step runs that many more times at once, on what it left in the caches. The times are then
+ * those of the shortest of these repeats, and the outputs are undefined. */
 TEMPER_API int temper_model_run_timed(temper_model* model, const void* const* inputs, void* const* outputs, int again,
                                       temper_step_time* times);
 
 TEMPER_API void temper_model_destroy(temper_model* model);
 
-/* The line of this model's last failed call; with NULL, of the last failed create on this thread. */
+/* The line of the last failed call of this model; with NULL, of the last failed create on this thread. */
 TEMPER_API const char* temper_model_error(const temper_model* model);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// A compiled model in C++17: the C interface of model.h with an owner, containers and exceptions. A header alone; what
-// is called is the package's library. With a package of prefix `resnet`:
+// A compiled model in C++17: the C interface of model.h with an owner, containers and exceptions. This is a header
+// only; it calls the library of the package. With a package of prefix `resnet`:
 //
 //   #include <resnet/model.h>
 //   #include <temper/model.hpp>
@@ -20,7 +20,7 @@
 
 namespace temper {
 
-// A call that failed: one of TEMPER_*, and the line that says why.
+// A call that failed: a code of TEMPER_*, and the line that says why.
 class ModelError : public std::runtime_error {
  public:
   ModelError(int code, const std::string& line) : std::runtime_error(line), code_(code) {}
@@ -46,8 +46,8 @@ struct ModelFunctions {
         prefix##_error                                                                                    \
   }
 
-// One instance. Its runs come one at a time; instances of one package share their weights, and each has threads and
-// activations of its own, so that several run at once. All functions but the const ones throw ModelError.
+// One instance. It takes one run at a time. Instances of one package share their weights, and each has its own threads
+// and activations, so several instances run at the same time. All functions but the const ones throw ModelError.
 class Model {
  public:
   struct Io {
@@ -56,7 +56,7 @@ class Model {
     std::vector<int64_t> shape;
   };
 
-  // `package_dir`: where weights.bin is; null: beside the library. `threads`: as of temper_model_create.
+  // `package_dir`: the folder of weights.bin; null: that of the library. `threads`: as in temper_model_create.
   explicit Model(const ModelFunctions& functions, const char* package_dir = nullptr, int threads = 0)
       : functions_(functions), model_(nullptr, functions.destroy) {
     temper_model* made = nullptr;
@@ -70,15 +70,15 @@ class Model {
   const std::vector<Io>& inputs() const { return inputs_; }
   const std::vector<Io>& outputs() const { return outputs_; }
 
-  // Dense row-major arrays of the caller's, in the order of inputs() and outputs(); see temper_model_run. TEMPER_BUSY:
-  // another thread is inside this instance.
+  // The arrays belong to the caller; they are dense and row-major, in the order of inputs() and outputs(). See
+  // temper_model_run. TEMPER_BUSY: another thread is inside this instance.
   void Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs) {
     if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size())
       throw ModelError(TEMPER_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs and " +
                                                     std::to_string(outputs_.size()) + " outputs");
     Check(functions_.run(model_.get(), inputs.data(), outputs.data()));
   }
-  // For callers who state shapes and learn them; see temper_model_run_shaped.
+  // For callers who state the inputs' shapes and want to know the outputs'. See temper_model_run_shaped.
   void Run(const std::vector<temper_tensor>& inputs, std::vector<temper_tensor>& outputs) {
     if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size())
       throw ModelError(TEMPER_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs and " +

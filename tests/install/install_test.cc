@@ -52,7 +52,7 @@ class InstallTest : public CliTest {
     for (const char* name : {"TEMPER_DB", "TEMPER_SERVER"}) unsetenv(name);
     setenv("XDG_DATA_HOME", dir_.c_str(), 1);
     prefix_ = dir_ + "/prefix";
-    for (const char* component : {"tools", "headers", "cmake"})
+    for (const char* component : {"tools", "headers", "libraries", "cmake"})
       Must(std::string(CMAKE_COMMAND) + " --install " TEMPER_BINARY_DIR " --prefix " + prefix_ + " --component " +
            component);
   }
@@ -164,6 +164,29 @@ TEST_F(InstallTest, ABuildThatDoesNotGetWhatItAskedForFailsAndSaysWhy) {
   fails("LOCK twice.lock SHAPES x=2,4", "other shapes");
   fails("DB none.db", folder + "/none.db");
   fails("SERVER unix:/nowhere/none DEVICE board", "/nowhere/none");
+}
+
+TEST_F(InstallTest, ProgramsOutsideTheTreeAddOperatorsAndTalkToAServer) {
+  const std::string folder = dir_ + "/programs", server = "unix:" + dir_ + "/socket";
+  fs::create_directories(folder);
+  for (const char* file :
+       {"tests/install/programs/CMakeLists.txt", "tests/install/programs/client.cc", "examples/custom_operator.cc"})
+    fs::copy_file(fs::path(TEMPER_SOURCE_DIR) / file, fs::path(folder) / fs::path(file).filename());
+  Must(Configure(folder));
+  Must(Build(folder));
+  const Result tried = Shell(folder + "/build/custom_operator");
+  EXPECT_EQ(tried.code, 0) << tried.out;
+  EXPECT_NE(tried.out.find("squared_relu_sum.rows vectors=8: error"), std::string::npos) << tried.out;
+
+  const std::string nobody = Shell(folder + "/build/client " + server).out;
+  EXPECT_NE(nobody.find("refused: no answer from temper-server at " + server), std::string::npos) << nobody;
+  const Result asked =
+      Shell("mkfifo " + dir_ + "/told; (exec " + prefix_ + "/bin/temper-server --db memory: --listen " + server + " >" +
+            dir_ + "/told) & read line <" + dir_ + "/told; " + folder + "/build/client " + server + "; kill $!");
+  EXPECT_EQ(asked.out.substr(0, asked.out.find("refused")),
+            "board waiting_for_device\ncancelled, priority 3 of 1\n0 devices, 0 configs\n")
+      << asked.out;
+  EXPECT_NE(asked.out.find("refused: "), std::string::npos) << asked.out;
 }
 
 TEST_F(InstallTest, ThePartsAreThereAndPkgConfigFindsThem) {

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/codegen.h"
 #include "compiler/ops/templates/winograd.h"
-#include "tests/templates/kernel_runner.h"
+#include "compiler/package/run_kernel.h"
+#include "compiler/package/weights.h"
 
 namespace temper {
 

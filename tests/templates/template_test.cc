@@ -37,7 +37,7 @@ TEST(TemplateTest, ConvolutionsOfManyShapes) {
     CheckAll(Parse(ConvText(shape, "", [](const std::string&, int) { return std::string(); })), 4, seed++);
 }
 
-// Cheap and costly activations: see schedule/epilogue.h.
+// Cheap and costly activations: see lower/epilogue.h.
 TEST(TemplateTest, ConvolutionsWithBiasResidualAndActivation) {
   uint64_t seed = 7;
   for (const char* activation : {"relu", "silu"}) {

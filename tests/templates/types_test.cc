@@ -7,7 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "tests/templates/kernel_runner.h"
+#include "compiler/package/run_kernel.h"
 
 namespace temper {
 namespace {

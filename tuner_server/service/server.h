@@ -17,8 +17,8 @@ struct ServerOptions {
   double hurry = 1;  // for tests: leases, renewals and keepalives are so many times shorter
 };
 
-// Where the options may listen: an initialised server anywhere, an open one on unix sockets and loopback addresses
-// alone unless it is to be insecure.
+// Checks the address of the options. An initialised server may listen anywhere. An open server may listen on unix
+// sockets and loopback addresses only, unless it is told to be insecure.
 absl::Status CheckListenAddress(const ServerOptions& options);
 
 class Server {

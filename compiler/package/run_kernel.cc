@@ -1,27 +1,29 @@
-// Builds a kernel of a workload, compiles it and runs it on given arrays: the shortest way from a config to numbers.
-#pragma once
+#include "compiler/package/run_kernel.h"
 
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "base/rng.h"
 #include "compiler/codegen/codegen.h"
-#include "compiler/ops/template.h"
 #include "compiler/package/weights.h"
 #include "compiler/runtime/kernel_abi.h"
 
 namespace temper {
+namespace {
 
-inline void RunOnOneThread(temper_launcher*, int64_t n, temper_body body, void* closure) { body(closure, 0, n, 0); }
-// Two shares one after the other: what two threads would do, without their timing.
-inline void RunInTwoShares(temper_launcher*, int64_t n, temper_body body, void* closure) {
+void RunOnOneThread(temper_launcher*, int64_t n, temper_body body, void* closure) { body(closure, 0, n, 0); }
+// What two threads would do, without their timing.
+void RunInTwoShares(temper_launcher*, int64_t n, temper_body body, void* closure) {
   body(closure, 0, n / 2, 0);
   body(closure, n / 2, n, 1);
 }
 
-// `logical` arrays, one per workload input; the result is in physical order.
-inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel, const Target& t,
-                                         std::span<const NDArray> logical) {
+}  // namespace
+
+absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel, const Target& t,
+                                  std::span<const NDArray> logical) {
   std::vector<CodegenInput> inputs = {{"main", kernel.main}};
   for (size_t i = 0; i < kernel.packs.size(); ++i) {
     if (!kernel.packs[i].params.empty()) inputs.push_back({"pack" + std::to_string(i), kernel.packs[i]});
@@ -59,7 +61,7 @@ inline absl::StatusOr<NDArray> RunKernel(const Workload& w, const Kernel& kernel
   return result;
 }
 
-inline std::vector<NDArray> RandomInputs(const Workload& w, Rng& rng) {
+std::vector<NDArray> RandomInputs(const Workload& w, Rng& rng) {
   std::vector<NDArray> result;
   for (const Workload::Operand& operand : w.inputs) {
     NDArray array(operand.type.dtype, operand.type.shape);

@@ -87,7 +87,7 @@ std::optional<SearchGap> FindSearchGap(const std::vector<Record>& own, const Rec
 
 std::string GapText(const SearchGap& gap) {
   const double longer = gap.final_s / gap.search_s;
-  return absl::StrFormat("the finals took %.0f %% %s than the search (%.4f ms, then %.4f ms): %s",
+  return absl::StrFormat("the finals' time is %.0f %% %s than the search's (%.4f ms, then %.4f ms): %s",
                          100 * (longer > 1 ? longer - 1 : 1 - longer), longer > 1 ? "longer" : "shorter",
                          gap.search_s * 1e3, gap.final_s * 1e3, gap.why);
 }

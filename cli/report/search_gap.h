@@ -20,7 +20,7 @@ struct SearchGap {
 // else was measured in both. nullopt: `best` is no final, the search knows no time of it, or the two agree.
 std::optional<SearchGap> FindSearchGap(const std::vector<Record>& own, const Record& best,
                                        const std::string& default_template, const std::string& default_config);
-// "the finals took 18 % longer than the search (0.1234 ms, then 0.1456 ms): the device ..."
+// "the finals' time is 18 % longer than the search's (0.1234 ms, then 0.1456 ms): the device ..."
 std::string GapText(const SearchGap& gap);
 
 }  // namespace temper

@@ -210,7 +210,7 @@ TEST_F(ExplainTest, SaysWhereTheFinalsDisagreeWithTheSearchAndWhy) {
   EXPECT_EQ(why("/caches.db", {untuned, best, warm}), "the search left the caches as 'warm', the finals as 'model'");
   EXPECT_THAT(why("/unknown.db", {untuned, best, searched(best, 1.5)}), ::testing::HasSubstr("the records do not say"));
   const std::string shown = Temper("explain " + model_ + " --db " + db_).out;
-  EXPECT_NE(shown.find("#1: the finals took 33 % shorter than the search (1.5000 ms, then 1.0000 ms): the records"),
+  EXPECT_NE(shown.find(": the finals' time is 33 % shorter than the search's (1.5000 ms, then 1.0000 ms): the records"),
             std::string::npos)
       << shown;
 }

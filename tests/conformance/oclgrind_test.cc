@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "compiler/codegen/opencl/generator.h"
-#include "measure_worker/backends/opencl/describe.h"
 #include "measure_worker/backends/opencl/opencl_device.h"
 #include "tests/conformance/device_run.h"
 #include "tests/conformance/shapes.h"

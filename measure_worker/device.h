@@ -45,6 +45,9 @@ class Block {
   virtual absl::Status CheckEdges() const = 0;
 };
 
+// Bytes that are small numbers, none of them 0 nor subnormal, in whichever type of floats they are read.
+void FillWithSmallNumbers(std::span<char> bytes);
+
 // One kernel on the device. Immutable once its loader has it.
 class Code {
  public:

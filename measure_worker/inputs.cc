@@ -1,7 +1,6 @@
 #include "measure_worker/inputs.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <span>
 
@@ -108,17 +107,6 @@ NDArray MakeModelInput(DType dtype, const Shape& shape, uint64_t seed) {
   else
     FillInts(a, rng, 0, 2);
   return a;
-}
-
-void FillWithSmallNumbers(std::span<char> bytes) {
-  // Exponents a little below that of 1, whether they have 4, 5 or 8 bits; the sign and what is left are random.
-  constexpr uint32_t kExponent = 0x38383838, kRandom = 0x83838383;
-  uint32_t state = 1;
-  for (size_t at = 0; at < bytes.size(); at += sizeof state) {
-    state = state * 1664525 + 1013904223;
-    const uint32_t four = kExponent | ((state ^ state >> 16) & kRandom);
-    std::memcpy(&bytes[at], &four, std::min(sizeof four, bytes.size() - at));
-  }
 }
 
 }  // namespace temper::worker

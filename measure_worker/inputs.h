@@ -1,7 +1,6 @@
 // Operands for verification and timing, drawn from a seed, within what the workload's operators are defined on.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "compiler/ops/workload.h"
@@ -13,8 +12,5 @@ namespace temper::worker {
 std::vector<NDArray> MakeInputs(const Workload& w, uint64_t seed);
 // The same for a model's inputs, of which less is known: integers are 0 or 1.
 NDArray MakeModelInput(DType dtype, const Shape& shape, uint64_t seed);
-
-// Bytes that are small numbers, none of them 0 nor subnormal, in whichever type of floats they are read.
-void FillWithSmallNumbers(std::span<char> bytes);
 
 }  // namespace temper::worker

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "measure_worker/inputs.h"
 #include "measure_worker/memory.h"
 
 namespace temper::worker {

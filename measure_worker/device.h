@@ -92,6 +92,7 @@ class Device {
   // whichever type of floats they are read. What is allocated so may share its memory with what was before, from the
   // first array on. Here: it does not.
   virtual absl::StatusOr<std::unique_ptr<Block>> AllocateStandIns(std::span<const int64_t> bytes);
+  virtual bool shares_stand_ins() const { return false; }  // whether it does
   // Of their memory, where whoever reads them next goes on: nobody finds in a cache what another just read.
   int64_t stand_ins_read = 0;
   // Gives back memory that the device keeps for what is allocated next.

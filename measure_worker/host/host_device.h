@@ -14,6 +14,7 @@ class HostDevice : public Device {
   absl::StatusOr<std::unique_ptr<Block>> AllocateGuarded(std::span<const int64_t> bytes) override;
   absl::StatusOr<std::unique_ptr<Block>> AllocatePacked(std::span<const int64_t> bytes, const Block* behind) override;
   absl::StatusOr<std::unique_ptr<Block>> AllocateStandIns(std::span<const int64_t> bytes) override;
+  bool shares_stand_ins() const override { return true; }
   void Trim() override;
   absl::Status Copy(std::span<const Move> moves) override;
 

@@ -137,6 +137,8 @@ absl::StatusOr<std::shared_ptr<PackedConstants>> FindConstants(WorkloadState& st
   int64_t bytes = 0;
   for (auto it = kept.begin(); it != kept.end();) {
     bytes += (*it)->packed_bytes;
+    if ((*it)->stand_ins != nullptr && !state.device->shares_stand_ins())
+      bytes += std::ssize((*it)->timed) * (*it)->call_bytes;
     it = it != kept.begin() && bytes > kMostPackedBytes ? kept.erase(it) : std::next(it);
   }
   return kept.front();

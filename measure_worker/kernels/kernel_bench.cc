@@ -57,7 +57,10 @@ absl::Status DeviceKernels::Prepare(const BatchWork& work) {
                           MakeCachePlan(work.plan.cache_policy, device_->caches(), work.plan.constant_bytes));
   const std::shared_ptr<WorkloadState> before = state_;
   TEMPER_ASSIGN_OR_RETURN(state_, StateOf(work.workload));
-  if (before != nullptr && before != state_) before->constants.clear();
+  if (before != nullptr && before != state_) {
+    before->constants.clear();
+    before->latest_constants = nullptr;
+  }
   return absl::OkStatus();
 }
 

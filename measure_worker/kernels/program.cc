@@ -24,6 +24,7 @@ class DeviceProgram : public Program {
     TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Block> scratch,
                             device_.AllocateGuarded({{code_.main->scratch_bytes}}));
     TEMPER_RETURN_IF_ERROR(state_->output->Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison));
+    TEMPER_RETURN_IF_ERROR(ForgetTimedAnswer());
     TEMPER_RETURN_IF_ERROR(scratch->Fill(kPoison));
     TEMPER_ASSIGN_OR_RETURN(const double seconds, device_.Launch(*code_.main, checked_args_, scratch->address(0)));
     const absl::Status operands = CheckOperands();  // whatever else is wrong, the next candidate finds them whole
@@ -53,6 +54,13 @@ class DeviceProgram : public Program {
   }
 
  private:
+  // Whoever was timed before left the right answer, which is not this one's.
+  absl::Status ForgetTimedAnswer() {
+    state_->last_writer = nullptr;
+    TEMPER_ASSIGN_OR_RETURN(const void* poison, state_->output->Read(0));
+    return state_->timed->Write(state_->timed_output(), poison);
+  }
+
   double TimeInTurn(int64_t calls) {
     size_t next = constants_->Next(device_);
     const double seconds = device_.Time(*code_.main, args_, next, state_->timed_scratch(), calls);

@@ -159,7 +159,7 @@ class BatchSession {
     e.result.costs_s = samples.costs_s;
     e.result.run_ms = MsSince(start);
     if (absl::Status status = e.program->CheckAfterwards(); !status.ok()) {
-      Finish(e, Outcome::kWrongAnswer, status);
+      Finish(e, absl::IsDataLoss(status) ? Outcome::kWrongAnswer : Outcome::kInfrastructure, status);
     } else {
       e.result.outcome = samples.raced_out ? Outcome::kRacedOut : Outcome::kOk;
       const double median_s = Median(samples.costs_s);

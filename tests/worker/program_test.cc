@@ -206,6 +206,20 @@ TEST_F(ProgramTest, AnAnswerThatIsRightOnlyTheFirstTimeIsFoundAfterwards) {
   EXPECT_TRUE(right->CheckAfterwards().ok());
 }
 
+TEST_F(ProgramTest, AnAnswerThatAnotherLeftIsNotItsOwn) {
+  const auto right = Make(Right());
+  ASSERT_TRUE(right->Verify().ok());
+  right->Time(1);
+  ASSERT_TRUE(right->CheckAfterwards().ok());
+  device_.calls = 0;
+  const auto idle = Make([](float* x, const float* c, float* out, char*, int call) {
+    if (call == 0) AddAll(x, c, out);
+  });
+  ASSERT_TRUE(idle->Verify().ok());
+  idle->Time(1);
+  EXPECT_TRUE(absl::IsDataLoss(idle->CheckAfterwards()));
+}
+
 TEST_F(ProgramTest, ConstantsRotateAndNobodyMeetsWhatAnotherJustRead) {
   const auto one = Make(Right()), other = Make(Right());
   ASSERT_TRUE(one->Verify().ok());

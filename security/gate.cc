@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/utf8.h"
 
 namespace temper {
 namespace {
@@ -16,7 +17,7 @@ constexpr char kApproved[] = "approved", kPending[] = "pending", kRevoked[] = "r
 std::string Claim(const Credentials& credentials) {
   if (!credentials.bearer.empty()) {
     const auto token = ParseToken(credentials.bearer);
-    return token.ok() ? absl::StrCat("token ", token->id) : "a malformed token";
+    return token.ok() ? absl::StrCat("token ", Escaped(token->id)) : "a malformed token";
   }
   if (!credentials.certificate_pem.empty()) {
     const auto certificate = ReadCertificate(credentials.certificate_pem);

@@ -277,6 +277,15 @@ int64_t Connection::LastInsertId() const { return sqlite3_last_insert_rowid(db_)
 bool Connection::Changed() const { return sqlite3_changes64(db_) > 0; }
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(db_) == 0; }
 
+void Connection::LimitTime(absl::Duration limit) {
+  constexpr int kSteps = 10'000;  // of SQLite's machine, between two looks at the clock
+  until_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(limit);
+  const auto is_past = [](void* until) {
+    return std::chrono::steady_clock::now() >= *static_cast<std::chrono::steady_clock::time_point*>(until) ? 1 : 0;
+  };
+  sqlite3_progress_handler(db_, limit > absl::ZeroDuration() ? kSteps : 0, is_past, &until_);
+}
+
 void Connection::CheckpointOnClose(bool on) {
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
 }

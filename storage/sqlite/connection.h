@@ -2,6 +2,7 @@
 // Not thread-safe: a connection is used by one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -67,6 +68,8 @@ class Connection {
   // The first thing that is wrong with `table` (empty: with the whole file), or "". An empty answer says little when
   // the limit passed first.
   absl::StatusOr<std::string> FirstFault(std::string_view table, absl::Duration limit);
+  // Statements end with an error once so much time has passed from now; zero: none does.
+  void LimitTime(absl::Duration limit);
   void CheckpointOnClose(bool on);
   // Moves a log that has grown long into the file, as far as readers allow. Nothing else does but the writer's close:
   // an error here says that the file is broken, which a commit that went well does not.
@@ -79,6 +82,7 @@ class Connection {
   std::string path_;
   sqlite3* db_;
   int log_pages_ = 0;
+  std::chrono::steady_clock::time_point until_;  // LimitTime
   // Found by the text without a copy of it.
   struct TextHash : std::hash<std::string_view> {
     using is_transparent = void;

@@ -142,22 +142,35 @@ absl::StatusOr<FailureRows> ReadFailures(Connection& db, int64_t job, int64_t re
   }
 }
 
+// Who asks is answered on a thread that others wait for.
+constexpr absl::Duration kLongestQuestion = absl::Seconds(2);
+
+template <typename T, typename Read>
+absl::StatusOr<T> Ask(Database& database, Read read) {
+  return database.Get<T>([&](Connection& db) {
+    db.LimitTime(kLongestQuestion);
+    absl::StatusOr<T> answer = read(db);
+    db.LimitTime(absl::ZeroDuration());
+    return answer;
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<BestPage> SqliteOverview::Bests(const BestFilter& filter) {
-  return database_.Get<BestPage>([&](Connection& db) { return ReadBests(db, filter); });
+  return Ask<BestPage>(database_, [&](Connection& db) { return ReadBests(db, filter); });
 }
 
 absl::StatusOr<std::vector<ModelRow>> SqliteOverview::Models(int64_t limit) {
-  return database_.Get<std::vector<ModelRow>>([&](Connection& db) { return ReadModels(db, limit); });
+  return Ask<std::vector<ModelRow>>(database_, [&](Connection& db) { return ReadModels(db, limit); });
 }
 
 absl::StatusOr<JobCurve> SqliteOverview::Curve(int64_t job) {
-  return database_.Get<JobCurve>([&](Connection& db) { return ReadCurve(db, job); });
+  return Ask<JobCurve>(database_, [&](Connection& db) { return ReadCurve(db, job); });
 }
 
 absl::StatusOr<FailureRows> SqliteOverview::Failures(int64_t job, int64_t records, int64_t limit) {
-  return database_.Get<FailureRows>([&](Connection& db) { return ReadFailures(db, job, records, limit); });
+  return Ask<FailureRows>(database_, [&](Connection& db) { return ReadFailures(db, job, records, limit); });
 }
 
 }  // namespace temper

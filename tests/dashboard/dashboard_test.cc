@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
+#include "base/utf8.h"
 #include "proto/convert.h"
 
 namespace temper {
@@ -181,6 +183,26 @@ TEST_F(DashboardTest, ALoginNeedsAGoodTokenFromThePageItself) {
   far.body = "token=" + token;
   far.local = false;
   EXPECT_EQ(Ask(far).code, 401);  // the token crossed a wire that others can read
+}
+
+TEST_F(DashboardTest, RefusedLoginsAreCountedAndLeaveNoControlsInTheAudit) {
+  Open(true);
+  EXPECT_EQ(LogIn("tmpr_%1b[2J%1b[H%1b[8maaaaa_" + std::string(43, 'x')).code, 401);
+  const auto audit = store_->access().Audit(0, 10);
+  ASSERT_TRUE(audit.ok());
+  const auto refused = std::ranges::find(*audit, "refused", &AuditRow::verdict);
+  ASSERT_NE(refused, audit->end());
+  EXPECT_FALSE(HasControls(refused->principal)) << refused->principal;
+  EXPECT_THAT(core_->metrics().Text(), HasSubstr("temper_denied_calls_total{reason=\"unauthenticated\"} 1"));
+}
+
+TEST_F(DashboardTest, APageOfAnotherServerIsAnsweredNothing) {
+  Open(false);
+  for (const char* path : {"/api/records", "/api/session"}) {
+    EXPECT_EQ(CodeWith("sec-fetch-site", "cross-site", path), 403);
+    EXPECT_EQ(CodeWith("origin", "http://127.0.0.1:8000", path), 403);
+    EXPECT_EQ(CodeWith("sec-fetch-site", "same-origin", path), 200);
+  }
 }
 
 TEST_F(DashboardTest, ALoginEndsWithItsTokenByTimeOrByLoggingOut) {

@@ -107,6 +107,16 @@ TEST_F(SqliteStoreTest, GuardsItsConnections) {
   for (const auto& [pragma, value] : settings) EXPECT_EQ(*(*writer)->Int(pragma), value) << pragma;
 }
 
+TEST_F(SqliteStoreTest, AStatementEndsWhenItsTimeIsOver) {
+  Fill(1);
+  const auto db = *Connection::Open(path_, Access::kReadOnly);
+  constexpr char kEndless[] = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+  db->LimitTime(absl::Milliseconds(1));
+  EXPECT_FALSE(db->Int(kEndless).ok());
+  db->LimitTime(absl::ZeroDuration());
+  EXPECT_EQ(db->Int("SELECT count(*) FROM record").value(), 1);
+}
+
 TEST_F(SqliteStoreTest, GoesOnAfterReopening) {
   Fill(3);
   const std::unique_ptr<Store> store = Open();

@@ -151,14 +151,20 @@ HttpReply Dashboard::Show(const HttpRequest& request, std::string_view file, con
 
 HttpReply Dashboard::Answer(const HttpRequest& request, Call call, View view) {
   absl::Status allowed = CheckHost(request);
+  allowed.Update(CheckOrigin(request));
   if (allowed.ok()) allowed = Admit(request, call).status();
   if (!allowed.ok()) return Refusal(allowed);
   absl::StatusOr<std::string> text = (this->*view)(request);
-  return text.ok() ? Guarded(200, kJson, *std::move(text)) : Refusal(text.status());
+  if (text.ok()) return Guarded(200, kJson, *std::move(text));
+  // Whatever else the store says is its own trouble, not the caller's.
+  const bool asked_wrong = absl::IsInvalidArgument(text.status()) || absl::IsNotFound(text.status());
+  return Refusal(asked_wrong ? text.status() : absl::UnavailableError(text.status().message()));
 }
 
 HttpReply Dashboard::TellSession(const HttpRequest& request) {
-  if (const absl::Status host = CheckHost(request); !host.ok()) return Refusal(host);
+  absl::Status allowed = CheckHost(request);
+  allowed.Update(CheckOrigin(request));
+  if (!allowed.ok()) return Refusal(allowed);
   const absl::StatusOr<Principal> caller = Admit(request, Call::kListJobs);
   if (!caller.ok() && !absl::IsUnauthenticated(caller.status())) return Refusal(caller.status());
   return Guarded(
@@ -176,7 +182,7 @@ HttpReply Dashboard::LogIn(const HttpRequest& request) {
     return Refusal(absl::InvalidArgumentError("a login is a form with a field named token"));
   }
   absl::StatusOr<Principal> caller =
-      gate_.Admit({.bearer = form->at("token"), .private_wire = request.local}, Call::kListJobs, {.text = "dashboard"});
+      AskGate({.bearer = form->at("token"), .private_wire = request.local}, Call::kListJobs);
   if (!caller.ok()) return Refusal(caller.status());
   HttpReply reply = Guarded(204, kJson, "");
   reply.headers.emplace_back("Set-Cookie", SetCookie(request, logins_.Begin(*std::move(caller)), Logins::kLifetime));
@@ -226,7 +232,14 @@ absl::StatusOr<Principal> Dashboard::Admit(const HttpRequest& request, Call call
   }
   // Who shows nothing is nobody to write down: every visit begins so.
   if (gate_.initialised() && bearer.empty()) return absl::UnauthenticatedError("log in with a token");
-  return gate_.Admit({.bearer = bearer, .private_wire = true}, call, {.text = "dashboard"});
+  return AskGate({.bearer = bearer, .private_wire = true}, call);
+}
+
+absl::StatusOr<Principal> Dashboard::AskGate(const Credentials& credentials, Call call) {
+  absl::StatusOr<Principal> caller = gate_.Admit(credentials, call, {.text = "dashboard"});
+  if (absl::IsUnauthenticated(caller.status())) core_.metrics().Add(Metric::kDeniedCalls, "unauthenticated");
+  if (absl::IsPermissionDenied(caller.status())) core_.metrics().Add(Metric::kDeniedCalls, "forbidden");
+  return caller;
 }
 
 absl::StatusOr<std::string> Dashboard::Status(const HttpRequest& request) {
@@ -269,13 +282,13 @@ absl::StatusOr<std::string> Dashboard::Job(const HttpRequest& request) {
   const int64_t id = given.Number("id", 0, 1, INT64_MAX);
   TEMPER_RETURN_IF_ERROR(given.status());
   if (id == 0) return absl::InvalidArgumentError("'id' is missing");
-  TEMPER_ASSIGN_OR_RETURN(JobRow row, core_.store().GetJob(id));
+  JobRow row;
   std::optional<JobNews> news;
   if (const std::shared_ptr<JobFeed> feed = core_.FindJob(id); feed != nullptr && !feed->over()) {
-    const std::string summary = std::move(row.summary);
-    row = feed->row();
-    row.summary = summary;
+    row = feed->row();  // the store's has the whole request, which may be large
     news = feed->Since(0);
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(row, core_.store().GetJob(id));
   }
   TEMPER_ASSIGN_OR_RETURN(const JobCurve curve, core_.store().overview().Curve(id));
   return Dump(JobDetailJson(row, news, curve));

@@ -40,6 +40,7 @@ class Dashboard {
   absl::Status CheckHost(const HttpRequest& request) const;
   absl::Status CheckOrigin(const HttpRequest& request) const;
   absl::StatusOr<Principal> Admit(const HttpRequest& request, Call call);
+  absl::StatusOr<Principal> AskGate(const Credentials& credentials, Call call);  // counts refusals
 
   // JSON each. kInvalidArgument: a parameter is wrong.
   absl::StatusOr<std::string> Status(const HttpRequest& request);

@@ -66,7 +66,8 @@ function ticks(low, high, want) {
   const raw = (high - low) / want || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((m) => m * power >= raw);
   const all = [];
-  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; ++i) all.push(i * step);
+  const first = Math.ceil(low / step);  // where doubles are too coarse for `step`, to add it changes nothing
+  for (let i = 0; i <= 2 * want + 2 && (first + i) * step <= high + step * 1e-9; ++i) all.push((first + i) * step);
   return all;
 }
 
@@ -390,11 +391,13 @@ function draw(view, fresh) {
   if (view.news) tell(view.news);
 }
 
-let shown = 0, timer = 0;
+let shown = 0, timer = 0, drawn = null;  // drawn: the address that main shows
 let session = null;  // who this is to the server, once it said so
 async function show(fresh) {
   const turn = ++shown;
   clearTimeout(timer);
+  const here = location.hash;
+  fresh = fresh || here !== drawn;
   const {page, id, query} = address();
   if (fresh) main.setAttribute("aria-busy", "true");
   for (const a of document.querySelectorAll("[data-page]")) {
@@ -408,6 +411,7 @@ async function show(fresh) {
     const view = await PAGES[page](query, id);
     if (turn !== shown) return;
     draw(view, fresh);
+    drawn = here;
   } catch (error) {
     if (turn !== shown) return;
     if (error instanceof NotLoggedIn) {
@@ -422,7 +426,7 @@ async function show(fresh) {
     else tell(`The server does not answer: ${error.message}`);
   }
   main.setAttribute("aria-busy", "false");
-  timer = setTimeout(() => show(false), REFRESH_MS);
+  if (!document.hidden) timer = setTimeout(() => show(false), REFRESH_MS);
 }
 
 document.getElementById("logout").addEventListener("click", async () => {
@@ -437,6 +441,6 @@ addEventListener("hashchange", async () => {
 });
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(timer);
-  else show(false);
+  else if (!document.querySelector(".login")) show(false);
 });
 show(true);

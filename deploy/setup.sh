@@ -25,7 +25,7 @@ fetch_nvrtc() {
   echo "temper: fetching NVRTC from PyPI into $folder (150 MiB to fetch)"
   rm -rf "$folder"
   mkdir -p "$folder"
-  if python3 -m venv "$folder/venv" && "$folder/venv/bin/pip" install -q --no-deps --target "$folder" -r "$pins" 2>"$folder.log"; then
+  if { python3 -m venv "$folder/venv" && "$folder/venv/bin/pip" install -q --no-deps --target "$folder" -r "$pins"; } >"$folder.log" 2>&1; then
     cp "$pins" "$folder/nvrtc.txt"
   else
     echo "temper: NVRTC can not be had ($(tail -n 1 "$folder.log" 2>/dev/null)); CUDA code is not compiled in tests"

@@ -139,9 +139,10 @@ absl::Status Converted(Result code, const char* what) {
   return code == kOutOfMemory ? absl::ResourceExhaustedError(message) : absl::InternalError(message);
 }
 
-// Those of the reference that it says leave the process in an inconsistent state.
+// Those after which the reference wants a new process, and errors of the memory (214), after which all calls fail too.
 bool BreaksContext(Result code) {
-  return code == kIllegalAddress || (code >= 714 && code <= 719) || code == kLaunchTimeout;
+  return code == kIllegalAddress || code == kLaunchTimeout || (code >= 714 && code <= 719) || code == 214 ||
+         code == 226 || code == 710 || code == 721;
 }
 
 }  // namespace temper::cuda

@@ -1,6 +1,7 @@
 // What a caller has to know of a device's code: its kernels, what they take, how each is launched.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 #include "compiler/driver/session.h"
@@ -17,6 +18,12 @@ struct Kernel {
   size_t outputs = 1;           // the last parameters
   int64_t workspace_bytes = 0;  // of the functions' last argument; 0: they have none
   std::vector<Launch> launches;
+
+  // What is read from a file may not be.
+  bool possible() const {
+    return outputs <= parameter_bytes.size() && workspace_bytes >= 0 && !launches.empty() &&
+           std::ranges::all_of(parameter_bytes, [](int64_t bytes) { return bytes >= 0; });
+  }
 };
 
 struct Program {

@@ -145,6 +145,7 @@ class LaunchDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<Code>> Load(const Artifact& artifact) override {
     TEMPER_ASSIGN_OR_RETURN(driver::Program program, kind_.read(artifact.code));
+    if (program.kernels.size() != 1) return absl::InvalidArgumentError("code of one kernel is wanted");
     auto code = std::make_unique<LoadedCode>();
     driver::Kernel& kernel = program.kernels.front().second;
     code->scratch_bytes = kernel.workspace_bytes;

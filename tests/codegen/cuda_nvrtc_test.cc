@@ -7,9 +7,9 @@
 
 #include "compiler/codegen/cuda/code.h"
 #include "compiler/codegen/cuda/generator.h"
+#include "compiler/codegen/cuda/launch.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/ops/templates/gpu_template.h"
-#include "include/temper/model.h"
 #include "tests/conformance/shapes.h"
 #include "tests/ir/toy_launches.h"
 #include "tests/templates/check_gpu.h"
@@ -171,8 +171,11 @@ TEST(CudaCode, DamagedCodeIsAnError) {
   EXPECT_EQ(read.Find("k")->launches[0].groups[2], 3u);
   for (size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(ReadCudaCode(bytes.substr(0, length)).ok());
   EXPECT_FALSE(ReadCudaCode("temcuda2" + bytes.substr(8)).ok());
-  const temper_call call = {nullptr, nullptr, nullptr, nullptr, nullptr};
-  EXPECT_NE(LaunchByCuda("", 0, "k", &call), TEMPER_OK);
+  EXPECT_TRUE(ReadCudaProgram(bytes).ok());
+  CudaCode negative = code, idle = code;
+  negative.kernels[0].second.parameter_bytes[0] = -1;
+  idle.kernels[0].second.launches.clear();
+  for (const CudaCode& broken : {negative, idle}) EXPECT_FALSE(ReadCudaProgram(WriteCudaCode(broken)).ok());
 }
 
 }  // namespace

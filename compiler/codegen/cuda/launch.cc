@@ -30,7 +30,11 @@ absl::StatusOr<driver::Program> ReadCudaProgram(std::string_view code) {
   // A driver takes the code of every compiler of its own major version.
   driver::Program program{{{}, std::move(read.arch), 1000 * read.nvrtc[0]}, {}};
   for (CudaImage& image : read.images) program.code.images.push_back(std::move(image.bytes));
-  for (const auto& [symbol, kernel] : read.kernels) program.kernels.emplace_back(symbol, KernelOf(kernel));
+  for (const auto& [symbol, kernel] : read.kernels) {
+    program.kernels.emplace_back(symbol, KernelOf(kernel));
+    if (!program.kernels.back().second.possible())
+      return absl::InvalidArgumentError("this is not CUDA code of Temper's");
+  }
   return program;
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/driver/cuda_api.h"
 
 namespace temper::nvrtc {
 namespace {
@@ -180,6 +181,12 @@ int64_t Before(std::string_view text, std::string_view unit) {
   return absl::SimpleAtoi(std::string(text.substr(begin, at - begin)), &number) ? number : 0;
 }
 
+// A driver takes the code of its own major version and of earlier ones. Without a driver the code is for elsewhere.
+bool DriverTakes(const Compiler& compiler) {
+  const absl::StatusOr<int> driver = cuda::DriverVersion();
+  return !driver.ok() || compiler.version()[0] <= *driver / 1000;
+}
+
 }  // namespace
 
 absl::StatusOr<const Compiler*> CompilerFor(std::string_view arch) {
@@ -188,10 +195,15 @@ absl::StatusOr<const Compiler*> CompilerFor(std::string_view arch) {
     return absl::UnavailableError(
         given != nullptr && *given != '\0'
             ? absl::StrCat("no NVRTC at TEMPER_NVRTC=", given)
-            : "no NVRTC here: install nvidia-cuda-nvrtc from PyPI, or name its library in TEMPER_NVRTC");
+            : "no NVRTC here: pip install --no-deps --target DIR nvidia-cuda-nvrtc, and set TEMPER_NVRTC=DIR");
   }
-  for (const std::unique_ptr<Loaded>& library : Libraries())
-    if (std::ranges::binary_search(library->archs(), NumberOf(arch))) return library.get();
+  const Compiler* too_new = nullptr;
+  for (const std::unique_ptr<Loaded>& library : Libraries()) {
+    if (!std::ranges::binary_search(library->archs(), NumberOf(arch))) continue;
+    if (DriverTakes(*library)) return library.get();
+    if (too_new == nullptr) too_new = library.get();
+  }
+  if (too_new != nullptr) return too_new;  // its code is for other machines
   const Loaded& newest = *Libraries().front();
   return absl::UnavailableError(absl::StrCat("NVRTC ", VersionText(newest), " makes code for sm_",
                                              newest.archs().front(), " to sm_", newest.archs().back(), ", not for ",

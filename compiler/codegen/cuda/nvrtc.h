@@ -28,8 +28,9 @@ class Compiler {
   virtual absl::StatusOr<Compiled> Compile(const std::string& source, std::string_view arch) const = 0;
 };
 
-// The newest that makes code for "sm_90"; it lives as long as the process. kUnavailable: there is none on this machine,
-// or those that are here do not know the architecture.
+// The newest that makes code for "sm_90" and whose code this machine's driver takes; where none is both, the newest
+// that makes it. It lives as long as the process. kUnavailable: there is none on this machine, or those that are here
+// do not know the architecture.
 absl::StatusOr<const Compiler*> CompilerFor(std::string_view arch);
 
 // What ptxas says of one function: per block the shared memory, per thread the rest.

@@ -70,7 +70,7 @@ absl::StatusOr<driver::Program> ReadOpenclCode(std::string_view code) {
                                    launch.at("groups").get<std::array<size_t, 3>>(),
                                    launch.at("threads").get<std::array<size_t, 3>>()});
       }
-      if (kernel.outputs > kernel.parameter_bytes.size()) return NotOurs();
+      if (!kernel.possible()) return NotOurs();
     }
     return result;
   } catch (const nlohmann::json::exception&) {

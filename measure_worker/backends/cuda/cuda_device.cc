@@ -4,6 +4,7 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/launch.h"
+#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/driver/cuda.h"
 #include "compiler/driver/cuda_api.h"
 #include "compiler/driver/nvml.h"
@@ -47,6 +48,12 @@ absl::StatusOr<DeviceReport> DescribeCuda(const DeviceSpec& spec, std::string_vi
   if (wished != "host") {
     TEMPER_ASSIGN_OR_RETURN(target, ParseTarget(wished));
     TEMPER_RETURN_IF_ERROR(CheckCudaRuns(target, info));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(target.gpu()->arch));
+  if (const int major = compiler->version()[0]; major > info.driver / 1000) {
+    return absl::UnavailableError(absl::StrCat("the NVIDIA driver is for CUDA ", cuda::VersionText(info.driver),
+                                               ", but the NVRTC here is ", major, ".", compiler->version()[1],
+                                               ": one of version ", info.driver / 1000, " is needed"));
   }
   const std::string driver = nvml::DriverText();
   return DeviceReport{

@@ -86,14 +86,16 @@ int64_t TuningClient::Submit(const std::string& device, const std::vector<std::s
 
 TuningJob TuningClient::Watch(int64_t job, const std::function<bool(const TuningJob&)>& on_change) {
   TuningJob seen = Job(job);
+  bool wanted = true;
   const absl::Status watched = impl_->client->WatchJob(job, [&](const v1::JobEvent& event) {
     seen.state = event.state();
     seen.reason = event.reason();
     seen.trials = event.trials();
     if (event.tuned_ms() > 0) seen.best_ms = event.tuned_ms();
-    return on_change == nullptr || on_change(seen);
+    wanted = on_change == nullptr || on_change(seen);
+    return wanted;
   });
-  if (!absl::IsCancelled(watched)) Must(watched);
+  if (wanted) Must(watched);  // else it ended because nobody listened
   return seen;
 }
 

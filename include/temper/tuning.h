@@ -27,7 +27,7 @@ struct TuningServer {
   std::string address;     // "HOST:PORT" or "unix:PATH"
   std::string authority;   // a file with the server's certificate (ca.crt); empty: plaintext
   std::string token_file;  // a file with a token that nobody else may read; empty: none
-  double timeout_s = 30;   // of each call but Watch
+  double timeout_s = 30;   // of each call but Watch and Best
 };
 
 struct TuningDevice {
@@ -68,7 +68,8 @@ struct TunedConfig {
   double seconds = 0;  // of one run
 };
 
-// Thread-safe. All functions throw TuningError. They block for at most the timeout, but for Watch.
+// Thread-safe. All functions throw TuningError. Each call takes at most the timeout, but for Watch and Best, which take
+// what is sent for as long as it comes.
 class TuningClient {
  public:
   // Does not connect yet, so that it can not fail for a server that is not there.

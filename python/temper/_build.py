@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from . import _command
 from ._command import PathLike
 from ._model import Model
-from ._package import Package
+from ._package import Package, TemporaryFolder
 
 
 def build(
@@ -65,7 +64,7 @@ def compile(
 ) -> Model:
     """Builds the model's package in a temporary directory and loads it. The arguments are those of `build`, and `threads`
     is that of `load`."""
-    temporary = tempfile.TemporaryDirectory(prefix="temper-")
+    temporary = TemporaryFolder()
     path = build(model, Path(temporary.name) / "package", shapes=shapes, target=target, lock=lock, db=db, server=server,
                  device=device, token_file=token_file, ca=ca, winograd=winograd, untuned=untuned,
                  min_coverage=min_coverage)

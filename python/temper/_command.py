@@ -25,7 +25,7 @@ def binary(name: str = "temper") -> str:
     if (own / name).is_file():
         return str(own / name)
     found = None if folder else shutil.which(name)
-    if found is None:
+    if found is None or Path(found).open("rb").read(2) == b"#!":  # a wheel's own script, which would come back here
         raise _errors.NotFoundError(f"there is no {name} in {own}: install temper with pip, or set TEMPER_BIN")
     return found
 

@@ -68,7 +68,7 @@ class Database:
             path = other.path if isinstance(other, Database) else Path(other)
             if path is None:
                 raise _errors.InvalidArgumentError(f"{other!r} is not a file: merge reads files")
-            files.append(str(path))
+            files.append(os.path.join(".", path) if str(path).startswith("-") else str(path))
         return Merged(**_command.run(["db", "merge", *files, "--json", *self._where]))
 
     def lock(self, model: Any, output: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None,
@@ -80,7 +80,7 @@ class Database:
             said = _command.run(["lock", path, "--json", *_command.shape_flags(shapes), *self._where,
                                  *_command.flags(output=output, device=device, target=target, min_coverage=min_coverage,
                                                  winograd=None if winograd else "off", untuned=untuned)])
-        return Locked(**{**said, "lock": Path(said["lock"])})
+        return Locked(**{**said, "lock": Path(output)})
 
     def _records(self, command: str, device: str | None, outcome: str | None, workload: str | None) -> Iterator[Record]:
         return _command.lines(["db", command, "--json", *self._where,

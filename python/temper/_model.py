@@ -51,7 +51,8 @@ class Model:
         code = library.create(os.fsencode(package.path), threads, ctypes.byref(handle))
         if code != 0:
             raise _OF_CODE.get(code, _errors.Error)(library.error(None))
-        weakref.finalize(self, library.destroy, handle).atexit = False  # a thread may be inside then
+        # Not at exit: a thread may be inside then.
+        weakref.finalize(self, _destroy, library, handle, os.getpid()).atexit = False
         self._library, self._handle, self._process = library, handle, os.getpid()
         self.inputs, self.outputs = self._ports(0), self._ports(1)
         self._input_pointers = ctypes.c_void_p * len(self.inputs)
@@ -175,6 +176,11 @@ class Model:
                              ctypes.byref(rank), ctypes.byref(shape))
             ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value]))
         return tuple(ports)
+
+
+def _destroy(library: Library, handle: ctypes.c_void_p, process: int) -> None:
+    if os.getpid() == process:  # a forked process has none of its threads
+        library.destroy(handle)
 
 
 def load(path: PathLike, *, threads: int = 0) -> Model:

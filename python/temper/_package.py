@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import struct
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +45,23 @@ class Library:
         return (self._error(model) or b"").decode("utf-8", "replace")
 
 
+class TemporaryFolder:
+    """A folder that goes with this object, in the process that made it."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="temper-")
+        weakref.finalize(self, _remove, self.name, os.getpid())
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Package:
     """`temporary` is a folder that lives as long as somebody uses the package."""
 
-    def __init__(self, path: PathLike, temporary: tempfile.TemporaryDirectory[str] | None = None):
+    def __init__(self, path: PathLike, temporary: TemporaryFolder | None = None):
         self.path = Path(path)
         self._temporary = temporary
         self.manifest = _read_manifest(self.path)

@@ -193,7 +193,7 @@ def tune(
         arguments = ["tune", path, "--events", *_command.shape_flags(shapes),
                      *_command.flags(db=db, server=server, device=device, token_file=token_file, ca=ca, target=target,
                                      cores=cores, trials=trials, trials_per_task=trials_per_task,
-                                     time_budget=None if time_budget is None else f"{time_budget:g}s",
+                                     time_budget=None if time_budget is None else f"{time_budget:.6f}s",
                                      min_gain=None if min_gain is None else f"{100 * min_gain:g}%", tuner=tuner,
                                      seed=seed, priority=priority, winograd=None if winograd else "off",
                                      revalidate=revalidate)]
@@ -217,7 +217,7 @@ def _follow(arguments: Sequence[str], display: _Display, on_server: Sequence[str
                 if "report" in said:
                     report = said["report"]
                 elif "state" in said:
-                    latest = Progress(**said)
+                    latest = Progress(**{name: said[name] for name in Progress.__dataclass_fields__})
                     display.show(latest)
             _command.finish(process, stderr)
         except BaseException:

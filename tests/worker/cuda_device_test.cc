@@ -3,16 +3,18 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <stdlib.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/temporary_directory.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/code.h"
-#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/cuda/generator.h"
+#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/package_programs.h"
 #include "include/temper/model.h"
 #include "measure_worker/backend.h"
@@ -88,13 +90,21 @@ class CudaDeviceTest : public ::testing::Test {
   size_t kept_ = 0;
 };
 
+// Whether there is an NVRTC here whose code the driver takes, which is for CUDA 12.9. Where the build fetched one, it
+// is taken before a newer one.
+bool HasCompiler(const char* arch) {
+  const absl::StatusOr<const nvrtc::Compiler*> compiler = nvrtc::CompilerFor(arch);
+  const bool has = compiler.ok() && (*compiler)->version()[0] <= 12;
+  const bool fetched = std::filesystem::exists(TEMPER_BINARY_DIR "/nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+  EXPECT_TRUE(has || !fetched);
+  return has;
+}
+
 TEST_F(CudaDeviceTest, SaysWhatItIs) {
-  const absl::StatusOr<const nvrtc::Compiler*> compiler = nvrtc::CompilerFor("sm_90");
-  if (!compiler.ok()) {
-    EXPECT_EQ(def_.describe(spec_, "host").status(), compiler.status());
-    GTEST_SKIP() << compiler.status().message();
+  if (!HasCompiler("sm_90")) {
+    EXPECT_TRUE(absl::IsUnavailable(def_.describe(spec_, "host").status()));
+    GTEST_SKIP() << "no NVRTC of version 12";
   }
-  EXPECT_LE((*compiler)->version()[0], 12) << "the driver, for 12.9, takes no newer code";
   const absl::StatusOr<DeviceReport> report = def_.describe(spec_, "host");
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->fingerprint, "Fake GPU 0, sm_90, 1024 MiB, driver 575.57.08 for CUDA 12.9");
@@ -109,8 +119,7 @@ TEST_F(CudaDeviceTest, RefusesInOneLineWhatItDoesNotRun) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << target << ": " << status;
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
   }
-  const bool compiles = nvrtc::CompilerFor("sm_80").ok();
-  EXPECT_EQ(def_.describe(spec_, "cuda:sm_80").ok(), compiles) << "by its PTX";
+  EXPECT_EQ(def_.describe(spec_, "cuda:sm_80").ok(), HasCompiler("sm_80")) << "by its PTX";
   EXPECT_THAT(std::string(def_.describe(ParseDeviceSpec("cuda:2").value(), "host").status().message()),
               HasSubstr("there is no GPU 2: they are numbered from 0 to 1"));
   for (const char* text : {"cuda:", "cuda:x", "cuda:-1", "cuda:0,1"}) EXPECT_FALSE(ParseDeviceSpec(text).ok()) << text;

@@ -106,6 +106,7 @@ class AgentTest : public testing::Test {
   FakeLink link_{server_};
   FakeMeasurer measurer_;
   std::unique_ptr<Spool> spool_ = Spool::InMemory();
+  std::atomic<int64_t> now_ns_ = 1;  // an agent may ask until it is gone
   std::unique_ptr<Agent> agent_;
 };
 
@@ -242,16 +243,15 @@ TEST_F(AgentTest, CancelledLeasesAreDroppedRunningOrWaiting) {
 
 // A measurement that does not end though it is cancelled: the worker's service manager is to know.
 TEST_F(AgentTest, AMeasurementThatCanNotBeEndedIsNoLife) {
-  std::atomic<int64_t> now_ns = 0;
   AgentOptions options = Options(1);
-  options.now_ns = [&] { return now_ns.load(); };
+  options.now_ns = [&] { return now_ns_.load(); };
   agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, options);
   agent_->Start();
   EXPECT_TRUE(agent_->Lives());
   server_.Grant(BatchLease(1, {"block"}));
   measurer_.blocked_.wait(false);
   EXPECT_TRUE(agent_->Lives());
-  now_ns = absl::ToInt64Nanoseconds(absl::Hours(12));  // far beyond what a lease of one candidate may take
+  now_ns_ = absl::ToInt64Nanoseconds(absl::Hours(12));  // far beyond what a lease of one candidate may take
   EXPECT_FALSE(agent_->Lives());
   agent_->Stop("the test is over");  // cancels it
   EXPECT_TRUE(agent_->Lives());
@@ -350,9 +350,8 @@ TEST_F(AgentTest, ResultsOfALifeThatEndedAreHandedInByTheNext) {
 }
 
 TEST_F(AgentTest, ALeaseIsNotRenewedForEver) {
-  std::atomic<int64_t> now_ns{1};
   AgentOptions options = Options(1);
-  options.now_ns = [&] { return now_ns.load(); };
+  options.now_ns = [&] { return now_ns_.load(); };
   v1::Lease lease = BatchLease(1, {"block"});
   lease.mutable_batch()->mutable_plan()->set_run_timeout_ms(1000);
   lease.mutable_batch()->mutable_plan()->set_build_timeout_ms(1000);
@@ -361,7 +360,7 @@ TEST_F(AgentTest, ALeaseIsNotRenewedForEver) {
   agent_->Start();
   measurer_.blocked_.wait(false);
   ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().leases_size() == 1; }));
-  now_ns = int64_t{3600} * 1'000'000'000;
+  now_ns_ = int64_t{3600} * 1'000'000'000;
   ASSERT_TRUE(AwaitNothingHeld(server_)) << "an hour is too long for one candidate of two seconds";
   server_.Grant(BatchLease(2, {"x"}));
   EXPECT_TRUE(server_.Await([](auto& s) { return s.results_.contains(20); })) << "and what held it up is ended";

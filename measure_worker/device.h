@@ -63,6 +63,8 @@ using Arguments = std::vector<void*>;
 struct Caches {
   int64_t own = 0;     // all cores' own last caches together; 0 where none outlives a launch
   int64_t shared = 0;  // the cache that all cores share; 0: none
+  // Several cores run a kernel: what one wrote last, another has to fetch from it.
+  bool several = false;
 };
 
 // Used by one thread at a time, but for Load. A device that fails in a way that leaves it unusable ends the process:
@@ -116,6 +118,9 @@ class Device {
 
   // Brings the array back into the shared cache.
   virtual void Fetch(const Block& block, size_t array) = 0;
+  // Leaves the arrays as other kernels of a model do: each core wrote the part last that has its place in the order of
+  // the cores. Their values stay. Nothing where Caches::several is not set.
+  virtual void HandOver(const Block&, std::span<const size_t> /*arrays*/) {}
   // Leaves nothing in the caches that a kernel could read.
   virtual void Evict() = 0;
 };

@@ -19,6 +19,7 @@ absl::StatusOr<CachePlan> MakeCachePlan(std::string_view policy, const Caches& c
     // Twice a cache, and nothing is left in it of what was read a round ago.
     const int64_t wanted = std::max(2 * caches.own, std::min(model_bytes, 2 * caches.shared));
     plan.rotated_bytes = std::min(kMaxRotatedBytes, wanted);
+    plan.handed_over = caches.several;
     plan.shared_bytes = caches.shared;
   } else if (policy == "warm") {
     plan.policy = CachePlan::Policy::kWarm;

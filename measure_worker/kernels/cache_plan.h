@@ -12,6 +12,7 @@ namespace temper::worker {
 struct CachePlan {
   enum class Policy { kModel, kWarm, kFlushed } policy = Policy::kModel;
   int64_t rotated_bytes = 0;  // kModel: constants rotate through copies of so many bytes in all; larger ones need none
+  bool handed_over = false;   // kModel: other kernels wrote activations before each call, each core a part
   int64_t shared_bytes = 0;   // kModel: so much comes back to the shared cache after another's turn
 
   bool operator==(const CachePlan&) const = default;

@@ -37,10 +37,11 @@ class DeviceProgram : public Program {
 
   double Time(int64_t calls) override {
     state_->last_writer = this;
-    if (cache_.policy == CachePlan::Policy::kFlushed) return TimeFlushed(calls);
+    if (cache_.policy == CachePlan::Policy::kFlushed) return TimeEach(calls, [&] { device_.Evict(); });
     if (state_->latest_constants != constants_.get()) constants_->Fetch(device_);
     state_->latest_constants = constants_.get();
-    return TimeInTurn(calls);
+    return cache_.handed_over ? TimeEach(calls, [&] { device_.HandOver(*state_->timed, handed_over_); })
+                              : TimeInTurn(calls);
   }
 
   absl::Status CheckAfterwards() override {
@@ -68,10 +69,11 @@ class DeviceProgram : public Program {
     return seconds;
   }
 
-  double TimeFlushed(int64_t calls) {
+  template <typename Before>
+  double TimeEach(int64_t calls, const Before& before) {
     double seconds = 0;
     for (int64_t i = 0; i < calls; ++i) {
-      device_.Evict();
+      before();
       seconds += TimeInTurn(1);
     }
     return seconds;
@@ -97,6 +99,10 @@ class DeviceProgram : public Program {
     checked_args_.push_back(state_->output->address(0));
     answering_args_ = WithTimed(constants_->real);
     for (const Arguments& constants : constants_->timed) args_.push_back(WithTimed(constants));
+    for (size_t i = 0; i < state_->inputs.size(); ++i) {
+      if (!state_->workload.inputs[i].constant) handed_over_.push_back(state_->in_timed[i]);
+    }
+    handed_over_.push_back(state_->timed_output());
     return absl::OkStatus();
   }
 
@@ -115,8 +121,9 @@ class DeviceProgram : public Program {
   Device& device_;
   std::shared_ptr<PackedConstants> constants_;
   Arguments checked_args_;
-  Arguments answering_args_;     // where it is timed, with the constants themselves
-  std::vector<Arguments> args_;  // where it is timed, by place in the rotation
+  Arguments answering_args_;         // where it is timed, with the constants themselves
+  std::vector<Arguments> args_;      // where it is timed, by place in the rotation
+  std::vector<size_t> handed_over_;  // of the timed arrays, those that other kernels of a model write and read
 };
 
 }  // namespace

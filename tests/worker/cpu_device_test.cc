@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "compiler/ops/template.h"
 #include "compiler/package/weights.h"
@@ -271,6 +272,27 @@ TEST(CachePlan, ConstantsRotateThroughTwiceThePrivateCaches) {
   EXPECT_EQ(CountCopies(*plan, 0), 1);
   EXPECT_EQ(CountCopies(*plan, int64_t{4} << 20), 1) << "the private caches keep nothing of it to the next call";
   EXPECT_EQ(CountCopies(*MakeCachePlan("warm", caches), 1 << 20), 1);
+}
+
+TEST(CachePlan, WhereSeveralCoresShareAKernelActivationsAreHandedOver) {
+  const Caches one{.own = 1 << 20, .shared = 32 << 20}, several{.own = 2 << 20, .shared = 32 << 20, .several = true};
+  EXPECT_FALSE(MakeCachePlan("model", one)->handed_over);
+  EXPECT_TRUE(MakeCachePlan("model", several)->handed_over);
+  EXPECT_FALSE(MakeCachePlan("warm", several)->handed_over);
+  EXPECT_FALSE(MakeCachePlan("flushed", several)->handed_over);
+}
+
+TEST(CpuDevice, WhatIsHandedOverKeepsItsValues) {
+  CpuDevice device;
+  ASSERT_TRUE(device.Use(HostTarget()).ok());
+  EXPECT_EQ(device.caches().several, HostTarget().threads() > 1);
+  const auto block = device.AllocatePacked({{0, 1, 1000, 70000}}, nullptr).value();
+  std::vector<char> drawn(70000);
+  std::iota(drawn.begin(), drawn.end(), char{1});
+  for (size_t i = 0; i < block->arrays(); ++i) ASSERT_TRUE(block->Write(i, drawn.data()).ok());
+  device.HandOver(*block, {{0, 1, 2, 3}});
+  for (size_t i = 0; i < block->arrays(); ++i)
+    EXPECT_EQ(std::memcmp(block->Read(i).value(), drawn.data(), static_cast<size_t>(block->bytes(i))), 0) << i;
 }
 
 TEST(CachePlan, ConstantsOfAModelThatTheSharedCacheDoesNotHoldComeFromMemory) {

@@ -35,7 +35,7 @@ class ScriptedDevice : public HostDevice {
   absl::Status Use(const Target&) override { return absl::OkStatus(); }
   const Target& target() const override { return target_; }
   Device& packer() override { return other_packer != nullptr ? *other_packer : *this; }
-  Caches caches() const override { return {.own = 256, .shared = 1 << 20}; }
+  Caches caches() const override { return {.own = 256, .shared = 1 << 20, .several = several}; }
   absl::StatusOr<std::unique_ptr<Code>> Load(const Artifact&) override {
     return absl::UnimplementedError("it has no compiler");
   }
@@ -55,10 +55,15 @@ class ScriptedDevice : public HostDevice {
     return 1e-3 * static_cast<double>(calls);
   }
   void Fetch(const Block&, size_t) override { ++fetched; }
+  void HandOver(const Block& block, std::span<const size_t> arrays) override {
+    log.push_back("hand over");
+    for (const size_t array : arrays) handed_over.insert(block.address(array));
+  }
   void Evict() override { log.push_back("evict"); }
 
   Device* other_packer = nullptr;
-  bool broken = false;
+  bool broken = false, several = false;
+  std::set<const void*> handed_over;
   int calls = 0, fetched = 0;
   std::vector<std::string> log;
   std::vector<const void*> read;  // constants of timed calls
@@ -304,6 +309,19 @@ TEST_F(ProgramTest, FlushedMeansBeforeEachCall) {
   ASSERT_TRUE(program->Verify().ok());
   EXPECT_EQ(program->Time(2), 2e-3);
   EXPECT_THAT(device_.log, ElementsAre("evict", "time 1", "evict", "time 1"));
+}
+
+TEST_F(ProgramTest, SeveralCoresMeetActivationsThatOthersWroteBeforeEachCall) {
+  device_.several = true;
+  std::set<const void*> activations;
+  const auto program = Make([&](float* x, const float* c, float* out, char*, int) {
+    activations = {x, out};
+    AddAll(x, c, out);
+  });
+  ASSERT_TRUE(program->Verify().ok());
+  EXPECT_EQ(program->Time(2), 2e-3);
+  EXPECT_THAT(device_.log, ElementsAre("hand over", "time 1", "hand over", "time 1"));
+  EXPECT_EQ(device_.handed_over, activations) << "and no constant";
 }
 
 TEST_F(ProgramTest, ADeviceThatFailsIsNoWrongAnswer) {

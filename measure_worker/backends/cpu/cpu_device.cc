@@ -10,6 +10,8 @@
 namespace temper::worker {
 namespace {
 
+constexpr int64_t kLine = 64;
+
 struct CpuCode : Code {
   std::unique_ptr<LoadedModule> module;
   temper_kernel entry = nullptr;
@@ -35,7 +37,7 @@ absl::Status CpuDevice::Use(const Target& target) {
 
 Caches CpuDevice::caches() const {
   const CpuTarget& t = *target_.cpu();
-  return {.own = t.l2_bytes * t.threads, .shared = t.l3_bytes};
+  return {.own = t.l2_bytes * t.threads, .shared = t.l3_bytes, .several = t.threads > 1};
 }
 
 absl::StatusOr<std::unique_ptr<Code>> CpuDevice::Load(const Artifact& artifact) {
@@ -77,13 +79,24 @@ double CpuDevice::Time(const Code& code, std::span<const Arguments> arguments, s
 void CpuDevice::Fetch(const Block& block, size_t array) {
   temper_pool_settle_caller(pool_.get());
   const volatile char* lines = static_cast<const char*>(block.address(array));
-  for (int64_t b = 0; b < block.bytes(array); b += 64) (void)lines[b];
+  for (int64_t b = 0; b < block.bytes(array); b += kLine) (void)lines[b];
+}
+
+void CpuDevice::HandOver(const Block& block, std::span<const size_t> arrays) {
+  const auto write = [](void* closure, int64_t begin, int64_t end, int32_t) {
+    volatile char* const lines = *static_cast<volatile char* const*>(closure);
+    for (int64_t i = begin; i < end; ++i) lines[i * kLine] = lines[i * kLine];
+  };
+  for (const size_t array : arrays) {
+    void* first = block.address(array);
+    launcher()->parallel_for(launcher(), (block.bytes(array) + kLine - 1) / kLine, write, &first);
+  }
 }
 
 void CpuDevice::Evict() {
   const Caches c = caches();
   evicting_.resize(static_cast<size_t>(std::max(2 * c.own, c.shared + c.shared / 2)));
-  for (size_t b = 0; b < evicting_.size(); b += 64) ++evicting_[b];
+  for (size_t b = 0; b < evicting_.size(); b += kLine) ++evicting_[b];
 }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCpu(const DeviceSpec&) { return std::make_unique<CpuDevice>(); }

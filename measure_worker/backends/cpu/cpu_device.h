@@ -20,6 +20,7 @@ class CpuDevice : public HostDevice {
   double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
               int64_t calls) override;
   void Fetch(const Block& block, size_t array) override;
+  void HandOver(const Block& block, std::span<const size_t> arrays) override;
   void Evict() override;
 
   temper_launcher* launcher() const { return temper_pool_launcher(pool_.get()); }  // after Use

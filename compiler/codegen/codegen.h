@@ -51,9 +51,9 @@ struct CodeGenerator {
   // For people; the forms that it knows, such as "asm", "ir", and "emitted": as it is before LLVM's own passes.
   absl::StatusOr<std::string> (*emit_text)(const std::vector<CodegenInput>& kernels, const Target& target,
                                            std::string_view form);
-  // Runs the kernel `symbol` of the artifact's code; what it returns is as of temper_kernel. Null where the code is
-  // the host's own machine code, which needs nobody to run it.
-  int32_t (*launch)(const char* code, int64_t bytes, const char* symbol, const temper_call* call) = nullptr;
+  // Runs the kernels of the artifact's code. Null where that is the host's own machine code, which needs nobody to run
+  // it.
+  const temper_device* device = nullptr;
   // "LLVM 19.1.7": the tools that it runs on, as they are in this process. The same nest may become other bytes under
   // others. Null: there are none.
   std::string (*tools)() = nullptr;

@@ -13,9 +13,9 @@ namespace {
 
 constexpr CodeGenerator kGenerators[] = {
     {"llvm", LlvmId, CompileByLlvm, EmitTextByLlvm, nullptr, LlvmTools},
-    {"interpreter", InterpreterId, CompileForInterpreter, EmitNestText, LaunchByInterpreter},
-    {"opencl", OpenclId, CompileForOpencl, EmitOpenclText, LaunchByOpencl},
-    {"cuda", CudaId, CompileForCuda, EmitCudaText, LaunchByCuda},
+    {"interpreter", InterpreterId, CompileForInterpreter, EmitNestText, &kInterpreterDevice},
+    {"opencl", OpenclId, CompileForOpencl, EmitOpenclText, &kOpenclDevice},
+    {"cuda", CudaId, CompileForCuda, EmitCudaText, &kCudaDevice},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace temper {
 struct PlanArg {
   int kind;  // TEMPER_ARG_*
   int index = 0;
-  int64_t offset = 0;  // bytes
+  int64_t offset = 0, bytes = 0;  // as temper_arg has them
 };
 struct PlanStep {
   std::string name;
@@ -34,10 +34,11 @@ struct Plan {
   int64_t arena_bytes = 0, scratch_threads = 0, weight_bytes = 0;
   uint64_t weight_hash = 0;
   std::vector<std::string> cpu_features;
+  std::string device;  // the generator whose temper_device has all of its memory; empty: it is the host's
 };
 
 // What of an artifact is linked into a package: the code itself, if it is the host's, else an object that has it as
-// data, and whose kernels hand it to temper_model_launch_<generator>. That is a pointer to a CodeGenerator::launch,
+// data, and whose kernels hand it to temper_model_device_<generator>. That is a pointer to a CodeGenerator::device,
 // which whoever loads the package sets; while it is null, kernels fail with TEMPER_NO_PACKAGE. Thread-safe.
 absl::StatusOr<std::string> HostObject(const Artifact& artifact, const Target& target);
 // An object file defining temper_package_plan. Thread-safe.

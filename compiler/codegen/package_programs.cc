@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "include/temper/model.h"
 
 namespace temper {
@@ -11,12 +12,8 @@ constexpr size_t kMostPrograms = 512;  // of several packages: those used longes
 
 thread_local std::string latest_error;
 
-}  // namespace
-
-const std::string& LatestLaunchError() { return latest_error; }
-
-int32_t PackagePrograms::Launch(std::string_view code, std::string_view symbol, const temper_call* call) {
-  const absl::Status status = Run(code, symbol, call->args);
+// What a package is told of it.
+int32_t Told(const absl::Status& status) {
   latest_error = std::string(status.message());
   if (status.ok()) return TEMPER_OK;
   const bool not_ours =
@@ -24,23 +21,88 @@ int32_t PackagePrograms::Launch(std::string_view code, std::string_view symbol, 
   return not_ours ? TEMPER_NO_PACKAGE : TEMPER_NO_RESOURCES;
 }
 
-absl::Status PackagePrograms::Run(std::string_view code, std::string_view symbol, void* const* args) {
-  std::lock_guard lock(mutex_);
-  TEMPER_ASSIGN_OR_RETURN(Entry * program, Find(code));
-  const auto kernel = program->kernels.find(symbol);
-  if (kernel == program->kernels.end()) return absl::NotFoundError("the code has no such kernel");
-  return RunOn(kernel->second, args);
+// Packages hold memory by its address here.
+driver::Memory* Owned(absl::StatusOr<driver::Memory> memory) {
+  Told(memory.status());
+  return memory.ok() ? new driver::Memory(*std::move(memory)) : nullptr;
 }
+driver::Memory& Held(void* memory) { return *static_cast<driver::Memory*>(memory); }
 
-absl::StatusOr<PackagePrograms::Entry*> PackagePrograms::Find(std::string_view code) {
+}  // namespace
+
+const std::string& LatestDeviceError() { return latest_error; }
+void ForgetDeviceError() { latest_error.clear(); }
+
+absl::StatusOr<driver::Session*> PackagePrograms::TheSession() {
   if (session_ == nullptr) {
     TEMPER_ASSIGN_OR_RETURN(session_, open_());
   }
+  return session_;
+}
+
+template <typename F>
+absl::Status PackagePrograms::Ask(const F& f) {
+  std::lock_guard lock(mutex_);
+  TEMPER_ASSIGN_OR_RETURN(driver::Session * session, TheSession());
+  return f(*session);
+}
+
+int32_t PackagePrograms::Launch(std::string_view code, std::string_view symbol, const temper_call* call) {
+  return Told(Ask([&](driver::Session&) { return Run(code, symbol, *call); }));
+}
+
+void* PackagePrograms::Allocate(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const absl::StatusOr<driver::Session*> session = TheSession();
+  return Owned(session.ok() ? (*session)->Allocate(bytes) : session.status());
+}
+
+void* PackagePrograms::Part(void* memory, int64_t offset, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (offset % session_->part_alignment() != 0) {
+    return Owned(absl::UnimplementedError(absl::StrCat("the device divides its memory at multiples of ",
+                                                       session_->part_alignment(), " bytes, not at ", offset)));
+  }
+  return Owned(session_->Part(Held(memory), offset, bytes));
+}
+
+void PackagePrograms::Release(void* memory) {
+  std::lock_guard lock(mutex_);
+  delete &Held(memory);
+}
+
+int32_t PackagePrograms::Write(void* memory, int64_t offset, const void* from, int64_t bytes) {
+  return Told(Ask([&](driver::Session& s) { return s.Write(Held(memory).get(), offset, from, bytes); }));
+}
+
+int32_t PackagePrograms::Read(void* memory, int64_t offset, void* to, int64_t bytes) {
+  return Told(Ask([&](driver::Session& s) { return s.Read(Held(memory).get(), offset, to, bytes); }));
+}
+
+int32_t PackagePrograms::Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) {
+  return Told(
+      Ask([&](driver::Session& s) { return s.Copy(Held(from).get(), from_offset, Held(to).get(), to_offset, bytes); }));
+}
+
+int32_t PackagePrograms::Finish() {
+  return Told(Ask([](driver::Session& s) { return s.Finish(); }));
+}
+
+absl::Status PackagePrograms::Run(std::string_view code, std::string_view symbol, const temper_call& call) {
+  TEMPER_ASSIGN_OR_RETURN(Entry * program, Find(code));
+  const auto kernel = program->kernels.find(symbol);
+  if (kernel == program->kernels.end()) return absl::NotFoundError("the code has no such kernel");
+  return call.stream == nullptr ? RunOnHostMemory(kernel->second, call.args) : Submit(kernel->second, call);
+}
+
+absl::StatusOr<PackagePrograms::Entry*> PackagePrograms::Find(std::string_view code) {
   auto found = programs_.find(code);
   if (found == programs_.end()) {
     TEMPER_ASSIGN_OR_RETURN(Entry loaded, Load(code));
-    if (programs_.size() >= kMostPrograms)
+    if (programs_.size() >= kMostPrograms) {
+      TEMPER_RETURN_IF_ERROR(session_->Finish());  // it may still run
       programs_.erase(std::ranges::min_element(programs_, {}, [](const auto& p) { return p.second.used; }));
+    }
     found = programs_.emplace(code, std::move(loaded)).first;
   }
   found->second.used = ++clock_;
@@ -51,32 +113,40 @@ absl::StatusOr<PackagePrograms::Entry> PackagePrograms::Load(std::string_view co
   TEMPER_ASSIGN_OR_RETURN(driver::Program program, read_(code));
   Entry entry;
   for (auto& [symbol, kernel] : program.kernels) {
-    Placed placed;
-    TEMPER_ASSIGN_OR_RETURN(placed.loaded, driver::Loaded::Make(*session_, program.code, std::move(kernel)));
-    std::vector<int64_t> sizes = placed.loaded.kernel.parameter_bytes;
-    if (placed.loaded.kernel.workspace_bytes > 0) sizes.push_back(placed.loaded.kernel.workspace_bytes);
-    for (const int64_t size : sizes) {
-      TEMPER_ASSIGN_OR_RETURN(driver::Memory memory, session_->Allocate(size));
-      placed.arguments.push_back(std::move(memory));
-    }
-    entry.kernels.emplace(symbol, std::move(placed));
+    TEMPER_ASSIGN_OR_RETURN(driver::Loaded loaded, driver::Loaded::Make(*session_, program.code, std::move(kernel)));
+    entry.kernels.emplace(symbol, std::move(loaded));
   }
   return entry;
 }
 
-absl::Status PackagePrograms::RunOn(const Placed& placed, void* const* args) {
-  const driver::Kernel& kernel = placed.loaded.kernel;
+absl::Status PackagePrograms::RunOnHostMemory(const driver::Loaded& loaded, void* const* args) {
+  const driver::Kernel& kernel = loaded.kernel;
+  std::vector<int64_t> sizes = kernel.parameter_bytes;
+  if (kernel.workspace_bytes > 0) sizes.push_back(kernel.workspace_bytes);
+  std::vector<driver::Memory> memory;
+  std::vector<void*> handles;
+  for (const int64_t size : sizes) {
+    TEMPER_ASSIGN_OR_RETURN(driver::Memory made, session_->Allocate(size));
+    handles.push_back(made.get());
+    memory.push_back(std::move(made));
+  }
   const std::vector<int64_t>& bytes = kernel.parameter_bytes;
   const size_t inputs = bytes.size() - kernel.outputs;
-  std::vector<void*> handles;
-  for (const driver::Memory& memory : placed.arguments) handles.push_back(memory.get());
   for (size_t i = 0; i < inputs; ++i) TEMPER_RETURN_IF_ERROR(session_->Write(handles[i], 0, args[i], bytes[i]));
   TEMPER_RETURN_IF_ERROR(
-      session_->Run(std::ssize(kernel.launches), [&](int64_t launch) { return placed.loaded.Call(launch, handles); })
+      session_->Run(std::ssize(kernel.launches), [&](int64_t launch) { return loaded.Call(launch, handles); })
           .status());
   for (size_t i = inputs; i < bytes.size(); ++i)
     TEMPER_RETURN_IF_ERROR(session_->Read(handles[i], 0, args[i], bytes[i]));
   return absl::OkStatus();
+}
+
+absl::Status PackagePrograms::Submit(const driver::Loaded& loaded, const temper_call& call) {
+  const driver::Kernel& kernel = loaded.kernel;
+  std::vector<void*> handles;
+  for (size_t i = 0; i < kernel.parameter_bytes.size(); ++i) handles.push_back(Held(call.args[i]).get());
+  if (kernel.workspace_bytes > 0) handles.push_back(Held(call.workspace).get());
+  return session_->Submit(std::ssize(kernel.launches), [&](int64_t launch) { return loaded.Call(launch, handles); });
 }
 
 }  // namespace temper

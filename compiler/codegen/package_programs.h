@@ -1,5 +1,5 @@
-// Kernels of packages on a device. A CodeGenerator::launch is a PackagePrograms that is never destroyed, as sessions
-// are not.
+// The temper_device of packages on a device that a driver::Session is for. A PackagePrograms is never destroyed, as
+// sessions are not.
 #pragma once
 
 #include <map>
@@ -10,29 +10,38 @@
 
 namespace temper {
 
-// Each program is compiled once in a process, by what its code says. Thread-safe.
+// Each program is compiled once in a process, by what its code says. Thread-safe. Functions are as temper_device has
+// them; whatever fails leaves its line for LatestDeviceError.
 class PackagePrograms {
  public:
   using OpenFn = absl::StatusOr<driver::Session*> (*)();
   using ReadFn = absl::StatusOr<driver::Program> (*)(std::string_view code);
   PackagePrograms(OpenFn open, ReadFn read) : open_(open), read_(read) {}
 
-  // As CodeGenerator::launch: arguments are the host's; they are copied to the device and back.
+  // Arguments of the host are copied to the device and back.
   int32_t Launch(std::string_view code, std::string_view symbol, const temper_call* call);
+  void* Allocate(int64_t bytes);
+  void* Part(void* memory, int64_t offset, int64_t bytes);
+  void Release(void* memory);
+  int32_t Write(void* memory, int64_t offset, const void* from, int64_t bytes);
+  int32_t Read(void* memory, int64_t offset, void* to, int64_t bytes);
+  int32_t Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes);
+  int32_t Finish();
 
  private:
-  struct Placed {
-    driver::Loaded loaded;
-    std::vector<driver::Memory> arguments;  // copies of the host's, and the workspace
-  };
   struct Entry {
-    std::map<std::string, Placed, std::less<>> kernels;
+    std::map<std::string, driver::Loaded, std::less<>> kernels;
     int64_t used = 0;
   };
-  absl::Status Run(std::string_view code, std::string_view symbol, void* const* args);
+  absl::StatusOr<driver::Session*> TheSession();
+  absl::Status Run(std::string_view code, std::string_view symbol, const temper_call& call);
   absl::StatusOr<Entry*> Find(std::string_view code);
   absl::StatusOr<Entry> Load(std::string_view code);
-  absl::Status RunOn(const Placed& kernel, void* const* args);
+  absl::Status RunOnHostMemory(const driver::Loaded& kernel, void* const* args);
+  absl::Status Submit(const driver::Loaded& kernel, const temper_call& call);
+  // Asks the session while nobody else does.
+  template <typename F>
+  absl::Status Ask(const F& f);
 
   const OpenFn open_;
   const ReadFn read_;
@@ -42,7 +51,26 @@ class PackagePrograms {
   int64_t clock_ = 0;
 };
 
-// Why this thread's latest launch of a package's kernel failed; empty: it did not.
-const std::string& LatestLaunchError();
+// Why this thread's latest request to a package's device failed; empty: it did not.
+const std::string& LatestDeviceError();
+void ForgetDeviceError();
+
+template <PackagePrograms& (*kPrograms)()>
+inline constexpr temper_device kDeviceOf = {
+    .launch =
+        [](const char* code, int64_t bytes, const char* symbol, const temper_call* call) {
+          return kPrograms().Launch({code, static_cast<size_t>(bytes)}, symbol, call);
+        },
+    .allocate = [](int64_t bytes) { return kPrograms().Allocate(bytes); },
+    .part = [](void* memory, int64_t offset, int64_t bytes) { return kPrograms().Part(memory, offset, bytes); },
+    .release = [](void* memory) { kPrograms().Release(memory); },
+    .write = [](void* memory, int64_t offset, const void* from,
+                int64_t bytes) { return kPrograms().Write(memory, offset, from, bytes); },
+    .read = [](void* memory, int64_t offset, void* to,
+               int64_t bytes) { return kPrograms().Read(memory, offset, to, bytes); },
+    .copy = [](void* from, int64_t from_offset, void* to, int64_t to_offset,
+               int64_t bytes) { return kPrograms().Copy(from, from_offset, to, to_offset, bytes); },
+    .finish = [] { return kPrograms().Finish(); },
+};
 
 }  // namespace temper

@@ -158,9 +158,16 @@ class StreamSession final : public Session {
       return api_.MemsetD8Async(AddressOf(to) + static_cast<Address>(offset), byte, size, stream_);
     });
   }
-  absl::Status Copy(void* from, void* to, int64_t bytes) override {
-    return Move(bytes, "copy memory",
-                [&](size_t size) { return api_.MemcpyDtoDAsync(AddressOf(to), AddressOf(from), size, stream_); });
+  absl::Status Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) override {
+    return Move(bytes, "copy memory", [&](size_t size) {
+      return api_.MemcpyDtoDAsync(AddressOf(to) + static_cast<Address>(to_offset),
+                                  AddressOf(from) + static_cast<Address>(from_offset), size, stream_);
+    });
+  }
+  absl::Status Finish() override {
+    const Current current(context_);
+    TEMPER_RETURN_IF_ERROR(current.status());
+    return Done(api_.StreamSynchronize(stream_), "run what it was given");
   }
 
   absl::StatusOr<std::vector<Function>> Build(const driver::Code& code, std::span<const std::string> names) override {
@@ -190,6 +197,13 @@ class StreamSession final : public Session {
     TEMPER_RETURN_IF_ERROR(Done(api_.EventElapsedTime(&milliseconds, start_, end_), "time a kernel"));
     constexpr double kLeastS = 1e-9;  // the events' clock is a coarse one
     return std::max(kLeastS, 1e-3 * static_cast<double>(milliseconds));
+  }
+
+  absl::Status Submit(int64_t count, const std::function<LaunchCall(int64_t)>& call) override {
+    const Current current(context_);
+    TEMPER_RETURN_IF_ERROR(current.status());
+    for (int64_t i = 0; i < count; ++i) TEMPER_RETURN_IF_ERROR(Launch(call(i)));
+    return absl::OkStatus();
   }
 
  private:

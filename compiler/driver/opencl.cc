@@ -48,6 +48,7 @@ struct Api {
   decltype(&::clReleaseKernel) ReleaseKernel = nullptr;
   decltype(&::clEnqueueNDRangeKernel) EnqueueNDRangeKernel = nullptr;
   decltype(&::clFinish) Finish = nullptr;
+  decltype(&::clFlush) Flush = nullptr;
   decltype(&::clGetEventProfilingInfo) GetEventProfilingInfo = nullptr;
   decltype(&::clReleaseEvent) ReleaseEvent = nullptr;
 };
@@ -74,7 +75,7 @@ bool FindAll(void* lib, Api& api) {
          Find(lib, "clReleaseProgram", api.ReleaseProgram) && Find(lib, "clCreateKernel", api.CreateKernel) &&
          Find(lib, "clSetKernelArg", api.SetKernelArg) && Find(lib, "clReleaseKernel", api.ReleaseKernel) &&
          Find(lib, "clEnqueueNDRangeKernel", api.EnqueueNDRangeKernel) && Find(lib, "clFinish", api.Finish) &&
-         Find(lib, "clGetEventProfilingInfo", api.GetEventProfilingInfo) &&
+         Find(lib, "clFlush", api.Flush) && Find(lib, "clGetEventProfilingInfo", api.GetEventProfilingInfo) &&
          Find(lib, "clReleaseEvent", api.ReleaseEvent);
 }
 
@@ -312,13 +313,17 @@ class QueueSession final : public Session {
     return Converted(api_.Finish(queue_), "fill memory");
   }
 
-  absl::Status Copy(void* from, void* to, int64_t bytes) override {
+  absl::Status Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) override {
     if (bytes == 0) return absl::OkStatus();
-    TEMPER_RETURN_IF_ERROR(Converted(api_.EnqueueCopyBuffer(queue_, static_cast<cl_mem>(from), static_cast<cl_mem>(to),
-                                                            0, 0, static_cast<size_t>(bytes), 0, nullptr, nullptr),
-                                     "copy on the device"));
+    TEMPER_RETURN_IF_ERROR(
+        Converted(api_.EnqueueCopyBuffer(queue_, static_cast<cl_mem>(from), static_cast<cl_mem>(to),
+                                         static_cast<size_t>(from_offset), static_cast<size_t>(to_offset),
+                                         static_cast<size_t>(bytes), 0, nullptr, nullptr),
+                  "copy on the device"));
     return Converted(api_.Finish(queue_), "copy on the device");
   }
+
+  absl::Status Finish() override { return Converted(api_.Finish(queue_), "run what it was given"); }
 
   absl::StatusOr<std::vector<Function>> Build(const driver::Code& code, std::span<const std::string> names) override {
     cl_int error = CL_SUCCESS;
@@ -345,6 +350,11 @@ class QueueSession final : public Session {
     if (last != nullptr) api_.ReleaseEvent(last);
     TEMPER_RETURN_IF_ERROR(status);
     return seconds;
+  }
+
+  absl::Status Submit(int64_t count, const std::function<LaunchCall(int64_t)>& call) override {
+    for (int64_t i = 0; i < count; ++i) TEMPER_RETURN_IF_ERROR(Enqueue(call(i), nullptr));
+    return Converted(api_.Flush(queue_), "begin what it was given");
   }
 
  private:

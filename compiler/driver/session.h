@@ -76,12 +76,15 @@ class Session {
   virtual absl::Status Write(void* to, int64_t offset, const void* data, int64_t bytes) = 0;
   virtual absl::Status Read(void* from, int64_t offset, void* data, int64_t bytes) = 0;
   virtual absl::Status Fill(void* to, int64_t offset, uint8_t byte, int64_t bytes) = 0;
-  virtual absl::Status Copy(void* from, void* to, int64_t bytes) = 0;
+  virtual absl::Status Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) = 0;
+  virtual absl::Status Finish() = 0;
 
   // The functions, in the order of `names`, ready to be launched.
   virtual absl::StatusOr<std::vector<Function>> Build(const Code& code, std::span<const std::string> names) = 0;
   // Runs `count` launches one after another, to the end of the last. Seconds from the start of the first on.
   virtual absl::StatusOr<double> Run(int64_t count, const std::function<LaunchCall(int64_t)>& call) = 0;
+  // Returns before they are done; what they say later, the next call that waits says.
+  virtual absl::Status Submit(int64_t count, const std::function<LaunchCall(int64_t)>& call) = 0;
   // A kernel broke it: nothing will work on it in this process any more.
   virtual bool lost() const { return false; }
 };

@@ -8,21 +8,18 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 struct Buffer {
   ValueId root = kNoValue;    // of a value; of scratch none
   int first = -1, last = -1;  // groups between which it is alive, both included
   int64_t bytes = 0, offset = 0;
 };
 
-int64_t Aligned(int64_t bytes) {
-  return std::max<int64_t>(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+int64_t Aligned(int64_t bytes, int64_t alignment) {
+  return std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
-int64_t AlignedBytes(const TensorType& t) { return Aligned(BytesOf(t.dtype, NumElements(t.shape))); }
 
 // Buffers that groups write and that are neither constants nor the caller's, with their lifetimes.
-std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots) {
+std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, int64_t alignment) {
   std::vector<bool> callers(g.values.size(), false);
   for (ValueId v : g.inputs) callers[v] = true;
   for (ValueId v : g.outputs) callers[v] = true;
@@ -32,7 +29,8 @@ std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots) {
     const ValueId made = roots[g.nodes[g.groups[i].nodes.back()].output];
     if (!callers[made] && !g.values[made].is_constant) {
       Buffer& b = of_root[made];
-      if (b.first < 0) b = {made, now, now, AlignedBytes(g.values[made].type), 0};
+      const TensorType& t = g.values[made].type;
+      if (b.first < 0) b = {made, now, now, Aligned(BytesOf(t.dtype, NumElements(t.shape)), alignment), 0};
       b.last = now;
     }
     for (int n : g.groups[i].nodes) {
@@ -132,10 +130,11 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
   }
   plan.offset.assign(g.values.size(), -1);
   plan.scratch.assign(g.groups.size(), -1);
-  std::vector<Buffer> buffers = Buffers(g, plan.alias_of);
+  std::vector<Buffer> buffers = Buffers(g, plan.alias_of, needs.alignment);
   for (size_t i = 0; i < needs.scratch_bytes.size(); ++i) {
     const int now = static_cast<int>(i);
-    if (needs.scratch_bytes[i] > 0) buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i]), 0});
+    if (needs.scratch_bytes[i] > 0)
+      buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i], needs.alignment), 0});
   }
   // Large ones first: small ones then fill the gaps.
   std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {

@@ -7,8 +7,8 @@
 namespace temper {
 
 struct BufferPlan {
-  // Per value: offset in the arena in bytes (64-aligned), or -1 for constants, graph inputs, graph outputs, their
-  // aliases, and values that never exist.
+  // Per value: offset in the arena in bytes (aligned, and 64-aligned where `start` is not 0), or -1 for constants,
+  // graph inputs, graph outputs, their aliases, and values that never exist.
   std::vector<int64_t> offset;
   // Per value: the value whose bytes it shares (reshapes, results in place) or is a part of, itself otherwise. A value
   // that a graph output renames is that output's alias: its group writes to the caller. Never an alias of an alias.
@@ -30,6 +30,7 @@ std::vector<ValueId> InPlaceOperands(const Graph& g);
 struct KernelNeeds {
   std::vector<int64_t> scratch_bytes;  // while it runs
   std::vector<ValueId> in_place;       // of InPlaceOperands, those whose kernels can
+  int64_t alignment = 64;              // of all that lies in the arena, in bytes
 };
 // Groups in order; two values alive at once never overlap, but for results in place of operands; outputs of the graph
 // are written where the caller wants them.

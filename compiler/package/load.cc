@@ -68,9 +68,10 @@ class SharedLibraryPackage : public LoadedPackage {
       return absl::InvalidArgumentError(
           absl::StrCat(path, " is not a model of Temper's: ", FunctionName(manifest.prefix, "*"), " are missing"));
     }
-    package->SetLaunchers();
+    package->SetDevices();
+    ForgetDeviceError();
     if (api.create(dir.c_str(), threads, &package->model_) != 0)
-      return absl::FailedPreconditionError(api.error(nullptr));
+      return absl::FailedPreconditionError(Explained(api.error(nullptr)));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(1, &package->outputs_));
     return package;
@@ -83,11 +84,13 @@ class SharedLibraryPackage : public LoadedPackage {
   const std::vector<Io>& inputs() const override { return inputs_; }
   const std::vector<Io>& outputs() const override { return outputs_; }
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
+    ForgetDeviceError();
     return Ran(api_.run(model_, inputs, outputs));
   }
   absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                         std::vector<temper_step_time>* times) override {
     times->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
+    ForgetDeviceError();
     const int code = api_.run_timed(model_, inputs, outputs, again, times->data());
     times->pop_back();
     return Ran(code);
@@ -96,11 +99,13 @@ class SharedLibraryPackage : public LoadedPackage {
  private:
   SharedLibraryPackage() = default;
 
-  // A kernel of a device ends with a number, as all do; its driver says more.
+  // What a package asks of a device ends with a number; its driver says more.
+  static std::string Explained(const char* error) {
+    const std::string& driver = LatestDeviceError();
+    return absl::StrCat(error, driver.empty() ? "" : ": ", driver);
+  }
   absl::Status Ran(int code) const {
-    if (code == 0) return absl::OkStatus();
-    const std::string& driver = LatestLaunchError();
-    return absl::InternalError(absl::StrCat(api_.error(model_), driver.empty() ? "" : ": ", driver));
+    return code == 0 ? absl::OkStatus() : absl::InternalError(Explained(api_.error(model_)));
   }
 
   template <typename F>
@@ -110,10 +115,10 @@ class SharedLibraryPackage : public LoadedPackage {
   }
 
   // Kernels that are not the host's code are run by their generator; see HostObject.
-  void SetLaunchers() {
+  void SetDevices() {
     for (const CodeGenerator& generator : AllCodeGenerators()) {
-      decltype(generator.launch)* launch = nullptr;
-      if (Find(absl::StrCat("launch_", std::string(generator.name)), &launch)) *launch = generator.launch;
+      const temper_device** device = nullptr;
+      if (Find(absl::StrCat("device_", std::string(generator.name)), &device)) *device = generator.device;
     }
   }
 

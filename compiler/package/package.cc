@@ -50,14 +50,16 @@ class PackageWriter {
         cache_(cache),
         prefix_(options.prefix),
         lock_(options.lock),
-        weights_(cache) {}
+        device_(DeviceOf(t)),
+        weights_(cache, Alignment()) {}
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
     TEMPER_RETURN_IF_ERROR(CollectKernels());
     TEMPER_RETURN_IF_ERROR(CompileKernels());
-    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, {ScratchBytes(), in_place_}));
+    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, {ScratchBytes(), in_place_, Alignment()}));
     TEMPER_RETURN_IF_ERROR(MakeSteps());
-    out_.arena_bytes = plan_.arena_bytes;
+    out_.arena_bytes = plan_.arena_bytes + moved_bytes_;
+    if (OnDevice()) out_.device = target_.generator;
     out_.scratch_threads = target_.threads();
     out_.weight_bytes = weights_.bytes();
     if (target_.cpu() != nullptr) out_.cpu_features = target_.cpu()->features;
@@ -74,7 +76,7 @@ class PackageWriter {
     if (!manifest)
       return absl::UnavailableError(absl::StrCat("cannot write ", dir, "/manifest.json: is the disk full?"));
     PackageReport report;
-    report.arena_bytes = plan_.arena_bytes;
+    report.arena_bytes = out_.arena_bytes;
     report.weight_bytes = weights_.bytes();
     for (const auto& [symbol, built] : kernels_) {
       report.kernels += built.uses;
@@ -95,6 +97,14 @@ class PackageWriter {
     std::string symbol;
     Extracted extracted;
   };
+
+  static const temper_device* DeviceOf(const Target& target) {
+    const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
+    return generator.ok() ? (*generator)->device : nullptr;
+  }
+  bool OnDevice() const { return device_ != nullptr && device_->allocate != nullptr; }
+  int Memory() const { return OnDevice() ? TEMPER_MEMORY_DEVICE : TEMPER_MEMORY_HOST; }
+  int64_t Alignment() const { return OnDevice() ? TEMPER_DEVICE_ALIGNMENT : 64; }
 
   absl::Status CollectKernels() {
     std::map<std::string, std::string> symbol_of;  // workload and part -> symbol: each is chosen and built once
@@ -181,10 +191,10 @@ class PackageWriter {
       if (!v.constant.has_value())
         return absl::InvalidArgumentError(absl::StrCat("constant '", v.name, "' has no data"));
       TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(root, *v.constant, v.type, ir::Func{}));
-      return PlanArg{TEMPER_ARG_WEIGHT, 0, offset};
+      return PlanArg{TEMPER_ARG_WEIGHT, Memory(), offset};
     }
     if (plan_.offset[static_cast<size_t>(root)] >= 0)
-      return PlanArg{TEMPER_ARG_ARENA, 0, plan_.offset[static_cast<size_t>(root)]};
+      return PlanArg{TEMPER_ARG_ARENA, Memory(), plan_.offset[static_cast<size_t>(root)]};
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       if (plan_.alias_of[static_cast<size_t>(g_.outputs[i])] == root)
         return PlanArg{TEMPER_ARG_OUTPUT, static_cast<int>(i)};
@@ -207,7 +217,7 @@ class PackageWriter {
         const bool packed = i < built.kernel.packs.size() && !built.kernel.packs[i].params.empty();
         if (packed && v.constant.has_value()) {
           TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(value, *v.constant, v.type, built.kernel.packs[i]));
-          step.args.push_back({TEMPER_ARG_WEIGHT, 0, offset});
+          step.args.push_back({TEMPER_ARG_WEIGHT, Memory(), offset});
         } else {
           TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(value));
           step.args.push_back(arg);
@@ -215,6 +225,7 @@ class PackageWriter {
       }
       TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(source.extracted.output));
       step.args.push_back(output);
+      if (OnDevice()) TEMPER_RETURN_IF_ERROR(Divide(built.kernel.main, step));
       out_.steps.push_back(std::move(step));
     }
     for (ValueId id : g_.inputs) out_.inputs.push_back(Io(id));
@@ -232,6 +243,29 @@ class PackageWriter {
     return absl::OkStatus();
   }
 
+  // A device's kernels take parts of its memory, which can not begin everywhere: what does not is moved before.
+  absl::Status Divide(const ir::Func& kernel, PlanStep& step) {
+    int64_t moved = 0;
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      PlanArg& arg = step.args[i];
+      arg.bytes = BytesOf(kernel.params[i]->dtype, NumElements(kernel.params[i]->shape));
+      if (arg.offset % Alignment() == 0) continue;
+      if (i + 1 == step.args.size())
+        return absl::UnimplementedError(absl::StrCat("the result of '", step.name, "' begins where no device divides"));
+      PlanStep move;
+      move.name = absl::StrCat("move to ", step.name);
+      move.args = {arg, {TEMPER_ARG_ARENA, Memory(), plan_.arena_bytes + moved}};
+      move.copy_bytes = arg.bytes;
+      arg.kind = TEMPER_ARG_ARENA;
+      arg.index = Memory();
+      arg.offset = plan_.arena_bytes + moved;
+      moved += (arg.bytes + Alignment() - 1) / Alignment() * Alignment();
+      out_.steps.push_back(std::move(move));
+    }
+    moved_bytes_ = std::max(moved_bytes_, moved);
+    return absl::OkStatus();
+  }
+
   // Per group: what its kernel needs beside its operands.
   std::vector<int64_t> ScratchBytes() const {
     std::vector<int64_t> bytes(g_.groups.size(), 0);
@@ -245,10 +279,9 @@ class PackageWriter {
 
   absl::Status LinkLibrary(const std::string& path) {
     Exports exports = ExportsOf(prefix_);
-    TEMPER_ASSIGN_OR_RETURN(const CodeGenerator* generator, GeneratorFor(target_));
-    if (!prefix_.empty() && generator->launch != nullptr) {
-      const std::string launch = absl::StrCat("launch_", std::string(generator->name));
-      exports.renamed.emplace_back(FunctionName("", launch), FunctionName(prefix_, launch));
+    if (!prefix_.empty() && device_ != nullptr) {
+      const std::string device = absl::StrCat("device_", target_.generator);
+      exports.renamed.emplace_back(FunctionName("", device), FunctionName(prefix_, device));
     }
     return LinkSharedLibrary(objects_, path, exports);
   }
@@ -330,6 +363,8 @@ class PackageWriter {
   CompileCache& cache_;
   const std::string& prefix_;
   const std::string& lock_;
+  const temper_device* const device_;  // null: kernels are the host's code
+  int64_t moved_bytes_ = 0;            // behind the planned arena: operands of one step that were moved
   BufferPlan plan_;
   Plan out_;
   WeightWriter weights_;

@@ -15,26 +15,26 @@ namespace {
 
 void RunSerially(temper_launcher*, int64_t n, temper_body body, void* closure) { body(closure, 0, n, 0); }
 
-constexpr int64_t kAlignment = 64;
+int64_t RoundUp(int64_t n, int64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
-int64_t RoundUp(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
-
-// Writes pieces one after another, each at a multiple of kAlignment, and hashes them on the way.
+// Writes pieces one after another, each at a multiple of `alignment`, and hashes them on the way.
 class WeightFile {
  public:
-  explicit WeightFile(const std::string& path) : path_(path), out_(path, std::ios::binary) {
+  WeightFile(const std::string& path, int64_t alignment)
+      : path_(path), out_(path, std::ios::binary), last_(static_cast<size_t>(alignment)) {
     temper_weights_hash_begin(&hasher_);
   }
 
   void Put(const NDArray& piece) {
     const char* data = static_cast<const char*>(piece.data());
-    const int64_t whole = piece.bytes() / kAlignment * kAlignment, rest = piece.bytes() - whole;
+    const int64_t alignment = std::ssize(last_), whole = piece.bytes() / alignment * alignment,
+                  rest = piece.bytes() - whole;
     // What is hashed is still in the caches when it is written.
     for (int64_t at = 0; at < whole; at += kAtOnce) PutBlocks(data + at, std::min(kAtOnce, whole - at));
     if (rest == 0) return;
-    char last[kAlignment] = {};  // filled up to where the next piece begins
-    std::memcpy(last, data + whole, static_cast<size_t>(rest));
-    PutBlocks(last, kAlignment);
+    std::ranges::fill(last_, 0);  // filled up to where the next piece begins
+    std::memcpy(last_.data(), data + whole, static_cast<size_t>(rest));
+    PutBlocks(last_.data(), alignment);
   }
 
   absl::Status Close() {
@@ -47,7 +47,7 @@ class WeightFile {
 
  private:
   static constexpr int64_t kAtOnce = 256 << 10;
-  static_assert(kAlignment % TEMPER_HASH_BLOCK == 0 && kAtOnce % kAlignment == 0);
+  static_assert(64 % TEMPER_HASH_BLOCK == 0);
 
   void PutBlocks(const char* blocks, int64_t bytes) {
     temper_weights_hash_add(&hasher_, blocks, static_cast<size_t>(bytes));
@@ -56,6 +56,7 @@ class WeightFile {
 
   const std::string path_;
   std::ofstream out_;
+  std::vector<char> last_;  // the end of a piece
   temper_weights_hasher hasher_;
 };
 
@@ -138,12 +139,12 @@ absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, co
     bytes = BytesOf(piece.pack->dtype, NumElements(piece.pack->shape));
   }
   pieces_.push_back(std::move(piece));
-  bytes_ = RoundUp(bytes_ + bytes);
+  bytes_ = RoundUp(bytes_ + bytes, alignment_);
   return known->second;
 }
 
 absl::StatusOr<uint64_t> WeightWriter::Write(const std::string& path) const {
-  WeightFile file(path);
+  WeightFile file(path, alignment_);
   NDArray packed;  // the latest; its memory serves the next of its shape
   for (const Piece& piece : pieces_) {
     const NDArray physical = ToPhysical(piece.data, piece.perm);

@@ -1,4 +1,4 @@
-// weights.bin: every constant a kernel reads, in the layout that kernel wants, each at a multiple of 64 bytes.
+// weights.bin: every constant a kernel reads, in the layout that kernel wants.
 #pragma once
 
 #include <map>
@@ -22,7 +22,8 @@ Target PackingTarget();
 
 class WeightWriter {
  public:
-  explicit WeightWriter(CompileCache& cache) : cache_(cache) {}
+  // Each constant begins at a multiple of `alignment` bytes, which is one of 64.
+  explicit WeightWriter(CompileCache& cache, int64_t alignment = 64) : cache_(cache), alignment_(alignment) {}
   // The offset of constant `value` as operand `type`, run through `pack` (empty Func: only put in physical order). The
   // same constant in the same layout is kept once.
   absl::StatusOr<int64_t> Add(ValueId value, const NDArray& data, const TensorType& type, const ir::Func& pack);
@@ -39,9 +40,10 @@ class WeightWriter {
   absl::StatusOr<std::shared_ptr<struct PackKernel>> KernelFor(const ir::Func& pack);
 
   CompileCache& cache_;
+  const int64_t alignment_;
   Target host_ = PackingTarget();  // packing runs here, whatever the package is for
   int64_t bytes_ = 0;
-  std::vector<Piece> pieces_;  // one after another, each at a multiple of 64
+  std::vector<Piece> pieces_;  // one after another, each at a multiple of alignment_
   std::map<std::pair<ValueId, std::string>, int64_t> known_;
   std::map<std::string, std::shared_ptr<struct PackKernel>> packs_;  // by text
 };

@@ -27,12 +27,32 @@ typedef struct temper_call {
   void* workspace;
   /* The host's threads; NULL for a kernel that runs on a device. */
   temper_launcher* launcher;
-  /* The device's queue, in which the kernel is put; NULL on the host, where the call returns when all is done. */
+  /* Not NULL: args and workspace are parts of a device's memory, and the call may return before the kernel is done.
+   * NULL: they are the host's, and it returns when all is done. */
   void* stream;
 } temper_call;
 
 /* A kernel: 0, or the TEMPER_* of model.h that ends the run. */
 typedef int32_t (*temper_kernel)(const temper_call* call);
+
+/* Who runs kernels that are not the host's code, for packages; whoever loads these provides it. Thread-safe. What is
+ * asked of it happens in that order. Numbers returned are 0 or the TEMPER_* of model.h that ends the run. */
+typedef struct temper_device {
+  /* Calls the kernel `symbol` of the code. */
+  int32_t (*launch)(const char* code, int64_t bytes, const char* symbol, const temper_call* call);
+  /* The rest is NULL where kernels run on the host's memory. NULL is returned where there is no more memory. */
+  void* (*allocate)(int64_t bytes);
+  /* Bytes of it, as a launch takes them. They begin at a multiple of TEMPER_DEVICE_ALIGNMENT. */
+  void* (*part)(void* memory, int64_t offset, int64_t bytes);
+  void (*release)(void* memory_or_part); /* parts before their memory */
+  /* All wait until they are done, and with them all that was asked before. */
+  int32_t (*write)(void* memory, int64_t offset, const void* from, int64_t bytes);
+  int32_t (*read)(void* memory, int64_t offset, void* to, int64_t bytes);
+  int32_t (*copy)(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes);
+  int32_t (*finish)(void);
+} temper_device;
+
+enum { TEMPER_DEVICE_ALIGNMENT = 512 };
 
 static inline int32_t temper_call_on_host(temper_kernel kernel, void* const* args, void* workspace,
                                           temper_launcher* launcher) {

@@ -15,6 +15,7 @@
 
 #include "compiler/runtime/busy_launcher.h"
 #include "compiler/runtime/monotonic.h"
+#include "compiler/runtime/on_device.h"
 #include "compiler/runtime/plan.h"
 #include "compiler/runtime/thread_pool.h"
 
@@ -35,7 +36,8 @@ typedef struct io_buffer {
 /* One copy of a plan's weights, for all of its models in this process; never written after it was read. */
 typedef struct shared_weights {
   const temper_plan* plan;
-  region region;
+  region region;   /* of the host */
+  void* on_device; /* or memory of the plan's device */
   int64_t users;
   struct shared_weights* next;
 } shared_weights;
@@ -45,7 +47,8 @@ struct temper_model {
   const temper_variant* variant; /* the only one */
   const temper_sequence* run;    /* its first */
   temper_pool* pool;
-  shared_weights* weights; /* NULL: the plan has none */
+  shared_weights* weights;     /* NULL: the plan has none */
+  temper_on_device* on_device; /* NULL: all is the host's */
   region arena, workspace, staging;
   io_buffer* inputs;
   io_buffer* outputs;
@@ -127,9 +130,12 @@ uint64_t temper_weights_hash(const void* data, size_t bytes) {
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
+static int memory_of(const temper_plan* plan) { return plan->device ? TEMPER_MEMORY_DEVICE : TEMPER_MEMORY_HOST; }
+static int64_t weight_bytes(const temper_plan* plan) { return plan->weight_bytes[memory_of(plan)]; }
+
 /* Of every create, so that it does not depend on who came before. */
 static int check_weights(const temper_plan* plan, const char* path) {
-  const int64_t bytes = plan->weight_bytes[TEMPER_MEMORY_HOST];
+  const int64_t bytes = weight_bytes(plan);
   struct stat info;
   if (stat(path, &info) != 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
   if (info.st_size == bytes) return TEMPER_OK;
@@ -138,7 +144,7 @@ static int check_weights(const temper_plan* plan, const char* path) {
 }
 
 static int read_weights(const temper_plan* plan, const char* path, region* weights) {
-  const int64_t bytes = plan->weight_bytes[TEMPER_MEMORY_HOST];
+  const int64_t bytes = weight_bytes(plan);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
   int code = 0;
@@ -160,12 +166,32 @@ static int read_weights(const temper_plan* plan, const char* path, region* weigh
   return 0;
 }
 
+static void free_weights(shared_weights* w) {
+  if (w->on_device) (*w->plan->device)->release(w->on_device);
+  unmap_region(&w->region);
+  free(w);
+}
+
+/* From the host's memory, which they leave. */
+static int move_to_device(shared_weights* w) {
+  const temper_device* device = *w->plan->device;
+  const int64_t bytes = weight_bytes(w->plan);
+  w->on_device = device->allocate(bytes);
+  const int code = w->on_device ? device->write(w->on_device, 0, w->region.data, bytes) : TEMPER_NO_RESOURCES;
+  if (code != 0) {
+    return fail(create_error, code, "the device does not take %lld bytes of weights", (long long)bytes);
+  }
+  unmap_region(&w->region);
+  w->region = (region){0};
+  return 0;
+}
+
 static pthread_mutex_t weights_lock = PTHREAD_MUTEX_INITIALIZER;
 static shared_weights* all_weights; /* of all models that live, by plan */
 
 /* Whoever comes first reads the file and checks its hash; who comes meanwhile waits for it. */
 static int take_weights(temper_model* m, const char* path) {
-  if (m->plan->weight_bytes[TEMPER_MEMORY_HOST] == 0) return 0;
+  if (weight_bytes(m->plan) == 0) return 0;
   int code = check_weights(m->plan, path);
   if (code) return code;
   pthread_mutex_lock(&weights_lock);
@@ -173,14 +199,14 @@ static int take_weights(temper_model* m, const char* path) {
   while (w && w->plan != m->plan) w = w->next;
   if (!w) {
     w = calloc(1, sizeof *w);
+    if (w) w->plan = m->plan;
     code = w ? read_weights(m->plan, path, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+    if (code == 0 && m->plan->device) code = move_to_device(w);
     if (code == 0) {
-      w->plan = m->plan;
       w->next = all_weights;
       all_weights = w;
     } else if (w) {
-      unmap_region(&w->region);
-      free(w);
+      free_weights(w);
     }
   }
   if (code == 0) {
@@ -201,9 +227,7 @@ static void leave_weights(shared_weights* w) {
     *link = w->next;
   }
   pthread_mutex_unlock(&weights_lock);
-  if (!last) return;
-  unmap_region(&w->region);
-  free(w);
+  if (last) free_weights(w);
 }
 
 static int allocate(temper_model* m) {
@@ -236,14 +260,24 @@ static int allocate(temper_model* m) {
   return 0;
 }
 
+static int allocate_on_device(temper_model* m) {
+  const temper_variant* v = m->variant;
+  m->inputs = calloc((size_t)v->num_inputs + 1, sizeof *m->inputs);
+  m->outputs = calloc((size_t)v->num_outputs + 1, sizeof *m->outputs);
+  if (m->inputs && m->outputs)
+    m->on_device = temper_on_device_create(m->plan, m->weights ? m->weights->on_device : NULL);
+  if (m->on_device) return 0;
+  return fail(create_error, TEMPER_NO_RESOURCES, "the device has no %lld bytes for activations and scratch",
+              (long long)v->arena_bytes[TEMPER_MEMORY_DEVICE]);
+}
+
 /* What the plan wants of a runtime and this one does not have; NULL: nothing. */
 static const char* unsupported(const temper_plan* plan) {
   if (plan->num_variants != 1) return "several variants";
   for (int memory = 0; memory < TEMPER_NUM_MEMORIES; ++memory) {
     if (plan->state_bytes[memory] != 0) return "state between runs";
-    const int elsewhere = memory != TEMPER_MEMORY_HOST;
-    if (elsewhere && (plan->weight_bytes[memory] != 0 || plan->variants[0].arena_bytes[memory] != 0))
-      return "a device's memory";
+    if (memory != memory_of(plan) && (plan->weight_bytes[memory] != 0 || plan->variants[0].arena_bytes[memory] != 0))
+      return "memory of the host and of a device";
   }
   const temper_variant* v = plan->variants;
   if (v->num_sequences != 1) return "branches or loops";
@@ -272,6 +306,9 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   if (temper_cpu_lacks(plan->cpu_features, plan->num_cpu_features, missing, sizeof missing)) {
     return fail(create_error, TEMPER_WRONG_CPU, "this CPU lacks %s: compile the model for it", missing);
   }
+  if (plan->device && !(*plan->device && (*plan->device)->allocate)) {
+    return fail(create_error, TEMPER_NO_PACKAGE, "the package's kernels run on a device: load it by Temper");
+  }
   temper_model* m = calloc(1, sizeof *m);
   if (!m) return fail(create_error, TEMPER_NO_RESOURCES, "no memory");
   m->plan = plan;
@@ -279,10 +316,10 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   m->run = m->variant->sequences;
   atomic_flag_clear(&m->running);
   int code = take_weights(m, weights);
-  if (code == 0 && !(m->pool = temper_pool_create(threads))) {
+  if (code == 0 && !(m->pool = temper_pool_create(plan->device ? 1 : threads))) {
     code = fail(create_error, TEMPER_NO_RESOURCES, "cannot start %d threads", temper_pool_resolve_threads(threads));
   }
-  if (code == 0) code = allocate(m);
+  if (code == 0) code = plan->device ? allocate_on_device(m) : allocate(m);
   if (code != 0) {
     temper_model_destroy(m);
     return code;
@@ -294,6 +331,7 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
 void temper_model_destroy(temper_model* m) {
   if (!m) return;
   temper_pool_destroy(m->pool);
+  temper_on_device_destroy(m->on_device);
   leave_weights(m->weights);
   unmap_region(&m->arena);
   unmap_region(&m->workspace);
@@ -326,21 +364,55 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
 
 static int is_aligned(const void* p) { return (uintptr_t)p % ALIGNMENT == 0; }
 
+static int check_buffers(temper_model* m) {
+  const temper_variant* v = m->variant;
+  for (int64_t i = 0; i < v->num_inputs; ++i) {
+    if (!m->inputs[i].caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", v->inputs[i].name);
+  }
+  for (int64_t i = 0; i < v->num_outputs; ++i) {
+    if (!m->outputs[i].caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", v->outputs[i].name);
+  }
+  return TEMPER_OK;
+}
+
 /* The callers' buffers become those that kernels meet. */
-static int take_buffers(temper_model* m) {
+static void take_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     io_buffer* b = &m->inputs[i];
-    if (!b->caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", v->inputs[i].name);
     b->current = is_aligned(b->caller) ? b->caller : b->staging;
     if (b->current != b->caller) memcpy(b->current, b->caller, (size_t)v->inputs[i].bytes);
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
     io_buffer* b = &m->outputs[i];
-    if (!b->caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", v->outputs[i].name);
     b->current = is_aligned(b->caller) ? b->caller : b->staging;
   }
-  return TEMPER_OK;
+}
+
+/* What lies in staging goes where the callers want it. */
+static void give_buffers(temper_model* m) {
+  for (int64_t i = 0; i < m->variant->num_outputs; ++i) {
+    const io_buffer* b = &m->outputs[i];
+    if (b->current != b->caller) memcpy(b->caller, b->current, (size_t)m->variant->outputs[i].bytes);
+  }
+}
+
+static int write_to_device(temper_model* m) {
+  int code = TEMPER_OK;
+  for (int64_t i = 0; i < m->variant->num_inputs && code == TEMPER_OK; ++i) {
+    code = temper_on_device_write_input(m->on_device, i, m->inputs[i].caller);
+    if (code != TEMPER_OK) fail(m->error, code, "the device does not take input %s", m->variant->inputs[i].name);
+  }
+  return code;
+}
+
+static int read_from_device(temper_model* m) {
+  int code = TEMPER_OK;
+  for (int64_t i = 0; i < m->variant->num_outputs && code == TEMPER_OK; ++i) {
+    code = temper_on_device_read_output(m->on_device, i, m->outputs[i].caller);
+    if (code != TEMPER_OK) fail(m->error, code, "the device does not give output %s", m->variant->outputs[i].name);
+  }
+  return code;
 }
 
 static char* resolve(const temper_model* m, const temper_arg* a) {
@@ -356,29 +428,35 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
   }
 }
 
-static int run_step(temper_model* m, const temper_step* s, temper_launcher* launcher) {
+static int told(temper_model* m, const temper_step* s, int code) {
+  return code == TEMPER_OK ? code : fail(m->error, code, "kernel %s failed with code %d", s->name, code);
+}
+
+static int run_step(temper_model* m, int64_t index, temper_launcher* launcher) {
+  const temper_step* s = &m->run->steps[index];
+  if (m->on_device) return told(m, s, temper_on_device_run_step(m->on_device, index));
   for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
   if (s->kind == TEMPER_STEP_COPY) {
     memcpy(m->args[1], m->args[0], (size_t)s->bytes);
     return TEMPER_OK;
   }
   char* workspace = m->workspace.data ? m->workspace.data : m->arena.data + s->workspace_offset;
-  const int code = temper_call_on_host(s->kernel, m->args, workspace, launcher);
-  return code == TEMPER_OK ? code : fail(m->error, code, "kernel %s failed with code %d", s->name, code);
+  return told(m, s, temper_call_on_host(s->kernel, m->args, workspace, launcher));
 }
 
 static int run_steps(temper_model* m) {
   temper_launcher* launcher = temper_pool_launcher(m->pool);
   temper_pool_settle_caller(m->pool);
   int code = TEMPER_OK;
-  for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i) code = run_step(m, &m->run->steps[i], launcher);
+  for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i) code = run_step(m, i, launcher);
   return code;
 }
 
-static int time_step(temper_model* m, const temper_step* s, temper_busy_launcher* busy, temper_step_time* time) {
+static int time_step(temper_model* m, int64_t index, temper_busy_launcher* busy, temper_step_time* time) {
   temper_busy_launcher_reset(busy);
   const int64_t start = temper_now_ns();
-  const int code = run_step(m, s, &busy->launcher);
+  int code = run_step(m, index, &busy->launcher);
+  if (code == TEMPER_OK && m->on_device) code = temper_on_device_finish(m->on_device);
   time->ns = temper_now_ns() - start;
   time->busy_ns = temper_busy_launcher_mean(busy, time->ns);
   return code;
@@ -391,11 +469,10 @@ static int time_steps(temper_model* m, int again, temper_step_time* times) {
   temper_pool_settle_caller(m->pool);
   int code = TEMPER_OK;
   for (int64_t i = 0; i < m->run->num_steps && code == TEMPER_OK; ++i) {
-    const temper_step* s = &m->run->steps[i];
-    code = time_step(m, s, &busy, &times[i]);
+    code = time_step(m, i, &busy, &times[i]);
     for (int k = 0; k < again && code == TEMPER_OK; ++k) {
       temper_step_time time;
-      code = time_step(m, s, &busy, &time);
+      code = time_step(m, i, &busy, &time);
       if (k == 0 || time.ns < times[i].ns) times[i] = time;
     }
   }
@@ -412,13 +489,17 @@ static int leave(temper_model* m, int code) {
 
 /* On the callers' buffers. `times` may be NULL: nothing is timed then. */
 static int run(temper_model* m, int again, temper_step_time* times) {
-  int code = take_buffers(m);
+  int code = check_buffers(m);
+  if (code != TEMPER_OK) return code;
+  if (m->on_device)
+    code = write_to_device(m);
+  else
+    take_buffers(m);
   if (code == TEMPER_OK) code = times ? time_steps(m, again, times) : run_steps(m);
-  for (int64_t i = 0; i < m->variant->num_outputs && code == TEMPER_OK; ++i) {
-    const io_buffer* b = &m->outputs[i];
-    if (b->current != b->caller) memcpy(b->caller, b->current, (size_t)m->variant->outputs[i].bytes);
-  }
-  return code;
+  if (code != TEMPER_OK) return code;
+  if (m->on_device) return read_from_device(m);
+  give_buffers(m);
+  return TEMPER_OK;
 }
 
 static int run_plain(temper_model* m, const void* const* inputs, void* const* outputs, int again,

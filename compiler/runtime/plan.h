@@ -12,9 +12,9 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 3
+#define TEMPER_PLAN_VERSION 4
 
-/* Where bytes are. Today's runtime has the host's alone, and refuses a plan that wants others. */
+/* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
 
 enum {
@@ -27,7 +27,8 @@ enum {
 typedef struct temper_arg {
   int32_t kind;
   int32_t index;
-  int64_t offset; /* bytes from there; a multiple of 64 */
+  int64_t offset; /* bytes from there: a multiple of 64, of TEMPER_DEVICE_ALIGNMENT for a device's kernel */
+  int64_t bytes;  /* that a device's kernel may touch; 0 elsewhere */
 } temper_arg;
 
 enum {
@@ -91,6 +92,9 @@ typedef struct temper_plan {
   int64_t state_bytes[TEMPER_NUM_MEMORIES];  /* zero when a model is created */
   int64_t num_cpu_features;
   const char* const* cpu_features; /* LLVM's names ("avx2", "avx512f"): what the kernels use */
+  /* Where weights, arena, inputs and outputs are a device's: a pointer that whoever loads the package sets to it.
+   * Inputs and outputs are copied to it and back in each run. NULL: they are the host's. */
+  const temper_device* const* device;
 } temper_plan;
 
 extern const temper_plan temper_package_plan;

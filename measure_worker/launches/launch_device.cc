@@ -137,7 +137,7 @@ class LaunchDevice : public Device {
   }
   absl::Status Copy(std::span<const Move> moves) override {
     for (const Move& move : moves) {
-      TEMPER_RETURN_IF_ERROR(session_.Copy(move.from->address(move.from_array), move.to->address(move.to_array),
+      TEMPER_RETURN_IF_ERROR(session_.Copy(move.from->address(move.from_array), 0, move.to->address(move.to_array), 0,
                                            move.to->bytes(move.to_array)));
     }
     return absl::OkStatus();
@@ -169,7 +169,7 @@ class LaunchDevice : public Device {
 
   void Fetch(const Block& block, size_t array) override {
     if (!ProvideCold(block.bytes(array)).ok()) return;
-    static_cast<void>(session_.Copy(block.address(array), cold_.get(), block.bytes(array)));
+    static_cast<void>(session_.Copy(block.address(array), 0, cold_.get(), 0, block.bytes(array)));
   }
   void Evict() override {
     const int64_t bytes = 2 * session_.cache_bytes();

@@ -124,7 +124,7 @@ TEST(Interpreter, RunsWhatACallHandsIt) {
   void* args[] = {a, out};
   const temper_call call = {args, nullptr, nullptr, nullptr, nullptr};
   const auto launch = [&](const std::string& code, const char* symbol) {
-    return LaunchByInterpreter(code.data(), static_cast<int64_t>(code.size()), symbol, &call);
+    return kInterpreterDevice.launch(code.data(), static_cast<int64_t>(code.size()), symbol, &call);
   };
   ASSERT_EQ(launch(artifact->code, "k"), TEMPER_OK);
   EXPECT_TRUE(std::isinf(out[0]));

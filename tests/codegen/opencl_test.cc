@@ -35,7 +35,7 @@ absl::Status RunOnDevice(const Func& func, std::vector<NDArray>& args) {
   std::vector<void*> pointers;
   for (NDArray& array : args) pointers.push_back(array.MutableData());
   const temper_call call = {pointers.data(), nullptr, nullptr, nullptr, nullptr};
-  const int32_t result = LaunchByOpencl(artifact.code.data(), std::ssize(artifact.code), "k", &call);
+  const int32_t result = kOpenclDevice.launch(artifact.code.data(), std::ssize(artifact.code), "k", &call);
   return result == TEMPER_OK ? absl::OkStatus() : absl::InternalError(absl::StrCat("the kernel returned ", result));
 }
 
@@ -354,8 +354,8 @@ TEST(OpenclCompile, DamagedCodeIsAnError) {
        {"", "null", "{}", "[1]", "{\"source\": 1, \"kernels\": {}}", "{\"source\": \"\", \"kernels\": {\"k\": {}}}"})
     EXPECT_FALSE(ReadOpenclCode(text).ok()) << text;
   const temper_call call = {nullptr, nullptr, nullptr, nullptr, nullptr};
-  EXPECT_EQ(LaunchByOpencl("", 0, "k", &call), TEMPER_NO_PACKAGE);
-  EXPECT_EQ(LaunchByOpencl(artifact.code.data(), std::ssize(artifact.code), "other", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(kOpenclDevice.launch("", 0, "k", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(kOpenclDevice.launch(artifact.code.data(), std::ssize(artifact.code), "other", &call), TEMPER_NO_PACKAGE);
 }
 
 }  // namespace

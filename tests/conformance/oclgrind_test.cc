@@ -95,7 +95,7 @@ TEST_F(UnderOclgrind, ARacingKernelRuns) {
   std::vector<void*> pointers;
   for (NDArray& array : args) pointers.push_back(array.MutableData());
   const temper_call call = {pointers.data(), nullptr, nullptr, nullptr, nullptr};
-  EXPECT_EQ(LaunchByOpencl(artifact.code.data(), std::ssize(artifact.code), "k", &call), 0);
+  EXPECT_EQ(kOpenclDevice.launch(artifact.code.data(), std::ssize(artifact.code), "k", &call), 0);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_F(CudaDriverTest, SaysWhatTheGpuIs) {
 
 TEST_F(CudaDriverTest, MemoryIsWrittenCopiedFilledAndGivenBack) {
   const driver::Memory a = Floats({1, 2, 3}), b = Floats({0, 0, 0});
-  ASSERT_TRUE(session_->Copy(a.get(), b.get(), 12).ok());
+  ASSERT_TRUE(session_->Copy(a.get(), 0, b.get(), 0, 12).ok());
   EXPECT_THAT(Values(b, 3), ElementsAre(1, 2, 3));
   const driver::Memory part = session_->Part(b, 4, 8).value();
   ASSERT_TRUE(session_->Fill(part.get(), 0, 0, 4).ok());

@@ -266,7 +266,7 @@ Paths InterpreterFiles(const std::vector<Source>& sources) {
   for (const Source& s : sources) {
     const std::string folder = fs::path(s.path).parent_path().string();
     const bool own = folder.ends_with("/interpreter");
-    const bool named = s.strings.contains("interpreter") || Contains(s.code, "LaunchByInterpreter") ||
+    const bool named = s.strings.contains("interpreter") || Contains(s.code, "kInterpreterDevice") ||
                        Contains(s.code, "OpenInterpreter") || Contains(s.code, "DescribeInterpreter");
     if (own || named) files.insert(own ? folder : s.path);
   }

@@ -203,18 +203,18 @@ TEST_F(CudaDeviceTest, PackagesRunOnIt) {
   const temper_call call = {args.data(), nullptr, nullptr, nullptr, nullptr};
   for (int i = 0; i < 2; ++i) {
     std::ranges::fill(sum, 0);
-    ASSERT_EQ(LaunchByCuda(code.data(), std::ssize(code), "kernel", &call), TEMPER_OK) << LatestLaunchError();
+    ASSERT_EQ(kCudaDevice.launch(code.data(), std::ssize(code), "kernel", &call), TEMPER_OK) << LatestDeviceError();
     for (size_t e = 0; e < kElements; ++e) EXPECT_EQ(sum[e], 1 + 2 * static_cast<float>(e));
   }
-  EXPECT_EQ(LatestLaunchError(), "");
+  EXPECT_EQ(LatestDeviceError(), "");
   EXPECT_EQ(state_->modules, 1) << "loaded once";
   kept_ = state_->allocations.size();  // a package's memory stays
 
-  EXPECT_EQ(LaunchByCuda(code.data(), std::ssize(code), "other", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(kCudaDevice.launch(code.data(), std::ssize(code), "other", &call), TEMPER_NO_PACKAGE);
   const std::string foreign = CodeOf({"add"}, 3, 0, "sm_100");
-  EXPECT_EQ(LaunchByCuda(foreign.data(), std::ssize(foreign), "kernel", &call), TEMPER_NO_PACKAGE);
-  EXPECT_EQ(LatestLaunchError(), "the code is for sm_100, and Fake GPU 0 is sm_90: compile for cuda:sm_90");
-  EXPECT_EQ(LaunchByCuda("rubbish", 7, "kernel", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(kCudaDevice.launch(foreign.data(), std::ssize(foreign), "kernel", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(LatestDeviceError(), "the code is for sm_100, and Fake GPU 0 is sm_90: compile for cuda:sm_90");
+  EXPECT_EQ(kCudaDevice.launch("rubbish", 7, "kernel", &call), TEMPER_NO_PACKAGE);
 }
 
 TEST(CudaDeviceDeathTest, AKernelThatLeavesItsMemoryEndsTheChild) {

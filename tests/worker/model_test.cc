@@ -409,10 +409,10 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   refused("state between runs");
   plan_ = plan;
   plan_.weight_bytes[TEMPER_MEMORY_DEVICE] = 64;
-  refused("a device's memory");
+  refused("memory of the host and of a device");
   plan_ = plan;
   variant_.arena_bytes[TEMPER_MEMORY_DEVICE] = 64;
-  refused("a device's memory");
+  refused("memory of the host and of a device");
   variant_ = variant;
   const temper_sequence sequences[] = {sequence_, sequence_};
   variant_.num_sequences = 2;

@@ -14,6 +14,6 @@ absl::StatusOr<Artifact> CompileForCuda(const std::vector<CodegenInput>& kernels
 absl::StatusOr<std::string> EmitCudaText(const std::vector<CodegenInput>& kernels, const Target& target,
                                          std::string_view form);
 // Arguments are the host's; they are copied to the device and back. Thread-safe.
-int32_t LaunchByCuda(const char* code, int64_t bytes, const char* symbol, const temper_call* call);
+extern const temper_device kCudaDevice;
 
 }  // namespace temper

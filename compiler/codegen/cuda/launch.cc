@@ -23,6 +23,11 @@ driver::Kernel KernelOf(const CudaKernel& told) {
 
 absl::StatusOr<driver::Session*> OpenDevice() { return cuda::Open(cuda::PackageDevice()); }
 
+PackagePrograms& Programs() {
+  static auto* const programs = new PackagePrograms(OpenDevice, ReadCudaProgram);
+  return *programs;
+}
+
 }  // namespace
 
 absl::StatusOr<driver::Program> ReadCudaProgram(std::string_view code) {
@@ -38,9 +43,6 @@ absl::StatusOr<driver::Program> ReadCudaProgram(std::string_view code) {
   return program;
 }
 
-int32_t LaunchByCuda(const char* code, int64_t bytes, const char* symbol, const temper_call* call) {
-  static auto* const programs = new PackagePrograms(OpenDevice, ReadCudaProgram);
-  return programs->Launch({code, static_cast<size_t>(bytes)}, symbol, call);
-}
+const temper_device kCudaDevice = kDeviceOf<Programs>;
 
 }  // namespace temper

@@ -65,11 +65,12 @@ absl::Status RunNest(const ir::Func& nest, void* const* args) {
   return absl::OkStatus();
 }
 
-int32_t LaunchByInterpreter(const char* code, int64_t bytes, const char* symbol, const temper_call* call) {
-  const absl::StatusOr<ir::Func> nest = NestOf({code, static_cast<size_t>(bytes)}, symbol);
-  const absl::Status status = nest.ok() ? RunNest(*nest, call->args) : nest.status();
-  if (status.ok()) return TEMPER_OK;
-  return nest.ok() ? TEMPER_NO_RESOURCES : TEMPER_NO_PACKAGE;
-}
+const temper_device kInterpreterDevice = {
+    .launch = [](const char* code, int64_t bytes, const char* symbol, const temper_call* call) -> int32_t {
+      const absl::StatusOr<ir::Func> nest = NestOf({code, static_cast<size_t>(bytes)}, symbol);
+      const absl::Status status = nest.ok() ? RunNest(*nest, call->args) : nest.status();
+      if (status.ok()) return TEMPER_OK;
+      return nest.ok() ? TEMPER_NO_RESOURCES : TEMPER_NO_PACKAGE;
+    }};
 
 }  // namespace temper

@@ -12,7 +12,7 @@ absl::StatusOr<Artifact> CompileForInterpreter(const std::vector<CodegenInput>& 
 // The printed nests ("ir").
 absl::StatusOr<std::string> EmitNestText(const std::vector<CodegenInput>& kernels, const Target& target,
                                          std::string_view form);
-int32_t LaunchByInterpreter(const char* code, int64_t bytes, const char* symbol, const temper_call* call);
+extern const temper_device kInterpreterDevice;  // its memory is the host's
 
 // The kernel's nest, for those who run it themselves. kNotFound: the code has no such kernel.
 absl::StatusOr<ir::Func> NestOf(std::string_view code, const std::string& symbol);

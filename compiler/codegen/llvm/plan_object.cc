@@ -23,8 +23,9 @@ class PlanModule {
     std::vector<llvm::Constant*> features;
     for (const std::string& feature : plan.cpu_features) features.push_back(String(feature));
     llvm::Constant* table =
-        Struct({I64(TEMPER_PLAN_VERSION), I64(1), Array({Variant(plan)}), OnHost(plan.weight_bytes),
-                I64(static_cast<int64_t>(plan.weight_hash)), OnHost(0), Count(features), Array(features)});
+        Struct({I64(TEMPER_PLAN_VERSION), I64(1), Array({Variant(plan)}), InMemory(plan, plan.weight_bytes),
+                I64(static_cast<int64_t>(plan.weight_hash)), InMemory(plan, 0), Count(features), Array(features),
+                plan.device.empty() ? Null() : DevicePointer(module_, plan.device)});
     auto* global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table,
                                             "temper_package_plan");
     global->setVisibility(llvm::GlobalValue::HiddenVisibility);
@@ -37,9 +38,10 @@ class PlanModule {
   llvm::Constant* Null() { return llvm::ConstantPointerNull::get(ptr_); }
   llvm::Constant* Count(const std::vector<llvm::Constant*>& items) { return I64(static_cast<int64_t>(items.size())); }
   llvm::Constant* Struct(llvm::ArrayRef<llvm::Constant*> fields) { return llvm::ConstantStruct::getAnon(fields); }
-  // Bytes by memory: all are the host's.
-  llvm::Constant* OnHost(int64_t bytes) {
-    return llvm::ConstantArray::get(llvm::ArrayType::get(i64_, TEMPER_NUM_MEMORIES), {I64(bytes), I64(0)});
+  // Bytes by memory: all are in one.
+  llvm::Constant* InMemory(const Plan& plan, int64_t bytes) {
+    const int64_t host = plan.device.empty() ? bytes : 0;
+    return llvm::ConstantArray::get(llvm::ArrayType::get(i64_, TEMPER_NUM_MEMORIES), {I64(host), I64(bytes - host)});
   }
   llvm::Constant* Global(llvm::Constant* value) {
     return new llvm::GlobalVariable(module_, value->getType(), true, llvm::GlobalValue::PrivateLinkage, value);
@@ -56,7 +58,7 @@ class PlanModule {
     llvm::Constant* sequence = Struct({Count(steps), Array(steps)});
     const std::vector<llvm::Constant*> inputs = Ios(plan.inputs), outputs = Ios(plan.outputs);
     return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(1), Array({sequence}),
-                   OnHost(plan.arena_bytes), I64(plan.scratch_threads)});
+                   InMemory(plan, plan.arena_bytes), I64(plan.scratch_threads)});
   }
 
   std::vector<llvm::Constant*> Ios(const std::vector<PlanIo>& ios) {
@@ -72,7 +74,8 @@ class PlanModule {
 
   llvm::Constant* Step(const PlanStep& step) {
     std::vector<llvm::Constant*> args;
-    for (const PlanArg& arg : step.args) args.push_back(Struct({I32(arg.kind), I32(arg.index), I64(arg.offset)}));
+    for (const PlanArg& arg : step.args)
+      args.push_back(Struct({I32(arg.kind), I32(arg.index), I64(arg.offset), I64(arg.bytes)}));
     const bool copies = step.symbol.empty();
     return Struct({String(step.name), I64(copies ? TEMPER_STEP_COPY : TEMPER_STEP_KERNEL), Array(args), Count(args),
                    I64(step.copy_bytes), copies ? Null() : Kernel(step.symbol), I64(step.workspace_bytes),

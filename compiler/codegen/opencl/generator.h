@@ -15,7 +15,7 @@ absl::StatusOr<Artifact> CompileForOpencl(const std::vector<CodegenInput>& kerne
 absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kernels, const Target& target,
                                            std::string_view form);
 // Arguments are the host's; they are copied to the device and back. Thread-safe.
-int32_t LaunchByOpencl(const char* code, int64_t bytes, const char* symbol, const temper_call* call);
+extern const temper_device kOpenclDevice;
 
 // The code, for those who launch it themselves.
 // kInvalidArgument: it is not what CompileForOpencl makes.

@@ -7,11 +7,13 @@ namespace {
 
 absl::StatusOr<driver::Session*> OpenDevice() { return opencl::Open(opencl::PackageDevice()); }
 
+PackagePrograms& Programs() {
+  static auto* const programs = new PackagePrograms(OpenDevice, ReadOpenclCode);
+  return *programs;
+}
+
 }  // namespace
 
-int32_t LaunchByOpencl(const char* code, int64_t bytes, const char* symbol, const temper_call* call) {
-  static auto* const programs = new PackagePrograms(OpenDevice, ReadOpenclCode);
-  return programs->Launch({code, static_cast<size_t>(bytes)}, symbol, call);
-}
+const temper_device kOpenclDevice = kDeviceOf<Programs>;
 
 }  // namespace temper

@@ -49,7 +49,8 @@ class InterpreterDevice : public HostDevice {
     const auto& ours = static_cast<const InterpreterCode&>(code);
     const temper_call call = {arguments.data(), nullptr, scratch, nullptr, nullptr};
     const int64_t start = MonotonicNs();
-    const int32_t result = generator_->launch(ours.text.data(), std::ssize(ours.text), ours.symbol.c_str(), &call);
+    const int32_t result =
+        generator_->device->launch(ours.text.data(), std::ssize(ours.text), ours.symbol.c_str(), &call);
     const int64_t ns = MonotonicNs() - start;
     if (result != 0) return absl::InternalError(absl::StrCat("the kernel returned ", result));
     return 1e-9 * static_cast<double>(std::max<int64_t>(ns, 1));

@@ -1,0 +1,121 @@
+#include "compiler/runtime/on_device.h"
+
+#include <stdlib.h>
+
+struct temper_on_device {
+  const temper_device* api;
+  const temper_variant* variant;
+  const temper_sequence* run;
+  void* weights; /* not its own */
+  void* arena;
+  void** inputs;
+  void** outputs;
+  void** parts;   /* of all steps, one behind the other: each kernel's arguments, then its workspace */
+  int64_t* first; /* by step: its parts begin there; the last is their count */
+};
+
+static void* memory_of(const temper_on_device* d, const temper_arg* a) {
+  switch (a->kind) {
+    case TEMPER_ARG_INPUT:
+      return d->inputs[a->index];
+    case TEMPER_ARG_OUTPUT:
+      return d->outputs[a->index];
+    case TEMPER_ARG_ARENA:
+      return d->arena;
+    default:
+      return d->weights;
+  }
+}
+
+/* A place for each, or NULL in the last that was tried. */
+static void** allocate_all(const temper_device* api, const temper_io* ios, int64_t count) {
+  void** places = calloc((size_t)count + 1, sizeof *places);
+  for (int64_t i = 0; places && i < count; ++i) {
+    if (!(places[i] = api->allocate(ios[i].bytes))) break;
+  }
+  return places;
+}
+
+static int have_all(void* const* places, int64_t count) { return places && (count == 0 || places[count - 1]); }
+
+static int make_parts(temper_on_device* d) {
+  const int64_t steps = d->run->num_steps;
+  d->first = calloc((size_t)steps + 1, sizeof *d->first);
+  if (!d->first) return 0;
+  for (int64_t i = 0; i < steps; ++i) {
+    const temper_step* s = &d->run->steps[i];
+    d->first[i + 1] = d->first[i] + (s->kind == TEMPER_STEP_KERNEL ? s->num_args + 1 : 0);
+  }
+  d->parts = calloc((size_t)d->first[steps] + 1, sizeof *d->parts);
+  if (!d->parts) return 0;
+  for (int64_t i = 0; i < steps; ++i) {
+    const temper_step* s = &d->run->steps[i];
+    if (s->kind != TEMPER_STEP_KERNEL) continue;
+    void** parts = d->parts + d->first[i];
+    for (int64_t a = 0; a < s->num_args; ++a) {
+      const temper_arg* arg = &s->args[a];
+      if (!(parts[a] = d->api->part(memory_of(d, arg), arg->offset, arg->bytes))) return 0;
+    }
+    if (s->workspace_bytes == 0) continue;
+    if (!(parts[s->num_args] = d->api->part(d->arena, s->workspace_offset, s->workspace_bytes))) return 0;
+  }
+  return 1;
+}
+
+temper_on_device* temper_on_device_create(const temper_plan* plan, void* weights) {
+  temper_on_device* d = calloc(1, sizeof *d);
+  if (!d) return NULL;
+  const temper_variant* v = plan->variants;
+  d->api = *plan->device;
+  d->variant = v;
+  d->run = v->sequences;
+  d->weights = weights;
+  const int64_t arena = v->arena_bytes[TEMPER_MEMORY_DEVICE];
+  if (arena > 0) d->arena = d->api->allocate(arena);
+  d->inputs = allocate_all(d->api, v->inputs, v->num_inputs);
+  d->outputs = allocate_all(d->api, v->outputs, v->num_outputs);
+  if ((arena == 0 || d->arena) && have_all(d->inputs, v->num_inputs) && have_all(d->outputs, v->num_outputs) &&
+      make_parts(d)) {
+    return d;
+  }
+  temper_on_device_destroy(d);
+  return NULL;
+}
+
+static void release_all(const temper_device* api, void** places, int64_t count) {
+  for (int64_t i = 0; places && i < count; ++i) {
+    if (places[i]) api->release(places[i]);
+  }
+  free(places);
+}
+
+void temper_on_device_destroy(temper_on_device* d) {
+  if (!d) return;
+  release_all(d->api, d->parts, d->parts ? d->first[d->run->num_steps] : 0);
+  release_all(d->api, d->inputs, d->variant->num_inputs);
+  release_all(d->api, d->outputs, d->variant->num_outputs);
+  if (d->arena) d->api->release(d->arena);
+  free(d->first);
+  free(d);
+}
+
+int temper_on_device_write_input(temper_on_device* d, int64_t index, const void* from) {
+  return d->api->write(d->inputs[index], 0, from, d->variant->inputs[index].bytes);
+}
+
+int temper_on_device_run_step(temper_on_device* d, int64_t index) {
+  const temper_step* s = &d->run->steps[index];
+  if (s->kind == TEMPER_STEP_COPY) {
+    const temper_arg *from = &s->args[0], *to = &s->args[1];
+    return d->api->copy(memory_of(d, from), from->offset, memory_of(d, to), to->offset, s->bytes);
+  }
+  void** parts = d->parts + d->first[index];
+  const temper_call call = {parts, NULL, parts[s->num_args], NULL, d};
+  return s->kernel(&call);
+}
+
+int temper_on_device_finish(temper_on_device* d) { return d->api->finish(); }
+
+int temper_on_device_read_output(temper_on_device* d, int64_t index, void* to) {
+  return d->api->read(d->outputs[index], 0, to, d->variant->outputs[index].bytes);
+}

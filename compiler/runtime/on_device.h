@@ -1,0 +1,27 @@
+/* A model whose memory is a device's: what it has there, and its steps. Plain C: it is compiled into every package. */
+#pragma once
+
+#include "compiler/runtime/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An arena, a place for each input and output, and the steps' arguments as launches take them. Used by one thread at a
+ * time. */
+typedef struct temper_on_device temper_on_device;
+
+/* `weights` is memory of the device, which outlives it; NULL: there are none. NULL: the device or the host has no
+ * memory for it. */
+temper_on_device* temper_on_device_create(const temper_plan* plan, void* weights);
+void temper_on_device_destroy(temper_on_device* d); /* NULL is allowed; no run may be under way */
+
+/* These return 0, or the TEMPER_* that ends the run. */
+int temper_on_device_write_input(temper_on_device* d, int64_t index, const void* from);
+int temper_on_device_run_step(temper_on_device* d, int64_t index); /* may return before the step is done */
+int temper_on_device_finish(temper_on_device* d);
+int temper_on_device_read_output(temper_on_device* d, int64_t index, void* to);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,260 @@
+// The package's C ABI where all of a plan's memory is a device's: one made here, which forgets nothing.
+#include "compiler/runtime/on_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "include/temper/model.h"
+
+namespace temper {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kN = 8;
+constexpr int64_t kShape[] = {kN};
+constexpr int64_t kBytes = kN * sizeof(float);
+
+// Memory, or a part of one. What a launch takes is the address of such a thing, so a kernel that is given a host's
+// address finds nothing there.
+struct Place {
+  std::vector<char> own;
+  Place* whole = nullptr;
+  int64_t offset = 0, bytes = 0;
+  float* floats() { return reinterpret_cast<float*>((whole == nullptr ? own.data() : whole->own.data()) + offset); }
+};
+
+struct FakeDevice {
+  std::set<Place*> live;
+  int allocations_left = 1000, parts_left = 1000;
+  int32_t launched = 0, written = 0, read = 0;  // what these return
+  int writes = 0, finishes = 0;
+} fake;
+
+Place* Find(void* place) {
+  auto* found = static_cast<Place*>(place);
+  if (!fake.live.contains(found)) ADD_FAILURE() << "no memory of the device";
+  return found;
+}
+
+const temper_device kFake = {
+    .launch = nullptr,  // kernels here need nobody to launch them
+    .allocate = [](int64_t bytes) -> void* {
+      if (fake.allocations_left-- <= 0) return nullptr;
+      auto* made = new Place{std::vector<char>(static_cast<size_t>(bytes)), nullptr, 0, bytes};
+      fake.live.insert(made);
+      return made;
+    },
+    .part = [](void* memory, int64_t offset, int64_t bytes) -> void* {
+      if (fake.parts_left-- <= 0) return nullptr;
+      Place* whole = Find(memory);
+      EXPECT_EQ(offset % TEMPER_DEVICE_ALIGNMENT, 0);
+      EXPECT_LE(offset + bytes, whole->bytes);
+      auto* made = new Place{{}, whole, offset, bytes};
+      fake.live.insert(made);
+      return made;
+    },
+    .release =
+        [](void* place) {
+          Place* p = Find(place);
+          for (const Place* other : fake.live) EXPECT_NE(other->whole, p) << "a part is left";
+          fake.live.erase(p);
+          delete p;
+        },
+    .write = [](void* memory, int64_t offset, const void* from, int64_t bytes) -> int32_t {
+      std::memcpy(Find(memory)->own.data() + offset, from, static_cast<size_t>(bytes));
+      ++fake.writes;
+      return fake.written;
+    },
+    .read = [](void* memory, int64_t offset, void* to, int64_t bytes) -> int32_t {
+      std::memcpy(to, Find(memory)->own.data() + offset, static_cast<size_t>(bytes));
+      return fake.read;
+    },
+    .copy = [](void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) -> int32_t {
+      std::memcpy(Find(to)->own.data() + to_offset, Find(from)->own.data() + from_offset, static_cast<size_t>(bytes));
+      return 0;
+    },
+    .finish = []() -> int32_t {
+      ++fake.finishes;
+      return 0;
+    },
+};
+
+// args: x, w, out: out = x * w, by way of the workspace.
+int32_t Multiply(const temper_call* call) {
+  EXPECT_NE(call->stream, nullptr);
+  float* products = Find(call->workspace)->floats();
+  for (int i = 0; i < kN; ++i) products[i] = Find(call->args[0])->floats()[i] * Find(call->args[1])->floats()[i];
+  std::memcpy(Find(call->args[2])->floats(), products, kBytes);
+  return fake.launched;
+}
+
+// args: x, out: out = x + 1
+int32_t Increment(const temper_call* call) {
+  for (int i = 0; i < kN; ++i) Find(call->args[1])->floats()[i] = Find(call->args[0])->floats()[i] + 1;
+  return fake.launched;
+}
+
+// y = x * w + 1; z = the second half of x, then the first of x * w.
+class OnDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake = FakeDevice();
+    path_ = testing::TempDir() + "/temper_on_device_test_" + std::to_string(getpid()) + ".bin";
+    std::iota(weights_.begin(), weights_.end(), 2.0f);
+    std::iota(x_.begin(), x_.end(), 1.0f);
+    std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(weights_.data()), kBytes);
+    variant_.num_inputs = 1;
+    variant_.inputs = inputs_;
+    variant_.num_outputs = 2;
+    variant_.outputs = outputs_;
+    variant_.num_sequences = 1;
+    variant_.sequences = &sequence_;
+    variant_.arena_bytes[TEMPER_MEMORY_DEVICE] = 3 * TEMPER_DEVICE_ALIGNMENT;
+    plan_.version = TEMPER_PLAN_VERSION;
+    plan_.num_variants = 1;
+    plan_.variants = &variant_;
+    plan_.weight_bytes[TEMPER_MEMORY_DEVICE] = kBytes;
+    plan_.weight_hash = temper_weights_hash(weights_.data(), kBytes);
+    plan_.device = &device_;
+  }
+  void TearDown() override {
+    std::remove(path_.c_str());
+    EXPECT_TRUE(fake.live.empty()) << fake.live.size() << " places are not released";
+  }
+  int Create(temper_model** model) { return temper_model_create_from_plan(&plan_, path_.c_str(), 1, model); }
+  int Run(temper_model* model) {
+    const void* in[] = {x_.data()};
+    void* out[] = {y_.data(), z_.data()};
+    return temper_model_run(model, in, out);
+  }
+  void ExpectRight() {
+    for (int i = 0; i < kN; ++i) {
+      const auto at = static_cast<size_t>(i), half = static_cast<size_t>(kN / 2);
+      EXPECT_EQ(y_[at], x_[at] * weights_[at] + 1);
+      EXPECT_EQ(z_[at], at < half ? x_[at + half] : x_[at - half] * weights_[at - half]);
+    }
+  }
+
+  static constexpr int64_t kSlot = TEMPER_DEVICE_ALIGNMENT, kHalf = kBytes / 2;
+  const temper_device* device_ = &kFake;
+  temper_io inputs_[1] = {{"x", 1, 1, kShape, kBytes, nullptr, nullptr, 0}};
+  temper_io outputs_[2] = {{"y", 1, 1, kShape, kBytes, nullptr, nullptr, 0},
+                           {"z", 1, 1, kShape, kBytes, nullptr, nullptr, 0}};
+  temper_arg multiply_[3] = {{TEMPER_ARG_INPUT, 0, 0, kBytes},
+                             {TEMPER_ARG_WEIGHT, TEMPER_MEMORY_DEVICE, 0, kBytes},
+                             {TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kBytes}};
+  temper_arg increment_[2] = {{TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kBytes},
+                              {TEMPER_ARG_OUTPUT, 0, 0, kBytes}};
+  temper_arg first_[2] = {{TEMPER_ARG_INPUT, 0, kHalf, 0}, {TEMPER_ARG_OUTPUT, 1, 0, 0}};
+  temper_arg second_[2] = {{TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, 0}, {TEMPER_ARG_OUTPUT, 1, kHalf, 0}};
+  temper_step steps_[4] = {
+      {"multiply", TEMPER_STEP_KERNEL, multiply_, 3, 0, Multiply, kBytes, 0, 2 * kSlot, 0, 0},
+      {"increment", TEMPER_STEP_KERNEL, increment_, 2, 0, Increment, 0, 0, 0, 0, 0},
+      {"copy x", TEMPER_STEP_COPY, first_, 2, kHalf, nullptr, 0, 0, 0, 0, 0},
+      {"copy product", TEMPER_STEP_COPY, second_, 2, kHalf, nullptr, 0, 0, 0, 0, 0},
+  };
+  temper_sequence sequence_ = {4, steps_};
+  temper_variant variant_ = {};
+  temper_plan plan_ = {};
+  std::string path_;
+  std::vector<float> weights_ = std::vector<float>(kN), x_ = weights_, y_ = weights_, z_ = weights_;
+};
+
+TEST_F(OnDeviceTest, InstancesShareWeightsThatGoThereOnceAndARunMovesInputsAndOutputsAlone) {
+  temper_model *a = nullptr, *b = nullptr;
+  ASSERT_EQ(Create(&a), TEMPER_OK) << temper_model_error(nullptr);
+  ASSERT_EQ(Create(&b), TEMPER_OK);
+  EXPECT_EQ(fake.writes, 1) << "the weights";
+  ASSERT_EQ(Run(a), TEMPER_OK);
+  ExpectRight();
+  x_[0] = 100;
+  ASSERT_EQ(Run(a), TEMPER_OK);
+  ExpectRight();
+  temper_model_destroy(a);
+  ASSERT_EQ(Run(b), TEMPER_OK);
+  ExpectRight();
+  EXPECT_EQ(fake.writes, 4) << "and an input for each run";
+  temper_model_destroy(b);
+}
+
+TEST_F(OnDeviceTest, TimedStepsAreWaitedFor) {
+  temper_model* model = nullptr;
+  ASSERT_EQ(Create(&model), TEMPER_OK);
+  const void* in[] = {x_.data()};
+  void* out[] = {y_.data(), z_.data()};
+  temper_step_time times[4];
+  EXPECT_EQ(temper_model_run_timed(model, in, out, 0, times), TEMPER_OK);
+  EXPECT_EQ(fake.finishes, 4);
+  ExpectRight();
+  temper_model_destroy(model);
+}
+
+TEST_F(OnDeviceTest, WithoutItsDeviceAPackageIsRefused) {
+  temper_model* model = nullptr;
+  device_ = nullptr;
+  EXPECT_EQ(Create(&model), TEMPER_NO_PACKAGE);
+  EXPECT_THAT(temper_model_error(nullptr), HasSubstr("run on a device: load it by Temper"));
+  const temper_device on_host_memory = {};
+  device_ = &on_host_memory;
+  EXPECT_EQ(Create(&model), TEMPER_NO_PACKAGE);
+}
+
+TEST_F(OnDeviceTest, WhereverMemoryEndsNothingIsLeftBehind) {
+  int refused = 0;
+  for (int left = 0;; ++left, ++refused) {
+    fake.allocations_left = left;
+    temper_model* model = nullptr;
+    const int code = Create(&model);
+    temper_model_destroy(model);
+    EXPECT_TRUE(fake.live.empty());
+    if (code == TEMPER_OK) break;
+    EXPECT_EQ(code, TEMPER_NO_RESOURCES);
+    EXPECT_THAT(temper_model_error(nullptr), HasSubstr("the device "));
+  }
+  EXPECT_EQ(refused, 5) << "weights, arena, an input, two outputs";
+  fake.allocations_left = 1000;
+  for (refused = 0;; ++refused) {
+    fake.parts_left = refused;
+    temper_model* model = nullptr;
+    const int code = Create(&model);
+    temper_model_destroy(model);
+    if (code == TEMPER_OK) break;
+  }
+  EXPECT_EQ(refused, 6) << "five arguments and a workspace";
+}
+
+TEST_F(OnDeviceTest, WhatFailsIsNamedAndTheModelStaysUsable) {
+  temper_model* model = nullptr;
+  fake.written = TEMPER_NO_RESOURCES;
+  EXPECT_EQ(Create(&model), TEMPER_NO_RESOURCES);
+  fake.written = 0;
+  ASSERT_EQ(Create(&model), TEMPER_OK);
+  const auto fails = [&](int32_t& what, const char* line) {
+    what = TEMPER_NO_RESOURCES;
+    EXPECT_EQ(Run(model), TEMPER_NO_RESOURCES);
+    EXPECT_THAT(temper_model_error(model), HasSubstr(line));
+    what = 0;
+  };
+  fails(fake.launched, "kernel multiply failed");
+  fails(fake.written, "input x");
+  fails(fake.read, "output y");
+  void* out[] = {y_.data(), nullptr};
+  const void* in[] = {x_.data()};
+  EXPECT_EQ(temper_model_run(model, in, out), TEMPER_INVALID_ARGUMENT);
+  EXPECT_EQ(Run(model), TEMPER_OK);
+  ExpectRight();
+  temper_model_destroy(model);
+}
+
+}  // namespace
+}  // namespace temper

@@ -38,7 +38,7 @@ std::span<const TemplateDef> AllTemplates();
 // on CPUs, "gpu.default" on GPUs. All have one schema.
 std::vector<const TemplateDef*> TemplatesFor(const Workload& w, const Target& t);
 bool HasOwnTemplate(const Workload& w, const Target& t);  // another than the fallback
-// kNotFound, as who finds none says it.
+// kUnimplemented, as who finds none says it.
 absl::Status NoTemplateFits(const Workload& w, const Target& t);
 const TemplateDef* FindTemplate(std::string_view name);
 // For operators written outside the tree (examples/custom_operator.cc). Call before any other use; not thread-safe.

@@ -216,6 +216,7 @@ TEST(TemplateTest, EverythingElseByTheDefaultSchedule) {
            "(f32[4,6,8]) reduce_sum(0; axes=[0] keepdims=0) -> f32[6,8]; anchor=0",
            "(f32[4,6,128]) reduce_max(0; axes=[2] keepdims=0) -> f32[4,6]; anchor=0",
            "(f32[64]) reduce_sum(0; axes=[0] keepdims=0) -> f32[]; anchor=0",
+           "(f32[3]) reduce_sum(0; axes=[0] keepdims=0) -> f32[]; anchor=0",
            "(f32[30,16], i64[2,5]) gather(0,1; axis=0) -> f32[2,5,16]; anchor=0",
            "(f32[1,3,10,12]) layout_copy(0) -> f32[1,3,10,12]@0231; anchor=0",
        }) {

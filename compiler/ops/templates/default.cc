@@ -92,10 +92,9 @@ void VectorizeAcross(Schedule& s, const std::string& name, const Reduction& r, b
   const std::vector<Loop> loops = s.Loops(name);
   if (!s.status().ok()) return;
   const std::vector<Loop> reduce = Innermost(loops, r.reduce);
-  const Loop lane = loops[loops.size() - r.reduce - 1];
-  if (vector) {
-    std::vector<Loop> order = reduce;
-    order.push_back(lane);
+  std::vector<Loop> order = reduce;
+  if (vector) {  // then there is a loop around them; a sum to one number has none
+    order.push_back(loops[loops.size() - r.reduce - 1]);
     s.Reorder(order);
   }
   const std::string init = s.DecomposeReduction(name, reduce.front());
@@ -105,7 +104,7 @@ void VectorizeAcross(Schedule& s, const std::string& name, const Reduction& r, b
     if (window <= kSmallWindow) s.Unroll(loop);
   }
   if (!vector || !s.status().ok()) return;
-  s.Vectorize(lane);
+  s.Vectorize(order.back());
   s.Vectorize(s.Loops(init).back());
 }
 

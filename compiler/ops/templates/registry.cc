@@ -67,7 +67,7 @@ const TemplateDef* FindTemplate(std::string_view name) {
 }
 
 absl::Status NoTemplateFits(const Workload& w, const Target& t) {
-  return absl::NotFoundError(absl::StrCat("no template for ", t.generator, " fits ", Text(w)));
+  return absl::UnimplementedError(absl::StrCat("no template for ", t.generator, " fits ", Text(w)));
 }
 
 absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t limit) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -87,14 +88,40 @@ def address(array: npt.NDArray[Any]) -> int:
     return array.__array_interface__["data"][0]
 
 
-def as_array(value: Any, what: str) -> npt.NDArray[Any]:
+class _Handed:
+    """An array of another library's, with what it handed over."""
+
+    def __init__(self, value: Any):
+        self._value = value
+        self.says_no_rights = False
+        """Capsules before DLPack 1.0 do not say whether the memory may be written."""
+
+    def __dlpack_device__(self) -> Any:
+        return self._value.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self._value.__dlpack__(**options)
+        self.says_no_rights = bool(_is_capsule(capsule, b"dltensor"))
+        return capsule
+
+
+_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+
+
+def as_array(value: Any, what: str, *, to_write: bool = False) -> npt.NDArray[Any]:
     """The memory of an array of NumPy's, or of another library's by DLPack, as it is. Lists and numbers are refused: they
-    say no type."""
+    say no type. `to_write`: what says nothing about being written may be."""
     if isinstance(value, np.ndarray):
         return value
     if not hasattr(value, "__dlpack__"):
         raise InputError(f"{what} is a {type(value).__name__}, not an array")
+    handed = _Handed(value)
     try:
-        return np.from_dlpack(value)
+        array = np.from_dlpack(handed)
     except Exception as error:  # libraries raise what they like
         raise InputError(f"{what}: a {type(value).__name__} that DLPack does not hand over: {error}") from error
+    if to_write and handed.says_no_rights and array.flags.c_contiguous:  # NumPy takes it for read-only
+        memory = (ctypes.c_char * array.nbytes).from_address(address(array))
+        memory.owner = array  # type: ignore[attr-defined]
+        return np.ndarray(array.shape, array.dtype, memory)
+    return array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -24,10 +25,19 @@ def binary(name: str = "temper") -> str:
     own = Path(folder) if folder else Path(__file__).parent / "bin"
     if (own / name).is_file():
         return str(own / name)
-    found = None if folder else shutil.which(name)
+    found = None if folder else _installed(name) or shutil.which(name)
     if found is None or Path(found).open("rb").read(2) == b"#!":  # a wheel's own script, which would come back here
         raise _errors.NotFoundError(f"there is no {name} in {own}: install temper with pip, or set TEMPER_BIN")
     return found
+
+
+def _installed(name: str) -> str | None:
+    """The program where pip put it: not beside this file if that is a source tree's (`pip install -e`)."""
+    try:
+        program = Path(str(importlib.metadata.distribution("temper").locate_file(f"temper/bin/{name}")))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return str(program) if program.is_file() else None
 
 
 def flags(**values: Any) -> list[str]:

@@ -134,7 +134,7 @@ class Model:
         return results
 
     def _place(self, port: Port, value: Any) -> Array:
-        array = as_array(value, f"output {port.name}")
+        array = as_array(value, f"output {port.name}", to_write=True)
         if not port.takes(array):
             self._refuse("output", port, array)
         if not array.flags.c_contiguous or not array.flags.writeable:

@@ -84,6 +84,20 @@ def test_bad_arguments_of_pythons_own(dense):
         temper.compile(b"this is no ONNX file")
 
 
+def test_an_editable_install_finds_the_programs_where_pip_put_them(monkeypatch, tmp_path):
+    """`pip install -e` leaves the Python code where it is, and has no programs beside it."""
+    program = _command.binary()
+    monkeypatch.delenv("TEMPER_BIN")
+    (tmp_path / "temper-0.1.0.dist-info").mkdir()
+    (tmp_path / "temper-0.1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: temper\nVersion: 0.1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(temper.NotFoundError, match="install temper with pip, or set TEMPER_BIN"):
+        _command.binary("temper-no")
+    (tmp_path / "temper" / "bin").mkdir(parents=True)
+    (tmp_path / "temper" / "bin" / "temper").symlink_to(program)
+    assert _command.binary() == str(tmp_path / "temper" / "bin" / "temper")
+
+
 def test_a_missing_binary_is_named(monkeypatch, tmp_path, dense):
     monkeypatch.setenv("TEMPER_BIN", str(tmp_path))
     with pytest.raises(temper.NotFoundError, match=f"there is no temper in {tmp_path}"):

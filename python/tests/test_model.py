@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -100,6 +101,41 @@ def test_dlpack_goes_in_and_out_without_copies(dense_model):
     assert dense_model.copies == 0
     again = np.from_dlpack(Foreign(dense_model.run(X)[0]))
     np.testing.assert_allclose(again, dense_of(X), rtol=1e-5)
+
+
+class Old(Foreign):
+    """Of a library before DLPack 1.0, whose capsules do not say whether they may be written."""
+
+    def __dlpack__(self, stream=None):
+        return self._array.__dlpack__()
+
+
+def test_capsules_of_either_version_go_in_and_out_without_copies(dense_model):
+    out = temper.empty((2, 4))
+    for kind in (Foreign, Old):
+        out[...] = 0
+        result = dense_model.run({"x": kind(aligned(X))}, out={"y": kind(out)})
+        np.testing.assert_allclose(out, dense_of(X), rtol=1e-5)
+        assert np.shares_memory(result["y"], out)
+    assert dense_model.copies == 0
+    out.flags.writeable = False
+    with pytest.raises(temper.InputError, match="may not be written"):
+        dense_model.run({"x": X}, out={"y": Foreign(out)})
+    with pytest.raises(temper.InputError, match="is not contiguous"):
+        dense_model.run({"x": X}, out={"y": Old(temper.empty((2, 8))[:, ::2])})
+
+
+def test_an_output_keeps_the_memory_of_its_place(dense_model):
+    place = temper.empty((2, 4))
+    gone = weakref.ref(place)
+    result = dense_model.run(X, out=[Old(place)])[0]
+    del place
+    gc.collect()
+    assert gone() is not None
+    np.testing.assert_allclose(result, dense_of(X), rtol=1e-5)
+    del result
+    gc.collect()
+    assert gone() is None
 
 
 class Broken:

@@ -123,5 +123,5 @@ def as_array(value: Any, what: str, *, to_write: bool = False) -> npt.NDArray[An
     if to_write and handed.says_no_rights and array.flags.c_contiguous:  # NumPy takes it for read-only
         memory = (ctypes.c_char * array.nbytes).from_address(address(array))
         memory.owner = array  # type: ignore[attr-defined]
-        return np.ndarray(array.shape, array.dtype, memory)
+        return np.ndarray(array.shape, array.dtype, memoryview(memory))
     return array

@@ -100,7 +100,7 @@ class _Graph:
         self._lock = threading.RLock()  # a model runs one call at a time
 
     def run(self, *args: Any) -> Any:
-        if self._is_left:
+        if self._is_left and not self._programs:
             return self._graph.forward(*args)
         with self._lock:
             constants = [args[index] for index in self._fixed]
@@ -110,20 +110,24 @@ class _Graph:
             program = self._programs.get(key)
             if program is not None:
                 return program.run(args)
-            try:
-                self._programs[key], results = self._first(args)
-                self._constants, self._versions = constants, [tensor._version for tensor in constants]
-                return results
-            except _Unfit as why:
-                self._is_left = True
-                warnings.warn(f"temper leaves a graph to PyTorch: {why}", stacklevel=2)
+            if not self._is_left:
+                try:
+                    self._programs[key], results = self._first(args)
+                    self._constants, self._versions = constants, [tensor._version for tensor in constants]
+                    return results
+                except _Unfit as why:
+                    self._is_left = True
+                    warnings.warn(f"temper leaves a graph to PyTorch: {why}", stacklevel=2)
         return self._graph.forward(*args)
 
     def _are_same(self, constants: list[torch.Tensor]) -> bool:
-        return all(map(operator.is_, constants, self._constants)) and self._versions == [t._version for t in constants]
+        return not self._programs or (all(map(operator.is_, constants, self._constants)) and
+                                      self._versions == [tensor._version for tensor in constants])
 
     def _first(self, args: Sequence[Any]) -> tuple[_Program, Any]:
         _check(args)
+        if any(args[index].is_inference() for index in self._fixed):
+            raise _Unfit("its parameters were made in torch.inference_mode(), where nobody sees them change")
         self._builds += 1
         if self._builds > _MOST_BUILDS:
             raise _Unfit(f"it was built {_MOST_BUILDS} times, for other shapes or parameters")
@@ -259,40 +263,47 @@ def _specialised(graph: torch.fx.GraphModule, args: Sequence[Any], fixed: set[in
     return torch.fx.GraphModule(root, result)
 
 
-def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, width: int, heads: int, *weights: Any) -> Any:
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, width: int, heads: int,
+               qkv_weight: torch.Tensor, qkv_bias: torch.Tensor, out_weight: torch.Tensor, out_bias: torch.Tensor,
+               mask: torch.Tensor | None = None, need_weights: bool = True, average_weights: bool = True,
+               mask_type: int | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
     """torch._native_multi_head_attention, in operators that ONNX has."""
-    qkv_weight, qkv_bias, out_weight, out_bias, *rest = weights
-    mask, need_weights, average, mask_type = [*rest, *(None, True, True, None)[len(rest):]]
     if mask is not None and mask_type == 2:  # one for each sequence and head
         mask, mask_type = mask.flatten(0, 1), 0
     result, seen = torch.nn.functional.multi_head_attention_forward(
         query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1), width, heads, qkv_weight, qkv_bias, None, None,
-        False, 0.0, out_weight, out_bias, training=False, need_weights=need_weights, average_attn_weights=average,
+        False, 0.0, out_weight, out_bias, training=False, need_weights=need_weights, average_attn_weights=average_weights,
         key_padding_mask=mask if mask_type == 1 else None, attn_mask=mask if mask_type == 0 else None)
     return result.transpose(0, 1), seen
 
 
-def _encoder_layer(x: torch.Tensor, width: int, heads: int, *rest: Any) -> torch.Tensor:
+def _encoder_layer(x: torch.Tensor, width: int, heads: int, qkv_weight: torch.Tensor, qkv_bias: torch.Tensor,
+                   out_weight: torch.Tensor, out_bias: torch.Tensor, is_gelu: bool, norm_first: bool, epsilon: float,
+                   norm1_weight: torch.Tensor, norm1_bias: torch.Tensor, norm2_weight: torch.Tensor,
+                   norm2_bias: torch.Tensor, weight1: torch.Tensor, bias1: torch.Tensor, weight2: torch.Tensor,
+                   bias2: torch.Tensor, mask: torch.Tensor | None = None, mask_type: int | None = None) -> torch.Tensor:
     """torch._transformer_encoder_layer_fwd, in operators that ONNX has."""
-    attention, (is_gelu, norm_first, epsilon), norms, feed, masks = rest[:4], rest[4:7], rest[7:11], rest[11:15], rest[15:]
-    mask, mask_type = [*masks, *(None, None)[len(masks):]]
 
-    def normed(value: torch.Tensor, index: int) -> torch.Tensor:
-        return torch.nn.functional.layer_norm(value, (width,), norms[2 * index], norms[2 * index + 1], epsilon)
+    def normed1(value: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(value, (width,), norm1_weight, norm1_bias, epsilon)
+
+    def normed2(value: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(value, (width,), norm2_weight, norm2_bias, epsilon)
 
     def attended(value: torch.Tensor) -> torch.Tensor:
-        return _attention(value, value, value, width, heads, *attention, mask, False, True, mask_type)[0]
+        return _attention(value, value, value, width, heads, qkv_weight, qkv_bias, out_weight, out_bias, mask,
+                          need_weights=False, mask_type=mask_type)[0]
 
     def fed(value: torch.Tensor) -> torch.Tensor:
-        inner = torch.nn.functional.linear(value, feed[0], feed[1])
+        inner = torch.nn.functional.linear(value, weight1, bias1)
         inner = torch.nn.functional.gelu(inner) if is_gelu else torch.relu(inner)
-        return torch.nn.functional.linear(inner, feed[2], feed[3])
+        return torch.nn.functional.linear(inner, weight2, bias2)
 
     if norm_first:
-        x = x + attended(normed(x, 0))
-        return x + fed(normed(x, 1))
-    x = normed(x + attended(x), 0)
-    return normed(x + fed(x), 1)
+        x = x + attended(normed1(x))
+        return x + fed(normed2(x))
+    x = normed1(x + attended(x))
+    return normed2(x + fed(x))
 
 
 _PLAIN: dict[Any, Callable[..., Any]] = {
@@ -309,9 +320,8 @@ def _as_array(tensor: torch.Tensor) -> Array:
 
 
 def _as_tensor(array: Array, kind: str) -> torch.Tensor:
-    if kind == "bf16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    tensor: torch.Tensor = torch.from_numpy(array.view(np.int16) if kind == "bf16" else array)
+    return tensor.view(torch.bfloat16) if kind == "bf16" else tensor
 
 
 def _agree(got: torch.Tensor, wanted: torch.Tensor) -> bool:

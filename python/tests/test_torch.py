@@ -411,3 +411,14 @@ print("ran in", sys.modules["temper.torch"].backend.__module__)
         done = subprocess.run([sys.executable, "-W", "error:temper", "-c", program, how], text=True,
                               env={**os.environ, "PYTHONPATH": paths}, capture_output=True, check=False)
         assert done.stdout == "ran in temper.torch\n", done.stderr
+
+
+def test_the_question_answering_example_goes_from_text_to_answer():
+    script = Path(temper.__file__).parents[2] / "examples" / "question_answering.py"
+    text, question = "Max lives in Oslo since June.", "Where does Max live?"
+    done = subprocess.run([sys.executable, str(script), text, question, "--steps", "2"], text=True,
+                          capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(question)
+    said = done.stdout.removeprefix(question).rsplit(" (", 1)[0].strip()
+    assert said and said in text  # two steps of training teach it no more

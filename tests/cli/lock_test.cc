@@ -159,6 +159,48 @@ TEST_F(LockTest, ALockFromAServerPinsWhatOneFromTheDatabasePins) {
   EXPECT_TRUE(here->entries.at(0).pins == away->entries.at(0).pins);
 }
 
+// On an emulated CPU without AVX and FMA. What could tell it: the packing of filters, which runs on the building
+// machine (Winograd's computes), and the folding of constants by references and the C library.
+TEST_F(LockTest, AnotherCpuMakesTheSameLockAndTheSameBytes) {
+  const std::string emulator = "qemu-x86_64 -cpu Nehalem ";
+  if (std::system("qemu-x86_64 --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "qemu-user is not installed";
+  onnx::ModelProto model;
+  {
+    std::ifstream file(model_, std::ios::binary);
+    ASSERT_TRUE(model.ParseFromIstream(&file));
+  }
+  onnx::GraphProto* graph = model.mutable_graph();
+  graph->Clear();
+  AddTensor(graph, "w", {64, 64, 3, 3});
+  AddTensor(graph, "a", {64, 14, 40});
+  AddTensor(graph, "b", {64, 40, 14});
+  AddNode(graph, "Conv", {"x", "w"}, "c");
+  AddNode(graph, "MatMul", {"a", "b"}, "m");
+  AddNode(graph, "Exp", {"m"}, "e");
+  AddNode(graph, "Add", {"c", "e"}, "y");
+  SetValue(graph->add_input(), "x", {1, 64, 16, 16});
+  SetValue(graph->add_output(), "y", {1, 64, 14, 14});
+  {
+    std::ofstream file(model_, std::ios::binary);
+    ASSERT_TRUE(model.SerializeToOstream(&file));
+  }
+  std::vector<std::string> locks;
+  std::vector<std::map<std::string, std::string>> packages;
+  for (const std::string& cpu : {std::string(), emulator}) {
+    const Result locked = Temper("lock " + model_ + " --untuned --target llvm:haswell -o " + lock_, cpu);
+    ASSERT_EQ(locked.code, 0) << locked.out;
+    const Result compiled = Compile("", cpu);
+    ASSERT_EQ(compiled.code, 0) << compiled.out;
+    locks.push_back(Bytes(lock_));
+    packages.push_back(Contents(dir_ + "/package"));
+    fs::remove(lock_);
+  }
+  EXPECT_EQ(locks[0], locks[1]);
+  EXPECT_NE(locks[0].find("conv2d.winograd"), std::string::npos) << "no filter is transformed by the building machine";
+  EXPECT_EQ(packages[0].size(), 4u);
+  EXPECT_TRUE(packages[0] == packages[1]);
+}
+
 // What is known of a choice is no part of it.
 TEST_F(LockTest, SaysForProgramsWhatWasLocked) {
   const Result said = Temper("lock " + model_ + " --untuned --json -o " + lock_);

@@ -72,8 +72,9 @@ class LoadedPackage {
   virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                                 std::vector<temper_step_time>* times) = 0;
 };
-// threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set. kNotFound: no package is there.
-// kFailedPrecondition: it is of another version, or does not run here.
+// What `dir` holds now, also where an older package of the same place is loaded. threads 0: the affinity mask's count,
+// or TEMPER_NUM_THREADS if set. kNotFound: no package is there. kFailedPrecondition: it is of another version, or does
+// not run here.
 absl::StatusOr<std::unique_ptr<LoadedPackage>> LoadPackage(const std::string& dir, int threads = 0);
 
 }  // namespace temper

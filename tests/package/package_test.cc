@@ -195,6 +195,25 @@ TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {
   }
 }
 
+TEST_F(PackageTest, APackageThatIsWrittenAnewIsLoadedAnewBesideTheOldOne) {
+  alignas(64) float x[4] = {1, 2, 3, 4}, y[4] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y};
+  std::vector<std::unique_ptr<LoadedPackage>> packages;
+  for (int factor = 2; factor < 5; ++factor) {
+    Graph g = Scale(factor);
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
+    ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
+    absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_);
+    ASSERT_TRUE(package.ok()) << package.status();
+    packages.push_back(*std::move(package));
+  }
+  for (size_t i = 0; i < packages.size(); ++i) {
+    ASSERT_TRUE(packages[i]->Run(inputs, outputs).ok());
+    EXPECT_EQ(y[3], 4.0f * static_cast<float>(i + 2));
+  }
+}
+
 TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
   Graph g = Scale(2);
   ASSERT_TRUE(Optimize(g, Target{}).ok());

@@ -28,15 +28,16 @@ void Tell(const absl::Status& error, bool json) {
 int Main(int argc, char** argv) {
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
   app.require_subcommand(1);
-  app.footer(
-      "Example:\n  temper tune model.onnx --time-budget 2m && temper compile model.onnx -o package && temper bench "
-      "package");
   bool verbose = false, json_errors = false;
   app.add_flag("-v,--verbose", verbose, "log what happens (TEMPER_LOG sets the level)");
   app.add_flag("--json-errors", json_errors, "an error is a JSON object on stderr: its code and its line");
   app.fallthrough();
   Action action;
   for (AddCommand add : kCommands) add(app, &action);
+  // Afterwards, because commands take over the footer that is there when they are added.
+  app.footer(
+      "Example:\n  temper tune model.onnx --time-budget 2m && temper compile model.onnx -o package && temper bench "
+      "package");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

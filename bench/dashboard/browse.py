@@ -7,6 +7,7 @@ Wants `pip install playwright axe-playwright-python` and Debian's chromium. Ends
 finding, or a page is slower than --most-ms (p95, from the start of the navigation to the last thing drawn).
 """
 import argparse
+import math
 import pathlib
 import sys
 
@@ -26,7 +27,8 @@ DRAWN = """() => new Promise((done) => {
 
 
 def percentile(values, share):
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+    """The least value that so great a share of all does not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def log_in(page, url, token):

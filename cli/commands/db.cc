@@ -182,6 +182,7 @@ void AddDb(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
   CLI::App* db = app.add_subcommand("db", "look at records, move them between databases");
   db->require_subcommand(1);
+  db->footer("Example:\n  temper db export records.jsonl && temper db import records.jsonl --server tuner:9190");
   auto add = [&](const char* name, const char* help, const char* example, absl::Status (*run)(const Options&)) {
     CLI::App* command = db->add_subcommand(name, help);
     command->add_option("--db", o->records.db, "database of records (default: TEMPER_DB, else the user's own)");

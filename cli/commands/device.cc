@@ -60,6 +60,7 @@ void AddDevice(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
   CLI::App* device = app.add_subcommand("device", "say who may serve a device key");
   device->require_subcommand(1);
+  device->footer("Example:\n  temper device add epyc-zen5");
   AddAction(device, action, "add", "invite a worker: prints what to run on its machine", "add epyc-zen5", Add, o)
       ->add_flag("-q,--quiet", o->quiet, "print the invitation alone");
   AddAction(device, action, "approve", "let a device with a new fingerprint serve", "approve epyc-zen5", Approve, o)

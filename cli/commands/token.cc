@@ -74,6 +74,7 @@ void AddToken(CLI::App& app, Action* action) {
   auto o = std::make_shared<Options>();
   CLI::App* token = app.add_subcommand("token", "say who may use a server, and for what");
   token->require_subcommand(1);
+  token->footer("Example:\n  temper token add alice --scopes read,submit --days 30 --out alice.token");
   CLI::App* add = AddAction(token, action, "add", "make a token, and show it once",
                             "add alice --scopes read,submit --days 30 --out alice.token", Add, o);
   add->add_option("OWNER", o->owner, "who owns the token; owners may cancel their jobs")->required();

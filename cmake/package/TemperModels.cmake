@@ -8,8 +8,9 @@
 # <name/model.h>, so `name` is a C identifier in lower case. name_create(NULL, ...) finds the weights beside the library.
 # Without LOCK, DB and SERVER the default configs are used, so that a build never depends on what a user's own database
 # holds. It is built again when the model, the lock, a file of DEPENDS (weights that lie beside the model) or temper
-# itself changes; not when records do, so a build with DB or SERVER is as old as its last run. TOKEN_FILE is the file's
-# name: the token itself never comes near CMake's cache.
+# itself changes. With DB or SERVER every build first makes a lock of the records as they are now, the target name_lock;
+# only where that lock is another one than before is the model built again. TOKEN_FILE is the file's name: the token
+# itself never comes near CMake's cache.
 #
 #   temper_install_model(TARGET name [DESTINATION folder] [FOR program ...] [COMPONENT component])
 #
@@ -30,6 +31,17 @@ function(_temper_absolute variable path)
   cmake_path(ABSOLUTE_PATH path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
   set(${variable} ${path} PARENT_SCOPE)
 endfunction()
+
+# Appends `option value` to the caller's list for each pair `argument option` whose argument temper_add_model was given.
+macro(_temper_append_given list)
+  set(pairs ${ARGN})
+  while(pairs)
+    list(POP_FRONT pairs argument option)
+    if(M_${argument})
+      list(APPEND ${list} ${option} ${M_${argument}})
+    endif()
+  endwhile()
+endmacro()
 
 function(temper_add_model)
   cmake_parse_arguments(PARSE_ARGV 0 M "" "TARGET;MODEL;LOCK;DB;SERVER;CA;TOKEN_FILE;DEVICE;FOR;MIN_COVERAGE;REPORT"
@@ -55,39 +67,49 @@ function(temper_add_model)
   set(outputs ${library} ${package}/weights.bin ${package}/model.h ${package}/manifest.json)
   set(command compile ${model} --prefix ${M_TARGET} -o ${package})
   set(depends ${model})
-  foreach(shape IN LISTS M_SHAPES)
-    list(APPEND command --shape ${shape})
-  endforeach()
+  set(shapes ${M_SHAPES})
+  list(TRANSFORM shapes PREPEND "--shape;")
   foreach(file LOCK DB CA TOKEN_FILE)
     if(M_${file})
       _temper_absolute(M_${file} ${M_${file}})
     endif()
   endforeach()
-  foreach(file IN LISTS M_DEPENDS M_LOCK)
+  foreach(file IN LISTS M_DEPENDS)
     _temper_absolute(file ${file})
     list(APPEND depends ${file})
   endforeach()
-  if(sources EQUAL 0)
-    list(APPEND command --untuned)
+  get_target_property(temper Temper::temper IMPORTED_LOCATION)
+  set(choice DEVICE --device FOR --target MIN_COVERAGE --min-coverage)
+  if(M_DB OR M_SERVER)
+    # Who changes records changes no file that a build tool could watch, so the records are asked in every build.
+    set(M_LOCK ${folder}/${M_TARGET}.lock)
+    set(new ${M_LOCK}.new)
+    set(ask lock ${model} ${shapes} -o ${new})
+    _temper_append_given(ask DB --db SERVER --server CA --ca TOKEN_FILE --token-file ${choice})
+    add_custom_target(${M_TARGET}_lock COMMAND ${CMAKE_COMMAND} -E rm -f ${new} COMMAND ${temper} ${ask}
+      COMMAND ${CMAKE_COMMAND} -E copy_if_different ${new} ${M_LOCK} BYPRODUCTS ${M_LOCK} DEPENDS ${model}
+      COMMENT "Asking for the best configs of ${M_TARGET}" VERBATIM)
+    list(APPEND command --lock ${M_LOCK})
+  elseif(M_LOCK)
+    list(APPEND command ${shapes})
+    _temper_append_given(command LOCK --lock ${choice})
+  else()
+    list(APPEND command ${shapes} --untuned)
+    _temper_append_given(command ${choice})
   endif()
-  set(options LOCK --lock DB --db SERVER --server CA --ca TOKEN_FILE --token-file DEVICE --device FOR --target
-      MIN_COVERAGE --min-coverage)
-  while(options)
-    list(POP_FRONT options argument option)
-    if(M_${argument})
-      list(APPEND command ${option} ${M_${argument}})
-    endif()
-  endwhile()
+  list(APPEND depends ${M_LOCK})
   if(M_REPORT)
     cmake_path(ABSOLUTE_PATH M_REPORT BASE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
     list(APPEND command --report ${M_REPORT})
     list(APPEND outputs ${M_REPORT})
   endif()
 
-  get_target_property(temper Temper::temper IMPORTED_LOCATION)
   add_custom_command(OUTPUT ${outputs} COMMAND ${temper} ${command} DEPENDS ${depends} ${temper}
     COMMENT "Compiling ${M_TARGET} from ${M_MODEL}" VERBATIM)
   add_custom_target(${M_TARGET}_package DEPENDS ${outputs})
+  if(TARGET ${M_TARGET}_lock)
+    add_dependencies(${M_TARGET}_package ${M_TARGET}_lock)
+  endif()
   file(MAKE_DIRECTORY ${package})  # as an include folder it is there before anything is built
   add_library(${M_TARGET} SHARED IMPORTED GLOBAL)
   set_target_properties(${M_TARGET} PROPERTIES IMPORTED_LOCATION ${library} IMPORTED_SONAME lib${M_TARGET}.so

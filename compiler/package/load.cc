@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -50,23 +51,34 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& dir) {
   return manifest;
 }
 
+// A path of the file that no other file of this place ever has: dlopen takes a path that it knows for the file that it
+// loaded from there, also when a package was written anew in the same place since. The bits of the inode's number stand
+// in the path as "/" and "/.".
+std::string OwnPath(const std::string& dir, const std::string& name) {
+  std::string path = std::filesystem::absolute(dir).string();
+  struct stat info {};
+  stat(absl::StrCat(path, "/", name).c_str(), &info);  // dlopen says what is wrong
+  for (ino_t bits = info.st_ino; bits != 0; bits >>= 1) path += (bits & 1) != 0 ? "/." : "/";
+  return absl::StrCat(path, "/", name);
+}
+
 class SharedLibraryPackage : public LoadedPackage {
  public:
   static absl::StatusOr<std::unique_ptr<LoadedPackage>> Load(const std::string& dir, int threads) {
     TEMPER_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(dir));
-    const std::string path = absl::StrCat(std::filesystem::absolute(dir).string(), "/", LibraryName(manifest.prefix));
+    const std::string path = OwnPath(dir, LibraryName(manifest.prefix));
     auto package = std::unique_ptr<SharedLibraryPackage>(new SharedLibraryPackage);
     package->prefix_ = manifest.prefix;
     package->library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (package->library_ == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat("cannot load ", path, ": ", dlerror()));
+      return absl::InvalidArgumentError(absl::StrCat("cannot load ", dir, ": ", dlerror()));
     Api& api = package->api_;
     if (!package->Find("create", &api.create) || !package->Find("io_count", &api.io_count) ||
         !package->Find("io", &api.io) || !package->Find("run", &api.run) || !package->Find("destroy", &api.destroy) ||
         !package->Find("error", &api.error) || !package->Find("step_count", &api.step_count) ||
         !package->Find("run_timed", &api.run_timed)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, " is not a model of Temper's: ", FunctionName(manifest.prefix, "*"), " are missing"));
+          absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(manifest.prefix, "*"), " are missing"));
     }
     package->SetDevices();
     ForgetDeviceError();

@@ -400,20 +400,14 @@ absl::StatusOr<KernelChoice> ChooseDefault(const Workload& w, const Target& t) {
 absl::StatusOr<std::string> HashOfFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  temper_weights_hasher hasher;
-  temper_weights_hash_begin(&hasher);
-  std::vector<char> block(int64_t{1} << 20);
-  static_assert((1 << 20) % TEMPER_HASH_BLOCK == 0);
-  for (;;) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+  std::vector<char> chunk(TEMPER_HASH_CHUNK);
+  uint64_t hash = 0;
+  while (file) {
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
     const auto got = static_cast<size_t>(file.gcount());
-    if (got < block.size()) {
-      const size_t whole = got / TEMPER_HASH_BLOCK * TEMPER_HASH_BLOCK;
-      temper_weights_hash_add(&hasher, block.data(), whole);
-      return HashText(temper_weights_hash_end(&hasher, block.data() + whole, got - whole));
-    }
-    temper_weights_hash_add(&hasher, block.data(), got);
+    if (got > 0) hash = temper_weights_hash_join(hash, temper_weights_hash_chunk(chunk.data(), got));
   }
+  return HashText(hash);
 }
 
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,

@@ -38,7 +38,7 @@ struct PackageReport {
   std::vector<PackageStep> steps;
 };
 // Of the directory's layout, manifest.json and model.so's functions. Packages of another version are refused.
-inline constexpr int kPackageVersion = 3;
+inline constexpr int kPackageVersion = 4;
 
 struct PackageOptions {
   CompileCache* cache = nullptr;  // what packages of the same model share; null: nothing
@@ -72,8 +72,9 @@ class LoadedPackage {
   virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                                 std::vector<temper_step_time>* times) = 0;
 };
-// threads 0: the affinity mask's count, or TEMPER_NUM_THREADS if set. kNotFound: no package is there.
-// kFailedPrecondition: it is of another version, or does not run here.
+// What `dir` holds now, also where an older package of the same place is loaded. threads 0: the affinity mask's count,
+// or TEMPER_NUM_THREADS if set. kNotFound: no package is there. kFailedPrecondition: it is of another version, or does
+// not run here.
 absl::StatusOr<std::unique_ptr<LoadedPackage>> LoadPackage(const std::string& dir, int threads = 0);
 
 }  // namespace temper

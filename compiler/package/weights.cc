@@ -21,43 +21,44 @@ int64_t RoundUp(int64_t n, int64_t alignment) { return (n + alignment - 1) / ali
 class WeightFile {
  public:
   WeightFile(const std::string& path, int64_t alignment)
-      : path_(path), out_(path, std::ios::binary), last_(static_cast<size_t>(alignment)) {
-    temper_weights_hash_begin(&hasher_);
+      : path_(path), out_(path, std::ios::binary), alignment_(alignment) {
+    chunk_.reserve(TEMPER_HASH_CHUNK);
   }
 
   void Put(const NDArray& piece) {
     const char* data = static_cast<const char*>(piece.data());
-    const int64_t alignment = std::ssize(last_), whole = piece.bytes() / alignment * alignment,
-                  rest = piece.bytes() - whole;
-    // What is hashed is still in the caches when it is written.
-    for (int64_t at = 0; at < whole; at += kAtOnce) PutBlocks(data + at, std::min(kAtOnce, whole - at));
-    if (rest == 0) return;
-    std::ranges::fill(last_, 0);  // filled up to where the next piece begins
-    std::memcpy(last_.data(), data + whole, static_cast<size_t>(rest));
-    PutBlocks(last_.data(), alignment);
+    for (int64_t at = 0; at < piece.bytes();) {
+      const int64_t room = TEMPER_HASH_CHUNK - static_cast<int64_t>(chunk_.size());
+      const int64_t bytes = std::min(room, piece.bytes() - at);
+      chunk_.insert(chunk_.end(), data + at, data + at + bytes);
+      at += bytes;
+      if (bytes == room) PutChunk();
+    }
+    chunk_.resize(static_cast<size_t>(RoundUp(static_cast<int64_t>(chunk_.size()), alignment_)));
+    if (chunk_.size() == TEMPER_HASH_CHUNK) PutChunk();
   }
 
   absl::Status Close() {
+    if (!chunk_.empty()) PutChunk();
     out_.close();
     if (!out_) return absl::UnavailableError(absl::StrCat("cannot write ", path_, ": is the disk full?"));
     return absl::OkStatus();
   }
 
-  uint64_t hash() const { return temper_weights_hash_end(&hasher_, nullptr, 0); }
+  uint64_t hash() const { return hash_; }  // once it is closed
 
  private:
-  static constexpr int64_t kAtOnce = 256 << 10;
-  static_assert(64 % TEMPER_HASH_BLOCK == 0);
-
-  void PutBlocks(const char* blocks, int64_t bytes) {
-    temper_weights_hash_add(&hasher_, blocks, static_cast<size_t>(bytes));
-    out_.write(blocks, bytes);
+  void PutChunk() {
+    hash_ = temper_weights_hash_join(hash_, temper_weights_hash_chunk(chunk_.data(), chunk_.size()));
+    out_.write(chunk_.data(), static_cast<std::streamsize>(chunk_.size()));
+    chunk_.clear();
   }
 
   const std::string path_;
   std::ofstream out_;
-  std::vector<char> last_;  // the end of a piece
-  temper_weights_hasher hasher_;
+  const int64_t alignment_;  // divides TEMPER_HASH_CHUNK
+  std::vector<char> chunk_;
+  uint64_t hash_ = 0;
 };
 
 }  // namespace

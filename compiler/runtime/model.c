@@ -91,41 +91,43 @@ static void unmap_region(region* r) {
   if (r->base) munmap(r->base, r->mapped);
 }
 
-enum { LANES = TEMPER_HASH_BLOCK / sizeof(uint64_t) };
-
-void temper_weights_hash_begin(temper_weights_hasher* h) {
-  static const uint64_t start[LANES] = {0x9e3779b97f4a7c15u, 0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu,
-                                        0xd6e8feb86659fd93u};
-  memcpy(h->lanes, start, sizeof start);
-  h->bytes = 0;
+static uint64_t mixed(uint64_t lane, const char* p) {
+  uint64_t word;
+  memcpy(&word, p, sizeof word);
+  lane = (lane ^ word) * 0x9fb21c651e98df25u;
+  return lane ^ lane >> 32;
 }
 
-void temper_weights_hash_add(temper_weights_hasher* h, const void* data, size_t bytes) {
-  const char* p = data;
-  h->bytes += bytes;
-  for (; bytes >= TEMPER_HASH_BLOCK; bytes -= TEMPER_HASH_BLOCK, p += TEMPER_HASH_BLOCK) {
-    for (int i = 0; i < LANES; ++i) {
-      uint64_t word;
-      memcpy(&word, p + i * sizeof word, sizeof word);
-      h->lanes[i] = (h->lanes[i] ^ word) * 0x9fb21c651e98df25u;
-      h->lanes[i] ^= h->lanes[i] >> 32;
-    }
+/* Four lanes by name: in an array they would go through memory. */
+uint64_t temper_weights_hash_chunk(const void* chunk, size_t bytes) {
+  enum { BLOCK = 4 * sizeof(uint64_t) };
+  uint64_t a = 0x9e3779b97f4a7c15u, b = 0xbf58476d1ce4e5b9u, c = 0x94d049bb133111ebu, d = 0xd6e8feb86659fd93u;
+  uint64_t hash = bytes;
+  const char* p = chunk;
+  for (; bytes >= BLOCK; bytes -= BLOCK, p += BLOCK) {
+    a = mixed(a, p);
+    b = mixed(b, p + 8);
+    c = mixed(c, p + 16);
+    d = mixed(d, p + 24);
   }
+  const uint64_t lanes[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) hash = (hash ^ lanes[i]) * 0x9fb21c651e98df25u, hash ^= hash >> 29;
+  for (; bytes > 0; --bytes, ++p) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+  return hash ^ hash >> 32;
 }
 
-uint64_t temper_weights_hash_end(const temper_weights_hasher* h, const void* rest, size_t bytes) {
-  uint64_t hash = h->bytes + bytes;
-  for (int i = 0; i < LANES; ++i) hash = (hash ^ h->lanes[i]) * 0x9fb21c651e98df25u, hash ^= hash >> 29;
-  for (const char* p = rest; bytes > 0; --bytes, ++p) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+uint64_t temper_weights_hash_join(uint64_t before, uint64_t chunk) {
+  const uint64_t hash = (before ^ chunk) * 0x9fb21c651e98df25u;
   return hash ^ hash >> 32;
 }
 
 uint64_t temper_weights_hash(const void* data, size_t bytes) {
-  const size_t blocks = bytes / TEMPER_HASH_BLOCK * TEMPER_HASH_BLOCK;
-  temper_weights_hasher h;
-  temper_weights_hash_begin(&h);
-  temper_weights_hash_add(&h, data, blocks);
-  return temper_weights_hash_end(&h, (const char*)data + blocks, bytes - blocks);
+  uint64_t hash = 0;
+  for (size_t at = 0; at < bytes; at += TEMPER_HASH_CHUNK) {
+    const size_t chunk = bytes - at < TEMPER_HASH_CHUNK ? bytes - at : TEMPER_HASH_CHUNK;
+    hash = temper_weights_hash_join(hash, temper_weights_hash_chunk((const char*)data + at, chunk));
+  }
+  return hash;
 }
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
@@ -143,25 +145,61 @@ static int check_weights(const temper_plan* plan, const char* path) {
               (long long)bytes);
 }
 
-static int read_weights(const temper_plan* plan, const char* path, region* weights) {
-  const int64_t bytes = weight_bytes(plan);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
-  int code = 0;
-  if (!map_region(weights, bytes))
-    code = fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)bytes);
-  for (int64_t done = 0; code == 0 && done < bytes;) {
-    const ssize_t got = read(fd, weights->data + done, (size_t)(bytes - done));
-    if (got > 0)
-      done += got;
-    else if (got == 0 || errno != EINTR)
-      code = fail(create_error, TEMPER_NO_PACKAGE, "cannot read %s", path);
+typedef struct weights_reading {
+  int fd;
+  char* data;
+  int64_t bytes;
+  uint64_t* hashes; /* of the chunks */
+  atomic_int failed;
+} weights_reading;
+
+/* A region's body: chunks are hashed while they lie in the thread's caches. */
+static void read_chunks(void* closure, int64_t begin, int64_t end, int32_t thread) {
+  (void)thread;
+  weights_reading* r = closure;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t at = i * TEMPER_HASH_CHUNK;
+    const int64_t bytes = r->bytes - at < TEMPER_HASH_CHUNK ? r->bytes - at : TEMPER_HASH_CHUNK;
+    for (int64_t done = 0; done < bytes;) {
+      const ssize_t got = pread(r->fd, r->data + at + done, (size_t)(bytes - done), at + done);
+      if (got > 0) {
+        done += got;
+      } else if (got == 0 || errno != EINTR) {
+        atomic_store(&r->failed, 1);
+        return;
+      }
+    }
+    r->hashes[i] = temper_weights_hash_chunk(r->data + at, (size_t)bytes);
   }
-  close(fd);
-  if (code) return code;
-  if (temper_weights_hash(weights->data, (size_t)bytes) != plan->weight_hash) {
+}
+
+/* By all threads of the pool: most of the time goes to the kernel, which clears pages and copies. */
+static int read_whole(weights_reading* r, temper_pool* pool, uint64_t* hash) {
+  const int64_t chunks = (r->bytes + TEMPER_HASH_CHUNK - 1) / TEMPER_HASH_CHUNK;
+  r->hashes = malloc((size_t)chunks * sizeof *r->hashes);
+  if (!r->hashes) return 0;
+  temper_launcher* launcher = temper_pool_launcher(pool);
+  temper_pool_settle_caller(pool);
+  launcher->parallel_for(launcher, chunks, read_chunks, r);
+  *hash = 0;
+  for (int64_t i = 0; i < chunks && !r->failed; ++i) *hash = temper_weights_hash_join(*hash, r->hashes[i]);
+  free(r->hashes);
+  return !r->failed;
+}
+
+static int read_weights(const temper_plan* plan, const char* path, temper_pool* pool, region* weights) {
+  weights_reading r = {.bytes = weight_bytes(plan)};
+  if (!map_region(weights, r.bytes))
+    return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)r.bytes);
+  r.data = weights->data;
+  r.fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (r.fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
+  uint64_t hash = 0;
+  const int whole = read_whole(&r, pool, &hash);
+  close(r.fd);
+  if (!whole) return fail(create_error, TEMPER_NO_PACKAGE, "cannot read %s", path);
+  if (hash != plan->weight_hash)
     return fail(create_error, TEMPER_NO_PACKAGE, "%s is damaged, or of another compilation of this model", path);
-  }
   mprotect(weights->base, weights->mapped, PROT_READ);
   return 0;
 }
@@ -200,7 +238,7 @@ static int take_weights(temper_model* m, const char* path) {
   if (!w) {
     w = calloc(1, sizeof *w);
     if (w) w->plan = m->plan;
-    code = w ? read_weights(m->plan, path, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+    code = w ? read_weights(m->plan, path, m->pool, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
     if (code == 0 && m->plan->device) code = move_to_device(w);
     if (code == 0) {
       w->next = all_weights;
@@ -315,10 +353,10 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   m->variant = plan->variants;
   m->run = m->variant->sequences;
   atomic_flag_clear(&m->running);
-  int code = take_weights(m, weights);
-  if (code == 0 && !(m->pool = temper_pool_create(plan->device ? 1 : threads))) {
+  int code = 0;
+  if (!(m->pool = temper_pool_create(plan->device ? 1 : threads)))
     code = fail(create_error, TEMPER_NO_RESOURCES, "cannot start %d threads", temper_pool_resolve_threads(threads));
-  }
+  if (code == 0) code = take_weights(m, weights);
   if (code == 0) code = plan->device ? allocate_on_device(m) : allocate(m);
   if (code != 0) {
     temper_model_destroy(m);

@@ -101,15 +101,11 @@ extern const temper_plan temper_package_plan;
 
 /* Fit to be persisted; about as fast as memory. */
 uint64_t temper_weights_hash(const void* data, size_t bytes);
-/* The same for bytes that come piece by piece: whole blocks, then fewer than one. */
-enum { TEMPER_HASH_BLOCK = 32 };
-typedef struct {
-  uint64_t lanes[4];
-  size_t bytes;
-} temper_weights_hasher;
-void temper_weights_hash_begin(temper_weights_hasher* h);
-void temper_weights_hash_add(temper_weights_hasher* h, const void* blocks, size_t bytes);
-uint64_t temper_weights_hash_end(const temper_weights_hasher* h, const void* rest, size_t bytes);
+/* The same from chunks of TEMPER_HASH_CHUNK bytes, the last one shorter, which threads may hash at the same time: the
+ * hashes are joined in order, the first to 0. */
+enum { TEMPER_HASH_CHUNK = 1 << 20 };
+uint64_t temper_weights_hash_chunk(const void* chunk, size_t bytes);
+uint64_t temper_weights_hash_join(uint64_t before, uint64_t chunk);
 
 /* 1 if this CPU lacks one of the features, else 0. `missing` gets the lacking names, separated by spaces and cut to
  * `size`. Names that this runtime does not know count as lacking. */

@@ -104,6 +104,16 @@ TEST(DocumentsTest, OptionsInDocumentsAreOptionsOfTheCommand) {
   EXPECT_GT(seen, 50u);
 }
 
+TEST(DocumentsTest, TheHelpOfACommandOfTemperHasAnExampleOfItself) {
+  for (const auto& [command, its] : AllOptions()) {
+    if (!command.starts_with("temper ")) continue;
+    const std::string help = Shell(kBin + command + " --help").out;
+    const size_t example = help.find("\nExample");
+    ASSERT_NE(example, std::string::npos) << command;
+    EXPECT_NE(help.find("\n  " + command, example), std::string::npos) << command << ": " << help.substr(example);
+  }
+}
+
 TEST(DocumentsTest, TheCheckOfOptionsFindsEachKindOfMistake) {
   const std::map<std::string, std::set<std::string>> options = {
       {"temper", {}}, {"temper tune", {"--db"}}, {"temper db", {}}, {"temper db list", {"--json"}}};

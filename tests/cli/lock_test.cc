@@ -3,10 +3,11 @@
 #include <functional>
 #include <map>
 
-#include "compiler/ops/template.h"
 #include "lock/lock.h"
 #include "storage/store.h"
+#include "tests/chaos/process.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/lock/other_record.h"
 
 namespace temper::cli_test {
 namespace {
@@ -53,30 +54,10 @@ class LockTest : public CliTest {
     EXPECT_FALSE(fs::exists(dir_ + "/package")) << says;
   }
 
-  // The lock's last kernel, another legal config than its own, as a record of `device`.
   Record RecordOfAnotherConfig(const std::string& device, double ms) {
-    const absl::StatusOr<Lock> lock = ReadLock(lock_);
-    EXPECT_TRUE(lock.ok()) << lock.status();
-    const LockPins& pins = lock->entries[0].pins;
-    const LockedKernel& kernel = pins.kernels.back();
-    const Workload w = *ParseWorkload(kernel.workload);
-    const Target t = *ParseTarget(pins.target);
-    Record r;
-    r.workload = kernel.workload;
-    r.anchor = AnchorText(w);
-    r.target = pins.target;
-    r.device_key = device;
-    r.threads = t.threads();
-    r.template_name = kernel.template_name;
-    r.template_version = kernel.template_version;
-    for (const Config& c : FindTemplate(r.template_name)->space(w, t).Enumerate(64)) {
-      if (Text(c) != kernel.config) r.config = Text(c);
-    }
-    EXPECT_FALSE(r.config.empty());
-    r.codegen_id = pins.codegen_id;
-    r.purpose = "final";
-    r.costs_s = {ms * 1e-3, ms * 1e-3, ms * 1e-3};
-    return r;
+    const absl::StatusOr<Record> record = temper::RecordOfAnotherConfig(lock_, device, ms * 1e-3);
+    EXPECT_TRUE(record.ok()) << record.status();
+    return *record;
   }
   void Store(const Record& record) {
     auto store = OpenStore(db_);
@@ -135,6 +116,89 @@ TEST_F(LockTest, TheSameLockGivesTheSameBytesWhateverTheDatabaseHolds) {
     }
   }
   EXPECT_EQ(from_record, 1);
+}
+
+// A server that runs, with a worker of the device and the database's records.
+TEST_F(LockTest, ALockFromAServerPinsWhatOneFromTheDatabasePins) {
+  MakeLock("--untuned");
+  const Record record = RecordOfAnotherConfig("board", 0.01);
+  Store(record);
+  MakeLock("--device board --db " + db_);
+  ASSERT_EQ(Compile().code, 0);
+  const auto package = Contents(dir_ + "/package");
+
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = "memory:"}).ok()) << server.Errors();
+  const std::string there = " --server " + server.address();
+  ASSERT_EQ(Temper("db export " + dir_ + "/records.jsonl --db " + db_).code, 0);
+  const Result put = Temper("db import " + dir_ + "/records.jsonl" + there);
+  ASSERT_EQ(put.code, 0) << put.out;
+  const Result unknown = Temper("lock " + model_ + " --device board" + there + " -o " + dir_ + "/none.lock");
+  EXPECT_NE(unknown.out.find("the server knows no device 'board'"), std::string::npos) << unknown.out;
+  WorkerProcess worker;
+  ASSERT_TRUE(worker.Start(server.address(), "board", dir_ + "/worker").ok());
+  while (Temper("devices --json" + there).Lines().empty())
+    ASSERT_FALSE(worker.EndsWithin(absl::ZeroDuration())) << worker.Errors();
+
+  lock_ = dir_ + "/from_server.lock";
+  MakeLock("--device board" + there);
+  server.KillAndWait();
+  fs::remove(db_);
+  fs::remove_all(dir_ + "/package");
+  const Result compiled = Compile("", "export TEMPER_DB=/nowhere/x.db TEMPER_SERVER=unix:/nowhere; ");
+  ASSERT_EQ(compiled.code, 0) << compiled.out;
+  EXPECT_TRUE(Contents(dir_ + "/package") == package);
+  bool of_record = false;
+  const json manifest = Manifest("package");
+  for (const json& kernel : manifest["kernels"])
+    of_record |= kernel["workload"] == record.workload && kernel["config"] == record.config;
+  EXPECT_TRUE(of_record);
+  const absl::StatusOr<Lock> here = ReadLock(dir_ + "/tiny.lock"), away = ReadLock(lock_);
+  ASSERT_TRUE(here.ok() && away.ok());
+  // The untuned lock before was of the same target, so each file has one entry.
+  EXPECT_TRUE(here->entries.at(0).pins == away->entries.at(0).pins);
+}
+
+// On an emulated CPU without AVX and FMA. What could tell it: the packing of filters, which runs on the building
+// machine (Winograd's computes), and the folding of constants by references and the C library.
+TEST_F(LockTest, AnotherCpuMakesTheSameLockAndTheSameBytes) {
+  const std::string emulator = "qemu-x86_64 -cpu Nehalem ";
+  if (std::system("qemu-x86_64 --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "qemu-user is not installed";
+  onnx::ModelProto model;
+  {
+    std::ifstream file(model_, std::ios::binary);
+    ASSERT_TRUE(model.ParseFromIstream(&file));
+  }
+  onnx::GraphProto* graph = model.mutable_graph();
+  graph->Clear();
+  AddTensor(graph, "w", {64, 64, 3, 3});
+  AddTensor(graph, "a", {64, 14, 40});
+  AddTensor(graph, "b", {64, 40, 14});
+  AddNode(graph, "Conv", {"x", "w"}, "c");
+  AddNode(graph, "MatMul", {"a", "b"}, "m");
+  AddNode(graph, "Exp", {"m"}, "e");
+  AddNode(graph, "Add", {"c", "e"}, "y");
+  SetValue(graph->add_input(), "x", {1, 64, 16, 16});
+  SetValue(graph->add_output(), "y", {1, 64, 14, 14});
+  {
+    std::ofstream file(model_, std::ios::binary);
+    ASSERT_TRUE(model.SerializeToOstream(&file));
+  }
+  std::vector<std::string> locks;
+  std::vector<std::map<std::string, std::string>> packages;
+  for (const std::string& cpu : {std::string(), emulator}) {
+    const Result locked = Temper("lock " + model_ + " --untuned --target llvm:haswell -o " + lock_, cpu);
+    ASSERT_EQ(locked.code, 0) << locked.out;
+    const Result compiled = Compile("", cpu);
+    ASSERT_EQ(compiled.code, 0) << compiled.out;
+    locks.push_back(Bytes(lock_));
+    packages.push_back(Contents(dir_ + "/package"));
+    fs::remove(lock_);
+  }
+  EXPECT_EQ(locks[0], locks[1]);
+  EXPECT_NE(locks[0].find("conv2d.winograd"), std::string::npos) << "no filter is transformed by the building machine";
+  EXPECT_EQ(packages[0].size(), 4u);
+  EXPECT_TRUE(packages[0] == packages[1]);
 }
 
 // What is known of a choice is no part of it.

@@ -230,14 +230,31 @@ TEST_F(DashboardTest, ALoginEndsWithItsTokenByTimeOrByLoggingOut) {
   EXPECT_EQ(CodeWith("cookie", short_lived), 401);
 }
 
-TEST_F(DashboardTest, SoManyLoginsAreKept) {
+TEST_F(DashboardTest, SoManyLoginsOfATokenAreKeptAndOthersAreLeftAlone) {
   Open(true);
   const std::string token = Token({Scope::kRead});
-  const std::string first = CookieOf(LogIn(token));
-  std::string last;
-  for (size_t i = 0; i < Logins::kMost; ++i) last = CookieOf(LogIn(token));
+  const std::string of_another = CookieOf(LogIn(Token({Scope::kRead})));
+  const std::string first = CookieOf(LogIn(token)), second = CookieOf(LogIn(token));
+  for (size_t i = 2; i < Logins::kMostOfToken; ++i) LogIn(token);
+  EXPECT_EQ(CodeWith("cookie", first), 200);
+  const std::string last = CookieOf(LogIn(token));
   EXPECT_EQ(CodeWith("cookie", first), 401);
+  EXPECT_EQ(CodeWith("cookie", second), 200);
   EXPECT_EQ(CodeWith("cookie", last), 200);
+  EXPECT_EQ(CodeWith("cookie", of_another), 200);
+  for (size_t i = 0; i < Logins::kMost; ++i) LogIn(token);
+  EXPECT_EQ(CodeWith("cookie", of_another), 200);
+}
+
+TEST_F(DashboardTest, SoManyLoginsOfAllTokensAreKept) {
+  Open(true);
+  const std::string first = CookieOf(LogIn(Token({Scope::kRead})));
+  for (size_t i = 1; i < Logins::kMost; i += Logins::kMostOfToken) {
+    EXPECT_EQ(CodeWith("cookie", first), 200) << i;
+    const std::string token = Token({Scope::kRead});
+    for (size_t j = 0; j < Logins::kMostOfToken; ++j) LogIn(token);
+  }
+  EXPECT_EQ(CodeWith("cookie", first), 401);
 }
 
 TEST_F(DashboardTest, OtherMachinesAndOtherNamesAreRefused) {

@@ -2,7 +2,10 @@
 #include <map>
 #include <set>
 
+#include "storage/store.h"
+#include "tests/chaos/process.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/lock/other_record.h"
 
 namespace temper::cli_test {
 namespace {
@@ -130,6 +133,65 @@ TEST_F(InstallTest, AProjectOutsideTheTreeLinksTwoModels) {
   const Result broken = Shell(Build(here));
   EXPECT_NE(broken.code, 0);
   EXPECT_NE(broken.out.find("twice.lock is damaged, or no lock file"), std::string::npos) << broken.out;
+}
+
+// What was compiled, by a build of a project whose records are asked each time.
+TEST_F(InstallTest, ABuildFollowsTheRecordsOfItsDatabaseOrServer) {
+  const std::string lock = dir_ + "/default.lock", lines = dir_ + "/records.jsonl";
+  Must(prefix_ + "/bin/temper lock " + model_ + " --untuned -o " + lock);
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = "memory:"}).ok()) << server.Errors();
+  // Puts a record of another config in, by way of lines that any database and server takes.
+  const auto put = [&](const std::string& where, double seconds, const std::string& target = "") {
+    absl::StatusOr<Record> record = RecordOfAnotherConfig(lock, "board", seconds);
+    ASSERT_TRUE(record.ok()) << record.status();
+    if (!target.empty()) record->target = target;
+    const std::string db = dir_ + "/one.db";
+    fs::remove(db);
+    {
+      auto store = OpenStore(db);
+      ASSERT_TRUE(store.ok() && (*store)->Append(std::span(&*record, 1)).ok());
+    }
+    Must(prefix_ + "/bin/temper db export " + lines + " --db " + db);
+    Must(prefix_ + "/bin/temper db import " + lines + " " + where);
+  };
+  for (const bool by_server : {false, true}) {
+    const std::string folder = dir_ + (by_server ? "/server" : "/db"), db = folder + "/records.db";
+    const std::string where = by_server ? "--server " + server.address() : "--db " + db;
+    fs::create_directories(folder);
+    put(where, 1, "llvm -mcpu=nehalem -threads=1");  // the database is there, and knows nothing of this target
+    WriteLists(folder, "temper_add_model(TARGET tiny MODEL " + model_ + " REPORT tiny.json " +
+                           (by_server ? "SERVER " + server.address() : "DB records.db") +
+                           ")\nadd_custom_target(it ALL)\nadd_dependencies(it tiny)");
+    Must(Configure(folder));
+    const auto compiles = [&] {
+      const Result built = Shell(Build(folder));
+      EXPECT_EQ(built.code, 0) << built.out;
+      EXPECT_NE(built.out.find("Asking for the best configs of tiny"), std::string::npos) << built.out;
+      return built.out.find("Compiling tiny") != std::string::npos;
+    };
+    const auto from_records = [&] {
+      int count = 0;
+      const nlohmann::json report = nlohmann::json::parse(std::ifstream(folder + "/build/tiny.json"));
+      for (const nlohmann::json& kernel : report["kernels"]) count += kernel["source"] == "exact" ? 1 : 0;
+      return count;
+    };
+    EXPECT_TRUE(compiles());
+    EXPECT_EQ(from_records(), 0);
+    EXPECT_FALSE(compiles());
+    put(where, 1e-9, "llvm -mcpu=nehalem -threads=1");
+    EXPECT_FALSE(compiles()) << "a record of another target";
+    put(where, 1e-9);
+    EXPECT_TRUE(compiles());
+    EXPECT_EQ(from_records(), 1);
+    EXPECT_FALSE(compiles());
+    Must(prefix_ + "/bin/temper verify " + folder + "/build/temper/tiny/tiny --lock " + folder +
+         "/build/temper/tiny/tiny.lock --model " + model_);
+  }
+  server.KillAndWait();
+  const Result alone = Shell(Build(dir_ + "/server"));
+  EXPECT_NE(alone.code, 0);
+  EXPECT_NE(alone.out.find("no answer from temper-server at " + server.address()), std::string::npos) << alone.out;
 }
 
 TEST_F(InstallTest, AModelThatIsDeclaredWronglyEndsTheConfiguration) {

@@ -195,12 +195,31 @@ TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {
   }
 }
 
+TEST_F(PackageTest, APackageThatIsWrittenAnewIsLoadedAnewBesideTheOldOne) {
+  alignas(64) float x[4] = {1, 2, 3, 4}, y[4] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y};
+  std::vector<std::unique_ptr<LoadedPackage>> packages;
+  for (int factor = 2; factor < 5; ++factor) {
+    Graph g = Scale(factor);
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
+    ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
+    absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_);
+    ASSERT_TRUE(package.ok()) << package.status();
+    packages.push_back(*std::move(package));
+  }
+  for (size_t i = 0; i < packages.size(); ++i) {
+    ASSERT_TRUE(packages[i]->Run(inputs, outputs).ok());
+    EXPECT_EQ(y[3], 4.0f * static_cast<float>(i + 2));
+  }
+}
+
 TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
   Graph g = Scale(2);
   ASSERT_TRUE(Optimize(g, Target{}).ok());
   ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
   ASSERT_TRUE(LoadPackage(dir_).ok());
-  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 3";
+  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 4";
   ASSERT_NE(manifest.find(version), std::string::npos);
   const auto refused = [&](const std::string& text) {
     std::ofstream(dir_ + "/manifest.json") << text;
@@ -209,13 +228,13 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
     EXPECT_EQ(status.message().find('\n'), std::string::npos);
     return std::string(status.message());
   };
-  for (const char* other : {"\"version\": 2", "\"version\": 4"}) {
+  for (const char* other : {"\"version\": 3", "\"version\": 5"}) {
     std::string changed = manifest;
     EXPECT_NE(refused(changed.replace(manifest.find(version), version.size(), other)).find("compile the model again"),
               std::string::npos);
   }
-  for (const char* text : {"", "[]", "{}", "{\"version\": \"3\"}", "{\"version\": 3}",
-                           "{\"version\": 3, \"prefix\": 7}", "{\"version\": 3, \"prefix\": \"../../x\"}", "\xff"})
+  for (const char* text : {"", "[]", "{}", "{\"version\": \"4\"}", "{\"version\": 4}",
+                           "{\"version\": 4, \"prefix\": 7}", "{\"version\": 4, \"prefix\": \"../../x\"}", "\xff"})
     refused(text);
   std::filesystem::remove(dir_ + "/manifest.json");
   EXPECT_EQ(LoadPackage(dir_).status().code(), absl::StatusCode::kNotFound);

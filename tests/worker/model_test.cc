@@ -460,6 +460,25 @@ TEST_F(ModelTest, NamesTheCpuFeaturesThatLack) {
   EXPECT_THAT(temper_model_error(nullptr), HasSubstr("lacks warp-drive quantum:"));
 }
 
+TEST_F(ModelTest, WeightsOfManyChunksAreReadWholeAndCheckedByAnyNumberOfThreads) {
+  std::string bytes(4 * TEMPER_HASH_CHUNK + 320, 'w');
+  for (size_t i = 0; i < bytes.size(); i += 1000) bytes[i] = static_cast<char>(i / 1000);
+  plan_.weight_bytes[TEMPER_MEMORY_HOST] = static_cast<int64_t>(bytes.size());
+  plan_.weight_hash = temper_weights_hash(bytes.data(), bytes.size());
+  for (const int threads : {1, 2, 3, 8}) {
+    WriteWeights(bytes.data(), bytes.size());
+    EXPECT_EQ(Create(threads), TEMPER_OK) << temper_model_error(nullptr);
+    temper_model_destroy(model_);
+    for (const size_t at : {size_t{0}, size_t{TEMPER_HASH_CHUNK}, bytes.size() - 1}) {
+      std::string changed = bytes;
+      changed[at] ^= 1;
+      WriteWeights(changed.data(), changed.size());
+      EXPECT_EQ(Create(threads), TEMPER_NO_PACKAGE) << threads << " threads, byte " << at;
+      EXPECT_THAT(temper_model_error(nullptr), HasSubstr("is damaged"));
+    }
+  }
+}
+
 TEST_F(ModelTest, RefusesAPlanOfAnotherVersion) {
   for (const int64_t version : {TEMPER_PLAN_VERSION - 1, TEMPER_PLAN_VERSION + 1}) {
     plan_.version = version;
@@ -477,12 +496,23 @@ TEST(WeightsHash, SeesEveryByteAndTheLength) {
     EXPECT_NE(temper_weights_hash(changed.data(), changed.size()), whole) << i;
   }
   EXPECT_NE(temper_weights_hash(bytes.data(), bytes.size() - 1), whole);
-  temper_weights_hasher pieces;
-  temper_weights_hash_begin(&pieces);
-  const size_t first = TEMPER_HASH_BLOCK, blocks = bytes.size() / TEMPER_HASH_BLOCK * TEMPER_HASH_BLOCK;
-  temper_weights_hash_add(&pieces, bytes.data(), first);
-  temper_weights_hash_add(&pieces, bytes.data() + first, blocks - first);
-  EXPECT_EQ(temper_weights_hash_end(&pieces, bytes.data() + blocks, bytes.size() - blocks), whole);
+}
+
+TEST(WeightsHash, SeesChunksAndTheirOrder) {
+  std::string bytes(2 * TEMPER_HASH_CHUNK + 7, 'a');
+  bytes[TEMPER_HASH_CHUNK] = 'b';
+  const auto chunk = [&](size_t i) {
+    const size_t at = i * TEMPER_HASH_CHUNK;
+    return temper_weights_hash_chunk(bytes.data() + at, std::min<size_t>(TEMPER_HASH_CHUNK, bytes.size() - at));
+  };
+  const auto joined = [&](size_t a, size_t b, size_t c) {
+    return temper_weights_hash_join(temper_weights_hash_join(temper_weights_hash_join(0, chunk(a)), chunk(b)),
+                                    chunk(c));
+  };
+  const uint64_t whole = temper_weights_hash(bytes.data(), bytes.size());
+  EXPECT_EQ(joined(0, 1, 2), whole);
+  EXPECT_NE(joined(1, 0, 2), whole);
+  EXPECT_NE(temper_weights_hash(bytes.data(), 2 * TEMPER_HASH_CHUNK), whole);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tuner_server/dashboard/logins.h"
 
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "base/secure_random.h"
 #include "security/secret.h"
@@ -13,6 +15,9 @@ constexpr size_t kCookieBytes = 32;
 
 std::string Logins::Begin(Principal principal) {
   DropWhatIsOver();
+  const auto same = [&](const Login& login) { return login.principal.id == principal.id; };
+  if (std::ranges::count_if(logins_, same) >= std::ptrdiff_t{kMostOfToken})
+    logins_.erase(std::ranges::find_if(logins_, same));
   if (logins_.size() >= kMost) logins_.pop_front();
   const std::string bytes = SecureBytes(kCookieBytes);
   const std::string cookie = absl::BytesToHexString(bytes);

@@ -15,7 +15,8 @@ namespace temper {
 class Logins {
  public:
   static constexpr absl::Duration kLifetime = absl::Hours(12);
-  static constexpr size_t kMost = 256;  // at once; then the oldest ends
+  // At once; then the oldest ends: of one token, so that nobody ends others' logins, and of all, to bound the memory.
+  static constexpr size_t kMostOfToken = 8, kMost = 1024;
 
   // Both outlive it.
   Logins(const Gate& gate, const Clock& clock) : gate_(gate), clock_(clock) {}

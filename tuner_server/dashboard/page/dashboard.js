@@ -237,8 +237,7 @@ const taskColumns = (most) => [
 ];
 
 async function jobPage(query, id) {
-  const job = await api("/api/job", {id});
-  const failures = await api("/api/failures", {job: id});
+  const [job, failures] = await Promise.all([api("/api/job", {id}), api("/api/failures", {job: id})]);
   const facts = [["state", state(job.state)], ["device", job.device], ["trials", count(job.trials)],
     ["untuned, end to end", ms(job.untuned_ms)], ["tuned, end to end", ms(job.tuned_ms || job.best_ms)],
     ["user", job.user || "–"], ["priority", job.priority], ["begun", when(job.created_unix_ms)]];

@@ -35,7 +35,7 @@ inline bool Before(const ScoredPoint& a, const ScoredPoint& b) {
 
 class TaskSpace {
  public:
-  // kNotFound: no template fits the workload.
+  // kUnimplemented: no template fits the workload.
   static absl::StatusOr<std::shared_ptr<const TaskSpace>> Make(const TunerContext& context);
 
   int count() const { return static_cast<int>(parts_.size()); }

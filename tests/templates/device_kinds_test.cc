@@ -91,7 +91,7 @@ TEST(DeviceKinds, WhatHasNoTensorExpressionHasNoTemplate) {
     EXPECT_TRUE(TemplatesFor(w, t).empty());
     EXPECT_FALSE(HasOwnTemplate(w, t));
     const absl::Status chosen = DefaultChoice(w, t).status();
-    EXPECT_EQ(chosen.code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(chosen.code(), absl::StatusCode::kUnimplemented);
     EXPECT_NE(chosen.message().find(t.generator), std::string::npos) << chosen;
     EXPECT_EQ(chosen.message().find('\n'), std::string::npos) << chosen;
   }

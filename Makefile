@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: demo build test soak bench asan asan-fleet tidy format-check deploy-check clean setup-build setup-test setup-demo setup-bench
+.PHONY: demo build test soak bench asan asan-fleet tsan-fleet tidy format-check deploy-check clean setup-build setup-test setup-demo setup-bench
 
 build: setup-build
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -19,12 +19,13 @@ test: setup-build setup-test
 	ctest --test-dir $(BUILD) --output-on-failure
 
 # The faults of tests/chaos at their full figures: minutes of partitions and frozen processes, hundreds of kills, and a
-# weekend in an hour (TEMPER_SOAK_MINUTES). Then all sanitized tests.
+# weekend in an hour (TEMPER_SOAK_MINUTES). Then all sanitized tests, and the fleet's under ThreadSanitizer.
 soak: setup-build setup-test
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	cmake --build $(BUILD) -j $(JOBS)
 	@for test in $(BUILD)/tests/chaos_*_test; do TEMPER_SOAK=1 $$test || exit 1; done
 	$(MAKE) --no-print-directory asan
+	$(MAKE) --no-print-directory tsan-fleet
 
 # The programs of bench/README.md.
 bench: setup-build setup-bench
@@ -42,6 +43,12 @@ asan-fleet: setup-build setup-test
 	cmake --preset asan >$(BUILD)-asan.log 2>&1 || { cat $(BUILD)-asan.log; exit 1; }
 	cmake --build --preset asan-fleet -j $(JOBS)
 	ctest --preset asan-fleet
+
+# The fleet's tests under ThreadSanitizer, but for those that run a sandbox.
+tsan-fleet: setup-build setup-test
+	cmake --preset tsan >$(BUILD)-tsan.log 2>&1 || { cat $(BUILD)-tsan.log; exit 1; }
+	cmake --build --preset tsan-fleet -j $(JOBS)
+	ctest --preset tsan-fleet
 
 tidy: setup-build setup-test
 	cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=ON $(CMAKE_FLAGS) >/dev/null

@@ -10,6 +10,20 @@ if(TEMPER_WERROR)
   list(APPEND TEMPER_WARNINGS -Werror)
 endif()
 
+# Set by the preset tsan, which has the compiler's flags.
+option(TEMPER_TSAN "Tell ThreadSanitizer what libraries that are not instrumented put in order" OFF)
+if(TEMPER_TSAN)
+  add_library(temper_tsan_grpc OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan/grpc.cc)
+endif()
+# What every program of ours has beside its sources.
+function(temper_program name)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE ${TEMPER_WARNINGS})
+  if(TEMPER_TSAN)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:temper_tsan_grpc>)
+  endif()
+endfunction()
+
 # temper_library(NAME SOURCES a.cc ... DEPS lib ... [PRIVATE_DEPS lib ...]): static, warnings on.
 function(temper_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -35,20 +49,19 @@ endfunction()
 function(temper_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PRIVATE ${TEMPER_WARNINGS})
+  temper_program(${name})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
 # temper_test(NAME SOURCES ... DEPS ... LABELS unit|fuzz|golden|integration): a GoogleTest program, one ctest entry.
-# Intent labels: unit (small, exact), fuzz (random against simple), golden (texts), integration (processes).
+# Intent labels: unit (small, exact), fuzz (random against simple), golden (texts), integration (processes); sandboxed
+# beside them where measuring children run under the sandbox's filter and limits, which ThreadSanitizer does not bear.
 # The folder's name is a label too, and FOLDER_tests is the target that builds all tests of a folder.
 function(temper_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PRIVATE ${TEMPER_WARNINGS})
+  temper_program(${name})
   target_compile_definitions(${name} PRIVATE TEMPER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TEMPER_BINARY_DIR="${CMAKE_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

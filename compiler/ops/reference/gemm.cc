@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose clones are chosen before its runtime is there
 #define TEMPER_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
 #else
 #define TEMPER_CLONES

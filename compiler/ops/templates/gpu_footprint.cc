@@ -19,11 +19,7 @@ constexpr double kUnitThreads = 2048, kUnitGroups = 32, kUnitShared = 96 << 10;
 constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
 constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
 constexpr double kLaunchSeconds = 3e-6;
-constexpr int kNominalUnits = 64;  // where warps are known, and nothing else
-
-double UnitsOf(const GpuTarget& t) {
-  return t.compute_units == 1 && t.warp_width > 1 ? kNominalUnits : t.compute_units;
-}
+constexpr int kUsualUnits = 64;  // where warps are known, and nothing else
 
 double Ratio(double a, double b) { return a / std::max(1.0, b); }
 
@@ -44,8 +40,8 @@ struct Residence {
                   f.shared_bytes > 0 ? shared / f.shared_bytes : kUnitGroups});
     groups_of_unit = std::max(1.0, std::floor(room));
     occupancy = std::min(1.0, groups_of_unit * threads_of_group / kUnitThreads);
-    waves = f.groups / (groups_of_unit * UnitsOf(t));
-    most = std::ceil(f.groups / UnitsOf(t));
+    waves = f.groups / (groups_of_unit * NominalUnits(t));
+    most = std::ceil(f.groups / NominalUnits(t));
     threads = std::min(groups_of_unit, most) * f.group_threads;
   }
 };
@@ -116,10 +112,14 @@ constexpr Derived kDerived[] = {
     {"occupancy", [](const F& f, const T& t) { return Residence(f, t).occupancy; }},
     {"waves", [](const F& f, const T& t) { return Residence(f, t).waves; }},
     // Of the units' time until the last group is done, what the average unit has groups for.
-    {"balance", [](const F& f, const T& t) { return f.groups / (Residence(f, t).most * UnitsOf(t)); }},
+    {"balance", [](const F& f, const T& t) { return f.groups / (Residence(f, t).most * NominalUnits(t)); }},
 };
 
 }  // namespace
+
+int NominalUnits(const GpuTarget& t) {
+  return t.compute_units == 1 && t.warp_width > 1 ? kUsualUnits : t.compute_units;
+}
 
 int64_t WarpThreads(int64_t threads, const GpuTarget& t) { return CeilDiv(threads, t.warp_width) * t.warp_width; }
 

@@ -31,6 +31,8 @@ const FootprintSchema& GpuSchema();
 // What every GPU has for a unit, whatever the target; the most registers that a thread can have.
 inline constexpr int64_t kUnitRegisters = 64 << 10;
 inline constexpr int64_t kThreadRegisters = 255;
+// Units of the target, or a usual number where only its warps are known.
+int NominalUnits(const GpuTarget& t);
 // Threads in whole warps.
 int64_t WarpThreads(int64_t threads, const GpuTarget& t);
 

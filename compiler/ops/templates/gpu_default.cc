@@ -173,7 +173,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.compulsory_bytes = f.memory_traffic = CompulsoryBytes(w);
   f.accumulators = f.vector_lanes;
   f.reduction = f.flops / elements;
-  f.registers = 16 + 2 * f.vector_lanes;
+  f.registers = 12 + 1.25 * f.vector_lanes + 0.25 * each;  // fitted to what ptxas said
   f.in_flight_bytes = f.vector_lanes * static_cast<double>(SizeOf(w.output().dtype));
   return f;
 }

@@ -13,6 +13,7 @@
 #include "compiler/ops/templates/gpu_template.h"
 #include "tests/conformance/configs.h"
 #include "tests/conformance/shapes.h"
+#include "tests/golden.h"
 #include "tests/ir/toy_launches.h"
 #include "tests/templates/check_gpu.h"
 
@@ -235,6 +236,20 @@ TEST(CudaLog, GivesWhatAFunctionUses) {
   EXPECT_EQ(second.registers, 10);
   EXPECT_EQ(second.shared_bytes, 0);
   EXPECT_FALSE(nvrtc::UseOf(log, "a_2").ok());
+}
+
+// Under the generator's version, without the compiler's.
+TEST(CudaText, ToysAreWrittenAsTheyWere) {
+  const Target target = ParseTarget("cuda:sm_80").value();
+  const std::string id = CudaId(target);
+  const auto expect_golden = [&](const std::string& name, const ir::Func& func) {
+    const absl::StatusOr<std::string> text = EmitCudaText({{"k", func}}, target, "cu");
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_TRUE(MatchesGolden(absl::StrCat("// ", id.substr(0, id.find('-')), "\n", *text), "codegen", name));
+  };
+  expect_golden("cuda_reduction", ir::Reduction({}).launch);
+  expect_golden("cuda_transpose", ir::Transpose({}).launch);
+  expect_golden("cuda_matmul", ir::Matmul({.buffers = 2}).launch);
 }
 
 TEST(CudaCompile, RefusesWhatNoGpuHas) {

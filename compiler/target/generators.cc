@@ -141,12 +141,14 @@ absl::StatusOr<Device> MakeOpencl(std::string_view name, std::span<const GivenOp
 struct CudaArch {
   std::string_view name;
   int64_t shared_bytes;
+  int unit_threads = 2048;
 };
 constexpr CudaArch kCudaArchs[] = {
-    {"sm_50", 48 << 10},   {"sm_52", 48 << 10},   {"sm_53", 48 << 10},   {"sm_60", 48 << 10},  {"sm_61", 48 << 10},
-    {"sm_62", 48 << 10},   {"sm_70", 96 << 10},   {"sm_72", 96 << 10},   {"sm_75", 64 << 10},  {"sm_80", 163 << 10},
-    {"sm_86", 99 << 10},   {"sm_87", 163 << 10},  {"sm_88", 163 << 10},  {"sm_89", 99 << 10},  {"sm_90", 227 << 10},
-    {"sm_100", 227 << 10}, {"sm_103", 227 << 10}, {"sm_110", 227 << 10}, {"sm_120", 99 << 10}, {"sm_121", 99 << 10},
+    {"sm_50", 48 << 10},        {"sm_52", 48 << 10},         {"sm_53", 48 << 10},        {"sm_60", 48 << 10},
+    {"sm_61", 48 << 10},        {"sm_62", 48 << 10},         {"sm_70", 96 << 10},        {"sm_72", 96 << 10},
+    {"sm_75", 64 << 10, 1024},  {"sm_80", 163 << 10},        {"sm_86", 99 << 10, 1536},  {"sm_87", 163 << 10, 1536},
+    {"sm_88", 163 << 10, 1536}, {"sm_89", 99 << 10, 1536},   {"sm_90", 227 << 10},       {"sm_100", 227 << 10},
+    {"sm_103", 227 << 10},      {"sm_110", 227 << 10, 1536}, {"sm_120", 99 << 10, 1536}, {"sm_121", 99 << 10, 1536},
 };
 
 // Those with code that runs on them alone ("a"), or on their family ("f").
@@ -174,8 +176,11 @@ absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOpti
     return absl::InvalidArgumentError(Cat({"target 'cuda' needs an architecture such as cuda:sm_90, not '", Shown(arch),
                                            "'; known: ", Join(names, ", ")}));
   }
-  return GpuTarget{
-      .arch = std::string(arch), .shared_bytes = known->shared_bytes, .group_threads = 1024, .warp_width = 32};
+  return GpuTarget{.arch = std::string(arch),
+                   .shared_bytes = known->shared_bytes,
+                   .group_threads = 1024,
+                   .warp_width = 32,
+                   .unit_threads = known->unit_threads};
 }
 
 constexpr GeneratorDef kGenerators[] = {

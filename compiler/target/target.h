@@ -34,6 +34,7 @@ struct GpuTarget {
   int group_threads = 256;          // most threads of a group; no target has more than 1024
   int warp_width = 1;               // threads that run in lock step; 1: nothing is known
   int compute_units = 1;            // run groups beside one another
+  int unit_threads = 2048;          // that a unit has at once, of all its groups; told by `arch`
 
   bool operator==(const GpuTarget&) const = default;
 };

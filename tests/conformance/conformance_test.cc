@@ -18,6 +18,7 @@
 #include "measure_worker/backend.h"
 #include "measure_worker/kernels/program.h"
 #include "measure_worker/sandbox/session.h"
+#include "tests/conformance/configs.h"
 #include "tests/conformance/device_run.h"
 #include "tests/conformance/shapes.h"
 #include "tests/graph/builder.h"
@@ -44,7 +45,7 @@ constexpr Skip kSkips[] = {
 constexpr std::string_view kMayBeMissing = "cuda";
 
 constexpr size_t kShapesOfATemplate = 3;
-constexpr size_t kConfigs = 10;
+constexpr size_t kConfigs = 10;  // for each shape
 constexpr uint64_t kSeed = 20;
 constexpr char kAdd[] = "(f32[37,19], f32[37,19]) add(0,1) -> f32[37,19]; anchor=0";
 constexpr char kSub[] = "(f32[37,19], f32[37,19]) sub(0,1) -> f32[37,19]; anchor=0";
@@ -121,7 +122,8 @@ class ConformanceTest : public ::testing::TestWithParam<std::string> {
       ASSERT_NE(def, nullptr);
       const Workload w = Parse(shape.workload);
       if (!def->matches(w, target_)) continue;
-      f(*def, w, DrawConfigs(*def, w, kConfigs));
+      const conformance::Draw draw(kShapesOfATemplate * kConfigs);
+      f(*def, w, DrawConfigs(*def, w, (draw.configs + kShapesOfATemplate - 1) / kShapesOfATemplate));
       if (HasFatalFailure()) return;
     }
   }
@@ -253,6 +255,7 @@ TEST_P(ConformanceTest, EveryTemplateIsBuiltVerifiedAndTimed) {
 TEST_P(ConformanceTest, KernelsAreRight) {
   const std::unique_ptr<Device> device = Open();
   CodeCache code(*device);
+  std::map<std::string, int> right;  // by template
   ForEachShape([&](const TemplateDef& def, const Workload& w, const std::vector<Config>& configs) {
     const std::vector<NDArray> inputs = conformance::DrawInputs(w, kSeed);
     const NDArray want = ToPhysical(RunReference(w, inputs).value(), w.output().perm);
@@ -261,9 +264,12 @@ TEST_P(ConformanceTest, KernelsAreRight) {
       const Kernel kernel = BuildKernel(w, def.name, config, target_).value();
       const absl::StatusOr<NDArray> got = conformance::RunOnDevice(*device, code, w, kernel, inputs);
       ASSERT_TRUE(got.ok()) << Text(config) << ": " << got.status();
-      EXPECT_LE(RelativeError(*got, want), bound) << Text(config);
+      const double error = RelativeError(*got, want);
+      EXPECT_LE(error, bound) << Text(config);
+      right[std::string(def.name)] += error <= bound ? 1 : 0;
     }
   });
+  for (const auto& [name, count] : right) RecordProperty(name, count);
 }
 
 TEST_P(ConformanceTest, RefusesWhatItMust) {

@@ -47,6 +47,26 @@ TEST(GpuGemm, AnySizes) {
   }
 }
 
+// In every number of parts, whose last may be short, with results that vectors can not add up and with such as they
+// can.
+TEST(GpuGemm, SplitReductions) {
+  const Target t = ParseTarget("cuda:sm_80").value();
+  uint64_t seed = 1;
+  for (const std::string& text :
+       {MatmulText(0, 5, 12, 126, true, false, false), MatmulText(2, 7, 9, 127, false, true, true),
+        std::string("(f32[2,3,8,62], f32[2,3,62,8]) matmul(0,1) -> f32[2,3,8,8]@0213; anchor=0")}) {
+    const Workload w = Parse(text);
+    const std::vector<Config> all = FindTemplate("gpu.gemm")->space(w, t).Enumerate(4096, seed);
+    for (const int64_t split : {2, 4, 8, 16}) {
+      const auto config = std::ranges::find_if(all, [&](const Config& c) { return c["split"] == split; });
+      ASSERT_NE(config, all.end()) << split;
+      ASSERT_NO_FATAL_FAILURE(CheckOnGpu(w, "gpu.gemm", *config, t, seed++));
+      const Kernel kernel = BuildKernel(w, "gpu.gemm", *config, t).value();
+      EXPECT_EQ(ir::LaunchesOf(kernel.main).value().size(), 2u);
+    }
+  }
+}
+
 // However small, long or prime, and on whatever a GPU is.
 TEST(GpuGemm, ThereIsAConfigForEverySize) {
   const int64_t sizes[][4] = {{0, 1, 1, 1},          {0, 1, 1000, 4096}, {0, 4096, 1, 4096}, {0, 997, 991, 983},
@@ -81,6 +101,17 @@ TEST(GpuGemm, TheDefaultOfALargeProductIsALargeTile) {
   EXPECT_GE(choice.config["tm"] * choice.config["tn"], 16) << Text(choice.config);
   EXPECT_GE(choice.config["tm"] * choice.config["ty"] * choice.config["tn"] * choice.config["tx"], 64 * 64)
       << Text(choice.config);
+}
+
+TEST(GpuGemm, TheDefaultSplitsAReductionWhereTilesAreTooFew) {
+  const Target t = ParseTarget("cuda -arch=sm_80 -local=49152 -wg=1024 -warp=32 -units=108").value();
+  const auto split = [&](int64_t m, int64_t n, int64_t k) {
+    return DefaultChoice(Parse(MatmulText(0, m, n, k, true, false, false)), t, 1 << 16).value().config["split"];
+  };
+  EXPECT_GE(split(64, 64, 16384), 8);
+  EXPECT_GE(split(128, 512, 4096), 2);
+  EXPECT_EQ(split(4096, 4096, 4096), 1);
+  EXPECT_EQ(split(64, 64, 64), 1) << "a second launch takes longer";
 }
 
 }  // namespace

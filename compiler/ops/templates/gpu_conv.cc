@@ -56,7 +56,7 @@ bool Matches(const Workload& w) {
 
 GpuTemplate GpuConv() {
   return {"gpu.conv",
-          1,
+          2,
           Matches,
           [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, ViewOf(w), c, t); },

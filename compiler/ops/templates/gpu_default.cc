@@ -99,7 +99,9 @@ Together WithRegisters(Schedule& s, const Together& stages) {
   return result;
 }
 
-void ScheduleLaunch(Schedule& s, const Together& launch, const Config& c) {
+}  // namespace
+
+void ScheduleElements(Schedule& s, const Together& launch, const Share& share) {
   const Together stages = WithRegisters(s, launch);
   if (!s.status().ok()) return;
   const std::string& last = stages.back();
@@ -109,14 +111,14 @@ void ScheduleLaunch(Schedule& s, const Together& launch, const Config& c) {
   if (one) loops.push_back(s.AddLoop(last));
 
   const int64_t lanes =
-      block->buffer->shape.empty() || block->buffer->shape.back() % c["vector"] != 0 ? 1 : c["vector"];
+      block->buffer->shape.empty() || block->buffer->shape.back() % share.vector != 0 ? 1 : share.vector;
   Loop lane;
   bool vector = lanes > 1;
   if (lanes > 1) {
     std::tie(loops.back(), lane) = s.Split(loops.back(), lanes);
     for (const std::string& stage : stages) vector = vector && RunsAlongMemory(BlockNamed(s.func(), stage));
   }
-  const Dealt dealt = Deal(s, FuseAll(s, loops), one ? 1 : c["threads"], one ? 1 : c["each"]);
+  const Dealt dealt = Deal(s, FuseAll(s, loops), one ? 1 : share.threads, one ? 1 : share.each);
   for (size_t i = stages.size() - 1; i-- > 0;) {
     s.SetScope(stages[i], ir::Scope::kRegister);
     s.ComputeAt(stages[i], dealt.innermost());
@@ -128,10 +130,14 @@ void ScheduleLaunch(Schedule& s, const Together& launch, const Config& c) {
   }
 }
 
+namespace {
+
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildStages(w));
   Schedule s(std::move(func));
-  for (const Together& launch : ShareLaunches(s.func(), s.Blocks())) ScheduleLaunch(s, launch, c);
+  for (const Together& launch : ShareLaunches(s.func(), s.Blocks())) {
+    ScheduleElements(s, launch, {c["threads"], c["each"], c["vector"]});
+  }
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, LowerSchedule(s));
   kernel.packs.resize(w.inputs.size());
@@ -167,7 +173,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.compulsory_bytes = f.memory_traffic = CompulsoryBytes(w);
   f.accumulators = f.vector_lanes;
   f.reduction = f.flops / elements;
-  f.registers = 16 + 2 * f.vector_lanes;
+  f.registers = 12 + 1.25 * f.vector_lanes + 0.25 * each;  // fitted to what ptxas said
   f.in_flight_bytes = f.vector_lanes * static_cast<double>(SizeOf(w.output().dtype));
   return f;
 }

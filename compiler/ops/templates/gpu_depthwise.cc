@@ -16,6 +16,7 @@ using ir::Expr;
 
 constexpr int64_t kMostTaps = 1024;  // multiply-adds of a thread's unrolled code
 constexpr int64_t kUnrolledTaps = 49;
+constexpr int64_t kBesideOutputs = 36;  // registers
 
 // What a workload and a config mean.
 struct Tile {
@@ -147,13 +148,17 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
     const int64_t outputs = Tile(s, c).outputs();
     return outputs == 1 || (outputs <= 64 && outputs * s.kh * s.kw <= kMostTaps);
   });
+  space.Require("registers", [s](const Config& c) {
+    const Tile tile(s, c);
+    return tile.outputs() == 1 || tile.outputs() + kBesideOutputs <= MostRegisters(tile.threads);
+  });
   space.Require("a group has more threads than there is work", [s, least = GroupThreads(t).front()](const Config& c) {
     return c["threads"] == least || c["threads"] < 2 * Tile(s, c).units(s);
   });
   return space;
 }
 
-GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
+GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
   const Conv2dShape s(w);
   const Tile tile(s, c);
   const double units = static_cast<double>(tile.units(s)), taps = static_cast<double>(s.kh * s.kw);
@@ -171,7 +176,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.vector_lanes = static_cast<double>(tile.lanes);
   f.accumulators = static_cast<double>(tile.outputs());
   f.reduction = taps;
-  f.registers = 24 + f.accumulators + 2 * f.vector_lanes + static_cast<double>(tile.columns.reach());
+  f.registers = GivenRegisters(28 + 1.1 * f.accumulators, tile.threads, t);  // fitted to what ptxas said
   f.in_flight_bytes = kElementBytes * std::min(16.0, window);
   return f;
 }

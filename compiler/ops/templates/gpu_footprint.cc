@@ -15,15 +15,11 @@ constexpr double kArithmeticInFlight = 512;  // multiply-adds that keep them bus
 constexpr double kMemoryBytesPerCycle = 14;
 constexpr double kMemoryInFlight = 7000;  // bytes
 constexpr double kSharedBytesPerCycle = 128;
-constexpr double kUnitThreads = 2048, kUnitGroups = 32, kUnitShared = 96 << 10;
+constexpr double kUnitGroups = 32, kUnitShared = 96 << 10;
 constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
 constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
 constexpr double kLaunchSeconds = 3e-6;
-constexpr int kNominalUnits = 64;  // where warps are known, and nothing else
-
-double UnitsOf(const GpuTarget& t) {
-  return t.compute_units == 1 && t.warp_width > 1 ? kNominalUnits : t.compute_units;
-}
+constexpr int kUsualUnits = 64;  // where warps are known, and nothing else
 
 double Ratio(double a, double b) { return a / std::max(1.0, b); }
 
@@ -39,13 +35,13 @@ struct Residence {
     const double threads_of_group = static_cast<double>(WarpThreads(static_cast<int64_t>(f.group_threads), t));
     const double shared = std::max(kUnitShared, static_cast<double>(t.shared_bytes));
     const double room =
-        std::min({kUnitGroups, kUnitThreads / threads_of_group,
+        std::min({kUnitGroups, t.unit_threads / threads_of_group,
                   static_cast<double>(kUnitRegisters) / (threads_of_group * std::max(16.0, f.registers)),
                   f.shared_bytes > 0 ? shared / f.shared_bytes : kUnitGroups});
     groups_of_unit = std::max(1.0, std::floor(room));
-    occupancy = std::min(1.0, groups_of_unit * threads_of_group / kUnitThreads);
-    waves = f.groups / (groups_of_unit * UnitsOf(t));
-    most = std::ceil(f.groups / UnitsOf(t));
+    occupancy = std::min(1.0, groups_of_unit * threads_of_group / t.unit_threads);
+    waves = f.groups / (groups_of_unit * NominalUnits(t));
+    most = std::ceil(f.groups / NominalUnits(t));
     threads = std::min(groups_of_unit, most) * f.group_threads;
   }
 };
@@ -116,10 +112,27 @@ constexpr Derived kDerived[] = {
     {"occupancy", [](const F& f, const T& t) { return Residence(f, t).occupancy; }},
     {"waves", [](const F& f, const T& t) { return Residence(f, t).waves; }},
     // Of the units' time until the last group is done, what the average unit has groups for.
-    {"balance", [](const F& f, const T& t) { return f.groups / (Residence(f, t).most * UnitsOf(t)); }},
+    {"balance", [](const F& f, const T& t) { return f.groups / (Residence(f, t).most * NominalUnits(t)); }},
 };
 
 }  // namespace
+
+int NominalUnits(const GpuTarget& t) {
+  return t.compute_units == 1 && t.warp_width > 1 ? kUsualUnits : t.compute_units;
+}
+
+int64_t MostRegisters(int64_t threads) {
+  constexpr int64_t kOfThread = 255, kAtOnce = 8;
+  return std::min(kOfThread, kUnitRegisters / threads / kAtOnce * kAtOnce);
+}
+
+double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t) {
+  constexpr double kLittle = 30, kMostUnasked = 60;
+  const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
+  const double free = static_cast<double>(kUnitRegisters / there);
+  if (wanted > kLittle) wanted = std::max(wanted, std::min(free, kMostUnasked));
+  return std::min(std::round(wanted), static_cast<double>(MostRegisters(threads)));
+}
 
 int64_t WarpThreads(int64_t threads, const GpuTarget& t) { return CeilDiv(threads, t.warp_width) * t.warp_width; }
 

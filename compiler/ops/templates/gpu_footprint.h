@@ -19,18 +19,24 @@ struct GpuFootprint {
   double launches = 1;
   double accumulators = 1;      // results of a thread that do not wait for each other
   double reduction = 1;         // steps of the loop that makes them
-  double registers = 16;        // of 32 bits, of a thread; an estimate
+  double registers = 16;        // of 32 bits, of a thread; what ptxas should say
   double shared_bytes = 0;      // of a group
   double shared_traffic = 0;    // bytes that threads ask of shared memory over the whole kernel
   double barriers = 0;          // that a group comes to
   double in_flight_bytes = 16;  // that a thread asks of memory before it waits
 };
-inline constexpr int kGpuFeatureVersion = 1;  // of GpuSchema
+inline constexpr int kGpuFeatureVersion = 2;  // of GpuSchema
 const FootprintSchema& GpuSchema();
 
-// What every GPU has for a unit, whatever the target; the most registers that a thread can have.
+// What every GPU has for a unit, whatever the target.
 inline constexpr int64_t kUnitRegisters = 64 << 10;
-inline constexpr int64_t kThreadRegisters = 255;
+// The most that a thread can have, of a group of so many threads.
+int64_t MostRegisters(int64_t threads);
+// What ptxas gives a thread where code has use for `wanted`: where that is more than a little, it gives as many as keep
+// no group away that the unit has room for.
+double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t);
+// Units of the target, or a usual number where only its warps are known.
+int NominalUnits(const GpuTarget& t);
 // Threads in whole warps.
 int64_t WarpThreads(int64_t threads, const GpuTarget& t);
 

@@ -18,6 +18,10 @@ using ir::ForKind;
 constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 constexpr int64_t kFewestThreads = 32;
 constexpr int64_t kLanes = 4;  // floats of the widest access
+constexpr int64_t kShortestStep = 4;
+constexpr int64_t kMostSplits = 16;
+constexpr int64_t kGroupsOfUnit = 8;  // beside one another; with so many a unit, nothing is gained by more
+constexpr int64_t kSumThreads = 64;   // of a group that adds up
 
 int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
@@ -50,9 +54,12 @@ Run RunOf(const std::function<Expr(const Expr& outer, const Expr& k)>& at, int64
 
 // What a config means for the view.
 struct Tile {
-  int64_t ty, tx, tm, tn, bk, vec, stages;
+  int64_t ty, tx, tm, tn, bk, vec, stages, split;
   int64_t fm, fn;  // of a thread's rows and columns, those that are neighbours
-  int64_t bm, bn, threads, row_tiles, column_tiles, steps;
+  int64_t bm, bn, threads, row_tiles, column_tiles;
+  int64_t steps;   // of one of the parts that the reduction is split into
+  int64_t slices;  // of the result: parts of each product of the batch
+  bool windows;    // rows of A overlap
   explicit Tile(const GemmView& v, const Config& c)
       : ty(c["ty"]),
         tx(c["tx"]),
@@ -61,6 +68,7 @@ struct Tile {
         bk(c["bk"]),
         vec(c["vec"]),
         stages(c["stages"]),
+        split(c["split"]),
         fm(Lanes(tm)),
         fn(Lanes(tn)),
         bm(ty * tm),
@@ -68,7 +76,12 @@ struct Tile {
         threads(ty * tx),
         row_tiles(CeilDiv(v.rows, bm)),
         column_tiles(CeilDiv(v.columns, bn)),
-        steps(CeilDiv(ReductionLength(v), bk)) {}
+        steps(CeilDiv(CeilDiv(ReductionLength(v), bk), split)),
+        slices(v.batch * split),
+        windows(v.reduction.size() > 1) {}
+
+  int64_t groups() const { return slices * row_tiles * column_tiles; }
+  int64_t padded_length() const { return split * steps * bk; }
 
   int64_t shared_bytes() const {
     const auto aligned = [](int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; };
@@ -76,7 +89,16 @@ struct Tile {
   }
   // Elements that a thread brings in a step.
   int64_t fetched() const { return CeilDiv(bm * bk, threads) + CeilDiv(bn * bk, threads); }
-  int64_t registers() const { return tm * tn + tm + tn + std::max(fetched(), 2 * vec) + 24; }
+  // That a thread can not do without: its results, what it multiplies, and what comes meanwhile for the next step.
+  // Where rows of A are windows, it has to find more of its way.
+  int64_t held() const { return tm * tn + tm + tn + (stages - 1) * fetched() + (windows ? 21 : 17); }
+  // Fitted to what ptxas said of hundreds of configs: it loads ahead where it can.
+  double registers(const GpuTarget& t) const {
+    const double next = static_cast<double>((stages - 1) * fetched());
+    const double ahead = windows ? 0.4 * static_cast<double>(fetched()) + 1.2 * next : 0.5 * next;
+    return GivenRegisters(26 + 1.2 * static_cast<double>(tm * tn) + 0.3 * static_cast<double>(tm + tn) + ahead, threads,
+                          t);
+  }
 };
 
 // An operand's way to the threads that multiply it.
@@ -123,7 +145,7 @@ Run RunOfB(const Workload& w, const GemmView& v) {
 }
 
 Shape PackedShape(const GemmView& v, const Tile& tile) {
-  return {v.b_batched ? v.batch : 1, tile.steps * tile.bk, tile.column_tiles * tile.bn};
+  return {v.b_batched ? v.batch : 1, tile.padded_length(), tile.column_tiles * tile.bn};
 }
 
 Expr PackedElement(const GemmView& v, const ir::Tensor& b, const std::vector<Expr>& index) {
@@ -133,26 +155,29 @@ Expr PackedElement(const GemmView& v, const ir::Tensor& b, const std::vector<Exp
 
 // The stages that bring an operand: NAME_fetch in registers, by thread; NAME_shared, by step of the reduction and row
 // or column; NAME_part, what a thread multiplies, by thread and run. `element` takes the batch, row or column and step.
+// The slices are those of a batch of `batch`.
 ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles,
                  int64_t threads, int64_t each,
                  const std::function<Expr(const Expr& batch, const Expr& outer, const Expr& k)>& element) {
+  const int64_t slices = batch * tile.split;
   const int64_t of_step = tile.threads * s.lanes, along = s.run.along_reduction ? tile.bk : s.size;
-  const Shape by_thread = {batch, tiles, tile.steps, CeilDiv(s.size * tile.bk, of_step), tile.threads, s.lanes};
+  const Shape by_thread = {slices, tiles, tile.steps, CeilDiv(s.size * tile.bk, of_step), tile.threads, s.lanes};
   const ir::Buffer fetch = b.Compute(s.name + "_fetch", kElement, by_thread, [&](const std::vector<Expr>& i) {
     const Expr flat = (i[3] * Expr(tile.threads) + i[4]) * Expr(s.lanes) + i[5];
     const Expr slow = flat / Expr(along), fast = flat % Expr(along);
-    return element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? slow : fast),
-                   i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : slow));
+    const Expr step = i[0] % Expr(tile.split) * Expr(tile.steps) + i[2];
+    return element(i[0] / Expr(tile.split), i[1] * Expr(s.size) + (s.run.along_reduction ? slow : fast),
+                   step * Expr(tile.bk) + (s.run.along_reduction ? fast : slow));
   });
   const ir::Buffer shared = b.Compute(
-      s.name + "_shared", kElement, {batch, tiles, tile.steps, tile.bk, s.size}, [&](const std::vector<Expr>& i) {
+      s.name + "_shared", kElement, {slices, tiles, tile.steps, tile.bk, s.size}, [&](const std::vector<Expr>& i) {
         const Expr flat = s.run.along_reduction ? i[4] * Expr(tile.bk) + i[3] : i[3] * Expr(s.size) + i[4];
         return ir::Load(fetch, {i[0], i[1], i[2], flat / Expr(of_step), flat / Expr(s.lanes) % Expr(tile.threads),
                                 flat % Expr(s.lanes)});
       });
   const int64_t lanes = Lanes(each);
   return b.Compute(
-      s.name + "_part", kElement, {batch, tiles, tile.steps, tile.bk, each / lanes, threads, lanes},
+      s.name + "_part", kElement, {slices, tiles, tile.steps, tile.bk, each / lanes, threads, lanes},
       [&](const std::vector<Expr>& i) {
         return ir::Load(shared, {i[0], i[1], i[2], i[3], (i[4] * Expr(threads) + i[5]) * Expr(lanes) + i[6]});
       });
@@ -184,8 +209,41 @@ std::vector<Expr> Inside(const Staged& s, const Tile& tile, const Expr& outer, i
   std::vector<Expr> inside;
   const int64_t outer_lanes = s.run.along_reduction ? 1 : s.lanes, k_lanes = s.run.along_reduction ? s.lanes : 1;
   if (tiles * s.size != outers) inside.push_back(Below(outer, outers, outer_lanes));
-  if (tile.steps * tile.bk != length) inside.push_back(Below(k, length, k_lanes));
+  if (tile.padded_length() != length) inside.push_back(Below(k, length, k_lanes));
   return inside;
+}
+
+// The accumulator that stands for an element of a slice of the result.
+Expr AccumulatorOf(const ir::Buffer& acc, const Tile& tile, const Expr& slice, const Expr& row, const Expr& column) {
+  const auto digits = [](const Expr& at, int64_t block, int64_t threads, int64_t run) {
+    const Expr in = at % Expr(block);
+    return std::vector<Expr>{at / Expr(block), in / Expr(threads * run), in / Expr(run) % Expr(threads),
+                             in % Expr(run)};
+  };
+  const std::vector<Expr> r = digits(row, tile.bm, tile.ty, tile.fm), c = digits(column, tile.bn, tile.tx, tile.fn);
+  return ir::Load(acc, {slice, r[0], c[0], r[1], r[2], r[3], c[1], c[2], c[3]});
+}
+
+using Element = std::function<Expr(const Expr& batch, const Expr& row, const Expr& column)>;
+
+// Elements of the product. Where the reduction is split, the first launch makes the slices, "partial", in memory; who
+// asks for an element in the second one adds up its slices, "total".
+Element Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& tile, const ir::Buffer& acc) {
+  if (tile.split == 1) {
+    return [&tile, acc](const Expr& batch, const Expr& row, const Expr& column) {
+      return AccumulatorOf(acc, tile, batch, row, column);
+    };
+  }
+  const ir::Buffer partial =
+      b.Compute("partial", kElement, {tile.slices, v.rows, v.columns},
+                [&](const std::vector<Expr>& i) { return AccumulatorOf(acc, tile, i[0], i[1], i[2]); });
+  const ir::Buffer total = b.Reduce("total", kElement, {v.batch, v.rows, v.columns}, {tile.split}, ir::Combiner::kSum,
+                                    [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                      return ir::Load(partial, {i[0] * Expr(tile.split) + r[0], i[1], i[2]});
+                                    });
+  return [total](const Expr& batch, const Expr& row, const Expr& column) {
+    return ir::Load(total, {batch, row, column});
+  };
 }
 
 absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
@@ -211,14 +269,16 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
 
   const ir::Buffer acc =
       b.Reduce("acc", kElement,
-               {v.batch, tile.row_tiles, tile.column_tiles, tile.tm / tile.fm, tile.ty, tile.fm, tile.tn / tile.fn,
+               {tile.slices, tile.row_tiles, tile.column_tiles, tile.tm / tile.fm, tile.ty, tile.fm, tile.tn / tile.fn,
                 tile.tx, tile.fn},
                {tile.steps, tile.bk}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 const Expr slice_b = v.b_batched ? i[0] : i[0] % Expr(tile.split);
                  return ir::Load(a, {i[0], i[1], r[0], r[1], i[3], i[4], i[5]}) *
-                        ir::Load(part_b, {v.b_batched ? i[0] : Expr(0), i[2], r[0], r[1], i[6], i[7], i[8]});
+                        ir::Load(part_b, {slice_b, i[2], r[0], r[1], i[6], i[7], i[8]});
                });
+  const Element product = Product(b, v, tile, acc);
 
-  // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
+  // The epilogue reads the anchor at the very element that is being written.
   Expr current;
   program.SetResult(
       w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
@@ -231,13 +291,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
       Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
       axis = axis + index[d] * Expr(v.out_dims[d].stride);
     }
-    const auto digits = [](const Expr& at, int64_t block, int64_t threads, int64_t run) {
-      const Expr in = at % Expr(block);
-      return std::vector<Expr>{at / Expr(block), in / Expr(threads * run), in / Expr(run) % Expr(threads),
-                               in % Expr(run)};
-    };
-    const std::vector<Expr> r = digits(row, tile.bm, tile.ty, tile.fm), c = digits(column, tile.bn, tile.tx, tile.fn);
-    current = ir::Load(acc, {batch, r[0], c[0], r[1], r[2], r[3], c[1], c[2], c[3]});
+    current = product(batch, row, column);
     return program.result()(v.out_index(batch, row, column));
   }));
   return b.Finish();
@@ -285,22 +339,20 @@ void SchedulePart(Schedule& s, const std::string& name, const Loop& under) {
   s.Vectorize(part.back());
 }
 
-// The loops of the result: groups, then threads, then what each thread stores.
-struct OutLoops {
-  Loop group;  // innermost
-  std::vector<Loop> unrolled;
-  Loop lane;
-};
-
-OutLoops ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
-  const std::vector<Loop> loops = s.Loops("out");
+// A block that takes the accumulators: groups, then threads, then what each thread stores. Returns the innermost loop
+// of groups.
+Loop ScheduleStore(Schedule& s, const std::string& block, const std::vector<GemmAxis>& axes, int64_t columns,
+                   const Tile& tile) {
+  const std::vector<Loop> loops = s.Loops(block);
+  if (!s.status().ok()) return nullptr;
+  const bool wide =
+      axes.back() == GemmAxis::kColumn && columns % tile.fn == 0 && RunsAlongMemory(BlockNamed(s.func(), block));
   std::vector<Loop> batches;
   Loop row, column;
-  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
-    const GemmAxis axis = v.out_dims[d].axis;
-    if (axis == GemmAxis::kBatch) batches.push_back(loops[d]);
-    if (axis == GemmAxis::kRow) row = loops[d];
-    if (axis == GemmAxis::kColumn) column = loops[d];
+  for (size_t d = 0; d < axes.size() && d < loops.size(); ++d) {
+    if (axes[d] == GemmAxis::kBatch) batches.push_back(loops[d]);
+    if (axes[d] == GemmAxis::kRow) row = loops[d];
+    if (axes[d] == GemmAxis::kColumn) column = loops[d];
   }
   // The innermost parts are cut off first: where they divide, no condition depends on them.
   const auto cut = [&](const Loop& loop, int64_t each, int64_t threads, int64_t run) {
@@ -318,19 +370,33 @@ OutLoops ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
   s.Bind(r[0], ForKind::kGroupX);
   s.Bind(r[2], ForKind::kThreadY);
   s.Bind(c[2], ForKind::kThreadX);
-  return {r[0], {r[1], r[3], c[1]}, c[3]};
+  for (const Loop& loop : {r[1], r[3], c[1]}) s.Unroll(loop);
+  if (wide) {
+    s.Vectorize(c[3]);
+  } else {
+    s.Unroll(c[3]);
+  }
+  return r[0];
 }
 
-absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Plan& p) {
+absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Plan& p, const GpuTarget& t) {
   const Tile& tile = p.tile;
   Schedule s(std::move(func));
-  const bool wide_store = s.status().ok() && v.out_dims.back().axis == GemmAxis::kColumn && v.columns % tile.fn == 0 &&
-                          RunsAlongMemory(BlockNamed(s.func(), "out"));
-  const OutLoops out = ScheduleOut(s, v, tile);
+  std::vector<GemmAxis> axes;
+  for (const GemmView::Dim& dim : v.out_dims) axes.push_back(dim.axis);
+  Loop group;
+  if (tile.split == 1) {
+    group = ScheduleStore(s, "out", axes, v.columns, tile);
+  } else {
+    group = ScheduleStore(s, "partial", {GemmAxis::kBatch, GemmAxis::kRow, GemmAxis::kColumn}, v.columns, tile);
+    const bool lanes = axes.back() == GemmAxis::kColumn && v.columns % kLanes == 0;
+    ScheduleElements(s, {"total", "out"},
+                     {.threads = std::min<int64_t>(kSumThreads, t.group_threads), .vector = lanes ? kLanes : 1});
+  }
 
   for (const char* stage : {"a_fetch", "a_part", "b_fetch", "b_part", "acc"}) s.SetScope(stage, ir::Scope::kRegister);
   for (const char* stage : {"a_shared", "b_shared"}) s.SetScope(stage, ir::Scope::kShared);
-  s.ComputeAt("acc", out.group);
+  s.ComputeAt("acc", group);
   if (!s.status().ok()) return s.status();
   const std::vector<Loop> acc = Innermost(s.Loops("acc"), 8);
   const Loop turn_y = acc[0], ty = acc[1], run_y = acc[2], turn_x = acc[3], tx = acc[4], run_x = acc[5];
@@ -350,14 +416,19 @@ absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Pl
     s.DoubleBuffer("b_shared", step);
     s.DoubleBuffer("a_shared", step);
   }
-
-  for (const Loop& loop : out.unrolled) s.Unroll(loop);
-  if (wide_store) {
-    s.Vectorize(out.lane);
-  } else {
-    s.Unroll(out.lane);
-  }
   return LowerSchedule(s);
+}
+
+// The most groups that a split reduction makes.
+int64_t MostSplitGroups(const GpuTarget& t) { return kGroupsOfUnit * NominalUnits(t); }
+
+std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t) {
+  constexpr int64_t kLargeTile = 128;
+  const int64_t tiles = v.batch * CeilDiv(v.rows, kLargeTile) * CeilDiv(v.columns, kLargeTile);
+  const int64_t most = std::min({kMostSplits, CeilDiv(ReductionLength(v), kShortestStep), MostSplitGroups(t) / tiles});
+  std::vector<int64_t> splits = {1};
+  for (int64_t n = 2; n <= most; n *= 2) splits.push_back(n);
+  return splits;
 }
 
 }  // namespace
@@ -373,9 +444,10 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
             fewest == kFewestThreads ? std::vector<int64_t>{4, 8, 16, 32, 64} : std::vector<int64_t>{1, 2, 4, 8, 16});
   space.Add("tm", {1, 2, 4, 8});
   space.Add("tn", {1, 2, 4, 8});
-  space.Add("bk", {4, 8, 16, 32});
+  space.Add("bk", {kShortestStep, 8, 16, 32});
   space.Add("vec", {1, 2, 4});
   space.Add("stages", {1, 2});
+  space.Add("split", SplitsOf(v, t));
   space.Require("threads of a group", [fewest, most = t.group_threads](const Config& c) {
     const int64_t n = c["ty"] * c["tx"];
     return fewest <= n && n <= most;
@@ -386,10 +458,19 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
                   return least || (c["ty"] * c["tm"] < 2 * rows && c["tx"] * c["tn"] < 2 * columns);
                 });
   space.Require("a step is much longer than the reduction",
-                [k = ReductionLength(v)](const Config& c) { return c["bk"] == 4 || c["bk"] < 2 * k; });
+                [k = ReductionLength(v)](const Config& c) { return c["bk"] == kShortestStep || c["bk"] < 2 * k; });
   space.Require("one step has no next one", [v](const Config& c) { return c["stages"] == 1 || Tile(v, c).steps > 1; });
-  space.Require("too many groups along an axis",
-                [v](const Config& c) { return Tile(v, c).column_tiles <= kMostOfAxis; });
+  space.Require("too many groups along an axis", [v](const Config& c) {
+    const Tile tile(v, c);
+    return tile.column_tiles <= kMostOfAxis && tile.slices <= kMostOfAxis;
+  });
+  space.Require("a part of the reduction has no step", [v](const Config& c) {
+    const Tile tile(v, c);
+    return (tile.split - 1) * tile.steps * tile.bk < ReductionLength(v);
+  });
+  space.Require(
+      "there are groups enough without more parts of the reduction",
+      [v, most = MostSplitGroups(t)](const Config& c) { return c["split"] == 1 || Tile(v, c).groups() <= most; });
   space.Require("no operand has vectors as wide", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
     const Tile tile(v, c);
     return tile.vec == 1 || FetchLanes(a, tile.bm, tile) > 1 || FetchLanes(b, tile.bn, tile) > 1;
@@ -398,16 +479,16 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
                 [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
   space.Require("registers", [v](const Config& c) {
     const Tile tile(v, c);
-    return tile.registers() <= kThreadRegisters && tile.registers() * tile.threads <= kUnitRegisters;
+    return tile.held() <= MostRegisters(tile.threads);
   });
   return space;
 }
 
-absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const Config& c, const GpuTarget&) {
+absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
   const Plan p = PlanOf(w, v, c);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(std::move(func), v, p));
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(std::move(func), v, p, t));
   kernel.packs.resize(w.inputs.size());
   if (p.packed) {
     TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input], BuildPack(
@@ -420,9 +501,9 @@ absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const 
   return kernel;
 }
 
-GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget&) {
+GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
   const Tile tile(v, c);
-  const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);
+  const double groups = static_cast<double>(tile.groups());
   const double threads = static_cast<double>(tile.threads), k = static_cast<double>(tile.steps * tile.bk);
   const double elements = static_cast<double>(v.batch * v.rows * v.columns);
   GpuFootprint f;
@@ -433,12 +514,16 @@ GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config
   constexpr double kCacheSpeed = 3;
   const double asked = kElementBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
   f.memory_traffic = f.compulsory_bytes + std::max(0.0, asked - f.compulsory_bytes) / kCacheSpeed;
+  if (tile.split > 1) {
+    f.launches = 2;
+    f.memory_traffic += 2 * kElementBytes * elements * static_cast<double>(tile.split);  // written and read
+  }
   f.vector_lanes = static_cast<double>(tile.vec);
   f.group_threads = threads;
   f.groups = groups;
   f.accumulators = static_cast<double>(tile.tm * tile.tn);
   f.reduction = k;
-  f.registers = static_cast<double>(tile.registers());
+  f.registers = tile.registers(t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   // Threads of a row read the same part of A, at once.
   f.shared_traffic = kElementBytes * groups * threads * k *
@@ -452,7 +537,7 @@ GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config
 GpuTemplate GpuGemm() {
   return {
       "gpu.gemm",
-      1,
+      2,
       [](const Workload& w) { return IsMatmul(w) && GpuGemmFits(MatmulView(w)); },
       [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, MatmulView(w), t); },
       [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, MatmulView(w), c, t); },

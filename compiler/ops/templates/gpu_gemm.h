@@ -4,6 +4,9 @@
 // none, and multiply from there. Only what is stored at the end asks whether it is inside. With two stages the next
 // step's elements are on their way while this one's are multiplied.
 //
+// Where tiles are too few for the device, the reduction is split into parts, each with groups of its own: they leave
+// slices of the result in memory, and a second launch adds them up.
+//
 // A thread's rows are tm / fm runs of fm, a run of each thread in turn, and its columns likewise: neighbouring threads
 // read neighbouring banks and write neighbouring elements. Constant B is packed when the package is made, zeros past
 // its end.

@@ -204,6 +204,18 @@ int64_t SharedBytes(const Workload& w, const Rows& rows, const Choice& c) {
   return total;
 }
 
+// Fitted to what ptxas said: it loads ahead what a long tree's last step adds up, and of more than a few steps what
+// several reductions read, unless it is kept.
+double Registers(const Workload& w, const Rows& rows, const Choice& c) {
+  constexpr int64_t kFewSteps = 3, kMostAhead = 22, kLongTree = 16;
+  const int64_t steps = CeilDiv(rows.length, c.lanes);
+  int64_t last = c.lanes;
+  while (last > c.radix) last = CeilDiv(last, c.radix);
+  const bool ahead = rows.reductions > 1 && !c.keep && steps > kFewSteps;
+  return static_cast<double>(10 + 5 * rows.reductions + 2 * (std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0) +
+                             (ahead ? 2 * std::min(steps, kMostAhead) : 0));
+}
+
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   const Rows rows = *RowsOf(w);
   ConfigSpace space;
@@ -246,7 +258,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   // Few lanes of a row leave most of what comes with it to other accesses.
   f.coalescing = std::min(1.0, std::max(lanes, 4.0) * element / 32);
   f.reduction = std::ceil(length / lanes);
-  f.registers = 24;
+  f.registers = Registers(w, rows, choice);
   f.shared_bytes = static_cast<double>(SharedBytes(w, rows, choice));
   f.shared_traffic = f.groups * f.group_threads * element * 4 * static_cast<double>(rows.reductions);
   if (choice.keep) f.shared_traffic += static_cast<double>(rows.count * rows.kept_elements()) * element * 2;

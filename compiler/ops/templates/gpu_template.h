@@ -36,4 +36,14 @@ struct Dealt {
 };
 Dealt Deal(Schedule& s, const Loop& loop, int64_t threads, int64_t each);
 
+// What a thread of an elementwise launch has: runs of `vector` neighbours along memory, `each` of them.
+struct Share {
+  int64_t threads = 1;  // of a group
+  int64_t each = 1;
+  int64_t vector = 1;
+};
+// A launch that makes the last of the stages, element by element, and the others, which are read at the very element
+// that is written, beside it in registers.
+void ScheduleElements(Schedule& s, const std::vector<std::string>& stages, const Share& share);
+
 }  // namespace temper

@@ -45,6 +45,7 @@ enum class Call {
   kSubmitResults,
   kLeave,
   kJoin,
+  kRenew,
   kAddDevice,
   kApproveDevice,
   kRevokeDevice,

@@ -116,6 +116,7 @@ absl::StatusOr<Principal> Gate::ByToken(const Credentials& credentials) const {
   principal.kind = Principal::Kind::kToken;
   principal.id = row.id;
   principal.owner = row.owner;
+  principal.holds = absl::StrCat("token ", row.id);
   principal.scopes = *scopes;
   principal.device_keys = SplitKeys(row.keys);
   principal.every_key = principal.device_keys.empty();
@@ -136,6 +137,7 @@ absl::StatusOr<Principal> Gate::ByCertificate(const std::string& pem) {
   Principal principal;
   principal.kind = Principal::Kind::kCertificate;
   principal.id = certificate->serial;
+  principal.holds = absl::StrCat("key ", certificate->public_key);
   principal.scopes = {Scope::kMeasure};
   principal.device_keys = certificate->device_keys;
   return principal;

@@ -74,6 +74,12 @@ class Worker {
     v1::SyncReply reply;
     return Call(&v1::WorkerService::Stub::Sync, request, reply);
   }
+  absl::Status Leave(const std::string& session) {
+    v1::LeaveRequest request;
+    request.set_session(session);
+    v1::LeaveReply reply;
+    return Call(&v1::WorkerService::Stub::Leave, request, reply);
+  }
   // The first lease that comes.
   v1::Lease AwaitLease(const std::string& session) {
     v1::SyncRequest request;
@@ -419,6 +425,16 @@ TEST_F(FleetTest, AStolenLeaseIsWorthNothing) {
   EXPECT_FALSE(thief.Submit(thiefs, lease).value_or(true)) << "with its own session";
   EXPECT_FALSE(thief.Submit(session, lease).value_or(true)) << "with the holder's";
   EXPECT_TRUE(holder.Submit(session, lease).value_or(false)) << "the holder's counts all the same";
+}
+
+TEST_F(FleetTest, AStolenSessionIsWorthNothing) {
+  Worker holder = Joined("a"), thief = Joined("a");
+  const std::string session = *holder.Register("a");
+  EXPECT_EQ(Message(thief.Sync(session)), "the session is another worker's");
+  EXPECT_TRUE(absl::IsPermissionDenied(thief.Leave(session)));
+  ASSERT_TRUE(Client(Token("alice", "read,submit"))->SubmitJob(JobRequest()).ok());
+  EXPECT_GT(holder.AwaitLease(session).batch().candidates_size(), 0) << "the holder's counts all the same";
+  EXPECT_TRUE(holder.Leave(session).ok());
 }
 
 TEST_F(FleetTest, ANewFingerprintWaitsForApproval) {

@@ -328,8 +328,16 @@ void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, 
     return;
   }
   for (const int64_t id : ids) items_.at(id).queued = true;
-  queues_[first.work->device_key].Add({first.work, ids, now}, true);
-  stirred_.keys.insert(first.work->device_key);
+  Enqueue({first.work, ids, now}, true);
+}
+
+// At the priority that its job has now, which is not always what it was when the work was made.
+void Dispatcher::Enqueue(const Piece& piece, bool again) {
+  WorkQueue& queue = queues_[piece.work->device_key];
+  queue.Add(piece, again);
+  const auto priority = priorities_.find(piece.work->job);
+  if (priority != priorities_.end()) queue.SetPriority(piece.work->job, priority->second);
+  stirred_.keys.insert(piece.work->device_key);
 }
 
 // An item whose workers never said a word about it may be what took them along.
@@ -518,8 +526,7 @@ std::vector<int64_t> Dispatcher::Add(Work work, absl::Duration now) {
   auto shared = std::make_shared<const Work>(std::move(work));
   for (const WorkItem& item : shared->items) items_[item.id] = Item{.work = shared, .spec = item, .queued = true};
   items_of_job_[shared->job].insert(ids.begin(), ids.end());
-  queues_[shared->device_key].Add({shared, ids, now});
-  stirred_.keys.insert(shared->device_key);
+  Enqueue({shared, ids, now}, false);
   return ids;
 }
 

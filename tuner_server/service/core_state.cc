@@ -418,6 +418,7 @@ bool CoreState::AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job) {
 
 void CoreState::GoOnFrom(const LeftBehind& left, absl::Duration now) {
   dispatcher_.BeginIdsAbove(left.highest_item + kIdsWithoutRecords);
+  for (const JobPlan& plan : left.plans) dispatcher_.SetPriority(plan.row.id, plan.row.priority);
   for (const LeftBehind::Lease& lease : left.leases) dispatcher_.Restore(lease.id, lease.work, lease.worker, now);
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/chores.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/state_directory.h"
@@ -26,6 +27,7 @@ namespace temper::worker {
 namespace {
 
 constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
+constexpr absl::Duration kLookAtCertificates = absl::Hours(1);
 
 struct Options {
   std::string server, target = "host", require_sandbox = "basic", spool, log_format = "text";
@@ -98,10 +100,19 @@ absl::StatusOr<std::vector<StationOptions>> Stations(const Options& options) {
 }
 
 // What was given, else what this machine got when it joined for the key, else plaintext.
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(const Options& options,
-                                                                         const std::string& key) {
+TlsFiles TlsFor(const Options& options, const std::string& key) {
   const bool given = !options.tls.authority.empty() || !options.tls.certificate.empty() || !options.tls.key.empty();
-  return ChannelCredentialsOf(options.server, given ? options.tls : MembershipOf(options.state_dir, key), absl::Now());
+  return given ? options.tls : MembershipOf(options.state_dir, key);
+}
+
+Chore RenewingCertificate(const std::string& server, const std::string& key, const TlsFiles& files) {
+  return {.name = absl::StrCat("renewing the certificate for key '", key, "'"),
+          .every = kLookAtCertificates,
+          .run = [server, key, files]() -> absl::Status {
+            TEMPER_ASSIGN_OR_RETURN(const bool renewed, RenewMembership(server, files, absl::Now()));
+            if (renewed) spdlog::info("the certificate for key '{}' is renewed: {}", key, files.certificate);
+            return absl::OkStatus();
+          }};
 }
 
 absl::Status Serve(const Options& options) {
@@ -122,13 +133,17 @@ absl::Status Serve(const Options& options) {
   signal(SIGPIPE, SIG_IGN);
 
   std::vector<std::unique_ptr<Station>> stations;
+  std::vector<Chore> renewals;
   for (const StationOptions& device : devices) {
-    TEMPER_ASSIGN_OR_RETURN(const auto credentials, CredentialsFor(options, device.key));
+    const TlsFiles files = TlsFor(options, device.key);
+    renewals.push_back(RenewingCertificate(options.server, device.key, files));
+    TEMPER_ASSIGN_OR_RETURN(const auto credentials, ChannelCredentialsOf(options.server, files, absl::Now()));
     TEMPER_ASSIGN_OR_RETURN(auto station,
                             Station::Make(device, confinement, ConnectByGrpc(options.server, credentials)));
     stations.push_back(std::move(station));
   }
   for (const auto& station : stations) station->Start();
+  const ChoreThread renewing(std::move(renewals), Clock::System());
   const ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   notifier.Send("READY=1");
   const std::string why = AwaitEnd(signals, parent, notifier, stations);

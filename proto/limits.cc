@@ -276,6 +276,7 @@ constexpr FieldLimit kTable[] = {
     {"JoinReply.certificate", kPem},
     {"JoinReply.authority", kPem},
     {"JoinReply.device_key", kKey},
+    {"RenewReply.certificate", kPem},
     {"AddDeviceRequest.key", kKey},
     {"AddDeviceReply.invitation", kToken},
     {"AddDeviceReply.expires_unix_ms", kTime},

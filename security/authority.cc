@@ -128,6 +128,19 @@ absl::StatusOr<std::string> CertificateAuthority::SignWorker(std::string_view re
     OpenSslError("check the request").IgnoreError();  // empties the queue
     return absl::InvalidArgumentError("the request for a certificate is not signed by its own key");
   }
+  return SignKey(subject_key, device_keys, validity);
+}
+
+absl::StatusOr<std::string> CertificateAuthority::RenewWorker(std::string_view certificate_pem,
+                                                              Validity validity) const {
+  TEMPER_ASSIGN_OR_RETURN(const OwnedCertificate x509, CertificateFromPem(certificate_pem));
+  TEMPER_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(certificate_pem));
+  return SignKey(X509_get0_pubkey(x509.get()), certificate.device_keys, validity);
+}
+
+absl::StatusOr<std::string> CertificateAuthority::SignKey(EVP_PKEY* subject_key,
+                                                          std::span<const std::string> device_keys,
+                                                          Validity validity) const {
   if (device_keys.empty()) return absl::InvalidArgumentError("a worker's certificate needs a device key");
   TEMPER_ASSIGN_OR_RETURN(const OwnedCertificate issuer, CertificateFromPem(pem_));
   Draft draft(subject_key, "Temper worker", validity);

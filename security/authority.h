@@ -25,6 +25,8 @@ class CertificateAuthority {
   // signed by another key, or no or malformed device keys. What the request says of names is ignored.
   absl::StatusOr<std::string> SignWorker(std::string_view request, std::span<const std::string> device_keys,
                                          Validity validity) const;
+  // Another for the key and the device keys of a worker's certificate, which CertificateVerifier found good.
+  absl::StatusOr<std::string> RenewWorker(std::string_view certificate_pem, Validity validity) const;
   // For a server of ours, known by `hosts` (DNS names or IP addresses; kInvalidArgument: another). With this
   // authority's certificate behind it, so that joining workers see whom they talk to.
   absl::StatusOr<std::string> SignServer(const PrivateKey& key, std::span<const std::string> hosts,
@@ -33,6 +35,8 @@ class CertificateAuthority {
  private:
   CertificateAuthority(PrivateKey key, std::string pem, std::string fingerprint)
       : key_(std::move(key)), pem_(std::move(pem)), fingerprint_(std::move(fingerprint)) {}
+  absl::StatusOr<std::string> SignKey(evp_pkey_st* subject_key, std::span<const std::string> device_keys,
+                                      Validity validity) const;
   PrivateKey key_;
   std::string pem_, fingerprint_;
 };

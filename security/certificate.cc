@@ -55,6 +55,7 @@ absl::StatusOr<Certificate> Read(X509* x509) {
   certificate.serial = absl::AsciiStrToLower(hex);
   OPENSSL_free(hex);
   certificate.fingerprint = FingerprintOf(x509);
+  certificate.public_key = PublicKeyFingerprintOf(x509);
   TEMPER_ASSIGN_OR_RETURN(certificate.validity.from, TimeOf(X509_get0_notBefore(x509)));
   TEMPER_ASSIGN_OR_RETURN(certificate.validity.until, TimeOf(X509_get0_notAfter(x509)));
   ReadNames(x509, certificate);
@@ -112,6 +113,11 @@ absl::Status CheckTime(const Certificate& certificate, absl::Time now) {
         absl::StrCat("the certificate expired on ", Date(certificate.validity.until), "; join again"));
   }
   return absl::OkStatus();
+}
+
+absl::Time RenewedFrom(const Certificate& certificate) {
+  const auto& [from, until] = certificate.validity;
+  return until - (until - from) / 3;
 }
 
 }  // namespace temper

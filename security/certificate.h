@@ -22,6 +22,7 @@ struct Validity {
 struct Certificate {
   std::string serial;                    // hex, as the store keeps it
   std::string fingerprint;               // SHA-256, hex
+  std::string public_key;                // its SHA-256, hex: the same after a renewal
   std::vector<std::string> device_keys;  // of its names temper://device/KEY
   std::vector<std::string> hosts;        // DNS names and IP addresses
   Validity validity;
@@ -47,5 +48,8 @@ class CertificateVerifier {
 
 // kUnauthenticated: expired, or not valid yet.
 absl::Status CheckTime(const Certificate& certificate, absl::Time now);
+
+// From then on, in the last third of its life, a certificate is to be renewed, and may be.
+absl::Time RenewedFrom(const Certificate& certificate);
 
 }  // namespace temper

@@ -116,6 +116,7 @@ absl::StatusOr<Principal> Gate::ByToken(const Credentials& credentials) const {
   principal.kind = Principal::Kind::kToken;
   principal.id = row.id;
   principal.owner = row.owner;
+  principal.holds = absl::StrCat("token ", row.id);
   principal.scopes = *scopes;
   principal.device_keys = SplitKeys(row.keys);
   principal.every_key = principal.device_keys.empty();
@@ -136,6 +137,7 @@ absl::StatusOr<Principal> Gate::ByCertificate(const std::string& pem) {
   Principal principal;
   principal.kind = Principal::Kind::kCertificate;
   principal.id = certificate->serial;
+  principal.holds = absl::StrCat("key ", certificate->public_key);
   principal.scopes = {Scope::kMeasure};
   principal.device_keys = certificate->device_keys;
   return principal;
@@ -212,17 +214,49 @@ absl::StatusOr<Gate::Joined> Gate::JoinUnaudited(std::string_view invitation, st
   TEMPER_ASSIGN_OR_RETURN(
       joined.certificate_pem,
       directory_->authority.SignWorker(certificate_request, SplitKeys(row.keys), {now, now + kWorkerLifetime}));
-  TEMPER_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(joined.certificate_pem));
   TEMPER_RETURN_IF_ERROR(store_.SpendToken(row.id));
   row.revoked = true;
   Keep(row);
-  joined.serial = certificate.serial;
-  const CertificateRow kept{certificate.serial, row.keys, absl::ToUnixMillis(now),
+  TEMPER_ASSIGN_OR_RETURN(joined.serial, PutCertificate(joined.certificate_pem, now));
+  return joined;
+}
+
+absl::StatusOr<std::string> Gate::PutCertificate(const std::string& pem, absl::Time now) {
+  TEMPER_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(pem));
+  const CertificateRow kept{certificate.serial, absl::StrJoin(certificate.device_keys, ","), absl::ToUnixMillis(now),
                             absl::ToUnixMillis(certificate.validity.until), false};
   TEMPER_RETURN_IF_ERROR(store_.PutCertificate(kept));
   std::lock_guard lock(mutex_);
   certificates_[kept.serial] = kept;
-  return joined;
+  return kept.serial;
+}
+
+absl::StatusOr<std::string> Gate::Renew(const std::string& certificate_pem) {
+  if (!initialised() || certificate_pem.empty()) {
+    return absl::FailedPreconditionError("there is no certificate to renew: the caller showed none");
+  }
+  TEMPER_ASSIGN_OR_RETURN(const std::shared_ptr<const Certificate> before, Verified(certificate_pem));
+  const absl::Time now = clock_.Wall();
+  if (now < RenewedFrom(*before)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the certificate is renewed from ", absl::FormatTime(RenewedFrom(*before)), " on"));
+  }
+  std::lock_guard changing(changes_);
+  {
+    std::lock_guard lock(mutex_);
+    if (certificates_[before->serial].revoked) return absl::UnauthenticatedError("the certificate was revoked");
+    // An answer that was lost is given again, so that no worker fills the store.
+    if (const auto found = renewals_.find(before->serial); found != renewals_.end()) return found->second;
+  }
+  TEMPER_ASSIGN_OR_RETURN(const std::string renewed,
+                          directory_->authority.RenewWorker(certificate_pem, {now, now + kWorkerLifetime}));
+  TEMPER_ASSIGN_OR_RETURN(const std::string serial, PutCertificate(renewed, now));
+  Principal worker;
+  worker.kind = Principal::Kind::kCertificate;
+  worker.id = before->serial;
+  audit_.Done(worker, Call::kRenew, absl::StrJoin(before->device_keys, ","), absl::StrCat("certificate ", serial));
+  std::lock_guard lock(mutex_);
+  return renewals_[before->serial] = renewed;
 }
 
 absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint) {

@@ -57,6 +57,9 @@ class Gate {
   };
   // Uses the invitation up; not where the request is bad. kUnauthenticated: no good invitation.
   absl::StatusOr<Joined> Join(std::string_view invitation, std::string_view certificate_request);
+  // Another certificate for the key and the device keys of one that Admit let in, PEM; for one certificate always the
+  // same. kFailedPrecondition: none was shown, or it is too early. kUnauthenticated: it was revoked since.
+  absl::StatusOr<std::string> Renew(const std::string& certificate_pem);
   // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. What
   // was measured of a device and differs from one time to the next (GFLOP/s, GB/s) makes it no other one. Where the
   // server was not initialised, all may. An error tells of the store.
@@ -87,6 +90,7 @@ class Gate {
   absl::StatusOr<Principal> ByToken(const Credentials& credentials) const;
   absl::StatusOr<Principal> ByCertificate(const std::string& pem);
   absl::StatusOr<std::shared_ptr<const Certificate>> Verified(const std::string& pem);
+  absl::StatusOr<std::string> PutCertificate(const std::string& pem, absl::Time now);
   absl::Status PutDevice(DeviceRow device, std::string_view state);
   void Keep(const TokenRow& token);
 
@@ -101,6 +105,7 @@ class Gate {
   mutable std::mutex mutex_;                            // of what follows; never held while the store works
   std::map<std::string, TokenRow> tokens_;              // by id, invitations too
   std::map<std::string, CertificateRow> certificates_;  // by serial
+  std::map<std::string, std::string> renewals_;         // by serial, what this process answered
   std::map<std::pair<std::string, std::string>, DeviceRow> devices_;  // by key and fingerprint
   // Certificates whose signature was checked, by their text: a handshake is dear, a call is not to be.
   std::unordered_map<std::string, std::shared_ptr<const Certificate>> verified_;

@@ -21,6 +21,14 @@ absl::StatusOr<Owned> FromPem(std::string_view pem, const char* what, Read read)
   return object;
 }
 
+template <typename Digest>
+std::string DigestOf(const X509* certificate, Digest digest) {
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  digest(certificate, EVP_sha256(), bytes, &size);
+  return absl::BytesToHexString({reinterpret_cast<const char*>(bytes), size});
+}
+
 }  // namespace
 
 absl::Status OpenSslError(const std::string& doing) {
@@ -62,11 +70,8 @@ std::string PemOf(X509* certificate) {
   return TextOf(bio.get());
 }
 
-std::string FingerprintOf(X509* certificate) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  X509_digest(certificate, EVP_sha256(), digest, &size);
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
-}
+std::string FingerprintOf(X509* certificate) { return DigestOf(certificate, X509_digest); }
+
+std::string PublicKeyFingerprintOf(X509* certificate) { return DigestOf(certificate, X509_pubkey_digest); }
 
 }  // namespace temper

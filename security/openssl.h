@@ -41,6 +41,7 @@ absl::StatusOr<OwnedCertificate> CertificateFromPem(std::string_view pem);
 absl::StatusOr<OwnedRequest> RequestFromPem(std::string_view pem);
 bool IsP256(EVP_PKEY* key);  // public or private
 std::string PemOf(X509* certificate);
-std::string FingerprintOf(X509* certificate);  // SHA-256 of its DER form, as hex
+std::string FingerprintOf(X509* certificate);           // SHA-256 of its DER form, as hex
+std::string PublicKeyFingerprintOf(X509* certificate);  // SHA-256 of its key's bits, as hex
 
 }  // namespace temper

@@ -27,6 +27,7 @@ constexpr Right kRights[] = {
     {Call::kSubmitResults, "SubmitResults", Scope::kMeasure, About::kNothing, false},
     {Call::kLeave, "Leave", Scope::kMeasure, About::kNothing, false},
     {Call::kJoin, "Join", std::nullopt, About::kNothing, false},
+    {Call::kRenew, "Renew", Scope::kMeasure, About::kNothing, false},
     {Call::kAddDevice, "AddDevice", Scope::kAdmin, About::kNothing, true},
     {Call::kApproveDevice, "ApproveDevice", Scope::kAdmin, About::kNothing, true},
     {Call::kRevokeDevice, "RevokeDevice", Scope::kAdmin, About::kNothing, true},

@@ -18,6 +18,9 @@ struct Principal {
   Kind kind = Kind::kAnonymous;
   std::string id;     // the token's id, the certificate's serial; of nobody known: what it calls itself, may be empty
   std::string owner;  // whose jobs are its own; empty: nobody's
+  // What it proved to have: its token, or its certificate's key, which stays when the certificate is renewed. Empty: it
+  // proved nothing.
+  std::string holds;
   Scopes scopes;
   bool every_key = false;  // or only these:
   std::vector<std::string> device_keys;
@@ -45,6 +48,7 @@ enum class Call {
   kSubmitResults,
   kLeave,
   kJoin,
+  kRenew,
   kAddDevice,
   kApproveDevice,
   kRevokeDevice,

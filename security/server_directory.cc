@@ -121,4 +121,10 @@ absl::Status RenewServerCertificate(const std::string& dir, absl::Time now) {
   return WriteWholeFile(server.certificate_path, renewed, Secrecy::kPublic, Existing::kReplace);
 }
 
+absl::Status KeepServerCertificate(const std::string& dir, absl::Time now) {
+  TEMPER_ASSIGN_OR_RETURN(const std::string pem, ReadSmallFile(absl::StrCat(dir, kServer), Secrecy::kPublic));
+  TEMPER_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(pem));
+  return now < RenewedFrom(certificate) ? absl::OkStatus() : RenewServerCertificate(dir, now);
+}
+
 }  // namespace temper

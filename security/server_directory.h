@@ -34,5 +34,7 @@ absl::StatusOr<ServerDirectory> OpenServerDirectory(const std::string& dir);
 
 // Another certificate of the server, with the same key and names, from now on. A running server takes it up by itself.
 absl::Status RenewServerCertificate(const std::string& dir, absl::Time now);
+// The same once it is due, which is well before it ends.
+absl::Status KeepServerCertificate(const std::string& dir, absl::Time now);
 
 }  // namespace temper

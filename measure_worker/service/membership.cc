@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kRenewPatience = absl::Seconds(5);  // a worker that ends waits for it
 constexpr char kKey[] = "/worker.key", kCertificate[] = "/worker.crt", kAuthority[] = "/ca.crt";
 
 std::string DirectoryOf(const std::string& state_directory, const std::string& device_key) {
@@ -58,6 +59,16 @@ absl::Status Keep(const std::string& directory, const PrivateKey& key, const v1:
   return status;
 }
 
+absl::StatusOr<v1::RenewReply> AskToRenew(const std::string& server, const TlsFiles& files, absl::Time now) {
+  TEMPER_ASSIGN_OR_RETURN(const auto credentials, ChannelCredentialsOf(server, files, now));
+  const auto stub = v1::EnrollService::NewStub(grpc::CreateChannel(server, credentials));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kRenewPatience));
+  v1::RenewReply reply;
+  if (const grpc::Status status = stub->Renew(&context, {}, &reply); !status.ok()) return FromGrpc(status);
+  return reply;
+}
+
 }  // namespace
 
 TlsFiles MembershipOf(const std::string& state_directory, const std::string& device_key) {
@@ -80,6 +91,22 @@ absl::StatusOr<std::string> JoinFleet(const std::string& server, const std::stri
   TEMPER_RETURN_IF_ERROR(verifier.Verify(reply.certificate()).status());
   TEMPER_RETURN_IF_ERROR(Keep(DirectoryOf(state_directory, reply.device_key()), key, reply, authority_pem));
   return reply.device_key();
+}
+
+absl::StatusOr<bool> RenewMembership(const std::string& server, const TlsFiles& files, absl::Time now) {
+  if (files.certificate.empty() || server.starts_with("unix:")) return false;  // it is not shown there
+  TEMPER_ASSIGN_OR_RETURN(const std::string before, ReadSmallFile(files.certificate, Secrecy::kPublic));
+  TEMPER_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(before));
+  if (now < RenewedFrom(certificate)) return false;
+  TEMPER_ASSIGN_OR_RETURN(const v1::RenewReply reply, AskToRenew(server, files, now));
+  TEMPER_ASSIGN_OR_RETURN(const std::string authority_pem, ReadSmallFile(files.authority, Secrecy::kPublic));
+  TEMPER_ASSIGN_OR_RETURN(const CertificateVerifier verifier, CertificateVerifier::Make(authority_pem));
+  TEMPER_ASSIGN_OR_RETURN(const Certificate renewed, verifier.Verify(reply.certificate()));
+  if (renewed.public_key != certificate.public_key || renewed.device_keys != certificate.device_keys) {
+    return absl::DataLossError("the server's answer is refused: the certificate is another worker's");
+  }
+  TEMPER_RETURN_IF_ERROR(WriteWholeFile(files.certificate, reply.certificate(), Secrecy::kPublic, Existing::kReplace));
+  return true;
 }
 
 }  // namespace temper::worker

@@ -17,4 +17,8 @@ TlsFiles MembershipOf(const std::string& state_directory, const std::string& dev
 absl::StatusOr<std::string> JoinFleet(const std::string& server, const std::string& invitation,
                                       const std::string& state_directory);
 
+// Has the server renew the certificate of `files` over that one, once it is due, and puts the new one in its place: for
+// the same key, so that both are good meanwhile. True: it did. An error leaves the file as it is, to be tried again.
+absl::StatusOr<bool> RenewMembership(const std::string& server, const TlsFiles& files, absl::Time now);
+
 }  // namespace temper::worker

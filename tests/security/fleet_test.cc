@@ -5,6 +5,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/ssl.h>
 
+#include <atomic>
 #include <future>
 #include <mutex>
 #include <set>
@@ -19,6 +20,7 @@
 #include "security/token.h"
 #include "proto/convert.h"
 #include "temper/v1/worker.grpc.pb.h"
+#include "tests/chaos/process.h"
 #include "tests/security/tls_probe.h"
 #include "tuner_server/service/server.h"
 
@@ -32,6 +34,15 @@ constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take
 constexpr char kWorkload[] = "(f32[8,8]) relu(0) -> f32[8,8]; anchor=0";
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// What a file says once it says something else than `before`; or `before`, if that takes too long.
+std::string AwaitChange(const std::string& path, const std::string& before) {
+  std::string now = before;
+  for (const absl::Time give_up = absl::Now() + kPatience; now == before && absl::Now() < give_up;) {
+    now = *ReadSmallFile(path, Secrecy::kPublic);
+  }
+  return now;
+}
 
 // A worker's calls by themselves.
 class Worker {
@@ -62,6 +73,12 @@ class Worker {
     request.set_free_slots(1);
     v1::SyncReply reply;
     return Call(&v1::WorkerService::Stub::Sync, request, reply);
+  }
+  absl::Status Leave(const std::string& session) {
+    v1::LeaveRequest request;
+    request.set_session(session);
+    v1::LeaveReply reply;
+    return Call(&v1::WorkerService::Stub::Leave, request, reply);
   }
   // The first lease that comes.
   v1::Lease AwaitLease(const std::string& session) {
@@ -107,6 +124,17 @@ class Worker {
   std::unique_ptr<v1::WorkerService::Stub> stub_;
 };
 
+// The machine's own, with another date.
+class CalendarClock : public Clock {
+ public:
+  absl::Duration Monotonic() const override { return Clock::System().Monotonic(); }
+  absl::Time Wall() const override { return Clock::System().Wall() + absl::Seconds(ahead_s_.load()); }
+  void Turn(absl::Duration ahead) { ahead_s_ += absl::ToInt64Seconds(ahead); }
+
+ private:
+  std::atomic<int64_t> ahead_s_ = 0;
+};
+
 class FleetTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -122,7 +150,8 @@ class FleetTest : public ::testing::Test {
     ServerOptions options;
     options.listen = listen;
     options.directory = dir();
-    auto server = Server::Start(*store_, Clock::System(), options);
+    options.connection_age = connection_age_;
+    auto server = Server::Start(*store_, clock_, options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     admin_ = Client<AdminClient>(admin_token_);
@@ -169,6 +198,8 @@ class FleetTest : public ::testing::Test {
   }
 
   TemporaryDirectory parent_ = *TemporaryDirectory::Make();
+  CalendarClock clock_;
+  absl::Duration connection_age_ = absl::Hours(1);
   std::unique_ptr<Store> store_ = *OpenStore("memory:");
   std::string authority_, admin_token_;
   std::unique_ptr<Server> server_;
@@ -188,6 +219,59 @@ TEST_F(FleetTest, AWorkerJoinsMeasuresAndIsRevoked) {
     EXPECT_EQ(Message(status), "the certificate was revoked");
     EXPECT_TRUE(absl::IsUnauthenticated(status));
   }
+}
+
+TEST_F(FleetTest, AWorkerThatRenewsItsCertificateIsKnownForYearsWithoutARestart) {
+  connection_age_ = absl::Seconds(1);
+  StartServer("127.0.0.1:0");
+  Worker device = Joined("a");
+  const std::string session = *device.Register("a");
+  const TlsFiles files = worker::MembershipOf(state(), "a");
+  EXPECT_FALSE(*worker::RenewMembership(address(), files, clock_.Wall())) << "it is not due";
+  for (int life = 0; life < 2; ++life) {
+    clock_.Turn(0.7 * kWorkerLifetime);
+    const auto renewed = worker::RenewMembership(address(), files, clock_.Wall());
+    ASSERT_TRUE(renewed.ok()) << renewed.status();
+    EXPECT_TRUE(*renewed);
+  }
+  // Its connection stands all the while, and showed the first certificate, which has ended by now. It is made again.
+  absl::Status status = device.Sync(session);
+  for (const absl::Time give_up = absl::Now() + kPatience; !status.ok() && absl::Now() < give_up;) {
+    EXPECT_THAT(Message(status), HasSubstr("expired"));
+    status = device.Sync(session);
+  }
+  EXPECT_TRUE(status.ok()) << status;
+  clock_.Turn(2 * kWorkerLifetime);
+  EXPECT_THAT(Message(worker::RenewMembership(address(), files, clock_.Wall()).status()), HasSubstr("join again"));
+}
+
+TEST_F(FleetTest, AWorkersProcessRenewsItsCertificate) {
+  const PrivateKey key = *PrivateKey::Generate();
+  const Validity ending{absl::Now() - absl::Hours(20), absl::Now() + absl::Hours(1)};
+  const std::string keys[] = {"a"};
+  const std::string before = *OpenServerDirectory(dir())->authority.SignWorker(*key.CertificateRequest(), keys, ending);
+  ASSERT_TRUE(store_->access().PutCertificate({ReadCertificate(before)->serial, "a", 0, 0, false}).ok());
+  StartServer("127.0.0.1:0");
+  const std::string certificate_path = parent_.path() + "/worker.crt", key_path = parent_.path() + "/worker.key";
+  ASSERT_TRUE(WriteWholeFile(certificate_path, before, Secrecy::kPublic, Existing::kRefuse).ok());
+  ASSERT_TRUE(WriteWholeFile(key_path, key.Pem(), Secrecy::kPrivate, Existing::kRefuse).ok());
+  Process worker;
+  ASSERT_TRUE(worker
+                  .Start({.arguments = {TEMPER_BINARY_DIR "/bin/temper-worker", "--server", address(), "--key", "a",
+                                        "--device", "null", "--spool", parent_.path() + "/spool", "--ca", authority_,
+                                        "--cert", certificate_path, "--cert-key", key_path}})
+                  .ok());
+  const std::string after = AwaitChange(certificate_path, before);
+  ASSERT_NE(after, before) << worker.Errors();
+  EXPECT_GT(ReadCertificate(after)->validity.until, absl::Now() + 0.9 * kWorkerLifetime);
+}
+
+TEST_F(FleetTest, AServerRenewsItsOwnCertificate) {
+  server_.reset();
+  const std::string before = *ReadSmallFile(dir() + "/server.crt", Secrecy::kPublic);
+  clock_.Turn(0.7 * kServerLifetime);
+  StartServer("127.0.0.1:0");
+  EXPECT_NE(AwaitChange(dir() + "/server.crt", before), before);
 }
 
 TEST_F(FleetTest, ACallThatWaitsEndsWhenItsWorkerIsRevoked) {
@@ -341,6 +425,16 @@ TEST_F(FleetTest, AStolenLeaseIsWorthNothing) {
   EXPECT_FALSE(thief.Submit(thiefs, lease).value_or(true)) << "with its own session";
   EXPECT_FALSE(thief.Submit(session, lease).value_or(true)) << "with the holder's";
   EXPECT_TRUE(holder.Submit(session, lease).value_or(false)) << "the holder's counts all the same";
+}
+
+TEST_F(FleetTest, AStolenSessionIsWorthNothing) {
+  Worker holder = Joined("a"), thief = Joined("a");
+  const std::string session = *holder.Register("a");
+  EXPECT_EQ(Message(thief.Sync(session)), "the session is another worker's");
+  EXPECT_TRUE(absl::IsPermissionDenied(thief.Leave(session)));
+  ASSERT_TRUE(Client(Token("alice", "read,submit"))->SubmitJob(JobRequest()).ok());
+  EXPECT_GT(holder.AwaitLease(session).batch().candidates_size(), 0) << "the holder's counts all the same";
+  EXPECT_TRUE(holder.Leave(session).ok());
 }
 
 TEST_F(FleetTest, ANewFingerprintWaitsForApproval) {

@@ -103,6 +103,40 @@ TEST_F(GateTest, ABadRequestDoesNotUseAnInvitationUp) {
   EXPECT_TRUE(gate_->Join(invitation, *PrivateKey::Generate()->CertificateRequest()).ok());
 }
 
+TEST_F(GateTest, AWorkersCertificateIsRenewedBeforeItEndsAndAgainBeforeThatEnds) {
+  Credentials worker = Joined("a");
+  EXPECT_THAT(Message(gate_->Renew(worker.certificate_pem)), HasSubstr("is renewed from 20"));
+  for (int life = 0; life < 3; ++life) {
+    clock_.Advance(0.9 * kWorkerLifetime);
+    const auto renewed = gate_->Renew(worker.certificate_pem);
+    ASSERT_TRUE(renewed.ok()) << renewed.status();
+    EXPECT_EQ(*gate_->Renew(worker.certificate_pem), *renewed) << "as when the answer was lost";
+    EXPECT_EQ(LastAudit().call, "Renew");
+    EXPECT_EQ(LastAudit().subject, "a");
+    EXPECT_TRUE(Try(worker, Call::kSync).ok()) << "both are good meanwhile";
+    EXPECT_EQ(ReadCertificate(*renewed)->public_key, ReadCertificate(worker.certificate_pem)->public_key);
+    worker.certificate_pem = *renewed;
+    EXPECT_TRUE(Try(worker, Call::kRegister, {"a"}).ok());
+    EXPECT_TRUE(absl::IsPermissionDenied(Try(worker, Call::kRegister, {"b"})));
+    EXPECT_TRUE(absl::IsFailedPrecondition(gate_->Renew(worker.certificate_pem).status())) << "not at once again";
+    Restart();
+  }
+}
+
+TEST_F(GateTest, ARenewedCertificateIsRevokedLikeTheFirstAndARevokedOneIsNotRenewed) {
+  const Credentials first = Joined("a");
+  clock_.Advance(0.9 * kWorkerLifetime);
+  Credentials second = first;
+  second.certificate_pem = *gate_->Renew(first.certificate_pem);
+  EXPECT_EQ(*gate_->Revoke("a"), 2);
+  for (const Credentials& worker : {first, second}) {
+    EXPECT_EQ(Refusal(worker, Call::kRenew), "the certificate was revoked");
+  }
+  EXPECT_TRUE(absl::IsUnauthenticated(gate_->Renew(first.certificate_pem).status()))
+      << "as when it was admitted before";
+  EXPECT_TRUE(absl::IsFailedPrecondition(gate_->Renew("").status())) << "a token's bearer has none";
+}
+
 TEST_F(GateTest, InvitationsExpireAndOthersAreUnknown) {
   const std::string invitation = gate_->Invite("a")->text;
   const std::string request = *PrivateKey::Generate()->CertificateRequest();

@@ -102,5 +102,16 @@ TEST_F(ServerDirectoryTest, ARenewedCertificateHasTheSameKeyAndNames) {
   EXPECT_EQ(ReadOf("server.key"), key);
 }
 
+TEST_F(ServerDirectoryTest, ACertificateIsKeptGoodForAsLongAsSomebodyLooks) {
+  ASSERT_TRUE(Init().ok());
+  const std::string first = ReadOf("server.crt");
+  ASSERT_TRUE(KeepServerCertificate(dir_, kNow + kServerLifetime / 2).ok());
+  EXPECT_EQ(ReadOf("server.crt"), first) << "it is not due";
+  for (absl::Time now = kNow; now < kNow + absl::Hours(24 * 365 * 5); now += absl::Hours(24 * 20)) {
+    ASSERT_TRUE(KeepServerCertificate(dir_, now).ok());
+    EXPECT_GT(ReadCertificate(ReadOf("server.crt"))->validity.until, now + kServerLifetime / 4);
+  }
+}
+
 }  // namespace
 }  // namespace temper

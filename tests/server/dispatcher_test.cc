@@ -526,6 +526,21 @@ TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
   EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
 }
 
+// What was tried at the old priority once kept all that came after it there.
+TEST_F(DispatcherTest, WhatIsTriedAgainHasThePriorityThatItsJobHasNow) {
+  const std::string dying = dispatcher_.Register(Worker("dying"), Now());
+  dispatcher_.Add(Batch(1, 1), Now());
+  ASSERT_THAT(Take(dying), SizeIs(1));
+  dispatcher_.SetPriority(1, 1);
+  dispatcher_.Add(Batch(1, 2), Now());
+  Pass(absl::Seconds(100));  // the lease ends, and the item is queued again
+  dispatcher_.Add(Batch(1, 1), Now());
+  const std::string other = dispatcher_.Register(Worker("other"), Now());
+  std::vector<int64_t> order;
+  for (const auto& grant : Take(other, 9)) order.push_back(grant.work->job);
+  EXPECT_THAT(order, ElementsAre(1, 1, 2));
+}
+
 TEST_F(DispatcherTest, ADrainedWorkerFinishesWhatItHoldsAndIsTold) {
   WorkerInfo info = Worker("a");
   info.slots = 2;

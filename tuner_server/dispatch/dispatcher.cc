@@ -328,8 +328,16 @@ void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, 
     return;
   }
   for (const int64_t id : ids) items_.at(id).queued = true;
-  queues_[first.work->device_key].Add({first.work, ids, now}, true);
-  stirred_.keys.insert(first.work->device_key);
+  Enqueue({first.work, ids, now}, true);
+}
+
+// At the priority that its job has now, which is not always what it was when the work was made.
+void Dispatcher::Enqueue(const Piece& piece, bool again) {
+  WorkQueue& queue = queues_[piece.work->device_key];
+  queue.Add(piece, again);
+  const auto priority = priorities_.find(piece.work->job);
+  if (priority != priorities_.end()) queue.SetPriority(piece.work->job, priority->second);
+  stirred_.keys.insert(piece.work->device_key);
 }
 
 // An item whose workers never said a word about it may be what took them along.
@@ -518,8 +526,7 @@ std::vector<int64_t> Dispatcher::Add(Work work, absl::Duration now) {
   auto shared = std::make_shared<const Work>(std::move(work));
   for (const WorkItem& item : shared->items) items_[item.id] = Item{.work = shared, .spec = item, .queued = true};
   items_of_job_[shared->job].insert(ids.begin(), ids.end());
-  queues_[shared->device_key].Add({shared, ids, now});
-  stirred_.keys.insert(shared->device_key);
+  Enqueue({shared, ids, now}, false);
   return ids;
 }
 
@@ -633,7 +640,7 @@ bool Dispatcher::Tick(absl::Duration now) {
 
 std::vector<Dispatcher::GivenUp> Dispatcher::TakeGivenUp() { return std::exchange(given_up_, {}); }
 
-// --- what is there ---
+// --- search beside measurement ---
 
 void Dispatcher::HoldSharedCores(bool hold) {
   if (hold_shared_cores_ && !hold) stirred_.sessions.insert(sharing_.begin(), sharing_.end());
@@ -645,150 +652,6 @@ bool Dispatcher::SharedCoresBusy() const {
     const Session& session = sessions_.at(id);
     return !session.lost && !session.leases.empty();
   });
-}
-
-const Dispatcher::Serving& Dispatcher::ServingOf(const DeviceKind& kind) const {
-  const auto [known, fresh] = serving_.try_emplace({kind.key, kind.target, kind.codegen_id});
-  Serving& most = known->second;
-  if (!fresh) return most;
-  std::map<std::pair<std::string, std::string>, Serving> kinds;  // by codegen id and target
-  for (const auto& [id, session] : sessions_) {
-    const WorkerInfo& info = session.info;
-    const bool fits = info.device_key == kind.key && (kind.target.empty() || info.target == kind.target) &&
-                      (kind.codegen_id.empty() || info.codegen_id == kind.codegen_id);
-    if (!fits || session.lost || !WhyNothing(session).empty()) continue;
-    Serving& serving = kinds[{info.codegen_id, info.target}];
-    if (!serving.worker) serving.worker = info;
-    serving.slots += info.slots;
-  }
-  for (const auto& [name, serving] : kinds) {
-    if (serving.slots >= most.slots) most = serving;
-  }
-  return most;
-}
-
-std::optional<WorkerInfo> Dispatcher::FindWorker(const DeviceKind& kind) const { return ServingOf(kind).worker; }
-
-int Dispatcher::Slots(const DeviceKind& kind) const { return ServingOf(kind).slots; }
-
-std::string Dispatcher::WhyNoWorker(const DeviceKind& kind) const {
-  std::string why = absl::StrCat("no worker serves device key '", kind.key, "'");
-  for (const auto& [id, session] : sessions_) {
-    if (session.info.device_key != kind.key) continue;
-    if (session.lost) {
-      absl::StrAppend(&why, "; the last one is lost (", session.reason, ")");
-    } else if (!WhyNothing(session).empty()) {
-      absl::StrAppend(&why, " any more: it is drained (", WhyNothing(session), ")");
-    } else if (session.info.codegen_id != kind.codegen_id) {
-      absl::StrAppend(&why, " with codegen id '", kind.codegen_id, "', which the job began on: the one there has '",
-                      session.info.codegen_id, "'");
-    } else {
-      absl::StrAppend(&why, " for the target that the job began on: the one there has '", session.info.target, "'");
-    }
-    break;
-  }
-  return why;
-}
-
-std::vector<WorkItem> Dispatcher::Unsettled(int64_t job) const {
-  std::vector<WorkItem> items;
-  const auto of_job = items_of_job_.find(job);
-  if (of_job == items_of_job_.end()) return items;
-  for (const int64_t id : of_job->second) {
-    const Item& item = items_.at(id);
-    if (item.settled) continue;
-    items.push_back(item.spec);
-    items.back().workload = item.work->workload;
-  }
-  return items;
-}
-
-absl::Duration Dispatcher::GrantedAt(const std::vector<int64_t>& ids) const {
-  absl::Duration first = absl::InfiniteDuration();
-  for (const int64_t id : ids) {
-    const auto item = items_.find(id);
-    if (item == items_.end()) continue;
-    for (const Attempt& attempt : item->second.attempts) first = std::min(first, attempt.granted);
-  }
-  return first;
-}
-
-std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
-  std::vector<SessionView> views;
-  for (const auto& [id, session] : sessions_) {
-    SessionView view{session.info, "idle", session.reason, session.trials, session.failures, session.last_seen};
-    view.drift = session.canary.latest();
-    view.canary = session.canary.readings();
-    const auto queue = queues_.find(session.info.device_key);
-    if (!session.leases.empty()) {
-      const Lease& lease = leases_.at(*session.leases.begin());
-      view.job = lease.work->job;
-      view.lease_since = lease.granted;
-    }
-    if (session.lost) {
-      view.state = "lost";
-    } else if (!WhyNothing(session).empty()) {
-      view.state = session.held_back.empty() ? "drained" : "pending";
-      view.reason = WhyNothing(session);
-    } else if (!session.leases.empty()) {
-      view.state = "measuring";
-    } else if (queue != queues_.end()) {
-      const Work& work = *queue->second.Find([](const Piece&) { return true; })->work;
-      const bool version = work.codegen_id != session.info.codegen_id;
-      if (version || work.target != session.info.target) {
-        view.state = version ? "version_mismatch" : "target_mismatch";
-        view.reason = version ? absl::StrCat("a job needs codegen id '", work.codegen_id, "'")
-                              : absl::StrCat("a job needs target '", work.target, "'");
-      }
-    }
-    views.push_back(std::move(view));
-  }
-  return views;
-}
-
-const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {
-  const auto found = sessions_.find(session);
-  return found == sessions_.end() || found->second.lost ? nullptr : &found->second.info;
-}
-
-Dispatcher::Census Dispatcher::TakeCensus() const {
-  Census census;
-  for (const auto& [key, queue] : queues_) {
-    queue.Visit(
-        [&](const Piece& piece) { census.queued.insert(census.queued.end(), piece.items.begin(), piece.items.end()); });
-  }
-  for (const auto& [id, lease] : leases_) {
-    if (!lease.cancelled) census.leased.insert(census.leased.end(), lease.open.begin(), lease.open.end());
-  }
-  for (const GivenUp& given_up : given_up_) census.given_up.push_back(given_up.item.id);
-  for (const auto& [id, session] : sessions_) {
-    if (!session.lost) census.holders.push_back({session.info.slots, static_cast<int>(session.leases.size())});
-  }
-  return census;
-}
-
-bool Dispatcher::Live(const std::string& session) const {
-  const auto found = sessions_.find(session);
-  return found != sessions_.end() && !found->second.lost;
-}
-
-std::map<std::string, int64_t> Dispatcher::WaitingItems() const {
-  std::map<std::string, int64_t> waiting;
-  for (const auto& [key, queue] : queues_) waiting[key] = queue.items();
-  return waiting;
-}
-
-std::map<std::string, int64_t> Dispatcher::LeasedItems() const {
-  std::map<std::string, int64_t> leased;
-  for (const auto& [id, lease] : leases_) leased[lease.work->device_key] += static_cast<int64_t>(lease.open.size());
-  return leased;
-}
-
-Dispatcher::Sizes Dispatcher::sizes() const {
-  size_t queued = 0;
-  for (const auto& [key, queue] : queues_) queued += static_cast<size_t>(queue.items());
-  return {sessions_.size(), leases_.size(),       items_.size(),         queued, remembered_.size(), finished_.size(),
-          over_.size(),     items_of_job_.size(), model_of_lease_.size()};
 }
 
 }  // namespace temper

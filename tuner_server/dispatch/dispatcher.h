@@ -261,6 +261,7 @@ class Dispatcher {
   absl::Duration LongestWork(const Work& work) const;
   void Requeue(int64_t lease, const std::string& why, Loss loss, absl::Duration now);
   void RequeueItems(std::vector<int64_t> items, const std::string& why, absl::Duration now);
+  void Enqueue(const Piece& piece, bool again);
   bool AttemptsLeft(const Item& item) const;
   void GiveUp(Item& item, const std::string& why);
   void Lose(Session& session, const std::string& why, Loss loss, absl::Duration now);

@@ -72,6 +72,7 @@ struct WorkerInfo {
   std::string name;      // for people
   std::string instance;  // tells one life of a worker, and its restarts over the same spool, from all others
   std::string sandbox;   // what confines its measuring child
+  std::string holder;    // what it proved to have when it registered: its session is for who proves the same
   int wire_version = 0;
   int threads = 1;
   int slots = 1;

@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/chores.h"
 #include "base/log.h"
-#include "tuner_server/operations/chores.h"
 #include "tuner_server/operations/http.h"
 #include "tuner_server/operations/pages.h"
 

@@ -84,10 +84,8 @@ absl::Status FillAudit(Gate& gate, const v1::ListAuditRequest& request, v1::List
 
 grpc::ServerUnaryReactor* AdminServiceImpl::AddDevice(grpc::CallbackServerContext* context,
                                                       const v1::AddDeviceRequest* request, v1::AddDeviceReply* reply) {
-  absl::Status status =
-      Admit(callers_, *context, *request, kLargestQuery, Call::kAddDevice, {.text = request->key()}).status();
-  if (status.ok()) status = Fill(gate_.Invite(request->key()), reply);
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kAddDevice, request->key(),
+                  [=, this] { return Fill(gate_.Invite(request->key()), reply); });
 }
 
 void AdminServiceImpl::AdmitApproved(const std::string& key) {
@@ -100,79 +98,63 @@ void AdminServiceImpl::AdmitApproved(const std::string& key) {
 grpc::ServerUnaryReactor* AdminServiceImpl::ApproveDevice(grpc::CallbackServerContext* context,
                                                           const v1::ApproveDeviceRequest* request,
                                                           v1::ApproveDeviceReply* reply) {
-  absl::Status status = Admit(callers_, *context, *request, kLargestQuery, Call::kApproveDevice,
-                              {.text = absl::StrCat(request->key(), " ", request->fingerprint())})
-                            .status();
-  if (status.ok()) {
-    const absl::StatusOr<int> approved = gate_.Approve(request->key(), request->fingerprint());
-    status = approved.status();
-    if (status.ok()) {
-      AdmitApproved(request->key());
-      reply->set_devices(*approved);
-    }
-  }
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kApproveDevice, absl::StrCat(request->key(), " ", request->fingerprint()),
+                  [=, this]() -> absl::Status {
+                    TEMPER_ASSIGN_OR_RETURN(const int approved, gate_.Approve(request->key(), request->fingerprint()));
+                    AdmitApproved(request->key());
+                    reply->set_devices(approved);
+                    return absl::OkStatus();
+                  });
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::RevokeDevice(grpc::CallbackServerContext* context,
                                                          const v1::RevokeDeviceRequest* request,
                                                          v1::RevokeDeviceReply* reply) {
-  absl::Status status =
-      Admit(callers_, *context, *request, kLargestQuery, Call::kRevokeDevice, {.text = request->key()}).status();
-  if (status.ok()) {
-    const absl::StatusOr<int> revoked = gate_.Revoke(request->key());
-    status = revoked.status();
-    if (status.ok()) reply->set_certificates(*revoked);
-  }
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kRevokeDevice, request->key(), [=, this]() -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(const int revoked, gate_.Revoke(request->key()));
+    reply->set_certificates(revoked);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
                                                   v1::DrainReply* reply) {
-  absl::Status status = Admit(callers_, *context, *request, kLargestQuery, Call::kDrain,
-                              {.text = absl::StrCat(request->undo() ? "undo " : "", request->key(), request->name())})
-                            .status();
-  if (status.ok() && request->key().empty() == request->name().empty()) {
-    status = absl::InvalidArgumentError("give a device key, or a worker's name");
-  }
-  if (status.ok()) {
-    reply->set_workers(request->undo() ? core_.Undrain(request->key(), request->name())
-                                       : core_.Drain(request->key(), request->name(), request->reason()));
-  }
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kDrain,
+                  absl::StrCat(request->undo() ? "undo " : "", request->key(), request->name()), [=, this] {
+                    if (request->key().empty() == request->name().empty())
+                      return absl::InvalidArgumentError("give a device key, or a worker's name");
+                    reply->set_workers(request->undo()
+                                           ? core_.Undrain(request->key(), request->name())
+                                           : core_.Drain(request->key(), request->name(), request->reason()));
+                    return absl::OkStatus();
+                  });
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::AddToken(grpc::CallbackServerContext* context,
                                                      const v1::AddTokenRequest* request, v1::AddTokenReply* reply) {
-  absl::Status status = Admit(callers_, *context, *request, kLargestQuery, Call::kAddToken,
-                              {.text = absl::StrCat(request->owner(), " ", request->scopes())})
-                            .status();
-  if (status.ok()) status = Fill(Make(gate_, *request, core_.clock().Wall()), reply);
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kAddToken, absl::StrCat(request->owner(), " ", request->scopes()),
+                  [=, this] { return Fill(Make(gate_, *request, core_.clock().Wall()), reply); });
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::RevokeToken(grpc::CallbackServerContext* context,
                                                         const v1::RevokeTokenRequest* request,
                                                         v1::RevokeTokenReply* reply) {
-  absl::Status status =
-      Admit(callers_, *context, *request, kLargestQuery, Call::kRevokeToken, {.text = request->id()}).status();
-  if (status.ok()) status = gate_.RevokeToken(request->id());
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kRevokeToken, request->id(),
+                  [=, this] { return gate_.RevokeToken(request->id()); });
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::ListTokens(grpc::CallbackServerContext* context,
                                                        const v1::ListTokensRequest* request,
                                                        v1::ListTokensReply* reply) {
-  const absl::Status status = Admit(callers_, *context, *request, kLargestQuery, Call::kListTokens).status();
-  if (status.ok()) FillTokens(gate_, *request, reply);
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kListTokens, "", [=, this] {
+    FillTokens(gate_, *request, reply);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::ListAudit(grpc::CallbackServerContext* context,
                                                       const v1::ListAuditRequest* request, v1::ListAuditReply* reply) {
-  absl::Status status = Admit(callers_, *context, *request, kLargestQuery, Call::kListAudit).status();
-  if (status.ok()) status = FillAudit(gate_, *request, reply);
-  return Answer(context, status);
+  return AnswerAs(context, *request, Call::kListAudit, "", [=, this] { return FillAudit(gate_, *request, reply); });
 }
 
 }  // namespace temper

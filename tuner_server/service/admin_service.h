@@ -1,8 +1,13 @@
-// The admins' calls: devices, workers, tokens, the audit.
+// The admins' calls: devices, workers, tokens, the audit. What they store is stored on a thread of its own, so that no
+// admin's call delays a worker's.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "temper/v1/admin.grpc.pb.h"
-#include "tuner_server/service/callers.h"
+#include "tuner_server/service/calls.h"
 #include "tuner_server/service/core.h"
 
 namespace temper {
@@ -29,12 +34,21 @@ class AdminServiceImpl : public v1::AdminService::CallbackService {
                                       v1::ListAuditReply* reply) override;
 
  private:
+  // Does the work, if the caller may, on a thread of its own: most of it waits for the disk. `about`: for the audit.
+  template <typename Request>
+  grpc::ServerUnaryReactor* AnswerAs(grpc::CallbackServerContext* context, const Request& request, Call call,
+                                     const std::string& about, std::function<absl::Status()> work) {
+    const absl::Status admitted = Admit(callers_, *context, request, kLargestQuery, call, {.text = about}).status();
+    if (!admitted.ok()) return Answer(context, admitted);
+    return AnswerFrom(pool_, context, request.ByteSizeLong(), std::move(work));
+  }
   // Workers of the key that were held back and may serve now.
   void AdmitApproved(const std::string& key);
 
   ServerCore& core_;
   Gate& gate_;
   Callers& callers_;
+  WorkPool pool_{{.threads = 1, .waiting = 256, .bytes = 16 << 20}};
 };
 
 }  // namespace temper

@@ -28,12 +28,14 @@ bool IsLocal(const std::string& peer) {
          peer.starts_with("ipv6:%5B::1%5D");
 }
 
+bool IsEncrypted(const grpc::AuthContext& auth) {
+  return PropertyOf(auth, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == "tls";
+}
+
 Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
   Credentials credentials;
-  const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
-  const bool encrypted = PropertyOf(*auth, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == "tls";
-  credentials.private_wire = encrypted || IsLocal(context.peer());
-  if (encrypted) credentials.certificate_pem = PropertyOf(*auth, GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  credentials.private_wire = IsEncrypted(*context.auth_context()) || IsLocal(context.peer());
+  credentials.certificate_pem = Callers::CertificateOf(context);
   const std::string authorization = MetadataOf(context, kAuthorizationKey);
   if (authorization.starts_with(kBearerPrefix)) {
     credentials.bearer = authorization.substr(std::string_view(kBearerPrefix).size());
@@ -56,6 +58,11 @@ absl::StatusOr<Principal> Callers::Admit(const grpc::CallbackServerContext& cont
   if (absl::IsUnauthenticated(caller.status())) metrics_.Add(Metric::kDeniedCalls, "unauthenticated");
   if (absl::IsPermissionDenied(caller.status())) metrics_.Add(Metric::kDeniedCalls, "forbidden");
   return caller;
+}
+
+std::string Callers::CertificateOf(const grpc::CallbackServerContext& context) {
+  const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
+  return IsEncrypted(*auth) ? PropertyOf(*auth, GRPC_X509_PEM_CERT_PROPERTY_NAME) : "";
 }
 
 void Callers::CancelRevoked() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include "security/gate.h"
@@ -20,6 +21,9 @@ class Callers {
 
   // See Gate::Admit. Who is refused is counted.
   absl::StatusOr<Principal> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
+
+  // PEM of the certificate whose key the caller proved to hold; empty: none.
+  static std::string CertificateOf(const grpc::CallbackServerContext& context);
 
   // A message was refused for what it holds: "no_deadline", "too_large", "bad_field".
   void CountRejected(std::string_view reason) { metrics_.Add(Metric::kRejectedMessages, reason); }

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/check.h"
 #include "proto/convert.h"
 #include "tuner_server/service/callers.h"
+#include "tuner_server/service/work_pool.h"
 
 namespace temper {
 
@@ -47,6 +50,19 @@ absl::StatusOr<Principal> Admit(Callers& callers, const grpc::CallbackServerCont
 inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+// Answers with the status of `work`, which fills the reply on one of the pool's threads. What holds up a call so holds
+// up no worker's: gRPC's own threads are few.
+inline grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context, size_t bytes,
+                                            std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status queued = pool.Run(bytes, [context, reactor, work = std::move(work)] {
+    // Nobody waits for the answer to a call that was given up meanwhile.
+    reactor->Finish(context->IsCancelled() ? grpc::Status::CANCELLED : ToGrpc(work()));
+  });
+  if (!queued.ok()) reactor->Finish(ToGrpc(queued));
   return reactor;
 }
 

@@ -164,8 +164,8 @@ void ServerCore::BreakSync(int64_t ticket) {
   Locked([&](Actions& actions) { state_.BreakSync(ticket, Now(), actions); });
 }
 
-void ServerCore::Leave(const std::string& session, const std::string& reason) {
-  Locked([&](Actions& actions) { state_.Leave(session, reason, Now(), actions); });
+absl::Status ServerCore::Leave(const std::string& session, const std::string& holder, const std::string& reason) {
+  return Locked([&](Actions& actions) { return state_.Leave(session, holder, reason, Now(), actions); });
 }
 
 void ServerCore::HoldBack(const std::string& session, const std::string& reason) {

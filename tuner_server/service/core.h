@@ -35,7 +35,7 @@ class ServerCore : private JobHost {
   int64_t NewTicket();
   void Sync(SyncCall call, SyncDone done);
   void BreakSync(int64_t ticket);
-  void Leave(const std::string& session, const std::string& reason);
+  absl::Status Leave(const std::string& session, const std::string& holder, const std::string& reason);
   void HoldBack(const std::string& session, const std::string& reason);
   int AdmitDevice(const std::string& key, const std::string& fingerprint);
   int Drain(const std::string& key, const std::string& name, const std::string& reason);

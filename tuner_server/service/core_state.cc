@@ -60,9 +60,17 @@ absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Du
   return session;
 }
 
+absl::Status CoreState::CheckHolder(const std::string& session, const std::string& holder) const {
+  const WorkerInfo* worker = dispatcher_.FindSession(session);
+  if (worker == nullptr || worker->holder == holder) return absl::OkStatus();
+  return absl::PermissionDeniedError("the session is another worker's");
+}
+
 void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& actions) {
-  if (const absl::Status serving = Serving(); !serving.ok()) {
-    actions.push_back([done = std::move(done), serving] { done(serving); });
+  absl::Status refused = Serving();
+  refused.Update(CheckHolder(call.session, call.holder));
+  if (!refused.ok()) {
+    actions.push_back([done = std::move(done), refused] { done(refused); });
     return;
   }
   if (const auto older = ticket_of_session_.find(call.session); older != ticket_of_session_.end()) {
@@ -113,9 +121,12 @@ void CoreState::Answer(const std::string& session, Dispatcher::SyncOutcome outco
   }
 }
 
-void CoreState::Leave(const std::string& session, const std::string& reason, absl::Duration now, Actions& actions) {
+absl::Status CoreState::Leave(const std::string& session, const std::string& holder, const std::string& reason,
+                              absl::Duration now, Actions& actions) {
+  TEMPER_RETURN_IF_ERROR(CheckHolder(session, holder));
   dispatcher_.Leave(session, reason, now);
   AfterChange(now, actions);
+  return absl::OkStatus();
 }
 
 int CoreState::AdmitDevice(const std::string& key, const std::string& fingerprint, absl::Duration now,
@@ -407,6 +418,7 @@ bool CoreState::AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job) {
 
 void CoreState::GoOnFrom(const LeftBehind& left, absl::Duration now) {
   dispatcher_.BeginIdsAbove(left.highest_item + kIdsWithoutRecords);
+  for (const JobPlan& plan : left.plans) dispatcher_.SetPriority(plan.row.id, plan.row.priority);
   for (const LeftBehind::Lease& lease : left.leases) dispatcher_.Restore(lease.id, lease.work, lease.worker, now);
 }
 

@@ -49,6 +49,7 @@ using SubmitDone = std::function<void(const absl::StatusOr<std::vector<bool>>&)>
 struct SyncCall {
   int64_t ticket = 0;  // NewTicket
   std::string session;
+  std::string holder;  // as WorkerInfo's
   std::vector<int64_t> held;
   int free_slots = 0;
   absl::Duration wait;
@@ -68,11 +69,12 @@ class CoreState {
   // Every 100 ms or so.
   void Tick(absl::Duration now, Actions& actions);
 
-  // --- workers ---
+  // --- workers; kPermissionDenied: the session is another one's ---
   absl::StatusOr<std::string> Register(const WorkerInfo& info, absl::Duration now);
   int64_t NewTicket() { return next_ticket_++; }
   void Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& actions);
-  void Leave(const std::string& session, const std::string& reason, absl::Duration now, Actions& actions);
+  absl::Status Leave(const std::string& session, const std::string& holder, const std::string& reason,
+                     absl::Duration now, Actions& actions);
   // See Dispatcher: held back until admitted, drained until undrained.
   void HoldBack(const std::string& session, const std::string& reason) { dispatcher_.HoldBack(session, reason); }
   int AdmitDevice(const std::string& key, const std::string& fingerprint, absl::Duration now, Actions& actions);
@@ -180,6 +182,8 @@ class CoreState {
   void HoldOrRelease();
   // Grants what can be granted, wakes who waits to search.
   void AfterChange(absl::Duration now, Actions& actions);
+  // Whether the session is this holder's, or nobody's any more.
+  absl::Status CheckHolder(const std::string& session, const std::string& holder) const;
   void Park(SyncCall call, const std::string& key, absl::Duration deadline, SyncDone done);
   SyncDone Unpark(ParkedCalls::iterator parked);
   // Answers the waiting call if there is something to say.

@@ -16,4 +16,13 @@ grpc::ServerUnaryReactor* EnrollServiceImpl::Join(grpc::CallbackServerContext* c
   return Answer(context, absl::OkStatus());
 }
 
+grpc::ServerUnaryReactor* EnrollServiceImpl::Renew(grpc::CallbackServerContext* context,
+                                                   const v1::RenewRequest* request, v1::RenewReply* reply) {
+  const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kRenew);
+  if (!admitted.ok()) return Answer(context, admitted.status());
+  absl::StatusOr<std::string> renewed = gate_.Renew(Callers::CertificateOf(*context));
+  if (renewed.ok()) reply->set_certificate(*std::move(renewed));
+  return Answer(context, renewed.status());
+}
+
 }  // namespace temper

@@ -12,6 +12,8 @@ class EnrollServiceImpl : public v1::EnrollService::CallbackService {
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request,
                                  v1::JoinReply* reply) override;
+  grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context, const v1::RenewRequest* request,
+                                  v1::RenewReply* reply) override;
 
  private:
   Gate& gate_;

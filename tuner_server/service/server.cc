@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/chores.h"
 #include "base/log.h"
 #include "tuner_server/service/admin_service.h"
 #include "tuner_server/service/calls.h"
@@ -20,16 +21,19 @@ constexpr absl::Duration kLastCalls = absl::Seconds(2);
 constexpr int kKeepaliveMs = 30'000, kKeepaliveTimeoutMs = 10'000;
 constexpr int kHandshakeMs = 5'000;  // the default of two minutes lets silent connections pile up
 constexpr int kIdleMs = 300'000;     // a connection without calls is closed, and made again with the next call
+constexpr absl::Duration kLookAtCertificate = absl::Hours(1);
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
 
-void Configure(grpc::ServerBuilder& builder, double hurry) {
+void Configure(grpc::ServerBuilder& builder, absl::Duration connection_age, double hurry) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepaliveMs / hurry));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(kKeepaliveTimeoutMs / hurry));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(connection_age)));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsAConnection);
@@ -42,6 +46,12 @@ void Shorten(CoreOptions& core, double hurry) {
                                    &core.orphan_grace, &core.store_patience, &core.longest_poll}) {
     *duration /= hurry;
   }
+}
+
+std::vector<Chore> CertificateChores(const std::string& directory, const Clock& clock) {
+  return {{.name = "looking after the server's certificate", .every = kLookAtCertificate, .run = [directory, &clock] {
+             return KeepServerCertificate(directory, clock.Wall());
+           }}};
 }
 
 }  // namespace
@@ -84,6 +94,7 @@ struct Server::Impl {
   EnrollServiceImpl enroll;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Listener> listener;
+  std::optional<ChoreThread> certificates;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -105,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   auto impl = std::make_unique<Impl>(store, clock, core, std::move(gate));
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));
   grpc::ServerBuilder builder;
-  Configure(builder, options.hurry);
+  Configure(builder, options.connection_age, options.hurry);
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(&impl->workers);
@@ -116,6 +127,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   TEMPER_RETURN_IF_ERROR(impl->core.Start());
   impl->listener->Serve(std::move(connections));
+  if (!options.directory.empty()) impl->certificates.emplace(CertificateChores(options.directory, clock), clock);
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -125,6 +137,7 @@ Gate& Server::gate() { return *impl_->gate; }
 
 void Server::Shutdown() {
   if (impl_->server == nullptr) return;
+  impl_->certificates.reset();
   impl_->listener->Close();
   impl_->core.Stop();
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kLastCalls));

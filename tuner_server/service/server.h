@@ -14,6 +14,8 @@ struct ServerOptions {
   bool insecure = false;                  // allows plaintext on addresses other than loopback and unix sockets
   std::string directory;                  // made by InitServerDirectory; empty: the server is open, its wire plaintext
   CoreOptions core;
+  // A connection is made again at that age, whatever it does, so that a peer shows the certificate that it has by then.
+  absl::Duration connection_age = absl::Hours(12);
   double hurry = 1;  // for tests: leases, renewals and keepalives are so many times shorter
 };
 
@@ -24,7 +26,8 @@ absl::Status CheckListenAddress(const ServerOptions& options);
 class Server {
  public:
   // Listens (with TLS where there is a directory and the address is no unix socket), closes the jobs that a dead server
-  // left, and then serves. The store and the clock outlive it. Errors of the address: ListeningSockets::Open.
+  // left, and then serves. Renews its certificate when that is due. The store and the clock outlive it. Errors of the
+  // address: ListeningSockets::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(Store& store, const Clock& clock, const ServerOptions& options);
   ~Server();  // Shutdown
 

@@ -288,17 +288,6 @@ absl::Status Begin(ServerCore& core, const std::string& owner, const v1::SubmitJ
 
 }  // namespace
 
-grpc::ServerUnaryReactor* TuningServiceImpl::AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context,
-                                                        size_t bytes, std::function<absl::Status()> work) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status queued = pool.Run(bytes, [context, reactor, work = std::move(work)] {
-    // Nobody waits for the answer to a call that was given up meanwhile.
-    reactor->Finish(context->IsCancelled() ? grpc::Status::CANCELLED : ToGrpc(work()));
-  });
-  if (!queued.ok()) reactor->Finish(ToGrpc(queued));
-  return reactor;
-}
-
 Subject TuningServiceImpl::SubjectOf(int64_t job) {
   Subject subject;
   subject.text = absl::StrCat("job ", job);

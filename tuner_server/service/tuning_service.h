@@ -37,10 +37,6 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
                                                       const v1::ExportRecordsRequest* request) override;
 
  private:
-  // Answers with the status of `work`, which fills the reply on one of the pool's threads.
-  grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context, size_t bytes,
-                                       std::function<absl::Status()> work);
-
   // Whose the job is, for the table of rights.
   Subject SubjectOf(int64_t job);
 

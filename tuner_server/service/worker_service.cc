@@ -25,6 +25,7 @@ class SyncReactor : public grpc::ServerUnaryReactor {
     SyncCall call;
     call.ticket = core.NewTicket();
     call.session = request.session();
+    call.holder = principal.holds;
     call.held.assign(request.leases().begin(), request.leases().end());
     call.free_slots = request.free_slots();
     call.wait = absl::Milliseconds(request.wait_ms());
@@ -70,7 +71,9 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContex
                                "the worker ", request->name(), " speaks version ", request->wire_version(),
                                " of the wire, and this server needs ", kOldestWireVersion, ": update it")));
   }
-  const absl::StatusOr<std::string> session = core_.Register(FromWire(*request));
+  WorkerInfo worker = FromWire(*request);
+  worker.holder = admitted->holds;
+  const absl::StatusOr<std::string> session = core_.Register(worker);
   if (!session.ok()) return Answer(context, session.status());
   // Nobody knows the session yet, so nothing is granted before this.
   const absl::StatusOr<bool> may_serve = gate_.MayServe(request->device_key(), request->fingerprint());
@@ -113,9 +116,9 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerC
 
 grpc::ServerUnaryReactor* WorkerServiceImpl::Leave(grpc::CallbackServerContext* context,
                                                    const v1::LeaveRequest* request, v1::LeaveReply*) {
-  const absl::Status status = Admit(callers_, *context, *request, kLargestReport, Call::kLeave).status();
-  if (status.ok()) core_.Leave(request->session(), request->reason());
-  return Answer(context, status);
+  const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kLeave);
+  if (!admitted.ok()) return Answer(context, admitted.status());
+  return Answer(context, core_.Leave(request->session(), admitted->holds, request->reason()));
 }
 
 }  // namespace temper

@@ -1,4 +1,4 @@
-#include "tuner_server/operations/chores.h"
+#include "base/chores.h"
 
 #include <gtest/gtest.h>
 

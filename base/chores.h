@@ -1,4 +1,4 @@
-// Work that comes round: snapshots, retention. One thread does it, one chore at a time.
+// Work that comes round: snapshots, retention, certificates. One thread does it, one chore at a time.
 #pragma once
 
 #include <condition_variable>

@@ -82,7 +82,8 @@ TEST_P(CudaTemplates, ComputeWhatTheirReferencesDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
-                         ::testing::Values("gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.reduce", "gpu.default"));
+                         ::testing::Values("gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.mma", "gpu.reduce",
+                                           "gpu.default"));
 
 // Each barrier of each of a few kernels is taken away in turn.
 TEST(CudaOnHost, AMissingBarrierIsFound) {
@@ -144,8 +145,8 @@ TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
   for (const bool transposed : {false, true}) {
     const absl::StatusOr<NDArray> got = RunWarp(
         absl::StrCat(kCopyBoth, "  temper_wait_copies<0>();\n  __syncthreads();\n", "  const int slow = lane % 8 + ",
-                     transposed ? "lane / 16 * 8" : "lane / 8 % 2 * 8",
-                     ", fast = ", transposed ? "lane / 8 % 2 * 8" : "lane / 16 * 8", ";\n",
+                     transposed ? "lane / 8 % 2 * 8" : "lane / 16 * 8",
+                     ", fast = ", transposed ? "lane / 16 * 8" : "lane / 8 % 2 * 8", ";\n",
                      "  uint a[4], b[4];\n  float c[8] = {};\n"
                      "  temper_load_matrix(a, shared + (lane % 8 + lane / 8 % 2 * 8) * 16 + lane / 16 * 8);\n  ",
                      transposed ? "temper_load_matrix_transposed" : "temper_load_matrix",

@@ -232,7 +232,7 @@ static float FromBf16(unsigned short bits) { return __builtin_bit_cast(float, st
 
 // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 static void MultiplyM16N8K16(float* c, const unsigned int* const (&a)[kWarp], const unsigned int* const (&b)[kWarp],
-                             const int (&b_registers)[2], float (*decode)(unsigned short)) {
+                             int b_first, float (*decode)(unsigned short)) {
   const auto half_of = [](const unsigned int word, int half) {
     return static_cast<unsigned short>(half == 0 ? word & 0xffffu : word >> 16);
   };
@@ -242,7 +242,7 @@ static void MultiplyM16N8K16(float* c, const unsigned int* const (&a)[kWarp], co
   };
   const auto element_of_b = [&](int k, int column) {
     const unsigned int* words = b[column * 4 + k % 8 / 2];
-    return decode(half_of(words[b_registers[k >= 8 ? 1 : 0]], k % 2));
+    return decode(half_of(words[b_first + (k >= 8 ? 1 : 0)], k % 2));
   };
   const int lane = static_cast<int>(Lane());
   for (int i = 0; i < 4; ++i) {
@@ -260,8 +260,8 @@ static void Multiply(const char* name, float* c, const unsigned int* a, const un
     all_a[lane] = meeting.From<const unsigned int*>(lane)[0];
     all_b[lane] = meeting.From<const unsigned int*>(lane)[1];
   }
-  MultiplyM16N8K16(c, all_a, all_b, {0, 2}, decode);
-  MultiplyM16N8K16(c + 4, all_a, all_b, {1, 3}, decode);
+  MultiplyM16N8K16(c, all_a, all_b, 0, decode);
+  MultiplyM16N8K16(c + 4, all_a, all_b, 2, decode);
 }
 
 }  // namespace on_host

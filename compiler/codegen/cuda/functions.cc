@@ -14,7 +14,6 @@ constexpr char kLoadMatrix[] =
     "               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(at));\n"
     "}\n";
 
-// Of the matrices of B, the two that lie below one another in k make one of the instruction's operands.
 constexpr char kMultiply[] =
     "void $0(float* c, const uint* a, const uint* b) {\n"
     "#pragma unroll\n"
@@ -22,7 +21,7 @@ constexpr char kMultiply[] =
     "    asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.$1.$1.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, \"\n"
     "                 \"{%8, %9}, {%0, %1, %2, %3};\"\n"
     "                 : \"+f\"(c[4 * i]), \"+f\"(c[4 * i + 1]), \"+f\"(c[4 * i + 2]), \"+f\"(c[4 * i + 3])\n"
-    "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[i]), \"r\"(b[i + 2]));\n"
+    "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[2 * i]), \"r\"(b[2 * i + 1]));\n"
     "}\n";
 
 // What passes the first cache by is in groups of 16 bytes alone.

@@ -61,7 +61,7 @@ absl::Status AccessWatch::Touch(const Access& access) {
     elements.resize(static_cast<size_t>(NumElements(access.buffer->shape)));
     if (shared) shared_.push_back(access.array);
   }
-  if (shared && traffic_ != nullptr) {
+  if (shared && traffic_ != nullptr && access.site != nullptr) {
     const int64_t bytes = SizeOf(access.buffer->dtype);
     requests_.push_back({access.site, access.step, thread_ % warp_width_, access.position * bytes, bytes});
   }

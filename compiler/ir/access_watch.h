@@ -24,7 +24,7 @@ class AccessWatch {
     const BufferNode* buffer;
     int64_t position;  // of the element
     bool write;
-    const void* site;  // the load or store of the nest
+    const void* site;  // the load or store of the nest; null: nothing is asked of shared memory
     int64_t step;      // tells runs of the site apart, equally in all threads; lanes of a vector have the same one
   };
   // kFailedPrecondition: the access races with an earlier one, or reads what nothing wrote in shared memory.

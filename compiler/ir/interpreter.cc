@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
@@ -44,7 +45,9 @@ struct CodeStmt {
   int slot = -1;  // kFor: variable; others: array
   int64_t extent = 0;
   ForKind for_kind = ForKind::kSerial;
-  bool together = false;           // a barrier is inside, so all threads of a group run it together
+  Instruction instruction = Instruction::kLoadMatrix;
+  bool asynchronous = false;       // kStore
+  bool together = false;           // threads meet inside, so all of a group run it together
   std::vector<CodeStmt> children;  // of kIf: then, else
   std::vector<Code> indices;
   std::vector<Code> value;  // kStore, kBlock: one; kIf: the condition
@@ -150,11 +153,18 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
       break;
     case StmtKind::kSeq:
     case StmtKind::kStore:
+      code.asynchronous = s->ahead > 0;
+      break;
+    case StmtKind::kInstruction:
+      code.instruction = s->instruction;
+      code.extent = s->extent;
+      break;
     case StmtKind::kPrefetch:
     case StmtKind::kBarrier:
       break;
   }
-  if (s->kind == StmtKind::kStore || s->kind == StmtKind::kBlock) {
+  const bool of_warp = s->kind == StmtKind::kInstruction && IsOfWarp(s->instruction);
+  if (s->kind == StmtKind::kStore || s->kind == StmtKind::kBlock || of_warp) {
     TEMPER_RETURN_IF_ERROR(ResolveAccess(s->buffer, s->indices, code.slot, code.indices));
     TEMPER_RETURN_IF_ERROR(ResolveOptional(s->value, code.value));
   }
@@ -166,7 +176,7 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
     code.together |= resolved.together;
     code.children.push_back(std::move(resolved));
   }
-  code.together |= s->kind == StmtKind::kBarrier;
+  code.together |= s->kind == StmtKind::kBarrier || of_warp;
   return code;
 }
 
@@ -337,7 +347,13 @@ class Machine {
   void RunTogether(const CodeStmt& s);
   void RunIfTogether(const CodeStmt& s);
   void RunAllocTogether(const CodeStmt& s);
-  void EachThread(const std::function<void()>& run);
+  void RunLoadMatrix(const CodeStmt& s);
+  void RunMultiply(const CodeStmt& s);
+  void EachThread(const std::function<void(size_t thread)>& run);
+  // Calls `use` with where each thread's fragment of `array` begins.
+  void EachFragment(int array, const std::vector<Code>& indices,
+                    const std::function<void(size_t thread, Array& array, int64_t first)>& use);
+  void Land(size_t most);
   void Watch(int array, int64_t position, bool write, const void* site);
 
   std::vector<Array>& arrays_;
@@ -356,6 +372,18 @@ class Machine {
     std::vector<NDArray> storage;  // one a thread
   };
   std::vector<OwnArrays> own_;  // register arrays that live across barriers
+  struct Copy {
+    int slot;
+    int64_t position;
+    Value value;
+  };
+  struct Copies {
+    std::vector<Copy> begun;
+    std::vector<std::vector<Copy>> groups;
+  };
+  std::vector<Copies> copies_;                      // of each thread
+  std::set<std::pair<int, int64_t>> on_their_way_;  // array and position of what they write
+  Copies* own_copies_ = nullptr;
 };
 
 int64_t Machine::Position(int array, const std::vector<Code>& indices) {
@@ -432,6 +460,11 @@ void Machine::Write(const CodeStmt& s, const Code& value) {
   int64_t position = Position(s.slot, s.indices);
   if (position < 0) return;
   if (watch_ != nullptr) Watch(s.slot, position, true, &s);
+  if (s.asynchronous && own_copies_ != nullptr) {
+    own_copies_->begun.push_back({s.slot, position, v});
+    on_their_way_.emplace(s.slot, position);
+    return;
+  }
   WriteElement(arrays_[s.slot].data, position, arrays_[s.slot].buffer->dtype, v);
 }
 
@@ -472,6 +505,9 @@ void Machine::RunFor(const CodeStmt& s) {
 void Machine::Watch(int array, int64_t position, bool write, const void* site) {
   const BufferNode* buffer = arrays_[array].buffer;
   if (buffer->scope == Scope::kRegister) return;
+  if (!on_their_way_.empty() && on_their_way_.contains({array, position}))
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("element ", position, " of ", buffer->name, " is used while a copy is on its way there")));
   absl::Status status = watch_->Touch({array, buffer, position, write, site, step_});
   if (!status.ok()) Fail(std::move(status));
 }
@@ -509,6 +545,8 @@ void Machine::RunLaunch(const CodeStmt& s) {
     for (int slot : shared) Allocate(arrays_[slot], arrays_[slot].owned);
     watch.EnterGroup(group);
     threads_.assign(static_cast<size_t>(launch.num_threads()), vars_);
+    copies_.assign(threads_.size(), {});
+    on_their_way_.clear();
     for (size_t t = 0; t < threads_.size(); ++t) {
       SetPoint(thread_vars, launch.threads, static_cast<int64_t>(t), threads_[t]);
     }
@@ -516,14 +554,16 @@ void Machine::RunLaunch(const CodeStmt& s) {
   }
   for (int slot : shared) arrays_[slot].data = nullptr;
   watch_ = nullptr;
+  own_copies_ = nullptr;
 }
 
-void Machine::EachThread(const std::function<void()>& run) {
+void Machine::EachThread(const std::function<void(size_t thread)>& run) {
   for (size_t t = 0; t < threads_.size() && status_.ok(); ++t) {
     vars_.swap(threads_[t]);
     for (OwnArrays& own : own_) arrays_[own.slot].data = static_cast<char*>(own.storage[t].MutableData());
     watch_->EnterThread(static_cast<int64_t>(t));
-    run();
+    own_copies_ = &copies_[t];
+    run(t);
     vars_.swap(threads_[t]);
     if ((t + 1) % static_cast<size_t>(warp_width_) == 0 || t + 1 == threads_.size()) watch_->EndWarp();
   }
@@ -532,7 +572,7 @@ void Machine::EachThread(const std::function<void()>& run) {
 // What holds no barrier each thread runs in one go; what holds one they run step by step, none ahead of another.
 void Machine::RunTogether(const CodeStmt& s) {
   if (!status_.ok()) return;
-  if (!s.together) return EachThread([&] { Run(s); });
+  if (!s.together) return EachThread([&](size_t) { Run(s); });
   switch (s.kind) {
     case StmtKind::kFor:
       for (int64_t i = 0; i < s.extent && status_.ok(); ++i) {
@@ -549,6 +589,8 @@ void Machine::RunTogether(const CodeStmt& s) {
       return RunAllocTogether(s);
     case StmtKind::kBarrier:
       return watch_->PassBarrier();
+    case StmtKind::kInstruction:
+      return s.instruction == Instruction::kMultiply ? RunMultiply(s) : RunLoadMatrix(s);
     case StmtKind::kStore:
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
@@ -556,9 +598,89 @@ void Machine::RunTogether(const CodeStmt& s) {
   }
 }
 
+void Machine::EachFragment(int array, const std::vector<Code>& indices,
+                           const std::function<void(size_t thread, Array& array, int64_t first)>& use) {
+  EachThread([&](size_t thread) {
+    const int64_t first = Position(array, indices);
+    if (first < 0) return;
+    if (first % kFragmentLength != 0 || first + kFragmentLength > NumElements(arrays_[array].buffer->shape))
+      return Fail(absl::StrCat("no fragment of ", arrays_[array].buffer->name, " begins at ", first));
+    use(thread, arrays_[array], first);
+  });
+}
+
+// All lanes' rows (or columns) are read first, then each fragment is put together.
+void Machine::RunLoadMatrix(const CodeStmt& s) {
+  const Code& row = s.value[0];
+  std::vector<std::array<Value, kFragmentLength>> rows(threads_.size());
+  EachThread([&](size_t thread) {
+    const int64_t first = Position(row.slot, row.args);
+    const BufferNode& buffer = *arrays_[row.slot].buffer;
+    if (first < 0) return;
+    if (first % kFragmentLength != 0 || first + kFragmentLength > NumElements(buffer.shape))
+      return Fail(absl::StrCat("eight elements of ", buffer.name, " that are no aligned row begin at ", first));
+    for (int64_t i = 0; i < kFragmentLength; ++i) {
+      Watch(row.slot, first + i, false, &row);
+      rows[thread][static_cast<size_t>(i)] = ReadElement(arrays_[row.slot].data, first + i, row.dtype);
+    }
+  });
+  const bool transposed = s.instruction == Instruction::kLoadMatrixTransposed;
+  EachFragment(s.slot, s.indices, [&](size_t thread, Array& to, int64_t first) {
+    const int64_t lane = static_cast<int64_t>(thread) % kTensorWarp;
+    for (int64_t e = 0; e < kFragmentLength; ++e) {
+      const int64_t slow = lane / 4, fast = 2 * (lane % 4) + e % 2;
+      const int64_t from = 8 * (e / 2) + (transposed ? fast : slow);  // the lane that names it
+      WriteElement(to.data, first + e, to.buffer->dtype,
+                   rows[thread - static_cast<size_t>(lane - from)][static_cast<size_t>(transposed ? slow : fast)]);
+    }
+  });
+}
+
+void Machine::RunMultiply(const CodeStmt& s) {
+  using Matrix = std::array<std::array<double, kMatrixSide>, kMatrixSide>;
+  struct Operands {
+    Matrix a, b;
+  };
+  std::vector<Operands> warps(threads_.size() / static_cast<size_t>(kTensorWarp));
+  const auto read = [&](const Code& load, Matrix Operands::*matrix) {
+    EachFragment(load.slot, load.args, [&](size_t thread, Array& from, int64_t first) {
+      Matrix& to = warps[thread / static_cast<size_t>(kTensorWarp)].*matrix;
+      for (int64_t e = 0; e < kFragmentLength; ++e) {
+        const MatrixPlace at = FragmentPlace(static_cast<int64_t>(thread) % kTensorWarp, e, matrix == &Operands::b);
+        to[static_cast<size_t>(at.row)][static_cast<size_t>(at.column)] =
+            ReadElement(from.data, first + e, from.buffer->dtype).f;
+      }
+    });
+  };
+  read(s.value[0].args[0].args[0], &Operands::a);
+  read(s.value[0].args[1].args[0], &Operands::b);
+  EachFragment(s.slot, s.indices, [&](size_t thread, Array& sums, int64_t first) {
+    const Operands& o = warps[thread / static_cast<size_t>(kTensorWarp)];
+    for (int64_t e = 0; e < kFragmentLength; ++e) {
+      const MatrixPlace at = FragmentPlace(static_cast<int64_t>(thread) % kTensorWarp, e);
+      double sum = ReadElement(sums.data, first + e, DType::kF32).f;
+      for (size_t k = 0; k < kMatrixSide; ++k)
+        sum = Round(sum + o.a[static_cast<size_t>(at.row)][k] * o.b[static_cast<size_t>(at.column)][k], DType::kF32);
+      WriteElement(sums.data, first + e, DType::kF32, OfFloat(sum));
+    }
+  });
+}
+
+// The thread's groups but the latest `most`.
+void Machine::Land(size_t most) {
+  std::vector<std::vector<Copy>>& groups = own_copies_->groups;
+  for (; groups.size() > most; groups.erase(groups.begin())) {
+    for (const Copy& copy : groups.front()) {
+      on_their_way_.erase({copy.slot, copy.position});
+      Watch(copy.slot, copy.position, true, nullptr);
+      WriteElement(arrays_[copy.slot].data, copy.position, arrays_[copy.slot].buffer->dtype, copy.value);
+    }
+  }
+}
+
 void Machine::RunIfTogether(const CodeStmt& s) {
   std::vector<bool> answers;
-  EachThread([&] { answers.push_back(True(s.value[0])); });
+  EachThread([&](size_t) { answers.push_back(True(s.value[0])); });
   if (!status_.ok()) return;
   const auto other = std::ranges::find(answers, !answers[0]);
   if (other != answers.end()) {
@@ -606,6 +728,12 @@ void Machine::Run(const CodeStmt& s) {
       return;  // may point past the end; it is a hint
     case StmtKind::kBarrier:
       return Fail(absl::FailedPreconditionError("a barrier is outside of a launch"));
+    case StmtKind::kInstruction:
+      if (own_copies_ == nullptr) return Fail(absl::FailedPreconditionError("an instruction is outside of a launch"));
+      if (s.instruction == Instruction::kWaitCopies) return Land(static_cast<size_t>(s.extent));
+      own_copies_->groups.push_back(std::move(own_copies_->begun));
+      own_copies_->begun.clear();
+      return;
   }
 }
 

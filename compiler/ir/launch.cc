@@ -96,7 +96,8 @@ absl::Status LaunchFinder::CheckRegister(const Launch& launch, const Stmt& s, co
 absl::Status LaunchFinder::CheckThreadCode(const Launch& launch) const {
   absl::Status status;
   VisitStmt(launch.body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kFor && (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined)) {
+    if (s->kind == StmtKind::kFor &&
+        (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined || s->for_kind == ForKind::kTensor)) {
       status.Update(Error(f_, s, "a thread runs its code alone, but here it would not"));
     }
     if (s->kind == StmtKind::kAlloc && s->buffer->scope != Scope::kRegister) {
@@ -117,9 +118,14 @@ bool HasLoad(const Expr& e) {
   return found;
 }
 
-bool HasBarrier(const Stmt& s) {
-  bool found = false;
-  VisitStmt(s, [&](const Stmt& node) { found = found || node->kind == StmtKind::kBarrier; });
+// What threads come to together below `s`; null if there is nothing.
+const char* Meeting(const Stmt& s) {
+  const char* found = nullptr;
+  VisitStmt(s, [&](const Stmt& node) {
+    if (node->kind == StmtKind::kBarrier) found = "a barrier";
+    if (found == nullptr && node->kind == StmtKind::kInstruction && IsOfWarp(node->instruction))
+      found = "an instruction of their warp";
+  });
   return found;
 }
 
@@ -139,7 +145,8 @@ int64_t Launch::shared_bytes() const {
 bool HasLaunches(const Func& f) {
   bool found = false;
   VisitStmt(f.body, [&](const Stmt& s) {
-    found = found || IsGroupLoop(s) || IsThreadLoop(s) || IsSharedAlloc(s) || s->kind == StmtKind::kBarrier;
+    found = found || IsGroupLoop(s) || IsThreadLoop(s) || IsSharedAlloc(s) || s->kind == StmtKind::kBarrier ||
+            s->kind == StmtKind::kInstruction;
   });
   return found;
 }
@@ -153,12 +160,16 @@ absl::StatusOr<std::vector<Launch>> LaunchesOf(const Func& f) {
 absl::Status CheckBarriers(const Func& f, const Launch& launch) {
   absl::Status status;
   VisitStmt(launch.body, [&](const Stmt& s) {
-    if (!status.ok() || !HasBarrier(s)) return;
+    const char* const meeting = Meeting(s);
+    if (!status.ok() || meeting == nullptr) return;
+    if (s->kind == StmtKind::kInstruction && (f.warp_width != kTensorWarp || launch.num_threads() % kTensorWarp != 0)) {
+      status = Error(f, s, "an instruction of warps needs groups of whole warps of 32 threads, but here is");
+    }
     if (s->kind == StmtKind::kIf && (UsesThread(s->cond, launch) || HasLoad(s->cond))) {
-      status = Error(f, s, "threads may disagree whether they come to a barrier");
+      status = Error(f, s, absl::StrCat("threads may disagree whether they come to ", meeting));
     }
     if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kVectorized) {
-      status = Error(f, s, "a barrier is inside a vectorised loop");
+      status = Error(f, s, absl::StrCat(meeting, " is inside a vectorised loop"));
     }
   });
   return status;

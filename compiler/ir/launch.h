@@ -21,6 +21,23 @@
 // often: the Ifs around a barrier load nothing and use no variable of a thread loop, and no vectorised loop is around
 // it.
 //
+// Some instructions the lanes of a warp of 32 run together: lane l is its thread number l. All come to the same ones,
+// as threads come to barriers, but wait for no other warp. They are about matrices of 16 x 16 in four quarters, of
+// which each lane has a fragment: eight elements of one of its register arrays, from a multiple of eight on. Elements 2
+// q and 2 q + 1 of lane l are of the quarter q its elements (l / 4, 2 * (l % 4)) and the one to the right.
+//   load matrix      four quarters of 2-byte elements, from shared memory. Lane l names the first of eight that lie
+//   side
+//                    by side: row l % 8 of quarter l / 8.
+//   load transposed  ... column l % 8 of quarter l / 8.
+//   multiply         sums(i, j) += a(i, k) * b(j, k), over all k; sums are f32, a and b both f16 or both bf16. Quarters
+//                    of sums and a follow one another down and then to the right, those of b to the right and then
+//                    down.
+//
+// An asynchronous store to shared memory, of an element of memory or of zero, is on its way until its thread has waited
+// for it: nobody reads or writes that element meanwhile, and others see it behind the barrier after that. To commit
+// makes a group of the thread's copies since the last one; to wait ends when at most so many of its groups, the latest,
+// are on their way.
+//
 // In a scheduled nest group and thread loops are marks like that of a parallel loop: the nest keeps its order, threads
 // of one loop nest are done before what follows it, and there are no barriers.
 #pragma once
@@ -34,6 +51,18 @@ namespace temper::ir {
 // The most threads of a group on any device. Targets have smaller limits, and limits for shared memory, of their own.
 inline constexpr int64_t kMaxGroupThreads = 1024;
 inline constexpr int64_t kSharedAlignment = 128;
+
+inline constexpr int64_t kTensorWarp = 32;     // lanes of a warp that has instructions of its own
+inline constexpr int64_t kMatrixSide = 16;     // of the matrices that they are about
+inline constexpr int64_t kFragmentLength = 8;  // a lane's elements of one
+struct MatrixPlace {
+  int64_t row, column;
+};
+// Of a lane's element of sums or a, or of b.
+inline MatrixPlace FragmentPlace(int64_t lane, int64_t element, bool of_b = false) {
+  const int64_t down = of_b ? element / 4 : element / 2 % 2, right = of_b ? element / 2 % 2 : element / 4;
+  return {lane / 4 + 8 * down, 2 * (lane % 4) + element % 2 + 8 * right};
+}
 
 // Of a shared array, up to where the next may start.
 int64_t SharedBytes(const Buffer& array);
@@ -61,7 +90,7 @@ bool HasLaunches(const Func& f);
 // The launches of a lowered function, in their order; none of a function without. Errors: kInvalidArgument names the
 // statement that is where a launch has no place for it.
 absl::StatusOr<std::vector<Launch>> LaunchesOf(const Func& f);
-// All threads of a group come to the same barriers.
+// All threads of a group come to the same barriers, those of a warp to the same instructions of it.
 absl::Status CheckBarriers(const Func& f, const Launch& launch);
 
 }  // namespace temper::ir

@@ -110,6 +110,7 @@ class Printer {
   std::string Declare(const Buffer& b);
   std::string PrintSum(const Expr& e);
   void PrintBlock(const StmtNode& s, int indent);
+  std::string InstructionText(const StmtNode& s);
   void Line(int indent, const std::string& text) { absl::StrAppend(&out_, std::string(indent * 2, ' '), text, "\n"); }
 
   NameTable names_;
@@ -189,8 +190,16 @@ void Printer::PrintBlock(const StmtNode& s, int indent) {
   if (block.predicate) Line(indent + 1, absl::StrCat("where ", Print(block.predicate)));
   std::string target = Access(s.buffer, s.indices);
   if (block.init) Line(indent + 1, absl::StrCat("init ", target, " = ", Print(block.init)));
-  Line(indent + 1, absl::StrCat(target, " = ", Print(s.value)));
+  Line(indent + 1, absl::StrCat(s.ahead > 0 ? "copy " : "", target, " = ", Print(s.value)));
   for (const IterVar& iter : block.iters) names_.Forget(iter.var.get());
+}
+
+std::string Printer::InstructionText(const StmtNode& s) {
+  const std::string word(Word(s.instruction));
+  if (s.instruction == Instruction::kCommitCopies) return word;
+  if (s.instruction == Instruction::kWaitCopies) return absl::StrCat(word, " but ", s.extent);
+  return absl::StrCat(word, " ", Access(s.buffer, s.indices), s.instruction == Instruction::kMultiply ? " += " : " = ",
+                      Print(s.value));
 }
 
 // `last`: nothing follows in the enclosing body, so an allocation's scope needs no indentation to show its end.
@@ -203,7 +212,8 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
       for (size_t i = 0; i < s->stmts.size(); ++i) Print(s->stmts[i], indent, last && i + 1 == s->stmts.size());
       return;
     case StmtKind::kStore:
-      return Line(indent, absl::StrCat(Access(s->buffer, s->indices), " = ", Print(s->value)));
+      return Line(indent,
+                  absl::StrCat(s->ahead > 0 ? "copy " : "", Access(s->buffer, s->indices), " = ", Print(s->value)));
     case StmtKind::kIf:
       Line(indent, absl::StrCat("if ", Print(s->cond)));
       Print(s->body, indent + 1, true);
@@ -221,6 +231,8 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
       return Line(indent, absl::StrCat(s->level == 1 ? "prefetch " : "prefetch to l2 ", Access(s->buffer, s->indices)));
     case StmtKind::kBarrier:
       return Line(indent, "barrier");
+    case StmtKind::kInstruction:
+      return Line(indent, InstructionText(*s));
   }
 }
 

@@ -37,6 +37,7 @@ Stmt StmtSimplifier::Run(const Stmt& s) {
     case StmtKind::kStore:
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
+    case StmtKind::kInstruction:
       return RunLeaf(s);
     case StmtKind::kBarrier:
       return s;

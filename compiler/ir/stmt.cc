@@ -35,6 +35,7 @@ Stmt MapChildren(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
     case StmtKind::kBarrier:
+    case StmtKind::kInstruction:
       return s;
   }
   return s;
@@ -79,6 +80,24 @@ std::string_view Word(ForKind kind) {
       return "thread.y";
     case ForKind::kThreadZ:
       return "thread.z";
+    case ForKind::kTensor:
+      return "tensor";
+  }
+  return "";
+}
+
+std::string_view Word(Instruction instruction) {
+  switch (instruction) {
+    case Instruction::kLoadMatrix:
+      return "load matrix";
+    case Instruction::kLoadMatrixTransposed:
+      return "load transposed";
+    case Instruction::kMultiply:
+      return "multiply";
+    case Instruction::kCommitCopies:
+      return "commit copies";
+    case Instruction::kWaitCopies:
+      return "wait for copies";
   }
   return "";
 }
@@ -159,6 +178,40 @@ Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level) {
 }
 
 Stmt Barrier() { return Make(StmtKind::kBarrier); }
+
+namespace {
+
+std::shared_ptr<StmtNode> Make(Instruction instruction) {
+  auto node = Make(StmtKind::kInstruction);
+  node->instruction = instruction;
+  return node;
+}
+
+}  // namespace
+
+Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed) {
+  auto node = Make(transposed ? Instruction::kLoadMatrixTransposed : Instruction::kLoadMatrix);
+  node->buffer = std::move(fragment);
+  node->indices = std::move(indices);
+  node->value = std::move(row);
+  return node;
+}
+
+Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr& b) {
+  auto node = Make(Instruction::kMultiply);
+  node->value = Cast(a, sums->dtype) * Cast(b, sums->dtype);
+  node->buffer = std::move(sums);
+  node->indices = std::move(indices);
+  return node;
+}
+
+Stmt CommitCopies() { return Make(Instruction::kCommitCopies); }
+
+Stmt WaitCopies(int64_t most) {
+  auto node = Make(Instruction::kWaitCopies);
+  node->extent = most;
+  return node;
+}
 
 Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
   Stmt rebuilt = MapChildren(s, [&f](const Stmt& child) { return RewriteStmt(child, f); });

@@ -12,6 +12,7 @@ namespace temper::ir {
 
 // An outlined loop is a serial one that generated code has in a function of its own, so that what it keeps in registers
 // takes none from the code around it, nor the other way round.
+// A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), with all that is below it.
 // Group and thread loops are dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and
 // local ids. (A Block is something else here: a computation.)
 enum class ForKind : uint8_t {
@@ -26,6 +27,7 @@ enum class ForKind : uint8_t {
   kThreadX,
   kThreadY,
   kThreadZ,
+  kTensor,
 };
 std::string_view Word(ForKind kind);  // as it is printed: "for", "parallel", "vectorize", "group.x", "thread.y"
 bool IsGroup(ForKind kind);
@@ -35,7 +37,13 @@ int AxisOf(ForKind kind);         // of a group or thread loop: 0 for x, 1 for y
 // Whether one concurrent loop may be inside another. A group holds threads, a thread neither, and an axis not itself.
 bool MayHold(ForKind outer, ForKind inner);
 
-enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch, kBarrier };
+enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch, kBarrier, kInstruction };
+
+// What threads of a launch do beside loops and stores; launch.h says what each is. Those up to kMultiply the lanes of a
+// warp run together.
+enum class Instruction : uint8_t { kLoadMatrix, kLoadMatrixTransposed, kMultiply, kCommitCopies, kWaitCopies };
+std::string_view Word(Instruction instruction);  // as it is printed: "load matrix"
+inline bool IsOfWarp(Instruction instruction) { return instruction <= Instruction::kMultiply; }
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;
@@ -62,17 +70,20 @@ struct StmtNode {
   StmtKind kind;
   // kFor: for var in [0, extent)
   Var var;
-  int64_t extent = 0;
+  int64_t extent = 0;  // also of kWaitCopies: how many groups may be on their way
   ForKind for_kind = ForKind::kSerial;
   Stmt body;                  // kFor, kAlloc; the then-branch of kIf
   Stmt else_body;             // kIf, may be null
   Expr cond;                  // kIf
   std::vector<Stmt> stmts;    // kSeq
-  Buffer buffer;              // kStore, kAlloc, kBlock (what it writes), kPrefetch
-  std::vector<Expr> indices;  // kStore, kBlock, kPrefetch
-  Expr value;                 // kStore, kBlock
-  BlockInfo block;            // kBlock
-  int level = 1;              // kPrefetch: the cache that is to hold it, 1 or 2
+  Buffer buffer;              // kStore, kAlloc, kBlock (what it writes), kPrefetch; the fragment that is written
+  std::vector<Expr> indices;  // kStore, kBlock, kPrefetch; of the fragment's first element
+  Expr value;                 // kStore, kBlock; what an instruction reads
+  // kStore, kBlock: not 0 where it is an asynchronous copy, for so many iterations of its loop later.
+  int ahead = 0;
+  Instruction instruction = Instruction::kLoadMatrix;  // kInstruction
+  BlockInfo block;                                     // kBlock
+  int level = 1;                                       // kPrefetch: the cache that is to hold it, 1 or 2
 };
 
 Stmt For(Var var, int64_t extent, ForKind kind, Stmt body);
@@ -83,6 +94,12 @@ Stmt Alloc(Buffer buffer, Stmt body);  // contents undefined (NaN in the interpr
 Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level = 1);
 Stmt Barrier();  // of the threads of a group; see launch.h
+// `row`: a load of the first element that the lane names.
+Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed);
+// `a`, `b`: loads of the fragments' first elements.
+Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr& b);
+Stmt CommitCopies();
+Stmt WaitCopies(int64_t most);
 
 // A kernel. Parameters are caller-owned and do not alias. Outputs are written whole, inputs never.
 struct Func {

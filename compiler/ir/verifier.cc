@@ -17,6 +17,8 @@ class Verifier {
   absl::Status CheckNesting(const Stmt& s) const;
   absl::Status CheckAlloc(const Stmt& s);
   absl::Status CheckBlock(const Stmt& s);
+  absl::Status CheckInstruction(const Stmt& s);
+  absl::Status CheckCopy(const Stmt& s) const;
   absl::Status CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices);
   absl::Status CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what);
   absl::Status CheckNode(const Stmt& s, const Expr& e);
@@ -66,7 +68,8 @@ absl::Status Verifier::Check(const Func& f) {
 absl::Status Verifier::CheckNoBarrier(const Func& f) const {
   absl::Status status;
   VisitStmt(f.body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kBarrier) status = Error(s, "a scheduled nest has no barriers, Lower places them");
+    if (s->kind == StmtKind::kBarrier || s->kind == StmtKind::kInstruction)
+      status = Error(s, "a scheduled nest has no barriers and instructions, Lower places them");
   });
   return status;
 }
@@ -89,13 +92,49 @@ absl::Status Verifier::Check(const Stmt& s) {
     case StmtKind::kStore:
       TEMPER_RETURN_IF_ERROR(CheckWritable(s));
       TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
+      TEMPER_RETURN_IF_ERROR(CheckCopy(s));
       return CheckExpr(s, s->value, s->buffer->dtype, "value");
+    case StmtKind::kInstruction:
+      return CheckInstruction(s);
     case StmtKind::kPrefetch:
       return CheckAccess(s, s->buffer, s->indices);
     case StmtKind::kBarrier:
       return absl::OkStatus();
   }
   return absl::OkStatus();
+}
+
+// A load of memory, or that or zero.
+absl::Status Verifier::CheckCopy(const Stmt& s) const {
+  if (s->ahead == 0) return absl::OkStatus();
+  const bool either = s->value->kind == ExprKind::kSelect;
+  const Expr& load = either ? s->value->args[1] : s->value;
+  const bool zero = !either || (s->value->args[2]->kind == ExprKind::kFloat && s->value->args[2]->float_value == 0);
+  if (s->buffer->scope == Scope::kShared && load->kind == ExprKind::kLoad && load->buffer->scope == Scope::kMemory &&
+      zero)
+    return absl::OkStatus();
+  return Error(s, "an asynchronous store is of an element of memory, or of zero, to shared memory, but not");
+}
+
+absl::Status Verifier::CheckInstruction(const Stmt& s) {
+  if (!IsOfWarp(s->instruction)) return absl::OkStatus();
+  TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
+  TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->value, s->buffer->dtype, "value"));
+  bool fits = s->buffer->scope == Scope::kRegister;
+  const auto reads = [](const Expr& e, Scope scope) {
+    return e->kind == ExprKind::kLoad && e->buffer->scope == scope &&
+           (e->dtype == DType::kF16 || e->dtype == DType::kBF16);
+  };
+  if (s->instruction == Instruction::kMultiply) {
+    const auto converts = [&](const Expr& e) {
+      return e->kind == ExprKind::kCast && reads(e->args[0], Scope::kRegister);
+    };
+    fits = fits && s->buffer->dtype == DType::kF32 && s->value->kind == ExprKind::kMul && converts(s->value->args[0]) &&
+           converts(s->value->args[1]) && s->value->args[0]->args[0]->dtype == s->value->args[1]->args[0]->dtype;
+  } else {
+    fits = fits && reads(s->value, Scope::kShared);
+  }
+  return fits ? absl::OkStatus() : Error(s, "operands that the instruction does not take");
 }
 
 absl::Status Verifier::CheckFor(const Stmt& s) {
@@ -167,6 +206,7 @@ absl::Status Verifier::CheckBlock(const Stmt& s) {
   TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
   if (block.init) TEMPER_RETURN_IF_ERROR(CheckExpr(s, block.init, s->buffer->dtype, "init"));
   TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->value, s->buffer->dtype, "value"));
+  TEMPER_RETURN_IF_ERROR(CheckCopy(s));
   loops.swap(vars_);
   return absl::OkStatus();
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
 #include "compiler/schedule/lower/epilogue.h"
 #include "compiler/schedule/nest.h"
 #include "compiler/schedule/lower/scratch.h"
+#include "compiler/schedule/lower/tensor.h"
 #include "compiler/schedule/lower/threads.h"
 #include "spdlog/spdlog.h"
 
@@ -25,7 +27,11 @@ Stmt StoreOf(const StmtNode& block, const std::vector<Expr>& indices) {
     return ir::If(ir::Substitute(guarded->condition, bindings),
                   ir::Store(block.buffer, indices, ir::Substitute(guarded->value, bindings)));
   }
-  return ir::Store(block.buffer, indices, ir::Substitute(block.value, bindings));
+  Stmt store = ir::Store(block.buffer, indices, ir::Substitute(block.value, bindings));
+  if (block.ahead == 0) return store;
+  auto copy = std::make_shared<StmtNode>(*store);
+  copy->ahead = block.ahead;
+  return copy;
 }
 
 Stmt LowerBlock(const StmtNode& block) {
@@ -142,17 +148,19 @@ Stmt HoistConditions(const Stmt& root) {
 
 struct Pass {
   const char* name;
-  Stmt (*run)(const Stmt&);
+  absl::StatusOr<Stmt> (*run)(const Stmt&);
 };
+// What can not fail.
+template <Stmt (*kRun)(const Stmt&)>
+absl::StatusOr<Stmt> Sure(const Stmt& s) {
+  return kRun(s);
+}
 constexpr Pass kPasses[] = {
-    {"sink allocations", SinkAllocs},
-    {"blocks to stores", LowerBlocks},
-    {"shrink allocations", ShrinkAllocs},
-    {"join threads", JoinThreads},
-    {"simplify", [](const Stmt& s) { return ir::Simplify(s); }},
-    {"hoist conditions", HoistConditions},
-    {"simplify what they leave", [](const Stmt& s) { return ir::Simplify(s); }},
-    {"roll epilogues", RollEpilogues},
+    {"sink allocations", Sure<SinkAllocs>},      {"blocks to stores", Sure<LowerBlocks>},
+    {"shrink allocations", Sure<ShrinkAllocs>},  {"join threads", Sure<JoinThreads>},
+    {"tensor loops", LowerTensorLoops},          {"simplify", Sure<ir::Simplify>},
+    {"hoist conditions", Sure<HoistConditions>}, {"simplify what they leave", Sure<ir::Simplify>},
+    {"roll epilogues", Sure<RollEpilogues>},
 };
 
 }  // namespace
@@ -161,7 +169,9 @@ absl::StatusOr<ir::Func> Lower(const ir::Func& scheduled) {
   ir::Func f = scheduled;
   if (ir::HasLaunches(f)) TEMPER_RETURN_IF_ERROR(CheckThreads(f));
   for (const Pass& pass : kPasses) {
-    f.body = pass.run(f.body);
+    absl::StatusOr<Stmt> body = pass.run(f.body);
+    if (!body.ok()) return absl::Status(body.status().code(), absl::StrCat(f.name, ": ", body.status().message()));
+    f.body = *std::move(body);
     SPDLOG_TRACE("{} after '{}':\n{}", f.name, pass.name, ir::Text(f.body));
   }
   TEMPER_RETURN_IF_ERROR(ir::Verify(f));

@@ -108,6 +108,7 @@ void Schedule::Reorder(const std::vector<Loop>& order) {
 
 void Schedule::Unroll(const Loop& loop) { Annotate("unroll", loop, ir::ForKind::kUnrolled); }
 void Schedule::Vectorize(const Loop& loop) { Annotate("vectorize", loop, ir::ForKind::kVectorized); }
+void Schedule::Tensorize(const Loop& loop) { Annotate("tensorize", loop, ir::ForKind::kTensor); }
 void Schedule::Parallel(const Loop& loop) { Annotate("parallel", loop, ir::ForKind::kParallel); }
 
 void Schedule::Bind(const Loop& loop, ir::ForKind kind) { Annotate("bind", loop, kind); }
@@ -200,6 +201,12 @@ void Schedule::DoubleBuffer(const std::string& block, const Loop& loop) {
   if (!status_.ok()) return;
   Take(rewrites::DoubleBuffer(func_, block, loop),
        absl::StrCat("double_buffer(", Named(block), ", ", Named(loop), ")"));
+}
+
+void Schedule::Pipeline(const std::vector<std::string>& blocks, const Loop& loop, int depth) {
+  if (!status_.ok()) return;
+  Take(rewrites::Pipeline(func_, blocks, loop, depth),
+       absl::StrCat("pipeline(", absl::StrJoin(blocks, ", "), ", ", Named(loop), ", depth ", depth, ")"));
 }
 
 void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,

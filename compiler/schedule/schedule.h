@@ -45,6 +45,9 @@ class Schedule {
   // A vectorised loop is innermost on its path but for unrolled ones around it. Over a reduction iterator it is a
   // horizontal reduction.
   void Vectorize(const Loop& loop);
+  // Lower makes the loop's nest instructions of warps, whose lanes are the threads along x and y: see lower/tensor.h
+  // for what it has to be.
+  void Tensorize(const Loop& loop);
   // Binds no reduction iterator, nothing else parallel around or below it, and its iterations write different elements,
   // but for scratch that is used below the loop alone.
   void Parallel(const Loop& loop);
@@ -97,6 +100,11 @@ class Schedule {
   // asks of memory is on its way meanwhile. A dimension of the scratch is the iteration. Copied blocks are named
   // NAME_first.
   void DoubleBuffer(const std::string& block, const Loop& loop);
+  // Scratch in shared memory that the blocks, elementwise copies of parameters or of zeros, make in each iteration of
+  // the serial `loop`, for what comes after them there, is copied asynchronously `depth` - 1 iterations ahead, into one
+  // of `depth` versions: ahead of the loop for its first iterations, at the start of the body for later ones. A
+  // dimension of the scratch is the iteration. Copied blocks are named NAME_first.
+  void Pipeline(const std::vector<std::string>& blocks, const Loop& loop, int depth);
   // Fetches, at each iteration of `loop`, what `block` will read of `buffer` there `distance` iterations of `ahead`
   // later, which is a loop around `loop` or, by default, `loop` itself: one element for each iteration of the loops
   // `each` below it, with the others at their first. It comes to the cache of `level`: 1, or 2 and not 1.

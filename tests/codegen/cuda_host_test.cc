@@ -92,7 +92,8 @@ TEST_P(CudaTemplates, ComputeWhatTheirReferencesDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
-                         ::testing::Values("gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.reduce", "gpu.default"));
+                         ::testing::Values("gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.mma", "gpu.reduce",
+                                           "gpu.default"));
 
 // Each barrier of each of a few kernels is taken away in turn.
 TEST(CudaOnHost, AMissingBarrierIsFound) {
@@ -117,6 +118,77 @@ TEST(CudaOnHost, AMissingBarrierIsFound) {
       EXPECT_EQ(status.ok() && same, k == 0) << toy.name << " " << inputs[k].symbol << ": " << status;
     }
   }
+}
+
+// A text of our own around the named functions: what every lane does with 16 x 16 matrices of f16 and f32.
+absl::StatusOr<CudaProgram> WarpProgram(std::string_view body) {
+  SourceProgram source;
+  source.text = absl::StrCat(CudaDialect().head,
+                             "extern \"C\" __global__ void k_0(const ushort* in, float* out) {\n"
+                             "  extern __shared__ __align__(128) uchar temper_bytes[];\n"
+                             "  ushort* const shared = (ushort*)temper_bytes;\n"
+                             "  const int lane = (int)threadIdx.x;\n",
+                             std::string(body), "}\n");
+  SourceKernel& kernel = source.kernels.emplace_back();
+  kernel.functions = {"k_0"};
+  kernel.compiled.launches = {{{1, 1, 1}, {32, 1, 1}, 1024}};
+  return CudaProgram::Compile(std::move(source));
+}
+
+absl::StatusOr<NDArray> RunWarp(std::string_view body, const NDArray& in) {
+  TEMPER_ASSIGN_OR_RETURN(const CudaProgram program, WarpProgram(body));
+  std::vector<NDArray> args = {in.Clone(), NDArray(DType::kF32, {16, 16})};
+  TEMPER_RETURN_IF_ERROR(program.Run(0, args));
+  return args[1];
+}
+
+constexpr char kCopyBoth[] =
+    "  for (int i = 0; i < 2; ++i)\n"
+    "    temper_copy<16>(shared + (lane + 32 * i) * 8, in + (lane + 32 * i) * 8, i == 0 || lane < 16);\n"
+    "  temper_commit_copies();\n";
+
+// The last eight rows of B are not inside: zeros.
+TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
+  NDArray in(DType::kF16, {2, 16, 16});
+  Rng rng(kSeed);
+  for (int64_t i = 0; i < in.size(); ++i) in.Set(i, static_cast<double>(rng.Below(9)) - 4);
+  for (const bool transposed : {false, true}) {
+    const absl::StatusOr<NDArray> got = RunWarp(
+        absl::StrCat(kCopyBoth, "  temper_wait_copies<0>();\n  __syncthreads();\n", "  const int slow = lane % 8 + ",
+                     transposed ? "lane / 8 % 2 * 8" : "lane / 16 * 8",
+                     ", fast = ", transposed ? "lane / 16 * 8" : "lane / 8 % 2 * 8", ";\n",
+                     "  uint a[4], b[4];\n  float c[8] = {};\n"
+                     "  temper_load_matrix(a, shared + (lane % 8 + lane / 8 % 2 * 8) * 16 + lane / 16 * 8);\n  ",
+                     transposed ? "temper_load_matrix_transposed" : "temper_load_matrix",
+                     "(b, shared + 256 + slow * 16 + fast);\n"
+                     "  temper_multiply_f16(c, a, b);\n"
+                     "  for (int e = 0; e < 8; ++e)\n"
+                     "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n"),
+        in);
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (int64_t i = 0; i < 16; ++i) {
+      for (int64_t j = 0; j < 16; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < 16; ++k) {
+          const int64_t row = transposed ? k : j, column = transposed ? j : k;
+          sum += in.At(i * 16 + k) * (row < 8 ? in.At(256 + row * 16 + column) : 0);
+        }
+        EXPECT_EQ(got->At(i * 16 + j), sum) << i << " " << j;
+      }
+    }
+  }
+}
+
+TEST(CudaOnHost, AMissingWaitAndLanesThatPartAreFound) {
+  NDArray in(DType::kF16, {2, 16, 16});
+  for (int64_t i = 0; i < in.size(); ++i) in.Set(i, 1);
+  const std::string copy = kCopyBoth, look = "  __syncthreads();\n  out[lane] = (float)shared[31 - lane];\n";
+  EXPECT_TRUE(RunWarp(copy + "  temper_wait_copies<0>();\n" + look, in).ok());
+  EXPECT_FALSE(RunWarp(copy + "  temper_wait_copies<1>();\n" + look, in).ok());
+  EXPECT_FALSE(RunWarp(copy + look, in).ok());
+  const std::string load = "  uint a[4] = {};\n  temper_load_matrix(a, shared);\n  out[lane] = (float)a[0];\n";
+  EXPECT_TRUE(RunWarp(load, in).ok());
+  EXPECT_FALSE(RunWarp("  if (lane < 16) {\n" + load + "  }\n", in).ok());
 }
 
 }  // namespace

@@ -2,17 +2,23 @@
 // another, and a block's threads as fibres: each goes on to its next barrier, then the next thread does, first to last
 // or last to first. So in one of these orders a thread that does not wait reads what others have not written yet, or
 // have already overwritten. Shared memory holds NaN when a block begins.
+//
+// What the lanes of a warp do together has a Meeting at its beginning, to which all of them come before one goes on.
+// Asynchronous copies land when their thread waits for them, where threads run first to last, and at once where they
+// run last to first: so a wait that is missing, or a copy to where others still read, shows in one of the orders.
 #pragma once
 
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -52,22 +58,65 @@ namespace on_host {
 constexpr std::size_t kStackBytes = 64 << 10;
 constexpr unsigned int kMostThreads = 1024;
 
+constexpr unsigned int kWarp = 32;
+
+struct Copy {
+  void* to;
+  const void* from;  // null: zeros
+  std::size_t bytes;
+};
+enum class State { kRuns, kMeets, kAtBarrier, kDone };
 struct Fibre {
   ucontext_t context;
   Index index;
-  bool done;
+  State state;
+  const char* meeting;      // whose name it waits at
+  const void* brought;      // to the meeting
+  std::vector<Copy> begun;  // of no group yet
+  std::vector<std::vector<Copy>> groups;
 };
 static Fibre fibres[kMostThreads];
+static unsigned int num_threads;
 static ucontext_t scheduler;
 static Fibre* running;
+static bool copies_wait;
 static void (*body)(void** arguments);
 static void** arguments;
 
 static void Start() {
   body(arguments);
-  running->done = true;
+  running->state = State::kDone;
   swapcontext(&running->context, &scheduler);
 }
+
+static void Wait(State state) {
+  running->state = state;
+  swapcontext(&running->context, &scheduler);
+}
+
+static unsigned int Lane() { return static_cast<unsigned int>(running - fibres) % kWarp; }
+
+// All lanes of a warp come to meetings of the same names in the same order. Each brings something, which the others see
+// while it lives.
+class Meeting {
+ public:
+  Meeting(const char* name, const void* mine) : name_(name) {
+    running->brought = mine;
+    Meet();
+  }
+  ~Meeting() { Meet(); }
+  template <typename T>
+  const T* From(unsigned int lane) const {
+    return static_cast<const T*>((running - Lane() + lane)->brought);
+  }
+
+ private:
+  void Meet() {
+    running->meeting = name_;
+    Wait(State::kMeets);
+  }
+  const char* name_;
+};
 
 static char* Stacks() {
   static char* const stacks = static_cast<char*>(mmap(nullptr, kStackBytes * kMostThreads, PROT_READ | PROT_WRITE,
@@ -75,29 +124,51 @@ static char* Stacks() {
   return stacks;
 }
 
-// 0, or 1 where only some of the block's threads came to a barrier.
+// The threads [first, end) up to the block's next barrier. False: they part at a meeting, or it is no whole warp.
+static bool RunWarp(unsigned int first, unsigned int end, bool forwards) {
+  for (;;) {
+    unsigned int meet = 0;
+    const char* name = nullptr;
+    bool same = true;
+    for (unsigned int i = first; i < end; ++i) {
+      running = &fibres[forwards ? i : first + end - 1 - i];
+      threadIdx = running->index;
+      swapcontext(&scheduler, &running->context);
+      if (running->state != State::kMeets) continue;
+      same &= meet++ == 0 || std::strcmp(running->meeting, name) == 0;
+      name = running->meeting;
+    }
+    if (meet == 0) return true;
+    if (meet != kWarp || !same) return false;
+  }
+}
+
+// 0, or 1 where only some of the block's threads came to a barrier, or of a warp's to a meeting.
 static int RunBlock(const unsigned int* threads, bool forwards) {
-  const unsigned int count = threads[0] * threads[1] * threads[2];
+  num_threads = threads[0] * threads[1] * threads[2];
+  copies_wait = forwards;
   std::memset(temper_bytes, 0xff, kSharedBytes);
-  for (unsigned int i = 0; i < count; ++i) {
+  for (unsigned int i = 0; i < num_threads; ++i) {
     Fibre& f = fibres[i];
     f.index = {i % threads[0], i / threads[0] % threads[1], i / threads[0] / threads[1]};
-    f.done = false;
+    f.state = State::kRuns;
+    f.begun.clear();
+    f.groups.clear();
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = Stacks() + i * kStackBytes;
     f.context.uc_stack.ss_size = kStackBytes;
     f.context.uc_link = nullptr;
     makecontext(&f.context, Start, 0);
   }
+  const unsigned int warps = (num_threads + kWarp - 1) / kWarp;
   for (;;) {
-    unsigned int done = 0;
-    for (unsigned int i = 0; i < count; ++i) {
-      running = &fibres[forwards ? i : count - 1 - i];
-      threadIdx = running->index;
-      swapcontext(&scheduler, &running->context);
-      done += running->done ? 1 : 0;
+    for (unsigned int w = 0; w < warps; ++w) {
+      const unsigned int first = (forwards ? w : warps - 1 - w) * kWarp;
+      if (!RunWarp(first, std::min(first + kWarp, num_threads), forwards)) return 1;
     }
-    if (done == count) return 0;
+    unsigned int done = 0;
+    for (unsigned int i = 0; i < num_threads; ++i) done += fibres[i].state == State::kDone ? 1 : 0;
+    if (done == num_threads) return 0;
     if (done != 0) return 1;
   }
 }
@@ -126,7 +197,102 @@ static void Call(void (*function)(T...), void** given) {
 
 }  // namespace on_host
 
-static inline void __syncthreads() { swapcontext(&on_host::running->context, &on_host::scheduler); }
+static inline void __syncthreads() { on_host::Wait(on_host::State::kAtBarrier); }
+
+// --- the device functions of ours that the generated text has as PTX (compiler/codegen/cuda/functions.h)
+
+namespace on_host {
+
+static void Land(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+}
+
+// PTX ISA, "ldmatrix": the lanes 8 i to 8 i + 7 give the rows of matrix i, and lane l gets of each of the four matrices
+// the elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; with .trans, of column l / 4.
+static void LoadMatrices(const char* name, unsigned int* to, const void* row, bool transposed) {
+  const Meeting meeting(name, row);
+  const unsigned int lane = Lane();
+  for (unsigned int i = 0; i < 4; ++i) {
+    unsigned short pair[2];
+    for (unsigned int half = 0; half < 2; ++half) {
+      const unsigned int fast = 2 * (lane % 4) + half, slow = lane / 4;
+      const unsigned int r = transposed ? fast : slow, c = transposed ? slow : fast;
+      pair[half] = meeting.From<unsigned short>(8 * i + r)[c];
+    }
+    std::memcpy(&to[i], pair, sizeof(pair));
+  }
+}
+
+static float FromF16(unsigned short bits) { return static_cast<float>(__builtin_bit_cast(_Float16, bits)); }
+static float FromBf16(unsigned short bits) { return __builtin_bit_cast(float, static_cast<unsigned int>(bits) << 16); }
+
+// PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+static void MultiplyM16N8K16(float* c, const unsigned int* const (&a)[kWarp], const unsigned int* const (&b)[kWarp],
+                             int b_first, float (*decode)(unsigned short)) {
+  const auto half_of = [](const unsigned int word, int half) {
+    return static_cast<unsigned short>(half == 0 ? word & 0xffffu : word >> 16);
+  };
+  const auto element_of_a = [&](int row, int k) {
+    const unsigned int* words = a[row % 8 * 4 + k % 8 / 2];
+    return decode(half_of(words[(row >= 8 ? 1 : 0) + (k >= 8 ? 2 : 0)], k % 2));
+  };
+  const auto element_of_b = [&](int k, int column) {
+    const unsigned int* words = b[column * 4 + k % 8 / 2];
+    return decode(half_of(words[b_first + (k >= 8 ? 1 : 0)], k % 2));
+  };
+  const int lane = static_cast<int>(Lane());
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k) c[i] += element_of_a(row, k) * element_of_b(k, column);
+  }
+}
+
+static void Multiply(const char* name, float* c, const unsigned int* a, const unsigned int* b,
+                     float (*decode)(unsigned short)) {
+  const unsigned int* const mine[] = {a, b};
+  const Meeting meeting(name, mine);
+  const unsigned int *all_a[kWarp], *all_b[kWarp];
+  for (unsigned int lane = 0; lane < kWarp; ++lane) {
+    all_a[lane] = meeting.From<const unsigned int*>(lane)[0];
+    all_b[lane] = meeting.From<const unsigned int*>(lane)[1];
+  }
+  MultiplyM16N8K16(c, all_a, all_b, 0, decode);
+  MultiplyM16N8K16(c + 4, all_a, all_b, 2, decode);
+}
+
+}  // namespace on_host
+
+static inline void temper_load_matrix(unsigned int* to, const void* row) {
+  on_host::LoadMatrices("temper_load_matrix", to, row, false);
+}
+static inline void temper_load_matrix_transposed(unsigned int* to, const void* row) {
+  on_host::LoadMatrices("temper_load_matrix_transposed", to, row, true);
+}
+static inline void temper_multiply_f16(float* c, const unsigned int* a, const unsigned int* b) {
+  on_host::Multiply("temper_multiply_f16", c, a, b, on_host::FromF16);
+}
+static inline void temper_multiply_bf16(float* c, const unsigned int* a, const unsigned int* b) {
+  on_host::Multiply("temper_multiply_bf16", c, a, b, on_host::FromBf16);
+}
+template <int kBytes>
+static inline void temper_copy(void* to, const void* from, const bool inside) {
+  const on_host::Copy copy = {to, inside ? from : nullptr, kBytes};
+  if (on_host::copies_wait) {
+    on_host::running->begun.push_back(copy);
+  } else {
+    on_host::Land(copy);
+  }
+}
+static inline void temper_commit_copies() { on_host::running->groups.push_back(std::move(on_host::running->begun)); }
+template <int kMost>
+static inline void temper_wait_copies() {
+  std::vector<std::vector<on_host::Copy>>& groups = on_host::running->groups;
+  for (; groups.size() > kMost; groups.erase(groups.begin())) std::ranges::for_each(groups.front(), on_host::Land);
+}
 
 // Makes "run_NAME" of a kernel: 0 if all is well.
 #define RUNNER(name)                                                                                             \

@@ -92,6 +92,11 @@ inline constexpr Shape kShapes[] = {
     {"gpu.gemm", "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0"},
     {"gpu.gemm", "(f32[2,9,17], f32[2,23,17]) matmul(0,1; trans_b=1) -> f32[2,9,23]; anchor=0"},
 
+    {"gpu.mma",
+     "(f16[37,50], const f16[50,70], const f16[70]) matmul(0,1) -> f16[37,70]; add(3,2) -> f16[37,70]; anchor=0"},
+    {"gpu.mma", "(bf16[33,136], const bf16[136,19]) matmul(0,1) -> bf16[33,19]; anchor=0"},
+    {"gpu.mma", "(f16[2,9,64], f16[2,24,64]) matmul(0,1; trans_b=1) -> f16[2,9,24]; anchor=0"},
+
     {"gpu.reduce", "(f32[3,5,37]) softmax(0; axis=2) -> f32[3,5,37]; anchor=0"},
     {"gpu.reduce",
      "(f32[9,50], const f32[50], const f32[50]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[9,50]; anchor=0"},

@@ -404,6 +404,7 @@ class Serializer {
       case StmtKind::kStore:
       case StmtKind::kBlock:
       case StmtKind::kPrefetch:
+      case StmtKind::kInstruction:
         break;
     }
     return EachThread(s);

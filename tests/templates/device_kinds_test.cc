@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kCpus[] = {"llvm:haswell", "interpreter"};
 constexpr const char* kGpus[] = {"opencl", "cuda:sm_90"};
+constexpr const char* kTensorCores[] = {"cuda:sm_80", "cuda:sm_90"};
 
 // One for each built-in template.
 struct Built {
@@ -47,6 +48,7 @@ constexpr Built kBuilt[] = {
      "f32[1,8,8,8]@0231; anchor=0"},
     {"gpu.reduce", kGpus, "(f32[4,16]) softmax(0; axis=1) -> f32[4,16]; anchor=0"},
     {"gpu.gemm", kGpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
+    {"gpu.mma", kTensorCores, "(f16[4,8], const f16[8,16]) matmul(0,1) -> f16[4,16]; anchor=0"},
     {"gpu.default", kGpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
 };
 

@@ -37,6 +37,9 @@ struct Dialect {
   // is no NaN, to those bits.
   const char* from_f16;
   std::string (*to_f16)(const std::string& type);
+  // The text of a function that warps call together, or that copies while they go on (cuda/functions.h); empty: the
+  // language has none of that name.
+  std::string (*warp_function)(std::string_view name);
 };
 
 }  // namespace temper

@@ -69,6 +69,21 @@ std::optional<std::string> KernelEmitter::VectorValue(const Expr& e, const Stmt&
   return absl::StrCat("(", *a, " ", op, " ", *b, ")");
 }
 
+bool KernelEmitter::EmitCopy(const Stmt& loop, const Lanes& to) {
+  const Expr& value = loop->body->value;
+  const bool either = value->kind == ExprKind::kSelect;
+  const Expr& load = either ? value->args[1] : value;
+  const int64_t bytes = loop->extent * SizeOf(load->dtype);
+  if (load->kind != ExprKind::kLoad || !to.aligned || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+  if (either && ir::UsesVar(value->args[0], loop->var)) return false;
+  const std::optional<Lanes> from = LanesOf(load->buffer, load->args, loop);
+  if (!from.has_value() || !from->aligned) return false;
+  const std::string inside = either ? Value(value->args[0]) : "true";
+  Line(absl::StrCat(WarpFunction("temper_copy"), "<", bytes, ">(", SteppedPointer(to.buffer, to.first), ", ",
+                    SteppedPointer(from->buffer, from->first), ", ", inside, ");"));
+  return true;
+}
+
 bool KernelEmitter::EmitVectorized(const Stmt& loop) {
   const Stmt& s = loop->body;
   if (!IsVectorLength(loop->extent) || s->kind != ir::StmtKind::kStore || !HasVectors(s->value->dtype)) return false;
@@ -83,6 +98,7 @@ bool KernelEmitter::EmitVectorized(const Stmt& loop) {
   });
   if (!own_alone) return false;
   BeginStatement(ir::Bool(true));  // values of one lane are no variables
+  if (s->ahead > 0) return EmitCopy(loop, *lanes);
   const std::optional<std::string> value = VectorValue(s->value, loop);
   if (!value.has_value()) return false;
   if (lanes->aligned) {

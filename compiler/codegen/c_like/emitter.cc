@@ -30,6 +30,19 @@ bool ReadsWhatItWrites(const Stmt& body) {
   return reads;
 }
 
+// Arrays that matrices are loaded to.
+std::set<const void*> FragmentsIn(const Stmt& body) {
+  std::set<const void*> fragments;
+  ir::VisitStmt(body, [&](const Stmt& s) {
+    const bool loads = s->kind == StmtKind::kInstruction && ir::IsOfWarp(s->instruction) &&
+                       s->instruction != ir::Instruction::kMultiply;
+    if (loads) fragments.insert(s->buffer.get());
+  });
+  return fragments;
+}
+
+constexpr int64_t kHalvesOfWord = 2;
+
 // The text without parentheses around all of it.
 std::string Bare(const std::string& text) {
   if (text.empty() || text.front() != '(') return text;
@@ -58,6 +71,7 @@ absl::StatusOr<std::string> KernelEmitter::Emit(const ir::Launch& launch, const 
   EmitIds(launch.thread_loops, dialect_.thread_id);
   EmitSharedArrays(launch);
   barrier_ = dialect_.barrier(ReadsWhatItWrites(launch.body));
+  fragments_ = FragmentsIn(launch.body);
   EmitStmt(launch.body);
   indent_ = 0;
   Line("}");
@@ -91,6 +105,10 @@ void KernelEmitter::EmitSharedArrays(const ir::Launch& launch) {
 }
 
 void KernelEmitter::EmitRegisterArray(const ir::Buffer& buffer) {
+  if (fragments_.contains(buffer.get())) {
+    const int64_t words = ElementsOf(buffer) / kHalvesOfWord;
+    return Line(absl::StrCat("uint ", NameOf(buffer.get(), buffer->name), "[", words, "];"));
+  }
   Line(absl::StrCat(MemoryType(buffer->dtype), " ", NameOf(buffer.get(), buffer->name), "[", ElementsOf(buffer), "];"));
 }
 
@@ -119,6 +137,8 @@ void KernelEmitter::EmitStmt(const Stmt& s) {
       return EmitStmt(s->body);
     case StmtKind::kBarrier:
       return Line(absl::StrCat(barrier_, ";"));
+    case StmtKind::kInstruction:
+      return EmitInstruction(s);
     case StmtKind::kPrefetch:
       return;  // threads hide the way to memory
     case StmtKind::kBlock:
@@ -132,9 +152,12 @@ void KernelEmitter::EmitFor(const Stmt& s) {
   if (s->for_kind == ForKind::kVectorized && EmitVectorized(s)) return;
   ranges_.Bind(s->var, s->extent);
   const std::string name = NameOf(s->var.get(), s->var->name);
-  if (s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized) Line("#pragma unroll");
+  const bool unrolled = s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized;
+  if (unrolled) Line("#pragma unroll");
+  if (unrolled) unrolled_.push_back(s->var);
   const char* type = s->extent > INT32_MAX ? "long " : "int ";
   Block(absl::StrCat("for (", type, name, " = 0; ", name, " < ", s->extent, "; ++", name, ")"), s->body);
+  if (unrolled) unrolled_.pop_back();
   ranges_.Unbind(s->var);
 }
 
@@ -144,7 +167,60 @@ void KernelEmitter::EmitIf(const Stmt& s) {
   if (s->else_body != nullptr) Block("else", s->else_body);
 }
 
+std::string KernelEmitter::WarpFunction(const std::string& name) {
+  const std::string text = dialect_.warp_function(name);
+  if (text.empty()) return Fail(absl::StrCat("the function '", name, "'"));
+  prelude_.AddText(name, text);
+  return name;
+}
+
+std::string KernelEmitter::FragmentPointer(const ir::Buffer& buffer, const std::vector<Expr>& indices) {
+  const Expr flat = ir::FlatIndex(buffer, indices);
+  return SteppedPointer(buffer, fragments_.contains(buffer.get()) ? flat / Expr(kHalvesOfWord) : flat);
+}
+
+std::string KernelEmitter::SteppedPointer(const ir::Buffer& buffer, const Expr& flat) {
+  Expr rest = ranges_.Simplify(flat), step = Expr(0);
+  for (const ir::Var& v : unrolled_) {
+    const std::optional<ir::Linear> linear = ir::AsLinear(rest, {v});
+    if (!linear.has_value()) continue;
+    step = step + Expr(v) * Expr(linear->coefficients[0]);
+    rest = linear->rest;
+  }
+  return absl::StrCat(NameOf(buffer.get(), buffer->name), " + ", Value(ranges_.Simplify(rest)), " + ",
+                      Value(ranges_.Simplify(step)));
+}
+
+void KernelEmitter::EmitInstruction(const Stmt& s) {
+  BeginStatement(ir::Bool(true));
+  switch (s->instruction) {
+    case ir::Instruction::kLoadMatrix:
+    case ir::Instruction::kLoadMatrixTransposed: {
+      const bool transposed = s->instruction == ir::Instruction::kLoadMatrixTransposed;
+      const std::string function = WarpFunction(transposed ? "temper_load_matrix_transposed" : "temper_load_matrix");
+      const Expr& row = s->value;
+      return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
+                               FragmentPointer(row->buffer, row->args), ");"));
+    }
+    case ir::Instruction::kMultiply: {
+      const Expr &a = s->value->args[0]->args[0], &b = s->value->args[1]->args[0];
+      const std::string function =
+          WarpFunction(a->dtype == DType::kF16 ? "temper_multiply_f16" : "temper_multiply_bf16");
+      return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
+                               FragmentPointer(a->buffer, a->args), ", ", FragmentPointer(b->buffer, b->args), ");"));
+    }
+    case ir::Instruction::kCommitCopies:
+      return Line(absl::StrCat(WarpFunction("temper_commit_copies"), "();"));
+    case ir::Instruction::kWaitCopies:
+      return Line(absl::StrCat(WarpFunction("temper_wait_copies"), "<", s->extent, ">();"));
+  }
+}
+
 void KernelEmitter::EmitStore(const Stmt& s) {
+  if (s->ahead > 0) {
+    Fail(absl::StrCat("copies to ", s->buffer->name, " that are no 4, 8 or 16 bytes of neighbours"));
+    return;
+  }
   if (IsPacked(s->buffer->dtype)) {
     Fail(absl::StrCat("stores to ", s->buffer->name, ", whose elements share bytes, by several threads"));
     return;

@@ -42,6 +42,7 @@ class KernelEmitter {
   void EmitFor(const ir::Stmt& s);
   void EmitIf(const ir::Stmt& s);
   void EmitStore(const ir::Stmt& s);
+  void EmitInstruction(const ir::Stmt& s);
   void Line(const std::string& text);
   void Block(const std::string& head, const ir::Stmt& body);
 
@@ -55,9 +56,17 @@ class KernelEmitter {
   std::optional<Lanes> LanesOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, const ir::Stmt& loop);
   const char* Space(ir::Scope scope) const;  // of pointers to it
   std::string Pointer(const Lanes& lanes);
+  // To the element `flat`. What unrolled loops add comes last, so that their iterations share an address and have
+  // constants beside it.
+  std::string SteppedPointer(const ir::Buffer& buffer, const ir::Expr& flat);
   std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
   std::optional<std::string> VectorValue(const ir::Expr& e, const ir::Stmt& loop);
   bool EmitVectorized(const ir::Stmt& loop);  // false: nothing was emitted, it has to be a loop
+  bool EmitCopy(const ir::Stmt& loop, const Lanes& to);
+
+  // --- functions of warps (cuda/functions.h)
+  std::string WarpFunction(const std::string& name);
+  std::string FragmentPointer(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
 
   // --- values that expressions hold more than once
   struct Use {
@@ -103,6 +112,8 @@ class KernelEmitter {
   ir::Simplifier ranges_;
   std::unordered_map<const void*, std::string> names_;  // of variables and arrays
   std::set<std::string> taken_;
+  std::vector<ir::Var> unrolled_;    // of the loops around
+  std::set<const void*> fragments_;  // arrays whose elements lie in words, two in each
   int kept_ = 0;
   // Keys are held beside the answers: an address must not come back as another node's.
   std::unordered_map<const ir::ExprNode*, std::pair<ir::Expr, bool>> wide_;

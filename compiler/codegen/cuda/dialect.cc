@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "compiler/codegen/c_like/types.h"
+#include "compiler/codegen/cuda/functions.h"
 
 namespace temper {
 namespace {
@@ -129,6 +130,7 @@ constexpr Dialect kDialect = {
     .vector = Vector,
     .from_f16 = kFromF16,
     .to_f16 = ToF16,
+    .warp_function = CudaFunction,
 };
 
 }  // namespace

@@ -13,6 +13,13 @@ namespace {
 
 constexpr int kVersion = 1;  // raised by hand when a nest means something else to the interpreter
 
+bool HasInstructions(const ir::Func& f) {
+  bool found = false;
+  ir::VisitStmt(f.body,
+                [&](const ir::Stmt& s) { found = found || s->kind == ir::StmtKind::kInstruction || s->ahead > 0; });
+  return found;
+}
+
 }  // namespace
 
 std::string InterpreterId(const Target&) { return absl::StrCat(kVersion, "-interpreter"); }
@@ -25,6 +32,8 @@ absl::StatusOr<Artifact> CompileForInterpreter(const std::vector<CodegenInput>& 
       return absl::InvalidArgumentError(absl::StrCat("kernel symbol '", kernel.symbol, "' is empty or given twice"));
     TEMPER_RETURN_IF_ERROR(ir::Verify(kernel.func));
     TEMPER_ASSIGN_OR_RETURN(const std::vector<ir::Launch> launches, ir::LaunchesOf(kernel.func));
+    if (HasInstructions(kernel.func))
+      return absl::UnimplementedError("the interpreter's code has no instructions of warps");
     code[kernel.symbol] = NestToJson(kernel.func);
     CompiledKernel& compiled = artifact.kernels.emplace_back();
     compiled.symbol = kernel.symbol;

@@ -295,7 +295,8 @@ class Reader {
       case StmtKind::kSeq:
       case StmtKind::kBarrier:
         return true;
-      case StmtKind::kBlock:  // of scheduled functions alone
+      case StmtKind::kBlock:        // of scheduled functions alone
+      case StmtKind::kInstruction:  // not written either
         return false;
     }
     return false;

@@ -113,7 +113,8 @@ void Emitter::Emit(const Stmt& s) {
       EmitPrefetch(s);
       return;
     case StmtKind::kBarrier:
-      Fail(absl::InternalError("a barrier in code for a CPU"));  // BuildKernel refuses launches
+    case StmtKind::kInstruction:
+      Fail(absl::InternalError("a launch in code for a CPU"));  // BuildKernel refuses launches
       return;
     case StmtKind::kBlock:
       break;

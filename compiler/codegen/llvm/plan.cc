@@ -48,6 +48,7 @@ class Planner {
       case StmtKind::kBlock:
       case StmtKind::kPrefetch:
       case StmtKind::kBarrier:
+      case StmtKind::kInstruction:
         break;
     }
   }

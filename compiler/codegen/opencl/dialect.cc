@@ -29,6 +29,8 @@ std::string Vector(Prelude&, const std::string& type, int64_t length) { return a
 
 std::string ToF16(const std::string&) { return "  ushort h;\n  vstore_half_rte(x, 0, (half*)&h);\n  return h;\n}\n"; }
 
+std::string NoWarpFunction(std::string_view) { return ""; }
+
 constexpr Dialect kDialect = {
     .name = "OpenCL",
     .head = "",
@@ -45,6 +47,7 @@ constexpr Dialect kDialect = {
     .vector = Vector,
     .from_f16 = " return vload_half(0, (const half*)&x); }\n",
     .to_f16 = ToF16,
+    .warp_function = NoWarpFunction,
 };
 
 }  // namespace

@@ -32,12 +32,12 @@ int64_t TiledAxis::end_inside() const {
 
 ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& value) {
   const ir::Expr all = nest::Conjoin(conditions);
-  return all ? ir::Select(all, value, ir::Float(0)) : value;
+  return all ? ir::Select(all, value, ir::Const(0, value->dtype)) : value;
 }
 
-bool IsOfElement(const Workload& w, const Workload::Call& call) {
-  return call.type.dtype == kElement &&
-         std::ranges::all_of(call.args, [&w](int arg) { return arg < 0 || w.TypeOf(arg).dtype == kElement; });
+bool IsOfElement(const Workload& w, const Workload::Call& call, DType element) {
+  return call.type.dtype == element &&
+         std::ranges::all_of(call.args, [&](int arg) { return arg < 0 || w.TypeOf(arg).dtype == element; });
 }
 
 bool IsChannelsLastConv2d(const Workload& w, bool prologue) {

@@ -42,6 +42,7 @@ struct GemmView {
 
 // Dense layers and batched matmul: the first call, of operands of the workload that are of the templates' element type.
 bool IsMatmul(const Workload& w);
+bool IsMatmulOf(const Workload& w, DType element);
 GemmView MatmulView(const Workload& w);
 // The index of `flat` in the dimensions `shape`, row-major.
 std::vector<ir::Expr> Unflatten(ir::Expr flat, std::span<const int64_t> shape);

@@ -54,8 +54,8 @@ double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const auto cycles = [&](double work, double rate, double in_flight, double enough) {
     return work / groups * r.most / (rate * std::min(1.0, in_flight / enough));
   };
-  const double arithmetic =
-      idle * cycles(f.padded_flops / 2, kFmasPerCycle, r.threads * std::min(f.accumulators, 8.0), kArithmeticInFlight);
+  const double arithmetic = idle * cycles(f.padded_flops / 2, kFmasPerCycle * f.arithmetic_speed,
+                                          r.threads * std::min(f.accumulators, 8.0), kArithmeticInFlight);
   const double memory =
       (1 + kAccessShare / f.vector_lanes) *
       cycles(f.memory_traffic / f.coalescing, kMemoryBytesPerCycle, r.threads * f.in_flight_bytes, kMemoryInFlight);

@@ -24,6 +24,8 @@ struct GpuFootprint {
   double shared_traffic = 0;    // bytes that threads ask of shared memory over the whole kernel
   double barriers = 0;          // that a group comes to
   double in_flight_bytes = 16;  // that a thread asks of memory before it waits
+  // Not of the schema: times as fast as multiply-adds of f32, where instructions of warps do the arithmetic.
+  double arithmetic_speed = 1;
 };
 inline constexpr int kGpuFeatureVersion = 2;  // of GpuSchema
 const FootprintSchema& GpuSchema();

@@ -26,13 +26,6 @@ constexpr int64_t kSumThreads = 64;   // of a group that adds up
 int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
-// Along which of an operand's two axes its elements are neighbours in memory, and how many of them at least are, in
-// runs that begin at a multiple of their length.
-struct Run {
-  bool along_reduction = true;
-  int64_t length = 1;
-};
-
 // Of an operand whose element at (outer, k) has the flat index `at`, which runs over `outers` and `reduction`.
 Run RunOf(const std::function<Expr(const Expr& outer, const Expr& k)>& at, int64_t outers,
           const std::vector<int64_t>& reduction) {
@@ -125,6 +118,8 @@ Expr FlatOf(const Expr& value) {
   return flat ? flat : Expr(0);
 }
 
+}  // namespace
+
 Run RunOfA(const Workload& w, const GemmView& v) {
   ir::ProgramBuilder b("a");
   WorkloadProgram program(w, b);
@@ -143,6 +138,8 @@ Run RunOfB(const Workload& w, const GemmView& v) {
       },
       v.columns, v.reduction);
 }
+
+namespace {
 
 Shape PackedShape(const GemmView& v, const Tile& tile) {
   return {v.b_batched ? v.batch : 1, tile.padded_length(), tile.column_tiles * tile.bn};

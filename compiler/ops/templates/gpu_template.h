@@ -15,6 +15,7 @@ struct GpuTemplate {
   std::function<ConfigSpace(const Workload&, const GpuTarget&)> space;
   std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const GpuTarget&)> build;
   std::function<GpuFootprint(const Workload&, const Config&, const GpuTarget&)> footprint;
+  std::function<bool(const GpuTarget&)> runs_on = [](const GpuTarget&) { return true; };
 };
 // Matches nothing on another kind of device, whoever generates its code on this one. What it builds keeps the target's
 // limits of threads and shared memory, and has its warps.
@@ -23,6 +24,7 @@ TemplateDef ForGpu(GpuTemplate t);
 GpuTemplate GpuConv();       // gpu_conv.cc: convolutions as products of matrices
 GpuTemplate GpuDepthwise();  // gpu_depthwise.cc: each channel by itself
 GpuTemplate GpuGemm();       // gpu_gemm.cc: dense and batched matmul
+GpuTemplate GpuMma();        // gpu_mma.cc: matmul of f16 and bf16 by NVIDIA's tensor cores
 GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 

@@ -126,9 +126,11 @@ GemmView MatmulView(const Workload& w) {
   return v;
 }
 
-bool IsMatmul(const Workload& w) {
+bool IsMatmul(const Workload& w) { return IsMatmulOf(w, kElement); }
+
+bool IsMatmulOf(const Workload& w, DType element) {
   const Workload::Call& call = w.calls[w.anchor];
-  if (w.anchor != 0 || call.op != "matmul" || !IsOfElement(w, call)) return false;
+  if (w.anchor != 0 || call.op != "matmul" || !IsOfElement(w, call, element)) return false;
   const int inputs = static_cast<int>(w.inputs.size());
   if (call.args[0] >= inputs || call.args[1] >= inputs || call.args[0] == call.args[1]) return false;
   const TensorType &a = w.TypeOf(call.args[0]), &b = w.TypeOf(call.args[1]);

@@ -31,6 +31,7 @@ std::vector<TemplateDef>& Table() {
       ForGpu(GpuConv()),
       ForGpu(GpuDepthwise()),
       ForGpu(GpuGemm()),
+      ForGpu(GpuMma()),
       ForGpu(GpuReduce()),
       Fallback(ForGpu(GpuDefault())),
   };

@@ -129,6 +129,7 @@ void Study(const Stmt& s, int64_t times, Epilogue& epilogue) {
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
     case StmtKind::kBarrier:
+    case StmtKind::kInstruction:
       break;
   }
   epilogue.elementwise = false;

@@ -52,6 +52,7 @@ class AllocSinker {
       case StmtKind::kBlock:
       case StmtKind::kPrefetch:
       case StmtKind::kBarrier:
+      case StmtKind::kInstruction:
         return ir::Alloc(buffer_, s);
     }
     return s;
@@ -161,6 +162,7 @@ Stmt ShrinkAllocs(const Stmt& s, ir::Simplifier& ranges) {
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
     case StmtKind::kBarrier:
+    case StmtKind::kInstruction:
       return s;
   }
   return s;

@@ -52,22 +52,24 @@ struct Touched {
     Touched t;
     ir::Simplifier ranges;
     BindLoopsIn(s, ranges);
-    const auto add = [&](std::vector<Touch>& list, const Buffer& b, const std::vector<Expr>& indices) {
+    // `copy`: of a pipeline, whose first steps stand before its loop.
+    const auto add = [&](std::vector<Touch>& list, const Buffer& b, const std::vector<Expr>& indices, bool copy) {
       if (b->scope == ir::Scope::kRegister) return;
       Touch touch{b.get()};
       for (size_t d = 0; d < indices.size() && touch.versions == 0; ++d) {
         const Expr e = ranges.Simplify(indices[d]);
-        if (e->kind != ir::ExprKind::kMod || !UsesOnly(e, steps)) continue;
-        touch = {b.get(), d, ir::AsInt(e->args[1]).value_or(0), e->args[0]};
+        if (e->kind == ir::ExprKind::kMod && UsesOnly(e, steps))
+          touch = {b.get(), d, ir::AsInt(e->args[1]).value_or(0), e->args[0]};
+        if (copy && e->kind == ir::ExprKind::kInt && b->shape[d] > 1) touch = {b.get(), d, b->shape[d], e};
       }
       if (std::ranges::find(list, touch) == list.end()) list.push_back(touch);
     };
     ir::VisitStmt(s, [&](const Stmt& node) {
-      if (node->kind == StmtKind::kStore) add(t.written, node->buffer, node->indices);
+      if (node->kind == StmtKind::kStore) add(t.written, node->buffer, node->indices, node->ahead > 0);
     });
     ir::VisitExprs(s, [&](const Expr& root) {
       ir::Visit(root, [&](const Expr& e) {
-        if (e->kind == ir::ExprKind::kLoad) add(t.read, e->buffer, e->args);
+        if (e->kind == ir::ExprKind::kLoad) add(t.read, e->buffer, e->args, false);
       });
     });
     return t;
@@ -153,9 +155,72 @@ Stmt PlaceBarriers(const Stmt& s, Touched& since, VarSet& steps) {
     case StmtKind::kBlock:
     case StmtKind::kPrefetch:
     case StmtKind::kBarrier:
+    case StmtKind::kInstruction:
       break;  // hold no thread loops
   }
   return s;
+}
+
+bool HasCopies(const Stmt& s) {
+  bool found = false;
+  ir::VisitStmt(s, [&](const Stmt& node) { found = found || node->ahead > 0; });
+  return found;
+}
+
+// The array to which the nest does nothing but copy; null: there is none.
+const ir::BufferNode* CopiedTo(const Stmt& nest) {
+  const ir::BufferNode* to = nullptr;
+  bool alone = true;
+  ir::VisitStmt(nest, [&](const Stmt& s) {
+    if (s->kind != StmtKind::kStore) return;
+    alone = alone && s->ahead > 0 && (to == nullptr || to == s->buffer.get());
+    to = s->buffer.get();
+  });
+  return alone ? to : nullptr;
+}
+
+// Nests that copy one after another, each to an array of its own, make a group.
+Stmt CommitGroups(const Stmt& root) {
+  return ir::RewriteStmt(root, [](const Stmt& s) -> Stmt {
+    if (s->kind != StmtKind::kSeq) return nullptr;
+    std::vector<Stmt> stmts;
+    std::vector<const ir::BufferNode*> group;
+    const auto commit = [&] {
+      if (!group.empty()) stmts.push_back(ir::CommitCopies());
+      group.clear();
+    };
+    for (const Stmt& child : s->stmts) {
+      const ir::BufferNode* to = CopiedTo(child);
+      if (to == nullptr || std::ranges::count(group, to) > 0) commit();
+      if (to != nullptr) group.push_back(to);
+      stmts.push_back(child);
+    }
+    commit();
+    return stmts.size() == s->stmts.size() ? nullptr : ir::Seq(std::move(stmts));
+  });
+}
+
+// How many groups of a step, and of those before it, the next step does not need yet.
+int64_t GroupsAhead(const Stmt& body) {
+  int64_t ahead = 0, groups = 0;
+  ir::VisitStmt(body, [&](const Stmt& s) {
+    if (s->ahead > 0) ahead = s->ahead;
+    if (s->kind == StmtKind::kInstruction && s->instruction == ir::Instruction::kCommitCopies) groups += ahead - 1;
+  });
+  return groups;
+}
+
+// Before each barrier threads wait for their copies, but for the `most` that are for later.
+Stmt WaitAtBarriers(const Stmt& s, int64_t most) {
+  if (s->kind == StmtKind::kBarrier) return ir::Seq({ir::WaitCopies(most), s});
+  if (s->kind == StmtKind::kFor && !IsThreadLoop(s)) most = GroupsAhead(s->body);
+  auto copy = std::make_shared<StmtNode>(*s);
+  if (s->body != nullptr) copy->body = WaitAtBarriers(s->body, most);
+  if (s->else_body != nullptr) copy->else_body = WaitAtBarriers(s->else_body, most);
+  if (s->kind != StmtKind::kSeq) return copy;
+  std::vector<Stmt> stmts;
+  for (const Stmt& child : s->stmts) stmts.push_back(WaitAtBarriers(child, most));
+  return ir::Seq(std::move(stmts));
 }
 
 // One group's code.
@@ -172,7 +237,9 @@ class Joiner {
     if (std::ranges::all_of(vars_, [](const Var& v) { return v == nullptr; })) vars_[0] = ir::MakeVar("thread");
     Touched nothing;
     VarSet no_steps;
-    Stmt code = Take(PlaceBarriers(group_code, nothing, no_steps), {1, 1, 1});
+    Stmt ordered = PlaceBarriers(HasCopies(group_code) ? CommitGroups(group_code) : group_code, nothing, no_steps);
+    if (HasCopies(group_code)) ordered = WaitAtBarriers(ordered, 0);
+    Stmt code = Take(ordered, {1, 1, 1});
     for (size_t axis = 0; axis < vars_.size(); ++axis) {
       if (vars_[axis] != nullptr) code = ir::For(vars_[axis], extents_[axis], kThreadKinds[axis], code);
     }
@@ -194,7 +261,7 @@ class Joiner {
       shared_.push_back(s->buffer);
       return Take(s->body, bound);
     }
-    if (s->kind == StmtKind::kBarrier) return s;
+    if (s->kind == StmtKind::kBarrier || s->kind == StmtKind::kInstruction) return s;
     switch (s->kind) {
       case StmtKind::kSeq: {
         std::vector<Stmt> stmts;
@@ -213,6 +280,7 @@ class Joiner {
       case StmtKind::kBlock:
       case StmtKind::kPrefetch:
       case StmtKind::kBarrier:
+      case StmtKind::kInstruction:
         break;
     }
     return Guarded(s, bound);

@@ -1,4 +1,4 @@
-// Double buffering: what a step needs is made while the step before it runs.
+// Double buffering and pipelines: what a step needs is made while steps before it run.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -74,9 +74,9 @@ absl::StatusOr<Makers> MakersFor(const Func& f, const Stmt& loop, const std::vec
   return makers;
 }
 
-// `s` as the step after the loop's runs it, if there is one.
-Stmt StepAhead(const Stmt& s, const Stmt& loop) {
-  const Expr next = Expr(loop->var) + Expr(1);
+// `s` as the loop's step so many later runs it, if there is one.
+Stmt StepAhead(const Stmt& s, const Stmt& loop, int64_t steps = 1) {
+  const Expr next = Expr(loop->var) + Expr(steps);
   return EditBlocks(ir::Substitute(s, {{loop->var, next}}),
                     [&](StmtNode& block) { AddConjunct(block, next < Expr(loop->extent)); });
 }
@@ -92,9 +92,18 @@ Stmt Fold(const Stmt& root, const Buffer& buffer, size_t d, int64_t versions) {
   });
 }
 
-}  // namespace
+// A serial loop, and in its body the nest that makes scratch for what comes later there.
+struct Stage {
+  Path path;  // to the loop
+  std::vector<Stmt> children;
+  size_t at;  // of them, the nest
+  Buffer buffer;
+  size_t step;  // the dimension that tells the loop's steps apart
 
-absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const Var& loop) {
+  const Stmt& loop() const { return path.back(); }
+};
+
+absl::StatusOr<Stage> StageOf(const Func& f, const std::string& block, const Var& loop) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindLoop(f, loop));
   TEMPER_ASSIGN_OR_RETURN(const Path to_block, FindBlock(f, block));
   const Stmt s = path.back();
@@ -114,6 +123,16 @@ absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const
     if (!later) return Refuse(absl::StrCat("its reader '", reader->block.name, "' does not come later in the loop"));
   }
   TEMPER_ASSIGN_OR_RETURN(const size_t step, StepDimension(s, buffer));
+  return Stage{std::move(path), children, at, buffer, step};
+}
+
+}  // namespace
+
+absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const Var& loop) {
+  TEMPER_ASSIGN_OR_RETURN(const Stage stage, StageOf(f, block, loop));
+  const Stmt s = stage.loop();
+  const std::vector<Stmt>& children = stage.children;
+  const size_t at = stage.at;
   TEMPER_ASSIGN_OR_RETURN(const Makers makers, MakersFor(f, s, children, at));
   std::vector<std::pair<Buffer, size_t>> once;
   for (const Buffer& made : makers.buffers) {
@@ -142,8 +161,45 @@ absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const
   before.push_back(ir::For(s->var, s->extent, s->for_kind, ir::Seq(std::move(first))));
 
   Func result = f;
-  result.body = Fold(Replace(path, ir::Seq(std::move(before))), buffer, step, kVersions);
+  result.body = Fold(Replace(stage.path, ir::Seq(std::move(before))), stage.buffer, stage.step, kVersions);
   for (const auto& [made, d] : once) result.body = Fold(result.body, made, d, 1);
+  TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
+  return result;
+}
+
+absl::StatusOr<Func> Pipeline(const Func& f, const std::vector<std::string>& blocks, const Var& loop, int depth) {
+  if (depth < 2) return Refuse("there are no steps ahead");
+  std::vector<Stage> stages;
+  for (const std::string& block : blocks) {
+    TEMPER_ASSIGN_OR_RETURN(Stage stage, StageOf(f, block, loop));
+    for (const Buffer& read : BuffersRead(*FindBlock(f, block)->back())) {
+      if (!IsParam(f, read)) return Refuse(absl::StrCat("'", block, "' reads '", read->name, "', which is made here"));
+    }
+    if (stage.buffer->scope != ir::Scope::kShared) return Refuse(absl::StrCat("'", block, "' is not in shared memory"));
+    stages.push_back(std::move(stage));
+  }
+  if (stages.empty()) return Refuse("no blocks are named");
+  const Stmt s = stages.front().loop();
+  const int64_t ahead = depth - 1;
+  const auto copies = [&](const Stage& stage) {
+    return EditBlocks(stage.children[stage.at], [&](StmtNode& block) { block.ahead = static_cast<int>(ahead); });
+  };
+  std::unordered_set<std::string> names;
+  for (const Stmt& each : BlocksIn(f.body)) names.insert(each->block.name);
+  std::vector<Stmt> before, body;
+  for (int64_t step = 0; step < std::min(ahead, s->extent); ++step) {
+    for (const Stage& stage : stages)
+      before.push_back(ir::Substitute(CopyNest(copies(stage), "_first", names).nest, {{loop, Expr(step)}}));
+  }
+  for (const Stage& stage : stages) body.push_back(StepAhead(copies(stage), s, ahead));
+  const std::vector<Stmt>& children = stages.front().children;
+  for (size_t i = 0; i < children.size(); ++i) {
+    if (std::ranges::none_of(stages, [&](const Stage& stage) { return stage.at == i; })) body.push_back(children[i]);
+  }
+  before.push_back(ir::For(s->var, s->extent, s->for_kind, ir::Seq(std::move(body))));
+  Func result = f;
+  result.body = Replace(stages.front().path, ir::Seq(std::move(before)));
+  for (const Stage& stage : stages) result.body = Fold(result.body, stage.buffer, stage.step, depth);
   TEMPER_RETURN_IF_ERROR(CheckAnnotations(result.body));
   return result;
 }

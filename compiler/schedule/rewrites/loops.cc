@@ -34,6 +34,8 @@ const char* KindName(ForKind kind) {
     case ForKind::kThreadY:
     case ForKind::kThreadZ:
       return "thread";
+    case ForKind::kTensor:
+      return "tensor";
   }
   return "";
 }
@@ -182,7 +184,9 @@ absl::StatusOr<Func> Reorder(const Func& f, const std::vector<Var>& order) {
 absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ForKind kind) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindLoop(f, loop));
   const Stmt s = path.back();
-  if (s->for_kind != ForKind::kSerial && s->for_kind != kind)
+  // The loops of instructions are unrolled.
+  const bool more = kind == ForKind::kTensor && s->for_kind == ForKind::kUnrolled;
+  if (s->for_kind != ForKind::kSerial && s->for_kind != kind && !more)
     return Refuse(absl::StrCat("the loop is ", KindName(s->for_kind), " already"));
   Func result = f;
   result.body = Replace(path, ir::For(s->var, s->extent, kind, s->body));

@@ -55,6 +55,7 @@ absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std
 
 // double_buffer.cc
 absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const Var& loop);
+absl::StatusOr<Func> Pipeline(const Func& f, const std::vector<std::string>& blocks, const Var& loop, int depth);
 
 // reductions.cc
 absl::StatusOr<Result<std::string>> DecomposeReduction(const Func& f, const std::string& block, const Var& loop);

@@ -1,0 +1,73 @@
+#include "compiler/codegen/cuda/functions.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+
+namespace temper {
+namespace {
+
+// All are volatile: none moves across a barrier, nor over another.
+constexpr char kLoadMatrix[] =
+    "void $0(uint* to, const void* row) {\n"
+    "  const uint at = (uint)__cvta_generic_to_shared(row);\n"
+    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4$1.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(at));\n"
+    "}\n";
+
+constexpr char kMultiply[] =
+    "void $0(float* c, const uint* a, const uint* b) {\n"
+    "#pragma unroll\n"
+    "  for (int i = 0; i < 2; ++i)\n"
+    "    asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.$1.$1.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, \"\n"
+    "                 \"{%8, %9}, {%0, %1, %2, %3};\"\n"
+    "                 : \"+f\"(c[4 * i]), \"+f\"(c[4 * i + 1]), \"+f\"(c[4 * i + 2]), \"+f\"(c[4 * i + 3])\n"
+    "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[2 * i]), \"r\"(b[2 * i + 1]));\n"
+    "}\n";
+
+// What passes the first cache by is in groups of 16 bytes alone.
+constexpr char kCopy[] =
+    "template <int kBytes>\n"
+    "static __device__ __forceinline__ void temper_copy(void* shared, const void* global, const bool inside) {\n"
+    "  const uint to = (uint)__cvta_generic_to_shared(shared);\n"
+    "  const int bytes = inside ? kBytes : 0;\n"
+    "  if (kBytes == 16)\n"
+    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" : : \"r\"(to), \"l\"(global), \"r\"(bytes));\n"
+    "  else\n"
+    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], %2, %3;\"\n"
+    "                 : : \"r\"(to), \"l\"(global), \"n\"(kBytes), \"r\"(bytes));\n"
+    "}\n";
+
+constexpr char kCommit[] =
+    "static __device__ __forceinline__ void temper_commit_copies() {\n"
+    "  asm volatile(\"cp.async.commit_group;\");\n"
+    "}\n";
+
+constexpr char kWait[] =
+    "template <int kMost>\n"
+    "static __device__ __forceinline__ void temper_wait_copies() {\n"
+    "  asm volatile(\"cp.async.wait_group %0;\" : : \"n\"(kMost) : \"memory\");\n"
+    "}\n";
+
+std::string BodyOf(std::string_view name) {
+  constexpr char kFunction[] = "static __device__ __forceinline__ ";
+  const auto made = [&](const char* text, const char* kind) {
+    return absl::StrCat(kFunction, absl::Substitute(text, std::string(name), kind));
+  };
+  if (name == "temper_load_matrix") return made(kLoadMatrix, "");
+  if (name == "temper_load_matrix_transposed") return made(kLoadMatrix, ".trans");
+  if (name == "temper_multiply_f16") return made(kMultiply, "f16");
+  if (name == "temper_multiply_bf16") return made(kMultiply, "bf16");
+  if (name == "temper_copy") return kCopy;
+  if (name == "temper_commit_copies") return kCommit;
+  if (name == "temper_wait_copies") return kWait;
+  return "";
+}
+
+}  // namespace
+
+std::string CudaFunction(std::string_view name) {
+  const std::string body = BodyOf(name);
+  return body.empty() ? "" : absl::StrCat("#ifdef __CUDACC_RTC__\n", body, "#endif\n");
+}
+
+}  // namespace temper

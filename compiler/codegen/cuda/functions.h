@@ -1,0 +1,22 @@
+// Device functions of ours that generated CUDA C++ calls by name, as inline PTX. They are for NVRTC alone: who compiles
+// the text for a host has bodies of their own (tests/codegen/cuda_on_host.h), and threads that meet where a warp does
+// something together.
+//
+//   temper_load_matrix(uint* to, const void* row)              ldmatrix.x4: of ir/launch.h's matrices
+//   temper_load_matrix_transposed(uint* to, const void* row)
+//   temper_multiply_f16(float* c, const uint* a, const uint* b)   two mma.m16n8k16: c of eight, a and b of four
+//   temper_multiply_bf16(float* c, const uint* a, const uint* b)
+//   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16; zeros where not inside
+//   temper_commit_copies()
+//   temper_wait_copies<most>()                                 until at most so many groups are on their way
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace temper {
+
+// The text of the function of that name; empty: there is none.
+std::string CudaFunction(std::string_view name);
+
+}  // namespace temper

@@ -1,0 +1,408 @@
+// gpu.mma: dense and batched matmul of f16 and bf16 by NVIDIA's tensor cores, sums in f32, from sm_80 on. Each group
+// has a tile of rows and columns, of which each warp has tm x tn matrices of 16 x 16. Step by step, bk of the reduction
+// at a time, all threads copy their group's rows of A and columns of B asynchronously to shared memory, `stages` - 1
+// steps ahead, zeros where there are none; from there warps load matrices and multiply.
+//
+// An operand lies in shared memory in runs of eight elements, 16 bytes, along the axis that has its neighbours in
+// memory. The runs of each row are turned by the row's number: so eight rows' runs of the same place, which a load
+// takes at once, are in different banks.
+#include <algorithm>
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/launch.h"
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/gpu_gemm.h"
+#include "compiler/ops/templates/stages.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+using ir::ForKind;
+
+constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
+constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
+constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
+constexpr int64_t kRun = 8;                         // elements of 16 bytes
+constexpr int64_t kBytes = 2;                       // of an element
+constexpr int kFirstArch = 80;                      // with asynchronous copies and both types' instructions
+constexpr double kTensorSpeed = 8;                  // times f32's multiply-adds, at least
+constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
+
+DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
+bool IsConstant(const Workload& w, const GemmView& v) { return w.inputs[v.b_input].constant; }
+
+// What a config means for the view.
+struct Tile {
+  int64_t wm, wn, tm, tn, bk, stages;
+  int64_t bm, bn, warps, threads, length, row_tiles, column_tiles, steps;
+  Tile(const GemmView& v, const Config& c)
+      : wm(c["wm"]),
+        wn(c["wn"]),
+        tm(c["tm"]),
+        tn(c["tn"]),
+        bk(c["bk"]),
+        stages(c["stages"]),
+        bm(wm * tm * kSide),
+        bn(wn * tn * kSide),
+        warps(wm * wn),
+        threads(warps * kWarp),
+        length(NumElements(v.reduction)),
+        row_tiles(CeilDiv(v.rows, bm)),
+        column_tiles(CeilDiv(v.columns, bn)),
+        steps(CeilDiv(length, bk)) {}
+
+  int64_t shared_bytes() const { return stages * (bm + bn) * bk * kBytes; }
+  // Sums, two sets of fragments, and addresses.
+  int64_t registers() const { return kFragment * tm * tn + kFragment * (tm + tn) + 40; }
+};
+
+// An operand's way to shared memory.
+struct Staged {
+  std::string name;
+  bool along_reduction;
+  int64_t size;   // rows of A or columns of B in a tile
+  int64_t lanes;  // elements of a copy
+  int64_t runs;   // of a row
+
+  Staged(std::string name, const Run& run, int64_t size, int64_t bk)
+      : name(std::move(name)), along_reduction(run.along_reduction), size(size), lanes(LanesOf(run)) {
+    runs = (along_reduction ? bk : size) / kRun;
+  }
+  // The widest copies that a run divides into; 1: none.
+  static int64_t LanesOf(const Run& run) {
+    return run.length % 8 == 0 ? 8 : run.length % 4 == 0 ? 4 : run.length % 2 == 0 ? 2 : 1;
+  }
+  int64_t slow(int64_t bk) const { return along_reduction ? size : bk; }
+  int64_t copies(int64_t bk) const { return size * bk / lanes; }
+  // How far the runs of the row are turned.
+  Expr Turn(const Expr& row) const {
+    const int64_t apart = std::min<int64_t>(runs, 8);  // rows that lie in the same banks
+    return row % Expr(8) / Expr(8 / apart);
+  }
+};
+
+struct Plan {
+  Tile tile;
+  Staged a, b;
+  bool packed;
+};
+
+Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
+  const Tile tile(v, c);
+  return {tile, {"a", RunOfA(w, v), tile.bm, tile.bk}, {"b", RunOfB(w, v), tile.bn, tile.bk}, IsConstant(w, v)};
+}
+
+Shape PackedShape(const GemmView& v, const Tile& tile) {
+  return {v.b_batched ? v.batch : 1, tile.steps * tile.bk, tile.column_tiles * tile.bn};
+}
+
+Expr PackedElement(const GemmView& v, const Tile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
+  return ValueWhere({index[1] < Expr(tile.length), index[2] < Expr(v.columns)},
+                    v.b_element(b, index[0], index[2], Unflatten(index[1], v.reduction)));
+}
+
+// `at` < `end` for all lanes of a copy alike, as copies neither begin nor end between them.
+Expr Below(const Expr& at, int64_t end, int64_t lanes) { return at / Expr(lanes) < Expr(end / lanes); }
+
+// Where an element of a padded tile is one of the operand.
+std::vector<Expr> Inside(const Staged& s, const Tile& tile, const Expr& outer, int64_t outers, int64_t tiles,
+                         const Expr& k) {
+  std::vector<Expr> inside;
+  if (tiles * s.size != outers) inside.push_back(Below(outer, outers, s.along_reduction ? 1 : s.lanes));
+  if (tile.steps * tile.bk != tile.length) inside.push_back(Below(k, tile.length, s.along_reduction ? s.lanes : 1));
+  return inside;
+}
+
+using Element = std::function<Expr(const Expr& batch, const Expr& outer, const Expr& k)>;
+
+// The stage NAME_shared, by step, row and run of its neighbours.
+ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles, DType type,
+                 const Element& element) {
+  return b.Compute(s.name + "_shared", type, {batch, tiles, tile.steps, s.slow(tile.bk), s.runs, kRun},
+                   [&](const std::vector<Expr>& i) {
+                     const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
+                     const Expr fast = run * Expr(kRun) + i[5];
+                     return element(i[0], i[1] * Expr(s.size) + (s.along_reduction ? i[3] : fast),
+                                    i[2] * Expr(tile.bk) + (s.along_reduction ? fast : i[3]));
+                   });
+}
+
+// Its element for the tile's row or column `outer` and the step's k.
+Expr SharedElement(const ir::Buffer& shared, const Staged& s, const Expr& batch, const Expr& tile, const Expr& step,
+                   const Expr& outer, const Expr& k) {
+  const Expr &slow = s.along_reduction ? outer : k, &fast = s.along_reduction ? k : outer;
+  return ir::Load(shared,
+                  {batch, tile, step, slow, (fast / Expr(kRun) + s.Turn(slow)) % Expr(s.runs), fast % Expr(kRun)});
+}
+
+ir::Buffer Sums(ir::ProgramBuilder& b, const GemmView& v, const Plan& p, const ir::Buffer& a,
+                const ir::Buffer& b_shared) {
+  const Tile& tile = p.tile;
+  return b.Reduce(
+      "acc", DType::kF32,
+      {v.batch, tile.row_tiles, tile.column_tiles, tile.warps, kLaneRows, kLaneColumns, tile.tm, tile.tn, kFragment},
+      {tile.steps, tile.bk / kSide, kSide}, ir::Combiner::kSum,
+      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+        const Expr &warp = i[3], &e = i[8];
+        const Expr row =
+            (warp / Expr(tile.wn) * Expr(tile.tm) + i[6]) * Expr(kSide) + i[4] + e / Expr(2) % Expr(2) * Expr(8);
+        const Expr column = (warp % Expr(tile.wn) * Expr(tile.tn) + i[7]) * Expr(kSide) + i[5] * Expr(2) + e % Expr(2) +
+                            e / Expr(4) * Expr(8);
+        const Expr k = r[1] * Expr(kSide) + r[2];
+        const Expr from_a = SharedElement(a, p.a, i[0], i[1], r[0], row, k);
+        const Expr from_b = SharedElement(b_shared, p.b, v.b_batched ? i[0] : Expr(0), i[2], r[0], column, k);
+        return ir::Cast(from_a, DType::kF32) * ir::Cast(from_b, DType::kF32);
+      });
+}
+
+// The sum of that row and column.
+Expr SumAt(const ir::Buffer& acc, const Tile& tile, const Expr& batch, const Expr& row, const Expr& column) {
+  const Expr warp =
+      row / Expr(tile.tm * kSide) % Expr(tile.wm) * Expr(tile.wn) + column / Expr(tile.tn * kSide) % Expr(tile.wn);
+  const Expr e = column % Expr(2) + row / Expr(8) % Expr(2) * Expr(2) + column / Expr(8) % Expr(2) * Expr(4);
+  return ir::Load(acc,
+                  {batch, row / Expr(tile.bm), column / Expr(tile.bn), warp, row % Expr(8), column / Expr(2) % Expr(4),
+                   row / Expr(kSide) % Expr(tile.tm), column / Expr(kSide) % Expr(tile.tn), e});
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
+  const Tile& tile = p.tile;
+  const DType type = TypeOf(w);
+  ir::ProgramBuilder b("mma");
+  std::vector<Shape> packed(w.inputs.size());
+  if (p.packed) packed[v.b_input] = PackedShape(v, tile);
+  WorkloadProgram program(w, b, packed);
+  const GemmView::AElement a_element = v.prepare(program, b, nullptr);
+  const ir::Buffer a =
+      Stage(b, p.a, tile, v.batch, tile.row_tiles, type, [&](const Expr& batch, const Expr& m, const Expr& k) {
+        return ValueWhere(Inside(p.a, tile, m, v.rows, tile.row_tiles, k),
+                          a_element(batch, m, Unflatten(k, v.reduction)));
+      });
+  const ir::Buffer b_shared =
+      Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, type,
+            [&](const Expr& batch, const Expr& n, const Expr& k) {
+              if (p.packed) return ir::Load(program.buffer(v.b_input), {batch, k, n});
+              return ValueWhere(Inside(p.b, tile, n, v.columns, tile.column_tiles, k),
+                                v.b_element(program.value(v.b_input), batch, n, Unflatten(k, v.reduction)));
+            });
+  const ir::Buffer acc = Sums(b, v, p, a, b_shared);
+
+  // The epilogue reads the anchor at the very element that is being written, so the sum stands for it.
+  Expr current;
+  program.SetResult(w.anchor,
+                    ir::Tensor(type, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  Shape out_shape;
+  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
+  b.MarkOutput(b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
+    Expr batch(0), row(0), column(0);
+    for (size_t d = 0; d < index.size(); ++d) {
+      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
+      axis = axis + index[d] * Expr(v.out_dims[d].stride);
+    }
+    current = ir::Cast(SumAt(acc, tile, batch, row, column), type);
+    return program.result()(v.out_index(batch, row, column));
+  }));
+  return b.Finish();
+}
+
+void BindWarps(Schedule& s, const Loop& warp, const Loop& y, const Loop& x) {
+  s.Bind(warp, ForKind::kThreadZ);
+  s.Bind(y, ForKind::kThreadY);
+  s.Bind(x, ForKind::kThreadX);
+}
+
+// What all threads of a group copy: neighbouring threads neighbouring runs.
+void ScheduleShared(Schedule& s, const Staged& staged, const Tile& tile) {
+  const std::vector<Loop> loops = s.Loops(staged.name + "_shared");
+  if (!s.status().ok()) return;
+  const std::vector<Loop> inner = Innermost(loops, 3);
+  auto [parts, lane] = s.Split(inner[2], staged.lanes);
+  auto [turn, thread] = s.Split(FuseAll(s, {inner[0], inner[1], parts}), tile.threads);
+  auto [rows, x] = s.Split(thread, kLaneColumns);
+  auto [warp, y] = s.Split(rows, kLaneRows);
+  s.Reorder({warp, y, x, turn, lane});
+  BindWarps(s, warp, y, x);
+  s.Unroll(turn);
+  s.Vectorize(lane);
+}
+
+// The loops of the result: groups, then threads, then what each thread stores. Returns the innermost group loop.
+Loop ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
+  const bool wide_store = s.status().ok() && v.out_dims.back().axis == GemmAxis::kColumn && v.columns % 2 == 0 &&
+                          RunsAlongMemory(BlockNamed(s.func(), "out"));
+  const std::vector<Loop> loops = s.Loops("out");
+  std::vector<Loop> batches;
+  Loop row, column;
+  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
+    const GemmAxis axis = v.out_dims[d].axis;
+    if (axis == GemmAxis::kBatch) batches.push_back(loops[d]);
+    if (axis == GemmAxis::kRow) row = loops[d];
+    if (axis == GemmAxis::kColumn) column = loops[d];
+  }
+  // The innermost parts are cut off first: where they divide, no condition depends on them. Returns all parts but the
+  // outermost, that first.
+  const auto cut = [&](Loop loop, const std::vector<int64_t>& factors) {
+    std::vector<Loop> parts;
+    for (const int64_t factor : factors) {
+      auto [rest, part] = s.Split(loop, factor);
+      parts.insert(parts.begin(), part);
+      loop = rest;
+    }
+    parts.insert(parts.begin(), loop);
+    return parts;
+  };
+  const std::vector<Loop> r = cut(row, {kLaneRows, 2, tile.tm, tile.wm});
+  const std::vector<Loop> c = cut(column, {2, kLaneColumns, 2, tile.tn, tile.wn});
+  std::vector<Loop> order = batches;
+  order.insert(order.end(), {c[0], r[0], r[1], c[1], r[4], c[4], r[2], c[2], r[3], c[3], c[5]});
+  s.Reorder(order);
+  if (!batches.empty()) s.Bind(FuseAll(s, batches), ForKind::kGroupZ);
+  s.Bind(c[0], ForKind::kGroupY);
+  s.Bind(r[0], ForKind::kGroupX);
+  BindWarps(s, s.Fuse(r[1], c[1]), r[4], c[4]);
+  for (const Loop& loop : {r[2], c[2], r[3], c[3]}) s.Unroll(loop);
+  if (wide_store) {
+    s.Vectorize(c[5]);
+  } else {
+    s.Unroll(c[5]);
+  }
+  return r[0];
+}
+
+absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Plan& p) {
+  const Tile& tile = p.tile;
+  Schedule s(std::move(func));
+  const Loop group = ScheduleOut(s, v, tile);
+  s.SetScope("acc", ir::Scope::kRegister);
+  for (const char* stage : {"a_shared", "b_shared"}) s.SetScope(stage, ir::Scope::kShared);
+  s.ComputeAt("acc", group);
+  if (!s.status().ok()) return s.status();
+  const std::vector<Loop> acc = Innermost(s.Loops("acc"), 9);
+  const Loop warp = acc[0], y = acc[1], x = acc[2], row = acc[3], column = acc[4], element = acc[5];
+  const Loop step = acc[6], sixteen = acc[7], k = acc[8];
+  s.Reorder({step, warp, y, x, sixteen, row, column, element, k});
+  for (const char* stage : {"b_shared", "a_shared"}) s.ComputeAt(stage, step);
+  for (const Loop& loop : {sixteen, row, column, element}) s.Unroll(loop);
+  BindWarps(s, warp, y, x);
+  s.DecomposeReduction("acc", step);
+  ScheduleShared(s, p.a, tile);
+  ScheduleShared(s, p.b, tile);
+  if (tile.stages > 1) s.Pipeline({"a_shared", "b_shared"}, step, static_cast<int>(tile.stages));
+  s.Tensorize(row);
+  return LowerSchedule(s);
+}
+
+int ArchNumber(std::string_view arch) {
+  int number = 0;
+  if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
+  return number;
+}
+
+// Copies need two neighbours at least.
+bool Matches(const Workload& w) {
+  if (std::ranges::none_of(kTypes, [&](DType type) { return IsMatmulOf(w, type); })) return false;
+  const GemmView v = MatmulView(w);
+  return GpuGemmFits(v) && Staged::LanesOf(RunOfA(w, v)) > 1 && Staged::LanesOf(RunOfB(w, v)) > 1;
+}
+
+ConfigSpace Space(const Workload& w, const GpuTarget& t) {
+  const GemmView v = MatmulView(w);
+  ConfigSpace space;
+  space.Add("wm", {1, 2, 4, 8});
+  space.Add("wn", {1, 2, 4, 8});
+  space.Add("tm", {1, 2, 4, 8});
+  space.Add("tn", {1, 2, 4, 8});
+  space.Add("bk", {16, 32, 64, 128});
+  space.Add("stages", {1, 2, 3, 4});
+  space.Require("threads of a group",
+                [most = t.group_threads](const Config& c) { return c["wm"] * c["wn"] * kWarp <= most; });
+  space.Require("the tile is much larger than the result", [rows = v.rows, columns = v.columns](const Config& c) {
+    const int64_t tm = c["wm"] * c["tm"], tn = c["wn"] * c["tn"];
+    return (tm == 1 || tm * kSide < 2 * rows) && (tn == 1 || tn * kSide < 2 * columns);
+  });
+  space.Require("a step is much longer than the reduction",
+                [k = NumElements(v.reduction)](const Config& c) { return c["bk"] == kSide || c["bk"] < 2 * k; });
+  space.Require("a stage for each of a few steps, and one stage for one alone", [v](const Config& c) {
+    const int64_t steps = Tile(v, c).steps;
+    return c["stages"] <= steps && (c["stages"] > 1 || steps == 1);
+  });
+  space.Require("too many groups along an axis",
+                [v](const Config& c) { return Tile(v, c).column_tiles <= kMostOfAxis; });
+  space.Require("a step is no whole round of the threads", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
+    const Tile tile(v, c);
+    return Staged("a", a, tile.bm, tile.bk).copies(tile.bk) % tile.threads == 0 &&
+           Staged("b", b, tile.bn, tile.bk).copies(tile.bk) % tile.threads == 0;
+  });
+  space.Require("shared memory",
+                [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
+  space.Require("registers", [v](const Config& c) {
+    const Tile tile(v, c);
+    return tile.registers() <= kThreadRegisters && tile.registers() * tile.threads <= kUnitRegisters;
+  });
+  return space;
+}
+
+absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
+  const GemmView v = MatmulView(w);
+  const Plan p = PlanOf(w, v, c);
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
+  Kernel kernel;
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleMma(std::move(func), v, p));
+  kernel.packs.resize(w.inputs.size());
+  if (p.packed) {
+    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input], BuildPack(
+                                                         "pack", w.inputs[v.b_input], PackedShape(v, p.tile),
+                                                         [&](const ir::Tensor& b, const std::vector<Expr>& index) {
+                                                           return PackedElement(v, p.tile, b, index);
+                                                         },
+                                                         *HostTarget().cpu()));
+  }
+  return kernel;
+}
+
+GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
+  const GemmView v = MatmulView(w);
+  const Plan p = PlanOf(w, v, c);
+  const Tile& tile = p.tile;
+  const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);
+  const double k = static_cast<double>(tile.steps * tile.bk);
+  GpuFootprint f;
+  f.arithmetic_speed = kTensorSpeed;
+  f.flops = 2 * static_cast<double>(v.batch * v.rows * v.columns * tile.length);
+  f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
+  f.compulsory_bytes = CompulsoryBytes(w);
+  // Most of what several groups ask for comes from the cache, several times as fast.
+  constexpr double kCacheSpeed = 3;
+  const double asked = kBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
+  f.memory_traffic = f.compulsory_bytes + std::max(0.0, asked - f.compulsory_bytes) / kCacheSpeed;
+  f.vector_lanes = static_cast<double>(std::min(p.a.lanes, p.b.lanes));
+  f.group_threads = static_cast<double>(tile.threads);
+  f.groups = groups;
+  f.accumulators = static_cast<double>(kFragment * tile.tm * tile.tn);
+  f.reduction = k;
+  f.registers = static_cast<double>(tile.registers());
+  f.shared_bytes = static_cast<double>(tile.shared_bytes());
+  // Each warp reads its rows of A and columns of B, and all is written once.
+  f.shared_traffic = asked + kBytes * groups * k * static_cast<double>(tile.warps * (tile.tm + tile.tn) * kSide);
+  f.barriers = static_cast<double>(tile.steps);
+  f.in_flight_bytes = static_cast<double>(kBytes * (tile.bm + tile.bn) * tile.bk * (tile.stages - 1)) / f.group_threads;
+  return f;
+}
+
+}  // namespace
+
+GpuTemplate GpuMma() {
+  return {"gpu.mma",
+          1,
+          Matches,
+          Space,
+          Build,
+          FootprintOf,
+          [](const GpuTarget& t) { return ArchNumber(t.arch) >= kFirstArch; }};
+}
+
+}  // namespace temper

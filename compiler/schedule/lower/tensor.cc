@@ -1,0 +1,281 @@
+#include "compiler/schedule/lower/tensor.h"
+
+#include <array>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/launch.h"
+
+namespace temper::nest {
+namespace {
+
+using ir::ExprKind;
+using ir::ForKind;
+using ir::kFragmentLength;
+using ir::kMatrixSide;
+using ir::kTensorWarp;
+
+using Point = std::map<const ir::VarNode*, int64_t>;
+
+// An index without loads at a point; nullopt for what indices are not made of.
+std::optional<int64_t> ValueAt(const Expr& e, const Point& point) {
+  if (e->kind == ExprKind::kInt) return e->int_value;
+  if (e->kind == ExprKind::kVar) {
+    const auto found = point.find(e->var.get());
+    return found == point.end() ? std::nullopt : std::optional(found->second);
+  }
+  if (e->args.size() != 2 || e->dtype != DType::kI64) return std::nullopt;
+  const std::optional<int64_t> a = ValueAt(e->args[0], point), b = ValueAt(e->args[1], point);
+  if (!a.has_value() || !b.has_value()) return std::nullopt;
+  switch (e->kind) {
+    case ExprKind::kAdd:
+      return *a + *b;
+    case ExprKind::kSub:
+      return *a - *b;
+    case ExprKind::kMul:
+      return *a * *b;
+    case ExprKind::kDiv:
+      return *b == 0 ? std::nullopt : std::optional(ir::FloorDiv(*a, *b));
+    case ExprKind::kMod:
+      return *b == 0 ? std::nullopt : std::optional(ir::FloorMod(*a, *b));
+    default:
+      return std::nullopt;
+  }
+}
+
+// A copy of nested loops with variables of its own around what `body` makes of their substitutions.
+Stmt UnrolledOver(const std::vector<Stmt>& loops, const std::function<Stmt(const std::vector<ir::VarBinding>&)>& body) {
+  std::vector<ir::VarBinding> renamed;
+  for (const Stmt& loop : loops) renamed.push_back({loop->var, ir::MakeVar(loop->var->name)});
+  Stmt s = body(renamed);
+  for (size_t i = loops.size(); i-- > 0;) s = ir::For(renamed[i].value->var, loops[i]->extent, ForKind::kUnrolled, s);
+  return s;
+}
+
+struct Operand {
+  Expr load;                // of the element for the lane, e and k
+  std::vector<Stmt> loops;  // of those between, the ones that it depends on
+  bool transposed = false;
+  Buffer fragments;  // one for each iteration of those loops
+};
+
+class TensorLoop {
+ public:
+  // `around`: the loops around the tensor loop, thread loops among them.
+  TensorLoop(const std::vector<Stmt>& around, const Stmt& loop) : around_(around), loop_(loop) {}
+
+  absl::StatusOr<Stmt> Lower() {
+    TEMPER_RETURN_IF_ERROR(Parse());
+    TEMPER_RETURN_IF_ERROR(FindLanes());
+    TEMPER_RETURN_IF_ERROR(CheckSums());
+    TEMPER_RETURN_IF_ERROR(FindLayout(a_, true));
+    TEMPER_RETURN_IF_ERROR(FindLayout(b_, false));
+    const Stmt load_a = LoadAll(a_, true), load_b = LoadAll(b_, false);
+    const Stmt multiply = UnrolledOver(between_, [&](const std::vector<ir::VarBinding>& renamed) {
+      std::vector<Expr> sums;
+      for (const Expr& e : store_->indices)
+        sums.push_back(ir::Substitute(ir::Substitute(e, {{element_, Expr(0)}}), renamed));
+      return ir::Multiply(store_->buffer, sums, FragmentOf(a_, renamed), FragmentOf(b_, renamed));
+    });
+    return ir::Alloc(a_.fragments, ir::Alloc(b_.fragments, ir::Seq({load_a, load_b, multiply})));
+  }
+
+ private:
+  absl::Status Refuse(const std::string& why) const {
+    return absl::FailedPreconditionError(absl::StrCat("tensor loop '", loop_->var->name, "': ", why));
+  }
+
+  absl::Status Parse() {
+    Stmt s = loop_;
+    for (; s->kind == StmtKind::kFor; s = s->body) between_.push_back(s);
+    const bool last = between_.size() >= 3 && between_.back()->extent == kMatrixSide &&
+                      between_[between_.size() - 2]->extent == kFragmentLength;
+    if (!last || s->kind != StmtKind::kStore)
+      return Refuse("it does not end in loops of 8 and 16 around one statement");
+    step_ = between_.back()->var;
+    element_ = between_[between_.size() - 2]->var;
+    between_.resize(between_.size() - 2);
+    store_ = s;
+    const Expr sums = ir::Load(s->buffer, s->indices);
+    const Expr& v = s->value;
+    const auto converts = [](const Expr& e) {
+      return e->kind == ExprKind::kCast && e->dtype == DType::kF32 && e->args[0]->kind == ExprKind::kLoad &&
+             e->args[0]->buffer->scope == ir::Scope::kShared;
+    };
+    if (v->kind != ExprKind::kAdd || !ir::StructurallyEqual(v->args[0], sums) || v->args[1]->kind != ExprKind::kMul ||
+        !converts(v->args[1]->args[0]) || !converts(v->args[1]->args[1])) {
+      return Refuse(absl::StrCat("it does not add products of shared memory: ", ir::FirstLine(s)));
+    }
+    a_.load = v->args[1]->args[0]->args[0];
+    b_.load = v->args[1]->args[1]->args[0];
+    for (Operand* operand : {&a_, &b_}) {
+      for (const Stmt& loop : between_) {
+        if (Uses(*operand, loop->var)) operand->loops.push_back(loop);
+      }
+      Shape shape;
+      for (const Stmt& loop : operand->loops) shape.push_back(loop->extent);
+      shape.push_back(kFragmentLength);
+      operand->fragments =
+          ir::MakeBuffer(operand->load->buffer->name + "_fragment", operand->load->dtype, shape, ir::Scope::kRegister);
+    }
+    return absl::OkStatus();
+  }
+
+  static bool Uses(const Operand& operand, const Var& v) {
+    return std::ranges::any_of(operand.load->args, [&](const Expr& e) { return ir::UsesVar(e, v); });
+  }
+
+  // Lane l is the thread l % X, l / X of the axes x and y.
+  absl::Status FindLanes() {
+    for (const Stmt& loop : around_) {
+      if (loop->for_kind == ForKind::kThreadX) x_ = loop;
+      if (loop->for_kind == ForKind::kThreadY) y_ = loop;
+    }
+    if (x_ == nullptr || y_ == nullptr || x_->extent * y_->extent != kTensorWarp)
+      return Refuse("the threads along x and y are not the 32 of a warp");
+    return absl::OkStatus();
+  }
+
+  // The loops around, and those between, at their first iterations, or at their last.
+  Point Corner(bool last) const {
+    Point point;
+    for (const std::vector<Stmt>* loops : {&around_, &between_}) {
+      for (const Stmt& loop : *loops) point[loop->var.get()] = last ? loop->extent - 1 : 0;
+    }
+    return point;
+  }
+
+  std::optional<int64_t> At(const Expr& flat, Point point, int64_t lane, int64_t element, int64_t step) const {
+    point[x_->var.get()] = lane % x_->extent;
+    point[y_->var.get()] = lane / x_->extent;
+    point[element_.get()] = element;
+    point[step_.get()] = step;
+    return ValueAt(flat, point);
+  }
+
+  absl::Status CheckSums() const {
+    const Expr flat = ir::FlatIndex(store_->buffer, store_->indices);
+    for (const bool last : {false, true}) {
+      const Point corner = Corner(last);
+      const std::optional<int64_t> first = At(flat, corner, 0, 0, 0);
+      bool holds = first.has_value() && *first % kFragmentLength == 0;
+      for (int64_t lane = 0; lane < kTensorWarp && holds; ++lane) {
+        for (int64_t e = 0; e < kFragmentLength && holds; ++e) holds = At(flat, corner, lane, e, 15) == *first + e;
+      }
+      if (!holds) return Refuse(absl::StrCat("'", store_->buffer->name, "' holds no fragments"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Some lane and element of the sums' row `outer` (of A), or of their column (of B).
+  static std::pair<int64_t, int64_t> Someone(bool of_a, int64_t outer) {
+    if (of_a) return {4 * (outer % 8), 2 * (outer / 8)};
+    return {outer % 8 / 2, outer % 2 + 4 * (outer / 8)};
+  }
+
+  bool HasLayout(const Operand& operand, bool of_a, bool transposed, bool last) const {
+    const Expr flat = ir::FlatIndex(operand.load->buffer, operand.load->args);
+    const Point corner = Corner(last);
+    std::array<std::array<int64_t, kMatrixSide>, kMatrixSide> places;  // by outer and step
+    for (int64_t outer = 0; outer < kMatrixSide; ++outer) {
+      const auto [lane, element] = Someone(of_a, outer);
+      for (int64_t step = 0; step < kMatrixSide; ++step) {
+        const std::optional<int64_t> at = At(flat, corner, lane, element, step);
+        if (!at.has_value()) return false;
+        places[static_cast<size_t>(outer)][static_cast<size_t>(step)] = *at;
+      }
+    }
+    for (size_t outer = 0; outer < places.size(); ++outer) {
+      for (size_t step = 0; step < places.size(); ++step) {
+        const size_t along = transposed ? outer : step;
+        const int64_t first = transposed ? places[outer - outer % 8][step] : places[outer][step - step % 8];
+        if (first % 8 != 0 || places[outer][step] != first + static_cast<int64_t>(along % 8)) return false;
+      }
+    }
+    for (int64_t lane = 0; lane < kTensorWarp; ++lane) {
+      for (int64_t e = 0; e < kFragmentLength; ++e) {
+        const ir::MatrixPlace place = ir::FragmentPlace(lane, e);
+        const auto& row = places[static_cast<size_t>(of_a ? place.row : place.column)];
+        for (int64_t step = 0; step < kMatrixSide; ++step) {
+          if (At(flat, corner, lane, e, step) != row[static_cast<size_t>(step)]) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  absl::Status FindLayout(Operand& operand, bool of_a) {
+    for (const bool transposed : {false, true}) {
+      operand.transposed = transposed;
+      if (HasLayout(operand, of_a, transposed, false) && HasLayout(operand, of_a, transposed, true))
+        return absl::OkStatus();
+    }
+    return Refuse(absl::StrCat("'", operand.load->buffer->name, "' does not lie as its matrices are loaded"));
+  }
+
+  // The operand's load at the first of the eight elements that the lane names.
+  Expr RowOf(const Operand& operand, bool of_a) const {
+    const Expr lane = Expr(x_->var) + Expr(y_->var) * Expr(x_->extent);
+    const Expr in_eight = lane % Expr(8), even = lane / Expr(8) % Expr(2), high = lane / Expr(16);
+    const Expr &outer = of_a ? even : high, &along = of_a ? high : even;  // of the lane's quarter
+    // As in Someone, for row or column 8 * outer, plus in_eight where these are named.
+    Expr from = Expr(0), element = outer * Expr(of_a ? 2 : 4);
+    if (!operand.transposed) {
+      from = of_a ? in_eight * Expr(4) : in_eight / Expr(2);
+      if (!of_a) element = element + in_eight % Expr(2);
+    }
+    const Expr step = (operand.transposed ? in_eight : Expr(0)) + along * Expr(8);
+    const std::vector<ir::VarBinding> named = {
+        {x_->var, from % Expr(x_->extent)}, {y_->var, from / Expr(x_->extent)}, {element_, element}, {step_, step}};
+    return ir::Substitute(operand.load, named);
+  }
+
+  Stmt LoadAll(const Operand& operand, bool of_a) const {
+    return UnrolledOver(operand.loops, [&](const std::vector<ir::VarBinding>& renamed) {
+      const Expr fragment = FragmentOf(operand, renamed);
+      return ir::LoadMatrix(operand.fragments, fragment->args, ir::Substitute(RowOf(operand, of_a), renamed),
+                            operand.transposed);
+    });
+  }
+
+  static Expr FragmentOf(const Operand& operand, const std::vector<ir::VarBinding>& renamed) {
+    std::vector<Expr> indices;
+    for (const Stmt& loop : operand.loops) indices.push_back(ir::Substitute(Expr(loop->var), renamed));
+    indices.emplace_back(0);
+    return ir::Load(operand.fragments, indices);
+  }
+
+  const std::vector<Stmt>& around_;
+  const Stmt loop_;
+  std::vector<Stmt> between_;  // from the tensor loop to the last but those of elements and steps
+  Var element_, step_;
+  Stmt store_, x_, y_;
+  Operand a_, b_;
+};
+
+absl::StatusOr<Stmt> LowerBelow(const Stmt& s, std::vector<Stmt>& around) {
+  if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kTensor) return TensorLoop(around, s).Lower();
+  auto copy = std::make_shared<StmtNode>(*s);
+  if (s->kind == StmtKind::kFor) around.push_back(s);
+  for (Stmt* child : {&copy->body, &copy->else_body}) {
+    if (*child == nullptr) continue;
+    TEMPER_ASSIGN_OR_RETURN(*child, LowerBelow(*child, around));
+  }
+  for (Stmt& child : copy->stmts) {
+    TEMPER_ASSIGN_OR_RETURN(child, LowerBelow(child, around));
+  }
+  if (s->kind == StmtKind::kFor) around.pop_back();
+  return copy;
+}
+
+}  // namespace
+
+absl::StatusOr<Stmt> LowerTensorLoops(const Stmt& root) {
+  bool found = false;
+  ir::VisitStmt(
+      root, [&](const Stmt& s) { found = found || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kTensor); });
+  std::vector<Stmt> around;
+  return found ? LowerBelow(root, around) : root;
+}
+
+}  // namespace temper::nest

@@ -341,7 +341,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
                 [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
   space.Require("registers", [v](const Config& c) {
     const Tile tile(v, c);
-    return tile.registers() <= kThreadRegisters && tile.registers() * tile.threads <= kUnitRegisters;
+    return tile.registers() <= MostRegisters(tile.threads);
   });
   return space;
 }

@@ -347,7 +347,7 @@ def test_a_damaged_package_is_refused_in_one_line(packages, damaged, tmp_path):
         ("manifest.json", b"{", "manifest.json is damaged"),
         ("manifest.json", b"[]", "manifest.json is damaged: it says no version"),
         ("manifest.json", b'{"version": 99}', "is a package of version 99, this program reads 4"),
-        ("manifest.json", b'{"version": 3, "target": "llvm"}', "it says no library or no prefix"),
+        ("manifest.json", b'{"version": 4, "target": "llvm"}', "it says no library or no prefix"),
         ("model.so", None, "cannot load"),
         ("model.so", b"", "is damaged: it is no library"),
         ("model.so", library[: len(library) // 2], "is damaged: it is cut off after"),

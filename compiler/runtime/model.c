@@ -33,7 +33,7 @@ typedef struct io_buffer {
   char* current; /* the one that kernels meet: the caller's, or staging */
 } io_buffer;
 
-/* One copy of a plan's weights, for all of its models in this process; never written after it was read. */
+/* A plan's weights, for all of its models in this process. */
 typedef struct shared_weights {
   const temper_plan* plan;
   region region;   /* of the host */
@@ -145,62 +145,59 @@ static int check_weights(const temper_plan* plan, const char* path) {
               (long long)bytes);
 }
 
-typedef struct weights_reading {
-  int fd;
-  char* data;
+/* The file of a plan's weights, mapped. */
+typedef struct weights_file {
+  const char* data;
   int64_t bytes;
   uint64_t* hashes; /* of the chunks */
   atomic_int failed;
-} weights_reading;
+} weights_file;
 
-/* A region's body: chunks are hashed while they lie in the thread's caches. */
-static void read_chunks(void* closure, int64_t begin, int64_t end, int32_t thread) {
+/* A region's body. Pages are mapped many at a time, and a disk that fails is told of here instead of by a signal;
+   kernels older than Linux 5.14 can do neither, and map each page as it is touched. */
+static void hash_chunks(void* closure, int64_t begin, int64_t end, int32_t thread) {
   (void)thread;
-  weights_reading* r = closure;
+  weights_file* f = closure;
   for (int64_t i = begin; i < end; ++i) {
     const int64_t at = i * TEMPER_HASH_CHUNK;
-    const int64_t bytes = r->bytes - at < TEMPER_HASH_CHUNK ? r->bytes - at : TEMPER_HASH_CHUNK;
-    for (int64_t done = 0; done < bytes;) {
-      const ssize_t got = pread(r->fd, r->data + at + done, (size_t)(bytes - done), at + done);
-      if (got > 0) {
-        done += got;
-      } else if (got == 0 || errno != EINTR) {
-        atomic_store(&r->failed, 1);
-        return;
-      }
+    const size_t bytes = (size_t)(f->bytes - at < TEMPER_HASH_CHUNK ? f->bytes - at : TEMPER_HASH_CHUNK);
+    if (madvise((void*)(f->data + at), bytes, MADV_POPULATE_READ) != 0 && errno != EINVAL) {
+      atomic_store(&f->failed, 1);
+      return;
     }
-    r->hashes[i] = temper_weights_hash_chunk(r->data + at, (size_t)bytes);
+    f->hashes[i] = temper_weights_hash_chunk(f->data + at, bytes);
   }
 }
 
-/* By all threads of the pool: most of the time goes to the kernel, which clears pages and copies. */
-static int read_whole(weights_reading* r, temper_pool* pool, uint64_t* hash) {
-  const int64_t chunks = (r->bytes + TEMPER_HASH_CHUNK - 1) / TEMPER_HASH_CHUNK;
-  r->hashes = malloc((size_t)chunks * sizeof *r->hashes);
-  if (!r->hashes) return 0;
+static int hash_whole(weights_file* f, temper_pool* pool, uint64_t* hash) {
+  const int64_t chunks = (f->bytes + TEMPER_HASH_CHUNK - 1) / TEMPER_HASH_CHUNK;
+  f->hashes = malloc((size_t)chunks * sizeof *f->hashes);
+  if (!f->hashes) return 0;
   temper_launcher* launcher = temper_pool_launcher(pool);
   temper_pool_settle_caller(pool);
-  launcher->parallel_for(launcher, chunks, read_chunks, r);
+  launcher->parallel_for(launcher, chunks, hash_chunks, f);
   *hash = 0;
-  for (int64_t i = 0; i < chunks && !r->failed; ++i) *hash = temper_weights_hash_join(*hash, r->hashes[i]);
-  free(r->hashes);
-  return !r->failed;
+  for (int64_t i = 0; i < chunks && !f->failed; ++i) *hash = temper_weights_hash_join(*hash, f->hashes[i]);
+  free(f->hashes);
+  return !f->failed;
 }
 
-static int read_weights(const temper_plan* plan, const char* path, temper_pool* pool, region* weights) {
-  weights_reading r = {.bytes = weight_bytes(plan)};
-  if (!map_region(weights, r.bytes))
-    return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of weights", (long long)r.bytes);
-  r.data = weights->data;
-  r.fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (r.fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
+/* The file itself is the memory: what the page cache holds is not copied, and processes of one package share it. As the
+   library's own file, it is replaced by a new one and never written, which `temper compile` keeps to. */
+static int map_weights(const temper_plan* plan, const char* path, temper_pool* pool, region* weights) {
+  weights_file f = {.bytes = weight_bytes(plan)};
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
+  void* mapped = mmap(NULL, (size_t)f.bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  close(fd);
+  if (mapped == MAP_FAILED)
+    return fail(create_error, TEMPER_NO_RESOURCES, "cannot map %lld bytes of weights", (long long)f.bytes);
+  *weights = (region){.base = mapped, .mapped = (size_t)f.bytes, .data = mapped};
+  f.data = mapped;
   uint64_t hash = 0;
-  const int whole = read_whole(&r, pool, &hash);
-  close(r.fd);
-  if (!whole) return fail(create_error, TEMPER_NO_PACKAGE, "cannot read %s", path);
+  if (!hash_whole(&f, pool, &hash)) return fail(create_error, TEMPER_NO_PACKAGE, "cannot read %s", path);
   if (hash != plan->weight_hash)
     return fail(create_error, TEMPER_NO_PACKAGE, "%s is damaged, or of another compilation of this model", path);
-  mprotect(weights->base, weights->mapped, PROT_READ);
   return 0;
 }
 
@@ -227,7 +224,7 @@ static int move_to_device(shared_weights* w) {
 static pthread_mutex_t weights_lock = PTHREAD_MUTEX_INITIALIZER;
 static shared_weights* all_weights; /* of all models that live, by plan */
 
-/* Whoever comes first reads the file and checks its hash; who comes meanwhile waits for it. */
+/* Whoever comes first maps the file and checks its hash; who comes meanwhile waits for it. */
 static int take_weights(temper_model* m, const char* path) {
   if (weight_bytes(m->plan) == 0) return 0;
   int code = check_weights(m->plan, path);
@@ -238,7 +235,7 @@ static int take_weights(temper_model* m, const char* path) {
   if (!w) {
     w = calloc(1, sizeof *w);
     if (w) w->plan = m->plan;
-    code = w ? read_weights(m->plan, path, m->pool, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+    code = w ? map_weights(m->plan, path, m->pool, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
     if (code == 0 && m->plan->device) code = move_to_device(w);
     if (code == 0) {
       w->next = all_weights;

@@ -118,7 +118,9 @@ class ModelTest : public testing::Test {
     temper_model_destroy(model_);
     std::remove(path_.c_str());
   }
+  // A new file, as the package's writer makes one.
   void WriteWeights(const void* data, size_t bytes) {
+    std::remove(path_.c_str());
     std::ofstream(path_, std::ios::binary | std::ios::trunc).write(static_cast<const char*>(data), bytes);
   }
   int Create(int threads = 2) { return temper_model_create_from_plan(&plan_, path_.c_str(), threads, &model_); }
@@ -447,6 +449,21 @@ TEST_F(ModelTest, NamesWhatIsWrongWithTheWeights) {
   WriteWeights(weights_.data(), kBytes);
   EXPECT_EQ(Create(), TEMPER_NO_PACKAGE);
   EXPECT_THAT(temper_model_error(nullptr), HasSubstr("damaged"));
+}
+
+TEST_F(ModelTest, ModelsKeepTheirWeightsWhenTheFileIsReplacedOrGone) {
+  alignas(64) float x[kN] = {1, 2, 3}, before[3][64] = {}, after[3][64] = {};
+  const void* inputs[] = {x};
+  void *first[] = {before[0], before[1], before[2]}, *second[] = {after[0], after[1], after[2]};
+  ASSERT_EQ(Create(), TEMPER_OK);
+  ASSERT_EQ(temper_model_run(model_, inputs, first), TEMPER_OK);
+  const std::vector<float> other(kN, 100);
+  WriteWeights(other.data(), kBytes);
+  EXPECT_EQ(temper_model_run(model_, inputs, second), TEMPER_OK);
+  EXPECT_EQ(std::memcmp(before, after, sizeof before), 0);
+  std::remove(path_.c_str());
+  EXPECT_EQ(temper_model_run(model_, inputs, second), TEMPER_OK);
+  EXPECT_EQ(std::memcmp(before, after, sizeof before), 0);
 }
 
 TEST_F(ModelTest, NamesTheCpuFeaturesThatLack) {

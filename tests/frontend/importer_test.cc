@@ -434,43 +434,6 @@ TEST(OnnxImport, KnownOperators) {
   ExpectArray(out[1], {1}, {3});
 }
 
-// out[i][j] = x[index[i][j]][j] along axis 0, x[i][index[i][j]] along axis 1.
-TEST(OnnxImport, GatherElementsOfKnownIndices) {
-  for (const int64_t axis : {0, 1, -1}) {
-    ModelBuilder m(13);
-    m.Input("x", {3, 3});
-    m.Ints("flat", {2, 0, -1, 1, 2, 0});
-    m.Ints("shape", {2, 3});
-    m.Node("Reshape", {"flat", "shape"}, {"at"});
-    ModelBuilder::SetInt(m.Node("GatherElements", {"x", "at"}, {"y"}), "axis", axis);
-    m.Output("y");
-    const auto out = m.Run({Array({3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})});
-    ExpectArray(out[0], {2, 3},
-                axis == 0 ? std::vector<double>{7, 2, 9, 4, 8, 3} : std::vector<double>{3, 1, 3, 5, 6, 4});
-  }
-}
-
-TEST(OnnxImport, GatherElementsRefusesWhatItCanNotReach) {
-  const auto import_of = [](const std::vector<int64_t>& shape, const std::vector<int64_t>& at) {
-    ModelBuilder m(13);
-    m.Input("x", shape);
-    m.Ints("at", at);
-    m.Node("GatherElements", {"x", "at"}, {"y"});
-    m.Output("y");
-    return m.Import().status();
-  };
-  EXPECT_TRUE(import_of({3}, {2, -3, 0, 1}).ok());
-  EXPECT_EQ(import_of({3}, {3}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(import_of({3}, {-4}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(import_of({3, 3}, {1}).code(), absl::StatusCode::kInvalidArgument);
-  ModelBuilder m(13);
-  m.Input("x", {3});
-  m.Input("at", {2}, onnx::TensorProto::INT64);
-  m.Node("GatherElements", {"x", "at"}, {"y"});
-  m.Output("y");
-  EXPECT_EQ(m.Import().status().code(), absl::StatusCode::kUnimplemented);
-}
-
 TEST(OnnxImport, SpaceToDepthUndoesDepthToSpace) {
   ModelBuilder m(13);
   m.Input("x", {1, 4, 1, 2});

@@ -8,8 +8,13 @@
 namespace temper::onnx_frontend {
 namespace {
 
-// Arrays up to this size are computed while importing; larger work is left to the constant folding pass.
-constexpr int64_t kSmall = int64_t{1} << 16;
+// Arrays up to this size are computed while importing; larger work is left to the constant folding pass. What decides
+// where elements go must be known here, so indices may be more.
+constexpr int64_t kSmall = int64_t{1} << 16, kSmallIndices = int64_t{1} << 22;
+bool IsSmall(const TensorType& type) {
+  const bool indices = type.dtype == DType::kI64 || type.dtype == DType::kBool;  // and what compares them
+  return NumElements(type.shape) <= (indices ? kSmallIndices : kSmall);
+}
 
 }  // namespace
 
@@ -92,10 +97,10 @@ ValueId Context::IntVector(const std::vector<int64_t>& values) {
 absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
   if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
-  const bool known = std::all_of(inputs.begin(), inputs.end(),
-                                 [&](ValueId v) { return Known(v) != nullptr && Known(v)->size() <= kSmall; });
+  const bool known =
+      std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return Known(v) != nullptr && IsSmall(TypeOf(v)); });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
-  if (!known || NumElements(ShapeOf(v)) > kSmall) return v;
+  if (!known || !IsSmall(TypeOf(v))) return v;
   const Node node = std::move(g_.nodes.back());
   g_.nodes.pop_back();
   std::vector<NDArray> args;

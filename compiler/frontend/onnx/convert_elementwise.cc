@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/context.h"
 #include "compiler/frontend/onnx/tensor_data.h"
@@ -103,6 +105,73 @@ absl::Status Softsign(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// A number is equal to itself.
+absl::StatusOr<ValueId> IsNumber(Context& c, ValueId x) { return c.Call("equal", {}, {x, x}); }
+
+absl::Status IsNan(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, IsNumber(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("not", {}, {v}));
+  return c.Set(n, v);
+}
+
+absl::Status IsInf(Context& c, const OnnxNode& n) {
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool positive = n.Int("detect_positive", 1) != 0, negative = n.Int("detect_negative", 1) != 0;
+  // Where neither is asked for, of what is nowhere both.
+  TEMPER_ASSIGN_OR_RETURN(ValueId v,
+                          c.Call("equal", {}, {n.Input(0), c.Scalar(dtype, positive ? infinity : -infinity)}));
+  if (positive == negative) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId other,
+                            c.Call("equal", {}, {n.Input(0), c.Scalar(dtype, positive ? -infinity : infinity)}));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call(positive ? "or" : "and", {}, {v, other}));
+  }
+  return c.Set(n, v);
+}
+
+// 1, 0 or -1; of what is no number, itself.
+absl::Status Sign(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  const DType dtype = c.TypeOf(x).dtype;
+  const ValueId zero = c.Scalar(dtype, 0);
+  ValueId v = zero;
+  if (!IsUnsigned(dtype)) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId below, c.Call("less", {}, {x, zero}));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("where", {}, {below, c.Scalar(dtype, -1), zero}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId above, c.Call("greater", {}, {x, zero}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("where", {}, {above, c.Scalar(dtype, 1), v}));
+  if (IsFloat(dtype)) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId number, IsNumber(c, x));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("where", {}, {number, v, x}));
+  }
+  return c.Set(n, v);
+}
+
+// alpha * elu(x / alpha)
+absl::Status Celu(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0), alpha = c.Scalar(c.TypeOf(x).dtype, n.Float("alpha", 1));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {x, alpha}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("elu", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, alpha}));
+  return c.Set(n, v);
+}
+
+absl::Status ThresholdedRelu(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  const DType dtype = c.TypeOf(x).dtype;
+  TEMPER_ASSIGN_OR_RETURN(ValueId above, c.Call("greater", {}, {x, c.Scalar(dtype, n.Float("alpha", 1))}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {above, x, c.Scalar(dtype, 0)}));
+  return c.Set(n, v);
+}
+
+absl::Status Tan(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId sine, c.Call("sin", {}, n.inputs));
+  TEMPER_ASSIGN_OR_RETURN(ValueId cosine, c.Call("cos", {}, n.inputs));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {sine, cosine}));
+  return c.Set(n, v);
+}
+
 absl::Status Xor(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("equal", {}, n.inputs));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("not", {}, {v}));
@@ -192,6 +261,12 @@ std::span<const TableEntry> ElementwiseTable() {
                                  {"Mish", Mish},
                                  {"Selu", Selu},
                                  {"Softsign", Softsign},
+                                 {"IsNaN", IsNan},
+                                 {"IsInf", IsInf},
+                                 {"Sign", Sign},
+                                 {"Celu", Celu},
+                                 {"ThresholdedRelu", ThresholdedRelu},
+                                 {"Tan", Tan},
                                  {"Xor", Xor, 2},
                                  {"Clip", Clip},
                                  {"Mod", Mod, 2},

@@ -155,31 +155,6 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// Of known indices alone: a Gather by the places that they mean in the flat tensor.
-absl::Status GatherElements(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(Ints places, c.KnownInts(n.Input(1), "indices"));
-  const Shape from = c.ShapeOf(n.Input(0)), to = c.ShapeOf(n.Input(1));
-  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
-  const size_t along = static_cast<size_t>(axis);
-  bool fits = from.size() == to.size();
-  for (size_t d = 0; fits && d < from.size(); ++d) fits = d == along || to[d] <= from[d];
-  if (!fits) return absl::InvalidArgumentError("the indices reach beyond the tensor");
-  for (size_t i = 0; i < places.size(); ++i) {
-    const int64_t index = places[i] + (places[i] < 0 ? from[along] : 0);
-    if (index < 0 || index >= from[along]) return absl::InvalidArgumentError("an index is out of range");
-    int64_t place = 0, stride = 1, rest = static_cast<int64_t>(i);
-    for (size_t d = from.size(); d-- > 0; rest /= to[d], stride *= from[d])
-      place += stride * (d == along ? index : rest % to[d]);
-    places[i] = place;
-  }
-  TEMPER_ASSIGN_OR_RETURN(ValueId flat, c.Reshape(n.Input(0), {NumElements(from)}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Reshape(c.IntVector(places), to));
-  Attrs attrs;
-  attrs.Set("axis", int64_t{0});
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("gather", std::move(attrs), {flat, at}));
-  return c.Set(n, v);
-}
-
 absl::Status Expand(Context& c, const OnnxNode& n) {
   Attrs attrs;
   TEMPER_ASSIGN_OR_RETURN(Ints shape, c.KnownInts(n.Input(1), "the new shape"));
@@ -262,7 +237,6 @@ std::span<const TableEntry> MoveTable() {
                                           {"Split", Split},
                                           {"Slice", Slice},
                                           {"Gather", Gather, 2},
-                                          {"GatherElements", GatherElements, 2},
                                           {"Expand", Expand, 2},
                                           {"Tile", Tile, 2},
                                           {"Pad", Pad},

@@ -1,5 +1,7 @@
 // Reductions, softmax and the normalisations.
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/context.h"
@@ -55,6 +57,43 @@ absl::Status ArgMax(Context& c, const OnnxNode& n) {
   attrs.Set("axis", axis);
   attrs.Set("keepdims", n.Int("keepdims", 1));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("arg_max", std::move(attrs), {v}));
+  return c.Set(n, v);
+}
+
+absl::StatusOr<ValueId> ReduceKeeping(Context& c, const char* op, ValueId v, const std::vector<int64_t>& axes) {
+  Attrs attrs;
+  attrs.Set("axes", axes);
+  attrs.Set("keepdims", int64_t{1});
+  return c.Call(op, std::move(attrs), {v});
+}
+
+// log(sum(exp(x - m))) + m, where m is the largest finite element: no exponential overflows.
+absl::Status ReduceLogSumExp(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(auto given, AxesOf(c, n, 1, c.Rank(x)));
+  std::vector<int64_t> axes = given.value_or(std::vector<int64_t>());
+  if (axes.empty() && n.Int("noop_with_empty_axes", 0) != 0) return c.Set(n, x);
+  if (axes.empty()) {
+    axes.resize(c.ShapeOf(x).size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId most, ReduceKeeping(c, "reduce_max", x, axes));
+  Attrs finite;
+  finite.Set("min", static_cast<double>(std::numeric_limits<float>::lowest()));
+  finite.Set("max", static_cast<double>(std::numeric_limits<float>::max()));
+  TEMPER_ASSIGN_OR_RETURN(most, c.Call("clip", std::move(finite), {most}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("sub", {}, {x, most}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("exp", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, ReduceKeeping(c, "reduce_sum", v, axes));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("log", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, most}));
+  if (n.Int("keepdims", 1) == 0) {
+    Shape shape;
+    for (size_t d = 0; d < c.ShapeOf(x).size(); ++d) {
+      if (!std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(d))) shape.push_back(c.ShapeOf(x)[d]);
+    }
+    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(shape)));
+  }
   return c.Set(n, v);
 }
 
@@ -141,14 +180,41 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// x / (bias + alpha / size * the sum of the squares of `size` neighbouring channels) ^ beta
+absl::Status Lrn(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  const Shape shape = c.ShapeOf(x);
+  const DType dtype = c.TypeOf(x).dtype;
+  const int64_t size = n.Int("size", 0);
+  if (shape.size() < 2 || size < 1) return absl::InvalidArgumentError("size is the number of channels to look at");
+  if (size > 64) return absl::UnimplementedError("a size above 64 is not supported");
+  std::vector<int64_t> pads(2 * shape.size(), 0);
+  pads[1] = (size - 1) / 2;
+  pads[shape.size() + 1] = size / 2;
+  Attrs attrs;
+  attrs.Set("pads", std::move(pads));
+  attrs.Set("mode", std::string("constant"));
+  attrs.Set("value", 0.0);
+  TEMPER_ASSIGN_OR_RETURN(ValueId squares, c.Call("mul", {}, {x, x}));
+  TEMPER_ASSIGN_OR_RETURN(squares, c.Call("pad", std::move(attrs), {squares}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(squares, 1, 0, shape[1]));
+  for (int64_t i = 1; i < size; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId next, c.Slice(squares, 1, i, i + shape[1]));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, next}));
+  }
+  const double share = n.Float("alpha", 1e-4) / static_cast<double>(size);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, c.Scalar(dtype, share)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(dtype, n.Float("bias", 1))}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("pow", {}, {v, c.Scalar(dtype, n.Float("beta", 0.75))}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {x, v}));
+  return c.Set(n, v);
+}
+
 // x / |x|, and zero where |x| is.
 absl::Status LpNormalization(Context& c, const OnnxNode& n) {
   if (n.Int("p", 2) != 2) return absl::UnimplementedError("only p = 2 is supported");
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
-  Attrs attrs;
-  attrs.Set("axes", std::vector<int64_t>{axis});
-  attrs.Set("keepdims", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(ValueId norm, c.Call("reduce_l2", std::move(attrs), {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId norm, ReduceKeeping(c, "reduce_l2", n.Input(0), {axis}));
   const ValueId zero = c.Scalar(c.TypeOf(norm).dtype, 0);
   TEMPER_ASSIGN_OR_RETURN(ValueId nothing, c.Call("equal", {}, {norm, zero}));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {n.Input(0), norm}));
@@ -168,7 +234,9 @@ std::span<const TableEntry> ReduceTable() {
                                  {"InstanceNormalization", InstanceNormalization, 3},
                                  {"LayerNormalization", LayerNormalization, 2},
                                  {"GroupNormalization", GroupNormalization, 3},
-                                 {"LpNormalization", LpNormalization}};
+                                 {"LpNormalization", LpNormalization},
+                                 {"LRN", Lrn},
+                                 {"ReduceLogSumExp", ReduceLogSumExp}};
     for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce});
     return t;
   }();

@@ -1,0 +1,265 @@
+// ONNX operators that become several of Temper's: gathers and scatters, sums along an axis, einsum, on numbers worked
+// out by hand.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Array;
+using testing::ExpectArray;
+using testing::ModelBuilder;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+// Whether the index is a constant or an input of the model.
+class IndexedBy : public ::testing::TestWithParam<bool> {
+ protected:
+  void Indices(const std::vector<int64_t>& shape, const std::vector<int64_t>& at) {
+    if (GetParam()) {
+      m_.Ints("flat", at);
+      m_.Ints("index_shape", shape);
+      m_.Node("Reshape", {"flat", "index_shape"}, {"at"});
+      return;
+    }
+    m_.Input("at", shape, onnx::TensorProto::INT64);
+    NDArray data(DType::kI64, shape);
+    std::copy(at.begin(), at.end(), data.as<int64_t>().begin());
+    feeds_.push_back(std::move(data));
+  }
+  void X(const std::vector<int64_t>& shape) {
+    m_.Input("x", shape);
+    NDArray data(DType::kF32, shape);
+    for (int64_t i = 0; i < data.size(); ++i) data.Set(i, static_cast<double>(i + 1));
+    feeds_.push_back(std::move(data));
+  }
+  NDArray Y() {
+    m_.Output("y");
+    return m_.Run(feeds_)[0];
+  }
+
+  ModelBuilder m_{18};
+  std::vector<NDArray> feeds_;
+};
+INSTANTIATE_TEST_SUITE_P(Composed, IndexedBy, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "AConstant" : "AnInput"; });
+
+// y[i][j] = x[at[i][j]][j] along axis 0, x[i][at[i][j]] along axis 1.
+TEST_P(IndexedBy, GatherElementsAlongTheFirstAxis) {
+  X({3, 3});
+  Indices({2, 3}, {2, 0, -1, 1, 2, 0});
+  ModelBuilder::SetInt(m_.Node("GatherElements", {"x", "at"}, {"y"}), "axis", 0);
+  ExpectArray(Y(), {2, 3}, {7, 2, 9, 4, 8, 3});
+}
+TEST_P(IndexedBy, GatherElementsAlongTheLastAxis) {
+  X({3, 3});
+  Indices({2, 3}, {2, 0, -1, 1, 2, 0});
+  ModelBuilder::SetInt(m_.Node("GatherElements", {"x", "at"}, {"y"}), "axis", -1);
+  ExpectArray(Y(), {2, 3}, {3, 1, 3, 5, 6, 4});
+}
+TEST_P(IndexedBy, GatherNdOfSlicesAndOfElements) {
+  X({2, 2, 2});
+  Indices({3, 1}, {1, 0, -1});
+  m_.Node("GatherND", {"x", "at"}, {"y"});
+  m_.Ints("corner", {1, -1, 0});
+  m_.Node("GatherND", {"x", "corner"}, {"z"});
+  m_.Output("z");
+  m_.Output("y");
+  const std::vector<NDArray> out = m_.Run(feeds_);
+  ExpectArray(out[0], {}, {7});
+  ExpectArray(out[1], {3, 2, 2}, {5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8});
+}
+TEST_P(IndexedBy, OneHotHasNothingOnForWhatIsOutside) {
+  Indices({4}, {0, -1, 3, -4});
+  m_.Ints("depth", {3});
+  m_.Floats("values", {2}, {5, 7});
+  ModelBuilder::SetInt(m_.Node("OneHot", {"at", "depth", "values"}, {"y"}), "axis", 0);
+  m_.Input("unused", {1});
+  feeds_.push_back(Array({1}, {0}));
+  ExpectArray(Y(), {3, 4}, {7, 5, 5, 5, 5, 5, 5, 5, 5, 7, 5, 5});
+}
+
+TEST(OnnxComposed, KnownIndicesOutsideAreRefused) {
+  const auto import_of = [](const char* op, const std::vector<int64_t>& shape, const std::vector<int64_t>& at) {
+    ModelBuilder m(13);
+    m.Input("x", shape);
+    m.Ints("at", at);
+    m.Node(op, {"x", "at"}, {"y"});
+    m.Output("y");
+    return m.Import().status().code();
+  };
+  EXPECT_EQ(import_of("GatherElements", {3}, {2, -3, 0, 1}), absl::StatusCode::kOk);
+  EXPECT_EQ(import_of("GatherElements", {3}, {3}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(import_of("GatherElements", {3}, {-4}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(import_of("GatherElements", {3, 3}, {1}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(import_of("GatherND", {3, 3}, {1, 3}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(import_of("GatherND", {3, 3}, {1, 1, 1}), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(OnnxComposed, ScattersPutUpdatesWhereTheIndicesSay) {
+  ModelBuilder m(18);
+  m.Input("x", {2, 3});
+  m.Input("updates", {2});
+  m.Input("row", {1, 3});
+  m.Ints("flat", {0, 1, 1, -1});
+  m.Ints("two_two", {2, 2});
+  m.Ints("last", {1, -1});
+  m.Ints("one_three", {1, 3});
+  m.Ints("rows", {1, 0, 1});
+  m.Ints("back", {-1});
+  m.Ints("one_one", {1, 1});
+  m.Node("Reshape", {"flat", "two_two"}, {"pairs"});
+  m.Node("ScatterND", {"x", "pairs", "updates"}, {"a"});
+  m.Node("Reshape", {"rows", "one_three"}, {"at"});
+  ModelBuilder::SetInt(m.Node("ScatterElements", {"x", "at", "row"}, {"b"}), "axis", 0);
+  m.Node("Reshape", {"back", "one_one"}, {"slice"});
+  m.Node("ScatterND", {"x", "slice", "row"}, {"c"});
+  for (const char* y : {"a", "b", "c"}) m.Output(y);
+  const auto out = m.Run({Array({2, 3}, {1, 2, 3, 4, 5, 6}), Array({2}, {10, 20}), Array({1, 3}, {70, 80, 90})});
+  ExpectArray(out[0], {2, 3}, {1, 10, 3, 4, 5, 20});
+  ExpectArray(out[1], {2, 3}, {1, 80, 3, 70, 5, 90});
+  ExpectArray(out[2], {2, 3}, {1, 2, 3, 70, 80, 90});
+}
+
+TEST(OnnxComposed, ScattersWantKnownIndicesAndTheirNumberOfUpdates) {
+  const auto import_of = [](int64_t updates, bool known, const char* reduction) {
+    ModelBuilder m(18);
+    m.Input("x", {3});
+    m.Input("updates", {updates});
+    if (known)
+      m.Ints("at", {2, 0});
+    else
+      m.Input("at", {2}, onnx::TensorProto::INT64);
+    ModelBuilder::SetString(m.Node("ScatterElements", {"x", "at", "updates"}, {"y"}), "reduction", reduction);
+    m.Output("y");
+    return m.Import().status().code();
+  };
+  EXPECT_EQ(import_of(2, true, "none"), absl::StatusCode::kOk);
+  EXPECT_EQ(import_of(3, true, "none"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(import_of(2, true, "add"), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(import_of(2, false, "none"), absl::StatusCode::kUnimplemented);
+}
+
+TEST(OnnxComposed, CumSumInBothDirectionsWithAndWithoutItself) {
+  const auto sum = [](int64_t exclusive, int64_t reverse) {
+    ModelBuilder m(14);
+    m.Input("x", {2, 5});
+    m.Ints("axis", {-1});
+    auto& node = m.Node("CumSum", {"x", "axis"}, {"y"});
+    ModelBuilder::SetInt(node, "exclusive", exclusive);
+    ModelBuilder::SetInt(node, "reverse", reverse);
+    m.Output("y");
+    return m.Run({Array({2, 5}, {1, 2, 3, 4, 5, 1, 1, 1, 1, 1})})[0];
+  };
+  ExpectArray(sum(0, 0), {2, 5}, {1, 3, 6, 10, 15, 1, 2, 3, 4, 5});
+  ExpectArray(sum(1, 0), {2, 5}, {0, 1, 3, 6, 10, 0, 1, 2, 3, 4});
+  ExpectArray(sum(0, 1), {2, 5}, {15, 14, 12, 9, 5, 5, 4, 3, 2, 1});
+  ExpectArray(sum(1, 1), {2, 5}, {14, 12, 9, 5, 0, 4, 3, 2, 1, 0});
+}
+
+NDArray Einsum(const std::string& equation, const std::vector<NDArray>& operands) {
+  ModelBuilder m(13);
+  std::vector<std::string> names;
+  for (const NDArray& x : operands) {
+    names.push_back("x" + std::to_string(names.size()));
+    m.Input(names.back(), x.shape());
+  }
+  ModelBuilder::SetString(m.Node("Einsum", names, {"y"}), "equation", equation);
+  m.Output("y");
+  return m.Run(operands)[0];
+}
+
+TEST(OnnxComposed, EinsumSumsOverWhatTheResultDoesNotName) {
+  const NDArray a = Array({2, 2}, {1, 2, 3, 4}), b = Array({2, 2}, {5, 6, 7, 8}), v = Array({2}, {10, 1});
+  ExpectArray(Einsum("ij,jk->ik", {a, b}), {2, 2}, {19, 22, 43, 50});
+  ExpectArray(Einsum("ij,jk", {a, b}), {2, 2}, {19, 22, 43, 50});
+  ExpectArray(Einsum(" i j , j k -> k i ", {a, b}), {2, 2}, {19, 43, 22, 50});
+  ExpectArray(Einsum("ij->ji", {a}), {2, 2}, {1, 3, 2, 4});
+  ExpectArray(Einsum("ij->", {a}), {}, {10});
+  ExpectArray(Einsum("ij,j->i", {a, v}), {2}, {12, 34});
+  ExpectArray(Einsum("i,j->ij", {v, v}), {2, 2}, {100, 10, 10, 1});
+  ExpectArray(Einsum("ij,kl->", {a, b}), {}, {260});
+  ExpectArray(Einsum("ij,jk,k->i", {a, b, v}), {2}, {212, 480});
+  ExpectArray(Einsum("...j,j->...", {a, v}), {2}, {12, 34});
+  ExpectArray(Einsum("ij,ij->ij", {a, Array({1, 2}, {10, 100})}), {2, 2}, {10, 200, 30, 400});
+}
+
+TEST(OnnxComposed, EinsumRefusesEquationsThatDoNotFit) {
+  const auto import_of = [](const std::string& equation) {
+    ModelBuilder m(13);
+    m.Input("a", {2, 3});
+    m.Input("b", {3, 2});
+    ModelBuilder::SetString(m.Node("Einsum", {"a", "b"}, {"y"}), "equation", equation);
+    m.Output("y");
+    return m.Import().status().code();
+  };
+  EXPECT_EQ(import_of("ij,jk->ik"), absl::StatusCode::kOk);
+  for (const char* wrong : {"", "ij", "ij,jk,kl->il", "ijk,jk->ik", "i,jk->ik", "ij,kj->ik", "ij,jk->iz", "ij->jk->ik"})
+    EXPECT_EQ(import_of(wrong), absl::StatusCode::kInvalidArgument) << wrong;
+  EXPECT_EQ(import_of("ii,jk->ik"), absl::StatusCode::kUnimplemented);
+}
+
+TEST(OnnxComposed, WhatIsNoNumberIsTold) {
+  ModelBuilder m(20);
+  m.Input("x", {5});
+  m.Node("IsNaN", {"x"}, {"nan"});
+  m.Node("IsInf", {"x"}, {"inf"});
+  ModelBuilder::SetInt(m.Node("IsInf", {"x"}, {"below"}), "detect_positive", 0);
+  m.Node("Sign", {"x"}, {"sign"});
+  for (const char* y : {"nan", "inf", "below", "sign"}) m.Output(y);
+  const auto out = m.Run({Array({5}, {kNan, -kInfinity, kInfinity, 0, 2})});
+  ExpectArray(out[0], {5}, {1, 0, 0, 0, 0});
+  ExpectArray(out[1], {5}, {0, 1, 1, 0, 0});
+  ExpectArray(out[2], {5}, {0, 1, 0, 0, 0});
+  EXPECT_TRUE(std::isnan(out[3].At(0)));
+  EXPECT_EQ(out[3].At(1), -1);
+  EXPECT_EQ(out[3].At(2), 1);
+  EXPECT_EQ(out[3].At(3), 0);
+}
+
+TEST(OnnxComposed, LogSumExpDoesNotOverflow) {
+  ModelBuilder m(18);
+  m.Input("x", {2, 2});
+  m.Ints("axes", {1});
+  m.Node("ReduceLogSumExp", {"x", "axes"}, {"kept"});
+  ModelBuilder::SetInt(m.Node("ReduceLogSumExp", {"x"}, {"all"}), "keepdims", 0);
+  m.Output("kept");
+  m.Output("all");
+  const auto out = m.Run({Array({2, 2}, {100, 100, -100, -100})});
+  ExpectArray(out[0], {2, 1}, {100 + std::log(2), -100 + std::log(2)});
+  ExpectArray(out[1], {}, {100 + std::log(2)});
+}
+
+// Three channels of one pixel, two neighbours: each sees itself and the one behind it.
+TEST(OnnxComposed, LrnDividesByNeighbouringChannels) {
+  ModelBuilder m(13);
+  m.Input("x", {1, 3, 1});
+  auto& node = m.Node("LRN", {"x"}, {"y"});
+  ModelBuilder::SetInt(node, "size", 2);
+  ModelBuilder::SetFloat(node, "alpha", 2);
+  ModelBuilder::SetFloat(node, "beta", 1);
+  ModelBuilder::SetFloat(node, "bias", 1);
+  m.Output("y");
+  ExpectArray(m.Run({Array({1, 3, 1}, {1, 2, 3})})[0], {1, 3, 1}, {1.0 / 6, 2.0 / 14, 3.0 / 10});
+}
+
+TEST(OnnxComposed, ActivationsMadeOfOthers) {
+  ModelBuilder m(13);
+  m.Input("x", {3});
+  ModelBuilder::SetFloat(m.Node("Celu", {"x"}, {"celu"}), "alpha", 2);
+  ModelBuilder::SetFloat(m.Node("ThresholdedRelu", {"x"}, {"threshold"}), "alpha", 1);
+  m.Node("Tan", {"x"}, {"tan"});
+  for (const char* y : {"celu", "threshold", "tan"}) m.Output(y);
+  const auto out = m.Run({Array({3}, {-2, 1, 1.5})});
+  ExpectArray(out[0], {3}, {2 * (std::exp(-1) - 1), 1, 1.5});
+  ExpectArray(out[1], {3}, {0, 0, 1.5});
+  ExpectArray(out[2], {3}, {std::tan(-2), std::tan(1), std::tan(1.5)});
+}
+
+}  // namespace
+}  // namespace temper

@@ -248,6 +248,68 @@ TEST(OnnxComposed, LrnDividesByNeighbouringChannels) {
   ExpectArray(m.Run({Array({1, 3, 1}, {1, 2, 3})})[0], {1, 3, 1}, {1.0 / 6, 2.0 / 14, 3.0 / 10});
 }
 
+// One head; scores are 0 and log 3 of the first query, twice that of the second one.
+NDArray Attention(bool causal, const NDArray* mask) {
+  ModelBuilder m(23);
+  m.Input("q", {1, 1, 2, 1});
+  m.Input("k", {1, 1, 2, 1});
+  m.Input("v", {1, 1, 2, 1});
+  std::vector<NDArray> feeds = {Array({1, 1, 2, 1}, {1, 2}), Array({1, 1, 2, 1}, {0, std::log(3.0F)}),
+                                Array({1, 1, 2, 1}, {10, 20})};
+  std::vector<std::string> names = {"q", "k", "v"};
+  if (mask != nullptr) {
+    m.Input("mask", mask->shape(), mask->dtype() == DType::kBool ? onnx::TensorProto::BOOL : onnx::TensorProto::FLOAT);
+    feeds.push_back(*mask);
+    names.push_back("mask");
+  }
+  ModelBuilder::SetInt(m.Node("Attention", names, {"y"}), "is_causal", causal ? 1 : 0);
+  m.Output("y");
+  return m.Run(feeds)[0];
+}
+
+TEST(OnnxComposed, AttentionWeighsWhatItSees) {
+  ExpectArray(Attention(false, nullptr), {1, 1, 2, 1}, {17.5, 19});  // shares 1 : 3 and 1 : 9
+  ExpectArray(Attention(true, nullptr), {1, 1, 2, 1}, {10, 19});
+  NDArray none_of_the_first(DType::kBool, {2, 2});
+  none_of_the_first.Set(2, 1);
+  ExpectArray(Attention(false, &none_of_the_first), {1, 1, 2, 1}, {0, 10});
+  const NDArray added = Array({2, 2}, {std::log(3.0F), 0, 0, 0});
+  ExpectArray(Attention(false, &added), {1, 1, 2, 1}, {15, 19});
+}
+
+TEST(OnnxComposed, QueriesShareHeadsOfKeys) {
+  ModelBuilder m(24);
+  m.Input("q", {1, 1, 4});
+  m.Input("kv", {1, 1, 2});
+  auto& node = m.Node("Attention", {"q", "kv", "kv"}, {"y"});
+  ModelBuilder::SetInt(node, "q_num_heads", 4);
+  ModelBuilder::SetInt(node, "kv_num_heads", 2);
+  m.Output("y");
+  ExpectArray(m.Run({Array({1, 1, 4}, {1, 1, 1, 1}), Array({1, 1, 2}, {5, 6})})[0], {1, 1, 4}, {5, 5, 6, 6});
+}
+
+TEST(OnnxComposed, AttentionRefusesWhatEarlierRunsLeft) {
+  ModelBuilder m(23);
+  m.Input("x", {1, 1, 2, 4});
+  m.Node("Attention", {"x", "x", "x", "", "x", "x"}, {"y"});
+  m.Output("y");
+  EXPECT_EQ(m.Import().status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(OnnxComposed, RmsNormalizationAndSwish) {
+  ModelBuilder m(24);
+  m.Input("x", {2, 2});
+  m.Floats("scale", {2}, {1, 10});
+  ModelBuilder::SetFloat(m.Node("RMSNormalization", {"x", "scale"}, {"rms"}), "epsilon", 0);
+  ModelBuilder::SetFloat(m.Node("Swish", {"x"}, {"swish"}), "alpha", 2);
+  m.Output("rms");
+  m.Output("swish");
+  const auto out = m.Run({Array({2, 2}, {1, 7, -2, 2})});
+  ExpectArray(out[0], {2, 2}, {0.2, 14, -1, 10});
+  const auto swish = [](double x) { return x / (1 + std::exp(-2 * x)); };
+  ExpectArray(out[1], {2, 2}, {swish(1), swish(7), swish(-2), swish(2)});
+}
+
 TEST(OnnxComposed, ActivationsMadeOfOthers) {
   ModelBuilder m(13);
   m.Input("x", {3});

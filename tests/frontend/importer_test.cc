@@ -12,7 +12,7 @@ using testing::Array;
 using testing::ExpectArray;
 using testing::ModelBuilder;
 
-constexpr int kOpsets[] = {7, 9, 10, 11, 12, 13, 15, 17, 18, 21};
+constexpr int kOpsets[] = {7, 9, 10, 11, 12, 13, 15, 17, 18, 21, 23, 25};
 
 // One message in two parts is the same as the two merged: repeated fields go on, and of others the last one counts.
 TEST(OnnxImport, WeightsAreReadWhereverTheFileHasThem) {

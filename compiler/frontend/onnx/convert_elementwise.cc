@@ -165,6 +165,15 @@ absl::Status ThresholdedRelu(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// x * sigmoid(alpha * x)
+absl::Status Swish(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mul", {}, {x, c.Scalar(c.TypeOf(x).dtype, n.Float("alpha", 1))}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sigmoid", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {x, v}));
+  return c.Set(n, v);
+}
+
 absl::Status Tan(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId sine, c.Call("sin", {}, n.inputs));
   TEMPER_ASSIGN_OR_RETURN(ValueId cosine, c.Call("cos", {}, n.inputs));
@@ -266,6 +275,7 @@ std::span<const TableEntry> ElementwiseTable() {
                                  {"Sign", Sign},
                                  {"Celu", Celu},
                                  {"ThresholdedRelu", ThresholdedRelu},
+                                 {"Swish", Swish},
                                  {"Tan", Tan},
                                  {"Xor", Xor, 2},
                                  {"Clip", Clip},

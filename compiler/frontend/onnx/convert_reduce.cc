@@ -180,6 +180,22 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on.
+absl::Status RmsNormalization(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  const DType dtype = c.TypeOf(x).dtype;
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(x)));
+  std::vector<int64_t> axes(static_cast<size_t>(c.Rank(x) - axis));
+  std::iota(axes.begin(), axes.end(), axis);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mul", {}, {x, x}));
+  TEMPER_ASSIGN_OR_RETURN(v, ReduceKeeping(c, "reduce_mean", v, axes));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(dtype, n.Float("epsilon", 1e-5))}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {x, v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, n.Input(1)}));
+  return c.Set(n, v);
+}
+
 // x / (bias + alpha / size * the sum of the squares of `size` neighbouring channels) ^ beta
 absl::Status Lrn(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
@@ -236,6 +252,7 @@ std::span<const TableEntry> ReduceTable() {
                                  {"GroupNormalization", GroupNormalization, 3},
                                  {"LpNormalization", LpNormalization},
                                  {"LRN", Lrn},
+                                 {"RMSNormalization", RmsNormalization, 2},
                                  {"ReduceLogSumExp", ReduceLogSumExp}};
     for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce});
     return t;

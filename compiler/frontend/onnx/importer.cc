@@ -20,7 +20,7 @@ namespace {
 
 using namespace onnx_frontend;
 
-constexpr int kFirstOpset = 7, kLastOpset = 21;
+constexpr int kFirstOpset = 7, kLastOpset = 25;
 
 std::string NameOf(const onnx::NodeProto& node) {
   if (!node.name().empty()) return node.name();

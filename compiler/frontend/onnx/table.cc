@@ -4,8 +4,9 @@ namespace temper::onnx_frontend {
 
 const TableEntry* FindConverter(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
-  for (std::span<const TableEntry> table : {ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(),
-                                            ReduceTable(), ResizeTable(), RecurrentTable(), KnownTable()}) {
+  for (std::span<const TableEntry> table :
+       {ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(), ReduceTable(),
+        ResizeTable(), RecurrentTable(), KnownTable()}) {
     for (const TableEntry& entry : table) {
       if (entry.op == node.op_type()) return &entry;
     }

@@ -1,0 +1,119 @@
+// ONNX's attention operator, as products, a softmax and what masks it. Keys and values of earlier runs are not
+// supported.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// [batch, sequence, heads * size] as [batch, heads, sequence, size]; what has four axes is so already.
+absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads) {
+  const Shape shape = c.ShapeOf(v);
+  if (shape.size() == 4) return v;
+  if (shape.size() != 3 || heads < 1 || shape[2] % heads != 0)
+    return absl::InvalidArgumentError("q_num_heads and kv_num_heads divide the last of three axes");
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], heads, shape[2] / heads}));
+  return c.Transpose(v, {0, 2, 1, 3});
+}
+
+// Each head of keys or values serves as many neighbouring heads of queries.
+absl::StatusOr<ValueId> Repeated(Context& c, ValueId v, int64_t heads) {
+  const Shape shape = c.ShapeOf(v);
+  if (shape[1] == heads) return v;
+  if (shape[1] < 1 || heads % shape[1] != 0)
+    return absl::InvalidArgumentError("the heads of keys divide the heads of queries");
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], 1, shape[2], shape[3]}));
+  Attrs attrs;
+  attrs.Set("shape", std::vector<int64_t>{shape[0], shape[1], heads / shape[1], shape[2], shape[3]});
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("expand", std::move(attrs), {v}));
+  return c.Reshape(v, {shape[0], heads, shape[2], shape[3]});
+}
+
+// Query i sees the keys up to the i-th.
+ValueId CausalMask(Context& c, int64_t queries, int64_t keys) {
+  NDArray mask(DType::kBool, {queries, keys});
+  for (int64_t i = 0; i < mask.size(); ++i) mask.Set(i, i % keys <= i / keys ? 1 : 0);
+  return c.Constant(std::move(mask));
+}
+
+// Which pairs see each other, as far as it is told by booleans: kNoValue where all do.
+absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, int64_t queries, int64_t keys) {
+  const ValueId mask = n.Input(3);
+  const bool masked = mask != kNoValue && c.TypeOf(mask).dtype == DType::kBool;
+  if (n.Int("is_causal", 0) == 0) return masked ? mask : kNoValue;
+  const ValueId causal = CausalMask(c, queries, keys);
+  if (!masked) return causal;
+  return c.Call("and", {}, {mask, causal});
+}
+
+absl::StatusOr<ValueId> Softcap(Context& c, ValueId v, double cap) {
+  if (cap <= 0) return v;
+  const ValueId most = c.Scalar(c.TypeOf(v).dtype, cap);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, most}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("tanh", {}, {v}));
+  return c.Call("mul", {}, {v, most});
+}
+
+// Softmax of the scores of what is seen. A row that sees nothing is zero.
+absl::StatusOr<ValueId> Weights(Context& c, const OnnxNode& n, ValueId scores) {
+  const DType dtype = c.TypeOf(scores).dtype;
+  const Shape shape = c.ShapeOf(scores);
+  const ValueId mask = n.Input(3);
+  if (mask != kNoValue && c.ShapeOf(mask).back() != shape[3])
+    return absl::UnimplementedError("a mask of fewer keys than there are is not supported");
+  if (mask != kNoValue && c.TypeOf(mask).dtype != DType::kBool) {
+    TEMPER_ASSIGN_OR_RETURN(scores, c.Call("add", {}, {scores, mask}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId seen, Seen(c, n, shape[2], shape[3]));
+  const ValueId zero = c.Scalar(dtype, 0);
+  if (seen != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(scores, c.Call("where", {}, {seen, scores, c.Scalar(dtype, -60000)}));
+  }
+  Attrs last;
+  last.Set("axis", int64_t{3});
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("softmax", std::move(last), {scores}));
+  if (seen == kNoValue) return v;
+  return c.Call("where", {}, {seen, v, zero});
+}
+
+absl::Status Attention(Context& c, const OnnxNode& n) {
+  for (size_t i = 4; i < n.inputs.size(); ++i) {
+    if (n.Input(i) != kNoValue) return absl::UnimplementedError("keys and values of earlier runs are not supported");
+  }
+  for (int i = 1; i < n.proto.output_size(); ++i) {
+    if (!n.proto.output(i).empty()) return absl::UnimplementedError("only the first output is supported");
+  }
+  for (const char* window : {"left_window_size", "right_window_size"}) {
+    if (n.Int(window, -1) >= 0) return absl::UnimplementedError(absl::StrCat(window, " is not supported"));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId q, ByHeads(c, n.Input(0), n.Int("q_num_heads", 0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId k, ByHeads(c, n.Input(1), n.Int("kv_num_heads", 0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, ByHeads(c, n.Input(2), n.Int("kv_num_heads", 0)));
+  const Shape shape = c.ShapeOf(q);
+  TEMPER_ASSIGN_OR_RETURN(k, Repeated(c, k, shape[1]));
+  TEMPER_ASSIGN_OR_RETURN(v, Repeated(c, v, shape[1]));
+  const double scale = n.Float("scale", 1 / std::sqrt(static_cast<double>(shape[3])));
+  Attrs across;
+  across.Set("trans_b", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(ValueId scores, c.Call("matmul", std::move(across), {q, k}));
+  TEMPER_ASSIGN_OR_RETURN(scores, c.Call("mul", {}, {scores, c.Scalar(c.TypeOf(scores).dtype, scale)}));
+  TEMPER_ASSIGN_OR_RETURN(scores, Softcap(c, scores, n.Float("softcap", 0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores));
+  TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, v}));
+  if (c.Rank(n.Input(0)) == 3) {
+    TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
+    TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[2], shape[1] * c.ShapeOf(v)[3]}));
+  }
+  return c.Set(n, y);
+}
+
+}  // namespace
+
+std::span<const TableEntry> AttentionTable() {
+  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

@@ -17,15 +17,6 @@
 
 namespace temper {
 
-// Along which of an operand's two axes its elements are neighbours in memory, and how many of them at least are, in
-// runs that begin at a multiple of their length; 0: in runs of any length.
-struct Run {
-  bool along_reduction = true;
-  int64_t length = 1;
-};
-Run RunOfA(const Workload& w, const GemmView& v);
-Run RunOfB(const Workload& w, const GemmView& v);  // constant B is packed, along columns
-
 // Whether the view's batch fits a grid.
 bool GpuGemmFits(const GemmView& v);
 ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t);

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/gpu_contraction.h"
 #include "compiler/ops/templates/gpu_gemm.h"
 #include "compiler/ops/templates/stages.h"
 
@@ -22,7 +22,6 @@ namespace {
 using ir::Expr;
 using ir::ForKind;
 
-constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
 constexpr int64_t kRun = 8;                         // elements of 16 bytes
@@ -32,7 +31,6 @@ constexpr double kTensorSpeed = 8;                  // times f32's multiply-adds
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
 
 DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
-bool IsConstant(const Workload& w, const GemmView& v) { return w.inputs[v.b_input].constant; }
 
 // What a config means for the view.
 struct Tile {
@@ -49,7 +47,7 @@ struct Tile {
         bn(wn * tn * kSide),
         warps(wm * wn),
         threads(warps * kWarp),
-        length(NumElements(v.reduction)),
+        length(ReductionLength(v)),
         row_tiles(CeilDiv(v.rows, bm)),
         column_tiles(CeilDiv(v.columns, bn)),
         steps(CeilDiv(length, bk)) {}
@@ -59,24 +57,30 @@ struct Tile {
   int64_t registers() const { return kFragment * tm * tn + kFragment * (tm + tn) + 40; }
 };
 
+// The widest copies that a run divides into; 1: none.
+int64_t LanesOf(const Run& run) {
+  return run.length % 8 == 0 ? 8 : run.length % 4 == 0 ? 4 : run.length % 2 == 0 ? 2 : 1;
+}
+
 // An operand's way to shared memory.
 struct Staged {
   std::string name;
-  bool along_reduction;
+  Run run;
   int64_t size;   // rows of A or columns of B in a tile
   int64_t lanes;  // elements of a copy
-  int64_t runs;   // of a row
+  int64_t runs;   // of eight, of a row
 
   Staged(std::string name, const Run& run, int64_t size, int64_t bk)
-      : name(std::move(name)), along_reduction(run.along_reduction), size(size), lanes(LanesOf(run)) {
-    runs = (along_reduction ? bk : size) / kRun;
-  }
-  // The widest copies that a run divides into; 1: none.
-  static int64_t LanesOf(const Run& run) {
-    return run.length % 8 == 0 ? 8 : run.length % 4 == 0 ? 4 : run.length % 2 == 0 ? 2 : 1;
-  }
-  int64_t slow(int64_t bk) const { return along_reduction ? size : bk; }
+      : name(std::move(name)),
+        run(run),
+        size(size),
+        lanes(LanesOf(run)),
+        runs((run.along_reduction ? bk : size) / kRun) {}
+  int64_t slow(int64_t bk) const { return run.along_reduction ? size : bk; }
   int64_t copies(int64_t bk) const { return size * bk / lanes; }
+  PaddedOperand padded(const Tile& tile, int64_t tiles) const {
+    return {run, lanes, tiles * size, tile.steps * tile.bk};
+  }
   // How far the runs of the row are turned.
   Expr Turn(const Expr& row) const {
     const int64_t apart = std::min<int64_t>(runs, 8);  // rows that lie in the same banks
@@ -87,53 +91,33 @@ struct Staged {
 struct Plan {
   Tile tile;
   Staged a, b;
-  bool packed;
+  std::vector<Shape> packed;
 };
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
   const Tile tile(v, c);
-  return {tile, {"a", RunOfA(w, v), tile.bm, tile.bk}, {"b", RunOfB(w, v), tile.bn, tile.bk}, IsConstant(w, v)};
+  return {tile,
+          {"a", RunOfA(w, v), tile.bm, tile.bk},
+          {"b", RunOfB(w, v), tile.bn, tile.bk},
+          PackedShapes(w, v, tile.steps * tile.bk, tile.column_tiles * tile.bn)};
 }
-
-Shape PackedShape(const GemmView& v, const Tile& tile) {
-  return {v.b_batched ? v.batch : 1, tile.steps * tile.bk, tile.column_tiles * tile.bn};
-}
-
-Expr PackedElement(const GemmView& v, const Tile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
-  return ValueWhere({index[1] < Expr(tile.length), index[2] < Expr(v.columns)},
-                    v.b_element(b, index[0], index[2], Unflatten(index[1], v.reduction)));
-}
-
-// `at` < `end` for all lanes of a copy alike, as copies neither begin nor end between them.
-Expr Below(const Expr& at, int64_t end, int64_t lanes) { return at / Expr(lanes) < Expr(end / lanes); }
-
-// Where an element of a padded tile is one of the operand.
-std::vector<Expr> Inside(const Staged& s, const Tile& tile, const Expr& outer, int64_t outers, int64_t tiles,
-                         const Expr& k) {
-  std::vector<Expr> inside;
-  if (tiles * s.size != outers) inside.push_back(Below(outer, outers, s.along_reduction ? 1 : s.lanes));
-  if (tile.steps * tile.bk != tile.length) inside.push_back(Below(k, tile.length, s.along_reduction ? s.lanes : 1));
-  return inside;
-}
-
-using Element = std::function<Expr(const Expr& batch, const Expr& outer, const Expr& k)>;
 
 // The stage NAME_shared, by step, row and run of its neighbours.
 ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles, DType type,
-                 const Element& element) {
+                 const OperandElement& element) {
   return b.Compute(s.name + "_shared", type, {batch, tiles, tile.steps, s.slow(tile.bk), s.runs, kRun},
                    [&](const std::vector<Expr>& i) {
                      const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
                      const Expr fast = run * Expr(kRun) + i[5];
-                     return element(i[0], i[1] * Expr(s.size) + (s.along_reduction ? i[3] : fast),
-                                    i[2] * Expr(tile.bk) + (s.along_reduction ? fast : i[3]));
+                     return element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
+                                    i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3]));
                    });
 }
 
 // Its element for the tile's row or column `outer` and the step's k.
 Expr SharedElement(const ir::Buffer& shared, const Staged& s, const Expr& batch, const Expr& tile, const Expr& step,
                    const Expr& outer, const Expr& k) {
-  const Expr &slow = s.along_reduction ? outer : k, &fast = s.along_reduction ? k : outer;
+  const Expr &slow = s.run.along_reduction ? outer : k, &fast = s.run.along_reduction ? k : outer;
   return ir::Load(shared,
                   {batch, tile, step, slow, (fast / Expr(kRun) + s.Turn(slow)) % Expr(s.runs), fast % Expr(kRun)});
 }
@@ -172,39 +156,14 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
   const Tile& tile = p.tile;
   const DType type = TypeOf(w);
   ir::ProgramBuilder b("mma");
-  std::vector<Shape> packed(w.inputs.size());
-  if (p.packed) packed[v.b_input] = PackedShape(v, tile);
-  WorkloadProgram program(w, b, packed);
-  const GemmView::AElement a_element = v.prepare(program, b, nullptr);
+  WorkloadProgram program(w, b, p.packed);
   const ir::Buffer a =
-      Stage(b, p.a, tile, v.batch, tile.row_tiles, type, [&](const Expr& batch, const Expr& m, const Expr& k) {
-        return ValueWhere(Inside(p.a, tile, m, v.rows, tile.row_tiles, k),
-                          a_element(batch, m, Unflatten(k, v.reduction)));
-      });
-  const ir::Buffer b_shared =
-      Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, type,
-            [&](const Expr& batch, const Expr& n, const Expr& k) {
-              if (p.packed) return ir::Load(program.buffer(v.b_input), {batch, k, n});
-              return ValueWhere(Inside(p.b, tile, n, v.columns, tile.column_tiles, k),
-                                v.b_element(program.value(v.b_input), batch, n, Unflatten(k, v.reduction)));
-            });
+      Stage(b, p.a, tile, v.batch, tile.row_tiles, type, PaddedA(program, b, v, p.a.padded(tile, tile.row_tiles)));
+  const ir::Buffer b_shared = Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, type,
+                                    PaddedB(w, program, v, p.b.padded(tile, tile.column_tiles)));
   const ir::Buffer acc = Sums(b, v, p, a, b_shared);
-
-  // The epilogue reads the anchor at the very element that is being written, so the sum stands for it.
-  Expr current;
-  program.SetResult(w.anchor,
-                    ir::Tensor(type, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
-  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
-  Shape out_shape;
-  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
-  b.MarkOutput(b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
-    Expr batch(0), row(0), column(0);
-    for (size_t d = 0; d < index.size(); ++d) {
-      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
-      axis = axis + index[d] * Expr(v.out_dims[d].stride);
-    }
-    current = ir::Cast(SumAt(acc, tile, batch, row, column), type);
-    return program.result()(v.out_index(batch, row, column));
+  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
+    return ir::Cast(SumAt(acc, tile, batch, row, column), type);
   }));
   return b.Finish();
 }
@@ -232,37 +191,15 @@ void ScheduleShared(Schedule& s, const Staged& staged, const Tile& tile) {
 
 // The loops of the result: groups, then threads, then what each thread stores. Returns the innermost group loop.
 Loop ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
-  const bool wide_store = s.status().ok() && v.out_dims.back().axis == GemmAxis::kColumn && v.columns % 2 == 0 &&
-                          RunsAlongMemory(BlockNamed(s.func(), "out"));
-  const std::vector<Loop> loops = s.Loops("out");
-  std::vector<Loop> batches;
-  Loop row, column;
-  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
-    const GemmAxis axis = v.out_dims[d].axis;
-    if (axis == GemmAxis::kBatch) batches.push_back(loops[d]);
-    if (axis == GemmAxis::kRow) row = loops[d];
-    if (axis == GemmAxis::kColumn) column = loops[d];
-  }
-  // The innermost parts are cut off first: where they divide, no condition depends on them. Returns all parts but the
-  // outermost, that first.
-  const auto cut = [&](Loop loop, const std::vector<int64_t>& factors) {
-    std::vector<Loop> parts;
-    for (const int64_t factor : factors) {
-      auto [rest, part] = s.Split(loop, factor);
-      parts.insert(parts.begin(), part);
-      loop = rest;
-    }
-    parts.insert(parts.begin(), loop);
-    return parts;
-  };
-  const std::vector<Loop> r = cut(row, {kLaneRows, 2, tile.tm, tile.wm});
-  const std::vector<Loop> c = cut(column, {2, kLaneColumns, 2, tile.tn, tile.wn});
+  const std::vector<GemmAxis> axes = OutAxes(v);
+  const bool wide_store = StoresRuns(s, "out", axes, v.columns, 2);
+  const auto [batches, row, column] = LoopsByAxis(s.Loops("out"), axes);
+  const std::vector<Loop> r = Cut(s, row, {kLaneRows, 2, tile.tm, tile.wm});
+  const std::vector<Loop> c = Cut(s, column, {2, kLaneColumns, 2, tile.tn, tile.wn});
   std::vector<Loop> order = batches;
   order.insert(order.end(), {c[0], r[0], r[1], c[1], r[4], c[4], r[2], c[2], r[3], c[3], c[5]});
   s.Reorder(order);
-  if (!batches.empty()) s.Bind(FuseAll(s, batches), ForKind::kGroupZ);
-  s.Bind(c[0], ForKind::kGroupY);
-  s.Bind(r[0], ForKind::kGroupX);
+  BindGroups(s, batches, r[0], c[0]);
   BindWarps(s, s.Fuse(r[1], c[1]), r[4], c[4]);
   for (const Loop& loop : {r[2], c[2], r[3], c[3]}) s.Unroll(loop);
   if (wide_store) {
@@ -306,7 +243,7 @@ int ArchNumber(std::string_view arch) {
 bool Matches(const Workload& w) {
   if (std::ranges::none_of(kTypes, [&](DType type) { return IsMatmulOf(w, type); })) return false;
   const GemmView v = MatmulView(w);
-  return GpuGemmFits(v) && Staged::LanesOf(RunOfA(w, v)) > 1 && Staged::LanesOf(RunOfB(w, v)) > 1;
+  return GpuGemmFits(v) && LanesOf(RunOfA(w, v)) > 1 && LanesOf(RunOfB(w, v)) > 1;
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
@@ -325,7 +262,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
     return (tm == 1 || tm * kSide < 2 * rows) && (tn == 1 || tn * kSide < 2 * columns);
   });
   space.Require("a step is much longer than the reduction",
-                [k = NumElements(v.reduction)](const Config& c) { return c["bk"] == kSide || c["bk"] < 2 * k; });
+                [k = ReductionLength(v)](const Config& c) { return c["bk"] == kSide || c["bk"] < 2 * k; });
   space.Require("a stage for each of a few steps, and one stage for one alone", [v](const Config& c) {
     const int64_t steps = Tile(v, c).steps;
     return c["stages"] <= steps && (c["stages"] > 1 || steps == 1);
@@ -352,15 +289,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleMma(std::move(func), v, p));
-  kernel.packs.resize(w.inputs.size());
-  if (p.packed) {
-    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input], BuildPack(
-                                                         "pack", w.inputs[v.b_input], PackedShape(v, p.tile),
-                                                         [&](const ir::Tensor& b, const std::vector<Expr>& index) {
-                                                           return PackedElement(v, p.tile, b, index);
-                                                         },
-                                                         *HostTarget().cpu()));
-  }
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs, PackB(w, v, p.packed));
   return kernel;
 }
 
@@ -375,10 +304,8 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.flops = 2 * static_cast<double>(v.batch * v.rows * v.columns * tile.length);
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.compulsory_bytes = CompulsoryBytes(w);
-  // Most of what several groups ask for comes from the cache, several times as fast.
-  constexpr double kCacheSpeed = 3;
   const double asked = kBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
-  f.memory_traffic = f.compulsory_bytes + std::max(0.0, asked - f.compulsory_bytes) / kCacheSpeed;
+  f.memory_traffic = CachedTraffic(asked, f.compulsory_bytes, kGroupsCacheSpeed);
   f.vector_lanes = static_cast<double>(std::min(p.a.lanes, p.b.lanes));
   f.group_threads = static_cast<double>(tile.threads);
   f.groups = groups;

@@ -28,6 +28,7 @@ GpuTemplate GpuMma();        // gpu_mma.cc: matmul of f16 and bf16 by NVIDIA's t
 GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 
+inline constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 // Of "threads", the threads of a group: powers of two that the target can run.
 std::vector<int64_t> GroupThreads(const GpuTarget& t);
 // Neighbouring threads take neighbouring iterations of `loop`, and go on, `each` times, where all of their group are

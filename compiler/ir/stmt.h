@@ -113,6 +113,7 @@ struct Func {
 // Rebuild bottom-up / visit pre-order, statements only.
 Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);  // null: keep
 void VisitStmt(const Stmt& s, const std::function<void(const Stmt&)>& f);
+bool AnyOf(const Stmt& s, const std::function<bool(const Stmt&)>& holds);
 // Every expression in `s` (bindings, predicates, indices, values) rewritten.
 Stmt RewriteExprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);
 void VisitExprs(const Stmt& s, const std::function<void(const Expr&)>& f);

@@ -7,7 +7,6 @@
 // memory. The runs of each row are turned by the row's number: so eight rows' runs of the same place, which a load
 // takes at once, are in different banks.
 #include <algorithm>
-#include <charconv>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
@@ -26,7 +25,6 @@ constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = 
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
 constexpr int64_t kRun = 8;                         // elements of 16 bytes
 constexpr int64_t kBytes = 2;                       // of an element
-constexpr int kFirstArch = 80;                      // with asynchronous copies and both types' instructions
 constexpr double kTensorSpeed = 8;                  // times f32's multiply-adds, at least
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
 
@@ -233,12 +231,6 @@ absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Pla
   return LowerSchedule(s);
 }
 
-int ArchNumber(std::string_view arch) {
-  int number = 0;
-  if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
-  return number;
-}
-
 // Copies need two neighbours at least.
 bool Matches(const Workload& w) {
   if (std::ranges::none_of(kTypes, [&](DType type) { return IsMatmulOf(w, type); })) return false;
@@ -323,13 +315,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
 }  // namespace
 
 GpuTemplate GpuMma() {
-  return {"gpu.mma",
-          1,
-          Matches,
-          Space,
-          Build,
-          FootprintOf,
-          [](const GpuTarget& t) { return ArchNumber(t.arch) >= kFirstArch; }};
+  return {"gpu.mma", 1, Matches, Space, Build, FootprintOf, [](const GpuTarget& t) { return t.tensor_cores; }};
 }
 
 }  // namespace temper

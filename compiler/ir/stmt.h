@@ -44,6 +44,7 @@ enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefet
 enum class Instruction : uint8_t { kLoadMatrix, kLoadMatrixTransposed, kMultiply, kCommitCopies, kWaitCopies };
 std::string_view Word(Instruction instruction);  // as it is printed: "load matrix"
 inline bool IsOfWarp(Instruction instruction) { return instruction <= Instruction::kMultiply; }
+inline bool LoadsMatrix(Instruction instruction) { return instruction <= Instruction::kLoadMatrixTransposed; }
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;

@@ -17,6 +17,11 @@
 
 namespace temper {
 
+// Convolutions as products of matrices that are never built (gpu_conv.cc). Rows are the output's pixels, columns its
+// channels, and the reduction goes over the filter's taps and the input's channels, which are neighbours in memory.
+bool IsGpuConv(const Workload& w, DType element);
+GemmView GpuConvView(const Workload& w);
+
 // Whether the view's batch fits a grid.
 bool GpuGemmFits(const GemmView& v);
 ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t);

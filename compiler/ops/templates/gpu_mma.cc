@@ -1,7 +1,7 @@
-// gpu.mma: dense and batched matmul of f16 and bf16 by NVIDIA's tensor cores, sums in f32, from sm_80 on. Each group
-// has a tile of rows and columns, of which each warp has tm x tn matrices of 16 x 16. Step by step, bk of the reduction
-// at a time, all threads copy their group's rows of A and columns of B asynchronously to shared memory, `stages` - 1
-// steps ahead, zeros where there are none; from there warps load matrices and multiply.
+// gpu.mma: dense and batched matmul and convolutions of f16 and bf16 by NVIDIA's tensor cores, sums in f32, from sm_80
+// on. Each group has a tile of rows and columns, of which each warp has tm x tn matrices of 16 x 16. Step by step, bk
+// of the reduction at a time, all threads copy their group's rows of A and columns of B asynchronously to shared
+// memory, `stages` - 1 steps ahead, zeros where there are none; from there warps load matrices and multiply.
 //
 // An operand lies in shared memory in runs of eight elements, 16 bytes, along the axis that has its neighbours in
 // memory. The runs of each row are turned by the row's number: so eight rows' runs of the same place, which a load
@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
+#include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/gpu_contraction.h"
 #include "compiler/ops/templates/gpu_gemm.h"
@@ -100,6 +101,16 @@ Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
           PackedShapes(w, v, tile.steps * tile.bk, tile.column_tiles * tile.bn)};
 }
 
+// Zeros in zeros' place are zeros by one condition: so copies take them.
+Expr OneSelect(Expr value) {
+  std::vector<Expr> conditions;
+  for (; value->kind == ir::ExprKind::kSelect; value = value->args[1]) {
+    if (!ir::StructurallyEqual(value, ValueWhere({value->args[0]}, value->args[1]))) break;
+    conditions.push_back(value->args[0]);
+  }
+  return ValueWhere(conditions, value);
+}
+
 // The stage NAME_shared, by step, row and run of its neighbours.
 ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles, DType type,
                  const OperandElement& element) {
@@ -107,8 +118,8 @@ ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64
                    [&](const std::vector<Expr>& i) {
                      const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
                      const Expr fast = run * Expr(kRun) + i[5];
-                     return element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
-                                    i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3]));
+                     return OneSelect(element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
+                                              i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3])));
                    });
 }
 
@@ -231,15 +242,18 @@ absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Pla
   return LowerSchedule(s);
 }
 
+GemmView ViewOf(const Workload& w) { return IsGpuConv(w, TypeOf(w)) ? GpuConvView(w) : MatmulView(w); }
+
 // Copies need two neighbours at least.
 bool Matches(const Workload& w) {
-  if (std::ranges::none_of(kTypes, [&](DType type) { return IsMatmulOf(w, type); })) return false;
-  const GemmView v = MatmulView(w);
+  const auto multiplies = [&](DType type) { return IsMatmulOf(w, type) || IsGpuConv(w, type); };
+  if (std::ranges::none_of(kTypes, multiplies)) return false;
+  const GemmView v = ViewOf(w);
   return GpuGemmFits(v) && LanesOf(RunOfA(w, v)) > 1 && LanesOf(RunOfB(w, v)) > 1;
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
-  const GemmView v = MatmulView(w);
+  const GemmView v = ViewOf(w);
   ConfigSpace space;
   space.Add("wm", {1, 2, 4, 8});
   space.Add("wn", {1, 2, 4, 8});
@@ -276,7 +290,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
-  const GemmView v = MatmulView(w);
+  const GemmView v = ViewOf(w);
   const Plan p = PlanOf(w, v, c);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
   Kernel kernel;
@@ -286,7 +300,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
-  const GemmView v = MatmulView(w);
+  const GemmView v = ViewOf(w);
   const Plan p = PlanOf(w, v, c);
   const Tile& tile = p.tile;
   const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);

@@ -7,6 +7,7 @@
 // memory. The runs of each row are turned by the row's number: so eight rows' runs of the same place, which a load
 // takes at once, are in different banks.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
@@ -35,6 +36,7 @@ DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
 struct Tile {
   int64_t wm, wn, tm, tn, bk, stages;
   int64_t bm, bn, warps, threads, length, row_tiles, column_tiles, steps;
+  int64_t used_tm, used_tn;  // of a warp's matrices, those that are not all outside
   Tile(const GemmView& v, const Config& c)
       : wm(c["wm"]),
         wn(c["wn"]),
@@ -49,11 +51,11 @@ struct Tile {
         length(ReductionLength(v)),
         row_tiles(CeilDiv(v.rows, bm)),
         column_tiles(CeilDiv(v.columns, bn)),
-        steps(CeilDiv(length, bk)) {}
+        steps(CeilDiv(length, bk)),
+        used_tm(std::min(tm, CeilDiv(v.rows, kSide))),
+        used_tn(std::min(tn, CeilDiv(v.columns, kSide))) {}
 
   int64_t shared_bytes() const { return stages * (bm + bn) * bk * kBytes; }
-  // Sums, two sets of fragments, and addresses.
-  int64_t registers() const { return kFragment * tm * tn + kFragment * (tm + tn) + 40; }
 };
 
 // The widest copies that a run divides into; 1: none.
@@ -87,6 +89,37 @@ struct Staged {
   }
 };
 
+// Registers of a thread, fitted to what ptxas said of hundreds of configs.
+struct Registers {
+  double wanted;     // for its sums, fragments, places of rows that it loads, and what it copies meanwhile
+  double with_more;  // to load all fragments of a step ahead
+
+  Registers(const Tile& tile, const Staged& a, const Staged& b) {
+    const int64_t sums = kFragment * tile.used_tm * tile.used_tn, steps = tile.bk / kSide;
+    const int64_t fragments = kFragment / 2 * (tile.used_tm + tile.used_tn);
+    const int64_t rows =
+        (a.run.along_reduction ? steps : tile.used_tm) + (b.run.along_reduction ? steps : tile.used_tn);
+    const int64_t copies = tile.stages > 1 ? (a.copies(tile.bk) + b.copies(tile.bk)) / tile.threads : 0;
+    wanted = static_cast<double>(20 + sums) + 0.5 * static_cast<double>(fragments + rows + copies);
+    with_more = wanted + static_cast<double>(fragments * steps);
+  }
+  bool fit(const Tile& tile) const { return wanted <= static_cast<double>(MostRegisters(tile.threads)); }
+  // ptxas leaves out a few where that makes room for one group more, and gives more where that keeps none away.
+  double given(const Tile& tile, const GpuTarget& t) const {
+    constexpr int64_t kUnitGroups = 32;
+    constexpr double kLeast = 0.85;
+    const auto each = [&](int64_t groups) { return static_cast<double>(MostRegisters(groups * tile.threads)); };
+    const int64_t most_groups = std::clamp<int64_t>(t.unit_threads / tile.threads, 1, kUnitGroups);
+    double given = std::min(wanted, each(1));
+    for (int64_t groups = 2; groups <= most_groups; ++groups) {
+      if (each(groups) > given) continue;
+      if (each(groups) >= kLeast * given) given = each(groups);
+      break;
+    }
+    return std::round(std::max(given, std::min(with_more, each(most_groups))));
+  }
+};
+
 struct Plan {
   Tile tile;
   Staged a, b;
@@ -101,7 +134,7 @@ Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
           PackedShapes(w, v, tile.steps * tile.bk, tile.column_tiles * tile.bn)};
 }
 
-// Zeros in zeros' place are zeros by one condition: so copies take them.
+// A value under several conditions, each of them with zero for else, under one for all: what a copy takes.
 Expr OneSelect(Expr value) {
   std::vector<Expr> conditions;
   for (; value->kind == ir::ExprKind::kSelect; value = value->args[1]) {
@@ -282,9 +315,9 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   });
   space.Require("shared memory",
                 [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
-  space.Require("registers", [v](const Config& c) {
+  space.Require("registers", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
     const Tile tile(v, c);
-    return tile.registers() <= MostRegisters(tile.threads);
+    return Registers(tile, {"a", a, tile.bm, tile.bk}, {"b", b, tile.bn, tile.bk}).fit(tile);
   });
   return space;
 }
@@ -299,7 +332,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   return kernel;
 }
 
-GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
+GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
   const GemmView v = ViewOf(w);
   const Plan p = PlanOf(w, v, c);
   const Tile& tile = p.tile;
@@ -317,7 +350,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.groups = groups;
   f.accumulators = static_cast<double>(kFragment * tile.tm * tile.tn);
   f.reduction = k;
-  f.registers = static_cast<double>(tile.registers());
+  f.registers = Registers(tile, p.a, p.b).given(tile, t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   // Each warp reads its rows of A and columns of B, and all is written once.
   f.shared_traffic = asked + kBytes * groups * k * static_cast<double>(tile.warps * (tile.tm + tile.tn) * kSide);

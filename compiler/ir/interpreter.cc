@@ -151,7 +151,6 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
       for (const IterVar& iter : s->block.iters) code.iter_slots.push_back(AddVar(iter.var));
       TEMPER_RETURN_IF_ERROR(ResolveOptional(s->block.init, code.init));
       break;
-    case StmtKind::kSeq:
     case StmtKind::kStore:
       code.asynchronous = s->ahead > 0;
       break;
@@ -159,6 +158,7 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
       code.instruction = s->instruction;
       code.extent = s->extent;
       break;
+    case StmtKind::kSeq:
     case StmtKind::kPrefetch:
     case StmtKind::kBarrier:
       break;

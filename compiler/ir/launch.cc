@@ -143,12 +143,10 @@ int64_t Launch::shared_bytes() const {
 }
 
 bool HasLaunches(const Func& f) {
-  bool found = false;
-  VisitStmt(f.body, [&](const Stmt& s) {
-    found = found || IsGroupLoop(s) || IsThreadLoop(s) || IsSharedAlloc(s) || s->kind == StmtKind::kBarrier ||
-            s->kind == StmtKind::kInstruction;
+  return AnyOf(f.body, [](const Stmt& s) {
+    return IsGroupLoop(s) || IsThreadLoop(s) || IsSharedAlloc(s) || s->kind == StmtKind::kBarrier ||
+           s->kind == StmtKind::kInstruction;
   });
-  return found;
 }
 
 absl::StatusOr<std::vector<Launch>> LaunchesOf(const Func& f) {

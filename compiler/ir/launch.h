@@ -23,11 +23,10 @@
 //
 // Some instructions the lanes of a warp of 32 run together: lane l is its thread number l. All come to the same ones,
 // as threads come to barriers, but wait for no other warp. They are about matrices of 16 x 16 in four quarters, of
-// which each lane has a fragment: eight elements of one of its register arrays, from a multiple of eight on. Elements 2
-// q and 2 q + 1 of lane l are of the quarter q its elements (l / 4, 2 * (l % 4)) and the one to the right.
-//   load matrix      four quarters of 2-byte elements, from shared memory. Lane l names the first of eight that lie
-//   side
-//                    by side: row l % 8 of quarter l / 8.
+// which each lane has a fragment: eight elements of one of its register arrays, from a multiple of eight on. Elements
+// 2q and 2q + 1 of lane l are of the quarter q its elements (l / 4, 2 * (l % 4)) and the one to the right.
+//   load matrix      four quarters of 2-byte elements, from shared memory. Lane l names the first of eight that are
+//                    neighbours: row l % 8 of quarter l / 8.
 //   load transposed  ... column l % 8 of quarter l / 8.
 //   multiply         sums(i, j) += a(i, k) * b(j, k), over all k; sums are f32, a and b both f16 or both bf16. Quarters
 //                    of sums and a follow one another down and then to the right, those of b to the right and then

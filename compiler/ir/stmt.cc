@@ -226,6 +226,11 @@ void VisitStmt(const Stmt& s, const std::function<void(const Stmt&)>& f) {
   for (const Stmt& child : s->stmts) VisitStmt(child, f);
 }
 
+bool AnyOf(const Stmt& s, const std::function<bool(const Stmt&)>& holds) {
+  return holds(s) || (s->body && AnyOf(s->body, holds)) || (s->else_body && AnyOf(s->else_body, holds)) ||
+         std::ranges::any_of(s->stmts, [&](const Stmt& child) { return AnyOf(child, holds); });
+}
+
 Stmt RewriteExprs(const Stmt& s, const std::function<Expr(const Expr&)>& f) {
   return RewriteStmt(s, [&f](const Stmt& node) -> Stmt {
     if (node->kind == StmtKind::kFor || node->kind == StmtKind::kSeq || node->kind == StmtKind::kAlloc) return nullptr;

@@ -44,6 +44,7 @@ enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefet
 enum class Instruction : uint8_t { kLoadMatrix, kLoadMatrixTransposed, kMultiply, kCommitCopies, kWaitCopies };
 std::string_view Word(Instruction instruction);  // as it is printed: "load matrix"
 inline bool IsOfWarp(Instruction instruction) { return instruction <= Instruction::kMultiply; }
+inline bool LoadsMatrix(Instruction instruction) { return instruction <= Instruction::kLoadMatrixTransposed; }
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;
@@ -113,6 +114,7 @@ struct Func {
 // Rebuild bottom-up / visit pre-order, statements only.
 Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);  // null: keep
 void VisitStmt(const Stmt& s, const std::function<void(const Stmt&)>& f);
+bool AnyOf(const Stmt& s, const std::function<bool(const Stmt&)>& holds);
 // Every expression in `s` (bindings, predicates, indices, values) rewritten.
 Stmt RewriteExprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);
 void VisitExprs(const Stmt& s, const std::function<void(const Expr&)>& f);

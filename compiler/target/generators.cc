@@ -151,8 +151,15 @@ constexpr CudaArch kCudaArchs[] = {
     {"sm_103", 227 << 10},      {"sm_110", 227 << 10, 1536}, {"sm_120", 99 << 10, 1536}, {"sm_121", 99 << 10, 1536},
 };
 
-// Those with code that runs on them alone ("a"), or on their family ("f").
-constexpr int kFirstWithA = 90, kFirstWithF = 100;
+// Those with asynchronous copies and instructions for f16 and bf16; with code that runs on them alone ("a"), or on
+// their family ("f").
+constexpr int kFirstWithTensorCores = 80, kFirstWithA = 90, kFirstWithF = 100;
+
+int NumberOf(const CudaArch& arch) {
+  int number = 0;
+  std::from_chars(arch.name.data() + 3, arch.name.data() + arch.name.size(), number);
+  return number;
+}
 
 // Of "sm_90", and of "sm_90a". Null: there is none.
 const CudaArch* FindCudaArch(std::string_view name) {
@@ -161,9 +168,7 @@ const CudaArch* FindCudaArch(std::string_view name) {
   if (variant) name.remove_suffix(1);
   const auto* found = std::ranges::find(kCudaArchs, name, &CudaArch::name);
   if (found == std::end(kCudaArchs)) return nullptr;
-  int number = 0;
-  std::from_chars(name.data() + 3, name.data() + name.size(), number);
-  return variant && number < (suffix == 'a' ? kFirstWithA : kFirstWithF) ? nullptr : found;
+  return variant && NumberOf(*found) < (suffix == 'a' ? kFirstWithA : kFirstWithF) ? nullptr : found;
 }
 
 absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOption> given) {
@@ -180,7 +185,8 @@ absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOpti
                    .shared_bytes = known->shared_bytes,
                    .group_threads = 1024,
                    .warp_width = 32,
-                   .unit_threads = known->unit_threads};
+                   .unit_threads = known->unit_threads,
+                   .tensor_cores = NumberOf(*known) >= kFirstWithTensorCores};
 }
 
 constexpr GeneratorDef kGenerators[] = {

@@ -34,7 +34,9 @@ struct GpuTarget {
   int group_threads = 256;          // most threads of a group; no target has more than 1024
   int warp_width = 1;               // threads that run in lock step; 1: nothing is known
   int compute_units = 1;            // run groups beside one another
-  int unit_threads = 2048;          // that a unit has at once, of all its groups; told by `arch`
+  // Told by `arch`:
+  int unit_threads = 2048;    // that a unit has at once, of all its groups
+  bool tensor_cores = false;  // warps multiply matrices of f16 and bf16, threads copy asynchronously (ir/launch.h)
 
   bool operator==(const GpuTarget&) const = default;
 };

@@ -120,6 +120,22 @@ TEST(CudaOnHost, AMissingBarrierIsFound) {
   }
 }
 
+// What a loop's turns have in common of the rows that lanes name stands before it.
+TEST(CudaOnHost, RowsOfMatricesAreFoundBeforeTheLoop) {
+  const Workload w = Parse("(f16[64,256], const f16[256,64]) matmul(0,1) -> f16[64,64]; anchor=0");
+  const Target target = ParseTarget("cuda:sm_80").value();
+  const ConfigSpace space = FindTemplate("gpu.mma")->space(w, target);
+  const Config config = ParseConfig("wm=1,wn=2,tm=2,tn=2,bk=32,stages=2").value();
+  ASSERT_TRUE(space.Check(config).ok());
+  const Kernel kernel = BuildKernel(w, "gpu.mma", config, target).value();
+  const std::string text = EmitText({{"k", kernel.main}}, target, "cu").value();
+  const size_t kernel_begins = text.find("__global__"), loop = text.find("temper_wait_copies", kernel_begins);
+  ASSERT_NE(loop, text.npos);
+  EXPECT_NE(text.find("temper_row_at(a_shared_", kernel_begins), text.npos);
+  EXPECT_LT(text.rfind("temper_row_at("), loop);
+  EXPECT_GT(text.find("temper_load_matrix(", kernel_begins), loop);
+}
+
 // A text of our own around the named functions: what every lane does with 16 x 16 matrices of f16 and f32.
 absl::StatusOr<CudaProgram> WarpProgram(std::string_view body) {
   SourceProgram source;
@@ -154,16 +170,17 @@ TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
   for (int64_t i = 0; i < in.size(); ++i) in.Set(i, static_cast<double>(rng.Below(9)) - 4);
   for (const bool transposed : {false, true}) {
     const absl::StatusOr<NDArray> got = RunWarp(
-        absl::StrCat(kCopyBoth, "  temper_wait_copies<0>();\n  __syncthreads();\n", "  const int slow = lane % 8 + ",
-                     transposed ? "lane / 8 % 2 * 8" : "lane / 16 * 8",
-                     ", fast = ", transposed ? "lane / 16 * 8" : "lane / 8 % 2 * 8", ";\n",
-                     "  uint a[4], b[4];\n  float c[8] = {};\n"
-                     "  temper_load_matrix(a, shared + (lane % 8 + lane / 8 % 2 * 8) * 16 + lane / 16 * 8);\n  ",
-                     transposed ? "temper_load_matrix_transposed" : "temper_load_matrix",
-                     "(b, shared + 256 + slow * 16 + fast);\n"
-                     "  temper_multiply_f16(c, a, b);\n"
-                     "  for (int e = 0; e < 8; ++e)\n"
-                     "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n"),
+        absl::StrCat(
+            kCopyBoth, "  temper_wait_copies<0>();\n  __syncthreads();\n", "  const int slow = lane % 8 + ",
+            transposed ? "lane / 8 % 2 * 8" : "lane / 16 * 8",
+            ", fast = ", transposed ? "lane / 16 * 8" : "lane / 8 % 2 * 8", ";\n",
+            "  uint a[4], b[4];\n  float c[8] = {};\n"
+            "  temper_load_matrix(a, temper_row_at(shared + (lane % 8 + lane / 8 % 2 * 8) * 16 + lane / 16 * 8));\n  ",
+            transposed ? "temper_load_matrix_transposed" : "temper_load_matrix",
+            "(b, temper_row_at(shared + 256 + slow * 16 + fast));\n"
+            "  temper_multiply_f16(c, a, b);\n"
+            "  for (int e = 0; e < 8; ++e)\n"
+            "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n"),
         in);
     ASSERT_TRUE(got.ok()) << got.status();
     for (int64_t i = 0; i < 16; ++i) {
@@ -186,7 +203,8 @@ TEST(CudaOnHost, AMissingWaitAndLanesThatPartAreFound) {
   EXPECT_TRUE(RunWarp(copy + "  temper_wait_copies<0>();\n" + look, in).ok());
   EXPECT_FALSE(RunWarp(copy + "  temper_wait_copies<1>();\n" + look, in).ok());
   EXPECT_FALSE(RunWarp(copy + look, in).ok());
-  const std::string load = "  uint a[4] = {};\n  temper_load_matrix(a, shared);\n  out[lane] = (float)a[0];\n";
+  const std::string load =
+      "  uint a[4] = {};\n  temper_load_matrix(a, temper_row_at(shared));\n  out[lane] = (float)a[0];\n";
   EXPECT_TRUE(RunWarp(load, in).ok());
   EXPECT_FALSE(RunWarp("  if (lane < 16) {\n" + load + "  }\n", in).ok());
 }

@@ -266,10 +266,12 @@ static void Multiply(const char* name, float* c, const unsigned int* a, const un
 
 }  // namespace on_host
 
-static inline void temper_load_matrix(unsigned int* to, const void* row) {
+typedef const char* temper_row;
+static inline temper_row temper_row_at(const void* shared) { return (temper_row)shared; }
+static inline void temper_load_matrix(unsigned int* to, temper_row row) {
   on_host::LoadMatrices("temper_load_matrix", to, row, false);
 }
-static inline void temper_load_matrix_transposed(unsigned int* to, const void* row) {
+static inline void temper_load_matrix_transposed(unsigned int* to, temper_row row) {
   on_host::LoadMatrices("temper_load_matrix_transposed", to, row, true);
 }
 static inline void temper_multiply_f16(float* c, const unsigned int* a, const unsigned int* b) {

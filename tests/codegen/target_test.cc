@@ -84,6 +84,8 @@ TEST(Target, KindsAreToldApart) {
   ASSERT_NE(cuda.gpu(), nullptr);
   EXPECT_EQ(cuda.cpu(), nullptr);
   EXPECT_EQ(cuda.gpu()->warp_width, 32);
+  EXPECT_TRUE(cuda.gpu()->tensor_cores && ParseTarget("cuda:sm_80")->gpu()->tensor_cores);
+  EXPECT_FALSE(opencl.gpu()->tensor_cores || ParseTarget("cuda:sm_75")->gpu()->tensor_cores);
   EXPECT_EQ(cuda.threads(), 1);
   EXPECT_NE(opencl, cuda);
   EXPECT_EQ(plain.name(), "interpreter");

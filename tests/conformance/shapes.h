@@ -94,8 +94,10 @@ inline constexpr Shape kShapes[] = {
 
     {"gpu.mma",
      "(f16[37,50], const f16[50,70], const f16[70]) matmul(0,1) -> f16[37,70]; add(3,2) -> f16[37,70]; anchor=0"},
-    {"gpu.mma", "(bf16[33,136], const bf16[136,19]) matmul(0,1) -> bf16[33,19]; anchor=0"},
-    {"gpu.mma", "(f16[2,9,64], f16[2,24,64]) matmul(0,1; trans_b=1) -> f16[2,9,24]; anchor=0"},
+    {"gpu.mma", "(bf16[2,9,64], bf16[2,24,64]) matmul(0,1; trans_b=1) -> bf16[2,9,24]; anchor=0"},
+    {"gpu.mma",
+     "(f16[1,16,9,7]@0231, const f16[40,16,3,3], const f16[40,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f16[1,40,9,7]@0231; "
+     "add(3,2) -> f16[1,40,9,7]@0231; relu(4) -> f16[1,40,9,7]@0231; anchor=0"},
 
     {"gpu.reduce", "(f32[3,5,37]) softmax(0; axis=2) -> f32[3,5,37]; anchor=0"},
     {"gpu.reduce",

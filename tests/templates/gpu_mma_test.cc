@@ -17,6 +17,11 @@ constexpr const char* kTexts[] = {
     "(f16[40,24], f16[40,36]) matmul(0,1; trans_a=1) -> f16[24,36]; anchor=0",
     "(f16[2,3,24,64], f16[2,3,64,8]) matmul(0,1) -> f16[2,3,24,8]@0213; anchor=0",
     "(f16[1,52], const f16[52,19]) matmul(0,1) -> f16[1,19]; anchor=0",
+    "(f16[1,16,9,7]@0231, const f16[40,16,3,3], const f16[40,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f16[1,40,9,7]@0231; "
+    "add(3,2) -> f16[1,40,9,7]@0231; relu(4) -> f16[1,40,9,7]@0231; anchor=0",
+    "(bf16[2,12,7,7]@0231, const bf16[18,6,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,1,2,1] strides=[2,1]) -> "
+    "bf16[2,18,4,5]@0231; anchor=0",
+    "(f16[1,24,6,6]@0231, f16[16,24,1,1]) conv2d(0,1; strides=[2,2]) -> f16[1,16,3,3]@0231; anchor=0",
 };
 
 std::vector<Config> Draw(const Workload& w, size_t count, uint64_t seed) {

@@ -17,6 +17,7 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/package_programs.h"
 #include "include/temper/model.h"
+#include "measure_worker/backends/cuda/cuda_device.h"
 #include "measure_worker/backend.h"
 #include "tests/driver/fake_cuda.h"
 
@@ -111,6 +112,16 @@ TEST_F(CudaDeviceTest, SaysWhatItIs) {
   EXPECT_EQ(report->target, "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=132");
   EXPECT_EQ(def_.watch(spec_), "1980 MHz, memory 2619 MHz, 45 C, 1024 MiB free");
   EXPECT_EQ(def_.watch(ParseDeviceSpec("cuda:7").value()), "");
+}
+
+// What the architecture tells is so for the device, whose target is sent as a text.
+TEST(CudaTarget, HasWhatItsArchitectureTells) {
+  const Target target = TargetOf({.arch = "sm_86", .shared_bytes = 50 << 10, .multiprocessors = 28}).value();
+  EXPECT_EQ(target.gpu()->unit_threads, 1536);
+  EXPECT_TRUE(target.gpu()->tensor_cores);
+  EXPECT_EQ(Text(target), "cuda -arch=sm_86 -local=51200 -wg=1024 -warp=32 -units=28");
+  EXPECT_EQ(ParseTarget(Text(target)).value(), target);
+  EXPECT_TRUE(absl::IsInvalidArgument(TargetOf({.arch = "sm_1"}).status()));
 }
 
 TEST_F(CudaDeviceTest, RefusesInOneLineWhatItDoesNotRun) {

@@ -34,9 +34,7 @@ bool ReadsWhatItWrites(const Stmt& body) {
 std::set<const void*> FragmentsIn(const Stmt& body) {
   std::set<const void*> fragments;
   ir::VisitStmt(body, [&](const Stmt& s) {
-    const bool loads = s->kind == StmtKind::kInstruction && ir::IsOfWarp(s->instruction) &&
-                       s->instruction != ir::Instruction::kMultiply;
-    if (loads) fragments.insert(s->buffer.get());
+    if (s->kind == StmtKind::kInstruction && ir::LoadsMatrix(s->instruction)) fragments.insert(s->buffer.get());
   });
   return fragments;
 }
@@ -150,9 +148,13 @@ void KernelEmitter::EmitStmt(const Stmt& s) {
 void KernelEmitter::EmitFor(const Stmt& s) {
   if (s->extent == 0) return;
   if (s->for_kind == ForKind::kVectorized && EmitVectorized(s)) return;
+  const bool unrolled = s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized;
+  if (!unrolled && rows_.empty()) {
+    std::vector<Stmt> loops;
+    EmitRowsOf(s, loops);
+  }
   ranges_.Bind(s->var, s->extent);
   const std::string name = NameOf(s->var.get(), s->var->name);
-  const bool unrolled = s->for_kind == ForKind::kUnrolled || s->for_kind == ForKind::kVectorized;
   if (unrolled) Line("#pragma unroll");
   if (unrolled) unrolled_.push_back(s->var);
   const char* type = s->extent > INT32_MAX ? "long " : "int ";
@@ -180,6 +182,10 @@ std::string KernelEmitter::FragmentPointer(const ir::Buffer& buffer, const std::
 }
 
 std::string KernelEmitter::SteppedPointer(const ir::Buffer& buffer, const Expr& flat) {
+  return absl::StrCat(NameOf(buffer.get(), buffer->name), " + ", Stepped(flat));
+}
+
+std::string KernelEmitter::Stepped(const Expr& flat) {
   Expr rest = ranges_.Simplify(flat), step = Expr(0);
   for (const ir::Var& v : unrolled_) {
     const std::optional<ir::Linear> linear = ir::AsLinear(rest, {v});
@@ -187,8 +193,7 @@ std::string KernelEmitter::SteppedPointer(const ir::Buffer& buffer, const Expr& 
     step = step + Expr(v) * Expr(linear->coefficients[0]);
     rest = linear->rest;
   }
-  return absl::StrCat(NameOf(buffer.get(), buffer->name), " + ", Value(ranges_.Simplify(rest)), " + ",
-                      Value(ranges_.Simplify(step)));
+  return absl::StrCat(Value(ranges_.Simplify(rest)), " + ", Value(ranges_.Simplify(step)));
 }
 
 void KernelEmitter::EmitInstruction(const Stmt& s) {
@@ -198,9 +203,7 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
     case ir::Instruction::kLoadMatrixTransposed: {
       const bool transposed = s->instruction == ir::Instruction::kLoadMatrixTransposed;
       const std::string function = WarpFunction(transposed ? "temper_load_matrix_transposed" : "temper_load_matrix");
-      const Expr& row = s->value;
-      return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
-                               FragmentPointer(row->buffer, row->args), ");"));
+      return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ", RowOf(s), ");"));
     }
     case ir::Instruction::kMultiply: {
       const Expr &a = s->value->args[0]->args[0], &b = s->value->args[1]->args[0];

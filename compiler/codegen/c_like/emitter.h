@@ -56,9 +56,9 @@ class KernelEmitter {
   std::optional<Lanes> LanesOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, const ir::Stmt& loop);
   const char* Space(ir::Scope scope) const;  // of pointers to it
   std::string Pointer(const Lanes& lanes);
-  // To the element `flat`. What unrolled loops add comes last, so that their iterations share an address and have
-  // constants beside it.
-  std::string SteppedPointer(const ir::Buffer& buffer, const ir::Expr& flat);
+  // What unrolled loops add comes last, so that their iterations share an address and have constants beside it.
+  std::string Stepped(const ir::Expr& flat);
+  std::string SteppedPointer(const ir::Buffer& buffer, const ir::Expr& flat);  // to that element
   std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
   std::optional<std::string> VectorValue(const ir::Expr& e, const ir::Stmt& loop);
   bool EmitVectorized(const ir::Stmt& loop);  // false: nothing was emitted, it has to be a loop
@@ -67,6 +67,16 @@ class KernelEmitter {
   // --- functions of warps (cuda/functions.h)
   std::string WarpFunction(const std::string& name);
   std::string FragmentPointer(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
+
+  // The row that a lane names for a load of a matrix in loops: before them stands an array of what they do not change
+  // of its address, for each iteration of unrolled loops that are no mere steps.
+  struct Row {
+    std::string array;
+    ir::Expr index = ir::Expr(0), rest = ir::Expr(0);  // in elements
+  };
+  void EmitRowsOf(const ir::Stmt& s, std::vector<ir::Stmt>& loops);
+  void EmitRow(const ir::Stmt& load, const std::vector<ir::Stmt>& loops);
+  std::string RowOf(const ir::Stmt& load);
 
   // --- values that expressions hold more than once
   struct Use {
@@ -112,7 +122,8 @@ class KernelEmitter {
   ir::Simplifier ranges_;
   std::unordered_map<const void*, std::string> names_;  // of variables and arrays
   std::set<std::string> taken_;
-  std::vector<ir::Var> unrolled_;    // of the loops around
+  std::vector<ir::Var> unrolled_;  // of the loops around
+  std::unordered_map<const ir::StmtNode*, Row> rows_;
   std::set<const void*> fragments_;  // arrays whose elements lie in words, two in each
   int kept_ = 0;
   // Keys are held beside the answers: an address must not come back as another node's.

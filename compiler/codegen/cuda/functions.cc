@@ -7,11 +7,20 @@ namespace temper {
 namespace {
 
 // All are volatile: none moves across a barrier, nor over another.
+// The compiler does not see behind the empty instruction: it would rather compute an address anew in each turn of a
+// loop than keep it.
+constexpr char kRowAt[] =
+    "typedef uint temper_row;\n"
+    "static __device__ __forceinline__ temper_row temper_row_at(const void* shared) {\n"
+    "  uint row = (uint)__cvta_generic_to_shared(shared);\n"
+    "  asm(\"\" : \"+r\"(row));\n"
+    "  return row;\n"
+    "}\n";
+
 constexpr char kLoadMatrix[] =
-    "void $0(uint* to, const void* row) {\n"
-    "  const uint at = (uint)__cvta_generic_to_shared(row);\n"
+    "void $0(uint* to, const uint row) {\n"
     "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4$1.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
-    "               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(at));\n"
+    "               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(row));\n"
     "}\n";
 
 constexpr char kMultiply[] =
@@ -53,6 +62,7 @@ std::string BodyOf(std::string_view name) {
   const auto made = [&](const char* text, const char* kind) {
     return absl::StrCat(kFunction, absl::Substitute(text, std::string(name), kind));
   };
+  if (name == "temper_row_at") return kRowAt;
   if (name == "temper_load_matrix") return made(kLoadMatrix, "");
   if (name == "temper_load_matrix_transposed") return made(kLoadMatrix, ".trans");
   if (name == "temper_multiply_f16") return made(kMultiply, "f16");

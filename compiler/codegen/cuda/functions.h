@@ -2,8 +2,9 @@
 // the text for a host has bodies of their own (tests/codegen/cuda_on_host.h), and threads that meet where a warp does
 // something together.
 //
-//   temper_load_matrix(uint* to, const void* row)              ldmatrix.x4: of ir/launch.h's matrices
-//   temper_load_matrix_transposed(uint* to, const void* row)
+//   temper_row_at(const void* shared)                          a temper_row: where a row lies, plus so many bytes
+//   temper_load_matrix(uint* to, temper_row row)               ldmatrix.x4: of ir/launch.h's matrices
+//   temper_load_matrix_transposed(uint* to, temper_row row)
 //   temper_multiply_f16(float* c, const uint* a, const uint* b)   two mma.m16n8k16: c of eight, a and b of four
 //   temper_multiply_bf16(float* c, const uint* a, const uint* b)
 //   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16; zeros where not inside

@@ -14,10 +14,7 @@ namespace {
 constexpr int kVersion = 1;  // raised by hand when a nest means something else to the interpreter
 
 bool HasInstructions(const ir::Func& f) {
-  bool found = false;
-  ir::VisitStmt(f.body,
-                [&](const ir::Stmt& s) { found = found || s->kind == ir::StmtKind::kInstruction || s->ahead > 0; });
-  return found;
+  return ir::AnyOf(f.body, [](const ir::Stmt& s) { return s->kind == ir::StmtKind::kInstruction || s->ahead > 0; });
 }
 
 }  // namespace

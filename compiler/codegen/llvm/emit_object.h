@@ -24,10 +24,10 @@ void SetTargetAttributes(llvm::Function& function, const CpuTarget& target);
 absl::Status OptimizeModule(llvm::Module& module, const CpuTarget& target);
 // A relocatable object, or assembly text. Prepares the module if that has not been done.
 absl::StatusOr<std::string> EmitObject(llvm::Module& module, const CpuTarget& target);
+absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const CpuTarget& target);
 
 // temper_model_device_<generator> (see HostObject). Several objects of a package define it, and the linker makes them
 // one.
 llvm::Constant* DevicePointer(llvm::Module& module, std::string_view generator);
-absl::StatusOr<std::string> EmitAssembly(llvm::Module& module, const CpuTarget& target);
 
 }  // namespace temper

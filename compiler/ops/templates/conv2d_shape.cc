@@ -40,12 +40,12 @@ bool IsOfElement(const Workload& w, const Workload::Call& call, DType element) {
          std::ranges::all_of(call.args, [&](int arg) { return arg < 0 || w.TypeOf(arg).dtype == element; });
 }
 
-bool IsChannelsLastConv2d(const Workload& w, bool prologue) {
+bool IsChannelsLastConv2d(const Workload& w, bool prologue, DType element) {
   const Workload::Call& call = w.calls[w.anchor];
   const int inputs = static_cast<int>(w.inputs.size());
   return call.op == "conv2d" && (w.anchor == 0 || prologue) && AnchorReadsElementwise(w) && call.args[1] < inputs &&
-         call.args[0] != call.args[1] && IsOfElement(w, call) && w.TypeOf(call.args[0]).perm == kChannelsLast &&
-         w.output().perm == kChannelsLast;
+         call.args[0] != call.args[1] && IsOfElement(w, call, element) &&
+         w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
 }
 
 }  // namespace temper

@@ -1,6 +1,7 @@
 // The numbers of a conv2d workload, by name.
 #pragma once
 
+#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/templates.h"
 
 namespace temper {
@@ -33,8 +34,8 @@ struct TiledAxis {
 // `value` where all conditions hold, else 0.
 ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& value);
 
-// The anchor is a conv2d of f32, input and output channels-last. It is the first call, whose operands are the
-// workload's first two inputs; or, with a prologue, elementwise calls may make what it reads beside the filter.
-bool IsChannelsLastConv2d(const Workload& w, bool prologue = false);
+// The anchor is a conv2d of that element type, input and output channels-last. It is the first call, whose operands are
+// the workload's first two inputs; or, with a prologue, elementwise calls may make what it reads beside the filter.
+bool IsChannelsLastConv2d(const Workload& w, bool prologue = false, DType element = kElement);
 
 }  // namespace temper

@@ -106,26 +106,11 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     stored = b.Compute("sums", kElement, acc_shape, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
   }
 
-  // The epilogue reads the anchor at the very element that is being written, so the accumulator stands for it.
-  Expr current;
-  program.SetResult(
-      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
-  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
-  Shape out_shape;
-  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
-  ir::Buffer out = b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
-    Expr batch(0), row(0), column(0);
-    for (size_t d = 0; d < index.size(); ++d) {
-      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
-      axis = axis + index[d] * Expr(v.out_dims[d].stride);
-    }
-    current = ir::Load(stored, {batch, row, column});
-    for (int64_t p = 1; p < parts; ++p) {
-      current = current + ir::Load(stored, {Expr(p * v.batch) + batch, row, column});
-    }
-    return program.result()(v.out_index(batch, row, column));
-  });
-  b.MarkOutput(out);
+  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
+    Expr sum = ir::Load(stored, {batch, row, column});
+    for (int64_t p = 1; p < parts; ++p) sum = sum + ir::Load(stored, {Expr(p * v.batch) + batch, row, column});
+    return sum;
+  }));
   TEMPER_ASSIGN_OR_RETURN(result.func, b.Finish());
   return result;
 }
@@ -263,14 +248,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
   }
 
   if (program.tiled != "out") ScheduleElementwise(s, "out", t);
-  std::vector<Loop> loops = s.Loops(program.tiled), outer;
-  Loop row, column;
-  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
-    GemmAxis axis = v.out_dims[d].axis;
-    if (axis == GemmAxis::kBatch) outer.push_back(loops[d]);
-    if (axis == GemmAxis::kRow) row = loops[d];
-    if (axis == GemmAxis::kColumn) column = loops[d];
-  }
+  auto [outer, row, column] = LoopsByAxis(s.Loops(program.tiled), OutAxes(v));
   auto [tiles, row_in] = s.Split(row, tile.mr);
   auto [chunk, row_tile] = s.Split(tiles, tile.chunk);
   auto [panel, column_in] = s.Split(column, tile.nr);

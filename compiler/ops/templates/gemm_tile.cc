@@ -13,8 +13,6 @@ constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: mor
 
 }  // namespace
 
-int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
-
 int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
 
 GemmView PartSums(const GemmView& v, int64_t parts) {

@@ -29,7 +29,6 @@ struct GemmTile {
   int64_t LineStep(const GemmView& v) const;
 };
 
-int64_t ReductionLength(const GemmView& v);
 int64_t PartsOf(const Config& c);  // of the reduction, which threads share
 // The sums of a reduction's parts: each part is a batch of its own.
 GemmView PartSums(const GemmView& v, int64_t parts);

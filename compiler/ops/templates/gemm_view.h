@@ -44,6 +44,18 @@ struct GemmView {
 bool IsMatmul(const Workload& w);
 bool IsMatmulOf(const Workload& w, DType element);
 GemmView MatmulView(const Workload& w);
+int64_t ReductionLength(const GemmView& v);
+std::vector<GemmAxis> OutAxes(const GemmView& v);  // of out_dims
+// Computes the calls after the anchor and the output "out", whose dimensions are out_dims, from the anchor's elements.
+using ProductElement = std::function<ir::Expr(const ir::Expr& batch, const ir::Expr& row, const ir::Expr& column)>;
+absl::Status MarkOut(const Workload& w, const GemmView& v, WorkloadProgram& program, ir::ProgramBuilder& b,
+                     const ProductElement& product);
+// A block's outermost loops, of which each goes along an axis.
+struct AxisLoops {
+  std::vector<Loop> batches;
+  Loop row, column;
+};
+AxisLoops LoopsByAxis(const std::vector<Loop>& loops, const std::vector<GemmAxis>& axes);
 // The index of `flat` in the dimensions `shape`, row-major.
 std::vector<ir::Expr> Unflatten(ir::Expr flat, std::span<const int64_t> shape);
 

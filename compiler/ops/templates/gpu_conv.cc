@@ -1,14 +1,12 @@
-// gpu.conv: convolutions as products of matrices that are never built. Rows are the output's pixels, columns its
-// channels, and the reduction goes over the filter's taps and the input's channels, which are neighbours in memory.
+// gpu.conv: convolutions as products of matrices.
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/gpu_gemm.h"
 
 namespace temper {
-namespace {
 
 using ir::Expr;
 
-GemmView ViewOf(const Workload& w) {
+GemmView GpuConvView(const Workload& w) {
   const Conv2dShape s(w);
   const std::vector<int>& args = w.calls[w.anchor].args;
   const int64_t ic = s.c / s.group, oc = s.oc / s.group;
@@ -48,19 +46,18 @@ GemmView ViewOf(const Workload& w) {
   return v;
 }
 
-bool Matches(const Workload& w) {
-  return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && GpuGemmFits(ViewOf(w));
+bool IsGpuConv(const Workload& w, DType element) {
+  return IsChannelsLastConv2d(w, false, element) && !Conv2dShape(w).depthwise();
 }
 
-}  // namespace
-
 GpuTemplate GpuConv() {
-  return {"gpu.conv",
-          2,
-          Matches,
-          [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, ViewOf(w), t); },
-          [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, ViewOf(w), c, t); },
-          [](const Workload& w, const Config& c, const GpuTarget& t) { return GpuGemmFootprint(w, ViewOf(w), c, t); }};
+  return {
+      "gpu.conv",
+      2,
+      [](const Workload& w) { return IsGpuConv(w, kElement) && GpuGemmFits(GpuConvView(w)); },
+      [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, GpuConvView(w), t); },
+      [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, GpuConvView(w), c, t); },
+      [](const Workload& w, const Config& c, const GpuTarget& t) { return GpuGemmFootprint(w, GpuConvView(w), c, t); }};
 }
 
 }  // namespace temper

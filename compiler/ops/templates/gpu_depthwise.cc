@@ -169,10 +169,8 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.flops = 2 * static_cast<double>(s.n * s.c * s.oh * s.ow) * taps;
   f.padded_flops = 2 * f.groups * f.group_threads * static_cast<double>(tile.outputs()) * taps;
   f.compulsory_bytes = CompulsoryBytes(w);
-  // The caches have most of what several threads see.
-  constexpr double kCacheSpeed = 4;
-  f.memory_traffic =
-      f.compulsory_bytes + std::max(0.0, kElementBytes * units * window - f.compulsory_bytes) / kCacheSpeed;
+  constexpr double kCacheSpeed = 4;  // of the caches that have most of what several threads see
+  f.memory_traffic = CachedTraffic(kElementBytes * units * window, f.compulsory_bytes, kCacheSpeed);
   f.vector_lanes = static_cast<double>(tile.lanes);
   f.accumulators = static_cast<double>(tile.outputs());
   f.reduction = taps;

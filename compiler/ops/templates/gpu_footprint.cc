@@ -136,6 +136,10 @@ double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t) {
 
 int64_t WarpThreads(int64_t threads, const GpuTarget& t) { return CeilDiv(threads, t.warp_width) * t.warp_width; }
 
+double CachedTraffic(double asked, double compulsory, double cache_speed) {
+  return compulsory + std::max(0.0, asked - compulsory) / cache_speed;
+}
+
 const FootprintSchema& GpuSchema() {
   static const FootprintSchema schema = [] {
     FootprintSchema s{"gpu", kGpuFeatureVersion, {}};

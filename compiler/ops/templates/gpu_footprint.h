@@ -42,6 +42,10 @@ int NominalUnits(const GpuTarget& t);
 // Threads in whole warps.
 int64_t WarpThreads(int64_t threads, const GpuTarget& t);
 
+// Traffic of `asked` bytes, of which all but the compulsory ones come from a cache that is so many times as fast.
+double CachedTraffic(double asked, double compulsory, double cache_speed);
+inline constexpr double kGroupsCacheSpeed = 3;  // of the one that has what several groups ask for
+
 // The values that GpuSchema names, and the draft: the slowest of arithmetic, memory and shared memory on the unit with
 // most groups, each as fast as the threads that are there keep it busy.
 Footprint UnderGpuSchema(const GpuFootprint& f, const GpuTarget& t);

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/gpu_contraction.h"
 #include "compiler/ops/templates/stages.h"
 
 namespace temper {
@@ -15,7 +15,6 @@ namespace {
 using ir::Expr;
 using ir::ForKind;
 
-constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 constexpr int64_t kFewestThreads = 32;
 constexpr int64_t kLanes = 4;  // floats of the widest access
 constexpr int64_t kShortestStep = 4;
@@ -24,26 +23,6 @@ constexpr int64_t kGroupsOfUnit = 8;  // beside one another; with so many a unit
 constexpr int64_t kSumThreads = 64;   // of a group that adds up
 
 int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
-int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
-
-// Of an operand whose element at (outer, k) has the flat index `at`, which runs over `outers` and `reduction`.
-Run RunOf(const std::function<Expr(const Expr& outer, const Expr& k)>& at, int64_t outers,
-          const std::vector<int64_t>& reduction) {
-  const int64_t length = NumElements(reduction);
-  const ir::Var outer = ir::MakeVar("o"), k = ir::MakeVar("k");
-  ir::Simplifier simplifier;
-  simplifier.Bind(outer, outers);
-  simplifier.Bind(k, reduction.back());
-  if (Stride(at(outer, k), k, simplifier) == 1) {
-    // The whole reduction, where its parts lie behind one another.
-    ir::Simplifier all;
-    all.Bind(outer, outers);
-    all.Bind(k, length);
-    return {true, Stride(at(outer, k), k, all) == 1 ? length : reduction.back()};
-  }
-  if (Stride(at(outer, Expr(0)), outer, simplifier) == 1) return {false, outers};
-  return {};
-}
 
 // What a config means for the view.
 struct Tile {
@@ -100,6 +79,10 @@ struct Staged {
   int64_t size;   // rows or columns of a tile
   int64_t lanes;  // of a fetch
   std::string name;
+
+  PaddedOperand padded(const Tile& tile, int64_t tiles) const {
+    return {run, lanes, tiles * size, tile.padded_length()};
+  }
 };
 
 int64_t FetchLanes(const Run& run, int64_t size, const Tile& tile) {
@@ -107,55 +90,11 @@ int64_t FetchLanes(const Run& run, int64_t size, const Tile& tile) {
   return run.length % tile.vec == 0 && along % tile.vec == 0 ? tile.vec : 1;
 }
 
-bool IsConstant(const Workload& w, const GemmView& v) { return w.inputs[v.b_input].constant; }
-
-// Position of a load's element.
-Expr FlatOf(const Expr& value) {
-  Expr flat;
-  ir::Visit(value, [&](const Expr& e) {
-    if (!flat && e->kind == ir::ExprKind::kLoad) flat = ir::FlatIndex(e->buffer, e->args);
-  });
-  return flat ? flat : Expr(0);
-}
-
-}  // namespace
-
-Run RunOfA(const Workload& w, const GemmView& v) {
-  ir::ProgramBuilder b("a");
-  WorkloadProgram program(w, b);
-  const GemmView::AElement element = v.prepare(program, b, nullptr);
-  return RunOf([&](const Expr& row, const Expr& k) { return FlatOf(element(Expr(0), row, Unflatten(k, v.reduction))); },
-               v.rows, v.reduction);
-}
-
-Run RunOfB(const Workload& w, const GemmView& v) {
-  if (IsConstant(w, v)) return {false, 0};  // packed: of any length
-  ir::ProgramBuilder b("b");
-  WorkloadProgram program(w, b);
-  return RunOf(
-      [&](const Expr& column, const Expr& k) {
-        return FlatOf(v.b_element(program.value(v.b_input), Expr(0), column, Unflatten(k, v.reduction)));
-      },
-      v.columns, v.reduction);
-}
-
-namespace {
-
-Shape PackedShape(const GemmView& v, const Tile& tile) {
-  return {v.b_batched ? v.batch : 1, tile.padded_length(), tile.column_tiles * tile.bn};
-}
-
-Expr PackedElement(const GemmView& v, const ir::Tensor& b, const std::vector<Expr>& index) {
-  return ValueWhere({index[1] < Expr(ReductionLength(v)), index[2] < Expr(v.columns)},
-                    v.b_element(b, index[0], index[2], Unflatten(index[1], v.reduction)));
-}
-
 // The stages that bring an operand: NAME_fetch in registers, by thread; NAME_shared, by step of the reduction and row
 // or column; NAME_part, what a thread multiplies, by thread and run. `element` takes the batch, row or column and step.
 // The slices are those of a batch of `batch`.
 ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles,
-                 int64_t threads, int64_t each,
-                 const std::function<Expr(const Expr& batch, const Expr& outer, const Expr& k)>& element) {
+                 int64_t threads, int64_t each, const OperandElement& element) {
   const int64_t slices = batch * tile.split;
   const int64_t of_step = tile.threads * s.lanes, along = s.run.along_reduction ? tile.bk : s.size;
   const Shape by_thread = {slices, tiles, tile.steps, CeilDiv(s.size * tile.bk, of_step), tile.threads, s.lanes};
@@ -183,7 +122,7 @@ ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64
 struct Plan {
   Tile tile;
   Staged a, b;
-  bool packed;
+  std::vector<Shape> packed;
 };
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
@@ -192,22 +131,7 @@ Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
   return {tile,
           {run_a, tile.bm, FetchLanes(run_a, tile.bm, tile), "a"},
           {run_b, tile.bn, FetchLanes(run_b, tile.bn, tile), "b"},
-          IsConstant(w, v)};
-}
-
-// `at` < `end` for all lanes of a run alike, where runs neither begin nor end between them.
-Expr Below(const Expr& at, int64_t end, int64_t lanes) {
-  return lanes > 1 && end % lanes == 0 ? at / Expr(lanes) < Expr(end / lanes) : at < Expr(end);
-}
-
-// Where an element of a padded tile is one of the operand.
-std::vector<Expr> Inside(const Staged& s, const Tile& tile, const Expr& outer, int64_t outers, int64_t tiles,
-                         const Expr& k, int64_t length) {
-  std::vector<Expr> inside;
-  const int64_t outer_lanes = s.run.along_reduction ? 1 : s.lanes, k_lanes = s.run.along_reduction ? s.lanes : 1;
-  if (tiles * s.size != outers) inside.push_back(Below(outer, outers, outer_lanes));
-  if (tile.padded_length() != length) inside.push_back(Below(k, length, k_lanes));
-  return inside;
+          PackedShapes(w, v, tile.padded_length(), tile.column_tiles * tile.bn)};
 }
 
 // The accumulator that stands for an element of a slice of the result.
@@ -221,11 +145,9 @@ Expr AccumulatorOf(const ir::Buffer& acc, const Tile& tile, const Expr& slice, c
   return ir::Load(acc, {slice, r[0], c[0], r[1], r[2], r[3], c[1], c[2], c[3]});
 }
 
-using Element = std::function<Expr(const Expr& batch, const Expr& row, const Expr& column)>;
-
 // Elements of the product. Where the reduction is split, the first launch makes the slices, "partial", in memory; who
 // asks for an element in the second one adds up its slices, "total".
-Element Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& tile, const ir::Buffer& acc) {
+ProductElement Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& tile, const ir::Buffer& acc) {
   if (tile.split == 1) {
     return [&tile, acc](const Expr& batch, const Expr& row, const Expr& column) {
       return AccumulatorOf(acc, tile, batch, row, column);
@@ -245,24 +167,12 @@ Element Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& tile, cons
 
 absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
   const Tile& tile = p.tile;
-  const int64_t length = ReductionLength(v);
   ir::ProgramBuilder b("gemm");
-  std::vector<Shape> packed(w.inputs.size());
-  if (p.packed) packed[v.b_input] = PackedShape(v, tile);
-  WorkloadProgram program(w, b, packed);
-  const GemmView::AElement a_element = v.prepare(program, b, nullptr);
+  WorkloadProgram program(w, b, p.packed);
   const ir::Buffer a = Stage(b, p.a, tile, v.batch, tile.row_tiles, tile.ty, tile.tm,
-                             [&](const Expr& batch, const Expr& m, const Expr& k) {
-                               return ValueWhere(Inside(p.a, tile, m, v.rows, tile.row_tiles, k, length),
-                                                 a_element(batch, m, Unflatten(k, v.reduction)));
-                             });
-  const ir::Buffer part_b =
-      Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, tile.tx, tile.tn,
-            [&](const Expr& batch, const Expr& n, const Expr& k) {
-              if (p.packed) return ir::Load(program.buffer(v.b_input), {batch, k, n});
-              return ValueWhere(Inside(p.b, tile, n, v.columns, tile.column_tiles, k, length),
-                                v.b_element(program.value(v.b_input), batch, n, Unflatten(k, v.reduction)));
-            });
+                             PaddedA(program, b, v, p.a.padded(tile, tile.row_tiles)));
+  const ir::Buffer part_b = Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, tile.tx, tile.tn,
+                                  PaddedB(w, program, v, p.b.padded(tile, tile.column_tiles)));
 
   const ir::Buffer acc =
       b.Reduce("acc", kElement,
@@ -273,24 +183,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
                  return ir::Load(a, {i[0], i[1], r[0], r[1], i[3], i[4], i[5]}) *
                         ir::Load(part_b, {slice_b, i[2], r[0], r[1], i[6], i[7], i[8]});
                });
-  const Element product = Product(b, v, tile, acc);
-
-  // The epilogue reads the anchor at the very element that is being written.
-  Expr current;
-  program.SetResult(
-      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
-  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
-  Shape out_shape;
-  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
-  b.MarkOutput(b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
-    Expr batch(0), row(0), column(0);
-    for (size_t d = 0; d < index.size(); ++d) {
-      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
-      axis = axis + index[d] * Expr(v.out_dims[d].stride);
-    }
-    current = product(batch, row, column);
-    return program.result()(v.out_index(batch, row, column));
-  }));
+  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, Product(b, v, tile, acc)));
   return b.Finish();
 }
 
@@ -342,29 +235,14 @@ Loop ScheduleStore(Schedule& s, const std::string& block, const std::vector<Gemm
                    const Tile& tile) {
   const std::vector<Loop> loops = s.Loops(block);
   if (!s.status().ok()) return nullptr;
-  const bool wide =
-      axes.back() == GemmAxis::kColumn && columns % tile.fn == 0 && RunsAlongMemory(BlockNamed(s.func(), block));
-  std::vector<Loop> batches;
-  Loop row, column;
-  for (size_t d = 0; d < axes.size() && d < loops.size(); ++d) {
-    if (axes[d] == GemmAxis::kBatch) batches.push_back(loops[d]);
-    if (axes[d] == GemmAxis::kRow) row = loops[d];
-    if (axes[d] == GemmAxis::kColumn) column = loops[d];
-  }
-  // The innermost parts are cut off first: where they divide, no condition depends on them.
-  const auto cut = [&](const Loop& loop, int64_t each, int64_t threads, int64_t run) {
-    auto [runs, lane] = s.Split(loop, run);
-    auto [rest, thread] = s.Split(runs, threads);
-    auto [group, turn] = s.Split(rest, each / run);
-    return std::array<Loop, 4>{group, turn, thread, lane};
-  };
-  const std::array<Loop, 4> r = cut(row, tile.tm, tile.ty, tile.fm), c = cut(column, tile.tn, tile.tx, tile.fn);
+  const bool wide = StoresRuns(s, block, axes, columns, tile.fn);
+  const auto [batches, row, column] = LoopsByAxis(loops, axes);
+  const std::vector<Loop> r = Cut(s, row, {tile.fm, tile.ty, tile.tm / tile.fm});  // group, turn, thread, lane
+  const std::vector<Loop> c = Cut(s, column, {tile.fn, tile.tx, tile.tn / tile.fn});
   std::vector<Loop> order = batches;
   order.insert(order.end(), {c[0], r[0], r[2], c[2], r[1], r[3], c[1], c[3]});
   s.Reorder(order);
-  if (!batches.empty()) s.Bind(FuseAll(s, batches), ForKind::kGroupZ);
-  s.Bind(c[0], ForKind::kGroupY);
-  s.Bind(r[0], ForKind::kGroupX);
+  BindGroups(s, batches, r[0], c[0]);
   s.Bind(r[2], ForKind::kThreadY);
   s.Bind(c[2], ForKind::kThreadX);
   for (const Loop& loop : {r[1], r[3], c[1]}) s.Unroll(loop);
@@ -379,8 +257,7 @@ Loop ScheduleStore(Schedule& s, const std::string& block, const std::vector<Gemm
 absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Plan& p, const GpuTarget& t) {
   const Tile& tile = p.tile;
   Schedule s(std::move(func));
-  std::vector<GemmAxis> axes;
-  for (const GemmView::Dim& dim : v.out_dims) axes.push_back(dim.axis);
+  const std::vector<GemmAxis> axes = OutAxes(v);
   Loop group;
   if (tile.split == 1) {
     group = ScheduleStore(s, "out", axes, v.columns, tile);
@@ -486,15 +363,7 @@ absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const 
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(std::move(func), v, p, t));
-  kernel.packs.resize(w.inputs.size());
-  if (p.packed) {
-    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input], BuildPack(
-                                                         "pack", w.inputs[v.b_input], PackedShape(v, p.tile),
-                                                         [&](const ir::Tensor& b, const std::vector<Expr>& index) {
-                                                           return PackedElement(v, b, index);
-                                                         },
-                                                         *HostTarget().cpu()));
-  }
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs, PackB(w, v, p.packed));
   return kernel;
 }
 
@@ -507,10 +376,8 @@ GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config
   f.flops = 2 * elements * static_cast<double>(ReductionLength(v));
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.compulsory_bytes = CompulsoryBytes(w);
-  // Most of what several groups ask for comes from the cache, several times as fast.
-  constexpr double kCacheSpeed = 3;
   const double asked = kElementBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
-  f.memory_traffic = f.compulsory_bytes + std::max(0.0, asked - f.compulsory_bytes) / kCacheSpeed;
+  f.memory_traffic = CachedTraffic(asked, f.compulsory_bytes, kGroupsCacheSpeed);
   if (tile.split > 1) {
     f.launches = 2;
     f.memory_traffic += 2 * kElementBytes * elements * static_cast<double>(tile.split);  // written and read

@@ -17,14 +17,10 @@
 
 namespace temper {
 
-// Along which of an operand's two axes its elements are neighbours in memory, and how many of them at least are, in
-// runs that begin at a multiple of their length; 0: in runs of any length.
-struct Run {
-  bool along_reduction = true;
-  int64_t length = 1;
-};
-Run RunOfA(const Workload& w, const GemmView& v);
-Run RunOfB(const Workload& w, const GemmView& v);  // constant B is packed, along columns
+// Convolutions as products of matrices that are never built (gpu_conv.cc). Rows are the output's pixels, columns its
+// channels, and the reduction goes over the filter's taps and the input's channels, which are neighbours in memory.
+bool IsGpuConv(const Workload& w, DType element);
+GemmView GpuConvView(const Workload& w);
 
 // Whether the view's batch fits a grid.
 bool GpuGemmFits(const GemmView& v);

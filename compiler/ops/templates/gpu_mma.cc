@@ -1,18 +1,19 @@
-// gpu.mma: dense and batched matmul of f16 and bf16 by NVIDIA's tensor cores, sums in f32, from sm_80 on. Each group
-// has a tile of rows and columns, of which each warp has tm x tn matrices of 16 x 16. Step by step, bk of the reduction
-// at a time, all threads copy their group's rows of A and columns of B asynchronously to shared memory, `stages` - 1
-// steps ahead, zeros where there are none; from there warps load matrices and multiply.
+// gpu.mma: dense and batched matmul and convolutions of f16 and bf16 by NVIDIA's tensor cores, sums in f32, from sm_80
+// on. Each group has a tile of rows and columns, of which each warp has tm x tn matrices of 16 x 16. Step by step, bk
+// of the reduction at a time, all threads copy their group's rows of A and columns of B asynchronously to shared
+// memory, `stages` - 1 steps ahead, zeros where there are none; from there warps load matrices and multiply.
 //
 // An operand lies in shared memory in runs of eight elements, 16 bytes, along the axis that has its neighbours in
 // memory. The runs of each row are turned by the row's number: so eight rows' runs of the same place, which a load
 // takes at once, are in different banks.
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/gpu_contraction.h"
 #include "compiler/ops/templates/gpu_gemm.h"
 #include "compiler/ops/templates/stages.h"
 
@@ -22,22 +23,20 @@ namespace {
 using ir::Expr;
 using ir::ForKind;
 
-constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
 constexpr int64_t kRun = 8;                         // elements of 16 bytes
 constexpr int64_t kBytes = 2;                       // of an element
-constexpr int kFirstArch = 80;                      // with asynchronous copies and both types' instructions
 constexpr double kTensorSpeed = 8;                  // times f32's multiply-adds, at least
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
 
 DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
-bool IsConstant(const Workload& w, const GemmView& v) { return w.inputs[v.b_input].constant; }
 
 // What a config means for the view.
 struct Tile {
   int64_t wm, wn, tm, tn, bk, stages;
   int64_t bm, bn, warps, threads, length, row_tiles, column_tiles, steps;
+  int64_t used_tm, used_tn;  // of a warp's matrices, those that are not all outside
   Tile(const GemmView& v, const Config& c)
       : wm(c["wm"]),
         wn(c["wn"]),
@@ -49,34 +48,40 @@ struct Tile {
         bn(wn * tn * kSide),
         warps(wm * wn),
         threads(warps * kWarp),
-        length(NumElements(v.reduction)),
+        length(ReductionLength(v)),
         row_tiles(CeilDiv(v.rows, bm)),
         column_tiles(CeilDiv(v.columns, bn)),
-        steps(CeilDiv(length, bk)) {}
+        steps(CeilDiv(length, bk)),
+        used_tm(std::min(tm, CeilDiv(v.rows, kSide))),
+        used_tn(std::min(tn, CeilDiv(v.columns, kSide))) {}
 
   int64_t shared_bytes() const { return stages * (bm + bn) * bk * kBytes; }
-  // Sums, two sets of fragments, and addresses.
-  int64_t registers() const { return kFragment * tm * tn + kFragment * (tm + tn) + 40; }
 };
+
+// The widest copies that a run divides into; 1: none.
+int64_t LanesOf(const Run& run) {
+  return run.length % 8 == 0 ? 8 : run.length % 4 == 0 ? 4 : run.length % 2 == 0 ? 2 : 1;
+}
 
 // An operand's way to shared memory.
 struct Staged {
   std::string name;
-  bool along_reduction;
+  Run run;
   int64_t size;   // rows of A or columns of B in a tile
   int64_t lanes;  // elements of a copy
-  int64_t runs;   // of a row
+  int64_t runs;   // of eight, of a row
 
   Staged(std::string name, const Run& run, int64_t size, int64_t bk)
-      : name(std::move(name)), along_reduction(run.along_reduction), size(size), lanes(LanesOf(run)) {
-    runs = (along_reduction ? bk : size) / kRun;
-  }
-  // The widest copies that a run divides into; 1: none.
-  static int64_t LanesOf(const Run& run) {
-    return run.length % 8 == 0 ? 8 : run.length % 4 == 0 ? 4 : run.length % 2 == 0 ? 2 : 1;
-  }
-  int64_t slow(int64_t bk) const { return along_reduction ? size : bk; }
+      : name(std::move(name)),
+        run(run),
+        size(size),
+        lanes(LanesOf(run)),
+        runs((run.along_reduction ? bk : size) / kRun) {}
+  int64_t slow(int64_t bk) const { return run.along_reduction ? size : bk; }
   int64_t copies(int64_t bk) const { return size * bk / lanes; }
+  PaddedOperand padded(const Tile& tile, int64_t tiles) const {
+    return {run, lanes, tiles * size, tile.steps * tile.bk};
+  }
   // How far the runs of the row are turned.
   Expr Turn(const Expr& row) const {
     const int64_t apart = std::min<int64_t>(runs, 8);  // rows that lie in the same banks
@@ -84,56 +89,77 @@ struct Staged {
   }
 };
 
+// Registers of a thread, fitted to what ptxas said of hundreds of configs.
+struct Registers {
+  double wanted;     // for its sums, fragments, places of rows that it loads, and what it copies meanwhile
+  double with_more;  // to load all fragments of a step ahead
+
+  Registers(const Tile& tile, const Staged& a, const Staged& b) {
+    const int64_t sums = kFragment * tile.used_tm * tile.used_tn, steps = tile.bk / kSide;
+    const int64_t fragments = kFragment / 2 * (tile.used_tm + tile.used_tn);
+    const int64_t rows =
+        (a.run.along_reduction ? steps : tile.used_tm) + (b.run.along_reduction ? steps : tile.used_tn);
+    const int64_t copies = tile.stages > 1 ? (a.copies(tile.bk) + b.copies(tile.bk)) / tile.threads : 0;
+    wanted = static_cast<double>(20 + sums) + 0.5 * static_cast<double>(fragments + rows + copies);
+    with_more = wanted + static_cast<double>(fragments * steps);
+  }
+  bool fit(const Tile& tile) const { return wanted <= static_cast<double>(MostRegisters(tile.threads)); }
+  // ptxas leaves out a few where that makes room for one group more, and gives more where that keeps none away.
+  double given(const Tile& tile, const GpuTarget& t) const {
+    constexpr int64_t kUnitGroups = 32;
+    constexpr double kLeast = 0.85;
+    const auto each = [&](int64_t groups) { return static_cast<double>(MostRegisters(groups * tile.threads)); };
+    const int64_t most_groups = std::clamp<int64_t>(t.unit_threads / tile.threads, 1, kUnitGroups);
+    double given = std::min(wanted, each(1));
+    for (int64_t groups = 2; groups <= most_groups; ++groups) {
+      if (each(groups) > given) continue;
+      if (each(groups) >= kLeast * given) given = each(groups);
+      break;
+    }
+    return std::round(std::max(given, std::min(with_more, each(most_groups))));
+  }
+};
+
 struct Plan {
   Tile tile;
   Staged a, b;
-  bool packed;
+  std::vector<Shape> packed;
 };
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
   const Tile tile(v, c);
-  return {tile, {"a", RunOfA(w, v), tile.bm, tile.bk}, {"b", RunOfB(w, v), tile.bn, tile.bk}, IsConstant(w, v)};
+  return {tile,
+          {"a", RunOfA(w, v), tile.bm, tile.bk},
+          {"b", RunOfB(w, v), tile.bn, tile.bk},
+          PackedShapes(w, v, tile.steps * tile.bk, tile.column_tiles * tile.bn)};
 }
 
-Shape PackedShape(const GemmView& v, const Tile& tile) {
-  return {v.b_batched ? v.batch : 1, tile.steps * tile.bk, tile.column_tiles * tile.bn};
+// A value under several conditions, each of them with zero for else, under one for all: what a copy takes.
+Expr OneSelect(Expr value) {
+  std::vector<Expr> conditions;
+  for (; value->kind == ir::ExprKind::kSelect; value = value->args[1]) {
+    if (!ir::StructurallyEqual(value, ValueWhere({value->args[0]}, value->args[1]))) break;
+    conditions.push_back(value->args[0]);
+  }
+  return ValueWhere(conditions, value);
 }
-
-Expr PackedElement(const GemmView& v, const Tile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
-  return ValueWhere({index[1] < Expr(tile.length), index[2] < Expr(v.columns)},
-                    v.b_element(b, index[0], index[2], Unflatten(index[1], v.reduction)));
-}
-
-// `at` < `end` for all lanes of a copy alike, as copies neither begin nor end between them.
-Expr Below(const Expr& at, int64_t end, int64_t lanes) { return at / Expr(lanes) < Expr(end / lanes); }
-
-// Where an element of a padded tile is one of the operand.
-std::vector<Expr> Inside(const Staged& s, const Tile& tile, const Expr& outer, int64_t outers, int64_t tiles,
-                         const Expr& k) {
-  std::vector<Expr> inside;
-  if (tiles * s.size != outers) inside.push_back(Below(outer, outers, s.along_reduction ? 1 : s.lanes));
-  if (tile.steps * tile.bk != tile.length) inside.push_back(Below(k, tile.length, s.along_reduction ? s.lanes : 1));
-  return inside;
-}
-
-using Element = std::function<Expr(const Expr& batch, const Expr& outer, const Expr& k)>;
 
 // The stage NAME_shared, by step, row and run of its neighbours.
 ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles, DType type,
-                 const Element& element) {
+                 const OperandElement& element) {
   return b.Compute(s.name + "_shared", type, {batch, tiles, tile.steps, s.slow(tile.bk), s.runs, kRun},
                    [&](const std::vector<Expr>& i) {
                      const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
                      const Expr fast = run * Expr(kRun) + i[5];
-                     return element(i[0], i[1] * Expr(s.size) + (s.along_reduction ? i[3] : fast),
-                                    i[2] * Expr(tile.bk) + (s.along_reduction ? fast : i[3]));
+                     return OneSelect(element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
+                                              i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3])));
                    });
 }
 
 // Its element for the tile's row or column `outer` and the step's k.
 Expr SharedElement(const ir::Buffer& shared, const Staged& s, const Expr& batch, const Expr& tile, const Expr& step,
                    const Expr& outer, const Expr& k) {
-  const Expr &slow = s.along_reduction ? outer : k, &fast = s.along_reduction ? k : outer;
+  const Expr &slow = s.run.along_reduction ? outer : k, &fast = s.run.along_reduction ? k : outer;
   return ir::Load(shared,
                   {batch, tile, step, slow, (fast / Expr(kRun) + s.Turn(slow)) % Expr(s.runs), fast % Expr(kRun)});
 }
@@ -172,39 +198,14 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
   const Tile& tile = p.tile;
   const DType type = TypeOf(w);
   ir::ProgramBuilder b("mma");
-  std::vector<Shape> packed(w.inputs.size());
-  if (p.packed) packed[v.b_input] = PackedShape(v, tile);
-  WorkloadProgram program(w, b, packed);
-  const GemmView::AElement a_element = v.prepare(program, b, nullptr);
+  WorkloadProgram program(w, b, p.packed);
   const ir::Buffer a =
-      Stage(b, p.a, tile, v.batch, tile.row_tiles, type, [&](const Expr& batch, const Expr& m, const Expr& k) {
-        return ValueWhere(Inside(p.a, tile, m, v.rows, tile.row_tiles, k),
-                          a_element(batch, m, Unflatten(k, v.reduction)));
-      });
-  const ir::Buffer b_shared =
-      Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, type,
-            [&](const Expr& batch, const Expr& n, const Expr& k) {
-              if (p.packed) return ir::Load(program.buffer(v.b_input), {batch, k, n});
-              return ValueWhere(Inside(p.b, tile, n, v.columns, tile.column_tiles, k),
-                                v.b_element(program.value(v.b_input), batch, n, Unflatten(k, v.reduction)));
-            });
+      Stage(b, p.a, tile, v.batch, tile.row_tiles, type, PaddedA(program, b, v, p.a.padded(tile, tile.row_tiles)));
+  const ir::Buffer b_shared = Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, type,
+                                    PaddedB(w, program, v, p.b.padded(tile, tile.column_tiles)));
   const ir::Buffer acc = Sums(b, v, p, a, b_shared);
-
-  // The epilogue reads the anchor at the very element that is being written, so the sum stands for it.
-  Expr current;
-  program.SetResult(w.anchor,
-                    ir::Tensor(type, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
-  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
-  Shape out_shape;
-  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
-  b.MarkOutput(b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
-    Expr batch(0), row(0), column(0);
-    for (size_t d = 0; d < index.size(); ++d) {
-      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
-      axis = axis + index[d] * Expr(v.out_dims[d].stride);
-    }
-    current = ir::Cast(SumAt(acc, tile, batch, row, column), type);
-    return program.result()(v.out_index(batch, row, column));
+  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
+    return ir::Cast(SumAt(acc, tile, batch, row, column), type);
   }));
   return b.Finish();
 }
@@ -232,37 +233,15 @@ void ScheduleShared(Schedule& s, const Staged& staged, const Tile& tile) {
 
 // The loops of the result: groups, then threads, then what each thread stores. Returns the innermost group loop.
 Loop ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
-  const bool wide_store = s.status().ok() && v.out_dims.back().axis == GemmAxis::kColumn && v.columns % 2 == 0 &&
-                          RunsAlongMemory(BlockNamed(s.func(), "out"));
-  const std::vector<Loop> loops = s.Loops("out");
-  std::vector<Loop> batches;
-  Loop row, column;
-  for (size_t d = 0; d < v.out_dims.size() && d < loops.size(); ++d) {
-    const GemmAxis axis = v.out_dims[d].axis;
-    if (axis == GemmAxis::kBatch) batches.push_back(loops[d]);
-    if (axis == GemmAxis::kRow) row = loops[d];
-    if (axis == GemmAxis::kColumn) column = loops[d];
-  }
-  // The innermost parts are cut off first: where they divide, no condition depends on them. Returns all parts but the
-  // outermost, that first.
-  const auto cut = [&](Loop loop, const std::vector<int64_t>& factors) {
-    std::vector<Loop> parts;
-    for (const int64_t factor : factors) {
-      auto [rest, part] = s.Split(loop, factor);
-      parts.insert(parts.begin(), part);
-      loop = rest;
-    }
-    parts.insert(parts.begin(), loop);
-    return parts;
-  };
-  const std::vector<Loop> r = cut(row, {kLaneRows, 2, tile.tm, tile.wm});
-  const std::vector<Loop> c = cut(column, {2, kLaneColumns, 2, tile.tn, tile.wn});
+  const std::vector<GemmAxis> axes = OutAxes(v);
+  const bool wide_store = StoresRuns(s, "out", axes, v.columns, 2);
+  const auto [batches, row, column] = LoopsByAxis(s.Loops("out"), axes);
+  const std::vector<Loop> r = Cut(s, row, {kLaneRows, 2, tile.tm, tile.wm});
+  const std::vector<Loop> c = Cut(s, column, {2, kLaneColumns, 2, tile.tn, tile.wn});
   std::vector<Loop> order = batches;
   order.insert(order.end(), {c[0], r[0], r[1], c[1], r[4], c[4], r[2], c[2], r[3], c[3], c[5]});
   s.Reorder(order);
-  if (!batches.empty()) s.Bind(FuseAll(s, batches), ForKind::kGroupZ);
-  s.Bind(c[0], ForKind::kGroupY);
-  s.Bind(r[0], ForKind::kGroupX);
+  BindGroups(s, batches, r[0], c[0]);
   BindWarps(s, s.Fuse(r[1], c[1]), r[4], c[4]);
   for (const Loop& loop : {r[2], c[2], r[3], c[3]}) s.Unroll(loop);
   if (wide_store) {
@@ -296,21 +275,18 @@ absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Pla
   return LowerSchedule(s);
 }
 
-int ArchNumber(std::string_view arch) {
-  int number = 0;
-  if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
-  return number;
-}
+GemmView ViewOf(const Workload& w) { return IsGpuConv(w, TypeOf(w)) ? GpuConvView(w) : MatmulView(w); }
 
 // Copies need two neighbours at least.
 bool Matches(const Workload& w) {
-  if (std::ranges::none_of(kTypes, [&](DType type) { return IsMatmulOf(w, type); })) return false;
-  const GemmView v = MatmulView(w);
-  return GpuGemmFits(v) && Staged::LanesOf(RunOfA(w, v)) > 1 && Staged::LanesOf(RunOfB(w, v)) > 1;
+  const auto multiplies = [&](DType type) { return IsMatmulOf(w, type) || IsGpuConv(w, type); };
+  if (std::ranges::none_of(kTypes, multiplies)) return false;
+  const GemmView v = ViewOf(w);
+  return GpuGemmFits(v) && LanesOf(RunOfA(w, v)) > 1 && LanesOf(RunOfB(w, v)) > 1;
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
-  const GemmView v = MatmulView(w);
+  const GemmView v = ViewOf(w);
   ConfigSpace space;
   space.Add("wm", {1, 2, 4, 8});
   space.Add("wn", {1, 2, 4, 8});
@@ -325,7 +301,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
     return (tm == 1 || tm * kSide < 2 * rows) && (tn == 1 || tn * kSide < 2 * columns);
   });
   space.Require("a step is much longer than the reduction",
-                [k = NumElements(v.reduction)](const Config& c) { return c["bk"] == kSide || c["bk"] < 2 * k; });
+                [k = ReductionLength(v)](const Config& c) { return c["bk"] == kSide || c["bk"] < 2 * k; });
   space.Require("a stage for each of a few steps, and one stage for one alone", [v](const Config& c) {
     const int64_t steps = Tile(v, c).steps;
     return c["stages"] <= steps && (c["stages"] > 1 || steps == 1);
@@ -339,33 +315,25 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   });
   space.Require("shared memory",
                 [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
-  space.Require("registers", [v](const Config& c) {
+  space.Require("registers", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
     const Tile tile(v, c);
-    return tile.registers() <= MostRegisters(tile.threads);
+    return Registers(tile, {"a", a, tile.bm, tile.bk}, {"b", b, tile.bn, tile.bk}).fit(tile);
   });
   return space;
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
-  const GemmView v = MatmulView(w);
+  const GemmView v = ViewOf(w);
   const Plan p = PlanOf(w, v, c);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleMma(std::move(func), v, p));
-  kernel.packs.resize(w.inputs.size());
-  if (p.packed) {
-    TEMPER_ASSIGN_OR_RETURN(kernel.packs[v.b_input], BuildPack(
-                                                         "pack", w.inputs[v.b_input], PackedShape(v, p.tile),
-                                                         [&](const ir::Tensor& b, const std::vector<Expr>& index) {
-                                                           return PackedElement(v, p.tile, b, index);
-                                                         },
-                                                         *HostTarget().cpu()));
-  }
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs, PackB(w, v, p.packed));
   return kernel;
 }
 
-GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
-  const GemmView v = MatmulView(w);
+GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
+  const GemmView v = ViewOf(w);
   const Plan p = PlanOf(w, v, c);
   const Tile& tile = p.tile;
   const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);
@@ -375,16 +343,14 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.flops = 2 * static_cast<double>(v.batch * v.rows * v.columns * tile.length);
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.compulsory_bytes = CompulsoryBytes(w);
-  // Most of what several groups ask for comes from the cache, several times as fast.
-  constexpr double kCacheSpeed = 3;
   const double asked = kBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
-  f.memory_traffic = f.compulsory_bytes + std::max(0.0, asked - f.compulsory_bytes) / kCacheSpeed;
+  f.memory_traffic = CachedTraffic(asked, f.compulsory_bytes, kGroupsCacheSpeed);
   f.vector_lanes = static_cast<double>(std::min(p.a.lanes, p.b.lanes));
   f.group_threads = static_cast<double>(tile.threads);
   f.groups = groups;
   f.accumulators = static_cast<double>(kFragment * tile.tm * tile.tn);
   f.reduction = k;
-  f.registers = static_cast<double>(tile.registers());
+  f.registers = Registers(tile, p.a, p.b).given(tile, t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   // Each warp reads its rows of A and columns of B, and all is written once.
   f.shared_traffic = asked + kBytes * groups * k * static_cast<double>(tile.warps * (tile.tm + tile.tn) * kSide);
@@ -396,13 +362,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
 }  // namespace
 
 GpuTemplate GpuMma() {
-  return {"gpu.mma",
-          1,
-          Matches,
-          Space,
-          Build,
-          FootprintOf,
-          [](const GpuTarget& t) { return ArchNumber(t.arch) >= kFirstArch; }};
+  return {"gpu.mma", 1, Matches, Space, Build, FootprintOf, [](const GpuTarget& t) { return t.tensor_cores; }};
 }
 
 }  // namespace temper

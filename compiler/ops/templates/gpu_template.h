@@ -24,10 +24,11 @@ TemplateDef ForGpu(GpuTemplate t);
 GpuTemplate GpuConv();       // gpu_conv.cc: convolutions as products of matrices
 GpuTemplate GpuDepthwise();  // gpu_depthwise.cc: each channel by itself
 GpuTemplate GpuGemm();       // gpu_gemm.cc: dense and batched matmul
-GpuTemplate GpuMma();        // gpu_mma.cc: matmul of f16 and bf16 by NVIDIA's tensor cores
+GpuTemplate GpuMma();        // gpu_mma.cc: matmul and convolutions of f16 and bf16 by NVIDIA's tensor cores
 GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 
+inline constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 // Of "threads", the threads of a group: powers of two that the target can run.
 std::vector<int64_t> GroupThreads(const GpuTarget& t);
 // Neighbouring threads take neighbouring iterations of `loop`, and go on, `each` times, where all of their group are

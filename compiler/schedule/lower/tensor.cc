@@ -271,11 +271,9 @@ absl::StatusOr<Stmt> LowerBelow(const Stmt& s, std::vector<Stmt>& around) {
 }  // namespace
 
 absl::StatusOr<Stmt> LowerTensorLoops(const Stmt& root) {
-  bool found = false;
-  ir::VisitStmt(
-      root, [&](const Stmt& s) { found = found || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kTensor); });
+  const auto is_tensor = [](const Stmt& s) { return s->kind == StmtKind::kFor && s->for_kind == ForKind::kTensor; };
   std::vector<Stmt> around;
-  return found ? LowerBelow(root, around) : root;
+  return ir::AnyOf(root, is_tensor) ? LowerBelow(root, around) : root;
 }
 
 }  // namespace temper::nest

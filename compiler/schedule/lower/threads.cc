@@ -18,11 +18,7 @@ constexpr ForKind kThreadKinds[] = {ForKind::kThreadX, ForKind::kThreadY, ForKin
 bool IsThreadLoop(const Stmt& s) { return s->kind == StmtKind::kFor && ir::IsThread(s->for_kind); }
 bool IsGroupLoop(const Stmt& s) { return s->kind == StmtKind::kFor && ir::IsGroup(s->for_kind); }
 
-bool HasThreadLoop(const Stmt& s) {
-  bool found = false;
-  ir::VisitStmt(s, [&](const Stmt& node) { found = found || IsThreadLoop(node); });
-  return found;
-}
+bool HasThreadLoop(const Stmt& s) { return ir::AnyOf(s, IsThreadLoop); }
 
 // What some threads touch of an array, and others may see: all of it, or where each step of a loop has a version of its
 // own, the one that an index `at` % `versions` tells.
@@ -162,9 +158,7 @@ Stmt PlaceBarriers(const Stmt& s, Touched& since, VarSet& steps) {
 }
 
 bool HasCopies(const Stmt& s) {
-  bool found = false;
-  ir::VisitStmt(s, [&](const Stmt& node) { found = found || node->ahead > 0; });
-  return found;
+  return ir::AnyOf(s, [](const Stmt& node) { return node->ahead > 0; });
 }
 
 // The array to which the nest does nothing but copy; null: there is none.
@@ -341,9 +335,7 @@ absl::Status CheckThreads(const Func& f) {
 }
 
 Stmt JoinThreads(const Stmt& root) {
-  bool has_groups = false;
-  ir::VisitStmt(root, [&](const Stmt& s) { has_groups = has_groups || IsGroupLoop(s); });
-  return has_groups ? ShrinkAllocs(JoinBelow(root, false)) : root;
+  return ir::AnyOf(root, IsGroupLoop) ? ShrinkAllocs(JoinBelow(root, false)) : root;
 }
 
 }  // namespace temper::nest

@@ -16,15 +16,6 @@ namespace {
 
 constexpr char kGenerator[] = "cuda";
 
-Target TargetOf(const cuda::DeviceInfo& info) {
-  return {.generator = kGenerator,
-          .device = GpuTarget{.arch = info.arch,
-                              .shared_bytes = info.shared_bytes,
-                              .group_threads = info.group_threads,
-                              .warp_width = info.warp_width,
-                              .compute_units = info.multiprocessors}};
-}
-
 // kFailedPrecondition: the GPU does not run what is generated for the target.
 absl::Status CheckCudaRuns(const Target& target, const cuda::DeviceInfo& info) {
   if (target.generator != kGenerator || target.gpu() == nullptr)
@@ -40,15 +31,22 @@ absl::Status CheckCudaRuns(const Target& target, const cuda::DeviceInfo& info) {
 
 }  // namespace
 
+absl::StatusOr<Target> TargetOf(const cuda::DeviceInfo& info) {
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(absl::StrCat(kGenerator, ":", info.arch)));
+  GpuTarget& gpu = *target.gpu();
+  gpu.shared_bytes = info.shared_bytes;
+  gpu.group_threads = info.group_threads;
+  gpu.warp_width = info.warp_width;
+  gpu.compute_units = info.multiprocessors;
+  return target;
+}
+
 absl::Status SelectCuda(std::string_view which, DeviceSpec&) { return CheckDeviceNumber(which, "cuda:0"); }
 
 absl::StatusOr<DeviceReport> DescribeCuda(const DeviceSpec& spec, std::string_view wished) {
   TEMPER_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::Describe(DeviceNumber(spec)));
-  Target target = TargetOf(info);
-  if (wished != "host") {
-    TEMPER_ASSIGN_OR_RETURN(target, ParseTarget(wished));
-    TEMPER_RETURN_IF_ERROR(CheckCudaRuns(target, info));
-  }
+  TEMPER_ASSIGN_OR_RETURN(const Target target, wished == "host" ? TargetOf(info) : ParseTarget(wished));
+  TEMPER_RETURN_IF_ERROR(CheckCudaRuns(target, info));
   TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(target.gpu()->arch));
   if (const int major = compiler->version()[0]; major > info.driver / 1000) {
     return absl::UnavailableError(absl::StrCat("the NVIDIA driver is for CUDA ", cuda::VersionText(info.driver),

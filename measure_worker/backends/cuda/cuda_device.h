@@ -1,6 +1,7 @@
 // A GPU of NVIDIA's.
 #pragma once
 
+#include "compiler/driver/cuda.h"
 #include "measure_worker/backend.h"
 
 namespace temper::worker {
@@ -12,5 +13,8 @@ absl::StatusOr<DeviceReport> DescribeCuda(const DeviceSpec& spec, std::string_vi
 std::unique_ptr<DeviceLock> LockCuda(const DeviceSpec& spec);
 absl::StatusOr<std::unique_ptr<Device>> OpenCuda(const DeviceSpec& spec);
 std::string WatchCuda(const DeviceSpec& spec);
+// What its code is generated for: its architecture, with the limits that it has. kInvalidArgument: an architecture that
+// is not known.
+absl::StatusOr<Target> TargetOf(const cuda::DeviceInfo& info);
 
 }  // namespace temper::worker

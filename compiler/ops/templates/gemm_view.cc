@@ -1,0 +1,47 @@
+#include "compiler/ops/templates/gemm_view.h"
+
+namespace temper {
+
+using ir::Expr;
+
+int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
+
+std::vector<GemmAxis> OutAxes(const GemmView& v) {
+  std::vector<GemmAxis> axes;
+  for (const GemmView::Dim& dim : v.out_dims) axes.push_back(dim.axis);
+  return axes;
+}
+
+absl::Status MarkOut(const Workload& w, const GemmView& v, WorkloadProgram& program, ir::ProgramBuilder& b,
+                     const ProductElement& product) {
+  // The epilogue reads the anchor at the very element that is being written, so the product's stands for it.
+  Expr current;
+  const TensorType& anchor = w.calls[w.anchor].type;
+  program.SetResult(w.anchor,
+                    ir::Tensor(anchor.dtype, anchor.shape, [&](const std::vector<Expr>&) { return current; }));
+  TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
+  Shape out_shape;
+  for (const GemmView::Dim& dim : v.out_dims) out_shape.push_back(dim.extent);
+  b.MarkOutput(b.Compute("out", w.output().dtype, out_shape, [&](const std::vector<Expr>& index) {
+    Expr batch(0), row(0), column(0);
+    for (size_t d = 0; d < index.size(); ++d) {
+      Expr& axis = v.out_dims[d].axis == GemmAxis::kBatch ? batch : v.out_dims[d].axis == GemmAxis::kRow ? row : column;
+      axis = axis + index[d] * Expr(v.out_dims[d].stride);
+    }
+    current = product(batch, row, column);
+    return program.result()(v.out_index(batch, row, column));
+  }));
+  return absl::OkStatus();
+}
+
+AxisLoops LoopsByAxis(const std::vector<Loop>& loops, const std::vector<GemmAxis>& axes) {
+  AxisLoops by_axis;
+  for (size_t d = 0; d < axes.size() && d < loops.size(); ++d) {
+    if (axes[d] == GemmAxis::kBatch) by_axis.batches.push_back(loops[d]);
+    if (axes[d] == GemmAxis::kRow) by_axis.row = loops[d];
+    if (axes[d] == GemmAxis::kColumn) by_axis.column = loops[d];
+  }
+  return by_axis;
+}
+
+}  // namespace temper

@@ -34,8 +34,8 @@ bool ReadsWhatItWrites(const Stmt& body) {
 std::set<const void*> FragmentsIn(const Stmt& body) {
   std::set<const void*> fragments;
   ir::VisitStmt(body, [&](const Stmt& s) {
-    const bool loads = s->kind == StmtKind::kInstruction && ir::IsOfWarp(s->instruction) &&
-                       s->instruction != ir::Instruction::kMultiply;
+    const bool loads = s->kind == StmtKind::kInstruction && (s->instruction == ir::Instruction::kLoadMatrix ||
+                                                             s->instruction == ir::Instruction::kLoadMatrixTransposed);
     if (loads) fragments.insert(s->buffer.get());
   });
   return fragments;
@@ -209,6 +209,9 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
       return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
                                FragmentPointer(a->buffer, a->args), ", ", FragmentPointer(b->buffer, b->args), ");"));
     }
+    case ir::Instruction::kExchange:
+      return Line(absl::StrCat(Element(s->buffer, s->indices), " = ", WarpFunction("temper_exchange"), "(",
+                               Element(s->value->buffer, s->value->args), ", ", s->extent, ");"));
     case ir::Instruction::kCommitCopies:
       return Line(absl::StrCat(WarpFunction("temper_commit_copies"), "();"));
     case ir::Instruction::kWaitCopies:

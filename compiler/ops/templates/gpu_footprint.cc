@@ -126,11 +126,14 @@ int64_t MostRegisters(int64_t threads) {
   return std::min(kOfThread, kUnitRegisters / threads / kAtOnce * kAtOnce);
 }
 
+double FreeRegisters(int64_t threads, const GpuTarget& t) {
+  const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
+  return static_cast<double>(kUnitRegisters / there);
+}
+
 double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t) {
   constexpr double kLittle = 30, kMostUnasked = 60;
-  const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
-  const double free = static_cast<double>(kUnitRegisters / there);
-  if (wanted > kLittle) wanted = std::max(wanted, std::min(free, kMostUnasked));
+  if (wanted > kLittle) wanted = std::max(wanted, std::min(FreeRegisters(threads, t), kMostUnasked));
   return std::min(std::round(wanted), static_cast<double>(MostRegisters(threads)));
 }
 

@@ -34,6 +34,8 @@ const FootprintSchema& GpuSchema();
 inline constexpr int64_t kUnitRegisters = 64 << 10;
 // The most that a thread can have, of a group of so many threads.
 int64_t MostRegisters(int64_t threads);
+// So many that they keep no group away which the unit has room for, of so many threads.
+double FreeRegisters(int64_t threads, const GpuTarget& t);
 // What ptxas gives a thread where code has use for `wanted`: where that is more than a little, it gives as many as keep
 // no group away that the unit has room for.
 double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t);

@@ -63,7 +63,8 @@ double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const double bound = std::max({arithmetic, memory, shared});
   const double beside = arithmetic + memory + shared - bound;
   // Groups beside each other on a unit hide each other's waits at barriers.
-  const double waits = f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) * r.most / r.groups_of_unit;
+  const double waits =
+      (f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) + f.wait_cycles) * r.most / r.groups_of_unit;
   return (bound + 0.2 * beside + waits) / kHz + f.launches * kLaunchSeconds;
 }
 

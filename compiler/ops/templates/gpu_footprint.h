@@ -26,6 +26,9 @@ struct GpuFootprint {
   double in_flight_bytes = 16;  // that a thread asks of memory before it waits
   // Not of the schema: times as fast as multiply-adds of f32, where instructions of warps do the arithmetic.
   double arithmetic_speed = 1;
+  // Not of the schema: cycles that a group waits for what few of its threads do, or lanes one after another, beside its
+  // barriers.
+  double wait_cycles = 0;
 };
 inline constexpr int kGpuFeatureVersion = 2;  // of GpuSchema
 const FootprintSchema& GpuSchema();

@@ -21,6 +21,9 @@ using ir::Scope;
 
 constexpr int64_t kShortestRow = 8;  // one thread reduces shorter ones
 
+// Nominal times of an exchange with its sum, of the way to shared memory, of a sum of what came from there.
+constexpr double kExchangeCycles = 28, kSharedCycles = 28, kStepCycles = 5;
+
 // What there is to do in each row.
 struct Rows {
   size_t shared = 0;          // so many outermost dimensions tell the row
@@ -82,6 +85,15 @@ struct Choice {
   int64_t across() const { return std::min(lanes, ir::kTensorWarp); }
   int64_t warps() const { return CeilDiv(lanes, ir::kTensorWarp); }
 };
+
+// Of a tree: what a thread adds up, level by level.
+std::vector<int64_t> LevelsOf(const Choice& c) {
+  std::vector<int64_t> levels;
+  int64_t left = c.lanes;
+  for (; left > c.radix; left = CeilDiv(left, c.radix)) levels.push_back(c.radix);
+  levels.push_back(left);
+  return levels;
+}
 
 // Whether lanes of a warp exchange what is in their registers: NVIDIA's do, in generated CUDA C++.
 bool HasShuffles(const GpuTarget& t) { return t.arch.starts_with("sm_") && t.warp_width == ir::kTensorWarp; }
@@ -262,8 +274,7 @@ int64_t SharedBytes(const Workload& w, const Rows& rows, const Choice& c) {
 double Registers(const Workload& w, const Rows& rows, const Choice& c, const GpuTarget& t) {
   constexpr int64_t kMostAhead = 20, kLongTree = 16;
   const int64_t steps = CeilDiv(rows.length, c.lanes);
-  int64_t last = c.shuffle ? 1 : c.lanes;
-  while (last > c.radix) last = CeilDiv(last, c.radix);
+  const int64_t last = c.shuffle ? 1 : LevelsOf(c).back();
   const double needed =
       static_cast<double>(9 + 4 * rows.reductions + std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0);
   double ahead = static_cast<double>(std::min(steps, kMostAhead));
@@ -325,17 +336,20 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.reduction = std::ceil(length / lanes);
   f.registers = Registers(w, rows, choice, t);
   f.shared_bytes = static_cast<double>(SharedBytes(w, rows, choice));
-  // Exchanges take the same way.
-  const double asked =
-      choice.shuffle ? std::log2(static_cast<double>(choice.across())) + static_cast<double>(choice.warps()) : 4;
-  f.shared_traffic = f.groups * f.group_threads * element * asked * static_cast<double>(rows.reductions);
+  // Exchanges take the same way, and what warps leave for each other is read by fours.
+  const double across = std::log2(static_cast<double>(choice.across())), warps = static_cast<double>(choice.warps());
+  const double asked = choice.shuffle ? across + (warps > 1 ? std::ceil(warps / 4) : 0) : 4;
+  const double reductions = static_cast<double>(rows.reductions);
+  f.shared_traffic = f.groups * f.group_threads * element * asked * reductions;
   if (choice.keep) f.shared_traffic += static_cast<double>(rows.count * rows.kept_elements()) * element * 2;
-  const double levels =
-      choice.lanes == 1 ? 1 : std::ceil(std::log(lanes) / std::log(static_cast<double>(choice.radix)));
-  f.barriers = static_cast<double>(rows.reductions) * (levels + 1);
   if (choice.shuffle) {
-    f.barriers = choice.warps() > 1 ? static_cast<double>(rows.reductions) : 0;
-    if (choice.keep) f.barriers += static_cast<double>(rows.kept.size());
+    f.barriers = (warps > 1 ? reductions : 0) + (choice.keep ? static_cast<double>(rows.kept.size()) : 0);
+    f.wait_cycles = reductions * (across * kExchangeCycles + (warps > 1 ? kSharedCycles + warps * kStepCycles : 0));
+  } else {
+    const std::vector<int64_t> levels = LevelsOf(choice);
+    f.barriers = reductions * static_cast<double>(levels.size() + 1);
+    for (const int64_t steps : levels)
+      f.wait_cycles += reductions * (kSharedCycles + static_cast<double>(steps) * kStepCycles);
   }
   f.in_flight_bytes = element;
   return f;

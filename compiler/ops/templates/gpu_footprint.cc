@@ -19,7 +19,8 @@ constexpr double kUnitGroups = 32, kUnitShared = 96 << 10;
 constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
 constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
 constexpr double kLaunchSeconds = 3e-6;
-constexpr int kUsualUnits = 64;  // where warps are known, and nothing else
+constexpr int64_t kRegistersAtOnce = 8;  // that a thread is given
+constexpr int kUsualUnits = 64;          // where warps are known, and nothing else
 
 double Ratio(double a, double b) { return a / std::max(1.0, b); }
 
@@ -123,13 +124,13 @@ int NominalUnits(const GpuTarget& t) {
 }
 
 int64_t MostRegisters(int64_t threads) {
-  constexpr int64_t kOfThread = 255, kAtOnce = 8;
-  return std::min(kOfThread, kUnitRegisters / threads / kAtOnce * kAtOnce);
+  constexpr int64_t kOfThread = 255;
+  return std::min(kOfThread, kUnitRegisters / threads / kRegistersAtOnce * kRegistersAtOnce);
 }
 
 double FreeRegisters(int64_t threads, const GpuTarget& t) {
   const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
-  return static_cast<double>(kUnitRegisters / there);
+  return static_cast<double>(kUnitRegisters / there / kRegistersAtOnce * kRegistersAtOnce);
 }
 
 double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t) {

@@ -282,7 +282,7 @@ TEST(LaunchSchedules, DoubleBufferRefusals) {
               HasSubstr("no dimension of 'a_cache' is the step of loop 'c.r0.o'"));
 }
 
-// out[i] = what all of a row's elements are, of its own: in[i, k] less the row's fold.
+// out[i, k] = in[i, k] less the fold of row i.
 ir::Func LessFold(int64_t rows, int64_t columns, ir::Combiner combiner) {
   ir::ProgramBuilder b("less");
   const ir::Buffer in = b.Input("in", DType::kF32, {rows, columns});
@@ -294,7 +294,7 @@ ir::Func LessFold(int64_t rows, int64_t columns, ir::Combiner combiner) {
   return *b.Finish();
 }
 
-// `lanes` of a row, in as many rows of a group; returns the loop over the lanes of the fold.
+// Groups of `rows` rows, each of so many lanes; returns the loop over the lanes of the fold.
 Loop ScheduleAcrossLanes(Schedule& s, int64_t rows, int64_t lanes) {
   const Loop row = s.Loops("out")[0];
   s.SetScope("fold", Scope::kRegister);

@@ -349,6 +349,7 @@ class Machine {
   void RunAllocTogether(const CodeStmt& s);
   void RunLoadMatrix(const CodeStmt& s);
   void RunMultiply(const CodeStmt& s);
+  void RunExchange(const CodeStmt& s);
   void EachThread(const std::function<void(size_t thread)>& run);
   // Calls `use` with where each thread's fragment of `array` begins.
   void EachFragment(int array, const std::vector<Code>& indices,
@@ -590,6 +591,7 @@ void Machine::RunTogether(const CodeStmt& s) {
     case StmtKind::kBarrier:
       return watch_->PassBarrier();
     case StmtKind::kInstruction:
+      if (s.instruction == Instruction::kExchange) return RunExchange(s);
       return s.instruction == Instruction::kMultiply ? RunMultiply(s) : RunLoadMatrix(s);
     case StmtKind::kStore:
     case StmtKind::kBlock:
@@ -663,6 +665,22 @@ void Machine::RunMultiply(const CodeStmt& s) {
         sum = Round(sum + o.a[static_cast<size_t>(at.row)][k] * o.b[static_cast<size_t>(at.column)][k], DType::kF32);
       WriteElement(sums.data, first + e, DType::kF32, OfFloat(sum));
     }
+  });
+}
+
+// All lanes' elements are read first.
+void Machine::RunExchange(const CodeStmt& s) {
+  std::vector<Value> theirs(threads_.size());
+  EachThread([&](size_t thread) { theirs[thread] = Eval(s.value[0]); });
+  EachThread([&](size_t thread) {
+    const int64_t position = Position(s.slot, s.indices);
+    const size_t other = thread ^ static_cast<size_t>(s.extent);
+    if (position < 0) return;
+    if (other >= threads_.size() || other / kTensorWarp != thread / kTensorWarp)
+      return Fail(
+          absl::FailedPreconditionError(absl::StrCat("thread ", watch_->ThreadName(static_cast<int64_t>(thread)),
+                                                     " exchanges with a lane that its warp does not have")));
+    WriteElement(arrays_[s.slot].data, position, arrays_[s.slot].buffer->dtype, theirs[other]);
   });
 }
 

@@ -31,6 +31,8 @@
 //   multiply         sums(i, j) += a(i, k) * b(j, k), over all k; sums are f32, a and b both f16 or both bf16. Quarters
 //                    of sums and a follow one another down and then to the right, those of b to the right and then
 //                    down.
+// Another one is about an element of a register array, of any type:
+//   exchange         lane l gets what lane l ^ m has, where 0 < m < 32.
 //
 // An asynchronous store to shared memory, of an element of memory or of zero, is on its way until its thread has waited
 // for it: nobody reads or writes that element meanwhile, and others see it behind the barrier after that. To commit

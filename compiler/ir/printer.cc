@@ -198,8 +198,9 @@ std::string Printer::InstructionText(const StmtNode& s) {
   const std::string word(Word(s.instruction));
   if (s.instruction == Instruction::kCommitCopies) return word;
   if (s.instruction == Instruction::kWaitCopies) return absl::StrCat(word, " but ", s.extent);
-  return absl::StrCat(word, " ", Access(s.buffer, s.indices), s.instruction == Instruction::kMultiply ? " += " : " = ",
-                      Print(s.value));
+  const std::string text = absl::StrCat(word, " ", Access(s.buffer, s.indices),
+                                        s.instruction == Instruction::kMultiply ? " += " : " = ", Print(s.value));
+  return s.instruction == Instruction::kExchange ? absl::StrCat(text, " of lane ^ ", s.extent) : text;
 }
 
 // `last`: nothing follows in the enclosing body, so an allocation's scope needs no indentation to show its end.

@@ -82,6 +82,8 @@ std::string_view Word(ForKind kind) {
       return "thread.z";
     case ForKind::kTensor:
       return "tensor";
+    case ForKind::kLanes:
+      return "lanes";
   }
   return "";
 }
@@ -94,6 +96,8 @@ std::string_view Word(Instruction instruction) {
       return "load transposed";
     case Instruction::kMultiply:
       return "multiply";
+    case Instruction::kExchange:
+      return "exchange";
     case Instruction::kCommitCopies:
       return "commit copies";
     case Instruction::kWaitCopies:
@@ -202,6 +206,15 @@ Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr&
   node->value = Cast(a, sums->dtype) * Cast(b, sums->dtype);
   node->buffer = std::move(sums);
   node->indices = std::move(indices);
+  return node;
+}
+
+Stmt Exchange(Buffer to, std::vector<Expr> indices, Expr theirs, int64_t lanes) {
+  auto node = Make(Instruction::kExchange);
+  node->buffer = std::move(to);
+  node->indices = std::move(indices);
+  node->value = std::move(theirs);
+  node->extent = lanes;
   return node;
 }
 

@@ -12,9 +12,10 @@ namespace temper::ir {
 
 // An outlined loop is a serial one that generated code has in a function of its own, so that what it keeps in registers
 // takes none from the code around it, nor the other way round.
-// A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), with all that is below it.
-// Group and thread loops are dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and
-// local ids. (A Block is something else here: a computation.)
+// A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), with all that is below it. A
+// lanes loop is a serial one over what the lanes of a warp hold, which they reduce together. Group and thread loops are
+// dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and local ids. (A Block is
+// something else here: a computation.)
 enum class ForKind : uint8_t {
   kSerial,
   kParallel,
@@ -28,6 +29,7 @@ enum class ForKind : uint8_t {
   kThreadY,
   kThreadZ,
   kTensor,
+  kLanes,
 };
 std::string_view Word(ForKind kind);  // as it is printed: "for", "parallel", "vectorize", "group.x", "thread.y"
 bool IsGroup(ForKind kind);
@@ -39,12 +41,19 @@ bool MayHold(ForKind outer, ForKind inner);
 
 enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch, kBarrier, kInstruction };
 
-// What threads of a launch do beside loops and stores; launch.h says what each is. Those up to kMultiply the lanes of a
+// What threads of a launch do beside loops and stores; launch.h says what each is. Those up to kExchange the lanes of a
 // warp run together.
-enum class Instruction : uint8_t { kLoadMatrix, kLoadMatrixTransposed, kMultiply, kCommitCopies, kWaitCopies };
+enum class Instruction : uint8_t {
+  kLoadMatrix,
+  kLoadMatrixTransposed,
+  kMultiply,
+  kExchange,
+  kCommitCopies,
+  kWaitCopies
+};
 std::string_view Word(Instruction instruction);  // as it is printed: "load matrix"
-inline bool IsOfWarp(Instruction instruction) { return instruction <= Instruction::kMultiply; }
 inline bool LoadsMatrix(Instruction instruction) { return instruction <= Instruction::kLoadMatrixTransposed; }
+inline bool IsOfWarp(Instruction instruction) { return instruction <= Instruction::kExchange; }
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;
@@ -71,14 +80,15 @@ struct StmtNode {
   StmtKind kind;
   // kFor: for var in [0, extent)
   Var var;
-  int64_t extent = 0;  // also of kWaitCopies: how many groups may be on their way
+  // Also of kWaitCopies: how many groups may be on their way; of kExchange: by which bits lanes differ.
+  int64_t extent = 0;
   ForKind for_kind = ForKind::kSerial;
   Stmt body;                  // kFor, kAlloc; the then-branch of kIf
   Stmt else_body;             // kIf, may be null
   Expr cond;                  // kIf
   std::vector<Stmt> stmts;    // kSeq
-  Buffer buffer;              // kStore, kAlloc, kBlock (what it writes), kPrefetch; the fragment that is written
-  std::vector<Expr> indices;  // kStore, kBlock, kPrefetch; of the fragment's first element
+  Buffer buffer;              // kStore, kAlloc, kBlock (what it writes), kPrefetch; what an instruction writes
+  std::vector<Expr> indices;  // kStore, kBlock, kPrefetch; of what an instruction writes, the first element
   Expr value;                 // kStore, kBlock; what an instruction reads
   // kStore, kBlock: not 0 where it is an asynchronous copy, for so many iterations of its loop later.
   int ahead = 0;
@@ -99,6 +109,8 @@ Stmt Barrier();  // of the threads of a group; see launch.h
 Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed);
 // `a`, `b`: loads of the fragments' first elements.
 Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr& b);
+// `theirs`: a load of the element of the other lane, which differs in the bits of `lanes`.
+Stmt Exchange(Buffer to, std::vector<Expr> indices, Expr theirs, int64_t lanes);
 Stmt CommitCopies();
 Stmt WaitCopies(int64_t most);
 

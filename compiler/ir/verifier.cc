@@ -121,6 +121,11 @@ absl::Status Verifier::CheckInstruction(const Stmt& s) {
   TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
   TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->value, s->buffer->dtype, "value"));
   bool fits = s->buffer->scope == Scope::kRegister;
+  if (s->instruction == Instruction::kExchange) {
+    if (s->extent <= 0 || s->extent >= kTensorWarp) return Error(s, "lanes that no warp has");
+    fits = fits && s->value->kind == ExprKind::kLoad && s->value->buffer->scope == Scope::kRegister;
+    return fits ? absl::OkStatus() : Error(s, "an exchange that is not of registers");
+  }
   const auto reads = [](const Expr& e, Scope scope) {
     return e->kind == ExprKind::kLoad && e->buffer->scope == scope &&
            (e->dtype == DType::kF16 || e->dtype == DType::kBF16);

@@ -48,13 +48,17 @@ class Schedule {
   // Lower makes the loop's nest instructions of warps, whose lanes are the threads along x and y: see lower/tensor.h
   // for what it has to be.
   void Tensorize(const Loop& loop);
+  // A reduction of what the threads along x hold in registers, which Lower makes exchanges between lanes of a warp: see
+  // lower/lanes.h for what it has to be. All of them have the result then, in registers too.
+  void ReduceAcrossLanes(const Loop& loop);
   // Binds no reduction iterator, nothing else parallel around or below it, and its iterations write different elements,
   // but for scratch that is used below the loop alone.
   void Parallel(const Loop& loop);
   // The loop becomes an axis of the launch: `kind` is one of the group or thread kinds. The same holds as for Parallel,
   // but that group loops hold thread loops and different axes hold one another, and that scratch of a group's own is
   // shared or in registers, scratch of a thread's own in registers. Nests of threads follow one another in a group as
-  // loops do, and may differ in their extents: Lower places the barriers. A nest in no thread loop is one thread's.
+  // loops do, and may differ in their extents: Lower places the barriers. A nest in no thread loop is one thread's; but
+  // where it makes registers, all threads run it, and each has its own.
   void Bind(const Loop& loop, ir::ForKind kind);
   // For each block below with predicate (e < n): the smallest subtree that `loop` encloses becomes
   // if (the predicate holds for every inner iteration) { full } else { tail }, where full has no predicate and in

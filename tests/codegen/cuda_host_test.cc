@@ -196,6 +196,24 @@ TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
   }
 }
 
+// Of one word, of two, and of half of one.
+TEST(CudaOnHost, LanesExchangeWhatTheyHold) {
+  const NDArray in(DType::kF16, {2, 16, 16});
+  const absl::StatusOr<NDArray> got = RunWarp(
+      "  out[lane] = temper_exchange((float)lane + 0.5f, 16);\n"
+      "  out[32 + lane] = (float)temper_exchange((long)lane << 33 >> 1, 3) / 4294967296.0f;\n"
+      "  out[64 + lane] = (float)temper_exchange((ushort)lane, 31);\n"
+      "  for (int i = 96 + lane; i < 256; i += 32) out[i] = 0;\n",
+      in);
+  ASSERT_TRUE(got.ok()) << got.status();
+  for (int64_t lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(got->At(lane), static_cast<double>(lane ^ 16) + 0.5);
+    EXPECT_EQ(got->At(32 + lane), static_cast<double>(lane ^ 3));
+    EXPECT_EQ(got->At(64 + lane), static_cast<double>(lane ^ 31));
+  }
+  EXPECT_FALSE(RunWarp("  if (lane < 16) out[lane] = temper_exchange(1.0f, 1);\n", in).ok());
+}
+
 TEST(CudaOnHost, AMissingWaitAndLanesThatPartAreFound) {
   NDArray in(DType::kF16, {2, 16, 16});
   for (int64_t i = 0; i < in.size(); ++i) in.Set(i, 1);

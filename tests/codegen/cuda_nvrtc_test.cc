@@ -27,7 +27,8 @@ constexpr size_t kOfProgram = 10;  // kernels
 constexpr uint64_t kSeed = 31;
 constexpr std::string_view kArchs[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
 constexpr size_t kArchsInRotation = 3;  // of each template
-constexpr const char* kTemplates[] = {"gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.mma", "gpu.reduce", "gpu.default"};
+// A new one comes last: the place of each says which architectures it gets.
+constexpr const char* kTemplates[] = {"gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.reduce", "gpu.default", "gpu.mma"};
 
 #define SKIP_WITHOUT_NVRTC() \
   if (const auto compiler = nvrtc::CompilerFor("sm_90"); !compiler.ok()) GTEST_SKIP() << compiler.status().message()
@@ -179,7 +180,7 @@ TEST_P(CudaTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicte
     archs.resize(kArchsInRotation);
   }
   Said said = Compile(name, archs, draw.configs, Registers::kEnough);
-  EXPECT_LE(said.median_error(), draw.many ? 0.15 : 0.2) << name << said.pairs;  // few configs tell less
+  EXPECT_LE(said.median_error(), 0.15) << name << said.pairs;
   EXPECT_LT(said.spill_rate(), 0.02) << name;
   RecordProperty(absl::StrCat(name, " compiled"), said.compiled);
   RecordProperty(absl::StrCat(name, " register error %"), static_cast<int>(std::lround(100 * said.median_error())));

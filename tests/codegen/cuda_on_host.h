@@ -280,6 +280,11 @@ static inline void temper_multiply_f16(float* c, const unsigned int* a, const un
 static inline void temper_multiply_bf16(float* c, const unsigned int* a, const unsigned int* b) {
   on_host::Multiply("temper_multiply_bf16", c, a, b, on_host::FromBf16);
 }
+template <typename T>
+static inline T temper_exchange(const T mine, const int lanes) {
+  const on_host::Meeting meeting("temper_exchange", &mine);
+  return *meeting.From<T>(on_host::Lane() ^ static_cast<unsigned int>(lanes));
+}
 template <int kBytes>
 static inline void temper_copy(void* to, const void* from, const bool inside) {
   const on_host::Copy copy = {to, inside ? from : nullptr, kBytes};

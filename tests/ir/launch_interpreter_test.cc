@@ -63,6 +63,24 @@ TEST_F(LaunchInterpreterTest, RegistersLiveAcrossBarriersAndAreAThreadsOwn) {
   }
 }
 
+TEST_F(LaunchInterpreterTest, LanesExchangeWhatTheyHold) {
+  const Buffer mine = MakeBuffer("mine", DType::kF32, {1}, Scope::kRegister);
+  const auto exchanged = [&](int64_t lanes) {  // in place: all is read before anything is written
+    return Alloc(mine, Seq({Store(mine, {0}, Cast(t_, DType::kF32)), Exchange(mine, {0}, Load(mine, {0}), lanes),
+                            Store(out_, {Own()}, Load(mine, {0}))}));
+  };
+  for (const int64_t lanes : {1, 16, 31}) {
+    ASSERT_TRUE(Run(exchanged(lanes)).ok());
+    for (int64_t i = 0; i < kGroups * kThreads; ++i)
+      EXPECT_EQ(Result()[static_cast<size_t>(i)], static_cast<float>((i % kThreads) ^ lanes)) << lanes;
+  }
+  EXPECT_THAT(Finding(exchanged(32)), HasSubstr("thread (0,0,0) exchanges with a lane that its warp does not have"));
+  EXPECT_THAT(Finding(Alloc(
+                  mine, Seq({Store(mine, {0}, Float(1)), If(Expr(t_) < 40, Exchange(mine, {0}, Load(mine, {0}), 1))}))),
+              HasSubstr("threads (0,0,0) and (40,0,0) of group (0,0,0) part"));
+  EXPECT_THAT(std::string(Run(exchanged(16), {24, 1}).message()), HasSubstr("thread (8,0,0) exchanges with a lane"));
+}
+
 TEST_F(LaunchInterpreterTest, BarriersUnderConditionsThatAllAnswerAlike) {
   Stmt code =
       For(i_, 4, ForKind::kSerial,

@@ -128,6 +128,22 @@ TEST_F(VerifyLaunchTest, BarriersAreForAllThreads) {
               HasSubstr("a barrier is inside a vectorised loop in: vectorize i"));
 }
 
+TEST_F(VerifyLaunchTest, ExchangesAreOfRegistersByWholeWarps) {
+  const auto exchange = [&](int64_t lanes, Scope scope = Scope::kRegister) {
+    const Buffer r = MakeBuffer("r", DType::kF32, {1}, Scope::kRegister);
+    const Buffer from = scope == Scope::kRegister ? r : tile_;
+    return Alloc(r, Seq({Store(r, {0}, Float(1)), Exchange(r, {0}, Load(from, {0}), lanes)}));
+  };
+  EXPECT_EQ(Verdict(InThreads(exchange(16))), "");
+  EXPECT_THAT(Verdict(InThreads(exchange(0))),
+              HasSubstr("lanes that no warp has in: exchange r[0] = r[0] of lane ^ 0"));
+  EXPECT_THAT(Verdict(InThreads(exchange(32))), HasSubstr("lanes that no warp has"));
+  EXPECT_THAT(Verdict(InThreads(exchange(1, Scope::kShared))), HasSubstr("an exchange that is not of registers"));
+  EXPECT_THAT(Verdict(InThreads(If(Expr(t_) < 32, exchange(1)))),
+              HasSubstr("threads may disagree whether they come to an instruction of their warp"));
+  EXPECT_THAT(Verdict(Groups(Threads(exchange(1), 48))), HasSubstr("needs groups of whole warps"));
+}
+
 TEST_F(VerifyLaunchTest, GroupsHoldThreadsAndNeitherMixesWithParallelLoops) {
   Var v = MakeVar("v");
   auto marked = [&](ForKind outer, ForKind inner) {

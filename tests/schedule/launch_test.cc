@@ -282,7 +282,93 @@ TEST(LaunchSchedules, DoubleBufferRefusals) {
               HasSubstr("no dimension of 'a_cache' is the step of loop 'c.r0.o'"));
 }
 
+// out[i, k] = in[i, k] less the fold of row i.
+ir::Func LessFold(int64_t rows, int64_t columns, ir::Combiner combiner) {
+  ir::ProgramBuilder b("less");
+  const ir::Buffer in = b.Input("in", DType::kF32, {rows, columns});
+  const ir::Buffer fold = b.Reduce("fold", DType::kF32, {rows}, {columns}, combiner, [&](auto& i, auto& r) {
+    return Load(in, {i[0], r[0]});
+  });
+  b.MarkOutput(
+      b.Compute("out", DType::kF32, {rows, columns}, [&](auto& i) { return Load(in, i) - Load(fold, {i[0]}); }));
+  return *b.Finish();
+}
+
+// Groups of `rows` rows, each of so many lanes; returns the loop over the lanes of the fold.
+Loop ScheduleAcrossLanes(Schedule& s, int64_t rows, int64_t lanes) {
+  const Loop row = s.Loops("out")[0];
+  s.SetScope("fold", Scope::kRegister);
+  s.ComputeAt("fold", row);
+  auto [turn, lane] = s.Split(s.Loops("out").back(), lanes);
+  s.Reorder({lane, turn});
+  s.Bind(lane, ForKind::kThreadX);
+  auto [k, own] = s.Split(s.Loops("fold").back(), lanes);
+  const std::string share = s.Rfactor("fold", own).first;
+  s.SetScope(share, Scope::kRegister);
+  s.Reorder({own, k});
+  s.Bind(own, ForKind::kThreadX);
+  auto [group, mine] = s.Split(row, rows);
+  s.Bind(group, ForKind::kGroupX);
+  s.Bind(mine, ForKind::kThreadY);
+  return s.Loops("fold").back();
+}
+
+TEST(LaunchSchedules, LanesReduceWhatTheyHoldWithoutBarriers) {
+  Rng rng(23);
+  for (int i = 0; i < 60; ++i) {
+    constexpr ir::Combiner kFolds[] = {ir::Combiner::kSum, ir::Combiner::kMax, ir::Combiner::kMin};
+    const ir::Func program = LessFold(1 + rng.Below(70), 1 + rng.Below(90), kFolds[rng.Below(3)]);
+    const int64_t lanes = int64_t{2} << rng.Below(5);
+    Schedule s(program);
+    s.ReduceAcrossLanes(ScheduleAcrossLanes(s, 32 / lanes * (1 + rng.Below(2)), lanes));
+    int needed = 0;
+    ASSERT_NO_FATAL_FAILURE(ExpectLaunch(program, s, &needed));
+    EXPECT_EQ(CountBarriers(Lower(s.func())->body), 0);
+    int exchanges = 0;
+    ir::VisitStmt(Lower(s.func())->body,
+                  [&](const ir::Stmt& node) { exchanges += node->kind == ir::StmtKind::kInstruction ? 1 : 0; });
+    EXPECT_EQ(int64_t{1} << exchanges, lanes);
+  }
+}
+
 // --- what is refused
+
+TEST(LaunchSchedules, ReduceAcrossLanesRefusals) {
+  const auto refusal = [](int64_t rows, int64_t lanes, const std::function<void(Schedule&, const Loop&)>& change) {
+    Schedule s(LessFold(64, 64, ir::Combiner::kSum));
+    const Loop loop = ScheduleAcrossLanes(s, rows, lanes);
+    change(s, loop);
+    EXPECT_TRUE(s.status().ok()) << s.status();
+    return std::string(Lower(s.func()).status().message());
+  };
+  const auto across = [](Schedule& s, const Loop& loop) { s.ReduceAcrossLanes(loop); };
+  EXPECT_EQ(refusal(1, 32, across), "");
+  EXPECT_THAT(refusal(1, 64, across), HasSubstr("its 64 lanes are not the threads along x"));
+  EXPECT_THAT(refusal(1, 24, across), HasSubstr("its 24 lanes are not the threads along x"));
+  EXPECT_THAT(refusal(1, 16, across), HasSubstr("needs groups of whole warps"));
+  EXPECT_THAT(refusal(1, 32, [](Schedule& s, const Loop& loop) { s.ReduceAcrossLanes(s.Split(loop, 16).second); }),
+              HasSubstr("its 16 lanes are not the threads along x"));
+  EXPECT_THAT(refusal(1, 32, [](Schedule& s, const Loop&) { s.ReduceAcrossLanes(s.Loops("out").back()); }),
+              HasSubstr("a loop along x is around it"));
+  EXPECT_THAT(refusal(1, 32,
+                      [](Schedule& s, const Loop& loop) {
+                        s.SetScope("fold", Scope::kShared);
+                        s.ReduceAcrossLanes(loop);
+                      }),
+              HasSubstr("its result is not in registers"));
+  EXPECT_THAT(refusal(1, 32,
+                      [](Schedule& s, const Loop& loop) {
+                        s.DecomposeReduction("fold", loop);
+                        s.ReduceAcrossLanes(loop);
+                      }),
+              HasSubstr("its block begins with nothing"));
+  EXPECT_THAT(refusal(1, 32,
+                      [](Schedule& s, const Loop& loop) {
+                        s.SetScope("fold_rf", Scope::kShared);
+                        s.ReduceAcrossLanes(loop);
+                      }),
+              HasSubstr("folds no registers of the lanes"));
+}
 
 class BindTest : public ::testing::Test {
  protected:
@@ -383,10 +469,13 @@ TEST_F(BindTest, ScratchOfAGroupIsShared) {
 }
 
 TEST_F(BindTest, RegistersOfOneThreadAreNotReadByOthers) {
-  // Thread 0 makes the row in its registers, and all read it.
-  s_.ComputeAt(s_.CacheRead("c", "a", Scope::kRegister), l_[0]);
+  // A few threads make an element of the row each, and all read it.
+  const std::string row = s_.CacheRead("c", "a", Scope::kRegister);
+  s_.ComputeAt(row, l_[0]);
   s_.Bind(l_[0], ForKind::kGroupX);
   s_.Bind(l_[1], ForKind::kThreadX);
+  EXPECT_EQ(LowersTo(), "");  // each makes all of it
+  s_.Bind(s_.Loops(row).back(), ForKind::kThreadX);
   EXPECT_EQ(
       LowersTo(),
       "threads of loop 'c.i1' read the same 'a_register[i0, r0]' in block 'c', which is in registers of one thread");

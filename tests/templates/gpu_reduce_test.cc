@@ -62,6 +62,38 @@ TEST(GpuReduce, InnerAxes) {
   }
 }
 
+// What lanes exchange: in a warp alone without shared memory and barriers, among warps with one for each reduction.
+TEST(GpuReduce, LanesExchangeTheirSums) {
+  const Target t = ParseTarget("cuda:sm_80").value();
+  const TemplateDef& def = *FindTemplate("gpu.reduce");
+  EXPECT_EQ(def.space(Parse("(f32[9,50]) softmax(0; axis=1) -> f32[9,50]; anchor=0"), *ParseTarget("opencl"))
+                .Check(*ParseConfig("lanes=32,rows=1,radix=2,keep=0,shuffle=1"))
+                .ok(),
+            false);
+  struct Case {
+    const char* workload;
+    int reductions;
+  };
+  for (const Case& c : {Case{"(f32[9,50]) softmax(0; axis=1) -> f32[9,50]; anchor=0", 2},
+                        {"(f64[5,70]) reduce_sum(0; axes=[1] keepdims=0) -> f64[5]; anchor=0", 1},
+                        {"(i32[3,3,90]) reduce_max(0; axes=[2] keepdims=1) -> i32[3,3,1]; anchor=0", 1},
+                        {"(f16[7,300]) softmax(0; axis=1) -> f16[7,300]; anchor=0", 2}}) {
+    const Workload w = Parse(c.workload);
+    for (const int lanes : {2, 8, 32, 64, 256}) {
+      const int rows = std::max(1, 32 / lanes);
+      const Config config = *ParseConfig(absl::StrCat("lanes=", lanes, ",rows=", rows, ",radix=2,keep=0,shuffle=1"));
+      if (!def.space(w, t).Check(config).ok()) continue;
+      ASSERT_NO_FATAL_FAILURE(CheckOnGpu(w, "gpu.reduce", config, t, 5));
+      int barriers = 0;
+      ir::VisitStmt(BuildKernel(w, "gpu.reduce", config, t)->main.body,
+                    [&](const ir::Stmt& s) { barriers += s->kind == ir::StmtKind::kBarrier ? 1 : 0; });
+      EXPECT_EQ(barriers, lanes > 32 ? c.reductions : 0) << c.workload;
+      EXPECT_EQ(def.footprint(w, config, t)["barriers"], barriers) << c.workload;
+      EXPECT_EQ(def.footprint(w, config, t)["shared_bytes"] > 0, lanes > 32) << c.workload;
+    }
+  }
+}
+
 TEST(GpuReduce, ThereIsAConfigForEverySize) {
   for (const char* name : {"opencl", "opencl -local=1024 -wg=8", "cuda:sm_50", "cuda:sm_90"}) {
     const Target t = ParseTarget(name).value();

@@ -212,6 +212,9 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
       return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
                                FragmentPointer(a->buffer, a->args), ", ", FragmentPointer(b->buffer, b->args), ");"));
     }
+    case ir::Instruction::kExchange:
+      return Line(absl::StrCat(Element(s->buffer, s->indices), " = ", WarpFunction("temper_exchange"), "(",
+                               Element(s->value->buffer, s->value->args), ", ", s->extent, ");"));
     case ir::Instruction::kCommitCopies:
       return Line(absl::StrCat(WarpFunction("temper_commit_copies"), "();"));
     case ir::Instruction::kWaitCopies:

@@ -33,6 +33,22 @@ constexpr char kMultiply[] =
     "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[2 * i]), \"r\"(b[2 * i + 1]));\n"
     "}\n";
 
+// Words of 32 bits; of a smaller type, what is above it goes along.
+constexpr char kExchange[] =
+    "template <typename T>\n"
+    "static __device__ __forceinline__ T temper_exchange(const T mine, const int lanes) {\n"
+    "  union {\n"
+    "    T value;\n"
+    "    uint words[(sizeof(T) + 3) / 4];\n"
+    "  } v;\n"
+    "  v.words[0] = 0;\n"
+    "  v.value = mine;\n"
+    "#pragma unroll\n"
+    "  for (int i = 0; i < (int)((sizeof(T) + 3) / 4); ++i)\n"
+    "    asm volatile(\"shfl.sync.bfly.b32 %0, %0, %1, 0x1f, 0xffffffff;\" : \"+r\"(v.words[i]) : \"r\"(lanes));\n"
+    "  return v.value;\n"
+    "}\n";
+
 // What passes the first cache by is in groups of 16 bytes alone.
 constexpr char kCopy[] =
     "template <int kBytes>\n"
@@ -67,6 +83,7 @@ std::string BodyOf(std::string_view name) {
   if (name == "temper_load_matrix_transposed") return made(kLoadMatrix, ".trans");
   if (name == "temper_multiply_f16") return made(kMultiply, "f16");
   if (name == "temper_multiply_bf16") return made(kMultiply, "bf16");
+  if (name == "temper_exchange") return kExchange;
   if (name == "temper_copy") return kCopy;
   if (name == "temper_commit_copies") return kCommit;
   if (name == "temper_wait_copies") return kWait;

@@ -7,6 +7,7 @@
 //   temper_load_matrix_transposed(uint* to, temper_row row)
 //   temper_multiply_f16(float* c, const uint* a, const uint* b)   two mma.m16n8k16: c of eight, a and b of four
 //   temper_multiply_bf16(float* c, const uint* a, const uint* b)
+//   T temper_exchange(T mine, int lanes)                          shfl.bfly: what the lane l ^ lanes has
 //   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16; zeros where not inside
 //   temper_commit_copies()
 //   temper_wait_copies<most>()                                 until at most so many groups are on their way

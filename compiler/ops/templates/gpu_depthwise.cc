@@ -1,6 +1,7 @@
 // gpu.depthwise: each channel by itself. A thread has th x tw outputs of a few neighbouring channels in its registers;
 // neighbouring threads have neighbouring channels, so what they ask of the image comes together, and the caches keep
-// what several of them see. A constant filter is packed with the channels last.
+// what several of them see. What the outputs of a row see by a row of taps is read once, to registers. A constant
+// filter is packed with the channels last.
 #include <algorithm>
 #include <cmath>
 
@@ -28,6 +29,11 @@ struct Tile {
         lanes(c["lanes"]),
         threads(c["threads"]) {}
   int64_t outputs() const { return rows.tile * columns.tile * lanes; }
+  bool unrolled() const { return rows.taps * columns.taps <= kUnrolledTaps; }
+  // Elements of the image that a row of outputs sees by a row of taps, one beside another.
+  int64_t window() const { return columns.reach() + 1; }
+  // Whether some of them are seen more than once; registers have constant indices alone.
+  bool reads_once() const { return unrolled() && window() < columns.tile * columns.taps; }
   // Units of a thread.
   int64_t units(const Conv2dShape& s) const { return s.n * rows.tiles() * columns.tiles() * (s.c / lanes); }
 };
@@ -37,9 +43,11 @@ bool Matches(const Workload& w) { return IsChannelsLastConv2d(w) && Conv2dShape(
 int FilterOf(const Workload& w) { return w.calls[w.anchor].args[1]; }
 Shape PackedShape(const Conv2dShape& s) { return {s.kh, s.kw, s.c}; }
 
-// Where the output `i` of tile `tile` sees the input by its tap `r`, and whether that is inside the image.
-Expr InputAt(const TiledAxis& a, const Expr& tile, const Expr& i, const Expr& r, std::vector<Expr>& inside) {
-  const Expr at = (tile * Expr(a.tile) + i) * Expr(a.stride) + r * Expr(a.dilation) - Expr(a.before);
+// How far behind the first element that its tile sees the output `i` sees one by its tap `r`.
+Expr Offset(const TiledAxis& a, const Expr& i, const Expr& r) { return i * Expr(a.stride) + r * Expr(a.dilation); }
+// Where that is in the image, and whether it is inside.
+Expr InputAt(const TiledAxis& a, const Expr& tile, const Expr& offset, std::vector<Expr>& inside) {
+  const Expr at = tile * Expr(a.tile * a.stride) + offset - Expr(a.before);
   if (a.before > 0) inside.push_back(Expr(0) <= at);
   if ((a.tiles() - 1) * a.tile * a.stride + a.reach() - a.before >= a.in) inside.push_back(at < Expr(a.in));
   return at;
@@ -55,16 +63,28 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   const ir::Tensor& x = program.value(w.calls[w.anchor].args[0]);
   const Shape tiles = {
       s.n, tile.rows.tiles(), tile.columns.tiles(), s.c / tile.lanes, tile.rows.tile, tile.columns.tile, tile.lanes};
-  const ir::Buffer acc = b.Reduce("acc", kElement, tiles, {s.kh, s.kw}, ir::Combiner::kSum,
-                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                                    const Expr channel = i[3] * Expr(tile.lanes) + i[6];
-                                    std::vector<Expr> inside;
-                                    const Expr y = InputAt(tile.rows, i[1], i[4], r[0], inside);
-                                    const Expr across = InputAt(tile.columns, i[2], i[5], r[1], inside);
-                                    const Expr tap = packed ? ir::Load(program.buffer(filter), {r[0], r[1], channel})
-                                                            : program.value(filter)({channel, Expr(0), r[0], r[1]});
-                                    return ValueWhere(inside, x({i[0], channel, y, across})) * tap;
-                                  });
+  // Of the image at those tiles: the lane's element, so far from the first one down and across.
+  const auto seen = [&](const std::vector<Expr>& i, const Expr& lane, const Expr& down, const Expr& right) {
+    std::vector<Expr> inside;
+    const Expr y = InputAt(tile.rows, i[1], down, inside), across = InputAt(tile.columns, i[2], right, inside);
+    return ValueWhere(inside, x({i[0], i[3] * Expr(tile.lanes) + lane, y, across}));
+  };
+  ir::Buffer window;
+  if (tile.reads_once()) {
+    window = b.Compute("window", kElement,
+                       {tiles[0], tiles[1], tiles[2], tiles[3], s.kh, tile.rows.tile, tile.window(), tile.lanes},
+                       [&](const std::vector<Expr>& i) { return seen(i, i[7], Offset(tile.rows, i[5], i[4]), i[6]); });
+  }
+  const ir::Buffer acc = b.Reduce(
+      "acc", kElement, tiles, {s.kh, s.kw}, ir::Combiner::kSum,
+      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+        const Expr channel = i[3] * Expr(tile.lanes) + i[6], right = Offset(tile.columns, i[5], r[1]);
+        const Expr tap = packed ? ir::Load(program.buffer(filter), {r[0], r[1], channel})
+                                : program.value(filter)({channel, Expr(0), r[0], r[1]});
+        const Expr element = window != nullptr ? ir::Load(window, {i[0], i[1], i[2], i[3], r[0], i[4], right, i[6]})
+                                               : seen(i, i[6], Offset(tile.rows, i[4], r[0]), right);
+        return element * tap;
+      });
   Expr current;
   program.SetResult(
       w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
@@ -77,7 +97,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   return b.Finish();
 }
 
-absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, const Tile& tile) {
+absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Tile& tile) {
   Schedule s(std::move(func));
   const bool wide = s.status().ok() && RunsAlongMemory(BlockNamed(s.func(), "out"));
   const std::vector<Loop> out = s.Loops("out");
@@ -91,11 +111,18 @@ absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, 
   s.ComputeAt("acc", dealt.thread);
   if (!s.status().ok()) return s.status();
   const std::vector<Loop> acc = Innermost(s.Loops("acc"), 5);  // row, column, lane, taps
-  s.Reorder({acc[3], acc[4], acc[0], acc[1], acc[2]});
+  s.Reorder({acc[3], acc[0], acc[4], acc[1], acc[2]});
+  if (tile.reads_once()) {
+    s.SetScope("window", ir::Scope::kRegister);
+    s.ComputeAt("window", acc[0]);
+    const std::vector<Loop> window = Innermost(s.Loops("window"), 2);
+    s.Unroll(window[0]);
+    s.Vectorize(window[1]);
+  }
   for (const Loop& loop : {acc[0], acc[1], row, column}) s.Unroll(loop);
   s.Vectorize(acc[2]);
   s.DecomposeReduction("acc", acc[3]);
-  if (shape.kh * shape.kw <= kUnrolledTaps) {
+  if (tile.unrolled()) {
     s.Unroll(acc[3]);
     s.Unroll(acc[4]);
   }
@@ -112,7 +139,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   const Tile tile(s, c);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, s, tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleTiles(std::move(func), s, tile));
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleTiles(std::move(func), tile));
   kernel.packs.resize(w.inputs.size());
   const int filter = FilterOf(w);
   if (w.inputs[filter].constant) {
@@ -124,6 +151,13 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
                                                       *HostTarget().cpu()));
   }
   return kernel;
+}
+
+// Fitted to what ptxas said.
+double Registers(const Tile& tile, const GpuTarget& t) {
+  const double outputs = static_cast<double>(tile.outputs());
+  const double window = static_cast<double>(tile.window() * tile.lanes);
+  return GivenRegisters(26 + 1.6 * outputs + 0.4 * window, tile.threads, t);
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
@@ -174,13 +208,13 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.vector_lanes = static_cast<double>(tile.lanes);
   f.accumulators = static_cast<double>(tile.outputs());
   f.reduction = taps;
-  f.registers = GivenRegisters(28 + 1.1 * f.accumulators, tile.threads, t);  // fitted to what ptxas said
+  f.registers = Registers(tile, t);
   f.in_flight_bytes = kElementBytes * std::min(16.0, window);
   return f;
 }
 
 }  // namespace
 
-GpuTemplate GpuDepthwise() { return {"gpu.depthwise", 1, Matches, Space, Build, FootprintOf}; }
+GpuTemplate GpuDepthwise() { return {"gpu.depthwise", 2, Matches, Space, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -19,7 +19,8 @@ constexpr double kUnitGroups = 32, kUnitShared = 96 << 10;
 constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
 constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
 constexpr double kLaunchSeconds = 3e-6;
-constexpr int kUsualUnits = 64;  // where warps are known, and nothing else
+constexpr int64_t kRegistersAtOnce = 8;  // that a thread is given
+constexpr int kUsualUnits = 64;          // where warps are known, and nothing else
 
 double Ratio(double a, double b) { return a / std::max(1.0, b); }
 
@@ -63,7 +64,8 @@ double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const double bound = std::max({arithmetic, memory, shared});
   const double beside = arithmetic + memory + shared - bound;
   // Groups beside each other on a unit hide each other's waits at barriers.
-  const double waits = f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) * r.most / r.groups_of_unit;
+  const double waits =
+      (f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) + f.wait_cycles) * r.most / r.groups_of_unit;
   return (bound + 0.2 * beside + waits) / kHz + f.launches * kLaunchSeconds;
 }
 
@@ -122,15 +124,18 @@ int NominalUnits(const GpuTarget& t) {
 }
 
 int64_t MostRegisters(int64_t threads) {
-  constexpr int64_t kOfThread = 255, kAtOnce = 8;
-  return std::min(kOfThread, kUnitRegisters / threads / kAtOnce * kAtOnce);
+  constexpr int64_t kOfThread = 255;
+  return std::min(kOfThread, kUnitRegisters / threads / kRegistersAtOnce * kRegistersAtOnce);
+}
+
+double FreeRegisters(int64_t threads, const GpuTarget& t) {
+  const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
+  return static_cast<double>(kUnitRegisters / there / kRegistersAtOnce * kRegistersAtOnce);
 }
 
 double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t) {
   constexpr double kLittle = 30, kMostUnasked = 60;
-  const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
-  const double free = static_cast<double>(kUnitRegisters / there);
-  if (wanted > kLittle) wanted = std::max(wanted, std::min(free, kMostUnasked));
+  if (wanted > kLittle) wanted = std::max(wanted, std::min(FreeRegisters(threads, t), kMostUnasked));
   return std::min(std::round(wanted), static_cast<double>(MostRegisters(threads)));
 }
 

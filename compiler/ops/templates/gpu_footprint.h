@@ -26,6 +26,9 @@ struct GpuFootprint {
   double in_flight_bytes = 16;  // that a thread asks of memory before it waits
   // Not of the schema: times as fast as multiply-adds of f32, where instructions of warps do the arithmetic.
   double arithmetic_speed = 1;
+  // Not of the schema: cycles that a group waits for what few of its threads do, or lanes one after another, beside its
+  // barriers.
+  double wait_cycles = 0;
 };
 inline constexpr int kGpuFeatureVersion = 2;  // of GpuSchema
 const FootprintSchema& GpuSchema();
@@ -34,6 +37,8 @@ const FootprintSchema& GpuSchema();
 inline constexpr int64_t kUnitRegisters = 64 << 10;
 // The most that a thread can have, of a group of so many threads.
 int64_t MostRegisters(int64_t threads);
+// So many that they keep no group away which the unit has room for, of so many threads.
+double FreeRegisters(int64_t threads, const GpuTarget& t);
 // What ptxas gives a thread where code has use for `wanted`: where that is more than a little, it gives as many as keep
 // no group away that the unit has room for.
 double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t);

@@ -62,8 +62,9 @@ struct Tile {
   // Elements that a thread brings in a step.
   int64_t fetched() const { return CeilDiv(bm * bk, threads) + CeilDiv(bn * bk, threads); }
   // That a thread can not do without: its results, what it multiplies, and what comes meanwhile for the next step.
-  // Where rows of A are windows, it has to find more of its way.
-  int64_t held() const { return tm * tn + tm + tn + (stages - 1) * fetched() + (windows ? 21 : 17); }
+  // Where rows of A are windows, it has to find more of its way. With a few less than that ptxas spills in most cases;
+  // with as many, in fewer than half of them, which are few among all configs.
+  int64_t held() const { return tm * tn + tm + tn + (stages - 1) * fetched() + (windows ? 14 : 11); }
   // Fitted to what ptxas said of hundreds of configs: it loads ahead where it can.
   double registers(const GpuTarget& t) const {
     const double next = static_cast<double>((stages - 1) * fetched());

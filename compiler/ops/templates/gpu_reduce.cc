@@ -1,7 +1,8 @@
 // gpu.reduce: rows that are reduced along memory, and what is made of them: softmax, layer norm, sums and means over
-// inner axes. The threads of a group share a few rows, so many lanes a row: each lane adds up its share in registers,
-// a tree in shared memory adds up the lanes, and all see the result there. What other stages make of a row stays in
-// shared memory, or is made again where it is read.
+// inner axes. The threads of a group share a few rows, so many lanes a row: each lane adds up its share in registers.
+// A tree in shared memory adds up the lanes, and all see the result there; or the lanes of a warp exchange their sums,
+// those of several warps by way of shared memory, until each has the result in a register. What other stages make of a
+// row stays in shared memory, or is made again where it is read.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -19,6 +20,9 @@ using ir::ForKind;
 using ir::Scope;
 
 constexpr int64_t kShortestRow = 8;  // one thread reduces shorter ones
+
+// Nominal times of an exchange with its sum, of the way to shared memory, of a sum of what came from there.
+constexpr double kExchangeCycles = 28, kSharedCycles = 28, kStepCycles = 5;
 
 // What there is to do in each row.
 struct Rows {
@@ -74,9 +78,25 @@ std::optional<Rows> RowsOf(const Workload& w) {
 // What a config means.
 struct Choice {
   int64_t lanes, rows, radix;
-  bool keep;
-  explicit Choice(const Config& c) : lanes(c["lanes"]), rows(c["rows"]), radix(c["radix"]), keep(c["keep"] != 0) {}
+  bool keep, shuffle;
+  explicit Choice(const Config& c)
+      : lanes(c["lanes"]), rows(c["rows"]), radix(c["radix"]), keep(c["keep"] != 0), shuffle(c["shuffle"] != 0) {}
+  // Of a row's lanes, those that exchange, and how many times as many there are.
+  int64_t across() const { return std::min(lanes, ir::kTensorWarp); }
+  int64_t warps() const { return CeilDiv(lanes, ir::kTensorWarp); }
 };
+
+// Of a tree: what a thread adds up, level by level.
+std::vector<int64_t> LevelsOf(const Choice& c) {
+  std::vector<int64_t> levels;
+  int64_t left = c.lanes;
+  for (; left > c.radix; left = CeilDiv(left, c.radix)) levels.push_back(c.radix);
+  levels.push_back(left);
+  return levels;
+}
+
+// Whether lanes of a warp exchange what is in their registers: NVIDIA's do, in generated CUDA C++.
+bool HasShuffles(const GpuTarget& t) { return t.arch.starts_with("sm_") && t.warp_width == ir::kTensorWarp; }
 
 class RowScheduler {
  public:
@@ -84,20 +104,26 @@ class RowScheduler {
 
   void Run() {
     if (!choice_.keep) InlineRows();
+    // All lanes have a result in registers, and one of them writes it.
+    if (choice_.shuffle && IsReduction(BlockNamed(s_.func(), s_.Blocks().back())))
+      s_.CacheWrite(s_.Blocks().back(), Scope::kRegister);
     const std::vector<std::string> stages = s_.Blocks();
     const std::vector<Loop> out = s_.Loops(stages.back());
     if (!s_.status().ok()) return;
     const Loop row = FuseAll(s_, {out.begin(), out.begin() + static_cast<std::ptrdiff_t>(rows_.shared)});
     for (size_t i = stages.size() - 1; i-- > 0;) {
-      s_.SetScope(stages[i], Scope::kShared);
+      s_.SetScope(stages[i], choice_.shuffle && !MakesRow(stages[i]) ? Scope::kRegister : Scope::kShared);
       s_.ComputeAt(stages[i], row);
     }
     for (const std::string& stage : stages) {
       if (!s_.status().ok()) return;
       const ir::Stmt block = BlockNamed(s_.func(), stage);
       const size_t inner = block->block.iters.size() - rows_.shared;
-      if (IsReduction(block)) {
-        Reduce(stage, inner - (block->buffer->shape.size() - rows_.shared));
+      const size_t reductions = inner - (block->buffer->shape.size() - rows_.shared);
+      if (IsReduction(block) && choice_.shuffle) {
+        Exchange(stage, reductions);
+      } else if (IsReduction(block)) {
+        Reduce(stage, reductions);
       } else {
         Spread(stage, inner);
       }
@@ -106,18 +132,20 @@ class RowScheduler {
     // Last of all, so that which row it is stays in plain sight of the other rewrites.
     auto [group, mine] = s_.Split(row, choice_.rows);
     s_.Bind(group, ForKind::kGroupX);
-    s_.Bind(mine, ForKind::kThreadY);
+    s_.Bind(mine, choice_.shuffle ? ForKind::kThreadZ : ForKind::kThreadY);
   }
 
  private:
+  bool MakesRow(const std::string& stage) const {
+    const Shape& shape = BlockNamed(s_.func(), stage)->buffer->shape;
+    return NumElements(std::span(shape).subspan(std::min(rows_.shared, shape.size()))) > 1;
+  }
+
   // Stages that make more than one element of a row go into their readers.
   void InlineRows() {
     const std::vector<std::string> stages = s_.Blocks();
     for (size_t i = 0; i + 1 < stages.size() && s_.status().ok(); ++i) {
-      const ir::Stmt block = BlockNamed(s_.func(), stages[i]);
-      const Shape& shape = block->buffer->shape;
-      const bool row = NumElements(std::span(shape).subspan(std::min(rows_.shared, shape.size()))) > 1;
-      if (row && !IsReduction(block)) s_.Inline(stages[i]);
+      if (MakesRow(stages[i]) && !IsReduction(BlockNamed(s_.func(), stages[i]))) s_.Inline(stages[i]);
     }
   }
 
@@ -130,7 +158,43 @@ class RowScheduler {
     if (s_.Extent(all) == 1) return;
     auto [turn, lane] = s_.Split(all, choice_.lanes);
     s_.Reorder({lane, turn});
+    BindLanes(lane);
+  }
+
+  void BindLanes(const Loop& lanes) {
+    if (!choice_.shuffle || choice_.warps() == 1) return s_.Bind(lanes, ForKind::kThreadX);
+    auto [warp, lane] = s_.Split(lanes, ir::kTensorWarp);
+    s_.Bind(warp, ForKind::kThreadY);
     s_.Bind(lane, ForKind::kThreadX);
+  }
+
+  void Exchange(const std::string& stage, size_t reductions) {
+    const std::vector<Loop> loops = s_.Loops(stage);
+    if (!s_.status().ok()) return;
+    auto [turn, lanes] = s_.Split(FuseAll(s_, Innermost(loops, reductions)), choice_.lanes);
+    const std::string share = s_.Rfactor(stage, lanes).first;
+    s_.SetScope(share, Scope::kRegister);
+    s_.Reorder({lanes, turn});
+    BindLanes(lanes);
+    s_.DecomposeReduction(share, turn);
+    const std::vector<Loop> all = s_.Loops(stage);
+    if (!s_.status().ok()) return;
+    if (choice_.warps() == 1) return s_.ReduceAcrossLanes(all.back());
+    // What each warp exchanged lies in shared memory, and every lane adds it up.
+    const Loop warp = s_.Split(all.back(), ir::kTensorWarp).first;
+    const std::string of_warp = s_.Rfactor(stage, warp).first;
+    s_.SetScope(of_warp, Scope::kRegister);
+    s_.Bind(warp, ForKind::kThreadY);
+    const std::vector<Loop> exchanging = s_.Loops(of_warp);
+    if (!s_.status().ok()) return;
+    s_.ReduceAcrossLanes(exchanging.back());
+    const std::string seen = s_.CacheRead(stage, BlockNamed(s_.func(), of_warp)->buffer->name, Scope::kShared);
+    const std::vector<Loop> copy = s_.Loops(seen);
+    if (!s_.status().ok()) return;
+    s_.Bind(copy.back(), ForKind::kThreadY);
+    FlattenRows(seen);
+    const std::vector<Loop> warps = s_.Loops(stage);
+    if (s_.status().ok()) s_.Unroll(warps.back());
   }
 
   void Reduce(const std::string& stage, size_t reductions) {
@@ -197,23 +261,29 @@ int64_t SharedBytes(const Workload& w, const Rows& rows, const Choice& c) {
   const auto array = [&, bytes = SizeOf(w.calls[w.anchor].type.dtype)](int64_t elements) {
     return CeilDiv(std::min(c.rows, rows.count) * elements * bytes, ir::kSharedAlignment) * ir::kSharedAlignment;
   };
+  int64_t total = 0;
+  for (int64_t elements : rows.kept) total += c.keep ? array(elements) : 0;
+  if (c.shuffle) return total + (c.warps() > 1 ? rows.reductions * array(c.warps()) : 0);
   int64_t tree = array(c.lanes);
   for (int64_t left = c.lanes; left > c.radix; left = CeilDiv(left, c.radix)) tree += array(CeilDiv(left, c.radix));
-  int64_t total = rows.reductions * tree + rows.scalars * array(1);
-  for (int64_t elements : rows.kept) total += c.keep ? array(elements) : 0;
-  return total;
+  return total + rows.reductions * tree + rows.scalars * array(1);
 }
 
-// Fitted to what ptxas said: it loads ahead what a long tree's last step adds up, and of more than a few steps what
-// several reductions read, unless it is kept.
-double Registers(const Workload& w, const Rows& rows, const Choice& c) {
-  constexpr int64_t kFewSteps = 3, kMostAhead = 22, kLongTree = 16;
+// Fitted to what ptxas said of hundreds of configs: it loads ahead what a long tree's last step adds up, and what a
+// lane reduces, more of it where it reads that for several reductions; but no more than keeps other groups away.
+double Registers(const Workload& w, const Rows& rows, const Choice& c, const GpuTarget& t) {
+  constexpr int64_t kMostAhead = 20, kLongTree = 16;
   const int64_t steps = CeilDiv(rows.length, c.lanes);
-  int64_t last = c.lanes;
-  while (last > c.radix) last = CeilDiv(last, c.radix);
-  const bool ahead = rows.reductions > 1 && !c.keep && steps > kFewSteps;
-  return static_cast<double>(10 + 5 * rows.reductions + 2 * (std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0) +
-                             (ahead ? 2 * std::min(steps, kMostAhead) : 0));
+  const int64_t last = c.shuffle ? 1 : LevelsOf(c).back();
+  const double needed =
+      static_cast<double>(9 + 4 * rows.reductions + std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0);
+  double ahead = static_cast<double>(std::min(steps, kMostAhead));
+  if (rows.reductions == 1) {
+    ahead = rows.length % c.lanes == 0 ? 1.45 * ahead : 6;  // a condition for each keeps it from more
+  } else {
+    ahead *= c.keep ? 1.1 : 2.25;
+  }
+  return std::min(needed + ahead, std::max(needed, FreeRegisters(c.lanes * c.rows, t)));
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
@@ -227,6 +297,12 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   space.Add("rows", {1, 2, 4, 8, 16, 32});
   space.Add("radix", {2, 4, 8, 32});
   space.Add("keep", !rows.kept.empty() ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
+  space.Add("shuffle", HasShuffles(t) ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
+  space.Require("lanes that exchange are of whole warps", [](const Config& c) {
+    return c["shuffle"] == 0 || (c["lanes"] > 1 && c["lanes"] * c["rows"] % ir::kTensorWarp == 0);
+  });
+  space.Require("lanes that exchange have no tree",
+                [](const Config& c) { return c["shuffle"] == 0 || c["radix"] == 2; });
   space.Require("threads of a group",
                 [most = t.group_threads](const Config& c) { return c["lanes"] * c["rows"] <= most; });
   space.Require("a group has more rows than there are",
@@ -240,7 +316,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   return space;
 }
 
-GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
+GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
   const Rows rows = *RowsOf(w);
   const Choice choice(c);
   const double lanes = static_cast<double>(choice.lanes), length = static_cast<double>(rows.length);
@@ -258,13 +334,23 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   // Few lanes of a row leave most of what comes with it to other accesses.
   f.coalescing = std::min(1.0, std::max(lanes, 4.0) * element / 32);
   f.reduction = std::ceil(length / lanes);
-  f.registers = Registers(w, rows, choice);
+  f.registers = Registers(w, rows, choice, t);
   f.shared_bytes = static_cast<double>(SharedBytes(w, rows, choice));
-  f.shared_traffic = f.groups * f.group_threads * element * 4 * static_cast<double>(rows.reductions);
+  // Exchanges take the same way, and what warps leave for each other is read by fours.
+  const double across = std::log2(static_cast<double>(choice.across())), warps = static_cast<double>(choice.warps());
+  const double asked = choice.shuffle ? across + (warps > 1 ? std::ceil(warps / 4) : 0) : 4;
+  const double reductions = static_cast<double>(rows.reductions);
+  f.shared_traffic = f.groups * f.group_threads * element * asked * reductions;
   if (choice.keep) f.shared_traffic += static_cast<double>(rows.count * rows.kept_elements()) * element * 2;
-  const double levels =
-      choice.lanes == 1 ? 1 : std::ceil(std::log(lanes) / std::log(static_cast<double>(choice.radix)));
-  f.barriers = static_cast<double>(rows.reductions) * (levels + 1);
+  if (choice.shuffle) {
+    f.barriers = (warps > 1 ? reductions : 0) + (choice.keep ? static_cast<double>(rows.kept.size()) : 0);
+    f.wait_cycles = reductions * (across * kExchangeCycles + (warps > 1 ? kSharedCycles + warps * kStepCycles : 0));
+  } else {
+    const std::vector<int64_t> levels = LevelsOf(choice);
+    f.barriers = reductions * static_cast<double>(levels.size() + 1);
+    for (const int64_t steps : levels)
+      f.wait_cycles += reductions * (kSharedCycles + static_cast<double>(steps) * kStepCycles);
+  }
   f.in_flight_bytes = element;
   return f;
 }
@@ -272,7 +358,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
 }  // namespace
 
 GpuTemplate GpuReduce() {
-  return {"gpu.reduce", 1, [](const Workload& w) { return RowsOf(w).has_value(); }, Space, Build, FootprintOf};
+  return {"gpu.reduce", 2, [](const Workload& w) { return RowsOf(w).has_value(); }, Space, Build, FootprintOf};
 }
 
 }  // namespace temper

@@ -4,14 +4,15 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/schedule/region.h"
+#include "compiler/schedule/lower/lanes.h"
 #include "compiler/schedule/lower/scratch.h"
+#include "compiler/schedule/region.h"
 
 namespace temper::nest {
 namespace {
 
 using ir::ForKind;
-using Extents = std::array<int64_t, 3>;  // of threads, by axis
+using Extents = std::array<int64_t, 3>;  // of threads, by axis; 0: no loop along it
 
 constexpr ForKind kThreadKinds[] = {ForKind::kThreadX, ForKind::kThreadY, ForKind::kThreadZ};
 
@@ -157,6 +158,22 @@ Stmt PlaceBarriers(const Stmt& s, Touched& since, VarSet& steps) {
   return s;
 }
 
+// Whether it writes registers that it does not allocate itself, and whether it writes anything else.
+struct Writes {
+  bool registers = false, others = false;
+  explicit Writes(const Stmt& s) {
+    std::vector<const ir::BufferNode*> own;
+    ir::VisitStmt(s, [&](const Stmt& node) {
+      if (node->kind == StmtKind::kAlloc) own.push_back(node->buffer.get());
+    });
+    ir::VisitStmt(s, [&](const Stmt& node) {
+      if (node->kind != StmtKind::kStore || std::ranges::count(own, node->buffer.get()) > 0) return;
+      (node->buffer->scope == ir::Scope::kRegister ? registers : others) = true;
+    });
+  }
+  bool both() const { return registers && others; }
+};
+
 bool HasCopies(const Stmt& s) {
   return ir::AnyOf(s, [](const Stmt& node) { return node->ahead > 0; });
 }
@@ -233,7 +250,7 @@ class Joiner {
     VarSet no_steps;
     Stmt ordered = PlaceBarriers(HasCopies(group_code) ? CommitGroups(group_code) : group_code, nothing, no_steps);
     if (HasCopies(group_code)) ordered = WaitAtBarriers(ordered, 0);
-    Stmt code = Take(ordered, {1, 1, 1});
+    Stmt code = Take(ordered, {0, 0, 0});
     for (size_t axis = 0; axis < vars_.size(); ++axis) {
       if (vars_[axis] != nullptr) code = ir::For(vars_[axis], extents_[axis], kThreadKinds[axis], code);
     }
@@ -263,10 +280,11 @@ class Joiner {
         return ir::Seq(std::move(stmts));
       }
       case StmtKind::kFor:
-        if (!HasThreadLoop(s)) break;
+        if (s->for_kind == ForKind::kLanes) return Guarded(LowerLanes(s, vars_[0]), bound);
+        if (!HasThreadLoop(s) && !Writes(s).both()) break;
         return ir::For(s->var, s->extent, s->for_kind, Take(s->body, bound));
       case StmtKind::kIf:
-        if (!HasThreadLoop(s)) break;
+        if (!HasThreadLoop(s) && !Writes(s).both()) break;
         return ir::If(s->cond, Take(s->body, bound), s->else_body ? Take(s->else_body, bound) : nullptr);
       case StmtKind::kAlloc:
         return ir::Alloc(s->buffer, Take(s->body, bound));
@@ -280,11 +298,15 @@ class Joiner {
     return Guarded(s, bound);
   }
 
-  // By as many threads of each axis as its loops asked for.
+  // By as many threads of each axis as its loops asked for; along one without a loop by all, each for its registers.
   Stmt Guarded(const Stmt& s, const Extents& bound) const {
+    const Writes writes(s);
+    const bool by_all = writes.registers && !writes.others;
     std::vector<Expr> conditions;
     for (size_t axis = 0; axis < bound.size(); ++axis) {
-      if (bound[axis] < extents_[axis]) conditions.push_back(Expr(vars_[axis]) < Expr(bound[axis]));
+      const int64_t wanted = std::max<int64_t>(bound[axis], 1);
+      if (wanted >= extents_[axis] || (by_all && bound[axis] == 0)) continue;
+      conditions.push_back(Expr(vars_[axis]) < Expr(wanted));
     }
     return conditions.empty() ? s : ir::If(Conjoin(conditions), s);
   }
@@ -304,6 +326,14 @@ Stmt JoinBelow(const Stmt& s, bool in_group) {
   return copy;
 }
 
+// Whether no loop along the axis is around what writes the buffer, so that all threads along it make their own.
+bool MadeByAll(const Func& f, const Buffer& buffer, ForKind axis) {
+  return std::ranges::none_of(WritersOf(f.body, buffer), [&](const Stmt& writer) {
+    return std::ranges::any_of(LoopsOf(PathToBlock(f.body, writer->block.name)),
+                               [&](const Stmt& loop) { return loop->for_kind == axis; });
+  });
+}
+
 // Threads that read the same element of registers read what only one of them can have made, unless each made its own.
 absl::Status CheckRegisterReads(const Func& f, const StmtNode& block, const Buffer& buffer) {
   const std::vector<Stmt> around = LoopsOf(PathToBlock(f.body, block.block.name));
@@ -313,7 +343,7 @@ absl::Status CheckRegisterReads(const Func& f, const StmtNode& block, const Buff
     std::vector<Expr> element;
     for (const Expr& e : load->args) element.push_back(ir::Substitute(e, BindingsOf(block)));
     for (const Stmt& loop : UntoldLoops(element, block.block.predicate, around, ranges)) {
-      if (!IsThreadLoop(loop) || UsedOnlyIn(loop, f, buffer)) continue;
+      if (!IsThreadLoop(loop) || UsedOnlyIn(loop, f, buffer) || MadeByAll(f, buffer, loop->for_kind)) continue;
       return absl::FailedPreconditionError(absl::StrCat("threads of loop '", loop->var->name, "' read the same '",
                                                         ir::Text(load), "' in block '", block.block.name,
                                                         "', which is in registers of one thread"));
@@ -326,6 +356,7 @@ absl::Status CheckRegisterReads(const Func& f, const StmtNode& block, const Buff
 
 absl::Status CheckThreads(const Func& f) {
   TEMPER_RETURN_IF_ERROR(CheckRaces(f));
+  TEMPER_RETURN_IF_ERROR(CheckLanes(f));
   for (const Stmt& block : BlocksIn(f.body)) {
     for (const Buffer& buffer : BuffersRead(*block)) {
       if (buffer->scope == ir::Scope::kRegister) TEMPER_RETURN_IF_ERROR(CheckRegisterReads(f, *block, buffer));

@@ -34,6 +34,8 @@ const char* KindName(ForKind kind) {
     case ForKind::kThreadY:
     case ForKind::kThreadZ:
       return "thread";
+    case ForKind::kLanes:
+      return "made for lanes";
     case ForKind::kTensor:
       return "tensor";
   }

@@ -137,6 +137,21 @@ TEST_F(GateTest, ARenewedCertificateIsRevokedLikeTheFirstAndARevokedOneIsNotRene
   EXPECT_TRUE(absl::IsFailedPrecondition(gate_->Renew("").status())) << "a token's bearer has none";
 }
 
+// As after a restore of a snapshot that is older than the certificate.
+TEST_F(GateTest, ACertificateThatIsNotKnownHereIsNotRenewed) {
+  const std::vector<std::string> keys = {"a"};
+  const auto signed_once = OpenServerDirectory(dir())->authority.SignWorker(
+      *PrivateKey::Generate()->CertificateRequest(), keys, {clock_.Wall(), clock_.Wall() + kWorkerLifetime});
+  ASSERT_TRUE(signed_once.ok()) << signed_once.status();
+  clock_.Advance(0.9 * kWorkerLifetime);
+  for (int again = 0; again < 2; ++again) {
+    const auto renewed = gate_->Renew(*signed_once);
+    EXPECT_TRUE(absl::IsUnauthenticated(renewed.status())) << renewed.status();
+    EXPECT_EQ(Message(renewed), "the certificate is not known here; join again");
+  }
+  EXPECT_FALSE(gate_->Revoke("a").ok()) << "nothing was kept of it";
+}
+
 TEST_F(GateTest, InvitationsExpireAndOthersAreUnknown) {
   const std::string invitation = gate_->Invite("a")->text;
   const std::string request = *PrivateKey::Generate()->CertificateRequest();

@@ -129,7 +129,23 @@ void Promises::CheckProgress(absl::Duration patience) {
 
 void Promises::Accepted(int64_t job) {
   accepted_.insert(job);
+  priorities_.try_emplace(job, 1, 0);
   progress_.emplace(job, world_.Monotonic());
+}
+
+void Promises::PriorityAnswered(int64_t job, int priority, bool stored) {
+  std::vector<int>& may = priorities_.at(job);
+  const auto asked = std::find(may.begin() + 1, may.end(), priority);
+  stored ? may.erase(may.begin(), asked) : may.erase(asked);
+}
+
+void Promises::Ranked(int64_t job, int priority) {
+  std::vector<int>& may = priorities_[job];
+  if (std::ranges::find(may, priority) == may.end()) {
+    Broken("P1",
+           absl::StrCat("job ", job, " goes on at priority ", priority, ", and ", may.front(), " was acknowledged"));
+  }
+  may = {priority};
 }
 
 void Promises::CheckRest(const std::vector<JobRow>& rows, const CoreState::Census& census, size_t remembered) {

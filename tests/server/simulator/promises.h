@@ -1,6 +1,6 @@
 // What the fleet promises whatever happens to it (P1 to P5), and what was seen to break a promise first.
 //
-//   P1  no acknowledged record is lost
+//   P1  no acknowledged record is lost, and no acknowledged priority
 //   P2  every job ends in a final state, and stays in it
 //   P3  one effective result for an item, one record for one (item, attempt)
 //   P4  everything that was kept for jobs and workers is given back
@@ -48,12 +48,17 @@ class Promises {
   void Check(const CoreState::Census& census, const CoreState::CommitPlan& plan);
   void Granted(const Dispatcher::Grant& grant, int most_attempts);
   void Restored(int64_t lease, const Work& work);
+  // A job goes on with this priority after a restart.
+  void Ranked(int64_t job, int priority);
   // While workers that could measure for them are there, honest jobs go on.
   void CheckProgress(absl::Duration patience);
 
   // --- a client's side ---
   void Accepted(int64_t job);
   void CancelAsked(int64_t job) { cancelled_.insert(job); }
+  // Of a job, in the order of asking; what a dying server leaves open is not answered.
+  void PriorityAsked(int64_t job, int priority) { priorities_[job].push_back(priority); }
+  void PriorityAnswered(int64_t job, int priority, bool stored);
   // All is over and everyone is gone.
   void CheckRest(const std::vector<JobRow>& rows, const CoreState::Census& census, size_t remembered);
 
@@ -68,6 +73,8 @@ class Promises {
   std::map<int64_t, absl::Duration> progress_;  // of live jobs: when something was last told to them
   std::set<int64_t> accepted_;
   std::set<int64_t> cancelled_;
+  // By job: the one that counts, then those that were asked for since and not answered, any of which may count.
+  std::map<int64_t, std::vector<int>> priorities_;
   absl::Duration up_since_;
   std::vector<int64_t> seen_;  // Check's own
 };

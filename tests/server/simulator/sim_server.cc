@@ -118,7 +118,8 @@ class SimServer::Life : public JobHost {
     state_.GoOnFrom(*left, Now());
     for (const LeftBehind::Lease& lease : left->leases) server_.promises_.Restored(lease.id, lease.work);
     for (JobPlan& plan : left->plans) {
-      server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on"));
+      server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on at priority ", plan.row.priority));
+      server_.promises_.Ranked(plan.row.id, plan.row.priority);
       Begin(std::move(plan));
     }
     state_.Open();
@@ -139,9 +140,8 @@ class SimServer::Life : public JobHost {
     });
   }
   void StorePlan() {
-    const bool any = !plan_->records.empty() || !plan_->leases.empty() || !plan_->closed.empty();
-    const absl::Status stored =
-        any ? server_.disk_.Commit({plan_->records, plan_->leases, plan_->closed}).status() : absl::OkStatus();
+    const Changes changes = plan_->changes();
+    const absl::Status stored = changes.size() > 0 ? server_.disk_.Commit(changes).status() : absl::OkStatus();
     server_.world_.Note(absl::StrCat("server: ", plan_->records.size(), " records: ", stored.message()));
     if (stored.ok()) server_.promises_.Stored(plan_->records);
     After(Soon(), [this, stored] {
@@ -181,7 +181,10 @@ class SimServer::Life::Job : public JobPort, public std::enable_shared_from_this
     input_.Stop(state, reason);
     Wake();
   }
-  void SetPriority(int priority) override { input_.priority = priority; }
+  void SetPriority(int priority) override {
+    input_.priority = priority;
+    Wake();
+  }
   const JobSpec& spec() const override { return steps_.spec(); }
   const std::shared_ptr<JobFeed>& feed() const override { return feed_; }
 
@@ -309,6 +312,17 @@ void SimServer::SubmitResults(std::vector<ItemResult> results,
 
 void SimServer::SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done) {
   Arrive([request = std::move(request), done = std::move(done)](Life& life) { done(life.SubmitJob(request)); });
+}
+
+void SimServer::SetPriority(int64_t id, int priority, std::function<void(absl::Status)> done) {
+  Arrive([this, id, priority, done = std::move(done)](Life& life) {
+    promises_.PriorityAsked(id, priority);
+    const auto answered = [this, id, priority, done](const absl::Status& stored) {
+      promises_.PriorityAnswered(id, priority, stored.ok());
+      done(stored);
+    };
+    life.Locked([&](Actions& actions) { life.state().SetPriority(id, priority, answered, actions); });
+  });
 }
 
 void SimServer::CancelJob(int64_t id) {

@@ -37,6 +37,7 @@ class SimServer {
   void SubmitResults(std::vector<ItemResult> results, std::function<void(absl::StatusOr<std::vector<bool>>)> done);
   void SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done);
   void CancelJob(int64_t id);
+  void SetPriority(int64_t id, int priority, std::function<void(absl::Status)> done);
 
   // After every event.
   void Check();

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "base/temporary_directory.h"
@@ -170,6 +172,23 @@ TEST_F(GateTest, APrincipalStandsUntilItsTokenExpires) {
   clock_.Advance(absl::Minutes(5));
   EXPECT_FALSE(gate_->StillStands(principal));
   EXPECT_TRUE(gate_->StillStands(lasting));
+}
+
+TEST_F(GateTest, AKnownDeviceDoesNotWaitForWhatAnAdminHasStored) {
+  ASSERT_TRUE(*gate_->MayServe("a", "fingerprint"));
+  ASSERT_FALSE(*gate_->MayServe("a", "another"));
+  std::promise<void> writes, go_on;
+  store_.before_writes = [&] {
+    writes.set_value();
+    go_on.get_future().wait();
+  };
+  std::thread admin([&] { EXPECT_TRUE(gate_->Approve("a", "another").ok()); });
+  writes.get_future().wait();
+  auto known = std::async(std::launch::async, [&] { return *gate_->MayServe("a", "fingerprint"); });
+  EXPECT_EQ(known.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  go_on.set_value();
+  admin.join();
+  EXPECT_TRUE(known.get());
 }
 
 TEST_F(GateTest, ARevokedWorkersNextCallIsRefused) {

@@ -526,6 +526,19 @@ TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
   EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
 }
 
+TEST_F(DispatcherTest, ALeaseFromBeforeARestartIsForAWorkerOfItsKeyAlone) {
+  Work work = Batch(1, 1);
+  work.items[0].id = 7;
+  work.items[0].attempt = 1;
+  WorkerInfo holder = Worker("a");
+  holder.instance = "an instance";
+  WorkerInfo other = holder;
+  other.device_key = "another key";
+  dispatcher_.Restore(70, work, holder, Now());
+  EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(other, Now()), {70}, 0, Now()).cancels, ElementsAre(70));
+  EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(holder, Now()), {70}, 0, Now()).cancels, IsEmpty());
+}
+
 // What was tried at the old priority once kept all that came after it there.
 TEST_F(DispatcherTest, WhatIsTriedAgainHasThePriorityThatItsJobHasNow) {
   const std::string dying = dispatcher_.Register(Worker("dying"), Now());

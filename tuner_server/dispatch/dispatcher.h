@@ -176,7 +176,8 @@ class Dispatcher {
   };
   std::vector<SessionView> Sessions() const;
   bool Live(const std::string& session) const;
-  const WorkerInfo* FindSession(const std::string& session) const;  // null: unknown or lost
+  const WorkerInfo* FindSession(const std::string& session) const;    // null: unknown or lost
+  const WorkerInfo* FindInstance(const std::string& instance) const;  // likewise
   std::map<std::string, int64_t> WaitingItems() const;              // by device key
   std::map<std::string, int64_t> LeasedItems() const;               // likewise
   // Since the start.

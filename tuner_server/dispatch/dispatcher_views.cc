@@ -110,6 +110,13 @@ const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {
   return found == sessions_.end() || found->second.lost ? nullptr : &found->second.info;
 }
 
+const WorkerInfo* Dispatcher::FindInstance(const std::string& instance) const {
+  for (const auto& [id, session] : sessions_) {
+    if (!instance.empty() && !session.lost && session.info.instance == instance) return &session.info;
+  }
+  return nullptr;
+}
+
 Dispatcher::Census Dispatcher::TakeCensus() const {
   Census census;
   for (const auto& [key, queue] : queues_) {

@@ -54,6 +54,10 @@ absl::Status CoreState::Serving() const {
 absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Duration now) {
   TEMPER_RETURN_IF_ERROR(Serving());
   TEMPER_RETURN_IF_ERROR(CheckWorker(info));
+  // Who takes an instance up takes up its leases.
+  if (const WorkerInfo* known = dispatcher_.FindInstance(info.instance);
+      known != nullptr && known->holder != info.holder)
+    return absl::PermissionDeniedError("the instance is another worker's");
   const std::string session = dispatcher_.Register(info, now);
   LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);
   WakeAllJobs();

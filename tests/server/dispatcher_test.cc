@@ -526,6 +526,23 @@ TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
   EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
 }
 
+// A job that is at its finals may have batches that nobody waits for any more, tried again and before them.
+TEST_F(DispatcherTest, AJobsFinalsGoBeforeItsOwnBatchesToo) {
+  Work finals = Batch(1, 1), other = Batch(1, 2);
+  finals.kind = WorkKind::kFinals;
+  other.priority = 5;
+  dispatcher_.Add(Batch(1, 1), Now());
+  dispatcher_.Add(finals, Now());
+  dispatcher_.Add(other, Now());
+  WorkerInfo info = Worker("a");
+  info.slots = 3;
+  std::vector<std::pair<int64_t, WorkKind>> order;
+  for (const auto& grant : Take(dispatcher_.Register(info, Now()), 3))
+    order.emplace_back(grant.work->job, grant.work->kind);
+  EXPECT_THAT(order, ElementsAre(std::pair(int64_t{1}, WorkKind::kFinals), std::pair(int64_t{2}, WorkKind::kBatch),
+                                 std::pair(int64_t{1}, WorkKind::kBatch)));
+}
+
 TEST_F(DispatcherTest, ALeaseFromBeforeARestartIsForAWorkerOfItsKeyAlone) {
   Work work = Batch(1, 1);
   work.items[0].id = 7;

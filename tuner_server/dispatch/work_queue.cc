@@ -7,6 +7,8 @@ namespace {
 
 int64_t CostOf(const Piece& piece) { return std::max<int64_t>(1, static_cast<int64_t>(piece.items.size())); }
 
+bool IsClosing(const Piece& piece) { return piece.work->kind != WorkKind::kBatch; }
+
 }  // namespace
 
 void WorkQueue::Add(Piece piece, bool again) {
@@ -22,9 +24,11 @@ void WorkQueue::Add(Piece piece, bool again) {
 std::vector<WorkQueue::Ready> WorkQueue::AllReady(const std::function<bool(const Piece&)>& fits) const {
   std::vector<Ready> ready;
   for (const auto& [job, queue] : jobs_) {
-    const auto piece = std::ranges::find_if(queue.pieces, fits);
+    // Batches that the job no longer waits for may still be before its finals.
+    auto piece = std::ranges::find_if(queue.pieces, [&](const Piece& p) { return IsClosing(p) && fits(p); });
+    if (piece == queue.pieces.end()) piece = std::ranges::find_if(queue.pieces, fits);
     if (piece == queue.pieces.end()) continue;
-    ready.push_back({job, static_cast<size_t>(piece - queue.pieces.begin()), piece->work->kind != WorkKind::kBatch});
+    ready.push_back({job, static_cast<size_t>(piece - queue.pieces.begin()), IsClosing(*piece)});
   }
   return ready;
 }

@@ -526,6 +526,24 @@ TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
   EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
 }
 
+TEST_F(DispatcherTest, TurnsGoOnWhereTheyWereWhoeverGoesBeforeThemMeanwhile) {
+  WorkerInfo info = Worker("a");
+  info.slots = 64;
+  const std::string session = dispatcher_.Register(info, Now());
+  for (int i = 0; i < 8; ++i) {
+    dispatcher_.Add(Batch(16, 1), Now());
+    dispatcher_.Add(Batch(16, 3), Now());
+  }
+  std::map<int64_t, int> grants;
+  for (int i = 0; i < 8; ++i) {
+    Work urgent = Batch(16, 2);
+    urgent.priority = 5;
+    dispatcher_.Add(urgent, Now());
+    for (const auto& grant : Take(session, 2)) ++grants[grant.work->job];
+  }
+  EXPECT_EQ(grants, (std::map<int64_t, int>{{1, 4}, {2, 8}, {3, 4}}));
+}
+
 // A job that is at its finals may have batches that nobody waits for any more, tried again and before them.
 TEST_F(DispatcherTest, AJobsFinalsGoBeforeItsOwnBatchesToo) {
   Work finals = Batch(1, 1), other = Batch(1, 2);

@@ -47,7 +47,7 @@ class SimServer::Life : public JobHost {
     }
   }
 
-  absl::StatusOr<int64_t> SubmitJob(const v1::SubmitJobRequest& request);
+  absl::StatusOr<int64_t> SubmitJob(const std::string& owner, const v1::SubmitJobRequest& request);
   void Begin(JobPlan plan);
 
   void Check() {
@@ -119,7 +119,8 @@ class SimServer::Life : public JobHost {
     for (const LeftBehind::Lease& lease : left->leases) server_.promises_.Restored(lease.id, lease.work);
     for (JobPlan& plan : left->plans) {
       server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on at priority ", plan.row.priority));
-      server_.promises_.Ranked(plan.row.id, plan.row.priority);
+      server_.promises_.GoesOn(plan.row.id, plan.row.priority);
+      server_.promises_.Ranked(plan.row.id, plan.spec.owner, plan.row.priority);
       Begin(std::move(plan));
     }
     state_.Open();
@@ -225,16 +226,18 @@ void SimServer::Life::Begin(JobPlan plan) {
   job->Wake();
 }
 
-absl::StatusOr<int64_t> SimServer::Life::SubmitJob(const v1::SubmitJobRequest& request) {
+absl::StatusOr<int64_t> SimServer::Life::SubmitJob(const std::string& owner, const v1::SubmitJobRequest& request) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
-  TEMPER_RETURN_IF_ERROR(state_.ReservePlace("", 0));
-  state_.GiveBackPlace("", 0);
+  spec.owner = owner;
+  TEMPER_RETURN_IF_ERROR(state_.ReservePlace(owner, 0));
+  state_.GiveBackPlace(owner, 0);
   TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), state_.options().loop, server_.world_.Wall()));
   plan.row.request = request.SerializeAsString();
   TEMPER_ASSIGN_OR_RETURN(const int64_t id, server_.disk_.CreateJob(plan.row));
   plan.row.request.clear();
   plan.spec.id = plan.row.id = id;
-  server_.world_.Note(absl::StrCat("server: job ", id, " is accepted"));
+  server_.world_.Note(absl::StrCat("server: job ", id, " of ", owner, " is accepted"));
+  server_.promises_.Ranked(id, owner, plan.spec.priority);
   Begin(std::move(plan));
   return id;
 }
@@ -310,8 +313,11 @@ void SimServer::SubmitResults(std::vector<ItemResult> results,
   });
 }
 
-void SimServer::SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done) {
-  Arrive([request = std::move(request), done = std::move(done)](Life& life) { done(life.SubmitJob(request)); });
+void SimServer::SubmitJob(const std::string& owner, v1::SubmitJobRequest request,
+                          std::function<void(absl::StatusOr<int64_t>)> done) {
+  Arrive([owner, request = std::move(request), done = std::move(done)](Life& life) {
+    done(life.SubmitJob(owner, request));
+  });
 }
 
 void SimServer::SetPriority(int64_t id, int priority, std::function<void(absl::Status)> done) {

@@ -127,7 +127,8 @@ class Simulation {
     request.set_wait_for_device_ms(300'000);
     request.set_no_booster(true);
     network_.Call<int64_t>(
-        absl::Seconds(10), [this, request](auto reply) { server_.SubmitJob(request, reply); },
+        absl::Seconds(10),
+        [this, job, request](auto reply) { server_.SubmitJob(job == 0 ? "alice" : "bob", request, reply); },
         [this, job](const absl::StatusOr<int64_t>& id) {
           if (id.ok()) {
             if (faults_.meddling) Meddle(*id);

@@ -35,7 +35,7 @@ int RunJoin(int argc, char** argv) {
   Options options;
   CLI::App app("Makes a key on this machine and has the server sign it, by an invitation that counts once.",
                "temper-worker join");
-  app.footer("Example: temper-worker join --server tuner.example:9190 --token tmpr-join_...");
+  app.footer("Example:\n  temper-worker join --server tuner.example:9190 --token tmpr-join_...");
   app.add_option("--server", options.server, "Where the server listens: HOST:PORT")->required();
   auto* token = app.add_option("--token", options.token, "What temper device add printed");
   auto* file =

@@ -170,7 +170,7 @@ int Main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "join") return RunJoin(argc - 1, argv + 1);
   Options options;
   CLI::App app("Builds, verifies and times kernels for a temper-server.", "temper-worker");
-  app.footer("Example: temper-worker --server 192.168.1.10:9190 --key epyc-zen5 --device cpu:0-15");
+  app.footer("Example:\n  temper-worker --server 192.168.1.10:9190 --key epyc-zen5 --device cpu:0-15");
   auto* server = app.add_option("--server", options.server, "Where the server listens: HOST:PORT or unix:PATH");
   // One value each time, so that what follows is not taken for another.
   auto* key = app.add_option("--key", options.keys, "Your name for this kind of device")->allow_extra_args(false);

@@ -126,14 +126,7 @@ absl::StatusOr<Principal> Gate::ByToken(const Credentials& credentials) const {
 absl::StatusOr<Principal> Gate::ByCertificate(const std::string& pem) {
   TEMPER_ASSIGN_OR_RETURN(const std::shared_ptr<const Certificate> certificate, Verified(pem));
   TEMPER_RETURN_IF_ERROR(CheckTime(*certificate, clock_.Wall()));
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = certificates_.find(certificate->serial);
-    if (found == certificates_.end()) {
-      return absl::UnauthenticatedError("the certificate is not known here; join again");
-    }
-    if (found->second.revoked) return absl::UnauthenticatedError("the certificate was revoked");
-  }
+  TEMPER_RETURN_IF_ERROR(CheckKnown(*certificate));
   Principal principal;
   principal.kind = Principal::Kind::kCertificate;
   principal.id = certificate->serial;
@@ -141,6 +134,15 @@ absl::StatusOr<Principal> Gate::ByCertificate(const std::string& pem) {
   principal.scopes = {Scope::kMeasure};
   principal.device_keys = certificate->device_keys;
   return principal;
+}
+
+absl::Status Gate::CheckKnown(const Certificate& certificate) const {
+  std::lock_guard lock(mutex_);
+  const auto found = certificates_.find(certificate.serial);
+  if (found == certificates_.end()) {
+    return absl::UnauthenticatedError("the certificate is not known here; join again");
+  }
+  return found->second.revoked ? absl::UnauthenticatedError("the certificate was revoked") : absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const Certificate>> Gate::Verified(const std::string& pem) {
@@ -242,9 +244,9 @@ absl::StatusOr<std::string> Gate::Renew(const std::string& certificate_pem) {
         absl::StrCat("the certificate is renewed from ", absl::FormatTime(RenewedFrom(*before)), " on"));
   }
   std::lock_guard changing(changes_);
+  TEMPER_RETURN_IF_ERROR(CheckKnown(*before));
   {
     std::lock_guard lock(mutex_);
-    if (certificates_[before->serial].revoked) return absl::UnauthenticatedError("the certificate was revoked");
     // An answer that was lost is given again, so that no worker fills the store.
     if (const auto found = renewals_.find(before->serial); found != renewals_.end()) return found->second;
   }
@@ -262,6 +264,12 @@ absl::StatusOr<std::string> Gate::Renew(const std::string& certificate_pem) {
 absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint) {
   if (!initialised()) return true;
   const std::string device = Lasting(fingerprint);
+  {
+    // Most are known: no worker waits for what an admin has stored at that moment.
+    std::lock_guard lock(mutex_);
+    const auto found = devices_.find({device_key, device});
+    if (found != devices_.end() && found->second.state == kApproved) return true;
+  }
   std::lock_guard changing(changes_);
   bool known = false, key_has_approved = false;
   for (const DeviceRow& row : Devices()) {

@@ -68,6 +68,12 @@ struct JobRow {
 // Whether a job in this state will never change again: "done", "failed", "cancelled", "abandoned".
 bool IsFinalJobState(std::string_view state);
 
+// Another priority for a job.
+struct JobPriority {
+  int64_t job = 0;
+  int priority = 0;
+};
+
 // Work in a worker's hands, kept so that its results are known again after the server's restart.
 struct LeaseRow {
   int64_t id = 0;        // given by who grants it

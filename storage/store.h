@@ -55,6 +55,9 @@ struct Changes {
   std::span<const Record> records;
   std::span<const LeaseRow> granted;  // one with a known id replaces it; those of jobs unknown or final are passed over
   std::span<const int64_t> closed;    // ids of leases; unknown ones are passed over
+  std::span<const JobPriority> priorities = {};  // in this order; those of jobs unknown or final are passed over
+
+  size_t size() const { return records.size() + granted.size() + closed.size() + priorities.size(); }
 };
 
 // What may go. 0 everywhere: nothing. What is still needed stays: what serves builds, and what may deny it to serve
@@ -90,8 +93,8 @@ class Store {
   virtual absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
 
   virtual absl::StatusOr<int64_t> CreateJob(const JobRow& job) = 0;
-  // By id; kNotFound. All but its spec and its request, which are as they were created. In a final state its request
-  // is emptied and its leases are closed.
+  // By id; kNotFound. All but its spec and its request, which are as they were created, and its priority, which Commit
+  // changes. In a final state its request is emptied and its leases are closed.
   virtual absl::Status UpdateJob(const JobRow& job) = 0;
   virtual absl::StatusOr<JobRow> GetJob(int64_t id) = 0;
   // Newest first, without specs, summaries and requests.

@@ -20,7 +20,6 @@ struct Options {
 void AddNames(CLI::App& app, Options& options) {
   app.add_option("--name", options.names,
                  "A name or address that clients and workers know this server by; may be given more than once");
-  app.footer("Example:\n  temper-server init /srv/temper --name tuner.example --name 192.168.1.10\n");
 }
 void AddNothing(CLI::App&, Options&) {}
 
@@ -46,12 +45,15 @@ absl::Status Renew(const Options& options) {
 struct Command {
   const char* name;
   const char* help;
+  const char* example;
   void (*add_options)(CLI::App&, Options&);
   absl::Status (*run)(const Options&);
 };
 constexpr Command kCommands[] = {
-    {"init", "Makes what a server needs to know its workers and clients.", AddNames, Init},
-    {"renew", "Signs the server's certificate again, with the same key and names.", AddNothing, Renew},
+    {"init", "Makes what a server needs to know its workers and clients.",
+     "temper-server init /srv/temper --name tuner.example --name 192.168.1.10", AddNames, Init},
+    {"renew", "Signs the server's certificate again, with the same key and names.", "temper-server renew /srv/temper",
+     AddNothing, Renew},
 };
 
 int Run(const Command& command, int argc, char** argv) {
@@ -60,6 +62,7 @@ int Run(const Command& command, int argc, char** argv) {
   Options options;
   app.add_option("DIR", options.dir, "The server's directory")->required();
   command.add_options(app, options);
+  app.footer(std::string("Example:\n  ") + command.example + "\n");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

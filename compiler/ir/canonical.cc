@@ -108,6 +108,17 @@ Sum Canonicalizer::Linear(const Expr& e) {
 }
 
 void Canonicalizer::Accumulate(const Expr& e, int64_t factor, Sum& into) {
+  if (e->args.empty() || !e.shared()) return AccumulateNode(e, factor, into);
+  auto known = linear_memo_.find(e.get());
+  if (known == linear_memo_.end()) {
+    Sum sum;
+    AccumulateNode(e, 1, sum);
+    known = linear_memo_.emplace(e.get(), Linearized{e, std::move(sum)}).first;
+  }
+  into.AddScaled(known->second.result, factor);
+}
+
+void Canonicalizer::AccumulateNode(const Expr& e, int64_t factor, Sum& into) {
   switch (e->kind) {
     case ExprKind::kInt:
       return Flatten(e, factor, into);
@@ -131,14 +142,6 @@ void Canonicalizer::Accumulate(const Expr& e, int64_t factor, Sum& into) {
 
 // Anything but sums and products with constants.
 Sum Canonicalizer::LinearAtom(const Expr& e) {
-  if (e->args.empty() || !e.shared()) return ComputeLinearAtom(e);
-  if (auto it = linear_memo_.find(e.get()); it != linear_memo_.end()) return it->second.result;
-  Sum result = ComputeLinearAtom(e);
-  linear_memo_.emplace(e.get(), Linearized{e, result});
-  return result;
-}
-
-Sum Canonicalizer::ComputeLinearAtom(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kVar: {
       Sum sum;
@@ -589,6 +592,14 @@ std::optional<Interval> Canonicalizer::BoundsByTerms(const Sum& sum) const {
 }
 
 std::optional<Interval> Canonicalizer::BoundsOfAtom(const Expr& atom) const {
+  if (atom->args.empty() || !atom.shared()) return ComputeBoundsOfAtom(atom);
+  if (const auto known = bounds_memo_.find(atom.get()); known != bounds_memo_.end()) return known->second.result;
+  const std::optional<Interval> bounds = ComputeBoundsOfAtom(atom);
+  bounds_memo_.emplace(atom.get(), Bounded{atom, bounds});
+  return bounds;
+}
+
+std::optional<Interval> Canonicalizer::ComputeBoundsOfAtom(const Expr& atom) const {
   auto bounds_of_arg = [&](int i) { return BoundsOf(Flatten(atom->args[i])); };
   switch (atom->kind) {
     case ExprKind::kVar:
@@ -674,7 +685,9 @@ int Canonicalizer::Compare(const Expr& a, const Expr& b) const {
   }
   if ((order = three_way(a->args.size(), b->args.size())) != 0) return order;
   for (size_t i = 0; i < a->args.size(); ++i) {
-    if ((order = Compare(a->args[i], b->args[i])) != 0) return order;
+    const Expr &x = a->args[i], &y = b->args[i];
+    if (x.shared() && y.shared() && StructurallyEqual(x, y)) continue;
+    if ((order = Compare(x, y)) != 0) return order;
   }
   return 0;
 }

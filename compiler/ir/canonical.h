@@ -24,8 +24,8 @@ class Canonicalizer {
   };
 
   void Accumulate(const Expr& e, int64_t factor, Sum& into);
+  void AccumulateNode(const Expr& e, int64_t factor, Sum& into);
   Sum LinearAtom(const Expr& e);
-  Sum ComputeLinearAtom(const Expr& e);
   Sum MinMax(const Expr& e);
   Expr Select(const Expr& e);
   Expr Condition(const Expr& e);
@@ -49,6 +49,7 @@ class Canonicalizer {
   bool RecombineMod(Sum& sum, const Term& mod);
 
   std::optional<Interval> BoundsOfAtom(const Expr& atom) const;
+  std::optional<Interval> ComputeBoundsOfAtom(const Expr& atom) const;
   std::optional<Interval> BoundsByTerms(const Sum& sum) const;
   int Compare(const Expr& a, const Expr& b) const;
   size_t RankOf(const Var& v) const;
@@ -62,8 +63,13 @@ class Canonicalizer {
     Expr node;
     Sum result;
   };
+  struct Bounded {
+    Expr node;
+    std::optional<Interval> result;
+  };
   std::unordered_map<const ExprNode*, Simplified> memo_;
   std::unordered_map<const ExprNode*, Linearized> linear_memo_;
+  mutable std::unordered_map<const ExprNode*, Bounded> bounds_memo_;
 };
 
 }  // namespace temper::ir

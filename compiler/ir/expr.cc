@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
+
+#include "compiler/ir/walk.h"
 
 namespace temper::ir {
 namespace {
@@ -145,6 +149,30 @@ Expr RewriteWithMemo(const Expr& e, const std::function<Expr(const Expr&)>& f, M
   if (Expr replaced = f(rebuilt)) rebuilt = std::move(replaced);
   if (shared) memo.emplace(e.get(), rebuilt);
   return rebuilt;
+}
+
+// Nodes that were met.
+using Seen = std::unordered_set<const ExprNode*>;
+
+bool AnyNode(const Expr& e, const std::function<bool(const Expr&)>& holds, Seen& seen) {
+  if (e.shared() && !e->args.empty() && !seen.insert(e.get()).second) return false;
+  return holds(e) || std::ranges::any_of(e->args, [&](const Expr& arg) { return AnyNode(arg, holds, seen); });
+}
+
+// Pairs of nodes that are equal, as long as no pair was found that is not.
+using Compared = std::set<std::pair<const ExprNode*, const ExprNode*>>;
+
+bool Equal(const Expr& a, const Expr& b, Compared& compared) {
+  if (a.get() == b.get()) return true;
+  if (a->kind != b->kind || a->dtype != b->dtype || a->int_value != b->int_value || a->var != b->var ||
+      a->buffer != b->buffer || a->cast_mode != b->cast_mode || a->args.size() != b->args.size()) {
+    return false;
+  }
+  bool same_float = a->float_value == b->float_value || (std::isnan(a->float_value) && std::isnan(b->float_value));
+  if (!same_float || std::signbit(a->float_value) != std::signbit(b->float_value)) return false;
+  if (a.shared() && b.shared() && !a->args.empty() && !compared.emplace(a.get(), b.get()).second) return true;
+  return std::equal(a->args.begin(), a->args.end(), b->args.begin(),
+                    [&](const Expr& x, const Expr& y) { return Equal(x, y, compared); });
 }
 
 }  // namespace
@@ -295,20 +323,18 @@ void Visit(const Expr& e, const std::function<void(const Expr&)>& f) {
   for (const Expr& arg : e->args) Visit(arg, f);
 }
 
+bool AnyNode(const Expr& e, const std::function<bool(const Expr&)>& holds) {
+  Seen seen;
+  return AnyNode(e, holds, seen);
+}
+
 bool UsesVar(const Expr& e, const Var& v) {
-  if (e->kind == ExprKind::kVar) return e->var == v;
-  return std::any_of(e->args.begin(), e->args.end(), [&](const Expr& arg) { return UsesVar(arg, v); });
+  return AnyNode(e, [&](const Expr& node) { return node->kind == ExprKind::kVar && node->var == v; });
 }
 
 bool StructurallyEqual(const Expr& a, const Expr& b) {
-  if (a.get() == b.get()) return true;
-  if (a->kind != b->kind || a->dtype != b->dtype || a->int_value != b->int_value || a->var != b->var ||
-      a->buffer != b->buffer || a->cast_mode != b->cast_mode || a->args.size() != b->args.size()) {
-    return false;
-  }
-  bool same_float = a->float_value == b->float_value || (std::isnan(a->float_value) && std::isnan(b->float_value));
-  if (!same_float || std::signbit(a->float_value) != std::signbit(b->float_value)) return false;
-  return std::equal(a->args.begin(), a->args.end(), b->args.begin(), StructurallyEqual);
+  Compared compared;
+  return Equal(a, b, compared);
 }
 
 Expr Substitute(const Expr& e, const std::vector<VarBinding>& bindings) {

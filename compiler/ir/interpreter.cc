@@ -29,7 +29,9 @@ struct Array {
   NDArray owned;  // what an Alloc gave
 };
 
-// An expression with its names resolved.
+// An expression with its names resolved. Nodes that it shares are shared here too, and are computed once each time.
+struct Code;
+using Codes = std::vector<std::shared_ptr<Code>>;
 struct Code {
   ExprKind kind;
   DType dtype;                    // of the result
@@ -37,7 +39,11 @@ struct Code {
   Value constant{.i = 0};
   int slot = -1;  // kVar: variable; kLoad: array
   CastMode cast_mode;
-  std::vector<Code> args;
+  Codes args;
+  bool shared = false;
+  // Of a shared one: the evaluation that computed it last, and what came of it.
+  int64_t computed = 0;
+  Value value{.i = 0};
 };
 
 struct CodeStmt {
@@ -49,12 +55,12 @@ struct CodeStmt {
   bool asynchronous = false;       // kStore
   bool together = false;           // threads meet inside, so all of a group run it together
   std::vector<CodeStmt> children;  // of kIf: then, else
-  std::vector<Code> indices;
-  std::vector<Code> value;  // kStore, kBlock: one; kIf: the condition
+  Codes indices;
+  Codes value;  // kStore, kBlock: one; kIf: the condition
   // kBlock
   const BlockInfo* block = nullptr;
   std::vector<int> iter_slots;
-  std::vector<Code> bindings, predicate, init;  // the last two empty or one
+  Codes bindings, predicate, init;  // the last two empty or one
 };
 
 // --- resolving names ---
@@ -67,10 +73,13 @@ class Resolver {
   std::vector<Array>& arrays() { return arrays_; }
 
  private:
-  absl::StatusOr<Code> Resolve(const Expr& e);
-  absl::Status ResolveAll(const std::vector<Expr>& exprs, std::vector<Code>& out);
-  absl::Status ResolveOptional(const Expr& e, std::vector<Code>& out);
-  absl::Status ResolveAccess(const Buffer& b, const std::vector<Expr>& indices, int& slot, std::vector<Code>& out);
+  // Of one expression, by node.
+  using Known = std::unordered_map<const ExprNode*, std::shared_ptr<Code>>;
+  absl::StatusOr<std::shared_ptr<Code>> Resolve(const Expr& e, Known& known);
+  absl::StatusOr<Code> ResolveNode(const Expr& e, Known& known);
+  absl::Status ResolveAll(const std::vector<Expr>& exprs, Codes& out);
+  absl::Status ResolveOptional(const Expr& e, Codes& out);
+  absl::StatusOr<int> SlotOf(const Buffer& b, size_t indices) const;
   int AddVar(const Var& v) { return vars_.try_emplace(v.get(), static_cast<int>(vars_.size())).first->second; }
 
   std::unordered_map<const VarNode*, int> vars_;
@@ -84,7 +93,18 @@ int Resolver::AddArray(const Buffer& b) {
   return it->second;
 }
 
-absl::StatusOr<Code> Resolver::Resolve(const Expr& e) {
+absl::StatusOr<std::shared_ptr<Code>> Resolver::Resolve(const Expr& e, Known& known) {
+  if (const auto found = known.find(e.get()); found != known.end()) {
+    found->second->shared = true;
+    return found->second;
+  }
+  TEMPER_ASSIGN_OR_RETURN(Code resolved, ResolveNode(e, known));
+  auto code = std::make_shared<Code>(std::move(resolved));
+  if (e.shared() && !e->args.empty()) known.emplace(e.get(), code);
+  return code;
+}
+
+absl::StatusOr<Code> Resolver::ResolveNode(const Expr& e, Known& known) {
   Code code{e->kind, e->dtype};
   if (e->kind == ExprKind::kInt) code.constant = OfInt(e->int_value);
   if (e->kind == ExprKind::kFloat) code.constant = OfFloat(e->float_value);
@@ -94,37 +114,36 @@ absl::StatusOr<Code> Resolver::Resolve(const Expr& e) {
     code.slot = it->second;
   }
   if (e->kind == ExprKind::kLoad) {
-    TEMPER_RETURN_IF_ERROR(ResolveAccess(e->buffer, e->args, code.slot, code.args));
-    return code;
+    TEMPER_ASSIGN_OR_RETURN(code.slot, SlotOf(e->buffer, e->args.size()));
+  } else if (!e->args.empty()) {
+    code.arg_dtype = e->args[0]->dtype;
   }
-  TEMPER_RETURN_IF_ERROR(ResolveAll(e->args, code.args));
-  if (!e->args.empty()) code.arg_dtype = e->args[0]->dtype;
+  for (const Expr& arg : e->args) {
+    TEMPER_ASSIGN_OR_RETURN(code.args.emplace_back(), Resolve(arg, known));
+  }
   code.cast_mode = e->cast_mode;
   return code;
 }
 
-absl::Status Resolver::ResolveAll(const std::vector<Expr>& exprs, std::vector<Code>& out) {
+absl::Status Resolver::ResolveAll(const std::vector<Expr>& exprs, Codes& out) {
   for (const Expr& e : exprs) {
-    TEMPER_ASSIGN_OR_RETURN(Code code, Resolve(e));
-    out.push_back(std::move(code));
+    Known known;
+    TEMPER_ASSIGN_OR_RETURN(out.emplace_back(), Resolve(e, known));
   }
   return absl::OkStatus();
 }
 
-absl::Status Resolver::ResolveOptional(const Expr& e, std::vector<Code>& out) {
+absl::Status Resolver::ResolveOptional(const Expr& e, Codes& out) {
   return e ? ResolveAll({e}, out) : absl::OkStatus();
 }
 
-absl::Status Resolver::ResolveAccess(const Buffer& b, const std::vector<Expr>& indices, int& slot,
-                                     std::vector<Code>& out) {
+absl::StatusOr<int> Resolver::SlotOf(const Buffer& b, size_t indices) const {
   auto it = slots_.find(b.get());
   if (it == slots_.end()) return absl::InvalidArgumentError(absl::StrCat("buffer ", b->name, " is not in scope"));
-  if (indices.size() != b->shape.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(indices.size(), " indices into ", b->name, " of rank ", b->shape.size()));
+  if (indices != b->shape.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(indices, " indices into ", b->name, " of rank ", b->shape.size()));
   }
-  slot = it->second;
-  return ResolveAll(indices, out);
+  return it->second;
 }
 
 absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
@@ -165,7 +184,8 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
   }
   const bool of_warp = s->kind == StmtKind::kInstruction && IsOfWarp(s->instruction);
   if (s->kind == StmtKind::kStore || s->kind == StmtKind::kBlock || of_warp) {
-    TEMPER_RETURN_IF_ERROR(ResolveAccess(s->buffer, s->indices, code.slot, code.indices));
+    TEMPER_ASSIGN_OR_RETURN(code.slot, SlotOf(s->buffer, s->indices.size()));
+    TEMPER_RETURN_IF_ERROR(ResolveAll(s->indices, code.indices));
     TEMPER_RETURN_IF_ERROR(ResolveOptional(s->value, code.value));
   }
   std::vector<Stmt> children = s->stmts;
@@ -328,13 +348,24 @@ class Machine {
   const absl::Status& status() const { return status_; }
 
  private:
-  Value Eval(const Code& e);
-  bool True(const Code& e) { return Eval(e).i != 0; }
+  // The value now: variables and arrays may have changed since the last time.
+  Value Now(Code& e) {
+    ++evaluation_;
+    return Eval(e);
+  }
+  // Within one evaluation.
+  Value Eval(Code& e);
+  Value Compute(const Code& e);
+  bool True(Code& e) { return Eval(e).i != 0; }
   Value Call(const Code& e);
   // The flat position, or -1 after noting the error.
-  int64_t Position(int array, const std::vector<Code>& indices);
+  int64_t Position(int array, const Codes& indices);
+  int64_t PositionNow(int array, const Codes& indices) {
+    ++evaluation_;
+    return Position(array, indices);
+  }
   void RunBlock(const CodeStmt& s);
-  void Write(const CodeStmt& s, const Code& value);
+  void Write(const CodeStmt& s, Code& value);
   void Fail(std::string message) { Fail(absl::OutOfRangeError(std::move(message))); }
   void Fail(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);
@@ -352,13 +383,14 @@ class Machine {
   void RunExchange(const CodeStmt& s);
   void EachThread(const std::function<void(size_t thread)>& run);
   // Calls `use` with where each thread's fragment of `array` begins.
-  void EachFragment(int array, const std::vector<Code>& indices,
+  void EachFragment(int array, const Codes& indices,
                     const std::function<void(size_t thread, Array& array, int64_t first)>& use);
   void Land(size_t most);
   void Watch(int array, int64_t position, bool write, const void* site);
 
   std::vector<Array>& arrays_;
   std::vector<int64_t> vars_;
+  int64_t evaluation_ = 0;
   absl::Status status_;
 
   std::vector<Launch> launches_;  // still to come, the next one first
@@ -387,24 +419,33 @@ class Machine {
   Copies* own_copies_ = nullptr;
 };
 
-int64_t Machine::Position(int array, const std::vector<Code>& indices) {
+int64_t Machine::Position(int array, const Codes& indices) {
   const Shape& shape = arrays_[array].buffer->shape;
   int64_t position = 0;
   bool inside = true;
   for (size_t d = 0; d < indices.size(); ++d) {
-    int64_t index = Eval(indices[d]).i;
+    int64_t index = Eval(*indices[d]).i;
     inside &= index >= 0 && index < shape[d];
     position = position * shape[d] + index;
   }
   if (inside && arrays_[array].data != nullptr) return position;
   std::vector<int64_t> values;
-  for (const Code& index : indices) values.push_back(Eval(index).i);
+  for (const auto& index : indices) values.push_back(Eval(*index).i);
   Fail(absl::StrCat(arrays_[array].buffer->name, "[", absl::StrJoin(values, ", "), "] is ",
                     inside ? "not allocated" : absl::StrCat("out of bounds ", ShapeText(shape))));
   return -1;
 }
 
-Value Machine::Eval(const Code& e) {
+Value Machine::Eval(Code& e) {
+  if (!e.shared) return Compute(e);
+  if (e.computed != evaluation_) {
+    e.value = Compute(e);
+    e.computed = evaluation_;
+  }
+  return e.value;
+}
+
+Value Machine::Compute(const Code& e) {
   switch (e.kind) {
     case ExprKind::kInt:
     case ExprKind::kFloat:
@@ -418,28 +459,28 @@ Value Machine::Eval(const Code& e) {
       return ReadElement(arrays_[e.slot].data, position, e.dtype);
     }
     case ExprKind::kSelect:
-      return Eval(e.args[True(e.args[0]) ? 1 : 2]);
+      return Eval(*e.args[True(*e.args[0]) ? 1 : 2]);
     case ExprKind::kAnd:
-      return OfInt(True(e.args[0]) && True(e.args[1]));
+      return OfInt(True(*e.args[0]) && True(*e.args[1]));
     case ExprKind::kOr:
-      return OfInt(True(e.args[0]) || True(e.args[1]));
+      return OfInt(True(*e.args[0]) || True(*e.args[1]));
     case ExprKind::kNot:
-      return OfInt(!True(e.args[0]));
+      return OfInt(!True(*e.args[0]));
     case ExprKind::kCast:
-      return CastValue(Eval(e.args[0]), e.arg_dtype, e.dtype, e.cast_mode);
+      return CastValue(Eval(*e.args[0]), e.arg_dtype, e.dtype, e.cast_mode);
     default:
       return Call(e);
   }
 }
 
 Value Machine::Call(const Code& e) {
-  Value a = Eval(e.args[0]);
+  Value a = Eval(*e.args[0]);
   if (e.args.size() == 1) {
     return IsFloat(e.dtype)
                ? OfFloat(Round(FloatUnary(e.kind, a.f), e.dtype))
                : OfInt(WrapInteger(e.dtype, a.i < 0 && !IsUnsigned(e.dtype) ? IntBinary(ExprKind::kSub, 0, a.i) : a.i));
   }
-  Value b = Eval(e.args[1]);
+  Value b = Eval(*e.args[1]);
   if (!IsFloat(e.arg_dtype)) {
     const bool upper = e.arg_dtype == DType::kU64;
     return OfInt(WrapInteger(e.dtype, upper ? UnsignedBinary(e.kind, a.i, b.i) : IntBinary(e.kind, a.i, b.i)));
@@ -456,9 +497,9 @@ Value Machine::Call(const Code& e) {
   }
 }
 
-void Machine::Write(const CodeStmt& s, const Code& value) {
-  Value v = Eval(value);
-  int64_t position = Position(s.slot, s.indices);
+void Machine::Write(const CodeStmt& s, Code& value) {
+  Value v = Now(value);
+  int64_t position = PositionNow(s.slot, s.indices);
   if (position < 0) return;
   if (watch_ != nullptr) Watch(s.slot, position, true, &s);
   if (s.asynchronous && own_copies_ != nullptr) {
@@ -470,10 +511,10 @@ void Machine::Write(const CodeStmt& s, const Code& value) {
 }
 
 void Machine::RunBlock(const CodeStmt& s) {
-  if (!s.predicate.empty() && !True(s.predicate[0])) return;
+  if (!s.predicate.empty() && Now(*s.predicate[0]).i == 0) return;
   bool first = true;
   for (size_t i = 0; i < s.bindings.size(); ++i) {
-    int64_t value = Eval(s.bindings[i]).i;
+    int64_t value = Now(*s.bindings[i]).i;
     const IterVar& iter = s.block->iters[i];
     if (value < 0 || value >= iter.extent) {
       return Fail(absl::StrCat("block ", s.block->name, ": iterator ", iter.var->name, " = ", value, " is outside [0, ",
@@ -482,8 +523,8 @@ void Machine::RunBlock(const CodeStmt& s) {
     vars_[s.iter_slots[i]] = value;
     first &= !iter.reduce || value == 0;
   }
-  if (first && !s.init.empty()) Write(s, s.init[0]);
-  Write(s, s.value[0]);
+  if (first && !s.init.empty()) Write(s, *s.init[0]);
+  Write(s, *s.value[0]);
 }
 
 void Machine::Allocate(Array& array, NDArray& storage) {
@@ -600,10 +641,10 @@ void Machine::RunTogether(const CodeStmt& s) {
   }
 }
 
-void Machine::EachFragment(int array, const std::vector<Code>& indices,
+void Machine::EachFragment(int array, const Codes& indices,
                            const std::function<void(size_t thread, Array& array, int64_t first)>& use) {
   EachThread([&](size_t thread) {
-    const int64_t first = Position(array, indices);
+    const int64_t first = PositionNow(array, indices);
     if (first < 0) return;
     if (first % kFragmentLength != 0 || first + kFragmentLength > NumElements(arrays_[array].buffer->shape))
       return Fail(absl::StrCat("no fragment of ", arrays_[array].buffer->name, " begins at ", first));
@@ -613,10 +654,10 @@ void Machine::EachFragment(int array, const std::vector<Code>& indices,
 
 // All lanes' rows (or columns) are read first, then each fragment is put together.
 void Machine::RunLoadMatrix(const CodeStmt& s) {
-  const Code& row = s.value[0];
+  const Code& row = *s.value[0];
   std::vector<std::array<Value, kFragmentLength>> rows(threads_.size());
   EachThread([&](size_t thread) {
-    const int64_t first = Position(row.slot, row.args);
+    const int64_t first = PositionNow(row.slot, row.args);
     const BufferNode& buffer = *arrays_[row.slot].buffer;
     if (first < 0) return;
     if (first % kFragmentLength != 0 || first + kFragmentLength > NumElements(buffer.shape))
@@ -654,8 +695,8 @@ void Machine::RunMultiply(const CodeStmt& s) {
       }
     });
   };
-  read(s.value[0].args[0].args[0], &Operands::a);
-  read(s.value[0].args[1].args[0], &Operands::b);
+  read(*s.value[0]->args[0]->args[0], &Operands::a);
+  read(*s.value[0]->args[1]->args[0], &Operands::b);
   EachFragment(s.slot, s.indices, [&](size_t thread, Array& sums, int64_t first) {
     const Operands& o = warps[thread / static_cast<size_t>(kTensorWarp)];
     for (int64_t e = 0; e < kFragmentLength; ++e) {
@@ -698,7 +739,7 @@ void Machine::Land(size_t most) {
 
 void Machine::RunIfTogether(const CodeStmt& s) {
   std::vector<bool> answers;
-  EachThread([&](size_t) { answers.push_back(True(s.value[0])); });
+  EachThread([&](size_t) { answers.push_back(Now(*s.value[0]).i != 0); });
   if (!status_.ok()) return;
   const auto other = std::ranges::find(answers, !answers[0]);
   if (other != answers.end()) {
@@ -727,7 +768,7 @@ void Machine::Run(const CodeStmt& s) {
       for (const CodeStmt& child : s.children) Run(child);
       return;
     case StmtKind::kIf: {
-      size_t taken = True(s.value[0]) ? 0 : 1;
+      size_t taken = Now(*s.value[0]).i != 0 ? 0 : 1;
       if (taken < s.children.size()) Run(s.children[taken]);
       return;
     }
@@ -739,7 +780,7 @@ void Machine::Run(const CodeStmt& s) {
       return;
     }
     case StmtKind::kStore:
-      return Write(s, s.value[0]);
+      return Write(s, *s.value[0]);
     case StmtKind::kBlock:
       return RunBlock(s);
     case StmtKind::kPrefetch:

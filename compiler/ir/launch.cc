@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/walk.h"
 
 namespace temper::ir {
 namespace {
@@ -105,17 +106,16 @@ absl::Status LaunchFinder::CheckThreadCode(const Launch& launch) const {
     }
     status.Update(CheckRegister(launch, s, s->buffer, s->indices));
     if (s->kind != StmtKind::kStore) return;
-    ir::Visit(s->value, [&](const Expr& e) {
+    AnyNode(s->value, [&](const Expr& e) {
       if (e->kind == ExprKind::kLoad) status.Update(CheckRegister(launch, s, e->buffer, e->args));
+      return !status.ok();
     });
   });
   return status;
 }
 
 bool HasLoad(const Expr& e) {
-  bool found = false;
-  Visit(e, [&](const Expr& node) { found = found || node->kind == ExprKind::kLoad; });
-  return found;
+  return AnyNode(e, [](const Expr& node) { return node->kind == ExprKind::kLoad; });
 }
 
 // What threads come to together below `s`; null if there is nothing.

@@ -55,6 +55,9 @@ const Operator* FindOperator(ExprKind kind) {
   return nullptr;
 }
 
+// Nodes of one line. A graph whose nodes are shared again and again has a text that nobody could hold.
+constexpr int kMostPrinted = 1 << 14;
+
 const char* ScopeText(Scope scope) {
   switch (scope) {
     case Scope::kMemory:
@@ -111,10 +114,14 @@ class Printer {
   std::string PrintSum(const Expr& e);
   void PrintBlock(const StmtNode& s, int indent);
   std::string InstructionText(const StmtNode& s);
-  void Line(int indent, const std::string& text) { absl::StrAppend(&out_, std::string(indent * 2, ' '), text, "\n"); }
+  void Line(int indent, const std::string& text) {
+    absl::StrAppend(&out_, std::string(indent * 2, ' '), text, "\n");
+    printed_ = 0;
+  }
 
   NameTable names_;
   std::string out_;
+  int printed_ = 0;  // nodes of this line
 };
 
 std::string Printer::List(const std::vector<Expr>& exprs) {
@@ -148,6 +155,7 @@ std::string Printer::PrintSum(const Expr& e) {
 }
 
 std::string Printer::Print(const Expr& e, Precedence around) {
+  if (++printed_ > kMostPrinted) return "...";
   switch (e->kind) {
     case ExprKind::kInt:
     case ExprKind::kFloat:

@@ -1,6 +1,7 @@
 #include "compiler/ir/sum.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace temper::ir {
 namespace {
@@ -10,6 +11,45 @@ int64_t WrappingAdd(int64_t a, int64_t b) {
 }
 int64_t WrappingMul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+class Flattener {
+ public:
+  void Node(const Expr& e, int64_t factor, Sum& into);
+
+ private:
+  // A node that several parents share is flattened once.
+  void Below(const Expr& e, int64_t factor, Sum& into) {
+    if (!e.shared() || e->args.empty()) return Node(e, factor, into);
+    auto known = known_.find(e.get());
+    if (known == known_.end()) {
+      Sum sum;
+      Node(e, 1, sum);
+      known = known_.emplace(e.get(), std::move(sum)).first;
+    }
+    into.AddScaled(known->second, factor);
+  }
+
+  std::unordered_map<const ExprNode*, Sum> known_;
+};
+
+void Flattener::Node(const Expr& e, int64_t factor, Sum& into) {
+  switch (e->kind) {
+    case ExprKind::kInt:
+      into.constant = WrappingAdd(into.constant, WrappingMul(factor, e->int_value));
+      return;
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+      Below(e->args[0], factor, into);
+      return Below(e->args[1], e->kind == ExprKind::kAdd ? factor : -factor, into);
+    case ExprKind::kMul:
+      if (auto b = AsInt(e->args[1])) return Below(e->args[0], WrappingMul(factor, *b), into);
+      if (auto a = AsInt(e->args[0])) return Below(e->args[1], WrappingMul(factor, *a), into);
+      break;
+    default:
+      break;
+  }
+  into.Add(factor, e);
 }
 
 }  // namespace
@@ -60,22 +100,8 @@ bool Sum::ContainsScaled(const Sum& part, int64_t factor) const {
 }
 
 void Flatten(const Expr& e, int64_t factor, Sum& into) {
-  switch (e->kind) {
-    case ExprKind::kInt:
-      into.constant = WrappingAdd(into.constant, WrappingMul(factor, e->int_value));
-      return;
-    case ExprKind::kAdd:
-    case ExprKind::kSub:
-      Flatten(e->args[0], factor, into);
-      return Flatten(e->args[1], e->kind == ExprKind::kAdd ? factor : -factor, into);
-    case ExprKind::kMul:
-      if (auto b = AsInt(e->args[1])) return Flatten(e->args[0], WrappingMul(factor, *b), into);
-      if (auto a = AsInt(e->args[0])) return Flatten(e->args[1], WrappingMul(factor, *a), into);
-      break;
-    default:
-      break;
-  }
-  into.Add(factor, e);
+  Flattener flattener;
+  flattener.Node(e, factor, into);
 }
 
 Sum Flatten(const Expr& e) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/stmt.h"
+#include "compiler/ir/walk.h"
 
 namespace temper::ir {
 namespace {
@@ -20,8 +21,10 @@ class Verifier {
   absl::Status CheckInstruction(const Stmt& s);
   absl::Status CheckCopy(const Stmt& s) const;
   absl::Status CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices);
-  absl::Status CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what);
-  absl::Status CheckNode(const Stmt& s, const Expr& e);
+  absl::Status CheckIndices(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices) const;
+  absl::Status CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what) const;
+  absl::Status CheckDType(const Stmt& s, const Expr& e, DType want, const std::string& what) const;
+  absl::Status CheckNode(const Stmt& s, const Expr& e) const;  // not what is below it
   absl::Status CheckWritable(const Stmt& s);
   absl::Status CheckNoBarrier(const Func& f) const;
   absl::Status Error(const Stmt& s, const std::string& what) const;
@@ -185,14 +188,15 @@ absl::Status Verifier::CheckBlock(const Stmt& s) {
     TEMPER_RETURN_IF_ERROR(CheckExpr(s, block.bindings[i], DType::kI64, "binding"));
     if (!block.iters[i].reduce) continue;
     absl::Status status;
-    Visit(block.bindings[i], [&](const Expr& e) {
-      if (e->kind != ExprKind::kVar) return;
+    AnyNode(block.bindings[i], [&](const Expr& e) {
+      if (e->kind != ExprKind::kVar) return false;
       for (const Stmt& loop : concurrent_) {
         if (loop->var != e->var) continue;
         status =
             Error(s, absl::StrCat(loop->for_kind == ForKind::kParallel ? "parallel" : std::string(Word(loop->for_kind)),
                                   " loop ", e->var->name, " binds reduction iterator ", block.iters[i].var->name));
       }
+      return !status.ok();
     });
     TEMPER_RETURN_IF_ERROR(status);
   }
@@ -222,24 +226,40 @@ absl::Status Verifier::CheckWritable(const Stmt& s) {
 }
 
 absl::Status Verifier::CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices) {
-  if (!buffers_.count(buffer.get())) return Error(s, absl::StrCat("buffer ", buffer->name, " is not in scope"));
-  if (indices.size() != buffer->shape.size()) {
-    return Error(s, absl::StrCat(indices.size(), " indices into ", buffer->name, " of rank ", buffer->shape.size()));
-  }
+  TEMPER_RETURN_IF_ERROR(CheckIndices(s, buffer, indices));
   for (const Expr& index : indices) TEMPER_RETURN_IF_ERROR(CheckExpr(s, index, DType::kI64, "index"));
   return absl::OkStatus();
 }
 
-absl::Status Verifier::CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what) {
+absl::Status Verifier::CheckIndices(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices) const {
+  if (!buffers_.count(buffer.get())) return Error(s, absl::StrCat("buffer ", buffer->name, " is not in scope"));
+  if (indices.size() != buffer->shape.size()) {
+    return Error(s, absl::StrCat(indices.size(), " indices into ", buffer->name, " of rank ", buffer->shape.size()));
+  }
+  for (const Expr& index : indices) TEMPER_RETURN_IF_ERROR(CheckDType(s, index, DType::kI64, "index"));
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckExpr(const Stmt& s, const Expr& e, DType want, const std::string& what) const {
+  absl::Status status = CheckDType(s, e, want, what);
+  if (!status.ok()) return status;
+  AnyNode(e, [&](const Expr& node) {
+    status = CheckNode(s, node);
+    return !status.ok();
+  });
+  return status;
+}
+
+absl::Status Verifier::CheckDType(const Stmt& s, const Expr& e, DType want, const std::string& what) const {
   if (!e) return Error(s, absl::StrCat("no ", what));
   if (e->dtype != want) {
     return Error(s, absl::StrCat(what, " ", Text(e), " is ", std::string(Name(e->dtype)), " where ",
                                  std::string(Name(want)), " is needed"));
   }
-  return CheckNode(s, e);
+  return absl::OkStatus();
 }
 
-absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
+absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) const {
   auto wants = [&](bool holds) {
     return holds ? absl::OkStatus() : Error(s, absl::StrCat("dtypes disagree at ", Text(e)));
   };
@@ -258,30 +278,23 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) {
       return vars_.count(e->var.get()) ? absl::OkStatus()
                                        : Error(s, absl::StrCat("variable ", e->var->name, " is not in scope"));
     case ExprKind::kLoad:
-      return CheckAccess(s, e->buffer, args);
+      return CheckIndices(s, e->buffer, args);
     case ExprKind::kSelect:
-      TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype));
-      break;
+      return wants(args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype);
     case ExprKind::kAnd:
     case ExprKind::kOr:
-      TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool && args[1]->dtype == DType::kBool));
-      break;
+      return wants(args[0]->dtype == DType::kBool && args[1]->dtype == DType::kBool);
     case ExprKind::kNot:
-      TEMPER_RETURN_IF_ERROR(wants(args[0]->dtype == DType::kBool));
-      break;
+      return wants(args[0]->dtype == DType::kBool);
     case ExprKind::kPow:
-      TEMPER_RETURN_IF_ERROR(wants(IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype));
-      break;
+      return wants(IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype);
     case ExprKind::kCast:
-      break;
+      return absl::OkStatus();
     case ExprKind::kAbs:
-      TEMPER_RETURN_IF_ERROR(wants(e->dtype != DType::kBool));
-      break;
+      return wants(e->dtype != DType::kBool);
     default:
-      TEMPER_RETURN_IF_ERROR(wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype)));
+      return wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype));
   }
-  for (const Expr& arg : args) TEMPER_RETURN_IF_ERROR(CheckNode(s, arg));
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -48,10 +48,12 @@ class MemoryStore : public Store {
       ids.push_back(known ? 0 : Keep(r));
     }
     for (const LeaseRow& lease : changes.granted) {
-      const auto job = jobs_.find(lease.job);
-      if (job != jobs_.end() && !IsFinalJobState(job->second.state)) leases_[lease.id] = lease;
+      if (GoesOn(lease.job)) leases_[lease.id] = lease;
     }
     for (const int64_t id : changes.closed) leases_.erase(id);
+    for (const JobPriority& change : changes.priorities) {
+      if (GoesOn(change.job)) jobs_.at(change.job).priority = change.priority;
+    }
     return ids;
   }
 
@@ -124,6 +126,7 @@ class MemoryStore : public Store {
     JobRow row = job;
     row.spec = old->second.spec;
     row.request = old->second.request;
+    row.priority = old->second.priority;
     Set(job.id, row);
     return absl::OkStatus();
   }
@@ -178,14 +181,15 @@ class MemoryStore : public Store {
   Overview& overview() override { return overview_; }
 
  private:
+  bool GoesOn(int64_t id) const {
+    const auto job = jobs_.find(id);
+    return job != jobs_.end() && !IsFinalJobState(job->second.state);
+  }
   int64_t PruneRecords(const PruneOptions& options) {
     if (options.keep_records == 0) return 0;
     std::map<std::pair<std::string, std::string>, std::vector<Record>> tasks;
     for (const Record& r : records_) tasks[{r.workload, r.target}].push_back(r);
-    const auto is_running = [&](int64_t job) {
-      const auto found = jobs_.find(job);
-      return found != jobs_.end() && !IsFinalJobState(found->second.state);
-    };
+    const auto is_running = [this](int64_t job) { return GoesOn(job); };
     std::set<int64_t> ids;
     for (auto& [task, records] : tasks) {
       for (const int64_t id : Dispensable(std::move(records), options.keep_records, is_running)) ids.insert(id);

@@ -6,14 +6,15 @@
 namespace temper::rows {
 namespace {
 
-// What a listing reads; spec, summary and request lie in job_text.
-#define TEMPER_JOB_COLUMNS                                                                                      \
-  "model, target, device_key, tuner, codegen_id, owner, priority, state, reason, trials, best_ms, model_hash, " \
+// What UpdateJob writes, and what a listing reads; spec, summary and request lie in job_text.
+#define TEMPER_JOB_CHANGES                                                                            \
+  "model, target, device_key, tuner, codegen_id, owner, state, reason, trials, best_ms, model_hash, " \
   "build_with, created_unix_ms, updated_unix_ms"
+#define TEMPER_JOB_COLUMNS TEMPER_JOB_CHANGES ", priority"
 
-void BindJob(Query& query, const JobRow& job) {
+void BindChanges(Query& query, const JobRow& job) {
   query.Bind(job.model).Bind(job.target).Bind(job.device_key).Bind(job.tuner).Bind(job.codegen_id);
-  query.Bind(job.owner).Bind(int64_t{job.priority}).Bind(job.state).Bind(KeptError(job.reason)).Bind(job.trials);
+  query.Bind(job.owner).Bind(job.state).Bind(KeptError(job.reason)).Bind(job.trials);
   query.Bind(job.best_ms).Bind(job.model_hash).Bind(job.build_with).Bind(job.created_unix_ms);
   query.Bind(job.updated_unix_ms);
 }
@@ -28,7 +29,6 @@ int ReadJob(const Query& row, JobRow& job) {
   job.tuner = row.Text(column++);
   job.codegen_id = row.Text(column++);
   job.owner = row.Text(column++);
-  job.priority = static_cast<int>(row.Int(column++));
   job.state = row.Text(column++);
   job.reason = row.Text(column++);
   job.trials = row.Int(column++);
@@ -37,10 +37,19 @@ int ReadJob(const Query& row, JobRow& job) {
   job.build_with = row.Text(column++);
   job.created_unix_ms = row.Int(column++);
   job.updated_unix_ms = row.Int(column++);
+  job.priority = static_cast<int>(row.Int(column++));
   return column;
 }
 
 absl::Status NoJob(int64_t id) { return absl::NotFoundError(absl::StrCat("no job ", id)); }
+
+// Whether the job is known and not final.
+absl::StatusOr<bool> GoesOn(Connection& db, int64_t job) {
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("SELECT state FROM job WHERE id = ?"));
+  query.Bind(job);
+  TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  return row && !IsFinalJobState(query.View(0));
+}
 
 // What is kept of a job that goes on, and no longer of one that is final.
 absl::Status DropWhatItNeededToGoOn(Connection& db, int64_t job) {
@@ -60,7 +69,8 @@ absl::StatusOr<int64_t> InsertJob(Connection& db, const JobRow& job) {
   {
     TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("INSERT INTO job (" TEMPER_JOB_COLUMNS
                                                     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-    BindJob(query, job);
+    BindChanges(query, job);
+    query.Bind(int64_t{job.priority});
     TEMPER_RETURN_IF_ERROR(query.Run());
     id = db.LastInsertId();
   }
@@ -74,9 +84,9 @@ absl::StatusOr<int64_t> InsertJob(Connection& db, const JobRow& job) {
 
 absl::Status UpdateJob(Connection& db, const JobRow& job) {
   {
-    TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("UPDATE job SET (" TEMPER_JOB_COLUMNS
-                                                    ") = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"));
-    BindJob(query, job);
+    TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("UPDATE job SET (" TEMPER_JOB_CHANGES
+                                                    ") = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"));
+    BindChanges(query, job);
     query.Bind(job.id);
     TEMPER_RETURN_IF_ERROR(query.Run());
     if (!db.Changed()) return NoJob(job.id);
@@ -134,13 +144,17 @@ absl::StatusOr<std::optional<JobRow>> LatestVerdict(Connection& db, std::string_
   return job;
 }
 
+absl::Status SetPriority(Connection& db, const JobPriority& change) {
+  TEMPER_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(db, change.job));
+  if (!goes_on) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("UPDATE job SET priority = ? WHERE id = ?"));
+  query.Bind(int64_t{change.priority}).Bind(change.job);
+  return query.Run();
+}
+
 absl::Status GrantLease(Connection& db, const LeaseRow& lease) {
-  {
-    TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("SELECT state FROM job WHERE id = ?"));
-    query.Bind(lease.job);
-    TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row || IsFinalJobState(query.View(0))) return absl::OkStatus();
-  }
+  TEMPER_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(db, lease.job));
+  if (!goes_on) return absl::OkStatus();
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare("INSERT OR REPLACE INTO lease (id, instance, job, work, "
                                                   "granted_unix_ms) VALUES (?, ?, ?, ?, ?)"));
   query.Bind(lease.id).Bind(lease.instance).Bind(lease.job).BindBytes(lease.work).Bind(lease.granted_unix_ms);

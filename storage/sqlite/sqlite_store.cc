@@ -46,8 +46,7 @@ class SqliteStore : public Store {
     for (const Record& r : changes.records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
     for (const LeaseRow& lease : changes.granted) TEMPER_RETURN_IF_ERROR(CheckLease(lease));
     std::vector<int64_t> ids;
-    const size_t weight = changes.records.size() + changes.granted.size() + changes.closed.size();
-    TEMPER_RETURN_IF_ERROR(database_->Write(weight, [&](Connection& db) -> absl::Status {
+    TEMPER_RETURN_IF_ERROR(database_->Write(changes.size(), [&](Connection& db) -> absl::Status {
       ids.clear();
       Appending appending(db);
       for (const Record& r : changes.records) {
@@ -56,6 +55,7 @@ class SqliteStore : public Store {
       TEMPER_RETURN_IF_ERROR(appending.Finish());
       for (const LeaseRow& lease : changes.granted) TEMPER_RETURN_IF_ERROR(rows::GrantLease(db, lease));
       for (const int64_t id : changes.closed) TEMPER_RETURN_IF_ERROR(rows::CloseLease(db, id));
+      for (const JobPriority& change : changes.priorities) TEMPER_RETURN_IF_ERROR(rows::SetPriority(db, change));
       return absl::OkStatus();
     }));
     return ids;

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cstdint>
 #include <string>
@@ -30,6 +31,16 @@ inline Descriptor ConnectTcp(const std::string& address, const std::string& from
   }
   const auto* name = is_v6 ? reinterpret_cast<const sockaddr*>(&v6) : reinterpret_cast<const sockaddr*>(&v4);
   if (connect(socket.get(), name, is_v6 ? sizeof(v6) : sizeof(v4)) != 0) socket.Reset();
+  return socket;
+}
+
+// Connected to "unix:PATH"; not valid where it could not connect.
+inline Descriptor ConnectUnix(const std::string& address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  address.substr(address.find(':') + 1).copy(name.sun_path, sizeof(name.sun_path) - 1);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) socket.Reset();
   return socket;
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ir/walk.h"
+
 namespace temper::ir {
 namespace {
 
@@ -82,6 +84,32 @@ TEST(ExprTest, RewriteKeepsWhatDoesNotChange) {
   Expr e = left + Expr(y) * 2;
   EXPECT_EQ(Substitute(e, {{y, 5}})->args[0].get(), left.get());
   EXPECT_EQ(Substitute(e, {{MakeVar("z"), 5}}).get(), e.get());
+}
+
+// Each a sum of the one before it with itself.
+Expr Doublings(Expr e, int times) {
+  for (int i = 0; i < times; ++i) e = Binary(ExprKind::kAdd, e, e);
+  return e;
+}
+
+TEST(ExprTest, ASharedNodeIsLookedAtOnce) {
+  const Var v = MakeVar("v");
+  const Expr graph = Doublings(v, 60);
+  int nodes = 0;
+  EXPECT_FALSE(AnyNode(graph, [&](const Expr& e) {
+    ++nodes;
+    return e->kind == ExprKind::kLoad;
+  }));
+  EXPECT_EQ(nodes, 60 + 2) << "the sums, and the leaf for each of the two places that it has";
+  EXPECT_FALSE(UsesVar(graph, MakeVar("v")));
+  EXPECT_TRUE(UsesVar(graph, v));
+  EXPECT_TRUE(StructurallyEqual(graph, Doublings(v, 60)));
+  EXPECT_FALSE(StructurallyEqual(graph, Doublings(MakeVar("v"), 60)));
+}
+
+TEST(ExprTest, ATextHasAnEnd) {
+  const std::string text = Text(Doublings(MakeVar("v"), 60));
+  EXPECT_NE(text.find("..."), std::string::npos);
 }
 
 // 2^60 paths, 60 nodes.

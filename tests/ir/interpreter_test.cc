@@ -49,6 +49,23 @@ TEST_F(InterpreterTest, AReductionInitialisesAtItsFirstPointAndHonoursThePredica
   EXPECT_THAT(Result(), ElementsAre(1, 3, 99, 0, 0, 0));
 }
 
+// 2^60 paths; each loop's turn computes the shared nodes anew.
+TEST_F(InterpreterTest, NodesThatAreSharedAreComputedOnceATime) {
+  Expr value = Load(in_, {i_}), index = i_, lazy = Load(in_, {i_});
+  for (int n = 0; n < 60; ++n) {
+    value = value + value;
+    index = Max(index, index);
+    lazy = Select(Expr(i_) < 3, lazy, lazy * lazy);
+  }
+  const Expr scaled = value * Float(std::ldexp(1.0, -60));
+  const Stmt body = For(i_, 6, ForKind::kSerial, Store(out_, {index}, Select(Expr(i_) < 3, lazy, scaled)));
+  ASSERT_TRUE(Run(body).ok());
+  EXPECT_THAT(Result(), ElementsAre(1, 2, 3, 4, 5, 6));
+  ASSERT_TRUE(
+      Run(Seq({body, For(j_, 6, ForKind::kSerial, Store(out_, {j_}, Load(out_, {j_}) + Load(out_, {j_})))})).ok());
+  EXPECT_THAT(Result(), ElementsAre(2, 4, 6, 8, 10, 12));
+}
+
 TEST_F(InterpreterTest, IteratorsOutsideTheirDomainAreErrors) {
   Var v = MakeVar("v");
   BlockInfo info{"b", {{v, 5, false}}, {i_}, Expr(), Expr()};

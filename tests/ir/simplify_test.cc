@@ -265,5 +265,19 @@ TEST_F(SimplifyTest, SharedSubexpressionsAreVisitedOnce) {
   EXPECT_EQ(Text(simple), "a[i]");
 }
 
+TEST_F(SimplifyTest, SharedIndicesAreVisitedOnce) {
+  Expr sum = Bind("i", 4), bounded = Bind("j", 4), plain = Bind("k", 4);
+  const Expr k = plain;
+  for (int n = 0; n < 60; ++n) {
+    sum = sum + sum;
+    bounded = Min(bounded, bounded * bounded);
+    plain = Max(plain + plain, k * plain);
+  }
+  EXPECT_EQ(Text(facts_.Simplify(sum)), absl::StrCat("i*", int64_t{1} << 60));
+  EXPECT_EQ(Flatten(sum).terms.at(0).coefficient, int64_t{1} << 60);
+  EXPECT_TRUE(facts_.CanProve(bounded < 4));
+  EXPECT_FALSE(facts_.CanProve(plain < 4));
+}
+
 }  // namespace
 }  // namespace temper::ir

@@ -30,6 +30,18 @@ TEST_F(VerifierTest, WellFormedNestsPass) {
   EXPECT_EQ(Complaint(For(i_, 16, ForKind::kSerial, Block("b", {i_}, true))), "");
 }
 
+TEST_F(VerifierTest, NodesThatAreSharedAreCheckedOnce) {
+  Expr value = Load(in_, {i_}), index = i_, stranger = j_;
+  for (int i = 0; i < 60; ++i) {
+    value = value + value;
+    index = Max(index, index);
+    stranger = stranger + stranger;
+  }
+  EXPECT_EQ(Complaint(For(i_, 16, ForKind::kSerial, Store(out_, {index}, value))), "");
+  EXPECT_THAT(Complaint(For(i_, 16, ForKind::kSerial, Store(out_, {stranger}, value))),
+              HasSubstr("variable j is not in scope"));
+}
+
 TEST_F(VerifierTest, VariablesAreBoundOnceAndInScope) {
   EXPECT_THAT(Complaint(Copy(i_)), HasSubstr("variable i is not in scope in: out[i] = in[i]"));
   EXPECT_THAT(Complaint(Seq({For(i_, 16, ForKind::kSerial, Copy(i_)), Copy(i_)})),

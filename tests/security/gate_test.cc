@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "base/temporary_directory.h"
@@ -137,6 +139,21 @@ TEST_F(GateTest, ARenewedCertificateIsRevokedLikeTheFirstAndARevokedOneIsNotRene
   EXPECT_TRUE(absl::IsFailedPrecondition(gate_->Renew("").status())) << "a token's bearer has none";
 }
 
+// As after a restore of a snapshot that is older than the certificate.
+TEST_F(GateTest, ACertificateThatIsNotKnownHereIsNotRenewed) {
+  const std::vector<std::string> keys = {"a"};
+  const auto signed_once = OpenServerDirectory(dir())->authority.SignWorker(
+      *PrivateKey::Generate()->CertificateRequest(), keys, {clock_.Wall(), clock_.Wall() + kWorkerLifetime});
+  ASSERT_TRUE(signed_once.ok()) << signed_once.status();
+  clock_.Advance(0.9 * kWorkerLifetime);
+  for (int again = 0; again < 2; ++again) {
+    const auto renewed = gate_->Renew(*signed_once);
+    EXPECT_TRUE(absl::IsUnauthenticated(renewed.status())) << renewed.status();
+    EXPECT_EQ(Message(renewed), "the certificate is not known here; join again");
+  }
+  EXPECT_FALSE(gate_->Revoke("a").ok()) << "nothing was kept of it";
+}
+
 TEST_F(GateTest, InvitationsExpireAndOthersAreUnknown) {
   const std::string invitation = gate_->Invite("a")->text;
   const std::string request = *PrivateKey::Generate()->CertificateRequest();
@@ -155,6 +172,23 @@ TEST_F(GateTest, APrincipalStandsUntilItsTokenExpires) {
   clock_.Advance(absl::Minutes(5));
   EXPECT_FALSE(gate_->StillStands(principal));
   EXPECT_TRUE(gate_->StillStands(lasting));
+}
+
+TEST_F(GateTest, AKnownDeviceDoesNotWaitForWhatAnAdminHasStored) {
+  ASSERT_TRUE(*gate_->MayServe("a", "fingerprint"));
+  ASSERT_FALSE(*gate_->MayServe("a", "another"));
+  std::promise<void> writes, go_on;
+  store_.before_writes = [&] {
+    writes.set_value();
+    go_on.get_future().wait();
+  };
+  std::thread admin([&] { EXPECT_TRUE(gate_->Approve("a", "another").ok()); });
+  writes.get_future().wait();
+  auto known = std::async(std::launch::async, [&] { return *gate_->MayServe("a", "fingerprint"); });
+  EXPECT_EQ(known.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  go_on.set_value();
+  admin.join();
+  EXPECT_TRUE(known.get());
 }
 
 TEST_F(GateTest, ARevokedWorkersNextCallIsRefused) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -12,7 +13,8 @@ namespace temper {
 
 class MemoryAccessStore : public AccessStore {
  public:
-  absl::Status failure;  // of all writes, while it is not OK
+  absl::Status failure;                 // of all writes, while it is not OK
+  std::function<void()> before_writes;  // set while nobody calls
 
   absl::Status PutToken(const TokenRow& token) override {
     return Write([&] { tokens_[token.id] = token; });
@@ -53,6 +55,7 @@ class MemoryAccessStore : public AccessStore {
  private:
   template <typename F>
   absl::Status Write(F write) {
+    if (before_writes) before_writes();
     std::lock_guard lock(mutex_);
     if (failure.ok()) write();
     return failure;

@@ -145,6 +145,19 @@ TEST_F(CoreStateTest, NothingIsTakenBeforeTheServerIsOpen) {
   EXPECT_TRUE(state_->ReservePlace("", 1).ok());
 }
 
+TEST_F(CoreStateTest, AnInstanceIsForWhoeverHoldsItsKeyAsLongAsItIsThere) {
+  AddJob(1);
+  WorkerInfo owner = Worker("w"), thief = owner;
+  owner.holder = "key 1";
+  thief.holder = "key 2";
+  ASSERT_TRUE(state_->Register(owner, Now()).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(state_->Register(thief, Now()).status()));
+  const std::string session = *state_->Register(owner, Now());  // it goes on
+  Actions actions;
+  ASSERT_TRUE(state_->Leave(session, "key 1", "done", Now(), actions).ok());
+  EXPECT_TRUE(state_->Register(thief, Now()).ok()) << "it joined again, and has another key";
+}
+
 TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {
   for (const int threads : {0, -1, 1 << 20}) {
     WorkerInfo info = Worker("w");

@@ -526,6 +526,54 @@ TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
   EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
 }
 
+TEST_F(DispatcherTest, TurnsGoOnWhereTheyWereWhoeverGoesBeforeThemMeanwhile) {
+  WorkerInfo info = Worker("a");
+  info.slots = 64;
+  const std::string session = dispatcher_.Register(info, Now());
+  for (int i = 0; i < 8; ++i) {
+    dispatcher_.Add(Batch(16, 1), Now());
+    dispatcher_.Add(Batch(16, 3), Now());
+  }
+  std::map<int64_t, int> grants;
+  for (int i = 0; i < 8; ++i) {
+    Work urgent = Batch(16, 2);
+    urgent.priority = 5;
+    dispatcher_.Add(urgent, Now());
+    for (const auto& grant : Take(session, 2)) ++grants[grant.work->job];
+  }
+  EXPECT_EQ(grants, (std::map<int64_t, int>{{1, 4}, {2, 8}, {3, 4}}));
+}
+
+// A job that is at its finals may have batches that nobody waits for any more, tried again and before them.
+TEST_F(DispatcherTest, AJobsFinalsGoBeforeItsOwnBatchesToo) {
+  Work finals = Batch(1, 1), other = Batch(1, 2);
+  finals.kind = WorkKind::kFinals;
+  other.priority = 5;
+  dispatcher_.Add(Batch(1, 1), Now());
+  dispatcher_.Add(finals, Now());
+  dispatcher_.Add(other, Now());
+  WorkerInfo info = Worker("a");
+  info.slots = 3;
+  std::vector<std::pair<int64_t, WorkKind>> order;
+  for (const auto& grant : Take(dispatcher_.Register(info, Now()), 3))
+    order.emplace_back(grant.work->job, grant.work->kind);
+  EXPECT_THAT(order, ElementsAre(std::pair(int64_t{1}, WorkKind::kFinals), std::pair(int64_t{2}, WorkKind::kBatch),
+                                 std::pair(int64_t{1}, WorkKind::kBatch)));
+}
+
+TEST_F(DispatcherTest, ALeaseFromBeforeARestartIsForAWorkerOfItsKeyAlone) {
+  Work work = Batch(1, 1);
+  work.items[0].id = 7;
+  work.items[0].attempt = 1;
+  WorkerInfo holder = Worker("a");
+  holder.instance = "an instance";
+  WorkerInfo other = holder;
+  other.device_key = "another key";
+  dispatcher_.Restore(70, work, holder, Now());
+  EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(other, Now()), {70}, 0, Now()).cancels, ElementsAre(70));
+  EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(holder, Now()), {70}, 0, Now()).cancels, IsEmpty());
+}
+
 // What was tried at the old priority once kept all that came after it there.
 TEST_F(DispatcherTest, WhatIsTriedAgainHasThePriorityThatItsJobHasNow) {
   const std::string dying = dispatcher_.Register(Worker("dying"), Now());

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -19,6 +21,7 @@
 #include "storage/store.h"
 #include "tests/chaos/raw_http2.h"
 #include "tests/chaos/process.h"
+#include "tests/chaos/unfinished_calls.h"
 #include "tuner_server/service/server.h"
 
 namespace temper {
@@ -187,6 +190,52 @@ TEST_F(ListenerTest, WithoutDescriptorsTheServerAnswersWhoIsConnectedAndLaterEve
     EXPECT_TRUE((*old)->ListJobs().ok());
   }
   EXPECT_TRUE(Ask(server.address()).ok());
+}
+
+// --- memory ---
+
+TEST_F(ListenerTest, RequestsThatDoNotEndTakeABoundedAmountOfMemoryWhateverTheyComeBy) {
+  constexpr int kPeers = 16, kCalls = 4, kStalledMs = 500;
+  constexpr int64_t kMost = int64_t{512} << 20;
+  for (const std::string& listen : {"unix:" + Path("s"), std::string("127.0.0.1:0")}) {
+    ServerProcess server;
+    ASSERT_TRUE(server.Start({.db = Path("a.db"), .listen = listen}).ok());
+    const auto old = TunerClient::Connect(server.address(), {.call_timeout = kPatience, .connect_timeout = kPatience});
+    std::vector<UnfinishedCalls> peers;
+    for (int i = 0; i < kPeers; ++i) {
+      peers.emplace_back(server.address(), kCalls, 15 << 20);
+      peers.back().Send(kStalledMs);
+      // Its connection, without a call just then, may have been closed to make room.
+      EXPECT_TRUE((*old)->ListJobs().ok() || (*old)->ListJobs().ok()) << listen;
+    }
+    EXPECT_LT(server.MemoryBytes("VmHWM"), kMost) << listen;
+    peers.clear();
+    EXPECT_TRUE(Ask(server.address()).ok());
+  }
+}
+
+// Descriptors are counted as for addresses.
+TEST_F(ListenerTest, OneProcessAtASocketFileTakesHalfOfWhatThereIsForConnections) {
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db"), .listen = "unix:" + Path("s"), .descriptors = 64}).ok());
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < DescriptorsForConnections(64) / 4; ++i) {
+    idle.push_back(ConnectUnix(server.address()));
+    ASSERT_TRUE(SendAll(idle.back().get(), Http2Preface()));
+  }
+  const Descriptor one_more = ConnectUnix(server.address());
+  EXPECT_TRUE(AwaitEnd(one_more.get(), kPatienceMs));
+  const pid_t other = fork();  // another one is served meanwhile
+  if (other == 0) {
+    const Descriptor peer = ConnectUnix(server.address());
+    char byte = 0;
+    _exit(recv(peer.get(), &byte, 1, 0) == 1 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+  idle.pop_back();
+  EXPECT_TRUE(Ask(server.address()).ok()) << "there is a place again";
 }
 
 TEST(DescriptorsTest, ASmallLimitLeavesSomeForTheStoreAndALargeOneLeavesMostToConnections) {

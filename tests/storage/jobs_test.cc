@@ -83,11 +83,13 @@ TEST_P(StoreContract, TakesJobsThroughTheirStates) {
 
   JobRow changed = job;
   changed.state = "running";
-  changed.priority = 4;
+  changed.priority = 4;                 // which does not count: another one may have been set meanwhile
   changed.request = changed.spec = "";  // whoever updates a job need not hold what it was asked for
   ASSERT_TRUE(store_->UpdateJob(changed).ok());
   EXPECT_EQ(store_->GetJob(*first)->request, job.request);
   EXPECT_EQ(store_->GetJob(*first)->spec, job.spec);
+  EXPECT_EQ(store_->GetJob(*first)->priority, -3);
+  changed.priority = -3;
 
   changed.state = "failed";
   changed.reason = "no worker";
@@ -104,6 +106,20 @@ TEST_P(StoreContract, TakesJobsThroughTheirStates) {
   EXPECT_EQ(fields(*read), fields(changed)) << "and without its request, now that it is over";
   EXPECT_EQ(store_->GetJob(*second)->state, "queued");
   EXPECT_EQ(store_->GetJob(*second)->request, job.request);
+}
+
+TEST_P(StoreContract, SetsThePrioritiesOfJobsThatGoOn) {
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(*store_->CreateJob(GoodJob()));
+  JobRow over = *store_->GetJob(ids[2]);
+  over.state = "done";
+  ASSERT_TRUE(store_->UpdateJob(over).ok());
+  const std::vector<JobPriority> changes = {{ids[0], 7}, {ids[0], 5}, {ids[2], 9}, {ids[2] + 1, 9}};
+  ASSERT_TRUE(store_->Commit({.priorities = changes}).ok());
+  EXPECT_EQ(store_->GetJob(ids[0])->priority, 5);
+  EXPECT_EQ(store_->GetJob(ids[1])->priority, -3);
+  EXPECT_EQ(store_->GetJob(ids[2])->priority, -3) << "it is over";
+  EXPECT_EQ(store_->Jobs({})->back().priority, 5);
 }
 
 TEST_P(StoreContract, ListsJobsInPagesTheNewestFirst) {

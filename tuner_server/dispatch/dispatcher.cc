@@ -58,6 +58,7 @@ std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
   }
   for (auto& [lease_id, lease] : leases_) {
     if (!lease.session.empty() || info.instance.empty() || lease.instance != info.instance) continue;
+    if (lease.work->device_key != info.device_key) continue;
     lease.session = id;
     fresh.leases.insert(lease_id);
   }

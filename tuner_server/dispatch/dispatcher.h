@@ -176,9 +176,10 @@ class Dispatcher {
   };
   std::vector<SessionView> Sessions() const;
   bool Live(const std::string& session) const;
-  const WorkerInfo* FindSession(const std::string& session) const;  // null: unknown or lost
-  std::map<std::string, int64_t> WaitingItems() const;              // by device key
-  std::map<std::string, int64_t> LeasedItems() const;               // likewise
+  const WorkerInfo* FindSession(const std::string& session) const;    // null: unknown or lost
+  const WorkerInfo* FindInstance(const std::string& instance) const;  // likewise
+  std::map<std::string, int64_t> WaitingItems() const;                // by device key
+  std::map<std::string, int64_t> LeasedItems() const;                 // likewise
   // Since the start.
   struct Failures {
     int64_t expired_leases = 0, lost_workers = 0, drained_workers = 0, given_up_items = 0;
@@ -198,6 +199,14 @@ class Dispatcher {
       int slots = 0, leases = 0;
     };
     std::vector<Holder> holders;  // sessions that are not lost
+    struct Share {
+      int64_t job = 0;
+      bool closing = false;  // finals or a model's check
+      int64_t lease = 0;     // 0: none yet, it waits
+      int64_t items = 0;
+    };
+    std::vector<Share> waiting;  // pieces that nobody had yet
+    std::vector<Share> leases;
   };
   Census TakeCensus() const;
 

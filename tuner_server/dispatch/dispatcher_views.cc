@@ -5,6 +5,13 @@
 #include "tuner_server/dispatch/dispatcher.h"
 
 namespace temper {
+namespace {
+
+Dispatcher::Census::Share ShareOf(const Work& work, int64_t lease, size_t items) {
+  return {work.job, work.kind != WorkKind::kBatch, lease, static_cast<int64_t>(items)};
+}
+
+}  // namespace
 
 const Dispatcher::Serving& Dispatcher::ServingOf(const DeviceKind& kind) const {
   const auto [known, fresh] = serving_.try_emplace({kind.key, kind.target, kind.codegen_id});
@@ -110,13 +117,25 @@ const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {
   return found == sessions_.end() || found->second.lost ? nullptr : &found->second.info;
 }
 
+const WorkerInfo* Dispatcher::FindInstance(const std::string& instance) const {
+  for (const auto& [id, session] : sessions_) {
+    if (!instance.empty() && !session.lost && session.info.instance == instance) return &session.info;
+  }
+  return nullptr;
+}
+
 Dispatcher::Census Dispatcher::TakeCensus() const {
   Census census;
   for (const auto& [key, queue] : queues_) {
-    queue.Visit(
-        [&](const Piece& piece) { census.queued.insert(census.queued.end(), piece.items.begin(), piece.items.end()); });
+    queue.Visit([&](const Piece& piece) {
+      census.queued.insert(census.queued.end(), piece.items.begin(), piece.items.end());
+      const auto first = items_.find(piece.items.front());
+      if (first == items_.end() || !first->second.attempts.empty()) return;
+      census.waiting.push_back(ShareOf(*piece.work, 0, piece.items.size()));
+    });
   }
   for (const auto& [id, lease] : leases_) {
+    census.leases.push_back(ShareOf(*lease.work, id, lease.work->items.size()));
     if (!lease.cancelled) census.leased.insert(census.leased.end(), lease.open.begin(), lease.open.end());
   }
   for (const GivenUp& given_up : given_up_) census.given_up.push_back(given_up.item.id);

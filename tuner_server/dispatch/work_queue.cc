@@ -7,6 +7,8 @@ namespace {
 
 int64_t CostOf(const Piece& piece) { return std::max<int64_t>(1, static_cast<int64_t>(piece.items.size())); }
 
+bool IsClosing(const Piece& piece) { return piece.work->kind != WorkKind::kBatch; }
+
 }  // namespace
 
 void WorkQueue::Add(Piece piece, bool again) {
@@ -22,9 +24,11 @@ void WorkQueue::Add(Piece piece, bool again) {
 std::vector<WorkQueue::Ready> WorkQueue::AllReady(const std::function<bool(const Piece&)>& fits) const {
   std::vector<Ready> ready;
   for (const auto& [job, queue] : jobs_) {
-    const auto piece = std::ranges::find_if(queue.pieces, fits);
+    // Batches that the job no longer waits for may still be before its finals.
+    auto piece = std::ranges::find_if(queue.pieces, [&](const Piece& p) { return IsClosing(p) && fits(p); });
+    if (piece == queue.pieces.end()) piece = std::ranges::find_if(queue.pieces, fits);
     if (piece == queue.pieces.end()) continue;
-    ready.push_back({job, static_cast<size_t>(piece - queue.pieces.begin()), piece->work->kind != WorkKind::kBatch});
+    ready.push_back({job, static_cast<size_t>(piece - queue.pieces.begin()), IsClosing(*piece)});
   }
   return ready;
 }
@@ -42,11 +46,13 @@ WorkQueue::Ready WorkQueue::Choose(const std::vector<Ready>& ready) {
     const auto [least, first] = cheapest.emplace(queue.owner, cost);
     least->second = std::min(least->second, cost);
   }
-  const std::string owner = owners_.Next(cheapest);
-  const int64_t job = jobs_of_owner_[owner].Next(costs.at(owner));
+  Turns& turns = turns_[highest];
+  const std::string owner = turns.owners.Next(cheapest);
+  DeficitRoundRobin<int64_t>& jobs = turns.jobs_of_owner[owner];
+  const int64_t job = jobs.Next(costs.at(owner));
   const int64_t cost = costs.at(owner).at(job);
-  owners_.Charge(owner, cost);
-  jobs_of_owner_[owner].Charge(job, cost);
+  turns.owners.Charge(owner, cost);
+  jobs.Charge(job, cost);
   return *std::ranges::find(ready, job, &Ready::job);
 }
 
@@ -59,7 +65,8 @@ Piece WorkQueue::TakeAt(const Ready& ready) {
   const std::string owner = queue.owner;
   jobs_.erase(ready.job);
   const bool last = std::ranges::none_of(jobs_, [&](const auto& entry) { return entry.second.owner == owner; });
-  if (last) jobs_of_owner_.erase(owner);
+  if (!last) return piece;
+  for (auto& [rank, turns] : turns_) turns.jobs_of_owner.erase(owner);
   return piece;
 }
 

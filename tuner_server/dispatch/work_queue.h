@@ -54,9 +54,14 @@ class WorkQueue {
   Ready Choose(const std::vector<Ready>& ready);
   Piece TakeAt(const Ready& ready);
 
-  std::map<int64_t, JobQueue> jobs_;  // those with pieces
-  DeficitRoundRobin<std::string> owners_;
-  std::map<std::string, DeficitRoundRobin<int64_t>> jobs_of_owner_;
+  // Those that rank alike take turns among themselves, whoever goes before them meanwhile.
+  struct Turns {
+    DeficitRoundRobin<std::string> owners;
+    std::map<std::string, DeficitRoundRobin<int64_t>> jobs_of_owner;
+  };
+
+  std::map<int64_t, JobQueue> jobs_;             // those with pieces
+  std::map<std::pair<bool, int>, Turns> turns_;  // by closing and priority
   int64_t items_ = 0;
 };
 

@@ -80,7 +80,9 @@ Callers::Lasting::Lasting(Callers& callers, grpc::CallbackServerContext* context
     : callers_(callers) {
   std::lock_guard lock(callers_.mutex_);
   id_ = callers_.next_id_++;
-  callers_.lasting_[id_] = {context, std::move(principal)};
+  const LastingCall& call = callers_.lasting_[id_] = {context, std::move(principal)};
+  // What was revoked since the call was admitted has been told already.
+  if (!callers_.gate_.StillStands(call.principal)) context->TryCancel();
 }
 
 Callers::Lasting::~Lasting() {

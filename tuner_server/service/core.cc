@@ -115,11 +115,10 @@ void ServerCore::CommitterLoop() {
       if (!state_.CommitWaits()) return;
       plan = state_.JudgeGroup(clock_.Wall());
     }
-    const Changes changes{plan.records, plan.leases, plan.closed};
-    const bool any = !plan.records.empty() || !plan.leases.empty() || !plan.closed.empty();
+    const Changes changes = plan.changes();
     const absl::Duration begun = Now();
     Failpoint("before_commit");
-    const absl::Status stored = any ? store_.Commit(changes).status() : absl::OkStatus();
+    const absl::Status stored = changes.size() > 0 ? store_.Commit(changes).status() : absl::OkStatus();
     Failpoint("after_commit");
     Count(plan, stored, Now() - begun);
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
@@ -230,8 +229,8 @@ absl::StatusOr<int64_t> ServerCore::CreateJob(JobSpec spec, std::string request)
   return absl::UnavailableError(row.reason);
 }
 
-absl::Status ServerCore::SetPriority(int64_t id, int priority) {
-  return Locked([&](Actions&) { return state_.SetPriority(id, priority); });
+void ServerCore::SetPriority(int64_t id, int priority, PriorityDone done) {
+  Locked([&](Actions& actions) { state_.SetPriority(id, priority, std::move(done), actions); });
 }
 
 absl::Status ServerCore::CancelJob(int64_t id) {

@@ -45,7 +45,7 @@ class ServerCore : private JobHost {
   // `request`: the bytes that it goes on from after a restart.
   absl::StatusOr<int64_t> SubmitJob(JobSpec spec, std::string request);
   absl::Status CancelJob(int64_t job);
-  absl::Status SetPriority(int64_t job, int priority);                // kNotFound: it does not run here
+  void SetPriority(int64_t job, int priority, PriorityDone done);
   absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   std::vector<Dispatcher::SessionView> Sessions();
   FleetStatus Status();

@@ -54,6 +54,10 @@ absl::Status CoreState::Serving() const {
 absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Duration now) {
   TEMPER_RETURN_IF_ERROR(Serving());
   TEMPER_RETURN_IF_ERROR(CheckWorker(info));
+  // Who takes an instance up takes up its leases.
+  if (const WorkerInfo* known = dispatcher_.FindInstance(info.instance);
+      known != nullptr && known->holder != info.holder)
+    return absl::PermissionDeniedError("the instance is another worker's");
   const std::string session = dispatcher_.Register(info, now);
   LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);
   WakeAllJobs();
@@ -309,6 +313,10 @@ void CoreState::PlanLeases(CommitPlan& plan, absl::Time wall) {
 CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
   CommitPlan plan;
   PlanLeases(plan, wall);
+  for (auto& [change, done] : std::exchange(ranked_, {})) {
+    plan.priorities.push_back(change);
+    plan.ranked.push_back(std::move(done));
+  }
   plan.submissions = std::exchange(submissions_, {});
   Known known;
   for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, plan, known);
@@ -341,6 +349,7 @@ void CoreState::FinishGroup(CommitPlan plan, const absl::Status& stored, absl::D
     }
     actions.push_back([done = std::move(granted.done), outcome = std::move(outcome)] { done(outcome); });
   }
+  FinishPriorities(plan, stored, actions);
   if (!stored.ok()) std::ranges::move(plan.closed, std::back_inserter(closed_));
   if (stored.ok()) {
     store_fails_since_ = absl::InfiniteDuration();
@@ -422,12 +431,27 @@ void CoreState::GoOnFrom(const LeftBehind& left, absl::Duration now) {
   for (const LeftBehind::Lease& lease : left.leases) dispatcher_.Restore(lease.id, lease.work, lease.worker, now);
 }
 
-absl::Status CoreState::SetPriority(int64_t id, int priority) {
-  const std::shared_ptr<JobPort> job = FindJob(id);
-  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id, " is running or waiting"));
-  dispatcher_.SetPriority(id, priority);
-  job->SetPriority(priority);
-  return absl::OkStatus();
+void CoreState::SetPriority(int64_t id, int priority, PriorityDone done, Actions& actions) {
+  absl::Status taken = Serving();
+  if (FindJob(id) == nullptr) taken.Update(absl::NotFoundError(absl::StrCat("no job ", id, " is running or waiting")));
+  if (taken.ok()) {
+    ranked_.emplace_back(JobPriority{id, priority}, std::move(done));
+  } else {
+    actions.push_back([done = std::move(done), taken] { done(taken); });
+  }
+}
+
+void CoreState::FinishPriorities(CommitPlan& plan, const absl::Status& stored, Actions& actions) {
+  const absl::Status how =
+      stored.ok() ? absl::OkStatus()
+                  : absl::UnavailableError(absl::StrCat("the priority could not be stored: ", stored.message()));
+  for (const JobPriority& change : plan.priorities) {
+    const std::shared_ptr<JobPort> job = FindJob(change.job);
+    if (!stored.ok() || job == nullptr) continue;  // it ended meanwhile
+    dispatcher_.SetPriority(change.job, change.priority);
+    job->SetPriority(change.priority);
+  }
+  for (PriorityDone& done : plan.ranked) actions.push_back([done = std::move(done), how] { done(how); });
 }
 
 std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {

@@ -45,6 +45,8 @@ using Actions = std::vector<std::function<void()>>;
 using SyncDone = std::function<void(const absl::StatusOr<Dispatcher::SyncOutcome>&)>;
 // Per result whether it is committed or may be forgotten; an error: nothing was committed.
 using SubmitDone = std::function<void(const absl::StatusOr<std::vector<bool>>&)>;
+// OK: it is committed, and outlives this server.
+using PriorityDone = std::function<void(const absl::Status&)>;
 
 struct SyncCall {
   int64_t ticket = 0;  // NewTicket
@@ -84,10 +86,13 @@ class CoreState {
   // The call's connection broke. Nothing if it was answered already.
   void BreakSync(int64_t ticket, absl::Duration now, Actions& actions);
 
-  // --- what is to be stored: results and leases wait, results are judged together, the owner stores all of it in one
-  // step, and only then does it drive anything or reach anybody ---
+  // --- what is to be stored: results, leases and priorities wait, results are judged together, the owner stores all of
+  // it in one step, and only then does it drive anything or reach anybody ---
   void Submit(std::vector<ItemResult> results, SubmitDone done, Actions& actions);
-  bool CommitWaits() const { return !submissions_.empty() || !given_up_.empty() || !granted_.empty(); }
+  void SetPriority(int64_t job, int priority, PriorityDone done, Actions& actions);  // kNotFound: it does not run here
+  bool CommitWaits() const {
+    return !submissions_.empty() || !given_up_.empty() || !granted_.empty() || !ranked_.empty();
+  }
   struct Submission {
     std::vector<ItemResult> results;
     SubmitDone done;
@@ -109,8 +114,11 @@ class CoreState {
     std::vector<Record> records;
     std::vector<LeaseRow> leases;
     std::vector<int64_t> closed;
+    std::vector<JobPriority> priorities;
+    Changes changes() const { return {records, leases, closed, priorities}; }
 
     std::vector<Granted> granted;
+    std::vector<PriorityDone> ranked;  // of priorities
     std::vector<Submission> submissions;
     std::vector<ItemResult> fresh;  // to be committed
     std::vector<Delivery> deliveries;
@@ -128,7 +136,6 @@ class CoreState {
   bool AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job);
   // What goes on from an earlier server.
   void GoOnFrom(const LeftBehind& left, absl::Duration now);
-  absl::Status SetPriority(int64_t job, int priority);
   std::shared_ptr<JobPort> FindJob(int64_t id) const;   // null: it is over, or none of this server
   std::shared_ptr<JobFeed> FindFeed(int64_t id) const;  // null: none of this server, or long over
   // Jobs that are over, to be destroyed without the lock: they wait for their thread.
@@ -179,6 +186,7 @@ class CoreState {
   void Answer(const std::string& session, Dispatcher::SyncOutcome outcome, SyncDone done, Actions& actions);
   bool Survives(int64_t job) const;
   void PlanLeases(CommitPlan& plan, absl::Time wall);
+  void FinishPriorities(CommitPlan& plan, const absl::Status& stored, Actions& actions);
   void HoldOrRelease();
   // Grants what can be granted, wakes who waits to search.
   void AfterChange(absl::Duration now, Actions& actions);
@@ -216,6 +224,7 @@ class CoreState {
   std::vector<Dispatcher::GivenUp> given_up_;
   std::vector<Granted> granted_;
   std::vector<int64_t> closed_;  // leases whose end is not stored yet
+  std::vector<std::pair<JobPriority, PriorityDone>> ranked_;
   absl::Duration store_fails_since_ = absl::InfiniteDuration();
   bool store_broken_ = false;
   int store_failures_ = 0;  // in a row

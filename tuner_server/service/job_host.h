@@ -43,7 +43,7 @@ class JobPort {
   // be stored. "suspended": it stops here without an end, and goes on under the next server. The first call counts.
   // After the server's end no job waits any longer for its own to be stored.
   virtual void Stop(const std::string& state, const std::string& reason) = 0;
-  virtual void SetPriority(int priority) = 0;  // to be kept with the job
+  virtual void SetPriority(int priority) = 0;  // to be shown; it is stored already
   virtual const JobSpec& spec() const = 0;
   virtual const std::shared_ptr<JobFeed>& feed() const = 0;
 };

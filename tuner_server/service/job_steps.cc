@@ -51,10 +51,7 @@ JobSteps::JobSteps(JobHost& host, JobPlan plan)
 
 absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
   server_ends_ = input.server_ends;
-  if (input.priority && *input.priority != row_.priority && state_ < State::kFinish) {
-    row_.priority = *input.priority;
-    StoreRow();
-  }
+  row_.priority = input.priority.value_or(row_.priority);
   if (stop_state_.empty()) {
     stop_state_ = input.stop_state;
     stop_reason_ = input.stop_reason;

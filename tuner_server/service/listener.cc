@@ -12,7 +12,7 @@
 #include <array>
 #include <cerrno>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 
 namespace temper {
@@ -30,20 +30,20 @@ int DescriptorLimit() {
   return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 30));
 }
 
-// The address of a TCP peer without its port; "" for a socket file.
-std::string HostOf(const sockaddr_storage& peer) {
+// Who has the connection: an address without its port, or the process that connected to a socket file.
+std::string PeerOf(int connection, const sockaddr_storage& name) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (peer.ss_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, text, sizeof(text));
-  } else if (peer.ss_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, text, sizeof(text));
+  if (name.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(name).sin_addr, text, sizeof(text));
+  } else if (name.ss_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(name).sin6_addr, text, sizeof(text));
+  } else {
+    ucred process{};
+    socklen_t size = sizeof(process);
+    getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &process, &size);
+    return absl::StrCat("process ", process.pid);
   }
   return text;
-}
-
-// Of this machine: its users share one address.
-bool IsLoopback(const std::string& host) {
-  return host == "::1" || absl::StartsWith(host, "127.") || absl::StartsWith(host, "::ffff:127.");
 }
 
 // Unlike shutdown(2) this drops what came in and was not read yet, which a flood has megabytes of.
@@ -149,23 +149,22 @@ void Listener::ShedOne(int socket) {
   Refuse("no descriptor is left");
 }
 
-void Listener::Take(Descriptor connection, const sockaddr_storage& peer, int socket) {
+void Listener::Take(Descriptor connection, const sockaddr_storage& name, int socket) {
   // A new descriptor has the lowest number that is free, so all numbers below are in use.
   if (connection.get() >= descriptors_) return Refuse("there are too many");
-  const std::string host = HostOf(peer);
-  if (!host.empty()) {
-    if (const auto deaf = deaf_to_.find(host); deaf != deaf_to_.end() && Now() < deaf->second) {
-      return Refuse("their address has flooded the server");
-    }
-    // Each takes two descriptors.
-    if (!IsLoopback(host) && of_host_[host] >= descriptors_ / 4) return Refuse("their address has too many");
-    Descriptor duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
-    if (!duplicate.valid()) return Refuse("no descriptor is left");
-    const int key = duplicate.get();
-    Watch(key, 0);
-    ++of_host_[host];
-    connections_.emplace(key, Connection{std::move(duplicate), peer, host, FloodMeter(Now())});
+  const std::string peer = PeerOf(connection.get(), name);
+  if (const auto deaf = deaf_to_.find(peer); deaf != deaf_to_.end() && Now() < deaf->second) {
+    return Refuse("their address has flooded the server");
   }
+  // Each takes two descriptors.
+  const auto count = of_peer_.find(peer);
+  if (count != of_peer_.end() && count->second >= descriptors_ / 4) return Refuse("one peer has too many");
+  Descriptor duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
+  if (!duplicate.valid()) return Refuse("no descriptor is left");
+  const int key = duplicate.get();
+  Watch(key, 0);
+  ++of_peer_[peer];
+  connections_.emplace(key, Connection{std::move(duplicate), name, peer, FloodMeter(Now())});
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
   handed.listener_fd = socket;
   handed.fd = connection.Release();
@@ -173,8 +172,8 @@ void Listener::Take(Descriptor connection, const sockaddr_storage& peer, int soc
 }
 
 void Listener::Forget(std::map<int, Connection>::iterator connection) {
-  const auto count = of_host_.find(connection->second.host);
-  if (--count->second == 0) of_host_.erase(count);
+  const auto count = of_peer_.find(connection->second.peer);
+  if (--count->second == 0) of_peer_.erase(count);
   connections_.erase(connection);
 }
 
@@ -191,8 +190,8 @@ void Listener::LookForFloods() {
   std::erase_if(deaf_to_, [now](const auto& entry) { return entry.second <= now; });
   for (auto& [fd, connection] : connections_) {
     if (!Floods(connection)) continue;
-    spdlog::warn("a connection from {} flooded the server and was cut off", connection.host);
-    deaf_to_[connection.host] = now + kDeaf;
+    spdlog::warn("a connection from {} flooded the server and was cut off", connection.peer);
+    deaf_to_[connection.peer] = now + kDeaf;
     Abort(fd);  // then its end is seen here and by gRPC
   }
 }
@@ -201,7 +200,7 @@ bool Listener::Floods(Connection& connection) {
   const int64_t bytes = BytesReceived(connection.duplicate.get());
   if (bytes - connection.bytes < kQuietBytes) return false;
   connection.bytes = bytes;
-  if (connection.transport < 0) connection.transport = TransportCounters::Find(connection.peer).value_or(-1);
+  if (connection.transport < 0) connection.transport = TransportCounters::Find(connection.name).value_or(-1);
   if (connection.transport < 0) return false;  // it shakes hands, which gRPC limits
   const std::optional<StreamCounts> counts = TransportCounters::Read(connection.transport);
   return counts && connection.meter.Floods(bytes, *counts, Now());

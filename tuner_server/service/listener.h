@@ -2,11 +2,13 @@
 // listener goes deaf for good after it ran out of descriptors once (gRPC 1.51).
 //
 // Descriptors: connections use numbers below a limit alone, the rest is left to the store, to logs and to gRPC. A
-// connection above it is closed at once, and its peer tries again. One address of another machine may take half of what
-// there is for connections.
+// connection above it is closed at once, and its peer tries again. One peer may take half of what there is for
+// connections: an address, or a process at a socket file.
 //
-// Floods: of each TCP connection a duplicate of its descriptor is kept. What came in by it is compared with what gRPC
-// answered (flood.h), and a connection that floods is aborted; its address is not listened to for some seconds.
+// Floods: of each connection a duplicate of its descriptor is kept. What came in by TCP is compared with what gRPC
+// answered (flood.h), and a connection that floods is aborted; its address is not listened to for some seconds. At a
+// socket file, which is the server's own user's alone, all connections have one name, and gRPC 1.51 can not say which
+// of them it counted: there a flood costs processor time until it ends, but no more descriptors and memory than here.
 #pragma once
 
 #include <grpcpp/server_builder.h>
@@ -45,8 +47,8 @@ class Listener {
  private:
   struct Connection {
     Descriptor duplicate;
-    sockaddr_storage peer;
-    std::string host;  // the peer's address without its port
+    sockaddr_storage name;  // of the peer, with its port
+    std::string peer;       // whose it is, see PeerOf
     FloodMeter meter;
     int64_t bytes = 0;       // that had come in when it was looked at last
     int64_t transport = -1;  // gRPC's id for it, once it is known
@@ -56,7 +58,7 @@ class Listener {
   void Loop();
   void Watch(int fd, uint32_t events);
   void AcceptAll(int socket);
-  void Take(Descriptor connection, const sockaddr_storage& peer, int socket);
+  void Take(Descriptor connection, const sockaddr_storage& name, int socket);
   void Forget(std::map<int, Connection>::iterator connection);
   void ShedOne(int socket);
   void Refuse(const char* why);
@@ -74,8 +76,8 @@ class Listener {
 
   // The thread's own.
   std::map<int, Connection> connections_;          // by their duplicate
-  std::map<std::string, int> of_host_;             // how many connections, where there are any
-  std::map<std::string, absl::Duration> deaf_to_;  // until when
+  std::map<std::string, int> of_peer_;             // how many connections, where there are any
+  std::map<std::string, absl::Duration> deaf_to_;  // peers, until when
   int64_t refused_ = 0;                            // since the last line in the log
   absl::Duration refusals_told_ = -absl::InfiniteDuration();
   std::thread thread_;

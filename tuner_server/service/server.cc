@@ -24,6 +24,9 @@ constexpr int kIdleMs = 300'000;     // a connection without calls is closed, an
 constexpr absl::Duration kLookAtCertificate = absl::Hours(1);
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
+// What all connections may keep in memory, whatever they come by. Above it gRPC closes connections without calls and
+// cancels calls; their peers try again.
+constexpr size_t kConnectionBytes = 256 << 20;
 
 void Configure(grpc::ServerBuilder& builder, absl::Duration connection_age, double hurry) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepaliveMs / hurry));
@@ -37,6 +40,7 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration connection_age, doub
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsAConnection);
+  builder.SetResourceQuota(grpc::ResourceQuota("connections").Resize(kConnectionBytes));
   builder.SetMaxReceiveMessageSize(static_cast<int>(kLargestGraph));
 }
 

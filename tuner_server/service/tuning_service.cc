@@ -336,7 +336,11 @@ grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerCon
                                                          v1::SetPriorityReply* reply) {
   const absl::Status admitted =
       Admit(callers_, *context, *request, kLargestQuery, Call::kSetPriority, SubjectOf(request->job())).status();
-  return Answer(context, admitted.ok() ? core_.SetPriority(request->job(), request->priority()) : admitted);
+  if (!admitted.ok()) return Answer(context, admitted);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  core_.SetPriority(request->job(), request->priority(),
+                    [reactor](const absl::Status& stored) { reactor->Finish(ToGrpc(stored)); });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContext* context,

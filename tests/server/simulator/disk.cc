@@ -8,6 +8,7 @@ namespace temper::simulator {
 namespace {
 
 constexpr double kWriteFails = 0.05;
+constexpr int kMostInARow = 2;  // commits: more may be a failure that lasts, which ends jobs
 
 }  // namespace
 
@@ -18,7 +19,11 @@ absl::Status Disk::Fails(const char* what) {
 }
 
 absl::StatusOr<std::vector<int64_t>> Disk::Commit(const Changes& changes) {
-  TEMPER_RETURN_IF_ERROR(Fails("Commit"));
+  if (failed_in_a_row_ < kMostInARow) {
+    ++failed_in_a_row_;
+    TEMPER_RETURN_IF_ERROR(Fails("Commit"));
+  }
+  failed_in_a_row_ = 0;
   return rows_->Commit(changes);
 }
 

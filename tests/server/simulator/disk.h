@@ -47,6 +47,7 @@ class Disk : public Store {
   const Faults& faults_;
   Promises& promises_;
   std::unique_ptr<Store> rows_;
+  int failed_in_a_row_ = 0;  // commits
 };
 
 }  // namespace temper::simulator

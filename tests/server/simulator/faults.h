@@ -11,6 +11,7 @@ struct Faults {
   bool wall_jumps = false;     // its wall clock jumps
   bool store_fails = false;    // now and then a write fails
   bool early_calls = false;    // clients call while the server still looks through what a dead one left
+  bool meddling = false;       // people change the priorities of jobs now and then
 
   // Workers, beside honest ones.
   bool slow = false;          // takes long, stands still now and then, and answers after its lease ran out

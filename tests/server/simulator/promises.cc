@@ -6,6 +6,12 @@
 #include "proto/convert.h"
 
 namespace temper::simulator {
+namespace {
+
+// Items that an equal gets while somebody waits: two turns, each a quantum of round robin and a piece.
+constexpr int64_t kMostWaited = 2 * (16 + 7);
+
+}  // namespace
 
 void Promises::Broken(const std::string& promise, const std::string& what) {
   if (broken()) return;
@@ -31,6 +37,9 @@ void Promises::ServerIsGone() {
   open_.clear();
   leases_.clear();
   progress_.clear();
+  given_.clear();
+  owners_wait_.clear();
+  jobs_wait_.clear();
 }
 
 void Promises::Queued(int64_t job, const std::vector<int64_t>& items) {
@@ -102,10 +111,59 @@ void Promises::Check(const CoreState::Census& census, const CoreState::CommitPla
     if (holder.leases <= holder.slots) continue;
     Broken("P5", absl::StrCat("a worker of ", holder.slots, " slots holds ", holder.leases, " leases"));
   }
+  CheckTurns(census.dispatch);
+}
+
+void Promises::CheckTurns(const Dispatcher::Census& census) {
+  std::set<int64_t> given;
+  for (const Share& share : census.leases) {
+    given.insert(share.lease);
+    if (!given_.contains(share.lease)) CheckTurn(share, census.waiting);
+  }
+  given_ = std::move(given);
+  // Who wants nothing waits for nothing.
+  std::set<std::string> owners;
+  std::set<int64_t> jobs;
+  for (const Share& share : census.waiting) {
+    owners.insert(standings_.at(share.job).owner);
+    jobs.insert(share.job);
+  }
+  std::erase_if(owners_wait_, [&](const auto& entry) { return !owners.contains(entry.first.first); });
+  std::erase_if(jobs_wait_, [&](const auto& entry) { return !jobs.contains(entry.first.first); });
+}
+
+void Promises::CheckTurn(const Share& given, const std::vector<Share>& waiting) {
+  const std::string& owner = standings_.at(given.job).owner;
+  std::set<std::string> owners;
+  std::set<int64_t> jobs;
+  for (const Share& share : waiting) {
+    if (share.job == given.job) continue;
+    if (RankOf(share) > RankOf(given)) {
+      Broken("P5", absl::StrCat("job ", given.job, " was granted ", given.items, " items while job ", share.job,
+                                ", which goes before it, waited"));
+    }
+    if (RankOf(share) != RankOf(given)) continue;
+    const std::string& other = standings_.at(share.job).owner;
+    if (other != owner) owners.insert(other);
+    if (other == owner) jobs.insert(share.job);
+  }
+  std::erase_if(owners_wait_, [&](const auto& entry) { return entry.first.first == owner; });
+  std::erase_if(jobs_wait_, [&](const auto& entry) { return entry.first.first == given.job; });
+  for (const std::string& other : owners) {
+    const int64_t items = owners_wait_[{other, owner}] += given.items;
+    if (items > kMostWaited)
+      Broken("P5", absl::StrCat(other, " has no turn while ", owner, " was granted ", items, " items"));
+  }
+  for (const int64_t job : jobs) {
+    const int64_t items = jobs_wait_[{job, given.job}] += given.items;
+    if (items > kMostWaited)
+      Broken("P5", absl::StrCat("job ", job, " has no turn while job ", given.job, " was granted ", items, " items"));
+  }
 }
 
 void Promises::Restored(int64_t lease, const Work& work) {
   leases_.insert(lease);
+  given_.insert(lease);
   for (const WorkItem& item : work.items) open_[item.id] = work.job;
 }
 
@@ -129,7 +187,30 @@ void Promises::CheckProgress(absl::Duration patience) {
 
 void Promises::Accepted(int64_t job) {
   accepted_.insert(job);
+  priorities_.try_emplace(job, 1, 0);
   progress_.emplace(job, world_.Monotonic());
+}
+
+void Promises::PriorityAnswered(int64_t job, int priority, bool stored) {
+  std::vector<int>& may = priorities_.at(job);
+  const auto asked = std::find(may.begin() + 1, may.end(), priority);
+  stored ? may.erase(may.begin(), asked) : may.erase(asked);
+  if (!stored) return;
+  // Among others its turns begin anew.
+  Standing& standing = standings_.at(job);
+  standing.priority = priority;
+  const auto concerns = [](const auto& pair, const auto& who) { return pair.first == who || pair.second == who; };
+  std::erase_if(owners_wait_, [&](const auto& entry) { return concerns(entry.first, standing.owner); });
+  std::erase_if(jobs_wait_, [&](const auto& entry) { return concerns(entry.first, job); });
+}
+
+void Promises::GoesOn(int64_t job, int priority) {
+  std::vector<int>& may = priorities_[job];
+  if (std::ranges::find(may, priority) == may.end()) {
+    Broken("P1",
+           absl::StrCat("job ", job, " goes on at priority ", priority, ", and ", may.front(), " was acknowledged"));
+  }
+  may = {priority};
 }
 
 void Promises::CheckRest(const std::vector<JobRow>& rows, const CoreState::Census& census, size_t remembered) {

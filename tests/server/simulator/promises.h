@@ -1,10 +1,11 @@
 // What the fleet promises whatever happens to it (P1 to P5), and what was seen to break a promise first.
 //
-//   P1  no acknowledged record is lost
+//   P1  no acknowledged record is lost, and no acknowledged priority
 //   P2  every job ends in a final state, and stays in it
 //   P3  one effective result for an item, one record for one (item, attempt)
 //   P4  everything that was kept for jobs and workers is given back
-//   P5  honest work goes on meanwhile; nobody is granted more than allowed
+//   P5  honest work goes on meanwhile; nobody is granted more than allowed; what ranks higher goes first, and of equals
+//       each gets a turn
 #pragma once
 
 #include <cstdint>
@@ -48,16 +49,33 @@ class Promises {
   void Check(const CoreState::Census& census, const CoreState::CommitPlan& plan);
   void Granted(const Dispatcher::Grant& grant, int most_attempts);
   void Restored(int64_t lease, const Work& work);
+  // A job goes on with this priority after a restart.
+  void GoesOn(int64_t job, int priority);
+  // Whose a job is, and how it ranks from now on.
+  void Ranked(int64_t job, const std::string& owner, int priority) { standings_[job] = {owner, priority}; }
   // While workers that could measure for them are there, honest jobs go on.
   void CheckProgress(absl::Duration patience);
 
   // --- a client's side ---
   void Accepted(int64_t job);
   void CancelAsked(int64_t job) { cancelled_.insert(job); }
+  // Of a job, in the order of asking; what a dying server leaves open is not answered.
+  void PriorityAsked(int64_t job, int priority) { priorities_[job].push_back(priority); }
+  void PriorityAnswered(int64_t job, int priority, bool stored);
   // All is over and everyone is gone.
   void CheckRest(const std::vector<JobRow>& rows, const CoreState::Census& census, size_t remembered);
 
  private:
+  using Share = Dispatcher::Census::Share;
+  struct Standing {
+    std::string owner;
+    int priority = 0;
+  };
+  // Finals before searches, then higher priorities.
+  std::pair<bool, int> RankOf(const Share& share) const { return {share.closing, standings_.at(share.job).priority}; }
+  void CheckTurns(const Dispatcher::Census& census);
+  void CheckTurn(const Share& given, const std::vector<Share>& waiting);
+
   World& world_;
   std::string broken_;
   std::set<Execution> durable_;
@@ -68,7 +86,14 @@ class Promises {
   std::map<int64_t, absl::Duration> progress_;  // of live jobs: when something was last told to them
   std::set<int64_t> accepted_;
   std::set<int64_t> cancelled_;
+  // By job: the one that counts, then those that were asked for since and not answered, any of which may count.
+  std::map<int64_t, std::vector<int>> priorities_;
   absl::Duration up_since_;
+  std::map<int64_t, Standing> standings_;  // by job
+  std::set<int64_t> given_;                // leases that were there after the event before
+  // Who waits, and what an equal of it got since its last turn: owners, and jobs of one owner.
+  std::map<std::pair<std::string, std::string>, int64_t> owners_wait_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> jobs_wait_;
   std::vector<int64_t> seen_;  // Check's own
 };
 

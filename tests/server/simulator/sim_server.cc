@@ -47,7 +47,7 @@ class SimServer::Life : public JobHost {
     }
   }
 
-  absl::StatusOr<int64_t> SubmitJob(const v1::SubmitJobRequest& request);
+  absl::StatusOr<int64_t> SubmitJob(const std::string& owner, const v1::SubmitJobRequest& request);
   void Begin(JobPlan plan);
 
   void Check() {
@@ -118,7 +118,9 @@ class SimServer::Life : public JobHost {
     state_.GoOnFrom(*left, Now());
     for (const LeftBehind::Lease& lease : left->leases) server_.promises_.Restored(lease.id, lease.work);
     for (JobPlan& plan : left->plans) {
-      server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on"));
+      server_.world_.Note(absl::StrCat("server: job ", plan.row.id, " goes on at priority ", plan.row.priority));
+      server_.promises_.GoesOn(plan.row.id, plan.row.priority);
+      server_.promises_.Ranked(plan.row.id, plan.spec.owner, plan.row.priority);
       Begin(std::move(plan));
     }
     state_.Open();
@@ -139,9 +141,8 @@ class SimServer::Life : public JobHost {
     });
   }
   void StorePlan() {
-    const bool any = !plan_->records.empty() || !plan_->leases.empty() || !plan_->closed.empty();
-    const absl::Status stored =
-        any ? server_.disk_.Commit({plan_->records, plan_->leases, plan_->closed}).status() : absl::OkStatus();
+    const Changes changes = plan_->changes();
+    const absl::Status stored = changes.size() > 0 ? server_.disk_.Commit(changes).status() : absl::OkStatus();
     server_.world_.Note(absl::StrCat("server: ", plan_->records.size(), " records: ", stored.message()));
     if (stored.ok()) server_.promises_.Stored(plan_->records);
     After(Soon(), [this, stored] {
@@ -181,7 +182,10 @@ class SimServer::Life::Job : public JobPort, public std::enable_shared_from_this
     input_.Stop(state, reason);
     Wake();
   }
-  void SetPriority(int priority) override { input_.priority = priority; }
+  void SetPriority(int priority) override {
+    input_.priority = priority;
+    Wake();
+  }
   const JobSpec& spec() const override { return steps_.spec(); }
   const std::shared_ptr<JobFeed>& feed() const override { return feed_; }
 
@@ -222,16 +226,18 @@ void SimServer::Life::Begin(JobPlan plan) {
   job->Wake();
 }
 
-absl::StatusOr<int64_t> SimServer::Life::SubmitJob(const v1::SubmitJobRequest& request) {
+absl::StatusOr<int64_t> SimServer::Life::SubmitJob(const std::string& owner, const v1::SubmitJobRequest& request) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
-  TEMPER_RETURN_IF_ERROR(state_.ReservePlace("", 0));
-  state_.GiveBackPlace("", 0);
+  spec.owner = owner;
+  TEMPER_RETURN_IF_ERROR(state_.ReservePlace(owner, 0));
+  state_.GiveBackPlace(owner, 0);
   TEMPER_ASSIGN_OR_RETURN(JobPlan plan, PlanJob(std::move(spec), state_.options().loop, server_.world_.Wall()));
   plan.row.request = request.SerializeAsString();
   TEMPER_ASSIGN_OR_RETURN(const int64_t id, server_.disk_.CreateJob(plan.row));
   plan.row.request.clear();
   plan.spec.id = plan.row.id = id;
-  server_.world_.Note(absl::StrCat("server: job ", id, " is accepted"));
+  server_.world_.Note(absl::StrCat("server: job ", id, " of ", owner, " is accepted"));
+  server_.promises_.Ranked(id, owner, plan.spec.priority);
   Begin(std::move(plan));
   return id;
 }
@@ -307,8 +313,22 @@ void SimServer::SubmitResults(std::vector<ItemResult> results,
   });
 }
 
-void SimServer::SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done) {
-  Arrive([request = std::move(request), done = std::move(done)](Life& life) { done(life.SubmitJob(request)); });
+void SimServer::SubmitJob(const std::string& owner, v1::SubmitJobRequest request,
+                          std::function<void(absl::StatusOr<int64_t>)> done) {
+  Arrive([owner, request = std::move(request), done = std::move(done)](Life& life) {
+    done(life.SubmitJob(owner, request));
+  });
+}
+
+void SimServer::SetPriority(int64_t id, int priority, std::function<void(absl::Status)> done) {
+  Arrive([this, id, priority, done = std::move(done)](Life& life) {
+    promises_.PriorityAsked(id, priority);
+    const auto answered = [this, id, priority, done](const absl::Status& stored) {
+      promises_.PriorityAnswered(id, priority, stored.ok());
+      done(stored);
+    };
+    life.Locked([&](Actions& actions) { life.state().SetPriority(id, priority, answered, actions); });
+  });
 }
 
 void SimServer::CancelJob(int64_t id) {

@@ -35,8 +35,10 @@ class SimServer {
   void Sync(SyncCall call, std::optional<absl::Duration> cut,
             std::function<void(absl::StatusOr<Dispatcher::SyncOutcome>)> done);
   void SubmitResults(std::vector<ItemResult> results, std::function<void(absl::StatusOr<std::vector<bool>>)> done);
-  void SubmitJob(v1::SubmitJobRequest request, std::function<void(absl::StatusOr<int64_t>)> done);
+  void SubmitJob(const std::string& owner, v1::SubmitJobRequest request,
+                 std::function<void(absl::StatusOr<int64_t>)> done);
   void CancelJob(int64_t id);
+  void SetPriority(int64_t id, int priority, std::function<void(absl::Status)> done);
 
   // After every event.
   void Check();

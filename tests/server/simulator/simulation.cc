@@ -127,9 +127,13 @@ class Simulation {
     request.set_wait_for_device_ms(300'000);
     request.set_no_booster(true);
     network_.Call<int64_t>(
-        absl::Seconds(10), [this, request](auto reply) { server_.SubmitJob(request, reply); },
+        absl::Seconds(10),
+        [this, job, request](auto reply) { server_.SubmitJob(job == 0 ? "alice" : "bob", request, reply); },
         [this, job](const absl::StatusOr<int64_t>& id) {
-          if (id.ok()) return Watch(job, *id);
+          if (id.ok()) {
+            if (faults_.meddling) Meddle(*id);
+            return Watch(job, *id);
+          }
           world_.After(world_.Between(absl::Milliseconds(100), absl::Seconds(2)), [this, job] { SubmitJob(job); });
         });
   }
@@ -143,6 +147,20 @@ class Simulation {
     }
     world_.After(absl::Seconds(5), [this, job, id] { Watch(job, id); });
     promises_.CheckProgress(kPatience);
+  }
+
+  // Somebody who changes a job's priority now and then, until the job is over.
+  void Meddle(int64_t id) {
+    world_.After(world_.Between(absl::Milliseconds(200), absl::Seconds(8)), [this, id] {
+      if (IsFinalJobState(disk_.GetJob(id)->state)) return;
+      const int priority = static_cast<int>(world_.rng().Below(7)) - 3;
+      network_.Call<bool>(
+          absl::Seconds(10),
+          [this, id, priority](auto reply) {
+            server_.SetPriority(id, priority, [reply](const absl::Status& stored) { reply(stored.ok()); });
+          },
+          [this, id](const absl::StatusOr<bool>&) { Meddle(id); });
+    });
   }
 
   // --- what goes wrong, and when ---

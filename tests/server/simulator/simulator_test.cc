@@ -25,6 +25,7 @@ constexpr FaultClass kFaultClasses[] = {{"LossyNetwork", &Faults::lossy_network}
                                         {"WallClockJumps", &Faults::wall_jumps},
                                         {"StoreFails", &Faults::store_fails},
                                         {"EarlyCalls", &Faults::early_calls},
+                                        {"MeddlingPeople", &Faults::meddling},
                                         {"SlowWorker", &Faults::slow},
                                         {"BrokenWorker", &Faults::broken},
                                         {"FlappingWorker", &Faults::flapping},

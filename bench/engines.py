@@ -1,5 +1,8 @@
-"""Engines behind one face, for the scripts of this folder: ONNX Runtime, OpenVINO, and Temper's packages through their C ABI."""
-import ctypes, json, os, statistics, time
+"""Engines behind one face, for the scripts of this folder: ONNX Runtime, OpenVINO, and Temper's packages through their C ABI.
+
+It imports little, because startup.py counts that as the peers' time.
+"""
+import ctypes, os, time
 import numpy as np
 
 DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
@@ -52,6 +55,10 @@ class OpenVino:
     def run(self):
         self.request.infer(self.inputs)
 
+    def outputs(self):
+        self.run()
+        return {o.any_name: self.request.get_tensor(o).data for o in self.request.model_outputs}
+
 
 class Package:
     """A directory that `temper compile` wrote."""
@@ -73,6 +80,8 @@ class Package:
 
     def memory(self):
         """Bytes set aside for activations and, in the same arena, the kernels' scratch."""
+        import json
+
         with open(os.path.join(self.folder, "manifest.json")) as f:
             manifest = json.load(f)
         return {"activations_and_scratch": manifest["arena_bytes"]}
@@ -110,4 +119,4 @@ def median_ms(engine, seconds):
         t = time.perf_counter()
         engine.run()
         times.append((time.perf_counter() - t) * 1e3)
-    return statistics.median(times)
+    return float(np.median(times))

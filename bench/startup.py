@@ -6,7 +6,7 @@ needs: pip install onnxruntime openvino numpy
 
 Each engine runs in processes of its own, which take turns; the first round only warms the page cache. All are Python
 and import what their engine needs: the peers need numpy, and a package needs ctypes alone. A process tells the time
-of its imports, the time until the model or session is made, and that of the first run. The whole is timed from
+of its imports (a peer's inputs are read then too), the time until the model or session is made, and that of the first run. The whole is timed from
 outside, from the start of the process until it says that it has its result. Medians are printed, and the package's
 share of the best peer's: of the whole, of making the model, and of making it with the first run, which leaves the
 interpreter out. Outputs are compared with ONNX Runtime's. Ends with 1 where a share or the error is above its limit.
@@ -52,42 +52,25 @@ def package(folder, threads, names, files):
     return imported, created, outputs[0][1].raw
 
 
-def onnxruntime(path, threads, names, files):
+def peer(name, path, threads, names, files):
+    import importlib
+
     import numpy as np
-    import onnxruntime as ort
+    import engines
 
+    importlib.import_module(name)
+    feeds = {name: np.load(file) for name, file in zip(names, files)}
     imported = time.perf_counter()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    engine = {"onnxruntime": engines.OnnxRuntime, "openvino": engines.OpenVino}[name](path, threads)
+    engine.load(feeds)
     created = time.perf_counter()
-    types = {i.name: np.int64 if "int64" in i.type else np.float32 for i in session.get_inputs()}
-    shapes = {i.name: [d if isinstance(d, int) and d > 0 else 1 for d in i.shape] for i in session.get_inputs()}
-    feeds = {n: np.fromfile(f, types[n]).reshape(shapes[n]) for n, f in zip(names, files)}
-    return imported, created, session.run(None, feeds)[0].tobytes()
-
-
-def openvino(path, threads, names, files):
-    import numpy as np
-    import openvino as ov
-
-    imported = time.perf_counter()
-    core = ov.Core()
-    model = core.read_model(path)
-    model.reshape({i.any_name: [d.get_length() if d.is_static else 1 for d in i.partial_shape] for i in model.inputs})
-    config = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-    compiled = core.compile_model(model, "CPU", config)
-    request = compiled.create_infer_request()
-    created = time.perf_counter()
-    feeds = {}
-    for i in compiled.inputs:
-        feeds[i.any_name] = np.fromfile(files[names.index(i.any_name)], i.element_type.to_dtype()).reshape(list(i.shape))
-    return imported, created, request.infer(feeds)[compiled.outputs[0]].tobytes()
+    return imported, created, next(iter(engine.outputs().values())).tobytes()
 
 
 def child(engine, path, threads, output, *inputs):
     half = len(inputs) // 2
-    imported, created, first = globals()[engine](path, int(threads), list(inputs[:half]), list(inputs[half:]))
+    of = [path, int(threads), list(inputs[:half]), list(inputs[half:])]
+    imported, created, first = package(*of) if engine == "package" else peer(engine, *of)
     times = (START, imported, created, time.perf_counter())
     print(*[1e3 * (b - a) for a, b in zip(times, times[1:])], flush=True)
     with open(output, "wb") as file:
@@ -103,7 +86,7 @@ def measure(engine, a, folder, feeds):
 
     path = os.path.abspath(a.package) if engine == "package" else a.model
     command = [sys.executable, __file__, "--engine", engine, path, str(a.threads), f"{folder}/{engine}", *feeds]
-    command += [f"{folder}/{i}.in" for i in range(len(feeds))]
+    command += [f"{folder}/{i}.{'bytes' if engine == 'package' else 'npy'}" for i in range(len(feeds))]
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
@@ -132,7 +115,8 @@ def main():
     rounds = {engine: [] for engine in ENGINES}
     with tempfile.TemporaryDirectory() as folder:
         for i, array in enumerate(feeds.values()):
-            array.tofile(f"{folder}/{i}.in")
+            array.tofile(f"{folder}/{i}.bytes")
+            np.save(f"{folder}/{i}.npy", array)
         for turn in range(a.times + 1):
             for engine in ENGINES if turn % 2 else reversed(ENGINES):
                 times = measure(engine, a, folder, feeds)

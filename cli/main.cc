@@ -1,6 +1,7 @@
 // temper: tune, compile, run and time models; query records; look after a fleet.
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -25,7 +26,21 @@ void Tell(const absl::Status& error, bool json) {
   }
 }
 
+// `--lock "$lock"` with a variable that is not set must not become a command without a lock.
+const char* FindEmpty(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.empty()) return i > 1 ? argv[i - 1] : argv[0];
+    if (argument.starts_with("--") && argument.find('=') == argument.size() - 1) return argv[i];
+  }
+  return nullptr;
+}
+
 int Main(int argc, char** argv) {
+  if (const char* before = FindEmpty(argc, argv); before != nullptr) {
+    std::fprintf(stderr, "temper: what follows %s is empty; see --help\n", before);
+    return 2;
+  }
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
   app.require_subcommand(1);
   bool verbose = false, json_errors = false;

@@ -11,5 +11,9 @@ double ErrorBound(DType dtype);
 double OutputError(const void* got, const NDArray& want);
 // kDataLoss names the first element that is off, and by how much all are.
 absl::Status CheckOutput(const void* got, const NDArray& want);
+// Of a whole model's output, against another package's. A rounding on the way moves a whole number from time to time:
+// the place of the largest of two floats that are nearly equal. So of integers and booleans one in a thousand may be
+// off; floats are as in CheckOutput.
+absl::Status CheckModelOutput(const void* got, const NDArray& want);
 
 }  // namespace temper::worker

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "proto/convert.h"
 #include "tuner_server/dashboard/dashboard.h"
@@ -165,6 +166,7 @@ int main(int argc, char** argv) {
   app.add_option("--devices", options.devices)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--http", options.http)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  temper::SetUpLogging(false);
   const absl::Status status = temper::Run(options);
   if (!status.ok()) std::fprintf(stderr, "bench_dashboard: %s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;

@@ -15,6 +15,9 @@ import torch._inductor.config
 
 import temper.torch
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from engines import error, median_ms
+
 
 def resnet18():
     from torchvision.models import resnet18
@@ -42,49 +45,47 @@ def bert():
 MODELS = {f.__name__: f for f in (resnet18, mobilenet_v2, encoder, bert)}
 
 
-def tensor(result):
-    return result if isinstance(result, torch.Tensor) else result[0]
+class Engine:
+    """A way to run the module, as engines.py has them."""
+
+    def __init__(self, module, x):
+        self.module, self.x = module, x
+
+    def run(self):
+        return self.module(self.x)
+
+    def outputs(self):
+        result = self.run()
+        return {"first": (result if isinstance(result, torch.Tensor) else result[0]).numpy()}
 
 
-def error(got, want):
-    return ((got - want).abs().max() / want.abs().max()).item()
-
-
-def median_ms(run, x, seconds):
-    times, start = [], time.perf_counter()
-    while len(times) < 3 or time.perf_counter() - start < seconds:
-        t = time.perf_counter()
-        run(x)
-        times.append((time.perf_counter() - t) * 1e3)
-    return statistics.median(times)
-
-
-def measure(name, a):
+def measure(model, a):
     torch.manual_seed(1)
-    module, x = MODELS[name]()
+    module, x = MODELS[model]()
     module.eval()
     breaks = torch._dynamo.explain(module)(x).graph_break_count
     torch._dynamo.reset()
     options = {"threads": a.threads} | ({"db": a.db} if a.db else {}) | ({"tune": a.tune} if a.tune else {})
-    engines = {"eager": module, "inductor": torch.compile(module),
-               "temper": torch.compile(module, backend=temper.torch.backend, options=options)}
+    ways = {"eager": module, "inductor": torch.compile(module),
+            "temper": torch.compile(module, backend=temper.torch.backend, options=options)}
+    engines = {name: Engine(way, x) for name, way in ways.items()}
     first_s = {}
-    for engine, run in engines.items():
+    for name, engine in engines.items():
         start = time.perf_counter()
-        run(x)
-        first_s[engine] = round(time.perf_counter() - start, 1)
-        run(x)
-    times = {engine: [] for engine in engines}
+        engine.run()
+        first_s[name] = round(time.perf_counter() - start, 1)
+        engine.run()
+    times = {name: [] for name in engines}
     for r in range(a.rounds):
         turn = list(engines.items())
-        for engine, run in turn if r % 2 == 0 else reversed(turn):
-            times[engine].append(median_ms(run, x, a.seconds))
-    want = tensor(module(x))
+        for name, engine in turn if r % 2 == 0 else reversed(turn):
+            times[name].append(median_ms(engine, a.seconds))
+    want = engines["eager"].outputs()
     ratios = {peer: sorted(p / t for p, t in zip(times[peer], times["temper"])) for peer in ("eager", "inductor")}
-    return {"model": name, "breaks": breaks, "first_call_s": first_s,
+    return {"model": model, "breaks": breaks, "first_call_s": first_s,
             "median_ms": {engine: round(statistics.median(t), 3) for engine, t in times.items()},
             "ratio": {peer: [round(v, 3) for v in (statistics.median(r), r[0], r[-1])] for peer, r in ratios.items()},
-            "error": {e: float(f"{error(tensor(engines[e](x)), want):.1e}") for e in ("inductor", "temper")}}
+            "error": {name: float(f"{error(engines[name].outputs(), want):.1e}") for name in ("inductor", "temper")}}
 
 
 def main():

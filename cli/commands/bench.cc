@@ -1,8 +1,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "cli/report/profile.h"
+#include "compiler/package/manifest.h"
 #include "compiler/runtime/thread_pool.h"
 #include "compiler/timing/timing.h"
 
@@ -33,9 +32,7 @@ absl::Status Bench(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
   TEMPER_ASSIGN_OR_RETURN(Timing timing, TimePackage(*package, seconds));
-  const nlohmann::json manifest = nlohmann::json::parse(std::ifstream(at_hand.dir + "/manifest.json"), nullptr, false);
-  if (manifest.is_discarded())
-    return absl::InvalidArgumentError(absl::StrCat(at_hand.dir, "/manifest.json is damaged"));
+  TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(at_hand.dir));
   const bool tuned = manifest.value("tuned", false);
   const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
   std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(),

@@ -3,12 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "cli/build.h"
 #include "cli/command.h"
+#include "compiler/package/manifest.h"
 #include "lock/lock.h"
 
 namespace temper {
@@ -21,18 +21,15 @@ struct Options {
 
 using Json = nlohmann::json;
 
+// What it reads of a package's manifest.
 struct Manifest {
   std::string target, codegen_id, tools, lock, prefix;
   std::vector<std::pair<std::string, std::string>> files;  // name, hash
   std::vector<LockedKernel> kernels;
 };
 
-absl::StatusOr<Manifest> ReadManifest(const std::string& package) {
-  const std::string path = package + "/manifest.json";
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(package, " is not a package: it has no manifest.json"));
-  const Json json = Json::parse(file, nullptr, false);
-  if (json.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(path, " is damaged"));
+absl::StatusOr<Manifest> Read(const std::string& package) {
+  TEMPER_ASSIGN_OR_RETURN(const Json json, ReadManifest(package));
   try {
     Manifest m{json.at("target"), json.at("codegen_id"), json.at("tools"), json.at("lock"), json.at("prefix"), {}, {}};
     for (const auto& [name, hash] : json.at("files").items()) m.files.emplace_back(name, hash);
@@ -42,7 +39,7 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& package) {
     }
     return m;
   } catch (const Json::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is damaged, or of an older temper: ", e.what()));
+    return absl::InvalidArgumentError(absl::StrCat(package, "/manifest.json is damaged: ", e.what()));
   }
 }
 
@@ -100,7 +97,7 @@ absl::Status CheckBytes(const Options& o, const Manifest& manifest) {
 }
 
 absl::Status Verify(const Options& o) {
-  TEMPER_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(o.package));
+  TEMPER_ASSIGN_OR_RETURN(const Manifest manifest, Read(o.package));
   TEMPER_ASSIGN_OR_RETURN(const Lock lock, ReadLock(o.lock));
   TEMPER_ASSIGN_OR_RETURN(const LockEntry* entry, FindEntry(lock, manifest.target, ""));
   TEMPER_RETURN_IF_ERROR(CheckWhole(lock, *entry));

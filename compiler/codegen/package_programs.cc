@@ -22,10 +22,6 @@ int32_t Told(const absl::Status& status) {
 }
 
 // Packages hold memory by its address here.
-driver::Memory* Owned(absl::StatusOr<driver::Memory> memory) {
-  Told(memory.status());
-  return memory.ok() ? new driver::Memory(*std::move(memory)) : nullptr;
-}
 driver::Memory& Held(void* memory) { return *static_cast<driver::Memory*>(memory); }
 
 }  // namespace
@@ -51,19 +47,27 @@ int32_t PackagePrograms::Launch(std::string_view code, std::string_view symbol, 
   return Told(Ask([&](driver::Session&) { return Run(code, symbol, *call); }));
 }
 
+template <typename F>
+void* PackagePrograms::Make(const F& f) {
+  driver::Memory* made = nullptr;
+  Told(Ask([&](driver::Session& s) -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(driver::Memory memory, f(s));
+    made = new driver::Memory(std::move(memory));
+    return absl::OkStatus();
+  }));
+  return made;
+}
+
 void* PackagePrograms::Allocate(int64_t bytes) {
-  std::lock_guard lock(mutex_);
-  const absl::StatusOr<driver::Session*> session = TheSession();
-  return Owned(session.ok() ? (*session)->Allocate(bytes) : session.status());
+  return Make([&](driver::Session& s) { return s.Allocate(bytes); });
 }
 
 void* PackagePrograms::Part(void* memory, int64_t offset, int64_t bytes) {
-  std::lock_guard lock(mutex_);
-  if (offset % session_->part_alignment() != 0) {
-    return Owned(absl::UnimplementedError(absl::StrCat("the device divides its memory at multiples of ",
-                                                       session_->part_alignment(), " bytes, not at ", offset)));
-  }
-  return Owned(session_->Part(Held(memory), offset, bytes));
+  return Make([&](driver::Session& s) -> absl::StatusOr<driver::Memory> {
+    if (offset % s.part_alignment() == 0) return s.Part(Held(memory), offset, bytes);
+    return absl::UnimplementedError(
+        absl::StrCat("the device divides its memory at multiples of ", s.part_alignment(), " bytes, not at ", offset));
+  });
 }
 
 void PackagePrograms::Release(void* memory) {
@@ -92,7 +96,7 @@ absl::Status PackagePrograms::Run(std::string_view code, std::string_view symbol
   TEMPER_ASSIGN_OR_RETURN(Entry * program, Find(code));
   const auto kernel = program->kernels.find(symbol);
   if (kernel == program->kernels.end()) return absl::NotFoundError("the code has no such kernel");
-  return call.stream == nullptr ? RunOnHostMemory(kernel->second, call.args) : Submit(kernel->second, call);
+  return Submit(kernel->second, call);
 }
 
 absl::StatusOr<PackagePrograms::Entry*> PackagePrograms::Find(std::string_view code) {
@@ -117,28 +121,6 @@ absl::StatusOr<PackagePrograms::Entry> PackagePrograms::Load(std::string_view co
     entry.kernels.emplace(symbol, std::move(loaded));
   }
   return entry;
-}
-
-absl::Status PackagePrograms::RunOnHostMemory(const driver::Loaded& loaded, void* const* args) {
-  const driver::Kernel& kernel = loaded.kernel;
-  std::vector<int64_t> sizes = kernel.parameter_bytes;
-  if (kernel.workspace_bytes > 0) sizes.push_back(kernel.workspace_bytes);
-  std::vector<driver::Memory> memory;
-  std::vector<void*> handles;
-  for (const int64_t size : sizes) {
-    TEMPER_ASSIGN_OR_RETURN(driver::Memory made, session_->Allocate(size));
-    handles.push_back(made.get());
-    memory.push_back(std::move(made));
-  }
-  const std::vector<int64_t>& bytes = kernel.parameter_bytes;
-  const size_t inputs = bytes.size() - kernel.outputs;
-  for (size_t i = 0; i < inputs; ++i) TEMPER_RETURN_IF_ERROR(session_->Write(handles[i], 0, args[i], bytes[i]));
-  TEMPER_RETURN_IF_ERROR(
-      session_->Run(std::ssize(kernel.launches), [&](int64_t launch) { return loaded.Call(launch, handles); })
-          .status());
-  for (size_t i = inputs; i < bytes.size(); ++i)
-    TEMPER_RETURN_IF_ERROR(session_->Read(handles[i], 0, args[i], bytes[i]));
-  return absl::OkStatus();
 }
 
 absl::Status PackagePrograms::Submit(const driver::Loaded& loaded, const temper_call& call) {

@@ -18,7 +18,6 @@ class PackagePrograms {
   using ReadFn = absl::StatusOr<driver::Program> (*)(std::string_view code);
   PackagePrograms(OpenFn open, ReadFn read) : open_(open), read_(read) {}
 
-  // Arguments of the host are copied to the device and back.
   int32_t Launch(std::string_view code, std::string_view symbol, const temper_call* call);
   void* Allocate(int64_t bytes);
   void* Part(void* memory, int64_t offset, int64_t bytes);
@@ -37,11 +36,13 @@ class PackagePrograms {
   absl::Status Run(std::string_view code, std::string_view symbol, const temper_call& call);
   absl::StatusOr<Entry*> Find(std::string_view code);
   absl::StatusOr<Entry> Load(std::string_view code);
-  absl::Status RunOnHostMemory(const driver::Loaded& kernel, void* const* args);
   absl::Status Submit(const driver::Loaded& kernel, const temper_call& call);
   // Asks the session while nobody else does.
   template <typename F>
   absl::Status Ask(const F& f);
+  // Asks it for memory; null: there is none.
+  template <typename F>
+  void* Make(const F& f);
 
   const OpenFn open_;
   const ReadFn read_;

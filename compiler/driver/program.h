@@ -15,13 +15,12 @@ struct Kernel {
     int64_t shared_bytes = 0;  // as LaunchShape has it
   };
   std::vector<int64_t> parameter_bytes;
-  size_t outputs = 1;           // the last parameters
   int64_t workspace_bytes = 0;  // of the functions' last argument; 0: they have none
   std::vector<Launch> launches;
 
   // What is read from a file may not be.
   bool possible() const {
-    return outputs <= parameter_bytes.size() && workspace_bytes >= 0 && !launches.empty() &&
+    return workspace_bytes >= 0 && !launches.empty() &&
            std::ranges::all_of(parameter_bytes, [](int64_t bytes) { return bytes >= 0; });
   }
 };

@@ -18,9 +18,9 @@ enum class OpPattern : uint8_t {
   kElementwise,
   // Moves data: each output element is one input element or a constant (reshape, transpose, concat, slice, gather).
   kInjective,
-  kReduction,  // reduces axes of one operand (mean, softmax, layer norm, pooling)
+  kReduction,  // reduces axes of one operand (mean, softmax, layer norm, pooling, arg max)
   kAnchor,     // contraction with templates of its own: conv2d, matmul
-  kOpaque,     // no tensor expression: `reference` is what runs (TopK)
+  kOpaque,     // no tensor expression, and so no template: only what constants alone give is computed
 };
 
 // What it does with its operands' elements.

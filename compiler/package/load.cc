@@ -2,11 +2,10 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/package_programs.h"
+#include "compiler/package/manifest.h"
 #include "compiler/package/package.h"
 #include "compiler/package/prefix.h"
 #include "include/temper/model.h"
@@ -26,29 +25,14 @@ struct Api {
   decltype(&temper_model_run_timed) run_timed;
 };
 
-struct Manifest {
-  std::string prefix;
-};
-
-absl::StatusOr<Manifest> ReadManifest(const std::string& dir) {
-  std::ifstream file(dir + "/manifest.json");
-  if (!file) return absl::NotFoundError(absl::StrCat(dir, " is not a package: it has no manifest.json"));
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  const auto field = [&](const char* name) {
-    return json.is_object() && json.contains(name) ? json[name] : nlohmann::json();
-  };
-  if (!field("version").is_number_integer())
-    return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no version"));
-  if (const auto version = field("version").get<int64_t>(); version != kPackageVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(dir, " is a package of version ", version,
-                                                      ", this program reads ", kPackageVersion,
-                                                      ": compile the model again"));
-  }
-  if (!field("prefix").is_string())
+// What the names of the package's functions begin with.
+absl::StatusOr<std::string> ReadPrefix(const std::string& dir) {
+  TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(dir));
+  if (!manifest.contains("prefix") || !manifest["prefix"].is_string())
     return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no prefix"));
-  Manifest manifest{field("prefix").get<std::string>()};
-  TEMPER_RETURN_IF_ERROR(CheckPrefix(manifest.prefix));
-  return manifest;
+  std::string prefix = manifest["prefix"].get<std::string>();
+  TEMPER_RETURN_IF_ERROR(CheckPrefix(prefix));
+  return prefix;
 }
 
 // A path of the file that no other file of this place ever has: dlopen takes a path that it knows for the file that it
@@ -65,10 +49,10 @@ std::string OwnPath(const std::string& dir, const std::string& name) {
 class SharedLibraryPackage : public LoadedPackage {
  public:
   static absl::StatusOr<std::unique_ptr<LoadedPackage>> Load(const std::string& dir, int threads) {
-    TEMPER_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(dir));
-    const std::string path = OwnPath(dir, LibraryName(manifest.prefix));
+    TEMPER_ASSIGN_OR_RETURN(const std::string prefix, ReadPrefix(dir));
+    const std::string path = OwnPath(dir, LibraryName(prefix));
     auto package = std::unique_ptr<SharedLibraryPackage>(new SharedLibraryPackage);
-    package->prefix_ = manifest.prefix;
+    package->prefix_ = prefix;
     package->library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (package->library_ == nullptr)
       return absl::InvalidArgumentError(absl::StrCat("cannot load ", dir, ": ", dlerror()));
@@ -78,7 +62,7 @@ class SharedLibraryPackage : public LoadedPackage {
         !package->Find("error", &api.error) || !package->Find("step_count", &api.step_count) ||
         !package->Find("run_timed", &api.run_timed)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(manifest.prefix, "*"), " are missing"));
+          absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(prefix, "*"), " are missing"));
     }
     package->SetDevices();
     ForgetDeviceError();

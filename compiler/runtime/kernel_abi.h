@@ -27,8 +27,7 @@ typedef struct temper_call {
   void* workspace;
   /* The host's threads; NULL for a kernel that runs on a device. */
   temper_launcher* launcher;
-  /* Not NULL: args and workspace are parts of a device's memory, and the call may return before the kernel is done.
-   * NULL: they are the host's, and it returns when all is done. */
+  /* Not NULL where args and workspace are parts of a device's memory: the call may return before the kernel is done. */
   void* stream;
 } temper_call;
 

@@ -86,7 +86,8 @@ struct KeptModel {
   }
 };
 
-// kDataLoss: the outputs of the latest runs differ by more than rounding. `worst` is raised to their relative error.
+// kDataLoss: the outputs of the latest runs differ by more than rounding (CheckModelOutput). `worst` is raised to the
+// relative error of those that are floats.
 absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& reference, double& worst);
 
 }  // namespace temper::worker

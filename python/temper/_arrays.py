@@ -77,9 +77,11 @@ class Port:
 
 
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-    """An array like numpy.empty's whose first element lies where models use it in place."""
+    """An array of numbers, like numpy.empty's, whose first element lies where models use it in place."""
     kind = np.dtype(dtype)
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if kind.hasobject or any(size < 0 for size in sizes):  # which would lie beyond its memory, or point anywhere
+        raise InputError(f"there is no array of {kind.name} {list(sizes)} for models")
     memory = np.empty(math.prod(sizes) * kind.itemsize + ALIGNMENT, np.uint8)
     return np.ndarray(sizes, kind, memory, -address(memory) % ALIGNMENT)
 

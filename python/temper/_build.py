@@ -38,6 +38,7 @@ def build(
     `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
     file that says where each choice is from.
     """
+    output = _command.path_text(output, "output")
     with _command.model_file(model) as path:
         _command.run(["compile", path, *_command.shape_flags(shapes),
                       *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,

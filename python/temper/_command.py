@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import operator
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from . import _errors
 
 PathLike = str | os.PathLike[str]
+_Made = TypeVar("_Made")
 
 
 def binary(name: str = "temper") -> str:
@@ -47,13 +49,34 @@ def flags(**values: Any) -> list[str]:
         flag = "--" + name.replace("_", "-")
         if value is True:
             result.append(flag)
+        elif value == "":
+            raise _errors.InvalidArgumentError(f"{name} is empty")
         elif value is not None and value is not False:
             result.append(f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
     return result
 
 
 def shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
-    return [f"--shape={name}={','.join(str(int(d)) for d in shape)}" for name, shape in (shapes or {}).items()]
+    if not isinstance(shapes, Mapping | None):
+        raise _errors.InvalidArgumentError(f"shapes is a {type(shapes).__name__}, not a mapping from inputs to shapes")
+    result = []
+    for name, shape in (shapes or {}).items():
+        try:
+            result.append(f"--shape={name}={','.join(str(operator.index(extent)) for extent in shape)}")
+        except TypeError:
+            raise _errors.InvalidArgumentError(
+                f"the shape of {name} is {shape!r}, not a sequence of whole numbers") from None
+    return result
+
+
+def path_text(path: Any, what: str) -> str:
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise _errors.InvalidArgumentError(f"{what} is of type {type(path).__name__}, not a path") from None
+    if not text or "\0" in text:
+        raise _errors.InvalidArgumentError(f"{what} is {text!r}, which is no path")
+    return text
 
 
 @contextlib.contextmanager
@@ -63,21 +86,37 @@ def model_file(model: Any) -> Iterator[str]:
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     if isinstance(model, bytes):
-        with tempfile.TemporaryDirectory(prefix="temper-") as folder:
+        contents = model
+        with temporary(lambda: tempfile.TemporaryDirectory(prefix="temper-")) as folder:
             file = Path(folder) / "model.onnx"
-            file.write_bytes(model)
+            temporary(lambda: file.write_bytes(contents))
             yield str(file)
     elif isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
+        path = path_text(model, "the model")
         yield os.path.join(".", path) if path.startswith("-") else path
     else:
         raise _errors.InvalidArgumentError(
             f"a model is a path, bytes or an onnx.ModelProto, not a {type(model).__name__}")
 
 
+def temporary(make: Callable[[], _Made]) -> _Made:
+    """A file or folder for the time being."""
+    try:
+        return make()
+    except OSError as error:
+        raise _errors.ResourcesError(f"there is no place for temporary files: {error}") from None
+
+
 def start(arguments: Sequence[str], stderr: IO[bytes], **options: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen([binary(), *arguments, "--json-errors"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=stderr, text=True, encoding="utf-8", errors="replace", **options)
+    program = binary()
+    try:
+        return subprocess.Popen([program, *arguments, "--json-errors"], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=stderr, text=True, encoding="utf-8", errors="replace",
+                                **options)
+    except OSError as error:
+        raise _errors.Error(f"cannot start {program}: {error.strerror}") from None
+    except ValueError as error:  # an argument with a null byte, or without an encoding
+        raise _errors.InvalidArgumentError(f"an argument can not be given to a program: {error}") from None
 
 
 def finish(process: subprocess.Popen[str], stderr: IO[bytes]) -> None:
@@ -102,7 +141,7 @@ def finish(process: subprocess.Popen[str], stderr: IO[bytes]) -> None:
 
 def lines(arguments: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The JSON objects that the command writes, one a line, as they come."""
-    with tempfile.TemporaryFile() as stderr:
+    with temporary(tempfile.TemporaryFile) as stderr:
         process = start(arguments, stderr)
         assert process.stdout is not None
         try:

@@ -43,7 +43,7 @@ class Database:
 
     def __init__(self, path_or_server: PathLike | None = None, *, token_file: PathLike | None = None,
                  ca: PathLike | None = None):
-        text = None if path_or_server is None else os.fspath(path_or_server)
+        text = None if path_or_server is None else _command.path_text(path_or_server, "the database")
         is_server = text is not None and re.fullmatch(r"unix:.+|[^/]+:\d+", text) is not None
         self.server = text if is_server else None
         self.path = None if is_server or text is None else Path(text)
@@ -65,7 +65,7 @@ class Database:
         """Adds the records of other files; those that are here already are passed over."""
         files = []
         for other in others:
-            path = other.path if isinstance(other, Database) else Path(other)
+            path = other.path if isinstance(other, Database) else Path(_command.path_text(other, "what to merge"))
             if path is None:
                 raise _errors.InvalidArgumentError(f"{other!r} is not a file: merge reads files")
             files.append(os.path.join(".", path) if str(path).startswith("-") else str(path))
@@ -76,6 +76,7 @@ class Database:
              winograd: bool = True, untuned: bool = False) -> Locked:
         """Pins what decides the model's code in the file `output`, for `compile(lock=...)`; docs/builds.md. Where the
         file is there, the entry of this target is put in it, and others stay. The other arguments are as of `build`."""
+        output = _command.path_text(output, "output")
         with _command.model_file(model) as path:
             said = _command.run(["lock", path, "--json", *_command.shape_flags(shapes), *self._where,
                                  *_command.flags(output=output, device=device, target=target, min_coverage=min_coverage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import weakref
 from collections.abc import Mapping, Sequence
@@ -43,12 +44,12 @@ class Model:
     """How many arrays had to be copied so far, because they were not contiguous or not aligned to 64 bytes."""
 
     def __init__(self, package: Package, threads: int = 0):
-        self._package, self._threads = package, threads
+        self._package, self._threads = package, _thread_count(threads)
         self.manifest = package.manifest
         self.copies = 0
         library: Library = package.library
         handle = ctypes.c_void_p()
-        code = library.create(os.fsencode(package.path), threads, ctypes.byref(handle))
+        code = library.create(os.fsencode(package.path), self._threads, ctypes.byref(handle))
         if code != 0:
             raise _OF_CODE.get(code, _errors.Error)(library.error(None))
         # Not at exit: a thread may be inside then.
@@ -93,6 +94,9 @@ class Model:
         return self._run(inputs, out)
 
     __call__ = run
+
+    def __reduce__(self) -> Any:
+        raise _errors.UnsupportedError("a model is not copied or pickled: clone() it, or load its package in each process")
 
     def __repr__(self) -> str:
         return f"<temper.Model {self.manifest.get('model')} {list(self.inputs)} -> {list(self.outputs)}>"
@@ -150,7 +154,8 @@ class Model:
 
     def _refuse(self, kind: str, port: Port, array: Array) -> None:
         wants = "takes" if kind == "input" else "gives"
-        raise _errors.InputError(f"{kind} {port.name} has {array.dtype.name} {list(array.shape)}; the model {wants} "
+        order = "" if array.dtype.isnative else " of another byte order"
+        raise _errors.InputError(f"{kind} {port.name} has {array.dtype.name} {list(array.shape)}{order}; the model {wants} "
                                  f"{port.dtype.name} {list(port.shape)}")
 
     def _takes(self) -> str:
@@ -176,6 +181,16 @@ class Model:
                              ctypes.byref(rank), ctypes.byref(shape))
             ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value]))
         return tuple(ports)
+
+
+def _thread_count(threads: Any) -> int:
+    try:
+        count = operator.index(threads)
+    except TypeError:
+        count = -1
+    if not 0 <= count < 1 << 31:
+        raise _errors.InvalidArgumentError(f"threads is {threads!r}, not a whole number from 0")
+    return count
 
 
 def _destroy(library: Library, handle: ctypes.c_void_p, process: int) -> None:

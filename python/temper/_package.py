@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from ._command import PathLike
+from ._command import PathLike, path_text, temporary
 from ._errors import PackageError
 
 _VERSION = 4  # of packages, docs/package-format.md
@@ -49,7 +49,7 @@ class TemporaryFolder:
     """A folder that goes with this object, in the process that made it."""
 
     def __init__(self) -> None:
-        self.name = tempfile.mkdtemp(prefix="temper-")
+        self.name = temporary(lambda: tempfile.mkdtemp(prefix="temper-"))
         weakref.finalize(self, _remove, self.name, os.getpid())
 
 
@@ -62,7 +62,7 @@ class Package:
     """`temporary` is a folder that lives as long as somebody uses the package."""
 
     def __init__(self, path: PathLike, temporary: TemporaryFolder | None = None):
-        self.path = Path(path)
+        self.path = Path(path_text(path, "the package"))
         self._temporary = temporary
         self.manifest = _read_manifest(self.path)
         target = str(self.manifest.get("target", ""))

@@ -193,8 +193,8 @@ def tune(
         arguments = ["tune", path, "--events", *_command.shape_flags(shapes),
                      *_command.flags(db=db, server=server, device=device, token_file=token_file, ca=ca, target=target,
                                      cores=cores, trials=trials, trials_per_task=trials_per_task,
-                                     time_budget=None if time_budget is None else f"{time_budget:.6f}s",
-                                     min_gain=None if min_gain is None else f"{100 * min_gain:g}%", tuner=tuner,
+                                     time_budget=_text(time_budget, "time_budget", lambda s: f"{s:.6f}s"),
+                                     min_gain=_text(min_gain, "min_gain", lambda share: f"{100 * share:g}%"), tuner=tuner,
                                      seed=seed, priority=priority, winograd=None if winograd else "off",
                                      revalidate=revalidate)]
         on_server = _command.flags(server=server, token_file=token_file, ca=ca)
@@ -203,11 +203,18 @@ def tune(
                       report=report)
 
 
+def _text(number: Any, name: str, text: Callable[[float], str]) -> str | None:
+    try:
+        return None if number is None else text(number + 0.0)
+    except TypeError:
+        raise _errors.InvalidArgumentError(f"{name} is {number!r}, not a number") from None
+
+
 def _follow(arguments: Sequence[str], display: _Display, on_server: Sequence[str]) -> dict[str, Any]:
     """Runs the command to its end and shows its events; the report."""
     report: dict[str, Any] = {}
     latest: Progress | None = None
-    with tempfile.TemporaryFile() as stderr:
+    with _command.temporary(tempfile.TemporaryFile) as stderr:
         # A group of its own: a terminal's Ctrl-C reaches Python alone, which then ends the command in order.
         process = _command.start(arguments, stderr, process_group=0)
         assert process.stdout is not None

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import tempfile
 import types
 
 import numpy as np
@@ -82,6 +83,57 @@ def test_bad_arguments_of_pythons_own(dense):
         temper.compile(dense, min_coverage=7)
     with pytest.raises(temper.Error):
         temper.compile(b"this is no ONNX file")
+
+
+@pytest.mark.parametrize("arguments, says", [
+    ({"shapes": [("x", (2, 6))]}, "shapes is a list"),
+    ({"shapes": {"x": "2,6"}}, "the shape of x is '2,6', not a sequence of whole numbers"),
+    ({"shapes": {"x": (2.5, 6)}}, "not a sequence of whole numbers"),
+    ({"shapes": {"x": None}}, "the shape of x is None"),
+    ({"threads": 2.5}, "threads is 2.5, not a whole number from 0"),
+    ({"threads": -1}, "threads is -1"),
+    ({"threads": 1 << 40}, "not a whole number from 0"),
+    ({"target": "a\0b"}, "an argument can not be given to a program"),
+    ({"lock": ""}, "lock is empty"),
+])
+def test_arguments_of_other_kinds_are_refused_in_one_line(dense, arguments, says):
+    with pytest.raises(temper.InvalidArgumentError) as error:
+        temper.compile(dense, **arguments)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", None, 3])
+def test_what_is_no_path_is_refused_in_one_line(dense, path):
+    calls = [lambda: temper.load(path), lambda: temper.compile(path), lambda: temper.build(dense, path),
+             lambda: temper.Database("x.db").merge(path), lambda: temper.Database("x.db").lock(dense, path)]
+    if path is not None:  # the user's own
+        calls.append(lambda: temper.Database(path))
+    for call in calls:
+        with pytest.raises(temper.InvalidArgumentError, match="path"):
+            call()
+
+
+def test_limits_of_a_search_are_numbers(dense):
+    for limit in ({"time_budget": "5m"}, {"min_gain": "1%"}, {"min_gain": [1]}):
+        with pytest.raises(temper.InvalidArgumentError, match="not a number"):
+            temper.tune(dense, **limit)
+
+
+def test_a_program_that_can_not_be_started_is_named(monkeypatch, tmp_path, dense):
+    program = tmp_path / "temper"
+    program.write_text("no program")
+    program.chmod(0o755)
+    monkeypatch.setenv("TEMPER_BIN", str(tmp_path))
+    with pytest.raises(temper.Error, match=f"cannot start {program}: Exec format error"):
+        temper.compile(dense)
+
+
+def test_where_nothing_temporary_can_be_written_it_is_said(monkeypatch, tmp_path, dense):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    for call in (lambda: temper.compile(dense), lambda: temper.build(dense.read_bytes(), tmp_path / "package"),
+                 lambda: temper.tune(dense, trials=1, progress=False)):
+        with pytest.raises(temper.ResourcesError, match="no place for temporary files"):
+            call()
 
 
 def test_an_editable_install_finds_the_programs_where_pip_put_them(monkeypatch, tmp_path):

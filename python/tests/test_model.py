@@ -1,5 +1,6 @@
 """Loading and running."""
 
+import copy
 import gc
 import json
 import os
@@ -70,6 +71,19 @@ def test_empty_is_aligned_and_of_its_shape(shape, dtype):
     assert array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.flags.writeable
     array[...] = 1
     assert (array == 1).all()
+
+
+def test_empty_takes_numbers_of_numpys_and_refuses_what_would_have_no_memory():
+    assert temper.empty(np.int64(3)).shape == (3,)
+    for shape, dtype in ((-1, np.float32), ((2, -3), np.float32), (2, object)):
+        with pytest.raises(temper.InputError, match="there is no array of"):
+            temper.empty(shape, dtype)
+
+
+def test_a_model_is_neither_copied_nor_pickled(dense_model):
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(temper.UnsupportedError, match="clone"):
+            call(dense_model)
 
 
 def test_out_gets_the_result_and_is_what_comes_back(pair_model):
@@ -148,7 +162,7 @@ class Broken:
 
 @pytest.mark.parametrize("inputs, says", [
     ({"x": X.astype(np.float64)}, "input x has float64 [2, 6]; the model takes float32 [2, 6]"),
-    ({"x": X.astype(">f4")}, "input x has float32 [2, 6]; the model takes"),
+    ({"x": X.astype(">f4")}, "input x has float32 [2, 6] of another byte order; the model takes"),
     ({"x": X[:1]}, "input x has float32 [1, 6]; the model takes float32 [2, 6]"),
     ({"x": X.reshape(-1)}, "input x has float32 [12]; the model takes float32 [2, 6]"),
     ({}, "input x is missing; the model takes x: float32 [2, 6]"),

@@ -130,6 +130,13 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
   EXPECT_EQ(for_programs.Lines()[0]["error"], dir_ + "/none.onnx: no such file");
   EXPECT_EQ(Temper("nonsense").code, 2);
   EXPECT_EQ(Temper("compile").code, 2);
+  // Nothing that is asked for by a variable that is not set is passed over.
+  for (const char* options : {"--lock ''", "--lock= --untuned", "--target=", "--db ''"}) {
+    const Result result = Temper("compile " + model_ + " -o " + dir_ + "/package " + options);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_NE(result.out.find(" is empty; see --help"), std::string::npos) << result.out;
+    EXPECT_FALSE(fs::exists(dir_ + "/package"));
+  }
 }
 
 TEST_F(CliTest, CudaCodeIsMadeWithoutAGpu) {

@@ -409,6 +409,25 @@ TEST_F(LockTest, DiffSaysWhichKernelsChangeWhyAndTheGain) {
   EXPECT_EQ(Temper("diff " + a + " " + dir_ + "/none.lock").code, 1);
 }
 
+// Whatever else it holds: other versions may say other things.
+TEST_F(LockTest, VerifyTellsAPackageOfAnotherVersion) {
+  MakeLock("--untuned");
+  ASSERT_EQ(Compile().code, 0);
+  const json manifest = Manifest("package");
+  const int64_t version = manifest["version"].get<int64_t>();
+  for (const int64_t other : {version - 1, version + 1}) {
+    json changed = manifest;
+    changed["version"] = other;
+    for (const json& package : {changed, json{{"version", other}}}) {
+      std::ofstream(dir_ + "/package/manifest.json") << package.dump(1);
+      const Result result = Temper("verify " + dir_ + "/package --lock " + lock_);
+      EXPECT_EQ(result.code, 1) << result.out;
+      EXPECT_EQ(result.out, "temper: " + dir_ + "/package is a package of version " + std::to_string(other) +
+                                ", this program reads " + std::to_string(version) + ": compile the model again\n");
+    }
+  }
+}
+
 TEST_F(LockTest, VerifyProvesWhatAPackageWasBuiltFrom) {
   MakeLock("--untuned");
   ASSERT_EQ(Compile("--prefix tiny").code, 0);

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "compiler/codegen/opencl/generator.h"
 #include "compiler/ir/launch.h"
-#include "include/temper/model.h"
+#include "tests/codegen/device_run.h"
 #include "tests/golden.h"
 #include "tests/ir/toy_launches.h"
 
@@ -29,13 +29,12 @@ using testing::HasSubstr;
 Target TargetOf(std::string_view text) { return ParseTarget(text).value(); }
 const char kTarget[] = "opencl -local=32768 -wg=256";
 
-// What the device makes of `args`, in place of the outputs.
+// What the device makes of `args`, in their place.
 absl::Status RunOnDevice(const Func& func, std::vector<NDArray>& args) {
   TEMPER_ASSIGN_OR_RETURN(const Artifact artifact, CompileForOpencl({{"k", func}}, TargetOf(kTarget)));
-  std::vector<void*> pointers;
-  for (NDArray& array : args) pointers.push_back(array.MutableData());
-  const temper_call call = {pointers.data(), nullptr, nullptr, nullptr, nullptr};
-  const int32_t result = kOpenclDevice.launch(artifact.code.data(), std::ssize(artifact.code), "k", &call);
+  std::vector<std::span<std::byte>> bytes;
+  for (NDArray& array : args) bytes.push_back(BytesOf(array));
+  const int32_t result = CallOnDevice(kOpenclDevice, artifact.code, "k", bytes, artifact.kernels[0].workspace_bytes);
   return result == TEMPER_OK ? absl::OkStatus() : absl::InternalError(absl::StrCat("the kernel returned ", result));
 }
 

@@ -149,7 +149,7 @@ Target TargetOf(const BackendDef& def) {
   return ParseTarget(report.value().target).value();
 }
 
-TEST(ConformanceTable, EveryTemplateHasThreeShapesThatItFits) {
+TEST(ConformanceTable, EveryTemplateHasThreeShapesOrMoreThatItFits) {
   std::map<std::string_view, size_t> shapes;
   for (const Shape& shape : kShapes) {
     const TemplateDef* def = FindTemplate(shape.template_name);
@@ -161,7 +161,7 @@ TEST(ConformanceTable, EveryTemplateHasThreeShapesThatItFits) {
         << shape.template_name << " fits " << shape.workload << " on no backend";
     ++shapes[shape.template_name];
   }
-  for (const TemplateDef& def : AllTemplates()) EXPECT_EQ(shapes[def.name], kShapesOfATemplate) << def.name;
+  for (const TemplateDef& def : AllTemplates()) EXPECT_GE(shapes[def.name], kShapesOfATemplate) << def.name;
   EXPECT_EQ(shapes.size(), AllTemplates().size());
 }
 

@@ -12,6 +12,7 @@
 #include "base/temporary_directory.h"
 #include "compiler/codegen/opencl/generator.h"
 #include "measure_worker/backends/opencl/opencl_device.h"
+#include "tests/codegen/device_run.h"
 #include "tests/conformance/device_run.h"
 #include "tests/conformance/shapes.h"
 #include "tests/ir/toy_launches.h"
@@ -92,10 +93,9 @@ TEST_F(UnderOclgrind, ARacingKernelRuns) {
   const Artifact artifact = CompileForOpencl({{"k", func}}, target_).value();
   Rng rng(kSeed);
   std::vector<NDArray> args = ir::DrawArguments(func, rng);
-  std::vector<void*> pointers;
-  for (NDArray& array : args) pointers.push_back(array.MutableData());
-  const temper_call call = {pointers.data(), nullptr, nullptr, nullptr, nullptr};
-  EXPECT_EQ(kOpenclDevice.launch(artifact.code.data(), std::ssize(artifact.code), "k", &call), 0);
+  std::vector<std::span<std::byte>> bytes;
+  for (NDArray& array : args) bytes.push_back(BytesOf(array));
+  EXPECT_EQ(CallOnDevice(kOpenclDevice, artifact.code, "k", bytes, artifact.kernels[0].workspace_bytes), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Three shapes for each template: small ones, whose sizes fill no vector, tile or thread's share.
+// Three shapes for each template, or more: small ones, whose sizes fill no vector, tile or thread's share.
 #pragma once
 
 #include <string_view>
@@ -67,6 +67,7 @@ inline constexpr Shape kShapes[] = {
     {"default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},
     {"default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},
+    {"default", "(f32[5,3,33]) arg_max(0; axis=1 keepdims=0) -> i64[5,33]; anchor=0"},
 
     {"gpu.conv",
      "(f32[1,8,9,9]@0231, const f32[19,8,3,3], f32[19,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,19,9,9]@0231; "
@@ -104,11 +105,13 @@ inline constexpr Shape kShapes[] = {
      "(f32[9,50], const f32[50], const f32[50]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[9,50]; anchor=0"},
     {"gpu.reduce",
      "(f32[7,3,33]) reduce_mean(0; axes=[1,2] keepdims=1) -> f32[7,1,1]; relu(1) -> f32[7,1,1]; anchor=0"},
+    {"gpu.reduce", "(f32[7,33]) arg_min(0; axis=1 keepdims=0 select_last_index=1) -> i64[7]; anchor=0"},
 
     {"gpu.default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"gpu.default",
      "(f32[2,12,7,9]@0231) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[2,12,4,5]@0231; anchor=0"},
     {"gpu.default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},
+    {"gpu.default", "(f32[5,3,33]) arg_max(0; axis=1 keepdims=0) -> i64[5,33]; anchor=0"},
 };
 
 }  // namespace temper::conformance

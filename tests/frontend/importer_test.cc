@@ -336,6 +336,34 @@ TEST(OnnxImport, ReductionWithoutAxesThatIsToDoNothing) {
   ExpectArray(m.Run({Array({2}, {1, 2})})[0], {2}, {1, 2});
 }
 
+TEST(OnnxImport, ArgMaxAndArgMinTakeAnAxisFromTheEndAndTheFirstUnlessToldTheLast) {
+  ModelBuilder m(13);
+  m.Input("x", {2, 3});
+  m.Node("ArgMax", {"x"}, {"rows"});
+  ModelBuilder::SetInt(m.Node("ArgMax", {"x"}, {"first"}), "axis", -1);
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    auto& node = m.Node(op, {"x"}, {std::string("last") + op});
+    ModelBuilder::SetInt(node, "axis", 1);
+    ModelBuilder::SetInt(node, "keepdims", 0);
+    ModelBuilder::SetInt(node, "select_last_index", 1);
+  }
+  for (const char* name : {"rows", "first", "lastArgMax", "lastArgMin"}) m.Output(name);
+  const auto out = m.Run({Array({2, 3}, {1, 7, 7, 2, 2, 3})});
+  ExpectArray(out[0], {1, 3}, {1, 0, 0});
+  ExpectArray(out[1], {2, 1}, {1, 2});
+  ExpectArray(out[2], {2}, {2, 2});
+  ExpectArray(out[3], {2}, {0, 1});
+}
+
+// Bytes have no negative numbers.
+TEST(OnnxImport, ArgMinOfBytes) {
+  ModelBuilder m(13);
+  m.Input("x", {3}, onnx::TensorProto::UINT8);
+  m.Node("ArgMin", {"x"}, {"y"});
+  m.Output("y");
+  ExpectArray(m.Run({Array({3}, {3, 200, 0}).ConvertedTo(DType::kU8)})[0], {1}, {2});
+}
+
 TEST(OnnxImport, SplitByAttributeByOperandAndEvenly) {
   for (int opset : {11, 13, 18}) {
     SCOPED_TRACE(opset);

@@ -365,6 +365,16 @@ TEST(Fuse, ReductionsTakeWhatFeedsThem) {
   EXPECT_EQ(b.g.nodes[b.g.groups[0].nodes[b.g.groups[0].anchor]].op, "softmax");
 }
 
+TEST(Fuse, PlacesOfExtremesTakeNoFloatsThatAreComputed) {
+  for (const DType dtype : {DType::kF32, DType::kI32}) {
+    Builder b;
+    const ValueId x = b.Input({4, 8}, dtype);
+    b.Output(b.Call("neg", {b.Call("arg_max", {b.Call("neg", {x})}, Builder::Int("axis", 1))}));
+    Apply(passes::Fuse, b.g);
+    EXPECT_EQ(b.g.groups.size(), dtype == DType::kF32 ? 2u : 1u);
+  }
+}
+
 // A gated value, x * sigmoid(pool(x)), that convolutions of `taps` and `group` read.
 struct Gated {
   Builder b;

@@ -206,6 +206,11 @@ TEST_F(InstallTest, AModelThatIsDeclaredWronglyEndsTheConfiguration) {
   refused("temper_add_model(TARGET twice MODEL twice.onnx LOCK twice.lock DB records.db)", "give one of LOCK, DB");
   refused("temper_add_model(TARGET Twice MODEL twice.onnx)", "a C identifier in lower case");
   refused("temper_add_model(TARGET twice MODEL twice.onnx LOK twice.lock)", "what is 'LOK;twice.lock'?");
+  // Nothing that is asked for and not there becomes a build without records.
+  refused("temper_add_model(TARGET twice MODEL twice.onnx LOCK)", "'LOCK' is given without a value");
+  refused("temper_add_model(TARGET twice MODEL twice.onnx LOCK \"${nobody_set_it}\")", "an argument is empty");
+  refused("temper_add_model(TARGET twice MODEL twice.onnx DEVICE board)", "DEVICE is of a LOCK, a DB or a SERVER");
+  refused("temper_add_model(TARGET twice MODEL twice.onnx DB d.db TOKEN_FILE t)", "CA and TOKEN_FILE are of a SERVER");
   refused("temper_install_model(TARGET twice)", "is no target of temper_add_model");
 }
 

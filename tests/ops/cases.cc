@@ -1,5 +1,6 @@
 #include "cases.h"
 
+#include <limits>
 #include <numeric>
 
 #include "ops_testing.h"
@@ -180,7 +181,20 @@ Case Axis(Case c, Rng& rng) {
   c.attrs.Set("axis", RandomAxis(rng, c.inputs[0].shape()));
   return c;
 }
-Case ArgMax(Rng& rng) { return Axis(Number(rng), rng); }
+// Of few values, so that many are equal; of floats some are no numbers, or infinite.
+Case Arg(Rng& rng) {
+  Case c = Axis(Number(rng), rng);
+  NDArray& x = c.inputs[0];
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  const double odd[] = {kNan, kInfinity, -kInfinity};
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const bool number = !IsFloat(x.dtype()) || rng.Below(4) > 0;
+    x.Set(i, number ? static_cast<double>(rng.Below(5) - 2) : odd[rng.Below(3)]);
+  }
+  c.attrs.Set("keepdims", rng.Below(2));
+  if (rng.Below(2) == 0) c.attrs.Set("select_last_index", rng.Below(2));
+  return c;
+}
 Case Softmax(Rng& rng) { return Axis(Float(rng), rng); }
 Case LayerNorm(Rng& rng) {
   Case c = Axis(Float(rng), rng);
@@ -362,7 +376,8 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"reduce_min", Reduce},
       {"reduce_prod", Reduce},
       {"reduce_l2", ReduceFloat},
-      {"arg_max", ArgMax},
+      {"arg_max", Arg},
+      {"arg_min", Arg},
       {"softmax", Softmax},
       {"log_softmax", Softmax},
       {"layer_norm", LayerNorm},

@@ -1,5 +1,6 @@
 // Values worked out by hand: what no comparison of two of our own programs can show.
 #include <cmath>
+#include <limits>
 
 #include "ops_testing.h"
 
@@ -64,9 +65,28 @@ TEST(Values, AveragePoolCountsWhatItIsTold) {
             (Values{3, 4.5, 7.5, 9}));
 }
 
-TEST(Values, ArgMaxTakesTheFirstOfEqualOnes) {
-  EXPECT_EQ(V("arg_max", "axis=1 keepdims=0", {Floats({2, 3}, {1, 3, 3, 2, 1, 2})}), (Values{1, 0}));
-  EXPECT_EQ(V("arg_max", "axis=0", {Longs({2, 3}, {1, 3, 3, 2, 1, 4})}), (Values{1, 0, 1}));
+TEST(Values, ArgMaxAndArgMinTakeTheFirstOfEqualOnesOrTheLast) {
+  const NDArray x = Floats({2, 3}, {1, 3, 3, 2, 1, 2}), whole = Longs({2, 3}, {1, 3, 3, 2, 1, 4});
+  EXPECT_EQ(V("arg_max", "axis=1 keepdims=0", {x}), (Values{1, 0}));
+  EXPECT_EQ(V("arg_max", "axis=-1 keepdims=0 select_last_index=1", {x}), (Values{2, 2}));
+  EXPECT_EQ(V("arg_max", "axis=0", {whole}), (Values{1, 0, 1}));
+  EXPECT_EQ(V("arg_min", "axis=1 keepdims=0", {x}), (Values{0, 1}));
+  EXPECT_EQ(V("arg_min", "axis=-2", {whole}), (Values{0, 1, 0}));
+  EXPECT_EQ(V("arg_min", "select_last_index=1", {Longs({3}, {1, 1, 2})}), (Values{1}));
+  NDArray bytes(DType::kU8, {3});
+  for (int64_t i = 0; i < 3; ++i) bytes.Set(i, static_cast<double>(i * 127));
+  EXPECT_EQ(V("arg_min", "", {bytes}), (Values{0}));
+  EXPECT_EQ(V("arg_max", "", {bytes}), (Values{2}));
+}
+
+TEST(Values, ArgMaxAndArgMinTakeWhatIsNoNumberForInfinite) {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  const NDArray x = Floats({1, 4}, {1, nan, 5, nan}), y = Floats({1, 3}, {infinity, nan, -infinity});
+  EXPECT_EQ(V("arg_max", "axis=1", {x}), (Values{1}));
+  EXPECT_EQ(V("arg_min", "axis=1", {x}), (Values{1}));
+  EXPECT_EQ(V("arg_max", "axis=1 select_last_index=1", {x}), (Values{3}));
+  EXPECT_EQ(V("arg_max", "axis=1", {y}), (Values{0}));
+  EXPECT_EQ(V("arg_min", "axis=1", {y}), (Values{1}));
 }
 
 TEST(Values, SoftmaxSurvivesLargeArguments) {

@@ -106,6 +106,28 @@ TEST_F(PackageTest, GatesAreMultipliedInPlace) {
   }
 }
 
+// As a classifier, a segmentation and a search for the next token have them.
+TEST_F(PackageTest, PlacesOfExtremes) {
+  const auto along = [](int64_t axis, int64_t keepdims, int64_t last = 0) {
+    Attrs attrs = Builder::Int("axis", axis);
+    attrs.Set("keepdims", keepdims);
+    if (last != 0) attrs.Set("select_last_index", last);
+    return attrs;
+  };
+  Builder b;
+  const ValueId x = b.Input({2, 6, 9, 11}), planes = b.Conv(x, b.Random({21, 6, 3, 3}), 1);
+  b.Output(b.Call("arg_max", {planes}, along(1, 0)));
+  b.Output(b.Call("arg_min", {b.Call("tanh", {planes})}, along(1, 1)));
+  const ValueId logits = b.Call("matmul", {b.Reshape(x, {18, 66}), b.Random({66, 70})});
+  b.Output(b.Call("arg_max", {b.Call("softmax", {logits})}, along(-1, 0)));
+  Attrs to;
+  to.Set("to", std::string("i32"));
+  const ValueId positive = b.Call("cast", {b.Call("greater", {logits, b.Scalar(0)})}, to);
+  b.Output(b.Call("cast", {b.Call("arg_max", {positive}, along(0, 0, 1))}, to));
+  b.Output(b.Call("arg_min", {b.Reshape(x, {1188})}, along(0, 0)));
+  ExpectRight(std::move(b.g), 0, {"host", "llvm:haswell", "llvm:nehalem", "interpreter", "opencl"});
+}
+
 // A row has 64 bytes: a device divides its memory before the first of them alone.
 TEST_F(PackageTest, SlicesBeginWhereADeviceDoesNotDivideItsMemory) {
   Builder b;

@@ -72,6 +72,26 @@ TEST(DefaultTest, ReductionsOverAnyAxes) {
   }
 }
 
+// Along any axis of any layout, kept or not, between other stages.
+TEST(DefaultTest, PlacesOfExtremes) {
+  Rng rng(5);
+  for (uint64_t seed = 0; seed < 16 && !::testing::Test::HasFatalFailure(); ++seed) {
+    const Shape shape = {1 + rng.Below(2), RandomExtent(rng), 1 + rng.Below(20), 1 + rng.Below(40)};
+    const auto axis = rng.Below(4);
+    const bool keep = rng.Below(2) == 0, nhwc = rng.Below(2) == 0;
+    Shape out = shape;
+    out[static_cast<size_t>(axis)] = 1;
+    if (!keep) out.erase(out.begin() + axis);
+    const std::string x =
+        absl::StrCat(seed % 3 == 0 ? "i32[" : "f32[", absl::StrJoin(shape, ","), "]", nhwc ? "@0231" : "");
+    const std::string tail = absl::StrCat(absl::StrJoin(out, ","), "]", nhwc && keep ? "@0231" : "");
+    CheckAll(Parse(absl::StrCat("(", x, ") neg(0) -> ", x, "; ", rng.Below(2) == 0 ? "arg_max" : "arg_min", "(1; axis=",
+                                axis, " keepdims=", keep ? 1 : 0, rng.Below(2) == 0 ? " select_last_index=1" : "",
+                                ") -> i64[", tail, "; cast(2; to='f32') -> f32[", tail, "; anchor=1")),
+             2, seed);
+  }
+}
+
 TEST(DefaultTest, Pools) {
   Rng rng(4);
   for (uint64_t seed = 0; seed < 30 && !::testing::Test::HasFatalFailure(); ++seed) {

@@ -236,6 +236,23 @@ TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
   }
 }
 
+TEST(CheckOutput, OfAModelAFewWholeNumbersMayHaveMoved) {
+  for (const DType dtype : {DType::kI64, DType::kBool, DType::kF32}) {
+    const NDArray want(dtype, {2000});
+    NDArray got = want.Clone();
+    EXPECT_TRUE(CheckModelOutput(got.data(), want).ok());
+    for (int64_t i = 0; i < 3; ++i) {
+      got.Set(700 * i, 1);
+      EXPECT_FALSE(CheckOutput(got.data(), want).ok());
+      EXPECT_EQ(CheckModelOutput(got.data(), want).ok(), !IsFloat(dtype) && i < 2);
+    }
+  }
+  const NDArray one(DType::kI64, {1});
+  NDArray other = one.Clone();
+  other.Set(0, 1);
+  EXPECT_FALSE(CheckModelOutput(other.data(), one).ok());
+}
+
 TEST(CheckOutput, IntegersAreExact) {
   NDArray want(DType::kI64, {3});
   want.Set(0, 1 << 30);

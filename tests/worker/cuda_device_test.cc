@@ -16,9 +16,9 @@
 #include "compiler/codegen/cuda/generator.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/package_programs.h"
-#include "include/temper/model.h"
-#include "measure_worker/backends/cuda/cuda_device.h"
 #include "measure_worker/backend.h"
+#include "measure_worker/backends/cuda/cuda_device.h"
+#include "tests/codegen/device_run.h"
 #include "tests/driver/fake_cuda.h"
 
 namespace temper::worker {
@@ -210,22 +210,25 @@ TEST_F(CudaDeviceTest, MemoryThatOthersHoldIsTold) {
 TEST_F(CudaDeviceTest, PackagesRunOnIt) {
   const std::string code = CodeOf({"add"}, 3);
   std::vector<float> a = Counted(0), b = Counted(1), sum(kElements);
-  std::vector<void*> args{a.data(), b.data(), sum.data()};
-  const temper_call call = {args.data(), nullptr, nullptr, nullptr, nullptr};
+  const std::vector<std::span<std::byte>> args{std::as_writable_bytes(std::span(a)),
+                                               std::as_writable_bytes(std::span(b)),
+                                               std::as_writable_bytes(std::span(sum))};
+  const auto call = [&](std::string_view from, const char* symbol) {
+    return CallOnDevice(kCudaDevice, from, symbol, args);
+  };
   for (int i = 0; i < 2; ++i) {
     std::ranges::fill(sum, 0);
-    ASSERT_EQ(kCudaDevice.launch(code.data(), std::ssize(code), "kernel", &call), TEMPER_OK) << LatestDeviceError();
+    ASSERT_EQ(call(code, "kernel"), TEMPER_OK) << LatestDeviceError();
     for (size_t e = 0; e < kElements; ++e) EXPECT_EQ(sum[e], 1 + 2 * static_cast<float>(e));
   }
   EXPECT_EQ(LatestDeviceError(), "");
   EXPECT_EQ(state_->modules, 1) << "loaded once";
   kept_ = state_->allocations.size();  // a package's memory stays
 
-  EXPECT_EQ(kCudaDevice.launch(code.data(), std::ssize(code), "other", &call), TEMPER_NO_PACKAGE);
-  const std::string foreign = CodeOf({"add"}, 3, 0, "sm_100");
-  EXPECT_EQ(kCudaDevice.launch(foreign.data(), std::ssize(foreign), "kernel", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(call(code, "other"), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(call(CodeOf({"add"}, 3, 0, "sm_100"), "kernel"), TEMPER_NO_PACKAGE);
   EXPECT_EQ(LatestDeviceError(), "the code is for sm_100, and Fake GPU 0 is sm_90: compile for cuda:sm_90");
-  EXPECT_EQ(kCudaDevice.launch("rubbish", 7, "kernel", &call), TEMPER_NO_PACKAGE);
+  EXPECT_EQ(call("rubbish", "kernel"), TEMPER_NO_PACKAGE);
 }
 
 TEST(CudaDeviceDeathTest, AKernelThatLeavesItsMemoryEndsTheChild) {

@@ -11,7 +11,7 @@ namespace temper {
 namespace {
 
 driver::Kernel KernelOf(const CudaKernel& told) {
-  driver::Kernel kernel{told.parameter_bytes, told.outputs, told.workspace_bytes, {}};
+  driver::Kernel kernel{told.parameter_bytes, told.workspace_bytes, {}};
   for (const CudaKernel::Launch& l : told.launches) {
     driver::Kernel::Launch& launch = kernel.launches.emplace_back(driver::Kernel::Launch{l.function, {}, {}});
     std::ranges::copy(l.groups, launch.groups.begin());

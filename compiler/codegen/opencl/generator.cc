@@ -25,7 +25,6 @@ nlohmann::json TableOf(const SourceKernel& kernel) {
     launches.push_back({{"function", kernel.functions[i]}, {"groups", geometry.groups}, {"threads", geometry.threads}});
   }
   return {{"parameter_bytes", kernel.parameter_bytes},
-          {"outputs", kernel.outputs},
           {"workspace_bytes", kernel.compiled.workspace_bytes},
           {"launches", launches}};
 }
@@ -63,7 +62,6 @@ absl::StatusOr<driver::Program> ReadOpenclCode(std::string_view code) {
     for (const auto& [symbol, told] : json.at("kernels").items()) {
       driver::Kernel& kernel = result.kernels.emplace_back(symbol, driver::Kernel{}).second;
       kernel.parameter_bytes = told.at("parameter_bytes").get<std::vector<int64_t>>();
-      kernel.outputs = told.at("outputs").get<size_t>();
       kernel.workspace_bytes = told.at("workspace_bytes").get<int64_t>();
       for (const auto& launch : told.at("launches")) {
         kernel.launches.push_back({launch.at("function").get<std::string>(),

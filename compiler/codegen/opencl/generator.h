@@ -14,7 +14,7 @@ absl::StatusOr<Artifact> CompileForOpencl(const std::vector<CodegenInput>& kerne
 // The source ("cl").
 absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kernels, const Target& target,
                                            std::string_view form);
-// Arguments are the host's; they are copied to the device and back. Thread-safe.
+// Arguments are parts of the device's memory. Thread-safe.
 extern const temper_device kOpenclDevice;
 
 // The code, for those who launch it themselves.

@@ -46,17 +46,14 @@ absl::Status Reduce(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-absl::Status ArgMax(Context& c, const OnnxNode& n) {
-  if (n.Int("select_last_index", 0) != 0) return absl::UnimplementedError("select_last_index is not supported");
-  ValueId v = n.Input(0);
-  if (n.proto.op_type() == "ArgMin") {
-    TEMPER_ASSIGN_OR_RETURN(v, c.Call("neg", {}, {v}));
-  }
+absl::Status ArgExtreme(Context& c, const OnnxNode& n) {
   Attrs attrs;
-  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(v)));
+  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   attrs.Set("axis", axis);
   attrs.Set("keepdims", n.Int("keepdims", 1));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("arg_max", std::move(attrs), {v}));
+  if (n.Int("select_last_index", 0) != 0) attrs.Set("select_last_index", int64_t{1});
+  const char* op = n.proto.op_type() == "ArgMax" ? "arg_max" : "arg_min";
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(op, std::move(attrs), {n.Input(0)}));
   return c.Set(n, v);
 }
 
@@ -242,8 +239,8 @@ absl::Status LpNormalization(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> ReduceTable() {
   static const std::vector<TableEntry> table = [] {
-    std::vector<TableEntry> t = {{"ArgMax", ArgMax},
-                                 {"ArgMin", ArgMax},
+    std::vector<TableEntry> t = {{"ArgMax", ArgExtreme},
+                                 {"ArgMin", ArgExtreme},
                                  {"Softmax", Softmax},
                                  {"LogSoftmax", Softmax},
                                  {"BatchNormalization", BatchNormalization, 5},

@@ -169,6 +169,8 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
     // A sliding window reads each element several times.
     if (reduction && FindOp(g_.nodes[n].op)->windows) return false;
     if (reduction && g_.values[g_.nodes[n].inputs[0]].type != made) return false;
+    // Where two floats are nearly equal, a rounding decides which is the largest: a right kernel would look wrong.
+    if (reduction && IsFloat(made.dtype) && !IsFloat(TypeOf(n).dtype)) return false;
     // A change of layout may well compute what it writes.
     if (g_.nodes[n].op == "layout_copy" && n == consumer.root && all_elementwise) return true;
     if (!reduction && !IsElementwise(n)) return false;

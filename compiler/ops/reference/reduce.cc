@@ -78,27 +78,38 @@ absl::StatusOr<NDArray> ReduceL2(const Attrs& attrs, Arrays in, const TensorType
       [](auto v, auto) { return std::sqrt(static_cast<double>(v)); });
 }
 
-// The first of equal values wins, as in ONNX.
-absl::StatusOr<NDArray> ArgMax(const Attrs& attrs, Arrays in, const TensorType& output) {
-  const Shape& shape = in[0].shape();
+// `is_beyond(a, b)`: a is further out than b. NaN is as far out as can be.
+template <typename IsBeyond>
+absl::StatusOr<NDArray> Arg(const Attrs& attrs, const NDArray& operand, const TensorType& output, double furthest,
+                            IsBeyond is_beyond) {
+  const Shape& shape = operand.shape();
   int64_t axis = attrs.Int("axis", 0);
   if (axis < 0) axis += static_cast<int64_t>(shape.size());
+  const bool last = attrs.Int("select_last_index", 0) != 0;
   int64_t inner = NumElements(Shape(shape.begin() + axis + 1, shape.end())), extent = shape[axis];
   int64_t outer = NumElements(Shape(shape.begin(), shape.begin() + axis));
   NDArray result(DType::kI64, output.shape);
-  WithType(in[0].dtype(), [&](auto t) {
+  WithType(operand.dtype(), [&](auto t) {
     using T = decltype(t);
-    const T* x = in[0].as<T>().data();
+    const T* x = operand.as<T>().data();
+    const auto number = [&](T v) { return v == v ? v : static_cast<T>(furthest); };
     for (int64_t i = 0; i < outer * inner; ++i) {
       const T* from = x + i / inner * extent * inner + i % inner;
       int64_t best = 0;
       for (int64_t k = 1; k < extent; ++k) {
-        if (from[k * inner] > from[best * inner]) best = k;
+        const T here = number(from[k * inner]), there = number(from[best * inner]);
+        if (is_beyond(here, there) || (last && here == there)) best = k;
       }
       result.as<int64_t>()[i] = best;
     }
   });
   return result;
+}
+absl::StatusOr<NDArray> ArgMax(const Attrs& attrs, Arrays in, const TensorType& output) {
+  return Arg(attrs, in[0], output, kInfinity, [](auto a, auto b) { return a > b; });
+}
+absl::StatusOr<NDArray> ArgMin(const Attrs& attrs, Arrays in, const TensorType& output) {
+  return Arg(attrs, in[0], output, -kInfinity, [](auto a, auto b) { return a < b; });
 }
 
 }  // namespace
@@ -106,7 +117,7 @@ absl::StatusOr<NDArray> ArgMax(const Attrs& attrs, Arrays in, const TensorType& 
 std::span<const Reference> ReduceReferences() {
   static constexpr Reference kTable[] = {
       {"reduce_sum", ReduceSum},   {"reduce_mean", ReduceMean}, {"reduce_max", ReduceMax}, {"reduce_min", ReduceMin},
-      {"reduce_prod", ReduceProd}, {"reduce_l2", ReduceL2},     {"arg_max", ArgMax},
+      {"reduce_prod", ReduceProd}, {"reduce_l2", ReduceL2},     {"arg_max", ArgMax},       {"arg_min", ArgMin},
   };
   return kTable;
 }

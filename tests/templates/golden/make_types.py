@@ -1,4 +1,4 @@
-"""Writes types.txt, the casts, sums and comparisons of every element type as NumPy, ml_dtypes and ONNX's reference
+"""Writes types.txt, the casts, sums, comparisons, largest and least of every element type as NumPy, ml_dtypes and ONNX's reference
 have them: python make_types.py > types.txt. Needs numpy, ml_dtypes and onnx (made with 2.4.6, 0.6.0 and 1.23.2).
 
 A line is `operation operand-types result-type attributes : operands = results`, elements as hexadecimal bits.
@@ -152,5 +152,20 @@ def operations():
             emit("add", [name, name], "", [a, b], name, a + b)
 
 
+def extremes():
+    """Half of them with a NaN, where the type has one, and without infinities: there alone NumPy's choice is ours."""
+    for name in ALL:
+        if name == "bool":
+            continue
+        x = patterns(name)
+        wide = x.astype(np.float64)
+        for kept in (x[~np.isnan(wide)], x[~np.isinf(wide)]):
+            x = rng.choice(kept, 40)
+            emit("arg_max", [name], "", [x], "i64", np.array([np.argmax(x)]))
+            emit("arg_min", [name], "", [x], "i64", np.array([np.argmin(x)]))
+            emit("arg_max", [name], "select_last_index=1", [x], "i64", np.array([len(x) - 1 - np.argmax(x[::-1])]))
+
+
 casts()
 operations()
+extremes()

@@ -90,7 +90,9 @@ function frame(label, unit, xTicks, yTicks, x, y, box) {
     }));
 }
 
-const BOX = {width: 480, height: 200, left: 48, right: 450, top: 22, bottom: 168};
+// The plot is scaled to its figure, and its letters with it: on a phone it is drawn narrower, with fewer ticks.
+const NARROW = matchMedia("(max-width: 600px)").matches;
+const BOX = {width: NARROW ? 300 : 480, height: 200, left: 48, right: NARROW ? 280 : 450, top: 22, bottom: 168};
 
 function curvePlot(title, points, right) {
   if (points.length === 0) return null;
@@ -100,7 +102,7 @@ function curvePlot(title, points, right) {
   const x = (v) => BOX.left + (BOX.right - BOX.left) * (v - 1) / (last - 1);
   const y = (v) => BOX.bottom - (BOX.bottom - BOX.top) * (v - base) / (top - base);
   const label = `${title}: from ${ms(values[0])} to ${ms(values[values.length - 1])} in ${count(last)} trials`;
-  const names = ticks(1, last, 5).map((t, i, all) => [t, i === all.length - 1 ? `${count(t)} trials` : count(t)]);
+  const names = ticks(1, last, NARROW ? 2 : 5).map((t, i, all) => [t, i === all.length - 1 ? `${count(t)} trials` : count(t)]);
   const plot = frame(label, "ms", names, ticks(base, top, 6), x, y, BOX);
   plot.append(svg("path", {class: "curve", d: stepPath(points, x, y, last)}));
   return el("figure", {}, el("figcaption", {}, title), plot);

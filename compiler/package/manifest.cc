@@ -1,0 +1,25 @@
+#include "compiler/package/manifest.h"
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/package/package.h"
+
+namespace temper {
+
+absl::StatusOr<nlohmann::json> ReadManifest(const std::string& dir) {
+  std::ifstream file(dir + "/manifest.json");
+  if (!file) return absl::NotFoundError(absl::StrCat(dir, " is not a package: it has no manifest.json"));
+  nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
+  if (manifest.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged"));
+  if (!manifest.is_object() || !manifest.contains("version") || !manifest["version"].is_number_integer())
+    return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no version"));
+  if (const auto version = manifest["version"].get<int64_t>(); version != kPackageVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(dir, " is a package of version ", version,
+                                                      ", this program reads ", kPackageVersion,
+                                                      ": compile the model again"));
+  }
+  return manifest;
+}
+
+}  // namespace temper

@@ -712,7 +712,7 @@ void Machine::RunMultiply(const CodeStmt& s) {
 // All lanes' elements are read first.
 void Machine::RunExchange(const CodeStmt& s) {
   std::vector<Value> theirs(threads_.size());
-  EachThread([&](size_t thread) { theirs[thread] = Eval(s.value[0]); });
+  EachThread([&](size_t thread) { theirs[thread] = Eval(*s.value[0]); });
   EachThread([&](size_t thread) {
     const int64_t position = Position(s.slot, s.indices);
     const size_t other = thread ^ static_cast<size_t>(s.extent);

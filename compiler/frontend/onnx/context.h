@@ -79,8 +79,8 @@ struct TableEntry {
   Converter convert;
   size_t operands = 1;  // that must be there; the converter need not look
 };
-std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(), ReduceTable(), ResizeTable(),
-    RecurrentTable(), KnownTable();
+std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
+    ReduceTable(), ResizeTable(), RecurrentTable(), KnownTable();
 // Null if the operator is not supported. Only the default domain is known.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 

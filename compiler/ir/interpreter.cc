@@ -9,19 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/access_watch.h"
+#include "compiler/ir/interpreter_value.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/stmt.h"
 #include "compiler/ir/sum.h"
 
 namespace temper::ir {
 namespace {
-
-union Value {
-  int64_t i;
-  double f;
-};
-Value OfInt(int64_t i) { return Value{.i = i}; }
-Value OfFloat(double f) { return Value{.f = f}; }
 
 struct Array {
   const BufferNode* buffer;
@@ -198,132 +192,6 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
   }
   code.together |= s->kind == StmtKind::kBarrier || of_warp;
   return code;
-}
-
-// --- arithmetic ---
-
-double Round(double v, DType dtype) { return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v; }
-
-double FloatOf(Value v, DType from) {
-  if (IsFloat(from)) return v.f;
-  return from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(v.i)) : static_cast<double>(v.i);
-}
-
-Value CastValue(Value v, DType from, DType to, CastMode mode) {
-  if (IsNarrowFloat(to)) return OfFloat(DecodeFloat(to, EncodeFloat(to, FloatOf(v, from), mode)));
-  if (IsFloat(to)) {
-    if (IsFloat(from) || to != DType::kF32) return OfFloat(Round(FloatOf(v, from), to));
-    // From 64 bits at once: by way of a double it would be rounded twice.
-    const float f = from == DType::kU64 ? static_cast<float>(static_cast<uint64_t>(v.i)) : static_cast<float>(v.i);
-    return OfFloat(static_cast<double>(f));
-  }
-  if (!IsFloat(from)) return OfInt(WrapInteger(to, v.i));
-  return OfInt(to == DType::kBool ? v.f != 0 : TruncateTo(to, v.f));
-}
-
-// Division by zero gives 0, so that a wrong nest is an error elsewhere rather than a trap.
-int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
-  auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-  switch (kind) {
-    case ExprKind::kAdd:
-      return static_cast<int64_t>(x + y);
-    case ExprKind::kSub:
-      return static_cast<int64_t>(x - y);
-    case ExprKind::kMul:
-      return static_cast<int64_t>(x * y);
-    case ExprKind::kDiv:
-      return b == 0 ? 0 : FloorDiv(a, b);
-    case ExprKind::kMod:
-      return b == 0 ? 0 : FloorMod(a, b);
-    case ExprKind::kMin:
-      return std::min(a, b);
-    case ExprKind::kMax:
-      return std::max(a, b);
-    case ExprKind::kLt:
-      return a < b;
-    case ExprKind::kLe:
-      return a <= b;
-    default:
-      return a == b;
-  }
-}
-
-// The same of u64, whose upper half comes as negative numbers.
-int64_t UnsignedBinary(ExprKind kind, int64_t a, int64_t b) {
-  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-  switch (kind) {
-    case ExprKind::kDiv:
-      return b == 0 ? 0 : static_cast<int64_t>(x / y);
-    case ExprKind::kMod:
-      return b == 0 ? 0 : static_cast<int64_t>(x % y);
-    case ExprKind::kMin:
-      return static_cast<int64_t>(std::min(x, y));
-    case ExprKind::kMax:
-      return static_cast<int64_t>(std::max(x, y));
-    case ExprKind::kLt:
-      return x < y;
-    case ExprKind::kLe:
-      return x <= y;
-    default:
-      return IntBinary(kind, a, b);
-  }
-}
-
-double FloatBinary(ExprKind kind, double a, double b) {
-  switch (kind) {
-    case ExprKind::kAdd:
-      return a + b;
-    case ExprKind::kSub:
-      return a - b;
-    case ExprKind::kMul:
-      return a * b;
-    case ExprKind::kDiv:
-      return a / b;
-    case ExprKind::kMod:
-      return a - std::floor(a / b) * b;
-    case ExprKind::kMin:
-      return a < b || std::isnan(a) ? a : b;  // NaN wins, so that it shows
-    case ExprKind::kMax:
-      return a > b || std::isnan(a) ? a : b;
-    default:
-      return std::pow(a, b);
-  }
-}
-
-double FloatUnary(ExprKind kind, double a) {
-  switch (kind) {
-    case ExprKind::kExp:
-      return std::exp(a);
-    case ExprKind::kLog:
-      return std::log(a);
-    case ExprKind::kTanh:
-      return std::tanh(a);
-    case ExprKind::kErf:
-      return std::erf(a);
-    case ExprKind::kSqrt:
-      return std::sqrt(a);
-    case ExprKind::kAbs:
-      return std::abs(a);
-    case ExprKind::kFloor:
-      return std::floor(a);
-    case ExprKind::kCeil:
-      return std::ceil(a);
-    case ExprKind::kRound:
-      return std::nearbyint(a);
-    case ExprKind::kSin:
-      return std::sin(a);
-    default:
-      return std::cos(a);
-  }
-}
-
-Value ReadElement(const char* data, int64_t i, DType dtype) {
-  const uint64_t bits = LoadBits(dtype, data, i);
-  return IsFloat(dtype) ? OfFloat(DecodeFloat(dtype, bits)) : OfInt(WrapInteger(dtype, static_cast<int64_t>(bits)));
-}
-
-void WriteElement(char* data, int64_t i, DType dtype, Value v) {
-  StoreBits(dtype, data, i, IsFloat(dtype) ? EncodeFloat(dtype, v.f) : static_cast<uint64_t>(v.i));
 }
 
 void Poison(NDArray& array) {

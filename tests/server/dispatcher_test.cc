@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/clock.h"
 #include "base/rng.h"
+#include "tests/server/dispatcher_fixture.h"
 
 namespace temper {
 namespace {
@@ -14,59 +14,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Judgement = Dispatcher::Judgement;
-
-WorkerInfo Worker(const std::string& name, const std::string& key = "k") {
-  return {.device_key = key, .fingerprint = "f", .target = "t", .codegen_id = "c", .name = name, .slots = 9};
-}
-
-Work Batch(int items, int64_t job = 1, const std::string& key = "k") {
-  Work work;
-  work.job = job;
-  work.device_key = key;
-  work.target = "t";
-  work.codegen_id = "c";
-  work.workload = "w";
-  for (int i = 0; i < items; ++i)
-    work.items.push_back({{.template_name = "template", .config = "x=" + std::to_string(i)}});
-  return work;
-}
-
-std::vector<int> Attempts(const Dispatcher::Grant& grant) {
-  std::vector<int> attempts;
-  for (const WorkItem& item : grant.work->items) attempts.push_back(item.attempt);
-  return attempts;
-}
-
-ItemResult Ok(const Dispatcher::Grant& grant, size_t i, double cost = 1e-3) {
-  return {.lease = grant.lease,
-          .item = grant.work->items[i].id,
-          .attempt = grant.work->items[i].attempt,
-          .trial = {.outcome = Outcome::kOk, .costs_s = {cost}}};
-}
-ItemResult Broken(const Dispatcher::Grant& grant, size_t i) {
-  return {.lease = grant.lease,
-          .item = grant.work->items[i].id,
-          .attempt = grant.work->items[i].attempt,
-          .trial = {.outcome = Outcome::kInfrastructure, .error = "no memory"}};
-}
-
-class DispatcherTest : public ::testing::Test {
- protected:
-  absl::Duration Now() const { return clock_.Monotonic(); }
-  // Time passes as it does in a live server.
-  void Pass(absl::Duration d) {
-    for (; d > absl::ZeroDuration(); d -= absl::Seconds(1)) {
-      clock_.Advance(std::min(d, absl::Seconds(1)));
-      dispatcher_.Tick(Now());
-    }
-  }
-  std::vector<Dispatcher::Grant> Take(const std::string& session, int slots = 1, std::vector<int64_t> held = {}) {
-    return dispatcher_.Sync(session, held, slots, Now()).grants;
-  }
-
-  FakeClock clock_;
-  Dispatcher dispatcher_{DispatchOptions{}};
-};
 
 TEST_F(DispatcherTest, GrantsWorkOfItsKeyTargetAndCodegenOnly) {
   const std::string session = dispatcher_.Register(Worker("a"), Now());
@@ -487,106 +434,6 @@ TEST_F(DispatcherTest, FinalsWhoseWorkerDiedGoOnTogether) {
   const auto again = Take(dispatcher_.Register(Worker("other"), Now()), 9);
   ASSERT_THAT(again, SizeIs(1));
   EXPECT_THAT(Attempts(again[0]), ElementsAre(2, 2, 2));
-}
-
-TEST_F(DispatcherTest, FinalsGoFirstThenPrioritiesThenOwnersInTurn) {
-  WorkerInfo info = Worker("a");
-  info.slots = 64;
-  const std::string session = dispatcher_.Register(info, Now());
-  const auto add = [&](int64_t job, const std::string& owner, int priority, WorkKind kind = WorkKind::kBatch) {
-    Work work = Batch(16, job);
-    work.owner = owner;
-    work.priority = priority;
-    work.kind = kind;
-    dispatcher_.Add(work, Now());
-  };
-  for (int i = 0; i < 4; ++i) {
-    add(1, "alice", 0);
-    add(2, "alice", 0);
-    add(3, "bob", 0);
-  }
-  add(4, "carol", 5);
-  add(5, "dora", -5, WorkKind::kFinals);
-  std::vector<int64_t> order;
-  for (const auto& grant : Take(session, 64)) order.push_back(grant.work->job);
-  ASSERT_THAT(order, SizeIs(14));
-  EXPECT_EQ(order[0], 5);
-  EXPECT_EQ(order[1], 4);
-  // While both want, alice's two jobs together get as much as bob's one.
-  const std::vector<int64_t> shared(order.begin() + 2, order.begin() + 10);
-  EXPECT_EQ(std::count(shared.begin(), shared.end(), 3), 4);
-  EXPECT_EQ(std::count(shared.begin(), shared.end(), 1), 2);
-  EXPECT_EQ(std::count(shared.begin(), shared.end(), 2), 2);
-}
-
-TEST_F(DispatcherTest, APriorityMayBeChangedWhileTheJobWaits) {
-  dispatcher_.Add(Batch(1, 1), Now());
-  dispatcher_.Add(Batch(1, 2), Now());
-  dispatcher_.SetPriority(2, 1);
-  EXPECT_EQ(Take(dispatcher_.Register(Worker("a"), Now())).at(0).work->job, 2);
-}
-
-TEST_F(DispatcherTest, TurnsGoOnWhereTheyWereWhoeverGoesBeforeThemMeanwhile) {
-  WorkerInfo info = Worker("a");
-  info.slots = 64;
-  const std::string session = dispatcher_.Register(info, Now());
-  for (int i = 0; i < 8; ++i) {
-    dispatcher_.Add(Batch(16, 1), Now());
-    dispatcher_.Add(Batch(16, 3), Now());
-  }
-  std::map<int64_t, int> grants;
-  for (int i = 0; i < 8; ++i) {
-    Work urgent = Batch(16, 2);
-    urgent.priority = 5;
-    dispatcher_.Add(urgent, Now());
-    for (const auto& grant : Take(session, 2)) ++grants[grant.work->job];
-  }
-  EXPECT_EQ(grants, (std::map<int64_t, int>{{1, 4}, {2, 8}, {3, 4}}));
-}
-
-// A job that is at its finals may have batches that nobody waits for any more, tried again and before them.
-TEST_F(DispatcherTest, AJobsFinalsGoBeforeItsOwnBatchesToo) {
-  Work finals = Batch(1, 1), other = Batch(1, 2);
-  finals.kind = WorkKind::kFinals;
-  other.priority = 5;
-  dispatcher_.Add(Batch(1, 1), Now());
-  dispatcher_.Add(finals, Now());
-  dispatcher_.Add(other, Now());
-  WorkerInfo info = Worker("a");
-  info.slots = 3;
-  std::vector<std::pair<int64_t, WorkKind>> order;
-  for (const auto& grant : Take(dispatcher_.Register(info, Now()), 3))
-    order.emplace_back(grant.work->job, grant.work->kind);
-  EXPECT_THAT(order, ElementsAre(std::pair(int64_t{1}, WorkKind::kFinals), std::pair(int64_t{2}, WorkKind::kBatch),
-                                 std::pair(int64_t{1}, WorkKind::kBatch)));
-}
-
-TEST_F(DispatcherTest, ALeaseFromBeforeARestartIsForAWorkerOfItsKeyAlone) {
-  Work work = Batch(1, 1);
-  work.items[0].id = 7;
-  work.items[0].attempt = 1;
-  WorkerInfo holder = Worker("a");
-  holder.instance = "an instance";
-  WorkerInfo other = holder;
-  other.device_key = "another key";
-  dispatcher_.Restore(70, work, holder, Now());
-  EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(other, Now()), {70}, 0, Now()).cancels, ElementsAre(70));
-  EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(holder, Now()), {70}, 0, Now()).cancels, IsEmpty());
-}
-
-// What was tried at the old priority once kept all that came after it there.
-TEST_F(DispatcherTest, WhatIsTriedAgainHasThePriorityThatItsJobHasNow) {
-  const std::string dying = dispatcher_.Register(Worker("dying"), Now());
-  dispatcher_.Add(Batch(1, 1), Now());
-  ASSERT_THAT(Take(dying), SizeIs(1));
-  dispatcher_.SetPriority(1, 1);
-  dispatcher_.Add(Batch(1, 2), Now());
-  Pass(absl::Seconds(100));  // the lease ends, and the item is queued again
-  dispatcher_.Add(Batch(1, 1), Now());
-  const std::string other = dispatcher_.Register(Worker("other"), Now());
-  std::vector<int64_t> order;
-  for (const auto& grant : Take(other, 9)) order.push_back(grant.work->job);
-  EXPECT_THAT(order, ElementsAre(1, 1, 2));
 }
 
 TEST_F(DispatcherTest, ADrainedWorkerFinishesWhatItHoldsAndIsTold) {

@@ -86,19 +86,6 @@ TEST(DeviceKinds, TheFallbackIsAskedWhereNothingElseFits) {
   }
 }
 
-TEST(DeviceKinds, WhatHasNoTensorExpressionHasNoTemplate) {
-  const Workload w = *ParseWorkload("(f32[4,8]) arg_max(0; axis=1 keepdims=0) -> i64[4]; anchor=0");
-  for (const char* target : {"interpreter", "opencl"}) {
-    const Target t = *ParseTarget(target);
-    EXPECT_TRUE(TemplatesFor(w, t).empty());
-    EXPECT_FALSE(HasOwnTemplate(w, t));
-    const absl::Status chosen = DefaultChoice(w, t).status();
-    EXPECT_EQ(chosen.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_NE(chosen.message().find(t.generator), std::string::npos) << chosen;
-    EXPECT_EQ(chosen.message().find('\n'), std::string::npos) << chosen;
-  }
-}
-
 TEST(DeviceKinds, APlainMachineHasTheSameTemplatesAsAnyCpu) {
   for (const Built& built : kBuilt) {
     const Workload w = *ParseWorkload(built.workload);

@@ -281,7 +281,7 @@ TEST_F(WorkerProcessTest, SaysInOneLineWhatIsWrong) {
     EXPECT_EQ(worker.Wait(), 2) << message;
   }
   Process help({TEMPER_WORKER, "--help"});
-  EXPECT_THAT(help.Output(), HasSubstr("Example: temper-worker --server"));
+  EXPECT_THAT(help.Output(), HasSubstr("Example:\n  temper-worker --server"));
   EXPECT_EQ(help.Wait(), 0);
 }
 

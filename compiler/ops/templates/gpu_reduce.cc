@@ -26,13 +26,14 @@ constexpr double kExchangeCycles = 28, kSharedCycles = 28, kStepCycles = 5;
 
 // What there is to do in each row.
 struct Rows {
-  size_t shared = 0;          // so many outermost dimensions tell the row
-  int64_t count = 1;          // rows
-  int64_t length = 1;         // of the longest reduction, or stage
-  int64_t reductions = 0;     // stages that reduce
-  int64_t scalars = 0;        // stages before the last that make one element of a row
-  std::vector<int64_t> kept;  // elements of a row that the others before the last make
-  int64_t kept_elements() const { return std::accumulate(kept.begin(), kept.end(), int64_t{0}); }
+  size_t shared = 0;   // so many outermost dimensions tell the row
+  int64_t count = 1;   // rows
+  int64_t length = 1;  // of the longest reduction, or stage
+  // Bytes of a row that a stage makes: those that reduce, those before the last that make one element of it, the others
+  // before the last.
+  std::vector<int64_t> reduced, scalars, kept;
+  int64_t reductions() const { return std::ssize(reduced); }
+  int64_t kept_bytes() const { return std::accumulate(kept.begin(), kept.end(), int64_t{0}); }
 };
 
 bool IsReduction(const ir::Stmt& block) { return bool(block->block.init); }
@@ -50,6 +51,7 @@ std::optional<Rows> RowsOf(const ir::Func& func) {
   for (size_t d = 0; d < rows.shared; ++d) rows.count *= out[d];
   for (const ir::Stmt& block : blocks) {
     int64_t inner = 1, reduced = 1;
+    const int64_t bytes = SizeOf(block->buffer->dtype);
     for (size_t d = rows.shared; d < block->buffer->shape.size(); ++d) inner *= block->buffer->shape[d];
     size_t spatial = 0;
     for (const ir::IterVar& iter : block->block.iters) {
@@ -57,13 +59,13 @@ std::optional<Rows> RowsOf(const ir::Func& func) {
       spatial += iter.reduce ? 0 : 1;
     }
     rows.length = std::max({rows.length, inner, reduced});
-    if (inner > 1 && block != blocks.back()) rows.kept.push_back(inner);
-    if (inner == 1 && block != blocks.back()) ++rows.scalars;
+    if (inner > 1 && block != blocks.back()) rows.kept.push_back(inner * bytes);
+    if (inner == 1 && block != blocks.back()) rows.scalars.push_back(bytes);
     if (!IsReduction(block)) continue;
     if (inner != 1 || FusibleSuffix(block, spatial, false) == 0) return std::nullopt;
-    ++rows.reductions;
+    rows.reduced.push_back(bytes);
   }
-  if (rows.reductions == 0 || rows.length < kShortestRow) return std::nullopt;
+  if (rows.reduced.empty() || rows.length < kShortestRow) return std::nullopt;
   return rows;
 }
 
@@ -257,16 +259,23 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   return kernel;
 }
 
-int64_t SharedBytes(const Workload& w, const Rows& rows, const Choice& c) {
-  const auto array = [&, bytes = SizeOf(w.calls[w.anchor].type.dtype)](int64_t elements) {
-    return CeilDiv(std::min(c.rows, rows.count) * elements * bytes, ir::kSharedAlignment) * ir::kSharedAlignment;
+int64_t SharedBytes(const Rows& rows, const Choice& c) {
+  const auto array = [&](int64_t bytes_of_row) {
+    return CeilDiv(std::min(c.rows, rows.count) * bytes_of_row, ir::kSharedAlignment) * ir::kSharedAlignment;
   };
   int64_t total = 0;
-  for (int64_t elements : rows.kept) total += c.keep ? array(elements) : 0;
-  if (c.shuffle) return total + (c.warps() > 1 ? rows.reductions * array(c.warps()) : 0);
-  int64_t tree = array(c.lanes);
-  for (int64_t left = c.lanes; left > c.radix; left = CeilDiv(left, c.radix)) tree += array(CeilDiv(left, c.radix));
-  return total + rows.reductions * tree + rows.scalars * array(1);
+  for (const int64_t bytes : rows.kept) total += c.keep ? array(bytes) : 0;
+  if (c.shuffle) {
+    for (const int64_t bytes : rows.reduced) total += c.warps() > 1 ? array(c.warps() * bytes) : 0;
+    return total;
+  }
+  for (const int64_t bytes : rows.reduced) {
+    total += array(c.lanes * bytes);
+    for (int64_t left = c.lanes; left > c.radix; left = CeilDiv(left, c.radix))
+      total += array(CeilDiv(left, c.radix) * bytes);
+  }
+  for (const int64_t bytes : rows.scalars) total += array(bytes);
+  return total;
 }
 
 // Fitted to what ptxas said of hundreds of configs: it loads ahead what a long tree's last step adds up, and what a
@@ -276,9 +285,9 @@ double Registers(const Workload& w, const Rows& rows, const Choice& c, const Gpu
   const int64_t steps = CeilDiv(rows.length, c.lanes);
   const int64_t last = c.shuffle ? 1 : LevelsOf(c).back();
   const double needed =
-      static_cast<double>(9 + 4 * rows.reductions + std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0);
+      static_cast<double>(9 + 4 * rows.reductions() + std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0);
   double ahead = static_cast<double>(std::min(steps, kMostAhead));
-  if (rows.reductions == 1) {
+  if (rows.reductions() == 1) {
     ahead = rows.length % c.lanes == 0 ? 1.45 * ahead : 6;  // a condition for each keeps it from more
   } else {
     ahead *= c.keep ? 1.1 : 2.25;
@@ -312,7 +321,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   space.Require("the tree's radix is more than the lanes",
                 [](const Config& c) { return c["radix"] == 2 || c["radix"] <= c["lanes"]; });
   space.Require("shared memory",
-                [w, rows, most = t.shared_bytes](const Config& c) { return SharedBytes(w, rows, Choice(c)) <= most; });
+                [rows, most = t.shared_bytes](const Config& c) { return SharedBytes(rows, Choice(c)) <= most; });
   return space;
 }
 
@@ -328,20 +337,20 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
                    static_cast<double>(rows.count);
   f.compulsory_bytes = CompulsoryBytes(w);
   // What is made again is read again, most of it from the cache.
-  const double again = choice.keep ? 0 : static_cast<double>(rows.reductions);
+  const double again = choice.keep ? 0 : static_cast<double>(rows.reductions());
   f.memory_traffic = f.compulsory_bytes * (1 + again / 4);
   const double element = static_cast<double>(SizeOf(w.calls[w.anchor].type.dtype));
   // Few lanes of a row leave most of what comes with it to other accesses.
   f.coalescing = std::min(1.0, std::max(lanes, 4.0) * element / 32);
   f.reduction = std::ceil(length / lanes);
   f.registers = Registers(w, rows, choice, t);
-  f.shared_bytes = static_cast<double>(SharedBytes(w, rows, choice));
+  f.shared_bytes = static_cast<double>(SharedBytes(rows, choice));
   // Exchanges take the same way, and what warps leave for each other is read by fours.
   const double across = std::log2(static_cast<double>(choice.across())), warps = static_cast<double>(choice.warps());
   const double asked = choice.shuffle ? across + (warps > 1 ? std::ceil(warps / 4) : 0) : 4;
-  const double reductions = static_cast<double>(rows.reductions);
+  const double reductions = static_cast<double>(rows.reductions());
   f.shared_traffic = f.groups * f.group_threads * element * asked * reductions;
-  if (choice.keep) f.shared_traffic += static_cast<double>(rows.count * rows.kept_elements()) * element * 2;
+  if (choice.keep) f.shared_traffic += static_cast<double>(rows.count * rows.kept_bytes()) * 2;
   if (choice.shuffle) {
     f.barriers = (warps > 1 ? reductions : 0) + (choice.keep ? static_cast<double>(rows.kept.size()) : 0);
     f.wait_cycles = reductions * (across * kExchangeCycles + (warps > 1 ? kSharedCycles + warps * kStepCycles : 0));

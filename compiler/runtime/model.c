@@ -265,6 +265,21 @@ static void leave_weights(shared_weights* w) {
   if (last) free_weights(w);
 }
 
+/* A body of the launcher: the huge pages of the region that `closure` points to. */
+static void zero_pages(void* closure, int64_t begin, int64_t end, int32_t thread) {
+  (void)thread;
+  const region* r = closure;
+  const int64_t room = r->base + r->mapped - r->data;
+  for (int64_t at = begin * HUGE_PAGE; at < end * HUGE_PAGE && at < room; at += HUGE_PAGE)
+    memset(r->data + at, 0, (size_t)(room - at < HUGE_PAGE ? room - at : HUGE_PAGE));
+}
+
+/* Page faults belong to create, not to the first run; all threads take their part of them. */
+static void touch(temper_pool* pool, region* r, int64_t bytes) {
+  temper_launcher* launcher = temper_pool_launcher(pool);
+  if (r->data) launcher->parallel_for(launcher, (bytes + HUGE_PAGE - 1) / HUGE_PAGE, zero_pages, r);
+}
+
 static int allocate(temper_model* m) {
   const temper_variant* v = m->variant;
   const int64_t arena = v->arena_bytes[TEMPER_MEMORY_HOST];
@@ -286,9 +301,9 @@ static int allocate(temper_model* m) {
     return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of activations and scratch",
                 (long long)(arena + workspace + staging));
   }
-  /* Page faults belong to create, not to the first run; staging is rarely needed and stays untouched. */
-  if (m->arena.data) memset(m->arena.data, 0, (size_t)arena);
-  if (m->workspace.data) memset(m->workspace.data, 0, (size_t)workspace);
+  touch(m->pool, &m->arena, arena);
+  touch(m->pool, &m->workspace, workspace);
+  /* Staging is rarely needed and stays untouched. */
   char* next = m->staging.data;
   for (int64_t i = 0; i < v->num_inputs; next += round_up(v->inputs[i++].bytes)) m->inputs[i].staging = next;
   for (int64_t i = 0; i < v->num_outputs; next += round_up(v->outputs[i++].bytes)) m->outputs[i].staging = next;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/natural_order.h"
 #include "client/incoming_stream.h"
 #include "proto/convert.h"
 #include "proto/limits.h"
@@ -198,6 +199,9 @@ absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices() {
     devices.insert(devices.end(), reply.devices().begin(), reply.devices().end());
     request.set_after(reply.next_after());
   } while (!request.after().empty());
+  std::stable_sort(devices.begin(), devices.end(), [](const v1::Device& a, const v1::Device& b) {
+    return a.key() != b.key() ? NaturalLess(a.key(), b.key()) : NaturalLess(a.name(), b.name());
+  });
   return devices;
 }
 

@@ -51,8 +51,8 @@ class TunerClient {
   absl::Status SetPriority(int64_t job, int priority);
   // The newest `most` jobs (0: all) of this state (empty: any), newest first.
   absl::StatusOr<std::vector<v1::JobSummary>> ListJobs(int64_t most = 0, const std::string& state = "");
-  absl::StatusOr<v1::JobSummary> GetJob(int64_t job);  // kNotFound
-  absl::StatusOr<std::vector<v1::Device>> ListDevices();
+  absl::StatusOr<v1::JobSummary> GetJob(int64_t job);     // kNotFound
+  absl::StatusOr<std::vector<v1::Device>> ListDevices();  // by key, then name, in natural order
 
   // One answer per query, in order; any number of queries (sent in requests of a bounded size).
   absl::StatusOr<std::vector<std::optional<BestAnswer>>> QueryBest(std::span<const BestQuery> queries);

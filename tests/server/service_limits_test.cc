@@ -155,6 +155,16 @@ TEST_F(ServiceTest, DevicesAreListedPageByPage) {
   EXPECT_EQ(devices, 3);
 }
 
+TEST_F(ServiceTest, ClientsSeeDevicesInTheOrderOfTheirNumbers) {
+  const std::pair<const char*, const char*> devices[] = {{"d-10", "w"}, {"d-2", "w10"}, {"d-9", "w"}, {"d-2", "w9"}};
+  for (const auto& [key, name] : devices) WorkerCalls(address_).Register(key, name);
+  std::vector<std::string> listed;
+  const auto answer = client_->ListDevices();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  for (const v1::Device& device : *answer) listed.push_back(absl::StrCat(device.key(), " ", device.name()));
+  EXPECT_THAT(listed, testing::ElementsAre("d-2 w9", "d-2 w10", "d-9 w", "d-10 w"));
+}
+
 TEST_F(ServiceTest, ExportsAreFilteredAndMayBeTheBestAlone) {
   std::vector<Record> records(4);
   for (size_t i = 0; i < records.size(); ++i) {

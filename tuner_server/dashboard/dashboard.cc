@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/natural_order.h"
 #include "tuner_server/dashboard/page.h"
 #include "tuner_server/dashboard/views.h"
 
@@ -302,7 +303,8 @@ absl::StatusOr<std::string> Dashboard::Devices(const HttpRequest& request) {
   std::vector<Dispatcher::SessionView> views = core_.Sessions();
   const absl::Duration now = core_.clock().Monotonic();
   std::stable_sort(views.begin(), views.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.info.device_key, a.info.name) < std::tie(b.info.device_key, b.info.name);
+    if (a.info.device_key != b.info.device_key) return NaturalLess(a.info.device_key, b.info.device_key);
+    return NaturalLess(a.info.name, b.info.name);
   });
   const auto total = static_cast<int64_t>(views.size());
   Json devices = Json::array();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
@@ -13,8 +14,6 @@
 
 namespace temper {
 namespace {
-
-constexpr double kUsualDrift = 1.2;  // more is worth a word
 
 struct Options {
   ConnectOptions connect;
@@ -28,8 +27,10 @@ struct Options {
 absl::Status Devices(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
-  if (!o.json)
-    std::printf("%-16s %-18s %8s %9s %12s  %s\n", "key", "state", "trials", "failures", "last seen s", "fingerprint");
+  if (!o.json) {
+    std::printf("%-16s %-18s %-14s %8s %9s %7s %12s  %s\n", "key", "state", "lease", "trials", "failures", "canary",
+                "last seen s", "fingerprint");
+  }
   for (const v1::Device& d : devices) {
     if (o.json) {
       nlohmann::ordered_json line = {{"key", d.key()},
@@ -47,12 +48,13 @@ absl::Status Devices(const Options& o) {
                                      {"sandbox", d.sandbox()}};
       std::printf("%s\n", JsonText(line).c_str());
     } else {
-      std::string reason = d.reason().empty() ? "" : " (" + d.reason() + ")";
-      if (d.lease_job() != 0) absl::StrAppend(&reason, " (job ", d.lease_job(), ", ", d.lease_age_s(), " s)");
-      if (d.drift() > kUsualDrift) absl::StrAppend(&reason, " (", d.drift(), " times as slow as usual)");
-      std::printf("%-16s %-18s %8lld %9lld %12.1f  %s%s\n", Escaped(d.key()).c_str(), d.state().c_str(),
-                  static_cast<long long>(d.trials()), static_cast<long long>(d.failures()), d.last_seen_s(),
-                  Escaped(d.fingerprint()).c_str(), Escaped(reason).c_str());
+      const std::string reason = d.reason().empty() ? "" : " (" + d.reason() + ")";
+      const std::string lease =
+          d.lease_job() == 0 ? "-" : absl::StrFormat("job %d, %.0f s", d.lease_job(), d.lease_age_s());
+      const std::string canary = d.drift() > 0 ? absl::StrFormat("%.2fx", d.drift()) : "-";
+      std::printf("%-16s %-18s %-14s %8lld %9lld %7s %12.1f  %s%s\n", Escaped(d.key()).c_str(), d.state().c_str(),
+                  lease.c_str(), static_cast<long long>(d.trials()), static_cast<long long>(d.failures()),
+                  canary.c_str(), d.last_seen_s(), Escaped(d.fingerprint()).c_str(), Escaped(reason).c_str());
     }
   }
   return absl::OkStatus();

@@ -122,6 +122,10 @@ TEST_F(FleetTest, TheComposeFileStartsAFleetThatKnowsItsOwn) {
   StartWorker(a, "worker-a");
   const Result tuned = As("tune " + model_ + " --server " + address_ + " --device a --trials 4");
   EXPECT_EQ(tuned.code, 0) << tuned.out;
+  const std::string devices = As("devices").out;
+  for (const char* column : {"key", "state", "lease", "trials", "failures", "canary", "last seen s", "fingerprint"}) {
+    EXPECT_NE(devices.substr(0, devices.find('\n')).find(column), std::string::npos) << column << " in\n" << devices;
+  }
 
   // Revoked, a worker's next call is refused.
   const Result revoked = As("device revoke a");

@@ -236,10 +236,11 @@ absl::StatusOr<std::optional<TunerClient::Verdict>> TunerClient::QueryVerdict(co
   return Verdict{reply.job(), reply.build_with()};
 }
 
-absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Record> records) {
+absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Record> records, bool trusted) {
   std::vector<int64_t> ids;
   TEMPER_RETURN_IF_ERROR(InChunks(records, kMostRecords, [&](std::span<const Record> chunk) -> absl::Status {
     v1::PutRecordsRequest request;
+    request.set_trusted(trusted);
     for (const Record& record : chunk) *request.add_records() = ToWire(record);
     v1::PutRecordsReply reply;
     TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::PutRecords, request, reply));

@@ -63,8 +63,9 @@ class TunerClient {
   // Of the newest job that measured the model end to end; nullopt: none did. `device_key` may be empty: any.
   absl::StatusOr<std::optional<Verdict>> QueryVerdict(const std::string& model_hash, const std::string& target,
                                                       const std::string& device_key);
-  // One id per record; 0 for a trial that the server knows already.
-  absl::StatusOr<std::vector<int64_t>> PutRecords(std::span<const Record> records);
+  // One id per record; 0 for a trial that the server knows already. They serve where the server has measured nothing
+  // itself. `trusted`: an admin's word that they were measured, so they may outrank the server's own.
+  absl::StatusOr<std::vector<int64_t>> PutRecords(std::span<const Record> records, bool trusted = false);
   // Those that the filter matches (by workload, target, device key, purpose and outcome), in id order from `after_id`
   // on; or of these the best of each workload, target and device key. `visit` returns whether it wants more.
   absl::Status ExportRecords(const RecordFilter& filter, bool best, const std::function<bool(const Record&)>& visit);

@@ -21,7 +21,7 @@ struct Options {
   std::string snapshot;
   PruneOptions prune;
   int audit_days = 0;
-  bool json = false;
+  bool json = false, trusted = false;
 };
 
 void Print(const Record& r, bool json) {
@@ -107,9 +107,11 @@ absl::Status Export(const Options& o) {
 // Imports through the server that holds the database, or into the file itself.
 absl::Status Put(const Options& o, const std::vector<Record>& records) {
   std::vector<int64_t> ids;
+  if (o.trusted && o.records.server.empty())
+    return absl::InvalidArgumentError("--trusted is an admin's word to a server: give --server too");
   if (!o.records.server.empty()) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.records));
-    TEMPER_ASSIGN_OR_RETURN(ids, client->PutRecords(records));
+    TEMPER_ASSIGN_OR_RETURN(ids, client->PutRecords(records, o.trusted));
   } else {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(DatabasePath(o.records)));
     TEMPER_ASSIGN_OR_RETURN(ids, store->Import(records));
@@ -202,8 +204,11 @@ void AddDb(CLI::App& app, Action* action) {
   imports->add_option("files", o->files, "FILE.jsonl ...")->required();
   CLI::App* merge = add("merge", "add the records of other databases", "merge other.db --db mine.db", Merge);
   merge->add_option("files", o->files, "FILE.db ...")->required();
-  for (CLI::App* command : {imports, merge})
+  for (CLI::App* command : {imports, merge}) {
     command->add_flag("--json", o->json, "say how many records were added as a JSON object");
+    command->add_flag("--trusted", o->trusted,
+                      "as an admin: they were measured, and may outrank what the server has measured itself");
+  }
   CLI::App* exports = add("export", "write all records as JSON lines", "export records.jsonl", Export);
   exports->add_option("file", o->files, "FILE.jsonl (default: standard output)")->expected(1);
   exports->add_option("--snapshot", o->snapshot, "write a copy of the database to FILE.db instead");

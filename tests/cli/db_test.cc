@@ -1,4 +1,5 @@
 // The commands of `temper db` that need no measurement.
+#include "tests/chaos/process.h"
 #include "tests/cli/cli_fixture.h"
 #include "tests/storage/testing.h"
 
@@ -53,6 +54,28 @@ TEST_F(DbTest, PrunesOnlyWhatItIsTold) {
   EXPECT_EQ(Temper("db prune --keep-records 2 --db " + db_).out, "removed 7 records, 0 jobs, 0 lines of the audit\n");
   EXPECT_EQ(Count(), 3u) << "the best is the oldest";
   EXPECT_EQ(Temper("db best --json --db " + db_).Lines().at(0)["config"], "config0");
+}
+
+TEST_F(DbTest, AServersRecordsAreListedAndItsBestShown) {
+  const std::vector<nlohmann::json> all = Temper("db list --json --db " + db_).Lines(),
+                                    best = Temper("db best --json --db " + db_).Lines();
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = db_}).ok()) << server.Errors();
+  const std::string there = " --json --server " + server.address();
+  EXPECT_EQ(Temper("db list" + there).Lines(), all);
+  EXPECT_EQ(Temper("db list --outcome build_failed" + there).Lines().size(), 1u);
+  EXPECT_EQ(Temper("db best" + there).Lines(), best);
+  EXPECT_EQ(best.size(), 1u);
+
+  // By hand, and a hundred times as fast: they count on an admin's word alone.
+  std::vector<Record> faster(1, WithCosts(GoodRecord(), {1e-5, 1e-5, 1e-5}));
+  faster[0].config = "faster";
+  std::ofstream(dir_ + "/faster.jsonl") << ToJsonLine(faster[0]) << "\n";
+  EXPECT_EQ(Temper("db import " + dir_ + "/faster.jsonl" + there).code, 0);
+  EXPECT_EQ(Temper("db best" + there).Lines(), best);
+  EXPECT_EQ(Temper("db import --trusted " + dir_ + "/faster.jsonl" + there).code, 0);
+  EXPECT_EQ(Temper("db best" + there).Lines().at(0)["config"], "faster");
+  EXPECT_TRUE(IsOneLine(Temper("db import --trusted " + dir_ + "/faster.jsonl --db " + dir_ + "/other.db")));
 }
 
 TEST_F(DbTest, RestoresASnapshot) {

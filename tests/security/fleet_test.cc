@@ -22,6 +22,7 @@
 #include "temper/v1/worker.grpc.pb.h"
 #include "tests/chaos/process.h"
 #include "tests/security/tls_probe.h"
+#include "tests/storage/testing.h"
 #include "tuner_server/service/server.h"
 
 namespace temper {
@@ -402,6 +403,23 @@ TEST_F(FleetTest, TokensDoWhatTheirScopesSay) {
   EXPECT_TRUE(absl::IsPermissionDenied(as_admin->AddDevice("a").status()));
   EXPECT_TRUE(absl::IsPermissionDenied(as_admin->RevokeDevice("a").status()));
   EXPECT_TRUE(absl::IsPermissionDenied(as_admin->ListAudit(1).status()));
+}
+
+TEST_F(FleetTest, ARecordPutByHandOutranksAMeasuredOneOnAnAdminsWordAlone) {
+  Record measured = GoodRecord(), put = WithCosts(GoodRecord(), {1e-6, 1e-6, 1e-6});
+  put.config = "faster";
+  ASSERT_TRUE(store_->Append({&measured, 1}).ok());
+  const auto bob = Client(Token("bob", "read,submit"));
+  const auto best = [&] {
+    const BestQuery query = QueryFor(measured);
+    return (*bob->QueryBest({&query, 1}))[0]->record.config;
+  };
+  EXPECT_TRUE(bob->PutRecords({&put, 1}).ok());
+  EXPECT_EQ(best(), measured.config);
+  EXPECT_TRUE(absl::IsPermissionDenied(bob->PutRecords({&put, 1}, /*trusted=*/true).status()));
+  EXPECT_EQ(best(), measured.config);
+  EXPECT_TRUE(Client(admin_token_)->PutRecords({&put, 1}, /*trusted=*/true).ok());
+  EXPECT_EQ(best(), put.config);
 }
 
 TEST_F(FleetTest, AJobIsItsOwnersToCancel) {

@@ -383,6 +383,35 @@ TEST_F(ServiceTest, DevicesAreListedWithTheirState) {
   EXPECT_EQ(devices->at(0).target(), ToyTarget());
 }
 
+TEST_F(ServiceTest, AWorkerOfAnEarlierWireIsRefusedByName) {
+  v1::RegisterRequest request;  // all that such a worker says
+  request.set_device_key(kKey);
+  request.set_fingerprint("toy");
+  request.set_target(ToyTarget());
+  request.set_codegen_id("c0");
+  request.set_name("old:1");
+  request.set_threads(1);
+  request.set_slots(2);
+  WorkerCalls worker(address_);
+  const auto answer = [&] {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::RegisterReply reply;
+    return worker.stub().Register(&context, request, &reply);
+  };
+  for (const int version : {0, kOldestWireVersion - 1}) {
+    request.set_wire_version(version);
+    const grpc::Status refused = answer();
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(refused.error_message(),
+              absl::StrCat("the worker old:1 speaks version ", version, " of the wire, and this server needs ",
+                           kOldestWireVersion, ": update it"));
+  }
+  EXPECT_THAT(*client_->ListDevices(), SizeIs(0));
+  request.set_wire_version(kOldestWireVersion);
+  EXPECT_TRUE(answer().ok()) << "and the oldest that is served";
+}
+
 TEST_F(ServiceTest, BadRequestsAreRefusedInOneLine) {
   v1::SubmitJobRequest request = Request();
   request.set_graph_json("{\"broken\"");

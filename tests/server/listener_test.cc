@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -288,6 +289,34 @@ TEST_F(ListenerTest, AFloodOfResetsIsCutOffAndCostsABoundedShareOfAProcessor) {
 #else
   EXPECT_LT(share, 0.5);
 #endif
+}
+
+// Whether a new connection is answered, as the user `user` of this machine.
+bool IsHeard(const std::string& address, uid_t user) {
+  bool heard = false;
+  std::thread([&] {
+    setfsuid(user);  // of this thread alone; what it makes is that user's
+    const Descriptor peer = ConnectTcp(address);
+    char first;
+    heard = peer.valid() && SendAll(peer.get(), Http2Preface()) && recv(peer.get(), &first, 1, 0) == 1;
+  }).join();
+  return heard;
+}
+
+TEST_F(ListenerTest, AFloodFromThisMachineMakesTheServerDeafToItsUserAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root connects as somebody else";
+  constexpr uid_t kFlooding = 65'534;
+  for (const char* listen : {"127.0.0.1:0", "[::]:0"}) {
+    const auto server = Start(listen);
+    if (!server.ok()) continue;  // this machine has no IPv6
+    const std::string& address = (*server)->address();
+    const std::string loopback = "127.0.0.1" + address.substr(address.rfind(':'));
+    std::thread([&] {
+      setfsuid(kFlooding);
+      EXPECT_TRUE(CutsOffAFlood(loopback, absl::Seconds(20)));
+    }).join();
+    EXPECT_TRUE(IsHeard(loopback, 0)) << listen;
+  }
 }
 
 TEST_F(ListenerTest, AFloodOverIPv6IsCutOffToo) {

@@ -30,8 +30,9 @@ int DescriptorLimit() {
   return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 30));
 }
 
-// Who has the connection: an address without its port, or the process that connected to a socket file.
-std::string PeerOf(int connection, const sockaddr_storage& name) {
+// Who has the connection: an address without its port, with the user where that is one of this machine's; or the
+// process that connected to a socket file.
+std::string PeerOf(int connection, const sockaddr_storage& name, LocalPeers& local) {
   char text[INET6_ADDRSTRLEN] = "";
   if (name.ss_family == AF_INET) {
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(name).sin_addr, text, sizeof(text));
@@ -43,7 +44,8 @@ std::string PeerOf(int connection, const sockaddr_storage& name) {
     getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &process, &size);
     return absl::StrCat("process ", process.pid);
   }
-  return text;
+  const std::optional<uid_t> user = local.UserOf(connection, name);
+  return user ? absl::StrCat(text, " (user ", *user, ")") : text;
 }
 
 // Unlike shutdown(2) this drops what came in and was not read yet, which a flood has megabytes of.
@@ -152,9 +154,9 @@ void Listener::ShedOne(int socket) {
 void Listener::Take(Descriptor connection, const sockaddr_storage& name, int socket) {
   // A new descriptor has the lowest number that is free, so all numbers below are in use.
   if (connection.get() >= descriptors_) return Refuse("there are too many");
-  const std::string peer = PeerOf(connection.get(), name);
+  const std::string peer = PeerOf(connection.get(), name, local_);
   if (const auto deaf = deaf_to_.find(peer); deaf != deaf_to_.end() && Now() < deaf->second) {
-    return Refuse("their address has flooded the server");
+    return Refuse("their peer has flooded the server");
   }
   // Each takes two descriptors.
   const auto count = of_peer_.find(peer);

@@ -3,10 +3,10 @@
 //
 // Descriptors: connections use numbers below a limit alone, the rest is left to the store, to logs and to gRPC. A
 // connection above it is closed at once, and its peer tries again. One peer may take half of what there is for
-// connections: an address, or a process at a socket file.
+// connections: an address, a user of this machine at one of its own addresses, or a process at a socket file.
 //
 // Floods: of each connection a duplicate of its descriptor is kept. What came in by TCP is compared with what gRPC
-// answered (flood.h), and a connection that floods is aborted; its address is not listened to for some seconds. At a
+// answered (flood.h), and a connection that floods is aborted; its peer is not listened to for some seconds. At a
 // socket file, which is the server's own user's alone, all connections have one name, and gRPC 1.51 can not say which
 // of them it counted: there a flood costs processor time until it ends, but no more descriptors and memory than here.
 #pragma once
@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "tuner_server/service/flood.h"
 #include "tuner_server/service/listening_sockets.h"
+#include "tuner_server/service/local_peers.h"
 
 namespace temper {
 
@@ -75,6 +76,7 @@ class Listener {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
 
   // The thread's own.
+  LocalPeers local_;
   std::map<int, Connection> connections_;          // by their duplicate
   std::map<std::string, int> of_peer_;             // how many connections, where there are any
   std::map<std::string, absl::Duration> deaf_to_;  // peers, until when

@@ -140,7 +140,9 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
     signal.context = nullptr;
     if (ended) return absl::OkStatus();
     if (!wanted || signal.cancelled) return absl::CancelledError("the watch was stopped");
+    // A server cancels the watches of those that may no longer watch. What it says to the next one is the reason.
     const bool passing = status.ok() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                         status.error_code() == grpc::StatusCode::CANCELLED ||
                          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     broken_since = std::min(broken_since, absl::Now());
     if (!passing || absl::Now() - broken_since >= patience) return impl_->connection->Told(status);

@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/secure_random.h"
 #include "base/temporary_directory.h"
@@ -307,8 +308,23 @@ TEST_F(FleetTest, AWatchEndsWhenItsTokenIsRevoked) {
     EXPECT_TRUE(admin_->RevokeToken(ParseToken(token)->id).ok());
     return true;
   });
-  EXPECT_FALSE(status.ok());
-  EXPECT_EQ(Message(client->ListJobs().status()), "the token was revoked");
+  EXPECT_EQ(Message(status), "the token was revoked");
+}
+
+TEST_F(FleetTest, AWatchEndsWhenItsTokenExpires) {
+  v1::AddTokenRequest request;
+  request.set_owner("alice");
+  request.set_scopes("read,submit");
+  request.set_lifetime_ms(absl::ToInt64Milliseconds(absl::Hours(2)));
+  const auto client = Client(admin_->AddToken(request)->token());
+  const auto job = client->SubmitJob(JobRequest());
+  ASSERT_TRUE(job.ok()) << job.status();
+  bool turned = false;
+  const absl::Status status = client->WatchJob(*job, [&](const v1::JobEvent&) {
+    if (!std::exchange(turned, true)) clock_.Turn(absl::Hours(2));
+    return true;
+  });
+  EXPECT_EQ(Message(status), "the token has expired");
 }
 
 TEST_F(FleetTest, AnInvitationCountsOnce) {

@@ -49,7 +49,7 @@ Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
 }  // namespace
 
 Callers::Callers(Gate& gate, Metrics& metrics) : gate_(gate), metrics_(metrics) {
-  gate_.OnRevocation([this] { CancelRevoked(); });
+  gate_.OnRevocation([this] { CancelOutlived(); });
 }
 
 absl::StatusOr<Principal> Callers::Admit(const grpc::CallbackServerContext& context, Call call,
@@ -65,13 +65,13 @@ std::string Callers::CertificateOf(const grpc::CallbackServerContext& context) {
   return IsEncrypted(*auth) ? PropertyOf(*auth, GRPC_X509_PEM_CERT_PROPERTY_NAME) : "";
 }
 
-void Callers::CancelRevoked() {
+void Callers::CancelOutlived() {
   std::lock_guard lock(mutex_);
-  std::vector<int64_t> revoked;
+  std::vector<int64_t> outlived;
   for (const auto& [id, call] : lasting_) {
-    if (!gate_.StillStands(call.principal)) revoked.push_back(id);
+    if (!gate_.StillStands(call.principal)) outlived.push_back(id);
   }
-  for (const int64_t id : revoked) {
+  for (const int64_t id : outlived) {
     if (const auto found = lasting_.find(id); found != lasting_.end()) found->second.context->TryCancel();
   }
 }

@@ -28,8 +28,12 @@ class Callers {
   // A message was refused for what it holds: "no_deadline", "too_large", "bad_field".
   void CountRejected(std::string_view reason) { metrics_.Add(Metric::kRejectedMessages, reason); }
 
-  // A call that lasts: it is cancelled when what let its caller in is revoked. Held until the call's OnDone, and no
-  // longer: the call's context has to be there.
+  // Cancels the calls that last and whose callers no longer stand (Gate::StillStands). Revocations do so at once;
+  // nobody tells when a token or a certificate expires, so this is to be called now and then.
+  void CancelOutlived();
+
+  // A call that lasts: it is cancelled when what let its caller in is revoked, or has expired. Held until the call's
+  // OnDone, and no longer: the call's context has to be there.
   class Lasting {
    public:
     Lasting(Callers& callers, grpc::CallbackServerContext* context, Principal principal);
@@ -47,7 +51,6 @@ class Callers {
     grpc::CallbackServerContext* context;
     Principal principal;
   };
-  void CancelRevoked();
 
   Gate& gate_;
   Metrics& metrics_;

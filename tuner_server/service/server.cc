@@ -21,7 +21,7 @@ constexpr absl::Duration kLastCalls = absl::Seconds(2);
 constexpr int kKeepaliveMs = 30'000, kKeepaliveTimeoutMs = 10'000;
 constexpr int kHandshakeMs = 5'000;  // the default of two minutes lets silent connections pile up
 constexpr int kIdleMs = 300'000;     // a connection without calls is closed, and made again with the next call
-constexpr absl::Duration kLookAtCertificate = absl::Hours(1);
+constexpr absl::Duration kLookAtCertificate = absl::Hours(1), kLookAtCallers = absl::Seconds(1);
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
 // What all connections may keep in memory, whatever they come by. Above it gRPC closes connections without calls and
@@ -52,10 +52,15 @@ void Shorten(CoreOptions& core, double hurry) {
   }
 }
 
-std::vector<Chore> CertificateChores(const std::string& directory, const Clock& clock) {
-  return {{.name = "looking after the server's certificate", .every = kLookAtCertificate, .run = [directory, &clock] {
-             return KeepServerCertificate(directory, clock.Wall());
-           }}};
+// Of a server that knows its callers.
+std::vector<Chore> GuardsChores(const std::string& directory, const Clock& clock, Callers& callers) {
+  const auto renew = [directory, &clock] { return KeepServerCertificate(directory, clock.Wall()); };
+  const auto cancel = [&callers] {
+    callers.CancelOutlived();
+    return absl::OkStatus();
+  };
+  return {{.name = "looking after the server's certificate", .every = kLookAtCertificate, .run = renew},
+          {.name = "ending calls that outlived their tokens", .every = kLookAtCallers, .run = cancel}};
 }
 
 }  // namespace
@@ -98,7 +103,7 @@ struct Server::Impl {
   EnrollServiceImpl enroll;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Listener> listener;
-  std::optional<ChoreThread> certificates;
+  std::optional<ChoreThread> chores;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -131,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   TEMPER_RETURN_IF_ERROR(impl->core.Start());
   impl->listener->Serve(std::move(connections));
-  if (!options.directory.empty()) impl->certificates.emplace(CertificateChores(options.directory, clock), clock);
+  if (!options.directory.empty()) impl->chores.emplace(GuardsChores(options.directory, clock, impl->callers), clock);
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -141,7 +146,7 @@ Gate& Server::gate() { return *impl_->gate; }
 
 void Server::Shutdown() {
   if (impl_->server == nullptr) return;
-  impl_->certificates.reset();
+  impl_->chores.reset();
   impl_->listener->Close();
   impl_->core.Stop();
   impl_->server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kLastCalls));

@@ -55,25 +55,46 @@ TEST_F(ServiceTest, AWorkerWithoutThreadsIsRefused) {
   EXPECT_THAT(status.error_message(), HasSubstr("RegisterRequest.threads is 0"));
 }
 
-TEST_F(ServiceTest, SlowQueriesDelayNoWorker) {
-  std::promise<void> gate;
-  std::shared_future<void> open = gate.get_future().share();
-  store_.before_best = [open] { open.wait(); };
-  v1::QueryBestRequest query;
-  query.add_queries()->set_workload("w");
-  query.mutable_queries(0)->set_target("t");
-  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
-  grpc::CompletionQueue queue;
-  constexpr int kQueries = 40;
-  grpc::ClientContext contexts[kQueries];
-  v1::QueryBestReply replies[kQueries];
-  grpc::Status statuses[kQueries];
-  std::vector<std::unique_ptr<grpc::ClientAsyncResponseReader<v1::QueryBestReply>>> calls;
-  for (int i = 0; i < kQueries; ++i) {
-    SetDeadline(contexts[i]);
-    calls.push_back(stub->AsyncQueryBest(&contexts[i], query, &queue));
-    calls.back()->Finish(&replies[i], &statuses[i], nullptr);
+// Queries of the best that hang, until they are let go, on the threads that serve clients.
+class HeldQueries {
+ public:
+  // Before the store has calls.
+  explicit HeldQueries(FallibleStore& store) {
+    store.before_best = [open = gate_.get_future().share()] { open.wait(); };
   }
+  void Ask(const std::string& address) {
+    stub_ = v1::TuningService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    v1::QueryBestRequest query;
+    query.add_queries()->set_workload("w");
+    query.mutable_queries(0)->set_target("t");
+    for (int i = 0; i < kQueries; ++i) {
+      SetDeadline(contexts_[i]);
+      calls_.push_back(stub_->AsyncQueryBest(&contexts_[i], query, &queue_));
+      calls_.back()->Finish(&replies_[i], &statuses_[i], nullptr);
+    }
+  }
+  void LetGo() {
+    gate_.set_value();
+    void* tag;
+    bool ok;
+    for (int i = 0; i < kQueries; ++i) queue_.Next(&tag, &ok);
+    for (const grpc::Status& status : statuses_) EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+
+ private:
+  static constexpr int kQueries = 40;
+  std::promise<void> gate_;
+  std::unique_ptr<v1::TuningService::Stub> stub_;
+  grpc::CompletionQueue queue_;
+  grpc::ClientContext contexts_[kQueries];
+  v1::QueryBestReply replies_[kQueries];
+  grpc::Status statuses_[kQueries];
+  std::vector<std::unique_ptr<grpc::ClientAsyncResponseReader<v1::QueryBestReply>>> calls_;
+};
+
+TEST_F(ServiceTest, SlowQueriesDelayNoWorker) {
+  HeldQueries queries(store_);
+  queries.Ask(address_);
   WorkerCalls worker(address_);
   worker.Register(kKey, "w");
   for (int i = 0; i < 3; ++i) {
@@ -83,11 +104,27 @@ TEST_F(ServiceTest, SlowQueriesDelayNoWorker) {
     const grpc::Status status = worker.Sync(context, {}, 1, 0, reply);
     EXPECT_TRUE(status.ok()) << status.error_message();
   }
-  gate.set_value();
-  void* tag;
-  bool ok;
-  for (int i = 0; i < kQueries; ++i) queue.Next(&tag, &ok);
-  for (const grpc::Status& status : statuses) EXPECT_TRUE(status.ok()) << status.error_message();
+  queries.LetGo();
+}
+
+TEST_F(ServiceTest, AJobThatIsYetToComeIsNobodysToCancel) {
+  HeldQueries queries(store_);
+  const auto as = [&](const std::string& identity) {
+    return *TunerClient::Connect(address_, {.call_timeout = kPatience, .identity = identity});
+  };
+  const auto owner = as("owner"), stranger = as("stranger");
+  const auto before = owner->SubmitJob(Request());
+  ASSERT_TRUE(before.ok()) << before.status();
+  queries.Ask(address_);  // so that what is judged now is done later
+  auto cancelled = std::async(std::launch::async, [&] { return stranger->CancelJob(*before + 1); });
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(stranger->ListDevices().ok());  // by then it has arrived
+  const auto job = owner->SubmitJob(Request());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(*job, *before + 1);
+  queries.LetGo();
+  EXPECT_FALSE(cancelled.get().ok());
+  EXPECT_FALSE(IsFinalJobState(owner->GetJob(*job)->state()));
+  EXPECT_TRUE(owner->CancelJob(*job).ok());
 }
 
 TEST_F(ServiceTest, RequestsKeepTheirLimitsInEveryCall) {

@@ -277,6 +277,16 @@ absl::Status Put(Store& store, const v1::PutRecordsRequest& request, v1::PutReco
   return absl::OkStatus();
 }
 
+absl::Status NotLive(int64_t job) {
+  return absl::NotFoundError(absl::StrCat("no job ", job, " is running or waiting"));
+}
+
+// One that is over needs no cancelling.
+absl::Status CheckOver(Store& store, int64_t job) {
+  TEMPER_ASSIGN_OR_RETURN(const JobRow row, store.GetJob(job));
+  return IsFinalJobState(row.state) ? absl::OkStatus() : NotLive(job);
+}
+
 absl::Status Begin(ServerCore& core, const std::string& owner, const v1::SubmitJobRequest& request,
                    v1::SubmitJobReply* reply) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
@@ -288,11 +298,13 @@ absl::Status Begin(ServerCore& core, const std::string& owner, const v1::SubmitJ
 
 }  // namespace
 
-Subject TuningServiceImpl::SubjectOf(int64_t job) {
-  Subject subject;
-  subject.text = absl::StrCat("job ", job);
-  if (const std::shared_ptr<JobFeed> feed = core_.FindJob(job)) subject.owner = feed->row().owner;
-  return subject;
+TuningServiceImpl::JobSubject TuningServiceImpl::SubjectOf(int64_t job) {
+  JobSubject about{.subject = {.text = absl::StrCat("job ", job)}};
+  if (const std::shared_ptr<JobFeed> feed = core_.FindJob(job)) {
+    about.subject.owner = feed->row().owner;
+    about.live = true;
+  }
+  return about;
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
@@ -324,19 +336,21 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
 
 grpc::ServerUnaryReactor* TuningServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                        const v1::CancelJobRequest* request, v1::CancelJobReply* reply) {
-  if (const absl::Status admitted =
-          Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, SubjectOf(request->job())).status();
-      !admitted.ok())
-    return Answer(context, admitted);
-  return AnswerFrom(reads_, context, 0, [=, this] { return core_.CancelJob(request->job()); });
+  const JobSubject about = SubjectOf(request->job());
+  const auto admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, about.subject);
+  if (!admitted.ok()) return Answer(context, admitted.status());
+  return AnswerFrom(reads_, context, 0, [=, this] {
+    return about.live ? core_.CancelJob(request->job()) : CheckOver(core_.store(), request->job());
+  });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerContext* context,
                                                          const v1::SetPriorityRequest* request,
                                                          v1::SetPriorityReply* reply) {
-  const absl::Status admitted =
-      Admit(callers_, *context, *request, kLargestQuery, Call::kSetPriority, SubjectOf(request->job())).status();
-  if (!admitted.ok()) return Answer(context, admitted);
+  const JobSubject about = SubjectOf(request->job());
+  const auto admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kSetPriority, about.subject);
+  if (!admitted.ok()) return Answer(context, admitted.status());
+  if (!about.live) return Answer(context, NotLive(request->job()));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   core_.SetPriority(request->job(), request->priority(),
                     [reactor](const absl::Status& stored) { reactor->Finish(ToGrpc(stored)); });

@@ -37,8 +37,13 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
                                                       const v1::ExportRecordsRequest* request) override;
 
  private:
-  // Whose the job is, for the table of rights.
-  Subject SubjectOf(int64_t job);
+  // What a call is about that changes a job. Who asked for a job before it was there was judged as if it were nobody's,
+  // so a call has no part in a job that came later.
+  struct JobSubject {
+    Subject subject;
+    bool live = false;
+  };
+  JobSubject SubjectOf(int64_t job);
 
   ServerCore& core_;
   Callers& callers_;

@@ -281,6 +281,35 @@ TEST_F(CoreStateTest, OneOwnersJobsLeavePlacesForOthers) {
   EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
 }
 
+TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {
+  options_.dispatch.most_sessions_of_holder = 2;
+  options_.dispatch.most_sessions = 4;
+  SetUp();
+  const auto enter = [&](const std::string& holder, const std::string& name) {
+    WorkerInfo worker = Worker(name);
+    worker.holder = holder;
+    return state_->Register(worker, Now());
+  };
+  const auto leave = [&](const std::string& holder, const std::string& session) {
+    Actions actions;
+    EXPECT_TRUE(state_->Leave(session, holder, "enough", Now(), actions).ok());
+    clock_.Advance(absl::Seconds(1));
+  };
+  const std::string one = *enter("key 1", "a");
+  ASSERT_TRUE(enter("key 1", "b").ok());
+  EXPECT_EQ(enter("key 1", "c").status().message(),
+            "there are 2 workers with this certificate or token already; one that is not heard of makes room");
+  EXPECT_TRUE(enter("key 1", "b").ok()) << "it comes back";
+  EXPECT_TRUE(enter("", "d").ok());
+  EXPECT_TRUE(enter("", "e").ok()) << "who proved nothing is not held to a holder's number";
+  EXPECT_TRUE(absl::IsResourceExhausted(enter("key 2", "f").status()));
+  leave("key 1", one);
+  EXPECT_THAT(state_->Sessions(), SizeIs(4)) << "lost ones are shown";
+  EXPECT_TRUE(enter("key 2", "f").ok()) << "and give way";
+  EXPECT_THAT(state_->Sessions(), SizeIs(4));
+  EXPECT_TRUE(absl::IsResourceExhausted(enter("key 1", "a").status()));
+}
+
 TEST_F(CoreStateTest, JobsThatWaitTakeNobodysPlace) {
   options_.most_jobs = 1;
   SetUp();

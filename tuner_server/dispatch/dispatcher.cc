@@ -39,6 +39,35 @@ void Dispatcher::Changed(const Session& session) {
   serving_.clear();
 }
 
+absl::Status Dispatcher::MakeRoomFor(const WorkerInfo& info) {
+  const WorkerInfo* known = FindInstance(info.instance);
+  if (known != nullptr && known->device_key == info.device_key) return absl::OkStatus();  // it takes its own place
+  const auto none = sessions_.end();
+  auto longest_lost = none, longest_lost_of_holder = none;
+  size_t of_holder = 0;
+  for (auto session = sessions_.begin(); session != none; ++session) {
+    const auto longer_lost_than = [&](const auto& other) {
+      return session->second.lost && (other == none || session->second.last_seen < other->second.last_seen);
+    };
+    if (longer_lost_than(longest_lost)) longest_lost = session;
+    if (info.holder.empty() || session->second.info.holder != info.holder) continue;
+    ++of_holder;
+    if (longer_lost_than(longest_lost_of_holder)) longest_lost_of_holder = session;
+  }
+  const bool holder_is_full = of_holder >= options_.most_sessions_of_holder;
+  if (!holder_is_full && sessions_.size() < options_.most_sessions) return absl::OkStatus();
+  const auto gone = holder_is_full ? longest_lost_of_holder : longest_lost;
+  if (gone == none) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "there are ", holder_is_full ? of_holder : sessions_.size(), " workers",
+        holder_is_full ? " with this certificate or token" : "", " already; one that is not heard of makes room"));
+  }
+  Changed(gone->second);
+  sharing_.erase(gone->first);
+  sessions_.erase(gone);
+  return absl::OkStatus();
+}
+
 std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
   const std::string id = NewSession();
   Session fresh;

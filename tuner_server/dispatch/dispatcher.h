@@ -20,6 +20,7 @@
 
 #include "absl/time/time.h"
 #include "base/secure_random.h"
+#include "base/status.h"
 #include "tuner_server/dispatch/canary_history.h"
 #include "tuner_server/dispatch/suspects.h"
 #include "tuner_server/dispatch/work_queue.h"
@@ -32,6 +33,8 @@ struct DispatchOptions {
   absl::Duration broken_grace = absl::Seconds(5);      // after a broken call, or a lease not restated
   absl::Duration frozen_gap = absl::Seconds(10);       // between two Ticks: this process stood still, not the workers
   absl::Duration keep_lost = absl::Minutes(10);        // lost sessions stay visible
+  // So many sessions are kept, also those that are lost; and of one holder, if it proved to have anything.
+  size_t most_sessions = 8192, most_sessions_of_holder = 2048;
   int max_attempts = 3;
   // What failed at one worker goes to another one where there is another, for so long.
   absl::Duration elsewhere = absl::Seconds(60);
@@ -50,6 +53,9 @@ class Dispatcher {
   explicit Dispatcher(const DispatchOptions& options);
 
   // --- workers ---
+  // To be asked before Register. Sessions that are lost give way to the worker, the longest lost first.
+  // kResourceExhausted: there are none, and as many workers as there may be.
+  absl::Status MakeRoomFor(const WorkerInfo& info);
   // An instance that is known already goes on under a new session and keeps its leases. Returns the session's name.
   std::string Register(const WorkerInfo& info, absl::Duration now);
   // A lease of a server before this one: it goes on for its full length, and its worker takes it up when it registers.

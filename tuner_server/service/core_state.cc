@@ -58,6 +58,7 @@ absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Du
   if (const WorkerInfo* known = dispatcher_.FindInstance(info.instance);
       known != nullptr && known->holder != info.holder)
     return absl::PermissionDeniedError("the instance is another worker's");
+  TEMPER_RETURN_IF_ERROR(dispatcher_.MakeRoomFor(info));
   const std::string session = dispatcher_.Register(info, now);
   LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);
   WakeAllJobs();

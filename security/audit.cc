@@ -20,27 +20,30 @@ std::string Cut(std::string_view text) {
 
 }  // namespace
 
-void Audit::Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail) {
+AuditRow Audit::Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail) const {
   AuditRow row;
+  row.time_unix_ms = absl::ToUnixMillis(clock_.Wall());
   row.principal = Describe(principal);
   row.call = RightOf(call).name;
   row.subject = Cut(subject);
   row.verdict = "allowed";
   row.detail = Cut(detail);
-  Keep(std::move(row));
+  return row;
 }
 
-void Audit::Refused(std::string_view principal, Call call, std::string_view subject, std::string_view reason) {
+std::optional<AuditRow> Audit::Refused(std::string_view principal, Call call, std::string_view subject,
+                                       std::string_view reason) {
   int64_t left_out = 0;
-  if (!MayKeepRefusal(&left_out)) return;
+  if (!MayKeepRefusal(&left_out)) return std::nullopt;
   AuditRow row;
+  row.time_unix_ms = absl::ToUnixMillis(clock_.Wall());
   row.principal = Cut(principal);
   row.call = RightOf(call).name;
   row.subject = Cut(subject);
   row.verdict = "refused";
   row.detail = Cut(reason);
   if (left_out > 0) absl::StrAppend(&row.detail, " (", left_out, " refusals before this one were not kept)");
-  Keep(std::move(row));
+  return row;
 }
 
 bool Audit::MayKeepRefusal(int64_t* left_out) {
@@ -57,8 +60,7 @@ bool Audit::MayKeepRefusal(int64_t* left_out) {
   return true;
 }
 
-void Audit::Keep(AuditRow row) {
-  row.time_unix_ms = absl::ToUnixMillis(clock_.Wall());
+void Audit::Keep(const AuditRow& row) {
   if (const absl::Status status = store_.AppendAudit(row); !status.ok()) {
     spdlog::error("not audited: {} {} {} {}: {}", row.principal, row.verdict, row.call, row.subject,
                   std::string(status.message()));

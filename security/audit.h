@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,14 +20,16 @@ class Audit {
  public:
   Audit(AccessStore& store, const Clock& clock) : store_(store), clock_(clock) {}  // which outlive it
 
-  void Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail);
-  void Refused(std::string_view principal, Call call, std::string_view subject, std::string_view reason);
+  // What was done and what was refused, as rows for Keep; nullopt: a refusal that is too many.
+  AuditRow Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail) const;
+  std::optional<AuditRow> Refused(std::string_view principal, Call call, std::string_view subject,
+                                  std::string_view reason);
+  void Keep(const AuditRow& row);  // waits for the store
 
   static constexpr int kRefusalsAtOnce = 20;
   static constexpr absl::Duration kRefusalEvery = absl::Seconds(5);
 
  private:
-  void Keep(AuditRow row);
   bool MayKeepRefusal(int64_t* left_out);
 
   AccessStore& store_;

@@ -78,17 +78,23 @@ absl::Status Gate::Load() {
   return store_.PutToken(admin);
 }
 
-absl::StatusOr<Principal> Gate::Admit(const Credentials& credentials, Call call, const Subject& subject) {
+Gate::Judgement Gate::Judge(const Credentials& credentials, Call call, const Subject& subject) {
   absl::StatusOr<Principal> principal = Identify(credentials);
   const absl::Status status = principal.ok() ? Allowed(*principal, call, subject) : principal.status();
   const std::string& about = subject.text.empty() ? subject.device_key : subject.text;
   if (!status.ok()) {
-    audit_.Refused(principal.ok() ? Describe(*principal) : Claim(credentials), call, about,
-                   std::string(status.message()));
-    return status;
+    const std::string who = principal.ok() ? Describe(*principal) : Claim(credentials);
+    return {status, audit_.Refused(who, call, about, std::string(status.message()))};
   }
-  if (RightOf(call).audited) audit_.Done(*principal, call, about, "");
-  return principal;
+  std::optional<AuditRow> row;
+  if (RightOf(call).audited) row = audit_.Done(*principal, call, about, "");
+  return {std::move(principal), std::move(row)};
+}
+
+absl::StatusOr<Principal> Gate::Admit(const Credentials& credentials, Call call, const Subject& subject) {
+  Judgement judgement = Judge(credentials, call, subject);
+  if (judgement.to_audit) Keep(*judgement.to_audit);
+  return std::move(judgement.caller);
 }
 
 absl::StatusOr<Principal> Gate::Identify(const Credentials& credentials) {
@@ -193,11 +199,11 @@ absl::StatusOr<MintedToken> Gate::Invite(const std::string& device_key) {
 
 absl::StatusOr<Gate::Joined> Gate::Join(std::string_view invitation, std::string_view certificate_request) {
   absl::StatusOr<Joined> joined = JoinUnaudited(invitation, certificate_request);
-  if (joined.ok()) {
-    audit_.Done(Principal(), Call::kJoin, joined->device_key, absl::StrCat("certificate ", joined->serial));
-  } else {
-    audit_.Refused(Describe(Principal()), Call::kJoin, "", std::string(joined.status().message()));
-  }
+  const std::optional<AuditRow> row =
+      joined.ok()
+          ? audit_.Done(Principal(), Call::kJoin, joined->device_key, absl::StrCat("certificate ", joined->serial))
+          : audit_.Refused(Describe(Principal()), Call::kJoin, "", std::string(joined.status().message()));
+  if (row) Keep(*row);
   return joined;
 }
 
@@ -256,34 +262,44 @@ absl::StatusOr<std::string> Gate::Renew(const std::string& certificate_pem) {
   Principal worker;
   worker.kind = Principal::Kind::kCertificate;
   worker.id = before->serial;
-  audit_.Done(worker, Call::kRenew, absl::StrJoin(before->device_keys, ","), absl::StrCat("certificate ", serial));
+  Keep(
+      audit_.Done(worker, Call::kRenew, absl::StrJoin(before->device_keys, ","), absl::StrCat("certificate ", serial)));
   std::lock_guard lock(mutex_);
   return renewals_[before->serial] = renewed;
 }
 
-absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint) {
+bool Gate::IsApproved(const std::string& device_key, const std::string& fingerprint) const {
   if (!initialised()) return true;
+  std::lock_guard lock(mutex_);
+  const auto found = devices_.find({device_key, Lasting(fingerprint)});
+  return found != devices_.end() && found->second.state == kApproved;
+}
+
+absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint) {
+  if (IsApproved(device_key, fingerprint)) return true;
   const std::string device = Lasting(fingerprint);
-  {
-    // Most are known: no worker waits for what an admin has stored at that moment.
-    std::lock_guard lock(mutex_);
-    const auto found = devices_.find({device_key, device});
-    if (found != devices_.end() && found->second.state == kApproved) return true;
-  }
   std::lock_guard changing(changes_);
   bool known = false, key_has_approved = false;
+  int pending = 0;
   for (const DeviceRow& row : Devices()) {
     if (row.key != device_key) continue;
     if (row.fingerprint == device && row.state == kApproved) return true;
     known |= row.fingerprint == device && row.state == kPending;
     key_has_approved |= row.state == kApproved;
+    pending += row.state == kPending ? 1 : 0;
   }
   DeviceRow row{device_key, device};
   if (!key_has_approved) {
     TEMPER_RETURN_IF_ERROR(PutDevice(row, kApproved));
     return true;
   }
-  if (!known) TEMPER_RETURN_IF_ERROR(PutDevice(row, kPending));
+  if (known) return false;
+  // A worker that calls itself another device each time fills neither memory nor disk.
+  if (pending >= kMostPending) {
+    return absl::ResourceExhaustedError(absl::StrCat(pending, " devices with the key '", device_key,
+                                                     "' wait for approval; approve or revoke them first"));
+  }
+  TEMPER_RETURN_IF_ERROR(PutDevice(row, kPending));
   return false;
 }
 

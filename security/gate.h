@@ -40,8 +40,15 @@ class Gate {
 
   bool initialised() const { return directory_.has_value(); }
 
-  // Who calls, if it may; a refusal, or a call that the table wants audited, leaves a row. kUnauthenticated or
-  // kPermissionDenied, one line.
+  // Who calls, if it may: kUnauthenticated or kPermissionDenied, one line. Waits for nobody: what the audit is to keep
+  // of it, a refusal or a call that the table wants audited, is the caller's to Keep.
+  struct Judgement {
+    absl::StatusOr<Principal> caller;
+    std::optional<AuditRow> to_audit;
+  };
+  Judgement Judge(const Credentials& credentials, Call call, const Subject& subject);
+  void Keep(const AuditRow& row) { audit_.Keep(row); }
+  // Both in one.
   absl::StatusOr<Principal> Admit(const Credentials& credentials, Call call, const Subject& subject);
   // Whether what made it a principal still stands, neither revoked nor expired: for calls that last, and for logins.
   bool StillStands(const Principal& principal) const;
@@ -64,7 +71,11 @@ class Gate {
   // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. What
   // was measured of a device and differs from one time to the next (GFLOP/s, GB/s) makes it no other one. Where the
   // server was not initialised, all may. An error tells of the store.
+  // kResourceExhausted: kMostPending of the key wait already.
   absl::StatusOr<bool> MayServe(const std::string& device_key, const std::string& fingerprint);
+  // Whether it may by what is known already; waits for nobody.
+  bool IsApproved(const std::string& device_key, const std::string& fingerprint) const;
+  static constexpr int kMostPending = 1000;
   // Lets a fingerprint serve that waits; empty: all that wait. kNotFound: none does. Returns how many.
   absl::StatusOr<int> Approve(const std::string& device_key, const std::string& fingerprint);
   // Every certificate, fingerprint and open invitation of the key, from this moment on. Holds in this process even

@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "base/secure_random.h"
@@ -22,7 +23,9 @@
 #include "proto/convert.h"
 #include "temper/v1/worker.grpc.pb.h"
 #include "tests/chaos/process.h"
+#include "tests/security/memory_access_store.h"
 #include "tests/security/tls_probe.h"
+#include "tests/server/fallible_store.h"
 #include "tests/storage/testing.h"
 #include "tuner_server/service/server.h"
 
@@ -325,6 +328,72 @@ TEST_F(FleetTest, AWatchEndsWhenItsTokenExpires) {
     return true;
   });
   EXPECT_EQ(Message(status), "the token has expired");
+}
+
+// Holds up each write of what concerns access until it is let go.
+class StalledStore : public FallibleStore {
+ public:
+  StalledStore() {
+    access_.before_writes = [this] {
+      if (!stalled_) return;
+      ++waiting_;
+      go_on_.wait();
+    };
+  }
+  AccessStore& access() override { return access_; }
+  void Stall() { stalled_ = true; }
+  void GoOn() { let_go_.set_value(); }
+  int waiting() const { return waiting_; }
+
+ private:
+  MemoryAccessStore access_;
+  std::atomic<bool> stalled_ = false;
+  std::atomic<int> waiting_ = 0;
+  std::promise<void> let_go_;
+  std::shared_future<void> go_on_ = let_go_.get_future().share();
+};
+
+TEST_F(FleetTest, WhatIsStoredForOthersDelaysNoWorker) {
+  constexpr int kOfAKind = 20;  // more than gRPC has threads
+  auto owned = std::make_unique<StalledStore>();
+  StalledStore& store = *owned;
+  server_.reset();
+  store_ = std::move(owned);
+  StartServer("127.0.0.1:0");
+  Worker device = Joined("a"), newcomer = Joined("a");
+  const std::string session = *device.Register("a", "one");
+  const auto alice = Client(Token("alice", "read,submit"));
+  const int64_t job = *alice->SubmitJob(JobRequest());
+  std::vector<std::string> invitations;
+  for (int i = 0; i < kOfAKind; ++i) invitations.push_back(admin_->AddDevice("b")->invitation());
+  store.Stall();
+  std::vector<std::future<absl::Status>> calls;
+  const auto begin = [&](std::function<absl::Status()> call) {
+    calls.push_back(std::async(std::launch::async, std::move(call)));
+  };
+  for (int i = 0; i < kOfAKind; ++i) {
+    begin([&, i] { return worker::JoinFleet(address(), invitations[i], absl::StrCat(state(), i)).status(); });
+    begin([&] { return admin_->AddDevice("c").status(); });
+    begin([&] { return alice->SetPriority(job, 1); });
+    begin([&, i] { return newcomer.Register("a", absl::StrCat("other ", i)).status(); });
+    begin([&] {
+      const absl::Status refused = Client("")->ListJobs().status();
+      return absl::IsUnauthenticated(refused) ? absl::OkStatus() : refused;
+    });
+  }
+  constexpr int kLanes = 4;  // what joins, what is new, what is refused, what admins and owners do
+  for (const absl::Time give_up = absl::Now() + kPatience; store.waiting() < kLanes && absl::Now() < give_up;) {
+    std::this_thread::yield();
+  }
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status answered = device.Sync(session);
+    EXPECT_TRUE(answered.ok()) << answered;
+  }
+  store.GoOn();
+  for (std::future<absl::Status>& call : calls) {
+    const absl::Status status = call.get();
+    EXPECT_TRUE(status.ok()) << status;
+  }
 }
 
 TEST_F(FleetTest, AnInvitationCountsOnce) {

@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "tests/security/memory_access_store.h"
 
@@ -310,6 +311,32 @@ TEST_F(GateTest, ADeviceThatWasMeasuredAgainIsNoOtherOne) {
   EXPECT_FALSE(*gate_->MayServe("a", "EPYC 9655; 8 threads; L2 1 MiB; 1.2e+02 GFLOP/s; 35 GB/s"));
   EXPECT_EQ(*gate_->Approve("a", "EPYC 9655; 8 threads; L2 1 MiB; 70 GFLOP/s; 35 GB/s"), 1);
   EXPECT_TRUE(*gate_->MayServe("a", "EPYC 9655; 8 threads; L2 1 MiB; 65 GFLOP/s; 30 GB/s"));
+}
+
+TEST_F(GateTest, OnlySoManyDevicesWaitForAKey) {
+  ASSERT_TRUE(*gate_->MayServe("a", "first"));
+  for (int i = 0; i < Gate::kMostPending; ++i) ASSERT_FALSE(*gate_->MayServe("a", absl::StrCat("other ", i)));
+  EXPECT_TRUE(absl::IsResourceExhausted(gate_->MayServe("a", "one more").status()));
+  EXPECT_EQ(gate_->Devices().size(), 1u + Gate::kMostPending);
+  EXPECT_FALSE(*gate_->MayServe("a", "other 0")) << "who waits already goes on waiting";
+  EXPECT_TRUE(*gate_->MayServe("a", "first"));
+  EXPECT_TRUE(*gate_->MayServe("b", "first")) << "of another key";
+  EXPECT_EQ(*gate_->Approve("a", ""), Gate::kMostPending);
+  EXPECT_FALSE(*gate_->MayServe("a", "one more")) << "there is room again";
+}
+
+TEST_F(GateTest, JudgingWritesNothing) {
+  int writes = 0;
+  store_.before_writes = [&] { ++writes; };
+  const Gate::Judgement refused = gate_->Judge({}, Call::kCancelJob, {"", "alice", "job 7"});
+  EXPECT_TRUE(absl::IsUnauthenticated(refused.caller.status()));
+  const Gate::Judgement done = gate_->Judge(admin_, Call::kRevokeDevice, {"a"});
+  EXPECT_TRUE(done.caller.ok());
+  EXPECT_EQ(writes, 0);
+  ASSERT_TRUE(refused.to_audit.has_value() && done.to_audit.has_value());
+  EXPECT_EQ(refused.to_audit->verdict, "refused");
+  EXPECT_EQ(done.to_audit->verdict, "allowed");
+  EXPECT_FALSE(gate_->Judge(admin_, Call::kListJobs, {}).to_audit.has_value()) << "reading is not audited";
 }
 
 TEST_F(GateTest, AllThatWaitForAKeyAreApprovedAtOnce) {

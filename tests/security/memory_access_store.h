@@ -20,6 +20,7 @@ class MemoryAccessStore : public AccessStore {
     return Write([&] { tokens_[token.id] = token; });
   }
   absl::Status SpendToken(const std::string& id) override {
+    if (before_writes) before_writes();
     std::lock_guard lock(mutex_);
     if (tokens_[id].revoked) return absl::FailedPreconditionError("spent before");
     tokens_[id].revoked = true;

@@ -38,9 +38,9 @@ class AdminServiceImpl : public v1::AdminService::CallbackService {
   template <typename Request>
   grpc::ServerUnaryReactor* AnswerAs(grpc::CallbackServerContext* context, const Request& request, Call call,
                                      const std::string& about, std::function<absl::Status()> work) {
-    const absl::Status admitted = Admit(callers_, *context, request, kLargestQuery, call, {.text = about}).status();
-    if (!admitted.ok()) return Answer(context, admitted);
-    return AnswerFrom(pool_, context, request.ByteSizeLong(), std::move(work));
+    return AnswerFrom(pool_, callers_, context,
+                      Admit(callers_, *context, request, kLargestQuery, call, {.text = about}), request.ByteSizeLong(),
+                      std::move(work));
   }
   // Workers of the key that were held back and may serve now.
   void AdmitApproved(const std::string& key);

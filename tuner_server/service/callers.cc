@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "base/log.h"
 #include "proto/channel.h"
 
 namespace temper {
@@ -52,12 +53,21 @@ Callers::Callers(Gate& gate, Metrics& metrics) : gate_(gate), metrics_(metrics) 
   gate_.OnRevocation([this] { CancelOutlived(); });
 }
 
-absl::StatusOr<Principal> Callers::Admit(const grpc::CallbackServerContext& context, Call call,
-                                         const Subject& subject) {
-  absl::StatusOr<Principal> caller = gate_.Admit(CredentialsOf(context), call, subject);
-  if (absl::IsUnauthenticated(caller.status())) metrics_.Add(Metric::kDeniedCalls, "unauthenticated");
-  if (absl::IsPermissionDenied(caller.status())) metrics_.Add(Metric::kDeniedCalls, "forbidden");
-  return caller;
+absl::StatusOr<Admitted> Callers::Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject) {
+  Gate::Judgement judgement = gate_.Judge(CredentialsOf(context), call, subject);
+  if (judgement.caller.ok()) return Admitted{*std::move(judgement.caller), std::move(judgement.to_audit)};
+  const absl::Status refusal = judgement.caller.status();
+  if (absl::IsUnauthenticated(refusal)) metrics_.Add(Metric::kDeniedCalls, "unauthenticated");
+  if (absl::IsPermissionDenied(refusal)) metrics_.Add(Metric::kDeniedCalls, "forbidden");
+  if (judgement.to_audit) {
+    const absl::Status queued = refusals_.Run(0, [this, row = *std::move(judgement.to_audit)] { gate_.Keep(row); });
+    if (!queued.ok()) spdlog::error("a refusal was not audited: {}", std::string(refusal.message()));
+  }
+  return refusal;
+}
+
+void Callers::Audit(const Admitted& admitted) {
+  if (admitted.to_audit) gate_.Keep(*admitted.to_audit);
 }
 
 std::string Callers::CertificateOf(const grpc::CallbackServerContext& context) {

@@ -6,21 +6,31 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "security/gate.h"
 #include "tuner_server/operations/metrics.h"
+#include "tuner_server/service/work_pool.h"
 
 namespace temper {
+
+// Who may make a call, and what the audit is to keep of it before it is done.
+struct Admitted {
+  Principal principal;
+  std::optional<AuditRow> to_audit;
+};
 
 class Callers {
  public:
   // Both outlive it; the gate tells it of revocations.
   Callers(Gate& gate, Metrics& metrics);
 
-  // See Gate::Admit. Who is refused is counted.
-  absl::StatusOr<Principal> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
+  // See Gate::Judge. Who is refused is counted, and audited on a thread of its own.
+  absl::StatusOr<Admitted> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
+  // Waits for the store; for threads that may.
+  void Audit(const Admitted& admitted);
 
   // PEM of the certificate whose key the caller proved to hold; empty: none.
   static std::string CertificateOf(const grpc::CallbackServerContext& context);
@@ -58,6 +68,7 @@ class Callers {
   std::recursive_mutex mutex_;
   std::map<int64_t, LastingCall> lasting_;
   int64_t next_id_ = 1;
+  WorkPool refusals_{{.threads = 1, .waiting = 64, .bytes = 0}};
 };
 
 }  // namespace temper

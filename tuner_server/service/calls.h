@@ -27,8 +27,8 @@ inline int PageSize(int asked, int otherwise) { return asked == 0 ? otherwise : 
 // bounded size, and each of its fields keeps its limit. A call without a deadline could wait for ever on a server that
 // hangs, and holds its resources for as long.
 template <typename Request>
-absl::StatusOr<Principal> Admit(Callers& callers, const grpc::CallbackServerContext& context, const Request& request,
-                                size_t largest, Call call, const Subject& subject = {}) {
+absl::StatusOr<Admitted> Admit(Callers& callers, const grpc::CallbackServerContext& context, const Request& request,
+                               size_t largest, Call call, const Subject& subject = {}) {
   if (context.deadline() == std::chrono::system_clock::time_point::max()) {
     callers.CountRejected("no_deadline");
     return absl::InvalidArgumentError("the call has no deadline");
@@ -38,7 +38,7 @@ absl::StatusOr<Principal> Admit(Callers& callers, const grpc::CallbackServerCont
     return absl::ResourceExhaustedError(
         absl::StrCat("the request has ", bytes, " bytes; at most ", largest, " are taken"));
   }
-  absl::StatusOr<Principal> caller = callers.Admit(context, call, subject);
+  absl::StatusOr<Admitted> caller = callers.Admit(context, call, subject);
   if (!caller.ok()) return caller;
   if (absl::Status fit = CheckMessage(request); !fit.ok()) {
     callers.CountRejected("bad_field");
@@ -53,14 +53,18 @@ inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, co
   return reactor;
 }
 
-// Answers with the status of `work`, which fills the reply on one of the pool's threads. What holds up a call so holds
-// up no worker's: gRPC's own threads are few.
-inline grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, grpc::CallbackServerContext* context, size_t bytes,
+// Answers with the status of `work`, which fills the reply on one of the pool's threads, once the audit has the call.
+// What holds up a call so holds up no worker's: gRPC's own threads are few.
+inline grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, Callers& callers, grpc::CallbackServerContext* context,
+                                            const absl::StatusOr<Admitted>& admitted, size_t bytes,
                                             std::function<absl::Status()> work) {
+  if (!admitted.ok()) return Answer(context, admitted.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status queued = pool.Run(bytes, [context, reactor, work = std::move(work)] {
+  const absl::Status queued = pool.Run(bytes, [&callers, context, reactor, caller = *admitted, work = std::move(work)] {
     // Nobody waits for the answer to a call that was given up meanwhile.
-    reactor->Finish(context->IsCancelled() ? grpc::Status::CANCELLED : ToGrpc(work()));
+    if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
+    callers.Audit(caller);
+    reactor->Finish(ToGrpc(work()));
   });
   if (!queued.ok()) reactor->Finish(ToGrpc(queued));
   return reactor;

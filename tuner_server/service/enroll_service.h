@@ -1,8 +1,10 @@
-// How workers get their certificates.
+// How workers get their certificates. What is stored of them is stored on a thread of its own, so that nobody who joins
+// delays a worker's calls.
 #pragma once
 
 #include "temper/v1/admin.grpc.pb.h"
 #include "tuner_server/service/callers.h"
+#include "tuner_server/service/work_pool.h"
 
 namespace temper {
 
@@ -18,6 +20,7 @@ class EnrollServiceImpl : public v1::EnrollService::CallbackService {
  private:
   Gate& gate_;
   Callers& callers_;
+  WorkPool pool_{{.threads = 1, .waiting = 256, .bytes = 4 << 20}};
 };
 
 }  // namespace temper

@@ -311,19 +311,18 @@ grpc::ServerUnaryReactor* TuningServiceImpl::SubmitJob(grpc::CallbackServerConte
                                                        const v1::SubmitJobRequest* request, v1::SubmitJobReply* reply) {
   const auto caller = Admit(callers_, *context, *request, kLargestGraph, Call::kSubmitJob,
                             {.device_key = request->device_key(), .text = request->model()});
-  if (!caller.ok()) return Answer(context, caller.status());
-  return AnswerFrom(submissions_, context, request->ByteSizeLong(),
-                    [=, this, owner = caller->owner] { return Begin(core_, owner, *request, reply); });
+  return AnswerFrom(submissions_, callers_, context, caller, request->ByteSizeLong(),
+                    [=, this] { return Begin(core_, caller->principal.owner, *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                     const v1::WatchJobRequest* request) {
-  absl::StatusOr<Principal> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kWatchJob);
+  absl::StatusOr<Admitted> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kWatchJob);
   const absl::Status admitted = caller.status();
   if (admitted.ok()) {
     if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job()))
       return new WatchReactor(std::move(job), request->cursor(), core_.options().longest_poll, callers_, context,
-                              *std::move(caller));
+                              std::move(caller->principal));
   }
   auto* reactor = new LastWordReactor;
   const absl::Status queued = !admitted.ok() ? admitted : reads_.Run(0, [this, reactor, job = request->job()] {
@@ -337,11 +336,9 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
 grpc::ServerUnaryReactor* TuningServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                        const v1::CancelJobRequest* request, v1::CancelJobReply* reply) {
   const JobSubject about = SubjectOf(request->job());
-  const auto admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, about.subject);
-  if (!admitted.ok()) return Answer(context, admitted.status());
-  return AnswerFrom(reads_, context, 0, [=, this] {
-    return about.live ? core_.CancelJob(request->job()) : CheckOver(core_.store(), request->job());
-  });
+  return AnswerFrom(
+      reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, about.subject), 0,
+      [=, this] { return about.live ? core_.CancelJob(request->job()) : CheckOver(core_.store(), request->job()); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerContext* context,
@@ -352,17 +349,19 @@ grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerCon
   if (!admitted.ok()) return Answer(context, admitted.status());
   if (!about.live) return Answer(context, NotLive(request->job()));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  core_.SetPriority(request->job(), request->priority(),
-                    [reactor](const absl::Status& stored) { reactor->Finish(ToGrpc(stored)); });
+  const absl::Status queued = reads_.Run(0, [=, this] {
+    callers_.Audit(*admitted);
+    core_.SetPriority(request->job(), request->priority(),
+                      [reactor](const absl::Status& stored) { reactor->Finish(ToGrpc(stored)); });
+  });
+  if (!queued.ok()) reactor->Finish(ToGrpc(queued));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest* request, v1::ListJobsReply* reply) {
-  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kListJobs).status();
-      !admitted.ok())
-    return Answer(context, admitted);
-  return AnswerFrom(reads_, context, 0, [=, this] { return FillJobs(core_, *request, reply); });
+  return AnswerFrom(reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, Call::kListJobs), 0,
+                    [=, this] { return FillJobs(core_, *request, reply); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerContext* context,
@@ -375,40 +374,33 @@ grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerCon
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerContext* context,
                                                        const v1::QueryBestRequest* request, v1::QueryBestReply* reply) {
-  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kQueryBest).status();
-      !admitted.ok())
-    return Answer(context, admitted);
-  return AnswerFrom(reads_, context, request->ByteSizeLong(),
-                    [=, this] { return FillBest(core_.store(), *request, reply); });
+  return AnswerFrom(reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, Call::kQueryBest),
+                    request->ByteSizeLong(), [=, this] { return FillBest(core_.store(), *request, reply); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryVerdict(grpc::CallbackServerContext* context,
                                                           const v1::QueryVerdictRequest* request,
                                                           v1::QueryVerdictReply* reply) {
-  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kQueryVerdict).status();
-      !admitted.ok())
-    return Answer(context, admitted);
-  return AnswerFrom(reads_, context, 0, [=, this] { return FillVerdict(core_.store(), *request, reply); });
+  return AnswerFrom(reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, Call::kQueryVerdict),
+                    0, [=, this] { return FillVerdict(core_.store(), *request, reply); });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::PutRecords(grpc::CallbackServerContext* context,
                                                         const v1::PutRecordsRequest* request,
                                                         v1::PutRecordsReply* reply) {
   const Call call = request->trusted() ? Call::kTrustRecords : Call::kPutRecords;
-  if (const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, call).status(); !admitted.ok())
-    return Answer(context, admitted);
-  return AnswerFrom(reads_, context, request->ByteSizeLong(),
-                    [=, this] { return Put(core_.store(), *request, reply); });
+  return AnswerFrom(reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, call),
+                    request->ByteSizeLong(), [=, this] { return Put(core_.store(), *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::Record>* TuningServiceImpl::ExportRecords(grpc::CallbackServerContext* context,
                                                                        const v1::ExportRecordsRequest* request) {
   auto* reactor = new ExportReactor(core_.store(), reads_, exports_);
-  absl::StatusOr<Principal> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kExportRecords);
+  absl::StatusOr<Admitted> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kExportRecords);
   if (!caller.ok())
     reactor->Refuse(caller.status());
   else
-    reactor->Begin(*request, callers_, context, *std::move(caller));
+    reactor->Begin(*request, callers_, context, std::move(caller->principal));
   return reactor;
 }
 

@@ -61,6 +61,26 @@ class ResultsReactor : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
+absl::Status WorkerServiceImpl::TakeIn(const v1::RegisterRequest& request, const std::string& holder,
+                                       v1::RegisterReply& reply) {
+  const std::string &key = request.device_key(), &fingerprint = request.fingerprint();
+  WorkerInfo worker = FromWire(request);
+  worker.holder = holder;
+  TEMPER_ASSIGN_OR_RETURN(const std::string session, core_.Register(worker));
+  if (!gate_.IsApproved(key, fingerprint)) {
+    // Nobody knows the session yet, so nothing was granted before this.
+    core_.HoldBack(session,
+                   absl::StrCat("its fingerprint is new under this key; let it in with: temper device approve ", key));
+    TEMPER_ASSIGN_OR_RETURN(const bool may_serve, gate_.MayServe(key, fingerprint));
+    // It is the first of its key, or an admin has approved it since it was held back.
+    if (may_serve || gate_.IsApproved(key, fingerprint)) core_.AdmitDevice(key, fingerprint);
+  }
+  reply.set_session(session);
+  reply.set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease)));
+  reply.set_sync_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease / kRenewals)));
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContext* context,
                                                       const v1::RegisterRequest* request, v1::RegisterReply* reply) {
   const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kRegister,
@@ -71,29 +91,19 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::Register(grpc::CallbackServerContex
                                "the worker ", request->name(), " speaks version ", request->wire_version(),
                                " of the wire, and this server needs ", kOldestWireVersion, ": update it")));
   }
-  WorkerInfo worker = FromWire(*request);
-  worker.holder = admitted->holds;
-  const absl::StatusOr<std::string> session = core_.Register(worker);
-  if (!session.ok()) return Answer(context, session.status());
-  // Nobody knows the session yet, so nothing is granted before this.
-  const absl::StatusOr<bool> may_serve = gate_.MayServe(request->device_key(), request->fingerprint());
-  if (!may_serve.ok()) return Answer(context, may_serve.status());
-  if (!*may_serve) {
-    core_.HoldBack(*session,
-                   absl::StrCat("its fingerprint is new under this key; let it in with: temper device approve ",
-                                request->device_key()));
-  }
-  reply->set_session(*session);
-  reply->set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease)));
-  reply->set_sync_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(core_.options().dispatch.lease / kRenewals)));
-  return Answer(context, absl::OkStatus());
+  const std::string& holder = admitted->principal.holds;
+  // Most are known, and wait for nobody.
+  if (gate_.IsApproved(request->device_key(), request->fingerprint()))
+    return Answer(context, TakeIn(*request, holder, *reply));
+  return AnswerFrom(new_devices_, callers_, context, admitted, request->ByteSizeLong(),
+                    [=, this] { return TakeIn(*request, holder, *reply); });
 }
 
 grpc::ServerUnaryReactor* WorkerServiceImpl::Sync(grpc::CallbackServerContext* context, const v1::SyncRequest* request,
                                                   v1::SyncReply* reply) {
-  absl::StatusOr<Principal> admitted = Admit(callers_, *context, *request, kLargestReport, Call::kSync);
+  absl::StatusOr<Admitted> admitted = Admit(callers_, *context, *request, kLargestReport, Call::kSync);
   if (!admitted.ok()) return Answer(context, admitted.status());
-  return SyncReactor::Begin(core_, callers_, context, *std::move(admitted), *request, reply);
+  return SyncReactor::Begin(core_, callers_, context, std::move(admitted->principal), *request, reply);
 }
 
 grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerContext* context,
@@ -118,7 +128,7 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::Leave(grpc::CallbackServerContext* 
                                                    const v1::LeaveRequest* request, v1::LeaveReply*) {
   const auto admitted = Admit(callers_, *context, *request, kLargestReport, Call::kLeave);
   if (!admitted.ok()) return Answer(context, admitted.status());
-  return Answer(context, core_.Leave(request->session(), admitted->holds, request->reason()));
+  return Answer(context, core_.Leave(request->session(), admitted->principal.holds, request->reason()));
 }
 
 }  // namespace temper

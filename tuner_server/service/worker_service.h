@@ -1,9 +1,11 @@
-// The workers' calls: parse, call the core, convert. A waiting Sync holds no thread.
+// The workers' calls: parse, call the core, convert. A waiting Sync holds no thread, and a device that is new is stored
+// on a thread of its own.
 #pragma once
 
 #include "temper/v1/worker.grpc.pb.h"
 #include "tuner_server/service/callers.h"
 #include "tuner_server/service/core.h"
+#include "tuner_server/service/work_pool.h"
 
 namespace temper {
 
@@ -21,9 +23,13 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
                                   v1::LeaveReply* reply) override;
 
  private:
+  // Takes in what was admitted as `holder`.
+  absl::Status TakeIn(const v1::RegisterRequest& request, const std::string& holder, v1::RegisterReply& reply);
+
   ServerCore& core_;
   Gate& gate_;
   Callers& callers_;
+  WorkPool new_devices_{{.threads = 1, .waiting = 1024, .bytes = 4 << 20}};
 };
 
 }  // namespace temper

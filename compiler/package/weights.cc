@@ -87,8 +87,7 @@ NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm) {
   if (perm.empty()) return logical;
   const Shape& shape = logical.shape();
   const size_t rank = shape.size();
-  std::vector<int64_t> stride(rank, 1);
-  for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * shape[d];
+  const std::vector<int64_t> stride = RowMajorStrides(shape);
   Shape physical;
   for (int axis : perm) physical.push_back(shape[static_cast<size_t>(axis)]);
   NDArray result(logical.dtype(), physical);

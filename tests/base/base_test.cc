@@ -18,6 +18,12 @@
 namespace temper {
 namespace {
 
+TEST(NDArrayTest, RowMajorStrides) {
+  EXPECT_EQ(RowMajorStrides(Shape{2, 3, 4}), (std::vector<int64_t>{12, 4, 1}));
+  EXPECT_EQ(RowMajorStrides(Shape{2, 0, 4}), (std::vector<int64_t>{0, 4, 1}));
+  EXPECT_TRUE(RowMajorStrides(Shape{}).empty());
+}
+
 TEST(NDArrayTest, ShapeText) {
   EXPECT_EQ(ShapeText(Shape{1, 3, 224, 224}), "1x3x224x224");
   EXPECT_EQ(ShapeText(Shape{}), "scalar");

@@ -10,13 +10,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Row-major: how far apart neighbours along each axis are.
-Ints StridesOf(const Shape& shape) {
-  Ints strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat) {
   TEMPER_ASSIGN_OR_RETURN(from, c.Reshape(from, std::move(flat)));
   Attrs attrs;
@@ -76,7 +69,7 @@ absl::StatusOr<ValueId> PlacesOfElements(Context& c, const OnnxNode& n) {
   bool fits = data.size() == shape.size();
   for (size_t d = 0; fits && d < data.size(); ++d) fits = d == along || shape[d] <= data[d];
   if (!fits) return absl::InvalidArgumentError("the indices reach beyond the tensor");
-  const Ints strides = StridesOf(data);
+  const Ints strides = RowMajorStrides(data);
   TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, n.Input(1), data[along]));
   TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));
   return c.Call("add", {}, {at, c.Constant(PlacesBeside(shape, strides, along))});
@@ -97,7 +90,7 @@ absl::StatusOr<ValueId> PlacesOfSlices(Context& c, const Shape& data, ValueId in
   *names = static_cast<size_t>(shape.back());
   const int64_t last = c.Rank(indices) - 1;
   shape.pop_back();
-  const Ints strides = StridesOf(Shape(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(*names)));
+  const Ints strides = RowMajorStrides(std::span(data).first(*names));
   ValueId sum = kNoValue;
   for (size_t d = 0; d < *names; ++d) {
     const int64_t at = static_cast<int64_t>(d);

@@ -43,8 +43,8 @@ std::vector<int> WithoutAxes(const TensorType& in, const std::vector<int64_t>& a
 
 // For each position in an array of `dims` laid out in `order`: where its element is in the row-major array.
 std::vector<int64_t> RowOrder(const Shape& dims, const std::vector<int>& order) {
-  Shape stride(dims.size(), 1), index(dims.size(), 0);
-  for (size_t d = dims.size(); d-- > 1;) stride[d - 1] = stride[d] * dims[d];
+  const std::vector<int64_t> stride = RowMajorStrides(dims);
+  std::vector<int64_t> index(dims.size(), 0);
   std::vector<int64_t> source;
   for (int64_t i = NumElements(dims); i > 0; --i) {
     int64_t from = 0;

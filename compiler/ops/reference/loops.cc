@@ -10,16 +10,6 @@ void NotWidened(DType dtype) {
   std::abort();
 }
 
-std::vector<int64_t> RowMajorStrides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= shape[i];
-  }
-  return strides;
-}
-
 std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result) {
   std::vector<int64_t> dense = RowMajorStrides(operand), strides(result.size(), 0);
   size_t offset = result.size() - operand.size();

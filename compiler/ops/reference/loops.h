@@ -71,7 +71,6 @@ decltype(auto) WithSize(DType dtype, F f) {
   }
 }
 
-std::vector<int64_t> RowMajorStrides(const Shape& shape);
 // Strides of `operand` along the axes of `result`; 0 where it is broadcast.
 std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result);
 

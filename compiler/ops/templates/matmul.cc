@@ -36,7 +36,6 @@ struct MatmulShape {
     shared_b = NumElements(std::span(b).first(b.size() - 2)) == 1 && out_perm.empty() &&
                w.TypeOf(call.args[0]).perm.empty() && (!trans_a || out.size() == 2);
   }
-  size_t batch_rank() const { return out.size() - 2; }
 };
 
 // The operand's index for batch index `batch` of the output under numpy broadcasting.
@@ -109,8 +108,7 @@ GemmView MatmulView(const Workload& w) {
   if (s.shared_b) {
     v.out_dims = {{GemmAxis::kRow, v.rows, 1}, {GemmAxis::kColumn, v.columns, 1}};
   } else {
-    std::vector<int64_t> stride(rank, 1);
-    for (size_t d = s.batch_rank(); d-- > 1;) stride[d - 1] = stride[d] * s.out[d];
+    const std::vector<int64_t> stride = RowMajorStrides(batch_shape);
     for (size_t p = 0; p < rank; ++p) {
       size_t d = s.out_perm.empty() ? p : static_cast<size_t>(s.out_perm[p]);
       GemmAxis axis = d + 1 == rank ? GemmAxis::kColumn : d + 2 == rank ? GemmAxis::kRow : GemmAxis::kBatch;

@@ -147,8 +147,7 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   r.batch_first = n.Int("layout", 0) != 0;
   TEMPER_ASSIGN_OR_RETURN(r.activations, Activations(n, *r.kind, r.directions));
   r.x = n.Input(0);
-  const Shape& weights = c.ShapeOf(n.Input(1));
-  const Shape& recurrence = c.ShapeOf(n.Input(2));
+  const Shape weights = c.ShapeOf(n.Input(1)), recurrence = c.ShapeOf(n.Input(2));
   if (c.Rank(r.x) != 3 || weights.size() != 3 || recurrence.size() != 3)
     return absl::InvalidArgumentError("X, W and R have rank 3");
   if (r.batch_first) {

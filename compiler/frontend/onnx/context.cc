@@ -133,6 +133,33 @@ absl::StatusOr<ValueId> Context::Slice(ValueId v, int64_t axis, int64_t start, i
   return Call("slice", std::move(attrs), {v});
 }
 
+absl::StatusOr<ValueId> Context::Pad(ValueId v, std::vector<int64_t> pads, double value, std::string mode) {
+  Attrs attrs;
+  attrs.Set("pads", std::move(pads));
+  attrs.Set("mode", std::move(mode));
+  attrs.Set("value", value);
+  return Call("pad", std::move(attrs), {v});
+}
+
+absl::StatusOr<ValueId> Context::Concat(std::vector<ValueId> parts, int64_t axis) {
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  return Call("concat", std::move(attrs), std::move(parts));
+}
+
+absl::StatusOr<ValueId> Context::Expand(ValueId v, Shape shape) {
+  Attrs attrs;
+  attrs.Set("shape", std::move(shape));
+  return Call("expand", std::move(attrs), {v});
+}
+
+absl::StatusOr<ValueId> Context::Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes) {
+  Attrs attrs;
+  attrs.Set("axes", std::move(axes));
+  attrs.Set("keepdims", int64_t{keeps_axes});
+  return Call(std::move(op), std::move(attrs), {v});
+}
+
 std::optional<ValueId> Context::Lookup(const std::string& name) const {
   auto it = by_name_.find(name);
   return it == by_name_.end() ? std::nullopt : std::optional<ValueId>(it->second);

@@ -52,6 +52,10 @@ class Context {
   absl::StatusOr<ValueId> Reshape(ValueId v, Shape shape);
   absl::StatusOr<ValueId> Transpose(ValueId v, std::vector<int64_t> axes);
   absl::StatusOr<ValueId> Slice(ValueId v, int64_t axis, int64_t start, int64_t end);
+  absl::StatusOr<ValueId> Pad(ValueId v, std::vector<int64_t> pads, double value = 0, std::string mode = "constant");
+  absl::StatusOr<ValueId> Concat(std::vector<ValueId> parts, int64_t axis);
+  absl::StatusOr<ValueId> Expand(ValueId v, Shape shape);
+  absl::StatusOr<ValueId> Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes);
 
   // The value under an ONNX name.
   void Bind(const std::string& name, ValueId v) { by_name_[name] = v; }

@@ -25,9 +25,7 @@ absl::StatusOr<ValueId> Repeated(Context& c, ValueId v, int64_t heads) {
   if (shape[1] < 1 || heads % shape[1] != 0)
     return absl::InvalidArgumentError("the heads of keys divide the heads of queries");
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], 1, shape[2], shape[3]}));
-  Attrs attrs;
-  attrs.Set("shape", std::vector<int64_t>{shape[0], shape[1], heads / shape[1], shape[2], shape[3]});
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("expand", std::move(attrs), {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, {shape[0], shape[1], heads / shape[1], shape[2], shape[3]}));
   return c.Reshape(v, {shape[0], heads, shape[2], shape[3]});
 }
 

@@ -152,11 +152,8 @@ absl::Status GlobalPool(Context& c, const OnnxNode& n) {
   Ints axes;
   for (int64_t i = 2; i < c.Rank(n.Input(0)); ++i) axes.push_back(i);
   if (axes.empty()) return absl::InvalidArgumentError("takes rank 3 or more");
-  Attrs attrs;
-  attrs.Set("axes", axes);
-  attrs.Set("keepdims", int64_t{1});
   const char* op = n.proto.op_type() == "GlobalAveragePool" ? "reduce_mean" : "reduce_max";
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(op, std::move(attrs), {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reduce(op, n.Input(0), std::move(axes), true));
   return c.Set(n, v);
 }
 

@@ -141,10 +141,7 @@ absl::StatusOr<Named> Einsum::SumOver(Named x, const std::string& kept) {
     if (!Has(kept, x.axes[d])) gone.push_back(static_cast<int64_t>(d));
   }
   if (gone.empty()) return x;
-  Attrs attrs;
-  attrs.Set("axes", std::move(gone));
-  attrs.Set("keepdims", int64_t{0});
-  TEMPER_ASSIGN_OR_RETURN(x.value, c_.Call("reduce_sum", std::move(attrs), {x.value}));
+  TEMPER_ASSIGN_OR_RETURN(x.value, c_.Reduce("reduce_sum", x.value, std::move(gone), false));
   x.axes = Filter(x.axes, [&](char axis) { return Has(kept, axis); });
   return x;
 }

@@ -132,9 +132,7 @@ absl::Status Scatter(Context& c, const OnnxNode& n, ValueId at, int64_t count) {
   for (size_t i = 0; i < places.size(); ++i) source[static_cast<size_t>(places[i])] = count + static_cast<int64_t>(i);
   TEMPER_ASSIGN_OR_RETURN(ValueId data, c.Reshape(n.Input(0), {count, slice}));
   TEMPER_ASSIGN_OR_RETURN(ValueId updates, c.Reshape(n.Input(2), {static_cast<int64_t>(places.size()), slice}));
-  Attrs attrs;
-  attrs.Set("axis", int64_t{0});
-  TEMPER_ASSIGN_OR_RETURN(ValueId both, c.Call("concat", std::move(attrs), {data, updates}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId both, c.Concat({data, updates}, 0));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, both, c.IntVector(source), c.ShapeOf(both)));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
   return c.Set(n, v);
@@ -184,11 +182,7 @@ absl::StatusOr<ValueId> Shifted(Context& c, ValueId v, int64_t axis, int64_t ste
   const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(axis)];
   Ints pads(2 * rank, 0);
   pads[static_cast<size_t>(axis) + (reverse ? rank : 0)] = steps;
-  Attrs attrs;
-  attrs.Set("pads", std::move(pads));
-  attrs.Set("mode", std::string("constant"));
-  attrs.Set("value", 0.0);
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("pad", std::move(attrs), {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads)));
   return c.Slice(v, axis, reverse ? steps : 0, extent + (reverse ? steps : 0));
 }
 

@@ -81,10 +81,8 @@ absl::Status Transpose(Context& c, const OnnxNode& n) {
 }
 
 absl::Status Concat(Context& c, const OnnxNode& n) {
-  Attrs attrs;
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
-  attrs.Set("axis", axis);
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("concat", std::move(attrs), n.inputs));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(n.inputs, axis));
   return c.Set(n, v);
 }
 
@@ -156,10 +154,8 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
 }
 
 absl::Status Expand(Context& c, const OnnxNode& n) {
-  Attrs attrs;
   TEMPER_ASSIGN_OR_RETURN(Ints shape, c.KnownInts(n.Input(1), "the new shape"));
-  attrs.Set("shape", std::move(shape));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("expand", std::move(attrs), {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(n.Input(0), std::move(shape)));
   return c.Set(n, v);
 }
 
@@ -193,11 +189,7 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
     }
     pads = std::move(all);
   }
-  Attrs attrs;
-  attrs.Set("pads", std::move(pads));
-  attrs.Set("mode", n.String("mode", "constant"));
-  attrs.Set("value", value);
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("pad", std::move(attrs), {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Pad(n.Input(0), std::move(pads), value, n.String("mode", "constant")));
   return c.Set(n, v);
 }
 

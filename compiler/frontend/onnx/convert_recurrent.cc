@@ -235,9 +235,7 @@ absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent
 
 absl::StatusOr<ValueId> Concat(Context& c, std::vector<ValueId> parts, int64_t axis) {
   if (parts.size() == 1) return parts[0];
-  Attrs attrs;
-  attrs.Set("axis", axis);
-  return c.Call("concat", std::move(attrs), std::move(parts));
+  return c.Concat(std::move(parts), axis);
 }
 
 // All states of a direction in the order of the inputs, f32[steps, 1, batch, hidden]; `d` is left at the last.

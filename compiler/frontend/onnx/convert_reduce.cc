@@ -57,13 +57,6 @@ absl::Status ArgExtreme(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-absl::StatusOr<ValueId> ReduceKeeping(Context& c, const char* op, ValueId v, const std::vector<int64_t>& axes) {
-  Attrs attrs;
-  attrs.Set("axes", axes);
-  attrs.Set("keepdims", int64_t{1});
-  return c.Call(op, std::move(attrs), {v});
-}
-
 // log(sum(exp(x - m))) + m, where m is the largest finite element: no exponential overflows.
 absl::Status ReduceLogSumExp(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
@@ -74,14 +67,14 @@ absl::Status ReduceLogSumExp(Context& c, const OnnxNode& n) {
     axes.resize(c.ShapeOf(x).size());
     std::iota(axes.begin(), axes.end(), 0);
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId most, ReduceKeeping(c, "reduce_max", x, axes));
+  TEMPER_ASSIGN_OR_RETURN(ValueId most, c.Reduce("reduce_max", x, axes, true));
   Attrs finite;
   finite.Set("min", static_cast<double>(std::numeric_limits<float>::lowest()));
   finite.Set("max", static_cast<double>(std::numeric_limits<float>::max()));
   TEMPER_ASSIGN_OR_RETURN(most, c.Call("clip", std::move(finite), {most}));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("sub", {}, {x, most}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("exp", {}, {v}));
-  TEMPER_ASSIGN_OR_RETURN(v, ReduceKeeping(c, "reduce_sum", v, axes));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_sum", v, axes, true));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("log", {}, {v}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, most}));
   if (n.Int("keepdims", 1) == 0) {
@@ -147,9 +140,7 @@ absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels, size
     return absl::InvalidArgumentError("scale and bias have one value a group or channel");
   if (count != channels) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
-    Attrs attrs;
-    attrs.Set("shape", std::vector<int64_t>{count, channels / count});
-    TEMPER_ASSIGN_OR_RETURN(v, c.Call("expand", std::move(attrs), {v}));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, {count, channels / count}));
   }
   Shape shape(rank - 1, 1);
   shape[0] = channels;
@@ -185,7 +176,7 @@ absl::Status RmsNormalization(Context& c, const OnnxNode& n) {
   std::vector<int64_t> axes(static_cast<size_t>(c.Rank(x) - axis));
   std::iota(axes.begin(), axes.end(), axis);
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mul", {}, {x, x}));
-  TEMPER_ASSIGN_OR_RETURN(v, ReduceKeeping(c, "reduce_mean", v, axes));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_mean", v, std::move(axes), true));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(dtype, n.Float("epsilon", 1e-5))}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {x, v}));
@@ -204,12 +195,8 @@ absl::Status Lrn(Context& c, const OnnxNode& n) {
   std::vector<int64_t> pads(2 * shape.size(), 0);
   pads[1] = (size - 1) / 2;
   pads[shape.size() + 1] = size / 2;
-  Attrs attrs;
-  attrs.Set("pads", std::move(pads));
-  attrs.Set("mode", std::string("constant"));
-  attrs.Set("value", 0.0);
   TEMPER_ASSIGN_OR_RETURN(ValueId squares, c.Call("mul", {}, {x, x}));
-  TEMPER_ASSIGN_OR_RETURN(squares, c.Call("pad", std::move(attrs), {squares}));
+  TEMPER_ASSIGN_OR_RETURN(squares, c.Pad(squares, std::move(pads)));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(squares, 1, 0, shape[1]));
   for (int64_t i = 1; i < size; ++i) {
     TEMPER_ASSIGN_OR_RETURN(ValueId next, c.Slice(squares, 1, i, i + shape[1]));
@@ -227,7 +214,7 @@ absl::Status Lrn(Context& c, const OnnxNode& n) {
 absl::Status LpNormalization(Context& c, const OnnxNode& n) {
   if (n.Int("p", 2) != 2) return absl::UnimplementedError("only p = 2 is supported");
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
-  TEMPER_ASSIGN_OR_RETURN(ValueId norm, ReduceKeeping(c, "reduce_l2", n.Input(0), {axis}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId norm, c.Reduce("reduce_l2", n.Input(0), {axis}, true));
   const ValueId zero = c.Scalar(c.TypeOf(norm).dtype, 0);
   TEMPER_ASSIGN_OR_RETURN(ValueId nothing, c.Call("equal", {}, {norm, zero}));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {n.Input(0), norm}));

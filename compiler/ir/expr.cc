@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/ir/interpreter_value.h"
 #include "compiler/ir/walk.h"
 
 namespace temper::ir {
@@ -29,6 +30,7 @@ Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
 bool IsComparison(ExprKind kind) { return kind == ExprKind::kLt || kind == ExprKind::kLe || kind == ExprKind::kEq; }
 bool IsLogic(ExprKind kind) { return kind == ExprKind::kAnd || kind == ExprKind::kOr; }
 
+// As the interpreter computes it; nothing where an i64 overflows or a division is by zero.
 std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
   int64_t r = 0;
   switch (kind) {
@@ -39,22 +41,15 @@ std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
     case ExprKind::kMul:
       return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional(r);
     case ExprKind::kDiv:
-    case ExprKind::kMod: {
-      if (b == 0 || b == -1) return kind == ExprKind::kDiv || b == 0 ? std::nullopt : std::optional<int64_t>(0);
-      int64_t m = a % b;
-      if (m != 0 && ((m < 0) != (b < 0))) m += b;
-      return kind == ExprKind::kMod ? m : (a - m) / b;
-    }
+      return b == 0 || b == -1 ? std::nullopt : std::optional(IntBinary(kind, a, b));
+    case ExprKind::kMod:
+      return b == 0 ? std::nullopt : std::optional(IntBinary(kind, a, b));
     case ExprKind::kMin:
-      return std::min(a, b);
     case ExprKind::kMax:
-      return std::max(a, b);
     case ExprKind::kLt:
-      return a < b;
     case ExprKind::kLe:
-      return a <= b;
     case ExprKind::kEq:
-      return a == b;
+      return IntBinary(kind, a, b);
     default:
       return std::nullopt;
   }
@@ -63,17 +58,12 @@ std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
 std::optional<double> FoldFloat(ExprKind kind, double a, double b) {
   switch (kind) {
     case ExprKind::kAdd:
-      return a + b;
     case ExprKind::kSub:
-      return a - b;
     case ExprKind::kMul:
-      return a * b;
     case ExprKind::kDiv:
-      return a / b;
     case ExprKind::kMin:
-      return a < b || std::isnan(a) ? a : b;
     case ExprKind::kMax:
-      return a > b || std::isnan(a) ? a : b;
+      return FloatBinary(kind, a, b);
     case ExprKind::kLt:
       return a < b;
     case ExprKind::kLe:

@@ -1,4 +1,4 @@
-// Numbers as the interpreter holds them, and its arithmetic.
+// Numbers as the interpreter holds them, and its arithmetic, by which constants are folded too.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 namespace temper {
 namespace {
 
-// All are volatile: none moves across a barrier, nor over another.
 // The compiler does not see behind the empty instruction: it would rather compute an address anew in each turn of a
 // loop than keep it.
 constexpr char kRowAt[] =
@@ -17,6 +16,7 @@ constexpr char kRowAt[] =
     "  return row;\n"
     "}\n";
 
+// From here on all are volatile: none moves across a barrier, nor over another.
 constexpr char kLoadMatrix[] =
     "void $0(uint* to, const uint row) {\n"
     "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4$1.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"

@@ -40,6 +40,19 @@ void CopyByTables(const NDArray& x, const AxisTables& tables, NDArray& result) {
   });
 }
 
+// The operand has `strides` along the axes of the result.
+void CopyByStrides(const NDArray& x, const std::vector<int64_t>& strides, NDArray& result) {
+  const int64_t step = strides.empty() ? 0 : strides.back();
+  WithSize(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    ForEachRun(result.shape(), {strides}, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {
+      const T* from = static_cast<const T*>(x.data()) + offsets[0];
+      T* to = static_cast<T*>(result.MutableData()) + at;
+      for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
+    });
+  });
+}
+
 AxisTables TablesFor(const Shape& result) {
   AxisTables tables;
   for (int64_t extent : result) tables.emplace_back(static_cast<size_t>(extent));
@@ -52,18 +65,10 @@ absl::StatusOr<NDArray> Reshape(const Attrs&, Arrays in, const TensorType& outpu
 
 absl::StatusOr<NDArray> Transpose(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
-  std::vector<int64_t> dense = RowMajorStrides(in[0].shape());
-  std::vector<std::vector<int64_t>> strides(1);
-  for (int64_t axis : attrs.Ints("perm")) strides[0].push_back(dense[axis]);
-  int64_t step = strides[0].empty() ? 0 : strides[0].back();
-  WithSize(output.dtype, [&](auto t) {
-    using T = decltype(t);
-    ForEachRun(output.shape, strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {
-      const T* from = static_cast<const T*>(in[0].data()) + offsets[0];
-      T* to = static_cast<T*>(result.MutableData()) + at;
-      for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
-    });
-  });
+  const std::vector<int64_t> dense = RowMajorStrides(in[0].shape());
+  std::vector<int64_t> strides;
+  for (int64_t axis : attrs.Ints("perm")) strides.push_back(dense[axis]);
+  CopyByStrides(in[0], strides, result);
   return result;
 }
 
@@ -143,16 +148,7 @@ absl::StatusOr<NDArray> Gather(const Attrs& attrs, Arrays in, const TensorType& 
 
 absl::StatusOr<NDArray> Expand(const Attrs&, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
-  std::vector<std::vector<int64_t>> strides = {BroadcastStrides(in[0].shape(), output.shape)};
-  int64_t step = strides[0].empty() ? 0 : strides[0].back();
-  WithSize(output.dtype, [&](auto t) {
-    using T = decltype(t);
-    ForEachRun(output.shape, strides, [&](int64_t at, const std::vector<int64_t>& offsets, int64_t n) {
-      const T* from = static_cast<const T*>(in[0].data()) + offsets[0];
-      T* to = static_cast<T*>(result.MutableData()) + at;
-      for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
-    });
-  });
+  CopyByStrides(in[0], BroadcastStrides(in[0].shape(), output.shape), result);
   return result;
 }
 

@@ -2,12 +2,13 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "absl/strings/str_cat.h"
+#include "compiler/driver/library.h"
 
 namespace temper::cuda {
 namespace {
+
+using driver::Find;
 
 // Of the oldest NVRTC that code is made by, driver 525.
 constexpr int kLeastVersion = 12000;
@@ -54,8 +55,7 @@ std::string Why(Result code) {
 }
 
 absl::StatusOr<Library> Load() {
-  const char* told = std::getenv("TEMPER_CUDA");
-  Library library{told != nullptr && *told != '\0' ? told : "libcuda.so.1"};
+  Library library{driver::LibraryPath("TEMPER_CUDA", "libcuda.so.1")};
   library.handle = dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library.handle != nullptr) return library;
   return absl::UnavailableError(
@@ -65,12 +65,6 @@ absl::StatusOr<Library> Load() {
 const absl::StatusOr<Library>& TheLibrary() {
   static const auto* const library = new absl::StatusOr<Library>(Load());
   return *library;
-}
-
-template <typename F>
-bool Find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
 }
 
 // Suffixes are those of the first version whose functions take these arguments.

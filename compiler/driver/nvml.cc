@@ -3,12 +3,14 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/driver/library.h"
 
 namespace temper::nvml {
 namespace {
+
+using driver::Find;
 
 // After the public reference of NVML.
 using DeviceHandle = struct DeviceOf*;
@@ -26,15 +28,8 @@ struct Api {
   int (*MemoryInfoOf)(DeviceHandle device, MemoryInfo* info) = nullptr;
 };
 
-template <typename F>
-bool Find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
-
 std::optional<Api> Load() {
-  const char* told = std::getenv("TEMPER_NVML");
-  void* lib = dlopen(told != nullptr && *told != '\0' ? told : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* lib = dlopen(driver::LibraryPath("TEMPER_NVML", "libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
   Api api;
   const bool found =
       lib != nullptr && Find(lib, "nvmlInit_v2", api.Init) &&

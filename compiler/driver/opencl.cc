@@ -18,9 +18,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compiler/driver/library.h"
 
 namespace temper::opencl {
 namespace {
+
+using driver::Find;
 
 // --- the library
 
@@ -52,12 +55,6 @@ struct Api {
   decltype(&::clGetEventProfilingInfo) GetEventProfilingInfo = nullptr;
   decltype(&::clReleaseEvent) ReleaseEvent = nullptr;
 };
-
-template <typename F>
-bool Find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
 
 bool FindAll(void* lib, Api& api) {
   return Find(lib, "clGetPlatformIDs", api.GetPlatformIDs) && Find(lib, "clGetPlatformInfo", api.GetPlatformInfo) &&
@@ -92,8 +89,7 @@ void PreparePocl() {
 
 absl::StatusOr<Api> LoadApi() {
   PreparePocl();
-  const char* told = std::getenv("TEMPER_OPENCL");
-  const std::string path = told != nullptr && *told != '\0' ? told : "libOpenCL.so.1";
+  const std::string path = driver::LibraryPath("TEMPER_OPENCL", "libOpenCL.so.1");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::UnavailableError(absl::StrCat("there is no OpenCL here: cannot load ", path,

@@ -12,9 +12,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/driver/cuda_api.h"
+#include "compiler/driver/library.h"
 
 namespace temper::nvrtc {
 namespace {
+
+using driver::Find;
 
 // From the documentation of NVRTC's interface, which all its versions keep.
 using Program = void*;
@@ -36,12 +39,6 @@ struct Api {
   Result (*GetProgramLogSize)(Program, size_t*) = nullptr;
   Result (*GetProgramLog)(Program, char*) = nullptr;
 };
-
-template <typename F>
-bool Find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
 
 bool FindAll(void* library, Api& api) {
   return Find(library, "nvrtcVersion", api.Version) &&

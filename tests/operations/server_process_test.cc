@@ -108,6 +108,11 @@ class Manager {
     const ssize_t n = recv(fd_, bytes, sizeof bytes, 0);
     return std::string(bytes, static_cast<size_t>(std::max<ssize_t>(n, 0)));
   }
+  std::string NextButWatchdog() {
+    std::string next = Next();
+    while (next == "WATCHDOG=1") next = Next();
+    return next;
+  }
   bool Quiet(int milliseconds) {
     pollfd polled{fd_, POLLIN, 0};
     return poll(&polled, 1, milliseconds) == 0;
@@ -123,11 +128,7 @@ TEST_F(ServerProcessTest, TellsItsManagerThatItIsReadyLivesAndStops) {
   EXPECT_EQ(manager.Next(), "READY=1");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(manager.Next(), "WATCHDOG=1");
   server.Kill(SIGTERM);
-  std::string last;
-  do {
-    last = manager.Next();
-  } while (last == "WATCHDOG=1");
-  EXPECT_EQ(last, "STOPPING=1");
+  EXPECT_EQ(manager.NextButWatchdog(), "STOPPING=1");
   EXPECT_EQ(server.Wait(), 0);
 }
 
@@ -139,11 +140,7 @@ TEST_F(ServerProcessTest, AWorkerTellsItsManagerTheSame) {
   EXPECT_EQ(manager.Next(), "READY=1");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(manager.Next(), "WATCHDOG=1");
   worker.Kill(SIGTERM);
-  std::string last;
-  do {
-    last = manager.Next();
-  } while (last == "WATCHDOG=1");
-  EXPECT_EQ(last, "STOPPING=1");
+  EXPECT_EQ(manager.NextButWatchdog(), "STOPPING=1");
   EXPECT_EQ(worker.Wait(), 0);
 }
 

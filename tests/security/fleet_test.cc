@@ -40,6 +40,18 @@ constexpr char kWorkload[] = "(f32[8,8]) relu(0) -> f32[8,8]; anchor=0";
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
+// A job that waits for a device.
+v1::SubmitJobRequest JobRequest() {
+  v1::SubmitJobRequest request;
+  request.set_model("m");
+  request.add_workloads(kWorkload);
+  request.set_device_key("a");
+  request.set_tuner("random");
+  request.set_trials(1);
+  request.set_wait_for_device_ms(absl::ToInt64Milliseconds(kPatience));
+  return request;
+}
+
 // What a file says once it says something else than `before`; or `before`, if that takes too long.
 std::string AwaitChange(const std::string& path, const std::string& before) {
   std::string now = before;
@@ -189,17 +201,6 @@ class FleetTest : public ::testing::Test {
     options.watch_root_certs();
     options.watch_identity_key_cert_pairs();
     return Worker(address(), grpc::experimental::TlsCredentials(options));
-  }
-  // A job that waits for a device.
-  static v1::SubmitJobRequest JobRequest() {
-    v1::SubmitJobRequest request;
-    request.set_model("m");
-    request.add_workloads(kWorkload);
-    request.set_device_key("a");
-    request.set_tuner("random");
-    request.set_trials(1);
-    request.set_wait_for_device_ms(absl::ToInt64Milliseconds(kPatience));
-    return request;
   }
 
   TemporaryDirectory parent_ = *TemporaryDirectory::Make();
@@ -621,14 +622,7 @@ TEST(OpenServerTest, JobsBelongToWhoeverTheirClientsSayTheyAre) {
   const auto as = [&](const std::string& identity) {
     return *TunerClient::Connect(server->address(), {.call_timeout = kPatience, .identity = identity});
   };
-  v1::SubmitJobRequest request;
-  request.set_model("m");
-  request.add_workloads(kWorkload);
-  request.set_device_key("a");
-  request.set_tuner("random");
-  request.set_trials(1);
-  request.set_wait_for_device_ms(60'000);
-  const int64_t ones = *as("one")->SubmitJob(request), nobodys = *as("")->SubmitJob(request);
+  const int64_t ones = *as("one")->SubmitJob(JobRequest()), nobodys = *as("")->SubmitJob(JobRequest());
   EXPECT_TRUE(absl::IsPermissionDenied(as("two")->CancelJob(ones)));
   EXPECT_TRUE(absl::IsPermissionDenied(as("")->CancelJob(ones)));
   EXPECT_TRUE(as("one")->CancelJob(ones).ok());

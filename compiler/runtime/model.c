@@ -153,8 +153,9 @@ typedef struct weights_file {
   atomic_int failed;
 } weights_file;
 
-/* A region's body. Pages are mapped many at a time, and a disk that fails is told of here instead of by a signal;
-   kernels older than Linux 5.14 can do neither, and map each page as it is touched. */
+/* A body of the launcher, for chunks of the weights that `closure` points to. Pages are mapped many at a time, and a
+   disk that fails is told of here instead of by a signal; kernels older than Linux 5.14 can do neither, and map each
+   page as it is touched. */
 static void hash_chunks(void* closure, int64_t begin, int64_t end, int32_t thread) {
   (void)thread;
   weights_file* f = closure;

@@ -302,6 +302,7 @@ static int allocate(temper_model* m) {
     return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of activations and scratch",
                 (long long)(arena + workspace + staging));
   }
+  temper_pool_settle_caller(m->pool);
   touch(m->pool, &m->arena, arena);
   touch(m->pool, &m->workspace, workspace);
   /* Staging is rarely needed and stays untouched. */

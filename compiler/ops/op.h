@@ -20,7 +20,7 @@ enum class OpPattern : uint8_t {
   kInjective,
   kReduction,  // reduces axes of one operand (mean, softmax, layer norm, pooling, arg max)
   kAnchor,     // contraction with templates of its own: conv2d, matmul
-  kOpaque,     // no tensor expression, and so no template: only what constants alone give is computed
+  kOpaque,     // no tensor expression, and so no template: computed of constants alone; added from outside, if at all
 };
 
 // What it does with its operands' elements.

@@ -1,6 +1,4 @@
 // The functions that images of the fake driver may have.
-#include <unistd.h>
-
 #include "tests/driver/fake_cuda.h"
 
 namespace temper::fake_cuda {
@@ -56,22 +54,13 @@ int Number(const Thread& t) {
 
 int LeaveMemory(const Thread&) { return 700; }
 
-int Hang(const Thread&) {
-  for (;;) pause();
-}
-
 struct Entry {
   const char* name;
   Body body;
 };
-constexpr Entry kBodies[] = {{"add", Add},
-                             {"double", Double},
-                             {"stage", Stage},
-                             {"unstage", Unstage},
-                             {"overrun", Overrun},
-                             {"number", Number},
-                             {"leave_memory", LeaveMemory},
-                             {"hang", Hang}};
+constexpr Entry kBodies[] = {
+    {"add", Add},       {"double", Double},           {"stage", Stage}, {"unstage", Unstage}, {"overrun", Overrun},
+    {"number", Number}, {"leave_memory", LeaveMemory}};
 
 }  // namespace
 

@@ -318,6 +318,14 @@ bool AnyNode(const Expr& e, const std::function<bool(const Expr&)>& holds) {
   return AnyNode(e, holds, seen);
 }
 
+bool HasLoad(const Expr& e) {
+  return AnyNode(e, [](const Expr& node) { return node->kind == ExprKind::kLoad; });
+}
+
+bool LoadsFrom(const Expr& e, const Buffer& buffer) {
+  return AnyNode(e, [&](const Expr& node) { return node->kind == ExprKind::kLoad && node->buffer == buffer; });
+}
+
 bool UsesVar(const Expr& e, const Var& v) {
   return AnyNode(e, [&](const Expr& node) { return node->kind == ExprKind::kVar && node->var == v; });
 }

@@ -114,10 +114,6 @@ absl::Status LaunchFinder::CheckThreadCode(const Launch& launch) const {
   return status;
 }
 
-bool HasLoad(const Expr& e) {
-  return AnyNode(e, [](const Expr& node) { return node->kind == ExprKind::kLoad; });
-}
-
 // What threads come to together below `s`; null if there is nothing.
 const char* Meeting(const Stmt& s) {
   const char* found = nullptr;

@@ -10,5 +10,7 @@ namespace temper::ir {
 
 // Whether `holds` for a node. Pre-order, each node once, none after the first for which it does.
 bool AnyNode(const Expr& e, const std::function<bool(const Expr&)>& holds);
+bool HasLoad(const Expr& e);
+bool LoadsFrom(const Expr& e, const Buffer& buffer);
 
 }  // namespace temper::ir

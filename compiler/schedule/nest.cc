@@ -177,24 +177,20 @@ VarSet LoopVarsIn(const Stmt& tree) {
 }
 
 bool UsesAny(const Expr& e, const VarSet& vars) {
-  if (e->kind == ExprKind::kVar) return vars.count(e->var.get()) > 0;
-  return std::any_of(e->args.begin(), e->args.end(), [&](const Expr& a) { return UsesAny(a, vars); });
+  return ir::AnyNode(e,
+                     [&](const Expr& node) { return node->kind == ExprKind::kVar && vars.count(node->var.get()) > 0; });
 }
 
 bool UsesOnly(const Expr& e, const VarSet& vars) {
-  if (e->kind == ExprKind::kLoad) return false;
-  if (e->kind == ExprKind::kVar) return vars.count(e->var.get()) > 0;
-  return std::all_of(e->args.begin(), e->args.end(), [&](const Expr& a) { return UsesOnly(a, vars); });
+  return !ir::AnyNode(e, [&](const Expr& node) {
+    return node->kind == ExprKind::kLoad || (node->kind == ExprKind::kVar && vars.count(node->var.get()) == 0);
+  });
 }
 
 void CollectVars(const Expr& e, VarSet& vars) {
   ir::Visit(e, [&](const Expr& node) {
     if (node->kind == ExprKind::kVar) vars.insert(node->var.get());
   });
-}
-
-bool HasLoad(const Expr& e) {
-  return e->kind == ExprKind::kLoad || std::any_of(e->args.begin(), e->args.end(), HasLoad);
 }
 
 Stmt EditBlock(const Stmt& s, const std::function<void(StmtNode&)>& edit) {

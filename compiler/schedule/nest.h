@@ -11,12 +11,14 @@
 #include "base/division.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/stmt.h"
+#include "compiler/ir/walk.h"
 
 namespace temper::nest {
 
 using ir::Buffer;
 using ir::Expr;
 using ir::Func;
+using ir::HasLoad;
 using ir::Stmt;
 using ir::StmtKind;
 using ir::StmtNode;
@@ -48,7 +50,6 @@ VarSet LoopVarsIn(const Stmt& tree);
 bool UsesAny(const Expr& e, const VarSet& vars);
 bool UsesOnly(const Expr& e, const VarSet& vars);  // and loads nothing
 void CollectVars(const Expr& e, VarSet& vars);
-bool HasLoad(const Expr& e);
 
 // A copy of `s` whose block satisfies what `edit` did to it.
 Stmt EditBlock(const Stmt& s, const std::function<void(StmtNode&)>& edit);

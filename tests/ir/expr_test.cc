@@ -107,6 +107,15 @@ TEST(ExprTest, ASharedNodeIsLookedAtOnce) {
   EXPECT_FALSE(StructurallyEqual(graph, Doublings(MakeVar("v"), 60)));
 }
 
+TEST(ExprTest, LoadsAreFoundWhereverTheyAre) {
+  const Buffer a = MakeBuffer("a", DType::kI64, {4}), b = MakeBuffer("b", DType::kI64, {4});
+  const Expr none = Doublings(MakeVar("v"), 60), nested = Load(a, {Load(b, {MakeVar("i")})});
+  EXPECT_FALSE(HasLoad(none));
+  EXPECT_TRUE(HasLoad(none + nested));
+  EXPECT_TRUE(LoadsFrom(none + nested, b));
+  EXPECT_FALSE(LoadsFrom(none + Load(b, {0}), a));
+}
+
 TEST(ExprTest, ATextHasAnEnd) {
   const std::string text = Text(Doublings(MakeVar("v"), 60));
   EXPECT_NE(text.find("..."), std::string::npos);

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/walk.h"
 
 namespace temper {
 
@@ -25,7 +26,9 @@ bool ReadsWhatItWrites(const Stmt& body) {
   });
   bool reads = false;
   ir::VisitExprs(body, [&](const Expr& root) {
-    ir::Visit(root, [&](const Expr& e) { reads |= e->kind == ExprKind::kLoad && written.contains(e->buffer.get()); });
+    reads = reads || ir::AnyNode(root, [&](const Expr& e) {
+              return e->kind == ExprKind::kLoad && written.contains(e->buffer.get());
+            });
   });
   return reads;
 }
@@ -273,9 +276,7 @@ bool KernelEmitter::IsKept(const Expr& e) const {
   const auto use = uses_.find(e.get());
   if (use == uses_.end() || use->second.count < 2 || e->kind < ExprKind::kLoad) return false;
   if (use->second.always) return true;
-  bool loads = false;
-  ir::Visit(e, [&](const Expr& node) { loads |= node->kind == ExprKind::kLoad; });
-  return !loads;
+  return !ir::HasLoad(e);
 }
 
 std::string KernelEmitter::Value(const Expr& e) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/llvm/emitter.h"
+#include "compiler/ir/walk.h"
 
 namespace temper {
 
@@ -134,12 +135,11 @@ void Emitter::DecomposeAtom(const Expr& e, int64_t scale, Form& form) {
 }
 
 bool Emitter::Hoistable(const Expr& atom) const {
-  bool ok = true;
-  ir::Visit(atom, [&](const Expr& e) {
-    if (e->kind == ExprKind::kLoad || e->kind == ExprKind::kSelect) ok = false;
-    if (e->kind == ExprKind::kDiv || e->kind == ExprKind::kMod) ok = ok && e->args[1]->kind == ExprKind::kInt;
+  return !ir::AnyNode(atom, [](const Expr& e) {
+    const bool divides = e->kind == ExprKind::kDiv || e->kind == ExprKind::kMod;
+    return e->kind == ExprKind::kLoad || e->kind == ExprKind::kSelect ||
+           (divides && e->args[1]->kind != ExprKind::kInt);
   });
-  return ok;
 }
 
 int Emitter::LevelOf(const Expr& atom) const {

@@ -8,6 +8,7 @@
 #include "compiler/codegen/llvm/emitter.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/math.h"
+#include "compiler/ir/walk.h"
 
 namespace temper {
 
@@ -44,12 +45,6 @@ Expr WithoutOperand(const Expr& e, ExprKind kind, const ir::StmtNode& store) {
     }
   }
   return Expr();
-}
-
-bool LoadsFrom(const Expr& e, const ir::Buffer& buffer) {
-  bool found = false;
-  ir::Visit(e, [&](const Expr& node) { found = found || (node->kind == ExprKind::kLoad && node->buffer == buffer); });
-  return found;
 }
 
 }  // namespace
@@ -414,7 +409,7 @@ void Emitter::EmitStore(const Stmt& s) {
 
 // One element written by all lanes: a reduction over them, or the last one's value.
 void Emitter::EmitLaneInvariantStore(const ir::StmtNode& s, const Access& access) {
-  if (!LoadsFrom(s.value, s.buffer)) {
+  if (!ir::LoadsFrom(s.value, s.buffer)) {
     Value* value = Emit(s.value);
     if (value->getType()->isVectorTy()) {
       if (lanes_.mask != nullptr) {
@@ -429,7 +424,7 @@ void Emitter::EmitLaneInvariantStore(const ir::StmtNode& s, const Access& access
   }
   for (ExprKind kind : {ExprKind::kAdd, ExprKind::kMul, ExprKind::kMin, ExprKind::kMax}) {
     Expr rest = WithoutOperand(s.value, kind, s);
-    if (!rest || LoadsFrom(rest, s.buffer)) continue;
+    if (!rest || ir::LoadsFrom(rest, s.buffer)) continue;
     kept_.push_back(rest);
     ReduceInto(s, access, kind, EmitVector(rest));
     return;

@@ -1,5 +1,6 @@
 #include "compiler/ops/templates/gpu_contraction.h"
 
+#include "compiler/ir/walk.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/stages.h"
 
@@ -28,13 +29,15 @@ Run RunOf(const std::function<Expr(const Expr& outer, const Expr& k)>& at, int64
   return {};
 }
 
-// Position of a load's element.
+// Position of the first load's element.
 Expr FlatOf(const Expr& value) {
-  Expr flat;
-  ir::Visit(value, [&](const Expr& e) {
-    if (!flat && e->kind == ir::ExprKind::kLoad) flat = ir::FlatIndex(e->buffer, e->args);
+  Expr flat(0);
+  ir::AnyNode(value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad) return false;
+    flat = ir::FlatIndex(e->buffer, e->args);
+    return true;
   });
-  return flat ? flat : Expr(0);
+  return flat;
 }
 
 // `at` < `end` for all lanes of a run alike, where runs neither begin nor end between them.

@@ -3,6 +3,7 @@
 // written are made beside it in registers, and others get a launch of their own.
 #include <algorithm>
 
+#include "compiler/ir/walk.h"
 #include "compiler/ops/templates/gpu_template.h"
 #include "compiler/ops/templates/stages.h"
 
@@ -25,13 +26,6 @@ bool ReadsWhereItWrites(const ir::Stmt& reader, const ir::Buffer& buffer) {
   return same;
 }
 
-bool Reads(const ir::Stmt& block, const ir::Buffer& buffer) {
-  bool reads = false;
-  ir::Visit(block->value,
-            [&](const Expr& e) { reads = reads || (e->kind == ir::ExprKind::kLoad && e->buffer == buffer); });
-  return reads;
-}
-
 // Stages that one launch makes, in their order; the last one writes to memory.
 using Together = std::vector<std::string>;
 
@@ -44,7 +38,7 @@ std::vector<Together> ShareLaunches(const ir::Func& func, const std::vector<std:
     bool joins = true;
     for (size_t r = i + 1; r < stages.size(); ++r) {
       const ir::Stmt reader = BlockNamed(func, stages[r]);
-      if (!Reads(reader, made)) continue;
+      if (!ir::LoadsFrom(reader->value, made)) continue;
       joins = joins && ReadsWhereItWrites(reader, made) && joined.value_or(launch_of[r]) == launch_of[r];
       joined = launch_of[r];
     }

@@ -28,7 +28,7 @@ struct Api {
 // What the names of the package's functions begin with.
 absl::StatusOr<std::string> ReadPrefix(const std::string& dir) {
   TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(dir));
-  if (!manifest.contains("prefix") || !manifest["prefix"].is_string())
+  if (!manifest.contains("prefix"))
     return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no prefix"));
   std::string prefix = manifest["prefix"].get<std::string>();
   TEMPER_RETURN_IF_ERROR(CheckPrefix(prefix));

@@ -6,6 +6,17 @@
 #include "compiler/package/package.h"
 
 namespace temper {
+namespace {
+
+using nlohmann::json;
+
+constexpr struct {
+  const char* name;
+  bool (json::*is)() const noexcept;
+} kFields[] = {{"model", &json::is_string},       {"target", &json::is_string},       {"tuned", &json::is_boolean},
+               {"arena_bytes", &json::is_number}, {"weight_bytes", &json::is_number}, {"prefix", &json::is_string}};
+
+}  // namespace
 
 absl::StatusOr<nlohmann::json> ReadManifest(const std::string& dir) {
   std::ifstream file(dir + "/manifest.json");
@@ -18,6 +29,12 @@ absl::StatusOr<nlohmann::json> ReadManifest(const std::string& dir) {
     return absl::FailedPreconditionError(absl::StrCat(dir, " is a package of version ", version,
                                                       ", this program reads ", kPackageVersion,
                                                       ": compile the model again"));
+  }
+  for (const auto& [name, is] : kFields) {
+    if (manifest.contains(name) && !(manifest[name].*is)()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(dir, "/manifest.json is damaged: its ", name, " is of the type ", manifest[name].type_name()));
+    }
   }
   return manifest;
 }

@@ -88,6 +88,16 @@ TEST_F(CliTest, CompilesAndTimesAModel) {
   }
   EXPECT_EQ(constants, manifest["weight_bytes"]) << "each constant has one reader here";
   EXPECT_TRUE(whats.contains("matmul 1x288 * 288x10 -> 1x10")) << profile.dump();
+  // What a manifest says is checked before it is used.
+  for (const char* field : {"model", "target", "tuned", "weight_bytes", "arena_bytes", "prefix"}) {
+    nlohmann::json damaged = manifest;
+    damaged[field] = nlohmann::json::array();
+    std::ofstream(dir_ + "/package/manifest.json") << damaged;
+    const Result refused = Temper("bench " + dir_ + "/package --seconds 0.01 --profile");
+    EXPECT_EQ(refused.code, 1) << refused.out;
+    EXPECT_EQ(refused.out,
+              "temper: " + dir_ + "/package/manifest.json is damaged: its " + field + " is of the type array\n");
+  }
   // A package is replaced, another folder is not.
   EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_ + "/package").code, 0);
   EXPECT_EQ(Temper("compile " + model_ + " --untuned -o " + dir_).code, 1);

@@ -6,10 +6,11 @@ needs: pip install onnxruntime openvino numpy
 
 Each engine runs in processes of its own, which take turns; the first round only warms the page cache. All are Python
 and import what their engine needs: the peers need numpy, and a package needs ctypes alone. A process tells the time
-of its imports (a peer's inputs are read then too), the time until the model or session is made, and that of the first run. The whole is timed from
-outside, from the start of the process until it says that it has its result. Medians are printed, and the package's
-share of the best peer's: of the whole, of making the model, and of making it with the first run, which leaves the
-interpreter out. Outputs are compared with ONNX Runtime's. Ends with 1 where a share or the error is above its limit.
+of its imports (a peer's inputs are read then too), the time until the model or session is made, and that of the first
+run. The whole is timed from outside, from the start of the process until it says that it has its result. Medians are
+printed, and the package's share of the best peer's: of the whole, of making the model, and of making it with the first
+run, which leaves the interpreter out. Outputs are compared with ONNX Runtime's. Ends with 1 where a share or the error
+is above its limit.
 """
 import sys
 import time
@@ -59,7 +60,7 @@ def peer(name, path, threads, names, files):
     import engines
 
     importlib.import_module(name)
-    feeds = {name: np.load(file) for name, file in zip(names, files)}
+    feeds = {port: np.load(file) for port, file in zip(names, files)}
     imported = time.perf_counter()
     engine = {"onnxruntime": engines.OnnxRuntime, "openvino": engines.OpenVino}[name](path, threads)
     engine.load(feeds)

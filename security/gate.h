@@ -65,8 +65,8 @@ class Gate {
   // Uses the invitation up; not where the request is bad. kUnauthenticated: no good invitation.
   absl::StatusOr<Joined> Join(std::string_view invitation, std::string_view certificate_request);
   // Another certificate for the key and the device keys of one that Admit let in, PEM; for one certificate always the
-  // same. kFailedPrecondition: none was shown, or it is too early. kUnauthenticated: it was revoked
-  // since, or is not known here.
+  // same. kFailedPrecondition: none was shown, or it is too early. kUnauthenticated: it was revoked since, or is not
+  // known here.
   absl::StatusOr<std::string> Renew(const std::string& certificate_pem);
   // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. What
   // was measured of a device and differs from one time to the next (GFLOP/s, GB/s) makes it no other one. Where the

@@ -1,7 +1,5 @@
 #include "tests/chaos/unfinished_calls.h"
 
-#include <sys/un.h>
-
 #include <algorithm>
 
 #include "tests/chaos/raw_http2.h"

@@ -10,6 +10,11 @@ void NotWidened(DType dtype) {
   std::abort();
 }
 
+int64_t AxisOf(const Attrs& attrs, int64_t otherwise, const Shape& shape) {
+  const int64_t axis = attrs.Int("axis", otherwise);
+  return axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis;
+}
+
 std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result) {
   std::vector<int64_t> dense = RowMajorStrides(operand), strides(result.size(), 0);
   size_t offset = result.size() - operand.size();

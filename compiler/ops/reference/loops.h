@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ndarray.h"
+#include "compiler/ops/attrs.h"
 
 namespace temper::reference {
 
@@ -71,6 +72,8 @@ decltype(auto) WithSize(DType dtype, F f) {
   }
 }
 
+// Attribute `axis`, counted from the front.
+int64_t AxisOf(const Attrs& attrs, int64_t otherwise, const Shape& shape);
 // Strides of `operand` along the axes of `result`; 0 where it is broadcast.
 std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result);
 

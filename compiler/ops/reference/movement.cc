@@ -74,8 +74,7 @@ absl::StatusOr<NDArray> Transpose(const Attrs& attrs, Arrays in, const TensorTyp
 
 absl::StatusOr<NDArray> Concat(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
-  int64_t axis = attrs.Int("axis", 0);
-  if (axis < 0) axis += static_cast<int64_t>(output.shape.size());
+  const int64_t axis = AxisOf(attrs, 0, output.shape);
   int64_t outer = NumElements(Shape(output.shape.begin(), output.shape.begin() + axis));
   char* to = static_cast<char*>(result.MutableData());
   for (int64_t i = 0; i < outer; ++i) {
@@ -128,8 +127,7 @@ absl::StatusOr<NDArray> Pad(const Attrs& attrs, Arrays in, const TensorType& out
 absl::StatusOr<NDArray> Gather(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
   const Shape& shape = in[0].shape();
-  int64_t axis = attrs.Int("axis", 0);
-  if (axis < 0) axis += static_cast<int64_t>(shape.size());
+  const int64_t axis = AxisOf(attrs, 0, shape);
   int64_t outer = NumElements(Shape(shape.begin(), shape.begin() + axis)), extent = shape[axis];
   size_t row = static_cast<size_t>(NumElements(Shape(shape.begin() + axis + 1, shape.end())) * SizeOf(output.dtype));
   const char* from = static_cast<const char*>(in[0].data());

@@ -16,10 +16,7 @@ void WithFloat(DType dtype, F f) {
     f(float());
 }
 
-int64_t Axis(const Attrs& attrs, const NDArray& x) {
-  int64_t axis = attrs.Int("axis", -1);
-  return axis < 0 ? axis + static_cast<int64_t>(x.shape().size()) : axis;
-}
+int64_t Axis(const Attrs& attrs, const NDArray& x) { return AxisOf(attrs, -1, x.shape()); }
 
 // Along `axis`: f(first element, result's first element, elements, stride).
 template <typename T, typename F>

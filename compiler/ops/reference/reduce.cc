@@ -83,8 +83,7 @@ template <typename IsBeyond>
 absl::StatusOr<NDArray> Arg(const Attrs& attrs, const NDArray& operand, const TensorType& output, double furthest,
                             IsBeyond is_beyond) {
   const Shape& shape = operand.shape();
-  int64_t axis = attrs.Int("axis", 0);
-  if (axis < 0) axis += static_cast<int64_t>(shape.size());
+  const int64_t axis = AxisOf(attrs, 0, shape);
   const bool last = attrs.Int("select_last_index", 0) != 0;
   int64_t inner = NumElements(Shape(shape.begin() + axis + 1, shape.end())), extent = shape[axis];
   int64_t outer = NumElements(Shape(shape.begin(), shape.begin() + axis));

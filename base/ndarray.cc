@@ -39,12 +39,6 @@ int64_t NumElements(std::span<const int64_t> shape) {
   return n;
 }
 
-std::vector<int64_t> RowMajorStrides(std::span<const int64_t> shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 std::string ShapeText(std::span<const int64_t> shape) {
   return shape.empty() ? "scalar" : absl::StrJoin(shape.begin(), shape.end(), "x");
 }

@@ -12,8 +12,6 @@ namespace temper {
 
 using Shape = std::vector<int64_t>;  // a scalar has the empty shape
 int64_t NumElements(std::span<const int64_t> shape);
-// How far apart neighbours along each axis are, in elements of a dense row-major tensor.
-std::vector<int64_t> RowMajorStrides(std::span<const int64_t> shape);
 std::string ShapeText(std::span<const int64_t> shape);  // "1x3x224x224"; a scalar is "scalar"
 
 // A dense, row-major host tensor; elements of less than a byte are packed without regard to rows. Copies share the

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/strides.h"
 #include "compiler/runtime/kernel_abi.h"
 #include "compiler/runtime/plan.h"
 

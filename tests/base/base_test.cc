@@ -12,6 +12,7 @@
 #include "base/ndarray.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "base/strides.h"
 #include "base/temporary_directory.h"
 #include "base/utf8.h"
 

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/strides.h"
 #include "compiler/frontend/onnx/context.h"
 
 namespace temper::onnx_frontend {

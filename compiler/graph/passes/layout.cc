@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/strides.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/passes/passes.h"
 

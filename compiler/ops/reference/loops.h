@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ndarray.h"
+#include "base/strides.h"
 #include "compiler/ops/attrs.h"
 
 namespace temper::reference {

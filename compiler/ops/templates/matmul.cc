@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/strides.h"
 #include "compiler/ops/templates/gemm.h"
 
 namespace temper {

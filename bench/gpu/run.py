@@ -12,6 +12,9 @@ import argparse, contextlib, ctypes, glob, json, os, pathlib, shutil, site, stat
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = ("conformance", "gemm", "models", "sanitizer")
 SQUARES_AND_BERT = ((1024, 1024, 1024), (4096, 4096, 4096), (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 768, 768))
+# ONNX's names of types, and PyTorch's.
+GEMMS = [("FLOAT", "float32", *shape) for shape in SQUARES_AND_BERT]
+GEMMS += [("FLOAT16", "float16", 4096, 4096, 4096), ("BFLOAT16", "bfloat16", 4096, 4096, 4096)]
 MODELS = ("resnet50", "mobilenet_v2", "bert_base_s128", "transformer")
 
 
@@ -85,13 +88,13 @@ def sanitizer(env, deadline):
 
 
 @contextlib.contextmanager
-def fleet(env, folder):
-    """A server and a worker of the GPU; gives the server's address."""
+def fleet(env, folder, bin=HERE / "bin", device="cuda:0"):
+    """A server and a worker of the device, under the key `gpu`; gives the server's address."""
     address, children = f"unix:{folder}/server", []
     log = open(f"{folder}/fleet.log", "w")
     for command in (["temper-server", "--db", f"{folder}/records.db", "--listen", address],
-                    ["temper-worker", "-v", "--server", address, "--key", "gpu", "--device", "cuda:0", "--spool", f"{folder}/spool"]):
-        children.append(subprocess.Popen([HERE / "bin" / command[0], *command[1:]], env=env, stdout=log, stderr=log))
+                    ["temper-worker", "-v", "--server", address, "--key", "gpu", "--device", device, "--spool", f"{folder}/spool"]):
+        children.append(subprocess.Popen([bin / command[0], *command[1:]], env=env, stdout=log, stderr=log))
     try:
         yield address
     finally:
@@ -101,11 +104,10 @@ def fleet(env, folder):
         log.close()
 
 
-def tune(env, address, folder, model, trials, seconds):
-    """Seconds of the best final of each task, by the records; and the package's folder."""
-    server = ["--server", address, "--device", "gpu"]
-    temper, report = HERE / "bin/temper", f"{folder}/tune.json"
-    code, text = call([temper, "tune", model, *server, "--trials", str(trials), "--time-budget", f"{int(seconds)}s",
+def tune(env, address, folder, model, trials, seconds, bin=HERE / "bin"):
+    """What `temper tune --json` reports, or why there is nothing."""
+    server, report = ["--server", address, "--device", "gpu"], f"{folder}/tune.json"
+    code, text = call([bin / "temper", "tune", model, *server, "--trials", str(trials), "--time-budget", f"{int(seconds)}s",
                        "--no-booster", "--wait-for-device", "30s", "--json", report], env, seconds + 30)
     if code != 0:
         return {"error": text.strip().splitlines()[-1:] or "it ran out of time"}
@@ -133,9 +135,9 @@ def import_or_none(name):
         return None
 
 
-def write_gemm(onnx, path, m, n, k):
-    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
-    io = [helper.make_tensor_value_info(*v) for v in (("a", f32, (m, k)), ("b", f32, (k, n)), ("c", f32, (m, n)))]
+def write_gemm(onnx, path, dtype, m, n, k):
+    helper, element = onnx.helper, getattr(onnx.TensorProto, dtype)
+    io = [helper.make_tensor_value_info(*v) for v in (("a", element, (m, k)), ("b", element, (k, n)), ("c", element, (m, n)))]
     graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"])], "gemm", io[:2], io[2:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
@@ -158,16 +160,16 @@ def gemm(env, deadline):
         return {"missing": "torch" if torch is None else "onnx"}
     torch.backends.cuda.matmul.allow_tf32 = False
     rows = []
-    for m, n, k in SQUARES_AND_BERT:
+    for dtype, torch_dtype, m, n, k in GEMMS:
         if deadline.left(60) < 30:
             break
-        row = {"m": m, "n": n, "k": k}
+        row = {"type": torch_dtype, "m": m, "n": n, "k": k}
         with tempfile.TemporaryDirectory() as folder:
-            write_gemm(onnx, f"{folder}/gemm.onnx", m, n, k)
+            write_gemm(onnx, f"{folder}/gemm.onnx", dtype, m, n, k)
             with fleet(env, folder) as address:
                 row.update(tune(env, address, folder, f"{folder}/gemm.onnx", 64, deadline.left(25)))
             row["temper_s"] = min(best_of_records(env, folder).values(), default=None)
-        a, b = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
+        a, b = (torch.randn(*shape, device="cuda", dtype=getattr(torch, torch_dtype)) for shape in ((m, k), (k, n)))
         row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b))
         row["cublas_over_temper"] = row["cublas_s"] / row["temper_s"] if row["temper_s"] else None
         rows.append(row)

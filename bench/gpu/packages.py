@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Models tuned a little on a GPU through a server and a worker, as packages: are their answers right?
+
+usage: packages.py MODEL.onnx[=VALUE] ... [--build build] [--device opencl] [--trials 40] [--bound 1e-4]
+needs: pip install onnx onnxruntime numpy
+
+=VALUE cuts the model off behind that value, so that a short model with a long one's kernels can be had. Each package
+gets ONNX Runtime's inputs, and its error is the largest difference over the largest value of an output. OpenCL on the
+cores (PoCL) is a device like any other, so this needs no GPU. Exit status 1: a model was not tuned, or is wrong.
+"""
+import argparse, json, os, pathlib, subprocess, sys, tempfile, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from engines import OnnxRuntime, Package, error
+from run import fleet, tune
+
+
+def cut(spec, folder):
+    """The path of the model, which ends behind a value where `spec` names one."""
+    path, _, value = spec.partition("=")
+    if not value:
+        return path
+    import onnx
+
+    model = onnx.load(path)
+    short = f"{folder}/{pathlib.Path(path).stem}_cut.onnx"
+    inputs = [i.name for i in model.graph.input if i.name not in {w.name for w in model.graph.initializer}]
+    onnx.save(onnx.utils.Extractor(model).extract_model(inputs, [value]), short)
+    return short
+
+
+def measure(spec, options, folder):
+    """The row of one model; "error" is absent where there is no package."""
+    model, bin, start = cut(spec, folder), options.build / "bin", time.monotonic()
+    with fleet(dict(os.environ), folder, bin, options.device) as address:
+        row = tune(dict(os.environ), address, folder, model, options.trials, options.seconds, bin)
+        if "report" not in row:
+            return {"why": row["error"]}
+        job = row["report"]
+        made = subprocess.run([bin / "temper", "compile", model, "-o", f"{folder}/package", "--server", address,
+                               "--device", "gpu"], capture_output=True, text=True)
+        if made.returncode != 0:
+            return {"why": made.stderr.strip().splitlines()[-1:]}
+    reference = OnnxRuntime(model, len(os.sched_getaffinity(0)))
+    feeds = reference.random_feeds({})
+    reference.load(feeds)
+    package = Package(f"{folder}/package", 1)
+    package.load(feeds)
+    return {"trials": job.get("trials"), "took_s": round(time.monotonic() - start, 1),
+            "error": error(package.outputs(), reference.outputs())}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--build", default="build", type=lambda p: pathlib.Path(p).resolve())
+    parser.add_argument("--device", default="opencl")
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--bound", type=float, default=1e-4)
+    options = parser.parse_args()
+    right = True
+    for spec in options.models:
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(spec, options, folder)
+        right &= row.get("error", float("inf")) <= options.bound
+        print(json.dumps({"model": pathlib.Path(spec.partition("=")[0]).name, **row}), flush=True)
+    sys.exit(0 if right else 1)
+
+
+if __name__ == "__main__":
+    main()

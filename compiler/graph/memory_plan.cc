@@ -1,6 +1,7 @@
 #include "compiler/graph/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 
 #include "compiler/graph/alias.h"
@@ -89,6 +90,53 @@ int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
   return offset;
 }
 
+// How many groups ago the bytes from `offset` on were last touched when `b` comes alive, summed over its bytes. What
+// was never touched counts as touched before all.
+int64_t Staleness(const Buffer& b, int64_t offset, const std::vector<Buffer>& placed) {
+  std::vector<Buffer> before;
+  for (const Buffer& p : placed) {
+    if (p.last < b.first && p.offset < offset + b.bytes && offset < p.offset + p.bytes) before.push_back(p);
+  }
+  std::ranges::sort(before, std::greater(), &Buffer::last);
+  std::vector<std::pair<int64_t, int64_t>> open{{offset, offset + b.bytes}}, left;
+  int64_t sum = 0;
+  for (const Buffer& p : before) {
+    left.clear();
+    for (const auto& [begin, end] : open) {
+      const int64_t from = std::clamp(p.offset, begin, end), to = std::clamp(p.offset + p.bytes, begin, end);
+      sum += (to - from) * (b.first - p.last);
+      if (begin < from) left.emplace_back(begin, from);
+      if (to < end) left.emplace_back(to, end);
+    }
+    open.swap(left);
+  }
+  for (const auto& [begin, end] : open) sum += (end - begin) * (b.first + 1);
+  return sum;
+}
+
+// Where in the arena `b` meets the memory that was touched last, and so lies nearest in the caches: in the place of
+// what was alive just before, or beside it. Where all of that is taken, where it lies.
+int64_t WarmestFit(const Buffer& b, const std::vector<Buffer>& placed, int64_t arena_bytes) {
+  constexpr int kJustBefore = 8;  // groups; it bounds the work alone
+  std::vector<int64_t> offsets{b.offset};
+  std::vector<std::pair<int64_t, int64_t>> taken;
+  for (const Buffer& p : placed) {
+    if (&p == &b) continue;
+    if (p.first <= b.last && b.first <= p.last) taken.emplace_back(p.offset, p.offset + p.bytes);
+    if (p.first > b.first || p.last < b.first - kJustBefore) continue;
+    for (int64_t offset : {p.offset - b.bytes, p.offset, p.offset + p.bytes - b.bytes, p.offset + p.bytes})
+      offsets.push_back(offset);
+  }
+  const auto fits = [&](int64_t offset) {
+    return offset >= 0 && offset + b.bytes <= arena_bytes && std::ranges::none_of(taken, [&](const auto& range) {
+             return range.first < offset + b.bytes && offset < range.second;
+           });
+  };
+  std::erase_if(offsets, [&](int64_t offset) { return !fits(offset); });
+  return *std::ranges::min_element(offsets, {},
+                                   [&](int64_t offset) { return std::pair(Staleness(b, offset, placed), offset); });
+}
+
 }  // namespace
 
 std::vector<ValueId> InPlaceOperands(const Graph& g) {
@@ -143,9 +191,13 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
   std::vector<Buffer> placed;
   for (Buffer& b : buffers) {
     b.offset = FirstFit(b, placed);
-    (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
     plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
     placed.push_back(b);
+  }
+  std::ranges::stable_sort(placed, {}, &Buffer::first);
+  for (Buffer& b : placed) {
+    b.offset = WarmestFit(b, placed, plan.arena_bytes);
+    (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
   }
   // Only roots have an offset so far.
   const std::vector<int64_t> of_root = plan.offset;

@@ -312,6 +312,20 @@ TEST(MemoryPlanTest, ScratchLiesWhereNothingIsAlive) {
   EXPECT_NE(plan->scratch[5], plan->offset[b.g.nodes[4].output]);
 }
 
+TEST(MemoryPlanTest, ScratchLiesWhereMemoryWasTouchedLast) {
+  Builder b;
+  const ValueId large = b.Call("softmax", {b.Input({1, 1024})});
+  ValueId v = b.Call("reduce_mean", {large}, Builder::Ints("axes", {1}));
+  for (int i = 0; i < 2; ++i) v = b.Call("softmax", {v});
+  b.Output(v);
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g, {{8192, 0, 4096, 0}, {}});
+  ASSERT_TRUE(plan.ok());
+  // The first scratch lies elsewhere and is larger, but the large value was read after it.
+  EXPECT_EQ(plan->arena_bytes, 8192 + 4096);
+  EXPECT_EQ(plan->scratch[2], plan->offset[b.g.nodes[0].output]);
+}
+
 TEST(MemoryPlanTest, AGateIsMultipliedInPlace) {
   Builder b;
   const ValueId x = b.Call("softmax", {b.Input({4, 64})}), gate = b.Call("reduce_max", {x}, Builder::Ints("axes", {1}));

@@ -136,19 +136,31 @@ absl::StatusOr<Device> MakeOpencl(std::string_view name, std::span<const GivenOp
   return GpuTarget{};
 }
 
-// NVIDIA's architectures, and the shared memory that a group may ask for there (CUDA C++ Programming Guide, "Compute
-// Capabilities"). All have groups of 1024 threads, 64 Ki registers for them and 255 for a thread.
+// NVIDIA's architectures: the shared memory that a group may ask for there, and what a unit has for all of its groups
+// (CUDA C++ Programming Guide, "Compute Capabilities"; its multiply-adds: "Arithmetic Instructions"). All have groups
+// of 1024 threads, 64 Ki registers for them and 255 for a thread. Memory and the cache in front of it are those of the
+// architecture's usual parts, by NVIDIA's data sheets: bandwidth over units and clock.
 struct CudaArch {
   std::string_view name;
-  int64_t shared_bytes;
-  int unit_threads = 2048;
+  int64_t shared_kib;
+  int unit_threads, unit_groups;
+  int64_t unit_shared_kib;
+  int unit_fmas;
+  double memory_bytes;
+  int64_t l2_kib;
+  int bank_bytes = 128;
 };
 constexpr CudaArch kCudaArchs[] = {
-    {"sm_50", 48 << 10},        {"sm_52", 48 << 10},         {"sm_53", 48 << 10},        {"sm_60", 48 << 10},
-    {"sm_61", 48 << 10},        {"sm_62", 48 << 10},         {"sm_70", 96 << 10},        {"sm_72", 96 << 10},
-    {"sm_75", 64 << 10, 1024},  {"sm_80", 163 << 10},        {"sm_86", 99 << 10, 1536},  {"sm_87", 163 << 10, 1536},
-    {"sm_88", 163 << 10, 1536}, {"sm_89", 99 << 10, 1536},   {"sm_90", 227 << 10},       {"sm_100", 227 << 10},
-    {"sm_103", 227 << 10},      {"sm_110", 227 << 10, 1536}, {"sm_120", 99 << 10, 1536}, {"sm_121", 99 << 10, 1536},
+    {"sm_50", 48, 2048, 32, 64, 128, 16, 2048},      {"sm_52", 48, 2048, 32, 96, 128, 12, 2048},
+    {"sm_53", 48, 2048, 32, 64, 128, 13, 256},       {"sm_60", 48, 2048, 32, 64, 64, 10, 4096},
+    {"sm_61", 48, 2048, 32, 96, 128, 10, 2048},      {"sm_62", 48, 2048, 32, 64, 128, 23, 512},
+    {"sm_70", 96, 2048, 32, 96, 64, 8, 6144},        {"sm_72", 96, 2048, 32, 96, 64, 12, 512},
+    {"sm_75", 64, 1024, 16, 64, 64, 5.5, 5120, 64},  {"sm_80", 163, 2048, 32, 164, 64, 11, 40960},
+    {"sm_86", 99, 1536, 16, 100, 128, 6, 6144},      {"sm_87", 163, 1536, 16, 164, 128, 10, 4096},
+    {"sm_88", 163, 1536, 16, 164, 128, 10, 4096},    {"sm_89", 99, 1536, 24, 100, 128, 3, 49152},
+    {"sm_90", 227, 2048, 32, 228, 128, 13, 51200},   {"sm_100", 227, 2048, 32, 228, 128, 28, 129024},
+    {"sm_103", 227, 2048, 32, 228, 128, 28, 129024}, {"sm_110", 227, 1536, 24, 228, 128, 9, 32768},
+    {"sm_120", 99, 1536, 24, 100, 128, 4.5, 98304},  {"sm_121", 99, 1536, 24, 100, 128, 2.5, 24576},
 };
 
 // Those with asynchronous copies and instructions for f16 and bf16; with code that runs on them alone ("a"), or on
@@ -182,10 +194,17 @@ absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOpti
                                            "'; known: ", Join(names, ", ")}));
   }
   return GpuTarget{.arch = std::string(arch),
-                   .shared_bytes = known->shared_bytes,
+                   .shared_bytes = known->shared_kib << 10,
                    .group_threads = 1024,
                    .warp_width = 32,
                    .unit_threads = known->unit_threads,
+                   .unit_groups = known->unit_groups,
+                   .unit_shared_bytes = known->unit_shared_kib << 10,
+                   .unit_fmas = known->unit_fmas,
+                   .unit_bank_bytes = known->bank_bytes,
+                   .unit_memory_bytes = known->memory_bytes,
+                   .l2_bytes = known->l2_kib << 10,
+                   .shuffles = true,
                    .tensor_cores = NumberOf(*known) >= kFirstWithTensorCores};
 }
 

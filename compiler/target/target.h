@@ -34,9 +34,16 @@ struct GpuTarget {
   int group_threads = 256;          // most threads of a group; no target has more than 1024
   int warp_width = 1;               // threads that run in lock step; 1: nothing is known
   int compute_units = 1;            // run groups beside one another
-  // Told by `arch`:
-  int unit_threads = 2048;    // that a unit has at once, of all its groups
-  bool tensor_cores = false;  // warps multiply matrices of f16 and bf16, threads copy asynchronously (ir/launch.h)
+  // Told by `arch`, each with what is usual:
+  int unit_threads = 2048;               // that a unit has at once, of all its groups
+  int unit_groups = 32;                  // that it has at once
+  int64_t unit_shared_bytes = 96 << 10;  // of all its groups; at least one may have `shared_bytes`
+  int unit_fmas = 128;                   // multiply-adds of f32 that it makes in a cycle
+  int unit_bank_bytes = 128;             // that its shared memory gives in a cycle
+  double unit_memory_bytes = 10;  // its part of what memory gives in a cycle; differs among an architecture's parts
+  int64_t l2_bytes = 4 << 20;     // of the cache in front of memory; differs likewise
+  bool shuffles = false;          // lanes of a warp exchange what is in their registers
+  bool tensor_cores = false;      // warps multiply matrices of f16 and bf16, threads copy asynchronously (ir/launch.h)
 
   bool operator==(const GpuTarget&) const = default;
 };

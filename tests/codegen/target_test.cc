@@ -94,6 +94,20 @@ TEST(Target, KindsAreToldApart) {
   EXPECT_EQ(ParseTarget("llvm:haswell")->name(), "haswell");
 }
 
+TEST(Target, AnArchitectureTellsWhatItsUnitsHave) {
+  const auto gpu = [](const std::string& text) { return *ParseTarget(text)->gpu(); };
+  EXPECT_EQ(gpu("cuda:sm_70").unit_groups, 32);
+  for (const char* arch : {"cuda:sm_75", "cuda:sm_86", "cuda:sm_87"}) EXPECT_EQ(gpu(arch).unit_groups, 16) << arch;
+  for (const char* arch : {"cuda:sm_89", "cuda:sm_110", "cuda:sm_120"}) EXPECT_EQ(gpu(arch).unit_groups, 24) << arch;
+  EXPECT_EQ(gpu("cuda:sm_90a").unit_groups, 32);
+  EXPECT_EQ(gpu("cuda:sm_80").unit_fmas, 64);
+  EXPECT_EQ(gpu("cuda:sm_86").unit_fmas, 128);
+  EXPECT_EQ(gpu("cuda -arch=sm_75 -local=1024").unit_shared_bytes, 64 << 10);
+  EXPECT_TRUE(gpu("cuda:sm_50").shuffles);
+  EXPECT_FALSE(gpu("opencl").shuffles);
+  EXPECT_FALSE(gpu("opencl -warp=32").shuffles) << "OpenCL C 1.2 has none";
+}
+
 TEST(Target, HostileTextsEndInOneShortLine) {
   const std::string much(100'000, 'x');
   const std::vector<std::string> texts = {"cuda",

@@ -106,10 +106,9 @@ struct Registers {
   bool fit(const Tile& tile) const { return wanted <= static_cast<double>(MostRegisters(tile.threads)); }
   // ptxas leaves out a few where that makes room for one group more, and gives more where that keeps none away.
   double given(const Tile& tile, const GpuTarget& t) const {
-    constexpr int64_t kUnitGroups = 32;
     constexpr double kLeast = 0.85;
     const auto each = [&](int64_t groups) { return static_cast<double>(MostRegisters(groups * tile.threads)); };
-    const int64_t most_groups = std::clamp<int64_t>(t.unit_threads / tile.threads, 1, kUnitGroups);
+    const int64_t most_groups = std::clamp<int64_t>(t.unit_threads / tile.threads, 1, t.unit_groups);
     double given = std::min(wanted, each(1));
     for (int64_t groups = 2; groups <= most_groups; ++groups) {
       if (each(groups) > given) continue;

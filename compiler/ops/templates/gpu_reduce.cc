@@ -97,8 +97,8 @@ std::vector<int64_t> LevelsOf(const Choice& c) {
   return levels;
 }
 
-// Whether lanes of a warp exchange what is in their registers: NVIDIA's do, in generated CUDA C++.
-bool HasShuffles(const GpuTarget& t) { return t.arch.starts_with("sm_") && t.warp_width == ir::kTensorWarp; }
+// Whether lanes of a warp exchange sums. A schedule has warps of one width.
+bool HasShuffles(const GpuTarget& t) { return t.shuffles && t.warp_width == ir::kTensorWarp; }
 
 class RowScheduler {
  public:

@@ -76,6 +76,8 @@ constexpr Aspect kGpuAspects[] = {
      }},
     {"occupancy", [](const Footprint& f, const Target&) { return absl::StrFormat("%.0f %%", 100 * f["occupancy"]); }},
     {"fetched from memory", [](const Footprint& f, const Target&) { return Bytes(f["memory_traffic"]); }},
+    {"asked of the cache in front of it",
+     [](const Footprint& f, const Target&) { return Bytes(std::max(f["cache_traffic"], f["memory_traffic"])); }},
     {"fetched from shared memory", [](const Footprint& f, const Target&) { return Bytes(f["shared_traffic"]); }},
     {"wasted on tails and padding",
      [](const Footprint& f, const Target&) {

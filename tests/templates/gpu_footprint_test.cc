@@ -70,5 +70,96 @@ TEST(GpuFootprint, WhatKeepsUnitsIdleTakesLonger) {
   EXPECT_GT(Draft(part_of_warp), 1.5 * Draft(warps));
 }
 
+TEST(GpuFootprint, WhatIsAskedForAheadIsNotWaitedFor) {
+  GpuFootprint waits = Busy();
+  waits.groups = 50;
+  waits.round_trips = 5000;
+  GpuFootprint ahead = waits;
+  ahead.trips_ahead = 1;
+  GpuFootprint further = waits;
+  further.trips_ahead = 3;
+  EXPECT_GT(Draft(waits), Draft(ahead));
+  EXPECT_GT(Draft(ahead), Draft(further));
+  GpuFootprint many = Busy(), many_wait = Busy();
+  many.groups = many_wait.groups = 8000;
+  many_wait.round_trips = 5;
+  EXPECT_LT(Draft(many_wait), 1.1 * Draft(many)) << "groups beside each other hide each other's waits";
+}
+
+TEST(GpuFootprint, InstructionsTakeTurnsThatArithmeticHasNoUseFor) {
+  GpuTarget half = Gpu(), whole = Gpu();
+  half.unit_fmas = 64;
+  whole.unit_fmas = 128;
+  GpuFootprint f = Busy();
+  f.memory_traffic = f.shared_traffic = 0;
+  GpuFootprint more = f;
+  more.instructions = 0.4 * f.padded_flops / 2;
+  const auto draft = [](const GpuFootprint& footprint, const GpuTarget& t) {
+    return UnderGpuSchema(footprint, t).draft_s;
+  };
+  EXPECT_LT(draft(more, half), 1.01 * draft(f, half)) << "every other turn is free";
+  EXPECT_GT(draft(more, whole), 1.2 * draft(f, whole));
+}
+
+TEST(GpuFootprint, AUnitHasNoMoreGroupsThanItsArchitectureSays) {
+  GpuFootprint f = Busy();
+  f.group_threads = 32;
+  f.registers = 32;
+  f.shared_bytes = 0;
+  for (const auto& [arch, groups] : {std::pair("sm_80", 32), {"sm_75", 16}, {"sm_89", 24}}) {
+    const Target t = *ParseTarget(std::string("cuda:") + arch);
+    EXPECT_EQ(GroupsOfUnit(f, *t.gpu()), groups) << arch;
+  }
+  f.shared_bytes = 32 << 10;
+  EXPECT_EQ(GroupsOfUnit(f, *ParseTarget("cuda:sm_75")->gpu()), 2);
+  EXPECT_EQ(GroupsOfUnit(f, *ParseTarget("cuda:sm_80")->gpu()), 4) << "each group costs 1 KiB more than it asks for";
+}
+
+// Lane by lane and bank by bank.
+double CountedTurns(int words, int lanes, int stride) {
+  const int part = 32 / words;
+  int turns = 0;
+  for (int first = 0; first < 32; first += part) {
+    std::set<int> banks[32];
+    for (int lane = first; lane < first + part; ++lane) {
+      for (int i = 0; i < words; ++i) {
+        const int word = lane % lanes * stride + i;
+        banks[word % 32].insert(word);
+      }
+    }
+    size_t most = 0;
+    for (const std::set<int>& bank : banks) most = std::max(most, bank.size());
+    turns += static_cast<int>(most);
+  }
+  return turns;
+}
+
+TEST(GpuFootprint, BanksTakeTheTurnsThatAreCounted) {
+  for (const int words : {1, 2, 4}) {
+    for (int lanes = 32 / words; lanes <= 32; lanes *= 2) {
+      for (int stride = words; stride <= 64; stride *= 2)
+        EXPECT_EQ(BankTurns(words, lanes, stride), CountedTurns(words, lanes, stride))
+            << words << " words, " << lanes << " lanes, " << stride << " apart";
+    }
+    EXPECT_LE(BankTurns(words, 1, words), 2) << "all the same";
+  }
+}
+
+TEST(GpuFootprint, OperandsComeAgainWhereTheCacheDoesNotKeepThem) {
+  GpuTarget t = Gpu();
+  GpuFootprint f = Busy();
+  f.groups = 64 * 64;
+  constexpr double kTile = 1 << 20;
+  const TiledProduct p = {1, 64, 64, kTile, kTile};
+  t.l2_bytes = int64_t{1} << 30;
+  EXPECT_EQ(OperandTraffic(p, f, t), 128 * kTile);
+  t.l2_bytes = 1 << 20;
+  const double again = OperandTraffic(p, f, t);
+  EXPECT_GT(again, 128 * kTile);
+  EXPECT_LT(again, 64 * 64 * 2 * kTile) << "groups that are there at once share";
+  t.compute_units = 1;
+  EXPECT_GT(OperandTraffic(p, f, t), again) << "fewer of them share less";
+}
+
 }  // namespace
 }  // namespace temper

@@ -165,6 +165,9 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {
   f.flops = std::max(1.0, Flops(w));
   f.padded_flops = f.flops * f.groups * f.group_threads * each * f.vector_lanes / elements;
   f.compulsory_bytes = f.memory_traffic = CompulsoryBytes(w);
+  constexpr double kThreadInstructions = 10, kAccessInstructions = 2;  // each with finding its way
+  f.instructions = f.groups * f.group_threads *
+                   (kThreadInstructions + kAccessInstructions * each * static_cast<double>(w.inputs.size() + 1));
   f.accumulators = f.vector_lanes;
   f.reduction = f.flops / elements;
   f.registers = 12 + 1.25 * f.vector_lanes + 0.25 * each;  // fitted to what ptxas said

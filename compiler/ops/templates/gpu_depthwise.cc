@@ -203,8 +203,14 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.flops = 2 * static_cast<double>(s.n * s.c * s.oh * s.ow) * taps;
   f.padded_flops = 2 * f.groups * f.group_threads * static_cast<double>(tile.outputs()) * taps;
   f.compulsory_bytes = CompulsoryBytes(w);
-  constexpr double kCacheSpeed = 4;  // of the caches that have most of what several threads see
-  f.memory_traffic = CachedTraffic(kElementBytes * units * window, f.compulsory_bytes, kCacheSpeed);
+  f.memory_traffic = f.compulsory_bytes;
+  // A unit's own cache has most of what several threads see.
+  constexpr double kSeenByGroup = 0.75;
+  f.cache_traffic =
+      f.compulsory_bytes + (1 - kSeenByGroup) * std::max(0.0, kElementBytes * units * window - f.compulsory_bytes);
+  constexpr double kAccessInstructions = 2;  // with finding its way
+  f.instructions = kAccessInstructions * f.groups * f.group_threads * (window + static_cast<double>(tile.outputs())) /
+                   static_cast<double>(tile.lanes);
   f.vector_lanes = static_cast<double>(tile.lanes);
   f.accumulators = static_cast<double>(tile.outputs());
   f.reduction = taps;

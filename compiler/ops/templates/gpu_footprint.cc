@@ -2,22 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/division.h"
 
 namespace temper {
 namespace {
 
-// Nominal rates and sizes of one unit. Only their ratios matter: the draft orders candidates, it promises no seconds.
-constexpr double kHz = 1.5e9;
-constexpr double kFmasPerCycle = 128;
-constexpr double kArithmeticInFlight = 512;  // multiply-adds that keep them busy
-constexpr double kMemoryBytesPerCycle = 14;
-constexpr double kMemoryInFlight = 7000;  // bytes
-constexpr double kSharedBytesPerCycle = 128;
-constexpr double kUnitGroups = 32, kUnitShared = 96 << 10;
+// Nominal rates of one unit, beside those that the target has. Only their ratios matter: the draft orders candidates,
+// it promises no seconds.
+constexpr double kSchedulers = 4;            // that issue an instruction of a warp in each cycle
+constexpr double kWarp = 32;                 // lanes that an instruction is for
+constexpr double kArithmeticLatency = 4;     // cycles until a result can be used
+constexpr double kMostIndependent = 8;       // instructions of a warp that are on their way
+constexpr double kTensorFmasPerCycle = 128;  // times arithmetic_speed
+constexpr double kTensorFmas = 64;           // of a lane's share of one instruction
+constexpr double kCacheBytesPerCycle = 32;   // of the cache in front of memory
+constexpr double kMemoryShare = 0.85;        // of memory's bandwidth that is reached
+constexpr double kMemoryLatency = 500;       // cycles
+constexpr double kBeginCycles = 700;         // until a group's first results, beside its work
+constexpr double kLastShare = 0.5;           // of its time alone that a last group takes beside the others' ends
 constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
 constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
+constexpr double kBeside = 0.3;              // of what does not bound a group's time, what is not hidden
+constexpr double kReservedShared = 1 << 10;  // of each group, where a unit has more than a group may ask for
 constexpr double kLaunchSeconds = 3e-6;
 constexpr int64_t kRegistersAtOnce = 8;  // that a thread is given
 constexpr int kUsualUnits = 64;          // where warps are known, and nothing else
@@ -34,12 +42,13 @@ struct Residence {
 
   Residence(const GpuFootprint& f, const GpuTarget& t) {
     const double threads_of_group = static_cast<double>(WarpThreads(static_cast<int64_t>(f.group_threads), t));
-    const double shared = std::max(kUnitShared, static_cast<double>(t.shared_bytes));
+    const double unit = static_cast<double>(std::max(t.unit_shared_bytes, t.shared_bytes));
+    const double reserved = std::min(kReservedShared, unit - static_cast<double>(t.shared_bytes));
     const double room =
-        std::min({kUnitGroups, t.unit_threads / threads_of_group,
-                  static_cast<double>(kUnitRegisters) / (threads_of_group * std::max(16.0, f.registers)),
-                  f.shared_bytes > 0 ? shared / f.shared_bytes : kUnitGroups});
-    groups_of_unit = std::max(1.0, std::floor(room));
+        std::min({static_cast<double>(t.unit_groups), std::floor(t.unit_threads / threads_of_group),
+                  std::floor(static_cast<double>(kUnitRegisters) / (threads_of_group * std::max(16.0, f.registers))),
+                  f.shared_bytes > 0 ? std::floor(unit / (f.shared_bytes + reserved)) : t.unit_groups});
+    groups_of_unit = std::max(1.0, room);
     occupancy = std::min(1.0, groups_of_unit * threads_of_group / t.unit_threads);
     waves = f.groups / (groups_of_unit * NominalUnits(t));
     most = std::ceil(f.groups / NominalUnits(t));
@@ -47,26 +56,53 @@ struct Residence {
   }
 };
 
+// Cycles of a unit for one group, by the part of it that is busy.
+struct GroupCycles {
+  double arithmetic, memory, shared;  // where other groups keep the unit busy meanwhile
+  double alone;                       // where there is no other group
+
+  GroupCycles(const GpuFootprint& f, const GpuTarget& t, const Residence& r) {
+    const double groups = std::max(1.0, f.groups);
+    // Lanes of a warp that no thread uses take their turn like the others.
+    const double warp_threads = static_cast<double>(WarpThreads(static_cast<int64_t>(f.group_threads), t));
+    const double idle = warp_threads / f.group_threads, warps = std::ceil(warp_threads / kWarp);
+    const bool matrices = f.arithmetic_speed > 1;
+    const double fmas = idle * f.padded_flops / 2 / groups;
+    const double made = fmas / (matrices ? kTensorFmasPerCycle * f.arithmetic_speed : t.unit_fmas);
+    const double issued =
+        (fmas / (matrices ? kTensorFmas : 1) + idle * f.instructions / groups) / (kSchedulers * kWarp);
+    arithmetic = std::max(made, issued);
+    shared = f.shared_traffic / groups / t.unit_bank_bytes;
+    const double access = (1 + kAccessShare / f.vector_lanes) / f.coalescing / groups;
+    const double cache = std::max(f.cache_traffic, f.memory_traffic) * access / kCacheBytesPerCycle;
+    const double memory_bytes = kMemoryShare * t.unit_memory_bytes;
+    const double flight = std::min(1.0, r.threads * f.in_flight_bytes / (kMemoryLatency * t.unit_memory_bytes));
+    // Few groups have the bandwidth of all units.
+    const double sharing = std::min(1.0, groups / NominalUnits(t));
+    memory = std::max(cache, f.memory_traffic * access / memory_bytes * sharing) / flight;
+    // By itself, a warp waits for its own results, and few warps leave schedulers without work.
+    const double own = std::min(1.0, warps / kSchedulers);
+    const double pace =
+        std::min(own, warps / kSchedulers * std::min(f.accumulators, kMostIndependent) / kArithmeticLatency);
+    const double work = std::max({made / own, issued / pace, shared, cache});
+    const double trip = std::max(0.0, kMemoryLatency - f.trips_ahead * work / std::max(1.0, f.round_trips));
+    alone = work + (f.round_trips - 1) * trip + f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) +
+            f.wait_cycles + kBeginCycles;
+  }
+};
+
 double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const Residence r(f, t);
-  const double groups = std::max(1.0, f.groups);
-  // Lanes of a warp that no thread uses take their turn like the others.
-  const double idle = static_cast<double>(WarpThreads(static_cast<int64_t>(f.group_threads), t)) / f.group_threads;
-  const auto cycles = [&](double work, double rate, double in_flight, double enough) {
-    return work / groups * r.most / (rate * std::min(1.0, in_flight / enough));
-  };
-  const double arithmetic = idle * cycles(f.padded_flops / 2, kFmasPerCycle * f.arithmetic_speed,
-                                          r.threads * std::min(f.accumulators, 8.0), kArithmeticInFlight);
-  const double memory =
-      (1 + kAccessShare / f.vector_lanes) *
-      cycles(f.memory_traffic / f.coalescing, kMemoryBytesPerCycle, r.threads * f.in_flight_bytes, kMemoryInFlight);
-  const double shared = cycles(f.shared_traffic, kSharedBytesPerCycle, r.threads, 256);
-  const double bound = std::max({arithmetic, memory, shared});
-  const double beside = arithmetic + memory + shared - bound;
-  // Groups beside each other on a unit hide each other's waits at barriers.
-  const double waits =
-      (f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) + f.wait_cycles) * r.most / r.groups_of_unit;
-  return (bound + 0.2 * beside + waits) / kHz + f.launches * kLaunchSeconds;
+  const GroupCycles g(f, t, r);
+  const double bound = std::max({g.arithmetic, g.memory, g.shared});
+  const double busy = bound + kBeside * (g.arithmetic + g.memory + g.shared - bound);
+  const double beside = std::min(r.groups_of_unit, r.most), rounds = std::floor(r.most / beside);
+  const double rest = r.most - rounds * beside;
+  // The others' work hides a group's waits, the better the more of it there is.
+  const double waits = std::max(0.0, g.alone - busy), others = (beside - 1) * busy;
+  double cycles = rounds * (beside * busy + waits * waits / std::max(1.0, waits + others));
+  if (rest > 0) cycles += std::max(rest * busy, kLastShare * g.alone);
+  return cycles / (kNominalGhz * 1e9) + f.launches * kLaunchSeconds;
 }
 
 // --- the schema: another meaning of a line, or a new one, raises kGpuFeatureVersion ---
@@ -78,7 +114,9 @@ struct Field {
 constexpr Field kFields[] = {
     {"flops", &GpuFootprint::flops},
     {"padded_flops", &GpuFootprint::padded_flops},
+    {"instructions", &GpuFootprint::instructions},
     {"memory_traffic", &GpuFootprint::memory_traffic},
+    {"cache_traffic", &GpuFootprint::cache_traffic},
     {"compulsory_bytes", &GpuFootprint::compulsory_bytes},
     {"coalescing", &GpuFootprint::coalescing},
     {"vector_lanes", &GpuFootprint::vector_lanes},
@@ -92,6 +130,9 @@ constexpr Field kFields[] = {
     {"shared_traffic", &GpuFootprint::shared_traffic},
     {"barriers", &GpuFootprint::barriers},
     {"in_flight_bytes", &GpuFootprint::in_flight_bytes},
+    {"round_trips", &GpuFootprint::round_trips},
+    {"trips_ahead", &GpuFootprint::trips_ahead},
+    {"wait_cycles", &GpuFootprint::wait_cycles},
 };
 
 struct Derived {
@@ -129,7 +170,8 @@ int64_t MostRegisters(int64_t threads) {
 }
 
 double FreeRegisters(int64_t threads, const GpuTarget& t) {
-  const int64_t there = std::min<int64_t>(t.unit_threads, static_cast<int64_t>(kUnitGroups) * WarpThreads(threads, t));
+  const int64_t there =
+      std::min<int64_t>(t.unit_threads, static_cast<int64_t>(t.unit_groups) * WarpThreads(threads, t));
   return static_cast<double>(kUnitRegisters / there / kRegistersAtOnce * kRegistersAtOnce);
 }
 
@@ -141,8 +183,27 @@ double GivenRegisters(double wanted, int64_t threads, const GpuTarget& t) {
 
 int64_t WarpThreads(int64_t threads, const GpuTarget& t) { return CeilDiv(threads, t.warp_width) * t.warp_width; }
 
-double CachedTraffic(double asked, double compulsory, double cache_speed) {
-  return compulsory + std::max(0.0, asked - compulsory) / cache_speed;
+double GroupsOfUnit(const GpuFootprint& f, const GpuTarget& t) { return Residence(f, t).groups_of_unit; }
+
+double OperandTraffic(const TiledProduct& p, const GpuFootprint& f, const GpuTarget& t) {
+  constexpr double kKept = 0.6;  // of the cache, that what comes again finds there
+  const double rows = p.row_tiles * p.tile_row_bytes, columns = p.column_tiles * p.tile_column_bytes;
+  const double once = p.batch * (rows + columns);
+  if (rows <= kKept * static_cast<double>(t.l2_bytes)) return once;
+  const double tiles = p.row_tiles * p.column_tiles;
+  const double together = std::min(tiles, GroupsOfUnit(f, t) * NominalUnits(t));
+  const double of_groups =
+      std::min(p.row_tiles, together) * p.tile_row_bytes + std::ceil(together / p.row_tiles) * p.tile_column_bytes;
+  return std::max(once, p.batch * tiles / together * of_groups);
+}
+
+double BankTurns(double words, double lanes, double stride) {
+  constexpr double kBanks = 32;
+  // Lanes are served in as many parts as they read words, or fewer where they read the same.
+  const double part = kBanks / words, apart = std::min(lanes, part);
+  const double parts = lanes >= part ? words : words > 2 ? 2 : 1;
+  const double between = static_cast<double>(std::gcd(static_cast<int64_t>(stride), static_cast<int64_t>(kBanks)));
+  return parts * std::max(1.0, std::ceil(apart * between / kBanks));
 }
 
 const FootprintSchema& GpuSchema() {

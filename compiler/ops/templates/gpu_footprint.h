@@ -6,11 +6,14 @@
 
 namespace temper {
 
-// Terms of the draft. GpuSchema names them, and what they mean together on the target.
+// Terms of the draft. GpuSchema names them, and what they mean together on the target. Of the whole kernel where
+// nothing else is said.
 struct GpuFootprint {
   double flops = 0;             // useful floating-point operations
   double padded_flops = 0;      // executed, tails and padding included
-  double memory_traffic = 0;    // bytes that groups ask of memory, and of the cache in front of it
+  double instructions = 0;      // of threads, that do no arithmetic
+  double memory_traffic = 0;    // bytes that come from memory, or go there
+  double cache_traffic = 0;     // bytes that groups ask of the cache in front of it, where these are more
   double compulsory_bytes = 0;  // that move at least once
   double coalescing = 1;        // of the bytes that come with what warps ask, the part that is used
   double vector_lanes = 1;      // elements of one access to memory
@@ -21,16 +24,17 @@ struct GpuFootprint {
   double reduction = 1;         // steps of the loop that makes them
   double registers = 16;        // of 32 bits, of a thread; what ptxas should say
   double shared_bytes = 0;      // of a group
-  double shared_traffic = 0;    // bytes that threads ask of shared memory over the whole kernel
+  double shared_traffic = 0;    // bytes that shared memory could give in the turns that it takes
   double barriers = 0;          // that a group comes to
   double in_flight_bytes = 16;  // that a thread asks of memory before it waits
-  // Not of the schema: times as fast as multiply-adds of f32, where instructions of warps do the arithmetic.
+  double round_trips = 1;       // times that a group asks memory for what it then waits for,
+  double trips_ahead = 0;       // so many of them before it needs what it asks for
+  double wait_cycles = 0;       // that a group waits beside that, for what few of its threads do, or lanes in turn
+  // Not of the schema: where instructions of warps do the arithmetic, how many times 128 multiply-adds they make in a
+  // cycle.
   double arithmetic_speed = 1;
-  // Not of the schema: cycles that a group waits for what few of its threads do, or lanes one after another, beside its
-  // barriers.
-  double wait_cycles = 0;
 };
-inline constexpr int kGpuFeatureVersion = 2;  // of GpuSchema
+inline constexpr int kGpuFeatureVersion = 3;  // of GpuSchema
 const FootprintSchema& GpuSchema();
 
 // What every GPU has for a unit, whatever the target.
@@ -47,12 +51,27 @@ int NominalUnits(const GpuTarget& t);
 // Threads in whole warps.
 int64_t WarpThreads(int64_t threads, const GpuTarget& t);
 
-// Traffic of `asked` bytes, of which all but the compulsory ones come from a cache that is so many times as fast.
-double CachedTraffic(double asked, double compulsory, double cache_speed);
-inline constexpr double kGroupsCacheSpeed = 3;  // of the one that has what several groups ask for
+// Groups that a unit has at once.
+double GroupsOfUnit(const GpuFootprint& f, const GpuTarget& t);
 
-// The values that GpuSchema names, and the draft: the slowest of arithmetic, memory and shared memory on the unit with
-// most groups, each as fast as the threads that are there keep it busy.
+// Products of matrices by groups that each have a tile of the result.
+struct TiledProduct {
+  double batch, row_tiles, column_tiles;     // row tiles of a column follow one another, then columns, then the batch
+  double tile_row_bytes, tile_column_bytes;  // of an operand, for a tile; without what its neighbours see too
+};
+// Bytes of the operands that come from memory: of the groups that are there at once, each row and each column of tiles
+// asks once; what does not fit the cache comes again with the next groups. `f` has the groups and what they need.
+double OperandTraffic(const TiledProduct& p, const GpuFootprint& f, const GpuTarget& t);
+
+// Turns of shared memory's banks for one instruction by which each lane of a warp reads `words` of 32 bits (1, 2 or 4),
+// so many lanes from places of their own, `stride` words apart, and the others from the same places.
+double BankTurns(double words, double lanes, double stride);
+
+inline constexpr double kNominalGhz = 1.5;  // of the draft's seconds
+
+// The values that GpuSchema names, and the draft: what the unit with most groups takes for them. So many at a time take
+// what the busiest of its parts needs for them all (issue and arithmetic, the cache, memory, shared memory), and what
+// is left of one group's waits (for memory, at barriers) where the work of the others is too little to hide them.
 Footprint UnderGpuSchema(const GpuFootprint& f, const GpuTarget& t);
 
 }  // namespace temper

@@ -368,34 +368,77 @@ absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const 
   return kernel;
 }
 
+namespace {
+
+// How operands lie in memory as far as the view tells it, without a nest: a footprint is taken of a great many configs.
+Run LikelyRunOfA(const GemmView& v) { return {true, v.reduction.back()}; }
+Run LikelyRunOfB(const Workload& w, const GemmView& v) {
+  if (HasConstantB(w, v)) return {false, 0};
+  return v.b_contiguous ? Run{false, v.columns} : Run{true, v.reduction.back()};
+}
+
+// Of all threads: instructions beside multiply-adds, and what they take of shared memory.
+void AddStaging(GpuFootprint& f, const Tile& tile, const Run& run_a, const Run& run_b) {
+  constexpr double kTurnBytes = 128, kStepInstructions = 8, kResultInstructions = 1.5;
+  const double steps = static_cast<double>(tile.steps);
+  const double tx = static_cast<double>(tile.tx), tm = static_cast<double>(tile.tm), tn = static_cast<double>(tile.tn);
+  const double fm = static_cast<double>(tile.fm), fn = static_cast<double>(tile.fn);
+  const double along_x = std::min(tx, 32.0), warps = f.groups * std::ceil(f.group_threads / 32);
+  f.instructions = f.reduction * (tm / fm + tn / fn) + kStepInstructions * steps + kResultInstructions * tm * tn;
+  double turns = f.reduction * (tm / fm * BankTurns(fm, 32 / along_x, fm) + tn / fn * BankTurns(fn, along_x, fn));
+  for (const auto& [run, size] : {std::pair(run_a, tile.bm), std::pair(run_b, tile.bn)}) {
+    const int64_t of_fetch = FetchLanes(run, size, tile);
+    const double lanes = static_cast<double>(of_fetch);
+    const double fetches = static_cast<double>(CeilDiv(size * tile.bk, tile.threads * of_fetch));
+    // What comes along the reduction is stored across it, element by element.
+    const double of_row = std::min(32.0, static_cast<double>(tile.bk) / lanes);
+    f.instructions += steps * fetches * (2 + (run.along_reduction ? lanes : 1));
+    turns +=
+        steps * fetches *
+        (run.along_reduction ? lanes * BankTurns(1, of_row, static_cast<double>(size)) : BankTurns(lanes, 32, lanes));
+  }
+  f.instructions *= f.groups * f.group_threads;
+  f.shared_traffic = kTurnBytes * warps * turns;
+}
+
+}  // namespace
+
 GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
   const Tile tile(v, c);
-  const double groups = static_cast<double>(tile.groups());
-  const double threads = static_cast<double>(tile.threads), k = static_cast<double>(tile.steps * tile.bk);
-  const double elements = static_cast<double>(v.batch * v.rows * v.columns);
+  const double groups = static_cast<double>(tile.groups()), steps = static_cast<double>(tile.steps);
+  const double k = static_cast<double>(tile.steps * tile.bk), batch = static_cast<double>(v.batch);
+  const double rows = static_cast<double>(v.rows),
+               results = kElementBytes * batch * rows * static_cast<double>(v.columns);
   GpuFootprint f;
-  f.flops = 2 * elements * static_cast<double>(ReductionLength(v));
+  f.flops = 2 * batch * rows * static_cast<double>(v.columns * ReductionLength(v));
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
-  f.compulsory_bytes = CompulsoryBytes(w);
-  const double asked = kElementBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
-  f.memory_traffic = CachedTraffic(asked, f.compulsory_bytes, kGroupsCacheSpeed);
-  if (tile.split > 1) {
-    f.launches = 2;
-    f.memory_traffic += 2 * kElementBytes * elements * static_cast<double>(tile.split);  // written and read
-  }
   f.vector_lanes = static_cast<double>(tile.vec);
-  f.group_threads = threads;
+  f.group_threads = static_cast<double>(tile.threads);
   f.groups = groups;
   f.accumulators = static_cast<double>(tile.tm * tile.tn);
   f.reduction = k;
   f.registers = tile.registers(t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
-  // Threads of a row read the same part of A, at once.
-  f.shared_traffic = kElementBytes * groups * threads * k *
-                     (static_cast<double>(tile.tn) +
-                      static_cast<double>(tile.tm) / static_cast<double>(std::min<int64_t>(tile.tx, 4)));
-  f.barriers = static_cast<double>(tile.steps) * (tile.stages > 1 ? 1 : 2);
+  f.barriers = steps * (tile.stages > 1 ? 1 : 2);
   f.in_flight_bytes = static_cast<double>(kElementBytes * tile.fetched() * tile.stages);
+  f.round_trips = steps;
+  f.trips_ahead = static_cast<double>(tile.stages - 1);
+  f.compulsory_bytes = CompulsoryBytes(w);
+  // Rows that are windows share most of what they see.
+  const double row_bytes = std::min(kElementBytes * k, (f.compulsory_bytes - results) / (batch * rows));
+  const TiledProduct product = {static_cast<double>(tile.slices), static_cast<double>(tile.row_tiles),
+                                static_cast<double>(tile.column_tiles), row_bytes * static_cast<double>(tile.bm),
+                                kElementBytes * k * static_cast<double>(tile.bn)};
+  f.memory_traffic = OperandTraffic(product, f, t) + results;
+  f.cache_traffic = kElementBytes * groups * static_cast<double>((tile.bm + tile.bn) * tile.steps * tile.bk) + results;
+  if (tile.split > 1) {
+    const double slices = 2 * static_cast<double>(tile.split) * results;  // written and read
+    f.launches = 2;
+    f.memory_traffic += slices;
+    f.cache_traffic += slices;
+  }
+  f.memory_traffic = std::max(f.memory_traffic, f.compulsory_bytes);
+  AddStaging(f, tile, LikelyRunOfA(v), LikelyRunOfB(w, v));
   return f;
 }
 

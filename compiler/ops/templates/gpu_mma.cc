@@ -331,6 +331,25 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   return kernel;
 }
 
+// What moves, for threads that ask for `asked` bytes of operands, and the instructions that move it.
+void AddTraffic(GpuFootprint& f, const GemmView& v, const Plan& p, double asked, const GpuTarget& t) {
+  constexpr double kStepInstructions = 8, kResultInstructions = 2;
+  const Tile& tile = p.tile;
+  const double rows = static_cast<double>(v.batch * v.rows), results = kBytes * rows * static_cast<double>(v.columns);
+  // Rows that are windows share most of what they see.
+  const double row_bytes = std::min(kBytes * f.reduction, (f.compulsory_bytes - results) / rows);
+  const TiledProduct product = {static_cast<double>(v.batch), static_cast<double>(tile.row_tiles),
+                                static_cast<double>(tile.column_tiles), row_bytes * static_cast<double>(tile.bm),
+                                kBytes * f.reduction * static_cast<double>(tile.bn)};
+  f.memory_traffic = std::max(f.compulsory_bytes, OperandTraffic(product, f, t) + results);
+  f.cache_traffic = asked + results;
+  const double steps = static_cast<double>(tile.steps);
+  const double copies = static_cast<double>(p.a.copies(tile.bk) + p.b.copies(tile.bk)) / f.group_threads;
+  f.instructions = f.groups * f.group_threads *
+                   (f.reduction / kSide * static_cast<double>(tile.tm + tile.tn) +
+                    steps * (2 * copies + kStepInstructions) + kResultInstructions * f.accumulators);
+}
+
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
   const GemmView v = ViewOf(w);
   const Plan p = PlanOf(w, v, c);
@@ -343,7 +362,6 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.compulsory_bytes = CompulsoryBytes(w);
   const double asked = kBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
-  f.memory_traffic = CachedTraffic(asked, f.compulsory_bytes, kGroupsCacheSpeed);
   f.vector_lanes = static_cast<double>(std::min(p.a.lanes, p.b.lanes));
   f.group_threads = static_cast<double>(tile.threads);
   f.groups = groups;
@@ -354,7 +372,11 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   // Each warp reads its rows of A and columns of B, and all is written once.
   f.shared_traffic = asked + kBytes * groups * k * static_cast<double>(tile.warps * (tile.tm + tile.tn) * kSide);
   f.barriers = static_cast<double>(tile.steps);
-  f.in_flight_bytes = static_cast<double>(kBytes * (tile.bm + tile.bn) * tile.bk * (tile.stages - 1)) / f.group_threads;
+  f.round_trips = static_cast<double>(tile.steps);
+  f.trips_ahead = static_cast<double>(tile.stages - 1);
+  const int64_t steps_asked = std::max<int64_t>(tile.stages - 1, 1);
+  f.in_flight_bytes = static_cast<double>(kBytes * (tile.bm + tile.bn) * tile.bk * steps_asked) / f.group_threads;
+  AddTraffic(f, v, p, asked, t);
   return f;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "compiler/ir/launch.h"
 #include "compiler/ops/templates/gpu_template.h"
@@ -99,6 +100,24 @@ std::vector<int64_t> LevelsOf(const Choice& c) {
 
 // Whether lanes of a warp exchange sums. A schedule has warps of one width.
 bool HasShuffles(const GpuTarget& t) { return t.shuffles && t.warp_width == ir::kTensorWarp; }
+
+// Of a tree, for a thread on average: words that it asks of shared memory, and instructions. A warp takes its turn
+// where any of its lanes adds up.
+std::pair<double, double> TreeAccesses(const Choice& c) {
+  constexpr double kLevelInstructions = 4;  // a barrier, whether there is something to do, and where
+  const std::vector<int64_t> levels = LevelsOf(c);
+  const double last = static_cast<double>(levels.back());
+  double asked = 1 + last, instructions = kLevelInstructions + 2 * last;
+  int64_t left = c.lanes;
+  for (size_t i = 0; i + 1 < levels.size(); ++i) {
+    left = CeilDiv(left, levels[i]);
+    const double busy = std::min(
+        1.0, static_cast<double>(std::max(left, std::min(c.lanes, ir::kTensorWarp))) / static_cast<double>(c.lanes));
+    asked += busy * static_cast<double>(levels[i] + 1);
+    instructions += kLevelInstructions + 2 * busy * static_cast<double>(levels[i]);
+  }
+  return {asked, instructions};
+}
 
 class RowScheduler {
  public:
@@ -339,6 +358,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   // What is made again is read again, most of it from the cache.
   const double again = choice.keep ? 0 : static_cast<double>(rows.reductions());
   f.memory_traffic = f.compulsory_bytes * (1 + again / 4);
+  f.cache_traffic = f.compulsory_bytes * (1 + again);
   const double element = static_cast<double>(SizeOf(w.calls[w.anchor].type.dtype));
   // Few lanes of a row leave most of what comes with it to other accesses.
   f.coalescing = std::min(1.0, std::max(lanes, 4.0) * element / 32);
@@ -347,9 +367,11 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.shared_bytes = static_cast<double>(SharedBytes(rows, choice));
   // Exchanges take the same way, and what warps leave for each other is read by fours.
   const double across = std::log2(static_cast<double>(choice.across())), warps = static_cast<double>(choice.warps());
-  const double asked = choice.shuffle ? across + (warps > 1 ? std::ceil(warps / 4) : 0) : 4;
   const double reductions = static_cast<double>(rows.reductions());
+  double asked = across + (warps > 1 ? std::ceil(warps / 4) : 0), instructions = 2 * asked;
+  if (!choice.shuffle) std::tie(asked, instructions) = TreeAccesses(choice);
   f.shared_traffic = f.groups * f.group_threads * element * asked * reductions;
+  f.instructions = f.groups * f.group_threads * (instructions * reductions + 2 * f.reduction * (1 + again));
   if (choice.keep) f.shared_traffic += static_cast<double>(rows.count * rows.kept_bytes()) * 2;
   if (choice.shuffle) {
     f.barriers = (warps > 1 ? reductions : 0) + (choice.keep ? static_cast<double>(rows.kept.size()) : 0);

@@ -31,7 +31,8 @@ soak: setup-build setup-test
 bench: setup-build setup-bench
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF -DTEMPER_BENCH=ON $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	cmake --build $(BUILD) -j $(JOBS) --target temper temper-server temper-worker \
-	  bench_kernels bench_store bench_draft bench_sass bench_fleet bench_scaling bench_dashboard bench_annealer bench_search bench_spaces
+	  bench_kernels bench_store bench_draft bench_sass bench_fleet bench_scaling bench_dashboard bench_annealer bench_search bench_spaces \
+	  bench_gpu_draft
 
 # The unit and fuzz tests under Address and Undefined Behaviour sanitizers.
 asan: setup-build setup-test

@@ -1,7 +1,5 @@
 #include "bench/search/measured_space.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -9,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "bench/search/text_file.h"
 #include "compiler/target/target.h"
+#include "tuner_server/search/ranking.h"
 
 namespace temper {
 namespace {
@@ -85,6 +85,11 @@ absl::StatusOr<MeasuredSpace> Parse(std::string name, std::string text) {
     for (const nlohmann::json& value : document.at("tune_params").at(knob.name)) knob.values.push_back(value);
     TEMPER_ASSIGN_OR_RETURN(space.knobs.emplace_back(), KnobOf(knob));
   }
+  if (document.contains("device_name")) space.device = document["device_name"].get<std::string>();
+  if (document.contains("kernel_name")) space.kernel = document["kernel_name"].get<std::string>();
+  if (const auto size = document.find("problem_size"); size != document.end() && size->is_array()) {
+    for (const nlohmann::json& side : *size) space.problem_size.push_back(side.get<int64_t>());
+  }
   space.best_s = kNever;
   for (const auto& [key, entry] : document.at("cache").items()) {
     int64_t index = 0;
@@ -140,20 +145,16 @@ absl::StatusOr<MeasuredSpace> ParseMeasuredSpace(std::string name, std::string t
 }
 
 absl::StatusOr<MeasuredSpace> ReadMeasuredSpace(const std::string& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (file == nullptr) return absl::NotFoundError(absl::StrCat("can not read ", path));
-  std::string text;
-  char buffer[1 << 16];
-  int read = 0;
-  while ((read = gzread(file.get(), buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(read));
-  if (read < 0) return absl::InvalidArgumentError(absl::StrCat(path, " is damaged"));
+  TEMPER_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
   const std::string name = std::filesystem::path(path).filename().string();
   absl::StatusOr<MeasuredSpace> space = ParseMeasuredSpace(name.substr(0, name.find(".json")), std::move(text));
   if (!space.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(space.status().message())));
   return space;
 }
 
-TunerContext RegisterMeasuredSpace(std::shared_ptr<const MeasuredSpace> space) {
+namespace {
+
+TunerContext Register(std::shared_ptr<const MeasuredSpace> space, TemplateDef def, Target target) {
   if (FindOp(kOp) == nullptr) {
     OpDef op;
     op.name = kOp;
@@ -162,10 +163,8 @@ TunerContext RegisterMeasuredSpace(std::shared_ptr<const MeasuredSpace> space) {
     op.infer = [](const Attrs&, std::span<const TensorType> inputs) -> absl::StatusOr<TensorType> { return inputs[0]; };
     RegisterOp(std::move(op));
   }
-  TemplateDef def;
   def.name = space->name;
   def.version = 1;
-  def.schema = &NothingKnown();
   def.matches = [space](const Workload& w, const Target&) {
     return w.calls[0].op == kOp && w.calls[0].attrs.String("space", "") == space->name;
   };
@@ -173,11 +172,10 @@ TunerContext RegisterMeasuredSpace(std::shared_ptr<const MeasuredSpace> space) {
   def.build = [](const Workload&, const Config&, const Target&) -> absl::StatusOr<Kernel> {
     return absl::UnimplementedError("measured elsewhere");
   };
-  def.footprint = [](const Workload&, const Config&, const Target&) { return Footprint{&NothingKnown(), {}, 1}; };
   RegisterTemplate(std::move(def));
 
   TunerContext context;
-  context.target.device = CpuTarget{};
+  context.target = std::move(target);
   const TensorType any{DType::kF32, {1}, {}};
   context.workload.inputs.push_back({any, false});
   Workload::Call call;
@@ -187,6 +185,38 @@ TunerContext RegisterMeasuredSpace(std::shared_ptr<const MeasuredSpace> space) {
   call.type = any;
   context.workload.calls.push_back(call);
   return context;
+}
+
+}  // namespace
+
+TunerContext RegisterMeasuredSpace(std::shared_ptr<const MeasuredSpace> space) {
+  TemplateDef def;
+  def.schema = &NothingKnown();
+  def.footprint = [](const Workload&, const Config&, const Target&) { return Footprint{&NothingKnown(), {}, 1}; };
+  Target target;
+  target.device = CpuTarget{};
+  return Register(std::move(space), std::move(def), std::move(target));
+}
+
+TunerContext RegisterMeasuredSpace(std::shared_ptr<const MeasuredSpace> space, MeasuredFootprint footprint) {
+  TemplateDef def;
+  def.schema = &GpuSchema();
+  def.footprint = [of = std::move(footprint.of)](const Workload&, const Config& c, const Target& t) {
+    return UnderGpuSchema(of(c), *t.gpu());
+  };
+  return Register(std::move(space), std::move(def), std::move(footprint.target));
+}
+
+absl::StatusOr<std::vector<Config>> FirstByDraft(const TunerContext& context, size_t count) {
+  TEMPER_ASSIGN_OR_RETURN(const std::shared_ptr<const TaskSpace> task, TaskSpace::Make(context));
+  Rng rng(context.seed);
+  constexpr RankingLimits kAll = {.product = 1 << 24, .legal = 1 << 20, .sample = 512};
+  std::vector<Config> first;
+  for (const ScoredPoint& p : RankByDraft(*task, 0, rng, kAll).points) {
+    if (first.size() == count) break;
+    first.push_back(task->At(p.point).config);
+  }
+  return first;
 }
 
 absl::StatusOr<std::vector<double>> SearchMeasuredSpace(const MeasuredSpace& space, const TunerDef& def,

@@ -44,8 +44,11 @@ constexpr KnownGpu kGpus[] = {
     {"h200", "sm_90", 132, 1.980, 4800, 50},
     {"b200", "sm_100", 148, 1.965, 8000, 126},
     {"rtx5090", "sm_120", 170, 2.407, 1792, 96},
-    // AMD's units have 64 lanes; the last cache is counted.
+    // AMD's units have 64 lanes; the last cache is counted, and of two dies one.
+    {"mi100", "", 120, 1.502, 1229, 8},
+    {"mi210", "", 104, 1.700, 1638, 8},
     {"mi250x", "", 110, 1.700, 1638, 8},
+    {"mi250", "", 104, 1.700, 1638, 8},
     {"w6600", "", 28, 2.903, 224, 32},
     {"w7800", "", 70, 2.499, 576, 64},
 };

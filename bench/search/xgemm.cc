@@ -132,11 +132,14 @@ absl::StatusOr<MeasuredFootprint> XgemmFootprints(const MeasuredSpace& space) {
     if (!positive)
       return absl::InvalidArgumentError(absl::StrCat("space '", space.name, "' lacks numbers of knob ", knob));
   }
-  TEMPER_ASSIGN_OR_RETURN(const KnownGpu* gpu, FindKnownGpu(space.device.empty() ? space.name : space.device));
+  // Some drivers name a chip where the file's name tells the board.
+  absl::StatusOr<const KnownGpu*> gpu = FindKnownGpu(space.device);
+  if (!gpu.ok()) gpu = FindKnownGpu(space.name);
+  if (!gpu.ok()) return FindKnownGpu(space.device).status();
   const auto side = [&](size_t i) {
     return static_cast<double>(i < space.problem_size.size() ? space.problem_size[i] : kUsualSide);
   };
-  const Target target = TargetOf(*gpu);
+  const Target target = TargetOf(**gpu);
   return MeasuredFootprint{target, [target, m = side(0), n = side(1), k = side(2)](const Config& c) {
                              return FootprintOf(c, m, n, k, *target.gpu());
                            }};

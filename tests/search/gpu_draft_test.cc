@@ -96,6 +96,8 @@ TEST(KnownGpus, AreFoundByWhatDevicesCallThemselves) {
   EXPECT_EQ(t.gpu()->compute_units, 40);
   EXPECT_EQ(t.gpu()->unit_groups, 16);
   EXPECT_EQ(TargetOf(**FindKnownGpu("AMD Radeon PRO W6600")).generator, "opencl");
+  EXPECT_EQ((*FindKnownGpu("AMD Instinct MI250X"))->units, 110);
+  EXPECT_EQ((*FindKnownGpu("AMD_Instinct_MI250"))->units, 104);
   const std::string line(FindKnownGpu(std::string(1000, 'x')).status().message());
   EXPECT_LT(line.size(), 1000u);
 }
@@ -158,6 +160,8 @@ TEST(Xgemm, RefusesOtherSpacesInOneLine) {
   MeasuredSpace unknown = Xgemm();
   unknown.device = "abacus";
   EXPECT_TRUE(absl::IsNotFound(XgemmFootprints(unknown).status()));
+  unknown.name = "gemm_MI250X";
+  EXPECT_TRUE(XgemmFootprints(unknown).ok()) << "the name tells it";
   MeasuredSpace zero = Xgemm();
   zero.knobs[0].values = {0};
   EXPECT_FALSE(XgemmFootprints(zero).ok());

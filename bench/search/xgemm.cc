@@ -26,11 +26,11 @@ constexpr int64_t kUsualSide = 4096;
 
 constexpr double kLanes = 32, kTurnBytes = 128, kWord = 4;
 constexpr double kWidest = 4;          // words of an access
-constexpr double kCacheLatency = 240;  // until what no group asked for before is there, in cycles
+constexpr double kCacheLatency = 200;  // until what no group asked for before is there, in cycles
 constexpr double kSharedLatency = 25;
 constexpr double kSchedulers = 4;          // of a unit, each with warps of its own
 constexpr double kUnrolled = 2;            // steps of the reduction, whose operands are asked for together
-constexpr double kDirectInstructions = 4;  // of an access to memory, with an address of 64 bits; shared memory's is one
+constexpr double kDirectInstructions = 3;  // of an access to memory, with an address of 64 bits; shared memory's is one
 constexpr double kLoopInstructions = 2;    // of a step of the reduction
 constexpr double kCopyInstructions = 4;    // of an access that brings an operand to shared memory
 constexpr double kStepInstructions = 10;   // and of all of these together

@@ -60,6 +60,7 @@ struct Residence {
 struct GroupCycles {
   double arithmetic, memory, shared;  // where other groups keep the unit busy meanwhile
   double alone;                       // where there is no other group
+  double waits;                       // of these, without work for any part
 
   GroupCycles(const GpuFootprint& f, const GpuTarget& t, const Residence& r) {
     const double groups = std::max(1.0, f.groups);
@@ -88,6 +89,7 @@ struct GroupCycles {
     const double trip = std::max(0.0, kMemoryLatency - f.trips_ahead * work / std::max(1.0, f.round_trips));
     alone = work + (f.round_trips - 1) * trip + f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) +
             f.wait_cycles + kBeginCycles;
+    waits = alone - std::max({made, issued, shared, cache});
   }
 };
 
@@ -99,8 +101,8 @@ double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const double beside = std::min(r.groups_of_unit, r.most), rounds = std::floor(r.most / beside);
   const double rest = r.most - rounds * beside;
   // The others' work hides a group's waits, the better the more of it there is.
-  const double waits = std::max(0.0, g.alone - busy), others = (beside - 1) * busy;
-  double cycles = rounds * (beside * busy + waits * waits / std::max(1.0, waits + others));
+  const double others = (beside - 1) * busy;
+  double cycles = rounds * (beside * busy + g.waits * g.waits / (g.waits + others));
   if (rest > 0) cycles += std::max(rest * busy, kLastShare * g.alone);
   return cycles / (kNominalGhz * 1e9) + f.launches * kLaunchSeconds;
 }

@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kNames[] = {"int",  "float", "var",    "load", "add",   "sub", "mul",  "div",
                                        "mod",  "min",   "max",    "pow",  "lt",    "le",  "eq",   "and",
                                        "or",   "not",   "select", "cast", "exp",   "log", "tanh", "erf",
-                                       "sqrt", "abs",   "floor",  "ceil", "round", "sin", "cos"};
-static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kCos) + 1);
+                                       "sqrt", "abs",   "floor",  "ceil", "round", "sin", "cos",  "tf32"};
+static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kTf32) + 1);
 
 Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
   auto node = std::make_shared<ExprNode>();

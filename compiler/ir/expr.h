@@ -57,6 +57,9 @@ enum class ExprKind : uint8_t {
   kRound,
   kSin,
   kCos,  // float functions, one arg; round is half to even
+  // Of f32 alone: rounded to TF32, a float of f32's exponents with 10 bits of mantissa; to the nearest, ties away from
+  // zero.
+  kTf32,
 };
 std::string_view Name(ExprKind kind);
 
@@ -128,6 +131,7 @@ Expr Min(Expr a, Expr b);
 Expr Max(Expr a, Expr b);
 inline Expr Exp(Expr a) { return Unary(ExprKind::kExp, std::move(a)); }
 inline Expr Sqrt(Expr a) { return Unary(ExprKind::kSqrt, std::move(a)); }
+inline Expr Tf32(Expr a) { return Unary(ExprKind::kTf32, std::move(a)); }
 
 // The constant's value, if `e` is an integer constant.
 std::optional<int64_t> AsInt(const Expr& e);

@@ -250,8 +250,8 @@ class Machine {
   void RunMultiply(const CodeStmt& s);
   void RunExchange(const CodeStmt& s);
   void EachThread(const std::function<void(size_t thread)>& run);
-  // Calls `use` with where each thread's fragment of `array` begins.
-  void EachFragment(int array, const Codes& indices,
+  // Calls `use` with where each thread's fragment of `array`, of so many elements, begins.
+  void EachFragment(int array, const Codes& indices, int64_t length,
                     const std::function<void(size_t thread, Array& array, int64_t first)>& use);
   void Land(size_t most);
   void Watch(int array, int64_t position, bool write, const void* site);
@@ -509,12 +509,12 @@ void Machine::RunTogether(const CodeStmt& s) {
   }
 }
 
-void Machine::EachFragment(int array, const Codes& indices,
+void Machine::EachFragment(int array, const Codes& indices, int64_t length,
                            const std::function<void(size_t thread, Array& array, int64_t first)>& use) {
   EachThread([&](size_t thread) {
     const int64_t first = PositionNow(array, indices);
     if (first < 0) return;
-    if (first % kFragmentLength != 0 || first + kFragmentLength > NumElements(arrays_[array].buffer->shape))
+    if (first % length != 0 || first + length > NumElements(arrays_[array].buffer->shape))
       return Fail(absl::StrCat("no fragment of ", arrays_[array].buffer->name, " begins at ", first));
     use(thread, arrays_[array], first);
   });
@@ -523,24 +523,25 @@ void Machine::EachFragment(int array, const Codes& indices,
 // All lanes' rows (or columns) are read first, then each fragment is put together.
 void Machine::RunLoadMatrix(const CodeStmt& s) {
   const Code& row = *s.value[0];
+  const int64_t length = QuarterColumns(row.dtype);
   std::vector<std::array<Value, kFragmentLength>> rows(threads_.size());
   EachThread([&](size_t thread) {
     const int64_t first = PositionNow(row.slot, row.args);
     const BufferNode& buffer = *arrays_[row.slot].buffer;
     if (first < 0) return;
-    if (first % kFragmentLength != 0 || first + kFragmentLength > NumElements(buffer.shape))
-      return Fail(absl::StrCat("eight elements of ", buffer.name, " that are no aligned row begin at ", first));
-    for (int64_t i = 0; i < kFragmentLength; ++i) {
+    if (first % length != 0 || first + length > NumElements(buffer.shape))
+      return Fail(absl::StrCat(length, " elements of ", buffer.name, " that are no aligned row begin at ", first));
+    for (int64_t i = 0; i < length; ++i) {
       Watch(row.slot, first + i, false, &row);
       rows[thread][static_cast<size_t>(i)] = ReadElement(arrays_[row.slot].data, first + i, row.dtype);
     }
   });
   const bool transposed = s.instruction == Instruction::kLoadMatrixTransposed;
-  EachFragment(s.slot, s.indices, [&](size_t thread, Array& to, int64_t first) {
-    const int64_t lane = static_cast<int64_t>(thread) % kTensorWarp;
-    for (int64_t e = 0; e < kFragmentLength; ++e) {
-      const int64_t slow = lane / 4, fast = 2 * (lane % 4) + e % 2;
-      const int64_t from = 8 * (e / 2) + (transposed ? fast : slow);  // the lane that names it
+  EachFragment(s.slot, s.indices, FragmentLength(row.dtype), [&](size_t thread, Array& to, int64_t first) {
+    const int64_t lane = static_cast<int64_t>(thread) % kTensorWarp, own = length / 4;
+    for (int64_t e = 0; e < FragmentLength(row.dtype); ++e) {
+      const int64_t slow = lane / 4, fast = own * (lane % 4) + e % own;
+      const int64_t from = 8 * (e / own) + (transposed ? fast : slow);  // the lane that names it
       WriteElement(to.data, first + e, to.buffer->dtype,
                    rows[thread - static_cast<size_t>(lane - from)][static_cast<size_t>(transposed ? slow : fast)]);
     }
@@ -553,24 +554,31 @@ void Machine::RunMultiply(const CodeStmt& s) {
     Matrix a, b;
   };
   std::vector<Operands> warps(threads_.size() / static_cast<size_t>(kTensorWarp));
+  const auto load_of = [&](size_t number) -> const Code& {
+    const Code& factor = *s.value[0]->args[number];
+    return factor.kind == ExprKind::kCast ? *factor.args[0] : factor;
+  };
+  const DType type = load_of(0).dtype;
   const auto read = [&](const Code& load, Matrix Operands::*matrix) {
-    EachFragment(load.slot, load.args, [&](size_t thread, Array& from, int64_t first) {
+    EachFragment(load.slot, load.args, FragmentLength(type), [&](size_t thread, Array& from, int64_t first) {
       Matrix& to = warps[thread / static_cast<size_t>(kTensorWarp)].*matrix;
-      for (int64_t e = 0; e < kFragmentLength; ++e) {
-        const MatrixPlace at = FragmentPlace(static_cast<int64_t>(thread) % kTensorWarp, e, matrix == &Operands::b);
+      for (int64_t e = 0; e < FragmentLength(type); ++e) {
+        const MatrixPlace at =
+            FragmentPlace(static_cast<int64_t>(thread) % kTensorWarp, e, QuarterColumns(type), matrix == &Operands::b);
+        const double element = ReadElement(from.data, first + e, type).f;
         to[static_cast<size_t>(at.row)][static_cast<size_t>(at.column)] =
-            ReadElement(from.data, first + e, from.buffer->dtype).f;
+            type == DType::kF32 ? TruncateToTf32(element) : element;
       }
     });
   };
-  read(*s.value[0]->args[0]->args[0], &Operands::a);
-  read(*s.value[0]->args[1]->args[0], &Operands::b);
-  EachFragment(s.slot, s.indices, [&](size_t thread, Array& sums, int64_t first) {
+  read(load_of(0), &Operands::a);
+  read(load_of(1), &Operands::b);
+  EachFragment(s.slot, s.indices, kFragmentLength, [&](size_t thread, Array& sums, int64_t first) {
     const Operands& o = warps[thread / static_cast<size_t>(kTensorWarp)];
     for (int64_t e = 0; e < kFragmentLength; ++e) {
-      const MatrixPlace at = FragmentPlace(static_cast<int64_t>(thread) % kTensorWarp, e);
+      const MatrixPlace at = SumPlace(static_cast<int64_t>(thread) % kTensorWarp, e);
       double sum = ReadElement(sums.data, first + e, DType::kF32).f;
-      for (size_t k = 0; k < kMatrixSide; ++k)
+      for (size_t k = 0; k < static_cast<size_t>(MatrixColumns(type)); ++k)
         sum = Round(sum + o.a[static_cast<size_t>(at.row)][k] * o.b[static_cast<size_t>(at.column)][k], DType::kF32);
       WriteElement(sums.data, first + e, DType::kF32, OfFloat(sum));
     }

@@ -1,6 +1,7 @@
 #include "compiler/ir/interpreter_value.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "compiler/ir/sum.h"
@@ -93,6 +94,20 @@ double FloatBinary(ExprKind kind, double a, double b) {
   }
 }
 
+namespace {
+
+constexpr uint32_t kTf32Unit = 1 << 13;  // of the last place, among the bits of an f32
+
+uint32_t BitsOfF32(double v) { return std::bit_cast<uint32_t>(static_cast<float>(v)); }
+double F32Of(uint32_t bits) { return static_cast<double>(std::bit_cast<float>(bits)); }
+
+// What is carried out of the mantissa makes the next exponent, or infinity, by itself.
+double RoundToTf32(double v) { return std::isnan(v) ? v : F32Of((BitsOfF32(v) + kTf32Unit / 2) & ~(kTf32Unit - 1)); }
+
+}  // namespace
+
+double TruncateToTf32(double v) { return std::isnan(v) ? v : F32Of(BitsOfF32(v) & ~(kTf32Unit - 1)); }
+
 double FloatUnary(ExprKind kind, double a) {
   switch (kind) {
     case ExprKind::kExp:
@@ -115,6 +130,8 @@ double FloatUnary(ExprKind kind, double a) {
       return std::nearbyint(a);
     case ExprKind::kSin:
       return std::sin(a);
+    case ExprKind::kTf32:
+      return RoundToTf32(a);
     default:
       return std::cos(a);
   }

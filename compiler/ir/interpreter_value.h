@@ -25,6 +25,7 @@ int64_t IntBinary(ExprKind kind, int64_t a, int64_t b);
 int64_t UnsignedBinary(ExprKind kind, int64_t a, int64_t b);  // of u64, whose upper half comes as negative numbers
 double FloatBinary(ExprKind kind, double a, double b);
 double FloatUnary(ExprKind kind, double a);
+double TruncateToTf32(double v);  // an f32, without what TF32 does not hold of it
 
 // Element `i` of an array that begins at `data`.
 Value ReadElement(const char* data, int64_t i, DType dtype);

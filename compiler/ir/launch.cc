@@ -127,6 +127,8 @@ const char* Meeting(const Stmt& s) {
 
 }  // namespace
 
+bool IsTensorType(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32; }
+
 int64_t SharedBytes(const Buffer& array) {
   const int64_t size = NumElements(array->shape) * SizeOf(array->dtype);
   return (size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;

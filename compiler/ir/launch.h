@@ -22,15 +22,17 @@
 // it.
 //
 // Some instructions the lanes of a warp of 32 run together: lane l is its thread number l. All come to the same ones,
-// as threads come to barriers, but wait for no other warp. They are about matrices of 16 x 16 in four quarters, of
-// which each lane has a fragment: eight elements of one of its register arrays, from a multiple of eight on. Elements
-// 2q and 2q + 1 of lane l are of the quarter q its elements (l / 4, 2 * (l % 4)) and the one to the right.
-//   load matrix      four quarters of 2-byte elements, from shared memory. Lane l names the first of eight that are
-//                    neighbours: row l % 8 of quarter l / 8.
-//   load transposed  ... column l % 8 of quarter l / 8.
-//   multiply         sums(i, j) += a(i, k) * b(j, k), over all k; sums are f32, a and b both f16 or both bf16. Quarters
-//                    of sums and a follow one another down and then to the right, those of b to the right and then
-//                    down.
+// as threads come to barriers, but wait for no other warp. They are about matrices of 16 rows, which for operands have
+// 32 bytes: 16 columns of a 2-byte type, 8 of f32. Sums are f32, in 16 columns. A matrix is four quarters, and of each
+// a lane has two elements, or one where there are 8 columns: its fragment of the matrix is eight, or four, elements of
+// one of its register arrays, from a multiple of so many on. Elements 2q and 2q + 1 of lane l are of the quarter q its
+// elements (l / 4, 2 * (l % 4)) and the one to the right; where it has one, q is (l / 4, l % 4).
+//   load matrix      four quarters from shared memory. Lane l names the first of the 16 bytes of row l % 8 of quarter
+//                    l / 8, which are neighbours.
+//   load transposed  ... of column l % 8 of quarter l / 8, of a 2-byte type.
+//   multiply         sums(i, j) += a(i, k) * b(j, k), over all k. Both a and b are f16, or bf16, or f32, of which it
+//                    drops what TF32 does not hold. Quarters of sums and a follow one another down and then to the
+//                    right, those of b to the right and then down.
 // Another one is about an element of a register array, of any type:
 //   exchange         lane l gets what lane l ^ m has, where 0 < m < 32.
 //
@@ -54,16 +56,24 @@ inline constexpr int64_t kMaxGroupThreads = 1024;
 inline constexpr int64_t kSharedAlignment = 128;
 
 inline constexpr int64_t kTensorWarp = 32;     // lanes of a warp that has instructions of its own
-inline constexpr int64_t kMatrixSide = 16;     // of the matrices that they are about
-inline constexpr int64_t kFragmentLength = 8;  // a lane's elements of one
+inline constexpr int64_t kMatrixSide = 16;     // rows of the matrices that they are about, columns of sums
+inline constexpr int64_t kFragmentLength = 8;  // a lane's elements of sums
+inline constexpr int64_t kQuarterBytes = 16;   // of a row of an operand's quarter
+bool IsTensorType(DType dtype);                // of operands
+// Of operands: elements of a row of a quarter, of a row of the matrix, of a lane's fragment.
+inline int64_t QuarterColumns(DType operand) { return kQuarterBytes / SizeOf(operand); }
+inline int64_t MatrixColumns(DType operand) { return 2 * QuarterColumns(operand); }
+inline int64_t FragmentLength(DType operand) { return QuarterColumns(operand); }
 struct MatrixPlace {
   int64_t row, column;
 };
-// Of a lane's element of sums or a, or of b.
-inline MatrixPlace FragmentPlace(int64_t lane, int64_t element, bool of_b = false) {
-  const int64_t down = of_b ? element / 4 : element / 2 % 2, right = of_b ? element / 2 % 2 : element / 4;
-  return {lane / 4 + 8 * down, 2 * (lane % 4) + element % 2 + 8 * right};
+// Of a lane's element, where quarters have so many columns.
+inline MatrixPlace FragmentPlace(int64_t lane, int64_t element, int64_t quarter_columns, bool of_b) {
+  const int64_t own = quarter_columns / 4, quarter = element / own;
+  const int64_t down = of_b ? quarter / 2 : quarter % 2, right = of_b ? quarter % 2 : quarter / 2;
+  return {lane / 4 + 8 * down, own * (lane % 4) + element % own + quarter_columns * right};
 }
+inline MatrixPlace SumPlace(int64_t lane, int64_t element) { return FragmentPlace(lane, element, 8, false); }
 
 // Of a shared array, up to where the next may start.
 int64_t SharedBytes(const Buffer& array);

@@ -209,6 +209,11 @@ Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr&
   return node;
 }
 
+const Expr& FactorOf(const Stmt& multiply, size_t number) {
+  const Expr& factor = multiply->value->args[number];
+  return factor->kind == ExprKind::kCast ? factor->args[0] : factor;
+}
+
 Stmt Exchange(Buffer to, std::vector<Expr> indices, Expr theirs, int64_t lanes) {
   auto node = Make(Instruction::kExchange);
   node->buffer = std::move(to);

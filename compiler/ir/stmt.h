@@ -109,6 +109,8 @@ Stmt Barrier();  // of the threads of a group; see launch.h
 Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed);
 // `a`, `b`: loads of the fragments' first elements.
 Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr& b);
+// Its operand of that number, a load.
+const Expr& FactorOf(const Stmt& multiply, size_t number);
 // `theirs`: a load of the element of the other lane, which differs in the bits of `lanes`.
 Stmt Exchange(Buffer to, std::vector<Expr> indices, Expr theirs, int64_t lanes);
 Stmt CommitCopies();

@@ -130,17 +130,15 @@ absl::Status Verifier::CheckInstruction(const Stmt& s) {
     return fits ? absl::OkStatus() : Error(s, "an exchange that is not of registers");
   }
   const auto reads = [](const Expr& e, Scope scope) {
-    return e->kind == ExprKind::kLoad && e->buffer->scope == scope &&
-           (e->dtype == DType::kF16 || e->dtype == DType::kBF16);
+    return e->kind == ExprKind::kLoad && e->buffer->scope == scope && IsTensorType(e->dtype);
   };
   if (s->instruction == Instruction::kMultiply) {
-    const auto converts = [&](const Expr& e) {
-      return e->kind == ExprKind::kCast && reads(e->args[0], Scope::kRegister);
-    };
-    fits = fits && s->buffer->dtype == DType::kF32 && s->value->kind == ExprKind::kMul && converts(s->value->args[0]) &&
-           converts(s->value->args[1]) && s->value->args[0]->args[0]->dtype == s->value->args[1]->args[0]->dtype;
+    fits = fits && s->buffer->dtype == DType::kF32 && s->value->kind == ExprKind::kMul &&
+           reads(FactorOf(s, 0), Scope::kRegister) && reads(FactorOf(s, 1), Scope::kRegister) &&
+           FactorOf(s, 0)->dtype == FactorOf(s, 1)->dtype && s->value->dtype == DType::kF32;
   } else {
-    fits = fits && reads(s->value, Scope::kShared);
+    const bool transposed = s->instruction == Instruction::kLoadMatrixTransposed;
+    fits = fits && reads(s->value, Scope::kShared) && !(transposed && s->value->dtype == DType::kF32);
   }
   return fits ? absl::OkStatus() : Error(s, "operands that the instruction does not take");
 }
@@ -292,6 +290,8 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) const {
       return absl::OkStatus();
     case ExprKind::kAbs:
       return wants(e->dtype != DType::kBool);
+    case ExprKind::kTf32:
+      return wants(e->dtype == DType::kF32);
     default:
       return wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype));
   }

@@ -43,7 +43,7 @@ struct GpuTarget {
   double unit_memory_bytes = 10;  // its part of what memory gives in a cycle; differs among an architecture's parts
   int64_t l2_bytes = 4 << 20;     // of the cache in front of memory; differs likewise
   bool shuffles = false;          // lanes of a warp exchange what is in their registers
-  bool tensor_cores = false;      // warps multiply matrices of f16 and bf16, threads copy asynchronously (ir/launch.h)
+  bool tensor_cores = false;      // warps multiply matrices, threads copy asynchronously (ir/launch.h)
 
   bool operator==(const GpuTarget&) const = default;
 };

@@ -196,6 +196,39 @@ TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
   }
 }
 
+// Sums are exact, so what was rounded, or dropped where nothing rounded it, shows in every bit.
+TEST(CudaOnHost, AWarpMultipliesInTf32) {
+  constexpr double kTie = 1 + 0x1p-11, kUp = 1 + 0x1p-10;
+  NDArray in(DType::kF32, {2, 16, 8});
+  Rng rng(kSeed);
+  for (int64_t i = 0; i < in.size(); ++i) in.Set(i, i < 128 ? (i % 3 == 0 ? -kTie : kTie) : 4.0 - rng.Below(9));
+  for (const bool rounds : {false, true}) {
+    const absl::StatusOr<NDArray> got = RunWarp(
+        absl::StrCat("  float* const words = (float*)shared;\n"
+                     "  for (int i = 0; i < 2; ++i)\n"
+                     "    temper_copy<16>(words + (lane + 32 * i) * 4, (const float*)in + (lane + 32 * i) * 4, true);\n"
+                     "  temper_commit_copies();\n  temper_wait_copies<0>();\n  __syncthreads();\n"
+                     "  float a[4], b[4], c[8] = {};\n"
+                     "  temper_load_matrix_f32(a, temper_row_at(words + lane % 16 * 8 + lane / 16 * 4));\n"
+                     "  temper_load_matrix_f32(\n"
+                     "      b, temper_row_at(words + 128 + (lane % 8 + lane / 16 * 8) * 8 + lane / 8 % 2 * 4));\n",
+                     rounds ? "  for (int e = 0; e < 4; ++e) a[e] = temper_round_to_tf32(a[e]);\n" : "",
+                     "  temper_multiply_tf32(c, a, b);\n"
+                     "  for (int e = 0; e < 8; ++e)\n"
+                     "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n"),
+        in);
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (int64_t i = 0; i < 16; ++i) {
+      for (int64_t j = 0; j < 16; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < 8; ++k)
+          sum += (in.At(i * 8 + k) < 0 ? -1 : 1) * (rounds ? kUp : 1) * in.At(128 + j * 8 + k);
+        EXPECT_EQ(got->At(i * 16 + j), sum) << i << " " << j;
+      }
+    }
+  }
+}
+
 // Of one word, of two, and of half of one.
 TEST(CudaOnHost, LanesExchangeWhatTheyHold) {
   const NDArray in(DType::kF16, {2, 16, 16});

@@ -211,6 +211,10 @@ static void Land(const Copy& copy) {
   }
 }
 
+static float RoundToTf32(const float x) {
+  return std::isnan(x) ? x : __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
+}
+
 // PTX ISA, "ldmatrix": the lanes 8 i to 8 i + 7 give the rows of matrix i, and lane l gets of each of the four matrices
 // the elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; with .trans, of column l / 4.
 static void LoadMatrices(const char* name, unsigned int* to, const void* row, bool transposed) {
@@ -251,17 +255,39 @@ static void MultiplyM16N8K16(float* c, const unsigned int* const (&a)[kWarp], co
   }
 }
 
-static void Multiply(const char* name, float* c, const unsigned int* a, const unsigned int* b,
-                     float (*decode)(unsigned short)) {
-  const unsigned int* const mine[] = {a, b};
-  const Meeting meeting(name, mine);
-  const unsigned int *all_a[kWarp], *all_b[kWarp];
-  for (unsigned int lane = 0; lane < kWarp; ++lane) {
-    all_a[lane] = meeting.From<const unsigned int*>(lane)[0];
-    all_b[lane] = meeting.From<const unsigned int*>(lane)[1];
+// PTX ISA, "Matrix Fragments for mma.m16n8k8" with .tf32: what an f32 has beyond it is not looked at.
+static void MultiplyM16N8K8(float* c, const float* const (&a)[kWarp], const float* const (&b)[kWarp], int b_first) {
+  const auto seen = [](const float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); };
+  const int lane = static_cast<int>(Lane());
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 8; ++k) {
+      const float of_a = a[row % 8 * 4 + k % 4][(row >= 8 ? 1 : 0) + (k >= 4 ? 2 : 0)];
+      const float of_b = b[column * 4 + k % 4][b_first + (k >= 4 ? 1 : 0)];
+      c[i] += seen(of_a) * seen(of_b);
+    }
   }
-  MultiplyM16N8K16(c, all_a, all_b, 0, decode);
-  MultiplyM16N8K16(c + 4, all_a, all_b, 2, decode);
+}
+
+// `multiply`: c, the fragments of a and b by lane, and which of b's it begins with.
+template <typename T, typename Multiply>
+static void MultiplyTwice(const char* name, float* c, const T* a, const T* b, const Multiply& multiply) {
+  const T* const mine[] = {a, b};
+  const Meeting meeting(name, mine);
+  const T *all_a[kWarp], *all_b[kWarp];
+  for (unsigned int lane = 0; lane < kWarp; ++lane) {
+    all_a[lane] = meeting.From<const T*>(lane)[0];
+    all_b[lane] = meeting.From<const T*>(lane)[1];
+  }
+  multiply(c, all_a, all_b, 0);
+  multiply(c + 4, all_a, all_b, 2);
+}
+
+template <float (*kDecode)(unsigned short)>
+static void MultiplyHalves(const char* name, float* c, const unsigned int* a, const unsigned int* b) {
+  MultiplyTwice(name, c, a, b, [](float* sums, const auto& all_a, const auto& all_b, int b_first) {
+    MultiplyM16N8K16(sums, all_a, all_b, b_first, kDecode);
+  });
 }
 
 }  // namespace on_host
@@ -274,12 +300,22 @@ static inline void temper_load_matrix(unsigned int* to, temper_row row) {
 static inline void temper_load_matrix_transposed(unsigned int* to, temper_row row) {
   on_host::LoadMatrices("temper_load_matrix_transposed", to, row, true);
 }
+static inline void temper_load_matrix_f32(float* to, temper_row row) {
+  unsigned int words[4];
+  on_host::LoadMatrices("temper_load_matrix_f32", words, row, false);
+  std::memcpy(to, words, sizeof(words));
+}
 static inline void temper_multiply_f16(float* c, const unsigned int* a, const unsigned int* b) {
-  on_host::Multiply("temper_multiply_f16", c, a, b, on_host::FromF16);
+  on_host::MultiplyHalves<on_host::FromF16>("temper_multiply_f16", c, a, b);
 }
 static inline void temper_multiply_bf16(float* c, const unsigned int* a, const unsigned int* b) {
-  on_host::Multiply("temper_multiply_bf16", c, a, b, on_host::FromBf16);
+  on_host::MultiplyHalves<on_host::FromBf16>("temper_multiply_bf16", c, a, b);
 }
+static inline void temper_multiply_tf32(float* c, const float* a, const float* b) {
+  on_host::MultiplyTwice("temper_multiply_tf32", c, a, b, on_host::MultiplyM16N8K8);
+}
+static inline float temper_load_f32(temper_row row) { return *(const float*)row; }
+static inline float temper_round_to_tf32(const float x) { return on_host::RoundToTf32(x); }
 template <typename T>
 static inline T temper_exchange(const T mine, const int lanes) {
   const on_host::Meeting meeting("temper_exchange", &mine);

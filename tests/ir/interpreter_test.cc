@@ -128,6 +128,28 @@ TEST_F(InterpreterTest, FloatFunctions) {
   EXPECT_EQ(Result()[0], 1024);
 }
 
+// To the nearest of 10 bits of mantissa, ties away from zero.
+TEST_F(InterpreterTest, RoundsToTf32) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kLargest = std::numeric_limits<float>::max();
+  const std::pair<double, double> cases[] = {{0, 0},
+                                             {1 + 0x1p-10, 1 + 0x1p-10},
+                                             {1 + 0x1p-11, 1 + 0x1p-10},
+                                             {-1 - 0x1p-11, -1 - 0x1p-10},
+                                             {1 + 0x1p-11 - 0x1p-23, 1},
+                                             {1 + 0x3p-11, 1 + 0x1p-9},
+                                             {2 - 0x1p-12, 2},
+                                             {0x1p-137, 0x1p-136},  // no number below the normal ones is flushed
+                                             {0x1p-138, 0},
+                                             {kLargest, kInfinity},
+                                             {-kInfinity, -kInfinity}};
+  for (const auto& [x, rounded] : cases) {
+    ASSERT_TRUE(Run(Store(out_, {0}, Tf32(Float(x)))).ok());
+    EXPECT_EQ(Result()[0], rounded) << x;
+  }
+  ASSERT_TRUE(Run(Store(out_, {0}, Tf32(Float(std::nan(""))))).ok());
+  EXPECT_TRUE(std::isnan(Result()[0]));
+}
+
 TEST_F(InterpreterTest, ArgumentsMustFit) {
   Func f{"f", {in_, out_}, 1, Store(out_, {0}, Float(1))};
   std::vector<NDArray> one = {Sequence(6)};

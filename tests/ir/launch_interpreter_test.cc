@@ -81,6 +81,27 @@ TEST_F(LaunchInterpreterTest, LanesExchangeWhatTheyHold) {
   EXPECT_THAT(std::string(Run(exchanged(16), {24, 1}).message()), HasSubstr("thread (8,0,0) exchanges with a lane"));
 }
 
+// The product of 8 ones and 8 numbers in the middle between two of TF32.
+TEST_F(LaunchInterpreterTest, AMultiplicationDropsOfF32WhatTf32DoesNotHold) {
+  const Buffer a = MakeBuffer("a", DType::kF32, {4}, Scope::kRegister),
+               b = MakeBuffer("b", DType::kF32, {4}, Scope::kRegister),
+               sums = MakeBuffer("sums", DType::kF32, {8}, Scope::kRegister);
+  const Expr lane = Expr(t_) % Expr(32);
+  const Stmt put = For(i_, 4, ForKind::kSerial, Put(Expr(t_) * Expr(4) + Expr(i_), Load(in_, {Own()})));
+  const Var e = MakeVar("e");
+  for (const bool rounds : {false, true}) {
+    for (int64_t i = 0; i < kGroups * kThreads; ++i) args_[0].Set(i, i % kThreads < 32 ? 1 + 0x1p-11 : 1);
+    const Stmt round = For(e, 4, ForKind::kUnrolled, Store(a, {Expr(e)}, Tf32(Load(a, {Expr(e)}))));
+    const Stmt multiply =
+        Seq({put, Barrier(), Store(sums, {0}, Float(0)), LoadMatrix(a, {0}, Load(tile_, {lane * Expr(4)}), false),
+             LoadMatrix(b, {0}, Load(tile_, {Expr(128) + lane * Expr(4)}), false), rounds ? round : Seq({}),
+             Multiply(sums, {0}, Load(a, {0}), Load(b, {0})), Store(out_, {Own()}, Load(sums, {0}))});
+    const absl::Status status = Run(Alloc(a, Alloc(b, Alloc(sums, multiply))));
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(Result(), Each(static_cast<float>(rounds ? 8 + 0x1p-7 : 8)));
+  }
+}
+
 TEST_F(LaunchInterpreterTest, BarriersUnderConditionsThatAllAnswerAlike) {
   Stmt code =
       For(i_, 4, ForKind::kSerial,

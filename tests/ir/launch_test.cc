@@ -144,6 +144,58 @@ TEST_F(VerifyLaunchTest, ExchangesAreOfRegistersByWholeWarps) {
   EXPECT_THAT(Verdict(Groups(Threads(exchange(1), 48))), HasSubstr("needs groups of whole warps"));
 }
 
+TEST_F(VerifyLaunchTest, MatricesAreOfTypesThatTheInstructionsTake) {
+  const Buffer sums = MakeBuffer("sums", DType::kF32, {8}, Scope::kRegister);
+  const auto loads = [&](DType type, bool transposed) {
+    const Buffer shared = MakeBuffer("shared", type, {256}, Scope::kShared);
+    const Buffer fragment = MakeBuffer("fragment", type, {8}, Scope::kRegister);
+    const Stmt load = LoadMatrix(fragment, {0}, Load(shared, {0}), transposed);
+    return Verdict(Groups(Alloc(shared, Threads(Alloc(fragment, load)))));
+  };
+  const auto multiplies = [&](DType of_a, DType of_b) {
+    const Buffer a = MakeBuffer("a", of_a, {8}, Scope::kRegister), b = MakeBuffer("b", of_b, {8}, Scope::kRegister);
+    const Stmt multiply = Multiply(sums, {0}, Load(a, {0}), Load(b, {0}));
+    return Verdict(InThreads(Alloc(sums, Alloc(a, Alloc(b, multiply)))));
+  };
+  const auto refused = HasSubstr("operands that the instruction does not take");
+  for (const DType type : {DType::kF16, DType::kBF16, DType::kF32}) {
+    EXPECT_EQ(loads(type, false), "");
+    EXPECT_EQ(multiplies(type, type), "");
+  }
+  EXPECT_EQ(loads(DType::kF16, true), "");
+  EXPECT_THAT(loads(DType::kF32, true), refused);
+  EXPECT_THAT(loads(DType::kF64, false), refused);
+  EXPECT_THAT(multiplies(DType::kF32, DType::kF16), refused);
+  EXPECT_THAT(multiplies(DType::kI8, DType::kI8), refused);
+}
+
+// PTX ISA, "Matrix Fragments for mma.m16n8k16" and "... for mma.m16n8k8 with .tf32": the row and column of register i
+// of a lane. A fragment of b is that of two instructions, each of eight columns.
+TEST(Fragments, AreThoseOfThePtxIsa) {
+  const auto is_at = [](const MatrixPlace& place, int64_t row, int64_t column) {
+    return place.row == row && place.column == column;
+  };
+  for (int64_t lane = 0; lane < kTensorWarp; ++lane) {
+    SCOPED_TRACE(lane);
+    const int64_t group = lane >> 2, in_group = lane % 4;
+    for (int64_t i = 0; i < 8; ++i) {
+      const int64_t half = i / 4, of_b = i % 4;  // of two instructions, and its own register
+      const int64_t row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+      EXPECT_TRUE(is_at(FragmentPlace(lane, i, 8, false), row, in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0))) << i;
+      EXPECT_TRUE(
+          is_at(FragmentPlace(lane, i, 8, true), group + 8 * half, in_group * 2 + (of_b & 1) + (of_b >= 2 ? 8 : 0)))
+          << i;
+      EXPECT_TRUE(is_at(SumPlace(lane, i), of_b < 2 ? group : group + 8, in_group * 2 + (of_b & 1) + 8 * half)) << i;
+    }
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t half = i / 2, of_b = i % 2;
+      const int64_t row = i == 0 || i == 2 ? group : group + 8, column = i == 0 || i == 1 ? in_group : in_group + 4;
+      EXPECT_TRUE(is_at(FragmentPlace(lane, i, 4, false), row, column)) << i;
+      EXPECT_TRUE(is_at(FragmentPlace(lane, i, 4, true), group + 8 * half, of_b == 0 ? in_group : in_group + 4)) << i;
+    }
+  }
+}
+
 TEST_F(VerifyLaunchTest, GroupsHoldThreadsAndNeitherMixesWithParallelLoops) {
   Var v = MakeVar("v");
   auto marked = [&](ForKind outer, ForKind inner) {

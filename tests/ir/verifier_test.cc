@@ -85,6 +85,8 @@ TEST_F(VerifierTest, IndexCountsAndDTypesAgree) {
   EXPECT_THAT(Complaint(Store(out_, {Float(0)}, Float(1))), HasSubstr("index 0.0 is f32"));
   Expr mixed = Load(in_, {0}) + Cast(Load(in_, {0}), DType::kF64);
   EXPECT_THAT(Complaint(Store(out_, {0}, mixed)), HasSubstr("dtypes disagree at in[0] + f64(in[0])"));
+  const Expr of_f64 = Cast(Tf32(Cast(Load(in_, {0}), DType::kF64)), DType::kF32);
+  EXPECT_THAT(Complaint(Store(out_, {0}, of_f64)), HasSubstr("dtypes disagree at tf32(f64(in[0]))"));
 }
 
 TEST_F(VerifierTest, BuffersAreInScopeAndAllocatedOnce) {

@@ -234,6 +234,7 @@ std::string KernelEmitter::Function(const Expr& e) {
     const std::string type = TypeOf(e);
     return Converted(type, Call("abs", Converted(TypeOf(e->args[0]), x)));
   }
+  if (e->kind == ExprKind::kTf32) return Call(WarpFunction("temper_round_to_tf32"), x);
   // In the order of ExprKind, from kExp on.
   constexpr std::array kFunctions = {"exp",   "log",  "tanh", "erf", "sqrt", "fabs",
                                      "floor", "ceil", "rint", "sin", "cos"};

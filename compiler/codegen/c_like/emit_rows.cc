@@ -1,5 +1,5 @@
-// Where lanes find the rows of matrices in shared memory: what all turns of a loop have in common of an address stands
-// before the loop.
+// Where lanes find the rows of matrices in shared memory, or elements of them: what all turns of a loop have in common
+// of an address stands before the loop.
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/c_like/emitter.h"
 
@@ -13,6 +13,14 @@ using ir::StmtKind;
 void AddTerms(const Expr& e, std::vector<Expr>& terms) {
   if (e->kind != ir::ExprKind::kAdd) return terms.push_back(e);
   for (const Expr& arg : e->args) AddTerms(arg, terms);
+}
+
+// What such a statement loads from shared memory first; null: it is none.
+const Expr* SharedLoadOf(const Stmt& s) {
+  if (s->kind == StmtKind::kInstruction && ir::LoadsMatrix(s->instruction)) return &s->value;
+  if (s->kind != StmtKind::kStore || s->value->kind != ir::ExprKind::kTf32) return nullptr;
+  const Expr& load = s->value->args[0];
+  return load->kind == ir::ExprKind::kLoad && load->buffer->scope == ir::Scope::kShared ? &load : nullptr;
 }
 
 bool IsUnrolled(const Stmt& loop) { return loop->for_kind == ir::ForKind::kUnrolled; }
@@ -32,7 +40,7 @@ bool BelongsInside(const Expr& term, const std::vector<Stmt>& loops) {
 }  // namespace
 
 void KernelEmitter::EmitRowsOf(const Stmt& s, std::vector<Stmt>& loops) {
-  if (s->kind == StmtKind::kInstruction && ir::LoadsMatrix(s->instruction)) return EmitRow(s, loops);
+  if (SharedLoadOf(s) != nullptr) return EmitRow(s, loops);
   const bool is_loop = s->kind == StmtKind::kFor;
   if (is_loop) {
     ranges_.Bind(s->var, s->extent);
@@ -47,11 +55,12 @@ void KernelEmitter::EmitRowsOf(const Stmt& s, std::vector<Stmt>& loops) {
   }
 }
 
-void KernelEmitter::EmitRow(const Stmt& load, const std::vector<Stmt>& loops) {
-  const ir::Buffer& from = load->value->buffer;
+void KernelEmitter::EmitRow(const Stmt& s, const std::vector<Stmt>& loops) {
+  const Expr& load = *SharedLoadOf(s);
+  const ir::Buffer& from = load->buffer;
   std::vector<Expr> terms;
-  AddTerms(ranges_.Simplify(ir::FlatIndex(from, load->value->args)), terms);
-  Row& row = rows_[load.get()];
+  AddTerms(ranges_.Simplify(ir::FlatIndex(from, load->args)), terms);
+  Row& row = rows_[s.get()];
   Expr fixed(0);
   for (const Expr& term : terms) {
     Expr& part = BelongsInside(term, loops) ? row.rest : fixed;
@@ -66,7 +75,7 @@ void KernelEmitter::EmitRow(const Stmt& load, const std::vector<Stmt>& loops) {
     count *= loop->extent;
   }
   BeginStatement(ir::Bool(true));
-  row.array = NameOf(load.get(), absl::StrCat(from->name, "_row"));
+  row.array = NameOf(s.get(), absl::StrCat(from->name, "_row"));
   const std::string function = WarpFunction("temper_row_at");
   Line(absl::StrCat("temper_row ", row.array, "[", count, "];"));
   for (const Stmt& loop : each) {
@@ -83,12 +92,20 @@ void KernelEmitter::EmitRow(const Stmt& load, const std::vector<Stmt>& loops) {
   }
 }
 
-std::string KernelEmitter::RowOf(const Stmt& load) {
-  const ir::Buffer& from = load->value->buffer;
-  const auto found = rows_.find(load.get());
+bool KernelEmitter::EmitElement(const Stmt& s) {
+  if (SharedLoadOf(s) == nullptr) return false;
+  BeginStatement(ir::Bool(true));
+  const std::string round = WarpFunction("temper_round_to_tf32"), load = WarpFunction("temper_load_f32");
+  Line(absl::StrCat(Element(s->buffer, s->indices), " = ", round, "(", load, "(", RowOf(s), "));"));
+  return true;
+}
+
+std::string KernelEmitter::RowOf(const Stmt& s) {
+  const Expr& load = *SharedLoadOf(s);
+  const ir::Buffer& from = load->buffer;
+  const auto found = rows_.find(s.get());
   if (found == rows_.end()) {
-    return absl::StrCat(WarpFunction("temper_row_at"), "(",
-                        SteppedPointer(from, ir::FlatIndex(from, load->value->args)), ")");
+    return absl::StrCat(WarpFunction("temper_row_at"), "(", SteppedPointer(from, ir::FlatIndex(from, load->args)), ")");
   }
   const Row& row = found->second;
   const Expr bytes = row.rest * Expr(SizeOf(from->dtype));

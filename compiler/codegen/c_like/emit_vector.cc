@@ -19,6 +19,7 @@ bool HasVectors(DType dtype) { return !IsPacked(dtype) && dtype != DType::kBool;
 std::optional<KernelEmitter::Lanes> KernelEmitter::LanesOf(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                                            const Stmt& loop) {
   const Expr flat = ranges_.Simplify(ir::FlatIndex(buffer, indices));
+  if (loop == nullptr) return Lanes{buffer, flat, true};
   const std::optional<ir::Linear> linear = ir::AsLinear(flat, {loop->var});
   if (!HasVectors(buffer->dtype) || !linear.has_value() || linear->coefficients[0] != 1) return std::nullopt;
   const Expr first = ranges_.Simplify(linear->rest);
@@ -69,17 +70,19 @@ std::optional<std::string> KernelEmitter::VectorValue(const Expr& e, const Stmt&
   return absl::StrCat("(", *a, " ", op, " ", *b, ")");
 }
 
-bool KernelEmitter::EmitCopy(const Stmt& loop, const Lanes& to) {
-  const Expr& value = loop->body->value;
+bool KernelEmitter::EmitCopy(const Stmt& store, const Stmt& loop) {
+  const Expr& value = store->value;
   const bool either = value->kind == ExprKind::kSelect;
   const Expr& load = either ? value->args[1] : value;
-  const int64_t bytes = loop->extent * SizeOf(load->dtype);
-  if (load->kind != ExprKind::kLoad || !to.aligned || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
-  if (either && ir::UsesVar(value->args[0], loop->var)) return false;
+  const int64_t bytes = (loop == nullptr ? 1 : loop->extent) * SizeOf(load->dtype);
+  if (load->kind != ExprKind::kLoad || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+  if (either && loop != nullptr && ir::UsesVar(value->args[0], loop->var)) return false;
+  const std::optional<Lanes> to = LanesOf(store->buffer, store->indices, loop);
   const std::optional<Lanes> from = LanesOf(load->buffer, load->args, loop);
-  if (!from.has_value() || !from->aligned) return false;
+  if (!to.has_value() || !to->aligned || !from.has_value() || !from->aligned) return false;
+  BeginStatement(ir::Bool(true));  // values of one lane are no variables
   const std::string inside = either ? Value(value->args[0]) : "true";
-  Line(absl::StrCat(WarpFunction("temper_copy"), "<", bytes, ">(", SteppedPointer(to.buffer, to.first), ", ",
+  Line(absl::StrCat(WarpFunction("temper_copy"), "<", bytes, ">(", SteppedPointer(to->buffer, to->first), ", ",
                     SteppedPointer(from->buffer, from->first), ", ", inside, ");"));
   return true;
 }
@@ -97,8 +100,8 @@ bool KernelEmitter::EmitVectorized(const Stmt& loop) {
     own_alone &= ir::StructurallyEqual(flat, ranges_.Simplify(ir::FlatIndex(s->buffer, s->indices)));
   });
   if (!own_alone) return false;
+  if (s->ahead > 0) return EmitCopy(s, loop);
   BeginStatement(ir::Bool(true));  // values of one lane are no variables
-  if (s->ahead > 0) return EmitCopy(loop, *lanes);
   const std::optional<std::string> value = VectorValue(s->value, loop);
   if (!value.has_value()) return false;
   if (lanes->aligned) {

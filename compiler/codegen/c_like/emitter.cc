@@ -33,16 +33,28 @@ bool ReadsWhatItWrites(const Stmt& body) {
   return reads;
 }
 
-// Arrays that matrices are loaded to.
-std::set<const void*> FragmentsIn(const Stmt& body) {
-  std::set<const void*> fragments;
+constexpr int64_t kHalvesOfWord = 2;
+
+// Arrays that matrices of 2-byte elements are loaded to.
+std::set<const void*> HalvesIn(const Stmt& body) {
+  std::set<const void*> halves;
   ir::VisitStmt(body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kInstruction && ir::LoadsMatrix(s->instruction)) fragments.insert(s->buffer.get());
+    const bool loads = s->kind == StmtKind::kInstruction && ir::LoadsMatrix(s->instruction);
+    if (loads && SizeOf(s->buffer->dtype) == 2) halves.insert(s->buffer.get());
   });
-  return fragments;
+  return halves;
 }
 
-constexpr int64_t kHalvesOfWord = 2;
+const char* MultiplyFunction(DType operand) {
+  if (operand == DType::kF32) return "temper_multiply_tf32";
+  return operand == DType::kF16 ? "temper_multiply_f16" : "temper_multiply_bf16";
+}
+
+std::string LoadFunction(const Stmt& load) {
+  if (load->buffer->dtype == DType::kF32) return "temper_load_matrix_f32";
+  return load->instruction == ir::Instruction::kLoadMatrixTransposed ? "temper_load_matrix_transposed"
+                                                                     : "temper_load_matrix";
+}
 
 // The text without parentheses around all of it.
 std::string Bare(const std::string& text) {
@@ -72,7 +84,7 @@ absl::StatusOr<std::string> KernelEmitter::Emit(const ir::Launch& launch, const 
   EmitIds(launch.thread_loops, dialect_.thread_id);
   EmitSharedArrays(launch);
   barrier_ = dialect_.barrier(ReadsWhatItWrites(launch.body));
-  fragments_ = FragmentsIn(launch.body);
+  halves_ = HalvesIn(launch.body);
   EmitStmt(launch.body);
   indent_ = 0;
   Line("}");
@@ -106,7 +118,7 @@ void KernelEmitter::EmitSharedArrays(const ir::Launch& launch) {
 }
 
 void KernelEmitter::EmitRegisterArray(const ir::Buffer& buffer) {
-  if (fragments_.contains(buffer.get())) {
+  if (halves_.contains(buffer.get())) {
     const int64_t words = ElementsOf(buffer) / kHalvesOfWord;
     return Line(absl::StrCat("uint ", NameOf(buffer.get(), buffer->name), "[", words, "];"));
   }
@@ -181,7 +193,7 @@ std::string KernelEmitter::WarpFunction(const std::string& name) {
 
 std::string KernelEmitter::FragmentPointer(const ir::Buffer& buffer, const std::vector<Expr>& indices) {
   const Expr flat = ir::FlatIndex(buffer, indices);
-  return SteppedPointer(buffer, fragments_.contains(buffer.get()) ? flat / Expr(kHalvesOfWord) : flat);
+  return SteppedPointer(buffer, halves_.contains(buffer.get()) ? flat / Expr(kHalvesOfWord) : flat);
 }
 
 std::string KernelEmitter::SteppedPointer(const ir::Buffer& buffer, const Expr& flat) {
@@ -204,14 +216,12 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
   switch (s->instruction) {
     case ir::Instruction::kLoadMatrix:
     case ir::Instruction::kLoadMatrixTransposed: {
-      const bool transposed = s->instruction == ir::Instruction::kLoadMatrixTransposed;
-      const std::string function = WarpFunction(transposed ? "temper_load_matrix_transposed" : "temper_load_matrix");
+      const std::string function = WarpFunction(LoadFunction(s));
       return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ", RowOf(s), ");"));
     }
     case ir::Instruction::kMultiply: {
-      const Expr &a = s->value->args[0]->args[0], &b = s->value->args[1]->args[0];
-      const std::string function =
-          WarpFunction(a->dtype == DType::kF16 ? "temper_multiply_f16" : "temper_multiply_bf16");
+      const Expr &a = ir::FactorOf(s, 0), &b = ir::FactorOf(s, 1);
+      const std::string function = WarpFunction(MultiplyFunction(a->dtype));
       return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
                                FragmentPointer(a->buffer, a->args), ", ", FragmentPointer(b->buffer, b->args), ");"));
     }
@@ -226,6 +236,7 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
 }
 
 void KernelEmitter::EmitStore(const Stmt& s) {
+  if (s->ahead > 0 && EmitCopy(s, nullptr)) return;
   if (s->ahead > 0) {
     Fail(absl::StrCat("copies to ", s->buffer->name, " that are no 4, 8 or 16 bytes of neighbours"));
     return;
@@ -234,6 +245,7 @@ void KernelEmitter::EmitStore(const Stmt& s) {
     Fail(absl::StrCat("stores to ", s->buffer->name, ", whose elements share bytes, by several threads"));
     return;
   }
+  if (EmitElement(s)) return;
   BeginStatement(s->value);
   const std::string value = Bare(Value(s->value));
   Line(absl::StrCat(Element(s->buffer, s->indices), " = ", value, ";"));

@@ -52,7 +52,7 @@ class KernelEmitter {
     ir::Expr first;  // where the first of them lies, flat
     bool aligned;    // to the vector's size
   };
-  // None unless they lie side by side.
+  // None unless they lie side by side. `loop` null: one element.
   std::optional<Lanes> LanesOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, const ir::Stmt& loop);
   const char* Space(ir::Scope scope) const;  // of pointers to it
   std::string Pointer(const Lanes& lanes);
@@ -62,21 +62,23 @@ class KernelEmitter {
   std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
   std::optional<std::string> VectorValue(const ir::Expr& e, const ir::Stmt& loop);
   bool EmitVectorized(const ir::Stmt& loop);  // false: nothing was emitted, it has to be a loop
-  bool EmitCopy(const ir::Stmt& loop, const Lanes& to);
+  // Of an asynchronous store, or of a vectorised loop of them. False: nothing was emitted.
+  bool EmitCopy(const ir::Stmt& store, const ir::Stmt& loop);
 
   // --- functions of warps (cuda/functions.h)
   std::string WarpFunction(const std::string& name);
   std::string FragmentPointer(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
 
-  // The row that a lane names for a load of a matrix in loops: before them stands an array of what they do not change
-  // of its address, for each iteration of unrolled loops that are no mere steps.
+  // The row that a lane names for a load of a matrix in loops, or the element that it loads: before them stands an
+  // array of what they do not change of its address, for each iteration of unrolled loops that are no mere steps.
   struct Row {
     std::string array;
     ir::Expr index = ir::Expr(0), rest = ir::Expr(0);  // in elements
   };
   void EmitRowsOf(const ir::Stmt& s, std::vector<ir::Stmt>& loops);
-  void EmitRow(const ir::Stmt& load, const std::vector<ir::Stmt>& loops);
-  std::string RowOf(const ir::Stmt& load);
+  void EmitRow(const ir::Stmt& s, const std::vector<ir::Stmt>& loops);
+  bool EmitElement(const ir::Stmt& s);  // false: it loads none
+  std::string RowOf(const ir::Stmt& s);
 
   // --- values that expressions hold more than once
   struct Use {
@@ -124,7 +126,7 @@ class KernelEmitter {
   std::set<std::string> taken_;
   std::vector<ir::Var> unrolled_;  // of the loops around
   std::unordered_map<const ir::StmtNode*, Row> rows_;
-  std::set<const void*> fragments_;  // arrays whose elements lie in words, two in each
+  std::set<const void*> halves_;  // arrays whose elements lie in words, two in each
   int kept_ = 0;
   // Keys are held beside the answers: an address must not come back as another node's.
   std::unordered_map<const ir::ExprNode*, std::pair<ir::Expr, bool>> wide_;

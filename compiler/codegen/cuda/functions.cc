@@ -23,6 +23,20 @@ constexpr char kLoadMatrix[] =
     "               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(row));\n"
     "}\n";
 
+// The four words of a row of a quarter are eight halves to the instruction.
+constexpr char kLoadMatrixF32[] =
+    "void $0(float* to, const uint row) {\n"
+    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "               : \"=f\"(to[0]), \"=f\"(to[1]), \"=f\"(to[2]), \"=f\"(to[3]) : \"r\"(row));\n"
+    "}\n";
+
+constexpr char kLoadF32[] =
+    "float $0(const uint row) {\n"
+    "  float x;\n"
+    "  asm volatile(\"ld.shared.f32 %0, [%1];\" : \"=f\"(x) : \"r\"(row));\n"
+    "  return x;\n"
+    "}\n";
+
 constexpr char kMultiply[] =
     "void $0(float* c, const uint* a, const uint* b) {\n"
     "#pragma unroll\n"
@@ -31,6 +45,26 @@ constexpr char kMultiply[] =
     "                 \"{%8, %9}, {%0, %1, %2, %3};\"\n"
     "                 : \"+f\"(c[4 * i]), \"+f\"(c[4 * i + 1]), \"+f\"(c[4 * i + 2]), \"+f\"(c[4 * i + 3])\n"
     "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[2 * i]), \"r\"(b[2 * i + 1]));\n"
+    "}\n";
+
+constexpr char kMultiplyTf32[] =
+    "void $0(float* c, const float* a, const float* b) {\n"
+    "#pragma unroll\n"
+    "  for (int i = 0; i < 2; ++i)\n"
+    "    asm volatile(\"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, \"\n"
+    "                 \"{%8, %9}, {%0, %1, %2, %3};\"\n"
+    "                 : \"+f\"(c[4 * i]), \"+f\"(c[4 * i + 1]), \"+f\"(c[4 * i + 2]), \"+f\"(c[4 * i + 3])\n"
+    "                 : \"r\"(as_uint(a[0])), \"r\"(as_uint(a[1])), \"r\"(as_uint(a[2])), \"r\"(as_uint(a[3])),\n"
+    "                   \"r\"(as_uint(b[2 * i])), \"r\"(as_uint(b[2 * i + 1])));\n"
+    "}\n";
+
+// As cvt.rna.tf32 does it, but that of numbers below the normal ones what is too much is dropped: half a unit of the
+// last place is added, and the rest cut off. ptxas makes comparisons and predicates of cvt, and runs out of registers
+// for them in loops that have room for this.
+constexpr char kRoundToTf32[] =
+    "float $0(const float x) {\n"
+    "  const float power = as_float(as_uint(x) & 0xff800000u);\n"
+    "  return as_float(as_uint(__fmaf_rn(power, 0x1p-11f, x)) & 0xffffe000u);\n"
     "}\n";
 
 // Words of 32 bits; of a smaller type, what is above it goes along.
@@ -81,6 +115,10 @@ std::string BodyOf(std::string_view name) {
   if (name == "temper_row_at") return kRowAt;
   if (name == "temper_load_matrix") return made(kLoadMatrix, "");
   if (name == "temper_load_matrix_transposed") return made(kLoadMatrix, ".trans");
+  if (name == "temper_load_matrix_f32") return made(kLoadMatrixF32, "");
+  if (name == "temper_load_f32") return made(kLoadF32, "");
+  if (name == "temper_multiply_tf32") return made(kMultiplyTf32, "");
+  if (name == "temper_round_to_tf32") return made(kRoundToTf32, "");
   if (name == "temper_multiply_f16") return made(kMultiply, "f16");
   if (name == "temper_multiply_bf16") return made(kMultiply, "bf16");
   if (name == "temper_exchange") return kExchange;

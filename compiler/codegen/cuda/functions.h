@@ -5,8 +5,12 @@
 //   temper_row_at(const void* shared)                          a temper_row: where a row lies, plus so many bytes
 //   temper_load_matrix(uint* to, temper_row row)               ldmatrix.x4: of ir/launch.h's matrices
 //   temper_load_matrix_transposed(uint* to, temper_row row)
+//   temper_load_matrix_f32(float* to, temper_row row)
+//   float temper_load_f32(temper_row row)                      a lane's own element there
 //   temper_multiply_f16(float* c, const uint* a, const uint* b)   two mma.m16n8k16: c of eight, a and b of four
 //   temper_multiply_bf16(float* c, const uint* a, const uint* b)
+//   temper_multiply_tf32(float* c, const float* a, const float* b)   two mma.m16n8k8: of a and b what TF32 holds
+//   float temper_round_to_tf32(float x)                           to the nearest, ties away from zero; no instruction
 //   T temper_exchange(T mine, int lanes)                          shfl.bfly: what the lane l ^ lanes has
 //   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16; zeros where not inside
 //   temper_commit_copies()

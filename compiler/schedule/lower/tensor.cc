@@ -11,9 +11,12 @@ namespace {
 
 using ir::ExprKind;
 using ir::ForKind;
+using ir::FragmentLength;
 using ir::kFragmentLength;
 using ir::kMatrixSide;
 using ir::kTensorWarp;
+using ir::MatrixColumns;
+using ir::QuarterColumns;
 
 using Point = std::map<const ir::VarNode*, int64_t>;
 
@@ -52,12 +55,26 @@ Stmt UnrolledOver(const std::vector<Stmt>& loops, const std::function<Stmt(const
   return s;
 }
 
+// How an operand's fragments are loaded: as rows of a matrix, as its columns, or each element by itself.
+enum class Way { kRows, kColumns, kElements };
+
 struct Operand {
   Expr load;                // of the element for the lane, e and k
   std::vector<Stmt> loops;  // of those between, the ones that it depends on
-  bool transposed = false;
+  Way way = Way::kRows;
   Buffer fragments;  // one for each iteration of those loops
+
+  DType type() const { return load->dtype; }
 };
+
+// The load in a factor of a product that tensor loops may sum; null: it is none.
+Expr LoadOfFactor(const Expr& e) {
+  const bool as_f32 = e->kind == ExprKind::kCast && e->dtype == DType::kF32 &&
+                      (e->args[0]->dtype == DType::kF16 || e->args[0]->dtype == DType::kBF16);
+  if (!as_f32 && e->kind != ExprKind::kTf32) return {};
+  const Expr& load = e->args[0];
+  return load->kind == ExprKind::kLoad && load->buffer->scope == ir::Scope::kShared ? load : Expr();
+}
 
 class TensorLoop {
  public:
@@ -88,35 +105,34 @@ class TensorLoop {
   absl::Status Parse() {
     Stmt s = loop_;
     for (; s->kind == StmtKind::kFor; s = s->body) between_.push_back(s);
-    const bool last = between_.size() >= 3 && between_.back()->extent == kMatrixSide &&
-                      between_[between_.size() - 2]->extent == kFragmentLength;
-    if (!last || s->kind != StmtKind::kStore)
-      return Refuse("it does not end in loops of 8 and 16 around one statement");
+    if (between_.size() < 3 || between_[between_.size() - 2]->extent != kFragmentLength || s->kind != StmtKind::kStore)
+      return Refuse("it does not end in loops of a fragment and of steps around one statement");
     step_ = between_.back()->var;
+    const int64_t steps = between_.back()->extent;
     element_ = between_[between_.size() - 2]->var;
     between_.resize(between_.size() - 2);
     store_ = s;
     const Expr sums = ir::Load(s->buffer, s->indices);
     const Expr& v = s->value;
-    const auto converts = [](const Expr& e) {
-      return e->kind == ExprKind::kCast && e->dtype == DType::kF32 && e->args[0]->kind == ExprKind::kLoad &&
-             e->args[0]->buffer->scope == ir::Scope::kShared;
-    };
-    if (v->kind != ExprKind::kAdd || !ir::StructurallyEqual(v->args[0], sums) || v->args[1]->kind != ExprKind::kMul ||
-        !converts(v->args[1]->args[0]) || !converts(v->args[1]->args[1])) {
-      return Refuse(absl::StrCat("it does not add products of shared memory: ", ir::FirstLine(s)));
+    const bool adds =
+        v->kind == ExprKind::kAdd && ir::StructurallyEqual(v->args[0], sums) && v->args[1]->kind == ExprKind::kMul;
+    if (adds) {
+      a_.load = LoadOfFactor(v->args[1]->args[0]);
+      b_.load = LoadOfFactor(v->args[1]->args[1]);
     }
-    a_.load = v->args[1]->args[0]->args[0];
-    b_.load = v->args[1]->args[1]->args[0];
+    if (!a_.load || !b_.load || a_.type() != b_.type())
+      return Refuse(absl::StrCat("it does not add products of shared memory: ", ir::FirstLine(s)));
+    if (steps != MatrixColumns(a_.type()))
+      return Refuse(absl::StrCat(steps, " steps, where an instruction takes ", MatrixColumns(a_.type())));
     for (Operand* operand : {&a_, &b_}) {
       for (const Stmt& loop : between_) {
         if (Uses(*operand, loop->var)) operand->loops.push_back(loop);
       }
       Shape shape;
       for (const Stmt& loop : operand->loops) shape.push_back(loop->extent);
-      shape.push_back(kFragmentLength);
+      shape.push_back(FragmentLength(operand->type()));
       operand->fragments =
-          ir::MakeBuffer(operand->load->buffer->name + "_fragment", operand->load->dtype, shape, ir::Scope::kRegister);
+          ir::MakeBuffer(operand->load->buffer->name + "_fragment", operand->type(), shape, ir::Scope::kRegister);
     }
     return absl::OkStatus();
   }
@@ -160,7 +176,8 @@ class TensorLoop {
       const std::optional<int64_t> first = At(flat, corner, 0, 0, 0);
       bool holds = first.has_value() && *first % kFragmentLength == 0;
       for (int64_t lane = 0; lane < kTensorWarp && holds; ++lane) {
-        for (int64_t e = 0; e < kFragmentLength && holds; ++e) holds = At(flat, corner, lane, e, 15) == *first + e;
+        for (int64_t e = 0; e < kFragmentLength && holds; ++e)
+          holds = At(flat, corner, lane, e, MatrixColumns(a_.type()) - 1) == *first + e;
       }
       if (!holds) return Refuse(absl::StrCat("'", store_->buffer->name, "' holds no fragments"));
     }
@@ -173,69 +190,97 @@ class TensorLoop {
     return {outer % 8 / 2, outer % 2 + 4 * (outer / 8)};
   }
 
-  bool HasLayout(const Operand& operand, bool of_a, bool transposed, bool last) const {
+  bool HasLayout(const Operand& operand, bool of_a, bool last) const {
     const Expr flat = ir::FlatIndex(operand.load->buffer, operand.load->args);
     const Point corner = Corner(last);
+    const int64_t run = QuarterColumns(operand.type()), steps = MatrixColumns(operand.type());
     std::array<std::array<int64_t, kMatrixSide>, kMatrixSide> places;  // by outer and step
     for (int64_t outer = 0; outer < kMatrixSide; ++outer) {
       const auto [lane, element] = Someone(of_a, outer);
-      for (int64_t step = 0; step < kMatrixSide; ++step) {
+      for (int64_t step = 0; step < steps; ++step) {
         const std::optional<int64_t> at = At(flat, corner, lane, element, step);
         if (!at.has_value()) return false;
         places[static_cast<size_t>(outer)][static_cast<size_t>(step)] = *at;
       }
     }
-    for (size_t outer = 0; outer < places.size(); ++outer) {
-      for (size_t step = 0; step < places.size(); ++step) {
-        const size_t along = transposed ? outer : step;
-        const int64_t first = transposed ? places[outer - outer % 8][step] : places[outer][step - step % 8];
-        if (first % 8 != 0 || places[outer][step] != first + static_cast<int64_t>(along % 8)) return false;
+    const auto place = [&](int64_t outer, int64_t step) {
+      return places[static_cast<size_t>(outer)][static_cast<size_t>(step)];
+    };
+    for (int64_t outer = 0; outer < kMatrixSide && operand.way != Way::kElements; ++outer) {
+      for (int64_t step = 0; step < steps; ++step) {
+        const bool in_column = operand.way == Way::kColumns;
+        const int64_t along = in_column ? outer : step;
+        const int64_t first = in_column ? place(outer - outer % run, step) : place(outer, step - step % run);
+        if (first % run != 0 || place(outer, step) != first + along % run) return false;
       }
     }
     for (int64_t lane = 0; lane < kTensorWarp; ++lane) {
       for (int64_t e = 0; e < kFragmentLength; ++e) {
-        const ir::MatrixPlace place = ir::FragmentPlace(lane, e);
-        const auto& row = places[static_cast<size_t>(of_a ? place.row : place.column)];
-        for (int64_t step = 0; step < kMatrixSide; ++step) {
-          if (At(flat, corner, lane, e, step) != row[static_cast<size_t>(step)]) return false;
+        const ir::MatrixPlace sum = ir::SumPlace(lane, e);
+        for (int64_t step = 0; step < steps; ++step) {
+          if (At(flat, corner, lane, e, step) != place(of_a ? sum.row : sum.column, step)) return false;
         }
       }
     }
     return true;
   }
 
+  // No instruction loads columns of f32.
   absl::Status FindLayout(Operand& operand, bool of_a) {
-    for (const bool transposed : {false, true}) {
-      operand.transposed = transposed;
-      if (HasLayout(operand, of_a, transposed, false) && HasLayout(operand, of_a, transposed, true))
-        return absl::OkStatus();
+    for (const Way way : {Way::kRows, operand.type() == DType::kF32 ? Way::kElements : Way::kColumns}) {
+      operand.way = way;
+      if (HasLayout(operand, of_a, false) && HasLayout(operand, of_a, true)) return absl::OkStatus();
     }
     return Refuse(absl::StrCat("'", operand.load->buffer->name, "' does not lie as its matrices are loaded"));
   }
 
-  // The operand's load at the first of the eight elements that the lane names.
-  Expr RowOf(const Operand& operand, bool of_a) const {
-    const Expr lane = Expr(x_->var) + Expr(y_->var) * Expr(x_->extent);
-    const Expr in_eight = lane % Expr(8), even = lane / Expr(8) % Expr(2), high = lane / Expr(16);
-    const Expr &outer = of_a ? even : high, &along = of_a ? high : even;  // of the lane's quarter
-    // As in Someone, for row or column 8 * outer, plus in_eight where these are named.
-    Expr from = Expr(0), element = outer * Expr(of_a ? 2 : 4);
-    if (!operand.transposed) {
-      from = of_a ? in_eight * Expr(4) : in_eight / Expr(2);
-      if (!of_a) element = element + in_eight % Expr(2);
-    }
-    const Expr step = (operand.transposed ? in_eight : Expr(0)) + along * Expr(8);
+  // The operand's load at row `outer` (of eight) of the upper or lower half of A's, or left or right of B's, and at
+  // `step`: as Someone has it.
+  Expr LoadAt(const Operand& operand, bool of_a, const Expr& outer, const Expr& half, const Expr& step) const {
+    const Expr from = of_a ? outer * Expr(4) : outer / Expr(2);  // a lane
+    const Expr element = half * Expr(of_a ? 2 : 4) + (of_a ? Expr(0) : outer % Expr(2));
     const std::vector<ir::VarBinding> named = {
         {x_->var, from % Expr(x_->extent)}, {y_->var, from / Expr(x_->extent)}, {element_, element}, {step_, step}};
     return ir::Substitute(operand.load, named);
   }
 
+  Expr Lane() const { return Expr(x_->var) + Expr(y_->var) * Expr(x_->extent); }
+
+  // The operand's load at the first of the elements that the lane names.
+  Expr RowOf(const Operand& operand, bool of_a) const {
+    const Expr in_eight = Lane() % Expr(8), even = Lane() / Expr(8) % Expr(2), high = Lane() / Expr(16);
+    const Expr &half = of_a ? even : high, &along = of_a ? high : even;  // of the lane's quarter
+    const Expr first = along * Expr(QuarterColumns(operand.type()));
+    if (operand.way == Way::kColumns) return LoadAt(operand, of_a, Expr(0), half, in_eight + first);
+    return LoadAt(operand, of_a, in_eight, half, first);
+  }
+
+  // Of f32, what was loaded is rounded before it is multiplied.
   Stmt LoadAll(const Operand& operand, bool of_a) const {
     return UnrolledOver(operand.loops, [&](const std::vector<ir::VarBinding>& renamed) {
       const Expr fragment = FragmentOf(operand, renamed);
-      return ir::LoadMatrix(operand.fragments, fragment->args, ir::Substitute(RowOf(operand, of_a), renamed),
-                            operand.transposed);
+      if (operand.way == Way::kElements) return LoadElements(operand, of_a, fragment->args, renamed);
+      const Stmt load = ir::LoadMatrix(operand.fragments, fragment->args, ir::Substitute(RowOf(operand, of_a), renamed),
+                                       operand.way == Way::kColumns);
+      return operand.type() == DType::kF32 ? ir::Seq({load, Round(operand, fragment->args)}) : load;
     });
+  }
+
+  static Stmt Round(const Operand& operand, std::vector<Expr> fragment) {
+    const Var e = ir::MakeVar("e");
+    fragment.back() = Expr(e);
+    return ir::For(e, FragmentLength(operand.type()), ForKind::kUnrolled,
+                   ir::Store(operand.fragments, fragment, ir::Tf32(ir::Load(operand.fragments, fragment))));
+  }
+
+  // The lane's elements of f32, of which a quarter has one.
+  Stmt LoadElements(const Operand& operand, bool of_a, std::vector<Expr> fragment,
+                    const std::vector<ir::VarBinding>& renamed) const {
+    const Var half = ir::MakeVar("half"), along = ir::MakeVar("along");
+    fragment.back() = of_a ? Expr(along) * Expr(2) + Expr(half) : Expr(half) * Expr(2) + Expr(along);
+    const Expr load = LoadAt(operand, of_a, Lane() / Expr(4), half, Lane() % Expr(4) + Expr(along) * Expr(4));
+    const Stmt store = ir::Store(operand.fragments, fragment, ir::Tf32(ir::Substitute(load, renamed)));
+    return ir::For(half, 2, ForKind::kUnrolled, ir::For(along, 2, ForKind::kUnrolled, store));
   }
 
   static Expr FragmentOf(const Operand& operand, const std::vector<ir::VarBinding>& renamed) {

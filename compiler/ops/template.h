@@ -19,6 +19,8 @@ struct Kernel {
   // constant when the package is made, and outside the clock when a candidate is timed. Empty Func (no params): as it
   // is. Packs run on the CPU of the machine that makes the package, whatever device `main` is for.
   std::vector<ir::Func> packs;
+  // What the result may be off by where an operator allows more than its type does (base/dtype.h); 0: none does.
+  double tolerance = 0;
 };
 
 struct TemplateDef {

@@ -28,7 +28,8 @@ constexpr uint64_t kSeed = 31;
 constexpr std::string_view kArchs[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
 constexpr size_t kArchsInRotation = 3;  // of each template
 // A new one comes last: the place of each says which architectures it gets.
-constexpr const char* kTemplates[] = {"gpu.conv", "gpu.depthwise", "gpu.gemm", "gpu.reduce", "gpu.default", "gpu.mma"};
+constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},    {"gpu.depthwise"}, {"gpu.gemm"},     {"gpu.reduce"},
+                                              {"gpu.default"}, {"gpu.mma"},       {"gpu.mma", true}};
 
 #define SKIP_WITHOUT_NVRTC() \
   if (const auto compiler = nvrtc::CompilerFor("sm_90"); !compiler.ok()) GTEST_SKIP() << compiler.status().message()
@@ -55,12 +56,12 @@ constexpr conformance::Shape kLayers[] = {
 Target TargetOf(std::string_view arch) { return ParseTarget(absl::StrCat("cuda:", std::string(arch))).value(); }
 
 // None where the template is not for the target.
-std::vector<Workload> WorkloadsOf(std::string_view name, const Target& target) {
+std::vector<Workload> WorkloadsOf(const conformance::Subject& subject, const Target& target) {
   std::vector<Workload> workloads;
   const auto add = [&](const conformance::Shape& shape) {
-    if (shape.template_name != name) return;
+    if (!subject.Has(shape)) return;
     const Workload w = Parse(std::string(shape.workload));
-    if (FindTemplate(name)->matches(w, target)) workloads.push_back(w);
+    if (FindTemplate(subject.template_name)->matches(w, target)) workloads.push_back(w);
   };
   std::ranges::for_each(conformance::kShapes, add);
   std::ranges::for_each(kLayers, add);
@@ -83,11 +84,11 @@ bool IsOfKind(const ConfigSpace& space, const Config& c, Registers kind) {
 }
 
 // Configs of the kind, for the template's shapes in turn; fewer where there are hardly any.
-Program ProgramOf(std::string_view name, const Target& target, Registers kind, Rng& rng) {
+Program ProgramOf(const conformance::Subject& subject, const Target& target, Registers kind, Rng& rng) {
   constexpr int kTries = 20000;
   Program program{.target = target};
-  const TemplateDef& def = *FindTemplate(name);
-  const std::vector<Workload> workloads = WorkloadsOf(name, target);
+  const TemplateDef& def = *FindTemplate(subject.template_name);
+  const std::vector<Workload> workloads = WorkloadsOf(subject, target);
   for (size_t i = 0; i < kOfProgram; ++i) {
     const Workload& w = workloads[i % workloads.size()];
     const ConfigSpace space = def.space(w, target);
@@ -139,21 +140,22 @@ void Compare(const CudaCode& code, const Program& program, Said& said) {
 }
 
 // At least `configs` of the template for each of the architectures; none for one whose registers are never too few.
-Said Compile(const char* name, std::span<const std::string_view> archs, size_t configs, Registers kind) {
+Said Compile(const conformance::Subject& subject, std::span<const std::string_view> archs, size_t configs,
+             Registers kind) {
   Said said;
   Rng rng(kSeed);
   for (size_t done = 0; done < configs; done += kOfProgram) {
     std::vector<Program> programs;
     std::vector<std::future<absl::StatusOr<Artifact>>> artifacts;
     for (const std::string_view arch : archs) {
-      Program program = ProgramOf(name, TargetOf(arch), kind, rng);
-      EXPECT_TRUE(kind == Registers::kTooMany || !program.inputs.empty()) << name << " " << arch;
+      Program program = ProgramOf(subject, TargetOf(arch), kind, rng);
+      EXPECT_TRUE(kind == Registers::kTooMany || !program.inputs.empty()) << subject.name() << " " << arch;
       if (program.inputs.empty()) continue;
       artifacts.push_back(std::async(std::launch::async, CompileForCuda, program.inputs, program.target));
       programs.push_back(std::move(program));
     }
     for (size_t i = 0; i < artifacts.size(); ++i) {
-      SCOPED_TRACE(absl::StrCat(name, " ", Text(programs[i].target)));
+      SCOPED_TRACE(absl::StrCat(subject.name(), " ", Text(programs[i].target)));
       const absl::StatusOr<Artifact> artifact = artifacts[i].get();
       EXPECT_TRUE(artifact.ok()) << artifact.status();
       if (artifact.ok()) Compare(ReadCudaCode(artifact->code).value(), programs[i], said);
@@ -162,35 +164,53 @@ Said Compile(const char* name, std::span<const std::string_view> archs, size_t c
   return said;
 }
 
-class CudaTemplates : public ::testing::TestWithParam<size_t> {};  // a number of kTemplates
-INSTANTIATE_TEST_SUITE_P(All, CudaTemplates, ::testing::Range(size_t{0}, std::size(kTemplates)));
+class CudaTemplates : public ::testing::TestWithParam<size_t> {};  // a number of kSubjects
+INSTANTIATE_TEST_SUITE_P(All, CudaTemplates, ::testing::Range(size_t{0}, std::size(kSubjects)));
 
 // Few spill of the configs that are legal, and few do not of those that registers alone forbid. A few architectures for
 // each template, side by side, and others for the next one.
 TEST_P(CudaTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicted) {
   SKIP_WITHOUT_NVRTC();
-  const char* const name = kTemplates[GetParam()];
+  const conformance::Subject& subject = kSubjects[GetParam()];
+  const std::string name = subject.name();
   const conformance::Draw draw(kConfigs);
   std::vector<std::string_view> archs;
   for (const std::string_view arch : kArchs) {
-    if (!WorkloadsOf(name, TargetOf(arch)).empty()) archs.push_back(arch);
+    if (!WorkloadsOf(subject, TargetOf(arch)).empty()) archs.push_back(arch);
   }
   if (!draw.many) {
     std::ranges::rotate(archs,
                         archs.begin() + static_cast<std::ptrdiff_t>(GetParam() * kArchsInRotation % archs.size()));
     archs.resize(kArchsInRotation);
   }
-  Said said = Compile(name, archs, draw.configs, Registers::kEnough);
+  Said said = Compile(subject, archs, draw.configs, Registers::kEnough);
   EXPECT_LE(said.median_error(), 0.15) << name << said.pairs;
   EXPECT_LT(said.spill_rate(), 0.02) << name;
   RecordProperty(absl::StrCat(name, " compiled"), said.compiled);
   RecordProperty(absl::StrCat(name, " register error %"), static_cast<int>(std::lround(100 * said.median_error())));
   RecordProperty(absl::StrCat(name, " legal that spill"), said.spilled);
   if (!draw.many) return;
-  const Said refused = Compile(name, archs, draw.configs, Registers::kTooMany);
+  const Said refused = Compile(subject, archs, draw.configs, Registers::kTooMany);
   EXPECT_LT(1 - refused.spill_rate(), refused.compiled > 0 ? 0.1 : 2) << name;
   RecordProperty(absl::StrCat(name, " refused"), refused.compiled);
   RecordProperty(absl::StrCat(name, " refused that do not spill"), refused.compiled - refused.spilled);
+}
+
+TEST(CudaNvrtc, Tf32CompilesToItsInstructionOnEachGeneration) {
+  SKIP_WITHOUT_NVRTC();
+  constexpr conformance::Subject kSubject = {"gpu.mma", true};
+  for (const char* arch : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+    SCOPED_TRACE(arch);
+    const Target target = TargetOf(arch);
+    const Workload w = WorkloadsOf(kSubject, target).front();
+    const Config config = FindTemplate("gpu.mma")->space(w, target).Enumerate(1)[0];
+    const absl::StatusOr<Artifact> artifact =
+        CompileForCuda({{"k", BuildKernel(w, "gpu.mma", config, target)->main}}, target);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    const std::string ptx = ReadCudaCode(artifact->code)->images.at(1).bytes;
+    EXPECT_THAT(ptx, HasSubstr("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"));
+    EXPECT_THAT(ptx, HasSubstr("ldmatrix.sync.aligned.m8n8.x4.shared.b16"));
+  }
 }
 
 TEST(CudaNvrtc, AnArtifactHasImagesAndLaunches) {

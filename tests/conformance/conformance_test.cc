@@ -264,9 +264,9 @@ TEST_P(ConformanceTest, KernelsAreRight) {
       const Kernel kernel = BuildKernel(w, def.name, config, target_).value();
       const absl::StatusOr<NDArray> got = conformance::RunOnDevice(*device, code, w, kernel, inputs);
       ASSERT_TRUE(got.ok()) << Text(config) << ": " << got.status();
-      const double error = RelativeError(*got, want);
-      EXPECT_LE(error, bound) << Text(config);
-      right[std::string(def.name)] += error <= bound ? 1 : 0;
+      const double error = RelativeError(*got, want), allowed = std::max(bound, kernel.tolerance);
+      EXPECT_LE(error, allowed) << Text(config);
+      right[std::string(def.name)] += error <= allowed ? 1 : 0;
     }
   });
   for (const auto& [name, count] : right) RecordProperty(name, count);

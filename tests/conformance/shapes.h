@@ -1,12 +1,24 @@
 // Three shapes for each template, or more: small ones, whose sizes fill no vector, tile or thread's share.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace temper::conformance {
 
 struct Shape {
   std::string_view template_name, workload;
+};
+
+// What a test is about: a template, and of its shapes those that allow TF32, or the others.
+struct Subject {
+  std::string_view template_name;
+  bool tf32 = false;
+  bool Has(const Shape& shape) const {
+    const bool allows = shape.workload.find("tf32=1") != shape.workload.npos;
+    return shape.template_name == template_name && allows == tf32;
+  }
+  std::string name() const { return std::string(template_name) + (tf32 ? " tf32" : ""); }
 };
 
 inline constexpr Shape kShapes[] = {
@@ -99,6 +111,14 @@ inline constexpr Shape kShapes[] = {
     {"gpu.mma",
      "(f16[1,16,9,7]@0231, const f16[40,16,3,3], const f16[40,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f16[1,40,9,7]@0231; "
      "add(3,2) -> f16[1,40,9,7]@0231; relu(4) -> f16[1,40,9,7]@0231; anchor=0"},
+
+    {"gpu.mma",
+     "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1; tf32=1) -> f32[37,70]; add(3,2) -> f32[37,70]; "
+     "anchor=0"},
+    {"gpu.mma", "(f32[2,9,64], f32[2,24,64]) matmul(0,1; tf32=1 trans_b=1) -> f32[2,9,24]; anchor=0"},
+    {"gpu.mma",
+     "(f32[1,3,9,7]@0231, const f32[40,3,3,3], const f32[40,1,1]) conv2d(0,1; pads=[1,1,1,1] tf32=1) -> "
+     "f32[1,40,9,7]@0231; add(3,2) -> f32[1,40,9,7]@0231; relu(4) -> f32[1,40,9,7]@0231; anchor=0"},
 
     {"gpu.reduce", "(f32[3,5,37]) softmax(0; axis=2) -> f32[3,5,37]; anchor=0"},
     {"gpu.reduce",

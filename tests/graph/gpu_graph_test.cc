@@ -1,5 +1,9 @@
 // Small graphs like the networks that people run, optimised for a GPU: every task has a template, those that are worth
 // one of their own have it, no layout is a CPU's, and the drafts' first choices give the references' answers.
+#include <gmock/gmock.h>
+
+#include <set>
+
 #include "compiler/graph/extract.h"
 #include "compiler/graph/pipeline.h"
 #include "tests/graph/builder.h"
@@ -112,6 +116,40 @@ TEST(GpuGraphs, AResNetIsConvolutionsAPoolAMeanAndADenseLayer) {
 TEST(GpuGraphs, AMobileNetHasDepthwiseConvolutions) {
   EXPECT_EQ(KernelsOf(MobileNet(), *ParseTarget("opencl")),
             (Kernels{{"gpu.conv", 5}, {"gpu.depthwise", 2}, {"gpu.default", 2}, {"gpu.gemm", 1}}));
+}
+
+// Each task that allows TF32 has a key of its own, so no record is for both; the others keep theirs.
+TEST(GpuGraphs, ProductsThatAllowTf32ShareNoRecordWithOthers) {
+  const Target t = ParseTarget("cuda:sm_80").value();
+  for (Graph (*const model)() : {ResNet, MobileNet, Bert}) {
+    std::set<std::string> exact, rounded;
+    for (const bool tf32 : {false, true}) {
+      Graph g = model();
+      ASSERT_TRUE(Optimize(g, t, {.tf32 = tf32}).ok());
+      const std::vector<Task> tasks = ExtractTasks(g).value();
+      for (const Task& task : tasks) (tf32 ? rounded : exact).insert(Text(task.workload));
+    }
+    for (const std::string& text : exact) {
+      const Workload w = ParseWorkload(text).value();
+      const std::string_view name = TemplatesFor(w, t).front()->name;
+      EXPECT_EQ(rounded.contains(text), name != "gpu.gemm" && name != "gpu.conv") << text;
+    }
+    for (const std::string& text : rounded) {
+      if (exact.contains(text)) continue;
+      const std::vector<const TemplateDef*> templates = TemplatesFor(ParseWorkload(text).value(), t);
+      ASSERT_EQ(templates.size(), 2u) << text;
+      EXPECT_EQ(templates[1]->name, "gpu.mma") << text;
+    }
+  }
+}
+
+TEST(GpuGraphs, ATargetWithoutTf32RefusesIt) {
+  for (const char* name : {"cuda:sm_75", "opencl", "llvm:haswell"}) {
+    Graph g = Bert();
+    const absl::Status status = Optimize(g, ParseTarget(name).value(), {.tf32 = true});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("multiplies nothing in TF32")) << name;
+  }
 }
 
 TEST(GpuGraphs, ABertIsProductsAndRows) {

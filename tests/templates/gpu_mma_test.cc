@@ -1,6 +1,8 @@
-// "gpu.mma": products of f16 and bf16 by instructions of warps.
+// "gpu.mma": products of f16, bf16 and, where it is allowed, TF32 by instructions of warps.
 #include <gmock/gmock.h>
 
+#include "compiler/ops/tf32.h"
+#include "compiler/schedule/lower/tensor.h"
 #include "tests/templates/check_gpu.h"
 
 namespace temper {
@@ -22,6 +24,16 @@ constexpr const char* kTexts[] = {
     "(bf16[2,12,7,7]@0231, const bf16[18,6,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,1,2,1] strides=[2,1]) -> "
     "bf16[2,18,4,5]@0231; anchor=0",
     "(f16[1,24,6,6]@0231, f16[16,24,1,1]) conv2d(0,1; strides=[2,2]) -> f16[1,16,3,3]@0231; anchor=0",
+    "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1; tf32=1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0",
+    "(f32[2,9,17], f32[2,23,17]) matmul(0,1; tf32=1 trans_b=1) -> f32[2,9,23]; anchor=0",
+    "(f32[40,24], f32[40,36]) matmul(0,1; tf32=1 trans_a=1) -> f32[24,36]; anchor=0",
+    "(f32[64,96], f32[80,96]) matmul(0,1; tf32=1 trans_b=1) -> f32[64,80]; relu(2) -> f32[64,80]; anchor=0",
+    "(f32[1,52], const f32[52,19]) matmul(0,1; tf32=1) -> f32[1,19]; anchor=0",
+    "(f32[1,3,9,7]@0231, const f32[40,3,3,3], const f32[40,1,1]) conv2d(0,1; pads=[1,1,1,1] strides=[2,2] tf32=1) -> "
+    "f32[1,40,5,4]@0231; add(3,2) -> f32[1,40,5,4]@0231; relu(4) -> f32[1,40,5,4]@0231; anchor=0",
+    "(f32[2,12,7,7]@0231, const f32[18,6,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,1,2,1] strides=[2,1] "
+    "tf32=1) "
+    "-> f32[2,18,4,5]@0231; anchor=0",
 };
 
 std::vector<Config> Draw(const Workload& w, size_t count, uint64_t seed) {
@@ -73,6 +85,9 @@ TEST(GpuMma, IsForWhatTensorCoresMultiply) {
   for (const char* target : {"cuda:sm_75", "opencl"}) EXPECT_EQ(templates(even, target), "gpu.default") << target;
   EXPECT_EQ(templates("(f16[64,63], f16[63,64]) matmul(0,1) -> f16[64,64]; anchor=0", "cuda:sm_80"), "gpu.default");
   EXPECT_EQ(templates("(f32[64,64], f32[64,64]) matmul(0,1) -> f32[64,64]; anchor=0", "cuda:sm_80"), "gpu.gemm");
+  const char* rounded = "(f32[64,63], f32[63,64]) matmul(0,1; tf32=1) -> f32[64,64]; anchor=0";
+  EXPECT_EQ(templates(rounded, "cuda:sm_80"), "gpu.gemm gpu.mma");
+  for (const char* target : {"cuda:sm_75", "opencl"}) EXPECT_EQ(templates(rounded, target), "gpu.gemm") << target;
 }
 
 TEST(GpuMma, ThereIsAConfigForEverySize) {
@@ -84,6 +99,64 @@ TEST(GpuMma, ThereIsAConfigForEverySize) {
     EXPECT_GE(legal, 1) << text;
     EXPECT_LE(legal, 30000) << text;
   }
+}
+
+// Of each product one factor is in the middle between two numbers of TF32 and the other is one; f32 holds all sums. So
+// how it is rounded shows in every bit. A is loaded by rows of matrices, B element by element.
+TEST(GpuMma, RoundsF32ToTheNearest) {
+  constexpr double kTie = 1 + 0x1p-11, kUp = 1 + 0x1p-10;
+  const Workload w = Parse("(f32[24,48], const f32[48,20]) matmul(0,1; tf32=1) -> f32[24,20]; anchor=0");
+  Rng rng(11);
+  std::vector<NDArray> given, rounded;
+  for (const bool of_a : {true, false}) {
+    const Shape shape = of_a ? Shape{24, 48} : Shape{48, 20};
+    NDArray &x = given.emplace_back(DType::kF32, shape), &exact = rounded.emplace_back(DType::kF32, shape);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const double sign = rng.Below(2) == 0 ? -1 : 1;
+      const bool tie = ((of_a ? i % 48 : i / 20) % 2 == 0) == of_a;
+      x.Set(i, sign * (tie ? kTie : 1));
+      exact.Set(i, sign * (tie ? kUp : 1));
+    }
+  }
+  const NDArray wanted = RunReference(w, rounded).value();
+  for (const Config& config : Draw(w, 5, 3)) {
+    const absl::StatusOr<NDArray> got = InterpretKernel(w, BuildKernel(w, "gpu.mma", config, Ampere()).value(), given);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(RelativeError(*got, wanted), 0) << Text(config);
+  }
+}
+
+// A kernel that rounds says so, and no other does.
+TEST(GpuMma, ToleranceIsForWhatIsRounded) {
+  const Workload f16 = Parse("(f16[64,64], f16[64,64]) matmul(0,1) -> f16[64,64]; anchor=0");
+  const Workload f32 = Parse("(f32[64,64], f32[64,64]) matmul(0,1; tf32=1) -> f32[64,64]; anchor=0");
+  EXPECT_EQ(BuildKernel(f16, "gpu.mma", Draw(f16, 1, 1)[0], Ampere())->tolerance, 0);
+  EXPECT_EQ(BuildKernel(f32, "gpu.mma", Draw(f32, 1, 1)[0], Ampere())->tolerance, kTf32Tolerance);
+  const Config simple = FindTemplate("gpu.gemm")->space(f32, Ampere()).Enumerate(1)[0];
+  EXPECT_EQ(BuildKernel(f32, "gpu.gemm", simple, Ampere())->tolerance, 0);
+}
+
+// Tensorize makes no product less exact: f32 is rounded by the program, or it is not multiplied by tensor cores.
+TEST(GpuMma, NoF32IsRoundedThatTheProgramDoesNotRound) {
+  const auto shared = [](const char* name) { return ir::MakeBuffer(name, DType::kF32, {16, 8}, ir::Scope::kShared); };
+  const ir::Buffer a = shared("a"), b = shared("b");
+  const ir::Buffer acc = ir::MakeBuffer("acc", DType::kF32, {1, 8}, ir::Scope::kRegister);
+  const ir::Var x = ir::MakeVar("x"), y = ir::MakeVar("y"), m = ir::MakeVar("m"), e = ir::MakeVar("e"),
+                k = ir::MakeVar("k");
+  using ir::Expr;
+  const auto tensor_loop = [&](Expr (*factor)(Expr)) {
+    const Expr row = Expr(y) + Expr(e) / Expr(2) % Expr(2) * Expr(8);
+    const Expr column = Expr(x) * Expr(2) + Expr(e) % Expr(2) + Expr(e) / Expr(4) * Expr(8);
+    const Expr product = factor(ir::Load(a, {row, k})) * factor(ir::Load(b, {column, k}));
+    ir::Stmt s = ir::Store(acc, {m, e}, ir::Load(acc, {m, e}) + product);
+    s = ir::For(e, 8, ir::ForKind::kSerial, ir::For(k, 8, ir::ForKind::kSerial, s));
+    s = ir::For(m, 1, ir::ForKind::kTensor, s);
+    return ir::For(y, 8, ir::ForKind::kThreadY, ir::For(x, 4, ir::ForKind::kThreadX, s));
+  };
+  EXPECT_TRUE(nest::LowerTensorLoops(tensor_loop([](Expr v) { return ir::Tf32(v); })).ok());
+  const absl::Status refused = nest::LowerTensorLoops(tensor_loop([](Expr v) { return v; })).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("does not add products"));
 }
 
 // Each barrier and each wait of a kernel is taken away in turn.

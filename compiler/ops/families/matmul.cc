@@ -12,8 +12,10 @@ bool TransB(const Attrs& attrs) { return attrs.Int("trans_b", 0) != 0; }
 int64_t Depth(const Attrs& attrs, const Shape& a) { return a[a.size() - (TransA(attrs) ? 2 : 1)]; }
 
 absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(
-      CheckAttrs(attrs, {{"trans_a", AttrKind::kInt}, {"trans_b", AttrKind::kInt}, {"result", AttrKind::kString}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"trans_a", AttrKind::kInt},
+                                            {"trans_b", AttrKind::kInt},
+                                            {"result", AttrKind::kString},
+                                            {"tf32", AttrKind::kInt}}));  // 1: f32 may be rounded to TF32
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
   if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool)

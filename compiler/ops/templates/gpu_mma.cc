@@ -1,11 +1,12 @@
 // gpu.mma: dense and batched matmul and convolutions of f16 and bf16 by NVIDIA's tensor cores, sums in f32, from sm_80
-// on. Each group has a tile of rows and columns, of which each warp has tm x tn matrices of 16 x 16. Step by step, bk
-// of the reduction at a time, all threads copy their group's rows of A and columns of B asynchronously to shared
-// memory, `stages` - 1 steps ahead, zeros where there are none; from there warps load matrices and multiply.
+// on; of f32 where the operator allows it to be rounded to TF32. Each group has a tile of rows and columns, of which
+// each warp has tm x tn matrices of 16 x 16. Step by step, bk of the reduction at a time, all threads copy their
+// group's rows of A and columns of B asynchronously to shared memory, `stages` - 1 steps ahead, zeros where there are
+// none; from there warps load matrices, round f32 and multiply.
 //
-// An operand lies in shared memory in runs of eight elements, 16 bytes, along the axis that has its neighbours in
-// memory. The runs of each row are turned by the row's number: so eight rows' runs of the same place, which a load
-// takes at once, are in different banks.
+// An operand lies in shared memory in runs of 16 bytes along the axis that has its neighbours in memory. The runs of
+// each row are turned by the row's number: so what a load takes at once is in different banks. That is a run of each of
+// eight rows; of f32, where the rows are steps of the reduction, two runs of each of four.
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +17,7 @@
 #include "compiler/ops/templates/gpu_contraction.h"
 #include "compiler/ops/templates/gpu_gemm.h"
 #include "compiler/ops/templates/stages.h"
+#include "compiler/ops/tf32.h"
 
 namespace temper {
 namespace {
@@ -24,21 +26,23 @@ using ir::Expr;
 using ir::ForKind;
 
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
+constexpr int64_t kMatrixWords = 4;                 // a lane's, of an operand's matrix
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
-constexpr int64_t kRun = 8;                         // elements of 16 bytes
-constexpr int64_t kBytes = 2;                       // of an element
-constexpr double kTensorSpeed = 8;                  // times f32's multiply-adds, at least
-constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
+constexpr int64_t kLeastCopy = 4;                   // bytes
+constexpr double kTensorSpeed = 16;                 // times f32's multiply-adds, for each byte of an element; at least
+constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
 
 DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
 
-// What a config means for the view.
+// What a config means for the view of a product of that type.
 struct Tile {
+  DType type;
   int64_t wm, wn, tm, tn, bk, stages;
   int64_t bm, bn, warps, threads, length, row_tiles, column_tiles, steps;
   int64_t used_tm, used_tn;  // of a warp's matrices, those that are not all outside
-  Tile(const GemmView& v, const Config& c)
-      : wm(c["wm"]),
+  Tile(DType type, const GemmView& v, const Config& c)
+      : type(type),
+        wm(c["wm"]),
         wn(c["wn"]),
         tm(c["tm"]),
         tn(c["tn"]),
@@ -55,28 +59,36 @@ struct Tile {
         used_tm(std::min(tm, CeilDiv(v.rows, kSide))),
         used_tn(std::min(tn, CeilDiv(v.columns, kSide))) {}
 
-  int64_t shared_bytes() const { return stages * (bm + bn) * bk * kBytes; }
+  int64_t bytes() const { return SizeOf(type); }  // of an element
+  int64_t run() const { return ir::QuarterColumns(type); }
+  int64_t depth() const { return ir::MatrixColumns(type); }  // of the reduction, in an instruction
+  int64_t shared_bytes() const { return stages * (bm + bn) * bk * bytes(); }
 };
 
-// The widest copies that a run divides into; 1: none.
-int64_t LanesOf(const Run& run) {
-  return run.length % 8 == 0 ? 8 : run.length % 4 == 0 ? 4 : run.length % 2 == 0 ? 2 : 1;
+// The widest copies that a run divides into.
+int64_t LanesOf(DType type, const Run& run) {
+  int64_t lanes = ir::QuarterColumns(type);
+  while (run.length % lanes != 0) lanes /= 2;
+  return lanes;
 }
 
 // An operand's way to shared memory.
 struct Staged {
   std::string name;
   Run run;
-  int64_t size;   // rows of A or columns of B in a tile
-  int64_t lanes;  // elements of a copy
-  int64_t runs;   // of eight, of a row
+  int64_t size;         // rows of A or columns of B in a tile
+  int64_t lanes;        // elements of a copy
+  int64_t runs;         // of 16 bytes, of a row
+  int64_t rows, width;  // that a load takes at once, and how many runs of each
 
-  Staged(std::string name, const Run& run, int64_t size, int64_t bk)
+  Staged(std::string name, const Run& run, int64_t size, const Tile& tile)
       : name(std::move(name)),
         run(run),
         size(size),
-        lanes(LanesOf(run)),
-        runs((run.along_reduction ? bk : size) / kRun) {}
+        lanes(LanesOf(tile.type, run)),
+        runs((run.along_reduction ? tile.bk : size) / tile.run()),
+        rows(run.along_reduction || tile.bytes() == 2 ? 8 : 4),
+        width(8 / rows) {}
   int64_t slow(int64_t bk) const { return run.along_reduction ? size : bk; }
   int64_t copies(int64_t bk) const { return size * bk / lanes; }
   PaddedOperand padded(const Tile& tile, int64_t tiles) const {
@@ -84,8 +96,8 @@ struct Staged {
   }
   // How far the runs of the row are turned.
   Expr Turn(const Expr& row) const {
-    const int64_t apart = std::min<int64_t>(runs, 8);  // rows that lie in the same banks
-    return row % Expr(8) / Expr(8 / apart);
+    const int64_t apart = std::min(runs / width, rows);  // rows that lie in the same banks
+    return row % Expr(rows) / Expr(rows / apart) * Expr(width);
   }
 };
 
@@ -95,8 +107,8 @@ struct Registers {
   double with_more;  // to load all fragments of a step ahead
 
   Registers(const Tile& tile, const Staged& a, const Staged& b) {
-    const int64_t sums = kFragment * tile.used_tm * tile.used_tn, steps = tile.bk / kSide;
-    const int64_t fragments = kFragment / 2 * (tile.used_tm + tile.used_tn);
+    const int64_t sums = kFragment * tile.used_tm * tile.used_tn, steps = tile.bk / tile.depth();
+    const int64_t fragments = kMatrixWords * (tile.used_tm + tile.used_tn);
     const int64_t rows =
         (a.run.along_reduction ? steps : tile.used_tm) + (b.run.along_reduction ? steps : tile.used_tn);
     const int64_t copies = tile.stages > 1 ? (a.copies(tile.bk) + b.copies(tile.bk)) / tile.threads : 0;
@@ -126,10 +138,10 @@ struct Plan {
 };
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
-  const Tile tile(v, c);
+  const Tile tile(TypeOf(w), v, c);
   return {tile,
-          {"a", RunOfA(w, v), tile.bm, tile.bk},
-          {"b", RunOfB(w, v), tile.bn, tile.bk},
+          {"a", RunOfA(w, v), tile.bm, tile},
+          {"b", RunOfB(w, v), tile.bn, tile},
           PackedShapes(w, v, tile.steps * tile.bk, tile.column_tiles * tile.bn)};
 }
 
@@ -144,12 +156,12 @@ Expr OneSelect(Expr value) {
 }
 
 // The stage NAME_shared, by step, row and run of its neighbours.
-ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles, DType type,
+ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64_t batch, int64_t tiles,
                  const OperandElement& element) {
-  return b.Compute(s.name + "_shared", type, {batch, tiles, tile.steps, s.slow(tile.bk), s.runs, kRun},
+  return b.Compute(s.name + "_shared", tile.type, {batch, tiles, tile.steps, s.slow(tile.bk), s.runs, tile.run()},
                    [&](const std::vector<Expr>& i) {
                      const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
-                     const Expr fast = run * Expr(kRun) + i[5];
+                     const Expr fast = run * Expr(tile.run()) + i[5];
                      return OneSelect(element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
                                               i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3])));
                    });
@@ -159,8 +171,13 @@ ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64
 Expr SharedElement(const ir::Buffer& shared, const Staged& s, const Expr& batch, const Expr& tile, const Expr& step,
                    const Expr& outer, const Expr& k) {
   const Expr &slow = s.run.along_reduction ? outer : k, &fast = s.run.along_reduction ? k : outer;
-  return ir::Load(shared,
-                  {batch, tile, step, slow, (fast / Expr(kRun) + s.Turn(slow)) % Expr(s.runs), fast % Expr(kRun)});
+  const Expr run(shared->shape.back());
+  return ir::Load(shared, {batch, tile, step, slow, (fast / run + s.Turn(slow)) % Expr(s.runs), fast % run});
+}
+
+// As the instruction takes it.
+Expr Factor(const Expr& element) {
+  return element->dtype == DType::kF32 ? ir::Tf32(element) : ir::Cast(element, DType::kF32);
 }
 
 ir::Buffer Sums(ir::ProgramBuilder& b, const GemmView& v, const Plan& p, const ir::Buffer& a,
@@ -169,17 +186,17 @@ ir::Buffer Sums(ir::ProgramBuilder& b, const GemmView& v, const Plan& p, const i
   return b.Reduce(
       "acc", DType::kF32,
       {v.batch, tile.row_tiles, tile.column_tiles, tile.warps, kLaneRows, kLaneColumns, tile.tm, tile.tn, kFragment},
-      {tile.steps, tile.bk / kSide, kSide}, ir::Combiner::kSum,
+      {tile.steps, tile.bk / tile.depth(), tile.depth()}, ir::Combiner::kSum,
       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         const Expr &warp = i[3], &e = i[8];
         const Expr row =
             (warp / Expr(tile.wn) * Expr(tile.tm) + i[6]) * Expr(kSide) + i[4] + e / Expr(2) % Expr(2) * Expr(8);
         const Expr column = (warp % Expr(tile.wn) * Expr(tile.tn) + i[7]) * Expr(kSide) + i[5] * Expr(2) + e % Expr(2) +
                             e / Expr(4) * Expr(8);
-        const Expr k = r[1] * Expr(kSide) + r[2];
+        const Expr k = r[1] * Expr(tile.depth()) + r[2];
         const Expr from_a = SharedElement(a, p.a, i[0], i[1], r[0], row, k);
         const Expr from_b = SharedElement(b_shared, p.b, v.b_batched ? i[0] : Expr(0), i[2], r[0], column, k);
-        return ir::Cast(from_a, DType::kF32) * ir::Cast(from_b, DType::kF32);
+        return Factor(from_a) * Factor(from_b);
       });
 }
 
@@ -195,16 +212,15 @@ Expr SumAt(const ir::Buffer& acc, const Tile& tile, const Expr& batch, const Exp
 
 absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
   const Tile& tile = p.tile;
-  const DType type = TypeOf(w);
   ir::ProgramBuilder b("mma");
   WorkloadProgram program(w, b, p.packed);
   const ir::Buffer a =
-      Stage(b, p.a, tile, v.batch, tile.row_tiles, type, PaddedA(program, b, v, p.a.padded(tile, tile.row_tiles)));
-  const ir::Buffer b_shared = Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, type,
+      Stage(b, p.a, tile, v.batch, tile.row_tiles, PaddedA(program, b, v, p.a.padded(tile, tile.row_tiles)));
+  const ir::Buffer b_shared = Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles,
                                     PaddedB(w, program, v, p.b.padded(tile, tile.column_tiles)));
   const ir::Buffer acc = Sums(b, v, p, a, b_shared);
   TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
-    return ir::Cast(SumAt(acc, tile, batch, row, column), type);
+    return ir::Cast(SumAt(acc, tile, batch, row, column), tile.type);
   }));
   return b.Finish();
 }
@@ -261,10 +277,10 @@ absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Pla
   if (!s.status().ok()) return s.status();
   const std::vector<Loop> acc = Innermost(s.Loops("acc"), 9);
   const Loop warp = acc[0], y = acc[1], x = acc[2], row = acc[3], column = acc[4], element = acc[5];
-  const Loop step = acc[6], sixteen = acc[7], k = acc[8];
-  s.Reorder({step, warp, y, x, sixteen, row, column, element, k});
+  const Loop step = acc[6], depth = acc[7], k = acc[8];
+  s.Reorder({step, warp, y, x, depth, row, column, element, k});
   for (const char* stage : {"b_shared", "a_shared"}) s.ComputeAt(stage, step);
-  for (const Loop& loop : {sixteen, row, column, element}) s.Unroll(loop);
+  for (const Loop& loop : {depth, row, column, element}) s.Unroll(loop);
   BindWarps(s, warp, y, x);
   s.DecomposeReduction("acc", step);
   ScheduleShared(s, p.a, tile);
@@ -276,22 +292,27 @@ absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Pla
 
 GemmView ViewOf(const Workload& w) { return IsGpuConv(w, TypeOf(w)) ? GpuConvView(w) : MatmulView(w); }
 
-// Copies need two neighbours at least.
 bool Matches(const Workload& w) {
-  const auto multiplies = [&](DType type) { return IsMatmulOf(w, type) || IsGpuConv(w, type); };
+  const auto multiplies = [&](DType type) {
+    return (type != DType::kF32 || AllowsTf32(w.calls[w.anchor].attrs)) && (IsMatmulOf(w, type) || IsGpuConv(w, type));
+  };
   if (std::ranges::none_of(kTypes, multiplies)) return false;
   const GemmView v = ViewOf(w);
-  return GpuGemmFits(v) && LanesOf(RunOfA(w, v)) > 1 && LanesOf(RunOfB(w, v)) > 1;
+  const DType type = TypeOf(w);
+  const auto copied = [&](const Run& run) { return LanesOf(type, run) * SizeOf(type) >= kLeastCopy; };
+  return GpuGemmFits(v) && copied(RunOfA(w, v)) && copied(RunOfB(w, v));
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   const GemmView v = ViewOf(w);
+  const DType type = TypeOf(w);
+  const int64_t depth = ir::MatrixColumns(type);
   ConfigSpace space;
   space.Add("wm", {1, 2, 4, 8});
   space.Add("wn", {1, 2, 4, 8});
   space.Add("tm", {1, 2, 4, 8});
   space.Add("tn", {1, 2, 4, 8});
-  space.Add("bk", {16, 32, 64, 128});
+  space.Add("bk", {depth, 2 * depth, 4 * depth, 8 * depth});
   space.Add("stages", {1, 2, 3, 4});
   space.Require("threads of a group",
                 [most = t.group_threads](const Config& c) { return c["wm"] * c["wn"] * kWarp <= most; });
@@ -300,23 +321,27 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
     return (tm == 1 || tm * kSide < 2 * rows) && (tn == 1 || tn * kSide < 2 * columns);
   });
   space.Require("a step is much longer than the reduction",
-                [k = ReductionLength(v)](const Config& c) { return c["bk"] == kSide || c["bk"] < 2 * k; });
-  space.Require("a stage for each of a few steps, and one stage for one alone", [v](const Config& c) {
-    const int64_t steps = Tile(v, c).steps;
+                [depth, k = ReductionLength(v)](const Config& c) { return c["bk"] == depth || c["bk"] < 2 * k; });
+  space.Require("a stage for each of a few steps, and one stage for one alone", [type, v](const Config& c) {
+    const int64_t steps = Tile(type, v, c).steps;
     return c["stages"] <= steps && (c["stages"] > 1 || steps == 1);
   });
   space.Require("too many groups along an axis",
-                [v](const Config& c) { return Tile(v, c).column_tiles <= kMostOfAxis; });
-  space.Require("a step is no whole round of the threads", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
-    const Tile tile(v, c);
-    return Staged("a", a, tile.bm, tile.bk).copies(tile.bk) % tile.threads == 0 &&
-           Staged("b", b, tile.bn, tile.bk).copies(tile.bk) % tile.threads == 0;
+                [type, v](const Config& c) { return Tile(type, v, c).column_tiles <= kMostOfAxis; });
+  const auto staged = [a = RunOfA(w, v), b = RunOfB(w, v)](const Tile& tile) {
+    return std::pair(Staged("a", a, tile.bm, tile), Staged("b", b, tile.bn, tile));
+  };
+  space.Require("a step is no whole round of the threads", [type, v, staged](const Config& c) {
+    const Tile tile(type, v, c);
+    const auto [a, b] = staged(tile);
+    return a.copies(tile.bk) % tile.threads == 0 && b.copies(tile.bk) % tile.threads == 0;
   });
   space.Require("shared memory",
-                [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
-  space.Require("registers", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
-    const Tile tile(v, c);
-    return Registers(tile, {"a", a, tile.bm, tile.bk}, {"b", b, tile.bn, tile.bk}).fit(tile);
+                [type, v, most = t.shared_bytes](const Config& c) { return Tile(type, v, c).shared_bytes() <= most; });
+  space.Require("registers", [type, v, staged](const Config& c) {
+    const Tile tile(type, v, c);
+    const auto [a, b] = staged(tile);
+    return Registers(tile, a, b).fit(tile);
   });
   return space;
 }
@@ -328,25 +353,28 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleMma(std::move(func), v, p));
   TEMPER_ASSIGN_OR_RETURN(kernel.packs, PackB(w, v, p.packed));
+  if (p.tile.type == DType::kF32) kernel.tolerance = kTf32Tolerance;
   return kernel;
 }
 
 // What moves, for threads that ask for `asked` bytes of operands, and the instructions that move it.
 void AddTraffic(GpuFootprint& f, const GemmView& v, const Plan& p, double asked, const GpuTarget& t) {
-  constexpr double kStepInstructions = 8, kResultInstructions = 2;
+  // An instruction loads a matrix, whose rows have so many bytes.
+  constexpr double kStepInstructions = 8, kResultInstructions = 2, kMatrixBytes = 2 * kSide;
   const Tile& tile = p.tile;
-  const double rows = static_cast<double>(v.batch * v.rows), results = kBytes * rows * static_cast<double>(v.columns);
+  const auto bytes = static_cast<double>(tile.bytes());
+  const double rows = static_cast<double>(v.batch * v.rows), results = bytes * rows * static_cast<double>(v.columns);
   // Rows that are windows share most of what they see.
-  const double row_bytes = std::min(kBytes * f.reduction, (f.compulsory_bytes - results) / rows);
+  const double row_bytes = std::min(bytes * f.reduction, (f.compulsory_bytes - results) / rows);
   const TiledProduct product = {static_cast<double>(v.batch), static_cast<double>(tile.row_tiles),
                                 static_cast<double>(tile.column_tiles), row_bytes * static_cast<double>(tile.bm),
-                                kBytes * f.reduction * static_cast<double>(tile.bn)};
+                                bytes * f.reduction * static_cast<double>(tile.bn)};
   f.memory_traffic = std::max(f.compulsory_bytes, OperandTraffic(product, f, t) + results);
   f.cache_traffic = asked + results;
   const double steps = static_cast<double>(tile.steps);
   const double copies = static_cast<double>(p.a.copies(tile.bk) + p.b.copies(tile.bk)) / f.group_threads;
   f.instructions = f.groups * f.group_threads *
-                   (f.reduction / kSide * static_cast<double>(tile.tm + tile.tn) +
+                   (f.reduction * bytes / kMatrixBytes * static_cast<double>(tile.tm + tile.tn) +
                     steps * (2 * copies + kStepInstructions) + kResultInstructions * f.accumulators);
 }
 
@@ -357,11 +385,11 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);
   const double k = static_cast<double>(tile.steps * tile.bk);
   GpuFootprint f;
-  f.arithmetic_speed = kTensorSpeed;
+  f.arithmetic_speed = kTensorSpeed / static_cast<double>(tile.bytes());
   f.flops = 2 * static_cast<double>(v.batch * v.rows * v.columns * tile.length);
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.compulsory_bytes = CompulsoryBytes(w);
-  const double asked = kBytes * groups * static_cast<double>(tile.bm + tile.bn) * k;
+  const double asked = groups * k * static_cast<double>(tile.bytes() * (tile.bm + tile.bn));
   f.vector_lanes = static_cast<double>(std::min(p.a.lanes, p.b.lanes));
   f.group_threads = static_cast<double>(tile.threads);
   f.groups = groups;
@@ -370,12 +398,12 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.registers = Registers(tile, p.a, p.b).given(tile, t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   // Each warp reads its rows of A and columns of B, and all is written once.
-  f.shared_traffic = asked + kBytes * groups * k * static_cast<double>(tile.warps * (tile.tm + tile.tn) * kSide);
+  f.shared_traffic = asked + groups * k * static_cast<double>(tile.bytes() * tile.warps * (tile.tm + tile.tn) * kSide);
   f.barriers = static_cast<double>(tile.steps);
   f.round_trips = static_cast<double>(tile.steps);
   f.trips_ahead = static_cast<double>(tile.stages - 1);
   const int64_t steps_asked = std::max<int64_t>(tile.stages - 1, 1);
-  f.in_flight_bytes = static_cast<double>(kBytes * (tile.bm + tile.bn) * tile.bk * steps_asked) / f.group_threads;
+  f.in_flight_bytes = static_cast<double>(tile.bytes() * (tile.bm + tile.bn) * tile.bk * steps_asked) / f.group_threads;
   AddTraffic(f, v, p, asked, t);
   return f;
 }

@@ -24,7 +24,7 @@ TemplateDef ForGpu(GpuTemplate t);
 GpuTemplate GpuConv();       // gpu_conv.cc: convolutions as products of matrices
 GpuTemplate GpuDepthwise();  // gpu_depthwise.cc: each channel by itself
 GpuTemplate GpuGemm();       // gpu_gemm.cc: dense and batched matmul
-GpuTemplate GpuMma();        // gpu_mma.cc: matmul and convolutions of f16 and bf16 by NVIDIA's tensor cores
+GpuTemplate GpuMma();        // gpu_mma.cc: matmul and convolutions of f16, bf16 and TF32 by NVIDIA's tensor cores
 GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 

@@ -42,9 +42,9 @@ NDArray Copy(const void* got, const NDArray& like) {
 }
 
 // `most_off`: so many elements may be.
-absl::Status Check(const void* got, const NDArray& want, int64_t most_off) {
+absl::Status Check(const void* got, const NDArray& want, int64_t most_off, double tolerance) {
   const double error = OutputError(got, want);
-  const double bound = ErrorBound(want.dtype());
+  const double bound = IsFloat(want.dtype()) ? std::max(ErrorBound(want.dtype()), tolerance) : 0;
   if (error <= bound) return absl::OkStatus();
   const NDArray a = Copy(got, want);
   double largest = 0;
@@ -83,11 +83,13 @@ double OutputError(const void* got, const NDArray& want) {
   return RelativeError(Copy(got, want), want);
 }
 
-absl::Status CheckOutput(const void* got, const NDArray& want) { return Check(got, want, 0); }
+absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance) {
+  return Check(got, want, 0, tolerance);
+}
 
-absl::Status CheckModelOutput(const void* got, const NDArray& want) {
+absl::Status CheckModelOutput(const void* got, const NDArray& want, double tolerance) {
   constexpr int64_t kOneInSoMany = 1000;
-  return Check(got, want, IsFloat(want.dtype()) ? 0 : want.size() / kOneInSoMany);
+  return Check(got, want, IsFloat(want.dtype()) ? 0 : want.size() / kOneInSoMany, tolerance);
 }
 
 }  // namespace temper::worker

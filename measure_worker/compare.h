@@ -9,11 +9,12 @@ namespace temper::worker {
 double ErrorBound(DType dtype);
 // RelativeError of the dense array at `got` against `want`, fast where it matters.
 double OutputError(const void* got, const NDArray& want);
-// kDataLoss names the first element that is off, and by how much all are.
-absl::Status CheckOutput(const void* got, const NDArray& want);
+// kDataLoss names the first element that is off, and by how much all are. `tolerance`: what floats may be off by if
+// that is more than ErrorBound.
+absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance = 0);
 // Of a whole model's output, against another package's. A rounding on the way moves a whole number from time to time:
 // the place of the largest of two floats that are nearly equal. So of integers and booleans one in a thousand may be
 // off; floats are as in CheckOutput.
-absl::Status CheckModelOutput(const void* got, const NDArray& want);
+absl::Status CheckModelOutput(const void* got, const NDArray& want, double tolerance = 0);
 
 }  // namespace temper::worker

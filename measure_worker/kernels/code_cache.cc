@@ -12,7 +12,7 @@ constexpr size_t kMostKept = 256;
 }  // namespace
 
 absl::StatusOr<LoadedKernel> CodeCache::Load(const Kernel& kernel) {
-  LoadedKernel loaded;
+  LoadedKernel loaded{.tolerance = kernel.tolerance};
   TEMPER_ASSIGN_OR_RETURN(loaded.main, LoadOnce(device_, kernel.main));
   for (const ir::Func& pack : kernel.packs) {
     loaded.packs.emplace_back();

@@ -17,6 +17,7 @@ namespace temper::worker {
 struct LoadedKernel {
   std::shared_ptr<const Code> main;
   std::vector<std::shared_ptr<const Code>> packs;
+  double tolerance = 0;  // the kernel's
 };
 
 // Functions that recur are not compiled again: how constants are packed, of which the candidates of a task agree, and

@@ -30,7 +30,7 @@ class DeviceProgram : public Program {
     const absl::Status operands = CheckOperands();  // whatever else is wrong, the next candidate finds them whole
     TEMPER_RETURN_IF_ERROR(CheckEdges("scratch", *scratch));
     TEMPER_RETURN_IF_ERROR(CheckEdges("output", *state_->output));
-    TEMPER_RETURN_IF_ERROR(state_->CheckAnswer(*state_->output, 0));
+    TEMPER_RETURN_IF_ERROR(state_->CheckAnswer(*state_->output, 0, code_.tolerance));
     TEMPER_RETURN_IF_ERROR(operands);
     return seconds;
   }
@@ -51,7 +51,7 @@ class DeviceProgram : public Program {
       TEMPER_RETURN_IF_ERROR(device_.Launch(*code_.main, answering_args_, state_->timed_scratch()).status());
     TEMPER_RETURN_IF_ERROR(CheckOperands());
     if (!was_last) return absl::OkStatus();
-    return state_->CheckAnswer(*state_->timed, state_->timed_output());
+    return state_->CheckAnswer(*state_->timed, state_->timed_output(), code_.tolerance);
   }
 
  private:

@@ -55,9 +55,9 @@ absl::Status WorkloadState::CheckOperand(size_t i) {
   return absl::DataLossError(absl::StrCat("input ", i, " was written"));
 }
 
-absl::Status WorkloadState::CheckAnswer(const Block& block, size_t array) const {
+absl::Status WorkloadState::CheckAnswer(const Block& block, size_t array, double tolerance) const {
   TEMPER_ASSIGN_OR_RETURN(const void* got, block.Read(array));
-  return CheckOutput(got, reference);
+  return CheckOutput(got, reference, tolerance);
 }
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device, const Workload& w, uint64_t seed) {

@@ -41,8 +41,8 @@ struct WorkloadState {
   absl::Status ProvideScratch(int64_t bytes);
   // kDataLoss: the operand was no longer what was drawn. It is again: the next candidate is not to blame.
   absl::Status CheckOperand(size_t i);
-  // kDataLoss: the array is not the reference.
-  absl::Status CheckAnswer(const Block& block, size_t array) const;
+  // kDataLoss: the array is not the reference. `tolerance` as CheckOutput has it.
+  absl::Status CheckAnswer(const Block& block, size_t array, double tolerance) const;
 };
 
 // kResourceExhausted: the workload does not fit the device; nothing has been allocated then.

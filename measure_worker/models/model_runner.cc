@@ -1,5 +1,6 @@
 #include "measure_worker/models/model_runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "compiler/graph/extract.h"
 #include "compiler/graph/fill_constants.h"
 #include "compiler/graph/graph_json.h"
+#include "compiler/ops/tf32.h"
 #include "compiler/timing/timing.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/inputs.h"
@@ -77,6 +79,8 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
   TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads()));
   for (const auto& io : r.package_->inputs()) r.inputs_.push_back(MakeModelInput(io.dtype, io.shape, seed++));
   for (const auto& io : r.package_->outputs()) r.outputs_.emplace_back(io.dtype, io.shape);
+  const bool rounds = std::ranges::any_of(g.nodes, [](const Node& node) { return AllowsTf32(node.attrs); });
+  if (rounds) r.tolerance_ = kTf32Tolerance;
   return r;
 }
 
@@ -166,7 +170,7 @@ absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& refere
   for (size_t i = 0; i < reference.outputs().size(); ++i) {
     const NDArray& want = reference.outputs()[i];
     if (IsFloat(want.dtype())) worst = std::max(worst, OutputError(runner.outputs()[i].data(), want));
-    if (absl::Status status = CheckModelOutput(runner.outputs()[i].data(), want); !status.ok()) {
+    if (absl::Status status = CheckModelOutput(runner.outputs()[i].data(), want, reference.tolerance()); !status.ok()) {
       return absl::DataLossError(absl::StrCat("output ", i, " of the tuned model: ", status.message()));
     }
   }

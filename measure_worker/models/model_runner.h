@@ -37,6 +37,7 @@ class ModelRunner {
 
   const std::vector<PackageStep>& steps() const { return steps_; }
   const std::vector<NDArray>& outputs() const { return outputs_; }
+  double tolerance() const { return tolerance_; }  // of outputs, as CheckModelOutput has it
 
  private:
   absl::Status Run(std::vector<temper_step_time>* times = nullptr);
@@ -45,6 +46,7 @@ class ModelRunner {
   std::unique_ptr<LoadedPackage> package_;
   std::vector<PackageStep> steps_;
   std::vector<NDArray> inputs_, outputs_;
+  double tolerance_ = 0;
   double call_s_ = 0;  // of the last sample, or the first call
 };
 

@@ -38,19 +38,22 @@ absl::StatusOr<ModelOptions> OptionsOf(const ModelOptions& given, const Lock& lo
   std::ranges::sort(model.shapes);
   if (!given.shapes.empty() && model.shapes != pins.shapes)
     return absl::FailedPreconditionError(absl::StrCat(lock.path, " was made with other shapes than --shape gives"));
-  if (!given.winograd.empty() && given.winograd != pins.winograd) {
+  const auto contradicts = [&](const char* option, const std::string& said, const std::string& pinned) {
+    if (said.empty() || said == pinned) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat(lock.path, " was made with --winograd ", pins.winograd, ", not ", given.winograd));
-  }
+        absl::StrCat(lock.path, " was made with ", option, " ", pinned, ", not ", said));
+  };
+  TEMPER_RETURN_IF_ERROR(contradicts("--winograd", given.winograd, pins.winograd));
+  TEMPER_RETURN_IF_ERROR(contradicts("--tf32", given.tf32, pins.tf32));
   model.shapes = pins.shapes;
   model.winograd = pins.winograd;
+  model.tf32 = pins.tf32;
   return model;
 }
 
 std::string TuneAndLock(const ModelOptions& model, const RecordOptions& records, const Lock& lock) {
-  std::string command = absl::StrCat(TuneCommand(model, records), " && temper lock ", Quoted(model.path));
-  for (const std::string& shape : model.shapes) absl::StrAppend(&command, " --shape ", Quoted(shape));
-  if (model.winograd == "off") command += " --winograd off";
+  std::string command =
+      absl::StrCat(TuneCommand(model, records), " && temper lock ", Quoted(model.path), ModelFlags(model));
   if (!records.device.empty()) absl::StrAppend(&command, " --device ", Quoted(records.device));
   if (!records.target.empty()) absl::StrAppend(&command, " --target ", Quoted(records.target));
   return absl::StrCat(command, " -o ", Quoted(lock.path));

@@ -55,6 +55,7 @@ struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224
   std::string winograd;             // "on", "off"; empty: nothing was said, which means on
+  std::string tf32;                 // "on", "off"; empty: nothing was said, which means off
   bool print_passes = false;
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);
@@ -64,6 +65,8 @@ absl::StatusOr<Graph> ImportModel(const ModelOptions& options);
 // For the device that it is meant for, which has to be known by then.
 absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph);
 absl::StatusOr<Graph> LoadModel(const ModelOptions& options, const Target& target);  // both
+// Such of the options as a command that is to be given again must have: " --shape x=1,3 --winograd off".
+std::string ModelFlags(const ModelOptions& options);
 std::string ModelName(const std::string& path);   // the file's name without folders and ending
 std::string Quoted(const std::string& argument);  // as a shell takes it
 

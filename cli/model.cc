@@ -53,6 +53,12 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
       ->add_option("--winograd", options->winograd,
                    "on (default) or off; off computes 3x3 convolutions by the direct algorithm only, which rounds less")
       ->check(CLI::IsMember({"on", "off"}));
+  command
+      ->add_option(
+          "--tf32", options->tf32,
+          "off (default) or on; on lets tensor cores multiply f32 rounded to TF32 (10 bits of mantissa), where "
+          "the target has them: cuda from sm_80 on")
+      ->check(CLI::IsMember({"on", "off"}));
   command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
 }
 
@@ -64,6 +70,14 @@ std::string Quoted(const std::string& argument) {
   constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
   const bool plain = !argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos;
   return plain ? argument : absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}), "'");
+}
+
+std::string ModelFlags(const ModelOptions& options) {
+  std::string flags;
+  for (const std::string& shape : options.shapes) absl::StrAppend(&flags, " --shape ", Quoted(shape));
+  if (options.winograd == "off") flags += " --winograd off";
+  if (options.tf32 == "on") flags += " --tf32 on";
+  return flags;
 }
 
 absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {
@@ -80,6 +94,7 @@ absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {
 absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph) {
   PipelineOptions pipeline;
   pipeline.winograd = options.winograd != "off";
+  pipeline.tf32 = options.tf32 == "on";
   pipeline.print = options.print_passes ? &std::cout : nullptr;
   return Optimize(graph, target, pipeline);
 }

@@ -55,9 +55,7 @@ absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& opti
 }
 
 std::string TuneCommand(const ModelOptions& model, const RecordOptions& records) {
-  std::string command = absl::StrCat("temper tune ", Quoted(model.path));
-  for (const std::string& shape : model.shapes) absl::StrAppend(&command, " --shape ", Quoted(shape));
-  if (model.winograd == "off") command += " --winograd off";
+  std::string command = absl::StrCat("temper tune ", Quoted(model.path), ModelFlags(model));
   if (!records.db.empty()) absl::StrAppend(&command, " --db ", Quoted(records.db));
   if (!records.server.empty()) absl::StrAppend(&command, " --server ", Quoted(records.server));
   if (!records.device.empty()) absl::StrAppend(&command, " --device ", Quoted(records.device));

@@ -41,6 +41,7 @@ struct LockPins {
   std::string model_hash;           // ModelHash of the optimised graph's tasks
   std::vector<std::string> shapes;  // NAME=1,3,224,224, sorted
   std::string winograd = "on";      // or "off"
+  std::string tf32 = "off";         // or "on"; the file says so where it is on
   std::string codegen_id, tools;    // CodegenId, CodegenTools
   std::string verdict;              // "tuned", "default" (every choice is one), or empty: the whole was not measured
   std::vector<LockedAlternative> alternatives;  // each once

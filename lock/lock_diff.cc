@@ -42,6 +42,7 @@ EntryDiff DiffEntries(const LockEntry& a, const LockEntry& b) {
   AddSetting(diff, "tools", a.pins.tools, b.pins.tools);
   AddSetting(diff, "shapes", absl::StrJoin(a.pins.shapes, " "), absl::StrJoin(b.pins.shapes, " "));
   AddSetting(diff, "winograd", a.pins.winograd, b.pins.winograd);
+  AddSetting(diff, "tf32", a.pins.tf32, b.pins.tf32);
   AddSetting(diff, "verdict", a.pins.verdict, b.pins.verdict);
   AddSetting(diff, "model", a.pins.model_hash, b.pins.model_hash);
   const auto taken = [](const LockPins& pins) {

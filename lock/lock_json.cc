@@ -35,9 +35,11 @@ Json ToJson(const LockPins& pins) {
                        {"version", k.template_version},
                        {"config", k.config}});
   }
-  return {{"model_hash", pins.model_hash}, {"shapes", pins.shapes}, {"winograd", pins.winograd},
-          {"codegen_id", pins.codegen_id}, {"tools", pins.tools},   {"verdict", pins.verdict},
-          {"alternatives", alternatives},  {"kernels", kernels}};
+  Json json = {{"model_hash", pins.model_hash}, {"shapes", pins.shapes}, {"winograd", pins.winograd},
+               {"codegen_id", pins.codegen_id}, {"tools", pins.tools},   {"verdict", pins.verdict},
+               {"alternatives", alternatives},  {"kernels", kernels}};
+  if (pins.tf32 != "off") json["tf32"] = pins.tf32;  // locks from before there was a choice keep their digests
+  return json;
 }
 
 LockPins PinsFrom(const std::string& target, const Json& json) {
@@ -46,6 +48,7 @@ LockPins PinsFrom(const std::string& target, const Json& json) {
   json.at("model_hash").get_to(pins.model_hash);
   json.at("shapes").get_to(pins.shapes);
   json.at("winograd").get_to(pins.winograd);
+  pins.tf32 = json.value("tf32", pins.tf32);
   json.at("codegen_id").get_to(pins.codegen_id);
   json.at("tools").get_to(pins.tools);
   json.at("verdict").get_to(pins.verdict);

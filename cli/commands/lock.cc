@@ -32,6 +32,7 @@ absl::StatusOr<LockEntry> EntryOf(const BuildPlan& plan, const ModelOptions& mod
   pins.model_hash = plan.model_hash;
   pins.shapes = model.shapes;
   pins.winograd = model.winograd.empty() ? "on" : model.winograd;
+  pins.tf32 = model.tf32.empty() ? "off" : model.tf32;
   pins.codegen_id = CodegenId(plan.target);
   pins.tools = CodegenTools(plan.target);
   pins.verdict = plan.verdict;

@@ -26,6 +26,7 @@ def build(
     ca: PathLike | None = None,
     prefix: str | None = None,
     winograd: bool = True,
+    tf32: bool = False,
     untuned: bool = False,
     min_coverage: float | None = None,
     report: PathLike | None = None,
@@ -35,6 +36,7 @@ def build(
     `model`: the path of an ONNX file, its bytes, or an onnx.ModelProto. `shapes` fixes dynamic inputs: {"x": (1, 3, 224,
     224)}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The configs come
     from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of `device` first.
+    `tf32` lets tensor cores multiply f32 rounded to TF32, on targets that have them.
     `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
     file that says where each choice is from.
     """
@@ -43,7 +45,8 @@ def build(
         _command.run(["compile", path, *_command.shape_flags(shapes),
                       *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,
                                       token_file=token_file, ca=ca, prefix=prefix, winograd=None if winograd else "off",
-                                      untuned=untuned, min_coverage=min_coverage, report=report)])
+                                      tf32="on" if tf32 else None, untuned=untuned, min_coverage=min_coverage,
+                                      report=report)])
     return Path(output)
 
 
@@ -59,6 +62,7 @@ def compile(
     token_file: PathLike | None = None,
     ca: PathLike | None = None,
     winograd: bool = True,
+    tf32: bool = False,
     untuned: bool = False,
     min_coverage: float | None = None,
     threads: int = 0,
@@ -67,6 +71,6 @@ def compile(
     is that of `load`."""
     temporary = TemporaryFolder()
     path = build(model, Path(temporary.name) / "package", shapes=shapes, target=target, lock=lock, db=db, server=server,
-                 device=device, token_file=token_file, ca=ca, winograd=winograd, untuned=untuned,
-                 min_coverage=min_coverage)
+                 device=device, token_file=token_file, ca=ca, winograd=winograd, tf32=tf32,
+                 untuned=untuned, min_coverage=min_coverage)
     return Model(Package(path, temporary), threads)

@@ -73,14 +73,15 @@ class Database:
 
     def lock(self, model: Any, output: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None,
              device: str | None = None, target: str | None = None, min_coverage: float | None = None,
-             winograd: bool = True, untuned: bool = False) -> Locked:
+             winograd: bool = True, tf32: bool = False, untuned: bool = False) -> Locked:
         """Pins what decides the model's code in the file `output`, for `compile(lock=...)`; docs/builds.md. Where the
         file is there, the entry of this target is put in it, and others stay. The other arguments are as of `build`."""
         output = _command.path_text(output, "output")
         with _command.model_file(model) as path:
             said = _command.run(["lock", path, "--json", *_command.shape_flags(shapes), *self._where,
                                  *_command.flags(output=output, device=device, target=target, min_coverage=min_coverage,
-                                                 winograd=None if winograd else "off", untuned=untuned)])
+                                                 winograd=None if winograd else "off", tf32="on" if tf32 else None,
+                                                 untuned=untuned)])
         return Locked(**{**said, "lock": Path(output)})
 
     def _records(self, command: str, device: str | None, outcome: str | None, workload: str | None) -> Iterator[Record]:

@@ -176,6 +176,7 @@ def tune(
     seed: int | None = None,
     priority: int | None = None,
     winograd: bool = True,
+    tf32: bool = False,
     revalidate: bool = False,
     progress: bool | Callable[[Progress], object] = True,
 ) -> TuneResult:
@@ -196,7 +197,7 @@ def tune(
                                      time_budget=_text(time_budget, "time_budget", lambda s: f"{s:.6f}s"),
                                      min_gain=_text(min_gain, "min_gain", lambda share: f"{100 * share:g}%"), tuner=tuner,
                                      seed=seed, priority=priority, winograd=None if winograd else "off",
-                                     revalidate=revalidate)]
+                                     tf32="on" if tf32 else None, revalidate=revalidate)]
         on_server = _command.flags(server=server, token_file=token_file, ca=ca)
         report = _follow(arguments, display, on_server)
     return TuneResult(**{name: report[name] for name in TuneResult.__dataclass_fields__ if name != "report"},

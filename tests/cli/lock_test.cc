@@ -294,9 +294,40 @@ TEST_F(LockTest, EachThingThatDoesNotFitIsToldApart) {
   std::ofstream(lock_) << whole;
   Refuses(Compile("--shape x=2,3,8,8"), "other shapes");
   Refuses(Compile("--winograd off"), "--winograd on, not off");
+  Refuses(Compile("--tf32 on"), "--tf32 off, not on");
   EXPECT_EQ(Compile("--untuned").code, 2) << "a lock is the only source";
   EXPECT_EQ(Compile("--db " + db_).code, 2);
   EXPECT_EQ(Compile().code, 0);
+}
+
+// Both ways: what was measured with TF32 is for no model without it, nor the reverse.
+TEST_F(LockTest, ARecordIsForModelsThatAllowTf32OrForTheOthers) {
+  const std::string target = "--target cuda:sm_80", with[] = {target, target + " --tf32 on"};
+  const auto evidence = [&](const std::string& options) {
+    const std::string path = dir_ + "/of_records.lock";
+    fs::remove(path);
+    MakeLock(options + " --device gpu --db " + db_, path);
+    const Lock lock = ReadLock(path).value();
+    int from_records = 0;
+    for (const auto& [id, kernel] : lock.entries[0].evidence.kernels) from_records += kernel.record > 0 ? 1 : 0;
+    return from_records;
+  };
+  for (const bool tf32 : {false, true}) {
+    fs::remove(db_);
+    fs::remove(lock_);
+    MakeLock(with[tf32] + " --untuned");
+    EXPECT_EQ(ReadLock(lock_)->entries[0].pins.tf32, tf32 ? "on" : "off");
+    Rewrite([](LockPins& pins) {
+      std::erase_if(pins.kernels,
+                    [](const LockedKernel& k) { return k.workload.find("matmul(") == std::string::npos; });
+    });
+    Store(RecordOfAnotherConfig("gpu", 0.01));
+    EXPECT_EQ(evidence(with[tf32]), 1);
+    EXPECT_EQ(evidence(with[!tf32]), 0) << "of " << with[tf32];
+  }
+  for (const char* none : {"cuda:sm_75", "opencl"})
+    Refuses(Temper("lock " + model_ + " --untuned --tf32 on --target " + none + " -o " + lock_),
+            "multiplies nothing in TF32");
 }
 
 TEST_F(LockTest, AModelThatIsAnotherOrHasChangedGetsATableOfWhatIsMissing) {

@@ -76,6 +76,7 @@ TEST_F(LockFileTest, ADigestIsOfAllThatIsPinned) {
   EXPECT_TRUE(changed([](LockPins& p) { p.model_hash += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.shapes.pop_back(); }));
   EXPECT_TRUE(changed([](LockPins& p) { p.winograd = "off"; }));
+  EXPECT_TRUE(changed([](LockPins& p) { p.tf32 = "on"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.codegen_id += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.tools += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.verdict = "default"; }));

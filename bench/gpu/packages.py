@@ -8,10 +8,11 @@ needs: pip install onnx onnxruntime numpy
 gets ONNX Runtime's inputs, and its error is the largest difference over the largest value of an output. OpenCL on the
 cores (PoCL) is a device like any other, so this needs no GPU. Exit status 1: a model was not tuned, or is wrong.
 """
-import argparse, json, os, pathlib, subprocess, sys, tempfile, time
+import argparse, json, os, pathlib, re, subprocess, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from engines import OnnxRuntime, Package, error
+import numpy as np
+from engines import OnnxRuntime, error
 from run import fleet, tune
 
 
@@ -29,6 +30,17 @@ def cut(spec, folder):
     return short
 
 
+def outputs_of(temper, folder, feeds, names):
+    """What `temper run` says that the package in the folder answers: it runs on the device."""
+    command = [temper, "run", f"{folder}/package", "--output-dir", f"{folder}/out"]
+    for i, (name, value) in enumerate(feeds.items()):
+        np.save(f"{folder}/{i}.npy", value)
+        command += ["--input", f"{name}={folder}/{i}.npy"]
+    subprocess.run(command, check=True, capture_output=True)
+    file_of = lambda name: re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    return {name: np.load(f"{folder}/out/{file_of(name)}.npy") for name in names}
+
+
 def measure(spec, options, folder):
     """The row of one model; "error" is absent where there is no package."""
     model, bin, start = cut(spec, folder), options.build / "bin", time.monotonic()
@@ -44,10 +56,9 @@ def measure(spec, options, folder):
     reference = OnnxRuntime(model, len(os.sched_getaffinity(0)))
     feeds = reference.random_feeds({})
     reference.load(feeds)
-    package = Package(f"{folder}/package", 1)
-    package.load(feeds)
+    answers = outputs_of(bin / "temper", folder, feeds, reference.names)
     return {"trials": job.get("trials"), "took_s": round(time.monotonic() - start, 1),
-            "error": error(package.outputs(), reference.outputs())}
+            "error": error(answers, reference.outputs())}
 
 
 def main():

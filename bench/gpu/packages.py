@@ -23,7 +23,7 @@ def cut(spec, folder):
         return path
     import onnx
 
-    model = onnx.load(path)
+    model = onnx.shape_inference.infer_shapes(onnx.load(path))  # which says what type the value has
     short = f"{folder}/{pathlib.Path(path).stem}_cut.onnx"
     inputs = [i.name for i in model.graph.input if i.name not in {w.name for w in model.graph.initializer}]
     onnx.save(onnx.utils.Extractor(model).extract_model(inputs, [value]), short)

@@ -75,15 +75,22 @@ std::vector<ValueId> OperandsOf(const Graph& g, const Group& group) {
   return operands;
 }
 
-// The lowest offset at which `b` meets none of the placed buffers that are alive with it.
-int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
-  std::vector<std::pair<int64_t, int64_t>> taken;
+using Range = std::pair<int64_t, int64_t>;  // of the arena's bytes, its end not included
+
+// What the placed buffers that are alive with `b` take, in the order of offsets.
+std::vector<Range> Taken(const Buffer& b, const std::vector<Buffer>& placed) {
+  std::vector<Range> taken;
   for (const Buffer& p : placed) {
-    if (p.first <= b.last && b.first <= p.last) taken.emplace_back(p.offset, p.offset + p.bytes);
+    if (&p != &b && p.first <= b.last && b.first <= p.last) taken.emplace_back(p.offset, p.offset + p.bytes);
   }
   std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+// The lowest offset at which `b` meets none of the placed buffers that are alive with it.
+int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
   int64_t offset = 0;
-  for (const auto& [begin, end] : taken) {
+  for (const auto& [begin, end] : Taken(b, placed)) {
     if (offset + b.bytes <= begin) break;
     offset = std::max(offset, end);
   }
@@ -98,7 +105,7 @@ int64_t Staleness(const Buffer& b, int64_t offset, const std::vector<Buffer>& pl
     if (p.last < b.first && p.offset < offset + b.bytes && offset < p.offset + p.bytes) before.push_back(p);
   }
   std::ranges::sort(before, std::greater(), &Buffer::last);
-  std::vector<std::pair<int64_t, int64_t>> open{{offset, offset + b.bytes}}, left;
+  std::vector<Range> open{{offset, offset + b.bytes}}, left;
   int64_t sum = 0;
   for (const Buffer& p : before) {
     left.clear();
@@ -118,23 +125,20 @@ int64_t Staleness(const Buffer& b, int64_t offset, const std::vector<Buffer>& pl
 // what was alive just before, or beside it. Where all of that is taken, where it lies.
 int64_t WarmestFit(const Buffer& b, const std::vector<Buffer>& placed, int64_t arena_bytes) {
   constexpr int kJustBefore = 8;  // groups; it bounds the work alone
-  std::vector<int64_t> offsets{b.offset};
-  std::vector<std::pair<int64_t, int64_t>> taken;
-  for (const Buffer& p : placed) {
-    if (&p == &b) continue;
-    if (p.first <= b.last && b.first <= p.last) taken.emplace_back(p.offset, p.offset + p.bytes);
-    if (p.first > b.first || p.last < b.first - kJustBefore) continue;
-    for (int64_t offset : {p.offset - b.bytes, p.offset, p.offset + p.bytes - b.bytes, p.offset + p.bytes})
-      offsets.push_back(offset);
-  }
+  const std::vector<Range> taken = Taken(b, placed);
   const auto fits = [&](int64_t offset) {
-    return offset >= 0 && offset + b.bytes <= arena_bytes && std::ranges::none_of(taken, [&](const auto& range) {
+    return offset >= 0 && offset + b.bytes <= arena_bytes && std::ranges::none_of(taken, [&](const Range& range) {
              return range.first < offset + b.bytes && offset < range.second;
            });
   };
-  std::erase_if(offsets, [&](int64_t offset) { return !fits(offset); });
-  return *std::ranges::min_element(offsets, {},
-                                   [&](int64_t offset) { return std::pair(Staleness(b, offset, placed), offset); });
+  std::pair<int64_t, int64_t> warmest{Staleness(b, b.offset, placed), b.offset};
+  for (const Buffer& p : placed) {
+    if (&p == &b || p.first > b.first || p.last < b.first - kJustBefore) continue;
+    for (int64_t offset : {p.offset - b.bytes, p.offset, p.offset + p.bytes - b.bytes, p.offset + p.bytes}) {
+      if (fits(offset)) warmest = std::min(warmest, {Staleness(b, offset, placed), offset});
+    }
+  }
+  return warmest.second;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "compiler/ops/templates/gpu_contraction.h"
 
+#include <algorithm>
+
 #include "compiler/ir/walk.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/stages.h"
@@ -111,6 +113,18 @@ OperandElement PaddedB(const Workload& w, const WorkloadProgram& program, const 
     return ValueWhere(Inside(p, column, v.columns, k, ReductionLength(v)),
                       v.b_element(b, batch, column, Unflatten(k, v.reduction)));
   };
+}
+
+void AddTraffic(GpuFootprint& f, const GemmView& v, const GroupTiles& g, const GpuTarget& t) {
+  const auto bytes = static_cast<double>(g.element_bytes), bm = static_cast<double>(g.bm),
+             bn = static_cast<double>(g.bn);
+  const double rows = static_cast<double>(v.batch * v.rows), results = bytes * rows * static_cast<double>(v.columns);
+  // Rows that are windows share most of what they see.
+  const double row_bytes = std::min(bytes * f.reduction, (f.compulsory_bytes - results) / rows);
+  const TiledProduct product = {static_cast<double>(g.products), static_cast<double>(g.row_tiles),
+                                static_cast<double>(g.column_tiles), row_bytes * bm, bytes * f.reduction * bn};
+  f.memory_traffic = OperandTraffic(product, f, t) + results;
+  f.cache_traffic = bytes * f.groups * (bm + bn) * f.reduction + results;
 }
 
 bool StoresRuns(const Schedule& s, const std::string& block, const std::vector<GemmAxis>& axes, int64_t columns,

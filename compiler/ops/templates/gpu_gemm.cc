@@ -406,11 +406,10 @@ void AddStaging(GpuFootprint& f, const Tile& tile, const Run& run_a, const Run& 
 GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
   const Tile tile(v, c);
   const double groups = static_cast<double>(tile.groups()), steps = static_cast<double>(tile.steps);
-  const double k = static_cast<double>(tile.steps * tile.bk), batch = static_cast<double>(v.batch);
-  const double rows = static_cast<double>(v.rows),
-               results = kElementBytes * batch * rows * static_cast<double>(v.columns);
+  const double k = static_cast<double>(tile.steps * tile.bk);
+  const double elements = static_cast<double>(v.batch * v.rows * v.columns);
   GpuFootprint f;
-  f.flops = 2 * batch * rows * static_cast<double>(v.columns * ReductionLength(v));
+  f.flops = 2 * elements * static_cast<double>(ReductionLength(v));
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.vector_lanes = static_cast<double>(tile.vec);
   f.group_threads = static_cast<double>(tile.threads);
@@ -424,15 +423,9 @@ GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config
   f.round_trips = steps;
   f.trips_ahead = static_cast<double>(tile.stages - 1);
   f.compulsory_bytes = CompulsoryBytes(w);
-  // Rows that are windows share most of what they see.
-  const double row_bytes = std::min(kElementBytes * k, (f.compulsory_bytes - results) / (batch * rows));
-  const TiledProduct product = {static_cast<double>(tile.slices), static_cast<double>(tile.row_tiles),
-                                static_cast<double>(tile.column_tiles), row_bytes * static_cast<double>(tile.bm),
-                                kElementBytes * k * static_cast<double>(tile.bn)};
-  f.memory_traffic = OperandTraffic(product, f, t) + results;
-  f.cache_traffic = kElementBytes * groups * static_cast<double>((tile.bm + tile.bn) * tile.steps * tile.bk) + results;
+  AddTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, kElementBytes}, t);
   if (tile.split > 1) {
-    const double slices = 2 * static_cast<double>(tile.split) * results;  // written and read
+    const double slices = 2 * kElementBytes * elements * static_cast<double>(tile.split);  // written and read
     f.launches = 2;
     f.memory_traffic += slices;
     f.cache_traffic += slices;

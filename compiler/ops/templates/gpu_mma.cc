@@ -357,25 +357,16 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   return kernel;
 }
 
-// What moves, for threads that ask for `asked` bytes of operands, and the instructions that move it.
-void AddTraffic(GpuFootprint& f, const GemmView& v, const Plan& p, double asked, const GpuTarget& t) {
+// Instructions of all threads that bring operands and write results.
+double MovingInstructions(const GpuFootprint& f, const Plan& p) {
   // An instruction loads a matrix, whose rows have so many bytes.
   constexpr double kStepInstructions = 8, kResultInstructions = 2, kMatrixBytes = 2 * kSide;
   const Tile& tile = p.tile;
-  const auto bytes = static_cast<double>(tile.bytes());
-  const double rows = static_cast<double>(v.batch * v.rows), results = bytes * rows * static_cast<double>(v.columns);
-  // Rows that are windows share most of what they see.
-  const double row_bytes = std::min(bytes * f.reduction, (f.compulsory_bytes - results) / rows);
-  const TiledProduct product = {static_cast<double>(v.batch), static_cast<double>(tile.row_tiles),
-                                static_cast<double>(tile.column_tiles), row_bytes * static_cast<double>(tile.bm),
-                                bytes * f.reduction * static_cast<double>(tile.bn)};
-  f.memory_traffic = std::max(f.compulsory_bytes, OperandTraffic(product, f, t) + results);
-  f.cache_traffic = asked + results;
-  const double steps = static_cast<double>(tile.steps);
+  const double steps = static_cast<double>(tile.steps), bytes = static_cast<double>(tile.bytes());
   const double copies = static_cast<double>(p.a.copies(tile.bk) + p.b.copies(tile.bk)) / f.group_threads;
-  f.instructions = f.groups * f.group_threads *
-                   (f.reduction * bytes / kMatrixBytes * static_cast<double>(tile.tm + tile.tn) +
-                    steps * (2 * copies + kStepInstructions) + kResultInstructions * f.accumulators);
+  return f.groups * f.group_threads *
+         (f.reduction * bytes / kMatrixBytes * static_cast<double>(tile.tm + tile.tn) +
+          steps * (2 * copies + kStepInstructions) + kResultInstructions * f.accumulators);
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
@@ -404,7 +395,9 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.trips_ahead = static_cast<double>(tile.stages - 1);
   const int64_t steps_asked = std::max<int64_t>(tile.stages - 1, 1);
   f.in_flight_bytes = static_cast<double>(tile.bytes() * (tile.bm + tile.bn) * tile.bk * steps_asked) / f.group_threads;
-  AddTraffic(f, v, p, asked, t);
+  f.instructions = MovingInstructions(f, p);
+  AddTraffic(f, v, {v.batch, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, tile.bytes()}, t);
+  f.memory_traffic = std::max(f.memory_traffic, f.compulsory_bytes);
   return f;
 }
 

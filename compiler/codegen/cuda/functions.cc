@@ -17,17 +17,11 @@ constexpr char kRowAt[] =
     "}\n";
 
 // From here on all are volatile: none moves across a barrier, nor over another.
+// Of f32 the four words of a row of a quarter are eight halves to the instruction.
 constexpr char kLoadMatrix[] =
-    "void $0(uint* to, const uint row) {\n"
-    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4$1.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
-    "               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(row));\n"
-    "}\n";
-
-// The four words of a row of a quarter are eight halves to the instruction.
-constexpr char kLoadMatrixF32[] =
-    "void $0(float* to, const uint row) {\n"
-    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
-    "               : \"=f\"(to[0]), \"=f\"(to[1]), \"=f\"(to[2]), \"=f\"(to[3]) : \"r\"(row));\n"
+    "void $0($1* to, const uint row) {\n"
+    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4$3.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "               : \"=$2\"(to[0]), \"=$2\"(to[1]), \"=$2\"(to[2]), \"=$2\"(to[3]) : \"r\"(row));\n"
     "}\n";
 
 constexpr char kLoadF32[] =
@@ -109,16 +103,16 @@ constexpr char kWait[] =
 
 std::string BodyOf(std::string_view name) {
   constexpr char kFunction[] = "static __device__ __forceinline__ ";
-  const auto made = [&](const char* text, const char* kind) {
-    return absl::StrCat(kFunction, absl::Substitute(text, std::string(name), kind));
+  const auto made = [&](const char* text, auto... kinds) {
+    return absl::StrCat(kFunction, absl::Substitute(text, std::string(name), kinds...));
   };
   if (name == "temper_row_at") return kRowAt;
-  if (name == "temper_load_matrix") return made(kLoadMatrix, "");
-  if (name == "temper_load_matrix_transposed") return made(kLoadMatrix, ".trans");
-  if (name == "temper_load_matrix_f32") return made(kLoadMatrixF32, "");
-  if (name == "temper_load_f32") return made(kLoadF32, "");
-  if (name == "temper_multiply_tf32") return made(kMultiplyTf32, "");
-  if (name == "temper_round_to_tf32") return made(kRoundToTf32, "");
+  if (name == "temper_load_matrix") return made(kLoadMatrix, "uint", "r", "");
+  if (name == "temper_load_matrix_transposed") return made(kLoadMatrix, "uint", "r", ".trans");
+  if (name == "temper_load_matrix_f32") return made(kLoadMatrix, "float", "f", "");
+  if (name == "temper_load_f32") return made(kLoadF32);
+  if (name == "temper_multiply_tf32") return made(kMultiplyTf32);
+  if (name == "temper_round_to_tf32") return made(kRoundToTf32);
   if (name == "temper_multiply_f16") return made(kMultiply, "f16");
   if (name == "temper_multiply_bf16") return made(kMultiply, "bf16");
   if (name == "temper_exchange") return kExchange;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/statistics.h"
 #include "bench/search/library_times.h"
 #include "bench/search/replay.h"
 #include "bench/search/text_file.h"
@@ -36,16 +37,11 @@ struct Drafts {
   std::vector<std::pair<double, double>> others[2];      // draft and time
 };
 
-double Mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double v : values) sum += v;
-  return values.empty() ? NAN : sum / static_cast<double>(values.size());
-}
-
 void PrintErrors(const std::string& name, const std::vector<double> (&errors)[2], double factor) {
   std::printf("  %-24s", name.c_str());
   for (const std::vector<double>& e : errors)
-    std::printf("  %5.1f %5.1f (%4zu)", 100 * Mean(e), e.empty() ? NAN : 100 * Quantile(e, 0.5), e.size());
+    std::printf("  %5.1f %5.1f (%4zu)", e.empty() ? NAN : 100 * Mean(e), e.empty() ? NAN : 100 * Quantile(e, 0.5),
+                e.size());
   if (factor > 0) std::printf("  %.2f", factor);
   std::printf("\n");
 }

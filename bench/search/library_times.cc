@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/division.h"
+#include "base/hash.h"
 #include "bench/search/known_gpus.h"
 #include "compiler/ops/template.h"
 #include "compiler/ops/templates/gpu_footprint.h"
@@ -147,13 +148,8 @@ double FittedFactor(const std::vector<double>& drafts, const std::vector<double>
 }
 
 std::vector<bool> ForFitting(const std::vector<LibraryTime>& times) {
-  const auto hash = [](std::string_view text) {  // FNV-1a
-    uint64_t h = 0xcbf29ce484222325;
-    for (const unsigned char c : text) h = (h ^ c) * 0x100000001b3;
-    return h;
-  };
   using Key = std::pair<uint64_t, std::string>;
-  const auto key = [&](const LibraryTime& t) { return Key(hash(ShapeOf(t)), ShapeOf(t)); };
+  const auto key = [&](const LibraryTime& t) { return Key(StableHash(ShapeOf(t)), ShapeOf(t)); };
   std::map<Key, bool> shapes;
   for (const LibraryTime& t : times) shapes[key(t)] = false;
   bool fits = false;

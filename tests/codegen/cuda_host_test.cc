@@ -1,6 +1,8 @@
 // The CUDA C++ that is generated, executed on the host: every template for GPUs against the operators' references.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "compiler/ops/templates/gpu_template.h"
 #include "tests/codegen/cuda_program.h"
 #include "tests/conformance/configs.h"
@@ -170,6 +172,17 @@ constexpr char kCopyBoth[] =
     "    temper_copy<16>(shared + (lane + 32 * i) * 8, in + (lane + 32 * i) * 8, i == 0 || lane < 16);\n"
     "  temper_commit_copies();\n";
 
+// The lanes' eight sums of c, as `out` has them.
+constexpr char kStoreSums[] =
+    "  for (int e = 0; e < 8; ++e)\n"
+    "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n";
+
+void ExpectSums(const NDArray& got, const std::function<double(int64_t i, int64_t j)>& sum) {
+  for (int64_t i = 0; i < 16; ++i) {
+    for (int64_t j = 0; j < 16; ++j) EXPECT_EQ(got.At(i * 16 + j), sum(i, j)) << i << " " << j;
+  }
+}
+
 // The last eight rows of B are not inside: zeros.
 TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
   NDArray in(DType::kF16, {2, 16, 16});
@@ -185,21 +198,18 @@ TEST(CudaOnHost, AWarpCopiesLoadsAndMultiplies) {
             "  temper_load_matrix(a, temper_row_at(shared + (lane % 8 + lane / 8 % 2 * 8) * 16 + lane / 16 * 8));\n  ",
             transposed ? "temper_load_matrix_transposed" : "temper_load_matrix",
             "(b, temper_row_at(shared + 256 + slow * 16 + fast));\n"
-            "  temper_multiply_f16(c, a, b);\n"
-            "  for (int e = 0; e < 8; ++e)\n"
-            "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n"),
+            "  temper_multiply_f16(c, a, b);\n",
+            kStoreSums),
         in);
     ASSERT_TRUE(got.ok()) << got.status();
-    for (int64_t i = 0; i < 16; ++i) {
-      for (int64_t j = 0; j < 16; ++j) {
-        double sum = 0;
-        for (int64_t k = 0; k < 16; ++k) {
-          const int64_t row = transposed ? k : j, column = transposed ? j : k;
-          sum += in.At(i * 16 + k) * (row < 8 ? in.At(256 + row * 16 + column) : 0);
-        }
-        EXPECT_EQ(got->At(i * 16 + j), sum) << i << " " << j;
+    ExpectSums(*got, [&](int64_t i, int64_t j) {
+      double sum = 0;
+      for (int64_t k = 0; k < 16; ++k) {
+        const int64_t row = transposed ? k : j, column = transposed ? j : k;
+        sum += in.At(i * 16 + k) * (row < 8 ? in.At(256 + row * 16 + column) : 0);
       }
-    }
+      return sum;
+    });
   }
 }
 
@@ -220,19 +230,15 @@ TEST(CudaOnHost, AWarpMultipliesInTf32) {
                      "  temper_load_matrix_f32(\n"
                      "      b, temper_row_at(words + 128 + (lane % 8 + lane / 16 * 8) * 8 + lane / 8 % 2 * 4));\n",
                      rounds ? "  for (int e = 0; e < 4; ++e) a[e] = temper_round_to_tf32(a[e]);\n" : "",
-                     "  temper_multiply_tf32(c, a, b);\n"
-                     "  for (int e = 0; e < 8; ++e)\n"
-                     "    out[(lane / 4 + e / 2 % 2 * 8) * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8] = c[e];\n"),
+                     "  temper_multiply_tf32(c, a, b);\n", kStoreSums),
         in);
     ASSERT_TRUE(got.ok()) << got.status();
-    for (int64_t i = 0; i < 16; ++i) {
-      for (int64_t j = 0; j < 16; ++j) {
-        double sum = 0;
-        for (int64_t k = 0; k < 8; ++k)
-          sum += (in.At(i * 8 + k) < 0 ? -1 : 1) * (rounds ? kUp : 1) * in.At(128 + j * 8 + k);
-        EXPECT_EQ(got->At(i * 16 + j), sum) << i << " " << j;
-      }
-    }
+    ExpectSums(*got, [&](int64_t i, int64_t j) {
+      double sum = 0;
+      for (int64_t k = 0; k < 8; ++k)
+        sum += (in.At(i * 8 + k) < 0 ? -1 : 1) * (rounds ? kUp : 1) * in.At(128 + j * 8 + k);
+      return sum;
+    });
   }
 }
 

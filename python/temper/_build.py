@@ -42,11 +42,10 @@ def build(
     """
     output = _command.path_text(output, "output")
     with _command.model_file(model) as path:
-        _command.run(["compile", path, *_command.shape_flags(shapes),
+        _command.run(["compile", path, *_command.model_flags(shapes, winograd, tf32),
                       *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,
-                                      token_file=token_file, ca=ca, prefix=prefix, winograd=None if winograd else "off",
-                                      tf32="on" if tf32 else None, untuned=untuned, min_coverage=min_coverage,
-                                      report=report)])
+                                      token_file=token_file, ca=ca, prefix=prefix, untuned=untuned,
+                                      min_coverage=min_coverage, report=report)])
     return Path(output)
 
 

@@ -56,7 +56,7 @@ def flags(**values: Any) -> list[str]:
     return result
 
 
-def shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
+def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
     if not isinstance(shapes, Mapping | None):
         raise _errors.InvalidArgumentError(f"shapes is a {type(shapes).__name__}, not a mapping from inputs to shapes")
     result = []
@@ -67,6 +67,11 @@ def shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
             raise _errors.InvalidArgumentError(
                 f"the shape of {name} is {shape!r}, not a sequence of whole numbers") from None
     return result
+
+
+def model_flags(shapes: Mapping[str, Sequence[int]] | None, winograd: bool, tf32: bool) -> list[str]:
+    """What every command about a model has to be told alike."""
+    return [*_shape_flags(shapes), *flags(winograd=None if winograd else "off", tf32="on" if tf32 else None)]
 
 
 def path_text(path: Any, what: str) -> str:

@@ -78,10 +78,9 @@ class Database:
         file is there, the entry of this target is put in it, and others stay. The other arguments are as of `build`."""
         output = _command.path_text(output, "output")
         with _command.model_file(model) as path:
-            said = _command.run(["lock", path, "--json", *_command.shape_flags(shapes), *self._where,
-                                 *_command.flags(output=output, device=device, target=target, min_coverage=min_coverage,
-                                                 winograd=None if winograd else "off", tf32="on" if tf32 else None,
-                                                 untuned=untuned)])
+            said = _command.run(["lock", path, "--json", *_command.model_flags(shapes, winograd, tf32), *self._where,
+                                 *_command.flags(output=output, device=device, target=target,
+                                                 min_coverage=min_coverage, untuned=untuned)])
         return Locked(**{**said, "lock": Path(output)})
 
     def _records(self, command: str, device: str | None, outcome: str | None, workload: str | None) -> Iterator[Record]:

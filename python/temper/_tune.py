@@ -191,13 +191,12 @@ def tune(
     """
     display = _display(progress)
     with _command.model_file(model) as path:
-        arguments = ["tune", path, "--events", *_command.shape_flags(shapes),
+        arguments = ["tune", path, "--events", *_command.model_flags(shapes, winograd, tf32),
                      *_command.flags(db=db, server=server, device=device, token_file=token_file, ca=ca, target=target,
                                      cores=cores, trials=trials, trials_per_task=trials_per_task,
                                      time_budget=_text(time_budget, "time_budget", lambda s: f"{s:.6f}s"),
                                      min_gain=_text(min_gain, "min_gain", lambda share: f"{100 * share:g}%"), tuner=tuner,
-                                     seed=seed, priority=priority, winograd=None if winograd else "off",
-                                     tf32="on" if tf32 else None, revalidate=revalidate)]
+                                     seed=seed, priority=priority, revalidate=revalidate)]
         on_server = _command.flags(server=server, token_file=token_file, ca=ca)
         report = _follow(arguments, display, on_server)
     return TuneResult(**{name: report[name] for name in TuneResult.__dataclass_fields__ if name != "report"},

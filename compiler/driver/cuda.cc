@@ -20,6 +20,7 @@ namespace {
 using driver::Function;
 using driver::LaunchCall;
 using driver::Memory;
+using driver::Recording;
 
 const Api& TheApi() { return *LoadedApi(); }  // where a device was found before
 
@@ -104,6 +105,20 @@ struct LoadedFunction {
   int64_t shared_bytes = 0;  // that a launch may ask for
 };
 
+// Where the launches of this thread go while a session keeps them.
+struct Capture {
+  const void* session;
+  Stream stream = nullptr;
+  std::vector<std::shared_ptr<ModuleOf>> modules;  // of the functions that are launched
+};
+thread_local Capture* capture = nullptr;
+
+// Launches that were kept, and the code that they need.
+struct Kept {
+  std::vector<std::shared_ptr<ModuleOf>> modules;
+  GraphExec graph = nullptr;
+};
+
 Address AddressOf(const void* memory) { return reinterpret_cast<Address>(memory); }
 
 class StreamSession final : public Session {
@@ -144,24 +159,24 @@ class StreamSession final : public Session {
   int64_t part_alignment() const override { return 256; }  // as MemAlloc's own
 
   absl::Status Write(void* to, int64_t offset, const void* data, int64_t bytes) override {
-    return Move(bytes, "take data", [&](size_t size) {
-      return api_.MemcpyHtoDAsync(AddressOf(to) + static_cast<Address>(offset), data, size, stream_);
+    return Move(stream_, bytes, "take data", [&](size_t size, Stream stream) {
+      return api_.MemcpyHtoDAsync(AddressOf(to) + static_cast<Address>(offset), data, size, stream);
     });
   }
   absl::Status Read(void* from, int64_t offset, void* data, int64_t bytes) override {
-    return Move(bytes, "give data", [&](size_t size) {
-      return api_.MemcpyDtoHAsync(data, AddressOf(from) + static_cast<Address>(offset), size, stream_);
+    return Move(stream_, bytes, "give data", [&](size_t size, Stream stream) {
+      return api_.MemcpyDtoHAsync(data, AddressOf(from) + static_cast<Address>(offset), size, stream);
     });
   }
   absl::Status Fill(void* to, int64_t offset, uint8_t byte, int64_t bytes) override {
-    return Move(bytes, "fill memory", [&](size_t size) {
-      return api_.MemsetD8Async(AddressOf(to) + static_cast<Address>(offset), byte, size, stream_);
+    return Move(queue(), bytes, "fill memory", [&](size_t size, Stream stream) {
+      return api_.MemsetD8Async(AddressOf(to) + static_cast<Address>(offset), byte, size, stream);
     });
   }
   absl::Status Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) override {
-    return Move(bytes, "copy memory", [&](size_t size) {
+    return Move(queue(), bytes, "copy memory", [&](size_t size, Stream stream) {
       return api_.MemcpyDtoDAsync(AddressOf(to) + static_cast<Address>(to_offset),
-                                  AddressOf(from) + static_cast<Address>(from_offset), size, stream_);
+                                  AddressOf(from) + static_cast<Address>(from_offset), size, stream);
     });
   }
   absl::Status Finish() override {
@@ -206,19 +221,63 @@ class StreamSession final : public Session {
     return absl::OkStatus();
   }
 
+  // As a graph, captured from a stream of its own: so other threads are not disturbed.
+  absl::StatusOr<Recording> Record(const std::function<absl::Status()>& submit) override {
+    if (capture != nullptr) return absl::FailedPreconditionError("this thread keeps launches already");
+    const Current current(context_);
+    TEMPER_RETURN_IF_ERROR(current.status());
+    Capture taken{this};
+    TEMPER_RETURN_IF_ERROR(Done(api_.StreamCreate(&taken.stream, kStreamNonBlocking), "make a stream"));
+    Graph graph = nullptr;
+    absl::Status status = Captured(taken, submit, graph);
+    auto kept = std::make_unique<Kept>(Kept{std::move(taken.modules)});
+    if (status.ok()) status = Done(api_.GraphInstantiate(&kept->graph, graph, 0), "prepare launches that it keeps");
+    if (graph != nullptr) api_.GraphDestroy(graph);
+    api_.StreamDestroy(taken.stream);
+    TEMPER_RETURN_IF_ERROR(status);
+    return Recording(kept.release(), [this](void* recording) { Forget(static_cast<Kept*>(recording)); });
+  }
+
+  absl::Status Replay(const Recording& recording) override {
+    const Current current(context_);
+    TEMPER_RETURN_IF_ERROR(current.status());
+    return Done(api_.GraphLaunch(static_cast<Kept*>(recording.get())->graph, stream_), "launch what it keeps");
+  }
+
  private:
+  Capture* capturing() const { return capture != nullptr && capture->session == this ? capture : nullptr; }
+  Stream queue() const { return capturing() != nullptr ? capture->stream : stream_; }
+
+  absl::Status Captured(Capture& taken, const std::function<absl::Status()>& submit, Graph& graph) {
+    TEMPER_RETURN_IF_ERROR(Done(api_.StreamBeginCapture(taken.stream, kCaptureThreadLocal), "keep launches"));
+    capture = &taken;
+    absl::Status status = submit();
+    capture = nullptr;
+    status.Update(Done(api_.StreamEndCapture(taken.stream, &graph), "keep launches"));
+    return status;
+  }
+
+  void Forget(Kept* kept) {
+    const Current current(context_);
+    if (current.status().ok()) {
+      api_.StreamSynchronize(stream_);  // its code is in use until then
+      api_.GraphExecDestroy(kept->graph);
+    }
+    delete kept;
+  }
+
   absl::Status Done(Result code, const char* what) {
     lost_ = lost_ || BreaksContext(code);
     return Converted(code, what);
   }
 
   template <typename F>
-  absl::Status Move(int64_t bytes, const char* what, const F& enqueue) {
+  absl::Status Move(Stream stream, int64_t bytes, const char* what, const F& enqueue) {
     if (bytes == 0) return absl::OkStatus();
     const Current current(context_);
     TEMPER_RETURN_IF_ERROR(current.status());
-    TEMPER_RETURN_IF_ERROR(Done(enqueue(static_cast<size_t>(bytes)), what));
-    return Done(api_.StreamSynchronize(stream_), what);
+    TEMPER_RETURN_IF_ERROR(Done(enqueue(static_cast<size_t>(bytes), stream), what));
+    return stream == stream_ ? Done(api_.StreamSynchronize(stream), what) : absl::OkStatus();
   }
 
   absl::Status NoMemory(const std::optional<nvml::State>& state) const {
@@ -282,13 +341,14 @@ class StreamSession final : public Session {
           api_.FuncSetAttribute(loaded.function, kFunctionMaxDynamicShared, static_cast<int>(shared)), "share memory"));
       loaded.shared_bytes = shared;
     }
+    if (Capture* kept = capturing()) kept->modules.push_back(loaded.module);
     std::vector<void*> arguments = {call.arguments.begin(), call.arguments.end()};
     std::vector<void*> parameters;
     for (void*& argument : arguments) parameters.push_back(&argument);
     const auto size = [](size_t n) { return static_cast<unsigned>(n); };
     const auto& [groups, threads, bytes] = call.shape;
     return Done(api_.LaunchKernel(loaded.function, size(groups[0]), size(groups[1]), size(groups[2]), size(threads[0]),
-                                  size(threads[1]), size(threads[2]), static_cast<unsigned>(bytes), stream_,
+                                  size(threads[1]), size(threads[2]), static_cast<unsigned>(bytes), queue(),
                                   parameters.data(), nullptr),
                 "launch a kernel");
   }

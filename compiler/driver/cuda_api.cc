@@ -84,8 +84,14 @@ bool FindAll(void* lib, Api& api) {
          Find(lib, "cuMemcpyDtoHAsync_v2", api.MemcpyDtoHAsync) &&
          Find(lib, "cuMemcpyDtoDAsync_v2", api.MemcpyDtoDAsync) && Find(lib, "cuMemsetD8Async", api.MemsetD8Async) &&
          Find(lib, "cuStreamCreate", api.StreamCreate) && Find(lib, "cuStreamSynchronize", api.StreamSynchronize) &&
-         Find(lib, "cuLaunchKernel", api.LaunchKernel) && Find(lib, "cuEventCreate", api.EventCreate) &&
-         Find(lib, "cuEventRecord", api.EventRecord) && Find(lib, "cuEventSynchronize", api.EventSynchronize) &&
+         Find(lib, "cuStreamDestroy_v2", api.StreamDestroy) &&
+         Find(lib, "cuStreamBeginCapture_v2", api.StreamBeginCapture) &&
+         Find(lib, "cuStreamEndCapture", api.StreamEndCapture) &&
+         Find(lib, "cuGraphInstantiateWithFlags", api.GraphInstantiate) &&
+         Find(lib, "cuGraphDestroy", api.GraphDestroy) && Find(lib, "cuGraphLaunch", api.GraphLaunch) &&
+         Find(lib, "cuGraphExecDestroy", api.GraphExecDestroy) && Find(lib, "cuLaunchKernel", api.LaunchKernel) &&
+         Find(lib, "cuEventCreate", api.EventCreate) && Find(lib, "cuEventRecord", api.EventRecord) &&
+         Find(lib, "cuEventSynchronize", api.EventSynchronize) &&
          Find(lib, "cuEventElapsedTime", api.EventElapsedTime) && Find(lib, "cuEventDestroy_v2", api.EventDestroy);
 }
 

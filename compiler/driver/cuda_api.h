@@ -19,6 +19,8 @@ using Module = struct ModuleOf*;
 using FunctionHandle = struct FunctionOf*;
 using Stream = struct StreamOf*;
 using Event = struct EventOf*;
+using Graph = struct GraphOf*;
+using GraphExec = struct GraphExecOf*;
 
 enum Result : int {
   kSuccess = 0,
@@ -55,6 +57,7 @@ enum Attribute : int {
 constexpr int kFunctionMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;
 constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0;
+constexpr int kCaptureThreadLocal = 1;  // what other threads ask of the driver does not disturb the capture
 
 struct Uuid {
   std::array<unsigned char, 16> bytes;
@@ -85,6 +88,13 @@ struct Api {
   Result (*MemsetD8Async)(Address to, unsigned char byte, size_t bytes, Stream stream) = nullptr;
   Result (*StreamCreate)(Stream* stream, unsigned flags) = nullptr;
   Result (*StreamSynchronize)(Stream stream) = nullptr;
+  Result (*StreamDestroy)(Stream stream) = nullptr;
+  Result (*StreamBeginCapture)(Stream stream, int mode) = nullptr;
+  Result (*StreamEndCapture)(Stream stream, Graph* graph) = nullptr;
+  Result (*GraphInstantiate)(GraphExec* executable, Graph graph, unsigned long long flags) = nullptr;
+  Result (*GraphDestroy)(Graph graph) = nullptr;
+  Result (*GraphLaunch)(GraphExec executable, Stream stream) = nullptr;
+  Result (*GraphExecDestroy)(GraphExec executable) = nullptr;
   Result (*LaunchKernel)(FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                          unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters,
                          void** extra) = nullptr;

@@ -40,8 +40,9 @@ class Handle {
   ReleaseFn release_ = nullptr;
 };
 
-using Memory = Handle;    // what launches take: an address of the device, or the driver's handle
-using Function = Handle;  // one kernel function of a program
+using Memory = Handle;     // what launches take: an address of the device, or the driver's handle
+using Function = Handle;   // one kernel function of a program
+using Recording = Handle;  // what may be asked for again in one call; given back, it waits until it is done
 
 struct LaunchShape {
   std::array<size_t, 3> groups, threads;
@@ -85,6 +86,13 @@ class Session {
   virtual absl::StatusOr<double> Run(int64_t count, const std::function<LaunchCall(int64_t)>& call) = 0;
   // Returns before they are done; what they say later, the next call that waits says.
   virtual absl::Status Submit(int64_t count, const std::function<LaunchCall(int64_t)>& call) = 0;
+  // What `submit` submits, copies and fills on this thread is kept, instead of done, for Replay; it asks for nothing
+  // else. The memory has to stay there; the functions do. kUnimplemented: this driver keeps nothing.
+  virtual absl::StatusOr<Recording> Record(const std::function<absl::Status()>&) {
+    return absl::UnimplementedError("the driver keeps no launches");
+  }
+  // Returns before it is done, as Submit.
+  virtual absl::Status Replay(const Recording&) { return absl::UnimplementedError("the driver keeps no launches"); }
   // A kernel broke it: nothing will work on it in this process any more.
   virtual bool lost() const { return false; }
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "compiler/driver/cuda.h"
 #include "compiler/driver/cuda_api.h"
@@ -53,6 +54,8 @@ class CudaDriverTest : public ::testing::Test {
     EXPECT_EQ(state_->pushed, 0) << "a context was left on the stack";
     EXPECT_EQ(state_->contexts_retained, 1);
     EXPECT_EQ(state_->events, 2);
+    EXPECT_EQ(state_->streams, 1) << "a stream was not given back";
+    EXPECT_EQ(state_->graphs, 0) << "a graph was not given back";
   }
 
   driver::Memory Floats(const std::vector<float>& values) {
@@ -221,6 +224,91 @@ TEST_F(CudaDriverTest, ManyLaunchesAreTimedTogether) {
   ASSERT_TRUE(seconds.ok()) << seconds.status();
   EXPECT_THAT(Values(in, 1), ElementsAre(1024)) << "each takes what the one before made";
   EXPECT_EQ(state_->calls["cuEventRecord"], records + 2) << "two events for all of them";
+}
+
+// out = 2 * in, a copy of it, and then zero in its first element.
+class CudaRecordTest : public CudaDriverTest {
+ protected:
+  absl::Status Steps() {
+    const std::vector<void*> arguments{in_.get(), out_.get()};
+    TEMPER_RETURN_IF_ERROR(session_->Submit(1, [&](int64_t) {
+      return driver::LaunchCall{&functions_[0], {{1, 1, 1}, {2, 1, 1}}, arguments};
+    }));
+    TEMPER_RETURN_IF_ERROR(session_->Copy(out_.get(), 0, copy_.get(), 0, 8));
+    return session_->Fill(out_.get(), 0, 0, 4);
+  }
+  absl::StatusOr<driver::Recording> Record() {
+    return session_->Record([&] { return Steps(); });
+  }
+  void SetUp() override {
+    CudaDriverTest::SetUp();
+    functions_ = session_->Build(CodeOf("fake sm_90 double"), std::vector<std::string>{"double"}).value();
+    in_ = Floats({1, 2}), out_ = Floats({0, 0}), copy_ = Floats({0, 0});
+  }
+  void TearDown() override {
+    functions_.clear();
+    in_ = {}, out_ = {}, copy_ = {};
+    CudaDriverTest::TearDown();
+  }
+
+  std::vector<driver::Function> functions_;
+  driver::Memory in_, out_, copy_;
+};
+
+TEST_F(CudaRecordTest, WhatIsRecordedIsDoneAtEachReplayAndNotBefore) {
+  const driver::Recording recording = Record().value();
+  EXPECT_TRUE(state_->launches.empty());
+  EXPECT_THAT(Values(copy_, 2), ElementsAre(0, 0));
+  functions_.clear();
+  EXPECT_EQ(state_->modules, 1) << "its code stays";
+  for (const float first : {1.0f, 5.0f}) {
+    ASSERT_TRUE(session_->Write(in_.get(), 0, &first, 4).ok());
+    state_->calls.clear();
+    ASSERT_TRUE(session_->Replay(recording).ok());
+    EXPECT_EQ(state_->calls["cuGraphLaunch"], 1);
+    EXPECT_EQ(state_->calls["cuLaunchKernel"], 0);
+    EXPECT_THAT(Values(out_, 2), ElementsAre(0, 4));
+    EXPECT_THAT(Values(copy_, 2), ElementsAre(2 * first, 4));
+  }
+}
+
+TEST_F(CudaRecordTest, WhatFailsLeavesNothingBehindAndTheSessionAsItWas) {
+  for (const char* call : {"cuCtxPushCurrent", "cuStreamCreate", "cuStreamBeginCapture", "cuLaunchKernel",
+                           "cuMemcpyDtoD", "cuStreamEndCapture", "cuGraphInstantiate"}) {
+    state_->fail_once[call] = kInvalidValue;
+    EXPECT_FALSE(Record().ok()) << call;
+    EXPECT_EQ(state_->streams, 1) << call;
+    EXPECT_EQ(state_->graphs, 0) << call;
+    EXPECT_TRUE(state_->launches.empty()) << call;
+  }
+  const absl::Status own = session_->Record([] { return absl::AbortedError("stop"); }).status();
+  EXPECT_TRUE(absl::IsAborted(own)) << own;
+  const absl::Status nested = session_->Record([&] { return Record().status(); }).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(nested)) << nested;
+  EXPECT_FALSE(session_->lost());
+  EXPECT_TRUE(Steps().ok());
+  EXPECT_THAT(Values(copy_, 2), ElementsAre(2, 4));
+  const driver::Recording recording = Record().value();
+  state_->fail_once["cuGraphLaunch"] = kOutOfMemory;
+  EXPECT_TRUE(absl::IsResourceExhausted(session_->Replay(recording)));
+  EXPECT_TRUE(session_->Replay(recording).ok());
+}
+
+TEST_F(CudaRecordTest, OtherThreadsGoOnMeanwhile) {
+  const driver::Memory other = Floats({3, 4});
+  const driver::Recording recording = session_
+                                          ->Record([&] {
+                                            std::thread([&] {
+                                              EXPECT_TRUE(session_->Fill(other.get(), 0, 0, 4).ok());
+                                              EXPECT_THAT(Values(other, 2), ElementsAre(0, 4));
+                                            }).join();
+                                            return Steps();
+                                          })
+                                          .value();
+  const float first = 7;
+  ASSERT_TRUE(session_->Write(other.get(), 0, &first, 4).ok());
+  ASSERT_TRUE(session_->Replay(recording).ok());
+  EXPECT_THAT(Values(other, 2), ElementsAre(7, 4)) << "the other thread's work is none of the recording's";
 }
 
 TEST_F(CudaDriverTest, ArchitecturesRunWhatTheyCan) {

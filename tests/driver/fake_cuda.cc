@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -13,18 +14,26 @@ namespace temper::fake_cuda {
 namespace {
 
 constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kInvalidDevice = 101,
-              kInvalidImage = 200, kInvalidContext = 201, kNoBinaryForGpu = 209, kInvalidHandle = 400, kNotFound = 500;
+              kInvalidImage = 200, kInvalidContext = 201, kNoBinaryForGpu = 209, kInvalidHandle = 400, kNotFound = 500,
+              kCaptureUnsupported = 900, kCaptureInvalidated = 901;
 constexpr int kStaticSharedLimit = 48 << 10, kOptinSharedLimit = 227 << 10;
 
 struct Module {
   std::set<std::string> functions;
 };
 struct Function {
-  std::string name;
-  Body body;
+  Module* module;
+  const Kernel* kernel;
 };
 struct Event {
   int64_t ns = -1;
+};
+
+// What a graph does, one after another.
+using Work = std::vector<std::function<int()>>;
+struct Stream {
+  bool captures = false, valid = true;  // valid: nothing was asked of it that a capture does not take
+  Work captured;
 };
 
 int64_t NowNs() {
@@ -56,6 +65,7 @@ State& TheState() {
 bool initialised = false;
 char context_marker;  // its address is the one context
 std::map<void*, std::unique_ptr<Function>> functions;
+std::set<Module*> modules;
 
 // What a call returns before it does anything.
 int Begin(const char* name, bool needs_context) {
@@ -96,7 +106,21 @@ int ReadImage(const char* image, Module& module) {
   return kSuccess;
 }
 
-int RunAll(const Function& function, const Launch& launch, void** parameters) {
+// Does it, or keeps it where the stream captures.
+int Enqueue(void* stream, const std::function<int()>& work) {
+  auto& s = *static_cast<Stream*>(stream);
+  if (!s.captures) return work();
+  s.captured.push_back(work);
+  return kSuccess;
+}
+
+// What a capture does not take; it is spoilt by that.
+int Refuse(Stream& s) {
+  s.valid = false;
+  return kCaptureUnsupported;
+}
+
+int RunAll(const Kernel& kernel, const Launch& launch, void** parameters) {
   Thread t{{}, {}, launch.grid, launch.block, parameters};
   const auto& [gx, gy, gz] = launch.grid;
   const auto& [bx, by, bz] = launch.block;
@@ -104,7 +128,7 @@ int RunAll(const Function& function, const Launch& launch, void** parameters) {
     t.group = {g % gx, g / gx % gy, g / gx / gy};
     for (unsigned i = 0; i < bx * by * bz; ++i) {
       t.thread = {i % bx, i / bx % by, i / bx / by};
-      if (const int code = function.body(t); code != kSuccess) return code;
+      if (const int code = kernel.body(t); code != kSuccess) return code;
     }
   }
   return kSuccess;
@@ -211,19 +235,22 @@ int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const i
   }
   if (code != kSuccess) return code;
   ++TheState().modules;
+  modules.insert(loaded.get());
   *module = loaded.release();
   return kSuccess;
 }
 int cuModuleUnload(void* module) {
   if (const int code = Begin("cuModuleUnload", true); code != kSuccess) return code;
   --TheState().modules;
+  modules.erase(static_cast<Module*>(module));
   delete static_cast<Module*>(module);
   return kSuccess;
 }
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   if (const int code = Begin("cuModuleGetFunction", true); code != kSuccess) return code;
-  if (!static_cast<Module*>(module)->functions.contains(name) || FindBody(name) == nullptr) return kNotFound;
-  auto made = std::make_unique<Function>(Function{name, FindBody(name)});
+  auto* from = static_cast<Module*>(module);
+  if (!from->functions.contains(name) || FindKernel(name) == nullptr) return kNotFound;
+  auto made = std::make_unique<Function>(Function{from, FindKernel(name)});
   *function = made.get();
   functions[*function] = std::move(made);
   return kSuccess;
@@ -231,7 +258,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 int cuFuncSetAttribute(void* function, int attribute, int value) {
   if (const int code = Begin("cuFuncSetAttribute", true); code != kSuccess) return code;
   if (attribute != 8 || value > kOptinSharedLimit) return kInvalidValue;
-  TheState().most_dynamic_shared[functions.at(function)->name] = value;
+  TheState().most_dynamic_shared[functions.at(function)->kernel->name] = value;
   return kSuccess;
 }
 
@@ -258,41 +285,95 @@ int cuMemFree_v2(uint64_t address) {
   std::free(reinterpret_cast<void*>(address));
   return kSuccess;
 }
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   if (const int code = Begin("cuMemcpyHtoD", true); code != kSuccess) return code;
   if (!Holds(to, bytes)) return kInvalidValue;
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-  return kSuccess;
+  return Enqueue(stream, [=] {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return kSuccess;
+  });
 }
-int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   if (const int code = Begin("cuMemcpyDtoH", true); code != kSuccess) return code;
   if (!Holds(from, bytes)) return kInvalidValue;
-  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
-  return kSuccess;
+  return Enqueue(stream, [=] {
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return kSuccess;
+  });
 }
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void*) {
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   if (const int code = Begin("cuMemcpyDtoD", true); code != kSuccess) return code;
   if (!Holds(to, bytes) || !Holds(from, bytes)) return kInvalidValue;
-  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-  return kSuccess;
+  return Enqueue(stream, [=] {
+    std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    return kSuccess;
+  });
 }
-int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void*) {
+int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void* stream) {
   if (const int code = Begin("cuMemsetD8", true); code != kSuccess) return code;
   if (!Holds(to, bytes)) return kInvalidValue;
-  std::memset(reinterpret_cast<void*>(to), byte, bytes);
-  return kSuccess;
+  return Enqueue(stream, [=] {
+    std::memset(reinterpret_cast<void*>(to), byte, bytes);
+    return kSuccess;
+  });
 }
 
 int cuStreamCreate(void** stream, unsigned) {
   if (const int code = Begin("cuStreamCreate", true); code != kSuccess) return code;
   ++TheState().streams;
-  *stream = &TheState().streams;
+  *stream = new Stream;
   return kSuccess;
 }
-int cuStreamSynchronize(void*) { return Begin("cuStreamSynchronize", true); }
+int cuStreamSynchronize(void* stream) {
+  if (const int code = Begin("cuStreamSynchronize", true); code != kSuccess) return code;
+  auto& s = *static_cast<Stream*>(stream);
+  return s.captures ? Refuse(s) : kSuccess;
+}
+int cuStreamDestroy_v2(void* stream) {
+  --TheState().streams;
+  delete static_cast<Stream*>(stream);
+  return Begin("cuStreamDestroy", true);
+}
+
+int cuStreamBeginCapture_v2(void* stream, int) {
+  if (const int code = Begin("cuStreamBeginCapture", true); code != kSuccess) return code;
+  *static_cast<Stream*>(stream) = Stream{.captures = true};
+  return kSuccess;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  *graph = nullptr;
+  auto& s = *static_cast<Stream*>(stream);
+  s.captures = false;
+  if (const int code = Begin("cuStreamEndCapture", true); code != kSuccess) return code;
+  if (!s.valid) return kCaptureInvalidated;
+  ++TheState().graphs;
+  *graph = new Work(std::move(s.captured));
+  return kSuccess;
+}
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  if (const int code = Begin("cuGraphInstantiate", true); code != kSuccess) return code;
+  ++TheState().graphs;
+  *executable = new Work(*static_cast<Work*>(graph));
+  return kSuccess;
+}
+int cuGraphLaunch(void* executable, void* stream) {
+  if (const int code = Begin("cuGraphLaunch", true); code != kSuccess) return code;
+  return Enqueue(stream, [executable] {
+    for (const auto& work : *static_cast<Work*>(executable)) {
+      if (const int code = work(); code != kSuccess) return code;
+    }
+    return kSuccess;
+  });
+}
+int cuGraphDestroy(void* graph) {
+  --TheState().graphs;
+  delete static_cast<Work*>(graph);
+  return Begin("cuGraphDestroy", true);
+}
+int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
 
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared_bytes, void*, void** parameters, void**) {
+                   unsigned shared_bytes, void* stream, void** parameters, void**) {
   if (const int code = Begin("cuLaunchKernel", true); code != kSuccess) return code;
   const auto found = functions.find(function);
   if (found == functions.end()) return kInvalidHandle;
@@ -300,15 +381,23 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   const unsigned most_yz = 65535;
   if (threads == 0 || threads > 1024 || gx == 0 || gy == 0 || gz == 0 || gy > most_yz || gz > most_yz)
     return kInvalidValue;
-  const Launch launch{found->second->name, {gx, gy, gz}, {bx, by, bz}, shared_bytes};
+  const Kernel& kernel = *found->second->kernel;
+  const Launch launch{kernel.name, {gx, gy, gz}, {bx, by, bz}, shared_bytes};
   const auto most = TheState().most_dynamic_shared.find(launch.function);
   if (shared_bytes > kStaticSharedLimit &&
       (most == TheState().most_dynamic_shared.end() || static_cast<int>(shared_bytes) > most->second)) {
     return kInvalidValue;
   }
-  TheState().launches.push_back(launch);
-  TheState().broken = RunAll(*found->second, launch, parameters);  // as a driver, it tells at the next call
-  return kSuccess;
+  std::vector<void*> values;  // a driver copies them too
+  for (int i = 0; i < kernel.parameters; ++i) values.push_back(*static_cast<void**>(parameters[i]));
+  return Enqueue(stream, [=, module = found->second->module]() mutable {
+    if (!modules.contains(module)) return kInvalidHandle;
+    std::vector<void*> places;
+    for (void*& value : values) places.push_back(&value);
+    TheState().launches.push_back(launch);
+    TheState().broken = RunAll(kernel, launch, places.data());  // as a driver, it tells at the next call
+    return kSuccess;
+  });
 }
 
 int cuEventCreate(void** event, unsigned) {

@@ -29,7 +29,7 @@ struct State {
   int64_t memory_bytes = int64_t{1} << 30, free_bytes;
   // What is not given back yet.
   std::map<uint64_t, int64_t> allocations;  // bytes by address
-  int modules = 0, events = 0, streams = 0, contexts_retained = 0;
+  int modules = 0, events = 0, streams = 0, graphs = 0, contexts_retained = 0;
   int pushed = 0;                        // contexts on the stack
   std::map<std::string, int> calls;      // by the function's name
   std::map<std::string, int> fail_once;  // the function's next call returns this
@@ -46,8 +46,12 @@ struct Thread {
   std::array<unsigned, 3> group, thread, grid, block;
   void** parameters;
 };
-// A function on the host. 0, or what the launch's end returns.
-using Body = int (*)(const Thread&);
-Body FindBody(const std::string& name);  // null: there is none
+// A function on the host.
+struct Kernel {
+  const char* name;
+  int parameters;              // all of eight bytes
+  int (*body)(const Thread&);  // 0, or what the launch's end returns
+};
+const Kernel* FindKernel(const std::string& name);  // null: there is none
 
 }  // namespace temper::fake_cuda

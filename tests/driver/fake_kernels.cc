@@ -54,19 +54,19 @@ int Number(const Thread& t) {
 
 int LeaveMemory(const Thread&) { return 700; }
 
-struct Entry {
-  const char* name;
-  Body body;
-};
-constexpr Entry kBodies[] = {
-    {"add", Add},       {"double", Double},           {"stage", Stage}, {"unstage", Unstage}, {"overrun", Overrun},
-    {"number", Number}, {"leave_memory", LeaveMemory}};
+constexpr Kernel kKernels[] = {{"add", 3, Add},
+                               {"double", 2, Double},
+                               {"stage", 3, Stage},
+                               {"unstage", 3, Unstage},
+                               {"overrun", 2, Overrun},
+                               {"number", 1, Number},
+                               {"leave_memory", 0, LeaveMemory}};
 
 }  // namespace
 
-Body FindBody(const std::string& name) {
-  for (const Entry& entry : kBodies) {
-    if (name == entry.name) return entry.body;
+const Kernel* FindKernel(const std::string& name) {
+  for (const Kernel& kernel : kKernels) {
+    if (name == kernel.name) return &kernel;
   }
   return nullptr;
 }

@@ -92,6 +92,33 @@ int32_t PackagePrograms::Finish() {
   return Told(Ask([](driver::Session& s) { return s.Finish(); }));
 }
 
+void* PackagePrograms::Record(int32_t (*steps)(void*), void* closure) {
+  driver::Session* session = nullptr;
+  const absl::Status open = Ask([&](driver::Session& s) {
+    session = &s;
+    return absl::OkStatus();
+  });
+  driver::Recording* made = nullptr;
+  const auto record = [&]() -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(driver::Recording recording, session->Record([&] {
+      return steps(closure) == TEMPER_OK ? absl::OkStatus() : absl::AbortedError("a step failed");
+    }));
+    made = new driver::Recording(std::move(recording));
+    return absl::OkStatus();
+  };
+  Told(open.ok() ? record() : open);  // not within Ask: each of the steps asks by itself
+  return made;
+}
+
+int32_t PackagePrograms::Replay(void* recording) {
+  return Told(Ask([&](driver::Session& s) { return s.Replay(*static_cast<driver::Recording*>(recording)); }));
+}
+
+void PackagePrograms::Forget(void* recording) {
+  std::lock_guard lock(mutex_);
+  delete static_cast<driver::Recording*>(recording);
+}
+
 absl::Status PackagePrograms::Run(std::string_view code, std::string_view symbol, const temper_call& call) {
   TEMPER_ASSIGN_OR_RETURN(Entry * program, Find(code));
   const auto kernel = program->kernels.find(symbol);

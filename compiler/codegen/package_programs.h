@@ -26,6 +26,9 @@ class PackagePrograms {
   int32_t Read(void* memory, int64_t offset, void* to, int64_t bytes);
   int32_t Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes);
   int32_t Finish();
+  void* Record(int32_t (*steps)(void*), void* closure);
+  int32_t Replay(void* recording);
+  void Forget(void* recording);
 
  private:
   struct Entry {
@@ -72,6 +75,9 @@ inline constexpr temper_device kDeviceOf = {
     .copy = [](void* from, int64_t from_offset, void* to, int64_t to_offset,
                int64_t bytes) { return kPrograms().Copy(from, from_offset, to, to_offset, bytes); },
     .finish = [] { return kPrograms().Finish(); },
+    .record = [](int32_t (*steps)(void*), void* closure) { return kPrograms().Record(steps, closure); },
+    .replay = [](void* recording) { return kPrograms().Replay(recording); },
+    .forget = [](void* recording) { kPrograms().Forget(recording); },
 };
 
 }  // namespace temper

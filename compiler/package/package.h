@@ -38,7 +38,7 @@ struct PackageReport {
   std::vector<PackageStep> steps;
 };
 // Of the directory's layout, manifest.json and model.so's functions. Packages of another version are refused.
-inline constexpr int kPackageVersion = 4;
+inline constexpr int kPackageVersion = 5;
 
 struct PackageOptions {
   CompileCache* cache = nullptr;  // what packages of the same model share; null: nothing

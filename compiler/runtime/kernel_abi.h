@@ -49,6 +49,11 @@ typedef struct temper_device {
   int32_t (*read)(void* memory, int64_t offset, void* to, int64_t bytes);
   int32_t (*copy)(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes);
   int32_t (*finish)(void);
+  /* What `steps` launches and copies, on this thread and in memory that stays, is kept instead of done, for replays.
+   * NULL: it is neither; the device cannot, or `steps` returned something but 0. */
+  void* (*record)(int32_t (*steps)(void* closure), void* closure);
+  int32_t (*replay)(void* recording); /* may return before it is done */
+  void (*forget)(void* recording);    /* waits until it is done */
 } temper_device;
 
 enum { TEMPER_DEVICE_ALIGNMENT = 512 };

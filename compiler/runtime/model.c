@@ -496,7 +496,16 @@ static int run_step(temper_model* m, int64_t index, temper_launcher* launcher) {
   return told(m, s, temper_call_on_host(s->kernel, m->args, workspace, launcher));
 }
 
+static int run_on_device(temper_model* m) {
+  int64_t failed = 0;
+  const int code = temper_on_device_run(m->on_device, &failed);
+  if (code == TEMPER_OK) return code;
+  if (failed >= 0) return told(m, &m->run->steps[failed], code);
+  return fail(m->error, code, "the device does not run its kernels again: code %d", code);
+}
+
 static int run_steps(temper_model* m) {
+  if (m->on_device) return run_on_device(m);
   temper_launcher* launcher = temper_pool_launcher(m->pool);
   temper_pool_settle_caller(m->pool);
   int code = TEMPER_OK;

@@ -10,8 +10,10 @@ struct temper_on_device {
   void* arena;
   void** inputs;
   void** outputs;
-  void** parts;   /* of all steps, one behind the other: each kernel's arguments, then its workspace */
-  int64_t* first; /* by step: its parts begin there; the last is their count */
+  void** parts;     /* of all steps, one behind the other: each kernel's arguments, then its workspace */
+  int64_t* first;   /* by step: its parts begin there; the last is their count */
+  int64_t stepwise; /* whole runs, step by step */
+  void* recording;  /* NULL: there is none */
 };
 
 static void* memory_of(const temper_on_device* d, const temper_arg* a) {
@@ -91,6 +93,7 @@ static void release_all(const temper_device* api, void** places, int64_t count) 
 
 void temper_on_device_destroy(temper_on_device* d) {
   if (!d) return;
+  if (d->recording) d->api->forget(d->recording);
   release_all(d->api, d->parts, d->parts ? d->first[d->run->num_steps] : 0);
   release_all(d->api, d->inputs, d->variant->num_inputs);
   release_all(d->api, d->outputs, d->variant->num_outputs);
@@ -112,6 +115,31 @@ int temper_on_device_run_step(temper_on_device* d, int64_t index) {
   void** parts = d->parts + d->first[index];
   const temper_call call = {parts, NULL, parts[s->num_args], NULL, d};
   return s->kernel(&call);
+}
+
+static int run_stepwise(temper_on_device* d, int64_t* failed) {
+  int code = 0;
+  for (*failed = 0; *failed < d->run->num_steps; ++*failed) {
+    if ((code = temper_on_device_run_step(d, *failed)) != 0) break;
+  }
+  return code;
+}
+
+static int32_t steps_of(void* closure) {
+  int64_t failed;
+  return run_stepwise(closure, &failed);
+}
+
+int temper_on_device_run(temper_on_device* d, int64_t* failed) {
+  /* Not the first run: that one also loads the kernels' code. */
+  if (d->stepwise == 1 && !d->recording && d->api->record) d->recording = d->api->record(steps_of, d);
+  if (d->recording) {
+    *failed = -1;
+    return d->api->replay(d->recording);
+  }
+  const int code = run_stepwise(d, failed);
+  d->stepwise += code == 0;
+  return code;
 }
 
 int temper_on_device_finish(temper_on_device* d) { return d->api->finish(); }

@@ -16,7 +16,7 @@ from typing import Any
 from ._command import PathLike, path_text, temporary
 from ._errors import PackageError
 
-_VERSION = 4  # of packages, docs/package-format.md
+_VERSION = 5  # of packages, docs/package-format.md
 
 _lock = threading.Lock()
 _libraries: dict[tuple[int, int], ctypes.CDLL] = {}  # by device and inode; never unloaded, as models may be anywhere

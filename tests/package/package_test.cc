@@ -241,7 +241,7 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
   ASSERT_TRUE(Optimize(g, Target{}).ok());
   ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
   ASSERT_TRUE(LoadPackage(dir_).ok());
-  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 4";
+  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 5";
   ASSERT_NE(manifest.find(version), std::string::npos);
   const auto refused = [&](const std::string& text) {
     std::ofstream(dir_ + "/manifest.json") << text;
@@ -250,13 +250,13 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
     EXPECT_EQ(status.message().find('\n'), std::string::npos);
     return std::string(status.message());
   };
-  for (const char* other : {"\"version\": 3", "\"version\": 5"}) {
+  for (const char* other : {"\"version\": 4", "\"version\": 6"}) {
     std::string changed = manifest;
     EXPECT_NE(refused(changed.replace(manifest.find(version), version.size(), other)).find("compile the model again"),
               std::string::npos);
   }
-  for (const char* text : {"", "[]", "{}", "{\"version\": \"4\"}", "{\"version\": 4}",
-                           "{\"version\": 4, \"prefix\": 7}", "{\"version\": 4, \"prefix\": \"../../x\"}", "\xff"})
+  for (const char* text : {"", "[]", "{}", "{\"version\": \"5\"}", "{\"version\": 5}",
+                           "{\"version\": 5, \"prefix\": 7}", "{\"version\": 5, \"prefix\": \"../../x\"}", "\xff"})
     refused(text);
   std::filesystem::remove(dir_ + "/manifest.json");
   EXPECT_EQ(LoadPackage(dir_).status().code(), absl::StatusCode::kNotFound);

@@ -231,6 +231,35 @@ TEST_F(CudaDeviceTest, PackagesRunOnIt) {
   EXPECT_EQ(call("rubbish", "kernel"), TEMPER_NO_PACKAGE);
 }
 
+TEST_F(CudaDeviceTest, PackagesRepeatWhatTheyRecorded) {
+  struct Steps {
+    std::string code;
+    DeviceArray in, out;
+    static int32_t Run(void* closure) {
+      auto* s = static_cast<Steps*>(closure);
+      void* parts[] = {s->in.part(), s->out.part()};
+      const temper_call call = {parts, nullptr, nullptr, nullptr, s};
+      return kCudaDevice.launch(s->code.data(), std::ssize(s->code), "kernel", &call);
+    }
+  };
+  Steps steps{CodeOf({"double"}, 2), {kCudaDevice, kBytes}, {kCudaDevice, kBytes}};
+  std::vector<float> in = Counted(1), out(kElements);
+  ASSERT_EQ(steps.in.Write(in.data()), TEMPER_OK);
+  ASSERT_EQ(Steps::Run(&steps), TEMPER_OK) << LatestDeviceError();
+  void* recording = kCudaDevice.record(Steps::Run, &steps);
+  ASSERT_NE(recording, nullptr) << LatestDeviceError();
+  in[0] = 21;
+  ASSERT_EQ(steps.in.Write(in.data()), TEMPER_OK);
+  ASSERT_EQ(kCudaDevice.replay(recording), TEMPER_OK);
+  ASSERT_EQ(steps.out.Read(out.data()), TEMPER_OK);
+  for (size_t e = 0; e < kElements; ++e) EXPECT_EQ(out[e], 2 * in[e]);
+  kCudaDevice.forget(recording);
+  EXPECT_EQ(state_->graphs, 0);
+  EXPECT_EQ(kCudaDevice.record([](void*) { return int32_t{TEMPER_NO_RESOURCES}; }, nullptr), nullptr);
+  EXPECT_EQ(state_->graphs, 0);
+  EXPECT_EQ(Steps::Run(&steps), TEMPER_OK) << "it goes on without a recording";
+}
+
 TEST(CudaDeviceDeathTest, AKernelThatLeavesItsMemoryEndsTheChild) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   setenv("TEMPER_CUDA", kFake, 1);

@@ -38,7 +38,16 @@ struct FakeDevice {
   int allocations_left = 1000, parts_left = 1000;
   int32_t launched = 0, written = 0, read = 0;  // what these return
   int writes = 0, finishes = 0;
+  bool records = false;  // where it can
+  int32_t replayed = 0;
+  int recorded = 0, replays = 0, forgotten = 0;
 } fake;
+
+// What a recording is here: the steps, done anew. A device does them without asking.
+struct Recording {
+  int32_t (*steps)(void*);
+  void* closure;
+};
 
 Place* Find(void* place) {
   auto* found = static_cast<Place*>(place);
@@ -87,6 +96,21 @@ const temper_device kFake = {
       ++fake.finishes;
       return 0;
     },
+    .record = [](int32_t (*steps)(void*), void* closure) -> void* {
+      ++fake.recorded;
+      return fake.records ? new Recording{steps, closure} : nullptr;
+    },
+    .replay = [](void* recording) -> int32_t {
+      ++fake.replays;
+      const auto* r = static_cast<Recording*>(recording);
+      return fake.replayed != 0 ? fake.replayed : r->steps(r->closure);
+    },
+    .forget =
+        [](void* recording) {
+          EXPECT_FALSE(fake.live.empty()) << "its memory is released before";
+          ++fake.forgotten;
+          delete static_cast<Recording*>(recording);
+        },
 };
 
 // args: x, w, out: out = x * w, by way of the workspace.
@@ -185,6 +209,43 @@ TEST_F(OnDeviceTest, InstancesShareWeightsThatGoThereOnceAndARunMovesInputsAndOu
   ExpectRight();
   EXPECT_EQ(fake.writes, 4) << "and an input for each run";
   temper_model_destroy(b);
+}
+
+TEST_F(OnDeviceTest, TheSecondRunIsRecordedAndReplayedFromThenOn) {
+  fake.records = true;
+  temper_model *a = nullptr, *b = nullptr;
+  ASSERT_EQ(Create(&a), TEMPER_OK);
+  ASSERT_EQ(Create(&b), TEMPER_OK);
+  for (int run = 0; run < 4; ++run) {
+    x_[0] = static_cast<float>(run);
+    ASSERT_EQ(Run(a), TEMPER_OK);
+    ExpectRight();
+    EXPECT_EQ(fake.recorded, run > 0 ? 1 : 0);
+    EXPECT_EQ(fake.replays, run);
+  }
+  fake.replayed = TEMPER_NO_RESOURCES;
+  EXPECT_EQ(Run(a), TEMPER_NO_RESOURCES);
+  EXPECT_THAT(temper_model_error(a), HasSubstr("does not run its kernels again"));
+  fake.replayed = 0;
+  ASSERT_EQ(Run(a), TEMPER_OK);
+  temper_model_destroy(a);
+  EXPECT_EQ(fake.forgotten, 1);
+  ASSERT_EQ(Run(b), TEMPER_OK);
+  EXPECT_EQ(fake.recorded, 1) << "each instance has its own memory, and so its own recording";
+  temper_model_destroy(b);
+  EXPECT_EQ(fake.forgotten, 1);
+}
+
+TEST_F(OnDeviceTest, ADeviceThatCannotRecordIsAskedOnce) {
+  temper_model* model = nullptr;
+  ASSERT_EQ(Create(&model), TEMPER_OK);
+  for (int run = 0; run < 4; ++run) {
+    ASSERT_EQ(Run(model), TEMPER_OK);
+    ExpectRight();
+  }
+  EXPECT_EQ(fake.recorded, 1);
+  EXPECT_EQ(fake.replays, 0);
+  temper_model_destroy(model);
 }
 
 TEST_F(OnDeviceTest, TimedStepsAreWaitedFor) {

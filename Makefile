@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 build: setup-build
 	@cmake -G Ninja -S . -B $(BUILD) -DTEMPER_TESTS=OFF $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
-	cmake --build $(BUILD) -j $(JOBS) --target temper temper-server temper-worker
+	cmake --build $(BUILD) -j $(JOBS) --target temper temper-server temper-worker temper_devices
 
 demo: setup-build setup-demo
 	@$(MAKE) --no-print-directory build

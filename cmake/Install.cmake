@@ -4,6 +4,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS temper temper-server temper-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+# For machines that run packages for GPUs; nothing links it.
+install(TARGETS temper_devices LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devices NAMELINK_SKIP)
 install(FILES include/temper/model.h include/temper/model.hpp include/temper/operator.h include/temper/tuning.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/temper COMPONENT headers)
 # `make build` leaves the libraries out, and so does its install.

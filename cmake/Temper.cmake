@@ -42,7 +42,7 @@ function(temper_shared_library name)
   target_compile_options(${name} PRIVATE ${TEMPER_WARNINGS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
   set_target_properties(${name} PROPERTIES OUTPUT_NAME ${output} VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+    SOVERSION ${TEMPER_SOVERSION} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 endfunction()
 
 # temper_binary(NAME SOURCES ... DEPS ...): lands in build/bin.

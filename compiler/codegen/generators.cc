@@ -4,9 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/generator.h"
+#include "compiler/codegen/cuda/launch.h"
 #include "compiler/codegen/interpreter/generator.h"
 #include "compiler/codegen/llvm/generator.h"
 #include "compiler/codegen/opencl/generator.h"
+#include "compiler/codegen/opencl/launch.h"
 
 namespace temper {
 namespace {

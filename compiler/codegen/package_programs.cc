@@ -26,8 +26,7 @@ driver::Memory& Held(void* memory) { return *static_cast<driver::Memory*>(memory
 
 }  // namespace
 
-const std::string& LatestDeviceError() { return latest_error; }
-void ForgetDeviceError() { latest_error.clear(); }
+const char* PackagePrograms::LatestError() { return latest_error.c_str(); }
 
 absl::StatusOr<driver::Session*> PackagePrograms::TheSession() {
   if (session_ == nullptr) {

@@ -11,7 +11,7 @@
 namespace temper {
 
 // Each program is compiled once in a process, by what its code says. Thread-safe. Functions are as temper_device has
-// them; whatever fails leaves its line for LatestDeviceError.
+// them.
 class PackagePrograms {
  public:
   using OpenFn = absl::StatusOr<driver::Session*> (*)();
@@ -29,6 +29,7 @@ class PackagePrograms {
   void* Record(int32_t (*steps)(void*), void* closure);
   int32_t Replay(void* recording);
   void Forget(void* recording);
+  static const char* LatestError();
 
  private:
   struct Entry {
@@ -55,10 +56,6 @@ class PackagePrograms {
   int64_t clock_ = 0;
 };
 
-// Why this thread's latest request to a package's device failed; empty: it did not.
-const std::string& LatestDeviceError();
-void ForgetDeviceError();
-
 template <PackagePrograms& (*kPrograms)()>
 inline constexpr temper_device kDeviceOf = {
     .launch =
@@ -78,6 +75,7 @@ inline constexpr temper_device kDeviceOf = {
     .record = [](int32_t (*steps)(void*), void* closure) { return kPrograms().Record(steps, closure); },
     .replay = [](void* recording) { return kPrograms().Replay(recording); },
     .forget = [](void* recording) { kPrograms().Forget(recording); },
+    .error = PackagePrograms::LatestError,
 };
 
 }  // namespace temper

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/package_programs.h"
 #include "compiler/package/manifest.h"
 #include "compiler/package/package.h"
 #include "compiler/package/prefix.h"
@@ -65,9 +64,8 @@ class SharedLibraryPackage : public LoadedPackage {
           absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(prefix, "*"), " are missing"));
     }
     package->SetDevices();
-    ForgetDeviceError();
     if (api.create(dir.c_str(), threads, &package->model_) != 0)
-      return absl::FailedPreconditionError(Explained(api.error(nullptr)));
+      return absl::FailedPreconditionError(api.error(nullptr));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(1, &package->outputs_));
     return package;
@@ -80,13 +78,11 @@ class SharedLibraryPackage : public LoadedPackage {
   const std::vector<Io>& inputs() const override { return inputs_; }
   const std::vector<Io>& outputs() const override { return outputs_; }
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
-    ForgetDeviceError();
     return Ran(api_.run(model_, inputs, outputs));
   }
   absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                         std::vector<temper_step_time>* times) override {
     times->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
-    ForgetDeviceError();
     const int code = api_.run_timed(model_, inputs, outputs, again, times->data());
     times->pop_back();
     return Ran(code);
@@ -95,14 +91,7 @@ class SharedLibraryPackage : public LoadedPackage {
  private:
   SharedLibraryPackage() = default;
 
-  // What a package asks of a device ends with a number; its driver says more.
-  static std::string Explained(const char* error) {
-    const std::string& driver = LatestDeviceError();
-    return absl::StrCat(error, driver.empty() ? "" : ": ", driver);
-  }
-  absl::Status Ran(int code) const {
-    return code == 0 ? absl::OkStatus() : absl::InternalError(Explained(api_.error(model_)));
-  }
+  absl::Status Ran(int code) const { return code == 0 ? absl::OkStatus() : absl::InternalError(api_.error(model_)); }
 
   template <typename F>
   bool Find(const std::string& name, F* function) {

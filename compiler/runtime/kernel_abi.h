@@ -54,7 +54,15 @@ typedef struct temper_device {
   void* (*record)(int32_t (*steps)(void* closure), void* closure);
   int32_t (*replay)(void* recording); /* may return before it is done */
   void (*forget)(void* recording);    /* waits until it is done */
+  /* Why this thread's latest request failed, in one line, until its next one; empty: it did not. */
+  const char* (*error)(void);
 } temper_device;
+
+/* Rises when temper_device changes. */
+#define TEMPER_DEVICE_VERSION 1
+/* What libtemper-devices exports as "temper_find_device": the device of that generator, such as "cuda". NULL: the
+ * library has none, or temper_device has another version there. */
+typedef const temper_device* (*temper_find_device_fn)(const char* generator, int32_t version);
 
 enum { TEMPER_DEVICE_ALIGNMENT = 512 };
 

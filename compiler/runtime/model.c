@@ -67,6 +67,14 @@ static int fail(char* line, int code, const char* format, ...) {
   return code;
 }
 
+/* Of what a plan's device was asked in vain: what the device says of it stands behind the line. Returns `code`. */
+static int device_failed(const temper_plan* plan, char* line, int code) {
+  const char* why = (*plan->device)->error();
+  const size_t used = strlen(line);
+  if (*why) snprintf(line + used, ERROR_BYTES - used, ": %s", why);
+  return code;
+}
+
 /* Zeroed memory; of whole huge pages where that wastes little, since kernels walk it in strides, and which sets of a
    cache small pages share is a matter of luck. */
 static int map_region(region* r, int64_t bytes) {
@@ -215,7 +223,8 @@ static int move_to_device(shared_weights* w) {
   w->on_device = device->allocate(bytes);
   const int code = w->on_device ? device->write(w->on_device, 0, w->region.data, bytes) : TEMPER_NO_RESOURCES;
   if (code != 0) {
-    return fail(create_error, code, "the device does not take %lld bytes of weights", (long long)bytes);
+    fail(create_error, code, "the device does not take %lld bytes of weights", (long long)bytes);
+    return device_failed(w->plan, create_error, code);
   }
   unmap_region(&w->region);
   w->region = (region){0};
@@ -319,8 +328,9 @@ static int allocate_on_device(temper_model* m) {
   if (m->inputs && m->outputs)
     m->on_device = temper_on_device_create(m->plan, m->weights ? m->weights->on_device : NULL);
   if (m->on_device) return 0;
-  return fail(create_error, TEMPER_NO_RESOURCES, "the device has no %lld bytes for activations and scratch",
-              (long long)v->arena_bytes[TEMPER_MEMORY_DEVICE]);
+  fail(create_error, TEMPER_NO_RESOURCES, "the device has no %lld bytes for activations and scratch",
+       (long long)v->arena_bytes[TEMPER_MEMORY_DEVICE]);
+  return device_failed(m->plan, create_error, TEMPER_NO_RESOURCES);
 }
 
 /* What the plan wants of a runtime and this one does not have; NULL: nothing. */
@@ -358,9 +368,9 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   if (temper_cpu_lacks(plan->cpu_features, plan->num_cpu_features, missing, sizeof missing)) {
     return fail(create_error, TEMPER_WRONG_CPU, "this CPU lacks %s: compile the model for it", missing);
   }
-  if (plan->device && !(*plan->device && (*plan->device)->allocate)) {
-    return fail(create_error, TEMPER_NO_PACKAGE, "the package's kernels run on a device: load it by Temper");
-  }
+  char why[ERROR_BYTES];
+  if (plan->device && !temper_on_device_find(plan, why, sizeof why))
+    return fail(create_error, TEMPER_NO_PACKAGE, "%s", why);
   temper_model* m = calloc(1, sizeof *m);
   if (!m) return fail(create_error, TEMPER_NO_RESOURCES, "no memory");
   m->plan = plan;
@@ -455,7 +465,7 @@ static int write_to_device(temper_model* m) {
     code = temper_on_device_write_input(m->on_device, i, m->inputs[i].caller);
     if (code != TEMPER_OK) fail(m->error, code, "the device does not take input %s", m->variant->inputs[i].name);
   }
-  return code;
+  return code == TEMPER_OK ? code : device_failed(m->plan, m->error, code);
 }
 
 static int read_from_device(temper_model* m) {
@@ -464,7 +474,7 @@ static int read_from_device(temper_model* m) {
     code = temper_on_device_read_output(m->on_device, i, m->outputs[i].caller);
     if (code != TEMPER_OK) fail(m->error, code, "the device does not give output %s", m->variant->outputs[i].name);
   }
-  return code;
+  return code == TEMPER_OK ? code : device_failed(m->plan, m->error, code);
 }
 
 static char* resolve(const temper_model* m, const temper_arg* a) {
@@ -481,7 +491,9 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
 }
 
 static int told(temper_model* m, const temper_step* s, int code) {
-  return code == TEMPER_OK ? code : fail(m->error, code, "kernel %s failed with code %d", s->name, code);
+  if (code == TEMPER_OK) return code;
+  fail(m->error, code, "kernel %s failed with code %d", s->name, code);
+  return m->on_device ? device_failed(m->plan, m->error, code) : code;
 }
 
 static int run_step(temper_model* m, int64_t index, temper_launcher* launcher) {
@@ -501,7 +513,8 @@ static int run_on_device(temper_model* m) {
   const int code = temper_on_device_run(m->on_device, &failed);
   if (code == TEMPER_OK) return code;
   if (failed >= 0) return told(m, &m->run->steps[failed], code);
-  return fail(m->error, code, "the device does not run its kernels again: code %d", code);
+  fail(m->error, code, "the device does not run its kernels again");
+  return device_failed(m->plan, m->error, code);
 }
 
 static int run_steps(temper_model* m) {

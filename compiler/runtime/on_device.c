@@ -1,5 +1,7 @@
 #include "compiler/runtime/on_device.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct temper_on_device {
@@ -15,6 +17,27 @@ struct temper_on_device {
   int64_t stepwise; /* whole runs, step by step */
   void* recording;  /* NULL: there is none */
 };
+
+const temper_device* temper_on_device_find(const temper_plan* plan, char* why, size_t size) {
+  const temper_device* device = __atomic_load_n(plan->device, __ATOMIC_ACQUIRE);
+  if (device && device->allocate) return device;
+  const char* named = getenv("TEMPER_DEVICES");
+  const char* path = named && *named ? named : TEMPER_DEVICES_LIBRARY;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* it stays: drivers do not bear to be unloaded */
+  if (!library) {
+    snprintf(why, size, "kernels of a package for %s are launched by Temper's libtemper-devices: %s", plan->generator,
+             dlerror());
+    return NULL;
+  }
+  const temper_find_device_fn find = (temper_find_device_fn)dlsym(library, "temper_find_device");
+  device = find ? find(plan->generator, TEMPER_DEVICE_VERSION) : NULL;
+  if (!device) {
+    snprintf(why, size, "%s is of another version of Temper, or has no device for %s", path, plan->generator);
+    return NULL;
+  }
+  __atomic_store_n(plan->device, device, __ATOMIC_RELEASE);
+  return device;
+}
 
 static void* memory_of(const temper_on_device* d, const temper_arg* a) {
   switch (a->kind) {

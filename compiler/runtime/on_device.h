@@ -11,6 +11,11 @@ extern "C" {
  * time. */
 typedef struct temper_on_device temper_on_device;
 
+/* The device of the plan's kernels: the one that whoever loaded the package set, or else that of libtemper-devices,
+ * which the loader finds unless $TEMPER_DEVICES names the file. The plan's pointer is set to it. NULL: there is none,
+ * and `why`, of `size` bytes, has the line. Thread-safe. */
+const temper_device* temper_on_device_find(const temper_plan* plan, char* why, size_t size);
+
 /* `weights` is memory of the device, which outlives it; NULL: there are none. NULL: the device or the host has no
  * memory for it. */
 temper_on_device* temper_on_device_create(const temper_plan* plan, void* weights);

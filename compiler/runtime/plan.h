@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 4
+#define TEMPER_PLAN_VERSION 5
 
 /* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
@@ -92,9 +92,11 @@ typedef struct temper_plan {
   int64_t state_bytes[TEMPER_NUM_MEMORIES];  /* zero when a model is created */
   int64_t num_cpu_features;
   const char* const* cpu_features; /* LLVM's names ("avx2", "avx512f"): what the kernels use */
-  /* Where weights, arena, inputs and outputs are a device's: a pointer that whoever loads the package sets to it.
-   * Inputs and outputs are copied to it and back in each run. NULL: they are the host's. */
-  const temper_device* const* device;
+  /* Where weights, arena, inputs and outputs are a device's: a pointer to it, which whoever loads the package sets, or
+   * else the runtime, which asks libtemper-devices for that of `generator`. Inputs and outputs are copied to it and
+   * back in each run. NULL: they are the host's. */
+  const temper_device** device;
+  const char* generator; /* "cuda"; NULL where device is */
 } temper_plan;
 
 extern const temper_plan temper_package_plan;

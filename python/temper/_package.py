@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -13,8 +14,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from ._command import PathLike, path_text, temporary
-from ._errors import PackageError
+from ._command import PathLike, binary, path_text, temporary
+from ._errors import NotFoundError, PackageError
 
 _VERSION = 5  # of packages, docs/package-format.md
 
@@ -66,13 +67,26 @@ class Package:
         self._temporary = temporary
         self.manifest = _read_manifest(self.path)
         target = str(self.manifest.get("target", ""))
-        if not target.startswith("llvm"):
-            raise PackageError(f"{self.path} is for {target or 'no known target'}: only packages for CPUs run in Python")
+        generator = target.replace(":", " ").partition(" ")[0]
+        if generator not in ("llvm", "cuda", "opencl"):
+            raise PackageError(f"{self.path} is for {target or 'no known target'}: only packages for CPUs and GPUs run in "
+                               "Python")
+        if generator != "llvm":
+            _load_devices()
         library = self.path / self.manifest["library"]
         try:
             self.library = Library(_open(library), self.manifest["prefix"] or "temper_model")
         except AttributeError as error:
             raise PackageError(f"{library} is not a model of Temper's: {error}") from None
+
+
+def _load_devices() -> None:
+    """libtemper-devices of the installation, by whose name packages then find it. Without it they ask the loader."""
+    if os.environ.get("TEMPER_DEVICES"):
+        return
+    with contextlib.suppress(NotFoundError):
+        for library in (Path(binary()).resolve().parents[1] / "lib").glob("libtemper-devices.so.*"):
+            ctypes.CDLL(str(library))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

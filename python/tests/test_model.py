@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -393,9 +395,30 @@ def test_a_package_for_other_hardware_is_refused(dense, damaged, tmp_path):
     with pytest.raises(temper.WrongCpuError) as error:
         temper.load(package)
     assert str(error.value) == f"this CPU lacks {lacking[0]}: compile the model for it"
-    change(damaged / "manifest.json", '"target": "llvm', '"target": "opencl')
-    with pytest.raises(temper.PackageError, match="only packages for CPUs run in Python"):
+    change(damaged / "manifest.json", '"target": "llvm', '"target": "interpreter')
+    with pytest.raises(temper.PackageError, match="only packages for CPUs and GPUs run in Python"):
         temper.load(damaged)
+
+
+def test_a_package_for_opencl_runs_on_its_device(dense):
+    model = temper.compile(dense, target="opencl", untuned=True)
+    for scale in (1, 2, 3):
+        np.testing.assert_allclose(model.run(scale * X)[0], dense_of(scale * X), rtol=1e-5)
+    clone = model.clone()
+    np.testing.assert_allclose(clone.run({"x": X})["y"], dense_of(X), rtol=1e-5)
+
+
+def test_without_its_device_or_library_a_package_says_so(dense, tmp_path, monkeypatch):
+    package = temper.build(dense, tmp_path / "package", target="opencl", untuned=True)
+    monkeypatch.setenv("TEMPER_DEVICES", "/nowhere/libtemper-devices.so")
+    with pytest.raises(temper.PackageError, match="launched by Temper's libtemper-devices: /nowhere"):
+        temper.load(package)
+    program = "import sys, temper\ntry:\n  temper.load(sys.argv[1])\nexcept temper.Error as e:\n  print(e)"
+    environment = os.environ | {"OCL_ICD_VENDORS": "/nowhere"}
+    del environment["TEMPER_DEVICES"]
+    done = subprocess.run([sys.executable, "-c", program, package], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1 and "OpenCL" in done.stdout
 
 
 def test_a_prefix_changes_nothing(dense, tmp_path):

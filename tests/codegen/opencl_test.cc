@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rng.h"
 #include "compiler/codegen/opencl/generator.h"
+#include "compiler/codegen/opencl/launch.h"
 #include "compiler/ir/launch.h"
 #include "tests/codegen/device_run.h"
 #include "tests/golden.h"
@@ -347,11 +348,11 @@ TEST(OpenclCompile, RefusesInWordsWhatItCanNot) {
 
 TEST(OpenclCompile, DamagedCodeIsAnError) {
   const Artifact artifact = CompileForOpencl({{"k", ir::Reduction({}).launch}}, TargetOf(kTarget)).value();
-  EXPECT_NE(ReadOpenclCode(artifact.code)->Find("k"), nullptr);
-  EXPECT_EQ(ReadOpenclCode(artifact.code)->Find("other"), nullptr);
+  EXPECT_NE(ReadOpenclProgram(artifact.code)->Find("k"), nullptr);
+  EXPECT_EQ(ReadOpenclProgram(artifact.code)->Find("other"), nullptr);
   for (const char* text :
        {"", "null", "{}", "[1]", "{\"source\": 1, \"kernels\": {}}", "{\"source\": \"\", \"kernels\": {\"k\": {}}}"})
-    EXPECT_FALSE(ReadOpenclCode(text).ok()) << text;
+    EXPECT_FALSE(ReadOpenclProgram(text).ok()) << text;
   const temper_call call = {nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(kOpenclDevice.launch("", 0, "k", &call), TEMPER_NO_PACKAGE);
   EXPECT_EQ(kOpenclDevice.launch(artifact.code.data(), std::ssize(artifact.code), "other", &call), TEMPER_NO_PACKAGE);

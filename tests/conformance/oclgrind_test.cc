@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "compiler/codegen/opencl/generator.h"
+#include "compiler/codegen/opencl/launch.h"
 #include "measure_worker/backends/opencl/opencl_device.h"
 #include "tests/codegen/device_run.h"
 #include "tests/conformance/device_run.h"

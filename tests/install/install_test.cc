@@ -55,7 +55,7 @@ class InstallTest : public CliTest {
     for (const char* name : {"TEMPER_DB", "TEMPER_SERVER"}) unsetenv(name);
     setenv("XDG_DATA_HOME", dir_.c_str(), 1);
     prefix_ = dir_ + "/prefix";
-    for (const char* component : {"tools", "headers", "libraries", "cmake"})
+    for (const char* component : {"tools", "devices", "headers", "libraries", "cmake"})
       Must(std::string(CMAKE_COMMAND) + " --install " TEMPER_BINARY_DIR " --prefix " + prefix_ + " --component " +
            component);
   }
@@ -260,6 +260,9 @@ TEST_F(InstallTest, ThePartsAreThereAndPkgConfigFindsThem) {
   for (const char* file :
        {"bin/temper", "bin/temper-server", "bin/temper-worker", "include/temper/model.h", "include/temper/model.hpp"})
     EXPECT_TRUE(fs::exists(prefix_ + "/" + file)) << file;
+  EXPECT_TRUE(std::ranges::any_of(fs::recursive_directory_iterator(prefix_), [](const auto& file) {
+    return file.path().filename().string().starts_with("libtemper-devices.so.");
+  }));
   if (Shell("pkg-config --version").code != 0) GTEST_SKIP() << "pkg-config is not installed";
   std::string folder;
   for (const auto& file : fs::recursive_directory_iterator(prefix_)) {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -203,6 +204,32 @@ TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
   reinterpret_cast<Destroy>(dlsym(RTLD_DEFAULT, "twice_destroy"))(models[0].second);
   reinterpret_cast<Destroy>(dlsym(RTLD_DEFAULT, "thrice_2_destroy"))(models[1].second);
   for (const auto& [handle, model] : models) dlclose(handle);
+}
+
+// As programs that are not Temper's run it.
+TEST_F(PackageTest, APackageForADeviceFindsIt) {
+  Graph g = Scale(2);
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
+  ASSERT_TRUE(WritePackage(g, *ParseTarget("opencl"), ChooseDefault, dir_, {.prefix = "twice"}).ok());
+  void* library = dlopen((dir_ + "/libtwice.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto create = reinterpret_cast<decltype(&temper_model_create)>(dlsym(library, "twice_create"));
+  const auto run = reinterpret_cast<decltype(&temper_model_run)>(dlsym(library, "twice_run"));
+  setenv("TEMPER_DEVICES", TEMPER_BINARY_DIR "/lib/libtemper-devices.so", 1);
+  temper_model* model = nullptr;
+  const int created = create(nullptr, 1, &model);
+  unsetenv("TEMPER_DEVICES");
+  ASSERT_EQ(created, TEMPER_OK) << reinterpret_cast<decltype(&temper_model_error)>(dlsym(library, "twice_error"))(
+      nullptr);
+  alignas(64) float x[4] = {1, 2, 3, 4}, y[4] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y};
+  for (int i = 0; i < 3; ++i, ++x[3]) {
+    ASSERT_EQ(run(model, inputs, outputs), TEMPER_OK);
+    EXPECT_EQ(y[3], 2 * x[3]);
+  }
+  reinterpret_cast<decltype(&temper_model_destroy)>(dlsym(library, "twice_destroy"))(model);
+  dlclose(library);
 }
 
 TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {

@@ -13,9 +13,8 @@
 #include "base/temporary_directory.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/code.h"
-#include "compiler/codegen/cuda/generator.h"
+#include "compiler/codegen/cuda/launch.h"
 #include "compiler/codegen/cuda/nvrtc.h"
-#include "compiler/codegen/package_programs.h"
 #include "measure_worker/backend.h"
 #include "measure_worker/backends/cuda/cuda_device.h"
 #include "tests/codegen/device_run.h"
@@ -218,16 +217,16 @@ TEST_F(CudaDeviceTest, PackagesRunOnIt) {
   };
   for (int i = 0; i < 2; ++i) {
     std::ranges::fill(sum, 0);
-    ASSERT_EQ(call(code, "kernel"), TEMPER_OK) << LatestDeviceError();
+    ASSERT_EQ(call(code, "kernel"), TEMPER_OK) << kCudaDevice.error();
     for (size_t e = 0; e < kElements; ++e) EXPECT_EQ(sum[e], 1 + 2 * static_cast<float>(e));
   }
-  EXPECT_EQ(LatestDeviceError(), "");
+  EXPECT_STREQ(kCudaDevice.error(), "");
   EXPECT_EQ(state_->modules, 1) << "loaded once";
   kept_ = state_->allocations.size();  // a package's memory stays
 
   EXPECT_EQ(call(code, "other"), TEMPER_NO_PACKAGE);
   EXPECT_EQ(call(CodeOf({"add"}, 3, 0, "sm_100"), "kernel"), TEMPER_NO_PACKAGE);
-  EXPECT_EQ(LatestDeviceError(), "the code is for sm_100, and Fake GPU 0 is sm_90: compile for cuda:sm_90");
+  EXPECT_STREQ(kCudaDevice.error(), "the code is for sm_100, and Fake GPU 0 is sm_90: compile for cuda:sm_90");
   EXPECT_EQ(call("rubbish", "kernel"), TEMPER_NO_PACKAGE);
 }
 
@@ -245,9 +244,9 @@ TEST_F(CudaDeviceTest, PackagesRepeatWhatTheyRecorded) {
   Steps steps{CodeOf({"double"}, 2), {kCudaDevice, kBytes}, {kCudaDevice, kBytes}};
   std::vector<float> in = Counted(1), out(kElements);
   ASSERT_EQ(steps.in.Write(in.data()), TEMPER_OK);
-  ASSERT_EQ(Steps::Run(&steps), TEMPER_OK) << LatestDeviceError();
+  ASSERT_EQ(Steps::Run(&steps), TEMPER_OK) << kCudaDevice.error();
   void* recording = kCudaDevice.record(Steps::Run, &steps);
-  ASSERT_NE(recording, nullptr) << LatestDeviceError();
+  ASSERT_NE(recording, nullptr) << kCudaDevice.error();
   in[0] = 21;
   ASSERT_EQ(steps.in.Write(in.data()), TEMPER_OK);
   ASSERT_EQ(kCudaDevice.replay(recording), TEMPER_OK);

@@ -1,11 +1,13 @@
 // The package's C ABI where all of a plan's memory is a device's: one made here, which forgets nothing.
 #include "compiler/runtime/on_device.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -18,7 +20,10 @@
 namespace temper {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
+
+constexpr char kDevices[] = TEMPER_BINARY_DIR "/lib/libtemper-devices.so";
 
 constexpr int kN = 8;
 constexpr int64_t kShape[] = {kN};
@@ -36,6 +41,7 @@ struct Place {
 struct FakeDevice {
   std::set<Place*> live;
   int allocations_left = 1000, parts_left = 1000;
+  const char* error = "";
   int32_t launched = 0, written = 0, read = 0;  // what these return
   int writes = 0, finishes = 0;
   bool records = false;  // where it can
@@ -111,6 +117,7 @@ const temper_device kFake = {
           ++fake.forgotten;
           delete static_cast<Recording*>(recording);
         },
+    .error = [] { return fake.error; },
 };
 
 // args: x, w, out: out = x * w, by way of the workspace.
@@ -150,6 +157,7 @@ class OnDeviceTest : public testing::Test {
     plan_.weight_bytes[TEMPER_MEMORY_DEVICE] = kBytes;
     plan_.weight_hash = temper_weights_hash(weights_.data(), kBytes);
     plan_.device = &device_;
+    plan_.generator = "fake";
   }
   void TearDown() override {
     std::remove(path_.c_str());
@@ -262,12 +270,60 @@ TEST_F(OnDeviceTest, TimedStepsAreWaitedFor) {
 
 TEST_F(OnDeviceTest, WithoutItsDeviceAPackageIsRefused) {
   temper_model* model = nullptr;
-  device_ = nullptr;
-  EXPECT_EQ(Create(&model), TEMPER_NO_PACKAGE);
-  EXPECT_THAT(temper_model_error(nullptr), HasSubstr("run on a device: load it by Temper"));
   const temper_device on_host_memory = {};
-  device_ = &on_host_memory;
-  EXPECT_EQ(Create(&model), TEMPER_NO_PACKAGE);
+  for (const temper_device* unfit : {static_cast<const temper_device*>(nullptr), &on_host_memory}) {
+    device_ = unfit;
+    setenv("TEMPER_DEVICES", "/nowhere/libtemper-devices.so", 1);
+    EXPECT_EQ(Create(&model), TEMPER_NO_PACKAGE);
+    EXPECT_THAT(temper_model_error(nullptr),
+                HasSubstr("for fake are launched by Temper's libtemper-devices: /nowhere/libtemper-devices.so"));
+    for (const char* other : {"libc.so.6", kDevices}) {
+      setenv("TEMPER_DEVICES", other, 1);
+      EXPECT_EQ(Create(&model), TEMPER_NO_PACKAGE);
+      EXPECT_EQ(temper_model_error(nullptr),
+                std::string(other) + " is of another version of Temper, or has no device for fake");
+    }
+    EXPECT_EQ(device_, unfit);
+  }
+  unsetenv("TEMPER_DEVICES");
+}
+
+TEST_F(OnDeviceTest, LibtemperDevicesIsAskedForADeviceThatNobodySet) {
+  void* library = dlopen(kDevices, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto find = reinterpret_cast<temper_find_device_fn>(dlsym(library, "temper_find_device"));
+  ASSERT_NE(find, nullptr);
+  EXPECT_EQ(find("opencl", TEMPER_DEVICE_VERSION + 1), nullptr);
+  EXPECT_EQ(find(nullptr, TEMPER_DEVICE_VERSION), nullptr);
+  setenv("TEMPER_DEVICES", kDevices, 1);
+  for (const char* generator : {"cuda", "opencl"}) {
+    device_ = nullptr;
+    plan_.generator = generator;
+    char why[64];
+    EXPECT_EQ(temper_on_device_find(&plan_, why, sizeof why), find(generator, TEMPER_DEVICE_VERSION));
+    EXPECT_NE(device_, nullptr);
+  }
+  unsetenv("TEMPER_DEVICES");
+}
+
+TEST_F(OnDeviceTest, WhatTheDeviceSaysStandsBehindTheLine) {
+  fake.error = "it is tired";
+  temper_model* model = nullptr;
+  fake.allocations_left = 0;
+  EXPECT_EQ(Create(&model), TEMPER_NO_RESOURCES);
+  EXPECT_STREQ(temper_model_error(nullptr), "the device does not take 32 bytes of weights: it is tired");
+  fake.allocations_left = 1;
+  EXPECT_EQ(Create(&model), TEMPER_NO_RESOURCES);
+  EXPECT_THAT(temper_model_error(nullptr), EndsWith("scratch: it is tired"));
+  fake.allocations_left = 1000;
+  ASSERT_EQ(Create(&model), TEMPER_OK);
+  for (int32_t* what : {&fake.written, &fake.launched, &fake.read}) {
+    *what = TEMPER_NO_RESOURCES;
+    EXPECT_EQ(Run(model), TEMPER_NO_RESOURCES);
+    EXPECT_THAT(temper_model_error(model), EndsWith(": it is tired"));
+    *what = 0;
+  }
+  temper_model_destroy(model);
 }
 
 TEST_F(OnDeviceTest, WhereverMemoryEndsNothingIsLeftBehind) {

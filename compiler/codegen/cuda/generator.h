@@ -13,7 +13,5 @@ absl::StatusOr<Artifact> CompileForCuda(const std::vector<CodegenInput>& kernels
 // The source ("cu"), without NVRTC; what NVRTC makes of it ("ptx"), and what ptxas says of that ("ptxas").
 absl::StatusOr<std::string> EmitCudaText(const std::vector<CodegenInput>& kernels, const Target& target,
                                          std::string_view form);
-// Arguments are parts of the device's memory. Thread-safe.
-extern const temper_device kCudaDevice;
 
 }  // namespace temper

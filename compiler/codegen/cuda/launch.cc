@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler/codegen/cuda/code.h"
-#include "compiler/codegen/cuda/generator.h"
 #include "compiler/codegen/package_programs.h"
 #include "compiler/driver/cuda.h"
 

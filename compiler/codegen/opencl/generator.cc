@@ -29,8 +29,6 @@ nlohmann::json TableOf(const SourceKernel& kernel) {
           {"launches", launches}};
 }
 
-absl::Status NotOurs() { return absl::InvalidArgumentError("this is not OpenCL code of Temper's"); }
-
 }  // namespace
 
 std::string OpenclId(const Target&) { return absl::StrCat(kVersion, "-opencl"); }
@@ -52,28 +50,6 @@ absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kern
   if (form != "cl") return absl::InvalidArgumentError("OpenCL's code has one form, 'cl'");
   TEMPER_ASSIGN_OR_RETURN(const SourceProgram program, WriteProgram(kernels, target, OpenclDialect()));
   return SourceOf(program);
-}
-
-absl::StatusOr<driver::Program> ReadOpenclCode(std::string_view code) {
-  try {
-    const auto json = nlohmann::json::parse(code);
-    driver::Program result;
-    result.code.images.push_back(json.at("source").get<std::string>());
-    for (const auto& [symbol, told] : json.at("kernels").items()) {
-      driver::Kernel& kernel = result.kernels.emplace_back(symbol, driver::Kernel{}).second;
-      kernel.parameter_bytes = told.at("parameter_bytes").get<std::vector<int64_t>>();
-      kernel.workspace_bytes = told.at("workspace_bytes").get<int64_t>();
-      for (const auto& launch : told.at("launches")) {
-        kernel.launches.push_back({launch.at("function").get<std::string>(),
-                                   launch.at("groups").get<std::array<size_t, 3>>(),
-                                   launch.at("threads").get<std::array<size_t, 3>>()});
-      }
-      if (!kernel.possible()) return NotOurs();
-    }
-    return result;
-  } catch (const nlohmann::json::exception&) {
-    return NotOurs();
-  }
 }
 
 }  // namespace temper

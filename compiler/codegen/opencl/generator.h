@@ -3,22 +3,15 @@
 #pragma once
 
 #include "compiler/codegen/codegen.h"
-#include "compiler/driver/program.h"
 
 namespace temper {
 
 std::string OpenclId(const Target& target);
-// The code is JSON: the program's source, and what a caller has to know of its kernels (driver::Program). A function
+// The code is JSON: the program's source, and what a caller has to know of its kernels (launch.h reads it). A function
 // without launches is refused (kUnimplemented), and launches that exceed the target (kInvalidArgument).
 absl::StatusOr<Artifact> CompileForOpencl(const std::vector<CodegenInput>& kernels, const Target& target);
 // The source ("cl").
 absl::StatusOr<std::string> EmitOpenclText(const std::vector<CodegenInput>& kernels, const Target& target,
                                            std::string_view form);
-// Arguments are parts of the device's memory. Thread-safe.
-extern const temper_device kOpenclDevice;
-
-// The code, for those who launch it themselves.
-// kInvalidArgument: it is not what CompileForOpencl makes.
-absl::StatusOr<driver::Program> ReadOpenclCode(std::string_view code);
 
 }  // namespace temper

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/opencl/generator.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/opencl/launch.h"
 #include "compiler/driver/opencl.h"
 #include "measure_worker/host/cores.h"
 #include "measure_worker/launches/launch_device.h"
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenOpencl(const DeviceSpec& spec) {
   TEMPER_ASSIGN_OR_RETURN(opencl::Session * session, opencl::Open(DeviceNumber(spec)));
   opencl::SetPackageDevice(DeviceNumber(spec));  // models are measured on it, too
   const auto check = [session](const Target& target) { return CheckOpenclRuns(target, session->info()); };
-  return NewLaunchDevice(*session, {check, ReadOpenclCode});
+  return NewLaunchDevice(*session, {check, ReadOpenclProgram});
 }
 
 }  // namespace temper::worker

@@ -130,7 +130,8 @@ class StreamSession final : public Session {
     TEMPER_RETURN_IF_ERROR(Converted(retained, "be opened"));
     const Current current(context_);
     TEMPER_RETURN_IF_ERROR(current.status());
-    TEMPER_RETURN_IF_ERROR(Converted(api_.StreamCreate(&stream_, kStreamNonBlocking), "make a stream"));
+    // It waits for what others in this process put in the default stream, as PyTorch does.
+    TEMPER_RETURN_IF_ERROR(Converted(api_.StreamCreate(&stream_, kStreamDefault), "make a stream"));
     TEMPER_RETURN_IF_ERROR(Converted(api_.EventCreate(&start_, kEventDefault), "make an event"));
     return Converted(api_.EventCreate(&end_, kEventDefault), "make an event");
   }
@@ -158,14 +159,15 @@ class StreamSession final : public Session {
   }
   int64_t part_alignment() const override { return 256; }  // as MemAlloc's own
 
+  // `data` may be memory of the device too.
   absl::Status Write(void* to, int64_t offset, const void* data, int64_t bytes) override {
     return Move(stream_, bytes, "take data", [&](size_t size, Stream stream) {
-      return api_.MemcpyHtoDAsync(AddressOf(to) + static_cast<Address>(offset), data, size, stream);
+      return api_.MemcpyAsync(AddressOf(to) + static_cast<Address>(offset), AddressOf(data), size, stream);
     });
   }
   absl::Status Read(void* from, int64_t offset, void* data, int64_t bytes) override {
     return Move(stream_, bytes, "give data", [&](size_t size, Stream stream) {
-      return api_.MemcpyDtoHAsync(data, AddressOf(from) + static_cast<Address>(offset), size, stream);
+      return api_.MemcpyAsync(AddressOf(data), AddressOf(from) + static_cast<Address>(offset), size, stream);
     });
   }
   absl::Status Fill(void* to, int64_t offset, uint8_t byte, int64_t bytes) override {
@@ -175,8 +177,8 @@ class StreamSession final : public Session {
   }
   absl::Status Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) override {
     return Move(queue(), bytes, "copy memory", [&](size_t size, Stream stream) {
-      return api_.MemcpyDtoDAsync(AddressOf(to) + static_cast<Address>(to_offset),
-                                  AddressOf(from) + static_cast<Address>(from_offset), size, stream);
+      return api_.MemcpyAsync(AddressOf(to) + static_cast<Address>(to_offset),
+                              AddressOf(from) + static_cast<Address>(from_offset), size, stream);
     });
   }
   absl::Status Finish() override {

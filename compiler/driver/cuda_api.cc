@@ -80,9 +80,7 @@ bool FindAll(void* lib, Api& api) {
          Find(lib, "cuModuleGetFunction", api.ModuleGetFunction) &&
          Find(lib, "cuFuncSetAttribute", api.FuncSetAttribute) && Find(lib, "cuMemGetInfo_v2", api.MemGetInfo) &&
          Find(lib, "cuMemAlloc_v2", api.MemAlloc) && Find(lib, "cuMemFree_v2", api.MemFree) &&
-         Find(lib, "cuMemcpyHtoDAsync_v2", api.MemcpyHtoDAsync) &&
-         Find(lib, "cuMemcpyDtoHAsync_v2", api.MemcpyDtoHAsync) &&
-         Find(lib, "cuMemcpyDtoDAsync_v2", api.MemcpyDtoDAsync) && Find(lib, "cuMemsetD8Async", api.MemsetD8Async) &&
+         Find(lib, "cuMemcpyAsync", api.MemcpyAsync) && Find(lib, "cuMemsetD8Async", api.MemsetD8Async) &&
          Find(lib, "cuStreamCreate", api.StreamCreate) && Find(lib, "cuStreamSynchronize", api.StreamSynchronize) &&
          Find(lib, "cuStreamDestroy_v2", api.StreamDestroy) &&
          Find(lib, "cuStreamBeginCapture_v2", api.StreamBeginCapture) &&

@@ -56,7 +56,7 @@ enum Attribute : int {
 
 constexpr int kFunctionMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;
-constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0;
+constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kEventDefault = 0;
 constexpr int kCaptureThreadLocal = 1;  // what other threads ask of the driver does not disturb the capture
 
 struct Uuid {
@@ -82,9 +82,8 @@ struct Api {
   Result (*MemGetInfo)(size_t* free, size_t* total) = nullptr;
   Result (*MemAlloc)(Address* address, size_t bytes) = nullptr;
   Result (*MemFree)(Address address) = nullptr;
-  Result (*MemcpyHtoDAsync)(Address to, const void* from, size_t bytes, Stream stream) = nullptr;
-  Result (*MemcpyDtoHAsync)(void* to, Address from, size_t bytes, Stream stream) = nullptr;
-  Result (*MemcpyDtoDAsync)(Address to, Address from, size_t bytes, Stream stream) = nullptr;
+  // The host's addresses are none of the device's, so it knows whose memory they are.
+  Result (*MemcpyAsync)(Address to, Address from, size_t bytes, Stream stream) = nullptr;
   Result (*MemsetD8Async)(Address to, unsigned char byte, size_t bytes, Stream stream) = nullptr;
   Result (*StreamCreate)(Stream* stream, unsigned flags) = nullptr;
   Result (*StreamSynchronize)(Stream stream) = nullptr;

@@ -105,6 +105,8 @@ TEST_F(CudaDriverTest, MemoryIsWrittenCopiedFilledAndGivenBack) {
   ASSERT_TRUE(session_->Fill(b.get(), 8, 0, 4).ok());
   EXPECT_THAT(Values(b, 3), ElementsAre(1, 0, 0));
   EXPECT_EQ(state_->allocations.size(), 2u) << "a part is no allocation";
+  ASSERT_TRUE(session_->Write(b.get(), 0, a.get(), 8).ok()) << "a caller's data may be there already";
+  EXPECT_THAT(Values(b, 3), ElementsAre(1, 2, 0));
   EXPECT_FALSE(session_->Write(b.get(), 8, "too much", 8).ok());
   EXPECT_TRUE(session_->Write(b.get(), 0, nullptr, 0).ok());
 }
@@ -205,7 +207,7 @@ TEST_F(CudaDriverTest, EveryErrorIsALine) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(told.line));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
   }
-  for (const char* call : {"cuMemcpyHtoD", "cuStreamSynchronize", "cuCtxPushCurrent"}) {
+  for (const char* call : {"cuMemcpyAsync", "cuStreamSynchronize", "cuCtxPushCurrent"}) {
     const driver::Memory memory = session_->Allocate(4).value();
     state_->fail_once[call] = kInvalidValue;
     EXPECT_FALSE(session_->Write(memory.get(), 0, "abc", 4).ok()) << call;
@@ -274,7 +276,7 @@ TEST_F(CudaRecordTest, WhatIsRecordedIsDoneAtEachReplayAndNotBefore) {
 
 TEST_F(CudaRecordTest, WhatFailsLeavesNothingBehindAndTheSessionAsItWas) {
   for (const char* call : {"cuCtxPushCurrent", "cuStreamCreate", "cuStreamBeginCapture", "cuLaunchKernel",
-                           "cuMemcpyDtoD", "cuStreamEndCapture", "cuGraphInstantiate"}) {
+                           "cuMemcpyAsync", "cuStreamEndCapture", "cuGraphInstantiate"}) {
     state_->fail_once[call] = kInvalidValue;
     EXPECT_FALSE(Record().ok()) << call;
     EXPECT_EQ(state_->streams, 1) << call;

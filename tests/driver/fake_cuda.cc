@@ -90,6 +90,9 @@ bool Holds(uint64_t address, size_t bytes) {
   return address + bytes <= found->first + static_cast<uint64_t>(found->second);
 }
 
+// Whether they begin in the device's memory and end outside of it.
+bool Crosses(uint64_t address, size_t bytes) { return Holds(address, 0) && !Holds(address, bytes); }
+
 // "fake [ptx] sm_90 NAME ...".
 int ReadImage(const char* image, Module& module) {
   std::istringstream text(image);
@@ -285,25 +288,9 @@ int cuMemFree_v2(uint64_t address) {
   std::free(reinterpret_cast<void*>(address));
   return kSuccess;
 }
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
-  if (const int code = Begin("cuMemcpyHtoD", true); code != kSuccess) return code;
-  if (!Holds(to, bytes)) return kInvalidValue;
-  return Enqueue(stream, [=] {
-    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-    return kSuccess;
-  });
-}
-int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
-  if (const int code = Begin("cuMemcpyDtoH", true); code != kSuccess) return code;
-  if (!Holds(from, bytes)) return kInvalidValue;
-  return Enqueue(stream, [=] {
-    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
-    return kSuccess;
-  });
-}
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
-  if (const int code = Begin("cuMemcpyDtoD", true); code != kSuccess) return code;
-  if (!Holds(to, bytes) || !Holds(from, bytes)) return kInvalidValue;
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  if (const int code = Begin("cuMemcpyAsync", true); code != kSuccess) return code;
+  if (Crosses(to, bytes) || Crosses(from, bytes)) return kInvalidValue;
   return Enqueue(stream, [=] {
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
     return kSuccess;

@@ -86,6 +86,26 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) -> npt.
     return np.ndarray(sizes, kind, memory, -address(memory) % ALIGNMENT)
 
 
+def on_gpu(value: Any, what: str) -> npt.NDArray[Any] | None:
+    """The memory of an array on an NVIDIA GPU, in the form of one of NumPy's whose elements nobody may touch here."""
+    try:
+        array = np.asarray(_Described(value.__cuda_array_interface__))
+    except AttributeError:
+        return None
+    except Exception as error:  # libraries raise what they like
+        raise InputError(f"{what}: a {type(value).__name__} that does not say where it lies: {error}") from error
+    if not array.flags.c_contiguous:
+        raise InputError(f"{what} lies on the GPU and is not contiguous")
+    return array
+
+
+class _Described:
+    """What describes memory by CUDA's array interface describes it by NumPy's too."""
+
+    def __init__(self, told: dict[str, Any]):
+        self.__array_interface__ = {**told, "version": 3}
+
+
 def address(array: npt.NDArray[Any]) -> int:
     return array.__array_interface__["data"][0]
 

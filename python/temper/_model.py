@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _errors
-from ._arrays import ALIGNMENT, Port, address, as_array, empty
+from ._arrays import ALIGNMENT, Port, address, as_array, empty, on_gpu
 from ._command import PathLike
 from ._package import Library, Package
 
@@ -55,6 +55,7 @@ class Model:
         # Not at exit: a thread may be inside then.
         weakref.finalize(self, _destroy, library, handle, os.getpid()).atexit = False
         self._library, self._handle, self._process = library, handle, os.getpid()
+        self._on_gpu = on_gpu if str(self.manifest.get("target")).startswith("cuda") else _nowhere
         self.inputs, self.outputs = self._ports(0), self._ports(1)
         self._input_pointers = ctypes.c_void_p * len(self.inputs)
         self._output_pointers = ctypes.c_void_p * len(self.outputs)
@@ -74,6 +75,7 @@ class Model:
         What goes in by name comes out by name, what goes in by position comes out by position. Inputs are arrays of
         NumPy's, or of another library's by DLPack, of exactly the type and shape of `self.inputs`. Contiguous arrays at
         a multiple of 64 bytes, such as those of `empty`, are used in place; others are copied and counted in `copies`.
+        A package for CUDA takes arrays on its GPU too, by CUDA's array interface.
 
         `out`: arrays for outputs, in the same form as the inputs; those left out, and None by position, are made anew.
         """
@@ -106,7 +108,7 @@ class Model:
             raise _errors.Error("this model belongs to the process that forked this one: load it again")
         pointers, copies, kept = [], 0, []
         for port, value in zip(self.inputs, inputs):
-            array = value if type(value) is np.ndarray else as_array(value, f"input {port.name}")
+            array = value if type(value) is np.ndarray else self._array(value, f"input {port.name}")
             if not port.takes(array):
                 self._refuse("input", port, array)
             if not array.flags.c_contiguous:
@@ -120,13 +122,13 @@ class Model:
         results, targets = [], []
         for port, value in zip(self.outputs, places):
             if value is None:
-                array = empty(port.shape, port.dtype)
+                array = result = empty(port.shape, port.dtype)
             else:
-                array = self._place(port, value)
+                array, result = self._place(port, value)
             pointer = address(array)
             copies += pointer % ALIGNMENT != 0
             targets.append(pointer)
-            results.append(array)
+            results.append(result)
         if any(place is not None for place in places):
             self._check_apart(pointers, targets)
         code = self._library.run(self._handle, self._input_pointers(*pointers), self._output_pointers(*targets))
@@ -137,13 +139,20 @@ class Model:
         self.copies += copies
         return results
 
-    def _place(self, port: Port, value: Any) -> Array:
-        array = as_array(value, f"output {port.name}", to_write=True)
+    def _array(self, value: Any, what: str) -> Array:
+        there = self._on_gpu(value, what)
+        return as_array(value, what) if there is None else there
+
+    def _place(self, port: Port, value: Any) -> tuple[Array, Any]:
+        """The memory, and what is handed back: an array on the GPU is not for those who have NumPy's."""
+        what = f"output {port.name}"
+        there = self._on_gpu(value, what)
+        array = as_array(value, what, to_write=True) if there is None else there
         if not port.takes(array):
             self._refuse("output", port, array)
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise _errors.InputError(f"the array for output {port.name} is not contiguous, or may not be written")
-        return array
+        return array, array if there is None else value
 
     def _check_apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         ranges = [(start, start + port.bytes) for start, port in zip(outputs, self.outputs)]
@@ -181,6 +190,10 @@ class Model:
                              ctypes.byref(rank), ctypes.byref(shape))
             ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value]))
         return tuple(ports)
+
+
+def _nowhere(value: Any, what: str) -> Array | None:
+    return None
 
 
 def _thread_count(threads: Any) -> int:

@@ -1,5 +1,6 @@
 """Small models, and their packages, for all tests. The binaries are those of TEMPER_BIN."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,15 @@ def packages(files, dense, pair) -> Path:
     for model in (dense, pair):
         temper.build(model, files / model.stem, untuned=True)
     return files
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch):
+    """A driver that plays a GPU on the host, of the build whose programs are tested."""
+    driver = Path(os.environ["TEMPER_BIN"]).parent / "tests" / "libfake_cuda.so"
+    if not driver.is_file():
+        pytest.skip("this build has no tests")
+    monkeypatch.setenv("TEMPER_CUDA", str(driver))
 
 
 @pytest.fixture

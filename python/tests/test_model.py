@@ -408,6 +408,45 @@ def test_a_package_for_opencl_runs_on_its_device(dense):
     np.testing.assert_allclose(clone.run({"x": X})["y"], dense_of(X), rtol=1e-5)
 
 
+class OnGpu:
+    """An array as libraries of NVIDIA's GPUs describe theirs."""
+
+    def __init__(self, array, **changes):
+        self.array = array
+        told = array.__array_interface__
+        self.__cuda_array_interface__ = {
+            "shape": told["shape"], "typestr": told["typestr"], "data": told["data"], "strides": told["strides"],
+            "version": 3, "stream": 1} | changes
+
+
+def test_a_package_for_cuda_takes_arrays_on_the_gpu(files, tmp_path, fake_cuda):
+    # Its output is a constant: the fake driver runs no kernel that was compiled.
+    constant = save(files / "constant.onnx", [helper.make_node("Identity", ["w"], ["y"])],
+                    [("x", TensorProto.FLOAT, (2, 6))], [("y", TensorProto.FLOAT, (6, 4))], {"w": WEIGHT})
+    model = temper.compile(constant, target="cuda:sm_90", untuned=True)
+    for _ in range(3):  # the second is recorded, the third replayed
+        place = OnGpu(np.zeros_like(WEIGHT))
+        result, = model.run(OnGpu(X), out=[place])
+        assert result is place
+        np.testing.assert_array_equal(place.array, WEIGHT)
+        np.testing.assert_array_equal(model.run(X)[0], WEIGHT)
+    for wrong, says in [
+        (OnGpu(X, strides=(4, 8)), "input x lies on the GPU and is not contiguous"),
+        (OnGpu(X, typestr="<f8"), "input x has float64"),
+        (OnGpu(X, shape=(3, 4)), "input x has float32 [3, 4]"),
+        (OnGpu(X, typestr="none"), "input x: a OnGpu that does not say where it lies"),
+        (OnGpu(X, data=None), "input x: a OnGpu that does not say where it lies"),
+    ]:
+        with pytest.raises(temper.InputError) as error:
+            model.run(wrong)
+        assert says in str(error.value)
+    memory = np.zeros((6, 4), np.float32)
+    for place, says in [(OnGpu(memory, data=(memory.ctypes.data, True)), "may not be written"),
+                        (OnGpu(memory), "overlaps")]:
+        with pytest.raises(temper.InputError, match=says):
+            model.run(OnGpu(memory.reshape(-1)[:12].reshape(2, 6)), out=[place])
+
+
 def test_without_its_device_or_library_a_package_says_so(dense, tmp_path, monkeypatch):
     package = temper.build(dense, tmp_path / "package", target="opencl", untuned=True)
     monkeypatch.setenv("TEMPER_DEVICES", "/nowhere/libtemper-devices.so")

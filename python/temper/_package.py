@@ -85,7 +85,7 @@ def _load_devices() -> None:
     if os.environ.get("TEMPER_DEVICES"):
         return
     with contextlib.suppress(NotFoundError):
-        for library in (Path(binary()).resolve().parents[1] / "lib").glob("libtemper-devices.so.*"):
+        for library in Path(binary()).resolve().parents[1].glob("lib*/libtemper-devices.so.*"):
             ctypes.CDLL(str(library))
 
 

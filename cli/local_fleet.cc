@@ -33,11 +33,13 @@ std::string LocalFleet::Broken() {
   return worker != nullptr ? worker->GivenUp() : "";
 }
 
-absl::StatusOr<Target> StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
+absl::StatusOr<Target> StartLocal(const RecordOptions& records, std::string device, LocalFleet* fleet,
                                   std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken) {
   // Now, in one line, rather than by a worker that does not start.
   TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(records.target.empty() ? "host" : records.target));
-  TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
+  const bool compiled = target.generator == "llvm";
+  if (compiled) TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
+  if (!compiled && device.empty()) device = target.generator;
   TEMPER_ASSIGN_OR_RETURN(fleet->dir, TemporaryDirectory::Make());
   const std::string address = absl::StrCat("unix:", fleet->dir.path(), "/server");
   TEMPER_ASSIGN_OR_RETURN(fleet->server,
@@ -52,7 +54,7 @@ absl::StatusOr<Target> StartLocal(const RecordOptions& records, const std::strin
   }
   std::vector<std::string> worker = {"--server", address, "--key", records.device, "--shares-server-cores"};
   worker.insert(worker.end(), {"--spool", fleet->dir.path() + "/spool"});  // nobody asks for it after this job
-  if (!cores.empty()) worker.insert(worker.end(), {"--device", cores});
+  if (!device.empty()) worker.insert(worker.end(), {"--device", device});
   if (!records.target.empty()) worker.insert(worker.end(), {"--target", records.target});
   TEMPER_ASSIGN_OR_RETURN(fleet->worker, KeptChild::Start("temper-worker", worker, on_broken));
   return target;

@@ -38,9 +38,10 @@ struct LocalFleet {
 };
 
 // A server over the database that `records` names, and a worker with its device key and target (empty: this
-// machine's) on `cores` (empty: the affinity mask). `on_broken`: the worker is gone for good. Returns the target; the
-// worker counts its threads itself.
-absl::StatusOr<Target> StartLocal(const RecordOptions& records, const std::string& cores, LocalFleet* fleet,
+// machine's) on `device`, as the worker's own --device names it (empty: the affinity mask's cores, or the first device
+// that runs code for the target). `on_broken`: the worker is gone for good. Returns the target; the worker counts its
+// threads itself.
+absl::StatusOr<Target> StartLocal(const RecordOptions& records, std::string device, LocalFleet* fleet,
                                   std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken);
 
 }  // namespace temper

@@ -220,8 +220,11 @@ void AddTune(CLI::App& app, Action* action) {
                    kUsualMinGain, " if there is no other limit)"));
   command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
       ->capture_default_str();
-  command->add_option("--target", o->records.target, "local runs: what to generate code for, such as llvm:haswell");
-  command->add_option("--cores", o->cores, "local runs: cores to measure on, such as cpu:0-1");
+  command->add_option(
+      "--target", o->records.target,
+      "local runs: what to generate code for, such as llvm:haswell or cuda:sm_90, and so where to measure");
+  command->add_option("--cores", o->cores,
+                      "local runs: cores to measure on, such as cpu:0-1, or a GPU, such as cuda:1");
   command->add_flag("--revalidate", o->revalidate,
                     "measure the best records and the defaults again, without a search; use it after a new version of "
                     "Temper or of the machine");

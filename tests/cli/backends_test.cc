@@ -81,6 +81,23 @@ TEST_P(BackendTest, TunesAndRunsAModelThroughServerWorkerAndPackage) {
   EXPECT_NE(fast, std::vector<float>(10)) << "an answer of zeros would show nothing";
 }
 
+TEST_P(BackendTest, ALocalRunMeasuresOnTheTargetsDevice) {
+  const std::string on = " --db " + dir_ + "/local.db --target " + GetParam().device;
+  const Result tuned = Temper("tune " + model_ + on + " --trials " + GetParam().trials + " --no-booster");
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  const Result compiled = Temper("compile " + model_ + on + " -o " + dir_ + "/local");
+  ASSERT_EQ(compiled.code, 0) << compiled.out;
+  EXPECT_EQ(compiled.out.find("(0 from records)"), std::string::npos) << compiled.out;
+}
+
+TEST_F(CliTest, ALocalRunWithoutItsGpuSaysSoInOneLine) {
+  const Result result =
+      Temper("tune " + model_ + " --db " + dir_ + "/local.db --target cuda:sm_90", "TEMPER_CUDA=/none ");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
+  EXPECT_NE(result.out.find("there is no NVIDIA driver here"), std::string::npos) << result.out;
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, BackendTest,
                          ::testing::Values(Exercise{"interpreter", "12"}, Exercise{"opencl", "4"}),
                          [](const auto& info) { return std::string(info.param.device); });

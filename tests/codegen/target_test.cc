@@ -86,6 +86,8 @@ TEST(Target, KindsAreToldApart) {
   EXPECT_EQ(cuda.gpu()->warp_width, 32);
   EXPECT_TRUE(cuda.gpu()->tensor_cores && ParseTarget("cuda:sm_80")->gpu()->tensor_cores);
   EXPECT_FALSE(opencl.gpu()->tensor_cores || ParseTarget("cuda:sm_75")->gpu()->tensor_cores);
+  EXPECT_GT(cuda.gpu()->unit_tensor_fmas, ParseTarget("cuda:sm_89")->gpu()->unit_tensor_fmas);
+  EXPECT_EQ(opencl.gpu()->unit_tensor_fmas, 0);
   EXPECT_EQ(cuda.threads(), 1);
   EXPECT_NE(opencl, cuda);
   EXPECT_EQ(plain.name(), "interpreter");

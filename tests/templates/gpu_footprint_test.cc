@@ -101,6 +101,21 @@ TEST(GpuFootprint, InstructionsTakeTurnsThatArithmeticHasNoUseFor) {
   EXPECT_GT(draft(more, whole), 1.2 * draft(f, whole));
 }
 
+TEST(GpuFootprint, TensorCoresWorkBesideOtherInstructionsButNotForNothing) {
+  GpuFootprint f = Busy();
+  f.memory_traffic = f.shared_traffic = 0;
+  f.lane_fmas = 64;
+  f.tensor_fmas = 1024;
+  GpuFootprint half = f, more = f, most = f;
+  half.tensor_fmas = 512;
+  EXPECT_GT(Draft(half), 1.8 * Draft(f));
+  more.instructions = f.padded_flops / 2 / f.lane_fmas;  // as many as those that multiply
+  most.instructions = 20 * more.instructions;
+  EXPECT_GT(Draft(more), 1.01 * Draft(f));
+  EXPECT_LT(Draft(more), 1.2 * Draft(f));
+  EXPECT_GT(Draft(most), 2 * Draft(f)) << "there they bound it";
+}
+
 TEST(GpuFootprint, AUnitHasNoMoreGroupsThanItsArchitectureSays) {
   GpuFootprint f = Busy();
   f.group_threads = 32;
@@ -159,6 +174,15 @@ TEST(GpuFootprint, OperandsComeAgainWhereTheCacheDoesNotKeepThem) {
   EXPECT_LT(again, 64 * 64 * 2 * kTile) << "groups that are there at once share";
   t.compute_units = 1;
   EXPECT_GT(OperandTraffic(p, f, t), again) << "fewer of them share less";
+  double last = OperandTraffic(p, f, t);
+  for (const int64_t mib : {40, 50, 60, 70, 80, 90, 100, 106, 107, 120}) {
+    t.l2_bytes = mib << 20;
+    const double traffic = OperandTraffic(p, f, t);
+    EXPECT_LE(traffic, last) << mib;
+    EXPECT_GT(traffic, 0.5 * last) << "a little more cache does not keep it all at once: " << mib;
+    last = traffic;
+  }
+  EXPECT_EQ(last, 128 * kTile);
 }
 
 }  // namespace

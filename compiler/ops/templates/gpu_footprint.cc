@@ -11,17 +11,15 @@ namespace {
 
 // Nominal rates of one unit, beside those that the target has. Only their ratios matter: the draft orders candidates,
 // it promises no seconds.
-constexpr double kSchedulers = 4;            // that issue an instruction of a warp in each cycle
-constexpr double kWarp = 32;                 // lanes that an instruction is for
-constexpr double kArithmeticLatency = 4;     // cycles until a result can be used
-constexpr double kMostIndependent = 8;       // instructions of a warp that are on their way
-constexpr double kTensorFmasPerCycle = 128;  // times arithmetic_speed
-constexpr double kTensorFmas = 64;           // of a lane's share of one instruction
-constexpr double kCacheBytesPerCycle = 32;   // of the cache in front of memory
-constexpr double kMemoryShare = 0.85;        // of memory's bandwidth that is reached
-constexpr double kMemoryLatency = 500;       // cycles
-constexpr double kBeginCycles = 700;         // until a group's first results, beside its work
-constexpr double kLastShare = 0.5;           // of its time alone that a last group takes beside the others' ends
+constexpr double kSchedulers = 4;           // that issue an instruction of a warp in each cycle
+constexpr double kWarp = 32;                // lanes that an instruction is for
+constexpr double kArithmeticLatency = 4;    // cycles until a result can be used
+constexpr double kMostIndependent = 8;      // instructions of a warp that are on their way
+constexpr double kCacheBytesPerCycle = 32;  // of the cache in front of memory
+constexpr double kMemoryShare = 0.85;       // of memory's bandwidth that is reached
+constexpr double kMemoryLatency = 500;      // cycles
+constexpr double kBeginCycles = 700;        // until a group's first results, beside its work
+constexpr double kLastShare = 0.5;          // of its time alone that a last group takes beside the others' ends
 constexpr double kBarrierCycles = 20, kBarrierThreads = 16;  // of a group that a cycle more brings
 constexpr double kAccessShare = 0.15;                        // of a memory access's time, its instruction's own
 constexpr double kBeside = 0.3;              // of what does not bound a group's time, what is not hidden
@@ -58,21 +56,22 @@ struct Residence {
 
 // Cycles of a unit for one group, by the part of it that is busy.
 struct GroupCycles {
-  double arithmetic, memory, shared;  // where other groups keep the unit busy meanwhile
-  double alone;                       // where there is no other group
-  double waits;                       // of these, without work for any part
+  double arithmetic, issue, memory, shared;  // where other groups keep the unit busy meanwhile
+  double alone;                              // where there is no other group
+  double waits;                              // of these, without work for any part
 
   GroupCycles(const GpuFootprint& f, const GpuTarget& t, const Residence& r) {
     const double groups = std::max(1.0, f.groups);
     // Lanes of a warp that no thread uses take their turn like the others.
     const double warp_threads = static_cast<double>(WarpThreads(static_cast<int64_t>(f.group_threads), t));
     const double idle = warp_threads / f.group_threads, warps = std::ceil(warp_threads / kWarp);
-    const bool matrices = f.arithmetic_speed > 1;
+    const bool matrices = f.tensor_fmas > 0;
     const double fmas = idle * f.padded_flops / 2 / groups;
-    const double made = fmas / (matrices ? kTensorFmasPerCycle * f.arithmetic_speed : t.unit_fmas);
-    const double issued =
-        (fmas / (matrices ? kTensorFmas : 1) + idle * f.instructions / groups) / (kSchedulers * kWarp);
-    arithmetic = std::max(made, issued);
+    const double made = fmas / (matrices ? f.tensor_fmas : t.unit_fmas);
+    const double issued = (fmas / f.lane_fmas + idle * f.instructions / groups) / (kSchedulers * kWarp);
+    // Tensor cores work beside who issues. A thread's multiply-adds each take a turn of theirs.
+    arithmetic = matrices ? made : std::max(made, issued);
+    issue = matrices ? issued : 0;
     shared = f.shared_traffic / groups / t.unit_bank_bytes;
     const double access = (1 + kAccessShare / f.vector_lanes) / f.coalescing / groups;
     const double cache = std::max(f.cache_traffic, f.memory_traffic) * access / kCacheBytesPerCycle;
@@ -96,8 +95,8 @@ struct GroupCycles {
 double DraftSeconds(const GpuFootprint& f, const GpuTarget& t) {
   const Residence r(f, t);
   const GroupCycles g(f, t, r);
-  const double bound = std::max({g.arithmetic, g.memory, g.shared});
-  const double busy = bound + kBeside * (g.arithmetic + g.memory + g.shared - bound);
+  const double bound = std::max({g.arithmetic, g.issue, g.memory, g.shared});
+  const double busy = bound + kBeside * (g.arithmetic + g.issue + g.memory + g.shared - bound);
   const double beside = std::min(r.groups_of_unit, r.most), rounds = std::floor(r.most / beside);
   const double rest = r.most - rounds * beside;
   // The others' work hides a group's waits, the better the more of it there is.
@@ -191,12 +190,13 @@ double OperandTraffic(const TiledProduct& p, const GpuFootprint& f, const GpuTar
   constexpr double kKept = 0.6;  // of the cache, that what comes again finds there
   const double rows = p.row_tiles * p.tile_row_bytes, columns = p.column_tiles * p.tile_column_bytes;
   const double once = p.batch * (rows + columns);
-  if (rows <= kKept * static_cast<double>(t.l2_bytes)) return once;
+  // What is a little too much for the cache drives out a part of itself.
+  const double missing = std::clamp(rows / (kKept * static_cast<double>(t.l2_bytes)) - 1, 0.0, 1.0);
   const double tiles = p.row_tiles * p.column_tiles;
   const double together = std::min(tiles, GroupsOfUnit(f, t) * NominalUnits(t));
   const double of_groups =
       std::min(p.row_tiles, together) * p.tile_row_bytes + std::ceil(together / p.row_tiles) * p.tile_column_bytes;
-  return std::max(once, p.batch * tiles / together * of_groups);
+  return once + missing * std::max(0.0, p.batch * tiles / together * of_groups - once);
 }
 
 double BankTurns(double words, double lanes, double stride) {

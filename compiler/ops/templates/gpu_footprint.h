@@ -30,11 +30,12 @@ struct GpuFootprint {
   double round_trips = 1;       // times that a group asks memory for what it then waits for,
   double trips_ahead = 0;       // so many of them before it needs what it asks for
   double wait_cycles = 0;       // that a group waits beside that, for what few of its threads do, or lanes in turn
-  // Not of the schema: where instructions of warps do the arithmetic, how many times 128 multiply-adds they make in a
-  // cycle.
-  double arithmetic_speed = 1;
+  // Not of the schema: where tensor cores do the arithmetic, the multiply-adds that a unit's make in a cycle, and a
+  // lane's share of those that one instruction makes.
+  double tensor_fmas = 0;
+  double lane_fmas = 1;
 };
-inline constexpr int kGpuFeatureVersion = 3;  // of GpuSchema
+inline constexpr int kGpuFeatureVersion = 4;  // of GpuSchema
 const FootprintSchema& GpuSchema();
 
 // What every GPU has for a unit, whatever the target.

@@ -29,7 +29,6 @@ constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = 
 constexpr int64_t kMatrixWords = 4;                 // a lane's, of an operand's matrix
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
 constexpr int64_t kLeastCopy = 4;                   // bytes
-constexpr double kTensorSpeed = 16;                 // times f32's multiply-adds, for each byte of an element; at least
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
 
 DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
@@ -357,16 +356,19 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   return kernel;
 }
 
-// Instructions of all threads that bring operands and write results.
-double MovingInstructions(const GpuFootprint& f, const Plan& p) {
-  // An instruction loads a matrix, whose rows have so many bytes.
-  constexpr double kStepInstructions = 8, kResultInstructions = 2, kMatrixBytes = 2 * kSide;
+// Instructions of a thread beside those that multiply, fitted to the machine code of some hundred configs.
+double Instructions(const Plan& p) {
+  constexpr double kOfStep = 10, kOfCopy = 2.5, kOfLoad = 1.8, kOfRounding = 2, kOfResult = 2;  // with their addresses
   const Tile& tile = p.tile;
-  const double steps = static_cast<double>(tile.steps), bytes = static_cast<double>(tile.bytes());
-  const double copies = static_cast<double>(p.a.copies(tile.bk) + p.b.copies(tile.bk)) / f.group_threads;
-  return f.groups * f.group_threads *
-         (f.reduction * bytes / kMatrixBytes * static_cast<double>(tile.tm + tile.tn) +
-          steps * (2 * copies + kStepInstructions) + kResultInstructions * f.accumulators);
+  const bool f32 = tile.type == DType::kF32;
+  // One instruction loads a matrix, where its rows lie as it takes them; it turns f16, but no f32.
+  const auto loads = [&](const Staged& s) { return f32 && !s.run.along_reduction ? kMatrixWords : 1; };
+  const int64_t matrices = tile.bk / tile.depth() * (tile.tm + tile.tn);
+  const double loaded = static_cast<double>(tile.bk / tile.depth() * (tile.tm * loads(p.a) + tile.tn * loads(p.b)));
+  const double copies = static_cast<double>((p.a.copies(tile.bk) + p.b.copies(tile.bk)) / tile.threads);
+  const double rounded = f32 ? static_cast<double>(kMatrixWords * matrices) : 0;
+  return static_cast<double>(tile.steps) * (kOfStep + kOfCopy * copies + kOfLoad * loaded + kOfRounding * rounded) +
+         kOfResult * static_cast<double>(kFragment * tile.tm * tile.tn);
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
@@ -376,7 +378,9 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);
   const double k = static_cast<double>(tile.steps * tile.bk);
   GpuFootprint f;
-  f.arithmetic_speed = kTensorSpeed / static_cast<double>(tile.bytes());
+  // Of f32 half as many in a cycle, and in an instruction.
+  f.tensor_fmas = t.unit_tensor_fmas * static_cast<double>(SizeOf(DType::kF16)) / static_cast<double>(tile.bytes());
+  f.lane_fmas = static_cast<double>(kSide * kSide / 2 * tile.depth() / kWarp);
   f.flops = 2 * static_cast<double>(v.batch * v.rows * v.columns * tile.length);
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.compulsory_bytes = CompulsoryBytes(w);
@@ -395,7 +399,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.trips_ahead = static_cast<double>(tile.stages - 1);
   const int64_t steps_asked = std::max<int64_t>(tile.stages - 1, 1);
   f.in_flight_bytes = static_cast<double>(tile.bytes() * (tile.bm + tile.bn) * tile.bk * steps_asked) / f.group_threads;
-  f.instructions = MovingInstructions(f, p);
+  f.instructions = f.groups * f.group_threads * Instructions(p);
   AddTraffic(f, v, {v.batch, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, tile.bytes()}, t);
   f.memory_traffic = std::max(f.memory_traffic, f.compulsory_bytes);
   return f;

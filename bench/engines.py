@@ -5,7 +5,7 @@ It imports little, because startup.py counts that as the peers' time.
 import ctypes, os, time
 import numpy as np
 
-DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
+DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64}
 
 
 def random_feeds(session, shapes):
@@ -13,7 +13,8 @@ def random_feeds(session, shapes):
     rng, feeds = np.random.default_rng(1), {}
     for i in session.get_inputs():
         shape = shapes.get(i.name) or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
-        feeds[i.name] = rng.integers(0, 2, shape).astype(np.int64) if "int64" in i.type else rng.standard_normal(shape).astype(np.float32)
+        floats = np.float16 if "float16" in i.type else np.float32
+        feeds[i.name] = rng.integers(0, 2, shape).astype(np.int64) if "int64" in i.type else rng.standard_normal(shape).astype(floats)
     return feeds
 
 

@@ -92,6 +92,9 @@ inline constexpr Shape kShapes[] = {
      "f32[2,14,8,7]@0231; anchor=0"},
 
     {"gpu.depthwise",
+     "(f16[1,24,9,7]@0231, const f16[24,1,3,3], const f16[24,1,1]) conv2d(0,1; group=24 pads=[1,1,1,1]) -> "
+     "f16[1,24,9,7]@0231; add(3,2) -> f16[1,24,9,7]@0231; anchor=0"},
+    {"gpu.depthwise",
      "(f32[1,19,9,7]@0231, const f32[19,1,3,3]) conv2d(0,1; group=19 pads=[1,1,1,1]) -> f32[1,19,9,7]@0231; anchor=0"},
     {"gpu.depthwise",
      "(f32[1,24,10,11]@0231, const f32[24,1,5,5]) conv2d(0,1; group=24 pads=[2,2,2,2] strides=[2,2]) -> "

@@ -1,4 +1,6 @@
 // "gpu.conv" and "gpu.depthwise": windows that hang over the image on any side, strides, dilations and groups.
+#include <array>
+
 #include "absl/strings/str_join.h"
 #include "tests/templates/check_gpu.h"
 #include "tests/templates/random_sides.h"
@@ -10,13 +12,15 @@ struct Convolution {
   int64_t n, c, oc, group;
   bool constant;
   Sides rows, columns;
+  const char* type = "f32";
 };
 
 std::string Text(const Convolution& k) {
-  const std::string out = absl::StrCat("f32[", k.n, ",", k.oc, ",", k.rows.out(), ",", k.columns.out(), "]@0231");
-  return absl::StrCat("(f32[", k.n, ",", k.c, ",", k.rows.size, ",", k.columns.size, "]@0231, ",
-                      k.constant ? "const " : "", "f32[", k.oc, ",", k.c / k.group, ",", k.rows.taps, ",",
-                      k.columns.taps, "], f32[", k.oc, ",1,1], ", out, ") conv2d(0,1; dilations=[", k.rows.dilation,
+  const std::string t = k.type,
+                    out = absl::StrCat(t, "[", k.n, ",", k.oc, ",", k.rows.out(), ",", k.columns.out(), "]@0231");
+  return absl::StrCat("(", t, "[", k.n, ",", k.c, ",", k.rows.size, ",", k.columns.size, "]@0231, ",
+                      k.constant ? "const " : "", t, "[", k.oc, ",", k.c / k.group, ",", k.rows.taps, ",",
+                      k.columns.taps, "], ", t, "[", k.oc, ",1,1], ", out, ") conv2d(0,1; dilations=[", k.rows.dilation,
                       ",", k.columns.dilation, "] group=", k.group, " pads=[", k.rows.before, ",", k.columns.before,
                       ",", k.rows.after, ",", k.columns.after, "] strides=[", k.rows.stride, ",", k.columns.stride,
                       "]) -> ", out, "; add(4,2) -> ", out, "; add(5,3) -> ", out, "; relu(6) -> ", out, "; anchor=0");
@@ -35,9 +39,10 @@ TEST(GpuConv, AnyWindows) {
 
 TEST(GpuDepthwise, AnyWindows) {
   Rng rng(2);
-  for (uint64_t seed = 0; seed < 16; ++seed) {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
     Convolution k{1 + rng.Below(2), 0, 0, 0, rng.Below(3) > 0, RandomSides(rng, 9), RandomSides(rng, 9)};
-    k.c = k.oc = k.group = rng.Below(2) == 0 ? 4 * (1 + rng.Below(5)) : 2 + rng.Below(20);
+    k.c = k.oc = k.group = rng.Below(2) == 0 ? 8 * (1 + rng.Below(3)) : 2 + rng.Below(20);
+    k.type = std::array{"f32", "f16", "bf16"}[seed % 3];
     ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(Text(k)), 3, seed, "gpu.depthwise"));
   }
 }

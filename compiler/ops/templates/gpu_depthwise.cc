@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "compiler/ops/templates/conv2d_shape.h"
-#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/gpu_template.h"
 #include "compiler/ops/templates/stages.h"
 
@@ -18,6 +17,8 @@ using ir::Expr;
 constexpr int64_t kMostTaps = 1024;  // multiply-adds of a thread's unrolled code
 constexpr int64_t kUnrolledTaps = 49;
 constexpr int64_t kBesideOutputs = 36;  // registers
+constexpr int64_t kWidestAccess = 16;   // bytes
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 // What a workload and a config mean.
 struct Tile {
@@ -38,8 +39,12 @@ struct Tile {
   int64_t units(const Conv2dShape& s) const { return s.n * rows.tiles() * columns.tiles() * (s.c / lanes); }
 };
 
-bool Matches(const Workload& w) { return IsChannelsLastConv2d(w) && Conv2dShape(w).depthwise(); }
+bool Matches(const Workload& w) {
+  const auto convolves = [&](DType type) { return IsChannelsLastConv2d(w, false, type); };
+  return std::ranges::any_of(kTypes, convolves) && Conv2dShape(w).depthwise();
+}
 
+DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
 int FilterOf(const Workload& w) { return w.calls[w.anchor].args[1]; }
 Shape PackedShape(const Conv2dShape& s) { return {s.kh, s.kw, s.c}; }
 
@@ -61,37 +66,38 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   if (packed) shapes[filter] = PackedShape(s);
   WorkloadProgram program(w, b, shapes);
   const ir::Tensor& x = program.value(w.calls[w.anchor].args[0]);
+  const DType sum = Info(TypeOf(w)).accumulator;
   const Shape tiles = {
       s.n, tile.rows.tiles(), tile.columns.tiles(), s.c / tile.lanes, tile.rows.tile, tile.columns.tile, tile.lanes};
   // Of the image at those tiles: the lane's element, so far from the first one down and across.
   const auto seen = [&](const std::vector<Expr>& i, const Expr& lane, const Expr& down, const Expr& right) {
     std::vector<Expr> inside;
     const Expr y = InputAt(tile.rows, i[1], down, inside), across = InputAt(tile.columns, i[2], right, inside);
-    return ValueWhere(inside, x({i[0], i[3] * Expr(tile.lanes) + lane, y, across}));
+    return ir::Cast(ValueWhere(inside, x({i[0], i[3] * Expr(tile.lanes) + lane, y, across})), sum);
   };
   ir::Buffer window;
   if (tile.reads_once()) {
-    window = b.Compute("window", kElement,
+    window = b.Compute("window", sum,
                        {tiles[0], tiles[1], tiles[2], tiles[3], s.kh, tile.rows.tile, tile.window(), tile.lanes},
                        [&](const std::vector<Expr>& i) { return seen(i, i[7], Offset(tile.rows, i[5], i[4]), i[6]); });
   }
   const ir::Buffer acc = b.Reduce(
-      "acc", kElement, tiles, {s.kh, s.kw}, ir::Combiner::kSum,
-      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+      "acc", sum, tiles, {s.kh, s.kw}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         const Expr channel = i[3] * Expr(tile.lanes) + i[6], right = Offset(tile.columns, i[5], r[1]);
         const Expr tap = packed ? ir::Load(program.buffer(filter), {r[0], r[1], channel})
                                 : program.value(filter)({channel, Expr(0), r[0], r[1]});
         const Expr element = window != nullptr ? ir::Load(window, {i[0], i[1], i[2], i[3], r[0], i[4], right, i[6]})
                                                : seen(i, i[6], Offset(tile.rows, i[4], r[0]), right);
-        return element * tap;
+        return element * ir::Cast(tap, sum);
       });
   Expr current;
   program.SetResult(
-      w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
+      w.anchor, ir::Tensor(TypeOf(w), w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   b.MarkOutput(b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& i) {
     const Expr th(tile.rows.tile), tw(tile.columns.tile), lanes(tile.lanes);
-    current = ir::Load(acc, {i[0], i[1] / th, i[2] / tw, i[3] / lanes, i[1] % th, i[2] % tw, i[3] % lanes});
+    const Expr total = ir::Load(acc, {i[0], i[1] / th, i[2] / tw, i[3] / lanes, i[1] % th, i[2] % tw, i[3] % lanes});
+    current = ir::Cast(total, TypeOf(w));
     return program.result()({i[0], i[3], i[1], i[2]});
   }));
   return b.Finish();
@@ -174,8 +180,8 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   space.Add("th", up_to(s.oh, {1, 2, 3, 4}));
   space.Add("tw", up_to(s.ow, {1, 2, 3, 4, 6, 8}));
   std::vector<int64_t> lanes;
-  for (int64_t n : {1, 2, 4}) {
-    if (s.c % n == 0) lanes.push_back(n);
+  for (int64_t n : {1, 2, 4, 8}) {
+    if (s.c % n == 0 && n * SizeOf(TypeOf(w)) <= kWidestAccess) lanes.push_back(n);
   }
   space.Add("lanes", lanes);
   space.Require("the unrolled tile is too long", [s](const Config& c) {
@@ -197,6 +203,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   const Tile tile(s, c);
   const double units = static_cast<double>(tile.units(s)), taps = static_cast<double>(s.kh * s.kw);
   const double window = static_cast<double>((tile.rows.reach() + 1) * (tile.columns.reach() + 1) * tile.lanes);
+  const double element = static_cast<double>(SizeOf(TypeOf(w)));
   GpuFootprint f;
   f.group_threads = static_cast<double>(tile.threads);
   f.groups = std::ceil(units / f.group_threads);
@@ -207,7 +214,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   // A unit's own cache has most of what several threads see.
   constexpr double kSeenByGroup = 0.75;
   f.cache_traffic =
-      f.compulsory_bytes + (1 - kSeenByGroup) * std::max(0.0, kElementBytes * units * window - f.compulsory_bytes);
+      f.compulsory_bytes + (1 - kSeenByGroup) * std::max(0.0, element * units * window - f.compulsory_bytes);
   constexpr double kAccessInstructions = 2;  // with finding its way
   f.instructions = kAccessInstructions * f.groups * f.group_threads * (window + static_cast<double>(tile.outputs())) /
                    static_cast<double>(tile.lanes);
@@ -215,7 +222,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.accumulators = static_cast<double>(tile.outputs());
   f.reduction = taps;
   f.registers = Registers(tile, t);
-  f.in_flight_bytes = kElementBytes * std::min(16.0, window);
+  f.in_flight_bytes = element * std::min(16.0, window);
   return f;
 }
 

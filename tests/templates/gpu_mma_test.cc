@@ -24,6 +24,10 @@ constexpr const char* kTexts[] = {
     "(bf16[2,12,7,7]@0231, const bf16[18,6,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,1,2,1] strides=[2,1]) -> "
     "bf16[2,18,4,5]@0231; anchor=0",
     "(f16[1,24,6,6]@0231, f16[16,24,1,1]) conv2d(0,1; strides=[2,2]) -> f16[1,16,3,3]@0231; anchor=0",
+    "(f16[1,3,9,7]@0231, const f16[40,3,3,3]) conv2d(0,1; pads=[1,1,1,1] strides=[2,2]) -> f16[1,40,5,4]@0231; "
+    "relu(2) -> f16[1,40,5,4]@0231; anchor=0",
+    "(f16[2,9,17], f16[2,23,17]) matmul(0,1; trans_b=1) -> f16[2,9,23]; anchor=0",
+    "(bf16[37,51], const bf16[51,71]) matmul(0,1) -> bf16[37,71]; anchor=0",
     "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1; tf32=1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0",
     "(f32[2,9,17], f32[2,23,17]) matmul(0,1; tf32=1 trans_b=1) -> f32[2,9,23]; anchor=0",
     "(f32[40,24], f32[40,36]) matmul(0,1; tf32=1 trans_a=1) -> f32[24,36]; anchor=0",
@@ -83,7 +87,8 @@ TEST(GpuMma, IsForWhatTensorCoresMultiply) {
   for (const char* target : {"cuda:sm_80", "cuda:sm_90a", "cuda:sm_100", "cuda:sm_120"})
     EXPECT_EQ(templates(even, target), "gpu.mma") << target;
   for (const char* target : {"cuda:sm_75", "opencl"}) EXPECT_EQ(templates(even, target), "gpu.default") << target;
-  EXPECT_EQ(templates("(f16[64,63], f16[63,64]) matmul(0,1) -> f16[64,64]; anchor=0", "cuda:sm_80"), "gpu.default");
+  // Rows of any length, too.
+  EXPECT_EQ(templates("(f16[64,63], f16[63,64]) matmul(0,1) -> f16[64,64]; anchor=0", "cuda:sm_80"), "gpu.mma");
   EXPECT_EQ(templates("(f32[64,64], f32[64,64]) matmul(0,1) -> f32[64,64]; anchor=0", "cuda:sm_80"), "gpu.gemm");
   const char* rounded = "(f32[64,63], f32[63,64]) matmul(0,1; tf32=1) -> f32[64,64]; anchor=0";
   EXPECT_EQ(templates(rounded, "cuda:sm_80"), "gpu.gemm gpu.mma");

@@ -75,7 +75,7 @@ bool KernelEmitter::EmitCopy(const Stmt& store, const Stmt& loop) {
   const bool either = value->kind == ExprKind::kSelect;
   const Expr& load = either ? value->args[1] : value;
   const int64_t bytes = (loop == nullptr ? 1 : loop->extent) * SizeOf(load->dtype);
-  if (load->kind != ExprKind::kLoad || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+  if (load->kind != ExprKind::kLoad || (bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16)) return false;
   if (either && loop != nullptr && ir::UsesVar(value->args[0], loop->var)) return false;
   const std::optional<Lanes> to = LanesOf(store->buffer, store->indices, loop);
   const std::optional<Lanes> from = LanesOf(load->buffer, load->args, loop);

@@ -238,7 +238,7 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
 void KernelEmitter::EmitStore(const Stmt& s) {
   if (s->ahead > 0 && EmitCopy(s, nullptr)) return;
   if (s->ahead > 0) {
-    Fail(absl::StrCat("copies to ", s->buffer->name, " that are no 4, 8 or 16 bytes of neighbours"));
+    Fail(absl::StrCat("copies to ", s->buffer->name, " that are no 2, 4, 8 or 16 bytes of neighbours"));
     return;
   }
   if (IsPacked(s->buffer->dtype)) {

@@ -77,10 +77,15 @@ constexpr char kExchange[] =
     "  return v.value;\n"
     "}\n";
 
-// What passes the first cache by is in groups of 16 bytes alone.
+// What passes the first cache by is in groups of 16 bytes alone. Nothing below 4 bytes is copied asynchronously: that is
+// there at once, which whoever waits for copies and comes to a barrier does not tell apart.
 constexpr char kCopy[] =
     "template <int kBytes>\n"
     "static __device__ __forceinline__ void temper_copy(void* shared, const void* global, const bool inside) {\n"
+    "  if (kBytes == 2) {\n"
+    "    *(ushort*)shared = inside ? *(const ushort*)global : 0;\n"
+    "    return;\n"
+    "  }\n"
     "  const uint to = (uint)__cvta_generic_to_shared(shared);\n"
     "  const int bytes = inside ? kBytes : 0;\n"
     "  if (kBytes == 16)\n"

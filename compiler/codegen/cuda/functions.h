@@ -12,7 +12,8 @@
 //   temper_multiply_tf32(float* c, const float* a, const float* b)   two mma.m16n8k8: of a and b what TF32 holds
 //   float temper_round_to_tf32(float x)                           to the nearest, ties away from zero; no instruction
 //   T temper_exchange(T mine, int lanes)                          shfl.bfly: what the lane l ^ lanes has
-//   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16; zeros where not inside
+//   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16, zeros where not inside;
+//                                                              2 at once
 //   temper_commit_copies()
 //   temper_wait_copies<most>()                                 until at most so many groups are on their way
 #pragma once

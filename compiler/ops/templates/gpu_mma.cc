@@ -28,7 +28,6 @@ using ir::ForKind;
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
 constexpr int64_t kMatrixWords = 4;                 // a lane's, of an operand's matrix
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
-constexpr int64_t kLeastCopy = 4;                   // bytes
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
 
 DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
@@ -295,11 +294,7 @@ bool Matches(const Workload& w) {
   const auto multiplies = [&](DType type) {
     return (type != DType::kF32 || AllowsTf32(w.calls[w.anchor].attrs)) && (IsMatmulOf(w, type) || IsGpuConv(w, type));
   };
-  if (std::ranges::none_of(kTypes, multiplies)) return false;
-  const GemmView v = ViewOf(w);
-  const DType type = TypeOf(w);
-  const auto copied = [&](const Run& run) { return LanesOf(type, run) * SizeOf(type) >= kLeastCopy; };
-  return GpuGemmFits(v) && copied(RunOfA(w, v)) && copied(RunOfB(w, v));
+  return std::ranges::any_of(kTypes, multiplies) && GpuGemmFits(ViewOf(w));
 }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {

@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """What Temper does on this machine's NVIDIA GPU, beside PyTorch: one command, no network, under ten minutes.
 
-usage: run.py [--out FILE.json] [--steps conformance,gemm,models,sanitizer] [--seconds 540]
+usage: run.py [--out FILE.json] [--steps conformance,models,gemm,sanitizer] [--seconds 540]
 
 It lies in the bundle that bench/gpu/bundle.sh makes. NVRTC, PyTorch, onnx and compute-sanitizer are this machine's; what
 is missing is named in the file, and its rows are left out. Figures are written after each step, so a run that is cut off
-keeps what it has.
+keeps what it has. With fewer steps each has more of the time. TF32 is off on both sides.
+
+A model's time is from host to host on both sides: inputs to the GPU, a run, the outputs back. Its ratios are PyTorch's
+time over that of Temper's package: above 1 Temper is faster.
 """
 import argparse, contextlib, ctypes, glob, json, os, pathlib, shutil, site, statistics, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
-STEPS = ("conformance", "gemm", "models", "sanitizer")
+STEPS = {"conformance": 2, "models": 7, "gemm": 2, "sanitizer": 1}  # and how the time is shared
 SQUARES_AND_BERT = ((1024, 1024, 1024), (4096, 4096, 4096), (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 768, 768))
 # ONNX's names of types, and PyTorch's.
 GEMMS = [("FLOAT", "float32", *shape) for shape in SQUARES_AND_BERT]
 GEMMS += [("FLOAT16", "float16", 4096, 4096, 4096), ("BFLOAT16", "bfloat16", 4096, 4096, 4096)]
 MODELS = ("resnet50", "mobilenet_v2", "bert_base_s128", "transformer")
+MODEL_TYPES = {"f32": "", "f16": "_f16"}  # and what models.py adds to a name
+MODEL_ROWS = [f"{name}:{dtype}" for dtype in MODEL_TYPES for name in MODELS]
 
 
 def find_gpu():
@@ -43,12 +48,20 @@ def environment():
     return env
 
 
+LEAST_TUNING = 6  # seconds, below which a row is left out
+SEARCH_SHARE = 0.6  # of a row's time; packages are built and timed in the rest
+
+
 class Deadline:
     def __init__(self, seconds):
         self.end = time.monotonic() + seconds
 
     def left(self, at_most):
         return max(1, min(at_most, self.end - time.monotonic()))
+
+    def share(self, part):
+        """A deadline that leaves the rest of the time to others."""
+        return Deadline(part * (self.end - time.monotonic()))
 
 
 def call(command, env, seconds):
@@ -160,14 +173,15 @@ def gemm(env, deadline):
         return {"missing": "torch" if torch is None else "onnx"}
     torch.backends.cuda.matmul.allow_tf32 = False
     rows = []
-    for dtype, torch_dtype, m, n, k in GEMMS:
-        if deadline.left(60) < 30:
+    for done, (dtype, torch_dtype, m, n, k) in enumerate(GEMMS):
+        seconds = deadline.left(25 * (len(GEMMS) - done)) / (len(GEMMS) - done)
+        if seconds < LEAST_TUNING:
             break
         row = {"type": torch_dtype, "m": m, "n": n, "k": k}
         with tempfile.TemporaryDirectory() as folder:
             write_gemm(onnx, f"{folder}/gemm.onnx", dtype, m, n, k)
             with fleet(env, folder) as address:
-                row.update(tune(env, address, folder, f"{folder}/gemm.onnx", 64, deadline.left(25)))
+                row.update(tune(env, address, folder, f"{folder}/gemm.onnx", 64, seconds * SEARCH_SHARE))
             row["temper_s"] = min(best_of_records(env, folder).values(), default=None)
         a, b = (torch.randn(*shape, device="cuda", dtype=getattr(torch, torch_dtype)) for shape in ((m, k), (k, n)))
         row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b))
@@ -176,61 +190,58 @@ def gemm(env, deadline):
     return {"rows": rows}
 
 
-def torch_models(torch):
-    """Those that this machine can make: (name, module, input)."""
-    torchvision = import_or_none("torchvision")
-    image = torch.randn(1, 3, 224, 224, device="cuda")
-    if torchvision is not None:
-        yield "resnet50", torchvision.models.resnet50(weights=None), image
-        yield "mobilenet_v2", torchvision.models.mobilenet_v2(weights=None), image
-    encoder = torch.nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
-    yield "bert_base_s128", torch.nn.TransformerEncoder(encoder, 12), torch.randn(1, 128, 768, device="cuda")
+def tune_models(env, deadline, rows):
+    """Puts what Temper reports of each row's model into the row."""
+    with tempfile.TemporaryDirectory() as folder:
+        for dtype in MODEL_TYPES:
+            made, text = call([sys.executable, HERE / "models.py", "--dtype", dtype, folder, *MODELS], env, deadline.left(60))
+            if made != 0:
+                return {"error": text.strip().splitlines()[-1:] or "it ran out of time"}
+        for done, (row, figures) in enumerate(rows.items()):
+            seconds = deadline.left(60 * (len(rows) - done)) / (len(rows) - done)
+            if seconds < LEAST_TUNING:
+                break
+            name, dtype = row.split(":")
+            with tempfile.TemporaryDirectory() as work, fleet(env, work) as address:
+                path = f"{folder}/{name}{MODEL_TYPES[dtype]}.onnx"
+                figures["temper"] = tune(env, address, work, path, 512, seconds * SEARCH_SHARE)
+            figures["temper_s"] = figures["temper"].get("report", {}).get("tuned_ms", 0) * 1e-3 or None
+    return {}
 
 
-def graph_of(torch, module, x):
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            module(x)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        module(x)
-    return graph.replay
+def time_peers(deadline, rows):
+    """Puts PyTorch's times into the rows. They come from a process of its own, which may be slow or fail."""
+    text = call([sys.executable, HERE / "peers.py", *rows], dict(os.environ), deadline.left(600))[1]
+    other = []
+    for line in text.splitlines():
+        try:
+            figures = json.loads(line)
+            rows[figures.pop("row")][figures.pop("kind")] = figures
+        except (ValueError, TypeError, AttributeError, KeyError):  # a warning
+            other.append(line)
+    return {"last_lines": other[-5:]}
 
 
-def peers(torch, deadline):
-    rows = {}
-    with torch.inference_mode():
-        for name, module, x in torch_models(torch):
-            module = module.cuda().eval()
-            row = rows[name] = {"eager_s": median_seconds(torch, lambda: module(x))}
-            for kind, make in (("graphs", lambda: graph_of(torch, module, x)), ("compile", lambda: torch.compile(module))):
-                if deadline.left(60) < 40:
-                    break
-                try:
-                    run = make()
-                    row[f"{kind}_s"] = median_seconds(torch, run if kind == "graphs" else lambda: run(x))
-                except Exception as error:  # a peer that fails has a row that says so
-                    row[f"{kind}_error"] = str(error).splitlines()[:1]
-    return rows
+def add_ratios(rows):
+    """Of each row that has both times, and for each type and way to run PyTorch the geometric mean and the least."""
+    found = {}
+    for row, figures in rows.items():
+        for kind in ("eager", "compile", "graphs"):
+            peer_s = figures.get(kind, {}).get("s")
+            if peer_s and figures.get("temper_s"):
+                figures[f"{kind}_over_temper"] = peer_s / figures["temper_s"]
+                found.setdefault(f"{kind}:{row.split(':')[1]}", []).append(figures[f"{kind}_over_temper"])
+    return {key: {"rows": len(ratios), "geometric_mean": statistics.geometric_mean(ratios), "least": min(ratios)}
+            for key, ratios in found.items()}
 
 
 def models(env, deadline):
-    if import_or_none("onnx") is None:
-        return {"missing": "onnx"}
-    rows = {}
-    with tempfile.TemporaryDirectory() as folder:
-        made, text = call([sys.executable, HERE / "models.py", folder, *MODELS], env, deadline.left(60))
-        if made != 0:
-            return {"error": text.strip().splitlines()[-1:]}
-        for name in MODELS:
-            if deadline.left(60) < 40:
-                break
-            with tempfile.TemporaryDirectory() as work, fleet(env, work) as address:
-                rows[name] = tune(env, address, work, f"{folder}/{name}.onnx", 128, deadline.left(30))
-    torch = import_or_none("torch")
-    return {"temper": rows, "pytorch": peers(torch, deadline) if torch is not None else {"missing": "torch"}}
+    figures = {"tf32": "off on both sides", "rows": {row: {} for row in MODEL_ROWS}}
+    peers_share = 0.5
+    for package, step in (("onnx", lambda: tune_models(env, deadline.share(1 - peers_share), figures["rows"])),
+                          ("torch", lambda: time_peers(deadline, figures["rows"]))):
+        figures[package] = step() if import_or_none(package) is not None else {"missing": package}
+    return {**figures, "ratios": add_ratios(figures["rows"])}
 
 
 def versions(env):
@@ -252,11 +263,11 @@ def main():
     why = find_gpu()
     if why is not None:
         sys.exit(f"run.py: {why}")
-    env, deadline = environment(), Deadline(options.seconds)
+    env, deadline, steps = environment(), Deadline(options.seconds), options.steps.split(",")
     figures = {"versions": versions(env)}
-    for step in options.steps.split(","):
+    for i, step in enumerate(steps):
         start = time.monotonic()
-        figures[step] = globals()[step](env, deadline)
+        figures[step] = globals()[step](env, deadline.share(STEPS[step] / sum(STEPS[s] for s in steps[i:])))
         figures[step]["took_s"] = round(time.monotonic() - start, 1)
         pathlib.Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
         print(f"{step}: {figures[step]['took_s']} s", flush=True)

@@ -102,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
                                                                                   {"gpu.mma"},
                                                                                   {"gpu.mma", true},
                                                                                   {"gpu.reduce"},
+                                                                                  {"gpu.pixels"},
                                                                                   {"gpu.default"}})));
 
 // Each barrier of each of a few kernels is taken away in turn.

@@ -28,8 +28,8 @@ constexpr uint64_t kSeed = 31;
 constexpr std::string_view kArchs[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
 constexpr size_t kArchsInRotation = 3;  // of each template
 // A new one comes last: the place of each says which architectures it gets.
-constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},    {"gpu.depthwise"}, {"gpu.gemm"},     {"gpu.reduce"},
-                                              {"gpu.default"}, {"gpu.mma"},       {"gpu.mma", true}};
+constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},    {"gpu.depthwise"}, {"gpu.gemm"},      {"gpu.reduce"},
+                                              {"gpu.default"}, {"gpu.mma"},       {"gpu.mma", true}, {"gpu.pixels"}};
 
 #define SKIP_WITHOUT_NVRTC() \
   if (const auto compiler = nvrtc::CompilerFor("sm_90"); !compiler.ok()) GTEST_SKIP() << compiler.status().message()
@@ -51,6 +51,7 @@ constexpr conformance::Shape kLayers[] = {
     {"gpu.reduce",
      "(f32[128,768], const f32[768], const f32[768]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[128,768]; "
      "anchor=0"},
+    {"gpu.pixels", "(f16[1,2048,7,7]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f16[1,2048,1,1]@0231; anchor=0"},
 };
 
 Target TargetOf(std::string_view arch) { return ParseTarget(absl::StrCat("cuda:", std::string(arch))).value(); }

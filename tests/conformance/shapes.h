@@ -133,6 +133,11 @@ inline constexpr Shape kShapes[] = {
      "(f32[7,3,33]) reduce_mean(0; axes=[1,2] keepdims=1) -> f32[7,1,1]; relu(1) -> f32[7,1,1]; anchor=0"},
     {"gpu.reduce", "(f32[7,33]) arg_min(0; axis=1 keepdims=0 select_last_index=1) -> i64[7]; anchor=0"},
 
+    {"gpu.pixels", "(f32[1,19,23,25]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,19,1,1]@0231; anchor=0"},
+    {"gpu.pixels",
+     "(f16[2,40,9,7]@0231) reduce_sum(0; axes=[2,3] keepdims=1) -> f16[2,40,1,1]@0231; relu(1) -> f16[2,40,1,1]@0231; "
+     "anchor=0"},
+
     {"gpu.default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"gpu.default",
      "(f32[2,12,7,9]@0231) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[2,12,4,5]@0231; anchor=0"},

@@ -1,4 +1,6 @@
-// "gpu.reduce": rows of any length, with stages before and after them.
+// "gpu.reduce": rows of any length, with stages before and after them. "gpu.pixels": images of any size.
+#include <array>
+
 #include "absl/strings/str_join.h"
 #include "tests/templates/check_gpu.h"
 
@@ -38,6 +40,22 @@ TEST(GpuReduce, LayerNorm) {
         Parse(absl::StrCat("(", type, ", ", type, ", const ", affine, ", const ", affine, ") add(0,1) -> ", type,
                            "; layer_norm(4,2,3; axis=", axis, " epsilon=1e-05) -> ", type, "; anchor=1")),
         3, seed, "gpu.reduce"));
+  }
+}
+
+TEST(GpuPixels, Images) {
+  Rng rng(4);
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const bool keep = rng.Below(3) > 0, mean = rng.Below(2) == 0;
+    const int64_t n = 1 + rng.Below(3), c = rng.Below(2) == 0 ? 8 * (1 + rng.Below(8)) : 1 + rng.Below(70);
+    const std::string type = std::array{"f32", "f16", "bf16"}[seed % 3];
+    const std::string out =
+        keep ? absl::StrCat(type, "[", n, ",", c, ",1,1]@0231") : absl::StrCat(type, "[", n, ",", c, "]");
+    ASSERT_NO_FATAL_FAILURE(CheckOnGpus(
+        Parse(absl::StrCat("(", type, "[", n, ",", c, ",", 3 + rng.Below(12), ",", 3 + rng.Below(12), "]@0231) ",
+                           mean ? "reduce_mean" : "reduce_sum", "(0; axes=[2,3] keepdims=", keep ? 1 : 0, ") -> ", out,
+                           "; sigmoid(1) -> ", out, "; anchor=0")),
+        4, seed, "gpu.pixels"));
   }
 }
 

@@ -33,6 +33,7 @@ std::vector<TemplateDef>& Table() {
       ForGpu(GpuGemm()),
       ForGpu(GpuMma()),
       ForGpu(GpuReduce()),
+      ForGpu(GpuPixels()),
       Fallback(ForGpu(GpuDefault())),
   };
   return table;

@@ -19,7 +19,8 @@ struct Kernel {
   // constant when the package is made, and outside the clock when a candidate is timed. Empty Func (no params): as it
   // is. Packs run on the CPU of the machine that makes the package, whatever device `main` is for.
   std::vector<ir::Func> packs;
-  // What the result may be off by where an operator allows more than its type does (base/dtype.h); 0: none does.
+  // What the result may be off by, where that is more than what rounding sums of its type is; 0: it is not. An operator
+  // may allow more than its type does (base/dtype.h).
   double tolerance = 0;
 };
 
@@ -33,6 +34,8 @@ struct TemplateDef {
   std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const Target&)> build;
   std::function<Footprint(const Workload&, const Config&, const Target&)> footprint;
   bool fallback = false;  // right for everything of its kind of device, and asked where no other template fits
+  // Never a default: its draft is held against no measurement yet, so it is chosen where it was measured alone.
+  bool only_measured = false;
 };
 
 std::span<const TemplateDef> AllTemplates();
@@ -47,7 +50,7 @@ const TemplateDef* FindTemplate(std::string_view name);
 void RegisterOp(OpDef op);
 void RegisterTemplate(TemplateDef def);  // goes before the built-in ones
 
-// The best legal config by draft among at most `limit` looked at; deterministic.
+// The best legal config by draft among at most `limit` looked at, of templates that may be defaults; deterministic.
 struct Choice {
   const TemplateDef* def;
   Config config;

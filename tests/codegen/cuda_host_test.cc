@@ -103,6 +103,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
                                                                                   {"gpu.mma", true},
                                                                                   {"gpu.reduce"},
                                                                                   {"gpu.pixels"},
+                                                                                  {"gpu.winograd"},
                                                                                   {"gpu.default"}})));
 
 // Each barrier of each of a few kernels is taken away in turn.

@@ -28,8 +28,9 @@ constexpr uint64_t kSeed = 31;
 constexpr std::string_view kArchs[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
 constexpr size_t kArchsInRotation = 3;  // of each template
 // A new one comes last: the place of each says which architectures it gets.
-constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},    {"gpu.depthwise"}, {"gpu.gemm"},      {"gpu.reduce"},
-                                              {"gpu.default"}, {"gpu.mma"},       {"gpu.mma", true}, {"gpu.pixels"}};
+constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},      {"gpu.depthwise"}, {"gpu.gemm"},
+                                              {"gpu.reduce"},    {"gpu.default"},   {"gpu.mma"},
+                                              {"gpu.mma", true}, {"gpu.pixels"},    {"gpu.winograd"}};
 
 #define SKIP_WITHOUT_NVRTC() \
   if (const auto compiler = nvrtc::CompilerFor("sm_90"); !compiler.ok()) GTEST_SKIP() << compiler.status().message()
@@ -48,6 +49,9 @@ constexpr conformance::Shape kLayers[] = {
     {"gpu.gemm", "(f32[1000,1000], f32[1000,1000]) matmul(0,1) -> f32[1000,1000]; anchor=0"},
     {"gpu.gemm",
      "(f32[128,768], const f32[768,768], f32[768]) matmul(0,1) -> f32[128,768]; add(3,2) -> f32[128,768]; anchor=0"},
+    {"gpu.winograd",
+     "(f32[1,64,56,56]@0231, const f32[64,64,3,3], f32[64,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,64,56,56]@0231; "
+     "add(3,2) -> f32[1,64,56,56]@0231; relu(4) -> f32[1,64,56,56]@0231; anchor=0"},
     {"gpu.reduce",
      "(f32[128,768], const f32[768], const f32[768]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[128,768]; "
      "anchor=0"},

@@ -115,16 +115,15 @@ OperandElement PaddedB(const Workload& w, const WorkloadProgram& program, const 
   };
 }
 
-void AddTraffic(GpuFootprint& f, const GemmView& v, const GroupTiles& g, const GpuTarget& t) {
+void AddOperandTraffic(GpuFootprint& f, const GemmView& v, const GroupTiles& g, double a_bytes, const GpuTarget& t) {
   const auto bytes = static_cast<double>(g.element_bytes), bm = static_cast<double>(g.bm),
              bn = static_cast<double>(g.bn);
-  const double rows = static_cast<double>(v.batch * v.rows), results = bytes * rows * static_cast<double>(v.columns);
   // Rows that are windows share most of what they see.
-  const double row_bytes = std::min(bytes * f.reduction, (f.compulsory_bytes - results) / rows);
+  const double row_bytes = std::min(bytes * f.reduction, a_bytes / static_cast<double>(v.batch * v.rows));
   const TiledProduct product = {static_cast<double>(g.products), static_cast<double>(g.row_tiles),
                                 static_cast<double>(g.column_tiles), row_bytes * bm, bytes * f.reduction * bn};
-  f.memory_traffic = OperandTraffic(product, f, t) + results;
-  f.cache_traffic = bytes * f.groups * (bm + bn) * f.reduction + results;
+  f.memory_traffic = OperandTraffic(product, f, t);
+  f.cache_traffic = bytes * f.groups * (bm + bn) * f.reduction;
 }
 
 bool StoresRuns(const Schedule& s, const std::string& block, const std::vector<GemmAxis>& axes, int64_t columns,

@@ -36,12 +36,13 @@ OperandElement PaddedA(WorkloadProgram& program, ir::ProgramBuilder& b, const Ge
 // Constant B is read as PackedShapes says.
 OperandElement PaddedB(const Workload& w, const WorkloadProgram& program, const GemmView& v, const PaddedOperand& p);
 
-// Groups that each bring bm rows of A and bn columns of B, all steps of the reduction, and write their tile.
+// Groups that each bring bm rows of A and bn columns of B, all steps of the reduction.
 struct GroupTiles {
   int64_t products, row_tiles, column_tiles, bm, bn, element_bytes;
 };
-// The traffic of memory and of the cache. `f` has the groups, the reduction, what is compulsory, and what groups need.
-void AddTraffic(GpuFootprint& f, const GemmView& v, const GroupTiles& g, const GpuTarget& t);
+// The traffic of memory and of the cache without what is written. All rows of A have `a_bytes` in memory at most. `f`
+// has the groups, the reduction, and what groups need.
+void AddOperandTraffic(GpuFootprint& f, const GemmView& v, const GroupTiles& g, double a_bytes, const GpuTarget& t);
 
 // Whether threads can store `lanes` neighbouring columns of the block's results at once.
 bool StoresRuns(const Schedule& s, const std::string& block, const std::vector<GemmAxis>& axes, int64_t columns,

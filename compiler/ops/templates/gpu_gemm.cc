@@ -146,17 +146,21 @@ Expr AccumulatorOf(const ir::Buffer& acc, const Tile& tile, const Expr& slice, c
   return ir::Load(acc, {slice, r[0], c[0], r[1], r[2], r[3], c[1], c[2], c[3]});
 }
 
-// Elements of the product. Where the reduction is split, the first launch makes the slices, "partial", in memory; who
-// asks for an element in the second one adds up its slices, "total".
+// The slices in memory.
+ir::Buffer Slices(ir::ProgramBuilder& b, const GemmView& v, const Tile& tile, const ir::Buffer& acc) {
+  return b.Compute("partial", kElement, {tile.slices, v.rows, v.columns},
+                   [&](const std::vector<Expr>& i) { return AccumulatorOf(acc, tile, i[0], i[1], i[2]); });
+}
+
+// Elements of the product. Where the reduction is split, the first launch makes the slices; who asks for an element in
+// the second one adds up its slices, "total".
 ProductElement Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& tile, const ir::Buffer& acc) {
   if (tile.split == 1) {
     return [&tile, acc](const Expr& batch, const Expr& row, const Expr& column) {
       return AccumulatorOf(acc, tile, batch, row, column);
     };
   }
-  const ir::Buffer partial =
-      b.Compute("partial", kElement, {tile.slices, v.rows, v.columns},
-                [&](const std::vector<Expr>& i) { return AccumulatorOf(acc, tile, i[0], i[1], i[2]); });
+  const ir::Buffer partial = Slices(b, v, tile, acc);
   const ir::Buffer total = b.Reduce("total", kElement, {v.batch, v.rows, v.columns}, {tile.split}, ir::Combiner::kSum,
                                     [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                                       return ir::Load(partial, {i[0] * Expr(tile.split) + r[0], i[1], i[2]});
@@ -166,25 +170,31 @@ ProductElement Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& til
   };
 }
 
-absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
+// Up to the accumulators of each thread.
+ir::Buffer Accumulators(const Workload& w, const GemmView& v, const Plan& p, WorkloadProgram& program,
+                        ir::ProgramBuilder& b) {
   const Tile& tile = p.tile;
-  ir::ProgramBuilder b("gemm");
-  WorkloadProgram program(w, b, p.packed);
   const ir::Buffer a = Stage(b, p.a, tile, v.batch, tile.row_tiles, tile.ty, tile.tm,
                              PaddedA(program, b, v, p.a.padded(tile, tile.row_tiles)));
   const ir::Buffer part_b = Stage(b, p.b, tile, v.b_batched ? v.batch : 1, tile.column_tiles, tile.tx, tile.tn,
                                   PaddedB(w, program, v, p.b.padded(tile, tile.column_tiles)));
 
-  const ir::Buffer acc =
-      b.Reduce("acc", kElement,
-               {tile.slices, tile.row_tiles, tile.column_tiles, tile.tm / tile.fm, tile.ty, tile.fm, tile.tn / tile.fn,
-                tile.tx, tile.fn},
-               {tile.steps, tile.bk}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                 const Expr slice_b = v.b_batched ? i[0] : i[0] % Expr(tile.split);
-                 return ir::Load(a, {i[0], i[1], r[0], r[1], i[3], i[4], i[5]}) *
-                        ir::Load(part_b, {slice_b, i[2], r[0], r[1], i[6], i[7], i[8]});
-               });
-  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, Product(b, v, tile, acc)));
+  return b.Reduce("acc", kElement,
+                  {tile.slices, tile.row_tiles, tile.column_tiles, tile.tm / tile.fm, tile.ty, tile.fm,
+                   tile.tn / tile.fn, tile.tx, tile.fn},
+                  {tile.steps, tile.bk}, ir::Combiner::kSum,
+                  [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                    const Expr slice_b = v.b_batched ? i[0] : i[0] % Expr(tile.split);
+                    return ir::Load(a, {i[0], i[1], r[0], r[1], i[3], i[4], i[5]}) *
+                           ir::Load(part_b, {slice_b, i[2], r[0], r[1], i[6], i[7], i[8]});
+                  });
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, const Plan& p) {
+  ir::ProgramBuilder b("gemm");
+  WorkloadProgram program(w, b, p.packed);
+  const ir::Buffer acc = Accumulators(w, v, p, program, b);
+  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, Product(b, v, p.tile, acc)));
   return b.Finish();
 }
 
@@ -255,24 +265,15 @@ Loop ScheduleStore(Schedule& s, const std::string& block, const std::vector<Gemm
   return r[0];
 }
 
-absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Plan& p, const GpuTarget& t) {
+// The launch whose groups each have a tile of `block`, which takes the accumulators.
+void ScheduleTiles(Schedule& s, const std::string& block, const std::vector<GemmAxis>& axes, const GemmView& v,
+                   const Plan& p) {
   const Tile& tile = p.tile;
-  Schedule s(std::move(func));
-  const std::vector<GemmAxis> axes = OutAxes(v);
-  Loop group;
-  if (tile.split == 1) {
-    group = ScheduleStore(s, "out", axes, v.columns, tile);
-  } else {
-    group = ScheduleStore(s, "partial", {GemmAxis::kBatch, GemmAxis::kRow, GemmAxis::kColumn}, v.columns, tile);
-    const bool lanes = axes.back() == GemmAxis::kColumn && v.columns % kLanes == 0;
-    ScheduleElements(s, {"total", "out"},
-                     {.threads = std::min<int64_t>(kSumThreads, t.group_threads), .vector = lanes ? kLanes : 1});
-  }
-
+  const Loop group = ScheduleStore(s, block, axes, v.columns, tile);
   for (const char* stage : {"a_fetch", "a_part", "b_fetch", "b_part", "acc"}) s.SetScope(stage, ir::Scope::kRegister);
   for (const char* stage : {"a_shared", "b_shared"}) s.SetScope(stage, ir::Scope::kShared);
   s.ComputeAt("acc", group);
-  if (!s.status().ok()) return s.status();
+  if (!s.status().ok()) return;
   const std::vector<Loop> acc = Innermost(s.Loops("acc"), 8);
   const Loop turn_y = acc[0], ty = acc[1], run_y = acc[2], turn_x = acc[3], tx = acc[4], run_x = acc[5];
   const Loop step = acc[6], k = acc[7];
@@ -291,6 +292,23 @@ absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Pl
     s.DoubleBuffer("b_shared", step);
     s.DoubleBuffer("a_shared", step);
   }
+}
+
+void ScheduleSlices(Schedule& s, const GemmView& v, const Plan& p) {
+  ScheduleTiles(s, "partial", {GemmAxis::kBatch, GemmAxis::kRow, GemmAxis::kColumn}, v, p);
+}
+
+absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Plan& p, const GpuTarget& t) {
+  Schedule s(std::move(func));
+  const std::vector<GemmAxis> axes = OutAxes(v);
+  if (p.tile.split == 1) {
+    ScheduleTiles(s, "out", axes, v, p);
+    return LowerSchedule(s);
+  }
+  ScheduleSlices(s, v, p);
+  const bool lanes = axes.back() == GemmAxis::kColumn && v.columns % kLanes == 0;
+  ScheduleElements(s, {"total", "out"},
+                   {.threads = std::min<int64_t>(kSumThreads, t.group_threads), .vector = lanes ? kLanes : 1});
   return LowerSchedule(s);
 }
 
@@ -310,8 +328,8 @@ std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t) {
 
 bool GpuGemmFits(const GemmView& v) { return v.batch <= kMostOfAxis; }
 
-ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t) {
-  ConfigSpace space;
+void AddGpuGemmKnobs(ConfigSpace& space, const Workload& w, const std::vector<int64_t>& splits, const GpuTarget& t,
+                     const ViewOfConfig& view) {
   const std::vector<int64_t> threads = GroupThreads(t);
   const int64_t fewest = std::min(kFewestThreads, threads.back());
   space.Add("ty", {1, 2, 4, 8, 16, 32});
@@ -322,40 +340,48 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
   space.Add("bk", {kShortestStep, 8, 16, 32});
   space.Add("vec", {1, 2, 4});
   space.Add("stages", {1, 2});
-  space.Add("split", SplitsOf(v, t));
+  space.Add("split", splits);
   space.Require("threads of a group", [fewest, most = t.group_threads](const Config& c) {
     const int64_t n = c["ty"] * c["tx"];
     return fewest <= n && n <= most;
   });
-  space.Require("the tile is much larger than the result",
-                [fewest, rows = v.rows, columns = v.columns](const Config& c) {
-                  const bool least = c["ty"] * c["tx"] == fewest && c["tm"] == 1 && c["tn"] == 1;
-                  return least || (c["ty"] * c["tm"] < 2 * rows && c["tx"] * c["tn"] < 2 * columns);
-                });
+  space.Require("the tile is much larger than the result", [fewest, view](const Config& c) {
+    const GemmView& v = view(c);
+    const bool least = c["ty"] * c["tx"] == fewest && c["tm"] == 1 && c["tn"] == 1;
+    return least || (c["ty"] * c["tm"] < 2 * v.rows && c["tx"] * c["tn"] < 2 * v.columns);
+  });
   space.Require("a step is much longer than the reduction",
-                [k = ReductionLength(v)](const Config& c) { return c["bk"] == kShortestStep || c["bk"] < 2 * k; });
-  space.Require("one step has no next one", [v](const Config& c) { return c["stages"] == 1 || Tile(v, c).steps > 1; });
-  space.Require("too many groups along an axis", [v](const Config& c) {
-    const Tile tile(v, c);
+                [view](const Config& c) { return c["bk"] == kShortestStep || c["bk"] < 2 * ReductionLength(view(c)); });
+  const auto tile_of = [view](const Config& c) { return Tile(view(c), c); };
+  space.Require("one step has no next one",
+                [tile_of](const Config& c) { return c["stages"] == 1 || tile_of(c).steps > 1; });
+  space.Require("too many groups along an axis", [tile_of](const Config& c) {
+    const Tile tile = tile_of(c);
     return tile.column_tiles <= kMostOfAxis && tile.slices <= kMostOfAxis;
   });
-  space.Require("a part of the reduction has no step", [v](const Config& c) {
-    const Tile tile(v, c);
-    return (tile.split - 1) * tile.steps * tile.bk < ReductionLength(v);
+  space.Require("a part of the reduction has no step", [view](const Config& c) {
+    const Tile tile(view(c), c);
+    return (tile.split - 1) * tile.steps * tile.bk < ReductionLength(view(c));
   });
   space.Require(
       "there are groups enough without more parts of the reduction",
-      [v, most = MostSplitGroups(t)](const Config& c) { return c["split"] == 1 || Tile(v, c).groups() <= most; });
-  space.Require("no operand has vectors as wide", [a = RunOfA(w, v), b = RunOfB(w, v), v](const Config& c) {
-    const Tile tile(v, c);
+      [tile_of, most = MostSplitGroups(t)](const Config& c) { return c["split"] == 1 || tile_of(c).groups() <= most; });
+  const GemmView& any = view(space.At(0));
+  space.Require("no operand has vectors as wide", [a = RunOfA(w, any), b = RunOfB(w, any), tile_of](const Config& c) {
+    const Tile tile = tile_of(c);
     return tile.vec == 1 || FetchLanes(a, tile.bm, tile) > 1 || FetchLanes(b, tile.bn, tile) > 1;
   });
   space.Require("shared memory",
-                [v, most = t.shared_bytes](const Config& c) { return Tile(v, c).shared_bytes() <= most; });
-  space.Require("registers", [v](const Config& c) {
-    const Tile tile(v, c);
+                [tile_of, most = t.shared_bytes](const Config& c) { return tile_of(c).shared_bytes() <= most; });
+  space.Require("registers", [tile_of](const Config& c) {
+    const Tile tile = tile_of(c);
     return tile.held() <= MostRegisters(tile.threads);
   });
+}
+
+ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t) {
+  ConfigSpace space;
+  AddGpuGemmKnobs(space, w, SplitsOf(v, t), t, [v](const Config&) -> const GemmView& { return v; });
   return space;
 }
 
@@ -366,6 +392,20 @@ absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const 
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(std::move(func), v, p, t));
   TEMPER_ASSIGN_OR_RETURN(kernel.packs, PackB(w, v, p.packed));
   return kernel;
+}
+
+std::vector<Shape> GpuGemmPacked(const Workload& w, const GemmView& v, const Config& c) {
+  return PlanOf(w, v, c).packed;
+}
+
+ir::Buffer AddGpuGemm(const Workload& w, const GemmView& v, const Config& c, WorkloadProgram& program,
+                      ir::ProgramBuilder& b) {
+  const Plan p = PlanOf(w, v, c);
+  return Slices(b, v, p.tile, Accumulators(w, v, p, program, b));
+}
+
+void ScheduleGpuGemm(Schedule& s, const Workload& w, const GemmView& v, const Config& c) {
+  ScheduleSlices(s, v, PlanOf(w, v, c));
 }
 
 namespace {
@@ -403,13 +443,13 @@ void AddStaging(GpuFootprint& f, const Tile& tile, const Run& run_a, const Run& 
 
 }  // namespace
 
-GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
+GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Config& c, double a_bytes,
+                                 const GpuTarget& t) {
   const Tile tile(v, c);
   const double groups = static_cast<double>(tile.groups()), steps = static_cast<double>(tile.steps);
   const double k = static_cast<double>(tile.steps * tile.bk);
-  const double elements = static_cast<double>(v.batch * v.rows * v.columns);
   GpuFootprint f;
-  f.flops = 2 * elements * static_cast<double>(ReductionLength(v));
+  f.flops = 2 * static_cast<double>(v.batch * v.rows * v.columns * ReductionLength(v));
   f.padded_flops = 2 * groups * static_cast<double>(tile.bm * tile.bn) * k;
   f.vector_lanes = static_cast<double>(tile.vec);
   f.group_threads = static_cast<double>(tile.threads);
@@ -422,16 +462,24 @@ GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config
   f.in_flight_bytes = static_cast<double>(kElementBytes * tile.fetched() * tile.stages);
   f.round_trips = steps;
   f.trips_ahead = static_cast<double>(tile.stages - 1);
-  f.compulsory_bytes = CompulsoryBytes(w);
-  AddTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, kElementBytes}, t);
-  if (tile.split > 1) {
-    const double slices = 2 * kElementBytes * elements * static_cast<double>(tile.split);  // written and read
-    f.launches = 2;
-    f.memory_traffic += slices;
-    f.cache_traffic += slices;
-  }
-  f.memory_traffic = std::max(f.memory_traffic, f.compulsory_bytes);
+  AddOperandTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, kElementBytes}, a_bytes,
+                    t);
   AddStaging(f, tile, LikelyRunOfA(v), LikelyRunOfB(w, v));
+  return f;
+}
+
+GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
+  const double compulsory = CompulsoryBytes(w);
+  const double results = kElementBytes * static_cast<double>(v.batch) * static_cast<double>(v.rows * v.columns);
+  GpuFootprint f = GpuProductFootprint(w, v, c, compulsory - results, t);
+  f.compulsory_bytes = compulsory;
+  double written = results;
+  if (c["split"] > 1) {
+    f.launches = 2;
+    written += 2 * static_cast<double>(c["split"]) * results;  // slices, written and read
+  }
+  f.cache_traffic += written;
+  f.memory_traffic = std::max(f.memory_traffic + written, f.compulsory_bytes);
   return f;
 }
 

@@ -28,4 +28,19 @@ ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& 
 absl::StatusOr<Kernel> BuildGpuGemm(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t);
 GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t);
 
+// For templates that put launches of their own before and after the contraction. Before it is what the view's `prepare`
+// adds. The contraction's last stage is "partial", of batch * split slices, rows and columns: its result, in memory.
+// The slices of a product of the batch follow one another, and their sum is the product.
+std::vector<Shape> GpuGemmPacked(const Workload& w, const GemmView& v, const Config& c);  // as WorkloadProgram takes it
+ir::Buffer AddGpuGemm(const Workload& w, const GemmView& v, const Config& c, WorkloadProgram& program,
+                      ir::ProgramBuilder& b);
+void ScheduleGpuGemm(Schedule& s, const Workload& w, const GemmView& v, const Config& c);  // its launch
+// The contraction's knobs and what they require, after knobs by which the view differs, but not in how operands lie.
+using ViewOfConfig = std::function<const GemmView&(const Config& c)>;
+void AddGpuGemmKnobs(ConfigSpace& space, const Workload& w, const std::vector<int64_t>& splits, const GpuTarget& t,
+                     const ViewOfConfig& view);
+// Of the contraction's launch without what it writes. All rows of A have `a_bytes` in memory at most.
+GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Config& c, double a_bytes,
+                                 const GpuTarget& t);
+
 }  // namespace temper

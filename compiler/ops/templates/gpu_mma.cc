@@ -395,8 +395,11 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   const int64_t steps_asked = std::max<int64_t>(tile.stages - 1, 1);
   f.in_flight_bytes = static_cast<double>(tile.bytes() * (tile.bm + tile.bn) * tile.bk * steps_asked) / f.group_threads;
   f.instructions = f.groups * f.group_threads * Instructions(p);
-  AddTraffic(f, v, {v.batch, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, tile.bytes()}, t);
-  f.memory_traffic = std::max(f.memory_traffic, f.compulsory_bytes);
+  const double results = static_cast<double>(tile.bytes() * v.batch * v.rows * v.columns);
+  AddOperandTraffic(f, v, {v.batch, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, tile.bytes()},
+                    f.compulsory_bytes - results, t);
+  f.memory_traffic = std::max(f.memory_traffic + results, f.compulsory_bytes);
+  f.cache_traffic += results;
   return f;
 }
 

@@ -27,6 +27,7 @@ GpuTemplate GpuGemm();       // gpu_gemm.cc: dense and batched matmul
 GpuTemplate GpuMma();        // gpu_mma.cc: matmul and convolutions of f16, bf16 and TF32 by NVIDIA's tensor cores
 GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuPixels();     // gpu_pixels.cc: sums and means of channels over images
+GpuTemplate GpuWinograd();   // gpu_winograd.cc: fewer multiplications for 3x3 filters, in three launches
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 
 inline constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z

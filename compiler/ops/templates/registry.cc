@@ -16,6 +16,11 @@ TemplateDef Fallback(TemplateDef def) {
   return def;
 }
 
+TemplateDef OnlyMeasured(TemplateDef def) {
+  def.only_measured = true;
+  return def;
+}
+
 std::vector<TemplateDef>& Table() {
   static std::vector<TemplateDef> table = {
       // CPUs
@@ -34,6 +39,7 @@ std::vector<TemplateDef>& Table() {
       ForGpu(GpuMma()),
       ForGpu(GpuReduce()),
       ForGpu(GpuPixels()),
+      OnlyMeasured(ForGpu(GpuWinograd())),
       Fallback(ForGpu(GpuDefault())),
   };
   return table;
@@ -76,6 +82,7 @@ absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t
   Choice best{nullptr, {}};
   double best_s = std::numeric_limits<double>::infinity();
   for (const TemplateDef* def : TemplatesFor(w, t)) {
+    if (def->only_measured) continue;
     for (Config& config : def->space(w, t).Enumerate(limit)) {
       const double s = def->footprint(w, config, t).draft_s;
       if (s < best_s) {

@@ -105,6 +105,13 @@ std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count) {
   return {loops.end() - static_cast<std::ptrdiff_t>(count), loops.end()};
 }
 
+void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop& loop) {
+  for (const std::string& step : steps) {
+    s.ComputeAt(step, loop);
+    s.SetScope(step, ir::Scope::kRegister);
+  }
+}
+
 absl::StatusOr<ir::Func> BuildStages(const Workload& w) {
   ir::ProgramBuilder b("stages");
   WorkloadProgram program(w, b);

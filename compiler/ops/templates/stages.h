@@ -34,5 +34,7 @@ size_t SharedLoops(const ir::Func& func, bool any_one = false);
 // Of loops directly inside one another, outermost first.
 Loop FuseAll(Schedule& s, const std::vector<Loop>& loops);
 std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count);  // the last `count` of them
+// Steps on the way to a stage, the last one first, are made in registers under `loop`.
+void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop& loop);
 
 }  // namespace temper

@@ -12,6 +12,7 @@
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/register_tile.h"
+#include "compiler/ops/templates/stages.h"
 
 namespace temper {
 namespace {
@@ -65,38 +66,7 @@ struct Plan {
   }
 };
 
-std::vector<Expr> Column(int64_t n, const std::function<Expr(Expr)>& element) {
-  std::vector<Expr> result;
-  for (int64_t i = 0; i < n; ++i) result.push_back(element(Expr(i)));
-  return result;
-}
-
-// U = G g G^T of the filters' taps (panel, channel, row, column of the filter, output channel of the panel), in steps
-// "filter_lines" and `name`, whose shape and index the caller chooses: `at` makes panel, channel, i, j and output
-// channel of it.
-ir::Buffer TransformFilters(ir::ProgramBuilder& b, const Plan& p, const std::string& name, Shape shape,
-                            const std::function<Expr(const std::vector<Expr>&)>& tap,
-                            const std::function<std::vector<Expr>(const std::vector<Expr>&)>& at) {
-  const Matrix matrix = MakeWinograd(p.m).filter;
-  ir::Buffer lines =
-      b.Compute("filter_lines", kElement, {p.panels, p.channels, p.t, 3, p.nr}, [&](const std::vector<Expr>& i) {
-        return MatrixTimes(matrix, i[2],
-                           Column(3,
-                                  [&](Expr k) {
-                                    return tap({i[0], i[1], k, i[3], i[4]});
-                                  }),
-                           Sharing::kEvenOdd);
-      });
-  return b.Compute(name, kElement, std::move(shape), [&](const std::vector<Expr>& index) {
-    const std::vector<Expr> i = at(index);
-    return MatrixTimes(matrix, i[3],
-                       Column(3,
-                              [&](Expr k) {
-                                return ir::Load(lines, {i[0], i[1], i[2], k, i[4]});
-                              }),
-                       Sharing::kEvenOdd);
-  });
-}
+FilterPanels PanelsOf(const Plan& p) { return {p.m, p.panels, p.channels, p.nr}; }
 
 // The transformed filters' element, by point, panel, channel and output channel of the panel.
 using FilterElement = std::function<Expr(const std::vector<Expr>&)>;
@@ -108,7 +78,7 @@ FilterElement FiltersOf(ir::ProgramBuilder& b, const Plan& p, const ir::Buffer& 
     };
   }
   const ir::Buffer filter = TransformFilters(
-      b, p, "filter", {p.t, p.panels, p.channels, p.t, p.nr},
+      b, PanelsOf(p), "filter", {p.t, p.panels, p.channels, p.t, p.nr},
       [=](const std::vector<Expr>& i) {
         return ir::Load(packed, {i[0] / of_block, i[1] / of_chunk, i[0] % of_block, i[1] % of_chunk, i[2], i[3], i[4]});
       },
@@ -136,24 +106,24 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
     return ir::Select(inside, x({i[0] / Expr(p.tiles_h * p.tiles_w), i[3], h, column}), ir::Float(0));
   });
   ir::Buffer lines = b.Compute("lines", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
-    return MatrixTimes(matrices.input, i[1],
-                       Column(p.t,
-                              [&](Expr k) {
-                                return ir::Load(patch, {i[0], k, i[2], i[3]});
-                              }),
-                       Sharing::kEvenOdd);
+    return MatrixTimes(
+        matrices.input, i[1],
+        [&](const Expr& k) {
+          return ir::Load(patch, {i[0], k, i[2], i[3]});
+        },
+        Sharing::kEvenOdd);
   });
   // What a transform writes or reads at once lies together: rows of the products are strided, but no two of them share
   // a set of the cache by a power of two.
   ir::Buffer input =
       b.Compute("input", kElement, {p.channels / p.lanes, p.tiles, p.t, p.t, p.lanes}, [&](const std::vector<Expr>& i) {
         const Expr channel = i[0] * Expr(p.lanes) + i[4];
-        return MatrixTimes(matrices.input, i[3],
-                           Column(p.t,
-                                  [&](Expr k) {
-                                    return ir::Load(lines, {i[1], i[2], k, channel});
-                                  }),
-                           Sharing::kEvenOdd);
+        return MatrixTimes(
+            matrices.input, i[3],
+            [&](const Expr& k) {
+              return ir::Load(lines, {i[1], i[2], k, channel});
+            },
+            Sharing::kEvenOdd);
       });
   const FilterElement filter = FiltersOf(b, p, program.buffer(1));
   ir::Buffer acc =
@@ -168,24 +138,24 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
         return ir::Load(acc, {i[0], i[3], i[4], i[1], i[2], i[5]});
       });
   ir::Buffer half = b.Compute("half", kElement, {p.panels, p.tiles, p.m, p.t, p.nr}, [&](const std::vector<Expr>& i) {
-    return MatrixTimes(matrices.output, i[2],
-                       Column(p.t,
-                              [&](Expr k) {
-                                Expr sum = ir::Load(product, {Expr(0), i[0], i[1], k, i[3], i[4]});
-                                for (int64_t chunk = 1; chunk < p.chunks(); ++chunk)
-                                  sum = sum + ir::Load(product, {Expr(chunk), i[0], i[1], k, i[3], i[4]});
-                                return sum;
-                              }),
-                       Sharing::kPairs);
+    return MatrixTimes(
+        matrices.output, i[2],
+        [&](const Expr& k) {
+          Expr sum = ir::Load(product, {Expr(0), i[0], i[1], k, i[3], i[4]});
+          for (int64_t chunk = 1; chunk < p.chunks(); ++chunk)
+            sum = sum + ir::Load(product, {Expr(chunk), i[0], i[1], k, i[3], i[4]});
+          return sum;
+        },
+        Sharing::kPairs);
   });
   ir::Buffer result =
       b.Compute("result", kElement, {p.panels, p.tiles, p.m, p.m, p.nr}, [&](const std::vector<Expr>& i) {
-        return MatrixTimes(matrices.output, i[3],
-                           Column(p.t,
-                                  [&](Expr k) {
-                                    return ir::Load(half, {i[0], i[1], i[2], k, i[4]});
-                                  }),
-                           Sharing::kPairs);
+        return MatrixTimes(
+            matrices.output, i[3],
+            [&](const Expr& k) {
+              return ir::Load(half, {i[0], i[1], i[2], k, i[4]});
+            },
+            Sharing::kPairs);
       });
 
   Expr current;
@@ -220,14 +190,6 @@ Loop ByColumns(Schedule& s, const std::string& step, const Loop& loop) {
   s.Reorder({column, row});
   UnrollLine(s, step);
   return column;
-}
-
-// What lies between the two steps of a transform: `steps` under `loop`.
-void InRegisters(Schedule& s, const std::vector<std::string>& steps, const Loop& loop) {
-  for (const std::string& step : steps) {
-    s.ComputeAt(step, loop);
-    s.SetScope(step, ir::Scope::kRegister);
-  }
 }
 
 // The loops around the products' tiles.
@@ -337,55 +299,27 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   return LowerSchedule(s);
 }
 
-// A filter's tap by panel, channel, row, column, and output channel of the panel; zeros past the last.
-Expr TapOf(const ir::Tensor& filter, const Conv2dShape& s, const Plan& p, const std::vector<Expr>& i) {
-  const Expr column = i[0] * Expr(p.nr) + i[4];
-  const Expr exists = And(column < Expr(s.oc), i[1] < Expr(s.c));
-  return ir::Select(exists, filter({column, i[1], i[2], i[3]}), ir::Float(0));
-}
-
-absl::StatusOr<ir::Func> BuildTransformedPack(const Workload::Operand& operand, const Conv2dShape& shape,
-                                              const Plan& p) {
-  ir::ProgramBuilder b("pack");
-  const ir::Tensor filter =
-      ir::Tensor::OfBuffer(b.Input("in", operand.type.dtype, operand.type.PhysicalShape()), operand.type.perm);
-  ir::Buffer taps = b.Compute("taps", kElement, {p.panels, p.channels, 3, 3, p.nr},
-                              [&](const std::vector<Expr>& i) { return TapOf(filter, shape, p, i); });
-  b.MarkOutput(TransformFilters(
-      b, p, "packed", p.PackedShape(), [&](const std::vector<Expr>& i) { return ir::Load(taps, i); },
-      [&](const std::vector<Expr>& i) {
-        return std::vector<Expr>{i[0] * Expr(p.panels / p.blocks) + i[3], i[4], i[1], i[2], i[5]};
-      }));
-  TEMPER_ASSIGN_OR_RETURN(ir::Func func, b.Finish());
+absl::StatusOr<ir::Func> BuildTransformedPack(const Workload& w, const Plan& p) {
+  TEMPER_ASSIGN_OR_RETURN(ir::Func func,
+                          TransformedFilters(w, PanelsOf(p), p.PackedShape(), [&](const std::vector<Expr>& i) {
+                            return std::vector<Expr>{i[0] * Expr(p.panels / p.blocks) + i[3], i[4], i[1], i[2], i[5]};
+                          }));
   Schedule s(std::move(func));
-  std::vector<Loop> loops = s.Loops("packed");  // block, i, j, panel, channel, column
-  auto [vector, lane] = s.Split(loops[5], p.lanes);
-  s.Reorder({loops[0], loops[3], loops[4], vector, loops[1], loops[2], lane});
-  InRegisters(s, {"filter_lines", "taps"}, vector);
-  for (const char* step : {"packed", "filter_lines", "taps"}) UnrollTile(s, step);
-  s.Parallel(s.Fuse(s.Fuse(loops[0], loops[3]), loops[4]));
+  const std::vector<Loop> loops = s.Loops("packed");  // block, i, j, panel, channel, column
+  ScheduleTransformedFilters(s, {loops[0], loops[3], loops[4]}, {loops[1], loops[2]}, loops[5], p.lanes);
   return LowerSchedule(s);
 }
 
 // The filters as the kernel reads them: transformed, or as they are.
-absl::StatusOr<ir::Func> BuildFilterPack(const Workload& w, const Conv2dShape& shape, const Plan& p,
-                                         const CpuTarget& t) {
-  if (!p.late) return BuildTransformedPack(w.inputs[1], shape, p);
+absl::StatusOr<ir::Func> BuildFilterPack(const Workload& w, const Plan& p, const CpuTarget& t) {
+  if (!p.late) return BuildTransformedPack(w, p);
   return BuildPack(
       "pack", w.inputs[1], p.PackedShape(),
       [&](const ir::Tensor& filter, const std::vector<Expr>& i) {
-        return TapOf(filter, shape, p,
-                     {i[0] * Expr(p.panels / p.blocks) + i[2], i[1] * Expr(p.chunk) + i[3], i[4], i[5], i[6]});
+        return FilterTap(filter, w, PanelsOf(p),
+                         {i[0] * Expr(p.panels / p.blocks) + i[2], i[1] * Expr(p.chunk) + i[3], i[4], i[5], i[6]});
       },
       t);
-}
-
-bool Matches(const Workload& w) {
-  if (!IsChannelsLastConv2d(w) || !w.inputs[1].constant) return false;
-  if (w.calls[w.anchor].attrs.Int("winograd", 1) == 0) return false;
-  const Conv2dShape s(w);
-  return s.group == 1 && s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&
-         s.dilation_w == 1 && s.c >= 8 && s.oc >= 8;
 }
 
 // Of "late": channels whose filters the kernel transforms together, 0 where the package does. Worth it may be where the
@@ -449,7 +383,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, s, plan));
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleWinograd(std::move(func), plan));
   kernel.packs.resize(w.inputs.size());
-  TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], BuildFilterPack(w, s, plan, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], BuildFilterPack(w, plan, t));
   return kernel;
 }
 
@@ -542,6 +476,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 3, Matches, Space, Build, FootprintOf}; }
+CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 3, MayUseWinograd, Space, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -88,7 +88,10 @@ WinogradMatrices MakeWinograd(int64_t m) {
   return w;
 }
 
-Expr MatrixTimes(const Matrix& matrix, const Expr& row, const std::vector<Expr>& values, Sharing sharing) {
+Expr MatrixTimes(const Matrix& matrix, const Expr& row, const std::function<Expr(const Expr& k)>& value,
+                 Sharing sharing) {
+  std::vector<Expr> values;
+  for (size_t k = 0; k < matrix.front().size(); ++k) values.push_back(value(Expr(static_cast<int64_t>(k))));
   auto times = [&](size_t i) {
     return sharing == Sharing::kPairs ? Pairs(matrix[i], values) : EvenOdd(matrix[i], values);
   };

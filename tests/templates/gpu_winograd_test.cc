@@ -128,6 +128,29 @@ TEST(GpuWinograd, IsFoundBySearchesAndIsNoDefault) {
   }
 }
 
+// What the draft weighs against gpu.conv: less arithmetic, and more bytes for what lies between the launches.
+TEST(GpuWinograd, ItsFootprintTradesArithmeticForBytes) {
+  const Workload w = Parse(Text({1, 256, 256, 56, 56, 1, 1, 1, 1, false}));
+  const Target t = ParseTarget("cuda:sm_80").value();
+  const std::string tile = "ty=8,tx=16,tm=8,tn=8,bk=8,vec=4,stages=2,split=1";
+  const auto footprint = [&](const char* name, const std::string& config) {
+    const Config c = ParseConfig(config).value();
+    EXPECT_TRUE(FindTemplate(name)->space(w, t).Check(c).ok()) << config;
+    return FindTemplate(name)->footprint(w, c, t);
+  };
+  const Footprint direct = footprint("gpu.conv", tile), two = footprint("gpu.winograd", "m=2," + tile),
+                  four = footprint("gpu.winograd", "m=4," + tile);
+  EXPECT_EQ(direct["flops"], 2.25 * two["flops"]);
+  EXPECT_EQ(direct["flops"], 4 * four["flops"]);
+  EXPECT_EQ(two["compulsory_bytes"], direct["compulsory_bytes"]);
+  // Of 56 x 56 pixels come 28 x 28 tiles of 16 points: each is written and read on both sides of the products.
+  const double between = 2 * 28 * 28 * 16 * (256 + 256) * 4;
+  EXPECT_GT(two["memory_traffic"], between);
+  EXPECT_LT(two["memory_traffic"], between + 3 * direct["memory_traffic"]);
+  EXPECT_GT(two["memory_traffic"], four["memory_traffic"]) << "smaller tiles overlap more";
+  EXPECT_GT(four["memory_traffic"], 2 * direct["memory_traffic"]);
+}
+
 // However small or uneven; and where what lies between the launches would be too much, it is for larger tiles alone,
 // and then for none.
 TEST(GpuWinograd, ThereIsAConfigForEverySizeThatFitsMemory) {

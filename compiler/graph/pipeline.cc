@@ -17,9 +17,13 @@ absl::Status Always(Graph& g, const Target&) {
 }
 
 constexpr PassDef kPasses[] = {
-    {"fold-constants", Always<passes::FoldConstants>}, {"cse", Always<passes::EliminateCommonSubexpressions>},
-    {"dead-code", Always<passes::RemoveDeadCode>},     {"simplify", Always<passes::Simplify>},
-    {"layout", Always<passes::ChooseLayouts>},         {"fuse", passes::Fuse},
+    {"fold-constants", Always<passes::FoldConstants>},
+    {"cse", Always<passes::EliminateCommonSubexpressions>},
+    {"dead-code", Always<passes::RemoveDeadCode>},
+    {"simplify", Always<passes::Simplify>},
+    {"merge", passes::MergeContractions},
+    {"layout", Always<passes::ChooseLayouts>},
+    {"fuse", passes::Fuse},
     {"alternatives", passes::ProposeAlternatives},
 };
 

@@ -15,6 +15,7 @@ using testing::Builder;
 struct Example {
   std::string_view pass;
   void (*build)(Builder& b);
+  const char* target = nullptr;  // a CPU
 };
 
 void OfConstants(Builder& b) {
@@ -47,6 +48,13 @@ void ConvolutionsAndDense(Builder& b) {
   b.Output(b.Call("matmul", {b.Reshape(x, {1, 128}), b.Random({128, 10})}));
 }
 
+void KeysAndValues(Builder& b) {
+  const ValueId x = b.Input({2, 3, 16});
+  const auto dense = [&] { return b.Call("add", {b.Call("matmul", {x, b.Random({16, 8})}), b.Random({8})}); };
+  const ValueId keys = dense(), values = dense();
+  b.Output(b.Call("matmul", {b.Call("matmul", {keys, values}, Builder::Int("trans_b", 1)), values}));
+}
+
 void DenseWithActivation(Builder& b) {
   const ValueId dense = b.Call("add", {b.Call("matmul", {b.Input({4, 16}), b.Random({16, 32})}), b.Random({32})});
   const ValueId gated = b.Call("mul", {dense, b.Call("sigmoid", {dense})});
@@ -62,9 +70,10 @@ void SeparableConvolution(Builder& b) {
 }
 
 constexpr Example kExamples[] = {
-    {"fold-constants", OfConstants},        {"cse", WithEqualCalls},          {"dead-code", WithUnreadNodes},
-    {"simplify", ConvolutionWithNorm},      {"layout", ConvolutionsAndDense}, {"fuse", DenseWithActivation},
-    {"alternatives", SeparableConvolution},
+    {"fold-constants", OfConstants},        {"cse", WithEqualCalls},
+    {"dead-code", WithUnreadNodes},         {"simplify", ConvolutionWithNorm},
+    {"layout", ConvolutionsAndDense},       {"fuse", DenseWithActivation},
+    {"alternatives", SeparableConvolution}, {"merge", KeysAndValues, "opencl"},
 };
 
 TEST(GoldenGraphs, EachPassDoesThisToItsExample) {
@@ -78,7 +87,8 @@ TEST(GoldenGraphs, EachPassDoesThisToItsExample) {
     b.g.name = "example";
     example->build(b);
     const std::string before = Text(b.g);
-    ASSERT_TRUE(pass.run(b.g, Target{}).ok()) << name;
+    const Target target = example->target != nullptr ? ParseTarget(example->target).value() : Target{};
+    ASSERT_TRUE(pass.run(b.g, target).ok()) << name;
     ASSERT_TRUE(Verify(b.g).ok()) << name << ": " << Verify(b.g);
     const std::string after = Text(b.g);
     EXPECT_NE(before, after) << "the example does not show what " << name << " does";

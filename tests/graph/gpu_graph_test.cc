@@ -155,7 +155,45 @@ TEST(GpuGraphs, ATargetWithoutTf32RefusesIt) {
 }
 
 TEST(GpuGraphs, ABertIsProductsAndRows) {
-  EXPECT_EQ(KernelsOf(Bert(), *ParseTarget("cuda:sm_80")), (Kernels{{"gpu.gemm", 8}, {"gpu.reduce", 4}}));
+  EXPECT_EQ(KernelsOf(Bert(), *ParseTarget("cuda:sm_80")), (Kernels{{"gpu.gemm", 6}, {"gpu.reduce", 4}}));
+}
+
+// Queries of one matrix, keys and values of all layers of another; beside them a product of another shape, one with an
+// activation, which is computed with it, and one that is a result.
+Graph Decoder() {
+  constexpr int64_t kBatch = 2, kWords = 6, kSeen = 5, kWidth = 16;
+  Builder b;
+  const ValueId x = b.Input({kBatch, kWords, kWidth}), memory = b.Input({kBatch, kSeen, kWidth});
+  const auto dense = [&](ValueId a, int64_t to) { return b.Call("matmul", {a, b.Random({kWidth, to})}); };
+  const auto biased = [&](ValueId a) { return b.Call("add", {b.Random({kWidth}), dense(a, kWidth)}); };
+  for (int layer = 0; layer < 2; ++layer) {
+    const ValueId q = biased(x), k = biased(memory), v = biased(memory);
+    const ValueId scores = b.Call("matmul", {q, k}, Builder::Int("trans_b", 1));
+    b.Output(b.Call("matmul", {b.Call("softmax", {scores}, Builder::Int("axis", 2)), v}));
+  }
+  b.Output(b.Call("matmul", {dense(memory, kWidth / 2), b.Random({kWidth / 2, 3})}));
+  b.Output(b.Call("relu", {dense(memory, kWidth)}));
+  b.Output(dense(memory, kWidth));
+  return b.g;
+}
+
+TEST(GpuGraphs, ProductsOfOneMatrixAreOneOfABatchOnAGpuAlone) {
+  const Graph decoder = Decoder();
+  const std::vector<NDArray> inputs = ::temper::testing::RandomInputs(decoder, 1);
+  ASSERT_EQ(::temper::testing::CountOps(decoder, "matmul"), 14);
+  for (const auto& [name, products] :
+       {std::pair("cuda:sm_80", 10), std::pair("opencl", 10), std::pair("llvm:haswell", 14)}) {
+    SCOPED_TRACE(name);
+    Graph g = decoder;
+    ASSERT_TRUE(Optimize(g, ParseTarget(name).value()).ok());
+    EXPECT_EQ(::temper::testing::CountOps(g, "matmul"), products);
+    ::temper::testing::ExpectClose(::temper::testing::Evaluated(g, inputs),
+                                   ::temper::testing::Evaluated(decoder, inputs));
+    // No part is copied.
+    const std::vector<Task> tasks = ExtractTasks(g).value();
+    EXPECT_TRUE(std::ranges::none_of(
+        tasks, [](const Task& task) { return task.workload.calls[task.workload.anchor].op == "slice"; }));
+  }
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ absl::Status EliminateCommonSubexpressions(Graph& g);
 absl::Status RemoveDeadCode(Graph& g);
 // Algebra: batch-norm and other affine chains into weights and one bias, decomposed layer norms, moves that cancel.
 absl::Status Simplify(Graph& g);
+// On a GPU: products of one matrix with several constants become one product of a batch.
+absl::Status MergeContractions(Graph& g, const Target& t);
 // Physical orders: channels last around convolutions, transposes and reshapes that move no bytes.
 absl::Status ChooseLayouts(Graph& g);
 // Nodes into kernels, as far as the target has templates for them.

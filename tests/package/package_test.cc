@@ -33,7 +33,8 @@ class PackageTest : public ::testing::Test {
 
   // Runs on each number of threads and compares; `kernels`, if set, is how many launches a run should take.
   void ExpectRight(Graph g, int kernels = 0,
-                   const std::vector<const char*>& targets = {"host", "llvm:haswell", "llvm:nehalem", "interpreter"}) {
+                   const std::vector<const char*>& targets = {"host", "llvm:haswell", "llvm:nehalem", "interpreter"},
+                   const ChooseFn& choose = ChooseDefault) {
     const std::vector<NDArray> inputs = RandomInputs(g, 7);
     absl::StatusOr<std::vector<NDArray>> want = RunReference(g, inputs);
     ASSERT_TRUE(want.ok()) << want.status();
@@ -43,7 +44,7 @@ class PackageTest : public ::testing::Test {
       const bool compiled = target.generator == "llvm";
       if (compiled && !CheckRunsHere(target).ok()) continue;
       if (target.cpu() != nullptr) target.cpu()->threads = compiled ? 2 : 1;
-      absl::StatusOr<PackageReport> report = WritePackage(g, target, ChooseDefault, dir_);
+      absl::StatusOr<PackageReport> report = WritePackage(g, target, choose, dir_);
       ASSERT_TRUE(report.ok()) << report.status();
       if (kernels > 0) {
         EXPECT_EQ(report->kernels, kernels);
@@ -143,6 +144,23 @@ TEST_F(PackageTest, SlicesBeginWhereADeviceDoesNotDivideItsMemory) {
   b.Output(b.Call("softmax", {rows(y, 8, 9)}));
   ExpectRight(std::move(b.g), 0, {"host", "opencl"});
   EXPECT_NE(FileText(dir_ + "/manifest.json").find("\"move to "), std::string::npos);
+}
+
+// One alone, and parts of a concatenation; with a workspace between their launches.
+TEST_F(PackageTest, ConvolutionsByWinogradsAlgorithmRunOnADevice) {
+  const TemplateDef& winograd = *FindTemplate("gpu.winograd");
+  Builder b;
+  const ValueId x = b.Call("relu", {b.Conv(b.Input({1, 8, 9, 7}), b.Random({19, 8, 3, 3}), 1)});
+  b.Output(b.Call("concat", {b.Conv(x, b.Random({12, 19, 3, 3}), 1), b.Call("relu", {x})}, Builder::Int("axis", 1)));
+  int chosen = 0;
+  const auto choose = [&](const Workload& w, const Target& t) -> absl::StatusOr<KernelChoice> {
+    if (!winograd.matches(w, t)) return ChooseDefault(w, t);
+    TEMPER_ASSIGN_OR_RETURN(Config config, ParseConfig("m=4,ty=8,tx=4,tm=1,tn=2,bk=4,vec=1,stages=1,split=1"));
+    ++chosen;
+    return KernelChoice{.template_name = std::string(winograd.name), .config = std::move(config)};
+  };
+  ExpectRight(std::move(b.g), 0, {"opencl"}, choose);
+  EXPECT_EQ(chosen, 2);
 }
 
 TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {

@@ -287,6 +287,26 @@ TEST(CudaText, ToysAreWrittenAsTheyWere) {
   expect_golden("cuda_matmul", ir::Matmul({.buffers = 2}).launch);
 }
 
+// Copies of a step go to one of several places in turn: which, each of so many steps knows by itself, unless that were
+// too long, or needed conditions for each.
+TEST(CudaText, StepsAreWrittenTogetherWhereTheirCopiesTakeTurns) {
+  const Target target = ParseTarget("cuda:sm_90").value();
+  const auto together = [&](const char* config, const char* rows = "1024") {
+    const Workload w = Parse(
+        absl::StrCat("(f16[", rows, ",1024], const f16[1024,1024]) matmul(0,1) -> f16[", rows, ",1024]; anchor=0"));
+    const Kernel kernel = BuildKernel(w, "gpu.mma", ParseConfig(config).value(), target).value();
+    const std::string text = EmitCudaText({{"k", kernel.main}}, target, "cu").value();
+    const std::string word = "#pragma unroll ";
+    const size_t at = text.find(word);
+    return at == text.npos ? std::string("1") : text.substr(at + word.size(), text.find('\n', at) - at - word.size());
+  };
+  EXPECT_EQ(together("wm=2,wn=2,tm=4,tn=4,bk=32,stages=2"), "2");
+  EXPECT_EQ(together("wm=2,wn=2,tm=2,tn=2,bk=32,stages=3"), "3");
+  EXPECT_EQ(together("wm=2,wn=2,tm=4,tn=4,bk=64,stages=4"), "4");
+  EXPECT_EQ(together("wm=1,wn=2,tm=4,tn=4,bk=128,stages=4"), "1");
+  EXPECT_EQ(together("wm=2,wn=2,tm=4,tn=4,bk=32,stages=2", "1000"), "1");
+}
+
 TEST(CudaCompile, RefusesWhatNoGpuHas) {
   const Target target = ParseTarget("cuda:sm_90").value();
   const auto refused = [&](const ir::Func& func) {

@@ -171,7 +171,7 @@ TEST(GpuMma, DefaultsOfLargeProductsMostlyMultiply) {
   for (const char* type : {"f16", "bf16"}) {
     const Workload w = Parse(absl::StrCat("(", type, "[4096,4096], const ", type, "[4096,4096]) matmul(0,1) -> ", type,
                                           "[4096,4096]; ", "anchor=0"));
-    for (const char* arch : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_110", "sm_120"}) {
+    for (const char* arch : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_110", "sm_120", "sm_121"}) {
       const Target target = ParseTarget(absl::StrCat("cuda:", arch)).value();
       const Choice choice = DefaultChoice(w, target).value();
       ASSERT_EQ(choice.def->name, "gpu.mma");

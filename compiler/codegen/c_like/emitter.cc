@@ -160,6 +160,44 @@ void KernelEmitter::EmitStmt(const Stmt& s) {
   }
 }
 
+namespace {
+
+// Statements of threads, with each iteration of unrolled loops counted.
+int64_t WrittenOut(const Stmt& s) {
+  if (s == nullptr) return 0;
+  int64_t count = s->kind == StmtKind::kStore || s->kind == StmtKind::kInstruction ? 1 : 0;
+  count += WrittenOut(s->body) + WrittenOut(s->else_body);
+  for (const Stmt& child : s->stmts) count += WrittenOut(child);
+  return s->kind == StmtKind::kFor && s->for_kind == ForKind::kUnrolled ? s->extent * count : count;
+}
+
+// What a loop's iterations copy asynchronously, outside loops inside it.
+struct Copies {
+  int64_t places = 1;        // that they go to in turn
+  bool conditional = false;  // whether some elements may not be there
+};
+void AddCopies(const Stmt& s, Copies& copies) {
+  if (s == nullptr || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kSerial)) return;
+  copies.places = std::max(copies.places, int64_t{s->ahead} + 1);
+  copies.conditional = copies.conditional || (s->ahead > 0 && s->value->kind == ExprKind::kSelect);
+  AddCopies(s->body, copies);
+  AddCopies(s->else_body, copies);
+  for (const Stmt& child : s->stmts) AddCopies(child, copies);
+}
+
+// How many iterations of a serial loop are written one after another: so many that each knows the place of its copies.
+// Conditions are kept in registers for all of them, and then these do not suffice.
+int64_t IterationsTogether(const Stmt& loop) {
+  constexpr int64_t kMostWritten = 512;
+  Copies copies;
+  AddCopies(loop->body, copies);
+  const bool together =
+      !copies.conditional && copies.places <= loop->extent && copies.places * WrittenOut(loop->body) <= kMostWritten;
+  return together ? copies.places : 1;
+}
+
+}  // namespace
+
 void KernelEmitter::EmitFor(const Stmt& s) {
   if (s->extent == 0) return;
   if (s->for_kind == ForKind::kVectorized && EmitVectorized(s)) return;
@@ -171,6 +209,8 @@ void KernelEmitter::EmitFor(const Stmt& s) {
   ranges_.Bind(s->var, s->extent);
   const std::string name = NameOf(s->var.get(), s->var->name);
   if (unrolled) Line("#pragma unroll");
+  if (const int64_t together = unrolled ? 1 : IterationsTogether(s); together > 1)
+    Line(absl::StrCat("#pragma unroll ", together));
   if (unrolled) unrolled_.push_back(s->var);
   const char* type = s->extent > INT32_MAX ? "long " : "int ";
   Block(absl::StrCat("for (", type, name, " = 0; ", name, " < ", s->extent, "; ++", name, ")"), s->body);

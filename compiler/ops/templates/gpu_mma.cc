@@ -353,7 +353,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
 
 // Instructions of a thread beside those that multiply, fitted to the machine code of some hundred configs.
 double Instructions(const Plan& p) {
-  constexpr double kOfStep = 10, kOfCopy = 2.5, kOfLoad = 1.8, kOfRounding = 2, kOfResult = 2;  // with their addresses
+  constexpr double kOfStep = 8, kOfCopy = 2.3, kOfLoad = 1.2, kOfRounding = 2, kOfResult = 2;  // with their addresses
   const Tile& tile = p.tile;
   const bool f32 = tile.type == DType::kF32;
   // One instruction loads a matrix, where its rows lie as it takes them; it turns f16, but no f32.

@@ -47,6 +47,19 @@ TEST(GpuDepthwise, AnyWindows) {
   }
 }
 
+// ptxas takes seconds for a long tile whose elements all have an access of their own.
+TEST(GpuDepthwise, UnrolledTilesAreOfALengthThatCompilesSoon) {
+  const Sides seven = {56, 7, 1, 1, 3, 3};
+  const Workload w = Parse(Text({1, 96, 96, 96, true, seven, seven}));
+  const Target t = ParseTarget("cuda:sm_80").value();
+  const auto legal = [&](const char* config) {
+    return FindTemplate("gpu.depthwise")->space(w, t).Check(ParseConfig(config).value()).ok();
+  };
+  EXPECT_FALSE(legal("threads=64,th=4,tw=1,lanes=4"));
+  EXPECT_TRUE(legal("threads=64,th=2,tw=1,lanes=4"));
+  EXPECT_TRUE(legal("threads=64,th=4,tw=2,lanes=2")) << "it reads a row of the image once";
+}
+
 TEST(GpuConv, ThereIsAConfigForEverySize) {
   const Sides same = {224, 3, 1, 1, 1, 1}, one = {1, 1, 1, 1, 0, 0}, tap = {7, 7, 1, 1, 0, 0},
               prime = {13, 3, 2, 1, 0, 1};

@@ -14,7 +14,8 @@ namespace {
 
 using ir::Expr;
 
-constexpr int64_t kMostTaps = 1024;  // multiply-adds of a thread's unrolled code
+// Multiply-adds of a thread's unrolled code; with an access to the image for each, ptxas takes seconds for more.
+constexpr int64_t kMostTaps = 1024, kMostAccesses = 512;
 constexpr int64_t kUnrolledTaps = 49;
 constexpr int64_t kBesideOutputs = 36;  // registers
 constexpr int64_t kWidestAccess = 16;   // bytes
@@ -185,8 +186,9 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   }
   space.Add("lanes", lanes);
   space.Require("the unrolled tile is too long", [s](const Config& c) {
-    const int64_t outputs = Tile(s, c).outputs();
-    return outputs == 1 || (outputs <= 64 && outputs * s.kh * s.kw <= kMostTaps);
+    const Tile tile(s, c);
+    const int64_t most = !tile.unrolled() || tile.reads_once() ? kMostTaps : kMostAccesses;
+    return tile.outputs() == 1 || (tile.outputs() <= 64 && tile.outputs() * s.kh * s.kw <= most);
   });
   space.Require("registers", [s](const Config& c) {
     const Tile tile(s, c);

@@ -77,8 +77,8 @@ constexpr char kExchange[] =
     "  return v.value;\n"
     "}\n";
 
-// What passes the first cache by is in groups of 16 bytes alone. Nothing below 4 bytes is copied asynchronously: that is
-// there at once, which whoever waits for copies and comes to a barrier does not tell apart.
+// What passes the first cache by is in groups of 16 bytes alone. Nothing below 4 bytes is copied asynchronously: that
+// is there at once, which whoever waits for copies and comes to a barrier does not tell apart.
 constexpr char kCopy[] =
     "template <int kBytes>\n"
     "static __device__ __forceinline__ void temper_copy(void* shared, const void* global, const bool inside) {\n"

@@ -131,6 +131,7 @@ inline constexpr Shape kShapes[] = {
     {"gpu.reduce", "(f32[7,33]) arg_min(0; axis=1 keepdims=0 select_last_index=1) -> i64[7]; anchor=0"},
 
     {"gpu.pixels", "(f32[1,19,23,25]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,19,1,1]@0231; anchor=0"},
+    {"gpu.pixels", "(bf16[2,33,5,7]@0231) reduce_sum(0; axes=[2,3] keepdims=0) -> bf16[2,33]; anchor=0"},
     {"gpu.pixels",
      "(f16[2,40,9,7]@0231) reduce_sum(0; axes=[2,3] keepdims=1) -> f16[2,40,1,1]@0231; relu(1) -> f16[2,40,1,1]@0231; "
      "anchor=0"},

@@ -28,6 +28,8 @@ using ir::ForKind;
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
 constexpr int64_t kMatrixWords = 4;                 // a lane's, of an operand's matrix
 constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
+constexpr int64_t kLeastCopy = 4;                   // bytes, asynchronously
+constexpr int64_t kMostAtOnce = 16;                 // copies of a thread through registers; of more ptxas spills
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
 
 DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
@@ -76,6 +78,7 @@ struct Staged {
   Run run;
   int64_t size;         // rows of A or columns of B in a tile
   int64_t lanes;        // elements of a copy
+  bool at_once;         // through a register, since it is too little for an asynchronous copy
   int64_t runs;         // of 16 bytes, of a row
   int64_t rows, width;  // that a load takes at once, and how many runs of each
 
@@ -84,6 +87,7 @@ struct Staged {
         run(run),
         size(size),
         lanes(LanesOf(tile.type, run)),
+        at_once(lanes * tile.bytes() < kLeastCopy),
         runs((run.along_reduction ? tile.bk : size) / tile.run()),
         rows(run.along_reduction || tile.bytes() == 2 ? 8 : 4),
         width(8 / rows) {}
@@ -92,6 +96,7 @@ struct Staged {
   PaddedOperand padded(const Tile& tile, int64_t tiles) const {
     return {run, lanes, tiles * size, tile.steps * tile.bk};
   }
+  int64_t copies_at_once(const Tile& tile) const { return at_once ? copies(tile.bk) / tile.threads : 0; }
   // How far the runs of the row are turned.
   Expr Turn(const Expr& row) const {
     const int64_t apart = std::min(runs / width, rows);  // rows that lie in the same banks
@@ -111,6 +116,8 @@ struct Registers {
         (a.run.along_reduction ? steps : tile.used_tm) + (b.run.along_reduction ? steps : tile.used_tn);
     const int64_t copies = tile.stages > 1 ? (a.copies(tile.bk) + b.copies(tile.bk)) / tile.threads : 0;
     wanted = static_cast<double>(20 + sums) + 0.5 * static_cast<double>(fragments + rows + copies);
+    // Where each is from is kept for the next step.
+    if (tile.steps > 1) wanted += 3.5 * static_cast<double>(a.copies_at_once(tile) + b.copies_at_once(tile));
     with_more = wanted + static_cast<double>(fragments * steps);
   }
   bool fit(const Tile& tile) const { return wanted <= static_cast<double>(MostRegisters(tile.threads)); }
@@ -316,15 +323,22 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   });
   space.Require("a step is much longer than the reduction",
                 [depth, k = ReductionLength(v)](const Config& c) { return c["bk"] == depth || c["bk"] < 2 * k; });
-  space.Require("a stage for each of a few steps, and one stage for one alone", [type, v](const Config& c) {
-    const int64_t steps = Tile(type, v, c).steps;
-    return c["stages"] <= steps && (c["stages"] > 1 || steps == 1);
-  });
   space.Require("too many groups along an axis",
                 [type, v](const Config& c) { return Tile(type, v, c).column_tiles <= kMostOfAxis; });
   const auto staged = [a = RunOfA(w, v), b = RunOfB(w, v)](const Tile& tile) {
     return std::pair(Staged("a", a, tile.bm, tile), Staged("b", b, tile.bn, tile));
   };
+  // Of copies at once none is ahead.
+  space.Require("a stage for each of a few steps, and one stage for one alone", [type, v, staged](const Config& c) {
+    const Tile tile(type, v, c);
+    const auto [a, b] = staged(tile);
+    return tile.stages <= tile.steps && (tile.stages == 1) == (tile.steps == 1 || a.at_once || b.at_once);
+  });
+  space.Require("a thread copies much at once", [type, v, staged](const Config& c) {
+    const Tile tile(type, v, c);
+    const auto [a, b] = staged(tile);
+    return a.copies_at_once(tile) + b.copies_at_once(tile) <= kMostAtOnce;
+  });
   space.Require("a step is no whole round of the threads", [type, v, staged](const Config& c) {
     const Tile tile(type, v, c);
     const auto [a, b] = staged(tile);
@@ -389,7 +403,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   // Each warp reads its rows of A and columns of B, and all is written once.
   f.shared_traffic = asked + groups * k * static_cast<double>(tile.bytes() * tile.warps * (tile.tm + tile.tn) * kSide);
-  f.barriers = static_cast<double>(tile.steps);
+  f.barriers = static_cast<double>(tile.steps) * (tile.stages > 1 || tile.steps == 1 ? 1 : 2);
   f.round_trips = static_cast<double>(tile.steps);
   f.trips_ahead = static_cast<double>(tile.stages - 1);
   const int64_t steps_asked = std::max<int64_t>(tile.stages - 1, 1);

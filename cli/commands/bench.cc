@@ -45,9 +45,11 @@ absl::Status Bench(const Options& o) {
   }
   if (o.json) {
     const int threads = temper_pool_resolve_threads(o.records.threads);
+    const std::vector<LoadedPackage::Io>& outputs = package->outputs();
+    const std::string dtype(outputs.empty() ? "" : Name(outputs.front().dtype));
     nlohmann::ordered_json line = {{"model", model},
                                    {"target", target},
-                                   {"dtype", "f32"},
+                                   {"dtype", dtype},
                                    {"threads", threads},
                                    {"tuned", tuned},
                                    {"median_ms", timing.median_ms},

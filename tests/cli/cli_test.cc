@@ -64,6 +64,7 @@ TEST_F(CliTest, CompilesAndTimesAModel) {
        {"model", "target", "dtype", "threads", "tuned", "median_ms", "mean_ms", "min_ms", "std_ms", "repeats"}) {
     EXPECT_TRUE(timed.Lines()[0].contains(field)) << field;
   }
+  EXPECT_EQ(timed.Lines()[0]["dtype"], "f32");
   Result profiled = Temper("bench " + dir_ + "/package --seconds 0.01 --profile --json");
   ASSERT_EQ(profiled.code, 0) << profiled.out;
   ASSERT_EQ(profiled.Lines().size(), 1u);

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "compiler/ir/launch.h"
-#include "compiler/ops/families/infer_util.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/gpu_template.h"
@@ -54,20 +53,7 @@ struct Tile {
   }
 };
 
-bool Matches(const Workload& w) {
-  const Workload::Call& call = w.calls[0];
-  if (w.anchor != 0 || (call.op != "reduce_mean" && call.op != "reduce_sum")) return false;
-  const auto of = [&](DType type) { return IsOfElement(w, call, type); };
-  if (std::ranges::none_of(kTypes, of) || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
-  const TensorType& x = w.TypeOf(call.args[0]);
-  const absl::StatusOr<std::vector<int64_t>> axes =
-      ops::NormalizeAxes(call.attrs.Ints("axes"), static_cast<int64_t>(x.shape.size()));
-  return x.perm == kChannelsLast && axes.ok() && *axes == std::vector<int64_t>{2, 3} &&
-         x.shape[2] * x.shape[3] >= kFewestPixels &&
-         std::all_of(w.calls.begin() + 1, w.calls.end(), [&](const Workload::Call& after) {
-           return FindOp(after.op)->pattern == OpPattern::kElementwise && after.type.shape == call.type.shape;
-         });
-}
+bool Matches(const Workload& w) { return SumsPixels(w, kTypes, kFewestPixels); }
 
 absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Tile& t) {
   ir::ProgramBuilder b("pixels");
@@ -107,12 +93,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Tile& t) {
         return ir::Cast(t.mean ? sum * ir::Float(1.0 / static_cast<double>(t.pixels)) : sum, t.type);
       }));
   TEMPER_RETURN_IF_ERROR(program.Compute(1, static_cast<int>(w.calls.size())));
-  const std::vector<int>& perm = w.output().perm;
-  b.MarkOutput(b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
-    std::vector<Expr> logical = physical;
-    for (size_t i = 0; i < perm.size(); ++i) logical[static_cast<size_t>(perm[i])] = physical[i];
-    return program.result()(logical);
-  }));
+  program.MarkOut();
   return b.Finish();
 }
 

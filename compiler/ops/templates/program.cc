@@ -32,6 +32,15 @@ absl::Status WorkloadProgram::Compute(int first, int last) {
   return absl::OkStatus();
 }
 
+void WorkloadProgram::MarkOut() {
+  const TensorType& type = w_.output();
+  b_.MarkOutput(b_.Compute("out", type.dtype, type.PhysicalShape(), [&](const std::vector<Expr>& physical) {
+    std::vector<Expr> logical = physical;
+    for (size_t i = 0; i < type.perm.size(); ++i) logical[static_cast<size_t>(type.perm[i])] = physical[i];
+    return result()(logical);
+  }));
+}
+
 bool AnchorReadsElementwise(const Workload& w) {
   const std::vector<int>& args = w.calls[w.anchor].args;
   const int operand = args[0], inputs = static_cast<int>(w.inputs.size());

@@ -1,12 +1,13 @@
 // reduce.pixels: the sum or mean of each channel over a large image with channels last. Threads share the pixels, as
 // the kernel before them did, and each run of pixels leaves its sums, whose vectors stay in registers, to be added up.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "compiler/ops/families/infer_util.h"
 #include "compiler/ops/templates/conv2d_shape.h"
-#include "compiler/ops/templates/register_tile.h"
 #include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/register_tile.h"
+#include "compiler/ops/templates/stages.h"
 
 namespace temper {
 namespace {
@@ -32,19 +33,7 @@ struct Runs {
   int64_t padded_channels() const { return panels * vectors * lanes; }
 };
 
-bool Matches(const Workload& w) {
-  const Workload::Call& call = w.calls[0];
-  if (w.anchor != 0 || (call.op != "reduce_mean" && call.op != "reduce_sum")) return false;
-  if (!IsOfElement(w, call) || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
-  const TensorType& x = w.TypeOf(call.args[0]);
-  const absl::StatusOr<std::vector<int64_t>> axes =
-      ops::NormalizeAxes(call.attrs.Ints("axes"), static_cast<int64_t>(x.shape.size()));
-  return x.perm == kChannelsLast && axes.ok() && *axes == std::vector<int64_t>{2, 3} &&
-         x.shape[2] * x.shape[3] >= kFewestPixels &&
-         std::all_of(w.calls.begin() + 1, w.calls.end(), [&](const Workload::Call& after) {
-           return FindOp(after.op)->pattern == OpPattern::kElementwise && after.type.shape == call.type.shape;
-         });
-}
+bool Matches(const Workload& w) { return SumsPixels(w, std::array{kElement}, kFewestPixels); }
 
 ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   const int64_t all = CeilDiv(Runs(w).c, t.lanes());
@@ -82,12 +71,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Runs& runs) {
                       return runs.mean ? sum * ir::Float(1.0 / static_cast<double>(runs.pixels)) : sum;
                     }));
   TEMPER_RETURN_IF_ERROR(program.Compute(1, static_cast<int>(w.calls.size())));
-  const std::vector<int>& perm = w.output().perm;
-  b.MarkOutput(b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
-    std::vector<Expr> logical = physical;
-    for (size_t i = 0; i < perm.size(); ++i) logical[static_cast<size_t>(perm[i])] = physical[i];
-    return program.result()(logical);
-  }));
+  program.MarkOut();
   return b.Finish();
 }
 

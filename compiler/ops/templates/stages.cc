@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "compiler/ops/families/infer_util.h"
+#include "compiler/ops/templates/conv2d_shape.h"
+#include "compiler/ops/templates/element.h"
+
 namespace temper {
 
 using ir::Expr;
@@ -116,15 +120,23 @@ absl::StatusOr<ir::Func> BuildStages(const Workload& w) {
   ir::ProgramBuilder b("stages");
   WorkloadProgram program(w, b);
   TEMPER_RETURN_IF_ERROR(program.Compute(0, static_cast<int>(w.calls.size())));
-  ir::Buffer out =
-      b.Compute("out", w.output().dtype, w.output().PhysicalShape(), [&](const std::vector<Expr>& physical) {
-        std::vector<Expr> logical = physical;
-        for (size_t i = 0; i < w.output().perm.size(); ++i)
-          logical[static_cast<size_t>(w.output().perm[i])] = physical[i];
-        return program.result()(logical);
-      });
-  b.MarkOutput(out);
+  program.MarkOut();
   return b.Finish();
+}
+
+bool SumsPixels(const Workload& w, std::span<const DType> types, int64_t fewest) {
+  const Workload::Call& call = w.calls[0];
+  if (w.anchor != 0 || (call.op != "reduce_mean" && call.op != "reduce_sum")) return false;
+  const auto of = [&](DType type) { return IsOfElement(w, call, type); };
+  if (std::ranges::none_of(types, of) || call.args[0] >= static_cast<int>(w.inputs.size())) return false;
+  const TensorType& x = w.TypeOf(call.args[0]);
+  const absl::StatusOr<std::vector<int64_t>> axes =
+      ops::NormalizeAxes(call.attrs.Ints("axes"), static_cast<int64_t>(x.shape.size()));
+  return x.perm == kChannelsLast && axes.ok() && *axes == std::vector<int64_t>{2, 3} &&
+         x.shape[2] * x.shape[3] >= fewest &&
+         std::all_of(w.calls.begin() + 1, w.calls.end(), [&](const Workload::Call& after) {
+           return FindOp(after.op)->pattern == OpPattern::kElementwise && after.type.shape == call.type.shape;
+         });
 }
 
 bool HasTensorExpressions(const Workload& w) {

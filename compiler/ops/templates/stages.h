@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "compiler/ir/simplify.h"
 #include "compiler/ops/templates/templates.h"
@@ -12,6 +13,10 @@ namespace temper {
 bool HasTensorExpressions(const Workload& w);  // all its calls
 // The last stage is "out", in the physical order of the workload's result.
 absl::StatusOr<ir::Func> BuildStages(const Workload& w);
+
+// Whether the anchor, which comes first, is the sum or mean of each channel of an operand with channels last, of one of
+// the types, over at least `fewest` pixels; what follows is elementwise.
+bool SumsPixels(const Workload& w, std::span<const DType> types, int64_t fewest);
 
 // The block's statement in the function.
 ir::Stmt BlockNamed(const ir::Func& func, const std::string& name);

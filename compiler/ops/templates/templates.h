@@ -28,6 +28,8 @@ class WorkloadProgram {
   // Replaces the result of `call` (the anchor, computed by a template's own stages).
   void SetResult(int call, ir::Tensor t) { values_[w_.inputs.size() + call] = std::move(t); }
   const ir::Tensor& result() const { return values_.back(); }
+  // The last stage, "out": the result in its physical order.
+  void MarkOut();
 
  private:
   const Workload& w_;

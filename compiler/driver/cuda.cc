@@ -120,6 +120,7 @@ struct Kept {
 };
 
 Address AddressOf(const void* memory) { return reinterpret_cast<Address>(memory); }
+Address At(const void* memory, int64_t offset) { return AddressOf(memory) + static_cast<Address>(offset); }
 
 class StreamSession final : public Session {
  public:
@@ -161,25 +162,18 @@ class StreamSession final : public Session {
 
   // `data` may be memory of the device too.
   absl::Status Write(void* to, int64_t offset, const void* data, int64_t bytes) override {
-    return Move(stream_, bytes, "take data", [&](size_t size, Stream stream) {
-      return api_.MemcpyAsync(AddressOf(to) + static_cast<Address>(offset), AddressOf(data), size, stream);
-    });
+    return Transfer(stream_, At(to, offset), AddressOf(data), bytes, "take data");
   }
   absl::Status Read(void* from, int64_t offset, void* data, int64_t bytes) override {
-    return Move(stream_, bytes, "give data", [&](size_t size, Stream stream) {
-      return api_.MemcpyAsync(AddressOf(data), AddressOf(from) + static_cast<Address>(offset), size, stream);
-    });
+    return Transfer(stream_, AddressOf(data), At(from, offset), bytes, "give data");
   }
   absl::Status Fill(void* to, int64_t offset, uint8_t byte, int64_t bytes) override {
-    return Move(queue(), bytes, "fill memory", [&](size_t size, Stream stream) {
-      return api_.MemsetD8Async(AddressOf(to) + static_cast<Address>(offset), byte, size, stream);
-    });
+    const Stream stream = queue();
+    return Move(stream, bytes, "fill memory",
+                [&](size_t size) { return api_.MemsetD8Async(At(to, offset), byte, size, stream); });
   }
   absl::Status Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes) override {
-    return Move(queue(), bytes, "copy memory", [&](size_t size, Stream stream) {
-      return api_.MemcpyAsync(AddressOf(to) + static_cast<Address>(to_offset),
-                              AddressOf(from) + static_cast<Address>(from_offset), size, stream);
-    });
+    return Transfer(queue(), At(to, to_offset), At(from, from_offset), bytes, "copy memory");
   }
   absl::Status Finish() override {
     const Current current(context_);
@@ -278,8 +272,12 @@ class StreamSession final : public Session {
     if (bytes == 0) return absl::OkStatus();
     const Current current(context_);
     TEMPER_RETURN_IF_ERROR(current.status());
-    TEMPER_RETURN_IF_ERROR(Done(enqueue(static_cast<size_t>(bytes), stream), what));
+    TEMPER_RETURN_IF_ERROR(Done(enqueue(static_cast<size_t>(bytes)), what));
     return stream == stream_ ? Done(api_.StreamSynchronize(stream), what) : absl::OkStatus();
+  }
+
+  absl::Status Transfer(Stream stream, Address to, Address from, int64_t bytes, const char* what) {
+    return Move(stream, bytes, what, [&](size_t size) { return api_.MemcpyAsync(to, from, size, stream); });
   }
 
   absl::Status NoMemory(const std::optional<nvml::State>& state) const {

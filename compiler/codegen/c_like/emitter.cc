@@ -191,9 +191,8 @@ int64_t IterationsTogether(const Stmt& loop) {
   constexpr int64_t kMostWritten = 512;
   Copies copies;
   AddCopies(loop->body, copies);
-  const bool together =
-      !copies.conditional && copies.places <= loop->extent && copies.places * WrittenOut(loop->body) <= kMostWritten;
-  return together ? copies.places : 1;
+  if (copies.places == 1 || copies.conditional || copies.places > loop->extent) return 1;
+  return copies.places * WrittenOut(loop->body) <= kMostWritten ? copies.places : 1;
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class Model:
             raise _errors.Error("this model belongs to the process that forked this one: load it again")
         pointers, copies, kept = [], 0, []
         for port, value in zip(self.inputs, inputs):
-            array = value if type(value) is np.ndarray else self._array(value, f"input {port.name}")
+            array = value if type(value) is np.ndarray else self._memory(value, f"input {port.name}")[0]
             if not port.takes(array):
                 self._refuse("input", port, array)
             if not array.flags.c_contiguous:
@@ -139,20 +139,21 @@ class Model:
         self.copies += copies
         return results
 
-    def _array(self, value: Any, what: str) -> Array:
+    def _memory(self, value: Any, what: str, *, to_write: bool = False) -> tuple[Array, Any]:
+        """The memory of an array, and what is handed back for it: one on the GPU is not for those who have NumPy's."""
         there = self._on_gpu(value, what)
-        return as_array(value, what) if there is None else there
+        if there is not None:
+            return there, value
+        array = as_array(value, what, to_write=to_write)
+        return array, array
 
     def _place(self, port: Port, value: Any) -> tuple[Array, Any]:
-        """The memory, and what is handed back: an array on the GPU is not for those who have NumPy's."""
-        what = f"output {port.name}"
-        there = self._on_gpu(value, what)
-        array = as_array(value, what, to_write=True) if there is None else there
+        array, result = self._memory(value, f"output {port.name}", to_write=True)
         if not port.takes(array):
             self._refuse("output", port, array)
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise _errors.InputError(f"the array for output {port.name} is not contiguous, or may not be written")
-        return array, array if there is None else value
+        return array, result
 
     def _check_apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         ranges = [(start, start + port.bytes) for start, port in zip(outputs, self.outputs)]

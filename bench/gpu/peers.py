@@ -4,7 +4,8 @@
 usage: peers.py resnet50:f16 ... [--device cuda]        needs: torch, and torchvision for the models of images
 
 "s" is from host to host, as a package's time is: inputs to the GPU, a run, the result back. "resident_s" is the run
-alone. TF32 is off, and cuDNN tries its algorithms. What fails has a line that says so, and whoever has seen enough may end the process at any time.
+alone. TF32 is off, and cuDNN tries its algorithms. What fails has a line that says so, and whoever has seen enough may
+end the process at any time.
 """
 import argparse, json, statistics, sys, time
 import torch

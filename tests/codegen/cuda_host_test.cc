@@ -74,6 +74,7 @@ std::vector<CodegenInput> InputsOf(std::span<const Case> cases) {
 class CudaTemplates : public ::testing::TestWithParam<conformance::Subject> {};
 
 TEST_P(CudaTemplates, ComputeWhatTheirReferencesDo) {
+  if (!conformance::IsDrawn(std::string(GetParam().template_name))) GTEST_SKIP() << "it is not asked for";
   const Target target = ParseTarget("cuda:sm_80").value();
   const conformance::Draw draw(kConfigs);
   const std::vector<Case> all = CasesOf(GetParam(), target, draw.configs);

@@ -1,4 +1,4 @@
-// How many configs a test draws for each template.
+// How many configs a test draws for each template, and of which templates.
 #pragma once
 
 #include <cstdlib>
@@ -16,5 +16,11 @@ struct Draw {
   size_t configs;
   bool many;
 };
+
+// Whether configs of the template are drawn: of every one, or of those that TEMPER_TEMPLATES names between commas.
+inline bool IsDrawn(const std::string& template_name) {
+  const char* given = std::getenv("TEMPER_TEMPLATES");
+  return given == nullptr || ("," + std::string(given) + ",").find("," + template_name + ",") != std::string::npos;
+}
 
 }  // namespace temper::conformance

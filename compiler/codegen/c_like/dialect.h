@@ -33,6 +33,8 @@ struct Dialect {
   // "float", 4: a type of so many elements side by side, aligned to its size or more. As (type)(x) all of them are x;
   // the operators + - * / work on each; vload4(0, p) and vstore4(v, 0, p) need no more than an element's alignment.
   std::string (*vector)(Prelude& prelude, const std::string& type, int64_t length);
+  // Vectors of a thread's own arrays are read as (type)(p[0], p[1]), which is one of these, and not by vload2.
+  bool vectors_by_element;
   // The end of a function, from the conversion of `x` on: of the bits of an f16 to a float; of a float or double, which
   // is no NaN, to those bits.
   const char* from_f16;

@@ -50,6 +50,14 @@ std::string KernelEmitter::VectorPointer(const Lanes& lanes, int64_t length, boo
                       dialect_.vector(prelude_, MemoryType(lanes.buffer->dtype), length), "*)(", Pointer(lanes), ")");
 }
 
+std::string KernelEmitter::ElementsFrom(const Lanes& lanes, int64_t length) {
+  std::string list;
+  for (int64_t i = 0; i < length; ++i)
+    absl::StrAppend(&list, i == 0 ? "" : ", ", NameOf(lanes.buffer.get(), lanes.buffer->name), "[",
+                    Value(ranges_.Simplify(lanes.first + Expr(i))), "]");
+  return list;
+}
+
 std::optional<std::string> KernelEmitter::VectorValue(const Expr& e, const Stmt& loop) {
   const std::string type = dialect_.vector(prelude_, ValueType(e->dtype), loop->extent);
   if (!ir::UsesVar(e, loop->var)) return absl::StrCat("(", type, ")(", Value(e), ")");
@@ -57,6 +65,8 @@ std::optional<std::string> KernelEmitter::VectorValue(const Expr& e, const Stmt&
     const std::optional<Lanes> lanes = LanesOf(e->buffer, e->args, loop);
     if (!lanes.has_value()) return std::nullopt;
     if (lanes->aligned) return VectorPointer(*lanes, loop->extent, false);
+    if (dialect_.vectors_by_element && e->buffer->scope == ir::Scope::kRegister)
+      return absl::StrCat("(", type, ")(", ElementsFrom(*lanes, loop->extent), ")");
     return absl::StrCat("vload", loop->extent, "(0, ", Pointer(*lanes), ")");
   }
   const char* op = e->kind == ExprKind::kAdd   ? "+"

@@ -60,6 +60,7 @@ class KernelEmitter {
   std::string Stepped(const ir::Expr& flat);
   std::string SteppedPointer(const ir::Buffer& buffer, const ir::Expr& flat);  // to that element
   std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
+  std::string ElementsFrom(const Lanes& lanes, int64_t length);  // "p[3], p[4]"
   std::optional<std::string> VectorValue(const ir::Expr& e, const ir::Stmt& loop);
   bool EmitVectorized(const ir::Stmt& loop);  // false: nothing was emitted, it has to be a loop
   // Of an asynchronous store, or of a vectorised loop of them. False: nothing was emitted.

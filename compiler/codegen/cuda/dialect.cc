@@ -128,6 +128,7 @@ constexpr Dialect kDialect = {
     .shared_array = SharedArray,
     .math = Math,
     .vector = Vector,
+    .vectors_by_element = false,
     .from_f16 = kFromF16,
     .to_f16 = ToF16,
     .warp_function = CudaFunction,

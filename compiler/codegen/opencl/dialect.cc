@@ -45,6 +45,7 @@ constexpr Dialect kDialect = {
     .shared_array = SharedArray,
     .math = Math,
     .vector = Vector,
+    .vectors_by_element = true,  // PoCL 3.1 mistakes vload2 of what an unrolled loop stored element by element
     .from_f16 = " return vload_half(0, (const half*)&x); }\n",
     .to_f16 = ToF16,
     .warp_function = NoWarpFunction,

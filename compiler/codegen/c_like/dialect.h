@@ -36,7 +36,7 @@ struct Dialect {
   // Vectors of a thread's own arrays are read as (type)(p[0], p[1]), which is one of these, and not by vload2.
   bool vectors_by_element;
   // The end of a function, from the conversion of `x` on: of the bits of an f16 to a float; of a float or double, which
-  // is no NaN, to those bits.
+  // is no NaN, to those bits. Null: the language has nothing better than arithmetic of integers.
   const char* from_f16;
   std::string (*to_f16)(const std::string& type);
   // The text of a function that warps call together, or that copies while they go on (cuda/functions.h); empty: the

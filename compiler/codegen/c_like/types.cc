@@ -196,40 +196,41 @@ std::string Prelude::ToUlong(const std::string& float_type) {
                               float_type, to_long));
 }
 
+// Here and below, choices and no branches: compilers that make vectors of them, and of what is around, come to no end
+// with one branch for each element of a large tile.
 std::string Prelude::Decode(DType narrow) {
   const DTypeInfo& t = Info(narrow);
   const std::string name = absl::StrCat("temper_float_of_", std::string(t.name));
-  if (narrow == DType::kF16) return Add("float", name, absl::StrCat("(const ushort x) {", dialect_.from_f16));
+  if (narrow == DType::kF16 && dialect_.from_f16 != nullptr)
+    return Add("float", name, absl::StrCat("(const ushort x) {", dialect_.from_f16));
   if (narrow == DType::kF8E8M0) return Add("float", name, DecodeE8M0());
   const uint64_t sign_bit = uint64_t{1} << (t.bits - 1), largest = EncodeFloat(narrow, temper::Largest(narrow));
   const int shift = kF32Mantissa - t.mantissa_bits;
   std::string text = absl::Substitute(
       "(const $0 x) {\n"
-      "  const uint m = x & $1u, sign = (uint)(x & $2u) << $3;\n",
-      ValueType(narrow), Hex(sign_bit - 1), Hex(sign_bit), 32 - t.bits);
+      "  const uint m = x & $1u, sign = (uint)(x & $2u) << $3;\n"
+      "  uint f = (m << $4) + $5u;\n",
+      ValueType(narrow), Hex(sign_bit - 1), Hex(sign_bit), 32 - t.bits, shift,
+      Hex(static_cast<uint64_t>(kF32Bias - t.bias) << kF32Mantissa));
+  // Subnormal numbers are counted in units of the last place.
+  if (t.bias != kF32Bias)
+    absl::StrAppend(&text, "  f = m < ", Hex(uint64_t{1} << t.mantissa_bits), "u ? as_uint((float)m * ",
+                    FloatLiteral(std::ldexp(1.0, 1 - t.bias - t.mantissa_bits), DType::kF32), ") : f;\n");
   switch (t.specials) {
     case Specials::kIeee:
-      absl::StrAppend(&text, "  if (m > ", Hex(largest), "u) return as_float(0x7f800000u | m << ", shift,
-                      " | sign);\n");
+      absl::StrAppend(&text, "  f = m > ", Hex(largest), "u ? 0x7f800000u | m << ", shift, " : f;\n");
       break;
     case Specials::kNan:
-      absl::StrAppend(&text, "  if (m > ", Hex(largest), "u) return as_float(0x7fc00000u | sign);\n");
+      absl::StrAppend(&text, "  f = m > ", Hex(largest), "u ? 0x7fc00000u : f;\n");
       break;
     case Specials::kNegativeNan:
-      absl::StrAppend(&text, "  if (x == ", Hex(sign_bit), "u) return as_float(0xffc00000u);\n");
+      absl::StrAppend(&text, "  f = x == ", Hex(sign_bit), "u ? 0x7fc00000u : f;\n");
       break;
     case Specials::kNone:
     case Specials::kNotFloat:
       break;
   }
-  if (t.bias != kF32Bias) {
-    // Subnormal numbers are counted in units of the last place.
-    absl::StrAppend(&text, "  if (m < ", Hex(uint64_t{1} << t.mantissa_bits), "u) return as_float(as_uint((float)m * ",
-                    FloatLiteral(std::ldexp(1.0, 1 - t.bias - t.mantissa_bits), DType::kF32), ") | sign);\n");
-  }
-  absl::StrAppend(&text, "  return as_float((m << ", shift, ") + ",
-                  Hex(static_cast<uint64_t>(kF32Bias - t.bias) << kF32Mantissa), "u | sign);\n}\n");
-  return Add("float", name, text);
+  return Add("float", name, text + "  return as_float(f | sign);\n}\n");
 }
 
 std::string Prelude::Encode(DType narrow, const std::string& float_type, CastMode mode) {
@@ -247,14 +248,14 @@ std::string Prelude::Encode(DType narrow, const std::string& float_type, CastMod
     return absl::Substitute("s != 0 ? $0 : $1", Hex(EncodeFloat(narrow, -positive, mode)),
                             Hex(EncodeFloat(narrow, positive, mode)));
   };
+  const std::string nan = special(std::numeric_limits<double>::quiet_NaN());
   std::string text = absl::Substitute(
       "(const $0 x) {\n"
-      "  const $1 bits = as_$1(x), s = bits >> $2, m = bits & $3;\n"
-      "  if (isnan(x)) return $4;\n",
-      float_type, bits_type, from.bits - 1, Hex((uint64_t{1} << (from.bits - 1)) - 1),
-      special(std::numeric_limits<double>::quiet_NaN()));
-  if (narrow == DType::kF16) {
-    return Add(ValueType(narrow), name, text + dialect_.to_f16(float_type));
+      "  const $1 bits = as_$1(x), s = bits >> $2, m = bits & $3;\n",
+      float_type, bits_type, from.bits - 1, Hex((uint64_t{1} << (from.bits - 1)) - 1));
+  if (narrow == DType::kF16 && dialect_.to_f16 != nullptr) {
+    return Add(ValueType(narrow), name,
+               absl::StrCat(text, "  if (isnan(x)) return ", nan, ";\n", dialect_.to_f16(float_type)));
   }
   // To the nearest, ties to even; a carry goes into the exponent by itself.
   const int shift = from.mantissa_bits - t.mantissa_bits;
@@ -264,14 +265,14 @@ std::string Prelude::Encode(DType narrow, const std::string& float_type, CastMod
   if (t.bias != from.bias) {
     // Subnormal numbers: adding a number whose last place is theirs rounds as it should.
     const double least_normal = std::ldexp(1.0, 1 - t.bias), magic = std::ldexp(least_normal, shift);
-    absl::StrAppend(&text, "  if (m < ", Hex(EncodeFloat(from.dtype, least_normal)), ") q = as_", bits_type, "(as_",
+    absl::StrAppend(&text, "  q = m < ", Hex(EncodeFloat(from.dtype, least_normal)), " ? as_", bits_type, "(as_",
                     float_type, "(m) + ", FloatLiteral(magic, from.dtype), ") - ", Hex(EncodeFloat(from.dtype, magic)),
-                    ";\n");
+                    " : q;\n");
   }
-  absl::StrAppend(&text, "  if (q > ", Hex(largest), ") return ", special(std::numeric_limits<double>::infinity()),
-                  ";\n");
-  if (t.specials == Specials::kNegativeNan) absl::StrAppend(&text, "  if (q == 0) return 0;\n");
-  absl::StrAppend(&text, "  return (", ValueType(narrow), ")(q | s << ", t.bits - 1, ");\n}\n");
+  absl::StrAppend(&text, "  const ", bits_type,
+                  " signed_q = ", t.specials == Specials::kNegativeNan ? "q == 0 ? 0 : " : "", "q | s << ", t.bits - 1,
+                  ";\n  return (", ValueType(narrow), ")(isnan(x) ? (", nan, ") : q > ", Hex(largest), " ? (",
+                  special(std::numeric_limits<double>::infinity()), ") : signed_q);\n}\n");
   return Add(ValueType(narrow), name, text);
 }
 

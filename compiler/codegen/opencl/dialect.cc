@@ -27,8 +27,6 @@ std::string Math(const std::string& function, const std::string&) { return funct
 
 std::string Vector(Prelude&, const std::string& type, int64_t length) { return absl::StrCat(type, length); }
 
-std::string ToF16(const std::string&) { return "  ushort h;\n  vstore_half_rte(x, 0, (half*)&h);\n  return h;\n}\n"; }
-
 std::string NoWarpFunction(std::string_view) { return ""; }
 
 constexpr Dialect kDialect = {
@@ -46,8 +44,8 @@ constexpr Dialect kDialect = {
     .math = Math,
     .vector = Vector,
     .vectors_by_element = true,  // PoCL 3.1 mistakes vload2 of what an unrolled loop stored element by element
-    .from_f16 = " return vload_half(0, (const half*)&x); }\n",
-    .to_f16 = ToF16,
+    .from_f16 = nullptr,         // vload_half and vstore_half branch on PoCL
+    .to_f16 = nullptr,
     .warp_function = NoWarpFunction,
 };
 

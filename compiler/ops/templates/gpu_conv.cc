@@ -1,4 +1,6 @@
 // gpu.conv: convolutions as products of matrices.
+#include <algorithm>
+
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/gpu_gemm.h"
 
@@ -54,7 +56,10 @@ GpuTemplate GpuConv() {
   return {
       "gpu.conv",
       2,
-      [](const Workload& w) { return IsGpuConv(w, kElement) && GpuGemmFits(GpuConvView(w)); },
+      [](const Workload& w) {
+        const auto convolves = [&](DType type) { return IsGpuConv(w, type); };
+        return std::ranges::any_of(kGpuGemmTypes, convolves) && GpuGemmFits(GpuConvView(w));
+      },
       [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, GpuConvView(w), t); },
       [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, GpuConvView(w), c, t); },
       [](const Workload& w, const Config& c, const GpuTarget& t) { return GpuGemmFootprint(w, GpuConvView(w), c, t); }};

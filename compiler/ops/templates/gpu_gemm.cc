@@ -22,6 +22,8 @@ constexpr int64_t kMostSplits = 16;
 constexpr int64_t kGroupsOfUnit = 8;  // beside one another; with so many a unit, nothing is gained by more
 constexpr int64_t kSumThreads = 64;   // of a group that adds up
 
+DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
+
 int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
 
 // What a config means for the view.
@@ -76,6 +78,7 @@ struct Tile {
 
 // An operand's way to the threads that multiply it.
 struct Staged {
+  DType type;  // on the way to shared memory, where all is f32
   Run run;
   int64_t size;   // rows or columns of a tile
   int64_t lanes;  // of a fetch
@@ -99,7 +102,7 @@ ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64
   const int64_t slices = batch * tile.split;
   const int64_t of_step = tile.threads * s.lanes, along = s.run.along_reduction ? tile.bk : s.size;
   const Shape by_thread = {slices, tiles, tile.steps, CeilDiv(s.size * tile.bk, of_step), tile.threads, s.lanes};
-  const ir::Buffer fetch = b.Compute(s.name + "_fetch", kElement, by_thread, [&](const std::vector<Expr>& i) {
+  const ir::Buffer fetch = b.Compute(s.name + "_fetch", s.type, by_thread, [&](const std::vector<Expr>& i) {
     const Expr flat = (i[3] * Expr(tile.threads) + i[4]) * Expr(s.lanes) + i[5];
     const Expr slow = flat / Expr(along), fast = flat % Expr(along);
     const Expr step = i[0] % Expr(tile.split) * Expr(tile.steps) + i[2];
@@ -109,8 +112,9 @@ ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64
   const ir::Buffer shared = b.Compute(
       s.name + "_shared", kElement, {slices, tiles, tile.steps, tile.bk, s.size}, [&](const std::vector<Expr>& i) {
         const Expr flat = s.run.along_reduction ? i[4] * Expr(tile.bk) + i[3] : i[3] * Expr(s.size) + i[4];
-        return ir::Load(fetch, {i[0], i[1], i[2], flat / Expr(of_step), flat / Expr(s.lanes) % Expr(tile.threads),
-                                flat % Expr(s.lanes)});
+        return ir::Cast(ir::Load(fetch, {i[0], i[1], i[2], flat / Expr(of_step),
+                                         flat / Expr(s.lanes) % Expr(tile.threads), flat % Expr(s.lanes)}),
+                        kElement);
       });
   const int64_t lanes = Lanes(each);
   return b.Compute(
@@ -128,10 +132,11 @@ struct Plan {
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
   const Tile tile(v, c);
+  const DType type = TypeOf(w);
   const Run run_a = RunOfA(w, v), run_b = RunOfB(w, v);
   return {tile,
-          {run_a, tile.bm, FetchLanes(run_a, tile.bm, tile), "a"},
-          {run_b, tile.bn, FetchLanes(run_b, tile.bn, tile), "b"},
+          {type, run_a, tile.bm, FetchLanes(run_a, tile.bm, tile), "a"},
+          {type, run_b, tile.bn, FetchLanes(run_b, tile.bn, tile), "b"},
           PackedShapes(w, v, tile.padded_length(), tile.column_tiles * tile.bn)};
 }
 
@@ -194,7 +199,10 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
   ir::ProgramBuilder b("gemm");
   WorkloadProgram program(w, b, p.packed);
   const ir::Buffer acc = Accumulators(w, v, p, program, b);
-  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, Product(b, v, p.tile, acc)));
+  const ProductElement product = Product(b, v, p.tile, acc);
+  TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
+    return ir::Cast(product(batch, row, column), TypeOf(w));
+  }));
   return b.Finish();
 }
 
@@ -459,24 +467,25 @@ GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Con
   f.registers = tile.registers(t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   f.barriers = steps * (tile.stages > 1 ? 1 : 2);
-  f.in_flight_bytes = static_cast<double>(kElementBytes * tile.fetched() * tile.stages);
+  f.in_flight_bytes = static_cast<double>(SizeOf(TypeOf(w)) * tile.fetched() * tile.stages);
   f.round_trips = steps;
   f.trips_ahead = static_cast<double>(tile.stages - 1);
-  AddOperandTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, kElementBytes}, a_bytes,
-                    t);
+  AddOperandTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, SizeOf(TypeOf(w))},
+                    a_bytes, t);
   AddStaging(f, tile, LikelyRunOfA(v), LikelyRunOfB(w, v));
   return f;
 }
 
 GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
   const double compulsory = CompulsoryBytes(w);
-  const double results = kElementBytes * static_cast<double>(v.batch) * static_cast<double>(v.rows * v.columns);
+  const double count = static_cast<double>(v.batch) * static_cast<double>(v.rows * v.columns);
+  const double results = static_cast<double>(SizeOf(TypeOf(w))) * count;
   GpuFootprint f = GpuProductFootprint(w, v, c, compulsory - results, t);
   f.compulsory_bytes = compulsory;
   double written = results;
   if (c["split"] > 1) {
     f.launches = 2;
-    written += 2 * static_cast<double>(c["split"]) * results;  // slices, written and read
+    written += 2 * static_cast<double>(c["split"] * kElementBytes) * count;  // slices, written and read
   }
   f.cache_traffic += written;
   f.memory_traffic = std::max(f.memory_traffic + written, f.compulsory_bytes);
@@ -487,7 +496,10 @@ GpuTemplate GpuGemm() {
   return {
       "gpu.gemm",
       2,
-      [](const Workload& w) { return IsMatmul(w) && GpuGemmFits(MatmulView(w)); },
+      [](const Workload& w) {
+        const auto multiplies = [&](DType type) { return IsMatmulOf(w, type); };
+        return std::ranges::any_of(kGpuGemmTypes, multiplies) && GpuGemmFits(MatmulView(w));
+      },
       [](const Workload& w, const GpuTarget& t) { return GpuGemmSpace(w, MatmulView(w), t); },
       [](const Workload& w, const Config& c, const GpuTarget& t) { return BuildGpuGemm(w, MatmulView(w), c, t); },
       [](const Workload& w, const Config& c, const GpuTarget& t) { return GpuGemmFootprint(w, MatmulView(w), c, t); }};

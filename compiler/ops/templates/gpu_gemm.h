@@ -10,6 +10,9 @@
 // A thread's rows are tm / fm runs of fm, a run of each thread in turn, and its columns likewise: neighbouring threads
 // read neighbouring banks and write neighbouring elements. Constant B is packed when the package is made, zeros past
 // its end.
+//
+// Operands of f16 and bf16 become f32 on the way to shared memory, and sums are f32: so it serves devices without
+// tensor cores, and products that are too small for these.
 #pragma once
 
 #include "compiler/ops/templates/gemm_view.h"
@@ -22,6 +25,7 @@ namespace temper {
 bool IsGpuConv(const Workload& w, DType element);
 GemmView GpuConvView(const Workload& w);
 
+inline constexpr DType kGpuGemmTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 // Whether the view's batch fits a grid.
 bool GpuGemmFits(const GemmView& v);
 ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t);

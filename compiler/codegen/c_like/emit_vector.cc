@@ -69,6 +69,11 @@ std::optional<std::string> KernelEmitter::VectorValue(const Expr& e, const Stmt&
       return absl::StrCat("(", type, ")(", ElementsFrom(*lanes, loop->extent), ")");
     return absl::StrCat("vload", loop->extent, "(0, ", Pointer(*lanes), ")");
   }
+  if (e->kind == ExprKind::kSelect && !ir::UsesVar(e->args[0], loop->var)) {
+    const std::optional<std::string> then = VectorValue(e->args[1], loop), other = VectorValue(e->args[2], loop);
+    if (!then.has_value() || !other.has_value()) return std::nullopt;
+    return absl::StrCat("(", Value(e->args[0]), " ? ", *then, " : ", *other, ")");
+  }
   const char* op = e->kind == ExprKind::kAdd   ? "+"
                    : e->kind == ExprKind::kSub ? "-"
                    : e->kind == ExprKind::kMul ? "*"

@@ -90,6 +90,9 @@ inline constexpr Shape kShapes[] = {
     {"gpu.conv",
      "(f32[2,10,8,7]@0231, const f32[14,5,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,2,2,2]) -> "
      "f32[2,14,8,7]@0231; anchor=0"},
+    {"gpu.conv",
+     "(f16[1,12,9,7]@0231, const f16[20,12,3,3], const f16[20,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f16[1,20,9,7]@0231; "
+     "add(3,2) -> f16[1,20,9,7]@0231; anchor=0"},
 
     {"gpu.depthwise",
      "(f16[1,24,9,7]@0231, const f16[24,1,3,3], const f16[24,1,1]) conv2d(0,1; group=24 pads=[1,1,1,1]) -> "
@@ -107,6 +110,7 @@ inline constexpr Shape kShapes[] = {
      "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0"},
     {"gpu.gemm", "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0"},
     {"gpu.gemm", "(f32[2,9,17], f32[2,23,17]) matmul(0,1; trans_b=1) -> f32[2,9,23]; anchor=0"},
+    {"gpu.gemm", "(bf16[29,52], const bf16[52,24]) matmul(0,1) -> bf16[29,24]; anchor=0"},
 
     {"gpu.mma",
      "(f16[37,50], const f16[50,70], const f16[70]) matmul(0,1) -> f16[37,70]; add(3,2) -> f16[37,70]; anchor=0"},

@@ -12,10 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ops/templates/conv2d_shape.h"
-#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/gpu_contraction.h"
-#include "compiler/ops/templates/gpu_gemm.h"
+#include "compiler/ops/templates/gpu_tensor.h"
 #include "compiler/ops/templates/stages.h"
 #include "compiler/ops/tf32.h"
 
@@ -26,13 +24,9 @@ using ir::Expr;
 using ir::ForKind;
 
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
-constexpr int64_t kMatrixWords = 4;                 // a lane's, of an operand's matrix
-constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
-constexpr int64_t kLeastCopy = 4;                   // bytes, asynchronously
-constexpr int64_t kMostAtOnce = 16;                 // copies of a thread through registers; of more ptxas spills
+constexpr int64_t kMatrixWords = 4;  // a lane's, of an operand's matrix
+constexpr int64_t kMostAtOnce = 16;  // copies of a thread through registers; of more ptxas spills
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
-
-DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
 
 // What a config means for the view of a product of that type.
 struct Tile {
@@ -65,13 +59,6 @@ struct Tile {
   int64_t shared_bytes() const { return stages * (bm + bn) * bk * bytes(); }
 };
 
-// The widest copies that a run divides into.
-int64_t LanesOf(DType type, const Run& run) {
-  int64_t lanes = ir::QuarterColumns(type);
-  while (run.length % lanes != 0) lanes /= 2;
-  return lanes;
-}
-
 // An operand's way to shared memory.
 struct Staged {
   std::string name;
@@ -86,8 +73,8 @@ struct Staged {
       : name(std::move(name)),
         run(run),
         size(size),
-        lanes(LanesOf(tile.type, run)),
-        at_once(lanes * tile.bytes() < kLeastCopy),
+        lanes(CopiedAtOnce(tile.type, run)),
+        at_once(lanes * tile.bytes() < kLeastAsyncCopy),
         runs((run.along_reduction ? tile.bk : size) / tile.run()),
         rows(run.along_reduction || tile.bytes() == 2 ? 8 : 4),
         width(8 / rows) {}
@@ -143,21 +130,11 @@ struct Plan {
 };
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
-  const Tile tile(TypeOf(w), v, c);
+  const Tile tile(ElementOf(w), v, c);
   return {tile,
           {"a", RunOfA(w, v), tile.bm, tile},
           {"b", RunOfB(w, v), tile.bn, tile},
           PackedShapes(w, v, tile.steps * tile.bk, tile.column_tiles * tile.bn)};
-}
-
-// A value under several conditions, each of them with zero for else, under one for all: what a copy takes.
-Expr OneSelect(Expr value) {
-  std::vector<Expr> conditions;
-  for (; value->kind == ir::ExprKind::kSelect; value = value->args[1]) {
-    if (!ir::StructurallyEqual(value, ValueWhere({value->args[0]}, value->args[1]))) break;
-    conditions.push_back(value->args[0]);
-  }
-  return ValueWhere(conditions, value);
 }
 
 // The stage NAME_shared, by step, row and run of its neighbours.
@@ -167,8 +144,8 @@ ir::Buffer Stage(ir::ProgramBuilder& b, const Staged& s, const Tile& tile, int64
                    [&](const std::vector<Expr>& i) {
                      const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
                      const Expr fast = run * Expr(tile.run()) + i[5];
-                     return OneSelect(element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
-                                              i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3])));
+                     return UnderOneCondition(element(i[0], i[1] * Expr(s.size) + (s.run.along_reduction ? i[3] : fast),
+                                                      i[2] * Expr(tile.bk) + (s.run.along_reduction ? fast : i[3])));
                    });
 }
 
@@ -230,27 +207,6 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
   return b.Finish();
 }
 
-void BindWarps(Schedule& s, const Loop& warp, const Loop& y, const Loop& x) {
-  s.Bind(warp, ForKind::kThreadZ);
-  s.Bind(y, ForKind::kThreadY);
-  s.Bind(x, ForKind::kThreadX);
-}
-
-// What all threads of a group copy: neighbouring threads neighbouring runs.
-void ScheduleShared(Schedule& s, const Staged& staged, const Tile& tile) {
-  const std::vector<Loop> loops = s.Loops(staged.name + "_shared");
-  if (!s.status().ok()) return;
-  const std::vector<Loop> inner = Innermost(loops, 3);
-  auto [parts, lane] = s.Split(inner[2], staged.lanes);
-  auto [turn, thread] = s.Split(FuseAll(s, {inner[0], inner[1], parts}), tile.threads);
-  auto [rows, x] = s.Split(thread, kLaneColumns);
-  auto [warp, y] = s.Split(rows, kLaneRows);
-  s.Reorder({warp, y, x, turn, lane});
-  BindWarps(s, warp, y, x);
-  s.Unroll(turn);
-  s.Vectorize(lane);
-}
-
 // The loops of the result: groups, then threads, then what each thread stores. Returns the innermost group loop.
 Loop ScheduleOut(Schedule& s, const GemmView& v, const Tile& tile) {
   const std::vector<GemmAxis> axes = OutAxes(v);
@@ -288,25 +244,17 @@ absl::StatusOr<ir::Func> ScheduleMma(ir::Func func, const GemmView& v, const Pla
   for (const Loop& loop : {depth, row, column, element}) s.Unroll(loop);
   BindWarps(s, warp, y, x);
   s.DecomposeReduction("acc", step);
-  ScheduleShared(s, p.a, tile);
-  ScheduleShared(s, p.b, tile);
+  for (const Staged& staged : {p.a, p.b}) ScheduleCopies(s, staged.name + "_shared", tile.threads, staged.lanes);
   if (tile.stages > 1) s.Pipeline({"a_shared", "b_shared"}, step, static_cast<int>(tile.stages));
   s.Tensorize(row);
   return LowerSchedule(s);
 }
 
-GemmView ViewOf(const Workload& w) { return IsGpuConv(w, TypeOf(w)) ? GpuConvView(w) : MatmulView(w); }
-
-bool Matches(const Workload& w) {
-  const auto multiplies = [&](DType type) {
-    return (type != DType::kF32 || AllowsTf32(w.calls[w.anchor].attrs)) && (IsMatmulOf(w, type) || IsGpuConv(w, type));
-  };
-  return std::ranges::any_of(kTypes, multiplies) && GpuGemmFits(ViewOf(w));
-}
+bool Matches(const Workload& w) { return IsTensorProduct(w, kTypes); }
 
 ConfigSpace Space(const Workload& w, const GpuTarget& t) {
-  const GemmView v = ViewOf(w);
-  const DType type = TypeOf(w);
+  const GemmView v = TensorView(w);
+  const DType type = ElementOf(w);
   const int64_t depth = ir::MatrixColumns(type);
   ConfigSpace space;
   space.Add("wm", {1, 2, 4, 8});
@@ -355,7 +303,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
-  const GemmView v = ViewOf(w);
+  const GemmView v = TensorView(w);
   const Plan p = PlanOf(w, v, c);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, v, p));
   Kernel kernel;
@@ -381,7 +329,7 @@ double Instructions(const Plan& p) {
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
-  const GemmView v = ViewOf(w);
+  const GemmView v = TensorView(w);
   const Plan p = PlanOf(w, v, c);
   const Tile& tile = p.tile;
   const double groups = static_cast<double>(v.batch * tile.row_tiles * tile.column_tiles);

@@ -44,6 +44,7 @@ struct CodeStmt {
   StmtKind kind;
   int slot = -1;  // kFor: variable; others: array
   int64_t extent = 0;
+  std::array<TiledMatrix, 2> tiled;
   ForKind for_kind = ForKind::kSerial;
   Instruction instruction = Instruction::kLoadMatrix;
   bool asynchronous = false;       // kStore
@@ -170,6 +171,7 @@ absl::StatusOr<CodeStmt> Resolver::Resolve(const Stmt& s) {
     case StmtKind::kInstruction:
       code.instruction = s->instruction;
       code.extent = s->extent;
+      code.tiled = s->tiled;
       break;
     case StmtKind::kSeq:
     case StmtKind::kPrefetch:
@@ -248,6 +250,9 @@ class Machine {
   void RunAllocTogether(const CodeStmt& s);
   void RunLoadMatrix(const CodeStmt& s);
   void RunMultiply(const CodeStmt& s);
+  void RunAddProduct(const CodeStmt& s);
+  // The matrix of one of its operands, by team: `outers` rows or columns, of kTeamSteps.
+  std::vector<std::vector<double>> ReadTiled(const Code& load, const TiledMatrix& m, int64_t outers);
   void RunExchange(const CodeStmt& s);
   void EachThread(const std::function<void(size_t thread)>& run);
   // Calls `use` with where each thread's fragment of `array`, of so many elements, begins.
@@ -501,6 +506,8 @@ void Machine::RunTogether(const CodeStmt& s) {
       return watch_->PassBarrier();
     case StmtKind::kInstruction:
       if (s.instruction == Instruction::kExchange) return RunExchange(s);
+      if (s.instruction == Instruction::kAddProduct) return RunAddProduct(s);
+      if (IsOfTeam(s.instruction)) return;  // CheckBarriers says what stands between
       return s.instruction == Instruction::kMultiply ? RunMultiply(s) : RunLoadMatrix(s);
     case StmtKind::kStore:
     case StmtKind::kBlock:
@@ -581,6 +588,61 @@ void Machine::RunMultiply(const CodeStmt& s) {
       for (size_t k = 0; k < static_cast<size_t>(MatrixColumns(type)); ++k)
         sum = Round(sum + o.a[static_cast<size_t>(at.row)][k] * o.b[static_cast<size_t>(at.column)][k], DType::kF32);
       WriteElement(sums.data, first + e, DType::kF32, OfFloat(sum));
+    }
+  });
+}
+
+// Two threads are said to read each element, so that it is a race if any of them wrote it since the last barrier.
+std::vector<std::vector<double>> Machine::ReadTiled(const Code& load, const TiledMatrix& m, int64_t outers) {
+  constexpr int64_t kReaders = 2;
+  std::vector<std::vector<double>> teams(threads_.size() / static_cast<size_t>(kTeamThreads));
+  const BufferNode& buffer = *arrays_[load.slot].buffer;
+  int64_t named = 0;  // by the team's first thread
+  EachThread([&](size_t thread) {
+    const int64_t first = PositionNow(load.slot, load.args), number = static_cast<int64_t>(thread) % kTeamThreads;
+    if (first < 0) return;
+    if (number == 0) named = first;
+    if (first != named || first % kTileSide != 0)
+      return Fail(absl::StrCat("thread ", watch_->ThreadName(static_cast<int64_t>(thread)), " names element ", first,
+                               " of ", buffer.name, " for its team, and the first of them ", named));
+    if (number >= kReaders) return;
+    std::vector<double>& team = teams[thread / static_cast<size_t>(kTeamThreads)];
+    team.clear();
+    for (int64_t outer = 0; outer < outers; ++outer) {
+      for (int64_t step = 0; step < kTeamSteps; ++step) {
+        const int64_t row = m.turned ? step : outer, in_row = m.turned ? outer : step;
+        const int64_t position = first + outer / kTileSide * m.next_outer + step / kTileSide * m.next_step +
+                                 row % kTileSide * kTileSide + in_row % kTileSide;
+        if (position >= NumElements(buffer.shape))
+          return Fail(absl::StrCat("a product reads element ", position, " of ", buffer.name, ", which has fewer"));
+        Watch(load.slot, position, false, nullptr);
+        team.push_back(ReadElement(arrays_[load.slot].data, position, load.dtype).f);
+      }
+    }
+  });
+  return teams;
+}
+
+void Machine::RunAddProduct(const CodeStmt& s) {
+  const auto load_of = [&](size_t number) -> const Code& { return *s.value[0]->args[number]->args[0]; };
+  const std::vector<std::vector<double>> a = ReadTiled(load_of(0), s.tiled[0], kTeamRows),
+                                         b = ReadTiled(load_of(1), s.tiled[1], s.extent);
+  if (!status_.ok()) return;
+  EachThread([&](size_t thread) {
+    const int64_t first = PositionNow(s.slot, s.indices), number = static_cast<int64_t>(thread) % kTeamThreads;
+    const int64_t length = s.extent / kMatrixSide * kFragmentLength;
+    if (first < 0) return;
+    if (first % kFragmentLength != 0 || first + length > NumElements(arrays_[s.slot].buffer->shape))
+      return Fail(absl::StrCat("no sums of ", s.extent, " columns begin at ", first));
+    const double* rows = a[thread / static_cast<size_t>(kTeamThreads)].data();
+    const double* columns = b[thread / static_cast<size_t>(kTeamThreads)].data();
+    for (int64_t i = 0; i < length; ++i) {
+      const MatrixPlace at = SumPlace(number % kTensorWarp, i % kFragmentLength);
+      const double* row = rows + (number / kTensorWarp * kMatrixSide + at.row) * kTeamSteps;
+      const double* column = columns + (i / kFragmentLength * kMatrixSide + at.column) * kTeamSteps;
+      double sum = ReadElement(arrays_[s.slot].data, first + i, DType::kF32).f;
+      for (int64_t k = 0; k < kTeamSteps; ++k) sum = Round(sum + row[k] * column[k], DType::kF32);
+      WriteElement(arrays_[s.slot].data, first + i, DType::kF32, OfFloat(sum));
     }
   });
 }

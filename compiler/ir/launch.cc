@@ -97,8 +97,9 @@ absl::Status LaunchFinder::CheckRegister(const Launch& launch, const Stmt& s, co
 absl::Status LaunchFinder::CheckThreadCode(const Launch& launch) const {
   absl::Status status;
   VisitStmt(launch.body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kFor && (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined ||
-                                      s->for_kind == ForKind::kTensor || s->for_kind == ForKind::kLanes)) {
+    if (s->kind == StmtKind::kFor &&
+        (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined || s->for_kind == ForKind::kTensor ||
+         s->for_kind == ForKind::kTeamTensor || s->for_kind == ForKind::kLanes)) {
       status.Update(Error(f_, s, "a thread runs its code alone, but here it would not"));
     }
     if (s->kind == StmtKind::kAlloc && s->buffer->scope != Scope::kRegister) {
@@ -124,6 +125,44 @@ const char* Meeting(const Stmt& s) {
   });
   return found;
 }
+
+bool IsOfTeam(const Stmt& s) { return s->kind == StmtKind::kInstruction && IsOfTeam(s->instruction); }
+
+// That products are begun, added and ended in turn, of one array, and that nothing else stands between.
+class ProductOrder {
+ public:
+  explicit ProductOrder(const Func& f) : f_(f) {}
+  absl::Status Check(const Stmt& s) {
+    TEMPER_RETURN_IF_ERROR(Visit(s));
+    return made_ == nullptr ? absl::OkStatus() : Error(f_, s, "products that do not end");
+  }
+
+ private:
+  absl::Status Visit(const Stmt& s) {
+    if (IsOfTeam(s)) return VisitInstruction(s);
+    const bool plain = s->kind == StmtKind::kSeq || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kUnrolled);
+    if (made_ != nullptr && !plain) return Error(f_, s, "something else where products are made");
+    const Buffer before = made_;
+    for (const Stmt& child : s->stmts) TEMPER_RETURN_IF_ERROR(Visit(child));
+    if (s->kind == StmtKind::kSeq) return absl::OkStatus();
+    for (const Stmt& child : {s->body, s->else_body}) {
+      if (child != nullptr) TEMPER_RETURN_IF_ERROR(Visit(child));
+      if (made_ != before) return Error(f_, s, "products that begin or end in a part of the code alone");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status VisitInstruction(const Stmt& s) {
+    const bool begins = s->instruction == Instruction::kBeginProducts;
+    if (made_ != (begins ? nullptr : s->buffer)) return Error(f_, s, "products out of their turn");
+    if (begins) made_ = s->buffer;
+    if (s->instruction == Instruction::kEndProducts) made_ = nullptr;
+    return absl::OkStatus();
+  }
+
+  const Func& f_;
+  Buffer made_;  // whose sums are being made; null: none
+};
 
 }  // namespace
 
@@ -161,6 +200,8 @@ absl::Status CheckBarriers(const Func& f, const Launch& launch) {
     if (s->kind == StmtKind::kInstruction && (f.warp_width != kTensorWarp || launch.num_threads() % kTensorWarp != 0)) {
       status = Error(f, s, "an instruction of warps needs groups of whole warps of 32 threads, but here is");
     }
+    if (IsOfTeam(s) && launch.num_threads() % kTeamThreads != 0)
+      status = Error(f, s, "an instruction of teams needs groups of whole teams of 128 threads, but here is");
     if (s->kind == StmtKind::kIf && (UsesThread(s->cond, launch) || HasLoad(s->cond))) {
       status = Error(f, s, absl::StrCat("threads may disagree whether they come to ", meeting));
     }
@@ -168,6 +209,7 @@ absl::Status CheckBarriers(const Func& f, const Launch& launch) {
       status = Error(f, s, absl::StrCat(meeting, " is inside a vectorised loop"));
     }
   });
+  status.Update(ProductOrder(f).Check(launch.body));
   return status;
 }
 

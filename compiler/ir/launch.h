@@ -36,6 +36,18 @@
 // Another one is about an element of a register array, of any type:
 //   exchange         lane l gets what lane l ^ m has, where 0 < m < 32.
 //
+// Some the 128 threads of a team run together: the warps 4i to 4i + 3. They add products of matrices in shared memory,
+// of f16 or of bf16, to sums in f32. A matrix lies there in tiles of eight rows of 16 bytes, one behind the other, the
+// first at a multiple of 16 bytes. A tile's row is eight steps of a row of A, or of a column of B; of a turned matrix
+// it is eight of these at one step. From tile to tile it is always as far along the steps, and along rows or columns.
+//   begin products   of the sums in an array: from here on they are being made.
+//   add product      sums(i, j) += a(i, k) * b(j, k), over 16 steps k, for 64 rows i and n columns j, a multiple of 16
+//                    up to 256. All threads of the team name the same matrices. The team's warp w has the rows from
+//                    16 w on: of each 16 columns in turn a fragment of sums.
+//   end products     of the same array: its sums are made, and their matrices read.
+// Between the first and the last stand products of these sums alone, and unrolled loops of them. What threads of the
+// group stored in shared memory, products see behind a barrier.
+//
 // An asynchronous store to shared memory, of an element of memory or of zero, is on its way until its thread has waited
 // for it: nobody reads or writes that element meanwhile, and others see it behind the barrier after that. To commit
 // makes a group of the thread's copies since the last one; to wait ends when at most so many of its groups, the latest,
@@ -59,7 +71,13 @@ inline constexpr int64_t kTensorWarp = 32;     // lanes of a warp that has instr
 inline constexpr int64_t kMatrixSide = 16;     // rows of the matrices that they are about, columns of sums
 inline constexpr int64_t kFragmentLength = 8;  // a lane's elements of sums
 inline constexpr int64_t kQuarterBytes = 16;   // of a row of an operand's quarter
-bool IsTensorType(DType dtype);                // of operands
+inline constexpr int64_t kTeamWarps = 4;       // of a team
+inline constexpr int64_t kTeamThreads = kTeamWarps * kTensorWarp;
+inline constexpr int64_t kTeamRows = kTeamWarps * kMatrixSide;  // of its products' sums
+inline constexpr int64_t kTeamColumns = 256, kTeamSteps = 16;   // of them the most, and of the reduction
+inline constexpr int64_t kTileSide = 8;                         // of tiles in shared memory
+inline constexpr int64_t kMostTileBytes = int64_t{1} << 18;     // that lie between two of them
+bool IsTensorType(DType dtype);                                 // of operands
 // Of operands: elements of a row of a quarter, of a row of the matrix, of a lane's fragment.
 inline int64_t QuarterColumns(DType operand) { return kQuarterBytes / SizeOf(operand); }
 inline int64_t MatrixColumns(DType operand) { return 2 * QuarterColumns(operand); }
@@ -101,7 +119,8 @@ bool HasLaunches(const Func& f);
 // The launches of a lowered function, in their order; none of a function without. Errors: kInvalidArgument names the
 // statement that is where a launch has no place for it.
 absl::StatusOr<std::vector<Launch>> LaunchesOf(const Func& f);
-// All threads of a group come to the same barriers, those of a warp to the same instructions of it.
+// All threads of a group come to the same barriers, those of a warp or team to the same instructions of it; and what
+// stands where products are made.
 absl::Status CheckBarriers(const Func& f, const Launch& launch);
 
 }  // namespace temper::ir

@@ -202,12 +202,25 @@ void Printer::PrintBlock(const StmtNode& s, int indent) {
   for (const IterVar& iter : block.iters) names_.Forget(iter.var.get());
 }
 
+// " in 64 columns, a: 8, 520, b turned: 64, 8"
+std::string TiledText(const StmtNode& s) {
+  std::string text = absl::StrCat(" in ", s.extent, " columns");
+  for (size_t i = 0; i < s.tiled.size(); ++i) {
+    const TiledMatrix& m = s.tiled[i];
+    absl::StrAppend(&text, i == 0 ? ", a" : ", b", m.turned ? " turned: " : ": ", m.next_step, ", ", m.next_outer);
+  }
+  return text;
+}
+
 std::string Printer::InstructionText(const StmtNode& s) {
   const std::string word(Word(s.instruction));
   if (s.instruction == Instruction::kCommitCopies) return word;
   if (s.instruction == Instruction::kWaitCopies) return absl::StrCat(word, " but ", s.extent);
-  const std::string text = absl::StrCat(word, " ", Access(s.buffer, s.indices),
-                                        s.instruction == Instruction::kMultiply ? " += " : " = ", Print(s.value));
+  const std::string to = absl::StrCat(word, " ", Access(s.buffer, s.indices));
+  if (s.instruction == Instruction::kBeginProducts || s.instruction == Instruction::kEndProducts) return to;
+  const bool adds = s.instruction == Instruction::kMultiply || s.instruction == Instruction::kAddProduct;
+  const std::string text = absl::StrCat(to, adds ? " += " : " = ", Print(s.value));
+  if (s.instruction == Instruction::kAddProduct) return text + TiledText(s);
   return s.instruction == Instruction::kExchange ? absl::StrCat(text, " of lane ^ ", s.extent) : text;
 }
 

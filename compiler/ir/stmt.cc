@@ -82,6 +82,8 @@ std::string_view Word(ForKind kind) {
       return "thread.z";
     case ForKind::kTensor:
       return "tensor";
+    case ForKind::kTeamTensor:
+      return "team tensor";
     case ForKind::kLanes:
       return "lanes";
   }
@@ -98,6 +100,12 @@ std::string_view Word(Instruction instruction) {
       return "multiply";
     case Instruction::kExchange:
       return "exchange";
+    case Instruction::kBeginProducts:
+      return "begin products";
+    case Instruction::kAddProduct:
+      return "add product";
+    case Instruction::kEndProducts:
+      return "end products";
     case Instruction::kCommitCopies:
       return "commit copies";
     case Instruction::kWaitCopies:
@@ -208,6 +216,31 @@ Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr&
   node->indices = std::move(indices);
   return node;
 }
+
+Stmt AddProduct(Buffer sums, std::vector<Expr> indices, int64_t columns, const Expr& a, const Expr& b,
+                const std::array<TiledMatrix, 2>& tiled) {
+  auto node = Make(Instruction::kAddProduct);
+  node->value = Cast(a, sums->dtype) * Cast(b, sums->dtype);
+  node->buffer = std::move(sums);
+  node->indices = std::move(indices);
+  node->extent = columns;
+  node->tiled = tiled;
+  return node;
+}
+
+namespace {
+
+Stmt OfAll(Instruction instruction, Buffer sums) {
+  auto node = Make(instruction);
+  node->indices.assign(sums->shape.size(), Expr(0));
+  node->buffer = std::move(sums);
+  return node;
+}
+
+}  // namespace
+
+Stmt BeginProducts(Buffer sums) { return OfAll(Instruction::kBeginProducts, std::move(sums)); }
+Stmt EndProducts(Buffer sums) { return OfAll(Instruction::kEndProducts, std::move(sums)); }
 
 const Expr& FactorOf(const Stmt& multiply, size_t number) {
   const Expr& factor = multiply->value->args[number];

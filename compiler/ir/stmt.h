@@ -6,16 +6,18 @@
 // Nests for devices have group and thread loops beside the others; launch.h says what they mean.
 #pragma once
 
+#include <array>
+
 #include "compiler/ir/expr.h"
 
 namespace temper::ir {
 
 // An outlined loop is a serial one that generated code has in a function of its own, so that what it keeps in registers
 // takes none from the code around it, nor the other way round.
-// A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), with all that is below it. A
-// lanes loop is a serial one over what the lanes of a warp hold, which they reduce together. Group and thread loops are
-// dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and local ids. (A Block is
-// something else here: a computation.)
+// A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), or of teams of them, with all
+// that is below it. A lanes loop is a serial one over what the lanes of a warp hold, which they reduce together. Group
+// and thread loops are dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and local ids.
+// (A Block is something else here: a computation.)
 enum class ForKind : uint8_t {
   kSerial,
   kParallel,
@@ -29,6 +31,7 @@ enum class ForKind : uint8_t {
   kThreadY,
   kThreadZ,
   kTensor,
+  kTeamTensor,
   kLanes,
 };
 std::string_view Word(ForKind kind);  // as it is printed: "for", "parallel", "vectorize", "group.x", "thread.y"
@@ -42,18 +45,33 @@ bool MayHold(ForKind outer, ForKind inner);
 enum class StmtKind : uint8_t { kFor, kSeq, kStore, kIf, kAlloc, kBlock, kPrefetch, kBarrier, kInstruction };
 
 // What threads of a launch do beside loops and stores; launch.h says what each is. Those up to kExchange the lanes of a
-// warp run together.
+// warp run together, those from kBeginProducts to kEndProducts the threads of a team.
 enum class Instruction : uint8_t {
   kLoadMatrix,
   kLoadMatrixTransposed,
   kMultiply,
   kExchange,
+  kBeginProducts,
+  kAddProduct,
+  kEndProducts,
   kCommitCopies,
   kWaitCopies
 };
 std::string_view Word(Instruction instruction);  // as it is printed: "load matrix"
 inline bool LoadsMatrix(Instruction instruction) { return instruction <= Instruction::kLoadMatrixTransposed; }
-inline bool IsOfWarp(Instruction instruction) { return instruction <= Instruction::kExchange; }
+inline bool IsOfTeam(Instruction instruction) {
+  return instruction >= Instruction::kBeginProducts && instruction <= Instruction::kEndProducts;
+}
+inline bool IsOfWarp(Instruction instruction) {  // one of more warps, too
+  return instruction <= Instruction::kExchange || IsOfTeam(instruction);
+}
+
+// How a matrix lies in shared memory for kAddProduct: in tiles (launch.h).
+struct TiledMatrix {
+  bool turned = false;     // whether a tile's rows are steps of the reduction
+  int64_t next_step = 0;   // elements from a tile to that of the next eight steps,
+  int64_t next_outer = 0;  // and to that of the next eight rows of A or columns of B
+};
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;
@@ -80,7 +98,8 @@ struct StmtNode {
   StmtKind kind;
   // kFor: for var in [0, extent)
   Var var;
-  // Also of kWaitCopies: how many groups may be on their way; of kExchange: by which bits lanes differ.
+  // Also of kWaitCopies: how many groups may be on their way; of kExchange: by which bits lanes differ; of kAddProduct:
+  // columns.
   int64_t extent = 0;
   ForKind for_kind = ForKind::kSerial;
   Stmt body;                  // kFor, kAlloc; the then-branch of kIf
@@ -93,6 +112,7 @@ struct StmtNode {
   // kStore, kBlock: not 0 where it is an asynchronous copy, for so many iterations of its loop later.
   int ahead = 0;
   Instruction instruction = Instruction::kLoadMatrix;  // kInstruction
+  std::array<TiledMatrix, 2> tiled;                    // kAddProduct: A and B
   BlockInfo block;                                     // kBlock
   int level = 1;                                       // kPrefetch: the cache that is to hold it, 1 or 2
 };
@@ -109,7 +129,13 @@ Stmt Barrier();  // of the threads of a group; see launch.h
 Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed);
 // `a`, `b`: loads of the fragments' first elements.
 Stmt Multiply(Buffer sums, std::vector<Expr> indices, const Expr& a, const Expr& b);
-// Its operand of that number, a load.
+// The same by a team, of matrices in shared memory: `a`, `b` are loads of their first elements, which all threads of
+// the team name alike. `indices`: of the sums' first element.
+Stmt AddProduct(Buffer sums, std::vector<Expr> indices, int64_t columns, const Expr& a, const Expr& b,
+                const std::array<TiledMatrix, 2>& tiled);
+Stmt BeginProducts(Buffer sums);
+Stmt EndProducts(Buffer sums);
+// The operand of a multiplication of that number, a load.
 const Expr& FactorOf(const Stmt& multiply, size_t number);
 // `theirs`: a load of the element of the other lane, which differs in the bits of `lanes`.
 Stmt Exchange(Buffer to, std::vector<Expr> indices, Expr theirs, int64_t lanes);

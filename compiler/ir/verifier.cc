@@ -18,6 +18,7 @@ class Verifier {
   absl::Status CheckNesting(const Stmt& s) const;
   absl::Status CheckAlloc(const Stmt& s);
   absl::Status CheckBlock(const Stmt& s);
+  absl::Status CheckOfTeam(const Stmt& s);
   absl::Status CheckInstruction(const Stmt& s);
   absl::Status CheckCopy(const Stmt& s) const;
   absl::Status CheckAccess(const Stmt& s, const Buffer& buffer, const std::vector<Expr>& indices);
@@ -122,6 +123,7 @@ absl::Status Verifier::CheckCopy(const Stmt& s) const {
 absl::Status Verifier::CheckInstruction(const Stmt& s) {
   if (!IsOfWarp(s->instruction)) return absl::OkStatus();
   TEMPER_RETURN_IF_ERROR(CheckAccess(s, s->buffer, s->indices));
+  if (IsOfTeam(s->instruction)) return CheckOfTeam(s);
   TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->value, s->buffer->dtype, "value"));
   bool fits = s->buffer->scope == Scope::kRegister;
   if (s->instruction == Instruction::kExchange) {
@@ -139,6 +141,24 @@ absl::Status Verifier::CheckInstruction(const Stmt& s) {
   } else {
     const bool transposed = s->instruction == Instruction::kLoadMatrixTransposed;
     fits = fits && reads(s->value, Scope::kShared) && !(transposed && s->value->dtype == DType::kF32);
+  }
+  return fits ? absl::OkStatus() : Error(s, "operands that the instruction does not take");
+}
+
+absl::Status Verifier::CheckOfTeam(const Stmt& s) {
+  bool fits = s->buffer->scope == Scope::kRegister && s->buffer->dtype == DType::kF32;
+  if (s->instruction == Instruction::kAddProduct) {
+    TEMPER_RETURN_IF_ERROR(CheckExpr(s, s->value, DType::kF32, "value"));
+    fits = fits && s->value->kind == ExprKind::kMul && FactorOf(s, 0)->dtype == FactorOf(s, 1)->dtype;
+    for (size_t i = 0; i < s->tiled.size() && fits; ++i) {
+      const Expr& load = FactorOf(s, i);
+      fits = load->kind == ExprKind::kLoad && load->buffer->scope == Scope::kShared && IsTensorType(load->dtype) &&
+             SizeOf(load->dtype) == 2;
+      for (const int64_t next : {s->tiled[i].next_step, s->tiled[i].next_outer})
+        fits = fits && next > 0 && next % kTileSide == 0 && next * SizeOf(load->dtype) < kMostTileBytes;
+    }
+    if (s->extent < kMatrixSide || s->extent > kTeamColumns || s->extent % kMatrixSide != 0)
+      return Error(s, "columns that no product has");
   }
   return fits ? absl::OkStatus() : Error(s, "operands that the instruction does not take");
 }

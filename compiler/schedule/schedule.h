@@ -48,6 +48,8 @@ class Schedule {
   // Lower makes the loop's nest instructions of warps, whose lanes are the threads along x and y: see lower/tensor.h
   // for what it has to be.
   void Tensorize(const Loop& loop);
+  // ... of teams of four warps, which the threads along z number: see lower/team_tensor.h.
+  void TensorizeForTeams(const Loop& loop);
   // A reduction of what the threads along x hold in registers, which Lower makes exchanges between lanes of a warp: see
   // lower/lanes.h for what it has to be. All of them have the result then, in registers too.
   void ReduceAcrossLanes(const Loop& loop);

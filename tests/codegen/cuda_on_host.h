@@ -4,6 +4,9 @@
 // have already overwritten. Shared memory holds NaN when a block begins.
 //
 // What the lanes of a warp do together has a Meeting at its beginning, to which all of them come before one goes on.
+// Products of teams read shared memory by descriptors, as the PTX ISA has them: when their thread ends them, where
+// threads run first to last, and at once where they run last to first. All threads of a team give the same ones.
+//
 // Asynchronous copies land when their thread waits for them, where threads run first to last, and at once where they
 // run last to first: so a wait that is missing, or a copy to where others still read, shows in one of the orders.
 #pragma once
@@ -60,6 +63,14 @@ constexpr unsigned int kMostThreads = 1024;
 
 constexpr unsigned int kWarp = 32;
 
+constexpr unsigned int kTeam = 4 * kWarp;
+
+struct Product {
+  float* c;
+  unsigned long a, b;  // descriptors
+  int columns;
+  bool turned_a, turned_b, is_bf16;
+};
 struct Copy {
   void* to;
   const void* from;  // null: zeros
@@ -74,12 +85,17 @@ struct Fibre {
   const void* brought;      // to the meeting
   std::vector<Copy> begun;  // of no group yet
   std::vector<std::vector<Copy>> groups;
+  std::vector<Product> products;  // that are on their way
+  std::size_t given = 0;          // products, until now
+  bool makes;                     // whether products have begun
 };
 static Fibre fibres[kMostThreads];
 static unsigned int num_threads;
 static ucontext_t scheduler;
 static Fibre* running;
 static bool copies_wait;
+static std::vector<Product> given_by[kMostThreads / kTeam];  // each team: by whoever came first
+static bool teams_part;
 static void (*body)(void** arguments);
 static void** arguments;
 
@@ -154,12 +170,17 @@ static int RunBlock(const unsigned int* threads, bool forwards) {
     f.state = State::kRuns;
     f.begun.clear();
     f.groups.clear();
+    f.products.clear();
+    f.given = 0;
+    f.makes = false;
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = Stacks() + i * kStackBytes;
     f.context.uc_stack.ss_size = kStackBytes;
     f.context.uc_link = nullptr;
     makecontext(&f.context, Start, 0);
   }
+  for (std::vector<Product>& given : given_by) given.clear();
+  teams_part = false;
   const unsigned int warps = (num_threads + kWarp - 1) / kWarp;
   for (;;) {
     for (unsigned int w = 0; w < warps; ++w) {
@@ -167,7 +188,11 @@ static int RunBlock(const unsigned int* threads, bool forwards) {
       if (!RunWarp(first, std::min(first + kWarp, num_threads), forwards)) return 1;
     }
     unsigned int done = 0;
-    for (unsigned int i = 0; i < num_threads; ++i) done += fibres[i].state == State::kDone ? 1 : 0;
+    for (unsigned int i = 0; i < num_threads; ++i) {
+      done += fibres[i].state == State::kDone ? 1 : 0;
+      teams_part |= fibres[i].given != given_by[i / kTeam].size();
+    }
+    if (teams_part) return 1;
     if (done == num_threads) return 0;
     if (done != 0) return 1;
   }
@@ -290,6 +315,45 @@ static void MultiplyHalves(const char* name, float* c, const unsigned int* a, co
   });
 }
 
+// PTX ISA, "Matrix Descriptor Format": the element of row `outer` of A (column of B) and step `k`. Without swizzling
+// "core matrices" are eight rows of 16 bytes, one behind the other; the "leading dimension byte offset" is between two
+// of them along the reduction, the "stride dimension byte offset" along the rows or columns. Transposed ("MN-major"),
+// their rows go along these.
+static unsigned short ByDescriptor(unsigned long d, bool turned, int outer, int k) {
+  const auto decoded = [&](int bit) { return (d >> bit & 0x3fff) << 4; };
+  const int row = turned ? k : outer, in_row = turned ? outer : k;
+  const unsigned long at = decoded(0) + decoded(16) * static_cast<unsigned long>(k / 8) +
+                           decoded(32) * static_cast<unsigned long>(outer / 8) +
+                           static_cast<unsigned long>(row % 8 * 16 + in_row % 8 * 2);
+  unsigned short bits;
+  std::memcpy(&bits, temper_bytes + at % kSharedBytes, sizeof(bits));
+  return d >> 46 == 0 ? bits : 0x7fff;  // not a number: another mode
+}
+
+// PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16": the warps have 16 rows each, and a lane of each 8 columns
+// two neighbours in its row of the upper eight and of the lower.
+static void Make(const Product& p) {
+  const int number = static_cast<int>(static_cast<unsigned int>(running - fibres) % kTeam), lane = number % 32;
+  const auto decode = p.is_bf16 ? FromBf16 : FromF16;
+  for (int i = 0; i < p.columns / 2; ++i) {
+    const int row = number / 32 * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k)
+      p.c[i] += decode(ByDescriptor(p.a, p.turned_a, row, k)) * decode(ByDescriptor(p.b, p.turned_b, column, k));
+  }
+}
+
+static void Add(const Product& p) {
+  std::vector<Product>& given = given_by[static_cast<std::size_t>(running - fibres) / kTeam];
+  if (running->given == given.size()) given.push_back(p);
+  const Product& first = given[running->given++];
+  teams_part |= !running->makes || first.a != p.a || first.b != p.b || first.columns != p.columns;
+  if (copies_wait) {
+    running->products.push_back(p);
+  } else {
+    Make(p);
+  }
+}
+
 }  // namespace on_host
 
 typedef const char* temper_row;
@@ -336,6 +400,33 @@ static inline void temper_wait_copies() {
   std::vector<std::vector<on_host::Copy>>& groups = on_host::running->groups;
   for (; groups.size() > kMost; groups.erase(groups.begin())) std::ranges::for_each(groups.front(), on_host::Land);
 }
+
+static inline unsigned int temper_shared_address(const void* shared) {
+  return static_cast<unsigned int>((const unsigned char*)shared - temper_bytes);
+}
+template <int kSums>
+static inline void temper_begin_products(float*) {
+  on_host::running->makes = true;
+}
+template <int kSums>
+static inline void temper_end_products(float*) {
+  std::ranges::for_each(on_host::running->products, on_host::Make);
+  on_host::running->products.clear();
+  on_host::running->makes = false;
+}
+static inline void temper_team_barrier() { __syncthreads(); }
+#define PRODUCT(type, bf16, columns)                                                                     \
+  template <int kTurnedA, int kTurnedB>                                                                  \
+  static inline void temper_add_product_##type##_##columns(float* c, unsigned long a, unsigned long b) { \
+    on_host::Add({c, a, b, columns, kTurnedA != 0, kTurnedB != 0, bf16});                                \
+  }
+#define PRODUCTS(columns) PRODUCT(f16, false, columns) PRODUCT(bf16, true, columns)
+PRODUCTS(16)
+PRODUCTS(32)
+PRODUCTS(64)
+PRODUCTS(128)
+PRODUCTS(192)
+PRODUCTS(256)
 
 // Makes "run_NAME" of a kernel: 0 if all is well.
 #define RUNNER(name)                                                                                             \

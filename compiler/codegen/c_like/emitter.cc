@@ -45,6 +45,12 @@ std::set<const void*> HalvesIn(const Stmt& body) {
   return halves;
 }
 
+bool AddsProducts(const Stmt& body) {
+  return ir::AnyOf(body, [](const Stmt& s) {
+    return s->kind == StmtKind::kInstruction && s->instruction == ir::Instruction::kAddProduct;
+  });
+}
+
 const char* MultiplyFunction(DType operand) {
   if (operand == DType::kF32) return "temper_multiply_tf32";
   return operand == DType::kF16 ? "temper_multiply_f16" : "temper_multiply_bf16";
@@ -83,7 +89,8 @@ absl::StatusOr<std::string> KernelEmitter::Emit(const ir::Launch& launch, const 
   EmitIds(launch.group_loops, dialect_.group_id);
   EmitIds(launch.thread_loops, dialect_.thread_id);
   EmitSharedArrays(launch);
-  barrier_ = dialect_.barrier(ReadsWhatItWrites(launch.body));
+  barrier_ = AddsProducts(launch.body) ? absl::StrCat(WarpFunction("temper_team_barrier"), "()")
+                                       : dialect_.barrier(ReadsWhatItWrites(launch.body));
   halves_ = HalvesIn(launch.body);
   EmitStmt(launch.body);
   indent_ = 0;
@@ -264,6 +271,15 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
       return Line(absl::StrCat(function, "(", FragmentPointer(s->buffer, s->indices), ", ",
                                FragmentPointer(a->buffer, a->args), ", ", FragmentPointer(b->buffer, b->args), ");"));
     }
+    case ir::Instruction::kBeginProducts:
+    case ir::Instruction::kEndProducts: {
+      const bool begins = s->instruction == ir::Instruction::kBeginProducts;
+      const std::string function = WarpFunction(begins ? "temper_begin_products" : "temper_end_products");
+      return Line(
+          absl::StrCat(function, "<", ElementsOf(s->buffer), ">(", NameOf(s->buffer.get(), s->buffer->name), ");"));
+    }
+    case ir::Instruction::kAddProduct:
+      return EmitAddProduct(s);
     case ir::Instruction::kExchange:
       return Line(absl::StrCat(Element(s->buffer, s->indices), " = ", WarpFunction("temper_exchange"), "(",
                                Element(s->value->buffer, s->value->args), ", ", s->extent, ");"));
@@ -272,6 +288,23 @@ void KernelEmitter::EmitInstruction(const Stmt& s) {
     case ir::Instruction::kWaitCopies:
       return Line(absl::StrCat(WarpFunction("temper_wait_copies"), "<", s->extent, ">();"));
   }
+}
+
+std::string KernelEmitter::Descriptor(const Stmt& s, size_t number) {
+  const Expr& load = ir::FactorOf(s, number);
+  const ir::TiledMatrix& m = s->tiled[number];
+  const int64_t bytes = SizeOf(load->dtype);
+  const std::string descriptor = WarpFunction("temper_descriptor"), address = WarpFunction("temper_shared_address");
+  return absl::StrCat(descriptor, "<", bytes * m.next_step, ", ", bytes * m.next_outer, ">(", address, "(",
+                      SteppedPointer(load->buffer, ir::FlatIndex(load->buffer, load->args)), "))");
+}
+
+void KernelEmitter::EmitAddProduct(const Stmt& s) {
+  const char* type = ir::FactorOf(s, 0)->dtype == DType::kF16 ? "f16" : "bf16";
+  const std::string function = WarpFunction(absl::StrCat("temper_add_product_", type, "_", s->extent));
+  const std::string a = Descriptor(s, 0), b = Descriptor(s, 1);
+  Line(absl::StrCat(function, "<", s->tiled[0].turned ? 1 : 0, ", ", s->tiled[1].turned ? 1 : 0, ">(",
+                    FragmentPointer(s->buffer, s->indices), ", ", a, ", ", b, ");"));
 }
 
 void KernelEmitter::EmitStore(const Stmt& s) {

@@ -68,6 +68,8 @@ class KernelEmitter {
 
   // --- functions of warps (cuda/functions.h)
   std::string WarpFunction(const std::string& name);
+  void EmitAddProduct(const ir::Stmt& s);
+  std::string Descriptor(const ir::Stmt& product, size_t number);  // of that operand
   std::string FragmentPointer(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
 
   // The row that a lane names for a load of a matrix in loops, or the element that it loads: before them stands an

@@ -1,7 +1,9 @@
 #include "compiler/codegen/cuda/functions.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "compiler/ir/launch.h"
 
 namespace temper {
 namespace {
@@ -106,6 +108,75 @@ constexpr char kWait[] =
     "  asm volatile(\"cp.async.wait_group %0;\" : : \"n\"(kMost) : \"memory\");\n"
     "}\n";
 
+// PTX ISA, "Matrix Descriptor Format", without swizzling: of both kinds of matrices the "leading dimension byte offset"
+// goes along the reduction, and the "stride dimension byte offset" along rows or columns.
+constexpr char kDescriptor[] =
+    "template <int kNextStep, int kNextOuter>\n"
+    "static __device__ __forceinline__ ulong temper_descriptor(const uint address) {\n"
+    "  const ulong next = (ulong)(kNextStep >> 4) << 16 | (ulong)(kNextOuter >> 4) << 32;\n"
+    "  return next | (address & 0x3ffffu) >> 4;\n"
+    "}\n";
+
+constexpr char kSharedAddress[] =
+    "static __device__ __forceinline__ uint temper_shared_address(const void* shared) {\n"
+    "  return (uint)__cvta_generic_to_shared(shared);\n"
+    "}\n";
+
+// Nothing that the compiler does with sums moves over their beginning and their end.
+constexpr char kTouchSums[] =
+    "#pragma unroll\n"
+    "  for (int i = 0; i < kSums; ++i) asm volatile(\"\" : \"+f\"(c[i]) : : \"memory\");\n";
+
+constexpr char kBeginProducts[] =
+    "template <int kSums>\n"
+    "static __device__ __forceinline__ void temper_begin_products(float* c) {\n"
+    "$0"
+    "  asm volatile(\"wgmma.fence.sync.aligned;\" : : : \"memory\");\n"
+    "}\n";
+
+constexpr char kEndProducts[] =
+    "template <int kSums>\n"
+    "static __device__ __forceinline__ void temper_end_products(float* c) {\n"
+    "  asm volatile(\"wgmma.commit_group.sync.aligned;\" : : : \"memory\");\n"
+    "  asm volatile(\"wgmma.wait_group.sync.aligned 0;\" : : : \"memory\");\n"
+    "$0"
+    "}\n";
+
+// Products read shared memory by another way than threads do ("async proxy").
+constexpr char kTeamBarrier[] =
+    "static __device__ __forceinline__ void temper_team_barrier() {\n"
+    "  asm volatile(\"fence.proxy.async.shared::cta;\" : : : \"memory\");\n"
+    "  __syncthreads();\n"
+    "}\n";
+
+constexpr char kAddProduct[] =
+    "template <int kTurnedA, int kTurnedB>\n"
+    "static __device__ __forceinline__ void $0(float* c, const ulong a, const ulong b) {\n"
+    "  asm volatile(\"wgmma.mma_async.sync.aligned.m64n$1k16.f32.$2.$2 {$3}, $4, 1, 1, 1, $5;\"\n"
+    "               : $6\n"
+    "               : \"l\"(a), \"l\"(b), \"n\"(kTurnedA), \"n\"(kTurnedB));\n"
+    "}\n";
+
+// "temper_add_product_f16_64"; empty for a name that is none.
+std::string AddProductBody(std::string_view name) {
+  for (const char* type : {"f16", "bf16"}) {
+    const std::string begin = absl::StrCat("temper_add_product_", type, "_");
+    int columns = 0;
+    if (!name.starts_with(begin) || !absl::SimpleAtoi(std::string(name.substr(begin.size())), &columns)) continue;
+    if (columns <= 0 || columns > ir::kTeamColumns || columns % ir::kMatrixSide != 0) break;
+    const int sums = columns / 2;
+    std::string registers, operands;
+    for (int i = 0; i < sums; ++i) {
+      absl::StrAppend(&registers, i == 0 ? "" : ", ", "%", i);
+      absl::StrAppend(&operands, i == 0 ? "" : ", ", "\"+f\"(c[", i, "])");
+    }
+    const auto pair = [&](int first) { return absl::StrCat("%", first, ", %", first + 1); };
+    return absl::Substitute(kAddProduct, std::string(name), columns, type, registers, pair(sums), pair(sums + 2),
+                            operands);
+  }
+  return "";
+}
+
 std::string BodyOf(std::string_view name) {
   constexpr char kFunction[] = "static __device__ __forceinline__ ";
   const auto made = [&](const char* text, auto... kinds) {
@@ -120,16 +191,21 @@ std::string BodyOf(std::string_view name) {
   if (name == "temper_round_to_tf32") return made(kRoundToTf32);
   if (name == "temper_multiply_f16") return made(kMultiply, "f16");
   if (name == "temper_multiply_bf16") return made(kMultiply, "bf16");
+  if (name == "temper_shared_address") return kSharedAddress;
+  if (name == "temper_begin_products") return absl::Substitute(kBeginProducts, kTouchSums);
+  if (name == "temper_end_products") return absl::Substitute(kEndProducts, kTouchSums);
+  if (name == "temper_team_barrier") return kTeamBarrier;
   if (name == "temper_exchange") return kExchange;
   if (name == "temper_copy") return kCopy;
   if (name == "temper_commit_copies") return kCommit;
   if (name == "temper_wait_copies") return kWait;
-  return "";
+  return AddProductBody(name);
 }
 
 }  // namespace
 
 std::string CudaFunction(std::string_view name) {
+  if (name == "temper_descriptor") return kDescriptor;
   const std::string body = BodyOf(name);
   return body.empty() ? "" : absl::StrCat("#ifdef __CUDACC_RTC__\n", body, "#endif\n");
 }

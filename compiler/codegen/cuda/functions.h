@@ -11,6 +11,16 @@
 //   temper_multiply_bf16(float* c, const uint* a, const uint* b)
 //   temper_multiply_tf32(float* c, const float* a, const float* b)   two mma.m16n8k8: of a and b what TF32 holds
 //   float temper_round_to_tf32(float x)                           to the nearest, ties away from zero; no instruction
+//   ulong temper_descriptor<next_step, next_outer>(uint address)  of a TiledMatrix (compiler/ir/stmt.h) in shared
+//   memory,
+//                                                              with its distances in bytes; no instruction
+//   uint temper_shared_address(const void* shared)
+//   temper_begin_products<sums>(float* c)                         wgmma.fence; c of so many
+//   temper_add_product_f16_64<turned_a, turned_b>(float* c, ulong a, ulong b)   wgmma.m64n64k16, by descriptors; of any
+//   temper_add_product_bf16_64<turned_a, turned_b>(...)           multiple of 16 columns up to 256; c of half as many
+//   temper_end_products<sums>(float* c)                           until c is made
+//   temper_team_barrier()                                         of all threads of a group, and between what they
+//                                                              stored in shared memory and what products read there
 //   T temper_exchange(T mine, int lanes)                          shfl.bfly: what the lane l ^ lanes has
 //   temper_copy<bytes>(void* shared, const void* global, bool inside)   cp.async of 4, 8 or 16, zeros where not inside;
 //                                                              2 at once

@@ -1,15 +1,15 @@
 #include "compiler/schedule/lower/tensor.h"
 
 #include <array>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
+#include "compiler/schedule/lower/team_tensor.h"
+#include "compiler/schedule/lower/tensor_loop.h"
 
 namespace temper::nest {
 namespace {
 
-using ir::ExprKind;
 using ir::ForKind;
 using ir::FragmentLength;
 using ir::kFragmentLength;
@@ -17,43 +17,6 @@ using ir::kMatrixSide;
 using ir::kTensorWarp;
 using ir::MatrixColumns;
 using ir::QuarterColumns;
-
-using Point = std::map<const ir::VarNode*, int64_t>;
-
-// An index without loads at a point; nullopt for what indices are not made of.
-std::optional<int64_t> ValueAt(const Expr& e, const Point& point) {
-  if (e->kind == ExprKind::kInt) return e->int_value;
-  if (e->kind == ExprKind::kVar) {
-    const auto found = point.find(e->var.get());
-    return found == point.end() ? std::nullopt : std::optional(found->second);
-  }
-  if (e->args.size() != 2 || e->dtype != DType::kI64) return std::nullopt;
-  const std::optional<int64_t> a = ValueAt(e->args[0], point), b = ValueAt(e->args[1], point);
-  if (!a.has_value() || !b.has_value()) return std::nullopt;
-  switch (e->kind) {
-    case ExprKind::kAdd:
-      return *a + *b;
-    case ExprKind::kSub:
-      return *a - *b;
-    case ExprKind::kMul:
-      return *a * *b;
-    case ExprKind::kDiv:
-      return *b == 0 ? std::nullopt : std::optional(ir::FloorDiv(*a, *b));
-    case ExprKind::kMod:
-      return *b == 0 ? std::nullopt : std::optional(ir::FloorMod(*a, *b));
-    default:
-      return std::nullopt;
-  }
-}
-
-// A copy of nested loops with variables of its own around what `body` makes of their substitutions.
-Stmt UnrolledOver(const std::vector<Stmt>& loops, const std::function<Stmt(const std::vector<ir::VarBinding>&)>& body) {
-  std::vector<ir::VarBinding> renamed;
-  for (const Stmt& loop : loops) renamed.push_back({loop->var, ir::MakeVar(loop->var->name)});
-  Stmt s = body(renamed);
-  for (size_t i = loops.size(); i-- > 0;) s = ir::For(renamed[i].value->var, loops[i]->extent, ForKind::kUnrolled, s);
-  return s;
-}
 
 // How an operand's fragments are loaded: as rows of a matrix, as its columns, or each element by itself.
 enum class Way { kRows, kColumns, kElements };
@@ -66,15 +29,6 @@ struct Operand {
 
   DType type() const { return load->dtype; }
 };
-
-// The load in a factor of a product that tensor loops may sum; null: it is none.
-Expr LoadOfFactor(const Expr& e) {
-  const bool as_f32 = e->kind == ExprKind::kCast && e->dtype == DType::kF32 &&
-                      (e->args[0]->dtype == DType::kF16 || e->args[0]->dtype == DType::kBF16);
-  if (!as_f32 && e->kind != ExprKind::kTf32) return {};
-  const Expr& load = e->args[0];
-  return load->kind == ExprKind::kLoad && load->buffer->scope == ir::Scope::kShared ? load : Expr();
-}
 
 class TensorLoop {
  public:
@@ -112,14 +66,9 @@ class TensorLoop {
     element_ = between_[between_.size() - 2]->var;
     between_.resize(between_.size() - 2);
     store_ = s;
-    const Expr sums = ir::Load(s->buffer, s->indices);
-    const Expr& v = s->value;
-    const bool adds =
-        v->kind == ExprKind::kAdd && ir::StructurallyEqual(v->args[0], sums) && v->args[1]->kind == ExprKind::kMul;
-    if (adds) {
-      a_.load = LoadOfFactor(v->args[1]->args[0]);
-      b_.load = LoadOfFactor(v->args[1]->args[1]);
-    }
+    const Factors factors = FactorsOf(s);
+    a_.load = factors.a;
+    b_.load = factors.b;
     if (!a_.load || !b_.load || a_.type() != b_.type())
       return Refuse(absl::StrCat("it does not add products of shared memory: ", ir::FirstLine(s)));
     if (steps != MatrixColumns(a_.type()))
@@ -300,6 +249,7 @@ class TensorLoop {
 
 absl::StatusOr<Stmt> LowerBelow(const Stmt& s, std::vector<Stmt>& around) {
   if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kTensor) return TensorLoop(around, s).Lower();
+  if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kTeamTensor) return LowerTeamTensorLoop(s, around);
   auto copy = std::make_shared<StmtNode>(*s);
   if (s->kind == StmtKind::kFor) around.push_back(s);
   for (Stmt* child : {&copy->body, &copy->else_body}) {
@@ -316,7 +266,9 @@ absl::StatusOr<Stmt> LowerBelow(const Stmt& s, std::vector<Stmt>& around) {
 }  // namespace
 
 absl::StatusOr<Stmt> LowerTensorLoops(const Stmt& root) {
-  const auto is_tensor = [](const Stmt& s) { return s->kind == StmtKind::kFor && s->for_kind == ForKind::kTensor; };
+  const auto is_tensor = [](const Stmt& s) {
+    return s->kind == StmtKind::kFor && (s->for_kind == ForKind::kTensor || s->for_kind == ForKind::kTeamTensor);
+  };
   std::vector<Stmt> around;
   return ir::AnyOf(root, is_tensor) ? LowerBelow(root, around) : root;
 }

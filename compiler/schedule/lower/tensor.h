@@ -1,4 +1,4 @@
-// Tensor loops become instructions of warps (ir/launch.h).
+// Tensor loops become instructions of warps (ir/launch.h); those of teams are team_tensor.h's.
 #pragma once
 
 #include "compiler/schedule/nest.h"

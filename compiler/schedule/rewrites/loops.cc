@@ -37,6 +37,7 @@ const char* KindName(ForKind kind) {
     case ForKind::kLanes:
       return "made for lanes";
     case ForKind::kTensor:
+    case ForKind::kTeamTensor:
       return "tensor";
   }
   return "";
@@ -187,7 +188,7 @@ absl::StatusOr<Func> Annotate(const Func& f, const Var& loop, ForKind kind) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindLoop(f, loop));
   const Stmt s = path.back();
   // The loops of instructions are unrolled.
-  const bool more = kind == ForKind::kTensor && s->for_kind == ForKind::kUnrolled;
+  const bool more = (kind == ForKind::kTensor || kind == ForKind::kTeamTensor) && s->for_kind == ForKind::kUnrolled;
   if (s->for_kind != ForKind::kSerial && s->for_kind != kind && !more)
     return Refuse(absl::StrCat("the loop is ", KindName(s->for_kind), " already"));
   Func result = f;

@@ -40,6 +40,7 @@ struct GpuTarget {
   int64_t unit_shared_bytes = 96 << 10;  // of all its groups; at least one may have `shared_bytes`
   int unit_fmas = 128;                   // multiply-adds of f32 that it makes in a cycle
   int unit_tensor_fmas = 0;              // of f16, that its tensor cores make in a cycle
+  int unit_team_fmas = 0;                // the same by products of teams of four warps (ir/launch.h); 0: it has none
   int unit_bank_bytes = 128;             // that its shared memory gives in a cycle
   double unit_memory_bytes = 10;  // its part of what memory gives in a cycle; differs among an architecture's parts
   int64_t l2_bytes = 4 << 20;     // of the cache in front of memory; differs likewise

@@ -75,7 +75,8 @@ class CudaTemplates : public ::testing::TestWithParam<conformance::Subject> {};
 
 TEST_P(CudaTemplates, ComputeWhatTheirReferencesDo) {
   if (!conformance::IsDrawn(std::string(GetParam().template_name))) GTEST_SKIP() << "it is not asked for";
-  const Target target = ParseTarget("cuda:sm_80").value();
+  const bool of_teams = GetParam().template_name == "gpu.wgmma";
+  const Target target = ParseTarget(of_teams ? "cuda:sm_90" : "cuda:sm_80").value();
   const conformance::Draw draw(kConfigs);
   const std::vector<Case> all = CasesOf(GetParam(), target, draw.configs);
   ASSERT_GE(all.size(), std::min(kConfigs, draw.configs));
@@ -105,6 +106,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
                                                                                   {"gpu.reduce"},
                                                                                   {"gpu.pixels"},
                                                                                   {"gpu.winograd"},
+                                                                                  {"gpu.wgmma"},
                                                                                   {"gpu.default"}})));
 
 // Each barrier of each of a few kernels is taken away in turn.

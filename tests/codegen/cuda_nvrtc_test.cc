@@ -21,6 +21,7 @@ namespace temper {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr size_t kConfigs = 10;    // of each template
 constexpr size_t kOfProgram = 10;  // kernels
@@ -28,9 +29,9 @@ constexpr uint64_t kSeed = 31;
 constexpr std::string_view kArchs[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
 constexpr size_t kArchsInRotation = 3;  // of each template
 // A new one comes last: the place of each says which architectures it gets.
-constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},      {"gpu.depthwise"}, {"gpu.gemm"},
-                                              {"gpu.reduce"},    {"gpu.default"},   {"gpu.mma"},
-                                              {"gpu.mma", true}, {"gpu.pixels"},    {"gpu.winograd"}};
+constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},     {"gpu.depthwise"}, {"gpu.gemm"},      {"gpu.reduce"},
+                                              {"gpu.default"},  {"gpu.mma"},       {"gpu.mma", true}, {"gpu.pixels"},
+                                              {"gpu.winograd"}, {"gpu.wgmma"}};
 
 #define SKIP_WITHOUT_NVRTC() \
   if (const auto compiler = nvrtc::CompilerFor("sm_90"); !compiler.ok()) GTEST_SKIP() << compiler.status().message()
@@ -52,6 +53,8 @@ constexpr conformance::Shape kLayers[] = {
     {"gpu.winograd",
      "(f32[1,64,56,56]@0231, const f32[64,64,3,3], f32[64,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,64,56,56]@0231; "
      "add(3,2) -> f32[1,64,56,56]@0231; relu(4) -> f32[1,64,56,56]@0231; anchor=0"},
+    {"gpu.wgmma", "(f16[2048,1024], const f16[1024,1024]) matmul(0,1) -> f16[2048,1024]; anchor=0"},
+    {"gpu.wgmma", "(bf16[12,512,64], bf16[12,512,64]) matmul(0,1; trans_b=1) -> bf16[12,512,512]; anchor=0"},
     {"gpu.reduce",
      "(f32[128,768], const f32[768], const f32[768]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[128,768]; "
      "anchor=0"},
@@ -187,7 +190,7 @@ TEST_P(CudaTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicte
   if (!draw.many) {
     std::ranges::rotate(archs,
                         archs.begin() + static_cast<std::ptrdiff_t>(GetParam() * kArchsInRotation % archs.size()));
-    archs.resize(kArchsInRotation);
+    archs.resize(std::min(kArchsInRotation, archs.size()));
   }
   Said said = Compile(subject, archs, draw.configs, Registers::kEnough);
   EXPECT_LE(said.median_error(), 0.15) << name << said.pairs;
@@ -216,6 +219,33 @@ TEST(CudaNvrtc, Tf32CompilesToItsInstructionOnEachGeneration) {
     const std::string ptx = ReadCudaCode(artifact->code)->images.at(1).bytes;
     EXPECT_THAT(ptx, HasSubstr("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"));
     EXPECT_THAT(ptx, HasSubstr("ldmatrix.sync.aligned.m8n8.x4.shared.b16"));
+  }
+}
+
+// Only code for sm_90a has them, which runs on sm_90 and on no later device: so there is no PTX, which would say that
+// it does. They do not wait for one another.
+TEST(CudaNvrtc, ProductsOfTeamsCompileForTheirOwnArchitectureAlone) {
+  SKIP_WITHOUT_NVRTC();
+  const Workload w = Parse("(bf16[512,512], const bf16[512,512]) matmul(0,1) -> bf16[512,512]; anchor=0");
+  const Config config = ParseConfig("wm=2,wn=1,tm=1,tn=16,bk=64,stages=3").value();
+  for (const char* name : {"sm_90", "sm_90a"}) {
+    SCOPED_TRACE(name);
+    const Target target = TargetOf(name);
+    const absl::StatusOr<Kernel> kernel = BuildKernel(w, "gpu.wgmma", config, target);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    const std::vector<CodegenInput> inputs = {{"k", kernel->main}};
+    const absl::StatusOr<Artifact> artifact = CompileForCuda(inputs, target);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    const CudaCode code = ReadCudaCode(artifact->code).value();
+    EXPECT_EQ(code.arch, "sm_90a");
+    ASSERT_EQ(code.images.size(), 1u);
+    EXPECT_EQ(code.images[0].kind, "cubin");
+    EXPECT_EQ(code.Find("k")->launches[0].spill_bytes, 0);
+    EXPECT_THAT(EmitCudaText(inputs, target, "ptx").value(),
+                HasSubstr("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"));
+    EXPECT_THAT(EmitCudaText(inputs, target, "ptxas").value(), Not(HasSubstr("serial")));
+    const absl::Status other = CompileForCuda(inputs, TargetOf("sm_100")).status();
+    EXPECT_EQ(other.message(), "sm_100 has no products of teams of warps");
   }
 }
 

@@ -130,6 +130,16 @@ inline constexpr Shape kShapes[] = {
      "(f32[1,3,9,7]@0231, const f32[40,3,3,3], const f32[40,1,1]) conv2d(0,1; pads=[1,1,1,1] tf32=1) -> "
      "f32[1,40,9,7]@0231; add(3,2) -> f32[1,40,9,7]@0231; relu(4) -> f32[1,40,9,7]@0231; anchor=0"},
 
+    {"gpu.wgmma",
+     "(f16[37,50], const f16[50,70], const f16[70]) matmul(0,1) -> f16[37,70]; add(3,2) -> f16[37,70]; anchor=0"},
+    {"gpu.wgmma", "(bf16[2,70,64], bf16[2,24,64]) matmul(0,1; trans_b=1) -> bf16[2,70,24]; anchor=0"},
+    {"gpu.wgmma",
+     "(f16[1,16,9,8]@0231, const f16[40,16,3,3], const f16[40,1,1]) conv2d(0,1; pads=[1,1,1,1]) -> f16[1,40,9,8]@0231; "
+     "add(3,2) -> f16[1,40,9,8]@0231; relu(4) -> f16[1,40,9,8]@0231; anchor=0"},
+    {"gpu.wgmma",
+     "(f16[1,3,11,13]@0231, const f16[33,3,5,5]) conv2d(0,1; pads=[2,2,2,2] strides=[2,2]) -> f16[1,33,6,7]@0231; "
+     "anchor=0"},
+
     {"gpu.reduce", "(f32[3,5,37]) softmax(0; axis=2) -> f32[3,5,37]; anchor=0"},
     {"gpu.reduce",
      "(f32[9,50], const f32[50], const f32[50]) layer_norm(0,1,2; axis=1 epsilon=1e-05) -> f32[9,50]; anchor=0"},

@@ -84,7 +84,7 @@ TEST(GpuMma, IsForWhatTensorCoresMultiply) {
     return names;
   };
   const char* even = "(f16[64,64], f16[64,64]) matmul(0,1) -> f16[64,64]; anchor=0";
-  for (const char* target : {"cuda:sm_80", "cuda:sm_90a", "cuda:sm_100", "cuda:sm_120"})
+  for (const char* target : {"cuda:sm_80", "cuda:sm_100", "cuda:sm_120"})
     EXPECT_EQ(templates(even, target), "gpu.mma") << target;
   for (const char* target : {"cuda:sm_75", "opencl"}) EXPECT_EQ(templates(even, target), "gpu.default") << target;
   // Rows of any length, too.

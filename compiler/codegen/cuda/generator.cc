@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/generator.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,25 @@ absl::StatusOr<SourceProgram> Write(const std::vector<CodegenInput>& kernels, co
   for (const SourceKernel& kernel : program.kernels)
     for (const LaunchGeometry& launch : kernel.compiled.launches) TEMPER_RETURN_IF_ERROR(CheckGrid(launch));
   return program;
+}
+
+bool AddsProducts(const CodegenInput& kernel) {
+  return ir::AnyOf(kernel.func.body, [](const ir::Stmt& s) {
+    return s->kind == ir::StmtKind::kInstruction && s->instruction == ir::Instruction::kAddProduct;
+  });
+}
+
+// What the code is compiled for: products of teams are in code for the very architecture alone. `only`: it is no other
+// generation's.
+struct Arch {
+  std::string name;
+  bool only = false;
+};
+absl::StatusOr<Arch> ArchFor(const std::vector<CodegenInput>& kernels, const GpuTarget& target) {
+  if (std::ranges::none_of(kernels, AddsProducts)) return Arch{target.arch};
+  if (target.unit_team_fmas == 0)
+    return absl::InvalidArgumentError(absl::StrCat(target.arch, " has no products of teams of warps"));
+  return Arch{target.arch.ends_with("a") ? target.arch : absl::StrCat(target.arch, "a"), true};
 }
 
 std::array<uint32_t, 3> Narrow(const std::array<int64_t, 3>& a) {
@@ -69,11 +89,13 @@ std::string CudaId(const Target& target) {
 
 absl::StatusOr<Artifact> CompileForCuda(const std::vector<CodegenInput>& kernels, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(const SourceProgram program, Write(kernels, target));
-  const std::string& arch = target.gpu()->arch;
-  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(arch));
-  TEMPER_ASSIGN_OR_RETURN(nvrtc::Compiled compiled, compiler->Compile(program.text, arch));
-  CudaCode code{.arch = arch, .nvrtc = compiler->version()};
-  code.images = {{"cubin", std::move(compiled.cubin)}, {"ptx", std::move(compiled.ptx)}};
+  TEMPER_ASSIGN_OR_RETURN(const Arch arch, ArchFor(kernels, *target.gpu()));
+  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(arch.name));
+  TEMPER_ASSIGN_OR_RETURN(nvrtc::Compiled compiled, compiler->Compile(program.text, arch.name));
+  CudaCode code{.arch = arch.name, .nvrtc = compiler->version()};
+  code.images = {{"cubin", std::move(compiled.cubin)}};
+  // No later device could do anything with the PTX.
+  if (!arch.only) code.images.push_back({"ptx", std::move(compiled.ptx)});
   Artifact artifact;
   for (const SourceKernel& kernel : program.kernels) {
     TEMPER_ASSIGN_OR_RETURN(CudaKernel described, Describe(kernel, compiled.log));
@@ -90,9 +112,9 @@ absl::StatusOr<std::string> EmitCudaText(const std::vector<CodegenInput>& kernel
     return absl::InvalidArgumentError("CUDA's code has the forms 'cu', 'ptx' and 'ptxas'");
   TEMPER_ASSIGN_OR_RETURN(const SourceProgram program, Write(kernels, target));
   if (form == "cu") return program.text;
-  const std::string& arch = target.gpu()->arch;
-  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(arch));
-  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiled compiled, compiler->Compile(program.text, arch));
+  TEMPER_ASSIGN_OR_RETURN(const Arch arch, ArchFor(kernels, *target.gpu()));
+  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(arch.name));
+  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiled compiled, compiler->Compile(program.text, arch.name));
   return form == "ptx" ? std::string(compiled.ptx.c_str()) : std::string(compiled.log.c_str());
 }
 

@@ -28,6 +28,7 @@ GpuTemplate GpuMma();        // gpu_mma.cc: matmul and convolutions of f16, bf16
 GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuPixels();     // gpu_pixels.cc: sums and means of channels over images
 GpuTemplate GpuWinograd();   // gpu_winograd.cc: fewer multiplications for 3x3 filters, in three launches
+GpuTemplate GpuWgmma();      // gpu_wgmma.cc: those of f16 and bf16 by teams of four warps, which sm_90 has
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 
 inline constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z

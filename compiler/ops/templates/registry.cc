@@ -40,6 +40,7 @@ std::vector<TemplateDef>& Table() {
       ForGpu(GpuReduce()),
       ForGpu(GpuPixels()),
       OnlyMeasured(ForGpu(GpuWinograd())),
+      OnlyMeasured(ForGpu(GpuWgmma())),
       Fallback(ForGpu(GpuDefault())),
   };
   return table;

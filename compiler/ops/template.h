@@ -50,7 +50,8 @@ const TemplateDef* FindTemplate(std::string_view name);
 void RegisterOp(OpDef op);
 void RegisterTemplate(TemplateDef def);  // goes before the built-in ones
 
-// The best legal config by draft among at most `limit` looked at, of templates that may be defaults; deterministic.
+// The best legal config by draft among at most `limit` looked at, of templates that may be defaults, or of the fallback
+// where none of them may; deterministic.
 struct Choice {
   const TemplateDef* def;
   Config config;

@@ -107,6 +107,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
                                                                                   {"gpu.pixels"},
                                                                                   {"gpu.winograd"},
                                                                                   {"gpu.wgmma"},
+                                                                                  {"gpu.attention"},
                                                                                   {"gpu.default"}})));
 
 // Each barrier of each of a few kernels is taken away in turn.

@@ -53,6 +53,9 @@ constexpr Built kBuilt[] = {
     {"gpu.winograd", kGpus,
      "(f32[1,8,8,8]@0231, const f32[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "
      "f32[1,8,8,8]@0231; anchor=0"},
+    {"gpu.attention", kGpus,
+     "(f32[2,8,8], f32[2,8,8], f32[2,8,8]) matmul(0,1) -> f32[2,8,8]; softmax(3; axis=2) -> f32[2,8,8]; matmul(4,2) "
+     "-> f32[2,8,8]; anchor=2"},
     {"gpu.default", kGpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
 };
 

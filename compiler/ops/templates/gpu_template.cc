@@ -29,8 +29,9 @@ TemplateDef ForGpu(GpuTemplate t) {
       t.name,
       t.version,
       &GpuSchema(),
-      [matches = std::move(t.matches), runs_on = std::move(t.runs_on)](const Workload& w, const Target& target) {
-        return target.gpu() != nullptr && runs_on(*target.gpu()) && matches(w);
+      [matches = std::move(t.matches), runs_on = std::move(t.runs_on), fits = std::move(t.fits)](const Workload& w,
+                                                                                                 const Target& target) {
+        return target.gpu() != nullptr && runs_on(*target.gpu()) && matches(w) && fits(w, *target.gpu());
       },
       [space = std::move(t.space)](const Workload& w, const Target& target) { return space(w, *target.gpu()); },
       [build = std::move(t.build)](const Workload& w, const Config& c, const Target& target) -> absl::StatusOr<Kernel> {

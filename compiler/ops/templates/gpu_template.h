@@ -16,6 +16,8 @@ struct GpuTemplate {
   std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const GpuTarget&)> build;
   std::function<GpuFootprint(const Workload&, const Config&, const GpuTarget&)> footprint;
   std::function<bool(const GpuTarget&)> runs_on = [](const GpuTarget&) { return true; };
+  // Asked about what matches: whether the target has room for the least that a group needs.
+  std::function<bool(const Workload&, const GpuTarget&)> fits = [](const Workload&, const GpuTarget&) { return true; };
 };
 // Matches nothing on another kind of device, whoever generates its code on this one. What it builds keeps the target's
 // limits of threads and shared memory, and has its warps.
@@ -29,6 +31,7 @@ GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuPixels();     // gpu_pixels.cc: sums and means of channels over images
 GpuTemplate GpuWinograd();   // gpu_winograd.cc: fewer multiplications for 3x3 filters, in three launches
 GpuTemplate GpuWgmma();      // gpu_wgmma.cc: those of f16 and bf16 by teams of four warps, which sm_90 has
+GpuTemplate GpuAttention();  // gpu_attention.cc: two products and softmax between them, in one launch
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
 
 inline constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z

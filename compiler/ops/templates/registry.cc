@@ -41,6 +41,7 @@ std::vector<TemplateDef>& Table() {
       ForGpu(GpuPixels()),
       OnlyMeasured(ForGpu(GpuWinograd())),
       OnlyMeasured(ForGpu(GpuWgmma())),
+      OnlyMeasured(ForGpu(GpuAttention())),
       Fallback(ForGpu(GpuDefault())),
   };
   return table;
@@ -79,11 +80,23 @@ absl::Status NoTemplateFits(const Workload& w, const Target& t) {
   return absl::UnimplementedError(absl::StrCat("no template for ", t.generator, " fits ", Text(w)));
 }
 
+namespace {
+
+std::vector<const TemplateDef*> DefaultsFor(const Workload& w, const Target& t) {
+  std::vector<const TemplateDef*> templates = TemplatesFor(w, t);
+  std::erase_if(templates, [](const TemplateDef* def) { return def->only_measured; });
+  for (const TemplateDef& def : Table()) {
+    if (templates.empty() && def.fallback && def.matches(w, t)) return {&def};
+  }
+  return templates;
+}
+
+}  // namespace
+
 absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t limit) {
   Choice best{nullptr, {}};
   double best_s = std::numeric_limits<double>::infinity();
-  for (const TemplateDef* def : TemplatesFor(w, t)) {
-    if (def->only_measured) continue;
+  for (const TemplateDef* def : DefaultsFor(w, t)) {
     for (Config& config : def->space(w, t).Enumerate(limit)) {
       const double s = def->footprint(w, config, t).draft_s;
       if (s < best_s) {

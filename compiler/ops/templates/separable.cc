@@ -46,6 +46,10 @@ bool Matches(const Workload& w) {
   const Workload::Call &first = w.calls.front(), &anchor = w.calls[w.anchor];
   if (w.anchor == 0 || !is_conv(first) || !is_conv(anchor) || first.args[0] >= inputs) return false;
   if (anchor.args[0] != inputs + w.anchor - 1 || w.output().perm != kChannelsLast) return false;
+  const auto elementwise = [](const Workload::Call& call) {
+    return FindOp(call.op)->pattern == OpPattern::kElementwise;
+  };
+  if (!std::all_of(w.calls.begin() + 1, w.calls.begin() + w.anchor, elementwise)) return false;
   const Pair p(w);
   return p.depthwise.depthwise() && p.pointwise.pointwise() && p.pointwise.group == 1 && p.pointwise.stride_h == 1 &&
          p.pointwise.stride_w == 1;

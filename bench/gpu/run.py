@@ -155,15 +155,15 @@ def write_gemm(onnx, path, dtype, m, n, k):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def best_of_records(env, folder):
-    """The fastest measured sample median of each workload."""
+def best_of_templates(env, folder):
+    """The fastest measured sample median of each template."""
     code, text = call([HERE / "bin/temper", "db", "export", "--db", f"{folder}/records.db"], env, 30)
     best = {}
     for line in text.splitlines() if code == 0 else []:
         record = json.loads(line)
         if record["outcome"] == "ok":
             seconds = statistics.median(record["costs_s"])
-            best[record["workload"]] = min(seconds, best.get(record["workload"], seconds))
+            best[record["template"]] = min(seconds, best.get(record["template"], seconds))
     return best
 
 
@@ -182,7 +182,8 @@ def gemm(env, deadline):
             write_gemm(onnx, f"{folder}/gemm.onnx", dtype, m, n, k)
             with fleet(env, folder) as address:
                 row.update(tune(env, address, folder, f"{folder}/gemm.onnx", 64, seconds * SEARCH_SHARE))
-            row["temper_s"] = min(best_of_records(env, folder).values(), default=None)
+            row["temper_s_of"] = best_of_templates(env, folder)
+        row["temper_s"] = min(row["temper_s_of"].values(), default=None)
         a, b = (torch.randn(*shape, device="cuda", dtype=getattr(torch, torch_dtype)) for shape in ((m, k), (k, n)))
         row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b))
         row["cublas_over_temper"] = row["cublas_s"] / row["temper_s"] if row["temper_s"] else None

@@ -21,7 +21,8 @@ namespace {
 
 struct Options {
   std::string workload, target = "cuda:sm_90", name = "gpu.mma", nvdisasm = "nvdisasm";
-  int configs = 0;  // drawn beside the one with the best draft
+  std::string config;  // to show; empty: the one with the best draft
+  int configs = 0;     // drawn beside it
 };
 
 struct Instruction {
@@ -127,7 +128,11 @@ absl::Status Run(const Options& options) {
   const std::vector<Config> all = def->space(w, target).Enumerate(1 << 16);
   if (all.empty()) return absl::NotFoundError(absl::StrCat(options.name, " has no config for the workload"));
   const auto drafted = [&](const Config& c) { return def->footprint(w, c, target).draft_s; };
-  TEMPER_RETURN_IF_ERROR(Show(w, *std::ranges::min_element(all, {}, drafted), target, options));
+  Config shown = *std::ranges::min_element(all, {}, drafted);
+  if (!options.config.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(shown, ParseConfig(options.config));
+  }
+  TEMPER_RETURN_IF_ERROR(Show(w, shown, target, options));
   Rng rng(1);
   for (int i = 0; i < options.configs; ++i)
     TEMPER_RETURN_IF_ERROR(
@@ -145,7 +150,8 @@ int main(int argc, char** argv) {
   app.add_option("--target", options.target, "whose code")->capture_default_str();
   app.add_option("--template", options.name, "by which the kernels are made")->capture_default_str();
   app.add_option("--nvdisasm", options.nvdisasm, "the program")->capture_default_str();
-  app.add_option("--configs", options.configs, "random ones beside the one with the best draft")->capture_default_str();
+  app.add_option("--config", options.config, "as records have it, instead of the one with the best draft");
+  app.add_option("--configs", options.configs, "random ones beside it")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = temper::Run(options);
   if (!status.ok()) std::fprintf(stderr, "bench_sass: %s\n", std::string(status.message()).c_str());

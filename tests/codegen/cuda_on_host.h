@@ -401,8 +401,8 @@ static inline void temper_wait_copies() {
   for (; groups.size() > kMost; groups.erase(groups.begin())) std::ranges::for_each(groups.front(), on_host::Land);
 }
 
-static inline unsigned int temper_shared_address(const void* shared) {
-  return static_cast<unsigned int>((const unsigned char*)shared - temper_bytes);
+static inline unsigned int temper_tile_at(const void* shared) {
+  return static_cast<unsigned int>((const unsigned char*)shared - temper_bytes) >> 4;
 }
 template <int kSums>
 static inline void temper_begin_products(float*) {

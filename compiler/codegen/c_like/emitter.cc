@@ -247,6 +247,11 @@ std::string KernelEmitter::SteppedPointer(const ir::Buffer& buffer, const Expr& 
 }
 
 std::string KernelEmitter::Stepped(const Expr& flat) {
+  const auto [rest, step] = StepOf(flat);
+  return absl::StrCat(Value(rest), " + ", Value(step));
+}
+
+std::pair<Expr, Expr> KernelEmitter::StepOf(const Expr& flat) const {
   Expr rest = ranges_.Simplify(flat), step = Expr(0);
   for (const ir::Var& v : unrolled_) {
     const std::optional<ir::Linear> linear = ir::AsLinear(rest, {v});
@@ -254,7 +259,7 @@ std::string KernelEmitter::Stepped(const Expr& flat) {
     step = step + Expr(v) * Expr(linear->coefficients[0]);
     rest = linear->rest;
   }
-  return absl::StrCat(Value(ranges_.Simplify(rest)), " + ", Value(ranges_.Simplify(step)));
+  return {ranges_.Simplify(rest), ranges_.Simplify(step)};
 }
 
 void KernelEmitter::EmitInstruction(const Stmt& s) {
@@ -294,9 +299,12 @@ std::string KernelEmitter::Descriptor(const Stmt& s, size_t number) {
   const Expr& load = ir::FactorOf(s, number);
   const ir::TiledMatrix& m = s->tiled[number];
   const int64_t bytes = SizeOf(load->dtype);
-  const std::string descriptor = WarpFunction("temper_descriptor"), address = WarpFunction("temper_shared_address");
-  return absl::StrCat(descriptor, "<", bytes * m.next_step, ", ", bytes * m.next_outer, ">(", address, "(",
-                      SteppedPointer(load->buffer, ir::FlatIndex(load->buffer, load->args)), "))");
+  const std::string descriptor = WarpFunction("temper_descriptor"), tile = WarpFunction("temper_tile_at");
+  // What unrolled loops add is added to the place that they share.
+  const auto [rest, step] = StepOf(ir::FlatIndex(load->buffer, load->args));
+  const std::string rows = Value(ranges_.Simplify(step / Expr(ir::kTileSide)));
+  return absl::StrCat(descriptor, "<", bytes * m.next_step, ", ", bytes * m.next_outer, ">(", tile, "(",
+                      NameOf(load->buffer.get(), load->buffer->name), " + ", Value(rest), ") + (uint)(", rows, "))");
 }
 
 void KernelEmitter::EmitAddProduct(const Stmt& s) {

@@ -58,6 +58,7 @@ class KernelEmitter {
   std::string Pointer(const Lanes& lanes);
   // What unrolled loops add comes last, so that their iterations share an address and have constants beside it.
   std::string Stepped(const ir::Expr& flat);
+  std::pair<ir::Expr, ir::Expr> StepOf(const ir::Expr& flat) const;            // without what they add, and that
   std::string SteppedPointer(const ir::Buffer& buffer, const ir::Expr& flat);  // to that element
   std::string VectorPointer(const Lanes& lanes, int64_t length, bool writes);
   std::string ElementsFrom(const Lanes& lanes, int64_t length);  // "p[3], p[4]"

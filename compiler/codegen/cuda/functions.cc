@@ -112,14 +112,13 @@ constexpr char kWait[] =
 // goes along the reduction, and the "stride dimension byte offset" along rows or columns.
 constexpr char kDescriptor[] =
     "template <int kNextStep, int kNextOuter>\n"
-    "static __device__ __forceinline__ ulong temper_descriptor(const uint address) {\n"
-    "  const ulong next = (ulong)(kNextStep >> 4) << 16 | (ulong)(kNextOuter >> 4) << 32;\n"
-    "  return next | (address & 0x3ffffu) >> 4;\n"
+    "static __device__ __forceinline__ ulong temper_descriptor(const uint tile) {\n"
+    "  return (ulong)(kNextOuter >> 4) << 32 | (tile | (uint)(kNextStep >> 4) << 16);\n"
     "}\n";
 
-constexpr char kSharedAddress[] =
-    "static __device__ __forceinline__ uint temper_shared_address(const void* shared) {\n"
-    "  return (uint)__cvta_generic_to_shared(shared);\n"
+constexpr char kTileAt[] =
+    "static __device__ __forceinline__ uint temper_tile_at(const void* shared) {\n"
+    "  return ((uint)__cvta_generic_to_shared(shared) & 0x3ffffu) >> 4;\n"
     "}\n";
 
 // Nothing that the compiler does with sums moves over their beginning and their end.
@@ -191,7 +190,7 @@ std::string BodyOf(std::string_view name) {
   if (name == "temper_round_to_tf32") return made(kRoundToTf32);
   if (name == "temper_multiply_f16") return made(kMultiply, "f16");
   if (name == "temper_multiply_bf16") return made(kMultiply, "bf16");
-  if (name == "temper_shared_address") return kSharedAddress;
+  if (name == "temper_tile_at") return kTileAt;
   if (name == "temper_begin_products") return absl::Substitute(kBeginProducts, kTouchSums);
   if (name == "temper_end_products") return absl::Substitute(kEndProducts, kTouchSums);
   if (name == "temper_team_barrier") return kTeamBarrier;

@@ -11,10 +11,9 @@
 //   temper_multiply_bf16(float* c, const uint* a, const uint* b)
 //   temper_multiply_tf32(float* c, const float* a, const float* b)   two mma.m16n8k8: of a and b what TF32 holds
 //   float temper_round_to_tf32(float x)                           to the nearest, ties away from zero; no instruction
-//   ulong temper_descriptor<next_step, next_outer>(uint address)  of a TiledMatrix (compiler/ir/stmt.h) in shared
-//   memory,
-//                                                              with its distances in bytes; no instruction
-//   uint temper_shared_address(const void* shared)
+//   uint temper_tile_at(const void* shared)                       where a tile lies, in rows of 16 bytes
+//   ulong temper_descriptor<next_step, next_outer>(uint tile)     of the TiledMatrix (compiler/ir/stmt.h) that begins
+//                                                              there, with its distances in bytes; no instruction
 //   temper_begin_products<sums>(float* c)                         wgmma.fence; c of so many
 //   temper_add_product_f16_64<turned_a, turned_b>(float* c, ulong a, ulong b)   wgmma.m64n64k16, by descriptors; of any
 //   temper_add_product_bf16_64<turned_a, turned_b>(...)           multiple of 16 columns up to 256; c of half as many

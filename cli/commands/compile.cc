@@ -35,7 +35,8 @@ void AddCompile(CLI::App& app, Action* action) {
   AddRecordOptions(command, &o->records);
   command->add_option("-o,--output", o->output, "directory of the package")->required();
   command->add_option("--target", o->records.target,
-                      "what to compile for: host, llvm:haswell, ... (default: the device's, or this machine)");
+                      "what to compile for: host, llvm:haswell, cuda:sm_90, ... (default: the device's, or this "
+                      "machine); for CUDA, later devices too, but for kernels of gpu.wgmma, which run on sm_90 alone");
   command->add_option("--prefix", o->build.prefix,
                       "name the library lib<prefix>.so and its functions <prefix>_create, <prefix>_run, ..., so that a "
                       "program can link several models");

@@ -128,16 +128,11 @@ const char* Meeting(const Stmt& s) {
 
 bool IsOfTeam(const Stmt& s) { return s->kind == StmtKind::kInstruction && IsOfTeam(s->instruction); }
 
-// That products are begun, added and ended in turn, of one array, and that nothing else stands between.
+// That products are begun, added and ended in turn, of one array, which is allocated around them, and that nothing else
+// stands between.
 class ProductOrder {
  public:
   explicit ProductOrder(const Func& f) : f_(f) {}
-  absl::Status Check(const Stmt& s) {
-    TEMPER_RETURN_IF_ERROR(Visit(s));
-    return made_ == nullptr ? absl::OkStatus() : Error(f_, s, "products that do not end");
-  }
-
- private:
   absl::Status Visit(const Stmt& s) {
     if (IsOfTeam(s)) return VisitInstruction(s);
     const bool plain = s->kind == StmtKind::kSeq || (s->kind == StmtKind::kFor && s->for_kind == ForKind::kUnrolled);
@@ -152,6 +147,7 @@ class ProductOrder {
     return absl::OkStatus();
   }
 
+ private:
   absl::Status VisitInstruction(const Stmt& s) {
     const bool begins = s->instruction == Instruction::kBeginProducts;
     if (made_ != (begins ? nullptr : s->buffer)) return Error(f_, s, "products out of their turn");
@@ -209,7 +205,7 @@ absl::Status CheckBarriers(const Func& f, const Launch& launch) {
       status = Error(f, s, absl::StrCat(meeting, " is inside a vectorised loop"));
     }
   });
-  status.Update(ProductOrder(f).Check(launch.body));
+  status.Update(ProductOrder(f).Visit(launch.body));
   return status;
 }
 

@@ -102,6 +102,72 @@ TEST_F(LaunchInterpreterTest, AMultiplicationDropsOfF32WhatTf32DoesNotHold) {
   }
 }
 
+// A team multiplies a matrix of 64 rows, whose tiles lie beside each other, by one of 16 columns, which is turned.
+class ProductInterpreterTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kSharedA = 1024 + 8, kSharedB = 256 + 64;
+  // Where an element lies, as `tiled_` has it.
+  static int64_t InA(int64_t row, int64_t k) { return row / 8 * 64 + k / 8 * 520 + row % 8 * 8 + k % 8; }
+  static int64_t InB(int64_t column, int64_t k) { return column / 8 * 192 + k / 8 * 64 + k % 8 * 8 + column % 8; }
+
+  absl::Status Run(const Expr& first_of_a = Expr(0), bool waits = true, const Expr& first_of_b = Expr(0)) {
+    const auto copy = [&](const Buffer& to, const Buffer& from, int64_t size) {
+      const Expr at = Expr(i_) * Expr(kTeamThreads) + Expr(t_);
+      return For(i_, (size + kTeamThreads - 1) / kTeamThreads, ForKind::kSerial,
+                 If(at < Expr(size), Store(to, {at}, Load(from, {at}))));
+    };
+    const Expr own(e_);
+    const Stmt zero = For(e_, 8, ForKind::kSerial, Store(sums_, {own}, Float(0)));
+    const Stmt product = AddProduct(sums_, {0}, 16, Load(a_, {first_of_a}), Load(b_, {first_of_b}), tiled_);
+    const Var e = MakeVar("e"), i = MakeVar("i");
+    const Expr row =
+        Expr(t_) / Expr(32) * Expr(16) + Expr(t_) % Expr(32) / Expr(4) + Expr(e) / Expr(2) % Expr(2) * Expr(8);
+    const Expr column = Expr(t_) % Expr(4) * Expr(2) + Expr(e) % Expr(2) + Expr(e) / Expr(4) * Expr(8);
+    const Stmt put = For(e, 8, ForKind::kSerial, Store(out_, {row, column}, Load(sums_, {Expr(e)})));
+    const Stmt code = Seq({copy(a_, in_a_, kSharedA), copy(b_, in_b_, kSharedB), waits ? Barrier() : Seq({}), zero,
+                           BeginProducts(sums_), product, product, EndProducts(sums_), put});
+    const Stmt threads = For(t_, kTeamThreads, ForKind::kThreadX, Alloc(sums_, code));
+    const Func f{"f", {in_a_, in_b_, out_}, 1, For(g_, 1, ForKind::kGroupX, Alloc(a_, Alloc(b_, threads)))};
+    return Interpret(f, args_);
+  }
+
+  static Buffer Shared(const char* name, int64_t size) { return MakeBuffer(name, DType::kF16, {size}, Scope::kShared); }
+  Buffer in_a_ = MakeBuffer("in_a", DType::kF16, {kSharedA}), in_b_ = MakeBuffer("in_b", DType::kF16, {kSharedB}),
+         out_ = MakeBuffer("out", DType::kF32, {64, 16}), a_ = Shared("a", kSharedA), b_ = Shared("b", kSharedB),
+         sums_ = MakeBuffer("sums", DType::kF32, {8}, Scope::kRegister);
+  Var g_ = MakeVar("g"), t_ = MakeVar("t"), i_ = MakeVar("i"), e_ = MakeVar("e");
+  std::array<TiledMatrix, 2> tiled_ = {{{false, 520, 64}, {true, 64, 192}}};
+  std::vector<NDArray> args_ = {NDArray(DType::kF16, {kSharedA}), NDArray(DType::kF16, {kSharedB}),
+                                NDArray(DType::kF32, {64, 16})};
+};
+
+TEST_F(ProductInterpreterTest, ATeamAddsProductsOfMatricesInTiles) {
+  const auto of_a = [](int64_t row, int64_t k) { return static_cast<double>((3 * row + 5 * k) % 7 - 3); };
+  const auto of_b = [](int64_t column, int64_t k) { return static_cast<double>((2 * column + 11 * k) % 5 - 2); };
+  for (int64_t k = 0; k < 16; ++k) {
+    for (int64_t row = 0; row < 64; ++row) args_[0].Set(InA(row, k), of_a(row, k));
+    for (int64_t column = 0; column < 16; ++column) args_[1].Set(InB(column, k), of_b(column, k));
+  }
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  for (int64_t row = 0; row < 64; ++row) {
+    for (int64_t column = 0; column < 16; ++column) {
+      double sum = 0;
+      for (int64_t k = 0; k < 16; ++k) sum += 2 * of_a(row, k) * of_b(column, k);
+      EXPECT_EQ(args_[2].At(row * 16 + column), sum) << row << " " << column;
+    }
+  }
+}
+
+TEST_F(ProductInterpreterTest, WhatATeamCanNotReadIsFound) {
+  const auto finding = [](const absl::Status& status) { return std::string(status.message()); };
+  EXPECT_THAT(finding(Run(Expr(0), false)), HasSubstr("race: one writes and the other reads a["));
+  EXPECT_THAT(finding(Run(Expr(t_) / Expr(64) * Expr(8))),
+              HasSubstr("thread (64,0,0) names element 8 of a for its team, and the first of them 0"));
+  EXPECT_THAT(finding(Run(Expr(4))), HasSubstr("names element 4 of a"));
+  EXPECT_THAT(finding(Run(Expr(0), true, Expr(64))), HasSubstr("a product reads element 320 of b, which has fewer"));
+}
+
 TEST_F(LaunchInterpreterTest, BarriersUnderConditionsThatAllAnswerAlike) {
   Stmt code =
       For(i_, 4, ForKind::kSerial,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compiler/ir/simplify.h"
 
 namespace temper::ir {
@@ -167,6 +169,53 @@ TEST_F(VerifyLaunchTest, MatricesAreOfTypesThatTheInstructionsTake) {
   EXPECT_THAT(loads(DType::kF64, false), refused);
   EXPECT_THAT(multiplies(DType::kF32, DType::kF16), refused);
   EXPECT_THAT(multiplies(DType::kI8, DType::kI8), refused);
+}
+
+TEST_F(VerifyLaunchTest, ProductsAreOfWholeTeamsInTheirTurn) {
+  const Buffer sums = MakeBuffer("sums", DType::kF32, {8}, Scope::kRegister);
+  const Buffer other = MakeBuffer("other", DType::kF32, {8}, Scope::kRegister);
+  const Stmt begin = BeginProducts(sums), end = EndProducts(sums);
+  const auto add = [&](int64_t columns = 16, int64_t next = 64, DType type = DType::kF16, Buffer to = nullptr) {
+    const Expr load = Load(MakeBuffer("shared", type, {2048}, Scope::kShared), {0});
+    return AddProduct(to == nullptr ? sums : to, {0}, columns, load, load, {{{false, next, 64}, {true, 64, next}}});
+  };
+  const auto verdict = [&](const Stmt& code, int64_t threads = 128) {
+    Stmt body = Threads(Alloc(sums, Alloc(other, code)), threads);
+    std::set<Buffer> shared;
+    VisitStmt(code, [&](const Stmt& s) {
+      if (s->kind == StmtKind::kInstruction && s->instruction == Instruction::kAddProduct)
+        shared.insert(FactorOf(s, 0)->buffer);
+    });
+    for (const Buffer& b : shared) body = Alloc(b, body);
+    return Verdict(Groups(body));
+  };
+  EXPECT_EQ(verdict(Seq({begin, add(), For(i_, 3, ForKind::kUnrolled, add()), end, begin, end})), "");
+  EXPECT_THAT(verdict(Seq({begin, add(), end}), 64), HasSubstr("needs groups of whole teams of 128 threads"));
+  EXPECT_THAT(verdict(If(Expr(t_) < 64, Seq({begin, end}))), HasSubstr("threads may disagree"));
+  for (const Stmt& code : {Seq({add(), end}), Seq({begin, begin}), Seq({begin, end, end}),
+                           Seq({begin, EndProducts(other)}), Seq({begin, add(16, 64, DType::kF16, other), end})})
+    EXPECT_THAT(verdict(code), HasSubstr("products out of their turn"));
+  EXPECT_THAT(verdict(Seq({begin, add()})), HasSubstr("products that begin or end in a part of the code alone"));
+  EXPECT_THAT(verdict(Seq({For(i_, 2, ForKind::kUnrolled, begin), end})),
+              HasSubstr("products that begin or end in a part of the code alone in: unroll i in 0..2"));
+  for (const Stmt& between : {Barrier(), Copy(), Store(sums, {0}, Float(0)), For(i_, 2, ForKind::kSerial, add())})
+    EXPECT_THAT(verdict(Seq({begin, between, end})), HasSubstr("something else where products are made"));
+  for (const int64_t columns : {0, 8, 24, 272})
+    EXPECT_THAT(verdict(Seq({begin, add(columns), end})), HasSubstr("columns that no product has"));
+  for (const Stmt& product : {add(16, 60), add(16, 0), add(16, int64_t{1} << 17), add(16, 64, DType::kF32)})
+    EXPECT_THAT(verdict(Seq({begin, product, end})), HasSubstr("operands that the instruction does not take"));
+}
+
+// PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16": d[i] of a thread is in the row 16 * warp + lane / 4, and
+// eight more where i / 2 is odd, and in column i / 4 * 8 + lane % 4 * 2 + i % 2.
+TEST(Fragments, OfATeamAreThoseOfThePtxIsa) {
+  for (int64_t lane = 0; lane < kTensorWarp; ++lane) {
+    for (int64_t i = 0; i < kTeamColumns / 2; ++i) {
+      const MatrixPlace place = SumPlace(lane, i % kFragmentLength);
+      EXPECT_EQ(place.row, lane / 4 + (i / 2 % 2) * 8);
+      EXPECT_EQ(i / kFragmentLength * kMatrixSide + place.column, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    }
+  }
 }
 
 // PTX ISA, "Matrix Fragments for mma.m16n8k16" and "... for mma.m16n8k8 with .tf32": the row and column of register i

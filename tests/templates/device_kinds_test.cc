@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kCpus[] = {"llvm:haswell", "interpreter"};
 constexpr const char* kGpus[] = {"opencl", "cuda:sm_90"};
 constexpr const char* kTensorCores[] = {"cuda:sm_80", "cuda:sm_90"};
+constexpr const char* kTeams[] = {"cuda:sm_90", "cuda:sm_90a"};
 
 // One for each built-in template.
 struct Built {
@@ -50,6 +51,7 @@ constexpr Built kBuilt[] = {
     {"gpu.pixels", kGpus, "(f32[1,32,8,8]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
     {"gpu.gemm", kGpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
     {"gpu.mma", kTensorCores, "(f16[4,8], const f16[8,16]) matmul(0,1) -> f16[4,16]; anchor=0"},
+    {"gpu.wgmma", kTeams, "(f16[4,8], const f16[8,16]) matmul(0,1) -> f16[4,16]; anchor=0"},
     {"gpu.winograd", kGpus,
      "(f32[1,8,8,8]@0231, const f32[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "
      "f32[1,8,8,8]@0231; anchor=0"},

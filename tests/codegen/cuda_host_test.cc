@@ -108,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTemplates,
                                                                                   {"gpu.winograd"},
                                                                                   {"gpu.wgmma"},
                                                                                   {"gpu.attention"},
+                                                                                  {"gpu.attention_mma"},
                                                                                   {"gpu.default"}})));
 
 // Each barrier of each of a few kernels is taken away in turn.

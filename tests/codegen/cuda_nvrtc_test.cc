@@ -29,9 +29,9 @@ constexpr uint64_t kSeed = 31;
 constexpr std::string_view kArchs[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
 constexpr size_t kArchsInRotation = 3;  // of each template
 // A new one comes last: the place of each says which architectures it gets.
-constexpr conformance::Subject kSubjects[] = {{"gpu.conv"},     {"gpu.depthwise"}, {"gpu.gemm"},      {"gpu.reduce"},
-                                              {"gpu.default"},  {"gpu.mma"},       {"gpu.mma", true}, {"gpu.pixels"},
-                                              {"gpu.winograd"}, {"gpu.wgmma"},     {"gpu.attention"}};
+constexpr conformance::Subject kSubjects[] = {
+    {"gpu.conv"},      {"gpu.depthwise"}, {"gpu.gemm"},     {"gpu.reduce"},    {"gpu.default"},       {"gpu.mma"},
+    {"gpu.mma", true}, {"gpu.pixels"},    {"gpu.winograd"}, {"gpu.attention"}, {"gpu.attention_mma"}, {"gpu.wgmma"}};
 
 #define SKIP_WITHOUT_NVRTC() \
   if (const auto compiler = nvrtc::CompilerFor("sm_90"); !compiler.ok()) GTEST_SKIP() << compiler.status().message()
@@ -62,6 +62,10 @@ constexpr conformance::Shape kLayers[] = {
      "(f32[1,12,128,64]@0213, f32[1,12,64,128]@0312, const f32[], f32[1,1,128,128], f32[1,12,128,64]@0213) "
      "matmul(0,1) -> f32[1,12,128,128]; mul(5,2) -> f32[1,12,128,128]; add(6,3) -> f32[1,12,128,128]; "
      "softmax(7; axis=3) -> f32[1,12,128,128]; matmul(8,4) -> f32[1,12,128,64]@0213; anchor=4"},
+    {"gpu.attention_mma",
+     "(f16[1,12,128,64]@0213, f16[1,12,64,128]@0312, const f16[], f16[1,1,128,128], f16[1,12,128,64]@0213) "
+     "matmul(0,1) -> f16[1,12,128,128]; mul(5,2) -> f16[1,12,128,128]; add(6,3) -> f16[1,12,128,128]; "
+     "softmax(7; axis=3) -> f16[1,12,128,128]; matmul(8,4) -> f16[1,12,128,64]@0213; anchor=4"},
     {"gpu.pixels", "(f16[1,2048,7,7]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f16[1,2048,1,1]@0231; anchor=0"},
 };
 

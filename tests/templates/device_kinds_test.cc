@@ -58,6 +58,9 @@ constexpr Built kBuilt[] = {
     {"gpu.attention", kGpus,
      "(f32[2,8,8], f32[2,8,8], f32[2,8,8]) matmul(0,1) -> f32[2,8,8]; softmax(3; axis=2) -> f32[2,8,8]; matmul(4,2) "
      "-> f32[2,8,8]; anchor=2"},
+    {"gpu.attention_mma", kTensorCores,
+     "(f16[2,8,8], f16[2,8,8], f16[2,8,8]) matmul(0,1) -> f16[2,8,8]; softmax(3; axis=2) -> f16[2,8,8]; matmul(4,2) "
+     "-> f16[2,8,8]; anchor=2"},
     {"gpu.default", kGpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
 };
 

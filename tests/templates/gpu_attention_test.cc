@@ -36,6 +36,63 @@ TEST(GpuAttention, Shapes) {
   for (const char* text : kTexts) ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(text), 3, seed++, "gpu.attention"));
 }
 
+// By tensor cores, too.
+constexpr const char* kNarrow[] = {
+    "(f16[2,17,16], f16[2,33,16], f16[33], f16[2,33,24]) matmul(0,1; trans_b=1) -> f16[2,17,33]; add(4,2) -> "
+    "f16[2,17,33]; softmax(5; axis=2) -> f16[2,17,33]; matmul(6,3) -> f16[2,17,24]; anchor=3",
+    "(f16[1,3,77,32]@0213, f16[1,3,32,77]@0312, const f16[], f16[1,1,77,77], f16[1,3,77,32]@0213) matmul(0,1) -> "
+    "f16[1,3,77,77]; mul(5,2) -> f16[1,3,77,77]; add(6,3) -> f16[1,3,77,77]; softmax(7; axis=3) -> f16[1,3,77,77]; "
+    "matmul(8,4) -> f16[1,3,77,32]@0213; relu(9) -> f16[1,3,77,32]@0213; anchor=4",
+    "(bf16[5,4,20,8]@2013, bf16[5,4,10,8]@2013, const bf16[], bf16[5,4,10,8]@2013) matmul(0,1; trans_b=1) -> "
+    "bf16[5,4,20,10]; mul(4,2) -> bf16[5,4,20,10]; softmax(5; axis=3) -> bf16[5,4,20,10]; matmul(6,3) -> "
+    "bf16[5,4,20,8]@2013; anchor=3",
+    "(f16[2,50,64], f16[2,64,197], f16[2,197,40]) matmul(0,1) -> f16[2,50,197]; softmax(3; axis=2) -> "
+    "f16[2,50,197]; matmul(4,2) -> f16[2,50,40]; anchor=2",
+    // Softmax in f32 between products of f16.
+    "(f16[2,11,16], f16[2,16,13], f16[2,13,24]) matmul(0,1) -> f16[2,11,13]; cast(3; to='f32') -> f32[2,11,13]; "
+    "softmax(4; axis=2) -> f32[2,11,13]; cast(5; to='f16') -> f16[2,11,13]; matmul(6,2) -> f16[2,11,24]; anchor=4",
+};
+
+std::vector<Config> Draw(const Workload& w, size_t count, uint64_t seed) {
+  const Target t = ParseTarget("cuda:sm_80").value();
+  std::vector<Config> all = FindTemplate("gpu.attention_mma")->space(w, t).Enumerate(4096, seed), drawn;
+  Rng rng(seed);
+  for (size_t i = 0; i < std::min(count, all.size()); ++i)
+    drawn.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
+  return drawn;
+}
+
+TEST(GpuAttentionMma, Shapes) {
+  const Target t = ParseTarget("cuda:sm_80").value();
+  uint64_t seed = 1;
+  for (const char* text : kNarrow) {
+    const Workload w = Parse(text);
+    ASSERT_TRUE(FindTemplate("gpu.attention_mma")->matches(w, t)) << text;
+    for (const Config& config : Draw(w, 3, seed))
+      ASSERT_NO_FATAL_FAILURE(CheckOnGpu(w, "gpu.attention_mma", config, t, seed));
+    ++seed;
+  }
+}
+
+// What warps multiply lies in different banks. Some of what they read of scores meets, and what few threads reduce.
+TEST(GpuAttentionMma, FewBankConflicts) {
+  const Target t = ParseTarget("cuda:sm_80").value();
+  uint64_t seed = 7;
+  ir::SharedTraffic traffic;
+  for (const char* text : kNarrow) {
+    const Workload w = Parse(text);
+    for (const Config& config : Draw(w, 2, ++seed)) {
+      const Kernel kernel = BuildKernel(w, "gpu.attention_mma", config, t).value();
+      Rng rng(seed);
+      ASSERT_TRUE(RunWithPacks(w, kernel, RandomInputs(w, rng), [&](std::span<NDArray> args) {
+                    return ir::Interpret(kernel.main, args, &traffic);
+                  }).ok());
+    }
+  }
+  EXPECT_GT(traffic.requests, 0);
+  EXPECT_LE(traffic.conflicts, traffic.requests / 10);
+}
+
 // Rows of which every score is masked are no numbers, as the reference says, and other rows are right; so they are for
 // a mask that leaves one key.
 TEST(GpuAttention, MaskedRows) {

@@ -1,15 +1,10 @@
-// gpu.attention: attention of any float type, where each thread multiplies and adds. Of a tile of each product a thread
-// has tm x tn sums in its registers, as in gpu.gemm. Sums are f32; scores lie in shared memory in their own type.
+// One launch of attention, whoever multiplies.
 #include "compiler/ops/templates/gpu_attention.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ops/templates/conv2d_shape.h"
-#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/stages.h"
 
 namespace temper {
@@ -18,181 +13,18 @@ namespace {
 using ir::Expr;
 using ir::ForKind;
 
-constexpr int64_t kLanes = 4;  // floats of the widest access
-constexpr int64_t kWarp = ir::kTensorWarp;
-constexpr int64_t kShortestStep = 8;
-constexpr double kMostFetched = 16;  // elements of a thread in a step; of more ptxas spills
-
-int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
-
-// What every thread of a group does, in turn: neighbouring threads neighbouring iterations.
-void Spread(Schedule& s, const GroupProduct& g, const Loop& loop) {
-  auto [turn, thread] = s.Split(loop, g.threads());
-  auto [rows, x] = s.Split(thread, g.lanes());
-  s.Reorder({rows, x, turn});
-  g.BindRows(s, rows);
-  s.Bind(x, ForKind::kThreadX);
+// Scores of a row that there is room for: of whole tiles, and whole steps of the second product.
+int64_t RowLength(const Attention& a, const GroupProduct& g) {
+  return std::max(CeilDiv(a.keys(), g.bn()) * g.bn(), CeilDiv(a.keys(), g.bk()) * g.bk());
 }
 
-class ThreadProduct : public GroupProduct {
- public:
-  ThreadProduct(int64_t ty, int64_t tx, int64_t tm, int64_t tn, int64_t bk)
-      : ty_(ty), tx_(tx), tm_(tm), tn_(tn), bk_(bk), fm_(Lanes(tm)), fn_(Lanes(tn)) {}
-  explicit ThreadProduct(const Config& c) : ThreadProduct(c["ty"], c["tx"], c["tm"], c["tn"], c["bk"]) {}
-
-  int64_t bm() const override { return ty_ * tm_; }
-  int64_t bn() const override { return tx_ * tn_; }
-  int64_t bk() const override { return bk_; }
-  int64_t lanes() const override { return tx_; }
-  int64_t threads() const override { return ty_ * tx_; }
-  int64_t CopyLanes(const Run&, int64_t) const override { return 1; }
-  int64_t run() const override { return fn_; }
-  // That a thread can not do without: its sums and what it multiplies.
-  int64_t held() const { return tm_ * tn_ + tm_ + tn_ + 16; }
-  // Fitted to what ptxas said of some hundred configs.
-  double registers(const GpuTarget& t) const {
-    return GivenRegisters(31 + 1.2 * static_cast<double>(tm_ * tn_) + 0.3 * static_cast<double>(tm_ + tn_), threads(),
-                          t);
-  }
-  double sums() const { return static_cast<double>(tm_ * tn_); }
-  // Of a thread for a step of a tile, beside multiply-adds; and of its warp, turns of the banks.
-  double step_instructions() const {
-    constexpr double kOfStep = 8, kOfFetch = 3;
-    const double parts =
-        static_cast<double>(tm_) / static_cast<double>(fm_) + static_cast<double>(tn_) / static_cast<double>(fn_);
-    return kOfStep + static_cast<double>(bk_) * parts + kOfFetch * fetched();
-  }
-  double step_turns() const {
-    const double fm = static_cast<double>(fm_), fn = static_cast<double>(fn_);
-    const double along_x = std::min(static_cast<double>(tx_), 32.0);
-    return static_cast<double>(bk_) * (static_cast<double>(tm_) / fm * BankTurns(fm, 32 / along_x, fm) +
-                                       static_cast<double>(tn_) / fn * BankTurns(fn, along_x, fn)) +
-           2 * fetched();
-  }
-  // Elements that a thread brings in a step.
-  double fetched() const {
-    return static_cast<double>(CeilDiv(bm() * bk_, threads()) + CeilDiv(bn() * bk_, threads()));
-  }
-  int64_t StagedBytes() const override {
-    const auto aligned = [](int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; };
-    return aligned(bm() * bk_ * kElementBytes) + aligned(bn() * bk_ * kElementBytes);
-  }
-
-  ProductElement Add(ir::ProgramBuilder& b, const TiledHeads& p, const OperandElement& a,
-                     const OperandElement& b_element) const override {
-    const int64_t batch = p.view.batch, steps = CeilDiv(ReductionLength(p.view), bk_);
-    const int64_t row_tiles = CeilDiv(p.view.rows, bm()), column_tiles = CeilDiv(p.view.columns, bn());
-    const ir::Buffer part_a = Stage(b, p.name + "_a", {batch, row_tiles, steps}, bm(), ty_, fm_, a);
-    const ir::Buffer part_b = Stage(b, p.name + "_b", {batch, column_tiles, steps}, bn(), tx_, fn_, b_element);
-    const ir::Buffer acc =
-        b.Reduce(p.name + "_acc", kElement, {batch, row_tiles, column_tiles, tm_ / fm_, ty_, fm_, tn_ / fn_, tx_, fn_},
-                 {steps, bk_}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                   return ir::Load(part_a, {i[0], i[1], r[0], r[1], i[3], i[4], i[5]}) *
-                          ir::Load(part_b, {i[0], i[2], r[0], r[1], i[6], i[7], i[8]});
-                 });
-    return [acc, this](const Expr& batch, const Expr& row, const Expr& column) {
-      const std::vector<Expr> r = Digits(row, bm(), ty_, fm_), c = Digits(column, bn(), tx_, fn_);
-      return ir::Load(acc, {batch, r[0], c[0], r[1], r[2], r[3], c[1], c[2], c[3]});
-    };
-  }
-
-  TileLoops ScheduleResult(Schedule& s, const Loop& row, const Loop& column, bool vectors) const override {
-    const std::vector<Loop> r = Cut(s, row, {fm_, ty_, tm_ / fm_});  // tile, turn, thread, lane
-    const std::vector<Loop> c = Cut(s, column, {fn_, tx_, tn_ / fn_});
-    s.Reorder({r[0], c[0], r[2], c[2], r[1], r[3], c[1], c[3]});
-    s.Bind(r[2], ForKind::kThreadY);
-    s.Bind(c[2], ForKind::kThreadX);
-    for (const Loop& loop : {r[1], r[3], c[1]}) s.Unroll(loop);
-    if (vectors) {
-      s.Vectorize(c[3]);
-    } else {
-      s.Unroll(c[3]);
-    }
-    return {r[0], c[0]};
-  }
-
-  void ScheduleSums(Schedule& s, const TiledHeads& p, const Loop& tile, bool) const override {
-    const std::string acc = p.name + "_acc";
-    for (const char* stage : {"_a_part", "_b_part", "_acc"}) s.SetScope(p.name + stage, ir::Scope::kRegister);
-    for (const char* stage : {"_a", "_b"}) s.SetScope(p.name + stage, ir::Scope::kShared);
-    s.ComputeAt(acc, tile);
-    if (!s.status().ok()) return;
-    const std::vector<Loop> loops = Innermost(s.Loops(acc), 8);
-    const Loop turn_y = loops[0], ty = loops[1], run_y = loops[2], turn_x = loops[3], tx = loops[4], run_x = loops[5];
-    const Loop step = loops[6], k = loops[7];
-    s.Reorder({step, ty, tx, k, turn_y, run_y, turn_x, run_x});
-    SchedulePart(s, p.name + "_a_part", k);
-    SchedulePart(s, p.name + "_b_part", k);
-    for (const char* stage : {"_b", "_a"}) s.ComputeAt(p.name + stage, step);
-    for (const Loop& loop : {turn_y, run_y, turn_x}) s.Unroll(loop);
-    s.Vectorize(run_x);
-    s.Bind(ty, ForKind::kThreadY);
-    s.Bind(tx, ForKind::kThreadX);
-    s.DecomposeReduction(acc, step);
-    ScheduleStage(s, p.name + "_a", p.run_a);
-    ScheduleStage(s, p.name + "_b", p.run_b);
-  }
-
-  void BindRows(Schedule& s, const Loop& loop) const override { s.Bind(loop, ForKind::kThreadY); }
-
- private:
-  static std::vector<Expr> Digits(const Expr& at, int64_t block, int64_t threads, int64_t run) {
-    const Expr in = at % Expr(block);
-    return {at / Expr(block), in / Expr(threads * run), in / Expr(run) % Expr(threads), in % Expr(run)};
-  }
-
-  // `name`, by step of the reduction and row or column, and NAME_part, what a thread multiplies.
-  ir::Buffer Stage(ir::ProgramBuilder& b, const std::string& name, const Shape& tiles, int64_t size, int64_t threads,
-                   int64_t run, const OperandElement& element) const {
-    Shape shape = tiles;
-    shape.insert(shape.end(), {bk_, size});
-    const ir::Buffer shared = b.Compute(name, kElement, shape, [&](const std::vector<Expr>& i) {
-      return ir::Cast(element(i[0], i[1] * Expr(size) + i[4], i[2] * Expr(bk_) + i[3]), kElement);
-    });
-    Shape parts = tiles;
-    parts.insert(parts.end(), {bk_, size / (threads * run), threads, run});
-    return b.Compute(name + "_part", kElement, parts, [&](const std::vector<Expr>& i) {
-      return ir::Load(shared, {i[0], i[1], i[2], i[3], (i[4] * Expr(threads) + i[5]) * Expr(run) + i[6]});
-    });
-  }
-
-  // Neighbouring threads bring what are neighbours in memory.
-  void ScheduleStage(Schedule& s, const std::string& name, const Run& run) const {
-    const std::vector<Loop> loops = s.Loops(name);
-    if (!s.status().ok()) return;
-    const std::vector<Loop> inner = Innermost(loops, 2);
-    if (run.along_reduction) s.Reorder({inner[1], inner[0]});
-    Spread(s, *this, run.along_reduction ? s.Fuse(inner[1], inner[0]) : s.Fuse(inner[0], inner[1]));
-  }
-
-  static void SchedulePart(Schedule& s, const std::string& name, const Loop& under) {
-    s.ComputeAt(name, under);
-    const std::vector<Loop> part = s.Loops(name);
-    if (!s.status().ok()) return;
-    s.Unroll(part[part.size() - 3]);
-    s.Vectorize(part.back());
-  }
-
-  int64_t ty_, tx_, tm_, tn_, bk_, fm_, fn_;
-};
-
-struct Plan {
-  Attention attention;
-  TiledHeads scores, shares;
-};
-
-Plan PlanOf(const Workload& w) {
-  Attention a = *Attention::Of(w);
-  const TiledHeads scores = {"qk", a.scores, RunOfA(w, a.scores), RunOfB(w, a.scores)};
-  const TiledHeads shares = {"pv", a.shares, {false, 0}, RunOfB(w, a.shares)};
-  return {std::move(a), scores, shares};
-}
+int64_t Aligned(int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; }
 
 PaddedOperand Padded(const GroupProduct& g, const Run& run, int64_t size, int64_t outers, int64_t length) {
-  return {run, g.CopyLanes(run, size), CeilDiv(outers, size) * size, CeilDiv(length, g.bk()) * g.bk()};
+  return {run, g.CopyLanes(run), CeilDiv(outers, size) * size, CeilDiv(length, g.bk()) * g.bk()};
 }
 
-absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Plan& p, const GroupProduct& g) {
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const AttentionPlan& p, const GroupProduct& g) {
   const Attention& a = p.attention;
   const int64_t depth = ReductionLength(a.scores), rows = CeilDiv(a.rows(), g.bm()) * g.bm();
   const int64_t width = CeilDiv(a.keys(), g.bn()) * g.bn();
@@ -289,7 +121,17 @@ void ScheduleRows(Schedule& s, const GroupProduct& g, const std::string& stage) 
   SpreadWholeRows(s, g, all[all.size() - 2], {all.back()});
 }
 
-absl::StatusOr<ir::Func> ScheduleAttention(ir::Func func, const Plan& p, const GroupProduct& g) {
+// Rows of scores lie one behind another, with some elements between them.
+void SpareBanks(Schedule& s, const Attention& a, const GroupProduct& g) {
+  if (!s.status().ok()) return;
+  const int64_t apart = RowLength(a, g) + g.spared();
+  const Shape shape = BlockNamed(s.func(), "scores")->buffer->shape;
+  s.TransformLayout("scores", {shape[0], shape[1] * apart}, [&](const std::vector<Expr>& i) {
+    return std::vector<Expr>{i[0], i[1] * Expr(apart) + i[2]};
+  });
+}
+
+absl::StatusOr<ir::Func> ScheduleAttention(ir::Func func, const AttentionPlan& p, const GroupProduct& g) {
   Schedule s(std::move(func));
   const GemmView& shares = p.attention.shares;
   const std::vector<GemmAxis> axes = OutAxes(shares);
@@ -301,7 +143,7 @@ absl::StatusOr<ir::Func> ScheduleAttention(ir::Func func, const Plan& p, const G
   const auto [group, tile] = g.ScheduleResult(s, row, column, vectors);
   if (!batches.empty()) s.Bind(FuseAll(s, batches), ForKind::kGroupY);
   s.Bind(group, ForKind::kGroupX);
-  g.ScheduleSums(s, p.shares, tile, true);
+  g.ScheduleSums(s, p.shares, tile);
   for (const char* stage : {"share", "sum", "most", "scores"}) {
     s.SetScope(stage, ir::Scope::kShared);
     s.ComputeAt(stage, group);
@@ -311,12 +153,28 @@ absl::StatusOr<ir::Func> ScheduleAttention(ir::Func func, const Plan& p, const G
   SpreadWholeRows(s, g, share.back(), {});
   for (const char* stage : {"sum", "most"}) ScheduleRows(s, g, stage);
   const Loop keys = g.ScheduleResult(s, scores[scores.size() - 2], scores.back(), false).column;
-  g.ScheduleSums(s, p.scores, keys, false);
+  g.ScheduleSums(s, p.scores, keys);
+  SpareBanks(s, p.attention, g);
   return LowerSchedule(s);
 }
 
-absl::StatusOr<Kernel> BuildAttention(const Workload& w, const GroupProduct& g) {
-  const Plan p = PlanOf(w);
+}  // namespace
+
+AttentionPlan::AttentionPlan(const Workload& w)
+    : attention(*Attention::Of(w)),
+      scores{"qk", attention.scores, RunOfA(w, attention.scores), RunOfB(w, attention.scores)},
+      shares{"pv", attention.shares, {true, 0}, RunOfB(w, attention.shares), true} {}
+
+// What every thread of a group does, in turn: neighbouring threads neighbouring iterations.
+void SpreadOverThreads(Schedule& s, const GroupProduct& g, const Loop& loop) {
+  auto [turn, thread] = s.Split(loop, g.threads());
+  auto [rows, x] = s.Split(thread, g.lanes());
+  s.Reorder({rows, x, turn});
+  g.BindRows(s, rows);
+  s.Bind(x, ForKind::kThreadX);
+}
+
+absl::StatusOr<Kernel> BuildAttention(const Workload& w, const AttentionPlan& p, const GroupProduct& g) {
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, g));
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleAttention(std::move(func), p, g));
@@ -324,61 +182,22 @@ absl::StatusOr<Kernel> BuildAttention(const Workload& w, const GroupProduct& g) 
   return kernel;
 }
 
-// Of shared memory: the scores, what rows are reduced to, and what is staged for both products.
-int64_t SharedBytes(const Attention& a, const GroupProduct& g) {
-  const auto aligned = [](int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; };
-  const int64_t width = CeilDiv(a.keys(), g.bn()) * g.bn(), word = SizeOf(DType::kF32);
-  return aligned(g.bm() * width * SizeOf(a.score)) + 3 * aligned(g.bm() * word) +
-         2 * aligned(g.bm() * g.lanes() * word) + 2 * g.StagedBytes();
-}
-
-// A power of two.
-int64_t FewestThreads(const GpuTarget& t) {
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(t.group_threads, 1, kWarp))));
-}
-
-ConfigSpace Space(const Workload& w, const GpuTarget& t) {
-  const Attention a = *Attention::Of(w);
-  ConfigSpace space;
-  const int64_t fewest = FewestThreads(t);
-  space.Add("ty", {1, 2, 4, 8, 16});
-  space.Add("tx", fewest == kWarp ? std::vector<int64_t>{4, 8, 16, 32} : std::vector<int64_t>{1, 2, 4, 8, 16});
-  space.Add("tm", {1, 2, 4, 8});
-  space.Add("tn", {1, 2, 4, 8});
-  space.Add("bk", {kShortestStep, 16, 32});
-  space.Require("threads of a group", [fewest, most = t.group_threads](const Config& c) {
-    return fewest <= c["ty"] * c["tx"] && c["ty"] * c["tx"] <= most;
-  });
-  const int64_t columns = std::max(a.keys(), a.shares.columns);
-  const int64_t length = std::max(ReductionLength(a.scores), a.keys());
-  space.Require("the tile is much larger than the result", [fewest, columns, rows = a.rows()](const Config& c) {
-    const bool least = c["ty"] * c["tx"] == fewest && c["tm"] == 1 && c["tn"] == 1;
-    return least || (c["ty"] * c["tm"] < 2 * rows && c["tx"] * c["tn"] < 2 * columns);
-  });
-  space.Require("a step is much longer than the reductions",
-                [length](const Config& c) { return c["bk"] == kShortestStep || c["bk"] < 2 * length; });
-  space.Require("shared memory",
-                [a, most = t.shared_bytes](const Config& c) { return SharedBytes(a, ThreadProduct(c)) <= most; });
-  space.Require("a thread brings much at once",
-                [](const Config& c) { return ThreadProduct(c).fetched() <= kMostFetched; });
-  space.Require("registers", [](const Config& c) {
-    const ThreadProduct g(c);
-    return g.held() <= MostRegisters(g.threads());
-  });
-  return space;
-}
-
-absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget&) {
-  return BuildAttention(w, ThreadProduct(c));
+// The scores, what rows are reduced to, and what is staged for both products.
+int64_t SharedBytes(const AttentionPlan& p, const GroupProduct& g) {
+  const Attention& a = p.attention;
+  const int64_t width = RowLength(a, g);
+  const int64_t word = SizeOf(DType::kF32), scores = (g.bm() - 1) * (width + g.spared()) + width;
+  return Aligned(scores * SizeOf(a.score)) + 3 * Aligned(g.bm() * word) + 2 * Aligned(g.bm() * g.lanes() * word) +
+         g.StagedBytes(p.scores) + g.StagedBytes(p.shares);
 }
 
 // Steps of all tiles of a group's rows.
-double StepsOf(const GemmView& v, const GroupProduct& g) {
+static double StepsOf(const GemmView& v, const GroupProduct& g) {
   return static_cast<double>(CeilDiv(v.columns, g.bn()) * CeilDiv(ReductionLength(v), g.bk()));
 }
 
-// Of both products and softmax, but for how a group multiplies.
-GpuFootprint FootprintOf(const Workload& w, const Attention& a, const GroupProduct& g) {
+GpuFootprint AttentionFootprint(const Workload& w, const AttentionPlan& p, const GroupProduct& g) {
+  const Attention& a = p.attention;
   constexpr double kOfScore = 24;  // instructions: two exponentials, with what they are made of, and two reductions
   const auto count = [](int64_t n) { return static_cast<double>(n); };
   const double scores = count(g.bm() * CeilDiv(a.keys(), g.bn()) * g.bn()),
@@ -397,44 +216,11 @@ GpuFootprint FootprintOf(const Workload& w, const Attention& a, const GroupProdu
   f.cache_traffic = std::max(f.memory_traffic, groups * operand_bytes * (keys + count(g.bm()) * depth) +
                                                    operand_bytes * count(a.batch() * a.rows() * a.shares.columns));
   f.reduction = count(CeilDiv(ReductionLength(a.scores), g.bk()) * g.bk());
-  f.shared_bytes = count(SharedBytes(a, g));
+  f.shared_bytes = count(SharedBytes(p, g));
   f.shared_traffic = 4 * count(SizeOf(a.score)) * groups * scores;
   f.barriers = 2 * steps + 7;
   f.round_trips = steps;
   return f;
-}
-
-GpuFootprint ThreadFootprint(const Workload& w, const Config& c, const GpuTarget& t) {
-  constexpr double kTurnBytes = 128, kOfSum = 1.5;
-  const Attention a = *Attention::Of(w);
-  const ThreadProduct g(c);
-  GpuFootprint f = FootprintOf(w, a, g);
-  const double steps = f.round_trips, warps = f.groups * std::ceil(f.group_threads / 32);
-  const double tiles = static_cast<double>(CeilDiv(a.keys(), g.bn()) + CeilDiv(a.shares.columns, g.bn()));
-  f.accumulators = g.sums();
-  f.registers = g.registers(t);
-  f.instructions += f.groups * f.group_threads * (steps * g.step_instructions() + kOfSum * tiles * g.sums());
-  f.shared_traffic += kTurnBytes * warps * steps * g.step_turns();
-  f.in_flight_bytes = static_cast<double>(SizeOf(a.operand)) * g.fetched();
-  return f;
-}
-
-bool Matches(const Workload& w) {
-  const std::optional<Attention> a = Attention::Of(w);
-  return a.has_value() && a->batch() <= kMostOfAxis;
-}
-
-// The smallest group has a row, whose scores are as long as there are keys.
-bool Fits(const Workload& w, const GpuTarget& t) {
-  return SharedBytes(*Attention::Of(w), ThreadProduct(1, FewestThreads(t), 1, 1, kShortestStep)) <= t.shared_bytes;
-}
-
-}  // namespace
-
-GpuTemplate GpuAttention() {
-  GpuTemplate t = {"gpu.attention", 1, Matches, Space, Build, ThreadFootprint};
-  t.fits = Fits;
-  return t;
 }
 
 }  // namespace temper

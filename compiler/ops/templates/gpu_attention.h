@@ -16,6 +16,14 @@ struct TiledHeads {
   std::string name;  // of its stages, before "_a", "_b" and so on
   GemmView view;
   Run run_a, run_b;
+  bool made = false;  // A is computed; else it is copied from memory
+};
+
+// Attention with what a template asks before it lays out loops.
+struct AttentionPlan {
+  Attention attention;
+  TiledHeads scores, shares;
+  explicit AttentionPlan(const Workload& w);
 };
 
 // What a config says of how groups multiply. Its stages for a product are NAME_a and NAME_b, of shared memory, and
@@ -28,10 +36,12 @@ class GroupProduct {
   virtual int64_t bk() const = 0;
   virtual int64_t lanes() const = 0;  // threads along x
   virtual int64_t threads() const = 0;
-  virtual int64_t run() const = 0;  // neighbouring columns that a thread has at once
+  virtual int64_t run() const = 0;     // neighbouring columns that a thread has at once
+  virtual int64_t spared() const = 0;  // elements between rows of scores, so that they lie in different banks
   // Elements that a copy of the operand takes at once.
-  virtual int64_t CopyLanes(const Run& run, int64_t size) const = 0;
-  // Adds the stages; the result's element is in registers. `a` and `b` are padded to whole tiles.
+  virtual int64_t CopyLanes(const Run& run) const = 0;
+  virtual int64_t StagedBytes(const TiledHeads& p) const = 0;  // of shared memory
+  // Adds the stages; the result's element is in registers. `a` and `b_element` are padded to whole tiles.
   virtual ProductElement Add(ir::ProgramBuilder& b, const TiledHeads& p, const OperandElement& a,
                              const OperandElement& b_element) const = 0;
   // The loops of a block that takes the sums: threads have them as they have the sums. `row` is one of a tile, or of
@@ -40,11 +50,18 @@ class GroupProduct {
     Loop row, column;
   };
   virtual TileLoops ScheduleResult(Schedule& s, const Loop& row, const Loop& column, bool vectors) const = 0;
-  // The product's stages, under the loop of its column tiles. `made`: A is no copy of memory.
-  virtual void ScheduleSums(Schedule& s, const TiledHeads& p, const Loop& tile, bool made) const = 0;
+  // The product's stages, under the loop of its column tiles.
+  virtual void ScheduleSums(Schedule& s, const TiledHeads& p, const Loop& tile) const = 0;
   // A loop of as many iterations, or fewer, as there are threads beside those along x.
   virtual void BindRows(Schedule& s, const Loop& loop) const = 0;
-  virtual int64_t StagedBytes() const = 0;  // of shared memory, for a product
 };
+
+// What every thread of a group does, in turn: neighbouring threads neighbouring iterations.
+void SpreadOverThreads(Schedule& s, const GroupProduct& g, const Loop& loop);
+
+absl::StatusOr<Kernel> BuildAttention(const Workload& w, const AttentionPlan& p, const GroupProduct& g);
+int64_t SharedBytes(const AttentionPlan& p, const GroupProduct& g);
+// Of both products and softmax, but for how a group multiplies.
+GpuFootprint AttentionFootprint(const Workload& w, const AttentionPlan& p, const GroupProduct& g);
 
 }  // namespace temper

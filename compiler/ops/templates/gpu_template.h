@@ -31,8 +31,11 @@ GpuTemplate GpuReduce();     // gpu_reduce.cc: rows that threads reduce together
 GpuTemplate GpuPixels();     // gpu_pixels.cc: sums and means of channels over images
 GpuTemplate GpuWinograd();   // gpu_winograd.cc: fewer multiplications for 3x3 filters, in three launches
 GpuTemplate GpuWgmma();      // gpu_wgmma.cc: those of f16 and bf16 by teams of four warps, which sm_90 has
-GpuTemplate GpuAttention();  // gpu_attention.cc: two products and softmax between them, in one launch
+GpuTemplate GpuAttention();  // gpu_attention_threads.cc: two products and softmax between them, in one launch
 GpuTemplate GpuDefault();    // gpu_default.cc: everything, a few elements of the result a thread
+
+// gpu_attention_mma.cc: two products of f16 or bf16 and softmax between them, by NVIDIA's tensor cores
+GpuTemplate GpuAttentionMma();
 
 inline constexpr int64_t kMostOfAxis = 65535;  // groups of a launch along y and z
 // Of "threads", the threads of a group: powers of two that the target can run.

@@ -42,6 +42,7 @@ std::vector<TemplateDef>& Table() {
       OnlyMeasured(ForGpu(GpuWinograd())),
       OnlyMeasured(ForGpu(GpuWgmma())),
       OnlyMeasured(ForGpu(GpuAttention())),
+      OnlyMeasured(ForGpu(GpuAttentionMma())),
       Fallback(ForGpu(GpuDefault())),
   };
   return table;

@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "compiler/graph/alternatives.h"
 #include "compiler/graph/pipeline.h"
 #include "include/temper/model.h"
 #include "tests/graph/builder.h"
@@ -35,10 +36,17 @@ class PackageTest : public ::testing::Test {
   void ExpectRight(Graph g, int kernels = 0,
                    const std::vector<const char*>& targets = {"host", "llvm:haswell", "llvm:nehalem", "interpreter"},
                    const ChooseFn& choose = ChooseDefault) {
-    const std::vector<NDArray> inputs = RandomInputs(g, 7);
-    absl::StatusOr<std::vector<NDArray>> want = RunReference(g, inputs);
-    ASSERT_TRUE(want.ok()) << want.status();
+    const Graph given = g;
     ASSERT_TRUE(Optimize(g, Target{}).ok());
+    ExpectSame(g, given, kernels, targets, choose);
+  }
+
+  // Of packages made of the optimised graph, as they are.
+  void ExpectSame(const Graph& g, const Graph& given, int kernels, const std::vector<const char*>& targets,
+                  const ChooseFn& choose) {
+    const std::vector<NDArray> inputs = RandomInputs(given, 7);
+    absl::StatusOr<std::vector<NDArray>> want = RunReference(given, inputs);
+    ASSERT_TRUE(want.ok()) << want.status();
     for (const char* name : targets) {
       Target target = *ParseTarget(name);
       const bool compiled = target.generator == "llvm";
@@ -161,6 +169,36 @@ TEST_F(PackageTest, ConvolutionsByWinogradsAlgorithmRunOnADevice) {
   };
   ExpectRight(std::move(b.g), 0, {"opencl"}, choose);
   EXPECT_EQ(chosen, 2);
+}
+
+// Heads turned by their layout, a mask, and an alternative that is taken where its kernels are said to be faster.
+TEST_F(PackageTest, AttentionRunsOnADeviceAsOneKernel) {
+  constexpr int64_t kWords = 19, kWidth = 24, kHeads = 3;
+  Builder b;
+  const ValueId x = b.Input({1, kWords, kWidth}), mask = b.Input({1, 1, kWords, kWords});
+  const auto heads = [&] {
+    const ValueId y = b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, kWidth})})});
+    return b.Transpose(b.Reshape(y, {1, kWords, kHeads, kWidth / kHeads}), {0, 2, 1, 3});
+  };
+  const ValueId scores = b.Call("matmul", {heads(), heads()}, Builder::Int("trans_b", 1));
+  const ValueId masked = b.Call("add", {b.Call("mul", {scores, b.Scalar(0.1)}), mask});
+  const ValueId seen = b.Call("matmul", {b.Call("softmax", {masked}, Builder::Int("axis", 3)), heads()});
+  b.Output(b.Reshape(b.Transpose(seen, {0, 2, 1, 3}), {1, kWords, kWidth}));
+  const Graph given = b.g;
+  const TemplateDef& attention = *FindTemplate("gpu.attention");
+  const Target t = ParseTarget("opencl").value();
+  ASSERT_TRUE(Optimize(b.g, t).ok());
+  const auto seconds = [&](const Workload& w) { return std::optional<double>(attention.matches(w, t) ? 1 : 2); };
+  ASSERT_EQ(*ChooseAlternatives(b.g, seconds), 1);
+  int chosen = 0;
+  const auto choose = [&](const Workload& w, const Target& target) -> absl::StatusOr<KernelChoice> {
+    if (!attention.matches(w, target)) return ChooseDefault(w, target);
+    TEMPER_ASSIGN_OR_RETURN(Config config, ParseConfig("ty=4,tx=8,tm=2,tn=2,bk=8"));
+    ++chosen;
+    return KernelChoice{.template_name = std::string(attention.name), .config = std::move(config)};
+  };
+  ExpectSame(b.g, given, 0, {"opencl"}, choose);
+  EXPECT_EQ(chosen, 1);
 }
 
 TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {

@@ -269,7 +269,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
-  constexpr double kOfStep = 8, kOfCopy = 2.3, kOfLoad = 1.2, kOfSum = 4, kOfMade = 12;
+  constexpr double kOfStep = 8, kOfCopy = 2.3, kOfLoad = 1.2, kOfSum = 4, kOfMade = 12, kMostUnasked = 55;
   const AttentionPlan p(w);
   const WarpProduct g = ProductOf(p, c);
   GpuFootprint f = AttentionFootprint(w, p, g);
@@ -281,9 +281,10 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
   f.tensor_fmas = t.unit_tensor_fmas;
   f.lane_fmas = count(kSide * kSide / 2 * kDepth / kWarp);
   f.accumulators = count(kFragment * g.tm() * g.tn());
-  // As GivenRegisters has it, but that code of this kind has less use for what is free.
-  constexpr double kMostUnasked = 55;
-  const double wanted = std::max(Registers(g, p.attention), std::min(FreeRegisters(g.threads(), t), kMostUnasked));
+  // As GivenRegisters has it, but that code of this kind has less use for what is free, and without loops none.
+  const bool loops = std::max(p.attention.keys(), ReductionLength(p.attention.scores)) > g.bk();
+  const double unasked = loops ? std::min(FreeRegisters(g.threads(), t), kMostUnasked) : 0;
+  const double wanted = std::max(Registers(g, p.attention), unasked);
   f.registers = std::min(std::round(wanted), count(MostRegisters(g.threads())));
   f.vector_lanes = count(std::min(g.CopyLanes(p.scores.run_b), g.CopyLanes(p.shares.run_b)));
   f.instructions +=

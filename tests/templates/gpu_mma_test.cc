@@ -85,10 +85,11 @@ TEST(GpuMma, IsForWhatTensorCoresMultiply) {
   };
   const char* even = "(f16[64,64], f16[64,64]) matmul(0,1) -> f16[64,64]; anchor=0";
   for (const char* target : {"cuda:sm_80", "cuda:sm_100", "cuda:sm_120"})
-    EXPECT_EQ(templates(even, target), "gpu.mma") << target;
-  for (const char* target : {"cuda:sm_75", "opencl"}) EXPECT_EQ(templates(even, target), "gpu.default") << target;
+    EXPECT_EQ(templates(even, target), "gpu.gemm gpu.mma") << target;
+  for (const char* target : {"cuda:sm_75", "opencl"}) EXPECT_EQ(templates(even, target), "gpu.gemm") << target;
   // Rows of any length, too.
-  EXPECT_EQ(templates("(f16[64,63], f16[63,64]) matmul(0,1) -> f16[64,64]; anchor=0", "cuda:sm_80"), "gpu.mma");
+  EXPECT_EQ(templates("(f16[64,63], f16[63,64]) matmul(0,1) -> f16[64,64]; anchor=0", "cuda:sm_80"),
+            "gpu.gemm gpu.mma");
   EXPECT_EQ(templates("(f32[64,64], f32[64,64]) matmul(0,1) -> f32[64,64]; anchor=0", "cuda:sm_80"), "gpu.gemm");
   const char* rounded = "(f32[64,63], f32[63,64]) matmul(0,1; tf32=1) -> f32[64,64]; anchor=0";
   EXPECT_EQ(templates(rounded, "cuda:sm_80"), "gpu.gemm gpu.mma");

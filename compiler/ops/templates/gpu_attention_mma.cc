@@ -7,6 +7,7 @@
 #include "compiler/ir/launch.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/gpu_attention.h"
+#include "compiler/ops/templates/gpu_tensor.h"
 #include "compiler/ops/templates/stages.h"
 
 namespace temper {
@@ -16,23 +17,12 @@ using ir::Expr;
 using ir::ForKind;
 
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
-constexpr int64_t kY = 8, kX = 4;    // a warp's lanes
 constexpr int64_t kMadeAtOnce = 2;   // neighbours that a thread makes of scores: a word
 constexpr int64_t kLeastCopy = 2;    // elements, asynchronously
 constexpr int64_t kMostAtOnce = 16;  // copies of a thread through registers; of more ptxas spills
 const int64_t kBytes = SizeOf(DType::kF16);
 const int64_t kRun = ir::QuarterColumns(DType::kF16);   // elements side by side
 const int64_t kDepth = ir::MatrixColumns(DType::kF16);  // of the reduction, in an instruction
-
-// A value under several conditions, each of them with zero for else, under one for all: what a copy takes.
-Expr OneSelect(Expr value) {
-  std::vector<Expr> conditions;
-  for (; value->kind == ir::ExprKind::kSelect; value = value->args[1]) {
-    if (!ir::StructurallyEqual(value, ValueWhere({value->args[0]}, value->args[1]))) break;
-    conditions.push_back(value->args[0]);
-  }
-  return ValueWhere(conditions, value);
-}
 
 // An operand in shared memory.
 struct Staged {
@@ -44,8 +34,8 @@ struct Staged {
   // How far the runs of the row are turned: what a load takes at once, a run of each of eight rows, is in different
   // banks.
   Expr Turn(const Expr& row) const {
-    const int64_t apart = std::min(runs, kY);  // rows that lie in the same banks
-    return row % Expr(kY) / Expr(kY / apart);
+    const int64_t apart = std::min(runs, kLaneRows);  // rows that lie in the same banks
+    return row % Expr(kLaneRows) / Expr(kLaneRows / apart);
   }
 };
 
@@ -57,15 +47,11 @@ class WarpProduct : public GroupProduct {
   int64_t bm() const override { return wm_ * tm_ * kSide; }
   int64_t bn() const override { return wn_ * tn_ * kSide; }
   int64_t bk() const override { return bk_; }
-  int64_t lanes() const override { return kX; }
+  int64_t lanes() const override { return kLaneColumns; }
   int64_t threads() const override { return wm_ * wn_ * kWarp; }
   int64_t run() const override { return 2; }
   int64_t spared() const override { return kRun; }
-  int64_t CopyLanes(const Run& run) const override {
-    int64_t lanes = kRun;
-    while (run.length % lanes != 0) lanes /= 2;
-    return lanes;
-  }
+  int64_t CopyLanes(const Run& run) const override { return CopiedAtOnce(type_, run); }
   int64_t StagedBytes(const TiledHeads& p) const override {
     return kBytes * bk_ * StagesOf(p) * (bn() + bm()) - (p.made ? kBytes * bk_ * (StagesOf(p) - 1) * bm() : 0);
   }
@@ -89,28 +75,30 @@ class WarpProduct : public GroupProduct {
     const ir::Buffer shared_a = Stage(b, staged_a, {batch, row_tiles, steps}, bm(), a);
     const ir::Buffer shared_b = Stage(b, staged_b, {batch, column_tiles, steps}, bn(), b_element);
     const ir::Buffer acc = b.Reduce(
-        p.name + "_acc", DType::kF32, {batch, row_tiles, column_tiles, wm_ * wn_, kY, kX, tm_, tn_, kFragment},
+        p.name + "_acc", DType::kF32,
+        {batch, row_tiles, column_tiles, wm_ * wn_, kLaneRows, kLaneColumns, tm_, tn_, kFragment},
         {steps, bk_ / kDepth, kDepth}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
           const Expr &warp = i[3], &e = i[8], k = r[1] * Expr(kDepth) + r[2];
           const Expr row =
-              (warp / Expr(wn_) * Expr(tm_) + i[6]) * Expr(kSide) + i[4] + e / Expr(2) % Expr(2) * Expr(kY);
+              (warp / Expr(wn_) * Expr(tm_) + i[6]) * Expr(kSide) + i[4] + e / Expr(2) % Expr(2) * Expr(kLaneRows);
           const Expr column = (warp % Expr(wn_) * Expr(tn_) + i[7]) * Expr(kSide) + i[5] * Expr(2) + e % Expr(2) +
-                              e / Expr(4) * Expr(kY);
+                              e / Expr(4) * Expr(kLaneRows);
           return ir::Cast(SharedElement(shared_a, staged_a, {i[0], i[1], r[0]}, row, k), DType::kF32) *
                  ir::Cast(SharedElement(shared_b, staged_b, {i[0], i[2], r[0]}, column, k), DType::kF32);
         });
     return [acc, this](const Expr& batch, const Expr& row, const Expr& column) {
       const Expr warp = row / Expr(tm_ * kSide) % Expr(wm_) * Expr(wn_) + column / Expr(tn_ * kSide) % Expr(wn_);
-      const Expr e = column % Expr(2) + row / Expr(kY) % Expr(2) * Expr(2) + column / Expr(kY) % Expr(2) * Expr(4);
-      return ir::Load(acc,
-                      {batch, row / Expr(bm()), column / Expr(bn()), warp, row % Expr(kY), column / Expr(2) % Expr(kX),
-                       row / Expr(kSide) % Expr(tm_), column / Expr(kSide) % Expr(tn_), e});
+      const Expr e =
+          column % Expr(2) + row / Expr(kLaneRows) % Expr(2) * Expr(2) + column / Expr(kLaneRows) % Expr(2) * Expr(4);
+      return ir::Load(acc, {batch, row / Expr(bm()), column / Expr(bn()), warp, row % Expr(kLaneRows),
+                            column / Expr(2) % Expr(kLaneColumns), row / Expr(kSide) % Expr(tm_),
+                            column / Expr(kSide) % Expr(tn_), e});
     };
   }
 
   TileLoops ScheduleResult(Schedule& s, const Loop& row, const Loop& column, bool vectors) const override {
-    const std::vector<Loop> r = Cut(s, row, {kY, 2, tm_, wm_});
-    const std::vector<Loop> c = Cut(s, column, {2, kX, 2, tn_, wn_});
+    const std::vector<Loop> r = Cut(s, row, {kLaneRows, 2, tm_, wm_});
+    const std::vector<Loop> c = Cut(s, column, {2, kLaneColumns, 2, tn_, wn_});
     s.Reorder({r[0], c[0], r[1], c[1], r[4], c[4], r[2], c[2], r[3], c[3], c[5]});
     BindWarps(s, s.Fuse(r[1], c[1]), r[4], c[4]);
     for (const Loop& loop : {r[2], c[2], r[3], c[3]}) s.Unroll(loop);
@@ -145,7 +133,7 @@ class WarpProduct : public GroupProduct {
   }
 
   void BindRows(Schedule& s, const Loop& loop) const override {
-    auto [warp, y] = s.Split(loop, kY);
+    auto [warp, y] = s.Split(loop, kLaneRows);
     s.Bind(warp, ForKind::kThreadZ);
     s.Bind(y, ForKind::kThreadY);
   }
@@ -165,7 +153,7 @@ class WarpProduct : public GroupProduct {
       const Expr run = (i[4] + Expr(s.runs) - s.Turn(i[3])) % Expr(s.runs);
       const Expr fast = run * Expr(kRun) + i[5];
       const bool along = s.run.along_reduction;
-      return OneSelect(
+      return UnderOneCondition(
           element(i[0], i[1] * Expr(size) + (along ? i[3] : fast), i[2] * Expr(bk_) + (along ? fast : i[3])));
     });
   }
@@ -177,26 +165,10 @@ class WarpProduct : public GroupProduct {
     return ir::Load(shared, index);
   }
 
-  static void BindWarps(Schedule& s, const Loop& warp, const Loop& y, const Loop& x) {
-    s.Bind(warp, ForKind::kThreadZ);
-    s.Bind(y, ForKind::kThreadY);
-    s.Bind(x, ForKind::kThreadX);
-  }
-
   // Neighbouring threads copy, or make, neighbouring runs.
   void ScheduleStaged(Schedule& s, const Staged& staged) const {
-    const std::vector<Loop> loops = s.Loops(staged.name);
-    if (!s.status().ok()) return;
-    const std::vector<Loop> inner = Innermost(loops, 3);
-    auto [parts, lane] = s.Split(inner[2], staged.made ? kMadeAtOnce : CopyLanes(staged.run));
-    auto [turn, thread] = s.Split(FuseAll(s, {inner[0], inner[1], parts}), threads());
-    auto [rows, x] = s.Split(thread, kX);
-    auto [warp, y] = s.Split(rows, kY);
-    s.Reorder({warp, y, x, turn, lane});
-    BindWarps(s, warp, y, x);
-    if (staged.made) return s.Unroll(lane);
-    s.Unroll(turn);
-    s.Vectorize(lane);
+    if (!staged.made) return ScheduleCopies(s, staged.name, threads(), CopyLanes(staged.run));
+    s.Unroll(DealRuns(s, staged.name, threads(), kMadeAtOnce).lane);
   }
 
   DType type_;

@@ -58,6 +58,8 @@ std::vector<Expr> Inside(const PaddedOperand& p, const Expr& outer, int64_t oute
 
 }  // namespace
 
+DType ElementOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
+
 Run RunOfA(const Workload& w, const GemmView& v) {
   ir::ProgramBuilder b("a");
   WorkloadProgram program(w, b);

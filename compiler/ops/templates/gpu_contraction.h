@@ -7,6 +7,8 @@
 
 namespace temper {
 
+DType ElementOf(const Workload& w);  // of operands and result
+
 // Along which of an operand's two axes its elements are neighbours in memory, and how many of them at least are, in
 // runs that begin at a multiple of their length; 0: in runs of any length.
 struct Run {

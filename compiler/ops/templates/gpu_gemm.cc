@@ -22,8 +22,6 @@ constexpr int64_t kMostSplits = 16;
 constexpr int64_t kGroupsOfUnit = 8;  // beside one another; with so many a unit, nothing is gained by more
 constexpr int64_t kSumThreads = 64;   // of a group that adds up
 
-DType TypeOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
-
 int64_t Lanes(int64_t count) { return count % kLanes == 0 ? kLanes : count % 2 == 0 ? 2 : 1; }
 
 // What a config means for the view.
@@ -132,7 +130,7 @@ struct Plan {
 
 Plan PlanOf(const Workload& w, const GemmView& v, const Config& c) {
   const Tile tile(v, c);
-  const DType type = TypeOf(w);
+  const DType type = ElementOf(w);
   const Run run_a = RunOfA(w, v), run_b = RunOfB(w, v);
   return {tile,
           {type, run_a, tile.bm, FetchLanes(run_a, tile.bm, tile), "a"},
@@ -201,7 +199,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const GemmView& v, cons
   const ir::Buffer acc = Accumulators(w, v, p, program, b);
   const ProductElement product = Product(b, v, p.tile, acc);
   TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
-    return ir::Cast(product(batch, row, column), TypeOf(w));
+    return ir::Cast(product(batch, row, column), ElementOf(w));
   }));
   return b.Finish();
 }
@@ -467,10 +465,10 @@ GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Con
   f.registers = tile.registers(t);
   f.shared_bytes = static_cast<double>(tile.shared_bytes());
   f.barriers = steps * (tile.stages > 1 ? 1 : 2);
-  f.in_flight_bytes = static_cast<double>(SizeOf(TypeOf(w)) * tile.fetched() * tile.stages);
+  f.in_flight_bytes = static_cast<double>(SizeOf(ElementOf(w)) * tile.fetched() * tile.stages);
   f.round_trips = steps;
   f.trips_ahead = static_cast<double>(tile.stages - 1);
-  AddOperandTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, SizeOf(TypeOf(w))},
+  AddOperandTraffic(f, v, {tile.slices, tile.row_tiles, tile.column_tiles, tile.bm, tile.bn, SizeOf(ElementOf(w))},
                     a_bytes, t);
   AddStaging(f, tile, LikelyRunOfA(v), LikelyRunOfB(w, v));
   return f;
@@ -479,7 +477,7 @@ GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Con
 GpuFootprint GpuGemmFootprint(const Workload& w, const GemmView& v, const Config& c, const GpuTarget& t) {
   const double compulsory = CompulsoryBytes(w);
   const double count = static_cast<double>(v.batch) * static_cast<double>(v.rows * v.columns);
-  const double results = static_cast<double>(SizeOf(TypeOf(w))) * count;
+  const double results = static_cast<double>(SizeOf(ElementOf(w))) * count;
   GpuFootprint f = GpuProductFootprint(w, v, c, compulsory - results, t);
   f.compulsory_bytes = compulsory;
   double written = results;

@@ -14,8 +14,6 @@ namespace temper {
 using ir::Expr;
 using ir::ForKind;
 
-DType ElementOf(const Workload& w) { return w.calls[w.anchor].type.dtype; }
-
 GemmView TensorView(const Workload& w) { return IsGpuConv(w, ElementOf(w)) ? GpuConvView(w) : MatmulView(w); }
 
 bool IsTensorProduct(const Workload& w, std::span<const DType> types) {
@@ -46,9 +44,9 @@ void BindWarps(Schedule& s, const Loop& warp, const Loop& y, const Loop& x) {
   s.Bind(x, ForKind::kThreadX);
 }
 
-void ScheduleCopies(Schedule& s, const std::string& stage, int64_t threads, int64_t lanes) {
+DealtRuns DealRuns(Schedule& s, const std::string& stage, int64_t threads, int64_t lanes) {
   const std::vector<Loop> loops = s.Loops(stage);
-  if (!s.status().ok()) return;
+  if (!s.status().ok()) return {};
   const std::vector<Loop> inner = Innermost(loops, 3);
   auto [parts, lane] = s.Split(inner[2], lanes);
   auto [turn, thread] = s.Split(FuseAll(s, {inner[0], inner[1], parts}), threads);
@@ -56,6 +54,11 @@ void ScheduleCopies(Schedule& s, const std::string& stage, int64_t threads, int6
   auto [warp, y] = s.Split(rows, kLaneRows);
   s.Reorder({warp, y, x, turn, lane});
   BindWarps(s, warp, y, x);
+  return {turn, lane};
+}
+
+void ScheduleCopies(Schedule& s, const std::string& stage, int64_t threads, int64_t lanes) {
+  const auto [turn, lane] = DealRuns(s, stage, threads, lanes);
   s.Unroll(turn);
   s.Vectorize(lane);
 }

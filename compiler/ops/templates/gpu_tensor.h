@@ -13,7 +13,6 @@ inline constexpr int64_t kLeastAsyncCopy = 4;              // bytes
 
 // Dense and batched matmul and convolutions of one of the types; of f32 where it may be rounded to TF32.
 bool IsTensorProduct(const Workload& w, std::span<const DType> types);
-DType ElementOf(const Workload& w);
 GemmView TensorView(const Workload& w);
 
 // Elements of the widest copies that a run divides into.
@@ -22,8 +21,13 @@ int64_t CopiedAtOnce(DType type, const Run& run);
 ir::Expr UnderOneCondition(ir::Expr value);
 
 void BindWarps(Schedule& s, const Loop& warp, const Loop& y, const Loop& x);
-// What all threads of a group copy for `stage`, whose last three dimensions are rows, their runs and elements of these:
-// neighbouring threads neighbouring runs.
-void ScheduleCopies(Schedule& s, const std::string& stage, int64_t threads, int64_t lanes);
+// What all threads of a group bring for `stage`, whose last three dimensions are rows, their runs and elements of
+// these, `lanes` at a time: neighbouring threads neighbouring runs. The loops of what a thread brings in turn, and of
+// what it brings at once.
+struct DealtRuns {
+  Loop turn, lane;
+};
+DealtRuns DealRuns(Schedule& s, const std::string& stage, int64_t threads, int64_t lanes);
+void ScheduleCopies(Schedule& s, const std::string& stage, int64_t threads, int64_t lanes);  // that are copies
 
 }  // namespace temper

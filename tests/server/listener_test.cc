@@ -197,7 +197,7 @@ TEST_F(ListenerTest, WithoutDescriptorsTheServerAnswersWhoIsConnectedAndLaterEve
 // --- memory ---
 
 TEST_F(ListenerTest, RequestsThatDoNotEndTakeABoundedAmountOfMemoryWhateverTheyComeBy) {
-  constexpr int kPeers = 16, kCalls = 4, kStalledMs = 500;
+  constexpr int kPeers = 16, kCalls = 4, kStalledMs = 500, kTries = 5;
   [[maybe_unused]] constexpr int64_t kMost = int64_t{512} << 20;
   for (const std::string& listen : {"unix:" + Path("s"), std::string("127.0.0.1:0")}) {
     ServerProcess server;
@@ -207,8 +207,10 @@ TEST_F(ListenerTest, RequestsThatDoNotEndTakeABoundedAmountOfMemoryWhateverTheyC
     for (int i = 0; i < kPeers; ++i) {
       peers.emplace_back(server.address(), kCalls, 15 << 20);
       peers.back().Send(kStalledMs);
-      // Its connection, without a call just then, may have been closed to make room.
-      EXPECT_TRUE((*old)->ListJobs().ok() || (*old)->ListJobs().ok()) << listen;
+      // Its connection, without a call just then, may have been closed to make room; and the next one as well.
+      absl::Status answered = absl::UnknownError("");
+      for (int tries = 0; tries < kTries && !answered.ok(); ++tries) answered = (*old)->ListJobs().status();
+      EXPECT_TRUE(answered.ok()) << listen << ": " << answered;
     }
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep what is freed
     EXPECT_LT(server.MemoryBytes("VmHWM"), kMost) << listen;

@@ -300,10 +300,10 @@ bool SameStart(const Range& a, const Range& b, const ir::Simplifier& simplifier)
   return ir::AsInt(simplifier.Simplify(b.min - a.min)) == 0;
 }
 
-void RegionUnion::Add(const std::vector<Expr>& indices) {
+void RegionUnion::Add(const std::vector<Expr>& indices, const ir::Simplifier& within) {
   if (!started_) ranges_.resize(indices.size());
   for (size_t d = 0; d < indices.size(); ++d) {
-    std::optional<Range> range = RangeOf(indices[d], simplifier_, inner_);
+    std::optional<Range> range = RangeOf(indices[d], within, inner_);
     if (!started_) {
       ranges_[d] = range;
     } else if (ranges_[d].has_value()) {

@@ -45,7 +45,9 @@ absl::Status CheckRaces(const Func& f);
 class RegionUnion {
  public:
   RegionUnion(const ir::Simplifier& simplifier, const VarSet& inner) : simplifier_(simplifier), inner_(inner) {}
-  void Add(const std::vector<Expr>& indices);
+  void Add(const std::vector<Expr>& indices) { Add(indices, simplifier_); }
+  // `within` knows more of the loops: what holds where the access is.
+  void Add(const std::vector<Expr>& indices, const ir::Simplifier& within);
   bool empty() const { return !started_; }
   // One a dimension; nullopt where it is not known.
   const std::vector<std::optional<Range>>& ranges() const { return ranges_; }

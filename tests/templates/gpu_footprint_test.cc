@@ -6,6 +6,11 @@
 #include <cmath>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/launch.h"
+#include "compiler/ops/template.h"
+#include "tests/conformance/shapes.h"
+
 namespace temper {
 namespace {
 
@@ -183,6 +188,26 @@ TEST(GpuFootprint, OperandsComeAgainWhereTheCacheDoesNotKeepThem) {
     last = traffic;
   }
   EXPECT_EQ(last, 128 * kTile);
+}
+
+// A config is refused by what its footprint says, and the launch asks for what the code says.
+TEST(GpuFootprint, SharedMemoryIsExactlyWhatLaunchesAskFor) {
+  constexpr int kConfigs = 24;
+  const Target target = ParseTarget("cuda:sm_90").value();
+  for (const conformance::Shape& shape : conformance::kShapes) {
+    const TemplateDef& def = *FindTemplate(shape.template_name);
+    const Workload w = ParseWorkload(std::string(shape.workload)).value();
+    if (!def.name.starts_with("gpu.") || !def.matches(w, target)) continue;
+    for (const Config& config : def.space(w, target).Enumerate(kConfigs, 7)) {
+      SCOPED_TRACE(absl::StrCat(std::string(def.name), " ", Text(config), " ", Text(w)));
+      const absl::StatusOr<Kernel> kernel = def.build(w, config, target);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      int64_t most = 0;
+      const std::vector<ir::Launch> launches = ir::LaunchesOf(kernel->main).value();
+      for (const ir::Launch& launch : launches) most = std::max(most, launch.shared_bytes());
+      EXPECT_EQ(def.footprint(w, config, target)["shared_bytes"], most);
+    }
+  }
 }
 
 }  // namespace

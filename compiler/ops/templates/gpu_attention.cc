@@ -2,16 +2,20 @@
 #include "compiler/ops/templates/gpu_attention.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/ir/launch.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/stages.h"
+#include "compiler/schedule/nest.h"
 
 namespace temper {
 namespace {
 
 using ir::Expr;
 using ir::ForKind;
+
+constexpr double kLeast = -std::numeric_limits<double>::infinity();  // of scores
 
 // Scores of a row that there is room for: of whole tiles, and whole steps of the second product.
 int64_t RowLength(const Attention& a, const GroupProduct& g) {
@@ -42,20 +46,21 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const AttentionPlan& p,
   };
   const ir::Buffer scores = b.Compute("scores", a.score, {a.batch(), rows, width}, [&](const std::vector<Expr>& i) {
     const Expr element = ir::Cast(product(i[0], i[1], i[2]), w.calls[0].type.dtype);
-    return ValueWhere(inside(i[1], i[2], width), score_of(element, i[0], i[1], i[2]));
+    const Expr all = nest::Conjoin(inside(i[1], i[2], width)), value = score_of(element, i[0], i[1], i[2]);
+    return all ? ir::Select(all, value, ir::Const(kLeast, a.score)) : value;  // which adds nothing to a row's sum
   });
   const auto score = [&](const Expr& batch, const Expr& row, const Expr& key) {
     return ir::Cast(ir::Load(scores, {batch, row, key}), DType::kF32);
   };
   const Shape by_row = {a.batch(), rows};
   const ir::Buffer most =
-      b.Reduce("most", DType::kF32, by_row, {a.keys()}, ir::Combiner::kMax,
+      b.Reduce("most", DType::kF32, by_row, {width}, ir::Combiner::kMax,
                [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return score(i[0], i[1], r[0]); });
   const auto power = [&](const Expr& batch, const Expr& row, const Expr& key) {
     return ir::Exp(score(batch, row, key) - ir::Load(most, {batch, row}));
   };
   const ir::Buffer sum =
-      b.Reduce("sum", DType::kF32, by_row, {a.keys()}, ir::Combiner::kSum,
+      b.Reduce("sum", DType::kF32, by_row, {width}, ir::Combiner::kSum,
                [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return power(i[0], i[1], r[0]); });
   const ir::Buffer share = b.Compute("share", DType::kF32, by_row,
                                      [&](const std::vector<Expr>& i) { return ir::Float(1) / ir::Load(sum, i); });

@@ -102,20 +102,38 @@ class AllocSinker {
   VarSet carried_;
 };
 
+// Adds what `s` touches of the buffer. Whole vectors of registers and memory are touched where a condition holds for
+// some of their lanes alone; of shared memory only that is touched for which it holds.
+void AddAccesses(const Stmt& s, const Buffer& buffer, const ir::Simplifier& ranges, RegionUnion& region) {
+  if (s->kind == StmtKind::kIf && buffer->scope == ir::Scope::kShared && !Loads(s->cond, buffer)) {
+    ir::Simplifier within = ranges;
+    within.Assume(ranges.Simplify(s->cond));
+    AddAccesses(s->body, buffer, within, region);
+    if (s->else_body) AddAccesses(s->else_body, buffer, ranges, region);
+    return;
+  }
+  if (s->kind == StmtKind::kFor || s->kind == StmtKind::kAlloc) return AddAccesses(s->body, buffer, ranges, region);
+  if (s->kind == StmtKind::kSeq) {
+    for (const Stmt& child : s->stmts) AddAccesses(child, buffer, ranges, region);
+    return;
+  }
+  ir::VisitStmt(s, [&](const Stmt& t) {
+    if (t->kind == StmtKind::kStore && t->buffer == buffer) region.Add(t->indices, ranges);
+  });
+  ir::VisitExprs(s, [&](const Expr& e) {
+    ir::Visit(e, [&](const Expr& node) {
+      if (node->kind == ExprKind::kLoad && node->buffer == buffer) region.Add(node->args, ranges);
+    });
+  });
+}
+
 Stmt Shrink(const Stmt& s, const ir::Simplifier& outer) {
   ir::Simplifier ranges = outer;
   BindLoopsIn(s->body, ranges);
-  const VarSet inner = LoopVarsIn(s->body);
   const Buffer& buffer = s->buffer;
+  const VarSet inner = LoopVarsIn(s->body);
   RegionUnion region(ranges, inner);
-  ir::VisitStmt(s->body, [&](const Stmt& t) {
-    if (t->kind == StmtKind::kStore && t->buffer == buffer) region.Add(t->indices);
-  });
-  ir::VisitExprs(s->body, [&](const Expr& e) {
-    ir::Visit(e, [&](const Expr& node) {
-      if (node->kind == ExprKind::kLoad && node->buffer == buffer) region.Add(node->args);
-    });
-  });
+  AddAccesses(s->body, buffer, ranges, region);
   if (region.empty()) return s->body;
   Shape shape;
   std::vector<Expr> start;

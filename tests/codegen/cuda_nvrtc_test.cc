@@ -231,6 +231,25 @@ TEST(CudaNvrtc, Tf32CompilesToItsInstructionOnEachGeneration) {
   }
 }
 
+// Left alone, ptxas 13.0 gives the first of these 48 registers, and spills, so that more blocks of 64 threads fit.
+TEST(CudaNvrtc, FewBlocksAtOnceAreBetterThanSpills) {
+  SKIP_WITHOUT_NVRTC();
+  const Target target = TargetOf("sm_120");
+  const Workload w = Parse(
+      "(f16[2,17,16], f16[2,33,16], f16[33], f16[2,33,24]) matmul(0,1; trans_b=1) -> f16[2,17,33]; add(4,2) -> "
+      "f16[2,17,33]; softmax(5; axis=2) -> f16[2,17,33]; matmul(6,3) -> f16[2,17,24]; anchor=3");
+  std::vector<Kernel> kernels;
+  for (const char* config : {"wm=1,wn=2,tm=2,tn=1,bk=16,stages=2", "wm=1,wn=1,tm=1,tn=1,bk=16,stages=1"})
+    kernels.push_back(BuildKernel(w, "gpu.attention_mma", ParseConfig(config).value(), target).value());
+  const absl::StatusOr<Artifact> artifact = CompileForCuda({{"a", kernels[0].main}, {"b", kernels[1].main}}, target);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const CudaCode code = ReadCudaCode(artifact->code).value();
+  for (const char* name : {"a", "b"}) EXPECT_EQ(code.Find(name)->launches[0].spill_bytes, 0) << name;
+  // What is right alone is as it was.
+  const Artifact alone = CompileForCuda({{"b", kernels[1].main}}, target).value();
+  EXPECT_EQ(code.Find("b")->launches[0].registers, ReadCudaCode(alone.code).value().Find("b")->launches[0].registers);
+}
+
 // Only code for sm_90a has them, which runs on sm_90 and on no later device: so there is no PTX, which would say that
 // it does. They do not wait for one another.
 TEST(CudaNvrtc, ProductsOfTeamsCompileForTheirOwnArchitectureAlone) {

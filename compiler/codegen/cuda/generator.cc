@@ -12,7 +12,7 @@
 namespace temper {
 namespace {
 
-constexpr int kVersion = 4;  // raised by hand when the code generated for the same nest changes
+constexpr int kVersion = 5;  // raised by hand when the code generated for the same nest changes
 
 // Grids and blocks of every architecture, by axis.
 constexpr int64_t kMostGroups[] = {std::numeric_limits<int32_t>::max(), 65535, 65535};
@@ -54,6 +54,38 @@ absl::StatusOr<Arch> ArchFor(const std::vector<CodegenInput>& kernels, const Gpu
   return Arch{target.arch.ends_with("a") ? target.arch : absl::StrCat(target.arch, "a"), true};
 }
 
+// Registers that a thread of the launch can have.
+int64_t MostRegisters(const LaunchGeometry& launch) {
+  constexpr int64_t kOfBlock = 65536, kOfThread = 255, kAtOnce = 8;
+  const int64_t threads = launch.threads[0] * launch.threads[1] * launch.threads[2];
+  return std::min(kOfThread, kOfBlock / threads / kAtOnce * kAtOnce);
+}
+
+// ptxas spills a few registers where a unit then has room for more blocks. It knows nothing of the shared memory that
+// they ask for, and an access to local memory costs more than they bring: for such functions one block is enough.
+absl::StatusOr<bool> GiveRegisters(SourceProgram& program, const std::string& log) {
+  bool changed = false;
+  for (const SourceKernel& kernel : program.kernels) {
+    for (size_t i = 0; i < kernel.functions.size(); ++i) {
+      TEMPER_ASSIGN_OR_RETURN(const nvrtc::FunctionUse use, nvrtc::UseOf(log, kernel.functions[i]));
+      if (use.spill_bytes == 0 || use.registers >= MostRegisters(kernel.compiled.launches[i])) continue;
+      const size_t name = program.text.find(absl::StrCat("void ", kernel.functions[i], "("));
+      program.text.insert(program.text.rfind(')', name), ", 1");  // of its __launch_bounds__
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+// `program` is what was compiled in the end.
+absl::StatusOr<nvrtc::Compiled> Compile(SourceProgram& program, const nvrtc::Compiler& compiler,
+                                        const std::string& arch) {
+  TEMPER_ASSIGN_OR_RETURN(nvrtc::Compiled compiled, compiler.Compile(program.text, arch));
+  TEMPER_ASSIGN_OR_RETURN(const bool again, GiveRegisters(program, compiled.log));
+  if (again) return compiler.Compile(program.text, arch);
+  return compiled;
+}
+
 std::array<uint32_t, 3> Narrow(const std::array<int64_t, 3>& a) {
   return {static_cast<uint32_t>(a[0]), static_cast<uint32_t>(a[1]), static_cast<uint32_t>(a[2])};
 }
@@ -88,10 +120,10 @@ std::string CudaId(const Target& target) {
 }
 
 absl::StatusOr<Artifact> CompileForCuda(const std::vector<CodegenInput>& kernels, const Target& target) {
-  TEMPER_ASSIGN_OR_RETURN(const SourceProgram program, Write(kernels, target));
+  TEMPER_ASSIGN_OR_RETURN(SourceProgram program, Write(kernels, target));
   TEMPER_ASSIGN_OR_RETURN(const Arch arch, ArchFor(kernels, *target.gpu()));
   TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(arch.name));
-  TEMPER_ASSIGN_OR_RETURN(nvrtc::Compiled compiled, compiler->Compile(program.text, arch.name));
+  TEMPER_ASSIGN_OR_RETURN(nvrtc::Compiled compiled, Compile(program, *compiler, arch.name));
   CudaCode code{.arch = arch.name, .nvrtc = compiler->version()};
   code.images = {{"cubin", std::move(compiled.cubin)}};
   // No later device could do anything with the PTX.
@@ -110,11 +142,11 @@ absl::StatusOr<std::string> EmitCudaText(const std::vector<CodegenInput>& kernel
                                          std::string_view form) {
   if (form != "cu" && form != "ptx" && form != "ptxas")
     return absl::InvalidArgumentError("CUDA's code has the forms 'cu', 'ptx' and 'ptxas'");
-  TEMPER_ASSIGN_OR_RETURN(const SourceProgram program, Write(kernels, target));
+  TEMPER_ASSIGN_OR_RETURN(SourceProgram program, Write(kernels, target));
   if (form == "cu") return program.text;
   TEMPER_ASSIGN_OR_RETURN(const Arch arch, ArchFor(kernels, *target.gpu()));
   TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiler* compiler, nvrtc::CompilerFor(arch.name));
-  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiled compiled, compiler->Compile(program.text, arch.name));
+  TEMPER_ASSIGN_OR_RETURN(const nvrtc::Compiled compiled, Compile(program, *compiler, arch.name));
   return form == "ptx" ? std::string(compiled.ptx.c_str()) : std::string(compiled.log.c_str());
 }
 

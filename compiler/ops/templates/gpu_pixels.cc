@@ -194,11 +194,11 @@ ConfigSpace Space(const Workload& w, const GpuTarget& target) {
   return space;
 }
 
-// Of the launch that asks for more, fitted to what ptxas said: the second one holds the parts that it adds up.
+// Of the launch that asks for more, fitted to what ptxas said: of a part's few pixels it has few ahead.
 double RegistersOf(const Tile& t) {
-  const double of_pixels = 23 + 4 * std::log2(static_cast<double>(t.vec));
-  if (t.parts == 1) return of_pixels;
-  return std::max<double>(of_pixels, t.parts >= 16 ? 30 : t.parts >= 8 ? 22 : 14);
+  constexpr double kMost = 24;
+  const double of_pixels = t.parts == 1 ? kMost : std::min(kMost, 17 + 0.4 * static_cast<double>(t.steps));
+  return std::round(of_pixels + 5 * std::log2(static_cast<double>(t.vec)));
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {

@@ -305,11 +305,12 @@ double Registers(const Workload& w, const Rows& rows, const Choice& c, const Gpu
   const int64_t last = c.shuffle ? 1 : LevelsOf(c).back();
   const double needed =
       static_cast<double>(9 + 4 * rows.reductions() + std::ssize(w.inputs) - 1) + (last > kLongTree ? 6 : 0);
-  double ahead = static_cast<double>(std::min(steps, kMostAhead));
-  if (rows.reductions() == 1) {
-    ahead = rows.length % c.lanes == 0 ? 1.45 * ahead : 6;  // a condition for each keeps it from more
-  } else {
-    ahead *= c.keep ? 1.1 : 2.25;
+  const double seen = static_cast<double>(std::min(steps, kMostAhead));
+  double ahead = 1.45 * seen;
+  if (NumElements(w.output().shape) > rows.count) {  // the row is read once more, for what is made of it
+    ahead = (seen - 1) * (c.keep ? 1.1 : 1.8 + 0.9 * static_cast<double>(w.inputs.size()));
+  } else if (rows.length % c.lanes != 0) {  // a condition for each keeps it from more
+    ahead = std::min(7.0, 1 + 0.8 * seen) / static_cast<double>(rows.reductions());
   }
   return std::min(needed + ahead, std::max(needed, FreeRegisters(c.lanes * c.rows, t)));
 }

@@ -21,8 +21,8 @@ def run(test, filter, environment):
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out.json"
         env = dict(os.environ, **environment)
-        done = subprocess.run([test, f"--gtest_filter={filter}", "--gtest_brief=1", f"--gtest_output=json:{out}"], env=env,
-                              stdout=sys.stderr)
+        options = [f"--gtest_filter={filter}", "--gtest_brief=1", f"--gtest_output=json:{out}"]
+        done = subprocess.run([test, *options], env=env, stdout=sys.stderr)
         recorded = {}
         for suite in json.loads(out.read_text())["testsuites"] if out.exists() else []:
             for case in suite["testsuite"]:

@@ -102,13 +102,17 @@ def sanitizer(env, deadline):
 
 @contextlib.contextmanager
 def fleet(env, folder, bin=HERE / "bin", device="cuda:0"):
-    """A server and a worker of the device, under the key `gpu`; gives the server's address."""
-    address, children = f"unix:{folder}/server", []
+    """A server and a worker of the device, under the key `gpu`; gives the server's address once it listens."""
+    listener, children = pathlib.Path(folder) / "server", []
+    address = f"unix:{listener}"
     log = open(f"{folder}/fleet.log", "w")
     for command in (["temper-server", "--db", f"{folder}/records.db", "--listen", address],
                     ["temper-worker", "-v", "--server", address, "--key", "gpu", "--device", device, "--spool", f"{folder}/spool"]):
         children.append(subprocess.Popen([bin / command[0], *command[1:]], env=env, stdout=log, stderr=log))
     try:
+        end = time.monotonic() + 30
+        while not listener.exists() and children[0].poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
         yield address
     finally:
         for child in reversed(children):

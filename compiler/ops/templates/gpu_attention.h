@@ -46,9 +46,6 @@ class GroupProduct {
                              const OperandElement& b_element) const = 0;
   // The loops of a block that takes the sums: threads have them as they have the sums. `row` is one of a tile, or of
   // all tiles; the loops that go from tile to tile come back, outside the others.
-  struct TileLoops {
-    Loop row, column;
-  };
   virtual TileLoops ScheduleResult(Schedule& s, const Loop& row, const Loop& column, bool vectors) const = 0;
   // The product's stages, under the loop of its column tiles.
   virtual void ScheduleSums(Schedule& s, const TiledHeads& p, const Loop& tile) const = 0;

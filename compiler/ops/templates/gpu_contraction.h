@@ -52,6 +52,10 @@ bool StoresRuns(const Schedule& s, const std::string& block, const std::vector<G
 // The loop in parts, outermost first: each factor in turn is cut off inside what is left. Where the innermost ones
 // divide, no condition depends on them.
 std::vector<Loop> Cut(Schedule& s, Loop loop, const std::vector<int64_t>& factors);
+// The loops that go from tile to tile of a product.
+struct TileLoops {
+  Loop row, column;
+};
 void BindGroups(Schedule& s, const std::vector<Loop>& batches, const Loop& row, const Loop& column);
 
 }  // namespace temper

@@ -85,4 +85,53 @@ inline void CheckOnGpus(const Workload& w, int configs, uint64_t seed, std::stri
   }
 }
 
+// Random configs of the template, as often as they are drawn; at most as many as there are.
+inline std::vector<Config> DrawConfigs(std::string_view name, const Workload& w, const Target& t, size_t count,
+                                       uint64_t seed) {
+  const std::vector<Config> all = FindTemplate(name)->space(w, t).Enumerate(4096, seed);
+  std::vector<Config> drawn;
+  Rng rng(seed);
+  for (size_t i = 0; i < std::min(count, all.size()); ++i)
+    drawn.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
+  return drawn;
+}
+
+// So many configs of each workload on one target.
+inline void CheckDraws(std::string_view name, std::span<const char* const> texts, const Target& t, size_t configs) {
+  uint64_t seed = 1;
+  for (const char* text : texts) {
+    const Workload w = *ParseWorkload(text);
+    ASSERT_TRUE(FindTemplate(name)->matches(w, t)) << text;
+    for (const Config& config : DrawConfigs(name, w, t, configs, seed)) {
+      CheckOnGpu(w, name, config, t, seed);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    ++seed;
+  }
+}
+
+// Adds up what warps ask of shared memory.
+inline void CountTraffic(std::string_view name, const Workload& w, const Config& config, const Target& t, uint64_t seed,
+                         ir::SharedTraffic& traffic) {
+  const Kernel kernel = BuildKernel(w, name, config, t).value();
+  Rng rng(seed);
+  const auto run = [&](std::span<NDArray> args) { return ir::Interpret(kernel.main, args, &traffic); };
+  ASSERT_TRUE(RunWithPacks(w, kernel, RandomInputs(w, rng), run).ok());
+}
+
+// In none of so many configs of each workload.
+inline void CheckNoBankConflict(std::string_view name, std::span<const char* const> texts, const Target& t,
+                                size_t configs) {
+  uint64_t seed = 7;
+  for (const char* text : texts) {
+    const Workload w = *ParseWorkload(text);
+    for (const Config& config : DrawConfigs(name, w, t, configs, ++seed)) {
+      ir::SharedTraffic traffic;
+      CountTraffic(name, w, config, t, seed, traffic);
+      EXPECT_GT(traffic.requests, 0);
+      EXPECT_EQ(traffic.conflicts, 0) << Text(w) << "\n" << Text(config);
+    }
+  }
+}
+
 }  // namespace temper

@@ -53,26 +53,7 @@ constexpr const char* kNarrow[] = {
     "softmax(4; axis=2) -> f32[2,11,13]; cast(5; to='f16') -> f16[2,11,13]; matmul(6,2) -> f16[2,11,24]; anchor=4",
 };
 
-std::vector<Config> Draw(const Workload& w, size_t count, uint64_t seed) {
-  const Target t = ParseTarget("cuda:sm_80").value();
-  std::vector<Config> all = FindTemplate("gpu.attention_mma")->space(w, t).Enumerate(4096, seed), drawn;
-  Rng rng(seed);
-  for (size_t i = 0; i < std::min(count, all.size()); ++i)
-    drawn.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
-  return drawn;
-}
-
-TEST(GpuAttentionMma, Shapes) {
-  const Target t = ParseTarget("cuda:sm_80").value();
-  uint64_t seed = 1;
-  for (const char* text : kNarrow) {
-    const Workload w = Parse(text);
-    ASSERT_TRUE(FindTemplate("gpu.attention_mma")->matches(w, t)) << text;
-    for (const Config& config : Draw(w, 3, seed))
-      ASSERT_NO_FATAL_FAILURE(CheckOnGpu(w, "gpu.attention_mma", config, t, seed));
-    ++seed;
-  }
-}
+TEST(GpuAttentionMma, Shapes) { CheckDraws("gpu.attention_mma", kNarrow, ParseTarget("cuda:sm_80").value(), 3); }
 
 // What warps multiply lies in different banks. Some of what they read of scores meets, and what few threads reduce.
 TEST(GpuAttentionMma, FewBankConflicts) {
@@ -81,13 +62,8 @@ TEST(GpuAttentionMma, FewBankConflicts) {
   ir::SharedTraffic traffic;
   for (const char* text : kNarrow) {
     const Workload w = Parse(text);
-    for (const Config& config : Draw(w, 2, ++seed)) {
-      const Kernel kernel = BuildKernel(w, "gpu.attention_mma", config, t).value();
-      Rng rng(seed);
-      ASSERT_TRUE(RunWithPacks(w, kernel, RandomInputs(w, rng), [&](std::span<NDArray> args) {
-                    return ir::Interpret(kernel.main, args, &traffic);
-                  }).ok());
-    }
+    for (const Config& config : DrawConfigs("gpu.attention_mma", w, t, 2, ++seed))
+      ASSERT_NO_FATAL_FAILURE(CountTraffic("gpu.attention_mma", w, config, t, seed, traffic));
   }
   EXPECT_GT(traffic.requests, 0);
   EXPECT_LE(traffic.conflicts, traffic.requests / 10);

@@ -41,40 +41,12 @@ constexpr const char* kTexts[] = {
 };
 
 std::vector<Config> Draw(const Workload& w, size_t count, uint64_t seed) {
-  std::vector<Config> all = FindTemplate("gpu.mma")->space(w, Ampere()).Enumerate(4096, seed), drawn;
-  Rng rng(seed);
-  for (size_t i = 0; i < std::min(count, all.size()); ++i)
-    drawn.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
-  return drawn;
+  return DrawConfigs("gpu.mma", w, Ampere(), count, seed);
 }
 
-TEST(GpuMma, Shapes) {
-  uint64_t seed = 1;
-  for (const char* text : kTexts) {
-    const Workload w = Parse(text);
-    ASSERT_TRUE(FindTemplate("gpu.mma")->matches(w, Ampere())) << text;
-    for (const Config& config : Draw(w, 3, seed))
-      ASSERT_NO_FATAL_FAILURE(CheckOnGpu(w, "gpu.mma", config, Ampere(), seed));
-    ++seed;
-  }
-}
+TEST(GpuMma, Shapes) { CheckDraws("gpu.mma", kTexts, Ampere(), 3); }
 
-TEST(GpuMma, NoBankConflict) {
-  uint64_t seed = 7;
-  for (const char* text : kTexts) {
-    const Workload w = Parse(text);
-    for (const Config& config : Draw(w, 3, ++seed)) {
-      const Kernel kernel = BuildKernel(w, "gpu.mma", config, Ampere()).value();
-      Rng rng(seed);
-      ir::SharedTraffic traffic;
-      ASSERT_TRUE(RunWithPacks(w, kernel, RandomInputs(w, rng), [&](std::span<NDArray> args) {
-                    return ir::Interpret(kernel.main, args, &traffic);
-                  }).ok());
-      EXPECT_GT(traffic.requests, 0);
-      EXPECT_EQ(traffic.conflicts, 0) << Text(w) << "\n" << Text(config);
-    }
-  }
-}
+TEST(GpuMma, NoBankConflict) { CheckNoBankConflict("gpu.mma", kTexts, Ampere(), 3); }
 
 TEST(GpuMma, IsForWhatTensorCoresMultiply) {
   const auto templates = [](const char* text, const char* target) {

@@ -25,42 +25,10 @@ constexpr const char* kTexts[] = {
     "(bf16[37,51], const bf16[51,71]) matmul(0,1) -> bf16[37,71]; anchor=0",
 };
 
-std::vector<Config> Draw(const Workload& w, size_t count, uint64_t seed) {
-  std::vector<Config> all = FindTemplate("gpu.wgmma")->space(w, Hopper()).Enumerate(4096, seed), drawn;
-  Rng rng(seed);
-  for (size_t i = 0; i < std::min(count, all.size()); ++i)
-    drawn.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
-  return drawn;
-}
-
-TEST(GpuWgmma, Shapes) {
-  uint64_t seed = 1;
-  for (const char* text : kTexts) {
-    const Workload w = Parse(text);
-    ASSERT_TRUE(FindTemplate("gpu.wgmma")->matches(w, Hopper())) << text;
-    for (const Config& config : Draw(w, 2, seed))
-      ASSERT_NO_FATAL_FAILURE(CheckOnGpu(w, "gpu.wgmma", config, Hopper(), seed));
-    ++seed;
-  }
-}
+TEST(GpuWgmma, Shapes) { CheckDraws("gpu.wgmma", kTexts, Hopper(), 2); }
 
 // Of copies to shared memory, which nothing else asks for anything.
-TEST(GpuWgmma, NoBankConflict) {
-  uint64_t seed = 7;
-  for (const char* text : kTexts) {
-    const Workload w = Parse(text);
-    for (const Config& config : Draw(w, 2, ++seed)) {
-      const Kernel kernel = BuildKernel(w, "gpu.wgmma", config, Hopper()).value();
-      Rng rng(seed);
-      ir::SharedTraffic traffic;
-      ASSERT_TRUE(RunWithPacks(w, kernel, RandomInputs(w, rng), [&](std::span<NDArray> args) {
-                    return ir::Interpret(kernel.main, args, &traffic);
-                  }).ok());
-      EXPECT_GT(traffic.requests, 0);
-      EXPECT_EQ(traffic.conflicts, 0) << Text(w) << "\n" << Text(config);
-    }
-  }
-}
+TEST(GpuWgmma, NoBankConflict) { CheckNoBankConflict("gpu.wgmma", kTexts, Hopper(), 2); }
 
 TEST(GpuWgmma, IsForTheOneArchitectureThatHasIt) {
   const auto matches = [](const char* text, const std::string& target) {

@@ -101,6 +101,19 @@ void WatchParent() {
   }).detach();
 }
 
+// Those that end the server, which are blocked. Before any thread is made, so that all of them leave the signals to
+// this one.
+sigset_t TakeSignals() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
+  return ends;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -142,14 +155,7 @@ int main(int argc, char** argv) {
   temper::ArmFailpoint();
   temper::LogGrpcQuietly();
 
-  // Before any thread is made, so that all of them leave the signals to this one.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
+  const sigset_t ends = TakeSignals();
   RaiseDescriptorLimit();
   if (parent_watch) WatchParent();
 

@@ -109,6 +109,21 @@ void PrintLine(const nlohmann::ordered_json& json) {
   std::fflush(stdout);
 }
 
+// A local run ends, a server's job goes on.
+absl::Status Interrupted(const Options& o, TunerClient& client, int64_t job) {
+  if (o.records.server.empty()) {
+    (void)client.CancelJob(job);  // the server may be gone already; its records are safe either way
+    return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
+  }
+  if (o.events) return absl::OkStatus();
+  const auto number = static_cast<long long>(job);
+  std::printf(
+      "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
+      "%s` ends it\n",
+      number, number, o.records.server.c_str(), number, o.records.server.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status Tune(Options o) {
   const absl::Duration start = Clock::System().Monotonic();
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
@@ -161,19 +176,7 @@ absl::Status Tune(Options o) {
         return true;
       },
       local ? absl::Seconds(1) : absl::Seconds(10), &stop);
-  if (interrupts.interrupted()) {
-    if (local) {
-      (void)client->CancelJob(job);  // the server may be gone already; its records are safe either way
-      return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
-    }
-    if (o.events) return absl::OkStatus();
-    std::printf(
-        "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
-        "%s` ends it\n",
-        static_cast<long long>(job), static_cast<long long>(job), o.records.server.c_str(), static_cast<long long>(job),
-        o.records.server.c_str());
-    return absl::OkStatus();
-  }
+  if (interrupts.interrupted()) return Interrupted(o, *client, job);
   if (const std::string broken = fleet.Broken(); !watched.ok() && !broken.empty()) {
     (void)client->CancelJob(job);
     return absl::AbortedError(absl::StrCat(broken, "; what was measured is kept, the same command goes on from there"));

@@ -88,14 +88,9 @@ FilterElement FiltersOf(ir::ProgramBuilder& b, const Plan& p, const ir::Buffer& 
   return [=](const std::vector<Expr>& i) { return ir::Load(filter, {i[0], i[2], i[3], i[1], i[4]}); };
 }
 
-absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, const Plan& p) {
-  const WinogradMatrices matrices = MakeWinograd(p.m);
-  ir::ProgramBuilder b("winograd");
-  std::vector<Shape> packed(w.inputs.size());
-  packed[1] = p.PackedShape();
-  WorkloadProgram program(w, b, packed);
-  const ir::Tensor x = program.value(0);
-
+// The tiles of the input, transformed.
+ir::Buffer TransformedInput(ir::ProgramBuilder& b, const ir::Tensor& x, const Conv2dShape& s, const Plan& p,
+                            const Matrix& matrix) {
   // Tile `tile` of the input at (i, j) is element (m * row + i - top, m * column + j - left) of its image.
   ir::Buffer patch = b.Compute("patch", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
     const Expr in_image = i[0] % Expr(p.tiles_h * p.tiles_w);
@@ -107,7 +102,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   });
   ir::Buffer lines = b.Compute("lines", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
     return MatrixTimes(
-        matrices.input, i[1],
+        matrix, i[1],
         [&](const Expr& k) {
           return ir::Load(patch, {i[0], k, i[2], i[3]});
         },
@@ -115,16 +110,25 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   });
   // What a transform writes or reads at once lies together: rows of the products are strided, but no two of them share
   // a set of the cache by a power of two.
-  ir::Buffer input =
-      b.Compute("input", kElement, {p.channels / p.lanes, p.tiles, p.t, p.t, p.lanes}, [&](const std::vector<Expr>& i) {
-        const Expr channel = i[0] * Expr(p.lanes) + i[4];
-        return MatrixTimes(
-            matrices.input, i[3],
-            [&](const Expr& k) {
-              return ir::Load(lines, {i[1], i[2], k, channel});
-            },
-            Sharing::kEvenOdd);
-      });
+  return b.Compute("input", kElement, {p.channels / p.lanes, p.tiles, p.t, p.t, p.lanes},
+                   [&](const std::vector<Expr>& i) {
+                     const Expr channel = i[0] * Expr(p.lanes) + i[4];
+                     return MatrixTimes(
+                         matrix, i[3],
+                         [&](const Expr& k) {
+                           return ir::Load(lines, {i[1], i[2], k, channel});
+                         },
+                         Sharing::kEvenOdd);
+                   });
+}
+
+absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, const Plan& p) {
+  const WinogradMatrices matrices = MakeWinograd(p.m);
+  ir::ProgramBuilder b("winograd");
+  std::vector<Shape> packed(w.inputs.size());
+  packed[1] = p.PackedShape();
+  WorkloadProgram program(w, b, packed);
+  const ir::Buffer input = TransformedInput(b, program.value(0), s, p, matrices.input);
   const FilterElement filter = FiltersOf(b, p, program.buffer(1));
   ir::Buffer acc =
       b.Reduce("acc", kElement, {p.chunks(), p.t, p.t, p.panels, p.tiles, p.nr}, {p.chunk / p.lanes, p.lanes},

@@ -201,7 +201,9 @@ TEST_P(CudaTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicte
     archs.resize(std::min(kArchsInRotation, archs.size()));
   }
   Said said = Compile(subject, archs, draw.configs, Registers::kEnough);
-  EXPECT_LE(said.median_error(), 0.15) << name << said.pairs;
+  // Fitted to NVRTC 13, since 12 gives small kernels more.
+  const int major = nvrtc::CompilerFor("sm_90").value()->version()[0];
+  EXPECT_LE(said.median_error(), major >= 13 ? 0.15 : 0.25) << name << said.pairs;
   EXPECT_LT(said.spill_rate(), 0.02) << name;
   RecordProperty(absl::StrCat(name, " compiled"), said.compiled);
   RecordProperty(absl::StrCat(name, " register error %"), static_cast<int>(std::lround(100 * said.median_error())));

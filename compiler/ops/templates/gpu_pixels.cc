@@ -194,11 +194,14 @@ ConfigSpace Space(const Workload& w, const GpuTarget& target) {
   return space;
 }
 
-// Of the launch that asks for more, fitted to what ptxas said: of a part's few pixels it has few ahead.
+// Of the launch that asks for more, fitted to what ptxas said: of a part's few pixels it has few ahead, of many
+// threads' sums as many as of pixels.
 double RegistersOf(const Tile& t) {
-  constexpr double kMost = 24;
-  const double of_pixels = t.parts == 1 ? kMost : std::min(kMost, 17 + 0.4 * static_cast<double>(t.steps));
-  return std::round(of_pixels + 5 * std::log2(static_cast<double>(t.vec)));
+  constexpr double kMost = 23, kOfThreads = 25;
+  constexpr int64_t kManyThreads = 16;
+  const double of_pixels = t.parts == 1 ? kMost : std::min(kMost, 14 + 0.6 * static_cast<double>(t.steps));
+  const double of_threads = t.ty >= kManyThreads ? kOfThreads : 0;
+  return std::round(std::max(of_pixels, of_threads) + 5 * std::log2(static_cast<double>(t.vec)));
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget&) {

@@ -208,7 +208,7 @@ bool Fits(const Workload& w, const GpuTarget& t) {
 }  // namespace
 
 GpuTemplate GpuAttentionMma() {
-  GpuTemplate t = {"gpu.attention_mma", 1, Matches, Space, Build, FootprintOf};
+  GpuTemplate t = {"gpu.attention_mma", 2, Matches, Space, Build, FootprintOf};
   t.runs_on = [](const GpuTarget& target) { return target.tensor_cores; };
   t.fits = Fits;
   return t;

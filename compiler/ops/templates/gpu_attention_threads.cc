@@ -239,7 +239,7 @@ bool Fits(const Workload& w, const GpuTarget& t) {
 }  // namespace
 
 GpuTemplate GpuAttention() {
-  GpuTemplate t = {"gpu.attention", 1, Matches, Space, Build, ThreadFootprint};
+  GpuTemplate t = {"gpu.attention", 2, Matches, Space, Build, ThreadFootprint};
   t.fits = Fits;
   return t;
 }

@@ -46,8 +46,11 @@ absl::StatusOr<Network> Network::Make() {
 }
 
 Network::~Network() {
-  // The cable would go with the namespace, but some time later, and its name with it.
-  if (!name_.empty()) (void)Shell(absl::StrCat("ip link del ", Outer(), "; ip netns del ", name_));
+  if (name_.empty()) return;
+  // The cable would go with the namespace, but some time later, and its name with it. The last namespace's folder was
+  // mounted for the first one.
+  (void)Shell(absl::StrCat("ip link del ", Outer(), "; ip netns del ", name_,
+                           "; [ -n \"$(ls -A /run/netns)\" ] || umount /run/netns"));
 }
 
 std::string Network::address() const { return Subnet() + "2"; }

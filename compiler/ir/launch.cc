@@ -164,10 +164,7 @@ class ProductOrder {
 
 bool IsTensorType(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32; }
 
-int64_t SharedBytes(const Buffer& array) {
-  const int64_t size = NumElements(array->shape) * SizeOf(array->dtype);
-  return (size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
-}
+int64_t SharedBytes(const Buffer& array) { return SharedAligned(NumElements(array->shape) * SizeOf(array->dtype)); }
 
 int64_t Launch::shared_bytes() const {
   int64_t bytes = 0;

@@ -66,6 +66,10 @@ namespace temper::ir {
 // The most threads of a group on any device. Targets have smaller limits, and limits for shared memory, of their own.
 inline constexpr int64_t kMaxGroupThreads = 1024;
 inline constexpr int64_t kSharedAlignment = 128;
+// Bytes of shared memory that an array of so many takes.
+constexpr int64_t SharedAligned(int64_t bytes) {
+  return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+}
 
 inline constexpr int64_t kTensorWarp = 32;     // lanes of a warp that has instructions of its own
 inline constexpr int64_t kMatrixSide = 16;     // rows of the matrices that they are about, columns of sums

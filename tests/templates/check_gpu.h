@@ -44,6 +44,14 @@ inline absl::StatusOr<NDArray> InterpretKernel(const Workload& w, const Kernel& 
   return RunWithPacks(w, kernel, logical, [&](std::span<NDArray> args) { return ir::Interpret(kernel.main, args); });
 }
 
+// Of its launches the one that asks for most.
+inline int64_t MostSharedBytes(const Kernel& kernel) {
+  int64_t most = 0;
+  const std::vector<ir::Launch> launches = ir::LaunchesOf(kernel.main).value();
+  for (const ir::Launch& launch : launches) most = std::max(most, launch.shared_bytes());
+  return most;
+}
+
 // The config's kernel has as much shared memory as its footprint says, and gives the reference's answer, with random
 // inputs if there are none.
 inline void CheckOnGpu(const Workload& w, std::string_view name, const Config& config, const Target& t, uint64_t seed,
@@ -56,10 +64,7 @@ inline void CheckOnGpu(const Workload& w, std::string_view name, const Config& c
   ASSERT_TRUE(wanted.ok()) << wanted.status();
   const absl::StatusOr<Kernel> kernel = BuildKernel(w, name, config, t);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
-  int64_t shared_bytes = 0;
-  const std::vector<ir::Launch> launches = ir::LaunchesOf(kernel->main).value();
-  for (const ir::Launch& launch : launches) shared_bytes = std::max(shared_bytes, launch.shared_bytes());
-  EXPECT_EQ(FindTemplate(name)->footprint(w, config, t)["shared_bytes"], static_cast<double>(shared_bytes));
+  EXPECT_EQ(FindTemplate(name)->footprint(w, config, t)["shared_bytes"], static_cast<double>(MostSharedBytes(*kernel)));
   const absl::StatusOr<NDArray> got = InterpretKernel(w, *kernel, inputs);
   ASSERT_TRUE(got.ok()) << got.status() << "\n" << ir::Text(kernel->main);
   const DTypeInfo& type = Info(got->dtype());

@@ -6,10 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "absl/strings/str_cat.h"
-#include "compiler/ir/launch.h"
-#include "compiler/ops/template.h"
 #include "tests/conformance/shapes.h"
+#include "tests/templates/check_gpu.h"
 
 namespace temper {
 namespace {
@@ -202,10 +200,7 @@ TEST(GpuFootprint, SharedMemoryIsExactlyWhatLaunchesAskFor) {
       SCOPED_TRACE(absl::StrCat(std::string(def.name), " ", Text(config), " ", Text(w)));
       const absl::StatusOr<Kernel> kernel = def.build(w, config, target);
       ASSERT_TRUE(kernel.ok()) << kernel.status();
-      int64_t most = 0;
-      const std::vector<ir::Launch> launches = ir::LaunchesOf(kernel->main).value();
-      for (const ir::Launch& launch : launches) most = std::max(most, launch.shared_bytes());
-      EXPECT_EQ(def.footprint(w, config, target)["shared_bytes"], most);
+      EXPECT_EQ(def.footprint(w, config, target)["shared_bytes"], static_cast<double>(MostSharedBytes(*kernel)));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "compiler/codegen/cuda/code.h"
 #include "compiler/codegen/cuda/dialect.h"
 #include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/target/gpu_registers.h"
 
 namespace temper {
 namespace {
@@ -54,13 +55,6 @@ absl::StatusOr<Arch> ArchFor(const std::vector<CodegenInput>& kernels, const Gpu
   return Arch{target.arch.ends_with("a") ? target.arch : absl::StrCat(target.arch, "a"), true};
 }
 
-// Registers that a thread of the launch can have.
-int64_t MostRegisters(const LaunchGeometry& launch) {
-  constexpr int64_t kOfBlock = 65536, kOfThread = 255, kAtOnce = 8;
-  const int64_t threads = launch.threads[0] * launch.threads[1] * launch.threads[2];
-  return std::min(kOfThread, kOfBlock / threads / kAtOnce * kAtOnce);
-}
-
 // ptxas spills a few registers where a unit then has room for more blocks. It knows nothing of the shared memory that
 // they ask for, and an access to local memory costs more than they bring: for such functions one block is enough.
 absl::StatusOr<bool> GiveRegisters(SourceProgram& program, const std::string& log) {
@@ -68,7 +62,8 @@ absl::StatusOr<bool> GiveRegisters(SourceProgram& program, const std::string& lo
   for (const SourceKernel& kernel : program.kernels) {
     for (size_t i = 0; i < kernel.functions.size(); ++i) {
       TEMPER_ASSIGN_OR_RETURN(const nvrtc::FunctionUse use, nvrtc::UseOf(log, kernel.functions[i]));
-      if (use.spill_bytes == 0 || use.registers >= MostRegisters(kernel.compiled.launches[i])) continue;
+      const auto& [x, y, z] = kernel.compiled.launches[i].threads;
+      if (use.spill_bytes == 0 || use.registers >= MostRegisters(x * y * z)) continue;
       const size_t name = program.text.find(absl::StrCat("void ", kernel.functions[i], "("));
       program.text.insert(program.text.rfind(')', name), ", 1");  // of its __launch_bounds__
       changed = true;

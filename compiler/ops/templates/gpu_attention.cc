@@ -2,7 +2,6 @@
 #include "compiler/ops/templates/gpu_attention.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "compiler/ir/launch.h"
 #include "compiler/ops/templates/conv2d_shape.h"
@@ -15,14 +14,10 @@ namespace {
 using ir::Expr;
 using ir::ForKind;
 
-constexpr double kLeast = -std::numeric_limits<double>::infinity();  // of scores
-
 // Scores of a row that there is room for: of whole tiles, and whole steps of the second product.
 int64_t RowLength(const Attention& a, const GroupProduct& g) {
   return std::max(CeilDiv(a.keys(), g.bn()) * g.bn(), CeilDiv(a.keys(), g.bk()) * g.bk());
 }
-
-int64_t Aligned(int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; }
 
 PaddedOperand Padded(const GroupProduct& g, const Run& run, int64_t size, int64_t outers, int64_t length) {
   return {run, g.CopyLanes(run), CeilDiv(outers, size) * size, CeilDiv(length, g.bk()) * g.bk()};
@@ -47,7 +42,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const AttentionPlan& p,
   const ir::Buffer scores = b.Compute("scores", a.score, {a.batch(), rows, width}, [&](const std::vector<Expr>& i) {
     const Expr element = ir::Cast(product(i[0], i[1], i[2]), w.calls[0].type.dtype);
     const Expr all = nest::Conjoin(inside(i[1], i[2], width)), value = score_of(element, i[0], i[1], i[2]);
-    return all ? ir::Select(all, value, ir::Const(kLeast, a.score)) : value;  // which adds nothing to a row's sum
+    return all ? ir::Select(all, value, ir::Identity(ir::Combiner::kMax, a.score)) : value;
   });
   const auto score = [&](const Expr& batch, const Expr& row, const Expr& key) {
     return ir::Cast(ir::Load(scores, {batch, row, key}), DType::kF32);
@@ -192,8 +187,8 @@ int64_t SharedBytes(const AttentionPlan& p, const GroupProduct& g) {
   const Attention& a = p.attention;
   const int64_t width = RowLength(a, g);
   const int64_t word = SizeOf(DType::kF32), scores = (g.bm() - 1) * (width + g.spared()) + width;
-  return Aligned(scores * SizeOf(a.score)) + 3 * Aligned(g.bm() * word) + 2 * Aligned(g.bm() * g.lanes() * word) +
-         g.StagedBytes(p.scores) + g.StagedBytes(p.shares);
+  return ir::SharedAligned(scores * SizeOf(a.score)) + 3 * ir::SharedAligned(g.bm() * word) +
+         2 * ir::SharedAligned(g.bm() * g.lanes() * word) + g.StagedBytes(p.scores) + g.StagedBytes(p.shares);
 }
 
 // Steps of all tiles of a group's rows.

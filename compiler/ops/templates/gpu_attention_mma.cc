@@ -17,9 +17,8 @@ using ir::Expr;
 using ir::ForKind;
 
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp, kFragment = ir::kFragmentLength;
-constexpr int64_t kMadeAtOnce = 2;   // neighbours that a thread makes of scores: a word
-constexpr int64_t kLeastCopy = 2;    // elements, asynchronously
-constexpr int64_t kMostAtOnce = 16;  // copies of a thread through registers; of more ptxas spills
+constexpr int64_t kMadeAtOnce = 2;  // neighbours that a thread makes of scores: a word
+constexpr int64_t kLeastCopy = 2;   // elements, asynchronously
 const int64_t kBytes = SizeOf(DType::kF16);
 const int64_t kRun = ir::QuarterColumns(DType::kF16);   // elements side by side
 const int64_t kDepth = ir::MatrixColumns(DType::kF16);  // of the reduction, in an instruction
@@ -46,8 +45,8 @@ class WarpProduct : public GroupProduct {
   // In which a thread makes what it brings of scores in a step, words of them.
   int64_t MadeTurns() const { return bm() * bk() / (kMadeAtOnce * threads()); }
   // Copies of all threads in a step.
-  int64_t CopiesOfA(const TiledHeads& p) const { return p.made ? 0 : bm() * bk() / CopyLanes(p.run_a); }
-  int64_t CopiesOfB(const TiledHeads& p) const { return bn() * bk() / CopyLanes(p.run_b); }
+  int64_t CopiesOfA(const TiledHeads& p) const { return p.made ? 0 : OperandA(p).copies(); }
+  int64_t CopiesOfB(const TiledHeads& p) const { return OperandB(p).copies(); }
 
   ProductElement Add(ir::ProgramBuilder& b, const TiledHeads& p, const OperandElement& a,
                      const OperandElement& b_element) const override {

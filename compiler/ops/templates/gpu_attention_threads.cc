@@ -66,8 +66,7 @@ class ThreadProduct : public GroupProduct {
     return static_cast<double>(CeilDiv(bm() * bk_, threads()) + CeilDiv(bn() * bk_, threads()));
   }
   int64_t StagedBytes(const TiledHeads&) const override {
-    const auto aligned = [](int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; };
-    return aligned(bm() * bk_ * kElementBytes) + aligned(bn() * bk_ * kElementBytes);
+    return ir::SharedAligned(bm() * bk_ * kElementBytes) + ir::SharedAligned(bn() * bk_ * kElementBytes);
   }
 
   ProductElement Add(ir::ProgramBuilder& b, const TiledHeads& p, const OperandElement& a,

@@ -25,8 +25,7 @@ constexpr double kAccessShare = 0.15;                        // of a memory acce
 constexpr double kBeside = 0.3;              // of what does not bound a group's time, what is not hidden
 constexpr double kReservedShared = 1 << 10;  // of each group, where a unit has more than a group may ask for
 constexpr double kLaunchSeconds = 3e-6;
-constexpr int64_t kRegistersAtOnce = 8;  // that a thread is given
-constexpr int kUsualUnits = 64;          // where warps are known, and nothing else
+constexpr int kUsualUnits = 64;  // where warps are known, and nothing else
 
 double Ratio(double a, double b) { return a / std::max(1.0, b); }
 
@@ -163,11 +162,6 @@ constexpr Derived kDerived[] = {
 
 int NominalUnits(const GpuTarget& t) {
   return t.compute_units == 1 && t.warp_width > 1 ? kUsualUnits : t.compute_units;
-}
-
-int64_t MostRegisters(int64_t threads) {
-  constexpr int64_t kOfThread = 255;
-  return std::min(kOfThread, kUnitRegisters / threads / kRegistersAtOnce * kRegistersAtOnce);
 }
 
 double FreeRegisters(int64_t threads, const GpuTarget& t) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ops/footprint.h"
+#include "compiler/target/gpu_registers.h"
 #include "compiler/target/target.h"
 
 namespace temper {
@@ -38,11 +39,7 @@ struct GpuFootprint {
 inline constexpr int kGpuFeatureVersion = 4;  // of GpuSchema
 const FootprintSchema& GpuSchema();
 
-// What every GPU has for a unit, whatever the target.
-inline constexpr int64_t kUnitRegisters = 64 << 10;
-// The most that a thread can have, of a group of so many threads.
-int64_t MostRegisters(int64_t threads);
-// So many that they keep no group away which the unit has room for, of so many threads.
+// So many registers that they keep no group away which the unit has room for, of so many threads.
 double FreeRegisters(int64_t threads, const GpuTarget& t);
 // What ptxas gives a thread where code has use for `wanted`: where that is more than a little, it gives as many as keep
 // no group away that the unit has room for.

@@ -56,8 +56,7 @@ struct Tile {
   int64_t padded_length() const { return split * steps * bk; }
 
   int64_t shared_bytes() const {
-    const auto aligned = [](int64_t bytes) { return CeilDiv(bytes, ir::kSharedAlignment) * ir::kSharedAlignment; };
-    return aligned(stages * bm * bk * kElementBytes) + aligned(stages * bn * bk * kElementBytes);
+    return ir::SharedAligned(stages * bm * bk * kElementBytes) + ir::SharedAligned(stages * bn * bk * kElementBytes);
   }
   // Elements that a thread brings in a step.
   int64_t fetched() const { return CeilDiv(bm * bk, threads) + CeilDiv(bn * bk, threads); }

@@ -48,9 +48,7 @@ struct Tile {
   int64_t threads() const { return tx * ty; }
   int64_t part_pixels() const { return steps * ty; }
   int64_t channels() const { return blocks * tx * vec; }  // with those that are none
-  int64_t shared_bytes() const {
-    return CeilDiv(threads() * vec * SizeOf(sum), ir::kSharedAlignment) * ir::kSharedAlignment;
-  }
+  int64_t shared_bytes() const { return ir::SharedAligned(threads() * vec * SizeOf(sum)); }
 };
 
 bool Matches(const Workload& w) { return SumsPixels(w, kTypes, kFewestPixels); }

@@ -280,7 +280,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
 
 int64_t SharedBytes(const Rows& rows, const Choice& c) {
   const auto array = [&](int64_t bytes_of_row) {
-    return CeilDiv(std::min(c.rows, rows.count) * bytes_of_row, ir::kSharedAlignment) * ir::kSharedAlignment;
+    return ir::SharedAligned(std::min(c.rows, rows.count) * bytes_of_row);
   };
   int64_t total = 0;
   for (const int64_t bytes : rows.kept) total += c.keep ? array(bytes) : 0;

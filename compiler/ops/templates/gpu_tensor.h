@@ -9,6 +9,7 @@ namespace temper {
 
 inline constexpr int64_t kLaneRows = 8, kLaneColumns = 4;  // a warp's lanes along y and x
 inline constexpr int64_t kLeastAsyncCopy = 4;              // bytes
+inline constexpr int64_t kMostAtOnce = 16;                 // copies of a thread through registers; of more ptxas spills
 
 // What a group has of a product at once. Each warp, or team of them, has tm x tn matrices of the sums, of which it
 // makes a part by one instruction: 16 rows for each of its warps, and 16 columns.

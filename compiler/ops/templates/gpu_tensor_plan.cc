@@ -12,8 +12,6 @@ namespace {
 
 using ir::Expr;
 
-constexpr int64_t kMostAtOnce = 16;  // copies of a thread through registers; of more ptxas spills
-
 double Count(int64_t n) { return static_cast<double>(n); }
 
 std::vector<Shape> Packed(const Workload& w, const GemmView& v, const TensorPlan& p) {

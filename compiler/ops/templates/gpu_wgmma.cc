@@ -33,8 +33,7 @@ bool Spreads(const TensorOperand& o) { return o.runs() % kBankRuns == 0 || kBank
 
 int64_t SharedBytes(const TensorPlan& p) {
   int64_t bytes = 0;
-  for (const TensorOperand* o : {&p.a, &p.b})
-    bytes += CeilDiv(p.tile.stages * LengthOf(*o) * kRunBytes, ir::kSharedAlignment) * ir::kSharedAlignment;
+  for (const TensorOperand* o : {&p.a, &p.b}) bytes += ir::SharedAligned(p.tile.stages * LengthOf(*o) * kRunBytes);
   return bytes;
 }
 

@@ -275,6 +275,19 @@ TEST(Footprint, LargeFiltersOfWinogradAreWaitedForUnlessTheKernelTransformsThem)
   EXPECT_GT(DraftSeconds(early, Machine()), DraftSeconds(late, Machine()));
 }
 
+TEST(Footprint, FiltersOfWinogradThatStayInL1AreTransformedSooner) {
+  // Four tiles, 9 MB of filters.
+  const Workload w = PaddedConv(512, 7, 512);
+  const auto of = [&](int64_t channels) {
+    const std::string config = absl::StrCat("m=4,mr=4,nv=1,mt=1,blocks=2,ku=1,late=", channels);
+    return Conv2dWinograd().footprint(w, *ParseConfig(config), Machine());
+  };
+  // Two of a point's six rows have 24 KB.
+  EXPECT_LT(of(32).prologue_ops, of(64).prologue_ops);
+  EXPECT_LT(of(32).l2_traffic, of(64).l2_traffic);
+  EXPECT_EQ(of(32).memory_traffic, of(64).memory_traffic);
+}
+
 TEST(Footprint, WinogradReadsItsInputAgainForEachPanelWhereL1DoesNotKeepIt) {
   // A point's share of sixteen tiles is 16 or 32 KB.
   const auto traffic = [](int64_t channels) {

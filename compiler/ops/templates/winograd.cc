@@ -34,6 +34,7 @@ struct Plan {
   int64_t blocks, block_tiles, unroll;  // column blocks; tiles that go through all steps together
   bool late;                            // filters are transformed by the kernel, which reads fewer bytes for it
   int64_t chunk;                        // channels whose filters are transformed together; all, where the package does
+  int64_t group;                        // and so many rows of points, in turn: pairs where all would not stay in L1
   bool tile_in_registers;               // a tile's values, while it is transformed
   bool prefetch;                        // filters are fetched while those before them are in use
   Plan(const Conv2dShape& s, const Config& c, const CpuTarget& target)
@@ -52,16 +53,22 @@ struct Plan {
         unroll(c["ku"]),
         late(LateChannels(c) > 0),
         chunk(late ? LateChannels(c) : channels),
+        group(!PairsInL1(target) ? t : 2),
         tile_in_registers(t * t <= target.vector_registers),
         prefetch(kElementBytes * FilterRows() * panels * channels * nr > WorthFetching(target)) {}
 
   static int64_t LateChannels(const Config& c) { return c.Has("late") ? c["late"] : 0; }
   int64_t chunks() const { return channels / chunk; }
+  // Of the filters of a chunk's channels, two rows of points stay in L1, beside what else passes by; all rows do not.
+  bool PairsInL1(const CpuTarget& target) const {
+    const int64_t row = kElementBytes * t * chunk * nr, room = target.l1_bytes * 3 / 4;
+    return late && 2 * row <= room && t * row > room;
+  }
   // Rows of `nr` elements that the package has for each channel and panel.
   int64_t FilterRows() const { return late ? 9 : t * t; }
   // In the order in which a unit of work uses them.
   Shape PackedShape() const {
-    if (late) return {blocks, chunks(), panels / blocks, chunk, 3, 3, nr};
+    if (late) return {panels, channels, 3, 3, nr};
     return {blocks, t, t, panels / blocks, channels, nr};
   }
 };
@@ -71,17 +78,14 @@ FilterPanels PanelsOf(const Plan& p) { return {p.m, p.panels, p.channels, p.nr};
 // The transformed filters' element, by point, panel, channel and output channel of the panel.
 using FilterElement = std::function<Expr(const std::vector<Expr>&)>;
 FilterElement FiltersOf(ir::ProgramBuilder& b, const Plan& p, const ir::Buffer& packed) {
-  const Expr of_block(p.panels / p.blocks), of_chunk(p.chunk);
   if (!p.late) {
-    return [=](const std::vector<Expr>& i) {
+    return [=, of_block = Expr(p.panels / p.blocks)](const std::vector<Expr>& i) {
       return ir::Load(packed, {i[2] / of_block, i[0], i[1], i[2] % of_block, i[3], i[4]});
     };
   }
   const ir::Buffer filter = TransformFilters(
       b, PanelsOf(p), "filter", {p.t, p.panels, p.channels, p.t, p.nr},
-      [=](const std::vector<Expr>& i) {
-        return ir::Load(packed, {i[0] / of_block, i[1] / of_chunk, i[0] % of_block, i[1] % of_chunk, i[2], i[3], i[4]});
-      },
+      [=](const std::vector<Expr>& i) { return ir::Load(packed, i); },
       [](const std::vector<Expr>& i) {
         return std::vector<Expr>{i[1], i[2], i[0], i[3], i[4]};
       });
@@ -137,18 +141,19 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
                  return ir::Load(input, {vector, i[4], i[1], i[2], r[1]}) *
                         filter({i[1], i[2], i[3], vector * Expr(p.lanes) + r[1], i[5]});
                });
+  const Shape products = {p.panels, p.tiles, p.t, p.t, p.nr};
+  auto of_chunk = [&](const std::vector<Expr>& i, const Expr& chunk) {
+    return ir::Load(acc, {chunk, i[2], i[3], i[0], i[1], i[4]});
+  };
   ir::Buffer product =
-      b.Compute("product", kElement, {p.chunks(), p.panels, p.tiles, p.t, p.t, p.nr}, [&](const std::vector<Expr>& i) {
-        return ir::Load(acc, {i[0], i[3], i[4], i[1], i[2], i[5]});
-      });
+      p.late ? b.Reduce("product", kElement, products, {p.chunks()}, ir::Combiner::kSum,
+                        [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return of_chunk(i, r[0]); })
+             : b.Compute("product", kElement, products, [&](const std::vector<Expr>& i) { return of_chunk(i, 0); });
   ir::Buffer half = b.Compute("half", kElement, {p.panels, p.tiles, p.m, p.t, p.nr}, [&](const std::vector<Expr>& i) {
     return MatrixTimes(
         matrices.output, i[2],
         [&](const Expr& k) {
-          Expr sum = ir::Load(product, {Expr(0), i[0], i[1], k, i[3], i[4]});
-          for (int64_t chunk = 1; chunk < p.chunks(); ++chunk)
-            sum = sum + ir::Load(product, {Expr(chunk), i[0], i[1], k, i[3], i[4]});
-          return sum;
+          return ir::Load(product, {i[0], i[1], k, i[3], i[4]});
         },
         Sharing::kPairs);
   });
@@ -196,14 +201,36 @@ Loop ByColumns(Schedule& s, const std::string& step, const Loop& loop) {
   return column;
 }
 
-// The loops around the products' tiles.
-struct ProductLoops {
-  Loop i, j, row_tile;
+// Where a tile of the products is, in the order of the work on one panel, or on a chunk of channels of it.
+struct Turn {
+  Expr number;
+  int64_t of;
 };
 
-// Under each panel of the products, channel by channel.
-void ScheduleFilters(Schedule& s, const Plan& p, const Loop& panel) {
-  s.ComputeAt("filter", panel);
+// Each tile fetches its share of the filters that come next, of the next panel or the next chunk, a row of `nr`
+// elements at a time.
+void PrefetchFilters(Schedule& s, const Plan& p, const Turn& tile) {
+  const std::string reader = p.late ? "filter_lines" : "acc";
+  const std::vector<Loop> loops = s.Loops("acc"), reads = s.Loops(reader);
+  if (!s.status().ok()) return;
+  const size_t row = loops.size() - 3;  // row, vector, lane
+  const Loop step = loops[row - (p.unroll > 1 ? 3 : 2)];
+  const int64_t steps = p.chunk / p.lanes, rows = p.chunk * (p.late ? 9 : 1);
+  const int64_t share = CeilDiv(rows, tile.of * steps);
+  const Expr first = (tile.number * Expr(steps) + Expr(step)) * Expr(share) + Expr(rows);
+  // Rows are counted by the loop that goes from one to the next: they lie one behind the other.
+  const Loop next = p.late ? reads[reads.size() - 2] : loops[row - 1];
+  const Loop vector = p.late ? reads[reads.size() - 6] : loops[row + 1];
+  for (int64_t k = 0; k < share; ++k) {
+    std::vector<ir::VarBinding> place = {{next, first + Expr(k)}};
+    if (!p.late) place.push_back({step, Expr(0)});
+    s.PrefetchAt(reader, "in1", step, place, {vector}, 2);
+  }
+}
+
+// The kernel's own transform of a chunk's filters, channel by channel, for so many rows of points as `under` has.
+void ScheduleFilters(Schedule& s, const Plan& p, const Loop& under) {
+  s.ComputeAt("filter", under);
   const std::vector<Loop> loops = s.Loops("filter");
   if (!s.status().ok()) return;
   const size_t first = loops.size() - 5;  // i, panel, channel, j, column
@@ -214,30 +241,53 @@ void ScheduleFilters(Schedule& s, const Plan& p, const Loop& panel) {
   UnrollTile(s, "filter_lines");
 }
 
-// Each tile fetches its share of the panel that comes next, a row of `nr` elements at a time, while it goes through
-// this one.
-void PrefetchFilters(Schedule& s, const Plan& p, const ProductLoops& around) {
-  const std::vector<Loop> loops = s.Loops("acc");
-  const std::vector<Loop> reads = s.Loops(p.late ? "filter_lines" : "acc");
-  if (!s.status().ok()) return;
-  const size_t row = loops.size() - 3;  // row, vector, lane
-  const Loop turn = loops[row - (p.unroll > 1 ? 3 : 2)];
-  const int64_t row_tiles = CeilDiv(p.block_tiles, p.mr), turns = p.chunk / p.lanes;
-  Expr time = Expr(around.row_tile) * Expr(turns) + Expr(turn);
-  int64_t times = row_tiles * turns;
+// The products of what is under `under`: t * t of them, each as panels by row tiles. Where filters are transformed
+// here, all points of a chunk of channels come before the next chunk, and sums of what came before wait in cache.
+// Returns the loop over row tiles.
+Loop ScheduleProducts(Schedule& s, const Plan& p, const Loop& under) {
+  s.ComputeAt("product", under);
+  const std::vector<Loop> loops = s.Loops("product");
+  if (!s.status().ok()) return nullptr;
+  const size_t first = loops.size() - (p.late ? 6 : 5);  // panel, tile, i, j, column; chunk
+  const Loop panel = loops[first], i = loops[first + 2], j = loops[first + 3];
+  auto [row_tile, row] = s.Split(loops[first + 1], p.mr);
+  auto [vector, lane] = s.Split(loops[first + 4], p.lanes);
+  Turn turn{Expr(row_tile), CeilDiv(p.block_tiles, p.mr)};
   if (p.late) {
-    time = (Expr(around.i) * Expr(p.t) + Expr(around.j)) * Expr(times) + time;
-    times *= p.t * p.t;
+    auto [group, i_in] = s.Split(i, p.group);
+    const Loop chunk = loops.back();
+    s.Reorder({panel, chunk, group, i_in, j, row_tile, row, vector, lane});
+    UnrollTile(s, s.DecomposeReduction("product", chunk));
+    if (p.group < p.t) s.Unroll(group);  // the transform's terms depend on it
+    TileAccumulators(s, "acc", row_tile, 2, p.lanes, p.unroll);
+    ScheduleFilters(s, p, group);
+    const Expr point = (Expr(group) * Expr(p.group) + Expr(i_in)) * Expr(p.t) + Expr(j);
+    turn = {point * Expr(turn.of) + turn.number, p.t * p.t * turn.of};
+  } else {
+    s.Reorder({i, j, panel, row_tile, row, vector, lane});
+    TileAccumulators(s, "acc", row_tile, 2, p.lanes, p.unroll);
   }
-  // Rows are counted by the loop that steps from one to the next: panels lie one behind the other.
-  const Loop vector = p.late ? reads[reads.size() - 6] : loops[row + 1];
-  const Loop rows = p.late ? reads[reads.size() - 2] : loops[row - 1];
-  const int64_t panel_rows = p.chunk * (p.late ? 9 : 1), share = CeilDiv(panel_rows, times);
-  for (int64_t k = 0; k < share; ++k) {
-    std::vector<ir::VarBinding> place = {{rows, time * Expr(share) + Expr(panel_rows + k)}};
-    if (!p.late) place.push_back({turn, Expr(0)});
-    s.PrefetchAt(p.late ? "filter_lines" : "acc", "in1", turn, place, {vector}, 2);
+  if (p.prefetch) PrefetchFilters(s, p, turn);
+  UnrollTile(s, "product");
+  return row_tile;
+}
+
+// The input of what is under `under`, transformed channel vector by channel vector.
+void ScheduleInput(Schedule& s, const Plan& p, const Loop& under) {
+  s.ComputeAt("input", under);
+  const std::vector<Loop> loops = s.Loops("input");
+  if (!s.status().ok()) return;
+  const Loop vector = loops[loops.size() - 5], tile = loops[loops.size() - 4];  // then i, j, lane
+  s.Reorder({tile, vector});
+  if (p.tile_in_registers) {
+    InRegisters(s, {"lines", "patch"}, vector);
+    UnrollTile(s, "input");
+    UnrollTile(s, "lines");
+  } else {
+    InRegisters(s, {"patch"}, ByColumns(s, "lines", vector));
+    UnrollLine(s, "input");
   }
+  UnrollTile(s, "patch");
 }
 
 absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
@@ -252,7 +302,11 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   s.Reorder({loops[0], tile_h, tile_w, block, panel_in, vector, i, j, lane});
   const Loop tile = s.Fuse(s.Fuse(loops[0], tile_h), tile_w);
   auto [tile_block, tile_in] = s.Split(tile, p.block_tiles);
-  s.Reorder({tile_block, block, tile_in, panel_in, vector});
+  if (p.late) {
+    s.Reorder({tile_block, block, panel_in, tile_in, vector});
+  } else {
+    s.Reorder({tile_block, block, tile_in, panel_in, vector});
+  }
   if (p.tile_in_registers) {
     InRegisters(s, {"result", "half"}, vector);
     UnrollTile(s, "out");
@@ -264,40 +318,8 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   }
   UnrollTile(s, "result");
 
-  // The products of a block: t * t of them, each as panels by row tiles.
-  s.ComputeAt("product", block);
-  loops = s.Loops("product");
-  if (!s.status().ok()) return s.status();
-  const size_t first = loops.size() - 6;  // chunk, panel, tile, i, j, column
-  const Loop panels = loops[first + 1], point_i = loops[first + 3], point_j = loops[first + 4];
-  auto [row_tile, row] = s.Split(loops[first + 2], p.mr);
-  auto [product_vector, product_lane] = s.Split(loops[first + 5], p.lanes);
-  if (p.late) {
-    s.Reorder({loops[first], panels, point_i, point_j, row_tile, row, product_vector, product_lane});
-  } else {
-    s.Reorder({loops[first], point_i, point_j, panels, row_tile, row, product_vector, product_lane});
-  }
-  TileAccumulators(s, "acc", row_tile, 2, p.lanes, p.unroll);
-  if (p.late) ScheduleFilters(s, p, panels);
-  if (p.prefetch) PrefetchFilters(s, p, {point_i, point_j, row_tile});
-  UnrollTile(s, "product");
-
-  // The block's input, transformed channel vector by channel vector.
-  s.ComputeAt("input", block);
-  loops = s.Loops("input");
-  if (!s.status().ok()) return s.status();
-  const size_t at = loops.size() - 5;  // channel vector, tile, i, j, lane
-  s.Reorder({loops[at + 1], loops[at]});
-  if (p.tile_in_registers) {
-    InRegisters(s, {"lines", "patch"}, loops[at]);
-    UnrollTile(s, "input");
-    UnrollTile(s, "lines");
-  } else {
-    InRegisters(s, {"patch"}, ByColumns(s, "lines", loops[at]));
-    UnrollLine(s, "input");
-  }
-  UnrollTile(s, "patch");
-
+  const Loop row_tile = ScheduleProducts(s, p, p.late ? panel_in : block);
+  ScheduleInput(s, p, block);
   s.Parallel(s.Fuse(tile_block, block));
   s.Partition(row_tile);
   return LowerSchedule(s);
@@ -319,11 +341,7 @@ absl::StatusOr<ir::Func> BuildFilterPack(const Workload& w, const Plan& p, const
   if (!p.late) return BuildTransformedPack(w, p);
   return BuildPack(
       "pack", w.inputs[1], p.PackedShape(),
-      [&](const ir::Tensor& filter, const std::vector<Expr>& i) {
-        return FilterTap(filter, w, PanelsOf(p),
-                         {i[0] * Expr(p.panels / p.blocks) + i[2], i[1] * Expr(p.chunk) + i[3], i[4], i[5], i[6]});
-      },
-      t);
+      [&](const ir::Tensor& filter, const std::vector<Expr>& i) { return FilterTap(filter, w, PanelsOf(p), i); }, t);
 }
 
 // Of "late": channels whose filters the kernel transforms together, 0 where the package does. Worth it may be where the
@@ -334,7 +352,7 @@ std::vector<int64_t> LateChannels(const Conv2dShape& s, const CpuTarget& t) {
   std::vector<int64_t> late = {0};
   if (s.n * CeilDiv(s.oh, 2) * CeilDiv(s.ow, 2) > kMostTiles || 36 * kElementBytes * s.c * s.oc <= LargeFilters(t))
     return late;
-  for (int64_t n : {32, 64, 128, 256}) {
+  for (int64_t n : {16, 32, 64, 128, 256}) {
     if (n % t.lanes() == 0 && channels % n == 0) late.push_back(n);
   }
   return late;
@@ -413,8 +431,11 @@ double FilterTerms(int64_t m) {
   return m == 2 ? kOfTwo : kOfFour;
 }
 
-// Vector instructions that transform the taps of a channel into a point's filters each.
-double TransformOps(const Plan& p) { return FilterTerms(p.m) * static_cast<double>(3 + p.t); }
+// Vector instructions that transform the taps of a channel into all points' filters. Those that leave L1 count for
+// more.
+double TransformOps(const Plan& p) {
+  return (p.group < p.t ? 0.7 : 1) * FilterTerms(p.m) * static_cast<double>(3 + p.t);
+}
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
@@ -430,7 +451,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.flops = 2 * points * tiles * columns * k;
   f.padded_flops = 2 * points * std::max(tiles, row_tiles * static_cast<double>(p.mr)) * padded_columns * k;
   DescribeTile(f, p.mr, c["nv"], p.lanes);
-  f.reduction = k;
+  f.reduction = static_cast<double>(p.chunk);
   const double block_input = kElementBytes * points * static_cast<double>(p.block_tiles) * k;
   const double block_product = kElementBytes * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
   const double filter = kElementBytes * points * padded_columns * k,
@@ -443,7 +464,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   // transformed goes through L2 and back, and comes again for each panel where L1 does not keep a point's share of it:
   // lines far apart, which no prefetcher follows.
   // Where the kernel transforms filters, all points of a panel come before the next panel.
-  constexpr double kScattered = 8;
+  constexpr double kScattered = 4;
   const bool input_kept = !p.late && block_input / points <= l1 / 2;
   const double input_reads = input_kept ? 0 : (p.late ? 1 : kScattered) * static_cast<double>(p.panels / p.blocks);
   f.l2_traffic = (panel <= l1 / 2 ? tile_blocks : row_tiles) * filter +
@@ -464,7 +485,11 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   if (p.late) {
     // What is read grows on the way into L2, from where the products read it once.
     f.prologue_ops = static_cast<double>(p.channels * p.panels * p.nr / p.lanes) * TransformOps(p);
-    f.l2_traffic += filter;
+    // Each group of rows reads the taps anew, and what L1 does not keep goes to L2 and back.
+    if (p.group < p.t)
+      f.l2_traffic += static_cast<double>(p.t / p.group) * given - filter;
+    else
+      f.l2_traffic += filter;
     f.l2_bytes =
         kElementBytes * points * static_cast<double>(p.chunk) * (f.tile_columns + static_cast<double>(p.tiles));
     f.panel_traffic = given;
@@ -473,13 +498,13 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.memory_traffic = f.compulsory_bytes - given + f.panel_traffic;
   f.parallel_chunks = tile_blocks * blocks;
   f.chunk_imbalance = MostOfAThread(p, t);
-  f.copies_bytes = kElementBytes * points * tiles * (blocks * k + columns * static_cast<double>(p.chunks()));
+  f.copies_bytes = kElementBytes * points * tiles * (blocks * k + columns);
   f.code_ops = static_cast<double>(p.mr * c["nv"] * p.unroll) + 8 * points;
   return f;
 }
 
 }  // namespace
 
-CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 3, MayUseWinograd, Space, Build, FootprintOf}; }
+CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 4, MayUseWinograd, Space, Build, FootprintOf}; }
 
 }  // namespace temper

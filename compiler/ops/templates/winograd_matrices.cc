@@ -1,4 +1,3 @@
-#include <array>
 #include <cmath>
 
 #include "compiler/ops/templates/winograd.h"
@@ -46,10 +45,10 @@ Expr EvenOdd(const std::vector<double>& row, const std::vector<Expr>& values) {
 
 Expr Pairs(const std::vector<double>& row, const std::vector<Expr>& values) {
   Expr sum;
-  for (size_t k = 1; k + 2 < row.size(); k += 2) {  // points p and -p
+  for (size_t k = 0; k + 2 < row.size(); k += 2) {  // points p and -p
     AddTo(sum, row[k], row[k] == row[k + 1] ? values[k] + values[k + 1] : values[k] - values[k + 1]);
   }
-  for (size_t k : {size_t{0}, row.size() - 1}) {
+  for (size_t k : {row.size() - 2, row.size() - 1}) {  // zero and infinity
     if (row[k] != 0) AddTo(sum, row[k], values[k]);
   }
   return sum;
@@ -58,30 +57,32 @@ Expr Pairs(const std::vector<double>& row, const std::vector<Expr>& values) {
 }  // namespace
 
 WinogradMatrices MakeWinograd(int64_t m) {
-  // Small points first: they keep the errors small. The last point is infinity.
-  static constexpr std::array<double, 5> kPoints = {0, 1, -1, 2, -2};
-  const size_t n = static_cast<size_t>(m) + 1;  // finite points
+  // Small points keep the errors small. Opposite ones are side by side, zero and infinity come last.
+  std::vector<double> points;
+  for (int64_t p = 1; p <= m / 2; ++p) points.insert(points.end(), {static_cast<double>(p), -static_cast<double>(p)});
+  points.push_back(0);
+  const size_t n = points.size();
   WinogradMatrices w;
   for (size_t k = 0; k < n; ++k) {
-    const double p = kPoints[k];
+    const double p = points[k];
     Polynomial others = {1};
     double scale = 1;
     for (size_t l = 0; l < n; ++l) {
       if (l == k) continue;
-      others = TimesRoot(others, kPoints[l]);
-      scale *= p - kPoints[l];
+      others = TimesRoot(others, points[l]);
+      scale *= p - points[l];
     }
     others.push_back(0);
     w.input.push_back(others);
     w.filter.push_back({1 / scale, p / scale, p * p / scale});
   }
   Polynomial all = {1};
-  for (size_t l = 0; l < n; ++l) all = TimesRoot(all, kPoints[l]);
+  for (size_t l = 0; l < n; ++l) all = TimesRoot(all, points[l]);
   w.input.push_back(all);
   w.filter.push_back({0, 0, 1});
   for (int64_t i = 0; i < m; ++i) {
     std::vector<double> row;
-    for (size_t k = 0; k < n; ++k) row.push_back(std::pow(kPoints[k], static_cast<double>(i)));
+    for (size_t k = 0; k < n; ++k) row.push_back(std::pow(points[k], static_cast<double>(i)));
     row.push_back(i == m - 1 ? 1 : 0);
     w.output.push_back(row);
   }

@@ -50,13 +50,13 @@ const TemplateDef* FindTemplate(std::string_view name);
 void RegisterOp(OpDef op);
 void RegisterTemplate(TemplateDef def);  // goes before the built-in ones
 
-// The best legal config by draft among at most `limit` looked at, of templates that may be defaults, or of the fallback
-// where none of them may; deterministic.
+// The best legal config by draft, of templates that may be defaults, or of the fallback where none of them may;
+// deterministic. Of a huge space a sample is looked at.
 struct Choice {
   const TemplateDef* def;
   Config config;
 };
-absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t limit = 4096);
+absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t);
 
 // Builds a kernel by template name, checking name, version and config first: the way of every candidate.
 absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c, const Target& t);

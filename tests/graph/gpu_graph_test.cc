@@ -102,7 +102,7 @@ std::map<std::string_view, int> KernelsOf(Graph g, const Target& t) {
     EXPECT_EQ(templates.size(), 1u) << Text(task.workload);
     if (templates.empty()) continue;
     kernels[templates.front()->name] += task.count;
-    const Choice choice = DefaultChoice(task.workload, t, 256).value();
+    const Choice choice = DefaultChoice(task.workload, t).value();
     EXPECT_EQ(choice.def, templates.front());
     CheckOnGpu(task.workload, choice.def->name, choice.config, t, 1);
   }
@@ -176,7 +176,7 @@ TEST(GpuGraphs, AttentionMayBeOneKernelOnAGpuAlone) {
     const Workload w = Extract(g, g.alternatives[0].groups[0]).value().workload;
     EXPECT_EQ(TemplatesFor(w, t).front()->name, "gpu.attention");
     // Nothing measured says that it is fast, so what is right for everything is its default.
-    const Choice choice = DefaultChoice(w, t, 64).value();
+    const Choice choice = DefaultChoice(w, t).value();
     EXPECT_EQ(choice.def->name, "gpu.default");
     CheckOnGpu(w, choice.def->name, choice.config, t, 1);
     const size_t groups = g.groups.size();

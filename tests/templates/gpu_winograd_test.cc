@@ -123,7 +123,7 @@ TEST(GpuWinograd, IsFoundBySearchesAndIsNoDefault) {
       const std::vector<const TemplateDef*> templates = TemplatesFor(w, t);
       ASSERT_EQ(templates.size(), 2u);
       EXPECT_EQ(templates[1]->name, "gpu.winograd");
-      EXPECT_EQ(DefaultChoice(w, t, 512)->def->name, "gpu.conv");
+      EXPECT_EQ(DefaultChoice(w, t)->def->name, "gpu.conv");
     }
   }
 }

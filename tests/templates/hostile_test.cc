@@ -21,7 +21,7 @@ void Draft(const Workload& w) {
   EXPECT_FALSE(AnchorText(w).empty());
   EXPECT_TRUE(std::isfinite(Flops(w)));
   EXPECT_TRUE(std::isfinite(CompulsoryBytes(w)));
-  const absl::StatusOr<Choice> choice = DefaultChoice(w, Avx512(), 256);
+  const absl::StatusOr<Choice> choice = DefaultChoice(w, Avx512());
   if (!choice.ok()) return;
   for (const double value : choice->def->footprint(w, choice->config, Avx512()).values)
     EXPECT_TRUE(std::isfinite(value)) << Text(w);

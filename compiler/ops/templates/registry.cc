@@ -94,11 +94,13 @@ std::vector<const TemplateDef*> DefaultsFor(const Workload& w, const Target& t) 
 
 }  // namespace
 
-absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t, int64_t limit) {
+absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t) {
+  constexpr int64_t kAll = 1 << 19, kSample = 4096;  // the former take some ten milliseconds
   Choice best{nullptr, {}};
   double best_s = std::numeric_limits<double>::infinity();
   for (const TemplateDef* def : DefaultsFor(w, t)) {
-    for (Config& config : def->space(w, t).Enumerate(limit)) {
+    const ConfigSpace space = def->space(w, t);
+    for (Config& config : space.Enumerate(space.product_size() <= kAll ? kAll : kSample)) {
       const double s = def->footprint(w, config, t).draft_s;
       if (s < best_s) {
         best_s = s;

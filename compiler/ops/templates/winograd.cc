@@ -272,19 +272,21 @@ Loop ScheduleProducts(Schedule& s, const Plan& p, const Loop& under) {
   return row_tile;
 }
 
-// The input of what is under `under`, transformed channel vector by channel vector.
+// The input of what is under `under`, transformed: tile by tile, as the image lies; but where the result is large and
+// its memory cold, because all tiles go through all steps together, in the order in which that lies.
 void ScheduleInput(Schedule& s, const Plan& p, const Loop& under) {
   s.ComputeAt("input", under);
   const std::vector<Loop> loops = s.Loops("input");
   if (!s.status().ok()) return;
   const Loop vector = loops[loops.size() - 5], tile = loops[loops.size() - 4];  // then i, j, lane
-  s.Reorder({tile, vector});
+  const Loop inner = p.late ? tile : vector;
+  s.Reorder({p.late ? vector : tile, inner});
   if (p.tile_in_registers) {
-    InRegisters(s, {"lines", "patch"}, vector);
+    InRegisters(s, {"lines", "patch"}, inner);
     UnrollTile(s, "input");
     UnrollTile(s, "lines");
   } else {
-    InRegisters(s, {"patch"}, ByColumns(s, "lines", vector));
+    InRegisters(s, {"patch"}, ByColumns(s, "lines", inner));
     UnrollLine(s, "input");
   }
   UnrollTile(s, "patch");

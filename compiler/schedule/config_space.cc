@@ -12,16 +12,28 @@
 namespace temper {
 namespace {
 
-const std::pair<std::string, int64_t>* Find(const std::vector<std::pair<std::string, int64_t>>& values,
-                                            std::string_view knob) {
+const std::pair<std::string, int64_t>* FindIn(const std::vector<std::pair<std::string, int64_t>>& values,
+                                              std::string_view knob) {
   auto it = std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == knob; });
   return it == values.end() ? nullptr : &*it;
 }
 
 }  // namespace
 
+const std::pair<std::string, int64_t>* Config::Find(std::string_view knob) const {
+  const auto* value = FindIn(values_, knob);
+  if (value != nullptr && watch_.last_asked != nullptr)
+    *watch_.last_asked = std::max(*watch_.last_asked, static_cast<size_t>(value - values_.data()));
+  return value;
+}
+
+const std::vector<std::pair<std::string, int64_t>>& Config::values() const {
+  watch_.AskedForAll();
+  return values_;
+}
+
 int64_t Config::operator[](std::string_view knob) const {
-  const auto* value = Find(values_, knob);
+  const auto* value = Find(knob);
   if (value == nullptr) {
     spdlog::critical("config '{}' has no knob '{}'", Text(*this), knob);
     std::abort();
@@ -29,7 +41,7 @@ int64_t Config::operator[](std::string_view knob) const {
   return value->second;
 }
 
-bool Config::Has(std::string_view knob) const { return Find(values_, knob) != nullptr; }
+bool Config::Has(std::string_view knob) const { return Find(knob) != nullptr; }
 
 std::string Text(const Config& c) {
   std::string text;
@@ -49,7 +61,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view text) {
           absl::StrCat("config '", std::string(text), "': '", item, "' is not NAME=INTEGER"));
     }
     std::string name = item.substr(0, equals);
-    if (Find(values, name) != nullptr) {
+    if (FindIn(values, name) != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("config '", std::string(text), "': knob '", name, "' twice"));
     }
     values.emplace_back(std::move(name), value);
@@ -98,7 +110,7 @@ absl::StatusOr<int64_t> ConfigSpace::IndexOf(const Config& c) const {
   }
   int64_t index = 0;
   for (const Knob& k : knobs_) {
-    const auto* value = Find(c.values(), k.name);
+    const auto* value = FindIn(c.values(), k.name);
     if (value == nullptr)
       return absl::InvalidArgumentError(absl::StrCat("config '", Text(c), "' lacks knob '", k.name, "'"));
     auto it = std::find(k.values.begin(), k.values.end(), value->second);
@@ -124,16 +136,36 @@ absl::Status ConfigSpace::Check(const Config& c) const {
   return absl::OkStatus();
 }
 
-std::vector<Config> ConfigSpace::Enumerate(int64_t limit, uint64_t seed) const {
-  std::vector<Config> configs;
-  const int64_t size = product_size();
-  if (size <= limit) {
-    for (int64_t i = 0; i < size; ++i) {
-      Config c = At(i);
-      if (Allows(c)) configs.push_back(std::move(c));
-    }
-    return configs;
+// In the order of their indices. Whatever a constraint refuses, it refuses for all values of the knobs that it did not
+// ask for: those behind the last one that it did are passed over.
+std::vector<Config> ConfigSpace::All() const {
+  std::vector<Config> legal;
+  Config c = At(0);
+  size_t asked = 0;
+  c.watch_.last_asked = &asked;
+  std::vector<size_t> turns(knobs_.size(), 0);
+  const auto turn_to = [&](size_t knob, size_t turn) {
+    turns[knob] = turn;
+    c.values_[knob].second = knobs_[knob].values[turn];
+  };
+  for (;;) {
+    const bool allowed = std::ranges::all_of(constraints_, [&](const Constraint& k) {
+      asked = 0;
+      return k.holds(c);
+    });
+    if (allowed) legal.push_back(c);
+    size_t knob = !allowed && asked < knobs_.size() ? asked + 1 : knobs_.size();  // behind the one to be turned
+    for (size_t k = knob; k < knobs_.size(); ++k) turn_to(k, 0);
+    while (knob > 0 && turns[knob - 1] + 1 == knobs_[knob - 1].values.size()) turn_to(--knob, 0);
+    if (knob == 0) return legal;
+    turn_to(knob - 1, turns[knob - 1] + 1);
   }
+}
+
+std::vector<Config> ConfigSpace::Enumerate(int64_t limit, uint64_t seed) const {
+  const int64_t size = product_size();
+  if (size <= limit) return All();
+  std::vector<Config> configs;
   Rng rng(seed);
   std::set<int64_t> seen;
   // Where nearly everything is illegal the sample comes out smaller: the number of draws is bounded.

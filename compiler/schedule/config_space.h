@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,33 @@ class Config {
   explicit Config(std::vector<std::pair<std::string, int64_t>> values) : values_(std::move(values)) {}
   int64_t operator[](std::string_view knob) const;  // aborts if absent: templates ask only for their own knobs
   bool Has(std::string_view knob) const;
-  const std::vector<std::pair<std::string, int64_t>>& values() const { return values_; }
+  const std::vector<std::pair<std::string, int64_t>>& values() const;
   bool operator==(const Config&) const = default;
 
  private:
+  friend class ConfigSpace;
+  // Who asks for knobs may be watched: of those that were asked for, the last one's place. Whoever copies or compares a
+  // config asks for all, and nobody watches a copy.
+  struct Watch {
+    size_t* last_asked = nullptr;
+    Watch() = default;
+    Watch(const Watch& other) { other.AskedForAll(); }
+    Watch& operator=(const Watch& other) {
+      other.AskedForAll();
+      return *this;
+    }
+    bool operator==(const Watch& other) const {
+      AskedForAll();
+      other.AskedForAll();
+      return true;
+    }
+    void AskedForAll() const {
+      if (last_asked != nullptr) *last_asked = std::numeric_limits<size_t>::max();
+    }
+  };
+  const std::pair<std::string, int64_t>* Find(std::string_view knob) const;
+
+  Watch watch_;  // before the values, so that it is compared in any case
   std::vector<std::pair<std::string, int64_t>> values_;
 };
 std::string Text(const Config& c);  // "mr=14,nr=32,kb=256"; "" is the empty config
@@ -57,6 +81,8 @@ class ConfigSpace {
   Size Count(int64_t limit = 1 << 20) const;  // scaled from a sample past the limit
 
  private:
+  std::vector<Config> All() const;
+
   struct Constraint {
     std::string why;
     std::function<bool(const Config&)> holds;

@@ -5,6 +5,9 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
+#include "base/rng.h"
+
 namespace temper {
 namespace {
 
@@ -73,6 +76,53 @@ TEST(ConfigSpace, EnumerateGivesEveryLegalConfigOnce) {
   int64_t legal = 0;
   for (int64_t i = 0; i < space.product_size(); ++i) legal += space.Check(space.At(i)).ok();
   EXPECT_EQ(static_cast<int64_t>(found.size()), legal);
+}
+
+// Constraints that ask for some knobs, in any order, for a few only sometimes, and for all of them by their list, by a
+// copy or by a comparison.
+TEST(ConfigSpace, EnumerateGivesJustWhatIsAllowedInTheOrderOfIndices) {
+  Rng rng(11);
+  for (int round = 0; round < 200; ++round) {
+    ConfigSpace space;
+    const int64_t knobs = rng.Below(5);
+    for (int64_t k = 0; k < knobs; ++k) {
+      std::vector<int64_t> values(static_cast<size_t>(1 + rng.Below(4)));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i);
+      space.Add(absl::StrCat("k", k), values);
+    }
+    for (int64_t n = knobs > 0 ? rng.Below(4) : 0; n-- > 0;) {
+      const std::string a = absl::StrCat("k", rng.Below(knobs)), b = absl::StrCat("k", rng.Below(knobs));
+      const int64_t least = rng.Below(3);
+      const int64_t way = rng.Below(7);
+      if (way == 0) {
+        space.Require("by list", [least](const Config& c) { return c.values().back().second <= least; });
+      } else if (way == 1) {
+        space.Require("of a copy", [=](const Config& c) { return Config(c)[b] <= least; });
+      } else if (way == 2) {
+        space.Require("the last one",
+                      [last = space.At(space.product_size() - 1)](const Config& c) { return c != last; });
+      } else {
+        space.Require("by name", [=](const Config& c) { return c[a] < least || c[b] >= least || c.Has("none"); });
+      }
+    }
+    std::vector<Config> wanted;
+    for (int64_t i = 0; i < space.product_size(); ++i) {
+      if (space.Allows(space.At(i))) wanted.push_back(space.At(i));
+    }
+    EXPECT_EQ(space.Enumerate(1 << 10), wanted) << round;
+  }
+}
+
+TEST(ConfigSpace, EnumeratePassesOverWhatIsRefusedWhateverLaterKnobsAre) {
+  ConfigSpace space;
+  for (const char* knob : {"a", "b", "c", "d"}) space.Add(knob, {0, 1, 2, 3, 4, 5, 6, 7});
+  int asked = 0;
+  space.Require("only one of a and b in each eight", [&asked](const Config& c) {
+    ++asked;
+    return c["a"] == c["b"];
+  });
+  EXPECT_EQ(space.Enumerate(4096).size(), 8u * 64);
+  EXPECT_EQ(asked, 8 * 64 + 56) << "each a and b that differ once, whatever c and d are";
 }
 
 TEST(ConfigSpace, SamplesAreLegalDistinctAndSeeded) {

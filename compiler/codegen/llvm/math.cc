@@ -121,12 +121,14 @@ Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
   if (Value* y = InRegisters(b, x, [&](Value* part) { return ExpF32InRegister(b, part); })) return y;
   x = BoundedExponent(f, x);
-  // Whatever x is: no conversion can trap on NaN.
   Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToInteger));
-  Value* r = WithoutMultiple(f, x, b.CreateFSub(shifted, f.Const(kRoundToInteger)));
+  Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
+  Value* r = WithoutMultiple(f, x, n);
   Value* p = f.Polynomial(r, {1.0, 1.0, 0.49999991059303284, 0.16666519641876221, 0.041668955236673355,
                               0.00836885161697865, 0.0013783585745841265});
-  Value* exponent = b.CreateSub(f.Bits(shifted), f.IntConst(0x4b400000));
+  // Of NaN any integer: p is NaN too. The bits of `shifted` hold the same number, but LLVM searches them, and all that
+  // x is made of, for known bits: almost a fifth of all instructions that the compilation of EfficientNet-B0 takes.
+  Value* exponent = b.CreateFreeze(b.CreateFPToSI(n, f.int_type()));
   Value* half = b.CreateAShr(exponent, f.IntConst(1));
   return b.CreateFMul(b.CreateFMul(p, f.PowerOfTwo(half)), f.PowerOfTwo(b.CreateSub(exponent, half)));
 }

@@ -115,6 +115,7 @@ struct StmtNode {
   std::array<TiledMatrix, 2> tiled;                    // kAddProduct: A and B
   BlockInfo block;                                     // kBlock
   int level = 1;                                       // kPrefetch: the cache that is to hold it, 1 or 2
+  bool for_store = false;                              // kPrefetch: it is about to be written, not read
 };
 
 Stmt For(Var var, int64_t extent, ForKind kind, Stmt body);
@@ -123,7 +124,7 @@ Stmt Store(Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt If(Expr cond, Stmt then_body, Stmt else_body = nullptr);
 Stmt Alloc(Buffer buffer, Stmt body);  // contents undefined (NaN in the interpreter) at entry
 Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
-Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level = 1);
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level = 1, bool for_store = false);
 Stmt Barrier();  // of the threads of a group; see launch.h
 // `row`: a load of the first element that the lane names.
 Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed);

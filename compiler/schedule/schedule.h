@@ -117,7 +117,8 @@ class Schedule {
   void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
                 const Loop& ahead = nullptr, const std::vector<Loop>& each = {}, int level = 1);
   // Fetches, at each iteration of `loop`, what `block` would read of `buffer` if the loops of `at` stood there: values
-  // of loops that are around `loop`, or itself. It may lie past the buffer's end.
+  // of loops that are around `loop`, or itself. It may lie past the buffer's end. If `buffer` is what the block writes,
+  // it is fetched to be written: no other core keeps a copy.
   void PrefetchAt(const std::string& block, const std::string& buffer, const Loop& loop,
                   const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each = {}, int level = 1);
 

@@ -565,6 +565,26 @@ TEST(Module, PrefetchesComeToTheCacheTheyName) {
   ExpectSame(f, 0);
 }
 
+TEST(Module, WhatIsFetchedToBeWrittenIsAskedForAlone) {
+  const ir::Buffer a = F32("a", {64}), c = F32("c", {64});
+  const Var i = ir::MakeVar("i");
+  const ir::Func f = {
+      "f",
+      {a, c},
+      1,
+      ir::For(i, 64, ForKind::kSerial,
+              ir::Seq({ir::Prefetch(c, {Expr(i) + 16}, 1, true), ir::Store(c, {i}, ir::Load(a, {i}))}))};
+  const auto has = [&](const char* target) {
+    const auto text = EmitText({{"kernel", f}}, *ParseTarget(target), "asm");
+    EXPECT_TRUE(text.ok()) << text.status();
+    return text.ok() && text->find("prefetchw") != std::string::npos;
+  };
+  EXPECT_TRUE(has("llvm:znver3"));
+  EXPECT_TRUE(has("llvm:skylake-avx512"));
+  EXPECT_FALSE(has("llvm:x86-64-v3")) << "some of them do not know the instruction";
+  ExpectSame(f, 0);
+}
+
 TEST(Module, TextForPeople) {
   ir::Func f = MatmulNest(4, 16, 4, 2, 16, 16, false);
   // Each kind of text is of the kernel by its name, and for the target that was asked for.

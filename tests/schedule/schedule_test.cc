@@ -736,6 +736,15 @@ TEST_F(ScheduleTest, PrefetchAtFetchesWhatLoopsReadElsewhere) {
   EXPECT_REFUSED(s_.PrefetchAt("c", "b", k, {{row, ir::Expr(0)}}, {column}), "a loop to go through is not between");
 }
 
+TEST_F(ScheduleTest, PrefetchAtFetchesWhatABlockWritesToBeWritten) {
+  Use(Elementwise(6, 8));
+  auto [tile, row] = s_.Split(L("out", 0), 3);
+  s_.PrefetchAt("out", "out", tile, {}, {row});
+  EXPECT_THAT(Text(), HasSubstr("prefetch for store out[out.i0.o*3 + out.i0.i, 0]"));
+  ExpectSame();
+  EXPECT_REFUSED(s_.PrefetchAt("twice", "twice", L("twice", 0), {}), "'twice' is scratch");
+}
+
 TEST_F(ScheduleTest, PartitionLeavesNoPrefetchOfWhatIsNotComputed) {
   Use(Matmul(6, 4, 8));
   // Three tiles in chunks of two: the last chunk has one that is empty.

@@ -117,7 +117,7 @@ double FetchedAhead(const Kernel& kernel, int64_t blocks) {
   ir::Func func = kernel.main;
   func.params.push_back(fetched);
   func.body = ir::RewriteStmt(func.body, [&](const ir::Stmt& s) -> ir::Stmt {
-    if (s->kind != ir::StmtKind::kPrefetch) return nullptr;
+    if (s->kind != ir::StmtKind::kPrefetch || s->for_store) return nullptr;
     EXPECT_EQ(s->buffer, func.params[1]);
     return ir::Store(fetched, {ir::FlatIndex(s->buffer, s->indices)}, ir::Float(1));
   });

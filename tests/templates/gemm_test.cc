@@ -185,7 +185,8 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
     EXPECT_TRUE(absl::StrContains(tiny, rows));
     EXPECT_TRUE(absl::StrContains(tiny, panel));
     EXPECT_FALSE(absl::StrContains(tiny, next_panel));
-    EXPECT_FALSE(absl::StrContains(MainOf(Parse(text), config, held), "prefetch"));
+    const std::string main = MainOf(Parse(text), config, held);
+    for (const std::string& fetch : {rows, panel, next_panel}) EXPECT_FALSE(absl::StrContains(main, fetch)) << fetch;
   }
   const std::string small = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=2,pack=1", WithSmallCaches(held));
   EXPECT_TRUE(absl::StrContains(small, rows));

@@ -53,6 +53,23 @@ TEST(TemplateTest, ConvolutionsWithBiasResidualAndActivation) {
   }
 }
 
+// As many of them as a core waits for at a time, or none.
+TEST(TemplateTest, SmallTilesFetchTheLinesThatTheyAreStoredTo) {
+  const auto fetches = [](const std::string& name, int64_t k, const std::string& tile, const char* target) {
+    const Workload w =
+        Parse(ConvText({64, 14, 14, 64, k, 1, k / 2, 1, 1}, "", [](const std::string&, int) { return std::string(); }));
+    const std::string config = absl::StrCat(tile, ",blocks=1,ku=1", k == 1 ? ",pack=1" : "");
+    const absl::StatusOr<Kernel> kernel = BuildKernel(w, name, *ParseConfig(config), *ParseTarget(target));
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    return kernel.ok() && ir::Text(kernel->main).find("prefetch for store out[") != std::string::npos;
+  };
+  for (const auto& [name, k] : {std::pair("conv2d.direct", 1), std::pair("conv2d.rows", 3)}) {
+    EXPECT_TRUE(fetches(name, k, "mr=5,nv=2", "llvm:haswell")) << name;
+    EXPECT_TRUE(fetches(name, k, "mr=7,nv=2", "llvm:skylake-avx512")) << name;
+    EXPECT_FALSE(fetches(name, k, "mr=14,nv=2", "llvm:skylake-avx512")) << name;
+  }
+}
+
 // The result is of another type than the sums.
 TEST(TemplateTest, CastsBehindContractions) {
   uint64_t seed = 40;

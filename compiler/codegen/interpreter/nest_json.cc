@@ -17,7 +17,7 @@ using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr size_t kMaxItems = 1 << 20;
 constexpr int kMaxDepth = 500;  // of expressions and statements: those who walk them recurse
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
@@ -85,7 +85,8 @@ class Writer {
     const int body = Place(s->body), otherwise = Place(s->else_body);
     return Add(stmts_, stmt_places_, s.get(),
                {static_cast<int>(s->kind), Place(s->var), s->extent, static_cast<int>(s->for_kind), body, otherwise,
-                Place(s->cond), std::move(children), Place(s->buffer), Places(s->indices), Place(s->value), s->level});
+                Place(s->cond), std::move(children), Place(s->buffer), Places(s->indices), Place(s->value), s->level,
+                s->for_store ? 1 : 0});
   }
 
   Json buffers_ = Json::array(), vars_ = Json::array(), exprs_ = Json::array(), stmts_ = Json::array();
@@ -146,7 +147,8 @@ size_t NumArgs(ExprKind kind, const ir::Buffer& buffer) {
 class Reader {
  public:
   absl::StatusOr<ir::Func> Read(const Json& json) {
-    if (!json.is_object() || json.value("format", Json()) != kFormat) return Bad("the format is not 1");
+    if (!json.is_object() || json.value("format", Json()) != kFormat)
+      return Bad(absl::StrCat("the format is not ", kFormat));
     for (const char* list : {"params", "buffers", "vars", "exprs", "stmts"}) {
       const auto it = json.find(list);
       if (it == json.end() || !it->is_array() || it->size() > kMaxItems)
@@ -249,7 +251,7 @@ class Reader {
   }
 
   absl::Status ReadStmt(const Json& item) {
-    if (!IsList(item, 12) || !item[7].is_array() || !item[9].is_array()) return Bad("a statement is not whole");
+    if (!IsList(item, 13) || !item[7].is_array() || !item[9].is_array()) return Bad("a statement is not whole");
     auto s = std::make_shared<ir::StmtNode>();
     s->kind = static_cast<StmtKind>(Int(item[0], 0, static_cast<int>(StmtKind::kBarrier)));
     s->var = At(vars_, item[1]);
@@ -269,6 +271,7 @@ class Reader {
     }
     s->value = At(exprs_, item[10]);
     s->level = static_cast<int>(Int(item[11], 1, 2));
+    s->for_store = Int(item[12], 0, 1) == 1;
     stmt_depths_.push_back(Deeper(child_depth_));
     child_depth_ = 0;
     if (!ok_ || !IsWhole(*s)) return Bad("a statement is not whole");

@@ -477,8 +477,9 @@ void Emitter::EmitPrefetch(const Stmt& s) {
   const Access access = AccessOf(s.get(), s->buffer, s->indices);
   if (access.form.irregular) return;
   // Of a vector, the line that its first lane lies in.
-  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                     {AddressOf(access, 0), b_.getInt32(0), b_.getInt32(s->level == 1 ? 3 : 2), b_.getInt32(1)});
+  b_.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+      {AddressOf(access, 0), b_.getInt32(s->for_store ? 1 : 0), b_.getInt32(s->level == 1 ? 3 : 2), b_.getInt32(1)});
 }
 
 }  // namespace temper

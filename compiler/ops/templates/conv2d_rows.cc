@@ -183,6 +183,11 @@ void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const
   TileReduction(s, part.acc, reductions, tile.lanes, tile.unroll_of(part.edge));
   if (tile.fetch_ahead) PrefetchNextBlock(s, part, shape, tile);
   if (kw != nullptr && part.edge && tile.unroll_edges(shape)) s.Unroll(kw);
+  const std::vector<Loop> loops = s.Loops(part.out);
+  if (s.status().ok()) {
+    const size_t column = loops.size() - 3;
+    FetchForStore(s, part.out, loops[column - 1], loops[column], loops[column + 1], tile.nr);
+  }
   UnrollTile(s, part.out);
 }
 

@@ -269,6 +269,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
   if (v.prologue) SchedulePrologue(s, outer.back(), t);
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
+  if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
   Loop parallel = outer.front();
   for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
   s.Parallel(parallel);

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/division.h"
+#include "compiler/ops/templates/element.h"
 
 namespace temper {
 
@@ -49,6 +50,18 @@ void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64
   const std::string init = s.DecomposeReduction(acc, order.front());
   UnrollTile(s, acc);
   UnrollTile(s, init);
+}
+
+void FetchForStore(Schedule& s, const std::string& out, const Loop& loop, const Loop& row, const Loop& vector,
+                   int64_t columns) {
+  // About as many as a core waits for at a time. More would keep it from the operands that the tile begins with, and
+  // behind so large a tile the way of its stores is hidden anyway.
+  constexpr int64_t kMostLines = 16;
+  const bool several = columns > kLineElements;
+  if (!s.status().ok() || s.Extent(row) * (several ? s.Extent(vector) : 1) > kMostLines) return;
+  std::vector<Loop> each = {row};
+  if (several) each.push_back(vector);
+  s.PrefetchAt(out, "out", loop, {}, each);
 }
 
 // The sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a

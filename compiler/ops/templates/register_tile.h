@@ -28,6 +28,12 @@ void TileAccumulators(Schedule& s, const std::string& acc, const Loop& under, si
 // The same of a block that is in its place already.
 void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64_t lanes, int64_t unroll);
 
+// At the beginning of a tile, under `loop`, the lines of "out" that block `out` stores it to are fetched for that,
+// while its sums are computed: other cores have read what lay there, and are slow to give it up. `row` and `vector` are
+// the block's loops over the tile's rows and over the vectors of a row, which has so many columns.
+void FetchForStore(Schedule& s, const std::string& out, const Loop& loop, const Loop& row, const Loop& vector,
+                   int64_t columns);
+
 // Whether the lines that a tile's rows, so many bytes apart, read at the same step push each other out of L1 before
 // they are used up.
 bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);

@@ -130,6 +130,7 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
   auto [vector, lane] = s.Split(column, t.lanes());
   s.Reorder({row_tile, panel, row, vector, lane});
   TileAccumulators(s, "acc", panel, 1, t.lanes(), 1);
+  FetchForStore(s, "out", panel, row, vector, tiles.nr);
   UnrollTile(s, "out");
 
   const std::vector<Loop> inside = s.Loops("depthwise");

@@ -236,7 +236,8 @@ absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std
                               std::vector<ir::VarBinding> at, const std::vector<Var>& each, int level) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_ASSIGN_OR_RETURN(Path target, FindLoop(f, loop));
-  TEMPER_ASSIGN_OR_RETURN(const Buffer from, FindRead(*path.back(), buffer));
+  const bool for_store = path.back()->buffer->name == buffer;
+  TEMPER_ASSIGN_OR_RETURN(const Buffer from, for_store ? path.back()->buffer : FindRead(*path.back(), buffer));
   const Stmt& place = target.back();
   for (const ir::VarBinding& b : at) {
     const auto is_bound = [&](const Stmt& s) { return s->var == b.var; };
@@ -258,11 +259,11 @@ absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std
   }
   if (around.size() != each.size()) return Refuse("a loop to go through is not between the loop and the block");
   std::vector<Expr> indices;
-  for (const Expr& e : ReadsOf(*path.back(), from).front()->args) {
+  for (const Expr& e : for_store ? path.back()->indices : ReadsOf(*path.back(), from).front()->args) {
     if (HasLoad(e)) return Refuse(absl::StrCat("its index ", ir::Text(e), " is itself loaded"));
     indices.push_back(ir::Substitute(ir::Substitute(e, BindingsOf(*path.back())), at));
   }
-  Stmt prefetch = ir::Prefetch(from, std::move(indices), level);
+  Stmt prefetch = ir::Prefetch(from, std::move(indices), level, for_store);
   for (size_t i = around.size(); i-- > 0;)
     prefetch = ir::For(around[i]->var, around[i]->extent, around[i]->for_kind, prefetch);
   Func result = f;

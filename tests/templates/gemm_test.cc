@@ -1,5 +1,6 @@
 // The family of register-tiled contractions: every value of every knob, and what is fetched ahead.
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/ops/templates/templates.h"
 #include "tests/templates/check_templates.h"
 
@@ -185,8 +186,9 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
     EXPECT_TRUE(absl::StrContains(tiny, rows));
     EXPECT_TRUE(absl::StrContains(tiny, panel));
     EXPECT_FALSE(absl::StrContains(tiny, next_panel));
-    const std::string main = MainOf(Parse(text), config, held);
-    for (const std::string& fetch : {rows, panel, next_panel}) EXPECT_FALSE(absl::StrContains(main, fetch)) << fetch;
+    // What tiles are stored to is fetched in any case, and nothing else is.
+    const std::string main = absl::StrReplaceAll(MainOf(Parse(text), config, held), {{"prefetch for store out[", ""}});
+    EXPECT_FALSE(absl::StrContains(main, "prefetch"));
   }
   const std::string small = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=2,pack=1", WithSmallCaches(held));
   EXPECT_TRUE(absl::StrContains(small, rows));

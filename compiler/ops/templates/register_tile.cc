@@ -54,8 +54,8 @@ void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64
 
 void FetchForStore(Schedule& s, const std::string& out, const Loop& loop, const Loop& row, const Loop& vector,
                    int64_t columns) {
-  // About as many as a core waits for at a time. More would keep it from the operands that the tile begins with, and
-  // behind so large a tile the way of its stores is hidden anyway.
+  // About as many as a core waits for at a time: more would keep it from the operands that the tile begins with. Larger
+  // tiles, which AVX-512 has, were not measured with it.
   constexpr int64_t kMostLines = 16;
   const bool several = columns > kLineElements;
   if (!s.status().ok() || s.Extent(row) * (several ? s.Extent(vector) : 1) > kMostLines) return;

@@ -9,6 +9,11 @@ set(TEMPER_WARNINGS -Wall -Wextra -Werror=switch -Wno-unused-parameter -Wno-miss
 if(TEMPER_WERROR)
   list(APPEND TEMPER_WARNINGS -Werror)
 endif()
+# `make` sets it: several sources of a target are compiled as one, in half of the time. So names in anonymous namespaces
+# differ within a target, but for sources that their CMakeLists.txt takes out.
+if(CMAKE_UNITY_BUILD)
+  list(APPEND TEMPER_WARNINGS $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)  # takes all but the first for headers
+endif()
 
 # Set by the preset tsan, which has the compiler's flags.
 option(TEMPER_TSAN "Tell ThreadSanitizer what libraries that are not instrumented put in order" OFF)
@@ -53,6 +58,8 @@ function(temper_binary name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
+set(TEMPER_TEST_OPTIMIZATION -O1 CACHE STRING "How tests are compiled, which wait for what they test and not for themselves")
+
 # temper_test(NAME SOURCES ... DEPS ... LABELS unit|fuzz|golden|integration): a GoogleTest program, one ctest entry.
 # Intent labels: unit (small, exact), fuzz (random against simple), golden (texts), integration (processes); sandboxed
 # beside them where measuring children run under the sandbox's filter and limits, which ThreadSanitizer does not bear.
@@ -63,8 +70,9 @@ function(temper_test name)
   add_executable(${name} ${ARG_SOURCES})
   temper_program(${name})
   target_compile_definitions(${name} PRIVATE TEMPER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TEMPER_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_compile_options(${name} PRIVATE ${TEMPER_TEST_OPTIMIZATION})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests UNITY_BUILD OFF)
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(NOT TARGET ${folder}_tests)
     add_custom_target(${folder}_tests)

@@ -5,8 +5,8 @@
 namespace temper::worker {
 namespace {
 
-constexpr uint8_t kPoison = 0xff;     // NaN in every float
-constexpr uint8_t kIntPoison = 0xa5;  // for integers, where all bits set is -1 and may be right
+constexpr uint8_t kFloatPoison = 0xff;  // NaN in every float
+constexpr uint8_t kIntPoison = 0xa5;    // for integers, where all bits set is -1 and may be right
 
 absl::Status CheckEdges(std::string_view whose, const Block& block) {
   const absl::Status status = block.CheckEdges();
@@ -23,9 +23,9 @@ class DeviceProgram : public Program {
     if (args_.empty()) TEMPER_RETURN_IF_ERROR(SetUp());
     TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Block> scratch,
                             device_.AllocateGuarded({{code_.main->scratch_bytes}}));
-    TEMPER_RETURN_IF_ERROR(state_->output->Fill(IsFloat(state_->reference.dtype()) ? kPoison : kIntPoison));
+    TEMPER_RETURN_IF_ERROR(state_->output->Fill(IsFloat(state_->reference.dtype()) ? kFloatPoison : kIntPoison));
     TEMPER_RETURN_IF_ERROR(ForgetTimedAnswer());
-    TEMPER_RETURN_IF_ERROR(scratch->Fill(kPoison));
+    TEMPER_RETURN_IF_ERROR(scratch->Fill(kFloatPoison));
     TEMPER_ASSIGN_OR_RETURN(const double seconds, device_.Launch(*code_.main, checked_args_, scratch->address(0)));
     const absl::Status operands = CheckOperands();  // whatever else is wrong, the next candidate finds them whole
     TEMPER_RETURN_IF_ERROR(CheckEdges("scratch", *scratch));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kAtFirst = 16;   // trials at random
 constexpr size_t kDrawn = 2048;   // candidates at random, each time,
-constexpr size_t kElite = 8;      // beside the neighbours of so many of the best,
+constexpr size_t kBestSeen = 8;   // beside the neighbours of so many of the best,
 constexpr size_t kPromising = 8;  // and of so many of the candidates that promise most,
 constexpr int kClimbs = 3;        // so many times
 constexpr double kHopeless = 32;  // what is so many times slower than the best counts as alike, and failures with it
@@ -107,7 +107,7 @@ class GpTuner : public PointTuner {
     std::sort(trials_.begin(), trials_.end(), [](const Trial& a, const Trial& b) {
       return a.cost_s != b.cost_s ? a.cost_s < b.cost_s : a.point < b.point;
     });
-    for (size_t i = 0; i < std::min(kElite, trials_.size()); ++i) AddCandidates(task().Neighbours(trials_[i].point));
+    for (size_t i = 0; i < std::min(kBestSeen, trials_.size()); ++i) AddCandidates(task().Neighbours(trials_[i].point));
     for (int climb = 0; climb < kClimbs; ++climb) {
       for (const Point& p : Promising()) AddCandidates(task().Neighbours(p));
     }

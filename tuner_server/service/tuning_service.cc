@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kRecordsAPage = 64, kBestsAPage = 256;  // of an export; a page of bests looks at them all
 constexpr int kMostExports = 16;                          // at once: each holds a page until its reader takes it
-constexpr int kDefaultPage = 256;                         // of jobs and devices
+constexpr int kDefaultItems = 256;                        // of jobs and devices
 
 // One write at a time, of all that changed since the last: a slow watcher gets fewer events, and nothing piles up.
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
@@ -210,7 +210,7 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
 };
 
 absl::Status FillJobs(ServerCore& core, const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
-  const int page = PageSize(request.limit(), kDefaultPage);
+  const int page = PageSize(request.limit(), kDefaultItems);
   JobFilter filter{.before_id = request.before(), .limit = page, .state = request.state()};
   TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, core.Jobs(filter));
   for (const JobRow& row : rows) *reply->add_jobs() = ToWire(row);
@@ -233,7 +233,7 @@ void FillDevices(ServerCore& core, const v1::ListDevicesRequest& request, v1::Li
   for (const Dispatcher::SessionView& view : views) ordered[PlaceOf(view, alike)] = &view;
   std::string last;
   for (auto next = ordered.upper_bound(request.after()); next != ordered.end(); ++next) {
-    if (reply->devices_size() == PageSize(request.limit(), kDefaultPage)) {
+    if (reply->devices_size() == PageSize(request.limit(), kDefaultItems)) {
       reply->set_next_after(last);
       break;
     }

@@ -24,7 +24,7 @@ constexpr Reduction kReductions[] = {
     {"ReduceLogSum", "", "reduce_sum", "log"},
 };
 
-absl::StatusOr<ValueId> Unary(Context& c, std::string_view op, ValueId v) {
+absl::StatusOr<ValueId> UnaryIfAny(Context& c, std::string_view op, ValueId v) {
   if (op.empty()) return v;
   if (op == "square") return c.Call("mul", {}, {v, v});
   return c.Call(std::string(op), {}, {v});
@@ -35,14 +35,14 @@ absl::Status Reduce(Context& c, const OnnxNode& n) {
                                   [&](const Reduction& r) { return r.onnx == n.proto.op_type(); });
   TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
   const bool none = !axes.has_value() || axes->empty();
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, Unary(c, rule->before, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, UnaryIfAny(c, rule->before, n.Input(0)));
   if (!(none && n.Int("noop_with_empty_axes", 0) != 0)) {
     Attrs attrs;
     if (!none) attrs.Set("axes", *axes);
     attrs.Set("keepdims", n.Int("keepdims", 1));
     TEMPER_ASSIGN_OR_RETURN(v, c.Call(rule->op, std::move(attrs), {v}));
   }
-  TEMPER_ASSIGN_OR_RETURN(v, Unary(c, rule->after, v));
+  TEMPER_ASSIGN_OR_RETURN(v, UnaryIfAny(c, rule->after, v));
   return c.Set(n, v);
 }
 

@@ -11,8 +11,6 @@ using namespace nest;  // NOLINT: this file is about nests
 
 namespace {
 
-absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
-
 absl::Status CheckIntermediate(const Func& f, const Buffer& buffer) {
   if (IsParam(f, buffer)) return Refuse(absl::StrCat("'", buffer->name, "' is an output of the function"));
   const size_t writers = WritersOf(f.body, buffer).size();

@@ -13,8 +13,6 @@ using namespace nest;  // NOLINT: this file is about nests
 
 namespace {
 
-absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
-
 // to[i...] = from[i...] over all of `to`.
 Stmt CopyBlock(const std::string& name, const Buffer& from, const Buffer& to) {
   ir::BlockInfo info{.name = name};

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int64_t kVersions = 2;
 
-absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
-
 // The dimension of `buffer` that tells the steps of `loop` apart: all that touches the buffer in a step stays at the
 // loop's own value there.
 absl::StatusOr<size_t> StepDimension(const Stmt& loop, const Buffer& buffer) {

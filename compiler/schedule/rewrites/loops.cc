@@ -12,8 +12,6 @@ using ir::ForKind;
 
 namespace {
 
-absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
-
 const char* KindName(ForKind kind) {
   switch (kind) {
     case ForKind::kSerial:

@@ -10,8 +10,6 @@ using namespace nest;  // NOLINT: this file is about nests
 
 namespace {
 
-absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
-
 // Scratch that no iteration of `loop` leaves to another: used below it alone, and no reduction along it.
 std::vector<Buffer> OwnScratch(const Func& f, const Stmt& loop) {
   std::vector<Buffer> own;

@@ -13,8 +13,6 @@ using ir::ForKind;
 
 namespace {
 
-absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
-
 // Copies of the loops and conditions at and below path[first], down to the block: loops that bind no spatial iterator
 // are left out and stand at 0.
 struct SpatialCopy {

@@ -21,6 +21,8 @@ struct Result {
 };
 using nest::LoopCopies;  // where a rewrite duplicates nests
 
+inline absl::Status Refuse(const std::string& why) { return absl::FailedPreconditionError(why); }
+
 // loops.cc
 absl::StatusOr<Result<std::pair<Var, Var>>> Split(const Func& f, const Var& loop, int64_t factor);
 absl::StatusOr<Result<Var>> Fuse(const Func& f, const Var& outer, const Var& inner);

@@ -27,6 +27,13 @@ NDArray Comparison(Arrays inputs, const TensorType& output, F f) {
   return result;
 }
 
+template <typename F>
+NDArray Logic(Arrays inputs, const TensorType& output, F f) {
+  NDArray result(DType::kBool, output.shape);
+  Map2Into<uint8_t, uint8_t, uint8_t>(inputs[0], inputs[1], result, f);
+  return result;
+}
+
 // Integers as 64 bits without a sign, whose arithmetic wraps; floats as they are.
 template <typename T>
 auto Unbounded(T v) {
@@ -84,12 +91,12 @@ absl::StatusOr<NDArray> Mod(const Attrs& attrs, Arrays in, const TensorType& out
 
 absl::StatusOr<NDArray> Pow(const Attrs&, Arrays in, const TensorType& out) {
   NDArray result(out.dtype, out.shape);
-  WithType(out.dtype, [&](auto base) {
-    WithType(in[1].dtype(), [&](auto exponent) {
-      Map2Into<decltype(base), decltype(base), decltype(exponent)>(in[0], in[1], result, [](auto a, auto b) {
-        double power = std::pow(static_cast<double>(a), static_cast<double>(b));
-        return std::is_integral_v<decltype(a)> ? std::nearbyint(power) : power;
-      });
+  const NDArray exponent = in[1].ConvertedTo(DType::kF64);
+  WithType(out.dtype, [&](auto t) {
+    using T = decltype(t);
+    Map2Into<T, T, double>(in[0], exponent, result, [](T a, double b) {
+      const double power = std::pow(static_cast<double>(a), b);
+      return std::is_integral_v<T> ? std::nearbyint(power) : power;
     });
   });
   return result;
@@ -111,10 +118,10 @@ absl::StatusOr<NDArray> GreaterEqual(const Attrs&, Arrays in, const TensorType& 
   return Comparison(in, out, [](auto a, auto b) { return a >= b; });
 }
 absl::StatusOr<NDArray> And(const Attrs&, Arrays in, const TensorType& out) {
-  return Comparison(in, out, [](auto a, auto b) { return a != 0 && b != 0; });
+  return Logic(in, out, [](auto a, auto b) { return a != 0 && b != 0; });
 }
 absl::StatusOr<NDArray> Or(const Attrs&, Arrays in, const TensorType& out) {
-  return Comparison(in, out, [](auto a, auto b) { return a != 0 || b != 0; });
+  return Logic(in, out, [](auto a, auto b) { return a != 0 || b != 0; });
 }
 
 absl::StatusOr<NDArray> Where(const Attrs&, Arrays in, const TensorType& out) {

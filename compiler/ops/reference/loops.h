@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "base/ndarray.h"
 #include "base/strides.h"
 #include "compiler/ops/attrs.h"
@@ -80,25 +81,8 @@ std::vector<int64_t> BroadcastStrides(const Shape& operand, const Shape& result)
 
 // Walks `shape` in row-major order in runs along the last axis: f(first flat index, offsets of each operand, length),
 // where operand k advances by strides[k].back() along the run.
-template <typename F>
-void ForEachRun(const Shape& shape, const std::vector<std::vector<int64_t>>& strides, F f) {
-  if (NumElements(shape) == 0) return;
-  size_t rank = shape.size();
-  int64_t length = rank == 0 ? 1 : shape.back();
-  std::vector<int64_t> index(rank, 0), offsets(strides.size(), 0);
-  int64_t runs = NumElements(shape) / length;
-  for (int64_t run = 0; run < runs; ++run) {
-    f(run * length, offsets, length);
-    for (size_t d = rank; d-- > 1;) {
-      size_t axis = d - 1;
-      ++index[axis];
-      for (size_t k = 0; k < offsets.size(); ++k) offsets[k] += strides[k][axis];
-      if (index[axis] < shape[axis]) break;
-      index[axis] = 0;
-      for (size_t k = 0; k < offsets.size(); ++k) offsets[k] -= strides[k][axis] * shape[axis];
-    }
-  }
-}
+void ForEachRun(const Shape& shape, const std::vector<std::vector<int64_t>>& strides,
+                absl::FunctionRef<void(int64_t, const std::vector<int64_t>&, int64_t)> f);
 
 // result[i] = f(x[i]).
 template <typename Out, typename In, typename F>

@@ -97,45 +97,70 @@ int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
   return offset;
 }
 
-// How many groups ago the bytes from `offset` on were last touched when `b` comes alive, summed over its bytes. What
-// was never touched counts as touched before all.
-int64_t Staleness(const Buffer& b, int64_t offset, const std::vector<Buffer>& placed) {
-  std::vector<Buffer> before;
+// Of the threads of a kernel, the first write the beginning of its result and the last write its end. So the halves of
+// a buffer lie in the caches of different cores, which may be far from each other.
+Range HalfOf(const Buffer& b, int64_t offset, int half) {
+  const int64_t middle = offset + b.bytes / 2;
+  return half == 0 ? Range{offset, middle} : Range{middle, offset + b.bytes};
+}
+
+int64_t Common(const Range& a, const Range& b) {
+  return std::max<int64_t>(0, std::min(a.second, b.second) - std::max(a.first, b.first));
+}
+
+// How many groups ago the bytes from `offset` on were last touched when `b` comes alive, in this run or in the one
+// before, summed over its bytes. What was never touched, or by the cores of the other half, counts as touched a whole
+// run ago.
+int64_t Staleness(const Buffer& b, int64_t offset, const std::vector<Buffer>& placed, int groups) {
+  std::vector<std::pair<int, const Buffer*>> touched;
   for (const Buffer& p : placed) {
-    if (p.last < b.first && p.offset < offset + b.bytes && offset < p.offset + p.bytes) before.push_back(p);
+    if (&p == &b || Common({p.offset, p.offset + p.bytes}, {offset, offset + b.bytes}) == 0) continue;
+    touched.emplace_back(p.last < b.first ? b.first - p.last : b.first + groups - p.last, &p);
   }
-  std::ranges::sort(before, std::greater(), &Buffer::last);
-  std::vector<Range> open{{offset, offset + b.bytes}}, left;
+  std::ranges::stable_sort(touched, {}, &std::pair<int, const Buffer*>::first);
   int64_t sum = 0;
-  for (const Buffer& p : before) {
-    left.clear();
-    for (const auto& [begin, end] : open) {
-      const int64_t from = std::clamp(p.offset, begin, end), to = std::clamp(p.offset + p.bytes, begin, end);
-      sum += (to - from) * (b.first - p.last);
-      if (begin < from) left.emplace_back(begin, from);
-      if (to < end) left.emplace_back(to, end);
+  for (int half : {0, 1}) {
+    std::vector<Range> open{HalfOf(b, offset, half)}, left;
+    for (const auto& [age, p] : touched) {
+      const Range theirs = HalfOf(*p, p->offset, half);
+      left.clear();
+      for (const auto& [begin, end] : open) {
+        const int64_t from = std::clamp(p->offset, begin, end), to = std::clamp(p->offset + p->bytes, begin, end);
+        const int64_t same_cores = Common({from, to}, theirs);
+        sum += same_cores * age + (to - from - same_cores) * groups;
+        if (begin < from) left.emplace_back(begin, from);
+        if (to < end) left.emplace_back(to, end);
+      }
+      open.swap(left);
     }
-    open.swap(left);
+    for (const auto& [begin, end] : open) sum += (end - begin) * groups;
   }
-  for (const auto& [begin, end] : open) sum += (end - begin) * (b.first + 1);
   return sum;
 }
 
-// Where in the arena `b` meets the memory that was touched last, and so lies nearest in the caches: in the place of
-// what was alive just before, or beside it. Where all of that is taken, where it lies.
-int64_t WarmestFit(const Buffer& b, const std::vector<Buffer>& placed, int64_t arena_bytes) {
+// What every placement of one plan has to keep to.
+struct Arena {
+  int64_t bytes, alignment;
+  int groups;
+};
+
+// Where in the arena `b` meets the memory that its cores touched last, and so lies nearest in the caches: in the place
+// of what was alive just before, at one of its ends or its middle, or beside it. Where all of that is taken, where it
+// lies.
+int64_t WarmestFit(const Buffer& b, const std::vector<Buffer>& placed, const Arena& arena) {
   constexpr int kJustBefore = 8;  // groups; it bounds the work alone
   const std::vector<Range> taken = Taken(b, placed);
   const auto fits = [&](int64_t offset) {
-    return offset >= 0 && offset + b.bytes <= arena_bytes && std::ranges::none_of(taken, [&](const Range& range) {
+    return offset >= 0 && offset + b.bytes <= arena.bytes && std::ranges::none_of(taken, [&](const Range& range) {
              return range.first < offset + b.bytes && offset < range.second;
            });
   };
-  std::pair<int64_t, int64_t> warmest{Staleness(b, b.offset, placed), b.offset};
+  std::pair<int64_t, int64_t> warmest{Staleness(b, b.offset, placed, arena.groups), b.offset};
   for (const Buffer& p : placed) {
     if (&p == &b || p.first > b.first || p.last < b.first - kJustBefore) continue;
-    for (int64_t offset : {p.offset - b.bytes, p.offset, p.offset + p.bytes - b.bytes, p.offset + p.bytes}) {
-      if (fits(offset)) warmest = std::min(warmest, {Staleness(b, offset, placed), offset});
+    const int64_t longer = p.bytes - b.bytes, middles_meet = p.offset + longer / 2 / arena.alignment * arena.alignment;
+    for (int64_t offset : {p.offset - b.bytes, p.offset, middles_meet, p.offset + longer, p.offset + p.bytes}) {
+      if (fits(offset)) warmest = std::min(warmest, {Staleness(b, offset, placed, arena.groups), offset});
     }
   }
   return warmest.second;
@@ -199,8 +224,9 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
     placed.push_back(b);
   }
   std::ranges::stable_sort(placed, {}, &Buffer::first);
+  const Arena arena{plan.arena_bytes, needs.alignment, static_cast<int>(g.groups.size())};
   for (Buffer& b : placed) {
-    b.offset = WarmestFit(b, placed, plan.arena_bytes);
+    b.offset = WarmestFit(b, placed, arena);
     (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
   }
   // Only roots have an offset so far.

@@ -326,6 +326,21 @@ TEST(MemoryPlanTest, ScratchLiesWhereMemoryWasTouchedLast) {
   EXPECT_EQ(plan->scratch[2], plan->offset[b.g.nodes[0].output]);
 }
 
+TEST(MemoryPlanTest, ASmallerValueLiesAroundTheMiddleOfTheLargerOneThatWasReadLast) {
+  Builder b;
+  const ValueId large = b.Call("softmax", {b.Input({64, 64})});
+  const ValueId small = b.Call("reduce_mean", {large}, Builder::Ints("axes", {1}));
+  const ValueId after = b.Call("softmax", {small}, Builder::Int("axis", 0));
+  b.Output(b.Call("softmax", {after}, Builder::Int("axis", 0)));
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  // The first half of each is written by the same threads, and the second half by others.
+  constexpr int64_t kLarge = 64 * 64 * 4, kSmall = 64 * 4;
+  EXPECT_EQ(plan->arena_bytes, kLarge + kSmall);
+  EXPECT_EQ(plan->offset[b.g.nodes[2].output], plan->offset[b.g.nodes[0].output] + (kLarge - kSmall) / 2 / 64 * 64);
+}
+
 TEST(MemoryPlanTest, AGateIsMultipliedInPlace) {
   Builder b;
   const ValueId x = b.Call("softmax", {b.Input({4, 64})}), gate = b.Call("reduce_max", {x}, Builder::Ints("axes", {1}));

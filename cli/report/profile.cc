@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "compiler/ops/describe.h"
 #include "compiler/runtime/thread_pool.h"
+#include "compiler/timing/core_to_core.h"
 #include "compiler/timing/timing.h"
 
 namespace temper {
@@ -100,7 +101,7 @@ double GigabytesPerSecond(const StepProfile& s) { return s.bytes / s.seconds * 1
 
 absl::StatusOr<PackageProfile> ProfilePackage(LoadedPackage& package, const nlohmann::json& manifest, int threads,
                                               double seconds) {
-  constexpr double kRooflineSeconds = 0.3;
+  constexpr double kRooflineSeconds = 0.3, kCoreToCoreSeconds = 0.01;
   TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(manifest.value("target", "")));
   const CpuTarget* const cpu = target.cpu();
   if (cpu == nullptr) return absl::UnimplementedError(absl::StrCat("no roofline is measured for ", target.generator));
@@ -116,6 +117,7 @@ absl::StatusOr<PackageProfile> ProfilePackage(LoadedPackage& package, const nloh
   profile.roofline = measure_machine();
   TEMPER_ASSIGN_OR_RETURN(const Samples samples, TakeSamples(package, seconds));
   profile.roofline.Raise(measure_machine());
+  profile.core_to_core_s = MeasureCoreToCore(temper_pool_launcher(pool.get()), kCoreToCoreSeconds);
   if (samples.steps.size() != profile.steps.size())
     return absl::InvalidArgumentError("the package's manifest.json is not that of its model.so");
   profile.model_s = Median(samples.model);
@@ -153,9 +155,10 @@ StepProfile Sum(const PackageProfile& profile) {
 
 void PrintProfile(const PackageProfile& profile) {
   const StepProfile sum = Sum(profile);
-  std::printf("machine: %.1f GFLOP/s, %.1f GB/s; the model takes %.3f ms; %zu steps, medians of %d runs\n",
-              profile.roofline.flops_per_s * 1e-9, profile.roofline.bytes_per_s * 1e-9, profile.model_s * 1e3,
-              profile.steps.size(), profile.repeats);
+  std::printf("machine: %.1f GFLOP/s, %.1f GB/s, %.0f ns from core to core\n", profile.roofline.flops_per_s * 1e-9,
+              profile.roofline.bytes_per_s * 1e-9, profile.core_to_core_s * 1e9);
+  std::printf("the model takes %.3f ms; %zu steps, medians of %d runs\n", profile.model_s * 1e3, profile.steps.size(),
+              profile.repeats);
   std::printf("constants: %.1f MiB, %s\n", sum.constant_bytes / (1 << 20),
               profile.constants_from_memory ? "which come from memory in each run" : "which the caches keep");
   std::printf("%9s %6s %9s %9s %9s %9s %8s %7s %9s  %s\n", "ms", "share", "warm", "memory", "threads", "rest",
@@ -188,6 +191,7 @@ nlohmann::ordered_json ToJson(const PackageProfile& profile) {
   }
   return {{"ceiling_gflops", profile.roofline.flops_per_s * 1e-9},
           {"bandwidth_gbytes_per_s", profile.roofline.bytes_per_s * 1e-9},
+          {"core_to_core_ns", profile.core_to_core_s * 1e9},
           {"model_ms", profile.model_s * 1e3},
           {"constants_from_memory", profile.constants_from_memory},
           {"repeats", profile.repeats},

@@ -31,6 +31,7 @@ struct StepProfile {
 
 struct PackageProfile {
   Roofline roofline;                   // of all threads, the better of before and after
+  double core_to_core_s = 0;           // after the runs; MeasureCoreToCore's
   std::vector<StepProfile> steps;      // longest first
   double model_s = 0;                  // a run that nothing is timed in; the median
   bool constants_from_memory = false;  // whether L3 is smaller than what a run touches

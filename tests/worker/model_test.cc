@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include "compiler/runtime/plan.h"
+#include "compiler/runtime/thread_pool.h"
+#include "compiler/timing/core_to_core.h"
 #include "compiler/timing/timing.h"
 
 namespace temper {
@@ -530,6 +533,17 @@ TEST(WeightsHash, SeesChunksAndTheirOrder) {
   EXPECT_EQ(joined(0, 1, 2), whole);
   EXPECT_NE(joined(1, 0, 2), whole);
   EXPECT_NE(temper_weights_hash(bytes.data(), 2 * TEMPER_HASH_CHUNK), whole);
+}
+
+TEST(CoreToCore, IsAFiniteTimeBetweenThreadsAndNothingWithinOne) {
+  for (const int threads : {1, 2, 3}) {
+    temper_pool* pool = temper_pool_create(threads);
+    ASSERT_NE(pool, nullptr);
+    const double seconds = MeasureCoreToCore(temper_pool_launcher(pool), 0.001);
+    temper_pool_destroy(pool);
+    EXPECT_EQ(seconds > 0, threads > 1);
+    EXPECT_TRUE(std::isfinite(seconds));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <span>
 #include <tuple>
 
 #include "compiler/graph/alias.h"
@@ -9,10 +13,12 @@
 namespace temper {
 namespace {
 
+constexpr int64_t kNoPlace = -1;
+
 struct Buffer {
   ValueId root = kNoValue;    // of a value; of scratch none
   int first = -1, last = -1;  // groups between which it is alive, both included
-  int64_t bytes = 0, offset = 0;
+  int64_t bytes = 0, offset = kNoPlace;
 };
 
 int64_t Aligned(int64_t bytes, int64_t alignment) {
@@ -31,7 +37,7 @@ std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, i
     if (!callers[made] && !g.values[made].is_constant) {
       Buffer& b = of_root[made];
       const TensorType& t = g.values[made].type;
-      if (b.first < 0) b = {made, now, now, Aligned(BytesOf(t.dtype, NumElements(t.shape)), alignment), 0};
+      if (b.first < 0) b = {made, now, now, Aligned(BytesOf(t.dtype, NumElements(t.shape)), alignment)};
       b.last = now;
     }
     for (int n : g.groups[i].nodes) {
@@ -77,11 +83,13 @@ std::vector<ValueId> OperandsOf(const Graph& g, const Group& group) {
 
 using Range = std::pair<int64_t, int64_t>;  // of the arena's bytes, its end not included
 
+Range RangeOf(const Buffer& b) { return {b.offset, b.offset + b.bytes}; }
+
 // What the placed buffers that are alive with `b` take, in the order of offsets.
 std::vector<Range> Taken(const Buffer& b, const std::vector<Buffer>& placed) {
   std::vector<Range> taken;
   for (const Buffer& p : placed) {
-    if (&p != &b && p.first <= b.last && b.first <= p.last) taken.emplace_back(p.offset, p.offset + p.bytes);
+    if (&p != &b && p.offset != kNoPlace && p.first <= b.last && b.first <= p.last) taken.push_back(RangeOf(p));
   }
   std::sort(taken.begin(), taken.end());
   return taken;
@@ -99,71 +107,105 @@ int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
 
 // Of the threads of a kernel, the first write the beginning of its result and the last write its end. So the halves of
 // a buffer lie in the caches of different cores, which may be far from each other.
-Range HalfOf(const Buffer& b, int64_t offset, int half) {
-  const int64_t middle = offset + b.bytes / 2;
-  return half == 0 ? Range{offset, middle} : Range{middle, offset + b.bytes};
+Range HalfOf(const Buffer& b, int half) {
+  const int64_t middle = b.offset + b.bytes / 2;
+  return half == 0 ? Range{b.offset, middle} : Range{middle, b.offset + b.bytes};
 }
 
 int64_t Common(const Range& a, const Range& b) {
   return std::max<int64_t>(0, std::min(a.second, b.second) - std::max(a.first, b.first));
 }
 
-// How many groups ago the bytes from `offset` on were last touched when `b` comes alive, in this run or in the one
-// before, summed over its bytes. What was never touched, or by the cores of the other half, counts as touched a whole
-// run ago.
-int64_t Staleness(const Buffer& b, int64_t offset, const std::vector<Buffer>& placed, int groups) {
-  std::vector<std::pair<int, const Buffer*>> touched;
-  for (const Buffer& p : placed) {
-    if (&p == &b || Common({p.offset, p.offset + p.bytes}, {offset, offset + b.bytes}) == 0) continue;
-    touched.emplace_back(p.last < b.first ? b.first - p.last : b.first + groups - p.last, &p);
+constexpr int kLongAgo = 32;  // groups, after which caches are taken to hold other things
+constexpr int kNear = 8;      // groups, between which places are compared
+
+// Buffers, in the order in which they come alive, and what their places have to keep to.
+struct Arena {
+  std::vector<Buffer> buffers;
+  int64_t bytes = 0, alignment = 0;
+
+  // Those around the i-th. One that came alive much earlier and is alive still is missed, at little cost.
+  std::span<const Buffer> Around(size_t i, size_t before, size_t after) const {
+    const size_t begin = i - std::min(i, before), end = std::min(buffers.size(), i + 1 + after);
+    return std::span(buffers).subspan(begin, end - begin);
   }
-  std::ranges::stable_sort(touched, {}, &std::pair<int, const Buffer*>::first);
+};
+
+// How many groups ago the bytes of the i-th buffer were last touched when it comes alive, summed over them. What was
+// touched by the cores of the other half, or not at all, counts as touched long ago.
+int64_t Staleness(const Arena& arena, size_t i) {
+  const Buffer& b = arena.buffers[i];
+  std::vector<const Buffer*> touched;
+  for (const Buffer& p : arena.Around(i, 2 * kLongAgo, 0)) {
+    if (p.offset != kNoPlace && p.last < b.first && Common(RangeOf(p), RangeOf(b)) > 0) touched.push_back(&p);
+  }
+  std::ranges::stable_sort(touched, std::greater(), &Buffer::last);
   int64_t sum = 0;
+  std::vector<Range> left;
   for (int half : {0, 1}) {
-    std::vector<Range> open{HalfOf(b, offset, half)}, left;
-    for (const auto& [age, p] : touched) {
-      const Range theirs = HalfOf(*p, p->offset, half);
+    std::vector<Range> open{HalfOf(b, half)};
+    for (const Buffer* p : touched) {
+      const int64_t age = std::min(kLongAgo, b.first - p->last);
       left.clear();
       for (const auto& [begin, end] : open) {
         const int64_t from = std::clamp(p->offset, begin, end), to = std::clamp(p->offset + p->bytes, begin, end);
-        const int64_t same_cores = Common({from, to}, theirs);
-        sum += same_cores * age + (to - from - same_cores) * groups;
+        const int64_t same_cores = Common({from, to}, HalfOf(*p, half));
+        sum += same_cores * age + (to - from - same_cores) * kLongAgo;
         if (begin < from) left.emplace_back(begin, from);
         if (to < end) left.emplace_back(to, end);
       }
       open.swap(left);
     }
-    for (const auto& [begin, end] : open) sum += (end - begin) * groups;
+    for (const auto& [begin, end] : open) sum += (end - begin) * kLongAgo;
   }
   return sum;
 }
 
-// What every placement of one plan has to keep to.
-struct Arena {
-  int64_t bytes, alignment;
-  int groups;
-};
-
-// Where in the arena `b` meets the memory that its cores touched last, and so lies nearest in the caches: in the place
-// of what was alive just before, at one of its ends or its middle, or beside it. Where all of that is taken, where it
-// lies.
-int64_t WarmestFit(const Buffer& b, const std::vector<Buffer>& placed, const Arena& arena) {
-  constexpr int kJustBefore = 8;  // groups; it bounds the work alone
-  const std::vector<Range> taken = Taken(b, placed);
-  const auto fits = [&](int64_t offset) {
-    return offset >= 0 && offset + b.bytes <= arena.bytes && std::ranges::none_of(taken, [&](const Range& range) {
-             return range.first < offset + b.bytes && offset < range.second;
-           });
-  };
-  std::pair<int64_t, int64_t> warmest{Staleness(b, b.offset, placed, arena.groups), b.offset};
-  for (const Buffer& p : placed) {
-    if (&p == &b || p.first > b.first || p.last < b.first - kJustBefore) continue;
-    const int64_t longer = p.bytes - b.bytes, middles_meet = p.offset + longer / 2 / arena.alignment * arena.alignment;
-    for (int64_t offset : {p.offset - b.bytes, p.offset, middles_meet, p.offset + longer, p.offset + p.bytes}) {
-      if (fits(offset)) warmest = std::min(warmest, {Staleness(b, offset, placed, arena.groups), offset});
-    }
+// The staleness of the i-th buffer and of those that may lie soon where it lay.
+int64_t StalenessAround(const Arena& arena, size_t i) {
+  const int last = arena.buffers[i].last;
+  int64_t sum = Staleness(arena, i);
+  for (size_t k = i + 1; k < arena.buffers.size() && arena.buffers[k].first <= last + kNear; ++k) {
+    if (arena.buffers[k].first > last && arena.buffers[k].offset != kNoPlace) sum += Staleness(arena, k);
   }
-  return warmest.second;
+  return sum;
+}
+
+// Places the i-th buffer where it and its successors meet the memory that their cores touched last, and so lies nearest
+// in the caches: in the place of one that is alive shortly before or after it, at an end or the middle of that, or
+// beside it. Returns whether there is room for it.
+bool PlaceWarm(Arena& arena, size_t i) {
+  Buffer& b = arena.buffers[i];
+  const std::vector<Range> taken = Taken(b, arena.buffers);
+  std::set<int64_t> offsets{b.offset, 0, arena.bytes - b.bytes};
+  for (const auto& [begin, end] : taken) offsets.insert({begin - b.bytes, end});
+  for (const Buffer& p : arena.Around(i, 2 * kNear, 2 * kNear)) {
+    if (&p == &b || p.offset == kNoPlace || p.last < b.first - kNear || p.first > b.last + kNear) continue;
+    const int64_t longer = p.bytes - b.bytes, middles_meet = p.offset + longer / 2 / arena.alignment * arena.alignment;
+    offsets.insert({p.offset - b.bytes, p.offset, middles_meet, p.offset + longer, p.offset + p.bytes});
+  }
+  std::pair<int64_t, int64_t> warmest{std::numeric_limits<int64_t>::max(), kNoPlace};
+  for (const int64_t offset : offsets) {
+    const Range range{offset, offset + b.bytes};
+    if (offset < 0 || range.second > arena.bytes) continue;
+    if (std::ranges::any_of(taken, [&](const Range& other) { return Common(range, other) > 0; })) continue;
+    b.offset = offset;
+    warmest = std::min(warmest, {StalenessAround(arena, i), offset});
+  }
+  b.offset = warmest.second;
+  return b.offset != kNoPlace;
+}
+
+// Places all buffers anew, large ones first, since these have the fewest places. Where one finds no room, they return
+// to where they were. Then each may move, now that all others have a place.
+void PlaceAllWarm(Arena& arena) {
+  const std::vector<Buffer> before = arena.buffers;
+  for (Buffer& b : arena.buffers) b.offset = kNoPlace;
+  std::vector<size_t> order(before.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return before[i].bytes; });
+  if (!std::ranges::all_of(order, [&](size_t i) { return PlaceWarm(arena, i); })) arena.buffers = before;
+  for (size_t i = 0; i < before.size(); ++i) PlaceWarm(arena, i);
 }
 
 }  // namespace
@@ -211,7 +253,7 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
   for (size_t i = 0; i < needs.scratch_bytes.size(); ++i) {
     const int now = static_cast<int>(i);
     if (needs.scratch_bytes[i] > 0)
-      buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i], needs.alignment), 0});
+      buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i], needs.alignment)});
   }
   // Large ones first: small ones then fill the gaps.
   std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {
@@ -224,11 +266,10 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
     placed.push_back(b);
   }
   std::ranges::stable_sort(placed, {}, &Buffer::first);
-  const Arena arena{plan.arena_bytes, needs.alignment, static_cast<int>(g.groups.size())};
-  for (Buffer& b : placed) {
-    b.offset = WarmestFit(b, placed, arena);
+  Arena arena{std::move(placed), plan.arena_bytes, needs.alignment};
+  PlaceAllWarm(arena);
+  for (const Buffer& b : arena.buffers)
     (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
-  }
   // Only roots have an offset so far.
   const std::vector<int64_t> of_root = plan.offset;
   for (size_t i = 0; i < g.values.size(); ++i) {

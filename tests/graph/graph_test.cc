@@ -341,6 +341,21 @@ TEST(MemoryPlanTest, ASmallerValueLiesAroundTheMiddleOfTheLargerOneThatWasReadLa
   EXPECT_EQ(plan->offset[b.g.nodes[2].output], plan->offset[b.g.nodes[0].output] + (kLarge - kSmall) / 2 / 64 * 64);
 }
 
+TEST(MemoryPlanTest, ASmallerValueLiesAroundTheMiddleOfTheLargerOneThatComesAfterIt) {
+  Builder b;
+  const ValueId small = b.Call("softmax", {b.Input({1, 4, 16, 16})}), next = b.Call("softmax", {small});
+  const ValueId large = b.Call("softmax", {b.Conv(next, b.Random({64, 4, 1, 1}))});
+  b.Output(b.Call("reduce_mean", {large}, Builder::Ints("axes", {1, 2, 3})));
+  ASSERT_TRUE(Optimize(b.g, Target{}, {.disabled = {"layout"}}).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  constexpr int64_t kSmall = 4 * 16 * 16 * 4, kLarge = 16 * kSmall;
+  const auto at = [&](ValueId v) { return plan->offset[v]; };
+  ASSERT_EQ(plan->arena_bytes, 2 * kLarge);
+  const ValueId wide = b.g.nodes[2].output;
+  EXPECT_EQ(at(small), at(wide) + (kLarge - kSmall) / 2);
+}
+
 TEST(MemoryPlanTest, AGateIsMultipliedInPlace) {
   Builder b;
   const ValueId x = b.Call("softmax", {b.Input({4, 64})}), gate = b.Call("reduce_max", {x}, Builder::Ints("axes", {1}));

@@ -85,20 +85,20 @@ using Range = std::pair<int64_t, int64_t>;  // of the arena's bytes, its end not
 
 Range RangeOf(const Buffer& b) { return {b.offset, b.offset + b.bytes}; }
 
-// What the placed buffers that are alive with `b` take, in the order of offsets.
-std::vector<Range> Taken(const Buffer& b, const std::vector<Buffer>& placed) {
+// What those buffers take that have a place and are alive with `b`, in the order of offsets.
+std::vector<Range> Taken(const Buffer& b, const std::vector<Buffer>& buffers) {
   std::vector<Range> taken;
-  for (const Buffer& p : placed) {
+  for (const Buffer& p : buffers) {
     if (&p != &b && p.offset != kNoPlace && p.first <= b.last && b.first <= p.last) taken.push_back(RangeOf(p));
   }
   std::sort(taken.begin(), taken.end());
   return taken;
 }
 
-// The lowest offset at which `b` meets none of the placed buffers that are alive with it.
-int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& placed) {
+// The lowest offset at which `b` meets none of the buffers that have a place and are alive with it.
+int64_t FirstFit(const Buffer& b, const std::vector<Buffer>& buffers) {
   int64_t offset = 0;
-  for (const auto& [begin, end] : Taken(b, placed)) {
+  for (const auto& [begin, end] : Taken(b, buffers)) {
     if (offset + b.bytes <= begin) break;
     offset = std::max(offset, end);
   }
@@ -259,14 +259,12 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
   std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {
     return std::tuple(-a.bytes, a.root, a.first) < std::tuple(-b.bytes, b.root, b.first);
   });
-  std::vector<Buffer> placed;
   for (Buffer& b : buffers) {
-    b.offset = FirstFit(b, placed);
+    b.offset = FirstFit(b, buffers);
     plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
-    placed.push_back(b);
   }
-  std::ranges::stable_sort(placed, {}, &Buffer::first);
-  Arena arena{std::move(placed), plan.arena_bytes, needs.alignment};
+  std::ranges::stable_sort(buffers, {}, &Buffer::first);
+  Arena arena{std::move(buffers), plan.arena_bytes, needs.alignment};
   PlaceAllWarm(arena);
   for (const Buffer& b : arena.buffers)
     (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;

@@ -72,7 +72,7 @@ bool Has(llvm::IRBuilder<>& b, const char* feature) {
 Value* InRegisters(llvm::IRBuilder<>& b, Value* x, const std::function<Value*(Value* part)>& f) {
   constexpr int kLanes = 16;
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
-  if (type == nullptr || type->getNumElements() % kLanes != 0 || !Has(b, "+avx512f")) return nullptr;
+  if (type == nullptr || type->getNumElements() % kLanes != 0 || !Has(b, "+avx512dq")) return nullptr;
   std::vector<Value*> parts;
   for (int first = 0; first < static_cast<int>(type->getNumElements()); first += kLanes) {
     std::vector<int> lanes(kLanes);
@@ -95,24 +95,28 @@ Value* WithoutMultiple(const F32& f, Value* x, Value* n) {
 }
 
 // e^x = 2^n e^r with |r| <= ln(2)/32: n is a multiple of 1/16, whose fraction picks its power from a register and whose
-// floor is what vscalefps scales by.
+// floor is what vscalefps scales by. Where x is infinite or n too large for its fraction, r is anything: it is cut to
+// [-1, 1], where the power stays positive and finite, and n alone makes it infinite, 0 or NaN.
 Value* ExpF32InRegister(llvm::IRBuilder<>& b, Value* x) {
   constexpr double kRoundToSixteenth = kRoundToInteger / 16;
-  constexpr int kSteps = 16, kCurrentRounding = 4;
+  constexpr int kSteps = 16, kSmallerMagnitude = 2, kCurrentRounding = 4;
   const F32 f(b, x);
-  x = BoundedExponent(f, x);
+  const auto of_register = [&](llvm::Intrinsic::ID instruction, llvm::ArrayRef<Value*> operands) {
+    std::vector<Value*> all(operands.begin(), operands.end());
+    all.insert(all.end(), {llvm::PoisonValue::get(x->getType()), b.getInt16(0xffff), b.getInt32(kCurrentRounding)});
+    return b.CreateIntrinsic(instruction, {}, all);
+  };
   Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToSixteenth));
   Value* n = b.CreateFSub(shifted, f.Const(kRoundToSixteenth));
-  Value* r = WithoutMultiple(f, x, n);
+  Value* r = f.MulAdd(n, -0.693147180559945309, x);  // f32 has ln(2) to 1.9e-9
+  r = of_register(llvm::Intrinsic::x86_avx512_mask_range_ps_512, {r, f.Const(1.0), b.getInt32(kSmallerMagnitude)});
   Value* p = b.CreateFMul(r, f.Polynomial(r, {1.0, 0.50001639127731323, 0.16667062044143677}));
   std::vector<llvm::Constant*> powers;
   for (int i = 0; i < kSteps; ++i)
     powers.push_back(llvm::ConstantFP::get(b.getFloatTy(), std::exp2(static_cast<double>(i) / kSteps)));
   Value* power = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
                                    {llvm::ConstantVector::get(powers), f.Bits(shifted)});
-  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                           {f.MulAdd(power, p, power), n, llvm::PoisonValue::get(x->getType()), b.getInt16(0xffff),
-                            b.getInt32(kCurrentRounding)});
+  return of_register(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {f.MulAdd(power, p, power), n});
 }
 
 // e^x = 2^n e^r with |r| <= ln(2)/2; the scaling is done in two steps, so that it overflows and underflows as it

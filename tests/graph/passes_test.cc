@@ -228,6 +228,19 @@ TEST(Simplify, ATransposedConvolutionOfTilesIsAProductAndAMove) {
   EXPECT_EQ(CountOps(b.g, "depth_to_space"), 1);
 }
 
+TEST(Simplify, AValueTimesItsOwnSigmoidIsSilu) {
+  Builder b;
+  const ValueId x = b.Input({3, 5}), y = b.Input({3, 5});
+  const ValueId gate = b.Call("sigmoid", {y}), read_twice = b.Call("sigmoid", {x});
+  b.Output(b.Call("mul", {b.Call("sigmoid", {x}), x}));
+  b.Output(b.Call("mul", {y, b.Call("sigmoid", {y})}));
+  b.Output(b.Call("mul", {x, gate}));
+  b.Output(b.Call("add", {b.Call("mul", {x, read_twice}), read_twice}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "silu"), 2);
+  EXPECT_EQ(CountOps(b.g, "sigmoid"), 2) << "of another value, and one that others read";
+}
+
 const std::vector<int> kNhwc = {0, 2, 3, 1};
 
 TEST(Layout, ConvolutionsAreChannelsLastAndTheEdgesAreNot) {

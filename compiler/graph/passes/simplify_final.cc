@@ -40,10 +40,22 @@ absl::StatusOr<bool> TransposedConvAsConv(Rewriter& r, Node& node) {
   return true;
 }
 
+// x * sigmoid(x), as exporters write silu: one division for a division and a multiplication.
+absl::StatusOr<bool> RecogniseSilu(Rewriter& r, Node& node) {
+  if (node.op != "mul") return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* sigmoid = r.Producer(node.inputs[i], "sigmoid");
+    if (sigmoid == nullptr || !r.OnlyUse(sigmoid->output) || sigmoid->inputs[0] != node.inputs[1 - i]) continue;
+    r.Become(node, "silu", {}, {node.inputs[1 - i]});
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const Rewriter::Rule> FinalRules() {
-  static const std::vector<Rewriter::Rule> rules = {TransposedConvAsConv};
+  static const std::vector<Rewriter::Rule> rules = {TransposedConvAsConv, RecogniseSilu};
   return rules;
 }
 

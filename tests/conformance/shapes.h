@@ -65,6 +65,17 @@ inline constexpr Shape kShapes[] = {
      "(f32[1,21,7,6]@0231, const f32[21,1,5,5], const f32[18,21,1,1]) conv2d(0,1; group=21 pads=[2,2,2,2]) -> "
      "f32[1,21,7,6]@0231; relu(3) -> f32[1,21,7,6]@0231; conv2d(4,2) -> f32[1,18,7,6]@0231; anchor=2"},
 
+    {"conv2d.expanded",
+     "(f32[1,19,9,7]@0231, const f32[16,19,1,1], const f32[16,1,3,3]) conv2d(0,1) -> f32[1,16,9,7]@0231; "
+     "conv2d(3,2; group=16 pads=[1,1,1,1]) -> f32[1,16,9,7]@0231; anchor=1"},
+    {"conv2d.expanded",
+     "(f32[2,11,10,10]@0231, const f32[48,11,1,1], const f32[48,1,3,3]) conv2d(0,1) -> f32[2,48,10,10]@0231; "
+     "silu(3) -> f32[2,48,10,10]@0231; conv2d(4,2; group=48 pads=[1,1,1,1] strides=[2,2]) -> f32[2,48,5,5]@0231; "
+     "anchor=2"},
+    {"conv2d.expanded",
+     "(f32[1,5,7,6]@0231, const f32[32,5,1,1], const f32[32,1,5,5]) conv2d(0,1) -> f32[1,32,7,6]@0231; "
+     "sigmoid(3) -> f32[1,32,7,6]@0231; conv2d(4,2; group=32 pads=[2,2,2,2]) -> f32[1,32,7,6]@0231; anchor=2"},
+
     {"matmul.packed",
      "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1) -> f32[37,70]; add(3,2) -> f32[37,70]; anchor=0"},
     {"matmul.packed", "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0"},

@@ -4,6 +4,7 @@
 #include "compiler/graph/graph_json.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/graph/pipeline.h"
+#include "compiler/ops/template.h"
 #include "tests/graph/builder.h"
 
 namespace temper {
@@ -63,6 +64,24 @@ TEST(AlternativesTest, NotWhereItCanNotOrNeedNotBe) {
   Attrs attrs = Builder::Ints("strides", {2, 2});
   strided.out = strided.b.Call("conv2d", {strided.between, strided.b.Random({8, 32, 1, 1})}, std::move(attrs));
   EXPECT_TRUE(strided.Optimized().alternatives.empty());
+}
+
+// An inverted residual: pointwise, depthwise of that stride, pointwise.
+TEST(AlternativesTest, OfTwoThatShareAKernelTheOneWithMoreBetweenIsProposed) {
+  for (int64_t stride : {1, 2}) {
+    Builder b;
+    ValueId v = b.Conv(b.Input({1, 8, 128, 128}), b.Random({32, 8, 1, 1}));
+    Attrs attrs = Builder::Ints("strides", {stride, stride});
+    attrs.Set("pads", std::vector<int64_t>{1, 1, 1, 1});
+    attrs.Set("group", int64_t{32});
+    v = b.Call("conv2d", {v, b.Random({32, 1, 3, 3})}, std::move(attrs));
+    b.Output(b.Conv(v, b.Random({8, 32, 1, 1})));
+    ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+    ASSERT_EQ(b.g.alternatives.size(), 1u);
+    const Workload w = Extract(b.g, b.g.alternatives[0].groups[0]).value().workload;
+    const std::string_view own = TemplatesFor(w, Target{}).front()->name;
+    EXPECT_EQ(own, stride == 2 ? "conv2d.expanded" : "conv2d.separable") << "of two with as much the later one";
+  }
 }
 
 TEST(AlternativesTest, TheirTasksAreMarkedAndChangeTheModelsHash) {

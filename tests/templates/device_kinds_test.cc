@@ -37,6 +37,10 @@ constexpr Built kBuilt[] = {
      "(f32[1,96,14,14]@0231, const f32[96,1,3,3], const f32[96,96,1,1]) conv2d(0,1; dilations=[1,1] group=96 "
      "pads=[1,1,1,1] strides=[1,1]) -> f32[1,96,14,14]@0231; conv2d(3,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
      "strides=[1,1]) -> f32[1,96,14,14]@0231; anchor=1"},
+    {"conv2d.expanded", kCpus,
+     "(f32[1,16,14,14]@0231, const f32[96,16,1,1], const f32[96,1,3,3]) conv2d(0,1; dilations=[1,1] group=1 "
+     "pads=[0,0,0,0] strides=[1,1]) -> f32[1,96,14,14]@0231; conv2d(3,2; dilations=[1,1] group=96 pads=[1,1,1,1] "
+     "strides=[1,1]) -> f32[1,96,14,14]@0231; anchor=1"},
     {"matmul.packed", kCpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
     {"reduce.pixels", kCpus,
      "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},

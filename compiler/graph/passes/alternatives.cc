@@ -1,7 +1,8 @@
 // Kernels in a row, each of which alone reads what the one before it makes, and for which there is a template that runs
-// them as one: a depthwise and a pointwise convolution; on a GPU, the two products and softmax of attention. Which way
-// is faster, measurement says.
+// them as one: a pointwise and a depthwise convolution, in either order; on a GPU, the two products and softmax of
+// attention. Which way is faster, measurement says.
 #include <algorithm>
+#include <functional>
 
 #include "compiler/graph/alias.h"
 #include "compiler/graph/extract.h"
@@ -37,33 +38,42 @@ class Rows {
     }
   }
 
-  // The fewest from group `first` on, none of them `taken`; empty if there are none.
-  absl::StatusOr<Alternative> From(int first, const std::vector<bool>& taken) const {
-    Alternative a{{first}, {GroupAt(first)}};
+  struct Row {
+    Alternative alternative;    // empty: there is none
+    int64_t bytes_between = 0;  // that its kernels do not exchange through memory
+  };
+  // The fewest from group `first` on.
+  absl::StatusOr<Row> From(int first) const {
+    Row row{{{first}, {GroupAt(first)}}};
+    Alternative& a = row.alternative;
     while (a.replaces.size() < kMostKernels) {
       const int next = Next(a.replaces.back());
-      if (next < 0 || taken[static_cast<size_t>(next)]) break;
+      if (next < 0) break;
+      row.bytes_between += BytesMade(a.replaces.back());
       const Group& reader = GroupAt(next);
       Group& all = a.groups[0];
       all.anchor = static_cast<int>(all.nodes.size()) + reader.anchor;
       all.nodes.insert(all.nodes.end(), reader.nodes.begin(), reader.nodes.end());
       a.replaces.push_back(next);
       TEMPER_ASSIGN_OR_RETURN(const Extracted e, Extract(g_, all));
-      if (HasOwnTemplate(e.workload, target_)) return a;
+      if (HasOwnTemplate(e.workload, target_)) return row;
     }
-    return Alternative{};
+    return Row{};
   }
 
  private:
   const Group& GroupAt(int i) const { return g_.groups[static_cast<size_t>(i)]; }
 
+  ValueId MadeBy(int i) const { return g_.nodes[static_cast<size_t>(GroupAt(i).nodes.back())].output; }
+  int64_t BytesMade(int i) const {
+    const TensorType& type = g_.values[static_cast<size_t>(MadeBy(i))].type;
+    return BytesOf(type.dtype, NumElements(type.shape));
+  }
+
   // The group that may be one kernel with group `i`; -1 if there is none.
   int Next(int i) const {
-    const ValueId made = g_.nodes[static_cast<size_t>(GroupAt(i).nodes.back())].output;
-    const TensorType& type = g_.values[static_cast<size_t>(made)].type;
-    if (aliases_.Have(GroupAt(i)) || BytesOf(type.dtype, NumElements(type.shape)) < LeastBytesBetween(target_))
-      return -1;
-    const int reader = OnlyReader(g_, group_of_, made);
+    if (aliases_.Have(GroupAt(i)) || BytesMade(i) < LeastBytesBetween(target_)) return -1;
+    const int reader = OnlyReader(g_, group_of_, MadeBy(i));
     return reader > i ? reader : -1;
   }
 
@@ -75,16 +85,25 @@ class Rows {
 
 }  // namespace
 
+// Of two rows that share a kernel, the one with more bytes between its kernels is proposed; of two with as many, the
+// later one.
 absl::Status ProposeAlternatives(Graph& g, const Target& t) {
-  g.alternatives.clear();
   const Rows rows(g, t);
-  std::vector<bool> taken(g.groups.size(), false);
-  for (size_t i = 0; i < g.groups.size(); ++i) {
-    if (taken[i]) continue;
-    TEMPER_ASSIGN_OR_RETURN(Alternative a, rows.From(static_cast<int>(i), taken));
-    for (const int replaced : a.replaces) taken[static_cast<size_t>(replaced)] = true;
-    if (!a.replaces.empty()) g.alternatives.push_back(std::move(a));
+  std::vector<Rows::Row> found;
+  for (size_t i = g.groups.size(); i-- > 0;) {
+    TEMPER_ASSIGN_OR_RETURN(Rows::Row row, rows.From(static_cast<int>(i)));
+    if (!row.alternative.replaces.empty()) found.push_back(std::move(row));
   }
+  std::ranges::stable_sort(found, std::greater(), &Rows::Row::bytes_between);
+  g.alternatives.clear();
+  std::vector<bool> taken(g.groups.size(), false);
+  for (Rows::Row& row : found) {
+    const std::vector<int>& replaced = row.alternative.replaces;
+    if (std::ranges::any_of(replaced, [&](int i) { return taken[static_cast<size_t>(i)]; })) continue;
+    for (const int i : replaced) taken[static_cast<size_t>(i)] = true;
+    g.alternatives.push_back(std::move(row.alternative));
+  }
+  std::ranges::sort(g.alternatives, {}, [](const Alternative& a) { return a.replaces.front(); });
   return absl::OkStatus();
 }
 

@@ -48,4 +48,24 @@ bool IsChannelsLastConv2d(const Workload& w, bool prologue, DType element) {
          w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
 }
 
+bool AreConvolutionsInARow(const Workload& w) {
+  const int inputs = static_cast<int>(w.inputs.size());
+  const Workload::Call &first = w.calls.front(), &anchor = w.calls[w.anchor];
+  const auto is_conv = [&](const Workload::Call& call) {
+    return call.op == "conv2d" && IsOfElement(w, call) && call.args[1] < inputs && w.inputs[call.args[1]].constant &&
+           w.TypeOf(call.args[0]).perm == kChannelsLast && call.type.perm == kChannelsLast;
+  };
+  if (w.anchor == 0 || !is_conv(first) || !is_conv(anchor) || w.output().perm != kChannelsLast) return false;
+  // The filters are packed, so nothing else can read them.
+  const auto readers = [&](int filter) {
+    int64_t n = 0;
+    for (const Workload::Call& call : w.calls) n += std::ranges::count(call.args, filter);
+    return n;
+  };
+  return first.args[0] < inputs && anchor.args[0] == inputs + w.anchor - 1 && readers(first.args[1]) == 1 &&
+         readers(anchor.args[1]) == 1 &&
+         std::all_of(w.calls.begin() + 1, w.calls.begin() + w.anchor,
+                     [](const Workload::Call& call) { return FindOp(call.op)->pattern == OpPattern::kElementwise; });
+}
+
 }  // namespace temper

@@ -17,6 +17,8 @@ struct Conv2dShape {
   bool depthwise() const { return group == c && group > 1 && oc == c; }
   // Each output sees one pixel.
   bool pointwise() const { return kh * kw == 1 && top + left + bottom + right == 0; }
+  // And each pixel is seen by one, in all its channels: a product of matrices as they lie.
+  bool dense_pointwise() const { return pointwise() && group == 1 && stride_h == 1 && stride_w == 1; }
 };
 
 // One spatial dimension of a convolution: its output in tiles of `tile`, and what they see of the input.
@@ -33,6 +35,10 @@ struct TiledAxis {
 
 // `value` where all conditions hold, else 0.
 ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& value);
+
+// The first call and the anchor, a later one, are conv2d of element type, channels-last, with constant filters; the
+// calls between them are elementwise, and the last of those makes what the anchor reads.
+bool AreConvolutionsInARow(const Workload& w);
 
 // The anchor is a conv2d of that element type, input and output channels-last. It is the first call, whose operands are
 // the workload's first two inputs; or, with a prologue, elementwise calls may make what it reads beside the filter.

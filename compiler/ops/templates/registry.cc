@@ -29,6 +29,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(Conv2dWinograd()),
       ForCpu(DepthwiseConv2d()),
       ForCpu(SeparableConv2d()),
+      ForCpu(ExpandedConv2d()),
       ForCpu(MatmulPacked()),
       ForCpu(ReducePixels()),
       Fallback(ForCpu(DefaultTemplate())),

@@ -38,21 +38,9 @@ struct Tiles {
 };
 
 bool Matches(const Workload& w) {
-  const int inputs = static_cast<int>(w.inputs.size());
-  auto is_conv = [&](const Workload::Call& call) {
-    return call.op == "conv2d" && IsOfElement(w, call) && call.args[1] < inputs && w.inputs[call.args[1]].constant &&
-           w.TypeOf(call.args[0]).perm == kChannelsLast && call.type.perm == kChannelsLast;
-  };
-  const Workload::Call &first = w.calls.front(), &anchor = w.calls[w.anchor];
-  if (w.anchor == 0 || !is_conv(first) || !is_conv(anchor) || first.args[0] >= inputs) return false;
-  if (anchor.args[0] != inputs + w.anchor - 1 || w.output().perm != kChannelsLast) return false;
-  const auto elementwise = [](const Workload::Call& call) {
-    return FindOp(call.op)->pattern == OpPattern::kElementwise;
-  };
-  if (!std::all_of(w.calls.begin() + 1, w.calls.begin() + w.anchor, elementwise)) return false;
+  if (!AreConvolutionsInARow(w)) return false;
   const Pair p(w);
-  return p.depthwise.depthwise() && p.pointwise.pointwise() && p.pointwise.group == 1 && p.pointwise.stride_h == 1 &&
-         p.pointwise.stride_w == 1;
+  return p.depthwise.depthwise() && p.pointwise.dense_pointwise();
 }
 
 ConfigSpace Space(const Workload& w, const CpuTarget& t) {

@@ -12,6 +12,7 @@ CpuTemplate Conv2dRows();       // conv2d_rows.cc: larger filters, tiles within 
 CpuTemplate Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 filters
 CpuTemplate DepthwiseConv2d();  // depthwise.cc: vectorised over channels
 CpuTemplate SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
+CpuTemplate ExpandedConv2d();   // expanded.cc: pointwise, then depthwise, a panel of channels of a strip in cache
 CpuTemplate MatmulPacked();     // matmul.cc: dense and batched
 CpuTemplate ReducePixels();     // reduce_pixels.cc: sums and means over large images
 CpuTemplate DefaultTemplate();  // default.cc: everything else

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/ops/templates/depthwise.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/register_tile.h"
@@ -33,13 +34,15 @@ struct Tiles {
   depthwise::Tile depthwise;
   int64_t strip;  // output rows
   int64_t mr, vectors, nr, panels;
+  bool fetch_ahead;  // the filters of the next panel
   Tiles(const Pair& p, const Config& c, const CpuTarget& t)
       : depthwise(p.depthwise, c, t),
         strip(c["sh"]),
         mr(c["mr"]),
         vectors(c["nv"]),
         nr(vectors * t.lanes()),
-        panels(p.depthwise.c / nr) {}
+        panels(p.depthwise.c / nr),
+        fetch_ahead(kElementBytes * p.pointwise.c * p.pointwise.oc > t.l1_bytes) {}
   // Input rows that a strip sees.
   int64_t window(const Conv2dShape& d) const {
     return std::min(d.h, (strip - 1) * d.stride_h + (d.kh - 1) * d.dilation_h + 1);
@@ -111,6 +114,22 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Pair& p, const Ti
   return b.Finish();
 }
 
+// While a panel's tiles are computed, the filters of the next one come to L2: each tile fetches a share of them.
+void PrefetchNextPanel(Schedule& s, const Pair& p, const Tiles& tiles, const Loop& chunk) {
+  const std::vector<Loop> loops = s.Loops("acc");
+  if (!s.status().ok()) return;
+  const size_t k = loops.size() - 4;  // ..., row, column tile, k, column, vector, lane
+  const int64_t column_tiles = s.Extent(loops[k - 1]), turns = s.Extent(loops[k - 2]) * column_tiles;
+  int64_t share = CeilDiv(p.pointwise.c, turns);
+  while (p.pointwise.c % share != 0) ++share;
+  const auto [fetch, step] = s.Split(loops[k], p.pointwise.c / share);
+  const Expr turn = Expr(loops[k - 2]) * Expr(column_tiles) + Expr(loops[k - 1]);
+  std::vector<Loop> each;
+  if (tiles.nr > kLineElements) each.push_back(loops[k + 2]);
+  s.PrefetchAt("acc", absl::StrCat("in", p.pointwise_filter), fetch,
+               {{chunk, Expr(chunk) + Expr(1)}, {fetch, Expr(0)}, {step, turn * Expr(share) + Expr(fetch)}}, each, 2);
+}
+
 absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tiles& tiles, const CpuTarget& t) {
   Schedule s(std::move(func));
   const std::vector<Loop> out = s.Loops("out");
@@ -133,7 +152,9 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
   UnrollTile(s, "expanded");
 
   depthwise::PeelEdges(s, p.depthwise, tiles.depthwise, loops);
-  s.Parallel(s.Fuse(s.Fuse(out[0], strip), panel));
+  const Loop chunk = s.Fuse(s.Fuse(out[0], strip), panel);
+  if (tiles.fetch_ahead) PrefetchNextPanel(s, p, tiles, chunk);
+  s.Parallel(chunk);
   return LowerSchedule(s);
 }
 

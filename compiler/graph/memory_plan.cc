@@ -118,6 +118,8 @@ int64_t Common(const Range& a, const Range& b) {
 
 constexpr int kLongAgo = 32;  // groups, after which caches are taken to hold other things
 constexpr int kNear = 8;      // groups, between which places are compared
+// Of the bytes that an arena must have at least, the share that it may have beside them, for warmer places.
+constexpr int64_t kShareForRoom = 4;
 
 // Buffers, in the order in which they come alive, and what their places have to keep to.
 struct Arena {
@@ -264,10 +266,14 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
     plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
   }
   std::ranges::stable_sort(buffers, {}, &Buffer::first);
-  Arena arena{std::move(buffers), plan.arena_bytes, needs.alignment};
+  const int64_t room = plan.arena_bytes / kShareForRoom / needs.alignment * needs.alignment;
+  Arena arena{std::move(buffers), plan.arena_bytes + room, needs.alignment};
   PlaceAllWarm(arena);
-  for (const Buffer& b : arena.buffers)
+  plan.arena_bytes = 0;
+  for (const Buffer& b : arena.buffers) {
+    plan.arena_bytes = std::max(plan.arena_bytes, RangeOf(b).second);
     (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
+  }
   // Only roots have an offset so far.
   const std::vector<int64_t> of_root = plan.offset;
   for (size_t i = 0; i < g.values.size(); ++i) {

@@ -356,6 +356,25 @@ TEST(MemoryPlanTest, ASmallerValueLiesAroundTheMiddleOfTheLargerOneThatComesAfte
   EXPECT_EQ(at(small), at(wide) + (kLarge - kSmall) / 2);
 }
 
+// The first and the second value take 64 channels. In no more the fourth would end where the third has to begin.
+TEST(MemoryPlanTest, TheArenaGrowsALittleSoThatMiddlesMeet) {
+  Builder b;
+  const std::vector<int64_t> channels = {8, 48, 16, 32, 32, 16, 8};
+  ValueId v = b.Input({1, channels[0], 16, 16});
+  for (size_t i = 1; i < channels.size(); ++i) v = b.Conv(v, b.Random({channels[i], channels[i - 1], 1, 1}));
+  b.Output(v);
+  ASSERT_TRUE(Optimize(b.g, Target{}, {.disabled = {"layout"}}).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  constexpr int64_t kChannel = 16 * 16 * 4;
+  const auto middle = [&](size_t node) {
+    return plan->offset[b.g.nodes[node].output] / kChannel + channels[node + 1] / 2;
+  };
+  EXPECT_EQ(middle(2), middle(0));
+  EXPECT_EQ(middle(4), middle(2));
+  EXPECT_EQ(plan->arena_bytes, 72 * kChannel);
+}
+
 TEST(MemoryPlanTest, AGateIsMultipliedInPlace) {
   Builder b;
   const ValueId x = b.Call("softmax", {b.Input({4, 64})}), gate = b.Call("reduce_max", {x}, Builder::Ints("axes", {1}));

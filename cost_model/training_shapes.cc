@@ -34,6 +34,22 @@ std::string ConvText(int64_t batch, int64_t channels, int64_t side, const std::v
                       "; anchor=0");
 }
 
+// What a filter sees of a square image that it does not shrink but by its stride.
+struct Window {
+  int64_t kernel, stride, side;
+  int64_t pad() const { return kernel / 2; }
+  int64_t out() const { return (side + 2 * pad() - kernel) / stride + 1; }
+};
+
+std::string DepthwiseCall(const char* args, int64_t channels, const Window& w) {
+  return absl::StrCat("conv2d(", args, "; dilations=[1,1] group=", channels, " pads=[", w.pad(), ",", w.pad(), ",",
+                      w.pad(), ",", w.pad(), "] strides=[", w.stride, ",", w.stride, "])");
+}
+
+std::string PointwiseCall(const char* args) {
+  return absl::StrCat("conv2d(", args, "; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1])");
+}
+
 }  // namespace
 
 std::vector<int64_t> TrainingDims(const Workload& w) {
@@ -85,9 +101,10 @@ Workload ShapeGenerator::Next() {
 
 std::string ShapeGenerator::Draw() {
   const double kind = rng_.Uniform();
-  if (kind < 0.52) return Conv();
-  if (kind < 0.62) return Depthwise();
-  return kind < 0.7 ? Separable() : Matmul();
+  if (kind < 0.5) return Conv();
+  if (kind < 0.6) return Depthwise();
+  if (kind < 0.67) return Separable();
+  return kind < 0.74 ? Expanded() : Matmul();
 }
 
 std::string ShapeGenerator::Conv() {
@@ -111,14 +128,24 @@ std::string ShapeGenerator::Depthwise() {
 std::string ShapeGenerator::Separable() {
   const int64_t kernel = Chance(0.8) ? 3 : 5, stride = Chance(0.3) ? 2 : 1;
   const int64_t channels = Channels(16, 640), out = Channels(16, 320), side = LogUniform(14, 128);
-  const int64_t pad = kernel / 2, out_side = (side + 2 * pad - kernel) / stride + 1;
-  const std::string between = Tensor({1, channels, out_side, out_side}) + "@0231";
+  const Window w{kernel, stride, side};
+  const std::string between = Tensor({1, channels, w.out(), w.out()}) + "@0231";
   return absl::StrCat("(", Tensor({1, channels, side, side}), "@0231, const ", Tensor({channels, 1, kernel, kernel}),
-                      ", const ", Tensor({out, channels, 1, 1}), ") conv2d(0,1; dilations=[1,1] group=", channels,
-                      " pads=[", pad, ",", pad, ",", pad, ",", pad, "] strides=[", stride, ",", stride, "]) -> ",
-                      between, "; relu(3) -> ", between,
-                      "; conv2d(4,2; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> ",
-                      Tensor({1, out, out_side, out_side}), "@0231; anchor=2");
+                      ", const ", Tensor({out, channels, 1, 1}), ") ", DepthwiseCall("0,1", channels, w), " -> ",
+                      between, "; relu(3) -> ", between, "; ", PointwiseCall("4,2"), " -> ",
+                      Tensor({1, out, w.out(), w.out()}), "@0231; anchor=2");
+}
+
+std::string ShapeGenerator::Expanded() {
+  const int64_t kernel = Chance(0.7) ? 3 : 5, stride = Chance(0.5) ? 2 : 1;
+  const int64_t in = Channels(8, 160), side = LogUniform(14, 128);
+  const int64_t channels = std::max<int64_t>(16, (in * LogUniform(3, 6) + 8) / 16 * 16);
+  const Window w{kernel, stride, side};
+  const std::string between = Tensor({1, channels, side, side}) + "@0231";
+  return absl::StrCat("(", Tensor({1, in, side, side}), "@0231, const ", Tensor({channels, in, 1, 1}), ", const ",
+                      Tensor({channels, 1, kernel, kernel}), ") ", PointwiseCall("0,1"), " -> ", between,
+                      Chance(0.5) ? "; relu(3) -> " : "; silu(3) -> ", between, "; ", DepthwiseCall("4,2", channels, w),
+                      " -> ", Tensor({1, channels, w.out(), w.out()}), "@0231; anchor=2");
 }
 
 std::string ShapeGenerator::Matmul() {

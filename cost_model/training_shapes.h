@@ -20,9 +20,9 @@ bool NearInShape(const Workload& a, const Workload& b);
 // bench/shapes.txt: the convolutions and matmuls of the benchmark models.
 const std::vector<Workload>& BenchShapes();
 
-// Convolutions (1x1 to 7x7, strided, depthwise, depthwise and pointwise) and matmuls (with constant weights, or
-// batched), their dimensions log-uniform, of up to about half a GFLOP. The same seed gives the same sequence. None
-// comes twice, and none is near in shape to one of `excluded`.
+// Convolutions (1x1 to 7x7, strided, depthwise, depthwise and pointwise in either order) and matmuls (with constant
+// weights, or batched), their dimensions log-uniform, of up to about half a GFLOP. The same seed gives the same
+// sequence. None comes twice, and none is near in shape to one of `excluded`.
 class ShapeGenerator {
  public:
   ShapeGenerator(uint64_t seed, std::vector<Workload> excluded) : rng_(seed), excluded_(std::move(excluded)) {}
@@ -33,6 +33,7 @@ class ShapeGenerator {
   std::string Conv();
   std::string Depthwise();
   std::string Separable();
+  std::string Expanded();
   std::string Matmul();
   int64_t LogUniform(int64_t least, int64_t most);
   int64_t Channels(int64_t least, int64_t most);  // mostly whole vectors of them

@@ -11,7 +11,8 @@ absl::Status FoldConstants(Graph& g);
 // Equal calls on equal operands are computed once; equal small constants become one.
 absl::Status EliminateCommonSubexpressions(Graph& g);
 absl::Status RemoveDeadCode(Graph& g);
-// Algebra: batch-norm and other affine chains into weights and one bias, decomposed layer norms, moves that cancel.
+// Algebra: batch-norm and other affine chains into weights and one bias, layer norm and silu written out, moves that
+// cancel.
 absl::Status Simplify(Graph& g);
 // On a GPU: products of one matrix with several constants become one product of a batch.
 absl::Status MergeContractions(Graph& g, const Target& t);

@@ -42,6 +42,22 @@ TEST(ExpandedTest, ShapesOfNetworks) {
   }
 }
 
+// However wide the image is, there are configs, and none of many rows needs more than L2 has.
+TEST(ExpandedTest, StripsOfWideImagesAreLow) {
+  const Target target;
+  const CpuTarget& cpu = *target.cpu();
+  for (const int64_t side : {16, 448, 8192}) {
+    const Workload w = Parse(Text({1, 16, side, side, 64, 3, 1, 1}));
+    const ConfigSpace space = ExpandedConv2d().space(w, cpu);
+    const std::vector<Config> legal = space.Enumerate(4096);
+    ASSERT_FALSE(legal.empty()) << side;
+    for (const Config& c : legal) {
+      const int64_t bytes = 4 * std::min(side, c["sh"] + 2) * side * c["nv"] * cpu.lanes();
+      EXPECT_TRUE(c["sh"] == 1 || bytes <= cpu.l2_bytes) << Text(c);
+    }
+  }
+}
+
 TEST(ExpandedTest, FitsThePairAlone) {
   const TemplateDef* def = FindTemplate("conv2d.expanded");
   const Shapes shapes{1, 16, 8, 8, 32, 3, 1, 1};

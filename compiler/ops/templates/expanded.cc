@@ -43,11 +43,12 @@ struct Tiles {
         nr(vectors * t.lanes()),
         panels(p.depthwise.c / nr),
         fetch_ahead(kElementBytes * p.pointwise.c * p.pointwise.oc > t.l1_bytes) {}
-  // Input rows that a strip sees.
-  int64_t window(const Conv2dShape& d) const {
-    return std::min(d.h, (strip - 1) * d.stride_h + (d.kh - 1) * d.dilation_h + 1);
-  }
 };
+
+// Input rows that a strip of so many output rows sees.
+int64_t Window(const Conv2dShape& d, int64_t strip) {
+  return std::min(d.h, TiledAxis{d.oh, d.h, d.kh, d.stride_h, d.dilation_h, d.top, strip}.reach() + 1);
+}
 
 bool Matches(const Workload& w) {
   if (!AreConvolutionsInARow(w)) return false;
@@ -74,6 +75,9 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   RequireRegisters(space, t);
   space.Require("the depthwise tile does not divide the strip", [](const Config& c) { return c["sh"] % c["th"] == 0; });
   space.Require("the depthwise tile does not divide the panel", [](const Config& c) { return c["nv"] % c["cv"] == 0; });
+  space.Require("what the strip sees does not stay in L2", [d = p.depthwise, t](const Config& c) {
+    return c["sh"] == 1 || kElementBytes * Window(d, c["sh"]) * d.w * c["nv"] * t.lanes() <= t.l2_bytes;
+  });
   return space;
 }
 
@@ -181,7 +185,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   const Tiles tiles(p, c, t);
   const Conv2dShape &s = p.pointwise, &d = p.depthwise;
   const double strips = static_cast<double>(d.n * (d.oh / tiles.strip)), panels = static_cast<double>(tiles.panels);
-  const double made = strips * static_cast<double>(tiles.window(d) * s.w);  // pixels, rows of two strips twice
+  const double made = strips * static_cast<double>(Window(d, tiles.strip) * s.w);  // pixels, rows of two strips twice
   const double in = static_cast<double>(s.c), channels = static_cast<double>(d.c);
   const double once = static_cast<double>(s.n * s.h * s.w), pixels = static_cast<double>(d.n * d.oh * d.ow);
   const double taps = static_cast<double>(d.kh * d.kw), nr = static_cast<double>(tiles.nr);

@@ -118,8 +118,9 @@ int64_t Common(const Range& a, const Range& b) {
 
 constexpr int kLongAgo = 32;  // groups, after which caches are taken to hold other things
 constexpr int kNear = 8;      // groups, between which places are compared
-// Of the bytes that an arena must have at least, the share that it may have beside them, for warmer places.
-constexpr int64_t kShareForRoom = 4;
+// Beside the bytes that an arena must have at least, it may have a share of as many, for warmer places; but of a large
+// arena caches hold little anyway.
+constexpr int64_t kShareForRoom = 4, kMostRoom = 4 << 20;
 
 // Buffers, in the order in which they come alive, and what their places have to keep to.
 struct Arena {
@@ -266,7 +267,7 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
     plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
   }
   std::ranges::stable_sort(buffers, {}, &Buffer::first);
-  const int64_t room = plan.arena_bytes / kShareForRoom / needs.alignment * needs.alignment;
+  const int64_t room = std::min(plan.arena_bytes / kShareForRoom, kMostRoom) / needs.alignment * needs.alignment;
   Arena arena{std::move(buffers), plan.arena_bytes + room, needs.alignment};
   PlaceAllWarm(arena);
   plan.arena_bytes = 0;

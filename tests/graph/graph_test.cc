@@ -417,8 +417,8 @@ TEST(MemoryPlanTest, AsksForGroups) {
 
 TEST(ExtractTest, EqualLayersAreOneTask) {
   Builder b;
-  ValueId v = b.Input({1, 4, 6, 6});
-  for (int i = 0; i < 3; ++i) v = b.Call("relu", {b.Conv(v, b.Random({4, 4, 3, 3}), 1)});
+  ValueId v = b.Input({1, 8, 6, 6});
+  for (int i = 0; i < 3; ++i) v = b.Call("relu", {b.Conv(v, b.Random({8, 8, 3, 3}), 1)});
   b.Output(b.Call("reduce_mean", {v}, Builder::Ints("axes", {2, 3})));
   ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   absl::StatusOr<std::vector<Task>> tasks = ExtractTasks(b.g);

@@ -312,6 +312,18 @@ TEST(Fuse, WhatComesBeforeAContractionJoinsItWhereTheTargetHasATemplateForBoth) 
   }
 }
 
+// A template reads few planes as they lie; of more channels, and on GPUs, the copy is a kernel of its own.
+TEST(Fuse, AnImagesChangeOfLayoutJoinsItsConvolution) {
+  for (const auto& [channels, target, kernels] :
+       {std::tuple{3, "interpreter", 1}, {5, "interpreter", 2}, {3, "opencl", 2}}) {
+    Builder b;
+    b.Output(b.Call("reduce_mean", {b.Conv(b.Input({1, channels, 9, 9}), b.Random({16, channels, 3, 3}), 1)},
+                    Builder::Ints("axes", {2, 3})));
+    ASSERT_TRUE(Optimize(b.g, *ParseTarget(target)).ok());
+    EXPECT_EQ(b.g.groups.size(), static_cast<size_t>(kernels) + 1) << channels << " " << target << "\n" << Text(b.g);
+  }
+}
+
 TEST(Fuse, DiamondsAndResidualsJoinTheContraction) {
   Builder b;
   const ValueId x = b.Input({1, 4, 5, 5});

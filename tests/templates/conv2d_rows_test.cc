@@ -39,6 +39,40 @@ TEST(Conv2dRowsTest, RandomShapes) {
   }
 }
 
+// The copy that would bring an image into another order is the kernel's own first call, and is never made.
+TEST(Conv2dRowsTest, ImagesOfFewChannelsAreReadAsTheyLie) {
+  Rng rng(77);
+  const auto text = [](int64_t n, const Channels& c, const Sides& h, const Sides& w) {
+    std::string s = Text(n, c, h, w, "const ");
+    const auto replace = [&s](const std::string& from, const std::string& to) {
+      const size_t at = s.find(from);
+      ASSERT_NE(at, s.npos) << from;
+      s.replace(at, from.size(), to);
+    };
+    const std::string image = absl::StrCat("f32[", n, ",", c.in, ",", h.size, ",", w.size, "]");
+    replace(image + "@0231", image);
+    replace("conv2d(0,1;", "layout_copy(0) -> " + image + "@0231; conv2d(4,1;");
+    replace("add(4,2)", "add(5,2)");
+    replace("add(5,3)", "add(6,3)");
+    replace("relu(6)", "relu(7)");
+    replace("anchor=0", "anchor=1");
+    return s;
+  };
+  for (uint64_t seed = 0; seed < 8 && !::testing::Test::HasFatalFailure(); ++seed) {
+    Sides h = RandomSides(rng, 20);
+    const Sides w = RandomSides(rng, 20);
+    h.taps = std::max<int64_t>(h.taps, 2);
+    h.before = std::max<int64_t>(h.before, h.taps * h.dilation);  // so that some output is left
+    const Workload workload = Parse(text(1 + rng.Below(2), {1 + rng.Below(4), 1 + rng.Below(40), 1}, h, w));
+    ASSERT_EQ(TemplatesFor(workload, Target{}).size(), 1u);
+    EXPECT_EQ(TemplatesFor(workload, Target{}).front()->name, "conv2d.rows");
+    CheckAll(workload, 3, 500 + seed);
+  }
+  const Sides s{9, 3, 1, 1, 1, 1};
+  EXPECT_EQ(TemplatesFor(Parse(text(1, {4, 16, 1}, s, s)), Target{}).front()->name, "conv2d.rows");
+  EXPECT_NE(TemplatesFor(Parse(text(1, {5, 16, 1}, s, s)), Target{}).front()->name, "conv2d.rows");
+}
+
 // Groups that fill a part of a vector together, or not quite; and filters that half vectors fit better.
 TEST(Conv2dRowsTest, SmallGroupsAndHalfVectors) {
   Rng rng(41);

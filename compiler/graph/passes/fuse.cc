@@ -163,8 +163,7 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
   if (!all_elementwise && !one_move) return false;
   const TensorType& made = TypeOf(OutputNode(producer));
   for (int n : readers_[OutputNode(producer)]) {
-    if (consumer.kind == Kind::kAnchor && n == consumer.root)
-      return all_elementwise && MayPrecedeAnchor(producer, consumer);
+    if (consumer.kind == Kind::kAnchor && n == consumer.root) return MayPrecedeAnchor(producer, consumer);
     const bool reduction = kind_[n] == Kind::kReduction;
     // A sliding window reads each element several times.
     if (reduction && FindOp(g_.nodes[n].op)->windows) return false;

@@ -36,6 +36,25 @@ struct Axis : TiledAxis {
   int64_t SeenTaps() const { return ops::TapsInside(out, taps, stride, dilation, before, in); }
 };
 
+// The first call only brings an image of few channels into the order that the convolution asks for. The taps are
+// broadcast one by one, so they may as well come from the image as it lies, a plane a channel.
+bool ReadsPlanes(const Workload& w) {
+  constexpr int64_t kFewChannels = 4;
+  if (w.anchor != 1) return false;
+  const int inputs = static_cast<int>(w.inputs.size());
+  const Workload::Call &copy = w.calls[0], &conv = w.calls[1];
+  if (FindOp(copy.op)->move != Move::kSame || copy.args[0] != 0 || conv.op != "conv2d" || !IsOfElement(w, conv) ||
+      conv.args[0] != inputs || conv.args[1] != 1 || inputs < 2 || !w.inputs[1].constant) {
+    return false;
+  }
+  const auto reads_either = [&](const Workload::Call& call) {
+    return std::ranges::count(call.args, 1) > 0 || std::ranges::count(call.args, inputs) > 0;
+  };
+  const Conv2dShape s(w);
+  return IsOfElement(w, copy) && s.group == 1 && s.c <= kFewChannels && conv.type.perm == kChannelsLast &&
+         w.output().perm == kChannelsLast && std::none_of(w.calls.begin() + 2, w.calls.end(), reads_either);
+}
+
 // A vector holds the filters of several groups, where a group has as many of them as channels: an aligned vector of a
 // pixel is all that they see. Alone, so small a group would leave most lanes idle.
 bool MergesGroups(const Conv2dShape& s, const CpuTarget& t) {
@@ -54,6 +73,7 @@ struct Tile {
   int64_t channels;  // that a filter sees
   int64_t filters;   // of a group
   int64_t lanes, vectors, nr, panels, blocks, unroll;
+  bool planes;       // the input's, which the kernel reads as they lie
   bool constant;     // the filters are packed by the package, not by the kernel
   bool fetch_ahead;  // the next block's filters are fetched during a block
   Tile(const Workload& w, const Conv2dShape& s, const Config& c, const CpuTarget& t)
@@ -69,6 +89,7 @@ struct Tile {
         panels(CeilDiv(filters, nr)),
         blocks(c["blocks"]),
         unroll(c["ku"]),
+        planes(ReadsPlanes(w)),
         constant(w.inputs[1].constant),
         fetch_ahead(StreamsFilters(s, t)) {}
   // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
@@ -78,7 +99,7 @@ struct Tile {
   }
   Shape packed_shape(const Conv2dShape& s) const { return {group, panels, s.kh, s.kw * channels, nr}; }
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
-  bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1; }
+  bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1 && !planes; }
   bool has_middle() const { return columns.end_inside() > columns.first_inside(); }
   // The knob is about most of the work: beside it, the tiles at the ends have copies enough.
   int64_t edge_unroll() const { return has_middle() && !merged ? 1 : unroll; }
@@ -171,6 +192,18 @@ void PrefetchNextBlock(Schedule& s, const Part& part, const Conv2dShape& shape, 
   s.PrefetchAt(part.acc, "in1", fetch, at, each, 2);
 }
 
+// While a tile is computed, what the one two rows below it will see of the image comes: lines of several rows of each
+// plane, which prefetchers do not follow well.
+void PrefetchPlanes(Schedule& s, const Part& part, const Tile& tile) {
+  const std::vector<Loop> loops = s.Loops(part.acc);
+  if (!s.status().ok()) return;
+  const bool unrolled = tile.unroll_of(part.edge) > 1;
+  const size_t kh = loops.size() - 3 - (unrolled ? 4 : 3);  // kh, kw, channel, row, vector, lane
+  std::vector<Loop> each = {loops[kh], loops[kh + 2]};
+  if (unrolled) each.push_back(loops[kh + 3]);
+  s.PrefetchAt(part.acc, "in0", part.tiles, {{part.chunk, Expr(part.chunk) + Expr(2)}}, each);
+}
+
 void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const Tile& tile) {
   size_t reductions = 2;
   Loop kw = nullptr;
@@ -182,6 +215,7 @@ void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const
   }
   TileReduction(s, part.acc, reductions, tile.lanes, tile.unroll_of(part.edge));
   if (tile.fetch_ahead) PrefetchNextBlock(s, part, shape, tile);
+  if (tile.planes && !part.edge) PrefetchPlanes(s, part, tile);
   if (kw != nullptr && part.edge && tile.unroll_edges(shape)) s.Unroll(kw);
   const std::vector<Loop> loops = s.Loops(part.out);
   if (s.status().ok()) {
@@ -244,7 +278,10 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
     for (const int64_t vl : lanes) blocks.insert(std::min(CeilDiv(filters, nv * vl), kMostBlocks));
   }
   space.Add("blocks", std::vector<int64_t>(blocks.begin(), blocks.end()));
-  space.Add("ku", MergesGroups(s, t) ? std::vector<int64_t>{channels} : std::vector<int64_t>{1, 2, 4});
+  std::vector<int64_t> unrolled = {1, 2, 4};
+  if (MergesGroups(s, t)) unrolled = {channels};
+  if (ReadsPlanes(w) && channels == 3) unrolled = {1, 3};
+  space.Add("ku", unrolled);
   RequireTile(space, filters, t);
   space.Require("the unrolling does not divide the channels",
                 [channels](const Config& config) { return channels % config["ku"] == 0; });
@@ -334,7 +371,8 @@ CpuTemplate Conv2dRows() {
   return {"conv2d.rows",
           3,
           [](const Workload& w) {
-            return IsChannelsLastConv2d(w) && !Conv2dShape(w).depthwise() && !Conv2dShape(w).pointwise();
+            return (IsChannelsLastConv2d(w) || ReadsPlanes(w)) && !Conv2dShape(w).depthwise() &&
+                   !Conv2dShape(w).pointwise();
           },
           Space,
           Build,

@@ -114,6 +114,23 @@ absl::StatusOr<ir::Func> PackFilter(const Workload::Operand& filter, const Conv2
   return BuildPack("pack", filter, {s.kh, s.kw, s.c}, element, t);
 }
 
+Pair::Pair(const Workload& w, bool depthwise_first)
+    : depthwise(w, depthwise_first ? 0 : w.anchor),
+      pointwise(w, depthwise_first ? w.anchor : 0),
+      x(w.calls[0].args[0]),
+      depthwise_filter(w.calls[depthwise_first ? 0 : w.anchor].args[1]),
+      pointwise_filter(w.calls[depthwise_first ? w.anchor : 0].args[1]) {}
+
+absl::StatusOr<ir::Func> PackPanels(const Workload::Operand& filter, const Conv2dShape& pointwise, int64_t nr,
+                                    const CpuTarget& t) {
+  auto element = [&](const ir::Tensor& f, const std::vector<Expr>& i) {
+    const Expr column = i[0] * Expr(nr) + i[2];
+    const Expr value = f({column, i[1], Expr(0), Expr(0)});
+    return pointwise.oc % nr == 0 ? value : ir::Select(column < Expr(pointwise.oc), value, ir::Float(0));
+  };
+  return BuildPack("pack", filter, {CeilDiv(pointwise.oc, nr), pointwise.c, nr}, element, t);
+}
+
 TileLoops SplitTile(Schedule& s, const Tile& tile, const Loop& row, const Loop& column, const Loop& channel) {
   auto [column_tile, column_in] = s.Split(column, tile.columns.tile);
   auto [channel_tile, channel_in] = s.Split(channel, tile.width());

@@ -54,4 +54,15 @@ void ScheduleAccumulators(Schedule& s, const std::string& acc, const std::string
 // Tiles at the ends of an output row, and of the channels, become code of their own.
 void PeelEdges(Schedule& s, const Conv2dShape& shape, const Tile& tile, const TileLoops& loops);
 
+// A depthwise convolution and a pointwise one, of which one alone reads the other: the first call of a workload and its
+// anchor, AreConvolutionsInARow.
+struct Pair {
+  Conv2dShape depthwise, pointwise;
+  int x, depthwise_filter, pointwise_filter;  // inputs of the workload
+  Pair(const Workload& w, bool depthwise_first);
+};
+// How Kernel::packs packs the pointwise filter: (panel, channel, nr filters), zeros past the last filter.
+absl::StatusOr<ir::Func> PackPanels(const Workload::Operand& filter, const Conv2dShape& pointwise, int64_t nr,
+                                    const CpuTarget& t);
+
 }  // namespace temper::depthwise

@@ -13,21 +13,10 @@
 namespace temper {
 namespace {
 
+using depthwise::Pair;
 using ir::Expr;
 
 constexpr int64_t kMostLanes = 16;  // of any target
-
-// The two convolutions of a workload whose anchor is the depthwise one.
-struct Pair {
-  Conv2dShape pointwise, depthwise;
-  int x, pointwise_filter, depthwise_filter;  // inputs of the workload
-  explicit Pair(const Workload& w)
-      : pointwise(w, 0),
-        depthwise(w),
-        x(w.calls[0].args[0]),
-        pointwise_filter(w.calls[0].args[1]),
-        depthwise_filter(w.calls[w.anchor].args[1]) {}
-};
 
 // What a config means.
 struct Tiles {
@@ -52,7 +41,7 @@ int64_t Window(const Conv2dShape& d, int64_t strip) {
 
 bool Matches(const Workload& w) {
   if (!AreConvolutionsInARow(w)) return false;
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/false);
   return p.pointwise.dense_pointwise() && p.depthwise.depthwise() && p.depthwise.c % kMostLanes == 0;
 }
 
@@ -66,7 +55,7 @@ std::vector<int64_t> DivisorsAmong(int64_t n, const std::vector<int64_t>& values
 
 // Everything divides: no tile, strip or panel needs other code at its end.
 ConfigSpace Space(const Workload& w, const CpuTarget& t) {
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/false);
   ConfigSpace space;
   space.Add("sh", DivisorsAmong(p.depthwise.oh, {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 28}));
   depthwise::AddTileKnobs(space, p.depthwise, DivisorsAmong(p.depthwise.oh, {1, 2, 3, 4, 5, 7}), t);
@@ -163,7 +152,7 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/false);
   const Tiles tiles(p, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, tiles));
   Kernel kernel;
@@ -171,17 +160,13 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   kernel.packs.resize(w.inputs.size());
   TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.depthwise_filter],
                           depthwise::PackFilter(w.inputs[p.depthwise_filter], p.depthwise, t));
-  auto element = [&](const ir::Tensor& f, const std::vector<Expr>& i) {
-    return f({i[0] * Expr(tiles.nr) + i[2], i[1], Expr(0), Expr(0)});
-  };
-  TEMPER_ASSIGN_OR_RETURN(
-      kernel.packs[p.pointwise_filter],
-      BuildPack("pack", w.inputs[p.pointwise_filter], {tiles.panels, p.pointwise.c, tiles.nr}, element, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.pointwise_filter],
+                          depthwise::PackPanels(w.inputs[p.pointwise_filter], p.pointwise, tiles.nr, t));
   return kernel;
 }
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/false);
   const Tiles tiles(p, c, t);
   const Conv2dShape &s = p.pointwise, &d = p.depthwise;
   const double strips = static_cast<double>(d.n * (d.oh / tiles.strip)), panels = static_cast<double>(tiles.panels);

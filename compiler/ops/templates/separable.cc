@@ -11,19 +11,8 @@
 namespace temper {
 namespace {
 
+using depthwise::Pair;
 using ir::Expr;
-
-// The two convolutions of a workload whose anchor is the pointwise one.
-struct Pair {
-  Conv2dShape depthwise, pointwise;
-  int x, depthwise_filter, pointwise_filter;  // inputs of the workload
-  explicit Pair(const Workload& w)
-      : depthwise(w, 0),
-        pointwise(w),
-        x(w.calls[0].args[0]),
-        depthwise_filter(w.calls[0].args[1]),
-        pointwise_filter(w.calls[w.anchor].args[1]) {}
-};
 
 // What a config means.
 struct Tiles {
@@ -39,12 +28,12 @@ struct Tiles {
 
 bool Matches(const Workload& w) {
   if (!AreConvolutionsInARow(w)) return false;
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/true);
   return p.depthwise.depthwise() && p.pointwise.dense_pointwise();
 }
 
 ConfigSpace Space(const Workload& w, const CpuTarget& t) {
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/true);
   ConfigSpace space;
   // Strips that divide the image: what a thread does needs no other code at its end.
   std::vector<int64_t> heights;
@@ -135,7 +124,7 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/true);
   const Tiles tiles(p, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, tiles));
   Kernel kernel;
@@ -143,19 +132,13 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   kernel.packs.resize(w.inputs.size());
   TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.depthwise_filter],
                           depthwise::PackFilter(w.inputs[p.depthwise_filter], p.depthwise, t));
-  auto element = [&](const ir::Tensor& f, const std::vector<Expr>& i) {
-    const Expr column = i[0] * Expr(tiles.nr) + i[2];
-    const Expr value = f({column, i[1], Expr(0), Expr(0)});
-    return p.pointwise.oc % tiles.nr == 0 ? value : ir::Select(column < Expr(p.pointwise.oc), value, ir::Float(0));
-  };
-  TEMPER_ASSIGN_OR_RETURN(
-      kernel.packs[p.pointwise_filter],
-      BuildPack("pack", w.inputs[p.pointwise_filter], {tiles.panels, p.pointwise.c, tiles.nr}, element, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.pointwise_filter],
+                          depthwise::PackPanels(w.inputs[p.pointwise_filter], p.pointwise, tiles.nr, t));
   return kernel;
 }
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
-  const Pair p(w);
+  const Pair p(w, /*depthwise_first=*/true);
   const Tiles tiles(p, c, t);
   const Conv2dShape &d = p.depthwise, &s = p.pointwise;
   const double pixels = static_cast<double>(s.n * s.oh * s.ow), channels = static_cast<double>(s.c);

@@ -15,8 +15,11 @@
 
 #include "compiler/runtime/monotonic.h"
 
-/* Long enough to bridge the serial stretches between the kernels of a model, short enough not to heat an idle one. */
-enum { SPIN_NS = 80000, SPIN_NS_CROWDED = 2000, PAUSES_PER_LOOK = 16, MAX_THREADS = 1024, CACHE_LINE = 64 };
+/* SPIN_NS is long enough to bridge the serial stretches between the kernels of a model. WAIT_NS, with the spinning,
+ * bridges what one thread may be late by in a kernel, as waking one that sleeps makes the next kernels late too; it is
+ * short enough not to heat an idle model. */
+enum { SPIN_NS = 80000, WAIT_NS = 1000000, SPIN_NS_CROWDED = 2000 };
+enum { LOOKS_BY_CLOCK = 16, MAX_THREADS = 1024, CACHE_LINE = 64 };
 
 typedef struct worker {
   temper_pool* pool;
@@ -26,7 +29,7 @@ typedef struct worker {
 
 struct temper_pool {
   temper_launcher launcher; /* first: the launcher's address is the pool's */
-  int32_t spin_ns;
+  int32_t spin_ns, wait_ns; /* how long a thread that waits spins; when it goes to sleep */
   int32_t pinned;
   int32_t started; /* workers to join */
   cpu_set_t mask;
@@ -62,16 +65,21 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Whether `word` changed from (or, with `until` set, became) `value` before the spinning time was over. */
+/* Whether `word` changed from (or, with `until` set, became) `value` before it was time to sleep. Having spun, a thread
+ * offers its core to others as it waits. */
 static int spin(const temper_pool* pool, _Atomic uint32_t* word, uint32_t value, int until) {
-  const int64_t end = temper_now_ns() + pool->spin_ns;
-  do {
-    for (int i = 0; i < PAUSES_PER_LOOK; ++i) {
+  const int64_t start = temper_now_ns();
+  for (int64_t waited = 0; waited < pool->wait_ns; waited = temper_now_ns() - start) {
+    for (int i = 0; i < LOOKS_BY_CLOCK; ++i) {
       const uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
       if ((seen == value) == (until != 0)) return 1;
-      pause_cpu();
+      if (waited < pool->spin_ns) {
+        pause_cpu();
+      } else {
+        sched_yield();
+      }
     }
-  } while (temper_now_ns() < end);
+  }
   return 0;
 }
 
@@ -156,7 +164,9 @@ int32_t temper_pool_resolve_threads(int32_t threads) {
 static void choose_places(temper_pool* pool) {
   if (sched_getaffinity(0, sizeof pool->mask, &pool->mask) != 0) CPU_ZERO(&pool->mask);
   const int cpus = CPU_COUNT(&pool->mask);
-  pool->spin_ns = pool->launcher.threads > cpus ? SPIN_NS_CROWDED : SPIN_NS;
+  const int crowded = pool->launcher.threads > cpus;
+  pool->spin_ns = crowded ? SPIN_NS_CROWDED : SPIN_NS;
+  pool->wait_ns = crowded ? SPIN_NS_CROWDED : WAIT_NS;
   pool->pinned = pool->launcher.threads == cpus && cpus > 1;
   pool->worker_cpus = pool->mask;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {

@@ -1,7 +1,8 @@
 /* The threads that kernels run on. Plain C: it is compiled into every package.
  *
- * The thread that launches is thread 0; the others spin for a moment after each region and then sleep. A pool is used
- * by one thread at a time; a process may hold several. Launching takes no lock and no memory. */
+ * The thread that launches is thread 0; the others spin for a moment after each region, offer their core for another,
+ * and then sleep. A pool is used by one thread at a time; a process may hold several. Launching takes no lock and no
+ * memory. */
 #pragma once
 
 #include <stdint.h>

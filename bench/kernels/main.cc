@@ -41,6 +41,19 @@ absl::StatusOr<std::optional<BestAnswer>> BestRecord(Store& store, const Options
   return store.Best(query);
 }
 
+// None if there is no record, or if its config is of those that the anchor only has where it is fused to others.
+absl::StatusOr<std::optional<Contender>> TunedKernel(const Bench& bench,
+                                                     const std::shared_ptr<worker::WorkloadState>& state, Store& store,
+                                                     const Options& o) {
+  const Workload& w = state->workload;
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<BestAnswer> best, BestRecord(store, o, w, bench.target));
+  const TemplateDef* const def = best.has_value() ? FindTemplate(best->record.template_name) : nullptr;
+  if (def == nullptr) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(const Config config, ParseConfig(best->record.config));
+  if (!def->space(w, bench.target).Check(config).ok()) return std::nullopt;
+  return OurKernel(bench, state, "tuned", best->record.template_name, config);
+}
+
 absl::StatusOr<Row> MakeRow(const Workload& w, const Bench& bench, Store* store, const Options& o) {
   Row row;
   row.shape = ShortText(w);
@@ -53,12 +66,8 @@ absl::StatusOr<Row> MakeRow(const Workload& w, const Bench& bench, Store* store,
                           OurKernel(bench, state, "default", std::string(choice.def->name), choice.config));
   row.contenders.push_back(std::move(untuned));
   if (store != nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<BestAnswer> best, BestRecord(*store, o, w, bench.target));
-    if (best.has_value()) {
-      TEMPER_ASSIGN_OR_RETURN(const Config config, ParseConfig(best->record.config));
-      TEMPER_ASSIGN_OR_RETURN(Contender tuned, OurKernel(bench, state, "tuned", best->record.template_name, config));
-      row.contenders.push_back(std::move(tuned));
-    }
+    TEMPER_ASSIGN_OR_RETURN(std::optional<Contender> tuned, TunedKernel(bench, state, *store, o));
+    if (tuned.has_value()) row.contenders.push_back(*std::move(tuned));
   }
   for (const Contender& c : row.contenders) {
     if (c.error > kDirectBound && !c.winograd())

@@ -250,8 +250,7 @@ void Printer::Print(const Stmt& s, int indent, bool last) {
     case StmtKind::kBlock:
       return PrintBlock(*s, indent);
     case StmtKind::kPrefetch:
-      return Line(indent, absl::StrCat("prefetch ", s->for_store ? "for store " : "", s->level == 1 ? "" : "to l2 ",
-                                       Access(s->buffer, s->indices)));
+      return Line(indent, absl::StrCat("prefetch ", s->for_store ? "for store " : "", Access(s->buffer, s->indices)));
     case StmtKind::kBarrier:
       return Line(indent, "barrier");
     case StmtKind::kInstruction:

@@ -181,9 +181,8 @@ Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr va
   return node;
 }
 
-Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level, bool for_store) {
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, bool for_store) {
   auto node = Make(StmtKind::kPrefetch);
-  node->level = level;
   node->for_store = for_store;
   node->buffer = std::move(buffer);
   node->indices = std::move(indices);

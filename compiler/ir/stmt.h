@@ -114,7 +114,6 @@ struct StmtNode {
   Instruction instruction = Instruction::kLoadMatrix;  // kInstruction
   std::array<TiledMatrix, 2> tiled;                    // kAddProduct: A and B
   BlockInfo block;                                     // kBlock
-  int level = 1;                                       // kPrefetch: the cache that is to hold it, 1 or 2
   bool for_store = false;                              // kPrefetch: it is about to be written, not read
 };
 
@@ -124,7 +123,7 @@ Stmt Store(Buffer buffer, std::vector<Expr> indices, Expr value);
 Stmt If(Expr cond, Stmt then_body, Stmt else_body = nullptr);
 Stmt Alloc(Buffer buffer, Stmt body);  // contents undefined (NaN in the interpreter) at entry
 Stmt BlockStmt(BlockInfo info, Buffer buffer, std::vector<Expr> indices, Expr value);
-Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, int level = 1, bool for_store = false);
+Stmt Prefetch(Buffer buffer, std::vector<Expr> indices, bool for_store = false);
 Stmt Barrier();  // of the threads of a group; see launch.h
 // `row`: a load of the first element that the lane names.
 Stmt LoadMatrix(Buffer fragment, std::vector<Expr> indices, Expr row, bool transposed);

@@ -212,7 +212,7 @@ void Schedule::Pipeline(const std::vector<std::string>& blocks, const Loop& loop
 }
 
 void Schedule::Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
-                        const Loop& ahead, const std::vector<Loop>& each, int level) {
+                        const Loop& ahead, const std::vector<Loop>& each) {
   if (!status_.ok()) return;
   const Loop& steps = ahead ? ahead : loop;
   const std::string what = absl::StrCat("prefetch(", Named(block), ", '", buffer, "', ", Named(loop), ", distance ",
@@ -223,13 +223,13 @@ void Schedule::Prefetch(const std::string& block, const std::string& buffer, con
   }
   std::vector<ir::VarBinding> at;
   if (steps) at.push_back({steps, ir::Expr(steps) + ir::Expr(distance)});
-  Take(rewrites::Prefetch(func_, block, buffer, loop, std::move(at), each, level), what);
+  Take(rewrites::Prefetch(func_, block, buffer, loop, std::move(at), each), what);
 }
 
 void Schedule::PrefetchAt(const std::string& block, const std::string& buffer, const Loop& loop,
-                          const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each, int level) {
+                          const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each) {
   if (!status_.ok()) return;
-  Take(rewrites::Prefetch(func_, block, buffer, loop, at, each, level),
+  Take(rewrites::Prefetch(func_, block, buffer, loop, at, each),
        absl::StrCat("prefetch_at(", Named(block), ", '", buffer, "', ", Named(loop), ")"));
 }
 

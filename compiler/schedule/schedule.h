@@ -113,14 +113,14 @@ class Schedule {
   void Pipeline(const std::vector<std::string>& blocks, const Loop& loop, int depth);
   // Fetches, at each iteration of `loop`, what `block` will read of `buffer` there `distance` iterations of `ahead`
   // later, which is a loop around `loop` or, by default, `loop` itself: one element for each iteration of the loops
-  // `each` below it, with the others at their first. It comes to the cache of `level`: 1, or 2 and not 1.
+  // `each` below it, with the others at their first.
   void Prefetch(const std::string& block, const std::string& buffer, const Loop& loop, int64_t distance,
-                const Loop& ahead = nullptr, const std::vector<Loop>& each = {}, int level = 1);
+                const Loop& ahead = nullptr, const std::vector<Loop>& each = {});
   // Fetches, at each iteration of `loop`, what `block` would read of `buffer` if the loops of `at` stood there: values
   // of loops that are around `loop`, or itself. It may lie past the buffer's end. If `buffer` is what the block writes,
   // it is fetched to be written: no other core keeps a copy.
   void PrefetchAt(const std::string& block, const std::string& buffer, const Loop& loop,
-                  const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each = {}, int level = 1);
+                  const std::vector<ir::VarBinding>& at, const std::vector<Loop>& each = {});
 
  private:
   bool Take(absl::StatusOr<ir::Func> result, const std::string& what);

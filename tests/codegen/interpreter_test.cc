@@ -39,7 +39,7 @@ ir::Func Squares() {
               ir::Alloc(
                   sum, ir::Seq({ir::Store(sum, {0}, ir::Float(0)),
                                 ir::For(k, 5, ForKind::kUnrolled, ir::Store(sum, {0}, total + element * element)),
-                                ir::Prefetch(a, {i, 0}, 2), ir::Prefetch(out, {i}, 1, true),
+                                ir::Prefetch(a, {i, 0}), ir::Prefetch(out, {i}, true),
                                 ir::If(big, ir::Store(out, {i}, narrow), ir::Store(out, {i}, ir::Float(HUGE_VAL)))})))};
 }
 

@@ -77,7 +77,7 @@ TEST(PrinterTest, LoweredStatements) {
   Var i = MakeVar("i"), j = MakeVar("j");
   Buffer a = MakeBuffer("a", DType::kF32, {64}), t = MakeBuffer("t", DType::kF32, {4}, Scope::kRegister);
   Stmt inner = Alloc(t, Seq({For(j, 4, ForKind::kVectorized, Store(t, {j}, Load(a, {j}))), Prefetch(a, {Expr(i) + 8}),
-                             Prefetch(a, {i}, 2)}));
+                             Prefetch(a, {i}, true)}));
   Stmt s = For(
       i, 16, ForKind::kParallel,
       Seq({inner,
@@ -89,7 +89,7 @@ TEST(PrinterTest, LoweredStatements) {
             "    vectorize j in 0..4\n"
             "      t[j] = a[j]\n"
             "    prefetch a[i + 8]\n"
-            "    prefetch to l2 a[i]\n"
+            "    prefetch for store a[i]\n"
             "  if i < 8\n"
             "    a[i] = 1.0\n"
             "  else\n"

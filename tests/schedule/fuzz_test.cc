@@ -218,11 +218,10 @@ std::string RandomRewriter::TryBlocks(int64_t kind) {
         s_.Prefetch(block, RandomRead(block), RandomLoop(), rng_.Below(4));
       } else if (rng_.Below(2) == 0) {
         const Loop from = RandomLoop();
-        s_.PrefetchAt(block, RandomRead(block), RandomLoop(), {{RandomLoop(), from ? Expr(from) + Expr(1) : Expr(0)}},
-                      {}, 2);
+        s_.PrefetchAt(block, RandomRead(block), RandomLoop(), {{RandomLoop(), from ? Expr(from) + Expr(1) : Expr(0)}});
         return "prefetch_at";
       } else {
-        s_.Prefetch(block, RandomRead(block), RandomLoop(), 1, RandomLoop(), {RandomLoop()}, 2);
+        s_.Prefetch(block, RandomRead(block), RandomLoop(), 1, RandomLoop(), {RandomLoop()});
       }
       return "prefetch";
   }

@@ -717,8 +717,8 @@ TEST_F(ScheduleTest, PrefetchOfAnOuterLoopsNextIterationGoesThroughInnerLoops) {
   auto [tile, row] = s_.Split(L("c", 0), 3);
   const Loop column = L("c", 2), k = L("c", 3);
   s_.Reorder({tile, k, row, column});
-  s_.Prefetch("c", "a", k, 1, tile, {row}, 2);
-  EXPECT_THAT(Text(), HasSubstr("prefetch to l2 a[(c.i0.o + 1)*3 + c.i0.i, c.r0]"));
+  s_.Prefetch("c", "a", k, 1, tile, {row});
+  EXPECT_THAT(Text(), HasSubstr("prefetch a[(c.i0.o + 1)*3 + c.i0.i, c.r0]"));
   EXPECT_THAT(Text(), HasSubstr("unroll c.i0.i in 0..3"));
   ExpectSame();
   EXPECT_REFUSED(s_.Prefetch("c", "a", k, 1, row), "loop 'c.i0.i' is not around loop 'c.r0'");
@@ -729,8 +729,8 @@ TEST_F(ScheduleTest, PrefetchAtFetchesWhatLoopsReadElsewhere) {
   Use(Matmul(6, 4, 8));
   const Loop row = L("c", 0), column = L("c", 1);
   auto [k, step] = s_.Split(L("c", 2), 2);
-  s_.PrefetchAt("c", "b", k, {{k, ir::Expr(0)}, {step, ir::Expr(row) * ir::Expr(4) + ir::Expr(k)}}, {}, 2);
-  EXPECT_THAT(Text(), HasSubstr("prefetch to l2 b[c.i0*4 + c.r0.o, c.i1]"));
+  s_.PrefetchAt("c", "b", k, {{k, ir::Expr(0)}, {step, ir::Expr(row) * ir::Expr(4) + ir::Expr(k)}});
+  EXPECT_THAT(Text(), HasSubstr("prefetch b[c.i0*4 + c.r0.o, c.i1]"));
   ExpectSame();
   EXPECT_REFUSED(s_.PrefetchAt("c", "b", k, {{row, ir::Expr(step)}}), "loop 'c.r0.i' is not around loop 'c.r0.o'");
   EXPECT_REFUSED(s_.PrefetchAt("c", "b", k, {{row, ir::Expr(0)}}, {column}), "a loop to go through is not between");

@@ -178,10 +178,11 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
   Target held = *ParseTarget("llvm:skylake-avx512");
   held.cpu()->l1_bytes = 32 << 10;
   held.cpu()->l2_bytes = 1 << 20;
-  const std::string rows = "prefetch to l2 in0[", panel = "prefetch in1[", next_panel = "prefetch to l2 in1[";
+  const std::string rows = "prefetch in0[", panel = "prefetch in1[0, out.i1.o.i, ",
+                    next_panel = "prefetch in1[0, out.i1.o.i + 1, ";
   for (const char* text : {kDense, kPointwise}) {
     const std::string config = "mr=4,nv=2,blocks=1,ku=2,pack=1";
-    // Where no two row tiles' rows stay, the present panel comes to L1; else the next one to L2.
+    // Where no two row tiles' rows stay, the present panel is fetched; else the next one.
     const std::string tiny = MainOf(Parse(text), config, WithTinyCaches(held));
     EXPECT_TRUE(absl::StrContains(tiny, rows));
     EXPECT_TRUE(absl::StrContains(tiny, panel));
@@ -203,7 +204,7 @@ TEST(GemmTest, AChunksTilesFetchTheWholeNextPanel) {
   t.cpu()->threads = 1;
   const std::string text = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=1,pack=1", t);
   // Four tiles of six turns each, a share of four steps in every turn: 4 * 6 * 4 are all 96.
-  EXPECT_TRUE(absl::StrContains(text, "prefetch to l2 in1[0, out.i1.o.i + 1, out.i0.o.i*24 + acc.r0.o*4 + 3, "));
+  EXPECT_TRUE(absl::StrContains(text, "prefetch in1[0, out.i1.o.i + 1, out.i0.o.i*24 + acc.r0.o*4 + 3, "));
   EXPECT_FALSE(absl::StrContains(text, "acc.r0.o*4 + 4, "));
 }
 

@@ -85,7 +85,7 @@ class Writer {
     const int body = Place(s->body), otherwise = Place(s->else_body);
     return Add(stmts_, stmt_places_, s.get(),
                {static_cast<int>(s->kind), Place(s->var), s->extent, static_cast<int>(s->for_kind), body, otherwise,
-                Place(s->cond), std::move(children), Place(s->buffer), Places(s->indices), Place(s->value), s->level,
+                Place(s->cond), std::move(children), Place(s->buffer), Places(s->indices), Place(s->value),
                 s->for_store ? 1 : 0});
   }
 
@@ -251,7 +251,7 @@ class Reader {
   }
 
   absl::Status ReadStmt(const Json& item) {
-    if (!IsList(item, 13) || !item[7].is_array() || !item[9].is_array()) return Bad("a statement is not whole");
+    if (!IsList(item, 12) || !item[7].is_array() || !item[9].is_array()) return Bad("a statement is not whole");
     auto s = std::make_shared<ir::StmtNode>();
     s->kind = static_cast<StmtKind>(Int(item[0], 0, static_cast<int>(StmtKind::kBarrier)));
     s->var = At(vars_, item[1]);
@@ -270,8 +270,7 @@ class Reader {
       if (!s->indices.back()) return Bad("a statement is not whole");
     }
     s->value = At(exprs_, item[10]);
-    s->level = static_cast<int>(Int(item[11], 1, 2));
-    s->for_store = Int(item[12], 0, 1) == 1;
+    s->for_store = Int(item[11], 0, 1) == 1;
     stmt_depths_.push_back(Deeper(child_depth_));
     child_depth_ = 0;
     if (!ok_ || !IsWhole(*s)) return Bad("a statement is not whole");

@@ -164,8 +164,8 @@ struct Part {
   bool edge;
 };
 
-// While a block's filters are in use, those of the next one come to L2: each pass over them, a tile's, fetches a share,
-// evenly as it goes.
+// While a block's filters are in use, those of the next one are fetched: each pass over them, a tile's, fetches a
+// share, evenly as it goes.
 void PrefetchNextBlock(Schedule& s, const Part& part, const Conv2dShape& shape, const Tile& tile) {
   const std::vector<Loop> loops = s.Loops(part.acc);
   if (!s.status().ok()) return;
@@ -189,7 +189,7 @@ void PrefetchNextBlock(Schedule& s, const Part& part, const Conv2dShape& shape, 
     at.push_back({loops[k - 1], Expr(0)});
   }
   at.push_back({step, position});
-  s.PrefetchAt(part.acc, "in1", fetch, at, each, 2);
+  s.PrefetchAt(part.acc, "in1", fetch, at, each);
 }
 
 // While a tile is computed, what the one two rows below it will see of the image comes: lines of several rows of each

@@ -107,7 +107,7 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Pair& p, const Ti
   return b.Finish();
 }
 
-// While a panel's tiles are computed, the filters of the next one come to L2: each tile fetches a share of them.
+// While a panel's tiles are computed, the filters of the next one are fetched, a share by each tile.
 void PrefetchNextPanel(Schedule& s, const Pair& p, const Tiles& tiles, const Loop& chunk) {
   const std::vector<Loop> loops = s.Loops("acc");
   if (!s.status().ok()) return;
@@ -120,7 +120,7 @@ void PrefetchNextPanel(Schedule& s, const Pair& p, const Tiles& tiles, const Loo
   std::vector<Loop> each;
   if (tiles.nr > kLineElements) each.push_back(loops[k + 2]);
   s.PrefetchAt("acc", absl::StrCat("in", p.pointwise_filter), fetch,
-               {{chunk, Expr(chunk) + Expr(1)}, {fetch, Expr(0)}, {step, turn * Expr(share) + Expr(fetch)}}, each, 2);
+               {{chunk, Expr(chunk) + Expr(1)}, {fetch, Expr(0)}, {step, turn * Expr(share) + Expr(fetch)}}, each);
 }
 
 absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tiles& tiles, const CpuTarget& t) {

@@ -182,7 +182,7 @@ struct TileLoops {
   Loop chunk, panel, row_tile;
 };
 
-// Fetches what comes next while a tile computes. Of the next panel each tile of the chunk brings a share to L2, and of
+// Fetches what comes next while a tile computes. Of the next panel each tile of the chunk fetches a share, and of
 // the next chunk's rows each panel brings some, a line of them at a time.
 void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, const TileLoops& around) {
   const std::vector<Loop> loops = s.Loops("acc");
@@ -207,7 +207,7 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, cons
                    {{around.chunk, Expr(around.chunk) + Expr(1)},
                     {inner, Expr(0)},
                     {loops[row], Expr(around.panel) * Expr(rows) + Expr(r)}},
-                   {}, 2);
+                   {});
     }
   }
   if (tile.prefetch_b && tile.chunk > 1) {
@@ -221,7 +221,7 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, cons
       } else {
         place.back().value = at;
       }
-      s.PrefetchAt("acc", b, line, place, lines, 2);
+      s.PrefetchAt("acc", b, line, place, lines);
     }
   }
 }

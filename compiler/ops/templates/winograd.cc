@@ -208,8 +208,8 @@ struct Turn {
 };
 
 // Each tile fetches its share of the filters that come next, of the next panel or the next chunk, a row of `nr`
-// elements at a time, in the order in which they lie, from here alone, and to L1. Any other way these kernels now and
-// then take up to a third longer, as if they depended on what prefetchers in hardware make of it.
+// elements at a time, in the order in which they lie, and from here alone. Any other way these kernels now and then
+// take up to a third longer, as if they depended on what prefetchers in hardware make of it.
 void PrefetchFilters(Schedule& s, const Plan& p, const Turn& tile) {
   const std::string reader = p.late ? "filter_lines" : "acc";
   const std::vector<Loop> loops = s.Loops("acc"), reads = s.Loops(reader);

@@ -231,7 +231,7 @@ absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, co
 }
 
 absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
-                              std::vector<ir::VarBinding> at, const std::vector<Var>& each, int level) {
+                              std::vector<ir::VarBinding> at, const std::vector<Var>& each) {
   TEMPER_ASSIGN_OR_RETURN(Path path, FindBlock(f, block));
   TEMPER_ASSIGN_OR_RETURN(Path target, FindLoop(f, loop));
   const bool for_store = path.back()->buffer->name == buffer;
@@ -261,7 +261,7 @@ absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std
     if (HasLoad(e)) return Refuse(absl::StrCat("its index ", ir::Text(e), " is itself loaded"));
     indices.push_back(ir::Substitute(ir::Substitute(e, BindingsOf(*path.back())), at));
   }
-  Stmt prefetch = ir::Prefetch(from, std::move(indices), level, for_store);
+  Stmt prefetch = ir::Prefetch(from, std::move(indices), for_store);
   for (size_t i = around.size(); i-- > 0;)
     prefetch = ir::For(around[i]->var, around[i]->extent, around[i]->for_kind, prefetch);
   Func result = f;

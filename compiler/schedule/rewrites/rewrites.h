@@ -53,7 +53,7 @@ absl::StatusOr<Func> SetScope(const Func& f, const std::string& block, ir::Scope
 absl::StatusOr<Func> TransformLayout(const Func& f, const std::string& block, const Shape& shape,
                                      const std::function<std::vector<ir::Expr>(const std::vector<ir::Expr>&)>& map);
 absl::StatusOr<Func> Prefetch(const Func& f, const std::string& block, const std::string& buffer, const Var& loop,
-                              std::vector<ir::VarBinding> at, const std::vector<Var>& each, int level);
+                              std::vector<ir::VarBinding> at, const std::vector<Var>& each);
 
 // double_buffer.cc
 absl::StatusOr<Func> DoubleBuffer(const Func& f, const std::string& block, const Var& loop);

@@ -67,7 +67,7 @@ static void pause_cpu(void) {
 
 /* Whether `word` changed from (or, with `until` set, became) `value` before it was time to sleep. Having spun, a thread
  * offers its core to others as it waits. */
-static int spin(const temper_pool* pool, _Atomic uint32_t* word, uint32_t value, int until) {
+static int wait_awake(const temper_pool* pool, _Atomic uint32_t* word, uint32_t value, int until) {
   const int64_t start = temper_now_ns();
   for (int64_t waited = 0; waited < pool->wait_ns; waited = temper_now_ns() - start) {
     for (int i = 0; i < LOOKS_BY_CLOCK; ++i) {
@@ -92,7 +92,7 @@ static void run_share(const temper_pool* pool, int32_t thread) {
 }
 
 static void await_region(temper_pool* pool, uint32_t seen) {
-  if (spin(pool, &pool->epoch, seen, 0)) return;
+  if (wait_awake(pool, &pool->epoch, seen, 0)) return;
   /* The caller raises `epoch` and then reads `sleepers`; here the order is the other way round, so one sees the other.
    */
   atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
@@ -120,7 +120,7 @@ static void begin_region(temper_pool* pool) {
 }
 
 static void await_workers(temper_pool* pool) {
-  if (spin(pool, &pool->pending, 0, 1)) return;
+  if (wait_awake(pool, &pool->pending, 0, 1)) return;
   atomic_store_explicit(&pool->caller_sleeps, 1, memory_order_seq_cst);
   for (;;) {
     const uint32_t left = atomic_load_explicit(&pool->pending, memory_order_seq_cst);

@@ -1,5 +1,6 @@
 // The family of register-tiled contractions: every value of every knob, and what is fetched ahead.
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/ops/templates/templates.h"
 #include "tests/templates/check_templates.h"
@@ -178,25 +179,33 @@ TEST(GemmTest, FetchesAheadWhatTheCachesDoNotHold) {
   Target held = *ParseTarget("llvm:skylake-avx512");
   held.cpu()->l1_bytes = 32 << 10;
   held.cpu()->l2_bytes = 1 << 20;
-  const std::string rows = "prefetch in0[", panel = "prefetch in1[0, out.i1.o.i, ",
-                    next_panel = "prefetch in1[0, out.i1.o.i + 1, ";
+  const std::string rows = "prefetch in0[", panels = "prefetch in1[";
+  // The panel of an iteration, and that of the last one, which is peeled.
+  const auto of_panel = [&](const std::string& main, const char* inside, const char* last) {
+    const bool has = absl::StrContains(main, absl::StrCat(panels, "0, ", inside, ", "));
+    EXPECT_EQ(has, absl::StrContains(main, absl::StrCat(panels, "0, ", last, ", ")));
+    return has;
+  };
+  const auto of_present = [&](const std::string& main) { return of_panel(main, "out.i1.o.i", "2"); };
+  const auto of_next = [&](const std::string& main) { return of_panel(main, "out.i1.o.i + 1", "3"); };
   for (const char* text : {kDense, kPointwise}) {
     const std::string config = "mr=4,nv=2,blocks=1,ku=2,pack=1";
     // Where no two row tiles' rows stay, the present panel is fetched; else the next one.
     const std::string tiny = MainOf(Parse(text), config, WithTinyCaches(held));
     EXPECT_TRUE(absl::StrContains(tiny, rows));
-    EXPECT_TRUE(absl::StrContains(tiny, panel));
-    EXPECT_FALSE(absl::StrContains(tiny, next_panel));
+    EXPECT_TRUE(of_present(tiny));
+    EXPECT_FALSE(of_next(tiny));
     // What tiles are stored to is fetched in any case, and nothing else is.
     const std::string main = absl::StrReplaceAll(MainOf(Parse(text), config, held), {{"prefetch for store out[", ""}});
     EXPECT_FALSE(absl::StrContains(main, "prefetch"));
   }
   const std::string small = MainOf(Parse(kDense), "mr=4,nv=2,blocks=1,ku=2,pack=1", WithSmallCaches(held));
   EXPECT_TRUE(absl::StrContains(small, rows));
-  EXPECT_FALSE(absl::StrContains(small, panel));
-  EXPECT_TRUE(absl::StrContains(small, next_panel));
+  EXPECT_FALSE(of_present(small));
+  EXPECT_TRUE(of_next(small));
   // One row at a time has no loads to spare.
-  EXPECT_FALSE(absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", WithTinyCaches(held)), panel));
+  EXPECT_FALSE(
+      absl::StrContains(MainOf(Parse(kDense), "mr=1,nv=1,blocks=1,ku=1,pack=1", WithTinyCaches(held)), panels));
 }
 
 TEST(GemmTest, AChunksTilesFetchTheWholeNextPanel) {

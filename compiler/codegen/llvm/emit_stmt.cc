@@ -476,8 +476,8 @@ void Emitter::EmitPrefetch(const Stmt& s) {
   if (s->buffer->scope == ir::Scope::kRegister) return;
   const Access access = AccessOf(s.get(), s->buffer, s->indices);
   if (access.form.irregular) return;
-  // Of a vector, the line that its first lane lies in, to all caches. Where lines were asked for L2 alone, Zen 5 now
-  // and then took a third longer.
+  // Of a vector, the line that its first lane lies in, to all caches. Lines that were asked for L2 alone came late
+  // now and then on Zen 5.
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
                      {AddressOf(access, 0), b_.getInt32(s->for_store ? 1 : 0), b_.getInt32(3), b_.getInt32(1)});
 }

@@ -206,8 +206,7 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, cons
       s.PrefetchAt("acc", a, line,
                    {{around.chunk, Expr(around.chunk) + Expr(1)},
                     {inner, Expr(0)},
-                    {loops[row], Expr(around.panel) * Expr(rows) + Expr(r)}},
-                   {});
+                    {loops[row], Expr(around.panel) * Expr(rows) + Expr(r)}});
     }
   }
   if (tile.prefetch_b && tile.chunk > 1) {

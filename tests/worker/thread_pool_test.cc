@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -79,6 +80,35 @@ TEST_P(ThreadPoolTest, ManyTinyRegionsSumRight) {
   int64_t sum = 0;
   for (int64_t c : cells) sum += c;
   EXPECT_EQ(sum, 10 * kRegions);
+}
+
+// The others spin meanwhile, or offer their core, or sleep; if it is the caller that is late, so do they before the
+// next.
+TEST_P(ThreadPoolTest, WaitsForAThreadThatIsLate) {
+  Pool pool(temper_pool_create(GetParam()));
+  temper_launcher* launcher = temper_pool_launcher(pool.get());
+  struct Closure {
+    int32_t late;
+    std::chrono::microseconds by;
+    std::atomic<int64_t> done{0};
+  };
+  for (const int by_us : {20, 300, 4000}) {
+    for (const int32_t late : {0, launcher->threads - 1}) {
+      Closure closure{late, std::chrono::microseconds(by_us)};
+      launcher->parallel_for(
+          launcher, 64,
+          [](void* p, int64_t begin, int64_t end, int32_t thread) {
+            auto* c = static_cast<Closure*>(p);
+            const auto until = std::chrono::steady_clock::now() + c->by;
+            while (thread == c->late && std::chrono::steady_clock::now() < until) {
+            }
+            c->done.fetch_add(end - begin);
+          },
+          &closure);
+      EXPECT_EQ(closure.done.load(), 64) << by_us << " us, thread " << late;
+      RunAndCheck(launcher, 64);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 5, 16));

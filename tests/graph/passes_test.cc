@@ -189,11 +189,120 @@ TEST(Simplify, APadOfZerosGoesIntoTheConvolution) {
   EXPECT_EQ(CountOps(b.g, "pad"), 1);
 }
 
-TEST(Simplify, APowerOfTwoIsAProduct) {
+TEST(Simplify, AGroupNormWrittenOutIsOneNode) {
+  for (const int64_t groups : {1, 3, 6}) {
+    Builder b;
+    const ValueId x = b.Input({2, 6, 4, 5});
+    const ValueId grouped = b.Reshape(x, {2, groups, 120 / groups});
+    const ValueId norm = b.Call("group_norm", {grouped, b.Random({groups}, 0.5, 1.5), b.Random({groups})});
+    b.Output(b.Reshape(norm, {2, 6, 4, 5}));
+    Apply(passes::Simplify, b.g);
+    ASSERT_EQ(b.g.nodes.size(), 1u) << Text(b.g);
+    EXPECT_EQ(b.g.nodes[0].op, "group_norm");
+    EXPECT_EQ(b.g.nodes[0].attrs.Int("groups", 0), groups);
+  }
+}
+
+TEST(Simplify, ANormAcrossImagesOrBrokenChannelsIsNoGroupNorm) {
+  for (const Shape& grouped : {Shape{1, 4, 60}, Shape{2, 4, 30}}) {
+    Builder b;
+    const ValueId v = b.Reshape(b.Input({2, 6, 4, 5}), grouped);
+    b.Output(b.Reshape(b.Call("group_norm", {v, b.Random({4}), b.Random({4})}), {2, 6, 4, 5}));
+    Apply(passes::Simplify, b.g);
+    EXPECT_EQ(CountOps(b.g, "reshape"), 2);
+  }
+}
+
+TEST(Simplify, PowersOfFewFactorsAreProductsAndRoots) {
+  const std::pair<double, std::vector<std::string>> cases[] = {{2, {"mul"}},  {3, {"mul", "mul"}},     {0.5, {"sqrt"}},
+                                                               {-1, {"div"}}, {-0.5, {"sqrt", "div"}}, {2.5, {"pow"}}};
+  for (const auto& [power, ops] : cases) {
+    Builder b;
+    const ValueId positive = b.Call("exp", {b.Input({3})});
+    b.Output(b.Call("pow", {positive, b.Scalar(power)}));
+    Apply(passes::Simplify, b.g);
+    ASSERT_EQ(b.g.nodes.size(), 1 + ops.size()) << power;
+    for (size_t i = 0; i < ops.size(); ++i) EXPECT_EQ(b.g.nodes[1 + i].op, ops[i]);
+  }
+}
+
+TEST(Simplify, RowsThatGetTheirAxesBackKeepThem) {
   Builder b;
-  b.Output(b.Call("pow", {b.Input({3}), b.Scalar(2)}));
+  const ValueId x = b.Input({2, 3, 8});
+  ValueId v = b.Call("matmul", {b.Reshape(x, {6, 8}), b.Random({8, 4})});
+  v = b.Call("tanh", {b.Call("add", {v, b.Random({4})})});
+  b.Output(b.Call("sigmoid", {b.Reshape(v, {2, 3, 4})}));
   Apply(passes::Simplify, b.g);
-  EXPECT_EQ(b.g.nodes[0].op, "mul");
+  EXPECT_EQ(CountOps(b.g, "reshape"), 0) << Text(b.g);
+}
+
+TEST(Simplify, RowsThatGetOtherAxesStayFlat) {
+  Builder b;
+  const ValueId v = b.Call("matmul", {b.Reshape(b.Input({2, 3, 8}), {6, 8}), b.Random({8, 4})});
+  b.Output(b.Reshape(b.Call("tanh", {v}), {3, 2, 4}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "reshape"), 2) << Text(b.g);
+}
+
+TEST(Simplify, BranchesThatAreConvolutionsOfOneImageAreOne) {
+  for (const int64_t group : {1, 2, 4}) {
+    Builder b;
+    const ValueId x = b.Input({1, 4, 6, 5});
+    const ValueId large = b.Call("add", {b.Conv(x, b.Random({4, 4 / group, 3, 3}), 1, group), b.Random({4, 1, 1})});
+    const ValueId small = b.Call("add", {b.Conv(x, b.Random({4, 4 / group, 1, 1}), 0, group), b.Random({4, 1, 1})});
+    const ValueId scaled = b.Call("add", {b.Call("mul", {x, b.Random({4, 1, 1})}), b.Random({4, 1, 1})});
+    const ValueId sum = b.Call("add", {b.Call("add", {small, large}), b.Call("add", {scaled, b.Call("tanh", {x})})});
+    b.Output(b.Call("relu", {sum}));
+    Apply(passes::Simplify, b.g);
+    EXPECT_EQ(CountOps(b.g, "conv2d"), 1) << Text(b.g);
+    EXPECT_EQ(CountOps(b.g, "mul"), 0) << Text(b.g);
+    EXPECT_EQ(CountOps(b.g, "add"), 2) << Text(b.g);  // one bias, and what is no convolution
+  }
+}
+
+TEST(Simplify, ABranchMayBeTakenAway) {
+  Builder b;
+  const ValueId x = b.Input({1, 4, 6, 5});
+  const ValueId scaled = b.Call("add", {b.Call("mul", {x, b.Random({4, 1, 1})}), b.Random({4, 1, 1})});
+  b.Output(b.Call("sub", {b.Conv(x, b.Random({4, 1, 3, 3}), 1, 4), scaled}));
+  Apply(passes::Simplify, b.g);
+  ASSERT_EQ(b.g.nodes.size(), 2u) << Text(b.g);
+  EXPECT_EQ(b.g.nodes[0].op, "conv2d");
+  EXPECT_EQ(b.g.nodes[1].op, "add");
+}
+
+// Filters that see other pixels, other images, or are read elsewhere too.
+TEST(Simplify, BranchesThatDifferStay) {
+  const std::function<ValueId(Builder&, ValueId)> others[] = {
+      [](Builder& b, ValueId x) {
+        return b.Conv(x, b.Random({4, 4, 5, 5}), 2);
+      },
+      [](Builder& b, ValueId x) {
+        return b.Conv(x, b.Random({4, 1, 3, 3}), 1, 4);
+      },
+      [](Builder& b, ValueId x) {
+        return b.Conv(b.Call("tanh", {x}), b.Random({4, 4, 3, 3}), 1);
+      },
+      [](Builder& b, ValueId x) {
+        return b.Call("mul", {b.Call("tanh", {x}), b.Random({4, 1, 1})});
+      },
+      [](Builder& b, ValueId x) {
+        return b.Call("mul", {x, b.Random({1, 6, 5})});
+      },
+      [](Builder& b, ValueId x) {
+        const ValueId v = b.Conv(x, b.Random({4, 4, 3, 3}), 1);
+        b.Output(b.Call("neg", {v}));
+        return v;
+      }};
+  for (size_t i = 0; i < std::size(others); ++i) {
+    Builder b;
+    const ValueId x = b.Input({1, 4, 6, 5});
+    const ValueId other = others[i](b, x);
+    b.Output(b.Call("add", {b.Conv(x, b.Random({4, 4, 3, 3}), 1), other}));
+    const int convs = CountOps(b.g, "conv2d");
+    Apply(passes::Simplify, b.g);
+    EXPECT_EQ(CountOps(b.g, "conv2d"), i == 0 ? 1 : convs) << i;  // the larger one holds the smaller
+  }
 }
 
 TEST(Simplify, AnOutputThatIsTheInputKeepsItsCopyAndName) {

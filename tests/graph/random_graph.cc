@@ -58,7 +58,8 @@ class Generator {
         &Generator::Transpose, &Generator::Pad,        &Generator::Dense,         &Generator::Product,
         &Generator::Conv,      &Generator::Conv,       &Generator::ConvTranspose, &Generator::Pool,
         &Generator::BatchNorm, &Generator::LayerNorm,  &Generator::Flatten,       &Generator::SplitDense,
-        &Generator::SplitConv, &Generator::ScaledConv, &Generator::Gather,        &Generator::Residual};
+        &Generator::SplitConv, &Generator::ScaledConv, &Generator::Gather,        &Generator::Residual,
+        &Generator::Branches,  &Generator::GroupNorm,  &Generator::FlatRows};
     (this->*kRules[Below(std::size(kRules))])(Pick());
   }
 
@@ -259,6 +260,42 @@ class Generator {
     if (Below(2) == 0) y = b_.Call("mul", {y, b_.Random({ShapeOf(v).back()})});
     if (Below(2) == 0) y = b_.Call("add", {y, b_.Random({ShapeOf(v).back()})});
     Push(y);
+  }
+  // Convolutions of one image, which may be like each other in all but their filters, and the image itself.
+  void Branches(ValueId v) {
+    v = AsImage(v);
+    const Shape x = ShapeOf(v);
+    const int64_t group = Below(2) == 0 ? 1 : x[1], dilation = 1 + Below(2);
+    ValueId sum = kNoValue;
+    for (int64_t i = 2 + Below(2); i > 0; --i) {
+      const int64_t kernel = 1 + 2 * Below(2), step = Below(4) == 0 ? 1 : dilation, pad = step * (kernel / 2);
+      Attrs attrs = Builder::Ints("pads", {pad, pad, pad, pad});
+      attrs.Set("dilations", Ints{step, step});
+      attrs.Set("group", group);
+      const ValueId y = Below(3) == 0 ? b_.Call("mul", {v, b_.Random({x[1], 1, 1})})
+                                      : b_.Call("conv2d", {v, b_.Random({x[1], x[1] / group, kernel, kernel})}, attrs);
+      const ValueId biased = Below(2) == 0 ? y : b_.Call("add", {y, b_.Random({x[1], 1, 1})});
+      sum = sum == kNoValue ? biased : b_.Call(Below(3) == 0 ? "sub" : "add", {sum, biased});
+      if (Below(6) == 0) Push(y);
+    }
+    Push(sum);
+  }
+  void GroupNorm(ValueId v) {
+    v = AsImage(v);
+    const Shape x = ShapeOf(v);
+    const int64_t channels = x[1], drawn = 1 + Below(channels), groups = channels % drawn == 0 ? drawn : 1;
+    ValueId y = b_.Reshape(v, {x[0], groups, NumElements(x) / (x[0] * groups)});
+    y = b_.Call("group_norm", {y, b_.Random({groups}), b_.Random({groups})});
+    Push(b_.Reshape(y, x));
+  }
+  void FlatRows(ValueId v) {
+    if (Rank(v) < 2) return;
+    Shape shape = ShapeOf(v);
+    const int64_t in = shape.back(), out = 1 + Below(5);
+    ValueId y = b_.Call("matmul", {b_.Reshape(v, {NumElements(shape) / in, in}), b_.Random({in, out})});
+    if (Below(2) == 0) y = b_.Call("add", {y, b_.Random({out})});
+    shape.back() = out;
+    Push(b_.Reshape(y, shape));
   }
   void Gather(ValueId v) {
     const int64_t axis = AxisOf(v), extent = ShapeOf(v)[static_cast<size_t>(axis)];

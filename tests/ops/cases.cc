@@ -213,7 +213,12 @@ Case PerChannel(Rng& rng, int parameters, int64_t least_rank) {
   for (int i = 0; i < parameters; ++i) c.inputs.push_back(RandomArray(rng, DType::kF32, {shape[1]}, 0.1, 2));
   return c;
 }
-Case InstanceNorm(Rng& rng) { return PerChannel(rng, 2, 3); }
+Case GroupNorm(Rng& rng) {
+  Case c = PerChannel(rng, 2, 3);
+  const int64_t channels = c.inputs[0].shape()[1], groups = 1 + rng.Below(channels);
+  if (channels % groups == 0) c.attrs.Set("groups", groups);
+  return c;
+}
 Case BatchNorm(Rng& rng) { return PerChannel(rng, 4, 2); }
 
 Case Reshape(Rng& rng) {
@@ -381,7 +386,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"softmax", Softmax},
       {"log_softmax", Softmax},
       {"layer_norm", LayerNorm},
-      {"instance_norm", InstanceNorm},
+      {"group_norm", GroupNorm},
       {"batch_norm", BatchNorm},
       {"reshape", Reshape},
       {"transpose", Transpose},

@@ -98,7 +98,10 @@ TEST(Values, SoftmaxSurvivesLargeArguments) {
 TEST(Values, Norms) {
   NDArray x = Floats({1, 2, 2}, {1, 3, 10, 30});
   EXPECT_EQ(V("layer_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 7, -1, 7}));
-  EXPECT_EQ(V("instance_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 1, 3, 7}));
+  EXPECT_EQ(V("group_norm", "epsilon=0.0", {x, Floats({2}, {1, 2}), Floats({2}, {0, 5})}), (Values{-1, 1, 3, 7}));
+  NDArray pairs = Floats({1, 4, 1}, {1, 3, 10, 30});
+  EXPECT_EQ(V("group_norm", "groups=2 epsilon=0.0", {pairs, Floats({4}, {1, 2, 3, 4}), Floats({4}, {0, 5, 0, 1})}),
+            (Values{-1, 7, -3, 5}));
   EXPECT_EQ(V("batch_norm", "epsilon=0.0",
               {x, Floats({2}, {1, 2}), Floats({2}, {0, 5}), Floats({2}, {1, 20}), Floats({2}, {4, 100})}),
             (Values{0, 1, 3, 7}));

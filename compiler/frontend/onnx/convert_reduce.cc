@@ -118,7 +118,7 @@ absl::Status BatchNormalization(Context& c, const OnnxNode& n) {
 absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
   Attrs attrs;
   attrs.Set("epsilon", n.Float("epsilon", 1e-5));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("instance_norm", std::move(attrs), n.inputs));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("group_norm", std::move(attrs), n.inputs));
   return c.Set(n, v);
 }
 
@@ -133,8 +133,8 @@ absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// One value a group or a channel as one a channel, shaped to multiply [n, c, ...].
-absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels, size_t rank) {
+// One value a group or a channel as one a channel.
+absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels) {
   const int64_t count = NumElements(c.ShapeOf(v));
   if (count == 0 || channels % count != 0)
     return absl::InvalidArgumentError("scale and bias have one value a group or channel");
@@ -142,29 +142,20 @@ absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels, size
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
     TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, {count, channels / count}));
   }
-  Shape shape(rank - 1, 1);
-  shape[0] = channels;
-  return c.Reshape(v, std::move(shape));
+  return c.Reshape(v, {channels});
 }
 
-// Groups of channels are instance-normalised as if each were one channel.
 absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   const int64_t groups = n.Int("num_groups", 1);
   if (shape.size() < 3 || groups < 1 || shape[1] % groups != 0)
     return absl::InvalidArgumentError("num_groups divides the channels");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v,
-                          c.Reshape(n.Input(0), {shape[0], groups, NumElements(shape) / (shape[0] * groups)}));
-  NDArray ones(c.TypeOf(v).dtype, {groups}), zeros(c.TypeOf(v).dtype, {groups});
-  for (int64_t i = 0; i < groups; ++i) ones.Set(i, 1);
+  TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), shape[1]));
+  TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), shape[1]));
   Attrs attrs;
+  attrs.Set("groups", groups);
   attrs.Set("epsilon", n.Float("epsilon", 1e-5));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("instance_norm", std::move(attrs), {v, c.Constant(ones), c.Constant(zeros)}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
-  TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), shape[1], shape.size()));
-  TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), shape[1], shape.size()));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, scale}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, bias}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("group_norm", std::move(attrs), {n.Input(0), scale, bias}));
   return c.Set(n, v);
 }
 

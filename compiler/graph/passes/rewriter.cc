@@ -40,8 +40,8 @@ ValueId Rewriter::AddConstant(NDArray data, std::string name) {
   return g_.AddValue(std::move(v));
 }
 
-absl::StatusOr<ValueId> Rewriter::Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs)));
+absl::StatusOr<ValueId> Rewriter::Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs, std::string name) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), std::move(name)));
   out_.push_back(std::move(g_.nodes.back()));
   g_.nodes.pop_back();
   CountUses(out_.back(), 1);

@@ -32,7 +32,7 @@ class Rewriter {
 
   ValueId AddConstant(NDArray data, std::string name = "");
   // Adds a node before the current one.
-  absl::StatusOr<ValueId> Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs);
+  absl::StatusOr<ValueId> Emit(std::string op, Attrs attrs, std::vector<ValueId> inputs, std::string name = "");
   // The current node's output becomes `by` for all readers. False (and nothing done) where that can not be: a graph
   // output that would have to become an input, a constant or another output.
   bool ReplaceOutput(const Node& node, ValueId by);

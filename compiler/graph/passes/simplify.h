@@ -8,7 +8,8 @@
 namespace temper::passes {
 
 std::span<const Rewriter::Rule> AffineRules();  // simplify_affine.cc: multiplications and additions of constants
-std::span<const Rewriter::Rule> NormRules();    // simplify_norm.cc: layer norms written out
+std::span<const Rewriter::Rule> NormRules();    // simplify_norm.cc: norms written out
+std::span<const Rewriter::Rule> BranchRules();  // simplify_branches.cc: sums of convolutions of one image
 std::span<const Rewriter::Rule> MoveRules();    // simplify_move.cc: reshapes, transposes, pads
 
 std::span<const Rewriter::Rule> FinalRules();      // simplify_final.cc: what would hide from the other rules, so last

@@ -75,16 +75,30 @@ absl::StatusOr<bool> RemoveNeutral(Rewriter& r, Node& node) {
   return r.ReplaceOutput(node, node.inputs[0]);
 }
 
+// A library's power takes as long as thirty multiplications.
 absl::StatusOr<bool> SimplifyPower(Rewriter& r, Node& node) {
   if (node.op != "pow" || !IsFloatNode(r, node) || r.ShapeOf(node.inputs[0]) != r.ShapeOf(node.output)) return false;
   const std::optional<double> power = Uniform(r.Constant(node.inputs[1]));
   const ValueId x = node.inputs[0];
-  if (power == 2.0)
+  if (power == 1.0) return r.ReplaceOutput(node, x);
+  if (power == 2.0) {
     r.Become(node, "mul", {}, {x, x});
-  else if (power == 0.5)
+  } else if (power == 3.0) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId square, r.Emit("mul", {}, {x, x}));
+    r.Become(node, "mul", {}, {square, x});
+  } else if (power == 0.5) {
     r.Become(node, "sqrt", {}, {x});
-  else
-    return power == 1.0 && r.ReplaceOutput(node, x);
+  } else if (power == -0.5 || power == -1.0) {
+    NDArray one(r.TypeOf(x).dtype, {});
+    one.Set(0, 1);
+    ValueId divisor = x;
+    if (power == -0.5) {
+      TEMPER_ASSIGN_OR_RETURN(divisor, r.Emit("sqrt", {}, {x}));
+    }
+    r.Become(node, "div", {}, {r.AddConstant(std::move(one)), divisor});
+  } else {
+    return false;
+  }
   return true;
 }
 

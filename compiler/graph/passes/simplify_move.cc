@@ -110,11 +110,57 @@ absl::StatusOr<bool> PadIntoConv(Rewriter& r, Node& node) {
   return true;
 }
 
+// Elementwise work that only one other node reads and that knows no axis but the last.
+bool WorksOnRows(const Rewriter& r, const Node& node) {
+  const OpDef& op = *FindOp(node.op);
+  if (op.pattern != OpPattern::kElementwise || op.per_channel || node.inputs.empty() || !r.OnlyUse(node.output) ||
+      r.ShapeOf(node.inputs[0]) != r.ShapeOf(node.output))
+    return false;
+  return std::all_of(node.inputs.begin() + 1, node.inputs.end(),
+                     [&](ValueId v) { return v != kNoValue && r.Constant(v) != nullptr && r.ShapeOf(v).size() <= 1; });
+}
+
+// Whether the product's left operand is `rows` with its leading axes flattened, which a result of shape `out` has
+// again.
+bool FlattensRows(const Rewriter& r, const Node& product, const Shape& rows, const Shape& out) {
+  const Shape &left = r.ShapeOf(product.inputs[0]), &result = r.ShapeOf(product.output);
+  return product.attrs.Int("trans_a", 0) == 0 && result.size() == 2 && r.ShapeOf(product.inputs[1]).size() == 2 &&
+         rows.size() == out.size() && rows.size() > 1 && std::equal(rows.begin(), rows.end() - 1, out.begin()) &&
+         rows.back() == left.back() && out.back() == result.back();
+}
+
+// A product whose rows are flattened before and get their axes back after it keeps them: then what follows can join it.
+absl::StatusOr<bool> KeepAxesOfRows(Rewriter& r, Node& node) {
+  if (node.op != "reshape") return false;
+  std::vector<const Node*> after;  // the product and what follows it, backward
+  const Node* product = r.Producer(node.inputs[0]);
+  for (; product != nullptr && WorksOnRows(r, *product); product = r.Producer(product->inputs[0]))
+    after.push_back(product);
+  if (product == nullptr || product->op != "matmul" || !r.OnlyUse(product->output)) return false;
+  const Node* flat = r.Producer(product->inputs[0], "reshape");
+  if (flat == nullptr || !FlattensRows(r, *product, r.ShapeOf(flat->inputs[0]), r.ShapeOf(node.output))) return false;
+  after.push_back(product);
+  ValueId value = flat->inputs[0];
+  while (true) {
+    const Node& next = *after.back();
+    after.pop_back();
+    std::vector<ValueId> inputs = next.inputs;
+    inputs[0] = value;
+    if (after.empty()) {
+      node.name = next.name;
+      r.Become(node, next.op, next.attrs, std::move(inputs));
+      return true;
+    }
+    TEMPER_ASSIGN_OR_RETURN(value, r.Emit(next.op, next.attrs, std::move(inputs), next.name));
+  }
+}
+
 }  // namespace
 
 std::span<const Rewriter::Rule> MoveRules() {
   static const std::vector<Rewriter::Rule> rules = {RemoveIdentity,     MergeReshapes,      MergeTransposes,
-                                                    TransposeToReshape, TransposedOperands, PadIntoConv};
+                                                    TransposeToReshape, TransposedOperands, PadIntoConv,
+                                                    KeepAxesOfRows};
   return rules;
 }
 

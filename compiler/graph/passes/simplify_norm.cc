@@ -1,5 +1,5 @@
-// Exporters before opset 17 write a layer norm out: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * scale +
-// bias.
+// Norms that exporters write out. A layer norm, before opset 17: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)
+// * scale + bias.
 #include <algorithm>
 
 #include "compiler/graph/passes/simplify.h"
@@ -115,10 +115,37 @@ absl::StatusOr<bool> AbsorbBias(Rewriter& r, Node& node) {
   return true;
 }
 
+// A constant with one value a group as one with a value for each of its channels.
+NDArray ForEachChannel(const NDArray& group, int64_t channels) {
+  NDArray result(group.dtype(), {channels});
+  for (int64_t c = 0; c < channels; ++c) result.Set(c, group.At(c / (channels / group.size())));
+  return result;
+}
+
+// Exporters write a group norm as an instance norm in which each group is one channel, between two reshapes.
+absl::StatusOr<bool> RecogniseGroupNorm(Rewriter& r, Node& node) {
+  if (node.op != "reshape") return false;
+  const Node* norm = r.Producer(node.inputs[0], "group_norm");
+  const Node* grouped = norm != nullptr ? r.Producer(norm->inputs[0], "reshape") : nullptr;
+  if (grouped == nullptr || norm->attrs.Has("groups") || r.TypeOf(grouped->inputs[0]) != r.TypeOf(node.output))
+    return false;
+  const Shape &shape = r.ShapeOf(node.output), &groups = r.ShapeOf(norm->output);
+  const NDArray *scale = r.Constant(norm->inputs[1]), *bias = r.Constant(norm->inputs[2]);
+  if (scale == nullptr || bias == nullptr || shape.size() < 3 || shape[0] != groups[0] || groups[1] == 0 ||
+      shape[1] % groups[1] != 0)
+    return false;
+  Attrs attrs = norm->attrs;
+  attrs.Set("groups", groups[1]);
+  NDArray scales = ForEachChannel(*scale, shape[1]), biases = ForEachChannel(*bias, shape[1]);
+  const ValueId x = grouped->inputs[0], scale_id = r.AddConstant(std::move(scales));
+  r.Become(node, "group_norm", std::move(attrs), {x, scale_id, r.AddConstant(std::move(biases))});
+  return true;
+}
+
 }  // namespace
 
 std::span<const Rewriter::Rule> NormRules() {
-  static const std::vector<Rewriter::Rule> rules = {RecogniseLayerNorm, AbsorbScale, AbsorbBias};
+  static const std::vector<Rewriter::Rule> rules = {RecogniseLayerNorm, AbsorbScale, AbsorbBias, RecogniseGroupNorm};
   return rules;
 }
 

@@ -128,8 +128,7 @@ absl::StatusOr<Tensor> ComputeLayerNorm(ir::ProgramBuilder& b, const Attrs& attr
 }
 
 // x [n, c, ...] and one value per channel in each further operand.
-absl::StatusOr<TensorType> InferPerChannel(const Attrs& attrs, std::span<const TensorType> in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"epsilon", AttrKind::kFloat}}));
+absl::StatusOr<TensorType> InferPerChannel(std::span<const TensorType> in) {
   if (in[0].shape.size() < 2) return InvalidType("takes rank 2 or more");
   for (size_t i = 0; i < in.size(); ++i) {
     if (!IsFloat(in[i].dtype) || in[i].dtype != in[0].dtype) return InvalidType("operands are floats of one dtype");
@@ -138,17 +137,77 @@ absl::StatusOr<TensorType> InferPerChannel(const Attrs& attrs, std::span<const T
   return TensorType{in[0].dtype, in[0].shape, {}};
 }
 
-absl::StatusOr<TensorType> InferInstanceNorm(const Attrs& attrs, std::span<const TensorType> in) {
-  if (in[0].shape.size() < 3) return InvalidType("takes rank 3 or more");
-  return InferPerChannel(attrs, in);
+absl::StatusOr<TensorType> InferBatchNorm(const Attrs& attrs, std::span<const TensorType> in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"epsilon", AttrKind::kFloat}}));
+  return InferPerChannel(in);
 }
 
-absl::StatusOr<Tensor> ComputeInstanceNorm(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,
-                                           const TensorType& output) {
-  Tensor standard = Standardize(b, "instance_norm", in[0], output, 2, attrs.Float("epsilon", 1e-5));
-  return Tensor(output.dtype, output.shape, [=, scale = in[1], bias = in[2]](const Index& i) {
-    return standard(i) * scale({i[1]}) + bias({i[1]});
+// Without `groups` each channel is a group, as in instance normalisation.
+absl::StatusOr<TensorType> InferGroupNorm(const Attrs& attrs, std::span<const TensorType> in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"groups", AttrKind::kInt}, {"epsilon", AttrKind::kFloat}}));
+  if (in[0].shape.size() < 3) return InvalidType("takes rank 3 or more");
+  const int64_t channels = in[0].shape[1], groups = attrs.Int("groups", channels);
+  if (attrs.Has("groups") && (groups < 1 || channels % groups != 0)) return InvalidType("groups divides the channels");
+  return InferPerChannel(in);
+}
+
+// The sum of fn(index) over the pixels of each channel. With channels last, rows of the image first: threads share
+// them, and vectors of channels stay in registers along each.
+Tensor ChannelSum(ir::ProgramBuilder& b, const std::string& name, const TensorType& type,
+                  const std::function<Expr(const Index& index)>& fn) {
+  const int64_t rank = static_cast<int64_t>(type.shape.size());
+  const TensorType channel = PerGroup(type, 2, rank), row = PerGroup(type, 3, rank);
+  std::vector<int64_t> pixels(type.shape.begin() + 2, type.shape.end());
+  const auto at = [](int64_t first, const std::function<Expr(const Index&)>& value) {
+    return [=](const Index& i, const Index& r) { return value(At(i, first, r)); };
+  };
+  if (rank == 3 || type.perm.empty() || type.perm.back() != 1)
+    return ReduceStage(b, name, channel, pixels, ir::Combiner::kSum, at(2, fn));
+  const std::vector<int64_t> along(pixels.begin() + 1, pixels.end());
+  const Tensor rows = ReduceStage(b, name + "_row", row, along, ir::Combiner::kSum, at(3, fn));
+  return ReduceStage(b, name, channel, {pixels[0]}, ir::Combiner::kSum,
+                     at(2, [rows](const Index& i) { return rows(i); }));
+}
+
+// What each channel's group sums up to, for each channel.
+Tensor GroupSum(ir::ProgramBuilder& b, const std::string& name, const TensorType& channel, int64_t groups,
+                const Tensor& sum) {
+  const int64_t each = channel.shape[1] / std::max<int64_t>(1, groups);
+  if (each <= 1) return sum;
+  TensorType group = channel;
+  group.shape[1] = groups;
+  const Tensor total = ReduceStage(b, name, group, {each}, ir::Combiner::kSum, [=](const Index& i, const Index& r) {
+    return sum(At(i, 1, {i[1] * Expr(each) + r[0]}));
   });
+  return Tensor(channel.dtype, channel.shape, [=](const Index& i) { return total(At(i, 1, {i[1] / Expr(each)})); });
+}
+
+// By channels, then by groups of them: so all that is long runs along memory, whether pixels or channels come last.
+absl::StatusOr<Tensor> ComputeGroupNorm(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const Tensor> in,
+                                        const TensorType& output) {
+  const int64_t rank = in[0].rank(), groups = attrs.Int("groups", output.shape[1]);
+  const TensorType channel = PerGroup(output, 2, rank);
+  const double elements = Elements(output) / static_cast<double>(output.shape[0] * groups);
+  const Expr share = ir::Const(1 / elements, output.dtype),
+             epsilon = ir::Const(attrs.Float("epsilon", 1e-5), output.dtype);
+  const auto per_channel = [&](const std::string& name, const std::function<Expr(const Index&)>& value) {
+    return b.Materialize(name, Tensor(output.dtype, channel.shape, value), output.perm);
+  };
+  const Tensor x = MaterializeFormula(b, "group_norm_input", in[0], output);
+  const Tensor sum = GroupSum(b, "group_norm_sum", channel, groups,
+                              ChannelSum(b, "group_norm_channel", output, [=](const Index& i) { return x(i); }));
+  const Tensor mean = per_channel("group_norm_mean", [=](const Index& i) { return sum(i) * share; });
+  const auto centered = [=](const Index& i) { return x(i) - mean(GroupOf(i, 2, rank)); };
+  const Tensor squares = GroupSum(b, "group_norm_squares", channel, groups,
+                                  ChannelSum(b, "group_norm_deviation", output, [=](const Index& i) {
+                                    const Expr d = centered(i);
+                                    return d * d;
+                                  }));
+  const Tensor factor = per_channel("group_norm_factor", [=, scale = in[1]](const Index& i) {
+    return scale({i[1]}) / ir::Sqrt(squares(i) * share + epsilon);
+  });
+  return Tensor(output.dtype, output.shape,
+                [=, bias = in[2]](const Index& i) { return centered(i) * factor(GroupOf(i, 2, rank)) + bias({i[1]}); });
 }
 
 absl::StatusOr<Tensor> ComputeBatchNorm(ir::ProgramBuilder&, const Attrs& attrs, std::span<const Tensor> in,
@@ -172,16 +231,16 @@ std::vector<OpDef> NormOps() {
   constexpr OpPattern kReduces = OpPattern::kReduction;
   constexpr Numbers kAny = Numbers::kAny, kScale = Numbers::kFactor, kVariance = Numbers::kPositive;
   OpDef layer{"layer_norm", kReduces, 2, 3, InferLayerNorm, ComputeLayerNorm, FlopsPerElement<8>};
-  OpDef instance{"instance_norm", kReduces, 3, 3, InferInstanceNorm, ComputeInstanceNorm, FlopsPerElement<8>};
-  OpDef batch{"batch_norm", OpPattern::kElementwise, 5, 5, InferPerChannel, ComputeBatchNorm, FlopsPerElement<4>};
+  OpDef group{"group_norm", kReduces, 3, 3, InferGroupNorm, ComputeGroupNorm, FlopsPerElement<8>};
+  OpDef batch{"batch_norm", OpPattern::kElementwise, 5, 5, InferBatchNorm, ComputeBatchNorm, FlopsPerElement<4>};
   layer.numbers = {kAny, kScale};
-  instance.numbers = {kAny, kScale};
+  group.numbers = {kAny, kScale};
   batch.numbers = {kAny, kScale, kAny, kAny, kVariance};
-  instance.per_channel = batch.per_channel = true;
+  group.per_channel = batch.per_channel = true;
   return {{"softmax", kReduces, 1, 1, InferSoftmax, ComputeSoftmax, FlopsPerElement<14>},
           {"log_softmax", kReduces, 1, 1, InferSoftmax, ComputeLogSoftmax, FlopsPerElement<14>},
           std::move(layer),
-          std::move(instance),
+          std::move(group),
           std::move(batch)};
 }
 

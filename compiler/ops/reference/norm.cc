@@ -96,18 +96,20 @@ absl::StatusOr<NDArray> LayerNorm(const Attrs& attrs, Arrays in, const TensorTyp
   return result;
 }
 
-absl::StatusOr<NDArray> InstanceNorm(const Attrs& attrs, Arrays in, const TensorType& output) {
+absl::StatusOr<NDArray> GroupNorm(const Attrs& attrs, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
-  int64_t channels = output.shape[1], length = NumElements(Shape(output.shape.begin() + 2, output.shape.end()));
+  const int64_t channels = output.shape[1], pixels = NumElements(Shape(output.shape.begin() + 2, output.shape.end())),
+                groups = attrs.Int("groups", channels), length = groups == 0 ? 0 : channels / groups * pixels;
   double epsilon = attrs.Float("epsilon", 1e-5);
   WithFloat(output.dtype, [&](auto t) {
     using T = decltype(t);
-    for (int64_t plane = 0; plane < output.shape[0] * channels; ++plane) {
-      const T* x = in[0].as<T>().data() + plane * length;
+    for (int64_t group = 0; group < output.shape[0] * groups; ++group) {
+      const T* x = in[0].as<T>().data() + group * length;
       Moments moments = MomentsOf(x, length, epsilon);
-      double scale = in[1].At(plane % channels), bias = in[2].At(plane % channels);
       for (int64_t i = 0; i < length; ++i) {
-        result.as<T>()[plane * length + i] = static_cast<T>((x[i] - moments.mean) / moments.deviation * scale + bias);
+        const int64_t channel = (group * length + i) / pixels % channels;
+        result.as<T>()[group * length + i] =
+            static_cast<T>((x[i] - moments.mean) / moments.deviation * in[1].At(channel) + in[2].At(channel));
       }
     }
   });
@@ -134,9 +136,8 @@ absl::StatusOr<NDArray> BatchNorm(const Attrs& attrs, Arrays in, const TensorTyp
 
 std::span<const Reference> NormReferences() {
   static constexpr Reference kTable[] = {
-      {"softmax", Softmax},      {"log_softmax", LogSoftmax},
-      {"layer_norm", LayerNorm}, {"instance_norm", InstanceNorm},
-      {"batch_norm", BatchNorm},
+      {"softmax", Softmax},      {"log_softmax", LogSoftmax}, {"layer_norm", LayerNorm},
+      {"group_norm", GroupNorm}, {"batch_norm", BatchNorm},
   };
   return kTable;
 }

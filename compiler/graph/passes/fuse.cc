@@ -176,7 +176,7 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
     if (IsElementwise(n) && (TypeOf(n).shape != made.shape || TypeOf(n).perm != made.perm)) return false;
   }
   return consumer.kind == Kind::kElementwise || consumer.kind == Kind::kReduction ||
-         (consumer.kind == Kind::kAnchor && all_elementwise);
+         consumer.kind == Kind::kInjective || (consumer.kind == Kind::kAnchor && all_elementwise);
 }
 
 void Fuser::MergeProducers() {

@@ -7,21 +7,27 @@
 namespace temper::passes {
 namespace {
 
-// What is added up in the end, through sums that nobody else reads. The constants come last.
+// What is added up in the end, through sums that nobody else reads: of a long chain, the last few.
 struct Terms {
   std::vector<ValueId> values, constants;
 };
-void Collect(const Rewriter& r, const Node& sum, Terms& terms) {
-  for (ValueId v : sum.inputs) {
-    const Node* inner = r.Producer(v, "add");
-    if (r.Constant(v) != nullptr) {
-      terms.constants.push_back(v);
-    } else if (inner != nullptr && r.OnlyUse(v) && r.ShapeOf(v) == r.ShapeOf(sum.output)) {
-      Collect(r, *inner, terms);
-    } else {
-      terms.values.push_back(v);
+Terms TermsOf(const Rewriter& r, const Node& sum) {
+  constexpr size_t kMostSums = 32;
+  Terms terms;
+  std::vector<const Node*> sums = {&sum};
+  for (size_t i = 0; i < sums.size(); ++i) {
+    for (ValueId v : sums[i]->inputs) {
+      const Node* inner = r.Producer(v, "add");
+      if (r.Constant(v) != nullptr) {
+        terms.constants.push_back(v);
+      } else if (inner != nullptr && sums.size() < kMostSums && r.OnlyUse(v) && r.ShapeOf(v) == r.ShapeOf(sum.output)) {
+        sums.push_back(inner);
+      } else {
+        terms.values.push_back(v);
+      }
     }
   }
+  return terms;
 }
 
 // A convolution with a known filter that only the sum reads.
@@ -99,8 +105,7 @@ std::optional<NDArray> Merged(const Rewriter& r, const Node& conv, ValueId other
 
 absl::StatusOr<bool> MergeBranches(Rewriter& r, Node& node) {
   if (node.op != "add") return false;
-  Terms terms;
-  Collect(r, node, terms);
+  Terms terms = TermsOf(r, node);
   for (size_t i = 0; i < terms.values.size(); ++i) {
     const Node* conv = Branch(r, terms.values[i]);
     for (size_t j = 0; conv != nullptr && j < terms.values.size(); ++j) {

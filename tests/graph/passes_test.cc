@@ -260,6 +260,14 @@ TEST(Simplify, BranchesThatAreConvolutionsOfOneImageAreOne) {
   }
 }
 
+TEST(Simplify, SeveralFiltersForAChannelMeetRepeatedChannels) {
+  Builder b;
+  b.Output(b.Conv(b.Input({2, 3, 5, 6}), b.Random({6, 1, 3, 3}), 1, 3));
+  Apply(passes::Simplify, b.g);
+  ASSERT_EQ(CountOps(b.g, "expand"), 1) << Text(b.g);
+  EXPECT_EQ(b.g.nodes.back().attrs.Int("group", 0), 6);
+}
+
 TEST(Simplify, ABranchMayBeTakenAway) {
   Builder b;
   const ValueId x = b.Input({1, 4, 6, 5});

@@ -1,61 +1,13 @@
-// Convolutions, pooling and matrix products. One spatial axis is two with the first of extent 1.
+// Convolutions, pooling and matrix products. One spatial axis is two with the first of extent 1; for three see
+// volume.cc.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/window.h"
 
 namespace temper::onnx_frontend {
 namespace {
-
-using Ints = std::vector<int64_t>;
-
-// strides, dilations and pads of a window over two axes, whatever the model had.
-struct Window {
-  Ints kernel, strides, dilations, pads;
-};
-
-// [a] as [1, a]; pads [a, b] as [0, a, 0, b].
-Ints Widen(Ints values, int64_t filler) {
-  if (values.size() == 1) values.insert(values.begin(), filler);
-  return values;
-}
-Ints WidenPads(const Ints& pads) { return pads.size() == 2 ? Ints{0, pads[0], 0, pads[1]} : pads; }
-
-// auto_pad for windows that shrink what they see.
-Ints AutoPads(const std::string& mode, const Shape& image, const Window& w) {
-  Ints pads(4, 0);
-  for (size_t i = 0; i < 2 && mode != "VALID"; ++i) {
-    const int64_t out = (image[2 + i] + w.strides[i] - 1) / w.strides[i];
-    const int64_t span = (w.kernel[i] - 1) * w.dilations[i] + 1;
-    const int64_t total = std::max<int64_t>(0, (out - 1) * w.strides[i] + span - image[2 + i]);
-    pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
-    pads[2 + i] = total - pads[i];
-  }
-  return pads;
-}
-
-absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Shape& image) {
-  Window w{Widen(kernel, 1), {}, {}, {}};
-  const Ints ones(kernel.size(), 1), zeros(2 * kernel.size(), 0);
-  w.strides = Widen(n.Ints("strides", ones), 1);
-  w.dilations = Widen(n.Ints("dilations", ones), 1);
-  w.pads = WidenPads(n.Ints("pads", zeros));
-  const bool complete = w.kernel.size() == 2 && w.strides.size() == 2 && w.dilations.size() == 2 && w.pads.size() == 4;
-  if (!complete) return absl::UnimplementedError("only windows over one or two axes are supported");
-  if (*std::min_element(w.strides.begin(), w.strides.end()) < 1)
-    return absl::InvalidArgumentError("strides are at least 1");
-  const std::string mode = n.String("auto_pad", "NOTSET");
-  if (mode != "NOTSET" && !mode.empty()) w.pads = AutoPads(mode, image, w);
-  return w;
-}
-
-Attrs WindowAttrs(const Window& w) {
-  Attrs attrs;
-  attrs.Set("strides", w.strides);
-  attrs.Set("dilations", w.dilations);
-  attrs.Set("pads", w.pads);
-  return attrs;
-}
 
 // [n, c, w] as [n, c, 1, w].
 absl::StatusOr<ValueId> AsImage(Context& c, ValueId v) {
@@ -73,13 +25,8 @@ absl::Status SetImage(Context& c, const OnnxNode& n, ValueId v) {
   return c.Set(n, v);
 }
 
-absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias) {
-  if (bias == kNoValue) return v;
-  TEMPER_ASSIGN_OR_RETURN(bias, c.Reshape(bias, {NumElements(c.ShapeOf(bias)), 1, 1}));
-  return c.Call("add", {}, {v, bias});
-}
-
 absl::Status Conv(Context& c, const OnnxNode& n) {
+  if (c.Rank(n.Input(0)) == 5) return VolumeConv(c, n);
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
   if (c.Rank(n.Input(1)) != c.Rank(n.Input(0))) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, AsImage(c, n.Input(1)));
@@ -133,18 +80,27 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   return SetImage(c, n, v);
 }
 
-absl::Status Pool(Context& c, const OnnxNode& n) {
+}  // namespace
+
+absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
   const bool average = n.proto.op_type() == "AveragePool";
-  TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
-  const Ints kernel = n.Ints("kernel_shape");
-  if (kernel.size() + 2 != c.ShapeOf(n.Input(0)).size())
-    return absl::InvalidArgumentError("kernel_shape has one element a spatial axis");
-  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, kernel, c.ShapeOf(x)));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("kernel", w.kernel);
   if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
   if (average && n.Int("count_include_pad", 0) != 0) attrs.Set("count_include_pad", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x}));
+  return c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x});
+}
+
+namespace {
+
+absl::Status Pool(Context& c, const OnnxNode& n) {
+  const Ints kernel = n.Ints("kernel_shape");
+  if (kernel.size() + 2 != c.ShapeOf(n.Input(0)).size())
+    return absl::InvalidArgumentError("kernel_shape has one element a spatial axis");
+  if (kernel.size() == 3) return VolumePool(c, n);
+  TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, kernel, c.ShapeOf(x)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, PoolOf(c, n, w, x));
   return SetImage(c, n, v);
 }
 

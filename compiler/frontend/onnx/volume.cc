@@ -1,0 +1,95 @@
+// Convolutions and pools over three axes: the planes that a window sees through one output of its first axis are
+// further channels of a convolution over the other two, and a pool is one over the last two axes, then one over the
+// first.
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/window.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// The window's last two axes, and its first as the first of two.
+Window Plane(const Window& w) {
+  const auto last = [](const Ints& v) { return Ints{v[1], v[2]}; };
+  return {last(w.kernel), last(w.strides), last(w.dilations), {w.pads[1], w.pads[2], w.pads[4], w.pads[5]}};
+}
+Window Depth(const Window& w) {
+  return {{w.kernel[0], 1}, {w.strides[0], 1}, {w.dilations[0], 1}, {w.pads[0], 0, w.pads[3], 0}};
+}
+
+// [n, c, d, h, w] as [n * d, c, h, w], and back with `d` as given.
+absl::StatusOr<ValueId> AsPlanes(Context& c, ValueId v) {
+  const Shape s = c.ShapeOf(v);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 2, 1, 3, 4}));
+  return c.Reshape(v, {s[0] * s[2], s[1], s[3], s[4]});
+}
+absl::StatusOr<ValueId> AsVolume(Context& c, ValueId v, int64_t n, int64_t d) {
+  const Shape s = c.ShapeOf(v);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {n, d, s[1], s[2], s[3]}));
+  return c.Transpose(v, {0, 2, 1, 3, 4});
+}
+
+// Every `step`-th plane, `count` of them.
+absl::StatusOr<ValueId> PlanesFrom(Context& c, ValueId v, int64_t start, int64_t step, int64_t count) {
+  Attrs attrs;
+  attrs.Set("axes", Ints{2});
+  attrs.Set("starts", Ints{start});
+  attrs.Set("ends", Ints{start + (count - 1) * step + 1});
+  attrs.Set("steps", Ints{step});
+  return c.Call("slice", std::move(attrs), {v});
+}
+
+}  // namespace
+
+absl::Status VolumeConv(Context& c, const OnnxNode& n) {
+  constexpr int64_t kDeepest = 64;
+  const Shape filter = c.ShapeOf(n.Input(1));
+  if (filter.size() != 5) return absl::InvalidArgumentError("data and weight differ in rank");
+  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, Ints(filter.begin() + 2, filter.end()), c.ShapeOf(n.Input(0))));
+  const int64_t group = n.Int("group", 1), taps = filter[2];
+  if (taps < 1 || taps > kDeepest)
+    return absl::UnimplementedError(absl::StrCat("kernels of 1 to ", kDeepest, " planes are supported, not ", taps));
+  if (w.pads[0] < 0 || w.pads[3] < 0 || w.dilations[0] < 1)
+    return absl::InvalidArgumentError("pads are not negative, dilations are at least 1");
+  TEMPER_ASSIGN_OR_RETURN(ValueId x, c.Pad(n.Input(0), {0, 0, w.pads[0], 0, 0, 0, 0, w.pads[3], 0, 0}));
+  const Shape s = c.ShapeOf(x);
+  if (group < 1 || s[1] % group != 0) return absl::InvalidArgumentError("group divides the channels");
+  const int64_t room = s[2] - 1 - (taps - 1) * w.dilations[0], planes = room / w.strides[0] + 1;
+  if (room < 0) return absl::InvalidArgumentError("the kernel is larger than the padded input");
+  std::vector<ValueId> parts;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId part, PlanesFrom(c, x, tap * w.dilations[0], w.strides[0], planes));
+    TEMPER_ASSIGN_OR_RETURN(part, AsPlanes(c, part));
+    TEMPER_ASSIGN_OR_RETURN(part, c.Reshape(part, {s[0] * planes, group, s[1] / group, s[3], s[4]}));
+    parts.push_back(part);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(std::move(parts), 2));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0] * planes, s[1] * taps, s[3], s[4]}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId weight, c.Transpose(n.Input(1), {0, 2, 1, 3, 4}));
+  TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, {filter[0], taps * filter[1], filter[3], filter[4]}));
+  Attrs attrs = WindowAttrs(Plane(w));
+  attrs.Set("group", group);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("conv2d", std::move(attrs), {v, weight}));
+  TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
+  TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, s[0], planes));
+  return c.Set(n, v);
+}
+
+// How many of a window's elements count is a product of one number an axis, so that averages too come axis by axis.
+absl::Status VolumePool(Context& c, const OnnxNode& n) {
+  const Shape s = c.ShapeOf(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, n.Ints("kernel_shape"), s));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(v, PoolOf(c, n, Plane(w), v));
+  // With channels last, as convolutions have them, a plane is one run of memory.
+  const Shape plane = c.ShapeOf(v);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 2, 3, 1}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0], 1, s[2], plane[1] * plane[2] * plane[3]}));
+  TEMPER_ASSIGN_OR_RETURN(v, PoolOf(c, n, Depth(w), v));
+  const int64_t planes = c.ShapeOf(v)[2];
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0] * planes, plane[2], plane[3], plane[1]}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 3, 1, 2}));
+  TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, s[0], planes));
+  return c.Set(n, v);
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,63 @@
+#include "compiler/frontend/onnx/window.h"
+
+#include <algorithm>
+
+namespace temper::onnx_frontend {
+namespace {
+
+// Pads [a, b] as [0, a, 0, b].
+Ints WidenPads(const Ints& pads) { return pads.size() == 2 ? Ints{0, pads[0], 0, pads[1]} : pads; }
+
+// auto_pad for windows that shrink what they see.
+Ints AutoPads(const std::string& mode, const Shape& image, const Window& w) {
+  const size_t axes = w.kernel.size();
+  Ints pads(2 * axes, 0);
+  for (size_t i = 0; i < axes && mode != "VALID"; ++i) {
+    const int64_t out = (image[2 + i] + w.strides[i] - 1) / w.strides[i];
+    const int64_t span = (w.kernel[i] - 1) * w.dilations[i] + 1;
+    const int64_t total = std::max<int64_t>(0, (out - 1) * w.strides[i] + span - image[2 + i]);
+    pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    pads[axes + i] = total - pads[i];
+  }
+  return pads;
+}
+
+}  // namespace
+
+Ints Widen(Ints values, int64_t filler) {
+  if (values.size() == 1) values.insert(values.begin(), filler);
+  return values;
+}
+
+absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Shape& image) {
+  Window w{Widen(kernel, 1), {}, {}, {}};
+  const Ints ones(kernel.size(), 1), zeros(2 * kernel.size(), 0);
+  w.strides = Widen(n.Ints("strides", ones), 1);
+  w.dilations = Widen(n.Ints("dilations", ones), 1);
+  w.pads = WidenPads(n.Ints("pads", zeros));
+  const size_t axes = w.kernel.size();
+  if (axes != 2 && axes != 3) return absl::UnimplementedError("only windows over one, two or three axes are supported");
+  if (w.strides.size() != axes || w.dilations.size() != axes || w.pads.size() != 2 * axes || image.size() != 2 + axes)
+    return absl::InvalidArgumentError("strides and dilations have one element a spatial axis, pads two");
+  if (*std::min_element(w.strides.begin(), w.strides.end()) < 1)
+    return absl::InvalidArgumentError("strides are at least 1");
+  const std::string mode = n.String("auto_pad", "NOTSET");
+  if (mode != "NOTSET" && !mode.empty()) w.pads = AutoPads(mode, image, w);
+  return w;
+}
+
+Attrs WindowAttrs(const Window& w) {
+  Attrs attrs;
+  attrs.Set("strides", w.strides);
+  attrs.Set("dilations", w.dilations);
+  attrs.Set("pads", w.pads);
+  return attrs;
+}
+
+absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias) {
+  if (bias == kNoValue) return v;
+  TEMPER_ASSIGN_OR_RETURN(bias, c.Reshape(bias, {NumElements(c.ShapeOf(bias)), 1, 1}));
+  return c.Call("add", {}, {v, bias});
+}
+
+}  // namespace temper::onnx_frontend

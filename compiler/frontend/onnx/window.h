@@ -1,0 +1,29 @@
+// Windows of convolutions and pools, and what their converters share.
+#pragma once
+
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+
+using Ints = std::vector<int64_t>;
+
+// What a window sees along two axes, or three; pads are those before each axis, then those behind. A model's one axis
+// is the second of two.
+struct Window {
+  Ints kernel, strides, dilations, pads;
+};
+// `image` is what the window moves over, [n, c, ...].
+absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Shape& image);
+// [a] as [filler, a].
+Ints Widen(Ints values, int64_t filler);
+Attrs WindowAttrs(const Window& w);
+
+absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias);  // one value a channel; kNoValue adds nothing
+// The node's pool, average or maximum, with a window over the two last axes of `x` (convert_conv.cc).
+absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x);
+
+// Over three axes, by what there is for two.
+absl::Status VolumeConv(Context& c, const OnnxNode& n);
+absl::Status VolumePool(Context& c, const OnnxNode& n);
+
+}  // namespace temper::onnx_frontend

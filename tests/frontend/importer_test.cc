@@ -264,6 +264,15 @@ TEST(OnnxImport, PoolsCountPaddingOnlyWhereAsked) {
   }
 }
 
+TEST(OnnxImport, EmptyPartsOfAConcatenationAddNothing) {
+  ModelBuilder m(13);
+  m.Floats("none", {0, 2}, {});
+  m.Input("x", {1, 2});
+  ModelBuilder::SetInt(m.Node("Concat", {"none", "x", "none"}, {"y"}), "axis", 0);
+  m.Output("y");
+  ExpectArray(m.Run({Array({1, 2}, {3, 4})})[0], {1, 2}, {3, 4});
+}
+
 TEST(OnnxImport, GlobalPools) {
   ModelBuilder m(7);
   m.Input("x", {1, 2, 1, 2});

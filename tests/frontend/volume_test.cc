@@ -150,6 +150,46 @@ TEST(OnnxVolume, Pools) {
   }
 }
 
+TEST(OnnxVolume, TransposedConvolutionsWhosePlanesDoNotOverlap) {
+  const Shape image = {2, 4, 2, 3, 2}, filter = {4, 3, 2, 3, 2}, result = {2, 6, 4, 6, 5};
+  const Ints strides = {2, 2, 3}, pads = {0, 1, 0, 0, 0, 0};
+  Rng rng(6);
+  const std::vector<float> x = Drawn(rng, image), w = Drawn(rng, filter), bias = Drawn(rng, {6});
+  ModelBuilder m(13);
+  m.Input("x", image);
+  m.Floats("w", filter, w);
+  m.Floats("b", {6}, bias);
+  auto& node = m.Node("ConvTranspose", {"x", "w", "b"}, {"y"});
+  ModelBuilder::SetInts(node, "strides", strides);
+  ModelBuilder::SetInts(node, "pads", pads);
+  ModelBuilder::SetInt(node, "group", 2);
+  m.Output("y");
+  NDArray want = Make(result, [&](int64_t, int64_t c, const Ints&) { return bias[static_cast<size_t>(c)]; });
+  for (int64_t i = 0; i < NumElements(image); ++i) {
+    for (int64_t tap = 0; tap < 12; ++tap) {
+      const Ints from = {i / 6 % 2, i / 2 % 3, i % 2}, t = {tap / 6, tap / 2 % 3, tap % 2};
+      Ints to;
+      bool inside = true;
+      for (size_t d = 0; d < 3; ++d) {
+        to.push_back(from[d] * strides[d] + t[d] - pads[d]);
+        inside = inside && to[d] >= 0 && to[d] < result[2 + d];
+      }
+      const int64_t channel = i / 12 % 4, image_at = i / 48;
+      for (int64_t o = 0; inside && o < 3; ++o) {
+        const int64_t at = (((image_at * 6 + channel / 2 * 3 + o) * 4 + to[0]) * 6 + to[1]) * 5 + to[2];
+        want.Set(at, want.At(at) + x[static_cast<size_t>(i)] * w[static_cast<size_t>((channel * 3 + o) * 12 + tap)]);
+      }
+    }
+  }
+  ExpectNear(m.Run({AsArray(image, x)})[0], want);
+  ModelBuilder overlaps(13);
+  overlaps.Input("x", image);
+  overlaps.Floats("w", filter, w);
+  overlaps.Node("ConvTranspose", {"x", "w"}, {"y"});
+  overlaps.Output("y");
+  EXPECT_THAT(overlaps.Import().status().ToString(), HasSubstr("do not overlap along the first"));
+}
+
 TEST(OnnxVolume, PadsThatKeepTheSize) {
   ModelBuilder m(13);
   m.Input("x", {1, 1, 4, 3, 3});

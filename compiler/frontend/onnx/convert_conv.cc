@@ -64,6 +64,7 @@ absl::Status TransposedPads(const OnnxNode& n, const Shape& image, Ints& extra, 
 }
 
 absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
+  if (c.Rank(n.Input(0)) == 5) return VolumeConvTranspose(c, n);
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
   if (c.Rank(n.Input(1)) != c.Rank(n.Input(0))) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, AsImage(c, n.Input(1)));

@@ -74,6 +74,35 @@ absl::Status VolumeConv(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// Where the kernel's first axis is as long as its stride, each plane makes planes of its own: as further channels.
+absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n) {
+  const Shape image = c.ShapeOf(n.Input(0)), filter = c.ShapeOf(n.Input(1));
+  if (filter.size() != 5) return absl::InvalidArgumentError("data and weight differ in rank");
+  TEMPER_ASSIGN_OR_RETURN(const Window w, WindowOf(n, Ints(filter.begin() + 2, filter.end()), image));
+  const Ints extra = n.Ints("output_padding", {0, 0, 0});
+  if (extra.size() != 3) return absl::InvalidArgumentError("output_padding has one element a spatial axis");
+  const int64_t taps = w.kernel[0], group = n.Int("group", 1);
+  if (taps != w.strides[0] || w.dilations[0] != 1 || w.pads[0] != 0 || w.pads[3] != 0 || extra[0] != 0 ||
+      n.Has("output_shape") || n.String("auto_pad", "NOTSET") != "NOTSET")
+    return absl::UnimplementedError("over three axes, only windows that do not overlap along the first are supported");
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId weight, c.Reshape(n.Input(1), {filter[0], filter[1] * taps, filter[3], filter[4]}));
+  Attrs attrs = WindowAttrs(Plane(w));
+  attrs.Set("group", group);
+  attrs.Set("output_padding", Ints{extra[1], extra[2]});
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("conv_transpose2d", std::move(attrs), {v, weight}));
+  const Shape plane = c.ShapeOf(v);
+  const int64_t channels = plane[1] / taps;
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {image[0], image[2], channels, taps, plane[2], plane[3]}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 2, 1, 3, 4, 5}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {image[0], channels, image[2] * taps, plane[2], plane[3]}));
+  if (n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId bias, c.Reshape(n.Input(2), {NumElements(c.ShapeOf(n.Input(2))), 1, 1, 1}));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, bias}));
+  }
+  return c.Set(n, v);
+}
+
 // How many of a window's elements count is a product of one number an axis, so that averages too come axis by axis.
 absl::Status VolumePool(Context& c, const OnnxNode& n) {
   const Shape s = c.ShapeOf(n.Input(0));

@@ -24,6 +24,7 @@ absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, V
 
 // Over three axes, by what there is for two.
 absl::Status VolumeConv(Context& c, const OnnxNode& n);
+absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n);
 absl::Status VolumePool(Context& c, const OnnxNode& n);
 
 }  // namespace temper::onnx_frontend

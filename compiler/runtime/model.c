@@ -485,8 +485,8 @@ static char* resolve(const temper_model* m, const temper_arg* a) {
       return m->outputs[a->index].current + a->offset;
     case TEMPER_ARG_ARENA:
       return m->arena.data + a->offset;
-    default:
-      return m->weights->region.data + a->offset;
+    default: /* constants without elements need no weights */
+      return m->weights ? m->weights->region.data + a->offset : NULL;
   }
 }
 

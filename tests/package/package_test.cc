@@ -91,6 +91,19 @@ TEST_F(PackageTest, EveryTemplateWritesItsPartOfAConcatenation) {
   ExpectRight(std::move(b.g), 9);
 }
 
+TEST_F(PackageTest, WhatHasNoElementsIsComputedAllTheSame) {
+  Builder b;
+  const ValueId x = b.Input({4, 8}), none = b.Call("slice", {x}, [] {
+    Attrs attrs = Builder::Ints("axes", {0});
+    attrs.Set("starts", std::vector<int64_t>{2});
+    attrs.Set("ends", std::vector<int64_t>{2});
+    return attrs;
+  }());
+  b.Output(b.Call("add", {none, b.Random({0, 8})}));
+  b.Output(b.Call("matmul", {none, b.Random({8, 3})}));
+  ExpectRight(std::move(b.g));
+}
+
 TEST_F(PackageTest, PartsMayBeRowsAndOutputs) {
   Builder b;
   const ValueId x = b.Input({6, 16}), w = b.Random({16, 24});

@@ -179,9 +179,11 @@ bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
   const size_t fused = FusibleSuffix(block, *along + 1, true, true);
   std::vector<Loop> loops = s.Loops(name);
   if (fused == 0 || !s.status().ok()) return false;
+  int64_t length = 1;
+  for (const Loop& loop : Innermost(loops, fused)) length *= s.Extent(loop);
+  if (length < kLine) return false;
   const Loop line = loops[*along];
   const Loop run = FuseAll(s, Innermost(loops, fused));
-  if (s.Extent(run) < kLine) return false;
   loops.resize(loops.size() - fused);
   loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(*along));
   auto [runs, lane] = s.Split(run, kLine);

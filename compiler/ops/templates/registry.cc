@@ -57,8 +57,9 @@ void RegisterTemplate(TemplateDef def) { Table().insert(Table().begin(), std::mo
 
 std::vector<const TemplateDef*> TemplatesFor(const Workload& w, const Target& t) {
   std::vector<const TemplateDef*> result;
+  const bool nothing = NumElements(w.output().shape) == 0;  // which the fallback alone knows how to do
   for (const TemplateDef& def : Table()) {
-    if (def.matches(w, t)) result.push_back(&def);
+    if ((def.fallback || !nothing) && def.matches(w, t)) result.push_back(&def);
   }
   // The fallback's schedule of a contraction is a naive loop nest: right, but never worth a trial beside a real
   // template.

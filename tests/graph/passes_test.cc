@@ -214,8 +214,8 @@ TEST(Simplify, ANormAcrossImagesOrBrokenChannelsIsNoGroupNorm) {
 }
 
 TEST(Simplify, PowersOfFewFactorsAreProductsAndRoots) {
-  const std::pair<double, std::vector<std::string>> cases[] = {{2, {"mul"}},  {3, {"mul", "mul"}},     {0.5, {"sqrt"}},
-                                                               {-1, {"div"}}, {-0.5, {"sqrt", "div"}}, {2.5, {"pow"}}};
+  const std::pair<double, std::vector<std::string>> cases[] = {
+      {2, {"mul"}}, {3, {"mul", "mul"}}, {0.5, {"sqrt"}}, {-1, {"reciprocal"}}, {2.5, {"pow"}}};
   for (const auto& [power, ops] : cases) {
     Builder b;
     const ValueId positive = b.Call("exp", {b.Input({3})});
@@ -277,6 +277,33 @@ TEST(Simplify, ABranchMayBeTakenAway) {
   ASSERT_EQ(b.g.nodes.size(), 2u) << Text(b.g);
   EXPECT_EQ(b.g.nodes[0].op, "conv2d");
   EXPECT_EQ(b.g.nodes[1].op, "add");
+}
+
+// All of them in one go, however they are ordered, and what is no branch keeps its order of additions.
+TEST(Simplify, BranchesOfManyImagesAreOneEach) {
+  Builder b;
+  std::vector<ValueId> images;
+  for (int i = 0; i < 6; ++i) images.push_back(b.Input({1, 2, 4, 4}));
+  ValueId sum = kNoValue;
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 6; ++i) {
+      const int64_t kernel = 1 + 2 * (round % 2);
+      const ValueId v =
+          b.Conv(images[static_cast<size_t>(round < 2 ? i : 5 - i)], b.Random({2, 2, kernel, kernel}), kernel / 2);
+      sum = sum == kNoValue ? v : b.Call("add", {sum, v});
+    }
+  }
+  b.Output(sum);
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "conv2d"), 6) << Text(b.g);
+}
+
+TEST(Simplify, ASumThatIsTakenAwayFromNoBranchStays) {
+  Builder b;
+  const ValueId y = b.Call("add", {b.Input({4}), b.Random({4})});
+  b.Output(b.Call("sub", {b.Input({4}), y}));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "sub"), 1) << Text(b.g);
 }
 
 // Filters that see other pixels, other images, or are read elsewhere too.

@@ -75,7 +75,7 @@ absl::StatusOr<bool> RemoveNeutral(Rewriter& r, Node& node) {
   return r.ReplaceOutput(node, node.inputs[0]);
 }
 
-// A library's power takes as long as thirty multiplications.
+// Powers that few multiplications, a root or a division make: a library's takes as long as thirty multiplications.
 absl::StatusOr<bool> SimplifyPower(Rewriter& r, Node& node) {
   if (node.op != "pow" || !IsFloatNode(r, node) || r.ShapeOf(node.inputs[0]) != r.ShapeOf(node.output)) return false;
   const std::optional<double> power = Uniform(r.Constant(node.inputs[1]));
@@ -88,14 +88,8 @@ absl::StatusOr<bool> SimplifyPower(Rewriter& r, Node& node) {
     r.Become(node, "mul", {}, {square, x});
   } else if (power == 0.5) {
     r.Become(node, "sqrt", {}, {x});
-  } else if (power == -0.5 || power == -1.0) {
-    NDArray one(r.TypeOf(x).dtype, {});
-    one.Set(0, 1);
-    ValueId divisor = x;
-    if (power == -0.5) {
-      TEMPER_ASSIGN_OR_RETURN(divisor, r.Emit("sqrt", {}, {x}));
-    }
-    r.Become(node, "div", {}, {r.AddConstant(std::move(one)), divisor});
+  } else if (power == -1.0) {
+    r.Become(node, "reciprocal", {}, {x});
   } else {
     return false;
   }

@@ -56,15 +56,13 @@ std::optional<std::pair<int64_t, int64_t>> PlaceIn(const Rewriter& r, const Node
   return std::pair(place[0], place[1]);
 }
 
-// The large filter plus the small one, whose first tap lies at `place`.
-NDArray AddFilter(const NDArray& large, const NDArray& small, std::pair<int64_t, int64_t> place) {
-  NDArray result = large.Clone();
+// Adds the small filter to the large one, where its first tap lies at `place`.
+void AddFilter(NDArray& large, const NDArray& small, std::pair<int64_t, int64_t> place) {
   const Shape &l = large.shape(), &s = small.shape();
   for (int64_t i = 0; i < small.size(); ++i) {
     const int64_t x = i % s[3], y = i / s[3] % s[2], plane = i / (s[2] * s[3]);
-    result.as<float>()[(plane * l[2] + place.first + y) * l[3] + place.second + x] += small.as<float>()[i];
+    large.as<float>()[(plane * l[2] + place.first + y) * l[3] + place.second + x] += small.as<float>()[i];
   }
-  return result;
 }
 
 // If `v` is what the convolution reads times a constant for each channel: that as a filter of one tap.
@@ -83,52 +81,71 @@ std::optional<NDArray> ScaleAsFilter(const Rewriter& r, const Node& conv, ValueI
   return result;
 }
 
-// The filter with which `conv` computes its sum with the other term; nullopt if there is none.
-std::optional<NDArray> Merged(const Rewriter& r, const Node& conv, ValueId other) {
-  if (r.ShapeOf(other) != r.ShapeOf(conv.output)) return std::nullopt;
-  const NDArray& filter = *r.Constant(conv.inputs[1]);
+// Whether `conv`, with `filter` for its own, can compute its sum with the other term: then that is in the filter.
+bool Absorb(const Rewriter& r, const Node& conv, NDArray& filter, ValueId other) {
+  if (r.ShapeOf(other) != r.ShapeOf(conv.output)) return false;
   if (const Node* small = Branch(r, other); small != nullptr && small->inputs[0] == conv.inputs[0]) {
     const auto place = PlaceIn(r, conv, *small);
-    if (!place.has_value()) return std::nullopt;
-    return AddFilter(filter, *r.Constant(small->inputs[1]), *place);
+    if (place.has_value()) AddFilter(filter, *r.Constant(small->inputs[1]), *place);
+    return place.has_value();
   }
-  std::optional<NDArray> scale = ScaleAsFilter(r, conv, other);
-  if (!scale.has_value() || conv.attrs.Ints("strides", {1, 1}) != std::vector<int64_t>{1, 1}) return std::nullopt;
+  const std::optional<NDArray> scale = ScaleAsFilter(r, conv, other);
+  if (!scale.has_value() || conv.attrs.Ints("strides", {1, 1}) != std::vector<int64_t>{1, 1}) return false;
   std::pair<int64_t, int64_t> place;
   for (size_t d = 0; d < 2; ++d) {
     const int64_t step = conv.attrs.Ints("dilations", {1, 1})[d], lead = PadsOf(conv)[d];
-    if (lead % step != 0 || lead / step >= filter.shape()[2 + d]) return std::nullopt;
+    if (lead % step != 0 || lead / step >= filter.shape()[2 + d]) return false;
     (d == 0 ? place.first : place.second) = lead / step;
   }
-  return AddFilter(filter, *scale, place);
+  AddFilter(filter, *scale, place);
+  return true;
 }
 
+// All terms that can be are absorbed at once, by the largest filters first.
 absl::StatusOr<bool> MergeBranches(Rewriter& r, Node& node) {
   if (node.op != "add") return false;
   Terms terms = TermsOf(r, node);
-  for (size_t i = 0; i < terms.values.size(); ++i) {
-    const Node* conv = Branch(r, terms.values[i]);
-    for (size_t j = 0; conv != nullptr && j < terms.values.size(); ++j) {
-      std::optional<NDArray> filter = i != j ? Merged(r, *conv, terms.values[j]) : std::nullopt;
-      if (!filter.has_value()) continue;
-      const ValueId filter_id = r.AddConstant(std::move(*filter));
-      TEMPER_ASSIGN_OR_RETURN(ValueId sum, r.Emit("conv2d", conv->attrs, {conv->inputs[0], filter_id}, conv->name));
-      std::vector<ValueId> rest = std::move(terms.constants);
-      for (size_t k = 0; k < terms.values.size(); ++k) {
-        if (k != i && k != j) rest.push_back(terms.values[k]);
-      }
-      if (rest.empty()) return r.ReplaceOutput(node, sum);
-      for (size_t k = 0; k + 1 < rest.size(); ++k) {
-        TEMPER_ASSIGN_OR_RETURN(sum, r.Emit("add", {}, {sum, rest[k]}));
-      }
-      r.Become(node, "add", {}, {sum, rest.back()});
-      return true;
-    }
+  std::vector<ValueId> convs = terms.values;
+  std::erase_if(convs, [&](ValueId v) { return Branch(r, v) == nullptr; });
+  std::stable_sort(convs.begin(), convs.end(), [&](ValueId a, ValueId b) {
+    return NumElements(r.ShapeOf(Branch(r, a)->inputs[1])) > NumElements(r.ShapeOf(Branch(r, b)->inputs[1]));
+  });
+  std::vector<ValueId>& left = terms.values;
+  std::vector<ValueId> merged;
+  for (ValueId v : convs) {
+    const auto own = std::find(left.begin(), left.end(), v);
+    if (own == left.end()) continue;  // absorbed
+    const Node& conv = *Branch(r, v);
+    NDArray filter = r.Constant(conv.inputs[1])->Clone();
+    const size_t count = left.size();
+    std::erase_if(left, [&](ValueId other) { return other != v && Absorb(r, conv, filter, other); });
+    if (left.size() == count) continue;
+    std::erase(left, v);
+    const ValueId filter_id = r.AddConstant(std::move(filter));
+    TEMPER_ASSIGN_OR_RETURN(ValueId sum, r.Emit("conv2d", conv.attrs, {conv.inputs[0], filter_id}, conv.name));
+    merged.push_back(sum);
   }
-  return false;
+  if (merged.empty()) return false;
+  // The constants next to the convolutions, whose biases they are.
+  merged.insert(merged.end(), terms.constants.begin(), terms.constants.end());
+  merged.insert(merged.end(), left.begin(), left.end());
+  ValueId sum = merged[0];
+  if (merged.size() == 1) return r.ReplaceOutput(node, sum);
+  for (size_t k = 1; k + 1 < merged.size(); ++k) {
+    TEMPER_ASSIGN_OR_RETURN(sum, r.Emit("add", {}, {sum, merged[k]}));
+  }
+  r.Become(node, "add", {}, {sum, merged.back()});
+  return true;
 }
 
-// a - (b + c) and a - b * c are sums too, c a constant.
+bool HasBranch(const Rewriter& r, ValueId v) {
+  const Node* sum = r.Producer(v, "add");
+  if (sum == nullptr) return Branch(r, v) != nullptr;
+  const Terms terms = TermsOf(r, *sum);
+  return std::any_of(terms.values.begin(), terms.values.end(), [&](ValueId t) { return Branch(r, t) != nullptr; });
+}
+
+// Among branches, a - (b + c) and a - b * c are sums too, c a constant. Elsewhere the order of additions stays.
 absl::StatusOr<bool> SubtractAsSum(Rewriter& r, Node& node) {
   if (node.op != "sub" || !IsFloat(r.TypeOf(node.output).dtype)) return false;
   const Node* right = r.Producer(node.inputs[1]);
@@ -138,6 +155,7 @@ absl::StatusOr<bool> SubtractAsSum(Rewriter& r, Node& node) {
   if (constant == nullptr || r.ShapeOf(right->inputs[0]) != r.ShapeOf(right->output) ||
       r.ShapeOf(node.inputs[0]) != r.ShapeOf(node.output) || r.ShapeOf(right->output) != r.ShapeOf(node.output))
     return false;
+  if (!HasBranch(r, node.inputs[0]) && !HasBranch(r, right->inputs[0])) return false;
   NDArray minus(constant->dtype(), {});
   minus.Set(0, -1);
   TEMPER_ASSIGN_OR_RETURN(NDArray negative, Evaluate("mul", *constant, minus));

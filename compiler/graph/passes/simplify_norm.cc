@@ -127,7 +127,8 @@ absl::StatusOr<bool> RecogniseGroupNorm(Rewriter& r, Node& node) {
   if (node.op != "reshape") return false;
   const Node* norm = r.Producer(node.inputs[0], "group_norm");
   const Node* grouped = norm != nullptr ? r.Producer(norm->inputs[0], "reshape") : nullptr;
-  if (grouped == nullptr || norm->attrs.Has("groups") || r.TypeOf(grouped->inputs[0]) != r.TypeOf(node.output))
+  if (grouped == nullptr || !r.OnlyUse(norm->output) || norm->attrs.Has("groups") ||
+      r.TypeOf(grouped->inputs[0]) != r.TypeOf(node.output))
     return false;
   const Shape &shape = r.ShapeOf(node.output), &groups = r.ShapeOf(norm->output);
   const NDArray *scale = r.Constant(norm->inputs[1]), *bias = r.Constant(norm->inputs[2]);

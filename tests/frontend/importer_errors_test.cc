@@ -63,6 +63,16 @@ TEST(OnnxErrors, ATruncatedFileIsRefusedWhereverItEnds) {
   }
 }
 
+TEST(OnnxErrors, ParametersOfAGroupNormAreOneAGroupOrChannel) {
+  ModelBuilder m(21);
+  m.Input("x", {1, 8, 2});
+  m.Floats("scale", {2}, {1, 1});
+  m.Floats("bias", {8}, std::vector<float>(8, 0));
+  ModelBuilder::SetInt(m.Node("GroupNormalization", {"x", "scale", "bias"}, {"y"}), "num_groups", 4);
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("one value a group or channel"));
+}
+
 TEST(OnnxErrors, AllUnsupportedOperatorsAtOnceWithTheirNodes) {
   ModelBuilder m = Relu();
   m.Node("Unique", {"x"}, {"a"}).set_name("first");

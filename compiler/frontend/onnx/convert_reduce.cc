@@ -134,9 +134,9 @@ absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
 }
 
 // One value a group or a channel as one a channel.
-absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t channels) {
+absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t groups, int64_t channels) {
   const int64_t count = NumElements(c.ShapeOf(v));
-  if (count == 0 || channels % count != 0)
+  if (count != groups && count != channels)
     return absl::InvalidArgumentError("scale and bias have one value a group or channel");
   if (count != channels) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
@@ -150,8 +150,8 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   const int64_t groups = n.Int("num_groups", 1);
   if (shape.size() < 3 || groups < 1 || shape[1] % groups != 0)
     return absl::InvalidArgumentError("num_groups divides the channels");
-  TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), shape[1]));
-  TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), shape[1]));
+  TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), groups, shape[1]));
+  TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), groups, shape[1]));
   Attrs attrs;
   attrs.Set("groups", groups);
   attrs.Set("epsilon", n.Float("epsilon", 1e-5));

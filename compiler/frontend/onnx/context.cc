@@ -153,6 +153,13 @@ absl::StatusOr<ValueId> Context::Expand(ValueId v, Shape shape) {
   return Call("expand", std::move(attrs), {v});
 }
 
+absl::StatusOr<ValueId> Context::Cast(ValueId v, DType to) {
+  if (TypeOf(v).dtype == to) return v;
+  Attrs attrs;
+  attrs.Set("to", std::string(Name(to)));
+  return Call("cast", std::move(attrs), {v});
+}
+
 absl::StatusOr<ValueId> Context::Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes) {
   Attrs attrs;
   attrs.Set("axes", std::move(axes));

@@ -55,6 +55,7 @@ class Context {
   absl::StatusOr<ValueId> Pad(ValueId v, std::vector<int64_t> pads, double value = 0, std::string mode = "constant");
   absl::StatusOr<ValueId> Concat(std::vector<ValueId> parts, int64_t axis);
   absl::StatusOr<ValueId> Expand(ValueId v, Shape shape);
+  absl::StatusOr<ValueId> Cast(ValueId v, DType to);  // nothing to do where it is of that type
   absl::StatusOr<ValueId> Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes);
 
   // The value under an ONNX name.

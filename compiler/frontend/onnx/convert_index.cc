@@ -18,17 +18,10 @@ absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape f
   return c.Call("gather", std::move(attrs), {from, at});
 }
 
-absl::StatusOr<ValueId> ToInt64(Context& c, ValueId v) {
-  if (c.TypeOf(v).dtype == DType::kI64) return v;
-  Attrs attrs;
-  attrs.Set("to", std::string("i64"));
-  return c.Call("cast", std::move(attrs), {v});
-}
-
 // Counted from the front and inside [0, extent): an error where an index that is known is outside, and its nearest
 // neighbour where only the run knows it.
 absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
-  TEMPER_ASSIGN_OR_RETURN(at, ToInt64(c, at));
+  TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI64));
   if (c.Known(at) != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(at, "indices"));
     for (const int64_t index : known) {
@@ -158,7 +151,7 @@ absl::Status OneHot(Context& c, const OnnxNode& n) {
   if (c.ShapeOf(n.Input(2)) != Shape{2}) return absl::InvalidArgumentError("values are two: off and on");
   const int64_t rank = c.Rank(n.Input(0)), depth = depths[0];
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), rank + 1));
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, ToInt64(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Cast(n.Input(0), DType::kI64));
   Shape apart = c.ShapeOf(at), along(static_cast<size_t>(rank) + 1, 1);
   apart.insert(apart.begin() + axis, 1);
   along[static_cast<size_t>(axis)] = depth;

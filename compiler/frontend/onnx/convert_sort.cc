@@ -12,12 +12,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMost = 16384;  // elements along the axis: time grows with their square
 
-absl::StatusOr<ValueId> Cast(Context& c, ValueId v, const char* to) {
-  Attrs attrs;
-  attrs.Set("to", std::string(to));
-  return c.Call("cast", std::move(attrs), {v});
-}
-
 ValueId Range(Context& c, DType dtype, Shape shape) {
   NDArray range(dtype, std::move(shape));
   for (int64_t i = 0; i < range.size(); ++i) range.Set(i, static_cast<double>(i));
@@ -58,7 +52,7 @@ absl::StatusOr<ValueId> PlacesOf(Context& c, ValueId x, bool largest) {
       c.Call("less", {}, {Range(c, DType::kI32, {1, 1, count}), Range(c, DType::kI32, {1, count, 1})}));
   TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Call("and", {}, {order.same, earlier}));
   TEMPER_ASSIGN_OR_RETURN(ValueId before, c.Call("or", {}, {order.before, first}));
-  TEMPER_ASSIGN_OR_RETURN(before, Cast(c, before, "i32"));
+  TEMPER_ASSIGN_OR_RETURN(before, c.Cast(before, DType::kI32));
   return c.Reduce("reduce_sum", before, {2}, false);
 }
 
@@ -70,7 +64,7 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId places, int64_t k) {
   TEMPER_ASSIGN_OR_RETURN(ValueId position,
                           c.Call("where", {}, {taken, Range(c, DType::kI32, {shape[1]}), c.Scalar(DType::kI32, 0)}));
   TEMPER_ASSIGN_OR_RETURN(position, c.Reduce("reduce_sum", position, {2}, false));
-  return Cast(c, position, "i64");
+  return c.Cast(position, DType::kI64);
 }
 
 // What lies at the positions of each row.

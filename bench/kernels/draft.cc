@@ -44,12 +44,19 @@ std::vector<Candidate> Pick(const Workload& w, const Bench& bench, const Options
   return all;
 }
 
-absl::Status Time(Candidate& candidate, const Bench& bench, const std::shared_ptr<worker::WorkloadState>& state,
-                  int samples) {
-  TEMPER_ASSIGN_OR_RETURN(Contender c,
-                          OurKernel(bench, state, "candidate", std::string(candidate.def->name), candidate.config));
-  for (int i = 0; i < samples; ++i) TakeSample(c);
-  candidate.measured_s = *std::ranges::min_element(c.samples_s);
+// In turns, so that a noisy moment meets all of them.
+absl::Status Time(std::vector<Candidate>& candidates, const Bench& bench,
+                  const std::shared_ptr<worker::WorkloadState>& state, int samples) {
+  std::vector<Contender> contenders;
+  for (const Candidate& c : candidates) {
+    TEMPER_ASSIGN_OR_RETURN(Contender made, OurKernel(bench, state, "candidate", std::string(c.def->name), c.config));
+    contenders.push_back(std::move(made));
+  }
+  for (int i = 0; i < samples; ++i) {
+    for (Contender& c : contenders) TakeSample(c);
+  }
+  for (size_t i = 0; i < candidates.size(); ++i)
+    candidates[i].measured_s = *std::ranges::min_element(contenders[i].samples_s);
   return absl::OkStatus();
 }
 
@@ -75,11 +82,10 @@ absl::Status Run(const Options& o) {
   for (const Workload& w : anchors) {
     TEMPER_ASSIGN_OR_RETURN(const auto state, worker::MakeWorkloadState(*bench.device, w, 1));
     std::vector<Candidate> candidates = Pick(w, bench, o, rng);
-    double ceiling = 0;
-    for (Candidate& candidate : candidates) {
-      ceiling = std::max(ceiling, MeasureFlops(bench.launcher(), bench.target.cpu()->vector_bits, 0.004));
-      TEMPER_RETURN_IF_ERROR(Time(candidate, bench, state, o.samples));
-      if (json.is_open()) json << ToJson(candidate, w, bench.target).dump() << std::endl;
+    const double ceiling = MeasureFlops(bench.launcher(), bench.target.cpu()->vector_bits, 0.05);
+    TEMPER_RETURN_IF_ERROR(Time(candidates, bench, state, o.samples));
+    if (json.is_open()) {
+      for (const Candidate& c : candidates) json << ToJson(c, w, bench.target).dump() << std::endl;
     }
     const Candidate first = candidates.front();
     std::ranges::stable_sort(candidates, {}, &Candidate::measured_s);

@@ -335,6 +335,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.tile_rows = static_cast<double>(s.ow) / tiles;  // the last tile of a row may be narrower
   if (tile.merged) f.loads_per_fma = 1 + 1 / static_cast<double>(columns.tile);  // each has a shuffle of its own
   f.reduction = taps;
+  f.turns = 1 / static_cast<double>(tile.unroll);
   f.l1_bytes = panel_bytes + window_bytes;
   f.l2_bytes = block_bytes + strip_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes);

@@ -28,10 +28,15 @@ double SoftMax(double a, double b, double c) {
 struct Rates {
   double fmas = 2;  // vector multiply-adds
   double vectors = 1.5, broadcasts = 1.5;
+  double turn = 0;  // cycles for each turn of the loop over a tile's steps, beside what it does for the tile
 };
-// Zen 4 does with vectors of 512 bits what takes two of 256; an element for all lanes is a load like any other.
+// A step of a tile in sixteen registers is short: the loop's own instructions, five to ten, are a third of it where a
+// neighbour on the same core has its share of the decoders. Zen 4 does with vectors of 512 bits what takes two of 256;
+// an element for all lanes is a load like any other.
 Rates RatesOf(double lanes, const CpuTarget& t) {
-  return t.cpu == "znver4" && !t.Has("avxvnni") && lanes > 8 ? Rates{1, 1, 2} : Rates();
+  return t.cpu == "znver4" && !t.Has("avxvnni") && lanes > 8 ? Rates{1, 1, 2, 0}
+         : t.vector_registers <= 16                          ? Rates{2, 1.5, 1.5, 1}
+                                                             : Rates();
 }
 
 // --- the schema: another meaning of a line, or a new one, raises kFeatureVersion ---
@@ -136,6 +141,7 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
   double cycles = fma_vectors * each * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
+  cycles += fma_vectors / accumulators * f.turns * rates.turn;
   cycles += f.prologue_ops / kPrologueOps;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);

@@ -455,6 +455,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.padded_flops = 2 * points * std::max(tiles, row_tiles * static_cast<double>(p.mr)) * padded_columns * k;
   DescribeTile(f, p.mr, c["nv"], p.lanes);
   f.reduction = static_cast<double>(p.chunk);
+  f.turns = 1 / static_cast<double>(p.unroll);
   const double block_input = kElementBytes * points * static_cast<double>(p.block_tiles) * k;
   const double block_product = kElementBytes * points * static_cast<double>(p.block_tiles) * padded_columns / blocks;
   const double filter = kElementBytes * points * padded_columns * k,

@@ -142,6 +142,7 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
   double cycles = fma_vectors * each * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
   cycles += fma_vectors / accumulators * f.turns * rates.turn;
+  cycles *= f.crowding;
   cycles += f.prologue_ops / kPrologueOps;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);

@@ -14,6 +14,7 @@ struct CpuFootprint {
   double tile_rows = 1, tile_columns = 1, tile_registers = 0;  // register tile; columns in elements
   double reduction = 1;       // length of the innermost accumulation before results leave the registers
   double sums = 1;            // independent ones that each accumulator is in the end; known to the draft alone
+  double crowding = 1;        // of cycles, where what a tile reads is pushed out of L1; known to the draft alone
   double turns = 0;           // of a loop, for each step of the accumulation; known to the draft alone
   double last_rows = 0;       // of the tile that ends the rows, if smaller; known to the draft alone
   double last_part = 0;       // of all multiply-adds, in such tiles; likewise

@@ -57,7 +57,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   WorkloadProgram program(w, b, packed);
   TEMPER_RETURN_IF_ERROR(program.Compute(0, w.anchor));
   GemmView::AElement a_element = v.prepare(program, b, &result.copies);
-  if (v.prologue) {
+  if (tile.copy_a) {
     Shape made = {v.batch, v.rows};
     made.insert(made.end(), v.reduction.begin(), v.reduction.end());
     const ir::Buffer a = b.Compute("a", kElement, made, [&](const std::vector<Expr>& i) {
@@ -225,9 +225,14 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, cons
   }
 }
 
-// What a chunk's tiles read of A is made before the first of them, and lies row by row in cache.
-void SchedulePrologue(Schedule& s, const Loop& under, const CpuTarget& t) {
+// What a chunk's tiles read of A is made before the first of them, and lies row by row in cache, where rows that
+// collided are a line further apart.
+void ScheduleCopy(Schedule& s, const GemmView& v, const Loop& under, const CpuTarget& t) {
   s.ComputeAt("a", under);
+  if (RowsCollide(v, t)) {
+    s.TransformLayout("a", {v.batch, v.rows, v.reduction.back() + kLineElements},
+                      [](const std::vector<Expr>& i) { return i; });
+  }
   const std::vector<Loop> loops = s.Loops("a");
   if (!s.status().ok() || s.Extent(loops.back()) < t.lanes()) return;
   auto [rest, lane] = s.Split(loops.back(), VectorLength(s.Extent(loops.back()), t.lanes(), 4));
@@ -265,7 +270,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
     TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, program.tiled);
-  if (v.prologue) SchedulePrologue(s, outer.back(), t);
+  if (tile.copy_a) ScheduleCopy(s, v, outer.back(), t);
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
@@ -293,6 +298,7 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
   const std::vector<int64_t> parts = Parts(v, t);
   if (parts.size() > 1) space.Add("parts", parts);
   space.Add("ku", {1, 2, 4});
+  if (!v.prologue && RowsCollide(v, t) && parts.size() == 1 && v.rows > 1) space.Add("ca", {0, 1});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
   RequireTile(space, v.columns, t);

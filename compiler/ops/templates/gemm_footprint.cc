@@ -10,6 +10,7 @@ double Bytes(const TensorType& t) { return static_cast<double>(BytesOf(t.dtype, 
 
 // Vector instructions for each vector that the calls before the anchor make.
 double PrologueOps(const Workload& w) {
+  if (w.anchor == 0) return 2;  // a copy
   Workload before = w;
   before.calls.resize(static_cast<size_t>(w.anchor));
   double ops = 1 + Flops(before) / static_cast<double>(NumElements(before.output().shape));
@@ -59,12 +60,13 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
                                                    : block_panels;
   const double b_streams = block_bytes <= l1 / 2 ? 1 : panel_bytes <= l1 / 2 ? chunks : row_tiles;
   f.l2_traffic = batch * blocks * (row_tiles * rows_bytes * a_fetches + block_bytes * b_streams);
-  if (v.prologue) {
+  if (tile.copy_a) {
     // Every block makes A anew, from elsewhere to where tiles read it.
     const double made = batch * blocks * rows * k;
     if (chunk_bytes > l1 / 2) f.l2_traffic += 2 * kElementBytes * made;
     f.prologue_ops = made / t.lanes() * PrologueOps(w);
   }
+  if (!tile.copy_a && RowsCollide(v, t) && tile.mr > 1) f.crowding = 1.08;
   // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
   // each of its steps if it does not fit beside.
   const double a_bytes = std::min(kElementBytes * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));

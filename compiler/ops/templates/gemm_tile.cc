@@ -15,6 +15,11 @@ constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: mor
 
 int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
 
+bool RowsCollide(const GemmView& v, const CpuTarget& t) {
+  constexpr int64_t kSpan = 4096;
+  return t.vector_registers <= 16 && v.a_row_stride > 0 && kElementBytes * v.a_row_stride % kSpan == 0;
+}
+
 GemmView PartSums(const GemmView& v, int64_t parts) {
   if (parts == 1) return v;
   GemmView sums = v;
@@ -32,6 +37,7 @@ GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const 
       panels(CeilDiv(v.columns, nr)),
       blocks(c["blocks"]),
       unroll(c["ku"]),
+      copy_a(v.prologue || (c.Has("ca") && c["ca"] != 0)),
       pack(w.inputs[v.b_input].constant || c["pack"] != 0),
       sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
                  mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
@@ -39,7 +45,7 @@ GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const 
       blocks_outside(v.columns > v.rows),
       chunk(Chunk(v, t)),
       line(LineStep(v)),
-      prefetch_a(line > 0 && v.a_input >= 0 && v.reduction.size() == 1 &&
+      prefetch_a(line > 0 && !copy_a && v.a_input >= 0 && v.reduction.size() == 1 &&
                  kElementBytes * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
       prefetch_b(StreamsB(w, v, t)) {}
 

@@ -8,6 +8,7 @@ namespace temper {
 
 struct GemmTile {
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
+  bool copy_a;          // a chunk's rows of A come to cache, before its tiles read them
   bool pack;            // B is packed, by the package or by the kernel
   bool sums_apart;      // unrolled steps of the reduction do not wait for each other
   int64_t row_tiles;    // of all rows
@@ -29,6 +30,9 @@ struct GemmTile {
   int64_t LineStep(const GemmView& v) const;
 };
 
+// Whether neighbouring rows of A lie in the same sets of L1: those of a tile in sixteen registers fit its ways, but
+// what B's panel and a neighbour on the same core bring pushes them out.
+bool RowsCollide(const GemmView& v, const CpuTarget& t);
 int64_t PartsOf(const Config& c);  // of the reduction, which threads share
 // The sums of a reduction's parts: each part is a batch of its own.
 GemmView PartSums(const GemmView& v, int64_t parts);

@@ -63,6 +63,27 @@ TEST(Footprint, ConvolutionsKnowTheirRowsDistance) {
   EXPECT_GT(refetch(512, 2), 2 * refetch(520, 2));
 }
 
+// The config of the least draft, with all threads alike.
+Config Favourite(const Workload& w, const CpuTarget& t) {
+  const CpuTemplate packed = MatmulPacked();
+  const std::vector<Config> all = packed.space(w, t).Enumerate(1 << 14);
+  return *std::ranges::min_element(all, {},
+                                   [&](const Config& c) { return DraftSeconds(packed.footprint(w, c, t), t); });
+}
+
+TEST(Footprint, TilesInSixteenRegistersCopyRowsThatCollideAndUnrollTheReduction) {
+  CpuTarget t = Machine();
+  EXPECT_FALSE(Favourite(Dense(128, 3072, 768), t).Has("ca"));
+  const CpuTarget wide = t;
+  t = *ParseTarget("llvm:haswell")->cpu();
+  t.l1_bytes = wide.l1_bytes, t.l2_bytes = wide.l2_bytes, t.l3_bytes = wide.l3_bytes, t.threads = wide.threads;
+  EXPECT_EQ(Favourite(Dense(128, 3072, 768), t)["ca"], 1);
+  EXPECT_FALSE(Favourite(Dense(128, 768, 3072), t).Has("ca"));  // rows 3 KiB apart
+  // A copy of A costs more than it saves where few columns use it.
+  EXPECT_EQ(Favourite(Dense(128, 1024, 16), t)["ca"], 0);
+  for (int64_t k : {768, 3072}) EXPECT_GT(Favourite(Dense(128, k, 768), t)["ku"], 1) << k;
+}
+
 Workload PaddedConv(int64_t c, int64_t size, int64_t filters) {
   const std::string out = absl::StrCat("f32[1,", filters, ",", size, ",", size, "]@0231");
   return *ParseWorkload(absl::StrCat("(f32[1,", c, ",", size, ",", size, "]@0231, const f32[", filters, ",", c,

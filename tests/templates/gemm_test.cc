@@ -22,6 +22,13 @@ const char kSpatial[] =
     "(f32[1,24,9,9]@0231, const f32[40,24,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "
     "f32[1,40,9,9]@0231; anchor=0";
 
+// Rows 4 KiB apart, as they lie and as the stride takes them.
+const char kCollidingRows[] =
+    "(f32[23,1024], const f32[1024,40]) matmul(0,1) -> f32[23,40]; relu(2) -> f32[23,40]; anchor=0";
+const char kCollidingPixels[] =
+    "(f32[1,512,7,6]@0231, const f32[24,512,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
+    "f32[1,24,4,3]@0231; anchor=0";
+
 const char kScaled[] =
     "(f32[2,49,1,1]@0231, f32[2,49,5,7]@0231, const f32[80,49,1,1], f32[2,80,5,7]@0231) mul(0,1) -> "
     "f32[2,49,5,7]@0231; relu(4) -> f32[2,49,5,7]@0231; conv2d(5,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
@@ -70,8 +77,9 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kScaled,
-                           kScaledStrided, kScaledFilters, kScaledDynamicFilters}) {
+  for (const char* text :
+       {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kCollidingRows,
+        kCollidingPixels, kScaled, kScaledStrided, kScaledFilters, kScaledDynamicFilters}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

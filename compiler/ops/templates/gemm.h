@@ -1,9 +1,9 @@
 // The one register-tiled contraction behind dense layers, batched matmul and convolution:
 //   out[b, m, n] = epilogue(sum over r of A(b, m, r) * B(b, n, r))
-// with A read as it lies or from a chunk of its rows in cache, where calls before the anchor make it or rows collide, B in panels of
-// `nr` columns ([batch][columns / nr][reduction...][nr], zero-padded), a tile of mr x nr accumulators in registers, and
-// the epilogue applied to them before they are stored. Where the output is too small for all threads to share, they
-// share the reduction ("parts"): its parts' sums are stored and then added up.
+// with A read as it lies or from a chunk of its rows in cache, where calls before the anchor make it or rows collide, B
+// in panels of `nr` columns ([batch][columns / nr][reduction...][nr], zero-padded), a tile of mr x nr accumulators in
+// registers, and the epilogue applied to them before they are stored. Where the output is too small for all threads to
+// share, they share the reduction ("parts"): its parts' sums are stored and then added up.
 #pragma once
 
 #include "compiler/ops/templates/element.h"

@@ -85,7 +85,8 @@ struct TableEntry {
   size_t operands = 1;  // that must be there; the converter need not look
 };
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
-    ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable();
+    ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),
+    QuantizeTable();
 // Null if the operator is not supported. Only the default domain is known.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 

@@ -17,26 +17,40 @@ absl::StatusOr<ValueId> AsImage(Context& c, ValueId v) {
     return absl::UnimplementedError(absl::StrCat("rank ", shape.size(), " is not supported, only 3 and 4"));
   return c.Reshape(v, {shape[0], shape[1], 1, shape[2]});
 }
-// And back, if the model had three axes.
-absl::Status SetImage(Context& c, const OnnxNode& n, ValueId v) {
+// And back, if the model's `like` has three axes.
+absl::StatusOr<ValueId> FromImage(Context& c, ValueId v, ValueId like) {
   Shape shape = c.ShapeOf(v);
-  if (c.Rank(n.Input(0)) == 3) shape.erase(shape.begin() + 2);
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(shape)));
+  if (c.Rank(like) == 3) shape.erase(shape.begin() + 2);
+  return c.Reshape(v, std::move(shape));
+}
+absl::Status SetImage(Context& c, const OnnxNode& n, ValueId v) {
+  TEMPER_ASSIGN_OR_RETURN(v, FromImage(c, v, n.Input(0)));
   return c.Set(n, v);
 }
 
-absl::Status Conv(Context& c, const OnnxNode& n) {
-  if (c.Rank(n.Input(0)) == 5) return VolumeConv(c, n);
-  TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
-  if (c.Rank(n.Input(1)) != c.Rank(n.Input(0))) return absl::InvalidArgumentError("data and weight differ in rank");
-  TEMPER_ASSIGN_OR_RETURN(ValueId weight, AsImage(c, n.Input(1)));
-  const Shape& shape = c.ShapeOf(n.Input(1));
-  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(x)));
+}  // namespace
+
+absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, DType sums) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId image, AsImage(c, x));
+  if (c.Rank(weight) != c.Rank(x)) return absl::InvalidArgumentError("data and weight differ in rank");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId filters, AsImage(c, weight));
+  const Shape& shape = c.ShapeOf(weight);
+  TEMPER_ASSIGN_OR_RETURN(const Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(image)));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("group", n.Int("group", 1));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("conv2d", std::move(attrs), {x, weight}));
-  TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
-  return SetImage(c, n, v);
+  if (sums != c.TypeOf(x).dtype) attrs.Set("result", std::string(Name(sums)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("conv2d", std::move(attrs), {image, filters}));
+  TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, bias));
+  return FromImage(c, v, x);
+}
+
+namespace {
+
+absl::Status Conv(Context& c, const OnnxNode& n) {
+  if (c.Rank(n.Input(0)) == 5) return VolumeConv(c, n);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v,
+                          ConvOf(c, n, n.Input(0), n.Input(1), n.Input(2), c.TypeOf(n.Input(0)).dtype));
+  return c.Set(n, v);
 }
 
 // Pads of a transposed convolution from the wanted output size, or from auto_pad. An output that is larger than what

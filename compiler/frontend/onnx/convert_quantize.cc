@@ -1,0 +1,265 @@
+// Numbers of few bits with a scale and a zero point: x = (q - zero) * scale. Products of them are sums of 32 bits,
+// exact, as ONNX has it; where a model only says which values are rounded how ("QDQ"), it computes in floats.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+#include "compiler/frontend/onnx/window.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// Scale and zero point; the zero point may be kNoValue, which is zero.
+struct Quantity {
+  ValueId scale, zero;
+};
+
+// A parameter that is one, one for each position of an axis, or one for each block of such positions, so that it
+// broadcasts with what has this shape.
+absl::StatusOr<ValueId> ForElements(Context& c, ValueId v, const Shape& shape, int64_t axis, int64_t block) {
+  if (v == kNoValue || NumElements(c.ShapeOf(v)) == 1) return v == kNoValue ? v : c.Reshape(v, {});
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  TEMPER_ASSIGN_OR_RETURN(axis, Axis(axis, rank));
+  const size_t at = static_cast<size_t>(axis);
+  if (block == 0) {
+    if (c.ShapeOf(v) != Shape{shape[at]})
+      return absl::InvalidArgumentError(absl::StrCat("scales and zero points are one, or ", shape[at], " in a row"));
+    Shape along(static_cast<size_t>(rank - axis), 1);
+    along[0] = shape[at];
+    return c.Reshape(v, std::move(along));
+  }
+  Shape blocks = shape;
+  blocks[at] = (shape[at] + block - 1) / block;
+  if (block < 0 || c.ShapeOf(v) != blocks)
+    return absl::InvalidArgumentError("scales and zero points are one for each block along the axis");
+  Shape apart = blocks;
+  apart.insert(apart.begin() + axis + 1, 1);
+  Shape repeated = apart;
+  repeated[at + 1] = block;
+  blocks[at] *= block;
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(apart)));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, std::move(repeated)));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(blocks)));
+  return c.Slice(v, axis, 0, shape[at]);
+}
+
+absl::StatusOr<Quantity> QuantityFor(Context& c, const OnnxNode& n) {
+  const Shape shape = c.ShapeOf(n.Input(0));  // a copy: calls move what it refers to
+  const int64_t axis = n.Int("axis", 1), block = n.Int("block_size", 0);
+  Quantity q;
+  TEMPER_ASSIGN_OR_RETURN(q.scale, ForElements(c, n.Input(1), shape, axis, block));
+  TEMPER_ASSIGN_OR_RETURN(q.zero, ForElements(c, n.Input(2), shape, axis, block));
+  return q;
+}
+
+// The type that the attribute names, if it does.
+absl::StatusOr<DType> TypeNamed(const OnnxNode& n, const char* attribute, DType otherwise) {
+  const int64_t code = n.Int(attribute, 0);
+  if (code == 0) return otherwise;
+  return DTypeOf(static_cast<int>(code));
+}
+
+// As integers of `wide` less their zero point, or as the floats that they are.
+absl::StatusOr<ValueId> LessZero(Context& c, ValueId v, ValueId zero, DType wide) {
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, wide));
+  if (zero == kNoValue) return v;
+  TEMPER_ASSIGN_OR_RETURN(zero, c.Cast(zero, wide));
+  return c.Call("sub", {}, {v, zero});
+}
+
+absl::StatusOr<ValueId> Dequantized(Context& c, ValueId v, Quantity q) {
+  TEMPER_ASSIGN_OR_RETURN(v, LessZero(c, v, q.zero, IsFloat(c.TypeOf(v).dtype) ? DType::kF32 : DType::kI32));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scale, c.Cast(q.scale, DType::kF32));
+  return c.Call("mul", {}, {v, scale});
+}
+
+// The number of `to` that is nearest to v / scale + zero, ties to even; what is too large is the largest.
+absl::StatusOr<ValueId> Quantized(Context& c, ValueId v, Quantity q, DType to, bool saturate) {
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scale, c.Cast(q.scale, DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, scale}));
+  const bool rounds = !IsFloat(to);  // a cast to a float rounds by itself
+  if (rounds) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("round", {}, {v}));
+  }
+  if (q.zero != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, c.Cast(q.zero, DType::kF32));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, zero}));
+  }
+  Attrs cast;
+  cast.Set("to", std::string(Name(to)));
+  if (rounds) {
+    Attrs range;
+    range.Set("min", Lowest(to));
+    range.Set("max", Largest(to));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("clip", std::move(range), {v}));
+  } else if (HasCastMode(to) && saturate) {
+    cast.Set("saturate", int64_t{1});
+  }
+  return c.Call("cast", std::move(cast), {v});
+}
+
+absl::Status DequantizeLinear(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const Quantity q, QuantityFor(c, n));
+  TEMPER_ASSIGN_OR_RETURN(const DType to, TypeNamed(n, "output_dtype", c.TypeOf(n.Input(1)).dtype));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Dequantized(c, n.Input(0), q));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, to));
+  return c.Set(n, v);
+}
+
+absl::Status QuantizeLinear(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const Quantity q, QuantityFor(c, n));
+  DType to = DType::kU8;
+  if (n.Input(2) != kNoValue) {
+    to = c.TypeOf(n.Input(2)).dtype;
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(to, TypeNamed(n, "output_dtype", to));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Quantized(c, n.Input(0), q, to, n.Int("saturate", 1) != 0));
+  return c.Set(n, v);
+}
+
+// To u8 by a range that holds zero and all elements. Where all are zero, any scale is right.
+absl::Status DynamicQuantizeLinear(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0), none = c.Scalar(DType::kF32, 0);
+  std::vector<int64_t> axes(c.ShapeOf(x).size());
+  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+  TEMPER_ASSIGN_OR_RETURN(ValueId high, c.Reduce("reduce_max", x, axes, false));
+  TEMPER_ASSIGN_OR_RETURN(ValueId low, c.Reduce("reduce_min", x, axes, false));
+  TEMPER_ASSIGN_OR_RETURN(high, c.Call("max", {}, {high, none}));
+  TEMPER_ASSIGN_OR_RETURN(low, c.Call("min", {}, {low, none}));
+  Quantity q;
+  TEMPER_ASSIGN_OR_RETURN(q.scale, c.Call("sub", {}, {high, low}));
+  TEMPER_ASSIGN_OR_RETURN(q.scale, c.Call("div", {}, {q.scale, c.Scalar(DType::kF32, 255)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId empty, c.Call("equal", {}, {q.scale, none}));
+  TEMPER_ASSIGN_OR_RETURN(q.scale, c.Call("where", {}, {empty, c.Scalar(DType::kF32, 1), q.scale}));
+  TEMPER_ASSIGN_OR_RETURN(low, c.Call("neg", {}, {low}));
+  TEMPER_ASSIGN_OR_RETURN(q.zero, Quantized(c, low, {q.scale, kNoValue}, DType::kU8, true));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Quantized(c, x, q, DType::kU8, true));
+  TEMPER_RETURN_IF_ERROR(c.Set(n, v));
+  TEMPER_RETURN_IF_ERROR(c.Set(n, q.scale, 1));
+  return c.Set(n, q.zero, 2);
+}
+
+// Operands of an exact product, less their zero points: in 8 bits if those have none, else in 16.
+struct Factors {
+  ValueId a, b;
+};
+absl::StatusOr<Factors> FactorsOf(Context& c, Quantity qa, ValueId a, Quantity qb, ValueId b) {
+  for (ValueId v : {a, b}) {
+    const DType dtype = c.TypeOf(v).dtype;
+    if (dtype != DType::kI8 && dtype != DType::kU8)
+      return absl::UnimplementedError(absl::StrCat("factors of ", std::string(Name(dtype)), " are not supported"));
+  }
+  const DType of_a = c.TypeOf(a).dtype;
+  const bool narrow = qa.zero == kNoValue && qb.zero == kNoValue && of_a == c.TypeOf(b).dtype;
+  const DType wide = narrow ? of_a : DType::kI16;
+  Factors f;
+  TEMPER_ASSIGN_OR_RETURN(f.a, LessZero(c, a, qa.zero, wide));
+  TEMPER_ASSIGN_OR_RETURN(f.b, LessZero(c, b, qb.zero, wide));
+  return f;
+}
+
+// Null where it is known to be nothing but zeros.
+ValueId UnlessZero(Context& c, ValueId v) {
+  const NDArray* known = v == kNoValue ? nullptr : c.Known(v);
+  if (known == nullptr) return v;
+  for (int64_t i = 0; i < known->size(); ++i) {
+    if (known->At(i) != 0) return v;
+  }
+  return kNoValue;
+}
+
+// One for a matrix, or one for each of its rows or columns.
+absl::StatusOr<ValueId> ForMatrix(Context& c, ValueId v, bool rows) {
+  if (v == kNoValue || c.Rank(v) != 1) return v;
+  const int64_t count = c.ShapeOf(v)[0];
+  return c.Reshape(v, count == 1 ? Shape{} : rows ? Shape{count, 1} : Shape{count});
+}
+
+absl::StatusOr<ValueId> IntegerProduct(Context& c, ValueId a, ValueId a_zero, ValueId b, ValueId b_zero) {
+  if (c.Rank(a) < 2 || c.Rank(b) < 2) return absl::UnimplementedError("vectors are not supported, only matrices");
+  Quantity qa{kNoValue, kNoValue}, qb = qa;
+  TEMPER_ASSIGN_OR_RETURN(qa.zero, ForMatrix(c, UnlessZero(c, a_zero), true));
+  TEMPER_ASSIGN_OR_RETURN(qb.zero, ForMatrix(c, UnlessZero(c, b_zero), false));
+  TEMPER_ASSIGN_OR_RETURN(const Factors f, FactorsOf(c, qa, a, qb, b));
+  Attrs attrs;
+  attrs.Set("result", std::string(Name(DType::kI32)));
+  return c.Call("matmul", std::move(attrs), {f.a, f.b});
+}
+
+absl::Status MatMulInteger(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, IntegerProduct(c, n.Input(0), n.Input(2), n.Input(1), n.Input(3)));
+  return c.Set(n, v);
+}
+
+// Sums of 32 bits as numbers of the output's scale and type. The scales' product is one constant, if they are.
+absl::StatusOr<ValueId> Requantized(Context& c, ValueId sums, ValueId a_scale, ValueId b_scale, Quantity out) {
+  TEMPER_ASSIGN_OR_RETURN(sums, c.Cast(sums, DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(ValueId scale, c.Call("mul", {}, {a_scale, b_scale}));
+  TEMPER_ASSIGN_OR_RETURN(scale, c.Call("div", {}, {scale, out.scale}));
+  TEMPER_ASSIGN_OR_RETURN(sums, c.Call("mul", {}, {sums, scale}));
+  return Quantized(c, sums, {c.Scalar(DType::kF32, 1), out.zero}, c.TypeOf(out.zero).dtype, true);
+}
+
+absl::Status QLinearMatMul(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sums, IntegerProduct(c, n.Input(0), n.Input(2), n.Input(3), n.Input(5)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId a_scale, c.Cast(n.Input(1), DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(ValueId b_scale, c.Cast(n.Input(4), DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(a_scale, ForMatrix(c, a_scale, true));
+  TEMPER_ASSIGN_OR_RETURN(b_scale, ForMatrix(c, b_scale, false));
+  Quantity out{kNoValue, n.Input(7)};
+  TEMPER_ASSIGN_OR_RETURN(out.scale, c.Cast(n.Input(6), DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Requantized(c, sums, a_scale, b_scale, out));
+  return c.Set(n, v);
+}
+
+// One for all filters, or one for each.
+absl::StatusOr<ValueId> ForFilters(Context& c, ValueId v, int64_t ones) {
+  if (v == kNoValue) return v;
+  Shape shape(static_cast<size_t>(ones) + 1, 1);
+  shape[0] = NumElements(c.ShapeOf(v));
+  return c.Reshape(v, shape[0] == 1 ? Shape{} : std::move(shape));
+}
+
+absl::StatusOr<ValueId> IntegerConv(Context& c, const OnnxNode& n, ValueId x, ValueId x_zero, ValueId w, ValueId w_zero,
+                                    ValueId bias) {
+  Quantity qx{kNoValue, UnlessZero(c, x_zero)}, qw{kNoValue, UnlessZero(c, w_zero)};
+  if (qx.zero != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(qx.zero, c.Reshape(qx.zero, {}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(qw.zero, ForFilters(c, qw.zero, c.Rank(w) - 1));
+  TEMPER_ASSIGN_OR_RETURN(const Factors f, FactorsOf(c, qx, x, qw, w));
+  return ConvOf(c, n, f.a, f.b, bias, DType::kI32);
+}
+
+absl::Status ConvInteger(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, IntegerConv(c, n, n.Input(0), n.Input(2), n.Input(1), n.Input(3), kNoValue));
+  return c.Set(n, v);
+}
+
+absl::Status QLinearConv(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sums,
+                          IntegerConv(c, n, n.Input(0), n.Input(2), n.Input(3), n.Input(5), n.Input(8)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId w_scale, ForFilters(c, n.Input(4), c.Rank(n.Input(3)) - 2));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x_scale, c.Reshape(n.Input(1), {}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Requantized(c, sums, x_scale, w_scale, {n.Input(6), n.Input(7)}));
+  return c.Set(n, v);
+}
+
+}  // namespace
+
+std::span<const TableEntry> QuantizeTable() {
+  static constexpr TableEntry kTable[] = {{"DequantizeLinear", DequantizeLinear, 2},
+                                          {"QuantizeLinear", QuantizeLinear, 2},
+                                          {"DynamicQuantizeLinear", DynamicQuantizeLinear},
+                                          {"MatMulInteger", MatMulInteger, 2},
+                                          {"ConvInteger", ConvInteger, 2},
+                                          {"QLinearMatMul", QLinearMatMul, 8},
+                                          {"QLinearConv", QLinearConv, 8}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

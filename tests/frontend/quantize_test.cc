@@ -102,6 +102,12 @@ TEST(OnnxQuantize, ScalesOfAnAxisAndOfBlocks) {
   EXPECT_THAT(
       ErrorOf("DequantizeLinear", {{x}, {Numbers(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}}, With({{"block_size", 2}})),
       HasSubstr("each block"));
+  // One block that is larger than what there is.
+  ExpectArray(ResultsOf("DequantizeLinear", {{x}, {Numbers(DType::kF32, {2, 1}, {1, 2})}}, 1,
+                        With({{"block_size", INT64_MAX}}))[0],
+              {2, 3}, {-1, 2, 3, 8, 10, -12});
+  EXPECT_THAT(ErrorOf("DequantizeLinear", {{x}, {Numbers(DType::kF32, {2, 1}, {1, 2})}}, With({{"block_size", -1}})),
+              HasSubstr("block_size is -1"));
   EXPECT_THAT(ErrorOf("DequantizeLinear", {{x}, {Numbers(DType::kF32, {2}, {1, 2})}}, With({{"axis", 2}})),
               HasSubstr("axis"));
 }
@@ -162,6 +168,14 @@ TEST(OnnxQuantize, ProductsAreExact) {
     ExpectArray(ResultsOf("MatMulInteger", {{a}, {b}, kNone, {One(of_b, 5), true}})[0], {rows, columns},
                 product({0, 0, 0}, {5, 5}));
   }
+  // Weights whose sums f32 does not hold exactly at once: they are added up as integers, part by part.
+  NDArray large(DType::kI8, {k, 1}), ones(DType::kU8, {1, k});
+  for (int64_t i = 0; i < k; ++i) {
+    large.Set(i, i % 2 == 0 && i > 0 ? 127 : 126);
+    ones.Set(i, 255);
+  }
+  for (bool constant : {false, true})
+    ExpectArray(ResultsOf("MatMulInteger", {{ones}, {large, constant}})[0], {1, 1}, {255.0 * ((127 + 126) * 350 - 1)}, 0);
   EXPECT_THAT(ErrorOf("MatMulInteger", {{Numbers(DType::kU8, {2}, {1, 2})}, {Numbers(DType::kU8, {2, 1}, {1, 2})}}),
               HasSubstr("vectors"));
 }

@@ -45,6 +45,15 @@ TEST(FoldConstants, LeavesLargeBroadcastsAlone) {
   EXPECT_EQ(CountOps(b.g, "expand"), 1);
 }
 
+TEST(FoldConstants, WidensLargeWeights) {
+  Builder b;
+  Attrs to;
+  to.Set("to", std::string("f64"));
+  b.Output(b.Call("add", {b.Call("cast", {b.Input({1200, 1200})}, to), b.Call("cast", {b.Random({1200, 1200})}, to)}));
+  ASSERT_TRUE(passes::FoldConstants(b.g).ok());
+  EXPECT_EQ(CountOps(b.g, "cast"), 1);  // that of the input
+}
+
 TEST(Cse, EqualCallsAreOne) {
   Builder b;
   const ValueId x = b.Input({4});

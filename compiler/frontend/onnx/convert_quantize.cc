@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/frontend/onnx/context.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 #include "compiler/frontend/onnx/window.h"
@@ -31,9 +32,11 @@ absl::StatusOr<ValueId> ForElements(Context& c, ValueId v, const Shape& shape, i
     along[0] = shape[at];
     return c.Reshape(v, std::move(along));
   }
+  if (block < 0) return absl::InvalidArgumentError(absl::StrCat("block_size is ", block));
+  block = std::clamp<int64_t>(block, 1, std::max<int64_t>(shape[at], 1));
   Shape blocks = shape;
-  blocks[at] = (shape[at] + block - 1) / block;
-  if (block < 0 || c.ShapeOf(v) != blocks)
+  blocks[at] = CeilDiv(shape[at], block);
+  if (c.ShapeOf(v) != blocks)
     return absl::InvalidArgumentError("scales and zero points are one for each block along the axis");
   Shape apart = blocks;
   apart.insert(apart.begin() + axis + 1, 1);

@@ -13,11 +13,18 @@ bool IsKnown(const Graph& g, ValueId v) {
   return v == kNoValue || (g.values[v].is_constant && g.values[v].constant.has_value());
 }
 
+// What has no more elements than an operand is folded also where its type is wider: quantised weights become those
+// that kernels multiply with.
 bool WorthFolding(const Graph& g, const Node& node) {
-  int64_t bytes_in = 0;
-  for (ValueId v : node.inputs) bytes_in += v == kNoValue ? 0 : g.values[v].constant->bytes();
+  int64_t bytes_in = 0, most = 0;
+  for (ValueId v : node.inputs) {
+    if (v == kNoValue) continue;
+    bytes_in += g.values[v].constant->bytes();
+    most = std::max(most, g.values[v].constant->size());
+  }
   const TensorType& out = g.values[node.output].type;
-  return BytesOf(out.dtype, NumElements(out.shape)) <= bytes_in + kMaxGrowthBytes;
+  const int64_t elements = NumElements(out.shape);
+  return elements <= most || BytesOf(out.dtype, elements) <= bytes_in + kMaxGrowthBytes;
 }
 
 }  // namespace

@@ -175,7 +175,8 @@ TEST(OnnxQuantize, ProductsAreExact) {
     ones.Set(i, 255);
   }
   for (bool constant : {false, true})
-    ExpectArray(ResultsOf("MatMulInteger", {{ones}, {large, constant}})[0], {1, 1}, {255.0 * ((127 + 126) * 350 - 1)}, 0);
+    ExpectArray(ResultsOf("MatMulInteger", {{ones}, {large, constant}})[0], {1, 1}, {255.0 * ((127 + 126) * 350 - 1)},
+                0);
   EXPECT_THAT(ErrorOf("MatMulInteger", {{Numbers(DType::kU8, {2}, {1, 2})}, {Numbers(DType::kU8, {2, 1}, {1, 2})}}),
               HasSubstr("vectors"));
 }

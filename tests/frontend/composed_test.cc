@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tests/frontend/model_builder.h"
 
@@ -308,6 +309,44 @@ TEST(OnnxComposed, RmsNormalizationAndSwish) {
   ExpectArray(out[0], {2, 2}, {0.2, 14, -1, 10});
   const auto swish = [](double x) { return x / (1 + std::exp(-2 * x)); };
   ExpectArray(out[1], {2, 2}, {swish(1), swish(7), swish(-2), swish(2)});
+}
+
+// Two positions, turned by no angle and by a right one; the last element of each head stays.
+TEST(OnnxComposed, RotaryEmbeddingTurnsPairs) {
+  for (const bool interleaved : {false, true}) {
+    for (const bool heads_first : {false, true}) {
+      ModelBuilder m(23);
+      m.Input("x", heads_first ? Shape{1, 2, 2, 5} : Shape{1, 2, 10});
+      m.Floats("cosines", {3, 2}, {1, 1, 9, 9, 0, 0});
+      m.Floats("sines", {3, 2}, {0, 0, 9, 9, 1, 1});
+      m.Ints("flat", {0, 2});
+      m.Ints("places", {1, 2});
+      m.Node("Reshape", {"flat", "places"}, {"positions"});
+      auto& node = m.Node("RotaryEmbedding", {"x", "cosines", "sines", "positions"}, {"y"});
+      ModelBuilder::SetInt(node, "interleaved", interleaved ? 1 : 0);
+      ModelBuilder::SetInt(node, "rotary_embedding_dim", 4);
+      if (!heads_first) ModelBuilder::SetInt(node, "num_heads", 2);
+      m.Output("y");
+      std::vector<float> x(20);
+      std::iota(x.begin(), x.end(), 1);
+      std::vector<double> wanted(x.begin(), x.end());
+      for (const size_t head : heads_first ? std::vector<size_t>{5, 15} : std::vector<size_t>{10, 15}) {
+        for (const size_t i : {0, 1}) {
+          const size_t first = head + (interleaved ? 2 * i : i), second = interleaved ? first + 1 : first + 2;
+          wanted[first] = -x[second];
+          wanted[second] = x[first];
+        }
+      }
+      const Shape shape = heads_first ? Shape{1, 2, 2, 5} : Shape{1, 2, 10};
+      ExpectArray(m.Run({Array(shape, x)})[0], shape, wanted);
+    }
+  }
+  ModelBuilder odd(23);
+  odd.Input("x", {1, 1, 1, 4});
+  odd.Floats("angles", {1, 1, 3}, {1, 1, 1});
+  odd.Node("RotaryEmbedding", {"x", "angles", "angles"}, {"y"});
+  odd.Output("y");
+  EXPECT_THAT(std::string(odd.Import().status().message()), ::testing::HasSubstr("each of 2 pairs"));
 }
 
 TEST(OnnxComposed, ActivationsMadeOfOthers) {

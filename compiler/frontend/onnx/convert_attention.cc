@@ -1,9 +1,9 @@
-// ONNX's attention operator, as products, a softmax and what masks it. Keys and values of earlier runs are not
-// supported.
+// ONNX's attention operator, as products, a softmax and what masks it, and the embedding that turns what it reads. Keys
+// and values of earlier runs are not supported.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/formula.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -107,10 +107,61 @@ absl::Status Attention(Context& c, const OnnxNode& n) {
   return c.Set(n, y);
 }
 
+// One of two caches, of [batch, sequence, half] or, where positions are told, of a row a position: as it broadcasts
+// with what has this shape but for an axis of heads and one of pairs.
+absl::StatusOr<ValueId> Turns(Context& c, ValueId cache, ValueId positions, int64_t half, Shape shape) {
+  if (positions != kNoValue) {
+    Attrs rows;
+    rows.Set("axis", int64_t{0});
+    TEMPER_ASSIGN_OR_RETURN(cache, c.Call("gather", std::move(rows), {cache, positions}));
+  }
+  const Shape& given = c.ShapeOf(cache);
+  if (given.size() != 3 || given[2] != half || NumElements(given) != NumElements(shape))
+    return absl::InvalidArgumentError(absl::StrCat("the caches have a cosine and a sine for each of ", half, " pairs"));
+  return c.Reshape(cache, std::move(shape));
+}
+
+// Pairs of a head's elements turn by an angle that grows with the position: neighbours, or one of each half.
+absl::Status RotaryEmbedding(Context& c, const OnnxNode& n) {
+  const Shape given = c.ShapeOf(n.Input(0));
+  const bool heads_first = given.size() == 4;
+  const int64_t heads = n.Int("num_heads", 0);
+  if (!heads_first && (given.size() != 3 || heads < 1 || given[2] % heads != 0))
+    return absl::InvalidArgumentError("num_heads divides the last of three axes");
+  const Shape shape = heads_first ? given : Shape{given[0], given[1], heads, given[2] / heads};
+  const int64_t size = shape[3], part = n.Int("rotary_embedding_dim", 0), turned = part == 0 ? size : part;
+  if (turned < 2 || turned > size || turned % 2 != 0)
+    return absl::InvalidArgumentError(absl::StrCat("rotary_embedding_dim ", turned, " is no even part of ", size));
+  const int64_t half = turned / 2, axis = n.Int("interleaved", 0) != 0 ? 4 : 3;  // that of the two of a pair
+  Shape pairs = {shape[0], shape[1], shape[2], half, half};
+  pairs[static_cast<size_t>(axis)] = 2;
+  Shape angles = pairs;
+  angles[heads_first ? 1 : 2] = angles[static_cast<size_t>(axis)] = 1;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId cosine, Turns(c, n.Input(1), n.Input(3), half, angles));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sine, Turns(c, n.Input(2), n.Input(3), half, angles));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Reshape(n.Input(0), shape));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(x, 3, 0, turned));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(pairs)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId first, c.Slice(v, axis, 0, 1));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId second, c.Slice(v, axis, 1, 2));
+  Formula f(c, c.TypeOf(x).dtype);
+  const ValueId real = f.Sub(f.Mul(cosine, first), f.Mul(sine, second));
+  const ValueId imaginary = f.Add(f.Mul(sine, first), f.Mul(cosine, second));
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(v, c.Concat({real, imaginary}, axis));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], shape[2], turned}));
+  if (turned < size) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId rest, c.Slice(x, 3, turned, size));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Concat({v, rest}, 3));
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, given));
+  return c.Set(n, v);
+}
+
 }  // namespace
 
 std::span<const TableEntry> AttentionTable() {
-  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3}};
+  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3}, {"RotaryEmbedding", RotaryEmbedding, 3}};
   return kTable;
 }
 

@@ -1,45 +1,12 @@
 // GridSample: an image at positions that the run computes. Each output pixel gathers whole pixels, all channels of one
 // beside each other, and adds them up by weights.
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/formula.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
 enum class Padding { kZeros, kBorder, kReflection };
-
-// Arithmetic on values of one float type, with numbers of it. The first error stays, and what follows is nothing.
-class Formula {
- public:
-  Formula(Context& c, DType dtype) : c_(c), dtype_(dtype) {}
-  ValueId Call(const char* op, std::vector<ValueId> args, Attrs attrs = {}) {
-    if (!status_.ok()) return kNoValue;
-    absl::StatusOr<ValueId> v = c_.Call(op, std::move(attrs), std::move(args));
-    if (!v.ok()) status_ = v.status();
-    return v.value_or(kNoValue);
-  }
-  ValueId Number(double value) { return c_.Scalar(dtype_, value); }
-  ValueId Plus(ValueId v, double value) { return Call("add", {v, Number(value)}); }
-  ValueId Times(ValueId v, double factor) { return Call("mul", {v, Number(factor)}); }
-  ValueId Minus(double value, ValueId v) { return Call("sub", {Number(value), v}); }
-  ValueId Clip(ValueId v, double low, double high) {
-    Attrs attrs;
-    attrs.Set("min", low);
-    attrs.Set("max", high);
-    return Call("clip", {v}, std::move(attrs));
-  }
-  ValueId Cast(ValueId v, const char* to) {
-    Attrs attrs;
-    attrs.Set("to", std::string(to));
-    return Call("cast", {v}, std::move(attrs));
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  Context& c_;
-  DType dtype_;
-  absl::Status status_;
-};
 
 // Positions along one axis of the image, in pixels.
 class Axis1d {

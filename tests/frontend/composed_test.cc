@@ -349,6 +349,41 @@ TEST(OnnxComposed, RotaryEmbeddingTurnsPairs) {
   EXPECT_THAT(std::string(odd.Import().status().message()), ::testing::HasSubstr("each of 2 pairs"));
 }
 
+TEST(OnnxComposed, LayerNormalizationTellsItsMoments) {
+  ModelBuilder m(17);
+  m.Input("x", {2, 2});
+  m.Floats("scale", {2}, {1, 1});
+  ModelBuilder::SetFloat(m.Node("LayerNormalization", {"x", "scale"}, {"y", "mean", "deviation"}), "epsilon", 0);
+  for (const char* y : {"y", "mean", "deviation"}) m.Output(y);
+  const auto out = m.Run({Array({2, 2}, {1, 5, -1, 0})});
+  ExpectArray(out[0], {2, 2}, {-1, 1, -1, 1});
+  ExpectArray(out[1], {2, 1}, {3, -0.5});
+  ExpectArray(out[2], {2, 1}, {0.5, 2});
+}
+
+TEST(OnnxComposed, NormalizationByMeanAndVarianceAndTheHardSoftmax) {
+  ModelBuilder m(13);
+  m.Input("x", {2, 3});
+  ModelBuilder::SetInts(m.Node("MeanVarianceNormalization", {"x"}, {"normal"}), "axes", {0});
+  m.Node("Hardmax", {"x"}, {"hard"});
+  ModelBuilder::SetInt(m.Node("Hardmax", {"x"}, {"first"}), "axis", 0);
+  for (const char* y : {"normal", "hard", "first"}) m.Output(y);
+  const auto out = m.Run({Array({2, 3}, {1, 4, 4, 3, 4, 2})});
+  ExpectArray(out[0], {2, 3}, {-1, 0, 1, 1, 0, -1});
+  ExpectArray(out[1], {2, 3}, {0, 1, 0, 0, 1, 0});
+  ExpectArray(out[2], {2, 3}, {0, 1, 1, 1, 0, 0});
+}
+
+TEST(OnnxComposed, ShrinkBringsWhatIsFarNearer) {
+  ModelBuilder m(13);
+  m.Input("x", {5});
+  auto& node = m.Node("Shrink", {"x"}, {"y"});
+  ModelBuilder::SetFloat(node, "lambd", 1.5f);
+  ModelBuilder::SetFloat(node, "bias", 1);
+  m.Output("y");
+  ExpectArray(m.Run({Array({5}, {-2, -1.5f, 0, 1, 4})})[0], {5}, {-1, 0, 0, 0, 3});
+}
+
 TEST(OnnxComposed, ActivationsMadeOfOthers) {
   ModelBuilder m(13);
   m.Input("x", {3});

@@ -165,6 +165,21 @@ absl::Status ThresholdedRelu(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// What is further from zero than `lambd` comes nearer by `bias`, the rest is zero.
+absl::Status Shrink(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  const DType dtype = c.TypeOf(x).dtype;
+  const ValueId bias = c.Scalar(dtype, n.Float("bias", 0)), zero = c.Scalar(dtype, 0);
+  const double bound = n.Float("lambd", 0.5);
+  TEMPER_ASSIGN_OR_RETURN(ValueId less, c.Call("sub", {}, {x, bias}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId more, c.Call("add", {}, {x, bias}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId above, c.Call("greater", {}, {x, c.Scalar(dtype, bound)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId below, c.Call("less", {}, {x, c.Scalar(dtype, -bound)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {below, more, zero}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("where", {}, {above, less, v}));
+  return c.Set(n, v);
+}
+
 // x * sigmoid(alpha * x)
 absl::Status Swish(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
@@ -275,6 +290,7 @@ std::span<const TableEntry> ElementwiseTable() {
                                  {"Sign", Sign},
                                  {"Celu", Celu},
                                  {"ThresholdedRelu", ThresholdedRelu},
+                                 {"Shrink", Shrink},
                                  {"Swish", Swish},
                                  {"Tan", Tan},
                                  {"Xor", Xor, 2},

@@ -122,6 +122,67 @@ absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// Means over the axes, which stay with one element, and what lies around them.
+struct Moments {
+  ValueId mean, centred, variance;
+};
+absl::StatusOr<Moments> MomentsOf(Context& c, ValueId x, const std::vector<int64_t>& axes) {
+  Moments m;
+  TEMPER_ASSIGN_OR_RETURN(m.mean, c.Reduce("reduce_mean", x, axes, true));
+  TEMPER_ASSIGN_OR_RETURN(m.centred, c.Call("sub", {}, {x, m.mean}));
+  TEMPER_ASSIGN_OR_RETURN(m.variance, c.Call("mul", {}, {m.centred, m.centred}));
+  TEMPER_ASSIGN_OR_RETURN(m.variance, c.Reduce("reduce_mean", m.variance, axes, true));
+  return m;
+}
+
+absl::Status MeanVarianceNormalization(Context& c, const OnnxNode& n) {
+  std::vector<int64_t> axes = n.Ints("axes", {0, 2, 3});
+  for (int64_t& axis : axes) {
+    TEMPER_ASSIGN_OR_RETURN(axis, Axis(axis, c.Rank(n.Input(0))));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, n.Input(0), axes));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("sqrt", {}, {m.variance}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(c.TypeOf(v).dtype, 1e-9)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {m.centred, v}));
+  return c.Set(n, v);
+}
+
+// The second and third output, where the model has them: mean and 1 / sqrt(variance + epsilon), in f32.
+absl::Status SetMoments(Context& c, const OnnxNode& n, int64_t axis) {
+  const auto wanted = [&](int i) { return n.proto.output_size() > i && !n.proto.output(i).empty(); };
+  if (!wanted(1) && !wanted(2)) return absl::OkStatus();
+  std::vector<int64_t> axes(static_cast<size_t>(c.Rank(n.Input(0)) - axis));
+  std::iota(axes.begin(), axes.end(), axis);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Cast(n.Input(0), DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, axes));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {m.variance, c.Scalar(DType::kF32, n.Float("epsilon", 1e-5))}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("reciprocal", {}, {v}));
+  if (wanted(1)) TEMPER_RETURN_IF_ERROR(c.Set(n, m.mean, 1));
+  return wanted(2) ? c.Set(n, v, 2) : absl::OkStatus();
+}
+
+// One where the first of the largest is, zero elsewhere.
+absl::Status Hardmax(Context& c, const OnnxNode& n) {
+  const Shape shape = c.ShapeOf(n.Input(0));
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", n.opset < 13 ? 1 : -1), c.Rank(n.Input(0))));
+  if (n.opset < 13 && axis + 1 != c.Rank(n.Input(0)))
+    return absl::UnimplementedError("before opset 13 only the last axis is supported");
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  attrs.Set("keepdims", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId most, c.Call("arg_max", std::move(attrs), {n.Input(0)}));
+  std::vector<int64_t> numbers(static_cast<size_t>(shape[static_cast<size_t>(axis)]));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Shape along(shape.size() - static_cast<size_t>(axis), 1);
+  along[0] = static_cast<int64_t>(numbers.size());
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, c.Reshape(c.IntVector(numbers), std::move(along)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId there, c.Call("equal", {}, {most, places}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("where", {}, {there, c.Scalar(dtype, 1), c.Scalar(dtype, 0)}));
+  return c.Set(n, v);
+}
+
 absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
   Attrs attrs;
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
@@ -130,6 +191,7 @@ absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
   std::vector<ValueId> inputs = {n.Input(0), n.Input(1)};
   if (n.Input(2) != kNoValue) inputs.push_back(n.Input(2));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("layer_norm", std::move(attrs), std::move(inputs)));
+  TEMPER_RETURN_IF_ERROR(SetMoments(c, n, axis));
   return c.Set(n, v);
 }
 
@@ -225,6 +287,8 @@ std::span<const TableEntry> ReduceTable() {
                                  {"InstanceNormalization", InstanceNormalization, 3},
                                  {"LayerNormalization", LayerNormalization, 2},
                                  {"GroupNormalization", GroupNormalization, 3},
+                                 {"MeanVarianceNormalization", MeanVarianceNormalization},
+                                 {"Hardmax", Hardmax},
                                  {"LpNormalization", LpNormalization},
                                  {"LRN", Lrn},
                                  {"RMSNormalization", RmsNormalization, 2},

@@ -22,7 +22,7 @@ NDArray Numbers(DType dtype, Shape shape, const std::vector<double>& values) {
 }
 NDArray One(DType dtype, double value) { return Numbers(dtype, {}, {value}); }
 
-// A model of one node whose operands are inputs, or constants; those without elements' type are left out.
+// A model of one node whose operands are inputs, or constants; those without elements are left out.
 struct Operand {
   NDArray data;
   bool constant = false;
@@ -222,6 +222,20 @@ TEST(OnnxQuantize, ConvolutionsPadWithTheZeroPoint) {
                                               kNone,
                                               {Numbers(DType::kI8, {1}, {1})}})[0];
   ExpectArray(line, {1, 1, 2}, {-40, -60});
+  // A channel a group; and groups whose sums f32 does not hold exactly.
+  const NDArray each = ResultsOf(
+      "ConvInteger", {{Numbers(DType::kU8, {1, 2, 1, 2}, {1, 2, 3, 4})}, {Numbers(DType::kI8, {2, 1, 1, 1}, {5, -7})}},
+      1, With({{"group", 2}}))[0];
+  ExpectArray(each, {1, 2, 1, 2}, {5, 10, -21, -28});
+  const int64_t many = 700;
+  NDArray full(DType::kU8, {1, 2 * many, 1, 1}), weights(DType::kU8, {2, many, 1, 1});
+  for (int64_t i = 0; i < full.size(); ++i) {
+    full.Set(i, 255);
+    weights.Set(i, i == 0 ? 254 : 255);
+  }
+  for (bool constant : {false, true})
+    ExpectArray(ResultsOf("ConvInteger", {{full}, {weights, constant}}, 1, With({{"group", 2}}))[0], {1, 2, 1, 1},
+                {255.0 * (255 * many - 1), 255.0 * 255 * many}, 0);
 }
 
 }  // namespace

@@ -196,6 +196,10 @@ std::vector<int64_t> Cuts(Context& c, ValueId weights, ValueId zero, size_t axis
 using Product = std::function<absl::StatusOr<ValueId>(ValueId a, ValueId b)>;
 absl::StatusOr<ValueId> SumOfParts(Context& c, ValueId a, int64_t a_axis, ValueId b, int64_t b_axis,
                                    const std::vector<int64_t>& cuts, const Product& product) {
+  if (cuts.size() == 2) {  // one part: of channels in groups too, which are not cut
+    TEMPER_ASSIGN_OR_RETURN(const ValueId whole, product(a, b));
+    return c.Cast(whole, DType::kI32);
+  }
   ValueId sum = kNoValue;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId part_a, c.Slice(a, a_axis, cuts[i], cuts[i + 1]));
@@ -283,8 +287,9 @@ absl::StatusOr<ValueId> IntegerConv(Context& c, const OnnxNode& n, ValueId x, Va
   if (c.Rank(x) < 3 || c.Rank(w) != c.Rank(x))
     return absl::InvalidArgumentError("takes data of rank 3 or more and weights of the same rank");
   x_zero = UnlessZero(c, x_zero), w_zero = UnlessZero(c, w_zero);
-  const std::vector<int64_t> cuts = Cuts(c, w, w_zero, 1, false);
+  std::vector<int64_t> cuts = Cuts(c, w, w_zero, 1, false);
   const bool in_f32 = cuts.size() == 2 || n.Int("group", 1) == 1;  // channels of groups are not cut
+  if (!in_f32) cuts = {cuts.front(), cuts.back()};
   const DType factors = in_f32 ? DType::kF32 : DType::kI16, sums = in_f32 ? DType::kF32 : DType::kI32;
   if (x_zero != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(x_zero, c.Reshape(x_zero, {}));
@@ -292,14 +297,9 @@ absl::StatusOr<ValueId> IntegerConv(Context& c, const OnnxNode& n, ValueId x, Va
   TEMPER_ASSIGN_OR_RETURN(w_zero, ForFilters(c, w_zero, c.Rank(w) - 1));
   TEMPER_ASSIGN_OR_RETURN(x, LessZero(c, x, x_zero, factors));
   TEMPER_ASSIGN_OR_RETURN(w, LessZero(c, w, w_zero, factors));
-  ValueId v = kNoValue;
-  if (in_f32) {
-    TEMPER_ASSIGN_OR_RETURN(v, SumOfParts(c, x, 1, w, 1, cuts, [&](ValueId a, ValueId b) {
-                              return ConvOf(c, n, a, b, kNoValue, {.sums = sums, .exact = true});
-                            }));
-  } else {
-    TEMPER_ASSIGN_OR_RETURN(v, ConvOf(c, n, x, w, kNoValue, {.sums = sums, .exact = true}));
-  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, SumOfParts(c, x, 1, w, 1, cuts, [&](ValueId a, ValueId b) {
+                            return ConvOf(c, n, a, b, kNoValue, {.sums = sums, .exact = true});
+                          }));
   if (bias == kNoValue) return v;
   TEMPER_ASSIGN_OR_RETURN(bias, ForFilters(c, bias, c.Rank(v) - 2));
   return c.Call("add", {}, {v, bias});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
@@ -185,6 +186,12 @@ absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank)
     return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside rank ", rank));
   return axis < 0 ? axis + rank : axis;
+}
+
+std::vector<int64_t> AxesFrom(int64_t axis, int64_t rank) {
+  std::vector<int64_t> axes(static_cast<size_t>(std::max<int64_t>(rank - axis, 0)));
+  std::iota(axes.begin(), axes.end(), axis);
+  return axes;
 }
 
 absl::StatusOr<std::optional<std::vector<int64_t>>> AxesOf(Context& c, const OnnxNode& n, size_t input, int64_t rank) {

@@ -75,6 +75,8 @@ class Context {
 
 // "[-rank, rank)" to "[0, rank)".
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank);
+// axis, axis + 1, ... up to rank - 1.
+std::vector<int64_t> AxesFrom(int64_t axis, int64_t rank);
 // An axes operand (from the opset on where they moved) or attribute, normalised; nullopt if neither is given.
 absl::StatusOr<std::optional<std::vector<int64_t>>> AxesOf(Context& c, const OnnxNode& n, size_t input, int64_t rank);
 

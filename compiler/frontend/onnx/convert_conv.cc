@@ -121,8 +121,7 @@ absl::Status Pool(Context& c, const OnnxNode& n) {
 }
 
 absl::Status GlobalPool(Context& c, const OnnxNode& n) {
-  Ints axes;
-  for (int64_t i = 2; i < c.Rank(n.Input(0)); ++i) axes.push_back(i);
+  Ints axes = AxesFrom(2, c.Rank(n.Input(0)));
   if (axes.empty()) return absl::InvalidArgumentError("takes rank 3 or more");
   const char* op = n.proto.op_type() == "GlobalAveragePool" ? "reduce_mean" : "reduce_max";
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reduce(op, n.Input(0), std::move(axes), true));

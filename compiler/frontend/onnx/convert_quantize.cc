@@ -129,8 +129,7 @@ absl::Status QuantizeLinear(Context& c, const OnnxNode& n) {
 // To u8 by a range that holds zero and all elements. Where all are zero, any scale is right.
 absl::Status DynamicQuantizeLinear(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0), none = c.Scalar(DType::kF32, 0);
-  std::vector<int64_t> axes(c.ShapeOf(x).size());
-  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+  const std::vector<int64_t> axes = AxesFrom(0, c.Rank(x));
   TEMPER_ASSIGN_OR_RETURN(ValueId high, c.Reduce("reduce_max", x, axes, false));
   TEMPER_ASSIGN_OR_RETURN(ValueId low, c.Reduce("reduce_min", x, axes, false));
   TEMPER_ASSIGN_OR_RETURN(high, c.Call("max", {}, {high, none}));

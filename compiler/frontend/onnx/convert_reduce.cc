@@ -63,10 +63,7 @@ absl::Status ReduceLogSumExp(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(auto given, AxesOf(c, n, 1, c.Rank(x)));
   std::vector<int64_t> axes = given.value_or(std::vector<int64_t>());
   if (axes.empty() && n.Int("noop_with_empty_axes", 0) != 0) return c.Set(n, x);
-  if (axes.empty()) {
-    axes.resize(c.ShapeOf(x).size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
+  if (axes.empty()) axes = AxesFrom(0, c.Rank(x));
   TEMPER_ASSIGN_OR_RETURN(ValueId most, c.Reduce("reduce_max", x, axes, true));
   Attrs finite;
   finite.Set("min", static_cast<double>(std::numeric_limits<float>::lowest()));
@@ -151,10 +148,8 @@ absl::Status MeanVarianceNormalization(Context& c, const OnnxNode& n) {
 absl::Status SetMoments(Context& c, const OnnxNode& n, int64_t axis) {
   const auto wanted = [&](int i) { return n.proto.output_size() > i && !n.proto.output(i).empty(); };
   if (!wanted(1) && !wanted(2)) return absl::OkStatus();
-  std::vector<int64_t> axes(static_cast<size_t>(c.Rank(n.Input(0)) - axis));
-  std::iota(axes.begin(), axes.end(), axis);
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Cast(n.Input(0), DType::kF32));
-  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, axes));
+  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, AxesFrom(axis, c.Rank(x))));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {m.variance, c.Scalar(DType::kF32, n.Float("epsilon", 1e-5))}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("reciprocal", {}, {v}));
@@ -226,10 +221,8 @@ absl::Status RmsNormalization(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
   const DType dtype = c.TypeOf(x).dtype;
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(x)));
-  std::vector<int64_t> axes(static_cast<size_t>(c.Rank(x) - axis));
-  std::iota(axes.begin(), axes.end(), axis);
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mul", {}, {x, x}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_mean", v, std::move(axes), true));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_mean", v, AxesFrom(axis, c.Rank(x)), true));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(dtype, n.Float("epsilon", 1e-5))}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {x, v}));

@@ -16,8 +16,7 @@ constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: mor
 int64_t PartsOf(const Config& c) { return c.Has("parts") ? c["parts"] : 1; }
 
 bool RowsCollide(const GemmView& v, const CpuTarget& t) {
-  constexpr int64_t kSpan = 4096;
-  return t.vector_registers <= 16 && v.a_row_stride > 0 && kElementBytes * v.a_row_stride % kSpan == 0;
+  return t.vector_registers <= 16 && v.a_row_stride > 0 && kElementBytes * v.a_row_stride % kL1Span == 0;
 }
 
 GemmView PartSums(const GemmView& v, int64_t parts) {

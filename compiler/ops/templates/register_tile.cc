@@ -67,10 +67,10 @@ void FetchForStore(Schedule& s, const std::string& out, const Loop& loop, const 
 // The sets of an x86 CPU's L1 span 4 KiB (their index does not depend on the translation), so rows whose distance has a
 // large power of two in it crowd into few of them; one way is left to B's panel, which streams through all.
 bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
-  constexpr int64_t kSpan = 4096, kLine = 64;
+  constexpr int64_t kLine = 64;
   if (stride_bytes < kLine) return false;
-  const int64_t places = std::min(kSpan / std::gcd(stride_bytes, kSpan), kSpan / kLine);
-  return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kSpan, 2);
+  const int64_t places = std::min(kL1Span / std::gcd(stride_bytes, kL1Span), kL1Span / kLine);
+  return CeilDiv(rows, places) + 1 > std::max<int64_t>(l1_bytes / kL1Span, 2);
 }
 
 std::vector<int64_t> TileVectors(int64_t columns, int64_t lanes) {

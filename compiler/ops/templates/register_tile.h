@@ -34,6 +34,7 @@ void TileReduction(Schedule& s, const std::string& acc, size_t reductions, int64
 void FetchForStore(Schedule& s, const std::string& out, const Loop& loop, const Loop& row, const Loop& vector,
                    int64_t columns);
 
+inline constexpr int64_t kL1Span = 4096;  // bytes, after which an x86 CPU's L1 comes back to the same set
 // Whether the lines that a tile's rows, so many bytes apart, read at the same step push each other out of L1 before
 // they are used up.
 bool RowsCrowdOut(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);

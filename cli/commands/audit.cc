@@ -9,13 +9,13 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct AuditOptions {
   ConnectOptions connect;
   int64_t limit = 50;
   bool json = false;
 };
 
-absl::Status Audit(const Options& o) {
+absl::Status Audit(const AuditOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::AuditEntry> entries, client->ListAudit(o.limit));
   for (const v1::AuditEntry& e : entries) {
@@ -38,7 +38,7 @@ absl::Status Audit(const Options& o) {
 }  // namespace
 
 void AddAudit(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<AuditOptions>();
   CLI::App* command = app.add_subcommand("audit", "show who did what on a server and who was refused, newest first");
   AddConnectOptions(command, &o->connect);
   command->add_option("--limit", o->limit, "show at most this many entries")->capture_default_str()->check(AboveZero());

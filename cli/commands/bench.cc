@@ -15,14 +15,14 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct BenchOptions {
   ModelOptions model;
   RecordOptions records;
   double seconds = 0;  // 0: BENCH_SECONDS, else 3
   bool json = false, profile = false;
 };
 
-absl::Status Bench(const Options& o) {
+absl::Status Bench(const BenchOptions& o) {
   double seconds = o.seconds;
   if (const char* text = std::getenv("BENCH_SECONDS"); seconds <= 0 && text != nullptr) {
     if (!absl::SimpleAtod(text, &seconds) || seconds <= 0)
@@ -100,7 +100,7 @@ absl::StatusOr<Timing> TimePackage(LoadedPackage& package, double seconds) {
 }
 
 void AddBench(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "time a model or a package");
   AddModelOptions(command, &o->model, "MODEL.onnx or a package's directory");
   AddRecordOptions(command, &o->records);

@@ -7,14 +7,14 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct CompileOptions {
   ModelOptions model;
   RecordOptions records;
   BuildOptions build;
   std::string output;
 };
 
-absl::Status Compile(const Options& o) {
+absl::Status Compile(const CompileOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(PackageReport report, BuildPackage(o.model, o.records, o.output, o.build));
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
   const std::string source = o.build.lock.empty()
@@ -28,7 +28,7 @@ absl::Status Compile(const Options& o) {
 }  // namespace
 
 void AddCompile(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CompileOptions>();
   CLI::App* command = app.add_subcommand(
       "compile", "build a package (model.so, weights.bin, manifest.json, model.h) with the best known configs");
   AddModelOptions(command, &o->model, "MODEL.onnx");

@@ -13,7 +13,7 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct DbOptions {
   RecordOptions records;
   RecordFilter filter;
   std::string outcome;
@@ -36,11 +36,11 @@ void Print(const Record& r, bool json) {
   if (!r.error.empty()) std::printf("    %s\n", Escaped(r.error).c_str());
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const Options& o) {
+absl::StatusOr<std::unique_ptr<Store>> OpenForReading(const DbOptions& o) {
   return OpenStore(DatabasePath(o.records), OpenMode::kReadOnly);
 }
 
-absl::StatusOr<RecordFilter> FilterOf(const Options& o) {
+absl::StatusOr<RecordFilter> FilterOf(const DbOptions& o) {
   RecordFilter filter = o.filter;
   if (o.outcome.empty()) return filter;
   filter.outcome = ParseOutcome(o.outcome);
@@ -53,7 +53,7 @@ absl::StatusOr<RecordFilter> FilterOf(const Options& o) {
 
 // Those that the filter matches, all or the best, from the server or from the file. `visit` returns whether it wants
 // more; a file is read to its end.
-absl::Status Visit(const Options& o, bool best, const std::function<bool(const Record&)>& visit) {
+absl::Status Visit(const DbOptions& o, bool best, const std::function<bool(const Record&)>& visit) {
   TEMPER_ASSIGN_OR_RETURN(const RecordFilter filter, FilterOf(o));
   if (!o.records.server.empty()) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.records));
@@ -64,24 +64,24 @@ absl::Status Visit(const Options& o, bool best, const std::function<bool(const R
   return best ? store->ScanBest(filter, each) : store->Scan(filter, each);
 }
 
-absl::Status Show(const Options& o, bool best) {
+absl::Status Show(const DbOptions& o, bool best) {
   return Visit(o, best, [&](const Record& r) {
     Print(r, o.json);
     return true;
   });
 }
 
-absl::Status Best(const Options& o) { return Show(o, true); }
-absl::Status List(const Options& o) { return Show(o, false); }
+absl::Status Best(const DbOptions& o) { return Show(o, true); }
+absl::Status List(const DbOptions& o) { return Show(o, false); }
 
-absl::Status Snapshot(const Options& o) {
+absl::Status Snapshot(const DbOptions& o) {
   if (!o.files.empty()) return absl::InvalidArgumentError("give a FILE.jsonl or --snapshot FILE.db, not both");
   if (!o.records.server.empty())
     return absl::InvalidArgumentError("a snapshot is made from the file: give --db, on the server's machine");
   return SnapshotStore(DatabasePath(o.records), o.snapshot);
 }
 
-absl::Status Export(const Options& o) {
+absl::Status Export(const DbOptions& o) {
   if (!o.snapshot.empty()) return Snapshot(o);
   std::ofstream file;
   std::ostream& out = o.files.empty() ? std::cout : file;
@@ -105,7 +105,7 @@ absl::Status Export(const Options& o) {
 }
 
 // Imports through the server that holds the database, or into the file itself.
-absl::Status Put(const Options& o, const std::vector<Record>& records) {
+absl::Status Put(const DbOptions& o, const std::vector<Record>& records) {
   std::vector<int64_t> ids;
   if (o.trusted && o.records.server.empty())
     return absl::InvalidArgumentError("--trusted is an admin's word to a server: give --server too");
@@ -129,7 +129,7 @@ absl::Status Put(const Options& o, const std::vector<Record>& records) {
 }
 
 // Every line is read before the first is kept: a damaged file adds nothing.
-absl::Status Import(const Options& o) {
+absl::Status Import(const DbOptions& o) {
   std::vector<Record> records;
   for (const std::string& path : o.files) {
     std::ifstream in(path);
@@ -147,7 +147,7 @@ absl::Status Import(const Options& o) {
   return Put(o, records);
 }
 
-absl::Status Merge(const Options& o) {
+absl::Status Merge(const DbOptions& o) {
   std::vector<Record> records;
   for (const std::string& path : o.files) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(path, OpenMode::kReadOnly));
@@ -156,7 +156,7 @@ absl::Status Merge(const Options& o) {
   return Put(o, records);
 }
 
-absl::Status Restore(const Options& o) {
+absl::Status Restore(const DbOptions& o) {
   const std::string path = DatabasePath(o.records);
   TEMPER_RETURN_IF_ERROR(RestoreStore(o.snapshot, path));
   std::printf("%s is what %s held; what was there before is %s.before-restore\n", path.c_str(), o.snapshot.c_str(),
@@ -164,7 +164,7 @@ absl::Status Restore(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Prune(const Options& o) {
+absl::Status Prune(const DbOptions& o) {
   PruneOptions options = o.prune;
   if (o.audit_days > 0) options.audit_before_unix_ms = absl::ToUnixMillis(absl::Now() - o.audit_days * absl::Hours(24));
   if (options.keep_records == 0 && options.keep_jobs == 0 && options.audit_before_unix_ms == 0)
@@ -181,11 +181,11 @@ absl::Status Prune(const Options& o) {
 }  // namespace
 
 void AddDb(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DbOptions>();
   CLI::App* db = app.add_subcommand("db", "look at records, move them between databases");
   db->require_subcommand(1);
   db->footer("Example:\n  temper db export records.jsonl && temper db import records.jsonl --server tuner:9190");
-  auto add = [&](const char* name, const char* help, const char* example, absl::Status (*run)(const Options&)) {
+  auto add = [&](const char* name, const char* help, const char* example, absl::Status (*run)(const DbOptions&)) {
     CLI::App* command = db->add_subcommand(name, help);
     command->add_option("--db", o->records.db, "database of records (default: TEMPER_DB, else the user's own)");
     command->footer(absl::StrCat("Example:\n  temper db ", example));

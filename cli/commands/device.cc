@@ -9,13 +9,13 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct DeviceOptions {
   ConnectOptions connect;
   std::string key, fingerprint;
   bool quiet = false;
 };
 
-absl::Status Add(const Options& o) {
+absl::Status Add(const DeviceOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const v1::AddDeviceReply reply, client->AddDevice(o.key));
   if (o.quiet) {
@@ -29,14 +29,14 @@ absl::Status Add(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Approve(const Options& o) {
+absl::Status Approve(const DeviceOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const int devices, client->ApproveDevice(o.key, o.fingerprint));
   std::printf("%d %s '%s' now\n", devices, devices == 1 ? "device may serve" : "devices may serve", o.key.c_str());
   return absl::OkStatus();
 }
 
-absl::Status Revoke(const Options& o) {
+absl::Status Revoke(const DeviceOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const int certificates, client->RevokeDevice(o.key));
   std::printf("nobody may serve '%s' any more; %d %s revoked\n", o.key.c_str(), certificates,
@@ -45,7 +45,7 @@ absl::Status Revoke(const Options& o) {
 }
 
 CLI::App* AddAction(CLI::App* parent, Action* action, const char* name, const char* help, const char* example,
-                    absl::Status (*run)(const Options&), const std::shared_ptr<Options>& o) {
+                    absl::Status (*run)(const DeviceOptions&), const std::shared_ptr<DeviceOptions>& o) {
   CLI::App* command = parent->add_subcommand(name, help);
   command->add_option("KEY", o->key, "the device key")->required();
   AddConnectOptions(command, &o->connect);
@@ -57,7 +57,7 @@ CLI::App* AddAction(CLI::App* parent, Action* action, const char* name, const ch
 }  // namespace
 
 void AddDevice(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DeviceOptions>();
   CLI::App* device = app.add_subcommand("device", "say who may serve a device key");
   device->require_subcommand(1);
   device->footer("Example:\n  temper device add epyc-zen5");

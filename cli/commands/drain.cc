@@ -9,12 +9,12 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct DrainOptions {
   ConnectOptions connect;
   v1::DrainRequest request;
 };
 
-absl::Status Drain(const Options& o) {
+absl::Status Drain(const DrainOptions& o) {
   if (o.request.key().empty() == o.request.name().empty())
     return absl::InvalidArgumentError("give a device KEY, or the --name of one worker");
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
@@ -24,7 +24,7 @@ absl::Status Drain(const Options& o) {
 }
 
 CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help, bool undo) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DrainOptions>();
   o->request.set_undo(undo);
   CLI::App* command = app.add_subcommand(name, help);
   command->add_option_function<std::string>(

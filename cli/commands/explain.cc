@@ -70,7 +70,7 @@ std::string ConfigText(const ConfigReport& c) { return absl::StrCat(c.template_n
 
 namespace {
 
-struct Options {
+struct ExplainOptions {
   ModelOptions model;
   RecordOptions records;
   std::string operator_name, html;
@@ -239,7 +239,7 @@ bool IsCalled(const OperatorReport& op, const std::string& name) {
          });
 }
 
-absl::Status ExplainFailures(const Options& o) {
+absl::Status ExplainFailures(const ExplainOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   std::set<std::string> workloads;
   if (!o.model.path.empty()) {
@@ -260,7 +260,7 @@ absl::Status ExplainFailures(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Explain(const Options& o) {
+absl::Status Explain(const ExplainOptions& o) {
   if (o.failures) return ExplainFailures(o);
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   const int64_t now_ms = absl::ToUnixMillis(Clock::System().Wall());
@@ -310,7 +310,7 @@ absl::Status Explain(const Options& o) {
 }  // namespace
 
 void AddExplain(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand("explain", "say where a model's time goes, and what tuning changed and why");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   command->get_option("model")->required(false);

@@ -15,7 +15,7 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct FleetOptions {
   ConnectOptions connect;
   bool json = false;
   int64_t job = 0;
@@ -24,7 +24,7 @@ struct Options {
   int priority = 0;
 };
 
-absl::Status Devices(const Options& o) {
+absl::Status Devices(const FleetOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
   if (!o.json) {
@@ -60,7 +60,7 @@ absl::Status Devices(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Jobs(const Options& o) {
+absl::Status Jobs(const FleetOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(std::vector<v1::JobSummary> jobs, client->ListJobs(o.limit, o.state));
   if (!o.json) std::printf("%6s %-24s %-16s %-20s %8s %10s\n", "job", "model", "device", "state", "trials", "best ms");
@@ -80,7 +80,7 @@ absl::Status Jobs(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Watch(const Options& o) {
+absl::Status Watch(const FleetOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   JobView view;
   Progress progress(stdout, isatty(STDOUT_FILENO) != 0, false);
@@ -94,7 +94,7 @@ absl::Status Watch(const Options& o) {
   return absl::AbortedError(absl::StrCat("job ", o.job, " ", view.latest.state(), ": ", view.latest.reason()));
 }
 
-absl::Status Cancel(const Options& o) {
+absl::Status Cancel(const FleetOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const v1::JobSummary job, client->GetJob(o.job));
   if (IsFinalJobState(job.state()))
@@ -104,7 +104,7 @@ absl::Status Cancel(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Priority(const Options& o) {
+absl::Status Priority(const FleetOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
   TEMPER_RETURN_IF_ERROR(client->SetPriority(o.job, o.priority));
   std::printf("job %lld has priority %d\n", static_cast<long long>(o.job), o.priority);
@@ -112,7 +112,7 @@ absl::Status Priority(const Options& o) {
 }
 
 CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help, const char* example,
-              absl::Status (*run)(const Options&), const std::shared_ptr<Options>& o) {
+              absl::Status (*run)(const FleetOptions&), const std::shared_ptr<FleetOptions>& o) {
   CLI::App* command = app.add_subcommand(name, help);
   AddConnectOptions(command, &o->connect);
   command->footer(absl::StrCat("Example:\n  temper ", example));
@@ -123,13 +123,13 @@ CLI::App* Add(CLI::App& app, Action* action, const char* name, const char* help,
 }  // namespace
 
 void AddDevices(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<FleetOptions>();
   Add(app, action, "devices", "list the devices that a server knows", "devices --server tuner:9190", Devices, o)
       ->add_flag("--json", o->json, "one JSON object a line");
 }
 
 void AddJobs(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<FleetOptions>();
   CLI::App* command =
       Add(app, action, "jobs", "list a server's jobs, newest first", "jobs --server tuner:9190", Jobs, o);
   command->add_flag("--json", o->json, "one JSON object a line");
@@ -140,21 +140,21 @@ void AddJobs(CLI::App& app, Action* action) {
 }
 
 void AddWatch(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<FleetOptions>();
   Add(app, action, "watch", "follow a job to its end", "watch 7 --server tuner:9190", Watch, o)
       ->add_option("job", o->job, "the job's number")
       ->required();
 }
 
 void AddCancel(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<FleetOptions>();
   Add(app, action, "cancel", "end a job; its records stay", "cancel 7 --server tuner:9190", Cancel, o)
       ->add_option("job", o->job, "the job's number")
       ->required();
 }
 
 void AddPriority(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<FleetOptions>();
   CLI::App* command =
       Add(app, action, "priority", "set how early a job's work goes", "priority 7 5 --server tuner:9190", Priority, o);
   command->add_option("job", o->job, "the job's number")->required();

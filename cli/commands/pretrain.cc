@@ -27,7 +27,7 @@ constexpr int kHeldOutEvery = 5;        // shapes, to see whether boosters help 
 constexpr size_t kFewestSamples = 200;  // of a template: fewer make no booster
 constexpr TrainOptions kTraining{.rounds = 60, .depth = 5, .eta = 0.15, .least_weight = 8};
 
-struct Options {
+struct PretrainOptions {
   RecordOptions records;
   std::string out, time_budget = "15m", cores;
   int shapes = 400, configs = 32;
@@ -35,15 +35,15 @@ struct Options {
 };
 
 // One drawn shape and what is known of it.
-struct Shape {
+struct DrawnShape {
   Workload workload;
   std::string text;
   std::vector<Record> records;  // searched; of this build's template versions
 };
 
-std::vector<Shape> DrawShapes(const Options& o) {
+std::vector<DrawnShape> DrawShapes(const PretrainOptions& o) {
   ShapeGenerator generator(o.seed, BenchShapes());
-  std::vector<Shape> shapes;
+  std::vector<DrawnShape> shapes;
   for (int i = 0; i < o.shapes; ++i) {
     Workload w = generator.Next();
     std::string text = Text(w);
@@ -54,12 +54,12 @@ std::vector<Shape> DrawShapes(const Options& o) {
 
 // Fills in what the database holds of the shapes, all for the target that most of it is for, and returns that; nullopt:
 // it holds nothing, or is not there yet.
-absl::StatusOr<std::optional<Target>> ReadRecords(const Options& o, std::vector<Shape>* shapes) {
+absl::StatusOr<std::optional<Target>> ReadRecords(const PretrainOptions& o, std::vector<DrawnShape>* shapes) {
   const std::string path = DatabasePath(o.records);
   if (!std::filesystem::exists(path)) return std::nullopt;
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, OpenStore(path, OpenMode::kReadOnly));
   std::map<std::string, int> targets;
-  for (Shape& shape : *shapes) {
+  for (DrawnShape& shape : *shapes) {
     shape.records.clear();
     const RecordFilter filter{.workload = shape.text, .device_key = o.records.device, .purpose = "search"};
     TEMPER_RETURN_IF_ERROR(store->Scan(filter, [&](const Record& r) {
@@ -76,16 +76,16 @@ absl::StatusOr<std::optional<Target>> ReadRecords(const Options& o, std::vector<
   const std::string target = std::max_element(targets.begin(), targets.end(), [](const auto& a, const auto& b) {
                                return a.second < b.second;
                              })->first;
-  for (Shape& shape : *shapes) std::erase_if(shape.records, [&](const Record& r) { return r.target != target; });
+  for (DrawnShape& shape : *shapes) std::erase_if(shape.records, [&](const Record& r) { return r.target != target; });
   return ParseTarget(target);
 }
 
 // Measures a job's worth of shapes. OK when it is done or its time is over.
-absl::Status MeasureShapes(const Options& o, std::span<const Shape* const> shapes, absl::Duration left,
+absl::Status MeasureShapes(const PretrainOptions& o, std::span<const DrawnShape* const> shapes, absl::Duration left,
                            TunerClient& client, StopSignal* stop, int* trials) {
   v1::SubmitJobRequest request;
   request.set_model("pretrain");
-  for (const Shape* shape : shapes) request.add_workloads(shape->text);
+  for (const DrawnShape* shape : shapes) request.add_workloads(shape->text);
   request.set_device_key(o.records.device);
   request.set_tuner("xgb");
   request.set_trials_per_task(o.configs);
@@ -111,10 +111,10 @@ absl::Status MeasureShapes(const Options& o, std::span<const Shape* const> shape
   return absl::OkStatus();
 }
 
-absl::Status Measure(const Options& o, absl::Duration budget, const std::vector<Shape>& shapes) {
+absl::Status Measure(const PretrainOptions& o, absl::Duration budget, const std::vector<DrawnShape>& shapes) {
   const absl::Duration start = Clock::System().Monotonic();
-  std::vector<const Shape*> missing;
-  for (const Shape& shape : shapes) {
+  std::vector<const DrawnShape*> missing;
+  for (const DrawnShape& shape : shapes) {
     if (shape.records.size() < static_cast<size_t>(o.configs) / 2) missing.push_back(&shape);
   }
   if (missing.empty() || budget <= absl::ZeroDuration()) return absl::OkStatus();
@@ -139,7 +139,7 @@ absl::Status Measure(const Options& o, absl::Duration budget, const std::vector<
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Booster>> Train(const std::vector<Shape>& shapes, const Target& target, bool hold_out) {
+absl::StatusOr<std::vector<Booster>> Train(const std::vector<DrawnShape>& shapes, const Target& target, bool hold_out) {
   BoosterTrainer trainer(target, {});
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (hold_out && i % kHeldOutEvery == 0) continue;
@@ -154,7 +154,8 @@ absl::StatusOr<std::vector<Booster>> Train(const std::vector<Shape>& shapes, con
 
 // How much slower the best of the first `trials` is than the best known, where what is known of the shape is tried in
 // the order of the draft as the boosters correct it.
-absl::StatusOr<double> Regret(const Shape& shape, const Target& target, std::span<const Booster> boosters, int trials) {
+absl::StatusOr<double> Regret(const DrawnShape& shape, const Target& target, std::span<const Booster> boosters,
+                              int trials) {
   std::vector<std::pair<double, double>> by_draft;  // and seconds
   double best = std::numeric_limits<double>::infinity(), found = best;
   for (const Record& r : shape.records) {
@@ -169,7 +170,7 @@ absl::StatusOr<double> Regret(const Shape& shape, const Target& target, std::spa
   return found / best - 1;
 }
 
-absl::Status PrintHelp(const std::vector<Shape>& shapes, const Target& target) {
+absl::Status PrintHelp(const std::vector<DrawnShape>& shapes, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Booster> boosters, Train(shapes, target, true));
   std::printf(
       "held-out shapes, tried in order of their draft: slower than the best known after so many trials, median\n");
@@ -200,16 +201,16 @@ absl::Status Write(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
-absl::Status Pretrain(Options o) {
+absl::Status Pretrain(PretrainOptions o) {
   absl::Duration budget;
   if (!absl::ParseDuration(o.time_budget, &budget) || budget < absl::ZeroDuration())
     return absl::InvalidArgumentError(absl::StrCat("--time-budget ", o.time_budget, ": expected a time such as 10m"));
   if (o.records.device.empty()) o.records.device = kLocalDevice;
-  std::vector<Shape> shapes = DrawShapes(o);
+  std::vector<DrawnShape> shapes = DrawShapes(o);
   TEMPER_RETURN_IF_ERROR(ReadRecords(o, &shapes).status());
   TEMPER_RETURN_IF_ERROR(Measure(o, budget, shapes));
   TEMPER_ASSIGN_OR_RETURN(const std::optional<Target> target, ReadRecords(o, &shapes));
-  std::erase_if(shapes, [](const Shape& shape) { return shape.records.empty(); });
+  std::erase_if(shapes, [](const DrawnShape& shape) { return shape.records.empty(); });
   std::vector<Booster> boosters;
   if (target.has_value()) {
     TEMPER_ASSIGN_OR_RETURN(boosters, Train(shapes, *target, false));
@@ -231,7 +232,7 @@ absl::Status Pretrain(Options o) {
 }  // namespace
 
 void AddPretrain(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PretrainOptions>();
   CLI::App* command = app.add_subcommand(
       "pretrain", "measure drawn shapes, none near a benchmark's, and train the boosters that searches begin at");
   command->add_option("--db", o->records.db, "database that keeps the measurements; a run goes on from what it holds")

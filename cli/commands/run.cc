@@ -9,7 +9,7 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct RunOptions {
   ModelOptions model;
   RecordOptions records;
   std::vector<std::string> inputs;  // NAME=FILE
@@ -20,7 +20,7 @@ std::string Describe(DType dtype, const Shape& shape) {
   return absl::StrCat(std::string(Name(dtype)), "[", ShapeText(shape), "]");
 }
 
-absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, const LoadedPackage& package) {
+absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const RunOptions& o, const LoadedPackage& package) {
   std::map<std::string, NDArray> given;
   for (const std::string& text : o.inputs) {
     const size_t equals = text.rfind('=');
@@ -54,7 +54,7 @@ absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const Options& o, cons
   return given;
 }
 
-absl::Status Run(const Options& o) {
+absl::Status Run(const RunOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
   TEMPER_ASSIGN_OR_RETURN(auto given, ReadInputs(o, *package));
@@ -79,7 +79,7 @@ absl::Status Run(const Options& o) {
 }  // namespace
 
 void AddRun(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "run a model or a package once on given inputs");
   AddModelOptions(command, &o->model, "MODEL.onnx or a package's directory");
   AddRecordOptions(command, &o->records);

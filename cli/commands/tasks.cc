@@ -9,7 +9,7 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct TasksOptions {
   ModelOptions model;
   RecordOptions records;
   bool json = false, space = false;
@@ -36,7 +36,7 @@ nlohmann::ordered_json Json(const SpaceView& view) {
   return {{"template", view.name}, {"product", view.product}, {"legal", view.size.legal}, {"pruned", pruned}};
 }
 
-absl::Status Tasks(const Options& o) {
+absl::Status Tasks(const TasksOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Records> records, Records::Open(o.records));
   TEMPER_ASSIGN_OR_RETURN(const Target target, records->ResolveTarget());
   TEMPER_ASSIGN_OR_RETURN(const Graph graph, LoadModel(o.model, target));
@@ -82,7 +82,7 @@ absl::Status Tasks(const Options& o) {
 }  // namespace
 
 void AddTasks(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TasksOptions>();
   CLI::App* command = app.add_subcommand("tasks", "list the distinct workloads of a model");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);

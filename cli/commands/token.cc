@@ -11,14 +11,14 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct TokenOptions {
   ConnectOptions connect;
   std::string owner, scopes = "read,submit", id, out;
   std::vector<std::string> keys;
   double days = 90;
 };
 
-absl::Status Add(const Options& o) {
+absl::Status Add(const TokenOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   v1::AddTokenRequest request;
   request.set_owner(o.owner);
@@ -36,7 +36,7 @@ absl::Status Add(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status List(const Options& o) {
+absl::Status List(const TokenOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::TokenSummary> tokens, client->ListTokens());
   std::printf("%-16s %-16s %-24s %-20s %s\n", "id", "owner", "scopes", "keys", "until");
@@ -52,7 +52,7 @@ absl::Status List(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status Revoke(const Options& o) {
+absl::Status Revoke(const TokenOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_RETURN_IF_ERROR(client->RevokeToken(o.id));
   std::printf("token %s is revoked\n", o.id.c_str());
@@ -60,7 +60,7 @@ absl::Status Revoke(const Options& o) {
 }
 
 CLI::App* AddAction(CLI::App* parent, Action* action, const char* name, const char* help, const char* example,
-                    absl::Status (*run)(const Options&), const std::shared_ptr<Options>& o) {
+                    absl::Status (*run)(const TokenOptions&), const std::shared_ptr<TokenOptions>& o) {
   CLI::App* command = parent->add_subcommand(name, help);
   AddConnectOptions(command, &o->connect);
   command->footer(absl::StrCat("Example:\n  temper token ", example));
@@ -71,7 +71,7 @@ CLI::App* AddAction(CLI::App* parent, Action* action, const char* name, const ch
 }  // namespace
 
 void AddToken(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TokenOptions>();
   CLI::App* token = app.add_subcommand("token", "say who may use a server, and for what");
   token->require_subcommand(1);
   token->footer("Example:\n  temper token add alice --scopes read,submit --days 30 --out alice.token");

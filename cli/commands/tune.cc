@@ -22,7 +22,7 @@ namespace {
 constexpr char kUsualMinGain[] = "0.5%";
 constexpr absl::Duration kLookAgain = absl::Milliseconds(250);  // for a worker of the key
 
-struct Options {
+struct TuneOptions {
   ModelOptions model;
   RecordOptions records;
   std::string tuner = "xgb", time_budget, wait_for_device = "30s", json, cores, min_gain;
@@ -41,7 +41,7 @@ absl::StatusOr<double> ParseShare(const std::string& text) {
   return percent / 100;
 }
 
-absl::StatusOr<v1::SubmitJobRequest> Request(const Options& o, bool local) {
+absl::StatusOr<v1::SubmitJobRequest> Request(const TuneOptions& o, bool local) {
   v1::SubmitJobRequest request;
   request.set_device_key(o.records.device);
   request.set_tuner(o.tuner);
@@ -110,7 +110,7 @@ void PrintLine(const nlohmann::ordered_json& json) {
 }
 
 // A local run ends, a server's job goes on.
-absl::Status Interrupted(const Options& o, TunerClient& client, int64_t job) {
+absl::Status Interrupted(const TuneOptions& o, TunerClient& client, int64_t job) {
   if (o.records.server.empty()) {
     (void)client.CancelJob(job);  // the server may be gone already; its records are safe either way
     return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
@@ -124,7 +124,7 @@ absl::Status Interrupted(const Options& o, TunerClient& client, int64_t job) {
   return absl::OkStatus();
 }
 
-absl::Status Tune(Options o) {
+absl::Status Tune(TuneOptions o) {
   const absl::Duration start = Clock::System().Monotonic();
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
   StopSignal stop;
@@ -201,7 +201,7 @@ absl::Status Tune(Options o) {
 }  // namespace
 
 void AddTune(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TuneOptions>();
   CLI::App* command = app.add_subcommand("tune", "search the fastest config of every operator, by measurement");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);

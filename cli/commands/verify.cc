@@ -14,12 +14,10 @@
 namespace temper {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   ModelOptions model;  // its path is empty where none was given
   std::string package, lock;
 };
-
-using Json = nlohmann::json;
 
 // What it reads of a package's manifest.
 struct Manifest {
@@ -29,25 +27,25 @@ struct Manifest {
 };
 
 absl::StatusOr<Manifest> Read(const std::string& package) {
-  TEMPER_ASSIGN_OR_RETURN(const Json json, ReadManifest(package));
+  TEMPER_ASSIGN_OR_RETURN(const nlohmann::json json, ReadManifest(package));
   try {
     Manifest m{json.at("target"), json.at("codegen_id"), json.at("tools"), json.at("lock"), json.at("prefix"), {}, {}};
     for (const auto& [name, hash] : json.at("files").items()) m.files.emplace_back(name, hash);
-    for (const Json& k : json.at("kernels")) {
+    for (const nlohmann::json& k : json.at("kernels")) {
       m.kernels.push_back({k.at("workload"), k.at("uses").get<int>(), k.at("template"),
                            k.at("template_version").get<int>(), k.at("config").get<std::string>()});
     }
     return m;
-  } catch (const Json::exception& e) {
+  } catch (const nlohmann::json::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(package, "/manifest.json is damaged: ", e.what()));
   }
 }
 
-absl::Status Differs(const Options& o, const std::string& what) {
+absl::Status Differs(const VerifyOptions& o, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat(o.package, " was not built from ", o.lock, ": ", what));
 }
 
-absl::Status CheckFiles(const Options& o, const Manifest& manifest) {
+absl::Status CheckFiles(const VerifyOptions& o, const Manifest& manifest) {
   for (const auto& [name, hash] : manifest.files) {
     TEMPER_ASSIGN_OR_RETURN(const std::string found, HashOfFile(absl::StrCat(o.package, "/", name)));
     if (found != hash)
@@ -57,7 +55,7 @@ absl::Status CheckFiles(const Options& o, const Manifest& manifest) {
   return absl::OkStatus();
 }
 
-absl::Status CheckPins(const Options& o, const Manifest& manifest, const LockEntry& entry) {
+absl::Status CheckPins(const VerifyOptions& o, const Manifest& manifest, const LockEntry& entry) {
   const LockPins& pins = entry.pins;
   if (manifest.lock.empty()) return Differs(o, "it was built without a lock");
   if (manifest.lock != entry.digest)
@@ -81,7 +79,7 @@ std::string Bytes(const std::string& path) {
 }
 
 // Builds it again, and compares all bytes.
-absl::Status CheckBytes(const Options& o, const Manifest& manifest) {
+absl::Status CheckBytes(const VerifyOptions& o, const Manifest& manifest) {
   TEMPER_ASSIGN_OR_RETURN(const TemporaryDirectory temporary, TemporaryDirectory::Make());
   const std::string again = temporary.path() + "/package";
   RecordOptions records;
@@ -96,7 +94,7 @@ absl::Status CheckBytes(const Options& o, const Manifest& manifest) {
   return absl::OkStatus();
 }
 
-absl::Status Verify(const Options& o) {
+absl::Status Verify(const VerifyOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const Manifest manifest, Read(o.package));
   TEMPER_ASSIGN_OR_RETURN(const Lock lock, ReadLock(o.lock));
   TEMPER_ASSIGN_OR_RETURN(const LockEntry* entry, FindEntry(lock, manifest.target, ""));
@@ -113,7 +111,7 @@ absl::Status Verify(const Options& o) {
 }  // namespace
 
 void AddVerify(CLI::App& app, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand("verify", "check that a package was built from a lock");
   command->add_option("package", o->package, "a package's directory")->required();
   command->add_option("--lock", o->lock, "the lock file")->required();

@@ -13,11 +13,11 @@
 namespace temper::ir {
 namespace {
 
-constexpr std::string_view kNames[] = {"int",  "float", "var",    "load", "add",   "sub", "mul",  "div",
-                                       "mod",  "min",   "max",    "pow",  "lt",    "le",  "eq",   "and",
-                                       "or",   "not",   "select", "cast", "exp",   "log", "tanh", "erf",
-                                       "sqrt", "abs",   "floor",  "ceil", "round", "sin", "cos",  "tf32"};
-static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kTf32) + 1);
+constexpr std::string_view kNames[] = {"int",    "float", "var", "load", "add",  "sub",    "mul",  "div", "mod",
+                                       "min",    "max",   "pow", "lt",   "le",   "eq",     "and",  "or",  "not",
+                                       "select", "cast",  "exp", "log",  "tanh", "erf",    "sqrt", "abs", "floor",
+                                       "ceil",   "round", "sin", "cos",  "tf32", "pair16", "dot16"};
+static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kDot16) + 1);
 
 Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
   auto node = std::make_shared<ExprNode>();
@@ -219,7 +219,9 @@ Expr Load(const Buffer& buffer, std::vector<Expr> indices) {
 Expr Binary(ExprKind kind, Expr a, Expr b) {
   AdoptDType(a, b);
   AdoptDType(b, a);
-  DType result = IsComparison(kind) || IsLogic(kind) ? DType::kBool : a->dtype;
+  DType result = IsComparison(kind) || IsLogic(kind) ? DType::kBool
+                 : kind == ExprKind::kPair16         ? DType::kI32
+                                                     : a->dtype;
   // The upper half of u64 comes as negative numbers, which only equality takes for what they are.
   const bool orderly = a->dtype != DType::kU64 || (a->int_value >= 0 && b->int_value >= 0);
   if (a->kind == ExprKind::kInt && b->kind == ExprKind::kInt && a->dtype == b->dtype && orderly) {

@@ -60,6 +60,10 @@ enum class ExprKind : uint8_t {
   // Of f32 alone: rounded to TF32, a float of f32's exponents with 10 bits of mantissa; to the nearest, ties away from
   // zero.
   kTf32,
+  // Two numbers of i16 as one i32, the first in its lower half; and of two such pairs the products of their lower
+  // halves and of their upper halves, added. Both wrap.
+  kPair16,
+  kDot16,
 };
 std::string_view Name(ExprKind kind);
 
@@ -132,6 +136,9 @@ Expr Max(Expr a, Expr b);
 inline Expr Exp(Expr a) { return Unary(ExprKind::kExp, std::move(a)); }
 inline Expr Sqrt(Expr a) { return Unary(ExprKind::kSqrt, std::move(a)); }
 inline Expr Tf32(Expr a) { return Unary(ExprKind::kTf32, std::move(a)); }
+
+inline Expr Pair16(Expr a, Expr b) { return Binary(ExprKind::kPair16, std::move(a), std::move(b)); }
+inline Expr Dot16(Expr a, Expr b) { return Binary(ExprKind::kDot16, std::move(a), std::move(b)); }
 
 // The constant's value, if `e` is an integer constant.
 std::optional<int64_t> AsInt(const Expr& e);

@@ -27,6 +27,10 @@ Value CastValue(Value v, DType from, DType to, CastMode mode) {
   return OfInt(to == DType::kBool ? v.f != 0 : TruncateTo(to, v.f));
 }
 
+// Of an i32, as numbers of i16.
+int64_t LowerHalf(int64_t v) { return static_cast<int16_t>(v); }
+int64_t UpperHalf(int64_t v) { return static_cast<int16_t>(v >> 16); }
+
 int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
   auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   switch (kind) {
@@ -48,6 +52,10 @@ int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
       return a < b;
     case ExprKind::kLe:
       return a <= b;
+    case ExprKind::kPair16:
+      return static_cast<int64_t>((x & 0xffff) | (y << 16));
+    case ExprKind::kDot16:
+      return LowerHalf(a) * LowerHalf(b) + UpperHalf(a) * UpperHalf(b);
     default:
       return a == b;
   }

@@ -312,6 +312,10 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) const {
       return wants(e->dtype != DType::kBool);
     case ExprKind::kTf32:
       return wants(e->dtype == DType::kF32);
+    case ExprKind::kPair16:
+      return wants(args[0]->dtype == DType::kI16 && args[1]->dtype == DType::kI16);
+    case ExprKind::kDot16:
+      return wants(args[0]->dtype == DType::kI32 && args[1]->dtype == DType::kI32);
     default:
       return wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype));
   }

@@ -49,6 +49,35 @@ TEST(Expr, ArithmeticOfEveryType) {
   ExpectSame(Map(DType::kF32, ForKind::kUnrolled, {[](Expr a, Expr b) { return a * b + a; }}));
 }
 
+TEST(Expr, PairsOfSixteenBits) {
+  ExpectMaps(DType::kI16, {[](Expr a, Expr b) { return ir::Pair16(a, b); }});
+  ExpectMaps(
+      DType::kI32,
+      {[](Expr a, Expr b) { return ir::Dot16(a * ir::Int(70001, DType::kI32), b * ir::Int(-98765, DType::kI32)); },
+       [](Expr a, Expr b) { return b + ir::Dot16(a * ir::Int(70001, DType::kI32), ir::Int(-3, DType::kI32)); },
+       [](Expr a, Expr b) { return ir::Dot16(b, a * ir::Int(1234567, DType::kI32)) + b; }});
+  // Both halves of each are -2^15: the products' sum wraps.
+  const Expr least = ir::Int(-(int64_t{1} << 31) + 0x8000, DType::kI32);
+  ExpectMaps(DType::kI32, {[&](Expr a, Expr) { return ir::Dot16(ir::Max(ir::Min(a, least), least), least); }});
+}
+
+// One load where they are neighbours, for all lanes or for each, and two where they are not.
+TEST(Expr, PairsFromMemory) {
+  const ir::Buffer a = ir::MakeBuffer("a", DType::kI16, {3 * kSize + 1});
+  const auto pairs = [&](ForKind kind, int64_t stride, int64_t apart) {
+    const ir::Var i = ir::MakeVar("i");
+    const Expr first = Expr(i) * Expr(stride);
+    const ir::Buffer out = ir::MakeBuffer("out", DType::kI32, {kSize});
+    const Expr pair = ir::Pair16(ir::Load(a, {first}), ir::Load(a, {first + Expr(apart)}));
+    return ir::Func{"pairs", {a, out}, 1, ir::For(i, kSize, kind, ir::Store(out, {i}, pair))};
+  };
+  for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
+    for (int64_t stride : {0, 1, 2, 3}) {
+      for (int64_t apart : {0, 1}) ExpectSame(pairs(kind, stride, apart));
+    }
+  }
+}
+
 TEST(Expr, DivisionAndModuloRoundDown) {
   for (DType t : {DType::kI64, DType::kI32, DType::kU8, DType::kI8}) {
     SCOPED_TRACE(std::string(Name(t)));

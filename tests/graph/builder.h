@@ -16,10 +16,13 @@ inline NDArray RandomArray(Rng& rng, Shape shape, double low = -1, double high =
   return a;
 }
 
-inline NDArray Floats(Shape shape, std::vector<double> values) {
-  NDArray a(DType::kF32, std::move(shape));
+inline NDArray Numbers(DType dtype, Shape shape, const std::vector<double>& values) {
+  NDArray a(dtype, std::move(shape));
   for (size_t i = 0; i < values.size(); ++i) a.Set(static_cast<int64_t>(i), values[i]);
   return a;
+}
+inline NDArray Floats(Shape shape, const std::vector<double>& values) {
+  return Numbers(DType::kF32, std::move(shape), values);
 }
 
 class Builder {
@@ -62,6 +65,11 @@ class Builder {
   static Attrs Ints(const char* name, std::vector<int64_t> values) {
     Attrs attrs;
     attrs.Set(name, std::move(values));
+    return attrs;
+  }
+  static Attrs String(const char* name, std::string value) {
+    Attrs attrs;
+    attrs.Set(name, std::move(value));
     return attrs;
   }
   static Attrs Int(const char* name, int64_t value) {

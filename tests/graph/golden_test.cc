@@ -23,6 +23,20 @@ void OfConstants(Builder& b) {
   b.Output(b.Call("add", {b.Input({2, 3}), known}));
 }
 
+// Numbers of 8 bits with their scales, whose product a CPU has a template for, and integers of too few channels.
+void OfIntegers(Builder& b) {
+  const auto cast = [&](ValueId v, const char* to) { return b.Call("cast", {v}, Builder::String("to", to)); };
+  const auto dequantised = [&](ValueId q, double zero, double scale) {
+    const ValueId zero_point = b.Constant(testing::Numbers(DType::kI32, {}, {zero}));
+    return b.Call("mul", {cast(b.Call("sub", {cast(q, "i32"), zero_point}), "f32"), b.Scalar(scale)});
+  };
+  const ValueId weights = b.Constant(testing::Numbers(DType::kI8, {2, 3}, {1, -2, 3, -4, 5, -6}));
+  b.Output(b.Call("matmul", {dequantised(b.Input({4, 2}, DType::kU8), 128, 0.5), dequantised(weights, 0, 0.25)}));
+  const ValueId image = cast(b.Input({1, 1, 4, 4}, DType::kU8), "i16");
+  const ValueId filter = cast(b.Constant(testing::Numbers(DType::kI8, {1, 1, 1, 2}, {7, -7})), "i16");
+  b.Output(b.Call("conv2d", {image, filter}, Builder::String("result", "i32")));
+}
+
 void WithEqualCalls(Builder& b) {
   const ValueId x = b.Input({4});
   const auto half = [&] { return b.Call("mul", {b.Call("exp", {x}), b.Scalar(0.5)}); };
@@ -70,10 +84,9 @@ void SeparableConvolution(Builder& b) {
 }
 
 constexpr Example kExamples[] = {
-    {"fold-constants", OfConstants},        {"cse", WithEqualCalls},
-    {"dead-code", WithUnreadNodes},         {"simplify", ConvolutionWithNorm},
-    {"layout", ConvolutionsAndDense},       {"fuse", DenseWithActivation},
-    {"alternatives", SeparableConvolution}, {"merge", KeysAndValues, "opencl"},
+    {"integers", OfIntegers},       {"fold-constants", OfConstants},        {"cse", WithEqualCalls},
+    {"dead-code", WithUnreadNodes}, {"simplify", ConvolutionWithNorm},      {"layout", ConvolutionsAndDense},
+    {"fuse", DenseWithActivation},  {"alternatives", SeparableConvolution}, {"merge", KeysAndValues, "opencl"},
 };
 
 TEST(GoldenGraphs, EachPassDoesThisToItsExample) {

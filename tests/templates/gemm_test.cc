@@ -45,6 +45,21 @@ const char kScaledDynamicFilters[] =
     "(f32[1,35,1,1]@0231, f32[1,35,9,8]@0231, f32[20,35,1,1]) mul(0,1) -> f32[1,35,9,8]@0231; conv2d(3,2; "
     "dilations=[1,1] group=1 pads=[0,0,0,0] strides=[1,1]) -> f32[1,20,9,8]@0231; anchor=1";
 
+// Of i16, summed in i32: pairs read in place, and copies of what has an odd end, comes from calls, or has a window.
+const char kPairs[] =
+    "(i16[33,96], const i16[96,93], const f32[93]) matmul(0,1; result='i32') -> i32[33,93]; cast(3; to='f32') -> "
+    "f32[33,93]; mul(4,2) -> f32[33,93]; anchor=0";
+const char kOddPairs[] = "(i16[2,5,51], i16[2,51,37]) matmul(0,1; result='i32') -> i32[2,5,37]; anchor=0";
+const char kTransposedPairs[] =
+    "(i16[9,14], i16[21,9]) matmul(0,1; result='i32' trans_a=1 trans_b=1) -> i32[14,21]; anchor=0";
+const char kMadePairs[] =
+    "(u8[1,19,32], i16[], const i16[32,40]) cast(0; to='i16') -> i16[1,19,32]; sub(3,1) -> i16[1,19,32]; matmul(4,2; "
+    "result='i32') -> i32[1,19,40]; anchor=2";
+const char kWindowOfPairs[] =
+    "(u8[1,10,9,7]@0231, const i16[21,10,3,3]) cast(0; to='i16') -> i16[1,10,9,7]@0231; conv2d(2,1; dilations=[1,1] "
+    "group=1 pads=[1,0,1,2] result='i32' strides=[2,1]) -> i32[1,21,5,7]@0231; cast(3; to='u8') -> "
+    "u8[1,21,5,7]@0231; anchor=1";
+
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
   t.cpu()->l1_bytes = 512;
@@ -77,9 +92,9 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text :
-       {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial, kCollidingRows,
-        kCollidingPixels, kScaled, kScaledStrided, kScaledFilters, kScaledDynamicFilters}) {
+  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial,
+                           kCollidingRows, kCollidingPixels, kScaled, kScaledStrided, kScaledFilters,
+                           kScaledDynamicFilters, kPairs, kOddPairs, kTransposedPairs, kMadePairs, kWindowOfPairs}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

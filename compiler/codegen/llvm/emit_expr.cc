@@ -108,6 +108,10 @@ Value* Emitter::Emit(const Expr& e) {
       return EmitSelect(e->args[0], e->args[1], e->args[2]);
     case ExprKind::kCast:
       return EmitCast(e);
+    case ExprKind::kPair16:
+      return EmitPair(e);
+    case ExprKind::kDot16:
+      return EmitDot(nullptr, e);
     default:
       return EmitUnary(e);
   }
@@ -129,6 +133,7 @@ Value* Emitter::EmitVar(const ir::ExprNode& e) {
 
 Value* Emitter::EmitBinary(const Expr& e) {
   Value* a = Emit(e->args[0]);
+  if (e->kind == ExprKind::kAdd && e->args[1]->kind == ExprKind::kDot16) return EmitDot(a, e->args[1]);
   Value* c = Emit(e->args[1]);
   Match(a, c);
   const bool fp = IsFloat(e->dtype);
@@ -153,6 +158,16 @@ Value* Emitter::EmitBinary(const Expr& e) {
     default:
       return EmitDivMod(*e, a, c);
   }
+}
+
+Value* Emitter::EmitDot(Value* sum, const Expr& e) {
+  Value* a = Emit(e->args[0]);
+  Value* c = Emit(e->args[1]);
+  Match(a, c);
+  if (sum == nullptr) return EmitDot16(b_, a, c);
+  Match(sum, a);
+  Match(a, c);
+  return EmitDot16(b_, a, c, sum);
 }
 
 Value* Emitter::EmitDivMod(const ir::ExprNode& e, Value* a, Value* c) {
@@ -240,7 +255,8 @@ bool Emitter::CheapAndSafe(const Expr& e) {
   bool ok = true;
   ir::Visit(e, [&](const Expr& node) {
     if (!ok) return;
-    ok = ++nodes <= 24 && node->kind < ExprKind::kExp && node->kind != ExprKind::kPow;
+    const bool cheap = node->kind < ExprKind::kExp || node->kind > ExprKind::kTf32;
+    ok = ++nodes <= 24 && cheap && node->kind != ExprKind::kPow;
     if (node->kind == ExprKind::kDiv || node->kind == ExprKind::kMod) {
       ok = ok && (IsFloat(node->dtype) || node->args[1]->kind == ExprKind::kInt);
     }

@@ -267,6 +267,31 @@ Value* Emitter::LoadAccess(const Expr& e, const Access& access) {
                     dtype);
 }
 
+// Two neighbours in memory are one access of twice their width.
+Value* Emitter::EmitPair(const Expr& e) {
+  const Expr &lower = e->args[0], &upper = e->args[1];
+  const bool of_memory = lower->kind == ExprKind::kLoad && upper->kind == ExprKind::kLoad &&
+                         lower->buffer == upper->buffer && lower->buffer->scope == ir::Scope::kMemory;
+  if (of_memory) {
+    const Access first = AccessOf(lower.get(), lower->buffer, lower->args);
+    const Access second = AccessOf(upper.get(), upper->buffer, upper->args);
+    const int64_t lane = lanes_.count == 0 ? 0 : first.form.lane;
+    const bool read = lanes_.mask == nullptr || (InBounds(first) && InBounds(second));
+    if (read && !first.form.irregular && (lane == 0 || lane == 2) &&
+        ir::AsInt(ranges_.Simplify(second.flat - first.flat)) == 1) {
+      llvm::Type* type = b_.getInt32Ty();
+      if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
+      return b_.CreateAlignedLoad(type, AddressOf(first, 0), llvm::Align(SizeOf(DType::kI16)));
+    }
+  }
+  Value* a = Emit(lower);
+  Value* c = Emit(upper);
+  Match(a, c);
+  llvm::Type* type = b_.getInt32Ty();
+  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(a->getType())) type = llvm::VectorType::get(type, vector);
+  return b_.CreateOr(b_.CreateZExt(a, type), b_.CreateShl(b_.CreateZExt(c, type), 16));
+}
+
 Value* Emitter::ScalarLoad(const Access& access) {
   return b_.CreateAlignedLoad(MemoryType(access.buffer->dtype), AddressOf(access, 0),
                               llvm::Align(SizeOf(access.buffer->dtype)));

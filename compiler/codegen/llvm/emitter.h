@@ -109,6 +109,7 @@ class Emitter {
   llvm::Value* EmitVector(const ir::Expr& e);  // spread over the lanes, if there are any
   llvm::Value* EmitVar(const ir::ExprNode& e);
   llvm::Value* EmitBinary(const ir::Expr& e);
+  llvm::Value* EmitDot(llvm::Value* sum, const ir::Expr& e);  // added to the sum, if it is not null
   llvm::Value* EmitDivMod(const ir::ExprNode& e, llvm::Value* a, llvm::Value* c);
   llvm::Value* EmitCompare(const ir::Expr& e);
   llvm::Value* EmitLogic(const ir::Expr& e);
@@ -145,6 +146,7 @@ class Emitter {
   llvm::Align AlignmentOf(const Access& access) const;
   bool InBounds(const Access& access) const;
   llvm::Value* EmitLoad(const ir::Expr& e);
+  llvm::Value* EmitPair(const ir::Expr& e);
   llvm::Value* EmitRegisterLoad(const Access& access);
   // Lanes that read here and there within one aligned vector: a load and a shuffle. Null where they do not.
   llvm::Value* EmitShuffledLoad(const Access& access);

@@ -312,4 +312,32 @@ Value* EmitMin(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
   return b.CreateSelect(less, a, c);
 }
 
+Value* EmitDot16(llvm::IRBuilder<>& b, Value* x, Value* y, Value* sum) {
+  struct Instruction {
+    unsigned lanes;
+    const char *feature, *and_feature;
+    bool adds;  // its operands are the sum and vectors of i32, rather than vectors of i16
+    llvm::Intrinsic::ID id;
+  };
+  using namespace llvm::Intrinsic;
+  constexpr Instruction kInstructions[] = {{16, "+avx512vnni", "+avx512f", true, x86_avx512_vpdpwssd_512},
+                                           {8, "+avx512vnni", "+avx512vl", true, x86_avx512_vpdpwssd_256},
+                                           {8, "+avxvnni", "+avx2", true, x86_avx512_vpdpwssd_256},
+                                           {16, "+avx512bw", "+avx512f", false, x86_avx512_pmaddw_d_512},
+                                           {8, "+avx2", "+avx2", false, x86_avx2_pmadd_wd},
+                                           {4, "+sse2", "+sse2", false, x86_sse2_pmadd_wd}};
+  const auto plus_sum = [&](Value* v) { return sum == nullptr ? v : b.CreateAdd(sum, v); };
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  for (const Instruction& i : kInstructions) {
+    if (type == nullptr || type->getNumElements() != i.lanes || (i.adds && sum == nullptr)) continue;
+    if (!Has(b, i.feature) || !Has(b, i.and_feature)) continue;
+    if (i.adds) return b.CreateIntrinsic(i.id, {}, {sum, x, y});
+    auto* halves = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * i.lanes);
+    return plus_sum(b.CreateIntrinsic(i.id, {}, {b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)}));
+  }
+  const auto lower = [&](Value* v) { return b.CreateAShr(b.CreateShl(v, 16), 16); };
+  Value* upper = b.CreateMul(b.CreateAShr(x, 16), b.CreateAShr(y, 16));
+  return plus_sum(b.CreateAdd(b.CreateMul(lower(x), lower(y)), upper));
+}
+
 }  // namespace temper

@@ -10,11 +10,13 @@ namespace temper::onnx_frontend {
 namespace {
 
 // Arrays up to this size are computed while importing; larger work is left to the constant folding pass. What decides
-// where elements go must be known here, so indices may be more.
+// where elements go must be known here, so indices may be more. Numbers of 8 bits stay what they are until the passes
+// have seen what multiplies them.
 constexpr int64_t kSmall = int64_t{1} << 16, kSmallIndices = int64_t{1} << 22;
 bool IsSmall(const TensorType& type) {
   const bool indices = type.dtype == DType::kI64 || type.dtype == DType::kBool;  // and what compares them
-  return NumElements(type.shape) <= (indices ? kSmallIndices : kSmall);
+  const bool quantised = type.dtype == DType::kI8 || type.dtype == DType::kU8;
+  return NumElements(type.shape) <= (indices ? kSmallIndices : quantised ? 1 : kSmall);
 }
 
 }  // namespace

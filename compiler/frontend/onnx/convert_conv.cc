@@ -30,7 +30,7 @@ absl::Status SetImage(Context& c, const OnnxNode& n, ValueId v) {
 
 }  // namespace
 
-absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, ConvKind kind) {
+absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, DType sums) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId image, AsImage(c, x));
   if (c.Rank(weight) != c.Rank(x)) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(const ValueId filters, AsImage(c, weight));
@@ -38,8 +38,7 @@ absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId
   TEMPER_ASSIGN_OR_RETURN(const Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(image)));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("group", n.Int("group", 1));
-  if (kind.sums != c.TypeOf(x).dtype) attrs.Set("result", std::string(Name(kind.sums)));
-  if (kind.exact) attrs.Set("winograd", int64_t{0});
+  if (sums != c.TypeOf(x).dtype) attrs.Set("result", std::string(Name(sums)));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("conv2d", std::move(attrs), {image, filters}));
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, bias));
   return FromImage(c, v, x);
@@ -50,7 +49,7 @@ namespace {
 absl::Status Conv(Context& c, const OnnxNode& n) {
   if (c.Rank(n.Input(0)) == 5) return VolumeConv(c, n);
   TEMPER_ASSIGN_OR_RETURN(const ValueId v,
-                          ConvOf(c, n, n.Input(0), n.Input(1), n.Input(2), {c.TypeOf(n.Input(0)).dtype}));
+                          ConvOf(c, n, n.Input(0), n.Input(1), n.Input(2), c.TypeOf(n.Input(0)).dtype));
   return c.Set(n, v);
 }
 

@@ -1,8 +1,6 @@
 // Numbers of few bits with a scale and a zero point: x = (q - zero) * scale. Products of them are sums of 32 bits,
 // exact, as ONNX has it; where a model only says which values are rounded how ("QDQ"), it computes in floats.
 #include <algorithm>
-#include <cmath>
-#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
@@ -147,9 +145,8 @@ absl::Status DynamicQuantizeLinear(Context& c, const OnnxNode& n) {
   return c.Set(n, q.zero, 2);
 }
 
-// Factors are at most 255 apart from their zero points. While sums of products stay within what f32 holds exactly, f32
-// multiplies as exactly as integers do, and by the fastest kernels there are.
-constexpr double kFactor = 255, kExactInF32 = 1 << 24;
+// A factor less its zero point is at most 255 off zero, and what products of them are summed in.
+constexpr DType kFactor = DType::kI16, kSum = DType::kI32;
 
 absl::Status CheckFactors(const Context& c, ValueId a, ValueId b) {
   for (ValueId v : {a, b}) {
@@ -158,60 +155,6 @@ absl::Status CheckFactors(const Context& c, ValueId a, ValueId b) {
       return absl::UnimplementedError(absl::StrCat("factors of ", std::string(Name(dtype)), " are not supported"));
   }
   return absl::OkStatus();
-}
-
-// Where a reduction is cut so that the sums of each part are exact: positions along `axis` of the weights, with the
-// first and the end. The weights before the axis, and if `inner_apart` those behind it, belong to different sums.
-std::vector<int64_t> Cuts(Context& c, ValueId weights, ValueId zero, size_t axis, bool inner_apart) {
-  const Shape& shape = c.ShapeOf(weights);
-  const int64_t extent = shape[axis], outer = NumElements(std::span(shape).first(axis));
-  const int64_t inner = NumElements(std::span(shape).subspan(axis + 1));
-  const NDArray *known = c.Known(weights), *known_zero = zero == kNoValue ? nullptr : c.Known(zero);
-  const bool bounded = known != nullptr && (zero == kNoValue || known_zero != nullptr);
-  std::vector<double> sums(static_cast<size_t>(outer * (inner_apart ? inner : 1)), 0);
-  std::vector<double> step(sums.size());
-  std::vector<int64_t> cuts = {0};
-  for (int64_t k = 0; k < extent; ++k) {
-    std::ranges::fill(step, bounded ? 0 : kFactor * static_cast<double>(inner_apart ? 1 : inner));
-    for (int64_t o = 0; bounded && o < outer; ++o) {
-      for (int64_t i = 0; i < inner; ++i) {
-        const int64_t of_zero = known_zero == nullptr || known_zero->size() == 1 ? 0 : inner_apart ? i : o;
-        const double less = known_zero == nullptr ? 0 : known_zero->At(of_zero);
-        step[static_cast<size_t>(inner_apart ? o * inner + i : o)] +=
-            std::abs(known->At((o * extent + k) * inner + i) - less);
-      }
-    }
-    bool fits = true;
-    for (size_t i = 0; i < sums.size(); ++i) fits &= (sums[i] += step[i]) * kFactor <= kExactInF32;
-    if (fits) continue;
-    if (k > cuts.back()) cuts.push_back(k);
-    sums = step;
-  }
-  cuts.push_back(extent);
-  return cuts;
-}
-
-// The sum over the parts of a reduction along these axes of `product` of them, as integers.
-using Product = std::function<absl::StatusOr<ValueId>(ValueId a, ValueId b)>;
-absl::StatusOr<ValueId> SumOfParts(Context& c, ValueId a, int64_t a_axis, ValueId b, int64_t b_axis,
-                                   const std::vector<int64_t>& cuts, const Product& product) {
-  if (cuts.size() == 2) {  // one part: of channels in groups too, which are not cut
-    TEMPER_ASSIGN_OR_RETURN(const ValueId whole, product(a, b));
-    return c.Cast(whole, DType::kI32);
-  }
-  ValueId sum = kNoValue;
-  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId part_a, c.Slice(a, a_axis, cuts[i], cuts[i + 1]));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId part_b, c.Slice(b, b_axis, cuts[i], cuts[i + 1]));
-    TEMPER_ASSIGN_OR_RETURN(ValueId part, product(part_a, part_b));
-    TEMPER_ASSIGN_OR_RETURN(part, c.Cast(part, DType::kI32));
-    if (sum == kNoValue) {
-      sum = part;
-    } else {
-      TEMPER_ASSIGN_OR_RETURN(sum, c.Call("add", {}, {sum, part}));
-    }
-  }
-  return sum;
 }
 
 // Null where it is known to be nothing but zeros.
@@ -234,16 +177,15 @@ absl::StatusOr<ValueId> ForMatrix(Context& c, ValueId v, bool rows) {
 absl::StatusOr<ValueId> IntegerProduct(Context& c, ValueId a, ValueId a_zero, ValueId b, ValueId b_zero) {
   TEMPER_RETURN_IF_ERROR(CheckFactors(c, a, b));
   if (c.Rank(a) < 2 || c.Rank(b) < 2) return absl::UnimplementedError("vectors are not supported, only matrices");
-  const int64_t a_axis = c.Rank(a) - 1, b_axis = c.Rank(b) - 2;
-  if (c.ShapeOf(a).back() != c.ShapeOf(b)[static_cast<size_t>(b_axis)])
+  if (c.ShapeOf(a).back() != c.ShapeOf(b)[c.ShapeOf(b).size() - 2])
     return absl::InvalidArgumentError("the factors differ in the axis that is summed");
-  a_zero = UnlessZero(c, a_zero), b_zero = UnlessZero(c, b_zero);
-  const std::vector<int64_t> cuts = Cuts(c, b, b_zero, static_cast<size_t>(b_axis), true);
-  TEMPER_ASSIGN_OR_RETURN(a_zero, ForMatrix(c, a_zero, true));
-  TEMPER_ASSIGN_OR_RETURN(b_zero, ForMatrix(c, b_zero, false));
-  TEMPER_ASSIGN_OR_RETURN(a, LessZero(c, a, a_zero, DType::kF32));
-  TEMPER_ASSIGN_OR_RETURN(b, LessZero(c, b, b_zero, DType::kF32));
-  return SumOfParts(c, a, a_axis, b, b_axis, cuts, [&](ValueId x, ValueId y) { return c.Call("matmul", {}, {x, y}); });
+  TEMPER_ASSIGN_OR_RETURN(a_zero, ForMatrix(c, UnlessZero(c, a_zero), true));
+  TEMPER_ASSIGN_OR_RETURN(b_zero, ForMatrix(c, UnlessZero(c, b_zero), false));
+  TEMPER_ASSIGN_OR_RETURN(a, LessZero(c, a, a_zero, kFactor));
+  TEMPER_ASSIGN_OR_RETURN(b, LessZero(c, b, b_zero, kFactor));
+  Attrs sums;
+  sums.Set("result", std::string(Name(kSum)));
+  return c.Call("matmul", std::move(sums), {a, b});
 }
 
 absl::Status MatMulInteger(Context& c, const OnnxNode& n) {
@@ -285,20 +227,14 @@ absl::StatusOr<ValueId> IntegerConv(Context& c, const OnnxNode& n, ValueId x, Va
   TEMPER_RETURN_IF_ERROR(CheckFactors(c, x, w));
   if (c.Rank(x) < 3 || c.Rank(w) != c.Rank(x))
     return absl::InvalidArgumentError("takes data of rank 3 or more and weights of the same rank");
-  x_zero = UnlessZero(c, x_zero), w_zero = UnlessZero(c, w_zero);
-  std::vector<int64_t> cuts = Cuts(c, w, w_zero, 1, false);
-  const bool in_f32 = cuts.size() == 2 || n.Int("group", 1) == 1;  // channels of groups are not cut
-  if (!in_f32) cuts = {cuts.front(), cuts.back()};
-  const DType factors = in_f32 ? DType::kF32 : DType::kI16, sums = in_f32 ? DType::kF32 : DType::kI32;
+  x_zero = UnlessZero(c, x_zero);
   if (x_zero != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(x_zero, c.Reshape(x_zero, {}));
   }
-  TEMPER_ASSIGN_OR_RETURN(w_zero, ForFilters(c, w_zero, c.Rank(w) - 1));
-  TEMPER_ASSIGN_OR_RETURN(x, LessZero(c, x, x_zero, factors));
-  TEMPER_ASSIGN_OR_RETURN(w, LessZero(c, w, w_zero, factors));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, SumOfParts(c, x, 1, w, 1, cuts, [&](ValueId a, ValueId b) {
-                            return ConvOf(c, n, a, b, kNoValue, {.sums = sums, .exact = true});
-                          }));
+  TEMPER_ASSIGN_OR_RETURN(w_zero, ForFilters(c, UnlessZero(c, w_zero), c.Rank(w) - 1));
+  TEMPER_ASSIGN_OR_RETURN(x, LessZero(c, x, x_zero, kFactor));
+  TEMPER_ASSIGN_OR_RETURN(w, LessZero(c, w, w_zero, kFactor));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, ConvOf(c, n, x, w, kNoValue, kSum));
   if (bias == kNoValue) return v;
   TEMPER_ASSIGN_OR_RETURN(bias, ForFilters(c, bias, c.Rank(v) - 2));
   return c.Call("add", {}, {v, bias});

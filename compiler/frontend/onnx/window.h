@@ -19,13 +19,8 @@ Ints Widen(Ints values, int64_t filler);
 Attrs WindowAttrs(const Window& w);
 
 absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias);  // one value a channel; kNoValue adds nothing
-// The node's convolution over one axis or two, of these operands (convert_conv.cc): of integers with sums of another
-// type, and by the direct algorithm alone where products are to be exact.
-struct ConvKind {
-  DType sums;
-  bool exact = false;
-};
-absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, ConvKind kind);
+// The node's convolution over one axis or two, of these operands, with sums of that type (convert_conv.cc).
+absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, DType sums);
 // The node's pool, average or maximum, with a window over the two last axes of `x` (convert_conv.cc).
 absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x);
 

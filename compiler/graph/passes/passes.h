@@ -6,6 +6,9 @@
 
 namespace temper::passes {
 
+// Products of integers, and of what was quantised to 8 bits: by integers where the target has a template for it, else
+// by f32, integers where that is exact.
+absl::Status MultiplyIntegers(Graph& g, const Target& t);
 // Nodes whose operands all are known become constants.
 absl::Status FoldConstants(Graph& g);
 // Equal calls on equal operands are computed once; equal small constants become one.

@@ -1,5 +1,7 @@
 // conv2d.direct: filters of one pixel, which are a GEMM. Rows are the flattened (n, oh, ow), so tiles cross image rows;
 // columns are output channels, and the reduction is over the input's.
+// conv2d.paired: filters of any size of i16, summed in i32. What a chunk of rows sees of the image is copied side by
+// side.
 #include <optional>
 
 #include "compiler/ops/templates/conv2d_shape.h"
@@ -29,14 +31,29 @@ std::optional<ChannelScale> ChannelScaleOf(const Workload& w) {
 // Scaling the filters instead of the pixels takes a pass of its own over them, so they have to be clearly fewer.
 bool FiltersAreFew(const GemmView& v) { return 2 * v.columns <= v.rows; }
 
+// Rows are the output's pixels, columns its channels, those of each group a batch of their own.
+GemmView PixelsByFilters(const Conv2dShape& s) {
+  GemmView v;
+  v.batch = s.group;
+  v.b_batched = s.group > 1;
+  v.rows = s.n * s.oh * s.ow;
+  v.columns = s.oc / s.group;
+  v.out_dims = {{GemmAxis::kRow, v.rows, 1}};
+  if (s.group > 1) v.out_dims.push_back({GemmAxis::kBatch, s.group, 1});
+  v.out_dims.push_back({GemmAxis::kColumn, v.columns, 1});
+  v.out_index = [s](Expr g, Expr row, Expr column) {
+    Expr pixel = row % Expr(s.oh * s.ow);
+    return std::vector<Expr>{row / Expr(s.oh * s.ow), g * Expr(s.oc / s.group) + column, pixel / Expr(s.ow),
+                             pixel % Expr(s.ow)};
+  };
+  return v;
+}
+
 GemmView ViewOf(const Workload& w) {
   const Conv2dShape s(w);
   const std::vector<int>& args = w.calls[w.anchor].args;
   int x_arg = args[0];
-  GemmView v;
-  v.batch = s.group;
-  v.rows = s.n * s.oh * s.ow;
-  v.columns = s.oc / s.group;
+  GemmView v = PixelsByFilters(s);
   const std::optional<ChannelScale> scale = ChannelScaleOf(w);
   if (scale.has_value() && FiltersAreFew(v)) {
     x_arg = scale->x;
@@ -48,7 +65,6 @@ GemmView ViewOf(const Workload& w) {
     };
   }
   v.prologue = x_arg >= static_cast<int>(w.inputs.size());
-  v.b_batched = s.group > 1;
   v.a_input = v.prologue ? -1 : x_arg;
   v.b_input = args[1];
   const int64_t ic = s.c / s.group;
@@ -66,15 +82,39 @@ GemmView ViewOf(const Workload& w) {
                 pixel % Expr(s.ow) * Expr(s.stride_w)});
     };
   };
-  v.out_dims = {{GemmAxis::kRow, v.rows, 1}};
-  if (s.group > 1) v.out_dims.push_back({GemmAxis::kBatch, s.group, 1});
-  v.out_dims.push_back({GemmAxis::kColumn, v.columns, 1});
-  v.out_index = [s](Expr g, Expr row, Expr column) {
-    Expr pixel = row % Expr(s.oh * s.ow);
-    return std::vector<Expr>{row / Expr(s.oh * s.ow), g * Expr(s.oc / s.group) + column, pixel / Expr(s.ow),
-                             pixel % Expr(s.ow)};
-  };
   return v;
+}
+
+// A group needs channels enough to fill vectors of their copies.
+constexpr int64_t kLeastPairedChannels = 8;
+
+GemmView PairedViewOf(const Workload& w) {
+  const Conv2dShape s(w);
+  const std::vector<int>& args = w.calls[w.anchor].args;
+  GemmView v = PixelsByFilters(s);
+  v.prologue = args[0] >= static_cast<int>(w.inputs.size());
+  v.b_input = args[1];
+  const int64_t ic = s.c / s.group;
+  v.reduction = {s.kh, s.kw, ic};
+  v.b_element = [s](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
+    return b({g * Expr(s.oc / s.group) + column, r[2], r[0], r[1]});
+  };
+  v.prepare = [s, ic, x_arg = args[0]](WorkloadProgram& program, ir::ProgramBuilder&,
+                                       std::vector<std::string>*) -> GemmView::AElement {
+    ir::Tensor x = program.value(x_arg);
+    return [s, ic, x](Expr g, Expr row, const std::vector<Expr>& r) {
+      const Expr pixel = row % Expr(s.oh * s.ow);
+      const Expr y = pixel / Expr(s.ow) * Expr(s.stride_h) + r[0] * Expr(s.dilation_h) - Expr(s.top);
+      const Expr z = pixel % Expr(s.ow) * Expr(s.stride_w) + r[1] * Expr(s.dilation_w) - Expr(s.left);
+      std::vector<Expr> inside;
+      if (s.top > 0) inside.push_back(Expr(0) <= y);
+      if (s.bottom > 0) inside.push_back(y < Expr(s.h));
+      if (s.left > 0) inside.push_back(Expr(0) <= z);
+      if (s.right > 0) inside.push_back(z < Expr(s.w));
+      return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + r[2], y, z}));
+    };
+  };
+  return Paired(std::move(v), s.pointwise());
 }
 
 }  // namespace
@@ -90,6 +130,19 @@ CpuTemplate Conv2dDirect() {
           [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, ViewOf(w), t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, ViewOf(w), c, t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
+}
+
+CpuTemplate Conv2dPaired() {
+  return {
+      "conv2d.paired",
+      1,
+      [](const Workload& w) {
+        return IsPaired(w, w.calls[w.anchor]) && IsConv2dOfPixels(w, true) &&
+               w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastPairedChannels;
+      },
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, PairedViewOf(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, PairedViewOf(w), c, t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, PairedViewOf(w), c, t); }};
 }
 
 }  // namespace temper

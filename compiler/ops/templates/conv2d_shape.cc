@@ -41,11 +41,15 @@ bool IsOfElement(const Workload& w, const Workload::Call& call, DType element) {
 }
 
 bool IsChannelsLastConv2d(const Workload& w, bool prologue, DType element) {
+  return IsOfElement(w, w.calls[w.anchor], element) && IsConv2dOfPixels(w, prologue);
+}
+
+bool IsConv2dOfPixels(const Workload& w, bool prologue) {
   const Workload::Call& call = w.calls[w.anchor];
   const int inputs = static_cast<int>(w.inputs.size());
   return call.op == "conv2d" && (w.anchor == 0 || prologue) && AnchorReadsElementwise(w) && call.args[1] < inputs &&
-         call.args[0] != call.args[1] && IsOfElement(w, call, element) &&
-         w.TypeOf(call.args[0]).perm == kChannelsLast && w.output().perm == kChannelsLast;
+         call.args[0] != call.args[1] && w.TypeOf(call.args[0]).perm == kChannelsLast &&
+         w.output().perm == kChannelsLast;
 }
 
 bool AreConvolutionsInARow(const Workload& w) {

@@ -43,5 +43,7 @@ bool AreConvolutionsInARow(const Workload& w);
 // The anchor is a conv2d of that element type, input and output channels-last. It is the first call, whose operands are
 // the workload's first two inputs; or, with a prologue, elementwise calls may make what it reads beside the filter.
 bool IsChannelsLastConv2d(const Workload& w, bool prologue = false, DType element = kElement);
+// The same of any types.
+bool IsConv2dOfPixels(const Workload& w, bool prologue);
 
 }  // namespace temper

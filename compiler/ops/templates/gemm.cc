@@ -32,13 +32,34 @@ Shape PackedShape(const GemmView& v, const GemmTile& tile) {
   return shape;
 }
 
-// The element of packed B at `index` of PackedShape: zero in the columns past the last.
-Expr PackedElement(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
+// What an operand is multiplied as, and what products are summed in.
+DType FactorType(const GemmView& v) { return v.paired > 0 ? DType::kI32 : kElement; }
+
+// The operand's element at a place along the reduction's last axis: zero past its end.
+using Operand = std::function<Expr(const std::vector<Expr>& r)>;
+Expr ElementOrZero(const GemmView& v, const std::vector<Expr>& r, const Operand& element) {
+  if (v.paired % 2 == 0) return element(r);
+  return ir::Select(r.back() < Expr(v.paired), element(r), ir::Int(0, DType::kI16));
+}
+
+// The operand's factor at a step of the reduction: an element, or a pair of them.
+Expr Factor(const GemmView& v, std::vector<Expr> r, const Operand& element) {
+  if (v.paired == 0) return element(r);
+  r.back() = r.back() * Expr(2);
+  const Expr lower = element(r);
+  r.back() = r.back() + Expr(1);
+  return ir::Pair16(lower, ElementOrZero(v, r, element));
+}
+
+Expr Product(const GemmView& v, const Expr& a, const Expr& b) { return v.paired > 0 ? ir::Dot16(a, b) : a * b; }
+
+// The factor of packed B at `index` of PackedShape: zero in the columns past the last.
+Expr PackedFactor(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
   std::vector<Expr> r(index.begin() + 2, index.end() - 1);
   Expr column = index[1] * Expr(tile.nr) + index.back();
-  Expr element = v.b_element(b, index[0], column, r);
-  if (tile.panels * tile.nr == v.columns) return element;
-  return ir::Select(column < Expr(v.columns), element, ir::Float(0));
+  Expr factor = Factor(v, r, [&](const std::vector<Expr>& at) { return v.b_element(b, index[0], column, at); });
+  if (tile.panels * tile.nr == v.columns) return factor;
+  return ir::Select(column < Expr(v.columns), factor, ir::Const(0, FactorType(v)));
 }
 
 struct Program {
@@ -54,14 +75,16 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   const bool constant_b = w.inputs[v.b_input].constant;
   std::vector<Shape> packed(w.inputs.size());
   if (constant_b) packed[v.b_input] = PackedShape(v, tile);
-  WorkloadProgram program(w, b, packed);
+  WorkloadProgram program(w, b, packed, FactorType(v));
   TEMPER_RETURN_IF_ERROR(program.Compute(0, w.anchor));
   GemmView::AElement a_element = v.prepare(program, b, &result.copies);
   if (tile.copy_a) {
     Shape made = {v.batch, v.rows};
     made.insert(made.end(), v.reduction.begin(), v.reduction.end());
-    const ir::Buffer a = b.Compute("a", kElement, made, [&](const std::vector<Expr>& i) {
-      return a_element(i[0], i[1], {i.begin() + 2, i.end()});
+    if (v.paired > 0) made.back() *= 2;
+    const DType element = v.paired > 0 ? DType::kI16 : kElement;
+    const ir::Buffer a = b.Compute("a", element, made, [&](const std::vector<Expr>& i) {
+      return ElementOrZero(v, {i.begin() + 2, i.end()}, [&](const auto& r) { return a_element(i[0], i[1], r); });
     });
     a_element = [a](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
       std::vector<Expr> index = {batch, row};
@@ -74,8 +97,8 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   if (constant_b) {
     packed_b = program.buffer(v.b_input);
   } else if (tile.pack) {
-    packed_b = b.Compute("pack_b", kElement, PackedShape(v, tile), [&](const std::vector<Expr>& index) {
-      return PackedElement(v, tile, program.value(v.b_input), index);
+    packed_b = b.Compute("pack_b", FactorType(v), PackedShape(v, tile), [&](const std::vector<Expr>& index) {
+      return PackedFactor(v, tile, program.value(v.b_input), index);
     });
     result.copies.push_back("pack_b");
   }
@@ -85,7 +108,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     });
     result.copies.push_back("scaled_b");
   }
-  auto b_element = [&](const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
+  auto b_factor = [&](const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
     if (!tile.pack) return v.b_element(program.value(v.b_input), batch, column, r);
     std::vector<Expr> index = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
     index.insert(index.end(), r.begin(), r.end());
@@ -93,17 +116,18 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     return ir::Load(packed_b, index);
   };
   const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
-  ir::Buffer acc = b.Reduce("acc", kElement, acc_shape, sums.reduction, ir::Combiner::kSum,
+  ir::Buffer acc = b.Reduce("acc", FactorType(v), acc_shape, sums.reduction, ir::Combiner::kSum,
                             [&](const std::vector<Expr>& i, std::vector<Expr> r) {
-                              if (parts == 1) return a_element(i[0], i[1], r) * b_element(i[0], i[2], r);
-                              r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
-                              const Expr batch = i[0] % Expr(v.batch);
-                              return a_element(batch, i[1], r) * b_element(batch, i[2], r);
+                              const Expr batch = parts == 1 ? i[0] : i[0] % Expr(v.batch);
+                              if (parts > 1) r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
+                              const Expr a =
+                                  Factor(v, r, [&](const std::vector<Expr>& at) { return a_element(batch, i[1], at); });
+                              return Product(v, a, b_factor(batch, i[2], r));
                             });
   ir::Buffer stored = acc;
   if (parts > 1) {
     result.tiled = "sums";
-    stored = b.Compute("sums", kElement, acc_shape, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
+    stored = b.Compute("sums", FactorType(v), acc_shape, [&](const std::vector<Expr>& i) { return ir::Load(acc, i); });
   }
 
   TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, b, [&](const Expr& batch, const Expr& row, const Expr& column) {
@@ -297,11 +321,18 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
   space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
   const std::vector<int64_t> parts = Parts(v, t);
   if (parts.size() > 1) space.Add("parts", parts);
-  space.Add("ku", {1, 2, 4});
+  // Sums of integers may be added up in any order, and LLVM adds those of several steps first: of four, in registers
+  // that tiles in sixteen do not have.
+  const bool few = v.paired > 0 && registers <= 16;
+  space.Add("ku", few ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 2, 4});
   if (!v.prologue && RowsCollide(v, t) && parts.size() == 1 && v.rows > 1) space.Add("ca", {0, 1});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
   RequireTile(space, v.columns, t);
+  if (v.paired > 0) {
+    space.Require("the products have no register",
+                  [registers](const Config& c) { return TileRegisters(c["mr"], c["nv"]) < registers; });
+  }
   space.Require("the unrolling does not divide the reduction",
                 [k = v.reduction.back()](const Config& c) { return k % (PartsOf(c) * c["ku"]) == 0; });
   space.Require("columns in place need whole panels", [columns = v.columns, t](const Config& c) {
@@ -325,7 +356,7 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
         kernel.packs[v.b_input],
         BuildPack(
             "pack", w.inputs[v.b_input], PackedShape(v, tile),
-            [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedElement(v, tile, b, index); }, t));
+            [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedFactor(v, tile, b, index); }, t));
   }
   return kernel;
 }

@@ -1,10 +1,27 @@
 #include "compiler/ops/templates/gemm_view.h"
 
+#include <algorithm>
+
 namespace temper {
 
 using ir::Expr;
 
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
+
+bool IsPaired(const Workload& w, const Workload::Call& call) {
+  return call.type.dtype == DType::kI32 &&
+         std::ranges::all_of(call.args, [&](int arg) { return arg < 0 || w.TypeOf(arg).dtype == DType::kI16; });
+}
+
+GemmView Paired(GemmView v, bool in_place) {
+  v.paired = v.reduction.back();
+  v.reduction.back() = CeilDiv(v.paired, 2);
+  v.prologue |= !in_place || v.paired % 2 != 0;
+  v.a_input = -1;
+  v.a_row_stride = v.reduction.size() == 1 ? v.reduction.back() : 0;
+  v.b_contiguous = false;  // its pairs are made while it is packed
+  return v;
+}
 
 std::vector<GemmAxis> OutAxes(const GemmView& v) {
   std::vector<GemmAxis> axes;

@@ -1,4 +1,5 @@
 // matmul.packed: dense layers (a constant or shared right operand: all leading dimensions are rows) and batched matmul.
+// matmul.paired: those of i16 that are summed in i32, whose left operand elementwise calls may make.
 #include <algorithm>
 #include <optional>
 
@@ -66,7 +67,8 @@ GemmView MatmulView(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
   const size_t rank = s.out.size();
   GemmView v;
-  v.a_input = s.trans_a ? -1 : call.args[0];
+  v.prologue = call.args[0] >= static_cast<int>(w.inputs.size());
+  v.a_input = s.trans_a || v.prologue ? -1 : call.args[0];
   v.b_input = call.args[1];
   v.reduction = {s.k};
   v.columns = s.out[rank - 1];
@@ -127,15 +129,26 @@ GemmView MatmulView(const Workload& w) {
 
 bool IsMatmul(const Workload& w) { return IsMatmulOf(w, kElement); }
 
-bool IsMatmulOf(const Workload& w, DType element) {
+// Of operands that can be told apart, of two axes or more.
+static bool IsMatmulOfMatrices(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
-  if (w.anchor != 0 || call.op != "matmul" || !IsOfElement(w, call, element)) return false;
-  const int inputs = static_cast<int>(w.inputs.size());
-  if (call.args[0] >= inputs || call.args[1] >= inputs || call.args[0] == call.args[1]) return false;
+  if (call.op != "matmul" || !AnchorReadsElementwise(w)) return false;
+  if (call.args[1] >= static_cast<int>(w.inputs.size()) || call.args[0] == call.args[1]) return false;
   const TensorType &a = w.TypeOf(call.args[0]), &b = w.TypeOf(call.args[1]);
   if (a.shape.size() < 2 || b.shape.size() < 2) return false;
   // A constant's panels are packed from the logical order.
   return !w.inputs[call.args[1]].constant || b.perm.empty();
+}
+
+bool IsMatmulOf(const Workload& w, DType element) {
+  return w.anchor == 0 && IsOfElement(w, w.calls[w.anchor], element) && IsMatmulOfMatrices(w);
+}
+
+// Rows of pairs are read in place where they lie so.
+static GemmView PairedMatmulView(const Workload& w) {
+  const int a = w.calls[w.anchor].args[0];
+  GemmView v = MatmulView(w);
+  return Paired(std::move(v), w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
 CpuTemplate MatmulPacked() {
@@ -145,6 +158,18 @@ CpuTemplate MatmulPacked() {
           [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, MatmulView(w), t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, MatmulView(w), c, t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, MatmulView(w), c, t); }};
+}
+
+CpuTemplate MatmulPaired() {
+  return {
+      "matmul.paired",
+      1,
+      [](const Workload& w) { return IsPaired(w, w.calls[w.anchor]) && IsMatmulOfMatrices(w); },
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, PairedMatmulView(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, PairedMatmulView(w), c, t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) {
+        return GemmFootprint(w, PairedMatmulView(w), c, t);
+      }};
 }
 
 }  // namespace temper

@@ -8,12 +8,14 @@ namespace temper {
 
 using ir::Expr;
 
-WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed)
+WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed,
+                                 std::optional<DType> packed_type)
     : w_(w), b_(b) {
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     const TensorType& type = w.inputs[i].type;
     const bool is_packed = i < packed.size() && !packed[i].empty();
-    buffers_.push_back(b.Input(absl::StrCat("in", i), type.dtype, is_packed ? packed[i] : type.PhysicalShape()));
+    const DType dtype = is_packed ? packed_type.value_or(type.dtype) : type.dtype;
+    buffers_.push_back(b.Input(absl::StrCat("in", i), dtype, is_packed ? packed[i] : type.PhysicalShape()));
     values_.push_back(is_packed ? ir::Tensor() : ir::Tensor::OfBuffer(buffers_.back(), type.perm));
   }
   values_.resize(w.inputs.size() + w.calls.size());
@@ -90,7 +92,8 @@ absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Oper
   ir::ProgramBuilder b(name);
   ir::Buffer in = b.Input("in", operand.type.dtype, operand.type.PhysicalShape());
   ir::Tensor logical = ir::Tensor::OfBuffer(in, operand.type.perm);
-  ir::Buffer out = b.Compute("packed", operand.type.dtype, std::move(packed_shape),
+  const DType packed = element(logical, std::vector<Expr>(packed_shape.size(), Expr(0)))->dtype;
+  ir::Buffer out = b.Compute("packed", packed, std::move(packed_shape),
                              [&](const std::vector<Expr>& index) { return element(logical, index); });
   b.MarkOutput(out);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, b.Finish());

@@ -1,6 +1,8 @@
 // The built-in templates, all of them for CPUs, one function a file, and what they share.
 #pragma once
 
+#include <optional>
+
 #include "base/division.h"
 #include "compiler/ops/templates/cpu_template.h"
 #include "compiler/schedule/schedule.h"
@@ -14,14 +16,17 @@ CpuTemplate DepthwiseConv2d();  // depthwise.cc: vectorised over channels
 CpuTemplate SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
 CpuTemplate ExpandedConv2d();   // expanded.cc: pointwise, then depthwise, a panel of channels of a strip in cache
 CpuTemplate MatmulPacked();     // matmul.cc: dense and batched
+CpuTemplate Conv2dPaired();     // conv2d.cc: of i16, summed in i32
+CpuTemplate MatmulPaired();     // matmul.cc: the same
 CpuTemplate ReducePixels();     // reduce_pixels.cc: sums and means over large images
 CpuTemplate DefaultTemplate();  // default.cc: everything else
 
 // The operands of a workload as buffers of a program under construction, and the values its calls make.
 class WorkloadProgram {
  public:
-  // `packed[i]`, if set, is the physical shape in which operand i arrives instead of its own.
-  WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed = {});
+  // `packed[i]`, if set, is the physical shape in which operand i arrives instead of its own; of `packed_type`, if set.
+  WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed = {},
+                  std::optional<DType> packed_type = {});
   const ir::Buffer& buffer(int input) const { return buffers_[input]; }
   const ir::Tensor& value(int arg) const { return values_[arg]; }
   // Runs the tensor expressions of calls [first, last).

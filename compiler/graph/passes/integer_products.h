@@ -1,0 +1,23 @@
+// The rules of the integers pass. It comes first: it reads numbers of 8 bits, their scales and zero points, and those
+// of weights are folded to floats later.
+#pragma once
+
+#include "compiler/graph/passes/rewriter.h"
+#include "compiler/target/target.h"
+
+namespace temper::passes {
+
+// A product of dequantised numbers of 8 bits becomes a product of integers that is scaled, where a template multiplies
+// integers and no faster algorithm of floats is known.
+absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
+// A product of integers that no template multiplies becomes one of floats, where that is exact.
+absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t);
+
+// Whether the target has a template for a product (matmul or conv2d) of these operands of i16, summed in i32.
+bool HasIntegerTemplate(std::string_view op, const Attrs& attrs, Workload::Operand a, Workload::Operand b,
+                        TensorType sums, const Target& t);
+// `attrs` without `result`, or with another one.
+Attrs WithResult(const Attrs& attrs, std::optional<DType> result);
+absl::StatusOr<ValueId> EmitCast(Rewriter& r, ValueId v, DType to);
+
+}  // namespace temper::passes

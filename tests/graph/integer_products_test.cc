@@ -1,0 +1,163 @@
+// Products of integers: which of them are multiplied as what, and that answers stay.
+#include <gmock/gmock.h>
+
+#include "compiler/graph/passes/passes.h"
+#include "tests/graph/builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Builder;
+using testing::CountOps;
+using testing::Evaluated;
+using testing::Numbers;
+
+constexpr const char *kCpu = "llvm:haswell", *kGpu = "opencl";
+
+class IntegerProducts : public ::testing::Test {
+ protected:
+  ValueId Cast(ValueId v, DType to) { return b.Call("cast", {v}, Builder::String("to", std::string(Name(to)))); }
+  NDArray Integers(DType dtype, Shape shape, double low, double high) {
+    NDArray a(dtype, std::move(shape));
+    for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::floor(low + (high - low + 1) * b.rng.Uniform()));
+    return a;
+  }
+  ValueId Weights(Shape shape) { return b.Constant(Integers(DType::kI8, std::move(shape), -128, 127)); }
+  ValueId Product(ValueId x, ValueId w, Attrs attrs = {}) {
+    attrs.Set("result", std::string("i32"));
+    const std::string op = b.g.values[x].type.shape.size() == 4 ? "conv2d" : "matmul";
+    return b.Call(op, {x, w}, std::move(attrs));
+  }
+  // (v - zero) * scale, as the importer writes it; no zero point where it has no data.
+  ValueId Dequantised(ValueId v, const NDArray& zero, const NDArray& scale) {
+    v = Cast(v, DType::kI32);
+    if (zero.data() != nullptr) v = b.Call("sub", {v, Cast(b.Constant(zero), DType::kI32)});
+    return b.Call("mul", {Cast(v, DType::kF32), b.Constant(scale)});
+  }
+  ValueId Activations(Shape shape) {
+    return Dequantised(b.Input(std::move(shape), DType::kU8), Numbers(DType::kU8, {}, {117}),
+                       testing::Floats({}, {0.03}));
+  }
+
+  // Runs the pass; the results, beside those before. Inputs are of all their type's numbers.
+  void Run(const char* target, double tolerance) {
+    std::vector<NDArray> inputs;
+    for (const ValueId v : b.g.inputs) {
+      const DType dtype = b.g.values[v].type.dtype;
+      inputs.push_back(Integers(dtype, b.g.values[v].type.shape, Lowest(dtype), Largest(dtype)));
+    }
+    const std::vector<NDArray> want = Evaluated(b.g, inputs);
+    const absl::Status status = passes::MultiplyIntegers(b.g, *ParseTarget(target));
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE(Verify(b.g).ok()) << Verify(b.g) << Text(b.g);
+    const std::vector<NDArray> got = Evaluated(b.g, inputs);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(RelativeError(got[i], want[i]), tolerance) << Text(b.g);
+  }
+  // Products whose operands are of the type.
+  int Of(DType dtype) const {
+    return static_cast<int>(std::ranges::count_if(b.g.nodes, [&](const Node& n) {
+      return FindOp(n.op)->types == OpTypes::kContracts && b.g.values[n.inputs[0]].type.dtype == dtype;
+    }));
+  }
+
+  Builder b;
+};
+
+TEST_F(IntegerProducts, StayWhereATemplateMultipliesThem) {
+  b.Output(Product(Cast(b.Input({5, 300}, DType::kU8), DType::kI16), Cast(Weights({300, 7}), DType::kI16)));
+  Run(kCpu, 0);
+  EXPECT_EQ(Of(DType::kI16), 1);
+}
+
+TEST_F(IntegerProducts, ArePartsOfFloatsThatAreExactWhereNoneDoes) {
+  const ValueId x =
+      b.Call("sub", {Cast(b.Input({5, 2000}, DType::kU8), DType::kI16), b.Constant(Numbers(DType::kI16, {}, {100}))});
+  b.Output(Product(x, Cast(Weights({2000, 7}), DType::kI16)));
+  Run(kGpu, 0);
+  EXPECT_EQ(Of(DType::kI16), 0);
+  // Of 2^24 / (155 * 64 on average) steps each, the weights' own sums being known.
+  EXPECT_EQ(Of(DType::kF32), 2);
+}
+
+TEST_F(IntegerProducts, OfWeightsThatAreNotKnownAreMoreParts) {
+  b.Output(
+      Product(Cast(b.Input({5, 1100}, DType::kU8), DType::kI16), Cast(b.Input({1100, 7}, DType::kI8), DType::kI16)));
+  Run(kGpu, 0);
+  EXPECT_EQ(Of(DType::kF32), 3);  // 2^24 / (255 * 128) are 514
+}
+
+TEST_F(IntegerProducts, ThatF32DoesNotHoldStay) {
+  b.Output(Product(b.Input({5, 40}, DType::kI16), b.Input({40, 7}, DType::kI16)));
+  Run(kGpu, 0);
+  EXPECT_EQ(Of(DType::kI16), 1);
+}
+
+TEST_F(IntegerProducts, OfFewChannelsAreFloatsByTheDirectAlgorithm) {
+  b.Output(Product(Cast(b.Input({1, 3, 9, 9}, DType::kU8), DType::kI16), Cast(Weights({8, 3, 3, 3}), DType::kI16)));
+  Run(kCpu, 0);
+  ASSERT_EQ(Of(DType::kF32), 1);
+  for (const Node& n : b.g.nodes) EXPECT_EQ(n.op == "conv2d" ? n.attrs.Int("winograd", 1) : 0, 0);
+}
+
+TEST_F(IntegerProducts, ChannelsInGroupsAreNotCut) {
+  b.Output(
+      Product(Cast(b.Input({1, 12, 9, 9}, DType::kU8), DType::kI16), Cast(Weights({12, 6, 31, 31}), DType::kI16), [] {
+        Attrs attrs = Builder::Ints("pads", {15, 15, 15, 15});
+        attrs.Set("group", int64_t{2});
+        return attrs;
+      }()));
+  Run(kCpu, 0);
+  EXPECT_EQ(Of(DType::kI16), 1);
+}
+
+TEST_F(IntegerProducts, OfWhatWasQuantisedAreScaled) {
+  NDArray scales = testing::RandomArray(b.rng, {40, 1, 1, 1}, 0.01, 0.02);
+  const ValueId conv =
+      b.Call("conv2d",
+             {Activations({1, 16, 9, 9}),
+              Dequantised(Weights({40, 16, 3, 3}), Integers(DType::kI8, {40, 1, 1, 1}, -5, 5), scales)},
+             Builder::Ints("strides", {2, 2}));
+  b.Output(b.Call("relu", {conv}));
+  b.Output(b.Call("matmul",
+                  {Activations({2, 5, 33}),
+                   Dequantised(Weights({21, 33}), NDArray(), testing::RandomArray(b.rng, {21, 1}, 0.1, 0.2))},
+                  Builder::Int("trans_b", 1)));
+  b.Output(b.Call("matmul", {Activations({5, 33}), Dequantised(Weights({33, 21}), Numbers(DType::kI8, {}, {3}),
+                                                               testing::RandomArray(b.rng, {21}, 0.1, 0.2))}));
+  Run(kCpu, 1e-5);
+  EXPECT_EQ(Of(DType::kI16), 3);
+  EXPECT_EQ(Of(DType::kF32), 0);
+}
+
+TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsWhereThoseAreFaster) {
+  const auto weights = [&](Shape shape) {
+    return Dequantised(Weights(std::move(shape)), NDArray(), testing::Floats({}, {0.1}));
+  };
+  b.Output(b.Conv(Activations({1, 16, 9, 9}), weights({16, 16, 3, 3}), 1));  // Winograd's
+  b.Output(b.Conv(Activations({1, 16, 9, 9}), weights({16, 1, 3, 3}), 1, 16));
+  Run(kCpu, 0);
+  EXPECT_EQ(Of(DType::kF32), 2);
+}
+
+TEST_F(IntegerProducts, OfScalesThatDifferAlongTheSumStayFloats) {
+  const NDArray each = testing::RandomArray(b.rng, {33}, 0.1, 0.2),
+                rows = testing::RandomArray(b.rng, {33, 1}, 0.1, 0.2);
+  const NDArray one = testing::Floats({}, {0.1});
+  const auto input = [&] { return b.Input({5, 33}, DType::kU8); };
+  b.Output(b.Call("matmul", {Dequantised(input(), NDArray(), each), Dequantised(Weights({33, 21}), NDArray(), one)}));
+  b.Output(b.Call("matmul", {Activations({5, 33}), Dequantised(Weights({33, 21}), NDArray(), rows)}));
+  b.Output(b.Call("matmul", {Dequantised(input(), Integers(DType::kU8, {33}, 0, 255), one),
+                             Dequantised(Weights({33, 21}), NDArray(), one)}));
+  Run(kCpu, 0);
+  EXPECT_EQ(Of(DType::kF32), 3);
+}
+
+TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsOnGpus) {
+  b.Output(
+      b.Call("matmul", {Activations({5, 33}), Dequantised(Weights({33, 21}), NDArray(), testing::Floats({}, {0.1}))}));
+  Run(kGpu, 0);
+  EXPECT_EQ(Of(DType::kF32), 1);
+}
+
+}  // namespace
+}  // namespace temper

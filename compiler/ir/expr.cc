@@ -13,11 +13,11 @@
 namespace temper::ir {
 namespace {
 
-constexpr std::string_view kNames[] = {"int",    "float", "var", "load", "add",  "sub",    "mul",  "div", "mod",
-                                       "min",    "max",   "pow", "lt",   "le",   "eq",     "and",  "or",  "not",
-                                       "select", "cast",  "exp", "log",  "tanh", "erf",    "sqrt", "abs", "floor",
-                                       "ceil",   "round", "sin", "cos",  "tf32", "pair16", "dot16"};
-static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kDot16) + 1);
+constexpr std::string_view kNames[] = {"int",    "float", "var", "load", "add",  "sub",  "mul",   "div", "mod",
+                                       "min",    "max",   "pow", "lt",   "le",   "eq",   "and",   "or",  "not",
+                                       "select", "cast",  "exp", "log",  "tanh", "erf",  "sqrt",  "abs", "floor",
+                                       "ceil",   "round", "sin", "cos",  "tf32", "pair", "dot16", "dot8"};
+static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kDot8) + 1);
 
 Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
   auto node = std::make_shared<ExprNode>();
@@ -29,6 +29,12 @@ Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
 
 bool IsComparison(ExprKind kind) { return kind == ExprKind::kLt || kind == ExprKind::kLe || kind == ExprKind::kEq; }
 bool IsLogic(ExprKind kind) { return kind == ExprKind::kAnd || kind == ExprKind::kOr; }
+
+DType ResultOf(ExprKind binary, DType operands) {
+  if (IsComparison(binary) || IsLogic(binary)) return DType::kBool;
+  if (binary != ExprKind::kPair) return operands;
+  return operands == DType::kI16 ? DType::kI32 : DType::kI16;
+}
 
 // As the interpreter computes it; nothing where an i64 overflows or a division is by zero.
 std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
@@ -219,9 +225,7 @@ Expr Load(const Buffer& buffer, std::vector<Expr> indices) {
 Expr Binary(ExprKind kind, Expr a, Expr b) {
   AdoptDType(a, b);
   AdoptDType(b, a);
-  DType result = IsComparison(kind) || IsLogic(kind) ? DType::kBool
-                 : kind == ExprKind::kPair16         ? DType::kI32
-                                                     : a->dtype;
+  const DType result = ResultOf(kind, a->dtype);
   // The upper half of u64 comes as negative numbers, which only equality takes for what they are.
   const bool orderly = a->dtype != DType::kU64 || (a->int_value >= 0 && b->int_value >= 0);
   if (a->kind == ExprKind::kInt && b->kind == ExprKind::kInt && a->dtype == b->dtype && orderly) {

@@ -60,10 +60,12 @@ enum class ExprKind : uint8_t {
   // Of f32 alone: rounded to TF32, a float of f32's exponents with 10 bits of mantissa; to the nearest, ties away from
   // zero.
   kTf32,
-  // Two numbers of i16 as one i32, the first in its lower half; and of two such pairs the products of their lower
-  // halves and of their upper halves, added. Both wrap.
-  kPair16,
+  // Two numbers as one of twice their bits, the first in its lower half: of 8 bits as an i16, of i16 as an i32.
+  kPair,
+  // Of two i32 the products of their lower halves and of their upper halves, as i16, added. It wraps.
   kDot16,
+  // The products of their four bytes, of the first one unsigned and of the second one signed, added. It wraps.
+  kDot8,
 };
 std::string_view Name(ExprKind kind);
 
@@ -137,8 +139,9 @@ inline Expr Exp(Expr a) { return Unary(ExprKind::kExp, std::move(a)); }
 inline Expr Sqrt(Expr a) { return Unary(ExprKind::kSqrt, std::move(a)); }
 inline Expr Tf32(Expr a) { return Unary(ExprKind::kTf32, std::move(a)); }
 
-inline Expr Pair16(Expr a, Expr b) { return Binary(ExprKind::kPair16, std::move(a), std::move(b)); }
+inline Expr Pair(Expr a, Expr b) { return Binary(ExprKind::kPair, std::move(a), std::move(b)); }
 inline Expr Dot16(Expr a, Expr b) { return Binary(ExprKind::kDot16, std::move(a), std::move(b)); }
+inline Expr Dot8(Expr a, Expr b) { return Binary(ExprKind::kDot8, std::move(a), std::move(b)); }
 
 // The constant's value, if `e` is an integer constant.
 std::optional<int64_t> AsInt(const Expr& e);

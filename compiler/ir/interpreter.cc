@@ -354,6 +354,7 @@ Value Machine::Call(const Code& e) {
                : OfInt(WrapInteger(e.dtype, a.i < 0 && !IsUnsigned(e.dtype) ? IntBinary(ExprKind::kSub, 0, a.i) : a.i));
   }
   Value b = Eval(*e.args[1]);
+  if (e.kind == ExprKind::kPair) return OfInt(WrapInteger(e.dtype, PairOf(a.i, b.i, Info(e.arg_dtype).bits)));
   if (!IsFloat(e.arg_dtype)) {
     const bool upper = e.arg_dtype == DType::kU64;
     return OfInt(WrapInteger(e.dtype, upper ? UnsignedBinary(e.kind, a.i, b.i) : IntBinary(e.kind, a.i, b.i)));

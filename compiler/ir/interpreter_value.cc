@@ -27,9 +27,20 @@ Value CastValue(Value v, DType from, DType to, CastMode mode) {
   return OfInt(to == DType::kBool ? v.f != 0 : TruncateTo(to, v.f));
 }
 
-// Of an i32, as numbers of i16.
-int64_t LowerHalf(int64_t v) { return static_cast<int16_t>(v); }
-int64_t UpperHalf(int64_t v) { return static_cast<int16_t>(v >> 16); }
+namespace {
+
+// What lies at that bit, as a number of type T.
+template <typename T>
+int64_t PartOf(int64_t v, int bit) {
+  return static_cast<T>(v >> bit);
+}
+
+}  // namespace
+
+int64_t PairOf(int64_t lower, int64_t upper, int bits) {
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  return static_cast<int64_t>((static_cast<uint64_t>(lower) & mask) | (static_cast<uint64_t>(upper) << bits));
+}
 
 int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
   auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
@@ -52,10 +63,13 @@ int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
       return a < b;
     case ExprKind::kLe:
       return a <= b;
-    case ExprKind::kPair16:
-      return static_cast<int64_t>((x & 0xffff) | (y << 16));
     case ExprKind::kDot16:
-      return LowerHalf(a) * LowerHalf(b) + UpperHalf(a) * UpperHalf(b);
+      return PartOf<int16_t>(a, 0) * PartOf<int16_t>(b, 0) + PartOf<int16_t>(a, 16) * PartOf<int16_t>(b, 16);
+    case ExprKind::kDot8: {
+      int64_t sum = 0;
+      for (int at = 0; at < 32; at += 8) sum += PartOf<uint8_t>(a, at) * PartOf<int8_t>(b, at);
+      return sum;
+    }
     default:
       return a == b;
   }

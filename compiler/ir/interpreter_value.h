@@ -22,6 +22,7 @@ Value CastValue(Value v, DType from, DType to, CastMode mode);
 
 // Division by zero gives 0, so that a wrong nest is an error elsewhere rather than a trap.
 int64_t IntBinary(ExprKind kind, int64_t a, int64_t b);
+int64_t PairOf(int64_t lower, int64_t upper, int bits);       // of so many bits each
 int64_t UnsignedBinary(ExprKind kind, int64_t a, int64_t b);  // of u64, whose upper half comes as negative numbers
 double FloatBinary(ExprKind kind, double a, double b);
 double FloatUnary(ExprKind kind, double a);

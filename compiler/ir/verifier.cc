@@ -312,9 +312,11 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) const {
       return wants(e->dtype != DType::kBool);
     case ExprKind::kTf32:
       return wants(e->dtype == DType::kF32);
-    case ExprKind::kPair16:
-      return wants(args[0]->dtype == DType::kI16 && args[1]->dtype == DType::kI16);
+    case ExprKind::kPair:
+      return wants(args[0]->dtype == args[1]->dtype && !IsFloat(args[0]->dtype) &&
+                   2 * Info(args[0]->dtype).bits == Info(e->dtype).bits);
     case ExprKind::kDot16:
+    case ExprKind::kDot8:
       return wants(args[0]->dtype == DType::kI32 && args[1]->dtype == DType::kI32);
     default:
       return wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype));

@@ -50,30 +50,52 @@ TEST(Expr, ArithmeticOfEveryType) {
 }
 
 TEST(Expr, PairsOfSixteenBits) {
-  ExpectMaps(DType::kI16, {[](Expr a, Expr b) { return ir::Pair16(a, b); }});
+  ExpectMaps(DType::kI16, {[](Expr a, Expr b) { return ir::Pair(a, b); }});
   ExpectMaps(
       DType::kI32,
       {[](Expr a, Expr b) { return ir::Dot16(a * ir::Int(70001, DType::kI32), b * ir::Int(-98765, DType::kI32)); },
        [](Expr a, Expr b) { return b + ir::Dot16(a * ir::Int(70001, DType::kI32), ir::Int(-3, DType::kI32)); },
        [](Expr a, Expr b) { return ir::Dot16(b, a * ir::Int(1234567, DType::kI32)) + b; }});
+  for (DType t : {DType::kU8, DType::kI8}) ExpectMaps(t, {[](Expr a, Expr b) { return ir::Pair(a, b); }});
+  // All bytes of both differ, and are of both signs.
+  ExpectMaps(
+      DType::kI32,
+      {[](Expr a, Expr b) {
+         return ir::Dot8(a * ir::Int(1234567891, DType::kI32), b * ir::Int(-987654321, DType::kI32));
+       },
+       [](Expr a, Expr b) { return a + ir::Dot8(ir::Int(-1, DType::kI32), b * ir::Int(86028157, DType::kI32)); },
+       [](Expr a, Expr b) { return b + ir::Dot8(a * ir::Int(-77, DType::kI32), ir::Int(0x7f80817f, DType::kI32)); }});
   // Both halves of each are -2^15: the products' sum wraps.
   const Expr least = ir::Int(-(int64_t{1} << 31) + 0x8000, DType::kI32);
   ExpectMaps(DType::kI32, {[&](Expr a, Expr) { return ir::Dot16(ir::Max(ir::Min(a, least), least), least); }});
 }
 
-// One load where they are neighbours, for all lanes or for each, and two where they are not.
+// One load where they are neighbours, for all lanes or for each, and several where they are not.
 TEST(Expr, PairsFromMemory) {
   const ir::Buffer a = ir::MakeBuffer("a", DType::kI16, {3 * kSize + 1});
   const auto pairs = [&](ForKind kind, int64_t stride, int64_t apart) {
     const ir::Var i = ir::MakeVar("i");
     const Expr first = Expr(i) * Expr(stride);
     const ir::Buffer out = ir::MakeBuffer("out", DType::kI32, {kSize});
-    const Expr pair = ir::Pair16(ir::Load(a, {first}), ir::Load(a, {first + Expr(apart)}));
+    const Expr pair = ir::Pair(ir::Load(a, {first}), ir::Load(a, {first + Expr(apart)}));
     return ir::Func{"pairs", {a, out}, 1, ir::For(i, kSize, kind, ir::Store(out, {i}, pair))};
   };
   for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
     for (int64_t stride : {0, 1, 2, 3}) {
       for (int64_t apart : {0, 1}) ExpectSame(pairs(kind, stride, apart));
+    }
+  }
+  const ir::Buffer bytes = ir::MakeBuffer("bytes", DType::kU8, {4 * kSize + 3});
+  const auto fours = [&](ForKind kind, int64_t stride, int64_t last) {
+    const ir::Var i = ir::MakeVar("i");
+    const ir::Buffer out = ir::MakeBuffer("out", DType::kI32, {kSize});
+    const auto at = [&](int64_t k) { return ir::Load(bytes, {Expr(i) * Expr(stride) + Expr(k)}); };
+    const Expr four = ir::Pair(ir::Pair(at(0), at(1)), ir::Pair(at(2), at(last)));
+    return ir::Func{"fours", {bytes, out}, 1, ir::For(i, kSize, kind, ir::Store(out, {i}, four))};
+  };
+  for (ForKind kind : {ForKind::kSerial, ForKind::kVectorized}) {
+    for (int64_t stride : {0, 2, 4}) {
+      for (int64_t last : {2, 3}) ExpectSame(fours(kind, stride, last));
     }
   }
 }

@@ -152,6 +152,34 @@ TEST_F(IntegerProducts, OfScalesThatDifferAlongTheSumStayFloats) {
   EXPECT_EQ(Of(DType::kF32), 3);
 }
 
+TEST_F(IntegerProducts, OfBytesAreThoseLessWhatTheZeroPointsAddWhereFourAreMultipliedAtOnce) {
+  const auto i16 = [&](ValueId v) { return Cast(v, DType::kI16); };
+  const auto less = [&](ValueId v, ValueId zero) { return b.Call("sub", {i16(v), i16(zero)}); };
+  const ValueId x = b.Input({5, 33}, DType::kU8), zero = b.Input({}, DType::kU8), each = b.Input({5, 1}, DType::kI8);
+  b.Output(Product(i16(x), i16(Weights({33, 21}))));
+  b.Output(Product(less(x, zero), i16(Weights({21, 33})), Builder::Int("trans_b", 1)));
+  b.Output(Product(less(b.Input({5, 33}, DType::kI8), each), i16(Weights({33, 21}))));
+  b.Output(Product(i16(b.Input({2, 5, 7}, DType::kI8)), i16(Weights({2, 7, 3}))));
+  // Weights of u8 whose zero point makes them numbers of i8.
+  const ValueId unsigned_weights = b.Constant(Integers(DType::kU8, {33, 9}, 0, 255));
+  b.Output(Product(i16(x), less(unsigned_weights, b.Constant(Numbers(DType::kU8, {}, {128})))));
+  b.Output(
+      Product(less(b.Input({2, 16, 5, 5}, DType::kI8), zero), i16(Weights({12, 8, 1, 3})), Builder::Int("group", 2)));
+  Run("llvm:znver4", 0);
+  EXPECT_EQ(Of(DType::kU8), 6);
+  EXPECT_EQ(Of(DType::kI16), 0);
+}
+
+TEST_F(IntegerProducts, OfPaddedImagesOrLargerWeightsAreNoneOfBytes) {
+  const auto i16 = [&](ValueId v) { return Cast(v, DType::kI16); };
+  b.Output(Product(i16(b.Input({1, 16, 5, 5}, DType::kU8)), i16(Weights({12, 16, 3, 3})),
+                   Builder::Ints("pads", {1, 1, 1, 1})));
+  b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Constant(Integers(DType::kU8, {33, 21}, 0, 255)))));
+  b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Input({33, 21}, DType::kI8))));
+  Run("llvm:znver4", 0);
+  EXPECT_EQ(Of(DType::kI16), 3);
+}
+
 TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsOnGpus) {
   b.Output(
       b.Call("matmul", {Activations({5, 33}), Dequantised(Weights({33, 21}), NDArray(), testing::Floats({}, {0.1}))}));

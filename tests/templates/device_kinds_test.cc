@@ -42,10 +42,10 @@ constexpr Built kBuilt[] = {
      "pads=[0,0,0,0] strides=[1,1]) -> f32[1,96,14,14]@0231; conv2d(3,2; dilations=[1,1] group=96 pads=[1,1,1,1] "
      "strides=[1,1]) -> f32[1,96,14,14]@0231; anchor=1"},
     {"matmul.packed", kCpus, "(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0"},
-    {"conv2d.paired", kCpus,
+    {"conv2d.integer", kCpus,
      "(i16[1,8,8,8]@0231, const i16[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] result='i32' "
      "strides=[1,1]) -> i32[1,8,8,8]@0231; anchor=0"},
-    {"matmul.paired", kCpus, "(i16[4,8], const i16[8,16]) matmul(0,1; result='i32') -> i32[4,16]; anchor=0"},
+    {"matmul.integer", kCpus, "(i16[4,8], const i16[8,16]) matmul(0,1; result='i32') -> i32[4,16]; anchor=0"},
     {"reduce.pixels", kCpus,
      "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
     {"default", kCpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},

@@ -60,6 +60,14 @@ const char kWindowOfPairs[] =
     "group=1 pads=[1,0,1,2] result='i32' strides=[2,1]) -> i32[1,21,5,7]@0231; cast(3; to='u8') -> "
     "u8[1,21,5,7]@0231; anchor=1";
 
+// Four bytes at once.
+const char kBytes[] =
+    "(u8[33,96], const i8[96,93]) matmul(0,1; result='i32') -> i32[33,93]; cast(2; to='f32') -> f32[33,93]; anchor=0";
+const char kOddBytes[] = "(u8[3,5,51], const i8[29,51]) matmul(0,1; result='i32' trans_b=1) -> i32[3,5,29]; anchor=0";
+const char kWindowOfBytes[] =
+    "(u8[1,10,9,7]@0231, const i8[21,10,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,0,1,2] result='i32' "
+    "strides=[2,1]) -> i32[1,21,5,7]@0231; anchor=0";
+
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
   t.cpu()->l1_bytes = 512;
@@ -92,9 +100,17 @@ std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense, kBatched, kVector, kShort, kShortBatched, kTransposed, kPointwise, kSpatial,
-                           kCollidingRows, kCollidingPixels, kScaled, kScaledStrided, kScaledFilters,
-                           kScaledDynamicFilters, kPairs, kOddPairs, kTransposedPairs, kMadePairs, kWindowOfPairs}) {
+  for (const char* text : {kDense,           kBatched,
+                           kVector,          kShort,
+                           kShortBatched,    kTransposed,
+                           kPointwise,       kSpatial,
+                           kCollidingRows,   kCollidingPixels,
+                           kScaled,          kScaledStrided,
+                           kScaledFilters,   kScaledDynamicFilters,
+                           kPairs,           kOddPairs,
+                           kTransposedPairs, kMadePairs,
+                           kWindowOfPairs,   kBytes,
+                           kOddBytes,        kWindowOfBytes}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

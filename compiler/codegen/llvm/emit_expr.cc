@@ -21,6 +21,8 @@ llvm::Type* Like(llvm::Type* element, Value* v) {
   return vector == nullptr ? element : llvm::VectorType::get(element, vector);
 }
 
+bool IsDot(ExprKind kind) { return kind == ExprKind::kDot16 || kind == ExprKind::kDot8; }
+
 constexpr int64_t kNarrow = int64_t{1} << 30;
 
 bool FitsNarrow(const std::optional<ir::Interval>& range) {
@@ -108,9 +110,10 @@ Value* Emitter::Emit(const Expr& e) {
       return EmitSelect(e->args[0], e->args[1], e->args[2]);
     case ExprKind::kCast:
       return EmitCast(e);
-    case ExprKind::kPair16:
+    case ExprKind::kPair:
       return EmitPair(e);
     case ExprKind::kDot16:
+    case ExprKind::kDot8:
       return EmitDot(nullptr, e);
     default:
       return EmitUnary(e);
@@ -133,7 +136,7 @@ Value* Emitter::EmitVar(const ir::ExprNode& e) {
 
 Value* Emitter::EmitBinary(const Expr& e) {
   Value* a = Emit(e->args[0]);
-  if (e->kind == ExprKind::kAdd && e->args[1]->kind == ExprKind::kDot16) return EmitDot(a, e->args[1]);
+  if (e->kind == ExprKind::kAdd && IsDot(e->args[1]->kind)) return EmitDot(a, e->args[1]);
   Value* c = Emit(e->args[1]);
   Match(a, c);
   const bool fp = IsFloat(e->dtype);
@@ -164,10 +167,11 @@ Value* Emitter::EmitDot(Value* sum, const Expr& e) {
   Value* a = Emit(e->args[0]);
   Value* c = Emit(e->args[1]);
   Match(a, c);
-  if (sum == nullptr) return EmitDot16(b_, a, c);
-  Match(sum, a);
-  Match(a, c);
-  return EmitDot16(b_, a, c, sum);
+  if (sum != nullptr) {
+    Match(sum, a);
+    Match(a, c);
+  }
+  return temper::EmitDot(b_, e->kind, a, c, sum);
 }
 
 Value* Emitter::EmitDivMod(const ir::ExprNode& e, Value* a, Value* c) {

@@ -267,29 +267,45 @@ Value* Emitter::LoadAccess(const Expr& e, const Access& access) {
                     dtype);
 }
 
-// Two neighbours in memory are one access of twice their width.
-Value* Emitter::EmitPair(const Expr& e) {
-  const Expr &lower = e->args[0], &upper = e->args[1];
-  const bool of_memory = lower->kind == ExprKind::kLoad && upper->kind == ExprKind::kLoad &&
-                         lower->buffer == upper->buffer && lower->buffer->scope == ir::Scope::kMemory;
-  if (of_memory) {
-    const Access first = AccessOf(lower.get(), lower->buffer, lower->args);
-    const Access second = AccessOf(upper.get(), upper->buffer, upper->args);
-    const int64_t lane = lanes_.count == 0 ? 0 : first.form.lane;
-    const bool read = lanes_.mask == nullptr || (InBounds(first) && InBounds(second));
-    if (read && !first.form.irregular && (lane == 0 || lane == 2) &&
-        ir::AsInt(ranges_.Simplify(second.flat - first.flat)) == 1) {
-      llvm::Type* type = b_.getInt32Ty();
-      if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
-      return b_.CreateAlignedLoad(type, AddressOf(first, 0), llvm::Align(SizeOf(DType::kI16)));
-    }
+// What pairs of pairs are made of, in order.
+static void AppendParts(const Expr& e, std::vector<Expr>& parts) {
+  if (e->kind != ExprKind::kPair) return parts.push_back(e);
+  for (const Expr& arg : e->args) AppendParts(arg, parts);
+}
+
+// Neighbours in memory are one access of their width together; null where they are none.
+Value* Emitter::LoadNeighbours(const Expr& e) {
+  std::vector<Expr> parts;
+  AppendParts(e, parts);
+  const bool loads = std::ranges::all_of(parts, [&](const Expr& part) {
+    return part->kind == ExprKind::kLoad && part->buffer == parts[0]->buffer &&
+           part->buffer->scope == ir::Scope::kMemory;
+  });
+  if (!loads) return nullptr;
+  const auto count = static_cast<int64_t>(parts.size());
+  const Access first = AccessOf(parts[0].get(), parts[0]->buffer, parts[0]->args);
+  const int64_t lane = lanes_.count == 0 ? 0 : first.form.lane;
+  if (first.form.irregular || (lane != 0 && lane != count)) return nullptr;
+  for (int64_t i = 0; i < count; ++i) {
+    const Expr& part = parts[static_cast<size_t>(i)];
+    const Access access = AccessOf(part.get(), part->buffer, part->args);
+    if (ir::AsInt(ranges_.Simplify(access.flat - first.flat)) != i) return nullptr;
+    if (lanes_.mask != nullptr && !InBounds(access)) return nullptr;
   }
-  Value* a = Emit(lower);
-  Value* c = Emit(upper);
-  Match(a, c);
-  llvm::Type* type = b_.getInt32Ty();
-  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(a->getType())) type = llvm::VectorType::get(type, vector);
-  return b_.CreateOr(b_.CreateZExt(a, type), b_.CreateShl(b_.CreateZExt(c, type), 16));
+  llvm::Type* type = ValueType(e->dtype);
+  if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
+  return b_.CreateAlignedLoad(type, AddressOf(first, 0), llvm::Align(SizeOf(parts[0]->dtype)));
+}
+
+Value* Emitter::EmitPair(const Expr& e) {
+  if (Value* loaded = LoadNeighbours(e)) return loaded;
+  Value* lower = Emit(e->args[0]);
+  Value* upper = Emit(e->args[1]);
+  Match(lower, upper);
+  llvm::Type* type = ValueType(e->dtype);
+  if (auto* vector = llvm::dyn_cast<llvm::VectorType>(lower->getType())) type = llvm::VectorType::get(type, vector);
+  const auto bits = static_cast<uint64_t>(Info(e->args[0]->dtype).bits);
+  return b_.CreateOr(b_.CreateZExt(lower, type), b_.CreateShl(b_.CreateZExt(upper, type), bits));
 }
 
 Value* Emitter::ScalarLoad(const Access& access) {

@@ -147,6 +147,7 @@ class Emitter {
   bool InBounds(const Access& access) const;
   llvm::Value* EmitLoad(const ir::Expr& e);
   llvm::Value* EmitPair(const ir::Expr& e);
+  llvm::Value* LoadNeighbours(const ir::Expr& e);
   llvm::Value* EmitRegisterLoad(const Access& access);
   // Lanes that read here and there within one aligned vector: a load and a shuffle. Null where they do not.
   llvm::Value* EmitShuffledLoad(const Access& access);

@@ -312,32 +312,72 @@ Value* EmitMin(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
   return b.CreateSelect(less, a, c);
 }
 
-Value* EmitDot16(llvm::IRBuilder<>& b, Value* x, Value* y, Value* sum) {
+namespace {
+
+// x . y + sum in one instruction; null where the target or the width has none.
+Value* DotInstruction(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum) {
   struct Instruction {
     unsigned lanes;
     const char *feature, *and_feature;
-    bool adds;  // its operands are the sum and vectors of i32, rather than vectors of i16
+    llvm::Intrinsic::ID of_words, of_bytes;
+  };
+  using namespace llvm::Intrinsic;
+  constexpr Instruction kInstructions[] = {
+      {16, "+avx512vnni", "+avx512f", x86_avx512_vpdpwssd_512, x86_avx512_vpdpbusd_512},
+      {8, "+avx512vnni", "+avx512vl", x86_avx512_vpdpwssd_256, x86_avx512_vpdpbusd_256},
+      {8, "+avxvnni", "+avx2", x86_avx512_vpdpwssd_256, x86_avx512_vpdpbusd_256}};
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  for (const Instruction& i : kInstructions) {
+    if (type == nullptr || type->getNumElements() != i.lanes || !Has(b, i.feature) || !Has(b, i.and_feature)) continue;
+    return b.CreateIntrinsic(kind == ExprKind::kDot8 ? i.of_bytes : i.of_words, {}, {sum, x, y});
+  }
+  return nullptr;
+}
+
+// The products of both halves, as i16, added.
+Value* DotOfWords(llvm::IRBuilder<>& b, Value* x, Value* y) {
+  struct Instruction {
+    unsigned lanes;
+    const char* feature;
     llvm::Intrinsic::ID id;
   };
   using namespace llvm::Intrinsic;
-  constexpr Instruction kInstructions[] = {{16, "+avx512vnni", "+avx512f", true, x86_avx512_vpdpwssd_512},
-                                           {8, "+avx512vnni", "+avx512vl", true, x86_avx512_vpdpwssd_256},
-                                           {8, "+avxvnni", "+avx2", true, x86_avx512_vpdpwssd_256},
-                                           {16, "+avx512bw", "+avx512f", false, x86_avx512_pmaddw_d_512},
-                                           {8, "+avx2", "+avx2", false, x86_avx2_pmadd_wd},
-                                           {4, "+sse2", "+sse2", false, x86_sse2_pmadd_wd}};
-  const auto plus_sum = [&](Value* v) { return sum == nullptr ? v : b.CreateAdd(sum, v); };
+  constexpr Instruction kInstructions[] = {
+      {16, "+avx512bw", x86_avx512_pmaddw_d_512}, {8, "+avx2", x86_avx2_pmadd_wd}, {4, "+sse2", x86_sse2_pmadd_wd}};
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   for (const Instruction& i : kInstructions) {
-    if (type == nullptr || type->getNumElements() != i.lanes || (i.adds && sum == nullptr)) continue;
-    if (!Has(b, i.feature) || !Has(b, i.and_feature)) continue;
-    if (i.adds) return b.CreateIntrinsic(i.id, {}, {sum, x, y});
+    if (type == nullptr || type->getNumElements() != i.lanes || !Has(b, i.feature)) continue;
     auto* halves = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * i.lanes);
-    return plus_sum(b.CreateIntrinsic(i.id, {}, {b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)}));
+    return b.CreateIntrinsic(i.id, {}, {b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)});
   }
   const auto lower = [&](Value* v) { return b.CreateAShr(b.CreateShl(v, 16), 16); };
-  Value* upper = b.CreateMul(b.CreateAShr(x, 16), b.CreateAShr(y, 16));
-  return plus_sum(b.CreateAdd(b.CreateMul(lower(x), lower(y)), upper));
+  return b.CreateAdd(b.CreateMul(lower(x), lower(y)), b.CreateMul(b.CreateAShr(x, 16), b.CreateAShr(y, 16)));
+}
+
+// Of i32, the bytes with even places, or those with odd ones, as two i16.
+Value* BytesOf(llvm::IRBuilder<>& b, Value* v, bool odd, bool is_signed) {
+  constexpr uint64_t kLowerBytes = 0x00ff00ff, kSigns = 0x00800080;
+  Value* bytes = b.CreateAnd(odd ? b.CreateLShr(v, 8) : v, kLowerBytes);
+  if (!is_signed) return bytes;
+  // With the sign flipped and 128 taken away from each half, none of which borrows from its neighbour.
+  Value* flipped = b.CreateXor(bytes, kSigns);
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
+  const unsigned lanes = type == nullptr ? 1 : type->getNumElements();
+  llvm::Type* halves = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes);
+  Value* less = b.CreateSub(b.CreateBitCast(flipped, halves), llvm::ConstantInt::get(halves, 0x80));
+  return b.CreateBitCast(less, v->getType());
+}
+
+}  // namespace
+
+Value* EmitDot(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum) {
+  if (sum == nullptr) sum = llvm::Constant::getNullValue(x->getType());
+  if (Value* dot = DotInstruction(b, kind, x, y, sum)) return dot;
+  if (kind == ExprKind::kDot16) return b.CreateAdd(sum, DotOfWords(b, x, y));
+  for (bool odd : {false, true}) {
+    sum = b.CreateAdd(sum, DotOfWords(b, BytesOf(b, x, odd, false), BytesOf(b, y, odd, true)));
+  }
+  return sum;
 }
 
 }  // namespace temper

@@ -15,14 +15,13 @@ namespace {
 constexpr double kExactInF32 = 1 << 24;
 constexpr int kMakers = 4;  // so far back a value is followed
 
-// The data of what is a constant, or is made of constants by a few operators.
-std::optional<NDArray> Known(const Rewriter& r, ValueId v, int makers = kMakers) {
+std::optional<NDArray> KnownBy(const Rewriter& r, ValueId v, int makers) {
   if (const NDArray* data = r.Constant(v)) return *data;
   const Node* node = r.Producer(v);
   if (node == nullptr || makers == 0) return std::nullopt;
   std::vector<NDArray> inputs;
   for (const ValueId input : node->inputs) {
-    std::optional<NDArray> data = input == kNoValue ? std::nullopt : Known(r, input, makers - 1);
+    std::optional<NDArray> data = input == kNoValue ? std::nullopt : KnownBy(r, input, makers - 1);
     if (!data.has_value()) return std::nullopt;
     inputs.push_back(*std::move(data));
   }
@@ -117,6 +116,8 @@ absl::StatusOr<ValueId> SumOfParts(Rewriter& r, const Node& node, size_t a_axis,
 
 }  // namespace
 
+std::optional<NDArray> Known(const Rewriter& r, ValueId v) { return KnownBy(r, v, kMakers); }
+
 Attrs WithResult(const Attrs& attrs, std::optional<DType> result) {
   Attrs others;
   for (const auto& [name, value] : attrs.values()) {
@@ -164,6 +165,7 @@ absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t) 
 
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
   const Rewriter::Rule rules[] = {[&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
+                                  [&t](Rewriter& r, Node& node) { return MultiplyBytes(r, node, t); },
                                   [&t](Rewriter& r, Node& node) { return MultiplyInFloats(r, node, t); }};
   return Rewriter(g).Run(rules).status();
 }

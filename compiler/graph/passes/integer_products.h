@@ -10,12 +10,16 @@ namespace temper::passes {
 // A product of dequantised numbers of 8 bits becomes a product of integers that is scaled, where a template multiplies
 // integers and no faster algorithm of floats is known.
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
+// A product of numbers of 8 bits less their zero points becomes one of bytes, where the target multiplies four at once.
+absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t);
 // A product of integers that no template multiplies becomes one of floats, where that is exact.
 absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t);
 
 // Whether the target has a template for a product (matmul or conv2d) of these operands of i16, summed in i32.
 bool HasIntegerTemplate(std::string_view op, const Attrs& attrs, Workload::Operand a, Workload::Operand b,
                         TensorType sums, const Target& t);
+// The data of what is a constant, or is made of constants by a few operators.
+std::optional<NDArray> Known(const Rewriter& r, ValueId v);
 // `attrs` without `result`, or with another one.
 Attrs WithResult(const Attrs& attrs, std::optional<DType> result);
 absl::StatusOr<ValueId> EmitCast(Rewriter& r, ValueId v, DType to);

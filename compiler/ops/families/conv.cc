@@ -10,8 +10,7 @@ namespace {
 using ir::Expr;
 
 absl::Status CheckOperands(const Attrs& attrs, std::span<const TensorType> in) {
-  if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool)
-    return InvalidType("operands are numbers of one dtype");
+  TEMPER_RETURN_IF_ERROR(CheckFactors(attrs, in[0].dtype, in[1].dtype));
   if (in[0].shape.size() != 4 || in[1].shape.size() != 4) return InvalidType("operands have rank 4");
   int64_t group = attrs.Int("group", 1);
   if (group < 1 || group > in[0].shape[1]) return InvalidType("group is at least 1 and at most the channels");

@@ -45,6 +45,12 @@ absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs) {
   return mode;
 }
 
+absl::Status CheckFactors(const Attrs& attrs, DType a, DType b) {
+  const bool bytes = a == DType::kU8 && b == DType::kI8 && attrs.Has("result");
+  if ((a == b && a != DType::kBool) || bytes) return absl::OkStatus();
+  return InvalidType("operands are numbers of one dtype, or u8 and i8 with sums of i32");
+}
+
 absl::StatusOr<DType> ContractionResult(const Attrs& attrs, DType dtype) {
   if (!attrs.Has("result")) return dtype;
   TEMPER_ASSIGN_OR_RETURN(const DType result, DTypeFromName(attrs.String("result", "")));

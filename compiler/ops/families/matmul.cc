@@ -18,8 +18,7 @@ absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType>
                                             {"tf32", AttrKind::kInt}}));  // 1: f32 may be rounded to TF32
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
-  if (in[0].dtype != in[1].dtype || in[0].dtype == DType::kBool)
-    return InvalidType("operands are numbers of one dtype");
+  TEMPER_RETURN_IF_ERROR(CheckFactors(attrs, in[0].dtype, in[1].dtype));
   if (a.size() < 2 || b.size() < 2) return InvalidType("operands have rank 2 or more");
   int64_t depth_b = b[b.size() - (TransB(attrs) ? 1 : 2)];
   if (Depth(attrs, a) != depth_b)

@@ -1,7 +1,7 @@
 // conv2d.direct: filters of one pixel, which are a GEMM. Rows are the flattened (n, oh, ow), so tiles cross image rows;
 // columns are output channels, and the reduction is over the input's.
-// conv2d.paired: filters of any size of i16, summed in i32. What a chunk of rows sees of the image is copied side by
-// side.
+// conv2d.integer: filters of any size, of i16 or of u8 by i8, summed in i32. What a chunk of rows sees of the image is
+// copied side by side.
 #include <optional>
 
 #include "compiler/ops/templates/conv2d_shape.h"
@@ -86,9 +86,9 @@ GemmView ViewOf(const Workload& w) {
 }
 
 // A group needs channels enough to fill vectors of their copies.
-constexpr int64_t kLeastPairedChannels = 8;
+constexpr int64_t kLeastIntegerChannels = 8;
 
-GemmView PairedViewOf(const Workload& w) {
+GemmView IntegerViewOf(const Workload& w) {
   const Conv2dShape s(w);
   const std::vector<int>& args = w.calls[w.anchor].args;
   GemmView v = PixelsByFilters(s);
@@ -114,7 +114,7 @@ GemmView PairedViewOf(const Workload& w) {
       return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + r[2], y, z}));
     };
   };
-  return Paired(std::move(v), s.pointwise());
+  return OfIntegers(std::move(v), w, s.pointwise());
 }
 
 }  // namespace
@@ -132,17 +132,17 @@ CpuTemplate Conv2dDirect() {
           [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
 }
 
-CpuTemplate Conv2dPaired() {
+CpuTemplate Conv2dInteger() {
   return {
-      "conv2d.paired",
+      "conv2d.integer",
       1,
       [](const Workload& w) {
-        return IsPaired(w, w.calls[w.anchor]) && IsConv2dOfPixels(w, true) &&
-               w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastPairedChannels;
+        return WaysOf(w, w.calls[w.anchor]) > 1 && IsConv2dOfPixels(w, true) &&
+               w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels;
       },
-      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, PairedViewOf(w), t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, PairedViewOf(w), c, t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, PairedViewOf(w), c, t); }};
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerViewOf(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerViewOf(w), c, t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, IntegerViewOf(w), c, t); }};
 }
 
 }  // namespace temper

@@ -33,25 +33,30 @@ Shape PackedShape(const GemmView& v, const GemmTile& tile) {
 }
 
 // What an operand is multiplied as, and what products are summed in.
-DType FactorType(const GemmView& v) { return v.paired > 0 ? DType::kI32 : kElement; }
+DType FactorType(const GemmView& v) { return v.ways > 1 ? DType::kI32 : kElement; }
 
 // The operand's element at a place along the reduction's last axis: zero past its end.
 using Operand = std::function<Expr(const std::vector<Expr>& r)>;
 Expr ElementOrZero(const GemmView& v, const std::vector<Expr>& r, const Operand& element) {
-  if (v.paired % 2 == 0) return element(r);
-  return ir::Select(r.back() < Expr(v.paired), element(r), ir::Int(0, DType::kI16));
+  const Expr e = element(r);
+  return v.ways == 1 || v.depth % v.ways == 0 ? e : ir::Select(r.back() < Expr(v.depth), e, ir::Const(0, e->dtype));
 }
 
-// The operand's factor at a step of the reduction: an element, or a pair of them.
-Expr Factor(const GemmView& v, std::vector<Expr> r, const Operand& element) {
-  if (v.paired == 0) return element(r);
-  r.back() = r.back() * Expr(2);
-  const Expr lower = element(r);
-  r.back() = r.back() + Expr(1);
-  return ir::Pair16(lower, ElementOrZero(v, r, element));
+// The operand's factor at a step of the reduction: an element, or several.
+Expr Factor(const GemmView& v, const std::vector<Expr>& r, const Operand& element) {
+  if (v.ways == 1) return element(r);
+  const auto at = [&](int64_t i) {
+    std::vector<Expr> place = r;
+    place.back() = r.back() * Expr(v.ways) + Expr(i);
+    return ElementOrZero(v, place, element);
+  };
+  if (v.ways == 2) return ir::Pair(at(0), at(1));
+  return ir::Pair(ir::Pair(at(0), at(1)), ir::Pair(at(2), at(3)));
 }
 
-Expr Product(const GemmView& v, const Expr& a, const Expr& b) { return v.paired > 0 ? ir::Dot16(a, b) : a * b; }
+Expr Product(const GemmView& v, const Expr& a, const Expr& b) {
+  return v.ways == 1 ? a * b : v.ways == 2 ? ir::Dot16(a, b) : ir::Dot8(a, b);
+}
 
 // The factor of packed B at `index` of PackedShape: zero in the columns past the last.
 Expr PackedFactor(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
@@ -81,8 +86,8 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   if (tile.copy_a) {
     Shape made = {v.batch, v.rows};
     made.insert(made.end(), v.reduction.begin(), v.reduction.end());
-    if (v.paired > 0) made.back() *= 2;
-    const DType element = v.paired > 0 ? DType::kI16 : kElement;
+    made.back() *= v.ways;
+    const DType element = v.ways == 1 ? kElement : v.ways == 2 ? DType::kI16 : DType::kU8;
     const ir::Buffer a = b.Compute("a", element, made, [&](const std::vector<Expr>& i) {
       return ElementOrZero(v, {i.begin() + 2, i.end()}, [&](const auto& r) { return a_element(i[0], i[1], r); });
     });
@@ -323,13 +328,13 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
   if (parts.size() > 1) space.Add("parts", parts);
   // Sums of integers may be added up in any order, and LLVM adds those of several steps first: of four, in registers
   // that tiles in sixteen do not have.
-  const bool few = v.paired > 0 && registers <= 16;
+  const bool few = v.ways > 1 && registers <= 16;
   space.Add("ku", few ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 2, 4});
   if (!v.prologue && RowsCollide(v, t) && parts.size() == 1 && v.rows > 1) space.Add("ca", {0, 1});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
   RequireTile(space, v.columns, t);
-  if (v.paired > 0) {
+  if (v.ways > 1) {
     space.Require("the products have no register",
                   [registers](const Config& c) { return TileRegisters(c["mr"], c["nv"]) < registers; });
   }

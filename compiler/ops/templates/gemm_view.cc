@@ -8,18 +8,21 @@ using ir::Expr;
 
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
-bool IsPaired(const Workload& w, const Workload::Call& call) {
-  return call.type.dtype == DType::kI32 &&
-         std::ranges::all_of(call.args, [&](int arg) { return arg < 0 || w.TypeOf(arg).dtype == DType::kI16; });
+int64_t WaysOf(const Workload& w, const Workload::Call& call) {
+  if (call.type.dtype != DType::kI32) return 1;
+  const DType a = w.TypeOf(call.args[0]).dtype, b = w.TypeOf(call.args[1]).dtype;
+  if (a == DType::kI16 && b == DType::kI16) return 2;
+  return a == DType::kU8 && b == DType::kI8 ? 4 : 1;
 }
 
-GemmView Paired(GemmView v, bool in_place) {
-  v.paired = v.reduction.back();
-  v.reduction.back() = CeilDiv(v.paired, 2);
-  v.prologue |= !in_place || v.paired % 2 != 0;
+GemmView OfIntegers(GemmView v, const Workload& w, bool in_place) {
+  v.ways = WaysOf(w, w.calls[w.anchor]);
+  v.depth = v.reduction.back();
+  v.reduction.back() = CeilDiv(v.depth, v.ways);
+  v.prologue |= !in_place || v.depth % v.ways != 0;
   v.a_input = -1;
   v.a_row_stride = v.reduction.size() == 1 ? v.reduction.back() : 0;
-  v.b_contiguous = false;  // its pairs are made while it is packed
+  v.b_contiguous = false;  // its factors are made while it is packed
   return v;
 }
 

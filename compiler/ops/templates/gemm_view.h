@@ -17,10 +17,10 @@ struct GemmView {
   bool b_batched = false;          // B differs along the batch
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;
-  // Not 0: A and B are of i16, and the reduction's last axis, of so many elements, is cut into pairs of them, which are
-  // multiplied at once and summed in i32. The reduction's last extent counts pairs; elements are asked for by their
-  // place along the axis, those past its end never.
-  int64_t paired = 0;
+  // Integers are multiplied several at once, and summed in i32: two of i16, or four bytes, of A unsigned and of B
+  // signed. A factor is so many elements along the reduction's last axis, whose last extent counts factors; `depth` is
+  // that axis in elements, those past which are zero and never asked for.
+  int64_t ways = 1, depth = 0;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
   // What B's elements are multiplied by before they are used, if anything is: a factor of A's.
   std::function<ir::Expr(const WorkloadProgram& program, const std::vector<ir::Expr>& r)> b_scale;
@@ -48,10 +48,10 @@ struct GemmView {
 bool IsMatmul(const Workload& w);
 bool IsMatmulOf(const Workload& w, DType element);
 GemmView MatmulView(const Workload& w);
-// Whether the contraction is of i16, summed in i32; and the view of such a one from that of its elements. `in_place`:
-// each row of A is read where it lies, its elements one behind another.
-bool IsPaired(const Workload& w, const Workload::Call& call);
-GemmView Paired(GemmView v, bool in_place);
+// How many elements of the contraction make a factor, and the view of one of integers (several) from that of its
+// elements. `in_place`: each row of A is read where it lies, its elements one behind another.
+int64_t WaysOf(const Workload& w, const Workload::Call& call);
+GemmView OfIntegers(GemmView v, const Workload& w, bool in_place);
 int64_t ReductionLength(const GemmView& v);
 std::vector<GemmAxis> OutAxes(const GemmView& v);  // of out_dims
 // Computes the calls after the anchor and the output "out", whose dimensions are out_dims, from the anchor's elements.

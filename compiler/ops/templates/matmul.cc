@@ -1,5 +1,5 @@
 // matmul.packed: dense layers (a constant or shared right operand: all leading dimensions are rows) and batched matmul.
-// matmul.paired: those of i16 that are summed in i32, whose left operand elementwise calls may make.
+// matmul.integer: those of i16, or of u8 by i8, summed in i32; elementwise calls may make their left operand.
 #include <algorithm>
 #include <optional>
 
@@ -144,11 +144,11 @@ bool IsMatmulOf(const Workload& w, DType element) {
   return w.anchor == 0 && IsOfElement(w, w.calls[w.anchor], element) && IsMatmulOfMatrices(w);
 }
 
-// Rows of pairs are read in place where they lie so.
-static GemmView PairedMatmulView(const Workload& w) {
+// Rows of several elements at once are read in place where they lie so.
+static GemmView IntegerMatmulView(const Workload& w) {
   const int a = w.calls[w.anchor].args[0];
   GemmView v = MatmulView(w);
-  return Paired(std::move(v), w.TypeOf(a).perm.empty() && v.a_input == a);
+  return OfIntegers(std::move(v), w, w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
 CpuTemplate MatmulPacked() {
@@ -160,15 +160,15 @@ CpuTemplate MatmulPacked() {
           [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, MatmulView(w), c, t); }};
 }
 
-CpuTemplate MatmulPaired() {
+CpuTemplate MatmulInteger() {
   return {
-      "matmul.paired",
+      "matmul.integer",
       1,
-      [](const Workload& w) { return IsPaired(w, w.calls[w.anchor]) && IsMatmulOfMatrices(w); },
-      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, PairedMatmulView(w), t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, PairedMatmulView(w), c, t); },
+      [](const Workload& w) { return WaysOf(w, w.calls[w.anchor]) > 1 && IsMatmulOfMatrices(w); },
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerMatmulView(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerMatmulView(w), c, t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) {
-        return GemmFootprint(w, PairedMatmulView(w), c, t);
+        return GemmFootprint(w, IntegerMatmulView(w), c, t);
       }};
 }
 

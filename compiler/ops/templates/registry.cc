@@ -31,8 +31,8 @@ std::vector<TemplateDef>& Table() {
       ForCpu(SeparableConv2d()),
       ForCpu(ExpandedConv2d()),
       ForCpu(MatmulPacked()),
-      ForCpu(Conv2dPaired()),
-      ForCpu(MatmulPaired()),
+      ForCpu(Conv2dInteger()),
+      ForCpu(MatmulInteger()),
       ForCpu(ReducePixels()),
       Fallback(ForCpu(DefaultTemplate())),
       // GPUs

@@ -16,8 +16,8 @@ CpuTemplate DepthwiseConv2d();  // depthwise.cc: vectorised over channels
 CpuTemplate SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
 CpuTemplate ExpandedConv2d();   // expanded.cc: pointwise, then depthwise, a panel of channels of a strip in cache
 CpuTemplate MatmulPacked();     // matmul.cc: dense and batched
-CpuTemplate Conv2dPaired();     // conv2d.cc: of i16, summed in i32
-CpuTemplate MatmulPaired();     // matmul.cc: the same
+CpuTemplate Conv2dInteger();    // conv2d.cc: of integers, summed in i32
+CpuTemplate MatmulInteger();    // matmul.cc: the same
 CpuTemplate ReducePixels();     // reduce_pixels.cc: sums and means over large images
 CpuTemplate DefaultTemplate();  // default.cc: everything else
 

@@ -1,0 +1,94 @@
+// A product of numbers of 8 bits less their zero points, (a - zero) . b, where four bytes are multiplied at once: it is
+// a . b - zero * (the sums of b), and those sums are known when the package is made.
+#include <algorithm>
+
+#include "compiler/graph/passes/integer_products.h"
+
+namespace temper::passes {
+namespace {
+
+constexpr double kHalf = 128;  // between numbers of i8 and of u8 with the same bits, but for the first
+
+bool MultipliesBytes(const Target& t) {
+  return t.cpu() != nullptr && (t.cpu()->Has("avx512vnni") || t.cpu()->Has("avxvnni"));
+}
+
+// u8 or i8, cast to i16, less a zero point of i16, which may be kNoValue.
+struct Bytes {
+  ValueId q = kNoValue, zero = kNoValue;
+};
+Bytes BytesAt(const Rewriter& r, ValueId v) {
+  Bytes bytes;
+  if (const Node* sub = r.Producer(v, "sub")) v = sub->inputs[0], bytes.zero = sub->inputs[1];
+  const Node* cast = r.Producer(v, "cast");
+  if (cast == nullptr) return bytes;
+  const DType from = r.TypeOf(cast->inputs[0]).dtype;
+  if (from == DType::kU8 || from == DType::kI8) bytes.q = cast->inputs[0];
+  return bytes;
+}
+
+bool FitsI8(const std::optional<NDArray>& weights) {
+  if (!weights.has_value()) return false;
+  bool fit = true;
+  for (int64_t i = 0; i < weights->size(); ++i)
+    fit &= weights->At(i) >= Lowest(DType::kI8) && weights->At(i) <= Largest(DType::kI8);
+  return fit;
+}
+
+// So that what a window sees beside the image, zeros, is no matter.
+bool IsPadded(const Node& node) {
+  return std::ranges::any_of(node.attrs.Ints("pads"), [](int64_t pad) { return pad != 0; });
+}
+
+absl::StatusOr<ValueId> Plus(Rewriter& r, ValueId v, double number) {
+  NDArray constant(r.TypeOf(v).dtype, {});
+  constant.Set(0, number);
+  return r.Emit("add", {}, {v, r.AddConstant(std::move(constant))});
+}
+
+// Of the weights of each element of the result, so that they broadcast with it.
+absl::StatusOr<ValueId> SumsOf(Rewriter& r, const Node& node, ValueId weights) {
+  const auto rank = static_cast<int64_t>(r.ShapeOf(weights).size());
+  const bool matmul = node.op == "matmul", trans_b = node.attrs.Int("trans_b", 0) != 0;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId wide, EmitCast(r, weights, DType::kI32));
+  Attrs sum;
+  sum.Set("axes", !matmul ? std::vector<int64_t>{1, 2, 3} : std::vector<int64_t>{trans_b ? rank - 1 : rank - 2});
+  sum.Set("keepdims", int64_t{matmul && !trans_b});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sums, r.Emit("reduce_sum", std::move(sum), {wide}));
+  if (matmul) return sums;
+  Attrs shape;
+  shape.Set("shape", std::vector<int64_t>{r.ShapeOf(weights)[0], 1, 1});
+  return r.Emit("reshape", std::move(shape), {sums});
+}
+
+}  // namespace
+
+absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t) {
+  const bool matmul = node.op == "matmul";
+  if (!MultipliesBytes(t) || (!matmul && node.op != "conv2d") || node.attrs.String("result", "") != "i32") return false;
+  if (r.TypeOf(node.inputs[0]).dtype != DType::kI16 || IsPadded(node)) return false;
+  Bytes a = BytesAt(r, node.inputs[0]);
+  const bool trans_b = node.attrs.Int("trans_b", 0) != 0;
+  if (a.q == kNoValue || (matmul && trans_b && r.ShapeOf(node.inputs[1]).size() != 2)) return false;
+  if (!matmul && a.zero != kNoValue && NumElements(r.ShapeOf(a.zero)) != 1) return false;
+  if (!FitsI8(Known(r, node.inputs[1]))) return false;
+
+  TEMPER_ASSIGN_OR_RETURN(const ValueId w, EmitCast(r, node.inputs[1], DType::kI8));
+  if (r.TypeOf(a.q).dtype == DType::kI8) {
+    TEMPER_ASSIGN_OR_RETURN(a.q, EmitCast(r, a.q, DType::kI16));
+    TEMPER_ASSIGN_OR_RETURN(a.q, Plus(r, a.q, kHalf));
+    TEMPER_ASSIGN_OR_RETURN(a.q, EmitCast(r, a.q, DType::kU8));
+    if (a.zero == kNoValue) a.zero = r.AddConstant(NDArray(DType::kI16, {}));
+    TEMPER_ASSIGN_OR_RETURN(a.zero, Plus(r, a.zero, kHalf));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, node.attrs, {a.q, w}, node.name));
+  if (a.zero != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId less, SumsOf(r, node, w));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, a.zero, DType::kI32));
+    TEMPER_ASSIGN_OR_RETURN(less, r.Emit("mul", {}, {less, zero}));
+    TEMPER_ASSIGN_OR_RETURN(v, r.Emit("sub", {}, {v, less}, node.name));
+  }
+  return r.ReplaceOutput(node, v);
+}
+
+}  // namespace temper::passes

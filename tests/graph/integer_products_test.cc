@@ -135,8 +135,12 @@ TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsWhereThoseAreFaster) {
   };
   b.Output(b.Conv(Activations({1, 16, 9, 9}), weights({16, 16, 3, 3}), 1));  // Winograd's
   b.Output(b.Conv(Activations({1, 16, 9, 9}), weights({16, 1, 3, 3}), 1, 16));
+  Graph again = b.g;
   Run(kCpu, 0);
   EXPECT_EQ(Of(DType::kF32), 2);
+  std::swap(b.g, again);
+  Run("llvm:znver4", 1e-5);
+  EXPECT_EQ(Of(DType::kF32), 1) << "where bytes are multiplied, Winograd's algorithm is slower";
 }
 
 TEST_F(IntegerProducts, OfScalesThatDifferAlongTheSumStayFloats) {
@@ -170,10 +174,27 @@ TEST_F(IntegerProducts, OfBytesAreThoseLessWhatTheZeroPointsAddWhereFourAreMulti
   EXPECT_EQ(Of(DType::kI16), 0);
 }
 
-TEST_F(IntegerProducts, OfPaddedImagesOrLargerWeightsAreNoneOfBytes) {
+TEST_F(IntegerProducts, OfBytesArePaddedWithTheZeroPoint) {
+  const auto padded = [&](DType dtype, std::vector<double> zero) {
+    ValueId x = Cast(b.Input({1, 8, 5, 6}, dtype), DType::kI16);
+    if (!zero.empty()) x = b.Call("sub", {x, b.Constant(Numbers(DType::kI16, {}, zero))});
+    b.Output(Product(x, Cast(Weights({12, 8, 3, 3}), DType::kI16), Builder::Ints("pads", {1, 0, 2, 1})));
+  };
+  padded(DType::kU8, {});
+  padded(DType::kU8, {0});
+  padded(DType::kU8, {17});
+  padded(DType::kI8, {});
+  padded(DType::kI8, {-9});
+  padded(DType::kI8, {-128});
+  Run("llvm:znver4", 0);
+  EXPECT_EQ(Of(DType::kU8), 6);
+  EXPECT_EQ(CountOps(b.g, "pad"), 3);
+}
+
+TEST_F(IntegerProducts, OfUnknownPaddingOrWeightsBeyondI8AreNoneOfBytes) {
   const auto i16 = [&](ValueId v) { return Cast(v, DType::kI16); };
-  b.Output(Product(i16(b.Input({1, 16, 5, 5}, DType::kU8)), i16(Weights({12, 16, 3, 3})),
-                   Builder::Ints("pads", {1, 1, 1, 1})));
+  const ValueId x = b.Call("sub", {i16(b.Input({1, 16, 5, 5}, DType::kU8)), i16(b.Input({}, DType::kU8))});
+  b.Output(Product(x, i16(Weights({12, 16, 3, 3})), Builder::Ints("pads", {1, 1, 1, 1})));
   b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Constant(Integers(DType::kU8, {33, 21}, 0, 255)))));
   b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Input({33, 21}, DType::kI8))));
   Run("llvm:znver4", 0);

@@ -9,10 +9,6 @@ namespace {
 
 constexpr double kHalf = 128;  // between numbers of i8 and of u8 with the same bits, but for the first
 
-bool MultipliesBytes(const Target& t) {
-  return t.cpu() != nullptr && (t.cpu()->Has("avx512vnni") || t.cpu()->Has("avxvnni"));
-}
-
 // u8 or i8, cast to i16, less a zero point of i16, which may be kNoValue.
 struct Bytes {
   ValueId q = kNoValue, zero = kNoValue;
@@ -35,9 +31,20 @@ bool FitsI8(const std::optional<NDArray>& weights) {
   return fit;
 }
 
-// So that what a window sees beside the image, zeros, is no matter.
 bool IsPadded(const Node& node) {
   return std::ranges::any_of(node.attrs.Ints("pads"), [](int64_t pad) { return pad != 0; });
+}
+
+// Beside the image a window sees zeros, which are the zero point among bytes. Pads the image with that, and leaves the
+// node's attributes without pads.
+absl::StatusOr<ValueId> Padded(Rewriter& r, ValueId image, double zero, Attrs& attrs) {
+  const std::vector<int64_t> pads = attrs.Ints("pads");
+  if (zero == 0) return image;
+  Attrs pad;
+  pad.Set("pads", std::vector<int64_t>{0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]});
+  pad.Set("value", zero);
+  attrs.Set("pads", std::vector<int64_t>{0, 0, 0, 0});
+  return r.Emit("pad", std::move(pad), {image});
 }
 
 absl::StatusOr<ValueId> Plus(Rewriter& r, ValueId v, double number) {
@@ -63,25 +70,36 @@ absl::StatusOr<ValueId> SumsOf(Rewriter& r, const Node& node, ValueId weights) {
 
 }  // namespace
 
+bool MultipliesBytes(const Target& t) {
+  return t.cpu() != nullptr && (t.cpu()->Has("avx512vnni") || t.cpu()->Has("avxvnni"));
+}
+
 absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t) {
   const bool matmul = node.op == "matmul";
   if (!MultipliesBytes(t) || (!matmul && node.op != "conv2d") || node.attrs.String("result", "") != "i32") return false;
-  if (r.TypeOf(node.inputs[0]).dtype != DType::kI16 || IsPadded(node)) return false;
+  if (r.TypeOf(node.inputs[0]).dtype != DType::kI16) return false;
   Bytes a = BytesAt(r, node.inputs[0]);
   const bool trans_b = node.attrs.Int("trans_b", 0) != 0;
   if (a.q == kNoValue || (matmul && trans_b && r.ShapeOf(node.inputs[1]).size() != 2)) return false;
   if (!matmul && a.zero != kNoValue && NumElements(r.ShapeOf(a.zero)) != 1) return false;
+  const std::optional<NDArray> known_zero = a.zero == kNoValue ? NDArray(DType::kI16, {}) : Known(r, a.zero);
+  if (IsPadded(node) && !known_zero.has_value()) return false;
   if (!FitsI8(Known(r, node.inputs[1]))) return false;
 
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, EmitCast(r, node.inputs[1], DType::kI8));
-  if (r.TypeOf(a.q).dtype == DType::kI8) {
+  const bool is_signed = r.TypeOf(a.q).dtype == DType::kI8;
+  if (is_signed) {
     TEMPER_ASSIGN_OR_RETURN(a.q, EmitCast(r, a.q, DType::kI16));
     TEMPER_ASSIGN_OR_RETURN(a.q, Plus(r, a.q, kHalf));
     TEMPER_ASSIGN_OR_RETURN(a.q, EmitCast(r, a.q, DType::kU8));
     if (a.zero == kNoValue) a.zero = r.AddConstant(NDArray(DType::kI16, {}));
     TEMPER_ASSIGN_OR_RETURN(a.zero, Plus(r, a.zero, kHalf));
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, node.attrs, {a.q, w}, node.name));
+  Attrs attrs = node.attrs;
+  if (IsPadded(node)) {
+    TEMPER_ASSIGN_OR_RETURN(a.q, Padded(r, a.q, known_zero->At(0) + (is_signed ? kHalf : 0), attrs));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, std::move(attrs), {a.q, w}, node.name));
   if (a.zero != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(ValueId less, SumsOf(r, node, w));
     TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, a.zero, DType::kI32));

@@ -15,6 +15,7 @@ absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t);
 // A product of integers that no template multiplies becomes one of floats, where that is exact.
 absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t);
 
+bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction
 // Whether the target has a template for a product (matmul or conv2d) of these operands of i16, summed in i32.
 bool HasIntegerTemplate(std::string_view op, const Attrs& attrs, Workload::Operand a, Workload::Operand b,
                         TensorType sums, const Target& t);

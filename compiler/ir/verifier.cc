@@ -313,11 +313,11 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) const {
     case ExprKind::kTf32:
       return wants(e->dtype == DType::kF32);
     case ExprKind::kPair:
-      return wants(args[0]->dtype == args[1]->dtype && !IsFloat(args[0]->dtype) &&
+      return wants(args[0]->dtype == args[1]->dtype && !IsFloat(args[0]->dtype) && !IsFloat(e->dtype) &&
                    2 * Info(args[0]->dtype).bits == Info(e->dtype).bits);
     case ExprKind::kDot16:
     case ExprKind::kDot8:
-      return wants(args[0]->dtype == DType::kI32 && args[1]->dtype == DType::kI32);
+      return wants(e->dtype == DType::kI32 && args[0]->dtype == DType::kI32 && args[1]->dtype == DType::kI32);
     default:
       return wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype));
   }

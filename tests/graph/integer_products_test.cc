@@ -201,6 +201,40 @@ TEST_F(IntegerProducts, OfUnknownPaddingOrWeightsBeyondI8AreNoneOfBytes) {
   EXPECT_EQ(Of(DType::kI16), 3);
 }
 
+TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsWhereIntegersMightWrap) {
+  const auto weights = [&](Shape shape) {
+    return Dequantised(Weights(std::move(shape)), NDArray(), testing::Floats({}, {0.1}));
+  };
+  b.Output(b.Call("matmul", {Activations({1, 33025}), weights({33025, 2})}));
+  b.Output(b.Call("matmul", {Activations({1, 33026}), weights({33026, 2})}));
+  Run(kCpu, 1e-5);
+  EXPECT_EQ(Of(DType::kF32), 1);
+}
+
+TEST_F(IntegerProducts, OfFewChannelsAreFloatsAlsoWhereBytesAreMultiplied) {
+  const auto i16 = [&](ValueId v) { return Cast(v, DType::kI16); };
+  b.Output(Product(i16(b.Input({1, 16, 5, 5}, DType::kU8)), i16(Weights({16, 1, 3, 3})), Builder::Int("group", 16)));
+  b.Output(Product(i16(b.Input({1, 3, 5, 5}, DType::kU8)), i16(Weights({16, 3, 3, 3}))));
+  Run("llvm:znver4", 0);
+  EXPECT_EQ(Of(DType::kF32), 2);
+}
+
+TEST_F(IntegerProducts, OfZeroPointsAlongTheSumAreNoneOfBytes) {
+  const auto less = [&](Shape zeros) {
+    const ValueId x = Cast(b.Input({5, 33}, DType::kU8), DType::kI16);
+    return b.Call("sub", {x, Cast(b.Input(std::move(zeros), DType::kU8), DType::kI16)});
+  };
+  for (const Shape& zeros : {Shape{33}, Shape{1, 33}, Shape{5, 33}})
+    b.Output(Product(less(zeros), Cast(Weights({33, 33}), DType::kI16)));
+  b.Output(Product(less({5, 1}), Cast(Weights({5, 33}), DType::kI16), Builder::Int("trans_a", 1)));
+  // A zero point that is no byte can not pad.
+  const ValueId x =
+      b.Call("sub", {Cast(b.Input({1, 8, 5, 5}, DType::kU8), DType::kI16), b.Constant(Numbers(DType::kI16, {}, {-5}))});
+  b.Output(Product(x, Cast(Weights({8, 8, 3, 3}), DType::kI16), Builder::Ints("pads", {1, 1, 1, 1})));
+  Run("llvm:znver4", 0);
+  EXPECT_EQ(Of(DType::kI16), 5);
+}
+
 TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsOnGpus) {
   b.Output(
       b.Call("matmul", {Activations({5, 33}), Dequantised(Weights({33, 21}), NDArray(), testing::Floats({}, {0.1}))}));

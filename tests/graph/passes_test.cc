@@ -117,6 +117,24 @@ TEST(Simplify, AFactorBeforeAProductGoesIntoItsWeight) {
   EXPECT_EQ(CountOps(b.g, "mul") + CountOps(b.g, "div"), 0);
 }
 
+TEST(Simplify, AFactorOfAProductOfIntegersStays) {
+  Builder b;
+  const auto constant = [&](DType dtype, Shape shape) {
+    return b.Constant(testing::RandomArray(b.rng, std::move(shape), 2, 5, dtype));
+  };
+  const Attrs sums = Builder::String("result", "i32");
+  const ValueId product = b.Call("matmul", {b.Input({4, 8}, DType::kI16), constant(DType::kI16, {8, 3})}, sums);
+  b.Output(b.Call("mul", {product, constant(DType::kI32, {})}));
+  const ValueId biased =
+      b.Call("add", {b.Call("matmul", {b.Input({4, 8}, DType::kU8), constant(DType::kI8, {8, 3})}, sums),
+                     constant(DType::kI32, {3})});
+  b.Output(b.Call("mul", {biased, constant(DType::kI32, {3})}));
+  const ValueId scaled = b.Call("mul", {b.Input({4, 8}, DType::kI16), constant(DType::kI16, {})});
+  b.Output(b.Call("matmul", {scaled, b.Input({8, 3}, DType::kI16)}, sums));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "mul"), 3);
+}
+
 TEST(Simplify, AFactorOfASharedProductStays) {
   Builder b;
   const ValueId c = b.Conv(b.Input({1, 3, 5, 5}), b.Random({4, 3, 1, 1}));

@@ -68,6 +68,14 @@ const char kWindowOfBytes[] =
     "(u8[1,10,9,7]@0231, const i8[21,10,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,0,1,2] result='i32' "
     "strides=[2,1]) -> i32[1,21,5,7]@0231; anchor=0";
 
+// Rows 4 KiB apart in cache.
+const char kCollidingPairs[] = "(i16[5,2048], const i16[2048,24]) matmul(0,1; result='i32') -> i32[5,24]; anchor=0";
+const char kCollidingMadePairs[] =
+    "(u8[5,2048], const i16[2048,24]) cast(0; to='i16') -> i16[5,2048]; matmul(2,1; result='i32') -> i32[5,24]; "
+    "anchor=1";
+const char kCollidingBytes[] =
+    "(f32[3,4096], const i8[4096,9]) cast(0; to='u8') -> u8[3,4096]; matmul(2,1; result='i32') -> i32[3,9]; anchor=1";
+
 // Caches so small that tests' operands come from beyond them.
 Target WithTinyCaches(Target t) {
   t.cpu()->l1_bytes = 512;
@@ -110,7 +118,9 @@ TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
                            kPairs,           kOddPairs,
                            kTransposedPairs, kMadePairs,
                            kWindowOfPairs,   kBytes,
-                           kOddBytes,        kWindowOfBytes}) {
+                           kOddBytes,        kWindowOfBytes,
+                           kCollidingPairs,  kCollidingMadePairs,
+                           kCollidingBytes}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);

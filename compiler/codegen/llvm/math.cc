@@ -338,15 +338,16 @@ Value* DotInstruction(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, V
 Value* DotOfWords(llvm::IRBuilder<>& b, Value* x, Value* y) {
   struct Instruction {
     unsigned lanes;
-    const char* feature;
+    const char* feature;  // null: every x86-64 has it
     llvm::Intrinsic::ID id;
   };
   using namespace llvm::Intrinsic;
   constexpr Instruction kInstructions[] = {
-      {16, "+avx512bw", x86_avx512_pmaddw_d_512}, {8, "+avx2", x86_avx2_pmadd_wd}, {4, "+sse2", x86_sse2_pmadd_wd}};
+      {16, "+avx512bw", x86_avx512_pmaddw_d_512}, {8, "+avx2", x86_avx2_pmadd_wd}, {4, nullptr, x86_sse2_pmadd_wd}};
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   for (const Instruction& i : kInstructions) {
-    if (type == nullptr || type->getNumElements() != i.lanes || !Has(b, i.feature)) continue;
+    if (type == nullptr || type->getNumElements() != i.lanes) continue;
+    if (i.feature != nullptr && !Has(b, i.feature)) continue;
     auto* halves = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * i.lanes);
     return b.CreateIntrinsic(i.id, {}, {b.CreateBitCast(x, halves), b.CreateBitCast(y, halves)});
   }

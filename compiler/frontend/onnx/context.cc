@@ -10,13 +10,11 @@ namespace temper::onnx_frontend {
 namespace {
 
 // Arrays up to this size are computed while importing; larger work is left to the constant folding pass. What decides
-// where elements go must be known here, so indices may be more. Numbers of 8 bits stay what they are until the passes
-// have seen what multiplies them.
+// where elements go must be known here, so indices may be more.
 constexpr int64_t kSmall = int64_t{1} << 16, kSmallIndices = int64_t{1} << 22;
 bool IsSmall(const TensorType& type) {
   const bool indices = type.dtype == DType::kI64 || type.dtype == DType::kBool;  // and what compares them
-  const bool quantised = type.dtype == DType::kI8 || type.dtype == DType::kU8;
-  return NumElements(type.shape) <= (indices ? kSmallIndices : quantised ? 1 : kSmall);
+  return NumElements(type.shape) <= (indices ? kSmallIndices : kSmall);
 }
 
 }  // namespace
@@ -111,6 +109,10 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
   TEMPER_ASSIGN_OR_RETURN(g_.values[v].constant, FindOp(node.op)->reference(node.attrs, args, TypeOf(v)));
   g_.values[v].is_constant = true;
   return v;
+}
+
+absl::StatusOr<ValueId> Context::Defer(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
+  return g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_);
 }
 
 absl::StatusOr<ValueId> Context::Reshape(ValueId v, Shape shape) {

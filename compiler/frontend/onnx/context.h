@@ -49,6 +49,8 @@ class Context {
   // Adds a call of a Temper operator; one on small known operands is computed at once, so that the arithmetic on
   // shapes that models carry is gone when a converter asks for its result.
   absl::StatusOr<ValueId> Call(std::string op, Attrs attrs, std::vector<ValueId> inputs);
+  // The same, left to the passes even where all is known.
+  absl::StatusOr<ValueId> Defer(std::string op, Attrs attrs, std::vector<ValueId> inputs);
   absl::StatusOr<ValueId> Reshape(ValueId v, Shape shape);
   absl::StatusOr<ValueId> Transpose(ValueId v, std::vector<int64_t> axes);
   absl::StatusOr<ValueId> Slice(ValueId v, int64_t axis, int64_t start, int64_t end);

@@ -71,7 +71,18 @@ absl::StatusOr<ValueId> LessZero(Context& c, ValueId v, ValueId zero, DType wide
   return c.Call("sub", {}, {v, zero});
 }
 
+// Of 8 bits, and of two axes or more. The passes are to see it as it is, and what multiplies it.
+bool IsWeight(const Context& c, ValueId v) {
+  const DType dtype = c.TypeOf(v).dtype;
+  return (dtype == DType::kI8 || dtype == DType::kU8) && c.Rank(v) >= 2 && c.Known(v) != nullptr;
+}
+
 absl::StatusOr<ValueId> Dequantized(Context& c, ValueId v, Quantity q) {
+  if (IsWeight(c, v)) {
+    Attrs wide;
+    wide.Set("to", std::string(Name(DType::kI32)));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Defer("cast", std::move(wide), {v}));
+  }
   TEMPER_ASSIGN_OR_RETURN(v, LessZero(c, v, q.zero, IsFloat(c.TypeOf(v).dtype) ? DType::kF32 : DType::kI32));
   TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kF32));
   TEMPER_ASSIGN_OR_RETURN(const ValueId scale, c.Cast(q.scale, DType::kF32));

@@ -31,6 +31,17 @@ bool FitsI8(const std::optional<NDArray>& weights) {
   return fit;
 }
 
+bool IsByte(double zero) { return zero >= 0 && zero <= Largest(DType::kU8); }
+
+// Whether the zero point is one for all, or one for each row of a matrix, so that it leaves the sums; and the weights'
+// sums have a shape that goes with the result's.
+bool IsOutsideOfSums(const Rewriter& r, const Node& node, ValueId zero) {
+  const size_t rank = r.ShapeOf(node.inputs[1]).size();
+  if (node.op == "matmul" && node.attrs.Int("trans_b", 0) != 0 && rank != 2) return false;
+  if (zero == kNoValue || NumElements(r.ShapeOf(zero)) == 1) return true;
+  return node.op == "matmul" && node.attrs.Int("trans_a", 0) == 0 && r.ShapeOf(zero).back() == 1;
+}
+
 bool IsPadded(const Node& node) {
   return std::ranges::any_of(node.attrs.Ints("pads"), [](int64_t pad) { return pad != 0; });
 }
@@ -79,15 +90,16 @@ absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t) {
   if (!MultipliesBytes(t) || (!matmul && node.op != "conv2d") || node.attrs.String("result", "") != "i32") return false;
   if (r.TypeOf(node.inputs[0]).dtype != DType::kI16) return false;
   Bytes a = BytesAt(r, node.inputs[0]);
-  const bool trans_b = node.attrs.Int("trans_b", 0) != 0;
-  if (a.q == kNoValue || (matmul && trans_b && r.ShapeOf(node.inputs[1]).size() != 2)) return false;
-  if (!matmul && a.zero != kNoValue && NumElements(r.ShapeOf(a.zero)) != 1) return false;
-  const std::optional<NDArray> known_zero = a.zero == kNoValue ? NDArray(DType::kI16, {}) : Known(r, a.zero);
-  if (IsPadded(node) && !known_zero.has_value()) return false;
+  if (a.q == kNoValue || !IsOutsideOfSums(r, node, a.zero)) return false;
+  const bool is_signed = r.TypeOf(a.q).dtype == DType::kI8;
+  const std::optional<NDArray> zero = a.zero == kNoValue ? NDArray(DType::kI16, {}) : Known(r, a.zero);
+  if (IsPadded(node) && (!zero.has_value() || !IsByte(zero->At(0) + (is_signed ? kHalf : 0)))) return false;
+  Workload::Operand left{r.TypeOf(a.q)}, right = OperandAt(r, node, 1);
+  left.type.dtype = DType::kU8, right.type.dtype = DType::kI8;
+  if (!HasIntegerTemplate(node, std::move(left), std::move(right), r.TypeOf(node.output), t)) return false;
   if (!FitsI8(Known(r, node.inputs[1]))) return false;
 
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, EmitCast(r, node.inputs[1], DType::kI8));
-  const bool is_signed = r.TypeOf(a.q).dtype == DType::kI8;
   if (is_signed) {
     TEMPER_ASSIGN_OR_RETURN(a.q, EmitCast(r, a.q, DType::kI16));
     TEMPER_ASSIGN_OR_RETURN(a.q, Plus(r, a.q, kHalf));
@@ -97,13 +109,13 @@ absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t) {
   }
   Attrs attrs = node.attrs;
   if (IsPadded(node)) {
-    TEMPER_ASSIGN_OR_RETURN(a.q, Padded(r, a.q, known_zero->At(0) + (is_signed ? kHalf : 0), attrs));
+    TEMPER_ASSIGN_OR_RETURN(a.q, Padded(r, a.q, zero->At(0) + (is_signed ? kHalf : 0), attrs));
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, std::move(attrs), {a.q, w}, node.name));
   if (a.zero != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(ValueId less, SumsOf(r, node, w));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, a.zero, DType::kI32));
-    TEMPER_ASSIGN_OR_RETURN(less, r.Emit("mul", {}, {less, zero}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId each, EmitCast(r, a.zero, DType::kI32));
+    TEMPER_ASSIGN_OR_RETURN(less, r.Emit("mul", {}, {less, each}));
     TEMPER_ASSIGN_OR_RETURN(v, r.Emit("sub", {}, {v, less}, node.name));
   }
   return r.ReplaceOutput(node, v);

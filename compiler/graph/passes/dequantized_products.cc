@@ -61,6 +61,14 @@ bool HasWinograd(const Node& node, const Shape& weights) {
          node.attrs.Int("winograd", 1) != 0;
 }
 
+// A number of 8 bits is at most 255 off its zero point. Floats do not wrap.
+bool SumsMayWrap(const Node& node, const Shape& weights) {
+  const bool trans_b = node.attrs.Int("trans_b", 0) != 0;
+  const int64_t depth =
+      node.op == "conv2d" ? NumElements(std::span(weights).subspan(1)) : weights[weights.size() - (trans_b ? 1 : 2)];
+  return depth > Largest(DType::kI32) / (255 * 255);
+}
+
 absl::StatusOr<ValueId> LessZero(Rewriter& r, const Dequantized& d) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId q, EmitCast(r, d.q, DType::kI16));
   if (d.zero == kNoValue) return q;
@@ -79,8 +87,10 @@ absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& 
   const size_t axis = !matmul ? 0 : weights.size() - (node.attrs.Int("trans_b", 0) != 0 ? 2 : 1);
   if (!IsForResults(r, b->scale, weights, axis) || (HasWinograd(node, weights) && !MultipliesBytes(t))) return false;
   if (a->zero != kNoValue && !IsOne(r, a->zero)) return false;
-  const TensorType sums = r.TypeOf(node.output);
-  if (!HasIntegerTemplate(node.op, node.attrs, {r.TypeOf(a->q)}, {r.TypeOf(b->q), true}, sums, t)) return false;
+  if (SumsMayWrap(node, weights)) return false;
+  Workload::Operand left{r.TypeOf(a->q)}, right{r.TypeOf(b->q), true};
+  left.type.dtype = right.type.dtype = DType::kI16;
+  if (!HasIntegerTemplate(node, std::move(left), std::move(right), r.TypeOf(node.output), t)) return false;
 
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, LessZero(r, *a));
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, LessZero(r, *b));

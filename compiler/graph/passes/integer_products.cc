@@ -29,6 +29,15 @@ std::optional<NDArray> KnownBy(const Rewriter& r, ValueId v, int makers) {
   return made.ok() ? std::optional(*made) : std::nullopt;
 }
 
+// Whether it has such data, without making it.
+bool IsKnown(const Rewriter& r, ValueId v, int makers) {
+  if (r.Constant(v) != nullptr) return true;
+  const Node* node = r.Producer(v);
+  return node != nullptr && makers > 0 && std::ranges::all_of(node->inputs, [&](ValueId input) {
+           return input != kNoValue && IsKnown(r, input, makers - 1);
+         });
+}
+
 struct Range {
   double least, most;
   double magnitude() const { return std::max(std::abs(least), std::abs(most)); }
@@ -133,14 +142,16 @@ absl::StatusOr<ValueId> EmitCast(Rewriter& r, ValueId v, DType to) {
   return r.Emit("cast", std::move(attrs), {v});
 }
 
-bool HasIntegerTemplate(std::string_view op, const Attrs& attrs, Workload::Operand a, Workload::Operand b,
-                        TensorType sums, const Target& t) {
-  a.type.dtype = b.type.dtype = DType::kI16;
+Workload::Operand OperandAt(const Rewriter& r, const Node& node, size_t i) {
+  return {r.TypeOf(node.inputs[i]), IsKnown(r, node.inputs[i], kMakers)};
+}
+
+bool HasIntegerTemplate(const Node& node, Workload::Operand a, Workload::Operand b, TensorType sums, const Target& t) {
   sums.dtype = DType::kI32;
-  if (op == "conv2d") a.type.perm = sums.perm = {0, 2, 3, 1};  // as ChooseLayouts will have it
+  if (node.op == "conv2d") a.type.perm = sums.perm = {0, 2, 3, 1};  // as ChooseLayouts will have it
   Workload w;
   w.inputs = {std::move(a), std::move(b)};
-  w.calls = {{std::string(op), WithResult(attrs, DType::kI32), {0, 1}, std::move(sums)}};
+  w.calls = {{node.op, WithResult(node.attrs, DType::kI32), {0, 1}, std::move(sums)}};
   return HasOwnTemplate(w, t);
 }
 
@@ -149,10 +160,7 @@ absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t) 
   if ((!matmul && node.op != "conv2d") || r.TypeOf(node.inputs[0]).dtype != DType::kI16 ||
       r.TypeOf(node.output).dtype != DType::kI32)
     return false;
-  const auto operand = [&](size_t i) {
-    return Workload::Operand{r.TypeOf(node.inputs[i]), Known(r, node.inputs[i]).has_value()};
-  };
-  if (HasIntegerTemplate(node.op, node.attrs, operand(0), operand(1), r.TypeOf(node.output), t)) return false;
+  if (HasIntegerTemplate(node, OperandAt(r, node, 0), OperandAt(r, node, 1), r.TypeOf(node.output), t)) return false;
   const bool transposed = node.attrs.Int("trans_a", 0) != 0 || node.attrs.Int("trans_b", 0) != 0;
   const size_t a_axis = matmul ? r.ShapeOf(node.inputs[0]).size() - 1 : 1;
   const size_t b_axis = matmul ? r.ShapeOf(node.inputs[1]).size() - 2 : 1;

@@ -16,9 +16,9 @@ absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t);
 absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t);
 
 bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction
-// Whether the target has a template for a product (matmul or conv2d) of these operands of i16, summed in i32.
-bool HasIntegerTemplate(std::string_view op, const Attrs& attrs, Workload::Operand a, Workload::Operand b,
-                        TensorType sums, const Target& t);
+// Whether the target has a template for the node (matmul or conv2d) over these operands of integers, summed in i32.
+bool HasIntegerTemplate(const Node& node, Workload::Operand a, Workload::Operand b, TensorType sums, const Target& t);
+Workload::Operand OperandAt(const Rewriter& r, const Node& node, size_t i);  // as it is
 // The data of what is a constant, or is made of constants by a few operators.
 std::optional<NDArray> Known(const Rewriter& r, ValueId v);
 // `attrs` without `result`, or with another one.

@@ -135,6 +135,7 @@ size_t ColumnAxis(const Rewriter& r, const Node& node) {
 // A factor per column, or one for all, can go into the weight.
 bool TakesFactor(const Rewriter& r, const Node* node, const NDArray& factor) {
   return IsContraction(node) && r.OnlyUse(node->output) && r.Constant(node->inputs[1]) != nullptr &&
+         IsFloat(r.TypeOf(node->inputs[1]).dtype) &&
          VariesOnlyAlong(factor, r.ShapeOf(node->output).size(), ColumnAxis(r, *node));
 }
 
@@ -188,7 +189,7 @@ absl::StatusOr<bool> InputFactorIntoWeight(Rewriter& r, Node& node) {
   if (node.op != "conv2d" && node.op != "matmul") return false;
   const Node* product = r.Producer(node.inputs[0], "mul");
   const NDArray* weight = r.Constant(node.inputs[1]);
-  if (product == nullptr || weight == nullptr || !r.OnlyUse(product->output)) return false;
+  if (product == nullptr || weight == nullptr || !IsFloat(weight->dtype()) || !r.OnlyUse(product->output)) return false;
   const NDArray* factor = r.Constant(product->inputs[1]);
   if (factor == nullptr || r.ShapeOf(product->inputs[0]) != r.ShapeOf(product->output)) return false;
   const size_t rank = r.ShapeOf(product->output).size();
@@ -207,7 +208,7 @@ absl::StatusOr<bool> InputFactorIntoWeight(Rewriter& r, Node& node) {
 // One factor for all of an operand of a product of two activations is applied to the result instead, where it costs
 // nothing: attention's scale, mostly.
 absl::StatusOr<bool> FactorPastMatmul(Rewriter& r, Node& node) {
-  if (node.op != "matmul") return false;
+  if (node.op != "matmul" || !IsFloat(r.TypeOf(node.inputs[0]).dtype)) return false;
   for (size_t i = 0; i < 2; ++i) {
     const Node* product = r.Producer(node.inputs[i], "mul");
     if (product == nullptr || !r.OnlyUse(product->output)) continue;

@@ -35,11 +35,16 @@ Shape PackedShape(const GemmView& v, const GemmTile& tile) {
 // What an operand is multiplied as, and what products are summed in.
 DType FactorType(const GemmView& v) { return v.ways > 1 ? DType::kI32 : kElement; }
 
+DType CopiedType(const GemmView& v) { return v.ways == 1 ? kElement : v.ways == 2 ? DType::kI16 : DType::kU8; }
+
 // The operand's element at a place along the reduction's last axis: zero past its end.
 using Operand = std::function<Expr(const std::vector<Expr>& r)>;
-Expr ElementOrZero(const GemmView& v, const std::vector<Expr>& r, const Operand& element) {
-  const Expr e = element(r);
-  return v.ways == 1 || v.depth % v.ways == 0 ? e : ir::Select(r.back() < Expr(v.depth), e, ir::Const(0, e->dtype));
+Operand OrZero(const GemmView& v, Operand element) {
+  if (v.ways == 1 || v.depth % v.ways == 0) return element;
+  return [depth = v.depth, element = std::move(element)](const std::vector<Expr>& r) {
+    const Expr e = element(r);
+    return ir::Select(r.back() < Expr(depth), e, ir::Const(0, e->dtype));
+  };
 }
 
 // The operand's factor at a step of the reduction: an element, or several.
@@ -48,7 +53,7 @@ Expr Factor(const GemmView& v, const std::vector<Expr>& r, const Operand& elemen
   const auto at = [&](int64_t i) {
     std::vector<Expr> place = r;
     place.back() = r.back() * Expr(v.ways) + Expr(i);
-    return ElementOrZero(v, place, element);
+    return element(place);
   };
   if (v.ways == 2) return ir::Pair(at(0), at(1));
   return ir::Pair(ir::Pair(at(0), at(1)), ir::Pair(at(2), at(3)));
@@ -62,7 +67,8 @@ Expr Product(const GemmView& v, const Expr& a, const Expr& b) {
 Expr PackedFactor(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
   std::vector<Expr> r(index.begin() + 2, index.end() - 1);
   Expr column = index[1] * Expr(tile.nr) + index.back();
-  Expr factor = Factor(v, r, [&](const std::vector<Expr>& at) { return v.b_element(b, index[0], column, at); });
+  Expr factor =
+      Factor(v, r, OrZero(v, [&](const std::vector<Expr>& at) { return v.b_element(b, index[0], column, at); }));
   if (tile.panels * tile.nr == v.columns) return factor;
   return ir::Select(column < Expr(v.columns), factor, ir::Const(0, FactorType(v)));
 }
@@ -87,9 +93,8 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     Shape made = {v.batch, v.rows};
     made.insert(made.end(), v.reduction.begin(), v.reduction.end());
     made.back() *= v.ways;
-    const DType element = v.ways == 1 ? kElement : v.ways == 2 ? DType::kI16 : DType::kU8;
-    const ir::Buffer a = b.Compute("a", element, made, [&](const std::vector<Expr>& i) {
-      return ElementOrZero(v, {i.begin() + 2, i.end()}, [&](const auto& r) { return a_element(i[0], i[1], r); });
+    const ir::Buffer a = b.Compute("a", CopiedType(v), made, [&](const std::vector<Expr>& i) {
+      return OrZero(v, [&](const auto& r) { return a_element(i[0], i[1], r); })({i.begin() + 2, i.end()});
     });
     a_element = [a](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
       std::vector<Expr> index = {batch, row};
@@ -259,8 +264,8 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, cons
 void ScheduleCopy(Schedule& s, const GemmView& v, const Loop& under, const CpuTarget& t) {
   s.ComputeAt("a", under);
   if (RowsCollide(v, t)) {
-    s.TransformLayout("a", {v.batch, v.rows, v.reduction.back() + kLineElements},
-                      [](const std::vector<Expr>& i) { return i; });
+    const int64_t row = v.reduction.back() * v.ways + kLineBytes / SizeOf(CopiedType(v));
+    s.TransformLayout("a", {v.batch, v.rows, row}, [](const std::vector<Expr>& i) { return i; });
   }
   const std::vector<Loop> loops = s.Loops("a");
   if (!s.status().ok() || s.Extent(loops.back()) < t.lanes()) return;
@@ -269,8 +274,9 @@ void ScheduleCopy(Schedule& s, const GemmView& v, const Loop& under, const CpuTa
   s.Partition(rest);
 }
 
-absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v, const GemmTile& tile,
-                                      const CpuTarget& t) {
+// `whole` is the view before the reduction's parts became batches of their own, in `v`.
+absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& whole, const GemmView& v,
+                                      const GemmTile& tile, const CpuTarget& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) {
     if (stage == "pack_b" && !v.b_contiguous) {
@@ -299,7 +305,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& v,
     TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, program.tiled);
-  if (tile.copy_a) ScheduleCopy(s, v, outer.back(), t);
+  if (tile.copy_a) ScheduleCopy(s, whole, outer.back(), t);
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
@@ -354,7 +360,7 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   const GemmTile tile(w, sums, c, t);
   TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, sums, tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, sums, tile, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, v, sums, tile, t));
   kernel.packs.resize(w.inputs.size());
   if (w.inputs[v.b_input].constant) {
     TEMPER_ASSIGN_OR_RETURN(

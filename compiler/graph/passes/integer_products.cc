@@ -18,7 +18,7 @@ constexpr int kMakers = 4;  // so far back a value is followed
 std::optional<NDArray> KnownBy(const Rewriter& r, ValueId v, int makers) {
   if (const NDArray* data = r.Constant(v)) return *data;
   const Node* node = r.Producer(v);
-  if (node == nullptr || makers == 0) return std::nullopt;
+  if (node == nullptr || makers == 0 || !FindOp(node->op)->reference) return std::nullopt;
   std::vector<NDArray> inputs;
   for (const ValueId input : node->inputs) {
     std::optional<NDArray> data = input == kNoValue ? std::nullopt : KnownBy(r, input, makers - 1);

@@ -48,7 +48,17 @@ Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
   return {};
 }
 
+// Weights that were quantised: all numbers of 8 bits alike, whatever they are held in.
+NDArray DrawIntegers(const TensorType& type, Rng rng) {
+  const double least = std::max(Lowest(type.dtype), Lowest(DType::kI8));
+  const double most = std::min(Largest(type.dtype), Largest(IsUnsigned(type.dtype) ? DType::kU8 : DType::kI8));
+  NDArray data(type.dtype, type.shape);
+  for (int64_t i = 0; i < data.size(); ++i) data.Set(i, std::floor(least + (most - least + 1) * rng.Uniform()));
+  return data;
+}
+
 NDArray DrawArray(const TensorType& type, const Draw& draw, Rng rng) {
+  if (!IsFloat(type.dtype)) return DrawIntegers(type, rng);
   NDArray data(type.dtype, type.shape);
   const auto next = [&] {
     const double x = draw.mean + draw.deviation * Normal(rng);

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;      // rises when the meaning changes
-constexpr int64_t kSmall = 64;  // float constants up to this many elements keep their data
+constexpr int64_t kSmall = 64;  // weights up to this many elements keep their data
 constexpr int64_t kMaxElements = int64_t{1} << 36;
 constexpr int64_t kMaxRank = 16;
 constexpr size_t kMaxValues = 1 << 18, kMaxNodes = 1 << 16, kMaxAlternatives = 1 << 10;
@@ -43,8 +43,11 @@ Json DataToJson(const NDArray& a) {
   return data;
 }
 
+// Other integers, and truth values, decide where elements go.
+bool MayBeWeights(DType dtype) { return IsFloat(dtype) || (dtype != DType::kBool && Info(dtype).bits <= 16); }
+
 bool KeepsData(const Value& v) {
-  return v.constant.has_value() && (!IsFloat(v.type.dtype) || v.constant->size() <= kSmall);
+  return v.constant.has_value() && (!MayBeWeights(v.type.dtype) || v.constant->size() <= kSmall);
 }
 
 absl::Status Bad(std::string_view what) {

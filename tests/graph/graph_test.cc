@@ -99,6 +99,18 @@ TEST(GraphJson, KeepsEverythingButLargeWeights) {
   EXPECT_EQ(without, 2);
 }
 
+TEST(GraphJson, KeepsIndicesAndNoQuantisedWeights) {
+  Builder b;
+  for (DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kI64, DType::kI32, DType::kBool}) {
+    b.g.outputs.push_back(b.Constant(NDArray(dtype, {65})));
+    b.g.outputs.push_back(b.Constant(NDArray(dtype, {64})));
+  }
+  absl::StatusOr<Graph> back = GraphFromJson(ToJson(b.g));
+  ASSERT_TRUE(back.ok()) << back.status();
+  for (size_t i = 0; i < back->outputs.size(); ++i)
+    EXPECT_EQ(back->values[back->outputs[i]].constant.has_value(), i % 2 == 1 || i >= 6) << i;
+}
+
 TEST(GraphJson, KeepsInfinitiesAndLongIntegers) {
   Builder b;
   const ValueId x = b.Input({2});
@@ -188,6 +200,22 @@ TEST(FillConstantsTest, IsSeededAndKeepsActivationsInRange) {
   for (int64_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a.At(i)));
   EXPECT_GT(largest, 1e-3);
   EXPECT_LT(largest, 1e3);
+}
+
+TEST(FillConstantsTest, IntegersAreAnyNumbersOfEightBits) {
+  Builder b;
+  for (DType dtype : {DType::kI8, DType::kI16, DType::kU8, DType::kU16})
+    b.g.outputs.push_back(b.Constant(NDArray(dtype, {10000})));
+  absl::StatusOr<Graph> g = GraphFromJson(ToJson(b.g));
+  ASSERT_TRUE(g.ok()) << g.status();
+  FillConstants(*g, 1);
+  for (size_t k = 0; k < g->outputs.size(); ++k) {
+    const NDArray& data = *g->values[g->outputs[k]].constant;
+    double least = 0, most = 0;
+    for (int64_t i = 0; i < data.size(); ++i) least = std::min(least, data.At(i)), most = std::max(most, data.At(i));
+    EXPECT_EQ(least, k < 2 ? -128 : 0);
+    EXPECT_EQ(most, k < 2 ? 127 : 255);
+  }
 }
 
 TEST(FillConstantsTest, DrawsTheSameWithAndWithoutThreads) {

@@ -9,7 +9,8 @@ using ir::Expr;
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
 int64_t WaysOf(const Workload& w, const Workload::Call& call) {
-  if (call.type.dtype != DType::kI32) return 1;
+  const bool contracts = FindOp(call.op)->types == OpTypes::kContracts;
+  if (!contracts || call.type.dtype != DType::kI32) return 1;
   const DType a = w.TypeOf(call.args[0]).dtype, b = w.TypeOf(call.args[1]).dtype;
   if (a == DType::kI16 && b == DType::kI16) return 2;
   return a == DType::kU8 && b == DType::kI8 ? 4 : 1;

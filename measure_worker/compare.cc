@@ -87,6 +87,16 @@ absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance)
   return Check(got, want, 0, tolerance);
 }
 
+bool IsBetween(const void* got, const NDArray& least, const NDArray& most, double tolerance) {
+  const NDArray a = Copy(got, least);
+  double largest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) largest = std::max({largest, std::abs(least.At(i)), std::abs(most.At(i))});
+  const double slack = IsFloat(a.dtype()) ? largest * std::max(ErrorBound(a.dtype()), tolerance) : 0;
+  bool between = true;
+  for (int64_t i = 0; i < a.size(); ++i) between &= a.At(i) >= least.At(i) - slack && a.At(i) <= most.At(i) + slack;
+  return between;
+}
+
 absl::Status CheckModelOutput(const void* got, const NDArray& want, double tolerance) {
   constexpr int64_t kOneInSoMany = 1000;
   return Check(got, want, IsFloat(want.dtype()) ? 0 : want.size() / kOneInSoMany, tolerance);

@@ -12,6 +12,8 @@ double OutputError(const void* got, const NDArray& want);
 // kDataLoss names the first element that is off, and by how much all are. `tolerance`: what floats may be off by if
 // that is more than ErrorBound.
 absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance = 0);
+// Whether each element lies between those of two others, or as far from them as CheckOutput allows floats.
+bool IsBetween(const void* got, const NDArray& least, const NDArray& most, double tolerance = 0);
 // Of a whole model's output, against another package's. A rounding on the way moves a whole number from time to time:
 // the place of the largest of two floats that are nearly equal. So of integers and booleans one in a thousand may be
 // off; floats are as in CheckOutput.

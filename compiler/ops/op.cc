@@ -15,7 +15,8 @@ absl::StatusOr<const OpDef*> OpOf(const Workload::Call& call) {
 
 }  // namespace
 
-absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs) {
+absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs,
+                                     const std::function<void(int call, NDArray& result)>& on_result) {
   if (w.calls.empty()) return absl::InvalidArgumentError("a workload without calls");
   if (inputs.size() != w.inputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat("expected ", w.inputs.size(), " inputs, got ", inputs.size()));
@@ -32,9 +33,15 @@ absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray>
     std::vector<NDArray> args;
     for (int arg : call.args) args.push_back(arg < 0 ? NDArray() : values[arg]);
     TEMPER_ASSIGN_OR_RETURN(NDArray result, op->reference(call.attrs, args, call.type));
+    if (on_result) on_result(static_cast<int>(values.size() - w.inputs.size()), result);
     values.push_back(std::move(result));
   }
   return values.back();
+}
+
+bool IsQuantisation(const TensorType& operand, const TensorType& result) {
+  const DTypeInfo& type = Info(result.dtype);
+  return IsFloat(operand.dtype) && !IsFloat(result.dtype) && type.kind != TypeKind::kBool && type.bits <= 16;
 }
 
 double Flops(const Workload& w) {

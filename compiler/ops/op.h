@@ -88,7 +88,12 @@ std::span<const OpDef> AllOps();             // the table in registry.cc
 const OpDef* FindOp(std::string_view name);  // null if there is none
 
 // The whole workload by references alone (logical arrays, one per input). This is what kernels are verified against.
-absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs);
+// `on_result`, if set, sees the result of each call (index into w.calls) before others do, and may change it.
+absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs,
+                                     const std::function<void(int call, NDArray& result)>& on_result = nullptr);
+// Whether a call makes integers of 16 bits or fewer of floats: a small change of what it reads may be a whole step of
+// what it makes.
+bool IsQuantisation(const TensorType& operand, const TensorType& result);
 double Flops(const Workload& w);  // sum over calls
 // Bytes that must move at least once: what is read of every input, and the output.
 double CompulsoryBytes(const Workload& w);

@@ -12,6 +12,7 @@
 
 #include "compiler/target/target.h"
 #include "measure_worker/host/host_device.h"
+#include "measure_worker/inputs.h"
 
 namespace temper::worker {
 namespace {
@@ -223,6 +224,38 @@ TEST_F(ProgramTest, AnAnswerThatAnotherLeftIsNotItsOwn) {
   ASSERT_TRUE(idle->Verify().ok());
   idle->Time(1);
   EXPECT_TRUE(absl::IsDataLoss(idle->CheckAfterwards()));
+}
+
+TEST_F(ProgramTest, NextToAHalfAQuantisedSumMayFallEitherWay) {
+  const Workload w = ParseWorkload(
+                         "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; round(2) -> f32[37,70]; "
+                         "cast(3; to='i8') -> i8[37,70]; anchor=0")
+                         .value();
+  constexpr uint64_t kSeed = 3;
+  NDArray sums;
+  ASSERT_TRUE(RunReference(w, MakeInputs(w, kSeed), [&](int call, NDArray& result) {
+                if (call == 0) sums = result;
+              }).ok());
+  const auto from_half = [&](int64_t i) { return std::abs(sums.At(i) - std::floor(sums.At(i)) - 0.5); };
+  int64_t near = 0, far = 0;
+  for (int64_t i = 0; i < sums.size(); ++i) {
+    if (from_half(i) < from_half(near)) near = i;
+    if (from_half(i) > from_half(far)) far = i;
+  }
+  const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device_, w, kSeed).value();
+  const auto with_another_step_at = [&](int64_t i, double step) {
+    NDArray got(DType::kI8, state->reference.shape());
+    for (int64_t k = 0; k < got.size(); ++k) got.Set(k, state->reference.At(k) + (k == i ? step : 0));
+    EXPECT_TRUE(state->output->Write(0, got.data()).ok());
+    return state->CheckAnswer(*state->output, 0, 0);
+  };
+  const double up = sums.At(near) > state->reference.At(near) ? 1 : -1;
+  EXPECT_TRUE(with_another_step_at(near, 0).ok());
+  EXPECT_TRUE(with_another_step_at(near, up).ok());
+  EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(near, -up)));
+  EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(near, 2 * up)));
+  EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(far, 1)));
+  EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(far, -1)));
 }
 
 TEST_F(ProgramTest, ConstantsRotateAndNobodyMeetsWhatAnotherJustRead) {

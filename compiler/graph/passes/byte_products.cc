@@ -23,14 +23,6 @@ Bytes BytesAt(const Rewriter& r, ValueId v) {
   return bytes;
 }
 
-bool FitsI8(const std::optional<NDArray>& weights) {
-  if (!weights.has_value()) return false;
-  bool fit = true;
-  for (int64_t i = 0; i < weights->size(); ++i)
-    fit &= weights->At(i) >= Lowest(DType::kI8) && weights->At(i) <= Largest(DType::kI8);
-  return fit;
-}
-
 bool IsByte(double zero) { return zero >= 0 && zero <= Largest(DType::kU8); }
 
 // Whether the zero point is one for all, or one for each row of a matrix, so that it leaves the sums; and the weights'
@@ -97,7 +89,8 @@ absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t) {
   Workload::Operand left{r.TypeOf(a.q)}, right = OperandAt(r, node, 1);
   left.type.dtype = DType::kU8, right.type.dtype = DType::kI8;
   if (!HasIntegerTemplate(node, std::move(left), std::move(right), r.TypeOf(node.output), t)) return false;
-  if (!FitsI8(Known(r, node.inputs[1]))) return false;
+  const std::optional<NDArray> weights = Known(r, node.inputs[1]);
+  if (!weights.has_value() || !LieBetween(*weights, Lowest(DType::kI8), Largest(DType::kI8))) return false;
 
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, EmitCast(r, node.inputs[1], DType::kI8));
   if (is_signed) {

@@ -18,15 +18,6 @@ ValueId EightBitsOf(const Rewriter& r, ValueId v) {
   return from == DType::kI8 || from == DType::kU8 ? cast->inputs[0] : kNoValue;
 }
 
-// Zero points that were cast when the model was read.
-bool IsOfEightBits(const NDArray* zeros) {
-  if (zeros == nullptr) return false;
-  bool fit = true;
-  for (int64_t i = 0; i < zeros->size(); ++i)
-    fit &= zeros->At(i) >= Lowest(DType::kI8) && zeros->At(i) <= Largest(DType::kU8);
-  return fit;
-}
-
 std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
   const Node* mul = r.Producer(v, "mul");
   const Node* cast = mul == nullptr ? nullptr : r.Producer(mul->inputs[0], "cast");
@@ -35,7 +26,9 @@ std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
   Dequantized d{EightBitsOf(r, cast->inputs[0]), kNoValue, mul->inputs[1]};
   if (const Node* sub = r.Producer(cast->inputs[0], "sub")) {
     d.q = EightBitsOf(r, sub->inputs[0]), d.zero = EightBitsOf(r, sub->inputs[1]);
-    if (d.zero == kNoValue && IsOfEightBits(r.Constant(sub->inputs[1]))) d.zero = sub->inputs[1];
+    // One that was cast when the model was read.
+    const NDArray* known = d.zero == kNoValue ? r.Constant(sub->inputs[1]) : nullptr;
+    if (known != nullptr && LieBetween(*known, Lowest(DType::kI8), Largest(DType::kU8))) d.zero = sub->inputs[1];
     if (d.zero == kNoValue) return std::nullopt;
   }
   const bool whole = d.q != kNoValue && r.ShapeOf(d.q) == r.ShapeOf(v);

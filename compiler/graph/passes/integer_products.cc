@@ -127,6 +127,12 @@ absl::StatusOr<ValueId> SumOfParts(Rewriter& r, const Node& node, size_t a_axis,
 
 std::optional<NDArray> Known(const Rewriter& r, ValueId v) { return KnownBy(r, v, kMakers); }
 
+bool LieBetween(const NDArray& numbers, double least, double most) {
+  bool all = true;
+  for (int64_t i = 0; i < numbers.size(); ++i) all &= numbers.At(i) >= least && numbers.At(i) <= most;
+  return all;
+}
+
 Attrs WithResult(const Attrs& attrs, std::optional<DType> result) {
   Attrs others;
   for (const auto& [name, value] : attrs.values()) {

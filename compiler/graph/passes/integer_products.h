@@ -21,6 +21,7 @@ bool HasIntegerTemplate(const Node& node, Workload::Operand a, Workload::Operand
 Workload::Operand OperandAt(const Rewriter& r, const Node& node, size_t i);  // as it is
 // The data of what is a constant, or is made of constants by a few operators.
 std::optional<NDArray> Known(const Rewriter& r, ValueId v);
+bool LieBetween(const NDArray& numbers, double least, double most);
 // `attrs` without `result`, or with another one.
 Attrs WithResult(const Attrs& attrs, std::optional<DType> result);
 absl::StatusOr<ValueId> EmitCast(Rewriter& r, ValueId v, DType to);

@@ -23,6 +23,12 @@ llvm::Type* Like(llvm::Type* element, Value* v) {
 
 bool IsDot(ExprKind kind) { return kind == ExprKind::kDot16 || kind == ExprKind::kDot8; }
 
+bool IsOnePlusExp(const ir::ExprNode& e) {
+  const ir::ExprNode& a = *e.args[0];
+  return e.kind == ExprKind::kAdd && a.kind == ExprKind::kFloat && a.float_value == 1.0 &&
+         e.args[1]->kind == ExprKind::kExp;
+}
+
 constexpr int64_t kNarrow = int64_t{1} << 30;
 
 bool FitsNarrow(const std::optional<ir::Interval>& range) {
@@ -135,6 +141,7 @@ Value* Emitter::EmitVar(const ir::ExprNode& e) {
 }
 
 Value* Emitter::EmitBinary(const Expr& e) {
+  if (IsOnePlusExp(*e)) return EmitOnePlusExp(b_, Emit(e->args[1]->args[0]));
   Value* a = Emit(e->args[0]);
   if (e->kind == ExprKind::kAdd && IsDot(e->args[1]->kind)) return EmitDot(a, e->args[1]);
   Value* c = Emit(e->args[1]);

@@ -6,6 +6,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -68,16 +69,16 @@ bool Has(llvm::IRBuilder<>& b, const char* feature) {
   return llvm::is_contained(features, llvm::StringRef(feature));
 }
 
-// `f` of every register of 16 lanes of `x`; null where the target or the width has none.
-Value* InRegisters(llvm::IRBuilder<>& b, Value* x, const std::function<Value*(Value* part)>& f) {
-  constexpr int kLanes = 16;
+// `f` of every register of so many lanes of `x`; null where the target has no such registers or `x` does not fill them.
+Value* InRegisters(llvm::IRBuilder<>& b, Value* x, unsigned width, const char* feature,
+                   const std::function<Value*(Value* part)>& f) {
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
-  if (type == nullptr || type->getNumElements() % kLanes != 0 || !Has(b, "+avx512dq")) return nullptr;
+  if (type == nullptr || type->getNumElements() % width != 0 || !Has(b, feature)) return nullptr;
   std::vector<Value*> parts;
-  for (int first = 0; first < static_cast<int>(type->getNumElements()); first += kLanes) {
-    std::vector<int> lanes(kLanes);
-    std::iota(lanes.begin(), lanes.end(), first);
-    parts.push_back(f(type->getNumElements() == kLanes ? x : b.CreateShuffleVector(x, lanes)));
+  for (unsigned first = 0; first < type->getNumElements(); first += width) {
+    std::vector<int> lanes(width);
+    std::iota(lanes.begin(), lanes.end(), static_cast<int>(first));
+    parts.push_back(f(type->getNumElements() == width ? x : b.CreateShuffleVector(x, lanes)));
   }
   return llvm::concatenateVectors(b, parts);
 }
@@ -93,6 +94,8 @@ Value* BoundedExponent(const F32& f, Value* x) { return f.AtLeast(f.AtMost(x, 89
 Value* WithoutMultiple(const F32& f, Value* x, Value* n) {
   return f.MulAdd(n, 2.12194440054690583e-4, f.MulAdd(n, -0.693359375, x));
 }
+
+constexpr char kTables[] = "+avx512dq", kShortTables[] = "+avx2";  // what allows to look up 16 powers, or 8
 
 // e^x = 2^n e^r with |r| <= ln(2)/32: n is a multiple of 1/16, whose fraction picks its power from a register and whose
 // floor is what vscalefps scales by. Where x is infinite or n too large for its fraction, r is anything: it is cut to
@@ -123,7 +126,7 @@ Value* ExpF32InRegister(llvm::IRBuilder<>& b, Value* x) {
 // should.
 Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
-  if (Value* y = InRegisters(b, x, [&](Value* part) { return ExpF32InRegister(b, part); })) return y;
+  if (Value* y = InRegisters(b, x, 16, kTables, [&](Value* part) { return ExpF32InRegister(b, part); })) return y;
   x = BoundedExponent(f, x);
   Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToInteger));
   Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
@@ -135,6 +138,28 @@ Value* ExpF32(const F32& f, Value* x) {
   Value* exponent = b.CreateFreeze(b.CreateFPToSI(n, f.int_type()));
   Value* half = b.CreateAShr(exponent, f.IntConst(1));
   return b.CreateFMul(b.CreateFMul(p, f.PowerOfTwo(half)), f.PowerOfTwo(b.CreateSub(exponent, half)));
+}
+
+// 1 + e^x = 1 + 2^n e^r with |r| <= ln(2)/16: n is a multiple of 1/8, whose fraction picks its power from a register,
+// and whose floor is added to that power's exponent. Beside 1 no small e^x counts, so that x is cut where 2^n would
+// turn denormal; 2^n is infinite from x = 88.68 on, a little before e^x is.
+Value* OnePlusExpF32InRegister(llvm::IRBuilder<>& b, Value* x) {
+  constexpr int kSteps = 8, kToExponent = 20;  // 2^23 for each kSteps
+  constexpr double kRoundToEighth = kRoundToInteger / kSteps;
+  const F32 f(b, x);
+  x = f.AtLeast(f.AtMost(x, 88.75), -87.0);
+  Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToEighth));
+  Value* n = b.CreateFSub(shifted, f.Const(kRoundToEighth));
+  Value* r = f.MulAdd(n, -0.693147180559945309, x);  // f32 has ln(2) to 1.9e-9
+  Value* p = f.Polynomial(r, {1.0, 1.0, 0.50006473064422607, 0.16668230295181274});
+  std::vector<uint32_t> powers;  // less what their own numbers add to the exponent
+  for (uint32_t i = 0; i < kSteps; ++i)
+    powers.push_back(std::bit_cast<uint32_t>(std::exp2(static_cast<float>(i) / kSteps)) - (i << kToExponent));
+  Value* number = b.CreateFreeze(f.Bits(shifted));
+  Value* power = b.CreateIntrinsic(llvm::Intrinsic::x86_avx2_permd, {},
+                                   {llvm::ConstantDataVector::get(b.getContext(), powers), number});
+  power = f.FromBits(b.CreateAdd(power, b.CreateShl(number, kToExponent)));
+  return f.MulAdd(power, p, f.Const(1.0));
 }
 
 // ln(x) = e ln(2) + ln(m) with sqrt(1/2) <= m < sqrt(2).
@@ -283,6 +308,14 @@ Value* EmitUnaryMath(llvm::IRBuilder<>& b, ExprKind kind, Value* x) {
     default:
       return nullptr;
   }
+}
+
+Value* EmitOnePlusExp(llvm::IRBuilder<>& b, Value* x) {
+  if (x->getType()->getScalarType()->isFloatTy() && !Has(b, kTables)) {
+    const auto in_register = [&](Value* part) { return OnePlusExpF32InRegister(b, part); };
+    if (Value* y = InRegisters(b, x, 8, kShortTables, in_register)) return y;
+  }
+  return b.CreateFAdd(llvm::ConstantFP::get(x->getType(), 1.0), EmitUnaryMath(b, ExprKind::kExp, x));
 }
 
 Value* EmitPow(llvm::IRBuilder<>& b, Value* x, Value* y) {

@@ -149,7 +149,7 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   const double compute_s = cycles / kHz * share;
   const double l2_s = f.l2_traffic / (kL2BytesPerCycle * kHz) * share;
   const double l3_s = f.l3_traffic / (kL3BytesPerCycle * kHz) * share;
-  const double memory_s = f.memory_traffic / kMemoryBytesPerSecond * share;
+  const double memory_s = (f.memory_traffic - f.kept) / kMemoryBytesPerSecond * share;
   const double copies_s = f.copies_bytes / kCopyBytesPerSecond / std::max(1, t.threads);
   // Where tiles use a panel in turn, it comes during the first one's work, and the others' has nothing beside it.
   const double panels_s = f.panel_traffic / kMemoryBytesPerSecond * share;

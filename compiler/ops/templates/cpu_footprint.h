@@ -19,6 +19,7 @@ struct CpuFootprint {
   double last_rows = 0;       // of the tile that ends the rows, if smaller; known to the draft alone
   double last_part = 0;       // of all multiply-adds, in such tiles; likewise
   double prologue_ops = 0;    // vector instructions that make an operand in cache; known to the draft alone
+  double kept = 0;            // of memory_traffic, what L3 has from the kernel before; known to the draft alone
   double panel_traffic = 0;   // of memory_traffic, panels that nothing fetches ahead; likewise
   double panel_turns = 1;     // row tiles that use such a panel one by one, the first of which waits; likewise
   double loads_per_fma = 0;   // vector loads (or broadcasts) per vector multiply-add in the innermost loop

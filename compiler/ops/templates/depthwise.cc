@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/register_tile.h"
 
 namespace temper {
 
@@ -98,12 +100,12 @@ Expr At(const ir::Buffer& acc, const Tile& tile, const std::vector<Expr>& i) {
                         i[2] % Expr(tile.columns.tile), i[3]});
 }
 
-// Each input of the window once. The taps that a row of it meets are loaded once for it, as far as there are registers
-// for them, and otherwise for each multiply-add.
+// Each input of the window once. The taps that follow each other along a row of it are loaded once for each row of
+// outputs, as far as there are registers for those that several outputs see, and otherwise for each multiply-add.
 double LoadsPerFma(const Conv2dShape& s, const Tile& tile, const CpuTarget& t) {
   const double taps = static_cast<double>(s.kh * s.kw), outputs = static_cast<double>(tile.outputs());
   const double vectors = static_cast<double>(tile.vectors), fmas = outputs * taps;
-  const double used = tile.rows.tile > 1 ? taps : static_cast<double>(s.kw);
+  const double used = static_cast<double>(tile.rows.tile * std::min(s.kw, tile.columns.tile));
   const double held = std::clamp((static_cast<double>(t.vector_registers) - outputs - 1) / used, 0.0, 1.0);
   return vectors * static_cast<double>(tile.rows.window() * tile.columns.window()) / fmas +
          held * vectors * static_cast<double>(tile.rows.tile) * taps / fmas + (1 - held);
@@ -181,15 +183,35 @@ using depthwise::Tile;
 
 constexpr double kStreams = 8;        // rows of the image read side by side before prefetchers lose some
 constexpr int64_t kFewRowTiles = 16;  // so few that threads share out channels too
+constexpr double kPushedOut = 2.5;    // of L2's time, where L1 does not hold what a tile sees
 
-// Whether tiles of channels are handed to threads as well: a last, partial one stays inside, to be peeled.
-bool ParallelChannels(const Conv2dShape& s, const Tile& tile) {
-  return s.n * tile.rows.tiles() < kFewRowTiles && s.c % tile.width() == 0;
+// How the tiles follow each other.
+enum class Order {
+  kRows,            // of a row, all: what they see of the image is one piece, which prefetchers follow
+  kRowsOfChannels,  // likewise, but threads share out the channels too
+  kChannels,        // of a few channels, all: the rows that several see stay in L1
+};
+
+Order OrderOf(const Conv2dShape& s, const Tile& tile, const Config& c) {
+  if (c.Has("co") && c["co"] != 0) return Order::kChannels;
+  // A last, partial tile of channels stays inside, to be peeled.
+  const bool few = s.n * tile.rows.tiles() < kFewRowTiles && s.c % tile.width() == 0;
+  return few ? Order::kRowsOfChannels : Order::kRows;
 }
 
+int64_t BytesOfRows(const Conv2dShape& s, int64_t rows) { return kElementBytes * rows * s.w * s.c; }
+
 ConfigSpace Space(const Workload& w, const CpuTarget& t) {
+  const Conv2dShape s(w);
   ConfigSpace space;
-  depthwise::AddTileKnobs(space, Conv2dShape(w), {1, 2, 3, 4, 5, 6, 7}, t);
+  depthwise::AddTileKnobs(space, s, {1, 2, 3, 4, 5, 6, 7}, t);
+  if (s.kh > 1 && s.c % t.lanes() == 0 && BytesOfRows(s, s.kh) > 2 * t.l1_bytes) {
+    space.Add("co", {0, 1});
+    space.Require("tiles of channels that come first do not divide them",
+                  [channels = s.c, lanes = t.lanes()](const Config& c) {
+                    return c["co"] == 0 || channels % (c["cv"] * lanes) == 0;
+                  });
+  }
   return space;
 }
 
@@ -212,19 +234,31 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
   return b.Finish();
 }
 
-absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, const Tile& tile) {
+absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, const Tile& tile, Order order) {
   Schedule s(std::move(func));
   std::vector<Loop> loops = s.Loops("out");
   if (loops.size() != 4) return absl::InternalError("depthwise: four output loops expected");
   auto [row_tile, row] = s.Split(loops[1], tile.rows.tile);
   const depthwise::TileLoops t = depthwise::SplitTile(s, tile, row, loops[2], loops[3]);
-  const bool parallel_channels = ParallelChannels(shape, tile);
-  const Loop outer = parallel_channels ? t.channel_tile : t.column_tile,
-             inner = parallel_channels ? t.column_tile : t.channel_tile;
-  s.Reorder({loops[0], row_tile, outer, inner, t.row, t.column, t.vector, t.lane});
-  depthwise::ScheduleAccumulators(s, "acc", "out", inner, shape, tile);
-  const Loop chunk = s.Fuse(loops[0], row_tile);
-  s.Parallel(parallel_channels ? s.Fuse(chunk, t.channel_tile) : chunk);
+  std::vector<Loop> outside;
+  switch (order) {
+    case Order::kRows:
+      outside = {loops[0], row_tile, t.column_tile, t.channel_tile};
+      break;
+    case Order::kRowsOfChannels:
+      outside = {loops[0], row_tile, t.channel_tile, t.column_tile};
+      break;
+    case Order::kChannels:
+      outside = {loops[0], t.channel_tile, row_tile, t.column_tile};
+      break;
+  }
+  std::vector<Loop> all = outside;
+  all.insert(all.end(), {t.row, t.column, t.vector, t.lane});
+  s.Reorder(all);
+  depthwise::ScheduleAccumulators(s, "acc", "out", outside.back(), shape, tile);
+  Loop chunk = s.Fuse(outside[0], outside[1]);
+  if (order == Order::kRowsOfChannels) chunk = s.Fuse(chunk, outside[2]);
+  s.Parallel(chunk);
   depthwise::PeelEdges(s, shape, tile, t);
   return LowerSchedule(s);
 }
@@ -234,12 +268,56 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Tile tile(shape, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleTiles(std::move(func), shape, tile));
+  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleTiles(std::move(func), shape, tile, OrderOf(shape, tile, c)));
   kernel.packs.resize(w.inputs.size());
   if (w.inputs[1].constant) {
     TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], depthwise::PackFilter(w.inputs[1], shape, t));
   }
   return kernel;
+}
+
+// How often the image comes past each cache.
+struct Reads {
+  int64_t l2_bytes;  // what has to stay in L2 for once past it to be enough
+  double past_l1, past_l2;
+};
+
+// Pixels of which L1 holds a line each. Those whose distance divides what L1 spans share few sets.
+int64_t LinesInL1(const Conv2dShape& s, const CpuTarget& t) {
+  const int64_t shared = std::gcd(kElementBytes * s.c, kL1Span);
+  return t.l1_bytes / std::max(shared, kLineBytes);
+}
+
+Reads ReadsOf(const Conv2dShape& s, const Tile& tile, Order order, const CpuTarget& t) {
+  const Axis &rows = tile.rows, &columns = tile.columns;
+  const auto overlap = [](const Axis& axis) {
+    return std::max(1.0, static_cast<double>(axis.window()) / static_cast<double>(axis.tile * axis.stride));
+  };
+  const int64_t window = rows.window() * columns.window(), window_rows = rows.window() * s.w;
+  const int64_t lines = LinesInL1(s, t), taken = kElementBytes * tile.width(), piece = std::max(taken, kLineBytes);
+  const int64_t lines_of_piece = CeilDiv(taken, kLineBytes);
+  const auto fits = [&](int64_t pixels) { return 3 * pixels * lines_of_piece <= 2 * lines; };  // taps and results too
+  // A line that a tile takes a part of comes again for the next, unless that one follows at once.
+  const double parts = static_cast<double>(piece) / static_cast<double>(taken);
+  // Prefetchers follow a few rows at once; a window of many has some that they do not.
+  const double streams = std::max(1.0, static_cast<double>(rows.window()) / kStreams);
+  Reads r;
+  switch (order) {
+    case Order::kRows:
+      r.past_l1 = overlap(rows) * overlap(columns) * (fits(window) ? 1 : kPushedOut * parts);
+      if (kElementBytes * window_rows * s.c <= t.l1_bytes / 2) r.past_l1 = 1;
+      break;
+    case Order::kRowsOfChannels:
+      r.past_l1 = parts * overlap(rows) * (fits(window) ? 1 : kPushedOut * overlap(columns));
+      break;
+    case Order::kChannels:
+      r.past_l1 = parts * (fits(window_rows) ? 1 : overlap(rows) * (fits(window) ? 1 : kPushedOut * overlap(columns)));
+      break;
+  }
+  r.past_l1 *= streams;
+  r.l2_bytes = order == Order::kChannels ? s.h * s.w * piece : BytesOfRows(s, rows.window());
+  r.past_l2 = static_cast<double>(r.l2_bytes) <= 0.75 * static_cast<double>(t.l2_bytes) ? 1 : overlap(rows) * streams;
+  return r;
 }
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
@@ -262,18 +340,18 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.reduction = taps;
   f.loads_per_fma = depthwise::LoadsPerFma(s, tile, t);
   f.l1_bytes = kElementBytes * static_cast<double>(tile.width()) * (window_rows * window_columns + taps);
-  f.l2_bytes = kElementBytes * window_rows * static_cast<double>(s.w) * channels;
-  // Rows that windows share come past L1 for each of them, unless a whole window row of the image stays there.
-  // Prefetchers follow a few rows at once; a window of many has some that they do not.
-  const double again =
-      window_rows / static_cast<double>(rows.tile * s.stride_h) * std::max(1.0, window_rows / kStreams);
-  const bool in_l1 = f.l2_bytes <= 0.5 * static_cast<double>(t.l1_bytes);
-  // With channels outside, a line of a pixel comes anew for each of the tiles that share it.
-  const double parts = ParallelChannels(s, tile) ? std::max(1.0, kLineElements / static_cast<double>(tile.width())) : 1;
-  f.l2_traffic = parts * (input * (in_l1 ? 1 : std::max(1.0, again)) + kElementBytes * pixels * channels);
+  const Order order = OrderOf(s, tile, c);
+  const double results = kElementBytes * pixels * channels;
+  const Reads reads = ReadsOf(s, tile, order, t);
+  f.l2_bytes = static_cast<double>(reads.l2_bytes);
+  f.l2_traffic = input * reads.past_l1 + results;
+  f.l3_traffic = input * reads.past_l2 + results;
+  f.memory_traffic = input + results;
+  f.kept = f.memory_traffic <= 0.25 * static_cast<double>(t.l3_bytes) ? f.memory_traffic : 0;
   f.compulsory_bytes = CompulsoryBytes(w);
-  f.memory_traffic = input + kElementBytes * pixels * channels;
-  f.parallel_chunks = static_cast<double>(s.n * rows.tiles() * (ParallelChannels(s, tile) ? s.c / tile.width() : 1));
+  const double panels = order == Order::kRows ? 1 : static_cast<double>(s.c / tile.width());
+  f.parallel_chunks =
+      static_cast<double>(s.n) * panels * (order == Order::kChannels ? 1 : static_cast<double>(rows.tiles()));
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
   const int64_t copies = columns.edges() + (columns.end_inside() > columns.first_inside() ? 1 : 0);
   const double unrolled = tile.unroll_rows(s) ? taps : static_cast<double>(s.kw);

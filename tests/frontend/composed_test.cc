@@ -127,25 +127,6 @@ TEST(OnnxComposed, ScattersPutUpdatesWhereTheIndicesSay) {
   ExpectArray(out[2], {2, 3}, {1, 2, 3, 70, 80, 90});
 }
 
-TEST(OnnxComposed, ScattersWantKnownIndicesAndTheirNumberOfUpdates) {
-  const auto import_of = [](int64_t updates, bool known, const char* reduction) {
-    ModelBuilder m(18);
-    m.Input("x", {3});
-    m.Input("updates", {updates});
-    if (known)
-      m.Ints("at", {2, 0});
-    else
-      m.Input("at", {2}, onnx::TensorProto::INT64);
-    ModelBuilder::SetString(m.Node("ScatterElements", {"x", "at", "updates"}, {"y"}), "reduction", reduction);
-    m.Output("y");
-    return m.Import().status().code();
-  };
-  EXPECT_EQ(import_of(2, true, "none"), absl::StatusCode::kOk);
-  EXPECT_EQ(import_of(3, true, "none"), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(import_of(2, true, "add"), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(import_of(2, false, "none"), absl::StatusCode::kUnimplemented);
-}
-
 TEST(OnnxComposed, CumSumInBothDirectionsWithAndWithoutItself) {
   const auto sum = [](int64_t exclusive, int64_t reverse) {
     ModelBuilder m(14);
@@ -289,12 +270,82 @@ TEST(OnnxComposed, QueriesShareHeadsOfKeys) {
   ExpectArray(m.Run({Array({1, 1, 4}, {1, 1, 1, 1}), Array({1, 1, 2}, {5, 6})})[0], {1, 1, 4}, {5, 5, 6, 6});
 }
 
-TEST(OnnxComposed, AttentionRefusesWhatEarlierRunsLeft) {
+// Two keys of earlier runs, two of this one; query i sees the earlier ones and those up to the i-th of this run. What
+// is shown of the scores: their product, masked, under a cap, as weights.
+TEST(OnnxComposed, AttentionGoesOnFromEarlierRuns) {
+  const std::vector<float> q = {1, -2}, k = {0.5F, 1.5F}, v = {3, 4}, past_k = {-1, 2}, past_v = {7, -5};
+  const double keys[] = {-1, 2, 0.5, 1.5}, values[] = {7, -5, 3, 4}, kNever = -std::numeric_limits<double>::infinity();
+  for (const double cap : {0.0, 3.0}) {
+    for (int64_t mode = 0; mode < 4; ++mode) {
+      ModelBuilder m(23);
+      for (const char* name : {"q", "k", "v", "past_k", "past_v"}) m.Input(name, {1, 1, 2, 1});
+      auto& node = m.Node("Attention", {"q", "k", "v", "", "past_k", "past_v"}, {"y", "all_k", "all_v", "scores"});
+      ModelBuilder::SetInt(node, "is_causal", 1);
+      ModelBuilder::SetInt(node, "qk_matmul_output_mode", mode);
+      ModelBuilder::SetFloat(node, "softcap", static_cast<float>(cap));
+      for (const char* name : {"y", "all_k", "all_v", "scores"}) m.Output(name);
+      const Shape shape = {1, 1, 2, 1};
+      const auto out =
+          m.Run({Array(shape, q), Array(shape, k), Array(shape, v), Array(shape, past_k), Array(shape, past_v)});
+      std::vector<double> y, scores;
+      for (int i = 0; i < 2; ++i) {
+        double total = 0, sum = 0, weights[4];
+        for (int j = 0; j < 4; ++j) {
+          const double product = q[static_cast<size_t>(i)] * keys[j], masked = j <= i + 2 ? product : kNever;
+          const double capped = cap > 0 ? cap * std::tanh(masked / cap) : masked;
+          weights[j] = std::exp(capped);
+          total += weights[j];
+          sum += weights[j] * values[j];
+          if (mode < 3) scores.push_back(mode == 0 ? product : mode == 1 ? masked : capped);
+        }
+        y.push_back(sum / total);
+        for (double w : weights) {
+          if (mode == 3) scores.push_back(w / total);
+        }
+      }
+      ExpectArray(out[0], shape, y);
+      ExpectArray(out[1], {1, 1, 4, 1}, {keys, keys + 4});
+      ExpectArray(out[2], {1, 1, 4, 1}, {values, values + 4});
+      ASSERT_EQ(out[3].shape(), (Shape{1, 1, 2, 4}));
+      for (int64_t i = 0; i < 8; ++i) {
+        const double want = scores[static_cast<size_t>(i)], got = out[3].At(i);
+        if (std::isinf(want)) {
+          EXPECT_LT(got, -1e4) << "element " << i << " of mode " << mode;
+        } else {
+          EXPECT_NEAR(got, want, 1e-5) << "element " << i << " of mode " << mode;
+        }
+      }
+    }
+  }
+}
+
+// A mask of fewer keys than there are sees none of the others, and lengths of keys end each batch element's.
+TEST(OnnxComposed, AttentionMasksMayEndEarly) {
+  ModelBuilder m(24);
+  m.Input("q", {2, 1, 1, 1});
+  m.Input("k", {2, 1, 3, 1});
+  m.Input("mask", {1, 2});
+  m.Input("lengths", {2}, onnx::TensorProto::INT64);
+  m.Node("Attention", {"q", "k", "k", "mask"}, {"masked"});
+  m.Node("Attention", {"q", "k", "k", "", "", "", "lengths"}, {"ended"});
+  m.Output("masked");
+  m.Output("ended");
+  NDArray lengths(DType::kI64, {2});
+  lengths.Set(0, 1);
+  lengths.Set(1, 3);
+  const auto out = m.Run({Array({2, 1, 1, 1}, {0, 0}), Array({2, 1, 3, 1}, {1, 2, 6, 10, 20, 60}),
+                          Array({1, 2}, {0, std::log(3.0F)}), lengths});
+  ExpectArray(out[0], {2, 1, 1, 1}, {1.75, 17.5});
+  ExpectArray(out[1], {2, 1, 1, 1}, {1, 30});
+}
+
+TEST(OnnxComposed, EarlierKeysComeWithTheirValues) {
   ModelBuilder m(23);
   m.Input("x", {1, 1, 2, 4});
-  m.Node("Attention", {"x", "x", "x", "", "x", "x"}, {"y"});
+  m.Node("Attention", {"x", "x", "x", "", "x"}, {"y"});
   m.Output("y");
-  EXPECT_EQ(m.Import().status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(m.Import().status().message(),
+            "test: Attention 'Attention_1': keys of earlier runs come with their values");
 }
 
 TEST(OnnxComposed, RmsNormalizationAndSwish) {

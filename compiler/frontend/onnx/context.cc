@@ -147,6 +147,17 @@ absl::StatusOr<ValueId> Context::Pad(ValueId v, std::vector<int64_t> pads, doubl
 }
 
 absl::StatusOr<ValueId> Context::Concat(std::vector<ValueId> parts, int64_t axis) {
+  constexpr size_t kMostParts = 1024;  // of the operator; more are joined group by group
+  while (parts.size() > kMostParts) {
+    std::vector<ValueId> groups;
+    for (size_t first = 0; first < parts.size(); first += kMostParts) {
+      const auto begin = parts.begin() + static_cast<std::ptrdiff_t>(first);
+      const size_t count = std::min(kMostParts, parts.size() - first);
+      TEMPER_ASSIGN_OR_RETURN(const ValueId group, Concat({begin, begin + static_cast<std::ptrdiff_t>(count)}, axis));
+      groups.push_back(group);
+    }
+    parts = std::move(groups);
+  }
   Attrs attrs;
   attrs.Set("axis", axis);
   return Call("concat", std::move(attrs), std::move(parts));
@@ -172,18 +183,33 @@ absl::StatusOr<ValueId> Context::Reduce(std::string op, ValueId v, std::vector<i
   return Call(std::move(op), std::move(attrs), {v});
 }
 
-std::optional<ValueId> Context::Lookup(const std::string& name) const {
-  auto it = by_name_.find(name);
-  return it == by_name_.end() ? std::nullopt : std::optional<ValueId>(it->second);
+const Bound* Context::Find(const std::string& name) const {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    if (const auto it = scope->names.find(name); it != scope->names.end()) return &it->second;
+    if (scope->closed) break;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::vector<ValueId>> Context::SequenceOf(const OnnxNode& node, int i) const {
+  const Bound* bound = i < node.proto.input_size() ? Find(node.proto.input(i)) : nullptr;
+  if (bound == nullptr || !bound->sequence.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is no sequence"));
+  return *bound->sequence;
 }
 
 absl::Status Context::Set(const OnnxNode& node, ValueId v, int output) {
   if (output >= node.proto.output_size() || node.proto.output(output).empty()) return absl::OkStatus();
   const std::string& name = node.proto.output(output);
-  // Values that this node made take its outputs' names; others keep the one they have.
-  if (g_.values[v].name.front() == '#') g_.values[v].name = name;
+  // Values that this node made take its outputs' names; others keep the one they have. So do those of bodies, which
+  // may be there many times.
+  if (g_.values[v].name.front() == '#' && scopes_.size() == 1) g_.values[v].name = name;
   Bind(name, v);
   return absl::OkStatus();
+}
+
+void Context::SetSequence(const OnnxNode& node, std::vector<ValueId> sequence, int output) {
+  if (output < node.proto.output_size()) Bind(node.proto.output(output), Bound{kNoValue, std::move(sequence)});
 }
 
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank) {

@@ -26,12 +26,23 @@ struct OnnxNode {
   std::vector<int64_t> Ints(std::string_view name, std::vector<int64_t> otherwise = {}) const;
 };
 
+// What an ONNX name stands for: a tensor, or a sequence of tensors, as long as it is known to be.
+struct Bound {
+  ValueId value = kNoValue;
+  std::optional<std::vector<ValueId>> sequence;
+};
+
+// The functions that a model brings, by domain and name. They outlive the context.
+using Functions = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
+
 class Context {
  public:
-  Context(Graph& g, std::string folder) : g_(g), folder_(std::move(folder)) {}
+  Context(Graph& g, std::string folder, Functions functions = {})
+      : g_(g), folder_(std::move(folder)), functions_(std::move(functions)) {}
 
   Graph& graph() { return g_; }
   const std::string& folder() const { return folder_; }
+  const Functions& functions() const { return functions_; }
   const TensorType& TypeOf(ValueId v) const { return g_.values[v].type; }
   const Shape& ShapeOf(ValueId v) const { return g_.values[v].type.shape; }
   int64_t Rank(ValueId v) const { return static_cast<int64_t>(ShapeOf(v).size()); }
@@ -60,18 +71,40 @@ class Context {
   absl::StatusOr<ValueId> Cast(ValueId v, DType to);  // nothing to do where it is of that type
   absl::StatusOr<ValueId> Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes);
 
-  // The value under an ONNX name.
-  void Bind(const std::string& name, ValueId v) { by_name_[name] = v; }
-  std::optional<ValueId> Lookup(const std::string& name) const;
+  // What is under an ONNX name: here, or in the scopes around up to one that is closed; null if nothing is.
+  const Bound* Find(const std::string& name) const;
+  void Bind(const std::string& name, Bound bound) { scopes_.back().names[name] = std::move(bound); }
+  void Bind(const std::string& name, ValueId v) { Bind(name, Bound{v, std::nullopt}); }
+  // The node's i-th operand, a sequence.
+  absl::StatusOr<std::vector<ValueId>> SequenceOf(const OnnxNode& node, int i) const;
   // Binds the node's i-th output.
   absl::Status Set(const OnnxNode& node, ValueId v, int output = 0);
+  void SetSequence(const OnnxNode& node, std::vector<ValueId> sequence, int output = 0);
+
+  // Names bound while a scope lives are gone after it. One that is closed sees no names around it.
+  class Scope {
+   public:
+    Scope(Context& c, bool closed) : c_(c) { c_.scopes_.push_back({{}, closed}); }
+    Scope(const Scope&) = delete;
+    ~Scope() { c_.scopes_.pop_back(); }
+
+   private:
+    Context& c_;
+  };
+  size_t depth() const { return scopes_.size(); }  // of scopes
   // Nodes added from here on carry this name.
   void SetNodeName(std::string name) { node_name_ = std::move(name); }
 
  private:
+  struct Names {
+    std::map<std::string, Bound> names;
+    bool closed = false;
+  };
+
   Graph& g_;
   std::string folder_;
-  std::map<std::string, ValueId> by_name_;
+  Functions functions_;
+  std::vector<Names> scopes_ = std::vector<Names>(1);
   std::string node_name_;
 };
 
@@ -90,8 +123,8 @@ struct TableEntry {
 };
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
     ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),
-    QuantizeTable();
-// Null if the operator is not supported. Only the default domain is known.
+    QuantizeTable(), ControlTable(), SequenceTable(), ContribTable();
+// Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 
 }  // namespace temper::onnx_frontend

@@ -1,6 +1,6 @@
-// ONNX's attention operator, as products, a softmax and what masks it, and the embedding that turns what it reads. Keys
-// and values of earlier runs are not supported.
+// ONNX's attention operator, as products, a softmax and what masks it, and the embedding that turns what it reads.
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/formula.h"
@@ -29,21 +29,54 @@ absl::StatusOr<ValueId> Repeated(Context& c, ValueId v, int64_t heads) {
   return c.Reshape(v, {shape[0], heads, shape[2], shape[3]});
 }
 
-// Query i sees the keys up to the i-th.
-ValueId CausalMask(Context& c, int64_t queries, int64_t keys) {
+// Query i sees the keys of earlier runs and those of this one up to the i-th.
+ValueId CausalMask(Context& c, int64_t queries, int64_t keys, int64_t past) {
   NDArray mask(DType::kBool, {queries, keys});
-  for (int64_t i = 0; i < mask.size(); ++i) mask.Set(i, i % keys <= i / keys ? 1 : 0);
+  for (int64_t i = 0; i < mask.size(); ++i) mask.Set(i, i % keys <= i / keys + past ? 1 : 0);
   return c.Constant(std::move(mask));
 }
 
-// Which pairs see each other, as far as it is told by booleans: kNoValue where all do.
-absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, int64_t queries, int64_t keys) {
+constexpr double kUnseen = -60000;  // a score that any type has, and whose weight is nothing
+
+// The mask for so many keys: those behind its end are not seen. kNoValue if there is none.
+absl::StatusOr<ValueId> MaskOf(Context& c, const OnnxNode& n, int64_t keys) {
   const ValueId mask = n.Input(3);
-  const bool masked = mask != kNoValue && c.TypeOf(mask).dtype == DType::kBool;
-  if (n.Int("is_causal", 0) == 0) return masked ? mask : kNoValue;
-  const ValueId causal = CausalMask(c, queries, keys);
-  if (!masked) return causal;
-  return c.Call("and", {}, {mask, causal});
+  if (mask == kNoValue) return mask;
+  const Shape& shape = c.ShapeOf(mask);
+  if (shape.empty() || shape.back() > keys || shape.back() < 1)
+    return absl::InvalidArgumentError(absl::StrCat("the mask does not fit ", keys, " keys"));
+  if (shape.back() == keys || shape.back() == 1) return mask;
+  std::vector<int64_t> pads(2 * shape.size(), 0);
+  pads.back() = keys - shape.back();
+  return c.Pad(mask, std::move(pads), c.TypeOf(mask).dtype == DType::kBool ? 0 : kUnseen);
+}
+
+// How many keys of each batch element are none of the padding, as which of them are seen.
+absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t keys) {
+  NDArray numbers(DType::kI64, {keys});
+  for (int64_t i = 0; i < keys; ++i) numbers.Set(i, static_cast<double>(i));
+  TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {NumElements(c.ShapeOf(lengths)), 1, 1, 1}));
+  return c.Call("less", {}, {c.Constant(std::move(numbers)), lengths});
+}
+
+// Which pairs see each other, as far as it is told by booleans: kNoValue where all do.
+absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, const Shape& scores, int64_t past) {
+  std::vector<ValueId> conditions;
+  if (mask != kNoValue && c.TypeOf(mask).dtype == DType::kBool) conditions.push_back(mask);
+  if (n.Int("is_causal", 0) != 0) conditions.push_back(CausalMask(c, scores[2], scores[3], past));
+  if (n.Input(6) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinLengths(c, n.Input(6), scores[3]));
+    conditions.push_back(within);
+  }
+  ValueId seen = kNoValue;
+  for (const ValueId condition : conditions) {
+    if (seen == kNoValue) {
+      seen = condition;
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(seen, c.Call("and", {}, {seen, condition}));
+  }
+  return seen;
 }
 
 absl::StatusOr<ValueId> Softcap(Context& c, ValueId v, double cap) {
@@ -54,41 +87,64 @@ absl::StatusOr<ValueId> Softcap(Context& c, ValueId v, double cap) {
   return c.Call("mul", {}, {v, most});
 }
 
-// Softmax of the scores of what is seen. A row that sees nothing is zero.
-absl::StatusOr<ValueId> Weights(Context& c, const OnnxNode& n, ValueId scores) {
+// Binds the node's fourth output to the scores after this of their steps, if it is what was asked for.
+enum class Step : int64_t { kProduct = 0, kMasked = 1, kCapped = 2, kWeights = 3 };
+bool ShowsScores(const OnnxNode& n, Step step) {
+  return n.proto.output_size() > 3 && n.Int("qk_matmul_output_mode", 0) == static_cast<int64_t>(step);
+}
+absl::Status SetScores(Context& c, const OnnxNode& n, Step step, ValueId scores) {
+  return ShowsScores(n, step) ? c.Set(n, scores, 3) : absl::OkStatus();
+}
+
+// Softmax of the scores of what is seen. A row that sees nothing is zero. As ONNX has it, a softcap comes after the
+// mask: what is not seen then has the smallest weight that there is.
+absl::StatusOr<ValueId> Weights(Context& c, const OnnxNode& n, ValueId scores, int64_t past) {
   const DType dtype = c.TypeOf(scores).dtype;
   const Shape shape = c.ShapeOf(scores);
-  const ValueId mask = n.Input(3);
-  if (mask != kNoValue && c.ShapeOf(mask).back() != shape[3])
-    return absl::UnimplementedError("a mask of fewer keys than there are is not supported");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId mask, MaskOf(c, n, shape[3]));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, Seen(c, n, mask, shape, past));
   if (mask != kNoValue && c.TypeOf(mask).dtype != DType::kBool) {
     TEMPER_ASSIGN_OR_RETURN(scores, c.Call("add", {}, {scores, mask}));
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId seen, Seen(c, n, shape[2], shape[3]));
-  const ValueId zero = c.Scalar(dtype, 0);
-  if (seen != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(scores, c.Call("where", {}, {seen, scores, c.Scalar(dtype, -60000)}));
+  const auto elsewhere = [&](ValueId v, double value) -> absl::StatusOr<ValueId> {
+    if (seen == kNoValue) return v;
+    return c.Call("where", {}, {seen, v, c.Scalar(dtype, value)});
+  };
+  if (ShowsScores(n, Step::kMasked)) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId shown, elsewhere(scores, -std::numeric_limits<double>::infinity()));
+    TEMPER_RETURN_IF_ERROR(c.Set(n, shown, 3));
   }
+  TEMPER_ASSIGN_OR_RETURN(scores, elsewhere(scores, kUnseen));
+  const double cap = n.Float("softcap", 0);
+  TEMPER_ASSIGN_OR_RETURN(scores, Softcap(c, scores, cap));
+  TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kCapped, scores));
   Attrs last;
   last.Set("axis", int64_t{3});
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("softmax", std::move(last), {scores}));
-  if (seen == kNoValue) return v;
-  return c.Call("where", {}, {seen, v, zero});
+  return cap > 0 ? v : elsewhere(v, 0);
+}
+
+// Behind those of earlier runs, if there are any; the node's output of that number is all of them.
+absl::StatusOr<ValueId> BehindPast(Context& c, const OnnxNode& n, ValueId v, size_t past, int output) {
+  if (n.Input(past) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Concat({n.Input(past), v}, 2));
+  }
+  TEMPER_RETURN_IF_ERROR(c.Set(n, v, output));
+  return v;
 }
 
 absl::Status Attention(Context& c, const OnnxNode& n) {
-  for (size_t i = 4; i < n.inputs.size(); ++i) {
-    if (n.Input(i) != kNoValue) return absl::UnimplementedError("keys and values of earlier runs are not supported");
-  }
-  for (int i = 1; i < n.proto.output_size(); ++i) {
-    if (!n.proto.output(i).empty()) return absl::UnimplementedError("only the first output is supported");
-  }
   for (const char* window : {"left_window_size", "right_window_size"}) {
     if (n.Int(window, -1) >= 0) return absl::UnimplementedError(absl::StrCat(window, " is not supported"));
   }
+  if ((n.Input(4) == kNoValue) != (n.Input(5) == kNoValue))
+    return absl::InvalidArgumentError("keys of earlier runs come with their values");
   TEMPER_ASSIGN_OR_RETURN(ValueId q, ByHeads(c, n.Input(0), n.Int("q_num_heads", 0)));
   TEMPER_ASSIGN_OR_RETURN(ValueId k, ByHeads(c, n.Input(1), n.Int("kv_num_heads", 0)));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, ByHeads(c, n.Input(2), n.Int("kv_num_heads", 0)));
+  TEMPER_ASSIGN_OR_RETURN(k, BehindPast(c, n, k, 4, 1));
+  TEMPER_ASSIGN_OR_RETURN(v, BehindPast(c, n, v, 5, 2));
+  const int64_t past = n.Input(4) == kNoValue ? 0 : c.ShapeOf(n.Input(4))[2];
   const Shape shape = c.ShapeOf(q);
   TEMPER_ASSIGN_OR_RETURN(k, Repeated(c, k, shape[1]));
   TEMPER_ASSIGN_OR_RETURN(v, Repeated(c, v, shape[1]));
@@ -97,8 +153,9 @@ absl::Status Attention(Context& c, const OnnxNode& n) {
   across.Set("trans_b", int64_t{1});
   TEMPER_ASSIGN_OR_RETURN(ValueId scores, c.Call("matmul", std::move(across), {q, k}));
   TEMPER_ASSIGN_OR_RETURN(scores, c.Call("mul", {}, {scores, c.Scalar(c.TypeOf(scores).dtype, scale)}));
-  TEMPER_ASSIGN_OR_RETURN(scores, Softcap(c, scores, n.Float("softcap", 0)));
-  TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores));
+  TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kProduct, scores));
+  TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores, past));
+  TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kWeights, weights));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, v}));
   if (c.Rank(n.Input(0)) == 3) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));

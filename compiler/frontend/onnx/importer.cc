@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/parse.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
@@ -22,14 +23,9 @@ using namespace onnx_frontend;
 
 constexpr int kFirstOpset = 7, kLastOpset = 25;
 
-std::string NameOf(const onnx::NodeProto& node) {
-  if (!node.name().empty()) return node.name();
-  return node.output_size() > 0 ? node.output(0) : "";
-}
-
 absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   for (const onnx::OperatorSetIdProto& opset : model.opset_import()) {
-    if (!opset.domain().empty() && opset.domain() != "ai.onnx") continue;
+    if (!IsStandard(opset.domain())) continue;
     if (opset.version() < kFirstOpset || opset.version() > kLastOpset) {
       return absl::UnimplementedError(
           absl::StrCat("opset ", opset.version(), " is not supported, only ", kFirstOpset, " to ", kLastOpset));
@@ -39,46 +35,24 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   return absl::InvalidArgumentError("no ONNX model: it names no opset");
 }
 
-// All unsupported operators at once, each with its nodes.
-absl::Status CheckOperators(const onnx::GraphProto& graph) {
-  constexpr size_t kMostNames = 8;
-  std::map<std::string, std::vector<std::string>> missing;
-  for (const onnx::NodeProto& node : graph.node()) {
-    if (FindConverter(node) != nullptr) continue;
-    const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-    missing[standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type())].push_back(NameOf(node));
-  }
-  if (missing.empty()) return absl::OkStatus();
-  std::vector<std::string> parts;
-  for (auto& [op, nodes] : missing) {
-    const size_t total = nodes.size();
-    nodes.resize(std::min(total, kMostNames));
-    parts.push_back(absl::StrCat(op, " (", absl::StrJoin(nodes, ", "),
-                                 total > kMostNames ? absl::StrCat(" and ", total - kMostNames, " more") : "", ")"));
-  }
-  return absl::UnimplementedError(absl::StrCat("unsupported operators: ", absl::StrJoin(parts, "; ")));
-}
-
 class Importer {
  public:
   Importer(const ParsedModel& model, std::string name, std::string folder, const ImportOptions& options)
-      : model_(model.proto), raw_(model.raw), options_(options), context_(graph_, std::move(folder)) {
+      : model_(model.proto),
+        raw_(model.raw),
+        options_(options),
+        context_(graph_, std::move(folder), FunctionsOf(model.proto)) {
     graph_.name = std::move(name);
   }
 
   absl::StatusOr<Graph> Run() {
     if (!model_.has_graph() || model_.graph().output_size() == 0)
       return absl::InvalidArgumentError("no ONNX model: it has no graph with outputs");
-    TEMPER_ASSIGN_OR_RETURN(opset_, OpsetOf(model_));
-    TEMPER_RETURN_IF_ERROR(CheckOperators(model_.graph()));
+    TEMPER_ASSIGN_OR_RETURN(const int opset, OpsetOf(model_));
+    TEMPER_RETURN_IF_ERROR(CheckOperators(model_.graph().node(), context_.functions()));
     TEMPER_RETURN_IF_ERROR(AddInitializers());
     TEMPER_RETURN_IF_ERROR(AddInputs());
-    for (const onnx::NodeProto& node : model_.graph().node()) {
-      absl::Status status = AddNode(node);
-      if (!status.ok())
-        return absl::Status(status.code(),
-                            absl::StrCat(node.op_type(), " '", NameOf(node), "': ", std::string(status.message())));
-    }
+    TEMPER_RETURN_IF_ERROR(AddNodes(context_, model_.graph().node(), opset));
     TEMPER_RETURN_IF_ERROR(AddOutputs());
     graph_.Compact();
     TEMPER_RETURN_IF_ERROR(Verify(graph_));
@@ -144,7 +118,7 @@ class Importer {
   absl::Status AddInputs() {
     std::vector<std::string> advice, names;
     for (const onnx::ValueInfoProto& input : model_.graph().input()) {
-      if (context_.Lookup(input.name()).has_value()) continue;  // before IR version 4, weights are inputs too
+      if (context_.Find(input.name()) != nullptr) continue;  // before IR version 4, weights are inputs too
       names.push_back(input.name());
       if (!input.type().has_tensor_type())
         return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' is no tensor"));
@@ -166,45 +140,13 @@ class Importer {
     return absl::OkStatus();
   }
 
-  absl::Status AddNode(const onnx::NodeProto& proto) {
-    OnnxNode node{proto, opset_, {}};
-    for (const std::string& name : proto.input()) {
-      if (name.empty()) {
-        node.inputs.push_back(kNoValue);
-        continue;
-      }
-      std::optional<ValueId> v = context_.Lookup(name);
-      if (!v.has_value()) return NotComputed(name);
-      node.inputs.push_back(*v);
-    }
-    const TableEntry* entry = FindConverter(proto);
-    for (size_t i = 0; i < entry->operands; ++i) {
-      if (node.Input(i) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is missing"));
-    }
-    context_.SetNodeName(NameOf(proto));
-    return entry->convert(context_, node);
-  }
-
-  // Either the file is broken, or an operator's second output is asked for that Temper does not compute.
-  absl::Status NotComputed(const std::string& name) const {
-    for (const onnx::NodeProto& node : model_.graph().node()) {
-      for (int i = 1; i < node.output_size(); ++i) {
-        if (node.output(i) == name)
-          return absl::UnimplementedError(
-              absl::StrCat("output ", i, " of ", node.op_type(), " '", NameOf(node), "' is not supported"));
-      }
-    }
-    return absl::InvalidArgumentError(absl::StrCat("value '", name, "' is not computed before it is read"));
-  }
-
   absl::Status AddOutputs() {
     std::set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
     for (const onnx::ValueInfoProto& output : model_.graph().output()) {
-      std::optional<ValueId> v = context_.Lookup(output.name());
-      if (!v.has_value()) {
-        absl::Status status = NotComputed(output.name());
-        return absl::Status(status.code(),
-                            absl::StrCat("graph output '", output.name(), "': ", std::string(status.message())));
+      absl::StatusOr<ValueId> v = ValueOf(context_, output.name(), model_.graph().node());
+      if (!v.ok()) {
+        return absl::Status(v.status().code(),
+                            absl::StrCat("graph output '", output.name(), "': ", std::string(v.status().message())));
       }
       // Each output is a value of its own under its own name, whatever identities the model had.
       if (graph_.values[*v].is_constant) {
@@ -224,7 +166,6 @@ class Importer {
   const ImportOptions& options_;
   Graph graph_;
   Context context_;
-  int opset_ = 0;
 };
 
 // Weights are copied once, from the file to where they stay.

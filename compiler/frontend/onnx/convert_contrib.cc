@@ -1,0 +1,504 @@
+// Operators of ONNX Runtime's own domain, com.microsoft, that its quantizer and its optimizer write into models: each
+// is a few nodes of ONNX's operators, which are added in its place.
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/nodes.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// Nodes over the operands "0", "1", ... of a call, which are bound to them; one that is left out has no name.
+class Rewrite {
+ public:
+  Rewrite(Context& c, const OnnxNode& n) : c_(c), n_(n) {}
+
+  std::string Operand(size_t i) const { return n_.Input(i) == kNoValue ? "" : absl::StrCat(i); }
+  // A node with one result, whose name it returns.
+  std::string Add(const char* op, Names inputs) {
+    onnx::NodeProto* node = nodes_.Add();
+    node->set_op_type(op);
+    node->set_name(absl::StrCat(n_.proto.name(), ".", op));
+    for (std::string& name : inputs) *node->add_input() = std::move(name);
+    *node->add_output() = absl::StrCat("made", nodes_.size());
+    return node->output(0);
+  }
+  // Attributes of the node that was added last.
+  Rewrite& With(const char* name, int64_t value) {
+    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::INT);
+    a.set_i(value);
+    return *this;
+  }
+  Rewrite& With(const char* name, double value) {
+    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::FLOAT);
+    a.set_f(static_cast<float>(value));
+    return *this;
+  }
+  Rewrite& With(const char* name, const std::string& value) {
+    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::STRING);
+    a.set_s(value);
+    return *this;
+  }
+  // Those that the call has under the same names, but for these.
+  void WithCalls(const Names& but = {}) {
+    onnx::NodeProto& node = nodes_[nodes_.size() - 1];
+    for (const onnx::AttributeProto& a : n_.proto.attribute()) {
+      if (std::ranges::find(but, a.name()) == but.end()) *node.add_attribute() = a;
+    }
+  }
+  std::string Number(double value) {
+    const std::string name = absl::StrCat("number", numbers_.size());
+    numbers_.emplace_back(name, value);
+    return name;
+  }
+
+  // Adds the nodes; binds the call's outputs to what has these names, none to "".
+  absl::Status Finish(const Names& results) {
+    std::vector<ValueId> values;
+    {
+      Context::Scope scope(c_, /*closed=*/true);
+      for (size_t i = 0; i < n_.inputs.size(); ++i) c_.Bind(absl::StrCat(i), n_.inputs[i]);
+      for (const auto& [name, value] : numbers_) c_.Bind(name, c_.Scalar(DType::kF32, value));
+      TEMPER_RETURN_IF_ERROR(AddNodes(c_, nodes_, kOpset));
+      for (const std::string& name : results) {
+        values.push_back(kNoValue);
+        if (name.empty()) continue;
+        TEMPER_ASSIGN_OR_RETURN(values.back(), ValueOf(c_, name, nodes_));
+      }
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] == kNoValue) continue;
+      TEMPER_RETURN_IF_ERROR(c_.Set(n_, values[i], static_cast<int>(i)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int kOpset = 23;  // of the nodes that are added
+
+  onnx::AttributeProto& Attribute(const char* name, onnx::AttributeProto::AttributeType type) {
+    onnx::AttributeProto* a = nodes_[nodes_.size() - 1].add_attribute();
+    a->set_name(name);
+    a->set_type(type);
+    return *a;
+  }
+
+  Context& c_;
+  const OnnxNode& n_;
+  Nodes nodes_;
+  std::vector<std::pair<std::string, double>> numbers_;
+};
+
+// --- activations and norms ---
+
+// gelu(x + bias)
+absl::Status BiasGelu(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  std::string x = r.Operand(0);
+  if (!r.Operand(1).empty()) x = r.Add("Add", {x, r.Operand(1)});
+  const std::string y = r.Add("Gelu", {x});
+  if (n.proto.op_type() == "FastGelu") r.With("approximate", "tanh");
+  return r.Finish({y});
+}
+
+// x * sigmoid(alpha x)
+absl::Status QuickGelu(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const std::string inner = r.Add("Mul", {r.Operand(0), r.Number(n.Float("alpha", 1.702))});
+  return r.Finish({r.Add("Mul", {r.Operand(0), r.Add("Sigmoid", {inner})})});
+}
+
+absl::Status SimplifiedLayerNorm(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const std::string y = r.Add("RMSNormalization", {r.Operand(0), r.Operand(1)});
+  r.WithCalls();
+  return r.Finish({y});
+}
+
+// The norm of x + skip + bias, and that sum as the fourth result.
+absl::Status SkipLayerNorm(Context& c, const OnnxNode& n) {
+  const bool simplified = n.proto.op_type() == "SkipSimplifiedLayerNormalization";
+  Rewrite r(c, n);
+  std::string sum = r.Add("Add", {r.Operand(0), r.Operand(1)});
+  if (const std::string bias = r.Operand(simplified ? 3 : 4); !bias.empty()) sum = r.Add("Add", {sum, bias});
+  const std::string y = simplified ? r.Add("RMSNormalization", {sum, r.Operand(2)})
+                                   : r.Add("LayerNormalization", {sum, r.Operand(2), r.Operand(3)});
+  r.With("epsilon", n.Float("epsilon", 1e-12));
+  return r.Finish({y, "", "", sum});
+}
+
+// The norm of the sum of a word's, a position's and a segment's embedding; positions count up where none are given.
+absl::Status EmbedLayerNorm(Context& c, const OnnxNode& n) {
+  const Shape ids = c.ShapeOf(n.Input(0)), positions = c.ShapeOf(n.Input(3));
+  if (ids.size() != 2 || positions.size() != 2 || ids[1] > positions[0])
+    return absl::InvalidArgumentError("takes ids of [batch, sequence], and an embedding for each position");
+  if (n.Input(7) != kNoValue && n.proto.output_size() > 1 && !n.proto.output(1).empty())
+    return absl::UnimplementedError("its second result is not supported");
+  OnnxNode call = n;
+  if (n.Input(8) == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(call.inputs[3], c.Slice(n.Input(3), 0, 0, ids[1]));
+  }
+  Rewrite r(c, call);
+  std::string sum = r.Add("Gather", {r.Operand(2), r.Operand(0)});
+  sum = r.Add("Add", {sum, n.Input(8) == kNoValue ? r.Operand(3) : r.Add("Gather", {r.Operand(3), r.Operand(8)})});
+  if (n.Input(1) != kNoValue && n.Input(4) != kNoValue)
+    sum = r.Add("Add", {sum, r.Add("Gather", {r.Operand(4), r.Operand(1)})});
+  const std::string y = r.Add("LayerNormalization", {sum, r.Operand(5), r.Operand(6)});
+  r.With("epsilon", n.Float("epsilon", 1e-12));
+  return r.Finish({y, "", sum});
+}
+
+// --- products ---
+
+// What lies as [rows, batch..., columns] as a batch of matrices.
+absl::StatusOr<ValueId> BatchFirst(Context& c, ValueId v, bool wanted) {
+  const int64_t rank = c.Rank(v);
+  if (!wanted || rank < 3) return v;
+  std::vector<int64_t> order = AxesFrom(1, rank - 1);
+  order.insert(order.end(), {0, rank - 1});
+  return c.Transpose(v, std::move(order));
+}
+
+absl::Status FusedMatMul(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId a, BatchFirst(c, n.Input(0), n.Int("transBatchA", 0) != 0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId b, BatchFirst(c, n.Input(1), n.Int("transBatchB", 0) != 0));
+  Attrs attrs;
+  if (n.Int("transA", 0) != 0) attrs.Set("trans_a", int64_t{1});
+  if (n.Int("transB", 0) != 0) attrs.Set("trans_b", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("matmul", std::move(attrs), {a, b}));
+  if (const double alpha = n.Float("alpha", 1); alpha != 1) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, c.Scalar(c.TypeOf(v).dtype, alpha)}));
+  }
+  return c.Set(n, v);
+}
+
+// A convolution, or a product, with what is added to it and an activation.
+absl::Status WithActivation(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const bool conv = n.proto.op_type() == "FusedConv";
+  std::string y = r.Add(conv ? "Conv" : "Gemm", {r.Operand(0), r.Operand(1), r.Operand(2)});
+  r.WithCalls({"activation", "activation_params", "activation_alpha", "activation_beta", "activation_gamma"});
+  if (conv && !r.Operand(3).empty()) y = r.Add("Add", {y, r.Operand(3)});
+  const std::string activation = n.String("activation", "");
+  const onnx::AttributeProto* params = n.Find("activation_params");
+  const auto param = [&](int i, const char* name, double otherwise) {
+    return params != nullptr && i < params->floats_size() ? static_cast<double>(params->floats(i))
+                                                          : n.Float(name, otherwise);
+  };
+  if (activation == "Relu" || activation == "Tanh" || activation == "Sigmoid") {
+    y = r.Add(activation.c_str(), {y});
+  } else if (activation == "LeakyRelu") {
+    y = r.Add("LeakyRelu", {y});
+    r.With("alpha", param(0, "activation_alpha", 0.01));
+  } else if (activation == "HardSigmoid") {
+    y = r.Add("HardSigmoid", {y});
+    r.With("alpha", param(0, "activation_alpha", 0.2)).With("beta", param(1, "activation_beta", 0.5));
+  } else if (activation == "Clip" && params != nullptr && params->floats_size() == 2) {
+    y = r.Add("Clip", {y, r.Number(params->floats(0)), r.Number(params->floats(1))});
+  } else if (!activation.empty()) {
+    return absl::UnimplementedError(absl::StrCat("activation '", activation, "' is not supported"));
+  }
+  return r.Finish({y});
+}
+
+// Weights of 2, 4 or 8 bits in blocks along the rows that are summed, packed into bytes: [n, blocks, bytes of a block].
+absl::StatusOr<NDArray> Unpacked(const NDArray& packed, const Shape& shape, int64_t bits, int64_t block) {
+  const int64_t rows = shape[0], depth = shape[1], blocks = (depth + block - 1) / block, in_byte = 8 / bits;
+  if (packed.dtype() != DType::kU8 || packed.size() != rows * blocks * block / in_byte)
+    return absl::InvalidArgumentError("the weights are bytes, [N, blocks, bytes of a block]");
+  const std::span<const uint8_t> bytes = packed.as<uint8_t>();
+  NDArray numbers(bits == 4 ? DType::kU4 : DType::kU8, shape);
+  for (int64_t i = 0; i < numbers.size(); ++i) {
+    const int64_t at = i / depth * blocks * block + i % depth;
+    numbers.Set(i, bytes[static_cast<size_t>(at / in_byte)] >> (at % in_byte * bits) & ((1 << bits) - 1));
+  }
+  return numbers;
+}
+
+absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
+  const int64_t depth = n.Int("K", 0), columns = n.Int("N", 0), bits = n.Int("bits", 4), block = n.Int("block_size", 0);
+  if (n.Input(4) != kNoValue) return absl::UnimplementedError("g_idx is not supported");
+  if (bits != 2 && bits != 4 && bits != 8)
+    return absl::UnimplementedError(absl::StrCat(bits, " bits are not supported"));
+  if (depth < 1 || columns < 1 || block < 16 || c.ShapeOf(n.Input(0)).empty() || c.ShapeOf(n.Input(0)).back() != depth)
+    return absl::InvalidArgumentError("K, N and block_size are those of its operands");
+  const NDArray* packed = c.Known(n.Input(1));
+  if (packed == nullptr) return absl::UnimplementedError("the weights depend on the model's inputs");
+  const int64_t blocks = (depth + block - 1) / block;
+  if (NumElements(c.ShapeOf(n.Input(2))) != columns * blocks)
+    return absl::InvalidArgumentError("there is one scale for each block");
+  TEMPER_ASSIGN_OR_RETURN(NDArray weights, Unpacked(*packed, {columns, depth}, bits, block));
+  const DType dtype = weights.dtype();
+  NDArray zeros(dtype, {columns, blocks});
+  for (int64_t i = 0; i < zeros.size(); ++i) zeros.Set(i, 1 << (bits - 1));
+  OnnxNode call = n;
+  if (const ValueId zero = n.Input(3); zero != kNoValue) {
+    if (c.TypeOf(zero).dtype != DType::kU8) return absl::UnimplementedError("zero points of floats are not supported");
+    const NDArray* given = c.Known(zero);
+    if (given == nullptr) return absl::UnimplementedError("the zero points depend on the model's inputs");
+    const int64_t in_byte = 8 / bits, padded = (blocks + in_byte - 1) / in_byte * in_byte;
+    TEMPER_ASSIGN_OR_RETURN(zeros, Unpacked(*given, {columns, blocks}, bits, padded));
+  }
+  call.inputs[1] = c.Constant(std::move(weights));
+  TEMPER_ASSIGN_OR_RETURN(call.inputs[2], c.Reshape(n.Input(2), {columns, blocks}));
+  call.inputs.resize(6, kNoValue);
+  call.inputs[3] = c.Constant(std::move(zeros));
+  Rewrite r(c, call);
+  const std::string b = r.Add("DequantizeLinear", {r.Operand(1), r.Operand(2), r.Operand(3)});
+  r.With("axis", int64_t{1}).With("block_size", block);
+  std::string y = r.Add("MatMul", {r.Operand(0), r.Add("Transpose", {b})});
+  if (!r.Operand(5).empty()) y = r.Add("Add", {y, r.Operand(5)});
+  return r.Finish({y});
+}
+
+// --- products of integers ---
+
+// (a - zero) (b - zero) * scales + bias, in floats; operands by their places.
+std::string IntegerProduct(Rewrite& r, const std::string& a, const std::string& a_scale, const std::string& a_zero,
+                           const std::string& b, const std::string& b_scale, const std::string& b_zero,
+                           const std::string& bias) {
+  const std::string sums = r.Add("MatMulInteger", {a, b, a_zero, b_zero});
+  const std::string floats = r.Add("Cast", {sums});
+  r.With("to", int64_t{onnx::TensorProto::FLOAT});
+  const std::string y = r.Add("Mul", {floats, r.Add("Mul", {a_scale, b_scale})});
+  return bias.empty() ? y : r.Add("Add", {y, bias});
+}
+
+absl::Status MatMulIntegerToFloat(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  return r.Finish({IntegerProduct(r, r.Operand(0), r.Operand(2), r.Operand(4), r.Operand(1), r.Operand(3), r.Operand(5),
+                                  r.Operand(6))});
+}
+
+absl::Status DynamicQuantizeMatMul(Context& c, const OnnxNode& n) {
+  // The quantization has three results, of which a node of Rewrite names one.
+  onnx::NodeProto proto;
+  proto.set_name(n.proto.name());
+  for (const char* name : {"numbers", "scale", "zero"}) proto.add_output(absl::StrCat(n.proto.output(0), ".", name));
+  proto.set_op_type("DynamicQuantizeLinear");
+  OnnxNode call = n;
+  call.inputs.resize(7, kNoValue);
+  {
+    Context::Scope scope(c, /*closed=*/true);
+    TEMPER_RETURN_IF_ERROR(FindConverter(proto)->convert(c, OnnxNode{proto, n.opset, {n.Input(0)}}));
+    for (const auto& [operand, output] : {std::pair{0, 0}, {5, 1}, {6, 2}})
+      call.inputs[static_cast<size_t>(operand)] = c.Find(proto.output(output))->value;
+  }
+  Rewrite r(c, call);
+  return r.Finish({IntegerProduct(r, r.Operand(0), r.Operand(5), r.Operand(6), r.Operand(1), r.Operand(2), r.Operand(3),
+                                  r.Operand(4))});
+}
+
+// --- quantised operators, as "QDQ" has them ---
+
+// Operands i, i + 1 and i + 2 are numbers, their scale and their zero point.
+std::string Floats(Rewrite& r, size_t i) {
+  return r.Add("DequantizeLinear", {r.Operand(i), r.Operand(i + 1), r.Operand(i + 2)});
+}
+std::string Numbers(Rewrite& r, const std::string& y, size_t scale) {
+  return r.Add("QuantizeLinear", {y, r.Operand(scale), r.Operand(scale + 1)});
+}
+
+template <const char* const& op>
+absl::Status QLinearUnary(Context& c, const OnnxNode& n) {
+  if (n.Int("channels_last", 0) != 0) return absl::UnimplementedError("channels_last is not supported");
+  Rewrite r(c, n);
+  const std::string y = r.Add(op, {Floats(r, 0)});
+  r.WithCalls({"channels_last", "opset"});
+  return r.Finish({Numbers(r, y, 3)});
+}
+
+template <const char* const& op>
+absl::Status QLinearBinary(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const std::string a = Floats(r, 0), b = Floats(r, 3);
+  return r.Finish({Numbers(r, r.Add(op, {a, b}), 6)});
+}
+
+// The scale and the zero point of the result come first, then three operands for each part.
+absl::Status QLinearConcat(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  Names parts;
+  for (size_t i = 2; i + 2 < n.inputs.size(); i += 3) parts.push_back(Floats(r, i));
+  const std::string y = r.Add("Concat", parts);
+  r.WithCalls();
+  return r.Finish({Numbers(r, y, 0)});
+}
+
+// The bias is of 32 bits and has the scale of the product. Without a scale of its own the result is of floats.
+absl::Status QGemm(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const std::string a = Floats(r, 0), b = r.Add("DequantizeLinear", {r.Operand(3), r.Operand(4), r.Operand(5)});
+  r.With("axis", int64_t{n.Int("transB", 0) != 0 ? 0 : 1});
+  std::string y = r.Add("Gemm", {a, b});
+  r.WithCalls({"alpha"});
+  if (!r.Operand(6).empty()) {
+    const std::string floats = r.Add("Cast", {r.Operand(6)});
+    r.With("to", int64_t{onnx::TensorProto::FLOAT});
+    y = r.Add("Add", {y, r.Add("Mul", {floats, r.Add("Mul", {r.Operand(1), r.Operand(4)})})});
+  }
+  if (const double alpha = n.Float("alpha", 1); alpha != 1) y = r.Add("Mul", {y, r.Number(alpha)});
+  return r.Finish({r.Operand(7).empty() ? y : Numbers(r, y, 7)});
+}
+
+// --- attention ---
+
+// Which keys count, as what is added to scores: [batch, keys], or lengths of [batch], as [batch, 1, 1, keys].
+absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, int64_t batch, int64_t keys, double filter) {
+  const Shape shape = c.ShapeOf(mask);
+  ValueId counts = kNoValue;
+  if (shape == Shape{batch, keys}) {
+    TEMPER_ASSIGN_OR_RETURN(counts, c.Cast(mask, DType::kBool));
+    TEMPER_ASSIGN_OR_RETURN(counts, c.Reshape(counts, {batch, 1, 1, keys}));
+  } else if (shape == Shape{batch}) {
+    NDArray places(DType::kI64, {keys});
+    for (int64_t i = 0; i < keys; ++i) places.Set(i, static_cast<double>(i));
+    TEMPER_ASSIGN_OR_RETURN(ValueId lengths, c.Cast(mask, DType::kI64));
+    TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {batch, 1, 1, 1}));
+    TEMPER_ASSIGN_OR_RETURN(counts, c.Call("less", {}, {c.Constant(std::move(places)), lengths}));
+  } else {
+    return absl::UnimplementedError("only masks of [batch, keys] and lengths of [batch] are supported");
+  }
+  return c.Call("where", {}, {counts, c.Scalar(DType::kF32, 0), c.Scalar(DType::kF32, filter)});
+}
+
+struct AttentionCall {
+  ValueId query, key, value;      // [batch, sequence, hidden]
+  ValueId padding, added;         // masks, or none
+  ValueId past_key, past_value;   // [batch, heads, past, size], or none
+  std::array<int, 2> presents{};  // the call's outputs that take keys and values; 0: none
+};
+
+absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
+  const int64_t heads = n.Int("num_heads", 0), batch = c.ShapeOf(call.query)[0];
+  int64_t keys = c.ShapeOf(call.key)[1];
+  if (call.past_key != kNoValue) keys += c.ShapeOf(call.past_key)[2];
+  ValueId mask = call.added;
+  if (call.padding != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId padding,
+                            PaddingMask(c, call.padding, batch, keys, n.Float("mask_filter_value", -10000)));
+    mask = padding;
+    if (call.added != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(mask, c.Call("add", {}, {padding, call.added}));
+    }
+  }
+  onnx::NodeProto proto;
+  proto.set_op_type("Attention");
+  proto.set_name(n.proto.name());
+  for (int i = 0; i < 3; ++i) {
+    const int output = i == 0 ? 0 : call.presents[static_cast<size_t>(i - 1)];
+    const bool wanted = (i == 0 || output > 0) && output < n.proto.output_size();
+    proto.add_output(wanted ? n.proto.output(output) : "");
+  }
+  for (const char* name : {"q_num_heads", "kv_num_heads", "is_causal"}) {
+    onnx::AttributeProto* a = proto.add_attribute();
+    a->set_name(name);
+    a->set_type(onnx::AttributeProto::INT);
+    a->set_i(std::string_view(name) == "is_causal" ? n.Int("unidirectional", 0) : heads);
+  }
+  if (n.Float("scale", 0) != 0) {
+    *proto.add_attribute() = *n.Find("scale");
+  }
+  const OnnxNode attention{proto, n.opset, {call.query, call.key, call.value, mask, call.past_key, call.past_value}};
+  return FindConverter(proto)->convert(c, attention);
+}
+
+// Queries, keys and values come from one product with one weight.
+absl::Status FusedAttention(Context& c, const OnnxNode& n) {
+  if (n.Int("do_rotary", 0) != 0 || n.Input(4) != kNoValue || n.Input(6) != kNoValue)
+    return absl::UnimplementedError("rotary embeddings and keys of earlier runs are not supported");
+  TEMPER_ASSIGN_OR_RETURN(ValueId all, c.Call("matmul", {}, {n.Input(0), n.Input(1)}));
+  if (n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(all, c.Call("add", {}, {all, n.Input(2)}));
+  }
+  const Shape shape = c.ShapeOf(all);
+  if (shape.size() != 3) return absl::InvalidArgumentError("takes [batch, sequence, hidden]");
+  std::vector<int64_t> sizes = n.Ints("qkv_hidden_sizes", {shape[2] / 3, shape[2] / 3, shape[2] / 3});
+  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != shape[2])
+    return absl::InvalidArgumentError("qkv_hidden_sizes do not add up to the weight's columns");
+  std::array<ValueId, 3> parts{};
+  int64_t start = 0;
+  for (size_t i = 0; i < 3; start += sizes[i++]) {
+    TEMPER_ASSIGN_OR_RETURN(parts[i], c.Slice(all, 2, start, start + sizes[i]));
+  }
+  return SetAttention(c, n, {parts[0], parts[1], parts[2], n.Input(3), n.Input(5), kNoValue, kNoValue});
+}
+
+absl::Status MultiHeadAttention(Context& c, const OnnxNode& n) {
+  std::array<ValueId, 3> parts = {n.Input(0), n.Input(1), n.Input(2)};
+  for (const ValueId part : parts) {
+    if (part == kNoValue || c.Rank(part) != 3)
+      return absl::UnimplementedError("only queries, keys and values of [batch, sequence, hidden] are supported");
+  }
+  if (const ValueId bias = n.Input(3); bias != kNoValue) {
+    int64_t start = 0;
+    for (ValueId& part : parts) {
+      const int64_t size = c.ShapeOf(part)[2];
+      TEMPER_ASSIGN_OR_RETURN(const ValueId own, c.Slice(bias, 0, start, start + size));
+      TEMPER_ASSIGN_OR_RETURN(part, c.Call("add", {}, {part, own}));
+      start += size;
+    }
+  }
+  return SetAttention(c, n, {parts[0], parts[1], parts[2], n.Input(4), n.Input(5), n.Input(6), n.Input(7), {1, 2}});
+}
+
+absl::Status Rotary(Context& c, const OnnxNode& n) {
+  if (n.Float("scale", 1) != 1) return absl::UnimplementedError("a scale is not supported");
+  const Shape shape = c.ShapeOf(n.Input(0)), positions = c.ShapeOf(n.Input(1));
+  if (shape.size() < 3) return absl::InvalidArgumentError("takes three axes or four");
+  const int64_t batch = shape[0], sequence = shape.size() == 4 ? shape[2] : shape[1];
+  OnnxNode call = n;
+  if (NumElements(positions) == 1) {  // of the first; the others follow
+    NDArray steps(DType::kI64, {1, sequence});
+    for (int64_t i = 0; i < sequence; ++i) steps.Set(i, static_cast<double>(i));
+    TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Reshape(n.Input(1), {1, 1}));
+    TEMPER_ASSIGN_OR_RETURN(first, c.Call("add", {}, {first, c.Constant(std::move(steps))}));
+    TEMPER_ASSIGN_OR_RETURN(call.inputs[1], c.Expand(first, {batch, sequence}));
+  }
+  Rewrite r(c, call);
+  const std::string y = r.Add("RotaryEmbedding", {r.Operand(0), r.Operand(2), r.Operand(3), r.Operand(1)});
+  r.WithCalls({"scale", "is_packed_batching"});
+  return r.Finish({y});
+}
+
+constexpr const char* kAdd = "Add";
+constexpr const char* kMul = "Mul";
+constexpr const char* kSigmoid = "Sigmoid";
+constexpr const char* kLeakyRelu = "LeakyRelu";
+constexpr const char* kSoftmax = "Softmax";
+constexpr const char* kAveragePool = "AveragePool";
+constexpr const char* kGlobalAveragePool = "GlobalAveragePool";
+
+}  // namespace
+
+std::span<const TableEntry> ContribTable() {
+  static constexpr TableEntry kTable[] = {{"Gelu", BiasGelu},
+                                          {"FastGelu", BiasGelu},
+                                          {"BiasGelu", BiasGelu, 2},
+                                          {"QuickGelu", QuickGelu},
+                                          {"SimplifiedLayerNormalization", SimplifiedLayerNorm, 2},
+                                          {"SkipLayerNormalization", SkipLayerNorm, 3},
+                                          {"SkipSimplifiedLayerNormalization", SkipLayerNorm, 3},
+                                          {"EmbedLayerNormalization", EmbedLayerNorm},
+                                          {"FusedMatMul", FusedMatMul, 2},
+                                          {"FusedConv", WithActivation, 2},
+                                          {"FusedGemm", WithActivation, 2},
+                                          {"MatMulNBits", MatMulNBits, 3},
+                                          {"MatMulIntegerToFloat", MatMulIntegerToFloat, 4},
+                                          {"DynamicQuantizeMatMul", DynamicQuantizeMatMul, 3},
+                                          {"QLinearAdd", QLinearBinary<kAdd>, 7},
+                                          {"QLinearMul", QLinearBinary<kMul>, 7},
+                                          {"QLinearSigmoid", QLinearUnary<kSigmoid>, 4},
+                                          {"QLinearLeakyRelu", QLinearUnary<kLeakyRelu>, 4},
+                                          {"QLinearSoftmax", QLinearUnary<kSoftmax>, 4},
+                                          {"QLinearAveragePool", QLinearUnary<kAveragePool>, 4},
+                                          {"QLinearGlobalAveragePool", QLinearUnary<kGlobalAveragePool>, 4},
+                                          {"QLinearConcat", QLinearConcat, 5},
+                                          {"QGemm", QGemm, 6},
+                                          {"Attention", FusedAttention, 2},
+                                          {"MultiHeadAttention", MultiHeadAttention},
+                                          {"RotaryEmbedding", Rotary, 4}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,259 @@
+// If, Loop and Scan. What decides them is known while importing, as shapes are, and their bodies become part of the
+// graph, a loop's as often as it turns. Where only the run knows a condition, both branches are computed, or all turns
+// that there may be, and their results chosen from.
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/nodes.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+constexpr int64_t kMostTurns = 4096;
+
+absl::StatusOr<const onnx::GraphProto*> BodyOf(const OnnxNode& n, std::string_view name) {
+  const onnx::AttributeProto* a = n.Find(name);
+  if (a == nullptr || !a->has_g()) return absl::InvalidArgumentError(absl::StrCat("it has no ", std::string(name)));
+  return &a->g();
+}
+
+// True, false, or what the run decides.
+absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
+  if (NumElements(c.ShapeOf(condition)) != 1) return absl::InvalidArgumentError("a condition is one boolean");
+  const NDArray* known = c.Known(condition);
+  return known == nullptr ? std::nullopt : std::optional<bool>(known->At(0) != 0);
+}
+
+// `a` where the condition holds, else `b`.
+absl::StatusOr<Bound> Choose(Context& c, ValueId condition, const Bound& a, const Bound& b) {
+  if (a.value != kNoValue && a.value == b.value) return a;
+  const bool tensors = a.value != kNoValue && b.value != kNoValue;
+  if (!tensors || c.ShapeOf(a.value) != c.ShapeOf(b.value) || c.TypeOf(a.value).dtype != c.TypeOf(b.value).dtype)
+    return absl::UnimplementedError("its condition depends on the model's inputs, and so would the shape of a result");
+  TEMPER_ASSIGN_OR_RETURN(condition, c.Reshape(condition, {}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("where", {}, {condition, a.value, b.value}));
+  return Bound{v, std::nullopt};
+}
+
+absl::Status SetAll(Context& c, const OnnxNode& n, std::vector<Bound> results) {
+  if (static_cast<size_t>(n.proto.output_size()) > results.size())
+    return absl::InvalidArgumentError("it has more results than its body");
+  for (int i = 0; i < n.proto.output_size(); ++i) {
+    Bound& result = results[static_cast<size_t>(i)];
+    if (result.sequence.has_value()) {
+      c.SetSequence(n, *std::move(result.sequence), i);
+    } else if (result.value != kNoValue) {
+      TEMPER_RETURN_IF_ERROR(c.Set(n, result.value, i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status If(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* yes, BodyOf(n, "then_branch"));
+  TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* no, BodyOf(n, "else_branch"));
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<bool> known, KnownTruth(c, n.Input(0)));
+  if (known.has_value()) {
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *known ? *yes : *no, {}, n.opset));
+    return SetAll(c, n, std::move(results));
+  }
+  TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *yes, {}, n.opset));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Bound> others, Inline(c, *no, {}, n.opset));
+  if (results.size() != others.size()) return absl::InvalidArgumentError("its branches differ in their results");
+  for (size_t i = 0; i < results.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(results[i], Choose(c, n.Input(0), results[i], others[i]));
+  }
+  return SetAll(c, n, std::move(results));
+}
+
+// What the turns of a loop give, one behind the other along a new axis.
+absl::StatusOr<ValueId> Stacked(Context& c, const std::vector<Bound>& turns, int64_t axis) {
+  if (turns.empty()) return absl::UnimplementedError("a loop without turns has no results of them");
+  std::vector<ValueId> parts;
+  for (const Bound& turn : turns) {
+    if (turn.value == kNoValue) return absl::UnimplementedError("a turn's result is no tensor");
+    Shape shape = c.ShapeOf(turn.value);
+    TEMPER_ASSIGN_OR_RETURN(const int64_t at, Axis(axis, static_cast<int64_t>(shape.size()) + 1));
+    shape.insert(shape.begin() + at, 1);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId part, c.Reshape(turn.value, std::move(shape)));
+    parts.push_back(part);
+  }
+  TEMPER_ASSIGN_OR_RETURN(axis, Axis(axis, c.Rank(parts[0])));
+  return parts.size() == 1 ? parts[0] : c.Concat(std::move(parts), axis);
+}
+
+// The operands of a node from `first` on: tensors and sequences.
+std::vector<Bound> OperandsFrom(Context& c, const OnnxNode& n, int first) {
+  std::vector<Bound> operands;
+  for (int i = first; i < n.proto.input_size(); ++i) {
+    const Bound* bound = c.Find(n.proto.input(i));
+    operands.push_back(bound == nullptr ? Bound{} : *bound);
+  }
+  return operands;
+}
+
+class LoopTurns {
+ public:
+  LoopTurns(Context& c, const OnnxNode& n, const onnx::GraphProto& body)
+      : c_(c), n_(n), body_(body), carried_(OperandsFrom(c, n, 2)) {}
+
+  absl::Status Run() {
+    const int kept = static_cast<int>(carried_.size()) + 1;
+    if (body_.output_size() < kept) return absl::InvalidArgumentError("its body has too few results");
+    turns_.resize(static_cast<size_t>(body_.output_size() - kept));
+    TEMPER_ASSIGN_OR_RETURN(const int64_t most, MostTurns());
+    ValueId goes_on = n_.Input(1) == kNoValue ? Truth(true) : n_.Input(1);
+    for (int64_t turn = 0; turn < most; ++turn) {
+      TEMPER_ASSIGN_OR_RETURN(const std::optional<bool> known, KnownTruth(c_, goes_on));
+      if (known == false) return Finish();
+      if (turn >= kMostTurns || (!known.has_value() && !bounded_)) return Endless(known.has_value());
+      TEMPER_RETURN_IF_ERROR(Turn(turn, known.has_value(), goes_on));
+    }
+    return Finish();
+  }
+
+ private:
+  ValueId Truth(bool value) {
+    NDArray data(DType::kBool, {});
+    data.Set(0, value ? 1 : 0);
+    return c_.Constant(std::move(data));
+  }
+
+  absl::StatusOr<int64_t> MostTurns() {
+    bounded_ = n_.Input(0) != kNoValue;
+    if (!bounded_) return std::numeric_limits<int64_t>::max();
+    TEMPER_ASSIGN_OR_RETURN(const Ints known, c_.KnownInts(n_.Input(0), "the number of turns"));
+    if (known.size() != 1) return absl::InvalidArgumentError("the number of turns is one number");
+    bounded_ = known[0] <= kMostTurns;
+    return known[0];
+  }
+
+  absl::Status Endless(bool known) const {
+    if (known) return absl::UnimplementedError(absl::StrCat("more than ", kMostTurns, " turns are not supported"));
+    return absl::UnimplementedError("its end depends on the model's inputs, and no number of turns bounds it");
+  }
+
+  // Where it is not known that the loop goes on, what it carries stays as it is once it does not.
+  absl::Status Turn(int64_t turn, bool known, ValueId& goes_on) {
+    if (!known && !turns_.empty())
+      return absl::UnimplementedError("its end depends on the model's inputs, and so would the shape of a result");
+    std::vector<Bound> inputs = {Bound{c_.Scalar(DType::kI64, static_cast<double>(turn)), std::nullopt},
+                                 Bound{goes_on, std::nullopt}};
+    inputs.insert(inputs.end(), carried_.begin(), carried_.end());
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c_, body_, inputs, n_.opset));
+    if (results[0].value == kNoValue) return absl::InvalidArgumentError("its body's first result is no condition");
+    for (size_t i = 0; i < carried_.size(); ++i) {
+      Bound& next = results[i + 1];
+      if (!known) {
+        TEMPER_ASSIGN_OR_RETURN(next, Choose(c_, goes_on, next, carried_[i]));
+      }
+      carried_[i] = std::move(next);
+    }
+    for (size_t i = 0; i < turns_.size(); ++i) turns_[i].push_back(results[carried_.size() + 1 + i]);
+    if (known) {
+      goes_on = results[0].value;
+      return absl::OkStatus();
+    }
+    TEMPER_ASSIGN_OR_RETURN(goes_on, c_.Reshape(goes_on, {}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId next, c_.Reshape(results[0].value, {}));
+    TEMPER_ASSIGN_OR_RETURN(goes_on, c_.Call("and", {}, {goes_on, next}));
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() {
+    std::vector<Bound> results = std::move(carried_);
+    for (const std::vector<Bound>& turns : turns_) {
+      const size_t i = results.size();
+      if (i >= static_cast<size_t>(n_.proto.output_size()) || n_.proto.output(static_cast<int>(i)).empty()) {
+        results.emplace_back();
+        continue;
+      }
+      TEMPER_ASSIGN_OR_RETURN(const ValueId v, Stacked(c_, turns, 0));
+      results.push_back(Bound{v, std::nullopt});
+    }
+    return SetAll(c_, n_, std::move(results));
+  }
+
+  Context& c_;
+  const OnnxNode& n_;
+  const onnx::GraphProto& body_;
+  std::vector<Bound> carried_;
+  std::vector<std::vector<Bound>> turns_;  // of each result that is stacked
+  bool bounded_ = false;
+};
+
+absl::Status Loop(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* body, BodyOf(n, "body"));
+  return LoopTurns(c, n, *body).Run();
+}
+
+// One number for each of `count`, from an attribute or else zeros.
+absl::StatusOr<Ints> Each(const OnnxNode& n, std::string_view name, size_t count) {
+  Ints values = n.Ints(name, Ints(count, 0));
+  if (values.size() != count)
+    return absl::InvalidArgumentError(absl::StrCat(std::string(name), " has ", values.size(), " numbers for ", count));
+  return values;
+}
+
+// The i-th along the axis, that axis gone.
+absl::StatusOr<ValueId> Element(Context& c, ValueId v, int64_t axis, int64_t i) {
+  Shape shape = c.ShapeOf(v);
+  shape.erase(shape.begin() + axis);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, axis, i, i + 1));
+  return c.Reshape(v, std::move(shape));
+}
+
+absl::Status Scan(Context& c, const OnnxNode& n) {
+  if (n.opset < 9) return absl::UnimplementedError("Scan is supported from opset 9 on");
+  TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* body, BodyOf(n, "body"));
+  const int64_t scanned = n.Int("num_scan_inputs", 0), states = std::ssize(n.inputs) - scanned;
+  const int64_t stacked = body->output_size() - states;
+  if (scanned < 1 || states < 0 || stacked < 0)
+    return absl::InvalidArgumentError("num_scan_inputs does not fit its operands and its body");
+  TEMPER_ASSIGN_OR_RETURN(Ints axes, Each(n, "scan_input_axes", static_cast<size_t>(scanned)));
+  TEMPER_ASSIGN_OR_RETURN(const Ints back, Each(n, "scan_input_directions", static_cast<size_t>(scanned)));
+  TEMPER_ASSIGN_OR_RETURN(const Ints out_axes, Each(n, "scan_output_axes", static_cast<size_t>(stacked)));
+  TEMPER_ASSIGN_OR_RETURN(const Ints out_back, Each(n, "scan_output_directions", static_cast<size_t>(stacked)));
+  std::vector<Bound> inputs = OperandsFrom(c, n, 0);
+  int64_t steps = -1;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const ValueId v = inputs[static_cast<size_t>(states) + i].value;
+    if (v == kNoValue) return absl::InvalidArgumentError("what it scans are tensors");
+    TEMPER_ASSIGN_OR_RETURN(axes[i], Axis(axes[i], c.Rank(v)));
+    const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(axes[i])];
+    if (steps >= 0 && extent != steps) return absl::InvalidArgumentError("what it scans differs in length");
+    steps = extent;
+  }
+  if (steps > kMostTurns) return absl::UnimplementedError(absl::StrCat(steps, " turns are not supported"));
+  const std::vector<Bound> whole = inputs;
+  std::vector<std::vector<Bound>> turns(static_cast<size_t>(stacked));
+  for (int64_t step = 0; step < steps; ++step) {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const size_t operand = static_cast<size_t>(states) + i;
+      const int64_t at = back[i] != 0 ? steps - 1 - step : step;
+      TEMPER_ASSIGN_OR_RETURN(inputs[operand].value, Element(c, whole[operand].value, axes[i], at));
+    }
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *body, inputs, n.opset));
+    for (size_t i = 0; i < static_cast<size_t>(states); ++i) inputs[i] = results[i];
+    for (size_t i = 0; i < turns.size(); ++i) {
+      turns[i].insert(out_back[i] != 0 ? turns[i].begin() : turns[i].end(), results[static_cast<size_t>(states) + i]);
+    }
+  }
+  std::vector<Bound> results(inputs.begin(), inputs.begin() + states);
+  for (size_t i = 0; i < turns.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, Stacked(c, turns[i], out_axes[i]));
+    results.push_back(Bound{v, std::nullopt});
+  }
+  return SetAll(c, n, std::move(results));
+}
+
+}  // namespace
+
+std::span<const TableEntry> ControlTable() {
+  static constexpr TableEntry kTable[] = {{"If", If}, {"Loop", Loop, 0}, {"Scan", Scan, 0}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

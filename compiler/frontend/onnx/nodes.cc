@@ -1,0 +1,210 @@
+#include "compiler/frontend/onnx/nodes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+constexpr size_t kMostScopes = 64;     // bodies and functions within each other
+constexpr size_t kMostNodes = 500000;  // of a graph whose loops are unrolled
+
+std::string NameOf(const onnx::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() > 0 ? node.output(0) : "";
+}
+
+const onnx::FunctionProto* FunctionOf(const onnx::NodeProto& node, const Functions& functions) {
+  const auto it = functions.find({node.domain(), node.op_type()});
+  return it == functions.end() ? nullptr : it->second;
+}
+
+class Missing {
+ public:
+  explicit Missing(const Functions& functions) : functions_(functions) {}
+
+  void Look(const Nodes& nodes) {
+    for (const onnx::NodeProto& node : nodes) {
+      for (const onnx::AttributeProto& a : node.attribute()) {
+        if (a.has_g()) Look(a.g().node());
+      }
+      if (const onnx::FunctionProto* function = FunctionOf(node, functions_)) {
+        if (seen_.insert(function).second) Look(function->node());
+      } else if (FindConverter(node) == nullptr) {
+        const std::string op =
+            IsStandard(node.domain()) ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
+        by_operator_[op].push_back(NameOf(node));
+      }
+    }
+  }
+
+  absl::Status status() const {
+    constexpr size_t kMostNames = 8;
+    if (by_operator_.empty()) return absl::OkStatus();
+    std::vector<std::string> parts;
+    for (auto [op, nodes] : by_operator_) {
+      const size_t total = nodes.size();
+      nodes.resize(std::min(total, kMostNames));
+      parts.push_back(absl::StrCat(op, " (", absl::StrJoin(nodes, ", "),
+                                   total > kMostNames ? absl::StrCat(" and ", total - kMostNames, " more") : "", ")"));
+    }
+    return absl::UnimplementedError(absl::StrCat("unsupported operators: ", absl::StrJoin(parts, "; ")));
+  }
+
+ private:
+  const Functions& functions_;
+  std::set<const onnx::FunctionProto*> seen_;
+  std::map<std::string, std::vector<std::string>> by_operator_;
+};
+
+// Either the file is broken, or an operator's second output is asked for that Temper does not compute.
+absl::Status NotComputed(const std::string& name, const Nodes& nodes) {
+  for (const onnx::NodeProto& node : nodes) {
+    for (int i = 1; i < node.output_size(); ++i) {
+      if (node.output(i) == name)
+        return absl::UnimplementedError(
+            absl::StrCat("output ", i, " of ", node.op_type(), " '", NameOf(node), "' is not supported"));
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("value '", name, "' is not computed before it is read"));
+}
+
+// Attributes of a function's nodes that refer to one of its own take the value that the call gives; those that the call
+// leaves out are left out.
+void Substitute(onnx::NodeProto& node, const onnx::NodeProto& call) {
+  for (int i = node.attribute_size(); i-- > 0;) {
+    onnx::AttributeProto& a = *node.mutable_attribute(i);
+    if (a.has_g()) {
+      for (onnx::NodeProto& inner : *a.mutable_g()->mutable_node()) Substitute(inner, call);
+    }
+    if (a.ref_attr_name().empty()) continue;
+    const auto given =
+        std::ranges::find(call.attribute(), a.ref_attr_name(), [](const onnx::AttributeProto& g) { return g.name(); });
+    if (given == call.attribute().end()) {
+      node.mutable_attribute()->DeleteSubrange(i, 1);
+      continue;
+    }
+    const std::string name = a.name();
+    a = *given;
+    a.set_name(name);
+  }
+}
+
+absl::StatusOr<Bound> BoundOf(Context& c, const std::string& name, const Nodes& nodes) {
+  if (name.empty()) return Bound{};
+  const Bound* bound = c.Find(name);
+  if (bound == nullptr) return NotComputed(name, nodes);
+  return *bound;
+}
+
+int OpsetOf(const onnx::FunctionProto& function, int otherwise) {
+  for (const onnx::OperatorSetIdProto& opset : function.opset_import()) {
+    if (IsStandard(opset.domain())) return static_cast<int>(opset.version());
+  }
+  return otherwise;
+}
+
+absl::Status AddCall(Context& c, const onnx::NodeProto& call, const onnx::FunctionProto& function, const Nodes& around,
+                     int opset) {
+  if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
+    return absl::InvalidArgumentError("it has more operands or results than its function");
+  std::vector<Bound> inputs(static_cast<size_t>(function.input_size()));
+  for (int i = 0; i < call.input_size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(inputs[static_cast<size_t>(i)], BoundOf(c, call.input(i), around));
+  }
+  Nodes nodes = function.node();
+  for (onnx::NodeProto& node : nodes) Substitute(node, call);
+  std::vector<Bound> outputs;
+  {
+    Context::Scope scope(c, /*closed=*/true);
+    for (int i = 0; i < function.input_size(); ++i) c.Bind(function.input(i), inputs[static_cast<size_t>(i)]);
+    TEMPER_RETURN_IF_ERROR(AddNodes(c, nodes, OpsetOf(function, opset)));
+    for (int i = 0; i < call.output_size(); ++i) {
+      if (call.output(i).empty()) continue;
+      TEMPER_ASSIGN_OR_RETURN(Bound bound, BoundOf(c, function.output(i), nodes));
+      outputs.push_back(std::move(bound));
+    }
+  }
+  size_t next = 0;
+  for (const std::string& name : call.output()) {
+    if (!name.empty()) c.Bind(name, std::move(outputs[next++]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddNode(Context& c, const onnx::NodeProto& proto, const Nodes& around, int opset) {
+  if (const onnx::FunctionProto* function = FunctionOf(proto, c.functions()))
+    return AddCall(c, proto, *function, around, opset);
+  OnnxNode node{proto, opset, {}};
+  for (const std::string& name : proto.input()) {
+    TEMPER_ASSIGN_OR_RETURN(const Bound bound, BoundOf(c, name, around));
+    node.inputs.push_back(bound.value);
+  }
+  const TableEntry* entry = FindConverter(proto);
+  for (size_t i = 0; i < entry->operands; ++i) {
+    if (node.Input(i) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is missing"));
+  }
+  c.SetNodeName(NameOf(proto));
+  return entry->convert(c, node);
+}
+
+}  // namespace
+
+bool IsStandard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+Functions FunctionsOf(const onnx::ModelProto& model) {
+  Functions functions;
+  for (const onnx::FunctionProto& f : model.functions()) functions[{f.domain(), f.name()}] = &f;
+  return functions;
+}
+
+absl::Status CheckOperators(const Nodes& nodes, const Functions& functions) {
+  Missing missing(functions);
+  missing.Look(nodes);
+  return missing.status();
+}
+
+absl::Status AddNodes(Context& c, const Nodes& nodes, int opset) {
+  if (c.depth() > kMostScopes) return absl::InvalidArgumentError("its functions call each other without end");
+  for (const onnx::NodeProto& node : nodes) {
+    absl::Status status = AddNode(c, node, nodes, opset);
+    if (status.ok() && c.graph().nodes.size() > kMostNodes)
+      status = absl::UnimplementedError(absl::StrCat("more than ", kMostNodes, " operations are not supported"));
+    if (!status.ok())
+      return absl::Status(status.code(),
+                          absl::StrCat(node.op_type(), " '", NameOf(node), "': ", std::string(status.message())));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ValueId> ValueOf(Context& c, const std::string& name, const Nodes& nodes) {
+  TEMPER_ASSIGN_OR_RETURN(const Bound bound, BoundOf(c, name, nodes));
+  if (bound.value == kNoValue) return absl::UnimplementedError(absl::StrCat("'", name, "' is no tensor"));
+  return bound.value;
+}
+
+absl::StatusOr<std::vector<Bound>> Inline(Context& c, const onnx::GraphProto& body, const std::vector<Bound>& inputs,
+                                          int opset) {
+  if (static_cast<size_t>(body.input_size()) != inputs.size())
+    return absl::InvalidArgumentError(
+        absl::StrCat("its body has ", body.input_size(), " inputs where ", inputs.size(), " are given"));
+  Context::Scope scope(c, /*closed=*/false);
+  for (const onnx::TensorProto& tensor : body.initializer()) {
+    TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, c.folder()));
+    c.Bind(tensor.name(), c.Constant(std::move(data)));
+  }
+  for (int i = 0; i < body.input_size(); ++i) c.Bind(body.input(i).name(), inputs[static_cast<size_t>(i)]);
+  TEMPER_RETURN_IF_ERROR(AddNodes(c, body.node(), opset));
+  std::vector<Bound> outputs;
+  for (const onnx::ValueInfoProto& output : body.output()) {
+    TEMPER_ASSIGN_OR_RETURN(Bound bound, BoundOf(c, output.name(), body.node()));
+    outputs.push_back(std::move(bound));
+  }
+  return outputs;
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,417 @@
+// Operators of com.microsoft, against their definitions written out.
+#include <cmath>
+
+#include "base/rng.h"
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using Doubles = std::vector<double>;
+
+onnx::NodeProto& Contrib(ModelBuilder& m, const std::string& op, const std::vector<std::string>& inputs,
+                         const std::vector<std::string>& outputs) {
+  onnx::NodeProto& node = m.Node(op, inputs, outputs);
+  node.set_domain("com.microsoft");
+  for (const std::string& name : outputs) {
+    if (!name.empty()) m.Output(name);
+  }
+  return node;
+}
+
+template <typename T>
+void Tensor(ModelBuilder& m, const std::string& name, const Shape& shape, int type, const std::vector<T>& data) {
+  onnx::TensorProto* t = m.model.mutable_graph()->add_initializer();
+  t->set_name(name);
+  t->set_data_type(type);
+  for (int64_t d : shape) t->add_dims(d);
+  t->set_raw_data(data.data(), data.size() * sizeof(T));
+}
+
+NDArray Numbers(DType dtype, Shape shape, const Doubles& values) {
+  NDArray a(dtype, std::move(shape));
+  for (size_t i = 0; i < values.size(); ++i) a.Set(static_cast<int64_t>(i), values[i]);
+  return a;
+}
+
+std::vector<float> Random(int64_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(2 * rng.Uniform() - 1));
+  return values;
+}
+
+double Gelu(double x) { return x / 2 * std::erfc(-x * M_SQRT1_2); }
+double GeluTanh(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+TEST(Contrib, Activations) {
+  const std::vector<float> x = {-3, -0.5, 0, 0.25, 2, 4}, bias = {1, -1, 0.5};
+  Doubles biased, fast, quick;
+  for (size_t i = 0; i < x.size(); ++i) {
+    biased.push_back(Gelu(x[i] + bias[i % 3]));
+    fast.push_back(GeluTanh(x[i]));
+    quick.push_back(x[i] * Sigmoid(1.702 * x[i]));
+  }
+  ModelBuilder m(17);
+  m.Input("x", {2, 3});
+  m.Floats("bias", {3}, bias);
+  Contrib(m, "BiasGelu", {"x", "bias"}, {"a"});
+  Contrib(m, "FastGelu", {"x"}, {"b"});
+  Contrib(m, "QuickGelu", {"x"}, {"c"});
+  const std::vector<NDArray> out = m.Run({Array({2, 3}, x)});
+  ExpectArray(out[0], {2, 3}, biased);
+  ExpectArray(out[1], {2, 3}, fast);
+  ExpectArray(out[2], {2, 3}, quick);
+}
+
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta of each row, or without the mean.
+Doubles Norm(const Doubles& x, const std::vector<float>& gamma, const std::vector<float>& beta, double epsilon,
+             bool simplified) {
+  const size_t n = gamma.size();
+  Doubles y;
+  for (size_t row = 0; row < x.size() / n; ++row) {
+    double mean = 0, square = 0;
+    for (size_t i = 0; i < n && !simplified; ++i) mean += x[row * n + i] / static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i) square += std::pow(x[row * n + i] - mean, 2) / static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i)
+      y.push_back((x[row * n + i] - mean) / std::sqrt(square + epsilon) * gamma[i] + (beta.empty() ? 0 : beta[i]));
+  }
+  return y;
+}
+
+TEST(Contrib, NormsOfSums) {
+  const std::vector<float> x = Random(8, 1), skip = Random(8, 2), gamma = Random(4, 3), beta = Random(4, 4),
+                           bias = Random(4, 5);
+  Doubles sum, plain;
+  for (size_t i = 0; i < 8; ++i) {
+    sum.push_back(double{x[i]} + skip[i] + bias[i % 4]);
+    plain.push_back(x[i]);
+  }
+  ModelBuilder m(17);
+  m.Input("x", {1, 2, 4});
+  m.Input("skip", {1, 2, 4});
+  m.Floats("gamma", {4}, gamma);
+  m.Floats("beta", {4}, beta);
+  m.Floats("bias", {4}, bias);
+  ModelBuilder::SetFloat(
+      Contrib(m, "SkipLayerNormalization", {"x", "skip", "gamma", "beta", "bias"}, {"a", "", "", "sum"}), "epsilon",
+      0.01F);
+  ModelBuilder::SetFloat(Contrib(m, "SkipSimplifiedLayerNormalization", {"x", "skip", "gamma", "bias"}, {"b"}),
+                         "epsilon", 0.01F);
+  onnx::NodeProto& own = Contrib(m, "SimplifiedLayerNormalization", {"x", "gamma"}, {"c"});
+  own.set_domain("");
+  ModelBuilder::SetFloat(own, "epsilon", 0.01F);
+  const std::vector<NDArray> out = m.Run({Array({1, 2, 4}, x), Array({1, 2, 4}, skip)});
+  ExpectArray(out[0], {1, 2, 4}, Norm(sum, gamma, beta, 0.01, false));
+  ExpectArray(out[1], {1, 2, 4}, sum);
+  ExpectArray(out[2], {1, 2, 4}, Norm(sum, gamma, {}, 0.01, true));
+  ExpectArray(out[3], {1, 2, 4}, Norm(plain, gamma, {}, 0.01, true));
+}
+
+TEST(Contrib, EmbeddingsAreAddedUp) {
+  const std::vector<float> words = Random(5 * 4, 1), places = Random(6 * 4, 2), segments = Random(2 * 4, 3),
+                           gamma = Random(4, 4), beta = Random(4, 5);
+  ModelBuilder m(17);
+  m.Input("ids", {1, 3}, onnx::TensorProto::INT32);
+  m.Input("kinds", {1, 3}, onnx::TensorProto::INT32);
+  m.Floats("words", {5, 4}, words);
+  m.Floats("places", {6, 4}, places);
+  m.Floats("segments", {2, 4}, segments);
+  m.Floats("gamma", {4}, gamma);
+  m.Floats("beta", {4}, beta);
+  ModelBuilder::SetFloat(
+      Contrib(m, "EmbedLayerNormalization", {"ids", "kinds", "words", "places", "segments", "gamma", "beta"}, {"y"}),
+      "epsilon", 0.01F);
+  const size_t ids[] = {4, 0, 2}, kinds[] = {0, 1, 1};
+  Doubles sum;
+  for (size_t s = 0; s < 3; ++s) {
+    for (size_t i = 0; i < 4; ++i)
+      sum.push_back(double{words[ids[s] * 4 + i]} + places[s * 4 + i] + segments[kinds[s] * 4 + i]);
+  }
+  ExpectArray(m.Run({Numbers(DType::kI32, {1, 3}, {4, 0, 2}), Numbers(DType::kI32, {1, 3}, {0, 1, 1})})[0], {1, 3, 4},
+              Norm(sum, gamma, beta, 0.01, false));
+}
+
+TEST(Contrib, ProductsOfWhatLiesAcross) {
+  // a is [rows, batch, depth], b [batch, columns, depth].
+  const std::vector<float> a = Random(2 * 3 * 4, 1), b = Random(3 * 5 * 4, 2);
+  ModelBuilder m(17);
+  m.Input("a", {2, 3, 4});
+  m.Input("b", {3, 5, 4});
+  onnx::NodeProto& node = Contrib(m, "FusedMatMul", {"a", "b"}, {"y"});
+  ModelBuilder::SetInt(node, "transBatchA", 1);
+  ModelBuilder::SetInt(node, "transB", 1);
+  ModelBuilder::SetFloat(node, "alpha", 0.5F);
+  Doubles want;
+  for (size_t batch = 0; batch < 3; ++batch) {
+    for (size_t row = 0; row < 2; ++row) {
+      for (size_t column = 0; column < 5; ++column) {
+        double sum = 0;
+        for (size_t k = 0; k < 4; ++k) sum += double{a[(row * 3 + batch) * 4 + k]} * b[(batch * 5 + column) * 4 + k];
+        want.push_back(sum / 2);
+      }
+    }
+  }
+  ExpectArray(m.Run({Array({2, 3, 4}, a), Array({3, 5, 4}, b)})[0], {3, 2, 5}, want);
+}
+
+TEST(Contrib, ConvolutionsWithActivations) {
+  const auto model = [](const std::string& activation, const std::vector<float>& params) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 1, 1, 3});
+    m.Input("z", {1, 1, 1, 3});
+    m.Floats("w", {1, 1, 1, 1}, {2});
+    onnx::NodeProto& node = Contrib(m, "FusedConv", {"x", "w", "", "z"}, {"y"});
+    ModelBuilder::SetString(node, "activation", activation);
+    onnx::AttributeProto& a = ModelBuilder::Attr(node, "activation_params");
+    a.set_type(onnx::AttributeProto::FLOATS);
+    for (float p : params) a.add_floats(p);
+    return m;
+  };
+  const std::vector<NDArray> in = {Array({1, 1, 1, 3}, {-2, 1, 4}), Array({1, 1, 1, 3}, {1, 1, 1})};  // -3 3 9
+  ExpectArray(model("Relu", {}).Run(in)[0], {1, 1, 1, 3}, {0, 3, 9});
+  ExpectArray(model("LeakyRelu", {0.5F}).Run(in)[0], {1, 1, 1, 3}, {-1.5, 3, 9});
+  ExpectArray(model("Clip", {-1, 6}).Run(in)[0], {1, 1, 1, 3}, {-1, 3, 6});
+  ExpectArray(model("HardSigmoid", {0.1F, 0.5F}).Run(in)[0], {1, 1, 1, 3}, {0.2, 0.8, 1});
+  EXPECT_EQ(model("Strange", {}).Import().status().message(),
+            "test: FusedConv 'FusedConv_1': activation 'Strange' is not supported");
+}
+
+// Weights of few bits: 20 of a row in blocks of 16, so that the last block is padded.
+TEST(Contrib, WeightsOfFewBits) {
+  constexpr int64_t kRows = 3, kDepth = 20, kBlock = 16, kBlocks = 2;
+  for (const int64_t bits : {2, 4, 8}) {
+    for (const bool zeros : {false, true}) {
+      const int64_t in_byte = 8 / bits;
+      Rng rng(static_cast<uint64_t>(bits));
+      std::vector<uint8_t> packed(kRows * kBlocks * kBlock / in_byte),
+          zero(kRows * ((kBlocks + in_byte - 1) / in_byte));
+      for (uint8_t& byte : packed) byte = static_cast<uint8_t>(rng.Below(256));
+      for (uint8_t& byte : zero) byte = static_cast<uint8_t>(rng.Below(256));
+      const std::vector<float> scales = Random(kRows * kBlocks, 1), x = Random(2 * kDepth, 2);
+      ModelBuilder m(17);
+      m.Input("x", {2, kDepth});
+      Tensor(m, "b", {kRows, kBlocks, kBlock / in_byte}, onnx::TensorProto::UINT8, packed);
+      m.Floats("scales", {kRows * kBlocks}, scales);
+      Tensor(m, "zero", {static_cast<int64_t>(zero.size())}, onnx::TensorProto::UINT8, zero);
+      onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", zeros ? "zero" : ""}, {"y"});
+      ModelBuilder::SetInt(node, "K", kDepth);
+      ModelBuilder::SetInt(node, "N", kRows);
+      ModelBuilder::SetInt(node, "bits", bits);
+      ModelBuilder::SetInt(node, "block_size", kBlock);
+      const auto field = [&](const std::vector<uint8_t>& bytes, int64_t i) {
+        return bytes[static_cast<size_t>(i / in_byte)] >> (i % in_byte * bits) & ((1 << bits) - 1);
+      };
+      const int64_t zeros_of_row = (kBlocks + in_byte - 1) / in_byte * in_byte;
+      Doubles want;
+      for (int64_t row = 0; row < 2; ++row) {
+        for (int64_t n = 0; n < kRows; ++n) {
+          double sum = 0;
+          for (int64_t k = 0; k < kDepth; ++k) {
+            const int64_t block = k / kBlock;
+            const int from = zeros ? field(zero, n * zeros_of_row + block) : 1 << (bits - 1);
+            sum += x[static_cast<size_t>(row * kDepth + k)] * double{scales[static_cast<size_t>(n * kBlocks + block)]} *
+                   (field(packed, n * kBlocks * kBlock + k) - from);
+          }
+          want.push_back(sum);
+        }
+      }
+      ExpectArray(m.Run({Array({2, kDepth}, x)})[0], {2, kRows}, want, 1e-4 * (1 << bits));
+    }
+  }
+}
+
+double Clamped(double v, double low, double high) { return std::min(std::max(v, low), high); }
+
+TEST(Contrib, QuantisedOperators) {
+  const Doubles a = {0, 100, 200, 255}, b = {10, 20, 128, 250};
+  ModelBuilder m(17);
+  m.Input("a", {1, 1, 2, 2}, onnx::TensorProto::UINT8);
+  m.Input("b", {1, 1, 2, 2}, onnx::TensorProto::UINT8);
+  for (const auto& [name, scale] : {std::pair{"as", 0.1F}, {"bs", 0.05F}, {"ys", 0.2F}}) m.Floats(name, {}, {scale});
+  for (const auto& [name, zero] : {std::pair{"az", 100}, {"bz", 128}, {"yz", 60}})
+    Tensor<uint8_t>(m, name, {}, onnx::TensorProto::UINT8, {static_cast<uint8_t>(zero)});
+  Contrib(m, "QLinearAdd", {"a", "as", "az", "b", "bs", "bz", "ys", "yz"}, {"sum"});
+  Contrib(m, "QLinearMul", {"a", "as", "az", "b", "bs", "bz", "ys", "yz"}, {"product"});
+  Contrib(m, "QLinearSigmoid", {"a", "as", "az", "ys", "yz"}, {"sigmoid"});
+  Contrib(m, "QLinearGlobalAveragePool", {"a", "as", "az", "ys", "yz"}, {"mean"});
+  ModelBuilder::SetInt(Contrib(m, "QLinearConcat", {"ys", "yz", "a", "as", "az", "b", "bs", "bz"}, {"both"}), "axis",
+                       1);
+  const auto number = [](double v) { return Clamped(std::nearbyint(v / double{0.2F}) + 60, 0, 255); };
+  Doubles sum, product, sigmoid, both;
+  double mean = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    const double x = (a[i] - 100) * double{0.1F}, y = (b[i] - 128) * double{0.05F};
+    sum.push_back(number(x + y));
+    product.push_back(number(x * y));
+    sigmoid.push_back(number(Sigmoid(x)));
+    mean += x / 4;
+    both.push_back(number(x));
+  }
+  for (double v : b) both.push_back(number((v - 128) * double{0.05F}));
+  const std::vector<NDArray> out = m.Run({Numbers(DType::kU8, {1, 1, 2, 2}, a), Numbers(DType::kU8, {1, 1, 2, 2}, b)});
+  ExpectArray(out[0], {1, 1, 2, 2}, sum);
+  ExpectArray(out[1], {1, 1, 2, 2}, product);
+  ExpectArray(out[2], {1, 1, 2, 2}, sigmoid);
+  ExpectArray(out[3], {1, 1, 1, 1}, {number(mean)});
+  ExpectArray(out[4], {1, 2, 2, 2}, both);
+}
+
+TEST(Contrib, ProductsOfIntegers) {
+  const Doubles a = {0, 7, 255, 128, 3, 90}, b = {1, -2, 127, -128, 5, 6};  // [2, 3], [3, 2]
+  const double a_scale = 0.5F, b_scale = 0.25F;
+  Doubles sums;
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t j = 0; j < 2; ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < 3; ++k) sum += (a[i * 3 + k] - 100) * (b[k * 2 + j] - 3);
+      sums.push_back(sum * a_scale * b_scale);
+    }
+  }
+  ModelBuilder m(17);
+  m.Input("a", {2, 3}, onnx::TensorProto::UINT8);
+  m.Input("x", {2, 3});
+  m.Floats("as", {}, {0.5F});
+  m.Floats("bs", {}, {0.25F});
+  m.Floats("bias", {2}, {1, -1});
+  Tensor<int8_t>(m, "b", {3, 2}, onnx::TensorProto::INT8, {1, -2, 127, -128, 5, 6});
+  Tensor<uint8_t>(m, "az", {}, onnx::TensorProto::UINT8, {100});
+  Tensor<int8_t>(m, "bz", {}, onnx::TensorProto::INT8, {3});
+  Tensor<int32_t>(m, "c", {2}, onnx::TensorProto::INT32, {8, -8});
+  Contrib(m, "MatMulIntegerToFloat", {"a", "b", "as", "bs", "az", "bz", "bias"}, {"floats"});
+  Contrib(m, "QGemm", {"a", "as", "az", "b", "bs", "bz", "c"}, {"gemm"});
+  Contrib(m, "DynamicQuantizeMatMul", {"x", "b", "bs", "bz", "bias"}, {"dynamic"});
+  // Their range is 255 / 2, so that the scale is 0.5 and the zero point 100: these are the numbers of `a`.
+  std::vector<float> x;
+  for (double v : a) x.push_back(static_cast<float>((v - 100) / 2));
+  const std::vector<NDArray> out = m.Run({Numbers(DType::kU8, {2, 3}, a), Array({2, 3}, x)});
+  Doubles biased, gemm;
+  for (size_t i = 0; i < 4; ++i) {
+    biased.push_back(sums[i] + (i % 2 == 0 ? 1 : -1));
+    gemm.push_back(sums[i] + (i % 2 == 0 ? 8 : -8) * a_scale * b_scale);
+  }
+  ExpectArray(out[0], {2, 2}, biased);
+  ExpectArray(out[1], {2, 2}, gemm);
+  ExpectArray(out[2], {2, 2}, biased, 1e-3);
+}
+
+// softmax(q k^T / sqrt(size) + mask) v of [batch = 1, sequence, heads * size].
+Doubles AttentionOf(const Doubles& q, const Doubles& k, const Doubles& v, size_t heads, size_t size,
+                    const Doubles& mask) {
+  const size_t hidden = heads * size, queries = q.size() / hidden, keys = k.size() / hidden;
+  Doubles y(q.size());
+  for (size_t head = 0; head < heads; ++head) {
+    for (size_t i = 0; i < queries; ++i) {
+      Doubles weights;
+      double total = 0;
+      for (size_t j = 0; j < keys; ++j) {
+        double score = mask[j];
+        for (size_t d = 0; d < size; ++d)
+          score += q[i * hidden + head * size + d] * k[j * hidden + head * size + d] / std::sqrt(double(size));
+        weights.push_back(std::exp(score));
+        total += weights.back();
+      }
+      for (size_t j = 0; j < keys; ++j) {
+        for (size_t d = 0; d < size; ++d)
+          y[i * hidden + head * size + d] += weights[j] / total * v[j * hidden + head * size + d];
+      }
+    }
+  }
+  return y;
+}
+
+TEST(Contrib, Attention) {
+  const std::vector<float> x = Random(3 * 4, 1), w = Random(4 * 12, 2), bias = Random(12, 3);
+  std::array<Doubles, 3> qkv;
+  for (size_t s = 0; s < 3; ++s) {
+    for (size_t column = 0; column < 12; ++column) {
+      double sum = bias[column];
+      for (size_t k = 0; k < 4; ++k) sum += double{x[s * 4 + k]} * w[k * 12 + column];
+      qkv[column / 4].push_back(sum);
+    }
+  }
+  const Doubles want = AttentionOf(qkv[0], qkv[1], qkv[2], 2, 2, {0, 0, -10000});
+  ModelBuilder m(17);
+  m.Input("x", {1, 3, 4});
+  m.Input("mask", {1, 3}, onnx::TensorProto::INT32);
+  m.Floats("w", {4, 12}, w);
+  m.Floats("bias", {12}, bias);
+  ModelBuilder::SetInt(Contrib(m, "Attention", {"x", "w", "bias", "mask"}, {"y"}), "num_heads", 2);
+  ExpectArray(m.Run({Array({1, 3, 4}, x), Numbers(DType::kI32, {1, 3}, {1, 1, 0})})[0], {1, 3, 4}, want);
+  ModelBuilder lengths(17);
+  lengths.Input("x", {1, 3, 4});
+  lengths.Input("count", {1}, onnx::TensorProto::INT32);
+  lengths.Floats("w", {4, 12}, w);
+  lengths.Floats("bias", {12}, bias);
+  ModelBuilder::SetInt(Contrib(lengths, "Attention", {"x", "w", "bias", "count"}, {"y"}), "num_heads", 2);
+  ExpectArray(lengths.Run({Array({1, 3, 4}, x), Numbers(DType::kI32, {1}, {2})})[0], {1, 3, 4}, want);
+}
+
+TEST(Contrib, MultiHeadAttention) {
+  const std::vector<float> q = Random(2 * 4, 1), k = Random(3 * 4, 2), v = Random(3 * 4, 3), bias = Random(12, 4);
+  std::array<Doubles, 3> biased;
+  const std::vector<float>* given[] = {&q, &k, &v};
+  for (size_t part = 0; part < 3; ++part) {
+    for (size_t i = 0; i < given[part]->size(); ++i)
+      biased[part].push_back(double{(*given[part])[i]} + bias[part * 4 + i % 4]);
+  }
+  ModelBuilder m(17);
+  m.Input("q", {1, 2, 4});
+  m.Input("k", {1, 3, 4});
+  m.Input("v", {1, 3, 4});
+  m.Floats("bias", {12}, bias);
+  onnx::NodeProto& node = Contrib(m, "MultiHeadAttention", {"q", "k", "v", "bias"}, {"y", "keys"});
+  ModelBuilder::SetInt(node, "num_heads", 2);
+  const std::vector<NDArray> out = m.Run({Array({1, 2, 4}, q), Array({1, 3, 4}, k), Array({1, 3, 4}, v)});
+  ExpectArray(out[0], {1, 2, 4}, AttentionOf(biased[0], biased[1], biased[2], 2, 2, {0, 0, 0}));
+  Doubles by_head;
+  for (size_t head = 0; head < 2; ++head) {
+    for (size_t s = 0; s < 3; ++s) {
+      for (size_t d = 0; d < 2; ++d) by_head.push_back(biased[1][s * 4 + head * 2 + d]);
+    }
+  }
+  ExpectArray(out[1], {1, 2, 3, 2}, by_head);
+}
+
+TEST(Contrib, RotaryEmbedding) {
+  const std::vector<float> x = Random(2 * 4, 1);
+  std::vector<float> cosine, sine;
+  for (int p = 0; p < 5; ++p) {
+    for (const double rate : {1.0, 0.1}) {
+      cosine.push_back(static_cast<float>(std::cos(p * rate)));
+      sine.push_back(static_cast<float>(std::sin(p * rate)));
+    }
+  }
+  ModelBuilder m(17);
+  m.Input("x", {1, 1, 2, 4});
+  m.Input("first", {1}, onnx::TensorProto::INT64);
+  m.Floats("cosine", {5, 2}, cosine);
+  m.Floats("sine", {5, 2}, sine);
+  Contrib(m, "RotaryEmbedding", {"x", "first", "cosine", "sine"}, {"y"});
+  Doubles want;
+  for (size_t s = 0; s < 2; ++s) {
+    const auto at = [&](size_t i) { return double{x[s * 4 + i]}; };
+    const auto turn = [&](size_t i) {
+      return std::pair(double{cosine[(2 + s) * 2 + i]}, double{sine[(2 + s) * 2 + i]});
+    };
+    for (size_t i = 0; i < 2; ++i) want.push_back(turn(i).first * at(i) - turn(i).second * at(i + 2));
+    for (size_t i = 0; i < 2; ++i) want.push_back(turn(i).second * at(i) + turn(i).first * at(i + 2));
+  }
+  ExpectArray(m.Run({Array({1, 1, 2, 4}, x), Numbers(DType::kI64, {1}, {2})})[0], {1, 1, 2, 4}, want);
+}
+
+TEST(Contrib, WhatIsNotThereIsToldWithItsDomain) {
+  ModelBuilder m(17);
+  m.Input("x", {2});
+  Contrib(m, "Strange", {"x"}, {"y"});
+  EXPECT_EQ(m.Import().status().message(), "test: unsupported operators: com.microsoft.Strange (Strange_1)");
+  ModelBuilder standard(17);
+  standard.Input("x", {2});
+  Contrib(standard, "Relu", {"x"}, {"y"});
+  EXPECT_EQ(standard.Import().status().message(), "test: unsupported operators: com.microsoft.Relu (Relu_1)");
+}
+
+}  // namespace
+}  // namespace temper

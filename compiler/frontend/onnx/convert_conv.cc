@@ -112,6 +112,7 @@ absl::Status Pool(Context& c, const OnnxNode& n) {
   const Ints kernel = n.Ints("kernel_shape");
   if (kernel.size() + 2 != c.ShapeOf(n.Input(0)).size())
     return absl::InvalidArgumentError("kernel_shape has one element a spatial axis");
+  if (n.proto.output_size() > 1 && !n.proto.output(1).empty()) return MaxPoolWithIndices(c, n);
   if (kernel.size() == 3) return VolumePool(c, n);
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
   TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, kernel, c.ShapeOf(x)));

@@ -1,147 +1,80 @@
-// Operators that say by indices where elements come from or go to, and sums along an axis. All become gathers from flat
-// tensors, comparisons and shifts.
+// Operators that say by indices where elements come from, and sums along an axis. All become gathers from flat tensors,
+// comparisons and shifts.
+#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "base/strides.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat) {
-  TEMPER_ASSIGN_OR_RETURN(from, c.Reshape(from, std::move(flat)));
-  Attrs attrs;
-  attrs.Set("axis", int64_t{0});
-  return c.Call("gather", std::move(attrs), {from, at});
-}
-
-// Counted from the front and inside [0, extent): an error where an index that is known is outside, and its nearest
-// neighbour where only the run knows it.
-absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
-  TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI64));
-  if (c.Known(at) != nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(at, "indices"));
-    for (const int64_t index : known) {
-      if (index < -extent || index >= extent) return absl::InvalidArgumentError("an index is out of range");
-    }
-  }
-  TEMPER_ASSIGN_OR_RETURN(ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId turned, c.Call("add", {}, {at, c.Scalar(DType::kI64, static_cast<double>(extent))}));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Call("where", {}, {negative, turned, at}));
-  Attrs attrs;
-  attrs.Set("min", 0.0);
-  attrs.Set("max", static_cast<double>(extent - 1));
-  return c.Call("clip", std::move(attrs), {at});
-}
-
-absl::StatusOr<ValueId> Scaled(Context& c, ValueId v, int64_t factor) {
-  if (factor == 1) return v;
-  return c.Call("mul", {}, {v, c.Scalar(DType::kI64, static_cast<double>(factor))});
-}
-
-// Index `i` along `axis` of each element of a tensor of `shape`, times `strides`, summed over all axes but `axis`.
-NDArray PlacesBeside(const Shape& shape, const Ints& strides, size_t axis) {
-  NDArray places(DType::kI64, shape);
-  for (int64_t i = 0; i < places.size(); ++i) {
-    int64_t place = 0, rest = i;
-    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
-      if (d != axis) place += strides[d] * (rest % shape[d]);
-    }
-    places.as<int64_t>()[static_cast<size_t>(i)] = place;
-  }
-  return places;
-}
-
-// Where each element of GatherElements' result, or of ScatterElements' updates, lies in the flat tensor.
-absl::StatusOr<ValueId> PlacesOfElements(Context& c, const OnnxNode& n) {
-  const Shape data = c.ShapeOf(n.Input(0)), shape = c.ShapeOf(n.Input(1));
-  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
-  const size_t along = static_cast<size_t>(axis);
-  bool fits = data.size() == shape.size();
-  for (size_t d = 0; fits && d < data.size(); ++d) fits = d == along || shape[d] <= data[d];
-  if (!fits) return absl::InvalidArgumentError("the indices reach beyond the tensor");
-  const Ints strides = RowMajorStrides(data);
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, n.Input(1), data[along]));
-  TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));
-  return c.Call("add", {}, {at, c.Constant(PlacesBeside(shape, strides, along))});
-}
-
 absl::Status GatherElements(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfElements(c, n));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, n.Input(0), at, {NumElements(c.ShapeOf(n.Input(0)))}));
+  const Shape data = c.ShapeOf(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfElements(c, data, n.Input(1), axis));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, n.Input(0), at, {NumElements(data)}));
   return c.Set(n, v);
 }
 
-// The last axis of `indices` names the first axes of `data`: the places of what they name, in units of what is left of
-// it. `names` is the number of named axes.
-absl::StatusOr<ValueId> PlacesOfSlices(Context& c, const Shape& data, ValueId indices, size_t* names) {
-  Shape shape = c.ShapeOf(indices);
-  if (shape.empty() || shape.back() < 1 || shape.back() > static_cast<int64_t>(data.size()))
-    return absl::InvalidArgumentError("the last axis of the indices is as long as the axes that they name");
-  *names = static_cast<size_t>(shape.back());
-  const int64_t last = c.Rank(indices) - 1;
-  shape.pop_back();
-  const Ints strides = RowMajorStrides(std::span(data).first(*names));
-  ValueId sum = kNoValue;
-  for (size_t d = 0; d < *names; ++d) {
-    const int64_t at = static_cast<int64_t>(d);
-    TEMPER_ASSIGN_OR_RETURN(ValueId one, c.Slice(indices, last, at, at + 1));
-    TEMPER_ASSIGN_OR_RETURN(one, c.Reshape(one, shape));
-    TEMPER_ASSIGN_OR_RETURN(one, Inside(c, one, data[d]));
-    TEMPER_ASSIGN_OR_RETURN(one, Scaled(c, one, strides[d]));
-    if (sum == kNoValue) {
-      sum = one;
-      continue;
-    }
-    TEMPER_ASSIGN_OR_RETURN(sum, c.Call("add", {}, {sum, one}));
-  }
-  return sum;
-}
-
+// The first `batch` axes of data and indices are the same ones: the indices name axes behind them.
 absl::Status GatherNd(Context& c, const OnnxNode& n) {
-  if (n.Int("batch_dims", 0) != 0) return absl::UnimplementedError("batch_dims is not supported");
-  const Shape data = c.ShapeOf(n.Input(0));
+  const Shape data = c.ShapeOf(n.Input(0)), indices = c.ShapeOf(n.Input(1));
+  const int64_t stated = n.Int("batch_dims", 0);
+  if (stated < 0 || stated >= std::min(c.Rank(n.Input(0)), c.Rank(n.Input(1))) ||
+      !std::equal(data.begin(), data.begin() + stated, indices.begin()))
+    return absl::InvalidArgumentError("batch_dims are axes that data and indices both have");
+  const size_t batch = static_cast<size_t>(stated);
   size_t names = 0;
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, data, n.Input(1), &names));
-  Shape flat = {NumElements(std::span(data).first(names))};
-  flat.insert(flat.end(), data.begin() + static_cast<std::ptrdiff_t>(names), data.end());
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, std::span(data).subspan(batch), n.Input(1), &names));
+  const int64_t count = NumElements(std::span(data).subspan(batch, names));
+  Shape flat = {NumElements(std::span(data).first(batch + names))};
+  flat.insert(flat.end(), data.begin() + static_cast<std::ptrdiff_t>(batch + names), data.end());
+  if (batch > 0) {
+    Shape apart(indices.size() - 1, 1);
+    std::copy(data.begin(), data.begin() + stated, apart.begin());
+    NDArray starts(DType::kI64, std::move(apart));
+    for (int64_t i = 0; i < starts.size(); ++i) starts.Set(i, static_cast<double>(i * count));
+    TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, c.Constant(std::move(starts))}));
+  }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, n.Input(0), at, std::move(flat)));
   return c.Set(n, v);
 }
 
-// Slices of `data`, `count` of them, of which those at the known places `at` are replaced by slices of `updates`: a
-// gather from both, one behind the other. Of several updates of one place the last one stays.
-absl::Status Scatter(Context& c, const OnnxNode& n, ValueId at, int64_t count) {
-  if (n.String("reduction", "none") != "none") return absl::UnimplementedError("only reduction 'none' is supported");
-  TEMPER_ASSIGN_OR_RETURN(const Ints places, c.KnownInts(at, "indices"));
-  const Shape shape = c.ShapeOf(n.Input(0));
-  const int64_t slice = count > 0 ? NumElements(shape) / count : 0;
-  if (NumElements(c.ShapeOf(n.Input(2))) != static_cast<int64_t>(places.size()) * slice)
-    return absl::InvalidArgumentError("the updates are as many as the indices name");
-  Ints source(static_cast<size_t>(count));
-  std::iota(source.begin(), source.end(), 0);
-  for (size_t i = 0; i < places.size(); ++i) source[static_cast<size_t>(places[i])] = count + static_cast<int64_t>(i);
-  TEMPER_ASSIGN_OR_RETURN(ValueId data, c.Reshape(n.Input(0), {count, slice}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId updates, c.Reshape(n.Input(2), {static_cast<int64_t>(places.size()), slice}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId both, c.Concat({data, updates}, 0));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, both, c.IntVector(source), c.ShapeOf(both)));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
+// Of each batch element the first steps in reverse, as many as its length says; the rest stays where it is.
+absl::Status ReverseSequence(Context& c, const OnnxNode& n) {
+  const int64_t time = n.Int("time_axis", 0), batch = n.Int("batch_axis", 1);
+  if (time < 0 || time > 1 || batch != 1 - time || c.Rank(n.Input(0)) < 2)
+    return absl::InvalidArgumentError("the time and the batch axis are the first two, in either order");
+  const Ints exchanged = MovedAxis(c.ShapeOf(n.Input(0)).size(), 1, 0);
+  ValueId x = n.Input(0);
+  if (time == 0) {
+    TEMPER_ASSIGN_OR_RETURN(x, c.Transpose(x, exchanged));
+  }
+  const int64_t lines = c.ShapeOf(x)[0], steps = c.ShapeOf(x)[1];
+  if (c.ShapeOf(n.Input(1)) != Shape{lines}) return absl::InvalidArgumentError("there is one length a batch element");
+  if (c.Known(n.Input(1)) != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(n.Input(1), "sequence_lens"));
+    if (std::any_of(known.begin(), known.end(), [&](int64_t length) { return length < 0 || length > steps; }))
+      return absl::InvalidArgumentError("a length is beyond the time axis");
+  }
+  Formula f(c, DType::kI64);
+  TEMPER_ASSIGN_OR_RETURN(ValueId length, c.Cast(n.Input(1), DType::kI64));
+  TEMPER_ASSIGN_OR_RETURN(length, c.Reshape(length, {lines, 1}));
+  // A length that only the run knows must not lead out of the line.
+  length = f.Clip(length, 0, static_cast<double>(steps));
+  const ValueId step = Counting(c, DType::kI64, {1, steps});
+  const ValueId turned = f.Plus(f.Sub(length, step), -1);
+  const ValueId source = f.Call("where", {f.Call("less", {step, length}), turned, step});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherInLines(c, x, source));
+  if (time == 0) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, exchanged));
+  }
   return c.Set(n, v);
-}
-
-absl::Status ScatterElements(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfElements(c, n));
-  return Scatter(c, n, at, NumElements(c.ShapeOf(n.Input(0))));
-}
-
-absl::Status ScatterNd(Context& c, const OnnxNode& n) {
-  const Shape data = c.ShapeOf(n.Input(0));
-  size_t names = 0;
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, data, n.Input(1), &names));
-  return Scatter(c, n, at, NumElements(std::span(data).first(names)));
 }
 
 // An index outside [-depth, depth) is nowhere on.
@@ -202,9 +135,7 @@ absl::Status CumSum(Context& c, const OnnxNode& n) {
 std::span<const TableEntry> IndexTable() {
   static constexpr TableEntry kTable[] = {{"GatherElements", GatherElements, 2},
                                           {"GatherND", GatherNd, 2},
-                                          {"ScatterElements", ScatterElements, 3},
-                                          {"Scatter", ScatterElements, 3},
-                                          {"ScatterND", ScatterNd, 3},
+                                          {"ReverseSequence", ReverseSequence, 2},
                                           {"OneHot", OneHot, 3},
                                           {"CumSum", CumSum, 2}};
   return kTable;

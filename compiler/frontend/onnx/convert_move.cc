@@ -9,6 +9,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis that are gathered one by one
+
 absl::Status Reshape(Context& c, const OnnxNode& n) {
   Ints wanted = n.Ints("shape");
   if (n.Input(1) != kNoValue) {
@@ -171,6 +173,27 @@ absl::Status Tile(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// The tensor beside itself again and again along each axis. What negative pads take away is gone before that.
+absl::StatusOr<ValueId> PadWrapped(Context& c, ValueId v, const Ints& pads) {
+  const size_t rank = c.ShapeOf(v).size();
+  if (pads.size() != 2 * rank) return absl::InvalidArgumentError("pads has two elements an axis");
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t extent = c.ShapeOf(v)[d], begin = pads[d], end = pads[rank + d];
+    if (begin == 0 && end == 0) continue;
+    if (std::max(begin, end) > kMostPadded || std::min(begin, end) < -extent)
+      return absl::InvalidArgumentError("pads are out of range");
+    const int64_t cut = std::max<int64_t>(-begin, 0), left = extent - cut - std::max<int64_t>(-end, 0);
+    if (left < 1) return absl::InvalidArgumentError("pads leave nothing to repeat");
+    const int64_t added = std::max<int64_t>(begin, 0), count = added + left + std::max<int64_t>(end, 0);
+    Ints at;
+    for (int64_t i = 0; i < count; ++i) at.push_back(cut + ((i - added) % left + left) % left);
+    Attrs attrs;
+    attrs.Set("axis", static_cast<int64_t>(d));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("gather", std::move(attrs), {v, c.IntVector(at)}));
+  }
+  return v;
+}
+
 absl::Status Pad(Context& c, const OnnxNode& n) {
   const size_t rank = c.ShapeOf(n.Input(0)).size();
   Ints pads = n.Ints("pads");
@@ -193,7 +216,32 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
     }
     pads = std::move(all);
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Pad(n.Input(0), std::move(pads), value, n.String("mode", "constant")));
+  const std::string mode = n.String("mode", "constant");
+  if (mode == "wrap") {
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, PadWrapped(c, n.Input(0), pads));
+    return c.Set(n, v);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Pad(n.Input(0), std::move(pads), value, mode));
+  return c.Set(n, v);
+}
+
+// Each axis cut down or padded with zeros to its new length; what is odd is missing, or added, at the end.
+absl::Status CenterCropPad(Context& c, const OnnxNode& n) {
+  const Shape from = c.ShapeOf(n.Input(0));
+  const size_t rank = from.size();
+  TEMPER_ASSIGN_OR_RETURN(const Ints shape, c.KnownInts(n.Input(1), "the new shape"));
+  const Ints axes = n.Ints("axes", AxesFrom(0, static_cast<int64_t>(rank)));
+  if (shape.size() != axes.size()) return absl::InvalidArgumentError("the new shape has one length an axis");
+  Ints pads(2 * rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], static_cast<int64_t>(rank)));
+    const size_t d = static_cast<size_t>(axis);
+    if (shape[i] < 0) return absl::InvalidArgumentError("a length is negative");
+    const int64_t added = shape[i] - from[d];
+    pads[d] = added / 2;
+    pads[rank + d] = added - added / 2;
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Pad(n.Input(0), std::move(pads)));
   return c.Set(n, v);
 }
 
@@ -236,6 +284,7 @@ std::span<const TableEntry> MoveTable() {
                                           {"Expand", Expand, 2},
                                           {"Tile", Tile, 2},
                                           {"Pad", Pad},
+                                          {"CenterCropPad", CenterCropPad, 2},
                                           {"DepthToSpace", DepthToSpace},
                                           {"SpaceToDepth", SpaceToDepth}};
   return kTable;

@@ -3,9 +3,9 @@
 // product for all steps.
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/activation.h"
+#include "compiler/frontend/onnx/formula.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -21,10 +21,12 @@ struct Direction {
   ValueId candidate = kNoValue, candidate_bias = kNoValue;
   ValueId h, c;  // f32[batch, hidden]: the state; c of an LSTM only
   int64_t hidden;
-  std::string activation;  // of an RNN, as Temper calls it
+  std::vector<Activation> activations;  // as the kind has them
+  double clip = 0;                      // bounds what goes into an activation on both sides; 0: nothing does
+  ValueId peepholes[3] = {kNoValue, kNoValue, kNoValue};  // f32[hidden] of an LSTM's input, output and forget gate
+  bool forgets_what_comes_in = false;                     // the forget gate is 1 - the input gate
 };
 
-absl::StatusOr<ValueId> Unary(Context& c, const char* op, ValueId v) { return c.Call(op, {}, {v}); }
 absl::StatusOr<ValueId> Binary(Context& c, const char* op, ValueId a, ValueId b) { return c.Call(op, {}, {a, b}); }
 
 absl::StatusOr<ValueId> TimesTransposed(Context& c, ValueId a, ValueId b) {
@@ -37,20 +39,44 @@ absl::StatusOr<ValueId> Gate(Context& c, const Direction& d, ValueId gates, int6
   return c.Slice(gates, c.Rank(gates) - 1, i * d.hidden, (i + 1) * d.hidden);
 }
 
+// The i-th activation of a direction.
+absl::StatusOr<ValueId> Activated(Context& c, const Direction& d, size_t i, ValueId v) {
+  Formula f(c, c.TypeOf(v).dtype);
+  if (d.clip > 0) v = f.Clip(v, -d.clip, d.clip);
+  v = Activate(f, d.activations[i], v);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return v;
+}
+
+// A gate of an LSTM, that looks at a state of its cell if there are peepholes.
+absl::StatusOr<ValueId> LstmGate(Context& c, const Direction& d, ValueId gates, int64_t i, ValueId cell) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId gate, Gate(c, d, gates, i));
+  if (const ValueId peephole = d.peepholes[i]; peephole != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId seen, Binary(c, "mul", peephole, cell));
+    TEMPER_ASSIGN_OR_RETURN(gate, Binary(c, "add", gate, seen));
+  }
+  return Activated(c, d, 0, gate);
+}
+
 // A step replaces the state. `x`: f32[batch, gates], its inputs' part of the gates.
 absl::Status LstmStep(Context& c, Direction& d, ValueId x) {
   TEMPER_ASSIGN_OR_RETURN(ValueId gates, TimesTransposed(c, d.h, d.recurrence));
   TEMPER_ASSIGN_OR_RETURN(gates, Binary(c, "add", gates, x));
-  ValueId gate[4];  // input, output, forget, cell
-  for (int64_t i = 0; i < 4; ++i) {
-    TEMPER_ASSIGN_OR_RETURN(gate[i], Gate(c, d, gates, i));
-    TEMPER_ASSIGN_OR_RETURN(gate[i], Unary(c, i < 3 ? "sigmoid" : "tanh", gate[i]));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId input, LstmGate(c, d, gates, 0, d.c));
+  ValueId forget = kNoValue;
+  if (d.forgets_what_comes_in) {
+    TEMPER_ASSIGN_OR_RETURN(forget, Binary(c, "sub", c.Scalar(c.TypeOf(input).dtype, 1), input));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(forget, LstmGate(c, d, gates, 2, d.c));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId kept, Binary(c, "mul", gate[2], d.c));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId fresh, Binary(c, "mul", gate[0], gate[3]));
+  TEMPER_ASSIGN_OR_RETURN(ValueId cell, Gate(c, d, gates, 3));
+  TEMPER_ASSIGN_OR_RETURN(cell, Activated(c, d, 1, cell));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId kept, Binary(c, "mul", forget, d.c));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId fresh, Binary(c, "mul", input, cell));
   TEMPER_ASSIGN_OR_RETURN(d.c, Binary(c, "add", kept, fresh));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId squashed, Unary(c, "tanh", d.c));
-  TEMPER_ASSIGN_OR_RETURN(d.h, Binary(c, "mul", gate[1], squashed));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId output, LstmGate(c, d, gates, 1, d.c));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId squashed, Activated(c, d, 2, d.c));
+  TEMPER_ASSIGN_OR_RETURN(d.h, Binary(c, "mul", output, squashed));
   return absl::OkStatus();
 }
 
@@ -69,7 +95,7 @@ absl::StatusOr<ValueId> GruCandidate(Context& c, const Direction& d, ValueId res
   }
   TEMPER_ASSIGN_OR_RETURN(const ValueId from_input, Gate(c, d, x, 2));
   TEMPER_ASSIGN_OR_RETURN(const ValueId sum, Binary(c, "add", from_state, from_input));
-  return Unary(c, "tanh", sum);
+  return Activated(c, d, 1, sum);
 }
 
 absl::Status GruStep(Context& c, Direction& d, ValueId x) {
@@ -82,7 +108,7 @@ absl::Status GruStep(Context& c, Direction& d, ValueId x) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId from_state, Gate(c, d, product, i));
     TEMPER_ASSIGN_OR_RETURN(const ValueId from_input, Gate(c, d, x, i));
     TEMPER_ASSIGN_OR_RETURN(gate[i], Binary(c, "add", from_state, from_input));
-    TEMPER_ASSIGN_OR_RETURN(gate[i], Unary(c, "sigmoid", gate[i]));
+    TEMPER_ASSIGN_OR_RETURN(gate[i], Activated(c, d, 0, gate[i]));
   }
   TEMPER_ASSIGN_OR_RETURN(const ValueId candidate, GruCandidate(c, d, gate[1], x, product));
   // (1 - z) * candidate + z * h
@@ -95,14 +121,14 @@ absl::Status GruStep(Context& c, Direction& d, ValueId x) {
 absl::Status RnnStep(Context& c, Direction& d, ValueId x) {
   TEMPER_ASSIGN_OR_RETURN(ValueId sum, TimesTransposed(c, d.h, d.recurrence));
   TEMPER_ASSIGN_OR_RETURN(sum, Binary(c, "add", sum, x));
-  TEMPER_ASSIGN_OR_RETURN(d.h, Unary(c, d.activation.c_str(), sum));
+  TEMPER_ASSIGN_OR_RETURN(d.h, Activated(c, d, 0, sum));
   return absl::OkStatus();
 }
 
 struct Kind {
   std::string_view onnx;
   int64_t gates;
-  std::vector<std::string> activations;  // of one direction, by default
+  std::vector<std::string_view> activations;  // of one direction, by default
   absl::Status (*step)(Context& c, Direction& d, ValueId x);
 };
 const Kind* FindKind(std::string_view op) {
@@ -119,33 +145,36 @@ struct Recurrent {
   int64_t steps, batch, hidden, directions;
   bool reverse;      // of the first direction
   bool batch_first;  // how operands and results lie
-  std::vector<std::string> activations;
+  std::vector<Activation> activations;
+  double clip;
+  ValueId going = kNoValue;  // bool[steps, batch, 1]: whether a sequence is not over; kNoValue if none ends early
 };
 
-absl::StatusOr<std::vector<std::string>> Activations(const OnnxNode& n, const Kind& kind, int64_t directions) {
-  std::vector<std::string> wanted;
-  for (int64_t i = 0; i < directions; ++i)
-    wanted.insert(wanted.end(), kind.activations.begin(), kind.activations.end());
-  const onnx::AttributeProto* stated = n.Find("activations");
-  if (stated == nullptr) return wanted;
-  std::vector<std::string> names;
-  for (const std::string& name : stated->strings()) names.push_back(absl::AsciiStrToLower(name));
-  const bool chosen = kind.gates == 1 && std::ssize(names) == directions &&
-                      std::all_of(names.begin(), names.end(),
-                                  [](const std::string& s) { return s == "tanh" || s == "relu" || s == "sigmoid"; });
-  if (names != wanted && !chosen) return absl::UnimplementedError("only the default activations are supported");
-  return names;
+// Whether each step of each sequence is one of its own.
+absl::StatusOr<ValueId> Going(Context& c, ValueId lengths, int64_t steps, int64_t batch) {
+  if (lengths == kNoValue) return kNoValue;
+  if (c.ShapeOf(lengths) != Shape{batch}) return absl::InvalidArgumentError("there is one length a sequence");
+  if (c.Known(lengths) != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> known, c.KnownInts(lengths, "sequence_lens"));
+    if (std::any_of(known.begin(), known.end(), [&](int64_t l) { return l < 0 || l > steps; }))
+      return absl::InvalidArgumentError("a sequence is longer than the input");
+    if (std::all_of(known.begin(), known.end(), [&](int64_t l) { return l == steps; })) return kNoValue;
+  }
+  TEMPER_ASSIGN_OR_RETURN(lengths, c.Cast(lengths, DType::kI32));
+  TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {1, batch, 1}));
+  NDArray numbers(DType::kI32, {steps, 1, 1});
+  for (int64_t i = 0; i < steps; ++i) numbers.Set(i, static_cast<double>(i));
+  return Binary(c, "less", c.Constant(std::move(numbers)), lengths);
 }
 
 absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
-  if (n.Float("clip", 0) != 0) return absl::UnimplementedError("clip is not supported");
-  if (n.Int("input_forget", 0) != 0) return absl::UnimplementedError("input_forget is not supported");
-  Recurrent r{.kind = FindKind(n.proto.op_type())};
+  Recurrent r{.kind = FindKind(n.proto.op_type()), .clip = n.Float("clip", 0)};
+  if (!(r.clip >= 0)) return absl::InvalidArgumentError("clip is a bound above 0");
   const std::string direction = n.String("direction", "forward");
   r.directions = direction == "bidirectional" ? 2 : 1;
   r.reverse = direction == "reverse";
   r.batch_first = n.Int("layout", 0) != 0;
-  TEMPER_ASSIGN_OR_RETURN(r.activations, Activations(n, *r.kind, r.directions));
+  TEMPER_ASSIGN_OR_RETURN(r.activations, ActivationsOf(n, r.kind->activations, r.directions));
   r.x = n.Input(0);
   const Shape weights = c.ShapeOf(n.Input(1)), recurrence = c.ShapeOf(n.Input(2));
   if (c.Rank(r.x) != 3 || weights.size() != 3 || recurrence.size() != 3)
@@ -162,17 +191,7 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("the shapes of X, W and R do not fit one another");
   if (r.steps < 1 || r.steps > kMostSteps)
     return absl::UnimplementedError(absl::StrCat("sequences of 1 to ", kMostSteps, " steps are supported"));
-  if (n.Input(4) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, c.KnownInts(n.Input(4), "sequence_lens"));
-    if (std::any_of(lengths.begin(), lengths.end(), [&](int64_t l) { return l != r.steps; }))
-      return absl::UnimplementedError("sequences shorter than the input are not supported");
-  }
-  if (n.Input(7) != kNoValue) {
-    const NDArray* peepholes = c.Known(n.Input(7));
-    for (int64_t i = 0; peepholes == nullptr || i < peepholes->size(); ++i) {
-      if (peepholes == nullptr || peepholes->At(i) != 0) return absl::UnimplementedError("peepholes are not supported");
-    }
-  }
+  TEMPER_ASSIGN_OR_RETURN(r.going, Going(c, n.Input(4), r.steps, r.batch));
   return r;
 }
 
@@ -203,8 +222,28 @@ absl::Status PartCandidate(Context& c, ValueId& all, ValueId& candidate, int64_t
   return absl::OkStatus();
 }
 
+absl::Status PreparePeepholes(Context& c, const OnnxNode& n, const Recurrent& r, int64_t i, Direction& d) {
+  const ValueId all = n.Input(7);
+  if (r.kind->gates != 4 || all == kNoValue) return absl::OkStatus();
+  if (c.ShapeOf(all) != Shape{r.directions, 3 * r.hidden})
+    return absl::InvalidArgumentError("P has one weight each of three gates");
+  // Exporters write zeros for none.
+  const NDArray* known = c.Known(all);
+  bool is_zero = known != nullptr;
+  for (int64_t k = 0; is_zero && k < known->size(); ++k) is_zero = known->At(k) == 0;
+  if (is_zero) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(const ValueId own, Element(c, all, i));
+  for (int64_t gate = 0; gate < 3; ++gate) {
+    TEMPER_ASSIGN_OR_RETURN(d.peepholes[gate], Gate(c, d, own, gate));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent& r, int64_t i) {
-  Direction d{.hidden = r.hidden, .activation = r.activations[static_cast<size_t>(i) * r.kind->activations.size()]};
+  Direction d{.hidden = r.hidden, .clip = r.clip, .forgets_what_comes_in = n.Int("input_forget", 0) != 0};
+  const auto first = r.activations.begin() + i * std::ssize(r.kind->activations);
+  d.activations.assign(first, first + std::ssize(r.kind->activations));
+  TEMPER_RETURN_IF_ERROR(PreparePeepholes(c, n, r, i, d));
   const int64_t gates = r.kind->gates * r.hidden;
   TEMPER_ASSIGN_OR_RETURN(d.recurrence, Element(c, n.Input(2), i));
   TEMPER_ASSIGN_OR_RETURN(d.h, InitialState(c, r, n.Input(5), i));
@@ -238,14 +277,30 @@ absl::StatusOr<ValueId> Concat(Context& c, std::vector<ValueId> parts, int64_t a
   return c.Concat(std::move(parts), axis);
 }
 
-// All states of a direction in the order of the inputs, f32[steps, 1, batch, hidden]; `d` is left at the last.
+// One step of all sequences; those that are over keep their state. What they give: f32[batch, hidden], zeros of those.
+absl::StatusOr<ValueId> Step(Context& c, const Recurrent& r, Direction& d, int64_t step) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, Element(c, d.input_gates, step));
+  const ValueId old_h = d.h, old_c = d.c;
+  TEMPER_RETURN_IF_ERROR(r.kind->step(c, d, x));
+  if (r.going == kNoValue) return d.h;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId going, Element(c, r.going, step));
+  const ValueId zero = c.Scalar(c.TypeOf(d.h).dtype, 0);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId shown, c.Call("where", {}, {going, d.h, zero}));
+  TEMPER_ASSIGN_OR_RETURN(d.h, c.Call("where", {}, {going, d.h, old_h}));
+  if (d.c != old_c) {
+    TEMPER_ASSIGN_OR_RETURN(d.c, c.Call("where", {}, {going, d.c, old_c}));
+  }
+  return shown;
+}
+
+// All states of a direction in the order of the inputs, f32[steps, 1, batch, hidden]; `d` is left at the last. In
+// reverse, a sequence that is shorter begins at its own end: what comes before that leaves the state alone.
 absl::StatusOr<ValueId> Unroll(Context& c, const Recurrent& r, Direction& d, bool reverse) {
   std::vector<ValueId> states(static_cast<size_t>(r.steps));
   for (int64_t i = 0; i < r.steps; ++i) {
     const int64_t step = reverse ? r.steps - 1 - i : i;
-    TEMPER_ASSIGN_OR_RETURN(const ValueId x, Element(c, d.input_gates, step));
-    TEMPER_RETURN_IF_ERROR(r.kind->step(c, d, x));
-    TEMPER_ASSIGN_OR_RETURN(states[static_cast<size_t>(step)], c.Reshape(d.h, {1, 1, r.batch, r.hidden}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId shown, Step(c, r, d, step));
+    TEMPER_ASSIGN_OR_RETURN(states[static_cast<size_t>(step)], c.Reshape(shown, {1, 1, r.batch, r.hidden}));
   }
   return Concat(c, std::move(states), 0);
 }

@@ -1,6 +1,7 @@
-// Reductions, softmax and the normalisations.
+// Reductions, softmax, the normalisations and determinants.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -258,13 +259,66 @@ absl::Status Lrn(Context& c, const OnnxNode& n) {
 
 // x / |x|, and zero where |x| is.
 absl::Status LpNormalization(Context& c, const OnnxNode& n) {
-  if (n.Int("p", 2) != 2) return absl::UnimplementedError("only p = 2 is supported");
+  const int64_t p = n.Int("p", 2);
+  if (p != 1 && p != 2) return absl::InvalidArgumentError("p is 1 or 2");
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
-  TEMPER_ASSIGN_OR_RETURN(ValueId norm, c.Reduce("reduce_l2", n.Input(0), {axis}, true));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, UnaryIfAny(c, p == 1 ? "abs" : "", n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId norm, c.Reduce(p == 1 ? "reduce_sum" : "reduce_l2", x, {axis}, true));
   const ValueId zero = c.Scalar(c.TypeOf(norm).dtype, 0);
   TEMPER_ASSIGN_OR_RETURN(ValueId nothing, c.Call("equal", {}, {norm, zero}));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("div", {}, {n.Input(0), norm}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("where", {}, {nothing, zero, v}));
+  return c.Set(n, v);
+}
+
+// Determinants of the last `rows` rows and of as many columns, each by its bits, from those of one row less.
+using Minors = std::map<unsigned, ValueId>;
+absl::StatusOr<Minors> WithRowAbove(Context& c, const std::vector<ValueId>& row, const Minors& below) {
+  Minors minors;
+  for (unsigned columns = 1; columns < 1u << row.size(); ++columns) {
+    ValueId sum = kNoValue;
+    int sign = 0;  // the signs of a row alternate
+    for (unsigned j = 0; j < row.size(); ++j) {
+      if ((columns >> j & 1) == 0) continue;
+      const auto rest = below.find(columns & ~(1u << j));
+      if (rest == below.end()) break;
+      TEMPER_ASSIGN_OR_RETURN(const ValueId part, c.Call("mul", {}, {row[j], rest->second}));
+      const char* op = sign++ % 2 == 0 ? "add" : "sub";
+      if (sum == kNoValue) {
+        sum = part;
+        continue;
+      }
+      TEMPER_ASSIGN_OR_RETURN(sum, c.Call(op, {}, {sum, part}));
+    }
+    if (sum != kNoValue) minors[columns] = sum;
+  }
+  return minors;
+}
+
+// By cofactors: 40 products for four rows. Narrow floats are computed in f32.
+absl::Status Det(Context& c, const OnnxNode& n) {
+  const int64_t rank = c.Rank(n.Input(0));
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  Shape shape = c.ShapeOf(n.Input(0));
+  if (!IsFloat(dtype) || rank < 2 || shape.back() != shape[shape.size() - 2])
+    return absl::InvalidArgumentError("takes square matrices of floats");
+  const int64_t rows = shape.back();
+  if (rows < 1 || rows > 4)
+    return absl::UnimplementedError(absl::StrCat("matrices of 1 to 4 rows are supported, not of ", rows));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Cast(n.Input(0), dtype == DType::kF64 ? dtype : DType::kF32));
+  Minors minors = {{0, c.Scalar(c.TypeOf(x).dtype, 1)}};
+  for (int64_t i = rows; i-- > 0;) {
+    std::vector<ValueId> row;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId whole, c.Slice(x, rank - 2, i, i + 1));
+    for (int64_t j = 0; j < rows; ++j) {
+      TEMPER_ASSIGN_OR_RETURN(const ValueId element, c.Slice(whole, rank - 1, j, j + 1));
+      row.push_back(element);
+    }
+    TEMPER_ASSIGN_OR_RETURN(minors, WithRowAbove(c, row, minors));
+  }
+  shape.resize(shape.size() - 2);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(minors.begin()->second, std::move(shape)));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, dtype));
   return c.Set(n, v);
 }
 
@@ -283,6 +337,7 @@ std::span<const TableEntry> ReduceTable() {
                                  {"MeanVarianceNormalization", MeanVarianceNormalization},
                                  {"Hardmax", Hardmax},
                                  {"LpNormalization", LpNormalization},
+                                 {"Det", Det},
                                  {"LRN", Lrn},
                                  {"RMSNormalization", RmsNormalization, 2},
                                  {"ReduceLogSumExp", ReduceLogSumExp}};

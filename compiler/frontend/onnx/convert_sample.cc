@@ -1,12 +1,23 @@
-// GridSample: an image at positions that the run computes. Each output pixel gathers whole pixels, all channels of one
-// beside each other, and adds them up by weights.
+// GridSample: an image or a volume at positions that the run computes. Each output pixel gathers whole pixels, all
+// channels of one beside each other, and adds them up by weights. AffineGrid: positions that a matrix moves.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "base/strides.h"
 #include "compiler/frontend/onnx/formula.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
+constexpr int64_t kMostPixels = int64_t{1} << 24;  // whose positions a model may carry
+
+enum class Sampling { kNearest, kLinear, kCubic };
 enum class Padding { kZeros, kBorder, kReflection };
+
+// A pixel that counts: its place, in pixels, and its weight.
+struct Tap {
+  ValueId place, weight;
+};
 
 // Positions along one axis of the image, in pixels.
 class Axis1d {
@@ -14,11 +25,45 @@ class Axis1d {
   Axis1d(Formula& f, int64_t extent, bool aligned, Padding padding)
       : f_(f), extent_(static_cast<double>(extent)), aligned_(aligned), padding_(padding) {}
 
-  // From -1, the first pixel's middle or its outer edge, to 1, the last one's.
-  ValueId Position(ValueId grid) {
+  // The pixels around the positions `grid`: from -1, the first pixel's middle or its outer edge, to 1, the last one's.
+  std::vector<Tap> Taps(ValueId grid, Sampling sampling) {
     const double scale = (aligned_ ? extent_ - 1 : extent_) / 2;
-    return Padded(f_.Plus(f_.Times(grid, scale), (extent_ - 1) / 2));
+    ValueId position = f_.Plus(f_.Times(grid, scale), (extent_ - 1) / 2);
+    if (sampling == Sampling::kNearest) {
+      const ValueId whole = f_.Call("round", {position});
+      return {{Pixel(Folded(whole)), Weight(f_.Number(1), whole)}};
+    }
+    const bool linear = sampling == Sampling::kLinear;
+    // Padding the position does for both pixels of a linear one; those of a cubic are padded one by one.
+    if (linear && padding_ != Padding::kZeros) position = f_.Clip(Folded(position), 0, extent_ - 1);
+    const ValueId first = f_.Call("floor", {position}), share = f_.Sub(position, first);
+    std::vector<Tap> taps;
+    int64_t offset = linear ? 0 : -1;
+    for (const ValueId weight : linear ? LinearWeights(share) : CubicWeights(share)) {
+      const ValueId whole = f_.Plus(first, static_cast<double>(offset++));
+      taps.push_back({Pixel(linear ? whole : Folded(whole)), Weight(weight, whole)});
+    }
+    return taps;
   }
+
+ private:
+  double low() const { return aligned_ ? 0 : -0.5; }
+  double span() const { return aligned_ ? extent_ - 1 : extent_; }
+
+  std::vector<ValueId> LinearWeights(ValueId share) { return {f_.Minus(1, share), share}; }
+  // Keys' convolution with a = -3/4: of the pixels at distances 1 + s, s, 1 - s and 2 - s.
+  std::vector<ValueId> CubicWeights(ValueId share) {
+    const ValueId rest = f_.Minus(1, share);
+    return {FarWeight(share), NearWeight(share), NearWeight(rest), FarWeight(rest)};
+  }
+  // (a + 2) d^3 - (a + 3) d^2 + 1
+  ValueId NearWeight(ValueId d) { return f_.Plus(f_.Mul(f_.Mul(d, d), f_.Plus(f_.Times(d, 1.25), -2.25)), 1); }
+  // a (t^3 - 5 t^2 + 8 t - 4) at t = 1 + d, which is a d (1 - d)^2.
+  ValueId FarWeight(ValueId d) {
+    const ValueId rest = f_.Minus(1, d);
+    return f_.Times(f_.Mul(d, f_.Mul(rest, rest)), -0.75);
+  }
+
   // Which pixel it is, inside the image, as an i64.
   ValueId Pixel(ValueId whole) { return f_.Cast(f_.Clip(whole, 0, extent_ - 1), "i64"); }
   // The weight, or none where the pixel is outside.
@@ -28,19 +73,15 @@ class Axis1d {
     const ValueId high = f_.Call("less", {whole, f_.Number(extent_)});
     return f_.Call("where", {f_.Call("and", {low, high}), weight, f_.Number(0)});
   }
-
- private:
-  ValueId Padded(ValueId position) {
-    if (padding_ == Padding::kZeros) return position;
-    const double low = aligned_ ? 0 : -0.5, span = aligned_ ? extent_ - 1 : extent_;
-    if (padding_ == Padding::kReflection && span > 0) {
-      // There and back again: twice the image.
-      const ValueId shifted = f_.Plus(position, -low);
-      const ValueId turns = f_.Call("floor", {f_.Times(shifted, 1 / (2 * span))});
-      const ValueId there = f_.Call("sub", {shifted, f_.Times(turns, 2 * span)});
-      position = f_.Plus(f_.Call("min", {there, f_.Minus(2 * span, there)}), low);
-    }
-    return f_.Clip(position, 0, extent_ - 1);
+  // Where a position outside is reflected to.
+  ValueId Folded(ValueId position) { return padding_ == Padding::kReflection ? Reflected(position) : position; }
+  // There and back again: twice the image.
+  ValueId Reflected(ValueId position) {
+    if (span() <= 0) return f_.Clip(position, 0, 0);
+    const ValueId shifted = f_.Plus(position, -low());
+    const ValueId turns = f_.Call("floor", {f_.Times(shifted, 1 / (2 * span()))});
+    const ValueId there = f_.Sub(shifted, f_.Times(turns, 2 * span()));
+    return f_.Plus(f_.Call("min", {there, f_.Minus(2 * span(), there)}), low());
   }
 
   Formula& f_;
@@ -49,44 +90,49 @@ class Axis1d {
   Padding padding_;
 };
 
-// Pixels of [n * h * w, c], with a weight for each of the result's.
-class Sampler {
- public:
-  Sampler(Context& c, Formula& f, ValueId image, const Shape& out) : c_(c), f_(f), out_(out) {
-    const Shape s = c.ShapeOf(image);
-    width_ = s[3];
-    NDArray starts(DType::kI64, {s[0], 1, 1});
-    for (int64_t i = 0; i < s[0]; ++i) starts.Set(i, static_cast<double>(i * s[2] * s[3]));
-    starts_ = c.Constant(std::move(starts));
-    Attrs last, flat;
-    last.Set("perm", std::vector<int64_t>{0, 2, 3, 1});
-    flat.Set("shape", std::vector<int64_t>{s[0] * s[2] * s[3], s[1]});
-    pixels_ = f.Call("reshape", {f.Call("transpose", {image}, std::move(last))}, std::move(flat));
+// Every pixel that counts for all axes: places and weights of [n, ..., 1].
+std::vector<Tap> Crossed(Context& c, Formula& f, const std::vector<std::vector<Tap>>& axes, const Shape& extents) {
+  const std::vector<int64_t> strides = RowMajorStrides(extents);
+  std::vector<Tap> all;
+  for (size_t d = 0; d < axes.size(); ++d) {
+    std::vector<Tap> crossed;
+    for (Tap tap : axes[d]) {
+      if (strides[d] != 1) tap.place = f.Mul(tap.place, c.Scalar(DType::kI64, static_cast<double>(strides[d])));
+      if (d == 0) crossed.push_back(tap);
+      for (const Tap& before : all)
+        crossed.push_back({f.Add(before.place, tap.place), f.Mul(before.weight, tap.weight)});
+    }
+    all = std::move(crossed);
   }
-  // Adds weight times the pixel at (y, x), of [n, h, w] each.
-  void Add(ValueId y, ValueId x, ValueId weight) {
-    const ValueId row = f_.Call("mul", {y, c_.Scalar(DType::kI64, static_cast<double>(width_))});
-    const ValueId place = f_.Call("add", {f_.Call("add", {row, x}), starts_});
-    Attrs first, column;
-    first.Set("axis", int64_t{0});
-    column.Set("shape", std::vector<int64_t>{out_[0], out_[1], out_[2], 1});
-    const ValueId pixel = f_.Call("gather", {pixels_, place}, std::move(first));
-    const ValueId part = f_.Call("mul", {pixel, f_.Call("reshape", {weight}, std::move(column))});
-    sum_ = sum_ == kNoValue ? part : f_.Call("add", {sum_, part});
-  }
-  ValueId Sum() {
-    Attrs attrs;
-    attrs.Set("perm", std::vector<int64_t>{0, 3, 1, 2});
-    return f_.Call("transpose", {sum_}, std::move(attrs));
-  }
+  return all;
+}
 
- private:
-  Context& c_;
-  Formula& f_;
-  Shape out_;
-  int64_t width_ = 0;
-  ValueId starts_ = kNoValue, pixels_ = kNoValue, sum_ = kNoValue;
-};
+// Sums up the pixels of an image, [n, c, ...], at the taps: the result has the shape [n, ..., c].
+absl::StatusOr<ValueId> Summed(Context& c, Formula& f, ValueId image, const std::vector<Tap>& taps, const Shape& out) {
+  const Shape s = c.ShapeOf(image);
+  const int64_t pixels = NumElements(std::span(s).subspan(2));
+  std::vector<int64_t> channels_last = AxesFrom(0, std::ssize(s));
+  std::rotate(channels_last.begin() + 1, channels_last.begin() + 2, channels_last.end());
+  TEMPER_ASSIGN_OR_RETURN(ValueId flat, c.Transpose(image, channels_last));
+  TEMPER_ASSIGN_OR_RETURN(flat, c.Reshape(flat, {s[0] * pixels, s[1]}));
+  Shape apart(out.size() + 1, 1);
+  apart[0] = s[0];
+  NDArray starts(DType::kI64, apart);
+  for (int64_t i = 0; i < s[0]; ++i) starts.Set(i, static_cast<double>(i * pixels));
+  const ValueId first = c.Constant(std::move(starts));
+  ValueId sum = kNoValue;
+  for (const Tap& tap : taps) {
+    const ValueId place = f.Add(tap.place, first);
+    TEMPER_RETURN_IF_ERROR(f.status());
+    TEMPER_ASSIGN_OR_RETURN(const ValueId at, c.Reshape(place, out));
+    Attrs axis;
+    axis.Set("axis", int64_t{0});
+    const ValueId part = f.Mul(f.Call("gather", {flat, at}, std::move(axis)), tap.weight);
+    sum = sum == kNoValue ? part : f.Add(sum, part);
+  }
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return sum;
+}
 
 absl::StatusOr<Padding> PaddingOf(const OnnxNode& n) {
   const std::string mode = n.String("padding_mode", "zeros");
@@ -96,58 +142,93 @@ absl::StatusOr<Padding> PaddingOf(const OnnxNode& n) {
   return absl::InvalidArgumentError("padding_mode is 'zeros', 'border' or 'reflection'");
 }
 
-// Coordinate `i` of the grid, [n, h, w].
-absl::StatusOr<ValueId> Coordinate(Context& c, ValueId grid, int64_t i) {
-  const Shape s = c.ShapeOf(grid);
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(grid, 3, i, i + 1));
-  return c.Reshape(v, {s[0], s[1], s[2]});
+absl::StatusOr<Sampling> SamplingOf(const OnnxNode& n, int64_t axes) {
+  const std::string mode = n.String("mode", "linear");
+  if (mode == "nearest") return Sampling::kNearest;
+  if (mode == "linear" || mode == "bilinear") return Sampling::kLinear;
+  if ((mode == "cubic" || mode == "bicubic") && axes == 2) return Sampling::kCubic;
+  return absl::UnimplementedError(absl::StrCat("mode '", mode, "' is not supported for rank ", axes + 2,
+                                               ", only linear, nearest and, of rank 4, cubic"));
 }
 
 absl::Status GridSample(Context& c, const OnnxNode& n) {
   const Shape image = c.ShapeOf(n.Input(0)), grid = c.ShapeOf(n.Input(1));
-  if (image.size() != 4 || grid.size() != 4)
-    return absl::UnimplementedError(absl::StrCat("rank ", image.size(), " is not supported, only 4"));
-  if (grid[3] != 2 || grid[0] != image[0] || image[2] < 1 || image[3] < 1)
-    return absl::InvalidArgumentError("the grid is [n, h, w, 2] for an image [n, c, ...] that has pixels");
+  const int64_t axes = std::ssize(image) - 2;
+  if (axes != 2 && axes != 3)
+    return absl::UnimplementedError(absl::StrCat("rank ", image.size(), " is not supported, only 4 and 5"));
+  if (grid.size() != image.size() || grid.back() != axes || grid[0] != image[0] ||
+      *std::min_element(image.begin() + 2, image.end()) < 1)
+    return absl::InvalidArgumentError("the grid is [n, ..., axes] for an image [n, c, ...] that has pixels");
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
   if (!IsFloat(dtype) || c.TypeOf(n.Input(1)).dtype != dtype)
     return absl::UnimplementedError("only an image and a grid of one float type are supported");
-  const std::string mode = n.String("mode", "bilinear");
-  const bool nearest = mode == "nearest";
-  if (!nearest && mode != "bilinear" && mode != "linear")
-    return absl::UnimplementedError(absl::StrCat("mode '", mode, "' is not supported, only linear and nearest"));
+  TEMPER_ASSIGN_OR_RETURN(const Sampling sampling, SamplingOf(n, axes));
   TEMPER_ASSIGN_OR_RETURN(const Padding padding, PaddingOf(n));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId grid_x, Coordinate(c, n.Input(1), 0));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId grid_y, Coordinate(c, n.Input(1), 1));
-
   const bool aligned = n.Int("align_corners", 0) != 0;
   Formula f(c, dtype);
-  Axis1d columns(f, image[3], aligned, padding), rows(f, image[2], aligned, padding);
-  Sampler sampler(c, f, n.Input(0), grid);
-  const ValueId x = columns.Position(grid_x), y = rows.Position(grid_y);
-  const ValueId left = f.Call(nearest ? "round" : "floor", {x}), top = f.Call(nearest ? "round" : "floor", {y});
-  const ValueId right_share = f.Call("sub", {x, left}), lower_share = f.Call("sub", {y, top});
-  for (const int64_t down : {0, 1}) {
-    for (const int64_t over : {0, 1}) {
-      if (nearest && down + over > 0) continue;
-      const ValueId column = f.Plus(left, static_cast<double>(over)), row = f.Plus(top, static_cast<double>(down));
-      const ValueId across = nearest ? f.Number(1) : over != 0 ? right_share : f.Minus(1, right_share);
-      const ValueId along = nearest ? f.Number(1) : down != 0 ? lower_share : f.Minus(1, lower_share);
-      const ValueId weight = f.Call("mul", {columns.Weight(across, column), rows.Weight(along, row)});
-      Attrs full;
-      full.Set("shape", Shape(grid.begin(), grid.end() - 1));
-      sampler.Add(rows.Pixel(row), columns.Pixel(column), f.Call("expand", {weight}, std::move(full)));
-    }
+  std::vector<std::vector<Tap>> taps;
+  for (int64_t d = 0; d < axes; ++d) {
+    // The grid has the last axis first.
+    TEMPER_ASSIGN_OR_RETURN(const ValueId along, c.Slice(n.Input(1), axes + 1, axes - 1 - d, axes - d));
+    taps.push_back(Axis1d(f, image[static_cast<size_t>(d) + 2], aligned, padding).Taps(along, sampling));
   }
-  const ValueId v = sampler.Sum();
+  const std::vector<Tap> all = Crossed(c, f, taps, Shape(image.begin() + 2, image.end()));
   TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Summed(c, f, n.Input(0), all, Shape(grid.begin(), grid.end() - 1)));
+  std::vector<int64_t> channels_second = AxesFrom(0, std::ssize(image));
+  std::rotate(channels_second.begin() + 1, channels_second.end() - 1, channels_second.end());
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, channels_second));
+  return c.Set(n, v);
+}
+
+// Positions of all pixels of `extents`, the last axis first, and 1: [pixels, axes + 1]. Of one pixel alone the middle
+// is the middle of the axis.
+NDArray PixelPositions(DType dtype, const Shape& extents, bool aligned) {
+  const int64_t columns = std::ssize(extents) + 1;
+  NDArray positions(dtype, {NumElements(extents), columns});
+  for (int64_t pixel = 0; pixel < positions.shape()[0]; ++pixel) {
+    int64_t rest = pixel, column = 0;
+    for (size_t d = extents.size(); d-- > 0; rest /= extents[d]) {
+      const double at = static_cast<double>(rest % extents[d]), extent = static_cast<double>(extents[d]);
+      const double steps = aligned ? std::max(extent - 1, 1.0) : extent;
+      positions.Set(pixel * columns + column++, (2 * at - (extent - 1)) / steps);
+    }
+    positions.Set(pixel * columns + column, 1);
+  }
+  return positions;
+}
+
+// A sum of a few products each: no matrix product, whose factors may be rounded.
+absl::Status AffineGrid(Context& c, const OnnxNode& n) {
+  const Shape theta = c.ShapeOf(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(const Shape size, c.KnownInts(n.Input(1), "size"));
+  const int64_t axes = std::ssize(size) - 2;
+  if (axes != 2 && axes != 3) return absl::InvalidArgumentError("size is [n, c, h, w] or [n, c, d, h, w]");
+  if (theta != Shape{size[0], axes, axes + 1} || *std::min_element(size.begin(), size.end()) < 1)
+    return absl::InvalidArgumentError("theta is [n, axes, axes + 1] for a size of n");
+  Shape grid(size.begin() + 2, size.end());
+  double pixels_in_all = 1;
+  for (const int64_t extent : grid) pixels_in_all *= static_cast<double>(extent);
+  if (pixels_in_all > static_cast<double>(kMostPixels))
+    return absl::UnimplementedError(absl::StrCat("more than ", kMostPixels, " pixels"));
+  const int64_t pixels = NumElements(grid);
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  const bool aligned = n.Int("align_corners", 0) != 0;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId at,
+                          c.Reshape(c.Constant(PixelPositions(dtype, grid, aligned)), {1, pixels, 1, axes + 1}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId matrix, c.Reshape(n.Input(0), {size[0], 1, axes, axes + 1}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mul", {}, {matrix, at}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_sum", v, {3}, false));
+  grid.insert(grid.begin(), size[0]);
+  grid.push_back(axes);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(grid)));
   return c.Set(n, v);
 }
 
 }  // namespace
 
 std::span<const TableEntry> SampleTable() {
-  static constexpr TableEntry kTable[] = {{"GridSample", GridSample, 2}};
+  static constexpr TableEntry kTable[] = {{"GridSample", GridSample, 2}, {"AffineGrid", AffineGrid, 2}};
   return kTable;
 }
 

@@ -24,6 +24,9 @@ absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId
 // The node's pool, average or maximum, with a window over the two last axes of `x` (convert_conv.cc).
 absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x);
 
+// The node's maximum pool with its second output, over one to three axes (convert_pool.cc).
+absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n);
+
 // Over three axes, by what there is for two.
 absl::Status VolumeConv(Context& c, const OnnxNode& n);
 absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n);

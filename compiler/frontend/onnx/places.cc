@@ -1,0 +1,115 @@
+#include "compiler/frontend/onnx/places.h"
+
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/strides.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+absl::StatusOr<ValueId> Scaled(Context& c, ValueId v, int64_t factor) {
+  if (factor == 1) return v;
+  return c.Call("mul", {}, {v, c.Scalar(DType::kI64, static_cast<double>(factor))});
+}
+
+// Index `i` along `axis` of each element of a tensor of `shape`, times `strides`, summed over all axes but `axis`.
+NDArray PlacesBeside(const Shape& shape, const std::vector<int64_t>& strides, size_t axis) {
+  NDArray places(DType::kI64, shape);
+  for (int64_t i = 0; i < places.size(); ++i) {
+    int64_t place = 0, rest = i;
+    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
+      if (d != axis) place += strides[d] * (rest % shape[d]);
+    }
+    places.as<int64_t>()[static_cast<size_t>(i)] = place;
+  }
+  return places;
+}
+
+}  // namespace
+
+ValueId Counting(Context& c, DType dtype, Shape shape) {
+  NDArray numbers(dtype, std::move(shape));
+  for (int64_t i = 0; i < numbers.size(); ++i) numbers.Set(i, static_cast<double>(i));
+  return c.Constant(std::move(numbers));
+}
+
+absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat) {
+  TEMPER_ASSIGN_OR_RETURN(from, c.Reshape(from, std::move(flat)));
+  Attrs attrs;
+  attrs.Set("axis", int64_t{0});
+  return c.Call("gather", std::move(attrs), {from, at});
+}
+
+absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at) {
+  Shape flat = c.ShapeOf(from);
+  NDArray starts(c.TypeOf(at).dtype, {flat[0], 1});
+  for (int64_t line = 0; line < flat[0]; ++line) starts.Set(line, static_cast<double>(line * flat[1]));
+  TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, c.Constant(std::move(starts))}));
+  flat[1] *= flat[0];
+  flat.erase(flat.begin());
+  return GatherFlat(c, from, at, std::move(flat));
+}
+
+absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
+  TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI64));
+  if (c.Known(at) != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> known, c.KnownInts(at, "indices"));
+    for (const int64_t index : known) {
+      if (index < -extent || index >= extent) return absl::InvalidArgumentError("an index is out of range");
+    }
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId turned, c.Call("add", {}, {at, c.Scalar(DType::kI64, static_cast<double>(extent))}));
+  TEMPER_ASSIGN_OR_RETURN(at, c.Call("where", {}, {negative, turned, at}));
+  Attrs attrs;
+  attrs.Set("min", 0.0);
+  attrs.Set("max", static_cast<double>(extent - 1));
+  return c.Call("clip", std::move(attrs), {at});
+}
+
+absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis) {
+  const Shape shape = c.ShapeOf(indices);
+  const size_t along = static_cast<size_t>(axis);
+  bool fits = data.size() == shape.size();
+  for (size_t d = 0; fits && d < data.size(); ++d) fits = d == along || shape[d] <= data[d];
+  if (!fits) return absl::InvalidArgumentError("the indices reach beyond the tensor");
+  const std::vector<int64_t> strides = RowMajorStrides(data);
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along]));
+  TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));
+  return c.Call("add", {}, {at, c.Constant(PlacesBeside(shape, strides, along))});
+}
+
+absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names) {
+  Shape shape = c.ShapeOf(indices);
+  if (shape.empty() || shape.back() < 1 || shape.back() > static_cast<int64_t>(data.size()))
+    return absl::InvalidArgumentError("the last axis of the indices is as long as the axes that they name");
+  *names = static_cast<size_t>(shape.back());
+  const int64_t last = c.Rank(indices) - 1;
+  shape.pop_back();
+  const std::vector<int64_t> strides = RowMajorStrides(data.first(*names));
+  ValueId sum = kNoValue;
+  for (size_t d = 0; d < *names; ++d) {
+    const int64_t at = static_cast<int64_t>(d);
+    TEMPER_ASSIGN_OR_RETURN(ValueId one, c.Slice(indices, last, at, at + 1));
+    TEMPER_ASSIGN_OR_RETURN(one, c.Reshape(one, shape));
+    TEMPER_ASSIGN_OR_RETURN(one, Inside(c, one, data[d]));
+    TEMPER_ASSIGN_OR_RETURN(one, Scaled(c, one, strides[d]));
+    if (sum == kNoValue) {
+      sum = one;
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(sum, c.Call("add", {}, {sum, one}));
+  }
+  return sum;
+}
+
+std::vector<int64_t> MovedAxis(size_t rank, int64_t from, int64_t to) {
+  std::vector<int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  axes.erase(axes.begin() + from);
+  axes.insert(axes.begin() + to, from);
+  return axes;
+}
+
+}  // namespace temper::onnx_frontend

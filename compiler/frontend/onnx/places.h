@@ -1,0 +1,30 @@
+// Where the elements lie that indices name, for operators that read them there or write them there.
+#pragma once
+
+#include <span>
+
+#include "compiler/frontend/onnx/context.h"
+
+namespace temper::onnx_frontend {
+
+// The most comparisons or elements of one result that a converter asks of the run to find its elements.
+constexpr int64_t kMostCompared = int64_t{1} << 28;
+
+// 0, 1, ... in the order of the elements.
+ValueId Counting(Context& c, DType dtype, Shape shape);
+// Elements of `from`, which becomes `flat`, at the places `at` of its first axis.
+absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat);
+// The same within each line: [lines, extent, ...] at [lines, count], in i64 or i32, is [lines, count, ...].
+absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at);
+// Indices counted from the front and inside [0, extent), in i64: an error where one that is known is outside, and its
+// nearest neighbour where only the run knows it.
+absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent);
+// Where each element that `indices` name along `axis` lies in the flat tensor of the shape `data`.
+absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis);
+// The last axis of `indices` names the first axes of `data`: the places of what they name, in units of what is left of
+// it. `names` is the number of named axes.
+absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names);
+// Moves axis `from` to stand at `to`; the others keep their order. Gives what Transpose takes.
+std::vector<int64_t> MovedAxis(size_t rank, int64_t from, int64_t to);
+
+}  // namespace temper::onnx_frontend

@@ -39,9 +39,10 @@ absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray>
   return values.back();
 }
 
-bool IsQuantisation(const TensorType& operand, const TensorType& result) {
+bool IsQuantisation(std::string_view op, const TensorType& operand, const TensorType& result) {
   const DTypeInfo& type = Info(result.dtype);
-  return IsFloat(operand.dtype) && !IsFloat(result.dtype) && type.kind != TypeKind::kBool && type.bits <= 16;
+  return op == "round" ||
+         (IsFloat(operand.dtype) && !IsFloat(result.dtype) && type.kind != TypeKind::kBool && type.bits <= 16);
 }
 
 double Flops(const Workload& w) {

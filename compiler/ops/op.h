@@ -91,9 +91,9 @@ const OpDef* FindOp(std::string_view name);  // null if there is none
 // `on_result`, if set, sees the result of each call (index into w.calls) before others do, and may change it.
 absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs,
                                      const std::function<void(int call, NDArray& result)>& on_result = nullptr);
-// Whether a call makes integers of 16 bits or fewer of floats: a small change of what it reads may be a whole step of
-// what it makes.
-bool IsQuantisation(const TensorType& operand, const TensorType& result);
+// Whether a call of `op` rounds floats to whole numbers, or makes integers of 16 bits or fewer of them: a small change of
+// what it reads may be a whole step of what it makes.
+bool IsQuantisation(std::string_view op, const TensorType& operand, const TensorType& result);
 double Flops(const Workload& w);  // sum over calls
 // Bytes that must move at least once: what is read of every input, and the output.
 double CompulsoryBytes(const Workload& w);

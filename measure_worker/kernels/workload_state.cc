@@ -37,7 +37,7 @@ bool QuantisesSums(const Workload& w) {
   if (FindOp(w.calls[w.anchor].op)->types != OpTypes::kContracts || !IsFloat(w.calls[w.anchor].type.dtype))
     return false;
   return std::any_of(w.calls.begin() + w.anchor, w.calls.end(), [&](const Workload::Call& call) {
-    return !call.args.empty() && call.args[0] >= 0 && IsQuantisation(w.TypeOf(call.args[0]), call.type);
+    return !call.args.empty() && call.args[0] >= 0 && IsQuantisation(call.op, w.TypeOf(call.args[0]), call.type);
   });
 }
 

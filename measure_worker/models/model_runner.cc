@@ -86,7 +86,7 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
   if (rounds) r.tolerance_ = kTf32Tolerance;
   const bool quantises = std::ranges::any_of(g.nodes, [&](const Node& node) {
     return !node.inputs.empty() && node.inputs[0] != kNoValue &&
-           IsQuantisation(g.values[node.inputs[0]].type, g.values[node.output].type);
+           IsQuantisation(node.op, g.values[node.inputs[0]].type, g.values[node.output].type);
   });
   if (quantises) r.tolerance_ = kQuantisedTolerance;
   return r;

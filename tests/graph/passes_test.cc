@@ -54,6 +54,69 @@ TEST(FoldConstants, WidensLargeWeights) {
   EXPECT_EQ(CountOps(b.g, "cast"), 1);  // that of the input
 }
 
+Attrs To(const char* type) { return Builder::String("to", type); }
+
+// x, in hundreds, as integers of `narrow` with a zero point, less which they are of `wide` again.
+ValueId Quantised(Builder& b, ValueId x, double zero, double other_zero, const char* narrow, const char* wide) {
+  ValueId v = b.Call("round", {b.Call("mul", {x, b.Scalar(200)})});
+  if (zero != 0) v = b.Call("add", {v, b.Scalar(zero)});
+  Attrs bounds;
+  bounds.Set("min", -128.0);
+  bounds.Set("max", 127.0);
+  v = b.Call("cast", {b.Call("clip", {v}, bounds)}, To(narrow));
+  v = b.Call("sub", {b.Call("cast", {v}, To("i32")), b.Constant(testing::Numbers(DType::kI32, {}, {other_zero}))});
+  return b.Call("cast", {v}, To(wide));
+}
+
+TEST(Quantised, FloatsThatAreIntegersAreNotCast) {
+  for (const double zero : {0.0, 3.0, -128.0}) {
+    Builder b;
+    b.Output(Quantised(b, b.Input({40}), zero, zero, "i8", "f32"));
+    Apply(passes::Simplify, b.g);
+    EXPECT_EQ(CountOps(b.g, "cast"), 0) << Text(b.g);
+    EXPECT_EQ(CountOps(b.g, "sub") + CountOps(b.g, "add"), 0) << Text(b.g);
+  }
+}
+
+TEST(Quantised, IntegersOfAnotherTypeAreCastOnce) {
+  Builder b;
+  b.Output(Quantised(b, b.Input({40}), 5, 5, "i8", "i16"));
+  Apply(passes::Simplify, b.g);
+  EXPECT_EQ(CountOps(b.g, "cast"), 1) << Text(b.g);
+  EXPECT_EQ(CountOps(b.g, "sub") + CountOps(b.g, "add"), 0) << Text(b.g);
+}
+
+// Other zero points, types that do not hold the integers, and integers that others read.
+TEST(Quantised, WhatWouldChangeStays) {
+  Builder zeros;
+  zeros.Output(Quantised(zeros, zeros.Input({40}), 5, 6, "i8", "f32"));
+  Apply(passes::Simplify, zeros.g);
+  EXPECT_EQ(CountOps(zeros.g, "sub"), 1) << Text(zeros.g);
+
+  Builder narrow;
+  narrow.Output(Quantised(narrow, narrow.Input({40}), 0, 0, "u8", "f32"));
+  ASSERT_TRUE(passes::Simplify(narrow.g).ok());
+  EXPECT_EQ(CountOps(narrow.g, "cast"), 3) << Text(narrow.g);
+
+  Builder shared;
+  Attrs bounds;
+  bounds.Set("min", -128.0);
+  bounds.Set("max", 127.0);
+  const ValueId rounded = shared.Call("round", {shared.Call("mul", {shared.Input({40}), shared.Scalar(200)})});
+  const ValueId bytes = shared.Call("cast", {shared.Call("clip", {rounded}, bounds)}, To("i8"));
+  shared.Output(shared.Call("cast", {bytes}, To("f32")));
+  shared.Output(shared.Call("cast", {bytes}, To("i16")));
+  Apply(passes::Simplify, shared.g);
+  EXPECT_EQ(CountOps(shared.g, "cast"), 3) << Text(shared.g);
+
+  Builder fractions;  // not rounded: the cast does it
+  fractions.Output(fractions.Call(
+      "cast", {fractions.Call("cast", {fractions.Call("clip", {fractions.Input({40})}, bounds)}, To("i8"))},
+      To("f32")));
+  Apply(passes::Simplify, fractions.g);
+  EXPECT_EQ(CountOps(fractions.g, "cast"), 2) << Text(fractions.g);
+}
+
 TEST(Cse, EqualCallsAreOne) {
   Builder b;
   const ValueId x = b.Input({4});

@@ -11,6 +11,8 @@ std::span<const Rewriter::Rule> AffineRules();  // simplify_affine.cc: multiplic
 std::span<const Rewriter::Rule> NormRules();    // simplify_norm.cc: norms written out
 std::span<const Rewriter::Rule> BranchRules();  // simplify_branches.cc: sums of convolutions of one image
 std::span<const Rewriter::Rule> MoveRules();    // simplify_move.cc: reshapes, transposes, pads
+// simplify_quantised.cc: what is rounded to integers and read back
+std::span<const Rewriter::Rule> QuantisedRules();
 
 std::span<const Rewriter::Rule> FinalRules();      // simplify_final.cc: what would hide from the other rules, so last
 absl::StatusOr<bool> SplitContractions(Graph& g);  // whether it changed anything

@@ -47,13 +47,41 @@ absl::StatusOr<ValueId> ForElements(Context& c, ValueId v, const Shape& shape, i
   return c.Slice(v, axis, 0, shape[at]);
 }
 
-absl::StatusOr<Quantity> QuantityFor(Context& c, const OnnxNode& n) {
-  const Shape shape = c.ShapeOf(n.Input(0));  // a copy: calls move what it refers to
-  const int64_t axis = n.Int("axis", 1), block = n.Int("block_size", 0);
+// What a node quantises or dequantises, and by what. Whole blocks lie along an axis of their own, so that no parameter
+// is there more than once.
+struct Blocks {
+  ValueId v;
   Quantity q;
-  TEMPER_ASSIGN_OR_RETURN(q.scale, ForElements(c, n.Input(1), shape, axis, block));
-  TEMPER_ASSIGN_OR_RETURN(q.zero, ForElements(c, n.Input(2), shape, axis, block));
-  return q;
+  Shape shape;  // of the result
+};
+
+absl::StatusOr<Blocks> BlocksOf(Context& c, const OnnxNode& n) {
+  const Shape shape = c.ShapeOf(n.Input(0));  // a copy: calls move what it refers to
+  const int64_t block = n.Int("block_size", 0);
+  Blocks b{n.Input(0), {n.Input(1), n.Input(2)}, shape};
+  int64_t axis = n.Int("axis", 1);
+  if (block > 0 && !shape.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(axis, Axis(axis, std::ssize(shape)));
+    const size_t at = static_cast<size_t>(axis);
+    Shape blocks = shape;
+    blocks[at] /= block;
+    if (shape[at] % block == 0 && c.ShapeOf(b.q.scale) == blocks) {
+      Shape apart = blocks;
+      apart.insert(apart.begin() + axis + 1, 1);
+      for (ValueId* parameter : {&b.q.scale, &b.q.zero}) {
+        if (*parameter == kNoValue) continue;
+        if (c.ShapeOf(*parameter) != blocks)
+          return absl::InvalidArgumentError("scales and zero points are one for each block along the axis");
+        TEMPER_ASSIGN_OR_RETURN(*parameter, c.Reshape(*parameter, apart));
+      }
+      apart[at + 1] = block;
+      TEMPER_ASSIGN_OR_RETURN(b.v, c.Reshape(b.v, std::move(apart)));
+      return b;
+    }
+  }
+  TEMPER_ASSIGN_OR_RETURN(b.q.scale, ForElements(c, n.Input(1), shape, axis, block));
+  TEMPER_ASSIGN_OR_RETURN(b.q.zero, ForElements(c, n.Input(2), shape, axis, block));
+  return b;
 }
 
 // The type that the attribute names, if it does.
@@ -116,22 +144,24 @@ absl::StatusOr<ValueId> Quantized(Context& c, ValueId v, Quantity q, DType to, b
 }
 
 absl::Status DequantizeLinear(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const Quantity q, QuantityFor(c, n));
   TEMPER_ASSIGN_OR_RETURN(const DType to, TypeNamed(n, "output_dtype", c.TypeOf(n.Input(1)).dtype));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, Dequantized(c, n.Input(0), q));
+  TEMPER_ASSIGN_OR_RETURN(Blocks blocks, BlocksOf(c, n));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Dequantized(c, blocks.v, blocks.q));
   TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, to));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(blocks.shape)));
   return c.Set(n, v);
 }
 
 absl::Status QuantizeLinear(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const Quantity q, QuantityFor(c, n));
   DType to = DType::kU8;
   if (n.Input(2) != kNoValue) {
     to = c.TypeOf(n.Input(2)).dtype;
   } else {
     TEMPER_ASSIGN_OR_RETURN(to, TypeNamed(n, "output_dtype", to));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Quantized(c, n.Input(0), q, to, n.Int("saturate", 1) != 0));
+  TEMPER_ASSIGN_OR_RETURN(Blocks blocks, BlocksOf(c, n));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Quantized(c, blocks.v, blocks.q, to, n.Int("saturate", 1) != 0));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(blocks.shape)));
   return c.Set(n, v);
 }
 

@@ -109,6 +109,11 @@ TEST(OnnxBitsErrors, WhatCanNotBeIsSaidInOneLine) {
   EXPECT_THAT(error("BitShift", onnx::TensorProto::UINT8, nullptr), HasSubstr("direction is 'LEFT' or 'RIGHT'"));
   EXPECT_THAT(error("BitShift", onnx::TensorProto::INT32, "LEFT"), HasSubstr("takes unsigned integers"));
   EXPECT_THAT(error("BitwiseAnd", onnx::TensorProto::FLOAT, nullptr), HasSubstr("takes integers of one type"));
+  ModelBuilder missing(18);
+  missing.Input("a", {2}, onnx::TensorProto::UINT8);
+  missing.Node("BitwiseNot", {"a", ""}, {"y"});
+  missing.Output("y");
+  EXPECT_THAT(std::string(missing.Import().status().message()), HasSubstr("an operand is missing"));
 }
 
 }  // namespace

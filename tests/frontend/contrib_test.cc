@@ -1,4 +1,6 @@
 // Operators of com.microsoft, against their definitions written out.
+#include <gmock/gmock.h>
+
 #include <cmath>
 
 #include "base/rng.h"
@@ -8,6 +10,7 @@ namespace temper {
 namespace {
 
 using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using ::testing::HasSubstr;
 using Doubles = std::vector<double>;
 
 onnx::NodeProto& Contrib(ModelBuilder& m, const std::string& op, const std::vector<std::string>& inputs,
@@ -411,6 +414,76 @@ TEST(Contrib, WhatIsNotThereIsToldWithItsDomain) {
   standard.Input("x", {2});
   Contrib(standard, "Relu", {"x"}, {"y"});
   EXPECT_EQ(standard.Import().status().message(), "test: unsupported operators: com.microsoft.Relu (Relu_1)");
+}
+
+// A node over inputs "0", "1", ... of these types and shapes; none for "" of another number.
+struct Operand {
+  int type;
+  Shape shape;
+};
+std::string Refusal(const std::string& op, const std::vector<Operand>& operands, const std::vector<std::string>& names,
+                    const std::vector<std::pair<std::string, int64_t>>& ints = {}) {
+  ModelBuilder m(17);
+  m.Input("spare", {1});
+  for (size_t i = 0; i < operands.size(); ++i) m.Input(std::to_string(i), operands[i].shape, operands[i].type);
+  onnx::NodeProto& node = Contrib(m, op, names, {"y"});
+  for (const auto& [name, value] : ints) ModelBuilder::SetInt(node, name, value);
+  return std::string(m.Import().status().message());
+}
+constexpr int kFloat = onnx::TensorProto::FLOAT, kByte = onnx::TensorProto::UINT8, kSigned = onnx::TensorProto::INT8;
+
+TEST(Contrib, WhatCanNotBeIsSaidInOneLine) {
+  EXPECT_THAT(Refusal("EmbedLayerNormalization", {{onnx::TensorProto::INT32, {2, 3}}}, {"0"}),
+              HasSubstr("operand 2 is missing"));
+  const Operand sequence{kFloat, {2, 4, 6}};
+  EXPECT_THAT(Refusal("MultiHeadAttention", {sequence, {kFloat, {2}}}, {"0", "0", "0", "", "", "", "1", "1"},
+                      {{"num_heads", 2}}),
+              HasSubstr("earlier keys are [batch, heads, sequence, size]"));
+  EXPECT_THAT(Refusal("MultiHeadAttention", {sequence, {kFloat, {13}}}, {"0", "0", "0", "1"}, {{"num_heads", 2}}),
+              HasSubstr("one number for each of 18 columns"));
+  EXPECT_THAT(Refusal("MultiHeadAttention", {sequence, {kFloat, {2, 5, 6}}}, {"0", "1", "1"},
+                      {{"num_heads", 2}, {"unidirectional", 1}}),
+              HasSubstr("as many keys as queries"));
+  const Operand scale{kFloat, {}}, zero{kByte, {}}, part{kByte, {2, 3}};
+  EXPECT_THAT(Refusal("QLinearConcat", {scale, zero, part}, {"0", "1", "2", "0", "1", "2", "0"}, {{"axis", 1}}),
+              HasSubstr("a part has numbers, their scale and their zero point"));
+  EXPECT_THAT(Refusal("QLinearSoftmax", {scale, zero, part}, {"2", "0", "1", "0", "1"}, {{"axis", 0}, {"opset", 12}}),
+              HasSubstr("before opset 13 only the last axis"));
+  EXPECT_THAT(Refusal("MatMulNBits", {{kFloat, {2, 16}}, {kByte, {1}}, {kFloat, {1}}}, {"0", "1", "2"},
+                      {{"K", 16}, {"N", int64_t{1} << 60}, {"block_size", 16}}),
+              HasSubstr("too large"));
+}
+
+TEST(Contrib, WithoutAZeroPointTheResultIsOfTheOperandsType) {
+  for (const int type : {kByte, kSigned}) {
+    ModelBuilder m(17);
+    m.Input("a", {2}, type);
+    Tensor<float>(m, "scale", {}, kFloat, {0.5F});
+    Tensor<int8_t>(m, "zero", {}, type, {0});
+    Contrib(m, "QLinearAdd", {"a", "scale", "zero", "a", "scale", "zero", "scale"}, {"y"});
+    const DType dtype = type == kSigned ? DType::kI8 : DType::kU8;
+    const NDArray y = m.Run({Numbers(dtype, {2}, {3, 100})})[0];
+    EXPECT_EQ(y.dtype(), dtype);
+    ExpectArray(y, {2}, {6, type == kSigned ? 127.0 : 200.0});
+  }
+}
+
+TEST(Contrib, RotaryHeadsAreAsLongAsTheCachesSay) {
+  const std::vector<float> x = Random(2 * 8, 3), cosine = Random(4 * 2, 5), sine = Random(4 * 2, 6);
+  std::vector<NDArray> results;
+  for (const int64_t heads : {0, 2}) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 2, 8});
+    m.Ints("at", {1});
+    m.Floats("cosine", {4, 2}, cosine);
+    m.Floats("sine", {4, 2}, sine);
+    onnx::NodeProto& node = Contrib(m, "RotaryEmbedding", {"x", "at", "cosine", "sine"}, {"y"});
+    if (heads != 0) ModelBuilder::SetInt(node, "num_heads", heads);
+    results.push_back(m.Run({Array({1, 2, 8}, x)})[0]);
+  }
+  Doubles want;
+  for (int64_t i = 0; i < results[1].size(); ++i) want.push_back(results[1].At(i));
+  ExpectArray(results[0], {1, 2, 8}, want);
 }
 
 }  // namespace

@@ -1,10 +1,19 @@
 // Graphs within a graph: If, Loop, Scan, functions of the model, and sequences.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+
 #include "tests/frontend/model_builder.h"
 
 namespace temper {
 namespace {
 
 using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using ::testing::HasSubstr;
+
+std::string Refusal(const ModelBuilder& m) { return std::string(m.Import().status().message()); }
 
 void SetBody(onnx::NodeProto& node, const std::string& name, const ModelBuilder& body) {
   onnx::AttributeProto& a = ModelBuilder::Attr(node, name);
@@ -362,7 +371,161 @@ TEST(Sequences, AreNoTensors) {
   m.Output("parts");
   EXPECT_EQ(m.Import().status().message(), "test: graph output 'parts': 'parts' is no tensor");
   m.Node("Relu", {"parts"}, {"y"});
-  EXPECT_EQ(m.Import().status().message(), "test: Relu 'Relu_2': operand 0 is missing");
+  EXPECT_EQ(m.Import().status().message(), "test: Relu 'Relu_2': 'parts' is a sequence, not a tensor");
+}
+
+TEST(Sequences, WhatCanNotBeIsSaidInOneLine) {
+  ModelBuilder no_result(16);
+  no_result.Input("x", {2});
+  no_result.Node("Optional", {"x"}, {});
+  no_result.Output("x");
+  EXPECT_THAT(Refusal(no_result), HasSubstr("it has no results"));
+  ModelBuilder parts(16);
+  parts.Input("x", {int64_t{1} << 30});
+  parts.Node("SplitToSequence", {"x"}, {"parts"});
+  parts.Output("x");
+  EXPECT_THAT(Refusal(parts), HasSubstr("a split into 1073741824 parts"));
+  ModelBuilder hidden(16);  // where an operand may be missing
+  hidden.Input("x", {2});
+  hidden.Node("SequenceConstruct", {"x"}, {"s"});
+  hidden.Node("Clip", {"x", "s"}, {"y"});
+  hidden.Output("y");
+  EXPECT_THAT(Refusal(hidden), HasSubstr("'s' is a sequence, not a tensor"));
+}
+
+TEST(If, ItsConditionIsABoolean) {
+  ModelBuilder m(16);
+  m.Input("x", {2});
+  m.Input("y", {2});
+  m.Floats("condition", {}, {1});
+  onnx::NodeProto& node = m.Node("If", {"condition"}, {"z"});
+  SetBody(node, "then_branch", Branch("Add", "x", "y"));
+  SetBody(node, "else_branch", Branch("Sub", "x", "y"));
+  m.Output("z");
+  EXPECT_THAT(Refusal(m), HasSubstr("a condition is one boolean"));
+}
+
+TEST(Scan, AnyNumberOfInputsMayBeStated) {
+  for (const int64_t stated : {INT64_MIN, int64_t{0}, int64_t{3}, INT64_MAX}) {
+    ModelBuilder m(16);
+    m.Input("x", {2});
+    onnx::NodeProto& node = m.Node("Scan", {"x"}, {"y"});
+    SetBody(node, "body", Branch("Add", "x", "x"));
+    ModelBuilder::SetInt(node, "num_scan_inputs", stated);
+    m.Output("y");
+    EXPECT_THAT(Refusal(m), HasSubstr("num_scan_inputs does not fit"));
+  }
+}
+
+// A loop over what `add` makes of the carried "a", which begins as `start`.
+ModelBuilder LoopOver(int64_t turns, const std::string& start, const std::function<void(ModelBuilder&)>& add) {
+  ModelBuilder body(16);
+  body.Input("i", {}, onnx::TensorProto::INT64);
+  body.Input("c", {}, onnx::TensorProto::BOOL);
+  body.Input("a", {1});
+  add(body);
+  body.Output("c");
+  body.Output("b");
+  ModelBuilder m(16);
+  m.Input("x", {1});
+  Number(m, "turns", turns);
+  SetBody(m.Node("Loop", {"turns", "", start}, {"y"}), "body", body);
+  m.Output("y");
+  return m;
+}
+
+TEST(Loop, WhatGrowsWithoutBoundIsRefused) {
+  const auto doubles = [](ModelBuilder& body) {
+    ModelBuilder::SetInt(body.Node("Concat", {"a", "a"}, {"b"}), "axis", 0);
+  };
+  EXPECT_THAT(Refusal(LoopOver(70, "x", doubles)), HasSubstr("is too large"));
+  // Turns that leave nothing in the graph count as well.
+  std::function<void(ModelBuilder&)> nothing = [](ModelBuilder& body) { body.Node("Identity", {"a"}, {"b"}); };
+  for (int depth = 0; depth < 3; ++depth) {
+    nothing = [inner = nothing](ModelBuilder& body) {
+      const ModelBuilder nested = LoopOver(4096, "a", inner);
+      body.Ints("turns", {4096});
+      onnx::NodeProto& node = body.Node("Loop", {"turns", "", "a"}, {"b"});
+      *node.add_attribute() = nested.model.graph().node(0).attribute(0);
+    };
+  }
+  EXPECT_THAT(Refusal(LoopOver(4096, "x", nothing)), HasSubstr("more than 500000 operations"));
+}
+
+TEST(Loop, ConstantsOfItsBodyAreThereOnce) {
+  const ModelBuilder m = LoopOver(50, "x", [](ModelBuilder& body) {
+    body.Floats("weight", {1}, {0.5F});
+    body.Node("Add", {"a", "weight"}, {"b"});
+  });
+  const absl::StatusOr<Graph> g = m.Import();
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(std::count_if(g->values.begin(), g->values.end(), [](const Value& v) { return v.is_constant; }), 1);
+  ExpectArray(m.Run({Array({1}, {2})})[0], {1}, {27});
+}
+
+// y = F0(x), where F0 calls F1 as often as told, and so on; the last one is a Relu.
+ModelBuilder Chain(int length, int calls) {
+  ModelBuilder m(16);
+  m.Input("x", {2});
+  for (int i = 0; i <= length; ++i) {
+    onnx::FunctionProto& f = Function(m, "F" + std::to_string(i));
+    f.add_input("v0");
+    f.add_output("v" + std::to_string(i < length ? calls : 1));
+    ModelBuilder nodes(16);
+    for (int k = 0; k < (i < length ? calls : 1); ++k) {
+      const std::string op = i < length ? "F" + std::to_string(i + 1) : "Identity";
+      nodes.Node(op, {"v" + std::to_string(k)}, {"v" + std::to_string(k + 1)}).set_domain(i < length ? "ours" : "");
+    }
+    AddTo(f, nodes);
+  }
+  m.Node("F0", {"x"}, {"y"}).set_domain("ours");
+  m.Output("y");
+  return m;
+}
+
+TEST(Functions, CallsAreNotWithoutEnd) {
+  EXPECT_EQ(Refusal(Chain(20, 1)), "");
+  EXPECT_THAT(Refusal(Chain(50, 2)), HasSubstr("more than 500000 operations"));
+  EXPECT_THAT(Refusal(Chain(100000, 1)), HasSubstr("call each other without end"));
+}
+
+TEST(Functions, AttributesHaveDefaults) {
+  ModelBuilder m(16);
+  m.Input("x", {1});
+  onnx::FunctionProto& f = Function(m, "Leaky");
+  f.add_input("a");
+  f.add_output("b");
+  ModelBuilder nodes(16);
+  onnx::AttributeProto& slope = ModelBuilder::Attr(nodes.Node("LeakyRelu", {"a"}, {"b"}), "alpha");
+  slope.set_type(onnx::AttributeProto::FLOAT);
+  slope.set_ref_attr_name("slope");
+  AddTo(f, nodes);
+  onnx::AttributeProto standard;
+  standard.set_name("slope");
+  standard.set_type(onnx::AttributeProto::FLOAT);
+  standard.set_f(0.25F);
+  constexpr int kAttributeProto = 11;
+  std::string bytes(1, static_cast<char>(kAttributeProto << 3 | 2));  // the field's tag
+  bytes += static_cast<char>(standard.ByteSizeLong());
+  ASSERT_TRUE(f.MergeFromString(bytes + standard.SerializeAsString()));
+  m.Node("Leaky", {"x"}, {"y"}).set_domain("ours");
+  onnx::NodeProto& with = m.Node("Leaky", {"x"}, {"z"});
+  with.set_domain("ours");
+  ModelBuilder::SetFloat(with, "slope", 0.5F);
+  m.Output("y");
+  m.Output("z");
+  const std::vector<NDArray> results = m.Run({Array({1}, {-4})});
+  ExpectArray(results[0], {1}, {-1});
+  ExpectArray(results[1], {1}, {-2});
+}
+
+TEST(Functions, WhatCanNotBeIsSaidInOneLine) {
+  ModelBuilder opset = Chain(0, 1);
+  opset.model.mutable_functions(0)->mutable_opset_import(0)->set_version(int64_t{1} << 33);
+  EXPECT_THAT(Refusal(opset), HasSubstr("opset 8589934592 is not supported"));
+  ModelBuilder twice = Chain(0, 1);
+  *twice.model.add_functions() = twice.model.functions(0);
+  EXPECT_THAT(Refusal(twice), HasSubstr("functions that share a name"));
 }
 
 }  // namespace

@@ -191,5 +191,29 @@ TEST(OnnxErrors, RandomDamageIsNeverACrash) {
   EXPECT_GT(refused, 300);
 }
 
+TEST(OnnxErrors, AttributesOfAnotherKindAreNoNumbers) {
+  ModelBuilder m(17);
+  m.Input("x", {2, 3});
+  ModelBuilder::SetFloat(m.Node("Softmax", {"x"}, {"y"}), "axis", 1.0F);
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("attribute 'axis' is of another kind"));
+}
+
+TEST(OnnxErrors, InputsHaveABound) {
+  ModelBuilder m(17);
+  m.Input("x", {int64_t{1} << 40, int64_t{1} << 40});
+  m.Node("Relu", {"x"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("input 'x': a tensor of 1099511627776x1099511627776 is too large"));
+}
+
+TEST(OnnxErrors, ThereIsNoMeanOfNoIntegers) {
+  ModelBuilder m(17);
+  m.Ints("none", {});
+  ModelBuilder::SetInts(m.Node("ReduceMean", {"none"}, {"y"}), "axes", {0});
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("no integers have no mean"));
+}
+
 }  // namespace
 }  // namespace temper

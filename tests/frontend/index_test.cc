@@ -285,5 +285,44 @@ TEST(OnnxIndex, CenterCropPadKeepsTheMiddle) {
   EXPECT_THAT(Refusal(CenterCropPad({3, 2}, {3, -1}, {})), HasSubstr("a length is negative"));
 }
 
+TEST(OnnxIndex, WhatCanNotBeIsSaidInOneLine) {
+  const auto error = [](const std::string& op, const std::vector<std::string>& operands, int outputs = 1) {
+    ModelBuilder m(18);
+    m.Input("x", {4});
+    m.Input("at", {3}, onnx::TensorProto::INT64);
+    m.Floats("two", {2}, {0, 1});
+    m.Floats("half", {1}, {0.5F});
+    m.Floats("nothing", {0}, {});
+    m.Floats("infinite", {}, {INFINITY});
+    m.Ints("huge", {int64_t{1} << 40});
+    m.Ints("wraps", {int64_t{1} << 32, int64_t{1} << 32, 4});
+    m.Ints("parts", {5, -1});
+    onnx::NodeProto& node = m.Node(op, operands, {"y", "z"});
+    if (op == "Split" && operands.size() == 1) ModelBuilder::SetInt(node, "num_outputs", outputs);
+    m.Output("y");
+    return std::string(m.Import().status().message());
+  };
+  EXPECT_THAT(error("OneHot", {"at", "huge", "two"}), HasSubstr("a depth of 1099511627776"));
+  EXPECT_THAT(error("OneHot", {"at", "infinite", "two"}), HasSubstr("depth has inf, which is no integer"));
+  EXPECT_THAT(error("GatherElements", {"nothing", "at"}), HasSubstr("nothing that an index can name"));
+  EXPECT_THAT(error("Gather", {"x", "half"}), HasSubstr("indices are integers"));
+  EXPECT_THAT(error("Concat", {"x", ""}), HasSubstr("an operand is missing"));
+  EXPECT_THAT(error("Split", {"x", "parts"}), HasSubstr("do not add up"));
+  EXPECT_THAT(error("Split", {"x"}, 1 << 30), HasSubstr("num_outputs"));
+  EXPECT_THAT(error("Reshape", {"x", "wraps"}), HasSubstr("is too large"));
+}
+
+TEST(OnnxIndex, PlacesOfManyIndicesAreNoConstant) {
+  constexpr int64_t kMany = int64_t{1} << 27;
+  ModelBuilder m(18);
+  m.Input("x", {1, kMany});
+  m.Input("at", {1, kMany}, onnx::TensorProto::INT64);
+  ModelBuilder::SetInt(m.Node("GatherElements", {"x", "at"}, {"y"}), "axis", 1);
+  m.Output("y");
+  const absl::StatusOr<Graph> g = m.Import();
+  ASSERT_TRUE(g.ok()) << g.status();
+  for (const Value& v : g->values) EXPECT_TRUE(!v.is_constant || NumElements(v.type.shape) == 1);
+}
+
 }  // namespace
 }  // namespace temper

@@ -322,5 +322,30 @@ TEST(OnnxPool, WhatCanNotBeIsSaidInOneLine) {
               HasSubstr("takes [n, channels * 2, 4]"));
 }
 
+// Sizes whose products would overflow, and an image of which one column in many is read.
+TEST(OnnxPool, NumbersOutOfRangeAreRefused) {
+  const auto error = [](const Ints& image, const Ints& block, const Shape& x, const Ints& strides) {
+    ModelBuilder m(18);
+    m.Input("x", x);
+    m.Ints("image", image);
+    m.Ints("block", block);
+    ModelBuilder::SetInts(m.Node("Col2Im", {"x", "image", "block"}, {"y"}), "strides", strides);
+    m.Output("y");
+    return m.Import().status().ToString();
+  };
+  constexpr int64_t kHuge = int64_t{1} << 32;
+  EXPECT_THAT(error({kHuge, kHuge}, {kHuge, kHuge}, {1, 4, 1}, {1, 1}), HasSubstr("out of range"));
+  EXPECT_THAT(error({kHuge, kHuge}, {1, 1}, {1, 4, 1}, {1, 1}), HasSubstr("too large"));
+  EXPECT_THAT(error({4096, 4096}, {64, 1}, {1, 64, 4033}, {1, 4096}), HasSubstr("16777216 pixels, of 64 columns"));
+  ModelBuilder m(18);
+  m.Input("x", {1, 1, 4, 4});
+  onnx::NodeProto& node = m.Node("MaxPool", {"x"}, {"y", "at"});
+  ModelBuilder::SetInts(node, "kernel_shape", {kHuge + 1, 1});
+  ModelBuilder::SetInts(node, "dilations", {kHuge, 1});
+  m.Output("y");
+  m.Output("at");
+  EXPECT_THAT(m.Import().status().ToString(), HasSubstr("out of range"));
+}
+
 }  // namespace
 }  // namespace temper

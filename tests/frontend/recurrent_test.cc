@@ -380,5 +380,11 @@ TEST(OnnxRecurrent, RefusesWhatItWouldGetWrong) {
   EXPECT_THAT(WhyRefused([](ModelBuilder&, onnx::NodeProto&) {}, 3), HasSubstr("do not fit one another"));
 }
 
+TEST(OnnxRecurrent, DirectionsAreThree) {
+  EXPECT_THAT(
+      WhyRefused([](ModelBuilder&, onnx::NodeProto& n) { ModelBuilder::SetString(n, "direction", "sideways"); }),
+      HasSubstr("direction is 'forward', 'reverse' or 'bidirectional'"));
+}
+
 }  // namespace
 }  // namespace temper

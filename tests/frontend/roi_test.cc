@@ -144,5 +144,23 @@ TEST(OnnxRoi, WhatCanNotBeIsSaidInOneLine) {
   EXPECT_THAT(error({1, 1, 300, 300}, {"avg", "half_pixel", 0}), HasSubstr("100 x 150 samples a bin"));
 }
 
+TEST(OnnxRoi, NumbersOutOfRangeAreRefused) {
+  const auto error = [](int64_t height, int64_t ratio, int64_t batch) {
+    ModelBuilder m(16);
+    m.Input("x", {1, 1, 4, 4});
+    m.Input("regions", {1, 4});
+    m.Ints("batch", {batch});
+    onnx::NodeProto& node = m.Node("RoiAlign", {"x", "regions", "batch"}, {"y"});
+    ModelBuilder::SetInt(node, "output_height", height);
+    ModelBuilder::SetInt(node, "sampling_ratio", ratio);
+    m.Output("y");
+    return std::string(m.Import().status().message());
+  };
+  EXPECT_EQ(error(2, 2, 0), "");
+  EXPECT_THAT(error(int64_t{1} << 40, 0, 0), HasSubstr("bins are not supported"));
+  EXPECT_THAT(error(1, int64_t{1} << 32, 0), HasSubstr("1 bins of 4294967296 samples"));
+  EXPECT_THAT(error(2, 2, 1), HasSubstr("a batch index names no image"));
+}
+
 }  // namespace
 }  // namespace temper

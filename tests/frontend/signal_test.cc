@@ -278,5 +278,21 @@ TEST(OnnxSignal, WhatOnlyTheRunKnowsIsNoSize) {
   EXPECT_THAT(Mel(8, 64, 8192, 200, 9000).Import().status().ToString(), HasSubstr("inside the spectrum"));
 }
 
+TEST(OnnxSignal, OneFrameMayHaveAnyStep) {
+  std::vector<std::string> texts;
+  for (const int64_t step : {int64_t{8}, int64_t{1} << 62}) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 12, 1});
+    m.Ints("step", {step});
+    m.Ints("length", {8});
+    m.Node("STFT", {"x", "step", "", "length"}, {"y"});
+    m.Output("y");
+    const absl::StatusOr<Graph> g = m.Import();
+    ASSERT_TRUE(g.ok()) << g.status();
+    texts.push_back(Text(*g));
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
 }  // namespace
 }  // namespace temper

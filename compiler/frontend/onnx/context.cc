@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -12,6 +14,8 @@ namespace {
 // Arrays up to this size are computed while importing; larger work is left to the constant folding pass. What decides
 // where elements go must be known here, so indices may be more.
 constexpr int64_t kSmall = int64_t{1} << 16, kSmallIndices = int64_t{1} << 22;
+// All results that are computed while importing are kept until its end: a loop may ask for many.
+constexpr int64_t kMostComputed = int64_t{1} << 31;  // bytes
 bool IsSmall(const TensorType& type) {
   const bool indices = type.dtype == DType::kI64 || type.dtype == DType::kBool;  // and what compares them
   return NumElements(type.shape) <= (indices ? kSmallIndices : kSmall);
@@ -26,13 +30,21 @@ const onnx::AttributeProto* OnnxNode::Find(std::string_view name) const {
   return nullptr;
 }
 
-int64_t OnnxNode::Int(std::string_view name, int64_t otherwise) const {
+const onnx::AttributeProto* OnnxNode::FindOf(std::string_view name, onnx::AttributeProto::AttributeType type) const {
   const onnx::AttributeProto* a = Find(name);
+  // Models of the first versions do not say of which kind their attributes are.
+  const bool fits = a == nullptr || a->type() == type || a->type() == onnx::AttributeProto::UNDEFINED;
+  if (!fits && wrong_kind.empty()) wrong_kind = name;
+  return a;
+}
+
+int64_t OnnxNode::Int(std::string_view name, int64_t otherwise) const {
+  const onnx::AttributeProto* a = FindOf(name, onnx::AttributeProto::INT);
   return a != nullptr ? a->i() : otherwise;
 }
 
 double OnnxNode::Float(std::string_view name, double otherwise) const {
-  const onnx::AttributeProto* a = Find(name);
+  const onnx::AttributeProto* a = FindOf(name, onnx::AttributeProto::FLOAT);
   if (a == nullptr) return otherwise;
   // The decimal that was meant: 1e-05f is 1e-05, not 9.999999747378752e-06, in texts and hashes of workloads.
   char digits[40];
@@ -43,12 +55,12 @@ double OnnxNode::Float(std::string_view name, double otherwise) const {
 }
 
 std::string OnnxNode::String(std::string_view name, std::string otherwise) const {
-  const onnx::AttributeProto* a = Find(name);
+  const onnx::AttributeProto* a = FindOf(name, onnx::AttributeProto::STRING);
   return a != nullptr ? a->s() : std::move(otherwise);
 }
 
 std::vector<int64_t> OnnxNode::Ints(std::string_view name, std::vector<int64_t> otherwise) const {
-  const onnx::AttributeProto* a = Find(name);
+  const onnx::AttributeProto* a = FindOf(name, onnx::AttributeProto::INTS);
   return a != nullptr ? std::vector<int64_t>(a->ints().begin(), a->ints().end()) : std::move(otherwise);
 }
 
@@ -61,9 +73,16 @@ absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_v
   if (data == nullptr)
     return absl::UnimplementedError(absl::StrCat(std::string(what), " depends on the model's inputs"));
   std::vector<int64_t> values;
+  constexpr double kBound = 9.2e18;  // of what an i64 holds
   for (int64_t i = 0; i < data->size(); ++i) {
-    values.push_back(data->dtype() == DType::kI64 ? data->as<int64_t>()[static_cast<size_t>(i)]
-                                                  : static_cast<int64_t>(data->At(i)));
+    if (data->dtype() == DType::kI64) {
+      values.push_back(data->as<int64_t>()[static_cast<size_t>(i)]);
+      continue;
+    }
+    const double value = data->At(i);
+    if (!(std::abs(value) < kBound))
+      return absl::InvalidArgumentError(absl::StrCat(std::string(what), " has ", value, ", which is no integer"));
+    values.push_back(static_cast<int64_t>(value));
   }
   return values;
 }
@@ -83,6 +102,16 @@ ValueId Context::Constant(NDArray data, std::string name) {
   return g_.AddValue(std::move(v));
 }
 
+absl::StatusOr<ValueId> Context::Shared(const onnx::TensorProto& tensor) {
+  // Those of a function are gone with its scope, as the nodes are that carry them.
+  size_t scope = scopes_.size() - 1;
+  while (scope > 0 && !scopes_[scope].closed) --scope;
+  const auto found = scopes_[scope].shared.find(&tensor);
+  if (found != scopes_[scope].shared.end()) return found->second;
+  TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, folder_));
+  return scopes_[scope].shared[&tensor] = Constant(std::move(data));
+}
+
 ValueId Context::Scalar(DType dtype, double value) {
   NDArray data(dtype, {});
   data.Set(0, value);
@@ -98,10 +127,19 @@ ValueId Context::IntVector(const std::vector<int64_t>& values) {
 absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
   if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
+  if (op == "reduce_mean" && !IsFloat(TypeOf(inputs[0]).dtype) && NumElements(ShapeOf(inputs[0])) == 0)
+    return absl::InvalidArgumentError("no integers have no mean");
   const bool known =
       std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return Known(v) != nullptr && IsSmall(TypeOf(v)); });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
+  TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
   if (!known || !IsSmall(TypeOf(v))) return v;
+  if (computed_bytes_ > kMostComputed) {
+    // The passes compute it, which see what is used and what is there twice; but they must not unroll a loop's results.
+    if (scopes_.size() == 1) return v;
+    return absl::UnimplementedError(absl::StrCat("loops with more than ", kMostComputed, " bytes of constants"));
+  }
+  computed_bytes_ += BytesOf(TypeOf(v).dtype, NumElements(ShapeOf(v)));
   const Node node = std::move(g_.nodes.back());
   g_.nodes.pop_back();
   std::vector<NDArray> args;
@@ -184,6 +222,7 @@ absl::StatusOr<ValueId> Context::Reduce(std::string op, ValueId v, std::vector<i
 }
 
 const Bound* Context::Find(const std::string& name) const {
+  if (name.empty()) return nullptr;
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     if (const auto it = scope->names.find(name); it != scope->names.end()) return &it->second;
     if (scope->closed) break;
@@ -209,7 +248,19 @@ absl::Status Context::Set(const OnnxNode& node, ValueId v, int output) {
 }
 
 void Context::SetSequence(const OnnxNode& node, std::vector<ValueId> sequence, int output) {
-  if (output < node.proto.output_size()) Bind(node.proto.output(output), Bound{kNoValue, std::move(sequence)});
+  if (output < node.proto.output_size() && !node.proto.output(output).empty())
+    Bind(node.proto.output(output), Bound{kNoValue, std::move(sequence)});
+}
+
+absl::Status CheckSize(const Shape& shape) {
+  constexpr int64_t kLargest = int64_t{1} << 36;
+  int64_t size = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || extent > kLargest / size)
+      return absl::InvalidArgumentError(absl::StrCat("a tensor of ", ShapeText(shape), " is too large"));
+    size *= std::max<int64_t>(extent, 1);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank) {

@@ -24,6 +24,12 @@ struct OnnxNode {
   double Float(std::string_view name, double otherwise) const;
   std::string String(std::string_view name, std::string otherwise) const;
   std::vector<int64_t> Ints(std::string_view name, std::vector<int64_t> otherwise = {}) const;
+
+  // The first attribute that was asked for and is of another kind, such as a number where there should be a text.
+  mutable std::string wrong_kind;
+
+ private:
+  const onnx::AttributeProto* FindOf(std::string_view name, onnx::AttributeProto::AttributeType type) const;
 };
 
 // What an ONNX name stands for: a tensor, or a sequence of tensors, as long as it is known to be.
@@ -54,6 +60,8 @@ class Context {
   absl::StatusOr<std::vector<double>> KnownFloats(ValueId v, std::string_view what) const;
 
   ValueId Constant(NDArray data, std::string name = "");
+  // A constant of a body or a function, the same one however often the body turns.
+  absl::StatusOr<ValueId> Shared(const onnx::TensorProto& tensor);
   ValueId Scalar(DType dtype, double value);
   ValueId IntVector(const std::vector<int64_t>& values);
 
@@ -92,6 +100,8 @@ class Context {
     Context& c_;
   };
   size_t depth() const { return scopes_.size(); }  // of scopes
+  // Counts a node or a body that is added, though it may leave nothing in the graph; how many there were.
+  size_t CountStep() { return ++steps_; }
   // Nodes added from here on carry this name.
   void SetNodeName(std::string name) { node_name_ = std::move(name); }
 
@@ -99,6 +109,7 @@ class Context {
   struct Names {
     std::map<std::string, Bound> names;
     bool closed = false;
+    std::map<const onnx::TensorProto*, ValueId> shared = {};  // of the outermost and of closed ones
   };
 
   Graph& g_;
@@ -106,7 +117,12 @@ class Context {
   Functions functions_;
   std::vector<Names> scopes_ = std::vector<Names>(1);
   std::string node_name_;
+  size_t steps_ = 0;
+  int64_t computed_bytes_ = 0;  // of results that were computed while importing
 };
+
+// An error where a tensor is larger than any that there can be; sizes of others do not overflow.
+absl::Status CheckSize(const Shape& shape);
 
 // "[-rank, rank)" to "[0, rank)".
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank);

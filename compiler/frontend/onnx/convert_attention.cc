@@ -30,7 +30,10 @@ absl::StatusOr<ValueId> Repeated(Context& c, ValueId v, int64_t heads) {
 }
 
 // Query i sees the keys of earlier runs and those of this one up to the i-th.
-ValueId CausalMask(Context& c, int64_t queries, int64_t keys, int64_t past) {
+absl::StatusOr<ValueId> CausalMask(Context& c, int64_t queries, int64_t keys, int64_t past) {
+  constexpr int64_t kMostPairs = int64_t{1} << 28;
+  if (queries > 0 && keys > kMostPairs / queries)
+    return absl::UnimplementedError(absl::StrCat("a causal mask of ", queries, " x ", keys, " is not supported"));
   NDArray mask(DType::kBool, {queries, keys});
   for (int64_t i = 0; i < mask.size(); ++i) mask.Set(i, i % keys <= i / keys + past ? 1 : 0);
   return c.Constant(std::move(mask));
@@ -63,7 +66,10 @@ absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t keys)
 absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, const Shape& scores, int64_t past) {
   std::vector<ValueId> conditions;
   if (mask != kNoValue && c.TypeOf(mask).dtype == DType::kBool) conditions.push_back(mask);
-  if (n.Int("is_causal", 0) != 0) conditions.push_back(CausalMask(c, scores[2], scores[3], past));
+  if (n.Int("is_causal", 0) != 0) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId causal, CausalMask(c, scores[2], scores[3], past));
+    conditions.push_back(causal);
+  }
   if (n.Input(6) != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinLengths(c, n.Input(6), scores[3]));
     conditions.push_back(within);

@@ -10,6 +10,7 @@ namespace {
 
 absl::Status CheckIntegers(Context& c, const OnnxNode& n) {
   for (const ValueId v : n.inputs) {
+    if (v == kNoValue) return absl::InvalidArgumentError("an operand is missing");
     const DType dtype = c.TypeOf(v).dtype;
     if (IsFloat(dtype) || dtype == DType::kBool || dtype != c.TypeOf(n.Input(0)).dtype)
       return absl::InvalidArgumentError("takes integers of one type");

@@ -1,5 +1,7 @@
 // Operators of ONNX Runtime's own domain, com.microsoft, that its quantizer and its optimizer write into models: each
 // is a few nodes of ONNX's operators, which are added in its place.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/nodes.h"
 
@@ -129,6 +131,9 @@ absl::Status SkipLayerNorm(Context& c, const OnnxNode& n) {
 
 // The norm of the sum of a word's, a position's and a segment's embedding; positions count up where none are given.
 absl::Status EmbedLayerNorm(Context& c, const OnnxNode& n) {
+  for (const size_t needed : {2, 3, 5, 6}) {
+    if (n.Input(needed) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", needed, " is missing"));
+  }
   const Shape ids = c.ShapeOf(n.Input(0)), positions = c.ShapeOf(n.Input(3));
   if (ids.size() != 2 || positions.size() != 2 || ids[1] > positions[0])
     return absl::InvalidArgumentError("takes ids of [batch, sequence], and an embedding for each position");
@@ -220,6 +225,8 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   if (n.Input(4) != kNoValue) return absl::UnimplementedError("g_idx is not supported");
   if (bits != 2 && bits != 4 && bits != 8)
     return absl::UnimplementedError(absl::StrCat(bits, " bits are not supported"));
+  constexpr int64_t kMost = int64_t{1} << 30;  // products of three of them, over a block, do not overflow
+  if (std::max({depth, columns, block}) > kMost) return absl::UnimplementedError("K, N or block_size is too large");
   if (depth < 1 || columns < 1 || block < 16 || c.ShapeOf(n.Input(0)).empty() || c.ShapeOf(n.Input(0)).back() != depth)
     return absl::InvalidArgumentError("K, N and block_size are those of its operands");
   const NDArray* packed = c.Known(n.Input(1));
@@ -295,34 +302,45 @@ absl::Status DynamicQuantizeMatMul(Context& c, const OnnxNode& n) {
 std::string Floats(Rewrite& r, size_t i) {
   return r.Add("DequantizeLinear", {r.Operand(i), r.Operand(i + 1), r.Operand(i + 2)});
 }
-std::string Numbers(Rewrite& r, const std::string& y, size_t scale) {
-  return r.Add("QuantizeLinear", {y, r.Operand(scale), r.Operand(scale + 1)});
+// Without a zero point the result has the type that the first operand's numbers have.
+std::string Numbers(Rewrite& r, Context& c, ValueId like, const std::string& y, size_t scale) {
+  const std::string numbers = r.Add("QuantizeLinear", {y, r.Operand(scale), r.Operand(scale + 1)});
+  const bool is_signed = c.TypeOf(like).dtype == DType::kI8;
+  r.With("output_dtype", int64_t{is_signed ? onnx::TensorProto::INT8 : onnx::TensorProto::UINT8});
+  return numbers;
 }
 
 template <const char* const& op>
 absl::Status QLinearUnary(Context& c, const OnnxNode& n) {
   if (n.Int("channels_last", 0) != 0) return absl::UnimplementedError("channels_last is not supported");
+  if (n.proto.op_type() == "QLinearSoftmax" && n.Int("opset", 13) < 13) {
+    TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
+    if (axis + 1 != c.Rank(n.Input(0)))
+      return absl::UnimplementedError("before opset 13 only the last axis is supported");
+  }
   Rewrite r(c, n);
   const std::string y = r.Add(op, {Floats(r, 0)});
   r.WithCalls({"channels_last", "opset"});
-  return r.Finish({Numbers(r, y, 3)});
+  return r.Finish({Numbers(r, c, n.Input(0), y, 3)});
 }
 
 template <const char* const& op>
 absl::Status QLinearBinary(Context& c, const OnnxNode& n) {
   Rewrite r(c, n);
   const std::string a = Floats(r, 0), b = Floats(r, 3);
-  return r.Finish({Numbers(r, r.Add(op, {a, b}), 6)});
+  return r.Finish({Numbers(r, c, n.Input(0), r.Add(op, {a, b}), 6)});
 }
 
 // The scale and the zero point of the result come first, then three operands for each part.
 absl::Status QLinearConcat(Context& c, const OnnxNode& n) {
+  if (n.inputs.size() % 3 != 2)
+    return absl::InvalidArgumentError("a part has numbers, their scale and their zero point");
   Rewrite r(c, n);
   Names parts;
   for (size_t i = 2; i + 2 < n.inputs.size(); i += 3) parts.push_back(Floats(r, i));
   const std::string y = r.Add("Concat", parts);
   r.WithCalls();
-  return r.Finish({Numbers(r, y, 0)});
+  return r.Finish({Numbers(r, c, n.Input(2), y, 0)});
 }
 
 // The bias is of 32 bits and has the scale of the product. Without a scale of its own the result is of floats.
@@ -338,7 +356,7 @@ absl::Status QGemm(Context& c, const OnnxNode& n) {
     y = r.Add("Add", {y, r.Add("Mul", {floats, r.Add("Mul", {r.Operand(1), r.Operand(4)})})});
   }
   if (const double alpha = n.Float("alpha", 1); alpha != 1) y = r.Add("Mul", {y, r.Number(alpha)});
-  return r.Finish({r.Operand(7).empty() ? y : Numbers(r, y, 7)});
+  return r.Finish({r.Operand(7).empty() ? y : Numbers(r, c, n.Input(0), y, 7)});
 }
 
 // --- attention ---
@@ -372,7 +390,13 @@ struct AttentionCall {
 absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   const int64_t heads = n.Int("num_heads", 0), batch = c.ShapeOf(call.query)[0];
   int64_t keys = c.ShapeOf(call.key)[1];
-  if (call.past_key != kNoValue) keys += c.ShapeOf(call.past_key)[2];
+  if (n.Int("unidirectional", 0) != 0 && keys != c.ShapeOf(call.query)[1])
+    return absl::UnimplementedError("unidirectional is supported only where there are as many keys as queries");
+  if (call.past_key != kNoValue) {
+    if (c.Rank(call.past_key) != 4)
+      return absl::InvalidArgumentError("earlier keys are [batch, heads, sequence, size]");
+    keys += c.ShapeOf(call.past_key)[2];
+  }
   ValueId mask = call.added;
   if (call.padding != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId padding,
@@ -414,7 +438,8 @@ absl::Status FusedAttention(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(all);
   if (shape.size() != 3) return absl::InvalidArgumentError("takes [batch, sequence, hidden]");
   std::vector<int64_t> sizes = n.Ints("qkv_hidden_sizes", {shape[2] / 3, shape[2] / 3, shape[2] / 3});
-  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != shape[2])
+  const bool positive = std::ranges::all_of(sizes, [&](int64_t size) { return size > 0 && size <= shape[2]; });
+  if (sizes.size() != 3 || !positive || sizes[0] + sizes[1] + sizes[2] != shape[2])
     return absl::InvalidArgumentError("qkv_hidden_sizes do not add up to the weight's columns");
   std::array<ValueId, 3> parts{};
   int64_t start = 0;
@@ -430,8 +455,12 @@ absl::Status MultiHeadAttention(Context& c, const OnnxNode& n) {
     if (part == kNoValue || c.Rank(part) != 3)
       return absl::UnimplementedError("only queries, keys and values of [batch, sequence, hidden] are supported");
   }
+  if (n.inputs.size() > 8) return absl::UnimplementedError("a cache of keys that is shared is not supported");
   if (const ValueId bias = n.Input(3); bias != kNoValue) {
-    int64_t start = 0;
+    int64_t start = 0, whole = 0;
+    for (const ValueId part : parts) whole += c.ShapeOf(part)[2];
+    if (c.ShapeOf(bias) != Shape{whole})
+      return absl::InvalidArgumentError(absl::StrCat("the bias has one number for each of ", whole, " columns"));
     for (ValueId& part : parts) {
       const int64_t size = c.ShapeOf(part)[2];
       TEMPER_ASSIGN_OR_RETURN(const ValueId own, c.Slice(bias, 0, start, start + size));
@@ -442,8 +471,17 @@ absl::Status MultiHeadAttention(Context& c, const OnnxNode& n) {
   return SetAttention(c, n, {parts[0], parts[1], parts[2], n.Input(4), n.Input(5), n.Input(6), n.Input(7), {1, 2}});
 }
 
+// Where their number is not stated, heads are as long as a row of the caches has pairs.
+int64_t RotaryHeads(Context& c, const OnnxNode& n) {
+  const Shape &x = c.ShapeOf(n.Input(0)), &cosines = c.ShapeOf(n.Input(2));
+  const int64_t stated = n.Int("num_heads", 0);
+  if (stated != 0 || n.Int("rotary_embedding_dim", 0) != 0 || cosines.size() != 2 || cosines[1] < 1) return stated;
+  return x.back() / 2 / cosines[1];
+}
+
 absl::Status Rotary(Context& c, const OnnxNode& n) {
-  if (n.Float("scale", 1) != 1) return absl::UnimplementedError("a scale is not supported");
+  if (n.Float("scale", 1) != 1 || n.Int("is_packed_batching", 0) != 0)
+    return absl::UnimplementedError("a scale and packed batches are not supported");
   const Shape shape = c.ShapeOf(n.Input(0)), positions = c.ShapeOf(n.Input(1));
   if (shape.size() < 3) return absl::InvalidArgumentError("takes three axes or four");
   const int64_t batch = shape[0], sequence = shape.size() == 4 ? shape[2] : shape[1];
@@ -457,7 +495,8 @@ absl::Status Rotary(Context& c, const OnnxNode& n) {
   }
   Rewrite r(c, call);
   const std::string y = r.Add("RotaryEmbedding", {r.Operand(0), r.Operand(2), r.Operand(3), r.Operand(1)});
-  r.WithCalls({"scale", "is_packed_batching"});
+  r.WithCalls({"scale", "is_packed_batching", "num_heads"});
+  r.With("num_heads", RotaryHeads(c, n));
   return r.Finish({y});
 }
 

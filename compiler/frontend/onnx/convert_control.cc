@@ -1,6 +1,7 @@
 // If, Loop and Scan. What decides them is known while importing, as shapes are, and their bodies become part of the
 // graph, a loop's as often as it turns. Where only the run knows a condition, both branches are computed, or all turns
 // that there may be, and their results chosen from.
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +22,8 @@ absl::StatusOr<const onnx::GraphProto*> BodyOf(const OnnxNode& n, std::string_vi
 
 // True, false, or what the run decides.
 absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
-  if (NumElements(c.ShapeOf(condition)) != 1) return absl::InvalidArgumentError("a condition is one boolean");
+  if (NumElements(c.ShapeOf(condition)) != 1 || c.TypeOf(condition).dtype != DType::kBool)
+    return absl::InvalidArgumentError("a condition is one boolean");
   const NDArray* known = c.Known(condition);
   return known == nullptr ? std::nullopt : std::optional<bool>(known->At(0) != 0);
 }
@@ -208,9 +210,9 @@ absl::StatusOr<ValueId> Element(Context& c, ValueId v, int64_t axis, int64_t i) 
 absl::Status Scan(Context& c, const OnnxNode& n) {
   if (n.opset < 9) return absl::UnimplementedError("Scan is supported from opset 9 on");
   TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* body, BodyOf(n, "body"));
-  const int64_t scanned = n.Int("num_scan_inputs", 0), states = std::ssize(n.inputs) - scanned;
-  const int64_t stacked = body->output_size() - states;
-  if (scanned < 1 || states < 0 || stacked < 0)
+  const int64_t scanned = n.Int("num_scan_inputs", 0), operands = std::ssize(n.inputs);
+  const int64_t states = operands - std::clamp<int64_t>(scanned, 0, operands), stacked = body->output_size() - states;
+  if (scanned < 1 || scanned > operands || stacked < 0)
     return absl::InvalidArgumentError("num_scan_inputs does not fit its operands and its body");
   TEMPER_ASSIGN_OR_RETURN(Ints axes, Each(n, "scan_input_axes", static_cast<size_t>(scanned)));
   TEMPER_ASSIGN_OR_RETURN(const Ints back, Each(n, "scan_input_directions", static_cast<size_t>(scanned)));

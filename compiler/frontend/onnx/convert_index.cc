@@ -12,6 +12,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+constexpr int64_t kMostClasses = int64_t{1} << 24;  // that OneHot compares an index with
+
 absl::Status GatherElements(Context& c, const OnnxNode& n) {
   const Shape data = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
@@ -81,6 +83,7 @@ absl::Status ReverseSequence(Context& c, const OnnxNode& n) {
 absl::Status OneHot(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const Ints depths, c.KnownInts(n.Input(1), "depth"));
   if (depths.size() != 1 || depths[0] < 1) return absl::InvalidArgumentError("depth is one positive number");
+  if (depths[0] > kMostClasses) return absl::UnimplementedError(absl::StrCat("a depth of ", depths[0]));
   if (c.ShapeOf(n.Input(2)) != Shape{2}) return absl::InvalidArgumentError("values are two: off and on");
   const int64_t rank = c.Rank(n.Input(0)), depth = depths[0];
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), rank + 1));

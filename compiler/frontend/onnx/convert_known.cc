@@ -21,8 +21,10 @@ NDArray ListArray(DType dtype, const Field& field) {
 absl::Status Constant(Context& c, const OnnxNode& n) {
   NDArray data;
   if (const onnx::AttributeProto* a = n.Find("value")) {
-    TEMPER_ASSIGN_OR_RETURN(data, ArrayOf(a->t(), c.folder()));
-  } else if (n.Has("value_float")) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Shared(a->t()));
+    return c.Set(n, v);
+  }
+  if (n.Has("value_float")) {
     data = NDArray(DType::kF32, {});
     data.Set(0, n.Float("value_float", 0));
   } else if (n.Has("value_int")) {

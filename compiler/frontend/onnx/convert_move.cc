@@ -18,14 +18,17 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   }
   const Shape& from = c.ShapeOf(n.Input(0));
   const int64_t total = NumElements(from);
-  int64_t known = 1;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] == 0 && n.Int("allowzero", 0) == 0) {
       if (i >= from.size()) return absl::InvalidArgumentError("the new shape copies a dimension that is not there");
       wanted[i] = from[i];
     }
-    if (wanted[i] >= 0) known *= wanted[i];
   }
+  // What is to be found stands for one element here, so that the product can not overflow.
+  Shape stated = wanted;
+  std::replace(stated.begin(), stated.end(), int64_t{-1}, int64_t{1});
+  TEMPER_RETURN_IF_ERROR(CheckSize(stated));
+  const int64_t known = NumElements(stated);
   for (int64_t& d : wanted) {
     if (d == -1 && known > 0) d = total / known;
   }
@@ -84,6 +87,8 @@ absl::Status Transpose(Context& c, const OnnxNode& n) {
 
 absl::Status Concat(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
+  if (std::ranges::find(n.inputs, kNoValue) != n.inputs.end())
+    return absl::InvalidArgumentError("an operand is missing");
   // Parts without elements along the axis, such as an empty cache, add nothing, if others do.
   std::vector<ValueId> parts = n.inputs;
   const auto adds = [&](ValueId v) { return c.Rank(v) <= axis || c.ShapeOf(v)[static_cast<size_t>(axis)] > 0; };
@@ -97,7 +102,8 @@ absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent)
   if (n.Input(1) != kNoValue) return c.KnownInts(n.Input(1), "split");
   if (n.Has("split")) return n.Ints("split");
   const int64_t parts = n.Int("num_outputs", n.proto.output_size());
-  if (parts < 1) return absl::InvalidArgumentError("splits into nothing");
+  if (parts < 1 || parts > n.proto.output_size())
+    return absl::InvalidArgumentError("num_outputs is not how many parts there are");
   const int64_t length = (extent + parts - 1) / parts;
   Ints lengths;
   for (int64_t at = 0; static_cast<int64_t>(lengths.size()) < parts; at += length)
@@ -109,8 +115,12 @@ absl::Status Split(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
   TEMPER_ASSIGN_OR_RETURN(Ints lengths, SplitLengths(c, n, extent));
-  if (std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != extent)
-    return absl::InvalidArgumentError("the parts do not add up to the whole");
+  int64_t left = extent;
+  for (const int64_t length : lengths) {
+    if (length < 0 || length > left) return absl::InvalidArgumentError("the parts do not add up to the whole");
+    left -= length;
+  }
+  if (left != 0) return absl::InvalidArgumentError("the parts do not add up to the whole");
   int64_t start = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Slice(n.Input(0), axis, start, start + lengths[i]));
@@ -144,6 +154,7 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   attrs.Set("axis", axis);
   // One known index is a slice, which fuses and moves less.
+  if (IsFloat(c.TypeOf(n.Input(1)).dtype)) return absl::InvalidArgumentError("indices are integers");
   if (const NDArray* at = c.Known(n.Input(1)); at != nullptr && at->size() == 1 && c.Known(n.Input(0)) == nullptr) {
     Shape shape = c.ShapeOf(n.Input(0));
     const int64_t extent = shape[static_cast<size_t>(axis)];

@@ -48,6 +48,9 @@ absl::StatusOr<Sight> SightOf(const OnnxNode& n, const Ints& kernel, const Shape
     if ((positions - 1) * stride >= s.extents[d] + before) --positions;
     s.positions.push_back(positions);
   }
+  for (const Ints* extents : {&s.window.kernel, &s.extents, &s.positions}) {
+    TEMPER_RETURN_IF_ERROR(CheckSize(*extents));
+  }
   return s;
 }
 
@@ -268,6 +271,7 @@ absl::Status MaxUnpool(Context& c, const OnnxNode& n) {
     extents.push_back((image[d + 2] - 1) * w.strides[d] + w.kernel[d] - w.pads[d] - w.pads[d + w.kernel.size()]);
     if (extents.back() < 1) return absl::InvalidArgumentError("the pads leave nothing");
   }
+  TEMPER_RETURN_IF_ERROR(CheckSize(extents));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, Unpooled(c, n.Input(0), n.Input(1), shape[0] * shape[1], NumElements(extents)));
   const Shape result = WithExtents(shape, extents);
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));
@@ -276,9 +280,9 @@ absl::Status MaxUnpool(Context& c, const OnnxNode& n) {
   if (wanted.size() != result.size()) return absl::InvalidArgumentError("output_shape has one element an axis");
   Ints pads(2 * result.size(), 0);
   for (size_t d = 0; d < result.size(); ++d) {
-    pads[result.size() + d] = wanted[d] - result[d];
     if (wanted[d] < result[d] || (d < 2 && wanted[d] != result[d]))
       return absl::InvalidArgumentError("output_shape is not smaller than what the window makes");
+    pads[result.size() + d] = wanted[d] - result[d];
   }
   TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads)));
   return c.Set(n, v);
@@ -288,7 +292,7 @@ absl::Status MaxUnpool(Context& c, const OnnxNode& n) {
 
 // For each pixel, which of [taps * positions] add up to it: as many a pixel as the most that one has. What is left is
 // `none`.
-Ints SourcesOf(const Ints& pixels, int64_t taps, int64_t count, int64_t none, int64_t* most) {
+absl::StatusOr<Ints> SourcesOf(const Ints& pixels, int64_t taps, int64_t count, int64_t none, int64_t* most) {
   const int64_t positions = static_cast<int64_t>(pixels.size()) / taps;
   std::vector<Ints> sources(static_cast<size_t>(count));
   for (int64_t i = 0; i < static_cast<int64_t>(pixels.size()); ++i) {
@@ -297,6 +301,8 @@ Ints SourcesOf(const Ints& pixels, int64_t taps, int64_t count, int64_t none, in
   }
   *most = 1;
   for (const Ints& s : sources) *most = std::max(*most, static_cast<int64_t>(s.size()));
+  if (count > kMostSights / *most)
+    return absl::UnimplementedError(absl::StrCat("an image of ", count, " pixels, of ", *most, " columns each"));
   Ints flat;
   for (Ints& s : sources) {
     s.resize(static_cast<size_t>(*most), none);
@@ -323,7 +329,7 @@ absl::Status Col2Im(Context& c, const OnnxNode& n) {
   whole[0] = shape[0];
   whole[1] = shape[1] / taps;
   int64_t most = 0;
-  const Ints sources = SourcesOf(pixels, taps, count, taps * positions, &most);
+  TEMPER_ASSIGN_OR_RETURN(const Ints sources, SourcesOf(pixels, taps, count, taps * positions, &most));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {whole[0] * whole[1], taps * positions}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, {0, 0, 0, 1}));
   TEMPER_ASSIGN_OR_RETURN(v, GatherAlong(c, v, Whole(c, DType::kI32, {count, most}, sources), 1));

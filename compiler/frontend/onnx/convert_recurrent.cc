@@ -171,6 +171,8 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   Recurrent r{.kind = FindKind(n.proto.op_type()), .clip = n.Float("clip", 0)};
   if (!(r.clip >= 0)) return absl::InvalidArgumentError("clip is a bound above 0");
   const std::string direction = n.String("direction", "forward");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    return absl::InvalidArgumentError("direction is 'forward', 'reverse' or 'bidirectional'");
   r.directions = direction == "bidirectional" ? 2 : 1;
   r.reverse = direction == "reverse";
   r.batch_first = n.Int("layout", 0) != 0;

@@ -1,5 +1,6 @@
 // RoiAlign: regions of an image, each a grid of bins. A bin is the average or the maximum of samples between pixels,
 // and where these lie, only the run knows. A gather takes whole pixels, all channels beside each other.
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kMostSamples = 1024;  // a bin
+constexpr int64_t kMostSamples = 1024;            // a bin
+constexpr int64_t kMostAlong = int64_t{1} << 20;  // bins, or samples of all of them, along an axis
 
 // What is known about one axis of the regions.
 struct RoiAxis {
@@ -79,6 +81,10 @@ class RoiAligner {
         columns_(AxisOf(image_[3], "output_width")) {}
 
   absl::StatusOr<ValueId> Run(ValueId image, ValueId regions) {
+    for (const RoiAxis& axis : {rows_, columns_}) {
+      if (axis.samples > kMostAlong || axis.bins > kMostAlong / axis.samples)
+        return absl::UnimplementedError(absl::StrCat(axis.bins, " bins of ", axis.samples, " samples"));
+    }
     if (rows_.samples * columns_.samples > kMostSamples)
       return absl::UnimplementedError(absl::StrCat("sampling_ratio 0 takes up to ", rows_.samples, " x ",
                                                    columns_.samples, " samples a bin here, which is too many"));
@@ -188,6 +194,16 @@ class RoiAligner {
   RoiAxis rows_, columns_;
 };
 
+// Only the run may know them, but those that are known are images that are there.
+absl::Status CheckBatches(Context& c, ValueId batches, int64_t count) {
+  if (IsFloat(c.TypeOf(batches).dtype)) return absl::InvalidArgumentError("batch_indices are integers");
+  if (c.Known(batches) == nullptr) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(batches, "batch_indices"));
+  if (std::ranges::any_of(known, [&](int64_t batch) { return batch < 0 || batch >= count; }))
+    return absl::InvalidArgumentError("a batch index names no image");
+  return absl::OkStatus();
+}
+
 // Narrow floats are computed in f32.
 absl::Status RoiAlign(Context& c, const OnnxNode& n) {
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
@@ -203,6 +219,9 @@ absl::Status RoiAlign(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("mode is 'avg' or 'max', coordinates are 'half_pixel' or 'output_half_pixel'");
   if (n.Int("output_height", 1) < 1 || n.Int("output_width", 1) < 1 || n.Int("sampling_ratio", 0) < 0)
     return absl::InvalidArgumentError("the output has bins, and sampling_ratio is not negative");
+  if (std::max(n.Int("output_height", 1), n.Int("output_width", 1)) > kMostAlong)
+    return absl::UnimplementedError(absl::StrCat("more than ", kMostAlong, " bins are not supported"));
+  TEMPER_RETURN_IF_ERROR(CheckBatches(c, n.Input(2), image[0]));
   const DType wide = dtype == DType::kF64 ? dtype : DType::kF32;
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Cast(n.Input(0), wide));
   TEMPER_ASSIGN_OR_RETURN(const ValueId coordinates, c.Cast(n.Input(1), wide));

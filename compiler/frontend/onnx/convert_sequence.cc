@@ -9,6 +9,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
+constexpr int64_t kMostParts = int64_t{1} << 16;  // of a tensor that is split
+
 // A known position in a sequence of `count`, or right behind it.
 absl::StatusOr<int64_t> PositionOf(Context& c, ValueId v, int64_t count, bool behind) {
   TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(v, "the position"));
@@ -71,17 +73,19 @@ absl::Status SplitToSequence(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(x)));
   const int64_t extent = c.ShapeOf(x)[static_cast<size_t>(axis)];
-  Ints lengths(static_cast<size_t>(extent), 1);
-  const bool single = n.Input(1) == kNoValue;
+  Ints lengths;
+  const bool single = n.Input(1) == kNoValue, even = !single && c.Rank(n.Input(1)) == 0;
   if (!single) {
     TEMPER_ASSIGN_OR_RETURN(lengths, c.KnownInts(n.Input(1), "the split"));
     if (std::ranges::any_of(lengths, [](int64_t l) { return l < 1; }))
       return absl::UnimplementedError("only parts of one element or more are supported");
-    if (c.Rank(n.Input(1)) == 0) {  // parts of that length, the last one of what is left
-      const int64_t length = lengths[0];
-      lengths.assign(static_cast<size_t>(extent / length), length);
-      if (extent % length != 0) lengths.push_back(extent % length);
-    }
+  }
+  if (single || even) {  // parts of that length, the last one of what is left
+    const int64_t length = single ? 1 : lengths[0];
+    if (extent / length > kMostParts)
+      return absl::UnimplementedError(absl::StrCat("a split into ", extent / length, " parts is not supported"));
+    lengths.assign(static_cast<size_t>(extent / length), length);
+    if (extent % length != 0) lengths.push_back(extent % length);
   }
   std::vector<ValueId> parts;
   int64_t start = 0;

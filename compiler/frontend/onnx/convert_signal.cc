@@ -179,7 +179,9 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
 // [b, n, parts] as [b, frames, length * parts]: the signal in steps, of which a frame has several beside each other.
 absl::StatusOr<ValueId> Framed(Context& c, ValueId signal, int64_t length, int64_t step) {
   const Shape s = c.ShapeOf(signal);
-  const int64_t frames = (s[1] - length) / step + 1, steps = (length + step - 1) / step;
+  const int64_t frames = (s[1] - length) / step + 1;
+  if (frames == 1) step = length;  // which may have been any number
+  const int64_t steps = (length + step - 1) / step;
   if (steps > kLongestFrame)
     return absl::UnimplementedError(absl::StrCat("a frame may be ", kLongestFrame, " steps long, not ", steps));
   const int64_t extent = (frames - 1 + steps) * step;

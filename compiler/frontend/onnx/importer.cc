@@ -21,16 +21,10 @@ namespace {
 
 using namespace onnx_frontend;
 
-constexpr int kFirstOpset = 7, kLastOpset = 25;
-
 absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   for (const onnx::OperatorSetIdProto& opset : model.opset_import()) {
     if (!IsStandard(opset.domain())) continue;
-    if (opset.version() < kFirstOpset || opset.version() > kLastOpset) {
-      return absl::UnimplementedError(
-          absl::StrCat("opset ", opset.version(), " is not supported, only ", kFirstOpset, " to ", kLastOpset));
-    }
-    return static_cast<int>(opset.version());
+    return SupportedOpset(opset.version());
   }
   return absl::InvalidArgumentError("no ONNX model: it names no opset");
 }
@@ -49,6 +43,8 @@ class Importer {
     if (!model_.has_graph() || model_.graph().output_size() == 0)
       return absl::InvalidArgumentError("no ONNX model: it has no graph with outputs");
     TEMPER_ASSIGN_OR_RETURN(const int opset, OpsetOf(model_));
+    if (context_.functions().size() != static_cast<size_t>(model_.functions_size()))
+      return absl::UnimplementedError("functions that share a name are not supported");
     TEMPER_RETURN_IF_ERROR(CheckOperators(model_.graph().node(), context_.functions()));
     TEMPER_RETURN_IF_ERROR(AddInitializers());
     TEMPER_RETURN_IF_ERROR(AddInputs());
@@ -127,6 +123,8 @@ class Importer {
         return absl::UnimplementedError(
             absl::StrCat("input '", input.name(), "': ", std::string(dtype.status().message())));
       TEMPER_ASSIGN_OR_RETURN(Shape shape, ResolveShape(input, advice));
+      if (const absl::Status size = CheckSize(shape); !size.ok())
+        return absl::InvalidArgumentError(absl::StrCat("input '", input.name(), "': ", std::string(size.message())));
       const ValueId v = graph_.AddValue({input.name(), {*dtype, std::move(shape), {}}, std::nullopt, false});
       graph_.inputs.push_back(v);
       context_.Bind(input.name(), v);

@@ -5,13 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
-constexpr size_t kMostScopes = 64;     // bodies and functions within each other
-constexpr size_t kMostNodes = 500000;  // of a graph whose loops are unrolled
+using Attributes = google::protobuf::RepeatedPtrField<onnx::AttributeProto>;
+
+constexpr size_t kMostScopes = 64;      // bodies and functions within each other
+constexpr size_t kMostNodes = 500000;   // of a graph whose loops are unrolled
+constexpr size_t kMostSteps = 2000000;  // nodes and bodies that are added, of which some leave no node in the graph
+constexpr int kFirstOpset = 7, kLastOpset = 25;
 
 std::string NameOf(const onnx::NodeProto& node) {
   if (!node.name().empty()) return node.name();
@@ -27,18 +30,13 @@ class Missing {
  public:
   explicit Missing(const Functions& functions) : functions_(functions) {}
 
-  void Look(const Nodes& nodes) {
-    for (const onnx::NodeProto& node : nodes) {
-      for (const onnx::AttributeProto& a : node.attribute()) {
-        if (a.has_g()) Look(a.g().node());
-      }
-      if (const onnx::FunctionProto* function = FunctionOf(node, functions_)) {
-        if (seen_.insert(function).second) Look(function->node());
-      } else if (FindConverter(node) == nullptr) {
-        const std::string op =
-            IsStandard(node.domain()) ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
-        by_operator_[op].push_back(NameOf(node));
-      }
+  // Functions may call each other in a long chain: they wait in a row.
+  void LookAtAll(const Nodes& nodes) {
+    Look(nodes);
+    while (!called_.empty()) {
+      const onnx::FunctionProto* function = called_.back();
+      called_.pop_back();
+      Look(function->node());
     }
   }
 
@@ -56,8 +54,24 @@ class Missing {
   }
 
  private:
+  void Look(const Nodes& nodes) {
+    for (const onnx::NodeProto& node : nodes) {
+      for (const onnx::AttributeProto& a : node.attribute()) {
+        if (a.has_g()) Look(a.g().node());
+      }
+      if (const onnx::FunctionProto* function = FunctionOf(node, functions_)) {
+        if (seen_.insert(function).second) called_.push_back(function);
+      } else if (FindConverter(node) == nullptr) {
+        const std::string op =
+            IsStandard(node.domain()) ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
+        by_operator_[op].push_back(NameOf(node));
+      }
+    }
+  }
+
   const Functions& functions_;
   std::set<const onnx::FunctionProto*> seen_;
+  std::vector<const onnx::FunctionProto*> called_;  // and not looked at yet
   std::map<std::string, std::vector<std::string>> by_operator_;
 };
 
@@ -73,23 +87,44 @@ absl::Status NotComputed(const std::string& name, const Nodes& nodes) {
   return absl::InvalidArgumentError(absl::StrCat("value '", name, "' is not computed before it is read"));
 }
 
+// Values of a function's attributes where a call leaves them out. Not every version of the ONNX library knows the
+// field.
+template <typename Function>
+absl::StatusOr<Attributes> DefaultsOf(const Function& function) {
+  if constexpr (requires { function.attribute_proto(); }) {
+    return function.attribute_proto();
+  } else {
+    constexpr int kAttributeProto = 11;
+    Attributes defaults;
+    const google::protobuf::UnknownFieldSet& fields = function.unknown_fields();
+    for (int i = 0; i < fields.field_count(); ++i) {
+      const google::protobuf::UnknownField& field = fields.field(i);
+      if (field.number() != kAttributeProto || field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED)
+        continue;
+      if (!defaults.Add()->ParseFromString(field.length_delimited()))
+        return absl::InvalidArgumentError("its function is broken");
+    }
+    return defaults;
+  }
+}
+
 // Attributes of a function's nodes that refer to one of its own take the value that the call gives; those that the call
 // leaves out are left out.
-void Substitute(onnx::NodeProto& node, const onnx::NodeProto& call) {
+void Substitute(onnx::NodeProto& node, const Attributes& given) {
   for (int i = node.attribute_size(); i-- > 0;) {
     onnx::AttributeProto& a = *node.mutable_attribute(i);
     if (a.has_g()) {
-      for (onnx::NodeProto& inner : *a.mutable_g()->mutable_node()) Substitute(inner, call);
+      for (onnx::NodeProto& inner : *a.mutable_g()->mutable_node()) Substitute(inner, given);
     }
     if (a.ref_attr_name().empty()) continue;
-    const auto given =
-        std::ranges::find(call.attribute(), a.ref_attr_name(), [](const onnx::AttributeProto& g) { return g.name(); });
-    if (given == call.attribute().end()) {
+    const auto own =
+        std::ranges::find(given, a.ref_attr_name(), [](const onnx::AttributeProto& g) { return g.name(); });
+    if (own == given.end()) {
       node.mutable_attribute()->DeleteSubrange(i, 1);
       continue;
     }
     const std::string name = a.name();
-    a = *given;
+    a = *own;
     a.set_name(name);
   }
 }
@@ -101,9 +136,9 @@ absl::StatusOr<Bound> BoundOf(Context& c, const std::string& name, const Nodes& 
   return *bound;
 }
 
-int OpsetOf(const onnx::FunctionProto& function, int otherwise) {
+absl::StatusOr<int> OpsetOf(const onnx::FunctionProto& function, int otherwise) {
   for (const onnx::OperatorSetIdProto& opset : function.opset_import()) {
-    if (IsStandard(opset.domain())) return static_cast<int>(opset.version());
+    if (IsStandard(opset.domain())) return SupportedOpset(opset.version());
   }
   return otherwise;
 }
@@ -116,13 +151,18 @@ absl::Status AddCall(Context& c, const onnx::NodeProto& call, const onnx::Functi
   for (int i = 0; i < call.input_size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(inputs[static_cast<size_t>(i)], BoundOf(c, call.input(i), around));
   }
+  // The first of a name counts: what the call gives.
+  Attributes given = call.attribute();
+  TEMPER_ASSIGN_OR_RETURN(const Attributes defaults, DefaultsOf(function));
+  given.MergeFrom(defaults);
   Nodes nodes = function.node();
-  for (onnx::NodeProto& node : nodes) Substitute(node, call);
+  for (onnx::NodeProto& node : nodes) Substitute(node, given);
+  TEMPER_ASSIGN_OR_RETURN(const int own_opset, OpsetOf(function, opset));
   std::vector<Bound> outputs;
   {
     Context::Scope scope(c, /*closed=*/true);
     for (int i = 0; i < function.input_size(); ++i) c.Bind(function.input(i), inputs[static_cast<size_t>(i)]);
-    TEMPER_RETURN_IF_ERROR(AddNodes(c, nodes, OpsetOf(function, opset)));
+    TEMPER_RETURN_IF_ERROR(AddNodes(c, nodes, own_opset));
     for (int i = 0; i < call.output_size(); ++i) {
       if (call.output(i).empty()) continue;
       TEMPER_ASSIGN_OR_RETURN(Bound bound, BoundOf(c, function.output(i), nodes));
@@ -139,22 +179,35 @@ absl::Status AddCall(Context& c, const onnx::NodeProto& call, const onnx::Functi
 absl::Status AddNode(Context& c, const onnx::NodeProto& proto, const Nodes& around, int opset) {
   if (const onnx::FunctionProto* function = FunctionOf(proto, c.functions()))
     return AddCall(c, proto, *function, around, opset);
+  if (proto.output_size() == 0) return absl::InvalidArgumentError("it has no results");
+  const TableEntry* entry = FindConverter(proto);
+  if (entry == nullptr) return absl::UnimplementedError("it is not supported");
   OnnxNode node{proto, opset, {}};
   for (const std::string& name : proto.input()) {
     TEMPER_ASSIGN_OR_RETURN(const Bound bound, BoundOf(c, name, around));
+    if (bound.sequence.has_value() && entry->operands > 0)
+      return absl::InvalidArgumentError(absl::StrCat("'", name, "' is a sequence, not a tensor"));
     node.inputs.push_back(bound.value);
   }
-  const TableEntry* entry = FindConverter(proto);
   for (size_t i = 0; i < entry->operands; ++i) {
     if (node.Input(i) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is missing"));
   }
   c.SetNodeName(NameOf(proto));
-  return entry->convert(c, node);
+  TEMPER_RETURN_IF_ERROR(entry->convert(c, node));
+  if (node.wrong_kind.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("attribute '", node.wrong_kind, "' is of another kind than it should"));
 }
 
 }  // namespace
 
 bool IsStandard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+absl::StatusOr<int> SupportedOpset(int64_t version) {
+  if (version >= kFirstOpset && version <= kLastOpset) return static_cast<int>(version);
+  return absl::UnimplementedError(
+      absl::StrCat("opset ", version, " is not supported, only ", kFirstOpset, " to ", kLastOpset));
+}
 
 Functions FunctionsOf(const onnx::ModelProto& model) {
   Functions functions;
@@ -164,15 +217,16 @@ Functions FunctionsOf(const onnx::ModelProto& model) {
 
 absl::Status CheckOperators(const Nodes& nodes, const Functions& functions) {
   Missing missing(functions);
-  missing.Look(nodes);
+  missing.LookAtAll(nodes);
   return missing.status();
 }
 
 absl::Status AddNodes(Context& c, const Nodes& nodes, int opset) {
+  c.CountStep();
   if (c.depth() > kMostScopes) return absl::InvalidArgumentError("its functions call each other without end");
   for (const onnx::NodeProto& node : nodes) {
     absl::Status status = AddNode(c, node, nodes, opset);
-    if (status.ok() && c.graph().nodes.size() > kMostNodes)
+    if (status.ok() && (c.graph().nodes.size() > kMostNodes || c.CountStep() > kMostSteps))
       status = absl::UnimplementedError(absl::StrCat("more than ", kMostNodes, " operations are not supported"));
     if (!status.ok())
       return absl::Status(status.code(),
@@ -194,8 +248,8 @@ absl::StatusOr<std::vector<Bound>> Inline(Context& c, const onnx::GraphProto& bo
         absl::StrCat("its body has ", body.input_size(), " inputs where ", inputs.size(), " are given"));
   Context::Scope scope(c, /*closed=*/false);
   for (const onnx::TensorProto& tensor : body.initializer()) {
-    TEMPER_ASSIGN_OR_RETURN(NDArray data, ArrayOf(tensor, c.folder()));
-    c.Bind(tensor.name(), c.Constant(std::move(data)));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Shared(tensor));
+    c.Bind(tensor.name(), v);
   }
   for (int i = 0; i < body.input_size(); ++i) c.Bind(body.input(i).name(), inputs[static_cast<size_t>(i)]);
   TEMPER_RETURN_IF_ERROR(AddNodes(c, body.node(), opset));

@@ -9,6 +9,7 @@ namespace temper::onnx_frontend {
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
 bool IsStandard(const std::string& domain);  // ONNX's own
+absl::StatusOr<int> SupportedOpset(int64_t version);
 Functions FunctionsOf(const onnx::ModelProto& model);
 
 // All unsupported operators at once, each with its nodes, those of bodies and functions among them.

@@ -1,5 +1,6 @@
 #include "compiler/frontend/onnx/places.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -13,13 +14,22 @@ absl::StatusOr<ValueId> Scaled(Context& c, ValueId v, int64_t factor) {
   return c.Call("mul", {}, {v, c.Scalar(DType::kI64, static_cast<double>(factor))});
 }
 
+absl::Status CheckPlaces(const Shape& shape) {
+  constexpr int64_t kMostPlaces = int64_t{1} << 26;
+  if (NumElements(shape) <= kMostPlaces) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("more than ", kMostPlaces, " indices are not supported"));
+}
+
 // Index `i` along `axis` of each element of a tensor of `shape`, times `strides`, summed over all axes but `axis`.
-NDArray PlacesBeside(const Shape& shape, const std::vector<int64_t>& strides, size_t axis) {
-  NDArray places(DType::kI64, shape);
+absl::StatusOr<NDArray> PlacesBeside(const Shape& shape, const std::vector<int64_t>& strides, size_t axis) {
+  Shape beside = shape;  // along `axis` they are all alike
+  beside[axis] = std::min<int64_t>(beside[axis], 1);
+  TEMPER_RETURN_IF_ERROR(CheckPlaces(beside));
+  NDArray places(DType::kI64, beside);
   for (int64_t i = 0; i < places.size(); ++i) {
     int64_t place = 0, rest = i;
-    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
-      if (d != axis) place += strides[d] * (rest % shape[d]);
+    for (size_t d = beside.size(); d-- > 0; rest /= beside[d]) {
+      if (d != axis) place += strides[d] * (rest % beside[d]);
     }
     places.as<int64_t>()[static_cast<size_t>(i)] = place;
   }
@@ -53,6 +63,8 @@ absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at) {
 
 absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
   TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI64));
+  if (extent < 1 && NumElements(c.ShapeOf(at)) > 0)
+    return absl::InvalidArgumentError("there is nothing that an index can name");
   if (c.Known(at) != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> known, c.KnownInts(at, "indices"));
     for (const int64_t index : known) {
@@ -77,7 +89,8 @@ absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId 
   const std::vector<int64_t> strides = RowMajorStrides(data);
   TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along]));
   TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));
-  return c.Call("add", {}, {at, c.Constant(PlacesBeside(shape, strides, along))});
+  TEMPER_ASSIGN_OR_RETURN(NDArray beside, PlacesBeside(shape, strides, along));
+  return c.Call("add", {}, {at, c.Constant(std::move(beside))});
 }
 
 absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names) {

@@ -41,6 +41,11 @@ absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Sha
     return absl::InvalidArgumentError("strides and dilations have one element a spatial axis, pads two");
   if (*std::min_element(w.strides.begin(), w.strides.end()) < 1)
     return absl::InvalidArgumentError("strides are at least 1");
+  constexpr int64_t kMost = int64_t{1} << 30;  // products of two of them do not overflow
+  for (const Ints* numbers : {&w.kernel, &w.strides, &w.dilations, &w.pads}) {
+    if (std::ranges::any_of(*numbers, [](int64_t number) { return number < -kMost || number > kMost; }))
+      return absl::InvalidArgumentError("kernel, strides, dilations or pads are out of range");
+  }
   const std::string mode = n.String("auto_pad", "NOTSET");
   if (mode != "NOTSET" && !mode.empty()) w.pads = AutoPads(mode, image, w);
   return w;

@@ -40,9 +40,10 @@ absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray>
 }
 
 bool IsQuantisation(std::string_view op, const TensorType& operand, const TensorType& result) {
+  const OpDef* def = FindOp(op);
   const DTypeInfo& type = Info(result.dtype);
-  return op == "round" ||
-         (IsFloat(operand.dtype) && !IsFloat(result.dtype) && type.kind != TypeKind::kBool && type.bits <= 16);
+  const bool narrow = !IsFloat(result.dtype) && type.kind != TypeKind::kBool && type.bits <= 16;
+  return IsFloat(operand.dtype) && (narrow || (def != nullptr && def->steps));
 }
 
 double Flops(const Workload& w) {

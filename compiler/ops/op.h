@@ -73,6 +73,7 @@ struct OpDef {
   Move move = Move::kNone;
   bool windows = false;      // slides a window (dilations, pads, strides) over the last two axes of its first operand
   bool per_channel = false;  // operands after the first may hold one value for each index of axis 1
+  bool steps = false;        // of floats it makes whole numbers: a small change may be a whole step
   // Of a contraction: how many products one element of its result is the sum of, at most. Null for others.
   std::function<double(const Attrs&, std::span<const TensorType> inputs)> terms = nullptr;
 
@@ -91,8 +92,8 @@ const OpDef* FindOp(std::string_view name);  // null if there is none
 // `on_result`, if set, sees the result of each call (index into w.calls) before others do, and may change it.
 absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs,
                                      const std::function<void(int call, NDArray& result)>& on_result = nullptr);
-// Whether a call of `op` rounds floats to whole numbers, or makes integers of 16 bits or fewer of them: a small change of
-// what it reads may be a whole step of what it makes.
+// Whether a call of the operator makes whole numbers of floats, or integers of 16 bits or fewer: a small change of what
+// it reads may be a whole step of what it makes. False for operators that there are not.
 bool IsQuantisation(std::string_view op, const TensorType& operand, const TensorType& result);
 double Flops(const Workload& w);  // sum over calls
 // Bytes that must move at least once: what is read of every input, and the output.

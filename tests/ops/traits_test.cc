@@ -262,6 +262,31 @@ TEST(Traits, TermsAreWhatAContractionOfOnesIs) {
   }
 }
 
+// --- steps ---
+
+TEST(Traits, StepsAreWholeWhereAChangeIsSmall) {
+  constexpr double kSmall = 1e-4;
+  NDArray below(DType::kF32, {6}), above(DType::kF32, {6});  // about 1, 1.5, ... 3.5
+  for (int64_t i = 0; i < 6; ++i) {
+    below.Set(i, 1 + 0.5 * static_cast<double>(i) - kSmall);
+    above.Set(i, 1 + 0.5 * static_cast<double>(i) + kSmall);
+  }
+  for (const OpDef& op : AllOps()) {
+    const TensorType types[] = {{DType::kF32, {6}, {}}};
+    const absl::StatusOr<TensorType> out = op.max_inputs == 1 ? op.infer({}, types) : absl::InternalError("");
+    if (op.pattern != OpPattern::kElementwise || !out.ok()) {
+      EXPECT_FALSE(op.steps) << op.name;
+      continue;
+    }
+    const NDArray before[] = {below}, behind[] = {above};
+    const absl::StatusOr<NDArray> a = op.reference({}, before, *out), b = op.reference({}, behind, *out);
+    ASSERT_TRUE(a.ok() && b.ok()) << op.name;
+    double most = 0;
+    for (int64_t i = 0; i < 6; ++i) most = std::max(most, std::abs(a->At(i) - b->At(i)));
+    EXPECT_EQ(op.steps, most > 0.5) << op.name;
+  }
+}
+
 // --- reference ---
 
 TEST(Traits, EveryOperatorHasAReferenceAndEveryReferenceAnOperator) {

@@ -22,6 +22,7 @@ struct UnaryRule {
   Formula formula;
   double flops = 1;  // per element; a function counts as the polynomial that computes it
   Numbers operand = Numbers::kAny;
+  bool steps = false;
 };
 
 Expr Like(const Expr& x, double value) { return ir::Const(value, x->dtype); }
@@ -92,9 +93,9 @@ const std::vector<UnaryRule>& Rules() {
       {"sqrt", Domain::kFloat, {}, Function<ExprKind::kSqrt>, 1, Numbers::kPositive},
       {"neg", Domain::kNumber, {}, Neg},
       {"abs", Domain::kNumber, {}, Abs},
-      {"floor", Domain::kFloat, {}, Function<ExprKind::kFloor>},
-      {"ceil", Domain::kFloat, {}, Function<ExprKind::kCeil>},
-      {"round", Domain::kFloat, {}, Function<ExprKind::kRound>},
+      {"floor", Domain::kFloat, {}, Function<ExprKind::kFloor>, 1, Numbers::kAny, true},
+      {"ceil", Domain::kFloat, {}, Function<ExprKind::kCeil>, 1, Numbers::kAny, true},
+      {"round", Domain::kFloat, {}, Function<ExprKind::kRound>, 1, Numbers::kAny, true},
       {"sin", Domain::kFloat, {}, Function<ExprKind::kSin>, 15},
       {"cos", Domain::kFloat, {}, Function<ExprKind::kCos>, 15},
       {"reciprocal", Domain::kFloat, {}, Reciprocal, 1, Numbers::kPositive},
@@ -131,6 +132,7 @@ OpDef UnaryOp(const UnaryRule& rule) {
     op.move = Move::kSame;
   }
   op.numbers = {rule.operand};
+  op.steps = rule.steps;
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> inputs) {
     return InferUnary(rule, attrs, inputs[0]);
   };

@@ -97,9 +97,10 @@ bool IsBetween(const void* got, const NDArray& least, const NDArray& most, doubl
   return between;
 }
 
-absl::Status CheckModelOutput(const void* got, const NDArray& want, double tolerance) {
-  constexpr int64_t kOneInSoMany = 1000;
-  return Check(got, want, IsFloat(want.dtype()) ? 0 : want.size() / kOneInSoMany, tolerance);
+absl::Status CheckModelOutput(const void* got, const NDArray& want, double tolerance, bool quantises) {
+  constexpr int64_t kOneInSoMany = 1000, kOneStepInSoMany = 100;
+  const int64_t in_so_many = quantises ? kOneStepInSoMany : kOneInSoMany;
+  return Check(got, want, IsFloat(want.dtype()) && !quantises ? 0 : want.size() / in_so_many, tolerance);
 }
 
 }  // namespace temper::worker

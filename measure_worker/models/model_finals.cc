@@ -40,7 +40,7 @@ class Finals {
     for (TrialResult& result : results_) {
       const bool silent = result.outcome == Outcome::kInfrastructure && result.error.empty();
       if (!silent) continue;
-      result.error = status.ok() ? "no package with it could be run" : std::string(status.message());
+      result.error = status.ok() ? differs_ : std::string(status.message());
       if (absl::IsResourceExhausted(prepared)) result.outcome = Outcome::kUnfit;
     }
     if (kept != nullptr && status.ok()) {
@@ -137,7 +137,11 @@ class Finals {
     for (ModelRunner& r : runners_) TEMPER_RETURN_IF_ERROR(r.RunFirst());
     // A package whose answer differs from the default's is not worth its time.
     double worst = 0;
-    std::erase_if(runners_, [&](const ModelRunner& r) { return !CompareOutputs(r, runners_.front(), worst).ok(); });
+    std::erase_if(runners_, [&](const ModelRunner& r) {
+      const absl::Status status = CompareOutputs(r, runners_.front(), worst);
+      if (!status.ok()) differs_ = absl::StrCat("no package with it could be run: ", std::string(status.message()));
+      return !status.ok();
+    });
     return absl::OkStatus();
   }
 
@@ -184,9 +188,10 @@ class Finals {
   std::map<std::string, std::vector<size_t>> of_workload_;  // into finalists_
   size_t variants_ = 1;
   std::mutex mutex_;
-  std::map<std::string, KernelChoice> picks_;  // of workloads without finalists; defaults as they are met
-  std::vector<Graph> graphs_;                  // until the packages are there
-  Graph graph_;                                // the first of them
+  std::string differs_ = "no package with it could be run";  // the last one that was left out says why
+  std::map<std::string, KernelChoice> picks_;                // of workloads without finalists; defaults as they are met
+  std::vector<Graph> graphs_;                                // until the packages are there
+  Graph graph_;                                              // the first of them
   std::unique_ptr<CompileCache> cache_ = std::make_unique<CompileCache>();
   std::vector<ModelRunner> runners_;                    // by variant, then by graph
   std::map<std::string, std::vector<double>> samples_;  // one a round

@@ -88,6 +88,7 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
     return !node.inputs.empty() && node.inputs[0] != kNoValue &&
            IsQuantisation(node.op, g.values[node.inputs[0]].type, g.values[node.output].type);
   });
+  r.quantises_ = quantises;
   if (quantises) r.tolerance_ = kQuantisedTolerance;
   return r;
 }
@@ -178,7 +179,9 @@ absl::Status CompareOutputs(const ModelRunner& runner, const ModelRunner& refere
   for (size_t i = 0; i < reference.outputs().size(); ++i) {
     const NDArray& want = reference.outputs()[i];
     if (IsFloat(want.dtype())) worst = std::max(worst, OutputError(runner.outputs()[i].data(), want));
-    if (absl::Status status = CheckModelOutput(runner.outputs()[i].data(), want, reference.tolerance()); !status.ok()) {
+    const absl::Status status =
+        CheckModelOutput(runner.outputs()[i].data(), want, reference.tolerance(), reference.quantises());
+    if (!status.ok()) {
       return absl::DataLossError(absl::StrCat("output ", i, " of the tuned model: ", status.message()));
     }
   }

@@ -38,6 +38,7 @@ class ModelRunner {
   const std::vector<PackageStep>& steps() const { return steps_; }
   const std::vector<NDArray>& outputs() const { return outputs_; }
   double tolerance() const { return tolerance_; }  // of outputs, as CheckModelOutput has it
+  bool quantises() const { return quantises_; }    // likewise
 
  private:
   absl::Status Run(std::vector<temper_step_time>* times = nullptr);
@@ -47,6 +48,7 @@ class ModelRunner {
   std::vector<PackageStep> steps_;
   std::vector<NDArray> inputs_, outputs_;
   double tolerance_ = 0;
+  bool quantises_ = false;
   double call_s_ = 0;  // of the last sample, or the first call
 };
 

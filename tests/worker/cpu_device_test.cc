@@ -249,6 +249,12 @@ TEST(CheckOutput, OfAModelAFewWholeNumbersMayHaveMoved) {
       EXPECT_EQ(CheckModelOutput(got.data(), want).ok(), !IsFloat(dtype) && i < 2);
     }
   }
+  const NDArray steps(DType::kF32, {2000});
+  NDArray moved = steps.Clone();
+  for (int64_t i = 0; i < 21; ++i) {
+    moved.Set(90 * i, 1);
+    EXPECT_EQ(CheckModelOutput(moved.data(), steps, 0.2, /*quantises=*/true).ok(), i < 20);
+  }
   const NDArray one(DType::kI64, {1});
   NDArray other = one.Clone();
   other.Set(0, 1);

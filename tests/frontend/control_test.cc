@@ -10,10 +10,8 @@
 namespace temper {
 namespace {
 
-using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using testing::Array, testing::ExpectArray, testing::ModelBuilder, testing::Refusal;
 using ::testing::HasSubstr;
-
-std::string Refusal(const ModelBuilder& m) { return std::string(m.Import().status().message()); }
 
 void SetBody(onnx::NodeProto& node, const std::string& name, const ModelBuilder& body) {
   onnx::AttributeProto& a = ModelBuilder::Attr(node, name);
@@ -275,6 +273,13 @@ void AddTo(onnx::FunctionProto& f, const ModelBuilder& nodes) {
   for (const onnx::NodeProto& node : nodes.model.graph().node()) *f.add_node() = node;
 }
 
+// leaky(a), with the slope that a function's call gives.
+void AddLeaky(ModelBuilder& nodes, const std::string& result) {
+  onnx::AttributeProto& slope = ModelBuilder::Attr(nodes.Node("LeakyRelu", {"a"}, {result}), "alpha");
+  slope.set_type(onnx::AttributeProto::FLOAT);
+  slope.set_ref_attr_name("slope");
+}
+
 // leaky(x) + x, with the slope of the call or, where it gives none, the operator's own.
 TEST(Functions, AreInlinedWithTheAttributesOfTheirCall) {
   ModelBuilder m(16);
@@ -284,9 +289,7 @@ TEST(Functions, AreInlinedWithTheAttributesOfTheirCall) {
   f.add_output("b");
   f.add_attribute("slope");
   ModelBuilder nodes(16);
-  onnx::AttributeProto& slope = ModelBuilder::Attr(nodes.Node("LeakyRelu", {"a"}, {"x"}), "alpha");
-  slope.set_type(onnx::AttributeProto::FLOAT);
-  slope.set_ref_attr_name("slope");
+  AddLeaky(nodes, "x");
   nodes.Node("Add", {"x", "a"}, {"b"});
   AddTo(f, nodes);
   onnx::NodeProto& with = m.Node("Leaky", {"x"}, {"y"});
@@ -496,9 +499,7 @@ TEST(Functions, AttributesHaveDefaults) {
   f.add_input("a");
   f.add_output("b");
   ModelBuilder nodes(16);
-  onnx::AttributeProto& slope = ModelBuilder::Attr(nodes.Node("LeakyRelu", {"a"}, {"b"}), "alpha");
-  slope.set_type(onnx::AttributeProto::FLOAT);
-  slope.set_ref_attr_name("slope");
+  AddLeaky(nodes, "b");
   AddTo(f, nodes);
   onnx::AttributeProto standard;
   standard.set_name("slope");

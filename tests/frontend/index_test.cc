@@ -15,6 +15,7 @@ using testing::Array;
 using testing::ExpectArray;
 using ::testing::HasSubstr;
 using testing::ModelBuilder;
+using testing::Refusal;
 using Ints = std::vector<int64_t>;
 
 NDArray Numbered(const Shape& shape) {
@@ -28,8 +29,6 @@ NDArray IntArray(const Shape& shape, const Ints& values) {
   std::copy(values.begin(), values.end(), x.as<int64_t>().begin());
   return x;
 }
-
-std::string Refusal(const ModelBuilder& m) { return std::string(m.Import().status().message()); }
 
 ModelBuilder GatherNd(const Shape& data, const Shape& indices, int64_t batch) {
   ModelBuilder m(13);

@@ -105,6 +105,9 @@ class ModelBuilder {
   }
 };
 
+// Why the model is refused; empty if it is not.
+inline std::string Refusal(const ModelBuilder& m) { return std::string(m.Import().status().message()); }
+
 inline NDArray Array(Shape shape, const std::vector<float>& values) {
   NDArray a(DType::kF32, std::move(shape));
   for (size_t i = 0; i < values.size(); ++i) a.Set(static_cast<int64_t>(i), values[i]);

@@ -87,6 +87,12 @@ absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_v
   return values;
 }
 
+absl::StatusOr<int64_t> Context::KnownInt(ValueId v, std::string_view what) const {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> known, KnownInts(v, what));
+  if (known.size() != 1) return absl::InvalidArgumentError(absl::StrCat(std::string(what), " is one number"));
+  return known[0];
+}
+
 absl::StatusOr<std::vector<double>> Context::KnownFloats(ValueId v, std::string_view what) const {
   const NDArray* data = Known(v);
   if (data == nullptr)
@@ -174,6 +180,25 @@ absl::StatusOr<ValueId> Context::Slice(ValueId v, int64_t axis, int64_t start, i
   attrs.Set("axes", Ints{axis});
   attrs.Set("steps", Ints{1});
   return Call("slice", std::move(attrs), {v});
+}
+
+absl::StatusOr<ValueId> Context::Element(ValueId v, int64_t axis, int64_t i) {
+  Shape shape = ShapeOf(v);
+  shape.erase(shape.begin() + axis);
+  TEMPER_ASSIGN_OR_RETURN(v, Slice(v, axis, i, i + 1));
+  return Reshape(v, std::move(shape));
+}
+
+absl::StatusOr<ValueId> Context::NewAxis(ValueId v, int64_t axis) {
+  Shape shape = ShapeOf(v);
+  shape.insert(shape.begin() + axis, 1);
+  return Reshape(v, std::move(shape));
+}
+
+absl::StatusOr<ValueId> Context::Gather(ValueId v, ValueId at, int64_t axis) {
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  return Call("gather", std::move(attrs), {v, at});
 }
 
 absl::StatusOr<ValueId> Context::Pad(ValueId v, std::vector<int64_t> pads, double value, std::string mode) {

@@ -57,6 +57,7 @@ class Context {
   const NDArray* Known(ValueId v) const;
   // The same as integers or floats, for operands that must be known now, such as shapes. `what` goes into the error.
   absl::StatusOr<std::vector<int64_t>> KnownInts(ValueId v, std::string_view what) const;
+  absl::StatusOr<int64_t> KnownInt(ValueId v, std::string_view what) const;  // the only one of them
   absl::StatusOr<std::vector<double>> KnownFloats(ValueId v, std::string_view what) const;
 
   ValueId Constant(NDArray data, std::string name = "");
@@ -73,6 +74,9 @@ class Context {
   absl::StatusOr<ValueId> Reshape(ValueId v, Shape shape);
   absl::StatusOr<ValueId> Transpose(ValueId v, std::vector<int64_t> axes);
   absl::StatusOr<ValueId> Slice(ValueId v, int64_t axis, int64_t start, int64_t end);
+  absl::StatusOr<ValueId> Element(ValueId v, int64_t axis, int64_t i);  // the i-th along the axis, that axis gone
+  absl::StatusOr<ValueId> NewAxis(ValueId v, int64_t axis);             // of one element
+  absl::StatusOr<ValueId> Gather(ValueId v, ValueId at, int64_t axis);  // elements along the axis
   absl::StatusOr<ValueId> Pad(ValueId v, std::vector<int64_t> pads, double value = 0, std::string mode = "constant");
   absl::StatusOr<ValueId> Concat(std::vector<ValueId> parts, int64_t axis);
   absl::StatusOr<ValueId> Expand(ValueId v, Shape shape);

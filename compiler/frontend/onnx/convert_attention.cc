@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -52,14 +53,6 @@ absl::StatusOr<ValueId> MaskOf(Context& c, const OnnxNode& n, int64_t keys) {
   std::vector<int64_t> pads(2 * shape.size(), 0);
   pads.back() = keys - shape.back();
   return c.Pad(mask, std::move(pads), c.TypeOf(mask).dtype == DType::kBool ? 0 : kUnseen);
-}
-
-// How many keys of each batch element are none of the padding, as which of them are seen.
-absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t keys) {
-  NDArray numbers(DType::kI64, {keys});
-  for (int64_t i = 0; i < keys; ++i) numbers.Set(i, static_cast<double>(i));
-  TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {NumElements(c.ShapeOf(lengths)), 1, 1, 1}));
-  return c.Call("less", {}, {c.Constant(std::move(numbers)), lengths});
 }
 
 // Which pairs see each other, as far as it is told by booleans: kNoValue where all do.
@@ -174,9 +167,7 @@ absl::Status Attention(Context& c, const OnnxNode& n) {
 // with what has this shape but for an axis of heads and one of pairs.
 absl::StatusOr<ValueId> Turns(Context& c, ValueId cache, ValueId positions, int64_t half, Shape shape) {
   if (positions != kNoValue) {
-    Attrs rows;
-    rows.Set("axis", int64_t{0});
-    TEMPER_ASSIGN_OR_RETURN(cache, c.Call("gather", std::move(rows), {cache, positions}));
+    TEMPER_ASSIGN_OR_RETURN(cache, c.Gather(cache, positions, 0));
   }
   const Shape& given = c.ShapeOf(cache);
   if (given.size() != 3 || given[2] != half || NumElements(given) != NumElements(shape))

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/frontend/onnx/nodes.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -208,7 +210,7 @@ absl::Status WithActivation(Context& c, const OnnxNode& n) {
 
 // Weights of 2, 4 or 8 bits in blocks along the rows that are summed, packed into bytes: [n, blocks, bytes of a block].
 absl::StatusOr<NDArray> Unpacked(const NDArray& packed, const Shape& shape, int64_t bits, int64_t block) {
-  const int64_t rows = shape[0], depth = shape[1], blocks = (depth + block - 1) / block, in_byte = 8 / bits;
+  const int64_t rows = shape[0], depth = shape[1], blocks = CeilDiv(depth, block), in_byte = 8 / bits;
   if (packed.dtype() != DType::kU8 || packed.size() != rows * blocks * block / in_byte)
     return absl::InvalidArgumentError("the weights are bytes, [N, blocks, bytes of a block]");
   const std::span<const uint8_t> bytes = packed.as<uint8_t>();
@@ -231,7 +233,7 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("K, N and block_size are those of its operands");
   const NDArray* packed = c.Known(n.Input(1));
   if (packed == nullptr) return absl::UnimplementedError("the weights depend on the model's inputs");
-  const int64_t blocks = (depth + block - 1) / block;
+  const int64_t blocks = CeilDiv(depth, block);
   if (NumElements(c.ShapeOf(n.Input(2))) != columns * blocks)
     return absl::InvalidArgumentError("there is one scale for each block");
   TEMPER_ASSIGN_OR_RETURN(NDArray weights, Unpacked(*packed, {columns, depth}, bits, block));
@@ -243,7 +245,7 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
     if (c.TypeOf(zero).dtype != DType::kU8) return absl::UnimplementedError("zero points of floats are not supported");
     const NDArray* given = c.Known(zero);
     if (given == nullptr) return absl::UnimplementedError("the zero points depend on the model's inputs");
-    const int64_t in_byte = 8 / bits, padded = (blocks + in_byte - 1) / in_byte * in_byte;
+    const int64_t in_byte = 8 / bits, padded = CeilDiv(blocks, in_byte) * in_byte;
     TEMPER_ASSIGN_OR_RETURN(zeros, Unpacked(*given, {columns, blocks}, bits, padded));
   }
   call.inputs[1] = c.Constant(std::move(weights));
@@ -369,11 +371,8 @@ absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, int64_t batch, int
     TEMPER_ASSIGN_OR_RETURN(counts, c.Cast(mask, DType::kBool));
     TEMPER_ASSIGN_OR_RETURN(counts, c.Reshape(counts, {batch, 1, 1, keys}));
   } else if (shape == Shape{batch}) {
-    NDArray places(DType::kI64, {keys});
-    for (int64_t i = 0; i < keys; ++i) places.Set(i, static_cast<double>(i));
-    TEMPER_ASSIGN_OR_RETURN(ValueId lengths, c.Cast(mask, DType::kI64));
-    TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {batch, 1, 1, 1}));
-    TEMPER_ASSIGN_OR_RETURN(counts, c.Call("less", {}, {c.Constant(std::move(places)), lengths}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId lengths, c.Cast(mask, DType::kI64));
+    TEMPER_ASSIGN_OR_RETURN(counts, WithinLengths(c, lengths, keys));
   } else {
     return absl::UnimplementedError("only masks of [batch, keys] and lengths of [batch] are supported");
   }
@@ -487,10 +486,8 @@ absl::Status Rotary(Context& c, const OnnxNode& n) {
   const int64_t batch = shape[0], sequence = shape.size() == 4 ? shape[2] : shape[1];
   OnnxNode call = n;
   if (NumElements(positions) == 1) {  // of the first; the others follow
-    NDArray steps(DType::kI64, {1, sequence});
-    for (int64_t i = 0; i < sequence; ++i) steps.Set(i, static_cast<double>(i));
     TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Reshape(n.Input(1), {1, 1}));
-    TEMPER_ASSIGN_OR_RETURN(first, c.Call("add", {}, {first, c.Constant(std::move(steps))}));
+    TEMPER_ASSIGN_OR_RETURN(first, c.Call("add", {}, {first, Counting(c, DType::kI64, {1, sequence})}));
     TEMPER_ASSIGN_OR_RETURN(call.inputs[1], c.Expand(first, {batch, sequence}));
   }
   Rewrite r(c, call);

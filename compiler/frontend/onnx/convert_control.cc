@@ -14,12 +14,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostTurns = 4096;
 
-absl::StatusOr<const onnx::GraphProto*> BodyOf(const OnnxNode& n, std::string_view name) {
-  const onnx::AttributeProto* a = n.Find(name);
-  if (a == nullptr || !a->has_g()) return absl::InvalidArgumentError(absl::StrCat("it has no ", std::string(name)));
-  return &a->g();
-}
-
 // True, false, or what the run decides.
 absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
   if (NumElements(c.ShapeOf(condition)) != 1 || c.TypeOf(condition).dtype != DType::kBool)
@@ -76,10 +70,8 @@ absl::StatusOr<ValueId> Stacked(Context& c, const std::vector<Bound>& turns, int
   std::vector<ValueId> parts;
   for (const Bound& turn : turns) {
     if (turn.value == kNoValue) return absl::UnimplementedError("a turn's result is no tensor");
-    Shape shape = c.ShapeOf(turn.value);
-    TEMPER_ASSIGN_OR_RETURN(const int64_t at, Axis(axis, static_cast<int64_t>(shape.size()) + 1));
-    shape.insert(shape.begin() + at, 1);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId part, c.Reshape(turn.value, std::move(shape)));
+    TEMPER_ASSIGN_OR_RETURN(const int64_t at, Axis(axis, c.Rank(turn.value) + 1));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId part, c.NewAxis(turn.value, at));
     parts.push_back(part);
   }
   TEMPER_ASSIGN_OR_RETURN(axis, Axis(axis, c.Rank(parts[0])));
@@ -126,10 +118,9 @@ class LoopTurns {
   absl::StatusOr<int64_t> MostTurns() {
     bounded_ = n_.Input(0) != kNoValue;
     if (!bounded_) return std::numeric_limits<int64_t>::max();
-    TEMPER_ASSIGN_OR_RETURN(const Ints known, c_.KnownInts(n_.Input(0), "the number of turns"));
-    if (known.size() != 1) return absl::InvalidArgumentError("the number of turns is one number");
-    bounded_ = known[0] <= kMostTurns;
-    return known[0];
+    TEMPER_ASSIGN_OR_RETURN(const int64_t known, c_.KnownInt(n_.Input(0), "the number of turns"));
+    bounded_ = known <= kMostTurns;
+    return known;
   }
 
   absl::Status Endless(bool known) const {
@@ -199,14 +190,6 @@ absl::StatusOr<Ints> Each(const OnnxNode& n, std::string_view name, size_t count
   return values;
 }
 
-// The i-th along the axis, that axis gone.
-absl::StatusOr<ValueId> Element(Context& c, ValueId v, int64_t axis, int64_t i) {
-  Shape shape = c.ShapeOf(v);
-  shape.erase(shape.begin() + axis);
-  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, axis, i, i + 1));
-  return c.Reshape(v, std::move(shape));
-}
-
 absl::Status Scan(Context& c, const OnnxNode& n) {
   if (n.opset < 9) return absl::UnimplementedError("Scan is supported from opset 9 on");
   TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* body, BodyOf(n, "body"));
@@ -235,7 +218,7 @@ absl::Status Scan(Context& c, const OnnxNode& n) {
     for (size_t i = 0; i < axes.size(); ++i) {
       const size_t operand = static_cast<size_t>(states) + i;
       const int64_t at = back[i] != 0 ? steps - 1 - step : step;
-      TEMPER_ASSIGN_OR_RETURN(inputs[operand].value, Element(c, whole[operand].value, axes[i], at));
+      TEMPER_ASSIGN_OR_RETURN(inputs[operand].value, c.Element(whole[operand].value, axes[i], at));
     }
     TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *body, inputs, n.opset));
     for (size_t i = 0; i < static_cast<size_t>(states); ++i) inputs[i] = results[i];

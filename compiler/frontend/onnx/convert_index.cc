@@ -38,9 +38,8 @@ absl::Status GatherNd(Context& c, const OnnxNode& n) {
   if (batch > 0) {
     Shape apart(indices.size() - 1, 1);
     std::copy(data.begin(), data.begin() + stated, apart.begin());
-    NDArray starts(DType::kI64, std::move(apart));
-    for (int64_t i = 0; i < starts.size(); ++i) starts.Set(i, static_cast<double>(i * count));
-    TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, c.Constant(std::move(starts))}));
+    const ValueId starts = Counting(c, DType::kI64, std::move(apart), count);
+    TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, starts}));
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, n.Input(0), at, std::move(flat)));
   return c.Set(n, v);
@@ -118,9 +117,8 @@ absl::StatusOr<ValueId> Shifted(Context& c, ValueId v, int64_t axis, int64_t ste
 
 // Each step doubles how many neighbours a sum has.
 absl::Status CumSum(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const Ints axes, c.KnownInts(n.Input(1), "the axis"));
-  if (axes.size() != 1) return absl::InvalidArgumentError("the axis is one number");
-  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[0], c.Rank(n.Input(0))));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t stated, c.KnownInt(n.Input(1), "the axis"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(stated, c.Rank(n.Input(0))));
   const bool reverse = n.Int("reverse", 0) != 0;
   ValueId v = n.Input(0);
   if (n.Int("exclusive", 0) != 0) {

@@ -12,12 +12,6 @@ ValueId Multiples(Context& c, Shape shape, int64_t step) {
   return c.Constant(std::move(data));
 }
 
-absl::StatusOr<ValueId> GatherFirst(Context& c, ValueId from, ValueId at) {
-  Attrs attrs;
-  attrs.Set("axis", int64_t{0});
-  return c.Call("gather", std::move(attrs), {from, at});
-}
-
 // The samples' losses and the weights that these have, [n, d] each; no weights where all are one.
 struct Losses {
   ValueId values = kNoValue, weights = kNoValue;
@@ -38,11 +32,11 @@ absl::StatusOr<Losses> LossesOf(Context& c, const OnnxNode& n, ValueId x) {
   TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, Multiples(c, {inner}, 1)}));
   Losses losses;
   TEMPER_ASSIGN_OR_RETURN(const ValueId flat, c.Reshape(x, {NumElements(s)}));
-  TEMPER_ASSIGN_OR_RETURN(losses.values, GatherFirst(c, flat, at));
+  TEMPER_ASSIGN_OR_RETURN(losses.values, c.Gather(flat, at, 0));
   TEMPER_ASSIGN_OR_RETURN(losses.values, c.Call("neg", {}, {losses.values}));
   if (n.Input(2) != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId weight, c.Cast(n.Input(2), dtype));
-    TEMPER_ASSIGN_OR_RETURN(losses.weights, GatherFirst(c, weight, known));
+    TEMPER_ASSIGN_OR_RETURN(losses.weights, c.Gather(weight, known, 0));
     TEMPER_ASSIGN_OR_RETURN(losses.values, c.Call("mul", {}, {losses.values, losses.weights}));
   }
   if (!n.Has("ignore_index")) return losses;

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/frontend/onnx/context.h"
 
 namespace temper::onnx_frontend {
@@ -104,7 +105,7 @@ absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent)
   const int64_t parts = n.Int("num_outputs", n.proto.output_size());
   if (parts < 1 || parts > n.proto.output_size())
     return absl::InvalidArgumentError("num_outputs is not how many parts there are");
-  const int64_t length = (extent + parts - 1) / parts;
+  const int64_t length = CeilDiv(extent, parts);
   Ints lengths;
   for (int64_t at = 0; static_cast<int64_t>(lengths.size()) < parts; at += length)
     lengths.push_back(std::clamp<int64_t>(extent - at, 0, length));
@@ -198,9 +199,7 @@ absl::StatusOr<ValueId> PadWrapped(Context& c, ValueId v, const Ints& pads) {
     const int64_t added = std::max<int64_t>(begin, 0), count = added + left + std::max<int64_t>(end, 0);
     Ints at;
     for (int64_t i = 0; i < count; ++i) at.push_back(cut + ((i - added) % left + left) % left);
-    Attrs attrs;
-    attrs.Set("axis", static_cast<int64_t>(d));
-    TEMPER_ASSIGN_OR_RETURN(v, c.Call("gather", std::move(attrs), {v, c.IntVector(at)}));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, c.IntVector(at), static_cast<int64_t>(d)));
   }
   return v;
 }

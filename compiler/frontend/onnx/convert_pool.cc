@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/strides.h"
+#include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/window.h"
 
 namespace temper::onnx_frontend {
@@ -82,19 +83,6 @@ ValueId Whole(Context& c, DType dtype, Shape shape, const Ints& values) {
   for (int64_t i = 0; i < data.size(); ++i) data.Set(i, static_cast<double>(values[static_cast<size_t>(i)]));
   return c.Constant(std::move(data));
 }
-// 0, step, 2 * step, ...
-ValueId Steps(Context& c, DType dtype, Shape shape, int64_t step = 1) {
-  Ints values(static_cast<size_t>(NumElements(shape)));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i) * step;
-  return Whole(c, dtype, std::move(shape), values);
-}
-
-absl::StatusOr<ValueId> GatherAlong(Context& c, ValueId from, ValueId at, int64_t axis) {
-  Attrs attrs;
-  attrs.Set("axis", axis);
-  return c.Call("gather", std::move(attrs), {from, at});
-}
-
 // [n, c] of `like`, then these extents: those of a plane, where the model's image has one axis, without the first.
 Shape WithExtents(const Shape& like, const Ints& extents) {
   Shape shape = {like[0], like[1]};
@@ -195,9 +183,9 @@ absl::StatusOr<ValueId> PlacesOfTaps(Context& c, const Sight& s, ValueId taps, b
   Ints starts = Dots(s.positions, per_position);
   for (int64_t& start : starts) start += origin;
   const int64_t planes = c.ShapeOf(taps)[0];
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherAlong(c, c.IntVector(Dots(w.kernel, per_tap)), taps, 0));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Gather(c.IntVector(Dots(w.kernel, per_tap)), taps, 0));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.IntVector(starts)}));
-  return c.Call("add", {}, {v, Steps(c, DType::kI64, {planes, 1}, NumElements(s.extents))});
+  return c.Call("add", {}, {v, Counting(c, DType::kI64, {planes, 1}, NumElements(s.extents))});
 }
 
 }  // namespace
@@ -215,7 +203,7 @@ absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n) {
   }
   const ValueId inside = Whole(c, DType::kBool, {positions, taps}, is_inside);
   TEMPER_ASSIGN_OR_RETURN(ValueId seen, c.Reshape(n.Input(0), {planes, NumElements(s.extents)}));
-  TEMPER_ASSIGN_OR_RETURN(seen, GatherAlong(c, seen, Whole(c, DType::kI32, {positions, taps}, pixels), 1));
+  TEMPER_ASSIGN_OR_RETURN(seen, c.Gather(seen, Whole(c, DType::kI32, {positions, taps}, pixels), 1));
   const double least = IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype);
   TEMPER_ASSIGN_OR_RETURN(seen, c.Call("where", {}, {inside, seen, c.Scalar(dtype, least)}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId most, c.Reduce("reduce_max", seen, {2}, true));
@@ -223,7 +211,7 @@ absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId is_most, c.Call("equal", {}, {seen, most}));
   TEMPER_ASSIGN_OR_RETURN(is_most, c.Call("and", {}, {is_most, inside}));
   const ValueId last = c.Scalar(DType::kI32, static_cast<double>(taps - 1));
-  TEMPER_ASSIGN_OR_RETURN(ValueId tap, c.Call("where", {}, {is_most, Steps(c, DType::kI32, {taps}), last}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId tap, c.Call("where", {}, {is_most, Counting(c, DType::kI32, {taps}), last}));
   TEMPER_ASSIGN_OR_RETURN(tap, c.Reduce("reduce_min", tap, {2}, false));
   TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesOfTaps(c, s, tap, n.Int("storage_order", 0) != 0));
   TEMPER_ASSIGN_OR_RETURN(places, c.Reshape(places, WithExtents(shape, s.positions)));
@@ -242,18 +230,18 @@ absl::StatusOr<ValueId> Unpooled(Context& c, ValueId x, ValueId indices, int64_t
   if (elements > kMostComparisons / room)
     return absl::UnimplementedError(absl::StrCat("planes of ", elements, " to ", room, " elements are too large"));
   TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Reshape(indices, {planes, 1, elements}));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Call("sub", {}, {at, Steps(c, DType::kI64, {planes, 1, 1}, room)}));
+  TEMPER_ASSIGN_OR_RETURN(at, c.Call("sub", {}, {at, Counting(c, DType::kI64, {planes, 1, 1}, room)}));
   TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI32));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId here, c.Call("equal", {}, {at, Steps(c, DType::kI32, {room, 1})}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId here, c.Call("equal", {}, {at, Counting(c, DType::kI32, {room, 1})}));
   TEMPER_ASSIGN_OR_RETURN(ValueId source,
-                          c.Call("where", {}, {here, Steps(c, DType::kI32, {elements}), c.Scalar(DType::kI32, -1)}));
+                          c.Call("where", {}, {here, Counting(c, DType::kI32, {elements}), c.Scalar(DType::kI32, -1)}));
   TEMPER_ASSIGN_OR_RETURN(source, c.Reduce("reduce_max", source, {2}, false));
   TEMPER_ASSIGN_OR_RETURN(const ValueId nothing, c.Call("less", {}, {source, c.Scalar(DType::kI32, 0)}));
   TEMPER_ASSIGN_OR_RETURN(source, c.Call("max", {}, {source, c.Scalar(DType::kI32, 0)}));
   TEMPER_ASSIGN_OR_RETURN(source, c.Cast(source, DType::kI64));
-  TEMPER_ASSIGN_OR_RETURN(source, c.Call("add", {}, {source, Steps(c, DType::kI64, {planes, 1}, elements)}));
+  TEMPER_ASSIGN_OR_RETURN(source, c.Call("add", {}, {source, Counting(c, DType::kI64, {planes, 1}, elements)}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId flat, c.Reshape(x, {planes * elements}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, GatherAlong(c, flat, source, 0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Gather(flat, source, 0));
   return c.Call("where", {}, {nothing, c.Scalar(c.TypeOf(x).dtype, 0), v});
 }
 
@@ -332,7 +320,7 @@ absl::Status Col2Im(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const Ints sources, SourcesOf(pixels, taps, count, taps * positions, &most));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {whole[0] * whole[1], taps * positions}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, {0, 0, 0, 1}));
-  TEMPER_ASSIGN_OR_RETURN(v, GatherAlong(c, v, Whole(c, DType::kI32, {count, most}, sources), 1));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, Whole(c, DType::kI32, {count, most}, sources), 1));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_sum", v, {2}, false));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, whole));
   return c.Set(n, v);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/activation.h"
 #include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -162,9 +163,7 @@ absl::StatusOr<ValueId> Going(Context& c, ValueId lengths, int64_t steps, int64_
   }
   TEMPER_ASSIGN_OR_RETURN(lengths, c.Cast(lengths, DType::kI32));
   TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {1, batch, 1}));
-  NDArray numbers(DType::kI32, {steps, 1, 1});
-  for (int64_t i = 0; i < steps; ++i) numbers.Set(i, static_cast<double>(i));
-  return Binary(c, "less", c.Constant(std::move(numbers)), lengths);
+  return Binary(c, "less", Counting(c, DType::kI32, {steps, 1, 1}), lengths);
 }
 
 absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
@@ -197,14 +196,6 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   return r;
 }
 
-// The i-th element along the first axis (a direction, a step), that axis gone.
-absl::StatusOr<ValueId> Element(Context& c, ValueId v, int64_t i) {
-  Shape shape = c.ShapeOf(v);
-  shape.erase(shape.begin());
-  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 0, i, i + 1));
-  return c.Reshape(v, std::move(shape));
-}
-
 // An initial state of a direction; zeros where none is given.
 absl::StatusOr<ValueId> InitialState(Context& c, const Recurrent& r, ValueId given, int64_t i) {
   if (given == kNoValue) return c.Constant(NDArray(c.TypeOf(r.x).dtype, {r.batch, r.hidden}));
@@ -213,7 +204,7 @@ absl::StatusOr<ValueId> InitialState(Context& c, const Recurrent& r, ValueId giv
   }
   if (c.ShapeOf(given) != Shape{r.directions, r.batch, r.hidden})
     return absl::InvalidArgumentError("an initial state has the shape [directions, batch, hidden]");
-  return Element(c, given, i);
+  return c.Element(given, 0, i);
 }
 
 // Moves what lies behind the first `kept` rows of `all`, if that is there, to `candidate`.
@@ -234,7 +225,7 @@ absl::Status PreparePeepholes(Context& c, const OnnxNode& n, const Recurrent& r,
   bool is_zero = known != nullptr;
   for (int64_t k = 0; is_zero && k < known->size(); ++k) is_zero = known->At(k) == 0;
   if (is_zero) return absl::OkStatus();
-  TEMPER_ASSIGN_OR_RETURN(const ValueId own, Element(c, all, i));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId own, c.Element(all, 0, i));
   for (int64_t gate = 0; gate < 3; ++gate) {
     TEMPER_ASSIGN_OR_RETURN(d.peepholes[gate], Gate(c, d, own, gate));
   }
@@ -247,17 +238,17 @@ absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent
   d.activations.assign(first, first + std::ssize(r.kind->activations));
   TEMPER_RETURN_IF_ERROR(PreparePeepholes(c, n, r, i, d));
   const int64_t gates = r.kind->gates * r.hidden;
-  TEMPER_ASSIGN_OR_RETURN(d.recurrence, Element(c, n.Input(2), i));
+  TEMPER_ASSIGN_OR_RETURN(d.recurrence, c.Element(n.Input(2), 0, i));
   TEMPER_ASSIGN_OR_RETURN(d.h, InitialState(c, r, n.Input(5), i));
   TEMPER_ASSIGN_OR_RETURN(d.c, InitialState(c, r, n.Input(6), i));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, Element(c, n.Input(1), i));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, c.Element(n.Input(1), 0, i));
   TEMPER_ASSIGN_OR_RETURN(const ValueId rows, c.Reshape(r.x, {r.steps * r.batch, c.ShapeOf(r.x)[2]}));
   TEMPER_ASSIGN_OR_RETURN(d.input_gates, TimesTransposed(c, rows, weights));
   d.recurrence_bias = kNoValue;
   if (n.Input(3) != kNoValue) {
     if (c.ShapeOf(n.Input(3)) != Shape{r.directions, 2 * gates})
       return absl::InvalidArgumentError("B has two biases a gate");
-    TEMPER_ASSIGN_OR_RETURN(const ValueId both, Element(c, n.Input(3), i));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId both, c.Element(n.Input(3), 0, i));
     TEMPER_ASSIGN_OR_RETURN(ValueId bias, c.Slice(both, 0, 0, gates));
     TEMPER_ASSIGN_OR_RETURN(d.recurrence_bias, c.Slice(both, 0, gates, 2 * gates));
     if (r.kind->gates != 3) {  // a GRU weighs the recurrence's bias by its reset gate
@@ -281,11 +272,11 @@ absl::StatusOr<ValueId> Concat(Context& c, std::vector<ValueId> parts, int64_t a
 
 // One step of all sequences; those that are over keep their state. What they give: f32[batch, hidden], zeros of those.
 absl::StatusOr<ValueId> Step(Context& c, const Recurrent& r, Direction& d, int64_t step) {
-  TEMPER_ASSIGN_OR_RETURN(const ValueId x, Element(c, d.input_gates, step));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Element(d.input_gates, 0, step));
   const ValueId old_h = d.h, old_c = d.c;
   TEMPER_RETURN_IF_ERROR(r.kind->step(c, d, x));
   if (r.going == kNoValue) return d.h;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId going, Element(c, r.going, step));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId going, c.Element(r.going, 0, step));
   const ValueId zero = c.Scalar(c.TypeOf(d.h).dtype, 0);
   TEMPER_ASSIGN_OR_RETURN(const ValueId shown, c.Call("where", {}, {going, d.h, zero}));
   TEMPER_ASSIGN_OR_RETURN(d.h, c.Call("where", {}, {going, d.h, old_h}));

@@ -96,9 +96,7 @@ absl::StatusOr<ValueId> AlongAxis(Context& c, ValueId x, size_t at, const Resamp
     TEMPER_ASSIGN_OR_RETURN(const Ints from, NearestIndices(r, axis));
     NDArray indices(DType::kI64, {axis.out});
     for (int64_t i = 0; i < axis.out; ++i) indices.Set(i, static_cast<double>(from[static_cast<size_t>(i)]));
-    Attrs attrs;
-    attrs.Set("axis", static_cast<int64_t>(at));
-    return c.Call("gather", std::move(attrs), {x, c.Constant(std::move(indices))});
+    return c.Gather(x, c.Constant(std::move(indices)), static_cast<int64_t>(at));
   }
   if (axis.in * axis.out > kLargestMatrix)
     return absl::UnimplementedError(

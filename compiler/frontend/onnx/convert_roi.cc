@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/frontend/onnx/formula.h"
 
 namespace temper::onnx_frontend {
@@ -98,7 +99,7 @@ class RoiAligner {
   RoiAxis AxisOf(int64_t extent, const char* bins) const {
     RoiAxis axis{extent, n_.Int(bins, 1), n_.Int("sampling_ratio", 0), false};
     axis.adaptive = axis.samples == 0;
-    if (axis.adaptive) axis.samples = (extent + axis.bins - 1) / axis.bins;
+    if (axis.adaptive) axis.samples = CeilDiv(extent, axis.bins);
     return axis;
   }
 

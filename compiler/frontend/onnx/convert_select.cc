@@ -15,9 +15,7 @@ constexpr std::string_view kItsShape = "the shape of its result";
 
 absl::StatusOr<ValueId> GatherAt(Context& c, ValueId x, const Ints& at, int64_t axis) {
   if (c.ShapeOf(x)[static_cast<size_t>(axis)] == 0) return x;  // there is nothing to take
-  Attrs attrs;
-  attrs.Set("axis", axis);
-  return c.Call("gather", std::move(attrs), {x, c.IntVector(at)});
+  return c.Gather(x, c.IntVector(at), axis);
 }
 
 absl::Status Compress(Context& c, const OnnxNode& n) {

@@ -13,12 +13,11 @@ constexpr int64_t kMostParts = int64_t{1} << 16;  // of a tensor that is split
 
 // A known position in a sequence of `count`, or right behind it.
 absl::StatusOr<int64_t> PositionOf(Context& c, ValueId v, int64_t count, bool behind) {
-  TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(v, "the position"));
-  if (known.size() != 1) return absl::InvalidArgumentError("the position is one number");
+  TEMPER_ASSIGN_OR_RETURN(const int64_t known, c.KnownInt(v, "the position"));
   const int64_t most = behind ? count : count - 1;
-  if (known[0] < -count || known[0] > most)
-    return absl::InvalidArgumentError(absl::StrCat("position ", known[0], " in a sequence of ", count));
-  return known[0] < 0 ? known[0] + count : known[0];
+  if (known < -count || known > most)
+    return absl::InvalidArgumentError(absl::StrCat("position ", known, " in a sequence of ", count));
+  return known < 0 ? known + count : known;
 }
 
 absl::Status SequenceEmpty(Context& c, const OnnxNode& n) {
@@ -112,10 +111,8 @@ absl::Status ConcatFromSequence(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(parts[0]) + (new_axis ? 1 : 0)));
   for (ValueId& part : parts) {
     if (!new_axis) continue;
-    Shape shape = c.ShapeOf(part);
-    if (axis > std::ssize(shape)) return absl::InvalidArgumentError("the parts differ in rank");
-    shape.insert(shape.begin() + axis, 1);
-    TEMPER_ASSIGN_OR_RETURN(part, c.Reshape(part, std::move(shape)));
+    if (axis > c.Rank(part)) return absl::InvalidArgumentError("the parts differ in rank");
+    TEMPER_ASSIGN_OR_RETURN(part, c.NewAxis(part, axis));
   }
   if (parts.size() == 1) return c.Set(n, parts[0]);
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Concat(std::move(parts), axis));
@@ -124,8 +121,7 @@ absl::Status ConcatFromSequence(Context& c, const OnnxNode& n) {
 
 // The body for each element of the first sequence, with those of the others that have its position.
 absl::Status SequenceMap(Context& c, const OnnxNode& n) {
-  const onnx::AttributeProto* body = n.Find("body");
-  if (body == nullptr || !body->has_g()) return absl::InvalidArgumentError("it has no body");
+  TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* body, BodyOf(n, "body"));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> first, c.SequenceOf(n, 0));
   std::vector<std::vector<ValueId>> results(static_cast<size_t>(n.proto.output_size()));
   for (size_t i = 0; i < first.size(); ++i) {
@@ -140,7 +136,7 @@ absl::Status SequenceMap(Context& c, const OnnxNode& n) {
       if (s.size() != first.size()) return absl::InvalidArgumentError("its sequences differ in length");
       inputs.push_back(Bound{s[i], std::nullopt});
     }
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<Bound> made, Inline(c, body->g(), inputs, n.opset));
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Bound> made, Inline(c, *body, inputs, n.opset));
     for (size_t k = 0; k < results.size(); ++k) {
       if (k >= made.size() || made[k].value == kNoValue)
         return absl::InvalidArgumentError("its body makes fewer tensors than it has results");

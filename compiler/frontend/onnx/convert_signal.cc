@@ -4,7 +4,8 @@
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "base/division.h"
+#include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper::onnx_frontend {
@@ -15,12 +16,6 @@ using Ints = std::vector<int64_t>;
 constexpr int64_t kLargestTransform = int64_t{1} << 25;  // of a matrix or window that a model may ask to have filled in
 constexpr int64_t kLongestFrame = 64;                    // that a frame may be long
 
-absl::StatusOr<int64_t> KnownInt(Context& c, ValueId v, std::string_view what) {
-  TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(v, what));
-  if (known.size() != 1) return absl::InvalidArgumentError(absl::StrCat(std::string(what), " is one number"));
-  return known[0];
-}
-
 // --- windows ---
 
 struct Cosines {
@@ -29,7 +24,7 @@ struct Cosines {
 
 template <Cosines factors>
 absl::Status CosineWindow(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const int64_t size, KnownInt(c, n.Input(0), "size"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t size, c.KnownInt(n.Input(0), "size"));
   TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(static_cast<int>(n.Int("output_datatype", 1))));
   if (size < 0 || size > kLargestTransform)
     return absl::InvalidArgumentError(absl::StrCat("no window has size ", size));
@@ -48,7 +43,7 @@ absl::Status CosineWindow(Context& c, const OnnxNode& n) {
 
 // Where the triangles begin, have their tops and end, in bins of the spectrum.
 absl::StatusOr<Ints> MelEdges(Context& c, const OnnxNode& n, int64_t bands, int64_t length) {
-  TEMPER_ASSIGN_OR_RETURN(const int64_t rate, KnownInt(c, n.Input(2), "sample_rate"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t rate, c.KnownInt(n.Input(2), "sample_rate"));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<double> low, c.KnownFloats(n.Input(3), "lower_edge_hertz"));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<double> high, c.KnownFloats(n.Input(4), "upper_edge_hertz"));
   if (rate < 1 || low.size() != 1 || high.size() != 1)
@@ -67,8 +62,8 @@ absl::StatusOr<Ints> MelEdges(Context& c, const OnnxNode& n, int64_t bands, int6
 }
 
 absl::Status MelWeightMatrix(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const int64_t bands, KnownInt(c, n.Input(0), "num_mel_bins"));
-  TEMPER_ASSIGN_OR_RETURN(const int64_t length, KnownInt(c, n.Input(1), "dft_length"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t bands, c.KnownInt(n.Input(0), "num_mel_bins"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t length, c.KnownInt(n.Input(1), "dft_length"));
   TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(static_cast<int>(n.Int("output_datatype", 1))));
   if (bands < 1 || length < 1 || bands > kLargestTransform || length > kLargestTransform / bands)
     return absl::InvalidArgumentError("there is no such matrix");
@@ -136,7 +131,7 @@ NDArray Matrix(const Transform& t, DType dtype) {
 absl::StatusOr<int64_t> AxisOf(Context& c, const OnnxNode& n, int64_t rank) {
   int64_t given = n.opset < 20 ? n.Int("axis", 1) : -2;
   if (n.opset >= 20 && n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(given, KnownInt(c, n.Input(2), "the axis"));
+    TEMPER_ASSIGN_OR_RETURN(given, c.KnownInt(n.Input(2), "the axis"));
   }
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(given, rank));
   if (axis == rank - 1) return absl::InvalidArgumentError("the last axis has the parts of a number");
@@ -151,7 +146,7 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)], parts = c.ShapeOf(n.Input(0)).back();
   int64_t length = extent;
   if (n.Input(1) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(length, KnownInt(c, n.Input(1), "dft_length"));
+    TEMPER_ASSIGN_OR_RETURN(length, c.KnownInt(n.Input(1), "dft_length"));
   }
   TEMPER_ASSIGN_OR_RETURN(const Transform t, TransformOf(length, std::min(extent, length), parts,
                                                          n.Int("onesided", 0) != 0, n.Int("inverse", 0) != 0));
@@ -160,11 +155,8 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, axis, 0, t.samples));
   }
   // The axis beside the parts, and back.
-  Ints order = AxesFrom(0, rank), back(static_cast<size_t>(rank));
-  order.erase(order.begin() + axis);
-  order.insert(order.end() - 1, axis);
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, order));
+  const size_t axes = static_cast<size_t>(rank);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(axes, axis, rank - 2)));
   Shape result = c.ShapeOf(v);
   const int64_t signals = NumElements(std::span(result).first(result.size() - 2));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {signals, t.samples * parts}));
@@ -172,7 +164,7 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
   result[result.size() - 2] = t.bins;
   result.back() = 2;
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(result)));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, back));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(axes, rank - 2, axis)));
   return c.Set(n, v);
 }
 
@@ -181,7 +173,7 @@ absl::StatusOr<ValueId> Framed(Context& c, ValueId signal, int64_t length, int64
   const Shape s = c.ShapeOf(signal);
   const int64_t frames = (s[1] - length) / step + 1;
   if (frames == 1) step = length;  // which may have been any number
-  const int64_t steps = (length + step - 1) / step;
+  const int64_t steps = CeilDiv(length, step);
   if (steps > kLongestFrame)
     return absl::UnimplementedError(absl::StrCat("a frame may be ", kLongestFrame, " steps long, not ", steps));
   const int64_t extent = (frames - 1 + steps) * step;
@@ -202,7 +194,7 @@ absl::StatusOr<ValueId> Framed(Context& c, ValueId signal, int64_t length, int64
 }
 
 absl::StatusOr<int64_t> FrameLength(Context& c, const OnnxNode& n, int64_t extent) {
-  if (n.Input(3) != kNoValue) return KnownInt(c, n.Input(3), "frame_length");
+  if (n.Input(3) != kNoValue) return c.KnownInt(n.Input(3), "frame_length");
   return n.Input(2) != kNoValue ? NumElements(c.ShapeOf(n.Input(2))) : extent;
 }
 
@@ -213,7 +205,7 @@ absl::Status Stft(Context& c, const OnnxNode& n) {
   Shape s = c.ShapeOf(n.Input(0));
   if (s.size() == 2) s.push_back(1);
   if (s.size() != 3) return absl::InvalidArgumentError("a signal is [batch, n, 1] or [batch, n, 2]");
-  TEMPER_ASSIGN_OR_RETURN(const int64_t step, KnownInt(c, n.Input(1), "frame_step"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(1), "frame_step"));
   TEMPER_ASSIGN_OR_RETURN(const int64_t length, FrameLength(c, n, s[1]));
   if (step < 1 || length < 1 || length > s[1])
     return absl::InvalidArgumentError("frame_step is positive, and a frame lies inside the signal");

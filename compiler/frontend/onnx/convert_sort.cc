@@ -1,9 +1,7 @@
 // The largest or smallest elements along an axis, in their order. Each element's place is how many others come before
 // it: comparisons of all with all, which are vectors, and no order of steps that depends on the data.
-#include <numeric>
-
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -11,12 +9,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMost = 16384;  // elements along the axis: time grows with their square
-
-ValueId Range(Context& c, DType dtype, Shape shape) {
-  NDArray range(dtype, std::move(shape));
-  for (int64_t i = 0; i < range.size(); ++i) range.Set(i, static_cast<double>(i));
-  return c.Constant(std::move(range));
-}
 
 // Whether `other` comes before `own` by its value, and whether they are alike. NaN counts as the largest.
 struct Order {
@@ -49,7 +41,7 @@ absl::StatusOr<ValueId> PlacesOf(Context& c, ValueId x, bool largest) {
   TEMPER_ASSIGN_OR_RETURN(const Order order, OrderOf(c, other, own, largest));
   TEMPER_ASSIGN_OR_RETURN(
       ValueId earlier,
-      c.Call("less", {}, {Range(c, DType::kI32, {1, 1, count}), Range(c, DType::kI32, {1, count, 1})}));
+      c.Call("less", {}, {Counting(c, DType::kI32, {1, 1, count}), Counting(c, DType::kI32, {1, count, 1})}));
   TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Call("and", {}, {order.same, earlier}));
   TEMPER_ASSIGN_OR_RETURN(ValueId before, c.Call("or", {}, {order.before, first}));
   TEMPER_ASSIGN_OR_RETURN(before, c.Cast(before, DType::kI32));
@@ -60,23 +52,11 @@ absl::StatusOr<ValueId> PlacesOf(Context& c, ValueId x, bool largest) {
 absl::StatusOr<ValueId> FirstOf(Context& c, ValueId places, int64_t k) {
   const Shape shape = c.ShapeOf(places);
   TEMPER_ASSIGN_OR_RETURN(ValueId place, c.Reshape(places, {shape[0], 1, shape[1]}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId taken, c.Call("equal", {}, {place, Range(c, DType::kI32, {k, 1})}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId taken, c.Call("equal", {}, {place, Counting(c, DType::kI32, {k, 1})}));
   TEMPER_ASSIGN_OR_RETURN(ValueId position,
-                          c.Call("where", {}, {taken, Range(c, DType::kI32, {shape[1]}), c.Scalar(DType::kI32, 0)}));
+                          c.Call("where", {}, {taken, Counting(c, DType::kI32, {shape[1]}), c.Scalar(DType::kI32, 0)}));
   TEMPER_ASSIGN_OR_RETURN(position, c.Reduce("reduce_sum", position, {2}, false));
   return c.Cast(position, DType::kI64);
-}
-
-// What lies at the positions of each row.
-absl::StatusOr<ValueId> ValuesAt(Context& c, ValueId x, ValueId positions) {
-  const Shape shape = c.ShapeOf(x);
-  NDArray starts(DType::kI64, {shape[0], 1});
-  for (int64_t row = 0; row < shape[0]; ++row) starts.Set(row, static_cast<double>(row * shape[1]));
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Call("add", {}, {positions, c.Constant(std::move(starts))}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId flat, c.Reshape(x, {shape[0] * shape[1]}));
-  Attrs attrs;
-  attrs.Set("axis", int64_t{0});
-  return c.Call("gather", std::move(attrs), {flat, at});
 }
 
 absl::Status TopK(Context& c, const OnnxNode& n) {
@@ -92,22 +72,18 @@ absl::Status TopK(Context& c, const OnnxNode& n) {
   if (count > kMost)
     return absl::UnimplementedError(absl::StrCat("an axis of ", count, " is not supported, only up to ", kMost));
   // The axis last, the others one.
-  Ints order(shape.size()), back(shape.size());
-  std::iota(order.begin(), order.end(), 0);
-  order.erase(order.begin() + axis);
-  order.push_back(axis);
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  TEMPER_ASSIGN_OR_RETURN(ValueId x, c.Transpose(n.Input(0), order));
+  const int64_t last = c.Rank(n.Input(0)) - 1;
+  TEMPER_ASSIGN_OR_RETURN(ValueId x, c.Transpose(n.Input(0), MovedAxis(shape.size(), axis, last)));
   Shape result = c.ShapeOf(x);
   TEMPER_ASSIGN_OR_RETURN(x, c.Reshape(x, {NumElements(shape) / count, count}));
   TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesOf(c, x, n.Int("largest", 1) != 0));
   TEMPER_ASSIGN_OR_RETURN(ValueId positions, FirstOf(c, places, wanted[0]));
-  TEMPER_ASSIGN_OR_RETURN(ValueId values, ValuesAt(c, x, positions));
+  TEMPER_ASSIGN_OR_RETURN(ValueId values, GatherInLines(c, x, positions));
   result.back() = wanted[0];
   int output = 0;
   for (ValueId v : {values, positions}) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));
-    TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, back));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(shape.size(), last, axis)));
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));
   }
   return absl::OkStatus();

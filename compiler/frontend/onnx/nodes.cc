@@ -241,6 +241,12 @@ absl::StatusOr<ValueId> ValueOf(Context& c, const std::string& name, const Nodes
   return bound.value;
 }
 
+absl::StatusOr<const onnx::GraphProto*> BodyOf(const OnnxNode& n, std::string_view name) {
+  const onnx::AttributeProto* a = n.Find(name);
+  if (a == nullptr || !a->has_g()) return absl::InvalidArgumentError(absl::StrCat("it has no ", std::string(name)));
+  return &a->g();
+}
+
 absl::StatusOr<std::vector<Bound>> Inline(Context& c, const onnx::GraphProto& body, const std::vector<Bound>& inputs,
                                           int opset) {
   if (static_cast<size_t>(body.input_size()) != inputs.size())

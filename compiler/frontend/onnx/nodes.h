@@ -18,6 +18,8 @@ absl::Status CheckOperators(const Nodes& nodes, const Functions& functions);
 absl::Status AddNodes(Context& c, const Nodes& nodes, int opset);
 // The tensor under a name that `nodes` should have computed.
 absl::StatusOr<ValueId> ValueOf(Context& c, const std::string& name, const Nodes& nodes);
+// The graph that is the node's attribute of that name.
+absl::StatusOr<const onnx::GraphProto*> BodyOf(const OnnxNode& n, std::string_view name);
 // Adds the nodes of a body, whose inputs are these; what its outputs are. It sees the names around it.
 absl::StatusOr<std::vector<Bound>> Inline(Context& c, const onnx::GraphProto& body, const std::vector<Bound>& inputs,
                                           int opset);

@@ -38,24 +38,26 @@ absl::StatusOr<NDArray> PlacesBeside(const Shape& shape, const std::vector<int64
 
 }  // namespace
 
-ValueId Counting(Context& c, DType dtype, Shape shape) {
+ValueId Counting(Context& c, DType dtype, Shape shape, int64_t step) {
   NDArray numbers(dtype, std::move(shape));
-  for (int64_t i = 0; i < numbers.size(); ++i) numbers.Set(i, static_cast<double>(i));
+  for (int64_t i = 0; i < numbers.size(); ++i) numbers.Set(i, static_cast<double>(i * step));
   return c.Constant(std::move(numbers));
+}
+
+absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t count) {
+  TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {NumElements(c.ShapeOf(lengths)), 1, 1, 1}));
+  return c.Call("less", {}, {Counting(c, DType::kI64, {count}), lengths});
 }
 
 absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat) {
   TEMPER_ASSIGN_OR_RETURN(from, c.Reshape(from, std::move(flat)));
-  Attrs attrs;
-  attrs.Set("axis", int64_t{0});
-  return c.Call("gather", std::move(attrs), {from, at});
+  return c.Gather(from, at, 0);
 }
 
 absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at) {
   Shape flat = c.ShapeOf(from);
-  NDArray starts(c.TypeOf(at).dtype, {flat[0], 1});
-  for (int64_t line = 0; line < flat[0]; ++line) starts.Set(line, static_cast<double>(line * flat[1]));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, c.Constant(std::move(starts))}));
+  const ValueId starts = Counting(c, c.TypeOf(at).dtype, {flat[0], 1}, flat[1]);
+  TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, starts}));
   flat[1] *= flat[0];
   flat.erase(flat.begin());
   return GatherFlat(c, from, at, std::move(flat));

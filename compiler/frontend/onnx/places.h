@@ -10,8 +10,10 @@ namespace temper::onnx_frontend {
 // The most comparisons or elements of one result that a converter asks of the run to find its elements.
 constexpr int64_t kMostCompared = int64_t{1} << 28;
 
-// 0, 1, ... in the order of the elements.
-ValueId Counting(Context& c, DType dtype, Shape shape);
+// 0, step, 2 * step, ... in the order of the elements.
+ValueId Counting(Context& c, DType dtype, Shape shape, int64_t step = 1);
+// Which of so many are within the length, in i64, that is given for each of a batch: [batch, 1, 1, count].
+absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t count);
 // Elements of `from`, which becomes `flat`, at the places `at` of its first axis.
 absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat);
 // The same within each line: [lines, extent, ...] at [lines, count], in i64 or i32, is [lines, count, ...].

@@ -133,8 +133,6 @@ ValueId Context::IntVector(const std::vector<int64_t>& values) {
 absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
   if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
-  if (op == "reduce_mean" && !IsFloat(TypeOf(inputs[0]).dtype) && NumElements(ShapeOf(inputs[0])) == 0)
-    return absl::InvalidArgumentError("no integers have no mean");
   const bool known =
       std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return Known(v) != nullptr && IsSmall(TypeOf(v)); });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));

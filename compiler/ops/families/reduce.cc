@@ -41,6 +41,8 @@ absl::StatusOr<TensorType> InferReduce(const ReduceRule& rule, const Attrs& attr
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axes", AttrKind::kInts}, {"keepdims", AttrKind::kInt}}));
   if (x.dtype == DType::kBool) return InvalidType("takes numbers");
   if (rule.floats_only && !IsFloat(x.dtype)) return InvalidType("takes floats");
+  if (rule.after == Mean && !IsFloat(x.dtype) && NumElements(x.shape) == 0)
+    return InvalidType("no integers have no mean");
   TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> axes,
                           NormalizeAxes(attrs.Ints("axes"), static_cast<int64_t>(x.shape.size())));
   TensorType result{x.dtype, {}, {}};

@@ -265,7 +265,9 @@ void ScheduleCopy(Schedule& s, const GemmView& v, const Loop& under, const CpuTa
   s.ComputeAt("a", under);
   if (RowsCollide(v, t)) {
     const int64_t row = v.reduction.back() * v.ways + kLineBytes / SizeOf(CopiedType(v));
-    s.TransformLayout("a", {v.batch, v.rows, row}, [](const std::vector<Expr>& i) { return i; });
+    s.TransformLayout("a", {v.batch, v.rows * row}, [row](const std::vector<Expr>& i) {
+      return std::vector<Expr>{i[0], i[1] * Expr(row) + i[2]};
+    });
   }
   const std::vector<Loop> loops = s.Loops("a");
   if (!s.status().ok() || s.Extent(loops.back()) < t.lanes()) return;

@@ -153,7 +153,7 @@ static GemmView IntegerMatmulView(const Workload& w) {
 
 CpuTemplate MatmulPacked() {
   return {"matmul.packed",
-          3,
+          4,
           IsMatmul,
           [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, MatmulView(w), t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, MatmulView(w), c, t); },
@@ -163,7 +163,7 @@ CpuTemplate MatmulPacked() {
 CpuTemplate MatmulInteger() {
   return {
       "matmul.integer",
-      1,
+      2,
       [](const Workload& w) { return WaysOf(w, w.calls[w.anchor]) > 1 && IsMatmulOfMatrices(w); },
       [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerMatmulView(w), t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerMatmulView(w), c, t); },

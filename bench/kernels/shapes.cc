@@ -24,7 +24,7 @@ absl::Status ReadLines(std::istream& in, const std::string& name, std::set<std::
     TEMPER_ASSIGN_OR_RETURN(const Workload whole, ParseWorkload(task["workload"].get<std::string>()));
     const std::string op = whole.calls[static_cast<size_t>(whole.anchor)].op;
     const std::string text = AnchorText(whole);
-    if ((op != "conv2d" && op != "matmul") || !seen->insert(text).second) continue;
+    if (FindOp(op)->pattern != OpPattern::kAnchor || !seen->insert(text).second) continue;
     TEMPER_ASSIGN_OR_RETURN(Workload anchor, ParseWorkload(text));
     anchors->push_back(std::move(anchor));
   }

@@ -106,6 +106,22 @@ inline constexpr Shape kShapes[] = {
      "group=2 pads=[2,0,1,2] result='i32') -> i32[2,14,7,5]@0231; cast(3; to='f32') -> f32[2,14,7,5]@0231; relu(4) -> "
      "f32[2,14,7,5]@0231; anchor=1"},
 
+    {"matmul.nbits",
+     "(f32[3,96], const u8[48,37], const f32[3,37], const f32[37]) matmul_nbits(0,1,2; zero=8) -> f32[3,37]; add(4,3) "
+     "-> f32[3,37]; anchor=0"},
+    {"matmul.nbits",
+     "(f32[1,64], const u8[64,50], const f32[1,50], const f32[1,50]) matmul_nbits(0,1,2,3) -> f32[1,50]; anchor=0"},
+    {"matmul.nbits",
+     "(f32[2,7,72], const u8[36,33], const f32[4,33]) matmul_nbits(0,1,2; zero=3) -> f32[2,7,33]; silu(3) -> "
+     "f32[2,7,33]; anchor=0"},
+    {"matmul.nbits_cached",
+     "(f32[61,64], const u8[64,93], const f32[2,93], const f32[2,93]) matmul_nbits(0,1,2,3) -> f32[61,93]; anchor=0"},
+    {"matmul.nbits_cached",
+     "(f32[5,48], const u8[24,40], const f32[1,40], f32[40]) matmul_nbits(0,1,2) -> f32[5,40]; add(4,3) -> f32[5,40]; "
+     "relu(5) -> f32[5,40]; anchor=0"},
+    {"matmul.nbits_cached",
+     "(f32[29,96], const u8[48,37], const f32[3,37]) matmul_nbits(0,1,2; zero=8) -> f32[29,37]; anchor=0"},
+
     {"reduce.pixels", "(f32[1,19,23,25]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,19,1,1]@0231; anchor=0"},
     {"reduce.pixels",
      "(f32[2,40,19,27]@0231) reduce_sum(0; axes=[2,3] keepdims=1) -> f32[2,40,1,1]@0231; relu(1) -> "

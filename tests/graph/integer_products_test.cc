@@ -208,7 +208,8 @@ TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsWhereIntegersMightWrap) {
   b.Output(b.Call("matmul", {Activations({1, 33025}), weights({33025, 2})}));
   b.Output(b.Call("matmul", {Activations({1, 33026}), weights({33026, 2})}));
   Run(kCpu, 1e-5);
-  EXPECT_EQ(Of(DType::kF32), 1);
+  EXPECT_EQ(Of(DType::kI16), 1);
+  EXPECT_EQ(CountOps(b.g, "matmul_nbits"), 1);
 }
 
 TEST_F(IntegerProducts, OfFewChannelsAreFloatsAlsoWhereBytesAreMultiplied) {

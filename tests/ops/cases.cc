@@ -151,6 +151,21 @@ Case Matmul(Rng& rng) {
   return {MakeAttrs({{"trans_a", trans_a}, {"trans_b", trans_b}}),
           {RandomArray(rng, dtype, a), RandomArray(rng, dtype, b)}};
 }
+Case MatmulNBits(Rng& rng) {
+  const int64_t per_byte = 1 + rng.Below(2), blocks = 1 + rng.Below(3), block = 2 * (1 + rng.Below(4));
+  const int64_t depth = blocks * block, columns = 1 + rng.Below(5);
+  Shape x = RandomShape(rng, 2, 3);
+  x.back() = depth;
+  NDArray numbers(DType::kU8, {depth / per_byte, columns});
+  for (int64_t i = 0; i < numbers.size(); ++i) numbers.Set(i, static_cast<double>(rng.Below(256)));
+  Case c{{}, {RandomArray(rng, DType::kF32, x), numbers, RandomArray(rng, DType::kF32, {blocks, columns})}};
+  if (rng.Below(2) == 0) {
+    c.inputs.push_back(RandomArray(rng, DType::kF32, {blocks, columns}));
+  } else {
+    c.attrs.Set("zero", rng.Below(256));
+  }
+  return c;
+}
 Case Pool(Rng& rng, DType dtype) {
   int64_t kh = 1 + rng.Below(3), kw = 1 + rng.Below(3);
   Case c{RandomWindow(rng, kh - 1, kw - 1, 2),
@@ -373,6 +388,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"conv2d", Conv},
       {"conv_transpose2d", ConvTranspose},
       {"matmul", Matmul},
+      {"matmul_nbits", MatmulNBits},
       {"max_pool2d", MaxPool},
       {"avg_pool2d", AvgPool},
       {"reduce_sum", Reduce},

@@ -148,5 +148,35 @@ TEST(Reference, MatmulEqualsTheNaiveOne) {
   }
 }
 
+TEST(Reference, MatmulNBitsEqualsTheNaiveOne) {
+  Rng rng(6);
+  for (int i = 0; i < 100; ++i) {
+    const int64_t m = 1 + rng.Below(5), n = 1 + rng.Below(40), blocks = 1 + rng.Below(4),
+                  block = 2 * (1 + rng.Below(9));
+    const int64_t k = blocks * block, per_byte = 1 + rng.Below(2), zero = rng.Below(256);
+    const bool offsets = rng.Below(2) == 0;
+    NDArray numbers(DType::kU8, {k / per_byte, n});
+    for (int64_t j = 0; j < numbers.size(); ++j) numbers.Set(j, static_cast<double>(rng.Below(256)));
+    std::vector<NDArray> in = {RandomArray(rng, DType::kF32, {m, k}), numbers,
+                               RandomArray(rng, DType::kF32, {blocks, n})};
+    if (offsets) in.push_back(RandomArray(rng, DType::kF32, {blocks, n}));
+    const NDArray fast = *RunOp("matmul_nbits", offsets ? Attrs() : MakeAttrs({{"zero", zero}}), in);
+    NDArray naive(DType::kF32, {m, n});
+    for (int64_t at = 0; at < naive.size(); ++at) {
+      double sum = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        const int byte = static_cast<int>(numbers.At(j / per_byte * n + at % n));
+        const int number = per_byte == 1 ? byte : j % 2 == 0 ? byte % 16 : byte / 16;
+        const int64_t of_block = j / block * n + at % n;
+        const double w = offsets ? number * in[2].At(of_block) + in[3].At(of_block)
+                                 : static_cast<double>(number - zero) * in[2].At(of_block);
+        sum += in[0].At(at / n * k + j) * w;
+      }
+      naive.Set(at, sum);
+    }
+    EXPECT_LT(RelativeError(fast, naive), 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace temper

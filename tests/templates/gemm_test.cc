@@ -4,6 +4,7 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/ops/templates/templates.h"
 #include "tests/templates/check_templates.h"
+#include "tests/templates/covering_configs.h"
 
 namespace temper {
 namespace {
@@ -90,22 +91,6 @@ Target WithSmallCaches(Target t) {
   return t;
 }
 
-// A legal config for each value of each knob, drawn at random.
-std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
-  const std::vector<Config> all = space.Enumerate(1 << 16);
-  std::vector<Config> result;
-  for (const Knob& knob : space.knobs()) {
-    for (int64_t value : knob.values) {
-      std::vector<Config> with;
-      for (const Config& c : all) {
-        if (c[knob.name] == value) with.push_back(c);
-      }
-      if (!with.empty()) result.push_back(with[static_cast<size_t>(rng.Below(static_cast<int64_t>(with.size())))]);
-    }
-  }
-  return result;
-}
-
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
   for (const char* text : {kDense,           kBatched,
@@ -139,6 +124,21 @@ TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
       }
     }
   }
+}
+
+TEST(GemmTest, RowsThatCollideLieALineFurtherApartInTheirCopy) {
+  const Workload w = Parse(kCollidingRows);
+  Target t = *ParseTarget("llvm:haswell");
+  t.cpu()->threads = 2;
+  const ConfigSpace space = FindTemplate("matmul.packed")->space(w, t);
+  for (const Config& config : space.Enumerate(1 << 16)) {
+    if (config["ca"] == 0 || config["mr"] != 4 || config["nv"] != 2) continue;
+    const absl::StatusOr<Kernel> kernel = BuildKernel(w, "matmul.packed", config, t);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_TRUE(absl::StrContains(Text(kernel->main), "a[0, a.i1*1040 + ")) << Text(kernel->main);
+    return;
+  }
+  FAIL() << "no config copies rows";
 }
 
 TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {

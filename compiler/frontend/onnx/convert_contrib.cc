@@ -214,10 +214,14 @@ absl::StatusOr<NDArray> Unpacked(const NDArray& packed, const Shape& shape, int6
   if (packed.dtype() != DType::kU8 || packed.size() != rows * blocks * block / in_byte)
     return absl::InvalidArgumentError("the weights are bytes, [N, blocks, bytes of a block]");
   const std::span<const uint8_t> bytes = packed.as<uint8_t>();
-  NDArray numbers(bits == 4 ? DType::kU4 : DType::kU8, shape);
-  for (int64_t i = 0; i < numbers.size(); ++i) {
-    const int64_t at = i / depth * blocks * block + i % depth;
-    numbers.Set(i, bytes[static_cast<size_t>(at / in_byte)] >> (at % in_byte * bits) & ((1 << bits) - 1));
+  NDArray numbers(DType::kU8, shape);
+  uint8_t* to = numbers.as<uint8_t>().data();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < depth; ++i) {
+      const int64_t at = row * blocks * block + i;
+      *to++ =
+          static_cast<uint8_t>(bytes[static_cast<size_t>(at / in_byte)] >> (at % in_byte * bits) & ((1 << bits) - 1));
+    }
   }
   return numbers;
 }

@@ -99,10 +99,12 @@ absl::StatusOr<ValueId> LessZero(Context& c, ValueId v, ValueId zero, DType wide
   return c.Call("sub", {}, {v, zero});
 }
 
-// Of 8 bits, and of two axes or more. The passes are to see it as it is, and what multiplies it.
+// Integers of at most 8 bits, and of two axes or more. The passes are to see them as they are, and what multiplies
+// them.
 bool IsWeight(const Context& c, ValueId v) {
-  const DType dtype = c.TypeOf(v).dtype;
-  return (dtype == DType::kI8 || dtype == DType::kU8) && c.Rank(v) >= 2 && c.Known(v) != nullptr;
+  const DTypeInfo& type = Info(c.TypeOf(v).dtype);
+  const bool integer = type.kind == TypeKind::kSigned || type.kind == TypeKind::kUnsigned;
+  return integer && type.bits <= 8 && c.Rank(v) >= 2 && c.Known(v) != nullptr;
 }
 
 absl::StatusOr<ValueId> Dequantized(Context& c, ValueId v, Quantity q) {
@@ -143,9 +145,21 @@ absl::StatusOr<ValueId> Quantized(Context& c, ValueId v, Quantity q, DType to, b
   return c.Call("cast", std::move(cast), {v});
 }
 
+// Known integers of less than a byte, which share bytes, in one each: to move them takes less time.
+ValueId InBytes(Context& c, ValueId v) {
+  const DTypeInfo& type = Info(c.TypeOf(v).dtype);
+  const NDArray* known = c.Known(v);
+  if (known == nullptr || type.bits >= 8 || type.kind == TypeKind::kFloat) return v;
+  return c.Constant(known->ConvertedTo(type.kind == TypeKind::kSigned ? DType::kI8 : DType::kU8));
+}
+
 absl::Status DequantizeLinear(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const DType to, TypeNamed(n, "output_dtype", c.TypeOf(n.Input(1)).dtype));
-  TEMPER_ASSIGN_OR_RETURN(Blocks blocks, BlocksOf(c, n));
+  OnnxNode whole = n;
+  for (const size_t i : {0, 2}) {
+    if (n.Input(i) != kNoValue) whole.inputs[i] = InBytes(c, n.Input(i));
+  }
+  TEMPER_ASSIGN_OR_RETURN(Blocks blocks, BlocksOf(c, whole));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, Dequantized(c, blocks.v, blocks.q));
   TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, to));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(blocks.shape)));

@@ -5,34 +5,13 @@
 namespace temper::passes {
 namespace {
 
-// (q - zero) * scale; the zero point may be kNoValue, which is zero.
-struct Dequantized {
-  ValueId q, zero, scale;
-};
-
-// What a cast of a number of 8 bits reads.
+// What a cast of a number of at most 8 bits reads.
 ValueId EightBitsOf(const Rewriter& r, ValueId v) {
   const Node* cast = r.Producer(v, "cast");
   if (cast == nullptr) return kNoValue;
-  const DType from = r.TypeOf(cast->inputs[0]).dtype;
-  return from == DType::kI8 || from == DType::kU8 ? cast->inputs[0] : kNoValue;
-}
-
-std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
-  const Node* mul = r.Producer(v, "mul");
-  const Node* cast = mul == nullptr ? nullptr : r.Producer(mul->inputs[0], "cast");
-  if (cast == nullptr || r.TypeOf(v).dtype != DType::kF32 || r.TypeOf(cast->inputs[0]).dtype != DType::kI32)
-    return std::nullopt;
-  Dequantized d{EightBitsOf(r, cast->inputs[0]), kNoValue, mul->inputs[1]};
-  if (const Node* sub = r.Producer(cast->inputs[0], "sub")) {
-    d.q = EightBitsOf(r, sub->inputs[0]), d.zero = EightBitsOf(r, sub->inputs[1]);
-    // One that was cast when the model was read.
-    const NDArray* known = d.zero == kNoValue ? r.Constant(sub->inputs[1]) : nullptr;
-    if (known != nullptr && LieBetween(*known, Lowest(DType::kI8), Largest(DType::kU8))) d.zero = sub->inputs[1];
-    if (d.zero == kNoValue) return std::nullopt;
-  }
-  const bool whole = d.q != kNoValue && r.ShapeOf(d.q) == r.ShapeOf(v);
-  return whole ? std::optional(d) : std::nullopt;
+  const DTypeInfo& from = Info(r.TypeOf(cast->inputs[0]).dtype);
+  const bool integer = from.kind == TypeKind::kSigned || from.kind == TypeKind::kUnsigned;
+  return integer && from.bits <= 8 ? cast->inputs[0] : kNoValue;
 }
 
 bool IsOne(const Rewriter& r, ValueId v) { return NumElements(r.ShapeOf(v)) == 1; }
@@ -70,6 +49,23 @@ absl::StatusOr<ValueId> LessZero(Rewriter& r, const Dequantized& d) {
 }
 
 }  // namespace
+
+std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
+  const Node* mul = r.Producer(v, "mul");
+  const Node* cast = mul == nullptr ? nullptr : r.Producer(mul->inputs[0], "cast");
+  if (cast == nullptr || r.TypeOf(v).dtype != DType::kF32 || r.TypeOf(cast->inputs[0]).dtype != DType::kI32)
+    return std::nullopt;
+  Dequantized d{EightBitsOf(r, cast->inputs[0]), kNoValue, mul->inputs[1]};
+  if (const Node* sub = r.Producer(cast->inputs[0], "sub")) {
+    d.q = EightBitsOf(r, sub->inputs[0]), d.zero = EightBitsOf(r, sub->inputs[1]);
+    // One that was cast when the model was read.
+    const NDArray* known = d.zero == kNoValue ? r.Constant(sub->inputs[1]) : nullptr;
+    if (known != nullptr && LieBetween(*known, Lowest(DType::kI8), Largest(DType::kU8))) d.zero = sub->inputs[1];
+    if (d.zero == kNoValue) return std::nullopt;
+  }
+  const bool whole = d.q != kNoValue && r.ShapeOf(d.q) == r.ShapeOf(v);
+  return whole ? std::optional(d) : std::nullopt;
+}
 
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t) {
   if ((node.op != "matmul" && node.op != "conv2d") || node.inputs[0] == node.inputs[1]) return false;

@@ -10,10 +10,18 @@ namespace temper::passes {
 // A product of dequantised numbers of 8 bits becomes a product of integers that is scaled, where a template multiplies
 // integers and no faster algorithm of floats is known.
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
+// A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits.
+absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t);
 // A product of numbers of 8 bits less their zero points becomes one of bytes, where the target multiplies four at once.
 absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t);
 // A product of integers that no template multiplies becomes one of floats, where that is exact.
 absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t);
+
+// Numbers of at most 8 bits as floats, (q - zero) * scale; the zero point may be kNoValue, which is zero.
+struct Dequantized {
+  ValueId q, zero, scale;
+};
+std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v);
 
 bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction
 // Whether the target has a template for the node (matmul or conv2d) over these operands of integers, summed in i32.

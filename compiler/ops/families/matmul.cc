@@ -1,4 +1,4 @@
-// Matrix multiplication with NumPy's batched broadcasting.
+// Matrix multiplication with NumPy's batched broadcasting, and that of a matrix that is kept as numbers of few bits.
 #include "absl/strings/str_cat.h"
 #include "compiler/ops/families/compute_util.h"
 #include "compiler/ops/families/families.h"
@@ -58,12 +58,67 @@ double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorT
   return 2 * Elements(output) * static_cast<double>(Depth(attrs, in[0].shape));
 }
 
+// --- matmul_nbits(x[..., k], numbers[k, n], scales[k / block, n], offsets[k / block, n]) ---
+// The product of x and numbers * scales + offsets. Without offsets they are -zero * scales. Numbers are bytes, or two
+// of four bits a byte, [k / 2, n]: the earlier one in the low bits.
+
+absl::StatusOr<TensorType> InferNBits(const Attrs& attrs, std::span<const TensorType> in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"zero", AttrKind::kInt}}));
+  const Shape &x = in[0].shape, &numbers = in[1].shape, &scales = in[2].shape;
+  const bool offsets = in.size() > 3 && !in[3].shape.empty();
+  if (in[0].dtype != DType::kF32 || in[2].dtype != DType::kF32 || (offsets && in[3].dtype != DType::kF32))
+    return InvalidType("the left operand, scales and offsets are f32");
+  if (in[1].dtype != DType::kU8) return InvalidType("numbers are u8");
+  if (x.size() < 2 || numbers.size() != 2 || scales.size() != 2)
+    return InvalidType("the left operand has rank 2 or more, numbers and scales have rank 2");
+  if (x.back() != numbers[0] && (x.back() % 2 != 0 || x.back() / 2 != numbers[0]))
+    return InvalidType(absl::StrCat("inner dimensions ", x.back(), " and ", numbers[0], " do not fit"));
+  if (scales[1] != numbers[1] || scales[0] < 1 || x.back() % scales[0] != 0)
+    return InvalidType("each column has a scale for each of its blocks, which are equally long");
+  if (offsets && in[3].shape != scales) return InvalidType("there are as many offsets as scales");
+  if (offsets && attrs.Int("zero", 0) != 0) return InvalidType("there are offsets or a zero point");
+  Shape shape = x;
+  shape.back() = numbers[1];
+  return TensorType{DType::kF32, std::move(shape), {}};
+}
+
+absl::StatusOr<ir::Tensor> ComputeNBits(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                        const TensorType& output) {
+  const ir::Tensor left = MaterializeFormula(b, "left", in[0], output), numbers = in[1], scales = in[2];
+  const ir::Tensor offsets = in.size() > 3 && in[3].rank() > 0 ? in[3] : ir::Tensor();
+  const int64_t depth = left.shape().back(), block = depth / scales.shape()[0];
+  const int64_t per_byte = depth / numbers.shape()[0];
+  const double zero = static_cast<double>(attrs.Int("zero", 0));
+  return ReduceStage(b, "matmul", output, {depth}, ir::Combiner::kSum, [=](const Index& i, const Index& k) {
+    Index row = i;
+    row.back() = k[0];
+    ir::Expr number = ir::Cast(numbers({k[0] / ir::Expr(per_byte), i.back()}), DType::kI32);
+    const ir::Expr sixteen = ir::Int(16, DType::kI32);
+    if (per_byte == 2) number = ir::Select(ir::Eq(k[0] % ir::Expr(2), ir::Expr(0)), number % sixteen, number / sixteen);
+    const Index of_block = {k[0] / ir::Expr(block), i.back()};
+    const ir::Expr scale = scales(of_block);
+    const ir::Expr offset = offsets.rank() > 0 ? offsets(of_block) : scale * ir::Float(-zero);
+    return left(row) * (ir::Cast(number, DType::kF32) * scale + offset);
+  });
+}
+
+double TermsOfNBits(const Attrs&, std::span<const TensorType> in) {
+  return static_cast<double>(in[0].shape.back()) * (in.size() > 3 ? 2 : 1);  // one with the number, one with the offset
+}
+
+double FlopsOfNBits(const Attrs&, std::span<const TensorType> in, const TensorType& output) {
+  return 2 * Elements(output) * static_cast<double>(in[0].shape.back());
+}
+
 }  // namespace
 
 std::vector<OpDef> MatmulOps() {
   OpDef op{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, FlopsOf, OpTypes::kContracts};
   op.terms = TermsOf;
-  return {std::move(op)};
+  OpDef nbits{"matmul_nbits", OpPattern::kAnchor, 3, 4, InferNBits, ComputeNBits, FlopsOfNBits, OpTypes::kConverts};
+  nbits.numbers = {Numbers::kAny, Numbers::kAny, Numbers::kFactor};
+  nbits.terms = TermsOfNBits;
+  return {std::move(op), std::move(nbits)};
 }
 
 }  // namespace temper::ops

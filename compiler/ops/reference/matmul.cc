@@ -61,11 +61,35 @@ absl::StatusOr<NDArray> Matmul(const Attrs& attrs, Arrays in, const TensorType& 
   return result;
 }
 
+absl::StatusOr<NDArray> MatmulNBits(const Attrs& attrs, Arrays in, const TensorType& output) {
+  const NDArray& numbers = in[1];
+  const int64_t depth = in[0].shape().back(), columns = numbers.shape()[1], block = depth / in[2].shape()[0];
+  const bool halves = numbers.shape()[0] != depth;
+  const uint8_t* bytes = numbers.as<uint8_t>().data();
+  const float* scales = in[2].as<float>().data();
+  const float* offsets = in.size() > 3 && in[3].data() != nullptr ? in[3].as<float>().data() : nullptr;
+  const float zero = static_cast<float>(attrs.Int("zero", 0));
+  const RowReader row = [&](int64_t k, int64_t n0, int64_t count, float* to) {
+    for (int64_t n = n0; n < n0 + count; ++n) {
+      const int64_t of_block = k / block * columns + n;
+      const uint8_t byte = bytes[(halves ? k / 2 : k) * columns + n];
+      const int number = !halves ? byte : k % 2 == 0 ? byte & 15 : byte >> 4;
+      *to++ = static_cast<float>(number) * scales[of_block] +
+              (offsets != nullptr ? offsets[of_block] : -zero * scales[of_block]);
+    }
+  };
+  NDArray result(output.dtype, output.shape);
+  const int64_t rows = NumElements(std::span(output.shape).first(output.shape.size() - 1));
+  Gemm(rows, columns, depth, {in[0].as<float>().data(), depth, 1}, row, result.as<float>().data(), columns);
+  return result;
+}
+
 }  // namespace
 
 std::span<const Reference> MatmulReferences() {
   static constexpr Reference kTable[] = {
       {"matmul", Matmul},
+      {"matmul_nbits", MatmulNBits},
   };
   return kTable;
 }

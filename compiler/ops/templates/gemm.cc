@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ops/templates/gemm_tile.h"
+#include "compiler/ops/templates/matmul_nbits.h"
 #include "compiler/ops/templates/register_tile.h"
 
 namespace temper {
@@ -18,7 +19,7 @@ constexpr int64_t kLeastPart = 128;       // steps of a reduction that are worth
 // Threads share the reduction where the output is too small to be shared.
 std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
   std::vector<int64_t> parts = {1};
-  if (v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) return parts;
+  if (v.numbers || v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) return parts;
   for (int64_t p : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
     if (p <= t.threads && v.reduction.back() % p == 0 && ReductionLength(v) >= p * kLeastPart) parts.push_back(p);
   }
@@ -84,9 +85,10 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   ir::ProgramBuilder b("gemm");
   Program result;
   const bool constant_b = w.inputs[v.b_input].constant;
-  std::vector<Shape> packed(w.inputs.size());
-  if (constant_b) packed[v.b_input] = PackedShape(v, tile);
-  WorkloadProgram program(w, b, packed, FactorType(v));
+  nbits::Packing packing{std::vector<Shape>(w.inputs.size()), std::vector<DType>(w.inputs.size(), FactorType(v))};
+  if (constant_b) packing.shapes[v.b_input] = PackedShape(v, tile);
+  if (v.numbers) packing = nbits::PackingOf(w, v, tile);
+  WorkloadProgram program(w, b, packing.shapes, packing.types);
   TEMPER_RETURN_IF_ERROR(program.Compute(0, w.anchor));
   GemmView::AElement a_element = v.prepare(program, b, &result.copies);
   if (tile.copy_a) {
@@ -118,6 +120,10 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     });
     result.copies.push_back("scaled_b");
   }
+  if (v.CachesB()) {
+    packed_b = b.Compute("floats_b", kElement, PackedShape(v, tile),
+                         [&](const auto& index) { return nbits::Element(program, v, index[1], index[2], index[3]); });
+  }
   auto b_factor = [&](const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
     if (!tile.pack) return v.b_element(program.value(v.b_input), batch, column, r);
     std::vector<Expr> index = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
@@ -126,14 +132,19 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     return ir::Load(packed_b, index);
   };
   const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
-  ir::Buffer acc = b.Reduce("acc", FactorType(v), acc_shape, sums.reduction, ir::Combiner::kSum,
-                            [&](const std::vector<Expr>& i, std::vector<Expr> r) {
-                              const Expr batch = parts == 1 ? i[0] : i[0] % Expr(v.batch);
-                              if (parts > 1) r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
-                              const Expr a =
-                                  Factor(v, r, [&](const std::vector<Expr>& at) { return a_element(batch, i[1], at); });
-                              return Product(v, a, b_factor(batch, i[2], r));
-                            });
+  ir::Buffer acc;
+  if (v.MakesB()) {
+    acc = nbits::SumOfBlocks(b, program, v, tile, a_element);
+  } else {
+    acc = b.Reduce("acc", FactorType(v), acc_shape, sums.reduction, ir::Combiner::kSum,
+                   [&](const std::vector<Expr>& i, std::vector<Expr> r) {
+                     const Expr batch = parts == 1 ? i[0] : i[0] % Expr(v.batch);
+                     if (parts > 1) r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
+                     const Expr a =
+                         Factor(v, r, [&](const std::vector<Expr>& at) { return a_element(batch, i[1], at); });
+                     return Product(v, a, b_factor(batch, i[2], r));
+                   });
+  }
   ir::Buffer stored = acc;
   if (parts > 1) {
     result.tiled = "sums";
@@ -301,15 +312,18 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& wh
   order.insert(order.end(), {panel_in, row_tile, row_in, vector, lane});
   s.Reorder(order);
 
-  if (tile.sums_apart) {
+  if (v.MakesB()) {
+    nbits::ScheduleBlocks(s, v, tile, outer.back(), row_tile);
+  } else if (tile.sums_apart) {
     SumApart(s, v, tile, row_tile);
   } else {
     TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, program.tiled);
+  if (v.CachesB()) nbits::ScheduleToCache(s, "floats_b", panel_in, v, tile);
   if (tile.copy_a) ScheduleCopy(s, whole, outer.back(), t);
   if (!s.status().ok()) return s.status();
-  if (!tile.sums_apart) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
+  if (!tile.sums_apart && !v.MakesB()) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
   Loop parallel = outer.front();
   for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
@@ -337,17 +351,21 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
   // Sums of integers may be added up in any order, and LLVM adds those of several steps first: of four, in registers
   // that tiles in sixteen do not have.
   const bool few = v.ways > 1 && registers <= 16;
-  space.Add("ku", few ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 2, 4});
+  const bool halves = v.MakesB() && v.numbers->per_byte > 1;  // each has code of its own
+  space.Add("ku", halves ? std::vector<int64_t>{2} : few ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 2, 4});
   if (!v.prologue && RowsCollide(v, t) && parts.size() == 1 && v.rows > 1) space.Add("ca", {0, 1});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
   RequireTile(space, v.columns, t);
-  if (v.ways > 1) {
+  // Of what the kernel itself made, LLVM keeps a vector in memory sooner than it loads it twice.
+  if (v.ways > 1 || v.CachesB()) {
     space.Require("the products have no register",
                   [registers](const Config& c) { return TileRegisters(c["mr"], c["nv"]) < registers; });
   }
   space.Require("the unrolling does not divide the reduction",
-                [k = v.reduction.back()](const Config& c) { return k % (PartsOf(c) * c["ku"]) == 0; });
+                [k = v.MakesB() ? v.numbers->block : v.reduction.back()](const Config& c) {
+                  return k % (PartsOf(c) * c["ku"]) == 0;
+                });
   space.Require("columns in place need whole panels", [columns = v.columns, t](const Config& c) {
     return c["pack"] != 0 || columns % (c["nv"] * LanesOf(c, t)) == 0;
   });
@@ -364,7 +382,9 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, v, sums, tile, t));
   kernel.packs.resize(w.inputs.size());
-  if (w.inputs[v.b_input].constant) {
+  if (v.numbers) {
+    TEMPER_ASSIGN_OR_RETURN(kernel.packs, nbits::Packs(w, v, tile, t));
+  } else if (w.inputs[v.b_input].constant) {
     TEMPER_ASSIGN_OR_RETURN(
         kernel.packs[v.b_input],
         BuildPack(

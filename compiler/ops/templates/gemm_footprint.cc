@@ -6,6 +6,9 @@
 namespace temper {
 namespace {
 
+// Vector instructions that make a vector of floats, in registers beside the products of few rows, and in cache.
+constexpr double kOpsInRegisters = 2, kOpsInCache = 5;
+
 double Bytes(const TensorType& t) { return static_cast<double>(BytesOf(t.dtype, NumElements(t.shape))); }
 
 // Vector instructions for each vector that the calls before the anchor make.
@@ -31,7 +34,9 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   const double rows = static_cast<double>(v.rows), columns = static_cast<double>(v.columns);
   const double padded_columns = static_cast<double>(tile.panels * tile.nr);
   const double row_tiles = static_cast<double>(tile.row_tiles), chunks = static_cast<double>(tile.chunks());
-  const double panel_bytes = kElementBytes * k * static_cast<double>(tile.nr),
+  const bool to_cache = v.CachesB();
+  const double element_of_b = v.MakesB() ? v.numbers->BytesEach() : static_cast<double>(kElementBytes);
+  const double panel_bytes = element_of_b * k * static_cast<double>(tile.nr),
                rows_bytes = kElementBytes * k * static_cast<double>(tile.mr);
   const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
   const double blocks = static_cast<double>(tile.blocks), chunk_bytes = rows_bytes * static_cast<double>(tile.chunk);
@@ -70,7 +75,8 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
   // each of its steps if it does not fit beside.
   const double a_bytes = std::min(kElementBytes * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
-  const double b_bytes = blocks * block_bytes, out_bytes = kElementBytes * batch * rows * columns;
+  const double kept_as = to_cache ? v.numbers->BytesEach() / static_cast<double>(kElementBytes) : 1;
+  const double b_bytes = blocks * block_bytes * kept_as, out_bytes = kElementBytes * batch * rows * columns;
   const auto traffic = [&](double cache) {
     const double kept_b = tile.blocks_outside ? block_bytes : b_bytes, kept_a = a_bytes / batch;
     const double a = !tile.blocks_outside || kept_a + block_bytes <= cache ? 1 : blocks;
@@ -89,6 +95,14 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
                    : v.b_scale ? kElementBytes * padded_columns * k
                                : 0;
   if (PartsOf(c) > 1) f.copies_bytes += 2 * kElementBytes * batch * rows * padded_columns;
+  if (v.numbers) {
+    // Scales, offsets and a number; what has no register is loaded again and again.
+    const double vectors = static_cast<double>(tile.vectors);
+    f.tile_registers += to_cache ? 0 : 2 * vectors + 1;
+    const double spilt = std::max(0.0, f.tile_registers - t.vector_registers) / vectors;
+    const double each = to_cache ? chunks * kOpsInCache : row_tiles * (kOpsInRegisters + spilt);
+    f.prologue_ops += each * k * padded_columns / static_cast<double>(tile.lanes);
+  }
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
   return f;

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
 constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
 constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
+constexpr int64_t kMostOfMade = 24;         // that share one which is made for them
 
 }  // namespace
 
@@ -38,7 +39,7 @@ GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const 
       unroll(c["ku"]),
       copy_a(v.prologue || (c.Has("ca") && c["ca"] != 0)),
       pack(w.inputs[v.b_input].constant || c["pack"] != 0),
-      sums_apart(unroll > 1 && mr * vectors < kEnoughAccumulators &&
+      sums_apart(unroll > 1 && !v.MakesB() && mr * vectors < kEnoughAccumulators &&
                  mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
       row_tiles(CeilDiv(v.rows, mr)),
       blocks_outside(v.columns > v.rows),
@@ -61,11 +62,15 @@ int64_t GemmTile::MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t s
 // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
 int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
   const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
-  if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) return 1;  // B stays in L1 anyway
   const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
   const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
   const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
-  const int64_t most = std::min({fit, row_tiles, kMostChunk});
+  int64_t most = std::min({fit, row_tiles, kMostChunk});
+  if (v.CachesB()) {
+    most = std::min(row_tiles, kMostOfMade);
+  } else if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) {
+    return 1;  // B stays in L1 anyway
+  }
   int64_t least = MostOfAThread(v, t, 1);
   for (int64_t size = 2; size <= most; ++size) least = std::min(least, MostOfAThread(v, t, size));
   int64_t best = most;
@@ -75,7 +80,7 @@ int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
 
 // Whether B comes from beyond L2, and often enough used to be worth instructions.
 bool GemmTile::StreamsB(const Workload& w, const GemmView& v, const CpuTarget& t) const {
-  const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale;
+  const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale && !v.numbers;
   const int64_t k = ReductionLength(v);
   if (!in_place || mr < kPrefetchingRows) return false;
   return chunk > 1 ? line > 0 && kElementBytes * k * panels * nr > t.l2_bytes / 2

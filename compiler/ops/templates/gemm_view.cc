@@ -8,6 +8,10 @@ using ir::Expr;
 
 int64_t ReductionLength(const GemmView& v) { return NumElements(v.reduction); }
 
+double NumbersOfB::BytesEach() const {
+  return 1 / static_cast<double>(per_byte) + (offsets < 0 ? 4.0 : 8.0) / static_cast<double>(block);
+}
+
 int64_t WaysOf(const Workload& w, const Workload::Call& call) {
   const bool contracts = FindOp(call.op)->types == OpTypes::kContracts;
   if (!contracts || call.type.dtype != DType::kI32) return 1;

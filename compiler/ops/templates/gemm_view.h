@@ -9,6 +9,17 @@ namespace temper {
 
 enum class GemmAxis { kBatch, kRow, kColumn };
 
+// A constant B that is kept as numbers of few bits, and multiplied as number * scale + offset. A block of a column's
+// numbers has one scale, and one offset.
+struct NumbersOfB {
+  int64_t per_byte, block;
+  int scales, offsets;  // inputs of the workload; no offsets (-1): they are -zero * scale
+  double zero;
+  bool to_cache;  // a panel's floats come to cache before its tiles read them; else each tile makes them in registers
+
+  double BytesEach() const;  // of memory for a number, its part of the scale and of the offset included
+};
+
 struct GemmView {
   int64_t batch = 1, rows = 1, columns = 1;
   std::vector<int64_t> reduction;  // extents, outermost first
@@ -22,6 +33,9 @@ struct GemmView {
   // that axis in elements, those past which are zero and never asked for.
   int64_t ways = 1, depth = 0;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
+  std::optional<NumbersOfB> numbers;
+  bool MakesB() const { return numbers && !numbers->to_cache; }
+  bool CachesB() const { return numbers && numbers->to_cache; }
   // What B's elements are multiplied by before they are used, if anything is: a factor of A's.
   std::function<ir::Expr(const WorkloadProgram& program, const std::vector<ir::Expr>& r)> b_scale;
   // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.

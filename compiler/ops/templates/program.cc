@@ -9,12 +9,12 @@ namespace temper {
 using ir::Expr;
 
 WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed,
-                                 std::optional<DType> packed_type)
+                                 const std::vector<DType>& types)
     : w_(w), b_(b) {
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     const TensorType& type = w.inputs[i].type;
     const bool is_packed = i < packed.size() && !packed[i].empty();
-    const DType dtype = is_packed ? packed_type.value_or(type.dtype) : type.dtype;
+    const DType dtype = is_packed && !types.empty() ? types[i] : type.dtype;
     buffers_.push_back(b.Input(absl::StrCat("in", i), dtype, is_packed ? packed[i] : type.PhysicalShape()));
     values_.push_back(is_packed ? ir::Tensor() : ir::Tensor::OfBuffer(buffers_.back(), type.perm));
   }

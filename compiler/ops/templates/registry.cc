@@ -33,6 +33,8 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulPacked()),
       ForCpu(Conv2dInteger()),
       ForCpu(MatmulInteger()),
+      ForCpu(MatmulNBits()),
+      ForCpu(MatmulNBitsCached()),
       ForCpu(ReducePixels()),
       Fallback(ForCpu(DefaultTemplate())),
       // GPUs

@@ -9,24 +9,27 @@
 
 namespace temper {
 
-CpuTemplate Conv2dDirect();     // conv2d.cc: filters of one pixel, a GEMM over channels-last rows
-CpuTemplate Conv2dRows();       // conv2d_rows.cc: larger filters, tiles within a row of the image
-CpuTemplate Conv2dWinograd();   // winograd.cc: fewer multiplications for 3x3 filters
-CpuTemplate DepthwiseConv2d();  // depthwise.cc: vectorised over channels
-CpuTemplate SeparableConv2d();  // separable.cc: depthwise, then pointwise, through a strip of rows in cache
-CpuTemplate ExpandedConv2d();   // expanded.cc: pointwise, then depthwise, a panel of channels of a strip in cache
-CpuTemplate MatmulPacked();     // matmul.cc: dense and batched
-CpuTemplate Conv2dInteger();    // conv2d.cc: of integers, summed in i32
-CpuTemplate MatmulInteger();    // matmul.cc: the same
-CpuTemplate ReducePixels();     // reduce_pixels.cc: sums and means over large images
-CpuTemplate DefaultTemplate();  // default.cc: everything else
+CpuTemplate Conv2dDirect();       // conv2d.cc: filters of one pixel, a GEMM over channels-last rows
+CpuTemplate Conv2dRows();         // conv2d_rows.cc: larger filters, tiles within a row of the image
+CpuTemplate Conv2dWinograd();     // winograd.cc: fewer multiplications for 3x3 filters
+CpuTemplate DepthwiseConv2d();    // depthwise.cc: vectorised over channels
+CpuTemplate SeparableConv2d();    // separable.cc: depthwise, then pointwise, through a strip of rows in cache
+CpuTemplate ExpandedConv2d();     // expanded.cc: pointwise, then depthwise, a panel of channels of a strip in cache
+CpuTemplate MatmulPacked();       // matmul.cc: dense and batched
+CpuTemplate Conv2dInteger();      // conv2d.cc: of integers, summed in i32
+CpuTemplate MatmulInteger();      // matmul.cc: the same
+CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a number at a time in registers
+CpuTemplate MatmulNBitsCached();  // matmul_nbits.cc: the same, a panel at a time in cache
+CpuTemplate ReducePixels();       // reduce_pixels.cc: sums and means over large images
+CpuTemplate DefaultTemplate();    // default.cc: everything else
 
 // The operands of a workload as buffers of a program under construction, and the values its calls make.
 class WorkloadProgram {
  public:
-  // `packed[i]`, if set, is the physical shape in which operand i arrives instead of its own; of `packed_type`, if set.
+  // `packed[i]`, if set, is the physical shape in which operand i arrives instead of its own; `types[i]`, if there are
+  // any, is of what type.
   WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed = {},
-                  std::optional<DType> packed_type = {});
+                  const std::vector<DType>& types = {});
   const ir::Buffer& buffer(int input) const { return buffers_[input]; }
   const ir::Tensor& value(int arg) const { return values_[arg]; }
   // Runs the tensor expressions of calls [first, last).

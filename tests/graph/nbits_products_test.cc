@@ -1,0 +1,123 @@
+// Weights of few bits: which products keep them as they are, and that answers stay.
+#include <gmock/gmock.h>
+
+#include "compiler/graph/passes/passes.h"
+#include "tests/graph/builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Builder;
+using testing::CountOps;
+using testing::Evaluated;
+
+constexpr int64_t kDepth = 256, kColumns = 512;
+
+class NBitsProducts : public ::testing::Test {
+ protected:
+  ValueId Cast(ValueId v, DType to) { return b.Call("cast", {v}, Builder::String("to", std::string(Name(to)))); }
+  NDArray Integers(DType dtype, Shape shape, double low, double high) {
+    NDArray a(dtype, std::move(shape));
+    for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::floor(low + (high - low + 1) * b.rng.Uniform()));
+    return a;
+  }
+  NDArray All(DType dtype, Shape shape) { return Integers(dtype, std::move(shape), Lowest(dtype), Largest(dtype)); }
+  NDArray Scales(Shape shape) { return testing::RandomArray(b.rng, std::move(shape), 0.01, 0.02); }
+  // (q - zero) * scale, as the importer writes it; no zero point where it has no data.
+  ValueId Dequantised(NDArray q, const NDArray& zero, const NDArray& scale) {
+    ValueId v = Cast(b.Constant(std::move(q)), DType::kI32);
+    if (zero.data() != nullptr) v = b.Call("sub", {v, Cast(b.Constant(zero), DType::kI32)});
+    return b.Call("mul", {Cast(v, DType::kF32), b.Constant(scale)});
+  }
+  // Blocks along the rows that are summed, each with a scale and maybe a zero point: [columns, depth] as MatMulNBits
+  // has them, or [depth, columns].
+  ValueId Blocks(DType dtype, int64_t block, bool zeros, bool columns_first) {
+    const int64_t blocks = kDepth / block;
+    const Shape apart = columns_first ? Shape{kColumns, blocks, block} : Shape{blocks, block, kColumns};
+    const Shape each = columns_first ? Shape{kColumns, blocks, 1} : Shape{blocks, 1, kColumns};
+    const ValueId w = Dequantised(All(dtype, apart), zeros ? All(dtype, each) : NDArray(), Scales(each));
+    if (!columns_first) return b.Reshape(w, {kDepth, kColumns});
+    return b.Transpose(b.Reshape(w, {kColumns, kDepth}), {1, 0});
+  }
+  ValueId Product(ValueId w, Attrs attrs = {}) {
+    return b.Call("matmul", {b.Input({2, 3, kDepth}), w}, std::move(attrs));
+  }
+
+  void Run(const char* target, double tolerance) {
+    const std::vector<NDArray> inputs = testing::RandomInputs(b.g, 3);
+    const std::vector<NDArray> want = Evaluated(b.g, inputs);
+    const absl::Status status = passes::MultiplyIntegers(b.g, *ParseTarget(target));
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE(Verify(b.g).ok()) << Verify(b.g) << Text(b.g);
+    const std::vector<NDArray> got = Evaluated(b.g, inputs);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(RelativeError(got[i], want[i]), tolerance) << Text(b.g);
+  }
+  // Of products that keep numbers: "bytes, blocks, zero", with "-" for offsets.
+  std::vector<std::string> Kept() const {
+    std::vector<std::string> kept;
+    for (const Node& n : b.g.nodes) {
+      if (n.op != "matmul_nbits") continue;
+      const std::string zero = n.inputs.size() > 3 ? "-" : std::to_string(n.attrs.Int("zero", 0));
+      kept.push_back(std::to_string(b.g.values[n.inputs[1]].type.shape[0]) + ", " +
+                     std::to_string(b.g.values[n.inputs[2]].type.shape[0]) + ", " + zero);
+    }
+    return kept;
+  }
+
+  Builder b;
+};
+
+TEST_F(NBitsProducts, KeepNumbersInBlocks) {
+  b.Output(Product(Blocks(DType::kU4, 32, false, true)));
+  b.Output(Product(Blocks(DType::kI4, 16, false, false)));
+  b.Output(Product(Blocks(DType::kU4, 64, true, true)));
+  b.Output(Product(Blocks(DType::kI8, 128, false, false)));
+  b.Output(Product(Blocks(DType::kU8, kDepth, true, true)));
+  Run("llvm:haswell", 1e-5);
+  EXPECT_THAT(Kept(), ::testing::ElementsAre("128, 8, 0", "128, 16, 8", "128, 4, -", "256, 2, 128", "256, 1, -"));
+  EXPECT_EQ(CountOps(b.g, "matmul"), 0);
+}
+
+TEST_F(NBitsProducts, KeepThoseOfWholeColumns) {
+  b.Output(Product(Dequantised(All(DType::kI8, {kDepth, kColumns}), NDArray(), Scales({kColumns}))));
+  b.Output(Product(Dequantised(All(DType::kI8, {kColumns, kDepth}), NDArray(), Scales({kColumns, 1})),
+                   Builder::Int("trans_b", 1)));
+  // Of eight bits, and all of them from -8 to 7.
+  b.Output(Product(Dequantised(Integers(DType::kI8, {kDepth, kColumns}, -8, 7), NDArray(), Scales({}))));
+  NDArray one(DType::kU8, {});
+  one.Set(0, 3);
+  b.Output(Product(Dequantised(Integers(DType::kU8, {kDepth, kColumns}, 0, 3), one, Scales({1}))));
+  Run("llvm:skylake-avx512", 1e-5);
+  EXPECT_THAT(Kept(), ::testing::ElementsAre("256, 1, 128", "256, 1, 128", "128, 1, 8", "128, 1, 3"));
+}
+
+TEST_F(NBitsProducts, OfNarrowFloatsAreSummedInF32) {
+  b.Output(
+      b.Call("matmul", {b.Input({5, kDepth}, DType::kF16), Cast(Blocks(DType::kU4, 32, false, true), DType::kF16)}));
+  Run("llvm:haswell", 2e-3);
+  EXPECT_THAT(Kept(), ::testing::ElementsAre("128, 8, 0"));
+  EXPECT_EQ(b.g.values[b.g.outputs[0]].type.dtype, DType::kF16);
+}
+
+TEST_F(NBitsProducts, StayFloatsWhereThatIsNoLoss) {
+  b.Output(Product(Blocks(DType::kU4, 8, false, true)));  // scales as large as the numbers
+  // Few weights.
+  b.Output(b.Call("matmul", {b.Input({5, 64}), Dequantised(All(DType::kI8, {64, 64}), NDArray(), Scales({}))}));
+  // The left operand is transposed, is the weights, or both operands are.
+  b.Output(b.Call("matmul", {b.Input({kDepth, 5}), Blocks(DType::kU4, 32, false, true)}, Builder::Int("trans_a", 1)));
+  const ValueId w = Blocks(DType::kU4, 32, false, true);
+  b.Output(b.Call("matmul", {b.Input({kColumns, kDepth}), w}));
+  b.Output(b.Call("matmul", {w, b.Input({kColumns, 3})}));
+  Run("llvm:haswell", 1e-5);
+  EXPECT_EQ(CountOps(b.g, "matmul"), 4);
+  EXPECT_EQ(CountOps(b.g, "matmul_nbits"), 1);
+}
+
+TEST_F(NBitsProducts, StayFloatsWhereTheTargetHasNoTemplate) {
+  b.Output(Product(Blocks(DType::kU4, 32, false, true)));
+  Run("opencl", 0);
+  EXPECT_EQ(CountOps(b.g, "matmul_nbits"), 0);
+}
+
+}  // namespace
+}  // namespace temper

@@ -226,6 +226,44 @@ TEST(Contrib, WeightsOfFewBits) {
   }
 }
 
+// Rows of 32 numbers in two blocks: two in a byte or one, with zero points or those that are half of the range.
+TEST(Contrib, RowsOfATableOfFewBits) {
+  constexpr int64_t kRows = 5, kWidth = 32, kBlock = 16, kBlocks = 2;
+  for (const int64_t bits : {4, 8}) {
+    for (const bool zeros : {false, true}) {
+      const int64_t in_byte = 8 / bits;
+      Rng rng(static_cast<uint64_t>(bits));
+      std::vector<uint8_t> table(kRows * kWidth / in_byte), zero(kRows * kBlocks / in_byte);
+      for (std::vector<uint8_t>* all : {&table, &zero}) {
+        for (uint8_t& byte : *all) byte = static_cast<uint8_t>(rng.Below(256));
+      }
+      const std::vector<float> scales = Random(kRows * kBlocks, 1);
+      ModelBuilder m(17);
+      Tensor(m, "table", {kRows, kWidth / in_byte}, onnx::TensorProto::UINT8, table);
+      Tensor(m, "zero", {kRows, kBlocks / in_byte}, onnx::TensorProto::UINT8, zero);
+      m.Floats("scales", {kRows, kBlocks}, scales);
+      m.Input("rows", {3}, onnx::TensorProto::INT64);
+      onnx::NodeProto& node =
+          Contrib(m, "GatherBlockQuantized", {"table", "rows", "scales", zeros ? "zero" : ""}, {"y"});
+      ModelBuilder::SetInt(node, "bits", bits);
+      ModelBuilder::SetInt(node, "block_size", kBlock);
+      ModelBuilder::SetInt(node, "quantize_axis", 1);
+      const auto field = [&](const std::vector<uint8_t>& bytes, int64_t i) {
+        return bytes[static_cast<size_t>(i / in_byte)] >> (i % in_byte * bits) & ((1 << bits) - 1);
+      };
+      Doubles want;
+      for (const int64_t row : {4, 0, 3}) {
+        for (int64_t i = 0; i < kWidth; ++i) {
+          const int64_t block = row * kBlocks + i / kBlock;
+          want.push_back((field(table, row * kWidth + i) - (zeros ? field(zero, block) : 1 << (bits - 1))) *
+                         double{scales[static_cast<size_t>(block)]});
+        }
+      }
+      ExpectArray(m.Run({Numbers(DType::kI64, {3}, {4, 0, 3})})[0], {3, kWidth}, want, 1e-4);
+    }
+  }
+}
+
 double Clamped(double v, double low, double high) { return std::min(std::max(v, low), high); }
 
 TEST(Contrib, QuantisedOperators) {
@@ -452,6 +490,8 @@ TEST(Contrib, WhatCanNotBeIsSaidInOneLine) {
   EXPECT_THAT(Refusal("MatMulNBits", {{kFloat, {2, 16}}, {kByte, {1}}, {kFloat, {1}}}, {"0", "1", "2"},
                       {{"K", 16}, {"N", int64_t{1} << 60}, {"block_size", 16}}),
               HasSubstr("too large"));
+  EXPECT_THAT(Refusal("GatherBlockQuantized", {{kByte, {4, 16}}, {kFloat, {4, 2}}}, {"0", "0", "1"}),
+              HasSubstr("the table depends on the model's inputs"));
 }
 
 TEST(Contrib, WithoutAZeroPointTheResultIsOfTheOperandsType) {

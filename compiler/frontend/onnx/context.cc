@@ -275,6 +275,13 @@ void Context::SetSequence(const OnnxNode& node, std::vector<ValueId> sequence, i
     Bind(node.proto.output(output), Bound{kNoValue, std::move(sequence)});
 }
 
+ValueId InBytes(Context& c, ValueId v) {
+  const DTypeInfo& type = Info(c.TypeOf(v).dtype);
+  const NDArray* known = c.Known(v);
+  if (known == nullptr || type.bits >= 8 || type.kind == TypeKind::kFloat) return v;
+  return c.Constant(known->ConvertedTo(type.kind == TypeKind::kSigned ? DType::kI8 : DType::kU8));
+}
+
 absl::Status CheckSize(const Shape& shape) {
   constexpr int64_t kLargest = int64_t{1} << 36;
   int64_t size = 1;

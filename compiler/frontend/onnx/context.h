@@ -125,6 +125,9 @@ class Context {
   int64_t computed_bytes_ = 0;  // of results that were computed while importing
 };
 
+// Known integers of less than a byte, which share bytes, in one each: to move them takes less time. Others as they are.
+ValueId InBytes(Context& c, ValueId v);
+
 // An error where a tensor is larger than any that there can be; sizes of others do not overflow.
 absl::Status CheckSize(const Shape& shape);
 
@@ -144,7 +147,7 @@ struct TableEntry {
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
     ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),
     QuantizeTable(), ControlTable(), SequenceTable(), ContribTable(), SignalTable(), LossTable(), PoolTable(),
-    RoiTable(), ScatterTable(), SelectTable(), BitsTable();
+    RoiTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable();
 // Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 

@@ -19,15 +19,14 @@ absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads) {
   return c.Transpose(v, {0, 2, 1, 3});
 }
 
-// Each head of keys or values serves as many neighbouring heads of queries.
-absl::StatusOr<ValueId> Repeated(Context& c, ValueId v, int64_t heads) {
+// Each head of keys or values serves as many neighbouring heads of queries: what these have, as rows of one product.
+// [batch, heads, sequence, size] as [batch, heads of keys, sequences, size].
+absl::StatusOr<ValueId> Grouped(Context& c, ValueId v, ValueId keys) {
   const Shape shape = c.ShapeOf(v);
-  if (shape[1] == heads) return v;
-  if (shape[1] < 1 || heads % shape[1] != 0)
+  const int64_t heads = c.ShapeOf(keys)[1];
+  if (heads < 1 || shape[1] % heads != 0)
     return absl::InvalidArgumentError("the heads of keys divide the heads of queries");
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], 1, shape[2], shape[3]}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, {shape[0], shape[1], heads / shape[1], shape[2], shape[3]}));
-  return c.Reshape(v, {shape[0], heads, shape[2], shape[3]});
+  return c.Reshape(v, {shape[0], heads, shape[1] / heads * shape[2], shape[3]});
 }
 
 // Query i sees the keys of earlier runs and those of this one up to the i-th.
@@ -145,17 +144,20 @@ absl::Status Attention(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(v, BehindPast(c, n, v, 5, 2));
   const int64_t past = n.Input(4) == kNoValue ? 0 : c.ShapeOf(n.Input(4))[2];
   const Shape shape = c.ShapeOf(q);
-  TEMPER_ASSIGN_OR_RETURN(k, Repeated(c, k, shape[1]));
-  TEMPER_ASSIGN_OR_RETURN(v, Repeated(c, v, shape[1]));
+  if (c.ShapeOf(v)[1] != c.ShapeOf(k)[1]) return absl::InvalidArgumentError("keys and values have as many heads");
+  TEMPER_ASSIGN_OR_RETURN(q, Grouped(c, q, k));
   const double scale = n.Float("scale", 1 / std::sqrt(static_cast<double>(shape[3])));
   Attrs across;
   across.Set("trans_b", int64_t{1});
   TEMPER_ASSIGN_OR_RETURN(ValueId scores, c.Call("matmul", std::move(across), {q, k}));
+  TEMPER_ASSIGN_OR_RETURN(scores, c.Reshape(scores, {shape[0], shape[1], shape[2], c.ShapeOf(k)[2]}));
   TEMPER_ASSIGN_OR_RETURN(scores, c.Call("mul", {}, {scores, c.Scalar(c.TypeOf(scores).dtype, scale)}));
   TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kProduct, scores));
   TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores, past));
   TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kWeights, weights));
+  TEMPER_ASSIGN_OR_RETURN(weights, Grouped(c, weights, k));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, v}));
+  TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[1], shape[2], c.ShapeOf(v)[3]}));
   if (c.Rank(n.Input(0)) == 3) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
     TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[2], shape[1] * c.ShapeOf(v)[3]}));

@@ -264,6 +264,50 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   return r.Finish({y});
 }
 
+// Rows of a table of 4 or 8 bits, dequantised.
+absl::Status GatherBlockQuantized(Context& c, const OnnxNode& n) {
+  const NDArray* table = c.Known(n.Input(0));
+  if (table == nullptr) return absl::UnimplementedError("the table depends on the model's inputs");
+  const int64_t bits = n.Int("bits", 4), rank = std::ssize(table->shape());
+  const bool bytes = table->dtype() == DType::kU8, halves = bytes && bits == 4;
+  if (rank != 2 || n.Int("gather_axis", 0) != 0 || n.Int("quantize_axis", 1) != 1)
+    return absl::UnimplementedError("only rows of a matrix that is quantized along them are supported");
+  if (table->size() == 0) return absl::InvalidArgumentError("the table is empty");
+  if (bits != 4 && (bits != 8 || !bytes))
+    return absl::UnimplementedError(absl::StrCat(bits, " bits are not supported"));
+  OnnxNode call = n;
+  Shape shape = table->shape();
+  if (halves) {
+    shape[1] *= 2;
+    TEMPER_ASSIGN_OR_RETURN(NDArray numbers, Unpacked(*table, shape, 4, shape[1]));
+    call.inputs[0] = c.Constant(std::move(numbers));
+  }
+  call.inputs.resize(4, kNoValue);
+  ValueId& zeros = call.inputs[3];
+  for (ValueId* packed : {&call.inputs[0], &zeros}) {
+    if (*packed != kNoValue) *packed = InBytes(c, *packed);
+  }
+  if (zeros == kNoValue && bytes) {
+    NDArray middle(DType::kU8, c.ShapeOf(n.Input(2)));
+    std::ranges::fill(middle.as<uint8_t>(), static_cast<uint8_t>(1 << (bits - 1)));
+    zeros = c.Constant(std::move(middle));
+  } else if (zeros != kNoValue && halves) {
+    const NDArray* given = c.Known(zeros);
+    const Shape each = c.ShapeOf(n.Input(2));
+    if (given == nullptr) return absl::UnimplementedError("the zero points depend on the model's inputs");
+    if (each.size() != 2 || each[1] < 1) return absl::InvalidArgumentError("there is one scale for each block");
+    TEMPER_ASSIGN_OR_RETURN(NDArray numbers, Unpacked(*given, each, 4, CeilDiv(each[1], int64_t{2}) * 2));
+    zeros = c.Constant(std::move(numbers));
+  }
+  Rewrite r(c, call);
+  Names rows;
+  for (const size_t i : {0, 2, 3})
+    rows.push_back(r.Operand(i).empty() ? "" : r.Add("Gather", {r.Operand(i), r.Operand(1)}));
+  const std::string y = r.Add("DequantizeLinear", rows);
+  r.With("axis", int64_t{-1}).With("block_size", n.Int("block_size", 128));
+  return r.Finish({y});
+}
+
 // --- products of integers ---
 
 // (a - zero) (b - zero) * scales + bias, in floats; operands by their places.
@@ -524,6 +568,7 @@ std::span<const TableEntry> ContribTable() {
                                           {"FusedConv", WithActivation, 2},
                                           {"FusedGemm", WithActivation, 2},
                                           {"MatMulNBits", MatMulNBits, 3},
+                                          {"GatherBlockQuantized", GatherBlockQuantized, 3},
                                           {"MatMulIntegerToFloat", MatMulIntegerToFloat, 4},
                                           {"DynamicQuantizeMatMul", DynamicQuantizeMatMul, 3},
                                           {"QLinearAdd", QLinearBinary<kAdd>, 7},

@@ -145,14 +145,6 @@ absl::StatusOr<ValueId> Quantized(Context& c, ValueId v, Quantity q, DType to, b
   return c.Call("cast", std::move(cast), {v});
 }
 
-// Known integers of less than a byte, which share bytes, in one each: to move them takes less time.
-ValueId InBytes(Context& c, ValueId v) {
-  const DTypeInfo& type = Info(c.TypeOf(v).dtype);
-  const NDArray* known = c.Known(v);
-  if (known == nullptr || type.bits >= 8 || type.kind == TypeKind::kFloat) return v;
-  return c.Constant(known->ConvertedTo(type.kind == TypeKind::kSigned ? DType::kI8 : DType::kU8));
-}
-
 absl::Status DequantizeLinear(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const DType to, TypeNamed(n, "output_dtype", c.TypeOf(n.Input(1)).dtype));
   OnnxNode whole = n;

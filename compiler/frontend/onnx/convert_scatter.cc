@@ -228,6 +228,13 @@ absl::Status TensorScatter(Context& c, const OnnxNode& n) {
   const ValueId own = Counting(c, DType::kI64, {1, extent});
   ValueId step = f.Sub(own, first);
   if (circular) step = f.Call("mod", {step, f.Number(static_cast<double>(extent))});
+  if (steps == 1 && !circular) {  // the one step stands for itself wherever it is written
+    Shape along_axis(cache.size(), 1);
+    along_axis[0] = cache[0], along_axis[along] = extent;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId here, c.Reshape(f.Call("equal", {own, first}), std::move(along_axis)));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("where", {}, {here, n.Input(1), n.Input(0)}));
+    return c.Set(n, v);
+  }
   const ValueId begun = f.Call("less_equal", {f.Number(0), step});
   const ValueId going = f.Call("less", {step, f.Number(static_cast<double>(steps))});
   const ValueId fresh = f.Call("and", {begun, going});

@@ -1,0 +1,234 @@
+// The attention of language models as ONNX Runtime's tools write it: new queries, keys and values behind a cache of
+// earlier keys and values, rotary embeddings, and heads of queries that share heads of keys.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/places.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+constexpr double kUnseen = -60000;  // a score that any type has, and whose weight is nothing
+
+// Of a call: `steps` are new, and the cache that it writes has `cached` of them.
+struct Sizes {
+  int64_t batch = 0, steps = 0, heads = 0, kv_heads = 0, size = 0, cached = 0;
+  int64_t group() const { return heads / kv_heads; }
+};
+
+struct Parts {
+  ValueId query, key, value;  // [batch, steps, heads * size]
+};
+
+// The result of one of ONNX's own operators.
+absl::StatusOr<ValueId> Applied(Context& c, const char* op, std::vector<ValueId> inputs,
+                                const std::vector<std::pair<const char*, int64_t>>& attributes) {
+  constexpr int kOpset = 24;
+  onnx::NodeProto proto;
+  proto.set_op_type(op);
+  *proto.add_output() = std::string("y");
+  for (const auto& [name, value] : attributes) {
+    onnx::AttributeProto* a = proto.add_attribute();
+    a->set_name(name);
+    a->set_type(onnx::AttributeProto::INT);
+    a->set_i(value);
+  }
+  const Context::Scope scope(c, /*closed=*/true);
+  TEMPER_RETURN_IF_ERROR(FindConverter(proto)->convert(c, {proto, kOpset, std::move(inputs)}));
+  return c.Find("y")->value;
+}
+
+absl::Status CheckSupported(const OnnxNode& n) {
+  if (n.Int("smooth_softmax", 0) > 0 || n.Input(11) != kNoValue)
+    return absl::UnimplementedError("smooth_softmax and head_sink are not supported");
+  if (n.proto.output_size() > 3) return absl::UnimplementedError("its scores as a result are not supported");
+  for (const char* cache : {"k_quant_type", "v_quant_type"}) {
+    if (n.String(cache, "NONE") != "NONE") return absl::UnimplementedError("a quantized cache is not supported");
+  }
+  return absl::OkStatus();
+}
+
+// Queries, keys and values may come one behind another in the first operand.
+absl::StatusOr<Parts> PartsOf(Context& c, const OnnxNode& n, Sizes& s) {
+  const Shape shape = c.ShapeOf(n.Input(0));
+  s.heads = n.Int("num_heads", 0), s.kv_heads = n.Int("kv_num_heads", 0);
+  if (shape.size() != 3 || s.heads < 1 || s.kv_heads < 1 || s.heads > shape[2] || s.heads % s.kv_heads != 0)
+    return absl::InvalidArgumentError("takes [batch, sequence, hidden], and kv_num_heads divides num_heads");
+  s.batch = shape[0], s.steps = shape[1];
+  const bool packed = n.Input(1) == kNoValue;
+  const int64_t all = packed ? s.heads + 2 * s.kv_heads : s.heads;
+  s.size = shape[2] / all;
+  if (shape[2] % all != 0) return absl::InvalidArgumentError(absl::StrCat(all, " heads do not divide ", shape[2]));
+  if (!packed) {
+    const Shape own = {s.batch, s.steps, s.kv_heads * s.size};
+    if (n.Input(2) == kNoValue || c.ShapeOf(n.Input(1)) != own || c.ShapeOf(n.Input(2)) != own)
+      return absl::InvalidArgumentError(absl::StrCat("keys and values are [", ShapeText(own), "]"));
+    return Parts{n.Input(0), n.Input(1), n.Input(2)};
+  }
+  if (n.Input(2) != kNoValue) return absl::InvalidArgumentError("values come with keys");
+  const int64_t keys = s.heads * s.size, values = keys + s.kv_heads * s.size;
+  Parts p{};
+  TEMPER_ASSIGN_OR_RETURN(p.query, c.Slice(n.Input(0), 2, 0, keys));
+  TEMPER_ASSIGN_OR_RETURN(p.key, c.Slice(n.Input(0), 2, keys, values));
+  TEMPER_ASSIGN_OR_RETURN(p.value, c.Slice(n.Input(0), 2, values, shape[2]));
+  return p;
+}
+
+// Where the new steps begin, [batch] of i64. A call whose steps are all that there is begins at the front.
+absl::StatusOr<ValueId> FirstOf(Context& c, const OnnxNode& n, const Sizes& s, int64_t total) {
+  if (NumElements(c.ShapeOf(n.Input(5))) != s.batch)
+    return absl::InvalidArgumentError("seqlens_k has one number a batch element");
+  if (s.steps == total) return c.Constant(NDArray(DType::kI64, {s.batch}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId last, c.Cast(n.Input(5), DType::kI64));
+  TEMPER_ASSIGN_OR_RETURN(last, c.Reshape(last, {s.batch}));
+  return c.Call("add", {}, {last, c.Scalar(DType::kI64, static_cast<double>(1 - s.steps))});
+}
+
+absl::StatusOr<ValueId> Turned(Context& c, const OnnxNode& n, ValueId v, ValueId positions, int64_t heads,
+                               int64_t size) {
+  const Shape& cosines = c.ShapeOf(n.Input(7));
+  if (cosines.size() != 2 || cosines[1] < 1 || 2 * cosines[1] > size)
+    return absl::InvalidArgumentError("cos_cache has a row for each position, of at most half a head");
+  return Applied(c, "RotaryEmbedding", {v, n.Input(7), n.Input(8), positions},
+                 {{"num_heads", heads},
+                  {"interleaved", n.Int("rotary_interleaved", 0)},
+                  {"rotary_embedding_dim", 2 * cosines[1]}});
+}
+
+absl::Status Turn(Context& c, const OnnxNode& n, const Sizes& s, ValueId first, Parts& p) {
+  if (n.Input(7) == kNoValue || n.Input(8) == kNoValue)
+    return absl::InvalidArgumentError("do_rotary needs cos_cache and sin_cache");
+  ValueId positions = n.Input(9);
+  if (positions == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(positions, c.Reshape(first, {s.batch, 1}));
+    TEMPER_ASSIGN_OR_RETURN(positions, c.Call("add", {}, {positions, Counting(c, DType::kI64, {1, s.steps})}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(p.query, Turned(c, n, p.query, positions, s.heads, s.size));
+  TEMPER_ASSIGN_OR_RETURN(p.key, Turned(c, n, p.key, positions, s.kv_heads, s.size));
+  return absl::OkStatus();
+}
+
+// [batch, steps, heads * size] as [batch, heads, steps, size].
+absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, const Sizes& s, int64_t heads) {
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s.batch, s.steps, heads, s.size}));
+  return c.Transpose(v, {0, 2, 1, 3});
+}
+
+// The cache of keys or values with the new ones in it.
+absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId fresh, ValueId first, bool prompt) {
+  TEMPER_ASSIGN_OR_RETURN(fresh, ByHeads(c, fresh, s, s.kv_heads));
+  if (past == kNoValue) return fresh;
+  const int64_t earlier = c.ShapeOf(past)[2];
+  if (prompt && earlier <= s.steps) return fresh;
+  if (prompt) {
+    TEMPER_ASSIGN_OR_RETURN(past, c.Slice(past, 2, s.steps, earlier));
+    return c.Concat({fresh, past}, 2);
+  }
+  if (earlier < s.cached) {
+    TEMPER_ASSIGN_OR_RETURN(past, c.Pad(past, {0, 0, 0, 0, 0, 0, s.cached - earlier, 0}));
+  }
+  return Applied(c, "TensorScatter", {past, fresh, first}, {});
+}
+
+// Step i sees the steps up to itself, of them at most the last `window` if that is not negative: [batch, 1, 1, steps,
+// cached].
+absl::StatusOr<ValueId> SeenBy(Context& c, const Sizes& s, ValueId first, int64_t window) {
+  if (s.cached > kMostCompared / std::max<int64_t>(s.steps, 1) / std::max<int64_t>(s.batch, 1))
+    return absl::UnimplementedError(absl::StrCat("a mask of ", s.steps, " x ", s.cached, " is not supported"));
+  Formula f(c, DType::kI64);
+  TEMPER_ASSIGN_OR_RETURN(first, c.Reshape(first, {s.batch, 1, 1, 1, 1}));
+  const ValueId own = f.Add(first, Counting(c, DType::kI64, {1, 1, 1, s.steps, 1}));
+  const ValueId keys = Counting(c, DType::kI64, {1, 1, 1, 1, s.cached});
+  ValueId seen = f.Call("less_equal", {keys, own});
+  if (window >= 0) seen = f.Call("and", {seen, f.Call("less", {own, f.Plus(keys, static_cast<double>(window))})});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return seen;
+}
+
+// What is added to scores, [batch or 1, heads or 1, steps, keys], as they have their axes.
+absl::StatusOr<ValueId> Bias(Context& c, const Sizes& s, ValueId bias) {
+  Shape shape = c.ShapeOf(bias);
+  const bool fits = shape.size() == 4 && (shape[0] == 1 || shape[0] == s.batch) &&
+                    (shape[1] == 1 || shape[1] == s.heads) && shape[2] == s.steps && shape[3] <= s.cached;
+  if (!fits) return absl::InvalidArgumentError("attention_bias is [batch, heads, sequence, keys]");
+  if (shape[3] < s.cached) {
+    TEMPER_ASSIGN_OR_RETURN(bias, c.Pad(bias, {0, 0, 0, 0, 0, 0, 0, s.cached - shape[3]}));
+  }
+  const bool all = shape[1] == s.heads;
+  return c.Reshape(bias, {shape[0], all ? s.kv_heads : 1, all ? s.group() : 1, s.steps, s.cached});
+}
+
+// The heads of queries that share keys are rows of one product.
+absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, ValueId query, ValueId keys,
+                                 ValueId values, ValueId seen) {
+  const Shape grouped = {s.batch, s.kv_heads, s.group() * s.steps, s.size};
+  Shape pairs = {s.batch, s.kv_heads, s.group(), s.steps, s.cached};
+  const DType dtype = c.TypeOf(query).dtype;
+  Formula f(c, dtype);
+  TEMPER_ASSIGN_OR_RETURN(query, ByHeads(c, query, s, s.heads));
+  TEMPER_ASSIGN_OR_RETURN(query, c.Reshape(query, grouped));
+  Attrs across, last;
+  across.Set("trans_b", int64_t{1});
+  last.Set("axis", int64_t{4});
+  const double scale = n.Float("scale", 0), root = 1 / std::sqrt(static_cast<double>(s.size));
+  ValueId scores = f.Times(f.Call("matmul", {query, keys}, std::move(across)), scale == 0 ? root : scale);
+  if (const double cap = n.Float("softcap", 0); cap > 0)
+    scores = f.Times(f.Call("tanh", {f.Times(scores, 1 / cap)}), cap);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(scores, c.Reshape(scores, pairs));
+  if (n.Input(10) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId bias, Bias(c, s, n.Input(10)));
+    scores = f.Add(scores, bias);
+  }
+  ValueId weights = f.Call("softmax", {f.Call("where", {seen, scores, f.Number(kUnseen)})}, std::move(last));
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(weights, c.Reshape(weights, {s.batch, s.kv_heads, s.group() * s.steps, s.cached}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, values}));
+  TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {s.batch, s.heads, s.steps, s.size}));
+  TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
+  return c.Reshape(y, {s.batch, s.steps, s.heads * s.size});
+}
+
+absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
+  TEMPER_RETURN_IF_ERROR(CheckSupported(n));
+  Sizes s;
+  TEMPER_ASSIGN_OR_RETURN(Parts p, PartsOf(c, n, s));
+  if (n.Input(5) == kNoValue || n.Input(6) == kNoValue)
+    return absl::InvalidArgumentError("seqlens_k and total_sequence_length are missing");
+  TEMPER_ASSIGN_OR_RETURN(const int64_t total, c.KnownInt(n.Input(6), "total_sequence_length"));
+  const ValueId past_key = n.Input(3), past_value = n.Input(4);
+  int64_t earlier = 0;
+  if (past_key != kNoValue || past_value != kNoValue) {
+    const Shape past = past_key == kNoValue ? Shape() : c.ShapeOf(past_key);
+    if (past_value == kNoValue || past.size() != 4 || c.ShapeOf(past_value) != past || past[0] != s.batch ||
+        past[1] != s.kv_heads || past[3] != s.size)
+      return absl::InvalidArgumentError("earlier keys and values are [batch, kv_num_heads, sequence, size]");
+    earlier = past[2];
+  }
+  if (total < s.steps || (earlier == 0 && total != s.steps))
+    return absl::InvalidArgumentError(
+        absl::StrCat("total_sequence_length ", total, " does not fit ", s.steps, " steps behind ", earlier));
+  s.cached = std::max(total, earlier);
+  const bool prompt = s.steps == total;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId first, FirstOf(c, n, s, total));
+  if (n.Int("do_rotary", 0) != 0) {
+    TEMPER_RETURN_IF_ERROR(Turn(c, n, s, first, p));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, s, past_key, p.key, first, prompt));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, s, past_value, p.value, first, prompt));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, s, first, n.Int("local_window_size", -1)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId y, Attended(c, n, s, p.query, keys, values, seen));
+  TEMPER_RETURN_IF_ERROR(c.Set(n, y));
+  TEMPER_RETURN_IF_ERROR(c.Set(n, keys, 1));
+  return c.Set(n, values, 2);
+}
+
+}  // namespace
+
+std::span<const TableEntry> GroupAttentionTable() {
+  static constexpr TableEntry kTable[] = {{"GroupQueryAttention", GroupQueryAttention}};
+  return kTable;
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,285 @@
+// GroupQueryAttention of com.microsoft, against its definition written out.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using ::testing::HasSubstr;
+using Doubles = std::vector<double>;
+using Floats = std::vector<float>;
+
+struct Call {
+  int64_t batch = 1, steps = 1, past = 0, total = 1, heads = 4, kv_heads = 2, size = 6;
+  std::vector<int> lengths = {};  // seqlens_k
+  bool packed = false, rotary = false, interleaved = false, positions = false, bias = false;
+  int64_t turned = 6, window = -1;
+  float scale = 0, softcap = 0;
+  int64_t cached() const { return std::max(past, total); }
+};
+
+Floats Random(int64_t count, uint64_t seed) {
+  Rng rng(seed);
+  Floats values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(2 * rng.Uniform() - 1));
+  return values;
+}
+
+// What a call reads, as [batch, steps, heads, size] and [batch, heads, past, size].
+struct Operands {
+  Floats q, k, v, past_k, past_v, cosines, sines, bias;
+  explicit Operands(const Call& c)
+      : q(Random(c.batch * c.steps * c.heads * c.size, 1)),
+        k(Random(c.batch * c.steps * c.kv_heads * c.size, 2)),
+        v(Random(c.batch * c.steps * c.kv_heads * c.size, 3)),
+        past_k(Random(c.batch * c.kv_heads * c.past * c.size, 4)),
+        past_v(Random(c.batch * c.kv_heads * c.past * c.size, 5)),
+        cosines(Random(16 * c.turned / 2, 6)),
+        sines(Random(16 * c.turned / 2, 7)),
+        bias(Random(c.heads * c.steps * c.cached(), 8)) {}
+};
+
+size_t At(std::initializer_list<int64_t> index, std::initializer_list<int64_t> shape) {
+  int64_t at = 0;
+  for (auto i = index.begin(), d = shape.begin(); i != index.end(); ++i, ++d) at = at * *d + *i;
+  return static_cast<size_t>(at);
+}
+
+int64_t FirstOf(const Call& c, int64_t b) {
+  return c.steps == c.total ? 0 : c.lengths[static_cast<size_t>(b)] + 1 - c.steps;
+}
+
+// The heads of a step, turned by its position.
+Doubles Turned(const Call& c, const Operands& o, const Floats& x, int64_t heads, int64_t b, int64_t step, int64_t h) {
+  Doubles row;
+  for (int64_t i = 0; i < c.size; ++i) row.push_back(x[At({b, step, h, i}, {c.batch, c.steps, heads, c.size})]);
+  if (!c.rotary) return row;
+  const int64_t half = c.turned / 2, position = c.positions ? (3 * b + step) % 16 : FirstOf(c, b) + step;
+  const Doubles before = row;
+  for (int64_t i = 0; i < half; ++i) {
+    const size_t one = static_cast<size_t>(c.interleaved ? 2 * i : i), two = one + (c.interleaved ? 1 : half);
+    const double cosine = o.cosines[static_cast<size_t>(position * half + i)],
+                 sine = o.sines[static_cast<size_t>(position * half + i)];
+    row[one] = before[one] * cosine - before[two] * sine;
+    row[two] = before[two] * cosine + before[one] * sine;
+  }
+  return row;
+}
+
+struct Results {
+  Doubles y, keys, values;
+};
+
+Results Wanted(const Call& c, const Operands& o) {
+  Results r;
+  const int64_t cached = c.cached();
+  for (const bool is_key : {true, false}) {
+    for (int64_t b = 0; b < c.batch; ++b) {
+      for (int64_t h = 0; h < c.kv_heads; ++h) {
+        for (int64_t j = 0; j < cached; ++j) {
+          const int64_t step = j - FirstOf(c, b);
+          for (int64_t i = 0; i < c.size; ++i) {
+            double x = 0;
+            if (step >= 0 && step < c.steps) {
+              x = is_key ? Turned(c, o, o.k, c.kv_heads, b, step, h)[static_cast<size_t>(i)]
+                         : double{o.v[At({b, step, h, i}, {c.batch, c.steps, c.kv_heads, c.size})]};
+            } else if (j < c.past) {
+              x = (is_key ? o.past_k : o.past_v)[At({b, h, j, i}, {c.batch, c.kv_heads, c.past, c.size})];
+            }
+            (is_key ? r.keys : r.values).push_back(x);
+          }
+        }
+      }
+    }
+  }
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t step = 0; step < c.steps; ++step) {
+      for (int64_t h = 0; h < c.heads; ++h) {
+        const Doubles q = Turned(c, o, o.q, c.heads, b, step, h);
+        const int64_t own = FirstOf(c, b) + step, group = h / (c.heads / c.kv_heads);
+        Doubles weights;
+        double sum = 0;
+        for (int64_t j = 0; j < cached; ++j) {
+          double score = 0;
+          for (int64_t i = 0; i < c.size; ++i)
+            score += q[static_cast<size_t>(i)] * r.keys[At({b, group, j, i}, {c.batch, c.kv_heads, cached, c.size})];
+          score *= c.scale == 0 ? 1 / std::sqrt(static_cast<double>(c.size)) : c.scale;
+          if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
+          if (c.bias) score += o.bias[At({h, step, j}, {c.heads, c.steps, cached})];
+          const bool seen = j <= own && (c.window < 0 || j > own - c.window);
+          weights.push_back(seen ? std::exp(score) : 0);
+          sum += weights.back();
+        }
+        for (int64_t i = 0; i < c.size; ++i) {
+          double y = 0;
+          for (int64_t j = 0; j < cached; ++j)
+            y += weights[static_cast<size_t>(j)] / sum *
+                 r.values[At({b, group, j, i}, {c.batch, c.kv_heads, cached, c.size})];
+          r.y.push_back(y);
+        }
+      }
+    }
+  }
+  return r;
+}
+
+Floats Packed(const Call& c, const Operands& o) {
+  Floats all;
+  for (int64_t step = 0; step < c.batch * c.steps; ++step) {
+    for (const auto& [x, heads] : {std::pair{&o.q, c.heads}, {&o.k, c.kv_heads}, {&o.v, c.kv_heads}}) {
+      const auto row = x->begin() + step * heads * c.size;
+      all.insert(all.end(), row, row + heads * c.size);
+    }
+  }
+  return all;
+}
+
+void AddInts(ModelBuilder& m, const std::string& name, const std::vector<int>& data, std::vector<int64_t> shape) {
+  onnx::TensorProto* t = m.model.mutable_graph()->add_initializer();
+  t->set_name(name);
+  t->set_data_type(onnx::TensorProto::INT32);
+  for (const int64_t d : shape) t->add_dims(d);
+  for (const int x : data) t->add_int32_data(x);
+}
+
+// The model, whose inputs are the floats that change from run to run.
+ModelBuilder ModelOf(const Call& c, const Operands& o) {
+  ModelBuilder m(17);
+  const int64_t own = c.kv_heads * c.size, hidden = c.heads * c.size;
+  m.Input("q", {c.batch, c.steps, c.packed ? hidden + 2 * own : hidden});
+  if (!c.packed) m.Input("k", {c.batch, c.steps, own});
+  if (!c.packed) m.Input("v", {c.batch, c.steps, own});
+  if (c.past > 0) m.Input("past_k", {c.batch, c.kv_heads, c.past, c.size});
+  if (c.past > 0) m.Input("past_v", {c.batch, c.kv_heads, c.past, c.size});
+  m.Input("lengths", {c.batch}, onnx::TensorProto::INT32);
+  AddInts(m, "total", {static_cast<int>(c.total)}, {});
+  m.Floats("cosines", {16, c.turned / 2}, o.cosines);
+  m.Floats("sines", {16, c.turned / 2}, o.sines);
+  m.Floats("bias", {1, c.heads, c.steps, c.cached()}, o.bias);
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < c.batch * c.steps; ++i) positions.push_back((3 * (i / c.steps) + i % c.steps) % 16);
+  onnx::TensorProto* t = m.model.mutable_graph()->add_initializer();
+  t->set_name("positions");
+  t->set_data_type(onnx::TensorProto::INT64);
+  for (const int64_t d : {c.batch, c.steps}) t->add_dims(d);
+  for (const int64_t p : positions) t->add_int64_data(p);
+  const bool past = c.past > 0;
+  onnx::NodeProto& node =
+      m.Node("GroupQueryAttention",
+             {"q", c.packed ? "" : "k", c.packed ? "" : "v", past ? "past_k" : "", past ? "past_v" : "", "lengths",
+              "total", "cosines", "sines", c.positions ? "positions" : "", c.bias ? "bias" : ""},
+             {"y", "keys", "values"});
+  node.set_domain("com.microsoft");
+  for (const char* name : {"y", "keys", "values"}) m.Output(name);
+  ModelBuilder::SetInt(node, "num_heads", c.heads);
+  ModelBuilder::SetInt(node, "kv_num_heads", c.kv_heads);
+  ModelBuilder::SetInt(node, "do_rotary", c.rotary ? 1 : 0);
+  ModelBuilder::SetInt(node, "rotary_interleaved", c.interleaved ? 1 : 0);
+  ModelBuilder::SetInt(node, "local_window_size", c.window);
+  ModelBuilder::SetFloat(node, "scale", c.scale);
+  ModelBuilder::SetFloat(node, "softcap", c.softcap);
+  return m;
+}
+
+void Check(const Call& c) {
+  const Operands o(c);
+  ModelBuilder m = ModelOf(c, o);
+  const int64_t own = c.kv_heads * c.size, hidden = c.heads * c.size;
+  std::vector<NDArray> inputs;
+  if (c.packed) {
+    inputs.push_back(Array({c.batch, c.steps, hidden + 2 * own}, Packed(c, o)));
+  } else {
+    inputs = {Array({c.batch, c.steps, hidden}, o.q), Array({c.batch, c.steps, own}, o.k),
+              Array({c.batch, c.steps, own}, o.v)};
+  }
+  if (c.past > 0) {
+    inputs.push_back(Array({c.batch, c.kv_heads, c.past, c.size}, o.past_k));
+    inputs.push_back(Array({c.batch, c.kv_heads, c.past, c.size}, o.past_v));
+  }
+  NDArray lengths(DType::kI32, {c.batch});
+  for (int64_t b = 0; b < c.batch; ++b) lengths.Set(b, c.lengths[static_cast<size_t>(b)]);
+  inputs.push_back(lengths);
+  const std::vector<NDArray> out = m.Run(inputs);
+  const Results want = Wanted(c, o);
+  ExpectArray(out[0], {c.batch, c.steps, hidden}, want.y);
+  ExpectArray(out[1], {c.batch, c.kv_heads, c.cached(), c.size}, want.keys);
+  ExpectArray(out[2], {c.batch, c.kv_heads, c.cached(), c.size}, want.values);
+}
+
+TEST(GroupQueryAttention, APromptWithoutACache) {
+  Check({.batch = 2, .steps = 5, .total = 5, .lengths = {4, 2}});
+  Check({.steps = 4, .total = 4, .lengths = {3}, .packed = true, .rotary = true, .scale = 0.3F});
+}
+
+TEST(GroupQueryAttention, APromptIntoACacheOfMore) {
+  Check({.steps = 3, .past = 8, .total = 3, .lengths = {2}, .rotary = true, .interleaved = true});
+  Check({.steps = 5, .past = 3, .total = 5, .kv_heads = 4, .lengths = {4}});
+}
+
+TEST(GroupQueryAttention, AStepBehindEarlierOnes) {
+  Check({.past = 6, .total = 7, .lengths = {6}, .rotary = true});                    // the cache grows by it
+  Check({.batch = 3, .past = 9, .total = 7, .lengths = {6, 0, 3}, .packed = true});  // or has room for it
+  Check({.batch = 2, .steps = 3, .past = 9, .total = 9, .lengths = {8, 5}, .rotary = true, .turned = 4});
+  Check({.batch = 2, .steps = 2, .past = 5, .total = 7, .lengths = {6, 4}, .rotary = true, .positions = true});
+}
+
+TEST(GroupQueryAttention, WindowsCapsAndBiases) {
+  Check({.steps = 6, .total = 6, .lengths = {5}, .window = 2});
+  Check({.past = 9, .total = 9, .lengths = {7}, .window = 3, .softcap = 0.5F});
+  Check({.steps = 2, .past = 5, .total = 7, .kv_heads = 1, .lengths = {6}, .bias = true, .softcap = 2});
+}
+
+std::string Refused(const Call& c, const std::function<void(onnx::NodeProto&)>& change) {
+  ModelBuilder m = ModelOf(c, Operands(c));
+  change(*m.model.mutable_graph()->mutable_node(0));
+  return std::string(m.Import().status().message());
+}
+
+TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
+  const Call c{.past = 6, .total = 7, .lengths = {6}};
+  const auto set = [&](const char* name, int64_t value) {
+    return Refused(c, [&](onnx::NodeProto& node) {
+      for (onnx::AttributeProto& a : *node.mutable_attribute()) {
+        if (a.name() == name) a.set_i(value);
+      }
+      if (node.op_type() != name) ModelBuilder::SetInt(node, std::string(name) + "_", value);
+    });
+  };
+  EXPECT_THAT(set("num_heads", 3), HasSubstr("kv_num_heads divides num_heads"));
+  EXPECT_THAT(set("kv_num_heads", 0), HasSubstr("kv_num_heads divides num_heads"));
+  EXPECT_THAT(set("num_heads", 1 << 30), HasSubstr("kv_num_heads divides num_heads"));
+  EXPECT_THAT(set("kv_num_heads", 4), HasSubstr("keys and values are"));
+  const auto without = [&](int operand) {
+    return Refused(c, [&](onnx::NodeProto& node) { node.set_input(operand, ""); });
+  };
+  EXPECT_THAT(without(4), HasSubstr("earlier keys and values are"));
+  EXPECT_THAT(without(6), HasSubstr("total_sequence_length are missing"));
+  EXPECT_THAT(without(2), HasSubstr("keys and values are"));
+  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { ModelBuilder::SetInt(node, "smooth_softmax", 1); }),
+              HasSubstr("smooth_softmax and head_sink are not supported"));
+  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { ModelBuilder::SetString(node, "k_quant_type", "PER_TENSOR"); }),
+              HasSubstr("a quantized cache is not supported"));
+  EXPECT_THAT(Refused({.steps = 4, .past = 6, .total = 3, .lengths = {6}}, [](onnx::NodeProto&) {}),
+              HasSubstr("total_sequence_length 3 does not fit 4 steps behind 6"));
+  EXPECT_THAT(Refused({.steps = 1, .total = 3, .lengths = {2}}, [](onnx::NodeProto&) {}),
+              HasSubstr("does not fit 1 steps behind 0"));
+  Call rotary = c;
+  rotary.rotary = true;
+  EXPECT_THAT(Refused(rotary, [](onnx::NodeProto& node) { node.set_input(8, ""); }),
+              HasSubstr("do_rotary needs cos_cache and sin_cache"));
+  rotary.turned = 8;
+  EXPECT_THAT(Refused(rotary, [](onnx::NodeProto&) {}), HasSubstr("of at most half a head"));
+  // The total is known only at run.
+  ModelBuilder m = ModelOf(c, Operands(c));
+  m.Input("at_run", {}, onnx::TensorProto::INT32);
+  m.model.mutable_graph()->mutable_node(0)->set_input(6, "at_run");
+  EXPECT_THAT(std::string(m.Import().status().message()), HasSubstr("total_sequence_length"));
+}
+
+}  // namespace
+}  // namespace temper

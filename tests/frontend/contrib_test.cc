@@ -494,6 +494,40 @@ TEST(Contrib, WhatCanNotBeIsSaidInOneLine) {
               HasSubstr("the table depends on the model's inputs"));
 }
 
+TEST(Contrib, TablesAndWeightsThatDoNotFitAreRefused) {
+  const auto gathered = [](const Shape& scales, const Shape& zeros, int type, int64_t axis) {
+    ModelBuilder m(17);
+    Tensor(m, "table", {4, 32}, type, std::vector<uint8_t>(type == kFloat ? 512 : 128));
+    m.Input("rows", {3}, onnx::TensorProto::INT64);
+    m.Input("scales", scales);
+    Tensor(m, "zero", zeros, kByte, std::vector<uint8_t>(static_cast<size_t>(NumElements(zeros))));
+    onnx::NodeProto& node = Contrib(m, "GatherBlockQuantized", {"table", "rows", "scales", "zero"}, {"y"});
+    ModelBuilder::SetInt(node, "block_size", 16);
+    ModelBuilder::SetInt(node, "quantize_axis", axis);
+    return std::string(m.Import().status().message());
+  };
+  EXPECT_EQ(gathered({4, 4}, {4, 2}, kByte, -1), "");
+  EXPECT_THAT(gathered({8, 4}, {4, 2}, kByte, 1), HasSubstr("scales are [4x4], one for each block"));
+  EXPECT_THAT(gathered({4, 4}, {4, 4}, kByte, 1), HasSubstr("zero points are [4x2]"));
+  EXPECT_THAT(gathered({4, 4}, {4, 2}, kFloat, 1), HasSubstr("a table of f32 and 4 bits"));
+  EXPECT_THAT(gathered({4, 4}, {4, 2}, kByte, 0), HasSubstr("only rows of a matrix"));
+  const auto product = [](const Shape& scales, const Shape& bias) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 32});
+    Tensor(m, "b", {5, 2, 8}, kByte, std::vector<uint8_t>(80));
+    m.Input("scales", scales);
+    m.Input("bias", bias);
+    onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", "", "", "bias"}, {"y"});
+    ModelBuilder::SetInt(node, "K", 32);
+    ModelBuilder::SetInt(node, "N", 5);
+    ModelBuilder::SetInt(node, "block_size", 16);
+    return std::string(m.Import().status().message());
+  };
+  EXPECT_EQ(product({5, 2}, {5}), "");
+  EXPECT_THAT(product({2, 5}, {5}), HasSubstr("one scale for each block"));
+  EXPECT_THAT(product({10}, {1}), HasSubstr("the bias has 5 numbers"));
+}
+
 TEST(Contrib, WithoutAZeroPointTheResultIsOfTheOperandsType) {
   for (const int type : {kByte, kSigned}) {
     ModelBuilder m(17);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/rng.h"
 #include "tests/frontend/model_builder.h"
@@ -111,7 +112,7 @@ Results Wanted(const Call& c, const Operands& o) {
           score *= c.scale == 0 ? 1 / std::sqrt(static_cast<double>(c.size)) : c.scale;
           if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
           if (c.bias) score += o.bias[At({h, step, j}, {c.heads, c.steps, cached})];
-          const bool seen = j <= own && (c.window < 0 || j > own - c.window);
+          const bool seen = j <= own && (c.window < 0 || own - j < c.window);
           weights.push_back(seen ? std::exp(score) : 0);
           sum += weights.back();
         }
@@ -218,7 +219,7 @@ TEST(GroupQueryAttention, APromptWithoutACache) {
 
 TEST(GroupQueryAttention, APromptIntoACacheOfMore) {
   Check({.steps = 3, .past = 8, .total = 3, .lengths = {2}, .rotary = true, .interleaved = true});
-  Check({.steps = 5, .past = 3, .total = 5, .kv_heads = 4, .lengths = {4}});
+  Check({.steps = 5, .past = 5, .total = 5, .kv_heads = 4, .lengths = {4}});
 }
 
 TEST(GroupQueryAttention, AStepBehindEarlierOnes) {
@@ -230,6 +231,7 @@ TEST(GroupQueryAttention, AStepBehindEarlierOnes) {
 
 TEST(GroupQueryAttention, WindowsCapsAndBiases) {
   Check({.steps = 6, .total = 6, .lengths = {5}, .window = 2});
+  Check({.steps = 6, .total = 6, .lengths = {5}, .window = std::numeric_limits<int64_t>::max()});
   Check({.past = 9, .total = 9, .lengths = {7}, .window = 3, .softcap = 0.5F});
   Check({.steps = 2, .past = 5, .total = 7, .kv_heads = 1, .lengths = {6}, .bias = true, .softcap = 2});
 }
@@ -266,6 +268,17 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
               HasSubstr("a quantized cache is not supported"));
   EXPECT_THAT(Refused({.steps = 4, .past = 6, .total = 3, .lengths = {6}}, [](onnx::NodeProto&) {}),
               HasSubstr("total_sequence_length 3 does not fit 4 steps behind 6"));
+  EXPECT_THAT(Refused({.steps = 2, .past = 6, .total = 7, .lengths = {6}}, [](onnx::NodeProto&) {}),
+              HasSubstr("total_sequence_length 7 does not fit 2 steps behind 6"));
+  EXPECT_THAT(Refused({.past = 6, .total = 100, .lengths = {6}}, [](onnx::NodeProto&) {}), HasSubstr("does not fit"));
+  for (const int64_t window : {0, -2}) {
+    Call windowed = c;
+    windowed.window = window;
+    EXPECT_THAT(Refused(windowed, [](onnx::NodeProto&) {}), HasSubstr("local_window_size is -1 or at least 1"));
+  }
+  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { node.set_input(5, "q"); }), HasSubstr("are integers"));
+  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { ModelBuilder::SetInt(node, "qk_output", 1); }),
+              HasSubstr("its scores as a result"));
   EXPECT_THAT(Refused({.steps = 1, .total = 3, .lengths = {2}}, [](onnx::NodeProto&) {}),
               HasSubstr("does not fit 1 steps behind 0"));
   Call rotary = c;

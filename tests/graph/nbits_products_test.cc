@@ -108,8 +108,11 @@ TEST_F(NBitsProducts, StayFloatsWhereThatIsNoLoss) {
   const ValueId w = Blocks(DType::kU4, 32, false, true);
   b.Output(b.Call("matmul", {b.Input({kColumns, kDepth}), w}));
   b.Output(b.Call("matmul", {w, b.Input({kColumns, 3})}));
+  // Of doubles.
+  b.Output(
+      b.Call("matmul", {b.Input({5, kDepth}, DType::kF64), Cast(Blocks(DType::kU4, 32, false, true), DType::kF64)}));
   Run("llvm:haswell", 1e-5);
-  EXPECT_EQ(CountOps(b.g, "matmul"), 4);
+  EXPECT_EQ(CountOps(b.g, "matmul"), 5);
   EXPECT_EQ(CountOps(b.g, "matmul_nbits"), 1);
 }
 

@@ -81,6 +81,17 @@ TEST(MatmulNBits, WhatIsNotKnownOrHasOddBlocksIsLeftToTheFallback) {
             fallback);
   EXPECT_EQ(NamesFor("(f32[2,64], const u8[32,48], const f32[2,48]) matmul_nbits(0,1,2,2) -> f32[2,48]; anchor=0"),
             fallback);
+  // Scales that something else reads too are not packed.
+  const char* read_twice =
+      "(f32[2,64], const u8[32,48], const f32[2,48]) matmul_nbits(0,1,2) -> f32[2,48]; add(3,2) -> f32[2,48]; anchor=0";
+  EXPECT_EQ(NamesFor(read_twice), fallback);
+  CheckAll(Parse(read_twice), 2, 1);
+  CheckAll(Parse("(f32[16,16], const f32[16,16]) matmul(0,1) -> f32[16,16]; add(2,1) -> f32[16,16]; anchor=0"), 2, 1);
+  // An operand of rank 0 stands for none.
+  CheckAll(
+      Parse("(f32[1,64], const u8[32,48], const f32[2,48], const f32[]) matmul_nbits(0,1,2,3; zero=8) -> f32[1,48]; "
+            "anchor=0"),
+      2, 1);
   CheckAll(Parse("(f32[2,18], const u8[9,48], const f32[6,48]) matmul_nbits(0,1,2) -> f32[2,48]; anchor=0"), 2, 1);
 }
 

@@ -212,7 +212,9 @@ absl::Status WithActivation(Context& c, const OnnxNode& n) {
 absl::StatusOr<NDArray> Unpacked(const NDArray& packed, const Shape& shape, int64_t bits, int64_t block) {
   const int64_t rows = shape[0], depth = shape[1], blocks = CeilDiv(depth, block), in_byte = 8 / bits;
   if (packed.dtype() != DType::kU8 || packed.size() != rows * blocks * block / in_byte)
-    return absl::InvalidArgumentError("the weights are bytes, [N, blocks, bytes of a block]");
+    return absl::InvalidArgumentError(absl::StrCat("packed numbers of ", bits, " bits are u8, ",
+                                                   rows * blocks * block / in_byte, " of them and not ",
+                                                   packed.size()));
   const std::span<const uint8_t> bytes = packed.as<uint8_t>();
   NDArray numbers(DType::kU8, shape);
   uint8_t* to = numbers.as<uint8_t>().data();
@@ -238,8 +240,11 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   const NDArray* packed = c.Known(n.Input(1));
   if (packed == nullptr) return absl::UnimplementedError("the weights depend on the model's inputs");
   const int64_t blocks = CeilDiv(depth, block);
-  if (NumElements(c.ShapeOf(n.Input(2))) != columns * blocks)
+  const Shape& scales = c.ShapeOf(n.Input(2));
+  if (NumElements(scales) != columns * blocks || (scales.size() > 1 && scales[0] != columns))
     return absl::InvalidArgumentError("there is one scale for each block");
+  if (n.Input(5) != kNoValue && c.ShapeOf(n.Input(5)) != Shape{columns})
+    return absl::InvalidArgumentError(absl::StrCat("the bias has ", columns, " numbers"));
   TEMPER_ASSIGN_OR_RETURN(NDArray weights, Unpacked(*packed, {columns, depth}, bits, block));
   const DType dtype = weights.dtype();
   NDArray zeros(dtype, {columns, blocks});
@@ -268,43 +273,51 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
 absl::Status GatherBlockQuantized(Context& c, const OnnxNode& n) {
   const NDArray* table = c.Known(n.Input(0));
   if (table == nullptr) return absl::UnimplementedError("the table depends on the model's inputs");
-  const int64_t bits = n.Int("bits", 4), rank = std::ssize(table->shape());
+  const int64_t bits = n.Int("bits", 4), block = n.Int("block_size", 128);
   const bool bytes = table->dtype() == DType::kU8, halves = bytes && bits == 4;
-  if (rank != 2 || n.Int("gather_axis", 0) != 0 || n.Int("quantize_axis", 1) != 1)
-    return absl::UnimplementedError("only rows of a matrix that is quantized along them are supported");
-  if (table->size() == 0) return absl::InvalidArgumentError("the table is empty");
-  if (bits != 4 && (bits != 8 || !bytes))
-    return absl::UnimplementedError(absl::StrCat(bits, " bits are not supported"));
-  OnnxNode call = n;
   Shape shape = table->shape();
+  const int64_t axis = n.Int("quantize_axis", 1);
+  if (shape.size() != 2 || n.Int("gather_axis", 0) != 0 || (axis != 1 && axis != -1))
+    return absl::UnimplementedError("only rows of a matrix that is quantized along them are supported");
+  if (table->size() == 0 || block < 16) return absl::InvalidArgumentError("the table is empty, or block_size below 16");
+  const bool fours = table->dtype() == DType::kU4 || table->dtype() == DType::kI4;
+  if (!halves && !(bytes && bits == 8) && !(fours && bits == 4))
+    return absl::UnimplementedError(
+        absl::StrCat("a table of ", std::string(Name(table->dtype())), " and ", bits, " bits"));
+  if (halves) shape[1] *= 2;
+  const Shape each = {shape[0], CeilDiv(shape[1], block)};
+  if (c.ShapeOf(n.Input(2)) != each)
+    return absl::InvalidArgumentError(absl::StrCat("scales are [", ShapeText(each), "], one for each block"));
+  const Shape packed = {each[0], halves ? CeilDiv(each[1], int64_t{2}) : each[1]};
+  if (n.Input(3) != kNoValue && c.ShapeOf(n.Input(3)) != packed)
+    return absl::InvalidArgumentError(absl::StrCat("zero points are [", ShapeText(packed), "]"));
+
+  OnnxNode call = n;
+  call.inputs.resize(4, kNoValue);
   if (halves) {
-    shape[1] *= 2;
     TEMPER_ASSIGN_OR_RETURN(NDArray numbers, Unpacked(*table, shape, 4, shape[1]));
     call.inputs[0] = c.Constant(std::move(numbers));
   }
-  call.inputs.resize(4, kNoValue);
   ValueId& zeros = call.inputs[3];
-  for (ValueId* packed : {&call.inputs[0], &zeros}) {
-    if (*packed != kNoValue) *packed = InBytes(c, *packed);
-  }
   if (zeros == kNoValue && bytes) {
-    NDArray middle(DType::kU8, c.ShapeOf(n.Input(2)));
+    NDArray middle(DType::kU8, each);
     std::ranges::fill(middle.as<uint8_t>(), static_cast<uint8_t>(1 << (bits - 1)));
     zeros = c.Constant(std::move(middle));
   } else if (zeros != kNoValue && halves) {
     const NDArray* given = c.Known(zeros);
-    const Shape each = c.ShapeOf(n.Input(2));
     if (given == nullptr) return absl::UnimplementedError("the zero points depend on the model's inputs");
-    if (each.size() != 2 || each[1] < 1) return absl::InvalidArgumentError("there is one scale for each block");
-    TEMPER_ASSIGN_OR_RETURN(NDArray numbers, Unpacked(*given, each, 4, CeilDiv(each[1], int64_t{2}) * 2));
+    TEMPER_ASSIGN_OR_RETURN(NDArray numbers, Unpacked(*given, each, 4, 2 * packed[1]));
     zeros = c.Constant(std::move(numbers));
+  }
+  for (ValueId* numbers : {&call.inputs[0], &zeros}) {
+    if (*numbers != kNoValue) *numbers = InBytes(c, *numbers);
   }
   Rewrite r(c, call);
   Names rows;
   for (const size_t i : {0, 2, 3})
     rows.push_back(r.Operand(i).empty() ? "" : r.Add("Gather", {r.Operand(i), r.Operand(1)}));
   const std::string y = r.Add("DequantizeLinear", rows);
-  r.With("axis", int64_t{-1}).With("block_size", n.Int("block_size", 128));
+  r.With("axis", int64_t{-1}).With("block_size", block);
   return r.Finish({y});
 }
 

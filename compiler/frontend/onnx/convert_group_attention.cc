@@ -13,7 +13,7 @@ constexpr double kUnseen = -60000;  // a score that any type has, and whose weig
 
 // Of a call: `steps` are new, and the cache that it writes has `cached` of them.
 struct Sizes {
-  int64_t batch = 0, steps = 0, heads = 0, kv_heads = 0, size = 0, cached = 0;
+  int64_t batch = 0, steps = 0, heads = 0, kv_heads = 0, size = 0, total = 0, cached = 0;
   int64_t group() const { return heads / kv_heads; }
 };
 
@@ -40,6 +40,7 @@ absl::StatusOr<ValueId> Applied(Context& c, const char* op, std::vector<ValueId>
 }
 
 absl::Status CheckSupported(const OnnxNode& n) {
+  if (n.Int("qk_output", 0) != 0) return absl::UnimplementedError("its scores as a result are not supported");
   if (n.Int("smooth_softmax", 0) > 0 || n.Input(11) != kNoValue)
     return absl::UnimplementedError("smooth_softmax and head_sink are not supported");
   if (n.proto.output_size() > 3) return absl::UnimplementedError("its scores as a result are not supported");
@@ -76,20 +77,15 @@ absl::StatusOr<Parts> PartsOf(Context& c, const OnnxNode& n, Sizes& s) {
 }
 
 // Where the new steps begin, [batch] of i64. A call whose steps are all that there is begins at the front.
-absl::StatusOr<ValueId> FirstOf(Context& c, const OnnxNode& n, const Sizes& s, int64_t total) {
-  if (NumElements(c.ShapeOf(n.Input(5))) != s.batch)
-    return absl::InvalidArgumentError("seqlens_k has one number a batch element");
-  if (s.steps == total) return c.Constant(NDArray(DType::kI64, {s.batch}));
+absl::StatusOr<ValueId> FirstOf(Context& c, const OnnxNode& n, const Sizes& s) {
+  if (s.steps == s.total) return c.Constant(NDArray(DType::kI64, {s.batch}));
   TEMPER_ASSIGN_OR_RETURN(ValueId last, c.Cast(n.Input(5), DType::kI64));
   TEMPER_ASSIGN_OR_RETURN(last, c.Reshape(last, {s.batch}));
   return c.Call("add", {}, {last, c.Scalar(DType::kI64, static_cast<double>(1 - s.steps))});
 }
 
-absl::StatusOr<ValueId> Turned(Context& c, const OnnxNode& n, ValueId v, ValueId positions, int64_t heads,
-                               int64_t size) {
+absl::StatusOr<ValueId> Turned(Context& c, const OnnxNode& n, ValueId v, ValueId positions, int64_t heads) {
   const Shape& cosines = c.ShapeOf(n.Input(7));
-  if (cosines.size() != 2 || cosines[1] < 1 || 2 * cosines[1] > size)
-    return absl::InvalidArgumentError("cos_cache has a row for each position, of at most half a head");
   return Applied(c, "RotaryEmbedding", {v, n.Input(7), n.Input(8), positions},
                  {{"num_heads", heads},
                   {"interleaved", n.Int("rotary_interleaved", 0)},
@@ -99,13 +95,19 @@ absl::StatusOr<ValueId> Turned(Context& c, const OnnxNode& n, ValueId v, ValueId
 absl::Status Turn(Context& c, const OnnxNode& n, const Sizes& s, ValueId first, Parts& p) {
   if (n.Input(7) == kNoValue || n.Input(8) == kNoValue)
     return absl::InvalidArgumentError("do_rotary needs cos_cache and sin_cache");
+  const Shape& cosines = c.ShapeOf(n.Input(7));
+  if (cosines.size() != 2 || cosines[1] < 1 || cosines[1] > s.size / 2 || cosines[0] < s.total ||
+      c.ShapeOf(n.Input(8)) != cosines)
+    return absl::InvalidArgumentError("cos_cache and sin_cache have a row for each position, of at most half a head");
   ValueId positions = n.Input(9);
+  if (positions != kNoValue && c.ShapeOf(positions) != Shape{s.batch, s.steps})
+    return absl::InvalidArgumentError("position_ids are [batch, sequence]");
   if (positions == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(positions, c.Reshape(first, {s.batch, 1}));
     TEMPER_ASSIGN_OR_RETURN(positions, c.Call("add", {}, {positions, Counting(c, DType::kI64, {1, s.steps})}));
   }
-  TEMPER_ASSIGN_OR_RETURN(p.query, Turned(c, n, p.query, positions, s.heads, s.size));
-  TEMPER_ASSIGN_OR_RETURN(p.key, Turned(c, n, p.key, positions, s.kv_heads, s.size));
+  TEMPER_ASSIGN_OR_RETURN(p.query, Turned(c, n, p.query, positions, s.heads));
+  TEMPER_ASSIGN_OR_RETURN(p.key, Turned(c, n, p.key, positions, s.kv_heads));
   return absl::OkStatus();
 }
 
@@ -116,12 +118,11 @@ absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, const Sizes& s, int64_t h
 }
 
 // The cache of keys or values with the new ones in it.
-absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId fresh, ValueId first, bool prompt) {
+absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId fresh, ValueId first) {
   TEMPER_ASSIGN_OR_RETURN(fresh, ByHeads(c, fresh, s, s.kv_heads));
-  if (past == kNoValue) return fresh;
+  if (s.steps == s.cached) return fresh;
   const int64_t earlier = c.ShapeOf(past)[2];
-  if (prompt && earlier <= s.steps) return fresh;
-  if (prompt) {
+  if (s.steps == s.total) {
     TEMPER_ASSIGN_OR_RETURN(past, c.Slice(past, 2, s.steps, earlier));
     return c.Concat({fresh, past}, 2);
   }
@@ -131,17 +132,14 @@ absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId
   return Applied(c, "TensorScatter", {past, fresh, first}, {});
 }
 
-// Step i sees the steps up to itself, of them at most the last `window` if that is not negative: [batch, 1, 1, steps,
-// cached].
+// Step i sees the steps up to itself, of them at most the last `window`: [batch, 1, 1, steps, cached].
 absl::StatusOr<ValueId> SeenBy(Context& c, const Sizes& s, ValueId first, int64_t window) {
-  if (s.cached > kMostCompared / std::max<int64_t>(s.steps, 1) / std::max<int64_t>(s.batch, 1))
-    return absl::UnimplementedError(absl::StrCat("a mask of ", s.steps, " x ", s.cached, " is not supported"));
   Formula f(c, DType::kI64);
   TEMPER_ASSIGN_OR_RETURN(first, c.Reshape(first, {s.batch, 1, 1, 1, 1}));
   const ValueId own = f.Add(first, Counting(c, DType::kI64, {1, 1, 1, s.steps, 1}));
   const ValueId keys = Counting(c, DType::kI64, {1, 1, 1, 1, s.cached});
   ValueId seen = f.Call("less_equal", {keys, own});
-  if (window >= 0) seen = f.Call("and", {seen, f.Call("less", {own, f.Plus(keys, static_cast<double>(window))})});
+  if (window < s.cached) seen = f.Call("and", {seen, f.Call("less", {own, f.Plus(keys, static_cast<double>(window))})});
   TEMPER_RETURN_IF_ERROR(f.status());
   return seen;
 }
@@ -190,13 +188,8 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
   return c.Reshape(y, {s.batch, s.steps, s.heads * s.size});
 }
 
-absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
-  TEMPER_RETURN_IF_ERROR(CheckSupported(n));
-  Sizes s;
-  TEMPER_ASSIGN_OR_RETURN(Parts p, PartsOf(c, n, s));
-  if (n.Input(5) == kNoValue || n.Input(6) == kNoValue)
-    return absl::InvalidArgumentError("seqlens_k and total_sequence_length are missing");
-  TEMPER_ASSIGN_OR_RETURN(const int64_t total, c.KnownInt(n.Input(6), "total_sequence_length"));
+// The lengths of the call's steps and of its cache: one that grows by the steps, or has room for them.
+absl::Status SetLengths(Context& c, const OnnxNode& n, Sizes& s) {
   const ValueId past_key = n.Input(3), past_value = n.Input(4);
   int64_t earlier = 0;
   if (past_key != kNoValue || past_value != kNoValue) {
@@ -206,18 +199,37 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
       return absl::InvalidArgumentError("earlier keys and values are [batch, kv_num_heads, sequence, size]");
     earlier = past[2];
   }
-  if (total < s.steps || (earlier == 0 && total != s.steps))
+  for (const size_t i : {5, 6}) {
+    if (n.Input(i) == kNoValue) return absl::InvalidArgumentError("seqlens_k and total_sequence_length are missing");
+    if (IsFloat(c.TypeOf(n.Input(i)).dtype))
+      return absl::InvalidArgumentError("seqlens_k and total_sequence_length are integers");
+  }
+  if (NumElements(c.ShapeOf(n.Input(5))) != s.batch)
+    return absl::InvalidArgumentError("seqlens_k has one number a batch element");
+  TEMPER_ASSIGN_OR_RETURN(s.total, c.KnownInt(n.Input(6), "total_sequence_length"));
+  if (s.total < s.steps || (s.total > earlier && s.total - s.steps != earlier))
     return absl::InvalidArgumentError(
-        absl::StrCat("total_sequence_length ", total, " does not fit ", s.steps, " steps behind ", earlier));
-  s.cached = std::max(total, earlier);
-  const bool prompt = s.steps == total;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId first, FirstOf(c, n, s, total));
+        absl::StrCat("total_sequence_length ", s.total, " does not fit ", s.steps, " steps behind ", earlier));
+  s.cached = std::max(s.total, earlier);
+  if (s.batch < 1 || s.steps < 1 || s.cached > kMostCompared / s.steps / s.batch)
+    return absl::UnimplementedError(absl::StrCat("a mask of ", s.steps, " x ", s.cached, " is not supported"));
+  return absl::OkStatus();
+}
+
+absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
+  TEMPER_RETURN_IF_ERROR(CheckSupported(n));
+  Sizes s;
+  TEMPER_ASSIGN_OR_RETURN(Parts p, PartsOf(c, n, s));
+  TEMPER_RETURN_IF_ERROR(SetLengths(c, n, s));
+  const int64_t window = n.Int("local_window_size", -1);
+  if (window < -1 || window == 0) return absl::InvalidArgumentError("local_window_size is -1 or at least 1");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId first, FirstOf(c, n, s));
   if (n.Int("do_rotary", 0) != 0) {
     TEMPER_RETURN_IF_ERROR(Turn(c, n, s, first, p));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, s, past_key, p.key, first, prompt));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, s, past_value, p.value, first, prompt));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, s, first, n.Int("local_window_size", -1)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, s, n.Input(3), p.key, first));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, s, n.Input(4), p.value, first));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, s, first, window < 0 ? s.cached : window));
   TEMPER_ASSIGN_OR_RETURN(const ValueId y, Attended(c, n, s, p.query, keys, values, seen));
   TEMPER_RETURN_IF_ERROR(c.Set(n, y));
   TEMPER_RETURN_IF_ERROR(c.Set(n, keys, 1));

@@ -23,7 +23,7 @@ std::optional<Stored> StoredAt(const Rewriter& r, const Node& product) {
   Stored s{{}, {}, product.attrs.Int("trans_b", 0) != 0};
   ValueId v = product.inputs[1];
   while (const Node* node = r.Producer(v)) {
-    const bool narrows = node->op == "cast" && r.TypeOf(v).dtype == r.TypeOf(product.output).dtype;
+    const bool narrows = node->op == "cast" && IsNarrowFloat(r.TypeOf(v).dtype);
     if (node->op == "reshape" || node->op == "transpose") {
       s.moves.push_back(node);
     } else if (!narrows || r.TypeOf(node->inputs[0]).dtype != DType::kF32) {
@@ -167,8 +167,9 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
   if (node.op != "matmul" || node.attrs.Int("trans_a", 0) != 0 || r.ShapeOf(node.inputs[1]).size() != 2 ||
       NumElements(r.ShapeOf(node.inputs[1])) < kFewestWeights || r.Constant(node.inputs[0]) != nullptr)
     return false;
+  const DType dtype = r.TypeOf(node.output).dtype;
   const std::optional<Stored> s = StoredAt(r, node);
-  if (!s.has_value()) return false;
+  if (!s.has_value() || (dtype != DType::kF32 && !IsNarrowFloat(dtype))) return false;
   // What another type of device multiplies as floats is not looked at more closely.
   const TensorType a{DType::kF32, r.ShapeOf(node.inputs[0]), {}};
   const int64_t depth = a.shape.back(), columns = r.ShapeOf(node.output).back();
@@ -197,7 +198,7 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
   Attrs attrs;
   if (one_zero && zero != 0) attrs.Set("zero", static_cast<int64_t>(zero));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit("matmul_nbits", std::move(attrs), std::move(inputs), node.name));
-  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, r.TypeOf(node.output).dtype));
+  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, dtype));
   return r.ReplaceOutput(node, v);
 }
 

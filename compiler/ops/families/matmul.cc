@@ -62,10 +62,12 @@ double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorT
 // The product of x and numbers * scales + offsets. Without offsets they are -zero * scales. Numbers are bytes, or two
 // of four bits a byte, [k / 2, n]: the earlier one in the low bits.
 
+bool HasOffsets(std::span<const TensorType> in) { return in.size() > 3 && !in[3].shape.empty(); }
+
 absl::StatusOr<TensorType> InferNBits(const Attrs& attrs, std::span<const TensorType> in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"zero", AttrKind::kInt}}));
   const Shape &x = in[0].shape, &numbers = in[1].shape, &scales = in[2].shape;
-  const bool offsets = in.size() > 3 && !in[3].shape.empty();
+  const bool offsets = HasOffsets(in);
   if (in[0].dtype != DType::kF32 || in[2].dtype != DType::kF32 || (offsets && in[3].dtype != DType::kF32))
     return InvalidType("the left operand, scales and offsets are f32");
   if (in[1].dtype != DType::kU8) return InvalidType("numbers are u8");
@@ -103,7 +105,8 @@ absl::StatusOr<ir::Tensor> ComputeNBits(ir::ProgramBuilder& b, const Attrs& attr
 }
 
 double TermsOfNBits(const Attrs&, std::span<const TensorType> in) {
-  return static_cast<double>(in[0].shape.back()) * (in.size() > 3 ? 2 : 1);  // one with the number, one with the offset
+  return static_cast<double>(in[0].shape.back()) *
+         (HasOffsets(in) ? 2 : 1);  // one with the number, one with the offset
 }
 
 double FlopsOfNBits(const Attrs&, std::span<const TensorType> in, const TensorType& output) {

@@ -67,7 +67,7 @@ absl::StatusOr<NDArray> MatmulNBits(const Attrs& attrs, Arrays in, const TensorT
   const bool halves = numbers.shape()[0] != depth;
   const uint8_t* bytes = numbers.as<uint8_t>().data();
   const float* scales = in[2].as<float>().data();
-  const float* offsets = in.size() > 3 && in[3].data() != nullptr ? in[3].as<float>().data() : nullptr;
+  const float* offsets = in.size() > 3 && !in[3].shape().empty() ? in[3].as<float>().data() : nullptr;
   const float zero = static_cast<float>(attrs.Int("zero", 0));
   const RowReader row = [&](int64_t k, int64_t n0, int64_t count, float* to) {
     for (int64_t n = n0; n < n0 + count; ++n) {

@@ -156,6 +156,12 @@ namespace {
 
 constexpr int64_t kMostInRegisters = 16;  // rows: of more, each number would be made too often
 
+// An operand of rank 0 stands for none.
+bool HasOffsets(const Workload& w) {
+  const std::vector<int>& args = w.calls[w.anchor].args;
+  return args.size() > 3 && args[3] >= 0 && !w.TypeOf(args[3]).shape.empty();
+}
+
 bool Matches(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
   if (call.op != "matmul_nbits" || w.anchor != 0 || !AnchorReadsElementwise(w)) return false;
@@ -177,7 +183,7 @@ GemmView ViewOf(const Workload& w, bool to_cache) {
   NumbersOfB b;
   b.per_byte = depth / w.TypeOf(call.args[1]).shape[0];
   b.block = depth / w.TypeOf(call.args[2]).shape[0];
-  b.scales = call.args[2], b.offsets = call.args.size() > 3 ? call.args[3] : -1;
+  b.scales = call.args[2], b.offsets = HasOffsets(w) ? call.args[3] : -1;
   b.zero = static_cast<double>(call.attrs.Int("zero", 0));
   b.to_cache = to_cache;
   v.numbers = b;

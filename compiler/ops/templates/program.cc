@@ -46,11 +46,20 @@ void WorkloadProgram::MarkOut() {
 bool AnchorReadsElementwise(const Workload& w) {
   const std::vector<int>& args = w.calls[w.anchor].args;
   const int operand = args[0], inputs = static_cast<int>(w.inputs.size());
+  const auto packed = [&](int arg) {
+    const bool constant = arg >= 0 && arg < inputs && w.inputs[static_cast<size_t>(arg)].constant;
+    return constant && std::find(args.begin() + 1, args.end(), arg) != args.end();
+  };
+  const auto anchor = w.calls.begin() + w.anchor;
   return (w.anchor == 0 ? operand < inputs : operand == inputs + w.anchor - 1) &&
-         std::all_of(w.calls.begin(), w.calls.begin() + w.anchor, [&](const Workload::Call& call) {
-           const OpDef* op = FindOp(call.op);
-           return op != nullptr && op->pattern == OpPattern::kElementwise &&
-                  std::none_of(call.args.begin(), call.args.end(), [&](int arg) { return arg == args[1]; });
+         std::all_of(w.calls.begin(), anchor,
+                     [&](const Workload::Call& call) {
+                       const OpDef* op = FindOp(call.op);
+                       return op != nullptr && op->pattern == OpPattern::kElementwise &&
+                              std::none_of(call.args.begin(), call.args.end(), [&](int arg) { return arg == args[1]; });
+                     }) &&
+         std::none_of(anchor + 1, w.calls.end(), [&](const Workload::Call& call) {
+           return std::any_of(call.args.begin(), call.args.end(), packed);
          });
 }
 

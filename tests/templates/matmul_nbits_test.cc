@@ -58,6 +58,41 @@ TEST(MatmulNBits, EveryValueOfEveryKnob) {
   }
 }
 
+// What is positive, and far from zero points: sums of it are much larger than what they leave.
+TEST(MatmulNBits, LongBlocksKeepTheirDigits) {
+  for (const char* text :
+       {"(f32[1,4096], const u8[4096,24], const f32[1,24]) matmul_nbits(0,1,2; zero=128) -> f32[1,24]; "
+        "anchor=0",
+        "(f32[3,3072], const u8[1536,24], const f32[1,24]) matmul_nbits(0,1,2; zero=8) -> f32[3,24]; "
+        "anchor=0"}) {
+    const Workload w = Parse(text);
+    Rng rng(7);
+    std::vector<NDArray> inputs = Inputs(w, rng);
+    for (int64_t i = 0; i < inputs[0].size(); ++i) inputs[0].Set(i, 1 + rng.Uniform());
+    const int64_t depth = inputs[0].shape()[1], per_byte = depth / inputs[1].shape()[0];
+    NDArray wanted(DType::kF32, w.output().shape);
+    for (int64_t at = 0; at < wanted.size(); ++at) {
+      double sum = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        const int byte = static_cast<int>(inputs[1].At(k / per_byte * 24 + at % 24));
+        const int number = per_byte == 1 ? byte - 128 : (k % 2 == 0 ? byte % 16 : byte / 16) - 8;
+        sum += inputs[0].At(at / 24 * depth + k) * number * inputs[2].At(at % 24);
+      }
+      wanted.Set(at, sum);
+    }
+    for (const Target& t : Targets()) {
+      for (const TemplateDef* def : TemplatesFor(w, t)) {
+        const Config config = def->space(w, t).Enumerate(1).front();
+        const absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
+        ASSERT_TRUE(kernel.ok()) << kernel.status();
+        const absl::StatusOr<NDArray> got = RunKernel(w, *kernel, t, inputs);
+        ASSERT_TRUE(got.ok()) << got.status();
+        EXPECT_LT(RelativeError(*got, wanted), 4e-6) << def->name << "\n" << text << "\n" << Text(t);
+      }
+    }
+  }
+}
+
 std::vector<std::string> NamesFor(const std::string& text) {
   std::vector<std::string> names;
   for (const TemplateDef* def : TemplatesFor(Parse(text), *ParseTarget("llvm:haswell"))) names.emplace_back(def->name);

@@ -363,7 +363,7 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
                   [registers](const Config& c) { return TileRegisters(c["mr"], c["nv"]) < registers; });
   }
   space.Require("the unrolling does not divide the reduction",
-                [k = v.MakesB() ? v.numbers->block : v.reduction.back()](const Config& c) {
+                [k = v.MakesB() ? v.numbers->run : v.reduction.back()](const Config& c) {
                   return k % (PartsOf(c) * c["ku"]) == 0;
                 });
   space.Require("columns in place need whole panels", [columns = v.columns, t](const Config& c) {

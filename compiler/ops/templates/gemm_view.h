@@ -13,6 +13,7 @@ enum class GemmAxis { kBatch, kRow, kColumn };
 // numbers has one scale, and one offset.
 struct NumbersOfB {
   int64_t per_byte, block;
+  int64_t run;          // of a block: so many products are summed before the zero point's share is taken off
   int scales, offsets;  // inputs of the workload; no offsets (-1): they are -zero * scale
   double zero;
   bool to_cache;  // a panel's floats come to cache before its tiles read them; else each tile makes them in registers

@@ -103,13 +103,13 @@ void ScheduleToCache(Schedule& s, const std::string& block, const Loop& panel, c
 ir::Buffer SumOfBlocks(ir::ProgramBuilder& builder, const WorkloadProgram& program, const GemmView& v,
                        const GemmTile& tile, const GemmView::AElement& a) {
   const NumbersOfB& b = *v.numbers;
-  const int64_t blocks = ReductionLength(v) / b.block, columns = tile.panels * tile.nr;
-  std::vector<int64_t> steps = {b.block / b.per_byte};
+  const int64_t runs = ReductionLength(v) / b.run, columns = tile.panels * tile.nr;
+  std::vector<int64_t> steps = {b.run / b.per_byte};
   if (b.per_byte > 1) steps.push_back(b.per_byte);
   const auto panel_of = [&](const Expr& column) { return column / Expr(tile.nr); };
   const auto in_panel = [&](const Expr& column) { return column % Expr(tile.nr); };
   const ir::Buffer part =
-      builder.Reduce("part", kElement, {v.batch, blocks, v.rows, columns}, steps, ir::Combiner::kSum,
+      builder.Reduce("part", kElement, {v.batch, runs, v.rows, columns}, steps, ir::Combiner::kSum,
                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                        const Expr row = i[1] * Expr(steps[0]) + r[0], half = b.per_byte == 1 ? Expr(0) : r[1];
                        return a(i[0], i[2], {row * Expr(b.per_byte) + half}) *
@@ -118,21 +118,22 @@ ir::Buffer SumOfBlocks(ir::ProgramBuilder& builder, const WorkloadProgram& progr
   const bool offset = b.offsets >= 0 || b.zero != 0;
   ir::Buffer sums_of_a;
   if (offset) {
-    sums_of_a = builder.Reduce("sums_of_a", kElement, {v.batch, v.rows, blocks}, {b.block}, ir::Combiner::kSum,
+    sums_of_a = builder.Reduce("sums_of_a", kElement, {v.batch, v.rows, runs}, {b.run}, ir::Combiner::kSum,
                                [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                                 return a(i[0], i[1], {i[2] * Expr(b.block) + r[0]});
+                                 return a(i[0], i[1], {i[2] * Expr(b.run) + r[0]});
                                });
   }
-  return builder.Reduce("acc", kElement, {v.batch, v.rows, columns}, {blocks}, ir::Combiner::kSum,
-                        [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                          const std::vector<Expr> of_block = {Expr(0), panel_of(i[2]), r[0], in_panel(i[2])};
-                          const Expr scale = ir::Load(program.buffer(b.scales), of_block);
-                          const Expr sum = ir::Load(part, {i[0], r[0], i[1], i[2]});
-                          if (!offset) return sum * scale;
-                          const Expr sum_of_a = ir::Load(sums_of_a, {i[0], i[1], r[0]});
-                          return b.offsets < 0 ? (sum + sum_of_a * ir::Const(-b.zero, kElement)) * scale
-                                               : sum * scale + sum_of_a * ir::Load(program.buffer(b.offsets), of_block);
-                        });
+  return builder.Reduce(
+      "acc", kElement, {v.batch, v.rows, columns}, {runs}, ir::Combiner::kSum,
+      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+        const std::vector<Expr> of_block = {Expr(0), panel_of(i[2]), r[0] / Expr(b.block / b.run), in_panel(i[2])};
+        const Expr scale = ir::Load(program.buffer(b.scales), of_block);
+        const Expr sum = ir::Load(part, {i[0], r[0], i[1], i[2]});
+        if (!offset) return sum * scale;
+        const Expr sum_of_a = ir::Load(sums_of_a, {i[0], i[1], r[0]});
+        return b.offsets < 0 ? (sum + sum_of_a * ir::Const(-b.zero, kElement)) * scale
+                             : sum * scale + sum_of_a * ir::Load(program.buffer(b.offsets), of_block);
+      });
 }
 
 void ScheduleBlocks(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& chunk, const Loop& row_tile) {
@@ -144,7 +145,7 @@ void ScheduleBlocks(Schedule& s, const GemmView& v, const GemmTile& tile, const 
   if (v.numbers->offsets < 0 && v.numbers->zero == 0) return;
   s.ComputeAt("sums_of_a", chunk);
   const std::vector<Loop> summed = s.Loops("sums_of_a");
-  if (!s.status().ok() || v.numbers->block % tile.lanes != 0) return;
+  if (!s.status().ok() || v.numbers->run % tile.lanes != 0) return;
   auto [rest, lane] = s.Split(summed.back(), tile.lanes);
   s.DecomposeReduction("sums_of_a", rest);
   s.Vectorize(lane);
@@ -153,6 +154,16 @@ void ScheduleBlocks(Schedule& s, const GemmView& v, const GemmTile& tile, const 
 }  // namespace nbits
 
 namespace {
+
+// Sums of numbers from zero on grow with their count, and what is left of them without the zero point's share does not:
+// longer ones would round it away.
+constexpr int64_t kLongestRun = 128;
+int64_t RunOf(int64_t block) {
+  for (int64_t run = kLongestRun; run >= 16; run -= 2) {
+    if (block % run == 0) return run;
+  }
+  return block;
+}
 
 constexpr int64_t kMostInRegisters = 16;  // rows: of more, each number would be made too often
 
@@ -183,6 +194,7 @@ GemmView ViewOf(const Workload& w, bool to_cache) {
   NumbersOfB b;
   b.per_byte = depth / w.TypeOf(call.args[1]).shape[0];
   b.block = depth / w.TypeOf(call.args[2]).shape[0];
+  b.run = RunOf(b.block);
   b.scales = call.args[2], b.offsets = HasOffsets(w) ? call.args[3] : -1;
   b.zero = static_cast<double>(call.attrs.Int("zero", 0));
   b.to_cache = to_cache;

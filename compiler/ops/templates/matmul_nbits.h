@@ -19,7 +19,7 @@ ir::Expr Element(const WorkloadProgram& program, const GemmView& v, const ir::Ex
                  const ir::Expr& column);
 // Lays out the stage `block`, which makes a panel's floats under `panel`.
 void ScheduleToCache(Schedule& s, const std::string& block, const Loop& panel, const GemmView& v, const GemmTile& tile);
-// The stage "acc": the sum over blocks of (a block's sum of A * number) * scale + (its sum of A) * offset.
+// The stage "acc": the sum over runs of (a run's sum of A * number) * scale + (its sum of A) * offset.
 ir::Buffer SumOfBlocks(ir::ProgramBuilder& b, const WorkloadProgram& program, const GemmView& v, const GemmTile& tile,
                        const GemmView::AElement& a);
 // Lays out it and what it reads: sums of A under `chunk`, tiles in registers under `row_tile`.

@@ -44,6 +44,12 @@ class Builder {
     return Constant(RandomArray(rng, std::move(shape), low, high));
   }
   ValueId Scalar(double x) { return Constant(Floats({}, {x})); }
+  NDArray Integers(DType dtype, Shape shape, double low, double high) {
+    NDArray a(dtype, std::move(shape));
+    for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::floor(low + (high - low + 1) * rng.Uniform()));
+    return a;
+  }
+  ValueId Cast(ValueId v, DType to) { return Call("cast", {v}, String("to", std::string(Name(to)))); }
   ValueId Call(std::string op, std::vector<ValueId> inputs, Attrs attrs = {}) {
     absl::StatusOr<ValueId> v = g.AddNode(std::move(op), std::move(attrs), std::move(inputs));
     if (!v.ok()) ADD_FAILURE() << v.status();

@@ -16,13 +16,8 @@ constexpr const char *kCpu = "llvm:haswell", *kGpu = "opencl";
 
 class IntegerProducts : public ::testing::Test {
  protected:
-  ValueId Cast(ValueId v, DType to) { return b.Call("cast", {v}, Builder::String("to", std::string(Name(to)))); }
-  NDArray Integers(DType dtype, Shape shape, double low, double high) {
-    NDArray a(dtype, std::move(shape));
-    for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::floor(low + (high - low + 1) * b.rng.Uniform()));
-    return a;
-  }
-  ValueId Weights(Shape shape) { return b.Constant(Integers(DType::kI8, std::move(shape), -128, 127)); }
+  ValueId Cast(ValueId v, DType to) { return b.Cast(v, to); }
+  ValueId Weights(Shape shape) { return b.Constant(b.Integers(DType::kI8, std::move(shape), -128, 127)); }
   ValueId Product(ValueId x, ValueId w, Attrs attrs = {}) {
     attrs.Set("result", std::string("i32"));
     const std::string op = b.g.values[x].type.shape.size() == 4 ? "conv2d" : "matmul";
@@ -44,7 +39,7 @@ class IntegerProducts : public ::testing::Test {
     std::vector<NDArray> inputs;
     for (const ValueId v : b.g.inputs) {
       const DType dtype = b.g.values[v].type.dtype;
-      inputs.push_back(Integers(dtype, b.g.values[v].type.shape, Lowest(dtype), Largest(dtype)));
+      inputs.push_back(b.Integers(dtype, b.g.values[v].type.shape, Lowest(dtype), Largest(dtype)));
     }
     const std::vector<NDArray> want = Evaluated(b.g, inputs);
     const absl::Status status = passes::MultiplyIntegers(b.g, *ParseTarget(target));
@@ -115,7 +110,7 @@ TEST_F(IntegerProducts, OfWhatWasQuantisedAreScaled) {
   const ValueId conv =
       b.Call("conv2d",
              {Activations({1, 16, 9, 9}),
-              Dequantised(Weights({40, 16, 3, 3}), Integers(DType::kI8, {40, 1, 1, 1}, -5, 5), scales)},
+              Dequantised(Weights({40, 16, 3, 3}), b.Integers(DType::kI8, {40, 1, 1, 1}, -5, 5), scales)},
              Builder::Ints("strides", {2, 2}));
   b.Output(b.Call("relu", {conv}));
   b.Output(b.Call("matmul",
@@ -150,7 +145,7 @@ TEST_F(IntegerProducts, OfScalesThatDifferAlongTheSumStayFloats) {
   const auto input = [&] { return b.Input({5, 33}, DType::kU8); };
   b.Output(b.Call("matmul", {Dequantised(input(), NDArray(), each), Dequantised(Weights({33, 21}), NDArray(), one)}));
   b.Output(b.Call("matmul", {Activations({5, 33}), Dequantised(Weights({33, 21}), NDArray(), rows)}));
-  b.Output(b.Call("matmul", {Dequantised(input(), Integers(DType::kU8, {33}, 0, 255), one),
+  b.Output(b.Call("matmul", {Dequantised(input(), b.Integers(DType::kU8, {33}, 0, 255), one),
                              Dequantised(Weights({33, 21}), NDArray(), one)}));
   Run(kCpu, 0);
   EXPECT_EQ(Of(DType::kF32), 3);
@@ -165,7 +160,7 @@ TEST_F(IntegerProducts, OfBytesAreThoseLessWhatTheZeroPointsAddWhereFourAreMulti
   b.Output(Product(less(b.Input({5, 33}, DType::kI8), each), i16(Weights({33, 21}))));
   b.Output(Product(i16(b.Input({2, 5, 7}, DType::kI8)), i16(Weights({2, 7, 3}))));
   // Weights of u8 whose zero point makes them numbers of i8.
-  const ValueId unsigned_weights = b.Constant(Integers(DType::kU8, {33, 9}, 0, 255));
+  const ValueId unsigned_weights = b.Constant(b.Integers(DType::kU8, {33, 9}, 0, 255));
   b.Output(Product(i16(x), less(unsigned_weights, b.Constant(Numbers(DType::kU8, {}, {128})))));
   b.Output(
       Product(less(b.Input({2, 16, 5, 5}, DType::kI8), zero), i16(Weights({12, 8, 1, 3})), Builder::Int("group", 2)));
@@ -195,7 +190,7 @@ TEST_F(IntegerProducts, OfUnknownPaddingOrWeightsBeyondI8AreNoneOfBytes) {
   const auto i16 = [&](ValueId v) { return Cast(v, DType::kI16); };
   const ValueId x = b.Call("sub", {i16(b.Input({1, 16, 5, 5}, DType::kU8)), i16(b.Input({}, DType::kU8))});
   b.Output(Product(x, i16(Weights({12, 16, 3, 3})), Builder::Ints("pads", {1, 1, 1, 1})));
-  b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Constant(Integers(DType::kU8, {33, 21}, 0, 255)))));
+  b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Constant(b.Integers(DType::kU8, {33, 21}, 0, 255)))));
   b.Output(Product(i16(b.Input({5, 33}, DType::kU8)), i16(b.Input({33, 21}, DType::kI8))));
   Run("llvm:znver4", 0);
   EXPECT_EQ(Of(DType::kI16), 3);

@@ -15,13 +15,8 @@ constexpr int64_t kDepth = 256, kColumns = 512;
 
 class NBitsProducts : public ::testing::Test {
  protected:
-  ValueId Cast(ValueId v, DType to) { return b.Call("cast", {v}, Builder::String("to", std::string(Name(to)))); }
-  NDArray Integers(DType dtype, Shape shape, double low, double high) {
-    NDArray a(dtype, std::move(shape));
-    for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::floor(low + (high - low + 1) * b.rng.Uniform()));
-    return a;
-  }
-  NDArray All(DType dtype, Shape shape) { return Integers(dtype, std::move(shape), Lowest(dtype), Largest(dtype)); }
+  ValueId Cast(ValueId v, DType to) { return b.Cast(v, to); }
+  NDArray All(DType dtype, Shape shape) { return b.Integers(dtype, std::move(shape), Lowest(dtype), Largest(dtype)); }
   NDArray Scales(Shape shape) { return testing::RandomArray(b.rng, std::move(shape), 0.01, 0.02); }
   // (q - zero) * scale, as the importer writes it; no zero point where it has no data.
   ValueId Dequantised(NDArray q, const NDArray& zero, const NDArray& scale) {
@@ -83,10 +78,10 @@ TEST_F(NBitsProducts, KeepThoseOfWholeColumns) {
   b.Output(Product(Dequantised(All(DType::kI8, {kColumns, kDepth}), NDArray(), Scales({kColumns, 1})),
                    Builder::Int("trans_b", 1)));
   // Of eight bits, and all of them from -8 to 7.
-  b.Output(Product(Dequantised(Integers(DType::kI8, {kDepth, kColumns}, -8, 7), NDArray(), Scales({}))));
+  b.Output(Product(Dequantised(b.Integers(DType::kI8, {kDepth, kColumns}, -8, 7), NDArray(), Scales({}))));
   NDArray one(DType::kU8, {});
   one.Set(0, 3);
-  b.Output(Product(Dequantised(Integers(DType::kU8, {kDepth, kColumns}, 0, 3), one, Scales({1}))));
+  b.Output(Product(Dequantised(b.Integers(DType::kU8, {kDepth, kColumns}, 0, 3), one, Scales({1}))));
   Run("llvm:skylake-avx512", 1e-5);
   EXPECT_THAT(Kept(), ::testing::ElementsAre("256, 1, 128", "256, 1, 128", "128, 1, 8", "128, 1, 3"));
 }

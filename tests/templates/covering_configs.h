@@ -1,8 +1,9 @@
-// Configs that together have every value of every knob.
+// Configs that together have every value of every knob, and targets that make more of them differ.
 #pragma once
 
 #include "base/rng.h"
 #include "compiler/schedule/config_space.h"
+#include "compiler/target/target.h"
 
 namespace temper {
 
@@ -20,6 +21,13 @@ inline std::vector<Config> CoveringConfigs(const ConfigSpace& space, Rng& rng) {
     }
   }
   return result;
+}
+
+// Some rows and panels fit L2, but neither operand does.
+inline Target WithSmallCaches(Target t) {
+  t.cpu()->l1_bytes = 2048;
+  t.cpu()->l2_bytes = 32 << 10;
+  return t;
 }
 
 }  // namespace temper

@@ -84,13 +84,6 @@ Target WithTinyCaches(Target t) {
   return t;
 }
 
-// Some rows and panels fit L2, but neither operand does.
-Target WithSmallCaches(Target t) {
-  t.cpu()->l1_bytes = 2048;
-  t.cpu()->l2_bytes = 32 << 10;
-  return t;
-}
-
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
   for (const char* text : {kDense,           kBatched,

@@ -29,12 +29,6 @@ std::vector<NDArray> Inputs(const Workload& w, Rng& rng) {
   return inputs;
 }
 
-Target WithSmallCaches(Target t) {
-  t.cpu()->l1_bytes = 2048;
-  t.cpu()->l2_bytes = 32 << 10;
-  return t;
-}
-
 TEST(MatmulNBits, EveryValueOfEveryKnob) {
   Rng rng(5);
   for (const char* text : kProducts) {

@@ -3,13 +3,12 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
-namespace {
 
-// [batch, sequence, heads * size] as [batch, heads, sequence, size]; what has four axes is so already.
 absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads) {
   const Shape shape = c.ShapeOf(v);
   if (shape.size() == 4) return v;
@@ -18,6 +17,8 @@ absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads) {
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], heads, shape[2] / heads}));
   return c.Transpose(v, {0, 2, 1, 3});
 }
+
+namespace {
 
 // Each head of keys or values serves as many neighbouring heads of queries: what these have, as rows of one product.
 // [batch, heads, sequence, size] as [batch, heads of keys, sequences, size].
@@ -38,8 +39,6 @@ absl::StatusOr<ValueId> CausalMask(Context& c, int64_t queries, int64_t keys, in
   for (int64_t i = 0; i < mask.size(); ++i) mask.Set(i, i % keys <= i / keys + past ? 1 : 0);
   return c.Constant(std::move(mask));
 }
-
-constexpr double kUnseen = -60000;  // a score that any type has, and whose weight is nothing
 
 // The mask for so many keys: those behind its end are not seen. kNoValue if there is none.
 absl::StatusOr<ValueId> MaskOf(Context& c, const OnnxNode& n, int64_t keys) {

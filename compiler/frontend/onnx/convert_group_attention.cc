@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
-
-constexpr double kUnseen = -60000;  // a score that any type has, and whose weight is nothing
 
 // Of a call: `steps` are new, and the cache that it writes has `cached` of them.
 struct Sizes {
@@ -111,15 +110,9 @@ absl::Status Turn(Context& c, const OnnxNode& n, const Sizes& s, ValueId first, 
   return absl::OkStatus();
 }
 
-// [batch, steps, heads * size] as [batch, heads, steps, size].
-absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, const Sizes& s, int64_t heads) {
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s.batch, s.steps, heads, s.size}));
-  return c.Transpose(v, {0, 2, 1, 3});
-}
-
 // The cache of keys or values with the new ones in it.
 absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId fresh, ValueId first) {
-  TEMPER_ASSIGN_OR_RETURN(fresh, ByHeads(c, fresh, s, s.kv_heads));
+  TEMPER_ASSIGN_OR_RETURN(fresh, ByHeads(c, fresh, s.kv_heads));
   if (s.steps == s.cached) return fresh;
   const int64_t earlier = c.ShapeOf(past)[2];
   if (s.steps == s.total) {
@@ -164,7 +157,7 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
   Shape pairs = {s.batch, s.kv_heads, s.group(), s.steps, s.cached};
   const DType dtype = c.TypeOf(query).dtype;
   Formula f(c, dtype);
-  TEMPER_ASSIGN_OR_RETURN(query, ByHeads(c, query, s, s.heads));
+  TEMPER_ASSIGN_OR_RETURN(query, ByHeads(c, query, s.heads));
   TEMPER_ASSIGN_OR_RETURN(query, c.Reshape(query, grouped));
   Attrs across, last;
   across.Set("trans_b", int64_t{1});

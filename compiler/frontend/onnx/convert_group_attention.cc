@@ -1,5 +1,6 @@
 // The attention of language models as ONNX Runtime's tools write it: new queries, keys and values behind a cache of
 // earlier keys and values, rotary embeddings, and heads of queries that share heads of keys.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

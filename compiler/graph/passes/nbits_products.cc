@@ -1,5 +1,6 @@
 // Weights that a model keeps as numbers of few bits, and dequantises for a product of floats. Such a product becomes
 // one that keeps the numbers, where the target has a template for it.
+#include <algorithm>
 #include <numeric>
 
 #include "compiler/graph/passes/integer_products.h"

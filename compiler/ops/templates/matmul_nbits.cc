@@ -4,6 +4,8 @@
 // panel of them is made in cache, where many rows share it.
 #include "compiler/ops/templates/matmul_nbits.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/ops/templates/register_tile.h"
 

@@ -1,52 +1,38 @@
 // Products of integers: which of them are multiplied as what, and that answers stay.
 #include <gmock/gmock.h>
 
-#include "compiler/graph/passes/passes.h"
-#include "tests/graph/builder.h"
+#include "tests/graph/integers_pass.h"
 
 namespace temper {
 namespace {
 
 using testing::Builder;
 using testing::CountOps;
-using testing::Evaluated;
 using testing::Numbers;
 
 constexpr const char *kCpu = "llvm:haswell", *kGpu = "opencl";
 
-class IntegerProducts : public ::testing::Test {
+class IntegerProducts : public testing::IntegersPass {
  protected:
-  ValueId Cast(ValueId v, DType to) { return b.Cast(v, to); }
   ValueId Weights(Shape shape) { return b.Constant(b.Integers(DType::kI8, std::move(shape), -128, 127)); }
   ValueId Product(ValueId x, ValueId w, Attrs attrs = {}) {
     attrs.Set("result", std::string("i32"));
     const std::string op = b.g.values[x].type.shape.size() == 4 ? "conv2d" : "matmul";
     return b.Call(op, {x, w}, std::move(attrs));
   }
-  // (v - zero) * scale, as the importer writes it; no zero point where it has no data.
-  ValueId Dequantised(ValueId v, const NDArray& zero, const NDArray& scale) {
-    v = Cast(v, DType::kI32);
-    if (zero.data() != nullptr) v = b.Call("sub", {v, Cast(b.Constant(zero), DType::kI32)});
-    return b.Call("mul", {Cast(v, DType::kF32), b.Constant(scale)});
-  }
   ValueId Activations(Shape shape) {
     return Dequantised(b.Input(std::move(shape), DType::kU8), Numbers(DType::kU8, {}, {117}),
                        testing::Floats({}, {0.03}));
   }
 
-  // Runs the pass; the results, beside those before. Inputs are of all their type's numbers.
+  // Inputs are of all their type's numbers.
   void Run(const char* target, double tolerance) {
     std::vector<NDArray> inputs;
     for (const ValueId v : b.g.inputs) {
       const DType dtype = b.g.values[v].type.dtype;
       inputs.push_back(b.Integers(dtype, b.g.values[v].type.shape, Lowest(dtype), Largest(dtype)));
     }
-    const std::vector<NDArray> want = Evaluated(b.g, inputs);
-    const absl::Status status = passes::MultiplyIntegers(b.g, *ParseTarget(target));
-    ASSERT_TRUE(status.ok()) << status;
-    ASSERT_TRUE(Verify(b.g).ok()) << Verify(b.g) << Text(b.g);
-    const std::vector<NDArray> got = Evaluated(b.g, inputs);
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(RelativeError(got[i], want[i]), tolerance) << Text(b.g);
+    RunOn(inputs, target, tolerance);
   }
   // Products whose operands are of the type.
   int Of(DType dtype) const {
@@ -54,8 +40,6 @@ class IntegerProducts : public ::testing::Test {
       return FindOp(n.op)->types == OpTypes::kContracts && b.g.values[n.inputs[0]].type.dtype == dtype;
     }));
   }
-
-  Builder b;
 };
 
 TEST_F(IntegerProducts, StayWhereATemplateMultipliesThem) {

@@ -1,28 +1,22 @@
 // Weights of few bits: which products keep them as they are, and that answers stay.
 #include <gmock/gmock.h>
 
-#include "compiler/graph/passes/passes.h"
-#include "tests/graph/builder.h"
+#include "tests/graph/integers_pass.h"
 
 namespace temper {
 namespace {
 
 using testing::Builder;
 using testing::CountOps;
-using testing::Evaluated;
 
 constexpr int64_t kDepth = 256, kColumns = 512;
 
-class NBitsProducts : public ::testing::Test {
+class NBitsProducts : public testing::IntegersPass {
  protected:
-  ValueId Cast(ValueId v, DType to) { return b.Cast(v, to); }
   NDArray All(DType dtype, Shape shape) { return b.Integers(dtype, std::move(shape), Lowest(dtype), Largest(dtype)); }
   NDArray Scales(Shape shape) { return testing::RandomArray(b.rng, std::move(shape), 0.01, 0.02); }
-  // (q - zero) * scale, as the importer writes it; no zero point where it has no data.
   ValueId Dequantised(NDArray q, const NDArray& zero, const NDArray& scale) {
-    ValueId v = Cast(b.Constant(std::move(q)), DType::kI32);
-    if (zero.data() != nullptr) v = b.Call("sub", {v, Cast(b.Constant(zero), DType::kI32)});
-    return b.Call("mul", {Cast(v, DType::kF32), b.Constant(scale)});
+    return IntegersPass::Dequantised(b.Constant(std::move(q)), zero, scale);
   }
   // Blocks along the rows that are summed, each with a scale and maybe a zero point: [columns, depth] as MatMulNBits
   // has them, or [depth, columns].
@@ -38,15 +32,7 @@ class NBitsProducts : public ::testing::Test {
     return b.Call("matmul", {b.Input({2, 3, kDepth}), w}, std::move(attrs));
   }
 
-  void Run(const char* target, double tolerance) {
-    const std::vector<NDArray> inputs = testing::RandomInputs(b.g, 3);
-    const std::vector<NDArray> want = Evaluated(b.g, inputs);
-    const absl::Status status = passes::MultiplyIntegers(b.g, *ParseTarget(target));
-    ASSERT_TRUE(status.ok()) << status;
-    ASSERT_TRUE(Verify(b.g).ok()) << Verify(b.g) << Text(b.g);
-    const std::vector<NDArray> got = Evaluated(b.g, inputs);
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(RelativeError(got[i], want[i]), tolerance) << Text(b.g);
-  }
+  void Run(const char* target, double tolerance) { RunOn(testing::RandomInputs(b.g, 3), target, tolerance); }
   // Of products that keep numbers: "bytes, blocks, zero", with "-" for offsets.
   std::vector<std::string> Kept() const {
     std::vector<std::string> kept;
@@ -58,8 +44,6 @@ class NBitsProducts : public ::testing::Test {
     }
     return kept;
   }
-
-  Builder b;
 };
 
 TEST_F(NBitsProducts, KeepNumbersInBlocks) {

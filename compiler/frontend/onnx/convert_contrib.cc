@@ -228,6 +228,13 @@ absl::StatusOr<NDArray> Unpacked(const NDArray& packed, const Shape& shape, int6
   return numbers;
 }
 
+// The zero points of weights that come without them.
+NDArray MiddleOf(int64_t bits, Shape shape) {
+  NDArray zeros(DType::kU8, std::move(shape));
+  std::ranges::fill(zeros.as<uint8_t>(), static_cast<uint8_t>(1 << (bits - 1)));
+  return zeros;
+}
+
 absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   const int64_t depth = n.Int("K", 0), columns = n.Int("N", 0), bits = n.Int("bits", 4), block = n.Int("block_size", 0);
   if (n.Input(4) != kNoValue) return absl::UnimplementedError("g_idx is not supported");
@@ -246,9 +253,7 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   if (n.Input(5) != kNoValue && c.ShapeOf(n.Input(5)) != Shape{columns})
     return absl::InvalidArgumentError(absl::StrCat("the bias has ", columns, " numbers"));
   TEMPER_ASSIGN_OR_RETURN(NDArray weights, Unpacked(*packed, {columns, depth}, bits, block));
-  const DType dtype = weights.dtype();
-  NDArray zeros(dtype, {columns, blocks});
-  for (int64_t i = 0; i < zeros.size(); ++i) zeros.Set(i, 1 << (bits - 1));
+  NDArray zeros = MiddleOf(bits, {columns, blocks});
   OnnxNode call = n;
   if (const ValueId zero = n.Input(3); zero != kNoValue) {
     if (c.TypeOf(zero).dtype != DType::kU8) return absl::UnimplementedError("zero points of floats are not supported");
@@ -300,9 +305,7 @@ absl::Status GatherBlockQuantized(Context& c, const OnnxNode& n) {
   }
   ValueId& zeros = call.inputs[3];
   if (zeros == kNoValue && bytes) {
-    NDArray middle(DType::kU8, each);
-    std::ranges::fill(middle.as<uint8_t>(), static_cast<uint8_t>(1 << (bits - 1)));
-    zeros = c.Constant(std::move(middle));
+    zeros = c.Constant(MiddleOf(bits, each));
   } else if (zeros != kNoValue && halves) {
     const NDArray* given = c.Known(zeros);
     if (given == nullptr) return absl::UnimplementedError("the zero points depend on the model's inputs");

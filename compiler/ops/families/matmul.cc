@@ -104,13 +104,9 @@ absl::StatusOr<ir::Tensor> ComputeNBits(ir::ProgramBuilder& b, const Attrs& attr
   });
 }
 
-double TermsOfNBits(const Attrs&, std::span<const TensorType> in) {
-  return static_cast<double>(in[0].shape.back()) *
-         (HasOffsets(in) ? 2 : 1);  // one with the number, one with the offset
-}
-
-double FlopsOfNBits(const Attrs&, std::span<const TensorType> in, const TensorType& output) {
-  return 2 * Elements(output) * static_cast<double>(in[0].shape.back());
+// Of each step one with the number, and one with the offset.
+double TermsOfNBits(const Attrs& attrs, std::span<const TensorType> in) {
+  return TermsOf(attrs, in) * (HasOffsets(in) ? 2 : 1);
 }
 
 }  // namespace
@@ -118,7 +114,7 @@ double FlopsOfNBits(const Attrs&, std::span<const TensorType> in, const TensorTy
 std::vector<OpDef> MatmulOps() {
   OpDef op{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, FlopsOf, OpTypes::kContracts};
   op.terms = TermsOf;
-  OpDef nbits{"matmul_nbits", OpPattern::kAnchor, 3, 4, InferNBits, ComputeNBits, FlopsOfNBits, OpTypes::kConverts};
+  OpDef nbits{"matmul_nbits", OpPattern::kAnchor, 3, 4, InferNBits, ComputeNBits, FlopsOf, OpTypes::kConverts};
   nbits.numbers = {Numbers::kAny, Numbers::kAny, Numbers::kFactor};
   nbits.terms = TermsOfNBits;
   return {std::move(op), std::move(nbits)};

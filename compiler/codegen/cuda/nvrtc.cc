@@ -94,7 +94,10 @@ class Loaded : public Compiler {
         Check(api_.CreateProgram(&program, source.c_str(), "temper.cu", 0, nullptr, nullptr), "nvrtcCreateProgram"));
     const std::unique_ptr<Program, Result (*)(Program*)> owner(&program, api_.DestroyProgram);
     const std::string target = absl::StrCat("--gpu-architecture=", std::string(arch));
-    const std::array options = {target.c_str(), "--std=c++17", "--ptxas-options=-v"};
+    std::vector<const char*> options = {target.c_str(), "--std=c++17", "--ptxas-options=-v"};
+    // Beside a driver, from this version on, it keeps what it compiled, and is silent about what it finds there.
+    constexpr std::array<int, 2> kKeepsCode = {12, 9};
+    if (version_ >= kKeepsCode) options.push_back("--no-cache");
     const Result result = api_.CompileProgram(program, static_cast<int>(options.size()), options.data());
     Compiled compiled;
     TEMPER_RETURN_IF_ERROR(Fetch(program, api_.GetProgramLogSize, api_.GetProgramLog, compiled.log));

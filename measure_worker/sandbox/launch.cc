@@ -51,6 +51,7 @@ constexpr VisibleFile kVisible[] = {
     {"/dev/dri", true},
     {"/dev/nvidiactl", true},
     {"/dev/nvidia-uvm", true},
+    {"/dev/nvidia-uvm-tools", true},
     {"/dev/nvidia-caps", true},
     {"/dev/nvidia0", true},
     {"/dev/nvidia1", true},
@@ -131,6 +132,8 @@ void HideFiles(const Launch& launch, int program) {
   const int rules = static_cast<int>(syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0));
   Must(rules >= 0, "make rules for files");
   for (const VisibleFile& file : kVisible) Show(rules, file.path, kRead | (file.write ? kWriteFiles : 0));
+  // NVIDIA's driver gives its threads names there, and does not start if it may not.
+  Show(rules, "/proc/self/task", kRead | kWriteFiles);
   for (char* const* file = launch.libraries; *file != nullptr; ++file) Show(rules, *file, kReadFiles);
   if (program >= 0) Show(rules, program, kRead);
   Show(rules, launch.scratch, kAllRights | move);

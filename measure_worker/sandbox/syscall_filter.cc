@@ -3,6 +3,7 @@
 #include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,9 +21,7 @@ constexpr uint32_t kMachine = AUDIT_ARCH_AARCH64;
 #endif
 
 constexpr long kRefused[] = {
-    // Networks, and programs on this machine that listen.
-    SYS_socket,
-    SYS_connect,
+    // Networks, and programs on this machine that listen. See also LimitSockets.
     SYS_bind,
     SYS_listen,
     SYS_accept,
@@ -129,7 +128,8 @@ constexpr long kRefused[] = {
 };
 
 constexpr size_t kNumber = offsetof(seccomp_data, nr), kArch = offsetof(seccomp_data, arch);
-constexpr size_t kFirstArgument = offsetof(seccomp_data, args);  // its low half: both machines are little-endian
+// Their low halves: both machines are little-endian.
+constexpr size_t kFirstArgument = offsetof(seccomp_data, args), kSecondArgument = kFirstArgument + sizeof(uint64_t);
 
 constexpr uint32_t kNewNamespaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
@@ -145,6 +145,7 @@ constexpr uint16_t kReturn = BPF_RET | BPF_K;
 SyscallFilter::SyscallFilter(pid_t self, bool may_fork) {
   RefuseForeignMachines();
   RefuseCalls();
+  LimitSockets();
   LimitSignals(self);
   LimitClones(may_fork);
   Add(Statement(kReturn, SECCOMP_RET_ALLOW));
@@ -179,6 +180,22 @@ void SyscallFilter::RefuseCalls() {
   // Its flags lie in memory, where a filter can not look: libraries then call clone.
   Add(Jump(BPF_JEQ, SYS_clone3, 0, 1));
   Refuse(ENOSYS);
+}
+
+// NVIDIA's driver asks whether its MPS daemon listens, and does not start if it may not ask. So there are sockets of
+// the one kind that sends nothing before it is connected, and nobody to connect to.
+void SyscallFilter::LimitSockets() {
+  constexpr uint32_t kKindOfSocket = 0xf;  // its other bits are flags
+  Add(Jump(BPF_JEQ, SYS_socket, 0, 7));
+  Load(kFirstArgument);
+  Add(Jump(BPF_JEQ, AF_UNIX, 0, 4));
+  Load(kSecondArgument);
+  Add(Statement(BPF_ALU | BPF_AND | BPF_K, kKindOfSocket));
+  Add(Jump(BPF_JEQ, SOCK_SEQPACKET, 0, 1));
+  Add(Statement(kReturn, SECCOMP_RET_ALLOW));
+  Refuse(EPERM);
+  Add(Jump(BPF_JEQ, SYS_connect, 0, 1));
+  Refuse(ENOENT);
 }
 
 void SyscallFilter::LimitSignals(pid_t self) {

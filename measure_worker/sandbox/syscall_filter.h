@@ -1,5 +1,6 @@
 // What a measuring child may not ask of the kernel: networks, other processes, the machine's own settings. Refused
-// calls fail with EPERM. Everything that generating, loading and running code in threads takes is allowed.
+// calls fail with EPERM, and those to whoever listens with ENOENT. Everything that generating, loading and running code
+// in threads takes is allowed.
 #pragma once
 
 #include <linux/filter.h>
@@ -25,6 +26,7 @@ class SyscallFilter {
   void Refuse(int error);
   void RefuseForeignMachines();
   void RefuseCalls();
+  void LimitSockets();
   void LimitSignals(pid_t self);
   void LimitClones(bool may_fork);
 

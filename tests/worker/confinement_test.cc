@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -218,6 +219,23 @@ TEST_P(ConfinementTest, Row17ItReachesNoNetwork) {
   close(listener);
 }
 
+// So NVIDIA's driver does, which does not start otherwise.
+TEST_P(ConfinementTest, Row17ItMayAskWhoListensAndNobodyDoes) {
+  const TemporaryDirectory folder = TemporaryDirectory::Make().value();
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = folder.path() + "/control";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener, 8), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  Sandbox sandbox = Make();
+  EXPECT_THAT(Line(Run(sandbox, Work({absl::StrCat("escape=ask,path=", path)}))[0]), "ok: ");
+  close(listener);
+}
+
 TEST_P(ConfinementTest, Row17ItReadsNoSecretsAndWritesNowhere) {
   const Confinement confinement = GetParam().confinement();
   const std::string folder = testing::TempDir() + "/temper_escape_" + std::to_string(getpid());
@@ -250,6 +268,14 @@ TEST_P(ConfinementTest, Row17ItNeitherTracesNorKillsItsParent) {
     for (const char* how : {"ptrace", "kill"}) configs.push_back(absl::StrCat("escape=", how, ",pid=", pid));
   }
   for (const TrialResult& result : Run(sandbox, Work(configs))) EXPECT_EQ(Line(result), "ok: ");
+}
+
+// As NVIDIA's driver gives them, which does not start otherwise.
+TEST_P(ConfinementTest, ItsThreadsMayHaveNames) {
+  const auto child =
+      ChildProcess::Start({"/bin/sh", "-c", "echo named > /proc/self/task/$$/comm"}, GetParam().confinement());
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_EQ((*child)->End(20'000), "exited with code 0");
 }
 
 TEST_P(ConfinementTest, ItInheritsNoSecretsInItsEnvironment) {

@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -80,6 +82,19 @@ bool Connects(int port) {
   return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
+// What drivers do to learn whether a daemon of theirs is there. It must be possible, and find nobody.
+std::string Asks(const std::string& path) {
+  if (socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) >= 0) return "it may send to whoever listens";
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return "it may not ask";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return "it found somebody";
+  if (errno != ENOENT) return "it was not told that nobody is there";
+  return sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 1 ? "it sent" : "";
+}
+
 bool Opens(const std::string& path, int flags) { return open(path.c_str(), flags | O_CLOEXEC, 0600) >= 0; }
 
 }  // namespace
@@ -124,6 +139,7 @@ std::string Escape(std::string_view config) {
   const bool has_pid = absl::SimpleAtoi(Field(config, "pid"), &pid);
   const bool has_port = absl::SimpleAtoi(Field(config, "port"), &port);
   if (how == "connect" && has_port && Connects(port)) return "it connected";
+  if (how == "ask") return Asks(path);
   if (how == "read" && Opens(path, O_RDONLY)) return "it read " + path;
   if (how == "write" && Opens(path, O_WRONLY | O_CREAT)) return "it wrote " + path;
   if (how == "ptrace" && has_pid && ptrace(PTRACE_ATTACH, pid, nullptr, nullptr) == 0) return "it traces its parent";

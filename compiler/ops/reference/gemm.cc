@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose clones are chosen before its runtime is there
@@ -13,26 +15,26 @@
 namespace temper::reference {
 namespace {
 
-constexpr int64_t kRows = 6, kColumns = 16;  // register tile
+constexpr int64_t kRows = 6, kVector = 8, kColumns = 2 * kVector;  // register tile
 constexpr int64_t kBlockM = 96, kBlockN = 1024, kBlockK = 256;
+constexpr double kWorthThreads = 1e9;  // multiplications
 
-using Lanes = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(4)));
+// No longer than registers are from AVX on: what is longer the compiler keeps in memory.
+using Lanes = float __attribute__((vector_size(kVector * sizeof(float)), aligned(4)));
 
 // tile[kRows][kColumns] = a[k][kRows] * b[k][kColumns], both packed.
 TEMPER_CLONES void MultiplyTile(int64_t k, const float* a, const float* b, float* tile) {
-  Lanes t0{}, t1{}, t2{}, t3{}, t4{}, t5{};
+  Lanes sums[kRows][2] = {};
   for (int64_t i = 0; i < k; ++i, a += kRows, b += kColumns) {
-    Lanes row;
-    std::memcpy(&row, b, sizeof(row));
-    t0 += a[0] * row;
-    t1 += a[1] * row;
-    t2 += a[2] * row;
-    t3 += a[3] * row;
-    t4 += a[4] * row;
-    t5 += a[5] * row;
+    Lanes row[2];
+    std::memcpy(row, b, sizeof(row));
+#pragma GCC unroll 6
+    for (int64_t r = 0; r < kRows; ++r) {
+      sums[r][0] += a[r] * row[0];
+      sums[r][1] += a[r] * row[1];
+    }
   }
-  const Lanes rows[kRows] = {t0, t1, t2, t3, t4, t5};
-  std::memcpy(tile, rows, sizeof(rows));
+  std::memcpy(tile, sums, sizeof(sums));
 }
 
 // [ceil(m / kRows)][k][kRows], zeros after the last row.
@@ -91,6 +93,29 @@ void MultiplyThin(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowRea
   }
 }
 
+// Columns [begin, end).
+void MultiplyColumns(int64_t m, int64_t begin, int64_t end, int64_t k, const Matrix& a, const RowReader& b, float* c,
+                     int64_t ldc) {
+  std::vector<float> left(kBlockM * kBlockK), right((kBlockN + kColumns) * kBlockK);
+  for (int64_t n0 = begin; n0 < end; n0 += kBlockN) {
+    int64_t columns = std::min(kBlockN, end - n0);
+    for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {
+      int64_t depth = std::min(kBlockK, k - k0);
+      PackRight(b, k0, depth, n0, columns, right.data());
+      for (int64_t m0 = 0; m0 < m; m0 += kBlockM) {
+        int64_t rows = std::min(kBlockM, m - m0);
+        PackLeft(a, m0, rows, k0, depth, left.data());
+        MultiplyBlock(rows, columns, depth, left.data(), right.data(), c + m0 * ldc + n0, ldc);
+      }
+    }
+  }
+}
+
+int64_t ThreadsFor(int64_t m, int64_t n, int64_t k) {
+  if (static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kWorthThreads) return 1;
+  return std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, n / kColumns + 1);
+}
+
 }  // namespace
 
 RowReader Rows(const Matrix& b) {
@@ -107,19 +132,18 @@ RowReader Rows(const Matrix& b) {
 void Gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, float* c, int64_t ldc) {
   for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0f);
   if (m <= 2) return MultiplyThin(m, n, k, a, b, c, ldc);
-  std::vector<float> left(kBlockM * kBlockK), right((kBlockN + kColumns) * kBlockK);
-  for (int64_t n0 = 0; n0 < n; n0 += kBlockN) {
-    int64_t columns = std::min(kBlockN, n - n0);
-    for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {
-      int64_t depth = std::min(kBlockK, k - k0);
-      PackRight(b, k0, depth, n0, columns, right.data());
-      for (int64_t m0 = 0; m0 < m; m0 += kBlockM) {
-        int64_t rows = std::min(kBlockM, m - m0);
-        PackLeft(a, m0, rows, k0, depth, left.data());
-        MultiplyBlock(rows, columns, depth, left.data(), right.data(), c + m0 * ldc + n0, ldc);
-      }
+  const int64_t threads = ThreadsFor(m, n, k), share = (n / threads / kColumns + 1) * kColumns;
+  std::vector<std::thread> others;
+  for (int64_t begin = 0; begin < n; begin += share) {
+    const auto multiply = [&, begin] { MultiplyColumns(m, begin, std::min(n, begin + share), k, a, b, c, ldc); };
+    try {
+      if (begin + share < n) others.emplace_back(multiply);
+    } catch (const std::system_error&) {  // it may start no more of them
+      multiply();
     }
+    if (begin + share >= n) multiply();
   }
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace temper::reference

@@ -93,6 +93,10 @@ class Session {
   }
   // Returns before it is done, as Submit.
   virtual absl::Status Replay(const Recording&) { return absl::UnimplementedError("the driver keeps no launches"); }
+  // Returns when it is done. Seconds, as of Run.
+  virtual absl::StatusOr<double> TimeReplay(const Recording&) {
+    return absl::UnimplementedError("the driver keeps no launches");
+  }
   // A kernel broke it: nothing will work on it in this process any more.
   virtual bool lost() const { return false; }
 };

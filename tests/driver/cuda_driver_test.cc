@@ -274,6 +274,21 @@ TEST_F(CudaRecordTest, WhatIsRecordedIsDoneAtEachReplayAndNotBefore) {
   }
 }
 
+TEST_F(CudaRecordTest, AReplayIsTimedToItsEnd) {
+  const driver::Recording recording = Record().value();
+  state_->calls.clear();
+  const absl::StatusOr<double> seconds = session_->TimeReplay(recording);
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  EXPECT_GT(*seconds, 0);
+  EXPECT_THAT(Values(copy_, 2), ElementsAre(2, 4));
+  EXPECT_EQ(state_->calls["cuEventRecord"], 2);
+  for (const char* call : {"cuEventRecord", "cuGraphLaunch", "cuEventSynchronize", "cuEventElapsedTime"}) {
+    state_->fail_once[call] = kInvalidValue;
+    EXPECT_FALSE(session_->TimeReplay(recording).ok()) << call;
+  }
+  EXPECT_TRUE(session_->TimeReplay(recording).ok());
+}
+
 TEST_F(CudaRecordTest, WhatFailsLeavesNothingBehindAndTheSessionAsItWas) {
   for (const char* call : {"cuCtxPushCurrent", "cuStreamCreate", "cuStreamBeginCapture", "cuLaunchKernel",
                            "cuMemcpyAsync", "cuStreamEndCapture", "cuGraphInstantiate"}) {

@@ -165,9 +165,35 @@ TEST_F(CudaDeviceTest, KernelsRunAndAreTimed) {
   state_->launches.clear();
   const std::vector<Arguments> turns{AddressesOf(*arrays), AddressesOf(*arrays)};
   size_t next = 1;
-  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0);
+  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 1), 0);
   EXPECT_EQ(next, 0u);
-  EXPECT_EQ(state_->launches.size(), 5u);
+  EXPECT_EQ(state_->launches.size(), 1u);
+}
+
+// The fake's kernels end before the next is launched.
+TEST_F(CudaDeviceTest, ShortKernelsAreTimedAsAPackageLaunchesThem) {
+  const std::unique_ptr<Code> code = device_->Load({CodeOf({"add"}, 3), {}}).value();
+  const std::unique_ptr<Block> arrays = Arrays(3);
+  const std::vector<Arguments> turns{AddressesOf(*arrays), AddressesOf(*arrays), AddressesOf(*arrays)};
+  size_t next = 1;
+  state_->calls.clear(), state_->launches.clear();
+  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0);
+  EXPECT_EQ(state_->calls["cuLaunchKernel"], 10) << "once to see that it is short, once to be kept";
+  EXPECT_EQ(state_->calls["cuGraphLaunch"], 2) << "once to bring it to the device";
+  EXPECT_EQ(state_->launches.size(), 15u);
+  EXPECT_EQ(next, (1u + 10) % 3);
+  EXPECT_EQ(state_->graphs, 0);
+
+  state_->calls.clear();
+  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 100'000), 0);
+  EXPECT_LT(state_->calls["cuLaunchKernel"], 101'000) << "a part tells of all";
+
+  for (const char* call : {"cuStreamBeginCapture", "cuGraphInstantiate", "cuGraphLaunch"}) {
+    state_->fail_once[call] = 801;
+    state_->calls.clear();
+    EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0) << call << ": as it is launched, then";
+    EXPECT_EQ(state_->graphs, 0);
+  }
 }
 
 TEST_F(CudaDeviceTest, LaunchesOfAKernelShareItsWorkspace) {

@@ -80,7 +80,10 @@ double OutputError(const void* got, const NDArray& want) {
   } else if (!IsFloat(want.dtype())) {
     return want.bytes() == 0 || std::memcmp(got, want.data(), static_cast<size_t>(want.bytes())) == 0 ? 0 : kInfinity;
   }
-  return RelativeError(Copy(got, want), want);
+  const NDArray a = Copy(got, want);
+  if (Info(want.dtype()).bits != 16) return RelativeError(a, want);
+  const NDArray wide = want.ConvertedTo(DType::kF32);
+  return OutputError(a.ConvertedTo(DType::kF32).data(), wide);
 }
 
 absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance) {

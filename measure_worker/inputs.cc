@@ -66,7 +66,9 @@ void FillFloats(std::span<T> a, Rng& rng, double low, double high) {
 void FillFloats(NDArray& a, Rng& rng, double low, double high) {
   if (a.dtype() == DType::kF32) return FillFloats(a.as<float>(), rng, low, high);
   if (a.dtype() == DType::kF64) return FillFloats(a.as<double>(), rng, low, high);
-  for (int64_t i = 0; i < a.size(); ++i) a.Set(i, low + (high - low) * rng.Uniform());
+  NDArray wide(DType::kF32, a.shape());
+  FillFloats(wide, rng, low, high);
+  a = wide.ConvertedTo(a.dtype());
 }
 
 void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
+#include <vector>
 
 #include "base/ndarray.h"
 
@@ -71,6 +73,38 @@ TEST(Conversion, EncodeIsTheInverseOfDecodeAndRoundsToTheNearest) {
       ASSERT_EQ(EncodeFloat(t.dtype, middle), bits % 2 == 0 ? bits : bits + 1);
       ASSERT_EQ(EncodeFloat(t.dtype, std::nextafter(middle, -kInfinity)), bits);
       ASSERT_EQ(EncodeFloat(t.dtype, std::nextafter(middle, kInfinity)), bits + 1);
+    }
+  }
+}
+
+// Arrays of them are converted by code of their own: all patterns, the middles between neighbours, and what lies
+// beside.
+TEST(Conversion, ArraysOfHalfWordsAreConvertedAsTheirElementsAre) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(std::string(Name(dtype)));
+    constexpr int64_t kPatterns = 1 << 16;
+    NDArray all(dtype, {kPatterns});
+    for (int64_t bits = 0; bits < kPatterns; ++bits)
+      StoreBits(dtype, all.MutableData(), bits, static_cast<uint64_t>(bits));
+    const NDArray wide = all.ConvertedTo(DType::kF32);
+    std::vector<float> tried;
+    for (int64_t bits = 0; bits < kPatterns; ++bits) {
+      const double want = DecodeFloat(dtype, static_cast<uint64_t>(bits));
+      const float got = wide.as<float>()[static_cast<size_t>(bits)];
+      ASSERT_TRUE(static_cast<double>(got) == want || (std::isnan(got) && std::isnan(want))) << bits;
+      const auto middle =
+          static_cast<float>((want + DecodeFloat(dtype, static_cast<uint64_t>((bits + 1) % kPatterns))) / 2);
+      for (const float v : {got, middle, std::nextafterf(middle, -HUGE_VALF), std::nextafterf(middle, HUGE_VALF)})
+        tried.push_back(v);
+    }
+    for (const float v : {0x1p-149f, -0x1p-149f, 65519.996f, 65520.f, 3.4e38f, 0x1.fffffep127f}) tried.push_back(v);
+    NDArray floats(DType::kF32, {static_cast<int64_t>(tried.size())});
+    std::ranges::copy(tried, floats.as<float>().begin());
+    const NDArray narrow = floats.ConvertedTo(dtype);
+    for (size_t i = 0; i < tried.size(); ++i) {
+      ASSERT_EQ(LoadBits(dtype, narrow.data(), static_cast<int64_t>(i)),
+                EncodeFloat(dtype, static_cast<double>(tried[i])))
+          << tried[i];
     }
   }
 }

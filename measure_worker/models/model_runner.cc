@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <thread>
 
@@ -63,6 +64,17 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
 // Of a quantised model, whose steps add up on the way: two right packages were 2 to 8 % apart.
 constexpr double kQuantisedTolerance = 0.2;
 
+// Of a model in narrow floats: each step rounds what it hands on, and the roundings of two right packages add up as a
+// random walk does. 0 where none is narrow.
+double NarrowTolerance(const Graph& g, size_t steps) {
+  double of_type = 0;
+  for (const Node& node : g.nodes) {
+    const DType dtype = g.values[node.output].type.dtype;
+    if (IsFloat(dtype) && Info(dtype).bits == 16) of_type = std::max(of_type, ErrorBound(dtype));
+  }
+  return of_type * std::sqrt(static_cast<double>(steps));
+}
+
 absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {
   TEMPER_ASSIGN_OR_RETURN(Graph graph, GraphFromJson(*work.graph_json));
   const int64_t cache_bytes = target.cpu() != nullptr ? target.cpu()->l3_bytes : 0;
@@ -83,7 +95,7 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
   for (const auto& io : r.package_->inputs()) r.inputs_.push_back(MakeModelInput(io.dtype, io.shape, seed++));
   for (const auto& io : r.package_->outputs()) r.outputs_.emplace_back(io.dtype, io.shape);
   const bool rounds = std::ranges::any_of(g.nodes, [](const Node& node) { return AllowsTf32(node.attrs); });
-  if (rounds) r.tolerance_ = kTf32Tolerance;
+  r.tolerance_ = std::max(NarrowTolerance(g, r.steps_.size()), rounds ? kTf32Tolerance : 0);
   const bool quantises = std::ranges::any_of(g.nodes, [&](const Node& node) {
     return !node.inputs.empty() && node.inputs[0] != kNoValue &&
            IsQuantisation(node.op, g.values[node.inputs[0]].type, g.values[node.output].type);

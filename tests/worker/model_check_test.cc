@@ -16,6 +16,7 @@
 #include "compiler/graph/fill_constants.h"
 #include "compiler/graph/graph_json.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
+#include "measure_worker/compare.h"
 #include "measure_worker/models/model_bench.h"
 #include "measure_worker/models/model_finals.h"
 #include "measure_worker/models/model_runner.h"
@@ -59,6 +60,23 @@ ModelWork WorkOf(const Graph& g) {
   work.seed = 42;
   work.rounds = 4;
   return work;
+}
+
+// As many steps as there are, each of which rounds what it hands on.
+TEST(ModelRunner, ToleratesTheRoundingsOfNarrowFloatsAndNoMore) {
+  const auto tolerance = [](DType dtype, int steps) {
+    testing::Builder b;
+    ValueId v = b.Input({8, 8}, dtype);
+    for (int i = 0; i < steps; ++i) v = b.Call("softmax", {v}, testing::Builder::Int("axis", i % 2));
+    b.Output(v);
+    EXPECT_TRUE(Optimize(b.g, HostTarget()).ok());
+    CompileCache cache;
+    return ModelRunner::Make(b.g, HostTarget(), ChooseDefault, 1, cache).value().tolerance();
+  };
+  EXPECT_EQ(tolerance(DType::kF32, 4), 0) << "that of the type";
+  EXPECT_DOUBLE_EQ(tolerance(DType::kF16, 1), ErrorBound(DType::kF16));
+  EXPECT_DOUBLE_EQ(tolerance(DType::kF16, 4), 2 * ErrorBound(DType::kF16));
+  EXPECT_DOUBLE_EQ(tolerance(DType::kBF16, 4), 2 * ErrorBound(DType::kBF16));
 }
 
 // For each task a config that is not the default one.

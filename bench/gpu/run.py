@@ -127,7 +127,8 @@ def tune(env, address, folder, model, trials, seconds, bin=HERE / "bin"):
     code, text = call([bin / "temper", "tune", model, *server, "--trials", str(trials), "--time-budget", f"{int(seconds)}s",
                        "--no-booster", "--wait-for-device", "30s", "--json", report], env, seconds + 30)
     if code != 0:
-        return {"error": text.strip().splitlines()[-1:] or "it ran out of time"}
+        log = pathlib.Path(folder, "fleet.log").read_text(errors="replace").splitlines()
+        return {"error": text.strip().splitlines()[-1:] or "it ran out of time", "fleet": log[-10:]}
     return {"report": json.load(open(report))}
 
 
@@ -199,7 +200,7 @@ def tune_models(env, deadline, rows):
     """Puts what Temper reports of each row's model into the row."""
     with tempfile.TemporaryDirectory() as folder:
         for dtype in MODEL_TYPES:
-            made, text = call([sys.executable, HERE / "models.py", "--dtype", dtype, folder, *MODELS], env, deadline.left(60))
+            made, text = call([sys.executable, HERE / "models.py", "--dtype", dtype, folder, *MODELS], dict(os.environ), deadline.left(60))
             if made != 0:
                 return {"error": text.strip().splitlines()[-1:] or "it ran out of time"}
         for done, (row, figures) in enumerate(rows.items()):

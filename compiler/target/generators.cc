@@ -138,14 +138,15 @@ absl::StatusOr<Device> MakeOpencl(std::string_view name, std::span<const GivenOp
 
 // NVIDIA's architectures: the shared memory that a group may ask for there, and what a unit has for all of its groups
 // (CUDA C++ Programming Guide, "Compute Capabilities"; its multiply-adds: "Arithmetic Instructions"). All have groups
-// of 1024 threads, 64 Ki registers for them and 255 for a thread. Memory and the cache in front of it are those of the
-// architecture's usual parts, by NVIDIA's data sheets: bandwidth over units and clock; so are the tensor cores'
-// multiply-adds of f16 with sums in f32 (GeForce boards make half as many). sm_90 makes 2048 by an instruction of teams
-// of warps, which code for sm_90a alone may have, and about five eighths of them by that of warps; what later ones with
-// instructions that are not used here make by it is not published. 0: none are used; asynchronous copies and
+// of 1024 threads, 64 Ki registers for them and 255 for a thread. The units, memory and the cache in front of it are
+// those of the architecture's usual part, by NVIDIA's data sheets: bandwidth over units and clock; so are the tensor
+// cores' multiply-adds of f16 with sums in f32 (GeForce boards make half as many). sm_90 makes 2048 by an instruction
+// of teams of warps, which code for sm_90a alone may have, and about five eighths of them by that of warps; what later
+// ones with instructions that are not used here make by it is not published. 0: none are used; asynchronous copies and
 // instructions for f16 and bf16 begin with sm_80.
 struct CudaArch {
   std::string_view name;
+  int units;
   int64_t shared_kib;
   int unit_threads, unit_groups;
   int64_t unit_shared_kib;
@@ -157,26 +158,26 @@ struct CudaArch {
   int team_fmas = 0;
 };
 constexpr CudaArch kCudaArchs[] = {
-    {"sm_50", 48, 2048, 32, 64, 128, 0, 16, 2048},
-    {"sm_52", 48, 2048, 32, 96, 128, 0, 12, 2048},
-    {"sm_53", 48, 2048, 32, 64, 128, 0, 13, 256},
-    {"sm_60", 48, 2048, 32, 64, 64, 0, 10, 4096},
-    {"sm_61", 48, 2048, 32, 96, 128, 0, 10, 2048},
-    {"sm_62", 48, 2048, 32, 64, 128, 0, 23, 512},
-    {"sm_70", 96, 2048, 32, 96, 64, 0, 8, 6144},
-    {"sm_72", 96, 2048, 32, 96, 64, 0, 12, 512},
-    {"sm_75", 64, 1024, 16, 64, 64, 0, 5.5, 5120, 64},
-    {"sm_80", 163, 2048, 32, 164, 64, 1024, 11, 40960},
-    {"sm_86", 99, 1536, 16, 100, 128, 512, 6, 6144},
-    {"sm_87", 163, 1536, 16, 164, 128, 1024, 10, 4096},
-    {"sm_88", 163, 1536, 16, 164, 128, 1024, 10, 4096},
-    {"sm_89", 99, 1536, 24, 100, 128, 512, 3, 49152},
-    {"sm_90", 227, 2048, 32, 228, 128, 1280, 13, 51200, 128, 2048},
-    {"sm_100", 227, 2048, 32, 228, 128, 1280, 28, 129024},
-    {"sm_103", 227, 2048, 32, 228, 128, 1280, 28, 129024},
-    {"sm_110", 227, 1536, 24, 228, 128, 1280, 9, 32768},
-    {"sm_120", 99, 1536, 24, 100, 128, 512, 4.5, 98304},
-    {"sm_121", 99, 1536, 24, 100, 128, 512, 2.5, 24576},
+    {"sm_50", 5, 48, 2048, 32, 64, 128, 0, 16, 2048},
+    {"sm_52", 16, 48, 2048, 32, 96, 128, 0, 12, 2048},
+    {"sm_53", 2, 48, 2048, 32, 64, 128, 0, 13, 256},
+    {"sm_60", 56, 48, 2048, 32, 64, 64, 0, 10, 4096},
+    {"sm_61", 28, 48, 2048, 32, 96, 128, 0, 10, 2048},
+    {"sm_62", 2, 48, 2048, 32, 64, 128, 0, 23, 512},
+    {"sm_70", 80, 96, 2048, 32, 96, 64, 0, 8, 6144},
+    {"sm_72", 8, 96, 2048, 32, 96, 64, 0, 12, 512},
+    {"sm_75", 68, 64, 1024, 16, 64, 64, 0, 5.5, 5120, 64},
+    {"sm_80", 108, 163, 2048, 32, 164, 64, 1024, 11, 40960},
+    {"sm_86", 82, 99, 1536, 16, 100, 128, 512, 6, 6144},
+    {"sm_87", 16, 163, 1536, 16, 164, 128, 1024, 10, 4096},
+    {"sm_88", 16, 163, 1536, 16, 164, 128, 1024, 10, 4096},
+    {"sm_89", 128, 99, 1536, 24, 100, 128, 512, 3, 49152},
+    {"sm_90", 132, 227, 2048, 32, 228, 128, 1280, 13, 51200, 128, 2048},
+    {"sm_100", 148, 227, 2048, 32, 228, 128, 1280, 28, 129024},
+    {"sm_103", 148, 227, 2048, 32, 228, 128, 1280, 28, 129024},
+    {"sm_110", 20, 227, 1536, 24, 228, 128, 1280, 9, 32768},
+    {"sm_120", 170, 99, 1536, 24, 100, 128, 512, 4.5, 98304},
+    {"sm_121", 48, 99, 1536, 24, 100, 128, 512, 2.5, 24576},
 };
 
 // Those with code that runs on them alone ("a"), or on their family ("f").
@@ -212,6 +213,7 @@ absl::StatusOr<Device> MakeCuda(std::string_view name, std::span<const GivenOpti
                    .shared_bytes = known->shared_kib << 10,
                    .group_threads = 1024,
                    .warp_width = 32,
+                   .compute_units = known->units,
                    .unit_threads = known->unit_threads,
                    .unit_groups = known->unit_groups,
                    .unit_shared_bytes = known->unit_shared_kib << 10,

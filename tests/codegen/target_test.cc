@@ -59,7 +59,7 @@ TEST(Target, EachGeneratorsTextsRoundTrip) {
       {"interpreter -threads=2 -l3=65536", "interpreter -l1=16384 -l2=131072 -l3=65536 -threads=2"},
       {"opencl", "opencl -local=32768 -wg=256 -warp=1 -units=1"},
       {"opencl -wg=64 -units=8", "opencl -local=32768 -wg=64 -warp=1 -units=8"},
-      {"cuda:sm_90", "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=1"},
+      {"cuda:sm_90", "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=132"},
       {"cuda -arch=sm_90a -local=232448 -units=132", "cuda -arch=sm_90a -local=232448 -wg=1024 -warp=32 -units=132"}};
   for (const auto& [given, canonical] : texts) {
     const auto t = ParseTarget(given);

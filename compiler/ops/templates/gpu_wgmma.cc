@@ -111,7 +111,7 @@ double Instructions(const TensorPlan& p) {
 }
 
 GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t) {
-  constexpr double kDrainCycles = 40;  // until a step's sums are there, when their products are made
+  constexpr double kDrainCycles = 400;  // until a step's sums are there, by times of an H100
   const GemmView v = TensorView(w);
   const TensorPlan p = PlansOf(w, v, ir::kTeamWarps)(c);
   const TensorTile& tile = p.tile;

@@ -18,9 +18,8 @@ namespace {
 constexpr uint8_t kEdge = 0xff;
 constexpr int64_t kEdgeBytes = 4096;
 
-// From here on the device is busy for longer than the host takes for the next launch, on slow hosts too: an H100's in a
-// virtual machine takes 10 us.
-constexpr double kHidesLaunchS = 30e-6;
+// From here on the device is busy for longer than a host takes for the next launch: an H100's took 3 us.
+constexpr double kHidesLaunchS = 10e-6;
 constexpr int64_t kMostKept = 128;  // calls
 
 int64_t RoundedUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }

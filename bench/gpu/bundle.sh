@@ -21,7 +21,7 @@ ldd "${programs[@]}" | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libgcc_s)\.so' | xargs install -t "$bundle/lib"
 install -m 644 bench/models/*.onnx.gz "$bundle/models"
 install -t "$bundle" bench/gpu/run.py bench/gpu/peers.py bench/models.py
-XZ_OPT="-6 -T0" tar -C "$folder" -cJf "$out" temper-gpu
+XZ_OPT="-9 -T0" tar -C "$folder" -cJf "$out" temper-gpu
 bytes=$(stat -c %s "$out")
 [ "$bytes" -le "$most_bytes" ] || { echo "bundle.sh: $out has $bytes bytes, more than $most_bytes" >&2; exit 1; }
 echo "$out: $bytes bytes"

@@ -10,7 +10,7 @@ keeps what it has. With fewer steps each has more of the time. TF32 is off on bo
 A model's time is from host to host on both sides: inputs to the GPU, a run, the outputs back. Its ratios are PyTorch's
 time over that of Temper's package: above 1 Temper is faster.
 """
-import argparse, contextlib, ctypes, glob, json, os, pathlib, shutil, site, statistics, subprocess, sys, tempfile, time
+import argparse, concurrent.futures, contextlib, ctypes, glob, json, os, pathlib, shutil, site, statistics, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = {"conformance": 2, "models": 7, "gemm": 2, "sanitizer": 1}  # and how the time is shared
@@ -18,6 +18,8 @@ SQUARES_AND_BERT = ((1024, 1024, 1024), (4096, 4096, 4096), (128, 768, 768), (12
 # ONNX's names of types, and PyTorch's.
 GEMMS = [("FLOAT", "float32", *shape) for shape in SQUARES_AND_BERT]
 GEMMS += [("FLOAT16", "float16", 4096, 4096, 4096), ("BFLOAT16", "bfloat16", 4096, 4096, 4096)]
+TEMPLATES = [f"gpu.{name}" for name in ("attention", "attention_mma", "conv", "default", "depthwise", "gemm", "mma", "pixels",
+                                        "reduce", "wgmma", "winograd")]
 MODELS = ("resnet50", "mobilenet_v2", "bert_base_s128", "transformer")
 MODEL_TYPES = {"f32": "", "f16": "_f16"}  # and what models.py adds to a name
 MODEL_ROWS = [f"{name}:{dtype}" for dtype in MODEL_TYPES for name in MODELS]
@@ -88,16 +90,30 @@ def outcome(command, env, seconds):
 
 
 def conformance(env, deadline):
-    return outcome([HERE / "bin/conformance_test", "--gtest_filter=*/cuda"], env, deadline.left(150))
+    """In processes of a template each, because most of the time is NVRTC's."""
+    def of(template):
+        return outcome([HERE / "bin/conformance_test", "--gtest_filter=*/cuda"], dict(env, TEMPER_TEMPLATES=template),
+                       deadline.left(150))
+
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return dict(zip(TEMPLATES, pool.map(of, TEMPLATES)))
 
 
 def sanitizer(env, deadline):
     found = shutil.which("compute-sanitizer") or next(
-        (f for p in package_folders() for f in glob.glob(f"{p}/nvidia/**/compute-sanitizer", recursive=True)), None)
+        (f for p in [*package_folders(), "/usr/local/cuda/bin"]
+         for f in glob.glob(f"{p}/**/compute-sanitizer", recursive=True)), None)
     if found is None:
         return {"missing": "compute-sanitizer"}
-    filter = "--gtest_filter=*AWrongKernelIsToldWrong/cuda:*ItsCanaryTakesATime/cuda"
-    return outcome([found, "--error-exitcode", "99", HERE / "bin/conformance_test", filter], env, deadline.left(90))
+    filter = "--gtest_filter=*KernelsAreRight/cuda:*AWrongKernelIsToldWrong/cuda"
+
+    def by(tool):
+        return outcome([found, "--tool", tool, "--error-exitcode", "99", HERE / "bin/conformance_test", filter],
+                       dict(env, TEMPER_CONFIGS="3"), deadline.left(90))
+
+    tools = ("memcheck", "racecheck")
+    with concurrent.futures.ThreadPoolExecutor(len(tools)) as pool:
+        return dict(zip(tools, pool.map(by, tools)))
 
 
 @contextlib.contextmanager
@@ -132,17 +148,26 @@ def tune(env, address, folder, model, trials, seconds, bin=HERE / "bin"):
     return {"report": json.load(open(report))}
 
 
-def median_seconds(torch, run, seconds=0.3):
-    for _ in range(3):
+def median_seconds(torch, run, seconds=0.3, calls=20):
+    """Of a call, where so many follow one another as a CUDA graph: as Temper's kernels are timed."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            run()
+    graph.replay()
     times, end = [], time.monotonic() + seconds
     while time.monotonic() < end or len(times) < 5:
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        run()
+        graph.replay()
         stop.record()
         stop.synchronize()
-        times.append(start.elapsed_time(stop) * 1e-3)
+        times.append(start.elapsed_time(stop) * 1e-3 / calls)
     return statistics.median(times)
 
 
@@ -190,7 +215,8 @@ def gemm(env, deadline):
             row["temper_s_of"] = best_of_templates(env, folder)
         row["temper_s"] = min(row["temper_s_of"].values(), default=None)
         a, b = (torch.randn(*shape, device="cuda", dtype=getattr(torch, torch_dtype)) for shape in ((m, k), (k, n)))
-        row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b))
+        c = torch.empty(m, n, device="cuda", dtype=a.dtype)
+        row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b, out=c))
         row["cublas_over_temper"] = row["cublas_s"] / row["temper_s"] if row["temper_s"] else None
         rows.append(row)
     return {"rows": rows}

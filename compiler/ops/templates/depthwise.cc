@@ -317,6 +317,8 @@ Reads ReadsOf(const Conv2dShape& s, const Tile& tile, Order order, const CpuTarg
   r.past_l1 *= streams;
   r.l2_bytes = order == Order::kChannels ? s.h * s.w * piece : BytesOfRows(s, rows.window());
   r.past_l2 = static_cast<double>(r.l2_bytes) <= 0.75 * static_cast<double>(t.l2_bytes) ? 1 : overlap(rows) * streams;
+  // Of what comes from behind L2, lines apart come with others that nobody asked for.
+  if (order == Order::kChannels && kElementBytes * s.n * s.h * s.w * s.c > t.l2_bytes * t.threads) r.past_l2 *= 2;
   return r;
 }
 

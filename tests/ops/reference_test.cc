@@ -1,4 +1,6 @@
 // The blocked references of convolutions and matrix multiplication against loops that are too simple to be wrong.
+#include "compiler/ops/reference/gemm.h"
+
 #include "ops_testing.h"
 
 namespace temper {
@@ -146,6 +148,21 @@ TEST(Reference, MatmulEqualsTheNaiveOne) {
     EXPECT_LT(RelativeError(fast, naive), 1e-6)
         << ShapeText(a_shape) << " " << ShapeText(b_shape) << trans_a << trans_b;
   }
+}
+
+// All threads together make what one makes of each column: sums do not depend on how columns are shared out.
+TEST(Reference, LargeProductsAreThoseOfTheirColumns) {
+  constexpr int64_t kM = 1024, kN = 1041, kK = 1000;
+  Rng rng(7);
+  std::vector<float> a(kM * kK), b(kK * kN), whole(kM * kN), part(kM * kN);
+  for (float& x : a) x = static_cast<float>(rng.Uniform());
+  for (float& x : b) x = static_cast<float>(rng.Uniform());
+  reference::Gemm(kM, kN, kK, {a.data(), kK, 1}, reference::Rows({b.data(), kN, 1}), whole.data(), kN);
+  for (int64_t n = 0; n < kN; n += 100) {
+    const int64_t columns = std::min<int64_t>(100, kN - n);
+    reference::Gemm(kM, columns, kK, {a.data(), kK, 1}, reference::Rows({b.data() + n, kN, 1}), part.data() + n, kN);
+  }
+  EXPECT_EQ(whole, part);
 }
 
 TEST(Reference, MatmulNBitsEqualsTheNaiveOne) {

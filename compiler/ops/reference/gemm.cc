@@ -93,19 +93,24 @@ void MultiplyThin(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowRea
   }
 }
 
+// What a thread packs. Made before it starts: where there is no memory, that is the caller's to know.
+struct Packed {
+  std::vector<float> left = std::vector<float>(kBlockM * kBlockK);
+  std::vector<float> right = std::vector<float>((kBlockN + kColumns) * kBlockK);
+};
+
 // Columns [begin, end).
 void MultiplyColumns(int64_t m, int64_t begin, int64_t end, int64_t k, const Matrix& a, const RowReader& b, float* c,
-                     int64_t ldc) {
-  std::vector<float> left(kBlockM * kBlockK), right((kBlockN + kColumns) * kBlockK);
+                     int64_t ldc, Packed& packed) {
   for (int64_t n0 = begin; n0 < end; n0 += kBlockN) {
     int64_t columns = std::min(kBlockN, end - n0);
     for (int64_t k0 = 0; k0 < k; k0 += kBlockK) {
       int64_t depth = std::min(kBlockK, k - k0);
-      PackRight(b, k0, depth, n0, columns, right.data());
+      PackRight(b, k0, depth, n0, columns, packed.right.data());
       for (int64_t m0 = 0; m0 < m; m0 += kBlockM) {
         int64_t rows = std::min(kBlockM, m - m0);
-        PackLeft(a, m0, rows, k0, depth, left.data());
-        MultiplyBlock(rows, columns, depth, left.data(), right.data(), c + m0 * ldc + n0, ldc);
+        PackLeft(a, m0, rows, k0, depth, packed.left.data());
+        MultiplyBlock(rows, columns, depth, packed.left.data(), packed.right.data(), c + m0 * ldc + n0, ldc);
       }
     }
   }
@@ -133,15 +138,18 @@ void Gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, 
   for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0f);
   if (m <= 2) return MultiplyThin(m, n, k, a, b, c, ldc);
   const int64_t threads = ThreadsFor(m, n, k), share = (n / threads / kColumns + 1) * kColumns;
+  std::vector<Packed> packed(static_cast<size_t>((n + share - 1) / share));
   std::vector<std::thread> others;
-  for (int64_t begin = 0; begin < n; begin += share) {
-    const auto multiply = [&, begin] { MultiplyColumns(m, begin, std::min(n, begin + share), k, a, b, c, ldc); };
+  others.reserve(packed.size());
+  for (size_t i = 0; i < packed.size(); ++i) {
+    const int64_t begin = static_cast<int64_t>(i) * share, end = std::min(n, begin + share);
+    const auto multiply = [&, i, begin, end] { MultiplyColumns(m, begin, end, k, a, b, c, ldc, packed[i]); };
     try {
-      if (begin + share < n) others.emplace_back(multiply);
+      if (i + 1 < packed.size()) others.emplace_back(multiply);
     } catch (const std::system_error&) {  // it may start no more of them
       multiply();
     }
-    if (begin + share >= n) multiply();
+    if (i + 1 == packed.size()) multiply();
   }
   for (std::thread& other : others) other.join();
 }

@@ -87,26 +87,42 @@ int32_t PackagePrograms::Copy(void* from, int64_t from_offset, void* to, int64_t
       Ask([&](driver::Session& s) { return s.Copy(Held(from).get(), from_offset, Held(to).get(), to_offset, bytes); }));
 }
 
-int32_t PackagePrograms::Finish() {
-  return Told(Ask([](driver::Session& s) { return s.Finish(); }));
+absl::StatusOr<driver::Session*> PackagePrograms::OpenSession() {
+  driver::Session* session = nullptr;
+  TEMPER_RETURN_IF_ERROR(Ask([&](driver::Session& s) {
+    session = &s;
+    return absl::OkStatus();
+  }));
+  return session;
 }
 
 void* PackagePrograms::Record(int32_t (*steps)(void*), void* closure) {
-  driver::Session* session = nullptr;
-  const absl::Status open = Ask([&](driver::Session& s) {
-    session = &s;
-    return absl::OkStatus();
-  });
   driver::Recording* made = nullptr;
   const auto record = [&]() -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(driver::Session * session, OpenSession());
     TEMPER_ASSIGN_OR_RETURN(driver::Recording recording, session->Record([&] {
       return steps(closure) == TEMPER_OK ? absl::OkStatus() : absl::AbortedError("a step failed");
     }));
     made = new driver::Recording(std::move(recording));
     return absl::OkStatus();
   };
-  Told(open.ok() ? record() : open);  // not within Ask: each of the steps asks by itself
+  Told(record());
   return made;
+}
+
+int32_t PackagePrograms::Time(int32_t (*steps)(void*), void* closure, int64_t* ns) {
+  int32_t code = TEMPER_OK;  // of the steps, which told why
+  const auto time = [&]() -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(driver::Session * session, OpenSession());
+    TEMPER_ASSIGN_OR_RETURN(const double seconds, session->Time([&] {
+      code = steps(closure);
+      return code == TEMPER_OK ? absl::OkStatus() : absl::AbortedError(LatestError());
+    }));
+    *ns = static_cast<int64_t>(seconds * 1e9);
+    return absl::OkStatus();
+  };
+  const int32_t told = Told(time());
+  return code == TEMPER_OK ? told : code;
 }
 
 int32_t PackagePrograms::Replay(void* recording) {

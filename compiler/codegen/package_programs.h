@@ -25,10 +25,10 @@ class PackagePrograms {
   int32_t Write(void* memory, int64_t offset, const void* from, int64_t bytes);
   int32_t Read(void* memory, int64_t offset, void* to, int64_t bytes);
   int32_t Copy(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes);
-  int32_t Finish();
   void* Record(int32_t (*steps)(void*), void* closure);
   int32_t Replay(void* recording);
   void Forget(void* recording);
+  int32_t Time(int32_t (*steps)(void*), void* closure, int64_t* ns);
   static const char* LatestError();
 
  private:
@@ -37,6 +37,8 @@ class PackagePrograms {
     int64_t used = 0;
   };
   absl::StatusOr<driver::Session*> TheSession();
+  // For what is not done within Ask, because each of its steps asks by itself.
+  absl::StatusOr<driver::Session*> OpenSession();
   absl::Status Run(std::string_view code, std::string_view symbol, const temper_call& call);
   absl::StatusOr<Entry*> Find(std::string_view code);
   absl::StatusOr<Entry> Load(std::string_view code);
@@ -71,10 +73,10 @@ inline constexpr temper_device kDeviceOf = {
                int64_t bytes) { return kPrograms().Read(memory, offset, to, bytes); },
     .copy = [](void* from, int64_t from_offset, void* to, int64_t to_offset,
                int64_t bytes) { return kPrograms().Copy(from, from_offset, to, to_offset, bytes); },
-    .finish = [] { return kPrograms().Finish(); },
     .record = [](int32_t (*steps)(void*), void* closure) { return kPrograms().Record(steps, closure); },
     .replay = [](void* recording) { return kPrograms().Replay(recording); },
     .forget = [](void* recording) { kPrograms().Forget(recording); },
+    .time = [](int32_t (*steps)(void*), void* closure, int64_t* ns) { return kPrograms().Time(steps, closure, ns); },
     .error = PackagePrograms::LatestError,
 };
 

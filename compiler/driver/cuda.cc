@@ -196,7 +196,22 @@ class StreamSession final : public Session {
   }
 
   absl::StatusOr<double> Run(int64_t count, const std::function<LaunchCall(int64_t)>& call) override {
-    return Timed([&] { return Submit(count, call); });
+    return Time([&] { return Submit(count, call); });
+  }
+
+  absl::StatusOr<double> Time(const std::function<absl::Status()>& submit) override {
+    std::lock_guard lock(run_);  // the events are one pair
+    const Current current(context_);
+    TEMPER_RETURN_IF_ERROR(current.status());
+    absl::Status status = Done(api_.EventRecord(start_, stream_), "begin a measurement");
+    if (status.ok()) status = submit();
+    status.Update(Done(api_.EventRecord(end_, stream_), "end a measurement"));
+    status.Update(Done(api_.EventSynchronize(end_), "run a kernel"));
+    TEMPER_RETURN_IF_ERROR(status);
+    float milliseconds = 0;
+    TEMPER_RETURN_IF_ERROR(Done(api_.EventElapsedTime(&milliseconds, start_, end_), "time a kernel"));
+    constexpr double kLeastS = 1e-9;  // the events' clock is a coarse one
+    return std::max(kLeastS, 1e-3 * static_cast<double>(milliseconds));
   }
 
   absl::Status Submit(int64_t count, const std::function<LaunchCall(int64_t)>& call) override {
@@ -228,29 +243,10 @@ class StreamSession final : public Session {
     TEMPER_RETURN_IF_ERROR(current.status());
     return Done(api_.GraphLaunch(static_cast<Kept*>(recording.get())->graph, stream_), "launch what it keeps");
   }
-  absl::StatusOr<double> TimeReplay(const Recording& recording) override {
-    return Timed([&] { return Replay(recording); });
-  }
 
  private:
   Capture* capturing() const { return capture != nullptr && capture->session == this ? capture : nullptr; }
   Stream queue() const { return capturing() != nullptr ? capture->stream : stream_; }
-
-  // Seconds from the start of what is submitted to its end.
-  absl::StatusOr<double> Timed(const std::function<absl::Status()>& submit) {
-    std::lock_guard lock(run_);  // the events are one pair
-    const Current current(context_);
-    TEMPER_RETURN_IF_ERROR(current.status());
-    absl::Status status = Done(api_.EventRecord(start_, stream_), "begin a measurement");
-    if (status.ok()) status = submit();
-    status.Update(Done(api_.EventRecord(end_, stream_), "end a measurement"));
-    status.Update(Done(api_.EventSynchronize(end_), "run a kernel"));
-    TEMPER_RETURN_IF_ERROR(status);
-    float milliseconds = 0;
-    TEMPER_RETURN_IF_ERROR(Done(api_.EventElapsedTime(&milliseconds, start_, end_), "time a kernel"));
-    constexpr double kLeastS = 1e-9;  // the events' clock is a coarse one
-    return std::max(kLeastS, 1e-3 * static_cast<double>(milliseconds));
-  }
 
   absl::Status Captured(Capture& taken, const std::function<absl::Status()>& submit, Graph& graph) {
     TEMPER_RETURN_IF_ERROR(Done(api_.StreamBeginCapture(taken.stream, kCaptureThreadLocal), "keep launches"));

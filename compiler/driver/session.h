@@ -93,10 +93,8 @@ class Session {
   }
   // Returns before it is done, as Submit.
   virtual absl::Status Replay(const Recording&) { return absl::UnimplementedError("the driver keeps no launches"); }
-  // Returns when it is done. Seconds, as of Run.
-  virtual absl::StatusOr<double> TimeReplay(const Recording&) {
-    return absl::UnimplementedError("the driver keeps no launches");
-  }
+  // Seconds that what `submit` asks for takes, to its end. By the host's clock, where the driver has no better one.
+  virtual absl::StatusOr<double> Time(const std::function<absl::Status()>& submit);
   // A kernel broke it: nothing will work on it in this process any more.
   virtual bool lost() const { return false; }
 };

@@ -48,18 +48,19 @@ typedef struct temper_device {
   int32_t (*write)(void* memory, int64_t offset, const void* from, int64_t bytes);
   int32_t (*read)(void* memory, int64_t offset, void* to, int64_t bytes);
   int32_t (*copy)(void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t bytes);
-  int32_t (*finish)(void);
   /* What `steps` launches and copies, on this thread and in memory that stays, is kept instead of done, for replays.
    * NULL: it is neither; the device cannot, or `steps` returned something but 0. */
   void* (*record)(int32_t (*steps)(void* closure), void* closure);
   int32_t (*replay)(void* recording); /* may return before it is done */
   void (*forget)(void* recording);    /* waits until it is done */
+  /* Nanoseconds, by the device's clock, of what `steps` launches and copies on this thread; waits until it is done. */
+  int32_t (*time)(int32_t (*steps)(void* closure), void* closure, int64_t* ns);
   /* Why this thread's latest request failed, in one line, until its next one; empty: it did not. */
   const char* (*error)(void);
 } temper_device;
 
 /* Rises when temper_device changes. */
-#define TEMPER_DEVICE_VERSION 1
+#define TEMPER_DEVICE_VERSION 2
 /* What libtemper-devices exports as "temper_find_device": the device of that generator, such as "cuda". NULL: the
  * library has none, or temper_device has another version there. */
 typedef const temper_device* (*temper_find_device_fn)(const char* generator, int32_t version);

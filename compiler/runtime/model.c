@@ -498,7 +498,6 @@ static int told(temper_model* m, const temper_step* s, int code) {
 
 static int run_step(temper_model* m, int64_t index, temper_launcher* launcher) {
   const temper_step* s = &m->run->steps[index];
-  if (m->on_device) return told(m, s, temper_on_device_run_step(m->on_device, index));
   for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
   if (s->kind == TEMPER_STEP_COPY) {
     memcpy(m->args[1], m->args[0], (size_t)s->bytes);
@@ -528,10 +527,14 @@ static int run_steps(temper_model* m) {
 
 static int time_step(temper_model* m, int64_t index, temper_busy_launcher* busy, temper_step_time* time) {
   temper_busy_launcher_reset(busy);
-  const int64_t start = temper_now_ns();
-  int code = run_step(m, index, &busy->launcher);
-  if (code == TEMPER_OK && m->on_device) code = temper_on_device_finish(m->on_device);
-  time->ns = temper_now_ns() - start;
+  int code = TEMPER_OK;
+  if (m->on_device) {
+    code = told(m, &m->run->steps[index], temper_on_device_time_step(m->on_device, index, &time->ns));
+  } else {
+    const int64_t start = temper_now_ns();
+    code = run_step(m, index, &busy->launcher);
+    time->ns = temper_now_ns() - start;
+  }
   time->busy_ns = temper_busy_launcher_mean(busy, time->ns);
   return code;
 }

@@ -140,6 +140,21 @@ int temper_on_device_run_step(temper_on_device* d, int64_t index) {
   return s->kernel(&call);
 }
 
+typedef struct {
+  temper_on_device* d;
+  int64_t index;
+} one_step;
+
+static int32_t step_of(void* closure) {
+  const one_step* s = closure;
+  return temper_on_device_run_step(s->d, s->index);
+}
+
+int temper_on_device_time_step(temper_on_device* d, int64_t index, int64_t* ns) {
+  one_step step = {d, index};
+  return d->api->time(step_of, &step, ns);
+}
+
 static int run_stepwise(temper_on_device* d, int64_t* failed) {
   int code = 0;
   for (*failed = 0; *failed < d->run->num_steps; ++*failed) {
@@ -164,8 +179,6 @@ int temper_on_device_run(temper_on_device* d, int64_t* failed) {
   d->stepwise += code == 0;
   return code;
 }
-
-int temper_on_device_finish(temper_on_device* d) { return d->api->finish(); }
 
 int temper_on_device_read_output(temper_on_device* d, int64_t index, void* to) {
   return d->api->read(d->outputs[index], 0, to, d->variant->outputs[index].bytes);

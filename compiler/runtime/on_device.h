@@ -24,9 +24,10 @@ void temper_on_device_destroy(temper_on_device* d); /* NULL is allowed; no run m
 /* These return 0, or the TEMPER_* that ends the run. */
 int temper_on_device_write_input(temper_on_device* d, int64_t index, const void* from);
 int temper_on_device_run_step(temper_on_device* d, int64_t index); /* may return before the step is done */
+/* The step, to its end, and its nanoseconds by the device's clock. */
+int temper_on_device_time_step(temper_on_device* d, int64_t index, int64_t* ns);
 /* All steps, as one where the device keeps them. `failed` is the step that failed; -1: all of them together. */
 int temper_on_device_run(temper_on_device* d, int64_t* failed);
-int temper_on_device_finish(temper_on_device* d);
 int temper_on_device_read_output(temper_on_device* d, int64_t index, void* to);
 
 #ifdef __cplusplus

@@ -218,7 +218,7 @@ class LaunchDevice : public Device {
       return session_.Submit(calls * LaunchesOf(code), Calls(code, arguments, next, scratch));
     }));
     TEMPER_RETURN_IF_ERROR(session_.Replay(recording));  // the first one brings it to the device
-    return session_.TimeReplay(recording);
+    return session_.Time([&] { return session_.Replay(recording); });
   }
 
   // The supervisor starts another child.

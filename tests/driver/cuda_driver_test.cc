@@ -276,17 +276,20 @@ TEST_F(CudaRecordTest, WhatIsRecordedIsDoneAtEachReplayAndNotBefore) {
 
 TEST_F(CudaRecordTest, AReplayIsTimedToItsEnd) {
   const driver::Recording recording = Record().value();
+  const auto time = [&] { return session_->Time([&] { return session_->Replay(recording); }); };
   state_->calls.clear();
-  const absl::StatusOr<double> seconds = session_->TimeReplay(recording);
+  const absl::StatusOr<double> seconds = time();
   ASSERT_TRUE(seconds.ok()) << seconds.status();
   EXPECT_GT(*seconds, 0);
   EXPECT_THAT(Values(copy_, 2), ElementsAre(2, 4));
   EXPECT_EQ(state_->calls["cuEventRecord"], 2);
   for (const char* call : {"cuEventRecord", "cuGraphLaunch", "cuEventSynchronize", "cuEventElapsedTime"}) {
     state_->fail_once[call] = kInvalidValue;
-    EXPECT_FALSE(session_->TimeReplay(recording).ok()) << call;
+    EXPECT_FALSE(time().ok()) << call;
   }
-  EXPECT_TRUE(session_->TimeReplay(recording).ok());
+  EXPECT_TRUE(time().ok());
+  const absl::Status own = session_->Time([] { return absl::AbortedError("stop"); }).status();
+  EXPECT_TRUE(absl::IsAborted(own)) << own;
 }
 
 TEST_F(CudaRecordTest, WhatFailsLeavesNothingBehindAndTheSessionAsItWas) {

@@ -285,6 +285,36 @@ TEST_F(CudaDeviceTest, PackagesRepeatWhatTheyRecorded) {
   EXPECT_EQ(Steps::Run(&steps), TEMPER_OK) << "it goes on without a recording";
 }
 
+TEST_F(CudaDeviceTest, PackagesTimeStepsByEvents) {
+  struct Steps {
+    std::string code;
+    DeviceArray in, out;
+    int32_t end;
+    static int32_t Run(void* closure) {
+      auto* s = static_cast<Steps*>(closure);
+      void* parts[] = {s->in.part(), s->out.part()};
+      const temper_call call = {parts, nullptr, nullptr, nullptr, s};
+      const int32_t code = kCudaDevice.launch(s->code.data(), std::ssize(s->code), "kernel", &call);
+      return code == TEMPER_OK ? s->end : code;
+    }
+  };
+  Steps steps{CodeOf({"double"}, 2), {kCudaDevice, kBytes}, {kCudaDevice, kBytes}, TEMPER_OK};
+  std::vector<float> in = Counted(1), out(kElements);
+  ASSERT_EQ(steps.in.Write(in.data()), TEMPER_OK);
+  const int records = state_->calls["cuEventRecord"];
+  int64_t ns = 0;
+  ASSERT_EQ(kCudaDevice.time(Steps::Run, &steps, &ns), TEMPER_OK) << kCudaDevice.error();
+  EXPECT_GT(ns, 0);
+  EXPECT_EQ(state_->calls["cuEventRecord"], records + 2);
+  ASSERT_EQ(steps.out.Read(out.data()), TEMPER_OK);
+  for (size_t e = 0; e < kElements; ++e) EXPECT_EQ(out[e], 2 * in[e]);
+  state_->fail_once["cuLaunchKernel"] = 701;
+  EXPECT_NE(kCudaDevice.time(Steps::Run, &steps, &ns), TEMPER_OK);
+  EXPECT_THAT(kCudaDevice.error(), HasSubstr("more registers or shared memory"));
+  steps.end = TEMPER_NO_PACKAGE;
+  EXPECT_EQ(kCudaDevice.time(Steps::Run, &steps, &ns), TEMPER_NO_PACKAGE) << "what the steps say";
+}
+
 TEST(CudaDeviceDeathTest, AKernelThatLeavesItsMemoryEndsTheChild) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   setenv("TEMPER_CUDA", kFake, 1);

@@ -43,7 +43,8 @@ struct FakeDevice {
   int allocations_left = 1000, parts_left = 1000;
   const char* error = "";
   int32_t launched = 0, written = 0, read = 0;  // what these return
-  int writes = 0, finishes = 0;
+  int writes = 0;
+  int64_t clock_ns = 0;  // of what it times
   bool records = false;  // where it can
   int32_t replayed = 0;
   int recorded = 0, replays = 0, forgotten = 0;
@@ -98,10 +99,6 @@ const temper_device kFake = {
       std::memcpy(Find(to)->own.data() + to_offset, Find(from)->own.data() + from_offset, static_cast<size_t>(bytes));
       return 0;
     },
-    .finish = []() -> int32_t {
-      ++fake.finishes;
-      return 0;
-    },
     .record = [](int32_t (*steps)(void*), void* closure) -> void* {
       ++fake.recorded;
       return fake.records ? new Recording{steps, closure} : nullptr;
@@ -117,6 +114,10 @@ const temper_device kFake = {
           ++fake.forgotten;
           delete static_cast<Recording*>(recording);
         },
+    .time = [](int32_t (*steps)(void*), void* closure, int64_t* ns) -> int32_t {
+      *ns = ++fake.clock_ns;
+      return steps(closure);
+    },
     .error = [] { return fake.error; },
 };
 
@@ -256,15 +257,19 @@ TEST_F(OnDeviceTest, ADeviceThatCannotRecordIsAskedOnce) {
   temper_model_destroy(model);
 }
 
-TEST_F(OnDeviceTest, TimedStepsAreWaitedFor) {
+TEST_F(OnDeviceTest, StepsAreTimedByTheDevicesClock) {
   temper_model* model = nullptr;
   ASSERT_EQ(Create(&model), TEMPER_OK);
   const void* in[] = {x_.data()};
   void* out[] = {y_.data(), z_.data()};
   temper_step_time times[4];
   EXPECT_EQ(temper_model_run_timed(model, in, out, 0, times), TEMPER_OK);
-  EXPECT_EQ(fake.finishes, 4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(times[i].ns, i + 1);
   ExpectRight();
+  fake.launched = TEMPER_NO_RESOURCES;
+  fake.error = "the GPU is gone";
+  EXPECT_EQ(temper_model_run_timed(model, in, out, 0, times), TEMPER_NO_RESOURCES);
+  EXPECT_THAT(temper_model_error(model), HasSubstr("the GPU is gone"));
   temper_model_destroy(model);
 }
 

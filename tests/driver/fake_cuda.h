@@ -35,6 +35,7 @@ struct State {
   std::map<std::string, int> fail_once;  // the function's next call returns this
   int broken = 0;                        // what all calls return once a kernel broke the context
   std::vector<Launch> launches;
+  int64_t launch_ns = 0;                           // that each takes by the events' clock; 0: what it takes on the host
   std::map<std::string, int> most_dynamic_shared;  // by function, as set
 };
 

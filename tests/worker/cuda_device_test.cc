@@ -64,6 +64,7 @@ class CudaDeviceTest : public ::testing::Test {
     kept_ = state_->allocations.size();
   }
   void TearDown() override {
+    state_->launch_ns = 0;
     device_.reset();
     EXPECT_EQ(state_->allocations.size(), kept_) << "memory was not given back";
     EXPECT_EQ(state_->pushed, 0);
@@ -170,14 +171,14 @@ TEST_F(CudaDeviceTest, KernelsRunAndAreTimed) {
   EXPECT_EQ(state_->launches.size(), 1u);
 }
 
-// The fake's kernels end before the next is launched.
 TEST_F(CudaDeviceTest, ShortKernelsAreTimedAsAPackageLaunchesThem) {
   const std::unique_ptr<Code> code = device_->Load({CodeOf({"add"}, 3), {}}).value();
   const std::unique_ptr<Block> arrays = Arrays(3);
   const std::vector<Arguments> turns{AddressesOf(*arrays), AddressesOf(*arrays), AddressesOf(*arrays)};
   size_t next = 1;
+  state_->launch_ns = 2000;
   state_->calls.clear(), state_->launches.clear();
-  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0);
+  EXPECT_NEAR(device_->Time(*code, turns, next, nullptr, 5), 10e-6, 1e-9);
   EXPECT_EQ(state_->calls["cuLaunchKernel"], 10) << "once to see that it is short, once to be kept";
   EXPECT_EQ(state_->calls["cuGraphLaunch"], 2) << "once to bring it to the device";
   EXPECT_EQ(state_->launches.size(), 15u);
@@ -185,7 +186,7 @@ TEST_F(CudaDeviceTest, ShortKernelsAreTimedAsAPackageLaunchesThem) {
   EXPECT_EQ(state_->graphs, 0);
 
   state_->calls.clear();
-  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 100'000), 0);
+  EXPECT_NEAR(device_->Time(*code, turns, next, nullptr, 100'000), 0.2, 1e-4);
   EXPECT_LT(state_->calls["cuLaunchKernel"], 101'000) << "a part tells of all";
 
   for (const char* call : {"cuStreamBeginCapture", "cuGraphInstantiate", "cuGraphLaunch"}) {
@@ -194,6 +195,11 @@ TEST_F(CudaDeviceTest, ShortKernelsAreTimedAsAPackageLaunchesThem) {
     EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0) << call << ": as it is launched, then";
     EXPECT_EQ(state_->graphs, 0);
   }
+
+  state_->launch_ns = 50'000;
+  state_->calls.clear();
+  EXPECT_NEAR(device_->Time(*code, turns, next, nullptr, 5), 250e-6, 1e-9);
+  EXPECT_EQ(state_->calls["cuGraphLaunch"], 0) << "a long one hides the next launch";
 }
 
 TEST_F(CudaDeviceTest, LaunchesOfAKernelShareItsWorkspace) {

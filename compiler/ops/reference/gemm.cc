@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/division.h"
+
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose clones are chosen before its runtime is there
 #define TEMPER_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
 #else
@@ -138,19 +140,21 @@ void Gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, 
   for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0f);
   if (m <= 2) return MultiplyThin(m, n, k, a, b, c, ldc);
   const int64_t threads = ThreadsFor(m, n, k), share = (n / threads / kColumns + 1) * kColumns;
-  std::vector<Packed> packed(static_cast<size_t>((n + share - 1) / share));
+  std::vector<Packed> packed(static_cast<size_t>(CeilDiv(n, share)));
+  const auto multiply = [&](size_t i) {
+    const int64_t begin = static_cast<int64_t>(i) * share;
+    MultiplyColumns(m, begin, std::min(n, begin + share), k, a, b, c, ldc, packed[i]);
+  };
   std::vector<std::thread> others;
   others.reserve(packed.size());
-  for (size_t i = 0; i < packed.size(); ++i) {
-    const int64_t begin = static_cast<int64_t>(i) * share, end = std::min(n, begin + share);
-    const auto multiply = [&, i, begin, end] { MultiplyColumns(m, begin, end, k, a, b, c, ldc, packed[i]); };
+  for (size_t i = 1; i < packed.size(); ++i) {
     try {
-      if (i + 1 < packed.size()) others.emplace_back(multiply);
+      others.emplace_back(multiply, i);
     } catch (const std::system_error&) {  // it may start no more of them
-      multiply();
+      multiply(i);
     }
-    if (i + 1 == packed.size()) multiply();
   }
+  if (!packed.empty()) multiply(0);
   for (std::thread& other : others) other.join();
 }
 

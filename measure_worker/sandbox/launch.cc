@@ -48,6 +48,7 @@ constexpr VisibleFile kVisible[] = {
     {"/dev/random"},
     // Which drivers OpenCL has, and the files of GPUs that they open.
     {"/etc/OpenCL"},
+    {"/proc/self/task", true},  // NVIDIA's driver gives its threads names there, and does not start if it may not
     {"/dev/dri", true},
     {"/dev/nvidiactl", true},
     {"/dev/nvidia-uvm", true},
@@ -132,8 +133,6 @@ void HideFiles(const Launch& launch, int program) {
   const int rules = static_cast<int>(syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0));
   Must(rules >= 0, "make rules for files");
   for (const VisibleFile& file : kVisible) Show(rules, file.path, kRead | (file.write ? kWriteFiles : 0));
-  // NVIDIA's driver gives its threads names there, and does not start if it may not.
-  Show(rules, "/proc/self/task", kRead | kWriteFiles);
   for (char* const* file = launch.libraries; *file != nullptr; ++file) Show(rules, *file, kReadFiles);
   if (program >= 0) Show(rules, program, kRead);
   Show(rules, launch.scratch, kAllRights | move);

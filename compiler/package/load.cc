@@ -63,7 +63,7 @@ class SharedLibraryPackage : public LoadedPackage {
       return absl::InvalidArgumentError(
           absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(prefix, "*"), " are missing"));
     }
-    package->SetDevices();
+    TEMPER_RETURN_IF_ERROR(package->SetDevices(dir));
     if (api.create(dir.c_str(), threads, &package->model_) != 0)
       return absl::FailedPreconditionError(api.error(nullptr));
     TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
@@ -99,12 +99,20 @@ class SharedLibraryPackage : public LoadedPackage {
     return *function != nullptr;
   }
 
-  // Kernels that are not the host's code are run by their generator; see HostObject.
-  void SetDevices() {
+  // Kernels that are not the host's code are run by their generator; see HostObject. The package's own runtime calls
+  // it, and knows the temper_device of its version alone.
+  absl::Status SetDevices(const std::string& dir) {
     for (const CodeGenerator& generator : AllCodeGenerators()) {
       const temper_device** device = nullptr;
-      if (Find(absl::StrCat("device_", std::string(generator.name)), &device)) *device = generator.device;
+      if (!Find(absl::StrCat("device_", std::string(generator.name)), &device)) continue;
+      const int32_t* version = nullptr;
+      if (!Find("device_version", &version) || *version != TEMPER_DEVICE_VERSION) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(dir, " calls its device as another version of Temper does: compile the model again"));
+      }
+      *device = generator.device;
     }
+    return absl::OkStatus();
   }
 
   absl::Status ReadIo(int is_output, std::vector<Io>* ios) {

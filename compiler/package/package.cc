@@ -280,8 +280,8 @@ class PackageWriter {
   absl::Status LinkLibrary(const std::string& path) {
     Exports exports = ExportsOf(prefix_);
     if (!prefix_.empty() && device_ != nullptr) {
-      const std::string device = absl::StrCat("device_", target_.generator);
-      exports.renamed.emplace_back(FunctionName("", device), FunctionName(prefix_, device));
+      for (const std::string& name : {absl::StrCat("device_", target_.generator), std::string("device_version")})
+        exports.renamed.emplace_back(FunctionName("", name), FunctionName(prefix_, name));
     }
     return LinkSharedLibrary(objects_, path, exports);
   }

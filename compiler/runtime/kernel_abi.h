@@ -59,7 +59,7 @@ typedef struct temper_device {
   const char* (*error)(void);
 } temper_device;
 
-/* Rises when temper_device changes. */
+/* Rises when temper_device changes. A package exports that of its runtime as temper_model_device_version. */
 #define TEMPER_DEVICE_VERSION 2
 /* What libtemper-devices exports as "temper_find_device": the device of that generator, such as "cuda". NULL: the
  * library has none, or temper_device has another version there. */

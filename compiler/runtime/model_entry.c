@@ -7,6 +7,9 @@
 #include "compiler/runtime/plan.h"
 #include "include/temper/model.h"
 
+/* Of the temper_device that this runtime calls. Whoever sets temper_model_device_<generator> looks at it before. */
+TEMPER_API const int32_t temper_model_device_version = TEMPER_DEVICE_VERSION;
+
 /* The file that this code was loaded from; NULL: nobody knows. */
 static const char* own_file(void) {
   Dl_info info;

@@ -2,16 +2,20 @@
 #include "compiler/package/package.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <span>
 #include <sstream>
 
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/pipeline.h"
+#include "compiler/runtime/kernel_abi.h"
 #include "include/temper/model.h"
 #include "tests/graph/builder.h"
 
@@ -299,6 +303,57 @@ TEST_F(PackageTest, APackageForADeviceFindsIt) {
   }
   reinterpret_cast<decltype(&temper_model_destroy)>(dlsym(library, "twice_destroy"))(model);
   dlclose(library);
+}
+
+// Where the value of a library's symbol lies in its file; -1: it has no such symbol.
+int64_t PlaceInFile(const std::string& path, const char* symbol) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto* value = library == nullptr ? nullptr : static_cast<const char*>(dlsym(library, symbol));
+  Dl_info info{};
+  int64_t place = -1;
+  if (value != nullptr && dladdr(value, &info) != 0) {
+    const auto* base = static_cast<const char*>(info.dli_fbase);
+    const auto* header = reinterpret_cast<const Elf64_Ehdr*>(base);
+    const auto* segments = reinterpret_cast<const Elf64_Phdr*>(base + header->e_phoff);
+    for (const Elf64_Phdr& segment : std::span(segments, header->e_phnum)) {
+      const int64_t inside = value - base - static_cast<int64_t>(segment.p_vaddr);
+      if (segment.p_type == PT_LOAD && inside >= 0 && inside < static_cast<int64_t>(segment.p_filesz))
+        place = static_cast<int64_t>(segment.p_offset) + inside;
+    }
+  }
+  if (library != nullptr) dlclose(library);
+  return place;
+}
+
+// It would call places of temper_device where something else stands.
+TEST_F(PackageTest, APackageThatCallsADeviceOfAnotherVersionIsRefusedInALine) {
+  Graph g = Scale(2);
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
+  for (const std::string prefix : {"", "twice"}) {
+    ASSERT_TRUE(WritePackage(g, *ParseTarget("opencl"), ChooseDefault, dir_, {.prefix = prefix}).ok());
+    ASSERT_TRUE(LoadPackage(dir_).ok());
+    const std::string path = dir_ + (prefix.empty() ? "/model.so" : "/libtwice.so");
+    const std::string name = (prefix.empty() ? "temper_model" : prefix) + "_device_version";
+    const int64_t place = PlaceInFile(path, name.c_str());
+    ASSERT_GE(place, 0) << name;
+    const std::string whole = FileText(path);
+    const auto refused = [&](const std::string& library) {
+      std::filesystem::remove(path);  // what is loaded keeps its file
+      std::ofstream(path, std::ios::binary) << library;
+      const absl::Status status = LoadPackage(dir_).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+      EXPECT_EQ(status.message(),
+                dir_ + " calls its device as another version of Temper does: compile the model again");
+    };
+    for (const int32_t version : {TEMPER_DEVICE_VERSION - 1, TEMPER_DEVICE_VERSION + 1}) {
+      std::string other = whole;
+      std::memcpy(other.data() + place, &version, sizeof version);
+      refused(other);
+    }
+    std::string silent = whole;  // as packages were before they told it
+    for (size_t at; (at = silent.find(name)) != std::string::npos;) silent[at + name.size() - 1] = 'x';
+    refused(silent);
+  }
 }
 
 TEST_F(PackageTest, PrefixesThatAreNoNamesAreRefused) {

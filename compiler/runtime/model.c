@@ -528,6 +528,7 @@ static int run_steps(temper_model* m) {
 static int time_step(temper_model* m, int64_t index, temper_busy_launcher* busy, temper_step_time* time) {
   temper_busy_launcher_reset(busy);
   int code = TEMPER_OK;
+  time->ns = 0; /* where a device fails it tells none */
   if (m->on_device) {
     code = told(m, &m->run->steps[index], temper_on_device_time_step(m->on_device, index, &time->ns));
   } else {

@@ -44,8 +44,9 @@ struct FakeDevice {
   const char* error = "";
   int32_t launched = 0, written = 0, read = 0;  // what these return
   int writes = 0;
-  int64_t clock_ns = 0;  // of what it times
-  bool records = false;  // where it can
+  int64_t clock_ns = 0;   // of what it times
+  bool has_clock = true;  // else it times nothing
+  bool records = false;   // where it can
   int32_t replayed = 0;
   int recorded = 0, replays = 0, forgotten = 0;
 } fake;
@@ -115,6 +116,7 @@ const temper_device kFake = {
           delete static_cast<Recording*>(recording);
         },
     .time = [](int32_t (*steps)(void*), void* closure, int64_t* ns) -> int32_t {
+      if (!fake.has_clock) return TEMPER_NO_RESOURCES;
       *ns = ++fake.clock_ns;
       return steps(closure);
     },
@@ -270,6 +272,10 @@ TEST_F(OnDeviceTest, StepsAreTimedByTheDevicesClock) {
   fake.error = "the GPU is gone";
   EXPECT_EQ(temper_model_run_timed(model, in, out, 0, times), TEMPER_NO_RESOURCES);
   EXPECT_THAT(temper_model_error(model), HasSubstr("the GPU is gone"));
+  fake.has_clock = false;
+  times[0].ns = 77;
+  EXPECT_EQ(temper_model_run_timed(model, in, out, 1, times), TEMPER_NO_RESOURCES);
+  EXPECT_EQ(times[0].ns, 0) << "a step that was not timed has no time";
   temper_model_destroy(model);
 }
 

@@ -183,17 +183,25 @@ void SyscallFilter::RefuseCalls() {
 }
 
 // NVIDIA's driver asks whether its MPS daemon listens, and does not start if it may not ask. So there are sockets of
-// the one kind that sends nothing before it is connected, and nobody to connect to.
+// the one kind that sends nothing before it is connected, and nobody to connect to. Pairs are of the kinds that send to
+// each other alone: datagrams would go to any address.
 void SyscallFilter::LimitSockets() {
   constexpr uint32_t kKindOfSocket = 0xf;  // its other bits are flags
-  Add(Jump(BPF_JEQ, SYS_socket, 0, 7));
-  Load(kFirstArgument);
-  Add(Jump(BPF_JEQ, AF_UNIX, 0, 4));
-  Load(kSecondArgument);
-  Add(Statement(BPF_ALU | BPF_AND | BPF_K, kKindOfSocket));
-  Add(Jump(BPF_JEQ, SOCK_SEQPACKET, 0, 1));
-  Add(Statement(kReturn, SECCOMP_RET_ALLOW));
-  Refuse(EPERM);
+  struct Kinds {
+    uint32_t call, one, other;
+  };
+  for (const Kinds& kinds :
+       {Kinds{SYS_socket, SOCK_SEQPACKET, SOCK_SEQPACKET}, Kinds{SYS_socketpair, SOCK_SEQPACKET, SOCK_STREAM}}) {
+    Add(Jump(BPF_JEQ, kinds.call, 0, 8));
+    Load(kFirstArgument);
+    Add(Jump(BPF_JEQ, AF_UNIX, 0, 5));
+    Load(kSecondArgument);
+    Add(Statement(BPF_ALU | BPF_AND | BPF_K, kKindOfSocket));
+    Add(Jump(BPF_JEQ, kinds.one, 1, 0));
+    Add(Jump(BPF_JEQ, kinds.other, 0, 1));
+    Add(Statement(kReturn, SECCOMP_RET_ALLOW));
+    Refuse(EPERM);
+  }
   Add(Jump(BPF_JEQ, SYS_connect, 0, 1));
   Refuse(ENOENT);
 }

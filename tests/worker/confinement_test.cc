@@ -219,21 +219,32 @@ TEST_P(ConfinementTest, Row17ItReachesNoNetwork) {
   close(listener);
 }
 
+// A socket at `path` that anybody may reach.
+int Reachable(const std::string& path, int kind) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int fd = socket(AF_UNIX, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(chmod(path.c_str(), 0777), 0);
+  return fd;
+}
+
 // So NVIDIA's driver does, which does not start otherwise.
 TEST_P(ConfinementTest, Row17ItMayAskWhoListensAndNobodyDoes) {
   const TemporaryDirectory folder = TemporaryDirectory::Make().value();
   ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = folder.path() + "/control";
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(listen(listener, 8), 0);
-  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  const std::string daemon = folder.path() + "/daemon", log = folder.path() + "/log";
+  const int connections = Reachable(daemon, SOCK_SEQPACKET), messages = Reachable(log, SOCK_DGRAM);
+  ASSERT_EQ(listen(connections, 8), 0);
   Sandbox sandbox = Make();
-  EXPECT_THAT(Line(Run(sandbox, Work({absl::StrCat("escape=ask,path=", path)}))[0]), "ok: ");
-  close(listener);
+  for (const std::string& path : {daemon, log})
+    EXPECT_THAT(Line(Run(sandbox, Work({absl::StrCat("escape=ask,path=", path)}))[0]), "ok: ");
+  EXPECT_EQ(accept(connections, nullptr, nullptr), -1);
+  char heard;
+  EXPECT_EQ(recv(messages, &heard, 1, 0), -1) << "a message came";
+  close(connections);
+  close(messages);
 }
 
 TEST_P(ConfinementTest, Row17ItReadsNoSecretsAndWritesNowhere) {

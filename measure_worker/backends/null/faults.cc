@@ -82,17 +82,38 @@ bool Connects(int port) {
   return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
+// Whether a byte goes out in one of the ways that name an address. A socket of a pair may send it to the other one.
+bool Sends(int fd, sockaddr_un address) {
+  char byte = 'x';
+  iovec bytes{&byte, 1};
+  mmsghdr message{};
+  message.msg_hdr.msg_name = &address;
+  message.msg_hdr.msg_namelen = sizeof address;
+  message.msg_hdr.msg_iov = &bytes;
+  message.msg_hdr.msg_iovlen = 1;
+  const bool to = sendto(fd, &byte, 1, 0, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 1;
+  const bool one = sendmsg(fd, &message.msg_hdr, 0) == 1;
+  const bool several = sendmmsg(fd, &message, 1, 0) == 1;
+  return to || one || several;
+}
+
 // What drivers do to learn whether a daemon of theirs is there. It must be possible, and find nobody.
 std::string Asks(const std::string& path) {
-  if (socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) >= 0) return "it may send to whoever listens";
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return "it may not ask";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
+  int pair[2];
+  for (const int kind : {SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, SOCK_SEQPACKET}) {
+    if (socketpair(AF_UNIX, kind | SOCK_CLOEXEC, 0, pair) != 0) continue;
+    Sends(pair[0], address);  // who listens there tells whether it came
+    if (kind == SOCK_DGRAM || kind == SOCK_RAW) return "a pair of sockets may send to whoever listens";
+  }
+  if (socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) >= 0) return "it may send to whoever listens";
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return "it may not ask";
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return "it found somebody";
   if (errno != ENOENT) return "it was not told that nobody is there";
-  return sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 1 ? "it sent" : "";
+  return Sends(fd, address) ? "it sent" : "";
 }
 
 bool Opens(const std::string& path, int flags) { return open(path.c_str(), flags | O_CLOEXEC, 0600) >= 0; }

@@ -1,0 +1,61 @@
+// What the kernel answers to a process under the filter, call by call.
+#include "measure_worker/sandbox/syscall_filter.h"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace temper::worker {
+namespace {
+
+constexpr int kNoFilter = 255;
+
+// What `ask` returns there: a number of 8 bits.
+template <typename F>
+int UnderFilter(F ask) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool filtered =
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && SyscallFilter(getpid(), /*may_fork=*/false).Install();
+    _exit(filtered ? ask() : kNoFilter);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kNoFilter;
+}
+
+template <typename... Arguments>
+int ErrorOf(long call, Arguments... arguments) {
+  return syscall(call, arguments...) < 0 ? errno : 0;
+}
+
+TEST(SyscallFilter, SocketsAreOfKindsThatSendNothingToAnAddress) {
+  struct Case {
+    int family, kind, socket, pair;  // the errors
+  };
+  const Case cases[] = {
+      {AF_UNIX, SOCK_SEQPACKET, 0, 0},         {AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0},
+      {AF_UNIX, SOCK_STREAM, EPERM, 0},        {AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, EPERM, 0},
+      {AF_UNIX, SOCK_DGRAM, EPERM, EPERM},     {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, EPERM, EPERM},
+      {AF_UNIX, SOCK_RAW, EPERM, EPERM},  // to the kernel it is the same as SOCK_DGRAM
+      {AF_INET, SOCK_STREAM, EPERM, EPERM},    {AF_NETLINK, SOCK_RAW, EPERM, EPERM},
+      {AF_TIPC, SOCK_SEQPACKET, EPERM, EPERM},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(UnderFilter([&] { return ErrorOf(SYS_socket, c.family, c.kind, 0); }), c.socket) << c.kind;
+    EXPECT_EQ(UnderFilter([&] {
+                int fds[2];
+                return ErrorOf(SYS_socketpair, c.family, c.kind, 0, fds);
+              }),
+              c.pair)
+        << c.family << " " << c.kind;
+  }
+}
+
+}  // namespace
+}  // namespace temper::worker

@@ -1,6 +1,6 @@
 // What a measuring child may not ask of the kernel: networks, other processes, the machine's own settings. Refused
-// calls fail with EPERM, and those to whoever listens with ENOENT. Everything that generating, loading and running code
-// in threads takes is allowed.
+// calls fail with EPERM, those to whoever listens with ENOENT, and those that are newer than the filter with ENOSYS.
+// Everything that generating, loading and running code in threads takes is allowed.
 #pragma once
 
 #include <linux/filter.h>
@@ -25,9 +25,11 @@ class SyscallFilter {
   void Load(size_t offset);
   void Refuse(int error);
   void RefuseForeignMachines();
+  void RefuseNewCalls();
   void RefuseCalls();
   void LimitSockets();
   void LimitSignals(pid_t self);
+  void LimitOwners();
   void LimitClones(bool may_fork);
 
   static constexpr size_t kMost = 512;

@@ -255,11 +255,11 @@ TEST_P(ConfinementTest, Row17ItReadsNoSecretsAndWritesNowhere) {
   std::ofstream(token) << "secret";
   chmod(token.c_str(), 0600);
   Sandbox sandbox = Make();
-  std::vector<std::string> configs{absl::StrCat("escape=peek,pid=", getpid())};
+  std::vector<std::string> configs{absl::StrCat("escape=peek,pid=", getpid()), "escape=mode,path=" + token};
   if (confinement.files || confinement.own_uid) {
     for (const std::string& path : {token, std::string("/proc/sys/kernel/core_pattern")})
       for (const char* how : {"read", "write"}) configs.push_back(absl::StrCat("escape=", how, ",path=", path));
-    configs.erase(configs.begin() + 3);  // anybody may read the second
+    configs.erase(configs.begin() + 4);  // anybody may read the second
   }
   for (const TrialResult& result : Run(sandbox, Work(configs))) EXPECT_EQ(Line(result), "ok: ");
   if (confinement.files) {
@@ -276,7 +276,7 @@ TEST_P(ConfinementTest, Row17ItNeitherTracesNorKillsItsParent) {
   Run(sandbox, Work({"cost_ns=5"}));
   std::vector<std::string> configs;
   for (const pid_t pid : {getpid(), sandbox.child_pid()}) {
-    for (const char* how : {"ptrace", "kill"}) configs.push_back(absl::StrCat("escape=", how, ",pid=", pid));
+    for (const char* how : {"ptrace", "kill", "own"}) configs.push_back(absl::StrCat("escape=", how, ",pid=", pid));
   }
   for (const TrialResult& result : Run(sandbox, Work(configs))) EXPECT_EQ(Line(result), "ok: ");
 }

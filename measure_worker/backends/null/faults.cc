@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -116,6 +118,17 @@ std::string Asks(const std::string& path) {
   return Sends(fd, address) ? "it sent" : "";
 }
 
+bool ChangesMode(const std::string& path) {
+  constexpr long kFchmodat2 = 452;  // headers may be older
+  return chmod(path.c_str(), 0666) == 0 || syscall(kFchmodat2, AT_FDCWD, path.c_str(), 0666, 0) == 0;
+}
+
+// A file's owner is sent a signal, whichever was chosen, when there is something to read.
+bool MakesOwner(pid_t pid) {
+  int pipe[2];
+  return pipe2(pipe, O_CLOEXEC) == 0 && fcntl(pipe[0], F_SETOWN, pid) == 0;
+}
+
 bool Opens(const std::string& path, int flags) { return open(path.c_str(), flags | O_CLOEXEC, 0600) >= 0; }
 
 }  // namespace
@@ -163,8 +176,10 @@ std::string Escape(std::string_view config) {
   if (how == "ask") return Asks(path);
   if (how == "read" && Opens(path, O_RDONLY)) return "it read " + path;
   if (how == "write" && Opens(path, O_WRONLY | O_CREAT)) return "it wrote " + path;
+  if (how == "mode" && ChangesMode(path)) return "it changed the mode of " + path;
   if (how == "ptrace" && has_pid && ptrace(PTRACE_ATTACH, pid, nullptr, nullptr) == 0) return "it traces its parent";
   if (how == "kill" && has_pid && kill(pid, 0) == 0) return "it could have killed its parent";
+  if (how == "own" && has_pid && MakesOwner(pid)) return "it could have had its parent sent any signal";
   if (how == "peek" && has_pid && Opens(absl::StrCat("/proc/", pid, "/mem"), O_RDONLY))
     return "it saw its parent's memory";
   return "";

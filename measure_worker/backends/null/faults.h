@@ -17,8 +17,8 @@ std::string Field(std::string_view config, std::string_view name);
 // "say" sends the bytes of the config's "bytes" field, in hexadecimal digits, to the supervisor, and goes on.
 void Misbehave(std::string_view fault, std::string_view config);
 
-// Tries what the config's "escape" field says: connect (to 127.0.0.1:port), ask (who listens at path), read or write
-// (path), ptrace, kill or peek (pid). Returns what it could do; empty: it was stopped.
+// Tries what the config's "escape" field says: connect (to 127.0.0.1:port), ask (who listens at path), read, write or
+// mode (path), ptrace, kill, own or peek (pid). Returns what it could do; empty: it was stopped.
 std::string Escape(std::string_view config);
 
 }  // namespace temper::worker

@@ -140,7 +140,7 @@ class StreamSession final : public Session {
   const DeviceInfo& info() const override { return info_; }
   int64_t memory_bytes() const override { return info_.memory_bytes; }
   int64_t cache_bytes() const override { return info_.cache_bytes; }
-  bool lost() const override { return lost_; }
+  driver::Loss loss() const override { return loss_; }
 
   absl::StatusOr<Memory> Allocate(int64_t bytes) override {
     const Current current(context_);
@@ -267,7 +267,8 @@ class StreamSession final : public Session {
   }
 
   absl::Status Done(Result code, const char* what) {
-    lost_ = lost_ || BreaksContext(code);
+    driver::Loss none = driver::Loss::kNone;  // the first one tells why
+    if (BreaksContext(code)) loss_.compare_exchange_strong(none, LossOf(code));
     return Converted(code, what);
   }
 
@@ -327,7 +328,7 @@ class StreamSession final : public Session {
 
   absl::Status Refusal(const driver::Code& code, Result result, const std::string& log) {
     absl::Status status = Done(result, "load the code");
-    if (result == kOutOfMemory || lost_) return status;
+    if (result == kOutOfMemory || lost()) return status;
     TEMPER_RETURN_IF_ERROR(CheckArch(code.arch, info_, code.images.size() > 1));
     if (code.least_driver > info_.driver) {
       return absl::FailedPreconditionError(absl::StrCat("the NVIDIA driver is for CUDA ", VersionText(info_.driver),
@@ -364,7 +365,7 @@ class StreamSession final : public Session {
   Stream stream_ = nullptr;
   std::mutex run_;
   Event start_ = nullptr, end_ = nullptr;
-  std::atomic<bool> lost_ = false;
+  std::atomic<driver::Loss> loss_ = driver::Loss::kNone;
 };
 
 std::atomic<int> package_device{-1};  // -1: what the environment says

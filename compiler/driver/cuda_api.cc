@@ -47,6 +47,8 @@ std::string Why(Result code) {
       return "a kernel crashed";
     case kNotPermitted:
       return "it is not permitted";
+    case kNotSupported:
+      return "the driver or the device does not do it";
     case kSystemDriverMismatch:
       return "the driver's library and its kernel module are of different versions; restart the machine";
     default:
@@ -134,13 +136,34 @@ const absl::StatusOr<Api>& LoadedApi() {
 absl::Status Converted(Result code, const char* what) {
   if (code == kSuccess) return absl::OkStatus();
   const std::string message = absl::StrCat("the GPU cannot ", what, ": ", Why(code));
-  return code == kOutOfMemory ? absl::ResourceExhaustedError(message) : absl::InternalError(message);
+  if (code == kOutOfMemory) return absl::ResourceExhaustedError(message);
+  return code == kNotSupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-// Those after which the reference wants a new process, and errors of the memory (214), after which all calls fail too.
-bool BreaksContext(Result code) {
-  return code == kIllegalAddress || code == kLaunchTimeout || (code >= 714 && code <= 719) || code == 214 ||
-         code == 226 || code == 710 || code == 721;
+// Those after which the reference wants a new process, and those after which all calls fail too.
+driver::Loss LossOf(Result code) {
+  switch (static_cast<int>(code)) {
+    case 700:  // it left its memory
+    case 702:  // it ran for too long
+    case 710:  // it asserted
+    case 714:  // the device's stack
+    case 715:  // an instruction that is none
+    case 716:  // an address that is not aligned
+    case 717:  // an address space that is another
+    case 718:  // a program counter that is none
+    case 719:  // it crashed otherwise
+    case 721:  // it kept memory of the tensor cores
+    case 999:  // nobody knows: most likely what ran last
+      return driver::Loss::kByKernel;
+    case 214:  // an error of the memory that could not be corrected
+    case 220:  // the same of a link between GPUs
+    case 226:  // an error of the hardware that was contained
+    case 709:  // somebody destroyed the context
+    case 810:  // the MPS server ended this client
+      return driver::Loss::kByMachine;
+    default:
+      return driver::Loss::kNone;
+  }
 }
 
 }  // namespace temper::cuda

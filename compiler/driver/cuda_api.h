@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "compiler/driver/session.h"
 
 namespace temper::cuda {
 
@@ -39,6 +40,7 @@ enum Result : int {
   kLaunchTimeout = 702,
   kLaunchFailed = 719,
   kNotPermitted = 800,
+  kNotSupported = 801,
   kSystemDriverMismatch = 803,
 };
 
@@ -113,7 +115,8 @@ std::string VersionText(int version);  // "12.9"
 
 // OK, or a line: "the GPU cannot WHAT: why".
 absl::Status Converted(Result code, const char* what);
-// After it nothing works in the context any more.
-bool BreaksContext(Result code);
+// What it makes of the context that it came from. Lost, nothing works in it any more.
+driver::Loss LossOf(Result code);
+inline bool BreaksContext(Result code) { return LossOf(code) != driver::Loss::kNone; }
 
 }  // namespace temper::cuda

@@ -1,7 +1,7 @@
 // A device at work, whoever its driver is: memory, code, launches. Drivers are loaded when they are first asked for, so
 // that nothing links against them. Thread-safe but for a Function, which one thread uses at a time. Errors:
 // kUnavailable: no driver or no device here; kResourceExhausted: no memory; kFailedPrecondition: the code is not for
-// this device; kInternal: what else the driver says.
+// this device; kUnimplemented: the driver or the device can not do it; kInternal: what else the driver says.
 #pragma once
 
 #include <array>
@@ -62,6 +62,13 @@ struct Code {
   int least_driver = 0;             // an older one may refuse it: 12090 is CUDA 12.9
 };
 
+// What made a session useless: nothing will work on it in this process any more.
+enum class Loss : uint8_t {
+  kNone,
+  kByKernel,   // a kernel that was launched
+  kByMachine,  // its hardware, or who serves it: no kernel is to blame
+};
+
 // What is asked of it happens in that order.
 class Session {
  public:
@@ -95,8 +102,8 @@ class Session {
   virtual absl::Status Replay(const Recording&) { return absl::UnimplementedError("the driver keeps no launches"); }
   // Seconds that what `submit` asks for takes, to its end. By the host's clock, where the driver has no better one.
   virtual absl::StatusOr<double> Time(const std::function<absl::Status()>& submit);
-  // A kernel broke it: nothing will work on it in this process any more.
-  virtual bool lost() const { return false; }
+  virtual Loss loss() const { return Loss::kNone; }
+  bool lost() const { return loss() != Loss::kNone; }
 };
 
 }  // namespace temper::driver

@@ -200,7 +200,7 @@ struct Told {
 TEST_F(CudaDriverTest, EveryErrorIsALine) {
   for (const Told& told : {Told{kInvalidValue, "no such value"}, Told{kDeviceUnavailable, "for itself"},
                            Told{kLaunchOutOfResources, "more registers"}, Told{kNotPermitted, "not permitted"},
-                           Told{static_cast<Result>(999), "error 999"}}) {
+                           Told{static_cast<Result>(805), "error 805"}}) {
     state_->fail_once["cuMemAlloc"] = told.code;
     const absl::Status status = session_->Allocate(4).status();
     EXPECT_TRUE(absl::IsInternal(status)) << status;
@@ -212,6 +212,23 @@ TEST_F(CudaDriverTest, EveryErrorIsALine) {
     state_->fail_once[call] = kInvalidValue;
     EXPECT_FALSE(session_->Write(memory.get(), 0, "abc", 4).ok()) << call;
   }
+}
+
+TEST_F(CudaDriverTest, WhatIsNotSupportedIsToldApart) {
+  state_->fail_once["cuMemAlloc"] = kNotSupported;
+  const absl::Status status = session_->Allocate(4).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_FALSE(session_->lost());
+}
+
+TEST(CudaLoss, AKernelIsBlamedForWhatItBroke) {
+  using driver::Loss;
+  for (const int code : {700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 999})
+    EXPECT_EQ(LossOf(static_cast<Result>(code)), Loss::kByKernel) << code;
+  for (const int code : {214, 220, 226, 709, 810})
+    EXPECT_EQ(LossOf(static_cast<Result>(code)), Loss::kByMachine) << code;
+  for (const int code : {0, 1, 2, 46, 200, 209, 218, 222, 500, 701, 720, 800, 801, 803})
+    EXPECT_EQ(LossOf(static_cast<Result>(code)), Loss::kNone) << code;
 }
 
 TEST_F(CudaDriverTest, ManyLaunchesAreTimedTogether) {
@@ -398,6 +415,19 @@ TEST_F(CudaDriverDeathTest, AnotherProcessThatHoldsTheMemoryIsTold) {
               "<Fake GPU 0 has no memory for one more process: 7 MiB are free; nvidia-smi tells who holds it>");
 }
 
+TEST_F(CudaDriverDeathTest, AnErrorOfTheMemoryIsNoKernelsFault) {
+  const auto run = [] {
+    Session* session = Open(0).value();
+    State* state =
+        reinterpret_cast<fake_cuda::StateFn>(dlsym(dlopen(kFake, RTLD_NOW | RTLD_LOCAL), "fake_cuda_state"))();
+    state->broken = 214;
+    const absl::Status status = session->Build(CodeOf("fake sm_90 add"), std::vector<std::string>{"add"}).status();
+    std::fprintf(stderr, "<%s>", std::string(status.message()).c_str());
+    std::exit(session->loss() == driver::Loss::kByMachine ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "<the GPU cannot load the code: error 214>");
+}
+
 TEST_F(CudaDriverDeathTest, AKernelThatLeavesItsMemoryBreaksTheSession) {
   const auto run = [] {
     Session* session = Open(0).value();
@@ -410,7 +440,7 @@ TEST_F(CudaDriverDeathTest, AKernelThatLeavesItsMemoryBreaksTheSession) {
                      })
             .status();
     std::fprintf(stderr, "<%s>", std::string(status.message()).c_str());
-    std::exit(session->lost() ? 0 : 1);
+    std::exit(session->loss() == driver::Loss::kByKernel ? 0 : 1);
   };
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "<the GPU cannot [^\n]*: a kernel left its memory>");
 }

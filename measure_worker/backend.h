@@ -26,7 +26,8 @@ class Program {
   virtual absl::StatusOr<double> Verify() = 0;
   // Seconds that `calls` calls take one after another under the cache policy. Only after Verify.
   virtual double Time(int64_t calls) = 0;
-  // That timing left the inputs alone and the latest outputs right. kDataLoss as above.
+  // That timing left the inputs alone and the latest outputs right. kDataLoss as above; other errors are those of
+  // timing, whose seconds then say nothing.
   virtual absl::Status CheckAfterwards() = 0;
 };
 

@@ -67,8 +67,8 @@ struct Caches {
   bool several = false;
 };
 
-// Used by one thread at a time, but for Load. A device that fails in a way that leaves it unusable ends the process:
-// the supervisor then starts another child.
+// Used by one thread at a time, but for Load. A kernel that leaves it unusable ends the process while it runs, and so
+// is found by the supervisor, which then starts another child.
 class Device {
  public:
   virtual ~Device() = default;
@@ -81,6 +81,10 @@ class Device {
   virtual Device& packer() { return *this; }
   // What one workload's arrays may take, the host's copies of them included.
   virtual int64_t memory_bytes() const = 0;
+  // Other processes take of the same memory: what it lacks now, it may have a while later.
+  virtual bool shares_memory() const { return false; }
+  // Nothing will work on it in this process any more.
+  virtual bool lost() const { return false; }
   virtual Caches caches() const = 0;
 
   // Memory for arrays of these bytes, which holds anything. kResourceExhausted: there is not so much.
@@ -112,9 +116,9 @@ class Device {
   // Runs once, to its end. Seconds. kInternal: the kernel returned an error.
   virtual absl::StatusOr<double> Launch(const Code& code, const Arguments& arguments, void* scratch) = 0;
   // Seconds that `calls` launches take one after another. They take turns through `arguments`, from `next` on, which is
-  // then whose turn is next.
-  virtual double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-                      int64_t calls) = 0;
+  // then whose turn is next. An error says nothing of the kernel.
+  virtual absl::StatusOr<double> Time(const Code& code, std::span<const Arguments> arguments, size_t& next,
+                                      void* scratch, int64_t calls) = 0;
 
   // Brings the array back into the shared cache.
   virtual void Fetch(const Block& block, size_t array) = 0;

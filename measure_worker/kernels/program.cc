@@ -1,5 +1,7 @@
 #include "measure_worker/kernels/program.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace temper::worker {
@@ -36,15 +38,13 @@ class DeviceProgram : public Program {
   }
 
   double Time(int64_t calls) override {
-    state_->last_writer = this;
-    if (cache_.policy == CachePlan::Policy::kFlushed) return TimeEach(calls, [&] { device_.Evict(); });
-    if (state_->latest_constants != constants_.get()) constants_->Fetch(device_);
-    state_->latest_constants = constants_.get();
-    return cache_.handed_over ? TimeEach(calls, [&] { device_.HandOver(*state_->timed, handed_over_); })
-                              : TimeInTurn(calls);
+    const absl::StatusOr<double> seconds = TimeUnderPolicy(calls);
+    timed_.Update(seconds.status());
+    return seconds.value_or(static_cast<double>(calls));  // long, so that nobody asks for many more
   }
 
   absl::Status CheckAfterwards() override {
+    TEMPER_RETURN_IF_ERROR(std::exchange(timed_, absl::OkStatus()));
     const bool was_last = state_->last_writer == this;
     // Stand-ins gave no answer: once more, with the constants.
     if (was_last && constants_->stand_ins != nullptr)
@@ -55,6 +55,15 @@ class DeviceProgram : public Program {
   }
 
  private:
+  absl::StatusOr<double> TimeUnderPolicy(int64_t calls) {
+    state_->last_writer = this;
+    if (cache_.policy == CachePlan::Policy::kFlushed) return TimeEach(calls, [&] { device_.Evict(); });
+    if (state_->latest_constants != constants_.get()) constants_->Fetch(device_);
+    state_->latest_constants = constants_.get();
+    return cache_.handed_over ? TimeEach(calls, [&] { device_.HandOver(*state_->timed, handed_over_); })
+                              : TimeInTurn(calls);
+  }
+
   // Whoever was timed before left the right answer, which is not this one's.
   absl::Status ForgetTimedAnswer() {
     state_->last_writer = nullptr;
@@ -62,19 +71,20 @@ class DeviceProgram : public Program {
     return state_->timed->Write(state_->timed_output(), poison);
   }
 
-  double TimeInTurn(int64_t calls) {
+  absl::StatusOr<double> TimeInTurn(int64_t calls) {
     size_t next = constants_->Next(device_);
-    const double seconds = device_.Time(*code_.main, args_, next, state_->timed_scratch(), calls);
+    const absl::StatusOr<double> seconds = device_.Time(*code_.main, args_, next, state_->timed_scratch(), calls);
     constants_->SetNext(device_, next);
     return seconds;
   }
 
   template <typename Before>
-  double TimeEach(int64_t calls, const Before& before) {
+  absl::StatusOr<double> TimeEach(int64_t calls, const Before& before) {
     double seconds = 0;
     for (int64_t i = 0; i < calls; ++i) {
       before();
-      seconds += TimeInTurn(1);
+      TEMPER_ASSIGN_OR_RETURN(const double call_s, TimeInTurn(1));
+      seconds += call_s;
     }
     return seconds;
   }
@@ -119,6 +129,7 @@ class DeviceProgram : public Program {
   const std::shared_ptr<WorkloadState> state_;
   const CachePlan cache_;
   Device& device_;
+  absl::Status timed_;  // the first error since the latest check
   std::shared_ptr<PackedConstants> constants_;
   Arguments checked_args_;
   Arguments answering_args_;         // where it is timed, with the constants themselves

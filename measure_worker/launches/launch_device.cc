@@ -1,9 +1,11 @@
 #include "measure_worker/launches/launch_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <list>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,9 +20,12 @@ namespace {
 constexpr uint8_t kEdge = 0xff;
 constexpr int64_t kEdgeBytes = 4096;
 
-// From here on the device is busy for longer than a host takes for the next launch: an H100's took 3 us.
+// From here on a launch keeps the device busy for longer than a host takes for the next one: an H100's took 3 us.
 constexpr double kHidesLaunchS = 10e-6;
-constexpr int64_t kMostKept = 128;  // calls
+// Calls that are kept as one, rounded up to whole rounds of the arguments, and how many such are kept for later
+// samples: the canary's, and those of whoever is measured.
+constexpr int64_t kCallsKept = 128;
+constexpr size_t kMostKept = 2;
 
 int64_t RoundedUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -110,6 +115,17 @@ class LaunchBlock : public Block {
 
 struct LoadedCode : Code {
   driver::Loaded kernel;
+  int64_t number = 0;  // no other code of the device has it
+};
+
+// Calls that the driver keeps, whole rounds of the arguments: who replays them finds in the caches what a caller of
+// one after another would.
+struct KeptCalls {
+  int64_t code = 0;
+  std::vector<Arguments> arguments;
+  void* scratch = nullptr;
+  int64_t calls = 0;
+  driver::Recording recording;
 };
 
 class LaunchDevice : public Device {
@@ -125,6 +141,8 @@ class LaunchDevice : public Device {
   const Target& target() const override { return target_; }
   Device& packer() override { return packer_; }
   int64_t memory_bytes() const override { return std::min(packer_.memory_bytes(), session_.memory_bytes()); }
+  bool shares_memory() const override { return true; }
+  bool lost() const override { return session_.lost(); }
   Caches caches() const override { return {.own = 0, .shared = session_.cache_bytes()}; }
 
   absl::StatusOr<std::unique_ptr<Block>> AllocateGuarded(std::span<const int64_t> bytes) override {
@@ -135,6 +153,7 @@ class LaunchDevice : public Device {
     return LaunchBlock::Make(session_, bytes, 0);
   }
   void Trim() override {
+    kept_.clear();
     cold_ = {};
     cold_bytes_ = 0;
     packer_.Trim();
@@ -153,28 +172,31 @@ class LaunchDevice : public Device {
     auto code = std::make_unique<LoadedCode>();
     driver::Kernel& kernel = program.kernels.front().second;
     code->scratch_bytes = kernel.workspace_bytes;
+    code->number = ++codes_;
     TEMPER_ASSIGN_OR_RETURN(code->kernel, driver::Loaded::Make(session_, program.code, std::move(kernel)));
     return code;
   }
 
   absl::StatusOr<double> Launch(const Code& code, const Arguments& arguments, void* scratch) override {
     size_t next = 0;
-    const absl::StatusOr<double> seconds = Run(code, {&arguments, 1}, next, scratch, 1);
-    if (session_.lost()) End(seconds.status());
-    return seconds;
+    return OrEnd(Run(code, {&arguments, 1}, next, scratch, 1));
   }
 
   // A package's launches are kept by the driver and asked for at once. A short kernel that is launched call by call
   // waits for the host, and the time would be the host's: so it is kept too, where the driver can.
-  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-              int64_t calls) override {
-    const absl::StatusOr<double> seconds = Run(code, arguments, next, scratch, calls);
-    if (!seconds.ok()) End(seconds.status());
-    if (calls == 1 || *seconds >= kHidesLaunchS * static_cast<double>(calls)) return *seconds;
-    const int64_t kept = std::min(calls, kMostKept);
-    const absl::StatusOr<double> alone = RunKept(code, arguments, next, scratch, kept);
-    if (session_.lost()) End(alone.status());
-    return alone.ok() ? *alone * static_cast<double>(calls) / static_cast<double>(kept) : *seconds;
+  absl::StatusOr<double> Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+                              int64_t calls) override {
+    if (calls > 1 && BringKept(code, arguments, scratch, calls)) return OrEnd(TimeKept(calls));
+    const absl::StatusOr<double> seconds = OrEnd(Run(code, arguments, next, scratch, calls));
+    if (!seconds.ok() || calls == 1) return seconds;
+    if (*seconds >= kHidesLaunchS * static_cast<double>(calls * LaunchesOf(code))) return seconds;
+    absl::Status kept = Keep(code, arguments, next, scratch, calls);
+    if (absl::IsUnimplemented(kept)) return seconds;  // so it is with all kernels of this device
+    if (absl::IsResourceExhausted(kept)) {
+      Trim();
+      kept = Keep(code, arguments, next, scratch, calls);
+    }
+    return OrEnd(kept.ok() ? TimeKept(calls) : absl::StatusOr<double>(kept));
   }
 
   void Fetch(const Block& block, size_t array) override {
@@ -212,18 +234,59 @@ class LaunchDevice : public Device {
     return session_.Run(calls * LaunchesOf(code), Calls(code, arguments, next, scratch));
   }
 
-  absl::StatusOr<double> RunKept(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-                                 int64_t calls) {
-    TEMPER_ASSIGN_OR_RETURN(const driver::Recording recording, session_.Record([&] {
-      return session_.Submit(calls * LaunchesOf(code), Calls(code, arguments, next, scratch));
-    }));
-    TEMPER_RETURN_IF_ERROR(session_.Replay(recording));  // the first one brings it to the device
-    return session_.Time([&] { return session_.Replay(recording); });
+  static int64_t CallsToKeep(int64_t calls, std::span<const Arguments> arguments) {
+    return RoundedUp(std::min(calls, kCallsKept), std::ssize(arguments));
   }
 
-  // The supervisor starts another child.
-  [[noreturn]] static void End(const absl::Status& why) {
-    std::fprintf(stderr, "%s\n", std::string(why.message()).c_str());
+  // Whether such calls are kept, and enough of them. They are the first of kept_ then, and warm: what was replayed
+  // since they were may have taken their place in the caches.
+  bool BringKept(const Code& code, std::span<const Arguments> arguments, void* scratch, int64_t calls) {
+    const auto found = std::ranges::find_if(kept_, [&](const KeptCalls& k) {
+      return k.code == static_cast<const LoadedCode&>(code).number && k.scratch == scratch &&
+             std::ranges::equal(k.arguments, arguments);
+    });
+    if (found == kept_.end()) return false;
+    if (found->calls < CallsToKeep(calls, arguments)) {
+      kept_.erase(found);
+      return false;
+    }
+    if (found == kept_.begin()) return true;
+    kept_.splice(kept_.begin(), kept_, found);
+    return session_.Replay(kept_.front().recording).ok();
+  }
+
+  // Whose turn is next stays so, after whole rounds. They are the first of kept_ then, and warm.
+  absl::Status Keep(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+                    int64_t calls) {
+    KeptCalls made{static_cast<const LoadedCode&>(code).number,
+                   {arguments.begin(), arguments.end()},
+                   scratch,
+                   CallsToKeep(calls, arguments),
+                   {}};
+    TEMPER_ASSIGN_OR_RETURN(made.recording, session_.Record([&] {
+      return session_.Submit(made.calls * LaunchesOf(code), Calls(code, arguments, next, scratch));
+    }));
+    TEMPER_RETURN_IF_ERROR(session_.Replay(made.recording));  // the first one brings it to the device
+    kept_.push_front(std::move(made));
+    if (kept_.size() > kMostKept) kept_.pop_back();
+    return absl::OkStatus();
+  }
+
+  // As many rounds as take at least so many calls.
+  absl::StatusOr<double> TimeKept(int64_t calls) {
+    const KeptCalls& kept = kept_.front();
+    const int64_t replays = (calls + kept.calls - 1) / kept.calls;
+    TEMPER_ASSIGN_OR_RETURN(const double seconds, session_.Time([&]() -> absl::Status {
+      for (int64_t i = 0; i < replays; ++i) TEMPER_RETURN_IF_ERROR(session_.Replay(kept.recording));
+      return absl::OkStatus();
+    }));
+    return seconds * static_cast<double>(calls) / static_cast<double>(replays * kept.calls);
+  }
+
+  // A kernel that broke the device is found running: the supervisor blames it, and starts another child.
+  absl::StatusOr<double> OrEnd(absl::StatusOr<double> seconds) const {
+    if (session_.loss() != driver::Loss::kByKernel) return seconds;
+    std::fprintf(stderr, "%s\n", std::string(seconds.status().message()).c_str());
     std::abort();
   }
 
@@ -238,7 +301,9 @@ class LaunchDevice : public Device {
   const LaunchKind kind_;
   Target target_;
   CpuDevice packer_;
-  driver::Memory cold_;  // nothing that a kernel reads
+  std::atomic<int64_t> codes_ = 0;
+  std::list<KeptCalls> kept_;  // replayed last, first
+  driver::Memory cold_;        // nothing that a kernel reads
   int64_t cold_bytes_ = 0;
 };
 

@@ -369,7 +369,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   if (threads == 0 || threads > 1024 || gx == 0 || gy == 0 || gz == 0 || gy > most_yz || gz > most_yz)
     return kInvalidValue;
   const Kernel& kernel = *found->second->kernel;
-  const Launch launch{kernel.name, {gx, gy, gz}, {bx, by, bz}, shared_bytes};
+  Launch launch{kernel.name, {gx, gy, gz}, {bx, by, bz}, shared_bytes, {}};
   const auto most = TheState().most_dynamic_shared.find(launch.function);
   if (shared_bytes > kStaticSharedLimit &&
       (most == TheState().most_dynamic_shared.end() || static_cast<int>(shared_bytes) > most->second)) {
@@ -377,6 +377,7 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   }
   std::vector<void*> values;  // a driver copies them too
   for (int i = 0; i < kernel.parameters; ++i) values.push_back(*static_cast<void**>(parameters[i]));
+  launch.arguments.assign(values.begin(), values.end());
   return Enqueue(stream, [=, module = found->second->module]() mutable {
     if (!modules.contains(module)) return kInvalidHandle;
     std::vector<void*> places;

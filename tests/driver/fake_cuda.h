@@ -22,6 +22,7 @@ struct Launch {
   std::string function;
   std::array<unsigned, 3> grid, block;
   unsigned shared_bytes;
+  std::vector<const void*> arguments;
 };
 
 struct State {

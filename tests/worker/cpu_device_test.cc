@@ -110,10 +110,10 @@ TEST(CpuKernels, AWorkloadOrTargetThatIsNoneIsNoCandidatesFault) {
 class PacedCpu : public CpuDevice {
  public:
   PacedCpu(double call_s, std::vector<int64_t>& latest) : call_s_(call_s), latest_(latest) {}
-  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-              int64_t calls) override {
+  absl::StatusOr<double> Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+                              int64_t calls) override {
     latest_ = code.parameter_bytes;
-    CpuDevice::Time(code, arguments, next, scratch, 1);
+    TEMPER_RETURN_IF_ERROR(CpuDevice::Time(code, arguments, next, scratch, 1).status());
     return call_s_ * static_cast<double>(calls);
   }
 

@@ -9,16 +9,17 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "base/temporary_directory.h"
 #include "compiler/codegen/codegen.h"
-#include "compiler/codegen/cuda/code.h"
 #include "compiler/codegen/cuda/launch.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "measure_worker/backend.h"
 #include "measure_worker/backends/cuda/cuda_device.h"
 #include "tests/codegen/device_run.h"
 #include "tests/driver/fake_cuda.h"
+#include "tests/worker/fake_cuda_code.h"
 
 namespace temper::worker {
 namespace {
@@ -28,21 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr char kFake[] = TEMPER_BINARY_DIR "/tests/libfake_cuda.so";
-constexpr size_t kElements = 96;
-constexpr int64_t kBytes = kElements * sizeof(float);
-
-std::string CodeOf(std::vector<std::string> functions, size_t parameters, int64_t workspace_bytes = 0,
-                   const std::string& arch = "sm_90") {
-  CudaCode code{.arch = arch, .nvrtc = {12, 9}, .images = {{"cubin", "fake " + arch}}, .kernels = {}};
-  CudaKernel kernel{.parameter_bytes = std::vector<int64_t>(parameters, kBytes), .workspace_bytes = workspace_bytes};
-  for (const std::string& function : functions) {
-    kernel.launches.push_back({.function = function, .groups = {kElements / 32, 1, 1}, .threads = {32, 1, 1}});
-    code.images[0].bytes += " " + function;
-  }
-  code.kernels.emplace_back("kernel", kernel);
-  return WriteCudaCode(code);
-}
-
 std::vector<float> Counted(float from) {
   std::vector<float> values(kElements);
   for (float& value : values) value = from++;
@@ -166,40 +152,142 @@ TEST_F(CudaDeviceTest, KernelsRunAndAreTimed) {
   state_->launches.clear();
   const std::vector<Arguments> turns{AddressesOf(*arrays), AddressesOf(*arrays)};
   size_t next = 1;
-  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 1), 0);
+  EXPECT_GT(device_->Time(*code, turns, next, nullptr, 1).value(), 0);
   EXPECT_EQ(next, 0u);
   EXPECT_EQ(state_->launches.size(), 1u);
 }
 
-TEST_F(CudaDeviceTest, ShortKernelsAreTimedAsAPackageLaunchesThem) {
-  const std::unique_ptr<Code> code = device_->Load({CodeOf({"add"}, 3), {}}).value();
-  const std::unique_ptr<Block> arrays = Arrays(3);
-  const std::vector<Arguments> turns{AddressesOf(*arrays), AddressesOf(*arrays), AddressesOf(*arrays)};
-  size_t next = 1;
-  state_->launch_ns = 2000;
-  state_->calls.clear(), state_->launches.clear();
-  EXPECT_NEAR(device_->Time(*code, turns, next, nullptr, 5), 10e-6, 1e-9);
-  EXPECT_EQ(state_->calls["cuLaunchKernel"], 10) << "once to see that it is short, once to be kept";
-  EXPECT_EQ(state_->calls["cuGraphLaunch"], 2) << "once to bring it to the device";
-  EXPECT_EQ(state_->launches.size(), 15u);
-  EXPECT_EQ(next, (1u + 10) % 3);
-  EXPECT_EQ(state_->graphs, 0);
-
-  state_->calls.clear();
-  EXPECT_NEAR(device_->Time(*code, turns, next, nullptr, 100'000), 0.2, 1e-4);
-  EXPECT_LT(state_->calls["cuLaunchKernel"], 101'000) << "a part tells of all";
-
-  for (const char* call : {"cuStreamBeginCapture", "cuGraphInstantiate", "cuGraphLaunch"}) {
-    state_->fail_once[call] = 801;
-    state_->calls.clear();
-    EXPECT_GT(device_->Time(*code, turns, next, nullptr, 5), 0) << call << ": as it is launched, then";
-    EXPECT_EQ(state_->graphs, 0);
+// Short kernels on arrays that take turns.
+class CudaTimingTest : public CudaDeviceTest {
+ protected:
+  void SetUp() override {
+    CudaDeviceTest::SetUp();
+    code_ = device_->Load({CodeOf({"double"}, 2), {}}).value();
+    state_->launch_ns = 2000;
   }
+  void TearDown() override {
+    code_.reset();
+    arrays_.clear();
+    CudaDeviceTest::TearDown();
+    EXPECT_EQ(state_->graphs, 0) << "a graph was not given back";
+  }
+  // Each reads an array of its own.
+  std::vector<Arguments> Turns(size_t count) {
+    std::vector<Arguments> turns;
+    for (size_t i = 0; i < count; ++i) turns.push_back(AddressesOf(*arrays_.emplace_back(Arrays(2))));
+    return turns;
+  }
+  absl::StatusOr<double> Time(const std::vector<Arguments>& turns, int64_t calls) {
+    state_->calls.clear(), state_->launches.clear();
+    return device_->Time(*code_, turns, next_, nullptr, calls);
+  }
+  int Calls(const char* function) { return state_->calls[function]; }
+
+  std::unique_ptr<Code> code_;
+  std::vector<std::unique_ptr<Block>> arrays_;
+  size_t next_ = 0;
+};
+
+TEST_F(CudaTimingTest, ShortKernelsAreTimedAsAPackageLaunchesThem) {
+  const std::vector<Arguments> turns = Turns(3);
+  next_ = 1;
+  EXPECT_NEAR(Time(turns, 5).value(), 10e-6, 1e-9);
+  EXPECT_EQ(Calls("cuLaunchKernel"), 5 + 6) << "once to see that it is short, and whole rounds to be kept";
+  EXPECT_EQ(Calls("cuGraphLaunch"), 2) << "once to bring it to the device";
+  EXPECT_EQ(next_, (1u + 5) % 3);
 
   state_->launch_ns = 50'000;
-  state_->calls.clear();
-  EXPECT_NEAR(device_->Time(*code, turns, next, nullptr, 5), 250e-6, 1e-9);
-  EXPECT_EQ(state_->calls["cuGraphLaunch"], 0) << "a long one hides the next launch";
+  code_ = device_->Load({CodeOf({"double"}, 2), {}}).value();
+  EXPECT_NEAR(Time(turns, 5).value(), 250e-6, 1e-9);
+  EXPECT_EQ(Calls("cuGraphLaunch"), 0) << "a long one hides the next launch";
+}
+
+TEST_F(CudaTimingTest, ASampleLastsAsLongAsItsCalls) {
+  const std::vector<Arguments> turns = Turns(3);
+  EXPECT_NEAR(Time(turns, 1000).value(), 2e-3, 1e-8);
+  constexpr int kKept = 129, kReplays = 8;  // 43 rounds; 1000 calls are less than eight times as many
+  EXPECT_EQ(Calls("cuLaunchKernel"), 1000 + kKept);
+  EXPECT_EQ(Calls("cuGraphLaunch"), 1 + kReplays);
+  EXPECT_EQ(state_->launches.size(), 1000u + kKept + kReplays * kKept);
+}
+
+TEST_F(CudaTimingTest, CallsAreKeptFromSampleToSample) {
+  const std::vector<Arguments> turns = Turns(3);
+  ASSERT_TRUE(Time(turns, 1000).ok());
+  for (const int64_t calls : {1000, 200}) {
+    EXPECT_NEAR(Time(turns, calls).value(), 2e-6 * static_cast<double>(calls), 1e-8);
+    EXPECT_EQ(Calls("cuLaunchKernel"), 0);
+    EXPECT_EQ(Calls("cuGraphInstantiate"), 0);
+  }
+  const std::vector<Arguments> others = Turns(4);
+  ASSERT_TRUE(Time(others, 200).ok());
+  EXPECT_EQ(Calls("cuGraphInstantiate"), 1) << "other arguments";
+  EXPECT_NEAR(Time(turns, 200).value(), 400e-6, 1e-8);
+  EXPECT_EQ(Calls("cuGraphLaunch"), 1 + 2) << "once more to bring it back";
+  EXPECT_EQ(Calls("cuGraphInstantiate"), 0) << "as the canary's, which takes turns with the candidates'";
+  code_ = device_->Load({CodeOf({"double"}, 2), {}}).value();
+  ASSERT_TRUE(Time(turns, 200).ok());
+  EXPECT_EQ(Calls("cuGraphInstantiate"), 1) << "other code";
+  EXPECT_EQ(state_->graphs, 2) << "and the oldest is gone";
+  device_->Trim();
+  EXPECT_EQ(state_->graphs, 0);
+}
+
+// Who reads constants again before all others were read finds them in the cache.
+TEST_F(CudaTimingTest, ReplaysGoThroughAllPlacesOfTheRotation) {
+  for (const size_t places : {size_t{2}, size_t{150}}) {
+    const std::vector<Arguments> turns = Turns(places);
+    state_->launches.clear();
+    for (const int64_t calls : {200, 1000}) ASSERT_TRUE(device_->Time(*code_, turns, next_, nullptr, calls).ok());
+    std::map<const void*, size_t> read;
+    for (size_t i = 0; i < state_->launches.size(); ++i) {
+      const void* const place = state_->launches[i].arguments[0];
+      if (const auto before = read.find(place); before != read.end()) {
+        ASSERT_EQ(i - before->second, places) << "call " << i;
+      }
+      read[place] = i;
+    }
+    EXPECT_EQ(read.size(), places);
+  }
+}
+
+TEST_F(CudaTimingTest, EachLaunchOfACallMayWaitForTheHost) {
+  const std::vector<Arguments> turns = Turns(1);
+  const std::unique_ptr<Block> scratch = Arrays(1);
+  for (const bool is_long : {false, true}) {
+    state_->calls.clear();
+    state_->launch_ns = is_long ? 11'000 : 8'000;
+    const std::unique_ptr<Code> code = device_->Load({CodeOf({"stage", "unstage"}, 2, kBytes), {}}).value();
+    const absl::StatusOr<double> seconds = device_->Time(*code, turns, next_, scratch->address(0), 10);
+    EXPECT_NEAR(seconds.value(), 20e-9 * static_cast<double>(state_->launch_ns), 1e-8);
+    EXPECT_EQ(Calls("cuGraphLaunch"), is_long ? 0 : 2);
+  }
+}
+
+TEST_F(CudaTimingTest, WhereTheDriverKeepsNoLaunchesTheyAreTimedAsTheyAre) {
+  const std::vector<Arguments> turns = Turns(3);
+  for (const char* call : {"cuStreamBeginCapture", "cuGraphInstantiate", "cuGraphLaunch"}) {
+    state_->fail_once[call] = 801;
+    EXPECT_NEAR(Time(turns, 5).value(), 10e-6, 1e-9) << call;
+    EXPECT_EQ(state_->launches.size(), 5u);
+    EXPECT_EQ(state_->graphs, 0);
+  }
+}
+
+TEST_F(CudaTimingTest, WhatLacksMemoryToBeKeptGetsTheCachesOrHasNoTime) {
+  const std::vector<Arguments> turns = Turns(3);
+  device_->Evict();
+  const size_t held = state_->allocations.size();
+  state_->fail_once["cuGraphInstantiate"] = 2;
+  EXPECT_NEAR(Time(turns, 5).value(), 10e-6, 1e-9);
+  EXPECT_EQ(Calls("cuGraphInstantiate"), 2);
+  EXPECT_EQ(state_->allocations.size(), held - 1) << "what evicts";
+  device_->Trim();
+  state_->fail_once["cuGraphLaunch"] = 900;
+  EXPECT_TRUE(absl::IsInternal(Time(turns, 5).status()));
+  state_->fail_once["cuLaunchKernel"] = 2;
+  EXPECT_TRUE(absl::IsResourceExhausted(Time(turns, 5).status()));
+  EXPECT_TRUE(Time(turns, 5).ok());
 }
 
 TEST_F(CudaDeviceTest, LaunchesOfAKernelShareItsWorkspace) {
@@ -319,6 +407,20 @@ TEST_F(CudaDeviceTest, PackagesTimeStepsByEvents) {
   EXPECT_THAT(kCudaDevice.error(), HasSubstr("more registers or shared memory"));
   steps.end = TEMPER_NO_PACKAGE;
   EXPECT_EQ(kCudaDevice.time(Steps::Run, &steps, &ns), TEMPER_NO_PACKAGE) << "what the steps say";
+}
+
+TEST(CudaDeviceDeathTest, AnErrorOfTheMemoryIsToldAndEndsNobody) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("TEMPER_CUDA", kFake, 1);
+  const auto run = [] {
+    void* library = dlopen(kFake, RTLD_NOW | RTLD_LOCAL);
+    const std::unique_ptr<Device> device = FindBackend("cuda")->open(ParseDeviceSpec("cuda:0").value()).value();
+    const std::unique_ptr<Code> code = device->Load({CodeOf({"number"}, 1), {}}).value();
+    reinterpret_cast<fake_cuda::StateFn>(dlsym(library, "fake_cuda_state"))()->broken = 214;
+    const absl::Status status = device->Launch(*code, {}, nullptr).status();
+    std::exit(absl::IsInternal(status) && device->lost() ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(CudaDeviceDeathTest, AKernelThatLeavesItsMemoryEndsTheChild) {

@@ -45,8 +45,9 @@ class ScriptedDevice : public HostDevice {
     Call(code, arguments, scratch);
     return 1e-3;
   }
-  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-              int64_t calls) override {
+  absl::StatusOr<double> Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+                              int64_t calls) override {
+    if (broken) return absl::UnavailableError("the device is gone");
     log.push_back("time " + std::to_string(calls));
     for (int64_t i = 0; i < calls; ++i) {
       read.push_back(arguments[next][1]);
@@ -121,6 +122,19 @@ TEST_F(ProgramTest, ARightKernelPassesAndItsTimesAreTheDevices) {
   EXPECT_EQ(program->Time(3), 3e-3);
   EXPECT_TRUE(program->CheckAfterwards().ok());
   EXPECT_EQ(device_.calls, 5) << "verified, timed three times, and asked for an answer afterwards";
+}
+
+TEST_F(ProgramTest, WhatFailsWhileItIsTimedIsToldAfterwards) {
+  const auto program = Make(Right());
+  ASSERT_TRUE(program->Verify().ok());
+  device_.broken = true;
+  EXPECT_GT(program->Time(3), 0);
+  device_.broken = false;
+  EXPECT_EQ(program->Time(3), 3e-3);
+  const absl::Status status = program->CheckAfterwards();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(program->Time(3), 3e-3);
+  EXPECT_TRUE(program->CheckAfterwards().ok());
 }
 
 TEST_F(ProgramTest, WhatIsNotWrittenIsWrong) {

@@ -63,8 +63,8 @@ absl::StatusOr<double> CpuDevice::Launch(const Code& code, const Arguments& argu
   return Seconds(ns);
 }
 
-double CpuDevice::Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-                       int64_t calls) {
+absl::StatusOr<double> CpuDevice::Time(const Code& code, std::span<const Arguments> arguments, size_t& next,
+                                       void* scratch, int64_t calls) {
   const temper_kernel entry = EntryOf(code);
   temper_launcher* const threads = launcher();
   temper_pool_settle_caller(pool_.get());

@@ -17,8 +17,8 @@ class CpuDevice : public HostDevice {
   Caches caches() const override;
   absl::StatusOr<std::unique_ptr<Code>> Load(const Artifact& artifact) override;
   absl::StatusOr<double> Launch(const Code& code, const Arguments& arguments, void* scratch) override;
-  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-              int64_t calls) override;
+  absl::StatusOr<double> Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+                              int64_t calls) override;
   void Fetch(const Block& block, size_t array) override;
   void HandOver(const Block& block, std::span<const size_t> arrays) override;
   void Evict() override;

@@ -56,8 +56,8 @@ class InterpreterDevice : public HostDevice {
     return 1e-9 * static_cast<double>(std::max<int64_t>(ns, 1));
   }
 
-  double Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
-              int64_t calls) override {
+  absl::StatusOr<double> Time(const Code& code, std::span<const Arguments> arguments, size_t& next, void* scratch,
+                              int64_t calls) override {
     double seconds = 0;
     for (int64_t i = 0; i < calls; ++i) {
       const absl::StatusOr<double> call_s = Launch(code, arguments[next], scratch);

@@ -49,6 +49,8 @@ class KernelBench {
   virtual int build_threads() const = 0;
   // Gives back the memory of what was prepared: a model needs it.
   virtual void Forget() = 0;
+  // Nothing can be measured in this process any more, and what failed since then is nobody's fault.
+  virtual bool lost() const { return false; }
 };
 
 // Where whole models are measured.

@@ -24,6 +24,7 @@ class DeviceKernels : public KernelBench {
   absl::StatusOr<double> TimeCanary() override;
   int build_threads() const override;
   void Forget() override;
+  bool lost() const override { return device_->lost(); }
 
   // Makes the device ready for kernels of the target, a canonical text; Prepare does so too. Errors: there is no such
   // target, or what Device::Use says.

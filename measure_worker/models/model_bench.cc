@@ -18,14 +18,20 @@ class DeviceModels : public ModelBench {
       const TrialResult failed{Outcome::kInfrastructure, std::string(ready.message())};
       return std::vector<TrialResult>(work.Candidates().size(), failed);
     }
-    return worker::MeasureFinals(work, begin, &kept_, [&] { return kernels_.AsUsual(); });
+    std::vector<TrialResult> results = worker::MeasureFinals(work, begin, &kept_, [&] { return kernels_.AsUsual(); });
+    if (kernels_.lost()) kept_.reset();
+    return results;
   }
 
   ModelResult CheckModel(const ModelWork& work, const BeginFn& begin) override {
     std::optional<KeptModel> kept = std::exchange(kept_, std::nullopt);
     if (const absl::Status ready = Use(work.target, begin); !ready.ok())
       return {Outcome::kBuildFailed, std::string(ready.message())};
-    return worker::CheckModel(work, begin, std::move(kept), [&] { return kernels_.AsUsual(); });
+    ModelResult result = worker::CheckModel(work, begin, std::move(kept), [&] { return kernels_.AsUsual(); });
+    // Runs that fail at once look fast.
+    if (kernels_.lost() && result.outcome == Outcome::kOk)
+      return {Outcome::kRunCrashed, "the device was lost while it was timed"};
+    return result;
   }
 
   void Forget() override { kept_.reset(); }

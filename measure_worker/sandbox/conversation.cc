@@ -107,6 +107,7 @@ std::optional<Conversation::End> Conversation::Receive() {
     if (!frame.ok()) return Nonsense(frame.status());
     if (!frame->has_value()) return std::nullopt;
     if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kDone)) return End::kDone;
+    if ((*frame)->kind == static_cast<uint8_t>(MessageKind::kLeaving)) return End::kLeft;
     if (absl::Status status = Take(**frame); !status.ok()) return Nonsense(status);
   }
 }
@@ -158,6 +159,7 @@ absl::Status Conversation::Take(const Frame& frame) {
     case MessageKind::kModel:
     case MessageKind::kFinals:
     case MessageKind::kDone:
+    case MessageKind::kLeaving:
       break;
   }
   return absl::InvalidArgumentError(absl::StrCat("a message of kind ", frame.kind, " that a child does not send"));

@@ -16,8 +16,8 @@ namespace temper::worker {
 
 class Conversation {
  public:
-  enum class End { kDone, kDied, kTimedOut, kCancelled };
-  static constexpr int kWhole = -1;  // index of what concerns no single candidate
+  enum class End { kDone, kLeft, kDied, kTimedOut, kCancelled };  // kLeft: as kLeaving has it
+  static constexpr int kWhole = -1;                               // index of what concerns no single candidate
   struct Flight {
     Phase phase;
     int64_t deadline_ns;

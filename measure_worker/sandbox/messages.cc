@@ -214,6 +214,7 @@ Frame Encode(const ModelResult& result) {
   return Write(MessageKind::kModelResult, [&](Writer& w) { ModelResultFields(w, result); });
 }
 Frame EncodeDone() { return Frame{static_cast<uint8_t>(MessageKind::kDone), ""}; }
+Frame EncodeLeaving() { return Frame{static_cast<uint8_t>(MessageKind::kLeaving), ""}; }
 
 absl::StatusOr<BatchOrder> DecodeBatch(const Frame& frame) {
   return Read<BatchOrder>(frame, MessageKind::kBatch, [](Reader& r, BatchOrder& m) { BatchFields(r, m); });

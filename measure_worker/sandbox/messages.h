@@ -18,6 +18,7 @@ enum class MessageKind : uint8_t {
   kTrial,        // child: a candidate's result
   kModelResult,  // child
   kDone,         // child: the order is carried out
+  kLeaving,      // child: it ends, for its device is lost; of the order, what was told is carried out
 };
 
 struct BatchOrder {
@@ -41,6 +42,7 @@ Frame EncodeBuilt(int index);
 Frame Encode(const Trial& trial);
 Frame Encode(const ModelResult& result);
 Frame EncodeDone();
+Frame EncodeLeaving();
 
 // kInvalidArgument if the frame is of another kind or does not parse to its end.
 absl::StatusOr<BatchOrder> DecodeBatch(const Frame& frame);

@@ -20,7 +20,7 @@ namespace {
 
 using End = Conversation::End;
 
-constexpr int kPatienceMs = 2000;  // a child whose socket closed is about to end
+constexpr int kPatienceMs = 2000;  // a child whose socket closed, or that leaves, is about to end
 
 const char* PhaseText(Phase phase) {
   switch (phase) {
@@ -59,6 +59,7 @@ struct Ending {
   bool out_of_memory = false;
 
   std::string Text(Phase phase, int64_t cap_ms) const {
+    if (end == End::kLeft) return FirstLines("it left" + complaint);
     const std::string what = end == End::kTimedOut ? absl::StrCat("still ", PhaseText(phase), " after ", cap_ms, " ms")
                                                    : absl::StrCat(how, " while ", PhaseText(phase));
     return FirstLines(what + complaint);
@@ -66,7 +67,7 @@ struct Ending {
 };
 
 Ending Bury(std::unique_ptr<ChildProcess>& child, Conversation& talk, End end) {
-  const bool dying = end == End::kDied && talk.nonsense().empty();
+  const bool dying = end == End::kLeft || (end == End::kDied && talk.nonsense().empty());
   Ending ending{end, child->End(dying ? kPatienceMs : 0), talk.Complaint()};
   if (!talk.nonsense().empty()) ending.how = talk.nonsense();
   ending.out_of_memory = child->ran_out_of_memory();
@@ -134,7 +135,12 @@ class Sandbox::BatchRun {
     }
     const Ending ending = Bury(sandbox_.child_, talk, end);
     if (end == End::kCancelled) return absl::CancelledError("cancelled");
-    Blame(group, talk, ending);
+    if (end == End::kLeft) {
+      groups_.push_front(group);
+      if (!Unanswered(group).empty()) CountFailure(ending);
+    } else {
+      Blame(group, talk, ending);
+    }
     return absl::OkStatus();
   }
 
@@ -226,6 +232,7 @@ absl::StatusOr<std::optional<TrialResult>> Sandbox::RunModel(const Frame& order,
   if (end == End::kDone) return std::nullopt;
   const Ending ending = Bury(child_, talk, end);
   if (end == End::kCancelled) return absl::CancelledError("cancelled");
+  if (end == End::kLeft) return std::nullopt;
   const Phase phase = talk.flights().begin()->second.phase;
   const bool unfit = ending.out_of_memory && phase == Phase::kModelBuild;
   return TrialResult{unfit ? Outcome::kUnfit : OutcomeOf(phase, end == End::kTimedOut),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -56,8 +57,9 @@ class BatchSession {
   }
 
  private:
-  // Not the fault of the candidates that are left.
+  // Not the fault of the candidates that are left. Once the device is lost, another child goes on with them.
   void GiveUp(Outcome outcome, const absl::Status& why) {
+    if (kernels_.lost()) return;
     for (size_t i = 0; i < told_.size(); ++i) {
       if (!told_[i]) Tell(static_cast<int>(i), {outcome, std::string(why.message())});
     }
@@ -169,6 +171,10 @@ class BatchSession {
   }
 
   void Finish(Entry& e, Outcome outcome, const absl::Status& status) {
+    if (kernels_.lost()) {
+      e.program.reset();
+      return;  // as in GiveUp
+    }
     e.result.outcome = outcome;
     e.result.error = std::string(status.message());
     if (!status.ok()) e.result.costs_s.clear();
@@ -238,6 +244,11 @@ int ChildMain(int fd, Backend& backend) {
       if (!order.ok()) return 1;
       backend.models->Forget();
       CarryOut(*backend.kernels, *order, canary, reporter);
+    }
+    if (backend.kernels->lost()) {
+      std::fprintf(stderr, "the device is lost\n");
+      reporter.Send(EncodeLeaving());
+      return 0;
     }
     reporter.Send(EncodeDone());
   }

@@ -16,12 +16,13 @@ class Reporter {
   virtual void OnTrial(int index, const TrialResult& result) = 0;
 };
 
-// Reports one result for each candidate. All candidates of a chunk are built first, several at once; nothing is built
-// while another is measured. The canary is looked at around candidates, so results come a little later than they are
-// known.
+// Reports one result for each candidate, unless the device is lost: then some have none. All candidates of a chunk are
+// built first, several at once; nothing is built while another is measured. The canary is looked at around candidates,
+// so results come a little later than they are known.
 void CarryOut(KernelBench& kernels, const BatchOrder& order, Canary& canary, Reporter& reporter);
 
-// The measuring child's whole life: reads orders from `fd` until it ends. Returns the exit code.
+// The measuring child's whole life: reads orders from `fd` until it ends, or until the device is lost. Returns the exit
+// code.
 int ChildMain(int fd, Backend& backend);
 
 }  // namespace temper::worker

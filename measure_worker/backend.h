@@ -22,7 +22,8 @@ class Program {
  public:
   virtual ~Program() = default;
   // Runs once on poisoned outputs and scratch and compares with the reference: the seconds that the run took, where
-  // caches hold less of its data than where it is timed. kDataLoss: the answer is wrong, and how.
+  // caches hold less of its data than where it is timed. kDataLoss: the answer is wrong, and how. kResourceExhausted:
+  // the device lacks memory for it now; it may be tried again.
   virtual absl::StatusOr<double> Verify() = 0;
   // Seconds that `calls` calls take one after another under the cache policy. Only after Verify.
   virtual double Time(int64_t calls) = 0;
@@ -40,13 +41,16 @@ class KernelBench {
   // Makes ready for candidates of one workload: inputs, reference result. Not thread-safe. kResourceExhausted: the
   // workload does not fit this device.
   virtual absl::Status Prepare(const BatchWork& work) = 0;
-  // A candidate of the workload prepared last. Thread-safe. kInvalidArgument: the template refuses the config.
+  // A candidate of the workload prepared last. Thread-safe. kInvalidArgument: the template refuses the config, or the
+  // kernel's scratch does not fit the device. kResourceExhausted: the device lacks memory for its code now.
   virtual absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) = 0;
   // Seconds that a small kernel takes, the same one each time, after Prepare. An error: the device is not to be
   // trusted.
   virtual absl::StatusOr<double> TimeCanary() = 0;
   // How many candidates may be built at once while nothing is measured.
   virtual int build_threads() const = 0;
+  // Gives back what only spares work, of other workloads and of this one: memory is short.
+  virtual void MakeRoom() {}
   // Gives back the memory of what was prepared: a model needs it.
   virtual void Forget() = 0;
   // Nothing can be measured in this process any more, and what failed since then is nobody's fault.

@@ -25,8 +25,9 @@ absl::StatusOr<LoadedKernel> CodeCache::Load(const Kernel& kernel) {
 absl::StatusOr<std::shared_ptr<const Code>> CodeCache::LoadOnce(Device& device, const ir::Func& func) {
   const std::string key = absl::StrCat(Text(device.target()), "\n", ir::Text(func));
   if (std::shared_ptr<const Code> known = Find(key)) return known;
-  TEMPER_ASSIGN_OR_RETURN(const Artifact artifact, CompileKernels({{kSymbol, func}}, device.target()));
-  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Code> code, device.Load(artifact));
+  const absl::StatusOr<Artifact> artifact = CompileKernels({{kSymbol, func}}, device.target());
+  if (!artifact.ok()) return absl::InternalError(artifact.status().message());
+  TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Code> code, device.Load(*artifact));
   for (const ir::Buffer& b : func.params) code->parameter_bytes.push_back(BytesOf(b->dtype, NumElements(b->shape)));
   return Add(key, std::move(code));
 }

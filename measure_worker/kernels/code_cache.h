@@ -25,7 +25,8 @@ struct LoadedKernel {
 class CodeCache {
  public:
   explicit CodeCache(Device& device) : device_(device) {}
-  // For the targets that the device and its packer use.
+  // For the targets that the device and its packer use. Errors of the compiler are kInternal, others those of
+  // Device::Load.
   absl::StatusOr<LoadedKernel> Load(const Kernel& kernel);
 
  private:

@@ -9,6 +9,7 @@
 #include "base/statistics.h"
 #include "compiler/runtime/thread_pool.h"
 #include "measure_worker/kernels/program.h"
+#include "measure_worker/memory.h"
 #include "measure_worker/sampling.h"
 #include "measure_worker/sandbox/canary.h"
 
@@ -55,28 +56,48 @@ absl::Status DeviceKernels::Prepare(const BatchWork& work) {
   TEMPER_RETURN_IF_ERROR(Use(work.target));
   TEMPER_ASSIGN_OR_RETURN(cache_plan_,
                           MakeCachePlan(work.plan.cache_policy, device_->caches(), work.plan.constant_bytes));
-  const std::shared_ptr<WorkloadState> before = state_;
-  TEMPER_ASSIGN_OR_RETURN(state_, StateOf(work.workload));
-  if (before != nullptr && before != state_) {
-    before->constants.clear();
-    before->latest_constants = nullptr;
+  if (state_ != nullptr && states_.front().text != work.workload) {
+    state_->ForgetConstants();
+    state_.reset();
   }
+  TEMPER_ASSIGN_OR_RETURN(state_, StateOf(work.workload));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Program>> DeviceKernels::Build(const Candidate& candidate) {
   TEMPER_ASSIGN_OR_RETURN(const Kernel kernel, BuildNest(candidate));
+  TEMPER_ASSIGN_OR_RETURN(LoadedKernel code, Load(kernel));
+  TEMPER_RETURN_IF_ERROR(CheckScratchFits(*code.main));
+  return NewProgram(std::move(code), state_, cache_plan_);
+}
+
+absl::StatusOr<LoadedKernel> DeviceKernels::Load(const Kernel& kernel) {
   auto code = code_.Load(kernel);
-  // Whatever the compiler calls it, here it is a build that failed.
-  if (!code.ok()) return absl::InternalError(code.status().message());
-  return NewProgram(*std::move(code), state_, cache_plan_);
+  if (absl::IsResourceExhausted(code.status())) {
+    MakeRoom();
+    code = code_.Load(kernel);
+  }
+  if (code.ok() || absl::IsResourceExhausted(code.status())) return code;
+  return absl::InternalError(code.status().message());  // whatever it is called, here it is a build that failed
+}
+
+// Where it is checked and where it is timed, in place of what the state has.
+absl::Status DeviceKernels::CheckScratchFits(const Code& code) const {
+  const int64_t held = state_->scratch == nullptr ? 0 : state_->scratch->bytes(0);
+  const int64_t room = std::max<int64_t>(0, device_->memory_bytes() - state_->bytes + held) / 2;
+  if (code.scratch_bytes <= room) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("its scratch takes ", code.scratch_bytes >> 20,
+                                                 " MiB, and the device has no more than ", room >> 20, " for it"));
 }
 
 absl::StatusOr<double> DeviceKernels::TimeCanary() {
   if (canary_ == nullptr) TEMPER_RETURN_IF_ERROR(MakeCanary());
   std::vector<double> samples;
   while (samples.size() < kCanarySamples) samples.push_back(canary_->Time(canary_calls_));
-  if (absl::Status status = canary_->CheckAfterwards(); !status.ok()) return NotTrusted(status);
+  if (absl::Status status = canary_->CheckAfterwards(); !status.ok()) {
+    canary_.reset();
+    return NotTrusted(status);
+  }
   const double seconds = Median(samples) / static_cast<double>(canary_calls_);
   fastest_canary_s_ = std::min(fastest_canary_s_, seconds);
   return seconds;
@@ -84,6 +105,13 @@ absl::StatusOr<double> DeviceKernels::TimeCanary() {
 
 // Compilers run on the cores, whatever the device is.
 int DeviceKernels::build_threads() const { return std::max(1, temper_pool_resolve_threads(0)); }
+
+void DeviceKernels::MakeRoom() {
+  std::lock_guard lock(room_);
+  std::erase_if(states_, [&](const Entry& e) { return e.state != state_; });
+  if (state_ != nullptr) state_->ForgetConstants();
+  device_->Trim();
+}
 
 void DeviceKernels::Forget() {
   state_.reset();
@@ -114,6 +142,19 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> DeviceKernels::StateOf(const std:
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> DeviceKernels::MakeState(const std::string& text) {
   TEMPER_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(text));
+  TEMPER_RETURN_IF_ERROR(CheckFits(workload, device_->memory_bytes()));
+  auto made = TryState(workload, text);
+  if (!absl::IsResourceExhausted(made.status())) return made;
+  MakeRoom();
+  made = TryState(workload, text);
+  // Somebody else has the memory: what fits the device is not unfit for that.
+  if (absl::IsResourceExhausted(made.status()) && device_->shares_memory())
+    return absl::UnavailableError(made.status().message());
+  return made;
+}
+
+absl::StatusOr<std::shared_ptr<WorkloadState>> DeviceKernels::TryState(const Workload& workload,
+                                                                       const std::string& text) {
   try {
     return MakeWorkloadState(*device_, workload, StableHash(text));
   } catch (const std::bad_alloc&) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "compiler/target/target.h"
@@ -23,6 +24,7 @@ class DeviceKernels : public KernelBench {
   absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) override;
   absl::StatusOr<double> TimeCanary() override;
   int build_threads() const override;
+  void MakeRoom() override;
   void Forget() override;
   bool lost() const override { return device_->lost(); }
 
@@ -40,6 +42,9 @@ class DeviceKernels : public KernelBench {
   // References are slow next to a trial, and jobs go round their tasks: the latest workloads are kept.
   absl::StatusOr<std::shared_ptr<WorkloadState>> StateOf(const std::string& workload);
   absl::StatusOr<std::shared_ptr<WorkloadState>> MakeState(const std::string& workload);
+  absl::StatusOr<std::shared_ptr<WorkloadState>> TryState(const Workload& workload, const std::string& text);
+  absl::StatusOr<LoadedKernel> Load(const Kernel& kernel);
+  absl::Status CheckScratchFits(const Code& code) const;
   absl::StatusOr<Kernel> BuildNest(const Candidate& candidate) const;
   absl::Status MakeCanary();
   absl::StatusOr<std::unique_ptr<Program>> CanaryProgram(int64_t side);
@@ -48,6 +53,7 @@ class DeviceKernels : public KernelBench {
   CodeCache code_;
   std::string target_text_;  // empty: none is in use
   CachePlan cache_plan_;
+  std::mutex room_;                       // who builds may want some
   std::list<Entry> states_;               // latest used first
   std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
   std::unique_ptr<Program> canary_;       // made when it is first timed

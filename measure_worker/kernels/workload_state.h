@@ -39,6 +39,11 @@ struct WorkloadState {
   size_t timed_output() const { return timed->arrays() - 1; }
   void* timed_scratch() const { return scratch == nullptr ? nullptr : scratch->address(0); }
 
+  // Layouts that nobody uses are given back.
+  void ForgetConstants() {
+    constants.clear();
+    latest_constants = nullptr;
+  }
   // `timed_scratch` may move.
   absl::Status ProvideScratch(int64_t bytes);
   // kDataLoss: the operand was no longer what was drawn. It is again: the next candidate is not to blame.

@@ -141,15 +141,23 @@ class BatchSession {
       e.program = *std::move(program);
       reporter_.OnBuilt(e.index);
     } else {
-      Finish(e, absl::IsInvalidArgument(program.status()) ? Outcome::kIllegalConfig : Outcome::kBuildFailed,
-             program.status());
+      Finish(e, BuildOutcome(program.status()), program.status());
     }
+  }
+
+  static Outcome BuildOutcome(const absl::Status& status) {
+    if (absl::IsInvalidArgument(status)) return Outcome::kIllegalConfig;
+    return absl::IsResourceExhausted(status) ? Outcome::kInfrastructure : Outcome::kBuildFailed;
   }
 
   void MeasureAlone(Entry& e) {
     const int64_t start = MonotonicNs();
     reporter_.OnBegin(Phase::kVerify, e.index);
-    const absl::StatusOr<double> verified_s = e.program->Verify();
+    absl::StatusOr<double> verified_s = e.program->Verify();
+    if (absl::IsResourceExhausted(verified_s.status())) {
+      kernels_.MakeRoom();
+      verified_s = e.program->Verify();
+    }
     if (!verified_s.ok()) {
       Finish(e, absl::IsDataLoss(verified_s.status()) ? Outcome::kWrongAnswer : Outcome::kInfrastructure,
              verified_s.status());

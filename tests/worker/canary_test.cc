@@ -49,9 +49,13 @@ class FakeKernels : public KernelBench {
  public:
   class FakeProgram : public Program {
    public:
-    FakeProgram(double seconds, int& measured) : seconds_(seconds), measured_(measured) {}
+    FakeProgram(double seconds, int& measured, FakeKernels& kernels)
+        : seconds_(seconds), measured_(measured), kernels_(kernels) {}
     absl::StatusOr<double> Verify() override {
       ++measured_;
+      if (kernels_.room < seconds_) return absl::ResourceExhaustedError("no memory for its scratch");
+      if (measured_ == kernels_.lost_at) kernels_.is_lost = true;
+      if (kernels_.is_lost) return absl::InternalError("the device does not answer");
       return seconds_;
     }
     double Time(int64_t calls) override { return seconds_ * static_cast<double>(calls); }
@@ -60,20 +64,30 @@ class FakeKernels : public KernelBench {
    private:
     const double seconds_;
     int& measured_;
+    FakeKernels& kernels_;
   };
   absl::Status Prepare(const BatchWork&) override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<Program>> Build(const Candidate& candidate) override {
     if (candidate.config.empty()) return absl::InvalidArgumentError("no config");
-    return std::make_unique<FakeProgram>(std::stod(candidate.config) * 1e-6, measured[candidate.config]);
+    if (candidate.config == "huge") return absl::ResourceExhaustedError("no memory for its code");
+    if (candidate.config == "lose") is_lost = true;
+    if (is_lost) return absl::InternalError("the device does not answer");
+    return std::make_unique<FakeProgram>(std::stod(candidate.config) * 1e-6, measured[candidate.config], *this);
   }
   absl::StatusOr<double> TimeCanary() override {
     const double seconds = canaries.empty() ? 1 : canaries.front();
     if (!canaries.empty()) canaries.pop_front();
-    if (seconds == 0) return absl::DataLossError("the canary kernel failed");
+    if (seconds == 0 || is_lost) return absl::DataLossError("the canary kernel failed");
     return seconds;
   }
   int build_threads() const override { return 1; }
+  void MakeRoom() override { room += more_room; }
   void Forget() override {}
+  bool lost() const override { return is_lost; }
+
+  double room = 1, more_room = 0;  // of what lasts no longer
+  int lost_at = 0;                 // whoever is verified so often loses the device
+  bool is_lost = false;
 
   std::deque<double> canaries;
   std::map<std::string, int> measured;  // how often, by config
@@ -115,6 +129,31 @@ TEST(WatchedSession, TellsEachTrialTheDriftAroundIt) {
   EXPECT_THAT(trials.Drifts(), ElementsAre(1, 1.1, 1.1, 1));
   EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok", "ok", "ok"));
   EXPECT_THAT(backend.measured, Each(Pair(_, 1)));
+}
+
+TEST(WatchedSession, LackOfMemoryIsTriedAgainWithMoreRoomAndIsNoCandidatesFault) {
+  FakeKernels backend;
+  backend.room = 100e-6, backend.more_room = 150e-6;
+  Canary canary(0);
+  Trials trials;
+  CarryOut(backend, Order({"90", "240", "900", "huge"}), canary, trials);
+  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok", "infrastructure", "infrastructure"));
+  EXPECT_THAT(trials.told.at(2).error, HasSubstr("no memory for its scratch"));
+  EXPECT_EQ(backend.measured["240"], 2);
+  EXPECT_EQ(backend.measured["900"], 2) << "not for ever";
+}
+
+TEST(WatchedSession, OnceTheDeviceIsLostNobodyIsToldOfUntilAnotherChildGoesOn) {
+  for (const bool building : {false, true}) {
+    FakeKernels backend;
+    backend.lost_at = building ? 0 : 2;
+    Canary canary(0);
+    Trials trials;
+    CarryOut(backend, Order({"300", "", building ? "lose" : "300", "302"}), canary, trials);
+    std::vector<std::string> told{"illegal_config"};
+    if (!building) told.insert(told.begin(), "ok");
+    EXPECT_EQ(trials.Outcomes(), told);
+  }
 }
 
 TEST(WatchedSession, WhatTheDeviceWasSlowAroundForAMomentIsMeasuredAgainAtOnceIfItMayBeTheBest) {

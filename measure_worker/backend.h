@@ -120,6 +120,8 @@ struct BackendDef {
   Backend (*simulate)() = nullptr;
   // Its clocks and its temperature now, a line for the log; empty: not known. Null: it tells none.
   std::string (*watch)(const DeviceSpec& spec) = nullptr;
+  // Files that its driver writes, after a device was described. Null: it has no driver.
+  std::vector<std::string> (*driver_files)() = nullptr;
 
   bool simulated() const { return simulate != nullptr; }
 };

@@ -9,18 +9,19 @@
 #include "measure_worker/backends/null/null_backend.h"
 #include "measure_worker/backends/opencl/opencl_device.h"
 #include "measure_worker/host/cores.h"
+#include "measure_worker/host/gpu_files.h"
 #include "measure_worker/kernels/kernel_bench.h"
 #include "measure_worker/models/model_bench.h"
 
 namespace temper::worker {
 namespace {
 
-// name, select, describe, lock, then open or simulate, then watch
+// name, select, describe, lock, then open or simulate, then watch, driver_files
 constexpr BackendDef kBackends[] = {
     {"cpu", SelectCores, DescribeCpu, LockCores, OpenCpu, nullptr},
     {"interpreter", SelectCores, DescribeInterpreter, LockCores, OpenInterpreter, nullptr},
-    {"opencl", SelectOpencl, DescribeOpencl, LockOpencl, OpenOpencl, nullptr},
-    {"cuda", SelectCuda, DescribeCuda, LockCuda, OpenCuda, nullptr, WatchCuda},
+    {"opencl", SelectOpencl, DescribeOpencl, LockOpencl, OpenOpencl, nullptr, nullptr, GpuFiles},
+    {"cuda", SelectCuda, DescribeCuda, LockCuda, OpenCuda, nullptr, WatchCuda, GpuFiles},
     {"null", SelectCores, DescribeNull, LockCores, nullptr, NewNullBackend},
 };
 

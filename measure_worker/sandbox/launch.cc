@@ -24,8 +24,10 @@ namespace {
 
 constexpr rlim_t kMaxDescriptors = 256;
 constexpr int kProgramFd = kChildFd + 1;  // until it runs
+constexpr int kThreadsFd = kProgramFd + 1;
+constexpr int kFirstFreeFd = kThreadsFd + 1;
 
-// What every program reads. A device's own files belong here too.
+// What every program reads. A device's own files are Launch's driver_files.
 struct VisibleFile {
   const char* path;
   bool write = false;
@@ -42,26 +44,11 @@ constexpr VisibleFile kVisible[] = {
     {"/proc"},
     {"/etc/ld.so.cache"},
     {"/etc/localtime"},
+    {"/etc/OpenCL"},
     {"/dev/null", true},
     {"/dev/zero"},
     {"/dev/urandom"},
     {"/dev/random"},
-    // Which drivers OpenCL has, and the files of GPUs that they open.
-    {"/etc/OpenCL"},
-    {"/proc/self/task", true},  // NVIDIA's driver gives its threads names there, and does not start if it may not
-    {"/dev/dri", true},
-    {"/dev/nvidiactl", true},
-    {"/dev/nvidia-uvm", true},
-    {"/dev/nvidia-uvm-tools", true},
-    {"/dev/nvidia-caps", true},
-    {"/dev/nvidia0", true},
-    {"/dev/nvidia1", true},
-    {"/dev/nvidia2", true},
-    {"/dev/nvidia3", true},
-    {"/dev/nvidia4", true},
-    {"/dev/nvidia5", true},
-    {"/dev/nvidia6", true},
-    {"/dev/nvidia7", true},
 };
 constexpr uint64_t kReadFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kRead = kReadFiles | LANDLOCK_ACCESS_FS_READ_DIR;
@@ -134,6 +121,7 @@ void HideFiles(const Launch& launch, int program) {
   Must(rules >= 0, "make rules for files");
   for (const VisibleFile& file : kVisible) Show(rules, file.path, kRead | (file.write ? kWriteFiles : 0));
   for (char* const* file = launch.libraries; *file != nullptr; ++file) Show(rules, *file, kReadFiles);
+  for (char* const* file = launch.driver_files; *file != nullptr; ++file) Show(rules, *file, kRead | kWriteFiles);
   if (program >= 0) Show(rules, program, kRead);
   Show(rules, launch.scratch, kAllRights | move);
   Must(syscall(SYS_landlock_restrict_self, rules, 0) == 0, "hide files");
@@ -152,19 +140,22 @@ void DropPrivileges(const Launch& launch) {
   Must(syscall(SYS_capset, &header, none) == 0, "drop capabilities");
 }
 
-// Before the user changes: the folder that it lies in may be private. Above all descriptors that are put in order.
-int OpenProgram(const char* path) {
+// Above all descriptors that are put in order.
+int Hold(const char* path, const char* what) {
   const int fd = open(path, O_PATH | O_CLOEXEC);
-  Must(fd >= 0, "open its program");
-  const int program = fcntl(fd, F_DUPFD_CLOEXEC, kProgramFd + 1);
-  Must(program >= 0, "keep its program open");
-  return program;
+  Must(fd >= 0, what);
+  const int held = fcntl(fd, F_DUPFD_CLOEXEC, kFirstFreeFd);
+  Must(held >= 0, what);
+  return held;
 }
 
 [[noreturn]] void BecomeChild(const Launch& launch) {
-  const int program = launch.command[0] == nullptr ? -1 : OpenProgram(launch.command[0]);
+  // Before the user changes: the folder that it lies in may be private.
+  const int program = launch.command[0] == nullptr ? -1 : Hold(launch.command[0], "open its program");
   setpgid(0, 0);              // a group without the keeper
   prctl(PR_SET_DUMPABLE, 1);  // else its own entries in /proc would be root's
+  // A rule is for this folder alone, and /proc makes another as soon as nobody holds it.
+  const int threads = Hold("/proc/self/task", "open the folder of its threads");
   // The first to go when memory runs out.
   Must(PutFile("/proc/self/oom_score_adj", "1000"), "offer itself to the kernel's killer");
   Limit(RLIMIT_CORE, 0);
@@ -189,7 +180,8 @@ int OpenProgram(const char* path) {
     dup2(launch.socket, kChildFd);
   }
   if (program >= 0) dup3(program, kProgramFd, O_CLOEXEC);
-  syscall(SYS_close_range, kProgramFd + 1, ~0u, 0);
+  dup2(threads, kThreadsFd);
+  syscall(SYS_close_range, kFirstFreeFd, ~0u, 0);
   const SyscallFilter filter(static_cast<pid_t>(syscall(SYS_getpid)), launch.confinement->CountsProcesses());
   Must(filter.Install(), "filter system calls");
   if (program < 0) _exit(0);

@@ -23,7 +23,8 @@ struct Launch {
   const Confinement* confinement = nullptr;
   char* const* command = nullptr;  // a path and its arguments; none: the child ends well as soon as it is confined
   char* const* environment = nullptr;
-  char* const* libraries = nullptr;  // files that it reads beside what every program reads
+  char* const* libraries = nullptr;     // files that it reads beside what every program reads
+  char* const* driver_files = nullptr;  // what it reads and writes beside its temporary folder
   int socket = -1, stderr_pipe = -1;
   int status_pipe = -1;               // where the keeper writes how the child ended, as waitpid tells it
   int far_socket = -1;                // the worker's end

@@ -141,7 +141,7 @@ absl::Status ChildProcess::Spawn(const std::vector<std::string>& command, const 
   const std::vector<std::string> variables = Environment(scratch_->path(), limits_.memory_bytes);
   const std::vector<std::string> libraries = Libraries();
   const std::vector<char*> command_pointers = Pointers(command), variable_pointers = Pointers(variables),
-                           library_pointers = Pointers(libraries);
+                           library_pointers = Pointers(libraries), driver_pointers = Pointers(limits_.driver_files);
   const std::string options = absl::StrCat("size=", limits_.scratch_bytes, ",nr_inodes=", kMostScratchFiles,
                                            ",mode=0700,uid=", user, ",gid=", confinement.own_uid ? user : getegid());
   const std::string uid_map = absl::StrCat(user, " ", user, " 1"),
@@ -155,6 +155,7 @@ absl::Status ChildProcess::Spawn(const std::vector<std::string>& command, const 
                 .command = command_pointers.data(),
                 .environment = variable_pointers.data(),
                 .libraries = library_pointers.data(),
+                .driver_files = driver_pointers.data(),
                 .socket = sockets[1],
                 .stderr_pipe = errors[1],
                 .status_pipe = statuses[1],

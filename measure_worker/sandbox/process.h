@@ -20,6 +20,7 @@ struct ChildLimits {
   int64_t memory_bytes = 0;                  // 0: seven eighths of what there is
   int64_t scratch_bytes = int64_t{8} << 30;  // temporary files: a model's weights, twice
   int processes = 512;                       // threads count
+  std::vector<std::string> driver_files;     // that its device's driver writes, where they are on this machine
 };
 
 // Whether a child's memory can be limited without a control group. Not under a sanitizer, which maps terabytes that

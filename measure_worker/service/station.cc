@@ -63,8 +63,10 @@ class SandboxMeasurer : public Measurer {
     spdlog::info("{} after a lease: {}", Text(device_), watch(device_));
   }
   static SandboxLimits Limits(const DeviceSpec& device) {
+    const BackendDef& backend = *FindBackend(device.backend);
     SandboxLimits limits;
-    limits.simulated = FindBackend(device.backend)->simulated();
+    limits.simulated = backend.simulated();
+    if (backend.driver_files != nullptr) limits.child.driver_files = backend.driver_files();
     return limits;
   }
 

@@ -281,12 +281,23 @@ TEST_P(ConfinementTest, Row17ItNeitherTracesNorKillsItsParent) {
   for (const TrialResult& result : Run(sandbox, Work(configs))) EXPECT_EQ(Line(result), "ok: ");
 }
 
+std::string Ending(const char* script, const Confinement& confinement, const ChildLimits& limits = {}) {
+  const auto child = ChildProcess::Start({"/bin/sh", "-c", script}, confinement, limits);
+  return child.ok() ? (*child)->End(20'000) : std::string(child.status().message());
+}
+constexpr char kDone[] = "exited with code 0";
+
 // As NVIDIA's driver gives them, which does not start otherwise.
-TEST_P(ConfinementTest, ItsThreadsMayHaveNames) {
-  const auto child =
-      ChildProcess::Start({"/bin/sh", "-c", "echo named > /proc/self/task/$$/comm"}, GetParam().confinement());
-  ASSERT_TRUE(child.ok()) << child.status();
-  EXPECT_EQ((*child)->End(20'000), "exited with code 0");
+TEST_P(ConfinementTest, ItsThreadsMayHaveNamesWhereADriverGivesThem) {
+  const Confinement confinement = GetParam().confinement();
+  const char kNames[] = "echo named > /proc/self/task/$$/comm";
+  const ChildLimits driver{.driver_files = {"/nowhere", "/proc/self/task"}};
+  EXPECT_EQ(Ending(kNames, confinement, driver), kDone);
+  if (!confinement.files) return;
+  EXPECT_NE(Ending(kNames, confinement), kDone) << "nobody else writes there";
+  EXPECT_EQ(Ending("for f in /proc/$$/fd/*; do [ $f -ef /proc/$$/task ] && exit 0; done; exit 1", confinement, driver),
+            kDone)
+      << "the kernel may forget the folder, and make another that no rule knows";
 }
 
 TEST_P(ConfinementTest, ItInheritsNoSecretsInItsEnvironment) {
@@ -435,6 +446,17 @@ TEST(SandboxTier, APlainUserIsIsolatedTooAndItsOwnFilesAreHidden) {
             }),
             0);
   std::filesystem::remove(token);
+}
+
+TEST(SandboxTier, APlainUsersChildStaysTheFirstToGoWhenMemoryRunsOut) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes a plain user";
+  if (!Offered().files) GTEST_SKIP() << "nothing hides files here";
+  EXPECT_EQ(AsNobody([] {
+              const Confinement files{.files = true};
+              const bool is = Ending("read a < /proc/self/oom_score_adj && [ $a = 1000 ]", files) == kDone;
+              return is && Ending("echo 999 > /proc/self/task/$$/oom_score_adj", files) != kDone ? 0 : 1;
+            }),
+            0);
 }
 
 TEST(Scratch, IsSweptOnceItsWorkerIsDead) {

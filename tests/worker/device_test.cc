@@ -11,12 +11,15 @@
 #include <thread>
 
 #include "measure_worker/backends/cpu/fingerprint.h"
+#include "measure_worker/host/gpu_files.h"
 
 namespace temper::worker {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(DeviceSpec, ReadsCoresAndWritesThem) {
   auto spec = ParseDeviceSpec("cpu:8,0-2,2");
@@ -59,6 +62,7 @@ class TemporaryDirectoryTest : public testing::Test {
 };
 using CoreLockTest = TemporaryDirectoryTest;
 using FingerprintTest = TemporaryDirectoryTest;
+using GpuFilesTest = TemporaryDirectoryTest;
 
 constexpr auto kNever = [] { return false; };
 constexpr auto kAtOnce = [] { return true; };
@@ -109,6 +113,21 @@ TEST_F(CoreLockTest, WhoWaitsGoesBeforeWhoJustMeasured) {
 TEST_F(CoreLockTest, WithoutADirectoryNothingIsLocked) {
   CoreLock lock(directory_ + "/missing", {0});
   EXPECT_TRUE(lock.Acquire(kNever));
+}
+
+TEST_F(GpuFilesTest, AreThoseOfAllGpusThatThereAre) {
+  for (const char* name : {"nvidia0", "nvidia8", "nvidia12", "nvidia-modeset", "nvidia", "nvidia1x", "sda1"})
+    std::ofstream(directory_ + "/" + name) << "";
+  const std::vector<std::string> files = GpuFilesIn(directory_);
+  for (const char* name : {"nvidia0", "nvidia8", "nvidia12", "nvidiactl", "nvidia-uvm"})
+    EXPECT_THAT(files, Contains(directory_ + "/" + name));
+  for (const char* name : {"nvidia1", "nvidia-modeset", "nvidia", "nvidia1x", "sda1"})
+    EXPECT_THAT(files, Not(Contains(directory_ + "/" + name)));
+}
+
+TEST_F(GpuFilesTest, AreForTheDriversOfGpusAlone) {
+  for (const BackendDef& backend : AllBackends())
+    EXPECT_EQ(backend.driver_files != nullptr, backend.name == "cuda" || backend.name == "opencl") << backend.name;
 }
 
 TEST_F(FingerprintTest, StaysTheSameFromStartToStart) {

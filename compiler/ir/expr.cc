@@ -13,11 +13,11 @@
 namespace temper::ir {
 namespace {
 
-constexpr std::string_view kNames[] = {"int",    "float", "var", "load", "add",  "sub",  "mul",   "div", "mod",
-                                       "min",    "max",   "pow", "lt",   "le",   "eq",   "and",   "or",  "not",
-                                       "select", "cast",  "exp", "log",  "tanh", "erf",  "sqrt",  "abs", "floor",
-                                       "ceil",   "round", "sin", "cos",  "tf32", "pair", "dot16", "dot8"};
-static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kDot8) + 1);
+constexpr std::string_view kNames[] = {"int",    "float", "var", "load", "add",  "sub",  "mul",   "div",  "mod",
+                                       "min",    "max",   "pow", "lt",   "le",   "eq",   "and",   "or",   "not",
+                                       "select", "cast",  "exp", "log",  "tanh", "erf",  "sqrt",  "abs",  "floor",
+                                       "ceil",   "round", "sin", "cos",  "tf32", "pair", "dot16", "dot8", "bitand"};
+static_assert(std::size(kNames) == static_cast<size_t>(ExprKind::kBitAnd) + 1);
 
 Expr Make(ExprKind kind, DType dtype, std::vector<Expr> args) {
   auto node = std::make_shared<ExprNode>();
@@ -55,6 +55,7 @@ std::optional<int64_t> FoldInt(ExprKind kind, int64_t a, int64_t b) {
     case ExprKind::kLt:
     case ExprKind::kLe:
     case ExprKind::kEq:
+    case ExprKind::kBitAnd:
       return IntBinary(kind, a, b);
     default:
       return std::nullopt;

@@ -66,6 +66,7 @@ enum class ExprKind : uint8_t {
   kDot16,
   // The products of their four bytes, of the first one unsigned and of the second one signed, added. It wraps.
   kDot8,
+  kBitAnd,  // of two integers of one type the bits that both have
 };
 std::string_view Name(ExprKind kind);
 
@@ -142,6 +143,7 @@ inline Expr Tf32(Expr a) { return Unary(ExprKind::kTf32, std::move(a)); }
 inline Expr Pair(Expr a, Expr b) { return Binary(ExprKind::kPair, std::move(a), std::move(b)); }
 inline Expr Dot16(Expr a, Expr b) { return Binary(ExprKind::kDot16, std::move(a), std::move(b)); }
 inline Expr Dot8(Expr a, Expr b) { return Binary(ExprKind::kDot8, std::move(a), std::move(b)); }
+inline Expr BitAnd(Expr a, Expr b) { return Binary(ExprKind::kBitAnd, std::move(a), std::move(b)); }
 
 // The constant's value, if `e` is an integer constant.
 std::optional<int64_t> AsInt(const Expr& e);

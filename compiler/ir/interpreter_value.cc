@@ -70,6 +70,8 @@ int64_t IntBinary(ExprKind kind, int64_t a, int64_t b) {
       for (int at = 0; at < 32; at += 8) sum += PartOf<uint8_t>(a, at) * PartOf<int8_t>(b, at);
       return sum;
     }
+    case ExprKind::kBitAnd:
+      return a & b;
     default:
       return a == b;
   }

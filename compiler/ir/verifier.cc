@@ -318,6 +318,8 @@ absl::Status Verifier::CheckNode(const Stmt& s, const Expr& e) const {
     case ExprKind::kDot16:
     case ExprKind::kDot8:
       return wants(e->dtype == DType::kI32 && args[0]->dtype == DType::kI32 && args[1]->dtype == DType::kI32);
+    case ExprKind::kBitAnd:
+      return wants(!IsFloat(e->dtype) && args[0]->dtype == args[1]->dtype);
     default:
       return wants(args.size() == 2 ? args[0]->dtype == args[1]->dtype : IsFloat(e->dtype));
   }

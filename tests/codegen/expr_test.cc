@@ -65,6 +65,16 @@ TEST(Expr, PairsOfSixteenBits) {
        },
        [](Expr a, Expr b) { return a + ir::Dot8(ir::Int(-1, DType::kI32), b * ir::Int(86028157, DType::kI32)); },
        [](Expr a, Expr b) { return b + ir::Dot8(a * ir::Int(-77, DType::kI32), ir::Int(0x7f80817f, DType::kI32)); }});
+  // Products that are as large as they get where the first one's bytes are of seven bits, and of half of that.
+  for (const int64_t mask : {0x7f7f7f7f, 0x0f0f0f0f}) {
+    const Expr bits = ir::Int(mask, DType::kI32), low = ir::Int(0x80807f80, DType::kI32);
+    ExpectMaps(
+        DType::kI32,
+        {[&](Expr a, Expr b) { return b + ir::Dot8(ir::BitAnd(a * ir::Int(-77, DType::kI32), bits), b); },
+         [&](Expr a, Expr) { return ir::Dot8(bits, ir::Max(ir::Min(a, low), low)); },
+         [&](Expr a, Expr b) { return ir::Dot8(ir::BitAnd(b, bits), ir::BitAnd(a, ir::Int(0x81, DType::kI32))); }});
+  }
+  ExpectMaps(DType::kI32, {[](Expr a, Expr b) { return ir::BitAnd(a, b) + ir::BitAnd(b, ir::Int(-4, DType::kI32)); }});
   // Both halves of each are -2^15: the products' sum wraps.
   const Expr least = ir::Int(-(int64_t{1} << 31) + 0x8000, DType::kI32);
   ExpectMaps(DType::kI32, {[&](Expr a, Expr) { return ir::Dot16(ir::Max(ir::Min(a, least), least), least); }});

@@ -76,6 +76,8 @@ std::string KernelEmitter::Node(const Expr& e) {
       return Infix(Value(e->args[0]), "&&", Value(e->args[1]));
     case ExprKind::kOr:
       return Infix(Value(e->args[0]), "||", Value(e->args[1]));
+    case ExprKind::kBitAnd:
+      return Infix(Value(e->args[0]), "&", Value(e->args[1]));
     case ExprKind::kNot:
       return "!" + Value(e->args[0]);
     case ExprKind::kSelect:

@@ -125,6 +125,7 @@ size_t NumArgs(ExprKind kind, const ir::Buffer& buffer) {
     case ExprKind::kPair:
     case ExprKind::kDot16:
     case ExprKind::kDot8:
+    case ExprKind::kBitAnd:
       return 2;
     case ExprKind::kSelect:
       return 3;
@@ -230,7 +231,7 @@ class Reader {
     if (!IsList(item, 9) || !item[3].is_number_unsigned() || !item[4].is_boolean() || !item[8].is_array())
       return Bad("an expression is not whole");
     auto node = std::make_shared<ir::ExprNode>();
-    node->kind = static_cast<ExprKind>(Int(item[0], 0, static_cast<int>(ExprKind::kDot8)));
+    node->kind = static_cast<ExprKind>(Int(item[0], 0, static_cast<int>(ExprKind::kBitAnd)));
     node->dtype = Type(item[1]);
     node->int_value = Int(item[2], INT64_MIN, INT64_MAX);
     node->float_value = std::bit_cast<double>(item[3].get<uint64_t>());

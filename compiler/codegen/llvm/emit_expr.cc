@@ -23,6 +23,13 @@ llvm::Type* Like(llvm::Type* element, Value* v) {
 
 bool IsDot(ExprKind kind) { return kind == ExprKind::kDot16 || kind == ExprKind::kDot8; }
 
+// Whether none of an i32's bytes has its highest bit.
+bool HasSevenBits(const ir::ExprNode& e) {
+  constexpr int64_t kHighest = 0x80808080;
+  const ir::ExprNode& mask = e.kind == ExprKind::kBitAnd ? *e.args[1] : e;
+  return mask.kind == ExprKind::kInt && (mask.int_value & kHighest) == 0;
+}
+
 bool IsOnePlusExp(const ir::ExprNode& e) {
   const ir::ExprNode& a = *e.args[0];
   return e.kind == ExprKind::kAdd && a.kind == ExprKind::kFloat && a.float_value == 1.0 &&
@@ -102,6 +109,7 @@ Value* Emitter::Emit(const Expr& e) {
     case ExprKind::kMin:
     case ExprKind::kMax:
     case ExprKind::kPow:
+    case ExprKind::kBitAnd:
       return EmitBinary(e);
     case ExprKind::kLt:
     case ExprKind::kLe:
@@ -154,6 +162,8 @@ Value* Emitter::EmitBinary(const Expr& e) {
       return fp ? b_.CreateFSub(a, c) : b_.CreateSub(a, c);
     case ExprKind::kMul:
       return fp ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
+    case ExprKind::kBitAnd:
+      return b_.CreateAnd(a, c);
     case ExprKind::kMin:
       return EmitMin(b_, a, c, IsUnsigned(e->dtype));
     case ExprKind::kMax:
@@ -178,7 +188,7 @@ Value* Emitter::EmitDot(Value* sum, const Expr& e) {
     Match(sum, a);
     Match(a, c);
   }
-  return temper::EmitDot(b_, e->kind, a, c, sum);
+  return temper::EmitDot(b_, e->kind, a, c, sum, e->kind == ExprKind::kDot8 && HasSevenBits(*e->args[0]));
 }
 
 Value* Emitter::EmitDivMod(const ir::ExprNode& e, Value* a, Value* c) {

@@ -24,6 +24,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/llvm/add_pairs.h"
 #include "compiler/target/table.h"
 
 namespace temper {
@@ -179,6 +180,7 @@ absl::Status OptimizeModule(llvm::Module& module, const CpuTarget& target) {
   // values, to share equal loads, and to move what loads and scalars are invariant out of the loops.
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+  passes.addPass(AddPairsPass());
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));

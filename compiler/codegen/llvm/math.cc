@@ -388,6 +388,28 @@ Value* DotOfWords(llvm::IRBuilder<>& b, Value* x, Value* y) {
   return b.CreateAdd(b.CreateMul(lower(x), lower(y)), b.CreateMul(b.CreateAShr(x, 16), b.CreateAShr(y, 16)));
 }
 
+// The products of four bytes, added, where none of x's has its highest bit: two of them do not leave an i16. Null where
+// the target or the width has no such instruction.
+Value* DotOfSevenBits(llvm::IRBuilder<>& b, Value* x, Value* y) {
+  struct Instruction {
+    unsigned lanes;
+    const char* feature;
+    llvm::Intrinsic::ID id;
+  };
+  using namespace llvm::Intrinsic;
+  constexpr Instruction kInstructions[] = {{16, "+avx512bw", x86_avx512_pmaddubs_w_512},
+                                           {8, "+avx2", x86_avx2_pmadd_ub_sw},
+                                           {4, "+ssse3", x86_ssse3_pmadd_ub_sw_128}};
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  for (const Instruction& i : kInstructions) {
+    if (type == nullptr || type->getNumElements() != i.lanes || !Has(b, i.feature)) continue;
+    auto* bytes = llvm::FixedVectorType::get(b.getInt8Ty(), 4 * i.lanes);
+    Value* pairs = b.CreateIntrinsic(i.id, {}, {b.CreateBitCast(x, bytes), b.CreateBitCast(y, bytes)});
+    return DotOfWords(b, b.CreateBitCast(pairs, type), llvm::ConstantInt::get(pairs->getType(), 1));
+  }
+  return nullptr;
+}
+
 // Of i32, the bytes with even places, or those with odd ones, as two i16.
 Value* BytesOf(llvm::IRBuilder<>& b, Value* v, bool odd, bool is_signed) {
   constexpr uint64_t kLowerBytes = 0x00ff00ff, kSigns = 0x00800080;
@@ -404,10 +426,12 @@ Value* BytesOf(llvm::IRBuilder<>& b, Value* v, bool odd, bool is_signed) {
 
 }  // namespace
 
-Value* EmitDot(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum) {
+Value* EmitDot(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum, bool seven_bits) {
   if (sum == nullptr) sum = llvm::Constant::getNullValue(x->getType());
   if (Value* dot = DotInstruction(b, kind, x, y, sum)) return dot;
   if (kind == ExprKind::kDot16) return b.CreateAdd(sum, DotOfWords(b, x, y));
+  Value* dot = seven_bits ? DotOfSevenBits(b, x, y) : nullptr;
+  if (dot != nullptr) return b.CreateAdd(sum, dot);
   for (bool odd : {false, true}) {
     sum = b.CreateAdd(sum, DotOfWords(b, BytesOf(b, x, odd, false), BytesOf(b, y, odd, true)));
   }

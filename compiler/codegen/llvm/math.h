@@ -24,8 +24,10 @@ llvm::Value* EmitUnaryMath(llvm::IRBuilder<>& b, ir::ExprKind kind, llvm::Value*
 llvm::Value* EmitOnePlusExp(llvm::IRBuilder<>& b, llvm::Value* x);
 // x to the power y, both of one float type; constant exponents 2, 3, 0.5, -0.5 and -1 without a call.
 llvm::Value* EmitPow(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Value* y);
-// ExprKind::kDot16 or kDot8 of two i32, or vectors of them; with `sum` added, if it is not null.
-llvm::Value* EmitDot(llvm::IRBuilder<>& b, ir::ExprKind kind, llvm::Value* x, llvm::Value* y, llvm::Value* sum);
+// ExprKind::kDot16 or kDot8 of two i32, or vectors of them; with `sum` added, if it is not null. `seven_bits`: x's
+// bytes are below 128.
+llvm::Value* EmitDot(llvm::IRBuilder<>& b, ir::ExprKind kind, llvm::Value* x, llvm::Value* y, llvm::Value* sum,
+                     bool seven_bits);
 // a > b ? a : b and a < b ? a : b, on floats and (with `is_unsigned`) integers: one instruction on vectors.
 // A constant operand goes first, so that a NaN beside it comes through.
 llvm::Value* EmitMax(llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c, bool is_unsigned);

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Writes a decoder as language models have it, with weights of 4 bits, in the form of ONNX Runtime's tools.
 
-usage: bench/decoder.py [--layers N] [--cache N] [--steps N] OUTPUT.onnx        needs: pip install onnx numpy
+usage: bench/decoder.py [--layers N] [--cache N] [--steps N] [--accuracy N] OUTPUT.onnx
+needs: pip install onnx numpy
 
 Layers are 2,048 wide, with 32 heads of queries that share 4 of keys, and a gated network of 5,632 (as TinyLlama has
 them). Weights are MatMulNBits in blocks of 32, drawn at random; the vocabulary has 8,192 words. With a cache the model
 computes `--steps` tokens behind as many as its attention mask says; without one (--cache 0), a prompt of them. The
-caches that it writes are no outputs, because engines leave different things behind what is used of them.
+caches that it writes are no outputs, because engines leave different things behind what is used of them. `--accuracy 4`
+lets engines round what the weights are multiplied with to 8 bits, as ONNX Runtime's own tools do for CPUs.
 """
 import argparse
 import numpy as np
@@ -18,10 +20,10 @@ SIZE = WIDTH // HEADS
 
 
 class Decoder:
-    def __init__(self, layers, cache, steps):
+    def __init__(self, layers, cache, steps, accuracy):
         self.random = np.random.default_rng(0)
         self.nodes, self.constants, self.inputs = [], [], []
-        self.cache, self.steps = cache, steps
+        self.cache, self.steps, self.accuracy = cache, steps, accuracy
         self.position()
         angles = np.outer(np.arange(2 * max(cache, steps)), 1e4 ** (-np.arange(SIZE // 2) / (SIZE // 2)))
         self.constant("cosines", np.cos(angles).astype(np.float32))
@@ -61,7 +63,8 @@ class Decoder:
         scales = (0.5 + self.random.random(columns * depth // BLOCK)) * 0.15 / np.sqrt(depth)
         operands = [x, self.constant(name + ".numbers", numbers)]
         operands.append(self.constant(name + ".scales", scales.astype(np.float32)))
-        return self.node("MatMulNBits", operands, name, "com.microsoft", K=depth, N=columns, bits=4, block_size=BLOCK)
+        return self.node("MatMulNBits", operands, name, "com.microsoft", K=depth, N=columns, bits=4, block_size=BLOCK,
+                         accuracy_level=self.accuracy)
 
     def norm(self, name, x, added):
         """The sum of both, and its norm."""
@@ -99,11 +102,12 @@ def main():
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--cache", type=int, default=512)
     parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--accuracy", type=int, choices=(0, 1, 4), default=0)
     parser.add_argument("output")
     a = parser.parse_args()
     if a.layers < 1 or a.steps < 1 or a.cache < 0 or 0 < a.cache <= a.steps:
         parser.error("there are layers and steps, and a cache has room for more than the steps")
-    onnx.save(Decoder(a.layers, a.cache, a.steps).model(), a.output)
+    onnx.save(Decoder(a.layers, a.cache, a.steps, a.accuracy).model(), a.output)
 
 
 if __name__ == "__main__":

@@ -114,6 +114,15 @@ inline constexpr Shape kShapes[] = {
     {"matmul.nbits",
      "(f32[2,7,72], const u8[36,33], const f32[4,33]) matmul_nbits(0,1,2; zero=3) -> f32[2,7,33]; silu(3) -> "
      "f32[2,7,33]; anchor=0"},
+    {"matmul.nbits_i8",
+     "(i8[3,96], const u8[48,37], const f32[3,37], f32[3,3], const f32[37]) matmul_nbits_i8(0,1,2,3; zero=8) -> "
+     "f32[3,37]; add(5,4) -> f32[3,37]; anchor=0"},
+    {"matmul.nbits_i8",
+     "(i8[1,64], const u8[64,50], const f32[1,50], f32[1,1], const f32[1,50]) matmul_nbits_i8(0,1,2,3,4) -> "
+     "f32[1,50]; anchor=0"},
+    {"matmul.nbits_i8",
+     "(i8[2,17,48], const u8[24,33], const f32[3,33], f32[2,17,3]) matmul_nbits_i8(0,1,2,3) -> f32[2,17,33]; "
+     "silu(4) -> f32[2,17,33]; anchor=0"},
     {"matmul.nbits_cached",
      "(f32[61,64], const u8[64,93], const f32[2,93], const f32[2,93]) matmul_nbits(0,1,2,3) -> f32[61,93]; anchor=0"},
     {"matmul.nbits_cached",

@@ -182,6 +182,37 @@ TEST(Contrib, ConvolutionsWithActivations) {
             "test: FusedConv 'FusedConv_1': activation 'Strange' is not supported");
 }
 
+// A vector by a matrix, with a bias; `accuracy_level` says whether the vector may be rounded to 8 bits.
+TEST(Contrib, AVectorByWeightsOfFewBitsMayBeRounded) {
+  Rng rng(1);
+  std::vector<uint8_t> packed(5 * 2 * 8);
+  for (uint8_t& byte : packed) byte = static_cast<uint8_t>(rng.Below(256));
+  const std::vector<float> x = Random(32, 1), bias = Random(5, 2);
+  Doubles want;
+  for (size_t n = 0; n < 5; ++n) {
+    double sum = bias[n];
+    for (size_t k = 0; k < 32; ++k) sum += x[k] * 0.5 * ((packed[n * 16 + k / 2] >> (k % 2 * 4) & 15) - 8);
+    want.push_back(sum);
+  }
+  for (const int64_t level : {0, 1, 4}) {
+    ModelBuilder m(17);
+    m.Input("x", {32});
+    Tensor(m, "b", {5, 2, 8}, onnx::TensorProto::UINT8, packed);
+    m.Floats("scales", {10}, std::vector<float>(10, 0.5F));
+    m.Floats("bias", {5}, bias);
+    onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", "", "", "bias"}, {"y"});
+    ModelBuilder::SetInt(node, "K", 32);
+    ModelBuilder::SetInt(node, "N", 5);
+    ModelBuilder::SetInt(node, "block_size", 16);
+    ModelBuilder::SetInt(node, "accuracy_level", level);
+    ExpectArray(m.Run({Array({32}, x)})[0], {5}, want, 1e-5);
+    const Graph g = *m.Import();
+    const auto product = std::ranges::find(g.nodes, "matmul", &temper::Node::op);
+    ASSERT_NE(product, g.nodes.end());
+    EXPECT_EQ(product->attrs.Int("left_bits", 0), level == 4 ? 8 : 0);
+  }
+}
+
 // Weights of few bits: 20 of a row in blocks of 16, so that the last block is padded.
 TEST(Contrib, WeightsOfFewBits) {
   constexpr int64_t kRows = 3, kDepth = 20, kBlock = 16, kBlocks = 2;

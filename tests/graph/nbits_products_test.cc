@@ -1,6 +1,8 @@
 // Weights of few bits: which products keep them as they are, and that answers stay.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/graph/integers_pass.h"
 
 namespace temper {
@@ -8,6 +10,7 @@ namespace {
 
 using testing::Builder;
 using testing::CountOps;
+using testing::Evaluated;
 
 constexpr int64_t kDepth = 256, kColumns = 512;
 
@@ -93,6 +96,58 @@ TEST_F(NBitsProducts, StayFloatsWhereThatIsNoLoss) {
   Run("llvm:haswell", 1e-5);
   EXPECT_EQ(CountOps(b.g, "matmul"), 5);
   EXPECT_EQ(CountOps(b.g, "matmul_nbits"), 1);
+}
+
+const Attrs kMayBeRounded = Builder::Int("left_bits", 8);
+
+TEST_F(NBitsProducts, OfWhatMayBeRoundedAreOfBytesWhereThoseAreFaster) {
+  b.Output(Product(Blocks(DType::kU4, 32, false, true), kMayBeRounded));
+  b.Output(Product(Blocks(DType::kI4, 64, true, true), kMayBeRounded));
+  b.Output(Product(Blocks(DType::kU8, 128, true, true), kMayBeRounded));
+  Graph other = b.g;
+  Run("llvm:haswell", 2e-2);  // which multiplies bytes by numbers of four bits
+  EXPECT_EQ(CountOps(b.g, "matmul_nbits_i8"), 2);
+  EXPECT_EQ(CountOps(b.g, "matmul_nbits"), 1);
+  std::swap(b.g, other);
+  Run("llvm:znver4", 2e-2);
+  EXPECT_EQ(CountOps(b.g, "matmul_nbits_i8"), 3);
+}
+
+// Each block by its own largest magnitude, to the nearest, ties to even; zeros stay zeros.
+TEST_F(NBitsProducts, BlocksAreRoundedByTheirLargest) {
+  constexpr int64_t kBlock = 32;
+  const ValueId x = b.Input({2, kDepth}), w = Blocks(DType::kU4, kBlock, true, true);
+  b.Output(b.Call("matmul", {x, w}, kMayBeRounded));
+  b.Output(w);
+  NDArray rows = testing::RandomArray(b.rng, {2, kDepth}, -1, 1);
+  for (int64_t i = 0; i < kBlock; ++i) rows.Set(i, 0), rows.Set(kBlock + i, 1e30 * rows.At(kBlock + i));
+  const NDArray weights = Evaluated(b.g, {rows})[1];
+  NDArray rounded(DType::kF32, rows.shape()), want(DType::kF32, {2, kColumns});
+  for (int64_t block = 0; block < rows.size(); block += kBlock) {
+    float most = 0;
+    for (int64_t i = block; i < block + kBlock; ++i) most = std::max(most, std::abs(static_cast<float>(rows.At(i))));
+    const float factor = most == 0 ? 0 : 127 / most;
+    for (int64_t i = block; i < block + kBlock; ++i)
+      rounded.Set(i, std::nearbyint(static_cast<float>(rows.At(i)) * factor) * most / 127);
+  }
+  for (int64_t at = 0; at < want.size(); ++at) {
+    double sum = 0;
+    for (int64_t k = 0; k < kDepth; ++k)
+      sum += rounded.At(at / kColumns * kDepth + k) * weights.At(k * kColumns + at % kColumns);
+    want.Set(at, sum);
+  }
+  ASSERT_TRUE(passes::MultiplyIntegers(b.g, *ParseTarget("llvm:haswell")).ok());
+  ASSERT_EQ(CountOps(b.g, "matmul_nbits_i8"), 1);
+  EXPECT_LT(RelativeError(Evaluated(b.g, {rows})[0], want), 1e-5);
+}
+
+TEST_F(NBitsProducts, WhatMayBeRoundedIsAProductLikeOthersWhereItIsNot) {
+  b.Output(Product(Blocks(DType::kU4, 32, false, true), kMayBeRounded));
+  b.Output(Product(b.Constant(All(DType::kF32, {kDepth, kColumns})), kMayBeRounded));
+  Run("opencl", 0);
+  for (const Node& node : b.g.nodes) {
+    EXPECT_TRUE(node.op != "matmul" || node.attrs.values().empty()) << Text(b.g);
+  }
 }
 
 TEST_F(NBitsProducts, StayFloatsWhereTheTargetHasNoTemplate) {

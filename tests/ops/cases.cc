@@ -151,14 +151,18 @@ Case Matmul(Rng& rng) {
   return {MakeAttrs({{"trans_a", trans_a}, {"trans_b", trans_b}}),
           {RandomArray(rng, dtype, a), RandomArray(rng, dtype, b)}};
 }
-Case MatmulNBits(Rng& rng) {
+Case MatmulNBitsOf(Rng& rng, bool bytes) {
   const int64_t per_byte = 1 + rng.Below(2), blocks = 1 + rng.Below(3), block = 2 * (1 + rng.Below(4));
   const int64_t depth = blocks * block, columns = 1 + rng.Below(5);
   Shape x = RandomShape(rng, 2, 3);
   x.back() = depth;
   NDArray numbers(DType::kU8, {depth / per_byte, columns});
   for (int64_t i = 0; i < numbers.size(); ++i) numbers.Set(i, static_cast<double>(rng.Below(256)));
-  Case c{{}, {RandomArray(rng, DType::kF32, x), numbers, RandomArray(rng, DType::kF32, {blocks, columns})}};
+  Case c{{},
+         {RandomArray(rng, bytes ? DType::kI8 : DType::kF32, x), numbers,
+          RandomArray(rng, DType::kF32, {blocks, columns})}};
+  x.back() = blocks;
+  if (bytes) c.inputs.push_back(RandomArray(rng, DType::kF32, x));
   if (rng.Below(2) == 0) {
     c.inputs.push_back(RandomArray(rng, DType::kF32, {blocks, columns}));
   } else {
@@ -166,6 +170,8 @@ Case MatmulNBits(Rng& rng) {
   }
   return c;
 }
+Case MatmulNBits(Rng& rng) { return MatmulNBitsOf(rng, false); }
+Case MatmulNBitsI8(Rng& rng) { return MatmulNBitsOf(rng, true); }
 Case Pool(Rng& rng, DType dtype) {
   int64_t kh = 1 + rng.Below(3), kw = 1 + rng.Below(3);
   Case c{RandomWindow(rng, kh - 1, kw - 1, 2),
@@ -389,6 +395,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"conv_transpose2d", ConvTranspose},
       {"matmul", Matmul},
       {"matmul_nbits", MatmulNBits},
+      {"matmul_nbits_i8", MatmulNBitsI8},
       {"max_pool2d", MaxPool},
       {"avg_pool2d", AvgPool},
       {"reduce_sum", Reduce},

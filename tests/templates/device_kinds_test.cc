@@ -17,6 +17,9 @@ constexpr const char* kTeams[] = {"cuda:sm_90", "cuda:sm_90a"};
 constexpr const char* kNBits =
     "(f32[4,64], const u8[32,16], const f32[2,16]) matmul_nbits(0,1,2; zero=8) -> f32[4,16]; anchor=0";
 
+constexpr const char* kNBitsI8 =
+    "(i8[4,64], const u8[32,16], const f32[2,16], f32[4,2]) matmul_nbits_i8(0,1,2,3; zero=8) -> f32[4,16]; anchor=0";
+
 // One for each built-in template.
 struct Built {
   const char* name;
@@ -51,6 +54,7 @@ constexpr Built kBuilt[] = {
     {"matmul.integer", kCpus, "(i16[4,8], const i16[8,16]) matmul(0,1; result='i32') -> i32[4,16]; anchor=0"},
     {"matmul.nbits", kCpus, kNBits},
     {"matmul.nbits_cached", kCpus, kNBits},
+    {"matmul.nbits_i8", kCpus, kNBitsI8},
     {"reduce.pixels", kCpus,
      "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
     {"default", kCpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},

@@ -16,6 +16,16 @@ const char* const kProducts[] = {
     "anchor=0",
     "(f32[3,11,64], const u8[64,29], const f32[1,29], const f32[1,29]) matmul_nbits(0,1,2,3) -> f32[3,11,29]; anchor=0",
     "(f32[61,96], const u8[48,93], const f32[3,93]) matmul_nbits(0,1,2; zero=8) -> f32[61,93]; anchor=0",
+    // Rows of bytes.
+    "(i8[1,64], const u8[32,37], const f32[2,37], f32[1,2]) matmul_nbits_i8(0,1,2,3; zero=8) -> f32[1,37]; anchor=0",
+    "(i8[1,2,48], const u8[24,96], const f32[1,96], f32[1,2,1], const f32[96]) matmul_nbits_i8(0,1,2,3) -> "
+    "f32[1,2,96]; add(5,4) -> f32[1,2,96]; relu(6) -> f32[1,2,96]; anchor=0",
+    "(i8[5,96], const u8[48,40], const f32[6,40], f32[5,6], const f32[6,40]) matmul_nbits_i8(0,1,2,3,4) -> f32[5,40]; "
+    "anchor=0",
+    "(i8[3,11,288], const u8[288,33], const f32[2,33], f32[3,11,2]) matmul_nbits_i8(0,1,2,3; zero=128) -> "
+    "f32[3,11,33]; silu(4) -> f32[3,11,33]; anchor=0",
+    "(i8[9,4096], const u8[2048,24], const f32[16,24], f32[9,16]) matmul_nbits_i8(0,1,2,3; zero=7) -> f32[9,24]; "
+    "anchor=0",
     // Rows 4 KiB apart.
     "(f32[9,1024], const u8[512,24], const f32[8,24]) matmul_nbits(0,1,2; zero=8) -> f32[9,24]; anchor=0",
 };
@@ -108,6 +118,14 @@ TEST(MatmulNBits, WhatIsNotKnownOrHasOddBlocksIsLeftToTheFallback) {
   EXPECT_EQ(NamesFor("(f32[2,64], const u8[32,48], f32[2,48]) matmul_nbits(0,1,2) -> f32[2,48]; anchor=0"), fallback);
   EXPECT_EQ(NamesFor("(f32[2,18], const u8[9,48], const f32[6,48]) matmul_nbits(0,1,2) -> f32[2,48]; anchor=0"),
             fallback);
+  // Blocks of 12 steps are one i32 of numbers and a half.
+  const char* halves =
+      "(i8[2,24], const u8[12,48], const f32[2,48], f32[2,2]) matmul_nbits_i8(0,1,2,3; zero=8) -> f32[2,48]; anchor=0";
+  EXPECT_EQ(NamesFor(halves), fallback);
+  CheckAll(Parse(halves), 2, 1);
+  CheckAll(Parse("(i8[2,64], u8[32,48], const f32[2,48], f32[2,2], f32[2,48]) matmul_nbits_i8(0,1,2,3,4) -> "
+                 "f32[2,48]; anchor=0"),
+           2, 1);
   EXPECT_EQ(NamesFor("(f32[2,64], const u8[32,48], const f32[2,48]) matmul_nbits(0,1,2,2) -> f32[2,48]; anchor=0"),
             fallback);
   // Scales that something else reads too are not packed.

@@ -56,20 +56,24 @@ class Rewrite {
     return name;
   }
 
-  // Adds the nodes; binds the call's outputs to what has these names, none to "".
-  absl::Status Finish(const Names& results) {
+  // Adds the nodes; what has these names, and kNoValue for "".
+  absl::StatusOr<std::vector<ValueId>> Values(const Names& results) {
     std::vector<ValueId> values;
-    {
-      Context::Scope scope(c_, /*closed=*/true);
-      for (size_t i = 0; i < n_.inputs.size(); ++i) c_.Bind(absl::StrCat(i), n_.inputs[i]);
-      for (const auto& [name, value] : numbers_) c_.Bind(name, c_.Scalar(DType::kF32, value));
-      TEMPER_RETURN_IF_ERROR(AddNodes(c_, nodes_, kOpset));
-      for (const std::string& name : results) {
-        values.push_back(kNoValue);
-        if (name.empty()) continue;
-        TEMPER_ASSIGN_OR_RETURN(values.back(), ValueOf(c_, name, nodes_));
-      }
+    Context::Scope scope(c_, /*closed=*/true);
+    for (size_t i = 0; i < n_.inputs.size(); ++i) c_.Bind(absl::StrCat(i), n_.inputs[i]);
+    for (const auto& [name, value] : numbers_) c_.Bind(name, c_.Scalar(DType::kF32, value));
+    TEMPER_RETURN_IF_ERROR(AddNodes(c_, nodes_, kOpset));
+    for (const std::string& name : results) {
+      values.push_back(kNoValue);
+      if (name.empty()) continue;
+      TEMPER_ASSIGN_OR_RETURN(values.back(), ValueOf(c_, name, nodes_));
     }
+    return values;
+  }
+
+  // The same; the call's outputs become what has these names.
+  absl::Status Finish(const Names& results) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> values, Values(results));
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] == kNoValue) continue;
       TEMPER_RETURN_IF_ERROR(c_.Set(n_, values[i], static_cast<int>(i)));
@@ -235,6 +239,8 @@ NDArray MiddleOf(int64_t bits, Shape shape) {
   return zeros;
 }
 
+constexpr int64_t kAccuracyOfBytes = 4;  // the attribute where the left operand may be rounded to 8 bits
+
 absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   const int64_t depth = n.Int("K", 0), columns = n.Int("N", 0), bits = n.Int("bits", 4), block = n.Int("block_size", 0);
   if (n.Input(4) != kNoValue) return absl::UnimplementedError("g_idx is not supported");
@@ -269,9 +275,18 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   Rewrite r(c, call);
   const std::string b = r.Add("DequantizeLinear", {r.Operand(1), r.Operand(2), r.Operand(3)});
   r.With("axis", int64_t{1}).With("block_size", block);
-  std::string y = r.Add("MatMul", {r.Operand(0), r.Add("Transpose", {b})});
-  if (!r.Operand(5).empty()) y = r.Add("Add", {y, r.Operand(5)});
-  return r.Finish({y});
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> floats, r.Values({r.Add("Transpose", {b})}));
+  Shape shape = c.ShapeOf(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId rows, c.Reshape(n.Input(0), shape.size() > 1 ? shape : Shape{1, depth}));
+  Attrs attrs;
+  if (n.Int("accuracy_level", 0) == kAccuracyOfBytes) attrs.Set("left_bits", int64_t{8});
+  TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", std::move(attrs), {rows, floats[0]}));
+  if (n.Input(5) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(y, c.Call("add", {}, {y, n.Input(5)}));
+  }
+  shape.back() = columns;
+  TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, std::move(shape)));
+  return c.Set(n, y);
 }
 
 // Rows of a table of 4 or 8 bits, dequantised.

@@ -133,11 +133,16 @@ bool LieBetween(const NDArray& numbers, double least, double most) {
   return all;
 }
 
-Attrs WithResult(const Attrs& attrs, std::optional<DType> result) {
+Attrs Without(const Attrs& attrs, std::string_view name) {
   Attrs others;
-  for (const auto& [name, value] : attrs.values()) {
-    if (name != "result") others.Set(name, value);
+  for (const auto& [other, value] : attrs.values()) {
+    if (other != name) others.Set(other, value);
   }
+  return others;
+}
+
+Attrs WithResult(const Attrs& attrs, std::optional<DType> result) {
+  Attrs others = Without(attrs, "result");
   if (result.has_value()) others.Set("result", std::string(Name(*result)));
   return others;
 }
@@ -179,7 +184,7 @@ absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t) 
 
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
   const Rewriter::Rule rules[] = {[&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
-                                  [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },
+                                  [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); }, ForgetLeftBits,
                                   [&t](Rewriter& r, Node& node) { return MultiplyBytes(r, node, t); },
                                   [&t](Rewriter& r, Node& node) { return MultiplyInFloats(r, node, t); }};
   return Rewriter(g).Run(rules).status();

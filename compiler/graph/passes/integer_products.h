@@ -10,8 +10,11 @@ namespace temper::passes {
 // A product of dequantised numbers of 8 bits becomes a product of integers that is scaled, where a template multiplies
 // integers and no faster algorithm of floats is known.
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
-// A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits.
+// A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits; and one of
+// integers where its left operand may be rounded (attribute left_bits) and the target multiplies those faster.
 absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t);
+// What may be rounded and was not: it is a product like others.
+absl::StatusOr<bool> ForgetLeftBits(Rewriter& r, Node& node);
 // A product of numbers of 8 bits less their zero points becomes one of bytes, where the target multiplies four at once.
 absl::StatusOr<bool> MultiplyBytes(Rewriter& r, Node& node, const Target& t);
 // A product of integers that no template multiplies becomes one of floats, where that is exact.
@@ -30,6 +33,7 @@ Workload::Operand OperandAt(const Rewriter& r, const Node& node, size_t i);  // 
 // The data of what is a constant, or is made of constants by a few operators.
 std::optional<NDArray> Known(const Rewriter& r, ValueId v);
 bool LieBetween(const NDArray& numbers, double least, double most);
+Attrs Without(const Attrs& attrs, std::string_view name);
 // `attrs` without `result`, or with another one.
 Attrs WithResult(const Attrs& attrs, std::optional<DType> result);
 absl::StatusOr<ValueId> EmitCast(Rewriter& r, ValueId v, DType to);

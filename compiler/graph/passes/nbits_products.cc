@@ -151,15 +151,66 @@ Unsigned UnsignedOf(const NDArray& q) {  // of i8 or u8
   return {std::move(bytes), static_cast<double>(added)};
 }
 
-bool HasTemplate(const Node& node, const Rewriter& r, const std::vector<TensorType>& types, const Target& t) {
+constexpr double kMostOfByte = 127;
+
+// The left operand in bytes, and the largest magnitude of each block of floats, which became 127.
+struct Rounded {
+  ValueId bytes, most;
+};
+absl::StatusOr<Rounded> RoundedToBytes(Rewriter& r, ValueId x, int64_t block) {
+  constexpr double kLeast = 1e-30;  // a block of zeros is multiplied by any number
+  const auto rank = static_cast<int64_t>(r.ShapeOf(x).size());
+  std::vector<int64_t> whole = r.ShapeOf(x), apart = whole, each = whole;
+  each.back() = apart.back() = whole.back() / block;
+  apart.push_back(block);
+  const auto scalar = [&](double value) {
+    NDArray data(DType::kF32, {});
+    data.Set(0, value);
+    return r.AddConstant(std::move(data));
+  };
+  const auto reshape = [&](ValueId v, std::vector<int64_t> shape) {
+    Attrs attrs;
+    attrs.Set("shape", std::move(shape));
+    return r.Emit("reshape", std::move(attrs), {v});
+  };
+  Attrs last;
+  last.Set("axes", std::vector<int64_t>{rank});
+  last.Set("keepdims", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, reshape(x, apart));
+  TEMPER_ASSIGN_OR_RETURN(ValueId most, r.Emit("abs", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(most, r.Emit("reduce_max", std::move(last), {most}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId factor, r.Emit("max", {}, {most, scalar(kLeast)}));
+  TEMPER_ASSIGN_OR_RETURN(factor, r.Emit("div", {}, {scalar(kMostOfByte), factor}));
+  TEMPER_ASSIGN_OR_RETURN(v, r.Emit("mul", {}, {v, factor}));
+  TEMPER_ASSIGN_OR_RETURN(v, r.Emit("round", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kI8));
+  TEMPER_ASSIGN_OR_RETURN(v, reshape(v, std::move(whole)));
+  TEMPER_ASSIGN_OR_RETURN(most, reshape(most, std::move(each)));
+  return Rounded{v, most};
+}
+
+// As the operators have them, where all blocks of the left operand and of the numbers are so long.
+Workload WorkloadOf(const TensorType& x, const TensorType& numbers, int64_t block, bool rounds, TensorType result) {
+  const int64_t blocks = x.shape.back() / block;
+  const auto floats = [](Shape shape) { return TensorType{DType::kF32, std::move(shape), {}}; };
   Workload w;
-  for (const TensorType& type : types) w.inputs.push_back({type, !w.inputs.empty()});
-  std::vector<int> args(types.size());
+  w.inputs = {{x}, {numbers, true}, {floats({blocks, numbers.shape[1]}), true}};
+  if (rounds) {
+    Shape each = x.shape;
+    each.back() = blocks;
+    w.inputs[0].type.dtype = DType::kI8;
+    w.inputs.push_back({floats(std::move(each))});
+  }
+  std::vector<int> args(w.inputs.size());
   std::iota(args.begin(), args.end(), 0);
-  TensorType result = r.TypeOf(node.output);
   result.dtype = DType::kF32;
-  w.calls = {{"matmul_nbits", {}, std::move(args), std::move(result)}};
-  return HasOwnTemplate(w, t);
+  w.calls = {{rounds ? "matmul_nbits_i8" : "matmul_nbits", {}, std::move(args), std::move(result)}};
+  return w;
+}
+
+// Whether the left operand may be rounded, and products of four bytes by numbers of so many bits are faster then.
+bool Rounds(const Node& node, const Target& t, bool halves) {
+  return node.attrs.Int("left_bits", 0) == 8 && (MultipliesBytes(t) || (halves && t.cpu()->Has("avx2")));
 }
 
 }  // namespace
@@ -174,7 +225,8 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
   // What another type of device multiplies as floats is not looked at more closely.
   const TensorType a{DType::kF32, r.ShapeOf(node.inputs[0]), {}};
   const int64_t depth = a.shape.back(), columns = r.ShapeOf(node.output).back();
-  if (!HasTemplate(node, r, {a, {DType::kU8, {depth, columns}, {}}, {DType::kF32, {1, columns}, {}}}, t)) return false;
+  const TensorType bytes{DType::kU8, {depth, columns}, {}};
+  if (!HasOwnTemplate(WorkloadOf(a, bytes, depth, false, r.TypeOf(node.output)), t)) return false;
 
   const std::optional<NDArray> known = Known(r, s->d.q);
   if (!known.has_value()) return false;
@@ -190,7 +242,17 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
   const bool one_zero = LieBetween(zeros->values, first, first);
 
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, EmitCast(r, node.inputs[0], DType::kF32));
-  std::vector<ValueId> inputs = {x, r.AddConstant(std::move(numbers.bytes)), r.AddConstant(scale)};
+  const TensorType packed{DType::kU8, numbers.bytes.shape(), {}};
+  const bool rounds = Rounds(node, t, packed.shape[0] < depth) &&
+                      HasOwnTemplate(WorkloadOf(a, packed, block, true, r.TypeOf(node.output)), t);
+  std::vector<ValueId> inputs = {x, r.AddConstant(std::move(numbers.bytes))};
+  if (rounds) {
+    TEMPER_ASSIGN_OR_RETURN(const Rounded left, RoundedToBytes(r, x, block));
+    inputs = {left.bytes, inputs[1], kNoValue, left.most};
+    for (float& s : scale.as<float>()) s /= static_cast<float>(kMostOfByte);
+  }
+  inputs.resize(rounds ? 4 : 3);
+  inputs[2] = r.AddConstant(scale);
   if (!one_zero) {
     NDArray offset = OfBlocks(*zeros, block);
     for (int64_t i = 0; i < offset.size(); ++i) offset.Set(i, -(offset.At(i) + numbers.added) * scale.At(i));
@@ -198,9 +260,16 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
   }
   Attrs attrs;
   if (one_zero && zero != 0) attrs.Set("zero", static_cast<int64_t>(zero));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit("matmul_nbits", std::move(attrs), std::move(inputs), node.name));
+  const char* op = rounds ? "matmul_nbits_i8" : "matmul_nbits";
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(op, std::move(attrs), std::move(inputs), node.name));
   TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, dtype));
   return r.ReplaceOutput(node, v);
+}
+
+absl::StatusOr<bool> ForgetLeftBits(Rewriter& r, Node& node) {
+  if (node.op != "matmul" || node.attrs.Int("left_bits", 0) == 0) return false;
+  r.Become(node, node.op, Without(node.attrs, "left_bits"), node.inputs);
+  return true;
 }
 
 }  // namespace temper::passes

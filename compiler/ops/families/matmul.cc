@@ -15,7 +15,8 @@ absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType>
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"trans_a", AttrKind::kInt},
                                             {"trans_b", AttrKind::kInt},
                                             {"result", AttrKind::kString},
-                                            {"tf32", AttrKind::kInt}}));  // 1: f32 may be rounded to TF32
+                                            {"left_bits", AttrKind::kInt},  // the left operand may be rounded to 8
+                                            {"tf32", AttrKind::kInt}}));    // 1: f32 may be rounded to TF32
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
   TEMPER_RETURN_IF_ERROR(CheckFactors(attrs, in[0].dtype, in[1].dtype));
@@ -61,15 +62,37 @@ double FlopsOf(const Attrs& attrs, std::span<const TensorType> in, const TensorT
 // --- matmul_nbits(x[..., k], numbers[k, n], scales[k / block, n], offsets[k / block, n]) ---
 // The product of x and numbers * scales + offsets. Without offsets they are -zero * scales. Numbers are bytes, or two
 // of four bits a byte, [k / 2, n]: the earlier one in the low bits.
+//
+// --- matmul_nbits_i8(x[..., k], numbers, scales, x_scales[..., k / block], offsets) ---
+// The same with x of i8, of which a block of a row has a scale.
 
-bool HasOffsets(std::span<const TensorType> in) { return in.size() > 3 && !in[3].shape.empty(); }
+struct NBits {
+  size_t offsets;  // which operand they are
+  bool of_bytes;   // x is of i8, with scales of its own
+};
+constexpr NBits kOfFloats{3, false}, kOfBytes{4, true};
+constexpr size_t kScalesOfX = 3;
 
-absl::StatusOr<TensorType> InferNBits(const Attrs& attrs, std::span<const TensorType> in) {
+bool HasOffsets(const NBits& op, std::span<const TensorType> in) {
+  return in.size() > op.offsets && !in[op.offsets].shape.empty();
+}
+
+absl::Status CheckScalesOfX(std::span<const TensorType> in) {
+  Shape each = in[0].shape;
+  each.back() = in[2].shape[0];
+  if (in[kScalesOfX].dtype != DType::kF32 || in[kScalesOfX].shape != each)
+    return InvalidType("each row of the left operand has a scale of f32 for each of its blocks");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorType> InferNBits(const NBits& op, const Attrs& attrs, std::span<const TensorType> in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"zero", AttrKind::kInt}}));
   const Shape &x = in[0].shape, &numbers = in[1].shape, &scales = in[2].shape;
-  const bool offsets = HasOffsets(in);
-  if (in[0].dtype != DType::kF32 || in[2].dtype != DType::kF32 || (offsets && in[3].dtype != DType::kF32))
-    return InvalidType("the left operand, scales and offsets are f32");
+  const bool offsets = HasOffsets(op, in);
+  if (in[2].dtype != DType::kF32 || (offsets && in[op.offsets].dtype != DType::kF32))
+    return InvalidType("scales and offsets are f32");
+  if (in[0].dtype != (op.of_bytes ? DType::kI8 : DType::kF32))
+    return InvalidType(op.of_bytes ? "the left operand is i8" : "the left operand is f32");
   if (in[1].dtype != DType::kU8) return InvalidType("numbers are u8");
   if (x.size() < 2 || numbers.size() != 2 || scales.size() != 2)
     return InvalidType("the left operand has rank 2 or more, numbers and scales have rank 2");
@@ -77,17 +100,19 @@ absl::StatusOr<TensorType> InferNBits(const Attrs& attrs, std::span<const Tensor
     return InvalidType(absl::StrCat("inner dimensions ", x.back(), " and ", numbers[0], " do not fit"));
   if (scales[1] != numbers[1] || scales[0] < 1 || x.back() % scales[0] != 0)
     return InvalidType("each column has a scale for each of its blocks, which are equally long");
-  if (offsets && in[3].shape != scales) return InvalidType("there are as many offsets as scales");
+  if (offsets && in[op.offsets].shape != scales) return InvalidType("there are as many offsets as scales");
   if (offsets && attrs.Int("zero", 0) != 0) return InvalidType("there are offsets or a zero point");
+  if (op.of_bytes) TEMPER_RETURN_IF_ERROR(CheckScalesOfX(in));
   Shape shape = x;
   shape.back() = numbers[1];
   return TensorType{DType::kF32, std::move(shape), {}};
 }
 
-absl::StatusOr<ir::Tensor> ComputeNBits(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
-                                        const TensorType& output) {
+absl::StatusOr<ir::Tensor> ComputeNBits(const NBits& op, ir::ProgramBuilder& b, const Attrs& attrs,
+                                        std::span<const ir::Tensor> in, const TensorType& output) {
   const ir::Tensor left = MaterializeFormula(b, "left", in[0], output), numbers = in[1], scales = in[2];
-  const ir::Tensor offsets = in.size() > 3 && in[3].rank() > 0 ? in[3] : ir::Tensor();
+  const ir::Tensor offsets = in.size() > op.offsets && in[op.offsets].rank() > 0 ? in[op.offsets] : ir::Tensor();
+  const ir::Tensor of_x = op.of_bytes ? MaterializeFormula(b, "of_left", in[kScalesOfX], output) : ir::Tensor();
   const int64_t depth = left.shape().back(), block = depth / scales.shape()[0];
   const int64_t per_byte = depth / numbers.shape()[0];
   const double zero = static_cast<double>(attrs.Int("zero", 0));
@@ -100,13 +125,31 @@ absl::StatusOr<ir::Tensor> ComputeNBits(ir::ProgramBuilder& b, const Attrs& attr
     const Index of_block = {k[0] / ir::Expr(block), i.back()};
     const ir::Expr scale = scales(of_block);
     const ir::Expr offset = offsets.rank() > 0 ? offsets(of_block) : scale * ir::Float(-zero);
-    return left(row) * (ir::Cast(number, DType::kF32) * scale + offset);
+    ir::Expr x = ir::Cast(left(row), DType::kF32);
+    row.back() = of_block[0];
+    if (op.of_bytes) x = x * of_x(row);
+    return x * (ir::Cast(number, DType::kF32) * scale + offset);
   });
 }
 
-// Of each step one with the number, and one with the offset.
-double TermsOfNBits(const Attrs& attrs, std::span<const TensorType> in) {
-  return TermsOf(attrs, in) * (HasOffsets(in) ? 2 : 1);
+OpDef NBitsOp(std::string_view name, const NBits& op, int inputs) {
+  OpDef def{name,
+            OpPattern::kAnchor,
+            inputs,
+            inputs + 1,
+            [op](const Attrs& attrs, std::span<const TensorType> in) { return InferNBits(op, attrs, in); },
+            [op](ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in, const TensorType& output) {
+              return ComputeNBits(op, b, attrs, in, output);
+            },
+            FlopsOf,
+            OpTypes::kConverts};
+  def.numbers = {Numbers::kAny, Numbers::kAny, Numbers::kFactor};
+  if (op.of_bytes) def.numbers.push_back(Numbers::kFactor);
+  // Of each step one with the number, and one with the offset.
+  def.terms = [op](const Attrs& attrs, std::span<const TensorType> in) {
+    return TermsOf(attrs, in) * (HasOffsets(op, in) ? 2 : 1);
+  };
+  return def;
 }
 
 }  // namespace
@@ -114,10 +157,7 @@ double TermsOfNBits(const Attrs& attrs, std::span<const TensorType> in) {
 std::vector<OpDef> MatmulOps() {
   OpDef op{"matmul", OpPattern::kAnchor, 2, 2, Infer, Compute, FlopsOf, OpTypes::kContracts};
   op.terms = TermsOf;
-  OpDef nbits{"matmul_nbits", OpPattern::kAnchor, 3, 4, InferNBits, ComputeNBits, FlopsOf, OpTypes::kConverts};
-  nbits.numbers = {Numbers::kAny, Numbers::kAny, Numbers::kFactor};
-  nbits.terms = TermsOfNBits;
-  return {std::move(op), std::move(nbits)};
+  return {std::move(op), NBitsOp("matmul_nbits", kOfFloats, 3), NBitsOp("matmul_nbits_i8", kOfBytes, 4)};
 }
 
 }  // namespace temper::ops

@@ -61,13 +61,24 @@ absl::StatusOr<NDArray> Matmul(const Attrs& attrs, Arrays in, const TensorType& 
   return result;
 }
 
+// Bytes as floats, each block of them times its scale.
+NDArray Scaled(const NDArray& bytes, const NDArray& scales, int64_t block) {
+  NDArray x = bytes.ConvertedTo(DType::kF32);
+  const std::span<const float> each = scales.as<float>();
+  const std::span<float> numbers = x.as<float>();
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] *= each[i / static_cast<size_t>(block)];
+  return x;
+}
+
 absl::StatusOr<NDArray> MatmulNBits(const Attrs& attrs, Arrays in, const TensorType& output) {
   const NDArray& numbers = in[1];
   const int64_t depth = in[0].shape().back(), columns = numbers.shape()[1], block = depth / in[2].shape()[0];
   const bool halves = numbers.shape()[0] != depth;
   const uint8_t* bytes = numbers.as<uint8_t>().data();
   const float* scales = in[2].as<float>().data();
-  const float* offsets = in.size() > 3 && !in[3].shape().empty() ? in[3].as<float>().data() : nullptr;
+  const bool of_bytes = in[0].dtype() == DType::kI8;
+  const size_t at = of_bytes ? 4 : 3;
+  const float* offsets = in.size() > at && !in[at].shape().empty() ? in[at].as<float>().data() : nullptr;
   const float zero = static_cast<float>(attrs.Int("zero", 0));
   const RowReader row = [&](int64_t k, int64_t n0, int64_t count, float* to) {
     for (int64_t n = n0; n < n0 + count; ++n) {
@@ -80,7 +91,8 @@ absl::StatusOr<NDArray> MatmulNBits(const Attrs& attrs, Arrays in, const TensorT
   };
   NDArray result(output.dtype, output.shape);
   const int64_t rows = NumElements(std::span(output.shape).first(output.shape.size() - 1));
-  Gemm(rows, columns, depth, {in[0].as<float>().data(), depth, 1}, row, result.as<float>().data(), columns);
+  const NDArray x = of_bytes ? Scaled(in[0], in[3], block) : in[0];
+  Gemm(rows, columns, depth, {x.as<float>().data(), depth, 1}, row, result.as<float>().data(), columns);
   return result;
 }
 
@@ -90,6 +102,7 @@ std::span<const Reference> MatmulReferences() {
   static constexpr Reference kTable[] = {
       {"matmul", Matmul},
       {"matmul_nbits", MatmulNBits},
+      {"matmul_nbits_i8", MatmulNBits},
   };
   return kTable;
 }

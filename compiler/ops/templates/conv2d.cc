@@ -114,7 +114,7 @@ GemmView IntegerViewOf(const Workload& w) {
       return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + r[2], y, z}));
     };
   };
-  return OfIntegers(std::move(v), w, s.pointwise());
+  return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), s.pointwise());
 }
 
 }  // namespace

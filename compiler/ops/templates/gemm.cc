@@ -33,10 +33,10 @@ Shape PackedShape(const GemmView& v, const GemmTile& tile) {
   return shape;
 }
 
-// What an operand is multiplied as, and what products are summed in.
-DType FactorType(const GemmView& v) { return v.ways > 1 ? DType::kI32 : kElement; }
-
-DType CopiedType(const GemmView& v) { return v.ways == 1 ? kElement : v.ways == 2 ? DType::kI16 : DType::kU8; }
+DType CopiedType(const GemmView& v) {
+  if (v.ways < 4) return v.ways == 1 ? kElement : DType::kI16;
+  return v.numbers ? DType::kI8 : DType::kU8;
+}
 
 // The operand's element at a place along the reduction's last axis: zero past its end.
 using Operand = std::function<Expr(const std::vector<Expr>& r)>;
@@ -134,7 +134,9 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
   ir::Buffer acc;
   if (v.MakesB()) {
-    acc = nbits::SumOfBlocks(b, program, v, tile, a_element);
+    acc = nbits::SumOfBlocks(b, program, v, tile, [&](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
+      return Factor(v, r, [&](const std::vector<Expr>& at) { return a_element(batch, row, at); });
+    });
   } else {
     acc = b.Reduce("acc", FactorType(v), acc_shape, sums.reduction, ir::Combiner::kSum,
                    [&](const std::vector<Expr>& i, std::vector<Expr> r) {
@@ -351,8 +353,11 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
   // Sums of integers may be added up in any order, and LLVM adds those of several steps first: of four, in registers
   // that tiles in sixteen do not have.
   const bool few = v.ways > 1 && registers <= 16;
-  const bool halves = v.MakesB() && v.numbers->per_byte > 1;  // each has code of its own
-  space.Add("ku", halves ? std::vector<int64_t>{2} : few ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 2, 4});
+  std::vector<int64_t> unrolled = few ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 2, 4};
+  // Halves of bytes have code of their own.
+  if (v.MakesB() && v.numbers->per_byte > 1)
+    unrolled = v.ways > 1 ? std::vector<int64_t>{2, 4, 8} : std::vector<int64_t>{2};
+  space.Add("ku", unrolled);
   if (!v.prologue && RowsCollide(v, t) && parts.size() == 1 && v.rows > 1) space.Add("ca", {0, 1});
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
@@ -363,7 +368,7 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
                   [registers](const Config& c) { return TileRegisters(c["mr"], c["nv"]) < registers; });
   }
   space.Require("the unrolling does not divide the reduction",
-                [k = v.MakesB() ? v.numbers->run : v.reduction.back()](const Config& c) {
+                [k = v.MakesB() ? v.numbers->run / v.ways : v.reduction.back()](const Config& c) {
                   return k % (PartsOf(c) * c["ku"]) == 0;
                 });
   space.Require("columns in place need whole panels", [columns = v.columns, t](const Config& c) {

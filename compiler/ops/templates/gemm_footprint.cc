@@ -6,8 +6,9 @@
 namespace temper {
 namespace {
 
-// Vector instructions that make a vector of floats, in registers beside the products of few rows, and in cache.
-constexpr double kOpsInRegisters = 2, kOpsInCache = 5;
+// Vector instructions that make a vector of floats, in registers beside the products of few rows, and in cache; and
+// those that scale a vector of a block's sums.
+constexpr double kOpsInRegisters = 2, kOpsInCache = 5, kOpsOfSums = 5;
 
 double Bytes(const TensorType& t) { return static_cast<double>(BytesOf(t.dtype, NumElements(t.shape))); }
 
@@ -35,7 +36,8 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   const double padded_columns = static_cast<double>(tile.panels * tile.nr);
   const double row_tiles = static_cast<double>(tile.row_tiles), chunks = static_cast<double>(tile.chunks());
   const bool to_cache = v.CachesB();
-  const double element_of_b = v.MakesB() ? v.numbers->BytesEach() : static_cast<double>(kElementBytes);
+  const double element_of_b =
+      v.MakesB() ? v.numbers->BytesEach() * static_cast<double>(v.ways) : static_cast<double>(kElementBytes);
   const double panel_bytes = element_of_b * k * static_cast<double>(tile.nr),
                rows_bytes = kElementBytes * k * static_cast<double>(tile.mr);
   const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);
@@ -102,6 +104,10 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
     const double spilt = std::max(0.0, f.tile_registers - t.vector_registers) / vectors;
     const double each = to_cache ? chunks * kOpsInCache : row_tiles * (kOpsInRegisters + spilt);
     f.prologue_ops += each * k * padded_columns / static_cast<double>(tile.lanes);
+    if (v.ways > 1) {
+      const double runs = k * static_cast<double>(v.ways) / static_cast<double>(v.numbers->run);
+      f.prologue_ops += kOpsOfSums * runs * rows * padded_columns / static_cast<double>(tile.lanes);
+    }
   }
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));

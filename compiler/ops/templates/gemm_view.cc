@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/ops/templates/element.h"
+
 namespace temper {
 
 using ir::Expr;
@@ -20,8 +22,10 @@ int64_t WaysOf(const Workload& w, const Workload::Call& call) {
   return a == DType::kU8 && b == DType::kI8 ? 4 : 1;
 }
 
-GemmView OfIntegers(GemmView v, const Workload& w, bool in_place) {
-  v.ways = WaysOf(w, w.calls[w.anchor]);
+DType FactorType(const GemmView& v) { return v.ways > 1 ? DType::kI32 : kElement; }
+
+GemmView OfIntegers(GemmView v, int64_t ways, bool in_place) {
+  v.ways = ways;
   v.depth = v.reduction.back();
   v.reduction.back() = CeilDiv(v.depth, v.ways);
   v.prologue |= !in_place || v.depth % v.ways != 0;

@@ -10,11 +10,12 @@ namespace temper {
 enum class GemmAxis { kBatch, kRow, kColumn };
 
 // A constant B that is kept as numbers of few bits, and multiplied as number * scale + offset. A block of a column's
-// numbers has one scale, and one offset.
+// numbers has one scale, and one offset. Where A is of bytes, a block of its rows has one scale too.
 struct NumbersOfB {
   int64_t per_byte, block;
   int64_t run;          // of a block: so many products are summed before the zero point's share is taken off
   int scales, offsets;  // inputs of the workload; no offsets (-1): they are -zero * scale
+  int scales_of_a;      // an input; -1: A is of floats
   double zero;
   bool to_cache;  // a panel's floats come to cache before its tiles read them; else each tile makes them in registers
 
@@ -30,8 +31,8 @@ struct GemmView {
   // B's rows can be read in place: its columns are contiguous in memory.
   bool b_contiguous = false;
   // Integers are multiplied several at once, and summed in i32: two of i16, or four bytes, of A unsigned and of B
-  // signed. A factor is so many elements along the reduction's last axis, whose last extent counts factors; `depth` is
-  // that axis in elements, those past which are zero and never asked for.
+  // signed, or the other way round where B is of numbers. A factor is so many elements along the reduction's last axis,
+  // whose last extent counts factors; `depth` is that axis in elements, those past which are zero and never asked for.
   int64_t ways = 1, depth = 0;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
   std::optional<NumbersOfB> numbers;
@@ -66,8 +67,9 @@ GemmView MatmulView(const Workload& w);
 // How many elements of the contraction make a factor, and the view of one of integers (several) from that of its
 // elements. `in_place`: each row of A is read where it lies, its elements one behind another.
 int64_t WaysOf(const Workload& w, const Workload::Call& call);
-GemmView OfIntegers(GemmView v, const Workload& w, bool in_place);
-int64_t ReductionLength(const GemmView& v);
+GemmView OfIntegers(GemmView v, int64_t ways, bool in_place);
+int64_t ReductionLength(const GemmView& v);        // in factors
+DType FactorType(const GemmView& v);               // what an operand is multiplied as, and products are summed in
 std::vector<GemmAxis> OutAxes(const GemmView& v);  // of out_dims
 // Computes the calls after the anchor and the output "out", whose dimensions are out_dims, from the anchor's elements.
 using ProductElement = std::function<ir::Expr(const ir::Expr& batch, const ir::Expr& row, const ir::Expr& column)>;

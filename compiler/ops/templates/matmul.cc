@@ -148,7 +148,7 @@ bool IsMatmulOf(const Workload& w, DType element) {
 static GemmView IntegerMatmulView(const Workload& w) {
   const int a = w.calls[w.anchor].args[0];
   GemmView v = MatmulView(w);
-  return OfIntegers(std::move(v), w, w.TypeOf(a).perm.empty() && v.a_input == a);
+  return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
 CpuTemplate MatmulPacked() {

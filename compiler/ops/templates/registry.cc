@@ -35,6 +35,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulInteger()),
       ForCpu(MatmulNBits()),
       ForCpu(MatmulNBitsCached()),
+      ForCpu(MatmulNBitsI8()),
       ForCpu(ReducePixels()),
       Fallback(ForCpu(DefaultTemplate())),
       // GPUs

@@ -19,6 +19,7 @@ CpuTemplate MatmulPacked();       // matmul.cc: dense and batched
 CpuTemplate Conv2dInteger();      // conv2d.cc: of integers, summed in i32
 CpuTemplate MatmulInteger();      // matmul.cc: the same
 CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a number at a time in registers
+CpuTemplate MatmulNBitsI8();      // matmul_nbits.cc: the same, of rows of bytes
 CpuTemplate MatmulNBitsCached();  // matmul_nbits.cc: the same, a panel at a time in cache
 CpuTemplate ReducePixels();       // reduce_pixels.cc: sums and means over large images
 CpuTemplate DefaultTemplate();    // default.cc: everything else

@@ -10,7 +10,7 @@ keeps what it has. With fewer steps each has more of the time. TF32 is off on bo
 A model's time is from host to host on both sides: inputs to the GPU, a run, the outputs back. Its ratios are PyTorch's
 time over that of Temper's package: above 1 Temper is faster.
 """
-import argparse, concurrent.futures, contextlib, ctypes, glob, json, os, pathlib, shutil, site, statistics, subprocess, sys, tempfile, time
+import argparse, concurrent.futures, contextlib, ctypes, glob, json, os, pathlib, shutil, signal, site, statistics, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = {"conformance": 2, "models": 7, "gemm": 2, "sanitizer": 1}  # and how the time is shared
@@ -67,12 +67,15 @@ class Deadline:
 
 
 def call(command, env, seconds):
-    """(exit status or None where it ran out of time, output)."""
-    try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds)
-        return done.returncode, done.stdout + done.stderr
-    except subprocess.TimeoutExpired as late:
-        return None, (late.stdout or b"").decode(errors="replace")
+    """(exit status or None where it ran out of time, output). What is late ends with all that it started."""
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          start_new_session=True) as child:
+        try:
+            output = child.communicate(timeout=seconds)[0]
+            return child.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            return None, child.communicate()[0]
 
 
 def outcome(command, env, seconds):
@@ -96,13 +99,14 @@ def conformance(env, deadline):
                        deadline.left(150))
 
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return dict(zip(TEMPLATES, pool.map(of, TEMPLATES)))
+        figures = dict(zip(TEMPLATES, pool.map(of, TEMPLATES)))
+    return {"passed": all(template["passed"] for template in figures.values()), **figures}
 
 
 def sanitizer(env, deadline):
     found = shutil.which("compute-sanitizer") or next(
         (f for p in [*package_folders(), "/usr/local/cuda/bin"]
-         for f in glob.glob(f"{p}/**/compute-sanitizer", recursive=True)), None)
+         for f in glob.glob(f"{p}/**/compute-sanitizer", recursive=True) if os.path.isfile(f)), None)
     if found is None:
         return {"missing": "compute-sanitizer"}
     filter = "--gtest_filter=*KernelsAreRight/cuda:*AWrongKernelIsToldWrong/cuda"
@@ -159,10 +163,10 @@ def median_seconds(torch, run, seconds=0.3, calls=20):
     with torch.cuda.graph(graph):
         for _ in range(calls):
             run()
-    graph.replay()
     times, end = [], time.monotonic() + seconds
     while time.monotonic() < end or len(times) < 5:
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        graph.replay()  # behind which the host submits the one that is timed
         start.record()
         graph.replay()
         stop.record()
@@ -208,17 +212,20 @@ def gemm(env, deadline):
         if seconds < LEAST_TUNING:
             break
         row = {"type": torch_dtype, "m": m, "n": n, "k": k}
+        rows.append(row)
         with tempfile.TemporaryDirectory() as folder:
             write_gemm(onnx, f"{folder}/gemm.onnx", dtype, m, n, k)
             with fleet(env, folder) as address:
                 row.update(tune(env, address, folder, f"{folder}/gemm.onnx", 64, seconds * SEARCH_SHARE))
             row["temper_s_of"] = best_of_templates(env, folder)
         row["temper_s"] = min(row["temper_s_of"].values(), default=None)
-        a, b = (torch.randn(*shape, device="cuda", dtype=getattr(torch, torch_dtype)) for shape in ((m, k), (k, n)))
-        c = torch.empty(m, n, device="cuda", dtype=a.dtype)
-        row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b, out=c))
-        row["cublas_over_temper"] = row["cublas_s"] / row["temper_s"] if row["temper_s"] else None
-        rows.append(row)
+        try:
+            a, b = (torch.randn(*shape, device="cuda", dtype=getattr(torch, torch_dtype)) for shape in ((m, k), (k, n)))
+            c = torch.empty(m, n, device="cuda", dtype=a.dtype)
+            row["cublas_s"] = median_seconds(torch, lambda: torch.mm(a, b, out=c))
+            row["cublas_over_temper"] = row["cublas_s"] / row["temper_s"] if row["temper_s"] else None
+        except RuntimeError as error:
+            row["cublas_error"] = str(error)
     return {"rows": rows}
 
 
@@ -299,7 +306,10 @@ def main():
     figures = {"versions": versions(env)}
     for i, step in enumerate(steps):
         start = time.monotonic()
-        figures[step] = globals()[step](env, deadline.share(STEPS[step] / sum(STEPS[s] for s in steps[i:])))
+        try:
+            figures[step] = globals()[step](env, deadline.share(STEPS[step] / sum(STEPS[s] for s in steps[i:])))
+        except Exception as error:  # of one library or another; the other steps have their figures all the same
+            figures[step] = {"error": f"{type(error).__name__}: {error}"}
         figures[step]["took_s"] = round(time.monotonic() - start, 1)
         pathlib.Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
         print(f"{step}: {figures[step]['took_s']} s", flush=True)

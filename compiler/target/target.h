@@ -67,7 +67,7 @@ struct Target {
 
 // "llvm -mcpu=x86-64-v4 -mattr=avx2,avx512f,fma -l1=32768 -l2=1048576 -l3=33554432 -threads=2",
 // "interpreter -l1=16384 -l2=131072 -l3=0 -threads=1", "opencl -local=32768 -wg=256 -warp=1 -units=1",
-// "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=1"; round-trips.
+// "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=132"; round-trips.
 std::string Text(const Target& t);
 // Accepts the canonical text, with options left out or not, and
 //   "llvm" or "host"   this machine, found by cpuid and sysfs

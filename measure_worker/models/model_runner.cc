@@ -65,14 +65,18 @@ absl::Status ShareConstants(Graph& g, int64_t most_bytes) {
 constexpr double kQuantisedTolerance = 0.2;
 
 // Of a model in narrow floats: each step rounds what it hands on, and the roundings of two right packages add up as a
-// random walk does. 0 where none is narrow.
+// random walk does. 0 where none is narrow. Of very many steps no more is allowed, or a wrong package would pass.
 double NarrowTolerance(const Graph& g, size_t steps) {
+  constexpr size_t kMostSteps = 256;
   double of_type = 0;
+  size_t narrow = 0;
   for (const Node& node : g.nodes) {
     const DType dtype = g.values[node.output].type.dtype;
-    if (IsFloat(dtype) && Info(dtype).bits == 16) of_type = std::max(of_type, ErrorBound(dtype));
+    if (!IsFloat(dtype) || Info(dtype).bits != 16) continue;
+    of_type = std::max(of_type, ErrorBound(dtype));
+    ++narrow;
   }
-  return of_type * std::sqrt(static_cast<double>(steps));
+  return of_type * std::sqrt(static_cast<double>(std::min({steps, narrow, kMostSteps})));
 }
 
 absl::StatusOr<Graph> ModelGraph(const ModelWork& work, const Target& target) {

@@ -1,8 +1,10 @@
 #include "compiler/ops/reference/gemm.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -120,7 +122,10 @@ void MultiplyColumns(int64_t m, int64_t begin, int64_t end, int64_t k, const Mat
 
 int64_t ThreadsFor(int64_t m, int64_t n, int64_t k) {
   if (static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < kWorthThreads) return 1;
-  return std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, n / kColumns + 1);
+  constexpr int64_t kFewestColumns = 64;  // each thread packs all of A
+  cpu_set_t mine;
+  const int64_t cpus = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
+  return std::clamp<int64_t>(cpus, 1, n / kFewestColumns + 1);
 }
 
 }  // namespace
@@ -150,7 +155,7 @@ void Gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const RowReader& b, 
   for (size_t i = 1; i < packed.size(); ++i) {
     try {
       others.emplace_back(multiply, i);
-    } catch (const std::system_error&) {  // it may start no more of them
+    } catch (const std::exception&) {  // it may start no more of them, or has no memory for one
       multiply(i);
     }
   }

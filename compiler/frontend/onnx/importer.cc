@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/context.h"
 #include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/parse.h"
+#include "compiler/frontend/onnx/sort_nodes.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper {
@@ -31,7 +32,7 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
 
 class Importer {
  public:
-  Importer(const ParsedModel& model, std::string name, std::string folder, const ImportOptions& options)
+  Importer(ParsedModel& model, std::string name, std::string folder, const ImportOptions& options)
       : model_(model.proto),
         raw_(model.raw),
         options_(options),
@@ -46,6 +47,7 @@ class Importer {
     if (context_.functions().size() != static_cast<size_t>(model_.functions_size()))
       return absl::UnimplementedError("functions that share a name are not supported");
     TEMPER_RETURN_IF_ERROR(CheckOperators(model_.graph().node(), context_.functions()));
+    TEMPER_RETURN_IF_ERROR(SortNodes(model_));
     TEMPER_RETURN_IF_ERROR(AddInitializers());
     TEMPER_RETURN_IF_ERROR(AddInputs());
     TEMPER_RETURN_IF_ERROR(AddNodes(context_, model_.graph().node(), opset));
@@ -159,7 +161,7 @@ class Importer {
     return absl::OkStatus();
   }
 
-  const onnx::ModelProto& model_;
+  onnx::ModelProto& model_;
   const std::vector<std::string_view>& raw_;
   const ImportOptions& options_;
   Graph graph_;
@@ -190,7 +192,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-absl::StatusOr<Graph> Import(const ParsedModel& model, const std::string& name, const std::string& folder,
+absl::StatusOr<Graph> Import(ParsedModel& model, const std::string& name, const std::string& folder,
                              const ImportOptions& options) {
   absl::StatusOr<Graph> g = Importer(model, name, folder, options).Run();
   if (g.ok()) return g;

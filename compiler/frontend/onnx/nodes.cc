@@ -16,11 +16,6 @@ constexpr size_t kMostNodes = 500000;   // of a graph whose loops are unrolled
 constexpr size_t kMostSteps = 2000000;  // nodes and bodies that are added, of which some leave no node in the graph
 constexpr int kFirstOpset = 7, kLastOpset = 25;
 
-std::string NameOf(const onnx::NodeProto& node) {
-  if (!node.name().empty()) return node.name();
-  return node.output_size() > 0 ? node.output(0) : "";
-}
-
 const onnx::FunctionProto* FunctionOf(const onnx::NodeProto& node, const Functions& functions) {
   const auto it = functions.find({node.domain(), node.op_type()});
   return it == functions.end() ? nullptr : it->second;
@@ -200,6 +195,11 @@ absl::Status AddNode(Context& c, const onnx::NodeProto& proto, const Nodes& arou
 }
 
 }  // namespace
+
+std::string NameOf(const onnx::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() > 0 ? node.output(0) : "";
+}
 
 bool IsStandard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 

@@ -8,7 +8,8 @@ namespace temper::onnx_frontend {
 
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
-bool IsStandard(const std::string& domain);  // ONNX's own
+std::string NameOf(const onnx::NodeProto& node);  // its own, or else its first result's
+bool IsStandard(const std::string& domain);       // ONNX's own
 absl::StatusOr<int> SupportedOpset(int64_t version);
 Functions FunctionsOf(const onnx::ModelProto& model);
 

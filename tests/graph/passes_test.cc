@@ -453,6 +453,36 @@ TEST(Simplify, QueriesKeysAndValuesBecomeProductsOfTheirOwn) {
   EXPECT_EQ(CountOps(b.g, "matmul"), 3);
 }
 
+// Whatever its kernel, strides, dilations, pads, groups and further pixels are.
+TEST(Simplify, TransposedConvolutionsArePlainOnes) {
+  Rng rng(17);
+  for (int i = 0; i < 150; ++i) {
+    const auto below = [&](int64_t n) { return rng.Below(n); };
+    const std::vector<int64_t> kernel = {1 + below(5), 1 + below(8)}, strides = {1 + below(3), 1 + below(5)},
+                               dilations = {1 + below(2), 1 + below(3)};
+    const int64_t group = 1 + below(3), height = 1 + below(5), width = 1 + below(6);
+    std::vector<int64_t> pads, extra;
+    for (int axis = 0; axis < 4; ++axis) pads.push_back(below(3));
+    for (size_t axis = 0; axis < 2; ++axis) extra.push_back(below(std::max(strides[axis], dilations[axis])));
+    Attrs attrs = Builder::Ints("strides", strides);
+    attrs.Set("dilations", dilations);
+    attrs.Set("pads", pads);
+    attrs.Set("output_padding", extra);
+    attrs.Set("group", group);
+    const auto pixels = [&](size_t axis, int64_t in) {
+      return (in - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1 + extra[axis] - pads[axis] -
+             pads[axis + 2];
+    };
+    if (pixels(0, height) < 1 || pixels(1, width) < 1) continue;
+    SCOPED_TRACE(Text(attrs));
+    Builder b;
+    const ValueId x = b.Input({1 + below(2), 2 * group, height, width});
+    b.Output(b.Call("conv_transpose2d", {x, b.Random({2 * group, 1 + below(3), kernel[0], kernel[1]})}, attrs));
+    Apply(passes::Simplify, b.g);
+    EXPECT_EQ(CountOps(b.g, "conv_transpose2d"), 0);
+  }
+}
+
 TEST(Simplify, ATransposedConvolutionOfTilesIsAProductAndAMove) {
   Builder b;
   b.Output(

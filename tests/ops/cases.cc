@@ -325,10 +325,10 @@ Case Tile(Rng& rng) {
   return c;
 }
 Case DepthToSpace(Rng& rng) {
-  int64_t block = 1 + rng.Below(3);
-  return {MakeAttrs({{"blocksize", block}, {"mode", std::string(rng.Below(2) == 0 ? "DCR" : "CRD")}}),
+  const int64_t block = 1 + rng.Below(3), width = 1 + rng.Below(3);
+  return {MakeAttrs({{"blocksize", block}, {"width", width}, {"mode", std::string(rng.Below(2) == 0 ? "DCR" : "CRD")}}),
           {RandomArray(rng, DType::kF32,
-                       {1 + rng.Below(2), block * block * (1 + rng.Below(2)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
+                       {1 + rng.Below(2), block * width * (1 + rng.Below(2)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
 }
 Case Resize(Rng& rng) {
   Case c = Float(rng);

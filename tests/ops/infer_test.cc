@@ -61,6 +61,7 @@ TEST(Infer, Shapes) {
       {"tile", "repeats=[2,3]", {F({2, 2})}, F({4, 6})},
       {"resize", "sizes=[1,2,8,6]", {F({1, 2, 4, 3})}, F({1, 2, 8, 6})},
       {"depth_to_space", "blocksize=2", {F({1, 8, 2, 3})}, F({1, 2, 4, 6})},
+      {"depth_to_space", "blocksize=1 width=4", {F({1, 8, 2, 3})}, F({1, 2, 2, 12})},
   };
   for (const Good& c : cases) {
     absl::StatusOr<TensorType> type = InferOp(c.op, *ParseAttrs(c.attrs), c.inputs);
@@ -160,7 +161,9 @@ TEST(Infer, WhatIsWrongIsNamed) {
       {"tile", "repeats=[1]", {F({2, 2})}, "one element an axis"},
       {"resize", "sizes=[2]", {F({2, 2})}, "one element an axis"},
       {"resize", "sizes=[2] mode='cubic'", {F({2})}, "mode is"},
-      {"depth_to_space", "blocksize=3", {F({1, 8, 2, 2})}, "divides the channels"},
+      {"depth_to_space", "blocksize=3", {F({1, 8, 2, 2})}, "divide the channels"},
+      {"depth_to_space", "blocksize=1 width=3", {F({1, 8, 2, 2})}, "divide the channels"},
+      {"depth_to_space", "blocksize=1 width=0", {F({1, 8, 2, 2})}, "divide the channels"},
   };
   for (const Bad& c : cases) {
     absl::StatusOr<TensorType> type = InferOp(c.op, *ParseAttrs(c.attrs), c.inputs);

@@ -128,6 +128,7 @@ TEST(Values, DepthToSpace) {
   NDArray x = Floats({1, 8, 1, 1}, {0, 1, 2, 3, 4, 5, 6, 7});
   EXPECT_EQ(V("depth_to_space", "blocksize=2", {x}), (Values{0, 2, 4, 6, 1, 3, 5, 7}));
   EXPECT_EQ(V("depth_to_space", "blocksize=2 mode='CRD'", {x}), (Values{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(V("depth_to_space", "blocksize=1 width=4", {x}), (Values{0, 2, 4, 6, 1, 3, 5, 7}));
 }
 
 TEST(Values, Resize) {

@@ -283,26 +283,29 @@ absl::StatusOr<Tensor> ComputeTile(ir::ProgramBuilder&, const Attrs&, Inputs in,
 // --- depth_to_space ---
 
 absl::StatusOr<TensorType> InferDepthToSpace(const Attrs& attrs, Types in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"blocksize", AttrKind::kInt}, {"mode", AttrKind::kString}}));
-  int64_t block = attrs.Int("blocksize", 0);
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"blocksize", AttrKind::kInt},
+                                            {"width", AttrKind::kInt},  // of a block that is no square
+                                            {"mode", AttrKind::kString}}));
+  const int64_t block = attrs.Int("blocksize", 0), width = attrs.Int("width", block);
   std::string mode = attrs.String("mode", "DCR");
   if (Rank(in[0]) != 4) return InvalidType("takes rank 4");
   if (mode != "DCR" && mode != "CRD") return InvalidType("mode is 'DCR' or 'CRD'");
   const Shape& x = in[0].shape;
-  if (block < 1 || block > (1 << 16) || x[1] % (block * block) != 0)
-    return InvalidType("the square of blocksize divides the channels");
-  return TensorType{in[0].dtype, {x[0], x[1] / (block * block), x[2] * block, x[3] * block}, {}};
+  constexpr int64_t kMost = 1 << 16;
+  if (std::min(block, width) < 1 || std::max(block, width) > kMost || x[1] % (block * width) != 0)
+    return InvalidType("a block's pixels divide the channels");
+  return TensorType{in[0].dtype, {x[0], x[1] / (block * width), x[2] * block, x[3] * width}, {}};
 }
 
 absl::StatusOr<Tensor> ComputeDepthToSpace(ir::ProgramBuilder&, const Attrs& attrs, Inputs in,
                                            const TensorType& output) {
-  int64_t block = attrs.Int("blocksize", 0);
+  const int64_t block = attrs.Int("blocksize", 0), wide = attrs.Int("width", block);
   bool depth_first = attrs.String("mode", "DCR") == "DCR";
   return Tensor(output.dtype, output.shape, [=, x = in[0]](const Index& i) {
-    Expr size = block, channels = output.shape[1];
-    Expr corner = i[2] % size * size + i[3] % size;
-    Expr channel = depth_first ? corner * channels + i[1] : i[1] * Expr(block * block) + corner;
-    return x({i[0], channel, i[2] / size, i[3] / size});
+    Expr height = block, width = wide, channels = output.shape[1];
+    Expr corner = i[2] % height * width + i[3] % width;
+    Expr channel = depth_first ? corner * channels + i[1] : i[1] * Expr(block * wide) + corner;
+    return x({i[0], channel, i[2] / height, i[3] / width});
   });
 }
 

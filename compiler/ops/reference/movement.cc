@@ -162,16 +162,16 @@ absl::StatusOr<NDArray> Tile(const Attrs&, Arrays in, const TensorType& output) 
 
 // By ONNX's own definition: reshape, transpose, reshape.
 absl::StatusOr<NDArray> DepthToSpace(const Attrs& attrs, Arrays in, const TensorType& output) {
-  int64_t b = attrs.Int("blocksize", 1);
+  const int64_t h = attrs.Int("blocksize", 1), w = attrs.Int("width", h);
   const Shape& x = in[0].shape();
   bool depth_first = attrs.String("mode", "DCR") == "DCR";
-  int64_t c = x[1] / (b * b);
+  int64_t c = x[1] / (h * w);
   std::vector<int64_t> perm =
       depth_first ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3};
-  NDArray split = in[0].Reshaped(depth_first ? Shape{x[0], b, b, c, x[2], x[3]} : Shape{x[0], c, b, b, x[2], x[3]});
+  NDArray split = in[0].Reshaped(depth_first ? Shape{x[0], h, w, c, x[2], x[3]} : Shape{x[0], c, h, w, x[2], x[3]});
   Attrs transpose;
   transpose.Set("perm", perm);
-  TensorType moved{output.dtype, {x[0], c, x[2], b, x[3], b}, {}};
+  TensorType moved{output.dtype, {x[0], c, x[2], h, x[3], w}, {}};
   TEMPER_ASSIGN_OR_RETURN(NDArray result, Transpose(transpose, {&split, 1}, moved));
   return result.Reshaped(output.shape);
 }

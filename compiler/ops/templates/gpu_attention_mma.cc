@@ -52,8 +52,8 @@ class WarpProduct : public GroupProduct {
                      const OperandElement& b_element) const override {
     const TensorTiles tiles(p.view, tile_);
     const TensorOperand of_a = OperandA(p), of_b = OperandB(p);
-    const ir::Buffer shared_a = of_a.Stage(b, tiles.batch, tiles.rows, tiles.steps, a);
-    const ir::Buffer shared_b = of_b.Stage(b, tiles.batch, tiles.columns, tiles.steps, b_element);
+    const ir::Buffer shared_a = of_a.Stage(b, tiles.slices, tiles.rows, tiles.steps, a);
+    const ir::Buffer shared_b = of_b.Stage(b, tiles.slices, tiles.columns, tiles.steps, b_element);
     const ir::Buffer acc = TensorSums(
         b, p.name + "_acc", tile_, tiles,
         [&](const std::vector<Expr>& i, const Expr& step, const Expr& row, const Expr& column, const Expr& k) {

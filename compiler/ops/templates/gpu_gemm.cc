@@ -311,13 +311,17 @@ absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Pl
     return LowerSchedule(s);
   }
   ScheduleSlices(s, v, p);
-  const bool lanes = axes.back() == GemmAxis::kColumn && v.columns % kLanes == 0;
-  ScheduleElements(s, {"total", "out"},
-                   {.threads = std::min<int64_t>(kSumThreads, t.group_threads), .vector = lanes ? kLanes : 1});
+  ScheduleSumOfSlices(s, v, t.group_threads);
   return LowerSchedule(s);
 }
 
-// The most groups that a split reduction makes.
+}  // namespace
+
+void ScheduleSumOfSlices(Schedule& s, const GemmView& v, int64_t most_threads) {
+  const bool lanes = OutAxes(v).back() == GemmAxis::kColumn && v.columns % kLanes == 0;
+  ScheduleElements(s, {"total", "out"}, {.threads = std::min(kSumThreads, most_threads), .vector = lanes ? kLanes : 1});
+}
+
 int64_t MostSplitGroups(const GpuTarget& t) { return kGroupsOfUnit * NominalUnits(t); }
 
 std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t) {
@@ -328,8 +332,6 @@ std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t) {
   for (int64_t n = 2; n <= most; n *= 2) splits.push_back(n);
   return splits;
 }
-
-}  // namespace
 
 bool GpuGemmFits(const GemmView& v) { return v.batch <= kMostOfAxis; }
 

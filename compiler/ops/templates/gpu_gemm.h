@@ -43,6 +43,12 @@ void ScheduleGpuGemm(Schedule& s, const Workload& w, const GemmView& v, const Co
 using ViewOfConfig = std::function<const GemmView&(const Config& c)>;
 void AddGpuGemmKnobs(ConfigSpace& space, const Workload& w, const std::vector<int64_t>& splits, const GpuTarget& t,
                      const ViewOfConfig& view);
+// Parts that the reduction may be split into, and the most groups that they make.
+std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t);
+int64_t MostSplitGroups(const GpuTarget& t);
+// The launch that adds up the slices of a split reduction: the stages "total" and "out", in groups of up to so many
+// threads.
+void ScheduleSumOfSlices(Schedule& s, const GemmView& v, int64_t most_threads);
 // Of the contraction's launch without what it writes. All rows of A have `a_bytes` in memory at most.
 GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Config& c, double a_bytes,
                                  const GpuTarget& t);

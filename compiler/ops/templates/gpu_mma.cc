@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/templates/gpu_gemm.h"
 #include "compiler/ops/templates/gpu_tensor_plan.h"
 #include "compiler/ops/templates/stages.h"
 #include "compiler/ops/tf32.h"
@@ -70,6 +71,7 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   space.Add("tn", {1, 2, 4, 8});
   space.Add("bk", {depth, 2 * depth, 4 * depth, 8 * depth});
   space.Add("stages", {1, 2, 3, 4});
+  if (const std::vector<int64_t> splits = SplitsOf(v, t); splits.size() > 1) space.Add("split", splits);
   RequireTensorTiles(space, v, plan, t, 1);
   space.Require("shared memory",
                 [plan, most = t.shared_bytes](const Config& c) { return SharedBytes(plan(c).tile) <= most; });

@@ -16,13 +16,21 @@ constexpr int64_t kSide = ir::kMatrixSide;
 }  // namespace
 
 TensorTile::TensorTile(DType type, int64_t warps, const Config& c)
-    : type(type), warps(warps), wm(c["wm"]), wn(c["wn"]), tm(c["tm"]), tn(c["tn"]), bk(c["bk"]), stages(c["stages"]) {}
+    : type(type),
+      warps(warps),
+      wm(c["wm"]),
+      wn(c["wn"]),
+      tm(c["tm"]),
+      tn(c["tn"]),
+      bk(c["bk"]),
+      stages(c["stages"]),
+      split(c.Has("split") ? c["split"] : 1) {}
 
 TensorTiles::TensorTiles(const GemmView& v, const TensorTile& tile)
-    : batch(v.batch),
+    : slices(v.batch * tile.split),
       rows(CeilDiv(v.rows, tile.bm())),
       columns(CeilDiv(v.columns, tile.bn())),
-      steps(CeilDiv(ReductionLength(v), tile.bk)) {}
+      steps(CeilDiv(CeilDiv(ReductionLength(v), tile.bk), tile.split)) {}
 
 int64_t CopiedAtOnce(DType type, const Run& run) {
   int64_t lanes = ir::QuarterColumns(type);
@@ -31,7 +39,7 @@ int64_t CopiedAtOnce(DType type, const Run& run) {
 }
 
 TensorOperand::TensorOperand(std::string stage, const Run& run, int64_t size, const TensorTile& tile)
-    : stage(std::move(stage)), type(tile.type), run(run), size(size), bk(tile.bk) {
+    : stage(std::move(stage)), type(tile.type), run(run), size(size), bk(tile.bk), split(tile.split) {
   if (tile.warps > 1) return;
   // A load takes eight rows; of f32, where the rows are steps of the reduction, two runs of each of four.
   loaded_rows = run.along_reduction || tile.bytes() == 2 ? kLaneRows : kLaneRows / 2;
@@ -45,11 +53,12 @@ Expr TensorOperand::Turn(const Expr& row) const {
 
 ir::Buffer TensorOperand::Stage(ir::ProgramBuilder& b, int64_t batch, int64_t tiles, int64_t steps,
                                 const OperandElement& element) const {
-  return b.Compute(stage, type, {batch, tiles, steps, rows(), runs(), run_length()}, [&](const std::vector<Expr>& i) {
+  return b.Compute(stage, type, {batch * split, tiles, steps, rows(), runs(), run_length()}, [&](const auto& i) {
+    const Expr step = i[0] % Expr(split) * Expr(steps) + i[2];
     const Expr at = loaded_rows == 0 ? i[4] : (i[4] + Expr(runs()) - Turn(i[3])) % Expr(runs());
     const Expr fast = at * Expr(run_length()) + i[5];
-    return UnderOneCondition(element(i[0], i[1] * Expr(size) + (run.along_reduction ? i[3] : fast),
-                                     i[2] * Expr(bk) + (run.along_reduction ? fast : i[3])));
+    return UnderOneCondition(element(i[0] / Expr(split), i[1] * Expr(size) + (run.along_reduction ? i[3] : fast),
+                                     step * Expr(bk) + (run.along_reduction ? fast : i[3])));
   });
 }
 
@@ -78,7 +87,7 @@ ir::Buffer TensorSums(ir::ProgramBuilder& b, const std::string& name, const Tens
   };
   return b.Reduce(
       name, DType::kF32,
-      {tiles.batch, tiles.rows, tiles.columns, tile.wm * tile.wn * tile.warps, kLaneRows, kLaneColumns, tile.tm,
+      {tiles.slices, tiles.rows, tiles.columns, tile.wm * tile.wn * tile.warps, kLaneRows, kLaneColumns, tile.tm,
        tile.tn, ir::kFragmentLength},
       {tiles.steps, tile.bk / tile.depth(), tile.depth()}, ir::Combiner::kSum,
       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
@@ -92,14 +101,14 @@ ir::Buffer TensorSums(ir::ProgramBuilder& b, const std::string& name, const Tens
       });
 }
 
-Expr TensorSumAt(const ir::Buffer& sums, const TensorTile& tile, const Expr& batch, const Expr& row,
+Expr TensorSumAt(const ir::Buffer& sums, const TensorTile& tile, const Expr& slice, const Expr& row,
                  const Expr& column) {
   const Expr team = row / Expr(tile.tm * tile.matrix_rows()) % Expr(tile.wm) * Expr(tile.wn) +
                     column / Expr(tile.tn * kSide) % Expr(tile.wn);
   const Expr warp = team * Expr(tile.warps) + row / Expr(kSide) % Expr(tile.warps);
   const Expr e =
       column % Expr(2) + row / Expr(kLaneRows) % Expr(2) * Expr(2) + column / Expr(kLaneRows) % Expr(2) * Expr(4);
-  return ir::Load(sums, {batch, row / Expr(tile.bm()), column / Expr(tile.bn()), warp, row % Expr(kLaneRows),
+  return ir::Load(sums, {slice, row / Expr(tile.bm()), column / Expr(tile.bn()), warp, row % Expr(kLaneRows),
                          column / Expr(2) % Expr(kLaneColumns), row / Expr(tile.matrix_rows()) % Expr(tile.tm),
                          column / Expr(kSide) % Expr(tile.tn), e});
 }

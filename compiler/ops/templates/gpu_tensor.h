@@ -17,6 +17,7 @@ struct TensorTile {
   DType type;                          // of the operands
   int64_t warps;                       // of a team; 1: each by itself
   int64_t wm, wn, tm, tn, bk, stages;  // as configs have them
+  int64_t split;                       // parts of the reduction, each with groups of its own
 
   TensorTile(DType type, int64_t warps, const Config& c);
   int64_t matrix_rows() const { return warps * ir::kMatrixSide; }
@@ -28,9 +29,10 @@ struct TensorTile {
   int64_t depth() const { return ir::MatrixColumns(type); }       // of the reduction, in an instruction
 };
 
-// Tiles of a product, and steps of each.
+// Tiles of a product, and steps of each. Its slices are the batch's, of each as many as the reduction has parts; those
+// of one product follow one another.
 struct TensorTiles {
-  int64_t batch, rows, columns, steps;
+  int64_t slices, rows, columns, steps;
   TensorTiles(const GemmView& v, const TensorTile& tile);
 };
 
@@ -43,7 +45,7 @@ struct TensorOperand {
   std::string stage;
   DType type;
   Run run;
-  int64_t size, bk;  // of a tile: rows of A or columns of B, and steps of the reduction
+  int64_t size, bk, split;  // of a tile: rows of A or columns of B, and steps of the reduction
   // What a load takes at once: of so many rows so many runs. The runs of each row are turned by the row's number, so
   // that these are in different banks. 0 rows: nobody loads, and nothing is turned.
   int64_t loaded_rows = 0, loaded_runs = 1;
@@ -56,12 +58,12 @@ struct TensorOperand {
   int64_t copies() const { return size * bk / lanes(); }                             // of all threads, in a step
   // Through a register, since it is too little for an asynchronous copy.
   bool at_once() const { return lanes() * SizeOf(type) < kLeastAsyncCopy; }
-  PaddedOperand padded(int64_t tiles, int64_t steps) const { return {run, lanes(), tiles * size, steps * bk}; }
+  PaddedOperand padded(int64_t tiles, int64_t steps) const { return {run, lanes(), tiles * size, split * steps * bk}; }
 
-  // The stage: by batch, tile, step, row, run and element of the run.
+  // The stage: by slice, tile, step, row, run and element of the run.
   ir::Buffer Stage(ir::ProgramBuilder& b, int64_t batch, int64_t tiles, int64_t steps,
                    const OperandElement& element) const;
-  // Its element of the tile's row or column `outer` and the step's k. `at`: batch, tile and step.
+  // Its element of the tile's row or column `outer` and the step's k. `at`: slice, tile and step.
   ir::Expr Element(const ir::Buffer& shared, std::vector<ir::Expr> at, const ir::Expr& outer, const ir::Expr& k) const;
 
  private:
@@ -71,15 +73,15 @@ struct TensorOperand {
 // A value under several conditions, each of them with zero for else, under one for all: what a copy takes.
 ir::Expr UnderOneCondition(ir::Expr value);
 
-// The stage `name`, in registers: by batch, tile of rows and of columns, warp, lane along y and x, matrix of the warp's
+// The stage `name`, in registers: by slice, tile of rows and of columns, warp, lane along y and x, matrix of the warp's
 // rows and columns, and element of a lane's fragment. `factors`: of the step's k, at those places of the tile.
 using FactorsAt =
     std::function<std::pair<ir::Expr, ir::Expr>(const std::vector<ir::Expr>& tile, const ir::Expr& step,
                                                 const ir::Expr& row, const ir::Expr& column, const ir::Expr& k)>;
 ir::Buffer TensorSums(ir::ProgramBuilder& b, const std::string& name, const TensorTile& tile, const TensorTiles& tiles,
                       const FactorsAt& factors);
-// The product's element.
-ir::Expr TensorSumAt(const ir::Buffer& sums, const TensorTile& tile, const ir::Expr& batch, const ir::Expr& row,
+// A slice's element.
+ir::Expr TensorSumAt(const ir::Buffer& sums, const TensorTile& tile, const ir::Expr& slice, const ir::Expr& row,
                      const ir::Expr& column);
 
 void BindWarps(Schedule& s, const Loop& warp, const Loop& y, const Loop& x);

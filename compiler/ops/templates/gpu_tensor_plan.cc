@@ -15,7 +15,7 @@ using ir::Expr;
 double Count(int64_t n) { return static_cast<double>(n); }
 
 std::vector<Shape> Packed(const Workload& w, const GemmView& v, const TensorPlan& p) {
-  return PackedShapes(w, v, p.tiles.steps * p.tile.bk, p.tiles.columns * p.tile.bn());
+  return PackedShapes(w, v, p.tile.split * p.tiles.steps * p.tile.bk, p.tiles.columns * p.tile.bn());
 }
 
 }  // namespace
@@ -57,8 +57,19 @@ void RequireTensorTiles(ConfigSpace& space, const GemmView& v, const TensorPlans
     const TensorTile tile = plan(c).tile;
     return tile.bk == tile.depth() || tile.bk < 2 * k;
   });
-  space.Require("too many groups along an axis",
-                [plan](const Config& c) { return plan(c).tiles.columns <= kMostOfAxis; });
+  space.Require("too many groups along an axis", [plan](const Config& c) {
+    const TensorTiles tiles = plan(c).tiles;
+    return tiles.columns <= kMostOfAxis && tiles.slices <= kMostOfAxis;
+  });
+  space.Require("a part of the reduction has no step", [plan, k = ReductionLength(v)](const Config& c) {
+    const TensorPlan p = plan(c);
+    return (p.tile.split - 1) * p.tiles.steps * p.tile.bk < k;
+  });
+  space.Require("there are groups enough without more parts of the reduction",
+                [plan, most = MostSplitGroups(t)](const Config& c) {
+                  const TensorPlan p = plan(c);
+                  return p.tile.split == 1 || p.tiles.slices * p.tiles.rows * p.tiles.columns <= most;
+                });
   // Of copies at once none is ahead.
   space.Require("a stage for each of a few steps, and one stage for one alone", [plan](const Config& c) {
     const TensorPlan p = plan(c);
@@ -73,6 +84,27 @@ void RequireTensorTiles(ConfigSpace& space, const GemmView& v, const TensorPlans
   });
 }
 
+// Elements of the product. Where the reduction is split, the first launch makes the slices, "partial"; who asks for an
+// element in the second one adds up its slices, "total".
+static ProductElement Product(ir::ProgramBuilder& b, const GemmView& v, const TensorPlan& p, const ir::Buffer& sums) {
+  const TensorTile& tile = p.tile;
+  if (tile.split == 1) {
+    return [sums, tile](const Expr& batch, const Expr& row, const Expr& column) {
+      return TensorSumAt(sums, tile, batch, row, column);
+    };
+  }
+  const ir::Buffer partial =
+      b.Compute("partial", kElement, {p.tiles.slices, v.rows, v.columns},
+                [&](const std::vector<Expr>& i) { return TensorSumAt(sums, tile, i[0], i[1], i[2]); });
+  const ir::Buffer total = b.Reduce("total", kElement, {v.batch, v.rows, v.columns}, {tile.split}, ir::Combiner::kSum,
+                                    [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                      return ir::Load(partial, {i[0] * Expr(tile.split) + r[0], i[1], i[2]});
+                                    });
+  return [total](const Expr& batch, const Expr& row, const Expr& column) {
+    return ir::Load(total, {batch, row, column});
+  };
+}
+
 absl::StatusOr<ir::Func> TensorProgram(const std::string& name, const Workload& w, const GemmView& v,
                                        const TensorPlan& p) {
   const auto& [tile, tiles, a, b] = p;
@@ -85,20 +117,25 @@ absl::StatusOr<ir::Func> TensorProgram(const std::string& name, const Workload& 
   const ir::Buffer sums =
       TensorSums(builder, "acc", tile, tiles,
                  [&](const std::vector<Expr>& i, const Expr& step, const Expr& row, const Expr& column, const Expr& k) {
+                   const Expr slice_b = v.b_batched ? i[0] : i[0] % Expr(p.tile.split);
                    return std::pair(p.a.Element(of_a, {i[0], i[1], step}, row, k),
-                                    p.b.Element(of_b, {v.b_batched ? i[0] : Expr(0), i[2], step}, column, k));
+                                    p.b.Element(of_b, {slice_b, i[2], step}, column, k));
                  });
+  const ProductElement product = Product(builder, v, p, sums);
   TEMPER_RETURN_IF_ERROR(MarkOut(w, v, program, builder, [&](const Expr& batch, const Expr& row, const Expr& column) {
-    return ir::Cast(TensorSumAt(sums, p.tile, batch, row, column), p.tile.type);
+    return ir::Cast(product(batch, row, column), p.tile.type);
   }));
   return builder.Finish();
 }
 
 SumLoops ScheduleTensorProgram(Schedule& s, const GemmView& v, const TensorPlan& p,
                                const std::function<void(const TensorOperand&)>& copied) {
-  const std::vector<GemmAxis> axes = OutAxes(v);
-  const bool vectors = StoresRuns(s, "out", axes, v.columns, 2);
-  const auto [batches, row, column] = LoopsByAxis(s.Loops("out"), axes);
+  const bool whole = p.tile.split == 1;
+  const char* stored = whole ? "out" : "partial";
+  const std::vector<GemmAxis> axes =
+      whole ? OutAxes(v) : std::vector<GemmAxis>{GemmAxis::kBatch, GemmAxis::kRow, GemmAxis::kColumn};
+  const bool vectors = StoresRuns(s, stored, axes, v.columns, 2);
+  const auto [batches, row, column] = LoopsByAxis(s.Loops(stored), axes);
   std::vector<Loop> order = batches;
   order.insert(order.end(), {row, column});
   s.Reorder(order);
@@ -111,6 +148,7 @@ SumLoops ScheduleTensorProgram(Schedule& s, const GemmView& v, const TensorPlan&
     copied(*operand);
   }
   if (p.tile.stages > 1) s.Pipeline({p.a.stage, p.b.stage}, loops.step, static_cast<int>(p.tile.stages));
+  if (!whole) ScheduleSumOfSlices(s, v, p.tile.threads());
   return loops;
 }
 
@@ -123,7 +161,7 @@ GpuFootprint TensorFootprint(const Workload& w, const GemmView& v, const TensorP
   const TensorTile& tile = p.tile;
   const int64_t brought = tile.bytes() * (tile.bm() + tile.bn());  // of a group, for each step of the reduction
   GpuFootprint f;
-  f.groups = Count(p.tiles.batch * p.tiles.rows * p.tiles.columns);
+  f.groups = Count(p.tiles.slices * p.tiles.rows * p.tiles.columns);
   f.group_threads = Count(tile.threads());
   f.reduction = Count(p.tiles.steps * tile.bk);
   f.flops = 2 * Count(v.batch * v.rows * v.columns * ReductionLength(v));
@@ -139,10 +177,15 @@ GpuFootprint TensorFootprint(const Workload& w, const GemmView& v, const TensorP
   f.trips_ahead = Count(tile.stages - 1);
   f.in_flight_bytes = Count(brought * tile.bk * std::max<int64_t>(tile.stages - 1, 1)) / f.group_threads;
   const double results = Count(tile.bytes() * v.batch * v.rows * v.columns);
-  AddOperandTraffic(f, v, {v.batch, p.tiles.rows, p.tiles.columns, tile.bm(), tile.bn(), tile.bytes()},
+  AddOperandTraffic(f, v, {p.tiles.slices, p.tiles.rows, p.tiles.columns, tile.bm(), tile.bn(), tile.bytes()},
                     f.compulsory_bytes - results, t);
-  f.memory_traffic = std::max(f.memory_traffic + results, f.compulsory_bytes);
-  f.cache_traffic += results;
+  double written = results;
+  if (tile.split > 1) {
+    f.launches = 2;
+    written += 2 * Count(kElementBytes * p.tiles.slices * v.rows * v.columns);  // slices, written and read
+  }
+  f.memory_traffic = std::max(f.memory_traffic + written, f.compulsory_bytes);
+  f.cache_traffic += written;
   return f;
 }
 

@@ -148,18 +148,6 @@ void ScheduleToCache(Schedule& s, const std::string& block, const Loop& panel, c
 
 namespace {
 
-// What a run of a row's elements adds to a result that is (sum of A * number) * scale + (sum of A) * offset.
-Expr OfRun(const WorkloadProgram& program, const GemmView& v, const Expr& sum, const Expr& sum_of_a,
-           const std::vector<Expr>& of_block) {
-  const NumbersOfB& b = *v.numbers;
-  const Expr scale = ir::Load(program.buffer(b.scales), of_block);
-  if (b.offsets >= 0) {
-    const Expr offset = ir::Load(program.buffer(b.offsets), of_block);
-    return ir::Cast(sum, kElement) * scale + ir::Cast(sum_of_a, kElement) * offset;
-  }
-  return ir::Cast(b.zero == 0 ? sum : sum + sum_of_a * ir::Const(-b.zero, sum->dtype), kElement) * scale;
-}
-
 // The scale of a block of A's row.
 Expr ScaleOfA(const WorkloadProgram& program, const GemmView& v, const Expr& row, const Expr& block) {
   const ir::Tensor scales = program.value(v.numbers->scales_of_a);
@@ -187,23 +175,33 @@ ir::Buffer SumOfBlocks(ir::ProgramBuilder& builder, const WorkloadProgram& progr
         const Expr factor = a(i[0], i[2], {row * Expr(b.per_byte) + half});
         return bytes ? ir::Dot8(FourOf(program, v, place, half), factor) : factor * NumberAt(program, v, place, half);
       });
-  ir::Buffer sums_of_a;
+  // What zero points or offsets are multiplied with.
+  ir::Buffer shares;
+  const auto of_block = [&](const Expr& run) { return run / Expr(b.block / b.run); };
   if (b.offsets >= 0 || b.zero != 0) {
-    sums_of_a = builder.Reduce("sums_of_a", FactorType(v), {v.batch, v.rows, runs}, {factors}, ir::Combiner::kSum,
-                               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                                 const Expr factor = a(i[0], i[1], {i[2] * Expr(factors) + r[0]});
-                                 return bytes ? ir::Dot8(ir::Int(0x01010101, DType::kI32), factor) : factor;
-                               });
+    const ir::Buffer sums =
+        builder.Reduce("sums_of_a", FactorType(v), {v.batch, v.rows, runs}, {factors}, ir::Combiner::kSum,
+                       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                         const Expr factor = a(i[0], i[1], {i[2] * Expr(factors) + r[0]});
+                         return bytes ? ir::Dot8(ir::Int(0x01010101, DType::kI32), factor) : factor;
+                       });
+    shares = builder.Compute("shares", kElement, {v.batch, v.rows, runs}, [&](const std::vector<Expr>& i) {
+      Expr sum = ir::Cast(ir::Load(sums, i), kElement);
+      if (b.offsets < 0) sum = sum * ir::Const(-b.zero, kElement);
+      return bytes ? sum * ScaleOfA(program, v, i[1], of_block(i[2])) : sum;
+    });
   }
-  return builder.Reduce(
-      "acc", kElement, {v.batch, v.rows, columns}, {runs}, ir::Combiner::kSum,
-      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-        const Expr block = r[0] / Expr(b.block / b.run);
-        const Expr sum = ir::Load(part, {i[0], r[0], i[1], i[2]});
-        const Expr sum_of_a = sums_of_a ? ir::Load(sums_of_a, {i[0], i[1], r[0]}) : Expr();
-        const Expr all = OfRun(program, v, sum, sum_of_a, {Expr(0), panel_of(i[2]), block, in_panel(i[2])});
-        return bytes ? all * ScaleOfA(program, v, i[1], block) : all;
-      });
+  return builder.Reduce("acc", kElement, {v.batch, v.rows, columns}, {runs}, ir::Combiner::kSum,
+                        [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                          const std::vector<Expr> place = {Expr(0), panel_of(i[2]), of_block(r[0]), in_panel(i[2])};
+                          const Expr scale = ir::Load(program.buffer(b.scales), place);
+                          Expr sum = ir::Cast(ir::Load(part, {i[0], r[0], i[1], i[2]}), kElement);
+                          if (bytes) sum = sum * ScaleOfA(program, v, i[1], of_block(r[0]));
+                          if (!shares) return sum * scale;
+                          const Expr share = ir::Load(shares, {i[0], i[1], r[0]});
+                          return b.offsets < 0 ? (sum + share) * scale
+                                               : sum * scale + share * ir::Load(program.buffer(b.offsets), place);
+                        });
 }
 
 void ScheduleBlocks(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& chunk, const Loop& row_tile) {
@@ -214,14 +212,18 @@ void ScheduleBlocks(Schedule& s, const GemmView& v, const GemmTile& tile, const 
   TileAccumulators(s, "part", loops[loops.size() - 4], halves ? 2 : 1, tile.lanes, halves ? 2 : tile.unroll);
   UnrollAndFetch(s, v, tile);
   if (v.numbers->offsets < 0 && v.numbers->zero == 0) return;
+  s.ComputeAt("shares", chunk);
   s.ComputeAt("sums_of_a", chunk);
-  const std::vector<Loop> summed = s.Loops("sums_of_a");
+  const std::vector<Loop> shared = s.Loops("shares"), summed = s.Loops("sums_of_a");
   if (!s.status().ok()) return;
-  const int64_t lanes = std::gcd(v.numbers->run / v.ways, tile.lanes);
-  if (lanes < kFewestLanes) return;
-  auto [rest, lane] = s.Split(summed.back(), lanes);
-  s.DecomposeReduction("sums_of_a", rest);
-  s.Vectorize(lane);
+  const auto lanes_of = [&](int64_t extent) { return std::gcd(extent, tile.lanes); };
+  if (const int64_t lanes = lanes_of(s.Extent(shared.back())); lanes >= kFewestLanes)
+    s.Vectorize(s.Split(shared.back(), lanes).second);
+  if (const int64_t lanes = lanes_of(s.Extent(summed.back())); lanes >= kFewestLanes) {
+    auto [rest, lane] = s.Split(summed.back(), lanes);
+    s.DecomposeReduction("sums_of_a", rest);
+    s.Vectorize(lane);
+  }
 }
 
 }  // namespace nbits

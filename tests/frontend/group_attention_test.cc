@@ -249,7 +249,6 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
       for (onnx::AttributeProto& a : *node.mutable_attribute()) {
         if (a.name() == name) a.set_i(value);
       }
-      if (node.op_type() != name) ModelBuilder::SetInt(node, std::string(name) + "_", value);
     });
   };
   EXPECT_THAT(set("num_heads", 3), HasSubstr("kv_num_heads divides num_heads"));
@@ -287,6 +286,17 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
               HasSubstr("do_rotary needs cos_cache and sin_cache"));
   rotary.turned = 8;
   EXPECT_THAT(Refused(rotary, [](onnx::NodeProto&) {}), HasSubstr("of at most half a head"));
+  for (const auto& [name, value] : {std::pair{"sliding_window_cache", 1}, {"causal", 0}, {"of_a_later_version", 0}}) {
+    EXPECT_THAT(Refused(c, [&](onnx::NodeProto& node) { ModelBuilder::SetInt(node, name, value); }),
+                HasSubstr(std::string(name) + "=" + std::to_string(value) + " is not supported"));
+  }
+  EXPECT_EQ(Refused(c, [](onnx::NodeProto& node) { ModelBuilder::SetInt(node, "sliding_window_cache", 0); }), "");
+  EXPECT_THAT(Refused(c,
+                      [](onnx::NodeProto& node) {
+                        while (node.input_size() < 14) *node.add_input() = "";
+                        *node.add_input() = "q";
+                      }),
+              HasSubstr("operand 14 is not supported"));
   // The total is known only at run.
   ModelBuilder m = ModelOf(c, Operands(c));
   m.Input("at_run", {}, onnx::TensorProto::INT32);

@@ -39,6 +39,29 @@ absl::StatusOr<ValueId> Applied(Context& c, const char* op, std::vector<ValueId>
   return c.Find("y")->value;
 }
 
+// Versions of ONNX Runtime add to the operator: what is not known here may change what is computed.
+absl::Status CheckKnown(const OnnxNode& n) {
+  constexpr std::string_view kKnown[] = {"num_heads",          "kv_num_heads", "scale",         "softcap",
+                                         "local_window_size",  "do_rotary",    "k_quant_type",  "v_quant_type",
+                                         "rotary_interleaved", "qk_output",    "smooth_softmax"};
+  // Of a cache that is quantized, of norms whose weights are not there, and what there is if nothing is said.
+  constexpr std::pair<std::string_view, int64_t> kWithoutEffect[] = {{"causal", 1}, {"sliding_window_cache", 0}};
+  constexpr std::string_view kOfOthers[] = {"kv_cache_bit_width", "qk_norm_epsilon", "q_norm_epsilon",
+                                            "k_norm_epsilon"};
+  for (const onnx::AttributeProto& a : n.proto.attribute()) {
+    if (std::ranges::find(kKnown, a.name()) != std::end(kKnown)) continue;
+    if (std::ranges::find(kOfOthers, a.name()) != std::end(kOfOthers)) continue;
+    const auto is = [&](const auto& entry) { return entry.first == a.name() && entry.second == a.i(); };
+    if (std::ranges::any_of(kWithoutEffect, is)) continue;
+    const std::string value = a.type() == onnx::AttributeProto::INT ? absl::StrCat("=", a.i()) : "";
+    return absl::UnimplementedError(absl::StrCat(a.name(), value, " is not supported"));
+  }
+  for (size_t i = 12; i < n.inputs.size(); ++i) {
+    if (n.Input(i) != kNoValue) return absl::UnimplementedError(absl::StrCat("operand ", i, " is not supported"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSupported(const OnnxNode& n) {
   if (n.Int("qk_output", 0) != 0) return absl::UnimplementedError("its scores as a result are not supported");
   if (n.Int("smooth_softmax", 0) > 0 || n.Input(11) != kNoValue)
@@ -47,7 +70,7 @@ absl::Status CheckSupported(const OnnxNode& n) {
   for (const char* cache : {"k_quant_type", "v_quant_type"}) {
     if (n.String(cache, "NONE") != "NONE") return absl::UnimplementedError("a quantized cache is not supported");
   }
-  return absl::OkStatus();
+  return CheckKnown(n);
 }
 
 // Queries, keys and values may come one behind another in the first operand.

@@ -137,6 +137,24 @@ TEST(Contrib, EmbeddingsAreAddedUp) {
               Norm(sum, gamma, beta, 0.01, false));
 }
 
+// As ONNX Runtime counts them: the ones, wherever they lie.
+TEST(Contrib, TheLengthsOfAMaskAreItsOnes) {
+  for (const bool masked : {true, false}) {
+    ModelBuilder m(17);
+    m.Input("ids", {2, 3}, onnx::TensorProto::INT32);
+    m.Input("mask", {2, 3}, onnx::TensorProto::INT32);
+    m.Floats("words", {5, 4}, Random(20, 1));
+    m.Floats("places", {6, 4}, Random(24, 2));
+    m.Floats("gamma", {4}, Random(4, 4));
+    Contrib(m, "EmbedLayerNormalization", {"ids", "", "words", "places", "", "gamma", "gamma", masked ? "mask" : ""},
+            {"y", "lengths"});
+    const NDArray ids = Numbers(DType::kI32, {2, 3}, {4, 0, 2, 1, 1, 1});
+    const std::vector<NDArray> out = m.Run({ids, Numbers(DType::kI32, {2, 3}, {1, 1, 0, 0, 1, 2})});
+    EXPECT_EQ(out[1].dtype(), DType::kI32);
+    ExpectArray(out[1], {2}, masked ? Doubles{2, 1} : Doubles{0, 0});
+  }
+}
+
 TEST(Contrib, ProductsOfWhatLiesAcross) {
   // a is [rows, batch, depth], b [batch, columns, depth].
   const std::vector<float> a = Random(2 * 3 * 4, 1), b = Random(3 * 5 * 4, 2);
@@ -255,6 +273,36 @@ TEST(Contrib, WeightsOfFewBits) {
       ExpectArray(m.Run({Array({2, kDepth}, x)})[0], {2, kRows}, want, 1e-4 * (1 << bits));
     }
   }
+}
+
+// 20 of a row in blocks of 16, with zero points between the numbers.
+TEST(Contrib, WeightsOfFewBitsWithZeroPointsOfFloats) {
+  Rng rng(1);
+  std::vector<uint8_t> packed(3 * 2 * 8);
+  for (uint8_t& byte : packed) byte = static_cast<uint8_t>(rng.Below(256));
+  const std::vector<float> x = Random(2 * 20, 1), scales = Random(3 * 2, 2), zeros = {7.5F, 8, 0, 3.25F, 15, 9};
+  ModelBuilder m(17);
+  m.Input("x", {2, 20});
+  Tensor(m, "b", {3, 2, 8}, onnx::TensorProto::UINT8, packed);
+  m.Floats("scales", {3, 2}, scales);
+  m.Floats("zeros", {3, 2}, zeros);
+  onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", "zeros"}, {"y"});
+  ModelBuilder::SetInt(node, "K", 20);
+  ModelBuilder::SetInt(node, "N", 3);
+  ModelBuilder::SetInt(node, "block_size", 16);
+  Doubles want;
+  for (size_t row = 0; row < 2; ++row) {
+    for (size_t n = 0; n < 3; ++n) {
+      double sum = 0;
+      for (size_t k = 0; k < 20; ++k) {
+        const size_t block = n * 2 + k / 16;
+        sum += x[row * 20 + k] * double{scales[block]} *
+               ((packed[n * 16 + k / 2] >> (k % 2 * 4) & 15) - double{zeros[block]});
+      }
+      want.push_back(sum);
+    }
+  }
+  ExpectArray(m.Run({Array({2, 20}, x)})[0], {2, 3}, want, 1e-4);
 }
 
 // Rows of 32 numbers in two blocks: two in a byte or one, with zero points or those that are half of the range.
@@ -419,6 +467,36 @@ TEST(Contrib, Attention) {
   lengths.Floats("bias", {12}, bias);
   ModelBuilder::SetInt(Contrib(lengths, "Attention", {"x", "w", "bias", "count"}, {"y"}), "num_heads", 2);
   ExpectArray(lengths.Run({Array({1, 3, 4}, x), Numbers(DType::kI32, {1}, {2})})[0], {1, 3, 4}, want);
+}
+
+// Masks of [batch, queries, keys], and where rows end and begin. A row of queries here sees one key at least.
+TEST(Contrib, MasksOfFusedAttention) {
+  const std::vector<float> x = Random(2 * 3 * 4, 1), w = Random(4 * 12, 2);
+  const auto run = [&](const Shape& shape, const Doubles& mask) {
+    ModelBuilder m(17);
+    m.Input("x", {2, 3, 4});
+    m.Input("mask", shape, onnx::TensorProto::INT32);
+    m.Floats("w", {4, 12}, w);
+    ModelBuilder::SetInt(Contrib(m, "Attention", {"x", "w", "", "mask"}, {"y"}), "num_heads", 2);
+    return m.Run({Array({2, 3, 4}, x), Numbers(DType::kI32, shape, mask)})[0];
+  };
+  const auto same = [](const NDArray& a, const NDArray& b) {
+    for (int64_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a.At(i), b.At(i), 1e-6) << i;
+  };
+  const NDArray by_keys = run({2, 3}, {1, 1, 0, 0, 1, 1});
+  same(run({4}, {2, 3, 0, 1}), by_keys);
+  same(run({2, 3, 3}, {1, 1, 0, 1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 0, 1, 1}), by_keys);
+  // Each query sees one key alone: its values.
+  const NDArray one = run({2, 3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0});
+  const int64_t seen[] = {0, 1, 2, 4, 5, 3};
+  for (int64_t row = 0; row < 6; ++row) {
+    for (int64_t i = 0; i < 4; ++i) {
+      double want = 0;
+      for (int64_t k = 0; k < 4; ++k)
+        want += double{x[static_cast<size_t>(seen[row] * 4 + k)]} * w[static_cast<size_t>(k * 12 + 8 + i)];
+      EXPECT_NEAR(one.At(row * 4 + i), want, 1e-5) << row << " " << i;
+    }
+  }
 }
 
 TEST(Contrib, MultiHeadAttention) {

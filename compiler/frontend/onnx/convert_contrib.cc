@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
+#include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/places.h"
 
@@ -135,6 +136,20 @@ absl::Status SkipLayerNorm(Context& c, const OnnxNode& n) {
   return r.Finish({y, "", "", sum});
 }
 
+// The second result of EmbedLayerNormalization: how many elements of each row of the mask are 1. Nothing is counted
+// where there is no mask.
+absl::Status SetMaskLengths(Context& c, const OnnxNode& n) {
+  if (n.proto.output_size() < 2 || n.proto.output(1).empty()) return absl::OkStatus();
+  const Shape& ids = c.ShapeOf(n.Input(0));
+  const ValueId mask = n.Input(7);
+  if (mask == kNoValue) return c.Set(n, c.Constant(NDArray(DType::kI32, {ids[0]})), 1);
+  if (c.ShapeOf(mask) != ids) return absl::InvalidArgumentError("its mask has the ids' shape");
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("equal", {}, {mask, c.Scalar(c.TypeOf(mask).dtype, 1)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kI32));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_sum", v, {1}, false));
+  return c.Set(n, v, 1);
+}
+
 // The norm of the sum of a word's, a position's and a segment's embedding; positions count up where none are given.
 absl::Status EmbedLayerNorm(Context& c, const OnnxNode& n) {
   for (const size_t needed : {2, 3, 5, 6}) {
@@ -143,8 +158,7 @@ absl::Status EmbedLayerNorm(Context& c, const OnnxNode& n) {
   const Shape ids = c.ShapeOf(n.Input(0)), positions = c.ShapeOf(n.Input(3));
   if (ids.size() != 2 || positions.size() != 2 || ids[1] > positions[0])
     return absl::InvalidArgumentError("takes ids of [batch, sequence], and an embedding for each position");
-  if (n.Input(7) != kNoValue && n.proto.output_size() > 1 && !n.proto.output(1).empty())
-    return absl::UnimplementedError("its second result is not supported");
+  TEMPER_RETURN_IF_ERROR(SetMaskLengths(c, n));
   OnnxNode call = n;
   if (n.Input(8) == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(call.inputs[3], c.Slice(n.Input(3), 0, 0, ids[1]));
@@ -241,9 +255,36 @@ NDArray MiddleOf(int64_t bits, Shape shape) {
 
 constexpr int64_t kAccuracyOfBytes = 4;  // the attribute where the left operand may be rounded to 8 bits
 
+// What a product of [..., depth] with weights whose zero points are halves of their range has too much where they are
+// floats: the sums over each block, by what the blocks' zero points are above the halves, in units of the scales.
+absl::StatusOr<ValueId> AboveMiddle(Context& c, const OnnxNode& n, ValueId rows, int64_t columns, int64_t block) {
+  const double middle = static_cast<double>(1 << (n.Int("bits", 4) - 1));
+  Shape shape = c.ShapeOf(rows);
+  const int64_t depth = shape.back(), blocks = CeilDiv(depth, block);
+  if (depth % block != 0) {
+    std::vector<int64_t> pads(2 * shape.size(), 0);
+    pads.back() = blocks * block - depth;
+    TEMPER_ASSIGN_OR_RETURN(rows, c.Pad(rows, std::move(pads)));
+  }
+  shape.back() = blocks;
+  shape.push_back(block);
+  TEMPER_ASSIGN_OR_RETURN(rows, c.Reshape(rows, shape));
+  TEMPER_ASSIGN_OR_RETURN(rows, c.Reduce("reduce_sum", rows, {std::ssize(shape) - 1}, false));
+  Formula f(c, c.TypeOf(n.Input(2)).dtype);
+  TEMPER_ASSIGN_OR_RETURN(ValueId zeros, c.Cast(n.Input(3), c.TypeOf(n.Input(2)).dtype));
+  TEMPER_ASSIGN_OR_RETURN(zeros, c.Reshape(zeros, {columns, blocks}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scales, c.Reshape(n.Input(2), {columns, blocks}));
+  Attrs across;
+  across.Set("trans_b", int64_t{1});
+  const ValueId y = f.Call("matmul", {rows, f.Mul(f.Plus(zeros, -middle), scales)}, std::move(across));
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return y;
+}
+
 absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   const int64_t depth = n.Int("K", 0), columns = n.Int("N", 0), bits = n.Int("bits", 4), block = n.Int("block_size", 0);
   if (n.Input(4) != kNoValue) return absl::UnimplementedError("g_idx is not supported");
+  if (n.Int("weight_prepacked", 0) != 0) return absl::UnimplementedError("weight_prepacked is not supported");
   if (bits != 2 && bits != 4 && bits != 8)
     return absl::UnimplementedError(absl::StrCat(bits, " bits are not supported"));
   constexpr int64_t kMost = int64_t{1} << 30;  // products of three of them, over a block, do not overflow
@@ -262,11 +303,15 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   NDArray zeros = MiddleOf(bits, {columns, blocks});
   OnnxNode call = n;
   if (const ValueId zero = n.Input(3); zero != kNoValue) {
-    if (c.TypeOf(zero).dtype != DType::kU8) return absl::UnimplementedError("zero points of floats are not supported");
     const NDArray* given = c.Known(zero);
     if (given == nullptr) return absl::UnimplementedError("the zero points depend on the model's inputs");
-    const int64_t in_byte = 8 / bits, padded = CeilDiv(blocks, in_byte) * in_byte;
-    TEMPER_ASSIGN_OR_RETURN(zeros, Unpacked(*given, {columns, blocks}, bits, padded));
+    if (IsFloat(given->dtype())) {
+      if (given->size() != columns * blocks)
+        return absl::InvalidArgumentError("there is one zero point for each block");
+    } else {
+      const int64_t in_byte = 8 / bits, padded = CeilDiv(blocks, in_byte) * in_byte;
+      TEMPER_ASSIGN_OR_RETURN(zeros, Unpacked(*given, {columns, blocks}, bits, padded));
+    }
   }
   call.inputs[1] = c.Constant(std::move(weights));
   TEMPER_ASSIGN_OR_RETURN(call.inputs[2], c.Reshape(n.Input(2), {columns, blocks}));
@@ -281,6 +326,10 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   Attrs attrs;
   if (n.Int("accuracy_level", 0) == kAccuracyOfBytes) attrs.Set("left_bits", int64_t{8});
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", std::move(attrs), {rows, floats[0]}));
+  if (n.Input(3) != kNoValue && IsFloat(c.TypeOf(n.Input(3)).dtype)) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId above, AboveMiddle(c, n, rows, columns, block));
+    TEMPER_ASSIGN_OR_RETURN(y, c.Call("sub", {}, {y, above}));
+  }
   if (n.Input(5) != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Call("add", {}, {y, n.Input(5)}));
   }
@@ -442,18 +491,32 @@ absl::Status QGemm(Context& c, const OnnxNode& n) {
 
 // --- attention ---
 
-// Which keys count, as what is added to scores: [batch, keys], or lengths of [batch], as [batch, 1, 1, keys].
-absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, int64_t batch, int64_t keys, double filter) {
+// The keys up to each row's end, and from its beginning on where that is there too: [batch, 1, 1, keys].
+absl::StatusOr<ValueId> BetweenPositions(Context& c, ValueId positions, int64_t batch, int64_t keys) {
+  TEMPER_ASSIGN_OR_RETURN(positions, c.Cast(positions, DType::kI64));
+  if (c.ShapeOf(positions)[0] == batch) return WithinLengths(c, positions, keys);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId ends, c.Slice(positions, 0, 0, batch));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId begins, c.Slice(positions, 0, batch, 2 * batch));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId counts, WithinLengths(c, ends, keys));
+  TEMPER_ASSIGN_OR_RETURN(ValueId early, WithinLengths(c, begins, keys));
+  TEMPER_ASSIGN_OR_RETURN(early, c.Call("not", {}, {early}));
+  return c.Call("and", {}, {counts, early});
+}
+
+// Which keys count, as what is added to scores. The mask is [batch, keys], [batch, queries, keys], or where each row
+// ends, or these and then where each begins.
+absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, int64_t batch, int64_t queries, int64_t keys,
+                                    double filter) {
   const Shape shape = c.ShapeOf(mask);
   ValueId counts = kNoValue;
-  if (shape == Shape{batch, keys}) {
+  if (shape == Shape{batch, keys} || shape == Shape{batch, queries, keys}) {
     TEMPER_ASSIGN_OR_RETURN(counts, c.Cast(mask, DType::kBool));
-    TEMPER_ASSIGN_OR_RETURN(counts, c.Reshape(counts, {batch, 1, 1, keys}));
-  } else if (shape == Shape{batch}) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId lengths, c.Cast(mask, DType::kI64));
-    TEMPER_ASSIGN_OR_RETURN(counts, WithinLengths(c, lengths, keys));
+    TEMPER_ASSIGN_OR_RETURN(counts, c.Reshape(counts, {batch, 1, shape.size() == 3 ? queries : 1, keys}));
+  } else if (shape == Shape{batch} || shape == Shape{2 * batch}) {
+    TEMPER_ASSIGN_OR_RETURN(counts, BetweenPositions(c, mask, batch, keys));
   } else {
-    return absl::UnimplementedError("only masks of [batch, keys] and lengths of [batch] are supported");
+    return absl::UnimplementedError(
+        "only masks of [batch, keys] or [batch, queries, keys] and lengths of [batch] or [2 * batch] are supported");
   }
   return c.Call("where", {}, {counts, c.Scalar(DType::kF32, 0), c.Scalar(DType::kF32, filter)});
 }
@@ -477,8 +540,8 @@ absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   }
   ValueId mask = call.added;
   if (call.padding != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId padding,
-                            PaddingMask(c, call.padding, batch, keys, n.Float("mask_filter_value", -10000)));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId padding, PaddingMask(c, call.padding, batch, c.ShapeOf(call.query)[1], keys,
+                                                               n.Float("mask_filter_value", -10000)));
     mask = padding;
     if (call.added != kNoValue) {
       TEMPER_ASSIGN_OR_RETURN(mask, c.Call("add", {}, {padding, call.added}));

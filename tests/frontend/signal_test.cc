@@ -178,6 +178,33 @@ TEST(OnnxSignal, DftOfEveryLine) {
   }
 }
 
+// One side of the spectrum of a real signal gives the signal back, of an even length and of an odd one.
+TEST(OnnxSignal, TheInverseOfOneSideIsTheSignal) {
+  for (const int64_t length : {6, 7}) {
+    const DftCase c{{2, length / 2 + 1, 3, 2}, 1, length, true, true};
+    NDArray side(DType::kF32, c.shape);
+    const NDArray signal = DrawnSignal({2, length, 3, 1});
+    for (int64_t line = 0; line < 6; ++line) {
+      std::vector<Complex> samples;
+      for (int64_t i = 0; i < length; ++i) samples.emplace_back(signal.At((line / 3 * length + i) * 3 + line % 3));
+      for (int64_t k = 0; k < c.shape[1]; ++k) {
+        const Complex frequency = Frequency(samples, k, length, false);
+        const int64_t at = ((line / 3 * c.shape[1] + k) * 3 + line % 3) * 2;
+        side.Set(at, frequency.real());
+        side.Set(at + 1, frequency.imag());
+      }
+    }
+    const NDArray y = Dft(c, 20).Run({side})[0];
+    ASSERT_EQ(y.shape(), signal.shape());
+    for (int64_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y.At(i), signal.At(i), 1e-5) << i;
+  }
+  // Without a length it is an even one.
+  EXPECT_EQ(Dft({{1, 5, 2}, 1, {}, true, true}, 20).Run({DrawnSignal({1, 5, 2})})[0].shape(), (Shape{1, 8, 1}));
+  EXPECT_THAT(Dft({{2, 7, 1}, 1, {}, true, true}, 20).Import().status().ToString(),
+              HasSubstr("one side of a spectrum has complex numbers"));
+  EXPECT_THAT(Dft({{2, 1, 2}, 1, {}, true, true}, 20).Import().status().ToString(), HasSubstr("nothing to transform"));
+}
+
 TEST(OnnxSignal, DftTakesTheLastSignalAxisSinceOpset20AndTheSecondBefore) {
   for (const int opset : {17, 20}) {
     ModelBuilder m(opset);

@@ -89,22 +89,45 @@ struct Transform {
   int64_t parts = 1;    // numbers a sample: real, or real and imaginary
   int64_t bins = 0;     // that are asked for
   bool inverse = false;
+  bool real = false;                                // of one side of a spectrum, the real signal that it is of
+  int64_t results() const { return real ? 1 : 2; }  // numbers a bin
 };
+
+// The inverse of one side takes up to half a period of frequencies.
+int64_t MostSamples(int64_t length, bool half) { return half ? length / 2 + 1 : length; }
 
 absl::StatusOr<Transform> TransformOf(int64_t length, int64_t samples, int64_t parts, bool onesided, bool inverse) {
   if (parts != 1 && parts != 2)
     return absl::InvalidArgumentError("the last axis has a real part, or a real and an imaginary one");
-  if (onesided && parts == 2) return absl::InvalidArgumentError("one side of a complex signal is not its transform");
+  const bool real = onesided && inverse;
+  if (onesided && !inverse && parts == 2)
+    return absl::InvalidArgumentError("one side of a complex signal is not its transform");
+  if (real && parts == 1) return absl::InvalidArgumentError("one side of a spectrum has complex numbers");
   if (length < 1 || samples < 1) return absl::InvalidArgumentError("there is nothing to transform");
-  const Transform t{length, samples, parts, onesided ? length / 2 + 1 : length, inverse};
+  const Transform t{length, samples, parts, onesided && !real ? length / 2 + 1 : length, inverse, real};
   if (static_cast<double>(samples) * static_cast<double>(2 * parts) * static_cast<double>(t.bins) >
       static_cast<double>(kLargestTransform))
     return absl::UnimplementedError(absl::StrCat("a transform of length ", length, " is not supported"));
   return t;
 }
 
+// [frequencies * 2, length]. A frequency stands for itself and for its conjugate, if that is another one.
+NDArray RealMatrix(const Transform& t, DType dtype) {
+  NDArray matrix(dtype, {t.samples * 2, t.length});
+  for (int64_t k = 0; k < t.samples; ++k) {
+    const double factor = (k == 0 || 2 * k == t.length ? 1.0 : 2.0) / static_cast<double>(t.length);
+    for (int64_t i = 0; i < t.length; ++i) {
+      const double turn = 2 * std::numbers::pi * static_cast<double>(i * k % t.length) / static_cast<double>(t.length);
+      matrix.Set(2 * k * t.length + i, factor * std::cos(turn));
+      matrix.Set((2 * k + 1) * t.length + i, 2 * k == t.length ? 0 : -factor * std::sin(turn));
+    }
+  }
+  return matrix;
+}
+
 // [samples * parts, bins * 2]: a sample's parts lie beside each other, and so do a frequency's.
 NDArray Matrix(const Transform& t, DType dtype) {
+  if (t.real) return RealMatrix(t, dtype);
   std::vector<double> cosine, sine;
   const double scale = t.inverse ? 1 / static_cast<double>(t.length) : 1;
   for (int64_t i = 0; i < t.length; ++i) {
@@ -144,12 +167,13 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
   if (!IsFloat(dtype)) return absl::InvalidArgumentError("its operand has to be of a float type");
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, AxisOf(c, n, rank));
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)], parts = c.ShapeOf(n.Input(0)).back();
-  int64_t length = extent;
+  const bool onesided = n.Int("onesided", 0) != 0, inverse = n.Int("inverse", 0) != 0, half = onesided && inverse;
+  int64_t length = half ? 2 * (extent - 1) : extent;
   if (n.Input(1) != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(length, c.KnownInt(n.Input(1), "dft_length"));
   }
-  TEMPER_ASSIGN_OR_RETURN(const Transform t, TransformOf(length, std::min(extent, length), parts,
-                                                         n.Int("onesided", 0) != 0, n.Int("inverse", 0) != 0));
+  TEMPER_ASSIGN_OR_RETURN(const Transform t,
+                          TransformOf(length, std::min(extent, MostSamples(length, half)), parts, onesided, inverse));
   ValueId v = n.Input(0);
   if (t.samples < extent) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, axis, 0, t.samples));
@@ -162,7 +186,7 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {signals, t.samples * parts}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("matmul", {}, {v, c.Constant(Matrix(t, dtype))}));
   result[result.size() - 2] = t.bins;
-  result.back() = 2;
+  result.back() = t.results();
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(result)));
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(axes, rank - 2, axis)));
   return c.Set(n, v);

@@ -1,6 +1,9 @@
 // The largest or smallest elements along an axis, in their order. Each element's place is how many others come before
 // it: comparisons of all with all, which are vectors, and no order of steps that depends on the data.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
@@ -8,7 +11,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kMost = 16384;  // elements along the axis: time grows with their square
+constexpr int64_t kMost = 16384;  // elements that are compared with each other: time grows with their square
 
 // Whether `other` comes before `own` by its value, and whether they are alike. NaN counts as the largest.
 struct Order {
@@ -59,6 +62,61 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId places, int64_t k) {
   return c.Cast(position, DType::kI64);
 }
 
+// Of [rows, count]: values and positions of the first `k` of each row.
+struct First {
+  ValueId values = kNoValue, positions = kNoValue;
+};
+absl::StatusOr<First> FirstOfRows(Context& c, ValueId x, int64_t k, bool largest) {
+  First first;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesOf(c, x, largest));
+  TEMPER_ASSIGN_OR_RETURN(first.positions, FirstOf(c, places, k));
+  TEMPER_ASSIGN_OR_RETURN(first.values, GatherInLines(c, x, first.positions));
+  return first;
+}
+
+// How many elements of so many in a row are compared with each other, so that the fewest are compared in all: those of
+// a part, and then the first `k` of each part. 0: all of them.
+int64_t PartOf(int64_t count, int64_t k) {
+  if (count <= kMost) return 0;
+  int64_t best = 0;
+  double least = 0;
+  for (int64_t part = 16; part <= kMost; part *= 2) {
+    const int64_t left = CeilDiv(count, part) * k;
+    if (part < k || left > kMost) continue;
+    const double compared =
+        static_cast<double>(count) * static_cast<double>(part) + static_cast<double>(left) * static_cast<double>(left);
+    if (best == 0 || compared < least) best = part, least = compared;
+  }
+  return best;
+}
+
+// The same of long rows: first of each of their parts. Equal ones stay in their order, as parts do.
+absl::StatusOr<First> FirstOfParts(Context& c, ValueId x, int64_t k, int64_t part, bool largest) {
+  const int64_t rows = c.ShapeOf(x)[0], count = c.ShapeOf(x)[1], whole = count / part * part;
+  std::vector<ValueId> values, positions;
+  const auto add = [&](int64_t begin, int64_t end, int64_t length) -> absl::Status {
+    const int64_t parts = (end - begin) / length, taken = std::min(k, length);
+    TEMPER_ASSIGN_OR_RETURN(ValueId own, c.Slice(x, 1, begin, end));
+    TEMPER_ASSIGN_OR_RETURN(own, c.Reshape(own, {rows * parts, length}));
+    TEMPER_ASSIGN_OR_RETURN(First first, FirstOfRows(c, own, taken, largest));
+    TEMPER_ASSIGN_OR_RETURN(first.positions, c.Reshape(first.positions, {rows, parts, taken}));
+    NDArray starts(DType::kI64, {parts, 1});
+    for (int64_t i = 0; i < parts; ++i) starts.Set(i, static_cast<double>(begin + i * length));
+    TEMPER_ASSIGN_OR_RETURN(first.positions, c.Call("add", {}, {first.positions, c.Constant(std::move(starts))}));
+    TEMPER_ASSIGN_OR_RETURN(values.emplace_back(), c.Reshape(first.values, {rows, parts * taken}));
+    TEMPER_ASSIGN_OR_RETURN(positions.emplace_back(), c.Reshape(first.positions, {rows, parts * taken}));
+    return absl::OkStatus();
+  };
+  TEMPER_RETURN_IF_ERROR(add(0, whole, part));
+  if (whole < count) TEMPER_RETURN_IF_ERROR(add(whole, count, count - whole));
+  const bool two = values.size() > 1;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId left, two ? c.Concat(values, 1) : values[0]);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId from, two ? c.Concat(positions, 1) : positions[0]);
+  TEMPER_ASSIGN_OR_RETURN(First first, FirstOfRows(c, left, k, largest));
+  TEMPER_ASSIGN_OR_RETURN(first.positions, GatherInLines(c, from, first.positions));
+  return first;
+}
+
 absl::Status TopK(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
@@ -69,19 +127,22 @@ absl::Status TopK(Context& c, const OnnxNode& n) {
   const int64_t count = shape[static_cast<size_t>(axis)];
   if (wanted.size() != 1 || wanted[0] < 1 || wanted[0] > count)
     return absl::InvalidArgumentError(absl::StrCat("k is a number from 1 to the axis's ", count));
-  if (count > kMost)
-    return absl::UnimplementedError(absl::StrCat("an axis of ", count, " is not supported, only up to ", kMost));
+  const int64_t part = PartOf(count, wanted[0]);
+  if (part == 0 && count > kMost) {
+    return absl::UnimplementedError(
+        absl::StrCat("the first ", wanted[0], " of ", count, " are not supported: too many are left to compare"));
+  }
   // The axis last, the others one.
   const int64_t last = c.Rank(n.Input(0)) - 1;
   TEMPER_ASSIGN_OR_RETURN(ValueId x, c.Transpose(n.Input(0), MovedAxis(shape.size(), axis, last)));
   Shape result = c.ShapeOf(x);
   TEMPER_ASSIGN_OR_RETURN(x, c.Reshape(x, {NumElements(shape) / count, count}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesOf(c, x, n.Int("largest", 1) != 0));
-  TEMPER_ASSIGN_OR_RETURN(ValueId positions, FirstOf(c, places, wanted[0]));
-  TEMPER_ASSIGN_OR_RETURN(ValueId values, GatherInLines(c, x, positions));
+  const bool largest = n.Int("largest", 1) != 0;
+  TEMPER_ASSIGN_OR_RETURN(const First first, part == 0 ? FirstOfRows(c, x, wanted[0], largest)
+                                                       : FirstOfParts(c, x, wanted[0], part, largest));
   result.back() = wanted[0];
   int output = 0;
-  for (ValueId v : {values, positions}) {
+  for (ValueId v : {first.values, first.positions}) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));
     TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(shape.size(), last, axis)));
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));

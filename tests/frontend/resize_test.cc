@@ -94,6 +94,27 @@ TEST(OnnxResize, KeepsTheAspectRatioOfTheAxesThatAreGiven) {
   Expect(c, kWide, {1, 1, 7, 14}, {1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4});
 }
 
+// As ONNX's reference has it: computed in floats, and rounded.
+TEST(OnnxResize, IntegersOfEightBits) {
+  for (const DType dtype : {DType::kU8, DType::kI8}) {
+    NDArray x(dtype, {1, 1, 1, 2});
+    const double low = dtype == DType::kU8 ? 0 : -128, high = dtype == DType::kU8 ? 255 : 127;
+    x.Set(0, low);
+    x.Set(1, high);
+    const int type = dtype == DType::kU8 ? onnx::TensorProto::UINT8 : onnx::TensorProto::INT8;
+    const NDArray y =
+        ModelOf({.strings = {{"mode", "linear"}}, .scales = {1, 1, 1, 2}}, {1, 1, 1, 2}, type).Run({x})[0];
+    EXPECT_EQ(y.dtype(), dtype);
+    testing::ExpectArray(y, {1, 1, 1, 4}, {low, low + 64, low + 191, high});
+    // What a cubic goes beyond the range is cut off.
+    const NDArray cubic =
+        ModelOf({.strings = {{"mode", "cubic"}}, .scales = {1, 1, 1, 2}}, {1, 1, 1, 2}, type).Run({x})[0];
+    EXPECT_EQ(cubic.dtype(), dtype);
+    EXPECT_EQ(cubic.At(0), low);
+    EXPECT_EQ(cubic.At(3), high);
+  }
+}
+
 TEST(OnnxResize, SaysWhatItDoesNotKnow) {
   const auto error = [](const Case& c, int type = onnx::TensorProto::FLOAT) {
     return std::string(ModelOf(c, kImage, type).Import().status().message());
@@ -105,7 +126,7 @@ TEST(OnnxResize, SaysWhatItDoesNotKnow) {
             std::string::npos);
   EXPECT_NE(error({.strings = {{"keep_aspect_ratio_policy", "any"}}, .sizes = {1, 1, 8, 8}}).find("'any' is unknown"),
             std::string::npos);
-  EXPECT_NE(error({.strings = {{"mode", "cubic"}}, .scales = twice}, onnx::TensorProto::INT8).find("takes floats"),
+  EXPECT_NE(error({.strings = {{"mode", "cubic"}}, .scales = twice}, onnx::TensorProto::INT32).find("takes floats"),
             std::string::npos);
   EXPECT_NE(error({.strings = {{"mode", "cubic"}}, .scales = {1, 1, 2e6f, 2}}).find("is not supported"),
             std::string::npos);

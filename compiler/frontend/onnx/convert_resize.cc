@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/resize_matrix.h"
 
 namespace temper::onnx_frontend {
@@ -139,14 +139,27 @@ absl::StatusOr<ValueId> Extrapolated(Context& c, ValueId x, double value, const 
   return x;
 }
 
+// The nearest that the integer type has.
+absl::StatusOr<ValueId> Rounded(Context& c, ValueId x, DType to) {
+  Formula f(c, DType::kF32);
+  x = f.Clip(f.Call("round", {x}), to == DType::kU8 ? 0 : -128, to == DType::kU8 ? 255 : 127);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return c.Cast(x, to);
+}
+
 absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resampling& r,
                                   const std::vector<ResampledAxis>& axes) {
   ValueId x = n.Input(0);
-  if (IsPlain(r, axes)) return Plain(c, x, r, axes);
   const DType dtype = c.TypeOf(x).dtype;
-  if (r.mode != "nearest" && !IsFloat(dtype)) return absl::InvalidArgumentError(r.mode + " takes floats");
-  if (r.mode != "nearest") {
+  const bool between = r.mode != "nearest", rounds = between && !IsFloat(dtype);
+  if (rounds && dtype != DType::kU8 && dtype != DType::kI8)
+    return absl::UnimplementedError(absl::StrCat(r.mode, " takes floats and integers of 8 bits"));
+  if (rounds || (between && !IsPlain(r, axes))) {
     TEMPER_ASSIGN_OR_RETURN(x, c.Cast(x, DType::kF32));
+  }
+  if (IsPlain(r, axes)) {
+    TEMPER_ASSIGN_OR_RETURN(x, Plain(c, x, r, axes));
+    return rounds ? Rounded(c, x, dtype) : x;
   }
   for (size_t i = 0; i < axes.size(); ++i) {
     const ResampledAxis& axis = axes[i];
@@ -155,7 +168,7 @@ absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resamplin
     TEMPER_ASSIGN_OR_RETURN(x, AlongAxis(c, x, i, r, axis));
   }
   TEMPER_ASSIGN_OR_RETURN(x, Extrapolated(c, x, n.Float("extrapolation_value", 0), r, axes));
-  return c.Cast(x, dtype);
+  return rounds ? Rounded(c, x, dtype) : c.Cast(x, dtype);
 }
 
 // Upsample, and Resize of opset 10: scales alone, corners at the origin.

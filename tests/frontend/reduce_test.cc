@@ -82,5 +82,27 @@ TEST(OnnxReduce, LpNormalizationDividesByTheSumOfMagnitudesOrByTheRoot) {
   EXPECT_THAT(m.Import().status().ToString(), HasSubstr("p is 1 or 2"));
 }
 
+// Moments are the batch's own, and the running ones take a share of them.
+TEST(OnnxReduce, BatchNormalizationInTraining) {
+  ModelBuilder m(15);
+  m.Input("x", {2, 2, 2});
+  m.Floats("scale", {2}, {1, 3});
+  m.Floats("bias", {2}, {0, 1});
+  m.Floats("mean", {2}, {10, 20});
+  m.Floats("variance", {2}, {1, 2});
+  onnx::NodeProto& node =
+      m.Node("BatchNormalization", {"x", "scale", "bias", "mean", "variance"}, {"y", "next_mean", "next_variance"});
+  ModelBuilder::SetInt(node, "training_mode", 1);
+  ModelBuilder::SetFloat(node, "momentum", 0.75F);
+  ModelBuilder::SetFloat(node, "epsilon", 0);
+  for (const char* name : {"y", "next_mean", "next_variance"}) m.Output(name);
+  // Of the first channel the mean is 4 and the variance 5, of the second -1 and 4.
+  const std::vector<NDArray> out = m.Run({Array({2, 2, 2}, {1, 3, -3, 1, 5, 7, -3, 1})});
+  const double root = std::sqrt(5.0);
+  ExpectArray(out[0], {2, 2, 2}, {-3 / root, -1 / root, -2, 4, 1 / root, 3 / root, -2, 4});
+  ExpectArray(out[1], {2}, {0.75 * 10 + 0.25 * 4, 0.75 * 20 - 0.25});
+  ExpectArray(out[2], {2}, {0.75 + 0.25 * 5, 0.75 * 2 + 0.25 * 4});
+}
+
 }  // namespace
 }  // namespace temper

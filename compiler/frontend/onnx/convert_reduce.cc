@@ -104,15 +104,6 @@ absl::Status Softmax(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-absl::Status BatchNormalization(Context& c, const OnnxNode& n) {
-  if (n.Int("training_mode", 0) != 0) return absl::UnimplementedError("training_mode is not supported");
-  if (n.Int("spatial", 1) == 0) return absl::UnimplementedError("spatial = 0 is not supported");
-  Attrs attrs;
-  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("batch_norm", std::move(attrs), n.inputs));
-  return c.Set(n, v);
-}
-
 absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
   Attrs attrs;
   attrs.Set("epsilon", n.Float("epsilon", 1e-5));
@@ -131,6 +122,35 @@ absl::StatusOr<Moments> MomentsOf(Context& c, ValueId x, const std::vector<int64
   TEMPER_ASSIGN_OR_RETURN(m.variance, c.Call("mul", {}, {m.centred, m.centred}));
   TEMPER_ASSIGN_OR_RETURN(m.variance, c.Reduce("reduce_mean", m.variance, axes, true));
   return m;
+}
+
+// In training the moments are the batch's own, and the running ones go on by them.
+absl::Status BatchNormalization(Context& c, const OnnxNode& n) {
+  if (n.Int("spatial", 1) == 0) return absl::UnimplementedError("spatial = 0 is not supported");
+  std::vector<ValueId> inputs = n.inputs;
+  if (n.Int("training_mode", 0) != 0) {
+    if (inputs.size() != 5 || c.Rank(inputs[0]) < 2)
+      return absl::InvalidArgumentError("takes [batch, channels, ...] and four vectors");
+    std::vector<int64_t> axes = AxesFrom(2, c.Rank(inputs[0]));
+    axes.insert(axes.begin(), 0);
+    TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, inputs[0], axes));
+    const double kept = n.Float("momentum", 0.9);
+    for (size_t i = 3; i < 5; ++i) {
+      if (inputs[i] == kNoValue) return absl::InvalidArgumentError("an operand is missing");
+      const DType dtype = c.TypeOf(inputs[i]).dtype;
+      TEMPER_ASSIGN_OR_RETURN(ValueId own, c.Reshape(i == 3 ? m.mean : m.variance, {c.ShapeOf(inputs[0])[1]}));
+      TEMPER_ASSIGN_OR_RETURN(own, c.Cast(own, dtype));
+      TEMPER_ASSIGN_OR_RETURN(const ValueId old, c.Call("mul", {}, {inputs[i], c.Scalar(dtype, kept)}));
+      TEMPER_ASSIGN_OR_RETURN(const ValueId added, c.Call("mul", {}, {own, c.Scalar(dtype, 1 - kept)}));
+      TEMPER_ASSIGN_OR_RETURN(const ValueId running, c.Call("add", {}, {old, added}));
+      TEMPER_RETURN_IF_ERROR(c.Set(n, running, static_cast<int>(i) - 2));
+      inputs[i] = own;
+    }
+  }
+  Attrs attrs;
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("batch_norm", std::move(attrs), std::move(inputs)));
+  return c.Set(n, v);
 }
 
 absl::Status MeanVarianceNormalization(Context& c, const OnnxNode& n) {

@@ -46,6 +46,7 @@ absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const RunOptions& o, c
       return absl::InvalidArgumentError(absl::StrCat("the model has no input '", name, "'; its inputs: ", names));
   }
   for (const LoadedPackage::Io& io : package.inputs()) {
+    if (NumElements(io.shape) == 0) given.try_emplace(io.name, io.dtype, io.shape);  // there is nothing to give
     if (!given.contains(io.name))
       return absl::InvalidArgumentError(absl::StrCat("no value for input '", io.name, "' (",
                                                      Describe(io.dtype, io.shape), "): give --input ", io.name,

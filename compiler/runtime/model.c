@@ -426,13 +426,18 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
 
 static int is_aligned(const void* p) { return (uintptr_t)p % ALIGNMENT == 0; }
 
+/* What has no elements may lie nowhere. */
+static int lies(const io_buffer* b, const temper_io* io) { return b->caller || io->bytes == 0; }
+
 static int check_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
-    if (!m->inputs[i].caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", v->inputs[i].name);
+    if (!lies(&m->inputs[i], &v->inputs[i]))
+      return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", v->inputs[i].name);
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
-    if (!m->outputs[i].caller) return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", v->outputs[i].name);
+    if (!lies(&m->outputs[i], &v->outputs[i]))
+      return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", v->outputs[i].name);
   }
   return TEMPER_OK;
 }

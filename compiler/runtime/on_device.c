@@ -56,7 +56,8 @@ static void* memory_of(const temper_on_device* d, const temper_arg* a) {
 static void** allocate_all(const temper_device* api, const temper_io* ios, int64_t count) {
   void** places = calloc((size_t)count + 1, sizeof *places);
   for (int64_t i = 0; places && i < count; ++i) {
-    if (!(places[i] = api->allocate(ios[i].bytes))) break;
+    const int64_t bytes = ios[i].bytes > 0 ? ios[i].bytes : 1; /* drivers have no places of no size */
+    if (!(places[i] = api->allocate(bytes))) break;
   }
   return places;
 }
@@ -126,7 +127,8 @@ void temper_on_device_destroy(temper_on_device* d) {
 }
 
 int temper_on_device_write_input(temper_on_device* d, int64_t index, const void* from) {
-  return d->api->write(d->inputs[index], 0, from, d->variant->inputs[index].bytes);
+  const int64_t bytes = d->variant->inputs[index].bytes;
+  return bytes > 0 ? d->api->write(d->inputs[index], 0, from, bytes) : 0;
 }
 
 int temper_on_device_run_step(temper_on_device* d, int64_t index) {
@@ -181,5 +183,6 @@ int temper_on_device_run(temper_on_device* d, int64_t* failed) {
 }
 
 int temper_on_device_read_output(temper_on_device* d, int64_t index, void* to) {
-  return d->api->read(d->outputs[index], 0, to, d->variant->outputs[index].bytes);
+  const int64_t bytes = d->variant->outputs[index].bytes;
+  return bytes > 0 ? d->api->read(d->outputs[index], 0, to, bytes) : 0;
 }

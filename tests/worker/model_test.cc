@@ -174,6 +174,23 @@ TEST_F(ModelTest, RunsKernelsAndCopiesOnAlignedAndUnalignedBuffers) {
   }
 }
 
+TEST_F(ModelTest, WhatHasNoElementsMayLieNowhere) {
+  ASSERT_EQ(Create(), TEMPER_OK);
+  alignas(64) float y[3][64] = {};
+  const void* inputs[] = {nullptr};
+  void* outputs[] = {y[0], y[1], y[2]};
+  EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_INVALID_ARGUMENT);
+  EXPECT_STREQ(temper_model_error(model_), "input x is null");
+  temper_model_destroy(model_);
+  // The input is empty, and only the last copy runs, which does not read it.
+  inputs_[0].bytes = outputs_[1].bytes = 0;
+  sequence_ = {1, steps_ + 3};
+  ASSERT_EQ(Create(), TEMPER_OK) << temper_model_error(nullptr);
+  outputs[1] = nullptr;
+  EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_OK);
+  EXPECT_EQ(y[2][1], weights_[1]);
+}
+
 TEST_F(ModelTest, TimesEachStepOfARun) {
   steps_[0].kernel = LongKernel<MultiplyKernel>;
   steps_[1].kernel = LongKernel<IncrementKernel>;

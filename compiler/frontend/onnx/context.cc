@@ -137,6 +137,12 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
       std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return Known(v) != nullptr && IsSmall(TypeOf(v)); });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
   TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
+  if (NumElements(ShapeOf(v)) == 0) {  // known, whatever its operands are
+    g_.nodes.pop_back();
+    g_.values[v].constant = NDArray(TypeOf(v).dtype, ShapeOf(v));
+    g_.values[v].is_constant = true;
+    return v;
+  }
   if (!known || !IsSmall(TypeOf(v))) return v;
   if (computed_bytes_ > kMostComputed) {
     // The passes compute it, which see what is used and what is there twice; but they must not unroll a loop's results.

@@ -94,6 +94,7 @@ absl::Status Concat(Context& c, const OnnxNode& n) {
   std::vector<ValueId> parts = n.inputs;
   const auto adds = [&](ValueId v) { return c.Rank(v) <= axis || c.ShapeOf(v)[static_cast<size_t>(axis)] > 0; };
   if (std::any_of(parts.begin(), parts.end(), adds)) std::erase_if(parts, [&](ValueId v) { return !adds(v); });
+  if (parts.size() == 1) return c.Set(n, parts[0]);
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(std::move(parts), axis));
   return c.Set(n, v);
 }

@@ -35,9 +35,15 @@ absl::StatusOr<std::vector<LockedAlternative>> LockedAlternatives(const Graph& g
 // The lock decides; what was said on the command line too may not be something else.
 absl::StatusOr<ModelOptions> OptionsOf(const ModelOptions& given, const Lock& lock, const LockPins& pins) {
   ModelOptions model = given;
-  std::ranges::sort(model.shapes);
-  if (!given.shapes.empty() && model.shapes != pins.shapes)
-    return absl::FailedPreconditionError(absl::StrCat(lock.path, " was made with other shapes than --shape gives"));
+  for (std::vector<std::string>* said : {&model.shapes, &model.dims, &model.values}) std::ranges::sort(*said);
+  const auto other = [&](const char* what, const std::vector<std::string>& said,
+                         const std::vector<std::string>& pinned) {
+    if (said.empty() || said == pinned) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(lock.path, " was made with other ", what, " gives"));
+  };
+  TEMPER_RETURN_IF_ERROR(other("shapes than --shape", model.shapes, pins.shapes));
+  TEMPER_RETURN_IF_ERROR(other("dimensions than --dim", model.dims, pins.dims));
+  TEMPER_RETURN_IF_ERROR(other("values than --value", model.values, pins.values));
   const auto contradicts = [&](const char* option, const std::string& said, const std::string& pinned) {
     if (said.empty() || said == pinned) return absl::OkStatus();
     return absl::FailedPreconditionError(
@@ -46,6 +52,8 @@ absl::StatusOr<ModelOptions> OptionsOf(const ModelOptions& given, const Lock& lo
   TEMPER_RETURN_IF_ERROR(contradicts("--winograd", given.winograd, pins.winograd));
   TEMPER_RETURN_IF_ERROR(contradicts("--tf32", given.tf32, pins.tf32));
   model.shapes = pins.shapes;
+  model.dims = pins.dims;
+  model.values = pins.values;
   model.winograd = pins.winograd;
   model.tf32 = pins.tf32;
   return model;

@@ -20,12 +20,43 @@ absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text
   if (ok) {
     for (const std::string& part : std::vector<std::string>(absl::StrSplit(text.substr(equals + 1), ','))) {
       int64_t d = 0;
-      ok = ok && absl::SimpleAtoi(part, &d) && d > 0;
+      ok = ok && absl::SimpleAtoi(part, &d) && d >= 0;
       shape.push_back(d);
     }
   }
   if (!ok) return absl::InvalidArgumentError(absl::StrCat("--shape ", text, ": expected NAME=1,3,224,224"));
   return std::make_pair(text.substr(0, equals), shape);
+}
+
+absl::StatusOr<std::pair<std::string, int64_t>> ParseDim(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  int64_t extent = 0;
+  const bool ok =
+      equals != std::string::npos && equals > 0 && absl::SimpleAtoi(text.substr(equals + 1), &extent) && extent >= 0;
+  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--dim ", text, ": expected NAME=1"));
+  return std::make_pair(text.substr(0, equals), extent);
+}
+
+absl::StatusOr<std::pair<std::string, std::vector<std::string>>> ParseValue(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    return absl::InvalidArgumentError(absl::StrCat("--value ", text, ": expected NAME=1, NAME=true or NAME=1,2,3"));
+  const std::vector<std::string> numbers = absl::StrSplit(text.substr(equals + 1), ',');
+  return std::make_pair(text.substr(0, equals), numbers);
+}
+
+// What the option says of each name. Each is said once, or alike.
+template <typename T>
+absl::Status ParseAll(const char* option, const std::vector<std::string>& texts,
+                      absl::StatusOr<std::pair<std::string, T>> (*parse)(const std::string&),
+                      std::map<std::string, T>& to) {
+  for (const std::string& text : texts) {
+    TEMPER_ASSIGN_OR_RETURN(auto said, parse(text));
+    const auto [place, is_new] = to.insert(said);
+    if (!is_new && place->second != said.second)
+      return absl::InvalidArgumentError(absl::StrCat(option, " is given twice for ", said.first));
+  }
+  return absl::OkStatus();
 }
 
 CLI::Validator NumberThat(bool (*fits)(double), const char* what) {
@@ -49,6 +80,10 @@ CLI::Validator ZeroOrMore() {
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what) {
   command->add_option("model", options->path, what)->required();
   command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)");
+  command->add_option("--dim", options->dims,
+                      "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated)");
+  command->add_option("--value", options->values,
+                      "make an input a constant: NAME=16000, NAME=true, NAME=1,2,3 (may be repeated)");
   command
       ->add_option("--winograd", options->winograd,
                    "on (default) or off; off computes 3x3 convolutions by the direct algorithm only, which rounds less")
@@ -75,6 +110,8 @@ std::string Quoted(const std::string& argument) {
 std::string ModelFlags(const ModelOptions& options) {
   std::string flags;
   for (const std::string& shape : options.shapes) absl::StrAppend(&flags, " --shape ", Quoted(shape));
+  for (const std::string& dim : options.dims) absl::StrAppend(&flags, " --dim ", Quoted(dim));
+  for (const std::string& value : options.values) absl::StrAppend(&flags, " --value ", Quoted(value));
   if (options.winograd == "off") flags += " --winograd off";
   if (options.tf32 == "on") flags += " --tf32 on";
   return flags;
@@ -82,10 +119,9 @@ std::string ModelFlags(const ModelOptions& options) {
 
 absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {
   ImportOptions import;
-  for (const std::string& text : options.shapes) {
-    TEMPER_ASSIGN_OR_RETURN(auto shape, ParseShape(text));
-    import.shapes.insert(std::move(shape));
-  }
+  TEMPER_RETURN_IF_ERROR(ParseAll("--shape", options.shapes, ParseShape, import.shapes));
+  TEMPER_RETURN_IF_ERROR(ParseAll("--dim", options.dims, ParseDim, import.dims));
+  TEMPER_RETURN_IF_ERROR(ParseAll("--value", options.values, ParseValue, import.values));
   TEMPER_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(options.path, import));
   graph.name = ModelName(options.path);
   return graph;

@@ -34,7 +34,7 @@ std::string NameOf(const LockEntry& entry) {
 std::string KernelId(const std::string& workload) { return HashText(StableHash(workload)); }
 
 LockEntry MakeEntry(LockPins pins, LockEvidence evidence) {
-  std::ranges::sort(pins.shapes);
+  for (std::vector<std::string>* said : {&pins.shapes, &pins.dims, &pins.values}) std::ranges::sort(*said);
   std::ranges::sort(pins.kernels, {}, &LockedKernel::workload);
   LockEntry entry;
   entry.digest = DigestOf(pins);

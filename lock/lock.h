@@ -40,6 +40,8 @@ struct LockPins {
   std::string target;               // canonical text, its threads included
   std::string model_hash;           // ModelHash of the optimised graph's tasks
   std::vector<std::string> shapes;  // NAME=1,3,224,224, sorted
+  std::vector<std::string> dims;    // NAME=1, sorted; the file has them where there are any
+  std::vector<std::string> values;  // NAME=true; the same
   std::string winograd = "on";      // or "off"
   std::string tf32 = "off";         // or "on"; the file says so where it is on
   std::string codegen_id, tools;    // CodegenId, CodegenTools

@@ -41,6 +41,8 @@ EntryDiff DiffEntries(const LockEntry& a, const LockEntry& b) {
   AddSetting(diff, "code generator", a.pins.codegen_id, b.pins.codegen_id);
   AddSetting(diff, "tools", a.pins.tools, b.pins.tools);
   AddSetting(diff, "shapes", absl::StrJoin(a.pins.shapes, " "), absl::StrJoin(b.pins.shapes, " "));
+  AddSetting(diff, "dimensions", absl::StrJoin(a.pins.dims, " "), absl::StrJoin(b.pins.dims, " "));
+  AddSetting(diff, "values", absl::StrJoin(a.pins.values, " "), absl::StrJoin(b.pins.values, " "));
   AddSetting(diff, "winograd", a.pins.winograd, b.pins.winograd);
   AddSetting(diff, "tf32", a.pins.tf32, b.pins.tf32);
   AddSetting(diff, "verdict", a.pins.verdict, b.pins.verdict);

@@ -38,7 +38,10 @@ Json ToJson(const LockPins& pins) {
   Json json = {{"model_hash", pins.model_hash}, {"shapes", pins.shapes}, {"winograd", pins.winograd},
                {"codegen_id", pins.codegen_id}, {"tools", pins.tools},   {"verdict", pins.verdict},
                {"alternatives", alternatives},  {"kernels", kernels}};
-  if (pins.tf32 != "off") json["tf32"] = pins.tf32;  // locks from before there was a choice keep their digests
+  // Locks from before there was a choice keep their digests.
+  if (pins.tf32 != "off") json["tf32"] = pins.tf32;
+  if (!pins.dims.empty()) json["dims"] = pins.dims;
+  if (!pins.values.empty()) json["values"] = pins.values;
   return json;
 }
 
@@ -49,6 +52,8 @@ LockPins PinsFrom(const std::string& target, const Json& json) {
   json.at("shapes").get_to(pins.shapes);
   json.at("winograd").get_to(pins.winograd);
   pins.tf32 = json.value("tf32", pins.tf32);
+  pins.dims = json.value("dims", pins.dims);
+  pins.values = json.value("values", pins.values);
   json.at("codegen_id").get_to(pins.codegen_id);
   json.at("tools").get_to(pins.tools);
   json.at("verdict").get_to(pins.verdict);

@@ -31,6 +31,8 @@ absl::StatusOr<LockEntry> EntryOf(const BuildPlan& plan, const ModelOptions& mod
   pins.target = Text(plan.target);
   pins.model_hash = plan.model_hash;
   pins.shapes = model.shapes;
+  pins.dims = model.dims;
+  pins.values = model.values;
   pins.winograd = model.winograd.empty() ? "on" : model.winograd;
   pins.tf32 = model.tf32.empty() ? "off" : model.tf32;
   pins.codegen_id = CodegenId(plan.target);

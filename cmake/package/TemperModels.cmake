@@ -1,6 +1,6 @@
 # Models as library targets. Found by find_package(Temper); docs/builds.md has an example.
 #
-#   temper_add_model(TARGET name MODEL file.onnx [SHAPES x=1,3,224,224 ...]
+#   temper_add_model(TARGET name MODEL file.onnx [SHAPES x=1,3,224,224 ...] [DIMS n=1 ...] [VALUES y=true ...]
 #                    [LOCK file | DB file | SERVER address [CA file] [TOKEN_FILE file]] [DEVICE key] [FOR target]
 #                    [MIN_COVERAGE 0.9] [REPORT file] [DEPENDS file ...])
 #
@@ -49,7 +49,7 @@ endmacro()
 
 function(temper_add_model)
   cmake_parse_arguments(PARSE_ARGV 0 M "" "TARGET;MODEL;LOCK;DB;SERVER;CA;TOKEN_FILE;DEVICE;FOR;MIN_COVERAGE;REPORT"
-                        "SHAPES;DEPENDS")
+                        "SHAPES;DIMS;VALUES;DEPENDS")
   _temper_refuse("${M_UNPARSED_ARGUMENTS}" "${M_KEYWORDS_MISSING_VALUES}")
   if(NOT M_TARGET MATCHES "^[a-z_][a-z0-9_]*$" OR NOT M_MODEL)
     message(FATAL_ERROR "temper_add_model: give TARGET, a C identifier in lower case, and MODEL")
@@ -84,8 +84,13 @@ function(temper_add_model)
   set(outputs ${library} ${package}/weights.bin ${package}/model.h ${package}/manifest.json)
   set(command compile ${model} --prefix ${M_TARGET} -o ${package})
   set(depends ${model})
-  set(shapes ${M_SHAPES})
-  list(TRANSFORM shapes PREPEND "--shape;")
+  set(shapes "")
+  foreach(option shape dim value)
+    string(TOUPPER ${option}s what)
+    set(given ${M_${what}})
+    list(TRANSFORM given PREPEND "--${option};")
+    list(APPEND shapes ${given})
+  endforeach()
   foreach(file LOCK DB CA TOKEN_FILE)
     if(M_${file})
       _temper_absolute(M_${file} ${M_${file}})

@@ -17,6 +17,8 @@ def build(
     output: PathLike,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
     target: str | None = None,
     lock: PathLike | None = None,
     db: PathLike | None = None,
@@ -34,15 +36,17 @@ def build(
     """Writes the package of a model into the directory `output`, with the best configs known; `temper compile`.
 
     `model`: the path of an ONNX file, its bytes, or an onnx.ModelProto. `shapes` fixes dynamic inputs: {"x": (1, 3, 224,
-    224)}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The configs come
-    from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of `device` first.
+    224)}; `dims` those dimensions that have a name in the model: {"batch_size": 1}. `values` makes inputs constants:
+    {"use_cache": False}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The
+    configs come from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of
+    `device` first.
     `tf32` lets tensor cores multiply f32 rounded to TF32, on targets that have them.
     `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
     file that says where each choice is from.
     """
     output = _command.path_text(output, "output")
     with _command.model_file(model) as path:
-        _command.run(["compile", path, *_command.model_flags(shapes, winograd, tf32),
+        _command.run(["compile", path, *_command.model_flags(shapes, dims, values, winograd, tf32),
                       *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,
                                       token_file=token_file, ca=ca, prefix=prefix, untuned=untuned,
                                       min_coverage=min_coverage, report=report)])
@@ -53,6 +57,8 @@ def compile(
     model: Any,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
     target: str | None = None,
     lock: PathLike | None = None,
     db: PathLike | None = None,
@@ -69,7 +75,7 @@ def compile(
     """Builds the model's package in a temporary directory and loads it. The arguments are those of `build`, and `threads`
     is that of `load`."""
     temporary = TemporaryFolder()
-    path = build(model, Path(temporary.name) / "package", shapes=shapes, target=target, lock=lock, db=db, server=server,
-                 device=device, token_file=token_file, ca=ca, winograd=winograd, tf32=tf32,
-                 untuned=untuned, min_coverage=min_coverage)
+    path = build(model, Path(temporary.name) / "package", shapes=shapes, dims=dims, values=values, target=target,
+                 lock=lock, db=db, server=server, device=device, token_file=token_file, ca=ca, winograd=winograd,
+                 tf32=tf32, untuned=untuned, min_coverage=min_coverage)
     return Model(Package(path, temporary), threads)

@@ -69,9 +69,37 @@ def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
     return result
 
 
-def model_flags(shapes: Mapping[str, Sequence[int]] | None, winograd: bool, tf32: bool) -> list[str]:
+def _dim_flags(dims: Mapping[str, int] | None) -> list[str]:
+    if not isinstance(dims, Mapping | None):
+        raise _errors.InvalidArgumentError(f"dims is a {type(dims).__name__}, not a mapping from dimensions to lengths")
+    result = []
+    for name, extent in (dims or {}).items():
+        try:
+            result.append(f"--dim={name}={operator.index(extent)}")
+        except TypeError:
+            raise _errors.InvalidArgumentError(f"the length of {name} is {extent!r}, not a whole number") from None
+    return result
+
+
+def _value_flags(values: Mapping[str, Any] | None) -> list[str]:
+    if not isinstance(values, Mapping | None):
+        raise _errors.InvalidArgumentError(f"values is a {type(values).__name__}, not a mapping from inputs to values")
+    result = []
+    for name, value in (values or {}).items():
+        value = value.tolist() if hasattr(value, "tolist") else value
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        if not numbers or not all(isinstance(number, (bool, int, float)) for number in numbers):
+            raise _errors.InvalidArgumentError(f"the value of {name} is {value!r}, not a number or a list of numbers")
+        texts = [str(number).lower() if isinstance(number, bool) else repr(number) for number in numbers]
+        result.append(f"--value={name}={','.join(texts)}")
+    return result
+
+
+def model_flags(shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None,
+                values: Mapping[str, Any] | None, winograd: bool, tf32: bool) -> list[str]:
     """What every command about a model has to be told alike."""
-    return [*_shape_flags(shapes), *flags(winograd=None if winograd else "off", tf32="on" if tf32 else None)]
+    return [*_shape_flags(shapes), *_dim_flags(dims), *_value_flags(values),
+            *flags(winograd=None if winograd else "off", tf32="on" if tf32 else None)]
 
 
 def path_text(path: Any, what: str) -> str:

@@ -161,6 +161,8 @@ def tune(
     model: Any,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
     db: PathLike | None = None,
     server: str | None = None,
     device: str | None = None,
@@ -182,8 +184,8 @@ def tune(
 ) -> TuneResult:
     """Searches the fastest config of every operator of the model, by measurement; `temper tune`.
 
-    Here, into the database `db` (None: the user's own), or on the `device` of a `server`. `model` and `shapes` are as of
-    `build`. `trials`, `time_budget` (seconds) and `min_gain` (0.01: end where less than 1 % is expected to be gained)
+    Here, into the database `db` (None: the user's own), or on the `device` of a `server`. `model`, `shapes`, `dims`
+    and `values` are as of `build`. `trials`, `time_budget` (seconds) and `min_gain` (0.01: end where less than 1 % is expected to be gained)
     limit the search; without any it ends where less than half a percent is expected.
 
     `progress`: a bar, in terminals and notebooks; or a function that is called with each Progress. KeyboardInterrupt
@@ -191,7 +193,7 @@ def tune(
     """
     display = _display(progress)
     with _command.model_file(model) as path:
-        arguments = ["tune", path, "--events", *_command.model_flags(shapes, winograd, tf32),
+        arguments = ["tune", path, "--events", *_command.model_flags(shapes, dims, values, winograd, tf32),
                      *_command.flags(db=db, server=server, device=device, token_file=token_file, ca=ca, target=target,
                                      cores=cores, trials=trials, trials_per_task=trials_per_task,
                                      time_budget=_text(time_budget, "time_budget", lambda s: f"{s:.6f}s"),

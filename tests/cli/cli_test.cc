@@ -150,6 +150,67 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
   }
 }
 
+// y = relu(flag ? x : -x) behind a past that may be empty.
+void WriteCached(const std::string& path) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  onnx::GraphProto* graph = model.mutable_graph();
+  AddNode(graph, "Neg", {"x"}, "n");
+  AddNode(graph, "Where", {"flag", "x", "n"}, "w");
+  AddNode(graph, "Concat", {"past", "w"}, "all");
+  AddNode(graph, "Relu", {"all"}, "y");
+  onnx::AttributeProto* axis = graph->mutable_node(2)->add_attribute();
+  axis->set_name("axis");
+  axis->set_type(onnx::AttributeProto::INT);
+  axis->set_i(0);
+  SetValue(graph->add_input(), "past", {0, 4});
+  SetValue(graph->add_input(), "x", {3, 4});
+  SetValue(graph->add_input(), "flag", {1});
+  graph->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param("old");
+  graph->mutable_input(1)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param("new");
+  graph->mutable_input(2)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::BOOL);
+  SetValue(graph->add_output(), "y", {3, 4});
+  std::ofstream out(path, std::ios::binary);
+  ASSERT_TRUE(model.SerializeToOstream(&out));
+}
+
+TEST_F(CliTest, DimensionsByNameAndInputsThatAreConstants) {
+  const std::string path = dir_ + "/cached.onnx", flags = " --dim old=0 --dim new=3 --value flag=false";
+  WriteCached(path);
+  const std::string package = dir_ + "/package";
+  Result compiled = Temper("compile " + path + flags + " --untuned -o " + package);
+  ASSERT_EQ(compiled.code, 0) << compiled.out;
+  const nlohmann::json inputs = Manifest("package")["inputs"];
+  ASSERT_EQ(inputs.size(), 2u) << "the flag is a constant";
+  EXPECT_EQ(inputs[0]["shape"], (std::vector<int64_t>{0, 4}));
+  EXPECT_EQ(inputs[1]["shape"], (std::vector<int64_t>{3, 4}));
+  onnx::GraphProto tensors;
+  AddTensor(&tensors, "x", {3, 4});
+  std::ofstream(dir_ + "/x.pb", std::ios::binary) << tensors.initializer(0).SerializeAsString();
+  // What has no elements needs no file.
+  const Result ran = Temper("run " + package + " --input x=" + dir_ + "/x.pb --output-dir " + dir_);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("y.npy: f32[3x4]"), std::string::npos) << ran.out;
+  EXPECT_EQ(Temper("bench " + package + " --seconds 0.01 --json").code, 0);
+  // A lock carries them.
+  const std::string lock = dir_ + "/cached.lock";
+  ASSERT_EQ(Temper("lock " + path + flags + " --untuned -o " + lock).code, 0);
+  EXPECT_EQ(Temper("compile " + path + " --lock " + lock + " -o " + package).code, 0);
+  const auto fails = [&](const std::string& said, const std::string& why) {
+    const Result failed = Temper("compile " + path + said + " --untuned -o " + package);
+    EXPECT_EQ(failed.code, 1) << failed.out;
+    EXPECT_NE(failed.out.find(why), std::string::npos) << failed.out;
+    EXPECT_EQ(std::count(failed.out.begin(), failed.out.end(), '\n'), 1) << failed.out;
+  };
+  fails(" --dim new=3", "or give --dim NAME=N for old");
+  fails(" --dim new=-3", "--dim new=-3: expected NAME=1");
+  fails(" --dim new=3 --dim new=4", "--dim is given twice for new");
+  fails(flags + " --dim no=3", "no such dimension, only new, old");
+  fails(" --value flag=", "expected NAME=1, NAME=true or NAME=1,2,3");
+  fails(" --dim old=0 --dim new=3 --value flag=2", "'2' is no bool");
+}
+
 TEST_F(CliTest, CudaCodeIsMadeWithoutAGpu) {
   const std::string compile = "compile " + model_ + " -o " + dir_ + "/p --target cuda:", none = "TEMPER_NVRTC=/none ";
   const auto refused = [&](const Result& result, const std::string& word) {

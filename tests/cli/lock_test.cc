@@ -293,6 +293,8 @@ TEST_F(LockTest, EachThingThatDoesNotFitIsToldApart) {
   rewritten([](LockPins& pins) { pins.kernels.pop_back(); }, "choices were removed from it");
   std::ofstream(lock_) << whole;
   Refuses(Compile("--shape x=2,3,8,8"), "other shapes");
+  Refuses(Compile("--dim n=2"), "other dimensions than --dim");
+  Refuses(Compile("--value x=2"), "other values than --value");
   Refuses(Compile("--winograd off"), "--winograd on, not off");
   Refuses(Compile("--tf32 on"), "--tf32 off, not on");
   EXPECT_EQ(Compile("--untuned").code, 2) << "a lock is the only source";

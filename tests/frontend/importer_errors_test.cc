@@ -110,7 +110,8 @@ TEST(OnnxErrors, ShapesThatDoNotFitTheModel) {
   EXPECT_THAT(Error(m.Import({{{"z", {1}}}})), AllOf(HasSubstr("no such input"), HasSubstr("x")));
   EXPECT_THAT(Error(m.Import({{{"x", {2, 4}}}})), HasSubstr("dimension 1 is 3"));
   EXPECT_THAT(Error(m.Import({{{"x", {2}}}})), HasSubstr("the model has 2"));
-  EXPECT_THAT(Error(m.Import({{{"x", {2, 0}}}})), HasSubstr("at least 1"));
+  EXPECT_THAT(Error(m.Import({{{"x", {2, 0}}}})), HasSubstr("dimension 1 is 3 in the model, not 0"));
+  EXPECT_THAT(Error(m.Import({{{"x", {2, -1}}}})), HasSubstr("at least 0"));
   EXPECT_TRUE(m.Import({{{"x", {2, 3}}}}).ok());
 }
 

@@ -34,6 +34,8 @@ Lock Example() {
     pins.target = target;
     pins.model_hash = "0123456789abcdef";
     pins.shapes = {"y=1,2", "x=3"};
+    pins.dims = {"n=4", "m=0"};
+    pins.values = {"z=true"};
     pins.codegen_id = "5-llvm19";
     pins.tools = "LLVM 19.1.7";
     pins.verdict = "tuned";
@@ -75,6 +77,8 @@ TEST_F(LockFileTest, ADigestIsOfAllThatIsPinned) {
   EXPECT_TRUE(changed([](LockPins& p) { p.target += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.model_hash += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.shapes.pop_back(); }));
+  EXPECT_TRUE(changed([](LockPins& p) { p.dims.pop_back(); }));
+  EXPECT_TRUE(changed([](LockPins& p) { p.values.clear(); }));
   EXPECT_TRUE(changed([](LockPins& p) { p.winograd = "off"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.tf32 = "on"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.codegen_id += "x"; }));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/inputs.h"
 #include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/parse.h"
 #include "compiler/frontend/onnx/sort_nodes.h"
@@ -70,74 +71,31 @@ class Importer {
     return absl::OkStatus();
   }
 
-  // The input's shape: the model's, with open dimensions taken from the options. Open ones that stay are written into
-  // `advice` instead.
-  absl::StatusOr<Shape> ResolveShape(const onnx::ValueInfoProto& input, std::vector<std::string>& advice) const {
-    const onnx::TypeProto::Tensor& type = input.type().tensor_type();
-    auto given = options_.shapes.find(input.name());
-    if (given != options_.shapes.end()) {
-      const Shape& shape = given->second;
-      const bool positive = std::all_of(shape.begin(), shape.end(), [](int64_t d) { return d > 0; });
-      if (!positive)
-        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimensions are at least 1"));
-      if (type.has_shape() && type.shape().dim_size() != static_cast<int>(shape.size())) {
-        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", shape.size(),
-                                                       " dimensions, the model has ", type.shape().dim_size()));
-      }
-    }
-    if (!type.has_shape()) {
-      if (given != options_.shapes.end()) return given->second;
-      advice.push_back(
-          absl::StrCat("input '", input.name(), "' has no shape: give --shape ", input.name(), "=D0,D1,..."));
-      return Shape{};
-    }
-    Shape shape;
-    bool open = false;
-    std::vector<std::string> texts;
-    for (int i = 0; i < type.shape().dim_size(); ++i) {
-      const auto& dim = type.shape().dim(i);
-      const bool fixed = dim.has_dim_value() && dim.dim_value() > 0;
-      const int64_t wanted = given != options_.shapes.end() ? given->second[static_cast<size_t>(i)] : 0;
-      if (fixed && wanted != 0 && wanted != dim.dim_value()) {
-        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ",
-                                                       dim.dim_value(), " in the model, not ", wanted));
-      }
-      shape.push_back(fixed ? dim.dim_value() : wanted);
-      open = open || shape.back() == 0;
-      texts.push_back(shape.back() > 0 ? absl::StrCat(shape.back()) : absl::StrCat("D", i));
-    }
-    if (open) {
-      advice.push_back(absl::StrCat("input '", input.name(), "' has open dimensions: give --shape ", input.name(), "=",
-                                    absl::StrJoin(texts, ","), " with numbers in place of D0, D1, ..."));
-    }
-    return shape;
-  }
-
   absl::Status AddInputs() {
-    std::vector<std::string> advice, names;
+    InputOptions options(options_);
     for (const onnx::ValueInfoProto& input : model_.graph().input()) {
       if (context_.Find(input.name()) != nullptr) continue;  // before IR version 4, weights are inputs too
-      names.push_back(input.name());
       if (!input.type().has_tensor_type())
         return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' is no tensor"));
       absl::StatusOr<DType> dtype = DTypeOf(input.type().tensor_type().elem_type());
       if (!dtype.ok())
         return absl::UnimplementedError(
             absl::StrCat("input '", input.name(), "': ", std::string(dtype.status().message())));
-      TEMPER_ASSIGN_OR_RETURN(Shape shape, ResolveShape(input, advice));
+      TEMPER_ASSIGN_OR_RETURN(std::optional<NDArray> value, options.ValueOf(input, *dtype));
+      if (value.has_value()) {
+        context_.Bind(input.name(), context_.Constant(*std::move(value), input.name()));
+        continue;
+      }
+      TEMPER_ASSIGN_OR_RETURN(Shape shape, options.ShapeOf(input));
       if (const absl::Status size = CheckSize(shape); !size.ok())
         return absl::InvalidArgumentError(absl::StrCat("input '", input.name(), "': ", std::string(size.message())));
-      const ValueId v = graph_.AddValue({input.name(), {*dtype, std::move(shape), {}}, std::nullopt, false});
+      const ValueId v = graph_.AddValue({input.name(), {*dtype, shape, {}}, std::nullopt, false});
       graph_.inputs.push_back(v);
-      context_.Bind(input.name(), v);
+      // What has no elements is known without being read.
+      const bool empty = NumElements(shape) == 0;
+      context_.Bind(input.name(), empty ? context_.Constant(NDArray(*dtype, std::move(shape))) : v);
     }
-    for (const auto& [name, shape] : options_.shapes) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("--shape ", name, ": the model has no such input, only ", absl::StrJoin(names, ", ")));
-    }
-    if (!advice.empty()) return absl::InvalidArgumentError(absl::StrJoin(advice, "; "));
-    return absl::OkStatus();
+    return options.Finish();
   }
 
   absl::Status AddOutputs() {

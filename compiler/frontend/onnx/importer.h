@@ -8,10 +8,13 @@
 namespace temper {
 
 struct ImportOptions {
-  std::map<std::string, Shape> shapes;  // fixes inputs by name (--shape NAME=1,3,224,224)
+  std::map<std::string, Shape> shapes;       // fixes inputs by name (--shape NAME=1,3,224,224)
+  std::map<std::string, int64_t> dims = {};  // fixes dimensions by the names that the model gives them (--dim NAME=1)
+  // Makes inputs constants, which the graph then does not have as inputs (--value NAME=true). Numbers, or truths.
+  std::map<std::string, std::vector<std::string>> values = {};
 };
 // Errors, each one line: the file is missing, empty, truncated or no ONNX model; all unsupported operators at once with
-// their node names; a symbolic dimension that `shapes` leaves open, with the --shape to give.
+// their node names; a symbolic dimension that the options leave open, with the options to give.
 absl::StatusOr<Graph> ImportOnnx(const std::string& path, const ImportOptions& options = {});
 absl::StatusOr<Graph> ImportOnnxBytes(std::string_view bytes, const std::string& name,
                                       const ImportOptions& options = {});

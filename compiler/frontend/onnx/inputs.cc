@@ -1,0 +1,181 @@
+#include "compiler/frontend/onnx/inputs.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+// False: the text is no number of that type.
+bool SetElement(NDArray& array, int64_t i, const std::string& text) {
+  const DTypeInfo& type = Info(array.dtype());
+  double number = 0;
+  int64_t integer = 0;
+  bool truth = false;
+  if (array.dtype() == DType::kBool) {
+    if (!absl::SimpleAtob(text, &truth)) return false;
+    array.Set(i, truth ? 1 : 0);
+  } else if (type.kind == TypeKind::kFloat) {
+    if (!absl::SimpleAtod(text, &number)) return false;
+    array.Set(i, number);
+  } else {
+    if (!absl::SimpleAtoi(text, &integer)) return false;
+    if (array.dtype() == DType::kI64) {
+      array.as<int64_t>()[static_cast<size_t>(i)] = integer;
+      return true;
+    }
+    array.Set(i, static_cast<double>(integer));
+    return array.At(i) == static_cast<double>(integer);
+  }
+  return true;
+}
+
+std::string Only(const std::string& what, const auto& names) {
+  if (names.empty()) return absl::StrCat("the model has no such ", what);
+  return absl::StrCat("the model has no such ", what, ", only ", absl::StrJoin(names, ", "));
+}
+
+}  // namespace
+
+// A name, or a sum of names and numbers, as tools write it.
+std::optional<int64_t> InputOptions::ByName(const std::string& dimension, std::set<std::string>& open) {
+  const auto fixed = [&](const std::string& name) -> std::optional<int64_t> {
+    const auto given = options_.dims.find(name);
+    return given == options_.dims.end() ? std::nullopt : std::optional<int64_t>(given->second);
+  };
+  if (const std::optional<int64_t> whole = fixed(dimension)) {
+    dimensions_.insert(dimension);
+    return whole;
+  }
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t sum = 0;
+  bool known = true;
+  for (const absl::string_view part : absl::StrSplit(dimension, '+')) {
+    const std::string name(absl::StripAsciiWhitespace(part));
+    int64_t term = 0;
+    if (const std::optional<int64_t> given = fixed(name); given.has_value() || !absl::SimpleAtoi(name, &term)) {
+      dimensions_.insert(name);
+      if (!given.has_value()) open.insert(name);
+      term = given.value_or(-1);
+    }
+    known = known && term >= 0 && term <= kMost;
+    sum += known ? term : 0;
+  }
+  return known ? std::optional<int64_t>(sum) : std::nullopt;
+}
+
+absl::StatusOr<std::vector<std::optional<int64_t>>> InputOptions::Extents(const onnx::ValueInfoProto& input) {
+  const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
+  const auto given = options_.shapes.find(input.name());
+  if (given != options_.shapes.end() && shape.dim_size() != static_cast<int>(given->second.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", given->second.size(),
+                                                   " dimensions, the model has ", shape.dim_size()));
+  }
+  std::vector<std::optional<int64_t>> extents;
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    const auto& dim = shape.dim(i);
+    const bool own = dim.has_dim_value() && dim.dim_value() >= 0;
+    std::optional<int64_t> extent;
+    if (given != options_.shapes.end()) extent = given->second[static_cast<size_t>(i)];
+    const bool named = !own && !dim.dim_param().empty();
+    std::optional<int64_t> fixed = own ? std::optional(dim.dim_value()) : std::nullopt;
+    // Some tools write 0 for what is open: an option may say otherwise.
+    if (own && dim.dim_value() == 0 && extent.has_value()) fixed = std::nullopt;
+    std::set<std::string> open;
+    if (named) fixed = ByName(dim.dim_param(), open);
+    if (!extent.has_value()) open_.merge(open);
+    if (extent.has_value() && fixed.has_value() && *extent != *fixed) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ", *fixed,
+                       named ? absl::StrCat(" by --dim ", dim.dim_param()) : " in the model", ", not ", *extent));
+    }
+    extents.push_back(extent.has_value() ? extent : fixed);
+  }
+  return extents;
+}
+
+absl::StatusOr<Shape> InputOptions::ShapeOf(const onnx::ValueInfoProto& input) {
+  const std::string& name = input.name();
+  inputs_.push_back(name);
+  const auto given = options_.shapes.find(name);
+  if (given != options_.shapes.end() && std::ranges::any_of(given->second, [](int64_t d) { return d < 0; }))
+    return absl::InvalidArgumentError(absl::StrCat("--shape ", name, ": dimensions are at least 0"));
+  if (!input.type().tensor_type().has_shape()) {
+    if (given != options_.shapes.end()) return given->second;
+    advice_.push_back(absl::StrCat("input '", name, "' has no shape: give --shape ", name, "=D0,D1,..."));
+    return Shape{};
+  }
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input));
+  Shape shape;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    shape.push_back(extents[i].value_or(1));
+    texts.push_back(extents[i].has_value() ? absl::StrCat(shape[i]) : absl::StrCat("D", i));
+  }
+  if (std::ranges::any_of(extents, [](const auto& extent) { return !extent.has_value(); })) {
+    advice_.push_back(absl::StrCat("input '", name, "' has open dimensions: give --shape ", name, "=",
+                                   absl::StrJoin(texts, ","), " with numbers in place of D0, D1, ..."));
+  }
+  return shape;
+}
+
+absl::StatusOr<std::optional<NDArray>> InputOptions::ValueOf(const onnx::ValueInfoProto& input, DType dtype) {
+  const auto given = options_.values.find(input.name());
+  if (given == options_.values.end()) return std::nullopt;
+  inputs_.push_back(input.name());
+  const auto count = static_cast<int64_t>(given->second.size());
+  const onnx::TypeProto::Tensor& type = input.type().tensor_type();
+  Shape shape = {count};
+  if (type.has_shape()) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input));
+    // One dimension may be what the number of values makes it.
+    shape.clear();
+    for (const std::optional<int64_t>& extent : extents) shape.push_back(extent.value_or(-1));
+    if (std::ranges::count(shape, -1) == 1) {
+      int64_t others = 1;
+      for (const int64_t extent : shape) others = extent < 0 || others > count ? others : others * extent;
+      *std::ranges::find(shape, -1) = others > 0 ? count / others : 0;
+    }
+    int64_t elements = 1;
+    for (const int64_t extent : shape) elements = elements > count ? elements : elements * extent;
+    if (std::ranges::count(shape, -1) > 0 || elements != count) {
+      return absl::InvalidArgumentError(absl::StrCat("--value ", input.name(), " gives ", count,
+                                                     count == 1 ? " number" : " numbers",
+                                                     " for an input of another size"));
+    }
+  }
+  NDArray array(dtype, std::move(shape));
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string& text = given->second[static_cast<size_t>(i)];
+    if (!SetElement(array, i, text))
+      return absl::InvalidArgumentError(
+          absl::StrCat("--value ", input.name(), ": '", text, "' is no ", std::string(Name(dtype))));
+  }
+  return array;
+}
+
+absl::Status InputOptions::Finish() const {
+  const auto missing = [&](const std::string& name) { return std::ranges::find(inputs_, name) == inputs_.end(); };
+  for (const auto& [name, shape] : options_.shapes) {
+    if (missing(name)) return absl::InvalidArgumentError(absl::StrCat("--shape ", name, ": ", Only("input", inputs_)));
+  }
+  for (const auto& [name, value] : options_.values) {
+    if (missing(name)) return absl::InvalidArgumentError(absl::StrCat("--value ", name, ": ", Only("input", inputs_)));
+  }
+  for (const auto& [name, extent] : options_.dims) {
+    if (!dimensions_.contains(name))
+      return absl::InvalidArgumentError(absl::StrCat("--dim ", name, ": ", Only("dimension", dimensions_)));
+  }
+  if (advice_.empty()) return absl::OkStatus();
+  std::vector<std::string> advice = advice_;
+  if (!open_.empty()) advice.push_back(absl::StrCat("or give --dim NAME=N for ", absl::StrJoin(open_, ", ")));
+  return absl::InvalidArgumentError(absl::StrJoin(advice, "; "));
+}
+
+}  // namespace temper::onnx_frontend

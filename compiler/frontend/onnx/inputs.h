@@ -1,0 +1,38 @@
+// What the options say of a model's inputs: shapes, dimensions by their names, and values.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/onnx/importer.h"
+#include "onnx/onnx_pb.h"
+
+namespace temper::onnx_frontend {
+
+// Asked for each input once, then for what was wrong with all of them. `options` outlives it.
+class InputOptions {
+ public:
+  explicit InputOptions(const ImportOptions& options) : options_(options) {}
+
+  // The input's shape: the model's, with open dimensions taken from the options. Those that stay open are 1, and
+  // Finish() says so.
+  absl::StatusOr<Shape> ShapeOf(const onnx::ValueInfoProto& input);
+  // The value that the options give it; nullopt: none.
+  absl::StatusOr<std::optional<NDArray>> ValueOf(const onnx::ValueInfoProto& input, DType dtype);
+  // kInvalidArgument: something is still open, or an option names what the model does not have.
+  absl::Status Finish() const;
+
+ private:
+  // What the options make of a dimension's name; adds names that they leave open.
+  std::optional<int64_t> ByName(const std::string& dimension, std::set<std::string>& open);
+  // Of each dimension, nullopt where it is open. The model has a shape.
+  absl::StatusOr<std::vector<std::optional<int64_t>>> Extents(const onnx::ValueInfoProto& input);
+
+  const ImportOptions& options_;
+  std::vector<std::string> inputs_, advice_;
+  std::set<std::string> dimensions_, open_;  // names of dimensions: all, and those that nothing fixes
+};
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,145 @@
+// What the options say of a model's inputs, and inputs without elements.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+
+// A past of open length, and what is put behind it.
+ModelBuilder Growing(int64_t past) {
+  ModelBuilder m(17);
+  m.Input("past", {1, past, 2});
+  m.Input("x", {1, 3, 2});
+  ModelBuilder::SetInt(m.Node("Concat", {"past", "x"}, {"all"}), "axis", 1);
+  m.Node("Neg", {"all"}, {"y"});
+  m.Output("y");
+  return m;
+}
+
+void CheckEmptyPast(const absl::StatusOr<Graph>& g) {
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->inputs.size(), 2u);
+  EXPECT_EQ(g->values[g->inputs[0]].type.shape, (Shape{1, 0, 2}));
+  ASSERT_EQ(g->nodes.size(), 1u);
+  const std::vector<NDArray> inputs = {NDArray(DType::kF32, {1, 0, 2}), Array({1, 3, 2}, {1, 2, 3, 4, 5, 6})};
+  const absl::StatusOr<std::vector<NDArray>> y = RunReference(*g, inputs);
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectArray((*y)[0], {1, 3, 2}, {-1, -2, -3, -4, -5, -6});
+}
+
+TEST(OnnxInputs, AnEmptyPastAddsNothing) {
+  CheckEmptyPast(Growing(0).Import());
+  CheckEmptyPast(Growing(-1).Import({.shapes = {{"past", {1, 0, 2}}}}));
+  CheckEmptyPast(Growing(-1).Import({.dims = {{"n", 0}}}));
+  // Some tools write 0 for what is open.
+  const absl::StatusOr<Graph> g = Growing(0).Import({.shapes = {{"past", {1, 4, 2}}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{1, 7, 2}));
+}
+
+// Products over no keys, and a result that has no elements itself.
+TEST(OnnxInputs, WhatIsComputedOfNothingIsKnown) {
+  ModelBuilder m(17);
+  m.Input("past", {2, 0});
+  m.Input("x", {2, 3});
+  m.Node("Transpose", {"x"}, {"t"});
+  m.Node("MatMul", {"t", "past"}, {"y"});
+  m.Node("Relu", {"past"}, {"z"});
+  m.Output("y");
+  m.Output("z");
+  const std::vector<NDArray> y = m.Run({NDArray(DType::kF32, {2, 0}), Array({2, 3}, {1, 2, 3, 4, 5, 6})});
+  ASSERT_EQ(y.size(), 2u);
+  EXPECT_EQ(y[0].shape(), (Shape{3, 0}));
+  EXPECT_EQ(y[1].shape(), (Shape{2, 0}));
+  EXPECT_TRUE(m.Import()->nodes.empty());
+}
+
+void NameDims(ModelBuilder& m, int input, const std::vector<std::string>& names) {
+  auto* type = m.model.mutable_graph()->mutable_input(input)->mutable_type()->mutable_tensor_type();
+  for (size_t i = 0; i < names.size(); ++i)
+    type->mutable_shape()->mutable_dim(static_cast<int>(i))->set_dim_param(names[i]);
+}
+
+ModelBuilder Named() {
+  ModelBuilder m(17);
+  m.Input("ids", {-1, -1});
+  m.Input("mask", {-1, -1});
+  NameDims(m, 0, {"batch", "new"});
+  NameDims(m, 1, {"batch", "past + new + 1"});
+  m.Node("Neg", {"ids"}, {"y"});
+  m.Node("Neg", {"mask"}, {"z"});
+  m.Output("y");
+  m.Output("z");
+  return m;
+}
+
+std::string Refused(const ModelBuilder& m, const ImportOptions& options) {
+  return std::string(m.Import(options).status().message());
+}
+
+TEST(OnnxInputs, DimensionsByTheirNamesAndSumsOfThem) {
+  const absl::StatusOr<Graph> g = Named().Import({.dims = {{"batch", 2}, {"new", 3}, {"past", 0}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->values[g->inputs[0]].type.shape, (Shape{2, 3}));
+  EXPECT_EQ(g->values[g->inputs[1]].type.shape, (Shape{2, 4}));
+  // The whole name counts before the sum, and --shape says the same or fixes what is open.
+  EXPECT_TRUE(Named().Import({.dims = {{"batch", 2}, {"new", 3}, {"past + new + 1", 9}}}).ok());
+  EXPECT_TRUE(Named().Import({.shapes = {{"mask", {2, 9}}}, .dims = {{"batch", 2}, {"new", 3}}}).ok());
+}
+
+TEST(OnnxInputs, DimensionsThatDoNotFit) {
+  EXPECT_EQ(Refused(Named(), {.dims = {{"new", 3}}}),
+            "test: input 'ids' has open dimensions: give --shape ids=D0,3 with numbers in place of D0, D1, ...; "
+            "input 'mask' has open dimensions: give --shape mask=D0,D1 with numbers in place of D0, D1, ...; "
+            "or give --dim NAME=N for batch, past");
+  EXPECT_EQ(Refused(Named(), {.dims = {{"Batch", 3}}}),
+            "test: --dim Batch: the model has no such dimension, only batch, new, past");
+  EXPECT_EQ(Refused(Named(), {.shapes = {{"ids", {1, 2}}}, .dims = {{"new", 3}}}),
+            "test: --shape ids: dimension 1 is 3 by --dim new, not 2");
+}
+
+ModelBuilder Scaled(const std::vector<int64_t>& shape, int type) {
+  ModelBuilder m(17);
+  m.Input("x", {2});
+  m.Input("by", shape, type);
+  ModelBuilder::SetInt(m.Node("Cast", {"by"}, {"float"}), "to", onnx::TensorProto::FLOAT);
+  m.Node("Mul", {"x", "float"}, {"y"});
+  m.Output("y");
+  return m;
+}
+
+void CheckScaled(const ModelBuilder& m, const std::vector<std::string>& value, const std::vector<double>& want) {
+  const absl::StatusOr<Graph> g = m.Import({.values = {{"by", value}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->inputs.size(), 1u) << "the other one is a constant";
+  const absl::StatusOr<std::vector<NDArray>> y = RunReference(*g, std::vector<NDArray>{Array({2}, {3, 5})});
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectArray((*y)[0], {2}, want);
+}
+
+TEST(OnnxInputs, AnInputThatIsAConstant) {
+  CheckScaled(Scaled({}, onnx::TensorProto::INT64), {"-2"}, {-6, -10});
+  CheckScaled(Scaled({1}, onnx::TensorProto::BOOL), {"true"}, {3, 5});
+  CheckScaled(Scaled({1}, onnx::TensorProto::BOOL), {"0"}, {0, 0});
+  CheckScaled(Scaled({2}, onnx::TensorProto::FLOAT), {"0.5", "1e1"}, {1.5, 50});
+  CheckScaled(Scaled({-1}, onnx::TensorProto::UINT8), {"7", "255"}, {21, 1275});
+}
+
+TEST(OnnxInputs, ValuesThatDoNotFit) {
+  const ModelBuilder m = Scaled({2}, onnx::TensorProto::UINT8);
+  EXPECT_EQ(Refused(m, {.values = {{"by", {"1", "256"}}}}), "test: --value by: '256' is no u8");
+  EXPECT_EQ(Refused(m, {.values = {{"by", {"1", "much"}}}}), "test: --value by: 'much' is no u8");
+  EXPECT_EQ(Refused(m, {.values = {{"by", {"1"}}}}), "test: --value by gives 1 number for an input of another size");
+  EXPECT_EQ(Refused(m, {.values = {{"no", {"1"}}}}), "test: --value no: the model has no such input, only x, by");
+  const ModelBuilder wide = Scaled({-1, -1}, onnx::TensorProto::UINT8);
+  EXPECT_EQ(Refused(wide, {.values = {{"by", {"1", "2"}}}}),
+            "test: --value by gives 2 numbers for an input of another size");
+}
+
+}  // namespace
+}  // namespace temper

@@ -18,10 +18,11 @@ using Floats = std::vector<float>;
 struct Call {
   int64_t batch = 1, steps = 1, past = 0, total = 1, heads = 4, kv_heads = 2, size = 6;
   std::vector<int> lengths = {};  // seqlens_k
-  bool packed = false, rotary = false, interleaved = false, positions = false, bias = false;
+  bool packed = false, rotary = false, interleaved = false, positions = false, bias = false, empty_past = false;
   int64_t turned = 6, window = -1;
   float scale = 0, softcap = 0;
   int64_t cached() const { return std::max(past, total); }
+  bool has_past() const { return past > 0 || empty_past; }
 };
 
 Floats Random(int64_t count, uint64_t seed) {
@@ -155,8 +156,8 @@ ModelBuilder ModelOf(const Call& c, const Operands& o) {
   m.Input("q", {c.batch, c.steps, c.packed ? hidden + 2 * own : hidden});
   if (!c.packed) m.Input("k", {c.batch, c.steps, own});
   if (!c.packed) m.Input("v", {c.batch, c.steps, own});
-  if (c.past > 0) m.Input("past_k", {c.batch, c.kv_heads, c.past, c.size});
-  if (c.past > 0) m.Input("past_v", {c.batch, c.kv_heads, c.past, c.size});
+  if (c.has_past()) m.Input("past_k", {c.batch, c.kv_heads, c.past, c.size});
+  if (c.has_past()) m.Input("past_v", {c.batch, c.kv_heads, c.past, c.size});
   m.Input("lengths", {c.batch}, onnx::TensorProto::INT32);
   AddInts(m, "total", {static_cast<int>(c.total)}, {});
   m.Floats("cosines", {16, c.turned / 2}, o.cosines);
@@ -169,7 +170,7 @@ ModelBuilder ModelOf(const Call& c, const Operands& o) {
   t->set_data_type(onnx::TensorProto::INT64);
   for (const int64_t d : {c.batch, c.steps}) t->add_dims(d);
   for (const int64_t p : positions) t->add_int64_data(p);
-  const bool past = c.past > 0;
+  const bool past = c.has_past();
   onnx::NodeProto& node =
       m.Node("GroupQueryAttention",
              {"q", c.packed ? "" : "k", c.packed ? "" : "v", past ? "past_k" : "", past ? "past_v" : "", "lengths",
@@ -198,7 +199,7 @@ void Check(const Call& c) {
     inputs = {Array({c.batch, c.steps, hidden}, o.q), Array({c.batch, c.steps, own}, o.k),
               Array({c.batch, c.steps, own}, o.v)};
   }
-  if (c.past > 0) {
+  if (c.has_past()) {
     inputs.push_back(Array({c.batch, c.kv_heads, c.past, c.size}, o.past_k));
     inputs.push_back(Array({c.batch, c.kv_heads, c.past, c.size}, o.past_v));
   }
@@ -215,6 +216,11 @@ void Check(const Call& c) {
 TEST(GroupQueryAttention, APromptWithoutACache) {
   Check({.batch = 2, .steps = 5, .total = 5, .lengths = {4, 2}});
   Check({.steps = 4, .total = 4, .lengths = {3}, .packed = true, .rotary = true, .scale = 0.3F});
+}
+
+TEST(GroupQueryAttention, APromptBehindAnEmptyCache) {
+  Check({.batch = 2, .steps = 4, .total = 4, .lengths = {3, 3}, .rotary = true, .empty_past = true});
+  Check({.steps = 1, .total = 1, .lengths = {0}, .packed = true, .empty_past = true});
 }
 
 TEST(GroupQueryAttention, APromptIntoACacheOfMore) {

@@ -42,6 +42,31 @@ TEST(OnnxInputs, AnEmptyPastAddsNothing) {
   EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{1, 7, 2}));
 }
 
+// Keys and values of no earlier runs.
+TEST(OnnxInputs, AttentionBehindAnEmptyPast) {
+  std::vector<NDArray> results;
+  for (const bool past : {false, true}) {
+    ModelBuilder m(23);
+    m.Input("x", {1, 2, 3, 4});
+    if (past) m.Input("keys", {1, 2, 0, 4});
+    if (past) m.Input("values", {1, 2, 0, 4});
+    const std::string keys = past ? "keys" : "", values = past ? "values" : "";
+    ModelBuilder::SetInt(m.Node("Attention", {"x", "x", "x", "", keys, values}, {"y", "k", "v"}), "is_causal", 1);
+    m.Output("y");
+    m.Output("k");
+    NDArray x(DType::kF32, {1, 2, 3, 4});
+    for (int64_t i = 0; i < x.size(); ++i) x.Set(i, static_cast<double>(i % 7) / 4);
+    std::vector<NDArray> inputs = {x};
+    inputs.resize(past ? 3 : 1, NDArray(DType::kF32, {1, 2, 0, 4}));
+    for (NDArray& result : m.Run(inputs)) results.push_back(std::move(result));
+  }
+  ASSERT_EQ(results.size(), 4u);
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(results[i].shape(), results[i + 2].shape());
+    for (int64_t k = 0; k < results[i].size(); ++k) EXPECT_EQ(results[i].At(k), results[i + 2].At(k));
+  }
+}
+
 // Products over no keys, and a result that has no elements itself.
 TEST(OnnxInputs, WhatIsComputedOfNothingIsKnown) {
   ModelBuilder m(17);

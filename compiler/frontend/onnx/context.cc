@@ -214,6 +214,10 @@ absl::StatusOr<ValueId> Context::Pad(ValueId v, std::vector<int64_t> pads, doubl
 }
 
 absl::StatusOr<ValueId> Context::Concat(std::vector<ValueId> parts, int64_t axis) {
+  // Parts without elements along the axis, such as an empty cache, add nothing, if others do.
+  const auto adds = [&](ValueId v) { return Rank(v) <= axis || ShapeOf(v)[static_cast<size_t>(axis)] > 0; };
+  if (std::ranges::any_of(parts, adds)) std::erase_if(parts, [&](ValueId v) { return !adds(v); });
+  if (parts.size() == 1) return parts[0];
   constexpr size_t kMostParts = 1024;  // of the operator; more are joined group by group
   while (parts.size() > kMostParts) {
     std::vector<ValueId> groups;

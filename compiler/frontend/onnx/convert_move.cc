@@ -90,12 +90,7 @@ absl::Status Concat(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (std::ranges::find(n.inputs, kNoValue) != n.inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
-  // Parts without elements along the axis, such as an empty cache, add nothing, if others do.
-  std::vector<ValueId> parts = n.inputs;
-  const auto adds = [&](ValueId v) { return c.Rank(v) <= axis || c.ShapeOf(v)[static_cast<size_t>(axis)] > 0; };
-  if (std::any_of(parts.begin(), parts.end(), adds)) std::erase_if(parts, [&](ValueId v) { return !adds(v); });
-  if (parts.size() == 1) return c.Set(n, parts[0]);
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(std::move(parts), axis));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(n.inputs, axis));
   return c.Set(n, v);
 }
 

@@ -17,6 +17,7 @@ absl::Status Always(Graph& g, const Target&) {
 }
 
 constexpr PassDef kPasses[] = {
+    {"widen", passes::WidenFloats},
     {"integers", passes::MultiplyIntegers},
     {"fold-constants", Always<passes::FoldConstants>},
     {"cse", Always<passes::EliminateCommonSubexpressions>},

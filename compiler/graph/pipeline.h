@@ -12,7 +12,7 @@
 namespace temper {
 
 struct PassDef {
-  std::string_view name;  // "fold-constants", "cse", "dead-code", "simplify", "merge", "layout", "fuse", "alternatives"
+  std::string_view name;  // "widen", "integers", "fold-constants", "cse", ...
   absl::Status (*run)(Graph& g, const Target& t);
 };
 std::span<const PassDef> AllPasses();

@@ -23,6 +23,16 @@ void OfConstants(Builder& b) {
   b.Output(b.Call("add", {b.Input({2, 3}), known}));
 }
 
+// A cache that grows by what is computed, and a row of a table.
+void OfNarrowFloats(Builder& b) {
+  const auto known = [&](Shape shape) { return b.Constant(testing::RandomArray(b.rng, shape, -1, 1, DType::kF16)); };
+  const ValueId x = b.Call("gather", {known({8, 4}), b.Input({2}, DType::kI64)});
+  const ValueId fresh = b.Call("matmul", {x, known({4, 3})});
+  const ValueId all = b.Call("concat", {b.Input({5, 3}, DType::kF16), fresh}, Builder::Int("axis", 0));
+  b.Output(all);
+  b.Output(b.Call("softmax", {b.Call("add", {all, known({3})})}));
+}
+
 // Numbers of 8 bits with their scales, whose product a CPU has a template for, and integers of too few channels.
 void OfIntegers(Builder& b) {
   const auto cast = [&](ValueId v, const char* to) { return b.Call("cast", {v}, Builder::String("to", to)); };
@@ -84,9 +94,16 @@ void SeparableConvolution(Builder& b) {
 }
 
 constexpr Example kExamples[] = {
-    {"integers", OfIntegers},       {"fold-constants", OfConstants},        {"cse", WithEqualCalls},
-    {"dead-code", WithUnreadNodes}, {"simplify", ConvolutionWithNorm},      {"layout", ConvolutionsAndDense},
-    {"fuse", DenseWithActivation},  {"alternatives", SeparableConvolution}, {"merge", KeysAndValues, "opencl"},
+    {"widen", OfNarrowFloats},
+    {"integers", OfIntegers},
+    {"fold-constants", OfConstants},
+    {"cse", WithEqualCalls},
+    {"dead-code", WithUnreadNodes},
+    {"simplify", ConvolutionWithNorm},
+    {"layout", ConvolutionsAndDense},
+    {"fuse", DenseWithActivation},
+    {"alternatives", SeparableConvolution},
+    {"merge", KeysAndValues, "opencl"},
 };
 
 TEST(GoldenGraphs, EachPassDoesThisToItsExample) {

@@ -6,6 +6,8 @@
 
 namespace temper::passes {
 
+// On a CPU: values of f16 and bf16 become values of f32, with casts behind the graph's inputs and before its outputs.
+absl::Status WidenFloats(Graph& g, const Target& t);
 // Products of integers, and of what was quantised to 8 bits: by integers where the target has a template for it, else
 // by f32, integers where that is exact.
 absl::Status MultiplyIntegers(Graph& g, const Target& t);

@@ -229,6 +229,8 @@ TEST_F(InstallTest, ABuildThatDoesNotGetWhatItAskedForFailsAndSaysWhy) {
   fails("LOCK twice.lock FOR llvm:haswell", "has no entry for target");
   fails("LOCK twice.lock DEVICE none", "no entry for device 'none'");
   fails("LOCK twice.lock SHAPES x=2,4", "other shapes");
+  fails("LOCK twice.lock DIMS n=2", "other dimensions than --dim");
+  fails("LOCK twice.lock VALUES x=true", "other values than --value");
   fails("DB none.db", folder + "/none.db");
   fails("SERVER unix:/nowhere/none DEVICE board", "/nowhere/none");
 }

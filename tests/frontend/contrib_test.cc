@@ -499,6 +499,24 @@ TEST(Contrib, MasksOfFusedAttention) {
   }
 }
 
+// Also where what is not seen counts for more than f16 has.
+TEST(Contrib, MasksOfFusedAttentionInHalves) {
+  std::vector<NDArray> results;
+  for (const int type : {onnx::TensorProto::FLOAT, onnx::TensorProto::FLOAT16}) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 3, 12}, type);
+    m.Input("mask", {1, 3}, onnx::TensorProto::INT32);
+    onnx::NodeProto& node = Contrib(m, "MultiHeadAttention", {"x", "x", "x", "", "mask"}, {"y"});
+    ModelBuilder::SetInt(node, "num_heads", 2);
+    ModelBuilder::SetFloat(node, "mask_filter_value", -3e38F);
+    NDArray x(type == onnx::TensorProto::FLOAT ? DType::kF32 : DType::kF16, {1, 3, 12});
+    for (int64_t i = 0; i < x.size(); ++i) x.Set(i, static_cast<double>(i % 7) / 4);
+    results.push_back(m.Run({x, Numbers(DType::kI32, {1, 3}, {1, 0, 1})})[0]);
+  }
+  EXPECT_EQ(results[1].dtype(), DType::kF16);
+  for (int64_t i = 0; i < results[0].size(); ++i) EXPECT_NEAR(results[0].At(i), results[1].At(i), 1e-2) << i;
+}
+
 TEST(Contrib, MultiHeadAttention) {
   const std::vector<float> q = Random(2 * 4, 1), k = Random(3 * 4, 2), v = Random(3 * 4, 3), bias = Random(12, 4);
   std::array<Doubles, 3> biased;

@@ -505,9 +505,9 @@ absl::StatusOr<ValueId> BetweenPositions(Context& c, ValueId positions, int64_t 
 
 // Which keys count, as what is added to scores. The mask is [batch, keys], [batch, queries, keys], or where each row
 // ends, or these and then where each begins.
-absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, int64_t batch, int64_t queries, int64_t keys,
-                                    double filter) {
+absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, ValueId query, int64_t keys, double filter) {
   const Shape shape = c.ShapeOf(mask);
+  const int64_t batch = c.ShapeOf(query)[0], queries = c.ShapeOf(query)[1];
   ValueId counts = kNoValue;
   if (shape == Shape{batch, keys} || shape == Shape{batch, queries, keys}) {
     TEMPER_ASSIGN_OR_RETURN(counts, c.Cast(mask, DType::kBool));
@@ -518,7 +518,11 @@ absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, int64_t batch, int
     return absl::UnimplementedError(
         "only masks of [batch, keys] or [batch, queries, keys] and lengths of [batch] or [2 * batch] are supported");
   }
-  return c.Call("where", {}, {counts, c.Scalar(DType::kF32, 0), c.Scalar(DType::kF32, filter)});
+  // Rows that see nothing are no numbers if what is added is infinite.
+  constexpr double kLeastF16 = -65504;
+  const DType dtype = c.TypeOf(query).dtype;
+  if (dtype == DType::kF16) filter = std::max(filter, kLeastF16);
+  return c.Call("where", {}, {counts, c.Scalar(dtype, 0), c.Scalar(dtype, filter)});
 }
 
 struct AttentionCall {
@@ -529,7 +533,7 @@ struct AttentionCall {
 };
 
 absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
-  const int64_t heads = n.Int("num_heads", 0), batch = c.ShapeOf(call.query)[0];
+  const int64_t heads = n.Int("num_heads", 0);
   int64_t keys = c.ShapeOf(call.key)[1];
   if (n.Int("unidirectional", 0) != 0 && keys != c.ShapeOf(call.query)[1])
     return absl::UnimplementedError("unidirectional is supported only where there are as many keys as queries");
@@ -540,8 +544,8 @@ absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   }
   ValueId mask = call.added;
   if (call.padding != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId padding, PaddingMask(c, call.padding, batch, c.ShapeOf(call.query)[1], keys,
-                                                               n.Float("mask_filter_value", -10000)));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId padding,
+                            PaddingMask(c, call.padding, call.query, keys, n.Float("mask_filter_value", -10000)));
     mask = padding;
     if (call.added != kNoValue) {
       TEMPER_ASSIGN_OR_RETURN(mask, c.Call("add", {}, {padding, call.added}));

@@ -1,5 +1,5 @@
-// The rules of the integers pass. It comes first: it reads numbers of 8 bits, their scales and zero points, and those
-// of weights are folded to floats later.
+// The rules of the integers pass. It comes before constants are folded: it reads numbers of 8 bits, their scales and
+// zero points, and those of weights are folded to floats later.
 #pragma once
 
 #include "compiler/graph/passes/rewriter.h"

@@ -141,7 +141,7 @@ TEST(CudaOnHost, RowsOfMatricesAreFoundBeforeTheLoop) {
   const Workload w = Parse("(f16[64,256], const f16[256,64]) matmul(0,1) -> f16[64,64]; anchor=0");
   const Target target = ParseTarget("cuda:sm_80").value();
   const ConfigSpace space = FindTemplate("gpu.mma")->space(w, target);
-  const Config config = ParseConfig("wm=1,wn=2,tm=2,tn=2,bk=32,stages=2").value();
+  const Config config = ParseConfig("wm=1,wn=2,tm=2,tn=2,bk=32,stages=2,split=1").value();
   ASSERT_TRUE(space.Check(config).ok());
   const Kernel kernel = BuildKernel(w, "gpu.mma", config, target).value();
   const std::string text = EmitText({{"k", kernel.main}}, target, "cu").value();

@@ -197,6 +197,7 @@ const std::map<std::string, std::set<std::string>> kRulesAbout = {
     {"compiler/graph/passes/dequantized_products.cc", {"*"}},
     {"compiler/graph/passes/integer_products.cc", {"*"}},
     {"compiler/graph/passes/nbits_products.cc", {"*"}},
+    {"compiler/graph/passes/widen.cc", {"cast", "matmul", "transpose"}},
     {"compiler/graph/passes/layout.cc", {"layout_copy", "matmul", "pad", "transpose"}},
     {"compiler/graph/passes/fuse.cc", {"layout_copy"}},
     {"compiler/graph/pipeline.cc", {"conv2d"}},

@@ -324,10 +324,10 @@ void ScheduleSumOfSlices(Schedule& s, const GemmView& v, int64_t most_threads) {
 
 int64_t MostSplitGroups(const GpuTarget& t) { return kGroupsOfUnit * NominalUnits(t); }
 
-std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t) {
+std::vector<int64_t> SplitsOf(const GemmView& v, int64_t shortest, const GpuTarget& t) {
   constexpr int64_t kLargeTile = 128;
   const int64_t tiles = v.batch * CeilDiv(v.rows, kLargeTile) * CeilDiv(v.columns, kLargeTile);
-  const int64_t most = std::min({kMostSplits, CeilDiv(ReductionLength(v), kShortestStep), MostSplitGroups(t) / tiles});
+  const int64_t most = std::min({kMostSplits, CeilDiv(ReductionLength(v), shortest), MostSplitGroups(t) / tiles});
   std::vector<int64_t> splits = {1};
   for (int64_t n = 2; n <= most; n *= 2) splits.push_back(n);
   return splits;
@@ -388,7 +388,7 @@ void AddGpuGemmKnobs(ConfigSpace& space, const Workload& w, const std::vector<in
 
 ConfigSpace GpuGemmSpace(const Workload& w, const GemmView& v, const GpuTarget& t) {
   ConfigSpace space;
-  AddGpuGemmKnobs(space, w, SplitsOf(v, t), t, [v](const Config&) -> const GemmView& { return v; });
+  AddGpuGemmKnobs(space, w, SplitsOf(v, kShortestStep, t), t, [v](const Config&) -> const GemmView& { return v; });
   return space;
 }
 

@@ -43,8 +43,8 @@ void ScheduleGpuGemm(Schedule& s, const Workload& w, const GemmView& v, const Co
 using ViewOfConfig = std::function<const GemmView&(const Config& c)>;
 void AddGpuGemmKnobs(ConfigSpace& space, const Workload& w, const std::vector<int64_t>& splits, const GpuTarget& t,
                      const ViewOfConfig& view);
-// Parts that the reduction may be split into, and the most groups that they make.
-std::vector<int64_t> SplitsOf(const GemmView& v, const GpuTarget& t);
+// Parts that the reduction may be split into, none of them shorter than that; and the most groups that they make.
+std::vector<int64_t> SplitsOf(const GemmView& v, int64_t shortest, const GpuTarget& t);
 int64_t MostSplitGroups(const GpuTarget& t);
 // The launch that adds up the slices of a split reduction: the stages "total" and "out", in groups of up to so many
 // threads.

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp;
 constexpr int64_t kMatrixWords = 4;  // a lane's, of an operand's matrix
+constexpr int64_t kLeastSteps = 4;   // of a part that a reduction is split into, of an instruction each
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
 
 int64_t SharedBytes(const TensorTile& tile) { return tile.stages * (tile.bm() + tile.bn()) * tile.bk * tile.bytes(); }
@@ -71,7 +72,8 @@ ConfigSpace Space(const Workload& w, const GpuTarget& t) {
   space.Add("tn", {1, 2, 4, 8});
   space.Add("bk", {depth, 2 * depth, 4 * depth, 8 * depth});
   space.Add("stages", {1, 2, 3, 4});
-  if (const std::vector<int64_t> splits = SplitsOf(v, t); splits.size() > 1) space.Add("split", splits);
+  const std::vector<int64_t> splits = SplitsOf(v, kLeastSteps * depth, t);
+  if (splits.size() > 1) space.Add("split", splits);
   RequireTensorTiles(space, v, plan, t, 1);
   space.Require("shared memory",
                 [plan, most = t.shared_bytes](const Config& c) { return SharedBytes(plan(c).tile) <= most; });
@@ -125,7 +127,7 @@ GpuFootprint FootprintOf(const Workload& w, const Config& c, const GpuTarget& t)
 }  // namespace
 
 GpuTemplate GpuMma() {
-  return {"gpu.mma", 1, Matches, Space, Build, FootprintOf, [](const GpuTarget& t) { return t.tensor_cores; }};
+  return {"gpu.mma", 2, Matches, Space, Build, FootprintOf, [](const GpuTarget& t) { return t.tensor_cores; }};
 }
 
 }  // namespace temper

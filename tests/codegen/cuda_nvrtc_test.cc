@@ -355,7 +355,8 @@ TEST(CudaText, StepsAreWrittenTogetherWhereTheirCopiesTakeTurns) {
   const auto together = [&](const char* config, const char* rows = "1024") {
     const Workload w = Parse(
         absl::StrCat("(f16[", rows, ",1024], const f16[1024,1024]) matmul(0,1) -> f16[", rows, ",1024]; anchor=0"));
-    const Kernel kernel = BuildKernel(w, "gpu.mma", ParseConfig(config).value(), target).value();
+    const Kernel kernel =
+        BuildKernel(w, "gpu.mma", ParseConfig(absl::StrCat(config, ",split=1")).value(), target).value();
     const std::string text = EmitCudaText({{"k", kernel.main}}, target, "cu").value();
     const std::string word = "#pragma unroll ";
     const size_t at = text.find(word);

@@ -98,8 +98,7 @@ bool AddFirst(llvm::Instruction& last) {
     return false;
   llvm::IRBuilder<> b(&last);
   Value* pairs = b.CreateNSWAdd(x, y);
-  Value* widened =
-      b.CreateIntrinsic(second.widened->getIntrinsicID(), {}, {pairs, second.widened->getArgOperand(1)});
+  Value* widened = b.CreateIntrinsic(second.widened->getIntrinsicID(), {}, {pairs, second.widened->getArgOperand(1)});
   last.replaceAllUsesWith(b.CreateAdd(first.rest, widened));
   for (llvm::Instruction* dead : {&last, static_cast<llvm::Instruction*>(second.widened), first.add,
                                   static_cast<llvm::Instruction*>(first.widened)})

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kSide = ir::kMatrixSide, kWarp = ir::kTensorWarp;
 constexpr int64_t kMatrixWords = 4;  // a lane's, of an operand's matrix
-constexpr int64_t kLeastSteps = 4;   // of a part that a reduction is split into, of an instruction each
+constexpr int64_t kLeastSteps = 8;   // of a part that a reduction is split into, of an instruction each
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32};
 
 int64_t SharedBytes(const TensorTile& tile) { return tile.stages * (tile.bm() + tile.bn()) * tile.bk * tile.bytes(); }

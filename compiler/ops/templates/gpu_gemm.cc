@@ -162,14 +162,7 @@ ProductElement Product(ir::ProgramBuilder& b, const GemmView& v, const Tile& til
       return AccumulatorOf(acc, tile, batch, row, column);
     };
   }
-  const ir::Buffer partial = Slices(b, v, tile, acc);
-  const ir::Buffer total = b.Reduce("total", kElement, {v.batch, v.rows, v.columns}, {tile.split}, ir::Combiner::kSum,
-                                    [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                                      return ir::Load(partial, {i[0] * Expr(tile.split) + r[0], i[1], i[2]});
-                                    });
-  return [total](const Expr& batch, const Expr& row, const Expr& column) {
-    return ir::Load(total, {batch, row, column});
-  };
+  return SumOfSlices(b, v, tile.split, Slices(b, v, tile, acc));
 }
 
 // Up to the accumulators of each thread.
@@ -316,6 +309,16 @@ absl::StatusOr<ir::Func> ScheduleGemm(ir::Func func, const GemmView& v, const Pl
 }
 
 }  // namespace
+
+ProductElement SumOfSlices(ir::ProgramBuilder& b, const GemmView& v, int64_t split, const ir::Buffer& slices) {
+  const ir::Buffer total = b.Reduce("total", kElement, {v.batch, v.rows, v.columns}, {split}, ir::Combiner::kSum,
+                                    [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                      return ir::Load(slices, {i[0] * Expr(split) + r[0], i[1], i[2]});
+                                    });
+  return [total](const Expr& batch, const Expr& row, const Expr& column) {
+    return ir::Load(total, {batch, row, column});
+  };
+}
 
 void ScheduleSumOfSlices(Schedule& s, const GemmView& v, int64_t most_threads) {
   const bool lanes = OutAxes(v).back() == GemmAxis::kColumn && v.columns % kLanes == 0;

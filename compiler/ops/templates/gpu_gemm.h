@@ -46,8 +46,9 @@ void AddGpuGemmKnobs(ConfigSpace& space, const Workload& w, const std::vector<in
 // Parts that the reduction may be split into, none of them shorter than that; and the most groups that they make.
 std::vector<int64_t> SplitsOf(const GemmView& v, int64_t shortest, const GpuTarget& t);
 int64_t MostSplitGroups(const GpuTarget& t);
-// The launch that adds up the slices of a split reduction: the stages "total" and "out", in groups of up to so many
-// threads.
+// The product of which each batch element has so many slices; who asks for an element adds them up, in the stage
+// "total". The launch that does: the stages "total" and "out", in groups of up to so many threads.
+ProductElement SumOfSlices(ir::ProgramBuilder& b, const GemmView& v, int64_t split, const ir::Buffer& slices);
 void ScheduleSumOfSlices(Schedule& s, const GemmView& v, int64_t most_threads);
 // Of the contraction's launch without what it writes. All rows of A have `a_bytes` in memory at most.
 GpuFootprint GpuProductFootprint(const Workload& w, const GemmView& v, const Config& c, double a_bytes,

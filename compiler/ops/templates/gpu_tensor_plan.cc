@@ -96,13 +96,7 @@ static ProductElement Product(ir::ProgramBuilder& b, const GemmView& v, const Te
   const ir::Buffer partial =
       b.Compute("partial", kElement, {p.tiles.slices, v.rows, v.columns},
                 [&](const std::vector<Expr>& i) { return TensorSumAt(sums, tile, i[0], i[1], i[2]); });
-  const ir::Buffer total = b.Reduce("total", kElement, {v.batch, v.rows, v.columns}, {tile.split}, ir::Combiner::kSum,
-                                    [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                                      return ir::Load(partial, {i[0] * Expr(tile.split) + r[0], i[1], i[2]});
-                                    });
-  return [total](const Expr& batch, const Expr& row, const Expr& column) {
-    return ir::Load(total, {batch, row, column});
-  };
+  return SumOfSlices(b, v, tile.split, partial);
 }
 
 absl::StatusOr<ir::Func> TensorProgram(const std::string& name, const Workload& w, const GemmView& v,

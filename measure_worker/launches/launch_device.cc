@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/codegen/codegen.h"
 #include "measure_worker/backends/cpu/cpu_device.h"
 #include "measure_worker/host/patient_lock.h"
@@ -27,7 +28,7 @@ constexpr double kHidesLaunchS = 10e-6;
 constexpr int64_t kCallsKept = 128;
 constexpr size_t kMostKept = 2;
 
-int64_t RoundedUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+int64_t RoundedUp(int64_t n, int64_t to) { return CeilDiv(n, to) * to; }
 
 // Arrays with room between them, parts of one allocation.
 class LaunchBlock : public Block {
@@ -275,7 +276,7 @@ class LaunchDevice : public Device {
   // As many rounds as take at least so many calls.
   absl::StatusOr<double> TimeKept(int64_t calls) {
     const KeptCalls& kept = kept_.front();
-    const int64_t replays = (calls + kept.calls - 1) / kept.calls;
+    const int64_t replays = CeilDiv(calls, kept.calls);
     TEMPER_ASSIGN_OR_RETURN(const double seconds, session_.Time([&]() -> absl::Status {
       for (int64_t i = 0; i < replays; ++i) TEMPER_RETURN_IF_ERROR(session_.Replay(kept.recording));
       return absl::OkStatus();

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -56,11 +56,15 @@ def flags(**values: Any) -> list[str]:
     return result
 
 
+def _items(what: str, mapping: Mapping[str, Any] | None, meaning: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(mapping, Mapping | None):
+        raise _errors.InvalidArgumentError(f"{what} is a {type(mapping).__name__}, not a mapping from {meaning}")
+    return (mapping or {}).items()
+
+
 def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
-    if not isinstance(shapes, Mapping | None):
-        raise _errors.InvalidArgumentError(f"shapes is a {type(shapes).__name__}, not a mapping from inputs to shapes")
     result = []
-    for name, shape in (shapes or {}).items():
+    for name, shape in _items("shapes", shapes, "inputs to shapes"):
         try:
             result.append(f"--shape={name}={','.join(str(operator.index(extent)) for extent in shape)}")
         except TypeError:
@@ -70,10 +74,8 @@ def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
 
 
 def _dim_flags(dims: Mapping[str, int] | None) -> list[str]:
-    if not isinstance(dims, Mapping | None):
-        raise _errors.InvalidArgumentError(f"dims is a {type(dims).__name__}, not a mapping from dimensions to lengths")
     result = []
-    for name, extent in (dims or {}).items():
+    for name, extent in _items("dims", dims, "dimensions to lengths"):
         try:
             result.append(f"--dim={name}={operator.index(extent)}")
         except TypeError:
@@ -82,10 +84,8 @@ def _dim_flags(dims: Mapping[str, int] | None) -> list[str]:
 
 
 def _value_flags(values: Mapping[str, Any] | None) -> list[str]:
-    if not isinstance(values, Mapping | None):
-        raise _errors.InvalidArgumentError(f"values is a {type(values).__name__}, not a mapping from inputs to values")
     result = []
-    for name, value in (values or {}).items():
+    for name, value in _items("values", values, "inputs to values"):
         value = value.tolist() if hasattr(value, "tolist") else value
         numbers = value if isinstance(value, (list, tuple)) else [value]
         if not numbers or not all(isinstance(number, (bool, int, float)) for number in numbers):

@@ -185,8 +185,8 @@ def tune(
     """Searches the fastest config of every operator of the model, by measurement; `temper tune`.
 
     Here, into the database `db` (None: the user's own), or on the `device` of a `server`. `model`, `shapes`, `dims`
-    and `values` are as of `build`. `trials`, `time_budget` (seconds) and `min_gain` (0.01: end where less than 1 % is expected to be gained)
-    limit the search; without any it ends where less than half a percent is expected.
+    and `values` are as of `build`. `trials`, `time_budget` (seconds) and `min_gain` (0.01: end where less than 1 % is
+    expected to be gained) limit the search; without any it ends where less than half a percent is expected.
 
     `progress`: a bar, in terminals and notebooks; or a function that is called with each Progress. KeyboardInterrupt
     ends the job, on a server too; what was measured is kept, and the same call goes on from there.

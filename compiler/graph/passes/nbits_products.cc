@@ -241,18 +241,18 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
   const double first = zeros->values.At(0), zero = first + numbers.added;
   const bool one_zero = LieBetween(zeros->values, first, first);
 
-  TEMPER_ASSIGN_OR_RETURN(const ValueId x, EmitCast(r, node.inputs[0], DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(ValueId x, EmitCast(r, node.inputs[0], DType::kF32));
   const TensorType packed{DType::kU8, numbers.bytes.shape(), {}};
   const bool rounds = Rounds(node, t, packed.shape[0] < depth) &&
                       HasOwnTemplate(WorkloadOf(a, packed, block, true, r.TypeOf(node.output)), t);
-  std::vector<ValueId> inputs = {x, r.AddConstant(std::move(numbers.bytes))};
+  ValueId most = kNoValue;
   if (rounds) {
     TEMPER_ASSIGN_OR_RETURN(const Rounded left, RoundedToBytes(r, x, block));
-    inputs = {left.bytes, inputs[1], kNoValue, left.most};
+    x = left.bytes, most = left.most;
     for (float& s : scale.as<float>()) s /= static_cast<float>(kMostOfByte);
   }
-  inputs.resize(rounds ? 4 : 3);
-  inputs[2] = r.AddConstant(scale);
+  std::vector<ValueId> inputs = {x, r.AddConstant(std::move(numbers.bytes)), r.AddConstant(scale)};
+  if (rounds) inputs.push_back(most);
   if (!one_zero) {
     NDArray offset = OfBlocks(*zeros, block);
     for (int64_t i = 0; i < offset.size(); ++i) offset.Set(i, -(offset.At(i) + numbers.added) * scale.At(i));

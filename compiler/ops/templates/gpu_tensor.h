@@ -45,7 +45,8 @@ struct TensorOperand {
   std::string stage;
   DType type;
   Run run;
-  int64_t size, bk, split;  // of a tile: rows of A or columns of B, and steps of the reduction
+  int64_t size, bk;  // of a tile: rows of A or columns of B, and steps of the reduction
+  int64_t split;     // parts of the reduction
   // What a load takes at once: of so many rows so many runs. The runs of each row are turned by the row's number, so
   // that these are in different banks. 0 rows: nobody loads, and nothing is turned.
   int64_t loaded_rows = 0, loaded_runs = 1;

@@ -26,7 +26,7 @@ inline absl::StatusOr<Record> RecordOfAnotherConfig(const std::string& lock_path
   r.threads = t.threads();
   r.template_name = kernel.template_name;
   r.template_version = kernel.template_version;
-  for (const Config& c : FindTemplate(r.template_name)->space(w, t).Enumerate(64)) {
+  for (const Config& c : FindTemplate(r.template_name)->space(w, t).Enumerate(4096)) {
     if (Text(c) != kernel.config) r.config = Text(c);
   }
   if (r.config.empty()) return absl::NotFoundError(kernel.workload + " has one config");

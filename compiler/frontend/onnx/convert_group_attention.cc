@@ -17,13 +17,16 @@ struct Sizes {
   int64_t group() const { return heads / kv_heads; }
 };
 
+constexpr size_t kSink = 11, kQueryNorm = 14, kKeyNorm = 15;  // operands
+
 struct Parts {
   ValueId query, key, value;  // [batch, steps, heads * size]
 };
 
 // The result of one of ONNX's own operators.
 absl::StatusOr<ValueId> Applied(Context& c, const char* op, std::vector<ValueId> inputs,
-                                const std::vector<std::pair<const char*, int64_t>>& attributes) {
+                                const std::vector<std::pair<const char*, int64_t>>& attributes,
+                                const std::vector<std::pair<const char*, double>>& floats = {}) {
   constexpr int kOpset = 24;
   onnx::NodeProto proto;
   proto.set_op_type(op);
@@ -34,6 +37,12 @@ absl::StatusOr<ValueId> Applied(Context& c, const char* op, std::vector<ValueId>
     a->set_type(onnx::AttributeProto::INT);
     a->set_i(value);
   }
+  for (const auto& [name, value] : floats) {
+    onnx::AttributeProto* a = proto.add_attribute();
+    a->set_name(name);
+    a->set_type(onnx::AttributeProto::FLOAT);
+    a->set_f(static_cast<float>(value));
+  }
   const Context::Scope scope(c, /*closed=*/true);
   TEMPER_RETURN_IF_ERROR(FindConverter(proto)->convert(c, {proto, kOpset, std::move(inputs)}));
   return c.Find("y")->value;
@@ -41,31 +50,44 @@ absl::StatusOr<ValueId> Applied(Context& c, const char* op, std::vector<ValueId>
 
 // Versions of ONNX Runtime add to the operator: what is not known here may change what is computed.
 absl::Status CheckKnown(const OnnxNode& n) {
-  constexpr std::string_view kKnown[] = {"num_heads",          "kv_num_heads", "scale",         "softcap",
-                                         "local_window_size",  "do_rotary",    "k_quant_type",  "v_quant_type",
-                                         "rotary_interleaved", "qk_output",    "smooth_softmax"};
-  // Of a cache that is quantized, of norms whose weights are not there, and what there is if nothing is said.
-  constexpr std::pair<std::string_view, int64_t> kWithoutEffect[] = {{"causal", 1}, {"sliding_window_cache", 0}};
-  constexpr std::string_view kOfOthers[] = {"kv_cache_bit_width", "qk_norm_epsilon", "q_norm_epsilon",
-                                            "k_norm_epsilon"};
+  constexpr std::string_view kKnown[] = {"num_heads",      "kv_num_heads",   "do_rotary",       "rotary_interleaved",
+                                         "scale",          "softcap",        "causal",          "local_window_size",
+                                         "k_quant_type",   "v_quant_type",   "qk_output",       "smooth_softmax",
+                                         "q_norm_epsilon", "k_norm_epsilon", "qk_norm_epsilon", "kv_cache_bit_width"};
   for (const onnx::AttributeProto& a : n.proto.attribute()) {
     if (std::ranges::find(kKnown, a.name()) != std::end(kKnown)) continue;
-    if (std::ranges::find(kOfOthers, a.name()) != std::end(kOfOthers)) continue;
-    const auto is = [&](const auto& entry) { return entry.first == a.name() && entry.second == a.i(); };
-    if (std::ranges::any_of(kWithoutEffect, is)) continue;
+    if (a.name() == "sliding_window_cache" && a.i() == 0) continue;
     const std::string value = a.type() == onnx::AttributeProto::INT ? absl::StrCat("=", a.i()) : "";
     return absl::UnimplementedError(absl::StrCat(a.name(), value, " is not supported"));
   }
   for (size_t i = 12; i < n.inputs.size(); ++i) {
-    if (n.Input(i) != kNoValue) return absl::UnimplementedError(absl::StrCat("operand ", i, " is not supported"));
+    const bool is_norm = i == kQueryNorm || i == kKeyNorm;
+    if (n.Input(i) != kNoValue && !is_norm)
+      return absl::UnimplementedError(absl::StrCat("operand ", i, " is not supported"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckValues(Context& c, const OnnxNode& n, const Sizes& s) {
+  const int64_t window = n.Int("local_window_size", -1), causal = n.Int("causal", 1);
+  if (window < -1 || window == 0) return absl::InvalidArgumentError("local_window_size is -1 or at least 1");
+  if (causal != 0 && causal != 1) return absl::InvalidArgumentError("causal is 0 or 1");
+  if (causal == 0 && window != -1) return absl::InvalidArgumentError("local_window_size needs causal=1");
+  if (!std::isfinite(n.Float("scale", 0)) || !std::isfinite(n.Float("softcap", 0)))
+    return absl::InvalidArgumentError("scale and softcap are finite");
+  if (n.Input(kSink) != kNoValue && c.ShapeOf(n.Input(kSink)) != Shape{s.heads})
+    return absl::InvalidArgumentError(absl::StrCat("head_sink is [", s.heads, "], one number a head"));
+  if ((n.Input(kQueryNorm) == kNoValue) != (n.Input(kKeyNorm) == kNoValue))
+    return absl::InvalidArgumentError("q_norm_weight and k_norm_weight come together");
+  for (const size_t norm : {kQueryNorm, kKeyNorm}) {
+    if (n.Input(norm) != kNoValue && c.ShapeOf(n.Input(norm)) != Shape{s.size})
+      return absl::InvalidArgumentError(absl::StrCat("q_norm_weight and k_norm_weight are [", s.size, "]"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSupported(const OnnxNode& n) {
   if (n.Int("qk_output", 0) != 0) return absl::UnimplementedError("its scores as a result are not supported");
-  if (n.Int("smooth_softmax", 0) > 0 || n.Input(11) != kNoValue)
-    return absl::UnimplementedError("smooth_softmax and head_sink are not supported");
   if (n.proto.output_size() > 3) return absl::UnimplementedError("its scores as a result are not supported");
   for (const char* cache : {"k_quant_type", "v_quant_type"}) {
     if (n.String(cache, "NONE") != "NONE") return absl::UnimplementedError("a quantized cache is not supported");
@@ -105,6 +127,18 @@ absl::StatusOr<ValueId> FirstOf(Context& c, const OnnxNode& n, const Sizes& s) {
   TEMPER_ASSIGN_OR_RETURN(ValueId last, c.Cast(n.Input(5), DType::kI64));
   TEMPER_ASSIGN_OR_RETURN(last, c.Reshape(last, {s.batch}));
   return c.Call("add", {}, {last, c.Scalar(DType::kI64, static_cast<double>(1 - s.steps))});
+}
+
+// Each head of queries or keys over its root mean square.
+absl::StatusOr<ValueId> Normed(Context& c, const OnnxNode& n, ValueId v, size_t weight, int64_t size) {
+  constexpr double kEpsilon = 1e-6;
+  const double epsilon =
+      n.Float(weight == kKeyNorm ? "k_norm_epsilon" : "q_norm_epsilon", n.Float("qk_norm_epsilon", kEpsilon));
+  if (!(epsilon > 0) || !std::isfinite(epsilon)) return absl::InvalidArgumentError("the norms' epsilon is above 0");
+  const Shape shape = c.ShapeOf(v);
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], shape[2] / size, size}));
+  TEMPER_ASSIGN_OR_RETURN(v, Applied(c, "RMSNormalization", {v, n.Input(weight)}, {}, {{"epsilon", epsilon}}));
+  return c.Reshape(v, shape);
 }
 
 absl::StatusOr<ValueId> Turned(Context& c, const OnnxNode& n, ValueId v, ValueId positions, int64_t heads) {
@@ -149,9 +183,16 @@ absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId
   return Applied(c, "TensorScatter", {past, fresh, first}, {});
 }
 
-// Step i sees the steps up to itself, of them at most the last `window`: [batch, 1, 1, steps, cached].
-absl::StatusOr<ValueId> SeenBy(Context& c, const Sizes& s, ValueId first, int64_t window) {
+// Step i sees the steps up to itself, of them at most the last `window`, or all that there are if it is not causal:
+// [batch, 1, 1, steps or 1, cached].
+absl::StatusOr<ValueId> SeenBy(Context& c, const OnnxNode& n, const Sizes& s, ValueId first) {
+  const int64_t given = n.Int("local_window_size", -1), window = given < 0 ? s.cached : given;
   Formula f(c, DType::kI64);
+  if (n.Int("causal", 1) == 0) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId last, c.Cast(n.Input(5), DType::kI64));
+    TEMPER_ASSIGN_OR_RETURN(last, c.Reshape(last, {s.batch, 1, 1, 1, 1}));
+    return c.Call("less_equal", {}, {Counting(c, DType::kI64, {1, 1, 1, 1, s.cached}), last});
+  }
   TEMPER_ASSIGN_OR_RETURN(first, c.Reshape(first, {s.batch, 1, 1, 1, 1}));
   const ValueId own = f.Add(first, Counting(c, DType::kI64, {1, 1, 1, s.steps, 1}));
   const ValueId keys = Counting(c, DType::kI64, {1, 1, 1, 1, s.cached});
@@ -172,6 +213,23 @@ absl::StatusOr<ValueId> Bias(Context& c, const Sizes& s, ValueId bias) {
   }
   const bool all = shape[1] == s.heads;
   return c.Reshape(bias, {shape[0], all ? s.kv_heads : 1, all ? s.group() : 1, s.steps, s.cached});
+}
+
+// What is left of a softmax for the keys where each head has one more score, its sink, that no value belongs to:
+// 1 - 1 / (1 + sum of exp(score) / exp(sink)), [batch, kv_heads, group, steps, 1]. The largest weight is one over the
+// sum of exp(score - largest score).
+absl::StatusOr<ValueId> BesideSink(Context& c, const OnnxNode& n, const Sizes& s, ValueId scores, ValueId weights) {
+  Formula f(c, c.TypeOf(scores).dtype);
+  ValueId sink = f.Number(0);
+  if (n.Input(kSink) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(sink, c.Reshape(n.Input(kSink), {1, s.kv_heads, s.group(), 1, 1}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId score, c.Reduce("reduce_max", scores, {4}, true));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId weight, c.Reduce("reduce_max", weights, {4}, true));
+  const ValueId above = f.Sub(f.Sub(score, sink), f.Call("log", {weight}));
+  const ValueId share = f.Call("sigmoid", {above});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return share;
 }
 
 // The heads of queries that share keys are rows of one product.
@@ -196,10 +254,19 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
     TEMPER_ASSIGN_OR_RETURN(const ValueId bias, Bias(c, s, n.Input(10)));
     scores = f.Add(scores, bias);
   }
-  ValueId weights = f.Call("softmax", {f.Call("where", {seen, scores, f.Number(kUnseen)})}, std::move(last));
+  scores = f.Call("where", {seen, scores, f.Number(kUnseen)});
+  ValueId weights = f.Call("softmax", {scores}, std::move(last));
   TEMPER_RETURN_IF_ERROR(f.status());
+  ValueId share = kNoValue;
+  if (n.Input(kSink) != kNoValue || n.Int("smooth_softmax", 0) == 1) {
+    TEMPER_ASSIGN_OR_RETURN(share, BesideSink(c, n, s, scores, weights));
+    TEMPER_ASSIGN_OR_RETURN(share, c.Reshape(share, {s.batch, s.kv_heads, s.group() * s.steps, 1}));
+  }
   TEMPER_ASSIGN_OR_RETURN(weights, c.Reshape(weights, {s.batch, s.kv_heads, s.group() * s.steps, s.cached}));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, values}));
+  if (share != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(y, c.Call("mul", {}, {y, share}));
+  }
   TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {s.batch, s.heads, s.steps, s.size}));
   TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
   return c.Reshape(y, {s.batch, s.steps, s.heads * s.size});
@@ -238,15 +305,18 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
   Sizes s;
   TEMPER_ASSIGN_OR_RETURN(Parts p, PartsOf(c, n, s));
   TEMPER_RETURN_IF_ERROR(SetLengths(c, n, s));
-  const int64_t window = n.Int("local_window_size", -1);
-  if (window < -1 || window == 0) return absl::InvalidArgumentError("local_window_size is -1 or at least 1");
+  TEMPER_RETURN_IF_ERROR(CheckValues(c, n, s));
   TEMPER_ASSIGN_OR_RETURN(const ValueId first, FirstOf(c, n, s));
+  if (n.Input(kQueryNorm) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(p.query, Normed(c, n, p.query, kQueryNorm, s.size));
+    TEMPER_ASSIGN_OR_RETURN(p.key, Normed(c, n, p.key, kKeyNorm, s.size));
+  }
   if (n.Int("do_rotary", 0) != 0) {
     TEMPER_RETURN_IF_ERROR(Turn(c, n, s, first, p));
   }
   TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, s, n.Input(3), p.key, first));
   TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, s, n.Input(4), p.value, first));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, s, first, window < 0 ? s.cached : window));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, n, s, first));
   TEMPER_ASSIGN_OR_RETURN(const ValueId y, Attended(c, n, s, p.query, keys, values, seen));
   TEMPER_RETURN_IF_ERROR(c.Set(n, y));
   TEMPER_RETURN_IF_ERROR(c.Set(n, keys, 1));

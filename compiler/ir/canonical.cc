@@ -251,6 +251,19 @@ std::optional<Sum> Canonicalizer::AsNegative(const Expr& cond) {
     sum.constant -= 1;
   }
   Recombine(sum);
+  return WithoutDivision(std::move(sum));
+}
+
+// z/q < c is z < c*q, and c < z/q is c*q + q - 1 < z: loops are cut where such conditions change.
+Sum Canonicalizer::WithoutDivision(Sum sum) {
+  while (sum.terms.size() == 1 && std::abs(sum.terms[0].coefficient) == 1 && IsBy(sum.terms[0].atom, ExprKind::kDiv)) {
+    const Term div = sum.terms[0];
+    const int64_t q = DivisorOf(div.atom);
+    const __int128 constant = static_cast<__int128>(sum.constant) * q + (div.coefficient < 0 ? q - 1 : 0);
+    if (!Checked(constant, constant)) break;
+    sum = Sum{{}, static_cast<int64_t>(constant)};
+    sum.AddScaled(Linear(div.atom->args[0]), div.coefficient);
+  }
   return sum;
 }
 
@@ -270,6 +283,7 @@ Expr Canonicalizer::Order(Sum sum) {
       if (v != FloorDiv(-1 - other->max, d)) continue;
       sum = std::move(parts.multiple);
       sum.constant = -v - 1;
+      sum = WithoutDivision(std::move(sum));
       changed = true;
       break;
     }

@@ -30,6 +30,8 @@ class Canonicalizer {
   Expr Select(const Expr& e);
   Expr Condition(const Expr& e);
   Expr Order(Sum sum);  // sum < 0
+  // Of sum < 0, what says the same without a division.
+  Sum WithoutDivision(Sum sum);
   Expr Equality(const Expr& e);
   Expr Junction(const Expr& e);  // and, or
   Expr Negation(const Expr& e);

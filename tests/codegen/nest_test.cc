@@ -316,6 +316,29 @@ TEST(Nest, NestedConditionsAndElse) {
   }
 }
 
+// A load of which all lanes are masked off takes as long as a hundred others where it would fail. So vectors that lie
+// in one operand of a concatenation branch around the others' loads. Conditions at an image's edge stay masks.
+TEST(Nest, VectorsWithinOneOperandOfAConcatenationLoadIt) {
+  const ir::Buffer a = F32("a", {13}), b = F32("b", {17}), c = F32("c", {18}), out = F32("out", {48});
+  const Var o = ir::MakeVar("o"), v = ir::MakeVar("v");
+  const Expr at = Expr(o) * Expr(8) + Expr(v);
+  const auto branches = [&](const Expr& value) {
+    const ir::Func f{"f",
+                     {a, b, c, out},
+                     1,
+                     ir::For(o, 6, ForKind::kSerial, ir::For(v, 8, ForKind::kVectorized, ir::Store(out, {at}, value)))};
+    ExpectSame(f, 0);
+    const auto text = EmitText({{"kernel", f}}, *ParseTarget("llvm:haswell"), "emitted");
+    EXPECT_TRUE(text.ok()) << text.status();
+    int count = 0;
+    for (size_t place = 0; (place = text->find("\nthen", place)) != std::string::npos; ++place) ++count;
+    return count;
+  };
+  const Expr rest = ir::Select(at < Expr(30), ir::Load(b, {at - Expr(13)}), ir::Load(c, {at - Expr(30)}));
+  EXPECT_EQ(branches(ir::Select(at < Expr(13), ir::Load(a, {at}), rest)), 4);
+  EXPECT_EQ(branches(ir::Select(at < Expr(13), ir::Load(a, {at}), ir::Float(0))), 0);
+}
+
 // --- register tiles
 
 TEST(RegisterTile, MatmulOfManyShapes) {

@@ -138,6 +138,26 @@ TEST_F(SimplifyTest, TailTestsDropTheInnerLoopWhereItCanNotMatter) {
   EXPECT_EQ(Simple(97 < Expr(o) * 14 + i), "6 < o");
 }
 
+// Where a quotient passes a constant, the dividend passes a constant too.
+TEST_F(SimplifyTest, OrdersOfQuotientsLoseTheDivision) {
+  Var m = Bind("m", 1000), o = Bind("o", 100), i = Bind("i", 8);
+  EXPECT_EQ(Simple(Expr(m) / 7 < 3), "m < 21");
+  EXPECT_EQ(Simple(Expr(m) / 7 <= 3), "m < 28");
+  EXPECT_EQ(Simple(3 < Expr(m) / 7), "27 < m");
+  EXPECT_EQ(Simple(3 <= Expr(m) / 7), "20 < m");
+  EXPECT_EQ(Simple((Expr(m) - 500) / 7 < -3), "m < 479");
+  EXPECT_EQ(Simple(-3 < (Expr(m) - 500) / 7), "485 < m");
+  EXPECT_EQ(Simple(Expr(m) / 7 * 2 < 5), "m < 21");
+  EXPECT_EQ(Simple((Expr(m) / 7 + Expr(m) % 3) / 5 < 2), "m%3*7 + m < 70");
+  EXPECT_EQ(Simple((Expr(o) * 8 + i) / 7 < 16), "o < 14");
+  EXPECT_EQ(Simple((Expr(o) * 8 + i) / 7 < 15), "o*8 + i < 105");
+  EXPECT_EQ(Simple(Expr(m) / 7 < Expr(o)), "m/7 < o");
+  facts_.Assume(Expr(m) / 7 < 3);
+  EXPECT_TRUE(facts_.CanProve(Expr(m) < 21));
+  EXPECT_TRUE(facts_.CanProve(Expr(m) / 7 < 3));
+  EXPECT_FALSE(facts_.CanProve(Expr(m) < 20));
+}
+
 TEST_F(SimplifyTest, MinAndMaxAreDecidedByRange) {
   Var i = Bind("i", 14);
   EXPECT_EQ(Simple(Min(Expr(i), Expr(13))), "i");

@@ -288,21 +288,41 @@ bool Emitter::CheapAndSafe(const Expr& e) {
   return ok;
 }
 
+// `e` for the lanes of the mask. Guarded: not even computed where there are none, since a load of which every lane is
+// masked off takes long where it would fail.
+Value* Emitter::EmitUnder(Value* mask, const Expr& e, bool guarded) {
+  Value* outer = lanes_.mask;
+  lanes_.mask = outer == nullptr ? mask : b_.CreateAnd(outer, mask);
+  Value* v = nullptr;
+  if (guarded) {
+    Value* any = Any(lanes_.mask);
+    llvm::BasicBlock *before = b_.GetInsertBlock(), *from = nullptr;
+    const auto compute = [&] {
+      v = EmitVector(e);
+      from = b_.GetInsertBlock();
+    };
+    Branch(any, compute, {});
+    llvm::PHINode* phi = b_.CreatePHI(v->getType(), 2);
+    phi->addIncoming(v, from);
+    phi->addIncoming(llvm::Constant::getNullValue(v->getType()), before);
+    v = phi;
+  } else {
+    v = EmitVector(e);
+  }
+  lanes_.mask = outer;
+  return v;
+}
+
 // Only the branch taken is evaluated, unless the other does no harm; lanes that do not take it are masked off.
 Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
   const Expr r = Resolve(cond);
   if (std::optional<int64_t> known = ir::AsInt(r)) return Emit(*known != 0 ? a : c);
   if (DependsOnLane(r)) {
-    Value* outer = lanes_.mask;
+    // Of two arms that lie in memory apart, as in a concatenation, most vectors want one alone.
+    const bool guarded = !CheapAndSafe(a) && !CheapAndSafe(c);
     Value* mask = Spread(Emit(r));
-    auto under = [&](Value* m, const Expr& e) {
-      lanes_.mask = outer == nullptr ? m : b_.CreateAnd(outer, m);
-      Value* v = EmitVector(e);
-      lanes_.mask = outer;
-      return v;
-    };
-    Value* taken = under(mask, a);
-    Value* other = under(b_.CreateNot(mask), c);
+    Value* taken = EmitUnder(mask, a, guarded);
+    Value* other = EmitUnder(b_.CreateNot(mask), c, guarded);
     return b_.CreateSelect(mask, taken, other);
   }
   Value* condition = Emit(r);
@@ -336,13 +356,13 @@ Value* Emitter::EmitCast(const Expr& e) {
   Value* v = Emit(e->args[0]);
   DType from = e->args[0]->dtype;
   if (IsNarrowFloat(from)) {
-    v = EmitDecode(b_, from, v);
+    v = EmitDecode(b_, from, v, context_.target);
     from = DType::kF32;
   }
   if (from == to) return v;
   if (IsNarrowFloat(to)) {
     if (!IsFloat(from)) v = IntToFloat(v, from, Info(from).bits > 16 ? DType::kF64 : DType::kF32);
-    return EmitEncode(b_, to, v, e->cast_mode);
+    return EmitEncode(b_, to, v, e->cast_mode, context_.target);
   }
   llvm::Type* type = Like(ValueType(to), v);
   llvm::Constant* zero = llvm::Constant::getNullValue(v->getType());

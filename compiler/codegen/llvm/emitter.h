@@ -113,6 +113,7 @@ class Emitter {
   llvm::Value* EmitDivMod(const ir::ExprNode& e, llvm::Value* a, llvm::Value* c);
   llvm::Value* EmitCompare(const ir::Expr& e);
   llvm::Value* EmitLogic(const ir::Expr& e);
+  llvm::Value* EmitUnder(llvm::Value* mask, const ir::Expr& e, bool guarded);
   llvm::Value* EmitSelect(const ir::Expr& cond, const ir::Expr& a, const ir::Expr& c);
   llvm::Value* EmitCast(const ir::Expr& e);
   llvm::Value* IntToFloat(llvm::Value* v, DType from, DType to);

@@ -59,26 +59,46 @@ Value* EncodeE8M0(llvm::IRBuilder<>& b, const Ints& ints, Value* f32_bits, CastM
   return b.CreateAdd(exponent, b.CreateZExt(up, exponent->getType()));
 }
 
+bool ConvertsHalves(const CpuTarget& target) { return target.Has("f16c"); }
+
+// LLVM would compare and round what comes of a half as halves again, which CPUs do one by one. It does not see through
+// the fence.
+Value* DecodeHalf(llvm::IRBuilder<>& b, Value* bits) {
+  llvm::Type* type = Like(b.getFloatTy(), bits);
+  Value* v = b.CreateFPExt(b.CreateBitCast(bits, Like(b.getHalfTy(), bits)), type);
+  return b.CreateArithmeticFence(v, type);
+}
+
+// Instructions keep what bits of a NaN they can, and EncodeFloat none but its sign: no number is above that one NaN, as
+// signed integers where it is positive, as unsigned ones where it is negative.
+Value* EncodeHalf(llvm::IRBuilder<>& b, Value* v) {
+  constexpr uint64_t kNan = 0x7e00, kNegativeNan = 0xfe00;
+  llvm::Type* type = Like(b.getInt16Ty(), v);
+  Value* bits = b.CreateBitCast(b.CreateFPTrunc(v, Like(b.getHalfTy(), v)), type);
+  bits = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bits, llvm::ConstantInt::get(type, kNan));
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, bits, llvm::ConstantInt::get(type, kNegativeNan));
+}
+
 }  // namespace
 
-Value* EmitDecode(llvm::IRBuilder<>& b, DType dtype, Value* bits) {
+Value* EmitDecode(llvm::IRBuilder<>& b, DType dtype, Value* bits, const CpuTarget& target) {
+  if (dtype == DType::kF16 && ConvertsHalves(target)) return DecodeHalf(b, bits);
   const DTypeInfo& t = Info(dtype);
   llvm::Type* int_type = Like(b.getInt32Ty(), bits);
   llvm::Type* float_type = Like(b.getFloatTy(), bits);
   const Ints ints(b, int_type);
   Value* x = b.CreateZExt(bits, int_type);
   if (dtype == DType::kF8E8M0) return b.CreateBitCast(DecodeE8M0(ints, x), float_type);
+  const int shift = kF32Mantissa - t.mantissa_bits;
+  if (dtype == DType::kBF16) return b.CreateBitCast(ints.Shl(x, shift), float_type);
 
   const uint64_t sign_bit = uint64_t{1} << (t.bits - 1), largest = EncodeFloat(dtype, Largest(dtype));
   Value* magnitude = ints.And(x, sign_bit - 1);
-  const int shift = kF32Mantissa - t.mantissa_bits;
   Value* v = ints.Add(ints.Shl(magnitude, shift), static_cast<uint64_t>(kF32Bias - t.bias) << kF32Mantissa);
-  if (t.bias != kF32Bias) {
-    // Subnormal numbers are counted in units of the last place.
-    Value* unit = llvm::ConstantFP::get(float_type, std::ldexp(1.0, 1 - t.bias - t.mantissa_bits));
-    Value* subnormal = b.CreateBitCast(b.CreateFMul(b.CreateUIToFP(magnitude, float_type), unit), int_type);
-    v = ints.Select(ints.Above(magnitude, (uint64_t{1} << t.mantissa_bits) - 1), v, subnormal);
-  }
+  // Subnormal numbers are counted in units of the last place.
+  Value* unit = llvm::ConstantFP::get(float_type, std::ldexp(1.0, 1 - t.bias - t.mantissa_bits));
+  Value* subnormal = b.CreateBitCast(b.CreateFMul(b.CreateUIToFP(magnitude, float_type), unit), int_type);
+  v = ints.Select(ints.Above(magnitude, (uint64_t{1} << t.mantissa_bits) - 1), v, subnormal);
   switch (t.specials) {
     case Specials::kIeee:
       v = ints.Select(ints.Above(magnitude, largest), b.CreateOr(ints.Const(kF32Infinity), ints.Shl(magnitude, shift)),
@@ -98,10 +118,11 @@ Value* EmitDecode(llvm::IRBuilder<>& b, DType dtype, Value* bits) {
   return b.CreateBitCast(v, float_type);
 }
 
-Value* EmitEncode(llvm::IRBuilder<>& b, DType dtype, Value* v, CastMode mode) {
+Value* EmitEncode(llvm::IRBuilder<>& b, DType dtype, Value* v, CastMode mode, const CpuTarget& target) {
   const DTypeInfo& t = Info(dtype);
   if (dtype == DType::kF8E8M0) v = b.CreateFPTrunc(v, Like(b.getFloatTy(), v));
   const bool from_f64 = v->getType()->getScalarType()->isDoubleTy();
+  if (dtype == DType::kF16 && !from_f64 && ConvertsHalves(target)) return EncodeHalf(b, v);
   const DTypeInfo& from = Info(from_f64 ? DType::kF64 : DType::kF32);
   llvm::Type* int_type = Like(b.getIntNTy(static_cast<unsigned>(from.bits)), v);
   llvm::Type* result_type = Like(b.getIntNTy(static_cast<unsigned>(t.bits)), v);

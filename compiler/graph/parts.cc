@@ -30,13 +30,18 @@ bool IsConcat(const Graph& g, const Group& group) {
   return group.nodes.size() == 1 && FindOp(g.nodes[group.nodes[0]].op)->move == Move::kConcatenates;
 }
 
-// Whether the value has a kernel of its own, whose result nothing else reads.
+// Whether the value can have a kernel of its own, whose result nothing else reads.
 bool IsMadeForOneReader(const Graph& g, const Uses& uses, ValueId v) {
   const Group* maker = uses.maker[v];
   if (maker == nullptr || uses.reads[v] != 1 || IsConcat(g, *maker)) return false;
-  if (maker->nodes.size() == 1 && IsAliasNode(g, g.nodes[maker->nodes[0]])) return false;
   return std::none_of(maker->nodes.begin(), maker->nodes.end(),
                       [&](int n) { return FindOp(g.nodes[n].op)->pattern == OpPattern::kOpaque; });
+}
+
+// Of such values, those that would have none, since they are other values' bytes.
+bool IsRenamed(const Graph& g, const Uses& uses, ValueId v) {
+  const Group* maker = uses.maker[v];
+  return maker->nodes.size() == 1 && IsAliasNode(g, g.nodes[maker->nodes[0]]);
 }
 
 }  // namespace
@@ -61,6 +66,8 @@ std::vector<std::optional<Part>> PartsOfConcats(const Graph& g) {
                         return g.values[v].type.perm == out.perm && IsMadeForOneReader(g, uses, v);
                       });
     if (!fits) continue;
+    // What is only renamed is copied to its part, as the concatenation would copy it, which then copies nothing else.
+    if (std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return IsRenamed(g, uses, v); })) continue;
     int64_t offset = 0;
     for (ValueId v : node.inputs) {
       const int64_t inner = g.values[v].type.shape[static_cast<size_t>(axis)] * inside;

@@ -312,6 +312,26 @@ TEST(MemoryPlanTest, KernelsWriteTheirPartsOfAConcatenation) {
   for (const Task& task : *tasks) EXPECT_NE(task.workload.calls[0].op, "concat");
 }
 
+TEST(MemoryPlanTest, WhatIsRenamedIsCopiedToItsPartOfAConcatenation) {
+  Builder b;
+  const auto renamed = [&b] { return b.Reshape(b.Input({2, 12}), {3, 8}); };
+  b.Output(b.Call("concat", {b.Call("softmax", {b.Input({3, 8})}), renamed()}, Builder::Int("axis", 0)));
+  b.Output(b.Call("concat", {renamed(), renamed()}, Builder::Int("axis", 0)));
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+  ASSERT_TRUE(plan.ok());
+  std::vector<Part> parts;
+  for (const std::optional<Part>& part : plan->part) {
+    if (part.has_value()) parts.push_back(*part);
+  }
+  EXPECT_THAT(parts, ::testing::ElementsAre(Part{24, 48, 0}, Part{24, 48, 24}));
+  absl::StatusOr<std::vector<Task>> kernels = KernelsOf(b.g);
+  ASSERT_TRUE(kernels.ok());
+  std::vector<std::string> ops;
+  for (const Task& kernel : *kernels) ops.push_back(kernel.workload.calls[0].op);
+  EXPECT_THAT(ops, ::testing::UnorderedElementsAre("softmax", "reshape", "concat"));
+}
+
 TEST(MemoryPlanTest, AConcatenationOfWhatOthersReadIsAKernel) {
   Builder b;
   const ValueId x = b.Input({1, 4, 6, 6});

@@ -218,6 +218,16 @@ TEST_F(PackageTest, AttentionRunsOnADeviceAsOneKernel) {
   EXPECT_EQ(chosen, 1);
 }
 
+TEST_F(PackageTest, PartsMayBeCopiesOfWhatIsRenamed) {
+  Builder b;
+  const ValueId x = b.Input({5, 7}), y = b.Call("softmax", {b.Input({3, 5})});
+  const ValueId joined =
+      b.Call("concat", {b.Reshape(x, {7, 5}), y, b.Reshape(b.Call("tanh", {x}), {7, 5})}, Builder::Int("axis", 0));
+  b.Output(b.Call("reduce_sum", {joined}, Builder::Ints("axes", {1})));
+  b.Output(b.Call("concat", {b.Call("relu", {b.Input({15})}), b.Reshape(joined, {85})}, Builder::Int("axis", 0)));
+  ExpectRight(std::move(b.g));
+}
+
 TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {
   Builder b;
   const ValueId x = b.Input({2, 4, 6});

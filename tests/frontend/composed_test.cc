@@ -13,6 +13,7 @@ namespace {
 
 using testing::Array;
 using testing::ExpectArray;
+using ::testing::HasSubstr;
 using testing::ModelBuilder;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -271,7 +272,7 @@ TEST(OnnxComposed, QueriesShareHeadsOfKeys) {
 }
 
 // Two keys of earlier runs, two of this one; query i sees the earlier ones and those up to the i-th of this run. What
-// is shown of the scores: their product, masked, under a cap, as weights.
+// is shown of the scores: their product, under a cap, masked, as weights.
 TEST(OnnxComposed, AttentionGoesOnFromEarlierRuns) {
   const std::vector<float> q = {1, -2}, k = {0.5F, 1.5F}, v = {3, 4}, past_k = {-1, 2}, past_v = {7, -5};
   const double keys[] = {-1, 2, 0.5, 1.5}, values[] = {7, -5, 3, 4}, kNever = -std::numeric_limits<double>::infinity();
@@ -291,12 +292,13 @@ TEST(OnnxComposed, AttentionGoesOnFromEarlierRuns) {
       for (int i = 0; i < 2; ++i) {
         double total = 0, sum = 0, weights[4];
         for (int j = 0; j < 4; ++j) {
-          const double product = q[static_cast<size_t>(i)] * keys[j], masked = j <= i + 2 ? product : kNever;
-          const double capped = cap > 0 ? cap * std::tanh(masked / cap) : masked;
-          weights[j] = std::exp(capped);
+          const double product = q[static_cast<size_t>(i)] * keys[j];
+          const double capped = cap > 0 ? cap * std::tanh(product / cap) : product;
+          const double masked = j <= i + 2 ? capped : kNever;
+          weights[j] = std::exp(masked);
           total += weights[j];
           sum += weights[j] * values[j];
-          if (mode < 3) scores.push_back(mode == 0 ? product : mode == 1 ? masked : capped);
+          if (mode < 3) scores.push_back(mode == 0 ? product : mode == 1 ? capped : masked);
         }
         y.push_back(sum / total);
         for (double w : weights) {
@@ -316,6 +318,91 @@ TEST(OnnxComposed, AttentionGoesOnFromEarlierRuns) {
         }
       }
     }
+  }
+}
+
+// Scores are all alike: each query gives the mean of the keys that it sees. Values are 1, 10, 100 and 1000.
+struct Reaching {
+  int64_t queries = 4, left = -1, right = -1, past = 0, length = -1;
+  bool causal = false;
+};
+NDArray MeansOfSeen(const Reaching& r, ModelBuilder* refused = nullptr) {
+  ModelBuilder m(25);
+  std::vector<NDArray> feeds;
+  const auto input = [&](const char* name, Shape shape, std::vector<float> values) {
+    m.Input(name, shape);
+    feeds.push_back(Array(std::move(shape), values));
+  };
+  const std::vector<float> all = {1, 10, 100, 1000};
+  const int64_t past = std::max<int64_t>(r.past, 0), keys = 4 - past;
+  input("q", {1, 1, r.queries, 1}, std::vector<float>(static_cast<size_t>(r.queries)));
+  input("k", {1, 1, keys, 1}, std::vector<float>(static_cast<size_t>(keys)));
+  input("v", {1, 1, keys, 1}, {all.begin() + past, all.end()});
+  if (past > 0) input("past_k", {1, 1, past, 1}, std::vector<float>(static_cast<size_t>(past)));
+  if (past > 0) input("past_v", {1, 1, past, 1}, {all.begin(), all.begin() + past});
+  if (r.length >= 0) {
+    m.Input("lengths", {1}, onnx::TensorProto::INT64);
+    feeds.emplace_back(DType::kI64, Shape{1});
+    feeds.back().Set(0, static_cast<double>(r.length));
+  }
+  auto& node = m.Node(
+      "Attention",
+      {"q", "k", "v", "", past > 0 ? "past_k" : "", past > 0 ? "past_v" : "", r.length >= 0 ? "lengths" : ""}, {"y"});
+  ModelBuilder::SetInt(node, "left_window_size", r.left);
+  ModelBuilder::SetInt(node, "right_window_size", r.right);
+  ModelBuilder::SetInt(node, "is_causal", r.causal ? 1 : 0);
+  m.Output("y");
+  if (refused == nullptr) return m.Run(feeds)[0];
+  *refused = m;
+  return NDArray();
+}
+
+TEST(OnnxComposed, AttentionReachesSoFar) {
+  const Shape four = {1, 1, 4, 1}, two = {1, 1, 2, 1};
+  ExpectArray(MeansOfSeen({.left = 1, .right = 0}), four, {1, 5.5, 55, 550}, 1e-3);
+  ExpectArray(MeansOfSeen({.left = 1, .right = -1}), four, {277.75, 277.75, 370, 550}, 1e-3);
+  ExpectArray(MeansOfSeen({.left = 0, .right = 1}), four, {5.5, 55, 550, 1000}, 1e-3);
+  ExpectArray(MeansOfSeen({.right = 1}), four, {5.5, 37, 277.75, 277.75}, 1e-3);
+  ExpectArray(MeansOfSeen({.right = 1, .causal = true}), four, {1, 5.5, 37, 277.75}, 1e-3);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  ExpectArray(MeansOfSeen({.left = kMost, .right = kMost}), four, {277.75, 277.75, 277.75, 277.75}, 1e-3);
+  ExpectArray(MeansOfSeen({.queries = 2, .left = 1, .past = 2, .causal = true}), two, {55, 550}, 1e-3);
+}
+
+// Queries stand at the end of so many keys. Those before the first key see nothing, which gives zeros.
+TEST(OnnxComposed, AttentionReachesFromTheEndOfLengths) {
+  const Shape four = {1, 1, 4, 1}, two = {1, 1, 2, 1};
+  ExpectArray(MeansOfSeen({.queries = 2, .length = 3, .causal = true}), two, {5.5, 37}, 1e-3);
+  ExpectArray(MeansOfSeen({.length = 2, .causal = true}), four, {0, 0, 1, 5.5}, 1e-3);
+  ExpectArray(MeansOfSeen({.queries = 2, .left = 1, .right = 0, .length = 4}), two, {55, 550}, 1e-3);
+  ExpectArray(MeansOfSeen({.queries = 2, .left = 0, .right = 1, .length = 3}), two, {55, 100}, 1e-3);
+  ExpectArray(MeansOfSeen({.queries = 2, .left = 0, .length = 3}), two, {55, 100}, 1e-3);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  ExpectArray(MeansOfSeen({.queries = 2, .left = kMost, .right = kMost, .length = 2}), two, {5.5, 5.5}, 1e-3);
+  ExpectArray(MeansOfSeen({.queries = 2, .length = 0}), two, {0, 0}, 1e-3);
+}
+
+TEST(OnnxComposed, AttentionThatCanNotBeIsRefused) {
+  ModelBuilder m(25);
+  for (const Reaching& r : {Reaching{.left = -2}, Reaching{.right = -3}}) {
+    MeansOfSeen(r, &m);
+    EXPECT_THAT(testing::Refusal(m), HasSubstr("left_window_size and right_window_size are -1 or at least 0"));
+  }
+  MeansOfSeen({.past = 1, .length = 2}, &m);
+  EXPECT_THAT(testing::Refusal(m), HasSubstr("lengths of keys come without keys of earlier runs"));
+  for (const char* name : {"scale", "softcap"}) {
+    MeansOfSeen({}, &m);
+    ModelBuilder::SetFloat(*m.model.mutable_graph()->mutable_node(0), name, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_THAT(testing::Refusal(m), HasSubstr(std::string(name) + " is finite"));
+  }
+}
+
+// As ONNX Runtime has it: a row to which -inf alone is added gives zeros, one of the least floats the mean.
+TEST(OnnxComposed, AttentionToNothingGivesZeros) {
+  const float never = -std::numeric_limits<float>::infinity(), least = std::numeric_limits<float>::lowest();
+  for (const float other : {never, least}) {
+    const NDArray mask = Array({2, 2}, {other, other, never, 0});
+    ExpectArray(Attention(false, &mask), {1, 1, 2, 1}, {other == never ? 0.0 : 15.0, 20});
   }
 }
 

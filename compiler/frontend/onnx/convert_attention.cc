@@ -1,4 +1,5 @@
 // ONNX's attention operator, as products, a softmax and what masks it, and the embedding that turns what it reads.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -30,14 +31,43 @@ absl::StatusOr<ValueId> Grouped(Context& c, ValueId v, ValueId keys) {
   return c.Reshape(v, {shape[0], heads, shape[1] / heads * shape[2], shape[3]});
 }
 
-// Query i sees the keys of earlier runs and those of this one up to the i-th.
-absl::StatusOr<ValueId> CausalMask(Context& c, int64_t queries, int64_t keys, int64_t past) {
-  constexpr int64_t kMostPairs = int64_t{1} << 28;
-  if (queries > 0 && keys > kMostPairs / queries)
-    return absl::UnimplementedError(absl::StrCat("a causal mask of ", queries, " x ", keys, " is not supported"));
+// How far each query sees, in keys from its own place on: -1 is without end.
+struct Reach {
+  int64_t left = -1, right = -1;
+  bool is_all() const { return left < 0 && right < 0; }
+};
+
+absl::StatusOr<Reach> ReachOf(const OnnxNode& n, int64_t keys) {
+  Reach r{n.Int("left_window_size", -1), n.Int("right_window_size", -1)};
+  if (r.left < -1 || r.right < -1)
+    return absl::InvalidArgumentError("left_window_size and right_window_size are -1 or at least 0");
+  if (n.Int("is_causal", 0) != 0) r.right = 0;
+  r.right = std::min(r.right, keys);
+  return r;
+}
+
+// The pairs within reach, [queries, keys]. Queries stand behind the keys of earlier runs.
+NDArray PairsWithin(const Reach& reach, int64_t queries, int64_t keys, int64_t past) {
   NDArray mask(DType::kBool, {queries, keys});
-  for (int64_t i = 0; i < mask.size(); ++i) mask.Set(i, i % keys <= i / keys + past ? 1 : 0);
-  return c.Constant(std::move(mask));
+  for (int64_t i = 0; i < mask.size(); ++i) {
+    const int64_t key = i % keys, own = i / keys + past;
+    const bool seen = (reach.left < 0 || own - key <= reach.left) && (reach.right < 0 || key - own <= reach.right);
+    mask.Set(i, seen ? 1 : 0);
+  }
+  return mask;
+}
+
+// The same where the queries of each example are the last of so many keys: [batch, 1, queries, keys].
+absl::StatusOr<ValueId> PairsWithin(Context& c, const Reach& reach, ValueId lengths, int64_t queries, int64_t keys) {
+  Formula f(c, DType::kI64);
+  TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {NumElements(c.ShapeOf(lengths)), 1, 1, 1}));
+  const ValueId own = f.Add(f.Plus(lengths, static_cast<double>(-queries)), Counting(c, DType::kI64, {queries, 1}));
+  const ValueId behind = f.Sub(Counting(c, DType::kI64, {keys}), own);
+  const ValueId left = f.Call("less_equal", {f.Number(static_cast<double>(-reach.left)), behind});
+  const ValueId right = f.Call("less_equal", {behind, f.Number(static_cast<double>(reach.right))});
+  const ValueId both = reach.left < 0 ? right : reach.right < 0 ? left : f.Call("and", {left, right});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return both;
 }
 
 // The mask for so many keys: those behind its end are not seen. kNoValue if there is none.
@@ -53,16 +83,30 @@ absl::StatusOr<ValueId> MaskOf(Context& c, const OnnxNode& n, int64_t keys) {
   return c.Pad(mask, std::move(pads), c.TypeOf(mask).dtype == DType::kBool ? 0 : kUnseen);
 }
 
-// Which pairs see each other, as far as it is told by booleans: kNoValue where all do.
+struct Masks {
+  ValueId added = kNoValue;  // to scores
+  ValueId seen = kNoValue;   // booleans; kNoValue where all pairs see each other
+  ValueId live = kNoValue;   // which queries see anything; kNoValue where all do
+};
+
 absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, const Shape& scores, int64_t past) {
+  const int64_t queries = scores[2], keys = scores[3];
+  const ValueId lengths = n.Input(6);
+  TEMPER_ASSIGN_OR_RETURN(const Reach reach, ReachOf(n, keys));
   std::vector<ValueId> conditions;
   if (mask != kNoValue && c.TypeOf(mask).dtype == DType::kBool) conditions.push_back(mask);
-  if (n.Int("is_causal", 0) != 0) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId causal, CausalMask(c, scores[2], scores[3], past));
-    conditions.push_back(causal);
+  if (!reach.is_all()) {
+    if (queries > 0 && keys > kMostCompared / queries / std::max<int64_t>(lengths == kNoValue ? 1 : scores[0], 1))
+      return absl::UnimplementedError(absl::StrCat("a causal mask of ", queries, " x ", keys, " is not supported"));
+    conditions.push_back(kNoValue);
+    if (lengths == kNoValue) {
+      conditions.back() = c.Constant(PairsWithin(reach, queries, keys, past));
+    } else {
+      TEMPER_ASSIGN_OR_RETURN(conditions.back(), PairsWithin(c, reach, lengths, queries, keys));
+    }
   }
-  if (n.Input(6) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinLengths(c, n.Input(6), scores[3]));
+  if (lengths != kNoValue && reach.right != 0) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinLengths(c, lengths, keys));
     conditions.push_back(within);
   }
   ValueId seen = kNoValue;
@@ -76,7 +120,45 @@ absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, const 
   return seen;
 }
 
+bool EachRowHasOne(const NDArray& seen) {
+  const int64_t keys = seen.shape().back();
+  for (int64_t row = 0; row < seen.size(); row += keys) {
+    int64_t i = 0;
+    while (i < keys && seen.At(row + i) == 0) ++i;
+    if (i == keys) return false;
+  }
+  return true;
+}
+
+// Which queries see anything, [..., queries, 1]. What -inf is added to is not seen.
+absl::StatusOr<ValueId> Live(Context& c, const Masks& masks) {
+  ValueId seen = masks.seen;
+  if (masks.added != kNoValue) {
+    const ValueId never = c.Scalar(c.TypeOf(masks.added).dtype, -std::numeric_limits<double>::infinity());
+    TEMPER_ASSIGN_OR_RETURN(const ValueId finite, c.Call("less", {}, {never, masks.added}));
+    seen = finite;
+    if (masks.seen != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(seen, c.Call("and", {}, {masks.seen, finite}));
+    }
+  }
+  if (seen == kNoValue) return seen;
+  if (const NDArray* known = c.Known(seen); known != nullptr && EachRowHasOne(*known)) return kNoValue;
+  TEMPER_ASSIGN_OR_RETURN(seen, c.Cast(seen, DType::kI32));
+  TEMPER_ASSIGN_OR_RETURN(seen, c.Reduce("reduce_max", seen, {c.Rank(seen) - 1}, true));
+  return c.Cast(seen, DType::kBool);
+}
+
+absl::StatusOr<Masks> MasksOf(Context& c, const OnnxNode& n, const Shape& scores, int64_t past, bool mask_is_finite) {
+  Masks masks;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId mask, MaskOf(c, n, scores[3]));
+  TEMPER_ASSIGN_OR_RETURN(masks.seen, Seen(c, n, mask, scores, past));
+  if (mask != kNoValue && c.TypeOf(mask).dtype != DType::kBool) masks.added = mask;
+  TEMPER_ASSIGN_OR_RETURN(masks.live, Live(c, {mask_is_finite ? kNoValue : masks.added, masks.seen}));
+  return masks;
+}
+
 absl::StatusOr<ValueId> Softcap(Context& c, ValueId v, double cap) {
+  if (!std::isfinite(cap)) return absl::InvalidArgumentError("softcap is finite");
   if (cap <= 0) return v;
   const ValueId most = c.Scalar(c.TypeOf(v).dtype, cap);
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, most}));
@@ -84,8 +166,14 @@ absl::StatusOr<ValueId> Softcap(Context& c, ValueId v, double cap) {
   return c.Call("mul", {}, {v, most});
 }
 
+// `value` where the condition, if there is one, does not hold.
+absl::StatusOr<ValueId> Elsewhere(Context& c, ValueId condition, ValueId v, double value) {
+  if (condition == kNoValue) return v;
+  return c.Call("where", {}, {condition, v, c.Scalar(c.TypeOf(v).dtype, value)});
+}
+
 // Binds the node's fourth output to the scores after this of their steps, if it is what was asked for.
-enum class Step : int64_t { kProduct = 0, kMasked = 1, kCapped = 2, kWeights = 3 };
+enum class Step : int64_t { kProduct = 0, kCapped = 1, kMasked = 2, kWeights = 3 };
 bool ShowsScores(const OnnxNode& n, Step step) {
   return n.proto.output_size() > 3 && n.Int("qk_matmul_output_mode", 0) == static_cast<int64_t>(step);
 }
@@ -93,32 +181,31 @@ absl::Status SetScores(Context& c, const OnnxNode& n, Step step, ValueId scores)
   return ShowsScores(n, step) ? c.Set(n, scores, 3) : absl::OkStatus();
 }
 
-// Softmax of the scores of what is seen. A row that sees nothing is zero. As ONNX has it, a softcap comes after the
-// mask: what is not seen then has the smallest weight that there is.
-absl::StatusOr<ValueId> Weights(Context& c, const OnnxNode& n, ValueId scores, int64_t past) {
-  const DType dtype = c.TypeOf(scores).dtype;
-  const Shape shape = c.ShapeOf(scores);
-  TEMPER_ASSIGN_OR_RETURN(const ValueId mask, MaskOf(c, n, shape[3]));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, Seen(c, n, mask, shape, past));
-  if (mask != kNoValue && c.TypeOf(mask).dtype != DType::kBool) {
-    TEMPER_ASSIGN_OR_RETURN(scores, c.Call("add", {}, {scores, mask}));
+// Softmax of the scores of what is seen. The weights of a query that sees nothing mean nothing.
+absl::StatusOr<ValueId> Weights(Context& c, const OnnxNode& n, ValueId scores, const Masks& masks) {
+  TEMPER_ASSIGN_OR_RETURN(scores, Softcap(c, scores, n.Float("softcap", 0)));
+  TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kCapped, scores));
+  if (masks.added != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(scores, c.Call("add", {}, {scores, masks.added}));
   }
-  const auto elsewhere = [&](ValueId v, double value) -> absl::StatusOr<ValueId> {
-    if (seen == kNoValue) return v;
-    return c.Call("where", {}, {seen, v, c.Scalar(dtype, value)});
-  };
   if (ShowsScores(n, Step::kMasked)) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId shown, elsewhere(scores, -std::numeric_limits<double>::infinity()));
+    constexpr double kNever = -std::numeric_limits<double>::infinity();
+    TEMPER_ASSIGN_OR_RETURN(const ValueId shown, Elsewhere(c, masks.seen, scores, kNever));
     TEMPER_RETURN_IF_ERROR(c.Set(n, shown, 3));
   }
-  TEMPER_ASSIGN_OR_RETURN(scores, elsewhere(scores, kUnseen));
-  const double cap = n.Float("softcap", 0);
-  TEMPER_ASSIGN_OR_RETURN(scores, Softcap(c, scores, cap));
-  TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kCapped, scores));
+  // A row of -inf alone has no softmax.
+  if (masks.added != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(scores, Elsewhere(c, masks.live, scores, 0));
+  }
+  TEMPER_ASSIGN_OR_RETURN(scores, Elsewhere(c, masks.seen, scores, kUnseen));
   Attrs last;
   last.Set("axis", int64_t{3});
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("softmax", std::move(last), {scores}));
-  return cap > 0 ? v : elsewhere(v, 0);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, c.Call("softmax", std::move(last), {scores}));
+  if (ShowsScores(n, Step::kWeights)) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId shown, Elsewhere(c, masks.live, weights, 0));
+    TEMPER_RETURN_IF_ERROR(c.Set(n, shown, 3));
+  }
+  return weights;
 }
 
 // Behind those of earlier runs, if there are any; the node's output of that number is all of them.
@@ -130,12 +217,13 @@ absl::StatusOr<ValueId> BehindPast(Context& c, const OnnxNode& n, ValueId v, siz
   return v;
 }
 
-absl::Status Attention(Context& c, const OnnxNode& n) {
-  for (const char* window : {"left_window_size", "right_window_size"}) {
-    if (n.Int(window, -1) >= 0) return absl::UnimplementedError(absl::StrCat(window, " is not supported"));
-  }
+}  // namespace
+
+absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite) {
   if ((n.Input(4) == kNoValue) != (n.Input(5) == kNoValue))
     return absl::InvalidArgumentError("keys of earlier runs come with their values");
+  if (n.Input(4) != kNoValue && n.Input(6) != kNoValue)
+    return absl::InvalidArgumentError("lengths of keys come without keys of earlier runs");
   TEMPER_ASSIGN_OR_RETURN(ValueId q, ByHeads(c, n.Input(0), n.Int("q_num_heads", 0)));
   TEMPER_ASSIGN_OR_RETURN(ValueId k, ByHeads(c, n.Input(1), n.Int("kv_num_heads", 0)));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, ByHeads(c, n.Input(2), n.Int("kv_num_heads", 0)));
@@ -146,23 +234,29 @@ absl::Status Attention(Context& c, const OnnxNode& n) {
   if (c.ShapeOf(v)[1] != c.ShapeOf(k)[1]) return absl::InvalidArgumentError("keys and values have as many heads");
   TEMPER_ASSIGN_OR_RETURN(q, Grouped(c, q, k));
   const double scale = n.Float("scale", 1 / std::sqrt(static_cast<double>(shape[3])));
+  if (!std::isfinite(scale)) return absl::InvalidArgumentError("scale is finite");
   Attrs across;
   across.Set("trans_b", int64_t{1});
   TEMPER_ASSIGN_OR_RETURN(ValueId scores, c.Call("matmul", std::move(across), {q, k}));
   TEMPER_ASSIGN_OR_RETURN(scores, c.Reshape(scores, {shape[0], shape[1], shape[2], c.ShapeOf(k)[2]}));
   TEMPER_ASSIGN_OR_RETURN(scores, c.Call("mul", {}, {scores, c.Scalar(c.TypeOf(scores).dtype, scale)}));
   TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kProduct, scores));
-  TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores, past));
-  TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kWeights, weights));
+  TEMPER_ASSIGN_OR_RETURN(const Masks masks, MasksOf(c, n, c.ShapeOf(scores), past, mask_is_finite));
+  TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores, masks));
   TEMPER_ASSIGN_OR_RETURN(weights, Grouped(c, weights, k));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, v}));
   TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[1], shape[2], c.ShapeOf(v)[3]}));
+  TEMPER_ASSIGN_OR_RETURN(y, Elsewhere(c, masks.live, y, 0));
   if (c.Rank(n.Input(0)) == 3) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
     TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[2], shape[1] * c.ShapeOf(v)[3]}));
   }
   return c.Set(n, y);
 }
+
+namespace {
+
+absl::Status Attention(Context& c, const OnnxNode& n) { return AddAttention(c, n, /*mask_is_finite=*/false); }
 
 // One of two caches, of [batch, sequence, half] or, where positions are told, of a row a position: as it broadcasts
 // with what has this shape but for an axis of heads and one of pairs.

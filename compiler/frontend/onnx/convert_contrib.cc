@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
+#include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/places.h"
@@ -569,7 +570,7 @@ absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
     *proto.add_attribute() = *n.Find("scale");
   }
   const OnnxNode attention{proto, n.opset, {call.query, call.key, call.value, mask, call.past_key, call.past_value}};
-  return FindConverter(proto)->convert(c, attention);
+  return AddAttention(c, attention, call.added == kNoValue);
 }
 
 // Queries, keys and values come from one product with one weight.

@@ -231,11 +231,14 @@ TEST(Contrib, AVectorByWeightsOfFewBitsMayBeRounded) {
   }
 }
 
+// Of 20 numbers in blocks of 16, each fifth one is in the second block: what g_idx says.
+const std::vector<int32_t> kEachFifth = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0};
+
 // Weights of few bits: 20 of a row in blocks of 16, so that the last block is padded.
 TEST(Contrib, WeightsOfFewBits) {
   constexpr int64_t kRows = 3, kDepth = 20, kBlock = 16, kBlocks = 2;
   for (const int64_t bits : {2, 4, 8}) {
-    for (const bool zeros : {false, true}) {
+    for (const auto& [zeros, grouped] : {std::pair{false, false}, {true, false}, {true, true}}) {
       const int64_t in_byte = 8 / bits;
       Rng rng(static_cast<uint64_t>(bits));
       std::vector<uint8_t> packed(kRows * kBlocks * kBlock / in_byte),
@@ -248,7 +251,9 @@ TEST(Contrib, WeightsOfFewBits) {
       Tensor(m, "b", {kRows, kBlocks, kBlock / in_byte}, onnx::TensorProto::UINT8, packed);
       m.Floats("scales", {kRows * kBlocks}, scales);
       Tensor(m, "zero", {static_cast<int64_t>(zero.size())}, onnx::TensorProto::UINT8, zero);
-      onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", zeros ? "zero" : ""}, {"y"});
+      Tensor(m, "groups", {kDepth}, onnx::TensorProto::INT32, kEachFifth);
+      onnx::NodeProto& node =
+          Contrib(m, "MatMulNBits", {"x", "b", "scales", zeros ? "zero" : "", grouped ? "groups" : ""}, {"y"});
       ModelBuilder::SetInt(node, "K", kDepth);
       ModelBuilder::SetInt(node, "N", kRows);
       ModelBuilder::SetInt(node, "bits", bits);
@@ -262,7 +267,7 @@ TEST(Contrib, WeightsOfFewBits) {
         for (int64_t n = 0; n < kRows; ++n) {
           double sum = 0;
           for (int64_t k = 0; k < kDepth; ++k) {
-            const int64_t block = k / kBlock;
+            const int64_t block = grouped ? kEachFifth[static_cast<size_t>(k)] : k / kBlock;
             const int from = zeros ? field(zero, n * zeros_of_row + block) : 1 << (bits - 1);
             sum += x[static_cast<size_t>(row * kDepth + k)] * double{scales[static_cast<size_t>(n * kBlocks + block)]} *
                    (field(packed, n * kBlocks * kBlock + k) - from);
@@ -286,7 +291,8 @@ TEST(Contrib, WeightsOfFewBitsWithZeroPointsOfFloats) {
   Tensor(m, "b", {3, 2, 8}, onnx::TensorProto::UINT8, packed);
   m.Floats("scales", {3, 2}, scales);
   m.Floats("zeros", {3, 2}, zeros);
-  onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", "zeros"}, {"y"});
+  Tensor(m, "groups", {20}, onnx::TensorProto::INT32, kEachFifth);
+  onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", "zeros", "groups"}, {"y"});
   ModelBuilder::SetInt(node, "K", 20);
   ModelBuilder::SetInt(node, "N", 3);
   ModelBuilder::SetInt(node, "block_size", 16);
@@ -295,7 +301,7 @@ TEST(Contrib, WeightsOfFewBitsWithZeroPointsOfFloats) {
     for (size_t n = 0; n < 3; ++n) {
       double sum = 0;
       for (size_t k = 0; k < 20; ++k) {
-        const size_t block = n * 2 + k / 16;
+        const size_t block = n * 2 + static_cast<size_t>(kEachFifth[k]);
         sum += x[row * 20 + k] * double{scales[block]} *
                ((packed[n * 16 + k / 2] >> (k % 2 * 4) & 15) - double{zeros[block]});
       }
@@ -638,19 +644,27 @@ TEST(Contrib, TablesAndWeightsThatDoNotFitAreRefused) {
   EXPECT_THAT(gathered({4, 4}, {4, 4}, kByte, 1), HasSubstr("zero points are [4x2]"));
   EXPECT_THAT(gathered({4, 4}, {4, 2}, kFloat, 1), HasSubstr("a table of f32 and 4 bits"));
   EXPECT_THAT(gathered({4, 4}, {4, 2}, kByte, 0), HasSubstr("only rows of a matrix"));
-  const auto product = [](const Shape& scales, const Shape& bias) {
+  const auto product = [](const Shape& scales, const Shape& bias, const std::vector<int32_t>& groups = {}) {
     ModelBuilder m(17);
     m.Input("x", {1, 32});
     Tensor(m, "b", {5, 2, 8}, kByte, std::vector<uint8_t>(80));
     m.Input("scales", scales);
     m.Input("bias", bias);
-    onnx::NodeProto& node = Contrib(m, "MatMulNBits", {"x", "b", "scales", "", "", "bias"}, {"y"});
+    Tensor(m, "groups", {std::ssize(groups)}, onnx::TensorProto::INT32, groups);
+    onnx::NodeProto& node =
+        Contrib(m, "MatMulNBits", {"x", "b", "scales", "", groups.empty() ? "" : "groups", "bias"}, {"y"});
     ModelBuilder::SetInt(node, "K", 32);
     ModelBuilder::SetInt(node, "N", 5);
     ModelBuilder::SetInt(node, "block_size", 16);
     return std::string(m.Import().status().message());
   };
   EXPECT_EQ(product({5, 2}, {5}), "");
+  std::vector<int32_t> groups(32);
+  EXPECT_THAT(product({5, 2}, {5}, groups), HasSubstr("each of its groups is a block in size"));
+  std::ranges::fill(groups.begin(), groups.begin() + 16, -1);
+  EXPECT_THAT(product({5, 2}, {5}, groups), HasSubstr("each of its groups is a block in size"));
+  groups.resize(16);
+  EXPECT_THAT(product({5, 2}, {5}, groups), HasSubstr("g_idx has 32 numbers"));
   EXPECT_THAT(product({2, 5}, {5}), HasSubstr("one scale for each block"));
   EXPECT_THAT(product({10}, {1}), HasSubstr("the bias has 5 numbers"));
 }

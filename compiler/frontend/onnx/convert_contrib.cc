@@ -254,6 +254,31 @@ NDArray MiddleOf(int64_t bits, Shape shape) {
   return zeros;
 }
 
+// g_idx says which block's scale each element of a row has. The order in which blocks lie one behind another; none if
+// they do so already.
+absl::StatusOr<std::vector<int64_t>> OrderOfBlocks(Context& c, ValueId groups, int64_t depth, int64_t block) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<int64_t> group, c.KnownInts(groups, "g_idx"));
+  if (std::ssize(group) != depth) return absl::InvalidArgumentError(absl::StrCat("g_idx has ", depth, " numbers"));
+  std::vector<int64_t> order = AxesFrom(0, depth);
+  std::ranges::stable_sort(order, {}, [&](int64_t i) { return group[static_cast<size_t>(i)]; });
+  for (int64_t i = 0; i < depth; ++i) {
+    if (group[static_cast<size_t>(order[static_cast<size_t>(i)])] != i / block)
+      return absl::UnimplementedError("g_idx is supported where each of its groups is a block in size");
+  }
+  if (std::ranges::is_sorted(order)) order.clear();
+  return order;
+}
+
+// The columns of a matrix in this order.
+NDArray Reordered(const NDArray& from, const std::vector<int64_t>& order) {
+  NDArray to(from.dtype(), from.shape());
+  const size_t columns = order.size();
+  const std::span<const uint8_t> old = from.as<uint8_t>();
+  const std::span<uint8_t> fresh = to.as<uint8_t>();
+  for (size_t i = 0; i < fresh.size(); ++i) fresh[i] = old[i - i % columns + static_cast<size_t>(order[i % columns])];
+  return to;
+}
+
 constexpr int64_t kAccuracyOfBytes = 4;  // the attribute where the left operand may be rounded to 8 bits
 
 // What a product of [..., depth] with weights whose zero points are halves of their range has too much where they are
@@ -284,7 +309,6 @@ absl::StatusOr<ValueId> AboveMiddle(Context& c, const OnnxNode& n, ValueId rows,
 
 absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   const int64_t depth = n.Int("K", 0), columns = n.Int("N", 0), bits = n.Int("bits", 4), block = n.Int("block_size", 0);
-  if (n.Input(4) != kNoValue) return absl::UnimplementedError("g_idx is not supported");
   if (n.Int("weight_prepacked", 0) != 0) return absl::UnimplementedError("weight_prepacked is not supported");
   if (bits != 2 && bits != 4 && bits != 8)
     return absl::UnimplementedError(absl::StrCat(bits, " bits are not supported"));
@@ -301,6 +325,11 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   if (n.Input(5) != kNoValue && c.ShapeOf(n.Input(5)) != Shape{columns})
     return absl::InvalidArgumentError(absl::StrCat("the bias has ", columns, " numbers"));
   TEMPER_ASSIGN_OR_RETURN(NDArray weights, Unpacked(*packed, {columns, depth}, bits, block));
+  std::vector<int64_t> order;
+  if (n.Input(4) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(order, OrderOfBlocks(c, n.Input(4), depth, block));
+    if (!order.empty()) weights = Reordered(weights, order);
+  }
   NDArray zeros = MiddleOf(bits, {columns, blocks});
   OnnxNode call = n;
   if (const ValueId zero = n.Input(3); zero != kNoValue) {
@@ -323,7 +352,10 @@ absl::Status MatMulNBits(Context& c, const OnnxNode& n) {
   r.With("axis", int64_t{1}).With("block_size", block);
   TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> floats, r.Values({r.Add("Transpose", {b})}));
   Shape shape = c.ShapeOf(n.Input(0));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId rows, c.Reshape(n.Input(0), shape.size() > 1 ? shape : Shape{1, depth}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId rows, c.Reshape(n.Input(0), shape.size() > 1 ? shape : Shape{1, depth}));
+  if (!order.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(rows, c.Gather(rows, c.IntVector(order), c.Rank(rows) - 1));
+  }
   Attrs attrs;
   if (n.Int("accuracy_level", 0) == kAccuracyOfBytes) attrs.Set("left_bits", int64_t{8});
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", std::move(attrs), {rows, floats[0]}));

@@ -475,6 +475,93 @@ TEST(Contrib, Attention) {
   ExpectArray(lengths.Run({Array({1, 3, 4}, x), Numbers(DType::kI32, {1}, {2})})[0], {1, 3, 4}, want);
 }
 
+// Three steps at once are two steps and then one behind their keys and values.
+TEST(Contrib, AttentionGoesOnFromItsSecondResult) {
+  const std::vector<float> x = Random(3 * 4, 1), w = Random(4 * 12, 2);
+  const auto run = [&](int64_t steps, const std::vector<float>& rows, const NDArray* past) {
+    ModelBuilder m(17);
+    std::vector<NDArray> feeds = {Array({1, steps, 4}, rows)};
+    m.Input("x", {1, steps, 4});
+    m.Floats("w", {4, 12}, w);
+    if (past != nullptr) m.Input("past", past->shape());
+    if (past != nullptr) feeds.push_back(*past);
+    onnx::NodeProto& node = Contrib(m, "Attention", {"x", "w", "", "", past != nullptr ? "past" : ""}, {"y", "all"});
+    ModelBuilder::SetInt(node, "num_heads", 2);
+    ModelBuilder::SetInt(node, "unidirectional", 1);
+    return m.Run(feeds);
+  };
+  const auto whole = run(3, x, nullptr), two = run(2, {x.begin(), x.begin() + 8}, nullptr);
+  EXPECT_EQ(two[1].shape(), (Shape{2, 1, 2, 2, 2}));
+  const auto one = run(1, {x.begin() + 8, x.end()}, &two[1]);
+  for (int64_t i = 0; i < 8; ++i) EXPECT_NEAR(whole[0].At(i), two[0].At(i), 1e-6);
+  for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(whole[0].At(8 + i), one[0].At(i), 1e-6);
+  ASSERT_EQ(one[1].shape(), (Shape{2, 1, 2, 3, 2}));
+  for (int64_t i = 0; i < one[1].size(); ++i) EXPECT_NEAR(whole[1].At(i), one[1].At(i), 1e-6);
+}
+
+// The numbers are ONNX Runtime's, version 1.32.
+TEST(Contrib, AttentionOfBytes) {
+  const Doubles keys_and_values = {0,        0.25,     -0.498125, -0.48,  1.666875,  -2.23125,  0.5,      0.75,
+                                   1.384375, 1.545,    -0.865625, -0.645, 1,         1.25,      0.481875, 0.08906251,
+                                   0.661875, 3.362813, 1.5,       0,      -2.054375, -1.064375, 1.160625, -1.240625};
+  for (const bool unidirectional : {false, true}) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 2, 4}, onnx::TensorProto::UINT8);
+    m.Input("mask", {1, 3}, onnx::TensorProto::INT32);
+    m.Input("past", {2, 1, 2, 1, 2});
+    std::vector<int8_t> weights;
+    for (int i = 0; i < 4 * 12; ++i) weights.push_back(static_cast<int8_t>(i * 11 % 61 - 30));
+    std::vector<float> bias, scales;
+    for (int i = 0; i < 12; ++i)
+      bias.push_back(static_cast<float>(i % 5) / 4), scales.push_back(static_cast<float>(i % 3 + 1) / 64);
+    Tensor(m, "w", {4, 12}, onnx::TensorProto::INT8, weights);
+    m.Floats("bias", {12}, bias);
+    m.Floats("w_scale", {12}, scales);
+    m.Floats("x_scale", {}, {0.02F});
+    Tensor<uint8_t>(m, "x_zero", {}, onnx::TensorProto::UINT8, {100});
+    Tensor(m, "w_zero", {12}, onnx::TensorProto::INT8, std::vector<int8_t>(12));
+    onnx::NodeProto& node = Contrib(
+        m, "QAttention", {"x", "w", "bias", "x_scale", "w_scale", "mask", "x_zero", "w_zero", "past"}, {"y", "all"});
+    ModelBuilder::SetInt(node, "num_heads", 2);
+    ModelBuilder::SetInt(node, "unidirectional", unidirectional ? 1 : 0);
+    Doubles x, past;
+    for (int i = 0; i < 8; ++i) x.push_back(i * 37 % 256), past.push_back(static_cast<double>(i % 7) / 4);
+    const auto out = m.Run({Numbers(DType::kU8, {1, 2, 4}, x), Numbers(DType::kI32, {1, 3}, {1, 0, 1}),
+                            Numbers(DType::kF32, {2, 1, 2, 1, 2}, past)});
+    const Doubles first =
+        unidirectional ? Doubles{1, 1.25, 1.5, 0} : Doubles{0.9424019, 1.609909, 1.418087, -0.2994431};
+    Doubles y = first;
+    y.insert(y.end(), {0.7644984, 2.721558, 1.474482, -0.0932847});
+    ExpectArray(out[0], {1, 2, 4}, y);
+    ExpectArray(out[1], {2, 1, 2, 3, 2}, keys_and_values);
+  }
+}
+
+// Keys and values by heads are what rows of all heads become; queries alone have a bias then.
+TEST(Contrib, KeysAndValuesByHeads) {
+  const std::vector<float> x = Random(2 * 4, 1), k = Random(3 * 4, 2), bias = Random(12, 3);
+  std::vector<NDArray> results;
+  for (const bool by_heads : {false, true}) {
+    ModelBuilder m(17);
+    m.Input("x", {1, 2, 4});
+    m.Input("k", {1, 3, 4});
+    m.Floats("bias", {12}, bias);
+    m.Floats("bias_of_queries", {4}, {bias.begin(), bias.begin() + 4});
+    m.Ints("by_heads", {1, 3, 2, 2});
+    m.Node("Add", {"x", "bias_of_queries"}, {"q"});
+    m.Node("Reshape", {"k", "by_heads"}, {"split"});
+    ModelBuilder::SetInts(m.Node("Transpose", {"split"}, {"heads"}), "perm", {0, 2, 1, 3});
+    onnx::NodeProto& node = by_heads ? Contrib(m, "MultiHeadAttention", {"x", "heads", "heads", "bias"}, {"y", "keys"})
+                                     : Contrib(m, "MultiHeadAttention", {"q", "k", "k"}, {"y", "keys"});
+    ModelBuilder::SetInt(node, "num_heads", 2);
+    for (NDArray& result : m.Run({Array({1, 2, 4}, x), Array({1, 3, 4}, k)})) results.push_back(std::move(result));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(results[i].shape(), results[i + 2].shape());
+    for (int64_t at = 0; at < results[i].size(); ++at) EXPECT_NEAR(results[i].At(at), results[i + 2].At(at), 1e-6);
+  }
+}
+
 // Masks of [batch, queries, keys], and where rows end and begin. A row of queries here sees one key at least.
 TEST(Contrib, MasksOfFusedAttention) {
   const std::vector<float> x = Random(2 * 3 * 4, 1), w = Random(4 * 12, 2);
@@ -615,6 +702,13 @@ TEST(Contrib, WhatCanNotBeIsSaidInOneLine) {
   EXPECT_THAT(Refusal("MultiHeadAttention", {sequence, {kFloat, {2, 5, 6}}}, {"0", "1", "1"},
                       {{"num_heads", 2}, {"unidirectional", 1}}),
               HasSubstr("as many keys as queries"));
+  EXPECT_THAT(Refusal("MultiHeadAttention", {sequence, {kFloat, {2, 3, 4, 2}}}, {"0", "1", "1"}, {{"num_heads", 2}}),
+              HasSubstr("keys and values like them or of [batch, heads, sequence, size]"));
+  EXPECT_THAT(Refusal("Attention", {sequence, {kFloat, {6, 18}}, {kFloat, {1, 2, 2, 3, 3}}}, {"0", "1", "", "", "2"},
+                      {{"num_heads", 2}}),
+              HasSubstr("earlier keys and values are [2, batch, heads, sequence, size]"));
+  EXPECT_THAT(Refusal("Attention", {sequence, {kFloat, {6, 18}}}, {"0", "1"}, {{"num_heads", 2}, {"do_rotary", 1}}),
+              HasSubstr("rotary embeddings and a shared cache are not supported"));
   const Operand scale{kFloat, {}}, zero{kByte, {}}, part{kByte, {2, 3}};
   EXPECT_THAT(Refusal("QLinearConcat", {scale, zero, part}, {"0", "1", "2", "0", "1", "2", "0"}, {{"axis", 1}}),
               HasSubstr("a part has numbers, their scale and their zero point"));

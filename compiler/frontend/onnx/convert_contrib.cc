@@ -559,15 +559,15 @@ absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, ValueId query, int
 }
 
 struct AttentionCall {
-  ValueId query, key, value;      // [batch, sequence, hidden]
-  ValueId padding, added;         // masks, or none
-  ValueId past_key, past_value;   // [batch, heads, past, size], or none
-  std::array<int, 2> presents{};  // the call's outputs that take keys and values; 0: none
+  ValueId query, key, value;                 // [batch, sequence, hidden], or keys and values by heads
+  ValueId padding, added;                    // masks, or none
+  ValueId past_key, past_value;              // [batch, heads, past, size], or none
+  std::array<std::string, 2> presents = {};  // what all keys and values are bound to; "": nothing
 };
 
 absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   const int64_t heads = n.Int("num_heads", 0);
-  int64_t keys = c.ShapeOf(call.key)[1];
+  int64_t keys = c.ShapeOf(call.key)[c.Rank(call.key) == 4 ? 2 : 1];
   if (n.Int("unidirectional", 0) != 0 && keys != c.ShapeOf(call.query)[1])
     return absl::UnimplementedError("unidirectional is supported only where there are as many keys as queries");
   if (call.past_key != kNoValue) {
@@ -587,11 +587,7 @@ absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   onnx::NodeProto proto;
   proto.set_op_type("Attention");
   proto.set_name(n.proto.name());
-  for (int i = 0; i < 3; ++i) {
-    const int output = i == 0 ? 0 : call.presents[static_cast<size_t>(i - 1)];
-    const bool wanted = (i == 0 || output > 0) && output < n.proto.output_size();
-    proto.add_output(wanted ? n.proto.output(output) : "");
-  }
+  for (const std::string& output : {n.proto.output(0), call.presents[0], call.presents[1]}) proto.add_output(output);
   for (const char* name : {"q_num_heads", "kv_num_heads", "is_causal"}) {
     onnx::AttributeProto* a = proto.add_attribute();
     a->set_name(name);
@@ -605,14 +601,12 @@ absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   return AddAttention(c, attention, call.added == kNoValue);
 }
 
-// Queries, keys and values come from one product with one weight.
-absl::Status FusedAttention(Context& c, const OnnxNode& n) {
-  if (n.Int("do_rotary", 0) != 0 || n.Input(4) != kNoValue || n.Input(6) != kNoValue)
-    return absl::UnimplementedError("rotary embeddings and keys of earlier runs are not supported");
-  TEMPER_ASSIGN_OR_RETURN(ValueId all, c.Call("matmul", {}, {n.Input(0), n.Input(1)}));
-  if (n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(all, c.Call("add", {}, {all, n.Input(2)}));
-  }
+// The attention of queries, keys and values that are the columns of `all`. Earlier keys and values are the two parts
+// of one operand, and all of them those of the second result.
+absl::Status SetFusedAttention(Context& c, const OnnxNode& n, ValueId all, ValueId padding, ValueId added,
+                               ValueId past) {
+  if (n.Int("do_rotary", 0) != 0 || n.Int("past_present_share_buffer", 0) != 0)
+    return absl::UnimplementedError("rotary embeddings and a shared cache are not supported");
   const Shape shape = c.ShapeOf(all);
   if (shape.size() != 3) return absl::InvalidArgumentError("takes [batch, sequence, hidden]");
   std::vector<int64_t> sizes = n.Ints("qkv_hidden_sizes", {shape[2] / 3, shape[2] / 3, shape[2] / 3});
@@ -624,29 +618,81 @@ absl::Status FusedAttention(Context& c, const OnnxNode& n) {
   for (size_t i = 0; i < 3; start += sizes[i++]) {
     TEMPER_ASSIGN_OR_RETURN(parts[i], c.Slice(all, 2, start, start + sizes[i]));
   }
-  return SetAttention(c, n, {parts[0], parts[1], parts[2], n.Input(3), n.Input(5), kNoValue, kNoValue});
+  AttentionCall call{parts[0], parts[1], parts[2], padding, added, kNoValue, kNoValue};
+  if (past != kNoValue) {
+    if (c.Rank(past) != 5 || c.ShapeOf(past)[0] != 2)
+      return absl::InvalidArgumentError("earlier keys and values are [2, batch, heads, sequence, size]");
+    TEMPER_ASSIGN_OR_RETURN(call.past_key, c.Element(past, 0, 0));
+    TEMPER_ASSIGN_OR_RETURN(call.past_value, c.Element(past, 0, 1));
+  }
+  if (n.proto.output_size() < 2 || n.proto.output(1).empty()) return SetAttention(c, n, call);
+  ValueId y = kNoValue, both = kNoValue;
+  {
+    const Context::Scope scope(c, /*closed=*/true);
+    for (size_t i = 0; i < 2; ++i) call.presents[i] = absl::StrCat(n.proto.output(0), ".present", i);
+    TEMPER_RETURN_IF_ERROR(SetAttention(c, n, call));
+    y = c.Find(n.proto.output(0))->value;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId keys, c.NewAxis(c.Find(call.presents[0])->value, 0));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId values, c.NewAxis(c.Find(call.presents[1])->value, 0));
+    if (c.ShapeOf(keys) != c.ShapeOf(values))
+      return absl::UnimplementedError("keys and values of different sizes as one result are not supported");
+    TEMPER_ASSIGN_OR_RETURN(both, c.Concat({keys, values}, 0));
+  }
+  TEMPER_RETURN_IF_ERROR(c.Set(n, y));
+  return c.Set(n, both, 1);
 }
 
+// Queries, keys and values come from one product with one weight.
+absl::Status FusedAttention(Context& c, const OnnxNode& n) {
+  if (n.Input(6) != kNoValue) return absl::UnimplementedError("a shared cache is not supported");
+  TEMPER_ASSIGN_OR_RETURN(ValueId all, c.Call("matmul", {}, {n.Input(0), n.Input(1)}));
+  if (n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(all, c.Call("add", {}, {all, n.Input(2)}));
+  }
+  return SetFusedAttention(c, n, all, n.Input(3), n.Input(5), n.Input(4));
+}
+
+// The same with a product of bytes.
+absl::Status QAttention(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const std::string product = IntegerProduct(r, r.Operand(0), r.Operand(3), r.Operand(6), r.Operand(1), r.Operand(4),
+                                             r.Operand(7), r.Operand(2));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> all, r.Values({product}));
+  return SetFusedAttention(c, n, all[0], n.Input(5), kNoValue, n.Input(8));
+}
+
+// Keys and values that another part of the model made, as those of a cross-attention, come by heads. They have no bias
+// then: queries alone take their part of it.
 absl::Status MultiHeadAttention(Context& c, const OnnxNode& n) {
   std::array<ValueId, 3> parts = {n.Input(0), n.Input(1), n.Input(2)};
-  for (const ValueId part : parts) {
-    if (part == kNoValue || c.Rank(part) != 3)
-      return absl::UnimplementedError("only queries, keys and values of [batch, sequence, hidden] are supported");
+  const bool present = std::ranges::find(parts, kNoValue) == parts.end();
+  const bool by_heads = present && c.Rank(parts[1]) == 4;
+  const int64_t heads = n.Int("num_heads", 0);
+  std::array<int64_t, 3> columns{};
+  for (size_t i = 0; i < 3; ++i) {
+    const bool fits = present && c.Rank(parts[i]) == (by_heads && i > 0 ? 4 : 3);
+    if (!fits || (by_heads && i > 0 && c.ShapeOf(parts[i])[1] != heads))
+      return absl::UnimplementedError(
+          "only queries of [batch, sequence, hidden], and keys and values like them or of [batch, heads, sequence, "
+          "size] "
+          "are supported");
+    columns[i] = c.ShapeOf(parts[i]).back() * (by_heads && i > 0 ? heads : 1);
   }
   if (n.inputs.size() > 8) return absl::UnimplementedError("a cache of keys that is shared is not supported");
   if (const ValueId bias = n.Input(3); bias != kNoValue) {
-    int64_t start = 0, whole = 0;
-    for (const ValueId part : parts) whole += c.ShapeOf(part)[2];
+    const int64_t whole = columns[0] + columns[1] + columns[2];
     if (c.ShapeOf(bias) != Shape{whole})
       return absl::InvalidArgumentError(absl::StrCat("the bias has one number for each of ", whole, " columns"));
-    for (ValueId& part : parts) {
-      const int64_t size = c.ShapeOf(part)[2];
-      TEMPER_ASSIGN_OR_RETURN(const ValueId own, c.Slice(bias, 0, start, start + size));
-      TEMPER_ASSIGN_OR_RETURN(part, c.Call("add", {}, {part, own}));
-      start += size;
+    int64_t start = 0;
+    for (size_t i = 0; i < (by_heads ? 1 : 3); start += columns[i++]) {
+      TEMPER_ASSIGN_OR_RETURN(const ValueId own, c.Slice(bias, 0, start, start + columns[i]));
+      TEMPER_ASSIGN_OR_RETURN(parts[i], c.Call("add", {}, {parts[i], own}));
     }
   }
-  return SetAttention(c, n, {parts[0], parts[1], parts[2], n.Input(4), n.Input(5), n.Input(6), n.Input(7), {1, 2}});
+  AttentionCall call{parts[0], parts[1], parts[2], n.Input(4), n.Input(5), n.Input(6), n.Input(7)};
+  for (int i = 1; i < 3 && i < n.proto.output_size(); ++i)
+    call.presents[static_cast<size_t>(i - 1)] = n.proto.output(i);
+  return SetAttention(c, n, call);
 }
 
 // Where their number is not stated, heads are as long as a row of the caches has pairs.
@@ -712,6 +758,7 @@ std::span<const TableEntry> ContribTable() {
                                           {"QLinearConcat", QLinearConcat, 5},
                                           {"QGemm", QGemm, 6},
                                           {"Attention", FusedAttention, 2},
+                                          {"QAttention", QAttention, 5},
                                           {"MultiHeadAttention", MultiHeadAttention},
                                           {"RotaryEmbedding", Rotary, 4}};
   return kTable;

@@ -16,6 +16,7 @@ const char kVector[] = "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; 
 const char kShort[] = "(f32[3,1536], const f32[1536,19]) matmul(0,1) -> f32[3,19]; relu(2) -> f32[3,19]; anchor=0";
 const char kShortBatched[] = "(f32[2,3,520], f32[2,17,520]) matmul(0,1; trans_b=1) -> f32[2,3,17]; anchor=0";
 const char kTransposed[] = "(f32[9,14,24], f32[9,37,24]) matmul(0,1; trans_b=1) -> f32[9,14,37]; anchor=0";
+const char kWholeTransposed[] = "(f32[2,5,24], f32[2,32,24]) matmul(0,1; trans_b=1) -> f32[2,5,32]; anchor=0";
 const char kPointwise[] =
     "(f32[1,48,9,9]@0231, const f32[80,48,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
     "f32[1,80,5,5]@0231; anchor=0";
@@ -86,18 +87,11 @@ Target WithTinyCaches(Target t) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense,           kBatched,
-                           kVector,          kShort,
-                           kShortBatched,    kTransposed,
-                           kPointwise,       kSpatial,
-                           kCollidingRows,   kCollidingPixels,
-                           kScaled,          kScaledStrided,
-                           kScaledFilters,   kScaledDynamicFilters,
-                           kPairs,           kOddPairs,
-                           kTransposedPairs, kMadePairs,
-                           kWindowOfPairs,   kBytes,
-                           kOddBytes,        kWindowOfBytes,
-                           kCollidingPairs,  kCollidingMadePairs,
+  for (const char* text : {kDense,           kBatched,         kVector,          kShort,          kShortBatched,
+                           kTransposed,      kWholeTransposed, kPointwise,       kSpatial,        kCollidingRows,
+                           kCollidingPixels, kScaled,          kScaledStrided,   kScaledFilters,  kScaledDynamicFilters,
+                           kPairs,           kOddPairs,        kTransposedPairs, kMadePairs,      kWindowOfPairs,
+                           kBytes,           kOddBytes,        kWindowOfBytes,   kCollidingPairs, kCollidingMadePairs,
                            kCollidingBytes}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
@@ -268,6 +262,29 @@ TEST(GemmTest, SmallTilesSumUnrolledStepsApart) {
   EXPECT_FALSE(apart(kVector, "mr=1,nv=2,vl=16,blocks=1,ku=1,pack=1"));
   EXPECT_TRUE(apart(kDense, "mr=4,nv=1,blocks=1,ku=2,pack=1"));
   EXPECT_FALSE(apart(kDense, "mr=5,nv=1,blocks=1,ku=2,pack=1"));
+}
+
+TEST(GemmTest, ThreadsShareWholePanelsOfColumnsThatLieAcrossMemory) {
+  Target t = *ParseTarget("llvm:skylake-avx512");
+  t.cpu()->threads = 2;
+  const auto shared = [&](const char* text, const std::string& config) {
+    return absl::StrContains(MainOf(Parse(text), config, t), "parallel pack_b.i0.i1 in");
+  };
+  EXPECT_TRUE(shared(kWholeTransposed, "mr=5,nv=1,blocks=1,ku=1,pack=1"));
+  EXPECT_FALSE(shared(kTransposed, "mr=5,nv=1,vl=16,blocks=1,ku=1,pack=1"));
+}
+
+TEST(GemmTest, FewRowsByColumnsThatLieInOnePieceAreDotProducts) {
+  const auto packs = [](const std::string& b, int64_t rows) {
+    const Workload w =
+        Parse(absl::StrCat("(f32[2,", rows, ",24], ", b, ") matmul(0,1; trans_b=1) -> f32[2,", rows, ",32]; anchor=0"));
+    return TemplatesFor(w, Target{}).front()->name == "matmul.packed";
+  };
+  EXPECT_FALSE(packs("f32[2,32,24]", 1));
+  EXPECT_FALSE(packs("f32[2,32,24]", 2));
+  EXPECT_TRUE(packs("f32[2,32,24]", 3));
+  EXPECT_TRUE(packs("f32[2,32,24]@021", 1)) << "its rows do";
+  EXPECT_TRUE(packs("const f32[2,32,24]", 1)) << "it is packed beforehand";
 }
 
 }  // namespace

@@ -202,11 +202,19 @@ void SumApart(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& 
 }
 
 // B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
-// batch does not give threads enough to do, they share the lines along the columns.
+// batch does not give threads enough to do, they share whole panels, whose columns are read side by side from their
+// starts to their ends, or where one is not whole the lines along the columns.
 void SchedulePackAcross(Schedule& s, const GemmView& v, const GemmTile& tile, const CpuTarget& t) {
   std::vector<Loop> order = s.Loops("pack_b");  // batch, panel, reduction..., column
   if (!s.status().ok()) return;
   const Loop panel = order[1], column = order.back();
+  if (v.batch < 4 * t.threads && v.columns % tile.nr == 0) {
+    auto [vector, lane] = s.Split(column, tile.lanes);
+    s.Vectorize(lane);
+    s.Unroll(vector);
+    s.Parallel(s.Fuse(order[0], panel));
+    return;
+  }
   const int64_t k = v.reduction.back();
   auto [lines, step] = s.Split(order[order.size() - 2], v.batch >= 4 * t.threads ? k : LineDivisor(k));
   order.erase(order.begin() + 1);

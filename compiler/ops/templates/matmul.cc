@@ -151,10 +151,20 @@ static GemmView IntegerMatmulView(const Workload& w) {
   return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
+// One row or two, by a computed operand whose columns each lie in one piece: dot products, for which the fallback reads
+// it as it lies. To copy it into panels first takes longer.
+static bool IsDotProducts(const Workload& w) {
+  const GemmView v = MatmulView(w);
+  const TensorType& b = w.inputs[v.b_input].type;
+  const int rank = static_cast<int>(b.shape.size()), along = b.perm.empty() ? rank - 1 : b.perm.back();
+  const bool trans_b = w.calls[w.anchor].attrs.Int("trans_b", 0) != 0;
+  return !w.inputs[v.b_input].constant && along == rank - (trans_b ? 1 : 2) && v.rows <= 2;
+}
+
 CpuTemplate MatmulPacked() {
   return {"matmul.packed",
           4,
-          IsMatmul,
+          [](const Workload& w) { return IsMatmul(w) && !IsDotProducts(w); },
           [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, MatmulView(w), t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, MatmulView(w), c, t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, MatmulView(w), c, t); }};

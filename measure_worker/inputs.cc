@@ -37,17 +37,16 @@ std::vector<bool> PositiveInputs(const Workload& w) {
   return positive;
 }
 
-// Integers below this are valid indices of every gather in the workload.
-int64_t IndexBound(const Workload& w) {
+// Integers below this are valid positions wherever the workload has an operand of them.
+int64_t PlaceBound(const Workload& w) {
   int64_t bound = std::numeric_limits<int64_t>::max();
   for (const Workload::Call& call : w.calls) {
-    if (FindOp(call.op)->move != Move::kPicks || call.args[0] < 0) continue;
-    const Shape& data = w.TypeOf(call.args[0]).shape;
-    if (call.attrs.Has("axis") && !data.empty()) {
+    const OpDef& op = *FindOp(call.op);
+    for (size_t i = 1; i < call.args.size(); ++i) {
+      if (op.NumbersOf(i) != Numbers::kPlace || call.args[0] < 0) continue;
+      const Shape& data = w.TypeOf(call.args[0]).shape;
       const auto rank = static_cast<int64_t>(data.size());
-      bound = std::min(bound, data[(call.attrs.Int("axis", 0) % rank + rank) % rank]);
-    } else {
-      for (int64_t d : data) bound = std::min(bound, d);
+      if (rank > 0) bound = std::min(bound, data[(call.attrs.Int("axis", 0) % rank + rank) % rank]);
     }
   }
   return std::max<int64_t>(bound, 1);
@@ -79,7 +78,7 @@ void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {
 
 std::vector<NDArray> MakeInputs(const Workload& w, uint64_t seed) {
   const std::vector<bool> positive = PositiveInputs(w);
-  const int64_t bound = IndexBound(w);
+  const int64_t bound = PlaceBound(w);
   const bool gathers = bound != std::numeric_limits<int64_t>::max();
   Rng rng(seed);
   std::vector<NDArray> inputs;

@@ -42,6 +42,7 @@ Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
     case Numbers::kPositive:
       return {1, 0.1, true};
     case Numbers::kAny:
+    case Numbers::kPlace:
       break;
   }
   if (op.move == Move::kPicks) return {0, 0.5};

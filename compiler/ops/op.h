@@ -18,9 +18,11 @@ enum class OpPattern : uint8_t {
   kElementwise,
   // Moves data: each output element is one input element or a constant (reshape, transpose, concat, slice, gather).
   kInjective,
-  kReduction,  // reduces axes of one operand (mean, softmax, layer norm, pooling, arg max)
-  kAnchor,     // contraction with templates of its own: conv2d, matmul
-  kOpaque,     // no tensor expression, and so no template: computed of constants alone; added from outside, if at all
+  kReduction,   // reduces axes of one operand (mean, softmax, layer norm, pooling, arg max)
+  kAnchor,      // contraction with templates of its own: conv2d, matmul
+  kSequential,  // its steps follow one another, or its data says where they lead (scan, sort, scatter): nothing joins
+                // it
+  kOpaque,      // no tensor expression, and so no template: computed of constants alone; added from outside, if at all
 };
 
 // What it does with its operands' elements.
@@ -49,6 +51,7 @@ enum class Numbers : uint8_t {
   kAny,
   kFactor,    // it scales the result: as a weight, about 1
   kPositive,  // of zero or a negative number the result would be infinite or no number
+  kPlace,     // a position along an axis of the first operand: the attribute `axis`, 0 where there is none
 };
 
 struct OpDef {

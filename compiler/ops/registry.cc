@@ -21,7 +21,7 @@ constexpr Family kFamilies[] = {
     {ops::ConvOps, reference::ConvReferences},     {ops::MatmulOps, reference::MatmulReferences},
     {ops::PoolOps, reference::PoolReferences},     {ops::ReduceOps, reference::ReduceReferences},
     {ops::NormOps, reference::NormReferences},     {ops::MovementOps, reference::MovementReferences},
-    {ops::ResizeOps, reference::ResizeReferences},
+    {ops::ResizeOps, reference::ResizeReferences}, {ops::SequentialOps, reference::SequentialReferences},
 };
 
 struct Registry {

@@ -137,6 +137,19 @@ inline constexpr Shape kShapes[] = {
      "f32[2,40,1,1]@0231; anchor=0"},
     {"reduce.pixels", "(f32[1,133,16,33]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,133,1,1]@0231; anchor=0"},
 
+    {"scan", "(f32[3,70]) cum_sum(0; axis=1) -> f32[3,70]; anchor=0"},
+    {"scan", "(f32[2,9,37]) cum_sum(0; axis=1 reverse=1) -> f32[2,9,37]; anchor=0"},
+    {"scan", "(i64[5,3]) cum_sum(0; axis=0 exclusive=1) -> i64[5,3]; anchor=0"},
+
+    {"scatter", "(f32[2,9,19], i64[2,5], f32[2,5,19]) scatter(0,1,2; axis=1) -> f32[2,9,19]; anchor=0"},
+    {"scatter",
+     "(f32[6000], i32[3000], f32[3000]) scatter_reduce(0,1,2; axis=0 reduction='sum') -> f32[6000]; anchor=0"},
+    {"scatter", "(i64[7,3], i64[4], i64[4,3]) scatter_reduce(0,1,2; axis=0 reduction='largest') -> i64[7,3]; anchor=0"},
+
+    {"top_k", "(f32[3,1000]) top_k(0; k=7) -> i32[3,7]; anchor=0"},
+    {"top_k", "(f32[2,517]) top_k(0; k=300 largest=0) -> i32[2,300]; anchor=0"},
+    {"top_k", "(i32[1,4000]) top_k(0; k=100) -> i32[1,100]; anchor=0"},
+
     {"default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},
     {"default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},

@@ -46,13 +46,8 @@ TEST(OnnxSort, TheFirstOfEveryLineInTheirOrder) {
     Shape shape;
     int64_t axis, k;
   };
-  const Case cases[] = {{{1}, 0, 1},
-                        {{7}, -1, 7},
-                        {{2, 9}, 1, 3},
-                        {{5, 3}, 0, 2},
-                        {{2, 6, 3}, 1, 6},
-                        // Too many to be compared with each other: first of each part, then of these.
-                        {{2, 16500}, 1, 40}};
+  const Case cases[] = {{{1}, 0, 1},    {{7}, -1, 7},      {{2, 9}, 1, 3},
+                        {{5, 3}, 0, 2}, {{2, 6, 3}, 1, 6}, {{2, 16500}, 1, 40}};
   for (const Case& c : cases) {
     for (const bool largest : {true, false}) {
       Rng rng(7);
@@ -82,8 +77,6 @@ TEST(OnnxSort, WhatCanNotBeIsSaidInOneLine) {
   EXPECT_THAT(TopK({2, 9}, 1, 0, true).Import().status().ToString(), HasSubstr("k is a number from 1 to the axis's 9"));
   EXPECT_THAT(TopK({2, 9}, 1, 10, true).Import().status().ToString(), HasSubstr("k is a number from 1"));
   EXPECT_THAT(TopK({2, 9}, 2, 1, true).Import().status().ToString(), HasSubstr("axis 2 is outside rank 2"));
-  EXPECT_THAT(TopK({2, 99999}, 1, 9999, true).Import().status().ToString(),
-              HasSubstr("the first 9999 of 99999 are not supported"));
 }
 
 }  // namespace

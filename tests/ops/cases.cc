@@ -313,6 +313,41 @@ Case Gather(Rng& rng) {
   c.inputs.push_back(indices);
   return c;
 }
+// Of few different elements, so that many are equal, and some no numbers.
+Case TopK(Rng& rng) {
+  Case c = Arg(rng);
+  c.attrs = MakeAttrs({{"k", 1 + rng.Below(c.inputs[0].shape().back())}, {"largest", rng.Below(2)}});
+  return c;
+}
+Case CumSum(Rng& rng) {
+  Case c = Axis(Number(rng), rng);
+  c.attrs.Set("exclusive", rng.Below(2));
+  c.attrs.Set("reverse", rng.Below(2));
+  return c;
+}
+// Places are named more than once, and some are outside.
+Case Updates(Case c, Rng& rng) {
+  c = Axis(std::move(c), rng);
+  const Shape& data = c.inputs[0].shape();
+  const auto rank = static_cast<int64_t>(data.size());
+  const int64_t axis = (c.attrs.Int("axis", 0) + rank) % rank, number = 1 + rng.Below(6);
+  Shape places(data.begin(), data.begin() + axis), updates = data;
+  places.push_back(number);
+  updates[static_cast<size_t>(axis)] = number;
+  NDArray at(rng.Below(2) == 0 ? DType::kI64 : DType::kI32, places);
+  for (int64_t i = 0; i < at.size(); ++i) at.Set(i, static_cast<double>(rng.Below(6) - 1));
+  const DType dtype = c.inputs[0].dtype();
+  c.inputs.push_back(std::move(at));
+  c.inputs.push_back(RandomArray(rng, dtype, updates));
+  return c;
+}
+Case Scatter(Rng& rng) { return Updates(Anything(rng), rng); }
+Case ScatterReduce(Rng& rng) {
+  Case c = Updates(Number(rng), rng);
+  constexpr const char* kReductions[] = {"sum", "product", "least", "largest"};
+  c.attrs.Set("reduction", std::string(kReductions[rng.Below(4)]));
+  return c;
+}
 Case Expand(Rng& rng) {
   Shape shape = RandomShape(rng);
   return {MakeAttrs({{"shape", Ints(shape)}}), {RandomArray(rng, RandomNumber(rng), Narrowed(rng, shape))}};
@@ -421,6 +456,10 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"tile", Tile},
       {"depth_to_space", DepthToSpace},
       {"resize", Resize},
+      {"top_k", TopK},
+      {"cum_sum", CumSum},
+      {"scatter", Scatter},
+      {"scatter_reduce", ScatterReduce},
   };
   return generators;
 }

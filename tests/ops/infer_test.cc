@@ -62,6 +62,10 @@ TEST(Infer, Shapes) {
       {"resize", "sizes=[1,2,8,6]", {F({1, 2, 4, 3})}, F({1, 2, 8, 6})},
       {"depth_to_space", "blocksize=2", {F({1, 8, 2, 3})}, F({1, 2, 4, 6})},
       {"depth_to_space", "blocksize=1 width=4", {F({1, 8, 2, 3})}, F({1, 2, 2, 12})},
+      {"top_k", "k=3", {F({2, 5})}, Of(DType::kI32, {2, 3})},
+      {"cum_sum", "axis=-1 reverse=1", {F({2, 5})}, F({2, 5})},
+      {"scatter", "axis=1", {F({2, 7, 3}), Of(DType::kI64, {2, 4}), F({2, 4, 3})}, F({2, 7, 3})},
+      {"scatter_reduce", "reduction='largest'", {F({7}), Of(DType::kI32, {9}), F({9})}, F({7})},
   };
   for (const Good& c : cases) {
     absl::StatusOr<TensorType> type = InferOp(c.op, *ParseAttrs(c.attrs), c.inputs);
@@ -164,6 +168,19 @@ TEST(Infer, WhatIsWrongIsNamed) {
       {"depth_to_space", "blocksize=3", {F({1, 8, 2, 2})}, "divide the channels"},
       {"depth_to_space", "blocksize=1 width=3", {F({1, 8, 2, 2})}, "divide the channels"},
       {"depth_to_space", "blocksize=1 width=0", {F({1, 8, 2, 2})}, "divide the channels"},
+      {"top_k", "k=0", {F({2, 5})}, "k is a number from 1 to 5"},
+      {"top_k", "k=6", {F({2, 5})}, "k is a number from 1 to 5"},
+      {"top_k", "", {F({})}, "takes an axis"},
+      {"top_k", "", {F({3'000'000'000})}, "an i32 does not hold"},
+      {"top_k", "", {Of(DType::kBool, {2})}, "takes numbers"},
+      {"cum_sum", "axis=2", {F({2, 2})}, "axis 2 is outside rank 2"},
+      {"cum_sum", "", {F({})}, "axis 0 is outside rank 0"},
+      {"scatter", "", {F({2}), F({2}), F({2})}, "places are i64 or i32"},
+      {"scatter", "", {F({2}), Of(DType::kI64, {3}), Of(DType::kI32, {3})}, "of the data's type"},
+      {"scatter", "axis=1", {F({2, 3}), Of(DType::kI64, {3}), F({2, 3})}, "the data's axes before `axis`"},
+      {"scatter", "", {F({2, 3}), Of(DType::kI64, {4}), F({4, 2})}, "the data's shape, but for `axis`"},
+      {"scatter", "", {F({2}), Of(DType::kI64, {0}), F({0})}, "there is an update"},
+      {"scatter_reduce", "", {F({2}), Of(DType::kI64, {1}), F({1})}, "reduction is"},
   };
   for (const Bad& c : cases) {
     absl::StatusOr<TensorType> type = InferOp(c.op, *ParseAttrs(c.attrs), c.inputs);

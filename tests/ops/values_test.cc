@@ -112,6 +112,25 @@ TEST(Values, GatherCountsFromTheEndAndNeverReadsOutside) {
             (Values{10, 30, 30, 30, 10}));
 }
 
+TEST(Values, FirstElementsSumsAndUpdates) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const NDArray x = Floats({6}, {3, 5, kNan, 3, -1, 5});
+  EXPECT_EQ(V("top_k", "k=4", {x}), (Values{2, 1, 5, 0}));
+  EXPECT_EQ(V("top_k", "k=6 largest=0", {x}), (Values{4, 0, 3, 1, 5, 2}));
+  const NDArray y = Floats({4}, {1, 2, 4, 8});
+  EXPECT_EQ(V("cum_sum", "", {y}), (Values{1, 3, 7, 15}));
+  EXPECT_EQ(V("cum_sum", "exclusive=1", {y}), (Values{0, 1, 3, 7}));
+  EXPECT_EQ(V("cum_sum", "reverse=1", {y}), (Values{15, 14, 12, 8}));
+  EXPECT_EQ(V("cum_sum", "reverse=1 exclusive=1", {y}), (Values{14, 12, 8, 0}));
+  // The last update of a place stays; those of no place are dropped.
+  const NDArray at = Longs({5}, {1, -1, 4, 1, 0}), updates = Floats({5}, {10, 20, 30, 40, 50});
+  EXPECT_EQ(V("scatter", "", {y, at, updates}), (Values{50, 40, 4, 8}));
+  EXPECT_EQ(V("scatter_reduce", "reduction='sum'", {y, at, updates}), (Values{51, 52, 4, 8}));
+  EXPECT_EQ(V("scatter_reduce", "reduction='product'", {y, at, updates}), (Values{50, 800, 4, 8}));
+  EXPECT_EQ(V("scatter_reduce", "reduction='least'", {y, at, updates}), (Values{1, 2, 4, 8}));
+  EXPECT_EQ(V("scatter_reduce", "reduction='largest'", {y, at, updates}), (Values{50, 40, 4, 8}));
+}
+
 TEST(Values, SliceAndPad) {
   NDArray x = Floats({4}, {0, 1, 2, 3});
   EXPECT_EQ(V("slice", "starts=[-1] ends=[-100] steps=[-1]", {x}), (Values{3, 2, 1, 0}));

@@ -105,29 +105,14 @@ absl::Status OneHot(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// Moved by `steps` along the axis, to the back or, in reverse, to the front; zeros come in.
-absl::StatusOr<ValueId> Shifted(Context& c, ValueId v, int64_t axis, int64_t steps, bool reverse) {
-  const size_t rank = c.ShapeOf(v).size();
-  const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(axis)];
-  Ints pads(2 * rank, 0);
-  pads[static_cast<size_t>(axis) + (reverse ? rank : 0)] = steps;
-  TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads)));
-  return c.Slice(v, axis, reverse ? steps : 0, extent + (reverse ? steps : 0));
-}
-
-// Each step doubles how many neighbours a sum has.
 absl::Status CumSum(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const int64_t stated, c.KnownInt(n.Input(1), "the axis"));
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(stated, c.Rank(n.Input(0))));
-  const bool reverse = n.Int("reverse", 0) != 0;
-  ValueId v = n.Input(0);
-  if (n.Int("exclusive", 0) != 0) {
-    TEMPER_ASSIGN_OR_RETURN(v, Shifted(c, v, axis, 1, reverse));
-  }
-  for (int64_t steps = 1; steps < c.ShapeOf(v)[static_cast<size_t>(axis)]; steps *= 2) {
-    TEMPER_ASSIGN_OR_RETURN(ValueId shifted, Shifted(c, v, axis, steps, reverse));
-    TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, shifted}));
-  }
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  attrs.Set("exclusive", int64_t{n.Int("exclusive", 0) != 0});
+  attrs.Set("reverse", int64_t{n.Int("reverse", 0) != 0});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("cum_sum", std::move(attrs), {n.Input(0)}));
   return c.Set(n, v);
 }
 

@@ -13,8 +13,7 @@
 namespace temper::onnx_frontend {
 namespace {
 
-constexpr int64_t kMostSights = int64_t{1} << 24;       // that windows see, all together
-constexpr int64_t kMostComparisons = int64_t{1} << 30;  // a plane, where only the run knows the indices
+constexpr int64_t kMostSights = int64_t{1} << 24;  // that windows see, all together
 
 // [n, c, ...] with two or three axes behind the channels.
 Shape AtLeastPlane(Shape shape) {
@@ -222,27 +221,18 @@ absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n) {
 
 namespace {
 
-// For each place of the result, which element goes there: the last of those that name it. An element stays in its
-// plane, as a pool's index does.
+// Planes of `room` zeros with the elements of `x` at the indices. An element stays in its plane, as a pool's index
+// does; of several at one place the last one stays.
 absl::StatusOr<ValueId> Unpooled(Context& c, ValueId x, ValueId indices, int64_t planes, int64_t room) {
   const int64_t elements = NumElements(c.ShapeOf(x)) / std::max<int64_t>(planes, 1);
   if (elements < 1 || room < 1) return absl::InvalidArgumentError("there is nothing to unpool");
-  if (elements > kMostComparisons / room)
-    return absl::UnimplementedError(absl::StrCat("planes of ", elements, " to ", room, " elements are too large"));
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Reshape(indices, {planes, 1, elements}));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Call("sub", {}, {at, Counting(c, DType::kI64, {planes, 1, 1}, room)}));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI32));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId here, c.Call("equal", {}, {at, Counting(c, DType::kI32, {room, 1})}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId source,
-                          c.Call("where", {}, {here, Counting(c, DType::kI32, {elements}), c.Scalar(DType::kI32, -1)}));
-  TEMPER_ASSIGN_OR_RETURN(source, c.Reduce("reduce_max", source, {2}, false));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId nothing, c.Call("less", {}, {source, c.Scalar(DType::kI32, 0)}));
-  TEMPER_ASSIGN_OR_RETURN(source, c.Call("max", {}, {source, c.Scalar(DType::kI32, 0)}));
-  TEMPER_ASSIGN_OR_RETURN(source, c.Cast(source, DType::kI64));
-  TEMPER_ASSIGN_OR_RETURN(source, c.Call("add", {}, {source, Counting(c, DType::kI64, {planes, 1}, elements)}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId flat, c.Reshape(x, {planes * elements}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Gather(flat, source, 0));
-  return c.Call("where", {}, {nothing, c.Scalar(c.TypeOf(x).dtype, 0), v});
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Reshape(indices, {planes, elements}));
+  TEMPER_ASSIGN_OR_RETURN(at, c.Call("sub", {}, {at, Counting(c, DType::kI64, {planes, 1}, room)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(x, {planes, elements}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId zeros, c.Expand(c.Scalar(c.TypeOf(x).dtype, 0), {planes, room}));
+  Attrs attrs;
+  attrs.Set("axis", int64_t{1});
+  return c.Call("scatter", std::move(attrs), {zeros, at, updates});
 }
 
 // The indices count in the tensor that the window makes. A larger output_shape has it in its first corner.

@@ -1,8 +1,6 @@
-// Tensors with some of their elements replaced by updates or combined with them. Where the places are known, a gather
-// from the tensor and its updates says which element comes from where. Where only the run knows them, every place is
-// compared with every index: vectors, and no order of writes that depends on the data.
+// Tensors with some of their elements replaced by updates or combined with them. Where the places are known and updates
+// replace, a gather from the tensor and its updates says which element comes from where.
 #include <algorithm>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/formula.h"
@@ -13,107 +11,42 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// How updates of one place are combined with what is there.
-struct Combination {
-  std::string_view onnx;
-  const char* combine;   // of two; null: the last update stays alone
-  const char* reduce;    // of many
-  double neutral;        // changes no sum and no product; min and max have the element itself
-  bool repeats = false;  // an element counts once however often it is taken
-};
-absl::StatusOr<Combination> CombinationOf(Context& c, const OnnxNode& n) {
-  static constexpr Combination kCombinations[] = {{"none", nullptr, nullptr, 0},
-                                                  {"add", "add", "reduce_sum", 0},
-                                                  {"mul", "mul", "reduce_prod", 1},
-                                                  {"min", "min", "reduce_min", 0, true},
-                                                  {"max", "max", "reduce_max", 0, true}};
+// How updates of one place are combined with what is there, as scatter_reduce says it; empty: the last one stays alone.
+absl::StatusOr<std::string> ReductionOf(Context& c, const OnnxNode& n) {
+  static constexpr std::pair<std::string_view, std::string_view> kReductions[] = {
+      {"none", ""}, {"add", "sum"}, {"mul", "product"}, {"min", "least"}, {"max", "largest"}};
   const std::string name = n.String("reduction", "none");
-  for (const Combination& r : kCombinations) {
-    if (r.onnx != name) continue;
-    if (r.combine != nullptr && c.TypeOf(n.Input(0)).dtype == DType::kBool)
+  for (const auto& [onnx, reduction] : kReductions) {
+    if (onnx != name) continue;
+    if (!reduction.empty() && c.TypeOf(n.Input(0)).dtype == DType::kBool)
       return absl::UnimplementedError(absl::StrCat("reduction '", name, "' of booleans is not supported"));
-    return r;
+    return std::string(reduction);
   }
   return absl::InvalidArgumentError("reduction is 'none', 'add', 'mul', 'min' or 'max'");
 }
 
-absl::Status CheckSize(double compared) {
-  if (compared <= static_cast<double>(kMostCompared)) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("more than ", kMostCompared, " comparisons of places with indices"));
+// `data` with its updates along `axis`: scatter in compiler/ops/families/sequential.cc.
+absl::StatusOr<ValueId> Scattered(Context& c, ValueId data, ValueId at, ValueId updates, int64_t axis,
+                                  const std::string& reduction) {
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  if (reduction.empty()) return c.Call("scatter", std::move(attrs), {data, at, updates});
+  attrs.Set("reduction", reduction);
+  return c.Call("scatter_reduce", std::move(attrs), {data, at, updates});
 }
 
-// Slices of `data`, [places, slice], of which those at the known places `at` are replaced by `updates`, [n, slice]: a
-// gather from both, one behind the other. Of several updates of one place the last one stays.
-absl::StatusOr<ValueId> Replaced(Context& c, ValueId data, const Ints& at, ValueId updates) {
+// Slices of `data`, [places, slice], with updates [n, slice] of those at the places `at`, [n].
+absl::StatusOr<ValueId> ScatterSlices(Context& c, ValueId data, ValueId at, ValueId updates,
+                                      const std::string& reduction) {
+  if (c.Known(at) == nullptr || !reduction.empty()) return Scattered(c, data, at, updates, 0, reduction);
+  TEMPER_ASSIGN_OR_RETURN(const Ints places, c.KnownInts(at, "indices"));
   const int64_t count = c.ShapeOf(data)[0];
   Ints source(static_cast<size_t>(count));
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<int64_t>(i);
-  for (size_t i = 0; i < at.size(); ++i) source[static_cast<size_t>(at[i])] = count + static_cast<int64_t>(i);
+  // Of several updates of one place the last one stays.
+  for (size_t i = 0; i < places.size(); ++i) source[static_cast<size_t>(places[i])] = count + static_cast<int64_t>(i);
   TEMPER_ASSIGN_OR_RETURN(ValueId both, c.Concat({data, updates}, 0));
   return GatherFlat(c, both, c.IntVector(source), c.ShapeOf(both));
-}
-
-// The same with a reduction. Each place that is named gets a row: the element itself, its updates and, as rows are of
-// one length, what changes nothing.
-absl::StatusOr<ValueId> CombinedWithKnown(Context& c, ValueId data, const Ints& at, ValueId updates,
-                                          const Combination& r) {
-  if (r.combine == nullptr) return Replaced(c, data, at, updates);
-  const int64_t count = c.ShapeOf(data)[0], slice = c.ShapeOf(data)[1], number = std::ssize(at);
-  std::map<int64_t, Ints> rows;
-  size_t longest = 0;
-  for (int64_t i = 0; i < number; ++i) {
-    Ints& row = rows[at[static_cast<size_t>(i)]];
-    if (row.empty()) row.push_back(at[static_cast<size_t>(i)]);
-    row.push_back(count + i);
-    longest = std::max(longest, row.size());
-  }
-  const int64_t named = std::ssize(rows), length = static_cast<int64_t>(longest);
-  TEMPER_RETURN_IF_ERROR(CheckSize(static_cast<double>(named * length) * static_cast<double>(slice)));
-  Ints sources, places;
-  for (auto& [place, row] : rows) {
-    row.resize(longest, r.repeats ? place : count + number);
-    sources.insert(sources.end(), row.begin(), row.end());
-    places.push_back(place);
-  }
-  NDArray neutral(c.TypeOf(data).dtype, {1, slice});
-  for (int64_t i = 0; i < slice; ++i) neutral.Set(i, r.neutral);
-  TEMPER_ASSIGN_OR_RETURN(ValueId all, c.Concat({data, updates, c.Constant(std::move(neutral))}, 0));
-  TEMPER_ASSIGN_OR_RETURN(ValueId source, c.Reshape(c.IntVector(sources), {named, length}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, all, source, c.ShapeOf(all)));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce(r.reduce, v, {1}, false));
-  return Replaced(c, data, places, v);
-}
-
-// Lines of slices, [lines, places, slice], with updates of [lines, n, slice] at places [lines, n] of their line.
-absl::StatusOr<ValueId> CombinedAtRun(Context& c, ValueId data, ValueId at, ValueId updates, const Combination& r) {
-  const int64_t lines = c.ShapeOf(data)[0], places = c.ShapeOf(data)[1], slice = c.ShapeOf(data)[2];
-  const int64_t number = c.ShapeOf(at)[1];
-  TEMPER_RETURN_IF_ERROR(CheckSize(static_cast<double>(lines * places) * static_cast<double>(number) *
-                                   static_cast<double>(r.combine == nullptr ? 1 : slice)));
-  Formula f(c, DType::kI32);
-  TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI32));
-  if (r.combine == nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {lines, 1, number}));
-    const ValueId own = Counting(c, DType::kI32, {places, 1});
-    // Updates come behind the data, so that the greatest number is the last update's.
-    const ValueId behind = f.Plus(Counting(c, DType::kI32, {number}), static_cast<double>(places));
-    const ValueId source = f.Call("where", {f.Call("equal", {at, own}), behind, own});
-    TEMPER_RETURN_IF_ERROR(f.status());
-    TEMPER_ASSIGN_OR_RETURN(const ValueId last, c.Reduce("reduce_max", source, {2}, false));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId both, c.Concat({data, updates}, 1));
-    return GatherInLines(c, both, last);
-  }
-  TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {lines, 1, number, 1}));
-  TEMPER_ASSIGN_OR_RETURN(updates, c.Reshape(updates, {lines, 1, number, slice}));
-  ValueId neutral = c.Scalar(c.TypeOf(data).dtype, r.neutral);
-  if (r.repeats) {
-    TEMPER_ASSIGN_OR_RETURN(neutral, c.Reshape(data, {lines, places, 1, slice}));
-  }
-  const ValueId hit = f.Call("equal", {at, Counting(c, DType::kI32, {places, 1, 1})});
-  ValueId v = f.Call("where", {hit, updates, neutral});
-  TEMPER_RETURN_IF_ERROR(f.status());
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reduce(r.reduce, v, {2}, false));
-  return c.Call(r.combine, {}, {data, v});
 }
 
 // Indices and updates of [..., n] to the shape of `data` but for the last axis. What is added names no place.
@@ -127,8 +60,8 @@ absl::Status PadToLines(Context& c, const Shape& data, ValueId& at, ValueId& upd
   return absl::OkStatus();
 }
 
-// Indices along `axis` that only the run knows are compared with the places of their line alone.
-absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis, const Combination& r) {
+// Indices along `axis` that only the run knows: each line of the axis has its own.
+absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis, const std::string& reduction) {
   const size_t rank = c.ShapeOf(n.Input(0)).size();
   const Ints to_back = MovedAxis(rank, axis, static_cast<int64_t>(rank) - 1);
   const Ints back = MovedAxis(rank, static_cast<int64_t>(rank) - 1, axis);
@@ -138,18 +71,13 @@ absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis
   TEMPER_ASSIGN_OR_RETURN(ValueId updates, c.Transpose(n.Input(2), to_back));
   const Shape shape = c.ShapeOf(data);
   TEMPER_RETURN_IF_ERROR(PadToLines(c, shape, at, updates));
-  const int64_t lines = NumElements(std::span(shape).first(rank - 1)), number = c.ShapeOf(at).back();
-  TEMPER_ASSIGN_OR_RETURN(data, c.Reshape(data, {lines, shape.back(), 1}));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {lines, number}));
-  TEMPER_ASSIGN_OR_RETURN(updates, c.Reshape(updates, {lines, number, 1}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, CombinedAtRun(c, data, at, updates, r));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Scattered(c, data, at, updates, static_cast<int64_t>(rank) - 1, reduction));
   return c.Transpose(v, back);
 }
 
 absl::Status ScatterElements(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
-  TEMPER_ASSIGN_OR_RETURN(const Combination r, CombinationOf(c, n));
+  TEMPER_ASSIGN_OR_RETURN(const std::string reduction, ReductionOf(c, n));
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (c.ShapeOf(n.Input(2)) != c.ShapeOf(n.Input(1)))
     return absl::InvalidArgumentError("the updates are as many as the indices name");
@@ -157,20 +85,20 @@ absl::Status ScatterElements(Context& c, const OnnxNode& n) {
   const int64_t count = NumElements(shape), number = NumElements(c.ShapeOf(at));
   if (count == 0 || number == 0) return c.Set(n, n.Input(0));
   if (c.Known(at) == nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ScatterAlong(c, n, axis, r));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ScatterAlong(c, n, axis, reduction));
     return c.Set(n, v);
   }
-  TEMPER_ASSIGN_OR_RETURN(const Ints places, c.KnownInts(at, "indices"));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId flat, c.Reshape(at, {number}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId data, c.Reshape(n.Input(0), {count, 1}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(n.Input(2), {number, 1}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, CombinedWithKnown(c, data, places, updates, r));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, ScatterSlices(c, data, flat, updates, reduction));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
   return c.Set(n, v);
 }
 
 absl::Status ScatterNd(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
-  TEMPER_ASSIGN_OR_RETURN(const Combination r, CombinationOf(c, n));
+  TEMPER_ASSIGN_OR_RETURN(const std::string reduction, ReductionOf(c, n));
   size_t names = 0;
   TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, shape, n.Input(1), &names));
   const int64_t count = NumElements(std::span(shape).first(names)),
@@ -179,18 +107,10 @@ absl::Status ScatterNd(Context& c, const OnnxNode& n) {
   if (NumElements(c.ShapeOf(n.Input(2))) != number * slice)
     return absl::InvalidArgumentError("the updates are as many as the indices name");
   if (count * slice == 0 || number == 0) return c.Set(n, n.Input(0));
-  ValueId v = kNoValue;
-  if (c.Known(at) != nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const Ints places, c.KnownInts(at, "indices"));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId data, c.Reshape(n.Input(0), {count, slice}));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(n.Input(2), {number, slice}));
-    TEMPER_ASSIGN_OR_RETURN(v, CombinedWithKnown(c, data, places, updates, r));
-  } else {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId data, c.Reshape(n.Input(0), {1, count, slice}));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(n.Input(2), {1, number, slice}));
-    TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {1, number}));
-    TEMPER_ASSIGN_OR_RETURN(v, CombinedAtRun(c, data, at, updates, r));
-  }
+  TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {number}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId data, c.Reshape(n.Input(0), {count, slice}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(n.Input(2), {number, slice}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, ScatterSlices(c, data, at, updates, reduction));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
   return c.Set(n, v);
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxNodes = 48;  // of one kernel: beyond it, code grows without saving traffic
 
-enum class Kind { kAnchor, kReduction, kInjective, kElementwise, kOpaque };
+enum class Kind { kAnchor, kReduction, kInjective, kElementwise, kAlone };
 
 struct Part {
   std::vector<int> nodes;  // ascending
@@ -35,10 +35,11 @@ Kind KindOf(const Node& node) {
       return Kind::kInjective;
     case OpPattern::kElementwise:
       return Kind::kElementwise;
+    case OpPattern::kSequential:
     case OpPattern::kOpaque:
-      return Kind::kOpaque;
+      return Kind::kAlone;
   }
-  return Kind::kOpaque;
+  return Kind::kAlone;
 }
 
 class Fuser {
@@ -119,7 +120,7 @@ bool Fuser::MayFollow(const Part& p, int node) const {
 
 void Fuser::GrowForward(int root) {
   Part p{{root}, root, kind_[root]};
-  if (!alias_[root] && p.kind != Kind::kOpaque) {
+  if (!alias_[root] && p.kind != Kind::kAlone) {
     while (std::optional<std::vector<int>> way = WayToPostDominator(OutputNode(p))) {
       const bool fits = p.nodes.size() + way->size() <= kMaxNodes &&
                         std::all_of(way->begin(), way->end(), [&](int n) { return MayFollow(p, n); });

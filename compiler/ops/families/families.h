@@ -18,5 +18,6 @@ std::vector<OpDef> ReduceOps();
 std::vector<OpDef> NormOps();
 std::vector<OpDef> MovementOps();
 std::vector<OpDef> ResizeOps();
+std::vector<OpDef> SequentialOps();
 
 }  // namespace temper::ops

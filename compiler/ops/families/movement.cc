@@ -319,6 +319,12 @@ OpDef MoveOp(std::string_view name, int least, int most, InferRule infer, Formul
   return op;
 }
 
+OpDef Gather() {
+  OpDef op = MoveOp("gather", 2, 2, InferGather, ComputeGather, Move::kPicks);
+  op.numbers = {Numbers::kAny, Numbers::kPlace};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> MovementOps() {
@@ -329,7 +335,7 @@ std::vector<OpDef> MovementOps() {
       MoveOp("concat", 1, kMostParts, InferConcat, ComputeConcat, Move::kConcatenates),
       MoveOp("slice", 1, 1, InferSlice, ComputeSlice, Move::kSlices),
       MoveOp("pad", 1, 1, InferPad, ComputePad),
-      MoveOp("gather", 2, 2, InferGather, ComputeGather, Move::kPicks),
+      Gather(),
       MoveOp("expand", 1, 1, InferExpand, ComputeExpand),
       MoveOp("tile", 1, 1, InferTile, ComputeTile),
       MoveOp("depth_to_space", 1, 1, InferDepthToSpace, ComputeDepthToSpace),

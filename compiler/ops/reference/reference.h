@@ -28,5 +28,6 @@ std::span<const Reference> ReduceReferences();
 std::span<const Reference> NormReferences();
 std::span<const Reference> MovementReferences();
 std::span<const Reference> ResizeReferences();
+std::span<const Reference> SequentialReferences();
 
 }  // namespace temper::reference

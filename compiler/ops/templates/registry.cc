@@ -37,6 +37,9 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulNBitsCached()),
       ForCpu(MatmulNBitsI8()),
       ForCpu(ReducePixels()),
+      ForCpu(ScanTemplate()),
+      ForCpu(ScatterTemplate()),
+      ForCpu(TopKTemplate()),
       Fallback(ForCpu(DefaultTemplate())),
       // GPUs
       ForGpu(GpuConv()),

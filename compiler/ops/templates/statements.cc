@@ -1,0 +1,82 @@
+#include "compiler/ops/templates/statements.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace temper {
+
+using ir::Expr;
+
+ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, const LoopBody& body) {
+  if (extent == 1) return body(0);
+  const ir::Var var = ir::MakeVar(name);
+  return ir::For(var, extent, kind, body(var));
+}
+
+ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body) {
+  const int64_t whole = extent / lanes, left = extent % lanes;
+  std::vector<ir::Stmt> stmts;
+  if (whole > 0) {
+    stmts.push_back(LoopOver(name, whole, ir::ForKind::kSerial, [&](const Expr& vector) {
+      return LoopOver(name + "_lane", lanes, ir::ForKind::kVectorized,
+                      [&](const Expr& lane) { return body(vector * Expr(lanes) + lane); });
+    }));
+  }
+  if (left > 0) {
+    stmts.push_back(LoopOver(name + "_left", left, ir::ForKind::kSerial,
+                             [&](const Expr& i) { return body(Expr(whole * lanes) + i); }));
+  }
+  return ir::Seq(std::move(stmts));
+}
+
+bool IsRowMajorCall(const Workload& w, std::string_view op) {
+  return w.calls.size() == 1 && w.calls[0].op == op && w.output().perm.empty() &&
+         std::all_of(w.inputs.begin(), w.inputs.end(),
+                     [](const Workload::Operand& operand) { return operand.type.perm.empty(); });
+}
+
+absl::StatusOr<Kernel> KernelOf(const Workload& w, const std::vector<Shape>& shapes, const std::vector<DType>& types,
+                                const KernelBody& body) {
+  // The call takes its operands in any order, and one of them twice if it likes.
+  std::vector<ir::Buffer> params(w.inputs.size()), operands;
+  const std::vector<int>& args = w.calls[0].args;
+  for (size_t i = 0; i < args.size(); ++i) {
+    ir::Buffer& param = params[static_cast<size_t>(args[i])];
+    if (!param) param = ir::MakeBuffer(absl::StrCat("in", args[i]), types[i], shapes[i]);
+    operands.push_back(param);
+  }
+  operands.push_back(ir::MakeBuffer("out", types.back(), shapes.back()));
+  params.push_back(operands.back());
+  Kernel kernel;
+  kernel.main = ir::Func{w.calls[0].op, std::move(params), 1, body(operands)};
+  kernel.packs.resize(w.inputs.size());
+  TEMPER_RETURN_IF_ERROR(ir::Verify(kernel.main));
+  return kernel;
+}
+
+absl::StatusOr<Kernel> KernelOf(const Workload& w, const std::vector<Shape>& shapes, const KernelBody& body) {
+  std::vector<DType> types;
+  for (const int arg : w.calls[0].args) types.push_back(w.TypeOf(arg).dtype);
+  types.push_back(w.output().dtype);
+  return KernelOf(w, shapes, types, body);
+}
+
+AroundAxis::AroundAxis(const Shape& shape, int64_t axis) {
+  const size_t at = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis);
+  for (size_t d = 0; d < shape.size(); ++d) (d < at ? lines : d == at ? extent : slice) *= shape[d];
+}
+
+CpuFootprint FootprintOfPasses(const Workload& w, double passes, double shares, const CpuTarget& t) {
+  CpuFootprint f;
+  f.flops = f.padded_flops = std::max(1.0, Flops(w));
+  f.loads_per_fma = 1;
+  f.compulsory_bytes = f.memory_traffic = CompulsoryBytes(w);
+  f.l2_traffic = passes * f.compulsory_bytes;
+  f.parallel_chunks = std::max(1.0, shares);
+  f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
+  return f;
+}
+
+}  // namespace temper

@@ -1,0 +1,46 @@
+// Kernels that are written down statement by statement, because no rewrite of a schedule leads to them.
+#pragma once
+
+#include <functional>
+
+#include "compiler/ir/stmt.h"
+#include "compiler/ops/templates/cpu_template.h"
+
+namespace temper {
+
+using LoopBody = std::function<ir::Stmt(const ir::Expr& index)>;
+// One iteration has no loop.
+ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, const LoopBody& body);
+// Whole vectors of `lanes`, then what is left one by one. Iterations do not depend on each other.
+ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body);
+
+// A number that changes, held in a register.
+class Cell {
+ public:
+  Cell(const std::string& name, DType dtype) : buffer_(ir::MakeBuffer(name, dtype, {1}, ir::Scope::kRegister)) {}
+  ir::Expr Get() const { return ir::Load(buffer_, {0}); }
+  ir::Stmt Set(const ir::Expr& value) const { return ir::Store(buffer_, {0}, value); }
+  ir::Stmt Within(ir::Stmt body) const { return ir::Alloc(buffer_, std::move(body)); }
+
+ private:
+  ir::Buffer buffer_;
+};
+
+// A workload of one call of the operator, all of whose operands and result lie in row-major order.
+bool IsRowMajorCall(const Workload& w, std::string_view op);
+// Its kernel: `body` of the operands and, last, the result. `shapes` and `types`: those that they have there, of as
+// many bytes.
+using KernelBody = std::function<ir::Stmt(const std::vector<ir::Buffer>&)>;
+absl::StatusOr<Kernel> KernelOf(const Workload& w, const std::vector<Shape>& shapes, const std::vector<DType>& types,
+                                const KernelBody& body);
+absl::StatusOr<Kernel> KernelOf(const Workload& w, const std::vector<Shape>& shapes, const KernelBody& body);
+// Its operand's shape around an axis: [lines, extent, slice].
+struct AroundAxis {
+  int64_t lines = 1, extent = 1, slice = 1;
+  AroundAxis(const Shape& shape, int64_t axis);  // from the front or, if negative, from the back
+  Shape AsShape() const { return {lines, extent, slice}; }
+};
+// A footprint of so many passes over operands and result that leave this many independent shares.
+CpuFootprint FootprintOfPasses(const Workload& w, double passes, double shares, const CpuTarget& t);
+
+}  // namespace temper

@@ -1,8 +1,8 @@
 // Generated conversions of f16 and bf16, which CPUs do not compute with, against base/dtype.h: every pattern of bits,
 // and f32 numbers of every exponent. By instructions where the target has them, never by a library's function.
 #include <bit>
-#include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "tests/codegen/expect_kernel.h"
 
 namespace temper {
@@ -105,16 +105,19 @@ TEST(NarrowFloat, RowsOfEveryLength) {
 }
 
 TEST(NarrowFloat, InstructionsConvertHalvesWhereTheTargetHasThem) {
-  const ir::Func read = Casts(DType::kF16, DType::kF32, ForKind::kVectorized, 4, 16);
-  const ir::Func write = Casts(DType::kF32, DType::kF16, ForKind::kVectorized, 4, 16);
   for (const auto& [name, converts] : {std::pair("llvm:haswell", true), std::pair("llvm:x86-64-v4", true),
                                        std::pair("llvm:sapphirerapids", true), std::pair("llvm:nehalem", false)}) {
-    const auto text = EmitText({{"read", read}, {"write", write}}, *ParseTarget(name), "asm");
-    ASSERT_TRUE(text.ok()) << text.status();
-    EXPECT_EQ(text->find("vcvtph2ps") != std::string::npos, converts) << name << "\n" << *text;
-    EXPECT_EQ(text->find("vcvtps2ph") != std::string::npos, converts) << name << "\n" << *text;
-    EXPECT_EQ(text->find("hfsf"), std::string::npos) << name << "\n" << *text;  // __extendhfsf2
-    EXPECT_EQ(text->find("sfhf"), std::string::npos) << name << "\n" << *text;  // __truncsfhf2
+    for (const int64_t row : {3, 16, 37}) {
+      SCOPED_TRACE(absl::StrCat(name, " in rows of ", row));
+      const ir::Func read = Casts(DType::kF16, DType::kF32, ForKind::kVectorized, 4, row);
+      const ir::Func write = Casts(DType::kF32, DType::kF16, ForKind::kVectorized, 4, row);
+      const auto text = EmitText({{"read", read}, {"write", write}}, *ParseTarget(name), "asm");
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_EQ(text->find("vcvtph2ps") != std::string::npos, converts) << *text;
+      EXPECT_EQ(text->find("vcvtps2ph") != std::string::npos, converts) << *text;
+      EXPECT_EQ(text->find("hfsf"), std::string::npos) << *text;  // __extendhfsf2
+      EXPECT_EQ(text->find("sfhf"), std::string::npos) << *text;  // __truncsfhf2
+    }
   }
 }
 

@@ -380,6 +380,76 @@ TEST(OnnxRecurrent, RefusesWhatItWouldGetWrong) {
   EXPECT_THAT(WhyRefused([](ModelBuilder&, onnx::NodeProto&) {}, 3), HasSubstr("do not fit one another"));
 }
 
+// DynamicQuantizeLSTM with numbers for its weights, or the LSTM of the floats that these mean.
+ModelBuilder OfBytes(bool bytes, bool by_column) {
+  constexpr int64_t kGates = 4 * kHidden, kDirections = 2;
+  ModelBuilder m(17);
+  m.Input("x", {kSteps, kBatch, kInputs});
+  Rng rng(1);
+  m.Floats("b", {kDirections, 2 * kGates}, Draw(rng, kDirections * 2 * kGates));
+  for (const auto& [name, inputs] : {std::pair{std::string("w"), kInputs}, {std::string("r"), kHidden}}) {
+    const Shape scales_shape = by_column ? Shape{kDirections, kGates} : Shape{kDirections};
+    std::vector<float> scales = Draw(rng, NumElements(scales_shape));
+    onnx::TensorProto* zeros = m.model.mutable_graph()->add_initializer();
+    onnx::TensorProto* numbers = m.model.mutable_graph()->add_initializer();
+    for (onnx::TensorProto* t : {zeros, numbers}) t->set_data_type(onnx::TensorProto::UINT8);
+    zeros->set_name(name + "_zero");
+    numbers->set_name(bytes ? name : name + "_numbers");
+    for (const int64_t d : scales_shape) zeros->add_dims(d);
+    for (const int64_t d : {kDirections, inputs, kGates}) numbers->add_dims(d);
+    for (size_t i = 0; i < scales.size(); ++i) zeros->add_int32_data(static_cast<int>(100 + i));
+    std::vector<float> floats(static_cast<size_t>(kDirections * inputs * kGates));
+    for (int64_t i = 0; i < std::ssize(floats); ++i) {
+      const int64_t direction = i / (inputs * kGates), k = i / kGates % inputs, gate = i % kGates;
+      const size_t scale = static_cast<size_t>(by_column ? direction * kGates + gate : direction);
+      const int number = static_cast<int>(90 + rng.Below(40));
+      numbers->add_int32_data(number);
+      floats[static_cast<size_t>((direction * kGates + gate) * inputs + k)] =
+          scales[scale] / 16 * static_cast<float>(number - zeros->int32_data(static_cast<int>(scale)));
+    }
+    for (float& scale : scales) scale /= 16;
+    m.Floats(name + "_scale", scales_shape, scales);
+    if (!bytes) m.Floats(name, {kDirections, kGates, inputs}, floats);
+  }
+  std::vector<std::string> operands = {"x", "w", "r", "b"};
+  if (bytes) operands.insert(operands.end(), {"", "", "", "", "w_scale", "w_zero", "r_scale", "r_zero"});
+  onnx::NodeProto& n = m.Node(bytes ? "DynamicQuantizeLSTM" : "LSTM", operands, {"y", "last_h", "last_c"});
+  if (bytes) n.set_domain("com.microsoft");
+  ModelBuilder::SetString(n, "direction", "bidirectional");
+  ModelBuilder::SetInt(n, "hidden_size", kHidden);
+  for (const char* name : {"y", "last_h", "last_c"}) m.Output(name);
+  return m;
+}
+
+TEST(OnnxRecurrent, WeightsOfBytesAreTheFloatsThatTheyMean) {
+  Rng rng(2);
+  const NDArray x = Array({kSteps, kBatch, kInputs}, Draw(rng, kSteps * kBatch * kInputs));
+  for (const bool by_column : {false, true}) {
+    const auto got = OfBytes(true, by_column).Run({x}), want = OfBytes(false, by_column).Run({x});
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].shape(), want[i].shape());
+      for (int64_t at = 0; at < got[i].size(); ++at) EXPECT_NEAR(got[i].At(at), want[i].At(at), 1e-5);
+    }
+  }
+}
+
+TEST(OnnxRecurrent, WeightsOfBytesHaveScales) {
+  for (const auto& [operand, by] : {std::pair{8, ""}, {10, "w_zero"}}) {
+    ModelBuilder m = OfBytes(true, false);
+    m.model.mutable_graph()->mutable_node(0)->set_input(operand, by);
+    EXPECT_THAT(testing::Refusal(m), HasSubstr("W and R have scales"));
+  }
+  for (const auto& [operand, by] : {std::pair{8, "b"}, {11, "r"}}) {
+    ModelBuilder m = OfBytes(true, true);
+    m.model.mutable_graph()->mutable_node(0)->set_input(operand, by);
+    EXPECT_THAT(testing::Refusal(m), HasSubstr("a scale and a zero point for each direction, or for each column"));
+  }
+  ModelBuilder m = OfBytes(true, true);
+  m.model.mutable_graph()->mutable_node(0)->set_input(1, "w_zero");
+  EXPECT_THAT(testing::Refusal(m), HasSubstr("W and R have rank 3"));
+}
+
 TEST(OnnxRecurrent, DirectionsAreThree) {
   EXPECT_THAT(
       WhyRefused([](ModelBuilder&, onnx::NodeProto& n) { ModelBuilder::SetString(n, "direction", "sideways"); }),

@@ -147,7 +147,7 @@ struct TableEntry {
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
     ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),
     QuantizeTable(), ControlTable(), SequenceTable(), ContribTable(), SignalTable(), LossTable(), PoolTable(),
-    RoiTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable();
+    RoiTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(), ContribRecurrentTable();
 // Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 

@@ -325,7 +325,52 @@ absl::Status ConvertRecurrent(Context& c, const OnnxNode& n) {
   return r.kind->gates == 4 ? SetLast(c, n, r, std::move(last_c), 2) : absl::OkStatus();
 }
 
+// Weights of 8 bits, [directions, inputs, gates], as LSTM has them. There is a scale and a zero point for each
+// direction, or for each of its gates' rows.
+absl::StatusOr<ValueId> Dequantised(Context& c, const OnnxNode& n, size_t weights, size_t scale) {
+  const Shape shape = c.ShapeOf(n.Input(weights));
+  if (shape.size() != 3) return absl::InvalidArgumentError("W and R have rank 3");
+  Formula f(c, c.TypeOf(n.Input(scale)).dtype);
+  const std::string dtype(Name(c.TypeOf(n.Input(scale)).dtype));
+  const auto broadcast = [&](ValueId v) -> absl::StatusOr<ValueId> {
+    const Shape& own = c.ShapeOf(v);
+    if (own != Shape{shape[0]} && own != Shape{shape[0], shape[2]})
+      return absl::InvalidArgumentError("there is a scale and a zero point for each direction, or for each column");
+    return c.Reshape(v, {shape[0], 1, own.size() == 1 ? 1 : shape[2]});
+  };
+  ValueId v = f.Cast(n.Input(weights), dtype.c_str());
+  if (n.Input(scale + 1) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, broadcast(n.Input(scale + 1)));
+    v = f.Sub(v, f.Cast(zero, dtype.c_str()));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scales, broadcast(n.Input(scale)));
+  v = f.Mul(v, scales);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return c.Transpose(v, {0, 2, 1});
+}
+
+// ONNX Runtime rounds inputs and states to 8 bits at each step. They stay floats here, which is nearer to what was
+// quantized.
+absl::Status DynamicQuantizeLstm(Context& c, const OnnxNode& n) {
+  for (const size_t needed : {8, 10}) {
+    if (n.Input(needed) == kNoValue || !IsFloat(c.TypeOf(n.Input(needed)).dtype))
+      return absl::InvalidArgumentError("W and R have scales");
+  }
+  onnx::NodeProto proto = n.proto;
+  proto.set_op_type("LSTM");
+  OnnxNode call{proto, n.opset, n.inputs};
+  call.inputs.resize(8, kNoValue);
+  TEMPER_ASSIGN_OR_RETURN(call.inputs[1], Dequantised(c, n, 1, 8));
+  TEMPER_ASSIGN_OR_RETURN(call.inputs[2], Dequantised(c, n, 2, 10));
+  return ConvertRecurrent(c, call);
+}
+
 }  // namespace
+
+std::span<const TableEntry> ContribRecurrentTable() {
+  static constexpr TableEntry kTable[] = {{"DynamicQuantizeLSTM", DynamicQuantizeLstm, 3}};
+  return kTable;
+}
 
 std::span<const TableEntry> RecurrentTable() {
   static constexpr TableEntry kTable[] = {

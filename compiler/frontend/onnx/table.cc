@@ -19,7 +19,7 @@ const TableEntry* FindConverter(const onnx::NodeProto& node) {
   const std::string& op = node.op_type();
   if (node.domain() == "com.microsoft") {
     const bool shared = op == "QuantizeLinear" || op == "DequantizeLinear";
-    return FindIn({shared ? QuantizeTable() : ContribTable(), GroupAttentionTable()}, op);
+    return FindIn({shared ? QuantizeTable() : ContribTable(), GroupAttentionTable(), ContribRecurrentTable()}, op);
   }
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
   // One of ONNX Runtime's that it writes as one of ONNX's own.

@@ -16,17 +16,17 @@ ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, con
 }
 
 ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body) {
-  const int64_t whole = extent / lanes, left = extent % lanes;
+  constexpr int64_t kVectors = 4;  // of a turn of the loop
   std::vector<ir::Stmt> stmts;
-  if (whole > 0) {
-    stmts.push_back(LoopOver(name, whole, ir::ForKind::kSerial, [&](const Expr& vector) {
-      return LoopOver(name + "_lane", lanes, ir::ForKind::kVectorized,
-                      [&](const Expr& lane) { return body(vector * Expr(lanes) + lane); });
+  int64_t begin = 0;
+  for (const int64_t run : {kVectors * lanes, lanes, int64_t{1}}) {
+    const int64_t turns = (extent - begin) / run;
+    if (turns == 0) continue;
+    stmts.push_back(LoopOver(name, turns, ir::ForKind::kSerial, [&](const Expr& turn) {
+      return LoopOver(name + "_lane", run, ir::ForKind::kVectorized,
+                      [&](const Expr& lane) { return body(Expr(begin) + turn * Expr(run) + lane); });
     }));
-  }
-  if (left > 0) {
-    stmts.push_back(LoopOver(name + "_left", left, ir::ForKind::kSerial,
-                             [&](const Expr& i) { return body(Expr(whole * lanes) + i); }));
+    begin += turns * run;
   }
   return ir::Seq(std::move(stmts));
 }

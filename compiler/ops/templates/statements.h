@@ -11,7 +11,7 @@ namespace temper {
 using LoopBody = std::function<ir::Stmt(const ir::Expr& index)>;
 // One iteration has no loop.
 ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, const LoopBody& body);
-// Whole vectors of `lanes`, then what is left one by one. Iterations do not depend on each other.
+// Some vectors of `lanes` at a time, then one, then what is left one by one. Iterations do not depend on each other.
 ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body);
 
 // A number that changes, held in a register.

@@ -435,6 +435,19 @@ TEST(OnnxComposed, EarlierKeysComeWithTheirValues) {
             "test: Attention 'Attention_1': keys of earlier runs come with their values");
 }
 
+TEST(OnnxComposed, SwiGluIsASwishTimesAnother) {
+  ModelBuilder m(28);
+  m.Input("a", {2});
+  m.Input("b", {2});
+  m.Input("wide", {1, 2});
+  ModelBuilder::SetFloat(m.Node("SwiGLU", {"a", "b"}, {"y"}), "alpha", 2);
+  m.Output("y");
+  const auto inputs = {Array({2}, {1, -2}), Array({2}, {10, 3}), Array({1, 2}, {0, 0})};
+  ExpectArray(m.Run(inputs)[0], {2}, {10 / (1 + std::exp(-2.0)), -6 / (1 + std::exp(4.0))});
+  m.model.mutable_graph()->mutable_node(0)->set_input(1, "wide");
+  EXPECT_THAT(testing::Refusal(m), HasSubstr("A and B have one shape"));
+}
+
 TEST(OnnxComposed, RmsNormalizationAndSwish) {
   ModelBuilder m(24);
   m.Input("x", {2, 2});

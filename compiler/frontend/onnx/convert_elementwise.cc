@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper::onnx_frontend {
@@ -189,6 +190,15 @@ absl::Status Swish(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+absl::Status SwiGlu(Context& c, const OnnxNode& n) {
+  if (c.ShapeOf(n.Input(0)) != c.ShapeOf(n.Input(1))) return absl::InvalidArgumentError("A and B have one shape");
+  Formula f(c, c.TypeOf(n.Input(0)).dtype);
+  const ValueId share = f.Call("sigmoid", {f.Times(n.Input(0), n.Float("alpha", 1))});
+  const ValueId v = f.Mul(f.Mul(n.Input(0), share), n.Input(1));
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return c.Set(n, v);
+}
+
 absl::Status Tan(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId sine, c.Call("sin", {}, n.inputs));
   TEMPER_ASSIGN_OR_RETURN(ValueId cosine, c.Call("cos", {}, n.inputs));
@@ -292,6 +302,7 @@ std::span<const TableEntry> ElementwiseTable() {
                                  {"ThresholdedRelu", ThresholdedRelu},
                                  {"Shrink", Shrink},
                                  {"Swish", Swish},
+                                 {"SwiGLU", SwiGlu, 2},
                                  {"Tan", Tan},
                                  {"Xor", Xor, 2},
                                  {"Clip", Clip},

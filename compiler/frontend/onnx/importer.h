@@ -1,4 +1,4 @@
-// ONNX files (opset 7 to 25) to a Graph, by libonnx's protobuf classes.
+// ONNX files (opset 7 to 28) to a Graph, by libonnx's protobuf classes.
 #pragma once
 
 #include <map>

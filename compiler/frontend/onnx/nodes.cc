@@ -14,7 +14,7 @@ using Attributes = google::protobuf::RepeatedPtrField<onnx::AttributeProto>;
 constexpr size_t kMostScopes = 64;      // bodies and functions within each other
 constexpr size_t kMostNodes = 500000;   // of a graph whose loops are unrolled
 constexpr size_t kMostSteps = 2000000;  // nodes and bodies that are added, of which some leave no node in the graph
-constexpr int kFirstOpset = 7, kLastOpset = 25;
+constexpr int kFirstOpset = 7, kLastOpset = 28;
 
 const onnx::FunctionProto* FunctionOf(const onnx::NodeProto& node, const Functions& functions) {
   const auto it = functions.find({node.domain(), node.op_type()});

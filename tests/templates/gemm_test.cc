@@ -14,7 +14,7 @@ const char kDense[] =
 const char kBatched[] = "(f32[2,33,48], f32[2,48,64]) matmul(0,1) -> f32[2,33,64]; anchor=0";
 const char kVector[] = "(f32[1,52], const f32[52,19]) matmul(0,1) -> f32[1,19]; anchor=0";
 const char kShort[] = "(f32[3,1536], const f32[1536,19]) matmul(0,1) -> f32[3,19]; relu(2) -> f32[3,19]; anchor=0";
-const char kShortBatched[] = "(f32[2,3,520], f32[2,17,520]) matmul(0,1; trans_b=1) -> f32[2,3,17]; anchor=0";
+const char kShortBatched[] = "(f32[2,5,520], f32[2,17,520]) matmul(0,1; trans_b=1) -> f32[2,5,17]; anchor=0";
 const char kTransposed[] = "(f32[9,14,24], f32[9,37,24]) matmul(0,1; trans_b=1) -> f32[9,14,37]; anchor=0";
 const char kWholeTransposed[] = "(f32[2,5,24], f32[2,32,24]) matmul(0,1; trans_b=1) -> f32[2,5,32]; anchor=0";
 const char kPointwise[] =
@@ -281,8 +281,8 @@ TEST(GemmTest, FewRowsByColumnsThatLieInOnePieceAreDotProducts) {
     return TemplatesFor(w, Target{}).front()->name == "matmul.packed";
   };
   EXPECT_FALSE(packs("f32[2,32,24]", 1));
-  EXPECT_FALSE(packs("f32[2,32,24]", 2));
-  EXPECT_TRUE(packs("f32[2,32,24]", 3));
+  EXPECT_FALSE(packs("f32[2,32,24]", 4));
+  EXPECT_TRUE(packs("f32[2,32,24]", 5));
   EXPECT_TRUE(packs("f32[2,32,24]@021", 1)) << "its rows do";
   EXPECT_TRUE(packs("const f32[2,32,24]", 1)) << "it is packed beforehand";
 }

@@ -151,14 +151,15 @@ static GemmView IntegerMatmulView(const Workload& w) {
   return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
-// One row or two, by a computed operand whose columns each lie in one piece: dot products, for which the fallback reads
-// it as it lies. To copy it into panels first takes longer.
+// Few rows by a computed operand whose columns each lie in one piece: dot products, for which the fallback reads
+// it as it lies. To copy it into panels first takes longer, and up to three times as long where it is in no cache.
 static bool IsDotProducts(const Workload& w) {
+  constexpr int64_t kFewRows = 4;
   const GemmView v = MatmulView(w);
   const TensorType& b = w.inputs[v.b_input].type;
   const int rank = static_cast<int>(b.shape.size()), along = b.perm.empty() ? rank - 1 : b.perm.back();
   const bool trans_b = w.calls[w.anchor].attrs.Int("trans_b", 0) != 0;
-  return !w.inputs[v.b_input].constant && along == rank - (trans_b ? 1 : 2) && v.rows <= 2;
+  return !w.inputs[v.b_input].constant && along == rank - (trans_b ? 1 : 2) && v.rows <= kFewRows;
 }
 
 CpuTemplate MatmulPacked() {

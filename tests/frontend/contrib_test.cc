@@ -178,28 +178,6 @@ TEST(Contrib, ProductsOfWhatLiesAcross) {
   ExpectArray(m.Run({Array({2, 3, 4}, a), Array({3, 5, 4}, b)})[0], {3, 2, 5}, want);
 }
 
-TEST(Contrib, ConvolutionsWithActivations) {
-  const auto model = [](const std::string& activation, const std::vector<float>& params) {
-    ModelBuilder m(17);
-    m.Input("x", {1, 1, 1, 3});
-    m.Input("z", {1, 1, 1, 3});
-    m.Floats("w", {1, 1, 1, 1}, {2});
-    onnx::NodeProto& node = Contrib(m, "FusedConv", {"x", "w", "", "z"}, {"y"});
-    ModelBuilder::SetString(node, "activation", activation);
-    onnx::AttributeProto& a = ModelBuilder::Attr(node, "activation_params");
-    a.set_type(onnx::AttributeProto::FLOATS);
-    for (float p : params) a.add_floats(p);
-    return m;
-  };
-  const std::vector<NDArray> in = {Array({1, 1, 1, 3}, {-2, 1, 4}), Array({1, 1, 1, 3}, {1, 1, 1})};  // -3 3 9
-  ExpectArray(model("Relu", {}).Run(in)[0], {1, 1, 1, 3}, {0, 3, 9});
-  ExpectArray(model("LeakyRelu", {0.5F}).Run(in)[0], {1, 1, 1, 3}, {-1.5, 3, 9});
-  ExpectArray(model("Clip", {-1, 6}).Run(in)[0], {1, 1, 1, 3}, {-1, 3, 6});
-  ExpectArray(model("HardSigmoid", {0.1F, 0.5F}).Run(in)[0], {1, 1, 1, 3}, {0.2, 0.8, 1});
-  EXPECT_EQ(model("Strange", {}).Import().status().message(),
-            "test: FusedConv 'FusedConv_1': activation 'Strange' is not supported");
-}
-
 // A vector by a matrix, with a bias; `accuracy_level` says whether the vector may be rounded to 8 bits.
 TEST(Contrib, AVectorByWeightsOfFewBitsMayBeRounded) {
   Rng rng(1);

@@ -211,11 +211,21 @@ absl::Status WithActivation(Context& c, const OnnxNode& n) {
     return params != nullptr && i < params->floats_size() ? static_cast<double>(params->floats(i))
                                                           : n.Float(name, otherwise);
   };
-  if (activation == "Relu" || activation == "Tanh" || activation == "Sigmoid") {
+  constexpr std::string_view kPlain[] = {"Relu", "Tanh", "Sigmoid", "Softplus", "Softsign", "HardSwish"};
+  constexpr std::pair<std::string_view, double> kOfAlpha[] = {{"LeakyRelu", 0.01}, {"Elu", 1}, {"ThresholdedRelu", 1}};
+  const auto of_alpha = std::ranges::find(kOfAlpha, activation, &std::pair<std::string_view, double>::first);
+  if (std::ranges::count(kPlain, activation) > 0) {
     y = r.Add(activation.c_str(), {y});
-  } else if (activation == "LeakyRelu") {
-    y = r.Add("LeakyRelu", {y});
-    r.With("alpha", param(0, "activation_alpha", 0.01));
+  } else if (of_alpha != std::end(kOfAlpha)) {
+    y = r.Add(activation.c_str(), {y});
+    r.With("alpha", param(0, "activation_alpha", of_alpha->second));
+  } else if (activation == "Selu") {
+    y = r.Add("Selu", {y});
+    r.With("alpha", param(0, "activation_alpha", 1.67326)).With("gamma", param(1, "activation_gamma", 1.0507));
+  } else if (activation == "ScaledTanh" || activation == "ParametricSoftplus") {
+    const std::string inner = r.Add("Mul", {y, r.Number(param(1, "activation_beta", 1))});
+    y = r.Add(activation == "ScaledTanh" ? "Tanh" : "Softplus", {inner});
+    y = r.Add("Mul", {y, r.Number(param(0, "activation_alpha", 1))});
   } else if (activation == "HardSigmoid") {
     y = r.Add("HardSigmoid", {y});
     r.With("alpha", param(0, "activation_alpha", 0.2)).With("beta", param(1, "activation_beta", 0.5));

@@ -42,6 +42,8 @@ const std::vector<Function>& Functions() {
       {"log", Operator("log"), [](double x) { return std::log(x); }, 1},
       {"tanh", Operator("tanh"), [](double x) { return std::tanh(x); }, 2.75},
       {"erf", Operator("erf"), [](double x) { return std::erf(x); }, 2},
+      {"sin", Operator("sin"), [](double x) { return std::sin(x); }, 2, 0, 0x1p-25},
+      {"cos", Operator("cos"), [](double x) { return std::cos(x); }, 2, 0, 0x1p-25},
       {"sqrt", Operator("sqrt"), [](double x) { return std::sqrt(x); }, 0.5},
       {"rsqrt", [](const Expr& x) { return ir::Binary(ExprKind::kPow, x, ir::Float(-0.5)); },
        [](double x) { return 1 / std::sqrt(x); }, 1.5},
@@ -125,7 +127,7 @@ TEST(Math, EveryExponentStaysWithinTheBounds) {
 TEST(Math, OrdinaryArgumentsStayWithinTheBounds) {
   Rng rng(2);
   std::vector<float> x;
-  for (double range : {1.0, 4.0, 10.0, 100.0}) {
+  for (double range : {1.0, 4.0, 10.0, 100.0, 9000.0}) {
     for (int64_t k = 0; k < 512 * kRow; ++k) x.push_back(static_cast<float>((2 * rng.Uniform() - 1) * range));
   }
   ExpectWithin(x);
@@ -136,8 +138,10 @@ TEST(Math, SpecialNumbersStayWithinTheBounds) {
   std::vector<float> x = {0.0F,      infinity,  std::numeric_limits<float>::quiet_NaN(), 0x1p-149F,
                           0x1p-127F, 0x1p-126F, std::numeric_limits<float>::max()};
   // Where results overflow, turn denormal, vanish or saturate, and where one polynomial gives way to another.
-  for (float edge : {1.0F, 0.5F, 0.875F, 2.5F, 3.0F, 3.93F, 4.0F, 9.02F, 16.6F, 87.3365F, 88.3763F, 88.7228F, 89.0F,
-                     103.279F, 103.972F, 104.0F, 0.34657F, 0.70710677F, 1.4142135F}) {
+  for (float edge :
+       {1.0F,       0.5F,        0.875F,     2.5F,       3.0F,      3.93F,    4.0F,   9.02F,    16.6F,
+        87.3365F,   88.3763F,    88.7228F,   89.0F,      103.279F,  103.972F, 104.0F, 0.34657F, 0.70710677F,
+        1.4142135F, 0.78539816F, 1.5707963F, 3.1415927F, 8191.999F, 8192.0F,  3e5F,   1e30F}) {
     x.insert(x.end(), {std::nextafter(edge, 0.0F), edge, std::nextafter(edge, infinity)});
   }
   const size_t positive = x.size();
@@ -154,6 +158,8 @@ TEST(Math, ZerosKeepTheirSignsAndLimitsAreReached) {
       {"log", {{1.0F, 0.0F}, {0.0F, -infinity}, {infinity, infinity}}},
       {"tanh", {{-0.0F, -0.0F}, {0.0F, 0.0F}, {infinity, 1.0F}, {-most, -1.0F}, {9.02F, 1.0F}}},
       {"erf", {{-0.0F, -0.0F}, {0.0F, 0.0F}, {infinity, 1.0F}, {-most, -1.0F}, {4.0F, 1.0F}}},
+      {"sin", {{0.0F, 0.0F}}},
+      {"cos", {{0.0F, 1.0F}, {-0.0F, 1.0F}}},
       {"rsqrt", {{0.0F, infinity}, {infinity, 0.0F}, {4.0F, 0.5F}}},
       {"sigmoid", {{0.0F, 0.5F}, {-infinity, 0.0F}, {infinity, 1.0F}, {most, 1.0F}}},
       {"silu", {{-0.0F, -0.0F}, {-most, -0.0F}, {most, most}, {infinity, infinity}}},

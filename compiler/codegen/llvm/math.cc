@@ -254,13 +254,6 @@ Value* CallLibm(llvm::IRBuilder<>& b, const std::string& name, llvm::ArrayRef<Va
   return result;
 }
 
-bool IsConstant(Value* v, double what) {
-  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
-  if (constant != nullptr && v->getType()->isVectorTy()) constant = constant->getSplatValue();
-  auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
-  return fp != nullptr && fp->isExactlyValue(what);
-}
-
 const char* LibmName(ExprKind kind) {
   switch (kind) {
     case ExprKind::kExp:
@@ -276,6 +269,57 @@ const char* LibmName(ExprKind kind) {
     default:
       return "cos";
   }
+}
+
+// sin, or cos. x = n pi/2 + r, and n says which polynomial of r it is and its sign.
+Value* SinF32(const F32& f, Value* x, bool cosine) {
+  llvm::IRBuilder<>& b = f.b();
+  Value* shifted = f.MulAdd(x, 0.636619772367581343, f.Const(kRoundToInteger));
+  Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
+  // pi/2 in three parts, of which products with a number of 13 bits are exact.
+  Value* r = f.MulAdd(n, -1.5703125, x);
+  r = f.MulAdd(n, -4.837512969970703125e-4, r);
+  r = f.MulAdd(n, -7.549789948768648e-8, r);
+  Value* z = b.CreateFMul(r, r);
+  Value* odd = f.Polynomial(z, {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4});
+  odd = f.MulAdd(b.CreateFMul(r, z), odd, r);
+  Value* even = f.Polynomial(z, {4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5});
+  even = f.MulAdd(b.CreateFMul(z, z), even, f.MulAdd(z, -0.5, f.Const(1.0)));
+  Value* quarter = b.CreateFreeze(f.Bits(shifted));
+  if (cosine) quarter = b.CreateAdd(quarter, f.IntConst(1));
+  Value* is_odd = b.CreateICmpEQ(b.CreateAnd(quarter, f.IntConst(1)), f.IntConst(0));
+  Value* sign = b.CreateShl(b.CreateAnd(quarter, f.IntConst(2)), 30);
+  return f.FromBits(b.CreateXor(f.Bits(b.CreateSelect(is_odd, odd, even)), sign));
+}
+
+// Of numbers whose quarters of a turn are not exact, libm's: it has pi in all the digits that they take.
+Value* SinOrLibm(const F32& f, Value* x, ExprKind kind) {
+  constexpr double kLargest = 8192;
+  llvm::IRBuilder<>& b = f.b();
+  Value* large = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), f.Const(kLargest));
+  if (large->getType()->isVectorTy()) large = b.CreateOrReduce(large);
+  llvm::Function* function = b.GetInsertBlock()->getParent();
+  const auto block = [&](const char* name) { return llvm::BasicBlock::Create(b.getContext(), name, function); };
+  llvm::BasicBlock *far = block("far"), *near = block("near"), *after = block("after");
+  b.CreateCondBr(large, far, near);
+  b.SetInsertPoint(far);
+  Value* called = CallLibm(b, LibmName(kind), {x});
+  b.CreateBr(after);
+  b.SetInsertPoint(near);
+  Value* computed = SinF32(f, x, kind == ExprKind::kCos);
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  llvm::PHINode* result = b.CreatePHI(x->getType(), 2);
+  result->addIncoming(called, far);
+  result->addIncoming(computed, near);
+  return result;
+}
+
+bool IsConstant(Value* v, double what) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
+  if (constant != nullptr && v->getType()->isVectorTy()) constant = constant->getSplatValue();
+  auto* fp = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return fp != nullptr && fp->isExactlyValue(what);
 }
 
 }  // namespace
@@ -294,7 +338,7 @@ Value* EmitUnaryMath(llvm::IRBuilder<>& b, ExprKind kind, Value* x) {
       return f32 ? ErfF32(f, x) : CallLibm(b, LibmName(kind), {x});
     case ExprKind::kSin:
     case ExprKind::kCos:
-      return CallLibm(b, LibmName(kind), {x});
+      return f32 ? SinOrLibm(f, x, kind) : CallLibm(b, LibmName(kind), {x});
     case ExprKind::kSqrt:
       return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
     case ExprKind::kAbs:

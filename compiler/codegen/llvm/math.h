@@ -2,6 +2,7 @@
 // a time. Infinities, NaN, overflow and denormal results as in C. The largest errors in f32, in units in the last place
 // of the result, with or without fused multiply-add (tests/codegen/math_test.cc holds them against libm):
 //   exp 1.25   log 1   tanh 2.75   erf 2   sqrt 0.5   power -0.5 (1 / sqrt) 1.5
+//   sin 2 and cos 2, beside 2^-25: near their zeros pi's digits end (beyond 8192 they are libm's)
 // and of operators made of them (compiler/ops/families/unary.cc):
 //   sigmoid 2.75, but 0 where e^-x overflows (x < -88.6), and silu likewise
 //   hard_sigmoid 1 and hard_swish 1.5 of the argument

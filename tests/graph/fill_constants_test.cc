@@ -44,7 +44,8 @@ std::optional<Graph> WithOpenWeights(const OpDef& op) {
 
 TEST(FillConstants, ActivationsKeepTheirScaleThroughEveryOperator) {
   // They take no floats alone.
-  const std::set<std::string_view> others = {"and", "or", "where", "gather", "mod", "matmul_nbits", "matmul_nbits_i8"};
+  const std::set<std::string_view> others = {
+      "and", "or", "where", "gather", "mod", "matmul_nbits", "matmul_nbits_i8", "scatter", "scatter_reduce"};
   for (const OpDef& op : AllOps()) {
     if (op.min_inputs < 2) continue;
     std::optional<Graph> g = WithOpenWeights(op);

@@ -30,12 +30,17 @@ bool IsConcat(const Graph& g, const Group& group) {
   return group.nodes.size() == 1 && FindOp(g.nodes[group.nodes[0]].op)->move == Move::kConcatenates;
 }
 
+// Whether the operator's kernel may write its result with gaps. Sequential ones go through memory as if it had none.
+bool WritesAnywhere(const Node& node) {
+  const OpPattern pattern = FindOp(node.op)->pattern;
+  return pattern != OpPattern::kOpaque && pattern != OpPattern::kSequential;
+}
+
 // Whether the value can have a kernel of its own, whose result nothing else reads.
 bool IsMadeForOneReader(const Graph& g, const Uses& uses, ValueId v) {
   const Group* maker = uses.maker[v];
   if (maker == nullptr || uses.reads[v] != 1 || IsConcat(g, *maker)) return false;
-  return std::none_of(maker->nodes.begin(), maker->nodes.end(),
-                      [&](int n) { return FindOp(g.nodes[n].op)->pattern == OpPattern::kOpaque; });
+  return std::all_of(maker->nodes.begin(), maker->nodes.end(), [&](int n) { return WritesAnywhere(g.nodes[n]); });
 }
 
 // Of such values, those that would have none, since they are other values' bytes.

@@ -228,6 +228,26 @@ TEST_F(PackageTest, PartsMayBeCopiesOfWhatIsRenamed) {
   ExpectRight(std::move(b.g));
 }
 
+// Their kernels write no gaps: the concatenation copies what they made.
+TEST_F(PackageTest, SequentialOperatorsMayBeConcatenated) {
+  Builder b;
+  const ValueId x = b.Input({6, 40}), z = b.Input({6, 24});
+  NDArray at(DType::kI64, {6, 7});
+  for (int64_t i = 0; i < at.size(); ++i) at.Set(i, static_cast<double>(i * 17 % 43));
+  const ValueId scattered = b.Call("scatter", {x, b.Constant(at), b.Input({6, 7})}, Builder::Int("axis", 1));
+  const ValueId sums = b.Call("cum_sum", {z}, Builder::Int("axis", 1));
+  for (const int64_t axis : {0, 1}) {
+    const ValueId last = axis == 0 ? b.Call("cum_sum", {x}) : b.Call("relu", {z});
+    const ValueId first = axis == 0 ? b.Call("tanh", {x}) : sums;
+    b.Output(b.Call("concat", {first, b.Call("add", {scattered, scattered}), last}, Builder::Int("axis", axis)));
+    b.Output(b.Call("concat", {b.Call("scatter", {x, b.Constant(at), b.Input({6, 7})}, Builder::Int("axis", 1)), last},
+                    Builder::Int("axis", axis)));
+  }
+  const ValueId first = b.Call("top_k", {z}, Builder::Int("k", 5));
+  b.Output(b.Call("concat", {first, b.Call("top_k", {x}, Builder::Int("k", 3))}, Builder::Int("axis", 1)));
+  ExpectRight(std::move(b.g));
+}
+
 TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {
   Builder b;
   const ValueId x = b.Input({2, 4, 6});

@@ -93,6 +93,26 @@ TEST_P(Compute, EqualsTheReferenceInEveryLayout) {
   EXPECT_GE(done, 20);
 }
 
+// Rows that are too long to compare all with all: the first of each part, and then of these.
+TEST(ComputeOfLongRows, TheirFirstElementsAreThoseOfTheReference) {
+  const OpDef& op = *FindOp("top_k");
+  Rng rng(1);
+  for (const int64_t count : {4097, 4200}) {
+    for (const int64_t k : {1, 7, 40}) {
+      Case c{{}, {NDArray(DType::kF32, {2, count})}};
+      for (int64_t i = 0; i < c.inputs[0].size(); ++i)
+        c.inputs[0].Set(i, rng.Below(50) == 0 ? std::nan("") : static_cast<double>(rng.Below(300)));
+      c.attrs.Set("k", k);
+      c.attrs.Set("largest", rng.Below(2));
+      const TensorType output{DType::kI32, {2, k}, {}};
+      const absl::StatusOr<NDArray> expected = op.reference(c.attrs, c.inputs, output),
+                                    computed = RunCompute(op, c, {{}}, output);
+      ASSERT_TRUE(expected.ok() && computed.ok()) << computed.status();
+      EXPECT_EQ(RelativeError(*computed, *expected), 0) << count << " " << Text(c.attrs);
+    }
+  }
+}
+
 // test_div_uint8 of ONNX, and the bytes that have no negative of their own.
 TEST(ComputeOfBytes, DivisionRoundsTowardZeroForEveryPair) {
   for (const DType dtype : {DType::kU8, DType::kI8}) {

@@ -281,15 +281,15 @@ Value* SinF32(const F32& f, Value* x, bool cosine) {
   r = f.MulAdd(n, -4.837512969970703125e-4, r);
   r = f.MulAdd(n, -7.549789948768648e-8, r);
   Value* z = b.CreateFMul(r, r);
-  Value* odd = f.Polynomial(z, {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4});
-  odd = f.MulAdd(b.CreateFMul(r, z), odd, r);
-  Value* even = f.Polynomial(z, {4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5});
-  even = f.MulAdd(b.CreateFMul(z, z), even, f.MulAdd(z, -0.5, f.Const(1.0)));
+  Value* sine = f.Polynomial(z, {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4});
+  sine = f.MulAdd(b.CreateFMul(r, z), sine, r);
+  Value* cosine_of_r = f.Polynomial(z, {4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5});
+  cosine_of_r = f.MulAdd(b.CreateFMul(z, z), cosine_of_r, f.MulAdd(z, -0.5, f.Const(1.0)));
   Value* quarter = b.CreateFreeze(f.Bits(shifted));
   if (cosine) quarter = b.CreateAdd(quarter, f.IntConst(1));
-  Value* is_odd = b.CreateICmpEQ(b.CreateAnd(quarter, f.IntConst(1)), f.IntConst(0));
+  Value* is_sine = b.CreateICmpEQ(b.CreateAnd(quarter, f.IntConst(1)), f.IntConst(0));
   Value* sign = b.CreateShl(b.CreateAnd(quarter, f.IntConst(2)), 30);
-  return f.FromBits(b.CreateXor(f.Bits(b.CreateSelect(is_odd, odd, even)), sign));
+  return f.FromBits(b.CreateXor(f.Bits(b.CreateSelect(is_sine, sine, cosine_of_r)), sign));
 }
 
 // Of numbers whose quarters of a turn are not exact, libm's: it has pi in all the digits that they take.

@@ -684,8 +684,7 @@ absl::Status MultiHeadAttention(Context& c, const OnnxNode& n) {
     if (!fits || (by_heads && i > 0 && c.ShapeOf(parts[i])[1] != heads))
       return absl::UnimplementedError(
           "only queries of [batch, sequence, hidden], and keys and values like them or of [batch, heads, sequence, "
-          "size] "
-          "are supported");
+          "size] are supported");
     columns[i] = c.ShapeOf(parts[i]).back() * (by_heads && i > 0 ? heads : 1);
   }
   if (n.inputs.size() > 8) return absl::UnimplementedError("a cache of keys that is shared is not supported");

@@ -291,8 +291,8 @@ absl::Status LayoutPass::Visit(Node node) {
   if (IsDense(g_, node) && !SameBytes(TypeOf(node.inputs[0]).shape, TypeOf(node.inputs[0]).perm, {})) {
     TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
   }
-  for (size_t i = 0; i < node.inputs.size() && FindOp(node.op)->pattern == OpPattern::kSequential; ++i) {
-    TEMPER_RETURN_IF_ERROR(ReadInOrder(node, i, {}));  // its template goes through memory in order
+  if (FindOp(node.op)->pattern == OpPattern::kSequential) {  // its template goes through memory in order
+    for (size_t i = 0; i < node.inputs.size(); ++i) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, i, {}));
   }
   size_t kept = 0;
   if (IsFlattenForDense(node, &kept)) TEMPER_RETURN_IF_ERROR(FlattenInPlace(node, kept));

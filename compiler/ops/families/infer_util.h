@@ -46,6 +46,7 @@ absl::StatusOr<Window> WindowOf(const Attrs& attrs, int64_t kernel_h, int64_t ke
 // - before < image. In closed form, for numbers of any size that a workload may have.
 int64_t TapsInside(int64_t outputs, int64_t taps, int64_t stride, int64_t dilation, int64_t before, int64_t image);
 
+inline int64_t Rank(const TensorType& t) { return static_cast<int64_t>(t.shape.size()); }
 // Elements as a double, so that products of dimensions do not overflow on the way.
 double Elements(const TensorType& t);
 

@@ -17,8 +17,6 @@ using ir::Tensor;
 using Inputs = std::span<const Tensor>;
 using Types = std::span<const TensorType>;
 
-int64_t Rank(const TensorType& t) { return static_cast<int64_t>(t.shape.size()); }
-
 // --- reshape ---
 
 // A dimension of 0 copies the input's, one of -1 takes what is left.

@@ -19,8 +19,6 @@ using ir::Tensor;
 using Inputs = std::span<const Tensor>;
 using Types = std::span<const TensorType>;
 
-int64_t Rank(const TensorType& t) { return static_cast<int64_t>(t.shape.size()); }
-
 Index With(Index index, size_t at, const Expr& value) {
   index[at] = value;
   return index;
@@ -54,6 +52,15 @@ int64_t PartOf(int64_t count, int64_t k) {
     if (part >= k && compared(part) < least) best = part, least = compared(part);
   }
   return best;
+}
+
+// Whether `a` comes before `b` where the largest elements come first, or the least. A NaN counts as the largest.
+Expr ComesBefore(const Expr& a, const Expr& b, bool largest) {
+  // Neither comparison holds of a NaN: the number that is left is asked whether it is one.
+  const Expr before = ir::Not(largest ? a <= b : b <= a);
+  if (!IsFloat(a->dtype)) return before;
+  const Expr& late = largest ? b : a;
+  return ir::And(before, ir::Eq(late, late));
 }
 
 // Of each element of rows, how many of its part of the row come before it; of those alone that `counts` holds of.
@@ -205,14 +212,6 @@ double FlopsOfUpdates(const Attrs&, Types in, const TensorType&) { return Elemen
 double NoFlops(const Attrs&, Types, const TensorType&) { return 0; }
 
 }  // namespace
-
-Expr ComesBefore(const Expr& a, const Expr& b, bool largest) {
-  // Neither comparison holds of a NaN: the number that is left is asked whether it is one.
-  const Expr before = ir::Not(largest ? a <= b : b <= a);
-  if (!IsFloat(a->dtype)) return before;
-  const Expr& late = largest ? b : a;
-  return ir::And(before, ir::Eq(late, late));
-}
 
 std::optional<ir::Combiner> ScatterCombiner(const Attrs& attrs) {
   const std::string reduction = attrs.String("reduction", "");

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "base/division.h"
-#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/statements.h"
 #include "compiler/ops/templates/templates.h"
 
@@ -22,17 +21,13 @@ struct Scan {
         exclusive(w.calls[0].attrs.Int("exclusive", 0) != 0),
         reverse(w.calls[0].attrs.Int("reverse", 0) != 0) {
     constexpr int64_t kMostColumns = 2048;
-    const int64_t wanted = x.lines >= t.threads ? 1 : CeilDiv(int64_t{t.threads}, x.lines);
-    width = std::min(x.slice, CeilDiv(CeilDiv(x.slice, wanted), kLineElements) * kLineElements);
-    width = std::min(width, kMostColumns);
+    width = std::min(ColumnsOfThread(x, t), kMostColumns);
   }
   // The position of a step along the axis.
   Expr At(const Expr& step) const { return reverse ? Expr(x.extent - 1) - step : step; }
 };
 
 bool Matches(const Workload& w) { return IsRowMajorCall(w, "cum_sum") && IsNative(w.output().dtype); }
-
-ConfigSpace Space(const Workload&, const CpuTarget&) { return {}; }
 
 // A line whose elements lie beside each other: its sum stays in a register.
 Stmt Line(const Scan& scan, const ir::Buffer& in, const ir::Buffer& out, const Expr& line) {
@@ -66,21 +61,14 @@ Stmt Columns(const Scan& scan, const ir::Buffer& in, const ir::Buffer& out, cons
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config&, const CpuTarget& t) {
   const Scan scan(w, t);
-  const int64_t lines = scan.x.lines, whole = scan.x.slice / scan.width, left = scan.x.slice % scan.width;
   return KernelOf(w, {scan.x.AsShape(), scan.x.AsShape()}, [&](const std::vector<ir::Buffer>& p) {
     if (scan.x.slice == 1) {
-      return LoopOver("line", lines, ForKind::kParallel,
+      return LoopOver("line", scan.x.lines, ForKind::kParallel,
                       [&](const Expr& line) { return Line(scan, p[0], p[1], line); });
     }
-    std::vector<Stmt> parts = {LoopOver("block", lines * whole, ForKind::kParallel, [&](const Expr& i) {
-      return Columns(scan, p[0], p[1], i / Expr(whole), i % Expr(whole) * Expr(scan.width), scan.width, t.lanes());
-    })};
-    if (left > 0) {
-      parts.push_back(LoopOver("last_block", lines, ForKind::kParallel, [&](const Expr& line) {
-        return Columns(scan, p[0], p[1], line, whole * scan.width, left, t.lanes());
-      }));
-    }
-    return ir::Seq(std::move(parts));
+    return ParallelColumns(scan.x, scan.width, [&](const Expr& line, const Expr& first, int64_t width) {
+      return Columns(scan, p[0], p[1], line, first, width, t.lanes());
+    });
   });
 }
 
@@ -91,6 +79,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config&, const CpuTarget& t) {
 
 }  // namespace
 
-CpuTemplate ScanTemplate() { return {"scan", 1, Matches, Space, Build, FootprintOf}; }
+CpuTemplate ScanTemplate() { return {"scan", 1, Matches, NoKnobs, Build, FootprintOf}; }
 
 }  // namespace temper

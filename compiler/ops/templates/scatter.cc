@@ -1,10 +1,7 @@
 // scatter: the data is copied, then each update goes to its place, one after another. Threads share the lines or, of
 // few of them, the elements to copy and the columns of the slices.
-#include <algorithm>
-
 #include "base/division.h"
 #include "compiler/ops/families/sequential.h"
-#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/statements.h"
 #include "compiler/ops/templates/templates.h"
 
@@ -21,19 +18,15 @@ struct Scatter {
   AroundAxis data;
   int64_t updates;  // of a line
   std::optional<ir::Combiner> combiner;
-  bool by_lines;          // a thread copies lines and updates them at once
-  int64_t width, blocks;  // columns of a slice that a thread updates
+  bool by_lines;  // a thread copies lines and updates them at once
+  int64_t width;  // columns of a slice that a thread updates
 
   Scatter(const Workload& w, const CpuTarget& t)
       : data(w.output().shape, w.calls[0].attrs.Int("axis", 0)),
         updates(w.TypeOf(w.calls[0].args[1]).shape.back()),
         combiner(ops::ScatterCombiner(w.calls[0].attrs)),
-        by_lines(data.lines >= t.threads) {
-    // Threads write to no line of the cache in common, nearly.
-    const int64_t wanted = by_lines ? 1 : CeilDiv(int64_t{t.threads}, data.lines);
-    width = std::min(data.slice, CeilDiv(CeilDiv(data.slice, wanted), kLineElements) * kLineElements);
-    blocks = CeilDiv(data.slice, width);
-  }
+        by_lines(data.lines >= t.threads),
+        width(ColumnsOfThread(data, t)) {}
   int64_t line_elements() const { return data.extent * data.slice; }
 };
 
@@ -41,8 +34,6 @@ bool Matches(const Workload& w) {
   return (IsRowMajorCall(w, "scatter") && !IsPacked(w.output().dtype)) ||
          (IsRowMajorCall(w, "scatter_reduce") && IsNative(w.output().dtype));
 }
-
-ConfigSpace Space(const Workload&, const CpuTarget&) { return {}; }
 
 // All buffers have one dimension.
 class Statements {
@@ -64,22 +55,14 @@ class Statements {
                                [&](const Expr& share) { return Copy(share * Expr(kWorthAThread), kWorthAThread); }));
     }
     if (copied < elements) stmts.push_back(Copy(copied, elements - copied));
-    const int64_t whole = s_.data.slice / s_.width, left = s_.data.slice % s_.width;
-    stmts.push_back(LoopOver("block", s_.data.lines * whole, ForKind::kParallel, [&](const Expr& i) {
-      return Update(i / Expr(whole), i % Expr(whole) * Expr(s_.width), s_.width);
+    stmts.push_back(ParallelColumns(s_.data, s_.width, [&](const Expr& line, const Expr& first, int64_t width) {
+      return Update(line, first, width);
     }));
-    if (left > 0) {
-      stmts.push_back(LoopOver("last_block", s_.data.lines, ForKind::kParallel,
-                               [&](const Expr& line) { return Update(line, whole * s_.width, left); }));
-    }
     return ir::Seq(std::move(stmts));
   }
 
  private:
-  Stmt Copy(const Expr& begin, int64_t count) const {
-    return VectorLoop("copied", count, lanes_,
-                      [&](const Expr& i) { return ir::Store(out_, {begin + i}, ir::Load(data_, {begin + i})); });
-  }
+  Stmt Copy(const Expr& begin, int64_t count) const { return CopyElements(out_, begin, data_, begin, count, lanes_); }
   // Columns [first, first + width) of all updates of a line.
   Stmt Update(const Expr& line, const Expr& first, int64_t width) const {
     return LoopOver("update", s_.updates, ForKind::kSerial, [&](const Expr& number) {
@@ -110,11 +93,11 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config&, const CpuTarget& 
 
 CpuFootprint FootprintOf(const Workload& w, const Config&, const CpuTarget& t) {
   const Scatter s(w, t);
-  return FootprintOfPasses(w, 2, static_cast<double>(s.data.lines * s.blocks), t);
+  return FootprintOfPasses(w, 2, static_cast<double>(s.data.lines * CeilDiv(s.data.slice, s.width)), t);
 }
 
 }  // namespace
 
-CpuTemplate ScatterTemplate() { return {"scatter", 1, Matches, Space, Build, FootprintOf}; }
+CpuTemplate ScatterTemplate() { return {"scatter", 1, Matches, NoKnobs, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
+#include "compiler/ops/templates/element.h"
 
 namespace temper {
 
@@ -29,6 +31,12 @@ ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, cons
     begin += turns * run;
   }
   return ir::Seq(std::move(stmts));
+}
+
+ir::Stmt CopyElements(const ir::Buffer& to, const Expr& to_begin, const ir::Buffer& from, const Expr& from_begin,
+                      int64_t count, int64_t lanes) {
+  return VectorLoop("copied", count, lanes,
+                    [&](const Expr& i) { return ir::Store(to, {to_begin + i}, ir::Load(from, {from_begin + i})); });
 }
 
 bool IsRowMajorCall(const Workload& w, std::string_view op) {
@@ -66,6 +74,24 @@ absl::StatusOr<Kernel> KernelOf(const Workload& w, const std::vector<Shape>& sha
 AroundAxis::AroundAxis(const Shape& shape, int64_t axis) {
   const size_t at = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis);
   for (size_t d = 0; d < shape.size(); ++d) (d < at ? lines : d == at ? extent : slice) *= shape[d];
+}
+
+int64_t ColumnsOfThread(const AroundAxis& x, const CpuTarget& t) {
+  const int64_t shares = x.lines >= t.threads ? 1 : CeilDiv(int64_t{t.threads}, x.lines);
+  return std::min(x.slice, CeilDiv(CeilDiv(x.slice, shares), kLineElements) * kLineElements);
+}
+
+ir::Stmt ParallelColumns(const AroundAxis& x, int64_t width,
+                         const std::function<ir::Stmt(const Expr& line, const Expr& first, int64_t width)>& body) {
+  const int64_t whole = x.slice / width, left = x.slice % width;
+  std::vector<ir::Stmt> stmts = {LoopOver("block", x.lines * whole, ir::ForKind::kParallel, [&](const Expr& i) {
+    return body(i / Expr(whole), i % Expr(whole) * Expr(width), width);
+  })};
+  if (left > 0) {
+    stmts.push_back(LoopOver("last_block", x.lines, ir::ForKind::kParallel,
+                             [&](const Expr& line) { return body(line, whole * width, left); }));
+  }
+  return ir::Seq(std::move(stmts));
 }
 
 CpuFootprint FootprintOfPasses(const Workload& w, double passes, double shares, const CpuTarget& t) {

@@ -14,6 +14,10 @@ ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, con
 // Some vectors of `lanes` at a time, then one, then what is left one by one. Iterations do not depend on each other.
 ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body);
 
+// `count` elements of one buffer to another, both of one dimension.
+ir::Stmt CopyElements(const ir::Buffer& to, const ir::Expr& to_begin, const ir::Buffer& from,
+                      const ir::Expr& from_begin, int64_t count, int64_t lanes);
+
 // A number that changes, held in a register.
 class Cell {
  public:
@@ -40,6 +44,14 @@ struct AroundAxis {
   AroundAxis(const Shape& shape, int64_t axis);  // from the front or, if negative, from the back
   Shape AsShape() const { return {lines, extent, slice}; }
 };
+// Columns of a slice that a thread takes, so that all have some: where lines are few, threads share the slices, and
+// write to no line of the cache in common, nearly.
+int64_t ColumnsOfThread(const AroundAxis& x, const CpuTarget& t);
+// `body` of every line's columns [first, first + width) in parallel; the last ones are fewer where they do not fill it.
+ir::Stmt ParallelColumns(
+    const AroundAxis& x, int64_t width,
+    const std::function<ir::Stmt(const ir::Expr& line, const ir::Expr& first, int64_t width)>& body);
+inline ConfigSpace NoKnobs(const Workload&, const CpuTarget&) { return {}; }
 // A footprint of so many passes over operands and result that leave this many independent shares.
 CpuFootprint FootprintOfPasses(const Workload& w, double passes, double shares, const CpuTarget& t);
 

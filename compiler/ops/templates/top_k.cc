@@ -72,11 +72,6 @@ Expr PositionOf(const Expr& element) { return element % Expr(kShift); }
 Stmt Fill(const ir::Buffer& to, int64_t count, int64_t lanes, const std::function<Expr(const Expr& i)>& value) {
   return VectorLoop("filled", count, lanes, [&](const Expr& i) { return ir::Store(to, {i}, value(i)); });
 }
-Stmt Copy(const ir::Buffer& to, int64_t begin, const ir::Buffer& from, const Expr& from_begin, int64_t count,
-          int64_t lanes) {
-  return VectorLoop("copied", count, lanes,
-                    [&](const Expr& i) { return ir::Store(to, {Expr(begin) + i}, ir::Load(from, {from_begin + i})); });
-}
 
 // Where the two runs that are merged go on. Nothing branches on the elements.
 struct Ends {
@@ -147,7 +142,7 @@ Stmt Sort(const ir::Buffer& x, const ir::Buffer& y, int64_t count, int64_t lanes
     if (left > width) {
       levels.push_back(Merge(to, begin, from, {begin, width}, {begin + width, left - width}, left));
     } else if (left > 0) {
-      levels.push_back(Copy(to, begin, from, begin, left, lanes));
+      levels.push_back(CopyElements(to, begin, from, begin, left, lanes));
     }
     std::swap(from, to);
   }
@@ -172,8 +167,8 @@ class Selection {
       return VectorLoop("put", k_, lanes_, [&](const Expr& i) { return result(i, elements); });
     };
     if (sorted_ == count_) return Within({&one_, &two_}, ir::Seq({load, sort, put(sorted)}));
-    const Stmt body =
-        ir::Seq({load, sort, Copy(best_, 0, sorted, 0, k_, lanes_), SetLast(), collected_.Set(0), Rest(), put(best_)});
+    const Stmt body = ir::Seq(
+        {load, sort, CopyElements(best_, 0, sorted, 0, k_, lanes_), SetLast(), collected_.Set(0), Rest(), put(best_)});
     return Within({&best_, &one_, &two_}, last_.Within(collected_.Within(body)));
   }
 
@@ -257,9 +252,9 @@ Stmt Selection::MergeCollected(int64_t most) const {
   ir::Buffer sorted;
   const Stmt sort = Sort(one_, two_, most, lanes_, &sorted);
   const ir::Buffer& free = sorted == one_ ? two_ : one_;
-  return ir::Seq({fill, sort, Copy(sorted, most, best_, 0, k_, lanes_),
-                  Merge(free, 0, sorted, {most, k_}, {0, most}, k_), Copy(best_, 0, free, 0, k_, lanes_), SetLast(),
-                  collected_.Set(0)});
+  return ir::Seq({fill, sort, CopyElements(sorted, most, best_, 0, k_, lanes_),
+                  Merge(free, 0, sorted, {most, k_}, {0, most}, k_), CopyElements(best_, 0, free, 0, k_, lanes_),
+                  SetLast(), collected_.Set(0)});
 }
 
 // The kernel.
@@ -305,11 +300,12 @@ Stmt Statements::MergeParts(const Expr& row) const {
   const ir::Buffer one = Elements("one", 2 * k), two = Elements("two", k);
   const Expr begin = row * Expr(s_.parts * k);
   const auto merge = [&](const Stmt& other, int64_t count) {
-    return ir::Seq({other, Merge(two, 0, one, {0, k}, {k, count}, k), Copy(one, 0, two, 0, k, lanes_)});
+    return ir::Seq({other, Merge(two, 0, one, {0, k}, {k, count}, k), CopyElements(one, 0, two, 0, k, lanes_)});
   };
-  std::vector<Stmt> stmts = {Copy(one, 0, firsts_, begin, k, lanes_),
+  std::vector<Stmt> stmts = {CopyElements(one, 0, firsts_, begin, k, lanes_),
                              LoopOver("part", s_.parts - 1, ForKind::kSerial, [&](const Expr& before) {
-                               return merge(Copy(one, k, firsts_, begin + (before + Expr(1)) * Expr(k), k, lanes_), k);
+                               return merge(
+                                   CopyElements(one, k, firsts_, begin + (before + Expr(1)) * Expr(k), k, lanes_), k);
                              })};
   for (int64_t i = s_.parts * s_.length; i < s_.count; ++i)
     stmts.push_back(merge(ir::Store(one, {k}, ElementOf(Key(row, i), i)), 1));
@@ -344,8 +340,6 @@ bool Matches(const Workload& w) {
   return IsNative(dtype) && dtype != DType::kU32 && dtype != DType::kU64;
 }
 
-ConfigSpace Space(const Workload&, const CpuTarget&) { return {}; }
-
 absl::StatusOr<Kernel> Build(const Workload& w, const Config&, const CpuTarget& t) {
   const TopK s(w, t);
   const std::vector<DType> types = {BitsOf(s.dtype), DType::kI32};
@@ -360,6 +354,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config&, const CpuTarget& t) {
 
 }  // namespace
 
-CpuTemplate TopKTemplate() { return {"top_k", 1, Matches, Space, Build, FootprintOf}; }
+CpuTemplate TopKTemplate() { return {"top_k", 1, Matches, NoKnobs, Build, FootprintOf}; }
 
 }  // namespace temper

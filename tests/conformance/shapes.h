@@ -137,6 +137,15 @@ inline constexpr Shape kShapes[] = {
      "f32[2,40,1,1]@0231; anchor=0"},
     {"reduce.pixels", "(f32[1,133,16,33]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,133,1,1]@0231; anchor=0"},
 
+    {"pool.separable",
+     "(f32[1,5,19,37]) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[2,2]) -> f32[1,5,10,19]; anchor=0"},
+    {"pool.separable",
+     "(f32[2,3,23,41]) avg_pool2d(0; kernel=[3,5] pads=[1,2,1,2] strides=[1,1]) -> f32[2,3,23,41]; relu(1) -> "
+     "f32[2,3,23,41]; anchor=0"},
+    {"pool.separable",
+     "(f32[1,19,13,13]@0231) max_pool2d(0; kernel=[9,9] pads=[4,4,4,4] strides=[1,1]) -> f32[1,19,13,13]@0231; "
+     "anchor=0"},
+
     {"scan", "(f32[3,70]) cum_sum(0; axis=1) -> f32[3,70]; anchor=0"},
     {"scan", "(f32[2,9,37]) cum_sum(0; axis=1 reverse=1) -> f32[2,9,37]; anchor=0"},
     {"scan", "(i64[5,3]) cum_sum(0; axis=0 exclusive=1) -> i64[5,3]; anchor=0"},

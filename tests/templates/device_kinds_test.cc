@@ -57,6 +57,8 @@ constexpr Built kBuilt[] = {
     {"matmul.nbits_i8", kCpus, kNBitsI8},
     {"reduce.pixels", kCpus,
      "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
+    {"pool.separable", kCpus,
+     "(f32[1,8,32,32]) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[1,1]) -> f32[1,8,32,32]; anchor=0"},
     {"scan", kCpus, "(f32[4,16]) cum_sum(0; axis=1) -> f32[4,16]; anchor=0"},
     {"scatter", kCpus, "(f32[8,4], i64[3], f32[3,4]) scatter(0,1,2; axis=0) -> f32[8,4]; anchor=0"},
     {"top_k", kCpus, "(f32[4,16]) top_k(0; k=3) -> i32[4,3]; anchor=0"},

@@ -1,10 +1,10 @@
 // Pooling over the two last axes of NCHW; global pooling is a reduction over them.
+#include "compiler/ops/families/pool.h"
+
 #include "compiler/ops/families/compute_util.h"
 #include "compiler/ops/families/families.h"
-#include "compiler/ops/families/infer_util.h"
 
 namespace temper::ops {
-namespace {
 
 using ir::Expr;
 
@@ -13,6 +13,8 @@ absl::StatusOr<Window> PoolWindow(const Attrs& attrs) {
   if (kernel.size() != 2) return InvalidType("kernel has two elements");
   return WindowOf(attrs, kernel[0], kernel[1]);
 }
+
+namespace {
 
 absl::StatusOr<TensorType> InferPool(const Attrs& attrs, const TensorType& x) {
   if (x.shape.size() != 4) return InvalidType("takes rank 4");
@@ -53,30 +55,6 @@ absl::StatusOr<TensorType> InferAverage(const Attrs& attrs, std::span<const Tens
   return InferPool(attrs, in[0]);
 }
 
-// Reduces what each window sees; pixels outside the input count as the combiner's identity.
-ir::Tensor PoolStage(ir::ProgramBuilder& b, const std::string& name, const ir::Tensor& x, const Window& window,
-                     const TensorType& output, ir::Combiner combiner) {
-  return ReduceStage(
-      b, name, output, {window.kernel[0], window.kernel[1]}, combiner, [=](const Index& i, const Index& r) {
-        std::vector<Expr> conditions;
-        Expr pixel[2];
-        for (int d = 0; d < 2; ++d) {
-          int64_t extent = x.shape()[2 + d];
-          pixel[d] = i[2 + d] * Expr(window.stride[d]) + r[d] * Expr(window.dilation[d]) - Expr(window.pad_begin[d]);
-          int64_t last = (output.shape[2 + d] - 1) * window.stride[d] + window.Span(d) - 1 - window.pad_begin[d];
-          if (window.pad_begin[d] > 0) conditions.push_back(Expr(0) <= pixel[d]);
-          if (last >= extent) conditions.push_back(pixel[d] < Expr(extent));
-        }
-        return InBounds(conditions, x({i[0], i[1], pixel[0], pixel[1]}), ir::Identity(combiner, x.dtype()));
-      });
-}
-
-absl::StatusOr<ir::Tensor> ComputeMax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
-                                      const TensorType& output) {
-  TEMPER_ASSIGN_OR_RETURN(Window window, PoolWindow(attrs));
-  return PoolStage(b, "max_pool", in[0], window, output, ir::Combiner::kMax);
-}
-
 // How many of a window's taps at output position `o` count along one axis: those from `low` to `high`, exclusive.
 Expr TapCount(const Expr& o, int64_t low, int64_t high, const Window& w, int d) {
   Expr start = o * Expr(w.stride[d]) - Expr(w.pad_begin[d]);
@@ -85,12 +63,32 @@ Expr TapCount(const Expr& o, int64_t low, int64_t high, const Window& w, int d) 
   return last - first;
 }
 
-absl::StatusOr<ir::Tensor> ComputeAverage(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
-                                          const TensorType& output) {
-  TEMPER_ASSIGN_OR_RETURN(Window window, PoolWindow(attrs));
+}  // namespace
+
+ir::Tensor PoolStage(ir::ProgramBuilder& b, const std::string& name, const ir::Tensor& x, const Window& window,
+                     const std::vector<int>& axes, const TensorType& output, ir::Combiner combiner) {
+  std::vector<int64_t> taps;
+  for (int d : axes) taps.push_back(window.kernel[d]);
+  return ReduceStage(b, name, output, taps, combiner, [=](const Index& i, const Index& r) {
+    std::vector<Expr> conditions;
+    Index at = i;
+    for (size_t a = 0; a < axes.size(); ++a) {
+      const int d = axes[a];
+      const int64_t extent = x.shape()[2 + d];
+      const Expr pixel =
+          i[2 + d] * Expr(window.stride[d]) + r[a] * Expr(window.dilation[d]) - Expr(window.pad_begin[d]);
+      const int64_t last = (output.shape[2 + d] - 1) * window.stride[d] + window.Span(d) - 1 - window.pad_begin[d];
+      if (window.pad_begin[d] > 0) conditions.push_back(Expr(0) <= pixel);
+      if (last >= extent) conditions.push_back(pixel < Expr(extent));
+      at[2 + d] = pixel;
+    }
+    return InBounds(conditions, x(at), ir::Identity(combiner, x.dtype()));
+  });
+}
+
+ir::Tensor MeanOfWindows(const ir::Tensor& sum, const Attrs& attrs, const Window& window, const Shape& image,
+                         const TensorType& output) {
   bool include_pad = attrs.Int("count_include_pad", 0) != 0;
-  ir::Tensor sum = PoolStage(b, "avg_pool", in[0], window, output, ir::Combiner::kSum);
-  Shape image = in[0].shape();
   bool always_full = true;
   for (int d = 0; d < 2; ++d) {
     int64_t high = image[2 + d] + (include_pad ? window.pad_end[d] : 0);
@@ -107,6 +105,21 @@ absl::StatusOr<ir::Tensor> ComputeAverage(ir::ProgramBuilder& b, const Attrs& at
     }
     return sum(i) / ir::Cast(count, output.dtype);
   });
+}
+
+namespace {
+
+absl::StatusOr<ir::Tensor> ComputeMax(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                      const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(Window window, PoolWindow(attrs));
+  return PoolStage(b, "max_pool", in[0], window, {0, 1}, output, ir::Combiner::kMax);
+}
+
+absl::StatusOr<ir::Tensor> ComputeAverage(ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
+                                          const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(Window window, PoolWindow(attrs));
+  const ir::Tensor sum = PoolStage(b, "avg_pool", in[0], window, {0, 1}, output, ir::Combiner::kSum);
+  return MeanOfWindows(sum, attrs, window, in[0].shape(), output);
 }
 
 double PoolFlops(const Attrs& attrs, std::span<const TensorType>, const TensorType& output) {

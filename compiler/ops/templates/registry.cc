@@ -37,6 +37,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulNBitsCached()),
       ForCpu(MatmulNBitsI8()),
       ForCpu(ReducePixels()),
+      ForCpu(SeparablePool()),
       ForCpu(ScanTemplate()),
       ForCpu(ScatterTemplate()),
       ForCpu(TopKTemplate()),

@@ -22,6 +22,7 @@ CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a
 CpuTemplate MatmulNBitsI8();      // matmul_nbits.cc: the same, of rows of bytes
 CpuTemplate MatmulNBitsCached();  // matmul_nbits.cc: the same, a panel at a time in cache
 CpuTemplate ReducePixels();       // reduce_pixels.cc: sums and means over large images
+CpuTemplate SeparablePool();      // pool.cc: pooling, along rows and then along columns
 CpuTemplate ScanTemplate();       // scan.cc: running sums
 CpuTemplate ScatterTemplate();    // scatter.cc: updates of places, one after another
 CpuTemplate TopKTemplate();       // top_k.cc: the first elements in their order

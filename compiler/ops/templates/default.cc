@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/simplify.h"
+#include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/stages.h"
 
 namespace temper {
@@ -244,6 +245,38 @@ bool RowFitsRegisters(const ir::Func& func, size_t shared, const CpuTarget& t, c
   return fits;
 }
 
+// The operand as large as the result that the block reads, if there is one.
+std::string LargeOperand(const ir::Func& func, const ir::Stmt& block, const Shape& result) {
+  std::string found;
+  ir::Visit(block->value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || NumElements(e->buffer->shape) != NumElements(result)) return;
+    if (std::ranges::find(func.params, e->buffer) != func.params.end()) found = e->buffer->name;
+  });
+  return found;
+}
+
+// While a row is worked on, what follows is on its way: the lines that its results go to, and the next row of the
+// operand. The last stage before the results that reads the operand has the work to hide that behind.
+void FetchBesideRow(Schedule& s, const Loop& row) {
+  const std::vector<std::string> stages = s.Blocks();
+  const ir::Stmt out = BlockNamed(s.func(), "out");
+  const std::vector<Loop> last = s.Loops("out");
+  for (size_t i = stages.size(); i-- > 0;) {
+    if (stages[i].starts_with("out")) continue;  // or its tail
+    const std::string from = LargeOperand(s.func(), BlockNamed(s.func(), stages[i]), out->buffer->shape);
+    if (from.empty()) continue;
+    const std::vector<Loop> there = s.Loops(stages[i]);
+    if (!s.status().ok() || there.size() < 3 || last.size() != 3) return;  // row, vectors, lanes
+    const Loop run = there[there.size() - 2], lane = there.back();
+    if (s.Extent(run) != s.Extent(last[1]) || s.Extent(lane) != s.Extent(last[2])) return;
+    for (int64_t at = 0; at < s.Extent(lane); at += kLineBytes / SizeOf(out->buffer->dtype)) {
+      s.PrefetchAt("out", "out", run, {{last[1], Expr(run)}, {last[2], Expr(at)}});
+      s.PrefetchAt(stages[i], from, run, {{row, Expr(row) + Expr(1)}, {lane, Expr(at)}});
+    }
+    return;
+  }
+}
+
 // All stages of one row, a point of the shared loops, one after another beside each other's results.
 // A short row stays in registers.
 void ScheduleRows(Schedule& s, size_t shared, const CpuTarget& t, Lanes v) {
@@ -260,6 +293,7 @@ void ScheduleRows(Schedule& s, size_t shared, const CpuTarget& t, Lanes v) {
     const ir::Stmt block = BlockNamed(s.func(), name);
     ScheduleInside(s, name, block->indices.size() - shared, v);
   }
+  if (!v.unroll) FetchBesideRow(s, row);
   s.Parallel(row);
 }
 

@@ -64,10 +64,10 @@ bool AnchorReadsElementwise(const Workload& w) {
 }
 
 int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most) {
-  for (int64_t n = most; n >= 1; n /= 2) {
-    if (extent % (n * lanes) == 0) return n * lanes;
-  }
-  return lanes;
+  const int64_t vectors = CeilDiv(extent, lanes);
+  int64_t run = most;
+  while (run > 1 && 16 * CeilDiv(vectors, run) * run > 17 * vectors) run /= 2;
+  return run * lanes;
 }
 
 absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s) {

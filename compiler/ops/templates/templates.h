@@ -55,7 +55,7 @@ class WorkloadProgram {
 // The calls before the anchor, if there are any, are elementwise, end in its first operand and do not read its second.
 // Those after it do not read constants among its other operands, which may be packed.
 bool AnchorReadsElementwise(const Workload& w);
-// The widest run of lanes (at most `most` vectors of them) that divides `extent`, or one vector with a masked tail.
+// The widest run of lanes (at most `most` vectors of them) whose last, partial one leaves few vectors without work.
 int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most);
 
 // Finishes a template: the schedule's status, then Lower.

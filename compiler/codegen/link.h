@@ -33,6 +33,7 @@ struct Plan {
   std::vector<PlanStep> steps;
   int64_t arena_bytes = 0, scratch_threads = 0, weight_bytes = 0;
   uint64_t weight_hash = 0;
+  int64_t caller_alignment = 64;
   std::vector<std::string> cpu_features;
   std::string device;  // the generator whose temper_device has all of its memory; empty: it is the host's
 };

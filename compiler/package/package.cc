@@ -63,6 +63,7 @@ class PackageWriter {
     out_.scratch_threads = target_.threads();
     out_.weight_bytes = weights_.bytes();
     if (target_.cpu() != nullptr) out_.cpu_features = target_.cpu()->features;
+    out_.caller_alignment = CallerAlignment();
     TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
     TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_));
     objects_.push_back(std::move(plan_object));
@@ -105,6 +106,9 @@ class PackageWriter {
   bool OnDevice() const { return device_ != nullptr && device_->allocate != nullptr; }
   int Memory() const { return OnDevice() ? TEMPER_MEMORY_DEVICE : TEMPER_MEMORY_HOST; }
   int64_t Alignment() const { return OnDevice() ? TEMPER_DEVICE_ALIGNMENT : 64; }
+
+  // NumPy's arrays and what malloc gives begin at multiples of 16, and kernels with AVX take memory as it lies.
+  int64_t CallerAlignment() const { return target_.cpu() != nullptr && target_.cpu()->Has("avx") ? 16 : 64; }
 
   absl::Status CollectKernels() {
     std::map<std::string, std::string> symbol_of;  // workload and part -> symbol: each is chosen and built once
@@ -327,6 +331,7 @@ class PackageWriter {
     m["files"] = {{LibraryName(prefix_), library_hash}, {"weights.bin", HashText(out_.weight_hash)}};
     m["inputs"] = ios(out_.inputs);
     m["outputs"] = ios(out_.outputs);
+    m["caller_alignment"] = out_.caller_alignment;
     m["arena_bytes"] = out_.arena_bytes;
     m["weight_bytes"] = out_.weight_bytes;
     m["tuned"] = false;

@@ -19,7 +19,8 @@ typedef struct temper_launcher {
 
 /* One call of a kernel. */
 typedef struct temper_call {
-  /* The buffers in parameter order: 64-byte aligned, not aliasing but for a result in the place of an operand. */
+  /* The buffers in parameter order, not aliasing but for a result in the place of an operand. They are 64-byte aligned,
+     a model's inputs and outputs as its plan's caller_alignment says. */
   void* const* args;
   /* Extents that are known only at run time, in the order of the kernel's parameters. NULL: there are none. */
   const int64_t* dims;

@@ -424,7 +424,7 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
   return TEMPER_OK;
 }
 
-static int is_aligned(const void* p) { return (uintptr_t)p % ALIGNMENT == 0; }
+static int is_aligned(const temper_model* m, const void* p) { return (uintptr_t)p % m->plan->caller_alignment == 0; }
 
 /* What has no elements may lie nowhere. */
 static int lies(const io_buffer* b, const temper_io* io) { return b->caller || io->bytes == 0; }
@@ -447,12 +447,12 @@ static void take_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     io_buffer* b = &m->inputs[i];
-    b->current = is_aligned(b->caller) ? b->caller : b->staging;
+    b->current = is_aligned(m, b->caller) ? b->caller : b->staging;
     if (b->current != b->caller) memcpy(b->current, b->caller, (size_t)v->inputs[i].bytes);
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
     io_buffer* b = &m->outputs[i];
-    b->current = is_aligned(b->caller) ? b->caller : b->staging;
+    b->current = is_aligned(m, b->caller) ? b->caller : b->staging;
   }
 }
 

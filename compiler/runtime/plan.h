@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 5
+#define TEMPER_PLAN_VERSION 6
 
 /* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
@@ -90,6 +90,7 @@ typedef struct temper_plan {
   int64_t weight_bytes[TEMPER_NUM_MEMORIES]; /* those of the host, then those of the device: weights.bin in all */
   uint64_t weight_hash;                      /* temper_weights_hash of it; where it is empty there need not be a file */
   int64_t state_bytes[TEMPER_NUM_MEMORIES];  /* zero when a model is created */
+  int64_t caller_alignment; /* where callers' buffers begin that the host's kernels meet themselves, without a copy */
   int64_t num_cpu_features;
   const char* const* cpu_features; /* LLVM's names ("avx2", "avx512f"): what the kernels use */
   /* Where weights, arena, inputs and outputs are a device's: a pointer to it, which whoever loads the package sets, or

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,8 +84,42 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) -> npt.
     sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if kind.hasobject or any(size < 0 for size in sizes):  # which would lie beyond its memory, or point anywhere
         raise InputError(f"there is no array of {kind.name} {list(sizes)} for models")
-    memory = np.empty(math.prod(sizes) * kind.itemsize + ALIGNMENT, np.uint8)
+    return _within(_memory(math.prod(sizes) * kind.itemsize), sizes, kind)
+
+
+def _memory(size: int) -> npt.NDArray[np.uint8]:
+    return np.empty(size + ALIGNMENT, np.uint8)
+
+
+def _within(memory: npt.NDArray[np.uint8], sizes: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.ndarray(sizes, kind, memory, -address(memory) % ALIGNMENT)
+
+
+class Recycled:
+    """Arrays for an output. The memory of one that nobody holds any more is that of a later one: the pages of new memory
+    take as long to get as a small model takes to run. Thread-safe."""
+
+    _LEAST, _KEPT = 1 << 16, 2  # bytes, which malloc keeps by itself below that; results that a caller holds in turn
+    # References can be counted where one thread at a time changes them.
+    _COUNTS = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+
+    def __init__(self, port: Port):
+        self._port, self._lock = port, threading.Lock()
+        self._memory: list[npt.NDArray[np.uint8]] = []
+        self._recycles = self._COUNTS and port.bytes >= self._LEAST
+
+    def take(self) -> npt.NDArray[Any]:
+        port = self._port
+        if not self._recycles:
+            return empty(port.shape, port.dtype)
+        with self._lock:
+            # Two hold memory that is free: the list, and the call that counts.
+            free = next((at for at in range(len(self._memory)) if sys.getrefcount(self._memory[at]) == 2), None)
+            if free is None:
+                del self._memory[: 1 - self._KEPT]
+                self._memory.append(_memory(port.bytes))
+                free = len(self._memory) - 1
+            return _within(self._memory[free], port.shape, port.dtype)
 
 
 def on_gpu(value: Any, what: str) -> npt.NDArray[Any] | None:

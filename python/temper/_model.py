@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _errors
-from ._arrays import ALIGNMENT, Port, address, as_array, empty, on_gpu
+from ._arrays import ALIGNMENT, Port, Recycled, address, as_array, empty, on_gpu
 from ._command import PathLike
 from ._package import Library, Package
 
@@ -41,7 +41,8 @@ class Model:
     manifest: dict[str, Any]
     """What the package says of itself: kernels, where their configs are from, sizes. See docs/package-format.md."""
     copies: int
-    """How many arrays had to be copied so far, because they were not contiguous or not aligned to 64 bytes."""
+    """How many arrays had to be copied so far, because they were not contiguous or did not begin where kernels take them
+    (`caller_alignment` in the manifest: multiples of 16 bytes on CPUs with AVX, as NumPy's own arrays do)."""
 
     def __init__(self, package: Package, threads: int = 0):
         self._package, self._threads = package, _thread_count(threads)
@@ -57,6 +58,8 @@ class Model:
         self._library, self._handle, self._process = library, handle, os.getpid()
         self._on_gpu = on_gpu if str(self.manifest.get("target")).startswith("cuda") else _nowhere
         self.inputs, self.outputs = self._ports(0), self._ports(1)
+        self._results = [Recycled(port) for port in self.outputs]
+        self._alignment = int(self.manifest.get("caller_alignment", ALIGNMENT))
         self._input_pointers = ctypes.c_void_p * len(self.inputs)
         self._output_pointers = ctypes.c_void_p * len(self.outputs)
 
@@ -73,9 +76,9 @@ class Model:
         """Runs the model once.
 
         What goes in by name comes out by name, what goes in by position comes out by position. Inputs are arrays of
-        NumPy's, or of another library's by DLPack, of exactly the type and shape of `self.inputs`. Contiguous arrays at
-        a multiple of 64 bytes, such as those of `empty`, are used in place; others are copied and counted in `copies`.
-        A package for CUDA takes arrays on its GPU too, by CUDA's array interface.
+        NumPy's, or of another library's by DLPack, of exactly the type and shape of `self.inputs`. Contiguous arrays,
+        such as those of NumPy or of `empty`, are used in place; others are copied and counted in `copies`. A package
+        for CUDA takes arrays on its GPU too, by CUDA's array interface.
 
         `out`: arrays for outputs, in the same form as the inputs; those left out, and None by position, are made anew.
         """
@@ -116,17 +119,17 @@ class Model:
                 np.copyto(whole, array)
                 array, copies = whole, copies + 1
             pointer = address(array)
-            copies += pointer % ALIGNMENT != 0
+            copies += pointer % self._alignment != 0
             pointers.append(pointer)
             kept.append(array)
         results, targets = [], []
-        for port, value in zip(self.outputs, places):
+        for port, value, made in zip(self.outputs, places, self._results):
             if value is None:
-                array = result = empty(port.shape, port.dtype)
+                array = result = made.take()
             else:
                 array, result = self._place(port, value)
             pointer = address(array)
-            copies += pointer % ALIGNMENT != 0
+            copies += pointer % self._alignment != 0
             targets.append(pointer)
             results.append(result)
         if any(place is not None for place in places):

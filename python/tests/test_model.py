@@ -17,6 +17,7 @@ from conftest import WEIGHT, dense_of, save
 from onnx import TensorProto, helper
 
 import temper
+from temper._arrays import Port, Recycled, address
 
 
 def aligned(array):
@@ -57,12 +58,33 @@ def test_aligned_contiguous_arrays_are_used_in_place_and_other_copies_are_counte
     unaligned[...] = X
     np.testing.assert_allclose(dense_model.run(unaligned)[0], dense_of(X), rtol=1e-5)
     assert dense_model.copies == 1
+    there = temper.empty((16,))[4:].reshape(2, 6)  # where NumPy's own arrays may begin
+    there[...] = X
+    np.testing.assert_allclose(dense_model.run(there)[0], dense_of(X), rtol=1e-5)
+    assert dense_model.copies == (1 if dense_model.manifest["caller_alignment"] == 16 else 2)
+    dense_model.copies = 1
     wide = temper.empty((2, 12))
     wide[:, ::2] = X
     np.testing.assert_allclose(dense_model.run(wide[:, ::2])[0], dense_of(X), rtol=1e-5)
     assert dense_model.copies == 2
     np.testing.assert_allclose(dense_model.run(np.asfortranarray(X))[0], dense_of(X), rtol=1e-5)
     assert dense_model.copies == 3
+
+
+def test_memory_of_results_is_taken_again_once_nobody_holds_them():
+    made = Recycled(Port("y", 1, (128, 256)))
+    first, second = made.take(), made.take()
+    places = {address(first), address(second)}
+    assert len(places) == 2 and all(place % 64 == 0 for place in places)
+    part, kept = second[3:], memoryview(first)
+    del first, second
+    third, fourth = made.take(), made.take()  # views hold what they are of
+    assert not places & {address(third), address(fourth)}
+    place = address(fourth)
+    del part, kept, fourth
+    assert address(made.take()) == place
+    small = Recycled(Port("y", 1, (2, 3))).take()
+    assert small.shape == (2, 3) and small.dtype == np.float32
 
 
 @pytest.mark.parametrize("shape", [(), (0,), 7, (3, 5), (2, 0, 4)])

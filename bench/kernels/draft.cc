@@ -2,8 +2,10 @@
 // timed, and the time of the draft's first choice is set beside the best that was found.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +18,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> files;
-  std::string target = "host", cache = "model", json;
+  std::string target = "host", cache = "model", json, replay;
   int threads = 0, first = 16, random = 48, samples = 5;
 };
 
@@ -73,12 +75,69 @@ nlohmann::ordered_json ToJson(const Candidate& c, const Workload& w, const Targe
           {"footprint", std::move(footprint)}};
 }
 
+// One line a shape, and how much of the best the draft's first choices have in the geometric mean.
+class Report {
+ public:
+  void Add(const Workload& w, const std::vector<Candidate>& candidates, const std::string& note) {
+    const Candidate& first = *std::ranges::min_element(candidates, {}, &Candidate::draft_s);
+    const Candidate& best = *std::ranges::min_element(candidates, {}, &Candidate::measured_s);
+    const auto gflops = [&](const Candidate& c) { return Flops(w) / c.measured_s * 1e-9; };
+    const double share = best.measured_s / first.measured_s;
+    std::printf("%-44s %sfirst choice %s: %.1f GFLOP/s, %.3f of the best of %zu, %s: %.1f\n", ShortText(w).c_str(),
+                note.c_str(), Text(first.config).c_str(), gflops(first), share, candidates.size(),
+                Text(best.config).c_str(), gflops(best));
+    std::fflush(stdout);
+    log_share_ += std::log(share);
+    ++shapes_;
+  }
+  void End() const {
+    if (shapes_ > 0)
+      std::printf("first choices have %.4f of the best of %d shapes\n", std::exp(log_share_ / shapes_), shapes_);
+  }
+
+ private:
+  double log_share_ = 0;
+  int shapes_ = 0;
+};
+
+absl::StatusOr<Candidate> ParseCandidate(const nlohmann::json& line, const Workload& w, const Target& t) {
+  const TemplateDef* def = FindTemplate(line.at("template").get<std::string>());
+  if (def == nullptr || !def->matches(w, t)) return absl::InvalidArgumentError("a template that does not fit");
+  TEMPER_ASSIGN_OR_RETURN(Config config, ParseConfig(line.at("config").get<std::string>()));
+  TEMPER_RETURN_IF_ERROR(def->space(w, t).Check(config));
+  const double draft_s = def->footprint(w, config, t).draft_s;
+  return Candidate{def, std::move(config), draft_s, line.at("measured_s").get<double>()};
+}
+
+// What an earlier run measured, held against the draft as it is now. Configs that there are no more are left out.
+absl::Status Replay(const Options& o, const Target& t) {
+  std::ifstream in(o.replay);
+  std::map<std::string, std::vector<Candidate>> measured;
+  std::vector<Workload> shapes;
+  for (std::string text; std::getline(in, text);) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    const std::string name = line.at("workload").get<std::string>();
+    TEMPER_ASSIGN_OR_RETURN(Workload w, ParseWorkload(name));
+    absl::StatusOr<Candidate> candidate = ParseCandidate(line, w, t);
+    if (!candidate.ok()) continue;
+    std::vector<Candidate>& all = measured[name];
+    if (all.empty()) shapes.push_back(std::move(w));
+    all.push_back(*std::move(candidate));
+  }
+  Report report;
+  for (const Workload& w : shapes) report.Add(w, measured[Text(w)], "");
+  report.End();
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(const Bench bench, Bench::Make(o.target, o.threads, o.cache));
+  if (!o.replay.empty()) return Replay(o, bench.target);
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Workload> anchors, ReadAnchors(o.files));
   std::ofstream json;
   if (!o.json.empty()) json.open(o.json);
   Rng rng(1);
+  Report report;
   for (const Workload& w : anchors) {
     TEMPER_ASSIGN_OR_RETURN(const auto state, worker::MakeWorkloadState(*bench.device, w, 1));
     std::vector<Candidate> candidates = Pick(w, bench, o, rng);
@@ -87,28 +146,24 @@ absl::Status Run(const Options& o) {
     if (json.is_open()) {
       for (const Candidate& c : candidates) json << ToJson(c, w, bench.target).dump() << std::endl;
     }
-    const Candidate first = candidates.front();
-    std::ranges::stable_sort(candidates, {}, &Candidate::measured_s);
-    const auto gflops = [&](const Candidate& c) { return Flops(w) / c.measured_s * 1e-9; };
-    std::printf("%-44s ceiling %.1f; first choice %s: %.1f GFLOP/s, %.3f of the best of %zu, %s: %.1f\n",
-                ShortText(w).c_str(), ceiling * 1e-9, Text(first.config).c_str(), gflops(first),
-                candidates[0].measured_s / first.measured_s, candidates.size(), Text(candidates[0].config).c_str(),
-                gflops(candidates[0]));
-    std::fflush(stdout);
+    report.Add(w, candidates, absl::StrCat("ceiling ", std::lround(ceiling * 1e-9), "; "));
   }
+  report.End();
   return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {
   Options o;
   CLI::App app("Times configs that the draft likes, and others, and shows what the draft's choice loses.");
-  app.add_option("tasks", o.files, "files of `temper tasks MODEL --json`; - is standard input")->required();
+  app.add_option("tasks", o.files, "files of `temper tasks MODEL --json`; - is standard input");
   app.add_option("--target", o.target, "what to compile for: host, llvm:haswell, ...");
   app.add_option("--threads", o.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)");
   app.add_option("--cache", o.cache, "how calls find the caches: model, warm or flushed");
   app.add_option("--first", o.first, "configs from the head of the draft's order")->check(CLI::PositiveNumber);
   app.add_option("--random", o.random, "and others, drawn at random")->check(CLI::NonNegativeNumber);
   app.add_option("--samples", o.samples, "samples of each, the best of which counts")->check(CLI::PositiveNumber);
+  app.add_option("--replay", o.replay, "what --json wrote: nothing is timed, and the draft of today chooses")
+      ->check(CLI::ExistingFile);
   app.add_option("--json", o.json, "file for one line a config: times, draft, footprint");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(o);

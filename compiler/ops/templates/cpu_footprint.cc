@@ -16,7 +16,7 @@ constexpr double kMemoryBytesPerSecond = 20e9;
 constexpr double kCopyBytesPerSecond = 30e9;
 constexpr double kPrologueOps = 1.5;     // a cycle, of those that make an operand
 constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
-constexpr double kLaunchSeconds = 2e-6;  // one parallel region
+constexpr double kLaunchSeconds = 1e-6;  // of threads that share a region, whom one chunk alone leaves asleep
 
 // The largest, and somewhat more where others come close.
 double SoftMax(double a, double b, double c) {
@@ -156,7 +156,8 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   const double bound = std::max({compute_s, l2_s, l3_s, memory_s, in_turn_s});
   // The memory system works beside the arithmetic, L2 wholly, what lies behind it not perfectly.
   const double beside = compute_s + l3_s + memory_s - std::max({compute_s, l3_s, memory_s});
-  return bound + 0.1 * beside + copies_s + kLaunchSeconds * (f.copies_bytes > 0 ? 2 : 1);
+  const int launches = (f.copies_bytes > 0 ? 1 : 0) + (f.parallel_chunks > 1 ? 1 : 0);
+  return bound + 0.1 * beside + copies_s + kLaunchSeconds * launches;
 }
 
 }  // namespace temper

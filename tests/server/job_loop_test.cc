@@ -34,7 +34,7 @@ TEST(JobLoop, MeasuresTheDefaultOfEachTaskFirst) {
     if (!seen.insert(work.workload).second) continue;
     const auto choice = DefaultChoice(sim.workloads_.at(work.workload), *ParseTarget(ToyTarget()));
     EXPECT_EQ(work.items[0].config, Text(choice->config));
-    EXPECT_EQ(work.items[0].template_version, 3);
+    EXPECT_EQ(work.items[0].template_version, choice->def->version);
     EXPECT_EQ(work.incumbent_s, 0);
   }
   EXPECT_EQ(seen.size(), 3u);

@@ -36,8 +36,8 @@ const char kScaled[] =
     "f32[2,49,5,7]@0231; relu(4) -> f32[2,49,5,7]@0231; conv2d(5,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
     "strides=[1,1]) -> f32[2,80,5,7]@0231; add(6,3) -> f32[2,80,5,7]@0231; anchor=2";
 const char kScaledStrided[] =
-    "(f32[1,48,9,8]@0231, const f32[70,48,1,1]) silu(0) -> f32[1,48,9,8]@0231; conv2d(2,1; dilations=[1,1] group=1 "
-    "pads=[0,0,0,0] strides=[2,2]) -> f32[1,70,5,4]@0231; anchor=1";
+    "(f32[1,48,19,18]@0231, const f32[70,48,1,1]) silu(0) -> f32[1,48,19,18]@0231; conv2d(2,1; dilations=[1,1] group=1 "
+    "pads=[0,0,0,0] strides=[2,2]) -> f32[1,70,10,9]@0231; anchor=1";
 // Channels scaled, and few filters, which are scaled instead.
 const char kScaledFilters[] =
     "(f32[1,35,9,8]@0231, f32[35,1,1], const f32[20,35,1,1]) relu(0) -> f32[1,35,9,8]@0231; mul(3,1) -> "

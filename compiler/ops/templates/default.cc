@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/simplify.h"
+#include "compiler/ir/walk.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/stages.h"
 
@@ -245,12 +246,14 @@ bool RowFitsRegisters(const ir::Func& func, size_t shared, const CpuTarget& t, c
   return fits;
 }
 
-// The operand as large as the result that the block reads, if there is one.
+// The operand as large as the result that the block reads where its loops say, if there is one.
 std::string LargeOperand(const ir::Func& func, const ir::Stmt& block, const Shape& result) {
   std::string found;
-  ir::Visit(block->value, [&](const Expr& e) {
-    if (e->kind != ir::ExprKind::kLoad || NumElements(e->buffer->shape) != NumElements(result)) return;
+  ir::AnyNode(block->value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || NumElements(e->buffer->shape) != NumElements(result)) return false;
+    if (std::ranges::any_of(e->args, ir::HasLoad)) return false;
     if (std::ranges::find(func.params, e->buffer) != func.params.end()) found = e->buffer->name;
+    return !found.empty();
   });
   return found;
 }
@@ -261,6 +264,7 @@ void FetchBesideRow(Schedule& s, const Loop& row) {
   const std::vector<std::string> stages = s.Blocks();
   const ir::Stmt out = BlockNamed(s.func(), "out");
   const std::vector<Loop> last = s.Loops("out");
+  if (IsPacked(out->buffer->dtype)) return;
   for (size_t i = stages.size(); i-- > 0;) {
     if (stages[i].starts_with("out")) continue;  // or its tail
     const std::string from = LargeOperand(s.func(), BlockNamed(s.func(), stages[i]), out->buffer->shape);
@@ -378,6 +382,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate DefaultTemplate() { return {"default", 3, HasTensorExpressions, Space, Build, FootprintOf}; }
+CpuTemplate DefaultTemplate() { return {"default", 4, HasTensorExpressions, Space, Build, FootprintOf}; }
 
 }  // namespace temper

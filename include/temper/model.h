@@ -66,8 +66,8 @@ TEMPER_API int temper_model_io(const temper_model* model, int is_output, int ind
 
 /* Runs the model. The caller owns the buffers: dense, row-major, in the order of temper_model_io. Outputs overlap
  * neither inputs nor each other. The model keeps no pointer after the call. Buffers that are aligned as the manifest's
- * caller_alignment says (16 bytes on CPUs with AVX, at most 64) are used in place, others are copied; a package for CUDA
- * copies all, also from and to memory of its GPU. A run waits for CUDA's default stream, and for no other. A run
+ * caller_alignment says (16 bytes on CPUs with AVX, at most 64) are used in place, others are copied; a package for
+ * CUDA copies all, also from and to memory of its GPU. A run waits for CUDA's default stream, and for no other. A run
  * allocates nothing. Only one call at a time for each model; a second one returns TEMPER_BUSY. */
 TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, void* const* outputs);
 

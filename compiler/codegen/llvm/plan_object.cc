@@ -24,8 +24,8 @@ class PlanModule {
     for (const std::string& feature : plan.cpu_features) features.push_back(String(feature));
     llvm::Constant* table =
         Struct({I64(TEMPER_PLAN_VERSION), I64(1), Array({Variant(plan)}), InMemory(plan, plan.weight_bytes),
-                I64(static_cast<int64_t>(plan.weight_hash)), InMemory(plan, 0), I64(plan.caller_alignment), Count(features), Array(features),
-                plan.device.empty() ? Null() : DevicePointer(module_, plan.device),
+                I64(static_cast<int64_t>(plan.weight_hash)), InMemory(plan, 0), I64(plan.caller_alignment),
+                Count(features), Array(features), plan.device.empty() ? Null() : DevicePointer(module_, plan.device),
                 plan.device.empty() ? Null() : String(plan.device)});
     auto* global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table,
                                             "temper_package_plan");

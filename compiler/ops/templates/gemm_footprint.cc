@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/ops/templates/gemm_tile.h"
 #include "compiler/ops/templates/register_tile.h"
@@ -9,6 +10,8 @@ namespace {
 // Vector instructions that make a vector of floats, in registers beside the products of few rows, and in cache; and
 // those that scale a vector of a block's sums.
 constexpr double kOpsInRegisters = 2, kOpsInCache = 5, kOpsOfSums = 5;
+constexpr int64_t kL2Ways = 8;
+constexpr double kCrowdedPanel = 1.25;  // of a tile's cycles, whose panel comes from behind L2
 
 double Bytes(const TensorType& t) { return static_cast<double>(BytesOf(t.dtype, NumElements(t.shape))); }
 
@@ -24,6 +27,15 @@ double PrologueOps(const Workload& w) {
     }));
   }
   return ops;
+}
+
+// Whether a panel that is read where it lies pushes its own lines out of L2: those of rows whose distance has a large
+// power of two in it share few of its sets.
+bool PanelCrowdsItselfOut(const GemmView& v, const GemmTile& tile, const CpuTarget& t) {
+  const int64_t row = kElementBytes * v.b_row_stride, panel = kElementBytes * tile.nr;
+  if (row <= panel) return false;
+  const int64_t sets = std::max<int64_t>(1, t.l2_bytes / kLineBytes / kL2Ways), distance = CeilDiv(row, kLineBytes);
+  return ReductionLength(v) * CeilDiv(panel, kLineBytes) >= kL2Ways * sets / std::gcd(sets, distance);
 }
 
 }  // namespace
@@ -74,6 +86,7 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
     f.prologue_ops = made / t.lanes() * PrologueOps(w);
   }
   if (!tile.copy_a && RowsCollide(v, t) && tile.mr > 1) f.crowding = 1.08;
+  if (!tile.pack && PanelCrowdsItselfOut(v, tile, t)) f.crowding *= kCrowdedPanel;
   // Past L2 and L3 what the outer of the two loops goes through comes once, and what the inner one does comes anew for
   // each of its steps if it does not fit beside.
   const double a_bytes = std::min(kElementBytes * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));

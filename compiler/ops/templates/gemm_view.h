@@ -42,6 +42,7 @@ struct GemmView {
   std::function<ir::Expr(const WorkloadProgram& program, const std::vector<ir::Expr>& r)> b_scale;
   // Elements between what neighbouring rows read of A at the same step of the reduction; 0 if it is not known.
   int64_t a_row_stride = 0;
+  int64_t b_row_stride = 0;  // elements between steps of the reduction, where columns are contiguous; 0: not known
 
   // Element of B from its logical tensor.
   std::function<ir::Expr(const ir::Tensor& b, ir::Expr batch, ir::Expr column, const std::vector<ir::Expr>& r)>

@@ -48,9 +48,9 @@ std::vector<Expr> Broadcast(const std::vector<Expr>& batch, const Shape& operand
   return index;
 }
 
-// Elements between neighbouring rows of A.
-int64_t RowStride(const TensorType& a, bool trans_a) {
-  const int rank = static_cast<int>(a.shape.size()), row_axis = rank - (trans_a ? 1 : 2);
+// Elements between neighbouring rows of an operand.
+int64_t RowStride(const TensorType& a, bool transposed) {
+  const int rank = static_cast<int>(a.shape.size()), row_axis = rank - (transposed ? 1 : 2);
   int64_t stride = 1;
   for (int p = rank; p-- > 0;) {
     const int axis = a.perm.empty() ? p : a.perm[static_cast<size_t>(p)];
@@ -82,6 +82,7 @@ GemmView MatmulView(const Workload& w) {
   v.b_contiguous = b_type.perm.empty() ? !s.trans_b : b_type.perm.back() == columns_axis;
 
   v.a_row_stride = RowStride(w.TypeOf(call.args[0]), s.trans_a);
+  if (v.b_contiguous) v.b_row_stride = RowStride(b_type, s.trans_b);
   v.b_element = [s, batch_shape](const ir::Tensor& b, Expr batch, Expr column, const std::vector<Expr>& r) {
     std::vector<Expr> index =
         s.shared_b ? std::vector<Expr>(s.b.size() - 2, Expr(0)) : Broadcast(Unflatten(batch, batch_shape), s.b);

@@ -42,7 +42,8 @@ bool Matches(const Workload& w) {
   if (p.x.perm != p.y.perm || (p.channels_last && p.x.perm != kChannelsLast)) return false;
   // Where channels lie beside each other, all taps at once are as quick until they are twice the steps.
   const int64_t rows = p.window.kernel[0], columns = p.window.kernel[1];
-  if (rows * columns < (p.channels_last ? 2 : 1) * (rows + columns) + (p.channels_last ? 0 : 1)) return false;
+  const int64_t together = rows * columns, apart = rows + columns;
+  if (p.channels_last ? together < 2 * apart : together <= apart) return false;
   // The same image in all that follows, so that a vector of windows is one of the result.
   return std::all_of(w.calls.begin() + 1, w.calls.end(), [&](const Workload::Call& after) {
     return FindOp(after.op)->pattern == OpPattern::kElementwise && after.type.shape == p.y.shape &&

@@ -20,9 +20,8 @@ using ir::Expr;
 // As many of the outermost loops as give threads enough to share become one parallel loop; the others run inside it,
 // so that no index is divided out of it again.
 Loop ParallelPrefix(Schedule& s, const std::vector<Loop>& loops, const CpuTarget& t) {
-  size_t count = 0;
-  for (int64_t chunks = 1; count < loops.size() && chunks < 16 * t.threads; ++count) chunks *= s.Extent(loops[count]);
-  Loop parallel = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(1, count))});
+  const size_t count = std::max<size_t>(1, LoopsToShare(s, loops, t));
+  Loop parallel = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(count)});
   s.Parallel(parallel);
   return parallel;
 }

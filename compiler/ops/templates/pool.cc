@@ -17,7 +17,6 @@ using ir::Expr;
 
 constexpr int64_t kSmallWindow = 16;   // taps along an axis that are unrolled
 constexpr int64_t kLinesBytes = 8192;  // of lines made at a time, which stay in L1 beside what they are made of
-constexpr int64_t kChunks = 16;        // for each thread
 
 // What a workload means.
 struct Pool {
@@ -93,7 +92,7 @@ int64_t LinesAtATime(const Pool& p, const CpuTarget& t) {
   const int64_t bytes = kElementBytes * p.x.shape[3] * (p.channels_last ? p.x.shape[1] : 1);
   int64_t lines = 1;
   for (int64_t n = 2; n <= height && n * bytes <= kLinesBytes; ++n) {
-    if (height % n == 0 && images * (height / n) >= kChunks * t.threads) lines = n;
+    if (height % n == 0 && images * (height / n) >= kChunksEach * t.threads) lines = n;
   }
   return lines;
 }
@@ -121,9 +120,7 @@ absl::StatusOr<ir::Func> ScheduleLines(ir::Func func, const Pool& p, int64_t mos
   std::vector<Loop> outer(out.begin(), out.begin() + (p.channels_last ? 1 : 2));
   outer.push_back(block);
   // Few images leave threads their lines to share.
-  int64_t chunks = 1;
-  size_t shared = 0;
-  for (; shared < outer.size() && chunks < kChunks * t.threads; ++shared) chunks *= s.Extent(outer[shared]);
+  const size_t shared = LoopsToShare(s, outer, t);
   const Loop parallel = FuseAll(s, {outer.begin(), outer.begin() + static_cast<std::ptrdiff_t>(shared)});
   VectorsOfTaps(s, "pooled", rest);
   s.ComputeAt("lines", shared == outer.size() ? parallel : block);

@@ -99,6 +99,13 @@ size_t SharedLoops(const ir::Func& func, bool any_one) {
   return shared;
 }
 
+size_t LoopsToShare(Schedule& s, const std::vector<Loop>& loops, const CpuTarget& t) {
+  size_t count = 0;
+  for (int64_t chunks = 1; count < loops.size() && chunks < kChunksEach * t.threads; ++count)
+    chunks *= s.Extent(loops[count]);
+  return count;
+}
+
 Loop FuseAll(Schedule& s, const std::vector<Loop>& loops) {
   Loop fused = loops.front();
   for (size_t i = 1; i < loops.size(); ++i) fused = s.Fuse(fused, loops[i]);

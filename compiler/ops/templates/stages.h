@@ -36,6 +36,10 @@ bool RunsAlongMemory(const ir::Stmt& block);
 // however it is written.
 size_t SharedLoops(const ir::Func& func, bool any_one = false);
 
+// Units of work for each thread that leave none without any for long.
+inline constexpr int64_t kChunksEach = 16;
+// How many of the loops, outermost first, give threads enough to share: all, if they are too few.
+size_t LoopsToShare(Schedule& s, const std::vector<Loop>& loops, const CpuTarget& t);
 // Of loops directly inside one another, outermost first.
 Loop FuseAll(Schedule& s, const std::vector<Loop>& loops);
 std::vector<Loop> Innermost(const std::vector<Loop>& loops, size_t count);  // the last `count` of them

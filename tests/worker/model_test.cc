@@ -51,11 +51,15 @@ int32_t MultiplyKernel(const temper_call* call) {
 }
 
 // args: in, out: out = in + 1
+// Where an output begins, as the plan has it.
+uintptr_t promised_output = 64;
+
 int32_t IncrementKernel(const temper_call* call) {
-  void* const* args = call->args;
-  for (void* arg : {args[0], args[1]}) {
-    if (reinterpret_cast<uintptr_t>(arg) % 16 != 0) std::abort();  // what kernels are promised at least
-  }
+  void* const* args = call->args;  // of the arena, and an output
+  const auto begins = [](const void* arg, uintptr_t multiple) {
+    return reinterpret_cast<uintptr_t>(arg) % multiple == 0;
+  };
+  if (!begins(args[0], 64) || !begins(args[1], promised_output)) std::abort();
   for (int i = 0; i < kN; ++i) static_cast<float*>(args[1])[i] = static_cast<const float*>(args[0])[i] + 1;
   return TEMPER_OK;
 }
@@ -108,6 +112,7 @@ class ModelTest : public testing::Test {
     plan_.num_variants = 1;
     plan_.variants = &variant_;
     plan_.caller_alignment = 64;
+    promised_output = 64;
     plan_.weight_bytes[TEMPER_MEMORY_HOST] = kBytes;
     variant_.num_inputs = 1;
     variant_.inputs = inputs_;
@@ -156,10 +161,11 @@ class ModelTest : public testing::Test {
 };
 
 TEST_F(ModelTest, RunsKernelsAndCopiesOnAlignedAndUnalignedBuffers) {
-  plan_.caller_alignment = 16;
   ASSERT_EQ(Create(), TEMPER_OK) << temper_model_error(nullptr);
   alignas(64) char memory[5][kBytes + 64];
-  for (int shift : {0, 4, 16}) {
+  for (const auto& [shift, alignment] : {std::pair(0, 64), {4, 64}, {16, 64}, {0, 16}, {4, 16}, {16, 16}}) {
+    plan_.caller_alignment = alignment;
+    promised_output = static_cast<uintptr_t>(alignment);
     auto* x = reinterpret_cast<float*>(memory[0] + shift);
     for (int i = 0; i < kN; ++i) x[i] = static_cast<float>(i);
     const void* inputs[] = {x};

@@ -115,7 +115,11 @@ absl::Status Replay(const Options& o, const Target& t) {
   std::map<std::string, std::vector<Candidate>> measured;
   std::vector<Workload> shapes;
   for (std::string text; std::getline(in, text);) {
-    const nlohmann::json line = nlohmann::json::parse(text);
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+    for (const char* field : {"workload", "template", "config", "measured_s"}) {
+      if (!line.is_object() || !line.contains(field))
+        return absl::InvalidArgumentError(absl::StrCat(o.replay, " has a line without ", field));
+    }
     const std::string name = line.at("workload").get<std::string>();
     TEMPER_ASSIGN_OR_RETURN(Workload w, ParseWorkload(name));
     absl::StatusOr<Candidate> candidate = ParseCandidate(line, w, t);
@@ -155,14 +159,16 @@ absl::Status Run(const Options& o) {
 int Main(int argc, char** argv) {
   Options o;
   CLI::App app("Times configs that the draft likes, and others, and shows what the draft's choice loses.");
-  app.add_option("tasks", o.files, "files of `temper tasks MODEL --json`; - is standard input");
+  CLI::Option_group* const what = app.add_option_group("what", "to time, or was timed");
+  what->require_option(1);
+  what->add_option("tasks", o.files, "files of `temper tasks MODEL --json`; - is standard input");
   app.add_option("--target", o.target, "what to compile for: host, llvm:haswell, ...");
   app.add_option("--threads", o.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)");
   app.add_option("--cache", o.cache, "how calls find the caches: model, warm or flushed");
   app.add_option("--first", o.first, "configs from the head of the draft's order")->check(CLI::PositiveNumber);
   app.add_option("--random", o.random, "and others, drawn at random")->check(CLI::NonNegativeNumber);
   app.add_option("--samples", o.samples, "samples of each, the best of which counts")->check(CLI::PositiveNumber);
-  app.add_option("--replay", o.replay, "what --json wrote: nothing is timed, and the draft of today chooses")
+  what->add_option("--replay", o.replay, "what --json wrote: nothing is timed, and the draft of today chooses")
       ->check(CLI::ExistingFile);
   app.add_option("--json", o.json, "file for one line a config: times, draft, footprint");
   CLI11_PARSE(app, argc, argv);

@@ -137,7 +137,7 @@ absl::Status Replay(const Options& o, const Target& t) {
 absl::Status Run(const Options& o) {
   TEMPER_ASSIGN_OR_RETURN(const Bench bench, Bench::Make(o.target, o.threads, o.cache));
   if (!o.replay.empty()) return Replay(o, bench.target);
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<Workload> anchors, ReadAnchors(o.files));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Workload> anchors, ReadAnchors(o.files, /*several=*/true));
   std::ofstream json;
   if (!o.json.empty()) json.open(o.json);
   Rng rng(1);

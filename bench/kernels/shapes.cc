@@ -1,5 +1,6 @@
 #include "bench/kernels/shapes.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -15,16 +16,19 @@ namespace {
 
 constexpr int64_t kSampleUs = 3000;
 
-absl::Status ReadLines(std::istream& in, const std::string& name, std::set<std::string>* seen,
+bool IsContraction(const Workload::Call& call) { return FindOp(call.op)->pattern == OpPattern::kAnchor; }
+
+absl::Status ReadLines(std::istream& in, const std::string& name, bool several, std::set<std::string>* seen,
                        std::vector<Workload>* anchors) {
   for (std::string line; std::getline(in, line);) {
     const nlohmann::json task = nlohmann::json::parse(line, nullptr, false);
     if (!task.is_object() || !task.contains("workload"))
       return absl::InvalidArgumentError(absl::StrCat(name, ": not a line of `temper tasks --json`: ", line));
     TEMPER_ASSIGN_OR_RETURN(const Workload whole, ParseWorkload(task["workload"].get<std::string>()));
-    const std::string op = whole.calls[static_cast<size_t>(whole.anchor)].op;
-    const std::string text = AnchorText(whole);
-    if (FindOp(op)->pattern != OpPattern::kAnchor || !seen->insert(text).second) continue;
+    if (!IsContraction(whole.calls[static_cast<size_t>(whole.anchor)])) continue;
+    const bool keeps_all = several && std::ranges::count_if(whole.calls, IsContraction) > 1;
+    const std::string text = keeps_all ? Text(whole) : AnchorText(whole);
+    if (!seen->insert(text).second) continue;
     TEMPER_ASSIGN_OR_RETURN(Workload anchor, ParseWorkload(text));
     anchors->push_back(std::move(anchor));
   }
@@ -33,17 +37,17 @@ absl::Status ReadLines(std::istream& in, const std::string& name, std::set<std::
 
 }  // namespace
 
-absl::StatusOr<std::vector<Workload>> ReadAnchors(const std::vector<std::string>& files) {
+absl::StatusOr<std::vector<Workload>> ReadAnchors(const std::vector<std::string>& files, bool several) {
   std::set<std::string> seen;
   std::vector<Workload> anchors;
   for (const std::string& file : files) {
     if (file == "-") {
-      TEMPER_RETURN_IF_ERROR(ReadLines(std::cin, "standard input", &seen, &anchors));
+      TEMPER_RETURN_IF_ERROR(ReadLines(std::cin, "standard input", several, &seen, &anchors));
       continue;
     }
     std::ifstream in(file);
     if (!in) return absl::NotFoundError(absl::StrCat("cannot open ", file));
-    TEMPER_RETURN_IF_ERROR(ReadLines(in, file, &seen, &anchors));
+    TEMPER_RETURN_IF_ERROR(ReadLines(in, file, several, &seen, &anchors));
   }
   return anchors;
 }

@@ -11,8 +11,9 @@
 namespace temper::bench {
 
 // The distinct anchors (convolutions, dense layers, matmuls) in files of `temper tasks MODEL --json` lines, alone,
-// without what is fused to them; in order of first appearance. "-" is standard input.
-absl::StatusOr<std::vector<Workload>> ReadAnchors(const std::vector<std::string>& files);
+// without what is fused to them; in order of first appearance. "-" is standard input. `several`: where one kernel has
+// several of them, it is kept as it is.
+absl::StatusOr<std::vector<Workload>> ReadAnchors(const std::vector<std::string>& files, bool several = false);
 
 // "conv 1x64x56x56 * 64x64x3x3 s2 g1" or "matmul 128x768 * 768x3072": short enough for a table.
 std::string ShortText(const Workload& w);

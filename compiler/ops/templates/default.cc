@@ -2,7 +2,6 @@
 // reductions, softmax, layer norm. Every stage is vectorised along memory. Stages that share their outermost loops are
 // one kernel: all of a row's stages run one after another beside its data, or a vector's in registers.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -10,7 +9,7 @@
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/walk.h"
 #include "compiler/ops/templates/element.h"
-#include "compiler/ops/templates/stages.h"
+#include "compiler/ops/templates/vectors.h"
 
 namespace temper {
 namespace {
@@ -24,105 +23,6 @@ Loop ParallelPrefix(Schedule& s, const std::vector<Loop>& loops, const CpuTarget
   Loop parallel = FuseAll(s, {loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(count)});
   s.Parallel(parallel);
   return parallel;
-}
-
-// What a config and the target mean for every stage.
-struct Lanes {
-  int64_t lanes, vectors;
-  bool unroll = false;  // loops over the vectors of a row, which is held in registers
-  // A run of a short row is one vector, some of its lanes masked, where masks are cheap and lanes enough in use.
-  bool Fills(int64_t extent) const { return extent >= lanes || (lanes >= 8 && extent > lanes / 4); }
-  int64_t Length(int64_t extent) const {
-    return extent >= lanes ? VectorLength(extent, lanes, vectors)
-                           : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
-  }
-};
-
-// Everything about a reduction that decides how its loops go.
-struct Reduction {
-  size_t spatial = 0, reduce = 0;  // iterators
-  size_t along = 0;  // innermost reduction iterators that run along memory together, if they fill a vector
-};
-Reduction ReductionOf(const ir::Stmt& block, const Lanes& v) {
-  Reduction r;
-  for (const ir::IterVar& iter : block->block.iters) ++(iter.reduce ? r.reduce : r.spatial);
-  r.along = FusibleSuffix(block, r.spatial, false);
-  int64_t extent = 1;
-  for (size_t i = 0; i < r.along; ++i) extent *= block->block.iters[r.spatial + r.reduce - 1 - i].extent;
-  if (!v.Fills(extent)) r.along = 0;
-  return r;
-}
-
-// The innermost `count` loops of a stage without reduction: those that run along memory become vectors.
-void VectorizeInjective(Schedule& s, const std::string& name, size_t count, const Lanes& v) {
-  const ir::Stmt block = BlockNamed(s.func(), name);
-  std::vector<Loop> loops = s.Loops(name);
-  const size_t fused = std::max<size_t>(1, FusibleSuffix(block, block->block.iters.size() - count, true));
-  if (count == 0 || loops.size() < fused) return;
-  Loop run = FuseAll(s, Innermost(loops, fused));
-  if (!v.Fills(s.Extent(run))) return;
-  auto [rest, lane] = s.Split(run, v.Length(s.Extent(run)));
-  s.Vectorize(lane);
-  if (v.unroll) s.Unroll(rest);
-  s.Partition(rest);
-}
-
-// A reduction along memory: partial results per lane, then one across lanes.
-void VectorizeAlong(Schedule& s, const std::string& name, const Reduction& r, const Lanes& v) {
-  const std::vector<Loop> loops = s.Loops(name);
-  if (!s.status().ok()) return;
-  Loop run = FuseAll(s, Innermost(loops, r.along));
-  auto [rest, lane] = s.Split(run, v.Length(s.Extent(run)));
-  const Loop first = r.reduce == r.along ? rest : loops[loops.size() - r.reduce];
-  auto [partial, last] = s.Rfactor(name, lane);
-  s.SetScope(partial, ir::Scope::kRegister);
-  const std::string init = s.DecomposeReduction(partial, first);
-  s.Vectorize(lane);
-  if (!s.status().ok()) return;
-  s.Vectorize(s.Loops(init).back());
-  s.DecomposeReduction(last, s.Loops(last).back());
-  s.Vectorize(s.Loops(last).back());
-  if (v.unroll) s.Unroll(rest);
-  s.Partition(rest);
-}
-
-// A reduction whose innermost output dimension runs along memory (pooling, sums over leading axes): vectors of outputs,
-// the reduction's loops around them. Small windows are unrolled.
-void VectorizeAcross(Schedule& s, const std::string& name, const Reduction& r, bool vector) {
-  constexpr int64_t kSmallWindow = 16;
-  const std::vector<Loop> loops = s.Loops(name);
-  if (!s.status().ok()) return;
-  const std::vector<Loop> reduce = Innermost(loops, r.reduce);
-  std::vector<Loop> order = reduce;
-  if (vector) {  // then there is a loop around them; a sum to one number has none
-    order.push_back(loops[loops.size() - r.reduce - 1]);
-    s.Reorder(order);
-  }
-  const std::string init = s.DecomposeReduction(name, reduce.front());
-  int64_t window = 1;
-  for (const Loop& loop : reduce) window *= s.Extent(loop);
-  for (const Loop& loop : reduce) {
-    if (window <= kSmallWindow) s.Unroll(loop);
-  }
-  if (!vector || !s.status().ok()) return;
-  s.Vectorize(order.back());
-  s.Vectorize(s.Loops(init).back());
-}
-
-// One stage under loops that are settled, its innermost `count` spatial iterators still to be laid out.
-void ScheduleInside(Schedule& s, const std::string& name, size_t count, const Lanes& v) {
-  const ir::Stmt block = BlockNamed(s.func(), name);
-  if (!block->block.init) return VectorizeInjective(s, name, count, v);
-  const Reduction r = ReductionOf(block, v);
-  if (r.along > 0) return VectorizeAlong(s, name, r, v);
-  if (count == 0) return VectorizeAcross(s, name, r, false);
-  std::vector<Loop> loops = s.Loops(name);
-  if (!s.status().ok()) return;
-  const Loop last = loops[loops.size() - r.reduce - 1];
-  if (s.Extent(last) < v.lanes) return VectorizeAcross(s, name, r, false);
-  auto [rest, lane] = s.Split(last, v.Length(s.Extent(last)));
-  VectorizeAcross(s, name, r, true);
-  s.Partition(rest);
 }
 
 // A copy whose innermost dimension is too short for a vector, while the one around it runs along memory in the source

@@ -8,14 +8,13 @@
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/register_tile.h"
-#include "compiler/ops/templates/stages.h"
+#include "compiler/ops/templates/vectors.h"
 
 namespace temper {
 namespace {
 
 using ir::Expr;
 
-constexpr int64_t kSmallWindow = 16;   // taps along an axis that are unrolled
 constexpr int64_t kLinesBytes = 8192;  // of lines made at a time, which stay in L1 beside what they are made of
 
 // What a workload means.
@@ -97,18 +96,10 @@ int64_t LinesAtATime(const Pool& p, const CpuTarget& t) {
   return lines;
 }
 
-// A reduction in vectors that stay in registers: its taps around `lane`, which is the innermost loop of its result.
+// Taps one after another, into vectors that stay in registers.
 void VectorsOfTaps(Schedule& s, const std::string& name, const Loop& under) {
-  s.ComputeAt(name, under);
-  s.SetScope(name, ir::Scope::kRegister);
-  const std::vector<Loop> loops = s.Loops(name);
-  if (!s.status().ok()) return;
-  const Loop tap = loops.back(), lane = loops[loops.size() - 2];
-  s.Reorder({tap, lane});
-  const std::string init = s.DecomposeReduction(name, tap);
-  if (s.Extent(tap) <= kSmallWindow) s.Unroll(tap);
-  s.Vectorize(lane);
-  if (s.status().ok()) s.Vectorize(s.Loops(init).back());
+  InRegisters(s, {name}, under);
+  VectorizeAcross(s, name, {.reduce = 1}, true);
 }
 
 absl::StatusOr<ir::Func> ScheduleLines(ir::Func func, const Pool& p, int64_t most, const CpuTarget& t) {

@@ -131,6 +131,17 @@ inline constexpr Shape kShapes[] = {
     {"matmul.nbits_cached",
      "(f32[29,96], const u8[48,37], const f32[3,37]) matmul_nbits(0,1,2; zero=8) -> f32[29,37]; anchor=0"},
 
+    {"attention.rows",
+     "(f32[2,17,16], f32[2,23,16], f32[2,23,12]) matmul(0,1; trans_b=1) -> f32[2,17,23]; softmax(3; axis=2) -> "
+     "f32[2,17,23]; matmul(4,2) -> f32[2,17,12]; anchor=2"},
+    {"attention.rows",
+     "(f32[1,3,29,20]@0213, f32[1,3,20,29]@0312, const f32[], f32[1,1,29,29], f32[1,3,29,20]@0213) matmul(0,1) -> "
+     "f32[1,3,29,29]; mul(5,2) -> f32[1,3,29,29]; add(6,3) -> f32[1,3,29,29]; softmax(7; axis=3) -> f32[1,3,29,29]; "
+     "matmul(8,4) -> f32[1,3,29,20]@0213; relu(9) -> f32[1,3,29,20]@0213; anchor=4"},
+    {"attention.rows",
+     "(f32[2,3,9,7], f32[1,1,7,77], f32[9,1], f32[2,1,5,77]) matmul(0,1) -> f32[2,3,9,77]; softmax(4; axis=-1) -> "
+     "f32[2,3,9,77]; mul(5,2) -> f32[2,3,9,77]; matmul(6,3; trans_b=1) -> f32[2,3,9,5]; anchor=3"},
+
     {"reduce.pixels", "(f32[1,19,23,25]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,19,1,1]@0231; anchor=0"},
     {"reduce.pixels",
      "(f32[2,40,19,27]@0231) reduce_sum(0; axes=[2,3] keepdims=1) -> f32[2,40,1,1]@0231; relu(1) -> "

@@ -137,6 +137,52 @@ TEST(AlternativesTest, TheSmallerSumIsChosenWhereBothAreKnown) {
   }
 }
 
+// Attention over so many words, and a pair of convolutions on either side of it.
+Graph Attentions(const Target& t, int64_t words, int count) {
+  Separable s;
+  Builder& b = s.b;
+  ValueId x = b.Reshape(b.Call("reduce_mean", {s.out}, Builder::Ints("axes", {3})), {1, 32 * 64 / 8, 8});
+  for (int i = 0; i < count; ++i) {
+    const ValueId q = b.Input({2, words, 8});
+    const ValueId scores = b.Call("matmul", {q, b.Input({2, words, 8})}, Builder::Int("trans_b", 1));
+    b.Output(b.Call("matmul", {b.Call("softmax", {scores}, Builder::Int("axis", 2)), b.Input({2, words, 8})}));
+  }
+  b.Output(x);
+  ValueId v = b.Input({1, 32, 64, 64});
+  b.Output(b.Conv(b.Call("relu", {b.Conv(v, b.Random({32, 1, 3, 3}), 1, 32)}), b.Random({32, 32, 1, 1})));
+  EXPECT_TRUE(Optimize(b.g, t).ok());
+  return b.g;
+}
+
+// Where their scores would go to memory, the kernels of attention are one to begin with, and apart where that was
+// measured to be faster.
+TEST(AlternativesTest, LongAttentionIsOneKernelUnlessMeasuredSlower) {
+  Target t = ParseTarget("llvm:haswell").value();
+  const auto softmaxes = [](const Graph& g) {
+    return std::ranges::count_if(g.groups, [&](const Group& group) {
+      return group.nodes.size() == 1 && g.nodes[static_cast<size_t>(group.nodes[0])].op == "softmax";
+    });
+  };
+  t.cpu()->l2_bytes = 1 << 30;
+  const Graph in_cache = Attentions(t, 300, 2);
+  EXPECT_EQ(softmaxes(in_cache), 2);
+  EXPECT_EQ(in_cache.alternatives.size(), 4u);
+  t.cpu()->l2_bytes = 1 << 14;
+  for (const bool slower : {false, true}) {
+    Graph g = Attentions(t, 300, 2);
+    EXPECT_EQ(softmaxes(g), 0);
+    ASSERT_EQ(g.alternatives.size(), 4u);
+    ASSERT_TRUE(Verify(g).ok()) << Verify(g);
+    EXPECT_EQ(g.groups.size(), in_cache.groups.size() - 4);
+    const auto seconds = [&](const Workload& w) -> absl::StatusOr<std::optional<double>> {
+      return TemplatesFor(w, t).front()->name == "attention.rows" ? (slower ? 4 : 2) : IsPair(w) ? 3 : 1;
+    };
+    EXPECT_EQ(*ChooseAlternatives(g, seconds), slower ? 2 : 0);
+    EXPECT_EQ(softmaxes(g), slower ? 2 : 0);
+    EXPECT_TRUE(Verify(g).ok()) << Verify(g);
+  }
+}
+
 // Groups that one alternative replaces may stand between those of another.
 TEST(AlternativesTest, PlacesAreKept) {
   std::vector<Group> groups;

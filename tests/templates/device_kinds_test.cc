@@ -55,6 +55,9 @@ constexpr Built kBuilt[] = {
     {"matmul.nbits", kCpus, kNBits},
     {"matmul.nbits_cached", kCpus, kNBits},
     {"matmul.nbits_i8", kCpus, kNBitsI8},
+    {"attention.rows", kCpus,
+     "(f32[2,8,8], f32[2,8,8], f32[2,8,8]) matmul(0,1) -> f32[2,8,8]; softmax(3; axis=2) -> f32[2,8,8]; matmul(4,2) "
+     "-> f32[2,8,8]; anchor=2"},
     {"reduce.pixels", kCpus,
      "(f32[1,32,32,16]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f32[1,32,1,1]@0231; anchor=0"},
     {"pool.separable", kCpus,

@@ -1,27 +1,12 @@
 // "gpu.attention": rows and heads of any length, masks, operands as models lay them, types, what is fused around it.
 #include "absl/strings/str_replace.h"
+#include "tests/templates/attention_cases.h"
 #include "tests/templates/check_gpu.h"
 
 namespace temper {
 namespace {
 
-constexpr const char* kTexts[] = {
-    "(f32[2,17,16], f32[2,23,16], f32[2,23,12]) matmul(0,1; trans_b=1) -> f32[2,17,23]; softmax(3; axis=2) -> "
-    "f32[2,17,23]; matmul(4,2) -> f32[2,17,12]; anchor=2",
-    // As BERT has it: heads in the order of memory, a scale and a mask, keys turned by their layout.
-    "(f32[1,3,29,20]@0213, f32[1,3,20,29]@0312, const f32[], f32[1,1,29,29], f32[1,3,29,20]@0213) matmul(0,1) -> "
-    "f32[1,3,29,29]; mul(5,2) -> f32[1,3,29,29]; add(6,3) -> f32[1,3,29,29]; softmax(7; axis=3) -> f32[1,3,29,29]; "
-    "matmul(8,4) -> f32[1,3,29,20]@0213; anchor=4",
-    // As nn.Transformer has it.
-    "(f32[5,4,20,8]@2013, f32[5,4,10,8]@2013, const f32[], f32[5,4,10,8]@2013) matmul(0,1; trans_b=1) -> "
-    "f32[5,4,20,10]; mul(4,2) -> f32[5,4,20,10]; softmax(5; axis=3) -> f32[5,4,20,10]; matmul(6,3) -> "
-    "f32[5,4,20,8]@2013; anchor=3",
-    // One head of keys and values for all; shares are changed; something follows.
-    "(f32[2,3,9,7], f32[1,1,7,77], bool[77], f32[], f32[9,1], f32[2,1,5,77], f32[5]) matmul(0,1) -> f32[2,3,9,77]; "
-    "where(2,7,3) -> f32[2,3,9,77]; softmax(8; axis=-1) -> f32[2,3,9,77]; mul(9,4) -> f32[2,3,9,77]; "
-    "matmul(10,5; trans_b=1) -> f32[2,3,9,5]; add(11,6) -> f32[2,3,9,5]; relu(12) -> f32[2,3,9,5]; anchor=4",
-    "(f32[33,40], f32[197,33], f32[197,100]) matmul(0,1; trans_a=1 trans_b=1) -> f32[40,197]; softmax(3; axis=1) -> "
-    "f32[40,197]; matmul(4,2) -> f32[40,100]; anchor=2",
+constexpr const char* kOtherTypes[] = {
     "(f16[2,17,16], f16[2,33,16], f16[33], f16[2,33,24]) matmul(0,1; trans_b=1) -> f16[2,17,33]; add(4,2) -> "
     "f16[2,17,33]; softmax(5; axis=2) -> f16[2,17,33]; matmul(6,3) -> f16[2,17,24]; anchor=3",
     "(bf16[3,6,16], bf16[3,12,16], bf16[3,12,24]) matmul(0,1; trans_b=1) -> bf16[3,6,12]; softmax(3; axis=2) -> "
@@ -33,7 +18,8 @@ constexpr const char* kTexts[] = {
 
 TEST(GpuAttention, Shapes) {
   uint64_t seed = 1;
-  for (const char* text : kTexts) ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(text), 3, seed++, "gpu.attention"));
+  for (const char* text : kAttentions) ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(text), 3, seed++, "gpu.attention"));
+  for (const char* text : kOtherTypes) ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(text), 3, seed++, "gpu.attention"));
 }
 
 // By tensor cores, too.
@@ -79,7 +65,7 @@ TEST(GpuAttention, MaskedRows) {
   std::vector<NDArray> inputs = RandomInputs(w, rng);
   for (int64_t row = 0; row < 19; ++row) {
     for (int64_t key = 0; key < 21; ++key) {
-      const bool seen = row != 4 && row != 17 && (row != 5 || key == 20) && key <= row + 2;
+      const bool seen = row != 4 && row != 17 && (row == 5 ? key == 20 : key <= row + 2);
       inputs[2].Set(row * 21 + key, seen ? 0 : -std::numeric_limits<double>::infinity());
     }
   }

@@ -3,8 +3,10 @@
 // attention. Which way is faster, measurement says.
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "compiler/graph/alias.h"
+#include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/ops/template.h"
@@ -13,6 +15,8 @@ namespace temper::passes {
 namespace {
 
 constexpr size_t kMostKernels = 3;  // in a row
+constexpr int64_t kManyL2 = 4;      // times what cores' own caches hold: little of it is left there
+constexpr double kDraftsGain = 0.9;
 
 // What lies between two kernels and is smaller is not worth it: on a CPU it stays in a core's caches anyway. On a GPU
 // it goes through memory, or a cache that is far from what computes, and each kernel is a launch.
@@ -85,6 +89,56 @@ class Rows {
 
 }  // namespace
 
+// Seconds that drafts expect of groups' kernels. Drafts of GPUs are held against no measurement of such kernels yet.
+class Drafts {
+ public:
+  Drafts(const Graph& g, const Target& t) : g_(g), target_(t) {}
+  absl::StatusOr<double> Of(const Group& group) {
+    TEMPER_ASSIGN_OR_RETURN(const Extracted e, Extract(g_, group));
+    const auto [known, is_new] = seconds_.try_emplace(Text(e.workload));
+    if (is_new) {
+      TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(e.workload, target_));
+      known->second = choice.def->footprint(e.workload, choice.config, target_).draft_s;
+    }
+    return known->second;
+  }
+
+ private:
+  const Graph& g_;
+  const Target& target_;
+  std::map<std::string, double> seconds_;  // by workload
+};
+
+// Whether kernels in a row are one unless measurements say otherwise: what lies between them does not stay in the
+// caches of a CPU's cores, and they are expected to gain by more than the drafts are wrong.
+absl::StatusOr<bool> IsOneByDefault(const Graph& g, const Rows::Row& row, const Target& t, Drafts& drafts) {
+  const CpuTarget* cpu = t.cpu();
+  if (cpu == nullptr || row.bytes_between <= kManyL2 * cpu->threads * cpu->l2_bytes) return false;
+  TEMPER_ASSIGN_OR_RETURN(const double one, drafts.Of(row.alternative.groups[0]));
+  double apart = 0;
+  for (const int i : row.alternative.replaces) {
+    TEMPER_ASSIGN_OR_RETURN(const double part, drafts.Of(g.groups[static_cast<size_t>(i)]));
+    apart += part;
+  }
+  return one < kDraftsGain * apart;
+}
+
+// The kernels become one, and `a` says how they were.
+void MakeOne(Graph& g, Alternative& a, std::vector<Alternative>& others) {
+  std::vector<Group> parts;
+  for (int i : a.replaces) parts.push_back(g.groups[static_cast<size_t>(i)]);
+  g.groups = WithAlternatives(g.groups, {&a, 1});
+  // Groups behind the first of those that are gone have moved up.
+  const auto place = [&a](int i) {
+    return i - static_cast<int>(std::ranges::count_if(a.replaces, [i](int gone) { return gone < i; }));
+  };
+  for (Alternative& other : others) {
+    if (&other == &a) continue;
+    for (int& i : other.replaces) i = place(i) + (i > a.replaces.back() ? 1 : 0);
+  }
+  a = {{place(a.replaces.back())}, std::move(parts)};
+}
+
 // Of two rows that share a kernel, the one with more bytes between its kernels is proposed; of two with as many, the
 // later one.
 absl::Status ProposeAlternatives(Graph& g, const Target& t) {
@@ -96,13 +150,18 @@ absl::Status ProposeAlternatives(Graph& g, const Target& t) {
   }
   std::ranges::stable_sort(found, std::greater(), &Rows::Row::bytes_between);
   g.alternatives.clear();
+  Drafts drafts(g, t);
   std::vector<bool> taken(g.groups.size(), false);
+  std::vector<size_t> ones;
   for (Rows::Row& row : found) {
     const std::vector<int>& replaced = row.alternative.replaces;
     if (std::ranges::any_of(replaced, [&](int i) { return taken[static_cast<size_t>(i)]; })) continue;
     for (const int i : replaced) taken[static_cast<size_t>(i)] = true;
+    TEMPER_ASSIGN_OR_RETURN(const bool one, IsOneByDefault(g, row, t, drafts));
+    if (one) ones.push_back(g.alternatives.size());
     g.alternatives.push_back(std::move(row.alternative));
   }
+  for (size_t i : ones) MakeOne(g, g.alternatives[i], g.alternatives);
   std::ranges::sort(g.alternatives, {}, [](const Alternative& a) { return a.replaces.front(); });
   return absl::OkStatus();
 }

@@ -101,6 +101,7 @@ GemmView ScoresView(const Workload& w, const Shape& batch_shape) {
   v.reduction = {q.transposed ? q.shape[q.shape.size() - 2] : q.shape.back()};
   v.b_input = call.args[1];
   v.b_batched = true;
+  v.b_contiguous = ColumnsAreContiguous(w.TypeOf(v.b_input), k.transposed);
   v.b_element = [k](const ir::Tensor& x, const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
     return k.At(x, batch, r[0], column);
   };
@@ -125,6 +126,7 @@ GemmView SharesView(const Workload& w, const Shape& batch_shape) {
   v.reduction = {w.calls[0].type.shape.back()};
   v.b_input = call.args[1];
   v.b_batched = true;
+  v.b_contiguous = ColumnsAreContiguous(w.TypeOf(v.b_input), b.transposed);
   v.b_element = [b](const ir::Tensor& x, const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
     return b.At(x, batch, r[0], column);
   };

@@ -162,13 +162,6 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   return result;
 }
 
-// The largest divisor of `extent` that is at most a line's elements.
-int64_t LineDivisor(int64_t extent) {
-  int64_t step = kLineElements;
-  while (extent % step != 0) --step;
-  return step;
-}
-
 // A tile of few accumulators waits for each multiply-add's end: every unrolled step of the reduction gets a sum of its
 // own, and they are added up at the tile's end.
 void SumApart(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& under) {
@@ -199,37 +192,6 @@ void SumApart(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& 
   for (const std::string& block : {apart, init, sum, zero}) UnrollTile(s, block);
   const std::vector<Loop> filled = s.Loops(init);
   if (s.status().ok()) s.Unroll(filled[filled.size() - 4]);
-}
-
-// B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
-// batch does not give threads enough to do, they share whole panels, whose columns are read side by side from their
-// starts to their ends, or where one is not whole the lines along the columns.
-void SchedulePackAcross(Schedule& s, const GemmView& v, const GemmTile& tile, const CpuTarget& t) {
-  std::vector<Loop> order = s.Loops("pack_b");  // batch, panel, reduction..., column
-  if (!s.status().ok()) return;
-  const Loop panel = order[1], column = order.back();
-  if (v.batch < 4 * t.threads && v.columns % tile.nr == 0) {
-    auto [vector, lane] = s.Split(column, tile.lanes);
-    s.Vectorize(lane);
-    s.Unroll(vector);
-    s.Parallel(s.Fuse(order[0], panel));
-    return;
-  }
-  const int64_t k = v.reduction.back();
-  auto [lines, step] = s.Split(order[order.size() - 2], v.batch >= 4 * t.threads ? k : LineDivisor(k));
-  order.erase(order.begin() + 1);
-  order.resize(order.size() - 2);
-  order.push_back(lines);
-  auto [vector, lane] = s.Split(column, tile.lanes);
-  std::vector<Loop> inside = order;
-  inside.insert(inside.end(), {panel, step, vector, lane});
-  s.Reorder(inside);
-  s.Vectorize(lane);
-  s.Unroll(vector);
-  if (v.columns % tile.nr != 0) s.Peel(panel, 0, 1);
-  Loop parallel = order.front();
-  for (size_t i = 1; i < order.size(); ++i) parallel = s.Fuse(parallel, order[i]);
-  s.Parallel(parallel);
 }
 
 // The loops around the tiles.
@@ -302,8 +264,8 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& wh
                                       const GemmTile& tile, const CpuTarget& t) {
   Schedule s(program.func);
   for (const std::string& stage : program.copies) {
-    if (stage == "pack_b" && !v.b_contiguous) {
-      SchedulePackAcross(s, v, tile, t);
+    if (stage == "pack_b") {
+      SchedulePack(s, stage, v, tile.nr, tile.lanes, t);
     } else {
       ScheduleElementwise(s, stage, t);
     }

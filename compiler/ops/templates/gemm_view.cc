@@ -63,6 +63,11 @@ absl::Status MarkOut(const Workload& w, const GemmView& v, WorkloadProgram& prog
   return absl::OkStatus();
 }
 
+bool ColumnsAreContiguous(const TensorType& type, bool transposed) {
+  const int axis = static_cast<int>(type.shape.size()) - (transposed ? 2 : 1);
+  return type.perm.empty() ? !transposed : type.perm.back() == axis;
+}
+
 AxisLoops LoopsByAxis(const std::vector<Loop>& loops, const std::vector<GemmAxis>& axes) {
   AxisLoops by_axis;
   for (size_t d = 0; d < axes.size() && d < loops.size(); ++d) {
@@ -71,6 +76,51 @@ AxisLoops LoopsByAxis(const std::vector<Loop>& loops, const std::vector<GemmAxis
     if (axes[d] == GemmAxis::kColumn) by_axis.column = loops[d];
   }
   return by_axis;
+}
+
+// The largest divisor of `extent` that is at most a line's elements.
+static int64_t LineDivisor(int64_t extent) {
+  int64_t step = kLineElements;
+  while (extent % step != 0) --step;
+  return step;
+}
+
+// B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
+// batch does not give threads enough to do, they share whole panels, whose columns are read side by side from their
+// starts to their ends, or where one is not whole the lines along the columns.
+static void SchedulePackAcross(Schedule& s, const std::string& stage, const GemmView& v, int64_t nr, int64_t lanes,
+                               const CpuTarget& t) {
+  std::vector<Loop> order = s.Loops(stage);  // batch, panel, reduction..., column
+  if (!s.status().ok()) return;
+  const Loop panel = order[1], column = order.back();
+  if (v.batch < 4 * t.threads && v.columns % nr == 0) {
+    auto [vector, lane] = s.Split(column, lanes);
+    s.Vectorize(lane);
+    s.Unroll(vector);
+    s.Parallel(s.Fuse(order[0], panel));
+    return;
+  }
+  const int64_t k = v.reduction.back();
+  auto [lines, step] = s.Split(order[order.size() - 2], v.batch >= 4 * t.threads ? k : LineDivisor(k));
+  order.erase(order.begin() + 1);
+  order.resize(order.size() - 2);
+  order.push_back(lines);
+  auto [vector, lane] = s.Split(column, lanes);
+  std::vector<Loop> inside = order;
+  inside.insert(inside.end(), {panel, step, vector, lane});
+  s.Reorder(inside);
+  s.Vectorize(lane);
+  s.Unroll(vector);
+  if (v.columns % nr != 0) s.Peel(panel, 0, 1);
+  Loop parallel = order.front();
+  for (size_t i = 1; i < order.size(); ++i) parallel = s.Fuse(parallel, order[i]);
+  s.Parallel(parallel);
+}
+
+void SchedulePack(Schedule& s, const std::string& stage, const GemmView& v, int64_t nr, int64_t lanes,
+                  const CpuTarget& t) {
+  if (v.b_contiguous) return ScheduleElementwise(s, stage, t);
+  SchedulePackAcross(s, stage, v, nr, lanes, t);
 }
 
 }  // namespace temper

@@ -82,6 +82,11 @@ struct AxisLoops {
   Loop row, column;
 };
 AxisLoops LoopsByAxis(const std::vector<Loop>& loops, const std::vector<GemmAxis>& axes);
+// A stage that copies B into panels of `nr` columns: [batch][columns / nr][reduction...][nr].
+void SchedulePack(Schedule& s, const std::string& stage, const GemmView& v, int64_t nr, int64_t lanes,
+                  const CpuTarget& t);
+// Whether a matrix's columns lie beside each other in memory: they are its last logical axis, unless it is transposed.
+bool ColumnsAreContiguous(const TensorType& type, bool transposed);
 // The index of `flat` in the dimensions `shape`, row-major.
 std::vector<ir::Expr> Unflatten(ir::Expr flat, std::span<const int64_t> shape);
 

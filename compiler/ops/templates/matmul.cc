@@ -76,10 +76,8 @@ GemmView MatmulView(const Workload& w) {
   v.batch = s.shared_b ? 1 : NumElements(batch_shape);
   v.rows = s.shared_b ? NumElements(row_shape) : s.out[rank - 2];
   v.b_batched = !s.shared_b;
-  // The vector loads of a row of B run along its columns, which are its last logical axis unless it is transposed.
   const TensorType& b_type = w.TypeOf(call.args[1]);
-  const int columns_axis = static_cast<int>(s.b.size()) - (s.trans_b ? 2 : 1);
-  v.b_contiguous = b_type.perm.empty() ? !s.trans_b : b_type.perm.back() == columns_axis;
+  v.b_contiguous = ColumnsAreContiguous(b_type, s.trans_b);
 
   v.a_row_stride = RowStride(w.TypeOf(call.args[0]), s.trans_a);
   if (v.b_contiguous) v.b_row_stride = RowStride(b_type, s.trans_b);

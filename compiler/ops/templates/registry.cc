@@ -36,6 +36,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulNBits()),
       ForCpu(MatmulNBitsCached()),
       ForCpu(MatmulNBitsI8()),
+      ForCpu(AttentionRows()),
       ForCpu(ReducePixels()),
       ForCpu(SeparablePool()),
       ForCpu(ScanTemplate()),

@@ -21,6 +21,7 @@ CpuTemplate MatmulInteger();      // matmul.cc: the same
 CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a number at a time in registers
 CpuTemplate MatmulNBitsI8();      // matmul_nbits.cc: the same, of rows of bytes
 CpuTemplate MatmulNBitsCached();  // matmul_nbits.cc: the same, a panel at a time in cache
+CpuTemplate AttentionRows();      // attention_rows.cc: both products and softmax, some rows at a time in cache
 CpuTemplate ReducePixels();       // reduce_pixels.cc: sums and means over large images
 CpuTemplate SeparablePool();      // pool.cc: pooling, along rows and then along columns
 CpuTemplate ScanTemplate();       // scan.cc: running sums

@@ -15,7 +15,7 @@ namespace temper::passes {
 namespace {
 
 constexpr size_t kMostKernels = 3;  // in a row
-constexpr int64_t kManyL2 = 4;      // times what cores' own caches hold: little of it is left there
+constexpr int64_t kManyL2 = 8;      // times what cores' own caches hold: little of it is left there
 constexpr double kDraftsGain = 0.9;
 
 // What lies between two kernels and is smaller is not worth it: on a CPU it stays in a core's caches anyway. On a GPU

@@ -1,6 +1,6 @@
 // Kernels in a row, each of which alone reads what the one before it makes, and for which there is a template that runs
-// them as one: a pointwise and a depthwise convolution, in either order; on a GPU, the two products and softmax of
-// attention. Which way is faster, measurement says.
+// them as one: a pointwise and a depthwise convolution, in either order; the two products and softmax of attention.
+// Which way is faster, measurement says.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -14,9 +14,9 @@
 namespace temper::passes {
 namespace {
 
-constexpr size_t kMostKernels = 3;  // in a row
-constexpr int64_t kManyL2 = 8;      // times what cores' own caches hold: little of it is left there
-constexpr double kDraftsGain = 0.9;
+constexpr size_t kMostKernels = 3;   // in a row
+constexpr int64_t kManyL2 = 8;       // times what cores' own caches hold: little of it is left there
+constexpr double kDraftsGain = 0.9;  // of the time apart
 
 // What lies between two kernels and is smaller is not worth it: on a CPU it stays in a core's caches anyway. On a GPU
 // it goes through memory, or a cache that is far from what computes, and each kernel is a launch.
@@ -87,9 +87,7 @@ class Rows {
   std::vector<int> group_of_;
 };
 
-}  // namespace
-
-// Seconds that drafts expect of groups' kernels. Drafts of GPUs are held against no measurement of such kernels yet.
+// Seconds that drafts expect of groups' kernels.
 class Drafts {
  public:
   Drafts(const Graph& g, const Target& t) : g_(g), target_(t) {}
@@ -110,7 +108,8 @@ class Drafts {
 };
 
 // Whether kernels in a row are one unless measurements say otherwise: what lies between them does not stay in the
-// caches of a CPU's cores, and they are expected to gain by more than the drafts are wrong.
+// caches of a CPU's cores, and they are expected to gain by more than the drafts are wrong. On a GPU drafts of such
+// kernels are held against no measurement yet.
 absl::StatusOr<bool> IsOneByDefault(const Graph& g, const Rows::Row& row, const Target& t, Drafts& drafts) {
   const CpuTarget* cpu = t.cpu();
   if (cpu == nullptr || row.bytes_between <= kManyL2 * cpu->threads * cpu->l2_bytes) return false;
@@ -138,6 +137,8 @@ void MakeOne(Graph& g, Alternative& a, std::vector<Alternative>& others) {
   }
   a = {{place(a.replaces.back())}, std::move(parts)};
 }
+
+}  // namespace
 
 // Of two rows that share a kernel, the one with more bytes between its kernels is proposed; of two with as many, the
 // later one.

@@ -33,7 +33,7 @@ static void VectorizeInjective(Schedule& s, const std::string& name, size_t coun
   s.Partition(rest);
 }
 
-void VectorizeAlong(Schedule& s, const std::string& name, const Reduction& r, const Lanes& v) {
+static void VectorizeAlong(Schedule& s, const std::string& name, const Reduction& r, const Lanes& v) {
   const std::vector<Loop> loops = s.Loops(name);
   if (!s.status().ok()) return;
   Loop run = FuseAll(s, Innermost(loops, r.along));

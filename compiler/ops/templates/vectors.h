@@ -23,8 +23,6 @@ Reduction ReductionOf(const ir::Stmt& block, const Lanes& v);
 
 // One stage, its innermost `count` spatial iterators still to be laid out.
 void ScheduleInside(Schedule& s, const std::string& name, size_t count, const Lanes& v);
-// A reduction along memory: partial results per lane, then one across lanes.
-void VectorizeAlong(Schedule& s, const std::string& name, const Reduction& r, const Lanes& v);
 // A reduction whose innermost output dimension runs along memory (pooling, sums over leading axes), if `vector`, in
 // vectors of outputs: the reduction's loops go around them. Small windows are unrolled.
 void VectorizeAcross(Schedule& s, const std::string& name, const Reduction& r, bool vector);

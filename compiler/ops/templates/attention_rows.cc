@@ -52,8 +52,10 @@ struct Tiles {
   int64_t chunks(const Attention& a) const { return a.batch() * CeilDiv(a.rows(), rows); }
 };
 
-// For each row of a chunk: scores and what softmax makes of them.
-int64_t ScratchBytes(const Attention& a) { return 2 * kElementBytes * a.keys(); }
+// For each row of a chunk: scores, their powers and, where these are no factors themselves, factors.
+int64_t ScratchBytes(const Workload& w, const Attention& a) {
+  return (DividesLate(w, a) ? 2 : 3) * kElementBytes * a.keys();
+}
 
 bool Matches(const Workload& w) {
   const std::optional<Attention> a = Attention::Of(w);
@@ -68,7 +70,7 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   for (int64_t mr : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14}) {
     if (mr <= a.rows() && mr + 2 <= t.vector_registers) rows.push_back(mr);
   }
-  if (a.rows() * ScratchBytes(a) <= t.l2_bytes) tiles.push_back(0);
+  if (a.rows() * ScratchBytes(w, a) <= t.l2_bytes) tiles.push_back(0);
   for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20}) {
     if (n == 1 || n < a.rows()) tiles.push_back(n);
   }
@@ -82,8 +84,8 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   });
   space.Require("a chunk has tiles past the last row",
                 [rows = a.rows()](const Config& c) { return c["tiles"] <= 1 || (c["tiles"] - 1) * c["mr"] < rows; });
-  space.Require("a chunk's scores do not stay in cache", [row = ScratchBytes(a), l2 = t.l2_bytes](const Config& c) {
-    return c["tiles"] <= 1 || c["tiles"] * c["mr"] * row <= 2 * l2;
+  space.Require("a chunk's scores do not stay in cache", [row = ScratchBytes(w, a), l2 = t.l2_bytes](const Config& c) {
+    return c["tiles"] <= 1 || c["tiles"] * c["mr"] * row <= l2;
   });
   return space;
 }
@@ -281,7 +283,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
                row_tiles = batch * std::ceil(rows / count(tiles.mr));
   const double bytes_of_keys = kElementBytes * depth * count(tiles.keys.columns()),
                bytes_of_values = kElementBytes * keys * count(tiles.values.columns());
-  const double scratch = count(tiles.rows * ScratchBytes(a)), scores = batch * rows * keys;
+  const double scratch = count(tiles.rows * ScratchBytes(w, a)), scores = batch * rows * keys;
   CpuFootprint f;
   f.flops = 2 * scores * (depth + width);
   f.padded_flops = 2 * batch * rows * (depth * count(tiles.keys.columns()) + keys * count(tiles.values.columns()));

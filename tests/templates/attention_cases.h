@@ -1,6 +1,11 @@
 // Attention as models have it, in f32: workloads that templates of every kind of device compute as one kernel.
 #pragma once
 
+#include <limits>
+#include <vector>
+
+#include "base/ndarray.h"
+
 namespace temper {
 
 inline constexpr const char* kAttentions[] = {
@@ -21,5 +26,20 @@ inline constexpr const char* kAttentions[] = {
     "(f32[33,40], f32[197,33], f32[197,100]) matmul(0,1; trans_a=1 trans_b=1) -> f32[40,197]; softmax(3; axis=1) -> "
     "f32[40,197]; matmul(4,2) -> f32[40,100]; anchor=2",
 };
+
+// Rows of which every score is masked are no numbers, as the reference says, and other rows are right; so they are for
+// a mask that leaves one key.
+inline constexpr const char* kMaskedAttention =
+    "(f32[1,19,8], f32[1,21,8], f32[19,21], f32[1,21,8]) matmul(0,1; trans_b=1) -> f32[1,19,21]; add(4,2) -> "
+    "f32[1,19,21]; softmax(5; axis=2) -> f32[1,19,21]; matmul(6,3) -> f32[1,19,8]; anchor=3";
+inline bool IsMaskedRow(int64_t row) { return row == 4 || row == 17; }
+inline void SetMask(std::vector<NDArray>& inputs) {
+  for (int64_t row = 0; row < 19; ++row) {
+    for (int64_t key = 0; key < 21; ++key) {
+      const bool seen = !IsMaskedRow(row) && (row == 5 ? key == 20 : key <= row + 2);
+      inputs[2].Set(row * 21 + key, seen ? 0 : -std::numeric_limits<double>::infinity());
+    }
+  }
+}
 
 }  // namespace temper

@@ -55,20 +55,11 @@ TEST(GpuAttentionMma, FewBankConflicts) {
   EXPECT_LE(traffic.conflicts, traffic.requests / 10);
 }
 
-// Rows of which every score is masked are no numbers, as the reference says, and other rows are right; so they are for
-// a mask that leaves one key.
 TEST(GpuAttention, MaskedRows) {
-  const Workload w = Parse(
-      "(f32[1,19,8], f32[1,21,8], f32[19,21], f32[1,21,8]) matmul(0,1; trans_b=1) -> f32[1,19,21]; add(4,2) -> "
-      "f32[1,19,21]; softmax(5; axis=2) -> f32[1,19,21]; matmul(6,3) -> f32[1,19,8]; anchor=3");
+  const Workload w = Parse(kMaskedAttention);
   Rng rng(3);
   std::vector<NDArray> inputs = RandomInputs(w, rng);
-  for (int64_t row = 0; row < 19; ++row) {
-    for (int64_t key = 0; key < 21; ++key) {
-      const bool seen = row != 4 && row != 17 && (row == 5 ? key == 20 : key <= row + 2);
-      inputs[2].Set(row * 21 + key, seen ? 0 : -std::numeric_limits<double>::infinity());
-    }
-  }
+  SetMask(inputs);
   CheckOnGpus(w, 4, 9, "gpu.attention", inputs);
 }
 

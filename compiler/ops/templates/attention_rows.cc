@@ -227,10 +227,6 @@ void ScheduleSoftmax(Schedule& s, const CpuTarget& t) {
 absl::StatusOr<ir::Func> ScheduleChunks(ir::Func func, const Workload& w, const Attention& a, const Tiles& tiles,
                                         const CpuTarget& t) {
   Schedule s(std::move(func));
-  if (!tiles.whole_heads) {
-    SchedulePack(s, "keys", a.scores, tiles.keys.nr, t.lanes(), t);
-    SchedulePack(s, "values", a.shares, tiles.values.nr, t.lanes(), t);
-  }
   auto [outer, row, column] = LoopsByAxis(s.Loops("out"), OutAxes(a.shares));
   auto [chunk, row_in] = s.Split(row, tiles.rows);
   outer.push_back(chunk);
@@ -238,21 +234,26 @@ absl::StatusOr<ir::Func> ScheduleChunks(ir::Func func, const Workload& w, const 
   order.insert(order.end(), {row_in, column});
   s.Reorder(order);
   const Loop out_tiles = TileProduct(s, "acc", "out", row_in, column, tiles.mr, tiles.values, tiles.padded_keys, t);
-  const std::vector<std::string> stages = s.Blocks();
+  const auto is_stage = [stages = s.Blocks()](const char* name) {
+    return std::ranges::find(stages, name) != stages.end();
+  };
   for (const char* stage : {"factors", "share", "sum", "powers", "most", "scores"}) {
-    if (std::ranges::find(stages, stage) != stages.end()) s.ComputeAt(stage, chunk);
+    if (is_stage(stage)) s.ComputeAt(stage, chunk);
   }
   ScheduleSoftmax(s, t);
   const std::vector<Loop> scores = s.Loops("scores");
   if (!s.status().ok()) return s.status();
   const Loop score_tiles = TileProduct(s, "product", "scores", scores[scores.size() - 2], scores.back(), tiles.mr,
                                        tiles.keys, ReductionLength(a.scores), t);
-  if (!tiles.whole_heads) FetchQueries(s, w, a, chunk, score_tiles);
-  for (const char* pack : {"keys", "values"}) {
-    if (tiles.whole_heads) PackForHead(s, pack, chunk, t);
+  if (tiles.whole_heads) {
+    for (const char* pack : {"keys", "values"}) PackForHead(s, pack, chunk, t);
+  } else {
+    SchedulePack(s, "keys", a.scores, tiles.keys.nr, t.lanes(), t);
+    SchedulePack(s, "values", a.shares, tiles.values.nr, t.lanes(), t);
+    FetchQueries(s, w, a, chunk, score_tiles);
   }
   for (const char* stage : {"scores", "powers", "factors"}) {
-    if (std::ranges::find(stages, stage) != stages.end()) AlignRows(s, a, stage);
+    if (is_stage(stage)) AlignRows(s, a, stage);
   }
   const Loop parallel = FuseAll(s, outer);
   s.Parallel(parallel);
@@ -305,13 +306,14 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.l2_bytes = scratch + panel_of_values;
   // Scores are stored and read, become powers likewise, and are read for each panel of values; these come anew for
   // each tile of rows, unless they stay in L1.
-  f.l2_traffic = kElementBytes * scores * (4 + count(tiles.values.count)) + chunks * bytes_of_keys +
-                 (panel_of_values <= l1 / 2 ? chunks : row_tiles) * bytes_of_values;
+  const double of_scores = kElementBytes * scores * (4 + count(tiles.values.count));
+  f.l2_traffic =
+      of_scores + chunks * bytes_of_keys + (panel_of_values <= l1 / 2 ? chunks : row_tiles) * bytes_of_values;
   f.compulsory_bytes = CompulsoryBytes(w);
   f.memory_traffic = f.compulsory_bytes;
   const double of_head = bytes_of_keys + bytes_of_values;
   f.l3_traffic = f.memory_traffic + (of_head + scratch <= l2 ? 0 : chunks * of_head) +
-                 (scratch + panel_of_values <= l2 ? 0 : kElementBytes * scores * (4 + count(tiles.values.count)));
+                 (scratch + panel_of_values <= l2 ? 0 : of_scores);
   // A chunk's first tile waits for each panel of keys.
   f.prologue_ops += chunks * bytes_of_keys / count(kLineBytes);
   f.copies_bytes = tiles.whole_heads ? 0 : batch * of_head;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/ops/templates/element.h"
+#include "compiler/ops/templates/stages.h"
 
 namespace temper {
 
@@ -112,9 +113,7 @@ static void SchedulePackAcross(Schedule& s, const std::string& stage, const Gemm
   s.Vectorize(lane);
   s.Unroll(vector);
   if (v.columns % nr != 0) s.Peel(panel, 0, 1);
-  Loop parallel = order.front();
-  for (size_t i = 1; i < order.size(); ++i) parallel = s.Fuse(parallel, order[i]);
-  s.Parallel(parallel);
+  s.Parallel(FuseAll(s, order));
 }
 
 void SchedulePack(Schedule& s, const std::string& stage, const GemmView& v, int64_t nr, int64_t lanes,

@@ -6,6 +6,7 @@
 #include "compiler/ops/templates/gemm_tile.h"
 #include "compiler/ops/templates/matmul_nbits.h"
 #include "compiler/ops/templates/register_tile.h"
+#include "compiler/ops/templates/stages.h"
 
 namespace temper {
 namespace {
@@ -297,9 +298,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& wh
   if (!s.status().ok()) return s.status();
   if (!tile.sums_apart && !v.MakesB()) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
   if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
-  Loop parallel = outer.front();
-  for (size_t i = 1; i < outer.size(); ++i) parallel = s.Fuse(parallel, outer[i]);
-  s.Parallel(parallel);
+  s.Parallel(FuseAll(s, outer));
   s.Partition(row_tile);
   return LowerSchedule(s);
 }

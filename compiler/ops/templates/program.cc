@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ops/templates/templates.h"
+#include "compiler/ops/templates/stages.h"
 #include "compiler/schedule/lower.h"
 
 namespace temper {
@@ -90,9 +90,7 @@ void ScheduleElementwise(Schedule& s, const std::string& block, const CpuTarget&
     s.Parallel(inner);
     return;
   }
-  Loop parallel = loops.front();
-  for (size_t i = 1; i < loops.size(); ++i) parallel = s.Fuse(parallel, loops[i]);
-  s.Parallel(parallel);
+  s.Parallel(FuseAll(s, loops));
 }
 
 absl::StatusOr<ir::Func> BuildPack(const std::string& name, const Workload::Operand& operand, Shape packed_shape,

@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 
 #include <atomic>
+#include <csignal>
 #include <future>
 #include <mutex>
 #include <set>
@@ -20,7 +21,9 @@
 #include "security/files.h"
 #include "security/server_directory.h"
 #include "security/token.h"
+#include "proto/channel.h"
 #include "proto/convert.h"
+#include "temper/v1/admin.grpc.pb.h"
 #include "temper/v1/worker.grpc.pb.h"
 #include "tests/chaos/process.h"
 #include "tests/security/memory_access_store.h"
@@ -155,6 +158,7 @@ class CalendarClock : public Clock {
 class FleetTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    std::signal(SIGPIPE, SIG_IGN);  // as a worker's program does
     ASSERT_TRUE(InitServerDirectory(dir(), {}, absl::Now()).ok());
     authority_ = dir() + "/ca.crt";
     admin_token_ = *ReadTokenFile(dir() + "/admin.token");
@@ -363,7 +367,11 @@ TEST_F(FleetTest, WhatIsStoredForOthersDelaysNoWorker) {
   StartServer("127.0.0.1:0");
   Worker device = Joined("a"), newcomer = Joined("a");
   const std::string session = *device.Register("a", "one");
-  const auto alice = Client(Token("alice", "read,submit"));
+  // One connection for all calls of a kind: so many handshakes at once outlast the server's patience with each.
+  const auto alice = Client(Token("alice", "read,submit")), nobody = Client("");
+  const PrivateKey key = *PrivateKey::Generate();
+  const auto enroll = v1::EnrollService::NewStub(
+      grpc::CreateChannel(address(), ChannelCredentialsFor(*ReadSmallFile(authority_, Secrecy::kPublic))));
   const int64_t job = *alice->SubmitJob(JobRequest());
   std::vector<std::string> invitations;
   for (int i = 0; i < kOfAKind; ++i) invitations.push_back(admin_->AddDevice("b")->invitation());
@@ -373,12 +381,20 @@ TEST_F(FleetTest, WhatIsStoredForOthersDelaysNoWorker) {
     calls.push_back(std::async(std::launch::async, std::move(call)));
   };
   for (int i = 0; i < kOfAKind; ++i) {
-    begin([&, i] { return worker::JoinFleet(address(), invitations[i], absl::StrCat(state(), i)).status(); });
+    begin([&, i] {
+      v1::JoinRequest request;
+      request.set_invitation(invitations[i]);
+      request.set_signing_request(*key.CertificateRequest());
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+      v1::JoinReply reply;
+      return FromGrpc(enroll->Join(&context, request, &reply));
+    });
     begin([&] { return admin_->AddDevice("c").status(); });
     begin([&] { return alice->SetPriority(job, 1); });
     begin([&, i] { return newcomer.Register("a", absl::StrCat("other ", i)).status(); });
     begin([&] {
-      const absl::Status refused = Client("")->ListJobs().status();
+      const absl::Status refused = nobody->ListJobs().status();
       return absl::IsUnauthenticated(refused) ? absl::OkStatus() : refused;
     });
   }

@@ -44,6 +44,16 @@ ir::Func Gathered() {
   return {"gathered", {a, b, c}, 1, ir::For(o, 4, ForKind::kParallel, ir::For(v, 8, ForKind::kVectorized, store))};
 }
 
+// c[i][j] = a[j][i], in squares of vectors.
+ir::Func Transposed() {
+  const ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {16, 8}), c = ir::MakeBuffer("c", DType::kF32, {8, 16});
+  const Var o = ir::MakeVar("o"), i = ir::MakeVar("i"), v = ir::MakeVar("v");
+  const Expr j = Expr(o) * Expr(8) + Expr(v);
+  const ir::Stmt square =
+      ir::For(i, 8, ForKind::kUnrolled, ir::For(v, 8, ForKind::kVectorized, ir::Store(c, {i, j}, ir::Load(a, {j, i}))));
+  return {"transposed", {a, c}, 1, ir::For(o, 2, ForKind::kParallel, square)};
+}
+
 struct Section {
   std::string hash, nest;
 };
@@ -81,8 +91,9 @@ std::vector<std::string> Changed(const Sections& before, const Sections& now) {
 Sections Current() {
   Sections sections;
   for (const char* target : {"llvm:x86-64-v3", "llvm:x86-64-v4"}) {
-    for (const auto& [name, nest] : {std::pair("tiles", Tiles()), std::pair("rows", Rows()),
-                                     std::pair("padded", Padded()), std::pair("gathered", Gathered())}) {
+    for (const auto& [name, nest] :
+         {std::pair("tiles", Tiles()), std::pair("rows", Rows()), std::pair("padded", Padded()),
+          std::pair("gathered", Gathered()), std::pair("transposed", Transposed())}) {
       const absl::StatusOr<std::string> code = EmitText({{"kernel", nest}}, *ParseTarget(target), "emitted");
       EXPECT_TRUE(code.ok()) << code.status();
       if (code.ok()) sections[absl::StrCat(name, " for ", target)] = {HashText(StableHash(*code)), ir::Text(nest)};

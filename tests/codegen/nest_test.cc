@@ -178,6 +178,43 @@ TEST(Nest, LanesWithinAnAlignedVectorShareOneLoad) {
   }
 }
 
+// c[column][line] = a[line][column], vectors along the lines, the columns unrolled.
+ir::Func Transposed(DType dtype, int64_t lanes, int64_t columns, const std::function<Expr(Expr)>& column) {
+  const ir::Buffer a = ir::MakeBuffer("a", dtype, {3 * lanes, 2 * lanes + 3}),
+                   c = ir::MakeBuffer("c", dtype, {columns, 3 * lanes});
+  const Var o = ir::MakeVar("o"), u = ir::MakeVar("u"), l = ir::MakeVar("l");
+  const Expr line = Expr(o) * Expr(lanes) + Expr(l);
+  const Stmt store = ir::Store(c, {u, line}, ir::Load(a, {line, column(u)}));
+  const Stmt square = ir::For(u, columns, ForKind::kUnrolled, ir::For(l, lanes, ForKind::kVectorized, store));
+  return {"f", {a, c}, 1, ir::For(o, 3, ForKind::kSerial, square)};
+}
+
+TEST(Nest, SquaresAreTransposedInRegisters) {
+  const auto loads = [](const ir::Func& f) {
+    const std::string text = *EmitText({{"kernel", f}}, *ParseTarget("llvm:x86-64-v3"), "ir");
+    size_t n = 0;
+    for (size_t at = text.find(" load <"); at != std::string::npos; at = text.find(" load <", at + 1)) ++n;
+    return std::pair(n, text.find("insertelement") == std::string::npos);
+  };
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64, DType::kI8, DType::kBool, DType::kBF16}) {
+    for (const int64_t lanes : {2, 4, 8, 16}) {
+      SCOPED_TRACE(absl::StrCat(std::string(Name(dtype)), " ", lanes));
+      const ir::Func f = Transposed(dtype, lanes, 2 * lanes, [](const Expr& u) { return u + Expr(3); });
+      ExpectSame(f, 0);
+      if (dtype != DType::kF32 || lanes > 8) continue;
+      EXPECT_EQ(loads(f), std::pair(static_cast<size_t>(2 * lanes), true)) << "each line of each square, once";
+    }
+  }
+  // Part of a square, columns that go backward or are not neighbours: nobody else reads the rest of the lines.
+  for (const ir::Func& f : {Transposed(DType::kF32, 8, 7, [](const Expr& u) { return u; }),
+                            Transposed(DType::kF32, 8, 8, [](const Expr& u) { return Expr(18) - u; }),
+                            Transposed(DType::kF32, 8, 8, [](const Expr& u) { return u * Expr(2); }),
+                            Transposed(DType::kF32, 8, 8, [](const Expr& u) { return u % Expr(4) + Expr(15); })}) {
+    EXPECT_FALSE(loads(f).second);
+    ExpectSame(f, 0);
+  }
+}
+
 TEST(Nest, HorizontalReductions) {
   for (DType t : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kI8, DType::kU8}) {
     for (ExprKind k : {ExprKind::kAdd, ExprKind::kMul, ExprKind::kMin, ExprKind::kMax}) {

@@ -555,6 +555,20 @@ TEST(Layout, AttentionMovesNothing) {
   }
 }
 
+// Pixels of an image by place, as GridSample reads them.
+TEST(Layout, AnImageWhosePixelsArePickedOftenIsCopiedOnce) {
+  for (const bool often : {true, false}) {
+    Builder b;
+    const ValueId pixels = b.Reshape(b.Transpose(b.Input({1, 8, 4, 4}), {0, 2, 3, 1}), {16, 8});
+    for (int i = 0; i < 3; ++i) {
+      const ValueId places = b.Input({1, often ? 6 : 5}, DType::kI64);
+      b.Output(b.Call("gather", {pixels, places}, Builder::Int("axis", 0)));
+    }
+    Apply(passes::ChooseLayouts, b.g);
+    EXPECT_EQ(CountOps(b.g, "layout_copy"), often ? 1 : 0) << Text(b.g);
+  }
+}
+
 int GroupWith(const Graph& g, std::string_view op) {
   for (size_t i = 0; i < g.groups.size(); ++i) {
     for (int n : g.groups[i].nodes) {

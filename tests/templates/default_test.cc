@@ -134,6 +134,21 @@ TEST(DefaultTest, ChangesOfLayout) {
   }
 }
 
+// Whole squares of vectors and what is left of them at both edges, in elements of any width.
+TEST(DefaultTest, TransposesOfEveryWidth) {
+  uint64_t seed = 0;
+  for (const char* type : {"f32", "f64", "i64", "f16", "i8", "bool"}) {
+    for (const Shape& shape : {Shape{16, 16}, Shape{40, 24}, Shape{33, 17}, Shape{19, 50}}) {
+      const auto text = [&](int64_t rows, int64_t columns) {
+        return absl::StrCat(type, "[2,", rows, ",", columns, "]");
+      };
+      CheckAll(Parse(absl::StrCat("(", text(shape[0], shape[1]), ") transpose(0; perm=[0,2,1]) -> ",
+                                  text(shape[1], shape[0]), "; anchor=0")),
+               1, seed++);
+    }
+  }
+}
+
 // One parallel region, and no scratch beyond a row's.
 TEST(DefaultTest, Transposes) {
   Rng rng(6);

@@ -350,6 +350,12 @@ Value* Emitter::GuardedScalarLoad(const Access& access) {
   return phi;
 }
 
+bool Emitter::SameTerms(const Form& a, const Form& b) {
+  return std::ranges::equal(a.terms, b.terms, [](const Term& x, const Term& y) {
+    return x.coefficient == y.coefficient && ir::StructurallyEqual(x.atom, y.atom);
+  });
+}
+
 Value* Emitter::EmitShuffledLoad(const Access& access) {
   const int64_t n = lanes_.count;
   if (NumElements(access.buffer->shape) % n != 0) return nullptr;
@@ -361,10 +367,8 @@ Value* Emitter::EmitShuffledLoad(const Access& access) {
     const int64_t within = (form.constant % n + n) % n;
     form.constant -= within;
     if (lane == 0) vector = form;
-    const bool same = std::ranges::equal(form.terms, vector.terms, [n](const Term& a, const Term& b) {
-      return a.coefficient == b.coefficient && a.coefficient % n == 0 && ir::StructurallyEqual(a.atom, b.atom);
-    });
-    if (!same || form.constant != vector.constant) return nullptr;
+    const bool whole = std::ranges::all_of(form.terms, [n](const Term& term) { return term.coefficient % n == 0; });
+    if (!whole || !SameTerms(form, vector) || form.constant != vector.constant) return nullptr;
     lanes.push_back(static_cast<int>(within));
   }
   auto* type = llvm::FixedVectorType::get(MemoryType(access.buffer->dtype), static_cast<unsigned>(n));
@@ -372,7 +376,54 @@ Value* Emitter::EmitShuffledLoad(const Access& access) {
   return b_.CreateShuffleVector(b_.CreateAlignedLoad(type, AddressOf(whole, 0), AlignmentOf(whole)), lanes);
 }
 
+std::optional<int64_t> Emitter::ColumnOf(const Access& access) {
+  const int64_t n = lanes_.count;
+  for (const auto& [var, extent] : unrolled_) {
+    if (extent % n != 0) continue;
+    Binding& binding = bindings_[var];
+    const int64_t now = binding.constant, column = now % n;
+    const auto at = [&](int64_t i) {
+      binding.constant = i;
+      return AccessOf(access.buffer, access.flat).form;
+    };
+    // Both ends of the line are read, too, so it lies in the buffer.
+    const Form first = at(now - column), last = at(now - column + n - 1);
+    binding.constant = now;
+    if (first.constant + column == access.form.constant && first.constant + n - 1 == last.constant &&
+        SameTerms(first, access.form) && SameTerms(first, last))
+      return column;
+  }
+  return std::nullopt;
+}
+
+Value* Emitter::EmitColumn(const Access& access) {
+  const int64_t n = lanes_.count;
+  if (access.form.irregular || access.form.lane < n || lanes_.mask != nullptr || !InBounds(access)) return nullptr;
+  const std::optional<int64_t> column = ColumnOf(access);
+  if (!column) return nullptr;
+  auto* type = llvm::FixedVectorType::get(MemoryType(access.buffer->dtype), static_cast<unsigned>(n));
+  std::vector<Value*> parts;
+  for (int64_t line = 0; line < n; ++line) {
+    parts.push_back(b_.CreateAlignedLoad(type, AddressOf(access, line * access.form.lane - *column),
+                                         llvm::Align(SizeOf(access.buffer->dtype))));
+  }
+  // Of two neighbours, the lanes that agree with the column in one more bit; the other half of the lanes is made free
+  // for the upper one's.
+  for (int64_t bit = 1; bit < n; bit *= 2) {
+    std::vector<int> lanes;
+    for (int64_t l = 0; l < n; ++l) {
+      const int64_t from = (l & ~bit) | (*column & bit);
+      lanes.push_back(static_cast<int>((l & bit) != 0 ? n + from : from));
+    }
+    for (size_t i = 0; 2 * i < parts.size(); ++i)
+      parts[i] = b_.CreateShuffleVector(parts[2 * i], parts[2 * i + 1], lanes);
+    parts.resize(parts.size() / 2);
+  }
+  return parts[0];
+}
+
 Value* Emitter::EmitGather(const Expr& e, const Access& access) {
+  if (Value* column = EmitColumn(access)) return column;
   const DType dtype = access.buffer->dtype;
   auto* type = llvm::FixedVectorType::get(MemoryType(dtype), static_cast<unsigned>(lanes_.count));
   const llvm::Align align(SizeOf(dtype));

@@ -127,12 +127,14 @@ void Emitter::EmitFor(const ir::StmtNode& s) {
 }
 
 void Emitter::EmitUnrolled(const ir::StmtNode& s) {
+  unrolled_.emplace_back(s.var.get(), s.extent);
   for (int64_t i = 0; i < s.extent && status_.ok(); ++i) {
     // The range stays the whole loop's: what is cached about an access holds for all of its instances.
     Bind(s.var, {Binding::kConstant, i}, s.extent);
     Emit(s.body);
     Unbind(s.var);
   }
+  unrolled_.pop_back();
 }
 
 void Emitter::EmitVectorized(const ir::StmtNode& s) {

@@ -146,12 +146,18 @@ class Emitter {
   llvm::Value* PointersOf(const Access& access);  // one a lane
   llvm::Align AlignmentOf(const Access& access) const;
   bool InBounds(const Access& access) const;
+  static bool SameTerms(const Form& a, const Form& b);
   llvm::Value* EmitLoad(const ir::Expr& e);
   llvm::Value* EmitPair(const ir::Expr& e);
   llvm::Value* LoadNeighbours(const ir::Expr& e);
   llvm::Value* EmitRegisterLoad(const Access& access);
   // Lanes that read here and there within one aligned vector: a load and a shuffle. Null where they do not.
   llvm::Value* EmitShuffledLoad(const Access& access);
+  // Lanes that read one column of a square whose lines lie apart in memory, and whose other columns an unrolled loop
+  // reads beside them: whole lines, and shuffles that the columns share. Null where they do not.
+  llvm::Value* EmitColumn(const Access& access);
+  // Which column of the square that is: by an unrolled loop that goes along memory, in whole squares.
+  std::optional<int64_t> ColumnOf(const Access& access);
   llvm::Value* EmitGather(const ir::Expr& e, const Access& access);
   llvm::Value* LoadUnder(llvm::Value* condition, const ir::Expr& e, const ir::Expr& otherwise);
   llvm::Value* GuardedScalarLoad(const Access& access);
@@ -184,6 +190,7 @@ class Emitter {
   absl::Status status_;
 
   std::map<const ir::VarNode*, Binding> bindings_;
+  std::vector<std::pair<const ir::VarNode*, int64_t>> unrolled_;  // loops that are being expanded, and their extents
   ir::Simplifier ranges_;
   Lanes lanes_;
   std::vector<Level> levels_;

@@ -73,6 +73,7 @@ class LayoutPass {
   std::vector<int> ReductionOrder(const Node& node);
   std::vector<int> MatmulOrder(const Node& node);
   bool FeedsConv(ValueId v, int depth) const;
+  bool IsPickedOften(const Node& node) const;
   void OrderConstants(const Node& node);
   void CloseOutputs();
 
@@ -98,6 +99,22 @@ bool LayoutPass::FeedsConv(ValueId v, int depth) const {
         FindOp(node.op)->pattern == OpPattern::kElementwise || MoveOf(node) == Move::kConcatenates || node.op == "pad";
     return through && FeedsConv(node.output, depth - 1);
   });
+}
+
+// Whether a row-major copy of the operand costs less than all that pick from it where it lies: they read scattered
+// elements of pieces that are whole by its axes. A result of the operand's rank is written in the order it is read in.
+bool LayoutPass::IsPickedOften(const Node& node) const {
+  if (MoveOf(node) != Move::kPicks) return false;
+  const TensorType& in = g_.values[node.inputs[0]].type;
+  const auto last = static_cast<int>(in.shape.size()) - 1;
+  const int64_t axis = node.attrs.Int("axis", 0);
+  if (in.perm.empty() || in.perm.back() == last || axis == last || axis == -1) return false;
+  if (g_.values[node.inputs[1]].type.shape.size() < 2) return false;
+  int64_t picked = 0;
+  for (int n : readers_[node.inputs[0]]) {
+    if (MoveOf(nodes_[n]) == Move::kPicks) picked += NumElements(g_.values[nodes_[n].output].type.shape);
+  }
+  return picked >= NumElements(in.shape);
 }
 
 std::vector<int> LayoutPass::ElementwiseOrder(const Node& node) {
@@ -291,6 +308,7 @@ absl::Status LayoutPass::Visit(Node node) {
   if (IsDense(g_, node) && !SameBytes(TypeOf(node.inputs[0]).shape, TypeOf(node.inputs[0]).perm, {})) {
     TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
   }
+  if (IsPickedOften(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
   if (FindOp(node.op)->pattern == OpPattern::kSequential) {  // its template goes through memory in order
     for (size_t i = 0; i < node.inputs.size(); ++i) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, i, {}));
   }

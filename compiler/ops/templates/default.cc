@@ -59,8 +59,8 @@ bool InterleavePlanes(Schedule& s, const std::string& name, const CpuTarget& t) 
   return true;
 }
 
-// A stage that reads along one of its outer dimensions and writes along its innermost: tiles as wide as a cache line
-// both ways, so that what a line holds is used while it is in L1.
+// A stage that reads along one of its outer dimensions and writes along its innermost: tiles in which whole lines are
+// read, in squares of vectors that are transposed in registers.
 bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
   constexpr int64_t kLine = 16;
   const ir::Stmt block = BlockNamed(s.func(), name);
@@ -87,7 +87,9 @@ bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
   const Loop run = FuseAll(s, Innermost(loops, fused));
   loops.resize(loops.size() - fused);
   loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(*along));
-  auto [runs, lane] = s.Split(run, kLine);
+  // Of wider squares the shuffles cost more than they save.
+  const int64_t bytes = std::max<int64_t>(SizeOf(block->buffer->dtype), 4);
+  auto [runs, lane] = s.Split(run, std::min<int64_t>(t.lanes() * 4 / bytes, 8));
   auto [lines, row] = s.Split(line, kLine);
   loops.insert(loops.end(), {lines, runs});
   std::vector<Loop> order = loops;
@@ -95,6 +97,7 @@ bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
   s.Reorder(order);
   s.Vectorize(lane);
   s.Partition(ParallelPrefix(s, loops, t));
+  s.Unroll(row);
   return true;
 }
 
@@ -281,6 +284,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate DefaultTemplate() { return {"default", 4, HasTensorExpressions, Space, Build, FootprintOf}; }
+CpuTemplate DefaultTemplate() { return {"default", 5, HasTensorExpressions, Space, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -86,6 +86,19 @@ static int64_t LineDivisor(int64_t extent) {
   return step;
 }
 
+// The steps of a reduction that is innermost but for the columns, which become vectors. As many steps as lanes are a
+// square, whose lines are read whole and transposed in registers.
+static void PackSquares(Schedule& s, const Loop& step, const Loop& column, int64_t lanes) {
+  auto [vector, lane] = s.Split(column, lanes);
+  if (s.status().ok() && s.Extent(step) % lanes == 0) {
+    auto [squares, line] = s.Split(step, lanes);
+    s.Reorder({squares, vector, line, lane});
+    s.Unroll(line);
+  }
+  s.Vectorize(lane);
+  s.Unroll(vector);
+}
+
 // B's columns lie across memory. Only in the last panel may columns be missing; the others ask for no masks. Where the
 // batch does not give threads enough to do, they share whole panels, whose columns are read side by side from their
 // starts to their ends, or where one is not whole the lines along the columns.
@@ -95,9 +108,7 @@ static void SchedulePackAcross(Schedule& s, const std::string& stage, const Gemm
   if (!s.status().ok()) return;
   const Loop panel = order[1], column = order.back();
   if (v.batch < 4 * t.threads && v.columns % nr == 0) {
-    auto [vector, lane] = s.Split(column, lanes);
-    s.Vectorize(lane);
-    s.Unroll(vector);
+    PackSquares(s, order[order.size() - 2], column, lanes);
     s.Parallel(s.Fuse(order[0], panel));
     return;
   }
@@ -106,12 +117,10 @@ static void SchedulePackAcross(Schedule& s, const std::string& stage, const Gemm
   order.erase(order.begin() + 1);
   order.resize(order.size() - 2);
   order.push_back(lines);
-  auto [vector, lane] = s.Split(column, lanes);
   std::vector<Loop> inside = order;
-  inside.insert(inside.end(), {panel, step, vector, lane});
+  inside.insert(inside.end(), {panel, step, column});
   s.Reorder(inside);
-  s.Vectorize(lane);
-  s.Unroll(vector);
+  PackSquares(s, step, column, lanes);
   if (v.columns % nr != 0) s.Peel(panel, 0, 1);
   s.Parallel(FuseAll(s, order));
 }

@@ -24,6 +24,7 @@ constexpr PassDef kPasses[] = {
     {"dead-code", Always<passes::RemoveDeadCode>},
     {"simplify", Always<passes::Simplify>},
     {"merge", passes::MergeContractions},
+    {"neighbours", passes::NeighboursAsChannels},
     {"layout", Always<passes::ChooseLayouts>},
     {"fuse", passes::Fuse},
     {"alternatives", passes::ProposeAlternatives},

@@ -47,6 +47,9 @@ void OfIntegers(Builder& b) {
   b.Output(b.Call("conv2d", {image, filter}, Builder::String("result", "i32")));
 }
 
+// Rows of 91 pixels, which are no whole number of neighbours.
+void AConvolutionToOneChannel(Builder& b) { b.Output(b.Conv(b.Input({1, 64, 90, 91}), b.Random({1, 64, 3, 3}), 1)); }
+
 void WithEqualCalls(Builder& b) {
   const ValueId x = b.Input({4});
   const auto half = [&] { return b.Call("mul", {b.Call("exp", {x}), b.Scalar(0.5)}); };
@@ -100,6 +103,7 @@ constexpr Example kExamples[] = {
     {"cse", WithEqualCalls},
     {"dead-code", WithUnreadNodes},
     {"simplify", ConvolutionWithNorm},
+    {"neighbours", AConvolutionToOneChannel},
     {"layout", ConvolutionsAndDense},
     {"fuse", DenseWithActivation},
     {"alternatives", SeparableConvolution},

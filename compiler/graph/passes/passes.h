@@ -21,6 +21,9 @@ absl::Status RemoveDeadCode(Graph& g);
 absl::Status Simplify(Graph& g);
 // On a GPU: products of one matrix with several constants become one product of a batch.
 absl::Status MergeContractions(Graph& g, const Target& t);
+// On a CPU: where a convolution has so few output channels that vectors of them would be mostly empty, neighbours along
+// a row become channels of one with a wider filter.
+absl::Status NeighboursAsChannels(Graph& g, const Target& t);
 // Physical orders: channels last around convolutions, transposes and reshapes that move no bytes.
 absl::Status ChooseLayouts(Graph& g);
 // Nodes into kernels, as far as the target has templates for them.

@@ -18,10 +18,11 @@ struct Sampling {
   bool aligned;
 };
 
-ModelBuilder GridSample(const Shape& image, const Shape& grid, const Sampling& s) {
+ModelBuilder GridSample(const Shape& image, const Shape& grid, const Sampling& s,
+                        int grid_type = onnx::TensorProto::FLOAT) {
   ModelBuilder m(20);
   m.Input("x", image);
-  m.Input("grid", grid);
+  m.Input("grid", grid, grid_type);
   auto& node = m.Node("GridSample", {"x", "grid"}, {"y"});
   ModelBuilder::SetString(node, "mode", s.mode);
   ModelBuilder::SetString(node, "padding_mode", s.padding);
@@ -117,6 +118,20 @@ TEST(OnnxSample, AsTheDefinitionHasIt) {
       CheckSampling({1, 1, 1, 3}, {1, 4, 4, 2}, {"cubic", padding, aligned});
     }
   }
+}
+
+// A grid of doubles, as torch exports Deformable DETR: positions are computed in its type.
+TEST(OnnxSample, AGridOfAnotherFloatType) {
+  Rng rng(6);
+  const Shape image = {1, 2, 5, 5}, grid = {1, 3, 3, 2};
+  const Sampling s = {"linear", "zeros", false};
+  const NDArray x = Drawn(rng, image, 1), at = Drawn(rng, grid, 1);
+  NDArray doubles(DType::kF64, grid);
+  for (int64_t i = 0; i < at.size(); ++i) doubles.Set(i, at.At(i));
+  const NDArray y = GridSample(image, grid, s, onnx::TensorProto::DOUBLE).Run({x, doubles})[0];
+  EXPECT_EQ(y.dtype(), DType::kF32);
+  const NDArray want = GridSample(image, grid, s).Run({x, at})[0];
+  for (int64_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y.At(i), want.At(i), 1e-5) << i;
 }
 
 // Whatever the grid says, what is read lies in the image.

@@ -159,20 +159,23 @@ absl::Status GridSample(Context& c, const OnnxNode& n) {
   if (grid.size() != image.size() || grid.back() != axes || grid[0] != image[0] ||
       *std::min_element(image.begin() + 2, image.end()) < 1)
     return absl::InvalidArgumentError("the grid is [n, ..., axes] for an image [n, c, ...] that has pixels");
-  const DType dtype = c.TypeOf(n.Input(0)).dtype;
-  if (!IsFloat(dtype) || c.TypeOf(n.Input(1)).dtype != dtype)
-    return absl::UnimplementedError("only an image and a grid of one float type are supported");
+  const DType dtype = c.TypeOf(n.Input(0)).dtype, of_grid = c.TypeOf(n.Input(1)).dtype;
+  if (!IsFloat(dtype) || !IsFloat(of_grid))
+    return absl::UnimplementedError("only an image and a grid of floats are supported");
   TEMPER_ASSIGN_OR_RETURN(const Sampling sampling, SamplingOf(n, axes));
   TEMPER_ASSIGN_OR_RETURN(const Padding padding, PaddingOf(n));
   const bool aligned = n.Int("align_corners", 0) != 0;
-  Formula f(c, dtype);
+  Formula f(c, of_grid);
   std::vector<std::vector<Tap>> taps;
   for (int64_t d = 0; d < axes; ++d) {
     // The grid has the last axis first.
     TEMPER_ASSIGN_OR_RETURN(const ValueId along, c.Slice(n.Input(1), axes + 1, axes - 1 - d, axes - d));
     taps.push_back(Axis1d(f, image[static_cast<size_t>(d) + 2], aligned, padding).Taps(along, sampling));
   }
-  const std::vector<Tap> all = Crossed(c, f, taps, Shape(image.begin() + 2, image.end()));
+  std::vector<Tap> all = Crossed(c, f, taps, Shape(image.begin() + 2, image.end()));
+  for (Tap& tap : all) {
+    if (of_grid != dtype) tap.weight = f.Cast(tap.weight, std::string(Name(dtype)).c_str());
+  }
   TEMPER_RETURN_IF_ERROR(f.status());
   TEMPER_ASSIGN_OR_RETURN(ValueId v, Summed(c, f, n.Input(0), all, Shape(grid.begin(), grid.end() - 1)));
   std::vector<int64_t> channels_second = AxesFrom(0, std::ssize(image));

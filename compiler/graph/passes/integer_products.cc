@@ -92,12 +92,7 @@ std::vector<int64_t> Cuts(const Rewriter& r, const Node& node, size_t axis) {
 }
 
 absl::StatusOr<ValueId> Slice(Rewriter& r, ValueId v, size_t axis, int64_t begin, int64_t end) {
-  Attrs attrs;
-  attrs.Set("axes", std::vector<int64_t>{static_cast<int64_t>(axis)});
-  attrs.Set("starts", std::vector<int64_t>{begin});
-  attrs.Set("ends", std::vector<int64_t>{end});
-  attrs.Set("steps", std::vector<int64_t>{1});
-  return r.Emit("slice", std::move(attrs), {v});
+  return r.Emit("slice", SliceAttrs(static_cast<int64_t>(axis), begin, end), {v});
 }
 
 absl::StatusOr<ValueId> SumOfParts(Rewriter& r, const Node& node, size_t a_axis, size_t b_axis,

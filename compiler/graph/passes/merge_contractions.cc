@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "compiler/graph/passes/passes.h"
+#include "compiler/graph/passes/rewriter.h"
 
 namespace temper::passes {
 namespace {
@@ -124,13 +125,10 @@ class Merger {
       TEMPER_ASSIGN_OR_RETURN(all, g_.AddNode("add", {}, {all, biases}, first.name));
     }
     for (size_t i = 0; i < batch.size(); ++i) {
-      Attrs part, shape;
-      part.Set("axes", std::vector<int64_t>{0});
-      part.Set("starts", std::vector<int64_t>{static_cast<int64_t>(i)});
-      part.Set("ends", std::vector<int64_t>{static_cast<int64_t>(i) + 1});
-      part.Set("steps", std::vector<int64_t>{1});
+      const auto at = static_cast<int64_t>(i);
+      Attrs shape;
       shape.Set("shape", ShapeOf(batch[i].result));
-      TEMPER_ASSIGN_OR_RETURN(const ValueId slice, g_.AddNode("slice", part, {all}, first.name));
+      TEMPER_ASSIGN_OR_RETURN(const ValueId slice, g_.AddNode("slice", SliceAttrs(0, at, at + 1), {all}, first.name));
       TEMPER_RETURN_IF_ERROR(g_.AddNode("reshape", shape, {slice}, first.name).status());
       // It makes the old value itself, so that readers need no change.
       g_.nodes.back().output = batch[i].result;

@@ -92,11 +92,7 @@ absl::StatusOr<bool> Widen(Rewriter& r, Node& node, int64_t lanes) {
   const Attrs together = Shaped("shape", {result[0], channels, result[2], pixels * count});
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("reshape", together, {v}, node.name));
   if (pixels * count != width) {
-    Attrs cut = Shaped("axes", {3});
-    cut.Set("starts", std::vector<int64_t>{0});
-    cut.Set("ends", std::vector<int64_t>{width});
-    cut.Set("steps", std::vector<int64_t>{1});
-    TEMPER_ASSIGN_OR_RETURN(v, r.Emit("slice", std::move(cut), {v}, node.name));
+    TEMPER_ASSIGN_OR_RETURN(v, r.Emit("slice", SliceAttrs(3, 0, width), {v}, node.name));
   }
   return r.ReplaceOutput(node, v);
 }

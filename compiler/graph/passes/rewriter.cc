@@ -120,4 +120,13 @@ absl::StatusOr<bool> Rewriter::Run(std::span<const Rule> rules) {
   return absl::InternalError("simplification does not come to an end");
 }
 
+Attrs SliceAttrs(int64_t axis, int64_t begin, int64_t end) {
+  Attrs attrs;
+  attrs.Set("axes", std::vector<int64_t>{axis});
+  attrs.Set("starts", std::vector<int64_t>{begin});
+  attrs.Set("ends", std::vector<int64_t>{end});
+  attrs.Set("steps", std::vector<int64_t>{1});
+  return attrs;
+}
+
 }  // namespace temper::passes

@@ -51,4 +51,7 @@ class Rewriter {
   std::vector<ValueId> replaced_;
 };
 
+// What a slice along one axis, of every element from `begin` to before `end`, is called with.
+Attrs SliceAttrs(int64_t axis, int64_t begin, int64_t end);
+
 }  // namespace temper::passes

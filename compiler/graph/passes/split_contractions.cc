@@ -124,11 +124,7 @@ std::optional<std::vector<Range>> Splitter::RangesAlong(const std::vector<int>& 
 absl::StatusOr<ValueId> Splitter::SliceConstant(ValueId v, const Range& r) {
   const auto [known, fresh] = slices_.try_emplace({v, r});
   if (!fresh) return known->second;
-  Attrs attrs;
-  attrs.Set("axes", std::vector<int64_t>{r.axis});
-  attrs.Set("starts", std::vector<int64_t>{r.begin});
-  attrs.Set("ends", std::vector<int64_t>{r.end});
-  attrs.Set("steps", std::vector<int64_t>{1});
+  const Attrs attrs = SliceAttrs(r.axis, r.begin, r.end);
   const OpDef* op = FindOp("slice");
   const TensorType types[] = {g_.values[v].type};
   TEMPER_ASSIGN_OR_RETURN(TensorType type, op->infer(attrs, types));

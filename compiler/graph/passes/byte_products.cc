@@ -66,9 +66,7 @@ absl::StatusOr<ValueId> SumsOf(Rewriter& r, const Node& node, ValueId weights) {
   sum.Set("keepdims", int64_t{matmul && !trans_b});
   TEMPER_ASSIGN_OR_RETURN(const ValueId sums, r.Emit("reduce_sum", std::move(sum), {wide}));
   if (matmul) return sums;
-  Attrs shape;
-  shape.Set("shape", std::vector<int64_t>{r.ShapeOf(weights)[0], 1, 1});
-  return r.Emit("reshape", std::move(shape), {sums});
+  return r.Emit("reshape", IntsAttrs("shape", {r.ShapeOf(weights)[0], 1, 1}), {sums});
 }
 
 }  // namespace

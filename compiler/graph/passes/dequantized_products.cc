@@ -85,9 +85,8 @@ absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& 
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, LessZero(r, *b));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, WithResult(node.attrs, DType::kI32), {x, w}, node.name));
   TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
-  Attrs shape;
   const int64_t scales = NumElements(r.ShapeOf(b->scale));
-  shape.Set("shape", matmul ? std::vector<int64_t>{scales} : std::vector<int64_t>{scales, 1, 1});
+  Attrs shape = IntsAttrs("shape", matmul ? Shape{scales} : Shape{scales, 1, 1});
   TEMPER_ASSIGN_OR_RETURN(ValueId scale, r.Emit("reshape", std::move(shape), {b->scale}));
   TEMPER_ASSIGN_OR_RETURN(scale, r.Emit("mul", {}, {scale, a->scale}));
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("mul", {}, {v, scale}, node.name));

@@ -114,9 +114,7 @@ class Merger {
     const int64_t k = rows_of.back(), rows = NumElements(rows_of) / std::max<int64_t>(k, 1);
     ValueId a = first.inputs[0];
     if (rows_of.size() > 2) {
-      Attrs flat;
-      flat.Set("shape", std::vector<int64_t>{rows, k});
-      TEMPER_ASSIGN_OR_RETURN(a, g_.AddNode("reshape", flat, {a}, first.name));
+      TEMPER_ASSIGN_OR_RETURN(a, g_.AddNode("reshape", IntsAttrs("shape", {rows, k}), {a}, first.name));
     }
     const ValueId weights = Stack(batch, &Product::weight, weight);
     TEMPER_ASSIGN_OR_RETURN(ValueId all, g_.AddNode("matmul", first.attrs, {a, weights}, first.name));
@@ -126,10 +124,9 @@ class Merger {
     }
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
-      Attrs shape;
-      shape.Set("shape", ShapeOf(batch[i].result));
+      Attrs shape = IntsAttrs("shape", ShapeOf(batch[i].result));
       TEMPER_ASSIGN_OR_RETURN(const ValueId slice, g_.AddNode("slice", SliceAttrs(0, at, at + 1), {all}, first.name));
-      TEMPER_RETURN_IF_ERROR(g_.AddNode("reshape", shape, {slice}, first.name).status());
+      TEMPER_RETURN_IF_ERROR(g_.AddNode("reshape", std::move(shape), {slice}, first.name).status());
       // It makes the old value itself, so that readers need no change.
       g_.nodes.back().output = batch[i].result;
     }

@@ -169,9 +169,7 @@ absl::StatusOr<Rounded> RoundedToBytes(Rewriter& r, ValueId x, int64_t block) {
     return r.AddConstant(std::move(data));
   };
   const auto reshape = [&](ValueId v, std::vector<int64_t> shape) {
-    Attrs attrs;
-    attrs.Set("shape", std::move(shape));
-    return r.Emit("reshape", std::move(attrs), {v});
+    return r.Emit("reshape", IntsAttrs("shape", std::move(shape)), {v});
   };
   Attrs last;
   last.Set("axes", std::vector<int64_t>{rank});

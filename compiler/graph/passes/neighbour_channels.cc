@@ -57,12 +57,6 @@ NDArray WiderFilter(const NDArray& filter, int64_t count, int64_t stride) {
   return result;
 }
 
-Attrs Shaped(const char* name, std::vector<int64_t> values) {
-  Attrs attrs;
-  attrs.Set(name, std::move(values));
-  return attrs;
-}
-
 absl::StatusOr<bool> Widen(Rewriter& r, Node& node, int64_t lanes) {
   if (node.op != "conv2d" || node.attrs.Int("group", 1) != 1) return false;
   const NDArray* filter = r.Constant(node.inputs[1]);
@@ -80,16 +74,16 @@ absl::StatusOr<bool> Widen(Rewriter& r, Node& node, int64_t lanes) {
   if (count == 1 || filter->size() / neighbours.kernel * neighbours.Kernel(count) * count > kMostFilter) return false;
 
   pads[3] = std::max<int64_t>(0, (pixels * count - 1) * stride + neighbours.kernel - image[3] - pads[1]);
-  Attrs conv = Shaped("strides", {strides[0], count * stride});
+  Attrs conv = IntsAttrs("strides", {strides[0], count * stride});
   conv.Set("pads", pads);
   conv.Set("dilations", dilations);
   conv.Set("group", int64_t{1});
   const ValueId wider = r.AddConstant(WiderFilter(*filter, count, stride));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit("conv2d", std::move(conv), {node.inputs[0], wider}, node.name));
-  const Attrs apart = Shaped("shape", {result[0], count, channels, result[2], pixels});
+  const Attrs apart = IntsAttrs("shape", {result[0], count, channels, result[2], pixels});
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("reshape", apart, {v}, node.name));
-  TEMPER_ASSIGN_OR_RETURN(v, r.Emit("transpose", Shaped("perm", {0, 2, 3, 4, 1}), {v}, node.name));
-  const Attrs together = Shaped("shape", {result[0], channels, result[2], pixels * count});
+  TEMPER_ASSIGN_OR_RETURN(v, r.Emit("transpose", IntsAttrs("perm", {0, 2, 3, 4, 1}), {v}, node.name));
+  const Attrs together = IntsAttrs("shape", {result[0], channels, result[2], pixels * count});
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("reshape", together, {v}, node.name));
   if (pixels * count != width) {
     TEMPER_ASSIGN_OR_RETURN(v, r.Emit("slice", SliceAttrs(3, 0, width), {v}, node.name));

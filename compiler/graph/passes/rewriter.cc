@@ -120,9 +120,14 @@ absl::StatusOr<bool> Rewriter::Run(std::span<const Rule> rules) {
   return absl::InternalError("simplification does not come to an end");
 }
 
-Attrs SliceAttrs(int64_t axis, int64_t begin, int64_t end) {
+Attrs IntsAttrs(const char* name, std::vector<int64_t> values) {
   Attrs attrs;
-  attrs.Set("axes", std::vector<int64_t>{axis});
+  attrs.Set(name, std::move(values));
+  return attrs;
+}
+
+Attrs SliceAttrs(int64_t axis, int64_t begin, int64_t end) {
+  Attrs attrs = IntsAttrs("axes", {axis});
   attrs.Set("starts", std::vector<int64_t>{begin});
   attrs.Set("ends", std::vector<int64_t>{end});
   attrs.Set("steps", std::vector<int64_t>{1});

@@ -51,6 +51,8 @@ class Rewriter {
   std::vector<ValueId> replaced_;
 };
 
+// One attribute, as a reshape's shape is and a transpose's order.
+Attrs IntsAttrs(const char* name, std::vector<int64_t> values);
 // What a slice along one axis, of every element from `begin` to before `end`, is called with.
 Attrs SliceAttrs(int64_t axis, int64_t begin, int64_t end);
 

@@ -96,11 +96,7 @@ absl::StatusOr<bool> RepeatChannels(Rewriter& r, Node& node) {
   const Shape image = r.ShapeOf(node.inputs[0]), filter = r.ShapeOf(node.inputs[1]);
   const int64_t channels = image[1], each = channels == 0 ? 0 : filter[0] / channels;
   if (node.attrs.Int("group", 1) != channels || channels < 2 || each < 2) return false;
-  const auto shaped = [](Shape shape) {
-    Attrs attrs;
-    attrs.Set("shape", std::move(shape));
-    return attrs;
-  };
+  const auto shaped = [](Shape shape) { return IntsAttrs("shape", std::move(shape)); };
   TEMPER_ASSIGN_OR_RETURN(
       ValueId v, r.Emit("reshape", shaped({image[0], channels, 1, image[2], image[3]}), {node.inputs[0]}, node.name));
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("expand", shaped({image[0], channels, each, image[2], image[3]}), {v}, node.name));

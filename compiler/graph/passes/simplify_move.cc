@@ -34,9 +34,7 @@ absl::StatusOr<bool> MergeReshapes(Rewriter& r, Node& node) {
   if (node.op != "reshape") return false;
   const Node* inner = r.Producer(node.inputs[0], "reshape");
   if (inner == nullptr) return false;
-  Attrs attrs;
-  attrs.Set("shape", r.ShapeOf(node.output));
-  r.Become(node, "reshape", std::move(attrs), {inner->inputs[0]});
+  r.Become(node, "reshape", IntsAttrs("shape", r.ShapeOf(node.output)), {inner->inputs[0]});
   return true;
 }
 
@@ -47,9 +45,7 @@ absl::StatusOr<bool> MergeTransposes(Rewriter& r, Node& node) {
   const std::vector<int64_t> first = inner->attrs.Ints("perm");
   std::vector<int64_t> axes;
   for (int64_t axis : node.attrs.Ints("perm")) axes.push_back(first[axis]);
-  Attrs attrs;
-  attrs.Set("perm", std::move(axes));
-  r.Become(node, "transpose", std::move(attrs), {inner->inputs[0]});
+  r.Become(node, "transpose", IntsAttrs("perm", std::move(axes)), {inner->inputs[0]});
   return true;
 }
 
@@ -57,9 +53,7 @@ absl::StatusOr<bool> MergeTransposes(Rewriter& r, Node& node) {
 absl::StatusOr<bool> TransposeToReshape(Rewriter& r, Node& node) {
   if (node.op != "transpose" || !TransposeAliasPerm(r.TypeOf(node.inputs[0]), node.attrs.Ints("perm")).empty())
     return false;
-  Attrs attrs;
-  attrs.Set("shape", r.ShapeOf(node.output));
-  r.Become(node, "reshape", std::move(attrs), node.inputs);
+  r.Become(node, "reshape", IntsAttrs("shape", r.ShapeOf(node.output)), node.inputs);
   return true;
 }
 

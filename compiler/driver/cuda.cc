@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <map>
 #include <memory>
 #include <mutex>
 
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/driver/cuda_api.h"
+#include "compiler/driver/devices.h"
 #include "compiler/driver/nvml.h"
 
 namespace temper::cuda {
@@ -368,7 +367,7 @@ class StreamSession final : public Session {
   std::atomic<driver::Loss> loss_ = driver::Loss::kNone;
 };
 
-std::atomic<int> package_device{-1};  // -1: what the environment says
+constinit driver::PackageDeviceChoice package_device("TEMPER_CUDA_DEVICE");
 
 }  // namespace
 
@@ -403,29 +402,18 @@ absl::Status CheckArch(std::string_view arch, const DeviceInfo& info, bool as_pt
                                                     info.arch, ": compile for cuda:", info.arch));
 }
 
-// Sessions are never closed: other threads may be at work on them when the process ends.
 absl::StatusOr<Session*> Open(int number) {
-  static std::mutex mutex;
-  static auto* const sessions = new std::map<int, std::unique_ptr<StreamSession>>;
-  std::lock_guard lock(mutex);
-  std::unique_ptr<StreamSession>& session = (*sessions)[number];
-  if (session == nullptr) {
+  static auto* const sessions = new driver::Sessions<Session>;
+  return sessions->Get(number, [&]() -> absl::StatusOr<std::unique_ptr<Session>> {
     TEMPER_ASSIGN_OR_RETURN(const DeviceInfo info, Describe(number));
     TEMPER_ASSIGN_OR_RETURN(const Device device, DeviceOf(number));
-    auto made = std::make_unique<StreamSession>(device, info);
-    TEMPER_RETURN_IF_ERROR(made->Start());
-    session = std::move(made);
-  }
-  return session.get();
+    auto session = std::make_unique<StreamSession>(device, info);
+    TEMPER_RETURN_IF_ERROR(session->Start());
+    return session;
+  });
 }
 
-int PackageDevice() {
-  if (const int set = package_device; set >= 0) return set;
-  int number = 0;
-  const char* told = std::getenv("TEMPER_CUDA_DEVICE");
-  return told != nullptr && absl::SimpleAtoi(told, &number) ? number : 0;
-}
-
-void SetPackageDevice(int number) { package_device = number; }
+int PackageDevice() { return package_device.number(); }
+void SetPackageDevice(int number) { package_device.Set(number); }
 
 }  // namespace temper::cuda

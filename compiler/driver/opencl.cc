@@ -4,20 +4,18 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <utility>
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compiler/driver/devices.h"
 #include "compiler/driver/library.h"
 
 namespace temper::opencl {
@@ -410,7 +408,7 @@ class QueueSession final : public Session {
   cl_command_queue queue_ = nullptr;
 };
 
-std::atomic<int> package_device{-1};  // -1: what the environment says
+constinit driver::PackageDeviceChoice package_device("TEMPER_OPENCL_DEVICE");
 
 }  // namespace
 
@@ -421,7 +419,6 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
   return devices;
 }
 
-// Sessions are never closed: drivers have threads, which at the end of the process must not find their device gone.
 absl::StatusOr<Session*> Open(int number) {
   TEMPER_RETURN_IF_ERROR(AllFound().status());
   const std::vector<Found>& all = *AllFound();
@@ -429,25 +426,15 @@ absl::StatusOr<Session*> Open(int number) {
     return absl::NotFoundError(
         absl::StrCat("there is no OpenCL device ", number, ": they are numbered from 0 to ", all.size() - 1));
   }
-  static std::mutex mutex;
-  static auto* const sessions = new std::map<int, std::unique_ptr<QueueSession>>;
-  std::lock_guard lock(mutex);
-  std::unique_ptr<QueueSession>& session = (*sessions)[number];
-  if (session == nullptr) {
-    auto made = std::make_unique<QueueSession>(all[static_cast<size_t>(number)]);
-    TEMPER_RETURN_IF_ERROR(made->Start());
-    session = std::move(made);
-  }
-  return session.get();
+  static auto* const sessions = new driver::Sessions<Session>;
+  return sessions->Get(number, [&]() -> absl::StatusOr<std::unique_ptr<Session>> {
+    auto session = std::make_unique<QueueSession>(all[static_cast<size_t>(number)]);
+    TEMPER_RETURN_IF_ERROR(session->Start());
+    return session;
+  });
 }
 
-int PackageDevice() {
-  if (const int set = package_device; set >= 0) return set;
-  int number = 0;
-  const char* told = std::getenv("TEMPER_OPENCL_DEVICE");
-  return told != nullptr && absl::SimpleAtoi(told, &number) ? number : 0;
-}
-
-void SetPackageDevice(int number) { package_device = number; }
+int PackageDevice() { return package_device.number(); }
+void SetPackageDevice(int number) { package_device.Set(number); }
 
 }  // namespace temper::opencl

@@ -39,15 +39,15 @@ absl::Status Add(const TokenOptions& o) {
 absl::Status List(const TokenOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::TokenSummary> tokens, client->ListTokens());
-  std::printf("%-16s %-16s %-24s %-20s %s\n", "id", "owner", "scopes", "keys", "until");
+  std::printf("%-16s %-16s %-24s %-20s %s\n", "id", "owner", "scopes", "keys", "expires");
   for (const v1::TokenSummary& t : tokens) {
-    const std::string until =
+    const std::string expires =
         t.revoked() ? "revoked"
         : t.expires_unix_ms() == 0
-            ? "it is revoked"
+            ? "never"
             : absl::FormatTime("%Y-%m-%d %H:%M", absl::FromUnixMillis(t.expires_unix_ms()), absl::LocalTimeZone());
     std::printf("%-16s %-16s %-24s %-20s %s\n", t.id().c_str(), t.owner().c_str(), t.scopes().c_str(),
-                t.keys().empty() ? "all" : t.keys().c_str(), until.c_str());
+                t.keys().empty() ? "all" : t.keys().c_str(), expires.c_str());
   }
   return absl::OkStatus();
 }
@@ -79,7 +79,9 @@ void AddToken(CLI::App& app, Action* action) {
                             "add alice --scopes read,submit --days 30 --out alice.token", Add, o);
   add->add_option("OWNER", o->owner, "who owns the token; owners may cancel their jobs")->required();
   add->add_option("--scopes", o->scopes, "some of read, submit, measure, admin")->capture_default_str();
-  add->add_option("--keys", o->keys, "only for these device keys (default: all)")->delimiter(',');
+  add->add_option("--keys", o->keys, "only for these device keys (default: all)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add->add_option("--days", o->days, "days until it expires; 0: never")->capture_default_str()->check(ZeroOrMore());
   add->add_option("--out", o->out, "write it to this new file, which only you may read (default: print it)");
   AddAction(token, action, "list", "list all tokens, without their secrets", "list", List, o);

@@ -18,7 +18,10 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  // A server that shuts down cuts calls off, and gRPC has nothing more to say of that than the code's name.
+  const bool cut_off = status.error_code() == grpc::StatusCode::CANCELLED && status.error_message() == "CANCELLED";
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      cut_off ? "the server ended the call: it is shutting down" : status.error_message());
 }
 
 v1::Record ToWire(const Record& r) {

@@ -19,7 +19,8 @@ struct Options {
 
 void AddNames(CLI::App& app, Options& options) {
   app.add_option("--name", options.names,
-                 "A name or address that clients and workers know this server by; may be given more than once");
+                 "A name or address that clients and workers know this server by; may be given more than once")
+      ->allow_extra_args(false);  // what follows it may be the directory
 }
 void AddNothing(CLI::App&, Options&) {}
 

@@ -40,7 +40,8 @@ absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& data
                                                  "); put the database on a disk of this machine"));
     }
     return absl::FailedPreconditionError(absl::StrCat(
-        database, ": ", HolderOf(fd), " is writing it; stop that one, go through its server, or give another --db"));
+        database, ": ", HolderOf(fd),
+        " is writing it; wait for its end if it tunes, go through it by --server if it serves, or give another --db"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {

@@ -3,9 +3,14 @@
 #include <cstdio>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/utf8.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
+#include "cli/usage.h"
+#include "compiler/codegen/codegen.h"
 #include "proto/channel.h"
 
 namespace temper {
@@ -22,7 +27,8 @@ void Tell(const absl::Status& error, bool json) {
     const std::string line = JsonText({{"code", absl::StatusCodeToString(error.code())}, {"error", message}});
     std::fprintf(stderr, "%s\n", line.c_str());
   } else {
-    std::fprintf(stderr, "temper: %s\n", message.c_str());
+    // It may quote a server, or names in a model: nothing of them is for the terminal to obey.
+    std::fprintf(stderr, "temper: %s\n", Escaped(message).c_str());
   }
 }
 
@@ -36,6 +42,12 @@ const char* FindEmpty(int argc, char** argv) {
   return nullptr;
 }
 
+// What has to be the same for the same code.
+std::string VersionText() {
+  return absl::StrCat("temper ", TemperVersion(), ", code generator ", kCodegenVersion, ", ",
+                      CodegenTools(HostTarget()));
+}
+
 int Main(int argc, char** argv) {
   if (const char* before = FindEmpty(argc, argv); before != nullptr) {
     std::fprintf(stderr, "temper: what follows %s is empty; see --help\n", before);
@@ -46,6 +58,7 @@ int Main(int argc, char** argv) {
   bool verbose = false, json_errors = false;
   app.add_flag("-v,--verbose", verbose, "log what happens (TEMPER_LOG sets the level)");
   app.add_flag("--json-errors", json_errors, "an error is a JSON object on stderr: its code and its line");
+  app.set_version_flag("--version", VersionText);
   app.fallthrough();
   Action action;
   for (AddCommand add : kCommands) add(app, &action);
@@ -57,7 +70,7 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);
-    std::fprintf(stderr, "temper: %s; see --help\n", e.what());
+    std::fprintf(stderr, "temper: %s; see --help\n", WhatIsWrong(app, e).c_str());
     return 2;
   }
   SetUpLogging(verbose);

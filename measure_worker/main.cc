@@ -15,6 +15,7 @@
 #include "base/notify.h"
 #include "base/state_directory.h"
 #include "measure_worker/backend.h"
+#include "base/version.h"
 #include "measure_worker/host/cores.h"
 #include "measure_worker/join_command.h"
 #include "measure_worker/sandbox/confinement.h"
@@ -224,5 +225,6 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 }  // namespace temper::worker
+  app.set_version_flag("--version", absl::StrCat("temper-worker ", TemperVersion()));
 
 int main(int argc, char** argv) { return temper::worker::Main(argc, argv); }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "proto/channel.h"
 #include "storage/store.h"
 #include "tuner_server/dashboard/dashboard.h"
@@ -144,6 +145,7 @@ int main(int argc, char** argv) {
   app.add_flag("--parent-watch", parent_watch, "End when stdin is closed or the parent process dies");
   app.add_flag("-v,--verbose", verbose, "Log more");
   app.footer(kExample);
+  app.set_version_flag("--version", std::string("temper-server ") + temper::TemperVersion());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

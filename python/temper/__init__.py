@@ -5,6 +5,8 @@
     outputs = model.run({"x": x})
 """
 
+__version__ = "0.1.0"  # as of the `temper` command
+
 from ._arrays import Port, empty
 from ._build import build, compile
 from ._database import Database, Locked, Merged

@@ -152,6 +152,55 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
 
 // y = relu(flag ? x : -x) behind a past that may be empty.
 void WriteCached(const std::string& path) {
+TEST_F(CliTest, WhatIsMisspeltIsNamedWithWhatIsNear) {
+  const auto says = [](const std::string& arguments, const std::string& line) {
+    const Result result = Temper(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(result.out, "temper: " + line + "; see --help\n");
+  };
+  says("tunee m.onnx", "there is no subcommand 'tunee'; did you mean tune?");
+  says("db lst", "there is no subcommand 'lst'; did you mean list?");
+  says("nonsense", "there is no subcommand 'nonsense'");
+  says("tune m.onnx --time-bugdet 2m", "there is no option --time-bugdet; did you mean --time-budget?");
+  says("tune m.onnx --time-bugdet=2m", "there is no option --time-bugdet; did you mean --time-budget?");
+  says("bench m.onnx --jsn --seconds 1", "there is no option --jsn; did you mean --json?");
+  for (const std::string program : {"temper", "temper-server", "temper-worker"}) {
+    std::FILE* pipe = popen((kBin + program + " --version").c_str(), "r");
+    char text[200] = "";
+    EXPECT_NE(std::fgets(text, sizeof text, pipe), nullptr);
+    EXPECT_EQ(pclose(pipe), 0) << program;
+    EXPECT_EQ(std::string(text).find(program + " 0."), 0u) << text;
+  }
+  EXPECT_NE(Temper("--version").out.find(", code generator "), std::string::npos);
+}
+
+TEST_F(CliTest, AnOptionTakesOneValueAndLeavesTheModelToTheCommand) {
+  UseOwnRecords();
+  const std::string package = dir_ + "/package";
+  const Result compiled = Temper("compile --untuned --shape x=1,3,8,8 " + model_ + " -o " + package);
+  EXPECT_EQ(compiled.code, 0) << compiled.out;
+  // What makes packages says nothing to one that is made.
+  for (const std::string option : {"--untuned", "--target host", "--shape x=1,3,8,8", "--device a", "--winograd off"}) {
+    const Result refused = Temper("bench " + package + " " + option);
+    EXPECT_EQ(refused.code, 1) << option;
+    EXPECT_EQ(refused.out,
+              "temper: " + package + " is a package: " + option.substr(0, option.find(' ')) + " is for models\n");
+  }
+  const Result threads = Temper("bench " + package, "TEMPER_NUM_THREADS=abc ");
+  EXPECT_EQ(threads.out, "temper: TEMPER_NUM_THREADS is 'abc', not a number of threads\n");
+  for (const std::string& command : {"compile " + model_ + " -o " + package, "explain " + model_}) {
+    const Result none = Temper(command, "TEMPER_DB=" + dir_ + "/none.db ");
+    EXPECT_EQ(none.code, 1) << none.out;
+    EXPECT_EQ(none.out, Temper(command + " --db " + dir_ + "/none.db").out);
+  }
+  const Result no_port = Temper("jobs --server tuner");
+  EXPECT_EQ(no_port.out, "temper: the server's address 'tuner' has no port: use HOST:PORT or unix:PATH\n");
+  const std::string compile = "compile " + model_ + " --untuned -o " + package + " --min-coverage ";
+  EXPECT_NE(Temper(compile + "90%").out.find("--min-coverage wants 90.0 %"), std::string::npos);
+  EXPECT_NE(Temper(compile + "0.9").out.find("--min-coverage wants 90.0 %"), std::string::npos);
+  EXPECT_NE(Temper(compile + "9").out.find("--min-coverage 9: expected a share"), std::string::npos);
+}
+
   onnx::ModelProto model;
   model.set_ir_version(8);
   model.add_opset_import()->set_version(17);

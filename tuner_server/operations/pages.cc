@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/version.h"
 #include "tuner_server/operations/process.h"
 
 namespace temper {
@@ -40,7 +41,7 @@ void SetGauges(const PageSources& sources) {
   metrics.Set(Metric::kDescriptors, static_cast<double>(use.descriptors));
   metrics.Set(Metric::kDescriptorLimit, static_cast<double>(use.descriptor_limit));
   metrics.Set(Metric::kResidentBytes, static_cast<double>(use.resident_bytes));
-  metrics.SetAll(Metric::kBuildInfo, {{TEMPER_VERSION, 1}});
+  metrics.SetAll(Metric::kBuildInfo, {{TemperVersion(), 1}});
 }
 
 HttpReply Verdict(const std::string& trouble) {

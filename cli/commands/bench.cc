@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "cli/report/profile.h"
+#include "cli/report/words.h"
 #include "compiler/package/manifest.h"
 #include "compiler/runtime/thread_pool.h"
 #include "compiler/timing/timing.h"
@@ -35,9 +36,9 @@ absl::Status Bench(const BenchOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(at_hand.dir));
   const bool tuned = manifest.value("tuned", false);
   const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
-  std::printf("%s (%s): median %.3f ms, mean %.3f ms, std %.3f ms, min %.3f ms over %d runs\n", model.c_str(),
-              tuned ? "tuned" : "untuned", timing.median_ms, timing.mean_ms, timing.std_ms, timing.min_ms,
-              timing.repeats);
+  std::printf("%s (%s): median %s, mean %s, std %s, min %s over %d runs\n", model.c_str(), tuned ? "tuned" : "untuned",
+              TimeText(timing.median_ms).c_str(), TimeText(timing.mean_ms).c_str(), TimeText(timing.std_ms).c_str(),
+              TimeText(timing.min_ms).c_str(), timing.repeats);
   PackageProfile profile;
   if (o.profile) {
     TEMPER_ASSIGN_OR_RETURN(profile, ProfilePackage(*package, manifest, o.records.threads, seconds));

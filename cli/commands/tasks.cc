@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
+#include "cli/report/words.h"
 #include "compiler/graph/extract.h"
 
 namespace temper {
@@ -69,7 +70,7 @@ absl::Status Tasks(const TasksOptions& o) {
     } else {
       std::printf("%s%2dx %8.2f MFLOP  %6lld configs of %s", task.alternative ? "or " : "", task.count,
                   Flops(task.workload) / 1e6, static_cast<long long>(size), absl::StrJoin(templates, ", ").c_str());
-      if (best_ms > 0) std::printf("  best %.3f ms", best_ms);
+      if (best_ms > 0) std::printf("  best %s", TimeText(best_ms).c_str());
       std::printf("\n    %s\n", Text(task.workload).c_str());
       for (const SpaceView& view : spaces) {
         if (o.space) Print(view);

@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/utf8.h"
 #include "cli/report/short_names.h"
+#include "cli/report/words.h"
 
 namespace temper {
 namespace {
@@ -95,17 +97,34 @@ double Done(const v1::JobEvent& event) {
 
 // What the tasks come to. Of alternatives, what they would replace counts.
 struct Sums {
-  double best_s = 0, untuned_s = 0;
+  double known_s = 0;                // of all whose time is known, by the best of it
+  double best_s = 0, untuned_s = 0;  // of those whose default was measured, so that one can be compared with the other
+  int measured = 0, tasks = 0;       // how many those are, and how many there are
   int64_t failed = 0;
 };
 Sums SumUp(const JobView& view) {
   Sums sums;
   for (const auto& [id, task] : view.tasks) {
-    sums.best_s += TaskSeconds(task);
-    if (!task.alternative()) sums.untuned_s += task.weight() * task.default_s();
+    sums.known_s += TaskSeconds(task);
+    if (task.alternative()) continue;
+    ++sums.tasks;
+    if (task.default_s() <= 0 || task.best_s() <= 0) continue;
+    ++sums.measured;
+    sums.best_s += task.weight() * task.best_s();
+    sums.untuned_s += task.weight() * task.default_s();
   }
   for (const auto& [name, count] : view.outcomes) sums.failed += name == "ok" || name == "raced_out" ? 0 : count;
   return sums;
+}
+
+// ", kernels 1.200 ms (untuned 2.400 ms)", which are of the same tasks.
+std::string Compared(const Sums& sums) {
+  if (sums.measured == 0) return "";
+  return absl::StrCat(", kernels ", TimeText(sums.best_s * 1e3), " (untuned ", TimeText(sums.untuned_s * 1e3),
+                      sums.measured < sums.tasks
+                          ? absl::StrCat("; of ", sums.measured, " of ", sums.tasks, " tasks, the rest is not measured")
+                          : "",
+                      ")");
 }
 
 }  // namespace
@@ -124,6 +143,8 @@ nlohmann::ordered_json EventJson(const JobView& view, int64_t job) {
           {"failed", sums.failed},
           {"kernels_ms", sums.best_s * 1e3},
           {"untuned_ms", sums.untuned_s * 1e3},
+          {"measured", sums.measured},
+          {"tasks", sums.tasks},
           {"expected_gain_ms", event.expected_gain_s() * 1e3},
           {"warnings", warnings}};
 }
@@ -154,16 +175,15 @@ bool Progress::Line(const JobView& view) {
   const std::string& state = view.latest.state();
   if (state == "waiting_for_device" && !own_worker_) {
     absl::FPrintF(out_, "[%5.1f s] waiting for a worker that serves device key '%s'\n", view.latest.elapsed_s(),
-                  view.latest.device_key());
+                  Escaped(view.latest.device_key()));
     std::fflush(out_);
     return true;
   }
   if (view.latest.trials() == 0 && state != "done") return false;
   const Sums sums = SumUp(view);
-  absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed, kernels %.3f ms (untuned %.3f ms)", view.latest.elapsed_s(),
-                state, view.latest.trials(), sums.failed, sums.best_s * 1e3, sums.untuned_s * 1e3);
-  absl::FPrintF(out_, "%s", Outlook(view.latest, sums.best_s));
-  for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", warning);
+  absl::FPrintF(out_, "[%5.1f s] %s: %d trials, %d failed%s%s", view.latest.elapsed_s(), state, view.latest.trials(),
+                sums.failed, Compared(sums), Outlook(view.latest, sums.known_s));
+  for (const std::string& warning : view.latest.warnings()) absl::FPrintF(out_, " (%s)", Escaped(warning));
   absl::FPrintF(out_, "\n");
   std::fflush(out_);
   return true;
@@ -171,11 +191,8 @@ bool Progress::Line(const JobView& view) {
 
 void Progress::Table(const JobView& view) {
   std::vector<const v1::TaskProgress*> rows;
-  double total = 0;
-  for (const auto& [id, task] : view.tasks) {
-    rows.push_back(&task);
-    total += TaskSeconds(task);
-  }
+  for (const auto& [id, task] : view.tasks) rows.push_back(&task);
+  const double total = SumUp(view).known_s;
   std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return TaskSeconds(*a) > TaskSeconds(*b); });
   // Rows that wrap, or scroll out of sight, could not be drawn over.
   winsize size{};
@@ -195,8 +212,9 @@ void Progress::Table(const JobView& view) {
                        "best ms", "speedup", "failures"));
   for (size_t i = 0; i < rows.size() && i < most_rows; ++i) line(RowText(*rows[i], names.at(rows[i]->task()), total));
   if (rows.size() > most_rows) line(absl::StrFormat("... and %d more", rows.size() - most_rows));
-  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %.3f ms%s", view.latest.state(), Bar(Done(view.latest)),
-                       view.latest.trials(), view.latest.elapsed_s(), total * 1e3, Outlook(view.latest, total)));
+  line(absl::StrFormat("%s %s  %d trials in %.1f s, kernels %s%s", view.latest.state(), Bar(Done(view.latest)),
+                       view.latest.trials(), view.latest.elapsed_s(), TimeText(total * 1e3),
+                       Outlook(view.latest, total)));
   drawn_lines_ = lines;
   std::fputs(text.c_str(), out_);
   std::fflush(out_);

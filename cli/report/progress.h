@@ -21,7 +21,8 @@ struct JobView {
 };
 
 // The numbers of the plain line: "job", "state", "elapsed_s", "eta_s" (0: not known), "done" (the share of the search,
-// from 0 to 1), "trials", "failed", "kernels_ms", "untuned_ms" (0: not measured yet), "expected_gain_ms", "warnings".
+// from 0 to 1), "trials", "failed", "kernels_ms" and "untuned_ms" (0: not measured yet), both of the "measured" tasks
+// of "tasks" that have both times, "expected_gain_ms", "warnings".
 nlohmann::ordered_json EventJson(const JobView& view, int64_t job);
 
 class Progress {

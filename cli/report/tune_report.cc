@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/utf8.h"
+#include "cli/report/words.h"
 #include "compiler/ops/workload.h"
 
 namespace temper {
@@ -85,8 +87,8 @@ void TuneReport::Print(std::FILE* out, bool revalidated) const {
                   job.trials() / std::max(1e-9, seconds));
   }
   if (job.tuned_ms() > 0) {
-    absl::FPrintF(out, "; end to end untuned %.3f ms, tuned %.3f ms (%.2fx)", job.untuned_ms(), job.tuned_ms(),
-                  job.untuned_ms() / job.tuned_ms());
+    absl::FPrintF(out, "; end to end untuned %s, tuned %s (%.2fx)", TimeText(job.untuned_ms()),
+                  TimeText(job.tuned_ms()), job.untuned_ms() / job.tuned_ms());
   }
   absl::FPrintF(out, "%s\n", job.kept_default() ? "; the default configs are kept" : "");
   if (!revalidated && job.trials() > 0) {
@@ -99,7 +101,7 @@ void TuneReport::Print(std::FILE* out, bool revalidated) const {
     absl::FPrintF(out, "trials by operator: %s; search and model took %.1f %% of the time\n", counts,
                   100 * job.search_s() / std::max(1e-9, seconds));
   }
-  for (const std::string& warning : job.warnings()) absl::FPrintF(out, "note: %s\n", warning);
+  for (const std::string& warning : job.warnings()) absl::FPrintF(out, "note: %s\n", Escaped(warning));
 }
 
 }  // namespace temper

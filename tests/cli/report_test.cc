@@ -43,12 +43,12 @@ TEST(ShortNames, RowsThatDifferAreDrawnApart) {
   }
 }
 
-// What a terminal gets to see.
-std::string Drawn(const JobView& view) {
+// What is shown, on a terminal or elsewhere.
+std::string Drawn(const JobView& view, bool terminal = true) {
   char* text = nullptr;
   size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
-  Progress(out, /*terminal=*/true, /*own_worker=*/true).Show(view, true);
+  Progress(out, terminal, /*own_worker=*/true).Show(view, true);
   std::fclose(out);
   std::string drawn(text, size);
   std::free(text);
@@ -68,6 +68,36 @@ TEST(ProgressTable, ASpeedupIsThereOnceTheDefaultIsMeasured) {
   EXPECT_THAT(Drawn(view), HasSubstr("1.000    2.00x"));
   task.set_best_s(0);
   EXPECT_THAT(Drawn(view), HasSubstr("2.000        -"));
+}
+
+TEST(ProgressLine, WhatAServerWarnsOfMovesNoCursor) {
+  JobView view;
+  view.latest.set_state("running");
+  view.latest.set_trials(1);
+  view.latest.add_warnings("\x1b[2J gone");
+  EXPECT_THAT(Drawn(view, /*terminal=*/false), HasSubstr("(\\x1b[2J gone)"));
+}
+
+TEST(ProgressLine, ComparesOnlyWhatIsMeasuredBothWays) {
+  JobView view;
+  view.latest.set_state("done");
+  view.latest.set_trials(2);
+  for (const int task : {0, 1}) {
+    view.tasks[task].set_weight(1);
+    view.tasks[task].set_best_s(1e-3);
+  }
+  view.tasks[0].set_default_s(2e-3);
+  const nlohmann::ordered_json event = EventJson(view, 1);
+  EXPECT_EQ(event["kernels_ms"], 1.0);
+  EXPECT_EQ(event["untuned_ms"], 2.0);
+  EXPECT_EQ(event["measured"], 1);
+  EXPECT_EQ(event["tasks"], 2);
+  EXPECT_THAT(Drawn(view, /*terminal=*/false),
+              HasSubstr("kernels 1.000 ms (untuned 2.000 ms; of 1 of 2 tasks, the rest is not measured)\n"));
+  view.tasks[1].set_default_s(3e-5);
+  view.tasks[1].set_best_s(2e-5);
+  view.tasks[0].set_best_s(1e-5);
+  EXPECT_THAT(Drawn(view, /*terminal=*/false), HasSubstr("kernels 30.0 µs (untuned 2.030 ms)\n"));
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ def build(
     winograd: bool = True,
     tf32: bool = False,
     untuned: bool = False,
+    strict: bool = False,
     min_coverage: float | None = None,
     report: PathLike | None = None,
 ) -> Path:
@@ -41,6 +42,7 @@ def build(
     configs come from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of
     `device` first.
     `tf32` lets tensor cores multiply f32 rounded to TF32, on targets that have them.
+    `untuned` uses default configs only, `strict` no records of another version of the code generator.
     `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
     file that says where each choice is from.
     """
@@ -48,7 +50,7 @@ def build(
     with _command.model_file(model) as path:
         _command.run(["compile", path, *_command.model_flags(shapes, dims, values, winograd, tf32),
                       *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,
-                                      token_file=token_file, ca=ca, prefix=prefix, untuned=untuned,
+                                      token_file=token_file, ca=ca, prefix=prefix, untuned=untuned, strict=strict,
                                       min_coverage=min_coverage, report=report)])
     return Path(output)
 
@@ -69,6 +71,7 @@ def compile(
     winograd: bool = True,
     tf32: bool = False,
     untuned: bool = False,
+    strict: bool = False,
     min_coverage: float | None = None,
     threads: int = 0,
 ) -> Model:
@@ -77,5 +80,5 @@ def compile(
     temporary = TemporaryFolder()
     path = build(model, Path(temporary.name) / "package", shapes=shapes, dims=dims, values=values, target=target,
                  lock=lock, db=db, server=server, device=device, token_file=token_file, ca=ca, winograd=winograd,
-                 tf32=tf32, untuned=untuned, min_coverage=min_coverage)
+                 tf32=tf32, untuned=untuned, strict=strict, min_coverage=min_coverage)
     return Model(Package(path, temporary), threads)

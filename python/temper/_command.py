@@ -28,9 +28,14 @@ def binary(name: str = "temper") -> str:
     if (own / name).is_file():
         return str(own / name)
     found = None if folder else _installed(name) or shutil.which(name)
-    if found is None or Path(found).open("rb").read(2) == b"#!":  # a wheel's own script, which would come back here
+    if found is None or _is_script(found):  # a wheel's own, which would come back here
         raise _errors.NotFoundError(f"there is no {name} in {own}: install temper with pip, or set TEMPER_BIN")
     return found
+
+
+def _is_script(program: str) -> bool:
+    with Path(program).open("rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _installed(name: str) -> str | None:

@@ -35,8 +35,15 @@ class Locked:
     """How many entries the lock has."""
 
 
+def _file_argument(path: Any, what: str) -> str:
+    """As a command takes it: not for one of its options."""
+    text = _command.path_text(path, what)
+    return os.path.join(".", text) if text.startswith("-") else text
+
+
 class Database:
-    """The records of a file, of the server that holds them, or, with None, of the user's own database.
+    """The records of a file, of the server that holds them, or, with None, those of TEMPER_SERVER, else of TEMPER_DB,
+    else of the user's own database.
 
     "HOST:PORT" and "unix:PATH" are servers, all else is a file. `token_file` and `ca` are for servers.
     """
@@ -61,14 +68,24 @@ class Database:
         """The fastest known config of each workload."""
         return self._records("best", device, None, workload)
 
+    def export(self, output: PathLike) -> Path:
+        """Writes all records into the file `output`, one JSON object a line, in place of what it held."""
+        path = _file_argument(output, "output")
+        _command.run(["db", "export", path, *self._where])
+        return Path(path)
+
+    def import_(self, *files: PathLike) -> Merged:
+        """Adds the records of files that `export` wrote; those that are here already are passed over."""
+        paths = [_file_argument(file, "what to import") for file in files]
+        return Merged(**_command.run(["db", "import", *paths, "--json", *self._where]))
+
     def merge(self, *others: PathLike | Database) -> Merged:
         """Adds the records of other files; those that are here already are passed over."""
         files = []
         for other in others:
-            path = other.path if isinstance(other, Database) else Path(_command.path_text(other, "what to merge"))
-            if path is None:
+            if isinstance(other, Database) and other.path is None:
                 raise _errors.InvalidArgumentError(f"{other!r} is not a file: merge reads files")
-            files.append(os.path.join(".", path) if str(path).startswith("-") else str(path))
+            files.append(_file_argument(other.path if isinstance(other, Database) else other, "what to merge"))
         return Merged(**_command.run(["db", "merge", *files, "--json", *self._where]))
 
     def lock(self, model: Any, output: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None,

@@ -21,6 +21,10 @@ _LINE_INTERVAL_S = 10  # where a line can not be drawn over
 _BAR_CELLS = 20
 
 
+def _time_text(ms: float) -> str:
+    return f"{1e3 * ms:.1f} µs" if 0 < ms < 0.1 else f"{ms:.3f} ms"
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a job is. Times of the kernels are sums over the model; 0: not measured yet."""
@@ -35,7 +39,10 @@ class Progress:
     trials: int
     failed: int
     kernels_ms: float
+    """Of the `measured` of `tasks` whose default was measured too, as is `untuned_ms`."""
     untuned_ms: float
+    measured: int
+    tasks: int
     expected_gain_ms: float
     """What going on is expected to gain."""
     warnings: list[str]
@@ -45,9 +52,8 @@ class Progress:
         if self.failed:
             text += f" ({self.failed} failed)"
         if self.kernels_ms > 0:
-            text += f", kernels {self.kernels_ms:.3f} ms"
-            if self.untuned_ms > 0:
-                text += f" (untuned {self.untuned_ms:.3f} ms)"
+            text += f", kernels {_time_text(self.kernels_ms)} (untuned {_time_text(self.untuned_ms)}"
+            text += f"; of {self.measured} of {self.tasks} tasks)" if self.measured < self.tasks else ")"
         if self.eta_s > 0:
             text += f", {self.eta_s:.0f} s left"
         return text
@@ -80,7 +86,7 @@ class TuneResult:
     def __str__(self) -> str:
         text = f"{self.model}: {self.trials} trials in {self.seconds:.1f} s"
         if self.tuned_ms > 0:
-            text += f"; untuned {self.untuned_ms:.3f} ms, tuned {self.tuned_ms:.3f} ms ({self.speedup:.2f}x)"
+            text += f"; untuned {_time_text(self.untuned_ms)}, tuned {_time_text(self.tuned_ms)} ({self.speedup:.2f}x)"
         return text + ("; the default configs are kept" if self.kept_default else "")
 
 
@@ -174,19 +180,26 @@ def tune(
     trials_per_task: int | None = None,
     time_budget: float | None = None,
     min_gain: float | None = None,
+    early_stopping: int | None = None,
+    early_stopping_model: int | None = None,
+    wait_for_device: float | None = None,
     tuner: str | None = None,
     seed: int | None = None,
     priority: int | None = None,
     winograd: bool = True,
     tf32: bool = False,
     revalidate: bool = False,
+    booster: bool = True,
     progress: bool | Callable[[Progress], object] = True,
 ) -> TuneResult:
     """Searches the fastest config of every operator of the model, by measurement; `temper tune`.
 
     Here, into the database `db` (None: the user's own), or on the `device` of a `server`. `model`, `shapes`, `dims`
     and `values` are as of `build`. `trials`, `time_budget` (seconds) and `min_gain` (0.01: end where less than 1 % is
-    expected to be gained) limit the search; without any it ends where less than half a percent is expected.
+    expected to be gained) limit the search, `trials_per_task` and `early_stopping` (after so many trials without a better
+    one) each task, `early_stopping_model` the search likewise; without any it ends where less than half a percent is
+    expected. `wait_for_device`: seconds for which a server's first worker of that device is waited for. Without
+    `booster` the search starts from the draft alone.
 
     `progress`: a bar, in terminals and notebooks; or a function that is called with each Progress. KeyboardInterrupt
     ends the job, on a server too; what was measured is kept, and the same call goes on from there.
@@ -198,7 +211,9 @@ def tune(
                                      cores=cores, trials=trials, trials_per_task=trials_per_task,
                                      time_budget=_text(time_budget, "time_budget", lambda s: f"{s:.6f}s"),
                                      min_gain=_text(min_gain, "min_gain", lambda share: f"{100 * share:g}%"), tuner=tuner,
-                                     seed=seed, priority=priority, revalidate=revalidate)]
+                                     early_stopping=early_stopping, early_stopping_model=early_stopping_model,
+                                     wait_for_device=_text(wait_for_device, "wait_for_device", lambda s: f"{s:.6f}s"),
+                                     seed=seed, priority=priority, revalidate=revalidate, no_booster=not booster)]
         on_server = _command.flags(server=server, token_file=token_file, ca=ca)
         report = _follow(arguments, display, on_server)
     return TuneResult(**{name: report[name] for name in TuneResult.__dataclass_fields__ if name != "report"},

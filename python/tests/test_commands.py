@@ -156,6 +156,11 @@ def test_an_editable_install_finds_the_programs_where_pip_put_them(monkeypatch, 
     assert _command.binary() == str(tmp_path / "temper" / "bin" / "temper")
 
 
+def test_the_version_is_that_of_the_programs():
+    said = subprocess.run([_command.binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"temper {temper.__version__}, code generator ")
+
+
 def test_a_missing_binary_is_named(monkeypatch, tmp_path, dense):
     monkeypatch.setenv("TEMPER_BIN", str(tmp_path))
     with pytest.raises(temper.NotFoundError, match=f"there is no temper in {tmp_path}"):
@@ -165,7 +170,8 @@ def test_a_missing_binary_is_named(monkeypatch, tmp_path, dense):
 def test_tunes_and_then_queries_merges_locks_and_compiles(dense, tmp_path):
     events = []
     db = tmp_path / "records.db"
-    result = temper.tune(dense, db=db, trials=2, progress=events.append)
+    result = temper.tune(dense, db=db, trials=2, early_stopping=50, early_stopping_model=50, wait_for_device=30,
+                         booster=False, progress=events.append)
     assert result.model == "dense" and result.trials >= 1 and result.tuned_ms > 0 and len(result.tasks) == 1
     assert result.speedup == pytest.approx(result.untuned_ms / result.tuned_ms)
     assert events[-1].state == "done" and events[-1].trials == result.trials and events[-1].kernels_ms > 0
@@ -181,8 +187,13 @@ def test_tunes_and_then_queries_merges_locks_and_compiles(dense, tmp_path):
     assert other.merge(database) == temper.Merged(added=len(records), known=0)
     assert other.merge(db) == temper.Merged(added=0, known=len(records))
 
+    lines = database.export(tmp_path / "records.jsonl")
+    assert len(lines.read_text().splitlines()) == len(records)
+    assert temper.Database(tmp_path / "third.db").import_(lines) == temper.Merged(added=len(records), known=0)
+
     locked = database.lock(dense, tmp_path / "dense.lock")
     assert locked.kernels == 1 and locked.targets == 1 and locked.lock == tmp_path / "dense.lock"
+    assert temper.compile(dense, db=db, strict=True).manifest["target"] == locked.target
     model = temper.compile(dense, lock=locked.lock)
     assert model.manifest["lock"] == locked.digest
     np.testing.assert_allclose(model.run(X)[0], dense_of(X), rtol=1e-4)
@@ -223,7 +234,13 @@ def test_what_a_progress_function_raises_ends_the_tune(dense, tmp_path):
 
 def event(**values):
     return _tune.Progress(**{**dict(job=1, state="running", elapsed_s=5, eta_s=7, done=0.5, trials=40, failed=2,
-                                    kernels_ms=2.0, untuned_ms=3.0, expected_gain_ms=0, warnings=[]), **values})
+                                    kernels_ms=2.0, untuned_ms=3.0, measured=4, tasks=4, expected_gain_ms=0,
+                                    warnings=[]), **values})
+
+
+def test_a_progress_says_of_how_much_its_times_are():
+    assert "kernels 2.000 ms (untuned 3.000 ms; of 4 of 6 tasks)," in str(event(tasks=6))
+    assert "kernels 20.0 µs (untuned 3.000 ms)," in str(event(kernels_ms=0.02))
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over(monkeypatch):

@@ -85,7 +85,8 @@ std::string DatabasePath(const RecordOptions& options);
 std::string TuneCommand(const ModelOptions& model, const RecordOptions& records);
 
 // The text of the target that most devices of the key have, those at work before others; empty: the server knows none.
-absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key);
+// `awaits`: the caller waits for one, see TunerClient.
+absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key, bool awaits = false);
 
 // Where best configs come from: a database file, a server, or nothing.
 class Records {

@@ -192,7 +192,7 @@ absl::StatusOr<v1::JobSummary> TunerClient::GetJob(int64_t job) {
   return reply.jobs(0);
 }
 
-absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices() {
+absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::string& awaited_key) {
   std::vector<v1::Device> devices;
   v1::ListDevicesRequest request;
   do {
@@ -208,6 +208,7 @@ absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices() {
 }
 
 absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(std::span<const BestQuery> queries) {
+  request.set_awaited_key(awaited_key);
   std::vector<std::optional<BestAnswer>> answers;
   TEMPER_RETURN_IF_ERROR(InChunks(queries, kMostQueries, [&](std::span<const BestQuery> chunk) -> absl::Status {
     v1::QueryBestRequest request;

@@ -51,8 +51,10 @@ class TunerClient {
   absl::Status SetPriority(int64_t job, int priority);
   // The newest `most` jobs (0: all) of this state (empty: any), newest first.
   absl::StatusOr<std::vector<v1::JobSummary>> ListJobs(int64_t most = 0, const std::string& state = "");
-  absl::StatusOr<v1::JobSummary> GetJob(int64_t job);     // kNotFound
-  absl::StatusOr<std::vector<v1::Device>> ListDevices();  // by key, then name, in natural order
+  absl::StatusOr<v1::JobSummary> GetJob(int64_t job);  // kNotFound
+  // By key, then name, in natural order. `awaited_key`: the caller waits for a worker of this device key, to submit a
+  // job, and calls again within seconds; the server says so to who starts workers. Empty: it does not.
+  absl::StatusOr<std::vector<v1::Device>> ListDevices(const std::string& awaited_key = "");
 
   // One answer per query, in order; any number of queries (sent in requests of a bounded size).
   absl::StatusOr<std::vector<std::optional<BestAnswer>>> QueryBest(std::span<const BestQuery> queries);

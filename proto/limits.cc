@@ -221,6 +221,7 @@ constexpr FieldLimit kTable[] = {
     {"JobSummary.priority", kPriority},
     {"ListDevicesRequest.after", kSubject},
     {"ListDevicesRequest.limit", kPage},
+    {"ListDevicesRequest.awaited_key", kKey},
     {"ListDevicesReply.devices", kMessage.Items(kPage.most)},
     {"ListDevicesReply.next_after", kSubject},
     {"Device.key", kKey},

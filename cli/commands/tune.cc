@@ -81,7 +81,7 @@ absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, 
   const absl::Duration start = Clock::System().Monotonic(),
                        patience = absl::Milliseconds(request->wait_for_device_ms());
   for (bool told = false;;) {
-    TEMPER_ASSIGN_OR_RETURN(const std::string text, TargetOfKey(client, key));
+    TEMPER_ASSIGN_OR_RETURN(const std::string text, TargetOfKey(client, key, /*awaits=*/true));
     const absl::Duration waited = Clock::System().Monotonic() - start;
     if (!text.empty()) {
       request->set_wait_for_device_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), patience - waited)));

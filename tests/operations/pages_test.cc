@@ -87,6 +87,8 @@ TEST_F(PagesTest, PendingCountsAllThatWantsAWorkerOfTheKey) {
   status_.keys["b"] = {.jobs = 2};  // both wait for a first worker: without it they can queue nothing
   EXPECT_EQ(Pending("a"), 64);
   EXPECT_EQ(Pending("b"), 2);
+  status_.keys["c"] = {.awaited = true};
+  EXPECT_EQ(Pending("c"), 1);
   EXPECT_EQ(Pending("nobody's"), 0);
   EXPECT_EQ(Ask("/pending").code, 400);
 }

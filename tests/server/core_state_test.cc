@@ -158,6 +158,19 @@ TEST_F(CoreStateTest, AnInstanceIsForWhoeverHoldsItsKeyAsLongAsItIsThere) {
   EXPECT_TRUE(state_->Register(thief, Now()).ok()) << "it joined again, and has another key";
 }
 
+TEST_F(CoreStateTest, AKeyIsAwaitedForAsLongAsAClientSaysSo) {
+  const auto awaited = [&] {
+    clock_.Advance(absl::Seconds(20));
+    Actions actions;
+    state_->Tick(Now(), actions);
+    return state_->Status().keys["k"].awaited;
+  };
+  EXPECT_FALSE(awaited());
+  state_->NoteAwaited("k", Now());
+  EXPECT_TRUE(awaited());
+  EXPECT_FALSE(awaited());
+}
+
 TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {
   for (const int threads : {0, -1, 1 << 20}) {
     WorkerInfo info = Worker("w");

@@ -11,9 +11,10 @@ namespace temper {
 
 struct FleetStatus {
   struct Key {
-    int64_t pending = 0;  // candidates that wait for a worker
-    int64_t leased = 0;   // candidates in the hands of workers
-    int64_t jobs = 0;     // that have not ended
+    int64_t pending = 0;   // candidates that wait for a worker
+    int64_t leased = 0;    // candidates in the hands of workers
+    int64_t jobs = 0;      // that have not ended
+    bool awaited = false;  // a client waits for a first worker, to submit a job
   };
   std::map<std::string, Key> keys;          // by device key
   std::map<std::string, int64_t> workers;   // by state, as `temper devices` names it

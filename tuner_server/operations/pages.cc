@@ -65,7 +65,8 @@ HttpReply Pending(const FleetStatus& status, const HttpRequest& request) {
   if (key == request.query.end()) return {.code = 400, .body = "/pending wants a device key: /pending?key=K\n"};
   int64_t pending = 0;
   if (const auto load = status.keys.find(key->second); load != status.keys.end()) {
-    pending = std::max(load->second.pending + load->second.leased, load->second.jobs);
+    pending = std::max(
+        {load->second.pending + load->second.leased, load->second.jobs, static_cast<int64_t>(load->second.awaited)});
   }
   const nlohmann::ordered_json reply{{"key", key->second}, {"pending", pending}};
   return {.type = "application/json",

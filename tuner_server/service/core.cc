@@ -192,6 +192,10 @@ std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
   return Locked([&](Actions&) { return state_.Sessions(); });
 }
 
+void ServerCore::NoteAwaited(const std::string& key) {
+  Locked([&](Actions&) { state_.NoteAwaited(key, Now()); });
+}
+
 FleetStatus ServerCore::Status() {
   FleetStatus status = Locked([&](Actions&) { return state_.Status(); });
   status.tick_age = TickAge();

@@ -48,6 +48,7 @@ class ServerCore : private JobHost {
   void SetPriority(int64_t job, int priority, PriorityDone done);
   absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   std::vector<Dispatcher::SessionView> Sessions();
+  void NoteAwaited(const std::string& key);
   FleetStatus Status();
   Metrics& metrics() { return *options().metrics; }
   const Throughput& throughput() const { return throughput_; }

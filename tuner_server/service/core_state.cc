@@ -15,8 +15,10 @@ namespace {
 
 // Items above the latest recorded one may have been given too: models' checks, and what was in flight.
 constexpr int64_t kIdsWithoutRecords = 1 << 20;
-constexpr int kLastingFailures = 3;      // of the store, in a row
-constexpr int kTicksBetweenPokes = 3;    // watchers hear of progress at most so often
+constexpr int kLastingFailures = 3;                        // of the store, in a row
+constexpr int kTicksBetweenPokes = 3;                      // watchers hear of progress at most so often
+constexpr absl::Duration kAwaitedFor = absl::Seconds(30);  // autoscalers look twice meanwhile
+constexpr size_t kMostAwaited = 1000;
 constexpr int kTicksBetweenOffers = 10;  // of work to those whom nothing but time concerns
 
 absl::Status Stopping() { return absl::UnavailableError("the server is shutting down"); }
@@ -217,8 +219,13 @@ void CoreState::Tick(absl::Duration now, Actions& actions) {
   if (dispatcher_.Tick(now)) WakeAllJobs();
   std::ranges::move(dispatcher_.TakeGivenUp(), std::back_inserter(given_up_));
   ForgetOldJobs(now);
+  std::erase_if(awaited_, [&](const auto& entry) { return now - entry.second > kAwaitedFor; });
   AfterChange(now, actions);
   if (ticks_++ % kTicksBetweenPokes == 0) TendJobs(now, actions);
+}
+
+void CoreState::NoteAwaited(const std::string& key, absl::Duration now) {
+  if (awaited_.size() < kMostAwaited || awaited_.contains(key)) awaited_[key] = now;
 }
 
 void CoreState::ForgetOldJobs(absl::Duration now) {
@@ -491,6 +498,7 @@ FleetStatus CoreState::Status() const {
     ++status.jobs[job.feed->row().state];
     if (job.port != nullptr) ++status.keys[job.port->spec().device_key].jobs;
   }
+  for (const auto& [key, said] : awaited_) status.keys[key].awaited = true;
   for (const Dispatcher::SessionView& session : dispatcher_.Sessions()) ++status.workers[session.state];
   const Dispatcher::Failures& failures = dispatcher_.failures();
   status.failures = {{"lease_expired", failures.expired_leases},

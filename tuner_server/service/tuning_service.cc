@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/hash.h"
+#include "security/rights.h"
 #include "tuner_server/service/calls.h"
 #include "tuner_server/service/wire.h"
 
@@ -367,9 +368,16 @@ grpc::ServerUnaryReactor* TuningServiceImpl::ListJobs(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerContext* context,
                                                          const v1::ListDevicesRequest* request,
                                                          v1::ListDevicesReply* reply) {
-  const absl::Status admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kListDevices).status();
-  if (admitted.ok()) FillDevices(core_, *request, reply);
-  return Answer(context, admitted);
+  const auto admitted = Admit(callers_, *context, *request, kLargestQuery, Call::kListDevices);
+  if (!admitted.ok()) return Answer(context, admitted.status());
+  // Workers may be started for who waits, so it has to be somebody who may submit.
+  if (const std::string& key = request->awaited_key(); !key.empty()) {
+    const absl::Status may = Allowed(admitted->principal, Call::kSubmitJob, {.device_key = key});
+    if (!may.ok()) return Answer(context, may);
+    core_.NoteAwaited(key);
+  }
+  FillDevices(core_, *request, reply);
+  return Answer(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerContext* context,

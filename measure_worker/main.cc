@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,8 @@
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/state_directory.h"
-#include "measure_worker/backend.h"
 #include "base/version.h"
+#include "measure_worker/backend.h"
 #include "measure_worker/host/cores.h"
 #include "measure_worker/join_command.h"
 #include "measure_worker/sandbox/confinement.h"
@@ -47,17 +48,38 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Stations that the server refuses for good; where others go on, each is told of once, in `told`.
+size_t CountRefused(const std::vector<std::unique_ptr<Station>>& stations, const std::vector<std::string>& keys,
+                    std::set<std::string>& told) {
+  size_t refused = 0;
+  for (size_t i = 0; i < stations.size(); ++i) {
+    const std::string why = stations[i]->Refused();
+    if (why.empty()) continue;
+    ++refused;
+    if (stations.size() > 1 && told.insert(keys[i]).second)
+      LogError({.key = keys[i]}, "the server refuses this worker, which serves '{}' no more: {}", keys[i], why);
+  }
+  return refused;
+}
+
 // Blocks until SIGTERM or SIGINT, or, if asked to watch it, until our parent is gone. Returns which. Tells a service
-// manager that watches this process that it lives, while all stations do.
-std::string AwaitEnd(const sigset_t& signals, pid_t watched_parent, const ServiceNotifier& notifier,
-                     const std::vector<std::unique_ptr<Station>>& stations) {
+// manager that watches this process that it lives, while all stations do. kPermissionDenied: the server refuses all.
+absl::StatusOr<std::string> AwaitEnd(const sigset_t& signals, pid_t watched_parent, const ServiceNotifier& notifier,
+                                     const std::vector<std::unique_ptr<Station>>& stations,
+                                     const std::vector<std::string>& keys) {
+  std::set<std::string> refused;
   constexpr timespec kLookAgain{0, 200'000'000};
   // Thrice as often as asked, for one message may come late.
   const absl::Duration every = notifier.watchdog().value_or(absl::InfiniteDuration()) / 3;
   for (absl::Time told = absl::Now();;) {
     const int signal = sigtimedwait(&signals, nullptr, &kLookAgain);
     if (signal > 0) return absl::StrCat("the worker was told to by SIG", sigabbrev_np(signal));
-    if (watched_parent != 0 && getppid() != watched_parent) return "the worker's parent process is gone";
+    if (watched_parent != 0 && getppid() != watched_parent) return std::string("the worker's parent process is gone");
+    if (CountRefused(stations, keys, refused) == stations.size()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("the server refuses this worker: ", stations.back()->Refused(),
+                       "; if it should serve, ask for an invitation and run: temper-worker join"));
+    }
     if (absl::Now() - told < every || !std::ranges::all_of(stations, [](const auto& s) { return s->Lives(); }))
       continue;
     notifier.Send("WATCHDOG=1");
@@ -118,7 +140,7 @@ Chore RenewingCertificate(const std::string& server, const std::string& key, con
 
 absl::Status Serve(const Options& options) {
   const pid_t parent = options.parent_watch ? getppid() : 0;
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<StationOptions> devices, Stations(options));
+  TEMPER_ASSIGN_OR_RETURN(std::vector<StationOptions> devices, Stations(options));
   for (const StationOptions& device : devices) TEMPER_RETURN_IF_ERROR(CheckCores(device.device.cores));
   // Of one device, all threads stay on its cores; of several, those that measure.
   if (devices.size() == 1 && !devices[0].device.cores.empty())
@@ -135,9 +157,11 @@ absl::Status Serve(const Options& options) {
 
   std::vector<std::unique_ptr<Station>> stations;
   std::vector<Chore> renewals;
-  for (const StationOptions& device : devices) {
+  for (StationOptions& device : devices) {
     const TlsFiles files = TlsFor(options, device.key);
     renewals.push_back(RenewingCertificate(options.server, device.key, files));
+    if (files.authority.empty() && !options.server.starts_with("unix:"))
+      device.hint = "; does the server want encryption? Then run: temper-worker join";
     TEMPER_ASSIGN_OR_RETURN(const auto credentials, ChannelCredentialsOf(options.server, files, absl::Now()));
     TEMPER_ASSIGN_OR_RETURN(auto station,
                             Station::Make(device, confinement, ConnectByGrpc(options.server, credentials)));
@@ -147,13 +171,14 @@ absl::Status Serve(const Options& options) {
   const ChoreThread renewing(std::move(renewals), Clock::System());
   const ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   notifier.Send("READY=1");
-  const std::string why = AwaitEnd(signals, parent, notifier, stations);
+  const absl::StatusOr<std::string> end = AwaitEnd(signals, parent, notifier, stations, options.keys);
+  const std::string why = end.ok() ? *end : std::string(end.status().message());
   notifier.Send("STOPPING=1");
   spdlog::info("stopping: {}", why);
   std::vector<std::thread> stopping;
   for (const auto& station : stations) stopping.emplace_back([&] { station->Stop(why); });
   for (std::thread& t : stopping) t.join();
-  return absl::OkStatus();
+  return end.status();
 }
 
 int RunChild(const Options& options) {
@@ -200,6 +225,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember(kLogFormats))
       ->capture_default_str();
   app.add_flag("-v,--verbose", options.verbose, "Log more");
+  app.set_version_flag("--version", absl::StrCat("temper-worker ", TemperVersion()));
   app.add_option("--child", options.child_fd)->group("");  // how this program starts itself
   try {
     app.parse(argc, argv);
@@ -225,6 +251,5 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 }  // namespace temper::worker
-  app.set_version_flag("--version", absl::StrCat("temper-worker ", TemperVersion()));
 
 int main(int argc, char** argv) { return temper::worker::Main(argc, argv); }

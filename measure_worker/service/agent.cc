@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/log.h"
 #include "proto/convert.h"
 #include "proto/convert_trial.h"
@@ -30,6 +31,11 @@ absl::Duration MostAge(const v1::Lease& lease) {
   }
   work += absl::Milliseconds(lease.model().budget_ms()) + absl::Milliseconds(lease.finals().model().budget_ms());
   return kMostTimesItsWork * work + kForTheRest;
+}
+
+// Of who this is. Anything else may pass.
+bool IsForGood(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
 }
 
 int CountResults(const v1::SubmitResultsRequest& request) { return request.results_size() + request.models_size(); }
@@ -98,6 +104,11 @@ bool Agent::Lives() {
   return !measuring_until_ns_.has_value() || options_.now_ns() < *measuring_until_ns_ + kCancelled;
 }
 
+std::string Agent::Refused() {
+  std::lock_guard lock(mutex_);
+  return refused_;
+}
+
 int Agent::FreeSlots() const {
   if (!draining_.empty()) return 0;
   const auto busy = std::count_if(held_.begin(), held_.end(), [](const auto& h) { return !h.second.measured; });
@@ -118,12 +129,12 @@ void Agent::BackOff(std::unique_lock<std::mutex>& lock, int failures) {
 
 void Agent::ControlLoop() {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
+  while (!stopping_ && refused_.empty()) {
     if (session_.empty()) {
       lock.unlock();
       const bool registered = RegisterOnce();
       lock.lock();
-      if (!registered) BackOff(lock, register_failures_ - 1);
+      if (!registered && refused_.empty()) BackOff(lock, register_failures_ - 1);
       continue;
     }
     if (sync_failures_ > 0 && syncs_.empty()) BackOff(lock, sync_failures_ - 1);
@@ -143,17 +154,28 @@ bool Agent::RegisterOnce() {
   auto reply = link_.Register(request);
   std::lock_guard lock(mutex_);
   if (!reply.ok()) {
-    if (!stopping_ && register_failures_++ == 0) {
-      LogWarn(About(), "cannot register with the server, and keep trying: {}", std::string(reply.status().message()));
-    }
+    ++register_failures_;
+    if (IsForGood(reply.status()))
+      refused_ = std::string(reply.status().message());
+    else
+      TellTrouble("cannot register with the server, and keep trying", reply.status());
     return false;
   }
   register_failures_ = 0;
+  trouble_.clear();
   session_ = reply->session();
   if (reply->sync_ms() > 0) busy_wait_ = absl::Milliseconds(reply->sync_ms());
   sync_failures_ = 0;
   LogInfo(About(), "registered for key '{}' as session {}", options_.registration.device_key(), session_);
   return true;
+}
+
+void Agent::TellTrouble(const char* what, const absl::Status& status) {
+  const std::string message(status.message());
+  if (stopping_ || message == trouble_) return;
+  trouble_ = message;
+  const bool nobody = absl::StrContains(message, "Connection refused");
+  LogWarn(About(), "{}: {}{}", what, message, absl::IsUnavailable(status) && !nobody ? options_.hint : "");
 }
 
 void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
@@ -181,10 +203,12 @@ void Agent::OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::
   if (!reply.ok()) {
     // A broken call that a newer one has replaced says nothing about the server.
     if (syncs_.empty()) ++sync_failures_;
-    if (!stopping_ && sync_failures_ == 1)
-      LogWarn(About(), "lost the server: {}", std::string(reply.status().message()));
+    if (sync_failures_ > 0) TellTrouble("lost the server", reply.status());
+    // Whether that is for good is the answer to its next registration.
+    if (IsForGood(reply.status()) && session == session_) session_.clear();
   } else {
     sync_failures_ = 0;
+    trouble_.clear();
     // What an answer that comes late says of an earlier session is no news.
     if (reply->unknown_session() && session == session_) session_.clear();
     TakeReply(*reply);

@@ -40,6 +40,7 @@ struct AgentOptions {
   absl::Duration back_off_least = absl::Milliseconds(200);
   absl::Duration back_off_most = absl::Seconds(30);
   uint64_t seed = 0;  // of the jitter
+  std::string hint;   // for people: what may be wrong where a server is there and does not answer; empty: nothing
   std::function<int64_t()> now_ns = MonotonicNs;
 };
 
@@ -58,6 +59,8 @@ class Agent {
   // False: what it measures has taken far longer than any cancellation, so the thread that measures hangs. It blocks
   // where another thread does not let go of what both use.
   bool Lives();
+  // Why the server will not have this worker, however often it asks: it asks no more. Empty: it does.
+  std::string Refused();
 
  private:
   struct Held {
@@ -78,6 +81,8 @@ class Agent {
   void Farewell(const std::string& why);
 
   bool RegisterOnce();
+  // Once, until it is another.
+  void TellTrouble(const char* what, const absl::Status& status);
   void SyncIfDue(std::unique_lock<std::mutex>& lock);
   void OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::SyncReply> reply);
   void TakeReply(v1::SyncReply& reply);
@@ -114,6 +119,8 @@ class Agent {
   std::map<int64_t, int> syncs_;               // calls under way: number -> free slots told
   int64_t next_sync_ = 0;
   int register_failures_ = 0, sync_failures_ = 0;  // in a row
+  std::string trouble_;                            // that was told last; empty: all is well
+  std::string refused_;
   Rng rng_;
 
   std::thread control_, measure_, submit_;

@@ -87,6 +87,7 @@ class SandboxedStation : public Station {
   void Start() override { agent_.Start(); }
   void Stop(const std::string& why) override { agent_.Stop(why); }
   bool Lives() override { return agent_.Lives(); }
+  std::string Refused() override { return agent_.Refused(); }
 
  private:
   const std::unique_ptr<ServerLink> link_;
@@ -132,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Station>> Station::Make(const StationOptions& opt
   AgentOptions agent;
   agent.registration = *std::move(registration);
   agent.seed = SecureRandom();
+  agent.hint = options.hint;
   std::unique_ptr<Spool> spool;
   if (options.spool.empty()) {
     spool = OpenDefaultSpool(options.key);

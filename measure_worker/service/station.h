@@ -17,6 +17,7 @@ struct StationOptions {
   std::string target = "host";
   std::string spool;  // a folder; empty: the default one
   bool shares_server_cores = false;
+  std::string hint;  // of AgentOptions
 };
 
 class Station {
@@ -26,9 +27,10 @@ class Station {
                                                        std::unique_ptr<ServerLink> link);
   virtual ~Station() = default;
   virtual void Start() = 0;
-  // As an Agent's.
+  // All as an Agent's.
   virtual void Stop(const std::string& why) = 0;
   virtual bool Lives() = 0;
+  virtual std::string Refused() = 0;
 };
 
 }  // namespace temper::worker

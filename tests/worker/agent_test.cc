@@ -382,6 +382,19 @@ TEST_F(AgentTest, StopsWhenNoServerEverAnswered) {
   EXPECT_TRUE(server_.farewells_.empty()) << "there is nobody to take leave of";
 }
 
+TEST_F(AgentTest, WhomTheServerRefusesAsksNoMore) {
+  Begin();
+  ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty(); }));
+  EXPECT_EQ(agent_->Refused(), "");
+  server_.Refuse(absl::UnauthenticatedError("the certificate was revoked"));
+  server_.End(absl::UnauthenticatedError("the certificate was revoked"));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.register_calls_ == 2; }));
+  while (agent_->Refused().empty()) std::this_thread::yield();
+  EXPECT_EQ(agent_->Refused(), "the certificate was revoked");
+  agent_->Stop("the test is over");
+  EXPECT_EQ(server_.register_calls_, 2);
+}
+
 TEST(AgentOverGrpc, RegistersMeasuresHandsInAndLeaves) {
   FakeServer server;
   server.FailNext(1, 1, 1);

@@ -22,6 +22,7 @@ class FakeServer {
     std::lock_guard lock(mutex_);
     ++register_calls_;
     changed_.notify_all();
+    if (!refusal_.ok()) return refusal_;
     if (register_failures_ > 0) {
       --register_failures_;
       return absl::UnavailableError("not yet");
@@ -111,6 +112,11 @@ class FakeServer {
   }
   void Drain(const std::string& why) {
     Change([&] { draining_ = why; });
+  }
+  // Whoever registers from now on.
+  void Refuse(const absl::Status& why) {
+    std::lock_guard lock(mutex_);
+    refusal_ = why;
   }
   void TakeAtMost(size_t bytes) {
     std::lock_guard lock(mutex_);
@@ -206,6 +212,7 @@ class FakeServer {
   std::deque<v1::Lease> to_grant_;
   std::vector<int64_t> to_cancel_;
   int register_failures_ = 0, sync_failures_ = 0, submit_failures_ = 0;
+  absl::Status refusal_;
 };
 
 // Straight into it, without a wire.

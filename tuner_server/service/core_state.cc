@@ -59,7 +59,7 @@ absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Du
   // Who takes an instance up takes up its leases.
   if (const WorkerInfo* known = dispatcher_.FindInstance(info.instance);
       known != nullptr && known->holder != info.holder)
-    return absl::PermissionDeniedError("the instance is another worker's");
+    return absl::FailedPreconditionError("the instance is another worker's, for as long as that one is there");
   TEMPER_RETURN_IF_ERROR(dispatcher_.MakeRoomFor(info));
   const std::string session = dispatcher_.Register(info, now);
   LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);

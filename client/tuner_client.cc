@@ -195,6 +195,7 @@ absl::StatusOr<v1::JobSummary> TunerClient::GetJob(int64_t job) {
 absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::string& awaited_key) {
   std::vector<v1::Device> devices;
   v1::ListDevicesRequest request;
+  request.set_awaited_key(awaited_key);
   do {
     v1::ListDevicesReply reply;
     TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListDevices, request, reply));
@@ -208,7 +209,6 @@ absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::stri
 }
 
 absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(std::span<const BestQuery> queries) {
-  request.set_awaited_key(awaited_key);
   std::vector<std::optional<BestAnswer>> answers;
   TEMPER_RETURN_IF_ERROR(InChunks(queries, kMostQueries, [&](std::span<const BestQuery> chunk) -> absl::Status {
     v1::QueryBestRequest request;

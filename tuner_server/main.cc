@@ -64,7 +64,8 @@ void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations, 
                  "machines");
   app.add_flag("--http-insecure", operations.beyond_loopback,
                "The pages for machines may be where others reach them, without encryption and for anyone");
-  app.add_option("--http-host", dashboard.hosts, "A name that the dashboard is reached by, behind a proxy");
+  app.add_option("--http-host", dashboard.hosts, "A name that the dashboard is reached by, behind a proxy")
+      ->allow_extra_args(false);
   app.add_option("--snapshot-dir", operations.snapshots.directory,
                  "Folder for snapshots of the database; without it none are taken");
   AddPeriod(app, "--snapshot-every", operations.snapshots.every, "Time between snapshots")->default_str("6h");
@@ -144,8 +145,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--parent-watch", parent_watch, "End when stdin is closed or the parent process dies");
   app.add_flag("-v,--verbose", verbose, "Log more");
-  app.footer(kExample);
   app.set_version_flag("--version", std::string("temper-server ") + temper::TemperVersion());
+  app.footer(kExample);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

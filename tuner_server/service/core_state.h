@@ -83,9 +83,9 @@ class CoreState {
   int Drain(const std::string& key, const std::string& name, const std::string& reason, absl::Duration now,
             Actions& actions);
   int Undrain(const std::string& key, const std::string& name, absl::Duration now, Actions& actions);
-  // The call's connection broke. Nothing if it was answered already.
   // A client waits for a worker of the key. It says so again within seconds, for as long as it does.
   void NoteAwaited(const std::string& key, absl::Duration now);
+  // The call's connection broke. Nothing if it was answered already.
   void BreakSync(int64_t ticket, absl::Duration now, Actions& actions);
 
   // --- what is to be stored: results, leases and priorities wait, results are judged together, the owner stores all of
@@ -216,11 +216,11 @@ class CoreState {
   std::map<std::string, int64_t> ticket_of_session_;         // of parked calls, one each
   std::map<std::string, std::set<int64_t>> tickets_of_key_;  // likewise
   int64_t next_ticket_ = 1;
+  std::map<std::string, absl::Duration> awaited_;  // keys that clients wait for: when they said so last
   std::map<int64_t, Job> jobs_;
   std::multiset<std::string> reserved_;  // owners of places for jobs to come
   size_t request_bytes_ = 0;             // of jobs that are not over, and of places
   std::set<int64_t> running_;
-  std::map<std::string, absl::Duration> awaited_;  // keys that clients wait for: when they said so last
   std::vector<std::shared_ptr<JobPort>> retired_;
   std::set<int64_t> search_wanted_, searching_;  // jobs
   std::vector<Submission> submissions_;

@@ -343,6 +343,24 @@ TEST(JobLoop, ADeviceThatIsSlowThroughoutIsBelievedInTheEnd) {
   EXPECT_LT(sim.measured_.size(), 150u);
 }
 
+TEST(JobLoop, AServerThatComesAfterCountsEachConfigOnceHoweverOftenItWasMeasured) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 100;
+  sim.drift_ = [&](const WorkItem&) { return 2.0; };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_FALSE(sim.AllDistinct());
+  std::vector<Record> records;
+  ASSERT_TRUE(sim.store_->Scan({}, [&](const Record& r) { records.push_back(r); }).ok());
+  for (Record& record : records) record.job = sim.spec_.id;
+  sim.store_ = *OpenStore("memory:");
+  ASSERT_TRUE(sim.store_->Append(records).ok());
+  sim.Begin();
+  const auto distinct = static_cast<int>(std::set(sim.measured_.begin(), sim.measured_.end()).size());
+  EXPECT_EQ(sim.loop_->trials(), distinct);
+  EXPECT_EQ(sim.loop_->task(0).trials, distinct);
+}
+
 TEST(JobLoop, TrialsPerTaskAreALimit) {
   Simulation sim(ThreeTasks());
   sim.spec_.trials_per_task = 30;

@@ -132,6 +132,7 @@ class Simulation : public WorkPort {
     record.template_version = item.template_version;
     record.config = item.config;
     record.purpose = work.kind != WorkKind::kFinals ? "search" : work.revalidate ? "revalidate" : "final";
+    if (MeasuredInNoise(work.kind, item, result.trial)) record.purpose = "canary";
     record.outcome = result.trial.outcome;
     record.costs_s = result.trial.costs_s;
     ASSERT_TRUE(store_->Append(std::vector<Record>{record}).ok());

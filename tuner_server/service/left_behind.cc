@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "tuner_server/service/stored_lease.h"
 #include "tuner_server/service/wire.h"
@@ -22,11 +23,15 @@ struct Earlier {
 absl::StatusOr<Earlier> ReadEarlier(Store& store, const JobRow& row, std::set<int64_t>& settled) {
   Earlier earlier;
   int64_t latest_ms = row.created_unix_ms;
-  TEMPER_RETURN_IF_ERROR(store.Scan({.purpose = "search", .job = row.id}, [&](const Record& record) {
-    earlier.trials += IsMeasured(record.outcome) ? 1 : 0;
+  std::set<std::string> measured;  // workloads with a config: one that was measured again is one trial
+  TEMPER_RETURN_IF_ERROR(store.Scan({.job = row.id}, [&](const Record& record) {
+    if (record.purpose != "search" && record.purpose != "canary") return;
+    if (IsMeasured(record.outcome))
+      measured.insert(absl::StrCat(record.workload, "\n", record.template_name, "\n", record.config));
     latest_ms = std::max(latest_ms, record.time_unix_ms);
     settled.insert(record.candidate);
   }));
+  earlier.trials = static_cast<int>(measured.size());
   earlier.time = absl::Milliseconds(latest_ms - row.created_unix_ms);
   return earlier;
 }

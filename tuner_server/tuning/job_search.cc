@@ -70,9 +70,12 @@ absl::Status JobSearch::PrepareTask(size_t task, std::span<const Record> known) 
   if (spec_.revalidate) return tasks_[task].PrepareToRevalidate(known);
   TEMPER_RETURN_IF_ERROR(tasks_[task].Prepare(make_tuner, known, spec_.id));
   for (const Record& record : known) {
-    if (record.job != spec_.id || record.purpose != "search") continue;
-    ++outcomes_[record.outcome];
-    trials_ += IsMeasured(record.outcome) ? 1 : 0;
+    if (record.job == spec_.id && record.purpose == "search" && !IsMeasured(record.outcome))
+      ++outcomes_[record.outcome];
+  }
+  if (const int earlier = tasks_[task].view().trials; earlier > 0) {
+    outcomes_[Outcome::kOk] += earlier;
+    trials_ += earlier;
   }
   return absl::OkStatus();
 }
@@ -162,12 +165,12 @@ void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& r
     tasks_[task].MeasureAgain(item);
     return;
   }
-  ++outcomes_[result.outcome];
-  if (IsMeasured(result.outcome)) {
+  const bool counts = tasks_[task].Observe(item, result);
+  if (counts || !IsMeasured(result.outcome)) ++outcomes_[result.outcome];
+  if (counts) {
     ++trials_;
     ++since_better_;
   }
-  tasks_[task].Observe(item, result);
   Teach(task, item, result);
   // No other config helps, and each try is as long as the first.
   if (result.outcome == Outcome::kUnfit && !tasks_[task].view().done) tasks_[task].End("unfit");

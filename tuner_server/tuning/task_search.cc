@@ -79,12 +79,19 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
     const TemplateDef* def = FindTemplate(record.template_name);
     if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure)
       continue;
-    if (record.purpose == "canary") continue;
     const Candidate item = NewCandidate(record.template_name, record.template_version, record.config);
+    const uint64_t key = StableHash(KeyOf(item));
+    if (record.purpose == "canary") {
+      view_.trials += record.job == job && IsMeasured(record.outcome) && counted_.insert(key).second ? 1 : 0;
+      continue;
+    }
     MarkTried(item);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
     if (record.job == job && record.purpose == "search") {
-      IsMeasured(record.outcome) ? ++view_.trials : ++view_.failures[record.outcome];
+      if (!IsMeasured(record.outcome))
+        ++view_.failures[record.outcome];
+      else if (counted_.erase(key) == 0)
+        ++view_.trials;
       seen_ = true;
     }
     if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) continue;
@@ -160,20 +167,22 @@ void TaskSearch::Learn(const Candidate& item, Outcome outcome, const std::vector
   DropHopeless();
 }
 
-void TaskSearch::Observe(const Candidate& item, const TrialResult& result) {
+bool TaskSearch::Observe(const Candidate& item, const TrialResult& result) {
   const double before = view_.best_s;
   Learn(item, result.outcome, result.costs_s, false);
   if (!IsMeasured(result.outcome)) {
     ++view_.failures[result.outcome];
     ++failures_in_row_;
-    return;
+    return false;
   }
-  ++view_.trials;
+  const bool counts = counted_.erase(StableHash(KeyOf(item))) == 0;
+  view_.trials += counts ? 1 : 0;
   ++since_better_;
   failures_in_row_ = 0;
   Choose();
   course_.Add(view_.best_s);
   if (view_.best_s > 0 && (before == 0 || view_.best_s < before)) since_better_ = 0;
+  return counts;
 }
 
 bool TaskSearch::WorthAgain(const TrialResult& result) const {

@@ -41,7 +41,7 @@ class TaskSearch {
 
   // The default choice and the tuner; slow (it ranks many configs). Then what is known, so that no trial is repeated:
   // records of this workload, target and device whose template version is this build's.
-  // Trials of `job` count as made in it.
+  // Trials of `job` count as made in it, each config once, be its only record that of a slow device.
   absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job);
   // The default, and what is known; no search. Records of other versions count too where their config is still legal.
   absl::Status PrepareToRevalidate(std::span<const Record> known);
@@ -49,8 +49,9 @@ class TaskSearch {
 
   // Up to n candidates that were never tried, the default first. None: the space is exhausted. Slow.
   absl::StatusOr<std::vector<WorkItem>> Propose(int n);
-  // Cheap: told to the tuner with the next Propose.
-  void Observe(const Candidate& item, const TrialResult& result);
+  // Cheap: told to the tuner with the next Propose. Whether it is one more trial: what failed is none, nor what Prepare
+  // counted already.
+  bool Observe(const Candidate& item, const TrialResult& result);
   // It was measured while the device was slow by `drift`, and might be best: it is measured again with the next batch.
   bool WorthAgain(const TrialResult& result) const;
   void MeasureAgain(WorkItem item);
@@ -113,8 +114,9 @@ class TaskSearch {
   std::unique_ptr<Tuner> tuner_;
   Candidate default_;
   double draft_s_ = 0;
-  absl::flat_hash_set<uint64_t> tried_;  // proposed or known: hashes of template and config
-  std::map<std::string, Known> ok_;      // the default, those that finals saw, and the fastest of the others
+  absl::flat_hash_set<uint64_t> tried_;    // proposed or known: hashes of template and config
+  std::map<std::string, Known> ok_;        // the default, those that finals saw, and the fastest of the others
+  absl::flat_hash_set<uint64_t> counted_;  // by Prepare, of the same kind: those that may be proposed again
   std::vector<WorkItem> again_;
   std::vector<Observation> untold_;
   Course course_;

@@ -1,16 +1,21 @@
 #include "cli/build.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/utf8.h"
 #include "cli/json_line.h"
+#include "cli/report/words.h"
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
 #include "compiler/ops/describe.h"
+#include "compiler/target/threads.h"
 
 namespace temper {
 namespace {
@@ -103,6 +108,60 @@ absl::Status WriteReport(const BuildPlan& plan, const ModelOptions& model, const
   return absl::OkStatus();
 }
 
+// Where operators have no record, though they have some that another target or number of threads would take.
+absl::Status TellOfOtherRecords(const BuildPlan& plan, Records& records) {
+  const std::string wanted = Text(plan.target);
+  std::set<int> threads;
+  int operators = 0, of_threads = 0;
+  for (const ChosenKernel& kernel : plan.kernels) {
+    if (kernel.source != "default") continue;
+    TEMPER_ASSIGN_OR_RETURN(std::set<std::string> targets, records.TargetsOf(kernel.workload));
+    targets.erase(wanted);  // those are of another version of the template, or the default was no slower
+    bool only_threads = false;
+    for (const std::string& text : targets) {
+      if (WithoutThreads(text) != WithoutThreads(wanted)) continue;
+      TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(text));
+      threads.insert(target.threads());
+      only_threads = true;
+    }
+    operators += targets.empty() ? 0 : 1;
+    of_threads += only_threads ? 1 : 0;
+  }
+  const auto counted = [](int n) { return absl::StrCat(Counted(n, "operator"), n == 1 ? " has" : " have"); };
+  if (of_threads > 0) {
+    std::fprintf(stderr, "note: %s records for %s threads, not for %d\n", counted(of_threads).c_str(),
+                 absl::StrJoin(threads, " or ").c_str(), plan.target.threads());
+  } else if (operators > 0) {
+    std::fprintf(stderr, "note: %s records for other targets, not for %s: --target or --device chooses one\n",
+                 counted(operators).c_str(), plan.target.name().c_str());
+  }
+  return absl::OkStatus();
+}
+
+// A package's runtime takes what it can not read for nothing said.
+absl::Status CheckThreadsVariable() {
+  const char* text = std::getenv("TEMPER_NUM_THREADS");
+  int threads = 0;
+  if (text == nullptr || *text == '\0' || (absl::SimpleAtoi(text, &threads) && threads >= 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("TEMPER_NUM_THREADS is '", text, "', not a number of threads"));
+}
+
+// A package was compiled before: what was said of models would be passed over.
+absl::Status CheckNothingIsForModels(const ModelOptions& model, const RecordOptions& records) {
+  const std::pair<const char*, bool> given[] = {
+      {"--shape", !model.shapes.empty()},    {"--dim", !model.dims.empty()},
+      {"--value", !model.values.empty()},    {"--winograd", !model.winograd.empty()},
+      {"--tf32", !model.tf32.empty()},       {"--print-passes", model.print_passes},
+      {"--db", !records.db.empty()},         {"--server", !records.server.empty()},
+      {"--device", !records.device.empty()}, {"--target", !records.target.empty()},
+      {"--untuned", records.untuned}};
+  for (const auto& [option, is_given] : given) {
+    if (is_given)
+      return absl::InvalidArgumentError(absl::StrCat(model.path, " is a package: ", option, " is for models"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const RecordOptions& options) {
@@ -126,6 +185,7 @@ absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const Recor
   TakeAlternatives(plan.graph, faster);
   const auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
   TEMPER_ASSIGN_OR_RETURN(plan.kernels, ChooseKernels(plan.graph, plan.target, choose, plan.device, keeps_defaults));
+  if (!options.untuned && !keeps_defaults) TEMPER_RETURN_IF_ERROR(TellOfOtherRecords(plan, *records));
   return plan;
 }
 
@@ -134,8 +194,9 @@ absl::StatusOr<BuildPlan> PlanFromLock(const ModelOptions& given, const RecordOp
   TEMPER_ASSIGN_OR_RETURN(const Lock lock, ReadLock(path));
   std::string wanted;
   if (!records.target.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(const Target target, ParseTarget(records.target));
-    wanted = Text(target);
+    TEMPER_ASSIGN_OR_RETURN(const Target target, NamedTarget(records));
+    const bool any_threads = records.threads == 0 && WithoutThreads(records.target) == records.target;
+    wanted = any_threads ? WithoutThreads(Text(target)) : Text(target);
   }
   TEMPER_ASSIGN_OR_RETURN(const LockEntry* entry, FindEntry(lock, wanted, records.device));
   const absl::Status whole = CheckWhole(lock, *entry);
@@ -205,8 +266,12 @@ absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const Reco
 }
 
 absl::StatusOr<PackageAtHand> FindOrBuildPackage(const ModelOptions& model, const RecordOptions& records) {
+  if (records.threads == 0) TEMPER_RETURN_IF_ERROR(CheckThreadsVariable());
   PackageAtHand package{model.path, {}};
-  if (IsPackage(model.path)) return package;
+  if (IsPackage(model.path)) {
+    TEMPER_RETURN_IF_ERROR(CheckNothingIsForModels(model, records));
+    return package;
+  }
   TEMPER_ASSIGN_OR_RETURN(package.temporary, TemporaryDirectory::Make());
   package.dir = package.temporary.path() + "/package";
   TEMPER_RETURN_IF_ERROR(BuildPackage(model, records, package.dir).status());

@@ -33,7 +33,8 @@ struct BuildPlan {
   std::vector<LockedAlternative> alternatives;
 };
 
-// By the records known now. Says on stdout where a verdict forbids their use.
+// By the records known now. Says on stdout where a verdict forbids their use, and on stderr where there are none for
+// this target and number of threads, but for others.
 absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const RecordOptions& records);
 // By the lock's entry for --target or --device alone. Prints a table of what the lock lacks to stderr, with the
 // commands that tune and lock it. kFailedPrecondition, kNotFound, kInvalidArgument: see lock.h; or the model's options
@@ -55,6 +56,7 @@ struct PackageAtHand {
   std::string dir;
   TemporaryDirectory temporary;  // of a built one
 };
+// kInvalidArgument: it is a package, and an option is given that says how to make one.
 absl::StatusOr<PackageAtHand> FindOrBuildPackage(const ModelOptions& model, const RecordOptions& records);
 
 }  // namespace temper

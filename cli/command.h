@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,9 @@ inline constexpr std::string_view kLocalDevice = "local";  // the device key of 
 CLI::Validator AboveZero();
 CLI::Validator ZeroOrMore();
 
+// A share as people write it, "1%" or "0.01", from 0 to 1. kInvalidArgument names the option.
+absl::StatusOr<double> ParseShare(const char* option, const std::string& text);
+
 struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224
@@ -74,12 +78,20 @@ std::string Quoted(const std::string& argument);  // as a shell takes it
 
 struct RecordOptions : ConnectOptions {
   std::string db, device, target;
-  int threads = 0;  // 0: the affinity mask
+  int threads = 0;  // 0: nothing was said, which means the affinity mask's count
   bool untuned = false, strict = false;
 };
 void AddRecordOptions(CLI::App* command, RecordOptions* options);
+// --threads, for commands that choose kernels and run none.
+void AddThreadsOption(CLI::App* command, RecordOptions* options);
+// Where neither --db nor --server is given: the server of TEMPER_SERVER, else the database of TEMPER_DB.
+void UseEnvironment(RecordOptions* options);
 // --db, else TEMPER_DB, else $XDG_DATA_HOME/temper/records.db (~/.local/share by default); its folder is made.
 std::string DatabasePath(const RecordOptions& options);
+
+// What --target names, with the threads of --threads or of the text itself. Where neither says how many, a CPU has as
+// many as this machine gives to a tune here. kInvalidArgument: also where both say, and not the same.
+absl::StatusOr<Target> NamedTarget(const RecordOptions& options);
 
 // What tunes the model with the same choices. A job looks at every operator before it goes deeper into any.
 std::string TuneCommand(const ModelOptions& model, const RecordOptions& records);
@@ -93,7 +105,7 @@ class Records {
  public:
   // A database that does not exist is no error: there are no records then (unless --db named it).
   static absl::StatusOr<std::unique_ptr<Records>> Open(const RecordOptions& options);
-  // What to compile for: --target, else the device's (from the server or from its records), else this machine.
+  // What to compile for: --target, else the device's (from its workers or its newest record), else this machine.
   absl::StatusOr<Target> ResolveTarget();
   // Where the newest job that measured the model end to end kept its default, Choose gives defaults from now on.
   absl::Status ObeyVerdict(const std::string& model_hash, const Target& t);
@@ -105,12 +117,15 @@ class Records {
   // Takes the graph's alternatives that records of these very workloads say are faster, as Choose chooses them.
   absl::Status TakeAlternatives(Graph& graph, const Target& t);
   absl::StatusOr<std::vector<bool>> FasterAlternatives(const Graph& graph, const Target& t);  // which these are
+  // The targets that the workload has successful records for, of any device.
+  absl::StatusOr<std::set<std::string>> TargetsOf(const Workload& w);
   // What is fastest by the records, whatever it would be compared with.
   absl::StatusOr<std::optional<BestAnswer>> Best(const Workload& w, const Target& t);
   // All records, in id order; of --device where it is given.
   absl::Status Scan(const std::function<void(const Record&)>& visit);
 
  private:
+  absl::StatusOr<std::string> TargetOfRecords();  // of the newest record of --device; empty: there is none
   BestQuery QueryFor(const Workload& w, const Target& t) const;
   absl::StatusOr<std::optional<BestAnswer>> Ask(const BestQuery& query);
 

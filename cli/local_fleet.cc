@@ -36,7 +36,9 @@ std::string LocalFleet::Broken() {
 absl::StatusOr<Target> StartLocal(const RecordOptions& records, std::string device, LocalFleet* fleet,
                                   std::unique_ptr<TunerClient>* client, const std::function<void()>& on_broken) {
   // Now, in one line, rather than by a worker that does not start.
-  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(records.target.empty() ? "host" : records.target));
+  RecordOptions asked = records;
+  if (asked.target.empty()) asked.target = "host";
+  TEMPER_ASSIGN_OR_RETURN(Target target, NamedTarget(asked));
   const bool compiled = target.generator == "llvm";
   if (compiled) TEMPER_RETURN_IF_ERROR(CheckRunsHere(target));
   if (!compiled && device.empty()) device = target.generator;

@@ -77,13 +77,28 @@ CLI::Validator ZeroOrMore() {
   return NumberThat([](double value) { return value >= 0; }, "a number from 0 up");
 }
 
+absl::StatusOr<double> ParseShare(const char* option, const std::string& text) {
+  const bool percent = text.ends_with('%');
+  double number = 0;
+  const bool sound = absl::SimpleAtod(percent ? text.substr(0, text.size() - 1) : text, &number);
+  const double share = percent ? number / 100 : number;
+  if (sound && share >= 0 && share <= 1) return share;
+  return absl::InvalidArgumentError(absl::StrCat(option, " ", text, ": expected a share such as 0.5% or 0.005"));
+}
+
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what) {
   command->add_option("model", options->path, what)->required();
-  command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)");
-  command->add_option("--dim", options->dims,
-                      "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated)");
-  command->add_option("--value", options->values,
-                      "make an input a constant: NAME=16000, NAME=true, NAME=1,2,3 (may be repeated)");
+  command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)")
+      ->allow_extra_args(false);  // what follows it may be the model
+
+  command
+      ->add_option("--dim", options->dims,
+                   "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated)")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--value", options->values,
+                   "make an input a constant: NAME=16000, NAME=true, NAME=1,2,3 (may be repeated)")
+      ->allow_extra_args(false);
   command
       ->add_option("--winograd", options->winograd,
                    "on (default) or off; off computes 3x3 convolutions by the direct algorithm only, which rounds less")

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alternatives.h"
+#include "compiler/target/threads.h"
 
 namespace temper {
 namespace {
@@ -23,10 +24,26 @@ std::string Environment(const char* name) {
 }  // namespace
 
 void AddRecordOptions(CLI::App* command, RecordOptions* options) {
-  command->add_option("--db", options->db, "database of records (default: TEMPER_DB, else the user's own)");
-  command->add_option("--server", options->server, "tuning server HOST:PORT or unix:PATH (default: TEMPER_SERVER)");
+  command->add_option(
+      "--db", options->db,
+      "database of records (default, without --server and TEMPER_SERVER: TEMPER_DB, else the user's own)");
+  command->add_option("--server", options->server,
+                      "tuning server HOST:PORT or unix:PATH (default, without --db: TEMPER_SERVER)");
   AddCredentialOptions(command, options);
   command->add_option("--device", options->device, "device key");
+}
+
+void AddThreadsOption(CLI::App* command, RecordOptions* options) {
+  command
+      ->add_option("--threads", options->threads,
+                   "threads of the CPU that kernels are chosen for (default: the device's, or this machine's)")
+      ->check(AboveZero());
+}
+
+void UseEnvironment(RecordOptions* options) {
+  if (!options->db.empty() || !options->server.empty()) return;
+  options->server = Environment("TEMPER_SERVER");
+  if (options->server.empty()) options->db = Environment("TEMPER_DB");
 }
 
 std::string DatabasePath(const RecordOptions& options) {
@@ -42,14 +59,14 @@ std::string DatabasePath(const RecordOptions& options) {
 absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& options) {
   auto records = std::make_unique<Records>();
   records->options_ = options;
-  if (options.db.empty() && options.server.empty()) records->options_.server = Environment("TEMPER_SERVER");
+  UseEnvironment(&records->options_);
   if (!records->options_.server.empty()) {
     TEMPER_ASSIGN_OR_RETURN(records->client_, ConnectTo<TunerClient>(records->options_));
     return records;
   }
   if (options.untuned) return records;
-  const std::string path = DatabasePath(options);
-  if (!fs::exists(path) && options.db.empty()) return records;
+  const std::string path = DatabasePath(records->options_);
+  if (!fs::exists(path) && records->options_.db.empty()) return records;
   TEMPER_ASSIGN_OR_RETURN(records->store_, OpenStore(path, OpenMode::kReadOnly));
   return records;
 }
@@ -82,27 +99,64 @@ absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& 
   return text;
 }
 
-absl::StatusOr<Target> Records::ResolveTarget() {
-  if (!options_.target.empty()) return ParseTarget(options_.target);
-  std::string text;
-  if (client_ != nullptr && !options_.device.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(text, TargetOfKey(*client_, options_.device));
-    if (text.empty())
-      return absl::NotFoundError(
-          absl::StrCat("the server knows no device '", options_.device, "': see `temper devices`, or give --target"));
-  } else if (store_ != nullptr && !options_.device.empty()) {
-    RecordFilter filter;
-    filter.device_key = options_.device;
-    filter.limit = 1;
-    TEMPER_RETURN_IF_ERROR(store_->Scan(filter, [&](const Record& r) { text = r.target; }));
-    if (text.empty())
-      return absl::NotFoundError(
-          absl::StrCat("the database has no record of device '", options_.device, "': give --target"));
+absl::StatusOr<Target> NamedTarget(const RecordOptions& options) {
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(options.target));
+  CpuTarget* cpu = target.cpu();
+  if (cpu == nullptr) return target;
+  const bool says = WithoutThreads(options.target) != options.target;
+  if (says && options.threads > 0 && options.threads != cpu->threads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--target says -threads=", cpu->threads, " and --threads says ", options.threads, ": give one"));
   }
-  if (!text.empty()) return ParseTarget(text);
-  Target host = HostTarget();
-  if (options_.threads > 0) host.cpu()->threads = options_.threads;
-  return host;
+  if (options.threads > 0) {
+    cpu->threads = options.threads;
+  } else if (!says && target.generator == "llvm") {
+    cpu->threads = HostTarget().threads();
+  }
+  return target;
+}
+
+absl::StatusOr<std::string> Records::TargetOfRecords() {
+  std::string text;
+  RecordFilter filter;
+  filter.device_key = options_.device;
+  if (client_ != nullptr) {
+    int64_t newest = -1;
+    TEMPER_RETURN_IF_ERROR(client_->ExportRecords(filter, /*best=*/true, [&](const Record& r) {
+      if (r.id < newest) return true;
+      newest = r.id;
+      text = r.target;
+      return true;
+    }));
+  } else if (store_ != nullptr) {
+    filter.limit = 1;
+    filter.newest_first = true;
+    TEMPER_RETURN_IF_ERROR(store_->Scan(filter, [&](const Record& r) { text = r.target; }));
+  }
+  return text;
+}
+
+absl::StatusOr<Target> Records::ResolveTarget() {
+  if (!options_.target.empty()) return NamedTarget(options_);
+  std::string text;
+  if (!options_.device.empty() && (client_ != nullptr || store_ != nullptr)) {
+    if (client_ != nullptr) {
+      TEMPER_ASSIGN_OR_RETURN(text, TargetOfKey(*client_, options_.device));
+    }
+    if (text.empty()) {
+      TEMPER_ASSIGN_OR_RETURN(text, TargetOfRecords());
+    }
+    if (text.empty()) {
+      return absl::NotFoundError(
+          client_ != nullptr
+              ? absl::StrCat("the server knows no device '", options_.device,
+                             "' and has no record of one: see `temper devices`, or give --target")
+              : absl::StrCat("the database has no record of device '", options_.device, "': give --target"));
+    }
+  }
+  TEMPER_ASSIGN_OR_RETURN(Target target, ParseTarget(text.empty() ? "host" : text));
+  if (options_.threads > 0 && target.cpu() != nullptr) target.cpu()->threads = options_.threads;
+  return target;
 }
 
 absl::Status Records::ObeyVerdict(const std::string& model_hash, const Target& t) {
@@ -150,6 +204,19 @@ absl::Status Records::Scan(const std::function<void(const Record&)>& visit) {
     visit(r);
     return true;
   });
+}
+
+absl::StatusOr<std::set<std::string>> Records::TargetsOf(const Workload& w) {
+  std::set<std::string> targets;
+  RecordFilter filter;
+  filter.workload = Text(w);
+  const auto visit = [&](const Record& r) {
+    targets.insert(r.target);
+    return true;
+  };
+  if (store_ != nullptr) TEMPER_RETURN_IF_ERROR(store_->ScanBest(filter, visit));
+  if (client_ != nullptr) TEMPER_RETURN_IF_ERROR(client_->ExportRecords(filter, /*best=*/true, visit));
+  return targets;
 }
 
 absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t) {

@@ -8,6 +8,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
+#include "compiler/target/threads.h"
 
 namespace temper {
 namespace {
@@ -23,10 +24,22 @@ std::vector<std::string> Ids(const std::vector<Workload>& workloads) {
   return ids;
 }
 
-// What a reader recognises of an entry.
+// The shortest that --target takes for it, where there is a short one: canonical texts have up to 250 characters.
+std::string ShortName(const std::string& text) {
+  const absl::StatusOr<Target> target = ParseTarget(text);
+  if (!target.ok()) return absl::StrCat("'", text, "'");
+  for (const std::string& name : {std::string("host"), absl::StrCat(target->generator, ":", target->name())}) {
+    const absl::StatusOr<Target> named = ParseTarget(name);
+    if (!named.ok() || WithoutThreads(Text(*named)) != WithoutThreads(text)) continue;
+    if (WithoutThreads(text) == text) return name;
+    return absl::StrCat(name, " with ", target->threads(), target->threads() == 1 ? " thread" : " threads");
+  }
+  return absl::StrCat("'", text, "'");
+}
+
 std::string NameOf(const LockEntry& entry) {
-  return entry.evidence.device.empty() ? absl::StrCat("'", entry.pins.target, "'")
-                                       : absl::StrCat("'", entry.pins.target, "' (device ", entry.evidence.device, ")");
+  const std::string name = ShortName(entry.pins.target);
+  return entry.evidence.device.empty() ? name : absl::StrCat(name, " (device ", entry.evidence.device, ")");
 }
 
 }  // namespace
@@ -53,17 +66,19 @@ void PutEntry(Lock& lock, LockEntry entry) {
 absl::StatusOr<const LockEntry*> FindEntry(const Lock& lock, const std::string& target, const std::string& device) {
   std::vector<const LockEntry*> found;
   for (const LockEntry& entry : lock.entries) {
-    if (!target.empty() ? entry.pins.target == target : device.empty() || entry.evidence.device == device)
-      found.push_back(&entry);
+    const bool fits = target.empty() ? device.empty() || entry.evidence.device == device
+                                     : entry.pins.target == target || WithoutThreads(entry.pins.target) == target;
+    if (fits) found.push_back(&entry);
   }
   if (found.size() == 1) return found[0];
   const std::string asked =
-      !target.empty()   ? absl::StrCat("no entry for target '", target, "'")
+      !target.empty() ? absl::StrCat(found.empty() ? "no entry" : "several entries", " for target ", ShortName(target))
       : !device.empty() ? absl::StrCat(found.empty() ? "no entry" : "several entries", " for device '", device, "'")
                         : "entries for several targets";
   const std::string names =
       absl::StrJoin(lock.entries, ", ", [](std::string* out, const LockEntry& e) { out->append(NameOf(e)); });
-  return absl::NotFoundError(absl::StrCat(lock.path, " has ", asked, ": choose by --target among ", names));
+  return absl::NotFoundError(
+      absl::StrCat(lock.path, " has ", asked, ": choose by --target, --threads or --device among ", names));
 }
 
 absl::Status CheckWhole(const Lock& lock, const LockEntry& entry) {

@@ -94,7 +94,8 @@ absl::StatusOr<Lock> ReadLock(const std::string& path);
 // The file is there whole or not at all; texts and order are the same for the same lock.
 absl::Status WriteLock(const Lock& lock, const std::string& path);
 
-// The entry of the target, else of the device, else (both empty) the only one. kNotFound names those that there are.
+// The entry of the target, else of the device, else (both empty) the only one. A text without -threads= is that of any
+// number of them. kNotFound names those that there are.
 absl::StatusOr<const LockEntry*> FindEntry(const Lock& lock, const std::string& target, const std::string& device);
 
 // OK, or a line that says which: a choice was removed since the lock was written, or its pins were changed.

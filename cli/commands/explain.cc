@@ -8,10 +8,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "cli/report/explain_html.h"
 #include "cli/report/explanation.h"
+#include "cli/report/words.h"
 #include "compiler/graph/extract.h"
 
 namespace temper {
@@ -85,8 +87,8 @@ void PrintTable(const Explanation& e) {
     own += op.tuned_itself() ? 1 : 0;
     stale += op.stale ? 1 : 0;
   }
-  std::printf("%s for %s with %d threads: %zu operators, %d of them tuned", e.model.c_str(), e.target.name().c_str(),
-              e.target.threads(), e.operators.size(), own);
+  std::printf("%s for %s with %s: %s, %d of them tuned", e.model.c_str(), e.target.name().c_str(),
+              Counted(e.target.threads(), "thread").c_str(), Counted(std::ssize(e.operators), "operator").c_str(), own);
   if (stale > 0) std::printf(" (%d stale: `temper tune --revalidate` measures them again)", stale);
   std::printf("\n%s\n", Headline(e).c_str());
   std::printf("%3s %6s %5s %11s %10s %8s %9s %6s  %s\n", "#", "share", "times", "default ms", "best ms", "gain",
@@ -113,7 +115,7 @@ void PrintDifferences(const char* what, const std::vector<Difference>& differenc
 
 void PrintDetails(const OperatorReport& op, const std::string& command) {
   std::printf("\n#%d %s\n", op.number, op.what.c_str());
-  if (!op.nodes.empty()) std::printf("  nodes: %s\n", NodesText(op).c_str());
+  if (!op.nodes.empty()) std::printf("  nodes: %s\n", Escaped(NodesText(op)).c_str());
   std::printf("  %.1f %% of the model, %dx; %zu trials, %d of them failed\n", 100 * op.share, op.count,
               op.trials.size(), op.failures);
   std::printf("  default  %s ms  %s%s\n", Milliseconds(op.untuned).c_str(), ConfigText(op.untuned).c_str(),
@@ -315,6 +317,7 @@ void AddExplain(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   command->get_option("model")->required(false);
   AddRecordOptions(command, &o->records);
+  AddThreadsOption(command, &o->records);
   command->add_option("operator", o->operator_name,
                       "only the operator of this number, or operators with this text in their name or shapes");
   command->add_option("--target", o->records.target, "what is compiled for (default: the device's, or this machine)");

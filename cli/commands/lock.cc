@@ -10,6 +10,7 @@
 #include "cli/build.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
+#include "cli/report/words.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/ops/describe.h"
 #include "lock/lock.h"
@@ -21,8 +22,7 @@ namespace {
 struct LockOptions {
   ModelOptions model;
   RecordOptions records;
-  std::string output;
-  double min_coverage = 0;
+  std::string output, min_coverage = "0";
   bool json = false;
 };
 
@@ -57,6 +57,7 @@ absl::StatusOr<LockEntry> EntryOf(const BuildPlan& plan, const ModelOptions& mod
 }
 
 absl::Status WriteEntry(const LockOptions& o) {
+  TEMPER_ASSIGN_OR_RETURN(const double min_coverage, ParseShare("--min-coverage", o.min_coverage));
   const std::string name = ModelName(o.model.path);
   Lock lock{o.output, name, {}};
   std::error_code error;
@@ -68,7 +69,7 @@ absl::Status WriteEntry(const LockOptions& o) {
     }
   }
   TEMPER_ASSIGN_OR_RETURN(const BuildPlan plan, PlanFromRecords(o.model, o.records));
-  TEMPER_RETURN_IF_ERROR(CheckCoverage(plan, o.min_coverage, o.model, o.records));
+  TEMPER_RETURN_IF_ERROR(CheckCoverage(plan, min_coverage, o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(LockEntry entry, EntryOf(plan, o.model));
   const std::string digest = entry.digest;
   PutEntry(lock, std::move(entry));
@@ -83,9 +84,9 @@ absl::Status WriteEntry(const LockOptions& o) {
     std::printf("%s\n", JsonText(said).c_str());
     return absl::OkStatus();
   }
-  std::printf("%s: %zu kernels for %s, %.1f %% of the time in kernels that were measured; digest %s; targets: %zu\n",
-              o.output.c_str(), plan.kernels.size(), plan.target.name().c_str(), 100 * CoverageOf(plan.kernels),
-              digest.substr(0, 12).c_str(), lock.entries.size());
+  std::printf("%s: %s for %s, %.1f %% of the time in kernels that were measured; digest %s; targets: %zu\n",
+              o.output.c_str(), Counted(std::ssize(plan.kernels), "kernel").c_str(), plan.target.name().c_str(),
+              100 * CoverageOf(plan.kernels), digest.substr(0, 12).c_str(), lock.entries.size());
   return absl::OkStatus();
 }
 
@@ -164,14 +165,13 @@ void AddLock(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand("lock", "pin what decides a model's code, for `temper compile --lock`");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
+  AddThreadsOption(command, &o->records);
   command
       ->add_option("-o,--output", o->output, "the lock file; if it exists, only the entry of this target is replaced")
       ->required();
   command->add_option("--target", o->records.target, "what to lock for (default: the device's, or this machine)");
-  command
-      ->add_option("--min-coverage", o->min_coverage,
-                   "fail if less than this share of the model's time, such as 0.9, is in measured kernels")
-      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--min-coverage", o->min_coverage,
+                      "fail if less than this share of the model's time, such as 90% or 0.9, is in measured kernels");
   command->add_flag("--untuned", o->records.untuned, "use default configs only");
   command->add_flag("--json", o->json, "say what was locked as a JSON object");
   command->footer(

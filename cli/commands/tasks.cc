@@ -87,6 +87,7 @@ void AddTasks(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand("tasks", "list the distinct workloads of a model");
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
+  AddThreadsOption(command, &o->records);
   command->add_option("--target", o->records.target, "what to compile for (default: the device's, or this machine)");
   command->add_flag("--space", o->space, "show how many configs each template has, and how many each rule refused");
   command->add_flag("--json", o->json, "one JSON object a line");

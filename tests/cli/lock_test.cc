@@ -133,8 +133,12 @@ TEST_F(LockTest, ALockFromAServerPinsWhatOneFromTheDatabasePins) {
   ASSERT_EQ(Temper("db export " + dir_ + "/records.jsonl --db " + db_).code, 0);
   const Result put = Temper("db import " + dir_ + "/records.jsonl" + there);
   ASSERT_EQ(put.code, 0) << put.out;
-  const Result unknown = Temper("lock " + model_ + " --device board" + there + " -o " + dir_ + "/none.lock");
-  EXPECT_NE(unknown.out.find("the server knows no device 'board'"), std::string::npos) << unknown.out;
+  const Result unknown = Temper("lock " + model_ + " --device nobody" + there + " -o " + dir_ + "/none.lock");
+  EXPECT_NE(unknown.out.find("the server knows no device 'nobody'"), std::string::npos) << unknown.out;
+  // Without a worker of the device, its records say what its target is.
+  const Result from_records = Temper("lock " + model_ + " --device board" + there + " -o " + dir_ + "/records.lock");
+  EXPECT_EQ(from_records.code, 0) << from_records.out;
+  EXPECT_EQ(ReadLock(dir_ + "/records.lock")->entries.at(0).pins.target, record.target);
   WorkerProcess worker;
   ASSERT_TRUE(worker.Start(server.address(), "board", dir_ + "/worker").ok());
   while (Temper("devices --json" + there).Lines().empty())
@@ -259,6 +263,12 @@ TEST_F(LockTest, SeveralTargetsShareOneFile) {
     EXPECT_EQ(Manifest("package")["lock"], entry["digest"]);
   }
   EXPECT_EQ(Compile("--target llvm:haswell").code, 0);
+  // For a number of threads that another machine has.
+  MakeLock("--target llvm:haswell --threads 99");
+  fs::remove_all(dir_ + "/package");
+  Refuses(Compile("--target llvm:haswell"), "several entries for target llvm:haswell: choose by");
+  EXPECT_EQ(Compile("--target llvm:haswell --threads 99").code, 0);
+  EXPECT_NE(Manifest("package")["target"].get<std::string>().find("-threads=99"), std::string::npos);
 }
 
 TEST_F(LockTest, EachThingThatDoesNotFitIsToldApart) {

@@ -140,6 +140,10 @@ TEST_F(LockFileTest, AnEntryIsChosenByTargetByDeviceOrAsTheOnlyOne) {
   lock.entries[0].evidence.device = "board";
   EXPECT_EQ((*FindEntry(lock, "llvm -mcpu=znver4", ""))->pins.target, "llvm -mcpu=znver4");
   EXPECT_EQ(*FindEntry(lock, "", "board"), &lock.entries[0]);
+  lock.entries[1].pins.target = "llvm -mcpu=znver4 -threads=8";
+  EXPECT_EQ(*FindEntry(lock, "llvm -mcpu=znver4", ""), &lock.entries[1]) << "of any number of threads";
+  EXPECT_EQ(*FindEntry(lock, "llvm -mcpu=znver4 -threads=8", ""), &lock.entries[1]);
+  EXPECT_FALSE(FindEntry(lock, "llvm -mcpu=znver4 -threads=2", "").ok());
   for (const auto& [target, device] : {std::pair("llvm", ""), {"", "none"}, {"", ""}}) {
     const absl::Status status = FindEntry(lock, target, device).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

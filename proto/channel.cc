@@ -32,10 +32,20 @@ absl::Status CheckFiles(const TlsFiles& files, absl::Time now) {
   return Checked(files.certificate, CheckTime(*read, now));
 }
 
+// gRPC would try port 443 instead.
+bool NamesAPort(const std::string& address) {
+  const size_t colon = address.rfind(':'), bracket = address.rfind(']');
+  return colon != std::string::npos && colon + 1 < address.size() && (bracket == std::string::npos || colon > bracket);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& address,
                                                                                const TlsFiles& files, absl::Time now) {
+  if (!NamesAPort(address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the server's address '", address, "' has no port: use HOST:PORT or unix:PATH"));
+  }
   if (files.certificate.empty() != files.key.empty()) {
     return absl::InvalidArgumentError("a certificate and its key are given together");
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
+#include "cli/report/words.h"
 
 namespace temper {
 namespace {
@@ -86,12 +88,16 @@ absl::Status Export(const DbOptions& o) {
   std::ofstream file;
   std::ostream& out = o.files.empty() ? std::cout : file;
   // Opened with the first record: a database that cannot be read leaves an earlier export alone.
+  std::error_code ignored;
+  const bool replaces = !o.files.empty() && std::filesystem::exists(o.files[0], ignored);
+  int64_t count = 0;
   auto begin = [&] {
     if (!o.files.empty() && !file.is_open()) file.open(o.files[0]);
   };
   const absl::Status read = Visit(o, false, [&](const Record& r) {
     begin();
     out << ToJsonLine(r) << '\n';
+    ++count;
     return out.good();
   });
   if (!read.ok() && out.good()) return read;
@@ -100,6 +106,10 @@ absl::Status Export(const DbOptions& o) {
   if (!out) {
     return absl::UnavailableError(absl::StrCat("cannot write ", o.files.empty() ? "standard output" : o.files[0],
                                                ": is the disk full, or may it not be written?"));
+  }
+  if (!o.files.empty()) {
+    std::printf("%s: %s%s\n", o.files[0].c_str(), Counted(count, "record").c_str(),
+                replaces ? ", in the place of what it held" : "");
   }
   return absl::OkStatus();
 }
@@ -122,7 +132,7 @@ absl::Status Put(const DbOptions& o, const std::vector<Record>& records) {
     std::printf("%s\n", JsonText(said).c_str());
     return absl::OkStatus();
   }
-  std::printf("%zu records added", ids.size() - known);
+  std::printf("%s added", Counted(std::ssize(ids) - known, "record").c_str());
   if (known > 0) std::printf(", %td were there already", known);
   std::printf("\n");
   return absl::OkStatus();
@@ -158,9 +168,11 @@ absl::Status Merge(const DbOptions& o) {
 
 absl::Status Restore(const DbOptions& o) {
   const std::string path = DatabasePath(o.records);
+  std::error_code ignored;  // restoring says what is wrong
+  const bool replaces = std::filesystem::exists(path, ignored);
   TEMPER_RETURN_IF_ERROR(RestoreStore(o.snapshot, path));
-  std::printf("%s is what %s held; what was there before is %s.before-restore\n", path.c_str(), o.snapshot.c_str(),
-              path.c_str());
+  std::printf("%s is what %s held%s\n", path.c_str(), o.snapshot.c_str(),
+              replaces ? absl::StrCat("; what was there before is ", path, ".before-restore").c_str() : "");
   return absl::OkStatus();
 }
 
@@ -226,8 +238,10 @@ void AddDb(CLI::App& app, Action* action) {
       ->check(CLI::PositiveNumber);
   prune->add_flag("--dry-run", o->prune.dry_run, "only say how much would be removed");
   for (CLI::App* command : {best, list, imports, merge, exports}) {
-    command->add_option("--server", o->records.server, "through the server that holds the database");
+    command->add_option("--server", o->records.server,
+                        "through the server that holds the database (default, without --db: TEMPER_SERVER)");
     AddCredentialOptions(command, &o->records);
+    command->parse_complete_callback([o] { UseEnvironment(&o->records); });
   }
 }
 

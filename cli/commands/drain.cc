@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/connect.h"
+#include "cli/report/words.h"
 #include "client/admin_client.h"
 
 namespace temper {
@@ -19,7 +20,15 @@ absl::Status Drain(const DrainOptions& o) {
     return absl::InvalidArgumentError("give a device KEY, or the --name of one worker");
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<AdminClient> client, ConnectTo<AdminClient>(o.connect));
   TEMPER_ASSIGN_OR_RETURN(const int workers, client->Drain(o.request));
-  std::printf("%d %s\n", workers, o.request.undo() ? "workers work again" : "workers finish what they hold");
+  if (workers == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("no worker is called '", o.request.name(), o.request.key(), "': `temper devices` lists them"));
+  }
+  const bool one = workers == 1;
+  std::printf("%s %s\n", Counted(workers, "worker").c_str(),
+              o.request.undo() ? one ? "works again" : "work again"
+              : one            ? "finishes what it holds"
+                               : "finish what they hold");
   return absl::OkStatus();
 }
 

@@ -136,7 +136,8 @@ void AddJobs(CLI::App& app, Action* action) {
   command->add_option("--limit", o->limit, "show this many of the newest jobs; 0: all")
       ->check(ZeroOrMore())
       ->capture_default_str();
-  command->add_option("--state", o->state, "only jobs in this state: running, done, failed, cancelled ...");
+  command->add_option("--state", o->state, "only jobs in this state; queued are those too that wait for a device")
+      ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled", "abandoned"}));
 }
 
 void AddWatch(CLI::App& app, Action* action) {
@@ -158,7 +159,9 @@ void AddPriority(CLI::App& app, Action* action) {
   CLI::App* command =
       Add(app, action, "priority", "set how early a job's work goes", "priority 7 5 --server tuner:9190", Priority, o);
   command->add_option("job", o->job, "the job's number")->required();
-  command->add_option("priority", o->priority, "from -10 to 10; higher goes first, 0 is the default")->required();
+  command->add_option("priority", o->priority, "from -10 to 10; higher goes first, 0 is the default")
+      ->required()
+      ->check(CLI::Range(-10, 10));
 }
 
 }  // namespace temper

@@ -84,7 +84,8 @@ void AddRun(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand("run", "run a model or a package once on given inputs");
   AddModelOptions(command, &o->model, "MODEL.onnx or a package's directory");
   AddRecordOptions(command, &o->records);
-  command->add_option("--input", o->inputs, "NAME=FILE.npy or NAME=FILE.pb, once for each input");
+  command->add_option("--input", o->inputs, "NAME=FILE.npy or NAME=FILE.pb, once for each input")
+      ->allow_extra_args(false);  // what follows it may be the model
   command->add_option("--output-dir", o->output_dir, "where NAME.npy of each output goes")->required();
   command->add_option("--threads", o->records.threads, "threads (default: TEMPER_NUM_THREADS, else the affinity mask)")
       ->check(AboveZero());

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <fstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
@@ -32,13 +31,11 @@ struct TuneOptions {
   bool revalidate = false, no_booster = false, events = false;
 };
 
-// "0.5%" as 0.005.
-absl::StatusOr<double> ParseShare(const std::string& text) {
-  double percent = 0;
-  const bool sound = text.ends_with('%') && absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) &&
-                     percent > 0 && percent < 100;
-  if (!sound) return absl::InvalidArgumentError(absl::StrCat("--min-gain ", text, ": expected a share such as 0.5%"));
-  return percent / 100;
+// A gain of nothing is no limit, and of all is none.
+absl::StatusOr<double> ParseGain(const std::string& text) {
+  const absl::StatusOr<double> gain = ParseShare("--min-gain", text);
+  if (!gain.ok() || (*gain > 0 && *gain < 1)) return gain;
+  return absl::InvalidArgumentError(absl::StrCat("--min-gain ", text, ": expected a share between 0% and 100%"));
 }
 
 absl::StatusOr<v1::SubmitJobRequest> Request(const TuneOptions& o, bool local) {
@@ -66,7 +63,7 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const TuneOptions& o, bool local) {
   const bool limited = budget > absl::ZeroDuration() || o.trials > 0 || o.trials_per_task > 0 || o.early_stopping > 0 ||
                        o.early_stopping_model > 0 || o.revalidate;
   if (!o.min_gain.empty() || !limited) {
-    TEMPER_ASSIGN_OR_RETURN(const double min_gain, ParseShare(o.min_gain.empty() ? kUsualMinGain : o.min_gain));
+    TEMPER_ASSIGN_OR_RETURN(const double min_gain, ParseGain(o.min_gain.empty() ? kUsualMinGain : o.min_gain));
     request.set_min_gain(min_gain);
   }
   request.set_time_budget_ms(absl::ToInt64Milliseconds(budget));
@@ -109,11 +106,16 @@ void PrintLine(const nlohmann::ordered_json& json) {
   std::fflush(stdout);
 }
 
+// Behind why a local run ended.
+std::string WhatIsKept(const JobView& view) {
+  return view.latest.trials() == 0 ? "" : "; what was measured is kept, the same command goes on from there";
+}
+
 // A local run ends, a server's job goes on.
-absl::Status Interrupted(const TuneOptions& o, TunerClient& client, int64_t job) {
+absl::Status Interrupted(const TuneOptions& o, TunerClient& client, int64_t job, const JobView& view) {
   if (o.records.server.empty()) {
     (void)client.CancelJob(job);  // the server may be gone already; its records are safe either way
-    return absl::CancelledError("interrupted: what was measured is kept, the same command goes on from there");
+    return absl::CancelledError(absl::StrCat("interrupted", WhatIsKept(view)));
   }
   if (o.events) return absl::OkStatus();
   const auto number = static_cast<long long>(job);
@@ -129,9 +131,7 @@ absl::Status Tune(TuneOptions o) {
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
   StopSignal stop;
   Interrupts interrupts([&] { stop.Cancel(); });
-  if (const char* server = std::getenv("TEMPER_SERVER");
-      o.records.server.empty() && o.records.db.empty() && server != nullptr)
-    o.records.server = server;
+  UseEnvironment(&o.records);
   const bool local = o.records.server.empty();
   if (!local && !o.records.target.empty())
     return absl::InvalidArgumentError("--target is for local runs: a server's workers say what theirs is");
@@ -176,10 +176,10 @@ absl::Status Tune(TuneOptions o) {
         return true;
       },
       local ? absl::Seconds(1) : absl::Seconds(10), &stop);
-  if (interrupts.interrupted()) return Interrupted(o, *client, job);
+  if (interrupts.interrupted()) return Interrupted(o, *client, job, view);
   if (const std::string broken = fleet.Broken(); !watched.ok() && !broken.empty()) {
     (void)client->CancelJob(job);
-    return absl::AbortedError(absl::StrCat(broken, "; what was measured is kept, the same command goes on from there"));
+    return absl::AbortedError(absl::StrCat(broken, WhatIsKept(view)));
   }
   TEMPER_RETURN_IF_ERROR(watched);
   if (!o.events) progress.Show(view, true);
@@ -206,20 +206,23 @@ void AddTune(CLI::App& app, Action* action) {
   AddModelOptions(command, &o->model, "MODEL.onnx");
   AddRecordOptions(command, &o->records);
   command->add_option("--tuner", o->tuner, absl::StrCat("one of ", TunerNames()))->capture_default_str();
-  command->add_option("--trials", o->trials, "new trials for the whole model")->check(ZeroOrMore());
-  command->add_option("--trials-per-task", o->trials_per_task, "most trials for each task")->check(ZeroOrMore());
-  command->add_option("--early-stopping", o->early_stopping, "end a task after this many trials without a better one")
+  command->add_option("--trials", o->trials, "new trials for the whole model; 0: no limit")->check(ZeroOrMore());
+  command->add_option("--trials-per-task", o->trials_per_task, "most trials for each task; 0: no limit")
+      ->check(ZeroOrMore());
+  command
+      ->add_option("--early-stopping", o->early_stopping,
+                   "end a task after this many trials without a better one; 0: no limit")
       ->check(ZeroOrMore());
   command
       ->add_option("--early-stopping-model", o->early_stopping_model,
-                   "end the search after this many trials that made the model no faster")
+                   "end the search after this many trials that made the model no faster; 0: no limit")
       ->check(ZeroOrMore());
   command->add_option("--time-budget", o->time_budget,
                       "time from the start of the command to the last trial, such as 90s or 5m");
   command->add_option(
       "--min-gain", o->min_gain,
       absl::StrCat("end the search when less than this share of the model's time is still expected to be "
-                   "gained, such as 1% (default: ",
+                   "gained, such as 1% or 0.01 (default: ",
                    kUsualMinGain, " if there is no other limit)"));
   command->add_option("--wait-for-device", o->wait_for_device, "how long to wait for a worker of that key")
       ->capture_default_str();

@@ -150,8 +150,6 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
   }
 }
 
-// y = relu(flag ? x : -x) behind a past that may be empty.
-void WriteCached(const std::string& path) {
 TEST_F(CliTest, WhatIsMisspeltIsNamedWithWhatIsNear) {
   const auto says = [](const std::string& arguments, const std::string& line) {
     const Result result = Temper(arguments);
@@ -201,6 +199,8 @@ TEST_F(CliTest, AnOptionTakesOneValueAndLeavesTheModelToTheCommand) {
   EXPECT_NE(Temper(compile + "9").out.find("--min-coverage 9: expected a share"), std::string::npos);
 }
 
+// y = relu(flag ? x : -x) behind a past that may be empty.
+void WriteCached(const std::string& path) {
   onnx::ModelProto model;
   model.set_ir_version(8);
   model.add_opset_import()->set_version(17);
@@ -238,7 +238,7 @@ TEST_F(CliTest, DimensionsByNameAndInputsThatAreConstants) {
   AddTensor(&tensors, "x", {3, 4});
   std::ofstream(dir_ + "/x.pb", std::ios::binary) << tensors.initializer(0).SerializeAsString();
   // What has no elements needs no file.
-  const Result ran = Temper("run " + package + " --input x=" + dir_ + "/x.pb --output-dir " + dir_);
+  const Result ran = Temper("run --input x=" + dir_ + "/x.pb " + package + " --output-dir " + dir_);
   EXPECT_EQ(ran.code, 0) << ran.out;
   EXPECT_NE(ran.out.find("y.npy: f32[3x4]"), std::string::npos) << ran.out;
   EXPECT_EQ(Temper("bench " + package + " --seconds 0.01 --json").code, 0);
@@ -450,6 +450,20 @@ TEST_F(CliTest, TunesForAnotherTargetThatRunsHere) {
   ASSERT_EQ(tuned.code, 0) << tuned.out;
   for (const nlohmann::json& record : Temper("db list --json" + db).Lines())
     EXPECT_NE(record["target"].get<std::string>().find("nehalem"), std::string::npos);
+  // Others find them by the same name: with as many threads as they were measured with, or else they say so.
+  for (const nlohmann::json& task : Temper("tasks " + model_ + db + " --json --target llvm:nehalem").Lines())
+    EXPECT_FALSE(task["best_ms"].is_null()) << task.dump();
+  const std::string compile = "compile " + model_ + db + " -o " + dir_ + "/package --target ";
+  const Result found = Temper(compile + "llvm:nehalem");
+  EXPECT_EQ(found.code, 0) << found.out;
+  EXPECT_EQ(found.out.find("note: "), std::string::npos) << found.out;
+  const Result others = Temper(compile + "llvm:nehalem --threads 99");
+  EXPECT_EQ(others.code, 0) << others.out;
+  EXPECT_NE(others.out.find(" threads, not for 99\n"), std::string::npos) << others.out;
+  EXPECT_NE(Manifest("package")["target"].get<std::string>().find("-threads=99"), std::string::npos);
+  EXPECT_NE(Temper(compile + "llvm:haswell").out.find(" for other targets, not for haswell: "), std::string::npos);
+  const Result both = Temper(compile + "'llvm:nehalem -threads=3' --threads 2");
+  EXPECT_EQ(both.out, "temper: --target says -threads=3 and --threads says 2: give one\n");
   const Result unknown = Temper("tune " + model_ + db + " --target llvm:nothing");
   EXPECT_NE(unknown.code, 0);
   EXPECT_NE(unknown.out.find("nothing"), std::string::npos) << unknown.out;

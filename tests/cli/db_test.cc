@@ -63,6 +63,10 @@ TEST_F(DbTest, AServersRecordsAreListedAndItsBestShown) {
   ASSERT_TRUE(server.Start({.db = db_}).ok()) << server.Errors();
   const std::string there = " --json --server " + server.address();
   EXPECT_EQ(Temper("db list" + there).Lines(), all);
+  // The server of the environment goes before its database, and behind what the command says.
+  const std::string environment = "TEMPER_SERVER=" + server.address() + " TEMPER_DB=" + dir_ + "/none.db ";
+  EXPECT_EQ(Temper("db list --json", environment).Lines(), all);
+  EXPECT_TRUE(IsOneLine(Temper("db list --json --db " + dir_ + "/none.db", environment)));
   EXPECT_EQ(Temper("db list --outcome build_failed" + there).Lines().size(), 1u);
   EXPECT_EQ(Temper("db best" + there).Lines(), best);
   EXPECT_EQ(best.size(), 1u);
@@ -78,6 +82,12 @@ TEST_F(DbTest, AServersRecordsAreListedAndItsBestShown) {
   EXPECT_TRUE(IsOneLine(Temper("db import --trusted " + dir_ + "/faster.jsonl --db " + dir_ + "/other.db")));
 }
 
+TEST_F(DbTest, AnExportSaysHowMuchItWroteAndInPlaceOfWhat) {
+  const std::string file = dir_ + "/records.jsonl", written = file + ": 10 records";
+  EXPECT_EQ(Temper("db export " + file + " --db " + db_).out, written + "\n");
+  EXPECT_EQ(Temper("db export " + file + " --db " + db_).out, written + ", in the place of what it held\n");
+}
+
 TEST_F(DbTest, RestoresASnapshot) {
   const std::string copy = dir_ + "/copy.db";
   ASSERT_EQ(Temper("db export --snapshot " + copy + " --db " + db_).code, 0);
@@ -86,8 +96,11 @@ TEST_F(DbTest, RestoresASnapshot) {
   const Result restored = Temper("db restore " + copy + " --db " + db_);
   EXPECT_EQ(restored.code, 0) << restored.out;
   EXPECT_EQ(Count(), 10u);
+  EXPECT_NE(restored.out.find(db_ + ".before-restore"), std::string::npos) << restored.out;
   db_ += ".before-restore";
   EXPECT_EQ(Count(), 2u);
+  const Result made = Temper("db restore " + copy + " --db " + dir_ + "/new.db");
+  EXPECT_EQ(made.out, dir_ + "/new.db is what " + copy + " held\n");
 }
 
 }  // namespace

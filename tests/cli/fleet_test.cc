@@ -159,6 +159,13 @@ TEST_F(FleetTest, TokensAreMadeListedAndRevoked) {
   EXPECT_NE(beyond.out.find("AddDevice needs the scope admin"), std::string::npos) << beyond.out;
   EXPECT_EQ(std::count(beyond.out.begin(), beyond.out.end(), '\n'), 1) << beyond.out;
 
+  ASSERT_EQ(As("token add bob --days 0").code, 0);
+  EXPECT_NE(As("token list").out.find("expires\n"), std::string::npos);
+  EXPECT_NE(As("token list").out.find("never\n"), std::string::npos);
+  const Result nobody = As("drain nobody");
+  EXPECT_EQ(nobody.out, "temper: no worker is called 'nobody': `temper devices` lists them\n");
+  EXPECT_EQ(As("jobs --state foo").code, 2);
+  EXPECT_EQ(As("priority 1 50").code, 2);
   const std::string id = FileText(file).substr(5, 16);
   EXPECT_NE(As("token list").out.find(id), std::string::npos);
   EXPECT_EQ(As("token revoke " + id).code, 0);

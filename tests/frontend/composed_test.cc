@@ -415,8 +415,8 @@ TEST(OnnxComposed, AttentionMasksMayEndEarly) {
   m.Input("lengths", {2}, onnx::TensorProto::INT64);
   m.Node("Attention", {"q", "k", "k", "mask"}, {"masked"});
   m.Node("Attention", {"q", "k", "k", "", "", "", "lengths"}, {"ended"});
-  m.Output("masked");
-  m.Output("ended");
+  ModelBuilder::SetInt(m.Node("Attention", {"q", "k", "k", "mask", "", "", "lengths"}, {"both"}), "is_causal", 1);
+  for (const char* name : {"masked", "ended", "both"}) m.Output(name);
   NDArray lengths(DType::kI64, {2});
   lengths.Set(0, 1);
   lengths.Set(1, 3);
@@ -424,6 +424,7 @@ TEST(OnnxComposed, AttentionMasksMayEndEarly) {
                           Array({1, 2}, {0, std::log(3.0F)}), lengths});
   ExpectArray(out[0], {2, 1, 1, 1}, {1.75, 17.5});
   ExpectArray(out[1], {2, 1, 1, 1}, {1, 30});
+  ExpectArray(out[2], {2, 1, 1, 1}, {1, 17.5});
 }
 
 TEST(OnnxComposed, EarlierKeysComeWithTheirValues) {

@@ -238,10 +238,11 @@ absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite) {
   Attrs across;
   across.Set("trans_b", int64_t{1});
   TEMPER_ASSIGN_OR_RETURN(ValueId scores, c.Call("matmul", std::move(across), {q, k}));
-  TEMPER_ASSIGN_OR_RETURN(scores, c.Reshape(scores, {shape[0], shape[1], shape[2], c.ShapeOf(k)[2]}));
+  const Shape pairs = {shape[0], shape[1], shape[2], c.ShapeOf(k)[2]};
+  TEMPER_ASSIGN_OR_RETURN(scores, c.Reshape(scores, pairs));
   TEMPER_ASSIGN_OR_RETURN(scores, c.Call("mul", {}, {scores, c.Scalar(c.TypeOf(scores).dtype, scale)}));
   TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kProduct, scores));
-  TEMPER_ASSIGN_OR_RETURN(const Masks masks, MasksOf(c, n, c.ShapeOf(scores), past, mask_is_finite));
+  TEMPER_ASSIGN_OR_RETURN(const Masks masks, MasksOf(c, n, pairs, past, mask_is_finite));
   TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores, masks));
   TEMPER_ASSIGN_OR_RETURN(weights, Grouped(c, weights, k));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, v}));

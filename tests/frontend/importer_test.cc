@@ -172,6 +172,29 @@ TEST(OnnxImport, DropoutAndIdentityVanish) {
   }
 }
 
+// The second result says what stays: all, as booleans, or before opset 10 as ones. A share of 0 is no training.
+TEST(OnnxImport, DropoutsThatDropNothingKeepAll) {
+  for (const int opset : {9, 13}) {
+    ModelBuilder m(opset);
+    m.Input("x", {2});
+    m.Floats("ratio", {}, {0});
+    onnx::TensorProto& training = *m.model.mutable_graph()->add_initializer();
+    training.set_name("training");
+    training.set_data_type(onnx::TensorProto::BOOL);
+    training.add_int32_data(1);
+    m.Node("Dropout", {"x"}, {"y", "mask"});
+    m.Node("Dropout", {"x", "ratio", "training"}, {"z", "all"});
+    for (const char* name : {"mask", "all"}) m.Output(name);
+    for (const NDArray& mask : m.Run({testing::Array({2}, {0, 3})})) {
+      EXPECT_EQ(mask.dtype(), opset < 10 ? DType::kF32 : DType::kBool);
+      testing::ExpectArray(mask, {2}, {1, 1});
+    }
+    m.Floats("half", {}, {0.5F});
+    m.Node("Dropout", {"x", "half", "training"}, {"w"});
+    EXPECT_THAT(testing::Refusal(m), ::testing::HasSubstr("training_mode is not supported"));
+  }
+}
+
 TEST(OnnxImport, OutputsKeepTheirNamesWhateverIdentitiesDo) {
   ModelBuilder m(13);
   m.Input("x", {2});

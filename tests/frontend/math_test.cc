@@ -76,5 +76,37 @@ TEST(OnnxMath, OfNumbersThatAreNoFloatsThereAreNone) {
   EXPECT_THAT(std::string(m.Import().status().message()), HasSubstr("float"));
 }
 
+// As x - floor(x / y) * y has it: of the divisor's sign, or with fmod of the dividend's.
+TEST(OnnxMath, RemaindersOfFloats) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> x = {7, -7, 7, -7, -4.5, 6, -6, 0, 5, -5, 5, infinity, 1, std::nan("")};
+  const std::vector<double> y = {3, 3, -3, -3, 2, 3, 3, -3, infinity, infinity, -infinity, 2, 0, 1};
+  const auto count = static_cast<int64_t>(x.size());
+  for (const int type : {onnx::TensorProto::FLOAT, onnx::TensorProto::FLOAT16, onnx::TensorProto::DOUBLE}) {
+    for (const int64_t fmod : {0, 1}) {
+      ModelBuilder m(28);
+      m.Input("x", {count}, type);
+      m.Input("y", {count}, type);
+      ModelBuilder::SetInt(m.Node("Mod", {"x", "y"}, {"z"}), "fmod", fmod);
+      m.Output("z");
+      const DType dtype = type == onnx::TensorProto::FLOAT     ? DType::kF32
+                          : type == onnx::TensorProto::FLOAT16 ? DType::kF16
+                                                               : DType::kF64;
+      NDArray a(dtype, {count}), b(dtype, {count});
+      for (size_t i = 0; i < x.size(); ++i) {
+        a.Set(static_cast<int64_t>(i), x[i]);
+        b.Set(static_cast<int64_t>(i), y[i]);
+      }
+      const NDArray z = m.Run({a, b})[0];
+      for (size_t i = 0; i < x.size(); ++i) {
+        double want = std::fmod(x[i], y[i]);
+        if (fmod == 0 && want != 0 && (want < 0) != (y[i] < 0)) want += y[i];
+        const double got = z.At(static_cast<int64_t>(i));
+        EXPECT_TRUE(got == want || (std::isnan(got) && std::isnan(want))) << x[i] << " " << y[i] << " " << got;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace temper

@@ -64,6 +64,27 @@ TEST(OnnxReduce, NoDeterminantIsSaidInOneLine) {
   EXPECT_THAT(Det({5, 5}).Import().status().ToString(), HasSubstr("1 to 4 rows are supported, not of 5"));
 }
 
+// Computed as f64 and rounded towards zero, as ONNX Runtime has it.
+TEST(OnnxReduce, RootsAndLogarithmsOfIntegers) {
+  NDArray x(DType::kI32, {2, 2});
+  const double values[] = {3, 4, 20, -1};
+  for (int64_t i = 0; i < 4; ++i) x.Set(i, values[i]);
+  const auto reduced = [&](const char* op) {
+    ModelBuilder m(13);
+    m.Input("x", {2, 2}, onnx::TensorProto::INT32);
+    auto& node = m.Node(op, {"x"}, {"y"});
+    ModelBuilder::SetInts(node, "axes", {1});
+    ModelBuilder::SetInt(node, "keepdims", 0);
+    m.Output("y");
+    const NDArray y = m.Run({x})[0];
+    EXPECT_EQ(y.dtype(), DType::kI32);
+    return y;
+  };
+  ExpectArray(reduced("ReduceL2"), {2}, {5, 20});
+  ExpectArray(reduced("ReduceLogSum"), {2}, {1, 2});      // of 7 and 19
+  ExpectArray(reduced("ReduceLogSumExp"), {2}, {4, 20});  // of exp(4) and exp(20), and a little more
+}
+
 TEST(OnnxReduce, LpNormalizationDividesByTheSumOfMagnitudesOrByTheRoot) {
   for (const int64_t p : {1, 2}) {
     ModelBuilder m(11);

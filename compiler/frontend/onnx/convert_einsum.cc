@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -24,8 +24,16 @@ std::string Filter(const std::string& axes, Wanted wanted) {
   return result;
 }
 
+// The names are letters, and "..." stands for any number of axes.
+absl::Status CheckNames(std::string term) {
+  if (const size_t dots = term.find("..."); dots != std::string::npos) term.erase(dots, 3);
+  if (std::ranges::all_of(term, [](unsigned char axis) { return std::isalpha(axis) != 0; })) return absl::OkStatus();
+  return absl::InvalidArgumentError("axes are named by letters, and \"...\" stands at most once in a term");
+}
+
 // The axes that "..." stands for are named by digits, of which the last one is the last axis.
 absl::StatusOr<std::string> NamesOf(std::string term, int64_t rank) {
+  TEMPER_RETURN_IF_ERROR(CheckNames(term));
   const size_t dots = term.find("...");
   if (dots != std::string::npos) {
     const int64_t hidden = rank - static_cast<int64_t>(term.size() - 3);
@@ -36,10 +44,43 @@ absl::StatusOr<std::string> NamesOf(std::string term, int64_t rank) {
   }
   if (static_cast<int64_t>(term.size()) != rank)
     return absl::InvalidArgumentError("a term has as many names as its operand axes");
-  for (size_t i = 0; i < term.size(); ++i) {
-    if (Has(term.substr(i + 1), term[i])) return absl::UnimplementedError("a name twice in one term is not supported");
-  }
   return term;
+}
+
+// What lies where the indices along the two axes are the same; the axis of both comes first.
+absl::StatusOr<Named> Diagonal(Context& c, Named x, size_t first, size_t second) {
+  const Shape shape = c.ShapeOf(x.value);
+  const int64_t extent = shape[first];
+  const char axis = x.axes[first];
+  if (shape[second] != extent)
+    return absl::InvalidArgumentError(
+        absl::StrCat("axis ", std::string(1, axis), " has extents ", extent, " and ", shape[second]));
+  std::vector<int64_t> order = {static_cast<int64_t>(first), static_cast<int64_t>(second)};
+  Shape flat = {extent * extent};
+  std::string axes(1, axis);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (d == first || d == second) continue;
+    order.push_back(static_cast<int64_t>(d));
+    flat.push_back(shape[d]);
+    axes.push_back(x.axes[d]);
+  }
+  TEMPER_ASSIGN_OR_RETURN(x.value, c.Transpose(x.value, std::move(order)));
+  const ValueId places = Counting(c, DType::kI64, {extent}, extent + 1);
+  TEMPER_ASSIGN_OR_RETURN(x.value, GatherFlat(c, x.value, places, std::move(flat)));
+  return Named{x.value, std::move(axes)};
+}
+
+absl::StatusOr<Named> WithNamesOnce(Context& c, Named x) {
+  for (size_t i = 0; i < x.axes.size();) {
+    const size_t twin = x.axes.find(x.axes[i], i + 1);
+    if (twin == std::string::npos) {
+      ++i;
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(x, Diagonal(c, std::move(x), i, twin));
+    i = 0;
+  }
+  return x;
 }
 
 class Einsum {
@@ -81,17 +122,20 @@ absl::Status Einsum::Read(const OnnxNode& n) {
     return absl::InvalidArgumentError("the equation has as many terms as there are operands");
   std::map<char, int> seen;
   for (size_t i = 0; i < terms.size(); ++i) {
-    TEMPER_ASSIGN_OR_RETURN(std::string axes, NamesOf(terms[i], c_.Rank(n.Input(i))));
+    Named operand{n.Input(i), ""};
+    TEMPER_ASSIGN_OR_RETURN(operand.axes, NamesOf(terms[i], c_.Rank(n.Input(i))));
+    for (const char axis : operand.axes) ++seen[axis];
+    TEMPER_ASSIGN_OR_RETURN(operand, WithNamesOnce(c_, std::move(operand)));
+    const std::string& axes = operand.axes;
     for (size_t d = 0; d < axes.size(); ++d) {
-      const int64_t extent = c_.ShapeOf(n.Input(i))[d];
+      const int64_t extent = c_.ShapeOf(operand.value)[d];
       int64_t& known = extents_.try_emplace(axes[d], extent).first->second;
       if (known != extent && known != 1 && extent != 1)
         return absl::InvalidArgumentError(
             absl::StrCat("axis ", std::string(1, axes[d]), " has extents ", known, " and ", extent));
       known = known == 1 ? extent : known;
-      ++seen[axes[d]];
     }
-    operands_.push_back({n.Input(i), std::move(axes)});
+    operands_.push_back(std::move(operand));
   }
   // What is not stated is "..." and then all letters that occur once, in their order.
   std::string hidden;
@@ -103,10 +147,11 @@ absl::Status Einsum::Read(const OnnxNode& n) {
     output_ = hidden + output_;
     return absl::OkStatus();
   }
-  std::string wanted = sides[1];
-  if (const size_t dots = wanted.find("..."); dots != std::string::npos) wanted.replace(dots, 3, hidden);
-  TEMPER_ASSIGN_OR_RETURN(output_, NamesOf(wanted, static_cast<int64_t>(wanted.size())));
+  output_ = sides[1];
+  TEMPER_RETURN_IF_ERROR(CheckNames(output_));
+  if (const size_t dots = output_.find("..."); dots != std::string::npos) output_.replace(dots, 3, hidden);
   for (const char axis : output_) {
+    if (std::ranges::count(output_, axis) > 1) return absl::InvalidArgumentError("the result has a name twice");
     if (!extents_.contains(axis))
       return absl::InvalidArgumentError(absl::StrCat("no operand has the axis ", std::string(1, axis)));
   }

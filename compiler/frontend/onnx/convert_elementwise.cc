@@ -233,10 +233,29 @@ absl::Status Clip(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// The remainder has the dividend's sign with fmod, and otherwise the divisor's: of floats it is found from the former,
+// which of what is finite over what is infinite is the dividend.
 absl::Status Mod(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0), y = n.Input(1);
+  const DType dtype = c.TypeOf(x).dtype;
+  const bool floats = IsFloat(dtype), turns = floats && n.Int("fmod", 0) == 0;
   Attrs attrs;
-  attrs.Set("fmod", n.Int("fmod", 0));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mod", std::move(attrs), n.inputs));
+  attrs.Set("fmod", turns ? 1 : n.Int("fmod", 0));
+  Formula f(c, dtype);
+  ValueId v = f.Call("mod", {x, y}, std::move(attrs));
+  if (floats) {
+    const ValueId infinity = f.Number(std::numeric_limits<double>::infinity());
+    const ValueId over = f.Call("equal", {f.Call("abs", {y}), infinity});
+    const ValueId whole = f.Call("and", {over, f.Call("less", {f.Call("abs", {x}), infinity})});
+    v = f.Call("where", {whole, x, v});
+  }
+  if (turns) {
+    const ValueId zero = f.Number(0);
+    const ValueId same = f.Call("equal", {f.Call("less", {v, zero}), f.Call("less", {y, zero})});
+    const ValueId fits = f.Call("or", {same, f.Call("equal", {v, zero})});
+    v = f.Call("where", {fits, v, f.Add(v, y)});
+  }
+  TEMPER_RETURN_IF_ERROR(f.status());
   return c.Set(n, v);
 }
 
@@ -274,11 +293,20 @@ absl::Status CastLike(Context& c, const OnnxNode& n) { return CastTo(c, n, c.Typ
 
 absl::Status Same(Context& c, const OnnxNode& n) { return c.Set(n, n.Input(0)); }
 
-// At inference a dropout drops nothing.
+// At inference a dropout drops nothing, and in training none of a share of 0. The second result says what stays.
 absl::Status Dropout(Context& c, const OnnxNode& n) {
+  constexpr int kFirstOfBools = 10;
   if (n.Input(2) != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> training, c.KnownInts(n.Input(2), "training_mode"));
-    if (training.empty() || training[0] != 0) return absl::UnimplementedError("training_mode is not supported");
+    const NDArray* ratio = c.Known(n.Input(1));
+    const bool drops_none = ratio != nullptr && ratio->size() == 1 && ratio->At(0) == 0;
+    if (training.empty() || (training[0] != 0 && !drops_none))
+      return absl::UnimplementedError("training_mode is not supported");
+  }
+  if (n.proto.output_size() > 1 && !n.proto.output(1).empty()) {
+    const DType dtype = n.opset < kFirstOfBools ? c.TypeOf(n.Input(0)).dtype : DType::kBool;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId stays, c.Expand(c.Scalar(dtype, 1), c.ShapeOf(n.Input(0))));
+    TEMPER_RETURN_IF_ERROR(c.Set(n, stays, 1));
   }
   return c.Set(n, n.Input(0));
 }

@@ -1,5 +1,5 @@
-// Operators that say by indices where elements come from, and sums along an axis. All become gathers from flat tensors,
-// comparisons and shifts.
+// Operators that say by indices where elements come from, and sums and products along an axis. All become gathers from
+// flat tensors, comparisons and shifts.
 #include <algorithm>
 #include <numeric>
 
@@ -116,6 +116,33 @@ absl::Status CumSum(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// What stands `steps` before along the axis, or behind, and 1 where nothing does.
+absl::StatusOr<ValueId> Before(Context& c, ValueId v, int64_t axis, int64_t steps, bool behind) {
+  const Shape shape = c.ShapeOf(v);
+  const int64_t extent = shape[static_cast<size_t>(axis)], start = behind ? steps : 0;
+  std::vector<int64_t> pads(2 * shape.size(), 0);
+  pads[static_cast<size_t>(axis) + (behind ? shape.size() : 0)] = steps;
+  TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads), 1));
+  return c.Slice(v, axis, start, start + extent);
+}
+
+// Products of 1, 2, 4, ... neighbours, each from two of those before.
+absl::Status CumProd(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const int64_t stated, c.KnownInt(n.Input(1), "the axis"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(stated, c.Rank(n.Input(0))));
+  const bool reverse = n.Int("reverse", 0) != 0;
+  const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
+  ValueId v = n.Input(0);
+  if (n.Int("exclusive", 0) != 0) {
+    TEMPER_ASSIGN_OR_RETURN(v, Before(c, v, axis, 1, reverse));
+  }
+  for (int64_t steps = 1; steps < extent; steps *= 2) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId before, Before(c, v, axis, steps, reverse));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, before}));
+  }
+  return c.Set(n, v);
+}
+
 }  // namespace
 
 std::span<const TableEntry> IndexTable() {
@@ -123,7 +150,8 @@ std::span<const TableEntry> IndexTable() {
                                           {"GatherND", GatherNd, 2},
                                           {"ReverseSequence", ReverseSequence, 2},
                                           {"OneHot", OneHot, 3},
-                                          {"CumSum", CumSum, 2}};
+                                          {"CumSum", CumSum, 2},
+                                          {"CumProd", CumProd, 2}};
   return kTable;
 }
 

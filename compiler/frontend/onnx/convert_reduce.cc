@@ -16,13 +16,18 @@ struct Reduction {
   const char* before;
   const char* op;
   const char* after;
+  bool in_floats = false;  // integers are computed as f64, and the result rounded towards zero
 };
 constexpr Reduction kReductions[] = {
-    {"ReduceSum", "", "reduce_sum", ""},       {"ReduceMean", "", "reduce_mean", ""},
-    {"ReduceMax", "", "reduce_max", ""},       {"ReduceMin", "", "reduce_min", ""},
-    {"ReduceProd", "", "reduce_prod", ""},     {"ReduceL2", "", "reduce_l2", ""},
-    {"ReduceL1", "abs", "reduce_sum", ""},     {"ReduceSumSquare", "square", "reduce_sum", ""},
-    {"ReduceLogSum", "", "reduce_sum", "log"},
+    {"ReduceSum", "", "reduce_sum", ""},
+    {"ReduceMean", "", "reduce_mean", ""},
+    {"ReduceMax", "", "reduce_max", ""},
+    {"ReduceMin", "", "reduce_min", ""},
+    {"ReduceProd", "", "reduce_prod", ""},
+    {"ReduceL2", "", "reduce_l2", "", true},
+    {"ReduceL1", "abs", "reduce_sum", ""},
+    {"ReduceSumSquare", "square", "reduce_sum", ""},
+    {"ReduceLogSum", "", "reduce_sum", "log", true},
 };
 
 absl::StatusOr<ValueId> UnaryIfAny(Context& c, std::string_view op, ValueId v) {
@@ -36,7 +41,12 @@ absl::Status Reduce(Context& c, const OnnxNode& n) {
                                   [&](const Reduction& r) { return r.onnx == n.proto.op_type(); });
   TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
   const bool none = !axes.has_value() || axes->empty();
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, UnaryIfAny(c, rule->before, n.Input(0)));
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  ValueId v = n.Input(0);
+  if (rule->in_floats && !IsFloat(dtype)) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kF64));
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, UnaryIfAny(c, rule->before, v));
   if (!(none && n.Int("noop_with_empty_axes", 0) != 0)) {
     Attrs attrs;
     if (!none) attrs.Set("axes", *axes);
@@ -44,6 +54,7 @@ absl::Status Reduce(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Call(rule->op, std::move(attrs), {v}));
   }
   TEMPER_ASSIGN_OR_RETURN(v, UnaryIfAny(c, rule->after, v));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, dtype));
   return c.Set(n, v);
 }
 
@@ -60,10 +71,11 @@ absl::Status ArgExtreme(Context& c, const OnnxNode& n) {
 
 // log(sum(exp(x - m))) + m, where m is the largest finite element: no exponential overflows.
 absl::Status ReduceLogSumExp(Context& c, const OnnxNode& n) {
-  const ValueId x = n.Input(0);
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Cast(n.Input(0), IsFloat(dtype) ? dtype : DType::kF64));
   TEMPER_ASSIGN_OR_RETURN(auto given, AxesOf(c, n, 1, c.Rank(x)));
   std::vector<int64_t> axes = given.value_or(std::vector<int64_t>());
-  if (axes.empty() && n.Int("noop_with_empty_axes", 0) != 0) return c.Set(n, x);
+  if (axes.empty() && n.Int("noop_with_empty_axes", 0) != 0) return c.Set(n, n.Input(0));
   if (axes.empty()) axes = AxesFrom(0, c.Rank(x));
   TEMPER_ASSIGN_OR_RETURN(ValueId most, c.Reduce("reduce_max", x, axes, true));
   Attrs finite;
@@ -82,24 +94,33 @@ absl::Status ReduceLogSumExp(Context& c, const OnnxNode& n) {
     }
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(shape)));
   }
+  TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, dtype));
   return c.Set(n, v);
 }
 
-// Before opset 13 the axis says where to flatten to a matrix, whose rows are normalised; since then it is one axis.
+// Before opset 13 the axis says where to flatten to a matrix, whose rows count one by one; since then it is one axis.
+struct Lines {
+  ValueId value = kNoValue;
+  int64_t axis = 0;
+};
+absl::StatusOr<Lines> LinesOf(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", n.opset < 13 ? 1 : -1), c.Rank(x)));
+  if (n.opset >= 13 || axis + 1 == c.Rank(x)) return Lines{x, axis};
+  const std::span<const int64_t> dims(c.ShapeOf(x));
+  const size_t split = static_cast<size_t>(axis);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId flat,
+                          c.Reshape(x, {NumElements(dims.first(split)), NumElements(dims.subspan(split))}));
+  return Lines{flat, 1};
+}
+
 absl::Status Softmax(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
-  const int64_t rank = c.Rank(n.Input(0));
-  TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", n.opset < 13 ? 1 : -1), rank));
-  const bool flattens = n.opset < 13 && axis + 1 != rank;
-  ValueId v = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const Lines lines, LinesOf(c, n));
   Attrs attrs;
-  attrs.Set("axis", flattens ? int64_t{1} : axis);
-  if (flattens) {
-    const std::span<const int64_t> dims(shape);
-    const size_t split = static_cast<size_t>(axis);
-    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {NumElements(dims.first(split)), NumElements(dims.subspan(split))}));
-  }
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call(n.proto.op_type() == "Softmax" ? "softmax" : "log_softmax", std::move(attrs), {v}));
+  attrs.Set("axis", lines.axis);
+  const char* op = n.proto.op_type() == "Softmax" ? "softmax" : "log_softmax";
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call(op, std::move(attrs), {lines.value}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
   return c.Set(n, v);
 }
@@ -182,20 +203,20 @@ absl::Status SetMoments(Context& c, const OnnxNode& n, int64_t axis) {
 absl::Status Hardmax(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
-  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", n.opset < 13 ? 1 : -1), c.Rank(n.Input(0))));
-  if (n.opset < 13 && axis + 1 != c.Rank(n.Input(0)))
-    return absl::UnimplementedError("before opset 13 only the last axis is supported");
+  TEMPER_ASSIGN_OR_RETURN(const Lines lines, LinesOf(c, n));
+  const Shape of_lines = c.ShapeOf(lines.value);
   Attrs attrs;
-  attrs.Set("axis", axis);
+  attrs.Set("axis", lines.axis);
   attrs.Set("keepdims", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId most, c.Call("arg_max", std::move(attrs), {n.Input(0)}));
-  std::vector<int64_t> numbers(static_cast<size_t>(shape[static_cast<size_t>(axis)]));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId most, c.Call("arg_max", std::move(attrs), {lines.value}));
+  std::vector<int64_t> numbers(static_cast<size_t>(of_lines[static_cast<size_t>(lines.axis)]));
   std::iota(numbers.begin(), numbers.end(), 0);
-  Shape along(shape.size() - static_cast<size_t>(axis), 1);
+  Shape along(of_lines.size() - static_cast<size_t>(lines.axis), 1);
   along[0] = static_cast<int64_t>(numbers.size());
   TEMPER_ASSIGN_OR_RETURN(const ValueId places, c.Reshape(c.IntVector(numbers), std::move(along)));
   TEMPER_ASSIGN_OR_RETURN(const ValueId there, c.Call("equal", {}, {most, places}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("where", {}, {there, c.Scalar(dtype, 1), c.Scalar(dtype, 0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {there, c.Scalar(dtype, 1), c.Scalar(dtype, 0)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
   return c.Set(n, v);
 }
 

@@ -37,6 +37,7 @@ class Formula {
     return Call("cast", {v}, std::move(attrs));
   }
 
+  DType dtype() const { return dtype_; }
   const absl::Status& status() const { return status_; }
 
  private:

@@ -150,44 +150,116 @@ TEST(OnnxVolume, Pools) {
   }
 }
 
-TEST(OnnxVolume, TransposedConvolutionsWhosePlanesDoNotOverlap) {
-  const Shape image = {2, 4, 2, 3, 2}, filter = {4, 3, 2, 3, 2}, result = {2, 6, 4, 6, 5};
-  const Ints strides = {2, 2, 3}, pads = {0, 1, 0, 0, 0, 0};
+// A transposed convolution of 4 channels in two groups to 6.
+struct Transposed {
+  Shape image, filter;
+  Ints strides, pads, dilations = {1, 1, 1}, extra = {0, 0, 0};
+  Shape result() const {
+    Shape shape = {image[0], 6};
+    for (size_t d = 0; d < 3; ++d)
+      shape.push_back((image[d + 2] - 1) * strides[d] + (filter[d + 2] - 1) * dilations[d] + 1 + extra[d] - pads[d] -
+                      pads[d + 3]);
+    return shape;
+  }
+};
+Ints Along(int64_t at, const Shape& shape) {
+  return {at / shape[4] / shape[3] % shape[2], at / shape[4] % shape[3], at % shape[4]};
+}
+
+void CheckTransposed(const Transposed& t) {
+  const Shape result = t.result();
+  SCOPED_TRACE(ShapeText(result));
   Rng rng(6);
-  const std::vector<float> x = Drawn(rng, image), w = Drawn(rng, filter), bias = Drawn(rng, {6});
+  const std::vector<float> x = Drawn(rng, t.image), w = Drawn(rng, t.filter), bias = Drawn(rng, {6});
   ModelBuilder m(13);
-  m.Input("x", image);
-  m.Floats("w", filter, w);
+  m.Input("x", t.image);
+  m.Floats("w", t.filter, w);
   m.Floats("b", {6}, bias);
   auto& node = m.Node("ConvTranspose", {"x", "w", "b"}, {"y"});
-  ModelBuilder::SetInts(node, "strides", strides);
-  ModelBuilder::SetInts(node, "pads", pads);
+  ModelBuilder::SetInts(node, "strides", t.strides);
+  ModelBuilder::SetInts(node, "pads", t.pads);
+  ModelBuilder::SetInts(node, "dilations", t.dilations);
+  ModelBuilder::SetInts(node, "output_padding", t.extra);
   ModelBuilder::SetInt(node, "group", 2);
   m.Output("y");
   NDArray want = Make(result, [&](int64_t, int64_t c, const Ints&) { return bias[static_cast<size_t>(c)]; });
-  for (int64_t i = 0; i < NumElements(image); ++i) {
-    for (int64_t tap = 0; tap < 12; ++tap) {
-      const Ints from = {i / 6 % 2, i / 2 % 3, i % 2}, t = {tap / 6, tap / 2 % 3, tap % 2};
+  const int64_t pixels = NumElements(std::span(t.image).subspan(2)), taps = NumElements(std::span(t.filter).subspan(2));
+  for (int64_t i = 0; i < NumElements(t.image); ++i) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const Ints from = Along(i, t.image), of_tap = Along(tap, t.filter);
       Ints to;
       bool inside = true;
       for (size_t d = 0; d < 3; ++d) {
-        to.push_back(from[d] * strides[d] + t[d] - pads[d]);
+        to.push_back(from[d] * t.strides[d] + of_tap[d] * t.dilations[d] - t.pads[d]);
         inside = inside && to[d] >= 0 && to[d] < result[2 + d];
       }
-      const int64_t channel = i / 12 % 4, image_at = i / 48;
+      const int64_t channel = i / pixels % 4, image_at = i / pixels / 4;
       for (int64_t o = 0; inside && o < 3; ++o) {
-        const int64_t at = (((image_at * 6 + channel / 2 * 3 + o) * 4 + to[0]) * 6 + to[1]) * 5 + to[2];
-        want.Set(at, want.At(at) + x[static_cast<size_t>(i)] * w[static_cast<size_t>((channel * 3 + o) * 12 + tap)]);
+        const int64_t plane = image_at * 6 + channel / 2 * 3 + o;
+        const int64_t at = ((plane * result[2] + to[0]) * result[3] + to[1]) * result[4] + to[2];
+        want.Set(at, want.At(at) + x[static_cast<size_t>(i)] * w[static_cast<size_t>((channel * 3 + o) * taps + tap)]);
       }
     }
   }
-  ExpectNear(m.Run({AsArray(image, x)})[0], want);
-  ModelBuilder overlaps(13);
-  overlaps.Input("x", image);
-  overlaps.Floats("w", filter, w);
-  overlaps.Node("ConvTranspose", {"x", "w"}, {"y"});
-  overlaps.Output("y");
-  EXPECT_THAT(overlaps.Import().status().ToString(), HasSubstr("do not overlap along the first"));
+  ExpectNear(m.Run({AsArray(t.image, x)})[0], want);
+}
+
+TEST(OnnxVolume, TransposedConvolutionsWhosePlanesDoNotOverlap) {
+  CheckTransposed({{2, 4, 2, 3, 2}, {4, 3, 2, 3, 2}, {2, 2, 3}, {0, 1, 0, 0, 0, 0}});
+}
+
+TEST(OnnxVolume, TransposedConvolutionsWhosePlanesOverlap) {
+  const Shape image = {2, 4, 3, 3, 2};
+  CheckTransposed({image, {4, 3, 3, 3, 2}, {1, 2, 2}, {0, 0, 0, 0, 0, 0}});
+  CheckTransposed({image, {4, 3, 3, 3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 1, 1}, {1, 1, 1}});
+  CheckTransposed({image, {4, 3, 4, 2, 2}, {2, 1, 1}, {1, 0, 0, 2, 0, 0}});
+  CheckTransposed({image, {4, 3, 2, 2, 2}, {3, 1, 1}, {0, 0, 0, 1, 0, 0}, {2, 1, 1}});
+  CheckTransposed({image, {4, 3, 1, 1, 1}, {2, 1, 1}, {0, 0, 0, 0, 0, 0}, {1, 1, 1}, {1, 0, 0}});
+}
+
+TEST(OnnxVolume, TransposedConvolutionsToAStatedSize) {
+  const auto model = [](const Ints& shape, const char* pads) {
+    ModelBuilder m(13);
+    m.Input("x", {1, 1, 3, 3, 3});
+    m.Floats("w", {1, 1, 3, 1, 1}, {1, 10, 100});
+    auto& node = m.Node("ConvTranspose", {"x", "w"}, {"y"});
+    ModelBuilder::SetInts(node, "strides", {2, 1, 1});
+    if (pads != nullptr) ModelBuilder::SetString(node, "auto_pad", pads);
+    if (!shape.empty()) ModelBuilder::SetInts(node, "output_shape", shape);
+    m.Output("y");
+    return m;
+  };
+  const NDArray x = AsArray({1, 1, 3, 3, 3}, std::vector<float>(27, 1));
+  const auto first = [](const NDArray& y) {
+    std::vector<double> planes;
+    for (int64_t d = 0; d < y.shape()[2]; ++d) planes.push_back(y.At(9 * d));
+    return planes;
+  };
+  // All seven planes: 1, 10, 101, 10, 101, 10, 100.
+  EXPECT_EQ(first(model({}, "SAME_UPPER").Run({x})[0]), (std::vector<double>{1, 10, 101, 10, 101, 10}));
+  EXPECT_EQ(first(model({}, "SAME_LOWER").Run({x})[0]), (std::vector<double>{10, 101, 10, 101, 10, 100}));
+  EXPECT_EQ(first(model({8, 3, 3}, nullptr).Run({x})[0]), (std::vector<double>{1, 10, 101, 10, 101, 10, 100, 0}));
+  EXPECT_THAT(model({9, 3, 3}, nullptr).Import().status().ToString(), HasSubstr("larger than the kernel reaches"));
+  EXPECT_THAT(model({8, 3}, nullptr).Import().status().ToString(), HasSubstr("one element a spatial axis"));
+}
+
+TEST(OnnxVolume, TransposedConvolutionsThatCanNotBe) {
+  const auto error = [](const Ints& pads, const Ints& extra, int64_t planes = 3) {
+    ModelBuilder m(13);
+    m.Input("x", {1, 1, 2, 2, 2});
+    m.Input("w", {1, 1, planes, 1, 1});
+    auto& node = m.Node("ConvTranspose", {"x", "w"}, {"y"});
+    ModelBuilder::SetInts(node, "pads", pads);
+    ModelBuilder::SetInts(node, "output_padding", extra);
+    m.Output("y");
+    return m.Import().status().ToString();
+  };
+  const Ints none(6, 0), no_extra(3, 0);
+  EXPECT_THAT(error({2, 0, 0, 2, 0, 0}, no_extra), HasSubstr("leave something of the result"));
+  EXPECT_THAT(error({-1, 0, 0, 0, 0, 0}, no_extra), HasSubstr("the pads are not negative"));
+  EXPECT_THAT(error(none, {1, 0, 0}), HasSubstr("output_padding is less than a stride"));
+  EXPECT_THAT(error(none, {1, 0}), HasSubstr("output_padding has one element"));
+  EXPECT_THAT(error(none, no_extra, 65), HasSubstr("1 to 64 planes are supported"));
 }
 
 TEST(OnnxVolume, PadsThatKeepTheSize) {

@@ -53,30 +53,6 @@ absl::Status Conv(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// Pads of a transposed convolution from the wanted output size, or from auto_pad. An output that is larger than what
-// the kernel reaches gets more output padding.
-absl::Status TransposedPads(const OnnxNode& n, const Shape& image, Ints& extra, Window& w) {
-  const std::string mode = n.String("auto_pad", "NOTSET");
-  const Ints wanted = Widen(n.Ints("output_shape"), 1);
-  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
-  if (wanted.empty() && !same) return absl::OkStatus();
-  if (!wanted.empty() && wanted.size() != 2)
-    return absl::InvalidArgumentError("output_shape has one element a spatial axis");
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t out = wanted.empty() ? image[2 + i] * w.strides[i] : wanted[i];
-    const int64_t full = (image[2 + i] - 1) * w.strides[i] + extra[i] + (w.kernel[i] - 1) * w.dilations[i] + 1;
-    const int64_t total = std::max<int64_t>(0, full - out);
-    w.pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
-    w.pads[2 + i] = total - w.pads[i];
-    extra[i] += std::max<int64_t>(0, out - full);
-    if (out > full && extra[i] >= std::max(w.strides[i], w.dilations[i])) {
-      return absl::UnimplementedError(
-          absl::StrCat("output_shape is larger than the kernel reaches: ", out, " where ", full, " are reached"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   if (c.Rank(n.Input(0)) == 5) return VolumeConvTranspose(c, n);
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
@@ -86,7 +62,7 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(x)));
   Ints extra = Widen(n.Ints("output_padding", Ints(shape.size() - 2, 0)), 0);
   if (extra.size() != 2) return absl::InvalidArgumentError("output_padding has one element a spatial axis");
-  TEMPER_RETURN_IF_ERROR(TransposedPads(n, c.ShapeOf(x), extra, w));
+  TEMPER_RETURN_IF_ERROR(SetTransposedPads(n, c.ShapeOf(x), extra, w));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("group", n.Int("group", 1));
   attrs.Set("output_padding", extra);
@@ -170,14 +146,10 @@ absl::Status Gemm(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> ConvTable() {
-  static constexpr TableEntry kTable[] = {{"Conv", Conv, 2},
-                                          {"ConvTranspose", ConvTranspose, 2},
-                                          {"MaxPool", Pool},
-                                          {"AveragePool", Pool},
-                                          {"GlobalAveragePool", GlobalPool},
-                                          {"GlobalMaxPool", GlobalPool},
-                                          {"MatMul", MatMul, 2},
-                                          {"Gemm", Gemm, 2}};
+  static constexpr TableEntry kTable[] = {
+      {"Conv", Conv, 2},     {"ConvTranspose", ConvTranspose, 2}, {"DeformConv", DeformConv, 3}, {"MaxPool", Pool},
+      {"AveragePool", Pool}, {"GlobalAveragePool", GlobalPool},   {"GlobalMaxPool", GlobalPool}, {"MatMul", MatMul, 2},
+      {"Gemm", Gemm, 2}};
   return kTable;
 }
 

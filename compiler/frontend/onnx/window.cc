@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace temper::onnx_frontend {
 namespace {
 
@@ -49,6 +51,29 @@ absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Sha
   const std::string mode = n.String("auto_pad", "NOTSET");
   if (mode != "NOTSET" && !mode.empty()) w.pads = AutoPads(mode, image, w);
   return w;
+}
+
+absl::Status SetTransposedPads(const OnnxNode& n, const Shape& image, Ints& extra, Window& w) {
+  const std::string mode = n.String("auto_pad", "NOTSET");
+  const Ints wanted = Widen(n.Ints("output_shape"), 1);
+  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  const size_t axes = w.kernel.size();
+  if (wanted.empty() && !same) return absl::OkStatus();
+  if (!wanted.empty() && wanted.size() != axes)
+    return absl::InvalidArgumentError("output_shape has one element a spatial axis");
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t out = wanted.empty() ? image[2 + i] * w.strides[i] : wanted[i];
+    const int64_t full = (image[2 + i] - 1) * w.strides[i] + extra[i] + (w.kernel[i] - 1) * w.dilations[i] + 1;
+    const int64_t total = std::max<int64_t>(0, full - out);
+    w.pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    w.pads[axes + i] = total - w.pads[i];
+    extra[i] += std::max<int64_t>(0, out - full);
+    if (out > full && extra[i] >= std::max(w.strides[i], w.dilations[i])) {
+      return absl::UnimplementedError(
+          absl::StrCat("output_shape is larger than the kernel reaches: ", out, " where ", full, " are reached"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Attrs WindowAttrs(const Window& w) {

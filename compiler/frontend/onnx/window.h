@@ -14,6 +14,9 @@ struct Window {
 };
 // `image` is what the window moves over, [n, c, ...].
 absl::StatusOr<Window> WindowOf(const OnnxNode& n, const Ints& kernel, const Shape& image);
+// Pads of a transposed convolution from the wanted output size, or from auto_pad. An output that is larger than what
+// the kernel reaches gets more output padding, `extra`.
+absl::Status SetTransposedPads(const OnnxNode& n, const Shape& image, Ints& extra, Window& w);
 // [a] as [filler, a].
 Ints Widen(Ints values, int64_t filler);
 Attrs WindowAttrs(const Window& w);
@@ -26,6 +29,9 @@ absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, V
 
 // The node's maximum pool with its second output, over one to three axes (convert_pool.cc).
 absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n);
+
+// A convolution that the run moves the pixels of (convert_deform.cc).
+absl::Status DeformConv(Context& c, const OnnxNode& n);
 
 // Over three axes, by what there is for two.
 absl::Status VolumeConv(Context& c, const OnnxNode& n);

@@ -24,6 +24,7 @@ struct Call {
   int64_t smooth = 0;
   Floats sinks = {};
   bool causal = true, normed = false;
+  int64_t shows = 0;  // qk_output
   int64_t cached() const { return std::max(past, total); }
   bool has_past() const { return past > 0 || empty_past; }
 };
@@ -89,6 +90,7 @@ Doubles Turned(const Call& c, const Operands& o, const Floats& x, int64_t heads,
 
 struct Results {
   Doubles y, keys, values;
+  Doubles scores, shares;  // of what is seen, and nothing of the rest: [batch, heads, steps, total]
 };
 
 Results Wanted(const Call& c, const Operands& o) {
@@ -113,6 +115,8 @@ Results Wanted(const Call& c, const Operands& o) {
       }
     }
   }
+  r.scores.resize(static_cast<size_t>(c.batch * c.heads * c.steps * c.total));
+  r.shares = r.scores;
   for (int64_t b = 0; b < c.batch; ++b) {
     for (int64_t step = 0; step < c.steps; ++step) {
       for (int64_t h = 0; h < c.heads; ++h) {
@@ -132,7 +136,10 @@ Results Wanted(const Call& c, const Operands& o) {
               c.causal ? j <= own && (c.window < 0 || own - j < c.window) : j <= c.lengths[static_cast<size_t>(b)];
           weights.push_back(seen ? std::exp(score) : 0);
           sum += weights.back();
+          if (j < c.total) r.scores[At({b, h, step, j}, {c.batch, c.heads, c.steps, c.total})] = seen ? score : 0;
         }
+        for (int64_t j = 0; j < c.total; ++j)
+          r.shares[At({b, h, step, j}, {c.batch, c.heads, c.steps, c.total})] = weights[static_cast<size_t>(j)] / sum;
         for (int64_t i = 0; i < c.size; ++i) {
           double y = 0;
           for (int64_t j = 0; j < cached; ++j)
@@ -209,6 +216,11 @@ ModelBuilder ModelOf(const Call& c, const Operands& o) {
   ModelBuilder::SetFloat(node, "softcap", c.softcap);
   ModelBuilder::SetInt(node, "smooth_softmax", c.smooth);
   ModelBuilder::SetInt(node, "causal", c.causal ? 1 : 0);
+  if (c.shows > 0) {
+    node.add_output("scores");
+    m.Output("scores");
+    ModelBuilder::SetInt(node, "qk_output", c.shows);
+  }
   ModelBuilder::SetFloat(node, "qk_norm_epsilon", 2);  // those of queries and of keys come first
   ModelBuilder::SetFloat(node, "q_norm_epsilon", kEpsilon);
   ModelBuilder::SetFloat(node, "k_norm_epsilon", kEpsilon);
@@ -238,6 +250,7 @@ void Check(const Call& c) {
   ExpectArray(out[0], {c.batch, c.steps, hidden}, want.y);
   ExpectArray(out[1], {c.batch, c.kv_heads, c.cached(), c.size}, want.keys);
   ExpectArray(out[2], {c.batch, c.kv_heads, c.cached(), c.size}, want.values);
+  if (c.shows > 0) ExpectArray(out[3], {c.batch, c.heads, c.steps, c.total}, c.shows == 1 ? want.scores : want.shares);
 }
 
 TEST(GroupQueryAttention, APromptWithoutACache) {
@@ -331,6 +344,15 @@ std::string Refused(const Call& c, const std::function<void(onnx::NodeProto&)>& 
   return std::string(m.Import().status().message());
 }
 
+TEST(GroupQueryAttention, ItsScoresAreAResultBeforeOrAfterTheSoftmax) {
+  for (const int64_t shows : {1, 2}) {
+    Check({.batch = 2, .steps = 5, .total = 5, .lengths = {4, 2}, .shows = shows});
+    Check({.steps = 2, .past = 3, .total = 5, .lengths = {4}, .bias = true, .window = 2, .softcap = 2, .shows = shows});
+    Check({.past = 8, .total = 4, .lengths = {3}, .shows = shows});
+    Check({.past = 3, .total = 4, .lengths = {3}, .sinks = {0.5F, 1, -1, 0}, .shows = shows});
+  }
+}
+
 TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
   const Call c{.past = 6, .total = 7, .lengths = {6}};
   const auto set = [&](const char* name, int64_t value) {
@@ -388,8 +410,10 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
     EXPECT_THAT(Refused(windowed, [](onnx::NodeProto&) {}), HasSubstr("local_window_size is -1 or at least 1"));
   }
   EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { node.set_input(5, "q"); }), HasSubstr("are integers"));
-  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { ModelBuilder::SetInt(node, "qk_output", 1); }),
-              HasSubstr("its scores as a result"));
+  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { ModelBuilder::SetInt(node, "qk_output", 3); }),
+              HasSubstr("qk_output is 0, 1 or 2"));
+  EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { node.add_output("scores"); }),
+              HasSubstr("its scores are a result where qk_output says which"));
   EXPECT_THAT(Refused({.steps = 1, .total = 3, .lengths = {2}}, [](onnx::NodeProto&) {}),
               HasSubstr("does not fit 1 steps behind 0"));
   Call rotary = c;

@@ -14,4 +14,12 @@ absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads);
 // one, a mask of floats is looked through unless it is known to be finite.
 absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite);
 
+// Of com.microsoft (convert_fused_attention.cc).
+absl::Status FusedAttention(Context& c, const OnnxNode& n);
+absl::Status MultiHeadAttention(Context& c, const OnnxNode& n);
+// The attention of queries, keys and values that are the columns of `all`. Earlier keys and values are the two parts
+// of one operand, and all of them those of the second result.
+absl::Status SetFusedAttention(Context& c, const OnnxNode& n, ValueId all, ValueId padding, ValueId added,
+                               ValueId past);
+
 }  // namespace temper::onnx_frontend

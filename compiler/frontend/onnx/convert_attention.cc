@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/language.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
@@ -311,7 +312,10 @@ absl::Status RotaryEmbedding(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> AttentionTable() {
-  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3}, {"RotaryEmbedding", RotaryEmbedding, 3}};
+  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3},
+                                          {"RotaryEmbedding", RotaryEmbedding, 3},
+                                          {"LinearAttention", LinearAttention, 3},
+                                          {"CausalConvWithState", CausalConvWithState, 2}};
   return kTable;
 }
 

@@ -6,98 +6,11 @@
 #include "base/division.h"
 #include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
-#include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/places.h"
+#include "compiler/frontend/onnx/rewrite.h"
 
 namespace temper::onnx_frontend {
 namespace {
-
-using Names = std::vector<std::string>;
-
-// Nodes over the operands "0", "1", ... of a call, which are bound to them; one that is left out has no name.
-class Rewrite {
- public:
-  Rewrite(Context& c, const OnnxNode& n) : c_(c), n_(n) {}
-
-  std::string Operand(size_t i) const { return n_.Input(i) == kNoValue ? "" : absl::StrCat(i); }
-  // A node with one result, whose name it returns.
-  std::string Add(const char* op, Names inputs) {
-    onnx::NodeProto* node = nodes_.Add();
-    node->set_op_type(op);
-    node->set_name(absl::StrCat(n_.proto.name(), ".", op));
-    for (std::string& name : inputs) *node->add_input() = std::move(name);
-    *node->add_output() = absl::StrCat("made", nodes_.size());
-    return node->output(0);
-  }
-  // Attributes of the node that was added last.
-  Rewrite& With(const char* name, int64_t value) {
-    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::INT);
-    a.set_i(value);
-    return *this;
-  }
-  Rewrite& With(const char* name, double value) {
-    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::FLOAT);
-    a.set_f(static_cast<float>(value));
-    return *this;
-  }
-  Rewrite& With(const char* name, const std::string& value) {
-    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::STRING);
-    a.set_s(value);
-    return *this;
-  }
-  // Those that the call has under the same names, but for these.
-  void WithCalls(const Names& but = {}) {
-    onnx::NodeProto& node = nodes_[nodes_.size() - 1];
-    for (const onnx::AttributeProto& a : n_.proto.attribute()) {
-      if (std::ranges::find(but, a.name()) == but.end()) *node.add_attribute() = a;
-    }
-  }
-  std::string Number(double value) {
-    const std::string name = absl::StrCat("number", numbers_.size());
-    numbers_.emplace_back(name, value);
-    return name;
-  }
-
-  // Adds the nodes; what has these names, and kNoValue for "".
-  absl::StatusOr<std::vector<ValueId>> Values(const Names& results) {
-    std::vector<ValueId> values;
-    Context::Scope scope(c_, /*closed=*/true);
-    for (size_t i = 0; i < n_.inputs.size(); ++i) c_.Bind(absl::StrCat(i), n_.inputs[i]);
-    for (const auto& [name, value] : numbers_) c_.Bind(name, c_.Scalar(DType::kF32, value));
-    TEMPER_RETURN_IF_ERROR(AddNodes(c_, nodes_, kOpset));
-    for (const std::string& name : results) {
-      values.push_back(kNoValue);
-      if (name.empty()) continue;
-      TEMPER_ASSIGN_OR_RETURN(values.back(), ValueOf(c_, name, nodes_));
-    }
-    return values;
-  }
-
-  // The same; the call's outputs become what has these names.
-  absl::Status Finish(const Names& results) {
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> values, Values(results));
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] == kNoValue) continue;
-      TEMPER_RETURN_IF_ERROR(c_.Set(n_, values[i], static_cast<int>(i)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  static constexpr int kOpset = 23;  // of the nodes that are added
-
-  onnx::AttributeProto& Attribute(const char* name, onnx::AttributeProto::AttributeType type) {
-    onnx::AttributeProto* a = nodes_[nodes_.size() - 1].add_attribute();
-    a->set_name(name);
-    a->set_type(type);
-    return *a;
-  }
-
-  Context& c_;
-  const OnnxNode& n_;
-  Nodes nodes_;
-  std::vector<std::pair<std::string, double>> numbers_;
-};
 
 // --- activations and norms ---
 
@@ -125,16 +38,22 @@ absl::Status SimplifiedLayerNorm(Context& c, const OnnxNode& n) {
   return r.Finish({y});
 }
 
-// The norm of x + skip + bias, and that sum as the fourth result.
+// The norm of x + skip + bias, its moments, and that sum as the fourth result.
 absl::Status SkipLayerNorm(Context& c, const OnnxNode& n) {
   const bool simplified = n.proto.op_type() == "SkipSimplifiedLayerNormalization";
   Rewrite r(c, n);
   std::string sum = r.Add("Add", {r.Operand(0), r.Operand(1)});
   if (const std::string bias = r.Operand(simplified ? 3 : 4); !bias.empty()) sum = r.Add("Add", {sum, bias});
-  const std::string y = simplified ? r.Add("RMSNormalization", {sum, r.Operand(2)})
-                                   : r.Add("LayerNormalization", {sum, r.Operand(2), r.Operand(3)});
+  NodeNames results = {simplified ? r.Add("RMSNormalization", {sum, r.Operand(2)})
+                                  : r.Add("LayerNormalization", {sum, r.Operand(2), r.Operand(3)})};
+  for (int i = 1; i < 3; ++i) {
+    const bool wanted = !simplified && n.proto.output_size() > i && !n.proto.output(i).empty();
+    const std::string moment = simplified ? "" : r.Further();
+    results.push_back(wanted ? moment : "");
+  }
   r.With("epsilon", n.Float("epsilon", 1e-12));
-  return r.Finish({y, "", "", sum});
+  results.push_back(sum);
+  return r.Finish(results);
 }
 
 // The second result of EmbedLayerNormalization: how many elements of each row of the mask are 1. Nothing is counted
@@ -423,7 +342,7 @@ absl::Status GatherBlockQuantized(Context& c, const OnnxNode& n) {
     if (*numbers != kNoValue) *numbers = InBytes(c, *numbers);
   }
   Rewrite r(c, call);
-  Names rows;
+  NodeNames rows;
   for (const size_t i : {0, 2, 3})
     rows.push_back(r.Operand(i).empty() ? "" : r.Add("Gather", {r.Operand(i), r.Operand(1)}));
   const std::string y = r.Add("DequantizeLinear", rows);
@@ -509,7 +428,7 @@ absl::Status QLinearConcat(Context& c, const OnnxNode& n) {
   if (n.inputs.size() % 3 != 2)
     return absl::InvalidArgumentError("a part has numbers, their scale and their zero point");
   Rewrite r(c, n);
-  Names parts;
+  NodeNames parts;
   for (size_t i = 2; i + 2 < n.inputs.size(); i += 3) parts.push_back(Floats(r, i));
   const std::string y = r.Add("Concat", parts);
   r.WithCalls();
@@ -534,174 +453,13 @@ absl::Status QGemm(Context& c, const OnnxNode& n) {
 
 // --- attention ---
 
-// The keys up to each row's end, and from its beginning on where that is there too: [batch, 1, 1, keys].
-absl::StatusOr<ValueId> BetweenPositions(Context& c, ValueId positions, int64_t batch, int64_t keys) {
-  TEMPER_ASSIGN_OR_RETURN(positions, c.Cast(positions, DType::kI64));
-  if (c.ShapeOf(positions)[0] == batch) return WithinLengths(c, positions, keys);
-  TEMPER_ASSIGN_OR_RETURN(const ValueId ends, c.Slice(positions, 0, 0, batch));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId begins, c.Slice(positions, 0, batch, 2 * batch));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId counts, WithinLengths(c, ends, keys));
-  TEMPER_ASSIGN_OR_RETURN(ValueId early, WithinLengths(c, begins, keys));
-  TEMPER_ASSIGN_OR_RETURN(early, c.Call("not", {}, {early}));
-  return c.Call("and", {}, {counts, early});
-}
-
-// Which keys count, as what is added to scores. The mask is [batch, keys], [batch, queries, keys], or where each row
-// ends, or these and then where each begins.
-absl::StatusOr<ValueId> PaddingMask(Context& c, ValueId mask, ValueId query, int64_t keys, double filter) {
-  const Shape shape = c.ShapeOf(mask);
-  const int64_t batch = c.ShapeOf(query)[0], queries = c.ShapeOf(query)[1];
-  ValueId counts = kNoValue;
-  if (shape == Shape{batch, keys} || shape == Shape{batch, queries, keys}) {
-    TEMPER_ASSIGN_OR_RETURN(counts, c.Cast(mask, DType::kBool));
-    TEMPER_ASSIGN_OR_RETURN(counts, c.Reshape(counts, {batch, 1, shape.size() == 3 ? queries : 1, keys}));
-  } else if (shape == Shape{batch} || shape == Shape{2 * batch}) {
-    TEMPER_ASSIGN_OR_RETURN(counts, BetweenPositions(c, mask, batch, keys));
-  } else {
-    return absl::UnimplementedError(
-        "only masks of [batch, keys] or [batch, queries, keys] and lengths of [batch] or [2 * batch] are supported");
-  }
-  // Rows that see nothing are no numbers if what is added is infinite.
-  constexpr double kLeastF16 = -65504;
-  const DType dtype = c.TypeOf(query).dtype;
-  if (dtype == DType::kF16) filter = std::max(filter, kLeastF16);
-  return c.Call("where", {}, {counts, c.Scalar(dtype, 0), c.Scalar(dtype, filter)});
-}
-
-struct AttentionCall {
-  ValueId query, key, value;                 // [batch, sequence, hidden], or keys and values by heads
-  ValueId padding, added;                    // masks, or none
-  ValueId past_key, past_value;              // [batch, heads, past, size], or none
-  std::array<std::string, 2> presents = {};  // what all keys and values are bound to; "": nothing
-};
-
-absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
-  const int64_t heads = n.Int("num_heads", 0);
-  int64_t keys = c.ShapeOf(call.key)[c.Rank(call.key) == 4 ? 2 : 1];
-  if (n.Int("unidirectional", 0) != 0 && keys != c.ShapeOf(call.query)[1])
-    return absl::UnimplementedError("unidirectional is supported only where there are as many keys as queries");
-  if (call.past_key != kNoValue) {
-    if (c.Rank(call.past_key) != 4)
-      return absl::InvalidArgumentError("earlier keys are [batch, heads, sequence, size]");
-    keys += c.ShapeOf(call.past_key)[2];
-  }
-  ValueId mask = call.added;
-  if (call.padding != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId padding,
-                            PaddingMask(c, call.padding, call.query, keys, n.Float("mask_filter_value", -10000)));
-    mask = padding;
-    if (call.added != kNoValue) {
-      TEMPER_ASSIGN_OR_RETURN(mask, c.Call("add", {}, {padding, call.added}));
-    }
-  }
-  onnx::NodeProto proto;
-  proto.set_op_type("Attention");
-  proto.set_name(n.proto.name());
-  for (const std::string& output : {n.proto.output(0), call.presents[0], call.presents[1]}) proto.add_output(output);
-  for (const char* name : {"q_num_heads", "kv_num_heads", "is_causal"}) {
-    onnx::AttributeProto* a = proto.add_attribute();
-    a->set_name(name);
-    a->set_type(onnx::AttributeProto::INT);
-    a->set_i(std::string_view(name) == "is_causal" ? n.Int("unidirectional", 0) : heads);
-  }
-  if (n.Float("scale", 0) != 0) {
-    *proto.add_attribute() = *n.Find("scale");
-  }
-  const OnnxNode attention{proto, n.opset, {call.query, call.key, call.value, mask, call.past_key, call.past_value}};
-  return AddAttention(c, attention, call.added == kNoValue);
-}
-
-// The attention of queries, keys and values that are the columns of `all`. Earlier keys and values are the two parts
-// of one operand, and all of them those of the second result.
-absl::Status SetFusedAttention(Context& c, const OnnxNode& n, ValueId all, ValueId padding, ValueId added,
-                               ValueId past) {
-  if (n.Int("do_rotary", 0) != 0 || n.Int("past_present_share_buffer", 0) != 0)
-    return absl::UnimplementedError("rotary embeddings and a shared cache are not supported");
-  const Shape shape = c.ShapeOf(all);
-  if (shape.size() != 3) return absl::InvalidArgumentError("takes [batch, sequence, hidden]");
-  std::vector<int64_t> sizes = n.Ints("qkv_hidden_sizes", {shape[2] / 3, shape[2] / 3, shape[2] / 3});
-  const bool positive = std::ranges::all_of(sizes, [&](int64_t size) { return size > 0 && size <= shape[2]; });
-  if (sizes.size() != 3 || !positive || sizes[0] + sizes[1] + sizes[2] != shape[2])
-    return absl::InvalidArgumentError("qkv_hidden_sizes do not add up to the weight's columns");
-  std::array<ValueId, 3> parts{};
-  int64_t start = 0;
-  for (size_t i = 0; i < 3; start += sizes[i++]) {
-    TEMPER_ASSIGN_OR_RETURN(parts[i], c.Slice(all, 2, start, start + sizes[i]));
-  }
-  AttentionCall call{parts[0], parts[1], parts[2], padding, added, kNoValue, kNoValue};
-  if (past != kNoValue) {
-    if (c.Rank(past) != 5 || c.ShapeOf(past)[0] != 2)
-      return absl::InvalidArgumentError("earlier keys and values are [2, batch, heads, sequence, size]");
-    TEMPER_ASSIGN_OR_RETURN(call.past_key, c.Element(past, 0, 0));
-    TEMPER_ASSIGN_OR_RETURN(call.past_value, c.Element(past, 0, 1));
-  }
-  if (n.proto.output_size() < 2 || n.proto.output(1).empty()) return SetAttention(c, n, call);
-  ValueId y = kNoValue, both = kNoValue;
-  {
-    const Context::Scope scope(c, /*closed=*/true);
-    for (size_t i = 0; i < 2; ++i) call.presents[i] = absl::StrCat(n.proto.output(0), ".present", i);
-    TEMPER_RETURN_IF_ERROR(SetAttention(c, n, call));
-    y = c.Find(n.proto.output(0))->value;
-    TEMPER_ASSIGN_OR_RETURN(const ValueId keys, c.NewAxis(c.Find(call.presents[0])->value, 0));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId values, c.NewAxis(c.Find(call.presents[1])->value, 0));
-    if (c.ShapeOf(keys) != c.ShapeOf(values))
-      return absl::UnimplementedError("keys and values of different sizes as one result are not supported");
-    TEMPER_ASSIGN_OR_RETURN(both, c.Concat({keys, values}, 0));
-  }
-  TEMPER_RETURN_IF_ERROR(c.Set(n, y));
-  return c.Set(n, both, 1);
-}
-
-// Queries, keys and values come from one product with one weight.
-absl::Status FusedAttention(Context& c, const OnnxNode& n) {
-  if (n.Input(6) != kNoValue) return absl::UnimplementedError("a shared cache is not supported");
-  TEMPER_ASSIGN_OR_RETURN(ValueId all, c.Call("matmul", {}, {n.Input(0), n.Input(1)}));
-  if (n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(all, c.Call("add", {}, {all, n.Input(2)}));
-  }
-  return SetFusedAttention(c, n, all, n.Input(3), n.Input(5), n.Input(4));
-}
-
-// The same with a product of bytes.
+// Queries, keys and values come from one product of bytes.
 absl::Status QAttention(Context& c, const OnnxNode& n) {
   Rewrite r(c, n);
   const std::string product = IntegerProduct(r, r.Operand(0), r.Operand(3), r.Operand(6), r.Operand(1), r.Operand(4),
                                              r.Operand(7), r.Operand(2));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> all, r.Values({product}));
   return SetFusedAttention(c, n, all[0], n.Input(5), kNoValue, n.Input(8));
-}
-
-// Keys and values that another part of the model made, as those of a cross-attention, come by heads. They have no bias
-// then: queries alone take their part of it.
-absl::Status MultiHeadAttention(Context& c, const OnnxNode& n) {
-  std::array<ValueId, 3> parts = {n.Input(0), n.Input(1), n.Input(2)};
-  const bool present = std::ranges::find(parts, kNoValue) == parts.end();
-  const bool by_heads = present && c.Rank(parts[1]) == 4;
-  const int64_t heads = n.Int("num_heads", 0);
-  std::array<int64_t, 3> columns{};
-  for (size_t i = 0; i < 3; ++i) {
-    const bool fits = present && c.Rank(parts[i]) == (by_heads && i > 0 ? 4 : 3);
-    if (!fits || (by_heads && i > 0 && c.ShapeOf(parts[i])[1] != heads))
-      return absl::UnimplementedError(
-          "only queries of [batch, sequence, hidden], and keys and values like them or of [batch, heads, sequence, "
-          "size] are supported");
-    columns[i] = c.ShapeOf(parts[i]).back() * (by_heads && i > 0 ? heads : 1);
-  }
-  if (n.inputs.size() > 8) return absl::UnimplementedError("a cache of keys that is shared is not supported");
-  if (const ValueId bias = n.Input(3); bias != kNoValue) {
-    const int64_t whole = columns[0] + columns[1] + columns[2];
-    if (c.ShapeOf(bias) != Shape{whole})
-      return absl::InvalidArgumentError(absl::StrCat("the bias has one number for each of ", whole, " columns"));
-    int64_t start = 0;
-    for (size_t i = 0; i < (by_heads ? 1 : 3); start += columns[i++]) {
-      TEMPER_ASSIGN_OR_RETURN(const ValueId own, c.Slice(bias, 0, start, start + columns[i]));
-      TEMPER_ASSIGN_OR_RETURN(parts[i], c.Call("add", {}, {parts[i], own}));
-    }
-  }
-  AttentionCall call{parts[0], parts[1], parts[2], n.Input(4), n.Input(5), n.Input(6), n.Input(7)};
-  for (int i = 1; i < 3 && i < n.proto.output_size(); ++i)
-    call.presents[static_cast<size_t>(i - 1)] = n.proto.output(i);
-  return SetAttention(c, n, call);
 }
 
 // Where their number is not stated, heads are as long as a row of the caches has pairs.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/language.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
@@ -87,8 +88,10 @@ absl::Status CheckValues(Context& c, const OnnxNode& n, const Sizes& s) {
 }
 
 absl::Status CheckSupported(const OnnxNode& n) {
-  if (n.Int("qk_output", 0) != 0) return absl::UnimplementedError("its scores as a result are not supported");
-  if (n.proto.output_size() > 3) return absl::UnimplementedError("its scores as a result are not supported");
+  const int64_t scores = n.Int("qk_output", 0);
+  if (scores < 0 || scores > 2) return absl::InvalidArgumentError("qk_output is 0, 1 or 2");
+  if (scores == 0 && n.proto.output_size() > 3)
+    return absl::InvalidArgumentError("its scores are a result where qk_output says which");
   for (const char* cache : {"k_quant_type", "v_quant_type"}) {
     if (n.String(cache, "NONE") != "NONE") return absl::UnimplementedError("a quantized cache is not supported");
   }
@@ -232,6 +235,19 @@ absl::StatusOr<ValueId> BesideSink(Context& c, const OnnxNode& n, const Sizes& s
   return share;
 }
 
+// The fourth result: scores, or what softmax makes of them, of all keys that there are. Nothing where they are not
+// seen.
+enum class Shown : int64_t { kScores = 1, kWeights = 2 };
+absl::Status Show(Context& c, const OnnxNode& n, const Sizes& s, Shown which, ValueId scores, ValueId seen) {
+  if (n.Int("qk_output", 0) != static_cast<int64_t>(which)) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {seen, scores, c.Scalar(c.TypeOf(scores).dtype, 0)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s.batch, s.heads, s.steps, s.cached}));
+  if (s.total < s.cached) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 3, 0, s.total));
+  }
+  return c.Set(n, v, 3);
+}
+
 // The heads of queries that share keys are rows of one product.
 absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, ValueId query, ValueId keys,
                                  ValueId values, ValueId seen) {
@@ -254,13 +270,17 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
     TEMPER_ASSIGN_OR_RETURN(const ValueId bias, Bias(c, s, n.Input(10)));
     scores = f.Add(scores, bias);
   }
+  TEMPER_RETURN_IF_ERROR(Show(c, n, s, Shown::kScores, scores, seen));
   scores = f.Call("where", {seen, scores, f.Number(kUnseen)});
   ValueId weights = f.Call("softmax", {scores}, std::move(last));
   TEMPER_RETURN_IF_ERROR(f.status());
   ValueId share = kNoValue;
   if (n.Input(kSink) != kNoValue || n.Int("smooth_softmax", 0) == 1) {
     TEMPER_ASSIGN_OR_RETURN(share, BesideSink(c, n, s, scores, weights));
+    TEMPER_RETURN_IF_ERROR(Show(c, n, s, Shown::kWeights, f.Mul(weights, share), seen));
     TEMPER_ASSIGN_OR_RETURN(share, c.Reshape(share, {s.batch, s.kv_heads, s.group() * s.steps, 1}));
+  } else {
+    TEMPER_RETURN_IF_ERROR(Show(c, n, s, Shown::kWeights, weights, seen));
   }
   TEMPER_ASSIGN_OR_RETURN(weights, c.Reshape(weights, {s.batch, s.kv_heads, s.group() * s.steps, s.cached}));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, values}));
@@ -326,7 +346,10 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> GroupAttentionTable() {
-  static constexpr TableEntry kTable[] = {{"GroupQueryAttention", GroupQueryAttention}};
+  static constexpr TableEntry kTable[] = {{"GroupQueryAttention", GroupQueryAttention},
+                                          {"LinearAttention", LinearAttention, 3},
+                                          {"CausalConvWithState", CausalConvWithState, 2},
+                                          {"MoE", MixtureOfExperts, 3}};
   return kTable;
 }
 

@@ -85,6 +85,21 @@ TEST(OnnxReduce, RootsAndLogarithmsOfIntegers) {
   ExpectArray(reduced("ReduceLogSumExp"), {2}, {4, 20});  // of exp(4) and exp(20), and a little more
 }
 
+TEST(OnnxReduce, LargestAndSmallestOfBooleans) {
+  NDArray x(DType::kBool, {2, 3});
+  for (const int64_t i : {1, 3, 4, 5}) x.Set(i, 1);
+  for (const bool largest : {true, false}) {
+    ModelBuilder m(20);
+    m.Input("x", {2, 3}, onnx::TensorProto::BOOL);
+    m.Ints("axes", {1});
+    m.Node(largest ? "ReduceMax" : "ReduceMin", {"x", "axes"}, {"y"});
+    m.Output("y");
+    const NDArray y = m.Run({x})[0];
+    EXPECT_EQ(y.dtype(), DType::kBool);
+    ExpectArray(y, {2, 1}, {largest ? 1.0 : 0.0, 1});
+  }
+}
+
 TEST(OnnxReduce, LpNormalizationDividesByTheSumOfMagnitudesOrByTheRoot) {
   for (const int64_t p : {1, 2}) {
     ModelBuilder m(11);

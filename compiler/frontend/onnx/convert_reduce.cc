@@ -43,8 +43,11 @@ absl::Status Reduce(Context& c, const OnnxNode& n) {
   const bool none = !axes.has_value() || axes->empty();
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
   ValueId v = n.Input(0);
+  const std::string_view op = rule->op;
   if (rule->in_floats && !IsFloat(dtype)) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kF64));
+  } else if (dtype == DType::kBool && (op == "reduce_max" || op == "reduce_min")) {  // any of them, or all
+    TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kU8));
   }
   TEMPER_ASSIGN_OR_RETURN(v, UnaryIfAny(c, rule->before, v));
   if (!(none && n.Int("noop_with_empty_axes", 0) != 0)) {

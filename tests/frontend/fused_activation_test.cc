@@ -53,12 +53,26 @@ TEST(Contrib, ProductsWithActivations) {
   };
   check("LeakyRelu", {{"alpha", 0.125F}}, {-0.25, -0.0625, 0.25, 3});
   check("Elu", {{"alpha", 0.5F}}, {-0.4323324, -0.1967347, 0.25, 3});
+  check("Celu", {{"alpha", 0.5F}}, {-0.4908422, -0.3160603, 0.25, 3});
   check("Selu", {{"alpha", 2}, {"gamma", 0.5F}}, {-0.8646647, -0.3934693, 0.125, 1.5});
   check("Softplus", {}, {0.126928, 0.474077, 0.8259395, 3.048587});
   check("Softsign", {}, {-0.6666667, -0.3333333, 0.2, 0.75});
   check("ThresholdedRelu", {{"alpha", 0.375F}}, {0, 0, 0, 3});
   check("ScaledTanh", {{"alpha", 0.5F}, {"beta", 2}}, {-0.4996646, -0.3807971, 0.2310586, 0.4999939});
   check("ParametricSoftplus", {{"alpha", 0.5F}, {"beta", 2}}, {0.009074981, 0.1566308, 0.4870385, 3.001238});
+}
+
+TEST(Contrib, TheOlderNameOfFusedMatMul) {
+  ModelBuilder m(17);
+  m.Input("x", {2, 1});
+  m.Floats("w", {1, 2}, {3, 5});
+  onnx::NodeProto& node = m.Node("TransposeMatMul", {"x", "w"}, {"y"});
+  node.set_domain("com.microsoft");
+  ModelBuilder::SetInt(node, "transA", 1);
+  ModelBuilder::SetInt(node, "transB", 1);
+  ModelBuilder::SetFloat(node, "alpha", 2);
+  m.Output("y");
+  ExpectArray(m.Run({Array({2, 1}, {1, 10})})[0], {1, 1}, {106});
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ absl::Status WithActivation(Context& c, const OnnxNode& n) {
                                                           : n.Float(name, otherwise);
   };
   constexpr std::string_view kPlain[] = {"Relu", "Tanh", "Sigmoid", "Softplus", "Softsign", "HardSwish"};
-  constexpr std::pair<std::string_view, double> kOfAlpha[] = {{"LeakyRelu", 0.01}, {"Elu", 1}, {"ThresholdedRelu", 1}};
+  constexpr std::pair<std::string_view, double> kOfAlpha[] = {
+      {"LeakyRelu", 0.01}, {"Elu", 1}, {"Celu", 1}, {"ThresholdedRelu", 1}};
   const auto of_alpha = std::ranges::find(kOfAlpha, activation, &std::pair<std::string_view, double>::first);
   if (std::ranges::count(kPlain, activation) > 0) {
     y = r.Add(activation.c_str(), {y});
@@ -509,6 +510,7 @@ std::span<const TableEntry> ContribTable() {
                                           {"SkipSimplifiedLayerNormalization", SkipLayerNorm, 3},
                                           {"EmbedLayerNormalization", EmbedLayerNorm},
                                           {"FusedMatMul", FusedMatMul, 2},
+                                          {"TransposeMatMul", FusedMatMul, 2},  // its older name
                                           {"FusedConv", WithActivation, 2},
                                           {"FusedGemm", WithActivation, 2},
                                           {"MatMulNBits", MatMulNBits, 3},

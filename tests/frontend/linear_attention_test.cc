@@ -142,6 +142,7 @@ TEST(LinearAttention, HeadsOfQueriesShareKeysAndTheOtherWayRound) {
 TEST(LinearAttention, WhatDoesNotFitIsSaidInOneLine) {
   const auto changed = [](const Call& c, auto change) {
     ModelBuilder m = ModelOf(c);
+    m.Floats("scalar", {}, {0.5F});
     change(*m.model.mutable_graph()->mutable_node(0));
     return Refusal(m);
   };
@@ -150,7 +151,8 @@ TEST(LinearAttention, WhatDoesNotFitIsSaidInOneLine) {
   EXPECT_THAT(Refusal(ModelOf({.rule = "other"})), HasSubstr("update_rule is"));
   EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(4, ""); }), HasSubstr("a decay comes with"));
   EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(5, ""); }), HasSubstr("beta comes with"));
-  EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(4, "v"); }), HasSubstr("the decay has a number a head"));
+  for (const char* other : {"v", "scalar"})
+    EXPECT_THAT(changed(fine, [&](auto& n) { n.set_input(4, other); }), HasSubstr("the decay has a number a head"));
   EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(5, "q"); }), HasSubstr("beta has a number a head"));
   EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(3, "q"); }), HasSubstr("the state is [2x2x3x4]"));
   EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(1, "v"); }), HasSubstr("takes queries, keys and values of"));

@@ -68,7 +68,8 @@ absl::StatusOr<Linear> LinearSizesOf(Context& c, const OnnxNode& n) {
   l.batch = query[0], l.tokens = query[1], l.key_size = query[2] / l.queries, l.value_size = value[2] / l.heads;
   // Decays of their own for each element of a key make a product of as many numbers for each pair of tokens.
   constexpr int64_t kChunk = 64, kSmallChunk = 16;
-  const bool by_element = n.Input(4) != kNoValue && c.ShapeOf(n.Input(4)).back() != l.heads;
+  const Shape decay = n.Input(4) == kNoValue ? Shape() : c.ShapeOf(n.Input(4));
+  const bool by_element = !decay.empty() && decay.back() != l.heads;
   l.chunk = std::min(l.tokens, by_element ? kSmallChunk : kChunk);
   l.chunks = (l.tokens + l.chunk - 1) / l.chunk;
   if (l.chunks > kMostChunks)

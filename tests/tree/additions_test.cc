@@ -250,6 +250,7 @@ TEST(Additions, AnOperatorIsInThePromisedSources) {
 
 // Operators of other domains have names of ONNX's, are made of ONNX's, and are found beside them.
 const Paths kOtherDomains = {"compiler/frontend/onnx/convert_contrib.cc",
+                             "compiler/frontend/onnx/convert_fused_attention.cc",
                              "compiler/frontend/onnx/convert_group_attention.cc", "compiler/frontend/onnx/table.cc"};
 
 TEST(Additions, AnOnnxOperatorIsInThePromisedSources) {

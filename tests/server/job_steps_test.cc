@@ -57,6 +57,19 @@ JobPlan Plan(LonelyHost& host) {
   return plan;
 }
 
+TEST(PlanJob, CountsAndLimitsTheCallsOfWorkloads) {
+  constexpr size_t kCalls = 1000;
+  std::string text = "(f32[1]) relu(0) -> f32[1]";
+  for (size_t i = 1; i < kCalls; ++i) absl::StrAppend(&text, "; relu(", i, ") -> f32[1]");
+  JobSpec spec{.workloads = {absl::StrCat(text, "; anchor=0")}};
+  spec.tuner = "random";
+  EXPECT_GT(RequestBytes(spec), kCalls * sizeof(Workload::Call)) << "and not its text alone";
+  EXPECT_TRUE(PlanJob(spec, {}, absl::UnixEpoch()).ok());
+  spec.workloads.resize(66, spec.workloads[0]);
+  const auto plan = PlanJob(spec, {}, absl::UnixEpoch());
+  EXPECT_EQ(plan.status().message(), "the workloads have more than 65536 operator calls together");
+}
+
 TEST(JobSteps, AnEndThatCanNotBeStoredIsStoredLater) {
   LonelyHost host;
   JobSteps steps(host, Plan(host));

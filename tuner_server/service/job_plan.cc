@@ -1,5 +1,6 @@
 #include "tuner_server/service/job_plan.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,9 @@
 
 namespace temper {
 namespace {
+
+// Of all of a job's workloads. Large models have some thousands.
+constexpr size_t kMostCalls = 1 << 16;
 
 std::string JobText(const JobSpec& spec) {
   return nlohmann::ordered_json{{"model", spec.model},
@@ -32,8 +36,14 @@ absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {
     return ExtractTasks(graph);
   }
   std::vector<Task> tasks;
+  size_t calls = 0;
   for (const std::string& text : spec.workloads) {
     TEMPER_ASSIGN_OR_RETURN(Workload workload, ParseWorkload(text));
+    calls += workload.calls.size();
+    if (calls > kMostCalls) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the workloads have more than ", kMostCalls, " operator calls together"));
+    }
     tasks.push_back({std::move(workload), 1});
   }
   return tasks;
@@ -67,7 +77,11 @@ absl::StatusOr<JobPlan> PlanJob(JobSpec spec, JobLoopOptions loop, absl::Time wa
 
 size_t RequestBytes(const JobSpec& spec) {
   size_t bytes = spec.model.size() + (spec.graph_json == nullptr ? 0 : spec.graph_json->size());
-  for (const std::string& workload : spec.workloads) bytes += workload.size();
+  for (const std::string& workload : spec.workloads) {
+    // A call may be much longer than its text. Each call and each input has a type, which has a bracket.
+    const auto types = static_cast<size_t>(std::ranges::count(workload, '['));
+    bytes += workload.size() + types * sizeof(Workload::Call);
+  }
   return bytes;
 }
 

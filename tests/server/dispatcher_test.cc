@@ -687,5 +687,29 @@ TEST_F(DispatcherTest, EachItemSettlesOnceUnderRandomFaults) {
   }
 }
 
+TEST_F(DispatcherTest, PagesHoldEachSessionOnceAndItsPlaceStays) {
+  std::vector<std::string> sessions;
+  for (int i = 0; i < 9; ++i) sessions.push_back(dispatcher_.Register(Worker(absl::StrCat("w", i / 2)), Now()));
+  const auto names = [&](size_t most) {
+    std::vector<std::string> all;
+    Dispatcher::SessionPage page;
+    do {
+      page = dispatcher_.SessionsAfter(page.next, most);
+      EXPECT_LE(page.views.size(), most);
+      for (const Dispatcher::SessionView& view : page.views) all.push_back(view.info.name);
+    } while (!page.next.empty() && all.size() <= sessions.size());
+    return all;
+  };
+  const std::vector<std::string> once = names(1000);
+  EXPECT_THAT(once, testing::UnorderedElementsAre("w0", "w0", "w1", "w1", "w2", "w2", "w3", "w3", "w4"));
+  for (const size_t most : {1, 2, 4, 9}) EXPECT_EQ(names(most), once);
+  const std::string place = dispatcher_.SessionsAfter("", 1).next;
+  EXPECT_FALSE(place.empty());
+  for (const std::string& session : sessions) EXPECT_THAT(place, testing::Not(HasSubstr(session)));
+  dispatcher_.Leave(sessions[3], "the test wants it to", Now());
+  dispatcher_.Register(Worker("w1"), Now());
+  EXPECT_EQ(names(2), once);
+}
+
 }  // namespace
 }  // namespace temper

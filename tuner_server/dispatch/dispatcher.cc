@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 namespace temper {
@@ -92,6 +93,7 @@ std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
     fresh.leases.insert(lease_id);
   }
   fresh.id = id;
+  fresh.place = HashText(StableHash(absl::StrCat(info.device_key, "\n", info.name, "\n", info.fingerprint)));
   fresh.info = info;
   if (info.name.empty()) fresh.info.name = id.substr(0, 8);
   fresh.last_seen = now;
@@ -205,6 +207,12 @@ void Dispatcher::HoldBack(const std::string& id, const std::string& reason) {
   if (session == sessions_.end()) return;
   session->second.held_back = reason;
   Changed(session->second);
+}
+
+void Dispatcher::HoldBackKey(const std::string& key, const std::string& reason) {
+  for (auto& [id, session] : sessions_) {
+    if (session.info.device_key == key) HoldBack(id, reason);
+  }
 }
 
 int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {

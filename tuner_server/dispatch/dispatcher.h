@@ -101,6 +101,7 @@ class Dispatcher {
   int Undrain(const std::string& key, const std::string& name);
   // Nothing is granted to devices of this key and fingerprint until Admit: they wait for a person's word.
   void HoldBack(const std::string& session, const std::string& reason);
+  void HoldBackKey(const std::string& key, const std::string& reason);  // all of its sessions
   int Admit(const std::string& key, const std::string& fingerprint);
 
   // --- results, in two steps, so that what is stored is durable before it drives anything ---
@@ -181,6 +182,13 @@ class Dispatcher {
     std::vector<CanaryReading> canary = {};  // the latest, oldest first
   };
   std::vector<SessionView> Sessions() const;
+  // At most `most` of them, those whose places come after `after`, in the order of their places. A place stays as long
+  // as the device does, and names nobody's session.
+  struct SessionPage {
+    std::vector<SessionView> views;
+    std::string next;  // the last one's place; empty: there are no more
+  };
+  SessionPage SessionsAfter(const std::string& after, size_t most) const;
   bool Live(const std::string& session) const;
   const WorkerInfo* FindSession(const std::string& session) const;    // null: unknown or lost
   const WorkerInfo* FindInstance(const std::string& instance) const;  // likewise
@@ -219,6 +227,7 @@ class Dispatcher {
  private:
   struct Session {
     std::string id;
+    std::string place;  // that of all devices that look like it
     WorkerInfo info;
     absl::Duration last_seen;
     absl::Duration deadline;  // lost when silent past it
@@ -266,6 +275,7 @@ class Dispatcher {
   std::string NewSession();
   // What a session may do, or whether it is there, is not what it was.
   void Changed(const Session& session);
+  SessionView ViewOf(const Session& session) const;
   const Serving& ServingOf(const DeviceKind& kind) const;
   int64_t NewLease();
   bool Fits(const Session& session, const Piece& piece, absl::Duration now) const;

@@ -79,37 +79,55 @@ absl::Duration Dispatcher::GrantedAt(const std::vector<int64_t>& ids) const {
   return first;
 }
 
+Dispatcher::SessionView Dispatcher::ViewOf(const Session& session) const {
+  SessionView view{session.info, "idle", session.reason, session.trials, session.failures, session.last_seen};
+  view.drift = session.canary.latest();
+  view.canary = session.canary.readings();
+  const auto queue = queues_.find(session.info.device_key);
+  if (!session.leases.empty()) {
+    const Lease& lease = leases_.at(*session.leases.begin());
+    view.job = lease.work->job;
+    view.lease_since = lease.granted;
+  }
+  if (session.lost) {
+    view.state = "lost";
+  } else if (!WhyNothing(session).empty()) {
+    view.state = session.held_back.empty() ? "drained" : "pending";
+    view.reason = WhyNothing(session);
+  } else if (!session.leases.empty()) {
+    view.state = "measuring";
+  } else if (queue != queues_.end()) {
+    const Work& work = *queue->second.Find([](const Piece&) { return true; })->work;
+    const bool version = work.codegen_id != session.info.codegen_id;
+    if (version || work.target != session.info.target) {
+      view.state = version ? "version_mismatch" : "target_mismatch";
+      view.reason = version ? absl::StrCat("a job needs codegen id '", work.codegen_id, "'")
+                            : absl::StrCat("a job needs target '", work.target, "'");
+    }
+  }
+  return view;
+}
+
 std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
   std::vector<SessionView> views;
-  for (const auto& [id, session] : sessions_) {
-    SessionView view{session.info, "idle", session.reason, session.trials, session.failures, session.last_seen};
-    view.drift = session.canary.latest();
-    view.canary = session.canary.readings();
-    const auto queue = queues_.find(session.info.device_key);
-    if (!session.leases.empty()) {
-      const Lease& lease = leases_.at(*session.leases.begin());
-      view.job = lease.work->job;
-      view.lease_since = lease.granted;
-    }
-    if (session.lost) {
-      view.state = "lost";
-    } else if (!WhyNothing(session).empty()) {
-      view.state = session.held_back.empty() ? "drained" : "pending";
-      view.reason = WhyNothing(session);
-    } else if (!session.leases.empty()) {
-      view.state = "measuring";
-    } else if (queue != queues_.end()) {
-      const Work& work = *queue->second.Find([](const Piece&) { return true; })->work;
-      const bool version = work.codegen_id != session.info.codegen_id;
-      if (version || work.target != session.info.target) {
-        view.state = version ? "version_mismatch" : "target_mismatch";
-        view.reason = version ? absl::StrCat("a job needs codegen id '", work.codegen_id, "'")
-                              : absl::StrCat("a job needs target '", work.target, "'");
-      }
-    }
-    views.push_back(std::move(view));
-  }
+  for (const auto& [id, session] : sessions_) views.push_back(ViewOf(session));
   return views;
+}
+
+Dispatcher::SessionPage Dispatcher::SessionsAfter(const std::string& after, size_t most) const {
+  std::map<std::string_view, int> alike;
+  std::vector<std::pair<std::string, const Session*>> later;
+  for (const auto& [id, session] : sessions_) {
+    std::string place = absl::StrCat(session.place, ".", absl::Dec(++alike[session.place], absl::kZeroPad8));
+    if (place > after) later.emplace_back(std::move(place), &session);
+  }
+  const bool more = later.size() > most;
+  const auto end = more ? later.begin() + static_cast<int64_t>(most) : later.end();
+  std::ranges::partial_sort(later, end, {}, [](const auto& entry) -> const std::string& { return entry.first; });
+  SessionPage page;
+  for (auto entry = later.begin(); entry != end; ++entry) page.views.push_back(ViewOf(*entry->second));
+  if (more && most > 0) page.next = std::prev(end)->first;
+  return page;
 }
 
 const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {

@@ -171,6 +171,10 @@ void ServerCore::HoldBack(const std::string& session, const std::string& reason)
   Locked([&](Actions&) { state_.HoldBack(session, reason); });
 }
 
+void ServerCore::HoldBackKey(const std::string& key, const std::string& reason) {
+  Locked([&](Actions&) { state_.HoldBackKey(key, reason); });
+}
+
 int ServerCore::AdmitDevice(const std::string& key, const std::string& fingerprint) {
   return Locked([&](Actions& actions) { return state_.AdmitDevice(key, fingerprint, Now(), actions); });
 }
@@ -190,6 +194,10 @@ void ServerCore::SubmitResults(std::vector<ItemResult> results, SubmitDone done)
 
 std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
   return Locked([&](Actions&) { return state_.Sessions(); });
+}
+
+Dispatcher::SessionPage ServerCore::SessionsAfter(const std::string& after, size_t most) {
+  return Locked([&](Actions&) { return state_.SessionsAfter(after, most); });
 }
 
 void ServerCore::NoteAwaited(const std::string& key) {

@@ -37,6 +37,7 @@ class ServerCore : private JobHost {
   void BreakSync(int64_t ticket);
   absl::Status Leave(const std::string& session, const std::string& holder, const std::string& reason);
   void HoldBack(const std::string& session, const std::string& reason);
+  void HoldBackKey(const std::string& key, const std::string& reason);
   int AdmitDevice(const std::string& key, const std::string& fingerprint);
   int Drain(const std::string& key, const std::string& name, const std::string& reason);
   int Undrain(const std::string& key, const std::string& name);
@@ -48,6 +49,7 @@ class ServerCore : private JobHost {
   void SetPriority(int64_t job, int priority, PriorityDone done);
   absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   std::vector<Dispatcher::SessionView> Sessions();
+  Dispatcher::SessionPage SessionsAfter(const std::string& after, size_t most);
   void NoteAwaited(const std::string& key);
   FleetStatus Status();
   Metrics& metrics() { return *options().metrics; }

@@ -79,6 +79,7 @@ class CoreState {
                      absl::Duration now, Actions& actions);
   // See Dispatcher: held back until admitted, drained until undrained.
   void HoldBack(const std::string& session, const std::string& reason) { dispatcher_.HoldBack(session, reason); }
+  void HoldBackKey(const std::string& key, const std::string& reason) { dispatcher_.HoldBackKey(key, reason); }
   int AdmitDevice(const std::string& key, const std::string& fingerprint, absl::Duration now, Actions& actions);
   int Drain(const std::string& key, const std::string& name, const std::string& reason, absl::Duration now,
             Actions& actions);
@@ -145,6 +146,9 @@ class CoreState {
   // All of them, for an owner that stops.
   std::vector<std::shared_ptr<JobPort>> TakeJobs();
   std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
+  Dispatcher::SessionPage SessionsAfter(const std::string& after, size_t most) const {
+    return dispatcher_.SessionsAfter(after, most);
+  }
   FleetStatus Status() const;  // but the tick's age, which it does not know
 
   struct Census {

@@ -196,6 +196,7 @@ class ServiceTest : public ::testing::Test {
     ServerOptions options;
     options.listen = address_;
     options.core.store_patience = store_patience_;
+    options.core.longest_poll = longest_poll_;
     options.core.dispatch.broken_grace = absl::Milliseconds(50);
     options.core.orphan_grace = absl::Milliseconds(50);
     auto server = Server::Start(store_, Clock::System(), options);
@@ -237,7 +238,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   std::string directory_, address_;
-  absl::Duration store_patience_ = kPatience;
+  absl::Duration store_patience_ = kPatience, longest_poll_ = CoreOptions().longest_poll;
   FallibleStore store_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<TunerClient> client_;

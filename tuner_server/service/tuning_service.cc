@@ -1,7 +1,5 @@
 #include "tuner_server/service/tuning_service.h"
 
-#include <grpcpp/alarm.h>
-
 #include <algorithm>
 #include <map>
 
@@ -10,13 +8,13 @@
 #include "base/hash.h"
 #include "security/rights.h"
 #include "tuner_server/service/calls.h"
+#include "tuner_server/service/slow_reader.h"
 #include "tuner_server/service/wire.h"
 
 namespace temper {
 namespace {
 
 constexpr int64_t kRecordsAPage = 64, kBestsAPage = 256;  // of an export; a page of bests looks at them all
-constexpr int kMostExports = 16;                          // at once: each holds a page until its reader takes it
 constexpr int kDefaultItems = 256;                        // of jobs and devices
 
 // One write at a time, of all that changed since the last: a slow watcher gets fewer events, and nothing piles up.
@@ -25,10 +23,9 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   // Who has not taken an event after `patience` is cut off.
   WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, absl::Duration patience, Callers& callers,
                grpc::CallbackServerContext* context, Principal caller)
-      : context_(context),
-        job_(std::move(job)),
-        patience_(patience),
+      : job_(std::move(job)),
         cursor_(cursor),
+        slow_(*context, patience),
         lasting_(callers, context, std::move(caller)) {
     link_ = std::make_shared<Link>();
     link_->reactor = this;
@@ -41,7 +38,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   void OnWriteDone(bool ok) override {
     std::lock_guard lock(link_->mutex);
     writing_ = false;
-    alarm_.reset();
+    slow_.Taken();
     if (!ok || cancelled_) {
       End(grpc::Status::CANCELLED);
     } else if (IsFinalJobState(event_.state())) {
@@ -86,17 +83,8 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
     event_ = ToWire(*news);
     cursor_ = event_.cursor();
     writing_ = true;
+    slow_.Given();
     StartWrite(&event_);
-    alarm_ = std::make_unique<grpc::Alarm>();
-    alarm_->Set(absl::ToChronoTime(absl::Now() + patience_), [link = link_, cursor = cursor_](bool due) {
-      if (!due) return;
-      std::lock_guard lock(link->mutex);
-      if (link->reactor != nullptr) link->reactor->CutOff(cursor);
-    });
-  }
-
-  void CutOff(int64_t cursor) {
-    if (writing_ && cursor_ == cursor) context_->TryCancel();
   }
 
   void End(const grpc::Status& status) {
@@ -104,14 +92,12 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
     Finish(status);
   }
 
-  grpc::CallbackServerContext* const context_;
   const std::shared_ptr<JobFeed> job_;
-  const absl::Duration patience_;
-  std::unique_ptr<grpc::Alarm> alarm_;  // while an event is written
   std::shared_ptr<Link> link_;
   int64_t cursor_;
   v1::JobEvent event_;
   bool writing_ = false, ended_ = false, cancelled_ = false;
+  SlowReader slow_;
   const Callers::Lasting lasting_;
 };
 
@@ -150,19 +136,19 @@ absl::StatusOr<RecordFilter> FilterOf(const v1::ExportRecordsRequest& request) {
 // Page by page, the next when the last is written.
 class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
  public:
-  // `exports`: those that are under way.
-  ExportReactor(Store& store, WorkPool& pool, std::atomic<int>& exports)
-      : store_(store), pool_(pool), exports_(exports) {
-    ++exports_;
-  }
+  // Who has not taken a record after `patience` is cut off.
+  ExportReactor(Store& store, WorkPool& pool, ExportSeats& seats, grpc::CallbackServerContext* context,
+                absl::Duration patience)
+      : store_(store), pool_(pool), seats_(seats), slow_(*context, patience) {}
 
   void Begin(const v1::ExportRecordsRequest& request, Callers& callers, grpc::CallbackServerContext* context,
              Principal caller) {
-    lasting_.emplace(callers, context, std::move(caller));
     absl::StatusOr<RecordFilter> filter = FilterOf(request);
     if (!filter.ok()) return Refuse(filter.status());
-    if (exports_ > kMostExports)
-      return Refuse(absl::ResourceExhaustedError("the server is busy with other exports; try again later"));
+    const std::string who = caller.owner.empty() ? caller.holds : caller.owner;
+    if (const absl::Status seated = seats_.Take(who); !seated.ok()) return Refuse(seated);
+    seat_ = who;
+    lasting_.emplace(callers, context, std::move(caller));
     best_ = request.best();
     filter_ = *std::move(filter);
     Load();
@@ -170,15 +156,16 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
   void Refuse(const absl::Status& why) { Finish(ToGrpc(why)); }
 
   void OnWriteDone(bool ok) override {
+    slow_.Taken();
     if (!ok)
       Finish(grpc::Status::CANCELLED);
     else if (next_ < page_.size())
-      StartWrite(&page_[next_++]);
+      WriteNext();
     else
       Load();
   }
   void OnDone() override {
-    --exports_;
+    if (seat_) seats_.Leave(*seat_);
     delete this;
   }
 
@@ -189,6 +176,7 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
   }
   void LoadNow() {
     page_.clear();
+    next_ = 0;
     const auto keep = [this](const Record& record) { page_.push_back(ToWire(record)); };
     const absl::Status read = best_ ? store_.ScanBest(filter_, keep) : store_.Scan(filter_, keep);
     if (!read.ok() || page_.empty()) {
@@ -196,17 +184,22 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
       return;
     }
     filter_.after_id = page_.back().id();
-    next_ = 1;
-    StartWrite(&page_[0]);
+    WriteNext();
+  }
+  void WriteNext() {
+    slow_.Given();
+    StartWrite(&page_[next_++]);
   }
 
   Store& store_;
   WorkPool& pool_;
-  std::atomic<int>& exports_;
+  ExportSeats& seats_;
+  std::optional<std::string> seat_;
   bool best_ = false;
   RecordFilter filter_;
   std::vector<v1::Record> page_;
   size_t next_ = 0;
+  SlowReader slow_;
   std::optional<Callers::Lasting> lasting_;
 };
 
@@ -219,28 +212,12 @@ absl::Status FillJobs(ServerCore& core, const v1::ListJobsRequest& request, v1::
   return absl::OkStatus();
 }
 
-// What orders the pages of devices: it stays as long as the device does, and names nobody's session.
-std::string PlaceOf(const Dispatcher::SessionView& view, std::map<std::string, int>& alike) {
-  const std::string who =
-      HashText(StableHash(absl::StrCat(view.info.device_key, "\n", view.info.name, "\n", view.info.fingerprint)));
-  return absl::StrFormat("%s.%08d", who, ++alike[who]);
-}
-
 void FillDevices(ServerCore& core, const v1::ListDevicesRequest& request, v1::ListDevicesReply* reply) {
+  const auto most = static_cast<size_t>(PageSize(request.limit(), kDefaultItems));
+  const Dispatcher::SessionPage page = core.SessionsAfter(request.after(), most);
   const absl::Duration now = core.clock().Monotonic();
-  const std::vector<Dispatcher::SessionView> views = core.Sessions();
-  std::map<std::string, int> alike;
-  std::map<std::string, const Dispatcher::SessionView*> ordered;
-  for (const Dispatcher::SessionView& view : views) ordered[PlaceOf(view, alike)] = &view;
-  std::string last;
-  for (auto next = ordered.upper_bound(request.after()); next != ordered.end(); ++next) {
-    if (reply->devices_size() == PageSize(request.limit(), kDefaultItems)) {
-      reply->set_next_after(last);
-      break;
-    }
-    *reply->add_devices() = ToWire(*next->second, now);
-    last = next->first;
-  }
+  for (const Dispatcher::SessionView& view : page.views) *reply->add_devices() = ToWire(view, now);
+  reply->set_next_after(page.next);
 }
 
 absl::Status FillBest(Store& store, const v1::QueryBestRequest& request, v1::QueryBestReply* reply) {
@@ -376,8 +353,10 @@ grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerCon
     if (!may.ok()) return Answer(context, may);
     core_.NoteAwaited(key);
   }
-  FillDevices(core_, *request, reply);
-  return Answer(context, absl::OkStatus());
+  return AnswerFrom(lists_, callers_, context, admitted, 0, [=, this] {
+    FillDevices(core_, *request, reply);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::QueryBest(grpc::CallbackServerContext* context,
@@ -397,13 +376,13 @@ grpc::ServerUnaryReactor* TuningServiceImpl::PutRecords(grpc::CallbackServerCont
                                                         const v1::PutRecordsRequest* request,
                                                         v1::PutRecordsReply* reply) {
   const Call call = request->trusted() ? Call::kTrustRecords : Call::kPutRecords;
-  return AnswerFrom(reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, call),
+  return AnswerFrom(puts_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, call),
                     request->ByteSizeLong(), [=, this] { return Put(core_.store(), *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::Record>* TuningServiceImpl::ExportRecords(grpc::CallbackServerContext* context,
                                                                        const v1::ExportRecordsRequest* request) {
-  auto* reactor = new ExportReactor(core_.store(), reads_, exports_);
+  auto* reactor = new ExportReactor(core_.store(), reads_, exports_, context, core_.options().longest_poll);
   absl::StatusOr<Admitted> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kExportRecords);
   if (!caller.ok())
     reactor->Refuse(caller.status());

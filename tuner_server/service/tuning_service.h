@@ -2,11 +2,10 @@
 // threads of its own, so that no client's call delays a worker's.
 #pragma once
 
-#include <atomic>
-
 #include "temper/v1/tuning.grpc.pb.h"
 #include "tuner_server/service/callers.h"
 #include "tuner_server/service/core.h"
+#include "tuner_server/service/export_seats.h"
 #include "tuner_server/service/work_pool.h"
 
 namespace temper {
@@ -47,8 +46,10 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
 
   ServerCore& core_;
   Callers& callers_;
-  std::atomic<int> exports_ = 0;
+  ExportSeats exports_;
   WorkPool reads_{{.threads = 4, .waiting = 256, .bytes = 64 << 20}};
+  WorkPool lists_{{.threads = 1, .waiting = 256, .bytes = 1 << 20}};  // of devices: reads of the store hold none up
+  WorkPool puts_{{.threads = 1, .waiting = 64, .bytes = 64 << 20}};   // the store writes one after another anyway
   WorkPool submissions_{{.threads = 1, .waiting = 16, .bytes = 64 << 20}};
 };
 

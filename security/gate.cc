@@ -275,32 +275,51 @@ bool Gate::IsApproved(const std::string& device_key, const std::string& fingerpr
   return found != devices_.end() && found->second.state == kApproved;
 }
 
-absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint) {
+absl::StatusOr<bool> Gate::MayServe(const std::string& device_key, const std::string& fingerprint,
+                                    const std::string& holder) {
   if (IsApproved(device_key, fingerprint)) return true;
   const std::string device = Lasting(fingerprint);
   std::lock_guard changing(changes_);
-  bool known = false, key_has_approved = false;
+  bool known = false, key_is_new = !WasRevoked(device_key);
   int pending = 0;
   for (const DeviceRow& row : Devices()) {
     if (row.key != device_key) continue;
     if (row.fingerprint == device && row.state == kApproved) return true;
     known |= row.fingerprint == device && row.state == kPending;
-    key_has_approved |= row.state == kApproved;
+    key_is_new = false;
     pending += row.state == kPending ? 1 : 0;
   }
+  if (known) return false;
+  // Each is a row that stays: whoever calls itself by another key each time would fill the disk.
+  if (!holder.empty() && opened_[holder] >= kMostOpened) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("with its ", holder, " ", kMostOpened, " new devices came already; give other workers another"));
+  }
   DeviceRow row{device_key, device};
-  if (!key_has_approved) {
+  if (key_is_new) {
     TEMPER_RETURN_IF_ERROR(PutDevice(row, kApproved));
+    ++opened_[holder];
     return true;
   }
-  if (known) return false;
   // A worker that calls itself another device each time fills neither memory nor disk.
   if (pending >= kMostPending) {
     return absl::ResourceExhaustedError(absl::StrCat(pending, " devices with the key '", device_key,
                                                      "' wait for approval; approve or revoke them first"));
   }
   TEMPER_RETURN_IF_ERROR(PutDevice(row, kPending));
+  ++opened_[holder];
   return false;
+}
+
+bool Gate::WasRevoked(const std::string& device_key) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(certificates_, [&](const auto& certificate) {
+    return certificate.second.revoked && Names(certificate.second.keys, device_key);
+  });
+}
+
+std::string Gate::WhyPending(const std::string& device_key) {
+  return absl::StrCat("its fingerprint is not approved; let it in with: temper device approve ", device_key);
 }
 
 absl::StatusOr<int> Gate::Approve(const std::string& device_key, const std::string& fingerprint) {
@@ -323,20 +342,21 @@ absl::StatusOr<int> Gate::Revoke(const std::string& device_key) {
   std::vector<CertificateRow> certificates;
   std::vector<DeviceRow> devices;
   std::unique_lock changing(changes_);
+  // Those too that are revoked in memory: the store may have failed when they were.
   {
     std::lock_guard lock(mutex_);
     for (auto& [id, row] : tokens_) {
-      if (!IsInvitation(row) || row.revoked || !Names(row.keys, device_key)) continue;
+      if (!IsInvitation(row) || !Names(row.keys, device_key)) continue;
       row.revoked = true;
       invitations.push_back(row);
     }
     for (auto& [serial, row] : certificates_) {
-      if (row.revoked || !Names(row.keys, device_key)) continue;
+      if (!Names(row.keys, device_key)) continue;
       row.revoked = true;
       certificates.push_back(row);
     }
     for (auto& [name, row] : devices_) {
-      if (row.state == kRevoked || row.key != device_key) continue;
+      if (row.key != device_key) continue;
       row.state = kRevoked;
       row.updated_unix_ms = absl::ToUnixMillis(clock_.Wall());
       devices.push_back(row);

@@ -68,18 +68,23 @@ class Gate {
   // same. kFailedPrecondition: none was shown, or it is too early. kUnauthenticated: it was revoked since, or is not
   // known here.
   absl::StatusOr<std::string> Renew(const std::string& certificate_pem);
-  // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve. What
-  // was measured of a device and differs from one time to the next (GFLOP/s, GB/s) makes it no other one. Where the
-  // server was not initialised, all may. An error tells of the store.
-  // kResourceExhausted: kMostPending of the key wait already.
-  absl::StatusOr<bool> MayServe(const std::string& device_key, const std::string& fingerprint);
+  // Whether a device with this fingerprint may serve the key now: the first one may, all others wait for Approve, and
+  // so do all of a key that was revoked. What was measured of a device and differs from one time to the next (GFLOP/s,
+  // GB/s) makes it no other one. Where the server was not initialised, all may. `holder`: Principal::holds of who asks.
+  // An error tells of the store. kResourceExhausted: kMostPending of the key wait already, or the holder came with
+  // kMostOpened new ones since the server's start.
+  absl::StatusOr<bool> MayServe(const std::string& device_key, const std::string& fingerprint,
+                                const std::string& holder = "");
   // Whether it may by what is known already; waits for nobody.
   bool IsApproved(const std::string& device_key, const std::string& fingerprint) const;
-  static constexpr int kMostPending = 1000;
+  // What a worker is told that waits for Approve.
+  static std::string WhyPending(const std::string& device_key);
+  static constexpr int kMostPending = 1000, kMostOpened = 1000;
   // Lets a fingerprint serve that waits; empty: all that wait. kNotFound: none does. Returns how many.
   absl::StatusOr<int> Approve(const std::string& device_key, const std::string& fingerprint);
-  // Every certificate, fingerprint and open invitation of the key, from this moment on. Holds in this process even
-  // where the store fails. kNotFound: there was nothing to revoke. Returns how many certificates.
+  // Every certificate, fingerprint and invitation of the key, from this moment on. Holds in this process even where the
+  // store fails; asked again, it stores all of it again. kNotFound: there is nothing to revoke. Returns how many
+  // certificates.
   absl::StatusOr<int> Revoke(const std::string& device_key);
   std::vector<DeviceRow> Devices() const;
 
@@ -105,6 +110,7 @@ class Gate {
   absl::StatusOr<std::shared_ptr<const Certificate>> Verified(const std::string& pem);
   absl::StatusOr<std::string> PutCertificate(const std::string& pem, absl::Time now);
   absl::Status PutDevice(DeviceRow device, std::string_view state);
+  bool WasRevoked(const std::string& device_key) const;  // by its certificates
   void Keep(const TokenRow& token);
 
   AccessStore& store_;
@@ -114,6 +120,7 @@ class Gate {
   Audit audit_;
   std::function<void()> on_revocation_ = [] {};
 
+  std::map<std::string, int> opened_;                   // new devices by holder; under changes_
   std::mutex changes_;                                  // held over what looks and then writes; taken before mutex_
   mutable std::mutex mutex_;                            // of what follows; never held while the store works
   std::map<std::string, TokenRow> tokens_;              // by id, invitations too

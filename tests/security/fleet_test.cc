@@ -67,8 +67,10 @@ std::string AwaitChange(const std::string& path, const std::string& before) {
 // A worker's calls by themselves.
 class Worker {
  public:
-  Worker(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
-      : stub_(v1::WorkerService::NewStub(grpc::CreateChannel(address, credentials))) {}
+  // `token`: shown with each call; empty: none.
+  Worker(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+         const std::string& token = "")
+      : token_(token), stub_(v1::WorkerService::NewStub(grpc::CreateChannel(address, credentials))) {}
 
   absl::StatusOr<std::string> Register(const std::string& key, const std::string& fingerprint = "this device") {
     v1::RegisterRequest request;
@@ -138,9 +140,10 @@ class Worker {
                     const Request& request, Reply& reply) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    if (!token_.empty()) context.AddMetadata(kAuthorizationKey, kBearerPrefix + token_);
     return FromGrpc((stub_.get()->*method)(&context, request, &reply));
   }
-  const std::string instance_ = SecureHex();
+  const std::string instance_ = SecureHex(), token_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
 };
 
@@ -195,6 +198,9 @@ class FleetTest : public ::testing::Test {
   Worker Joined(const std::string& key) {
     EXPECT_TRUE(Join(key).ok());
     return Worker(address(), *ChannelCredentialsOf(address(), worker::MembershipOf(state(), key), absl::Now()));
+  }
+  std::shared_ptr<grpc::ChannelCredentials> Trusting() {
+    return ChannelCredentialsFor(*ReadSmallFile(authority_, Secrecy::kPublic));
   }
   // Shows a certificate whatever it says.
   Worker Showing(const std::string& certificate, const PrivateKey& key) {
@@ -573,6 +579,18 @@ TEST_F(FleetTest, ANewFingerprintWaitsForApproval) {
   EXPECT_TRUE(absl::IsNotFound(admin_->ApproveDevice("a", "third").status()));
   EXPECT_EQ(*admin_->ApproveDevice("a", "other"), 1);
   EXPECT_THAT(told(), AllOf(HasSubstr("one idle"), HasSubstr("other idle")));
+}
+
+TEST_F(FleetTest, OfARevokedKeyAWorkerWithATokenGetsNothingMore) {
+  Worker joined = Joined("a"), other(address(), Trusting(), Token("ci", "measure"));
+  const std::string session = *other.Register("a");
+  ASSERT_TRUE(admin_->RevokeDevice("a").ok());
+  const auto state = [&] { return Client(admin_token_)->ListDevices()->at(0).state(); };
+  EXPECT_EQ(state(), "pending") << "the session that it has";
+  ASSERT_TRUE(other.Register("a").ok());
+  EXPECT_EQ(state(), "pending") << "and another";
+  EXPECT_EQ(*admin_->ApproveDevice("a", "this device"), 1);
+  EXPECT_EQ(state(), "idle");
 }
 
 TEST_F(FleetTest, WhatWasDoneIsAudited) {

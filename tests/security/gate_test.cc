@@ -221,6 +221,21 @@ TEST_F(GateTest, RevokingHoldsEvenWhereTheStoreFails) {
   EXPECT_FALSE(Try(reader, Call::kListJobs).ok());
 }
 
+TEST_F(GateTest, ARevocationThatCouldNotBeStoredIsStoredWhenItIsAskedForAgain) {
+  const Credentials worker = Joined("a");
+  const std::string invitation = gate_->Invite("a")->text;
+  ASSERT_TRUE(*gate_->MayServe("a", "first"));
+  store_.failure = absl::UnavailableError("disk full");
+  EXPECT_TRUE(absl::IsUnavailable(gate_->Revoke("a").status()));
+  EXPECT_TRUE(absl::IsUnavailable(gate_->Revoke("a").status())) << "and not that there is nothing to revoke";
+  store_.failure = absl::OkStatus();
+  EXPECT_EQ(*gate_->Revoke("a"), 1);
+  Restart();
+  EXPECT_EQ(Refusal(worker, Call::kSync), "the certificate was revoked");
+  EXPECT_FALSE(gate_->Join(invitation, *PrivateKey::Generate()->CertificateRequest()).ok());
+  EXPECT_FALSE(*gate_->MayServe("a", "first"));
+}
+
 TEST_F(GateTest, WhatIsNotThereCanNotBeRevoked) {
   EXPECT_TRUE(absl::IsNotFound(gate_->Revoke("a").status()));
   EXPECT_TRUE(absl::IsNotFound(gate_->RevokeToken("none")));
@@ -347,13 +362,34 @@ TEST_F(GateTest, AllThatWaitForAKeyAreApprovedAtOnce) {
   EXPECT_TRUE(*gate_->MayServe("a", "3"));
 }
 
-TEST_F(GateTest, AKeyThatWasRevokedBeginsAgain) {
+TEST_F(GateTest, OfAKeyThatWasRevokedNobodyMayServeUnlessApproved) {
   Joined("a");
   EXPECT_TRUE(*gate_->MayServe("a", "first"));
   ASSERT_TRUE(gate_->Revoke("a").ok());
-  EXPECT_TRUE(*gate_->MayServe("a", "second")) << "who serves now was invited anew";
+  for (int life = 0; life < 2; ++life) {
+    EXPECT_FALSE(*gate_->MayServe("a", "second"));
+    EXPECT_FALSE(*gate_->MayServe("a", "first"));
+    EXPECT_FALSE(*gate_->MayServe("a", "third")) << "though no row of the key is revoked by now";
+    Restart();
+  }
+  EXPECT_EQ(*gate_->Approve("a", "second"), 1);
+  EXPECT_TRUE(*gate_->MayServe("a", "second"));
   EXPECT_FALSE(*gate_->MayServe("a", "first"));
-  EXPECT_EQ(*gate_->Approve("a", "first"), 1);
+}
+
+TEST_F(GateTest, AKeyMayBeRevokedBeforeAnybodyServedIt) {
+  Joined("a");
+  ASSERT_TRUE(gate_->Revoke("a").ok());
+  Restart();
+  EXPECT_FALSE(*gate_->MayServe("a", "first"));
+  EXPECT_TRUE(*gate_->MayServe("b", "first"));
+}
+
+TEST_F(GateTest, NobodyFillsTheStoreWithKeysOfItsOwnMaking) {
+  for (int i = 0; i < Gate::kMostOpened; ++i) ASSERT_TRUE(*gate_->MayServe(absl::StrCat("k", i), "f", "token 1a"));
+  EXPECT_THAT(Message(gate_->MayServe("one more", "f", "token 1a")), HasSubstr("with its token 1a 1000 new devices"));
+  EXPECT_TRUE(*gate_->MayServe("one more", "f", "token 2b"));
+  EXPECT_TRUE(*gate_->MayServe("k7", "f", "token 1a")) << "who is known goes on";
 }
 
 TEST_F(GateTest, RefusalsAndChangesAreAudited) {

@@ -111,9 +111,12 @@ grpc::ServerUnaryReactor* AdminServiceImpl::RevokeDevice(grpc::CallbackServerCon
                                                          const v1::RevokeDeviceRequest* request,
                                                          v1::RevokeDeviceReply* reply) {
   return AnswerAs(context, *request, Call::kRevokeDevice, request->key(), [=, this]() -> absl::Status {
-    TEMPER_ASSIGN_OR_RETURN(const int revoked, gate_.Revoke(request->key()));
-    reply->set_certificates(revoked);
-    return absl::OkStatus();
+    const absl::StatusOr<int> revoked = gate_.Revoke(request->key());
+    // Those that came with a token, which stands, get nothing more. Like the revocation, that holds where the store
+    // fails.
+    core_.HoldBackKey(request->key(), Gate::WhyPending(request->key()));
+    if (revoked.ok()) reply->set_certificates(*revoked);
+    return revoked.status();
   });
 }
 

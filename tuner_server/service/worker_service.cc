@@ -69,9 +69,8 @@ absl::Status WorkerServiceImpl::TakeIn(const v1::RegisterRequest& request, const
   TEMPER_ASSIGN_OR_RETURN(const std::string session, core_.Register(worker));
   if (!gate_.IsApproved(key, fingerprint)) {
     // Nobody knows the session yet, so nothing was granted before this.
-    core_.HoldBack(session,
-                   absl::StrCat("its fingerprint is new under this key; let it in with: temper device approve ", key));
-    TEMPER_ASSIGN_OR_RETURN(const bool may_serve, gate_.MayServe(key, fingerprint));
+    core_.HoldBack(session, Gate::WhyPending(key));
+    TEMPER_ASSIGN_OR_RETURN(const bool may_serve, gate_.MayServe(key, fingerprint, holder));
     // It is the first of its key, or an admin has approved it since it was held back.
     if (may_serve || gate_.IsApproved(key, fingerprint)) core_.AdmitDevice(key, fingerprint);
   }

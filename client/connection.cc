@@ -12,16 +12,10 @@ namespace {
 
 constexpr int kLargestReply = 32 << 20;  // the first event of a watch tells all of a job's workloads
 
-grpc::ChannelArguments ChannelSettings() {
-  grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+grpc::ChannelArguments ClientSettings() {
+  grpc::ChannelArguments args = ChannelSettings();
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
-  // Proxies of the environment are for the web, not for a tuning server.
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetMaxReceiveMessageSize(kLargestReply);
   return args;
 }
@@ -52,7 +46,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Dial(const std::string& 
                           ChannelCredentialsOf(address, {.authority = options.authority}, absl::Now()));
   KeepGrpc();
   return std::shared_ptr<Connection>(
-      new Connection(address, options, grpc::CreateCustomChannel(address, credentials, ChannelSettings())));
+      new Connection(address, options, grpc::CreateCustomChannel(address, credentials, ClientSettings())));
 }
 
 absl::Status Connection::WaitUntilReady(absl::Duration timeout) const {

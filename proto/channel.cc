@@ -13,6 +13,7 @@ namespace temper {
 namespace {
 
 constexpr unsigned kLookAgainSeconds = 10;
+constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 
 absl::Status Checked(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
@@ -67,6 +68,18 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::strin
   options.set_certificate_provider(std::make_shared<grpc::experimental::StaticDataCertificateProvider>(authority_pem));
   options.watch_root_certs();
   return grpc::experimental::TlsCredentials(options);
+}
+
+grpc::ChannelArguments ChannelSettings() {
+  grpc::ChannelArguments settings;
+  settings.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  settings.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  settings.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  settings.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Proxies of the environment are for the web, not for a tuning server.
+  settings.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  settings.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  return settings;
 }
 
 void LogGrpcQuietly() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include <memory>
 #include <string>
@@ -27,6 +28,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(c
                                                                                const TlsFiles& files, absl::Time now);
 // Trusts the servers of one authority, and shows nothing.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& authority_pem);
+
+// Of each channel of our own peers. What a server sends compressed is not unpacked: a few bytes of it would fill the
+// memory before anybody looks at how much it is.
+grpc::ChannelArguments ChannelSettings();
 
 // gRPC writes to stderr in its own way, and what matters of it comes back as a status: sends it to the debug log. Once,
 // from main.

@@ -31,7 +31,8 @@ absl::StatusOr<v1::JoinReply> AskToJoin(const std::string& server, const std::st
   v1::JoinRequest request;
   request.set_invitation(invitation);
   TEMPER_ASSIGN_OR_RETURN(*request.mutable_signing_request(), key.CertificateRequest());
-  const auto stub = v1::EnrollService::NewStub(grpc::CreateChannel(server, ChannelCredentialsFor(authority_pem)));
+  const auto stub = v1::EnrollService::NewStub(
+      grpc::CreateCustomChannel(server, ChannelCredentialsFor(authority_pem), ChannelSettings()));
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
   v1::JoinReply reply;
@@ -61,7 +62,7 @@ absl::Status Keep(const std::string& directory, const PrivateKey& key, const v1:
 
 absl::StatusOr<v1::RenewReply> AskToRenew(const std::string& server, const TlsFiles& files, absl::Time now) {
   TEMPER_ASSIGN_OR_RETURN(const auto credentials, ChannelCredentialsOf(server, files, now));
-  const auto stub = v1::EnrollService::NewStub(grpc::CreateChannel(server, credentials));
+  const auto stub = v1::EnrollService::NewStub(grpc::CreateCustomChannel(server, credentials, ChannelSettings()));
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kRenewPatience));
   v1::RenewReply reply;

@@ -1,6 +1,7 @@
 // What comes over the wire is limited and harms nobody else; what is listed comes in pages.
 #include "base/utf8.h"
 #include "tests/server/service_fixture.h"
+#include "tuner_server/service/export_seats.h"
 
 namespace temper {
 namespace {
@@ -11,7 +12,7 @@ using ::testing::SizeIs;
 
 // Cut at a byte, the error was no text any more; the job's summary threw, and the server was gone.
 TEST_F(ServiceTest, AnErrorThatIsCutInsideACharacterHarmsNobody) {
-  std::string error(1023, 'x');
+  std::string error = "\x1b[2J two\nlines " + std::string(1000, 'x');
   for (int i = 0; i < 100; ++i) error += "\u00fc";
   AutoWorker worker(address_, kKey, "w", false, [&](v1::SubmitResultsRequest& results) {
     if (results.results_size() > 0) {
@@ -32,6 +33,7 @@ TEST_F(ServiceTest, AnErrorThatIsCutInsideACharacterHarmsNobody) {
   int failed = 0;
   const auto count = [&](const Record& r) {
     EXPECT_TRUE(IsUtf8(r.error));
+    EXPECT_THAT(r.error, ::testing::StartsWith("\\x1b[2J two lines xxx"));
     EXPECT_LE(r.error.size(), 1024u);
     return ++failed > 0;
   };
@@ -149,6 +151,76 @@ TEST_F(ServiceTest, RequestsKeepTheirLimitsInEveryCall) {
   EXPECT_THAT(server_->core().metrics().Text(),
               AllOf(HasSubstr("temper_rejected_messages_total{reason=\"no_deadline\"} 1\n"),
                     HasSubstr("temper_rejected_messages_total{reason=\"bad_field\"} 2\n")));
+}
+
+// A few bytes would become a gigabyte, before anybody is asked who calls.
+TEST_F(ServiceTest, WhatIsCompressedIsNotUnpacked) {
+  auto stub = v1::TuningService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    context.set_compression_algorithm(algorithm);
+    v1::QueryBestRequest request;
+    request.add_queries()->set_workload(std::string(10'000, 'w'));
+    v1::QueryBestReply reply;
+    EXPECT_EQ(stub->QueryBest(&context, request, &reply).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  }
+}
+
+// Exports that nobody reads, of one caller.
+class UnreadExports {
+ public:
+  UnreadExports(const std::string& address, FallibleStore& store) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // what it takes in before somebody reads stays small
+    stub_ =
+        v1::TuningService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    std::vector<Record> records(64);
+    for (Record& r : records) {
+      r.workload = std::string(60'000, 'w');
+      r.target = "t";
+      r.costs_s = {1};
+    }
+    EXPECT_TRUE(store.Append(records).ok());
+  }
+  // Whether the first record came.
+  bool Begin() {
+    contexts_.push_back(std::make_unique<grpc::ClientContext>());
+    SetDeadline(*contexts_.back());
+    readers_.push_back(stub_->ExportRecords(contexts_.back().get(), {}));
+    v1::Record record;
+    return readers_.back()->Read(&record);
+  }
+  grpc::Status Finish() { return readers_.back()->Finish(); }
+
+ private:
+  std::unique_ptr<v1::TuningService::Stub> stub_;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts_;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::Record>>> readers_;
+};
+
+TEST_F(ServiceTest, OneCallersExportsLeaveRoomForThoseOfOthers) {
+  UnreadExports exports(address_, store_);
+  for (int i = 0; i < ExportSeats::kMostOfOne; ++i) EXPECT_TRUE(exports.Begin());
+  EXPECT_FALSE(exports.Begin());
+  EXPECT_EQ(exports.Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const auto other = *TunerClient::Connect(address_, {.call_timeout = kPatience, .identity = "other"});
+  EXPECT_TRUE(other->ExportRecords({}, false, [](const Record&) { return true; }).ok());
+}
+
+TEST_F(ServiceTest, AnExportThatNobodyReadsEnds) {
+  longest_poll_ = absl::Milliseconds(100);
+  client_.reset();
+  server_.reset();
+  StartServer();
+  UnreadExports exports(address_, store_);
+  for (int i = 0; i < ExportSeats::kMostOfOne; ++i) EXPECT_TRUE(exports.Begin());
+  absl::Status exported;
+  const absl::Time give_up = absl::Now() + kPatience;
+  do {
+    exported = client_->ExportRecords({}, false, [](const Record&) { return true; });
+  } while (!exported.ok() && absl::Now() < give_up);
+  EXPECT_TRUE(exported.ok()) << exported;
 }
 
 TEST_F(ServiceTest, JobsAreListedPageByPage) {

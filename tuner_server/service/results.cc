@@ -17,6 +17,13 @@ bool Sound(const std::vector<double>& samples) {
   return !samples.empty() && std::ranges::all_of(samples, [](double s) { return std::isfinite(s) && s > 0; });
 }
 
+// What a worker says went wrong, as it is kept, logged and shown: one line, and nothing that a terminal obeys.
+std::string OneLine(std::string error) {
+  std::ranges::replace_if(
+      error, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+  return std::string(CutUtf8(Escaped(error), kMaxErrorBytes));
+}
+
 }  // namespace
 
 absl::Status CheckWorker(const WorkerInfo& info) {
@@ -45,7 +52,7 @@ ItemResult Checked(ItemResult result) {
     } else if (!IsMeasured(model.outcome)) {
       model = {.outcome = model.outcome, .error = std::move(model.error)};
     }
-    model.error = CutUtf8(ToUtf8(model.error), kMaxErrorBytes);
+    model.error = OneLine(std::move(model.error));
     return result;
   }
   TrialResult& trial = result.trial;
@@ -55,7 +62,7 @@ ItemResult Checked(ItemResult result) {
     trial.outcome = Outcome::kInfrastructure;
   }
   if (!IsMeasured(trial.outcome)) trial.costs_s.clear();
-  trial.error = CutUtf8(ToUtf8(trial.error), kMaxErrorBytes);
+  trial.error = OneLine(std::move(trial.error));
   return result;
 }
 

@@ -40,6 +40,9 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration connection_age, doub
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsAConnection);
+  // gRPC would unpack a message before it looks at its size, and before anybody is asked who calls.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetResourceQuota(grpc::ResourceQuota("connections").Resize(kConnectionBytes));
   builder.SetMaxReceiveMessageSize(static_cast<int>(kLargestGraph));
 }

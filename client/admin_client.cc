@@ -87,6 +87,7 @@ absl::StatusOr<std::vector<v1::TokenSummary>> AdminClient::ListTokens() {
     v1::ListTokensReply reply;
     TEMPER_RETURN_IF_ERROR(impl_->Call(&Stub::ListTokens, request, reply));
     tokens.insert(tokens.end(), reply.tokens().begin(), reply.tokens().end());
+    if (!reply.next_after().empty() && reply.next_after() <= request.after()) return RefusedAnswer(kSamePage);
     request.set_after(reply.next_after());
   } while (!request.after().empty());
   return tokens;
@@ -100,6 +101,7 @@ absl::StatusOr<std::vector<v1::AuditEntry>> AdminClient::ListAudit(int64_t most)
     v1::ListAuditReply reply;
     TEMPER_RETURN_IF_ERROR(impl_->Call(&Stub::ListAudit, request, reply));
     entries.insert(entries.end(), reply.entries().begin(), reply.entries().end());
+    if (request.before() != 0 && reply.next_before() >= request.before()) return RefusedAnswer(kSamePage);
     request.set_before(reply.next_before());
   } while (request.before() != 0 && static_cast<int64_t>(entries.size()) < most);
   return entries;

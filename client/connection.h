@@ -8,8 +8,11 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "proto/check.h"
 
 namespace temper {
+
+inline constexpr char kSamePage[] = "its next page is one before";
 
 struct ClientOptions {
   // Of each unary call. When it expires: kDeadlineExceeded, or kUnavailable naming the server if there was no
@@ -47,7 +50,8 @@ class Connection {
     grpc::ClientContext context;
     context.set_wait_for_ready(options_.connect_timeout > absl::ZeroDuration());
     Prepare(context, options_.call_timeout);
-    return Told((stub.*method)(&context, request, &reply));
+    const grpc::Status status = (stub.*method)(&context, request, &reply);
+    return status.ok() ? CheckAnswer(reply) : Told(status);
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "client/incoming_stream.h"
 #include "proto/convert.h"
 #include "proto/limits.h"
+#include "storage/check.h"
 #include "temper/v1/tuning.grpc.pb.h"
 
 namespace temper {
@@ -33,6 +34,13 @@ size_t WireBytes(const Record& r) {
 
 size_t WireBytes(const BestQuery& q) {
   return q.workload.size() + q.anchor.size() + q.target.size() + q.fingerprint.size() + q.templates.size() * 64 + 128;
+}
+
+// A record as every store takes it, so that one of a server that was measured has times.
+absl::StatusOr<Record> Believed(absl::StatusOr<Record> record) {
+  if (!record.ok()) return record;
+  const absl::Status sound = CheckRecord(*record);
+  return sound.ok() ? std::move(record) : RefusedAnswer(sound.message());
 }
 
 // Calls `send` with runs of at most `most` items, each of a bounded size.
@@ -127,17 +135,21 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
     });
     v1::JobEvent event;
     bool wanted = true, ended = false;
+    absl::Status sound;
     while (wanted && stream.Read(&event)) {
+      sound = CheckAnswer(event);
+      if (!sound.ok()) break;
       broken_since = absl::InfiniteFuture();
       back_off = kFirstBackOff;
       request.set_cursor(event.cursor());
       ended = IsFinalJobState(event.state());
       wanted = on_event(event);
     }
-    if (!wanted) context.TryCancel();
+    if (!wanted || !sound.ok()) context.TryCancel();
     const grpc::Status status = stream.Finish();
     std::unique_lock lock(signal.mutex);
     signal.context = nullptr;
+    TEMPER_RETURN_IF_ERROR(sound);
     if (ended) return absl::OkStatus();
     if (!wanted || signal.cancelled) return absl::CancelledError("the watch was stopped");
     // A server cancels the watches of those that may no longer watch. What it says to the next one is the reason.
@@ -177,6 +189,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> TunerClient::ListJobs(int64_t most, 
     TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListJobs, request, reply));
     jobs.insert(jobs.end(), reply.jobs().begin(), reply.jobs().end());
     if (reply.next_before() == 0 || (most != 0 && static_cast<int64_t>(jobs.size()) >= most)) return jobs;
+    if (request.before() != 0 && reply.next_before() >= request.before()) return RefusedAnswer(kSamePage);
     request.set_before(reply.next_before());
   }
 }
@@ -200,6 +213,7 @@ absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::stri
     v1::ListDevicesReply reply;
     TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListDevices, request, reply));
     devices.insert(devices.end(), reply.devices().begin(), reply.devices().end());
+    if (!reply.next_after().empty() && reply.next_after() <= request.after()) return RefusedAnswer(kSamePage);
     request.set_after(reply.next_after());
   } while (!request.after().empty());
   std::stable_sort(devices.begin(), devices.end(), [](const v1::Device& a, const v1::Device& b) {
@@ -220,6 +234,7 @@ absl::StatusOr<std::vector<std::optional<BestAnswer>>> TunerClient::QueryBest(st
     }
     for (const v1::BestAnswer& answer : reply.answers()) {
       TEMPER_ASSIGN_OR_RETURN(answers.emplace_back(), FromWire(answer));
+      if (answers.back()) TEMPER_RETURN_IF_ERROR(Believed(answers.back()->record).status());
     }
     return absl::OkStatus();
   }));
@@ -247,6 +262,8 @@ absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Rec
     for (const Record& record : chunk) *request.add_records() = ToWire(record);
     v1::PutRecordsReply reply;
     TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::PutRecords, request, reply));
+    if (static_cast<size_t>(reply.ids_size()) != chunk.size())
+      return RefusedAnswer("it has ids for another number of records than it was given");
     ids.insert(ids.end(), reply.ids().begin(), reply.ids().end());
     return absl::OkStatus();
   }));
@@ -270,7 +287,8 @@ absl::Status TunerClient::ExportRecords(const RecordFilter& filter, bool best,
   });
   v1::Record record;
   while (stream.Read(&record)) {
-    TEMPER_ASSIGN_OR_RETURN(const Record value, FromWire(record));
+    TEMPER_RETURN_IF_ERROR(CheckAnswer(record));
+    TEMPER_ASSIGN_OR_RETURN(const Record value, Believed(FromWire(record)));
     if (!visit(value)) return absl::CancelledError("the export was stopped");
   }
   return impl_->connection->Told(stream.Finish());

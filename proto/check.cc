@@ -117,4 +117,13 @@ absl::Status CheckMessage(const Message& message) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAnswer(const Message& message) {
+  const absl::Status checked = CheckMessage(message);
+  return checked.ok() ? checked : RefusedAnswer(checked.message());
+}
+
+absl::Status RefusedAnswer(absl::string_view why) {
+  return absl::DataLossError(absl::StrCat("the server's answer is refused: ", why));
+}
+
 }  // namespace temper

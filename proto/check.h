@@ -4,6 +4,7 @@
 
 #include <google/protobuf/message.h>
 
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 
 namespace temper {
@@ -11,5 +12,9 @@ namespace temper {
 // kInvalidArgument: the first field that breaks its limit, by name, and the limit. Nothing of its text is repeated.
 // Fields that this build does not know are passed over: they are part of the message's size, which the caller limits.
 absl::Status CheckMessage(const google::protobuf::Message& message);
+
+// The same of what a server says, which is not believed either: RefusedAnswer.
+absl::Status CheckAnswer(const google::protobuf::Message& message);
+absl::Status RefusedAnswer(absl::string_view why);  // kDataLoss
 
 }  // namespace temper

@@ -315,9 +315,9 @@ constexpr FieldLimit kTable[] = {
     {"ListAuditReply.next_before", kId},
     {"AuditEntry.id", kId},
     {"AuditEntry.time_unix_ms", kTime},
-    {"AuditEntry.principal", kName},
+    {"AuditEntry.principal", kReason},
     {"AuditEntry.call", kState},
-    {"AuditEntry.subject", kSubject},
+    {"AuditEntry.subject", kReason},
     {"AuditEntry.verdict", kState},
     {"AuditEntry.detail", kReason},
 };

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "measure_worker/service/server_link.h"
+#include "proto/channel.h"
 #include "proto/check.h"
 #include "proto/convert.h"
 #include "temper/v1/worker.grpc.pb.h"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr auto kCallTimeout = std::chrono::seconds(20);
 constexpr auto kSyncGrace = std::chrono::seconds(15);  // past the time that the server was asked to wait
-constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 constexpr auto kLeaveTimeout = std::chrono::seconds(1);
 // A few leases, each with a graph that came in a request of at most 16 MiB, and what was chosen for it.
 constexpr int kMaxGrantBytes = 64 << 20;
@@ -26,14 +26,10 @@ constexpr int kConnectMs = 5000;                            // an attempt may ta
 class GrpcLink : public ServerLink {
  public:
   GrpcLink(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    grpc::ChannelArguments arguments = ChannelSettings();
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // named so, it bounds an attempt
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMaxGrantBytes);
     stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
   }
@@ -98,12 +94,10 @@ class GrpcLink : public ServerLink {
     Note(status);
     return Checked(status, std::move(reply));
   }
-  // A server is not believed either: what it says keeps its limits, or the call has failed.
   template <typename Reply>
   static absl::StatusOr<Reply> Checked(const grpc::Status& status, Reply&& reply) {
     if (!status.ok()) return FromGrpc(status);
-    if (const absl::Status checked = CheckMessage(reply); !checked.ok())
-      return absl::DataLossError(absl::StrCat("the server's answer is refused: ", checked.message()));
+    TEMPER_RETURN_IF_ERROR(CheckAnswer(reply));
     return std::move(reply);
   }
 

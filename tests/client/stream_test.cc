@@ -27,7 +27,12 @@ class BrokenServer : public v1::TuningService::Service {
   grpc::Status ExportRecords(grpc::ServerContext* context, const v1::ExportRecordsRequest* request,
                              grpc::ServerWriter<v1::Record>* writer) override {
     v1::Record record;
-    record.set_outcome("ok");
+    record.set_workload("w");
+    record.set_target("t");
+    record.set_threads(1);
+    record.set_cache_policy("model");
+    record.set_purpose("search");
+    record.set_outcome("build_failed");
     for (int64_t id = 1; !context->IsCancelled(); ++id) {
       record.set_id(id);
       if (id == 3) record.set_error(kBroken);

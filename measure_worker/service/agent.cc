@@ -121,8 +121,9 @@ void Agent::BackOff(std::unique_lock<std::mutex>& lock, int failures) {
   constexpr int kMaxDoublings = 16;
   const double factor = std::pow(2.0, std::min(failures, kMaxDoublings));
   const absl::Duration ceiling = std::min(options_.back_off_least * factor, options_.back_off_most);
+  const int free_slots = FreeSlots();
   changed_.wait_for(lock, absl::ToChronoNanoseconds(ceiling * rng_.Uniform()),
-                    [this] { return stopping_ || !measured_.empty(); });
+                    [&] { return stopping_ || !measured_.empty() || FreeSlots() > free_slots; });
 }
 
 // --- control: registration and syncs ---
@@ -131,6 +132,8 @@ void Agent::ControlLoop() {
   std::unique_lock lock(mutex_);
   while (!stopping_ && refused_.empty()) {
     if (session_.empty()) {
+      if (short_sessions_ > 0) BackOff(lock, short_sessions_ - 1);
+      if (stopping_) break;
       lock.unlock();
       const bool registered = RegisterOnce();
       lock.lock();
@@ -138,11 +141,14 @@ void Agent::ControlLoop() {
       continue;
     }
     if (sync_failures_ > 0 && syncs_.empty()) BackOff(lock, sync_failures_ - 1);
+    // Of two calls the older is answered at once, so one empty answer is none too many.
+    if (empty_answers_ > 1 && syncs_.empty()) BackOff(lock, empty_answers_ - 2);
     if (stopping_) break;
     SyncIfDue(lock);
     // Due again when none is under way, or when the one that is says "full" while a slot has become free.
     changed_.wait(lock, [this] {
-      return stopping_ || session_.empty() || syncs_.empty() || (syncs_.rbegin()->second == 0 && FreeSlots() > 0);
+      return stopping_ || session_.empty() || syncs_.empty() ||
+             (syncs_.rbegin()->second.free_slots == 0 && FreeSlots() > 0);
     });
   }
 }
@@ -164,8 +170,9 @@ bool Agent::RegisterOnce() {
   register_failures_ = 0;
   trouble_.clear();
   session_ = reply->session();
+  registered_ns_ = options_.now_ns();
   if (reply->sync_ms() > 0) busy_wait_ = absl::Milliseconds(reply->sync_ms());
-  sync_failures_ = 0;
+  sync_failures_ = empty_answers_ = 0;
   LogInfo(About(), "registered for key '{}' as session {}", options_.registration.device_key(), session_);
   return true;
 }
@@ -180,7 +187,7 @@ void Agent::TellTrouble(const char* what, const absl::Status& status) {
 
 void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
   const int free_slots = FreeSlots();
-  if (!syncs_.empty() && !(syncs_.rbegin()->second == 0 && free_slots > 0)) return;
+  if (!syncs_.empty() && !(syncs_.rbegin()->second.free_slots == 0 && free_slots > 0)) return;
   DropAged();
   v1::SyncRequest request;
   request.set_session(session_);
@@ -189,7 +196,7 @@ void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
   request.set_wait_ms(
       static_cast<int32_t>(absl::ToInt64Milliseconds(Jittered(held_.empty() ? options_.idle_wait : busy_wait_))));
   const int64_t call = next_sync_++;
-  syncs_[call] = free_slots;
+  syncs_[call] = {free_slots, options_.now_ns()};
   lock.unlock();
   link_.StartSync(request, [this, call, session = request.session()](absl::StatusOr<v1::SyncReply> reply) {
     OnSync(call, session, std::move(reply));
@@ -199,6 +206,7 @@ void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {
 
 void Agent::OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::SyncReply> reply) {
   std::lock_guard lock(mutex_);
+  const bool at_once = options_.now_ns() - syncs_.at(call).begun_ns < absl::ToInt64Nanoseconds(options_.back_off_least);
   syncs_.erase(call);
   if (!reply.ok()) {
     // A broken call that a newer one has replaced says nothing about the server.
@@ -210,30 +218,45 @@ void Agent::OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::
     sync_failures_ = 0;
     trouble_.clear();
     // What an answer that comes late says of an earlier session is no news.
-    if (reply->unknown_session() && session == session_) session_.clear();
-    TakeReply(*reply);
+    if (reply->unknown_session() && session == session_) EndSession();
+    const bool news = TakeReply(*reply);
+    empty_answers_ = !news && at_once && syncs_.empty() ? empty_answers_ + 1 : 0;
   }
   changed_.notify_all();
 }
 
-void Agent::TakeReply(v1::SyncReply& reply) {
+// As when another worker registers as this one, with a copy of its spool: each would end the other's session without a
+// pause.
+void Agent::EndSession() {
+  session_.clear();
+  const bool soon = options_.now_ns() - registered_ns_ < absl::ToInt64Nanoseconds(options_.back_off_most);
+  short_sessions_ = soon ? short_sessions_ + 1 : 0;
+}
+
+bool Agent::TakeReply(v1::SyncReply& reply) {
+  bool news = reply.unknown_session();
   if (reply.draining() != draining_ && !reply.unknown_session()) {
     draining_ = reply.draining();
+    news = true;
     if (draining_.empty())
       LogWarn(About(), "the server grants again");
     else
       LogWarn(About(), "the server grants nothing more, what is held is finished: {}", draining_);
   }
   for (v1::Lease& lease : *reply.mutable_grants()) {
-    if (!stopping_ && !held_.contains(lease.lease())) Hold(std::move(lease));
+    if (stopping_ || held_.contains(lease.lease())) continue;
+    Hold(std::move(lease));
+    news = true;
   }
   for (int64_t id : reply.cancels()) {
     const auto it = held_.find(id);
     if (it == held_.end()) continue;
+    news |= !it->second.token->cancelled();
     it->second.token->Cancel();
     // One that has not begun is dropped here; one that has is ended by its token.
     if (std::erase(to_measure_, id) > 0) held_.erase(it);
   }
+  return news;
 }
 
 void Agent::Hold(v1::Lease lease) {
@@ -359,9 +382,9 @@ bool Agent::Deliver(const v1::SubmitResultsRequest& results, bool again) {
   if (!one && results.ByteSizeLong() > kMostSubmittedBytes) return DeliverInHalves(results, again);
   const absl::Status status = Submit(results, again);
   // What the server refuses as such it will refuse again. One result that is too large or breaks another limit must not
-  // take the others with it.
-  const bool refused = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
-  if (!refused) return status.ok() || absl::IsPermissionDenied(status);
+  // take the others with it. A server that has no room for what is small enough may have some later.
+  const bool too_large = absl::IsResourceExhausted(status) && results.ByteSizeLong() > kMostSubmittedBytes;
+  if (!too_large && !absl::IsInvalidArgument(status)) return status.ok() || absl::IsPermissionDenied(status);
   if (!one) return DeliverInHalves(results, again);
   LogWarn(About(LeaseOf(results)), "a result is dropped, for the server does not take it: {}",
           std::string(status.message()));

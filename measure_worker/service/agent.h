@@ -85,7 +85,8 @@ class Agent {
   void TellTrouble(const char* what, const absl::Status& status);
   void SyncIfDue(std::unique_lock<std::mutex>& lock);
   void OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::SyncReply> reply);
-  void TakeReply(v1::SyncReply& reply);
+  bool TakeReply(v1::SyncReply& reply);  // whether it says anything new
+  void EndSession();
   void Hold(v1::Lease lease);
   void DropAged();
   void Measure(const Held& held, v1::SubmitResultsRequest& results);
@@ -97,8 +98,8 @@ class Agent {
   int FreeSlots() const;
   LogFields About(int64_t lease = 0) const { return {.lease = lease, .key = options_.registration.device_key()}; }
   absl::Duration Jittered(absl::Duration d);  // +-20 %
-  // Waits for full-jitter back-off number `failures`, for the stop, or until there is more to hand in. Only under the
-  // lock.
+  // Waits for full-jitter back-off number `failures`, for the stop, or until there is more to hand in or to ask for.
+  // Only under the lock.
   void BackOff(std::unique_lock<std::mutex>& lock, int failures);
 
   ServerLink& link_;
@@ -116,10 +117,15 @@ class Agent {
   std::deque<Outgoing> measured_;              // on their way into the spool
   std::string draining_;                       // why nothing more is granted; empty: it is
   std::optional<int64_t> measuring_until_ns_;  // when what is being measured is surely cancelled
-  std::map<int64_t, int> syncs_;               // calls under way: number -> free slots told
+  struct Sync {
+    int free_slots;  // told
+    int64_t begun_ns;
+  };
+  std::map<int64_t, Sync> syncs_;  // calls under way, by number
   int64_t next_sync_ = 0;
-  int register_failures_ = 0, sync_failures_ = 0;  // in a row
-  std::string trouble_;                            // that was told last; empty: all is well
+  int64_t registered_ns_ = 0;
+  int register_failures_ = 0, sync_failures_ = 0, short_sessions_ = 0, empty_answers_ = 0;  // in a row
+  std::string trouble_;  // that was told last; empty: all is well
   std::string refused_;
   Rng rng_;
 

@@ -311,15 +311,54 @@ TEST_F(AgentTest, WhenItIsDrainedItFinishesWhatItHoldsAndTakesNothing) {
   EXPECT_TRUE(server_.Await([](auto& s) { return s.syncs_.back().free_slots() == 2; }));
 }
 
-TEST_F(AgentTest, WhatIsTooLargeForOneCallTravelsInSeveralAndWhatIsTooLargeAltogetherIsDropped) {
-  v1::Lease lease = BatchLease(1, {"x", "y", "large", "z"});
-  server_.TakeAtMost(2000);
-  server_.Grant(lease);
+TEST_F(AgentTest, WhatIsTooLargeForOneCallTravelsInSeveralAndWhatIsNotTakenAtAllIsDropped) {
+  constexpr size_t kCandidates = 200;  // of eight KiB each
+  server_.Grant(BatchLease(1, std::vector<std::string>(kCandidates, "large")));
+  server_.RefuseResult(12);
   Begin();
-  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 3; }));
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.results_.size() == kCandidates - 1; }));
   ASSERT_TRUE(AwaitNothingHeld(server_)) << "it is not tried for ever";
   EXPECT_FALSE(server_.results_.contains(12));
   EXPECT_TRUE(spool_->entries().empty());
+}
+
+TEST_F(AgentTest, AServerThatHasNoRoomNowGetsTheResultsLater) {
+  server_.BeBusy(5);
+  server_.Grant(BatchLease(1, {"x", "y"}));
+  Begin();
+  EXPECT_TRUE(server_.Await([](auto& s) { return s.results_.size() == 2; }));
+}
+
+// What would come at once, had it not to wait for days, has come after so many turns of other threads.
+void LetOthersRun() {
+  for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
+}
+
+TEST_F(AgentTest, WhoseSessionsEndAtOnceRegistersEverMoreSeldom) {
+  AgentOptions options = Options(1);
+  options.now_ns = [&] { return now_ns_.load(); };
+  options.back_off_least = options.back_off_most = absl::Hours(1000);
+  agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, options);
+  agent_->Start();
+  ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty(); }));
+  now_ns_ = absl::ToInt64Nanoseconds(absl::Hours(2000));
+  server_.ForgetEachSession();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.size() == 2; })) << "the first session was no short one";
+  LetOthersRun();
+  agent_->Stop("the test is over");
+  EXPECT_EQ(server_.registrations_.size(), 2u);
+}
+
+TEST_F(AgentTest, WhoIsAnsweredWithNothingAsksEverMoreSeldom) {
+  server_.AnswerAtOnceWithNothing();
+  AgentOptions options = Options(1);
+  options.back_off_least = options.back_off_most = absl::Hours(1000);
+  agent_ = std::make_unique<Agent>(link_, measurer_, *spool_, options);
+  agent_->Start();
+  ASSERT_TRUE(server_.Await([](auto& s) { return s.syncs_.size() == 2; }));
+  LetOthersRun();
+  agent_->Stop("the test is over");
+  EXPECT_EQ(server_.syncs_.size(), 2u);
 }
 
 TEST_F(AgentTest, ResultsOfALifeThatEndedAreHandedInByTheNext) {

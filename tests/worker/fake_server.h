@@ -30,7 +30,7 @@ class FakeServer {
     registrations_.push_back(request);
     v1::RegisterReply reply;
     reply.set_session("s" + std::to_string(registrations_.size()));
-    sessions_.insert(reply.session());
+    if (!forgets_) sessions_.insert(reply.session());
     reply.set_sync_ms(50);
     changed_.notify_all();
     return reply;
@@ -57,7 +57,14 @@ class FakeServer {
     std::lock_guard lock(mutex_);
     submissions_.push_back(request);
     changed_.notify_all();
-    if (request.ByteSizeLong() > most_submitted_bytes_) return absl::ResourceExhaustedError("larger than 1 MiB");
+    if (request.ByteSizeLong() > kMostSubmittedBytes) return absl::ResourceExhaustedError("larger than 1 MiB");
+    for (const auto& r : request.results()) {
+      if (r.candidate() == refused_candidate_) return absl::InvalidArgumentError("a field breaks its limit");
+    }
+    if (busy_ > 0) {
+      --busy_;
+      return absl::ResourceExhaustedError("no room");
+    }
     if (submit_failures_ > 0) {
       --submit_failures_;
       return absl::UnavailableError("the reply was lost");
@@ -118,9 +125,25 @@ class FakeServer {
     std::lock_guard lock(mutex_);
     refusal_ = why;
   }
-  void TakeAtMost(size_t bytes) {
+  // No session lasts from now on, as where another worker registers as this one all the time.
+  void ForgetEachSession() {
+    Change([&] {
+      forgets_ = true;
+      sessions_.clear();
+    });
+  }
+  // From now on.
+  void AnswerAtOnceWithNothing() {
+    Change([&] { says_nothing_ = true; });
+  }
+  void RefuseResult(int64_t candidate) {
     std::lock_guard lock(mutex_);
-    most_submitted_bytes_ = bytes;
+    refused_candidate_ = candidate;
+  }
+  // Has no room for the next `submits`.
+  void BeBusy(int submits) {
+    std::lock_guard lock(mutex_);
+    busy_ = submits;
   }
   void FailNext(int registers, int syncs, int submits) {
     std::lock_guard lock(mutex_);
@@ -187,6 +210,7 @@ class FakeServer {
 
   std::optional<v1::SyncReply> AnswerTo(const std::string& session, int free) {
     v1::SyncReply reply;
+    if (says_nothing_) return reply;
     if (!sessions_.contains(session)) {
       reply.set_unknown_session(true);
       return reply;
@@ -207,11 +231,13 @@ class FakeServer {
   std::condition_variable changed_;
   std::set<std::string> sessions_;
   std::string draining_, told_draining_;
-  size_t most_submitted_bytes_ = 1 << 20;
+  static constexpr size_t kMostSubmittedBytes = 1 << 20;
+  bool forgets_ = false, says_nothing_ = false;
+  int64_t refused_candidate_ = 0;
   std::map<std::string, Parked> parked_;  // by session
   std::deque<v1::Lease> to_grant_;
   std::vector<int64_t> to_cancel_;
-  int register_failures_ = 0, sync_failures_ = 0, submit_failures_ = 0;
+  int register_failures_ = 0, sync_failures_ = 0, submit_failures_ = 0, busy_ = 0;
   absl::Status refusal_;
 };
 

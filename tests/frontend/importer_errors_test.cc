@@ -1,5 +1,6 @@
 // Bad models and bad options: one line that says what to do.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -75,12 +76,12 @@ TEST(OnnxErrors, ParametersOfAGroupNormAreOneAGroupOrChannel) {
 
 TEST(OnnxErrors, AllUnsupportedOperatorsAtOnceWithTheirNodes) {
   ModelBuilder m = Relu();
-  m.Node("NonMaxSuppression", {"x"}, {"a"}).set_name("first");
+  m.Node("Multinomial", {"x"}, {"a"}).set_name("first");
   m.Node("StringNormalizer", {"x"}, {"b"}).set_name("second");
-  m.Node("NonMaxSuppression", {"x"}, {"c"}).set_name("third");
+  m.Node("Multinomial", {"x"}, {"c"}).set_name("third");
   m.Node("Relu", {"x"}, {"d"}).set_domain("com.example");
-  EXPECT_THAT(Error(m.Import()), AllOf(HasSubstr("NonMaxSuppression (first, third)"),
-                                       HasSubstr("StringNormalizer (second)"), HasSubstr("com.example.Relu")));
+  EXPECT_THAT(Error(m.Import()), AllOf(HasSubstr("Multinomial (first, third)"), HasSubstr("StringNormalizer (second)"),
+                                       HasSubstr("com.example.Relu")));
 }
 
 TEST(OnnxErrors, Opsets) {
@@ -190,6 +191,44 @@ TEST(OnnxErrors, RandomDamageIsNeverACrash) {
     refused += ImportOnnxBytes(bad, "damaged").ok() ? 0 : 1;
   }
   EXPECT_GT(refused, 300);
+}
+
+// Two floats that lie in `data`, beside the model.
+std::string OutsideError(const std::string& data, const std::string& offset, const std::string& length) {
+  ModelBuilder m = Relu();
+  onnx::TensorProto& t = *m.model.mutable_graph()->add_initializer();
+  t.set_name("w");
+  t.set_data_type(onnx::TensorProto::FLOAT);
+  t.add_dims(2);
+  t.set_data_location(onnx::TensorProto::EXTERNAL);
+  const auto say = [&](const char* key, const std::string& value) {
+    onnx::StringStringEntryProto& entry = *t.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  };
+  say("location", std::filesystem::path(data).filename());
+  say("offset", offset);
+  say("length", length);
+  m.Node("Add", {"w", "w"}, {"z"});
+  m.Output("z");
+  const auto g = ImportOnnx(TempFile(m.Bytes()).path());
+  return g.ok() ? "" : Error(g);
+}
+
+TEST(OnnxErrors, DataOutsideTheModelAreWhereItSaysAndAsMany) {
+  const TempFile data(std::string(12, 'x'));
+  EXPECT_EQ(OutsideError(data.path(), "4", "8"), "");
+  EXPECT_THAT(OutsideError(data.path(), "8", "8"), HasSubstr("cannot read its data from"));
+  EXPECT_THAT(OutsideError(data.path(), "4", "7"), HasSubstr("more or less data than its dimensions ask for"));
+  for (const char* offset : {"9223372036854775807", "18446744073709551617", "-4", "4x", ""})
+    EXPECT_THAT(OutsideError(data.path(), offset, "8"), HasSubstr("can not be read")) << offset;
+}
+
+TEST(OnnxErrors, DataOutsideTheModelAreInAFile) {
+  const TempFile place("");
+  std::filesystem::remove(place.path());
+  ASSERT_EQ(mkfifo(place.path().c_str(), 0600), 0);
+  EXPECT_THAT(OutsideError(place.path(), "0", "8"), HasSubstr("cannot read its data from")) << "nobody waited";
 }
 
 TEST(OnnxErrors, AttributesOfAnotherKindAreNoNumbers) {

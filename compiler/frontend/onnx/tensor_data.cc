@@ -1,13 +1,18 @@
 #include "compiler/frontend/onnx/tensor_data.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -57,28 +62,49 @@ absl::Status CopyTyped(const TensorProto& t, NDArray& out) {
   return CopyBits(t, t.int32_data(), out);
 }
 
+// A number of bytes as the file has it; -1: it is none.
+int64_t BytesFrom(const std::string& text) {
+  int64_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, bytes);
+  return error == std::errc() && stopped == end ? bytes : -1;
+}
+
+// As many bytes as `out` has, from `offset` on. False: they are not there.
+bool ReadAt(const std::string& path, int64_t offset, NDArray& out) {
+  // A pipe would wait for somebody who writes.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status;
+  if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  auto* to = static_cast<char*>(out.MutableData());
+  for (int64_t done = 0; done < out.bytes();) {
+    const ssize_t got = pread(file.get(), to + done, static_cast<size_t>(out.bytes() - done), offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += got;
+  }
+  return true;
+}
+
 absl::Status ReadExternal(const TensorProto& t, const std::string& folder, NDArray& out) {
   std::string location;
-  int64_t offset = 0;
+  int64_t offset = 0, length = out.bytes();
   for (const auto& entry : t.external_data()) {
     if (entry.key() == "location") location = entry.value();
-    if (entry.key() != "offset") continue;
-    const char* end = entry.value().data() + entry.value().size();
-    if (std::from_chars(entry.value().data(), end, offset).ptr != end) offset = -1;
+    if (entry.key() == "offset") offset = BytesFrom(entry.value());
+    if (entry.key() == "length") length = BytesFrom(entry.value());
   }
-  // A model may name files beside it, not files anywhere.
+  // A model may name files beside it, not files anywhere. A link there may lead anywhere: caches of models are made of
+  // links, and who can make one there can read the file anyway.
   if (folder.empty() || location.empty() || location.front() == '/' || location.find("..") != std::string::npos ||
-      offset < 0) {
+      offset < 0 || offset > std::numeric_limits<int64_t>::max() - out.bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor '", t.name(), "' keeps its data outside, in '", location, "', which can not be read"));
   }
-  std::ifstream file(absl::StrCat(folder, "/", location), std::ios::binary);
-  file.seekg(offset);
-  file.read(static_cast<char*>(out.MutableData()), out.bytes());
-  if (!file)
-    return absl::NotFoundError(
-        absl::StrCat("tensor '", t.name(), "': cannot read its data from ", folder, "/", location));
-  return absl::OkStatus();
+  if (length != out.bytes()) return WrongLength(t);
+  if (ReadAt(absl::StrCat(folder, "/", location), offset, out)) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("tensor '", t.name(), "': cannot read its data from ", folder, "/", location));
 }
 
 // Most of a model's weights are written here and read once or never: huge pages would not be worth waiting for, the

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/connect.h"
 #include "client/admin_client.h"
@@ -30,7 +31,8 @@ absl::Status Audit(const AuditOptions& o) {
     const std::string time =
         absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(e.time_unix_ms()), absl::LocalTimeZone());
     std::printf("%s  %-7s  %-14s %-20s %s%s%s\n", time.c_str(), e.verdict().c_str(), e.call().c_str(),
-                e.subject().c_str(), e.principal().c_str(), e.detail().empty() ? "" : ": ", e.detail().c_str());
+                Escaped(e.subject()).c_str(), Escaped(e.principal()).c_str(), e.detail().empty() ? "" : ": ",
+                Escaped(e.detail()).c_str());
   }
   return absl::OkStatus();
 }

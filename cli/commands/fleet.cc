@@ -52,9 +52,10 @@ absl::Status Devices(const FleetOptions& o) {
       const std::string lease =
           d.lease_job() == 0 ? "-" : absl::StrFormat("job %d, %.0f s", d.lease_job(), d.lease_age_s());
       const std::string canary = d.drift() > 0 ? absl::StrFormat("%.2fx", d.drift()) : "-";
-      std::printf("%-16s %-18s %-14s %8lld %9lld %7s %12.1f  %s%s\n", Escaped(d.key()).c_str(), d.state().c_str(),
-                  lease.c_str(), static_cast<long long>(d.trials()), static_cast<long long>(d.failures()),
-                  canary.c_str(), d.last_seen_s(), Escaped(d.fingerprint()).c_str(), Escaped(reason).c_str());
+      std::printf("%-16s %-18s %-14s %8lld %9lld %7s %12.1f  %s%s\n", Escaped(d.key()).c_str(),
+                  Escaped(d.state()).c_str(), lease.c_str(), static_cast<long long>(d.trials()),
+                  static_cast<long long>(d.failures()), canary.c_str(), d.last_seen_s(),
+                  Escaped(d.fingerprint()).c_str(), Escaped(reason).c_str());
     }
   }
   return absl::OkStatus();
@@ -73,7 +74,7 @@ absl::Status Jobs(const FleetOptions& o) {
     } else {
       const std::string reason = j.reason().empty() ? "" : "  " + j.reason();
       std::printf("%6lld %-24s %-16s %-20s %8lld %10.3f%s\n", static_cast<long long>(j.job()),
-                  Escaped(j.model()).c_str(), Escaped(j.device_key()).c_str(), j.state().c_str(),
+                  Escaped(j.model()).c_str(), Escaped(j.device_key()).c_str(), Escaped(j.state()).c_str(),
                   static_cast<long long>(j.trials()), j.best_ms(), Escaped(reason).c_str());
     }
   }

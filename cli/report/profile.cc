@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/statistics.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "compiler/ops/describe.h"
 #include "compiler/runtime/thread_pool.h"
@@ -165,7 +166,7 @@ void PrintProfile(const PackageProfile& profile) {
               "GFLOP/s", "GB/s", "roofline", "step");
   for (const StepProfile& s : profile.steps) {
     PrintRow(s, sum.seconds);
-    std::printf("  %s: %s  [%s]\n", s.name.c_str(), s.what.c_str(), s.kernel.c_str());
+    std::printf("  %s: %s  [%s]\n", Escaped(s.name).c_str(), Escaped(s.what).c_str(), Escaped(s.kernel).c_str());
   }
   PrintRow(sum, sum.seconds);
   std::printf("  all steps; %+.4f ms to the model's time\n", (profile.model_s - sum.seconds) * 1e3);

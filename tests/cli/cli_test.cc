@@ -139,6 +139,8 @@ TEST_F(CliTest, BadInputIsOneLineAndAnExitCode) {
   ASSERT_EQ(for_programs.Lines().size(), 1u) << for_programs.out;
   EXPECT_EQ(for_programs.Lines()[0]["code"], "NOT_FOUND");
   EXPECT_EQ(for_programs.Lines()[0]["error"], dir_ + "/none.onnx: no such file");
+  const Result hostile = Temper("compile '" + dir_ + "/\x1b[2J.onnx' -o " + dir_ + "/p");
+  EXPECT_NE(hostile.out.find("/\\x1b[2J.onnx: no such file"), std::string::npos) << hostile.out;
   EXPECT_EQ(Temper("nonsense").code, 2);
   EXPECT_EQ(Temper("compile").code, 2);
   // Nothing that is asked for by a variable that is not set is passed over.

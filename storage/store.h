@@ -81,7 +81,8 @@ class Store {
   virtual absl::StatusOr<std::vector<int64_t>> Commit(const Changes& changes) = 0;
   absl::StatusOr<std::vector<int64_t>> Append(std::span<const Record> records) { return Commit({.records = records}); }
   // Append for records from elsewhere: job numbers and executions are dropped, and those whose SameTrial is there
-  // already are passed over (id 0), unless it was put and this one was not.
+  // already are passed over (id 0), unless it was put and this one was not. Many are no one transaction: where the
+  // store fails, some may be there, which another try passes over.
   virtual absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) = 0;
   // As of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;

@@ -51,6 +51,9 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
           absl::StrCat(path, ": reading or writing failed (", cause, "); check the disk and run again"));
     case SQLITE_NOMEM:
       return absl::ResourceExhaustedError(absl::StrCat(path, ": out of memory"));
+    case SQLITE_CONSTRAINT:
+      return absl::FailedPreconditionError(absl::StrCat(path, ": its rows do not fit together (", message,
+                                                        "), as when some were edited by hand; restore a copy"));
     default:
       return absl::InternalError(absl::StrCat(path, ": SQLite: ", message));
   }

@@ -38,6 +38,15 @@ std::vector<double> ParseCosts(std::string_view text) {
 
 int64_t ConfigHash(std::string_view config) { return static_cast<int64_t>(StableHash(config)); }
 
+// Of all that SameTrial compares, as the columns have it; migration 0004 makes it of them.
+int64_t TrialHash(const Keys& keys, const Record& r, std::string_view error, std::string_view costs) {
+  return static_cast<int64_t>(
+      StableHash(absl::StrCat(keys.workload, " ", keys.anchor, " ", keys.target, " ", keys.device, " ", r.threads, " ",
+                              r.cache_policy, " ", r.template_name, " ", r.template_version, " ", r.config, " ",
+                              r.codegen_id, " ", r.purpose, " ", std::string(Text(r.outcome)), " ", std::string(error),
+                              " ", std::string(costs), " ", r.tuner, " ", r.time_unix_ms)));
+}
+
 constexpr char kSelectRecords[] =
     "SELECT record.id, workload.text, anchor.text, target.text, device.key, device.fingerprint, record.threads, "
     "record.cache_policy, record.template, record.template_version, record.config, record.codegen_id, record.purpose, "
@@ -163,27 +172,31 @@ absl::StatusOr<int64_t> InsertRecord(Connection& db, const Keys& keys, const Rec
       Query query,
       db.Prepare("INSERT INTO record (workload_id, anchor_id, target_id, device_id, threads, cache_policy, template, "
                  "template_version, config, config_hash, codegen_id, purpose, outcome, error, costs_s, median_s, "
-                 "tuner, job, time_unix_ms, candidate, attempt, origin) "
-                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                 "tuner, job, time_unix_ms, candidate, attempt, origin, trial_hash) "
+                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
                  "ON CONFLICT (candidate, attempt) WHERE candidate != 0 DO NOTHING"));
+  const std::string error = KeptError(r.error), costs = CostsText(r.costs_s);
   query.Bind(keys.workload).Bind(keys.anchor).Bind(keys.target).Bind(keys.device).Bind(int64_t{r.threads});
   query.Bind(r.cache_policy).Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config);
-  query.Bind(ConfigHash(r.config)).Bind(r.codegen_id).Bind(r.purpose).Bind(Text(r.outcome)).Bind(KeptError(r.error));
-  query.Bind(CostsText(r.costs_s));
+  query.Bind(ConfigHash(r.config)).Bind(r.codegen_id).Bind(r.purpose).Bind(Text(r.outcome)).Bind(error);
+  query.Bind(costs);
   if (r.ok())
     query.Bind(MedianCost(r));
   else
     query.BindNull();
   query.Bind(r.tuner).Bind(r.job).Bind(r.time_unix_ms).Bind(r.candidate).Bind(int64_t{r.attempt}).Bind(r.origin);
+  query.Bind(TrialHash(keys, r, error, costs));
   TEMPER_RETURN_IF_ERROR(query.Run());
   return db.Changed() ? db.LastInsertId() : 0;
 }
 
-absl::StatusOr<bool> Knows(Connection& db, const Record& r) {
+absl::StatusOr<bool> Knows(Connection& db, const Keys& keys, const Record& r) {
+  static const std::string kSql = absl::StrCat(kSelectRecords, "record.trial_hash = ?");
+  TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kSql));
+  query.Bind(TrialHash(keys, r, KeptError(r.error), CostsText(r.costs_s)));
   bool known = false;
-  TEMPER_RETURN_IF_ERROR(VisitConfig(db, r.workload, r.target, r.config, [&](const Record& kept) {
-    known = known || (SameTrial(kept, r) && (!IsPut(kept) || IsPut(r)));
-  }));
+  TEMPER_RETURN_IF_ERROR(VisitRows(
+      query, [&](const Record& kept) { known = known || (SameTrial(kept, r) && (!IsPut(kept) || IsPut(r))); }));
   return known;
 }
 

@@ -1,5 +1,7 @@
 #include "storage/sqlite/sqlite_store.h"
 
+#include <algorithm>
+
 #include "storage/check.h"
 #include "storage/sqlite/access.h"
 #include "storage/sqlite/best_rows.h"
@@ -12,6 +14,8 @@
 namespace temper {
 namespace {
 
+constexpr size_t kImportedAtOnce = 64;  // records, so that those of workers come between
+
 // Adds the records of one transaction.
 class Appending {
  public:
@@ -19,18 +23,30 @@ class Appending {
 
   // Its id, or 0: its execution has a record already. `r` outlives this.
   absl::StatusOr<int64_t> Add(const Record& r) {
+    TEMPER_RETURN_IF_ERROR(Intern(r));
+    TEMPER_ASSIGN_OR_RETURN(const int64_t id, rows::InsertRecord(db_, keys_, r));
+    if (id != 0) TEMPER_RETURN_IF_ERROR(bests_.Added(keys_, r, id));
+    return id;
+  }
+  // Likewise, or 0: its trial is there.
+  absl::StatusOr<int64_t> AddNew(const Record& r) {
+    TEMPER_RETURN_IF_ERROR(Intern(r));
+    TEMPER_ASSIGN_OR_RETURN(const bool known, rows::Knows(db_, keys_, r));
+    if (known) return 0;
+    return Add(r);
+  }
+  absl::Status Finish() { return bests_.Finish(); }
+
+ private:
+  absl::Status Intern(const Record& r) {
     // Records of one batch come together and differ in little.
     if (last_ == nullptr || !rows::SameKeys(*last_, r)) {
       TEMPER_ASSIGN_OR_RETURN(keys_, rows::InternKeys(db_, r));
     }
     last_ = &r;
-    TEMPER_ASSIGN_OR_RETURN(const int64_t id, rows::InsertRecord(db_, keys_, r));
-    if (id != 0) TEMPER_RETURN_IF_ERROR(bests_.Added(keys_, r, id));
-    return id;
+    return absl::OkStatus();
   }
-  absl::Status Finish() { return bests_.Finish(); }
 
- private:
   Connection& db_;
   rows::BestKeeper bests_;
   const Record* last_ = nullptr;
@@ -65,18 +81,17 @@ class SqliteStore : public Store {
     for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
     std::vector<Record> own(records.begin(), records.end());
     for (Record& r : own) r.job = r.candidate = r.attempt = 0;
-    std::vector<int64_t> ids;
-    TEMPER_RETURN_IF_ERROR(database_->Write(own.size(), [&](Connection& db) -> absl::Status {
-      ids.clear();
-      Appending appending(db);
-      for (const Record& r : own) {
-        TEMPER_ASSIGN_OR_RETURN(const bool known, rows::Knows(db, r));
-        ids.push_back(0);
-        if (known) continue;
-        TEMPER_ASSIGN_OR_RETURN(ids.back(), appending.Add(r));
-      }
-      return appending.Finish();
-    }));
+    std::vector<int64_t> ids(own.size());
+    for (size_t begin = 0; begin < own.size(); begin += kImportedAtOnce) {
+      const size_t end = std::min(own.size(), begin + kImportedAtOnce);
+      TEMPER_RETURN_IF_ERROR(database_->Write(end - begin, [&](Connection& db) -> absl::Status {
+        Appending appending(db);
+        for (size_t i = begin; i < end; ++i) {
+          TEMPER_ASSIGN_OR_RETURN(ids[i], appending.AddNew(own[i]));
+        }
+        return appending.Finish();
+      }));
+    }
     return ids;
   }
 

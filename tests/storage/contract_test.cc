@@ -560,6 +560,16 @@ TEST_P(StoreContract, ImportsEachTrialOnce) {
   EXPECT_EQ(All(*store_).size(), 4u) << "all or nothing";
 }
 
+TEST_P(StoreContract, ALargeImportIsLikeManySmallOnes) {
+  std::vector<Record> records(200, GoodRecord());
+  for (size_t i = 0; i < records.size(); ++i) records[i].tuner = absl::StrCat("t", i % 150);
+  const auto ids = store_->Import(records);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  ASSERT_EQ(ids->size(), records.size());
+  for (size_t i = 0; i < records.size(); ++i) EXPECT_EQ((*ids)[i] == 0, i >= 150) << i;
+  EXPECT_EQ(All(*store_).size(), 150u);
+}
+
 TEST_P(StoreContract, AnImportRaisesWhatWasPut) {
   Record r = GoodRecord();
   const auto imported = [&](const char* origin) {

@@ -85,6 +85,25 @@ TEST_F(SqliteStoreTest, SchemaIsTheOneDocumented) {
   EXPECT_THAT(doc, HasSubstr("`user_version` " + std::to_string(Migrations().size())));
 }
 
+// Else it would read all trials of the config for each that comes.
+TEST_F(SqliteStoreTest, AnImportFindsATrialByItsHash) {
+  const Record r = GoodRecord();
+  ASSERT_NE(Open()->Import({&r, 1})->front(), 0);
+  ASSERT_EQ(Open()->Import({&r, 1})->front(), 0);
+  RunSql(path_, "UPDATE record SET trial_hash = trial_hash + 1");
+  EXPECT_NE(Open()->Import({&r, 1})->front(), 0) << "the first one was met without its hash";
+}
+
+TEST_F(SqliteStoreTest, RowsThatWereEditedByHandAreSaidToBe) {
+  Fill(3);
+  RunSql(path_,
+         "PRAGMA foreign_keys = OFF; UPDATE best SET record_id = (SELECT min(id) FROM record); "
+         "UPDATE record SET costs_s = '[9]', median_s = 9, purpose = 'search'");
+  const absl::Status pruned = Open()->Prune({.keep_records = 1}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(pruned)) << pruned;
+  EXPECT_THAT(std::string(pruned.message()), HasSubstr("edited by hand"));
+}
+
 TEST_F(SqliteStoreTest, MarksTheFileAsOursAndKeepsALog) {
   const std::unique_ptr<Store> store = Open();
   const auto reader = OpenReader(path_, Access::kReadOnly);

@@ -211,6 +211,7 @@ void Agent::OnSync(int64_t call, const std::string& session, absl::StatusOr<v1::
   if (!reply.ok()) {
     // A broken call that a newer one has replaced says nothing about the server.
     if (syncs_.empty()) ++sync_failures_;
+    short_sessions_ = 0;  // a server that was away, so one that comes back may have forgotten this one
     if (sync_failures_ > 0) TellTrouble("lost the server", reply.status());
     // Whether that is for good is the answer to its next registration.
     if (IsForGood(reply.status()) && session == session_) session_.clear();

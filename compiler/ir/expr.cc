@@ -316,8 +316,14 @@ Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f) {
 }
 
 void Visit(const Expr& e, const std::function<void(const Expr&)>& f) {
-  f(e);
-  for (const Expr& arg : e->args) Visit(arg, f);
+  Seen seen;
+  AnyNode(
+      e,
+      [&](const Expr& node) {
+        f(node);
+        return false;
+      },
+      seen);
 }
 
 bool AnyNode(const Expr& e, const std::function<bool(const Expr&)>& holds) {

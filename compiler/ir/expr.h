@@ -154,7 +154,7 @@ Expr WithArgs(const Expr& e, std::vector<Expr> args);
 // Rebuilds `e` bottom-up: `f` sees each node after its args were rebuilt and returns a replacement, or an empty Expr
 // to keep it. A node that several parents share is rebuilt once.
 Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f);
-void Visit(const Expr& e, const std::function<void(const Expr&)>& f);  // pre-order
+void Visit(const Expr& e, const std::function<void(const Expr&)>& f);  // pre-order; nodes that are shared once
 bool UsesVar(const Expr& e, const Var& v);
 bool StructurallyEqual(const Expr& a, const Expr& b);
 

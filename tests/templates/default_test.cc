@@ -196,5 +196,22 @@ TEST(DefaultTest, RowsAreOneKernel) {
   }
 }
 
+// max(x, x * x) reads x three times: written out for each read, 25 of them in a row would never end.
+TEST(DefaultTest, ChainsThatReadValuesMoreThanOnceAreNoLargerThanTheyAreWritten) {
+  constexpr int kSteps = 25;
+  const std::string inputs = "(f32[1,5,37], f32[1,5,37], bool[1,5,37]) ", type = "f32[1,5,37]", joined = "f32[1,10,37]";
+  for (const auto& [first, result] :
+       {std::pair{std::string("add(0,1)"), type}, {"concat(0,1; axis=1)", joined}, {"where(2,0,1)", type}}) {
+    std::string text = absl::StrCat(inputs, first, " -> ", result);
+    for (int i = 0; i < kSteps; ++i) {
+      const int last = 3 + 2 * i;
+      absl::StrAppend(&text, "; mul(", last, ",", last, ") -> ", result, "; max(", last, ",", last + 1, ") -> ",
+                      result);
+    }
+    CheckAll(Parse(text + "; anchor=0"), 1, 5);
+    if (HasFatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace temper

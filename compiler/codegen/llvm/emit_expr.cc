@@ -90,6 +90,17 @@ Value* Emitter::Any(Value* mask) { return b_.CreateOrReduce(mask); }
 Value* Emitter::EmitVector(const Expr& e) { return Spread(Emit(e)); }
 
 Value* Emitter::Emit(const Expr& e) {
+  if (!e.shared() || e->args.empty() || scopes_.empty()) return EmitNode(e);
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    if (const auto known = scope->values.find(e.get()); known != scope->values.end()) return known->second.value;
+    if (scope->closed) break;
+  }
+  Value* v = EmitNode(e);
+  scopes_.back().values.insert_or_assign(e.get(), Known{e, v});
+  return v;
+}
+
+Value* Emitter::EmitNode(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kInt:
       return llvm::ConstantInt::getSigned(ValueType(e->dtype), e->int_value);
@@ -293,6 +304,7 @@ bool Emitter::CheapAndSafe(const Expr& e) {
 Value* Emitter::EmitUnder(Value* mask, const Expr& e, bool guarded) {
   Value* outer = lanes_.mask;
   lanes_.mask = outer == nullptr ? mask : b_.CreateAnd(outer, mask);
+  const OpenScope scope(*this, /*closed=*/false);
   Value* v = nullptr;
   if (guarded) {
     Value* any = Any(lanes_.mask);
@@ -337,6 +349,7 @@ Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
   Value *taken = nullptr, *other = nullptr;
   llvm::BasicBlock *from_taken = nullptr, *from_other = nullptr;
   auto arm = [&](const Expr& e, Value*& value, llvm::BasicBlock*& from) {
+    const OpenScope scope(*this, /*closed=*/false);
     value = vector ? EmitVector(e) : Emit(e);
     from = b_.GetInsertBlock();
   };

@@ -160,6 +160,7 @@ Value* Emitter::TermValue(const Term& t) {
   if (cached != nullptr) return cached;
   llvm::IRBuilder<>::InsertPointGuard guard(b_);
   if (level != current()) b_.SetInsertPoint(levels_[level].anchor);
+  const OpenScope scope(*this, /*closed=*/true);  // what is known here may not be known there
   return cached = Emit(t.atom);
 }
 
@@ -241,6 +242,7 @@ void Emitter::AsLane(int64_t lane, const std::function<void()>& f) {
   bindings_[saved.local.get()] = {Binding::kConstant, lane};
   lanes_ = Lanes();
   as_lane_ = lane;
+  const OpenScope scope(*this, /*closed=*/true);
   f();
   as_lane_ = 0;
   lanes_ = saved;

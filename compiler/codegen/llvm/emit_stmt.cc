@@ -398,6 +398,7 @@ void Emitter::EmitStore(const Stmt& s) {
     return;
   }
   const Access access = AccessOf(s.get(), s->buffer, s->indices);
+  const OpenScope scope(*this, /*closed=*/true);
   if (lanes_.count == 0) {
     Value* value = Emit(s->value);
     ScalarStore(access, value);

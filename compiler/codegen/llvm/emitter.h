@@ -64,6 +64,25 @@ class Emitter {
     std::map<const ir::ExprNode*, llvm::Value*> values;
     std::map<std::tuple<llvm::Value*, llvm::Value*, int64_t>, llvm::Value*> addresses;
   };
+  // Values of expressions that others share, which hold as long as the region or the mask that they were computed in;
+  // in a closed scope, those of the scopes around it do not hold.
+  struct Known {
+    ir::Expr e;  // kept, so that no other one gets its address
+    llvm::Value* value;
+  };
+  struct Scope {
+    bool closed;
+    std::map<const ir::ExprNode*, Known> values = {};
+  };
+  class OpenScope {
+   public:
+    OpenScope(Emitter& emitter, bool closed) : scopes_(emitter.scopes_) { scopes_.push_back({closed}); }
+    OpenScope(const OpenScope&) = delete;
+    ~OpenScope() { scopes_.pop_back(); }
+
+   private:
+    std::vector<Scope>& scopes_;
+  };
   // An integer expression as constant + lane * (local lane) + sum of terms.
   struct Term {
     ir::Expr atom;
@@ -106,6 +125,7 @@ class Emitter {
 
   // --- emit_expr.cc: a scalar where the expression does not depend on the lane, else a vector
   llvm::Value* Emit(const ir::Expr& e);
+  llvm::Value* EmitNode(const ir::Expr& e);
   llvm::Value* EmitVector(const ir::Expr& e);  // spread over the lanes, if there are any
   llvm::Value* EmitVar(const ir::ExprNode& e);
   llvm::Value* EmitBinary(const ir::Expr& e);
@@ -194,6 +214,7 @@ class Emitter {
   ir::Simplifier ranges_;
   Lanes lanes_;
   std::vector<Level> levels_;
+  std::vector<Scope> scopes_;
   std::map<const ir::BufferNode*, llvm::Value*> pointers_;
   std::map<const ir::BufferNode*, RegisterArray> registers_;
   std::map<const void*, ir::Expr> flat_;  // per access: its flat index

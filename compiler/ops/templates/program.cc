@@ -8,6 +8,40 @@ namespace temper {
 
 using ir::Expr;
 
+namespace {
+
+bool IsSameIndex(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return std::ranges::equal(a, b, [](const Expr& x, const Expr& y) {
+    return x.get() == y.get() || (ir::AsInt(x).has_value() && ir::AsInt(x) == ir::AsInt(y));
+  });
+}
+
+// Gives the same expression for the same index again, and its copies do: a chain that reads each of its values twice
+// would grow without bounds otherwise.
+ir::Tensor Remembering(const ir::Tensor& tensor) {
+  constexpr size_t kMostKept = 8;
+  struct Read {
+    std::vector<Expr> index;
+    Expr element;
+  };
+  struct Known {
+    ir::Tensor tensor;
+    std::vector<Read> reads;
+  };
+  const auto known = std::make_shared<Known>(Known{tensor, {}});
+  return ir::Tensor(tensor.dtype(), tensor.shape(), [known](const std::vector<Expr>& index) {
+    for (const Read& read : known->reads) {
+      if (IsSameIndex(read.index, index)) return read.element;
+    }
+    Expr element = known->tensor(index);
+    if (known->reads.size() == kMostKept) known->reads.erase(known->reads.begin());
+    known->reads.push_back({index, element});
+    return element;
+  });
+}
+
+}  // namespace
+
 WorkloadProgram::WorkloadProgram(const Workload& w, ir::ProgramBuilder& b, const std::vector<Shape>& packed,
                                  const std::vector<DType>& types)
     : w_(w), b_(b) {
@@ -29,7 +63,8 @@ absl::Status WorkloadProgram::Compute(int first, int last) {
       return absl::UnimplementedError(absl::StrCat("operator '", call.op, "' has no tensor expression"));
     std::vector<ir::Tensor> inputs;
     for (int arg : call.args) inputs.push_back(arg < 0 ? ir::Tensor() : values_[arg]);
-    TEMPER_ASSIGN_OR_RETURN(values_[w_.inputs.size() + i], op->compute(b_, call.attrs, inputs, call.type));
+    TEMPER_ASSIGN_OR_RETURN(const ir::Tensor result, op->compute(b_, call.attrs, inputs, call.type));
+    values_[w_.inputs.size() + i] = Remembering(result);
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,7 @@ constexpr Family kFamilies[] = {
     {ops::PoolOps, reference::PoolReferences},     {ops::ReduceOps, reference::ReduceReferences},
     {ops::NormOps, reference::NormReferences},     {ops::MovementOps, reference::MovementReferences},
     {ops::ResizeOps, reference::ResizeReferences}, {ops::SequentialOps, reference::SequentialReferences},
+    {ops::BoxesOps, reference::BoxesReferences},
 };
 
 struct Registry {

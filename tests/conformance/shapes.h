@@ -170,6 +170,13 @@ inline constexpr Shape kShapes[] = {
     {"top_k", "(f32[2,517]) top_k(0; k=300 largest=0) -> i32[2,300]; anchor=0"},
     {"top_k", "(i32[1,4000]) top_k(0; k=100) -> i32[1,100]; anchor=0"},
 
+    {"suppress",
+     "(f32[1,4,300], f32[1,3,300], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=7) -> i32[1,3,7]; anchor=0"},
+    {"suppress",
+     "(f32[2,4,65], f32[2,1,65], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=65) -> i32[2,1,65]; anchor=0"},
+    {"suppress",
+     "(f32[1,4,5], f32[1,2,5], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=1) -> i32[1,2,1]; anchor=0"},
+
     {"default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},
     {"default", "(const f32[31,17], i64[9]) gather(0,1; axis=0) -> f32[9,17]; anchor=0"},

@@ -319,6 +319,27 @@ Case TopK(Rng& rng) {
   c.attrs = MakeAttrs({{"k", 1 + rng.Below(c.inputs[0].shape().back())}, {"largest", rng.Below(2)}});
   return c;
 }
+// On a coarse grid, so that boxes overlap by halves and thirds, or are the same; scores are often equal.
+Case Suppression(Rng& rng) {
+  const int64_t images = 1 + rng.Below(2), classes = 1 + rng.Below(3), count = 1 + rng.Below(9);
+  Case c{{},
+         {NDArray(DType::kF32, {images, 4, count}), NDArray(DType::kF32, {images, classes, count}),
+          NDArray(DType::kF32, {1}), NDArray(DType::kF32, {1})}};
+  for (int64_t i = 0; i < images * count; ++i) {
+    const int64_t first = i / count * 4 * count + i % count;
+    for (int64_t axis = 0; axis < 2; ++axis) {
+      const double low = static_cast<double>(rng.Below(4));
+      c.inputs[0].Set(first + axis * count, low);
+      c.inputs[0].Set(first + (axis + 2) * count, low + static_cast<double>(rng.Below(4)));
+    }
+  }
+  for (int64_t i = 0; i < c.inputs[1].size(); ++i)
+    c.inputs[1].Set(i, rng.Below(10) == 0 ? std::nan("") : static_cast<double>(rng.Below(8)));
+  c.inputs[2].Set(0, static_cast<double>(rng.Below(4)) / 4);
+  c.inputs[3].Set(0, static_cast<double>(rng.Below(5)) - 1);
+  c.attrs.Set("k", 1 + rng.Below(std::min<int64_t>(count, 4)));
+  return c;
+}
 Case CumSum(Rng& rng) {
   Case c = Axis(Number(rng), rng);
   c.attrs.Set("exclusive", rng.Below(2));
@@ -460,6 +481,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"cum_sum", CumSum},
       {"scatter", Scatter},
       {"scatter_reduce", ScatterReduce},
+      {"non_max_suppression", Suppression},
   };
   return generators;
 }

@@ -112,6 +112,17 @@ TEST(Values, GatherCountsFromTheEndAndNeverReadsOutside) {
             (Values{10, 30, 30, 30, 10}));
 }
 
+// Two boxes of which the first covers a third of what both cover, one that touches the second, and one far away.
+TEST(Values, BoxesThatOverlapABetterOneAreGone) {
+  const NDArray boxes = Floats({1, 4, 4}, {0, 1, 3, 9, 0, 0, 0, 9, 2, 3, 4, 10, 1, 1, 1, 10});
+  const NDArray scores = Floats({1, 2, 4}, {1, 3, 3, 2, 5, 4, 3, 0});
+  EXPECT_EQ(V("non_max_suppression", "k=4", {boxes, scores, Floats({1}, {0.3}), Floats({1}, {0})}),
+            (Values{1, 2, 3, -1, 0, 2, -1, -1}));
+  EXPECT_EQ(V("non_max_suppression", "k=4", {boxes, scores, Floats({1}, {0.4}), Floats({1}, {0})}),
+            (Values{1, 2, 3, 0, 0, 1, 2, -1}));
+  EXPECT_EQ(V("non_max_suppression", "k=1", {boxes, scores, Floats({1}, {0.4}), Floats({1}, {3})}), (Values{-1, 0}));
+}
+
 TEST(Values, FirstElementsSumsAndUpdates) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const NDArray x = Floats({6}, {3, 5, kNan, 3, -1, 5});

@@ -65,6 +65,8 @@ constexpr Built kBuilt[] = {
     {"scan", kCpus, "(f32[4,16]) cum_sum(0; axis=1) -> f32[4,16]; anchor=0"},
     {"scatter", kCpus, "(f32[8,4], i64[3], f32[3,4]) scatter(0,1,2; axis=0) -> f32[8,4]; anchor=0"},
     {"top_k", kCpus, "(f32[4,16]) top_k(0; k=3) -> i32[4,3]; anchor=0"},
+    {"suppress", kCpus,
+     "(f32[1,4,9], f32[1,2,9], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=3) -> i32[1,2,3]; anchor=0"},
     {"default", kCpus, "(f32[16]) relu(0) -> f32[16]; anchor=0"},
     {"gpu.conv", kGpus,
      "(f32[1,8,8,8]@0231, const f32[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) -> "

@@ -68,6 +68,37 @@ TEST(SequentialTest, FirstElementsOfRowsInAnyOrder) {
   }
 }
 
+TEST(SequentialTest, BoxesOfEachClassThatOverlapNoBetterOne) {
+  struct Case {
+    int64_t images, classes, count, k;
+    double share;  // of boxes that score enough
+  };
+  const Case cases[] = {{1, 1, 1, 1, 1},     {2, 3, 7, 7, 1},      {1, 2, 64, 10, 1},     {1, 2, 65, 65, 0.5},
+                        {1, 3, 200, 1, 0.1}, {1, 1, 1000, 300, 1}, {2, 5, 500, 20, 0.02}, {1, 2, 130, 130, 0}};
+  Rng rng(4);
+  for (const Case& c : cases) {
+    const Shape boxes = {c.images, 4, c.count}, scores = {c.images, c.classes, c.count};
+    const Workload w = Parse(absl::StrCat("(", TypeText("f32", boxes), ", ", TypeText("f32", scores),
+                                          ", f32[1], f32[1]) non_max_suppression(0,1,2,3; k=", c.k, ") -> ",
+                                          TypeText("i32", {c.images, c.classes, c.k}), "; anchor=0"));
+    std::vector<NDArray> inputs = {NDArray(DType::kF32, boxes), NDArray(DType::kF32, scores), NDArray(DType::kF32, {1}),
+                                   NDArray(DType::kF32, {1})};
+    for (int64_t i = 0; i < c.images * c.count; ++i) {
+      const int64_t first = i / c.count * 4 * c.count + i % c.count;
+      for (int64_t axis = 0; axis < 2; ++axis) {
+        const double low = rng.Uniform() * 10;
+        inputs[0].Set(first + axis * c.count, low);
+        inputs[0].Set(first + (axis + 2) * c.count, low + rng.Uniform() * 4);
+      }
+    }
+    // Few different scores, so that many are equal.
+    for (int64_t i = 0; i < inputs[1].size(); ++i) inputs[1].Set(i, std::floor(rng.Uniform() * 50) / 50 + c.share - 1);
+    inputs[2].Set(0, 0.3);
+    CheckRuns(w, "suppress", inputs);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(SequentialTest, RunningSumsAlongAnyAxis) {
   Rng rng(2);
   for (int i = 0; i < 30; ++i) {

@@ -19,5 +19,6 @@ std::vector<OpDef> NormOps();
 std::vector<OpDef> MovementOps();
 std::vector<OpDef> ResizeOps();
 std::vector<OpDef> SequentialOps();
+std::vector<OpDef> BoxesOps();
 
 }  // namespace temper::ops

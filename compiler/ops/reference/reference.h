@@ -29,5 +29,6 @@ std::span<const Reference> NormReferences();
 std::span<const Reference> MovementReferences();
 std::span<const Reference> ResizeReferences();
 std::span<const Reference> SequentialReferences();
+std::span<const Reference> BoxesReferences();
 
 }  // namespace temper::reference

@@ -42,6 +42,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(ScanTemplate()),
       ForCpu(ScatterTemplate()),
       ForCpu(TopKTemplate()),
+      ForCpu(SuppressTemplate()),
       Fallback(ForCpu(DefaultTemplate())),
       // GPUs
       ForGpu(GpuConv()),

@@ -39,6 +39,23 @@ ir::Stmt CopyElements(const ir::Buffer& to, const Expr& to_begin, const ir::Buff
                     [&](const Expr& i) { return ir::Store(to, {to_begin + i}, ir::Load(from, {from_begin + i})); });
 }
 
+ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<Expr(const Expr& i)>& condition, ir::Stmt body) {
+  const ir::Buffer holds = ir::MakeBuffer("holds", DType::kI32, {lanes}, ir::Scope::kRegister);
+  const Cell all("all", DType::kI32);
+  const Expr zero = ir::Int(0, DType::kI32);
+  const auto each = [&](const LoopBody& lane) { return LoopOver("lane", lanes, ir::ForKind::kVectorized, lane); };
+  const ir::Stmt ask = LoopOver("vector", count / lanes, ir::ForKind::kUnrolled, [&](const Expr& vector) {
+    return each([&](const Expr& lane) {
+      const Expr here = ir::Cast(condition(vector * Expr(lanes) + lane), DType::kI32);
+      return ir::Store(holds, {lane}, ir::Load(holds, {lane}) + here);
+    });
+  });
+  return all.Within(ir::Alloc(
+      holds, ir::Seq({each([&](const Expr& lane) { return ir::Store(holds, {lane}, zero); }), ask, all.Set(zero),
+                      each([&](const Expr& lane) { return all.Set(all.Get() + ir::Load(holds, {lane})); }),
+                      ir::If(zero < all.Get(), std::move(body))})));
+}
+
 bool IsRowMajorCall(const Workload& w, std::string_view op) {
   return w.calls.size() == 1 && w.calls[0].op == op && w.output().perm.empty() &&
          std::all_of(w.inputs.begin(), w.inputs.end(),

@@ -14,6 +14,10 @@ ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, con
 // Some vectors of `lanes` at a time, then one, then what is left one by one. Iterations do not depend on each other.
 ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body);
 
+// `body` if the condition holds of any of so many, a multiple of `lanes`.
+ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<ir::Expr(const ir::Expr& i)>& condition,
+               ir::Stmt body);
+
 // `count` elements of one buffer to another, both of one dimension.
 ir::Stmt CopyElements(const ir::Buffer& to, const ir::Expr& to_begin, const ir::Buffer& from,
                       const ir::Expr& from_begin, int64_t count, int64_t lanes);

@@ -27,6 +27,7 @@ CpuTemplate SeparablePool();      // pool.cc: pooling, along rows and then along
 CpuTemplate ScanTemplate();       // scan.cc: running sums
 CpuTemplate ScatterTemplate();    // scatter.cc: updates of places, one after another
 CpuTemplate TopKTemplate();       // top_k.cc: the first elements in their order
+CpuTemplate SuppressTemplate();   // suppress.cc: boxes that overlap no better one
 CpuTemplate DefaultTemplate();    // default.cc: everything else
 
 // The operands of a workload as buffers of a program under construction, and the values its calls make.

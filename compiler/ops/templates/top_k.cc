@@ -180,7 +180,7 @@ class Selection {
   Expr Element(const Expr& i) const { return ElementOf(key_(i), first_ + i); }
   Stmt SetLast() const { return last_.Set(ir::Cast(ir::Load(best_, {k_ - 1}) / Expr(kShift), DType::kI32)); }
   // What is equal to the last of the best comes later than it.
-  Expr Passes(const Expr& i, DType dtype) const { return ir::Cast(key_(i) < last_.Get(), dtype); }
+  Expr Passes(const Expr& i) const { return key_(i) < last_.Get(); }
   Stmt Rest() const;
   Stmt Filter(const Expr& begin, int64_t count) const;
   Stmt Collect(const Expr& begin, int64_t count) const;
@@ -216,31 +216,19 @@ Stmt Selection::Rest() const {
 
 // Collects what passes, if anything does.
 Stmt Selection::Filter(const Expr& begin, int64_t count) const {
-  const ir::Buffer passed = ir::MakeBuffer("passed", DType::kI32, {lanes_}, ir::Scope::kRegister);
-  const Cell all("all", DType::kI32);
-  const Expr zero = ir::Int(0, DType::kI32);
-  const auto each = [&](const LoopBody& body) { return LoopOver("lane", lanes_, ForKind::kVectorized, body); };
-  const Stmt compare = LoopOver("vector", count / lanes_, ForKind::kUnrolled, [&](const Expr& vector) {
-    return each([&](const Expr& lane) {
-      const Expr passes = Passes(begin + vector * Expr(lanes_) + lane, DType::kI32);
-      return ir::Store(passed, {lane}, ir::Load(passed, {lane}) + passes);
-    });
-  });
   const Stmt collect = count == kPiece ? Collect(begin, count)
                                        : LoopOver("piece", count / kPiece, ForKind::kSerial, [&](const Expr& piece) {
                                            return Filter(begin + piece * Expr(kPiece), kPiece);
                                          });
-  return all.Within(ir::Alloc(
-      passed, ir::Seq({each([&](const Expr& lane) { return ir::Store(passed, {lane}, zero); }), compare, all.Set(zero),
-                       each([&](const Expr& lane) { return all.Set(all.Get() + ir::Load(passed, {lane})); }),
-                       ir::If(zero < all.Get(), collect)})));
+  return IfAny(
+      count, lanes_, [&](const Expr& i) { return Passes(begin + i); }, collect);
 }
 
 // Each element is written behind those collected, and the next one over it if it did not pass.
 Stmt Selection::Collect(const Expr& begin, int64_t count) const {
   return LoopOver("element", count, ForKind::kSerial, [&](const Expr& i) {
     return ir::Seq({ir::Store(one_, {collected_.Get()}, Element(begin + i)),
-                    collected_.Set(collected_.Get() + Passes(begin + i, DType::kI64))});
+                    collected_.Set(collected_.Get() + ir::Cast(Passes(begin + i), DType::kI64))});
   });
 }
 

@@ -55,6 +55,14 @@ absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const RunOptions& o, c
   return given;
 }
 
+// The first elements, as many as the shape has.
+NDArray FrontOf(const NDArray& array, const Shape& shape) {
+  if (array.shape() == shape) return array;
+  NDArray front(array.dtype(), shape);
+  std::memcpy(front.MutableData(), array.data(), static_cast<size_t>(front.bytes()));
+  return front;
+}
+
 absl::Status Run(const RunOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
@@ -65,7 +73,9 @@ absl::Status Run(const RunOptions& o) {
   for (const LoadedPackage::Io& io : package->inputs()) in.push_back(given.at(io.name).data());
   for (const LoadedPackage::Io& io : package->outputs()) outputs.emplace_back(io.dtype, io.shape);
   for (NDArray& a : outputs) out.push_back(a.MutableData());
-  TEMPER_RETURN_IF_ERROR(package->Run(in.data(), out.data()));
+  std::vector<Shape> shapes;
+  TEMPER_RETURN_IF_ERROR(package->RunShaped(in.data(), out.data(), &shapes));
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = FrontOf(outputs[i], shapes[i]);
   std::error_code error;
   std::filesystem::create_directories(o.output_dir, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot create ", o.output_dir, ": ", error.message()));

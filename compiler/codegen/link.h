@@ -27,9 +27,11 @@ struct PlanIo {
   std::string name;
   DType dtype;
   Shape shape;
+  int64_t told_by = -1, axis = 0;  // as temper_io has them
 };
 struct Plan {
   std::vector<PlanIo> inputs, outputs;
+  int64_t num_results = 0;
   std::vector<PlanStep> steps;
   int64_t arena_bytes = 0, scratch_threads = 0, weight_bytes = 0;
   uint64_t weight_hash = 0;

@@ -108,6 +108,22 @@ absl::Status CheckAlternatives(const Graph& g) {
   return absl::OkStatus();
 }
 
+absl::Status CheckExtents(const Graph& g) {
+  const int outputs = static_cast<int>(g.outputs.size()), results = outputs - g.hidden;
+  if (g.hidden < 0 || results < 0) return absl::InternalError("more outputs are hidden than there are");
+  int before = -1;
+  for (const Extent& e : g.extents) {
+    if (e.output <= before || e.output >= results || e.told_by < results || e.told_by >= outputs)
+      return absl::InternalError("an extent is of no output, or of one twice, or told by none");
+    before = e.output;
+    const Shape& shape = g.values[g.outputs[static_cast<size_t>(e.output)]].type.shape;
+    const TensorType& told = g.values[g.outputs[static_cast<size_t>(e.told_by)]].type;
+    if (e.axis < 0 || e.axis >= std::ssize(shape) || told.dtype != DType::kI64 || !told.shape.empty())
+      return absl::InternalError("an extent is along no axis, or no number");
+  }
+  return absl::OkStatus();
+}
+
 // One past the last node that reads each value; graph outputs are kept for ever.
 std::vector<int> LastUses(const Graph& g) {
   std::vector<int> last(g.values.size(), -1);
@@ -268,6 +284,7 @@ absl::Status Verify(const Graph& g) {
     if (!is_defined(v)) return absl::InternalError("a graph output is never computed");
     if (!g.values[v].type.perm.empty()) return absl::InternalError("a graph output is not in its logical order");
   }
+  TEMPER_RETURN_IF_ERROR(CheckExtents(g));
   if (g.groups.empty()) return g.alternatives.empty() ? absl::OkStatus() : absl::InternalError("alternatives alone");
   TEMPER_RETURN_IF_ERROR(CheckGroups(g, g.groups));
   return CheckAlternatives(g);
@@ -299,6 +316,9 @@ std::string Text(const Graph& g) {
     text += "\n";
   }
   for (ValueId v : g.outputs) absl::StrAppend(&text, "output %", v, "  # ", g.values[v].name, "\n");
+  for (const Extent& e : g.extents)
+    absl::StrAppend(&text, "output %", g.outputs[static_cast<size_t>(e.output)], " has %",
+                    g.outputs[static_cast<size_t>(e.told_by)], " along axis ", e.axis, "\n");
   return text;
 }
 

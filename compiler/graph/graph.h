@@ -41,11 +41,21 @@ struct Alternative {
   std::vector<Group> groups;
 };
 
+// The extent of an output along an axis, where only the run knows it: the type has the largest that there may be. The
+// elements lie one behind another at the front, as if the extent were the type's.
+struct Extent {
+  int output = 0;  // index into Graph::outputs
+  int64_t axis = 0;
+  int told_by = 0;  // the output that is the extent: an i64 without axes
+};
+
 struct Graph {
   std::string name;
   std::vector<Value> values;
   std::vector<Node> nodes;                // topological order
   std::vector<ValueId> inputs, outputs;   // inputs are not constants; an output may also be a constant or an input
+  std::vector<Extent> extents;            // of outputs, at most one each
+  int hidden = 0;                         // the last so many outputs tell extents, and no caller sees them
   std::vector<Group> groups;              // set by the fuse pass; covers every node once, in a valid execution order
   std::vector<Alternative> alternatives;  // set by the alternatives pass; no group is replaced by two of them
 

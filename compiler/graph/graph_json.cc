@@ -216,6 +216,29 @@ absl::StatusOr<Node> NodeFromJson(const Json& json, size_t values) {
   return node;
 }
 
+// A whole number from `least` to `most`.
+absl::StatusOr<int> NumberField(const Json& json, const char* name, int64_t least, int64_t most) {
+  TEMPER_ASSIGN_OR_RETURN(const Json* field, Field(json, name));
+  if (!field->is_number_integer()) return Bad(absl::StrCat("'", name, "' is no number"));
+  const int64_t number = field->get<int64_t>();
+  if (number < least || number > most) return Bad(absl::StrCat("'", name, "' is out of range"));
+  return static_cast<int>(number);
+}
+
+absl::Status ExtentsFromJson(const Json& json, Graph& g) {
+  if (!json.contains("extents")) return absl::OkStatus();
+  const int64_t outputs = std::ssize(g.outputs);
+  TEMPER_ASSIGN_OR_RETURN(g.hidden, NumberField(json, "hidden", 0, outputs));
+  TEMPER_ASSIGN_OR_RETURN(const Json* extents, ArrayField(json, "extents"));
+  for (const Json& item : *extents) {
+    Extent& e = g.extents.emplace_back();
+    TEMPER_ASSIGN_OR_RETURN(e.output, NumberField(item, "output", 0, outputs));
+    TEMPER_ASSIGN_OR_RETURN(e.axis, NumberField(item, "axis", 0, std::numeric_limits<int>::max()));
+    TEMPER_ASSIGN_OR_RETURN(e.told_by, NumberField(item, "told_by", 0, outputs));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Group> GroupFromJson(const Json& json, size_t nodes) {
   Group group;
   TEMPER_ASSIGN_OR_RETURN(group.nodes, IdsField(json, "nodes", 0, nodes));
@@ -247,6 +270,11 @@ Json GroupsToJson(const std::vector<Group>& groups) {
 
 std::string ToJson(const Graph& g) {
   Json json = {{"format", kFormat}, {"name", g.name}, {"inputs", g.inputs}, {"outputs", g.outputs}};
+  if (!g.extents.empty()) {
+    json["hidden"] = g.hidden;
+    for (const Extent& e : g.extents)
+      json["extents"].push_back({{"output", e.output}, {"axis", e.axis}, {"told_by", e.told_by}});
+  }
   json["values"] = Json::array();
   for (const Value& v : g.values) json["values"].push_back(ValueToJson(v));
   json["nodes"] = Json::array();
@@ -281,6 +309,7 @@ absl::StatusOr<Graph> GraphFromJson(std::string_view text) {
   }
   TEMPER_ASSIGN_OR_RETURN(g.inputs, IdsField(json, "inputs", 0, g.values.size()));
   TEMPER_ASSIGN_OR_RETURN(g.outputs, IdsField(json, "outputs", 0, g.values.size()));
+  TEMPER_RETURN_IF_ERROR(ExtentsFromJson(json, g));
   TEMPER_ASSIGN_OR_RETURN(g.groups, GroupsFromJson(json, g.nodes.size()));
   TEMPER_ASSIGN_OR_RETURN(const Json* alternatives, ArrayField(json, "alternatives"));
   if (alternatives->size() > kMaxAlternatives || alternatives->size() * g.nodes.size() > kMaxChecked)

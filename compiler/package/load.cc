@@ -18,6 +18,7 @@ struct Api {
   decltype(&temper_model_io_count) io_count;
   decltype(&temper_model_io) io;
   decltype(&temper_model_run) run;
+  decltype(&temper_model_run_shaped) run_shaped;
   decltype(&temper_model_destroy) destroy;
   decltype(&temper_model_error) error;
   decltype(&temper_model_step_count) step_count;
@@ -59,7 +60,7 @@ class SharedLibraryPackage : public LoadedPackage {
     if (!package->Find("create", &api.create) || !package->Find("io_count", &api.io_count) ||
         !package->Find("io", &api.io) || !package->Find("run", &api.run) || !package->Find("destroy", &api.destroy) ||
         !package->Find("error", &api.error) || !package->Find("step_count", &api.step_count) ||
-        !package->Find("run_timed", &api.run_timed)) {
+        !package->Find("run_shaped", &api.run_shaped) || !package->Find("run_timed", &api.run_timed)) {
       return absl::InvalidArgumentError(
           absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(prefix, "*"), " are missing"));
     }
@@ -80,6 +81,15 @@ class SharedLibraryPackage : public LoadedPackage {
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
     return Ran(api_.run(model_, inputs, outputs));
   }
+  absl::Status RunShaped(const void* const* inputs, void* const* outputs, std::vector<Shape>* shapes) override {
+    std::vector<temper_tensor> in, out;
+    for (size_t i = 0; i < inputs_.size(); ++i) in.push_back(TensorAt(const_cast<void*>(inputs[i]), inputs_[i]));
+    for (size_t i = 0; i < outputs_.size(); ++i) out.push_back(TensorAt(outputs[i], outputs_[i]));
+    TEMPER_RETURN_IF_ERROR(Ran(api_.run_shaped(model_, in.data(), out.data())));
+    shapes->clear();
+    for (const temper_tensor& t : out) shapes->emplace_back(t.shape, t.shape + t.rank);
+    return absl::OkStatus();
+  }
   absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                         std::vector<temper_step_time>* times) override {
     times->resize(static_cast<size_t>(api_.step_count(model_)) + 1);  // never empty: a null place is refused
@@ -92,6 +102,13 @@ class SharedLibraryPackage : public LoadedPackage {
   SharedLibraryPackage() = default;
 
   absl::Status Ran(int code) const { return code == 0 ? absl::OkStatus() : absl::InternalError(api_.error(model_)); }
+
+  static temper_tensor TensorAt(void* data, const Io& io) {
+    temper_tensor t{
+        data, BytesOf(io.dtype, NumElements(io.shape)), Info(io.dtype).onnx, static_cast<int32_t>(io.shape.size()), {}};
+    std::copy(io.shape.begin(), io.shape.end(), t.shape);
+    return t;
+  }
 
   template <typename F>
   bool Find(const std::string& name, F* function) {

@@ -244,6 +244,12 @@ class PackageWriter {
       copy.copy_bytes = BytesOf(v.type.dtype, NumElements(v.type.shape));
       out_.steps.push_back(std::move(copy));
     }
+    out_.num_results = std::ssize(g_.outputs) - g_.hidden;
+    for (const Extent& e : g_.extents) {
+      PlanIo& io = out_.outputs[static_cast<size_t>(e.output)];
+      io.told_by = e.told_by;
+      io.axis = e.axis;
+    }
     return absl::OkStatus();
   }
 
@@ -313,10 +319,12 @@ class PackageWriter {
 
   std::string Manifest(const std::string& library_hash) const {
     using nlohmann::ordered_json;
-    auto ios = [](const std::vector<PlanIo>& list) {
+    auto ios = [](std::span<const PlanIo> list) {
       ordered_json result = ordered_json::array();
-      for (const PlanIo& io : list)
+      for (const PlanIo& io : list) {
         result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
+        if (io.told_by >= 0) result.back()["varies"] = io.axis;
+      }
       return result;
     };
     ordered_json m;
@@ -330,7 +338,7 @@ class PackageWriter {
     m["lock"] = lock_;
     m["files"] = {{LibraryName(prefix_), library_hash}, {"weights.bin", HashText(out_.weight_hash)}};
     m["inputs"] = ios(out_.inputs);
-    m["outputs"] = ios(out_.outputs);
+    m["outputs"] = ios(std::span(out_.outputs).first(static_cast<size_t>(out_.num_results)));
     m["caller_alignment"] = out_.caller_alignment;
     m["arena_bytes"] = out_.arena_bytes;
     m["weight_bytes"] = out_.weight_bytes;

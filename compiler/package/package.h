@@ -68,6 +68,9 @@ class LoadedPackage {
   virtual const std::vector<Io>& inputs() const = 0;
   virtual const std::vector<Io>& outputs() const = 0;
   virtual absl::Status Run(const void* const* inputs, void* const* outputs) = 0;
+  // Run, and the shapes that the outputs have: where their values decide, less than outputs() has room for. Their
+  // elements lie dense at the front.
+  virtual absl::Status RunShaped(const void* const* inputs, void* const* outputs, std::vector<Shape>* shapes) = 0;
   // Run, and the times of each step in the order of the manifest's `steps`. `again`: as in temper_model_run_timed.
   virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                                 std::vector<temper_step_time>* times) = 0;

@@ -31,6 +31,7 @@ typedef struct io_buffer {
   char* staging; /* for callers' buffers that are not aligned */
   char* caller;  /* of this run */
   char* current; /* the one that kernels meet: the caller's, or staging */
+  int64_t told;  /* of an output that callers do not see: it lies here */
 } io_buffer;
 
 /* A plan's weights, for all of its models in this process. */
@@ -347,7 +348,7 @@ static const char* unsupported(const temper_plan* plan) {
     if (v->inputs[i].least) return "inputs of several shapes";
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
-    if (v->outputs[i].least || v->outputs[i].count) return "outputs whose size only the run knows";
+    if (v->outputs[i].least) return "outputs of several shapes";
   }
   for (int64_t i = 0; i < v->sequences[0].num_steps; ++i) {
     const int64_t kind = v->sequences[0].steps[i].kind;
@@ -382,6 +383,8 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
     code = fail(create_error, TEMPER_NO_RESOURCES, "cannot start %d threads", temper_pool_resolve_threads(threads));
   if (code == 0) code = take_weights(m, weights);
   if (code == 0) code = plan->device ? allocate_on_device(m) : allocate(m);
+  for (int64_t i = m->variant->num_results; code == 0 && i < m->variant->num_outputs; ++i)
+    m->outputs[i].caller = (char*)&m->outputs[i].told;
   if (code != 0) {
     temper_model_destroy(m);
     return code;
@@ -406,7 +409,7 @@ void temper_model_destroy(temper_model* m) {
 
 int temper_model_io_count(const temper_model* m, int is_output) {
   if (!m) return 0;
-  return (int)(is_output ? m->variant->num_outputs : m->variant->num_inputs);
+  return (int)(is_output ? m->variant->num_results : m->variant->num_inputs);
 }
 
 int temper_model_io(const temper_model* m, int is_output, int index, const char** name, int* dtype, int* rank,
@@ -589,7 +592,7 @@ static int run_plain(temper_model* m, const void* const* inputs, void* const* ou
                      temper_step_time* times) {
   if (!enter(m)) return TEMPER_BUSY;
   for (int64_t i = 0; i < m->variant->num_inputs; ++i) m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
-  for (int64_t i = 0; i < m->variant->num_outputs; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
+  for (int64_t i = 0; i < m->variant->num_results; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
   return leave(m, run(m, again, times));
 }
 
@@ -631,7 +634,7 @@ static int fits(const temper_io* io, temper_tensor* t) {
 
 static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
   const temper_variant* v = m->variant;
-  if ((!inputs && v->num_inputs > 0) || (!outputs && v->num_outputs > 0))
+  if ((!inputs && v->num_inputs > 0) || (!outputs && v->num_results > 0))
     return fail(m->error, TEMPER_INVALID_ARGUMENT, "there are no inputs, or no outputs");
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     const int code = check_input(m, &v->inputs[i], &inputs[i]);
@@ -639,7 +642,7 @@ static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_ten
     m->inputs[i].caller = inputs[i].data;
   }
   const temper_io* small = NULL;
-  for (int64_t i = 0; i < v->num_outputs; ++i) {
+  for (int64_t i = 0; i < v->num_results; ++i) {
     if (!fits(&v->outputs[i], &outputs[i])) small = &v->outputs[i];
     m->outputs[i].caller = outputs[i].data;
   }
@@ -647,11 +650,23 @@ static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_ten
   return TEMPER_OK;
 }
 
+/* Shapes as the run left them. */
+static void tell_extents(const temper_model* m, temper_tensor* outputs) {
+  for (int64_t i = 0; i < m->variant->num_results; ++i) {
+    const temper_io* io = &m->variant->outputs[i];
+    if (io->told_by < 0) continue;
+    const int64_t told = m->outputs[io->told_by].told, most = io->shape[io->axis];
+    outputs[i].shape[io->axis] = told < 0 ? 0 : told > most ? most : told;
+  }
+}
+
 int temper_model_run_shaped(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
   if (!enter(m)) return TEMPER_BUSY;
-  const int code = take_tensors(m, inputs, outputs);
-  return leave(m, code == TEMPER_OK ? run(m, 0, NULL) : code);
+  int code = take_tensors(m, inputs, outputs);
+  if (code == TEMPER_OK) code = run(m, 0, NULL);
+  if (code == TEMPER_OK) tell_extents(m, outputs);
+  return leave(m, code);
 }
 
 int temper_model_step_count(const temper_model* m) { return m ? (int)m->run->num_steps : 0; }

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 6
+#define TEMPER_PLAN_VERSION 7
 
 /* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
@@ -65,10 +65,10 @@ typedef struct temper_io {
   int64_t bytes;        /* of the dense array of that shape */
   /* The smallest shape that the variant takes; NULL: no other than `shape`. Not used yet. */
   const int64_t* least;
-  /* Of an output whose extent along `count_axis` only the run knows: where it leaves it, as an i64. NULL: there is
-   * none. Not used yet. */
-  const temper_arg* count;
-  int64_t count_axis;
+  /* Of an output whose extent along `axis` only the run knows: the output that is the extent, an i64. -1: its extents
+   * are those of `shape`. */
+  int64_t told_by;
+  int64_t axis;
 } temper_io;
 
 /* The model for some shapes of its inputs: all variants have the same inputs and outputs but for their shapes. */
@@ -77,6 +77,7 @@ typedef struct temper_variant {
   const temper_io* inputs;
   int64_t num_outputs;
   const temper_io* outputs;
+  int64_t num_results; /* outputs that callers see: the first ones; the others tell extents */
   int64_t num_sequences;
   const temper_sequence* sequences; /* a run is the first; branches and loops run the others */
   int64_t arena_bytes[TEMPER_NUM_MEMORIES];

@@ -73,8 +73,10 @@ TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, 
 
 /* Runs the model like temper_model_run, for a caller who states the inputs' shapes and wants to know the outputs'. The
  * caller fills in all fields of `inputs`; the run only reads them. In `outputs` the caller fills in `data` and `bytes`,
- * and the run fills in dtype, rank and shape. TEMPER_INVALID_ARGUMENT: the model does not take such an input, and the
- * line says what it takes. TEMPER_NO_ROOM: nothing has run, and the outputs say what they need. */
+ * and the run fills in dtype, rank and shape. The shape of some outputs depends on the inputs' values, such as of boxes
+ * that were found: temper_model_io has the largest, which there must be room for, and the elements lie dense at the
+ * front. TEMPER_INVALID_ARGUMENT: the model does not take such an input, and the line says what it takes.
+ * TEMPER_NO_ROOM: nothing has run, and the outputs say what they need. */
 TEMPER_API int temper_model_run_shaped(temper_model* model, const temper_tensor* inputs, temper_tensor* outputs);
 
 /* For profilers: the number of steps of a run. manifest.json lists them in order as `steps`. */

@@ -49,16 +49,19 @@ class Port:
 
     `shape` and `dtype` are those of its array. NumPy has no bfloat16 and no 8-bit floats: their arrays are ml_dtypes'
     where that is installed, and otherwise of unsigned integers with the same bits, which are taken in either case.
-    Elements of less than a byte are packed, the first in the low bits, in a flat array of uint8.
+    Elements of less than a byte are packed, the first in the low bits, in a flat array of uint8. `extents` are the
+    model's own. The shape of an output may depend on the inputs' values, as of boxes that are found: `shape` is then the
+    largest.
     """
 
-    __slots__ = ("name", "type", "onnx_type", "shape", "dtype", "bytes", "_bits_of")
+    __slots__ = ("name", "type", "onnx_type", "extents", "shape", "dtype", "bytes", "_bits_of")
 
     def __init__(self, name: str, onnx: int, shape: Sequence[int]):
         self.name = name
         self.type, self.onnx_type, bits, plain, extended = _TYPES[onnx]
         self.dtype: np.dtype[Any] = np.dtype(plain)
-        self.shape: tuple[int, ...] = tuple(shape)
+        self.extents = tuple(shape)
+        self.shape: tuple[int, ...] = self.extents
         self._bits_of = self.dtype  # taken too
         if extended:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import os
 import weakref
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from . import _errors
 from ._arrays import ALIGNMENT, Port, Recycled, address, as_array, empty, on_gpu
 from ._command import PathLike
-from ._package import Library, Package
+from ._package import Library, Package, Tensor
 
 Array = npt.NDArray[Any]
 
@@ -62,6 +63,8 @@ class Model:
         self._alignment = int(self.manifest.get("caller_alignment", ALIGNMENT))
         self._input_pointers = ctypes.c_void_p * len(self.inputs)
         self._output_pointers = ctypes.c_void_p * len(self.outputs)
+        self._varies = [output.get("varies") is not None for output in self.manifest.get("outputs", ())]
+        self._varies += [False] * (len(self.outputs) - len(self._varies))
 
     def clone(self, threads: int | None = None) -> Model:
         """Another instance, for another thread. `threads`: as of `load`; None: as of this one."""
@@ -134,13 +137,30 @@ class Model:
             results.append(result)
         if any(place is not None for place in places):
             self._check_apart(pointers, targets)
-        code = self._library.run(self._handle, self._input_pointers(*pointers), self._output_pointers(*targets))
+        if any(self._varies):
+            code = self._run_shaped(pointers, targets, results)
+        else:
+            code = self._library.run(self._handle, self._input_pointers(*pointers), self._output_pointers(*targets))
         if code == _BUSY:  # the line is that of the thread inside
             raise _errors.BusyError("another thread is inside this model: give each thread its own clone()")
         if code != 0:
             raise _OF_CODE.get(code, _errors.Error)(self._library.error(self._handle))
         self.copies += copies
         return results
+
+    def _run_shaped(self, pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
+        """Runs, and cuts results to the extents that the run tells: their elements lie at the front."""
+        tensors = [
+            (Tensor * len(ports))(*(Tensor(at, port.bytes, port.onnx_type, len(port.extents), port.extents)
+                                    for at, port in zip(places, ports)))
+            for places, ports in ((pointers, self.inputs), (targets, self.outputs))
+        ]
+        code: int = self._library.run_shaped(self._handle, *tensors)
+        for at, tensor in enumerate(tensors[1] if code == 0 else ()):
+            if self._varies[at]:
+                shape = tensor.shape[: tensor.rank]
+                results[at] = results[at].reshape(-1)[: math.prod(shape)].reshape(shape)
+        return code
 
     def _memory(self, value: Any, what: str, *, to_write: bool = False) -> tuple[Array, Any]:
         """The memory of an array, and what is handed back for it: one on the GPU is not for those who have NumPy's."""
@@ -152,6 +172,8 @@ class Model:
 
     def _place(self, port: Port, value: Any) -> tuple[Array, Any]:
         array, result = self._memory(value, f"output {port.name}", to_write=True)
+        if array is not result and self._varies[self.outputs.index(port)]:
+            raise _errors.InputError(f"output {port.name} has as many elements as the run finds: it goes to no GPU array")
         if not port.takes(array):
             self._refuse("output", port, array)
         if not array.flags.c_contiguous or not array.flags.writeable:

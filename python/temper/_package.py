@@ -23,6 +23,13 @@ _lock = threading.Lock()
 _libraries: dict[tuple[int, int], ctypes.CDLL] = {}  # by device and inode; never unloaded, as models may be anywhere
 
 
+class Tensor(ctypes.Structure):
+    """temper_tensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_int64), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("shape", ctypes.c_int64 * 16)]
+
+
 class Library:
     """The functions of a loaded library; AttributeError: it has others."""
 
@@ -39,6 +46,7 @@ class Library:
         self.io = function("io", number, pointer, number, number, place(ctypes.c_char_p), place(number), place(number),
                            place(place(ctypes.c_int64)))
         self.run = function("run", number, pointer, pointer, pointer)
+        self.run_shaped = function("run_shaped", number, pointer, pointer, pointer)
         self.destroy = function("destroy", None, pointer)
         self._error = function("error", ctypes.c_char_p, pointer)
 

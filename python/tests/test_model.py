@@ -40,6 +40,23 @@ def test_what_goes_in_by_name_comes_out_by_name(pair_model):
     np.testing.assert_array_equal(pair_model(a, b)[0], total)
 
 
+def test_results_have_as_many_elements_as_the_run_finds(tmp_path):
+    nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("Transpose", ["places"], ["t"]),
+             helper.make_node("GatherND", ["x", "t"], ["values"])]
+    path = save(tmp_path / "found.onnx", nodes, [("x", TensorProto.FLOAT, (3, 40))],
+                [("places", TensorProto.INT64, (2, "n")), ("values", TensorProto.FLOAT, ("n",))])
+    model = temper.compile(path, untuned=True)
+    assert [port.shape for port in model.outputs] == [(2, 120), (120,)]
+    for share in (0, 0.4, 1):
+        x = (np.random.default_rng(1).random((3, 40)) < share).astype(np.float32) * 5
+        found = model.run({"x": x})
+        np.testing.assert_array_equal(found["places"], np.array(np.nonzero(x)))
+        np.testing.assert_array_equal(found["values"], x[np.nonzero(x)])
+    place = temper.empty((120,))
+    found = model.run(x, out=[None, place])
+    assert np.shares_memory(found[1], place) and found[1].shape == (120,)
+
+
 def test_a_model_says_what_it_takes_and_gives(pair_model):
     assert [(p.name, p.shape, p.dtype, p.type) for p in pair_model.inputs] == [
         ("a", (3, 5), np.float32, "f32"), ("b", (3, 5), np.float32, "f32")]

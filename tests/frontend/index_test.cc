@@ -127,23 +127,6 @@ TEST(OnnxIndex, CompressTakesWhatTheConditionHas) {
   EXPECT_THAT(Refusal(Compress({1, 1, 1}, 0)), HasSubstr("longer than the axis"));
 }
 
-TEST(OnnxIndex, ResultsOfUnknownLengthAreRefused) {
-  const auto refusal = [](const char* op, const std::vector<std::string>& operands) {
-    ModelBuilder m(13);
-    m.Input("x", {2, 3});
-    m.Input("b", {2}, onnx::TensorProto::BOOL);
-    m.Node(op, operands, {"y"});
-    m.Output("y");
-    const absl::Status status = m.Import().status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    return std::string(status.message());
-  };
-  constexpr char kWhy[] = "the shape of its result depends on the model's inputs";
-  EXPECT_THAT(refusal("Compress", {"x", "b"}), HasSubstr(kWhy));
-  EXPECT_THAT(refusal("NonZero", {"x"}), HasSubstr(kWhy));
-  EXPECT_THAT(refusal("Unique", {"x"}), HasSubstr(kWhy));
-}
-
 // The outputs of an operator on a constant.
 std::vector<NDArray> OfKnown(const char* op, const Shape& shape, const std::vector<float>& x, int outputs,
                              const std::function<void(onnx::NodeProto&)>& change = nullptr) {

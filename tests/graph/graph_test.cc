@@ -126,6 +126,47 @@ TEST(GraphJson, KeepsInfinitiesAndLongIntegers) {
   EXPECT_EQ(c.constant->as<float>()[1], 0.1f);
 }
 
+// y = relu(x), of which as many elements count as an output says that callers do not see.
+Graph OfVaryingExtent() {
+  Builder b;
+  const ValueId x = b.Input({6}), nothing = b.Scalar(0);
+  b.Output(b.Call("relu", {x}));
+  const ValueId counted = b.Cast(b.Call("greater", {x, nothing}), DType::kI64);
+  b.Output(b.Call("reduce_sum", {counted}, Builder::Int("keepdims", 0)));
+  b.g.extents = {{0, 0, 1}};
+  b.g.hidden = 1;
+  return std::move(b.g);
+}
+
+TEST(GraphTest, ExtentsAreOfOutputsAndToldByHiddenOnes) {
+  Graph g = OfVaryingExtent();
+  EXPECT_TRUE(Verify(g).ok()) << Verify(g);
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
+  EXPECT_THAT(Text(g), HasSubstr(" along axis 0"));
+  const auto refused = [&](Extent e, int hidden) {
+    Graph wrong = g;
+    wrong.extents = {e};
+    wrong.hidden = hidden;
+    return !Verify(wrong).ok() && !GraphFromJson(ToJson(wrong)).ok();
+  };
+  EXPECT_FALSE(refused({0, 0, 1}, 1));
+  for (const Extent e : {Extent{-1, 0, 1}, {1, 0, 1}, {0, -1, 1}, {0, 1, 1}, {0, 0, 0}, {0, 0, 2}})
+    EXPECT_TRUE(refused(e, 1));
+  for (const int hidden : {-1, 0, 2, 3}) EXPECT_TRUE(refused({0, 0, 1}, hidden));
+  g.extents.push_back(g.extents[0]);
+  EXPECT_FALSE(Verify(g).ok());
+}
+
+TEST(GraphJson, KeepsExtents) {
+  const Graph g = OfVaryingExtent();
+  const absl::StatusOr<Graph> back = GraphFromJson(ToJson(g));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToJson(*back), ToJson(g));
+  ASSERT_EQ(back->extents.size(), 1u);
+  EXPECT_EQ(back->extents[0].told_by, 1);
+  EXPECT_EQ(back->hidden, 1);
+}
+
 TEST(GraphJson, RefusesWhatIsNoGraph) {
   const std::string good = ToJson(SmallNet());
   EXPECT_FALSE(GraphFromJson("").ok());

@@ -248,6 +248,34 @@ TEST_F(PackageTest, SequentialOperatorsMayBeConcatenated) {
   ExpectRight(std::move(b.g));
 }
 
+TEST_F(PackageTest, TellsExtentsThatTheRunDecides) {
+  Builder b;
+  const ValueId x = b.Input({2, 6}), nothing = b.Scalar(0);
+  b.Output(b.Call("relu", {x}));
+  b.Output(b.Call("tanh", {x}));
+  b.Output(b.Call("reduce_sum", {b.Cast(b.Call("greater", {x, nothing}), DType::kI64)}, Builder::Int("keepdims", 0)));
+  b.g.extents = {{1, 1, 2}};
+  b.g.hidden = 1;
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  for (const char* name : {"host", "interpreter"}) {
+    ASSERT_TRUE(WritePackage(b.g, *ParseTarget(name), ChooseDefault, dir_).ok());
+    const absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_, 1);
+    ASSERT_TRUE(package.ok()) << package.status();
+    ASSERT_EQ((*package)->outputs().size(), 2u);
+    NDArray in(DType::kF32, {2, 6}), y(DType::kF32, {2, 6}), z(DType::kF32, {2, 6});
+    const void* from[] = {in.data()};
+    void* to[] = {y.MutableData(), z.MutableData()};
+    for (const int64_t above : {0, 4, 6, 9}) {  // there is room for 6
+      for (int64_t i = 0; i < in.size(); ++i) in.Set(i, i < above ? 1 : -1);
+      std::vector<Shape> shapes;
+      ASSERT_TRUE((*package)->RunShaped(from, to, &shapes).ok());
+      EXPECT_EQ(shapes, (std::vector<Shape>{{2, 6}, {2, std::min<int64_t>(above, 6)}}));
+      EXPECT_EQ(y.At(0), above > 0 ? 1 : 0);
+    }
+    EXPECT_NE(FileText(dir_ + "/manifest.json").find("\"varies\": 1"), std::string::npos);
+  }
+}
+
 TEST_F(PackageTest, AConcatenationInTheMiddleOfTheOrderIsCopied) {
   Builder b;
   const ValueId x = b.Input({2, 4, 6});

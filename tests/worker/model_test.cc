@@ -118,6 +118,7 @@ class ModelTest : public testing::Test {
     variant_.inputs = inputs_;
     variant_.num_outputs = 3;
     variant_.outputs = outputs_;
+    variant_.num_results = 3;
     variant_.num_sequences = 1;
     variant_.sequences = &sequence_;
     variant_.arena_bytes[TEMPER_MEMORY_HOST] = 256;
@@ -135,7 +136,7 @@ class ModelTest : public testing::Test {
   int Create(int threads = 2) { return temper_model_create_from_plan(&plan_, path_.c_str(), threads, &model_); }
 
   // x -> (arena) x * w -> out0 = that + 1; out1 = x; out2 = w.
-  static constexpr temper_io Io(const char* name) { return {name, 1, 2, kShape, kBytes, nullptr, nullptr, 0}; }
+  static constexpr temper_io Io(const char* name) { return {name, 1, 2, kShape, kBytes, nullptr, -1, 0}; }
   static temper_step Call(const char* name, temper_kernel kernel, const temper_arg* args, int64_t num_args,
                           int64_t workspace_bytes = 0, int64_t thread_workspace_bytes = 0, int64_t offset = 0) {
     return {name, TEMPER_STEP_KERNEL, args, num_args, 0, kernel, workspace_bytes, thread_workspace_bytes, offset, 0, 0};
@@ -324,6 +325,45 @@ TEST_F(ModelTest, DescribesItsInputsAndOutputs) {
   EXPECT_THAT(temper_model_error(model_), HasSubstr("no input 1"));
 }
 
+// The first element of x * w, as an i64, is the extent of y along its second axis.
+int32_t ExtentKernel(const temper_call* call) {
+  *static_cast<int64_t*>(call->args[1]) = static_cast<int64_t>(*static_cast<const float*>(call->args[0]));
+  return TEMPER_OK;
+}
+
+TEST_F(ModelTest, TellsExtentsThatTheRunDecides) {
+  static constexpr int64_t kLines = 1;
+  temper_io outputs[4] = {Io("y"), Io("x"), Io("w"), {"extent", 7, 0, &kLines, 8, nullptr, -1, 0}};
+  outputs[0].told_by = 3;
+  outputs[0].axis = 1;
+  const temper_arg args[2] = {{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 3, 0}};
+  std::vector<temper_step> steps(std::begin(steps_), std::end(steps_));
+  steps.push_back(Call("extent", ExtentKernel, args, 2));
+  const temper_sequence sequence = {std::ssize(steps), steps.data()};
+  variant_.sequences = &sequence;
+  variant_.outputs = outputs;
+  variant_.num_outputs = 4;
+  ASSERT_EQ(Create(), TEMPER_OK) << temper_model_error(nullptr);
+  EXPECT_EQ(temper_model_io_count(model_, 1), 3);
+  alignas(64) float x[kN] = {}, y[3][64] = {};
+  temper_tensor in = {x, kBytes, 1, 2, {kShape[0], kShape[1]}}, out[3] = {};
+  for (int i = 0; i < 3; ++i) out[i].data = y[i], out[i].bytes = kBytes;
+  for (const auto& [told, extent] : std::map<float, int64_t>{{0, 0}, {3, 3}, {10, 10}, {11, 10}, {-4, 0}}) {
+    x[0] = told;
+    ASSERT_EQ(temper_model_run_shaped(model_, &in, out), TEMPER_OK);
+    EXPECT_EQ(out[0].shape[0], kShape[0]);
+    EXPECT_EQ(out[0].shape[1], extent) << told;
+    EXPECT_EQ(out[1].shape[1], kShape[1]);
+  }
+  // Others do not learn it, and there is room for the largest in any case.
+  const void* plain_in[] = {x};
+  void* plain_out[] = {y[0], y[1], y[2]};
+  EXPECT_EQ(temper_model_run(model_, plain_in, plain_out), TEMPER_OK);
+  out[0].bytes = kBytes - 4;
+  EXPECT_EQ(temper_model_run_shaped(model_, &in, out), TEMPER_NO_ROOM);
+  EXPECT_EQ(out[0].shape[1], kShape[1]);
+}
+
 TEST_F(ModelTest, RefusesNullBuffersAndStaysUsable) {
   ASSERT_EQ(Create(), TEMPER_OK);
   alignas(64) float x[kN] = {}, y[3][64] = {};
@@ -458,10 +498,9 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   inputs_[0].least = least;
   refused("inputs of several shapes");
   inputs_[0].least = nullptr;
-  const temper_arg count = {TEMPER_ARG_ARENA, TEMPER_MEMORY_HOST, 0};
-  outputs_[0].count = &count;
-  refused("outputs whose size only the run knows");
-  outputs_[0].count = nullptr;
+  outputs_[0].least = least;
+  refused("outputs of several shapes");
+  outputs_[0].least = nullptr;
   EXPECT_EQ(Create(), TEMPER_OK);
 }
 

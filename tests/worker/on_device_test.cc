@@ -151,6 +151,7 @@ class OnDeviceTest : public testing::Test {
     variant_.inputs = inputs_;
     variant_.num_outputs = 2;
     variant_.outputs = outputs_;
+    variant_.num_results = 2;
     variant_.num_sequences = 1;
     variant_.sequences = &sequence_;
     variant_.arena_bytes[TEMPER_MEMORY_DEVICE] = 3 * TEMPER_DEVICE_ALIGNMENT;
@@ -182,9 +183,8 @@ class OnDeviceTest : public testing::Test {
 
   static constexpr int64_t kSlot = TEMPER_DEVICE_ALIGNMENT, kHalf = kBytes / 2;
   const temper_device* device_ = &kFake;
-  temper_io inputs_[1] = {{"x", 1, 1, kShape, kBytes, nullptr, nullptr, 0}};
-  temper_io outputs_[2] = {{"y", 1, 1, kShape, kBytes, nullptr, nullptr, 0},
-                           {"z", 1, 1, kShape, kBytes, nullptr, nullptr, 0}};
+  temper_io inputs_[1] = {{"x", 1, 1, kShape, kBytes, nullptr, -1, 0}};
+  temper_io outputs_[2] = {{"y", 1, 1, kShape, kBytes, nullptr, -1, 0}, {"z", 1, 1, kShape, kBytes, nullptr, -1, 0}};
   temper_arg multiply_[3] = {{TEMPER_ARG_INPUT, 0, 0, kBytes},
                              {TEMPER_ARG_WEIGHT, TEMPER_MEMORY_DEVICE, 0, kBytes},
                              {TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kBytes}};

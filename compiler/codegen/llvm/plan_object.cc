@@ -58,8 +58,8 @@ class PlanModule {
     for (const PlanStep& step : plan.steps) steps.push_back(Step(step));
     llvm::Constant* sequence = Struct({Count(steps), Array(steps)});
     const std::vector<llvm::Constant*> inputs = Ios(plan.inputs), outputs = Ios(plan.outputs);
-    return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(1), Array({sequence}),
-                   InMemory(plan, plan.arena_bytes), I64(plan.scratch_threads)});
+    return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(plan.num_results), I64(1),
+                   Array({sequence}), InMemory(plan, plan.arena_bytes), I64(plan.scratch_threads)});
   }
 
   std::vector<llvm::Constant*> Ios(const std::vector<PlanIo>& ios) {
@@ -68,7 +68,7 @@ class PlanModule {
       std::vector<llvm::Constant*> shape;
       for (int64_t d : io.shape) shape.push_back(I64(d));
       items.push_back(Struct({String(io.name), I64(Info(io.dtype).onnx), Count(shape), Array(shape),
-                              I64(BytesOf(io.dtype, NumElements(io.shape))), Null(), Null(), I64(0)}));
+                              I64(BytesOf(io.dtype, NumElements(io.shape))), Null(), I64(io.told_by), I64(io.axis)}));
     }
     return items;
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper::onnx_frontend {
@@ -133,6 +134,7 @@ ValueId Context::IntVector(const std::vector<int64_t>& values) {
 absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
   if (std::find(inputs.begin(), inputs.end(), kNoValue) != inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
+  if (Vary(inputs)) return CallVarying(std::move(op), std::move(attrs), std::move(inputs));
   const bool known =
       std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return Known(v) != nullptr && IsSmall(TypeOf(v)); });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
@@ -159,7 +161,27 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
   return v;
 }
 
+bool Context::Vary(const std::vector<ValueId>& values) const {
+  return std::ranges::any_of(values, [&](ValueId v) { return VaryingOf(v) != nullptr; });
+}
+
+absl::StatusOr<ValueId> Context::CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
+  TEMPER_ASSIGN_OR_RETURN(std::optional<Varying> result, PrepareVarying(*this, op, attrs, inputs));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
+  TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
+  if (const Node node = g_.nodes.back(); Vary(node.inputs)) {
+    TEMPER_ASSIGN_OR_RETURN(result, onnx_frontend::VaryingOf(*this, node));
+  }
+  if (result.has_value()) SetVarying(v, *result);
+  return v;
+}
+
+absl::StatusOr<ValueId> Context::CallWhole(std::string op, std::vector<ValueId> inputs) {
+  return g_.AddNode(std::move(op), {}, std::move(inputs), node_name_);
+}
+
 absl::StatusOr<ValueId> Context::Defer(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
+  if (Vary(inputs)) return CallVarying(std::move(op), std::move(attrs), std::move(inputs));
   return g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_);
 }
 
@@ -252,6 +274,30 @@ absl::StatusOr<ValueId> Context::Reduce(std::string op, ValueId v, std::vector<i
   attrs.Set("axes", std::move(axes));
   attrs.Set("keepdims", int64_t{keeps_axes});
   return Call(std::move(op), std::move(attrs), {v});
+}
+
+const Varying* Context::VaryingOf(ValueId v) const {
+  const auto found = varying_.find(v);
+  return found == varying_.end() ? nullptr : &found->second;
+}
+
+void Context::SetVarying(ValueId v, const Varying& varying) {
+  varying_[v] = varying;
+  most_.try_emplace(varying.extent, ShapeOf(v)[static_cast<size_t>(varying.axis)]);
+}
+
+int64_t Context::MostOf(ValueId extent) const {
+  const auto found = most_.find(extent);
+  return found == most_.end() ? 0 : found->second;
+}
+
+ValueId Context::ScaledExtentOf(ValueId extent, int64_t factor, int64_t divisor) const {
+  const auto found = scaled_.find({extent, factor, divisor});
+  return found == scaled_.end() ? kNoValue : found->second;
+}
+
+void Context::KeepScaledExtent(ValueId extent, int64_t factor, int64_t divisor, ValueId scaled) {
+  scaled_[{extent, factor, divisor}] = scaled;
 }
 
 const Bound* Context::Find(const std::string& name) const {

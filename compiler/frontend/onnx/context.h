@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -38,6 +39,14 @@ struct Bound {
   std::optional<std::vector<ValueId>> sequence;
 };
 
+// Of a value, the axis along which only the run knows how many elements there are, and the i64 without axes that tells
+// it; see extents.h.
+struct Varying {
+  int64_t axis = 0;
+  ValueId extent = kNoValue;
+  bool operator==(const Varying&) const = default;
+};
+
 // The functions that a model brings, by domain and name. They outlive the context.
 using Functions = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
 
@@ -69,6 +78,8 @@ class Context {
   // Adds a call of a Temper operator; one on small known operands is computed at once, so that the arithmetic on
   // shapes that models carry is gone when a converter asks for its result.
   absl::StatusOr<ValueId> Call(std::string op, Attrs attrs, std::vector<ValueId> inputs);
+  // The same of elements behind the ends of operands, too: the result has known extents.
+  absl::StatusOr<ValueId> CallWhole(std::string op, std::vector<ValueId> inputs);
   // The same, left to the passes even where all is known.
   absl::StatusOr<ValueId> Defer(std::string op, Attrs attrs, std::vector<ValueId> inputs);
   absl::StatusOr<ValueId> Reshape(ValueId v, Shape shape);
@@ -82,6 +93,15 @@ class Context {
   absl::StatusOr<ValueId> Expand(ValueId v, Shape shape);
   absl::StatusOr<ValueId> Cast(ValueId v, DType to);  // nothing to do where it is of that type
   absl::StatusOr<ValueId> Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes);
+
+  // Null: all extents of the value are known.
+  const Varying* VaryingOf(ValueId v) const;
+  void SetVarying(ValueId v, const Varying& varying);
+  // The largest that an extent can get; 0 if the value tells none.
+  int64_t MostOf(ValueId extent) const;
+  // extent * factor / divisor, if there is one; kNoValue if not.
+  ValueId ScaledExtentOf(ValueId extent, int64_t factor, int64_t divisor) const;
+  void KeepScaledExtent(ValueId extent, int64_t factor, int64_t divisor, ValueId scaled);
 
   // What is under an ONNX name: here, or in the scopes around up to one that is closed; null if nothing is.
   const Bound* Find(const std::string& name) const;
@@ -121,6 +141,12 @@ class Context {
   Functions functions_;
   std::vector<Names> scopes_ = std::vector<Names>(1);
   std::string node_name_;
+  bool Vary(const std::vector<ValueId>& values) const;  // any of them
+  absl::StatusOr<ValueId> CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs);
+
+  std::map<ValueId, Varying> varying_;
+  std::map<ValueId, int64_t> most_;  // by extent
+  std::map<std::tuple<ValueId, int64_t, int64_t>, ValueId> scaled_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing
 };
@@ -147,7 +173,8 @@ struct TableEntry {
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
     ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),
     QuantizeTable(), ControlTable(), SequenceTable(), ContribTable(), SignalTable(), LossTable(), PoolTable(),
-    RoiTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(), ContribRecurrentTable();
+    RoiTable(), BoxesTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(),
+    ContribRecurrentTable();
 // Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
 const TableEntry* FindConverter(const onnx::NodeProto& node);
 

@@ -3,7 +3,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/extents.h"
+#include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace temper::onnx_frontend {
@@ -41,7 +42,8 @@ absl::Status Constant(Context& c, const OnnxNode& n) {
 }
 
 absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> shape, c.KnownInts(n.Input(0), "the shape"));
+  TEMPER_ASSIGN_OR_RETURN(const Dims dims, DimsOf(c, n.Input(0), "the shape"));
+  const std::vector<int64_t>& shape = dims.most;
   NDArray value(DType::kF32, {});
   if (const onnx::AttributeProto* a = n.Find("value")) {
     TEMPER_ASSIGN_OR_RETURN(value, ArrayOf(a->t(), c.folder()));
@@ -52,7 +54,8 @@ absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("no such shape, or not one value");
   NDArray data(value.dtype(), shape);
   for (int64_t i = 0; value.At(0) != 0 && i < data.size(); ++i) data.Set(i, value.At(0));
-  return c.Set(n, c.Constant(std::move(data)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithDims(c, c.Constant(std::move(data)), dims));
+  return c.Set(n, v);
 }
 
 absl::Status ShapeOf(Context& c, const OnnxNode& n) {
@@ -61,16 +64,46 @@ absl::Status ShapeOf(Context& c, const OnnxNode& n) {
   auto clamped = [rank](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
   const int64_t start = clamped(n.Int("start", 0)), end = clamped(n.Int("end", rank));
   if (start >= end) return c.Set(n, c.IntVector({}));
-  return c.Set(n, c.IntVector({shape.begin() + start, shape.begin() + end}));
+  const Varying* varying = c.VaryingOf(n.Input(0));
+  if (varying == nullptr || varying->axis < start || varying->axis >= end)
+    return c.Set(n, c.IntVector({shape.begin() + start, shape.begin() + end}));
+  std::vector<ValueId> parts;
+  const auto known = [&](int64_t first, int64_t last) {
+    if (first < last) parts.push_back(c.IntVector({shape.begin() + first, shape.begin() + last}));
+  };
+  known(start, varying->axis);
+  TEMPER_ASSIGN_OR_RETURN(parts.emplace_back(), c.Reshape(varying->extent, {1}));
+  known(varying->axis + 1, end);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Concat(std::move(parts), 0));
+  return c.Set(n, v);
 }
 
 absl::Status Size(Context& c, const OnnxNode& n) {
+  const Shape& shape = c.ShapeOf(n.Input(0));
+  if (const Varying* varying = c.VaryingOf(n.Input(0))) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ScaledExtent(c, varying->extent, NumElements(shape),
+                                                          shape[static_cast<size_t>(varying->axis)]));
+    return c.Set(n, v);
+  }
   NDArray data(DType::kI64, {});
-  data.as<int64_t>()[0] = NumElements(c.ShapeOf(n.Input(0)));
+  data.as<int64_t>()[0] = NumElements(shape);
   return c.Set(n, c.Constant(std::move(data)));
 }
 
+// From 0 on, as many as only the run knows: nullopt if it is another one.
+absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& n) {
+  if (c.Known(n.Input(1)) != nullptr || c.TypeOf(n.Input(1)).dtype != DType::kI64) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(const Dims end, DimsOf(c, n.Input(1), "a bound"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t start, c.KnownInt(n.Input(0), "a bound"));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
+  if (end.most.size() != 1 || start != 0 || step != 1) return absl::UnimplementedError("a range that starts elsewhere");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithDims(c, Counting(c, DType::kI64, {end.most[0]}), end));
+  return v;
+}
+
 absl::Status Range(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<ValueId> varying, VaryingRange(c, n));
+  if (varying.has_value()) return c.Set(n, *varying);
   std::vector<double> bounds;
   for (size_t i = 0; i < 3; ++i) {
     TEMPER_ASSIGN_OR_RETURN(std::vector<double> bound, c.KnownFloats(n.Input(i), "a bound"));
@@ -101,6 +134,7 @@ absl::Status EyeLike(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(dtype, DTypeOf(static_cast<int>(n.Int("dtype", 0))));
   }
   if (shape.size() != 2) return absl::InvalidArgumentError("takes rank 2");
+  if (c.VaryingOf(n.Input(0)) != nullptr) return absl::UnimplementedError("of a shape that only the run knows");
   const int64_t k = n.Int("k", 0);
   return c.Set(n, c.Constant(Band(dtype, shape[0], shape[1], k, k)));
 }

@@ -3,7 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/extents.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -15,7 +16,9 @@ constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis tha
 absl::Status Reshape(Context& c, const OnnxNode& n) {
   Ints wanted = n.Ints("shape");
   if (n.Input(1) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(wanted, c.KnownInts(n.Input(1), "the new shape"));
+    // An extent that only the run knows is as large as its operand's, of which as many elements count.
+    TEMPER_ASSIGN_OR_RETURN(const Dims dims, DimsOf(c, n.Input(1), "the new shape"));
+    wanted = dims.most;
   }
   const Shape& from = c.ShapeOf(n.Input(0));
   const int64_t total = NumElements(from);
@@ -90,7 +93,9 @@ absl::Status Concat(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (std::ranges::find(n.inputs, kNoValue) != n.inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(n.inputs, axis));
+  const bool varies = std::ranges::any_of(
+      n.inputs, [&](ValueId part) { return c.VaryingOf(part) != nullptr && c.VaryingOf(part)->axis == axis; });
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, varies ? ConcatVarying(c, n.inputs, axis) : c.Concat(n.inputs, axis));
   return c.Set(n, v);
 }
 
@@ -150,8 +155,8 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
   Attrs attrs;
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   attrs.Set("axis", axis);
-  // One known index is a slice, which fuses and moves less.
   if (IsFloat(c.TypeOf(n.Input(1)).dtype)) return absl::InvalidArgumentError("indices are integers");
+  // One known index is a slice, which fuses and moves less.
   if (const NDArray* at = c.Known(n.Input(1)); at != nullptr && at->size() == 1 && c.Known(n.Input(0)) == nullptr) {
     Shape shape = c.ShapeOf(n.Input(0));
     const int64_t extent = shape[static_cast<size_t>(axis)];
@@ -168,8 +173,10 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
 }
 
 absl::Status Expand(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(Ints shape, c.KnownInts(n.Input(1), "the new shape"));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(n.Input(0), std::move(shape)));
+  TEMPER_ASSIGN_OR_RETURN(Dims dims, DimsOf(c, n.Input(1), "the new shape"));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(n.Input(0), dims.most));
+  if (dims.varying.has_value()) dims.varying->axis += c.Rank(v) - std::ssize(dims.most);
+  TEMPER_ASSIGN_OR_RETURN(v, WithDims(c, v, dims));
   return c.Set(n, v);
 }
 

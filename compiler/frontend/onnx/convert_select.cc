@@ -1,21 +1,34 @@
-// Operators whose result has as many elements as values say. Those values are known, as every shape is.
+// Operators whose result has as many elements as values say. Where only the run knows the values, it has room for the
+// most that there may be.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "base/strides.h"
+#include "compiler/frontend/onnx/extents.h"
+#include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr std::string_view kItsShape = "the shape of its result";
-
 absl::StatusOr<ValueId> GatherAt(Context& c, ValueId x, const Ints& at, int64_t axis) {
   if (c.ShapeOf(x)[static_cast<size_t>(axis)] == 0) return x;  // there is nothing to take
   return c.Gather(x, c.IntVector(at), axis);
+}
+
+// Of elements along the axis those that a condition holds of, which only the run knows.
+absl::Status CompressVarying(Context& c, const OnnxNode& n, ValueId x, int64_t axis) {
+  if (c.TypeOf(n.Input(1)).dtype != DType::kBool || c.Rank(n.Input(1)) != 1)
+    return absl::InvalidArgumentError("the condition is one axis of bools");
+  if (c.ShapeOf(n.Input(1))[0] > c.ShapeOf(x)[static_cast<size_t>(axis)])
+    return absl::InvalidArgumentError("the condition is longer than the axis");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, n.Input(1)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Gather(x, places, axis));
+  return c.Set(n, v);
 }
 
 absl::Status Compress(Context& c, const OnnxNode& n) {
@@ -26,7 +39,8 @@ absl::Status Compress(Context& c, const OnnxNode& n) {
   } else {
     TEMPER_ASSIGN_OR_RETURN(x, c.Reshape(x, {NumElements(c.ShapeOf(x))}));
   }
-  TEMPER_ASSIGN_OR_RETURN(const Ints condition, c.KnownInts(n.Input(1), kItsShape));
+  if (c.Known(n.Input(1)) == nullptr) return CompressVarying(c, n, x, axis);
+  TEMPER_ASSIGN_OR_RETURN(const Ints condition, c.KnownInts(n.Input(1), "the condition"));
   if (std::ssize(condition) > c.ShapeOf(x)[static_cast<size_t>(axis)])
     return absl::InvalidArgumentError("the condition is longer than the axis");
   Ints taken;
@@ -37,9 +51,31 @@ absl::Status Compress(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// NonZero of what only the run knows.
+absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
+  const Shape shape = c.ShapeOf(n.Input(0));
+  if (shape.empty()) return absl::UnimplementedError("takes an axis");
+  ValueId holds = n.Input(0);
+  if (c.TypeOf(holds).dtype != DType::kBool) {
+    TEMPER_ASSIGN_OR_RETURN(holds, c.Call("equal", {}, {holds, c.Scalar(c.TypeOf(holds).dtype, 0)}));
+    TEMPER_ASSIGN_OR_RETURN(holds, c.Call("not", {}, {holds}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
+  TEMPER_ASSIGN_OR_RETURN(holds, c.Reshape(holds, {NumElements(shape)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesThatHold(c, holds));
+  TEMPER_ASSIGN_OR_RETURN(places, c.NewAxis(places, 0));
+  const auto column = [&](const Ints& numbers) { return c.Reshape(c.IntVector(numbers), {std::ssize(numbers), 1}); };
+  TEMPER_ASSIGN_OR_RETURN(const ValueId strides, column(RowMajorStrides(shape)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId extents, column(shape));
+  TEMPER_ASSIGN_OR_RETURN(places, c.Call("div", {}, {places, strides}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("mod", {}, {places, extents}));
+  return c.Set(n, v);
+}
+
 // The indices of what is not zero, a column each, in the order of the elements.
 absl::Status NonZero(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<double> x, c.KnownFloats(n.Input(0), kItsShape));
+  if (c.Known(n.Input(0)) == nullptr) return NonZeroVarying(c, n);
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<double> x, c.KnownFloats(n.Input(0), "the tensor"));
   const Shape& shape = c.ShapeOf(n.Input(0));
   const int64_t count = std::ssize(x) - std::count(x.begin(), x.end(), 0);
   NDArray indices(DType::kI64, {std::ssize(shape), count});
@@ -104,15 +140,98 @@ Distinct DistinctOf(const Slices& slices, bool sorted) {
   return d;
 }
 
+// Which elements of a row, in their order, begin a run of equal ones: bools, [extent]. What is no number is alike.
+absl::StatusOr<ValueId> BeginsRun(Context& c, ValueId row) {
+  const int64_t extent = c.ShapeOf(row)[0];
+  NDArray yes(DType::kBool, {1});
+  yes.Set(0, 1);
+  if (extent == 1) return c.Constant(std::move(yes));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId left, c.Slice(row, 0, 0, extent - 1));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId right, c.Slice(row, 0, 1, extent));
+  Formula f(c, c.TypeOf(row).dtype);
+  ValueId same = f.Call("equal", {left, right});
+  if (IsFloat(c.TypeOf(row).dtype)) {
+    const ValueId numbers = f.Call("or", {f.Call("equal", {left, left}), f.Call("equal", {right, right})});
+    same = f.Call("or", {same, f.Call("not", {numbers})});
+  }
+  const ValueId other = f.Call("not", {same});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return c.Concat({c.Constant(std::move(yes)), other}, 0);
+}
+
+// The positions of a row's elements, the least first, in i32.
+absl::StatusOr<ValueId> Order(Context& c, ValueId row) {
+  const int64_t extent = c.ShapeOf(row)[0];
+  Attrs attrs;
+  attrs.Set("k", extent);
+  attrs.Set("largest", int64_t{0});
+  TEMPER_ASSIGN_OR_RETURN(row, c.Reshape(row, {1, extent}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId order, c.Call("top_k", std::move(attrs), {row}));
+  return c.Reshape(order, {extent});
+}
+
+// numbers[at[i]] = i for as many as there are.
+absl::StatusOr<ValueId> Inverted(Context& c, ValueId at, ValueId numbers) {
+  Attrs along;
+  along.Set("axis", int64_t{0});
+  const ValueId none = c.Constant(NDArray(DType::kI64, c.ShapeOf(at)));
+  return c.Call("scatter", std::move(along), {none, at, numbers});
+}
+
+// Unique of a row that only the run knows: its elements in their order, of which those that begin a run of equal ones
+// are its own.
+absl::Status UniqueVarying(Context& c, const OnnxNode& n, ValueId row) {
+  if (c.VaryingOf(row) != nullptr) return absl::UnimplementedError("of as many elements as only the run knows");
+  const int64_t extent = c.ShapeOf(row)[0];
+  TEMPER_ASSIGN_OR_RETURN(const ValueId order, Order(c, row));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sorted, c.Gather(row, order, 0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId begins, BeginsRun(c, sorted));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, begins));
+  const Varying varying = *c.VaryingOf(places);
+  const int64_t room = c.ShapeOf(places)[0];
+  TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Gather(order, places, 0));
+  TEMPER_ASSIGN_OR_RETURN(first, c.Cast(first, DType::kI64));
+  // A run ends where the next one begins, the last one at the end.
+  Formula f(c, DType::kI64);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId whole, Filled(c, places, static_cast<double>(extent)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId next, c.Slice(whole, 0, 1, room));
+  TEMPER_ASSIGN_OR_RETURN(next, c.Concat({next, c.IntVector({extent})}, 0));
+  ValueId counts = f.Sub(next, whole);
+  // Which run each element is of.
+  Attrs along;
+  along.Set("axis", int64_t{0});
+  const ValueId runs = f.Plus(f.Call("cum_sum", {f.Cast(begins, "i64")}, std::move(along)), -1);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(ValueId inverse, Inverted(c, order, runs));
+  if (n.Int("sorted", 1) == 0) {
+    // The runs by where they stand first.
+    TEMPER_ASSIGN_OR_RETURN(const ValueId stands, Filled(c, first, static_cast<double>(extent)));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId by_first, Order(c, stands));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId ranks, Inverted(c, by_first, Counting(c, DType::kI64, {room})));
+    TEMPER_ASSIGN_OR_RETURN(inverse, c.Gather(ranks, inverse, 0));
+    TEMPER_ASSIGN_OR_RETURN(first, c.Gather(stands, by_first, 0));
+    TEMPER_ASSIGN_OR_RETURN(counts, c.Gather(counts, by_first, 0));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId values, c.Gather(row, first, 0));
+  int output = 0;
+  for (const ValueId v : {values, first, inverse, counts}) {
+    if (v != inverse) c.SetVarying(v, varying);
+    TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Unique(Context& c, const OnnxNode& n) {
   ValueId x = n.Input(0);
-  if (c.Known(x) == nullptr)
-    return absl::UnimplementedError(absl::StrCat(std::string(kItsShape), " depends on the model's inputs"));
   int64_t axis = 0;
   if (n.Has("axis")) {
     TEMPER_ASSIGN_OR_RETURN(axis, Axis(n.Int("axis", 0), c.Rank(x)));
   } else {
     TEMPER_ASSIGN_OR_RETURN(x, c.Reshape(x, {NumElements(c.ShapeOf(x))}));
+  }
+  if (c.Known(n.Input(0)) == nullptr) {
+    if (c.Rank(x) != 1) return absl::UnimplementedError("slices that only the run knows");
+    return UniqueVarying(c, n, x);
   }
   const Shape shape = c.ShapeOf(x);
   const size_t along = static_cast<size_t>(axis);

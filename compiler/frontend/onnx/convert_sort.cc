@@ -1,23 +1,42 @@
 // The largest or smallest elements along an axis, in their order.
+#include <limits>
+
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
+// Behind the end of an axis whose extent only the run knows come elements that are sorted last.
+absl::StatusOr<ValueId> WholeAxis(Context& c, ValueId x, int64_t axis, bool largest) {
+  const Varying* varying = c.VaryingOf(x);
+  if (varying == nullptr) return x;
+  if (varying->axis != axis) return absl::UnimplementedError("another axis has an extent that only the run knows");
+  const DType dtype = c.TypeOf(x).dtype;
+  if (IsFloat(dtype)) return Filled(c, x, (largest ? -1 : 1) * std::numeric_limits<double>::infinity());
+  if (Info(dtype).bits > 32) return absl::UnimplementedError("integers of 64 bits, as many as only the run knows");
+  return Filled(c, x, largest ? Lowest(dtype) : Largest(dtype));
+}
+
 absl::Status TopK(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
   std::vector<int64_t> wanted = {n.Int("k", -1)};
-  if (n.opset >= 10) {
+  const int64_t count = shape[static_cast<size_t>(axis)];
+  // Where only the run knows k, all are sorted, and the first of them count.
+  const bool varies = n.opset >= 10 && c.Known(n.Input(1)) == nullptr;
+  if (varies) {
+    wanted = {count};
+  } else if (n.opset >= 10) {
     TEMPER_ASSIGN_OR_RETURN(wanted, c.KnownInts(n.Input(1), "k"));
   }
-  const int64_t count = shape[static_cast<size_t>(axis)];
   if (wanted.size() != 1 || wanted[0] < 1 || wanted[0] > count)
     return absl::InvalidArgumentError(absl::StrCat("k is a number from 1 to the axis's ", count));
   // The axis last, the others one.
   const int64_t last = c.Rank(n.Input(0)) - 1;
-  TEMPER_ASSIGN_OR_RETURN(ValueId x, c.Transpose(n.Input(0), MovedAxis(shape.size(), axis, last)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId x, WholeAxis(c, n.Input(0), axis, n.Int("largest", 1) != 0));
+  TEMPER_ASSIGN_OR_RETURN(x, c.Transpose(x, MovedAxis(shape.size(), axis, last)));
   Shape result = c.ShapeOf(x);
   result.back() = wanted[0];
   TEMPER_ASSIGN_OR_RETURN(x, c.Reshape(x, {NumElements(shape) / count, count}));
@@ -28,9 +47,15 @@ absl::Status TopK(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId values, GatherInLines(c, x, places));
   TEMPER_ASSIGN_OR_RETURN(const ValueId positions, c.Cast(places, DType::kI64));
   int output = 0;
+  ValueId extent = kNoValue;
+  if (varies) {
+    TEMPER_ASSIGN_OR_RETURN(extent, c.Reshape(n.Input(1), {}));
+    TEMPER_ASSIGN_OR_RETURN(extent, c.Cast(extent, DType::kI64));
+  }
   for (ValueId v : {values, positions}) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));
     TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(shape.size(), last, axis)));
+    if (varies) c.SetVarying(v, {axis, extent});
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));
   }
   return absl::OkStatus();

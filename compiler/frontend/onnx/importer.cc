@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/inputs.h"
 #include "compiler/frontend/onnx/nodes.h"
 #include "compiler/frontend/onnx/parse.h"
@@ -106,15 +108,45 @@ class Importer {
         return absl::Status(v.status().code(),
                             absl::StrCat("graph output '", output.name(), "': ", std::string(v.status().message())));
       }
+      if (context_.VaryingOf(*v) != nullptr) {
+        if (IsPacked(graph_.values[*v].type.dtype))
+          return absl::UnimplementedError(absl::StrCat("graph output '", output.name(),
+                                                       "' has numbers of less than a "
+                                                       "byte, and as many as only the run knows"));
+        TEMPER_ASSIGN_OR_RETURN(v, Dense(context_, *v));
+      }
       // Each output is a value of its own under its own name, whatever identities the model had.
       if (graph_.values[*v].is_constant) {
         v = context_.Constant(*graph_.values[*v].constant, output.name());
       } else if (!taken.insert(*v).second) {
+        const Varying* varying = context_.VaryingOf(*v);
         TEMPER_ASSIGN_OR_RETURN(v, graph_.AddNode("identity", {}, {*v}, output.name()));
+        if (varying != nullptr) context_.SetVarying(*v, *varying);
       }
       graph_.values[*v].name = output.name();
       taken.insert(*v);
       graph_.outputs.push_back(*v);
+    }
+    return AddExtents(taken);
+  }
+
+  // The outputs' extents that only the run knows are outputs, too: behind the model's own.
+  absl::Status AddExtents(std::set<ValueId>& taken) {
+    const int results = static_cast<int>(graph_.outputs.size());
+    std::map<ValueId, int> told;
+    for (int output = 0; output < results; ++output) {
+      const Varying* varying = context_.VaryingOf(graph_.outputs[static_cast<size_t>(output)]);
+      if (varying == nullptr) continue;
+      const auto [place, added] = told.try_emplace(varying->extent, static_cast<int>(graph_.outputs.size()));
+      if (added) {
+        ValueId extent = varying->extent;
+        if (!taken.insert(extent).second) {
+          TEMPER_ASSIGN_OR_RETURN(extent, graph_.AddNode("identity", {}, {extent}));
+        }
+        graph_.outputs.push_back(extent);
+        ++graph_.hidden;
+      }
+      graph_.extents.push_back({output, varying->axis, place->second});
     }
     return absl::OkStatus();
   }

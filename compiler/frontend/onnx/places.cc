@@ -1,10 +1,12 @@
 #include "compiler/frontend/onnx/places.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/strides.h"
+#include "compiler/frontend/onnx/extents.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -117,6 +119,54 @@ absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data
     TEMPER_ASSIGN_OR_RETURN(sum, c.Call("add", {}, {sum, one}));
   }
   return sum;
+}
+
+absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
+  TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
+  if (c.ShapeOf(holds)[0] > std::numeric_limits<int32_t>::max())
+    return absl::UnimplementedError("more elements than an i32 numbers");
+  // An axis of one element is none that a reshape could tell from others.
+  for (; c.ShapeOf(holds)[0] < 2;) {
+    TEMPER_ASSIGN_OR_RETURN(holds, c.Concat({holds, c.Constant(NDArray(DType::kBool, {1}))}, 0));
+  }
+  const int64_t count = c.ShapeOf(holds)[0];
+  Attrs along;
+  along.Set("axis", int64_t{0});
+  TEMPER_ASSIGN_OR_RETURN(ValueId number, c.Cast(holds, DType::kI32));
+  TEMPER_ASSIGN_OR_RETURN(number, c.Call("cum_sum", along, {number}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId extent, c.Slice(number, 0, count - 1, count));
+  TEMPER_ASSIGN_OR_RETURN(extent, c.Cast(extent, DType::kI64));
+  TEMPER_ASSIGN_OR_RETURN(extent, c.Reshape(extent, {}));
+  // Those that do not hold go nowhere.
+  const ValueId nowhere = c.Scalar(DType::kI32, -1);
+  TEMPER_ASSIGN_OR_RETURN(number, c.Call("add", {}, {number, nowhere}));
+  TEMPER_ASSIGN_OR_RETURN(number, c.Call("where", {}, {holds, number, nowhere}));
+  const ValueId none = c.Constant(NDArray(DType::kI64, {count}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places,
+                          c.Call("scatter", along, {none, number, Counting(c, DType::kI64, {count})}));
+  c.SetVarying(places, {0, extent});
+  return places;
+}
+
+absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
+  std::vector<ValueId> whole, within;
+  for (ValueId part : parts) {
+    const int64_t extent = c.ShapeOf(part)[static_cast<size_t>(axis)];
+    if (const Varying* v = c.VaryingOf(part)) {
+      if (v->axis != axis) return absl::UnimplementedError("parts that vary along different axes");
+      TEMPER_ASSIGN_OR_RETURN(within.emplace_back(), WithinExtent(c, *v, extent));
+      TEMPER_ASSIGN_OR_RETURN(part, c.CallWhole("identity", {part}));
+    } else {
+      NDArray all(DType::kBool, {extent});
+      for (int64_t i = 0; i < extent; ++i) all.Set(i, 1);
+      within.push_back(c.Constant(std::move(all)));
+    }
+    whole.push_back(part);
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId holds, c.Concat(std::move(within), 0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, holds));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId all, c.Concat(std::move(whole), axis));
+  return c.Gather(all, places, axis);
 }
 
 std::vector<int64_t> MovedAxis(size_t rank, int64_t from, int64_t to) {

@@ -26,6 +26,10 @@ absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId 
 // The last axis of `indices` names the first axes of `data`: the places of what they name, in units of what is left of
 // it. `names` is the number of named axes.
 absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names);
+// Where bools of one axis hold, in their order, in i64: as many as only the run knows.
+absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds);
+// Parts one behind another along an axis of which only the run knows how many elements some of them have.
+absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis);
 // Moves axis `from` to stand at `to`; the others keep their order. Gives what Transpose takes.
 std::vector<int64_t> MovedAxis(size_t rank, int64_t from, int64_t to);
 

@@ -24,12 +24,11 @@ const TableEntry* FindConverter(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
   // One of ONNX Runtime's that it writes as one of ONNX's own.
   if (op == "SimplifiedLayerNormalization") return FindIn({ContribTable()}, op);
-  return FindIn(
-      {ElementwiseTable(), ConvTable(),     MoveTable(),      IndexTable(),    EinsumTable(), AttentionTable(),
-       ReduceTable(),      ResizeTable(),   RecurrentTable(), SampleTable(),   SortTable(),   KnownTable(),
-       MathTable(),        QuantizeTable(), ControlTable(),   SequenceTable(), SignalTable(), LossTable(),
-       PoolTable(),        RoiTable(),      ScatterTable(),   SelectTable(),   BitsTable()},
-      op);
+  return FindIn({ElementwiseTable(), ConvTable(),  MoveTable(),     IndexTable(),     EinsumTable(),   AttentionTable(),
+                 ReduceTable(),      BoxesTable(), ResizeTable(),   RecurrentTable(), SampleTable(),   SortTable(),
+                 KnownTable(),       MathTable(),  QuantizeTable(), ControlTable(),   SequenceTable(), SignalTable(),
+                 LossTable(),        PoolTable(),  RoiTable(),      ScatterTable(),   SelectTable(),   BitsTable()},
+                op);
 }
 
 }  // namespace temper::onnx_frontend

@@ -1,0 +1,362 @@
+#include "compiler/frontend/onnx/extents.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/places.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using Result = absl::StatusOr<std::optional<Varying>>;
+
+absl::Status Refused(std::string_view op) {
+  return absl::UnimplementedError(absl::StrCat(
+      "an operand has as many elements along an axis as only the run knows, which ", std::string(op), " must know"));
+}
+
+int64_t FromFront(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
+
+bool Names(const Ints& axes, int64_t axis, int64_t rank) {
+  return std::ranges::any_of(axes, [&](int64_t a) { return FromFront(a, rank) == axis; });
+}
+
+// What a reduction may find behind the end without a trace; nullopt: nothing is.
+std::optional<double> Neutral(std::string_view op) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (op == "reduce_sum" || op == "reduce_l2") return 0;
+  if (op == "reduce_prod") return 1;
+  if (op == "reduce_max" || op == "arg_max" || op == "softmax" || op == "log_softmax") return -kInfinity;
+  if (op == "reduce_min" || op == "arg_min") return kInfinity;
+  return std::nullopt;
+}
+
+// The axes that a reduction combines, or a normalisation over one axis.
+Ints Combined(const Attrs& attrs, int64_t rank) {
+  if (attrs.Has("axis")) return {attrs.Int("axis", 0)};
+  Ints axes = attrs.Ints("axes");
+  return axes.empty() ? AxesFrom(0, rank) : axes;
+}
+
+bool CombinesAxes(std::string_view op) { return op.starts_with("reduce_") || op.starts_with("arg_"); }
+bool KeepsAxes(std::string_view op) { return op == "softmax" || op == "log_softmax"; }
+
+// A node, and what its operands have.
+class Rule {
+ public:
+  Rule(Context& c, const Node& node) : c_(c), node_(node), op_(*FindOp(node.op)), result_(c.ShapeOf(node.output)) {}
+
+  Result Find() {
+    if (op_.pattern == OpPattern::kElementwise || node_.op == "expand") return Aligned();
+    switch (op_.move) {
+      case Move::kSame:
+        return Aligned();
+      case Move::kReshapes:
+        return Reshaped();
+      case Move::kTransposes:
+        return Transposed();
+      case Move::kSlices:
+        return Sliced();
+      case Move::kConcatenates:
+        return Concatenated();
+      case Move::kPicks:
+        return Picked();
+      case Move::kNone:
+        break;
+    }
+    if (CombinesAxes(node_.op)) return Reduced();
+    if (KeepsAxes(node_.op) || node_.op == "cum_sum") return BesideOne();
+    if (node_.op == "layer_norm") return Before(c_.Rank(node_.inputs[0]) - c_.Rank(node_.inputs[1]));
+    if (node_.op == "top_k") return Before(c_.Rank(node_.inputs[0]) - 1);
+    if (node_.op == "matmul") return Multiplied();
+    if (op_.windows || node_.op == "conv2d") return Before(1);
+    return Refused(node_.op);
+  }
+
+ private:
+  const Varying* At(size_t i) const { return c_.VaryingOf(node_.inputs[i]); }
+  const Shape& ShapeAt(size_t i) const { return c_.ShapeOf(node_.inputs[i]); }
+
+  // Of operands that are aligned at their last axes: along the varying one each other has one element, or the same
+  // extent.
+  Result Aligned() const {
+    std::optional<Varying> found;
+    const int64_t rank = std::ssize(result_);
+    for (size_t i = 0; i < node_.inputs.size(); ++i) {
+      if (node_.inputs[i] == kNoValue || At(i) == nullptr) continue;
+      const Varying v{At(i)->axis + rank - std::ssize(ShapeAt(i)), At(i)->extent};
+      if (found.has_value() && *found != v) return Refused(node_.op);
+      found = v;
+    }
+    for (size_t i = 0; i < node_.inputs.size(); ++i) {
+      if (node_.inputs[i] == kNoValue || At(i) != nullptr) continue;
+      const Shape& shape = ShapeAt(i);
+      if (op_.per_channel && i > 0 && shape.size() == 1) {
+        if (found->axis == 1) return Refused(node_.op);
+        continue;
+      }
+      const int64_t axis = found->axis + std::ssize(shape) - rank;
+      if (axis >= 0 && shape[static_cast<size_t>(axis)] != 1) return Refused(node_.op);
+    }
+    return found;
+  }
+
+  // The axis stays one, or takes in axes behind it, or gives some away.
+  Result Reshaped() const {
+    const Varying v = *At(0);
+    const Shape& from = ShapeAt(0);
+    const size_t at = static_cast<size_t>(v.axis);
+    if (from == result_) return v;
+    const int64_t extent = from[at], before = NumElements(std::span(from).first(at));
+    int64_t outer = 1;
+    for (size_t d = 0; d < result_.size(); outer *= result_[d++]) {
+      const int64_t to = result_[d];
+      if (outer != before || to < 2 || extent < 2 || (to % extent != 0 && extent % to != 0)) continue;
+      TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c_, v.extent, to, extent));
+      return Varying{static_cast<int64_t>(d), scaled};
+    }
+    return Refused(node_.op);
+  }
+
+  Result Transposed() const {
+    const Ints perm = node_.attrs.Ints("perm");
+    return Varying{std::ranges::find(perm, At(0)->axis) - perm.begin(), At(0)->extent};
+  }
+
+  // Along the axis itself, what is behind some first elements, up to a number of them.
+  Result Sliced() const {
+    const Varying v = *At(0);
+    const int64_t rank = c_.Rank(node_.inputs[0]), length = result_[static_cast<size_t>(v.axis)];
+    const Ints axes = node_.attrs.Ints("axes"), starts = node_.attrs.Ints("starts"), ends = node_.attrs.Ints("ends");
+    const Ints steps = node_.attrs.Ints("steps");
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (FromFront(axes[i], rank) != v.axis) continue;
+      if (starts[i] < 0 || ends[i] < 0 || (!steps.empty() && steps[i] != 1)) return Refused(node_.op);
+      if (starts[i] == 0 && length == ShapeAt(0)[static_cast<size_t>(v.axis)]) return v;
+      Attrs within;
+      within.Set("min", 0.0);
+      within.Set("max", static_cast<double>(length));
+      const ValueId start = c_.Scalar(DType::kI64, static_cast<double>(starts[i]));
+      TEMPER_ASSIGN_OR_RETURN(ValueId left, c_.Call("sub", {}, {v.extent, start}));
+      TEMPER_ASSIGN_OR_RETURN(left, c_.Call("clip", std::move(within), {left}));
+      return Varying{v.axis, left};
+    }
+    return v;
+  }
+
+  Result Concatenated() const {
+    std::optional<Varying> found;
+    for (size_t i = 0; i < node_.inputs.size(); ++i) {
+      const Varying* v = At(i);
+      if (v == nullptr || v->axis == FromFront(node_.attrs.Int("axis", 0), std::ssize(result_)) ||
+          (found.has_value() && *found != *v))
+        return Refused(node_.op);
+      found = *v;
+    }
+    return found;
+  }
+
+  Result Picked() const {
+    const int64_t axis = FromFront(node_.attrs.Int("axis", 0), c_.Rank(node_.inputs[0])),
+                  added = c_.Rank(node_.inputs[1]);
+    std::optional<Varying> found;
+    if (At(1) != nullptr) found = Varying{axis + At(1)->axis, At(1)->extent};
+    if (At(0) == nullptr || At(0)->axis == axis) return found;
+    if (found.has_value()) return Refused(node_.op);
+    return Varying{At(0)->axis + (At(0)->axis > axis ? added - 1 : 0), At(0)->extent};
+  }
+
+  Result Reduced() const {
+    const Varying v = *At(0);
+    const int64_t rank = c_.Rank(node_.inputs[0]);
+    const Ints axes = Combined(node_.attrs, rank);
+    if (Names(axes, v.axis, rank)) return Refused(node_.op);
+    if (node_.attrs.Int("keepdims", 1) != 0) return v;
+    int64_t gone = 0;
+    for (int64_t axis = 0; axis < v.axis; ++axis) gone += Names(axes, axis, rank) ? 1 : 0;
+    return Varying{v.axis - gone, v.extent};
+  }
+
+  Result BesideOne() const {
+    const int64_t rank = c_.Rank(node_.inputs[0]);
+    // A running sum from the front sees nothing behind its element.
+    const bool along = FromFront(node_.attrs.Int("axis", KeepsAxes(node_.op) ? -1 : 0), rank) == At(0)->axis;
+    if (along && (node_.op != "cum_sum" || node_.attrs.Int("reverse", 0) != 0)) return Refused(node_.op);
+    return *At(0);
+  }
+
+  // Of the first operand alone, along one of its first axes.
+  Result Before(int64_t axis) const {
+    for (size_t i = 1; i < node_.inputs.size(); ++i) {
+      if (node_.inputs[i] != kNoValue && At(i) != nullptr) return Refused(node_.op);
+    }
+    if (At(0)->axis >= axis) return Refused(node_.op);
+    return *At(0);
+  }
+
+  // Rows of the first operand, columns of the second, or matrices of either where the other has one for all.
+  Result Multiplied() const {
+    const size_t with = At(0) != nullptr ? 0 : 1;
+    if (with == 0 && At(1) != nullptr) return Refused(node_.op);
+    const Varying v = *At(with);
+    const int64_t rank = std::ssize(ShapeAt(with)), from_back = v.axis - rank, result = std::ssize(result_);
+    const bool transposed = node_.attrs.Int(with == 0 ? "trans_a" : "trans_b", 0) != 0;
+    if (from_back >= -2) {
+      const bool first = (from_back == -2) != transposed;
+      if (first != (with == 0)) return Refused(node_.op);
+      return Varying{result - (with == 0 ? 2 : 1), v.extent};
+    }
+    const Shape& other = ShapeAt(1 - with);
+    const int64_t there = std::ssize(other) + from_back;
+    if (there >= 0 && other[static_cast<size_t>(there)] != 1) return Refused(node_.op);
+    return Varying{result + from_back, v.extent};
+  }
+
+  Context& c_;
+  const Node node_;
+  const OpDef& op_;
+  const Shape result_;
+};
+
+// Integers that a value holds, a varying extent among them as its largest; what varies is told by its position.
+class Reader {
+ public:
+  Reader(Context& c, std::string_view what) : c_(c), what_(what) {}
+
+  absl::StatusOr<Dims> Read(ValueId v, int depth = 0) {
+    constexpr int kDeepest = 64;
+    if (c_.Known(v) != nullptr) {
+      TEMPER_ASSIGN_OR_RETURN(Ints known, c_.KnownInts(v, what_));
+      return Dims{std::move(known), std::nullopt};
+    }
+    if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, Varying{0, v}};
+    const auto& nodes = c_.graph().nodes;
+    const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
+    if (node == nodes.rend() || depth > kDeepest) return Unknown();
+    if (node->op == "reshape" || node->op == "identity" || node->op == "cast") return Read(node->inputs[0], depth + 1);
+    if (node->op == "slice") return Part(*node, depth);
+    if (node->op == "concat") return Joined(*node, depth);
+    return Unknown();
+  }
+
+ private:
+  absl::Status Unknown() const {
+    return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
+  }
+
+  absl::StatusOr<Dims> Part(const Node& node, int depth) {
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0], depth + 1));
+    const int64_t count = std::ssize(all.most), start = FromFront(node.attrs.Ints("starts")[0], count);
+    const int64_t length = NumElements(c_.ShapeOf(node.output));
+    if (c_.Rank(node.inputs[0]) != 1 || start < 0 || start + length > count) return Unknown();
+    if (const Ints steps = node.attrs.Ints("steps"); !steps.empty() && steps[0] != 1) return Unknown();
+    Dims part{{all.most.begin() + start, all.most.begin() + start + length}, std::nullopt};
+    if (all.varying.has_value() && all.varying->axis >= start && all.varying->axis < start + length)
+      part.varying = Varying{all.varying->axis - start, all.varying->extent};
+    return part;
+  }
+
+  absl::StatusOr<Dims> Joined(const Node& node, int depth) {
+    Dims all;
+    for (const ValueId part : node.inputs) {
+      TEMPER_ASSIGN_OR_RETURN(const Dims dims, Read(part, depth + 1));
+      if (dims.varying.has_value()) {
+        if (all.varying.has_value()) return Unknown();
+        all.varying = Varying{std::ssize(all.most) + dims.varying->axis, dims.varying->extent};
+      }
+      all.most.insert(all.most.end(), dims.most.begin(), dims.most.end());
+    }
+    return all;
+  }
+
+  Context& c_;
+  std::string_view what_;
+};
+
+}  // namespace
+
+Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::vector<ValueId>& inputs) {
+  if (c.VaryingOf(inputs[0]) == nullptr) return std::nullopt;
+  const Varying v = *c.VaryingOf(inputs[0]);
+  const int64_t rank = c.Rank(inputs[0]);
+  if (op == "gather" && FromFront(attrs.Int("axis", 0), rank) == v.axis) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId at, c.Cast(inputs[1], DType::kI64));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId turned, c.Call("add", {}, {at, v.extent}));
+    TEMPER_ASSIGN_OR_RETURN(inputs[1], c.Call("where", {}, {negative, turned, at}));
+    return std::nullopt;
+  }
+  const std::optional<double> neutral = Neutral(op);
+  const Ints combined = KeepsAxes(op) ? Ints{attrs.Int("axis", -1)} : Combined(attrs, rank);
+  if (!neutral.has_value() || !Names(combined, v.axis, rank)) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(inputs[0], Filled(c, inputs[0], *neutral));
+  return KeepsAxes(op) ? std::optional(v) : std::nullopt;
+}
+
+Result VaryingOf(Context& c, const Node& node) { return Rule(c, node).Find(); }
+
+absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t extent) {
+  return c.Call("less", {}, {Counting(c, DType::kI64, {extent}), varying.extent});
+}
+
+absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value) {
+  const Varying* varying = c.VaryingOf(v);
+  if (varying == nullptr) return v;
+  const size_t axis = static_cast<size_t>(varying->axis);
+  Shape along(c.ShapeOf(v).size() - axis, 1);
+  along[0] = c.ShapeOf(v)[axis];
+  TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, along[0]));
+  TEMPER_ASSIGN_OR_RETURN(within, c.Reshape(within, std::move(along)));
+  return c.CallWhole("where", {within, v, c.Scalar(c.TypeOf(v).dtype, value)});
+}
+
+absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor) {
+  if (factor % divisor == 0) factor /= divisor, divisor = 1;
+  if (divisor % factor == 0) divisor /= factor, factor = 1;
+  if (factor == 1 && divisor == 1) return extent;
+  const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
+  const ValueId found = c.ScaledExtentOf(extent, factor, divisor);
+  if (found != kNoValue) return found;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, factor > 1 ? c.Call("mul", {}, {extent, number(factor)})
+                                                           : c.Call("div", {}, {extent, number(divisor)}));
+  c.KeepScaledExtent(extent, factor, divisor, scaled);
+  return scaled;
+}
+
+absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
+  const Varying varying = *c.VaryingOf(v);
+  const Shape shape = c.ShapeOf(v);
+  const size_t axis = static_cast<size_t>(varying.axis);
+  const int64_t outer = NumElements(std::span(shape).first(axis)), extent = shape[axis];
+  if (outer == 1) return v;
+  // The line and the position in it of each element of the result.
+  const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
+  const ValueId at = Counting(c, DType::kI64, {outer * extent});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId length, c.Call("max", {}, {varying.extent, number(1)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId line, c.Call("div", {}, {at, length}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId skipped, c.Call("mul", {}, {line, length}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId step, c.Call("sub", {}, {at, skipped}));
+  TEMPER_ASSIGN_OR_RETURN(line, c.Call("mul", {}, {line, number(extent)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId from, c.Call("add", {}, {line, step}));
+  Shape flat(shape.begin() + varying.axis, shape.end());
+  flat[0] *= outer;
+  TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {v}));
+  TEMPER_ASSIGN_OR_RETURN(whole, GatherFlat(c, whole, from, std::move(flat)));
+  TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, shape));
+  c.SetVarying(whole, varying);
+  return whole;
+}
+
+absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
+
+absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims) {
+  if (!dims.varying.has_value() || c.VaryingOf(v) != nullptr) return v;
+  // Others may have the value, too, and mean all of it.
+  TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
+  c.SetVarying(v, *dims.varying);
+  return v;
+}
+
+}  // namespace temper::onnx_frontend

@@ -1,0 +1,408 @@
+// Values of which only the run knows how many elements they have: what follows them gives what it gives of as many
+// elements that are known.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "base/rng.h"
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::Array;
+using testing::ExpectArray;
+using ::testing::HasSubstr;
+using testing::ModelBuilder;
+using testing::Refusal;
+using Ints = std::vector<int64_t>;
+
+// The outputs as a caller sees them.
+std::vector<NDArray> RunCut(const ModelBuilder& m, const std::vector<NDArray>& inputs) {
+  const absl::StatusOr<Graph> g = m.Import();
+  if (!g.ok()) {
+    ADD_FAILURE() << g.status();
+    return {};
+  }
+  absl::StatusOr<std::vector<NDArray>> all = RunReference(*g, inputs);
+  if (!all.ok()) {
+    ADD_FAILURE() << all.status();
+    return {};
+  }
+  std::vector<NDArray> outputs(all->begin(), all->end() - g->hidden);
+  for (const Extent& e : g->extents) {
+    NDArray& whole = outputs[static_cast<size_t>(e.output)];
+    Shape shape = whole.shape();
+    shape[static_cast<size_t>(e.axis)] = (*all)[static_cast<size_t>(e.told_by)].as<int64_t>()[0];
+    NDArray cut(whole.dtype(), shape);
+    std::memcpy(cut.MutableData(), whole.data(), static_cast<size_t>(cut.bytes()));
+    whole = cut;
+  }
+  return outputs;
+}
+
+void ExpectSame(const NDArray& got, const NDArray& want) {
+  ASSERT_EQ(got.dtype(), want.dtype());
+  std::vector<double> values;
+  for (int64_t i = 0; i < want.size(); ++i) values.push_back(want.At(i));
+  ExpectArray(got, want.shape(), values);
+}
+
+TEST(OnnxVarying, NonZeroHasAColumnForEach) {
+  ModelBuilder m(13);
+  m.Input("x", {2, 2, 2});
+  m.Node("NonZero", {"x"}, {"y"});
+  m.Node("Transpose", {"y"}, {"z"});
+  m.Output("y");
+  m.Output("z");
+  const std::vector<NDArray> y = RunCut(m, {Array({2, 2, 2}, {0, 1, 0, 0, -2, 0, 3, std::nanf("")})});
+  ExpectArray(y[0], {3, 4}, {0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1});
+  ExpectArray(y[1], {4, 3}, {0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1});
+  EXPECT_EQ(RunCut(m, {NDArray(DType::kF32, {2, 2, 2})})[0].shape(), (Shape{3, 0}));
+  // One count for both, which no caller sees.
+  const absl::StatusOr<Graph> g = m.Import();
+  ASSERT_TRUE(g.ok());
+  EXPECT_EQ(g->outputs.size(), 3u);
+  EXPECT_EQ(g->hidden, 1);
+}
+
+TEST(OnnxVarying, CompressTakesWhatTheConditionHas) {
+  ModelBuilder m(13);
+  m.Input("x", {2, 3});
+  m.Input("c", {2}, onnx::TensorProto::BOOL);
+  ModelBuilder::SetInt(m.Node("Compress", {"x", "c"}, {"y"}), "axis", 1);
+  m.Output("y");
+  NDArray condition(DType::kBool, {2});
+  condition.Set(1, 1);
+  ExpectArray(RunCut(m, {Array({2, 3}, {1, 2, 3, 4, 5, 6}), condition})[0], {2, 1}, {2, 5});
+}
+
+// Against the converter's own loops, which see what is known.
+TEST(OnnxVarying, UniqueIsThatOfKnownElements) {
+  Rng rng(1);
+  for (int i = 0; i < 40; ++i) {
+    const int64_t count = 1 + rng.Below(12);
+    std::vector<float> values;
+    for (int64_t k = 0; k < count; ++k)
+      values.push_back(rng.Below(8) == 0 ? std::nanf("") : static_cast<float>(rng.Below(5)));
+    const auto model = [&](bool known) {
+      ModelBuilder m(13);
+      known ? m.Floats("x", {count}, values) : m.Input("x", {count});
+      ModelBuilder::SetInt(m.Node("Unique", {"x"}, {"y", "first", "inverse", "counts"}), "sorted", i % 2);
+      for (const char* output : {"y", "first", "inverse", "counts"}) m.Output(output);
+      return m;
+    };
+    const std::vector<NDArray> want = RunCut(model(true), {}), got = RunCut(model(false), {Array({count}, values)});
+    ASSERT_EQ(got.size(), 4u);
+    for (size_t k = 1; k < 4; ++k) ExpectSame(got[k], want[k]);
+    ASSERT_EQ(got[0].shape(), want[0].shape());
+    for (int64_t k = 0; k < got[0].size(); ++k)
+      EXPECT_TRUE(got[0].At(k) == want[0].At(k) || (std::isnan(got[0].At(k)) && std::isnan(want[0].At(k))));
+  }
+}
+
+// What is made of `rows`, [n, 4], and `other`, as far as it goes.
+using Chain = std::function<void(ModelBuilder&)>;
+struct NamedChain {
+  const char* name;
+  Chain add;
+};
+
+void Of(ModelBuilder& m, const char* op, const std::vector<std::string>& inputs, const Ints& ints = {},
+        const char* attribute = "axes") {
+  auto& node = m.Node(op, inputs, {"y"});
+  if (!ints.empty()) ModelBuilder::SetInts(node, attribute, ints);
+}
+void Along(ModelBuilder& m, const char* op, int64_t axis, const std::string& input = "rows") {
+  ModelBuilder::SetInt(m.Node(op, {input}, {"y"}), "axis", axis);
+}
+
+const NamedChain kChains[] = {
+    {"itself", [](ModelBuilder& m) { Of(m, "Identity", {"rows"}); }},
+    {"relu", [](ModelBuilder& m) { Of(m, "Relu", {"rows"}); }},
+    {"with a row",
+     [](ModelBuilder& m) {
+       Of(m, "Mul", {"rows", "four"});
+     }},
+    {"with itself",
+     [](ModelBuilder& m) {
+       m.Node("Exp", {"rows"}, {"e"});
+       Of(m, "Add", {"rows", "e"});
+     }},
+    {"transposed",
+     [](ModelBuilder& m) {
+       Of(m, "Transpose", {"rows"}, {1, 0}, "perm");
+     }},
+    {"flat",
+     [](ModelBuilder& m) {
+       Of(m, "Reshape", {"rows", "flat"});
+     }},
+    {"in pairs",
+     [](ModelBuilder& m) {
+       m.Node("Reshape", {"rows", "pairs"}, {"p"});
+       ModelBuilder::SetInts(m.Node("Transpose", {"p"}, {"t"}), "perm", {0, 2, 1});
+       Of(m, "Reshape", {"t", "flat"});
+     }},
+    {"product",
+     [](ModelBuilder& m) {
+       Of(m, "MatMul", {"rows", "matrix"});
+     }},
+    {"product from the left",
+     [](ModelBuilder& m) {
+       m.Node("Transpose", {"rows"}, {"t"});
+       Of(m, "MatMul", {"matrix_t", "t"});
+     }},
+    {"sum",
+     [](ModelBuilder& m) {
+       Of(m, "ReduceSum", {"rows", "zero"});
+     }},
+    {"sums",
+     [](ModelBuilder& m) {
+       Of(m, "ReduceSum", {"rows", "one"});
+     }},
+    {"mean", [](ModelBuilder& m) { Of(m, "ReduceMean", {"rows"}, {1}); }},
+    {"largest", [](ModelBuilder& m) { Of(m, "ReduceMax", {"rows"}, {0}); }},
+    {"least",
+     [](ModelBuilder& m) {
+       Of(m, "ReduceMin", {"rows"}, {0, 1});
+     }},
+    {"product of all", [](ModelBuilder& m) { Of(m, "ReduceProd", {"rows"}, {0}); }},
+    {"place of the largest", [](ModelBuilder& m) { Along(m, "ArgMax", 0); }},
+    {"place in the row", [](ModelBuilder& m) { Along(m, "ArgMin", 1); }},
+    {"softmax", [](ModelBuilder& m) { Along(m, "Softmax", 0); }},
+    {"softmax of rows", [](ModelBuilder& m) { Along(m, "Softmax", 1); }},
+    {"log softmax", [](ModelBuilder& m) { Along(m, "LogSoftmax", -2); }},
+    {"layer norm",
+     [](ModelBuilder& m) {
+       Of(m, "LayerNormalization", {"rows", "four"});
+     }},
+    {"gelu", [](ModelBuilder& m) { Of(m, "Gelu", {"rows"}); }},
+    {"columns",
+     [](ModelBuilder& m) {
+       Of(m, "Slice", {"rows", "one", "three", "one"});
+     }},
+    {"first rows",
+     [](ModelBuilder& m) {
+       Of(m, "Slice", {"rows", "zero", "three", "zero"});
+     }},
+    {"later rows",
+     [](ModelBuilder& m) {
+       Of(m, "Slice", {"rows", "one", "three", "zero"});
+     }},
+    {"joined",
+     [](ModelBuilder& m) {
+       ModelBuilder::SetInt(m.Node("Concat", {"rows", "rows"}, {"y"}), "axis", 1);
+     }},
+    {"one behind the other",
+     [](ModelBuilder& m) {
+       ModelBuilder::SetInt(m.Node("Concat", {"rows", "matrix_t", "rows"}, {"y"}), "axis", 0);
+     }},
+    {"running sums",
+     [](ModelBuilder& m) {
+       m.Node("Squeeze", {"zero"}, {"axis"});
+       Of(m, "CumSum", {"rows", "axis"});
+     }},
+    {"picked",
+     [](ModelBuilder& m) {
+       Of(m, "Gather", {"rows", "places"});
+     }},
+    {"picked columns",
+     [](ModelBuilder& m) {
+       ModelBuilder::SetInt(m.Node("Gather", {"rows", "one"}, {"y"}), "axis", 1);
+     }},
+    {"best rows",
+     [](ModelBuilder& m) {
+       ModelBuilder::SetInt(m.Node("TopK", {"rows", "one"}, {"values", "y"}), "axis", 0);
+     }},
+    {"as many as there are",
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"rows"}, {"shape"});
+       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       m.Node("Min", {"n", "three"}, {"k"});
+       auto& node = m.Node("TopK", {"rows", "k"}, {"y", "places_of_best"});
+       ModelBuilder::SetInt(node, "axis", 0);
+       ModelBuilder::SetInt(node, "largest", 0);
+     }},
+    {"shape", [](ModelBuilder& m) { Of(m, "Shape", {"rows"}); }},
+    {"size", [](ModelBuilder& m) { Of(m, "Size", {"rows"}); }},
+    {"as shapes say",
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"rows"}, {"shape"});
+       m.Node("Gather", {"shape", "zero"}, {"n"});
+       ModelBuilder::SetInt(m.Node("Concat", {"n", "two_two"}, {"wanted"}), "axis", 0);
+       m.Node("Reshape", {"rows", "wanted"}, {"r"});
+       m.Node("Transpose", {"r"}, {"t"});
+       m.Node("ConstantOfShape", {"n"}, {"zeros"});
+       m.Node("Squeeze", {"n"}, {"end"});
+       m.Node("Range", {"nought", "end", "unit"}, {"numbers"});
+       ModelBuilder::SetInt(m.Node("Cast", {"numbers"}, {"floats"}), "to", onnx::TensorProto::FLOAT);
+       m.Node("Expand", {"t", "shape_of_all"}, {"e"});
+       m.Node("Add", {"e", "floats"}, {"a"});
+       Of(m, "Add", {"a", "zeros"});
+     }},
+    {"non-zero again", [](ModelBuilder& m) { Of(m, "NonZero", {"rows"}); }},
+};
+
+class VaryingChain : public ::testing::TestWithParam<NamedChain> {
+ protected:
+  // `known`: of so many rows; -1: those of x that begin with a number above 0.
+  static ModelBuilder Model(const NamedChain& chain, int64_t known) {
+    ModelBuilder m(20);
+    m.Floats("four", {4}, {1, -2, 3, 0.5});
+    m.Floats("matrix", {4, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -2, -3});
+    m.Floats("matrix_t", {3, 4}, {1, 4, 7, -1, 2, 5, 8, -2, 3, 6, 9, -3});
+    m.Ints("zero", {0});
+    m.Ints("one", {1});
+    m.Ints("three", {3});
+    m.Ints("flat", {-1});
+    m.Ints("pairs", {-1, 2, 2});
+    m.Ints("two_two", {2, 2});
+    m.Ints("places", {0, -1});
+    m.Ints("shape_of_all", {1, 1, 1});
+    m.Ints("numbers_of_range", {0, 1});
+    m.Node("Squeeze", {"zero"}, {"nought"});
+    m.Node("Squeeze", {"one"}, {"unit"});
+    if (known >= 0) {
+      m.Input("rows", {known, 4});
+    } else {
+      m.Input("x", {7, 4});
+      m.Node("Slice", {"x", "zero", "one", "one"}, {"scores"});
+      m.Node("Squeeze", {"scores", "one"}, {"flat_scores"});
+      m.Floats("nothing", {}, {0});
+      m.Node("Greater", {"flat_scores", "nothing"}, {"good"});
+      m.Node("NonZero", {"good"}, {"found"});
+      m.Node("Squeeze", {"found", "zero"}, {"at"});
+      m.Node("Gather", {"x", "at"}, {"rows"});
+    }
+    chain.add(m);
+    m.Output("y");
+    return m;
+  }
+};
+
+TEST_P(VaryingChain, GivesWhatItGivesOfKnownRows) {
+  Rng rng(3);
+  for (const int64_t count : {7, 4, 3, 2}) {
+    std::vector<float> x, rows;
+    for (int64_t row = 0; row < 7; ++row) {
+      // Rows 0, 2, 4, ... first, so that the others lie between them.
+      const bool found = row * 4 % 7 < count;
+      for (int k = 0; k < 4; ++k) {
+        const float value = static_cast<float>(rng.Uniform() + (k == 0 ? 0.1 : -0.5)) * (found || k > 0 ? 1 : -1);
+        x.push_back(value);
+        if (found) rows.push_back(value);
+      }
+    }
+    const std::vector<NDArray> want = RunCut(Model(GetParam(), count), {Array({count, 4}, rows)});
+    const std::vector<NDArray> got = RunCut(Model(GetParam(), -1), {Array({7, 4}, x)});
+    ASSERT_EQ(got.size(), 1u);
+    ASSERT_EQ(want.size(), 1u);
+    SCOPED_TRACE(count);
+    ExpectSame(got[0], want[0]);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Chains, VaryingChain, ::testing::ValuesIn(kChains),
+                         [](const ::testing::TestParamInfo<NamedChain>& info) {
+                           std::string name = info.param.name;
+                           std::ranges::replace_if(
+                               name, [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+// Operators that have to know how many there are say so.
+TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
+  const auto refusal = [](const std::function<void(ModelBuilder&)>& add) {
+    ModelBuilder m(20);
+    m.Input("x", {7});
+    m.Floats("seven", {7}, {1, 2, 3, 4, 5, 6, 7});
+    m.Floats("eye", {7, 7}, std::vector<float>(49, 1));
+    m.Ints("back", {-2});
+    m.Ints("end", {100});
+    m.Ints("pads", {1, 1});
+    m.Ints("repeats", {2});
+    m.Node("Compress", {"x", "c"}, {"v"});
+    m.Input("c", {7}, onnx::TensorProto::BOOL);
+    add(m);
+    m.Output("y");
+    return Refusal(m);
+  };
+  for (const std::vector<std::string>& node : {std::vector<std::string>{"Add", "v", "seven"},
+                                               {"MatMul", "v", "eye"},
+                                               {"Pad", "v", "pads"},
+                                               {"Tile", "v", "repeats"},
+                                               {"Slice", "v", "back", "end"},
+                                               {"Unique", "v"}}) {
+    const std::string line = refusal([&](ModelBuilder& m) { Of(m, node[0].c_str(), {node.begin() + 1, node.end()}); });
+    EXPECT_THAT(line, HasSubstr("as only the run knows")) << node[0];
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 0);
+  }
+  EXPECT_EQ(refusal([](ModelBuilder& m) { Of(m, "Relu", {"v"}); }), "");
+}
+
+// --- NonMaxSuppression
+
+ModelBuilder Suppression(const Shape& boxes, int64_t classes, int64_t most, float overlap, float least,
+                         int64_t by_center = 0) {
+  ModelBuilder m(11);
+  m.Input("boxes", boxes);
+  m.Input("scores", {boxes[0], classes, boxes[1]});
+  m.Ints("most", {most});
+  m.Floats("overlap", {1}, {overlap});
+  m.Floats("least", {1}, {least});
+  auto& node = m.Node("NonMaxSuppression", {"boxes", "scores", "most", "overlap", "least"}, {"y"});
+  ModelBuilder::SetInt(node, "center_point_box", by_center);
+  m.Output("y");
+  return m;
+}
+
+// Boxes one wide and high: three at 0 (0.1 beside each other), two at 10, one at 100.
+const std::vector<float> kCorners = {0, 0,  1, 1,  0, 0.1F,  1, 1.1F,  0, -0.1F, 1, 0.9F,
+                                     0, 10, 1, 11, 0, 10.1F, 1, 11.1F, 0, 100,   1, 101};
+const std::vector<float> kScores = {0.9F, 0.75F, 0.6F, 0.95F, 0.5F, 0.3F};
+
+TEST(OnnxVarying, BoxesThatOverlapABetterOneAreGone) {
+  const NDArray boxes = Array({1, 6, 4}, kCorners), scores = Array({1, 1, 6}, kScores);
+  ExpectArray(RunCut(Suppression({1, 6, 4}, 1, 3, 0.5F, 0), {boxes, scores})[0], {3, 3}, {0, 0, 3, 0, 0, 0, 0, 0, 5});
+  ExpectArray(RunCut(Suppression({1, 6, 4}, 1, 2, 0.5F, 0), {boxes, scores})[0], {2, 3}, {0, 0, 3, 0, 0, 0});
+  ExpectArray(RunCut(Suppression({1, 6, 4}, 1, 30, 0.5F, 0.4F), {boxes, scores})[0], {2, 3}, {0, 0, 3, 0, 0, 0});
+  ExpectArray(RunCut(Suppression({1, 6, 4}, 1, 30, 0.9F, 0.65F), {boxes, scores})[0], {3, 3},
+              {0, 0, 3, 0, 0, 0, 0, 0, 1});
+  EXPECT_EQ(RunCut(Suppression({1, 6, 4}, 1, 3, 0.5F, 2), {boxes, scores})[0].shape(), (Shape{0, 3}));
+  EXPECT_EQ(RunCut(Suppression({1, 6, 4}, 1, 0, 0.5F, 0), {boxes, scores})[0].shape(), (Shape{0, 3}));
+}
+
+TEST(OnnxVarying, BoxesByCornersInAnyOrderAndByTheirCenter) {
+  std::vector<float> turned = kCorners, centers;
+  for (size_t i = 0; i < turned.size(); i += 8) std::swap(turned[i], turned[i + 2]);
+  for (size_t i = 4; i < turned.size(); i += 8) std::swap(turned[i + 1], turned[i + 3]);
+  for (size_t i = 0; i < kCorners.size(); i += 4) {
+    const float* c = &kCorners[i];
+    centers.insert(centers.end(), {(c[1] + c[3]) / 2, (c[0] + c[2]) / 2, c[3] - c[1], c[2] - c[0]});
+  }
+  const NDArray scores = Array({1, 1, 6}, kScores);
+  const std::vector<double> want = {0, 0, 3, 0, 0, 0, 0, 0, 5};
+  ExpectArray(RunCut(Suppression({1, 6, 4}, 1, 3, 0.5F, 0), {Array({1, 6, 4}, turned), scores})[0], {3, 3}, want);
+  ExpectArray(RunCut(Suppression({1, 6, 4}, 1, 3, 0.5F, 0, 1), {Array({1, 6, 4}, centers), scores})[0], {3, 3}, want);
+}
+
+TEST(OnnxVarying, ImagesAndClassesAreApart) {
+  std::vector<float> boxes = kCorners, scores = kScores;
+  boxes.insert(boxes.end(), kCorners.begin(), kCorners.end());
+  for (int line = 1; line < 4; ++line) scores.insert(scores.end(), kScores.rbegin(), kScores.rend());
+  const NDArray y =
+      RunCut(Suppression({2, 6, 4}, 2, 2, 0.5F, 0), {Array({2, 6, 4}, boxes), Array({2, 2, 6}, scores)})[0];
+  ExpectArray(y, {8, 3}, {0, 0, 3, 0, 0, 0, 0, 1, 2, 0, 1, 5, 1, 0, 2, 1, 0, 5, 1, 1, 2, 1, 1, 5});
+}
+
+TEST(OnnxVarying, SuppressionWantsBoxesAndTheirScores) {
+  ModelBuilder m = Suppression({1, 6, 3}, 1, 3, 0.5F, 0);
+  EXPECT_THAT(Refusal(m), HasSubstr("takes boxes [images, boxes, 4]"));
+  EXPECT_THAT(Refusal(Suppression({1, 1 << 20, 4}, 64, 1 << 20, 0.5F, 0)), HasSubstr("more than 16777216 boxes"));
+}
+
+}  // namespace
+}  // namespace temper

@@ -55,6 +55,8 @@ absl::Status Reduce(Context& c, const OnnxNode& n) {
     if (!none) attrs.Set("axes", *axes);
     attrs.Set("keepdims", n.Int("keepdims", 1));
     TEMPER_ASSIGN_OR_RETURN(v, c.Call(rule->op, std::move(attrs), {v}));
+  } else if (op == "reduce_l2") {  // the square root of the square
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("abs", {}, {v}));
   }
   TEMPER_ASSIGN_OR_RETURN(v, UnaryIfAny(c, rule->after, v));
   TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, dtype));

@@ -81,6 +81,21 @@ struct Program {
   std::string tiled = "out";        // what the tiles are stored to; "sums": of the parts, which the output adds up
 };
 
+// A from the stage "a", which is made of `element`.
+GemmView::AElement CopiedA(const GemmView& v, ir::ProgramBuilder& b, const GemmView::AElement& element) {
+  Shape made = {v.batch, v.rows};
+  made.insert(made.end(), v.reduction.begin(), v.reduction.end());
+  made.back() *= v.ways;
+  const ir::Buffer a = b.Compute("a", CopiedType(v), made, [&](const std::vector<Expr>& i) {
+    return OrZero(v, [&](const auto& r) { return element(i[0], i[1], r); })({i.begin() + 2, i.end()});
+  });
+  return [a](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
+    std::vector<Expr> index = {batch, row};
+    index.insert(index.end(), r.begin(), r.end());
+    return ir::Load(a, index);
+  };
+}
+
 absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const GemmView& sums, const GemmTile& tile) {
   const int64_t parts = sums.batch / v.batch;
   ir::ProgramBuilder b("gemm");
@@ -92,20 +107,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   WorkloadProgram program(w, b, packing.shapes, packing.types);
   TEMPER_RETURN_IF_ERROR(program.Compute(0, w.anchor));
   GemmView::AElement a_element = v.prepare(program, b, &result.copies);
-  if (tile.copy_a) {
-    Shape made = {v.batch, v.rows};
-    made.insert(made.end(), v.reduction.begin(), v.reduction.end());
-    made.back() *= v.ways;
-    const ir::Buffer a = b.Compute("a", CopiedType(v), made, [&](const std::vector<Expr>& i) {
-      return OrZero(v, [&](const auto& r) { return a_element(i[0], i[1], r); })({i.begin() + 2, i.end()});
-    });
-    a_element = [a](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
-      std::vector<Expr> index = {batch, row};
-      index.insert(index.end(), r.begin(), r.end());
-      return ir::Load(a, index);
-    };
-  }
-
+  if (tile.copy_a) a_element = CopiedA(v, b, a_element);
   ir::Buffer packed_b;
   if (constant_b) {
     packed_b = program.buffer(v.b_input);

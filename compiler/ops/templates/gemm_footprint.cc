@@ -38,6 +38,21 @@ bool PanelCrowdsItselfOut(const GemmView& v, const GemmTile& tile, const CpuTarg
   return ReductionLength(v) * CeilDiv(panel, kLineBytes) >= kL2Ways * sets / std::gcd(sets, distance);
 }
 
+// What making floats of numbers takes: registers for scales, offsets and a number, and operations. What has no register
+// is loaded again and again.
+void AddNumbers(CpuFootprint& f, const GemmView& v, const GemmTile& tile, const CpuTarget& t) {
+  const double k = static_cast<double>(ReductionLength(v)), vectors = static_cast<double>(tile.vectors);
+  const double padded_columns = static_cast<double>(tile.panels * tile.nr);
+  f.tile_registers += v.CachesB() ? 0 : 2 * vectors + 1;
+  const double spilt = std::max(0.0, f.tile_registers - t.vector_registers) / vectors;
+  const double each = v.CachesB() ? static_cast<double>(tile.chunks()) * kOpsInCache
+                                  : static_cast<double>(tile.row_tiles) * (kOpsInRegisters + spilt);
+  f.prologue_ops += each * k * padded_columns / static_cast<double>(tile.lanes);
+  if (v.ways <= 1) return;
+  const double runs = k * static_cast<double>(v.ways) / static_cast<double>(v.numbers->run);
+  f.prologue_ops += kOpsOfSums * runs * static_cast<double>(v.rows) * padded_columns / static_cast<double>(tile.lanes);
+}
+
 }  // namespace
 
 CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Config& c, const CpuTarget& t) {
@@ -110,18 +125,7 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
                    : v.b_scale ? kElementBytes * padded_columns * k
                                : 0;
   if (PartsOf(c) > 1) f.copies_bytes += 2 * kElementBytes * batch * rows * padded_columns;
-  if (v.numbers) {
-    // Scales, offsets and a number; what has no register is loaded again and again.
-    const double vectors = static_cast<double>(tile.vectors);
-    f.tile_registers += to_cache ? 0 : 2 * vectors + 1;
-    const double spilt = std::max(0.0, f.tile_registers - t.vector_registers) / vectors;
-    const double each = to_cache ? chunks * kOpsInCache : row_tiles * (kOpsInRegisters + spilt);
-    f.prologue_ops += each * k * padded_columns / static_cast<double>(tile.lanes);
-    if (v.ways > 1) {
-      const double runs = k * static_cast<double>(v.ways) / static_cast<double>(v.numbers->run);
-      f.prologue_ops += kOpsOfSums * runs * rows * padded_columns / static_cast<double>(tile.lanes);
-    }
-  }
+  if (v.numbers) AddNumbers(f, v, tile, t);
   const bool row_edge = v.rows % tile.mr != 0, column_edge = v.columns % tile.nr != 0;
   f.code_ops = static_cast<double>(tile.mr * tile.vectors * tile.unroll * (row_edge ? 2 : 1) * (column_edge ? 2 : 1));
   return f;

@@ -51,8 +51,8 @@ extern "C" {
 #endif
 
 /* `package_dir` holds weights.bin; NULL means the folder of the library itself, wherever it was loaded from. `threads`:
- * 0 or less means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. weights.bin is mapped, so all
- * models and processes share its pages: replace the file by a new one, never write into it. Each model has its own
+ * 0 or less means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. weights.bin is mapped, so
+ * all models and processes share its pages: replace the file by a new one, never write into it. Each model has its own
  * threads and activations, so several models run at the same time. */
 TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_model** model);
 

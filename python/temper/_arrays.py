@@ -54,10 +54,10 @@ class Port:
     largest.
     """
 
-    __slots__ = ("name", "type", "onnx_type", "extents", "shape", "dtype", "bytes", "_bits_of")
+    __slots__ = ("name", "type", "onnx_type", "onnx_number", "extents", "shape", "dtype", "bytes", "_bits_of")
 
     def __init__(self, name: str, onnx: int, shape: Sequence[int]):
-        self.name = name
+        self.name, self.onnx_number = name, onnx
         self.type, self.onnx_type, bits, plain, extended = _TYPES[onnx]
         self.dtype: np.dtype[Any] = np.dtype(plain)
         self.extents = tuple(shape)

@@ -151,7 +151,7 @@ class Model:
     def _run_shaped(self, pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
         """Runs, and cuts results to the extents that the run tells: their elements lie at the front."""
         tensors = [
-            (Tensor * len(ports))(*(Tensor(at, port.bytes, port.onnx_type, len(port.extents), port.extents)
+            (Tensor * len(ports))(*(Tensor(at, port.bytes, port.onnx_number, len(port.extents), port.extents)
                                     for at, port in zip(places, ports)))
             for places, ports in ((pointers, self.inputs), (targets, self.outputs))
         ]

@@ -177,8 +177,10 @@ TEST(OnnxQuantize, ProductsAreExact) {
   for (bool constant : {false, true})
     ExpectArray(ResultsOf("MatMulInteger", {{ones}, {large, constant}})[0], {1, 1}, {255.0 * ((127 + 126) * 350 - 1)},
                 0);
-  EXPECT_THAT(ErrorOf("MatMulInteger", {{Numbers(DType::kU8, {2}, {1, 2})}, {Numbers(DType::kU8, {2, 1}, {1, 2})}}),
-              HasSubstr("vectors"));
+  const NDArray row = Numbers(DType::kU8, {2}, {1, 2}), matrix = Numbers(DType::kU8, {2, 2}, {1, 2, 3, 4});
+  ExpectArray(ResultsOf("MatMulInteger", {{row}, {matrix}})[0], {2}, {7, 10});
+  ExpectArray(ResultsOf("MatMulInteger", {{matrix}, {row}})[0], {2}, {5, 11});
+  ExpectArray(ResultsOf("MatMulInteger", {{row}, {row}})[0], {}, {5});
 }
 
 TEST(OnnxQuantize, ScaledProductsSaturate) {

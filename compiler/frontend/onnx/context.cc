@@ -338,6 +338,22 @@ ValueId InBytes(Context& c, ValueId v) {
   return c.Constant(known->ConvertedTo(type.kind == TypeKind::kSigned ? DType::kI8 : DType::kU8));
 }
 
+absl::StatusOr<ValueId> OfMatrices(Context& c, ValueId a, ValueId b,
+                                   const std::function<absl::StatusOr<ValueId>(ValueId a, ValueId b)>& multiply) {
+  const bool row = c.Rank(a) == 1, column = c.Rank(b) == 1;
+  if (row) {
+    TEMPER_ASSIGN_OR_RETURN(a, c.NewAxis(a, 0));
+  }
+  if (column) {
+    TEMPER_ASSIGN_OR_RETURN(b, c.NewAxis(b, 1));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, multiply(a, b));
+  Shape shape = c.ShapeOf(v);
+  if (column) shape.erase(shape.end() - 1);
+  if (row) shape.erase(shape.end() - (column ? 1 : 2));
+  return c.Reshape(v, std::move(shape));
+}
+
 absl::Status CheckSize(const Shape& shape) {
   constexpr int64_t kLargest = int64_t{1} << 36;
   int64_t size = 1;

@@ -1,6 +1,7 @@
 // What converters of ONNX operators work with: the node at hand, and the graph that is being built.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -153,6 +154,10 @@ class Context {
 
 // Known integers of less than a byte, which share bytes, in one each: to move them takes less time. Others as they are.
 ValueId InBytes(Context& c, ValueId v);
+
+// What `multiply` makes of matrices, either of which may be a vector, as MatMul takes them.
+absl::StatusOr<ValueId> OfMatrices(Context& c, ValueId a, ValueId b,
+                                   const std::function<absl::StatusOr<ValueId>(ValueId a, ValueId b)>& multiply);
 
 // An error where a tensor is larger than any that there can be; sizes of others do not overflow.
 absl::Status CheckSize(const Shape& shape);

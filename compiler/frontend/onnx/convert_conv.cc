@@ -106,19 +106,9 @@ absl::Status GlobalPool(Context& c, const OnnxNode& n) {
 
 // Vectors become matrices of one row or column for the product, and the added axis goes again.
 absl::Status MatMul(Context& c, const OnnxNode& n) {
-  ValueId a = n.Input(0), b = n.Input(1);
-  const bool row = c.Rank(a) == 1, column = c.Rank(b) == 1;
-  if (row) {
-    TEMPER_ASSIGN_OR_RETURN(a, c.Reshape(a, {1, c.ShapeOf(a)[0]}));
-  }
-  if (column) {
-    TEMPER_ASSIGN_OR_RETURN(b, c.Reshape(b, {c.ShapeOf(b)[0], 1}));
-  }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("matmul", {}, {a, b}));
-  Shape shape = c.ShapeOf(v);
-  if (column) shape.erase(shape.end() - 1);
-  if (row) shape.erase(shape.end() - (column ? 1 : 2));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(shape)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, OfMatrices(c, n.Input(0), n.Input(1), [&](ValueId a, ValueId b) {
+                            return c.Call("matmul", {}, {a, b});
+                          }));
   return c.Set(n, v);
 }
 

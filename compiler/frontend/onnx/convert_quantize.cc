@@ -236,7 +236,9 @@ absl::StatusOr<ValueId> IntegerProduct(Context& c, ValueId a, ValueId a_zero, Va
 }
 
 absl::Status MatMulInteger(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, IntegerProduct(c, n.Input(0), n.Input(2), n.Input(1), n.Input(3)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, OfMatrices(c, n.Input(0), n.Input(1), [&](ValueId a, ValueId b) {
+                            return IntegerProduct(c, a, n.Input(2), b, n.Input(3));
+                          }));
   return c.Set(n, v);
 }
 

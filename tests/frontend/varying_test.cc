@@ -313,6 +313,34 @@ INSTANTIATE_TEST_SUITE_P(Chains, VaryingChain, ::testing::ValuesIn(kChains),
                            return name;
                          });
 
+// Behind the end of what is not zero there are zeros, which are no divisors and no extremes.
+TEST(OnnxVarying, IntegersBehindTheEndHarmNothing) {
+  ModelBuilder m(18);
+  m.Input("x", {6}, onnx::TensorProto::INT32);
+  m.Ints("axis", {0});
+  m.Ints("last", {-1});
+  m.Node("NonZero", {"x"}, {"found"});
+  m.Node("Squeeze", {"found", "axis"}, {"at"});
+  m.Node("Gather", {"x", "at"}, {"v"});
+  m.Node("Mul", {"v", "v"}, {"squares"});
+  m.Node("Div", {"squares", "v"}, {"quotients"});
+  m.Node("ReduceMin", {"v"}, {"least"});
+  m.Node("ReduceMax", {"v"}, {"most"});
+  m.Node("Gather", {"v", "last"}, {"end"});
+  for (const char* output : {"quotients", "least", "most", "end"}) m.Output(output);
+  for (const double sign : {1.0, -1.0}) {
+    NDArray x(DType::kI32, {6});
+    x.Set(1, 3 * sign);
+    x.Set(4, 5 * sign);
+    const std::vector<NDArray> y = RunCut(m, {x});
+    ASSERT_EQ(y.size(), 4u);
+    ExpectArray(y[0], {2}, {3 * sign, 5 * sign});
+    ExpectArray(y[1], {1}, {sign > 0 ? 3.0 : -5.0});
+    ExpectArray(y[2], {1}, {sign > 0 ? 5.0 : -3.0});
+    ExpectArray(y[3], {1}, {5 * sign});
+  }
+}
+
 // Operators that have to know how many there are say so.
 TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
   const auto refusal = [](const std::function<void(ModelBuilder&)>& add) {
@@ -324,6 +352,9 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
     m.Ints("end", {100});
     m.Ints("pads", {1, 1});
     m.Ints("repeats", {2});
+    m.Ints("two_lines", {7, -1});
+    m.Ints("column", {-1, 1});
+    m.Ints("nothing", {});
     m.Node("Compress", {"x", "c"}, {"v"});
     m.Input("c", {7}, onnx::TensorProto::BOOL);
     add(m);
@@ -335,12 +366,45 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
                                                {"Pad", "v", "pads"},
                                                {"Tile", "v", "repeats"},
                                                {"Slice", "v", "back", "end"},
-                                               {"Unique", "v"}}) {
+                                               {"Unique", "v"},
+                                               {"Reshape", "v", "two_lines"},
+                                               {"Split", "v"},
+                                               {"Hardmax", "v"},
+                                               {"GatherElements", "v", "back"},
+                                               {"SplitToSequence", "v"}}) {
     const std::string line = refusal([&](ModelBuilder& m) { Of(m, node[0].c_str(), {node.begin() + 1, node.end()}); });
     EXPECT_THAT(line, HasSubstr("as only the run knows")) << node[0];
     EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 0);
   }
   EXPECT_EQ(refusal([](ModelBuilder& m) { Of(m, "Relu", {"v"}); }), "");
+  EXPECT_EQ(refusal([](ModelBuilder& m) { Of(m, "Reshape", {"v", "column"}); }), "");
+  // Of shapes that are read from such a value, too.
+  const auto shaped = [](ModelBuilder& m, const std::vector<std::string>& slice) {
+    m.Node("Shape", {"v"}, {"shape"});
+    std::vector<std::string> operands = {"shape"};
+    operands.insert(operands.end(), slice.begin(), slice.end());
+    m.Node("Slice", operands, {"part"});
+    Of(m, "ConstantOfShape", {"part"});
+  };
+  EXPECT_NE(refusal([&](ModelBuilder& m) { shaped(m, {"nothing", "nothing", "nothing"}); }), "");
+  const std::string known = refusal([](ModelBuilder& m) {
+    m.Node("Shape", {"v"}, {"shape"});
+    Of(m, "Expand", {"seven", "shape"});
+  });
+  EXPECT_THAT(known, HasSubstr("only the run knows"));
+  // A shape that is made of itself again and again is not read without end.
+  const std::string doubled = refusal([](ModelBuilder& m) {
+    m.Ints("one", {1});
+    m.Node("Shape", {"v"}, {"s0"});
+    for (int i = 0; i < 40; ++i) {
+      const std::string last = "s" + std::to_string(i), next = "s" + std::to_string(i + 1),
+                        part = "p" + std::to_string(i);
+      ModelBuilder::SetInt(m.Node("Concat", {last, last}, {part}), "axis", 0);
+      m.Node("Slice", {part, "one", "repeats"}, {next});
+    }
+    Of(m, "ConstantOfShape", {"s40"});
+  });
+  EXPECT_THAT(doubled, HasSubstr("depends on the model's inputs"));
 }
 
 // --- NonMaxSuppression

@@ -66,7 +66,8 @@ std::vector<int64_t> OnnxNode::Ints(std::string_view name, std::vector<int64_t> 
 }
 
 const NDArray* Context::Known(ValueId v) const {
-  return v != kNoValue && g_.values[v].constant.has_value() ? &*g_.values[v].constant : nullptr;
+  return v != kNoValue && g_.values[v].constant.has_value() && VaryingOf(v) == nullptr ? &*g_.values[v].constant
+                                                                                       : nullptr;
 }
 
 absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_view what) const {
@@ -169,6 +170,7 @@ absl::StatusOr<ValueId> Context::CallVarying(std::string op, Attrs attrs, std::v
   TEMPER_ASSIGN_OR_RETURN(std::optional<Varying> result, PrepareVarying(*this, op, attrs, inputs));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
   TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
+  if (NumElements(ShapeOf(v)) == 0) return absl::UnimplementedError("nothing, as many times as only the run knows");
   if (const Node node = g_.nodes.back(); Vary(node.inputs)) {
     TEMPER_ASSIGN_OR_RETURN(result, onnx_frontend::VaryingOf(*this, node));
   }
@@ -176,8 +178,8 @@ absl::StatusOr<ValueId> Context::CallVarying(std::string op, Attrs attrs, std::v
   return v;
 }
 
-absl::StatusOr<ValueId> Context::CallWhole(std::string op, std::vector<ValueId> inputs) {
-  return g_.AddNode(std::move(op), {}, std::move(inputs), node_name_);
+absl::StatusOr<ValueId> Context::CallWhole(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
+  return g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_);
 }
 
 absl::StatusOr<ValueId> Context::Defer(std::string op, Attrs attrs, std::vector<ValueId> inputs) {

@@ -63,7 +63,7 @@ class Context {
   const Shape& ShapeOf(ValueId v) const { return g_.values[v].type.shape; }
   int64_t Rank(ValueId v) const { return static_cast<int64_t>(ShapeOf(v).size()); }
 
-  // The data of a constant; null if `v` is none.
+  // The data of a constant; null if `v` is none, or not all of it counts.
   const NDArray* Known(ValueId v) const;
   // The same as integers or floats, for operands that must be known now, such as shapes. `what` goes into the error.
   absl::StatusOr<std::vector<int64_t>> KnownInts(ValueId v, std::string_view what) const;
@@ -80,7 +80,7 @@ class Context {
   // shapes that models carry is gone when a converter asks for its result.
   absl::StatusOr<ValueId> Call(std::string op, Attrs attrs, std::vector<ValueId> inputs);
   // The same of elements behind the ends of operands, too: the result has known extents.
-  absl::StatusOr<ValueId> CallWhole(std::string op, std::vector<ValueId> inputs);
+  absl::StatusOr<ValueId> CallWhole(std::string op, Attrs attrs, std::vector<ValueId> inputs);
   // The same, left to the passes even where all is known.
   absl::StatusOr<ValueId> Defer(std::string op, Attrs attrs, std::vector<ValueId> inputs);
   absl::StatusOr<ValueId> Reshape(ValueId v, Shape shape);

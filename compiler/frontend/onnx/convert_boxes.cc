@@ -12,7 +12,7 @@ namespace {
 
 // Edges [images, 4, boxes] of boxes [images, boxes, 4]: two corners, in any order, or center and size.
 absl::StatusOr<ValueId> EdgesOf(Context& c, ValueId boxes, bool by_center) {
-  TEMPER_ASSIGN_OR_RETURN(boxes, c.CallWhole("identity", {boxes}));
+  TEMPER_ASSIGN_OR_RETURN(boxes, c.CallWhole("identity", {}, {boxes}));
   TEMPER_ASSIGN_OR_RETURN(boxes, c.Transpose(boxes, {0, 2, 1}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId one, c.Slice(boxes, 1, 0, 2));
   TEMPER_ASSIGN_OR_RETURN(const ValueId other, c.Slice(boxes, 1, 2, 4));
@@ -69,7 +69,12 @@ absl::Status NonMaxSuppression(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId edges, EdgesOf(c, n.Input(0), n.Int("center_point_box", 0) != 0));
   // A box behind the end of its list scores nothing.
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
-  TEMPER_ASSIGN_OR_RETURN(const ValueId filled, Filled(c, n.Input(1), kNothing));
+  ValueId scored = n.Input(1);
+  if (n.Input(4) == kNoValue) {  // all boxes count, those with that score too
+    const ValueId lowest = c.Scalar(DType::kF32, std::numeric_limits<float>::lowest());
+    TEMPER_ASSIGN_OR_RETURN(scored, c.Call("max", {}, {scored, lowest}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId filled, Filled(c, scored, kNothing));
   TEMPER_ASSIGN_OR_RETURN(const ValueId overlap, Threshold(c, n.Input(3), 0));
   TEMPER_ASSIGN_OR_RETURN(const ValueId least, Threshold(c, n.Input(4), kNothing));
   Attrs attrs;

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/context.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/tensor_data.h"
@@ -304,6 +305,7 @@ absl::Status Dropout(Context& c, const OnnxNode& n) {
       return absl::UnimplementedError("training_mode is not supported");
   }
   if (n.proto.output_size() > 1 && !n.proto.output(1).empty()) {
+    TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Dropout's mask"));
     const DType dtype = n.opset < kFirstOfBools ? c.TypeOf(n.Input(0)).dtype : DType::kBool;
     TEMPER_ASSIGN_OR_RETURN(const ValueId stays, c.Expand(c.Scalar(dtype, 1), c.ShapeOf(n.Input(0))));
     TEMPER_RETURN_IF_ERROR(c.Set(n, stays, 1));

@@ -96,6 +96,7 @@ absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& 
   TEMPER_ASSIGN_OR_RETURN(const Dims end, DimsOf(c, n.Input(1), "a bound"));
   TEMPER_ASSIGN_OR_RETURN(const int64_t start, c.KnownInt(n.Input(0), "a bound"));
   TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
+  TEMPER_RETURN_IF_ERROR(CheckPlaces(end.most));
   if (end.most.size() != 1 || start != 0 || step != 1) return absl::UnimplementedError("a range that starts elsewhere");
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithDims(c, Counting(c, DType::kI64, {end.most[0]}), end));
   return v;
@@ -134,7 +135,7 @@ absl::Status EyeLike(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(dtype, DTypeOf(static_cast<int>(n.Int("dtype", 0))));
   }
   if (shape.size() != 2) return absl::InvalidArgumentError("takes rank 2");
-  if (c.VaryingOf(n.Input(0)) != nullptr) return absl::UnimplementedError("of a shape that only the run knows");
+  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "EyeLike"));
   const int64_t k = n.Int("k", 0);
   return c.Set(n, c.Constant(Band(dtype, shape[0], shape[1], k, k)));
 }

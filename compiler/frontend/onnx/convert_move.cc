@@ -13,13 +13,40 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis that are gathered one by one
 
+// Of as many elements as only the run knows. The axis of the result that varies is one whose extent the model leaves
+// open: it has the elements of the old one, or each of some of them, or several of them.
+absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted, const std::vector<bool>& open) {
+  const Varying v = *c.VaryingOf(x);
+  const Shape from = c.ShapeOf(x);
+  const int64_t extent = from[static_cast<size_t>(v.axis)];
+  const int64_t before = NumElements(std::span(from).first(static_cast<size_t>(v.axis)));
+  int64_t outer = 1;
+  for (size_t d = 0; d < wanted.size(); outer *= wanted[d++]) {
+    const int64_t to = wanted[d];
+    if (!open[d] || outer != before || to < 1 || (to % extent != 0 && extent % to != 0)) continue;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c, v.extent, to, extent));
+    Attrs attrs;
+    attrs.Set("shape", wanted);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {x}));
+    c.SetVarying(result, {static_cast<int64_t>(d), scaled});
+    return result;
+  }
+  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, x, "Reshape"));
+  return x;
+}
+
 absl::Status Reshape(Context& c, const OnnxNode& n) {
   Ints wanted = n.Ints("shape");
+  std::optional<Varying> varying;
   if (n.Input(1) != kNoValue) {
     // An extent that only the run knows is as large as its operand's, of which as many elements count.
     TEMPER_ASSIGN_OR_RETURN(const Dims dims, DimsOf(c, n.Input(1), "the new shape"));
     wanted = dims.most;
+    varying = dims.varying;
   }
+  std::vector<bool> open;  // which extents follow from the operand's
+  for (size_t i = 0; i < wanted.size(); ++i)
+    open.push_back(wanted[i] < 1 || (varying.has_value() && varying->axis == static_cast<int64_t>(i)));
   const Shape& from = c.ShapeOf(n.Input(0));
   const int64_t total = NumElements(from);
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -38,6 +65,10 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   }
   if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }) || NumElements(wanted) != total) {
     return absl::InvalidArgumentError(absl::StrCat("cannot reshape ", ShapeText(from), " to ", ShapeText(wanted)));
+  }
+  if (c.VaryingOf(n.Input(0)) != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, n.Input(0), wanted, open));
+    return c.Set(n, v);
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(wanted)));
   return c.Set(n, v);
@@ -115,6 +146,8 @@ absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent)
 
 absl::Status Split(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
+  if (const Varying* v = c.VaryingOf(n.Input(0)); v != nullptr && v->axis == axis)
+    TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Split"));
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
   TEMPER_ASSIGN_OR_RETURN(Ints lengths, SplitLengths(c, n, extent));
   int64_t left = extent;
@@ -157,7 +190,10 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
   attrs.Set("axis", axis);
   if (IsFloat(c.TypeOf(n.Input(1)).dtype)) return absl::InvalidArgumentError("indices are integers");
   // One known index is a slice, which fuses and moves less.
-  if (const NDArray* at = c.Known(n.Input(1)); at != nullptr && at->size() == 1 && c.Known(n.Input(0)) == nullptr) {
+  const Varying* varying = c.VaryingOf(n.Input(0));
+  const bool whole = varying == nullptr || varying->axis != axis;
+  if (const NDArray* at = c.Known(n.Input(1));
+      at != nullptr && at->size() == 1 && whole && c.Known(n.Input(0)) == nullptr) {
     Shape shape = c.ShapeOf(n.Input(0));
     const int64_t extent = shape[static_cast<size_t>(axis)];
     const int64_t index = static_cast<int64_t>(at->At(0)) + (at->At(0) < 0 ? extent : 0);
@@ -174,6 +210,12 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
 
 absl::Status Expand(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(Dims dims, DimsOf(c, n.Input(1), "the new shape"));
+  if (dims.varying.has_value() && c.VaryingOf(n.Input(0)) == nullptr) {
+    // An extent of more than one would be right for one number of elements alone.
+    const int64_t axis = dims.varying->axis + c.Rank(n.Input(0)) - std::ssize(dims.most);
+    if (axis >= 0 && c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)] != 1)
+      return absl::UnimplementedError("an extent that only the run knows stands for one that is known");
+  }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(n.Input(0), dims.most));
   if (dims.varying.has_value()) dims.varying->axis += c.Rank(v) - std::ssize(dims.most);
   TEMPER_ASSIGN_OR_RETURN(v, WithDims(c, v, dims));

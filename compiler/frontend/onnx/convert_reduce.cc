@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/context.h"
 
 namespace temper::onnx_frontend {
@@ -206,6 +207,7 @@ absl::Status SetMoments(Context& c, const OnnxNode& n, int64_t axis) {
 
 // One where the first of the largest is, zero elsewhere.
 absl::Status Hardmax(Context& c, const OnnxNode& n) {
+  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Hardmax"));
   const Shape shape = c.ShapeOf(n.Input(0));
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
   TEMPER_ASSIGN_OR_RETURN(const Lines lines, LinesOf(c, n));

@@ -24,12 +24,15 @@ bool Names(const Ints& axes, int64_t axis, int64_t rank) {
 }
 
 // What a reduction may find behind the end without a trace; nullopt: nothing is.
-std::optional<double> Neutral(std::string_view op) {
+std::optional<double> Neutral(std::string_view op, DType dtype) {
+  // The extremes of 64 bits are no doubles, and what is beyond them becomes them.
+  const bool exact = !IsFloat(dtype) && Info(dtype).bits <= 32;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (op == "reduce_sum" || op == "reduce_l2") return 0;
   if (op == "reduce_prod") return 1;
-  if (op == "reduce_max" || op == "arg_max" || op == "softmax" || op == "log_softmax") return -kInfinity;
-  if (op == "reduce_min" || op == "arg_min") return kInfinity;
+  if (op == "reduce_max" || op == "arg_max" || op == "softmax" || op == "log_softmax")
+    return exact ? Lowest(dtype) : -kInfinity;
+  if (op == "reduce_min" || op == "arg_min") return exact ? Largest(dtype) : kInfinity;
   return std::nullopt;
 }
 
@@ -87,6 +90,9 @@ class Rule {
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (node_.inputs[i] == kNoValue || At(i) == nullptr) continue;
       const Varying v{At(i)->axis + rank - std::ssize(ShapeAt(i)), At(i)->extent};
+      // One element, perhaps, that stands for many.
+      if (ShapeAt(i)[static_cast<size_t>(At(i)->axis)] != result_[static_cast<size_t>(v.axis)])
+        return Refused(node_.op);
       if (found.has_value() && *found != v) return Refused(node_.op);
       found = v;
     }
@@ -103,7 +109,7 @@ class Rule {
     return found;
   }
 
-  // The axis stays one, or takes in axes behind it, or gives some away.
+  // The axis stays one, or takes in axes behind it.
   Result Reshaped() const {
     const Varying v = *At(0);
     const Shape& from = ShapeAt(0);
@@ -113,7 +119,7 @@ class Rule {
     int64_t outer = 1;
     for (size_t d = 0; d < result_.size(); outer *= result_[d++]) {
       const int64_t to = result_[d];
-      if (outer != before || to < 2 || extent < 2 || (to % extent != 0 && extent % to != 0)) continue;
+      if (outer != before || extent < 2 || to < extent || to % extent != 0) continue;
       TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c_, v.extent, to, extent));
       return Varying{static_cast<int64_t>(d), scaled};
     }
@@ -225,8 +231,8 @@ class Reader {
  public:
   Reader(Context& c, std::string_view what) : c_(c), what_(what) {}
 
-  absl::StatusOr<Dims> Read(ValueId v, int depth = 0) {
-    constexpr int kDeepest = 64;
+  absl::StatusOr<Dims> Read(ValueId v) {
+    constexpr int kMostReads = 512;
     if (c_.Known(v) != nullptr) {
       TEMPER_ASSIGN_OR_RETURN(Ints known, c_.KnownInts(v, what_));
       return Dims{std::move(known), std::nullopt};
@@ -234,34 +240,41 @@ class Reader {
     if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, Varying{0, v}};
     const auto& nodes = c_.graph().nodes;
     const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
-    if (node == nodes.rend() || depth > kDeepest) return Unknown();
-    if (node->op == "reshape" || node->op == "identity" || node->op == "cast") return Read(node->inputs[0], depth + 1);
-    if (node->op == "slice") return Part(*node, depth);
-    if (node->op == "concat") return Joined(*node, depth);
+    if (node == nodes.rend() || ++reads_ > kMostReads) return Unknown();
+    const Node found = *node;
+    if (found.op == "reshape" || found.op == "identity" || (found.op == "cast" && HoldsExtents(c_.TypeOf(v).dtype)))
+      return Read(found.inputs[0]);
+    if (found.op == "slice") return Part(found);
+    if (found.op == "concat") return Joined(found);
     return Unknown();
   }
 
  private:
+  static bool HoldsExtents(DType dtype) {
+    return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kF32 || dtype == DType::kF64;
+  }
   absl::Status Unknown() const {
     return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
   }
 
-  absl::StatusOr<Dims> Part(const Node& node, int depth) {
-    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0], depth + 1));
+  absl::StatusOr<Dims> Part(const Node& node) {
+    const Ints steps = node.attrs.Ints("steps");
+    if (c_.Rank(node.inputs[0]) != 1 || node.attrs.Ints("starts").size() != 1 || (!steps.empty() && steps[0] != 1))
+      return Unknown();
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
     const int64_t count = std::ssize(all.most), start = FromFront(node.attrs.Ints("starts")[0], count);
     const int64_t length = NumElements(c_.ShapeOf(node.output));
-    if (c_.Rank(node.inputs[0]) != 1 || start < 0 || start + length > count) return Unknown();
-    if (const Ints steps = node.attrs.Ints("steps"); !steps.empty() && steps[0] != 1) return Unknown();
+    if (start < 0 || start + length > count) return Unknown();
     Dims part{{all.most.begin() + start, all.most.begin() + start + length}, std::nullopt};
     if (all.varying.has_value() && all.varying->axis >= start && all.varying->axis < start + length)
       part.varying = Varying{all.varying->axis - start, all.varying->extent};
     return part;
   }
 
-  absl::StatusOr<Dims> Joined(const Node& node, int depth) {
+  absl::StatusOr<Dims> Joined(const Node& node) {
     Dims all;
     for (const ValueId part : node.inputs) {
-      TEMPER_ASSIGN_OR_RETURN(const Dims dims, Read(part, depth + 1));
+      TEMPER_ASSIGN_OR_RETURN(const Dims dims, Read(part));
       if (dims.varying.has_value()) {
         if (all.varying.has_value()) return Unknown();
         all.varying = Varying{std::ssize(all.most) + dims.varying->axis, dims.varying->extent};
@@ -273,11 +286,18 @@ class Reader {
 
   Context& c_;
   std::string_view what_;
+  int reads_ = 0;  // a file may ask for more than it has nodes
 };
 
 }  // namespace
 
 Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::vector<ValueId>& inputs) {
+  if ((op == "div" || op == "mod") && !IsFloat(c.TypeOf(inputs[1]).dtype) && c.VaryingOf(inputs[1]) != nullptr) {
+    // Nobody reads the quotients behind the end, but a division by zero ends the program.
+    const Varying divisors = *c.VaryingOf(inputs[1]);
+    TEMPER_ASSIGN_OR_RETURN(inputs[1], Filled(c, inputs[1], 1));
+    c.SetVarying(inputs[1], divisors);
+  }
   if (c.VaryingOf(inputs[0]) == nullptr) return std::nullopt;
   const Varying v = *c.VaryingOf(inputs[0]);
   const int64_t rank = c.Rank(inputs[0]);
@@ -288,7 +308,7 @@ Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::
     TEMPER_ASSIGN_OR_RETURN(inputs[1], c.Call("where", {}, {negative, turned, at}));
     return std::nullopt;
   }
-  const std::optional<double> neutral = Neutral(op);
+  const std::optional<double> neutral = Neutral(op, c.TypeOf(inputs[0]).dtype);
   const Ints combined = KeepsAxes(op) ? Ints{attrs.Int("axis", -1)} : Combined(attrs, rank);
   if (!neutral.has_value() || !Names(combined, v.axis, rank)) return std::nullopt;
   TEMPER_ASSIGN_OR_RETURN(inputs[0], Filled(c, inputs[0], *neutral));
@@ -298,6 +318,7 @@ Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::
 Result VaryingOf(Context& c, const Node& node) { return Rule(c, node).Find(); }
 
 absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t extent) {
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({extent}));
   return c.Call("less", {}, {Counting(c, DType::kI64, {extent}), varying.extent});
 }
 
@@ -309,10 +330,11 @@ absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value) {
   along[0] = c.ShapeOf(v)[axis];
   TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, along[0]));
   TEMPER_ASSIGN_OR_RETURN(within, c.Reshape(within, std::move(along)));
-  return c.CallWhole("where", {within, v, c.Scalar(c.TypeOf(v).dtype, value)});
+  return c.CallWhole("where", {}, {within, v, c.Scalar(c.TypeOf(v).dtype, value)});
 }
 
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor) {
+  if (factor == 0 || divisor == 0) return c.Scalar(DType::kI64, 0);
   if (factor % divisor == 0) factor /= divisor, divisor = 1;
   if (divisor % factor == 0) divisor /= factor, factor = 1;
   if (factor == 1 && divisor == 1) return extent;
@@ -331,6 +353,7 @@ absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
   const size_t axis = static_cast<size_t>(varying.axis);
   const int64_t outer = NumElements(std::span(shape).first(axis)), extent = shape[axis];
   if (outer == 1) return v;
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({outer, extent}));
   // The line and the position in it of each element of the result.
   const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
   const ValueId at = Counting(c, DType::kI64, {outer * extent});
@@ -342,17 +365,23 @@ absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId from, c.Call("add", {}, {line, step}));
   Shape flat(shape.begin() + varying.axis, shape.end());
   flat[0] *= outer;
-  TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {v}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {}, {v}));
   TEMPER_ASSIGN_OR_RETURN(whole, GatherFlat(c, whole, from, std::move(flat)));
   TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, shape));
   c.SetVarying(whole, varying);
   return whole;
 }
 
+absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what) {
+  return c.VaryingOf(v) == nullptr ? absl::OkStatus() : Refused(what);
+}
+
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
 
 absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims) {
-  if (!dims.varying.has_value() || c.VaryingOf(v) != nullptr) return v;
+  if (!dims.varying.has_value()) return v;
+  if (const Varying* own = c.VaryingOf(v))
+    return *own == *dims.varying ? absl::StatusOr<ValueId>(v) : Refused("a shape");
   // Others may have the value, too, and mean all of it.
   TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
   c.SetVarying(v, *dims.varying);

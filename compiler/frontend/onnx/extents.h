@@ -24,6 +24,9 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
 // The same elements, one behind another at the front, as if the extent were the largest.
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v);
 
+// An error where the extents of `v` are not all known; `what` must know them.
+absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what);
+
 // A shape that is known, but for one extent perhaps, which stands with its largest.
 struct Dims {
   std::vector<int64_t> most;

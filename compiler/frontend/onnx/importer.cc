@@ -116,7 +116,7 @@ class Importer {
         TEMPER_ASSIGN_OR_RETURN(v, Dense(context_, *v));
       }
       // Each output is a value of its own under its own name, whatever identities the model had.
-      if (graph_.values[*v].is_constant) {
+      if (graph_.values[*v].is_constant && context_.VaryingOf(*v) == nullptr) {
         v = context_.Constant(*graph_.values[*v].constant, output.name());
       } else if (!taken.insert(*v).second) {
         const Varying* varying = context_.VaryingOf(*v);

@@ -1,7 +1,6 @@
 #include "compiler/frontend/onnx/places.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -14,12 +13,6 @@ namespace {
 absl::StatusOr<ValueId> Scaled(Context& c, ValueId v, int64_t factor) {
   if (factor == 1) return v;
   return c.Call("mul", {}, {v, c.Scalar(DType::kI64, static_cast<double>(factor))});
-}
-
-absl::Status CheckPlaces(const Shape& shape) {
-  constexpr int64_t kMostPlaces = int64_t{1} << 26;
-  if (NumElements(shape) <= kMostPlaces) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("more than ", kMostPlaces, " indices are not supported"));
 }
 
 // Index `i` along `axis` of each element of a tensor of `shape`, times `strides`, summed over all axes but `axis`.
@@ -40,6 +33,12 @@ absl::StatusOr<NDArray> PlacesBeside(const Shape& shape, const std::vector<int64
 
 }  // namespace
 
+absl::Status CheckPlaces(const Shape& shape) {
+  constexpr int64_t kMostPlaces = int64_t{1} << 26;
+  if (NumElements(shape) <= kMostPlaces) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("more than ", kMostPlaces, " indices are not supported"));
+}
+
 ValueId Counting(Context& c, DType dtype, Shape shape, int64_t step) {
   NDArray numbers(dtype, std::move(shape));
   for (int64_t i = 0; i < numbers.size(); ++i) numbers.Set(i, static_cast<double>(i * step));
@@ -52,6 +51,7 @@ absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t count
 }
 
 absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat) {
+  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, from, "a position"));
   TEMPER_ASSIGN_OR_RETURN(from, c.Reshape(from, std::move(flat)));
   return c.Gather(from, at, 0);
 }
@@ -123,8 +123,7 @@ absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data
 
 absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
   TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
-  if (c.ShapeOf(holds)[0] > std::numeric_limits<int32_t>::max())
-    return absl::UnimplementedError("more elements than an i32 numbers");
+  TEMPER_RETURN_IF_ERROR(CheckPlaces(c.ShapeOf(holds)));
   // An axis of one element is none that a reshape could tell from others.
   for (; c.ShapeOf(holds)[0] < 2;) {
     TEMPER_ASSIGN_OR_RETURN(holds, c.Concat({holds, c.Constant(NDArray(DType::kBool, {1}))}, 0));
@@ -155,7 +154,7 @@ absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& pa
     if (const Varying* v = c.VaryingOf(part)) {
       if (v->axis != axis) return absl::UnimplementedError("parts that vary along different axes");
       TEMPER_ASSIGN_OR_RETURN(within.emplace_back(), WithinExtent(c, *v, extent));
-      TEMPER_ASSIGN_OR_RETURN(part, c.CallWhole("identity", {part}));
+      TEMPER_ASSIGN_OR_RETURN(part, c.CallWhole("identity", {}, {part}));
     } else {
       NDArray all(DType::kBool, {extent});
       for (int64_t i = 0; i < extent; ++i) all.Set(i, 1);

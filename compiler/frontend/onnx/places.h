@@ -10,6 +10,8 @@ namespace temper::onnx_frontend {
 // The most comparisons or elements of one result that a converter asks of the run to find its elements.
 constexpr int64_t kMostCompared = int64_t{1} << 28;
 
+// An error where a constant of that many places would be too large.
+absl::Status CheckPlaces(const Shape& shape);
 // 0, step, 2 * step, ... in the order of the elements.
 ValueId Counting(Context& c, DType dtype, Shape shape, int64_t step = 1);
 // Which of so many are within the length, in i64, that is given for each of a batch: [batch, 1, 1, count].

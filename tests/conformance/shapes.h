@@ -174,8 +174,7 @@ inline constexpr Shape kShapes[] = {
      "(f32[1,4,300], f32[1,3,300], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=7) -> i32[1,3,7]; anchor=0"},
     {"suppress",
      "(f32[2,4,65], f32[2,1,65], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=65) -> i32[2,1,65]; anchor=0"},
-    {"suppress",
-     "(f32[1,4,5], f32[1,2,5], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=1) -> i32[1,2,1]; anchor=0"},
+    {"suppress", "(f32[1,4,5], f32[1,2,5], f32[1], f32[1]) non_max_suppression(0,1,2,3; k=1) -> i32[1,2,1]; anchor=0"},
 
     {"default", "(f32[7,19], f32[19]) add(0,1) -> f32[7,19]; relu(2) -> f32[7,19]; anchor=0"},
     {"default", "(f32[5,3,33]) reduce_sum(0; axes=[2] keepdims=0) -> f32[5,3]; anchor=0"},

@@ -87,7 +87,7 @@ TEST(TrainingShapes, ShowEveryTemplateMoreThanOnce) {
     }
   }
   for (const TemplateDef& def : AllTemplates()) {
-    constexpr std::string_view kNoContractions[] = {"reduce.pixels", "pool.separable", "scan",      "scatter",
+    constexpr std::string_view kNoContractions[] = {"reduce.pixels", "pool.separable", "scan",       "scatter",
                                                     "top_k",         "suppress",       "gpu.reduce", "gpu.pixels"};
     if (def.fallback || std::ranges::find(kNoContractions, def.name) != std::end(kNoContractions)) continue;
     if (def.name == "gpu.mma" || def.name == "gpu.wgmma" || def.name.ends_with(".integer")) continue;  // none of f32

@@ -43,9 +43,17 @@ std::optional<Graph> WithOpenWeights(const OpDef& op) {
 }
 
 TEST(FillConstants, ActivationsKeepTheirScaleThroughEveryOperator) {
-  // They take no floats alone.
-  const std::set<std::string_view> others = {
-      "and", "or", "where", "gather", "mod", "matmul_nbits", "matmul_nbits_i8", "scatter", "scatter_reduce"};
+  // They take no floats alone, or those of other shapes.
+  const std::set<std::string_view> others = {"and",
+                                             "or",
+                                             "where",
+                                             "gather",
+                                             "mod",
+                                             "matmul_nbits",
+                                             "matmul_nbits_i8",
+                                             "scatter",
+                                             "scatter_reduce",
+                                             "non_max_suppression"};
   for (const OpDef& op : AllOps()) {
     if (op.min_inputs < 2) continue;
     std::optional<Graph> g = WithOpenWeights(op);

@@ -78,15 +78,15 @@ TEST(If, ChoosesWhereOnlyTheRunKnows) {
   ExpectArray(m.Run({Array({2}, {5, 7}), Array({2}, {1, 2}), Bool(false)})[0], {2}, {4, 5});
 }
 
-TEST(If, RefusesBranchesOfDifferentShapes) {
+TEST(If, RefusesBranchesOfDifferentRanks) {
   ModelBuilder m(16);
   m.Input("x", {2});
+  m.Ints("axis", {0});
   m.Input("condition", {}, onnx::TensorProto::BOOL);
   onnx::NodeProto& node = m.Node("If", {"condition"}, {"z"});
   SetBody(node, "then_branch", Branch("Add", "x", "x"));
   ModelBuilder other(16);
-  other.Node("Concat", {"x", "x"}, {"result"});
-  ModelBuilder::SetInt(*other.model.mutable_graph()->mutable_node(0), "axis", 0);
+  other.Node("Unsqueeze", {"x", "axis"}, {"result"});
   other.Output("result");
   SetBody(node, "else_branch", other);
   m.Output("z");

@@ -341,6 +341,47 @@ TEST(OnnxVarying, IntegersBehindTheEndHarmNothing) {
   }
 }
 
+// As exporters write masks: what is not zero is looked for again for each use, parts are joined one by one, and where
+// nothing was found another branch gives nothing.
+TEST(OnnxVarying, TheSameMaskGivesTheSameNumberAndBranchesMayDiffer) {
+  ModelBuilder m(18);
+  m.Input("x", {6});
+  m.Ints("axis", {0});
+  m.Floats("none", {0}, {});
+  m.Floats("limit", {}, {7});
+  for (const char* name : {"a", "b"}) {
+    const std::string n = name;
+    m.Node("NonZero", {"x"}, {"found_" + n});
+    m.Node("Squeeze", {"found_" + n, "axis"}, {"at_" + n});
+    m.Node("Gather", {"x", "at_" + n}, {n});
+    ModelBuilder::SetInt(m.Node("Concat", {n, n, "x"}, {"all_" + n}), "axis", 0);
+  }
+  m.Node("Add", {"a", "b"}, {"twice"});
+  m.Node("Mul", {"all_a", "all_b"}, {"squares"});
+  m.Node("ReduceSum", {"a"}, {"sum"});
+  m.Node("Less", {"sum", "limit"}, {"few"});
+  onnx::NodeProto& node = m.Node("If", {"few"}, {"chosen"});
+  for (const auto& [branch, value] : {std::pair("then_branch", "none"), std::pair("else_branch", "twice")}) {
+    ModelBuilder body(18);
+    body.Node("Identity", {value}, {"result"});
+    body.Output("result");
+    onnx::AttributeProto& a = ModelBuilder::Attr(node, branch);
+    a.set_type(onnx::AttributeProto::GRAPH);
+    *a.mutable_g() = body.model.graph();
+  }
+  for (const char* output : {"twice", "squares", "chosen"}) m.Output(output);
+  std::vector<NDArray> y = RunCut(m, {Array({6}, {0, 3, 0, 5, 0, 0})});
+  ASSERT_EQ(y.size(), 3u);
+  ExpectArray(y[0], {2}, {6, 10});
+  ExpectArray(y[1], {10}, {9, 25, 9, 25, 0, 9, 0, 25, 0, 0});
+  ExpectArray(y[2], {2}, {6, 10});
+  y = RunCut(m, {Array({6}, {0, 0, 0, 0, 6, 0})});
+  ASSERT_EQ(y.size(), 3u);
+  ExpectArray(y[0], {1}, {12});
+  ExpectArray(y[1], {8}, {36, 36, 0, 0, 0, 0, 36, 0});
+  EXPECT_EQ(y[2].shape(), Shape{0});
+}
+
 // Operators that have to know how many there are say so.
 TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
   const auto refusal = [](const std::function<void(ModelBuilder&)>& add) {

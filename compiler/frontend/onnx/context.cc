@@ -293,13 +293,9 @@ int64_t Context::MostOf(ValueId extent) const {
   return found == most_.end() ? 0 : found->second;
 }
 
-ValueId Context::ScaledExtentOf(ValueId extent, int64_t factor, int64_t divisor) const {
-  const auto found = scaled_.find({extent, factor, divisor});
-  return found == scaled_.end() ? kNoValue : found->second;
-}
-
-void Context::KeepScaledExtent(ValueId extent, int64_t factor, int64_t divisor, ValueId scaled) {
-  scaled_[{extent, factor, divisor}] = scaled;
+ValueId Context::Made(const std::string& what) const {
+  const auto found = made_.find(what);
+  return found == made_.end() ? kNoValue : found->second;
 }
 
 const Bound* Context::Find(const std::string& name) const {

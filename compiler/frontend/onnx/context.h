@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -100,9 +99,10 @@ class Context {
   void SetVarying(ValueId v, const Varying& varying);
   // The largest that an extent can get; 0 if the value tells none.
   int64_t MostOf(ValueId extent) const;
-  // extent * factor / divisor, if there is one; kNoValue if not.
-  ValueId ScaledExtentOf(ValueId extent, int64_t factor, int64_t divisor) const;
-  void KeepScaledExtent(ValueId extent, int64_t factor, int64_t divisor, ValueId scaled);
+  // Values that tell extents by what they are, in words: exporters make the same ones again and again, and only one
+  // that is the same value is known to be the same number. kNoValue: it was not made before.
+  ValueId Made(const std::string& what) const;
+  void KeepMade(std::string what, ValueId v) { made_[std::move(what)] = v; }
 
   // What is under an ONNX name: here, or in the scopes around up to one that is closed; null if nothing is.
   const Bound* Find(const std::string& name) const;
@@ -147,7 +147,7 @@ class Context {
 
   std::map<ValueId, Varying> varying_;
   std::map<ValueId, int64_t> most_;  // by extent
-  std::map<std::tuple<ValueId, int64_t, int64_t>, ValueId> scaled_;
+  std::map<std::string, ValueId> made_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing
 };

@@ -22,13 +22,67 @@ absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
   return known == nullptr ? std::nullopt : std::optional<bool>(known->At(0) != 0);
 }
 
+absl::Status ShapeDepends() {
+  return absl::UnimplementedError("its condition depends on the model's inputs, and so would the shape of a result");
+}
+
+// The only axis along which the two may have different numbers of elements; an error if there is another one.
+absl::StatusOr<int64_t> VaryingAxis(Context& c, ValueId a, ValueId b) {
+  std::optional<int64_t> found;
+  const Shape &one = c.ShapeOf(a), &other = c.ShapeOf(b);
+  if (one.size() != other.size()) return ShapeDepends();
+  for (int64_t axis = 0; axis < std::ssize(one); ++axis) {
+    const auto varies = [&](ValueId v) { return c.VaryingOf(v) != nullptr && c.VaryingOf(v)->axis == axis; };
+    if (one[static_cast<size_t>(axis)] == other[static_cast<size_t>(axis)] && !varies(a) && !varies(b)) continue;
+    if (found.has_value()) return ShapeDepends();
+    found = axis;
+  }
+  return found.has_value() ? absl::StatusOr<int64_t>(*found) : ShapeDepends();
+}
+
+// `v` with room for `most` elements along the axis.
+absl::StatusOr<ValueId> WithRoom(Context& c, ValueId v, int64_t axis, int64_t most) {
+  Shape shape = c.ShapeOf(v);
+  int64_t& extent = shape[static_cast<size_t>(axis)];
+  if (extent == 0) {
+    extent = most;
+    return c.Constant(NDArray(c.TypeOf(v).dtype, std::move(shape)));
+  }
+  std::vector<int64_t> pads(2 * shape.size(), 0);
+  pads[shape.size() + static_cast<size_t>(axis)] = most - extent;
+  Attrs attrs;
+  attrs.Set("pads", std::move(pads));
+  attrs.Set("mode", std::string("constant"));
+  attrs.Set("value", 0.0);
+  return c.CallWhole("pad", std::move(attrs), {v});
+}
+
+// As below, of values that differ in how many elements they have.
+absl::StatusOr<ValueId> ChooseVarying(Context& c, ValueId condition, ValueId a, ValueId b) {
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, VaryingAxis(c, a, b));
+  const auto room = [&](ValueId v) { return c.ShapeOf(v)[static_cast<size_t>(axis)]; };
+  const auto extent = [&](ValueId v) {
+    return c.VaryingOf(v) != nullptr ? c.VaryingOf(v)->extent : c.Scalar(DType::kI64, static_cast<double>(room(v)));
+  };
+  const int64_t most = std::max(room(a), room(b));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId chosen, c.Call("where", {}, {condition, extent(a), extent(b)}));
+  TEMPER_ASSIGN_OR_RETURN(a, WithRoom(c, a, axis, most));
+  TEMPER_ASSIGN_OR_RETURN(b, WithRoom(c, b, axis, most));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.CallWhole("where", {}, {condition, a, b}));
+  c.SetVarying(v, {axis, chosen});
+  return v;
+}
+
 // `a` where the condition holds, else `b`.
 absl::StatusOr<Bound> Choose(Context& c, ValueId condition, const Bound& a, const Bound& b) {
   if (a.value != kNoValue && a.value == b.value) return a;
   const bool tensors = a.value != kNoValue && b.value != kNoValue;
-  if (!tensors || c.ShapeOf(a.value) != c.ShapeOf(b.value) || c.TypeOf(a.value).dtype != c.TypeOf(b.value).dtype)
-    return absl::UnimplementedError("its condition depends on the model's inputs, and so would the shape of a result");
+  if (!tensors || c.TypeOf(a.value).dtype != c.TypeOf(b.value).dtype) return ShapeDepends();
   TEMPER_ASSIGN_OR_RETURN(condition, c.Reshape(condition, {}));
+  if (c.ShapeOf(a.value) != c.ShapeOf(b.value) || c.VaryingOf(a.value) != nullptr || c.VaryingOf(b.value) != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ChooseVarying(c, condition, a.value, b.value));
+    return Bound{v, std::nullopt};
+  }
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("where", {}, {condition, a.value, b.value}));
   return Bound{v, std::nullopt};
 }

@@ -55,6 +55,8 @@ absl::Status Compress(Context& c, const OnnxNode& n) {
 absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   if (shape.empty()) return absl::UnimplementedError("takes an axis");
+  const std::string what = absl::StrCat("non-zero ", n.Input(0));
+  if (const ValueId known = c.Made(what); known != kNoValue) return c.Set(n, known);
   ValueId holds = n.Input(0);
   if (c.TypeOf(holds).dtype != DType::kBool) {
     TEMPER_ASSIGN_OR_RETURN(holds, c.Call("equal", {}, {holds, c.Scalar(c.TypeOf(holds).dtype, 0)}));
@@ -69,6 +71,7 @@ absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId extents, column(shape));
   TEMPER_ASSIGN_OR_RETURN(places, c.Call("div", {}, {places, strides}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("mod", {}, {places, extents}));
+  c.KeepMade(what, v);
   return c.Set(n, v);
 }
 

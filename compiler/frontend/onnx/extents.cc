@@ -339,11 +339,11 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
   if (divisor % factor == 0) divisor /= factor, factor = 1;
   if (factor == 1 && divisor == 1) return extent;
   const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
-  const ValueId found = c.ScaledExtentOf(extent, factor, divisor);
-  if (found != kNoValue) return found;
+  const std::string what = absl::StrCat("extent ", extent, " * ", factor, " / ", divisor);
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
   TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, factor > 1 ? c.Call("mul", {}, {extent, number(factor)})
                                                            : c.Call("div", {}, {extent, number(divisor)}));
-  c.KeepScaledExtent(extent, factor, divisor, scaled);
+  c.KeepMade(what, scaled);
   return scaled;
 }
 

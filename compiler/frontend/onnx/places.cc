@@ -149,21 +149,28 @@ absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
 
 absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
   std::vector<ValueId> whole, within;
+  std::string what = "places of parts";
   for (ValueId part : parts) {
     const int64_t extent = c.ShapeOf(part)[static_cast<size_t>(axis)];
     if (const Varying* v = c.VaryingOf(part)) {
       if (v->axis != axis) return absl::UnimplementedError("parts that vary along different axes");
+      absl::StrAppend(&what, " ", v->extent, " of ", extent);
       TEMPER_ASSIGN_OR_RETURN(within.emplace_back(), WithinExtent(c, *v, extent));
       TEMPER_ASSIGN_OR_RETURN(part, c.CallWhole("identity", {}, {part}));
     } else {
       NDArray all(DType::kBool, {extent});
       for (int64_t i = 0; i < extent; ++i) all.Set(i, 1);
+      absl::StrAppend(&what, " all ", extent);
       within.push_back(c.Constant(std::move(all)));
     }
     whole.push_back(part);
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId holds, c.Concat(std::move(within), 0));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, holds));
+  ValueId places = c.Made(what);
+  if (places == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId holds, c.Concat(std::move(within), 0));
+    TEMPER_ASSIGN_OR_RETURN(places, PlacesThatHold(c, holds));
+    c.KeepMade(what, places);
+  }
   TEMPER_ASSIGN_OR_RETURN(const ValueId all, c.Concat(std::move(whole), axis));
   return c.Gather(all, places, axis);
 }

@@ -242,6 +242,16 @@ const NamedChain kChains[] = {
        m.Node("Add", {"e", "floats"}, {"a"});
        Of(m, "Add", {"a", "zeros"});
      }},
+    {"expanded as exporters write it",
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"rows"}, {"shape"});
+       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       ModelBuilder::SetInt(m.Node("Concat", {"n", "minus"}, {"wanted"}), "axis", 0);
+       m.Node("Equal", {"wanted", "minus"}, {"open"});
+       m.Node("Where", {"open", "ones", "wanted"}, {"target"});
+       m.Node("Expand", {"line", "target"}, {"e"});
+       Of(m, "Mul", {"e", "rows"});
+     }},
     {"non-zero again", [](ModelBuilder& m) { Of(m, "NonZero", {"rows"}); }},
 };
 
@@ -259,6 +269,9 @@ class VaryingChain : public ::testing::TestWithParam<NamedChain> {
     m.Ints("flat", {-1});
     m.Ints("pairs", {-1, 2, 2});
     m.Ints("two_two", {2, 2});
+    m.Ints("minus", {-1});
+    m.Ints("ones", {1, 1});
+    m.Floats("line", {1, 4}, {1, 2, 3, 4});
     m.Ints("places", {0, -1});
     m.Ints("shape_of_all", {1, 1, 1});
     m.Ints("numbers_of_range", {0, 1});

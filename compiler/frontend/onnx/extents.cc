@@ -238,14 +238,14 @@ class Reader {
       return Dims{std::move(known), std::nullopt};
     }
     if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, Varying{0, v}};
-    const auto& nodes = c_.graph().nodes;
-    const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
-    if (node == nodes.rend() || ++reads_ > kMostReads) return Unknown();
-    const Node found = *node;
+    const std::optional<Node> made = Maker(v);
+    if (!made.has_value() || ++reads_ > kMostReads) return Unknown();
+    const Node& found = *made;
     if (found.op == "reshape" || found.op == "identity" || (found.op == "cast" && HoldsExtents(c_.TypeOf(v).dtype)))
       return Read(found.inputs[0]);
     if (found.op == "slice") return Part(found);
     if (found.op == "concat") return Joined(found);
+    if (found.op == "where") return Chosen(found);
     return Unknown();
   }
 
@@ -255,6 +255,38 @@ class Reader {
   }
   absl::Status Unknown() const {
     return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
+  }
+
+  std::optional<Node> Maker(ValueId v) const {
+    const auto& nodes = c_.graph().nodes;
+    const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
+    return node == nodes.rend() ? std::nullopt : std::optional<Node>(*node);
+  }
+
+  // Where a shape says -1, another one's extent, as exporters write what Expand takes. No extent is negative.
+  absl::StatusOr<Dims> Chosen(const Node& node) {
+    const std::optional<Node> condition = Maker(node.inputs[0]);
+    if (!condition.has_value() || condition->op != "equal" || c_.Rank(node.output) != 1) return Unknown();
+    TEMPER_ASSIGN_OR_RETURN(const Dims one, Read(condition->inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(condition->inputs[1]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims yes, Read(node.inputs[1]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims no, Read(node.inputs[2]));
+    const auto at = [](const Dims& dims, size_t i) { return dims.most[dims.most.size() == 1 ? 0 : i]; };
+    const auto varies = [](const Dims& dims, size_t i) {
+      return dims.varying.has_value() && dims.varying->axis == static_cast<int64_t>(dims.most.size() == 1 ? 0 : i);
+    };
+    Dims result;
+    for (size_t i = 0; i < static_cast<size_t>(c_.ShapeOf(node.output)[0]); ++i) {
+      const bool unknown = varies(one, i) || varies(other, i);
+      if (unknown && at(varies(one, i) ? other : one, i) >= 0) return Unknown();
+      const Dims& chosen = !unknown && at(one, i) == at(other, i) ? yes : no;
+      if (varies(chosen, i)) {
+        if (result.varying.has_value()) return Unknown();
+        result.varying = Varying{static_cast<int64_t>(i), chosen.varying->extent};
+      }
+      result.most.push_back(at(chosen, i));
+    }
+    return result;
   }
 
   absl::StatusOr<Dims> Part(const Node& node) {

@@ -50,11 +50,8 @@ absl::StatusOr<ValueId> WithRoom(Context& c, ValueId v, int64_t axis, int64_t mo
   }
   std::vector<int64_t> pads(2 * shape.size(), 0);
   pads[shape.size() + static_cast<size_t>(axis)] = most - extent;
-  Attrs attrs;
-  attrs.Set("pads", std::move(pads));
-  attrs.Set("mode", std::string("constant"));
-  attrs.Set("value", 0.0);
-  return c.CallWhole("pad", std::move(attrs), {v});
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
+  return c.Pad(v, std::move(pads));
 }
 
 // As below, of values that differ in how many elements they have.

@@ -66,7 +66,7 @@ absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(holds, c.Reshape(holds, {NumElements(shape)}));
   TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesThatHold(c, holds));
   TEMPER_ASSIGN_OR_RETURN(places, c.NewAxis(places, 0));
-  const auto column = [&](const Ints& numbers) { return c.Reshape(c.IntVector(numbers), {std::ssize(numbers), 1}); };
+  const auto column = [&](const Ints& numbers) { return c.NewAxis(c.IntVector(numbers), 1); };
   TEMPER_ASSIGN_OR_RETURN(const ValueId strides, column(RowMajorStrides(shape)));
   TEMPER_ASSIGN_OR_RETURN(const ValueId extents, column(shape));
   TEMPER_ASSIGN_OR_RETURN(places, c.Call("div", {}, {places, strides}));

@@ -125,7 +125,7 @@ absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
   TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
   TEMPER_RETURN_IF_ERROR(CheckPlaces(c.ShapeOf(holds)));
   // An axis of one element is none that a reshape could tell from others.
-  for (; c.ShapeOf(holds)[0] < 2;) {
+  while (c.ShapeOf(holds)[0] < 2) {
     TEMPER_ASSIGN_OR_RETURN(holds, c.Concat({holds, c.Constant(NDArray(DType::kBool, {1}))}, 0));
   }
   const int64_t count = c.ShapeOf(holds)[0];

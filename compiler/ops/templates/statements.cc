@@ -11,6 +11,28 @@ namespace temper {
 
 using ir::Expr;
 
+namespace {
+
+// `body` if the condition holds of any of so many, a multiple of `lanes`.
+ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<Expr(const Expr& i)>& condition, ir::Stmt body) {
+  const ir::Buffer holds = ir::MakeBuffer("holds", DType::kI32, {lanes}, ir::Scope::kRegister);
+  const Cell all("all", DType::kI32);
+  const Expr zero = ir::Int(0, DType::kI32);
+  const auto each = [&](const LoopBody& lane) { return LoopOver("lane", lanes, ir::ForKind::kVectorized, lane); };
+  const ir::Stmt ask = LoopOver("vector", count / lanes, ir::ForKind::kUnrolled, [&](const Expr& vector) {
+    return each([&](const Expr& lane) {
+      const Expr here = ir::Cast(condition(vector * Expr(lanes) + lane), DType::kI32);
+      return ir::Store(holds, {lane}, ir::Load(holds, {lane}) + here);
+    });
+  });
+  return all.Within(ir::Alloc(
+      holds, ir::Seq({each([&](const Expr& lane) { return ir::Store(holds, {lane}, zero); }), ask, all.Set(zero),
+                      each([&](const Expr& lane) { return all.Set(all.Get() + ir::Load(holds, {lane})); }),
+                      ir::If(zero < all.Get(), std::move(body))})));
+}
+
+}  // namespace
+
 ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, const LoopBody& body) {
   if (extent == 1) return body(0);
   const ir::Var var = ir::MakeVar(name);
@@ -39,21 +61,16 @@ ir::Stmt CopyElements(const ir::Buffer& to, const Expr& to_begin, const ir::Buff
                     [&](const Expr& i) { return ir::Store(to, {to_begin + i}, ir::Load(from, {from_begin + i})); });
 }
 
-ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<Expr(const Expr& i)>& condition, ir::Stmt body) {
-  const ir::Buffer holds = ir::MakeBuffer("holds", DType::kI32, {lanes}, ir::Scope::kRegister);
-  const Cell all("all", DType::kI32);
-  const Expr zero = ir::Int(0, DType::kI32);
-  const auto each = [&](const LoopBody& lane) { return LoopOver("lane", lanes, ir::ForKind::kVectorized, lane); };
-  const ir::Stmt ask = LoopOver("vector", count / lanes, ir::ForKind::kUnrolled, [&](const Expr& vector) {
-    return each([&](const Expr& lane) {
-      const Expr here = ir::Cast(condition(vector * Expr(lanes) + lane), DType::kI32);
-      return ir::Store(holds, {lane}, ir::Load(holds, {lane}) + here);
-    });
+ir::Stmt FilterChunk(const Expr& begin, int64_t lanes, const std::function<Expr(const Expr& i)>& condition,
+                     const std::function<ir::Stmt(const Expr& begin, int64_t count)>& collect) {
+  const auto from = [&](const Expr& first) {
+    return [&condition, first](const Expr& i) { return condition(first + i); };
+  };
+  const ir::Stmt pieces = LoopOver("piece", kChunk / kPiece, ir::ForKind::kSerial, [&](const Expr& piece) {
+    const Expr first = begin + piece * Expr(kPiece);
+    return IfAny(kPiece, lanes, from(first), collect(first, kPiece));
   });
-  return all.Within(ir::Alloc(
-      holds, ir::Seq({each([&](const Expr& lane) { return ir::Store(holds, {lane}, zero); }), ask, all.Set(zero),
-                      each([&](const Expr& lane) { return all.Set(all.Get() + ir::Load(holds, {lane})); }),
-                      ir::If(zero < all.Get(), std::move(body))})));
+  return IfAny(kChunk, lanes, from(begin), pieces);
 }
 
 bool IsRowMajorCall(const Workload& w, std::string_view op) {

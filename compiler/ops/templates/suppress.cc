@@ -15,8 +15,6 @@ using ir::Expr;
 using ir::ForKind;
 using ir::Stmt;
 
-// Boxes of which it is asked at once whether any counts, and of those that one of them does, again.
-constexpr int64_t kChunk = 64, kPiece = 16;
 constexpr int kEdges = 4;
 constexpr double kNothing = -std::numeric_limits<double>::infinity();  // the score of a box that is gone
 
@@ -106,14 +104,7 @@ Stmt Statements::Collect(const Expr& line) const {
   std::vector<Stmt> stmts;
   if (chunks > 0) {
     stmts.push_back(LoopOver("chunk", chunks, ForKind::kSerial, [&](const Expr& chunk) {
-      const Expr begin = chunk * Expr(kChunk);
-      const Stmt pieces = LoopOver("piece", kChunk / kPiece, ForKind::kSerial, [&](const Expr& piece) {
-        const Expr first = begin + piece * Expr(kPiece);
-        return IfAny(
-            kPiece, lanes_, [&](const Expr& i) { return counts(first + i); }, collect(first, kPiece));
-      });
-      return IfAny(
-          kChunk, lanes_, [&](const Expr& i) { return counts(begin + i); }, pieces);
+      return FilterChunk(chunk * Expr(kChunk), lanes_, counts, collect);
     }));
   }
   if (whole < count_) stmts.push_back(collect(whole, count_ - whole));

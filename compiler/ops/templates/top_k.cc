@@ -18,8 +18,6 @@ using ir::Expr;
 using ir::ForKind;
 using ir::Stmt;
 
-// Elements of a row of which it is asked whether any passes, and of those that one of them does, again.
-constexpr int64_t kChunk = 64, kPiece = 16;
 constexpr int64_t kShift = int64_t{1} << 32;  // of keys, above positions
 constexpr int64_t kNothing = std::numeric_limits<int64_t>::max();
 
@@ -182,7 +180,6 @@ class Selection {
   // What is equal to the last of the best comes later than it.
   Expr Passes(const Expr& i) const { return key_(i) < last_.Get(); }
   Stmt Rest() const;
-  Stmt Filter(const Expr& begin, int64_t count) const;
   Stmt Collect(const Expr& begin, int64_t count) const;
   Stmt MergeCollected(int64_t most) const;
 
@@ -203,7 +200,9 @@ Stmt Selection::Rest() const {
   return LoopOver("chunk", first + chunks, ForKind::kSerial, [&](const Expr& chunk) {
     Stmt collect = Collect(sorted_, odd);
     if (chunks > 0) {
-      const Stmt filter = Filter(Expr(sorted_ + odd) + (chunk - Expr(first)) * Expr(kChunk), kChunk);
+      const Stmt filter = FilterChunk(
+          Expr(sorted_ + odd) + (chunk - Expr(first)) * Expr(kChunk), lanes_, [&](const Expr& i) { return Passes(i); },
+          [&](const Expr& begin, int64_t count) { return Collect(begin, count); });
       collect = odd > 0 ? ir::If(chunk < Expr(1), collect, filter) : filter;
     }
     const Expr is_last = ir::Eq(chunk, Expr(first + chunks - 1)), any = Expr(0) < collected_.Get();
@@ -212,16 +211,6 @@ Stmt Selection::Rest() const {
       merge = ir::If(collected_.Get() <= Expr(most), MergeCollected(most), merge);
     return ir::Seq({collect, ir::If(ir::Or(Expr(enough_) <= collected_.Get(), ir::And(is_last, any)), merge)});
   });
-}
-
-// Collects what passes, if anything does.
-Stmt Selection::Filter(const Expr& begin, int64_t count) const {
-  const Stmt collect = count == kPiece ? Collect(begin, count)
-                                       : LoopOver("piece", count / kPiece, ForKind::kSerial, [&](const Expr& piece) {
-                                           return Filter(begin + piece * Expr(kPiece), kPiece);
-                                         });
-  return IfAny(
-      count, lanes_, [&](const Expr& i) { return Passes(begin + i); }, collect);
 }
 
 // Each element is written behind those collected, and the next one over it if it did not pass.

@@ -35,6 +35,8 @@ std::string Why(Result code) {
       return "the code is too new for the driver";
     case kNoBinaryForGpu:
       return "the code is for another architecture";
+    case kOperatingSystem:
+      return "the operating system refuses the driver something";
     case kNotFound:
       return "the code has no such function";
     case kIllegalAddress:

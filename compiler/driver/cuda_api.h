@@ -34,6 +34,7 @@ enum Result : int {
   kNoBinaryForGpu = 209,
   kInvalidPtx = 218,
   kUnsupportedPtxVersion = 222,
+  kOperatingSystem = 304,
   kNotFound = 500,
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,

@@ -182,7 +182,8 @@ int Hold(const char* path, const char* what) {
   if (program >= 0) dup3(program, kProgramFd, O_CLOEXEC);
   dup2(threads, kThreadsFd);
   syscall(SYS_close_range, kFirstFreeFd, ~0u, 0);
-  const SyscallFilter filter(static_cast<pid_t>(syscall(SYS_getpid)), launch.confinement->CountsProcesses());
+  const SyscallFilter filter(static_cast<pid_t>(syscall(SYS_getpid)), launch.confinement->CountsProcesses(),
+                             /*may_listen=*/launch.driver_files[0] != nullptr);
   Must(filter.Install(), "filter system calls");
   if (program < 0) _exit(0);
   syscall(SYS_execveat, kProgramFd, "", launch.command, launch.environment, AT_EMPTY_PATH);

@@ -26,9 +26,7 @@ constexpr uint32_t kMachine = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kNewestCall = 450;
 
 constexpr long kRefused[] = {
-    // Networks, and programs on this machine that listen. See also LimitSockets.
-    SYS_bind,
-    SYS_listen,
+    // Networks, and programs on this machine that listen. See also LimitSockets and RefuseListening.
     SYS_accept,
     SYS_accept4,
     // Other processes.
@@ -154,11 +152,12 @@ constexpr uint16_t kReturn = BPF_RET | BPF_K;
 
 }  // namespace
 
-SyscallFilter::SyscallFilter(pid_t self, bool may_fork) {
+SyscallFilter::SyscallFilter(pid_t self, bool may_fork, bool may_listen) {
   RefuseForeignMachines();
   RefuseNewCalls();
   RefuseCalls();
   LimitSockets();
+  if (!may_listen) RefuseListening();
   LimitSignals(self);
   LimitOwners();
   LimitClones(may_fork);
@@ -220,6 +219,15 @@ void SyscallFilter::LimitSockets() {
   }
   Add(Jump(BPF_JEQ, SYS_connect, 0, 1));
   Refuse(ENOENT);
+}
+
+// NVIDIA's driver opens a door for other processes that share its memory, and does not start if it may not. Nobody is
+// let in: to accept is refused.
+void SyscallFilter::RefuseListening() {
+  for (const uint32_t call : {SYS_bind, SYS_listen}) {
+    Add(Jump(BPF_JEQ, call, 0, 1));
+    Refuse(EPERM);
+  }
 }
 
 void SyscallFilter::LimitSignals(pid_t self) {

@@ -16,7 +16,8 @@ namespace temper::worker {
 class SyscallFilter {
  public:
   // For process `self`, the only one that it lets itself send signals to. `may_fork`: processes, not only threads.
-  SyscallFilter(pid_t self, bool may_fork);
+  // `may_listen`: sockets may have names and listen, though they accept nobody, as drivers of GPUs want.
+  SyscallFilter(pid_t self, bool may_fork, bool may_listen);
   // For this thread and all that it starts, for good. It has to have given up new privileges. errno tells why not.
   bool Install() const;
 
@@ -28,6 +29,7 @@ class SyscallFilter {
   void RefuseNewCalls();
   void RefuseCalls();
   void LimitSockets();
+  void RefuseListening();
   void LimitSignals(pid_t self);
   void LimitOwners();
   void LimitClones(bool may_fork);

@@ -6,10 +6,12 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 namespace temper::worker {
 namespace {
@@ -18,11 +20,11 @@ constexpr int kNoFilter = 255;
 
 // What `ask` returns there: a number of 8 bits.
 template <typename F>
-int UnderFilter(F ask) {
+int UnderFilter(F ask, bool may_listen = false) {
   const pid_t pid = fork();
   if (pid == 0) {
-    const bool filtered =
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && SyscallFilter(getpid(), /*may_fork=*/false).Install();
+    const bool filtered = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                          SyscallFilter(getpid(), /*may_fork=*/false, may_listen).Install();
     _exit(filtered ? ask() : kNoFilter);
   }
   int status = 0;
@@ -56,6 +58,21 @@ TEST(SyscallFilter, SocketsAreOfKindsThatSendNothingToAnAddress) {
               c.pair)
         << c.family << " " << c.kind;
   }
+}
+
+// As NVIDIA's driver does when it starts: a name that is no file's.
+TEST(SyscallFilter, DriversMayListenAndLetNobodyIn) {
+  const auto listens = [] {
+    const int fd = static_cast<int>(syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{AF_UNIX, {}};
+    std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "temper-filter-test-%d", getpid());
+    const int bound = ErrorOf(SYS_bind, fd, &address, sizeof address);
+    return bound != 0 ? bound : ErrorOf(SYS_listen, fd, 1);
+  };
+  EXPECT_EQ(UnderFilter(listens, /*may_listen=*/true), 0);
+  EXPECT_EQ(UnderFilter(listens), EPERM);
+  EXPECT_EQ(UnderFilter([] { return ErrorOf(SYS_listen, 0, 1); }), EPERM);
+  EXPECT_EQ(UnderFilter([] { return ErrorOf(SYS_accept4, 0, nullptr, nullptr, 0); }, /*may_listen=*/true), EPERM);
 }
 
 TEST(SyscallFilter, CallsThatAreNewerThanItsListAreNotThere) {

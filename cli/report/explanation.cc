@@ -64,7 +64,11 @@ absl::StatusOr<Digest> Read(Records& records, const std::vector<Task>& tasks, co
 class Configs {
  public:
   Configs(const Workload& w, const Target& t) : workload_(w), target_(t) {
-    for (const TemplateDef* def : TemplatesFor(w, t)) spaces_.emplace_back(def, def->space(w, t));
+    for (const TemplateDef* def : TemplatesFor(w, t)) Add(def);
+  }
+  void Add(const TemplateDef* def) {
+    const auto known = [def](const auto& entry) { return entry.first == def; };
+    if (std::ranges::none_of(spaces_, known)) spaces_.emplace_back(def, def->space(workload_, target_));
   }
   // nullopt: not legal in this build.
   std::optional<ConfigReport> Look(const std::string& template_name, const std::string& config) const {
@@ -164,8 +168,9 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
   report.workload = Text(task.workload);
   report.what = Describe(task.workload);
   report.count = task.count;
-  const Configs configs(task.workload, target);
+  Configs configs(task.workload, target);
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task.workload, target));
+  configs.Add(choice.def);  // the fallback, where other templates are used only if measured
   const std::optional<ConfigReport> untuned = configs.Look(std::string(choice.def->name), Text(choice.config));
   if (!untuned.has_value()) return absl::InternalError(absl::StrCat("the default is not legal: ", report.workload));
   report.untuned = report.tuned = *untuned;

@@ -150,6 +150,46 @@ TEST_F(ExplainTest, WithoutRecordsEveryOperatorRunsItsDefault) {
   EXPECT_NEAR(share, 1, 1e-9);
 }
 
+// Attention that was measured as one kernel: no template for it is a default, so its default is the fallback.
+TEST_F(ExplainTest, KernelsThatAreOneOnlyWhereMeasuredHaveADefaultToo) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  onnx::GraphProto* graph = model.mutable_graph();
+  AddNode(graph, "MatMul", {"q", "k"}, "scores");
+  AddNode(graph, "Softmax", {"scores"}, "shares");
+  AddNode(graph, "MatMul", {"shares", "v"}, "y");
+  SetValue(graph->add_input(), "q", {2, 32, 16});
+  SetValue(graph->add_input(), "k", {2, 16, 32});
+  SetValue(graph->add_input(), "v", {2, 32, 16});
+  SetValue(graph->add_output(), "y", {2, 32, 16});
+  const std::string path = dir_ + "/attention.onnx";
+  std::ofstream out(path, std::ios::binary);
+  ASSERT_TRUE(model.SerializeToOstream(&out));
+  out.close();
+  const std::string explain = "explain " + path + " --json --target opencl";
+  untuned_ = Json(explain);
+  ASSERT_EQ(untuned_["operators"].size(), 3u) << untuned_.dump();
+  std::vector<Record> records;
+  for (const json& op : untuned_["operators"]) records.push_back(RecordOf(op, 1));
+  Record one = records[0];
+  one.workload =
+      "(f32[2,32,16], f32[2,16,32], f32[2,32,16]) matmul(0,1) -> f32[2,32,32]; softmax(3; axis=2) -> f32[2,32,32]; "
+      "matmul(4,2) -> f32[2,32,16]; anchor=2";
+  one.anchor = AnchorText(ParseWorkload(one.workload).value());
+  one.template_name = "gpu.attention";
+  one.template_version = FindTemplate("gpu.attention")->version;
+  const ConfigSpace space =
+      FindTemplate("gpu.attention")->space(ParseWorkload(one.workload).value(), *ParseTarget(one.target));
+  one.config = Text(space.Enumerate(1).at(0));
+  records.push_back(one);
+  Store(records);
+  const json all = Json(explain + " --db " + db_);
+  ASSERT_EQ(all["operators"].size(), 1u) << all.dump();
+  EXPECT_EQ(all["operators"][0]["best"]["template"], "gpu.attention");
+  EXPECT_EQ(all["operators"][0]["default"]["template"], "gpu.default");
+}
+
 TEST_F(ExplainTest, SaysWhatTuningChangedAndWhatItGained) {
   Record untuned = RecordOf(conv_, 2), best = RecordOf(conv_, 0.5);
   const Config config = OtherConfig(untuned);

@@ -187,6 +187,19 @@ TEST(GpuGraphs, AttentionMayBeOneKernel) {
   }
 }
 
+// By an H100's times one kernel of f16 is faster than three.
+TEST(GpuGraphs, AttentionOfTensorCoresIsOneKernelByDefault) {
+  Builder b;
+  const auto heads = [&] { return b.Input({1, 2, 64, 64}, DType::kF16); };
+  const ValueId scores = b.Call("matmul", {heads(), heads()}, Builder::Int("trans_b", 1));
+  b.Output(b.Call("matmul", {b.Call("softmax", {scores}, Builder::Int("axis", 3)), heads()}));
+  for (const auto& [name, kernels] : {std::pair("cuda:sm_90", Kernels{{"gpu.attention_mma", 1}}),
+                                      std::pair("cuda:sm_75", Kernels{{"gpu.gemm", 2}, {"gpu.reduce", 1}})}) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(KernelsOf(b.g, *ParseTarget(name)), kernels);
+  }
+}
+
 // Queries of one matrix, keys and values of all layers of another; beside them a product of another shape, one with an
 // activation, which is computed with it, and one that is a result.
 Graph Decoder() {

@@ -3,6 +3,7 @@
 // Which way is faster, measurement says.
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "compiler/graph/alias.h"
@@ -91,12 +92,15 @@ class Rows {
 class Drafts {
  public:
   Drafts(const Graph& g, const Target& t) : g_(g), target_(t) {}
+  // No end of time where all but the fallback are used only if they were measured.
   absl::StatusOr<double> Of(const Group& group) {
     TEMPER_ASSIGN_OR_RETURN(const Extracted e, Extract(g_, group));
     const auto [known, is_new] = seconds_.try_emplace(Text(e.workload));
     if (is_new) {
       TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(e.workload, target_));
-      known->second = choice.def->footprint(e.workload, choice.config, target_).draft_s;
+      known->second = choice.def->fallback && HasOwnTemplate(e.workload, target_)
+                          ? std::numeric_limits<double>::infinity()
+                          : choice.def->footprint(e.workload, choice.config, target_).draft_s;
     }
     return known->second;
   }
@@ -108,11 +112,10 @@ class Drafts {
 };
 
 // Whether kernels in a row are one unless measurements say otherwise: what lies between them does not stay in the
-// caches of a CPU's cores, and they are expected to gain by more than the drafts are wrong. On a GPU drafts of such
-// kernels are held against no measurement yet.
+// caches of a CPU's cores, and they are expected to gain by more than the drafts are wrong.
 absl::StatusOr<bool> IsOneByDefault(const Graph& g, const Rows::Row& row, const Target& t, Drafts& drafts) {
   const CpuTarget* cpu = t.cpu();
-  if (cpu == nullptr || row.bytes_between <= kManyL2 * cpu->threads * cpu->l2_bytes) return false;
+  if (cpu != nullptr && row.bytes_between <= kManyL2 * cpu->threads * cpu->l2_bytes) return false;
   TEMPER_ASSIGN_OR_RETURN(const double one, drafts.Of(row.alternative.groups[0]));
   double apart = 0;
   for (const int i : row.alternative.replaces) {

@@ -15,6 +15,8 @@ constexpr double kSchedulers = 4;           // that issue an instruction of a wa
 constexpr double kWarp = 32;                // lanes that an instruction is for
 constexpr double kArithmeticLatency = 4;    // cycles until a result can be used
 constexpr double kMostIndependent = 8;      // instructions of a warp that are on their way
+constexpr double kProductWarps = 5;         // whose products keep the tensor cores of all schedulers busy
+constexpr double kFirstProduct = 100;       // cycles of a step until its first matrices are loaded and multiplied
 constexpr double kCacheBytesPerCycle = 32;  // of the cache in front of memory
 constexpr double kMemoryShare = 0.85;       // of memory's bandwidth that is reached
 constexpr double kMemoryLatency = 500;      // cycles
@@ -83,10 +85,12 @@ struct GroupCycles {
     const double own = std::min(1.0, warps / kSchedulers);
     const double pace =
         std::min(own, warps / kSchedulers * std::min(f.accumulators, kMostIndependent) / kArithmeticLatency);
-    const double work = std::max({made / own, issued / pace, shared, cache});
+    const double steps = std::max(1.0, f.round_trips);
+    const double products = made / std::min(1.0, warps / kProductWarps) + steps * kFirstProduct;
+    const double work = std::max({matrices ? products : made / own, issued / pace, shared, cache});
     // So many trips are under way at once. A step takes what its work does, or its part of a trip, which is the latency
     // and the way of all that it brings.
-    const double steps = std::max(1.0, f.round_trips), way = kMemoryLatency + cache / steps;
+    const double way = kMemoryLatency + cache / steps;
     const double trip = f.trips_ahead == 0 ? kMemoryLatency : std::max(0.0, way / f.trips_ahead - work / steps);
     alone = work + (f.round_trips - 1) * trip + f.barriers * (kBarrierCycles + f.group_threads / kBarrierThreads) +
             f.wait_cycles + kBeginCycles;

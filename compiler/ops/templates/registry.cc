@@ -51,10 +51,10 @@ std::vector<TemplateDef>& Table() {
       ForGpu(GpuMma()),
       ForGpu(GpuReduce()),
       ForGpu(GpuPixels()),
+      ForGpu(GpuAttentionMma()),
       OnlyMeasured(ForGpu(GpuWinograd())),
       OnlyMeasured(ForGpu(GpuWgmma())),
       OnlyMeasured(ForGpu(GpuAttention())),
-      OnlyMeasured(ForGpu(GpuAttentionMma())),
       Fallback(ForGpu(GpuDefault())),
   };
   return table;

@@ -200,8 +200,7 @@ struct Told {
 TEST_F(CudaDriverTest, EveryErrorIsALine) {
   for (const Told& told : {Told{kInvalidValue, "no such value"}, Told{kDeviceUnavailable, "for itself"},
                            Told{kLaunchOutOfResources, "more registers"}, Told{kNotPermitted, "not permitted"},
-                           Told{kOperatingSystem, "operating system"},
-                           Told{static_cast<Result>(805), "error 805"}}) {
+                           Told{kOperatingSystem, "operating system"}, Told{static_cast<Result>(805), "error 805"}}) {
     state_->fail_once["cuMemAlloc"] = told.code;
     const absl::Status status = session_->Allocate(4).status();
     EXPECT_TRUE(absl::IsInternal(status)) << status;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "base/rng.h"
 #include "tests/frontend/model_builder.h"
@@ -117,6 +118,16 @@ void Of(ModelBuilder& m, const char* op, const std::vector<std::string>& inputs,
 }
 void Along(ModelBuilder& m, const char* op, int64_t axis, const std::string& input = "rows") {
   ModelBuilder::SetInt(m.Node(op, {input}, {"y"}), "axis", axis);
+}
+
+// The number of its row for each element, as `number`.
+void Numbers(ModelBuilder& m) {
+  m.Node("IsNaN", {"rows"}, {"none"});
+  m.Node("Not", {"none"}, {"each"});
+  ModelBuilder::SetInt(m.Node("Cast", {"each"}, {"counted"}), "to", onnx::TensorProto::INT64);
+  m.Node("Squeeze", {"zero"}, {"axis"});
+  m.Node("CumSum", {"counted", "axis"}, {"from_one"});
+  m.Node("Sub", {"from_one", "one"}, {"number"});
 }
 
 const NamedChain kChains[] = {
@@ -252,6 +263,74 @@ const NamedChain kChains[] = {
        m.Node("Expand", {"line", "target"}, {"e"});
        Of(m, "Mul", {"e", "rows"});
      }},
+    {"put into others",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       ModelBuilder::SetInt(m.Node("ScatterElements", {"others", "number", "rows"}, {"y"}), "axis", 0);
+     }},
+    {"put into others from their end",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       m.Node("Sub", {"minus", "number"}, {"from_end"});
+       m.Node("ScatterElements", {"others", "from_end", "rows"}, {"y"});
+     }},
+    {"added to one row of others",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       m.Node("Mul", {"number", "zero"}, {"first"});
+       ModelBuilder::SetString(m.Node("ScatterElements", {"others", "first", "rows"}, {"y"}), "reduction", "add");
+     }},
+    {"turned round among themselves",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       m.Node("Sub", {"minus", "number"}, {"from_end"});
+       m.Node("ScatterElements", {"rows", "from_end", "rows"}, {"y"});
+     }},
+    {"moved in their rows",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       m.Node("Mul", {"number", "zero"}, {"first"});
+       ModelBuilder::SetInt(m.Node("ScatterElements", {"rows", "first", "rows"}, {"y"}), "axis", 1);
+     }},
+    {"moved in the first rows of others",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       m.Node("Mul", {"number", "zero"}, {"first"});
+       ModelBuilder::SetInt(m.Node("ScatterElements", {"others", "first", "rows"}, {"y"}), "axis", 1);
+     }},
+    {"whole rows of others",
+     [](ModelBuilder& m) {
+       Numbers(m);
+       m.Node("Slice", {"number", "zero", "one", "one"}, {"places_of_rows"});
+       Of(m, "ScatterND", {"others", "places_of_rows", "rows"});
+     }},
+    {"as many of others",
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"rows"}, {"shape"});
+       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       m.Node("Add", {"zero", "n"}, {"end"});
+       Of(m, "Slice", {"others", "zero", "end", "zero"});
+     }},
+    {"as many as they are",
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"rows"}, {"shape"});
+       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       m.Node("Slice", {"rows", "zero", "n"}, {"s"});
+       Of(m, "Add", {"s", "rows"});
+     }},
+    {"as many as those that are left",
+     [](ModelBuilder& m) {
+       m.Node("Slice", {"rows", "one", "end_of_all", "zero"}, {"later"});
+       m.Node("Shape", {"later"}, {"shape"});
+       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Of(m, "Slice", {"rows", "zero", "n"});
+     }},
+    {"padded", [](ModelBuilder& m) { Of(m, "Pad", {"rows", "beside"}); }},
+    {"resized",
+     [](ModelBuilder& m) {
+       m.Node("Reshape", {"rows", "images"}, {"image"});
+       m.Node("Resize", {"image", "", "twice"}, {"y"});
+     }},
     {"non-zero again", [](ModelBuilder& m) { Of(m, "NonZero", {"rows"}); }},
 };
 
@@ -273,6 +352,13 @@ class VaryingChain : public ::testing::TestWithParam<NamedChain> {
     m.Ints("ones", {1, 1});
     m.Floats("line", {1, 4}, {1, 2, 3, 4});
     m.Ints("places", {0, -1});
+    m.Ints("end_of_all", {1000});
+    m.Ints("beside", {0, 1, 0, 2});
+    m.Ints("images", {-1, 1, 2, 2});
+    m.Floats("twice", {4}, {1, 1, 2, 2});
+    std::vector<float> others(36);
+    std::iota(others.begin(), others.end(), 100.0F);
+    m.Floats("others", {9, 4}, others);
     m.Ints("shape_of_all", {1, 1, 1});
     m.Ints("numbers_of_range", {0, 1});
     m.Node("Squeeze", {"zero"}, {"nought"});
@@ -418,6 +504,7 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
   for (const std::vector<std::string>& node : {std::vector<std::string>{"Add", "v", "seven"},
                                                {"MatMul", "v", "eye"},
                                                {"Pad", "v", "pads"},
+                                               {"ScatterND", "v", "column", "column"},
                                                {"Tile", "v", "repeats"},
                                                {"Slice", "v", "back", "end"},
                                                {"Unique", "v"},

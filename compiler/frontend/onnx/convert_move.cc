@@ -168,9 +168,13 @@ absl::Status Split(Context& c, const OnnxNode& n) {
 absl::Status Slice(Context& c, const OnnxNode& n) {
   Attrs attrs;
   const char* names[] = {"starts", "ends", "axes", "steps"};
+  std::optional<Varying> end;  // that only the run knows; its axis is a position in the list
   for (size_t i = 0; i < 4; ++i) {
     Ints values = n.Ints(names[i]);
-    if (n.Input(i + 1) != kNoValue) {
+    if (n.Input(i + 1) != kNoValue && i == 1) {
+      TEMPER_ASSIGN_OR_RETURN(Dims ends, DimsOf(c, n.Input(2), names[1]));
+      values = std::move(ends.most), end = ends.varying;
+    } else if (n.Input(i + 1) != kNoValue) {
       TEMPER_ASSIGN_OR_RETURN(values, c.KnownInts(n.Input(i + 1), names[i]));
     }
     if (i == 2 && values.empty()) {
@@ -180,7 +184,17 @@ absl::Status Slice(Context& c, const OnnxNode& n) {
     if (i == 3 && values.empty()) values.assign(attrs.Ints("starts").size(), 1);
     attrs.Set(names[i], std::move(values));
   }
+  if (end.has_value()) {
+    const size_t at = static_cast<size_t>(end->axis);
+    const Ints starts = attrs.Ints("starts"), axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
+    if (std::max(starts.size(), at + 1) > std::min(axes.size(), steps.size()) || starts[at] != 0 || steps[at] != 1)
+      return absl::UnimplementedError("the end is one that only the run knows, and the slice is not of the first ones");
+    TEMPER_ASSIGN_OR_RETURN(end->axis, Axis(axes[at], c.Rank(n.Input(0))));
+  }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("slice", std::move(attrs), {n.Input(0)}));
+  if (end.has_value()) {
+    TEMPER_ASSIGN_OR_RETURN(v, FirstOf(c, v, *end));
+  }
   return c.Set(n, v);
 }
 

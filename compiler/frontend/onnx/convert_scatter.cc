@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
 
@@ -66,9 +67,13 @@ absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis
   const Ints to_back = MovedAxis(rank, axis, static_cast<int64_t>(rank) - 1);
   const Ints back = MovedAxis(rank, static_cast<int64_t>(rank) - 1, axis);
   TEMPER_ASSIGN_OR_RETURN(ValueId data, c.Transpose(n.Input(0), to_back));
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, n.Input(1), c.ShapeOf(data).back()));
+  const Varying* varying = c.VaryingOf(data);
+  const bool along = varying != nullptr && varying->axis + 1 == c.Rank(data);
+  TEMPER_ASSIGN_OR_RETURN(ValueId at,
+                          Inside(c, n.Input(1), c.ShapeOf(data).back(), along ? varying->extent : kNoValue));
   TEMPER_ASSIGN_OR_RETURN(at, c.Transpose(at, to_back));
   TEMPER_ASSIGN_OR_RETURN(ValueId updates, c.Transpose(n.Input(2), to_back));
+  TEMPER_RETURN_IF_ERROR(CutUpdates(c, data, at, updates));
   const Shape shape = c.ShapeOf(data);
   TEMPER_RETURN_IF_ERROR(PadToLines(c, shape, at, updates));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, Scattered(c, data, at, updates, static_cast<int64_t>(rank) - 1, reduction));
@@ -81,13 +86,14 @@ absl::Status ScatterElements(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (c.ShapeOf(n.Input(2)) != c.ShapeOf(n.Input(1)))
     return absl::InvalidArgumentError("the updates are as many as the indices name");
-  TEMPER_ASSIGN_OR_RETURN(const ValueId at, PlacesOfElements(c, shape, n.Input(1), axis));
-  const int64_t count = NumElements(shape), number = NumElements(c.ShapeOf(at));
+  TEMPER_RETURN_IF_ERROR(CheckReach(shape, c.ShapeOf(n.Input(1)), axis));
+  const int64_t count = NumElements(shape), number = NumElements(c.ShapeOf(n.Input(1)));
   if (count == 0 || number == 0) return c.Set(n, n.Input(0));
-  if (c.Known(at) == nullptr) {
+  if (c.Known(n.Input(1)) == nullptr || c.VaryingOf(n.Input(0)) != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId v, ScatterAlong(c, n, axis, reduction));
     return c.Set(n, v);
   }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId at, PlacesOfElements(c, shape, n.Input(1), axis));
   TEMPER_ASSIGN_OR_RETURN(const ValueId flat, c.Reshape(at, {number}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId data, c.Reshape(n.Input(0), {count, 1}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(n.Input(2), {number, 1}));
@@ -97,6 +103,7 @@ absl::Status ScatterElements(Context& c, const OnnxNode& n) {
 }
 
 absl::Status ScatterNd(Context& c, const OnnxNode& n) {
+  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "ScatterND"));
   const Shape shape = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const std::string reduction, ReductionOf(c, n));
   size_t names = 0;

@@ -43,6 +43,7 @@ Ints Combined(const Attrs& attrs, int64_t rank) {
   return axes.empty() ? AxesFrom(0, rank) : axes;
 }
 
+bool Scatters(std::string_view op) { return op == "scatter" || op == "scatter_reduce"; }
 bool CombinesAxes(std::string_view op) { return op.starts_with("reduce_") || op.starts_with("arg_"); }
 bool KeepsAxes(std::string_view op) { return op == "softmax" || op == "log_softmax"; }
 
@@ -74,7 +75,9 @@ class Rule {
     if (node_.op == "layer_norm") return Before(c_.Rank(node_.inputs[0]) - c_.Rank(node_.inputs[1]));
     if (node_.op == "top_k") return Before(c_.Rank(node_.inputs[0]) - 1);
     if (node_.op == "matmul") return Multiplied();
-    if (op_.windows || node_.op == "conv2d") return Before(1);
+    if (Scatters(node_.op)) return Scattered();
+    if (node_.op == "pad") return Padded();
+    if (op_.windows || node_.op == "conv2d" || (node_.op == "resize" && result_[0] == ShapeAt(0)[0])) return Before(1);
     return Refused(node_.op);
   }
 
@@ -185,6 +188,24 @@ class Rule {
     return Varying{v.axis - gone, v.extent};
   }
 
+  // Along other axes.
+  Result Padded() const {
+    const Ints pads = node_.attrs.Ints("pads");
+    const size_t axis = static_cast<size_t>(At(0)->axis);
+    if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return Refused(node_.op);
+    return Before(std::ssize(result_));
+  }
+
+  // As many as there were. Places and updates have the axes before the scattered one, and updates those behind it.
+  Result Scattered() const {
+    const int64_t axis = FromFront(node_.attrs.Int("axis", 0), std::ssize(result_));
+    const auto agrees = [&](size_t i, bool has) {
+      return has ? At(i) != nullptr && *At(i) == *At(0) : At(i) == nullptr;
+    };
+    if (At(0) == nullptr || !agrees(1, At(0)->axis < axis) || !agrees(2, At(0)->axis != axis)) return Refused(node_.op);
+    return *At(0);
+  }
+
   Result BesideOne() const {
     const int64_t rank = c_.Rank(node_.inputs[0]);
     // A running sum from the front sees nothing behind its element.
@@ -246,6 +267,7 @@ class Reader {
     if (found.op == "slice") return Part(found);
     if (found.op == "concat") return Joined(found);
     if (found.op == "where") return Chosen(found);
+    if (found.op == "add") return Added(found);
     return Unknown();
   }
 
@@ -289,6 +311,19 @@ class Reader {
     return result;
   }
 
+  // To zeros, as exporters write where the first part of several ends.
+  absl::StatusOr<Dims> Added(const Node& node) {
+    for (const size_t i : {0, 1}) {
+      const NDArray* known = c_.Known(node.inputs[i]);
+      const ValueId other = node.inputs[1 - i];
+      if (known == nullptr || c_.ShapeOf(other) != c_.ShapeOf(node.output)) continue;
+      bool zeros = true;
+      for (int64_t k = 0; k < known->size(); ++k) zeros = zeros && known->At(k) == 0;
+      if (zeros) return Read(other);
+    }
+    return Unknown();
+  }
+
   absl::StatusOr<Dims> Part(const Node& node) {
     const Ints steps = node.attrs.Ints("steps");
     if (c_.Rank(node.inputs[0]) != 1 || node.attrs.Ints("starts").size() != 1 || (!steps.empty() && steps[0] != 1))
@@ -330,6 +365,10 @@ Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::
     TEMPER_ASSIGN_OR_RETURN(inputs[1], Filled(c, inputs[1], 1));
     c.SetVarying(inputs[1], divisors);
   }
+  if (Scatters(op)) {
+    TEMPER_RETURN_IF_ERROR(CutUpdates(c, inputs[0], inputs[1], inputs[2]));
+    return std::nullopt;
+  }
   if (c.VaryingOf(inputs[0]) == nullptr) return std::nullopt;
   const Varying v = *c.VaryingOf(inputs[0]);
   const int64_t rank = c.Rank(inputs[0]);
@@ -363,6 +402,16 @@ absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value) {
   TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, along[0]));
   TEMPER_ASSIGN_OR_RETURN(within, c.Reshape(within, std::move(along)));
   return c.CallWhole("where", {}, {within, v, c.Scalar(c.TypeOf(v).dtype, value)});
+}
+
+absl::Status CutUpdates(Context& c, ValueId data, ValueId& at, ValueId& updates) {
+  const Varying *places = c.VaryingOf(at), *own = c.VaryingOf(data), *given = c.VaryingOf(updates);
+  const auto lines = [&] { return own != nullptr && *own == *places && own->axis + 1 < c.Rank(at); };
+  if (places == nullptr || lines()) return absl::OkStatus();
+  if (given == nullptr || *given != *places) return Refused("a scatter of other updates");
+  TEMPER_ASSIGN_OR_RETURN(at, Filled(c, at, -1));
+  TEMPER_ASSIGN_OR_RETURN(updates, c.CallWhole("identity", {}, {updates}));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor) {
@@ -406,6 +455,20 @@ absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
 
 absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what) {
   return c.VaryingOf(v) == nullptr ? absl::OkStatus() : Refused(what);
+}
+
+absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
+  const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(count.axis)];
+  ValueId most = c.Scalar(DType::kI64, static_cast<double>(extent));
+  if (const Varying* own = c.VaryingOf(v)) {
+    if (*own == count) return v;
+    if (own->axis != count.axis) return Refused("a slice along another axis");
+    most = own->extent;
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId least, c.Call("min", {}, {count.extent, most}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
+  c.SetVarying(v, {count.axis, least});
+  return v;
 }
 
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }

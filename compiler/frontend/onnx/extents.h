@@ -17,12 +17,18 @@ absl::StatusOr<std::optional<Varying>> VaryingOf(Context& c, const Node& node);
 
 // `v` with `value` behind its end, as a value of known extents.
 absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value);
+// Readies places and updates of a scatter into `data`, which are as many: those behind the end go nowhere. Lines that the
+// data has as many of stay as they are.
+absl::Status CutUpdates(Context& c, ValueId data, ValueId& at, ValueId& updates);
 // Which positions along the axis count: bools, [extent].
 absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t extent);
 // extent * factor / divisor, an i64 without axes. The same value for the same numbers: two values that have it agree.
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor);
 // The same elements, one behind another at the front, as if the extent were the largest.
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v);
+
+// The first elements of `v` along the axis, `count.extent` of them, or all where there are fewer.
+absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count);
 
 // An error where the extents of `v` are not all known; `what` must know them.
 absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what);

@@ -65,7 +65,7 @@ absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at) {
   return GatherFlat(c, from, at, std::move(flat));
 }
 
-absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
+absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent, ValueId varying) {
   TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI64));
   if (extent < 1 && NumElements(c.ShapeOf(at)) > 0)
     return absl::InvalidArgumentError("there is nothing that an index can name");
@@ -76,7 +76,8 @@ absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
     }
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId turned, c.Call("add", {}, {at, c.Scalar(DType::kI64, static_cast<double>(extent))}));
+  const ValueId end = varying != kNoValue ? varying : c.Scalar(DType::kI64, static_cast<double>(extent));
+  TEMPER_ASSIGN_OR_RETURN(ValueId turned, c.Call("add", {}, {at, end}));
   TEMPER_ASSIGN_OR_RETURN(at, c.Call("where", {}, {negative, turned, at}));
   Attrs attrs;
   attrs.Set("min", 0.0);
@@ -84,12 +85,16 @@ absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent) {
   return c.Call("clip", std::move(attrs), {at});
 }
 
+absl::Status CheckReach(const Shape& data, const Shape& indices, int64_t axis) {
+  bool fits = data.size() == indices.size();
+  for (size_t d = 0; fits && d < data.size(); ++d) fits = d == static_cast<size_t>(axis) || indices[d] <= data[d];
+  return fits ? absl::OkStatus() : absl::InvalidArgumentError("the indices reach beyond the tensor");
+}
+
 absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis) {
   const Shape shape = c.ShapeOf(indices);
   const size_t along = static_cast<size_t>(axis);
-  bool fits = data.size() == shape.size();
-  for (size_t d = 0; fits && d < data.size(); ++d) fits = d == along || shape[d] <= data[d];
-  if (!fits) return absl::InvalidArgumentError("the indices reach beyond the tensor");
+  TEMPER_RETURN_IF_ERROR(CheckReach(data, shape, axis));
   const std::vector<int64_t> strides = RowMajorStrides(data);
   TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along]));
   TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));

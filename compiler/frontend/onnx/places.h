@@ -21,8 +21,10 @@ absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape f
 // The same within each line: [lines, extent, ...] at [lines, count], in i64 or i32, is [lines, count, ...].
 absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at);
 // Indices counted from the front and inside [0, extent), in i64: an error where one that is known is outside, and its
-// nearest neighbour where only the run knows it.
-absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent);
+// nearest neighbour where only the run knows it. `varying`: what the extent is in a run, if only that knows it.
+absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent, ValueId varying = kNoValue);
+// kInvalidArgument: beside `axis` there are more indices than elements.
+absl::Status CheckReach(const Shape& data, const Shape& indices, int64_t axis);
 // Where each element that `indices` name along `axis` lies in the flat tensor of the shape `data`.
 absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis);
 // The last axis of `indices` names the first axes of `data`: the places of what they name, in units of what is left of
